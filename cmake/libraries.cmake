@@ -1,0 +1,82 @@
+# The libraries below: LK_LIBRARIES to link, LK_BUILD_INFO what `lockstep doctor` is told about them.
+
+# What must be there.
+find_package(Threads REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
+pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+set(LK_LIBRARIES Threads::Threads ZLIB::ZLIB PkgConfig::XXHASH PkgConfig::JANSSON m ${CMAKE_DL_LIBS})
+set(LK_BUILD_INFO "")
+
+# What is used where it is there.
+if(LK_WITH_HWLOC)
+  pkg_check_modules(HWLOC IMPORTED_TARGET hwloc)
+  if(HWLOC_FOUND)
+    list(APPEND LK_LIBRARIES PkgConfig::HWLOC)
+  endif()
+endif()
+
+if(LK_WITH_CURL)
+  pkg_check_modules(CURL IMPORTED_TARGET libcurl)
+  if(CURL_FOUND)
+    list(APPEND LK_LIBRARIES PkgConfig::CURL)
+  endif()
+endif()
+
+# Not find_package(dnnl): Debian's package configuration stops with an error where OpenCL's headers are missing, which a
+# CPU has no use for. The OpenMP runtime is the one oneDNN itself is linked with, whatever the compiler would choose.
+if(LK_WITH_ONEDNN)
+  find_path(ONEDNN_INCLUDE_DIR oneapi/dnnl/dnnl.h)
+  find_library(ONEDNN_LIBRARY dnnl)
+  find_library(GOMP_LIBRARY NAMES gomp libgomp.so.1)
+  mark_as_advanced(ONEDNN_INCLUDE_DIR ONEDNN_LIBRARY GOMP_LIBRARY)
+  if(ONEDNN_INCLUDE_DIR AND ONEDNN_LIBRARY AND GOMP_LIBRARY)
+    set(ONEDNN_FOUND TRUE)
+    add_library(DNNL::dnnl UNKNOWN IMPORTED)
+    set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${ONEDNN_LIBRARY}
+                          INTERFACE_INCLUDE_DIRECTORIES ${ONEDNN_INCLUDE_DIR} INTERFACE_LINK_LIBRARIES ${GOMP_LIBRARY})
+    list(APPEND LK_LIBRARIES DNNL::dnnl)
+    foreach(part MAJOR MINOR PATCH)
+      file(STRINGS ${ONEDNN_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h line REGEX "define DNNL_VERSION_${part} ")
+      string(REGEX MATCH "[0-9]+" number "${line}")
+      list(APPEND ONEDNN_VERSION ${number})
+    endforeach()
+    list(JOIN ONEDNN_VERSION "." ONEDNN_VERSION)
+  endif()
+endif()
+
+foreach(library ONEDNN HWLOC CURL)
+  if(${library}_FOUND)
+    message(STATUS "${library}: ${${library}_VERSION}")
+    list(APPEND LK_BUILD_INFO LK_HAVE_${library} LK_${library}_VERSION="${${library}_VERSION}")
+  else()
+    message(STATUS "${library}: not used")
+  endif()
+endforeach()
+
+# What this build is.
+find_package(Git QUIET)
+if(GIT_FOUND)
+  execute_process(COMMAND ${GIT_EXECUTABLE} describe --always --dirty --tags WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
+                  OUTPUT_VARIABLE LK_REVISION OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+endif()
+list(APPEND LK_BUILD_INFO LK_VERSION="${PROJECT_VERSION}" LK_REVISION="${LK_REVISION}"
+     LK_BUILD_TYPE="${CMAKE_BUILD_TYPE}" LK_SANITIZE="${LK_SANITIZE}")
+
+# Tells `files` that a library was found.
+function(lk_define library)
+  if(${library}_FOUND AND ARGN)
+    set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_DEFINITIONS LK_HAVE_${library})
+  endif()
+endfunction()
+
+# Makes each file a program folder/NAME of the build, linked with `library`.
+function(lk_programs folder library)
+  foreach(source ${ARGN})
+    get_filename_component(name ${source} NAME_WE)
+    add_executable(${name} ${source})
+    target_link_libraries(${name} PRIVATE ${library} m)
+    set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/${folder})
+  endforeach()
+endfunction()

@@ -1,0 +1,45 @@
+# Every src/*/*_test.c and tests/*.c is a cmocka program, every tests/*.sh a script that is told the command in $LOCKSTEP.
+# Labels: the layer, or `tests`. Tests that want real data find it through $LOCKSTEP_DATA, which CTest passes on.
+
+pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
+if(LK_SANITIZE)
+  set(LK_TEST_TIMEOUT 600)
+else()
+  set(LK_TEST_TIMEOUT 180)
+endif()
+
+function(lk_test name label)
+  add_test(NAME ${name} COMMAND ${ARGN})
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${LK_TEST_TIMEOUT})
+endfunction()
+
+if(CMOCKA_FOUND)
+  lk_programs(tests lockstep_static ${LK_TESTS})
+  foreach(source ${LK_TESTS})
+    get_filename_component(name ${source} NAME_WE)
+    get_filename_component(folder ${source} DIRECTORY)
+    file(RELATIVE_PATH label ${PROJECT_SOURCE_DIR} ${folder})
+    string(REGEX REPLACE "^src/" "" label ${label})
+    target_include_directories(${name} PRIVATE src)
+    target_link_libraries(${name} PRIVATE PkgConfig::CMOCKA)
+    lk_test(${name} ${label} ${name})
+  endforeach()
+else()
+  list(LENGTH LK_TESTS missing)
+  message(WARNING "cmocka was not found: ${missing} test programs are left out (Debian and Ubuntu: libcmocka-dev)")
+endif()
+
+if(TARGET lockstep)
+  file(GLOB LK_SCRIPTS CONFIGURE_DEPENDS tests/*.sh)
+  foreach(script ${LK_SCRIPTS})
+    get_filename_component(name ${script} NAME_WE)
+    lk_test(${name} tests bash ${script})
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT "LOCKSTEP=$<TARGET_FILE:lockstep>"
+                         SKIP_RETURN_CODE 77)
+  endforeach()
+endif()
+
+lk_test(layers tools ${PROJECT_SOURCE_DIR}/tools/check_layers ${PROJECT_SOURCE_DIR})
+if(NOT LK_SANITIZE)
+  lk_test(exports tools ${PROJECT_SOURCE_DIR}/tools/check_exports $<TARGET_FILE:lockstep_shared>)
+endif()

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# tools/check_layers accepts this tree's shape and refuses each kind of offence with a line that names it.
+set -euo pipefail
+
+check=$(cd "$(dirname "$0")/.." && pwd)/tools/check_layers
+tree=$(mktemp -d)
+trap 'rm -rf "$tree"' EXIT
+
+# Writes a file of the tree from standard input.
+put()
+{
+    mkdir -p "$tree/$(dirname "$1")"
+    cat >"$tree/$1"
+}
+
+reset_tree()
+{
+    rm -rf "${tree:?}"/*
+    put include/lockstep/status.h <<<'#include <stddef.h>'
+    put src/base/mem.h <<<'#include "lockstep/status.h"'
+    put src/core/queue.c <<<'#include "base/mem.h"'
+    put cli/cli.h <<<'#include "lockstep/status.h"'
+    put cli/main.c <<<'#include "cli.h"'
+}
+
+refused()
+{
+    local expected=$1 output
+    if output=$("$check" "$tree"); then
+        echo "accepted, but should have been refused: $expected"
+        exit 1
+    fi
+    if [[ $output != "$expected"* || $(wc -l <<<"$output") -ne 1 ]]; then
+        printf 'expected: %s\ngot:      %s\n' "$expected" "$output"
+        exit 1
+    fi
+    reset_tree
+}
+
+reset_tree
+"$check" "$tree"
+
+put src/base/log.c <<<'#include "core/queue.h"'
+refused 'src/base/log.c:1: includes "core/queue.h": base comes before core'
+
+put src/cpu/kernels.c <<<'#include "ref/tables.h"'
+refused 'src/cpu/kernels.c:1: includes "ref/tables.h": cpu and ref must not know each other'
+
+put src/io/onnx.c <<<'#  include "data/idx.h"'
+refused 'src/io/onnx.c:1: includes "data/idx.h": io and data must not know each other'
+
+put src/dist/strategies/mirrored.c <<<'#include "dist/strategies/one_device.h"'
+refused 'src/dist/strategies/mirrored.c:1: includes "dist/strategies/one_device.h": two strategies'
+
+put src/dist/transports/mpi.c <<<'#include "dist/transports/inproc.h"'
+refused 'src/dist/transports/mpi.c:1: includes "dist/transports/inproc.h": two transports'
+
+put src/dist/strategies/central.c <<<'#include "dist/strategies/central.h"'
+"$check" "$tree"
+reset_tree
+
+put src/core/event.c <<<'#include "queue.h"'
+refused 'src/core/event.c:1: includes "queue.h", which names no layer'
+
+put src/extra/thing.c <<<'#include <stddef.h>'
+refused 'src/extra/thing.c: lies in no layer'
+
+put cli/cmd_train.c <<<'#include "core/queue.h"'
+refused 'cli/cmd_train.c:1: includes "core/queue.h", which is not public'
+
+put examples/lenet.c <<<'#include "mem.h"'
+refused 'examples/lenet.c:1: includes "mem.h", which is not public'
+
+put include/lockstep/tensor.h <<<'#include "core/tensor.h"'
+refused 'include/lockstep/tensor.h:1: includes "core/tensor.h", which is not public'
+
+put src/nn/linear.c <<<'#include <oneapi/dnnl/dnnl.h>'
+refused 'src/nn/linear.c:1: includes <oneapi/dnnl/dnnl.h> outside'
+
+put src/core/device.c <<<'#ifdef LK_HAVE_HWLOC'
+refused 'src/core/device.c:1: asks for an optional library outside'
+
+put src/core/topology.c <<<'#if defined(LK_HAVE_HWLOC)'
+"$check" "$tree"
+reset_tree
+
+put src/ops/queue.c </dev/null
+refused 'src/ops/queue.c: has the name of src/core/queue.c'
+
+printf 'int x%s;\n' {1..801} | put src/base/long.c
+refused 'src/base/long.c: has 801 lines; 800 is the limit'
