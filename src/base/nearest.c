@@ -1,0 +1,54 @@
+#include "lockstep/options.h"
+
+#include <string.h>
+
+/* Longer words are nobody's typing error. */
+enum { LONGEST = 47 };
+
+static int smallest(int a, int b, int c)
+{
+    int least = a < b ? a : b;
+    return least < c ? least : c;
+}
+
+/* Optimal string alignment distance: Levenshtein's, with swaps of neighbours as one step. Three rows of its table. */
+static int distance(const char *a, int a_length, const char *b, int b_length)
+{
+    int rows[3][LONGEST + 1];
+    int *before = rows[0], *previous = rows[1], *current = rows[2];
+    for (int j = 0; j <= b_length; j++)
+        current[j] = j;
+    for (int i = 1; i <= a_length; i++) {
+        int *recycled = before;
+        before = previous, previous = current, current = recycled;
+        current[0] = i;
+        for (int j = 1; j <= b_length; j++) {
+            int changed = previous[j - 1] + (a[i - 1] != b[j - 1]);
+            current[j] = smallest(previous[j] + 1, current[j - 1] + 1, changed);
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < current[j])
+                current[j] = before[j - 2] + 1;
+        }
+    }
+    return current[b_length];
+}
+
+const char *lk_nearest_word(const char *word, const void *rows, size_t count, size_t row_size)
+{
+    size_t length = strlen(word);
+    if (length > LONGEST)
+        return NULL;
+    const char *nearest = NULL;
+    int fewest = (int)(length + 2) / 3 + 1;
+    for (size_t i = 0; i < count; i++) {
+        const char *candidate = *(const char *const *)((const char *)rows + i * row_size);
+        size_t candidate_length = strlen(candidate);
+        if (candidate_length > LONGEST)
+            continue;
+        int steps = distance(word, (int)length, candidate, (int)candidate_length);
+        if (steps < fewest) {
+            nearest = candidate;
+            fewest = steps;
+        }
+    }
+    return nearest;
+}

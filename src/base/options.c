@@ -1,0 +1,384 @@
+#include "lockstep/options.h"
+
+#include "base/status.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *value_of(const lk_option *option, void *config)
+{
+    return (char *)config + option->offset;
+}
+
+static bool has_range(const lk_option *option)
+{
+    if (option->type == LK_OPTION_INT64)
+        return option->minimum != 0 || option->maximum != 0;
+    return option->type == LK_OPTION_DOUBLE && (option->least != 0 || option->greatest != 0);
+}
+
+/* What would be right, for messages and help: "an integer from 1 to 8". */
+static void describe_values(const lk_option *option, char *text, size_t size)
+{
+    size_t used = 0;
+    switch (option->type) {
+    case LK_OPTION_FLAG:
+        snprintf(text, size, "true or false");
+        break;
+    case LK_OPTION_INT64:
+        if (!has_range(option))
+            snprintf(text, size, "an integer");
+        else if (option->maximum == INT64_MAX)
+            snprintf(text, size, "an integer of at least %" PRId64, option->minimum);
+        else
+            snprintf(text, size, "an integer from %" PRId64 " to %" PRId64, option->minimum, option->maximum);
+        break;
+    case LK_OPTION_DOUBLE:
+        if (!has_range(option))
+            snprintf(text, size, "a number");
+        else
+            snprintf(text, size, "a number from %g to %g", option->least, option->greatest);
+        break;
+    case LK_OPTION_STRING:
+        snprintf(text, size, "a text");
+        break;
+    case LK_OPTION_CHOICE:
+        for (size_t i = 0; option->choices[i] && used < size; i++) {
+            const char *separator = !i ? "" : option->choices[i + 1] ? ", " : " or ";
+            used += (size_t)snprintf(text + used, size - used, "%s%s", separator, option->choices[i]);
+        }
+        break;
+    }
+}
+
+/* strtod and printf use the point of the caller's locale; an option means the same everywhere. */
+static locale_t use_plain_numbers(locale_t *plain)
+{
+    *plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    return *plain ? uselocale(*plain) : (locale_t)0;
+}
+
+static void restore_numbers(locale_t before, locale_t plain)
+{
+    if (plain) {
+        uselocale(before);
+        freelocale(plain);
+    }
+}
+
+static double parse_number(const char *text, char **end)
+{
+    locale_t plain, before = use_plain_numbers(&plain);
+    double number = strtod(text, end);
+    restore_numbers(before, plain);
+    return number;
+}
+
+/* The shortest text that reads back to the same number. Gives its length, as snprintf. */
+static int print_number(double number, char *text, size_t size)
+{
+    locale_t plain, before = use_plain_numbers(&plain);
+    int length = 0;
+    for (int digits = 1; digits <= 17; digits++) {
+        char trial[32];
+        length = snprintf(trial, sizeof trial, "%.*g", digits, number);
+        if (strtod(trial, NULL) == number || digits == 17) {
+            length = snprintf(text, size, "%s", trial);
+            break;
+        }
+    }
+    restore_numbers(before, plain);
+    return length;
+}
+
+/* strtoll and strtod skip leading space and strtod takes hexadecimal; a value here starts like a decimal number. */
+static bool starts_like_number(const char *text)
+{
+    if (*text == '-' || *text == '+')
+        text++;
+    if (*text == '.')
+        text++;
+    return *text >= '0' && *text <= '9' && text[1] != 'x' && text[1] != 'X';
+}
+
+static bool set_int64(const lk_option *option, const char *text, bool any, int64_t *value)
+{
+    char *end;
+    errno = 0;
+    long long number = strtoll(text, &end, 10);
+    if (!starts_like_number(text) || *end || errno)
+        return false;
+    if (!any && has_range(option) && (number < option->minimum || number > option->maximum))
+        return false;
+    *value = number;
+    return true;
+}
+
+static bool set_double(const lk_option *option, const char *text, bool any, double *value)
+{
+    char *end;
+    double number = parse_number(text, &end);
+    if (!starts_like_number(text) || *end || !isfinite(number))
+        return false;
+    if (!any && has_range(option) && (number < option->least || number > option->greatest))
+        return false;
+    *value = number;
+    return true;
+}
+
+static bool set_choice(const lk_option *option, const char *text, int *value)
+{
+    for (int i = 0; option->choices[i]; i++) {
+        if (strcmp(option->choices[i], text) == 0) {
+            *value = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool set_flag(const char *text, bool *value)
+{
+    bool yes = strcmp(text, "true") == 0 || strcmp(text, "1") == 0;
+    if (!yes && strcmp(text, "false") != 0 && strcmp(text, "0") != 0)
+        return false;
+    *value = yes;
+    return true;
+}
+
+/* `any`: also a number outside the range, as defaults may be. False: the text is no value of the option. */
+static bool set_value(const lk_option *option, void *config, const char *text, bool any)
+{
+    void *value = value_of(option, config);
+    switch (option->type) {
+    case LK_OPTION_FLAG:
+        return set_flag(text, value);
+    case LK_OPTION_INT64:
+        return set_int64(option, text, any, value);
+    case LK_OPTION_DOUBLE:
+        return set_double(option, text, any, value);
+    case LK_OPTION_STRING:
+        *(const char **)value = text;
+        return true;
+    case LK_OPTION_CHOICE:
+        return set_choice(option, text, value);
+    }
+    return false;
+}
+
+/* `before` and `between` show what the user wrote: "--", " " or "", "=". */
+static lk_status refused(const lk_option *option, const char *before, const char *name, const char *between,
+                         const char *text)
+{
+    char expected[256];
+    describe_values(option, expected, sizeof expected);
+    LK_FAIL(LK_ERR_ARGUMENT, "%s%s%s%.200s: must be %s", before, name, between, *text ? text : "''", expected);
+}
+
+static void set_zero(const lk_option *option, void *config)
+{
+    static const size_t sizes[] = {[LK_OPTION_FLAG] = sizeof(bool),
+                                   [LK_OPTION_INT64] = sizeof(int64_t),
+                                   [LK_OPTION_DOUBLE] = sizeof(double),
+                                   [LK_OPTION_STRING] = sizeof(const char *),
+                                   [LK_OPTION_CHOICE] = sizeof(int)};
+    memset(value_of(option, config), 0, sizes[option->type]);
+}
+
+lk_status lk_options_defaults(const lk_option *options, size_t count, void *config)
+{
+    for (const lk_option *option = options; option < options + count; option++) {
+        set_zero(option, config);
+        if (option->default_text && !set_value(option, config, option->default_text, true))
+            return refused(option, "default of --", option->name, " ", option->default_text);
+        const char *text = option->environment ? getenv(option->environment) : NULL;
+        if (text && *text && !set_value(option, config, text, false))
+            return refused(option, "", option->environment, "=", text);
+    }
+    return LK_OK;
+}
+
+static const lk_option *find_option(const lk_option *options, size_t count, const char *name, size_t length)
+{
+    for (const lk_option *option = options; option < options + count; option++) {
+        if (strlen(option->name) == length && memcmp(option->name, name, length) == 0)
+            return option;
+    }
+    return NULL;
+}
+
+static lk_status unknown_option(const lk_option *options, size_t count, const char *name, size_t length)
+{
+    char word[64];
+    snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), name);
+    const char *near = lk_nearest_word(word, options, count, sizeof *options);
+    if (near)
+        LK_FAIL(LK_ERR_ARGUMENT, "unknown option '--%s': did you mean '--%s'?", word, near);
+    LK_FAIL(LK_ERR_ARGUMENT, "unknown option '--%s': see --help for those there are", word);
+}
+
+lk_status lk_options_set(const lk_option *options, size_t count, void *config, const char *name, const char *text)
+{
+    const lk_option *option = find_option(options, count, name, strlen(name));
+    if (!option)
+        return unknown_option(options, count, name, strlen(name));
+    if (!set_value(option, config, text, false))
+        return refused(option, "--", name, " ", text);
+    return LK_OK;
+}
+
+/* The option that `name` (its first `length` letters) means; *yes is false for the "no-" of a flag. */
+static const lk_option *resolve(const lk_option *options, size_t count, const char *name, size_t length, bool *yes)
+{
+    const lk_option *option = find_option(options, count, name, length);
+    *yes = true;
+    if (option || strncmp(name, "no-", 3) != 0)
+        return option;
+    option = find_option(options, count, name + 3, length - 3);
+    *yes = false;
+    return option && option->type == LK_OPTION_FLAG ? option : NULL;
+}
+
+/* One option at argv[0], of `argc` arguments left. *used is how many it took. */
+static lk_status parse_option(const lk_option *options, size_t count, int argc, char **argv, void *config, int *used)
+{
+    const char *name = argv[0] + 2;
+    size_t length = strcspn(name, "=");
+    const char *text = name[length] ? name + length + 1 : NULL;
+    bool yes;
+    const lk_option *option = resolve(options, count, name, length, &yes);
+    *used = 1;
+    if (!option)
+        return unknown_option(options, count, name, length);
+    if (option->type == LK_OPTION_FLAG) {
+        if (text)
+            LK_FAIL(LK_ERR_ARGUMENT, "--%.*s takes no value, but has '%.200s'", (int)length, name, text);
+        *(bool *)value_of(option, config) = yes;
+        return LK_OK;
+    }
+    if (!text) {
+        if (argc < 2 || strncmp(argv[1], "--", 2) == 0)
+            LK_FAIL(LK_ERR_ARGUMENT, "--%s: a value is missing (--%s %s)", option->name, option->name, option->value);
+        text = argv[1];
+        *used = 2;
+    }
+    if (!set_value(option, config, text, false))
+        return refused(option, "--", option->name, " ", text);
+    return LK_OK;
+}
+
+lk_status lk_options_parse(const lk_option *options, size_t count, int argc, char **argv, void *config,
+                           int *positionals)
+{
+    int kept = 0;
+    bool ended = false;
+    for (int i = 0; i < argc; i++) {
+        if (!ended && strcmp(argv[i], "--") == 0) {
+            ended = true;
+        } else if (!ended && strncmp(argv[i], "--", 2) == 0) {
+            int used;
+            LK_TRY(parse_option(options, count, argc - i, argv + i, config, &used));
+            i += used - 1;
+        } else if (!ended && argv[i][0] == '-' && argv[i][1]) {
+            LK_FAIL(LK_ERR_ARGUMENT, "unknown option '%.200s': options begin with two hyphens", argv[i]);
+        } else if (positionals) {
+            argv[kept++] = argv[i];
+        } else {
+            LK_FAIL(LK_ERR_ARGUMENT, "unexpected argument '%.200s'", argv[i]);
+        }
+    }
+    if (positionals)
+        *positionals = kept;
+    return LK_OK;
+}
+
+lk_status lk_options_text(const lk_option *option, const void *config, char *text, size_t size)
+{
+    const void *value = (const char *)config + option->offset;
+    const char *string;
+    int length = -1;
+    switch (option->type) {
+    case LK_OPTION_FLAG:
+        length = snprintf(text, size, "%s", *(const bool *)value ? "true" : "false");
+        break;
+    case LK_OPTION_INT64:
+        length = snprintf(text, size, "%" PRId64, *(const int64_t *)value);
+        break;
+    case LK_OPTION_DOUBLE:
+        length = print_number(*(const double *)value, text, size);
+        break;
+    case LK_OPTION_STRING:
+        string = *(const char *const *)value;
+        length = snprintf(text, size, "%s", string ? string : "");
+        break;
+    case LK_OPTION_CHOICE:
+        length = snprintf(text, size, "%s", option->choices[*(const int *)value]);
+        break;
+    }
+    if (length < 0 || (size_t)length >= size)
+        LK_FAIL(LK_ERR_ARGUMENT, "--%s: its value does not fit %zu bytes", option->name, size);
+    return LK_OK;
+}
+
+/* Where help puts its second column, and where it breaks lines. */
+enum { HELP_INDENT = 28, HELP_WIDTH = 100 };
+
+static void print_wrapped(const char *text, FILE *stream)
+{
+    size_t room = HELP_WIDTH - HELP_INDENT;
+    while (strlen(text) > room) {
+        size_t length = room;
+        while (length && text[length] != ' ')
+            length--;
+        if (!length)
+            length = strcspn(text, " ");
+        fprintf(stream, "%.*s\n%*s", (int)length, text, HELP_INDENT, "");
+        text += length + strspn(text + length, " ");
+    }
+    fprintf(stream, "%s\n", text);
+}
+
+/* A default is shown where it is a value: not the number outside its range that means "unset". */
+static bool shows_default(const lk_option *option)
+{
+    union {
+        bool flag;
+        int64_t integer;
+        double number;
+        const char *string;
+        int choice;
+    } scratch;
+    lk_option alone = *option;
+    alone.offset = 0;
+    return option->type != LK_OPTION_FLAG && option->default_text && *option->default_text &&
+           set_value(&alone, &scratch, option->default_text, false);
+}
+
+void lk_options_help(const lk_option *options, size_t count, FILE *stream)
+{
+    for (const lk_option *option = options; option < options + count; option++) {
+        bool takes_value = option->type != LK_OPTION_FLAG;
+        int column =
+            fprintf(stream, "  --%s%s%s", option->name, takes_value ? " " : "", takes_value ? option->value : "");
+        if (column > HELP_INDENT - 2) {
+            fputc('\n', stream);
+            column = 0;
+        }
+        fprintf(stream, "%*s", HELP_INDENT - column, "");
+
+        char text[1024], values[256];
+        int used = snprintf(text, sizeof text, "%s", option->help);
+        describe_values(option, values, sizeof values);
+        if (has_range(option) || option->type == LK_OPTION_CHOICE)
+            used += snprintf(text + used, sizeof text - (size_t)used, "; %s", values);
+        if (shows_default(option))
+            used += snprintf(text + used, sizeof text - (size_t)used, " (default %s)", option->default_text);
+        if (option->environment)
+            snprintf(text + used, sizeof text - (size_t)used, " [$%s]", option->environment);
+        print_wrapped(text, stream);
+    }
+}
