@@ -61,8 +61,11 @@ if(GIT_FOUND)
   execute_process(COMMAND ${GIT_EXECUTABLE} describe --always --dirty --tags WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
                   OUTPUT_VARIABLE LK_REVISION OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 endif()
+if(LK_SANITIZE)
+  set(sanitizers ", sanitizers: ${LK_SANITIZE}")
+endif()
 list(APPEND LK_BUILD_INFO LK_VERSION="${PROJECT_VERSION}" LK_REVISION="${LK_REVISION}"
-     LK_BUILD_TYPE="${CMAKE_BUILD_TYPE}" LK_SANITIZE="${LK_SANITIZE}")
+     LK_BUILD_TYPE="${CMAKE_BUILD_TYPE}" LK_SANITIZERS="${sanitizers}")
 
 # Tells `files` that a library was found.
 function(lk_define library)

@@ -191,7 +191,8 @@ static void set_zero(const lk_option *option, void *config)
 
 lk_status lk_options_defaults(const lk_option *options, size_t count, void *config)
 {
-    for (const lk_option *option = options; option < options + count; option++) {
+    for (size_t i = 0; i < count; i++) {
+        const lk_option *option = &options[i];
         set_zero(option, config);
         if (option->default_text && !set_value(option, config, option->default_text, true))
             return refused(option, "default of --", option->name, " ", option->default_text);
@@ -204,7 +205,8 @@ lk_status lk_options_defaults(const lk_option *options, size_t count, void *conf
 
 static const lk_option *find_option(const lk_option *options, size_t count, const char *name, size_t length)
 {
-    for (const lk_option *option = options; option < options + count; option++) {
+    for (size_t i = 0; i < count; i++) {
+        const lk_option *option = &options[i];
         if (strlen(option->name) == length && memcmp(option->name, name, length) == 0)
             return option;
     }
@@ -360,7 +362,8 @@ static bool shows_default(const lk_option *option)
 
 void lk_options_help(const lk_option *options, size_t count, FILE *stream)
 {
-    for (const lk_option *option = options; option < options + count; option++) {
+    for (size_t i = 0; i < count; i++) {
+        const lk_option *option = &options[i];
         bool takes_value = option->type != LK_OPTION_FLAG;
         int column =
             fprintf(stream, "  --%s%s%s", option->name, takes_value ? " " : "", takes_value ? option->value : "");

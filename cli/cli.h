@@ -1,0 +1,43 @@
+/* What the files of the command share. A file cmd_NAME.c holds one command and exports one symbol, its cli_command.
+ *
+ * What a command was asked for goes to stdout, all else to stderr. Exit status: 0; 2 for a command line that makes no
+ * sense (LK_ERR_ARGUMENT); 130 when interrupted (LK_ERR_INTERRUPTED); 1 for everything else. */
+#ifndef LK_CLI_H
+#define LK_CLI_H
+
+#include "lockstep/options.h"
+
+#include <stdio.h>
+
+typedef struct cli_command {
+    const char *name;
+    const char *summary;   /* one line without its full stop */
+    const char *arguments; /* what follows the options in the usage line: "[COMMAND]"; NULL: nothing may */
+    const char *details;   /* paragraphs below the options in help, each line with its end; NULL: none */
+    const lk_option *options;
+    size_t option_count;
+    /* Gets what follows the command's name and gives the exit status. */
+    int (*run)(int argc, char **argv);
+} cli_command;
+
+#define CLI_COMMAND(name) extern const cli_command cmd_##name;
+#include "commands.def"
+#undef CLI_COMMAND
+
+/* Defaults, then environment, then command line. Arguments that are no options are an error where `positionals` is
+ * NULL; otherwise lk_options_parse says where they are. */
+lk_status cli_parse(const cli_command *command, int argc, char **argv, void *config, int *positionals);
+
+/* Prints "lockstep: " and the thread's error as one line to stderr, and gives the exit status that belongs to it. */
+int cli_fail(void);
+
+/* The same with a text of the command's own; always gives 2. */
+int cli_usage_error(const char *format, ...) LK_PRINTF(1, 2);
+
+/* The command of that name, or NULL with the error printed. */
+const cli_command *cli_find_command(const char *name);
+
+void cli_print_overview(FILE *stream);
+void cli_print_help(const cli_command *command, FILE *stream);
+
+#endif

@@ -1,0 +1,95 @@
+#include "cli.h"
+
+#include "lockstep/build.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void print_libraries(void)
+{
+    size_t count;
+    const lk_component *components = lk_build_components(&count);
+    puts("Libraries");
+    for (size_t i = 0; i < count; i++) {
+        const lk_component *component = &components[i];
+        printf("  %-9s %-8s %s\n", component->name, component->present ? component->version : "missing",
+               component->adds);
+        if (!component->present)
+            printf("  %-9s %-8s to have it: apt-get install %s, then build again\n", "", "", component->package);
+    }
+}
+
+/* The value of a line "name   : value" of /proc/cpuinfo, without its end; NULL where the line has another name. */
+static char *field(char *line, const char *name)
+{
+    size_t length = strlen(name);
+    if (strncmp(line, name, length) != 0 || !strchr(" \t:", line[length]))
+        return NULL;
+    char *value = strchr(line, ':');
+    if (!value)
+        return NULL;
+    value += strspn(value, ": \t");
+    value[strcspn(value, "\n")] = '\0';
+    return value;
+}
+
+/* Prints those of the words that kernels choose their code by. Destroys `flags`. */
+static void print_instruction_sets(char *flags)
+{
+    static const char *const known[] = {"sse4_2",      "avx2",     "fma",   "avx512f", "avx512bw", "avx512_vnni",
+                                        "avx512_bf16", "amx_bf16", "asimd", "sve",     "bf16",     "i8mm"};
+    fputs("  instruction sets:", stdout);
+    for (char *next, *word = strtok_r(flags, " ", &next); word; word = strtok_r(NULL, " ", &next)) {
+        for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+            if (strcmp(word, known[i]) == 0)
+                printf(" %s", word);
+        }
+    }
+    putchar('\n');
+}
+
+static void print_processor(void)
+{
+    puts("\nProcessor");
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    char *line = NULL;
+    size_t size = 0;
+    bool named = false, described = false;
+    while (file && !described && getline(&line, &size, file) >= 0) {
+        char *model = field(line, "model name");
+        char *flags = model ? NULL : field(line, "flags");
+        if (!model && !flags)
+            flags = field(line, "Features");
+        if (model && !named)
+            printf("  %s\n", model);
+        named = named || model;
+        if (flags) {
+            print_instruction_sets(flags);
+            described = true;
+        }
+    }
+    free(line);
+    if (file)
+        fclose(file);
+
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
+        printf("  processors this process may use: %d of %ld\n", CPU_COUNT(&allowed), sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+static int run(int argc, char **argv)
+{
+    if (cli_parse(&cmd_doctor, argc, argv, NULL, NULL) != LK_OK)
+        return cli_fail();
+    print_libraries();
+    print_processor();
+    return 0;
+}
+
+const cli_command cmd_doctor = {
+    .name = "doctor",
+    .summary = "Shows which libraries this build has, what missing ones would add, and the processor",
+    .run = run,
+};

@@ -1,0 +1,138 @@
+#include "cli.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+static const cli_command *const commands[] = {
+#define CLI_COMMAND(name) &cmd_##name,
+#include "commands.def"
+#undef CLI_COMMAND
+};
+enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
+
+int cli_fail(void)
+{
+    lk_status status = lk_error_status();
+    fprintf(stderr, "lockstep: %s\n", *lk_error_message() ? lk_error_message() : lk_status_name(status));
+    switch (status) {
+    case LK_ERR_ARGUMENT:
+        return 2;
+    case LK_ERR_INTERRUPTED:
+        return 130;
+    default:
+        return 1;
+    }
+}
+
+int cli_usage_error(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("lockstep: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    return 2;
+}
+
+lk_status cli_parse(const cli_command *command, int argc, char **argv, void *config, int *positionals)
+{
+    lk_status status = lk_options_defaults(command->options, command->option_count, config);
+    if (status == LK_OK)
+        status = lk_options_parse(command->options, command->option_count, argc, argv, config, positionals);
+    return status;
+}
+
+const cli_command *cli_find_command(const char *name)
+{
+    const char *names[COMMAND_COUNT];
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        names[i] = commands[i]->name;
+        if (strcmp(name, names[i]) == 0)
+            return commands[i];
+    }
+    const char *near = lk_nearest_word(name, names, COMMAND_COUNT, sizeof names[0]);
+    if (near)
+        cli_usage_error("unknown command '%s': did you mean '%s'?", name, near);
+    else
+        cli_usage_error("unknown command '%s': 'lockstep help' lists those there are", name);
+    return NULL;
+}
+
+void cli_print_overview(FILE *stream)
+{
+    fputs("Usage: lockstep COMMAND [OPTION…]\n\n"
+          "Trains image-classification networks on several devices, to the same bits on any number of them.\n\n",
+          stream);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        fprintf(stream, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    fputs("\n'lockstep help COMMAND' describes a command and its options.\n", stream);
+}
+
+void cli_print_help(const cli_command *command, FILE *stream)
+{
+    fprintf(stream, "Usage: lockstep %s%s%s%s\n\n%s.\n", command->name, command->option_count ? " [OPTION…]" : "",
+            command->arguments ? " " : "", command->arguments ? command->arguments : "", command->summary);
+    if (command->option_count) {
+        fputc('\n', stream);
+        lk_options_help(command->options, command->option_count, stream);
+    }
+    if (command->details)
+        fprintf(stream, "\n%s", command->details);
+}
+
+/* A closed standard stream would let the next file opened take its number, and our lines end up in that file. Opened
+ * the wrong way round, so that reading and writing still fail. */
+static void occupy_closed_streams(void)
+{
+    static const int wrong_way[] = {O_WRONLY, O_RDONLY, O_RDONLY};
+    for (int stream = 0; stream < 3; stream++) {
+        if (fcntl(stream, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", wrong_way[stream]);
+    }
+}
+
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    }
+    return false;
+}
+
+static int run(int argc, char **argv)
+{
+    if (argc < 2)
+        return cli_usage_error("a command is missing: 'lockstep help' lists those there are");
+    const char *name = argv[1];
+    if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
+        name = "help";
+    else if (strcmp(name, "--version") == 0)
+        name = "version";
+    const cli_command *command = cli_find_command(name);
+    if (!command)
+        return 2;
+    if (asks_for_help(argc - 2, argv + 2)) {
+        cli_print_help(command, stdout);
+        return 0;
+    }
+    return command->run(argc - 2, argv + 2);
+}
+
+int main(int argc, char **argv)
+{
+    occupy_closed_streams();
+    signal(SIGPIPE, SIG_IGN);
+    int status = run(argc, argv);
+    bool written = !ferror(stdout);
+    if (fclose(stdout) != 0)
+        written = false;
+    if (!written)
+        fputs("lockstep: standard output could not be written\n", stderr);
+    return status ? status : !written;
+}

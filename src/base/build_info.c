@@ -1,0 +1,77 @@
+#include "lockstep/build.h"
+
+#include <jansson.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <xxhash.h>
+#include <zlib.h>
+
+#ifdef LK_HAVE_ONEDNN
+#define ONEDNN_STATE true, LK_ONEDNN_VERSION
+#else
+#define ONEDNN_STATE false, ""
+#endif
+
+#ifdef LK_HAVE_HWLOC
+#define HWLOC_STATE true, LK_HWLOC_VERSION
+#else
+#define HWLOC_STATE false, ""
+#endif
+
+#ifdef LK_HAVE_CURL
+#define CURL_STATE true, LK_CURL_VERSION
+#else
+#define CURL_STATE false, ""
+#endif
+
+#if defined(__clang__)
+#define COMPILER "clang " __clang_version__
+#else
+#define COMPILER "gcc " __VERSION__
+#endif
+
+static char xxhash_version[32];
+static pthread_once_t versions_asked = PTHREAD_ONCE_INIT;
+
+enum { ZLIB, XXHASH, JANSSON };
+
+static lk_component components[] = {
+    [ZLIB] = {"zlib", true, true, "", "reads compressed data sets", "zlib1g-dev"},
+    [XXHASH] = {"xxHash", true, true, "", "digests and the keys of random streams", "libxxhash-dev"},
+    [JANSSON] = {"jansson", true, true, "", "reads and writes JSON", "libjansson-dev"},
+    {"oneDNN", false, ONEDNN_STATE, "fast CPU kernels; without it plain C kernels run", "libdnnl-dev"},
+    {"hwloc", false, HWLOC_STATE, "places devices on physical cores; without it on processors in their numbers' order",
+     "libhwloc-dev"},
+    {"libcurl", false, CURL_STATE, "fetches data sets; without it they must be on disk", "libcurl4-openssl-dev"},
+};
+
+static void ask_versions(void)
+{
+    unsigned number = XXH_versionNumber();
+    snprintf(xxhash_version, sizeof xxhash_version, "%u.%u.%u", number / 10000, number / 100 % 100, number % 100);
+    components[ZLIB].version = zlibVersion();
+    components[XXHASH].version = xxhash_version;
+    components[JANSSON].version = jansson_version_str();
+}
+
+const lk_component *lk_build_components(size_t *count)
+{
+    pthread_once(&versions_asked, ask_versions);
+    *count = sizeof components / sizeof components[0];
+    return components;
+}
+
+const char *lk_build_version(void)
+{
+    return LK_VERSION;
+}
+
+const char *lk_build_revision(void)
+{
+    return LK_REVISION;
+}
+
+const char *lk_build_compiler(void)
+{
+    return COMPILER ", " LK_BUILD_TYPE LK_SANITIZERS;
+}
