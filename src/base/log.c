@@ -1,0 +1,33 @@
+#include "base/log.h"
+
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+
+static pthread_mutex_t log_lock = PTHREAD_MUTEX_INITIALIZER;
+static lk_log_fn log_handler;
+static void *log_user;
+static lk_log_level log_level;
+
+void lk_log_set(lk_log_fn handler, void *user, lk_log_level level)
+{
+    pthread_mutex_lock(&log_lock);
+    log_handler = handler;
+    log_user = user;
+    log_level = level;
+    pthread_mutex_unlock(&log_lock);
+}
+
+void lk__log(lk_log_level level, const char *format, ...)
+{
+    pthread_mutex_lock(&log_lock);
+    if (log_handler && level >= log_level) {
+        char message[1024];
+        va_list arguments;
+        va_start(arguments, format);
+        vsnprintf(message, sizeof message, format, arguments);
+        va_end(arguments);
+        log_handler(log_user, level, message);
+    }
+    pthread_mutex_unlock(&log_lock);
+}
