@@ -1,0 +1,76 @@
+/* Devices. A device executes operators in the order in which they were pushed, asynchronously to the caller and to other
+ * devices. A CPU device is one core: a worker thread pinned inside the process's set of CPUs. */
+#ifndef LOCKSTEP_DEVICE_H
+#define LOCKSTEP_DEVICE_H
+
+#include "lockstep/status.h"
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lk_device lk_device;
+
+#define LK_MAX_DEVICES 256
+
+/* Opens every device that `spec` names, in order, one reference each, into devices[0 … *count).
+ * spec: items joined by commas; an item is KIND, KIND:INDEX, NxKIND (KIND:0 … KIND:N-1), NxKIND:INDEX (N logical devices
+ * on one physical one) or N (that many of the best kind present). KIND: cpu.
+ * More CPU devices than cores is allowed; they share cores, and a warning is logged.
+ * Errors: LK_ERR_ARGUMENT (malformed, unknown kind, more than `capacity`), LK_ERR_MEMORY, LK_ERR_DEVICE. */
+LK_API lk_status lk_devices_open(const char *spec, lk_device **devices, int capacity, int *count);
+
+/* How many devices `spec` names, without opening any. Errors: LK_ERR_ARGUMENT. */
+LK_API lk_status lk_devices_count(const char *spec, int *count);
+
+/* The first device of `spec`, or NULL. */
+LK_API lk_device *lk_device_open(const char *spec);
+
+LK_API lk_device *lk_device_retain(lk_device *device);
+
+/* The last release waits for what was pushed, then ends the worker thread. Tensors that are still held can be read
+ * afterwards, but nothing more can be pushed to the device. NULL is fine. */
+LK_API void lk_device_release(lk_device *device);
+LK_API void lk_devices_release(lk_device *const *devices, int count);
+
+/* "cpu:0". Valid as long as the device. */
+LK_API const char *lk_device_name(const lk_device *device);
+
+/* "cpu". Static. */
+LK_API const char *lk_device_kind(const lk_device *device);
+
+/* Physical devices of a kind that this process may use: for cpu, the cores in its CPU set. 0 for an unknown kind. */
+LK_API int lk_device_available(const char *kind);
+
+/* One line about physical device `index` of a kind: "core 3 (package 0, NUMA node 0)". Written to text[0 … size). */
+LK_API lk_status lk_device_describe(const char *kind, int index, char *text, int size);
+
+/* Waits until everything pushed to the device so far has run. Gives back the first asynchronous error on any device that
+ * was not reported yet. */
+LK_API lk_status lk_device_sync(lk_device *device);
+
+/* The same for every open device. */
+LK_API lk_status lk_wait_all(void);
+
+/* Bytes of device memory held by tensors now, and the most there ever were. */
+LK_API void lk_device_memory(const lk_device *device, int64_t *now, int64_t *peak);
+
+/* The kinds of device that this build has, best first; NULL past the end. */
+LK_API const char *lk_device_kind_at(int index);
+
+/* One implementation that a library below has chosen: "conv2d", "f32 32x1x28x28 20x1x3x3 …", "jit:avx2". The texts are
+ * valid during the call. */
+typedef void (*lk_implementation_fn)(void *user, const char *op, const char *problem, const char *implementation);
+
+/* Calls visit(user, …) for each problem that the device has met so far, in the order of the texts, in the calling thread;
+ * waits for what was pushed. The same operators on the same shapes give the same list on every device of a kind.
+ * Errors: those of lk_device_sync; LK_ERR_MEMORY. */
+LK_API lk_status lk_device_implementations(lk_device *device, lk_implementation_fn visit, void *user);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,209 @@
+/* Operators. Each is asynchronous: it checks its arguments, pushes itself to the device of its operands and returns.
+ *
+ * The functions end in _at and take the place that asked; the macro of the same name without _at fills it in. All
+ * operands of an operator live on one device, unless it says otherwise. Result: a new tensor (see tensor.h for who owns
+ * it), or NULL with lk_error_message().
+ * Errors of all: LK_ERR_DEVICE (operands on different devices), LK_ERR_UNSUPPORTED (no kernel for the dtype on this
+ * device), LK_ERR_MEMORY. "Float" means f32, bf16 or f64; a kernel computes bf16 in at least f32 and rounds once.
+ * "Gradient: yes" means with respect to every float operand. */
+#ifndef LOCKSTEP_OPS_H
+#define LOCKSTEP_OPS_H
+
+#include "lockstep/random.h"
+#include "lockstep/tensor.h"
+
+#include <stdbool.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- creation ---------------------------------------------------------------------------------------------------- */
+
+/* All elements `value`, converted to dtype. */
+LK_API lk_tensor *lk_full_at(lk_place at, lk_device *device, lk_dtype dtype, lk_shape shape, double value);
+#define lk_full(...) lk_full_at(LK_HERE, __VA_ARGS__)
+#define lk_zeros(device, dtype, ...) lk_full_at(LK_HERE, device, dtype, __VA_ARGS__, 0.0)
+#define lk_ones(device, dtype, ...) lk_full_at(LK_HERE, device, dtype, __VA_ARGS__, 1.0)
+
+/* [count]: start + i * step, in double, converted to dtype. Errors: LK_ERR_SHAPE (negative count). */
+LK_API lk_tensor *lk_arange_at(lk_place at, lk_device *device, lk_dtype dtype, int64_t count, double start, double step);
+#define lk_arange(...) lk_arange_at(LK_HERE, __VA_ARGS__)
+
+/* Float. Element i (row-major) is low + (high - low) * u, u = (word i of the key's Philox stream + 0.5) / 2^32. */
+LK_API lk_tensor *lk_uniform_at(lk_place at, lk_device *device, lk_dtype dtype, lk_shape shape, double low, double high,
+                                lk_random_key key);
+#define lk_uniform(...) lk_uniform_at(LK_HERE, __VA_ARGS__)
+
+/* Float. Element i is mean + std * z, z by Box and Muller (1958) from words 2 * floor(i / 2) and 2 * floor(i / 2) + 1:
+ * r = sqrt(-2 ln u0), even i: r cos(2 pi u1), odd i: r sin(2 pi u1), in double, rounded once. */
+LK_API lk_tensor *lk_normal_at(lk_place at, lk_device *device, lk_dtype dtype, lk_shape shape, double mean, double std,
+                               lk_random_key key);
+#define lk_normal(...) lk_normal_at(LK_HERE, __VA_ARGS__)
+
+/* --- copies and views -------------------------------------------------------------------------------------------- */
+
+/* A copy on `device`, which may be another one. Gradient: yes (a copy back). */
+LK_API lk_tensor *lk_copy_at(lk_place at, lk_tensor *x, lk_device *device);
+#define lk_copy(...) lk_copy_at(LK_HERE, __VA_ARGS__)
+
+/* destination[…] = source: same shape and dtype, devices may differ, destination may be a view. Not recorded on a tape. */
+LK_API lk_status lk_copy_into_at(lk_place at, lk_tensor *destination, lk_tensor *source);
+#define lk_copy_into(...) lk_copy_into_at(LK_HERE, __VA_ARGS__)
+
+/* Elements converted to dtype: to float rounds to nearest even, float to integer truncates and saturates, NaN gives 0.
+ * Gradient: yes, between float dtypes. */
+LK_API lk_tensor *lk_cast_at(lk_place at, lk_tensor *x, lk_dtype dtype);
+#define lk_cast(...) lk_cast_at(LK_HERE, __VA_ARGS__)
+
+/* Views: they share x's storage; writing to one shows in the other. All: Gradient: yes.
+ * reshape: same count; one size may be -1; a view where strides allow it, else a copy.
+ * flatten: [N, …] → [N, count / N]. transpose: swaps two axes. slice: elements [begin, end) of an axis.
+ * expand: sizes of 1, and new leading ones, repeat to `shape` (read-only).
+ * Negative axes count from the end. Errors: LK_ERR_SHAPE. */
+LK_API lk_tensor *lk_reshape_at(lk_place at, lk_tensor *x, lk_shape shape);
+LK_API lk_tensor *lk_flatten_at(lk_place at, lk_tensor *x);
+LK_API lk_tensor *lk_transpose_at(lk_place at, lk_tensor *x, int axis0, int axis1);
+LK_API lk_tensor *lk_slice_at(lk_place at, lk_tensor *x, int axis, int64_t begin, int64_t end);
+LK_API lk_tensor *lk_expand_at(lk_place at, lk_tensor *x, lk_shape shape);
+#define lk_reshape(...) lk_reshape_at(LK_HERE, __VA_ARGS__)
+#define lk_flatten(...) lk_flatten_at(LK_HERE, __VA_ARGS__)
+#define lk_transpose(...) lk_transpose_at(LK_HERE, __VA_ARGS__)
+#define lk_slice(...) lk_slice_at(LK_HERE, __VA_ARGS__)
+#define lk_expand(...) lk_expand_at(LK_HERE, __VA_ARGS__)
+
+/* x[0 … n) joined along `axis`; shapes equal but for that axis, same dtype. n at least 1. Gradient: yes. */
+LK_API lk_tensor *lk_concat_at(lk_place at, lk_tensor *const *x, int n, int axis);
+#define lk_concat(...) lk_concat_at(LK_HERE, __VA_ARGS__)
+
+/* --- arithmetic -------------------------------------------------------------------------------------------------- */
+
+/* Element by element with NumPy's broadcasting; same dtype, any dtype; integer division truncates, by zero gives 0.
+ * Gradient: yes. */
+LK_API lk_tensor *lk_add_at(lk_place at, lk_tensor *a, lk_tensor *b);
+LK_API lk_tensor *lk_sub_at(lk_place at, lk_tensor *a, lk_tensor *b);
+LK_API lk_tensor *lk_mul_at(lk_place at, lk_tensor *a, lk_tensor *b);
+LK_API lk_tensor *lk_div_at(lk_place at, lk_tensor *a, lk_tensor *b);
+#define lk_add(...) lk_add_at(LK_HERE, __VA_ARGS__)
+#define lk_sub(...) lk_sub_at(LK_HERE, __VA_ARGS__)
+#define lk_mul(...) lk_mul_at(LK_HERE, __VA_ARGS__)
+#define lk_div(...) lk_div_at(LK_HERE, __VA_ARGS__)
+
+/* x + value and x * value. Gradient: yes. */
+LK_API lk_tensor *lk_add_scalar_at(lk_place at, lk_tensor *x, double value);
+LK_API lk_tensor *lk_mul_scalar_at(lk_place at, lk_tensor *x, double value);
+#define lk_add_scalar(...) lk_add_scalar_at(LK_HERE, __VA_ARGS__)
+#define lk_mul_scalar(...) lk_mul_scalar_at(LK_HERE, __VA_ARGS__)
+
+/* out = a + b into an existing tensor, which may be a or b, or a view. Not recorded on a tape. */
+LK_API lk_status lk_add_into_at(lk_place at, lk_tensor *out, lk_tensor *a, lk_tensor *b);
+#define lk_add_into(...) lk_add_into_at(LK_HERE, __VA_ARGS__)
+
+/* [M, K] · [K, N] → [M, N]. Float, any strides. Gradient: yes. Flops: 2 M N K. */
+LK_API lk_tensor *lk_matmul_at(lk_place at, lk_tensor *a, lk_tensor *b);
+#define lk_matmul(...) lk_matmul_at(LK_HERE, __VA_ARGS__)
+
+/* --- networks ---------------------------------------------------------------------------------------------------- */
+
+typedef struct lk_conv2d_opts { /* vertical, horizontal; zero means the default */
+    int64_t stride[2];          /* 1 */
+    int64_t padding[2];         /* 0, on both sides */
+    int64_t dilation[2];        /* 1 */
+    int64_t groups;             /* 1 */
+} lk_conv2d_opts;
+
+/* Cross-correlation, as every framework's "convolution".
+ * x: [N, C, H, W] float.  w: [O, C / groups, KH, KW].  bias: [O] or NULL.  y: [N, O, H', W'],
+ * H' = floor((H + 2 padding - dilation (KH - 1) - 1) / stride) + 1.  Gradient: yes.  Flops: 2 N O H' W' C/groups KH KW.
+ * Errors: LK_ERR_SHAPE, LK_ERR_ARGUMENT (an option out of range). */
+LK_API lk_tensor *lk_conv2d_at(lk_place at, lk_tensor *x, lk_tensor *w, lk_tensor *bias, const lk_conv2d_opts *opts);
+#define lk_conv2d(...) lk_conv2d_at(LK_HERE, __VA_ARGS__)
+
+typedef struct lk_pool2d_opts {
+    int64_t kernel[2];      /* required */
+    int64_t stride[2];      /* zero: the kernel's size */
+    int64_t padding[2];     /* at most half the kernel */
+    bool count_include_pad; /* average: divide by the kernel's size also where it hangs over the edge */
+} lk_pool2d_opts;
+
+/* x: [N, C, H, W] float → [N, C, H', W'], H' = floor((H + 2 padding - kernel) / stride) + 1.  Gradient: yes; max pooling
+ * sends it to the first maximum of a window in row-major order. */
+LK_API lk_tensor *lk_max_pool2d_at(lk_place at, lk_tensor *x, const lk_pool2d_opts *opts);
+LK_API lk_tensor *lk_avg_pool2d_at(lk_place at, lk_tensor *x, const lk_pool2d_opts *opts);
+#define lk_max_pool2d(...) lk_max_pool2d_at(LK_HERE, __VA_ARGS__)
+#define lk_avg_pool2d(...) lk_avg_pool2d_at(LK_HERE, __VA_ARGS__)
+
+/* [N, C, H, W] → [N, C, 1, 1]. */
+LK_API lk_tensor *lk_global_max_pool2d_at(lk_place at, lk_tensor *x);
+LK_API lk_tensor *lk_global_avg_pool2d_at(lk_place at, lk_tensor *x);
+#define lk_global_max_pool2d(...) lk_global_max_pool2d_at(LK_HERE, __VA_ARGS__)
+#define lk_global_avg_pool2d(...) lk_global_avg_pool2d_at(LK_HERE, __VA_ARGS__)
+
+/* max(x, 0); NaN stays NaN. Float. Gradient: yes (0 at 0). */
+LK_API lk_tensor *lk_relu_at(lk_place at, lk_tensor *x);
+#define lk_relu(...) lk_relu_at(LK_HERE, __VA_ARGS__)
+
+/* --- reductions -------------------------------------------------------------------------------------------------- */
+
+typedef struct lk_reduce_opts {
+    int n_axes;            /* 0: all axes */
+    int axes[LK_MAX_DIMS]; /* negative ones count from the end */
+    bool keepdim;          /* leave reduced axes as sizes of 1 */
+} lk_reduce_opts;
+
+/* NULL opts: over all axes. sum: any dtype, an empty sum is 0. mean and max: float and, for max, integers; over nothing
+ * they are LK_ERR_SHAPE. Gradient: yes, for floats; max sends it to the first maximum. */
+LK_API lk_tensor *lk_sum_at(lk_place at, lk_tensor *x, const lk_reduce_opts *opts);
+LK_API lk_tensor *lk_mean_at(lk_place at, lk_tensor *x, const lk_reduce_opts *opts);
+LK_API lk_tensor *lk_max_at(lk_place at, lk_tensor *x, const lk_reduce_opts *opts);
+#define lk_sum(...) lk_sum_at(LK_HERE, __VA_ARGS__)
+#define lk_mean(...) lk_mean_at(LK_HERE, __VA_ARGS__)
+#define lk_max(...) lk_max_at(LK_HERE, __VA_ARGS__)
+
+/* i64 index of the first maximum along `axis`, which disappears. A NaN counts as the maximum, as in NumPy. */
+LK_API lk_tensor *lk_argmax_at(lk_place at, lk_tensor *x, int axis);
+#define lk_argmax(...) lk_argmax_at(LK_HERE, __VA_ARGS__)
+
+/* x: [.., N, ..] float, any strides.  y = exp(x - max) / sum exp(x - max) along `axis`; log_softmax its logarithm, computed
+ * as x - max - log sum exp(x - max).  Gradient: yes. */
+LK_API lk_tensor *lk_softmax_at(lk_place at, lk_tensor *x, int axis);
+LK_API lk_tensor *lk_log_softmax_at(lk_place at, lk_tensor *x, int axis);
+#define lk_softmax(...) lk_softmax_at(LK_HERE, __VA_ARGS__)
+#define lk_log_softmax(...) lk_log_softmax_at(LK_HERE, __VA_ARGS__)
+
+typedef enum lk_reduction { LK_REDUCTION_NONE, LK_REDUCTION_SUM, LK_REDUCTION_MEAN } lk_reduction;
+
+/* logits: [N, C] float.  labels: [N] i32 or i64, in [0, C).  loss: -log_softmax(logits)[i, labels[i]]; [N] f-like logits, or
+ * their sum or mean as a scalar.  Gradient: with respect to the logits, softmax - onehot.
+ * Errors: LK_ERR_SHAPE, LK_ERR_DTYPE; a label out of range is an asynchronous LK_ERR_ARGUMENT that names it. */
+LK_API lk_tensor *lk_sparse_softmax_cross_entropy_at(lk_place at, lk_tensor *logits, lk_tensor *labels,
+                                                     lk_reduction reduction);
+#define lk_sparse_softmax_cross_entropy(...) lk_sparse_softmax_cross_entropy_at(LK_HERE, __VA_ARGS__)
+
+/* logits: [N, C] float.  labels: [N] i32 or i64.  [N] f32: 1 where fewer than k logits of the row are greater than the
+ * label's, or equal to it and before it; else 0. k = 1 is argmax == label. Gradient: no. */
+LK_API lk_tensor *lk_in_top_k_at(lk_place at, lk_tensor *logits, lk_tensor *labels, int k);
+#define lk_in_top_k(...) lk_in_top_k_at(LK_HERE, __VA_ARGS__)
+
+/* --- updates ----------------------------------------------------------------------------------------------------- */
+
+/* parameter = parameter - rate * gradient, in place: one rounded multiplication, one rounded subtraction, f32 or f64.
+ * Not recorded on a tape. */
+LK_API lk_status lk_sgd_update_at(lk_place at, lk_tensor *parameter, lk_tensor *gradient, double rate);
+#define lk_sgd_update(...) lk_sgd_update_at(LK_HERE, __VA_ARGS__)
+
+/* --- the table --------------------------------------------------------------------------------------------------- */
+
+/* Operators by number, for listing. NULL past the end. */
+LK_API const char *lk_op_name(int op);
+LK_API bool lk_op_is_view(int op);
+LK_API bool lk_op_is_differentiable(int op);
+
+/* Which implementation a device of `kind` runs `op` with for `dtype`: "onednn", "c"; NULL where it is unsupported. */
+LK_API const char *lk_op_implementation(int op, const char *kind, lk_dtype dtype);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

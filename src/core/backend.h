@@ -1,0 +1,68 @@
+/* What a kind of device has to provide. backends/registry.c is the one place that lists them. */
+#ifndef LK_CORE_BACKEND_H
+#define LK_CORE_BACKEND_H
+
+#include "core/allocator.h"
+#include "core/engine.h"
+#include "core/op.h"
+
+/* A table of kernels, indexed by operator. A row with run NULL, or without the dtype's bit, is absent. */
+typedef struct lk_kernel_table {
+    const char *name; /* "onednn", "c": what `lockstep ops` prints */
+    const lk_kernel *rows;
+} lk_kernel_table;
+
+typedef struct lk_backend {
+    const char *kind; /* "cpu" */
+    /* Tables in order of preference; a kernel is the first row found for (operator, dtype): a pure function of the build
+     * and the instruction set, never of load, memory or the number of devices. NULL-terminated. */
+    const lk_kernel_table *const *tables;
+
+    /* Physical devices that this process may use, and a line about one. */
+    int (*available)(void);
+    lk_status (*describe)(int index, char *text, int size);
+
+    /* On the queue's own thread, bound to its core: sets what arithmetic depends on, makes *state. */
+    lk_status (*open)(lk_device *device, void **state);
+    /* From any thread, once no tensor is left on the device. */
+    void (*close)(lk_device *device, void *state);
+
+    /* Only in the synchronous engine, in the caller's thread around each task: enter sets what `open` has set in a queue's
+     * thread, leave gives the thread back as it was. They do not nest. NULL: nothing to set. */
+    void (*enter)(lk_device *device, void *state);
+    void (*leave)(lk_device *device, void *state);
+
+    /* Memory. */
+    void *(*alloc)(void *self, size_t bytes);
+    void (*free)(void *self, void *data);
+
+    /* Writes x, whose storage has a private layout, to `plain` in row-major order. On the thread of `device`, which may be
+     * another device of the same kind. NULL: this backend has no layouts. */
+    lk_status (*to_plain)(lk_device *device, const lk_tensor *x, void *plain);
+
+    /* lk_device_implementations, from any thread. NULL: the tables' names say it all. */
+    lk_status (*implementations)(lk_device *device, lk_implementation_fn visit, void *user);
+} lk_backend;
+
+struct lk_device {
+    lk_refcount references; /* of the memory: users and storage */
+    lk_refcount users;      /* lk_device_retain; at zero the queue closes */
+    const lk_backend *backend;
+    int index;
+    char name[24];
+    lk_queue *queue; /* NULL once closed */
+    lk_allocator *allocator;
+    void *state; /* the backend's, made and used on the queue's thread */
+    lk_device *next, *previous;
+};
+
+/* Set by backends/registry.c: the kinds in order of preference, NULL-terminated. */
+extern const lk_backend *const lk__backends[];
+
+const lk_kernel *lk__backend_kernel(const lk_backend *backend, int op, lk_dtype dtype, const char **implementation);
+
+/* Backend-internal references to a device's memory (storage holds them). */
+void lk__device_retain_memory(lk_device *device);
+void lk__device_release_memory(lk_device *device);
+
+#endif

@@ -1,0 +1,167 @@
+#include "lockstep/device.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "core/backend.h"
+#include "core/device_spec.h"
+#include "core/engine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+void lk__device_retain_memory(lk_device *device)
+{
+    lk__refcount_retain(&device->references);
+}
+
+void lk__device_release_memory(lk_device *device)
+{
+    if (!lk__refcount_release(&device->references))
+        return;
+    if (device->state)
+        device->backend->close(device, device->state);
+    lk__allocator_free(device->allocator);
+    lk__free(device);
+}
+
+static const lk_backend *find_backend(const char *kind)
+{
+    for (int i = 0; lk__backends[i]; i++)
+        if (strcmp(lk__backends[i]->kind, kind) == 0)
+            return lk__backends[i];
+    return NULL;
+}
+
+static lk_status open_device(const char *kind, int index, lk_device **out)
+{
+    lk_device *device = lk__calloc(1, sizeof *device);
+    if (!device)
+        return LK_ERR_MEMORY;
+    lk__refcount_init(&device->references);
+    lk__refcount_init(&device->users);
+    device->backend = find_backend(kind);
+    device->index = index;
+    snprintf(device->name, sizeof device->name, "%s:%d", kind, index);
+
+    lk_memory_source source = {device->backend->alloc, device->backend->free, device};
+    lk_status status = lk__allocator_new(source, &device->allocator);
+    if (status == LK_OK)
+        status = lk__queue_open(device, index, &device->queue);
+    if (status != LK_OK) {
+        lk__device_release_memory(device);
+        return status;
+    }
+    *out = device;
+    return LK_OK;
+}
+
+static void warn_about_shared_cores(const lk_device_spec_entry *entries, int count)
+{
+    for (int b = 0; lk__backends[b]; b++) {
+        int wanted = 0, available = lk__backends[b]->available();
+        for (int i = 0; i < count; i++)
+            wanted += strcmp(entries[i].kind, lk__backends[b]->kind) == 0;
+        if (wanted > available)
+            lk__log(LK_LOG_WARNING, "%d %s devices share %d core%s: more devices than cores gain no speed", wanted,
+                    lk__backends[b]->kind, available, available == 1 ? "" : "s");
+    }
+}
+
+lk_status lk_devices_open(const char *spec, lk_device **devices, int capacity, int *count)
+{
+    lk_device_spec_entry entries[LK_MAX_DEVICES];
+    int n;
+    *count = 0;
+    LK_TRY(lk__device_spec_parse(spec, entries, LK_MAX_DEVICES, &n));
+    if (n > capacity)
+        LK_FAIL(LK_ERR_ARGUMENT, "device '%s': names %d devices where at most %d fit", spec, n, capacity);
+    warn_about_shared_cores(entries, n);
+    for (int i = 0; i < n; i++) {
+        lk_status status = open_device(entries[i].kind, entries[i].index, &devices[i]);
+        if (status != LK_OK) {
+            lk_devices_release(devices, i);
+            return status;
+        }
+    }
+    *count = n;
+    return LK_OK;
+}
+
+lk_device *lk_device_open(const char *spec)
+{
+    lk_device *device;
+    int count;
+    if (lk_devices_open(spec, &device, 1, &count) != LK_OK)
+        return NULL;
+    return device;
+}
+
+lk_device *lk_device_retain(lk_device *device)
+{
+    if (device)
+        lk__refcount_retain(&device->users);
+    return device;
+}
+
+void lk_device_release(lk_device *device)
+{
+    if (!device || !lk__refcount_release(&device->users))
+        return;
+    lk__queue_close(device->queue);
+    lk__device_release_memory(device);
+}
+
+void lk_devices_release(lk_device *const *devices, int count)
+{
+    for (int i = 0; i < count; i++)
+        lk_device_release(devices[i]);
+}
+
+const char *lk_device_name(const lk_device *device)
+{
+    return device->name;
+}
+
+const char *lk_device_kind(const lk_device *device)
+{
+    return device->backend->kind;
+}
+
+int lk_device_available(const char *kind)
+{
+    const lk_backend *backend = find_backend(kind);
+    return backend ? backend->available() : 0;
+}
+
+const char *lk_device_kind_at(int index)
+{
+    if (index < 0)
+        return NULL;
+    for (int i = 0; lk__backends[i]; i++)
+        if (i == index)
+            return lk__backends[i]->kind;
+    return NULL;
+}
+
+lk_status lk_device_describe(const char *kind, int index, char *text, int size)
+{
+    const lk_backend *backend = find_backend(kind);
+    if (!backend)
+        LK_FAIL(LK_ERR_ARGUMENT, "device: unknown kind '%s'", kind);
+    return backend->describe(index, text, size);
+}
+
+lk_status lk_device_sync(lk_device *device)
+{
+    return lk__engine_sync(device->queue);
+}
+
+lk_status lk_wait_all(void)
+{
+    return lk__engine_sync(NULL);
+}
+
+void lk_device_memory(const lk_device *device, int64_t *now, int64_t *peak)
+{
+    lk__allocator_stats(device->allocator, now, peak);
+}

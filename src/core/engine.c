@@ -1,0 +1,424 @@
+#include "core/engine.h"
+
+#include "base/mem.h"
+#include "core/backend.h"
+#include "core/execute.h"
+#include "core/topology.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Entries a ring. It bounds how far a caller can run ahead of a device: a few steps of a small network. */
+enum { RING_ENTRIES = 1024, MAX_QUEUES = 2 * LK_MAX_DEVICES, SPINS = 64 };
+
+typedef struct ring_entry {
+    lk_call call; /* op NULL: a wait entry */
+    lk_event wait;
+} ring_entry;
+
+struct lk_queue {
+    int number;
+    lk_device *device; /* NULL while unused */
+    int core;
+    ring_entry *ring;
+
+    /* Entries pushed and entries run, ever. Entry i is ring[i % RING_ENTRIES]. */
+    _Atomic uint64_t pushed;
+    _Atomic uint64_t done;
+
+    /* By the engine's lock: how far each other queue was already waited for. */
+    uint64_t waited[MAX_QUEUES];
+
+    /* For sleeping until pushed or done changes. A sleeper counts itself before it looks at the condition for the last
+     * time; whoever changes the condition looks at the count afterwards. Both use sequentially consistent operations, so
+     * one of the two sees the other. */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    _Atomic int sleepers;
+
+    _Atomic bool stop;
+    pthread_t thread;
+    bool opened;
+    lk_status open_status;
+    char open_message[256];
+};
+
+static pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
+static lk_queue *queues[MAX_QUEUES];
+
+bool lk__engine_is_sync(void)
+{
+    const char *mode = getenv("LOCKSTEP_ENGINE");
+    return mode && strcmp(mode, "sync") == 0;
+}
+
+/* --- sleeping and waking ------------------------------------------------------------------------------------------ */
+
+static inline void pause_briefly(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+}
+
+/* Waits until *position reaches `target`, or `stop`, if not NULL, is set. */
+static void wait_position(lk_queue *queue, _Atomic uint64_t *position, uint64_t target, _Atomic bool *stop)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (atomic_load_explicit(position, memory_order_acquire) >= target)
+            return;
+        pause_briefly();
+    }
+    pthread_mutex_lock(&queue->lock);
+    atomic_fetch_add(&queue->sleepers, 1);
+    while (atomic_load(position) < target && !(stop && atomic_load(stop)))
+        pthread_cond_wait(&queue->changed, &queue->lock);
+    atomic_fetch_sub(&queue->sleepers, 1);
+    pthread_mutex_unlock(&queue->lock);
+}
+
+static void wake(lk_queue *queue)
+{
+    if (atomic_load(&queue->sleepers) == 0)
+        return;
+    pthread_mutex_lock(&queue->lock);
+    pthread_cond_broadcast(&queue->changed);
+    pthread_mutex_unlock(&queue->lock);
+}
+
+bool lk__event_complete(lk_event event)
+{
+    return !event.queue || atomic_load_explicit(&event.queue->done, memory_order_acquire) >= event.sequence;
+}
+
+void lk__event_wait(lk_event event)
+{
+    if (!lk__event_complete(event))
+        wait_position(event.queue, &event.queue->done, event.sequence, NULL);
+}
+
+/* --- the queue's thread ------------------------------------------------------------------------------------------- */
+
+static void run_entry(lk_queue *queue, ring_entry *entry)
+{
+    if (!entry->call.op) {
+        lk__event_wait(entry->wait);
+        return;
+    }
+    lk__execute(queue->device, &entry->call);
+    lk__call_release(&entry->call);
+}
+
+/* Tensors are let go of before the entry counts as done: whoever waited for it finds the memory free. */
+static void finish_entry(lk_queue *queue, uint64_t sequence)
+{
+    atomic_store(&queue->done, sequence);
+    wake(queue);
+}
+
+static void open_state(lk_queue *queue)
+{
+    lk_device *device = queue->device;
+    lk_error_clear();
+    queue->open_status = device->backend->open(device, &device->state);
+    strncpy(queue->open_message, lk_error_message(), sizeof queue->open_message - 1);
+    lk_error_clear();
+}
+
+static void *queue_main(void *argument)
+{
+    lk_queue *queue = argument;
+    lk__topology_bind(queue->core);
+    open_state(queue);
+    pthread_mutex_lock(&queue->lock);
+    queue->opened = true;
+    pthread_cond_broadcast(&queue->changed);
+    pthread_mutex_unlock(&queue->lock);
+
+    for (uint64_t next = atomic_load(&queue->done);; next++) {
+        wait_position(queue, &queue->pushed, next + 1, &queue->stop);
+        if (atomic_load(&queue->pushed) == next)
+            return NULL; /* stopped, and nothing is left */
+        run_entry(queue, &queue->ring[next % RING_ENTRIES]);
+        finish_entry(queue, next + 1);
+    }
+}
+
+/* --- opening and closing ------------------------------------------------------------------------------------------ */
+
+static lk_queue *new_queue(int number)
+{
+    lk_queue *queue = lk__calloc(1, sizeof *queue);
+    if (!queue)
+        return NULL;
+    queue->ring = lk__calloc(RING_ENTRIES, sizeof *queue->ring);
+    if (!queue->ring) {
+        lk__free(queue);
+        return NULL;
+    }
+    queue->number = number;
+    pthread_mutex_init(&queue->lock, NULL);
+    pthread_cond_init(&queue->changed, NULL);
+    return queue;
+}
+
+static lk_status acquire_queue(lk_device *device, lk_queue **out)
+{
+    lk_status status = LK_OK;
+    lk_queue *queue = NULL;
+    pthread_mutex_lock(&engine_lock);
+    for (int i = 0; i < MAX_QUEUES && !queue && status == LK_OK; i++) {
+        if (queues[i] && queues[i]->device)
+            continue;
+        if (!queues[i])
+            queues[i] = new_queue(i);
+        queue = queues[i];
+        if (!queue)
+            status = LK_ERR_MEMORY;
+    }
+    if (queue)
+        queue->device = device;
+    pthread_mutex_unlock(&engine_lock);
+    if (status == LK_OK && !queue)
+        status = lk__fail(LK_ERR_DEVICE, "device: at most %d devices can be open at once", MAX_QUEUES);
+    *out = queue;
+    return status;
+}
+
+static void release_queue(lk_queue *queue)
+{
+    pthread_mutex_lock(&engine_lock);
+    queue->device->queue = NULL;
+    queue->device = NULL;
+    pthread_mutex_unlock(&engine_lock);
+}
+
+static lk_status start_thread(lk_queue *queue)
+{
+    int failed = pthread_create(&queue->thread, NULL, queue_main, queue);
+    if (failed)
+        LK_FAIL(LK_ERR_DEVICE, "device %s: no thread could be started: %s", queue->device->name, strerror(failed));
+    pthread_mutex_lock(&queue->lock);
+    while (!queue->opened)
+        pthread_cond_wait(&queue->changed, &queue->lock);
+    pthread_mutex_unlock(&queue->lock);
+    return LK_OK;
+}
+
+lk_status lk__queue_open(lk_device *device, int core, lk_queue **out)
+{
+    lk_queue *queue;
+    LK_TRY(acquire_queue(device, &queue));
+    device->queue = queue;
+    queue->core = core;
+    queue->opened = false;
+    atomic_store(&queue->stop, false);
+    lk_status status = LK_OK;
+    if (lk__engine_is_sync())
+        open_state(queue);
+    else
+        status = start_thread(queue);
+    if (status != LK_OK) {
+        release_queue(queue);
+        return status;
+    }
+    if (queue->open_status != LK_OK) {
+        lk_status open_status = lk__fail(queue->open_status, "%s", queue->open_message);
+        lk__queue_close(queue);
+        return open_status;
+    }
+    *out = queue;
+    return LK_OK;
+}
+
+void lk__queue_close(lk_queue *queue)
+{
+    if (queue->opened) {
+        pthread_mutex_lock(&queue->lock);
+        atomic_store(&queue->stop, true);
+        pthread_cond_broadcast(&queue->changed);
+        pthread_mutex_unlock(&queue->lock);
+        pthread_join(queue->thread, NULL);
+    }
+    release_queue(queue);
+}
+
+/* --- pushing ------------------------------------------------------------------------------------------------------ */
+
+static void publish(lk_queue *queue)
+{
+    atomic_store(&queue->pushed, atomic_load_explicit(&queue->pushed, memory_order_relaxed) + 1);
+    wake(queue);
+}
+
+/* The next free entry. Waiting here cannot deadlock: whatever the queue is waiting for was pushed before. */
+static ring_entry *next_entry(lk_queue *queue)
+{
+    uint64_t position = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
+    if (position >= RING_ENTRIES)
+        wait_position(queue, &queue->done, position + 1 - RING_ENTRIES, NULL);
+    return &queue->ring[position % RING_ENTRIES];
+}
+
+static void push_wait(lk_queue *queue, lk_use use)
+{
+    if (!use.queue || use.queue == queue || queue->waited[use.queue->number] >= use.sequence)
+        return;
+    lk_event event = {use.queue, use.sequence};
+    queue->waited[use.queue->number] = use.sequence;
+    if (lk__event_complete(event))
+        return;
+    ring_entry *entry = next_entry(queue);
+    entry->call.op = NULL;
+    entry->wait = event;
+    publish(queue);
+}
+
+static lk_status reserve_reader(lk_storage *storage)
+{
+    if (storage->n_readers < storage->readers_capacity)
+        return LK_OK;
+    int capacity = storage->readers_capacity ? 2 * storage->readers_capacity : 2;
+    lk_use *readers = lk__realloc(storage->readers, (size_t)capacity, sizeof *readers);
+    if (!readers)
+        return LK_ERR_MEMORY;
+    storage->readers = readers;
+    storage->readers_capacity = capacity;
+    return LK_OK;
+}
+
+/* An operand may appear twice in a call, hence one use a queue, kept at the latest. */
+static void note_reader(lk_storage *storage, lk_use use)
+{
+    for (int i = 0; i < storage->n_readers; i++) {
+        if (storage->readers[i].queue == use.queue) {
+            storage->readers[i].sequence = use.sequence;
+            return;
+        }
+    }
+    storage->readers[storage->n_readers++] = use;
+}
+
+static void push_waits(lk_queue *queue, const lk_call *call)
+{
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i])
+            push_wait(queue, call->in[i]->storage->writer);
+    for (int i = 0; i < call->n_out; i++) {
+        if (!call->out[i])
+            continue;
+        lk_storage *storage = call->out[i]->storage;
+        push_wait(queue, storage->writer);
+        for (int r = 0; r < storage->n_readers; r++)
+            push_wait(queue, storage->readers[r]);
+    }
+}
+
+static void note_uses(const lk_call *call, lk_use use)
+{
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i])
+            note_reader(call->in[i]->storage, use);
+    for (int i = 0; i < call->n_out; i++) {
+        if (!call->out[i])
+            continue;
+        lk_storage *storage = call->out[i]->storage;
+        storage->writer = use;
+        storage->n_readers = 0;
+        storage->free_layout |= call->free_layout;
+    }
+}
+
+static lk_status push_locked(const lk_call *call)
+{
+    lk_queue *queue = call->device->queue;
+    if (!queue)
+        LK_FAIL(LK_ERR_STATE, "%s: device %s was released", call->op->name, call->device->name);
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i])
+            LK_TRY(reserve_reader(call->in[i]->storage));
+    push_waits(queue, call);
+
+    ring_entry *entry = next_entry(queue);
+    entry->call = *call;
+    lk__call_retain(&entry->call);
+    note_uses(call, (lk_use){queue, atomic_load_explicit(&queue->pushed, memory_order_relaxed) + 1});
+    publish(queue);
+    if (!queue->opened) { /* the synchronous engine */
+        uint64_t sequence = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
+        lk__execute_in_caller(queue->device, &entry->call);
+        lk__call_release(&entry->call);
+        finish_entry(queue, sequence);
+    }
+    return LK_OK;
+}
+
+lk_status lk__engine_push(const lk_call *call)
+{
+    pthread_mutex_lock(&engine_lock);
+    lk_status status = push_locked(call);
+    pthread_mutex_unlock(&engine_lock);
+    return status;
+}
+
+lk_status lk__engine_push_plain(lk_tensor *tensor)
+{
+    lk_status status = LK_OK;
+    pthread_mutex_lock(&engine_lock);
+    if (tensor->storage->free_layout) {
+        lk_call call = {.op = &lk__op_plain, .device = tensor->storage->device, .n_out = 1, .out = {tensor}};
+        status = push_locked(&call);
+        if (status == LK_OK)
+            tensor->storage->free_layout = false;
+    }
+    pthread_mutex_unlock(&engine_lock);
+    return status;
+}
+
+/* --- waiting ------------------------------------------------------------------------------------------------------ */
+
+static lk_event pending_use(lk_storage *storage, bool readers)
+{
+    lk_event event = {storage->writer.queue, storage->writer.sequence};
+    if (!lk__event_complete(event))
+        return event;
+    for (int i = 0; readers && i < storage->n_readers; i++) {
+        event = (lk_event){storage->readers[i].queue, storage->readers[i].sequence};
+        if (!lk__event_complete(event))
+            return event;
+    }
+    return (lk_event){NULL, 0};
+}
+
+lk_status lk__engine_wait_storage(lk_storage *storage, bool readers)
+{
+    for (;;) {
+        pthread_mutex_lock(&engine_lock);
+        lk_event event = pending_use(storage, readers);
+        pthread_mutex_unlock(&engine_lock);
+        if (!event.queue)
+            break;
+        lk__event_wait(event);
+    }
+    return storage->error ? lk__error_report(storage->error) : LK_OK;
+}
+
+lk_event lk__queue_last(lk_queue *queue)
+{
+    return (lk_event){queue, atomic_load(&queue->pushed)};
+}
+
+lk_status lk__engine_sync(lk_queue *queue)
+{
+    for (int i = 0; i < MAX_QUEUES; i++) {
+        pthread_mutex_lock(&engine_lock);
+        lk_event last = {NULL, 0};
+        if (queues[i] && queues[i]->device && (!queue || queue == queues[i]))
+            last = lk__queue_last(queues[i]);
+        pthread_mutex_unlock(&engine_lock);
+        lk__event_wait(last);
+    }
+    return lk__error_report_unreported();
+}

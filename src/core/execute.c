@@ -1,0 +1,238 @@
+#include "core/execute.h"
+
+#include "base/mem.h"
+#include "core/backend.h"
+#include "core/tensor.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+const lk_op lk__op_plain = {.name = "plain", .id = -1};
+
+void lk__call_retain(lk_call *call)
+{
+    for (int i = 0; i < call->n_in; i++)
+        lk_tensor_retain(call->in[i]);
+    for (int i = 0; i < call->n_out; i++)
+        lk_tensor_retain(call->out[i]);
+}
+
+void lk__call_release(lk_call *call)
+{
+    for (int i = 0; i < call->n_in; i++)
+        lk_tensor_release(call->in[i]);
+    for (int i = 0; i < call->n_out; i++)
+        lk_tensor_release(call->out[i]);
+}
+
+/* --- poison ------------------------------------------------------------------------------------------------------- */
+
+static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER;
+static lk_error *unreported; /* the first failure nobody was told of */
+
+/* For when there is no memory to say so. Its count starts at one and never reaches zero. */
+static lk_error error_without_memory = {
+    .references = {1},
+    .status = LK_ERR_MEMORY,
+    .message = "out of memory, also for the details of what failed",
+};
+
+static lk_error *new_error(lk_status status, const lk_call *call)
+{
+    char description[256];
+    lk_error *error = lk__calloc(1, sizeof *error);
+    if (!error) {
+        lk__refcount_retain(&error_without_memory.references);
+        return &error_without_memory;
+    }
+    lk__refcount_init(&error->references);
+    error->status = status;
+    lk__call_describe(call, description, sizeof description);
+    snprintf(error->message, sizeof error->message, "%s [%s on %s, called at %s:%d]", lk_error_message(), description,
+             call->device->name, call->place.file ? call->place.file : "?", call->place.line);
+    return error;
+}
+
+static void note_unreported(lk_error *error)
+{
+    pthread_mutex_lock(&error_lock);
+    if (!unreported) {
+        lk__refcount_retain(&error->references);
+        unreported = error;
+    }
+    pthread_mutex_unlock(&error_lock);
+}
+
+lk_status lk__error_report(lk_error *error)
+{
+    pthread_mutex_lock(&error_lock);
+    bool was_unreported = unreported == error;
+    if (was_unreported)
+        unreported = NULL;
+    pthread_mutex_unlock(&error_lock);
+    lk_status status = lk__fail(error->status, "%s", error->message);
+    if (was_unreported)
+        lk__error_release(error);
+    return status;
+}
+
+lk_status lk__error_report_unreported(void)
+{
+    pthread_mutex_lock(&error_lock);
+    lk_error *error = unreported;
+    unreported = NULL;
+    pthread_mutex_unlock(&error_lock);
+    if (!error)
+        return LK_OK;
+    lk_status status = lk__fail(error->status, "%s", error->message);
+    lk__error_release(error);
+    return status;
+}
+
+static void poison_outputs(lk_call *call, lk_error *error)
+{
+    for (int i = 0; i < call->n_out; i++) {
+        if (!call->out[i] || call->out[i]->storage->error)
+            continue;
+        lk__refcount_retain(&error->references);
+        call->out[i]->storage->error = error;
+    }
+}
+
+/* What is already poisoned: an input, or an output that is only written in part. */
+static lk_error *poison_of(const lk_call *call)
+{
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i] && call->in[i]->storage->error)
+            return call->in[i]->storage->error;
+    for (int i = 0; i < call->n_out; i++)
+        if (call->out[i] && call->out[i]->storage->error)
+            return call->out[i]->storage->error;
+    return NULL;
+}
+
+/* --- layouts ------------------------------------------------------------------------------------------------------ */
+
+/* Plain stand-ins for inputs with a private layout. The original stays as it is: other queues may be reading it. */
+typedef struct plain_inputs {
+    lk_tensor *original[LK_MAX_INPUTS];
+    lk_tensor tensor[LK_MAX_INPUTS];
+    lk_storage storage[LK_MAX_INPUTS];
+} plain_inputs;
+
+static lk_status make_stand_in(lk_device *device, lk_call *call, int i, plain_inputs *plain)
+{
+    lk_tensor *x = call->in[i];
+    lk_block *block;
+    LK_TRY(lk__allocator_get(device->allocator, x->storage->bytes, &block));
+    plain->storage[i] = (lk_storage){
+        .device = device, .bytes = x->storage->bytes, .block = block, .data = block->data};
+    plain->tensor[i] = *x;
+    plain->tensor[i].storage = &plain->storage[i];
+    plain->original[i] = x;
+    call->in[i] = &plain->tensor[i];
+    return device->backend->to_plain(device, x, block->data);
+}
+
+static void drop_stand_ins(lk_device *device, lk_call *call, plain_inputs *plain)
+{
+    for (int i = 0; i < call->n_in; i++) {
+        if (!plain->original[i])
+            continue;
+        call->in[i] = plain->original[i];
+        lk__allocator_put(device->allocator, plain->storage[i].block);
+    }
+}
+
+static bool any_layout(const lk_call *call)
+{
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i] && call->in[i]->storage->layout)
+            return true;
+    return false;
+}
+
+static lk_status run_plain(lk_call *call)
+{
+    for (int i = 0; i < call->n_out; i++)
+        if (call->out[i])
+            LK_TRY(lk__storage_allocate(call->out[i]->storage, call->out[i]->storage->bytes, NULL));
+    return call->kernel->run(call);
+}
+
+static lk_status run_with_stand_ins(lk_device *device, lk_call *call)
+{
+    plain_inputs plain = {0};
+    lk_status status = LK_OK;
+    for (int i = 0; i < call->n_in && status == LK_OK; i++)
+        if (call->in[i] && call->in[i]->storage->layout)
+            status = make_stand_in(device, call, i, &plain);
+    if (status == LK_OK)
+        status = run_plain(call);
+    drop_stand_ins(device, call, &plain);
+    return status;
+}
+
+static lk_status convert_to_plain(lk_device *device, lk_tensor *x)
+{
+    if (!x->storage->layout)
+        return LK_OK;
+    lk_block *block;
+    LK_TRY(lk__allocator_get(device->allocator, x->storage->bytes, &block));
+    lk_status status = device->backend->to_plain(device, x, block->data);
+    if (status == LK_OK)
+        lk__storage_replace(x->storage, block, NULL);
+    else
+        lk__allocator_put(device->allocator, block);
+    return status;
+}
+
+/* --- running ------------------------------------------------------------------------------------------------------ */
+
+static lk_status check_inputs(const lk_call *call)
+{
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i] && !call->in[i]->storage->data)
+            LK_FAIL(LK_ERR_STATE, "%s: input %d was made by lk_tensor_new and never written", call->op->name, i);
+    return LK_OK;
+}
+
+static lk_status run(lk_device *device, lk_call *call)
+{
+    if (call->op == &lk__op_plain)
+        return convert_to_plain(device, call->out[0]);
+    LK_TRY(check_inputs(call));
+    if (call->kernel->flags & LK_KERNEL_LAYOUTS)
+        return call->kernel->run(call);
+    return any_layout(call) ? run_with_stand_ins(device, call) : run_plain(call);
+}
+
+void lk__execute(lk_device *device, lk_call *call)
+{
+    lk_error *poison = poison_of(call);
+    if (poison) {
+        poison_outputs(call, poison);
+        return;
+    }
+    lk_error_clear();
+    lk_status status = run(device, call);
+    if (status == LK_OK)
+        return;
+    lk_error *error = new_error(status, call);
+    poison_outputs(call, error);
+    note_unreported(error);
+    lk__error_release(error);
+    lk_error_clear();
+}
+
+void lk__execute_in_caller(lk_device *device, lk_call *call)
+{
+    lk_error_state kept;
+    lk__error_save(&kept);
+    if (device->backend->enter)
+        device->backend->enter(device, device->state);
+    lk__execute(device, call);
+    if (device->backend->leave)
+        device->backend->leave(device, device->state);
+    lk__error_restore(&kept);
+}

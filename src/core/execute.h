@@ -1,0 +1,24 @@
+/* Running one task on a device's thread: poison, layouts, memory, the kernel, and what becomes of its failure. */
+#ifndef LK_CORE_EXECUTE_H
+#define LK_CORE_EXECUTE_H
+
+#include "core/op.h"
+
+/* A conversion of out[0]'s storage to the plain layout, in place. */
+extern const lk_op lk__op_plain;
+
+void lk__execute(lk_device *device, lk_call *call);
+
+/* The same on a thread that is not the device's, which keeps its own arithmetic settings. */
+void lk__execute_in_caller(lk_device *device, lk_call *call);
+
+void lk__call_retain(lk_call *call);
+void lk__call_release(lk_call *call);
+
+/* Sets the thread's error from poison, which then counts as reported, and gives back its status. */
+lk_status lk__error_report(lk_error *error);
+
+/* The same for the first failure that was not reported yet; LK_OK where there is none. */
+lk_status lk__error_report_unreported(void);
+
+#endif

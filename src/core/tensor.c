@@ -1,0 +1,359 @@
+#include "core/tensor.h"
+
+#include "base/mem.h"
+#include "core/backend.h"
+#include "core/engine.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const struct {
+    const char *name;
+    size_t size;
+} dtypes[LK_DTYPE_COUNT] = {
+    [LK_F32] = {"f32", 4}, [LK_BF16] = {"bf16", 2}, [LK_F64] = {"f64", 8},
+    [LK_I32] = {"i32", 4}, [LK_I64] = {"i64", 8},   [LK_U8] = {"u8", 1},
+};
+
+size_t lk_dtype_size(lk_dtype dtype)
+{
+    return (unsigned)dtype < LK_DTYPE_COUNT ? dtypes[dtype].size : 0;
+}
+
+const char *lk_dtype_name(lk_dtype dtype)
+{
+    return (unsigned)dtype < LK_DTYPE_COUNT ? dtypes[dtype].name : "unknown dtype";
+}
+
+/* --- shapes ------------------------------------------------------------------------------------------------------- */
+
+lk_status lk__shape_count(lk_shape shape, int64_t *count)
+{
+    if (shape.ndim < 0 || shape.ndim > LK_MAX_DIMS)
+        LK_FAIL(LK_ERR_SHAPE, "shape: %d dimensions, where 0 to %d are possible", shape.ndim, LK_MAX_DIMS);
+    *count = 1;
+    for (int i = 0; i < shape.ndim; i++) {
+        if (shape.dim[i] < 0)
+            LK_FAIL(LK_ERR_SHAPE, "shape: size %lld of dimension %d is negative", (long long)shape.dim[i], i);
+        if (!lk__mul_i64(*count, shape.dim[i], count))
+            LK_FAIL(LK_ERR_SHAPE, "shape: more elements than 64 bits can count");
+    }
+    return LK_OK;
+}
+
+lk_status lk__shape_bytes(lk_shape shape, lk_dtype dtype, size_t *bytes)
+{
+    int64_t count, total;
+    if ((unsigned)dtype >= LK_DTYPE_COUNT)
+        LK_FAIL(LK_ERR_DTYPE, "dtype %d does not exist", (int)dtype);
+    LK_TRY(lk__shape_count(shape, &count));
+    if (!lk__mul_i64(count, (int64_t)lk_dtype_size(dtype), &total))
+        LK_FAIL(LK_ERR_SHAPE, "shape: more bytes than 64 bits can count");
+    *bytes = (size_t)total;
+    return LK_OK;
+}
+
+bool lk__shape_equal(lk_shape a, lk_shape b)
+{
+    if (a.ndim != b.ndim)
+        return false;
+    for (int i = 0; i < a.ndim; i++)
+        if (a.dim[i] != b.dim[i])
+            return false;
+    return true;
+}
+
+void lk__shape_strides(lk_shape shape, int64_t *strides)
+{
+    int64_t stride = 1;
+    for (int i = shape.ndim - 1; i >= 0; i--) {
+        strides[i] = stride;
+        stride *= shape.dim[i] > 0 ? shape.dim[i] : 1;
+    }
+}
+
+void lk__shape_text(lk_shape shape, char *text, size_t size)
+{
+    size_t used = 0;
+    if (size == 0)
+        return;
+    text[0] = '\0';
+    for (int i = 0; i <= shape.ndim && used < size; i++) {
+        int n = i < shape.ndim ? snprintf(text + used, size - used, "%c%lld", i ? ',' : '[', (long long)shape.dim[i])
+                               : snprintf(text + used, size - used, i ? "]" : "[]");
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+lk_status lk__axis(const char *op, int axis, int ndim, int *normal)
+{
+    if (axis < -ndim || axis >= ndim)
+        LK_FAIL(LK_ERR_SHAPE, "%s: axis %d of a tensor with %d dimension%s", op, axis, ndim, ndim == 1 ? "" : "s");
+    *normal = axis < 0 ? axis + ndim : axis;
+    return LK_OK;
+}
+
+/* --- making and freeing ------------------------------------------------------------------------------------------- */
+
+lk_status lk__tensor_new(lk_device *device, lk_dtype dtype, lk_shape shape, lk_tensor **out)
+{
+    size_t bytes;
+    *out = NULL;
+    LK_TRY(lk__shape_bytes(shape, dtype, &bytes));
+    lk_tensor *tensor = lk__calloc(1, sizeof *tensor);
+    if (!tensor)
+        return LK_ERR_MEMORY;
+    lk_status status = lk__storage_new(device, bytes, &tensor->storage);
+    if (status != LK_OK) {
+        lk__free(tensor);
+        return status;
+    }
+    lk__refcount_init(&tensor->references);
+    tensor->dtype = dtype;
+    tensor->shape = shape;
+    lk__shape_strides(shape, tensor->strides);
+    *out = tensor;
+    return LK_OK;
+}
+
+lk_tensor *lk_tensor_retain(lk_tensor *tensor)
+{
+    if (tensor)
+        lk__refcount_retain(&tensor->references);
+    return tensor;
+}
+
+void lk_tensor_release(lk_tensor *tensor)
+{
+    if (!tensor || !lk__refcount_release(&tensor->references))
+        return;
+    lk__storage_release(tensor->storage);
+    lk__free(tensor);
+}
+
+lk_tensor *lk_tensor_new(lk_device *device, lk_dtype dtype, lk_shape shape)
+{
+    lk_tensor *tensor;
+    if (!device || lk__tensor_new(device, dtype, shape, &tensor) != LK_OK)
+        return NULL;
+    return lk__scope_adopt(tensor);
+}
+
+lk_tensor *lk_tensor_from(lk_device *device, lk_dtype dtype, lk_shape shape, const void *data)
+{
+    lk_tensor *tensor;
+    if (!device || lk__tensor_new(device, dtype, shape, &tensor) != LK_OK)
+        return NULL;
+    if (lk_tensor_write(tensor, data, tensor->storage->bytes) != LK_OK) {
+        lk_tensor_release(tensor);
+        return NULL;
+    }
+    return lk__scope_adopt(tensor);
+}
+
+lk_tensor *lk_tensor_wrap(lk_device *device, lk_dtype dtype, lk_shape shape, void *data, void (*release)(void *user),
+                          void *user)
+{
+    lk_tensor *tensor;
+    if (!device)
+        return NULL;
+    if ((uintptr_t)data % LK_ALIGNMENT != 0) {
+        lk__fail(LK_ERR_ARGUMENT, "tensor: wrapped memory has to be aligned to %d bytes", LK_ALIGNMENT);
+        return NULL;
+    }
+    if (lk__tensor_new(device, dtype, shape, &tensor) != LK_OK)
+        return NULL;
+    /* The scope first: if it cannot grow, the caller keeps the memory and `release` is not called. */
+    lk_tensor *adopted = lk__scope_adopt(tensor);
+    if (!adopted)
+        return NULL;
+    adopted->storage->data = data;
+    adopted->storage->release = release;
+    adopted->storage->user = user;
+    return adopted;
+}
+
+lk_dtype lk_tensor_dtype(const lk_tensor *tensor)
+{
+    return tensor->dtype;
+}
+
+lk_shape lk_tensor_shape(const lk_tensor *tensor)
+{
+    return tensor->shape;
+}
+
+lk_device *lk_tensor_device(const lk_tensor *tensor)
+{
+    return tensor->storage->device;
+}
+
+int64_t lk_tensor_count(const lk_tensor *tensor)
+{
+    int64_t count = 1;
+    for (int i = 0; i < tensor->shape.ndim; i++)
+        count *= tensor->shape.dim[i];
+    return count;
+}
+
+bool lk__tensor_is_dense(const lk_tensor *tensor)
+{
+    int64_t stride = 1;
+    for (int i = tensor->shape.ndim - 1; i >= 0; i--) {
+        if (tensor->shape.dim[i] != 1 && tensor->strides[i] != stride)
+            return lk_tensor_count(tensor) == 0;
+        stride *= tensor->shape.dim[i];
+    }
+    return true;
+}
+
+void *lk__data(const lk_tensor *tensor)
+{
+    return (char *)tensor->storage->data + tensor->offset * (int64_t)lk_dtype_size(tensor->dtype);
+}
+
+lk_status lk__output_plain(lk_tensor *out)
+{
+    return lk__storage_allocate(out->storage, out->storage->bytes, NULL);
+}
+
+/* --- the host's side ---------------------------------------------------------------------------------------------- */
+
+lk_status lk__tensor_make_plain(lk_place at, lk_tensor *tensor)
+{
+    (void)at;
+    return lk__engine_push_plain(tensor);
+}
+
+lk_status lk_tensor_wait(lk_tensor *tensor)
+{
+    if (!tensor)
+        return lk_error_status() != LK_OK ? lk_error_status() : lk__fail(LK_ERR_ARGUMENT, "tensor: NULL");
+    return lk__engine_wait_storage(tensor->storage, false);
+}
+
+/* Copies between a dense buffer and the tensor's elements, the innermost axis a run at a time. */
+static void copy_elements(const lk_tensor *tensor, char *buffer, bool to_buffer)
+{
+    size_t size = lk_dtype_size(tensor->dtype);
+    int64_t count = lk_tensor_count(tensor);
+    char *data = lk__data(tensor);
+    if (count == 0)
+        return;
+    if (lk__tensor_is_dense(tensor)) {
+        memcpy(to_buffer ? buffer : data, to_buffer ? data : buffer, (size_t)count * size);
+        return;
+    }
+    int64_t index[LK_MAX_DIMS] = {0};
+    for (int64_t i = 0; i < count; i++) {
+        int64_t offset = 0;
+        for (int d = 0; d < tensor->shape.ndim; d++)
+            offset += index[d] * tensor->strides[d];
+        char *element = data + offset * (int64_t)size;
+        memcpy(to_buffer ? buffer : element, to_buffer ? element : buffer, size);
+        buffer += size;
+        for (int d = tensor->shape.ndim - 1; d >= 0 && ++index[d] == tensor->shape.dim[d]; d--)
+            index[d] = 0;
+    }
+}
+
+static lk_status check_host_copy(lk_tensor *tensor, size_t bytes)
+{
+    size_t exact;
+    if (!tensor)
+        return lk_tensor_wait(tensor);
+    LK_TRY(lk__shape_bytes(tensor->shape, tensor->dtype, &exact));
+    if (bytes != exact)
+        LK_FAIL(LK_ERR_ARGUMENT, "tensor: %zu bytes were given for a tensor of %zu", bytes, exact);
+    return LK_OK;
+}
+
+/* A released device has no thread that could convert; its tensors are then converted here. */
+static lk_status read_closed(lk_tensor *tensor, void *data)
+{
+    const lk_backend *backend = tensor->storage->device->backend;
+    return backend->to_plain(tensor->storage->device, tensor, data);
+}
+
+lk_status lk_tensor_read(lk_tensor *tensor, void *data, size_t bytes)
+{
+    LK_TRY(check_host_copy(tensor, bytes));
+    bool open = tensor->storage->device->queue != NULL;
+    if (open)
+        LK_TRY(lk__tensor_make_plain(LK_HERE, tensor));
+    LK_TRY(lk_tensor_wait(tensor));
+    if (bytes == 0)
+        return LK_OK;
+    if (!tensor->storage->data)
+        LK_FAIL(LK_ERR_STATE, "tensor: read before anything was written to it");
+    if (!open && tensor->storage->layout)
+        return read_closed(tensor, data);
+    copy_elements(tensor, data, true);
+    return LK_OK;
+}
+
+lk_status lk_tensor_write(lk_tensor *tensor, const void *data, size_t bytes)
+{
+    LK_TRY(check_host_copy(tensor, bytes));
+    if (tensor->storage->device->queue)
+        LK_TRY(lk__tensor_make_plain(LK_HERE, tensor));
+    LK_TRY(lk__engine_wait_storage(tensor->storage, true));
+    LK_TRY(lk__output_plain(tensor));
+    copy_elements(tensor, (char *)(uintptr_t)data, false);
+    return LK_OK;
+}
+
+static double element_value(lk_dtype dtype, const void *data)
+{
+    switch (dtype) {
+    case LK_F32: {
+        float value;
+        memcpy(&value, data, sizeof value);
+        return (double)value;
+    }
+    case LK_BF16: {
+        uint16_t half;
+        memcpy(&half, data, sizeof half);
+        uint32_t bits = (uint32_t)half << 16;
+        float value;
+        memcpy(&value, &bits, sizeof value);
+        return (double)value;
+    }
+    case LK_F64: {
+        double value;
+        memcpy(&value, data, sizeof value);
+        return value;
+    }
+    case LK_I32: {
+        int32_t value;
+        memcpy(&value, data, sizeof value);
+        return value;
+    }
+    case LK_I64: {
+        int64_t value;
+        memcpy(&value, data, sizeof value);
+        return (double)value;
+    }
+    case LK_U8:
+        return *(const uint8_t *)data;
+    default:
+        return 0;
+    }
+}
+
+lk_status lk_tensor_item(lk_tensor *tensor, double *value)
+{
+    unsigned char element[8];
+    if (!tensor)
+        return lk_tensor_wait(tensor);
+    if (lk_tensor_count(tensor) != 1)
+        LK_FAIL(LK_ERR_SHAPE, "tensor: item of a tensor with %lld elements", (long long)lk_tensor_count(tensor));
+    LK_TRY(lk_tensor_read(tensor, element, lk_dtype_size(tensor->dtype)));
+    *value = element_value(tensor->dtype, element);
+    return LK_OK;
+}
+
+void lk_free(void *memory)
+{
+    lk__free(memory);
+}

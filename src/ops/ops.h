@@ -1,0 +1,105 @@
+/* The list of operators, and the attributes that their calls carry to the kernels. */
+#ifndef LK_OPS_OPS_H
+#define LK_OPS_OPS_H
+
+#include "core/op.h"
+#include "lockstep/ops.h"
+
+enum {
+#define LK_OP(identifier, name) LK_OP_##identifier,
+#include "ops/ops.def"
+#undef LK_OP
+    LK_OP_COUNT
+};
+
+#define LK_OP(identifier, name) extern const lk_op lk__op_##name;
+#include "ops/ops.def"
+#undef LK_OP
+
+/* NULL past the end. */
+const lk_op *lk__op_at(int id);
+
+/* Inputs, outputs and attributes of each call. Shapes are those of lockstep/ops.h. */
+
+typedef struct lk_full_attrs { /* () → out */
+    lk_shape shape;
+    double value;
+} lk_full_attrs;
+
+typedef struct lk_arange_attrs { /* () → out */
+    int64_t count;
+    double start, step;
+} lk_arange_attrs;
+
+typedef struct lk_random_attrs { /* uniform: () → out, low a, high b.  normal: mean a, std b */
+    const lk_shape *shape;       /* the caller's, for infer only: kernels take out[0]'s */
+    double a, b;
+    lk_random_key key;
+} lk_random_attrs;
+
+typedef struct lk_cast_attrs { /* (x) → y */
+    lk_dtype dtype;
+} lk_cast_attrs;
+
+/* copy: (x) → y, x may be on another device; any strides. */
+
+typedef struct lk_view_attrs { /* reshape, transpose (axis0, axis1), slice (axis, begin, end), expand */
+    int axis, axis1;
+    int64_t begin, end;
+} lk_view_attrs;
+
+typedef struct lk_concat_attrs { /* (x0, …, xn-1) → y */
+    int axis; /* not negative */
+} lk_concat_attrs;
+
+/* add, sub, mul, div: (a, b) → y, broadcast.  matmul: (a, b) → y. */
+
+/* conv2d: (x, w, bias or NULL) → y; attributes lk_conv2d_opts with every default filled in. */
+
+typedef struct lk_conv2d_grad_attrs {
+    lk_conv2d_opts conv;
+    int64_t size[4]; /* input_grad: shape of x; weight_grad: shape of w */
+    bool bias;       /* weight_grad: a second output, the bias' gradient */
+} lk_conv2d_grad_attrs;  /* input_grad: (dy, w) → dx.  weight_grad: (dy, x) → dw, dbias */
+
+/* max_pool2d: (x) → y, where; attributes lk_pool2d_opts, defaults filled in. `where` [N, C, H', W'] i32 belongs to the backend:
+ * only its own max_pool2d_grad reads it.  avg_pool2d: (x) → y. */
+
+typedef struct lk_pool2d_grad_attrs { /* max: (dy, where) → dx.  avg: (dy) → dx */
+    lk_pool2d_opts pool;
+    int64_t height, width; /* of x */
+} lk_pool2d_grad_attrs;
+
+/* relu: (x) → y.  relu_grad: (dy, y) → dx = y > 0 ? dy : 0. */
+
+typedef struct lk_reduce_attrs { /* sum, mean, max: (x) → y */
+    unsigned axes;               /* bit i: axis i is reduced */
+    bool keepdim;
+} lk_reduce_attrs;
+/* max_grad: (dy, x, y) → dx, lk_reduce_attrs. */
+
+typedef struct lk_axis_attrs { /* argmax, softmax, log_softmax: (x) → y */
+    int axis;                  /* not negative */
+} lk_axis_attrs;
+/* softmax_grad, log_softmax_grad: (dy, y) → dx, lk_axis_attrs. */
+
+typedef struct lk_cross_entropy_attrs { /* (logits, labels) → loss */
+    lk_reduction reduction;
+} lk_cross_entropy_attrs;
+/* sparse_softmax_cross_entropy_grad: (dloss, logits, labels) → dlogits, lk_cross_entropy_attrs. */
+
+typedef struct lk_top_k_attrs { /* (logits, labels) → hits */
+    int k;
+} lk_top_k_attrs;
+
+typedef struct lk_sgd_attrs { /* (parameter, gradient) → parameter, in place */
+    double rate;
+} lk_sgd_attrs;
+
+/* The sum of `t` over what broadcasting repeated, with shape `shape`: the gradient of a broadcast operand. */
+lk_tensor *lk__sum_to(lk_place at, lk_tensor *t, lk_shape shape);
+
+/* The shape of a op b with NumPy's broadcasting. */
+lk_status lk__broadcast(const char *op, lk_shape a, lk_shape b, lk_shape *out);
+
+#endif
