@@ -1,0 +1,290 @@
+/* The tape. Entries are calls in the order in which they were made; walking them backwards visits every call after all
+ * calls that used its outputs, so one pass suffices.
+ *
+ * Gradients are summed in that fixed order too: a tensor used twice gets (later use) + (earlier use), whichever device
+ * runs it. */
+#include "lockstep/autograd.h"
+
+#include "base/mem.h"
+#include "core/tensor.h"
+#include "ops/ops.h"
+
+#include <string.h>
+
+/* Open addressing, from a tensor to its gradient so far. A tensor that is here depends on a watched one. */
+typedef struct gradient_slot {
+    const lk_tensor *tensor; /* kept alive by the tape */
+    lk_tensor *gradient;     /* one reference, or NULL */
+} gradient_slot;
+
+struct lk_tape {
+    lk_tensor **watched;
+    int n_watched;
+    lk_call *calls; /* with references to their tensors */
+    int64_t n_calls, calls_capacity;
+    gradient_slot *slots;
+    int64_t n_slots, slots_capacity; /* a power of two */
+    lk_recorder before;
+    bool recording;
+};
+
+/* --- which tensors are followed ----------------------------------------------------------------------------------- */
+
+static gradient_slot *probe(gradient_slot *slots, int64_t capacity, const lk_tensor *tensor)
+{
+    uint64_t hash = (uint64_t)(uintptr_t)tensor * 0x9E3779B97F4A7C15u;
+    for (uint64_t i = hash >> 32;; i++) {
+        gradient_slot *slot = &slots[i & (uint64_t)(capacity - 1)];
+        if (!slot->tensor || slot->tensor == tensor)
+            return slot;
+    }
+}
+
+static gradient_slot *find(const lk_tape *tape, const lk_tensor *tensor)
+{
+    if (!tensor || tape->slots_capacity == 0)
+        return NULL;
+    gradient_slot *slot = probe(tape->slots, tape->slots_capacity, tensor);
+    return slot->tensor ? slot : NULL;
+}
+
+static lk_status grow_slots(lk_tape *tape)
+{
+    int64_t capacity = tape->slots_capacity ? 2 * tape->slots_capacity : 128;
+    gradient_slot *slots = lk__calloc((size_t)capacity, sizeof *slots);
+    if (!slots)
+        return LK_ERR_MEMORY;
+    for (int64_t i = 0; i < tape->slots_capacity; i++)
+        if (tape->slots[i].tensor)
+            *probe(slots, capacity, tape->slots[i].tensor) = tape->slots[i];
+    lk__free(tape->slots);
+    tape->slots = slots;
+    tape->slots_capacity = capacity;
+    return LK_OK;
+}
+
+static lk_status follow(lk_tape *tape, const lk_tensor *tensor)
+{
+    if (2 * (tape->n_slots + 1) > tape->slots_capacity)
+        LK_TRY(grow_slots(tape));
+    gradient_slot *slot = probe(tape->slots, tape->slots_capacity, tensor);
+    if (!slot->tensor) {
+        slot->tensor = tensor;
+        tape->n_slots++;
+    }
+    return LK_OK;
+}
+
+/* --- recording ---------------------------------------------------------------------------------------------------- */
+
+/* An operator that writes into a tensor it was given (an update, a copy into a view) is not a function of its inputs. */
+static bool is_in_place(const lk_tape *tape, const lk_call *call)
+{
+    for (int i = 0; i < call->n_out; i++)
+        if (find(tape, call->out[i]))
+            return true;
+    return false;
+}
+
+static bool depends_on_watched(const lk_tape *tape, const lk_call *call)
+{
+    for (int i = 0; i < call->n_in; i++)
+        if (find(tape, call->in[i]))
+            return true;
+    return false;
+}
+
+static lk_status record(void *self, const lk_call *call)
+{
+    lk_tape *tape = self;
+    if (!depends_on_watched(tape, call) || is_in_place(tape, call))
+        return LK_OK;
+    if (tape->n_calls == tape->calls_capacity) {
+        int64_t capacity = tape->calls_capacity ? 2 * tape->calls_capacity : 32;
+        lk_call *calls = lk__realloc(tape->calls, (size_t)capacity, sizeof *calls);
+        if (!calls)
+            return LK_ERR_MEMORY;
+        tape->calls = calls;
+        tape->calls_capacity = capacity;
+    }
+    for (int i = 0; i < call->n_out; i++)
+        if (call->out[i])
+            LK_TRY(follow(tape, call->out[i]));
+    tape->calls[tape->n_calls++] = *call;
+    lk__call_retain(call);
+    return LK_OK;
+}
+
+static void stop_recording(lk_tape *tape)
+{
+    if (tape->recording)
+        lk__recorder_set(tape->before);
+    tape->recording = false;
+}
+
+lk_tape *lk_tape_begin(lk_tensor *const *watched, int n)
+{
+    lk_recorder before = lk__recorder_set((lk_recorder){0});
+    lk__recorder_set(before);
+    if (before.record) {
+        lk__fail(LK_ERR_STATE, "tape: one is open in this thread already");
+        return NULL;
+    }
+    lk_tape *tape = lk__calloc(1, sizeof *tape);
+    if (!tape)
+        return NULL;
+    tape->watched = lk__calloc((size_t)n, sizeof *tape->watched);
+    bool complete = tape->watched != NULL;
+    for (int i = 0; i < n && complete; i++) {
+        tape->watched[tape->n_watched++] = lk_tensor_retain(watched[i]);
+        complete = watched[i] && follow(tape, watched[i]) == LK_OK;
+    }
+    if (!complete) {
+        lk_tape_release(tape);
+        return NULL;
+    }
+    tape->before = lk__recorder_set((lk_recorder){record, tape});
+    tape->recording = true;
+    return tape;
+}
+
+void lk_tape_release(lk_tape *tape)
+{
+    if (!tape)
+        return;
+    stop_recording(tape);
+    for (int64_t i = 0; i < tape->slots_capacity; i++)
+        lk_tensor_release(tape->slots[i].gradient);
+    for (int64_t i = 0; i < tape->n_calls; i++)
+        lk__call_release(&tape->calls[i]);
+    for (int i = 0; i < tape->n_watched; i++)
+        lk_tensor_release(tape->watched[i]);
+    lk__free(tape->slots);
+    lk__free(tape->calls);
+    lk__free(tape->watched);
+    lk__free(tape);
+}
+
+/* --- the walk back ------------------------------------------------------------------------------------------------ */
+
+/* slot->gradient += gradient; the slot keeps a reference of its own. */
+static lk_status accumulate(lk_place at, gradient_slot *slot, lk_tensor *gradient)
+{
+    lk_tensor *sum = slot->gradient ? lk_add_at(at, slot->gradient, gradient) : gradient;
+    if (!sum)
+        return lk_error_status();
+    lk_tensor_retain(sum);
+    lk_tensor_release(slot->gradient);
+    slot->gradient = sum;
+    return LK_OK;
+}
+
+static bool fill_gradient(lk_tape *tape, lk_gradient *g)
+{
+    bool contributes = false;
+    for (int i = 0; i < g->call->n_out; i++) {
+        gradient_slot *slot = find(tape, g->call->out[i]);
+        g->dout[i] = slot ? slot->gradient : NULL;
+        contributes |= g->dout[i] != NULL;
+    }
+    for (int i = 0; i < g->call->n_in; i++)
+        g->need[i] = find(tape, g->call->in[i]) != NULL;
+    return contributes;
+}
+
+/* The outputs' gradients are not needed beyond this call, unless somebody watches an output itself. */
+static void drop_output_gradients(lk_tape *tape, const lk_call *call)
+{
+    for (int i = 0; i < call->n_out; i++) {
+        gradient_slot *slot = find(tape, call->out[i]);
+        if (!slot)
+            continue;
+        lk_tensor_release(slot->gradient);
+        slot->gradient = NULL;
+    }
+}
+
+static lk_status apply_rule(lk_tape *tape, const lk_call *call)
+{
+    lk_gradient g = {.call = call};
+    if (!fill_gradient(tape, &g))
+        return LK_OK;
+    if (!call->op->gradient)
+        LK_FAIL(LK_ERR_ARGUMENT, "gradient: %s, called at %s:%d, has none", call->op->name, call->place.file,
+                call->place.line);
+    LK_TRY(call->op->gradient(&g));
+    for (int i = 0; i < call->n_in; i++)
+        if (g.need[i] && g.din[i])
+            LK_TRY(accumulate(call->place, find(tape, call->in[i]), g.din[i]));
+    return LK_OK;
+}
+
+static lk_status walk_back(lk_tape *tape)
+{
+    while (tape->n_calls > 0) {
+        lk_call *call = &tape->calls[tape->n_calls - 1];
+        lk_scope_begin();
+        lk_status status = apply_rule(tape, call);
+        lk_scope_end();
+        LK_TRY(status);
+        drop_output_gradients(tape, call);
+        /* Slots of tensors that go away here are never looked up again: all calls that knew them were walked. */
+        tape->n_calls--;
+        lk__call_release(call);
+    }
+    return LK_OK;
+}
+
+static lk_status check_seed(const lk_tensor *target, const lk_tensor *seed)
+{
+    if (!seed)
+        return LK_OK;
+    if (!lk__shape_equal(seed->shape, target->shape))
+        LK_FAIL(LK_ERR_SHAPE, "gradient: the seed's shape is not the target's");
+    if (seed->dtype != target->dtype)
+        LK_FAIL(LK_ERR_DTYPE, "gradient: the seed is %s, the target %s", lk_dtype_name(seed->dtype),
+                lk_dtype_name(target->dtype));
+    return LK_OK;
+}
+
+static lk_status start_walk(lk_place at, lk_tape *tape, lk_tensor *target, lk_tensor *seed)
+{
+    gradient_slot *slot = find(tape, target);
+    if (!slot)
+        LK_FAIL(LK_ERR_ARGUMENT, "gradient: the target at %s:%d does not depend on anything the tape watches", at.file,
+                at.line);
+    LK_TRY(check_seed(target, seed));
+    lk_scope_begin();
+    if (!seed)
+        seed = lk_full_at(at, lk_tensor_device(target), target->dtype, target->shape, 1.0);
+    lk_status status = seed ? accumulate(at, slot, seed) : lk_error_status();
+    lk_scope_end();
+    return status;
+}
+
+static lk_status give_gradients(lk_tape *tape, lk_tensor **gradients)
+{
+    for (int i = 0; i < tape->n_watched; i++) {
+        gradient_slot *slot = find(tape, tape->watched[i]);
+        if (!slot->gradient)
+            continue;
+        gradients[i] = lk__scope_adopt(lk_tensor_retain(slot->gradient));
+        if (!gradients[i])
+            return LK_ERR_MEMORY;
+    }
+    return LK_OK;
+}
+
+lk_status lk_tape_gradient_at(lk_place at, lk_tape *tape, lk_tensor *target, lk_tensor *seed, lk_tensor **gradients)
+{
+    if (!tape || !target)
+        return lk_error_status() != LK_OK ? lk_error_status() : lk__fail(LK_ERR_ARGUMENT, "gradient: NULL");
+    for (int i = 0; i < tape->n_watched; i++)
+        gradients[i] = NULL;
+    if (!tape->recording)
+        LK_FAIL(LK_ERR_STATE, "gradient: this tape was used already");
+    stop_recording(tape);
+    LK_TRY(start_walk(at, tape, target, seed));
+    LK_TRY(walk_back(tape));
+    return give_gradients(tape, gradients);
+}
