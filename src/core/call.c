@@ -22,6 +22,22 @@ static lk_status record(const lk_call *call)
     return thread_recorder.record ? thread_recorder.record(thread_recorder.self, call) : LK_OK;
 }
 
+void lk__call_retain(const lk_call *call)
+{
+    for (int i = 0; i < call->n_in; i++)
+        lk_tensor_retain(call->in[i]);
+    for (int i = 0; i < call->n_out; i++)
+        lk_tensor_retain(call->out[i]);
+}
+
+void lk__call_release(const lk_call *call)
+{
+    for (int i = 0; i < call->n_in; i++)
+        lk_tensor_release(call->in[i]);
+    for (int i = 0; i < call->n_out; i++)
+        lk_tensor_release(call->out[i]);
+}
+
 static void append(char *text, size_t size, const char *more)
 {
     size_t used = strlen(text);

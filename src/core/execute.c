@@ -9,22 +9,6 @@
 
 const lk_op lk__op_plain = {.name = "plain", .id = -1};
 
-void lk__call_retain(lk_call *call)
-{
-    for (int i = 0; i < call->n_in; i++)
-        lk_tensor_retain(call->in[i]);
-    for (int i = 0; i < call->n_out; i++)
-        lk_tensor_retain(call->out[i]);
-}
-
-void lk__call_release(lk_call *call)
-{
-    for (int i = 0; i < call->n_in; i++)
-        lk_tensor_release(call->in[i]);
-    for (int i = 0; i < call->n_out; i++)
-        lk_tensor_release(call->out[i]);
-}
-
 /* --- poison ------------------------------------------------------------------------------------------------------- */
 
 static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER;

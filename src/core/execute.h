@@ -12,9 +12,6 @@ void lk__execute(lk_device *device, lk_call *call);
 /* The same on a thread that is not the device's, which keeps its own arithmetic settings. */
 void lk__execute_in_caller(lk_device *device, lk_call *call);
 
-void lk__call_retain(lk_call *call);
-void lk__call_release(lk_call *call);
-
 /* Sets the thread's error from poison, which then counts as reported, and gives back its status. */
 lk_status lk__error_report(lk_error *error);
 

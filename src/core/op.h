@@ -118,6 +118,10 @@ typedef struct lk_recorder {
 /* Sets the calling thread's recorder and gives back the one before. {NULL} is none. */
 lk_recorder lk__recorder_set(lk_recorder recorder);
 
+/* References to all of a call's tensors. */
+void lk__call_retain(const lk_call *call);
+void lk__call_release(const lk_call *call);
+
 /* "conv2d(f32[32,1,28,28], f32[20,1,3,3])": for messages. */
 void lk__call_describe(const lk_call *call, char *text, size_t size);
 

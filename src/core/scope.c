@@ -3,52 +3,46 @@
 
 #include "base/mem.h"
 
+/* Opening a scope cannot fail, so its begin needs a place without an allocation. Scopes nested deeper share the last. */
+enum { MAX_DEPTH = 64 };
+
 typedef struct scope_stack {
     lk_tensor **tensors;
     int64_t count, capacity;
-    int64_t *begins;
-    int64_t depth, begins_capacity;
-    int64_t failed; /* scopes that could not be opened for want of memory, and so are not in begins */
+    int64_t begins[MAX_DEPTH];
+    int64_t depth;
 } scope_stack;
 
 static _Thread_local scope_stack stack;
 
-static lk_status grow(void **items, int64_t *capacity, size_t size)
+static lk_status grow(void)
 {
-    int64_t wanted = *capacity ? 2 * *capacity : 64;
-    void *grown = lk__realloc(*items, (size_t)wanted, size);
-    if (!grown)
+    int64_t capacity = stack.capacity ? 2 * stack.capacity : 64;
+    lk_tensor **tensors = lk__realloc(stack.tensors, (size_t)capacity, sizeof *tensors);
+    if (!tensors)
         return LK_ERR_MEMORY;
-    *items = grown;
-    *capacity = wanted;
+    stack.tensors = tensors;
+    stack.capacity = capacity;
     return LK_OK;
 }
 
 void lk_scope_begin(void)
 {
-    if (stack.depth == stack.begins_capacity &&
-        grow((void **)&stack.begins, &stack.begins_capacity, sizeof *stack.begins) != LK_OK) {
-        /* What is returned until the matching end goes to the scope around this one, or to the caller. */
-        stack.failed++;
-        return;
-    }
-    stack.begins[stack.depth++] = stack.count;
+    if (stack.depth < MAX_DEPTH)
+        stack.begins[stack.depth] = stack.count;
+    stack.depth++;
 }
 
 void lk_scope_end(void)
 {
-    if (stack.failed > 0) {
-        stack.failed--;
-        return;
-    }
     if (stack.depth == 0)
         return;
-    int64_t begin = stack.begins[--stack.depth];
-    while (stack.count > begin)
+    if (--stack.depth >= MAX_DEPTH)
+        return;
+    while (stack.count > stack.begins[stack.depth])
         lk_tensor_release(stack.tensors[--stack.count]);
     if (stack.depth == 0) { /* a thread that ends outside its scopes leaves nothing behind */
         lk__free(stack.tensors);
-        lk__free(stack.begins);
         stack = (scope_stack){0};
     }
 }
@@ -57,7 +51,7 @@ lk_tensor *lk__scope_adopt(lk_tensor *tensor)
 {
     if (!tensor || stack.depth == 0)
         return tensor;
-    if (stack.count == stack.capacity && grow((void **)&stack.tensors, &stack.capacity, sizeof *stack.tensors) != LK_OK) {
+    if (stack.count == stack.capacity && grow() != LK_OK) {
         lk_tensor_release(tensor);
         return NULL;
     }
