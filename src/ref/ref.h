@@ -1,0 +1,119 @@
+/* Plain C kernels: the oracle that every other backend is tested against, and what runs where nothing else is there.
+ *
+ * A kernel loads its operands, whatever their strides, as row-major doubles (integers: int64_t), computes, and rounds
+ * each result once when it is stored. Temporaries belong to a scratch: a failed allocation is kept there, so a kernel
+ * asks for all it needs, checks once, and ends with lk__ref_end. */
+#ifndef LK_REF_REF_H
+#define LK_REF_REF_H
+
+#include "core/op.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Where elements are: a tensor, or one that is seen with other strides. */
+typedef struct lk_ref_view {
+    void *data; /* the first element */
+    lk_dtype dtype;
+    lk_shape shape;
+    int64_t strides[LK_MAX_DIMS];
+} lk_ref_view;
+
+lk_ref_view lk__ref_view(const lk_tensor *t);
+
+/* `view` as an operand that NumPy's broadcasting gives shape `shape`: repeated axes have stride 0. */
+lk_ref_view lk__ref_broadcast(lk_ref_view view, lk_shape shape);
+
+/* Row-major elements of `dtype` at `data`. */
+lk_ref_view lk__ref_dense(void *data, lk_dtype dtype, lk_shape shape);
+
+int64_t lk__ref_count(lk_shape shape);
+bool lk__ref_is_dense(lk_ref_view view);
+
+/* Product of the sizes of axes [begin, end). */
+int64_t lk__ref_extent(lk_shape shape, int begin, int end);
+
+/* Up to three operands of one shape, row by row in row-major order. Neighbouring axes that all operands step through
+ * evenly count as one, so dense operands are a single row. */
+#define LK_REF_MAX_OPERANDS 3
+typedef struct lk_ref_rows {
+    int64_t left;                      /* rows to do, with the present one */
+    int64_t length;                    /* elements in a row */
+    int64_t step[LK_REF_MAX_OPERANDS]; /* elements from one to the next in a row */
+    char *row[LK_REF_MAX_OPERANDS];    /* first element of the present row */
+    int operands, axes;                /* axes outside the row */
+    int64_t size[LK_MAX_DIMS], index[LK_MAX_DIMS];
+    int64_t stride[LK_REF_MAX_OPERANDS][LK_MAX_DIMS]; /* in bytes */
+} lk_ref_rows;
+
+/* for (lk__ref_rows_begin(&rows, views, n); rows.left > 0; lk__ref_rows_next(&rows)) … */
+void lk__ref_rows_begin(lk_ref_rows *rows, const lk_ref_view *views, int n);
+void lk__ref_rows_next(lk_ref_rows *rows);
+
+/* True where writing `out` element by element cannot change an element of `in` that is still to be read: they do not
+ * share memory, or are the same view. */
+bool lk__ref_in_place_safe(const lk_tensor *out, const lk_tensor *in);
+
+#define LK_REF_MAX_SCRATCH 8
+typedef struct lk_ref_scratch {
+    void *block[LK_REF_MAX_SCRATCH];
+    int blocks;
+    lk_status status;
+} lk_ref_scratch;
+
+/* Zeroed; NULL after this or an earlier failure. */
+double *lk__ref_new(lk_ref_scratch *scratch, int64_t count);
+int64_t *lk__ref_new_int(lk_ref_scratch *scratch, int64_t count);
+
+/* Elements as doubles, exactly (i64: rounded). What is dense f64 already is not copied. */
+const double *lk__ref_load(lk_ref_scratch *scratch, lk_ref_view view);
+
+/* Elements of an integer dtype. */
+const int64_t *lk__ref_load_int(lk_ref_scratch *scratch, lk_ref_view view);
+
+/* Rounds to nearest even (floats), or truncates and saturates with NaN as 0 (integers). */
+void lk__ref_store(const double *values, lk_ref_view view);
+
+/* Rounds to nearest even (floats), or wraps (integers). */
+void lk__ref_store_int(const int64_t *values, lk_ref_view view);
+
+/* Frees the temporaries and gives back LK_OK or what went wrong. */
+lk_status lk__ref_end(lk_ref_scratch *scratch);
+
+/* The kernels, by operator. */
+lk_status lk__ref_full(lk_call *call);
+lk_status lk__ref_arange(lk_call *call);
+lk_status lk__ref_uniform(lk_call *call);
+lk_status lk__ref_normal(lk_call *call);
+lk_status lk__ref_copy(lk_call *call);
+lk_status lk__ref_cast(lk_call *call);
+lk_status lk__ref_concat(lk_call *call);
+lk_status lk__ref_add(lk_call *call);
+lk_status lk__ref_sub(lk_call *call);
+lk_status lk__ref_mul(lk_call *call);
+lk_status lk__ref_div(lk_call *call);
+lk_status lk__ref_matmul(lk_call *call);
+lk_status lk__ref_conv2d(lk_call *call);
+lk_status lk__ref_conv2d_input_grad(lk_call *call);
+lk_status lk__ref_conv2d_weight_grad(lk_call *call);
+lk_status lk__ref_max_pool2d(lk_call *call);
+lk_status lk__ref_max_pool2d_grad(lk_call *call);
+lk_status lk__ref_avg_pool2d(lk_call *call);
+lk_status lk__ref_avg_pool2d_grad(lk_call *call);
+lk_status lk__ref_relu(lk_call *call);
+lk_status lk__ref_relu_grad(lk_call *call);
+lk_status lk__ref_sum(lk_call *call);
+lk_status lk__ref_mean(lk_call *call);
+lk_status lk__ref_max(lk_call *call);
+lk_status lk__ref_max_grad(lk_call *call);
+lk_status lk__ref_argmax(lk_call *call);
+lk_status lk__ref_softmax(lk_call *call);
+lk_status lk__ref_softmax_grad(lk_call *call);
+lk_status lk__ref_log_softmax(lk_call *call);
+lk_status lk__ref_log_softmax_grad(lk_call *call);
+lk_status lk__ref_sparse_softmax_cross_entropy(lk_call *call);
+lk_status lk__ref_sparse_softmax_cross_entropy_grad(lk_call *call);
+lk_status lk__ref_in_top_k(lk_call *call);
+lk_status lk__ref_sgd_update(lk_call *call);
+
+#endif

@@ -1,0 +1,198 @@
+/* add, sub, mul, div, and the update of stochastic gradient descent. */
+#include "ops/ops.h"
+#include "ref/ref.h"
+
+typedef enum arithmetic { ADD, SUB, MUL, DIV } arithmetic;
+
+static void combine(arithmetic op, const double *a, const double *b, double *y, int64_t n)
+{
+    switch (op) {
+    case ADD:
+        for (int64_t i = 0; i < n; i++)
+            y[i] = a[i] + b[i];
+        break;
+    case SUB:
+        for (int64_t i = 0; i < n; i++)
+            y[i] = a[i] - b[i];
+        break;
+    case MUL:
+        for (int64_t i = 0; i < n; i++)
+            y[i] = a[i] * b[i];
+        break;
+    case DIV:
+        for (int64_t i = 0; i < n; i++)
+            y[i] = a[i] / b[i];
+        break;
+    }
+}
+
+/* Wraps as two's complement: in unsigned arithmetic, where overflow is defined. The low bits are right for narrower
+ * dtypes too. */
+static int64_t combine_int(arithmetic op, int64_t a, int64_t b)
+{
+    switch (op) {
+    case ADD:
+        return (int64_t)((uint64_t)a + (uint64_t)b);
+    case SUB:
+        return (int64_t)((uint64_t)a - (uint64_t)b);
+    case MUL:
+        return (int64_t)((uint64_t)a * (uint64_t)b);
+    default:
+        if (b == 0)
+            return 0;
+        return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b; /* INT64_MIN / -1 wraps */
+    }
+}
+
+static void combine_f32(arithmetic op, const lk_ref_rows *rows)
+{
+    float *y = (float *)rows->row[0];
+    const float *a = (const float *)rows->row[1], *b = (const float *)rows->row[2];
+    int64_t sy = rows->step[0], sa = rows->step[1], sb = rows->step[2];
+    switch (op) {
+    case ADD:
+        for (int64_t i = 0; i < rows->length; i++)
+            y[i * sy] = a[i * sa] + b[i * sb];
+        break;
+    case SUB:
+        for (int64_t i = 0; i < rows->length; i++)
+            y[i * sy] = a[i * sa] - b[i * sb];
+        break;
+    case MUL:
+        for (int64_t i = 0; i < rows->length; i++)
+            y[i * sy] = a[i * sa] * b[i * sb];
+        break;
+    case DIV:
+        for (int64_t i = 0; i < rows->length; i++)
+            y[i * sy] = a[i * sa] / b[i * sb];
+        break;
+    }
+}
+
+/* f32 is computed as float: a double result rounded to float is the same number for + - * /, because a double has
+ * 53 >= 2 * 24 + 2 bits (Figueroa: "When is double rounding innocuous?", SIGNUM Newsletter 30(3), 1995). */
+static lk_status arithmetic_f32(arithmetic op, lk_ref_view y, lk_ref_view a, lk_ref_view b)
+{
+    lk_ref_rows rows;
+    for (lk__ref_rows_begin(&rows, (lk_ref_view[]){y, a, b}, 3); rows.left > 0; lk__ref_rows_next(&rows))
+        combine_f32(op, &rows);
+    return LK_OK;
+}
+
+static lk_status arithmetic_float(arithmetic op, lk_ref_view out, lk_ref_view in0, lk_ref_view in1)
+{
+    lk_ref_scratch scratch = {0};
+    int64_t count = lk__ref_count(out.shape);
+    const double *a = lk__ref_load(&scratch, in0);
+    const double *b = lk__ref_load(&scratch, in1);
+    double *y = lk__ref_new(&scratch, count);
+    if (y) {
+        combine(op, a, b, y, count);
+        lk__ref_store(y, out);
+    }
+    return lk__ref_end(&scratch);
+}
+
+static lk_status arithmetic_int(arithmetic op, lk_ref_view out, lk_ref_view in0, lk_ref_view in1)
+{
+    lk_ref_scratch scratch = {0};
+    int64_t count = lk__ref_count(out.shape);
+    const int64_t *a = lk__ref_load_int(&scratch, in0);
+    const int64_t *b = lk__ref_load_int(&scratch, in1);
+    int64_t *y = lk__ref_new_int(&scratch, count);
+    if (y) {
+        for (int64_t i = 0; i < count; i++)
+            y[i] = combine_int(op, a[i], b[i]);
+        lk__ref_store_int(y, out);
+    }
+    return lk__ref_end(&scratch);
+}
+
+static lk_status binary(lk_call *call, arithmetic op)
+{
+    lk_ref_view y = lk__ref_view(call->out[0]);
+    lk_ref_view a = lk__ref_broadcast(lk__ref_view(call->in[0]), y.shape);
+    lk_ref_view b = lk__ref_broadcast(lk__ref_view(call->in[1]), y.shape);
+    if (LK_DTYPE_BIT(y.dtype) & LK_INTS)
+        return arithmetic_int(op, y, a, b);
+    if (y.dtype == LK_F32 && lk__ref_in_place_safe(call->out[0], call->in[0]) &&
+        lk__ref_in_place_safe(call->out[0], call->in[1]))
+        return arithmetic_f32(op, y, a, b);
+    return arithmetic_float(op, y, a, b);
+}
+
+lk_status lk__ref_add(lk_call *call)
+{
+    return binary(call, ADD);
+}
+
+lk_status lk__ref_sub(lk_call *call)
+{
+    return binary(call, SUB);
+}
+
+lk_status lk__ref_mul(lk_call *call)
+{
+    return binary(call, MUL);
+}
+
+lk_status lk__ref_div(lk_call *call)
+{
+    return binary(call, DIV);
+}
+
+/* --- sgd_update ----------------------------------------------------------------------------------------------------
+ */
+
+static void sgd_f32(const lk_ref_rows *rows, float rate)
+{
+    float *w = (float *)rows->row[0];
+    const float *g = (const float *)rows->row[1];
+    for (int64_t i = 0; i < rows->length; i++) {
+        float step = rate * g[i * rows->step[1]];
+        w[i * rows->step[0]] -= step;
+    }
+}
+
+static void sgd_f64(const lk_ref_rows *rows, double rate)
+{
+    double *w = (double *)rows->row[0];
+    const double *g = (const double *)rows->row[1];
+    for (int64_t i = 0; i < rows->length; i++) {
+        double step = rate * g[i * rows->step[1]];
+        w[i * rows->step[0]] -= step;
+    }
+}
+
+/* The multiplication and the subtraction are rounded each, in the parameter's dtype: an update has the same bits on
+ * every device. */
+static void sgd(lk_ref_view parameter, lk_ref_view gradient, double rate)
+{
+    lk_ref_rows rows;
+    for (lk__ref_rows_begin(&rows, (lk_ref_view[]){parameter, gradient}, 2); rows.left > 0; lk__ref_rows_next(&rows)) {
+        if (parameter.dtype == LK_F32)
+            sgd_f32(&rows, (float)rate);
+        else
+            sgd_f64(&rows, rate);
+    }
+}
+
+lk_status lk__ref_sgd_update(lk_call *call)
+{
+    lk_ref_scratch scratch = {0};
+    lk_ref_view parameter = lk__ref_view(call->out[0]);
+    lk_ref_view gradient = lk__ref_view(call->in[1]);
+    double rate = LK_ATTRS(call, lk_sgd_attrs)->rate;
+    if (lk__ref_in_place_safe(call->out[0], call->in[1])) {
+        sgd(parameter, gradient, rate);
+        return LK_OK;
+    }
+    double *aside = lk__ref_new(&scratch, lk__ref_count(gradient.shape));
+    const double *g = lk__ref_load(&scratch, gradient);
+    if (scratch.status == LK_OK) {
+        lk_ref_view copy = lk__ref_dense(aside, gradient.dtype, gradient.shape);
+        lk__ref_store(g, copy);
+        sgd(parameter, copy, rate);
+    }
+    return lk__ref_end(&scratch);
+}

@@ -1,0 +1,202 @@
+/* Elements of every dtype to and from the two types that kernels compute in. */
+#include "ref/ref.h"
+
+#include <string.h>
+
+static float float_of_bits(uint32_t bits)
+{
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Rounds to bf16, to nearest even, the number whose nearest float is `nearest` and that lies beyond it (side > 0),
+ * before it as seen from zero (side < 0), or on it. Without the side, what is close to the middle between two bf16
+ * numbers would be rounded twice: first to the middle, then to even. */
+static uint16_t bf16_round(float nearest, int side)
+{
+    uint32_t bits;
+    memcpy(&bits, &nearest, sizeof bits);
+    uint32_t high = bits >> 16, low = bits & 0xFFFFu;
+    if (nearest != nearest)
+        return (uint16_t)(high | 0x40u); /* quiet, and never an infinity */
+    bool up = low > 0x8000u || (low == 0x8000u && (side > 0 || (side == 0 && (high & 1u))));
+    return (uint16_t)(high + up);
+}
+
+static uint16_t bf16_of_double(double value)
+{
+    float nearest = (float)value;
+    double beyond = nearest < 0 ? (double)nearest - value : value - (double)nearest;
+    return bf16_round(nearest, (beyond > 0) - (beyond < 0));
+}
+
+static uint16_t bf16_of_int(int64_t value)
+{
+    float nearest = (float)value;
+    if (nearest >= 0x1p63f)
+        return bf16_round(nearest, 0);
+    int64_t back = (int64_t)nearest;
+    return bf16_round(nearest, value < 0 ? (value < back) - (value > back) : (value > back) - (value < back));
+}
+
+static int64_t saturate(double value, int64_t low, int64_t high)
+{
+    if (value != value)
+        return 0;
+    if (value <= (double)low)
+        return low;
+    return value >= (double)high ? high : (int64_t)value;
+}
+
+static void load_row(lk_dtype dtype, const void *row, int64_t step, int64_t n, double *out)
+{
+    switch (dtype) {
+    case LK_F32:
+        for (int64_t i = 0; i < n; i++)
+            out[i] = ((const float *)row)[i * step];
+        break;
+    case LK_BF16:
+        for (int64_t i = 0; i < n; i++)
+            out[i] = float_of_bits((uint32_t)((const uint16_t *)row)[i * step] << 16);
+        break;
+    case LK_F64:
+        for (int64_t i = 0; i < n; i++)
+            out[i] = ((const double *)row)[i * step];
+        break;
+    case LK_I32:
+        for (int64_t i = 0; i < n; i++)
+            out[i] = ((const int32_t *)row)[i * step];
+        break;
+    case LK_I64:
+        for (int64_t i = 0; i < n; i++)
+            out[i] = (double)((const int64_t *)row)[i * step];
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++)
+            out[i] = ((const uint8_t *)row)[i * step];
+    }
+}
+
+static void load_int_row(lk_dtype dtype, const void *row, int64_t step, int64_t n, int64_t *out)
+{
+    switch (dtype) {
+    case LK_I32:
+        for (int64_t i = 0; i < n; i++)
+            out[i] = ((const int32_t *)row)[i * step];
+        break;
+    case LK_I64:
+        for (int64_t i = 0; i < n; i++)
+            out[i] = ((const int64_t *)row)[i * step];
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++)
+            out[i] = ((const uint8_t *)row)[i * step];
+    }
+}
+
+static void store_row(const double *values, int64_t n, lk_dtype dtype, void *row, int64_t step)
+{
+    switch (dtype) {
+    case LK_F32:
+        for (int64_t i = 0; i < n; i++)
+            ((float *)row)[i * step] = (float)values[i];
+        break;
+    case LK_BF16:
+        for (int64_t i = 0; i < n; i++)
+            ((uint16_t *)row)[i * step] = bf16_of_double(values[i]);
+        break;
+    case LK_F64:
+        for (int64_t i = 0; i < n; i++)
+            ((double *)row)[i * step] = values[i];
+        break;
+    case LK_I32:
+        for (int64_t i = 0; i < n; i++)
+            ((int32_t *)row)[i * step] = (int32_t)saturate(values[i], INT32_MIN, INT32_MAX);
+        break;
+    case LK_I64:
+        for (int64_t i = 0; i < n; i++)
+            ((int64_t *)row)[i * step] = saturate(values[i], INT64_MIN, INT64_MAX);
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++)
+            ((uint8_t *)row)[i * step] = (uint8_t)saturate(values[i], 0, UINT8_MAX);
+    }
+}
+
+static void store_int_row(const int64_t *values, int64_t n, lk_dtype dtype, void *row, int64_t step)
+{
+    switch (dtype) {
+    case LK_F32:
+        for (int64_t i = 0; i < n; i++)
+            ((float *)row)[i * step] = (float)values[i];
+        break;
+    case LK_BF16:
+        for (int64_t i = 0; i < n; i++)
+            ((uint16_t *)row)[i * step] = bf16_of_int(values[i]);
+        break;
+    case LK_F64:
+        for (int64_t i = 0; i < n; i++)
+            ((double *)row)[i * step] = (double)values[i];
+        break;
+    case LK_I32:
+        for (int64_t i = 0; i < n; i++)
+            ((int32_t *)row)[i * step] = (int32_t)(uint32_t)values[i];
+        break;
+    case LK_I64:
+        for (int64_t i = 0; i < n; i++)
+            ((int64_t *)row)[i * step] = values[i];
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++)
+            ((uint8_t *)row)[i * step] = (uint8_t)values[i];
+    }
+}
+
+const double *lk__ref_load(lk_ref_scratch *scratch, lk_ref_view view)
+{
+    if (scratch->status == LK_OK && view.dtype == LK_F64 && lk__ref_is_dense(view))
+        return view.data;
+    double *values = lk__ref_new(scratch, lk__ref_count(view.shape));
+    if (!values)
+        return NULL;
+    double *out = values;
+    lk_ref_rows rows;
+    for (lk__ref_rows_begin(&rows, &view, 1); rows.left > 0; lk__ref_rows_next(&rows)) {
+        load_row(view.dtype, rows.row[0], rows.step[0], rows.length, out);
+        out += rows.length;
+    }
+    return values;
+}
+
+const int64_t *lk__ref_load_int(lk_ref_scratch *scratch, lk_ref_view view)
+{
+    int64_t *values = lk__ref_new_int(scratch, lk__ref_count(view.shape));
+    if (!values)
+        return NULL;
+    int64_t *out = values;
+    lk_ref_rows rows;
+    for (lk__ref_rows_begin(&rows, &view, 1); rows.left > 0; lk__ref_rows_next(&rows)) {
+        load_int_row(view.dtype, rows.row[0], rows.step[0], rows.length, out);
+        out += rows.length;
+    }
+    return values;
+}
+
+void lk__ref_store(const double *values, lk_ref_view view)
+{
+    lk_ref_rows rows;
+    for (lk__ref_rows_begin(&rows, &view, 1); rows.left > 0; lk__ref_rows_next(&rows)) {
+        store_row(values, rows.length, view.dtype, rows.row[0], rows.step[0]);
+        values += rows.length;
+    }
+}
+
+void lk__ref_store_int(const int64_t *values, lk_ref_view view)
+{
+    lk_ref_rows rows;
+    for (lk__ref_rows_begin(&rows, &view, 1); rows.left > 0; lk__ref_rows_next(&rows)) {
+        store_int_row(values, rows.length, view.dtype, rows.row[0], rows.step[0]);
+        values += rows.length;
+    }
+}

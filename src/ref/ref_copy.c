@@ -1,0 +1,93 @@
+/* copy, cast, concat. */
+#include "ops/ops.h"
+#include "ref/ref.h"
+
+#include <string.h>
+
+static void copy_row(char *out, int64_t out_step, const char *in, int64_t in_step, int64_t n, size_t size)
+{
+    if (out_step == 1 && in_step == 1) {
+        memcpy(out, in, (size_t)n * size);
+        return;
+    }
+    switch (size) {
+    case 1:
+        for (int64_t i = 0; i < n; i++)
+            out[i * out_step] = in[i * in_step];
+        break;
+    case 2:
+        for (int64_t i = 0; i < n; i++)
+            ((uint16_t *)out)[i * out_step] = ((const uint16_t *)in)[i * in_step];
+        break;
+    case 4:
+        for (int64_t i = 0; i < n; i++)
+            ((uint32_t *)out)[i * out_step] = ((const uint32_t *)in)[i * in_step];
+        break;
+    default:
+        for (int64_t i = 0; i < n; i++)
+            ((uint64_t *)out)[i * out_step] = ((const uint64_t *)in)[i * in_step];
+    }
+}
+
+/* out and in: same shape and dtype, no memory in common. */
+static void copy_elements(lk_ref_view out, lk_ref_view in)
+{
+    size_t size = lk_dtype_size(out.dtype);
+    lk_ref_rows rows;
+    for (lk__ref_rows_begin(&rows, (lk_ref_view[]){out, in}, 2); rows.left > 0; lk__ref_rows_next(&rows))
+        copy_row(rows.row[0], rows.step[0], rows.row[1], rows.step[1], rows.length, size);
+}
+
+/* Source and destination may be overlapping views of one storage, so what is read is set aside first. */
+static lk_status copy_within(lk_ref_view out, lk_ref_view in)
+{
+    lk_ref_scratch scratch = {0};
+    void *aside = lk__ref_new_int(&scratch, lk__ref_count(in.shape)); /* eight bytes hold any element */
+    if (aside) {
+        lk_ref_view dense = lk__ref_dense(aside, in.dtype, in.shape);
+        copy_elements(dense, in);
+        copy_elements(out, dense);
+    }
+    return lk__ref_end(&scratch);
+}
+
+lk_status lk__ref_copy(lk_call *call)
+{
+    lk_ref_view in = lk__ref_view(call->in[0]);
+    lk_ref_view out = lk__ref_view(call->out[0]);
+    if (call->in[0]->storage == call->out[0]->storage)
+        return copy_within(out, in);
+    copy_elements(out, in);
+    return LK_OK;
+}
+
+lk_status lk__ref_cast(lk_call *call)
+{
+    lk_ref_scratch scratch = {0};
+    lk_ref_view in = lk__ref_view(call->in[0]);
+    lk_ref_view out = lk__ref_view(call->out[0]);
+    if (LK_DTYPE_BIT(in.dtype) & LK_INTS) {
+        const int64_t *x = lk__ref_load_int(&scratch, in);
+        if (scratch.status == LK_OK)
+            lk__ref_store_int(x, out);
+    } else {
+        const double *x = lk__ref_load(&scratch, in);
+        if (scratch.status == LK_OK)
+            lk__ref_store(x, out);
+    }
+    return lk__ref_end(&scratch);
+}
+
+lk_status lk__ref_concat(lk_call *call)
+{
+    int axis = LK_ATTRS(call, lk_concat_attrs)->axis;
+    lk_ref_view part = lk__ref_view(call->out[0]);
+    size_t size = lk_dtype_size(part.dtype);
+    for (int i = 0; i < call->n_in; i++) {
+        lk_ref_view in = lk__ref_view(call->in[i]);
+        part.shape = in.shape;
+        copy_elements(part, in);
+        part.data = (char *)part.data + (size_t)(in.shape.dim[axis] * part.strides[axis]) * size;
+    }
+    return LK_OK;
+}

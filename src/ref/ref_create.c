@@ -1,0 +1,87 @@
+/* full, arange, uniform, normal. */
+#include "ops/ops.h"
+#include "ref/ref.h"
+
+#include <math.h>
+#include <string.h>
+
+#define TWO_PI 6.28318530717958647692
+
+/* The value is converted once; the output, new and therefore dense, is then filled by doubling what it holds. */
+lk_status lk__ref_full(lk_call *call)
+{
+    lk_ref_view out = lk__ref_view(call->out[0]);
+    size_t size = lk_dtype_size(out.dtype), bytes = (size_t)lk__ref_count(out.shape) * size;
+    if (bytes == 0)
+        return LK_OK;
+    lk__ref_store(&LK_ATTRS(call, lk_full_attrs)->value, (lk_ref_view){.data = out.data, .dtype = out.dtype});
+    for (size_t done = size; done < bytes; done *= 2)
+        memcpy((char *)out.data + done, out.data, done < bytes - done ? done : bytes - done);
+    return LK_OK;
+}
+
+lk_status lk__ref_arange(lk_call *call)
+{
+    const lk_arange_attrs *attrs = LK_ATTRS(call, lk_arange_attrs);
+    lk_ref_scratch scratch = {0};
+    lk_ref_view out = lk__ref_view(call->out[0]);
+    int64_t count = lk__ref_count(out.shape);
+    double *y = lk__ref_new(&scratch, count);
+    if (y) {
+        for (int64_t i = 0; i < count; i++)
+            y[i] = attrs->start + (double)i * attrs->step;
+        lk__ref_store(y, out);
+    }
+    return lk__ref_end(&scratch);
+}
+
+static double open_unit(uint32_t word)
+{
+    return (word + 0.5) * 0x1p-32;
+}
+
+static void uniform(double *y, int64_t count, const lk_random_attrs *attrs)
+{
+    uint32_t words[4];
+    for (int64_t i = 0; i < count; i++) {
+        if (i % 4 == 0)
+            lk_random_block(&attrs->key, (uint64_t)i / 4, words);
+        y[i] = attrs->a + (attrs->b - attrs->a) * open_unit(words[i % 4]);
+    }
+}
+
+static void normal(double *y, int64_t count, const lk_random_attrs *attrs)
+{
+    uint32_t words[4];
+    for (int64_t i = 0; i < count; i++) {
+        if (i % 4 == 0)
+            lk_random_block(&attrs->key, (uint64_t)i / 4, words);
+        int pair = (int)(i % 4) & 2;
+        double radius = sqrt(-2 * log(open_unit(words[pair])));
+        double angle = TWO_PI * open_unit(words[pair + 1]);
+        y[i] = attrs->a + attrs->b * (radius * (i % 2 == 0 ? cos(angle) : sin(angle)));
+    }
+}
+
+static lk_status draw(lk_call *call, void (*fill)(double *, int64_t, const lk_random_attrs *))
+{
+    lk_ref_scratch scratch = {0};
+    lk_ref_view out = lk__ref_view(call->out[0]);
+    int64_t count = lk__ref_count(out.shape);
+    double *y = lk__ref_new(&scratch, count);
+    if (y) {
+        fill(y, count, LK_ATTRS(call, lk_random_attrs));
+        lk__ref_store(y, out);
+    }
+    return lk__ref_end(&scratch);
+}
+
+lk_status lk__ref_uniform(lk_call *call)
+{
+    return draw(call, uniform);
+}
+
+lk_status lk__ref_normal(lk_call *call)
+{
+    return draw(call, normal);
+}

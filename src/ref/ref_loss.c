@@ -1,0 +1,126 @@
+/* sparse_softmax_cross_entropy, its gradient, in_top_k: rows of logits against a label each. */
+#include "base/status.h"
+#include "ops/ops.h"
+#include "ref/ref.h"
+
+#include <math.h>
+
+static lk_status check_labels(const lk_call *call, const int64_t *labels, int64_t n, int64_t classes)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (labels[i] < 0 || labels[i] >= classes)
+            LK_FAIL(LK_ERR_ARGUMENT, "%s: label %lld at index %lld is not in [0, %lld)", call->op->name,
+                    (long long)labels[i], (long long)i, (long long)classes);
+    return LK_OK;
+}
+
+static double max_of(const double *x, int64_t n)
+{
+    double best = -INFINITY;
+    for (int64_t i = 0; i < n; i++)
+        if (x[i] > best)
+            best = x[i];
+    return best;
+}
+
+/* Σ exp(x - max) */
+static double sum_of_exponentials(const double *x, int64_t n, double max)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += exp(x[i] - max);
+    return sum;
+}
+
+static double loss_of(const double *x, int64_t classes, int64_t label)
+{
+    double max = max_of(x, classes);
+    return log(sum_of_exponentials(x, classes, max)) - (x[label] - max);
+}
+
+lk_status lk__ref_sparse_softmax_cross_entropy(lk_call *call)
+{
+    lk_ref_scratch scratch = {0};
+    lk_reduction reduction = LK_ATTRS(call, lk_cross_entropy_attrs)->reduction;
+    lk_ref_view logits = lk__ref_view(call->in[0]);
+    int64_t n = logits.shape.dim[0], classes = logits.shape.dim[1];
+    const double *x = lk__ref_load(&scratch, logits);
+    const int64_t *labels = lk__ref_load_int(&scratch, lk__ref_view(call->in[1]));
+    double *loss = lk__ref_new(&scratch, n);
+    if (loss)
+        scratch.status = check_labels(call, labels, n, classes);
+    if (scratch.status == LK_OK) {
+        double total = 0;
+        for (int64_t i = 0; i < n; i++)
+            total += loss[i] = loss_of(x + i * classes, classes, labels[i]);
+        if (reduction == LK_REDUCTION_MEAN)
+            total /= (double)n;
+        lk__ref_store(reduction == LK_REDUCTION_NONE ? loss : &total, lk__ref_view(call->out[0]));
+    }
+    return lk__ref_end(&scratch);
+}
+
+/* dx = (softmax(x) - onehot(label)) dloss */
+static void loss_grad(const double *x, int64_t classes, int64_t label, double dloss, double *dx)
+{
+    double max = max_of(x, classes), sum = sum_of_exponentials(x, classes, max);
+    for (int64_t c = 0; c < classes; c++)
+        dx[c] = (exp(x[c] - max) / sum - (c == label)) * dloss;
+}
+
+lk_status lk__ref_sparse_softmax_cross_entropy_grad(lk_call *call)
+{
+    lk_ref_scratch scratch = {0};
+    lk_reduction reduction = LK_ATTRS(call, lk_cross_entropy_attrs)->reduction;
+    lk_ref_view logits = lk__ref_view(call->in[1]);
+    int64_t n = logits.shape.dim[0], classes = logits.shape.dim[1];
+    const double *dloss = lk__ref_load(&scratch, lk__ref_view(call->in[0]));
+    const double *x = lk__ref_load(&scratch, logits);
+    const int64_t *labels = lk__ref_load_int(&scratch, lk__ref_view(call->in[2]));
+    double *dx = lk__ref_new(&scratch, n * classes);
+    if (dx)
+        scratch.status = check_labels(call, labels, n, classes);
+    if (scratch.status == LK_OK) {
+        double share = reduction == LK_REDUCTION_MEAN ? 1 / (double)n : 1;
+        for (int64_t i = 0; i < n; i++)
+            loss_grad(x + i * classes, classes, labels[i], dloss[reduction == LK_REDUCTION_NONE ? i : 0] * share,
+                      dx + i * classes);
+        lk__ref_store(dx, lk__ref_view(call->out[0]));
+    }
+    return lk__ref_end(&scratch);
+}
+
+/* Whether a comes before b in an order by size, then by index; NaN is the greatest, as for argmax. */
+static bool ranks_before(const double *x, int64_t a, int64_t b)
+{
+    if (isnan(x[a]) || isnan(x[b]))
+        return isnan(x[a]) && (!isnan(x[b]) || a < b);
+    return x[a] > x[b] || (x[a] == x[b] && a < b);
+}
+
+static double hit(const double *x, int64_t classes, int64_t label, int k)
+{
+    int64_t before = 0;
+    for (int64_t c = 0; c < classes; c++)
+        before += ranks_before(x, c, label);
+    return before < k;
+}
+
+lk_status lk__ref_in_top_k(lk_call *call)
+{
+    lk_ref_scratch scratch = {0};
+    int k = LK_ATTRS(call, lk_top_k_attrs)->k;
+    lk_ref_view logits = lk__ref_view(call->in[0]);
+    int64_t n = logits.shape.dim[0], classes = logits.shape.dim[1];
+    const double *x = lk__ref_load(&scratch, logits);
+    const int64_t *labels = lk__ref_load_int(&scratch, lk__ref_view(call->in[1]));
+    double *hits = lk__ref_new(&scratch, n);
+    if (hits)
+        scratch.status = check_labels(call, labels, n, classes);
+    if (scratch.status == LK_OK) {
+        for (int64_t i = 0; i < n; i++)
+            hits[i] = hit(x + i * classes, classes, labels[i], k);
+        lk__ref_store(hits, lk__ref_view(call->out[0]));
+    }
+    return lk__ref_end(&scratch);
+}
