@@ -38,7 +38,8 @@ complains()
 
 run 0 help
 prints 'Usage: lockstep COMMAND'
-for command in $(awk '/^  [a-z]/ { print $1 }' "$output/stdout"); do
+mapfile -t commands < <(awk '/^  [a-z]/ { print $1 }' "$output/stdout")
+for command in "${commands[@]}"; do
     run 0 help "$command"
     prints "Usage: lockstep $command"
     cp "$output/stdout" "$output/help"

@@ -24,10 +24,12 @@
 #define CURL_STATE false, ""
 #endif
 
+#define TEXT_OF(token) #token
+#define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
 #if defined(__clang__)
-#define COMPILER "clang " __clang_version__
+#define COMPILER "clang " VERSION_TEXT(__clang_major__, __clang_minor__, __clang_patchlevel__)
 #else
-#define COMPILER "gcc " __VERSION__
+#define COMPILER "gcc " VERSION_TEXT(__GNUC__, __GNUC_MINOR__, __GNUC_PATCHLEVEL__)
 #endif
 
 static char xxhash_version[32];
