@@ -50,10 +50,6 @@ typedef struct lk_ref_rows {
 void lk__ref_rows_begin(lk_ref_rows *rows, const lk_ref_view *views, int n);
 void lk__ref_rows_next(lk_ref_rows *rows);
 
-/* True where writing `out` element by element cannot change an element of `in` that is still to be read: they do not
- * share memory, or are the same view. */
-bool lk__ref_in_place_safe(const lk_tensor *out, const lk_tensor *in);
-
 #define LK_REF_MAX_SCRATCH 8
 typedef struct lk_ref_scratch {
     void *block[LK_REF_MAX_SCRATCH];

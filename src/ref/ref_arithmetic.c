@@ -115,8 +115,7 @@ static lk_status binary(lk_call *call, arithmetic op)
     lk_ref_view b = lk__ref_broadcast(lk__ref_view(call->in[1]), y.shape);
     if (LK_DTYPE_BIT(y.dtype) & LK_INTS)
         return arithmetic_int(op, y, a, b);
-    if (y.dtype == LK_F32 && lk__ref_in_place_safe(call->out[0], call->in[0]) &&
-        lk__ref_in_place_safe(call->out[0], call->in[1]))
+    if (y.dtype == LK_F32)
         return arithmetic_f32(op, y, a, b);
     return arithmetic_float(op, y, a, b);
 }
@@ -179,20 +178,6 @@ static void sgd(lk_ref_view parameter, lk_ref_view gradient, double rate)
 
 lk_status lk__ref_sgd_update(lk_call *call)
 {
-    lk_ref_scratch scratch = {0};
-    lk_ref_view parameter = lk__ref_view(call->out[0]);
-    lk_ref_view gradient = lk__ref_view(call->in[1]);
-    double rate = LK_ATTRS(call, lk_sgd_attrs)->rate;
-    if (lk__ref_in_place_safe(call->out[0], call->in[1])) {
-        sgd(parameter, gradient, rate);
-        return LK_OK;
-    }
-    double *aside = lk__ref_new(&scratch, lk__ref_count(gradient.shape));
-    const double *g = lk__ref_load(&scratch, gradient);
-    if (scratch.status == LK_OK) {
-        lk_ref_view copy = lk__ref_dense(aside, gradient.dtype, gradient.shape);
-        lk__ref_store(g, copy);
-        sgd(parameter, copy, rate);
-    }
-    return lk__ref_end(&scratch);
+    sgd(lk__ref_view(call->out[0]), lk__ref_view(call->in[1]), LK_ATTRS(call, lk_sgd_attrs)->rate);
+    return LK_OK;
 }

@@ -111,14 +111,6 @@ void lk__ref_rows_next(lk_ref_rows *rows)
     }
 }
 
-bool lk__ref_in_place_safe(const lk_tensor *out, const lk_tensor *in)
-{
-    if (out->storage != in->storage)
-        return true;
-    return out->offset == in->offset && lk__shape_equal(out->shape, in->shape) &&
-           memcmp(out->strides, in->strides, (size_t)out->shape.ndim * sizeof out->strides[0]) == 0;
-}
-
 /* --- scratch -------------------------------------------------------------------------------------------------------
  */
 
