@@ -1,0 +1,93 @@
+/* Several devices, one result.
+ *
+ * The global batch of a step is cut into V logical shards; devices own contiguous ranges of shards. What depends on the
+ * batch is computed for each shard by itself, and sums over shards follow one fixed binary tree: node (lo, hi) adds its
+ * children (lo, mid) and (mid, hi), mid = floor((lo + hi) / 2). Which device computes which node does not enter into the
+ * result, so neither does the number of devices. */
+#ifndef LOCKSTEP_DIST_H
+#define LOCKSTEP_DIST_H
+
+#include "lockstep/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- shards ------------------------------------------------------------------------------------------------------ */
+
+/* [begin, end) */
+typedef struct lk_range {
+    int64_t begin, end;
+} lk_range;
+
+/* Part `part` of `count` things cut into `parts`: contiguous, sizes differing by at most one, in order, together all of
+ * them. With count < parts some are empty. Samples of a shard: lk_part(samples, V, shard). Shards of a device:
+ * lk_part(V, devices, device). */
+LK_API lk_range lk_part(int64_t count, int64_t parts, int64_t part);
+
+/* The default V: the largest power of two <= 8 with batch / V >= 32, at least 1; if that is below `devices`, the next
+ * power of two >= devices. */
+LK_API int64_t lk_default_shards(int64_t batch_size, int64_t devices);
+
+/* parts[s] = samples of shard s of `batch` (axis 0), on the device that owns the shard: a view if that is the batch's
+ * own device, else a copy. parts: [shards]. On failure every entry is NULL. Asynchronous.
+ * Errors: LK_ERR_SHAPE (a scalar), LK_ERR_ARGUMENT (no shard, more devices than shards). */
+LK_API lk_status lk_split_batch_at(lk_place at, lk_tensor *batch, int64_t shards, lk_device *const *devices, int n_devices,
+                                   lk_tensor **parts);
+#define lk_split_batch(...) lk_split_batch_at(LK_HERE, __VA_ARGS__)
+
+/* copies[d] = a copy of `tensor` on devices[d]. On failure every entry is NULL. Asynchronous. */
+LK_API lk_status lk_broadcast_at(lk_place at, lk_tensor *tensor, lk_device *const *devices, int n_devices,
+                                 lk_tensor **copies);
+#define lk_broadcast(...) lk_broadcast_at(LK_HERE, __VA_ARGS__)
+
+/* Each of tensors[0 … n) becomes the sum of all: a tree over the arguments, so the sum of V shards' tensors has the same
+ * bits whichever devices the shards are on. The tensors have one shape and dtype; they may be on one device or on many,
+ * several on one included. NULL entries are absent: they add nothing and receive nothing. In place, asynchronous.
+ * Errors: LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_DEVICE (devices of different kinds). */
+LK_API lk_status lk_allreduce_at(lk_place at, lk_tensor *const *tensors, int64_t n);
+#define lk_allreduce(...) lk_allreduce_at(LK_HERE, __VA_ARGS__)
+
+/* --- strategies -------------------------------------------------------------------------------------------------- */
+
+/* What is where, and when it is summed. "one-device": one replica. "mirrored": a replica of the variables on every
+ * device, gradients summed over all of them in every step. */
+typedef struct lk_strategy lk_strategy;
+
+/* Keeps references to the devices. Errors: LK_ERR_ARGUMENT (unknown name, a number of devices that it does not take),
+ * LK_ERR_DEVICE (mixed kinds), LK_ERR_MEMORY. */
+LK_API lk_strategy *lk_strategy_new(const char *name, lk_device *const *devices, int n_devices);
+LK_API void lk_strategy_release(lk_strategy *strategy);
+
+LK_API const char *lk_strategy_name(const lk_strategy *strategy);
+LK_API int lk_strategy_num_replicas(const lk_strategy *strategy);
+LK_API lk_device *lk_strategy_device(const lk_strategy *strategy, int replica);
+
+/* Names that lk_strategy_new takes; NULL past the end. */
+LK_API const char *lk_strategy_name_at(int index);
+
+/* variables[r * n + i] = a copy of initial[i] on replica r's device, one reference each. Asynchronous. */
+LK_API lk_status lk_strategy_place(lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables);
+
+/* A sum over shards of n quantities at once (gradients, losses, counts). Siblings in the tree are added on the device as
+ * soon as both are there, so a device holds at most two nodes a level of the tree. */
+typedef struct lk_shard_sum lk_shard_sum;
+
+LK_API lk_shard_sum *lk_shard_sum_new(lk_strategy *strategy, int64_t shards, int n);
+LK_API void lk_shard_sum_release(lk_shard_sum *sum);
+
+/* Values of one shard, on its owner's device; retained. values[i] NULL, or `values` NULL for an empty shard, is absent.
+ * The shards of one device are given in rising order. Errors: LK_ERR_ARGUMENT (a shard twice, or out of order). */
+LK_API lk_status lk_shard_sum_add(lk_shard_sum *sum, int64_t shard, lk_tensor *const *values);
+
+/* sums[r * n + i] = the sum over all shards of quantity i, on replica r's device, one reference each (NULL where it was
+ * absent from every shard); the object is then ready for the next step. Asynchronous.
+ * Errors: LK_ERR_STATE (a shard is missing). On failure every entry is NULL and the object is empty again. */
+LK_API lk_status lk_shard_sum_finish_at(lk_place at, lk_shard_sum *sum, lk_tensor **sums);
+#define lk_shard_sum_finish(...) lk_shard_sum_finish_at(LK_HERE, __VA_ARGS__)
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

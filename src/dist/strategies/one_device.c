@@ -1,0 +1,42 @@
+/* One replica on one device. Sums over shards are finished there by the same tree. */
+#include "base/status.h"
+#include "dist/strategy.h"
+#include "lockstep/ops.h"
+
+static lk_status check(lk_device *const *devices, int n_devices)
+{
+    (void)devices;
+    if (n_devices != 1)
+        LK_FAIL(LK_ERR_ARGUMENT, "strategy one-device: %d devices; use mirrored for several", n_devices);
+    return LK_OK;
+}
+
+static lk_status place(lk_place at, lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables)
+{
+    for (int i = 0; i < n; i++) {
+        lk_tensor *copy = lk_copy_at(at, initial[i], strategy->devices[0]);
+        if (!copy)
+            return lk_error_status();
+        variables[i] = lk_tensor_retain(copy);
+    }
+    return LK_OK;
+}
+
+static lk_status reduce(lk_place at, lk_strategy *strategy, int64_t shards, const lk_tree_node *nodes, int64_t n_nodes,
+                        int n, lk_tensor **sums)
+{
+    for (int i = 0; i < n; i++) {
+        lk_tensor *sum;
+        LK_TRY(lk__tree_sum(at, strategy->devices[0], &lk__transport_inproc, (lk_range){0, shards}, nodes, n_nodes, i,
+                            (lk_range){0, -1}, &sum));
+        sums[i] = lk_tensor_retain(sum);
+    }
+    return LK_OK;
+}
+
+const lk_strategy_table lk__strategy_one_device = {
+    .name = "one-device",
+    .check = check,
+    .place = place,
+    .reduce = reduce,
+};

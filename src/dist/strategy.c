@@ -1,0 +1,90 @@
+#include "dist/strategy.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <string.h>
+
+static const lk_strategy_table *const tables[] = {&lk__strategy_one_device, &lk__strategy_mirrored};
+enum { TABLE_COUNT = sizeof tables / sizeof tables[0] };
+
+const char *lk_strategy_name_at(int index)
+{
+    return index >= 0 && index < TABLE_COUNT ? tables[index]->name : NULL;
+}
+
+static lk_status find_table(const char *name, const lk_strategy_table **table)
+{
+    for (int i = 0; i < TABLE_COUNT; i++) {
+        *table = tables[i];
+        if (strcmp(name, tables[i]->name) == 0)
+            return LK_OK;
+    }
+    LK_FAIL(LK_ERR_ARGUMENT, "unknown strategy '%s': one-device, mirrored", name);
+}
+
+static lk_status check_kinds(lk_device *const *devices, int n_devices)
+{
+    for (int d = 1; d < n_devices; d++)
+        if (strcmp(lk_device_kind(devices[d]), lk_device_kind(devices[0])) != 0)
+            LK_FAIL(LK_ERR_DEVICE, "strategy: %s and %s compute different bits; use devices of one kind",
+                    lk_device_name(devices[0]), lk_device_name(devices[d]));
+    return LK_OK;
+}
+
+lk_strategy *lk_strategy_new(const char *name, lk_device *const *devices, int n_devices)
+{
+    const lk_strategy_table *table;
+    if (n_devices < 1 || n_devices > LK_MAX_DEVICES) {
+        lk__fail(LK_ERR_ARGUMENT, "strategy: %d devices, where 1 to %d are possible", n_devices, LK_MAX_DEVICES);
+        return NULL;
+    }
+    if (find_table(name, &table) != LK_OK || check_kinds(devices, n_devices) != LK_OK ||
+        table->check(devices, n_devices) != LK_OK)
+        return NULL;
+    lk_strategy *strategy = lk__calloc(1, sizeof *strategy);
+    if (!strategy)
+        return NULL;
+    strategy->table = table;
+    strategy->n_devices = n_devices;
+    for (int d = 0; d < n_devices; d++)
+        strategy->devices[d] = lk_device_retain(devices[d]);
+    return strategy;
+}
+
+void lk_strategy_release(lk_strategy *strategy)
+{
+    if (!strategy)
+        return;
+    lk_devices_release(strategy->devices, strategy->n_devices);
+    lk__free(strategy);
+}
+
+const char *lk_strategy_name(const lk_strategy *strategy)
+{
+    return strategy->table->name;
+}
+
+int lk_strategy_num_replicas(const lk_strategy *strategy)
+{
+    return strategy->n_devices;
+}
+
+lk_device *lk_strategy_device(const lk_strategy *strategy, int replica)
+{
+    return replica >= 0 && replica < strategy->n_devices ? strategy->devices[replica] : NULL;
+}
+
+lk_status lk_strategy_place(lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables)
+{
+    int total = strategy->n_devices * n;
+    memset(variables, 0, (size_t)total * sizeof *variables);
+    lk_scope_begin();
+    lk_status status = strategy->table->place(LK_HERE, strategy, initial, n, variables);
+    lk_scope_end();
+    for (int i = 0; i < total && status != LK_OK; i++) {
+        lk_tensor_release(variables[i]);
+        variables[i] = NULL;
+    }
+    return status;
+}

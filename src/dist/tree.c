@@ -1,0 +1,63 @@
+#include "dist/tree.h"
+
+#include "base/status.h"
+#include "core/tensor.h"
+#include "ops/ops.h"
+
+bool lk__tree_siblings(int64_t shards, lk_range left, lk_range right)
+{
+    if (left.end != right.begin)
+        return false;
+    lk_range node = {0, shards};
+    while (node.end - node.begin > 1) {
+        int64_t middle = lk__tree_middle(node);
+        if (node.begin == left.begin && node.end == right.end)
+            return middle == left.end;
+        if (right.end <= middle)
+            node.end = middle;
+        else if (left.begin >= middle)
+            node.begin = middle;
+        else
+            return false;
+    }
+    return false;
+}
+
+/* a + b on `device`, wherever a and b are. */
+static lk_tensor *add_on(lk_place at, lk_device *device, lk_tensor *a, lk_tensor *b)
+{
+    lk_call call = {.op = &lk__op_add, .place = at, .device = device, .n_in = 2, .n_out = 1, .in = {a, b}};
+    return lk__call(&call) == LK_OK ? call.out[0] : NULL;
+}
+
+static lk_tensor *part_of(lk_place at, lk_tensor *tensor, lk_range elements)
+{
+    if (!tensor || elements.end < 0)
+        return tensor;
+    lk_tensor *flat = lk_reshape_at(at, tensor, LK_SHAPE(lk_tensor_count(tensor)));
+    return lk_slice_at(at, flat, 0, elements.begin, elements.end);
+}
+
+lk_status lk__tree_sum(lk_place at, lk_device *device, const lk_transport *transport, lk_range root,
+                       const lk_tree_node *nodes, int64_t n_nodes, int i, lk_range elements, lk_tensor **sum)
+{
+    *sum = NULL;
+    if (n_nodes == 1) {
+        lk_tensor *whole = nodes[0].values ? nodes[0].values[i] : NULL;
+        *sum = transport->reach(at, part_of(at, whole, elements), device);
+        return whole && !*sum ? lk_error_status() : LK_OK;
+    }
+    int64_t middle = lk__tree_middle(root), n_left = 0;
+    while (n_left < n_nodes && nodes[n_left].range.end <= middle)
+        n_left++;
+    lk_tensor *left, *right;
+    LK_TRY(lk__tree_sum(at, device, transport, (lk_range){root.begin, middle}, nodes, n_left, i, elements, &left));
+    LK_TRY(lk__tree_sum(at, device, transport, (lk_range){middle, root.end}, nodes + n_left, n_nodes - n_left, i, elements,
+                        &right));
+    if (!left || !right) {
+        *sum = left ? left : right;
+        return LK_OK;
+    }
+    *sum = add_on(at, device, left, right);
+    return *sum ? LK_OK : lk_error_status();
+}
