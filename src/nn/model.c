@@ -1,0 +1,101 @@
+#include "nn/model.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/tensor.h"
+#include "lockstep/ops.h"
+
+#include <string.h>
+
+static const lk_model_table *const tables[] = {&lk__model_lenet};
+enum { TABLE_COUNT = sizeof tables / sizeof tables[0] };
+
+const char *lk_model_name_at(int index)
+{
+    return index >= 0 && index < TABLE_COUNT ? tables[index]->name : NULL;
+}
+
+static const lk_model_table *find_table(const char *name)
+{
+    for (int i = 0; i < TABLE_COUNT; i++)
+        if (strcmp(name, tables[i]->name) == 0)
+            return tables[i];
+    lk__fail(LK_ERR_ARGUMENT, "unknown model '%s': this build has %s", name, tables[0]->name);
+    return NULL;
+}
+
+lk_model *lk_model_new(const char *name, lk_model_input input)
+{
+    const lk_model_table *table = find_table(name);
+    lk_model *model = table ? lk__calloc(1, sizeof *model) : NULL;
+    if (!model)
+        return NULL;
+    model->table = table;
+    model->input = input;
+    if (table->layout(input, model->parameters) != LK_OK) {
+        lk_model_release(model);
+        return NULL;
+    }
+    return model;
+}
+
+void lk_model_release(lk_model *model)
+{
+    lk__free(model);
+}
+
+const char *lk_model_name(const lk_model *model)
+{
+    return model->table->name;
+}
+
+int lk_model_parameter_count(const lk_model *model)
+{
+    return model->table->parameter_count;
+}
+
+const char *lk_model_parameter_name(const lk_model *model, int index)
+{
+    return model->parameters[index].name;
+}
+
+lk_shape lk_model_parameter_shape(const lk_model *model, int index)
+{
+    return model->parameters[index].shape;
+}
+
+lk_recipe lk_model_recipe(const lk_model *model)
+{
+    return model->table->recipe;
+}
+
+static lk_tensor *initial(const lk_parameter_spec *spec, lk_device *device, uint64_t seed)
+{
+    if (spec->std == 0)
+        return lk_zeros(device, LK_F32, spec->shape);
+    lk_random_key key = {.seed = seed, .purpose = lk_random_purpose(spec->name)};
+    return lk_normal(device, LK_F32, spec->shape, 0, spec->std, key);
+}
+
+lk_status lk_model_init(const lk_model *model, lk_device *device, uint64_t seed, lk_tensor **parameters)
+{
+    int n = model->table->parameter_count, made = 0;
+    lk_scope_begin();
+    while (made < n && (parameters[made] = lk_tensor_retain(initial(&model->parameters[made], device, seed))))
+        made++;
+    lk_scope_end();
+    if (made == n) {
+        for (int i = 0; i < n; i++)
+            parameters[i] = lk__scope_adopt(parameters[i]);
+        return LK_OK;
+    }
+    while (made > 0)
+        lk_tensor_release(parameters[--made]);
+    memset(parameters, 0, (size_t)n * sizeof *parameters);
+    return lk_error_status();
+}
+
+lk_tensor *lk_model_forward(const lk_model *model, lk_tensor *const *parameters, lk_tensor *x)
+{
+    return model->table->forward(parameters, x);
+}
