@@ -157,8 +157,8 @@ lk_tensor *lk_tensor_wrap(lk_device *device, lk_dtype dtype, lk_shape shape, voi
     lk_tensor *tensor;
     if (!device)
         return NULL;
-    if ((uintptr_t)data % LK_ALIGNMENT != 0) {
-        lk__fail(LK_ERR_ARGUMENT, "tensor: wrapped memory has to be aligned to %d bytes", LK_ALIGNMENT);
+    if ((uintptr_t)data % (lk_dtype_size(dtype) ? lk_dtype_size(dtype) : 1) != 0) {
+        lk__fail(LK_ERR_ARGUMENT, "tensor: wrapped memory has to be aligned to its elements");
         return NULL;
     }
     if (lk__tensor_new(device, dtype, shape, &tensor) != LK_OK)
@@ -278,16 +278,18 @@ static lk_status read_closed(lk_tensor *tensor, void *data)
 lk_status lk_tensor_read(lk_tensor *tensor, void *data, size_t bytes)
 {
     LK_TRY(check_host_copy(tensor, bytes));
-    bool open = tensor->storage->device->queue != NULL;
-    if (open)
-        LK_TRY(lk__tensor_make_plain(LK_HERE, tensor));
     LK_TRY(lk_tensor_wait(tensor));
     if (bytes == 0)
         return LK_OK;
     if (!tensor->storage->data)
         LK_FAIL(LK_ERR_STATE, "tensor: read before anything was written to it");
-    if (!open && tensor->storage->layout)
-        return read_closed(tensor, data);
+    /* Only what turned out to have a layout goes through the queue again: others are read while later work runs. */
+    if (tensor->storage->layout) {
+        if (!tensor->storage->device->queue)
+            return read_closed(tensor, data);
+        LK_TRY(lk__tensor_make_plain(LK_HERE, tensor));
+        LK_TRY(lk_tensor_wait(tensor));
+    }
     copy_elements(tensor, data, true);
     return LK_OK;
 }
