@@ -62,6 +62,11 @@ typedef struct lk_conv2d_grad_attrs {
     bool bias;       /* weight_grad: a second output, the bias' gradient */
 } lk_conv2d_grad_attrs;  /* input_grad: (dy, w) → dx.  weight_grad: (dy, x) → dw, dbias */
 
+/* The gradients of conv2d as functions: `x` and `w` are shapes, `conv` has every default filled in. dbias may be NULL. */
+lk_tensor *lk__conv2d_input_grad(lk_place at, lk_tensor *dy, lk_tensor *w, lk_shape x, const lk_conv2d_opts *conv);
+lk_tensor *lk__conv2d_weight_grad(lk_place at, lk_tensor *dy, lk_tensor *x, lk_shape w, const lk_conv2d_opts *conv,
+                                  lk_tensor **dbias);
+
 /* max_pool2d: (x) → y, where; attributes lk_pool2d_opts, defaults filled in. `where` [N, C, H', W'] i32 belongs to the backend:
  * only its own max_pool2d_grad reads it.  avg_pool2d: (x) → y. */
 
@@ -96,7 +101,8 @@ typedef struct lk_sgd_attrs { /* (parameter, gradient) → parameter, in place *
     double rate;
 } lk_sgd_attrs;
 
-/* The sum of `t` over what broadcasting repeated, with shape `shape`: the gradient of a broadcast operand. */
+/* The sum of `t` over what broadcasting repeated, with shape `shape`: the gradient of a broadcast operand. Where nothing was
+ * repeated that is `t` itself, with a new reference. */
 lk_tensor *lk__sum_to(lk_place at, lk_tensor *t, lk_shape shape);
 
 /* The shape of a op b with NumPy's broadcasting. */

@@ -1,0 +1,255 @@
+#include "ops/support.h"
+
+#include <stdio.h>
+#include <string.h>
+
+lk_shape_text lk__text(lk_shape shape)
+{
+    lk_shape_text text;
+    lk__shape_text(shape, text.string, sizeof text.string);
+    return text;
+}
+
+lk_status lk__check_shape(const char *op, lk_shape shape)
+{
+    if (shape.ndim < 0 || shape.ndim > LK_MAX_DIMS)
+        LK_FAIL(LK_ERR_SHAPE, "%s: %d axes; a tensor has 0 to %d", op, shape.ndim, LK_MAX_DIMS);
+    for (int i = 0; i < shape.ndim; i++) {
+        if (shape.dim[i] < 0)
+            LK_FAIL(LK_ERR_SHAPE, "%s: shape %s has a negative size; sizes start at 0", op, lk__text(shape).string);
+    }
+    /* A size of 0 must not hide an overflow of the others: strides and reductions multiply those. */
+    int64_t count = 1;
+    for (int i = 0; i < shape.ndim; i++) {
+        if (shape.dim[i] > 0 && !lk__mul_i64(count, shape.dim[i], &count))
+            LK_FAIL(LK_ERR_SHAPE, "%s: shape %s has more than 2^63 - 1 elements", op, lk__text(shape).string);
+    }
+    return LK_OK;
+}
+
+/* "f32, bf16 or f64" */
+static void dtype_list(unsigned dtypes, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < LK_DTYPE_COUNT && used < size; i++) {
+        if (!(dtypes & LK_DTYPE_BIT(i)))
+            continue;
+        bool last = dtypes >> (i + 1) == 0;
+        const char *between = used == 0 ? "" : last ? " or " : ", ";
+        used += (size_t)snprintf(text + used, size - used, "%s%s", between, lk_dtype_name((lk_dtype)i));
+    }
+}
+
+lk_status lk__check_dtype(const char *op, const char *operand, lk_dtype dtype, unsigned allowed)
+{
+    char list[64];
+    dtype_list(allowed, list, sizeof list);
+    if ((unsigned)dtype >= LK_DTYPE_COUNT)
+        LK_FAIL(LK_ERR_DTYPE, "%s: %s has dtype %d, which is none; it must be %s", op, operand, (int)dtype, list);
+    if (!(allowed & LK_DTYPE_BIT(dtype)))
+        LK_FAIL(LK_ERR_DTYPE, "%s: %s is %s; it must be %s", op, operand, lk_dtype_name(dtype), list);
+    return LK_OK;
+}
+
+lk_status lk__check_same_dtype(const lk_call *call)
+{
+    lk_dtype dtype = call->in[0]->dtype;
+    for (int i = 1; i < call->n_in; i++) {
+        if (call->in[i] && call->in[i]->dtype != dtype)
+            LK_FAIL(LK_ERR_DTYPE, "%s: operands are %s and %s; they must have one dtype (lk_cast converts)",
+                    call->op->name, lk_dtype_name(dtype), lk_dtype_name(call->in[i]->dtype));
+    }
+    return LK_OK;
+}
+
+lk_status lk__check_ndim(const char *op, const char *operand, const lk_tensor *x, int ndim)
+{
+    if (x->shape.ndim != ndim)
+        LK_FAIL(LK_ERR_SHAPE, "%s: %s has shape %s; it must have %d axes", op, operand, lk__text(x->shape).string,
+                ndim);
+    return LK_OK;
+}
+
+lk_status lk__check_like(const char *op, const char *operand, const lk_tensor *x, lk_dtype like, lk_shape shape)
+{
+    LK_TRY(lk__check_dtype(op, operand, x->dtype, LK_DTYPE_BIT(like)));
+    if (!lk__shape_equal(x->shape, shape))
+        LK_FAIL(LK_ERR_SHAPE, "%s: %s has shape %s; it must be %s", op, operand, lk__text(x->shape).string,
+                lk__text(shape).string);
+    return LK_OK;
+}
+
+lk_status lk__window_count(const char *op, const char *axis, int64_t size, lk_window window, int64_t *count)
+{
+    if (window.kernel < 1)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: kernel of %lld along %s; it must be at least 1", op, (long long)window.kernel,
+                axis);
+    if (window.stride < 1)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: stride of %lld along %s; it must be at least 1", op, (long long)window.stride,
+                axis);
+    if (window.dilation < 1)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: dilation of %lld along %s; it must be at least 1", op, (long long)window.dilation,
+                axis);
+    if (window.padding < 0 || window.padding > (INT64_MAX - size) / 2)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: padding of %lld along %s; it must be 0 or more, and %s with padding fit int64",
+                op, (long long)window.padding, axis, axis);
+    int64_t padded = size + 2 * window.padding;
+    int64_t span;
+    if (!lk__mul_i64(window.dilation, window.kernel - 1, &span) || span >= padded)
+        LK_FAIL(LK_ERR_SHAPE,
+                "%s: a kernel of %lld with dilation %lld does not fit into %s = %lld with padding %lld on both sides",
+                op, (long long)window.kernel, (long long)window.dilation, axis, (long long)size,
+                (long long)window.padding);
+    *count = (padded - span - 1) / window.stride + 1;
+    return LK_OK;
+}
+
+lk_status lk__made(const lk_tensor *x)
+{
+    return x ? LK_OK : lk_error_status();
+}
+
+lk_status lk__missing(const char *op, const char *argument)
+{
+    lk__fail(LK_ERR_ARGUMENT, "%s: %s is NULL", op, argument);
+    return lk_error_status();
+}
+
+void lk__call_set_attrs(lk_call *call, const void *attrs, size_t size)
+{
+    if (size)
+        memcpy(call->attrs.bytes, attrs, size);
+}
+
+lk_tensor *lk__call_on(lk_place at, const lk_op *op, lk_device *device, lk_dtype dtype, lk_tensor *const *in, int n_in,
+                       const void *attrs, size_t attrs_size)
+{
+    if (!device) {
+        lk__missing(op->name, "device");
+        return NULL;
+    }
+    lk_call call = {.op = op, .place = at, .device = device, .dtype = dtype, .n_in = n_in, .n_out = 1};
+    for (int i = 0; i < n_in; i++)
+        call.in[i] = in[i];
+    lk__call_set_attrs(&call, attrs, attrs_size);
+    return lk__call(&call) == LK_OK ? call.out[0] : NULL;
+}
+
+lk_tensor *lk__call_axis(lk_place at, const lk_op *op, lk_tensor *x, int axis)
+{
+    lk_axis_attrs attrs;
+    if (!x) {
+        lk__missing(op->name, "x");
+        return NULL;
+    }
+    if (lk__axis(op->name, axis, x->shape.ndim, &attrs.axis) != LK_OK)
+        return NULL;
+    return lk__call_simple(at, op, &x, 1, 1, &attrs, sizeof attrs);
+}
+
+/* The last element's position in the storage. */
+static int64_t last_element(const lk_tensor *x)
+{
+    int64_t last = x->offset;
+    for (int i = 0; i < x->shape.ndim; i++)
+        last += (x->shape.dim[i] - 1) * x->strides[i];
+    return last;
+}
+
+static bool same_view(const lk_tensor *a, const lk_tensor *b)
+{
+    size_t size = (size_t)a->shape.ndim * sizeof a->strides[0];
+    return a->offset == b->offset && lk__shape_equal(a->shape, b->shape) && memcmp(a->strides, b->strides, size) == 0;
+}
+
+/* Whether writing `out` element by element could change an element of `x` before it is read. */
+static bool overlaps(const lk_tensor *out, const lk_tensor *x)
+{
+    if (out->storage != x->storage || same_view(out, x) || lk_tensor_count(out) == 0 || lk_tensor_count(x) == 0)
+        return false;
+    return out->offset <= last_element(x) && x->offset <= last_element(out);
+}
+
+static bool repeats_elements(const lk_tensor *x)
+{
+    for (int i = 0; i < x->shape.ndim; i++) {
+        if (x->shape.dim[i] > 1 && x->strides[i] == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Only a copy reads from another device. */
+static lk_status check_devices(const lk_call *call)
+{
+    for (int i = 0; i < call->n_in && call->op->id != LK_OP_COPY; i++) {
+        lk_device *device = lk_tensor_device(call->in[i]);
+        if (device != call->device)
+            LK_FAIL(LK_ERR_DEVICE,
+                    "%s: an operand on %s is to be written into a tensor on %s; copy it with lk_copy first",
+                    call->op->name, lk_device_name(device), lk_device_name(call->device));
+    }
+    return LK_OK;
+}
+
+static lk_status call_into(lk_call *call)
+{
+    lk_tensor *out = call->out[0];
+    LK_TRY(check_devices(call));
+    for (int i = 0; i < call->n_in; i++) {
+        if (overlaps(out, call->in[i])) {
+            call->in[i] = lk_copy_at(call->place, call->in[i], call->device);
+            LK_TRY(lk__made(call->in[i]));
+        }
+    }
+    return lk__call(call);
+}
+
+lk_status lk__call_into(lk_place at, const lk_op *op, lk_tensor *out, lk_tensor *const *in, int n_in, const void *attrs,
+                        size_t attrs_size)
+{
+    if (!out)
+        return lk__missing(op->name, "the tensor to write to");
+    lk_call call = {.op = op, .place = at, .device = lk_tensor_device(out), .n_in = n_in, .n_out = 1, .out = {out}};
+    for (int i = 0; i < n_in; i++) {
+        if (!in[i])
+            return lk__missing(op->name, "an operand");
+        call.in[i] = in[i];
+    }
+    if (repeats_elements(out))
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: the tensor to write to, %s, is an expanded view: its elements are not its own",
+                op->name, lk__text(out->shape).string);
+    call.dtype = in[0]->dtype;
+    lk__call_set_attrs(&call, attrs, attrs_size);
+
+    lk_recorder recorder = lk__recorder_set((lk_recorder){NULL, NULL});
+    lk_scope_begin();
+    lk_status status = call_into(&call);
+    lk_scope_end();
+    lk__recorder_set(recorder);
+    return status;
+}
+
+lk_tensor *lk__scope_return(lk_tensor *result)
+{
+    lk_tensor_retain(result);
+    lk_scope_end();
+    return result ? lk__scope_adopt(result) : NULL;
+}
+
+lk_status lk__infer_same(const lk_call *call, lk_meta *out)
+{
+    out[0] = (lk_meta){call->in[0]->dtype, call->in[0]->shape};
+    return LK_OK;
+}
+
+double lk__flops_output(const lk_call *call)
+{
+    return (double)lk_tensor_count(call->out[0]);
+}
+
+double lk__flops_input(const lk_call *call)
+{
+    return (double)lk_tensor_count(call->in[0]);
+}
