@@ -1,0 +1,128 @@
+/* What compares logits with labels: sparse_softmax_cross_entropy, in_top_k. */
+#include "ops/support.h"
+
+static lk_status check_labels(const char *op, const lk_tensor *logits, const lk_tensor *labels)
+{
+    LK_TRY(lk__check_dtype(op, "logits", logits->dtype, LK_FLOATS));
+    LK_TRY(lk__check_dtype(op, "labels", labels->dtype, LK_DTYPE_BIT(LK_I32) | LK_DTYPE_BIT(LK_I64)));
+    if (logits->shape.ndim != 2 || logits->shape.dim[1] < 1)
+        LK_FAIL(LK_ERR_SHAPE, "%s: logits have shape %s; it must be [N, C] with C at least 1", op,
+                lk__text(logits->shape).string);
+    if (labels->shape.ndim != 1 || labels->shape.dim[0] != logits->shape.dim[0])
+        LK_FAIL(LK_ERR_SHAPE, "%s: labels have shape %s; logits %s need [%lld]", op, lk__text(labels->shape).string,
+                lk__text(logits->shape).string, (long long)logits->shape.dim[0]);
+    return LK_OK;
+}
+
+static lk_status loss_shape(const char *op, const lk_tensor *logits, lk_reduction reduction, lk_shape *loss)
+{
+    int64_t n = logits->shape.dim[0];
+    switch (reduction) {
+    case LK_REDUCTION_NONE:
+        *loss = LK_SHAPE(n);
+        return LK_OK;
+    case LK_REDUCTION_MEAN:
+        if (n == 0)
+            LK_FAIL(LK_ERR_SHAPE, "%s: the mean over no samples: logits have shape %s", op,
+                    lk__text(logits->shape).string);
+        *loss = LK_SCALAR;
+        return LK_OK;
+    case LK_REDUCTION_SUM:
+        *loss = LK_SCALAR;
+        return LK_OK;
+    }
+    LK_FAIL(LK_ERR_ARGUMENT, "%s: reduction %d; it must be one of none, sum, mean", op, (int)reduction);
+}
+
+static lk_status cross_entropy_infer(const lk_call *call, lk_meta *out)
+{
+    const char *op = call->op->name;
+    LK_TRY(check_labels(op, call->in[0], call->in[1]));
+    out[0].dtype = call->in[0]->dtype;
+    return loss_shape(op, call->in[0], LK_ATTRS(call, lk_cross_entropy_attrs)->reduction, &out[0].shape);
+}
+
+static lk_status cross_entropy_grad_infer(const lk_call *call, lk_meta *out)
+{
+    const char *op = call->op->name;
+    const lk_tensor *dloss = call->in[0], *logits = call->in[1], *labels = call->in[2];
+    lk_shape loss;
+    LK_TRY(check_labels(op, logits, labels));
+    LK_TRY(loss_shape(op, logits, LK_ATTRS(call, lk_cross_entropy_attrs)->reduction, &loss));
+    LK_TRY(lk__check_like(op, "dloss", dloss, logits->dtype, loss));
+    out[0] = (lk_meta){logits->dtype, logits->shape};
+    return LK_OK;
+}
+
+/* softmax - onehot, times dloss */
+static lk_status cross_entropy_gradient(lk_gradient *g)
+{
+    if (!g->dout[0] || !g->need[0])
+        return LK_OK;
+    lk_cross_entropy_attrs attrs = *LK_ATTRS(g->call, lk_cross_entropy_attrs);
+    lk_tensor *in[] = {g->dout[0], g->call->in[0], g->call->in[1]};
+    g->din[0] =
+        lk__call_simple(g->call->place, &lk__op_sparse_softmax_cross_entropy_grad, in, 3, 3, &attrs, sizeof attrs);
+    return lk__made(g->din[0]);
+}
+
+/* The softmax of every logit, at five each. */
+static double cross_entropy_flops(const lk_call *call)
+{
+    return 5 * lk__flops_input(call);
+}
+
+static double cross_entropy_grad_flops(const lk_call *call)
+{
+    return 6 * lk__flops_output(call);
+}
+
+const lk_op lk__op_sparse_softmax_cross_entropy = {
+    .name = "sparse_softmax_cross_entropy",
+    .id = LK_OP_SPARSE_SOFTMAX_CROSS_ENTROPY,
+    .infer = cross_entropy_infer,
+    .gradient = cross_entropy_gradient,
+    .flops = cross_entropy_flops,
+};
+
+const lk_op lk__op_sparse_softmax_cross_entropy_grad = {
+    .name = "sparse_softmax_cross_entropy_grad",
+    .id = LK_OP_SPARSE_SOFTMAX_CROSS_ENTROPY_GRAD,
+    .infer = cross_entropy_grad_infer,
+    .flops = cross_entropy_grad_flops,
+};
+
+lk_tensor *lk_sparse_softmax_cross_entropy_at(lk_place at, lk_tensor *logits, lk_tensor *labels, lk_reduction reduction)
+{
+    lk_cross_entropy_attrs attrs = {.reduction = reduction};
+    lk_tensor *in[] = {logits, labels};
+    return lk__call_simple(at, &lk__op_sparse_softmax_cross_entropy, in, 2, 2, &attrs, sizeof attrs);
+}
+
+/* --- in_top_k --------------------------------------------------------------------------------------------------------
+ */
+
+static lk_status in_top_k_infer(const lk_call *call, lk_meta *out)
+{
+    int k = LK_ATTRS(call, lk_top_k_attrs)->k;
+    const lk_tensor *logits = call->in[0];
+    LK_TRY(check_labels("in_top_k", logits, call->in[1]));
+    if (k < 1 || k > logits->shape.dim[1])
+        LK_FAIL(LK_ERR_ARGUMENT, "in_top_k: k is %d; with logits %s it must be between 1 and %lld", k,
+                lk__text(logits->shape).string, (long long)logits->shape.dim[1]);
+    out[0] = (lk_meta){LK_F32, LK_SHAPE(logits->shape.dim[0])};
+    return LK_OK;
+}
+
+const lk_op lk__op_in_top_k = {
+    .name = "in_top_k",
+    .id = LK_OP_IN_TOP_K,
+    .infer = in_top_k_infer,
+    .flops = lk__flops_input,
+};
+
+lk_tensor *lk_in_top_k_at(lk_place at, lk_tensor *logits, lk_tensor *labels, int k)
+{
+    lk_top_k_attrs attrs = {.k = k};
+    return lk__call_simple(at, &lk__op_in_top_k, (lk_tensor *[]){logits, labels}, 2, 2, &attrs, sizeof attrs);
+}

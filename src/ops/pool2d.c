@@ -1,0 +1,182 @@
+/* Max and average pooling, global pooling, and their gradients. */
+#include "ops/support.h"
+
+_Static_assert(sizeof(lk_pool2d_grad_attrs) <= LK_MAX_ATTRS, "attributes of pooling's gradients");
+
+/* The shape of y. With padding of at most half the kernel every window holds an element of x. */
+static lk_status output_shape(const char *op, lk_shape x, const lk_pool2d_opts *opts, lk_shape *y)
+{
+    if (x.ndim != 4)
+        LK_FAIL(LK_ERR_SHAPE, "%s: x has shape %s; it must be [N, C, H, W]", op, lk__text(x).string);
+    if (x.dim[1] < 1 || x.dim[2] < 1 || x.dim[3] < 1)
+        LK_FAIL(LK_ERR_SHAPE, "%s: x has shape %s; no size but that of the batch may be 0", op, lk__text(x).string);
+    *y = LK_SHAPE(x.dim[0], x.dim[1], 0, 0);
+    for (int i = 0; i < 2; i++) {
+        const char *axis = i ? "W" : "H";
+        lk_window window = {opts->kernel[i], opts->stride[i], opts->padding[i], 1};
+        if (window.kernel >= 1 && window.padding > window.kernel / 2)
+            LK_FAIL(LK_ERR_ARGUMENT, "%s: padding of %lld along %s; it must be at most %lld, half the kernel of %lld",
+                    op, (long long)window.padding, axis, (long long)(window.kernel / 2), (long long)window.kernel);
+        LK_TRY(lk__window_count(op, axis, x.dim[2 + i], window, &y->dim[2 + i]));
+    }
+    return LK_OK;
+}
+
+static lk_status check_x(const lk_call *call, lk_shape *y)
+{
+    LK_TRY(lk__check_dtype(call->op->name, "x", call->in[0]->dtype, LK_FLOATS));
+    return output_shape(call->op->name, call->in[0]->shape, LK_ATTRS(call, lk_pool2d_opts), y);
+}
+
+static double pool_flops(const lk_call *call)
+{
+    const lk_pool2d_opts *opts = LK_ATTRS(call, lk_pool2d_opts);
+    return lk__flops_output(call) * (double)opts->kernel[0] * (double)opts->kernel[1];
+}
+
+/* --- gradients: dy → dx ----------------------------------------------------------------------------------------------
+ */
+
+static lk_status pool_grad_infer(const lk_call *call, lk_meta *out)
+{
+    const char *op = call->op->name;
+    const lk_pool2d_grad_attrs *attrs = LK_ATTRS(call, lk_pool2d_grad_attrs);
+    const lk_tensor *dy = call->in[0];
+    lk_shape y;
+    LK_TRY(lk__check_dtype(op, "dy", dy->dtype, LK_FLOATS));
+    LK_TRY(lk__check_ndim(op, "dy", dy, 4));
+    lk_shape x = LK_SHAPE(dy->shape.dim[0], dy->shape.dim[1], attrs->height, attrs->width);
+    LK_TRY(output_shape(op, x, &attrs->pool, &y));
+    LK_TRY(lk__check_like(op, "dy", dy, dy->dtype, y));
+    if (call->n_in == 2)
+        LK_TRY(lk__check_like(op, "where", call->in[1], LK_I32, y));
+    out[0] = (lk_meta){dy->dtype, x};
+    return LK_OK;
+}
+
+static double pool_grad_flops(const lk_call *call)
+{
+    const lk_pool2d_opts *opts = &LK_ATTRS(call, lk_pool2d_grad_attrs)->pool;
+    return lk__flops_input(call) * (double)opts->kernel[0] * (double)opts->kernel[1];
+}
+
+const lk_op lk__op_max_pool2d_grad = {
+    .name = "max_pool2d_grad",
+    .id = LK_OP_MAX_POOL2D_GRAD,
+    .flags = LK_OP_FREE_LAYOUT,
+    .infer = pool_grad_infer,
+    .flops = lk__flops_input,
+};
+
+const lk_op lk__op_avg_pool2d_grad = {
+    .name = "avg_pool2d_grad",
+    .id = LK_OP_AVG_POOL2D_GRAD,
+    .flags = LK_OP_FREE_LAYOUT,
+    .infer = pool_grad_infer,
+    .flops = pool_grad_flops,
+};
+
+static lk_status pool_gradient(lk_gradient *g, const lk_op *op, lk_tensor *const *in, int n_in)
+{
+    lk_shape x = g->call->in[0]->shape;
+    lk_pool2d_grad_attrs attrs = {.pool = *LK_ATTRS(g->call, lk_pool2d_opts), .height = x.dim[2], .width = x.dim[3]};
+    g->din[0] = lk__call_simple(g->call->place, op, in, n_in, n_in, &attrs, sizeof attrs);
+    return lk__made(g->din[0]);
+}
+
+static lk_status max_pool2d_gradient(lk_gradient *g)
+{
+    if (!g->dout[0] || !g->need[0])
+        return LK_OK;
+    return pool_gradient(g, &lk__op_max_pool2d_grad, (lk_tensor *[]){g->dout[0], g->call->out[1]}, 2);
+}
+
+static lk_status avg_pool2d_gradient(lk_gradient *g)
+{
+    if (!g->dout[0] || !g->need[0])
+        return LK_OK;
+    return pool_gradient(g, &lk__op_avg_pool2d_grad, &g->dout[0], 1);
+}
+
+/* --- pooling ---------------------------------------------------------------------------------------------------------
+ */
+
+static lk_status max_pool2d_infer(const lk_call *call, lk_meta *out)
+{
+    lk_shape y;
+    LK_TRY(check_x(call, &y));
+    out[0] = (lk_meta){call->in[0]->dtype, y};
+    out[1] = (lk_meta){LK_I32, y};
+    return LK_OK;
+}
+
+static lk_status avg_pool2d_infer(const lk_call *call, lk_meta *out)
+{
+    out[0].dtype = call->in[0]->dtype;
+    return check_x(call, &out[0].shape);
+}
+
+const lk_op lk__op_max_pool2d = {
+    .name = "max_pool2d",
+    .id = LK_OP_MAX_POOL2D,
+    .flags = LK_OP_FREE_LAYOUT,
+    .infer = max_pool2d_infer,
+    .gradient = max_pool2d_gradient,
+    .flops = pool_flops,
+};
+
+const lk_op lk__op_avg_pool2d = {
+    .name = "avg_pool2d",
+    .id = LK_OP_AVG_POOL2D,
+    .flags = LK_OP_FREE_LAYOUT,
+    .infer = avg_pool2d_infer,
+    .gradient = avg_pool2d_gradient,
+    .flops = pool_flops,
+};
+
+static lk_tensor *pool(lk_place at, const lk_op *op, int n_out, lk_tensor *x, const lk_pool2d_opts *opts)
+{
+    if (!x || !opts) {
+        lk__missing(op->name, x ? "opts (the kernel has no default)" : "x");
+        return NULL;
+    }
+    lk_pool2d_opts attrs = *opts;
+    for (int i = 0; i < 2; i++)
+        attrs.stride[i] = attrs.stride[i] ? attrs.stride[i] : attrs.kernel[i];
+    lk_call call = {.op = op, .place = at, .n_in = 1, .n_out = n_out, .in = {x}};
+    lk__call_set_attrs(&call, &attrs, sizeof attrs);
+    lk_scope_begin();
+    lk_status status = lk__call(&call);
+    return lk__scope_return(status == LK_OK ? call.out[0] : NULL);
+}
+
+lk_tensor *lk_max_pool2d_at(lk_place at, lk_tensor *x, const lk_pool2d_opts *opts)
+{
+    return pool(at, &lk__op_max_pool2d, 2, x, opts);
+}
+
+lk_tensor *lk_avg_pool2d_at(lk_place at, lk_tensor *x, const lk_pool2d_opts *opts)
+{
+    return pool(at, &lk__op_avg_pool2d, 1, x, opts);
+}
+
+/* A kernel of x's height and width. What makes none is left to the operator to refuse. */
+static lk_pool2d_opts global_opts(const lk_tensor *x)
+{
+    lk_pool2d_opts opts = {.kernel = {1, 1}};
+    for (int i = 0; x && x->shape.ndim == 4 && i < 2; i++)
+        opts.kernel[i] = x->shape.dim[2 + i];
+    return opts;
+}
+
+lk_tensor *lk_global_max_pool2d_at(lk_place at, lk_tensor *x)
+{
+    lk_pool2d_opts opts = global_opts(x);
+    return lk_max_pool2d_at(at, x, &opts);
+}
+
+lk_tensor *lk_global_avg_pool2d_at(lk_place at, lk_tensor *x)
+{
+    lk_pool2d_opts opts = global_opts(x);
+    return lk_avg_pool2d_at(at, x, &opts);
+}
