@@ -25,17 +25,16 @@ if(LK_WITH_CURL)
 endif()
 
 # Not find_package(dnnl): Debian's package configuration stops with an error where OpenCL's headers are missing, which a
-# CPU has no use for. The OpenMP runtime is the one oneDNN itself is linked with, whatever the compiler would choose.
+# CPU has no use for.
 if(LK_WITH_ONEDNN)
   find_path(ONEDNN_INCLUDE_DIR oneapi/dnnl/dnnl.h)
   find_library(ONEDNN_LIBRARY dnnl)
-  find_library(GOMP_LIBRARY NAMES gomp libgomp.so.1)
-  mark_as_advanced(ONEDNN_INCLUDE_DIR ONEDNN_LIBRARY GOMP_LIBRARY)
-  if(ONEDNN_INCLUDE_DIR AND ONEDNN_LIBRARY AND GOMP_LIBRARY)
+  mark_as_advanced(ONEDNN_INCLUDE_DIR ONEDNN_LIBRARY)
+  if(ONEDNN_INCLUDE_DIR AND ONEDNN_LIBRARY)
     set(ONEDNN_FOUND TRUE)
     add_library(DNNL::dnnl UNKNOWN IMPORTED)
     set_target_properties(DNNL::dnnl PROPERTIES IMPORTED_LOCATION ${ONEDNN_LIBRARY}
-                          INTERFACE_INCLUDE_DIRECTORIES ${ONEDNN_INCLUDE_DIR} INTERFACE_LINK_LIBRARIES ${GOMP_LIBRARY})
+                          INTERFACE_INCLUDE_DIRECTORIES ${ONEDNN_INCLUDE_DIR})
     list(APPEND LK_LIBRARIES DNNL::dnnl)
     foreach(part MAJOR MINOR PATCH)
       file(STRINGS ${ONEDNN_INCLUDE_DIR}/oneapi/dnnl/dnnl_version.h line REGEX "define DNNL_VERSION_${part} ")

@@ -19,6 +19,9 @@ reset_tree()
     put include/lockstep/status.h <<<'#include <stddef.h>'
     put src/base/mem.h <<<'#include "lockstep/status.h"'
     put src/core/queue.c <<<'#include "base/mem.h"'
+    put src/ops/matmul.h <<<'#include "base/mem.h"'
+    printf '#include "%s"\n' base/mem.h ops/matmul.h ref/kernels.h | put src/ref/ref_matmul.c
+    printf '#include "%s"\n' ops/matmul.h base/mem.h lockstep/status.h | put src/train/fit.c
     put cli/cli.h <<<'#include "lockstep/status.h"'
     put cli/main.c <<<'#include "cli.h"'
 }
