@@ -24,13 +24,13 @@ static lk_status resolve_shape(const lk_tensor *x, lk_shape *shape)
     int64_t have, want;
     LK_TRY(lk__shape_count(x->shape, &have));
     LK_TRY(lk__shape_count(*shape, &want));
-    if (unknown >= 0 && want > 0 && have % want == 0) {
-        shape->dim[unknown] = have / want;
-        want = have;
-    }
     if (unknown >= 0 && want == 0)
         LK_FAIL(LK_ERR_SHAPE, "reshape: the size of -1 in %s is not determined, since another size is 0",
                 lk__text(asked).string);
+    if (unknown >= 0 && have % want == 0) {
+        shape->dim[unknown] = have / want;
+        want = have;
+    }
     if (have != want)
         LK_FAIL(LK_ERR_SHAPE, "reshape: shape %s has %lld elements, which %s does not hold", lk__text(x->shape).string,
                 (long long)have, lk__text(asked).string);
