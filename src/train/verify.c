@@ -1,0 +1,110 @@
+/* Contract 1, tried: the same training on several sets of devices, compared after every step. */
+#include "train/trainer.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+
+typedef struct verification {
+    const lk_train_config *config;
+    const lk_verify_opts *opts;
+    lk_verify_result *result;
+    uint64_t *expected; /* [step * parameters + i]: hashes of the first run */
+} verification;
+
+static lk_status largest_count(const lk_verify_opts *opts, int *largest)
+{
+    *largest = 0;
+    for (int i = 0; i < opts->count; i++) {
+        int count;
+        LK_TRY(lk_devices_count(opts->specs[i], &count));
+        if (count > *largest)
+            *largest = count;
+    }
+    return LK_OK;
+}
+
+static void note_difference(verification *v, int64_t step, const lk_trainer *trainer, int parameter, int run, int replica)
+{
+    if (!v->result->identical && v->result->step <= step)
+        return;
+    v->result->identical = false;
+    v->result->step = step;
+    v->result->tensor = lk_trainer_parameter_name(trainer, parameter);
+    v->result->run = run;
+    v->result->replica = replica;
+}
+
+static lk_status compare_step(verification *v, lk_trainer *trainer, int run, int64_t step)
+{
+    int n = trainer->n_parameters;
+    for (int r = 0; r < trainer->n_devices; r++) {
+        for (int i = 0; i < n; i++) {
+            uint64_t hash, *expected = &v->expected[step * n + i];
+            LK_TRY(lk_trainer_parameter_hash(trainer, r, i, &hash));
+            if (run == 0 && r == 0)
+                *expected = hash;
+            else if (hash != *expected)
+                note_difference(v, step + 1, trainer, i, run, r);
+        }
+    }
+    return LK_OK;
+}
+
+static lk_status train_and_compare(verification *v, lk_trainer *trainer, int run)
+{
+    if (!v->expected) {
+        size_t hashes;
+        if (!lk__mul_size((size_t)v->opts->steps, (size_t)trainer->n_parameters, &hashes))
+            LK_FAIL(LK_ERR_ARGUMENT, "verify: %lld steps are too many to compare", (long long)v->opts->steps);
+        v->expected = lk__calloc(hashes, sizeof *v->expected);
+        if (!v->expected)
+            return LK_ERR_MEMORY;
+    }
+    for (int64_t step = 0; step < v->opts->steps; step++) {
+        LK_TRY(lk_trainer_run(trainer, 1));
+        LK_TRY(compare_step(v, trainer, run, step));
+    }
+    lk_verify_run done = {.devices = v->opts->specs[run], .device_count = trainer->n_devices};
+    LK_TRY(lk_trainer_digest(trainer, 0, done.digest));
+    if (v->opts->run_done)
+        v->opts->run_done(v->opts->user, &done);
+    return LK_OK;
+}
+
+static lk_status verify_run(verification *v, int run)
+{
+    lk_train_config config = *v->config;
+    config.devices = v->opts->specs[run];
+    config.strategy = NULL;
+    config.shards = v->result->shards;
+    config.limit_val = 0;
+    lk_trainer *trainer = lk_trainer_new(&config);
+    if (!trainer)
+        return lk_error_status();
+    lk_status status = train_and_compare(v, trainer, run);
+    lk_trainer_release(trainer);
+    return status;
+}
+
+static lk_status default_shards(const lk_train_config *config, int largest, int64_t *shards)
+{
+    lk_recipe recipe;
+    LK_TRY(lk_model_recipe(config->model, &recipe));
+    *shards = lk_default_shards(config->batch_size ? config->batch_size : recipe.batch_size, largest);
+    return LK_OK;
+}
+
+lk_status lk_verify(const lk_train_config *config, const lk_verify_opts *opts, lk_verify_result *result)
+{
+    int largest;
+    *result = (lk_verify_result){.identical = true, .shards = config->shards};
+    LK_TRY(largest_count(opts, &largest));
+    if (!result->shards)
+        LK_TRY(default_shards(config, largest, &result->shards));
+    verification v = {.config = config, .opts = opts, .result = result};
+    lk_status status = LK_OK;
+    for (int run = 0; run < opts->count && status == LK_OK; run++)
+        status = verify_run(&v, run);
+    lk__free(v.expected);
+    return status;
+}
