@@ -25,17 +25,17 @@ LK_API void lk_model_release(lk_model *model);
 /* Names that lk_model_new takes; NULL past the end. */
 LK_API const char *lk_model_name_at(int index);
 
-LK_API const char *lk_model_name(const lk_model *model);
-LK_API int lk_model_parameter_count(const lk_model *model); /* tensors, not elements */
-LK_API const char *lk_model_parameter_name(const lk_model *model, int index);
-LK_API lk_shape lk_model_parameter_shape(const lk_model *model, int index);
-
-/* The recipe's settings of the source that defines the model. */
+/* The settings of the source that defines the model. Errors: LK_ERR_ARGUMENT (unknown name). */
 typedef struct lk_recipe {
     int64_t batch_size, epochs;
     double learning_rate;
 } lk_recipe;
-LK_API lk_recipe lk_model_recipe(const lk_model *model);
+LK_API lk_status lk_model_recipe(const char *name, lk_recipe *recipe);
+
+LK_API const char *lk_model_name(const lk_model *model);
+LK_API int lk_model_parameter_count(const lk_model *model); /* tensors, not elements */
+LK_API const char *lk_model_parameter_name(const lk_model *model, int index);
+LK_API lk_shape lk_model_parameter_shape(const lk_model *model, int index);
 
 /* parameters[i] = parameter i as training starts, a function of (seed, the parameter's name); new tensors. On failure every
  * entry is NULL. */

@@ -64,9 +64,13 @@ lk_shape lk_model_parameter_shape(const lk_model *model, int index)
     return model->parameters[index].shape;
 }
 
-lk_recipe lk_model_recipe(const lk_model *model)
+lk_status lk_model_recipe(const char *name, lk_recipe *recipe)
 {
-    return model->table->recipe;
+    const lk_model_table *table = find_table(name);
+    if (!table)
+        return lk_error_status();
+    *recipe = table->recipe;
+    return LK_OK;
 }
 
 static lk_tensor *initial(const lk_parameter_spec *spec, lk_device *device, uint64_t seed)
