@@ -1,0 +1,183 @@
+/* Digits are generated until those so far, or those so far plus one in the last place, identify the value: Steele and
+ * White, "How to print floating-point numbers accurately", PLDI 1990 (dragon4). Where the original compares big
+ * integers, this asks the C library, whose conversions are exact both ways; no text that is read back holds a decimal
+ * point, whose look depends on the locale. */
+#include "core/decimal.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A double has at most 767 significant digits, a float 112. */
+enum { DOUBLE_DIGITS = 767, FLOAT_DIGITS = 112, NO_LIMIT = 1 << 20 };
+
+/* d.ddd… times 10^exponent. */
+typedef struct expansion {
+    int exponent;
+    int count;
+    char digits[DOUBLE_DIGITS];
+} expansion;
+
+typedef struct decimal {
+    int exponent;
+    int count;
+    char digits[48];
+} decimal;
+
+static void expand(double value, lk_dtype dtype, expansion *x)
+{
+    char text[DOUBLE_DIGITS + 32];
+    x->count = dtype == LK_F64 ? DOUBLE_DIGITS : FLOAT_DIGITS;
+    snprintf(text, sizeof text, "%.*e", x->count - 1, value);
+    const char *exponent = strchr(text, 'e');
+    x->exponent = (int)strtol(exponent + 1, NULL, 10);
+    x->digits[0] = text[0];
+    memcpy(x->digits + 1, exponent - (x->count - 1), (size_t)(x->count - 1));
+}
+
+static char digit_at(const expansion *x, int i)
+{
+    return i < x->count ? x->digits[i] : '0';
+}
+
+/* The first n digits, or the next larger number of n digits. A carry leaves zeros out. */
+static void take(const expansion *x, int n, bool up, decimal *d)
+{
+    d->exponent = x->exponent;
+    d->count = n;
+    for (int i = 0; i < n; i++)
+        d->digits[i] = digit_at(x, i);
+    if (!up)
+        return;
+    while (d->count > 0 && d->digits[d->count - 1] == '9')
+        d->count--;
+    if (d->count == 0) {
+        d->digits[d->count++] = '1';
+        d->exponent++;
+    } else {
+        d->digits[d->count - 1]++;
+    }
+}
+
+static double bf16_value(uint32_t bits)
+{
+    float value;
+    bits <<= 16;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* Whether `read` is nearest to `value`, a positive bf16; of two equally near ones the even one is meant. */
+static bool rounds_to_bf16(double read, double value)
+{
+    float single = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &single, sizeof bits);
+    bits >>= 16;
+    double below = value - bf16_value(bits - 1);
+    double above = bits == 0x7f7f ? below : bf16_value(bits + 1) - value;
+    double low = value - below / 2, high = value + above / 2;
+    return bits % 2 == 0 ? low <= read && read <= high : low < read && read < high;
+}
+
+static bool reads_back(const decimal *d, double value, lk_dtype dtype)
+{
+    char text[80];
+    snprintf(text, sizeof text, "%.*se%d", d->count, d->digits, d->exponent - d->count + 1);
+    if (dtype == LK_F32)
+        return strtof(text, NULL) == (float)value;
+    double read = strtod(text, NULL);
+    return dtype == LK_F64 ? read == value : rounds_to_bf16(read, value);
+}
+
+/* Whether the value is nearer to its first n digits plus one in the last place; a tie goes to the even digit. */
+static bool nearer_above(const expansion *x, int n)
+{
+    char next = digit_at(x, n);
+    if (next != '5')
+        return next > '5';
+    for (int i = n + 1; i < x->count; i++)
+        if (x->digits[i] != '0')
+            return true;
+    return (digit_at(x, n - 1) - '0') % 2 == 1;
+}
+
+/* Digits at least down to 10^coarsest and at most down to 10^finest. */
+static void choose(const expansion *x, double value, lk_dtype dtype, int coarsest, int finest, decimal *chosen)
+{
+    decimal down, up;
+    bool is_down, is_up;
+    int n = 0;
+    do {
+        n++;
+        take(x, n, false, &down);
+        take(x, n, true, &up);
+        is_down = reads_back(&down, value, dtype);
+        is_up = reads_back(&up, value, dtype);
+        int place = x->exponent - n + 1;
+        if (((is_down || is_up) && place <= coarsest) || place <= finest)
+            break;
+    } while (n < (int)sizeof chosen->digits);
+    bool go_up = is_down == is_up ? nearer_above(x, n) : is_up;
+    *chosen = go_up ? up : down;
+}
+
+static char *put_sign(double *value, char *text)
+{
+    if (signbit(*value)) {
+        *value = -*value;
+        *text++ = '-';
+    }
+    return text;
+}
+
+static char *put_digits(const decimal *d, int from, int to, char *text)
+{
+    for (int i = from; i < to; i++)
+        *text++ = i >= 0 && i < d->count ? d->digits[i] : '0';
+    return text;
+}
+
+void lk__decimal_positional(double value, lk_dtype dtype, int least, int most, char *text)
+{
+    text = put_sign(&value, text);
+    decimal d = {.exponent = 0};
+    if (value != 0) {
+        expansion x;
+        expand(value, dtype, &x);
+        choose(&x, value, dtype, least < 0 ? NO_LIMIT : -least, most < 0 ? -NO_LIMIT : -most, &d);
+    }
+    int whole = d.exponent < 0 ? 0 : d.exponent + 1;
+    if (whole == 0)
+        *text++ = '0';
+    text = put_digits(&d, 0, whole, text);
+    *text++ = '.';
+    text = put_digits(&d, d.exponent < 0 ? d.exponent + 1 : whole, d.count, text);
+    while (text[-1] == '0')
+        text--;
+    *text = '\0';
+}
+
+void lk__decimal_scientific(double value, lk_dtype dtype, int least, int most, int exponent_digits, char *text)
+{
+    text = put_sign(&value, text);
+    decimal d = {.exponent = 0};
+    if (value != 0) {
+        expansion x;
+        expand(value, dtype, &x);
+        choose(&x, value, dtype, least < 0 ? NO_LIMIT : x.exponent - least, most < 0 ? -NO_LIMIT : x.exponent - most,
+               &d);
+    }
+    text = put_digits(&d, 0, 1, text);
+    *text++ = '.';
+    char *first = text;
+    text = put_digits(&d, 1, d.count, text);
+    while (text > first && text[-1] == '0')
+        text--;
+    while (text - first < least)
+        *text++ = '0';
+    sprintf(text, "e%c%0*d", d.exponent < 0 ? '-' : '+', exponent_digits, abs(d.exponent));
+}
