@@ -1,0 +1,20 @@
+/* All of Lockstep's public headers. */
+#ifndef LOCKSTEP_LOCKSTEP_H
+#define LOCKSTEP_LOCKSTEP_H
+
+#include "lockstep/autograd.h"
+#include "lockstep/build.h"
+#include "lockstep/data.h"
+#include "lockstep/device.h"
+#include "lockstep/dist.h"
+#include "lockstep/log.h"
+#include "lockstep/nn.h"
+#include "lockstep/ops.h"
+#include "lockstep/optim.h"
+#include "lockstep/options.h"
+#include "lockstep/random.h"
+#include "lockstep/status.h"
+#include "lockstep/tensor.h"
+#include "lockstep/train.h"
+
+#endif
