@@ -1,0 +1,173 @@
+/* The kinds of device, and which kernels each runs: the one place that names every backend. */
+#include "base/mem.h"
+#include "core/backend.h"
+#include "core/topology.h"
+#include "lockstep/ops.h"
+#include "ref/ref_table.h"
+#ifdef LK_HAVE_ONEDNN
+#include "cpu/cpu.h"
+#endif
+
+#include <fenv.h>
+#include <string.h>
+
+static void *alloc_host(void *self, size_t bytes)
+{
+    (void)self;
+    return lk__alloc_aligned(bytes);
+}
+
+static void free_host(void *self, void *data)
+{
+    (void)self;
+    lk__free_aligned(data);
+}
+
+/* Rounding, denormals and exceptions as the ABI says, whatever the thread that opened the device had: a new thread
+ * inherits its creator's control register. */
+static _Thread_local fenv_t callers_environment;
+
+static void enter_ref(lk_device *device, void *state)
+{
+    (void)device;
+    (void)state;
+    fegetenv(&callers_environment);
+    fesetenv(FE_DFL_ENV);
+}
+
+static void leave_ref(lk_device *device, void *state)
+{
+    (void)device;
+    (void)state;
+    fesetenv(&callers_environment);
+}
+
+/* A queue's own thread never leaves again. In the synchronous engine it is the caller's, which gets its settings back.
+ */
+static lk_status open_ref(lk_device *device, void **state)
+{
+    *state = NULL;
+    enter_ref(device, NULL);
+    if (lk__engine_is_sync())
+        leave_ref(device, NULL);
+    return LK_OK;
+}
+
+static void close_ref(lk_device *device, void *state)
+{
+    (void)device;
+    (void)state;
+}
+
+#ifdef LK_HAVE_ONEDNN
+
+static void close_cpu(lk_device *device, void *state)
+{
+    (void)device;
+    lk__cpu_close(state);
+}
+
+static void enter_cpu(lk_device *device, void *state)
+{
+    enter_ref(device, state);
+    lk__cpu_enter();
+}
+
+static void leave_cpu(lk_device *device, void *state)
+{
+    lk__cpu_leave();
+    leave_ref(device, state);
+}
+
+static lk_status open_cpu(lk_device *device, void **state)
+{
+    enter_cpu(device, NULL);
+    lk_status status = lk__cpu_open(state);
+    if (lk__engine_is_sync())
+        leave_cpu(device, NULL);
+    return status;
+}
+
+static const lk_kernel_table *const cpu_tables[] = {&lk__cpu_table, &lk__ref_table, NULL};
+
+static const lk_backend cpu = {
+    .kind = "cpu",
+    .tables = cpu_tables,
+    .available = lk__topology_cores,
+    .describe = lk__topology_describe,
+    .open = open_cpu,
+    .close = close_cpu,
+    .enter = enter_cpu,
+    .leave = leave_cpu,
+    .alloc = alloc_host,
+    .free = free_host,
+    .to_plain = lk__cpu_to_plain,
+    .implementations = lk__cpu_implementations,
+};
+
+#endif
+
+static const lk_kernel_table *const ref_tables[] = {&lk__ref_table, NULL};
+
+#ifndef LK_HAVE_ONEDNN
+
+static const lk_backend cpu = {
+    .kind = "cpu",
+    .tables = ref_tables,
+    .available = lk__topology_cores,
+    .describe = lk__topology_describe,
+    .open = open_ref,
+    .close = close_ref,
+    .enter = enter_ref,
+    .leave = leave_ref,
+    .alloc = alloc_host,
+    .free = free_host,
+};
+
+#endif
+
+/* The oracle of the tests: on the same cores, plain C kernels alone. */
+static const lk_backend ref = {
+    .kind = "ref",
+    .tables = ref_tables,
+    .available = lk__topology_cores,
+    .describe = lk__topology_describe,
+    .open = open_ref,
+    .close = close_ref,
+    .enter = enter_ref,
+    .leave = leave_ref,
+    .alloc = alloc_host,
+    .free = free_host,
+};
+
+const lk_backend *const lk__backends[] = {&cpu, &ref, NULL};
+
+const lk_kernel *lk__backend_kernel(const lk_backend *backend, int op, lk_dtype dtype, const char **implementation)
+{
+    for (int t = 0; backend->tables[t]; t++) {
+        const lk_kernel *row = &backend->tables[t]->rows[op];
+        if (!row->run || !(row->dtypes & LK_DTYPE_BIT(dtype)))
+            continue;
+        if (implementation)
+            *implementation = backend->tables[t]->name;
+        return row;
+    }
+    return NULL;
+}
+
+const char *lk_op_implementation(int op, const char *kind, lk_dtype dtype)
+{
+    const char *implementation = NULL;
+    if (!lk_op_name(op) || (unsigned)dtype >= LK_DTYPE_COUNT)
+        return NULL;
+    for (int b = 0; lk__backends[b]; b++)
+        if (strcmp(lk__backends[b]->kind, kind) == 0)
+            lk__backend_kernel(lk__backends[b], op, dtype, &implementation);
+    return implementation;
+}
+
+lk_status lk_device_implementations(lk_device *device, lk_implementation_fn visit, void *user)
+{
+    LK_TRY(lk_device_sync(device));
+    return device->backend->implementations ? device->backend->implementations(device, visit, user) : LK_OK;
+}

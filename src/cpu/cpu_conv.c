@@ -1,0 +1,271 @@
+/* conv2d and its gradients. oneDNN chooses every layout; what it chooses depends on shapes and options alone. */
+#include "core/backend.h"
+#include "core/tensor.h"
+#include "cpu/cpu.h"
+#include "cpu/cpu_kernels.h"
+#include "cpu/cpu_state.h"
+#include "ops/ops.h"
+
+#include <stdio.h>
+
+typedef struct shapes {
+    lk_shape x, w, y; /* w: [O, I, KH, KW], or [groups, O / groups, I, KH, KW] */
+    bool bias;
+    const lk_conv2d_opts *opts;
+} shapes;
+
+typedef struct descriptors {
+    lk_md x, w, bias, y;
+} descriptors;
+
+static lk_shape grouped_shape(lk_shape w, int64_t groups)
+{
+    if (groups == 1)
+        return w;
+    return LK_SHAPE(groups, w.dim[0] / groups, w.dim[1], w.dim[2], w.dim[3]);
+}
+
+/* The same elements with the groups as a dimension of their own. */
+static lk_tensor grouped(const lk_tensor *w, int64_t groups)
+{
+    lk_tensor view = *w;
+    view.shape = grouped_shape(w->shape, groups);
+    if (groups == 1)
+        return view;
+    view.strides[0] = w->strides[0] * view.shape.dim[1];
+    for (int i = 0; i < 4; i++)
+        view.strides[i + 1] = w->strides[i];
+    return view;
+}
+
+static lk_status describe(const shapes *s, descriptors *d)
+{
+    LK_TRY(lk__md_strided(&d->x, 4, s->x.dim, NULL));
+    LK_TRY(lk__md_strided(&d->w, s->w.ndim, s->w.dim, NULL));
+    LK_TRY(lk__md_strided(&d->y, 4, s->y.dim, NULL));
+    return s->bias ? lk__md_strided(&d->bias, 1, (int64_t[]){s->y.dim[1]}, (int64_t[]){1}) : LK_OK;
+}
+
+static lk_convolution problem_of(const shapes *s, const descriptors *d, dnnl_prop_kind_t kind)
+{
+    lk_convolution problem = {.kind = kind, .x = &d->x, .w = &d->w, .bias = s->bias ? &d->bias : NULL, .y = &d->y};
+    for (int i = 0; i < 2; i++) {
+        problem.stride[i] = s->opts->stride[i];
+        problem.dilation[i] = s->opts->dilation[i];
+        problem.padding[i] = s->opts->padding[i];
+    }
+    return problem;
+}
+
+static lk_status make_from(lk_cpu *cpu, const shapes *s, const descriptors *d, dnnl_prop_kind_t kind,
+                           dnnl_primitive_desc_t *pd)
+{
+    dnnl_primitive_desc_t forward;
+    lk_convolution problem = problem_of(s, d, dnnl_forward_training);
+    LK_TRY(lk__pd_convolution(&forward, cpu->engine, &problem, NULL));
+    if (kind == dnnl_forward_training) {
+        *pd = forward;
+        return LK_OK;
+    }
+    problem = problem_of(s, d, kind);
+    lk_status status = lk__pd_convolution(pd, cpu->engine, &problem, forward);
+    dnnl_primitive_desc_destroy(forward);
+    return status;
+}
+
+static lk_status make_pd(lk_cpu *cpu, const shapes *s, dnnl_prop_kind_t kind, dnnl_primitive_desc_t *pd)
+{
+    descriptors d = {0};
+    lk_status status = describe(s, &d);
+    if (status == LK_OK)
+        status = make_from(cpu, s, &d, kind, pd);
+    lk__md_free(&d.x);
+    lk__md_free(&d.w);
+    lk__md_free(&d.y);
+    lk__md_free(&d.bias);
+    return status;
+}
+
+static void describe_problem(const shapes *s, lk_prepared *prepared)
+{
+    char x[64], w[64];
+    const lk_conv2d_opts *o = s->opts;
+    lk__shape_text(s->x, x, sizeof x);
+    lk__shape_text(s->w, w, sizeof w);
+    snprintf(prepared->problem, sizeof prepared->problem,
+             "f32 x%s w%s%s stride %lldx%lld padding %lldx%lld dilation %lldx%lld", x, w, s->bias ? " bias" : "",
+             (long long)o->stride[0], (long long)o->stride[1], (long long)o->padding[0], (long long)o->padding[1],
+             (long long)o->dilation[0], (long long)o->dilation[1]);
+}
+
+/* Where a direction's operands are: which tensors of the call, as which arguments of the primitive. */
+typedef struct operand_row {
+    int argument;
+    dnnl_query_t query;
+    lk_direction direction;
+} operand_row;
+
+static lk_status prepare_operands(lk_cpu *cpu, lk_prepared *prepared, dnnl_primitive_desc_t pd, const operand_row *rows,
+                                  int n, const lk_tensor *const *tensors, bool free_layout)
+{
+    LK_TRY(lk__prepare_primitive(cpu, prepared, pd));
+    for (int i = 0; i < n; i++)
+        LK_TRY(lk__prepare_queried(cpu, prepared, rows[i].argument, rows[i].direction, tensors[i], pd, rows[i].query,
+                                   free_layout));
+    return LK_OK;
+}
+
+static lk_status prepare(lk_cpu *cpu, lk_prepared *prepared, const shapes *s, dnnl_prop_kind_t kind,
+                         const operand_row *rows, int n, const lk_tensor *const *tensors, bool free_layout)
+{
+    dnnl_primitive_desc_t pd;
+    describe_problem(s, prepared);
+    LK_TRY(make_pd(cpu, s, kind, &pd));
+    lk_status status = prepare_operands(cpu, prepared, pd, rows, n, tensors, free_layout);
+    dnnl_primitive_desc_destroy(pd);
+    return status;
+}
+
+static void key_of(lk_key *key, const lk_call *call, const lk_conv2d_opts *opts)
+{
+    lk__key_call(key, call);
+    lk__key_add(key, opts->stride, 2);
+    lk__key_add(key, opts->padding, 2);
+    lk__key_add(key, opts->dilation, 2);
+    lk__key_add(key, &opts->groups, 1);
+}
+
+/* --- forward ------------------------------------------------------------------------------------------------------ */
+
+static lk_status prepare_forward(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+{
+    static const operand_row rows[] = {{DNNL_ARG_SRC, dnnl_query_src_md, LK_IN},
+                                       {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, LK_IN},
+                                       {DNNL_ARG_DST, dnnl_query_dst_md, LK_OUT}};
+    const lk_conv2d_opts *opts = LK_ATTRS(call, lk_conv2d_opts);
+    const lk_tensor *bias = call->in[2];
+    lk_tensor w = grouped(call->in[1], opts->groups);
+    shapes s = {call->in[0]->shape, w.shape, call->out[0]->shape, bias != NULL, opts};
+    LK_TRY(prepare(cpu, prepared, &s, dnnl_forward_training, rows, 3,
+                   (const lk_tensor *[]){call->in[0], &w, call->out[0]}, call->free_layout));
+    if (!bias)
+        return LK_OK;
+    lk_md md;
+    LK_TRY(lk__md_strided(&md, 1, bias->shape.dim, (int64_t[]){1}));
+    lk_status status = lk__prepare_operand(cpu, prepared, DNNL_ARG_BIAS, LK_IN, bias, &md, false);
+    lk__md_free(&md);
+    return status;
+}
+
+static lk_status forward(lk_call *call)
+{
+    lk_cpu *cpu = call->device->state;
+    const lk_conv2d_opts *opts = LK_ATTRS(call, lk_conv2d_opts);
+    lk_prepared *prepared;
+    lk_key key;
+    key_of(&key, call, opts);
+    LK_TRY(lk__prepared_get(cpu, &key, call, prepare_forward, &prepared));
+    lk_tensor w = grouped(call->in[1], opts->groups);
+    return lk__prepared_run(cpu, prepared, (lk_tensor *[]){call->in[0], &w, call->out[0], call->in[2]});
+}
+
+/* --- gradients ---------------------------------------------------------------------------------------------------- */
+
+static lk_status prepare_input_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+{
+    static const operand_row rows[] = {{DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, LK_IN},
+                                       {DNNL_ARG_WEIGHTS, dnnl_query_weights_md, LK_IN},
+                                       {DNNL_ARG_DIFF_SRC, dnnl_query_diff_src_md, LK_OUT}};
+    const lk_conv2d_opts *opts = &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv;
+    lk_tensor w = grouped(call->in[1], opts->groups);
+    shapes s = {call->out[0]->shape, w.shape, call->in[0]->shape, false, opts};
+    return prepare(cpu, prepared, &s, dnnl_backward_data, rows, 3, (const lk_tensor *[]){call->in[0], &w, call->out[0]},
+                   call->free_layout);
+}
+
+static lk_status input_grad(lk_call *call)
+{
+    lk_cpu *cpu = call->device->state;
+    const lk_conv2d_opts *opts = &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv;
+    lk_prepared *prepared;
+    lk_key key;
+    key_of(&key, call, opts);
+    lk__key_add(&key, call->out[0]->shape.dim, 4);
+    LK_TRY(lk__prepared_get(cpu, &key, call, prepare_input_grad, &prepared));
+    lk_tensor w = grouped(call->in[1], opts->groups);
+    return lk__prepared_run(cpu, prepared, (lk_tensor *[]){call->in[0], &w, call->out[0]});
+}
+
+/* Gradients of parameters are always plain: they are summed over shards and devices. */
+static lk_status prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+{
+    static const operand_row rows[] = {{DNNL_ARG_DIFF_DST, dnnl_query_diff_dst_md, LK_IN},
+                                       {DNNL_ARG_SRC, dnnl_query_src_md, LK_IN},
+                                       {DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, LK_OUT}};
+    const lk_conv2d_grad_attrs *attrs = LK_ATTRS(call, lk_conv2d_grad_attrs);
+    lk_tensor dw = grouped(call->out[0], attrs->conv.groups);
+    shapes s = {call->in[1]->shape, dw.shape, call->in[0]->shape, attrs->bias, &attrs->conv};
+    LK_TRY(prepare(cpu, prepared, &s, dnnl_backward_weights, rows, 3,
+                   (const lk_tensor *[]){call->in[0], call->in[1], &dw}, false));
+    if (!attrs->bias)
+        return LK_OK;
+    lk_md md;
+    LK_TRY(lk__md_strided(&md, 1, call->out[1]->shape.dim, (int64_t[]){1}));
+    lk_status status = lk__prepare_operand(cpu, prepared, DNNL_ARG_DIFF_BIAS, LK_OUT, call->out[1], &md, false);
+    lk__md_free(&md);
+    return status;
+}
+
+lk_status lk__cpu_conv2d_weight_grad(lk_call *call)
+{
+    if (lk__cpu_is_empty(call))
+        return lk__cpu_zero_outputs(call);
+    lk_cpu *cpu = call->device->state;
+    const lk_conv2d_grad_attrs *attrs = LK_ATTRS(call, lk_conv2d_grad_attrs);
+    lk_prepared *prepared;
+    lk_key key;
+    key_of(&key, call, &attrs->conv);
+    lk__key_add(&key, attrs->size, 4);
+    LK_TRY(lk__prepared_get(cpu, &key, call, prepare_weight_grad, &prepared));
+    lk_tensor dw = grouped(call->out[0], attrs->conv.groups);
+    return lk__prepared_run(cpu, prepared, (lk_tensor *[]){call->in[0], call->in[1], &dw, call->out[1]});
+}
+
+/* --- weights that were computed ----------------------------------------------------------------------------------- */
+
+/* Weights that an operator wrote may have a layout of their own, which has no groups: a plain copy stands in for them.
+ */
+static lk_status run_with_plain_weights(lk_call *call, lk_kernel_fn run)
+{
+    lk_tensor *original = call->in[1];
+    lk_block *block;
+    LK_TRY(lk__allocator_get(call->device->allocator, original->storage->bytes, &block));
+    lk_storage storage = {
+        .device = call->device, .bytes = original->storage->bytes, .block = block, .data = block->data};
+    lk_tensor plain = *original;
+    plain.storage = &storage;
+    lk_status status = lk__cpu_to_plain(call->device, original, block->data);
+    if (status == LK_OK) {
+        call->in[1] = &plain;
+        status = run(call);
+        call->in[1] = original;
+    }
+    lk__allocator_put(call->device->allocator, block);
+    return status;
+}
+
+lk_status lk__cpu_conv2d(lk_call *call)
+{
+    if (lk__cpu_is_empty(call))
+        return lk__cpu_zero_outputs(call);
+    bool has_layout = call->in[1]->storage->layout && LK_ATTRS(call, lk_conv2d_opts)->groups > 1;
+    return has_layout ? run_with_plain_weights(call, forward) : forward(call);
+}
+
+lk_status lk__cpu_conv2d_input_grad(lk_call *call)
+{
+    if (lk__cpu_is_empty(call))
+        return lk__cpu_zero_outputs(call);
+    bool has_layout = call->in[1]->storage->layout && LK_ATTRS(call, lk_conv2d_grad_attrs)->conv.groups > 1;
+    return has_layout ? run_with_plain_weights(call, input_grad) : input_grad(call);
+}

@@ -1,0 +1,132 @@
+#include "cpu/cpu_layout.h"
+
+#include "base/mem.h"
+#include "core/tensor.h"
+
+#include <pthread.h>
+
+static pthread_mutex_t layouts_lock = PTHREAD_MUTEX_INITIALIZER;
+static lk_layout *layouts;
+static int layouts_users;
+
+void lk__layouts_retain(void)
+{
+    pthread_mutex_lock(&layouts_lock);
+    layouts_users++;
+    pthread_mutex_unlock(&layouts_lock);
+}
+
+void lk__layouts_release(void)
+{
+    pthread_mutex_lock(&layouts_lock);
+    if (--layouts_users == 0) {
+        while (layouts) {
+            lk_layout *next = layouts->next;
+            lk__md_free(&layouts->md);
+            lk__free(layouts);
+            layouts = next;
+        }
+    }
+    pthread_mutex_unlock(&layouts_lock);
+}
+
+static lk_layout *find(const lk_md *md)
+{
+    for (lk_layout *layout = layouts; layout; layout = layout->next)
+        if (lk__md_equal(&layout->md, md))
+            return layout;
+    return NULL;
+}
+
+static lk_status add(const lk_md *md, lk_layout **out)
+{
+    lk_layout *layout = lk__calloc(1, sizeof *layout);
+    if (!layout)
+        return LK_ERR_MEMORY;
+    lk_status status = lk__md_copy(&layout->md, md);
+    if (status != LK_OK) {
+        lk__free(layout);
+        return status;
+    }
+    layout->bytes = lk__md_bytes(md);
+    layout->next = layouts;
+    layouts = layout;
+    *out = layout;
+    return LK_OK;
+}
+
+lk_status lk__layout_of(const lk_md *md, const lk_layout **out)
+{
+    lk_status status = LK_OK;
+    pthread_mutex_lock(&layouts_lock);
+    lk_layout *layout = find(md);
+    if (!layout)
+        status = add(md, &layout);
+    pthread_mutex_unlock(&layouts_lock);
+    *out = layout;
+    return status;
+}
+
+lk_status lk__layout_unless_plain(const lk_md *md, lk_shape shape, const lk_layout **layout)
+{
+    int64_t strides[LK_MAX_DIMS];
+    lk_md plain = {0};
+    lk__shape_strides(shape, strides);
+    LK_TRY(lk__md_strided(&plain, shape.ndim, shape.dim, strides));
+    bool is_plain = lk__md_equal(md, &plain);
+    lk__md_free(&plain);
+    *layout = NULL;
+    return is_plain ? LK_OK : lk__layout_of(md, layout);
+}
+
+bool lk__must_gather(const lk_tensor *x)
+{
+    if (x->storage->layout)
+        return false;
+    for (int i = 0; i < x->shape.ndim; i++)
+        if (x->strides[i] == 0 && x->shape.dim[i] > 1)
+            return true;
+    return false;
+}
+
+void lk__gather(const lk_tensor *x, float *to)
+{
+    const float *from = lk__data(x);
+    int64_t index[LK_MAX_DIMS] = {0};
+    int inner = x->shape.ndim - 1;
+    for (;;) {
+        for (int64_t i = 0; i < x->shape.dim[inner]; i++)
+            *to++ = from[i * x->strides[inner]];
+        int axis = inner - 1;
+        while (axis >= 0 && ++index[axis] == x->shape.dim[axis]) {
+            from -= (index[axis] - 1) * x->strides[axis];
+            index[axis--] = 0;
+        }
+        if (axis < 0)
+            return;
+        from += x->strides[axis];
+    }
+}
+
+/* Strides of sizes of 1 say nothing, but two descriptors that differ in them are not equal: a dense tensor gets those
+ * of a dense tensor, another one 1, which is consistent with whatever the others are. */
+lk_status lk__md_of_plain(lk_md *md, const lk_tensor *x)
+{
+    int64_t strides[LK_MAX_DIMS];
+    lk__shape_strides(x->shape, strides);
+    if (!lk__tensor_is_dense(x) && !lk__must_gather(x))
+        for (int i = 0; i < x->shape.ndim; i++)
+            strides[i] = x->shape.dim[i] == 1 ? 1 : x->strides[i];
+    return lk__md_strided(md, x->shape.ndim, x->shape.dim, strides);
+}
+
+lk_status lk__md_of_tensor(lk_md *md, const lk_tensor *x)
+{
+    const lk_layout *layout = x->storage->layout;
+    return layout ? lk__md_copy(md, &layout->md) : lk__md_of_plain(md, x);
+}
+
+void *lk__cpu_data(const lk_tensor *x)
+{
+    return x->storage->layout ? x->storage->data : lk__data(x);
+}

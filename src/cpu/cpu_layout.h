@@ -1,0 +1,41 @@
+/* Private layouts of activations. Equal ones are one object, so kernels compare pointers; they live until the last
+ * device that runs oneDNN is closed. */
+#ifndef LK_CPU_CPU_LAYOUT_H
+#define LK_CPU_CPU_LAYOUT_H
+
+#include "core/op.h"
+#include "cpu/dnnl_compat.h"
+
+typedef struct lk_layout {
+    lk_md md;
+    size_t bytes; /* padding included; nothing lies outside it */
+    struct lk_layout *next;
+} lk_layout;
+
+/* Counts users of the table; the last release frees it. */
+void lk__layouts_retain(void);
+void lk__layouts_release(void);
+
+/* The layout equal to `md`. Errors: LK_ERR_MEMORY. */
+lk_status lk__layout_of(const lk_md *md, const lk_layout **layout);
+
+/* The same, but NULL where `md` is row-major without gaps. */
+lk_status lk__layout_unless_plain(const lk_md *md, lk_shape shape, const lk_layout **layout);
+
+/* How x lies in memory now: its private layout, or its strides. Free with lk__md_free. Where lk__must_gather says so:
+ * how a row-major copy of it would. */
+lk_status lk__md_of_tensor(lk_md *md, const lk_tensor *x);
+
+/* The same for an output that is to be plain, whatever it was. */
+lk_status lk__md_of_plain(lk_md *md, const lk_tensor *x);
+
+/* Whether x repeats elements (strides of 0), which primitives do not take. */
+bool lk__must_gather(const lk_tensor *x);
+
+/* Copies x's elements, plain and f32, to `to` in row-major order. */
+void lk__gather(const lk_tensor *x, float *to);
+
+/* x's first element, or the start of its private layout. */
+void *lk__cpu_data(const lk_tensor *x);
+
+#endif

@@ -1,0 +1,72 @@
+/* matmul. Transposed and sliced operands are described by their strides; only what has no unit stride is copied. */
+#include "core/backend.h"
+#include "core/tensor.h"
+#include "cpu/cpu_kernels.h"
+#include "cpu/cpu_state.h"
+#include "ops/ops.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A matrix of rows or of columns without gaps between their elements, the order that oneDNN's products take. */
+static bool has_unit_stride(const lk_tensor *x)
+{
+    const int64_t *dim = x->shape.dim, *stride = x->strides;
+    bool rows = (stride[1] == 1 || dim[1] == 1) && (stride[0] >= dim[1] || dim[0] == 1);
+    bool columns = (stride[0] == 1 || dim[0] == 1) && (stride[1] >= dim[0] || dim[1] == 1);
+    return rows || columns;
+}
+
+static lk_status describe_operand(lk_md *md, const lk_tensor *x)
+{
+    int64_t strides[LK_MAX_DIMS];
+    if (!x->storage->layout && has_unit_stride(x))
+        return lk__md_of_tensor(md, x);
+    lk__shape_strides(x->shape, strides);
+    return lk__md_strided(md, 2, x->shape.dim, strides);
+}
+
+static lk_status add_operands(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared, const lk_md *md)
+{
+    static const int arguments[] = {DNNL_ARG_SRC, DNNL_ARG_WEIGHTS};
+    dnnl_primitive_desc_t pd;
+    LK_TRY(lk__pd_matmul(&pd, cpu->engine, &md[0], &md[1], &md[2]));
+    lk_status status = lk__prepare_primitive(cpu, prepared, pd);
+    dnnl_primitive_desc_destroy(pd);
+    LK_TRY(status);
+    for (int i = 0; i < 2; i++)
+        LK_TRY(lk__prepare_operand(cpu, prepared, arguments[i], LK_IN, call->in[i], &md[i], false));
+    return lk__prepare_operand(cpu, prepared, DNNL_ARG_DST, LK_OUT, call->out[0], &md[2], false);
+}
+
+static lk_status prepare(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+{
+    lk_md md[3];
+    memset(md, 0, sizeof md);
+    char a[64], b[64];
+    lk__shape_text(call->in[0]->shape, a, sizeof a);
+    lk__shape_text(call->in[1]->shape, b, sizeof b);
+    snprintf(prepared->problem, sizeof prepared->problem, "f32 %s%s", a, b);
+    lk_status status = describe_operand(&md[0], call->in[0]);
+    if (status == LK_OK)
+        status = describe_operand(&md[1], call->in[1]);
+    if (status == LK_OK)
+        status = lk__md_of_plain(&md[2], call->out[0]);
+    if (status == LK_OK)
+        status = add_operands(cpu, call, prepared, md);
+    for (int i = 0; i < 3; i++)
+        lk__md_free(&md[i]);
+    return status;
+}
+
+lk_status lk__cpu_matmul(lk_call *call)
+{
+    if (lk__cpu_is_empty(call))
+        return lk__cpu_zero_outputs(call);
+    lk_cpu *cpu = call->device->state;
+    lk_prepared *prepared;
+    lk_key key;
+    lk__key_call(&key, call);
+    LK_TRY(lk__prepared_get(cpu, &key, call, prepare, &prepared));
+    return lk__prepared_run(cpu, prepared, (lk_tensor *[]){call->in[0], call->in[1], call->out[0]});
+}
