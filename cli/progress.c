@@ -1,0 +1,117 @@
+#include "progress.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <unistd.h>
+
+static double mean(lk_mean m)
+{
+    return m.count ? m.sum / (double)m.count : NAN;
+}
+
+static void print_plan(const lk_plan *plan)
+{
+    long long shards = plan->shards, devices = plan->devices, batch = plan->batch_size;
+    fprintf(stderr, "%s (%lld parameters) on %s (%s)\n", plan->model, (long long)plan->parameters, plan->data,
+            plan->source);
+    fprintf(stderr, "  data      %lld training images, %lld for validation\n", (long long)plan->train_samples,
+            (long long)plan->val_samples);
+    fprintf(stderr, "  devices   %lld, strategy %s\n", devices, plan->strategy);
+    fprintf(stderr, "  batch     %lld in %lld shard%s, ", batch, shards, shards == 1 ? "" : "s");
+    if (batch % devices == 0 && shards % devices == 0)
+        fprintf(stderr, "%lld samples a device\n", batch / devices);
+    else
+        fprintf(stderr, "about %.0f samples a device\n", (double)batch / (double)devices);
+    fprintf(stderr, "  training  %lld epoch%s of %lld step%s, SGD, rate %g, seed %llu\n", (long long)plan->epochs,
+            plan->epochs == 1 ? "" : "s", (long long)plan->steps_per_epoch, plan->steps_per_epoch == 1 ? "" : "s",
+            plan->learning_rate, (unsigned long long)plan->seed);
+}
+
+void cli_progress_start(cli_progress *progress, const lk_plan *plan)
+{
+    progress->plan = plan;
+    progress->terminal = isatty(STDERR_FILENO);
+    if (plan->fell_back)
+        fputs("note: fashion-mnist is neither here nor could it be fetched; training on synthetic images instead\n", stderr);
+    print_plan(plan);
+}
+
+void cli_progress_clear(cli_progress *progress)
+{
+    if (progress->drawn)
+        fputs("\r\033[K", stderr);
+    progress->drawn = false;
+}
+
+static void format_seconds(char *text, size_t size, double seconds)
+{
+    long whole = lround(seconds);
+    if (whole >= 3600)
+        snprintf(text, size, "%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60);
+    else
+        snprintf(text, size, "%ld:%02ld", whole / 60, whole % 60);
+}
+
+void cli_progress_step(cli_progress *progress, const lk_step_report *report)
+{
+    enum { WIDTH = 24 };
+    /* Ten times a second is enough for the eye. */
+    if (!progress->terminal || (report->step < report->steps && report->seconds - progress->last_drawn < 0.1 &&
+                                report->seconds >= progress->last_drawn))
+        return;
+    progress->last_drawn = report->seconds;
+    char bar[WIDTH + 1], eta[32];
+    int64_t filled = report->step * WIDTH / report->steps;
+    for (int i = 0; i < WIDTH; i++)
+        bar[i] = i < filled ? '#' : '.';
+    bar[WIDTH] = '\0';
+    double rate = report->seconds > 0 ? (double)report->loss.count / report->seconds : 0;
+    /* Of training: how long evaluation takes is not known before the first one. */
+    int64_t epochs_left = progress->plan->epochs - report->epoch;
+    int64_t left = progress->plan->train_samples * (epochs_left + 1) - report->loss.count;
+    format_seconds(eta, sizeof eta, rate > 0 ? (double)left / rate : 0);
+    fprintf(stderr, "\r\033[Kepoch %lld/%lld [%s] %lld/%lld  loss %.4f  accuracy %.4f  %.0f images/s  ETA %s",
+            (long long)report->epoch, (long long)progress->plan->epochs, bar, (long long)report->step,
+            (long long)report->steps, mean(report->loss), mean(report->accuracy), rate, eta);
+    progress->drawn = true;
+}
+
+static void print_ledger(const char *what, const lk_ledger_report *ledger)
+{
+    fprintf(stderr, "  ledger: %lld %s samples used once, %lld unused, %lld more than once\n",
+            (long long)ledger->used_once, what, (long long)ledger->unused, (long long)ledger->repeated);
+}
+
+void cli_progress_epoch(cli_progress *progress, const lk_epoch_report *report)
+{
+    cli_progress_clear(progress);
+    progress->last_drawn = 0;
+    fprintf(stderr, "epoch %*lld/%lld  loss %.4f  accuracy %.4f", progress->plan->epochs > 9 ? 2 : 1,
+            (long long)report->epoch, (long long)progress->plan->epochs, mean(report->train_loss),
+            mean(report->train_accuracy));
+    if (report->val_loss.count)
+        fprintf(stderr, "  val loss %.4f  val accuracy %.4f", mean(report->val_loss), mean(report->val_accuracy));
+    fprintf(stderr, "  %.1f s  %.0f images/s\n", report->seconds, report->images_per_second);
+    if (report->train_ledger.used_once) {
+        print_ledger("training", &report->train_ledger);
+        if (report->val_ledger.used_once)
+            print_ledger("validation", &report->val_ledger);
+    }
+}
+
+void cli_progress_done(cli_progress *progress, const lk_train_result *result)
+{
+    cli_progress_clear(progress);
+    fprintf(stderr, "done: %lld steps in %.1f s", (long long)result->steps, result->seconds);
+    if (isfinite(result->images_per_second))
+        fprintf(stderr, ", %.0f images/s", result->images_per_second);
+    if (result->val_accuracy.count)
+        fprintf(stderr, ", val accuracy %.4f", mean(result->val_accuracy));
+    fprintf(stderr, "\ndigest %s\n", result->digest);
+}
+
+void cli_print_log(void *user, lk_log_level level, const char *message)
+{
+    cli_progress_clear(user);
+    fprintf(stderr, "%s: %s\n", level == LK_LOG_WARNING ? "warning" : "note", message);
+}

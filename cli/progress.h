@@ -1,0 +1,26 @@
+/* What a person sees while a network trains, on stderr: a plan, a bar that is redrawn on a terminal, a line an epoch. */
+#ifndef LK_CLI_PROGRESS_H
+#define LK_CLI_PROGRESS_H
+
+#include "lockstep/log.h"
+#include "lockstep/train.h"
+
+typedef struct cli_progress {
+    const lk_plan *plan;
+    bool terminal;
+    bool drawn;        /* a bar stands in the current line */
+    double last_drawn; /* seconds into the epoch */
+} cli_progress;
+
+void cli_progress_start(cli_progress *progress, const lk_plan *plan);
+void cli_progress_step(cli_progress *progress, const lk_step_report *report);
+void cli_progress_epoch(cli_progress *progress, const lk_epoch_report *report);
+void cli_progress_done(cli_progress *progress, const lk_train_result *result);
+
+/* Ends the bar's line, so that something else can be printed. */
+void cli_progress_clear(cli_progress *progress);
+
+/* "warning: …" for the library's messages; see lk_log_set. */
+void cli_print_log(void *progress, lk_log_level level, const char *message);
+
+#endif
