@@ -262,17 +262,34 @@ static lk_status start_walk(lk_place at, lk_tape *tape, lk_tensor *target, lk_te
     return status;
 }
 
-static lk_status give_gradients(lk_tape *tape, lk_tensor **gradients)
+/* A rule may hand on what it got: an expanded view, the seed, one tensor for two operands. The caller gets tensors that
+ * can be written to and that nobody else holds. */
+static bool is_shared(lk_tape *tape, int i, const lk_tensor *gradient, const lk_tensor *seed)
 {
-    for (int i = 0; i < tape->n_watched; i++) {
-        gradient_slot *slot = find(tape, tape->watched[i]);
-        if (!slot->gradient)
+    if (gradient == seed || !lk__tensor_is_dense(gradient) ||
+        atomic_load(&gradient->storage->references.references) > 1)
+        return true;
+    for (int j = 0; j < i; j++)
+        if (find(tape, tape->watched[j])->gradient == gradient)
+            return true;
+    return false;
+}
+
+static lk_status give_gradients(lk_place at, lk_tape *tape, const lk_tensor *seed, lk_tensor **gradients)
+{
+    lk_status status = LK_OK;
+    lk_scope_begin();
+    for (int i = 0; i < tape->n_watched && status == LK_OK; i++) {
+        lk_tensor *gradient = find(tape, tape->watched[i])->gradient;
+        if (!gradient)
             continue;
-        gradients[i] = lk__scope_adopt(lk_tensor_retain(slot->gradient));
-        if (!gradients[i])
-            return LK_ERR_MEMORY;
+        if (is_shared(tape, i, gradient, seed))
+            gradient = lk_copy_at(at, gradient, lk_tensor_device(gradient));
+        gradients[i] = lk_tensor_retain(gradient);
+        status = gradient ? LK_OK : lk_error_status();
     }
-    return LK_OK;
+    lk_scope_end();
+    return lk__scope_adopt_all(gradients, tape->n_watched, status);
 }
 
 lk_status lk_tape_gradient_at(lk_place at, lk_tape *tape, lk_tensor *target, lk_tensor *seed, lk_tensor **gradients)
@@ -286,5 +303,5 @@ lk_status lk_tape_gradient_at(lk_place at, lk_tape *tape, lk_tensor *target, lk_
     stop_recording(tape);
     LK_TRY(start_walk(at, tape, target, seed));
     LK_TRY(walk_back(tape));
-    return give_gradients(tape, gradients);
+    return give_gradients(at, tape, seed, gradients);
 }

@@ -166,8 +166,10 @@ lk_tensor *lk__call_simple(lk_place at, const lk_op *op, lk_tensor *const *in, i
 {
     lk_call call = {.op = op, .place = at, .n_in = n_in, .n_out = 1};
     for (int i = 0; i < n_in; i++) {
-        if (!in[i] && i < n_required)
+        if (!in[i] && i < n_required) {
+            lk__fail(LK_ERR_ARGUMENT, "%s: operand %d is NULL", op->name, i);
             return NULL;
+        }
         call.in[i] = in[i];
     }
     set_attrs(&call, attrs, attrs_size);

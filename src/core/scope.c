@@ -58,3 +58,19 @@ lk_tensor *lk__scope_adopt(lk_tensor *tensor)
     stack.tensors[stack.count++] = tensor;
     return tensor;
 }
+
+lk_status lk__scope_adopt_all(lk_tensor **tensors, int64_t n, lk_status status)
+{
+    /* Room for all of them first: after that adopting cannot fail half way. */
+    while (status == LK_OK && stack.depth > 0 && stack.count + n > stack.capacity)
+        status = grow();
+    for (int64_t i = 0; i < n; i++) {
+        if (status == LK_OK) {
+            lk__scope_adopt(tensors[i]);
+        } else {
+            lk_tensor_release(tensors[i]);
+            tensors[i] = NULL;
+        }
+    }
+    return status;
+}

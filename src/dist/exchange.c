@@ -17,20 +17,6 @@ static void release_all(lk_tensor **tensors, int64_t n)
 
 /* --- split, broadcast --------------------------------------------------------------------------------------------- */
 
-/* Results are made in a scope of their own, so that a failure half way leaves none behind, then handed to the caller's. */
-static lk_status hand_over(lk_tensor **made, int64_t n, lk_status status)
-{
-    lk_scope_end();
-    if (status != LK_OK)
-        release_all(made, n);
-    for (int64_t i = 0; i < n && status == LK_OK; i++) {
-        made[i] = lk__scope_adopt(made[i]);
-        if (!made[i])
-            status = LK_ERR_MEMORY;
-    }
-    return status;
-}
-
 static lk_tensor *shard_on(lk_place at, lk_tensor *batch, lk_range samples, lk_device *device)
 {
     lk_tensor *view = lk_slice_at(at, batch, 0, samples.begin, samples.end);
@@ -57,7 +43,8 @@ lk_status lk_split_batch_at(lk_place at, lk_tensor *batch, int64_t shards, lk_de
             status = parts[s] ? LK_OK : lk_error_status();
         }
     }
-    return hand_over(parts, shards, status);
+    lk_scope_end();
+    return lk__scope_adopt_all(parts, shards, status);
 }
 
 lk_status lk_broadcast_at(lk_place at, lk_tensor *tensor, lk_device *const *devices, int n_devices, lk_tensor **copies)
@@ -69,7 +56,8 @@ lk_status lk_broadcast_at(lk_place at, lk_tensor *tensor, lk_device *const *devi
         copies[d] = lk_tensor_retain(lk_copy_at(at, tensor, devices[d]));
         status = copies[d] ? LK_OK : lk_error_status();
     }
-    return hand_over(copies, n_devices, status);
+    lk_scope_end();
+    return lk__scope_adopt_all(copies, n_devices, status);
 }
 
 /* --- all-reduce --------------------------------------------------------------------------------------------------- */

@@ -83,20 +83,16 @@ static lk_tensor *initial(const lk_parameter_spec *spec, lk_device *device, uint
 
 lk_status lk_model_init(const lk_model *model, lk_device *device, uint64_t seed, lk_tensor **parameters)
 {
-    int n = model->table->parameter_count, made = 0;
-    lk_scope_begin();
-    while (made < n && (parameters[made] = lk_tensor_retain(initial(&model->parameters[made], device, seed))))
-        made++;
-    lk_scope_end();
-    if (made == n) {
-        for (int i = 0; i < n; i++)
-            parameters[i] = lk__scope_adopt(parameters[i]);
-        return LK_OK;
-    }
-    while (made > 0)
-        lk_tensor_release(parameters[--made]);
+    int n = model->table->parameter_count;
+    lk_status status = LK_OK;
     memset(parameters, 0, (size_t)n * sizeof *parameters);
-    return lk_error_status();
+    lk_scope_begin();
+    for (int i = 0; i < n && status == LK_OK; i++) {
+        parameters[i] = lk_tensor_retain(initial(&model->parameters[i], device, seed));
+        status = parameters[i] ? LK_OK : lk_error_status();
+    }
+    lk_scope_end();
+    return lk__scope_adopt_all(parameters, n, status);
 }
 
 lk_tensor *lk_model_forward(const lk_model *model, lk_tensor *const *parameters, lk_tensor *x)
