@@ -1,0 +1,166 @@
+/* Data sets, the order of their samples, batches, and the ledger that proves each sample was used once an epoch. */
+#ifndef LOCKSTEP_DATA_H
+#define LOCKSTEP_DATA_H
+
+#include "lockstep/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- data sets ---- */
+
+/* Images and labels in memory, immutable once open and free to be read by any thread; reference-counted. An
+ * uncompressed file is mapped, not copied: it must not be truncated while the data set lives. */
+typedef struct lk_dataset lk_dataset;
+
+typedef enum lk_split { LK_SPLIT_TRAIN, LK_SPLIT_TEST } lk_split;
+
+/* How a download goes on: `done` of about `total` bytes of `file` (`total` 0: unknown). False stops it with
+ * LK_ERR_INTERRUPTED; what has arrived is kept and the next try goes on from there. Called from the opening thread. */
+typedef bool (*lk_fetch_progress_fn)(void *user, const char *file, int64_t done, int64_t total);
+
+typedef struct lk_dataset_opts {
+    const char *dir; /* where to look first; NULL: nowhere before $LOCKSTEP_DATA */
+    int64_t limit;   /* the first so many samples; 0 or negative: all */
+    bool offline;    /* never download */
+    lk_fetch_progress_fn progress;
+    void *progress_user;
+} lk_dataset_opts;
+
+/* Opens a data set by name; `opts` NULL means defaults.
+ *
+ * fashion-mnist and mnist are looked for as DIR/NAME/FILE, then DIR/NAME/FILE.gz, with the four usual file names, in
+ * opts->dir, in $LOCKSTEP_DATA and in the cache ($XDG_CACHE_HOME/lockstep, else ~/.cache/lockstep); the first place
+ * that has a file of the split is taken. What is nowhere is downloaded into the cache, checked and kept there
+ * uncompressed. synthetic is generated (28x28 grey images of ten shapes, the same bytes on every machine).
+ *
+ * The caller gets one reference.
+ * Errors: LK_ERR_ARGUMENT (unknown name, the message lists the known ones), LK_ERR_IO (nowhere to be found, unreadable,
+ * download failed), LK_ERR_FORMAT (a file was found and is damaged: never skipped for the next place),
+ * LK_ERR_INTERRUPTED, LK_ERR_MEMORY. */
+LK_API lk_status lk_dataset_open(const char *name, lk_split split, const lk_dataset_opts *opts, lk_dataset **dataset);
+
+/* Opens a pair of IDX files of unsigned bytes, each plain or gzip-compressed: images [N,H,W] or [N,C,H,W], labels [N]
+ * with values below `classes` (1 … 256). `limit` as above. Both files are checked as a whole whatever the limit.
+ * Errors: LK_ERR_ARGUMENT, LK_ERR_IO, LK_ERR_FORMAT (file, place, what was found and what was expected),
+ * LK_ERR_MEMORY. */
+LK_API lk_status lk_dataset_open_idx(const char *images_path, const char *labels_path, int64_t classes, int64_t limit,
+                                     lk_dataset **dataset);
+
+LK_API lk_dataset *lk_dataset_retain(lk_dataset *dataset);
+LK_API void lk_dataset_release(lk_dataset *dataset);
+
+LK_API int64_t lk_dataset_count(const lk_dataset *dataset);
+LK_API int64_t lk_dataset_channels(const lk_dataset *dataset);
+LK_API int64_t lk_dataset_height(const lk_dataset *dataset);
+LK_API int64_t lk_dataset_width(const lk_dataset *dataset);
+LK_API int64_t lk_dataset_classes(const lk_dataset *dataset);
+
+/* u8 [N,C,H,W] and u8 [N]; owned by the data set. */
+LK_API const uint8_t *lk_dataset_images(const lk_dataset *dataset);
+LK_API const uint8_t *lk_dataset_labels(const lk_dataset *dataset);
+
+/* NULL where the class is out of range or the data set names none. */
+LK_API const char *lk_dataset_class_name(const lk_dataset *dataset, int64_t label);
+
+/* "fashion-mnist"; "idx" for a pair of files. */
+LK_API const char *lk_dataset_name(const lk_dataset *dataset);
+
+/* Where the samples came from: the path of the images, or "generated". */
+LK_API const char *lk_dataset_source(const lk_dataset *dataset);
+
+/* Names that lk_dataset_open knows, in alphabetical order; NULL past the last. */
+LK_API const char *lk_dataset_known_name(size_t i);
+
+/* The same in one text: "fashion-mnist, mnist, synthetic". Static. */
+LK_API const char *lk_dataset_names(void);
+
+/* ---- order ---- */
+
+/* order[count] = the data-set indices in the order in which an epoch uses them: a permutation of 0 … count - 1 that is
+ * a function of (seed, epoch) alone, or the identity without `shuffle`. Fisher-Yates with unbiased bounded integers
+ * (Lemire: "Fast random integer generation in an interval", TOMACS 2019) from Philox, purpose "shuffle".
+ * Errors: LK_ERR_ARGUMENT (count outside 0 … 2^32 - 1, epoch outside 0 … 2^32 - 1). */
+LK_API lk_status lk_sample_order(int64_t count, uint64_t seed, int64_t epoch, bool shuffle, int64_t *order);
+
+/* ---- batches ---- */
+
+/* Owned memory, 64-byte aligned, valid until the last reference goes. Reference counts are thread-safe: any thread may
+ * drop the last one. A batch may outlive its loader. */
+typedef struct lk_batch {
+    int64_t count;          /* samples; the last batch of an epoch may be smaller */
+    int64_t index;          /* of the batch within the epoch */
+    int64_t epoch;          /* the epoch given to lk_loader_start */
+    const float *images;    /* [count,C,H,W]: byte / 255, correctly rounded */
+    const int32_t *labels;  /* [count] */
+    const int64_t *indices; /* [count]: which samples of the data set these are */
+} lk_batch;
+
+LK_API lk_batch *lk_batch_retain(lk_batch *batch);
+LK_API void lk_batch_release(lk_batch *batch);
+
+typedef struct lk_loader lk_loader;
+
+typedef struct lk_loader_opts {
+    int64_t batch_size; /* at least 1 */
+    uint64_t seed;      /* of the order */
+    bool shuffle;
+    int workers; /* threads that prepare batches ahead; 0: the caller's thread prepares them in lk_loader_next */
+    int depth;   /* batches prepared ahead at most; 0: 4; raised to the number of workers */
+} lk_loader_opts;
+
+/* Keeps a reference to the data set. A loader belongs to one thread at a time.
+ * The batches are the same, bit for bit, for any number of workers.
+ * Errors: LK_ERR_ARGUMENT, LK_ERR_MEMORY (also where a thread cannot be started). */
+LK_API lk_status lk_loader_new(lk_dataset *dataset, const lk_loader_opts *opts, lk_loader **loader);
+
+/* Stops the workers and waits for them (a batch at most). Batches that are still held stay valid. */
+LK_API void lk_loader_release(lk_loader *loader);
+
+/* Begins an epoch (0 … 2^32 - 1) with its first batch, or with batch `first_batch` (0 … batches in an epoch) to go on
+ * where an interrupted run stopped. May be called in the middle of an epoch: what was prepared is dropped.
+ * Errors: LK_ERR_ARGUMENT. */
+LK_API lk_status lk_loader_start(lk_loader *loader, int64_t epoch);
+LK_API lk_status lk_loader_start_at(lk_loader *loader, int64_t epoch, int64_t first_batch);
+
+/* The next batch, in order, with one reference for the caller; LK_OK and *batch NULL at the end of the epoch. Waits for
+ * the workers. Nothing is allocated while the caller holds at most four batches; holding more makes the loader
+ * grow by the batches it lacks, and they are kept for reuse: it never waits for a release.
+ * Errors: LK_ERR_STATE (no epoch was started), LK_ERR_MEMORY. After an error only a new start goes on. */
+LK_API lk_status lk_loader_next(lk_loader *loader, lk_batch **batch);
+
+/* Batches in a whole epoch: the data set's samples / batch size, rounded up. */
+LK_API int64_t lk_loader_batches(const lk_loader *loader);
+
+/* ---- ledger ---- */
+
+/* Counts how often each sample was used. One thread at a time. */
+typedef struct lk_ledger lk_ledger;
+
+typedef struct lk_ledger_report {
+    int64_t used_once;
+    int64_t unused;
+    int64_t repeated;  /* samples used more than once */
+    int64_t first_bad; /* the first sample that was not used once; -1: there is none, the epoch was exact */
+} lk_ledger_report;
+
+LK_API lk_status lk_ledger_new(int64_t count, lk_ledger **ledger);
+LK_API void lk_ledger_release(lk_ledger *ledger);
+
+/* Forgets everything: the next epoch begins. */
+LK_API void lk_ledger_reset(lk_ledger *ledger);
+
+/* Notes one use of each of indices[n]. Errors: LK_ERR_ARGUMENT (an index outside the ledger; none is noted then). */
+LK_API lk_status lk_ledger_add(lk_ledger *ledger, const int64_t *indices, int64_t n);
+LK_API void lk_ledger_check(const lk_ledger *ledger, lk_ledger_report *report);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,196 @@
+/* What the tests of this folder share: a directory of their own, IDX files good and bad, expected errors. */
+#ifndef LK_DATA_TESTING_H
+#define LK_DATA_TESTING_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "lockstep/data.h"
+
+#include <fcntl.h>
+#include <ftw.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+/* ---- a directory that goes with the test ---- */
+
+static char test_dir[64];
+
+static inline int make_test_dir(void **state)
+{
+    (void)state;
+    strcpy(test_dir, "/tmp/lockstep-test-XXXXXX");
+    lk_error_clear();
+    return mkdtemp(test_dir) ? 0 : -1;
+}
+
+static inline int remove_entry(const char *path, const struct stat *status, int type, struct FTW *walk)
+{
+    (void)status, (void)type, (void)walk;
+    return remove(path);
+}
+
+static inline int remove_test_dir(void **state)
+{
+    (void)state;
+    return nftw(test_dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+/* A path in it; one of a few buffers that are used in turn. */
+static inline const char *in_dir(const char *name)
+{
+    static char paths[8][256];
+    static int next;
+    char *path = paths[next++ % 8];
+    snprintf(path, sizeof paths[0], "%s/%s", test_dir, name);
+    return path;
+}
+
+/* ---- bytes and files ---- */
+
+typedef struct bytes {
+    uint8_t *data;
+    size_t size;
+} bytes;
+
+static inline void append(bytes *b, const void *data, size_t size)
+{
+    b->data = realloc(b->data, b->size + size + 1);
+    assert_non_null(b->data);
+    memcpy(b->data + b->size, data, size);
+    b->size += size;
+}
+
+static inline void append_u32(bytes *b, uint32_t value)
+{
+    const uint8_t field[] = {(uint8_t)(value >> 24), (uint8_t)(value >> 16), (uint8_t)(value >> 8), (uint8_t)value};
+    append(b, field, sizeof field);
+}
+
+static inline void drop(bytes *b)
+{
+    free(b->data);
+    *b = (bytes){0};
+}
+
+static inline void write_file(const char *path, const bytes *content)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(content->data, 1, content->size, file), content->size);
+    assert_int_equal(fclose(file), 0);
+}
+
+static inline bytes compressed(const bytes *content)
+{
+    z_stream stream = {0};
+    assert_int_equal(deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    bytes out = {.size = deflateBound(&stream, content->size) + 64};
+    out.data = malloc(out.size);
+    assert_non_null(out.data);
+    stream.next_in = content->data;
+    stream.avail_in = (uInt)content->size;
+    stream.next_out = out.data;
+    stream.avail_out = (uInt)out.size;
+    assert_int_equal(deflate(&stream, Z_FINISH), Z_STREAM_END);
+    out.size = stream.total_out;
+    deflateEnd(&stream);
+    return out;
+}
+
+static inline void write_gzip(const char *path, const bytes *content)
+{
+    bytes gzip = compressed(content);
+    write_file(path, &gzip);
+    drop(&gzip);
+}
+
+/* ---- IDX ---- */
+
+/* Pixel and label of sample i: told apart by every test that looks at them. */
+static inline uint8_t pixel_of(int64_t sample, int64_t pixel)
+{
+    return (uint8_t)(sample * 31 + pixel * 7);
+}
+
+static inline uint8_t label_of(int64_t sample)
+{
+    return (uint8_t)(sample * 3 % 10);
+}
+
+static inline bytes idx_images(uint32_t count, uint32_t height, uint32_t width)
+{
+    bytes b = {0};
+    append_u32(&b, 0x00000803);
+    append_u32(&b, count);
+    append_u32(&b, height);
+    append_u32(&b, width);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t j = 0; j < height * width; j++)
+            append(&b, &(uint8_t){pixel_of(i, j)}, 1);
+    return b;
+}
+
+static inline bytes idx_labels(uint32_t count)
+{
+    bytes b = {0};
+    append_u32(&b, 0x00000801);
+    append_u32(&b, count);
+    for (uint32_t i = 0; i < count; i++)
+        append(&b, &(uint8_t){label_of(i)}, 1);
+    return b;
+}
+
+/* Writes both files, plain or with .gz at the end of their names. */
+static inline void write_pair(const char *images, const char *labels, uint32_t count, uint32_t height, uint32_t width)
+{
+    bytes i = idx_images(count, height, width), l = idx_labels(count);
+    size_t length = strlen(images);
+    void (*write_one)(const char *, const bytes *) = strcmp(images + length - 3, ".gz") ? write_file : write_gzip;
+    write_one(images, &i);
+    write_one(labels, &l);
+    drop(&i);
+    drop(&l);
+}
+
+static inline lk_dataset *open_pair(uint32_t count, uint32_t height, uint32_t width)
+{
+    lk_dataset *dataset;
+    write_pair(in_dir("images"), in_dir("labels"), count, height, width);
+    if (lk_dataset_open_idx(in_dir("images"), in_dir("labels"), 10, 0, &dataset) != LK_OK)
+        fail_msg("%s", lk_error_message());
+    return dataset;
+}
+
+/* ---- outcomes ---- */
+
+static inline void expect_ok(lk_status status)
+{
+    if (status != LK_OK)
+        fail_msg("%s: %s", lk_status_name(status), lk_error_message());
+}
+
+/* The failure has this status, and a message of one line that contains each text up to NULL. Clears the error. */
+static inline void expect_error(lk_status status, lk_status expected, ...)
+{
+    va_list texts;
+    va_start(texts, expected);
+    if (status != expected || lk_error_status() != expected)
+        fail_msg("%s (%s), expected %s", lk_status_name(status), lk_error_message(), lk_status_name(expected));
+    for (const char *text = va_arg(texts, const char *); text; text = va_arg(texts, const char *))
+        if (!strstr(lk_error_message(), text))
+            fail_msg("'%s' does not say '%s'", lk_error_message(), text);
+    assert_null(strchr(lk_error_message(), '\n'));
+    va_end(texts);
+    lk_error_clear();
+}
+
+#endif
