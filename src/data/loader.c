@@ -1,0 +1,286 @@
+/* Batches in order, prepared by the caller or ahead of it by workers.
+ *
+ * Workers claim batch numbers one after another, at most `depth` past the last delivered one, so number b has place
+ * b % depth in `ready` to itself until it is delivered. Its content is a function of (epoch, b) alone, whoever fills
+ * it. */
+#include "data/batch.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { DEFAULT_DEPTH = 4, FREELY_HELD = 4, MAX_WORKERS = 1024 };
+
+typedef struct outcome {
+    lk_batch *batch;
+    lk_status status;
+    bool there;
+} outcome;
+
+struct lk_loader {
+    lk_dataset *dataset;
+    lk_loader_opts opts;
+    int64_t pixels;
+    int64_t batches;
+    lk__batch_pool *pool;
+    bool started;
+
+    /* Written by lk_loader_start_at while no worker is busy, read by them without the mutex. */
+    int64_t epoch;
+    int64_t *order;
+
+    pthread_t *threads;
+    int running; /* threads that were started */
+
+    pthread_mutex_t mutex;    /* guards what follows */
+    pthread_cond_t claimable; /* workers wait: a batch may be claimed, or it is time to stop */
+    pthread_cond_t finished;  /* the caller waits: a batch was finished */
+    bool stopping;
+    int busy;          /* workers that fill a batch now */
+    int64_t claimed;   /* the next batch to be claimed */
+    int64_t delivered; /* the next batch to be delivered */
+    outcome *ready;    /* [depth] */
+    char error[256];   /* of the first worker that failed in this epoch */
+};
+
+static void fill(const lk_loader *loader, int64_t index, lk_batch *batch, const lk__batch_memory *memory)
+{
+    int64_t first = index * loader->opts.batch_size;
+    int64_t left = lk_dataset_count(loader->dataset) - first;
+    batch->count = left < loader->opts.batch_size ? left : loader->opts.batch_size;
+    batch->index = index;
+    batch->epoch = loader->epoch;
+    const uint8_t *images = lk_dataset_images(loader->dataset);
+    const uint8_t *labels = lk_dataset_labels(loader->dataset);
+    for (int64_t i = 0; i < batch->count; i++) {
+        int64_t sample = loader->order[first + i];
+        const uint8_t *restrict bytes = images + sample * loader->pixels;
+        float *restrict values = memory->images + i * loader->pixels;
+        for (int64_t j = 0; j < loader->pixels; j++)
+            values[j] = (float)bytes[j] / 255.0f;
+        memory->labels[i] = labels[sample];
+        memory->indices[i] = sample;
+    }
+}
+
+static lk_status prepare(const lk_loader *loader, int64_t index, lk_batch **batch)
+{
+    lk__batch_memory memory;
+    LK_TRY(lk__batch_pool_take(loader->pool, batch, &memory));
+    fill(loader, index, *batch, &memory);
+    return LK_OK;
+}
+
+static bool may_claim(const lk_loader *loader)
+{
+    return loader->claimed < loader->batches && loader->claimed < loader->delivered + loader->opts.depth;
+}
+
+/* The message lives in the thread that made it; it travels to the caller in loader->error. */
+static void keep_error(lk_loader *loader)
+{
+    if (!loader->error[0])
+        snprintf(loader->error, sizeof loader->error, "%s", lk_error_message());
+    lk_error_clear();
+}
+
+static void *work(void *argument)
+{
+    lk_loader *loader = argument;
+    pthread_mutex_lock(&loader->mutex);
+    while (!loader->stopping) {
+        if (!may_claim(loader)) {
+            pthread_cond_wait(&loader->claimable, &loader->mutex);
+            continue;
+        }
+        int64_t index = loader->claimed++;
+        loader->busy++;
+        pthread_mutex_unlock(&loader->mutex);
+        outcome done = {.there = true};
+        done.status = prepare(loader, index, &done.batch);
+        pthread_mutex_lock(&loader->mutex);
+        if (done.status != LK_OK)
+            keep_error(loader);
+        loader->busy--;
+        loader->ready[index % loader->opts.depth] = done;
+        pthread_cond_signal(&loader->finished);
+    }
+    pthread_mutex_unlock(&loader->mutex);
+    return NULL;
+}
+
+/* No worker is busy and nothing is ready when it returns. */
+static void quiesce(lk_loader *loader)
+{
+    pthread_mutex_lock(&loader->mutex);
+    loader->claimed = loader->batches;
+    while (loader->busy > 0)
+        pthread_cond_wait(&loader->finished, &loader->mutex);
+    for (int i = 0; i < loader->opts.depth; i++) {
+        lk_batch_release(loader->ready[i].batch);
+        loader->ready[i] = (outcome){0};
+    }
+    loader->error[0] = '\0';
+    pthread_mutex_unlock(&loader->mutex);
+}
+
+static lk_status start_workers(lk_loader *loader)
+{
+    loader->threads = lk__calloc((size_t)loader->opts.workers, sizeof *loader->threads);
+    if (!loader->threads)
+        return LK_ERR_MEMORY;
+    for (; loader->running < loader->opts.workers; loader->running++) {
+        int error = pthread_create(&loader->threads[loader->running], NULL, work, loader);
+        if (error)
+            LK_FAIL(LK_ERR_MEMORY, "loader worker %d of %d cannot be started: %s", loader->running,
+                    loader->opts.workers, strerror(error));
+    }
+    return LK_OK;
+}
+
+static lk_status check_opts(const lk_loader_opts *opts)
+{
+    if (opts->batch_size < 1)
+        LK_FAIL(LK_ERR_ARGUMENT, "batch size %" PRId64 ": expected at least 1", opts->batch_size);
+    if (opts->workers < 0 || opts->workers > MAX_WORKERS)
+        LK_FAIL(LK_ERR_ARGUMENT, "%d loader workers: expected 0 to %d", opts->workers, MAX_WORKERS);
+    if (opts->depth < 0 || opts->depth > MAX_WORKERS)
+        LK_FAIL(LK_ERR_ARGUMENT, "loader depth %d: expected 0 to %d", opts->depth, MAX_WORKERS);
+    return LK_OK;
+}
+
+static lk_status build(lk_loader *loader)
+{
+    lk_loader_opts *opts = &loader->opts;
+    int64_t count = lk_dataset_count(loader->dataset);
+    if (opts->batch_size > count)
+        opts->batch_size = count;
+    if (opts->depth == 0)
+        opts->depth = DEFAULT_DEPTH;
+    if (opts->depth < opts->workers)
+        opts->depth = opts->workers;
+    loader->pixels =
+        lk_dataset_channels(loader->dataset) * lk_dataset_height(loader->dataset) * lk_dataset_width(loader->dataset);
+    loader->batches = (count - 1) / opts->batch_size + 1;
+    loader->claimed = loader->batches;
+    loader->order = lk__calloc((size_t)count, sizeof *loader->order);
+    loader->ready = lk__calloc((size_t)opts->depth, sizeof *loader->ready);
+    if (!loader->order || !loader->ready)
+        return LK_ERR_MEMORY;
+    int stock = FREELY_HELD + 1 + (opts->workers ? opts->depth : 0);
+    LK_TRY(lk__batch_pool_new(opts->batch_size, loader->pixels, stock, &loader->pool));
+    return opts->workers ? start_workers(loader) : LK_OK;
+}
+
+lk_status lk_loader_new(lk_dataset *dataset, const lk_loader_opts *opts, lk_loader **loader)
+{
+    *loader = NULL;
+    LK_TRY(check_opts(opts));
+    lk_loader *l = lk__calloc(1, sizeof *l);
+    if (!l)
+        return LK_ERR_MEMORY;
+    l->dataset = lk_dataset_retain(dataset);
+    l->opts = *opts;
+    pthread_mutex_init(&l->mutex, NULL);
+    pthread_cond_init(&l->claimable, NULL);
+    pthread_cond_init(&l->finished, NULL);
+    lk_status status = build(l);
+    if (status != LK_OK) {
+        lk_loader_release(l);
+        return status;
+    }
+    *loader = l;
+    return LK_OK;
+}
+
+void lk_loader_release(lk_loader *loader)
+{
+    if (!loader)
+        return;
+    pthread_mutex_lock(&loader->mutex);
+    loader->stopping = true;
+    pthread_cond_broadcast(&loader->claimable);
+    pthread_mutex_unlock(&loader->mutex);
+    for (int i = 0; i < loader->running; i++)
+        pthread_join(loader->threads[i], NULL);
+    if (loader->ready)
+        quiesce(loader);
+    lk__batch_pool_release(loader->pool);
+    pthread_cond_destroy(&loader->finished);
+    pthread_cond_destroy(&loader->claimable);
+    pthread_mutex_destroy(&loader->mutex);
+    lk__free(loader->threads);
+    lk__free(loader->ready);
+    lk__free(loader->order);
+    lk_dataset_release(loader->dataset);
+    lk__free(loader);
+}
+
+lk_status lk_loader_start_at(lk_loader *loader, int64_t epoch, int64_t first_batch)
+{
+    if (first_batch < 0 || first_batch > loader->batches)
+        LK_FAIL(LK_ERR_ARGUMENT, "first batch %" PRId64 ": expected 0 to %" PRId64, first_batch, loader->batches);
+    quiesce(loader);
+    loader->started = false;
+    LK_TRY(lk_sample_order(lk_dataset_count(loader->dataset), loader->opts.seed, epoch, loader->opts.shuffle,
+                           loader->order));
+    loader->epoch = epoch;
+    loader->started = true;
+    pthread_mutex_lock(&loader->mutex);
+    loader->claimed = first_batch;
+    loader->delivered = first_batch;
+    pthread_cond_broadcast(&loader->claimable);
+    pthread_mutex_unlock(&loader->mutex);
+    return LK_OK;
+}
+
+lk_status lk_loader_start(lk_loader *loader, int64_t epoch)
+{
+    return lk_loader_start_at(loader, epoch, 0);
+}
+
+static outcome await(lk_loader *loader)
+{
+    pthread_mutex_lock(&loader->mutex);
+    outcome *place = &loader->ready[loader->delivered % loader->opts.depth];
+    while (!place->there)
+        pthread_cond_wait(&loader->finished, &loader->mutex);
+    outcome done = *place;
+    *place = (outcome){0};
+    loader->delivered++;
+    pthread_cond_signal(&loader->claimable);
+    pthread_mutex_unlock(&loader->mutex);
+    return done;
+}
+
+lk_status lk_loader_next(lk_loader *loader, lk_batch **batch)
+{
+    *batch = NULL;
+    if (!loader->started)
+        LK_FAIL(LK_ERR_STATE, "lk_loader_next before lk_loader_start");
+    if (loader->delivered == loader->batches)
+        return LK_OK;
+    outcome done = {0};
+    if (loader->opts.workers) {
+        done = await(loader);
+        if (done.status != LK_OK)
+            lk__fail(done.status, "%s", loader->error);
+    } else {
+        done.status = prepare(loader, loader->delivered++, &done.batch);
+    }
+    if (done.status != LK_OK) {
+        loader->started = false;
+        return done.status;
+    }
+    *batch = done.batch;
+    return LK_OK;
+}
+
+int64_t lk_loader_batches(const lk_loader *loader)
+{
+    return loader->batches;
+}
