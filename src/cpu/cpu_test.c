@@ -1,0 +1,425 @@
+/* The oneDNN kernels: which implementations oneDNN chooses, that nothing is made twice, that failures are told, and the
+ * cases of layouts that are this folder's own business. That results are right is conformance_test's to say. */
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/backend.h"
+#include "core/tensor.h"
+#include "cpu/cpu_state.h"
+#include "lockstep/autograd.h"
+#include "lockstep/ops.h"
+#include "ops/ops.h"
+
+#include <fenv.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static lk_tensor *numbers(lk_device *device, lk_shape shape, uint64_t purpose)
+{
+    lk_random_key key = {.seed = 7, .purpose = purpose};
+    lk_tensor *x = lk_uniform(device, LK_F32, shape, -1, 1, key);
+    assert_non_null(x);
+    return x;
+}
+
+static float *elements(lk_tensor *x)
+{
+    size_t bytes = (size_t)lk_tensor_count(x) * sizeof(float);
+    float *data = malloc(bytes ? bytes : 1);
+    assert_non_null(data);
+    assert_int_equal(lk_tensor_read(x, data, bytes), LK_OK);
+    return data;
+}
+
+static lk_device *open_device(const char *spec)
+{
+    lk_device *device = lk_device_open(spec);
+    assert_non_null(device);
+    return device;
+}
+
+/* --- implementations ---------------------------------------------------------------------------------------------- */
+
+typedef struct conv_shape {
+    int64_t n, channels, size, filters, kernel, stride, padding;
+} conv_shape;
+
+/* LeNet's, ResNet-18's and a wide residual network's. */
+static const conv_shape conv_shapes[] = {
+    {32, 1, 28, 20, 3, 1, 0},  {32, 20, 13, 50, 5, 1, 0}, {2, 1, 28, 64, 3, 1, 1},    {2, 64, 28, 64, 3, 1, 1},
+    {2, 64, 28, 128, 3, 2, 1}, {2, 64, 28, 128, 1, 2, 0}, {2, 128, 14, 256, 3, 2, 1}, {2, 512, 4, 512, 3, 1, 1},
+    {2, 1, 28, 16, 3, 1, 1},   {2, 16, 28, 160, 3, 1, 1}, {2, 16, 28, 160, 1, 1, 0},  {2, 160, 14, 320, 3, 1, 1},
+};
+
+static void train_conv(lk_device *device, const conv_shape *s)
+{
+    lk_conv2d_opts opts = {{s->stride, s->stride}, {s->padding, s->padding}, {1, 1}, 1};
+    lk_tensor *x = numbers(device, LK_SHAPE(s->n, s->channels, s->size, s->size), 1);
+    lk_tensor *w = numbers(device, LK_SHAPE(s->filters, s->channels, s->kernel, s->kernel), 2);
+    lk_tensor *bias = numbers(device, LK_SHAPE(s->filters), 3), *dbias;
+    lk_tensor *y = lk_relu(lk_conv2d(x, w, bias, &opts));
+    assert_non_null(lk__conv2d_input_grad(LK_HERE, y, w, lk_tensor_shape(x), &opts));
+    assert_non_null(lk__conv2d_weight_grad(LK_HERE, y, x, lk_tensor_shape(w), &opts, &dbias));
+}
+
+static void train_pool(lk_device *device, int64_t channels, int64_t size)
+{
+    lk_pool2d_opts opts = {.kernel = {2, 2}};
+    lk_tensor *x = numbers(device, LK_SHAPE(4, channels, size, size), 1);
+    lk_tape *tape = lk_tape_begin(&x, 1);
+    lk_tensor *y = lk_add(lk_avg_pool2d(x, &opts), lk_max_pool2d(x, &opts)), *dx;
+    assert_int_equal(lk_tape_gradient(tape, y, NULL, &dx), LK_OK);
+    lk_tape_release(tape);
+}
+
+static void expect_fast(void *user, const char *op, const char *problem, const char *implementation)
+{
+    (*(int *)user)++;
+    if (strstr(implementation, "ref"))
+        fail_msg("%s %s runs on %s", op, problem, implementation);
+}
+
+static void no_reference_implementation_is_chosen(void **state)
+{
+    (void)state;
+    lk_device *device = open_device("cpu");
+    int seen = 0;
+    for (size_t i = 0; i < sizeof conv_shapes / sizeof *conv_shapes; i++) {
+        lk_scope_begin();
+        train_conv(device, &conv_shapes[i]);
+        lk_scope_end();
+    }
+    lk_scope_begin();
+    train_pool(device, 20, 26);
+    train_pool(device, 50, 9);
+    train_pool(device, 32, 26);
+    lk_tensor *a = numbers(device, LK_SHAPE(32, 800), 1), *b = numbers(device, LK_SHAPE(800, 128), 2);
+    lk_tensor *dy = lk_matmul(a, b);
+    assert_non_null(lk_matmul(dy, lk_transpose(b, 0, 1)));
+    assert_non_null(lk_matmul(lk_transpose(a, 0, 1), dy));
+    lk_scope_end();
+    assert_int_equal(lk_device_implementations(device, expect_fast, &seen), LK_OK);
+    assert_true(seen >= 3 * 12 + 3 * 4 + 3);
+    lk_device_release(device);
+}
+
+/* --- the steady state --------------------------------------------------------------------------------------------- */
+
+/* A convolution's call as the engine would run it, to be run here. */
+static lk_call conv_call(lk_device *device, lk_tensor *x, lk_tensor *w, lk_tensor *y)
+{
+    lk_conv2d_opts opts = {{1, 1}, {1, 1}, {1, 1}, 1};
+    lk_call call = {.op = &lk__op_conv2d,
+                    .device = device,
+                    .dtype = LK_F32,
+                    .free_layout = true,
+                    .n_in = 3,
+                    .n_out = 1,
+                    .in = {x, w},
+                    .out = {y}};
+    memcpy(call.attrs.bytes, &opts, sizeof opts);
+    call.kernel = lk__backend_kernel(device->backend, LK_OP_CONV2D, LK_F32, NULL);
+    return call;
+}
+
+static lk_call grad_call(lk_device *device, lk_tensor *dy, lk_tensor *x, lk_tensor *dw)
+{
+    lk_conv2d_grad_attrs attrs = {.conv = {{1, 1}, {1, 1}, {1, 1}, 1}};
+    lk_call call = {.op = &lk__op_conv2d_weight_grad,
+                    .device = device,
+                    .dtype = LK_F32,
+                    .free_layout = true,
+                    .n_in = 2,
+                    .n_out = 1,
+                    .in = {dy, x},
+                    .out = {dw}};
+    memcpy(attrs.size, dw->shape.dim, sizeof attrs.size);
+    memcpy(call.attrs.bytes, &attrs, sizeof attrs);
+    call.kernel = lk__backend_kernel(device->backend, LK_OP_CONV2D_WEIGHT_GRAD, LK_F32, NULL);
+    return call;
+}
+
+static lk_status run_both(lk_call *forward, lk_call *backward)
+{
+    LK_TRY(forward->kernel->run(forward));
+    return backward->kernel->run(backward);
+}
+
+static void the_steady_state_makes_nothing(void **state)
+{
+    (void)state;
+    setenv("LOCKSTEP_ENGINE", "sync", 1);
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    lk_tensor *x = numbers(device, LK_SHAPE(4, 20, 9, 9), 1), *w = numbers(device, LK_SHAPE(12, 20, 3, 3), 2);
+    lk_tensor *y = lk_tensor_new(device, LK_F32, LK_SHAPE(4, 12, 9, 9));
+    lk_tensor *dw = lk_tensor_new(device, LK_F32, LK_SHAPE(12, 20, 3, 3));
+    lk_call forward = conv_call(device, x, w, y), backward = grad_call(device, y, x, dw);
+    const lk_cpu *cpu = device->state;
+
+    assert_int_equal(run_both(&forward, &backward), LK_OK);
+    int prepared = cpu->n_prepared;
+    float *first = elements(dw);
+    lk__mem_fail_at(-1);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(run_both(&forward, &backward), LK_OK);
+    assert_int_equal(lk__mem_allocations(), 0);
+    assert_int_equal(cpu->n_prepared, prepared);
+    assert_int_equal(prepared, 2);
+
+    float *last = elements(dw);
+    assert_memory_equal(first, last, (size_t)lk_tensor_count(dw) * sizeof(float));
+    free(first);
+    free(last);
+    lk_scope_end();
+    lk_device_release(device);
+    unsetenv("LOCKSTEP_ENGINE");
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    setenv("LOCKSTEP_ENGINE", "sync", 1);
+    int failed = 0;
+    for (int n = 0;; n++) {
+        lk_device *device = open_device("cpu");
+        lk_scope_begin();
+        lk_tensor *x = numbers(device, LK_SHAPE(2, 20, 9, 9), 1), *w = numbers(device, LK_SHAPE(12, 20, 3, 3), 2);
+        lk_tensor *y = lk_tensor_new(device, LK_F32, LK_SHAPE(2, 12, 9, 9));
+        lk_tensor *dw = lk_tensor_new(device, LK_F32, LK_SHAPE(12, 20, 3, 3));
+        lk_call forward = conv_call(device, x, w, y), backward = grad_call(device, y, x, dw);
+        lk__mem_fail_at(n);
+        lk_status status = run_both(&forward, &backward);
+        bool reached = lk__mem_allocations() > n;
+        lk__mem_fail_at(-1);
+        lk_error_clear();
+        if (status != LK_OK) {
+            assert_int_equal(status, LK_ERR_MEMORY);
+            assert_int_equal(run_both(&forward, &backward), LK_OK);
+            failed++;
+        }
+        lk_scope_end();
+        lk_device_release(device);
+        if (!reached)
+            break;
+    }
+    assert_true(failed >= 4);
+    unsetenv("LOCKSTEP_ENGINE");
+}
+
+/* --- failures ----------------------------------------------------------------------------------------------------- */
+
+static lk_prepared *only_prepared(lk_cpu *cpu)
+{
+    assert_int_equal(cpu->n_prepared, 1);
+    for (int i = 0; i < LK_CPU_BUCKETS; i++)
+        if (cpu->buckets[i])
+            return cpu->buckets[i];
+    return NULL;
+}
+
+/* A primitive that is not given its arguments refuses to run; the result must not pass for one. */
+static void a_failed_execution_is_reported(void **state)
+{
+    (void)state;
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    lk_tensor *a = numbers(device, LK_SHAPE(5, 6), 1), *b = numbers(device, LK_SHAPE(6, 7), 2);
+    assert_int_equal(lk_tensor_wait(lk_matmul(a, b)), LK_OK);
+    only_prepared(device->state)->n_operands = 0;
+    lk_tensor *y = lk_matmul(a, b);
+    assert_int_equal(lk_tensor_wait(y), LK_ERR_BACKEND);
+    assert_non_null(strstr(lk_error_message(), "matmul(f32[5,6], f32[6,7])"));
+    assert_non_null(strstr(lk_error_message(), "invalid"));
+    lk_error_clear();
+    only_prepared(device->state)->n_operands = 3;
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+/* --- layouts ------------------------------------------------------------------------------------------------------ */
+
+typedef lk_tensor *(*case_fn)(lk_device *device);
+
+static lk_tensor *grouped_by_computed_weights(lk_device *device)
+{
+    lk_conv2d_opts opts = {{1, 1}, {1, 1}, {1, 1}, 1}, groups = {{1, 1}, {0, 0}, {1, 1}, 2};
+    lk_tensor *kernels = numbers(device, LK_SHAPE(8, 16, 3, 3), 1);
+    lk_tensor *w =
+        lk_conv2d(kernels, numbers(device, LK_SHAPE(8, 16, 3, 3), 2), NULL, &opts); /* [8, 8, 3, 3], blocked */
+    return lk_conv2d(numbers(device, LK_SHAPE(2, 16, 7, 6), 3), w, NULL, &groups);
+}
+
+static lk_tensor *of_a_slice(lk_device *device)
+{
+    lk_tensor *x = lk_slice(numbers(device, LK_SHAPE(5, 9, 10, 11), 1), 3, 2, 9);
+    return lk_conv2d(lk_slice(x, 0, 1, 4), numbers(device, LK_SHAPE(5, 9, 3, 2), 2), NULL, NULL);
+}
+
+static lk_tensor *of_repeated_images(lk_device *device)
+{
+    lk_tensor *x = lk_expand(numbers(device, LK_SHAPE(1, 3, 8, 8), 1), LK_SHAPE(4, 3, 8, 8));
+    return lk_conv2d(x, numbers(device, LK_SHAPE(6, 3, 3, 3), 2), numbers(device, LK_SHAPE(6), 3), NULL);
+}
+
+static lk_tensor *of_a_repeated_bias(lk_device *device)
+{
+    lk_tensor *bias = lk_expand(numbers(device, LK_SHAPE(1), 3), LK_SHAPE(6));
+    return lk_conv2d(numbers(device, LK_SHAPE(2, 3, 8, 8), 1), numbers(device, LK_SHAPE(6, 3, 3, 3), 2), bias, NULL);
+}
+
+static lk_tensor *of_columns(lk_device *device)
+{
+    lk_tensor *a = lk_slice(numbers(device, LK_SHAPE(6, 9), 1), 1, 3, 4);
+    return lk_matmul(a, lk_transpose(lk_slice(numbers(device, LK_SHAPE(5, 8), 2), 1, 7, 8), 0, 1));
+}
+
+static lk_tensor *of_strided_planes(lk_device *device)
+{
+    lk_tensor *x = numbers(device, LK_SHAPE(4, 5, 6), 1); /* [4, 6] with strides 30 and 5 */
+    lk_tensor *a = lk_reshape(lk_slice(lk_transpose(x, 1, 2), 2, 1, 2), LK_SHAPE(4, 6));
+    return lk_matmul(a, lk_expand(numbers(device, LK_SHAPE(1, 3), 2), LK_SHAPE(6, 3)));
+}
+
+static lk_tensor *pooled_then_flattened(lk_device *device)
+{
+    lk_pool2d_opts pool = {.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 0}};
+    lk_tensor *x = numbers(device, LK_SHAPE(3, 2, 9, 8), 1);
+    lk_tensor *y = lk_conv2d(x, numbers(device, LK_SHAPE(11, 2, 3, 3), 2), NULL, NULL);
+    return lk_flatten(lk_max_pool2d(lk_relu(y), &pool));
+}
+
+static lk_tensor *gradient_of_pools(lk_device *device)
+{
+    lk_pool2d_opts max = {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}}, average = max;
+    lk_tensor *x = numbers(device, LK_SHAPE(2, 3, 12, 11), 1), *w = numbers(device, LK_SHAPE(9, 3, 3, 3), 2), *dw;
+    average.kernel[0] = 2;
+    lk_tape *tape = lk_tape_begin(&w, 1);
+    assert_non_null(tape);
+    lk_tensor *y = lk_avg_pool2d(lk_max_pool2d(lk_relu(lk_conv2d(x, w, NULL, NULL)), &max), &average);
+    assert_int_equal(lk_tape_gradient(tape, lk_sum(lk_mul(y, y), NULL), NULL, &dw), LK_OK);
+    lk_tape_release(tape);
+    return dw;
+}
+
+static const struct {
+    const char *name;
+    case_fn run;
+} cases[] = {
+    {"weights with a layout, in groups", grouped_by_computed_weights},
+    {"a slice of images", of_a_slice},
+    {"one image several times", of_repeated_images},
+    {"one bias several times", of_a_repeated_bias},
+    {"a column times a row", of_columns},
+    {"no unit stride times one row several times", of_strided_planes},
+    {"pooling, then the plain layout", pooled_then_flattened},
+    {"gradients through pooling", gradient_of_pools},
+};
+
+static void layouts_agree_with_the_reference(void **state)
+{
+    (void)state;
+    lk_device *cpu = open_device("cpu"), *ref = open_device("ref");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lk_scope_begin();
+        lk_tensor *y = cases[i].run(cpu), *expected = cases[i].run(ref);
+        assert_non_null(y);
+        assert_true(lk__shape_equal(lk_tensor_shape(y), lk_tensor_shape(expected)));
+        float *have = elements(y), *want = elements(expected);
+        for (int64_t j = 0; j < lk_tensor_count(y); j++)
+            if (!(fabsf(have[j] - want[j]) <= 1e-4F * (1 + fabsf(want[j]))))
+                fail_msg("%s: element %lld is %g, not %g", cases[i].name, (long long)j, (double)have[j],
+                         (double)want[j]);
+        free(have);
+        free(want);
+        lk_scope_end();
+    }
+    lk_device_release(cpu);
+    lk_device_release(ref);
+}
+
+static void an_empty_batch_is_fine(void **state)
+{
+    (void)state;
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    lk_tensor *x = lk_zeros(device, LK_F32, LK_SHAPE(0, 3, 8, 8)), *w = numbers(device, LK_SHAPE(4, 3, 3, 3), 1);
+    lk_tensor *bias = numbers(device, LK_SHAPE(4), 2), *dbias;
+    lk_conv2d_opts opts = {{1, 1}, {0, 0}, {1, 1}, 1};
+    lk_tensor *y = lk_avg_pool2d(lk_relu(lk_conv2d(x, w, bias, &opts)), &(lk_pool2d_opts){.kernel = {2, 2}});
+    assert_int_equal(lk_tensor_wait(y), LK_OK);
+    lk_tensor *dy = lk_zeros(device, LK_F32, LK_SHAPE(0, 4, 6, 6));
+    float *dw = elements(lk__conv2d_weight_grad(LK_HERE, dy, x, lk_tensor_shape(w), &opts, &dbias)),
+          *db = elements(dbias);
+    for (int i = 0; i < 4 * 3 * 3 * 3; i++)
+        assert_true(dw[i] == 0);
+    for (int i = 0; i < 4; i++)
+        assert_true(db[i] == 0);
+    free(dw);
+    free(db);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+static void relu_keeps_nan_in_a_layout(void **state)
+{
+    (void)state;
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    lk_tensor *w = lk_full(device, LK_F32, LK_SHAPE(9, 1, 1, 1), (double)NAN);
+    float *y = elements(lk_relu(lk_conv2d(numbers(device, LK_SHAPE(1, 1, 2, 2), 1), w, NULL, NULL)));
+    for (int i = 0; i < 9 * 4; i++)
+        assert_true(isnan(y[i]));
+    free(y);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+/* --- arithmetic --------------------------------------------------------------------------------------------------- */
+
+static float *product(const char *engine, int rounding)
+{
+    if (engine)
+        setenv("LOCKSTEP_ENGINE", engine, 1);
+    fesetround(rounding);
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    float *y = elements(lk_matmul(numbers(device, LK_SHAPE(17, 33), 1), numbers(device, LK_SHAPE(33, 19), 2)));
+    lk_scope_end();
+    lk_device_release(device);
+    assert_int_equal(fegetround(), rounding);
+    fesetround(FE_TONEAREST);
+    unsetenv("LOCKSTEP_ENGINE");
+    return y;
+}
+
+static void the_callers_rounding_reaches_no_kernel(void **state)
+{
+    (void)state;
+    float *expected = product(NULL, FE_TONEAREST), *thread = product(NULL, FE_UPWARD),
+          *sync = product("sync", FE_UPWARD);
+    assert_memory_equal(thread, expected, 17 * 19 * sizeof(float));
+    assert_memory_equal(sync, expected, 17 * 19 * sizeof(float));
+    free(expected);
+    free(thread);
+    free(sync);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_reference_implementation_is_chosen),
+        cmocka_unit_test(the_steady_state_makes_nothing),
+        cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_failed_execution_is_reported),
+        cmocka_unit_test(layouts_agree_with_the_reference),
+        cmocka_unit_test(an_empty_batch_is_fine),
+        cmocka_unit_test(relu_keeps_nan_in_a_layout),
+        cmocka_unit_test(the_callers_rounding_reaches_no_kernel),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
