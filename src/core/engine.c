@@ -187,10 +187,18 @@ static lk_status acquire_queue(lk_device *device, lk_queue **out)
     return status;
 }
 
-static void release_queue(lk_queue *queue)
+/* From here on nothing more can be pushed: what the queue's thread does not see, nobody would run. */
+static void refuse_pushes(lk_queue *queue)
 {
     pthread_mutex_lock(&engine_lock);
     queue->device->queue = NULL;
+    pthread_mutex_unlock(&engine_lock);
+}
+
+static void release_queue(lk_queue *queue)
+{
+    refuse_pushes(queue);
+    pthread_mutex_lock(&engine_lock);
     queue->device = NULL;
     pthread_mutex_unlock(&engine_lock);
 }
@@ -235,6 +243,7 @@ lk_status lk__queue_open(lk_device *device, int core, lk_queue **out)
 
 void lk__queue_close(lk_queue *queue)
 {
+    refuse_pushes(queue);
     if (queue->opened) {
         pthread_mutex_lock(&queue->lock);
         atomic_store(&queue->stop, true);
