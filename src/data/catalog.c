@@ -1,0 +1,89 @@
+#include "data/catalog.h"
+
+#include "base/status.h"
+#include "data/locate.h"
+#include "data/synthetic.h"
+
+#include <limits.h>
+#include <string.h>
+
+static const char *const fashion_names[] = {"T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+                                            "Sandal",      "Shirt",   "Sneaker",  "Bag",   "Ankle boot"};
+static const char *const digit_names[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
+
+/* Alphabetical, as is LK_DATASET_NAMES. The addresses are HTTPS only, so that who sits in between can break a download
+ * but not write one. Fashion-MNIST: its authors' repository. MNIST: the page of its authors refuses downloads; these
+ * are the copies that PyTorch and TensorFlow take, byte for byte the original. */
+#define LK_DATASET_NAMES "fashion-mnist, mnist, synthetic"
+static const lk__catalog_entry catalog[] = {
+    {
+        .kind = {.name = "fashion-mnist", .classes = 10, .class_names = fashion_names},
+        .base_urls = {"https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"},
+        .files =
+            {
+                [LK_SPLIT_TRAIN] = {{"train-images-idx3-ubyte", 47040016, 0xe5a664e2905b9295, 0xca72265d7c26283b},
+                                    {"train-labels-idx1-ubyte", 60008, 0x48a2c630b815ef5a, 0x775518db990ebf87}},
+                [LK_SPLIT_TEST] = {{"t10k-images-idx3-ubyte", 7840016, 0x00620a3fbea59460, 0xa60baf710224b311},
+                                   {"t10k-labels-idx1-ubyte", 10008, 0xca8383985fa2cbc6, 0x20515cb4512a5b03}},
+            },
+    },
+    {
+        .kind = {.name = "mnist", .classes = 10, .class_names = digit_names},
+        .base_urls = {"https://ossci-datasets.s3.amazonaws.com/mnist",
+                      "https://storage.googleapis.com/cvdf-datasets/mnist"},
+        .files =
+            {
+                [LK_SPLIT_TRAIN] = {{"train-images-idx3-ubyte", 47040016, 0xe12946a8ab9bd743, 0x59bf22c057c52478},
+                                    {"train-labels-idx1-ubyte", 60008, 0x81c6f5433a9d3462, 0x8839fd1c4bb36825}},
+                [LK_SPLIT_TEST] = {{"t10k-images-idx3-ubyte", 7840016, 0xa912d49f199ea2d3, 0x6aa8aa9c0102c17c},
+                                   {"t10k-labels-idx1-ubyte", 10008, 0x507d8d921945ef36, 0x63c4bd8be7e7204f}},
+            },
+    },
+    {
+        .kind = {.name = "synthetic", .classes = LK__SYNTHETIC_CLASSES, .class_names = lk__synthetic_class_names},
+        .generated = true,
+    },
+};
+
+enum { ENTRIES = sizeof catalog / sizeof catalog[0] };
+
+const lk__catalog_entry *lk__catalog_find(const char *name)
+{
+    for (int i = 0; i < ENTRIES; i++)
+        if (strcmp(catalog[i].kind.name, name) == 0)
+            return &catalog[i];
+    return NULL;
+}
+
+const char *lk_dataset_known_name(size_t i)
+{
+    return i < ENTRIES ? catalog[i].kind.name : NULL;
+}
+
+const char *lk_dataset_names(void)
+{
+    return LK_DATASET_NAMES;
+}
+
+lk_status lk__catalog_open(const lk__catalog_entry *entry, lk_split split, const lk_dataset_opts *opts,
+                           lk_dataset **dataset)
+{
+    if (entry->generated)
+        return lk__dataset_generate(&entry->kind, split, opts->limit, dataset);
+    lk__located files;
+    LK_TRY(lk__locate(entry, split, opts, &files));
+    return lk__dataset_from_idx(&entry->kind, files.path[LK__IMAGES], files.path[LK__LABELS], opts->limit, dataset);
+}
+
+lk_status lk_dataset_open(const char *name, lk_split split, const lk_dataset_opts *opts, lk_dataset **dataset)
+{
+    *dataset = NULL;
+    const lk__catalog_entry *entry = name ? lk__catalog_find(name) : NULL;
+    if (!entry)
+        LK_FAIL(LK_ERR_ARGUMENT, "unknown data set '%s': expected one of " LK_DATASET_NAMES, name ? name : "");
+    if (split != LK_SPLIT_TRAIN && split != LK_SPLIT_TEST)
+        LK_FAIL(LK_ERR_ARGUMENT, "unknown split %d of data set %s: expected LK_SPLIT_TRAIN or LK_SPLIT_TEST",
+                (int)split, name);
+    static const lk_dataset_opts defaults;
+    return lk__catalog_open(entry, split, opts ? opts : &defaults, dataset);
+}

@@ -1,0 +1,302 @@
+#include "data/fetch.h"
+
+#include "data/byte_source.h"
+#include "data/http.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum {
+    TRIES = 4,         /* of one address; all but the first go on where the one before broke off */
+    CHUNK = 64 * 1024, /* bytes decoded at a time */
+    POLL_MILLISECONDS = 100,
+    STALLED_POLLS = 600,  /* another process's download that did not move for so long is not waited for */
+    GZIP_OVERHEAD = 65536 /* gzip makes nothing longer than its content by more than this */
+};
+
+typedef struct paths {
+    char final[PATH_MAX];
+    char part[PATH_MAX];    /* what arrived so far, compressed */
+    char decoded[PATH_MAX]; /* becomes `final` */
+    char lock[PATH_MAX];
+} paths;
+
+static lk_status LK_PRINTF(3, 4) refuse(lk__fetch_reason *reason, lk_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(reason->text, sizeof reason->text, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+static lk_status name_paths(const lk__fetch_job *job, paths *p, lk__fetch_reason *reason)
+{
+    /* The longest of them; the others fit where it does. */
+    int length = snprintf(p->part, sizeof p->part, "%s/%s.gz.part", job->dir, job->file->name);
+    if (length < 0 || (size_t)length >= sizeof p->part)
+        return refuse(reason, LK_ERR_IO, "the path %s/%s is too long", job->dir, job->file->name);
+    snprintf(p->final, sizeof p->final, "%s/%s", job->dir, job->file->name);
+    snprintf(p->decoded, sizeof p->decoded, "%s/%s.tmp", job->dir, job->file->name);
+    snprintf(p->lock, sizeof p->lock, "%s/.lock", job->dir);
+    return LK_OK;
+}
+
+static lk_status make_dirs(const char *dir, lk__fetch_reason *reason)
+{
+    char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s", dir);
+    for (char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
+        if (slash)
+            *slash = '\0';
+        if (mkdir(path, 0777) != 0 && errno != EEXIST)
+            return refuse(reason, LK_ERR_IO, "the directory %s cannot be made: %s", path, strerror(errno));
+        if (!slash)
+            return LK_OK;
+        *slash = '/';
+    }
+}
+
+static int64_t file_size(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 ? (int64_t)status.st_size : 0;
+}
+
+static bool exists(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0;
+}
+
+/* flock goes with its process, so a lock is never left behind; a stopped process is not waited for for ever. */
+static lk_status lock(const lk__fetch_job *job, const paths *p, int *fd, lk__fetch_reason *reason)
+{
+    *fd = open(p->lock, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (*fd < 0)
+        return refuse(reason, LK_ERR_IO, "%s cannot be opened: %s", p->lock, strerror(errno));
+    int64_t size = -1;
+    lk_status status = LK_OK;
+    for (int stalled = 0; flock(*fd, LOCK_EX | LOCK_NB) != 0; stalled++) {
+        int error = errno;
+        int64_t now = file_size(p->part);
+        if (now != size)
+            stalled = 0;
+        size = now;
+        if (error != EWOULDBLOCK && error != EINTR)
+            status = refuse(reason, LK_ERR_IO, "%s cannot be locked: %s", p->lock, strerror(error));
+        else if (stalled >= STALLED_POLLS)
+            status = refuse(reason, LK_ERR_IO, "another process holds %s, and its download does not move", p->lock);
+        else if (job->progress && !job->progress(job->progress_user, job->file->name, now, 0))
+            status = refuse(reason, LK_ERR_INTERRUPTED, "stopped on request");
+        if (status != LK_OK) {
+            close(*fd);
+            return status;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = POLL_MILLISECONDS * 1000000L}, NULL);
+    }
+    return LK_OK;
+}
+
+static bool write_all(int fd, const uint8_t *bytes, size_t count)
+{
+    while (count) {
+        ssize_t written = write(fd, bytes, count);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written < 0)
+            return false;
+        bytes += written;
+        count -= (size_t)written;
+    }
+    return true;
+}
+
+/* A proxy's or a portal's page is recognised at its beginning: say what it looks like. */
+static lk_status check_gzip(const lk__byte_source *source, const char *url, lk__fetch_reason *reason)
+{
+    if (source->gzip)
+        return LK_OK;
+    char beginning[17] = "";
+    for (size_t i = 0; i < sizeof beginning - 1 && i < source->size; i++)
+        beginning[i] = isprint(source->bytes[i]) ? (char)source->bytes[i] : '.';
+    return refuse(reason, LK_ERR_FORMAT, "%s: the answer is not gzip data: begins with '%s'", url, beginning);
+}
+
+/* Decodes no more than one byte past the expected length, however much a hostile answer would decode to. */
+static lk_status decode(const lk__fetch_job *job, lk__byte_source *source, const char *url, int fd,
+                        lk__fetch_reason *reason)
+{
+    uint8_t chunk[CHUNK];
+    int64_t total = 0;
+    for (;;) {
+        size_t got;
+        lk_status status = lk__byte_source_read(source, chunk, sizeof chunk, &got);
+        if (status != LK_OK)
+            return refuse(reason, status, "%s: %s", url, source->problem);
+        total += (int64_t)got;
+        if (total > job->file->bytes || (got == 0 && total < job->file->bytes))
+            return refuse(reason, LK_ERR_FORMAT, "%s: decodes to %s%lld bytes, expected %lld", url,
+                          got ? "more than " : "", (long long)(got ? job->file->bytes : total),
+                          (long long)job->file->bytes);
+        if (got == 0)
+            return LK_OK;
+        if (!write_all(fd, chunk, got))
+            return refuse(reason, LK_ERR_IO, "%s/%s cannot be written: %s", job->dir, job->file->name, strerror(errno));
+    }
+}
+
+static lk_status check_sum(const lk__remote_file *file, int fd, const char *url, lk__fetch_reason *reason)
+{
+    void *bytes = mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (bytes == MAP_FAILED)
+        return refuse(reason, LK_ERR_IO, "%s cannot be mapped into memory: %s", file->name, strerror(errno));
+    XXH128_hash_t sum = XXH3_128bits(bytes, (size_t)file->bytes);
+    munmap(bytes, (size_t)file->bytes);
+    if (sum.high64 == file->xxh3_high && sum.low64 == file->xxh3_low)
+        return LK_OK;
+    return refuse(reason, LK_ERR_FORMAT, "%s: checksum XXH3-128 %016llx%016llx of the content, expected %016llx%016llx",
+                  url, (unsigned long long)sum.high64, (unsigned long long)sum.low64,
+                  (unsigned long long)file->xxh3_high, (unsigned long long)file->xxh3_low);
+}
+
+static void sync_dir(const char *dir)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    fsync(fd); /* the rename is already seen by everybody; this only makes it outlast a power cut */
+    close(fd);
+}
+
+static lk_status decode_and_check(const lk__fetch_job *job, const paths *p, const char *url, int fd,
+                                  lk__fetch_reason *reason)
+{
+    lk__byte_source source;
+    lk_status status = lk__byte_source_open(p->part, &source);
+    if (status != LK_OK)
+        return refuse(reason, status, "%s: %s", p->part, source.problem);
+    status = check_gzip(&source, url, reason);
+    if (status == LK_OK)
+        status = decode(job, &source, url, fd, reason);
+    lk__byte_source_close(&source);
+    if (status == LK_OK)
+        status = check_sum(job->file, fd, url, reason);
+    if (status == LK_OK && fsync(fd) != 0)
+        status = refuse(reason, LK_ERR_IO, "%s cannot be written: %s", p->decoded, strerror(errno));
+    return status;
+}
+
+static lk_status install(const lk__fetch_job *job, const paths *p, const char *url, lk__fetch_reason *reason)
+{
+    int fd = open(p->decoded, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return refuse(reason, LK_ERR_IO, "%s cannot be opened: %s", p->decoded, strerror(errno));
+    lk_status status = decode_and_check(job, p, url, fd, reason);
+    close(fd);
+    if (status == LK_OK && rename(p->decoded, p->final) != 0)
+        status = refuse(reason, LK_ERR_IO, "%s cannot be renamed to %s: %s", p->decoded, p->final, strerror(errno));
+    if (status != LK_OK) {
+        unlink(p->decoded);
+        return status;
+    }
+    sync_dir(job->dir);
+    unlink(p->part);
+    return LK_OK;
+}
+
+/* One request, appended to the part. *retry says whether another one may do better. */
+static lk_status request(const lk__fetch_job *job, const paths *p, const char *url, bool *retry,
+                         lk__fetch_reason *reason)
+{
+    *retry = false;
+    int fd = open(p->part, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0)
+        return refuse(reason, LK_ERR_IO, "%s cannot be opened: %s", p->part, strerror(errno));
+    int64_t offset = file_size(p->part);
+    lk__http_request get = {
+        .url = url,
+        .fd = fd,
+        .offset = offset,
+        .limit = job->file->bytes + GZIP_OVERHEAD,
+        .file = job->file->name,
+        .progress = job->progress,
+        .progress_user = job->progress_user,
+    };
+    lk__http_answer answer;
+    lk_status status = lk__http_get(&get, &answer);
+    close(fd);
+    if (status != LK_OK) {
+        refuse(reason, status, "%s: %s", url, answer.reason);
+        *retry = status == LK_ERR_IO && (answer.discard ? offset > 0 : file_size(p->part) > offset);
+        if (answer.discard)
+            unlink(p->part);
+        return status;
+    }
+    status = install(job, p, url, reason);
+    if (status == LK_ERR_FORMAT) {
+        /* What an earlier try left may have been another file's beginning: once more from nothing. */
+        unlink(p->part);
+        *retry = offset > 0;
+    }
+    return status;
+}
+
+static lk_status fetch_from(const lk__fetch_job *job, const paths *p, const char *base, lk__fetch_reason *reason)
+{
+    char url[1024];
+    int length = snprintf(url, sizeof url, "%s/%s.gz", base, job->file->name);
+    if (length < 0 || (size_t)length >= sizeof url)
+        return refuse(reason, LK_ERR_IO, "the address %s/%s.gz is too long", base, job->file->name);
+    lk_status status = LK_ERR_IO;
+    bool retry = true;
+    for (int i = 0; i < TRIES && retry; i++) {
+        status = request(job, p, url, &retry, reason);
+        if (status == LK_OK)
+            return LK_OK;
+    }
+    return status;
+}
+
+static lk_status fetch_locked(const lk__fetch_job *job, const paths *p, lk__fetch_reason *reason)
+{
+    if (exists(p->final))
+        return LK_OK; /* made by the process that held the lock */
+    lk_status status = refuse(reason, LK_ERR_IO, "no address is known for %s", job->file->name);
+    for (int i = 0; i < LK__FETCH_MAX_URLS && job->base_urls[i]; i++) {
+        status = fetch_from(job, p, job->base_urls[i], reason);
+        if (status == LK_OK || status == LK_ERR_INTERRUPTED || status == LK_ERR_MEMORY)
+            return status;
+    }
+    return status;
+}
+
+lk_status lk__fetch_file(const lk__fetch_job *job, lk__fetch_reason *reason)
+{
+    paths p;
+    int fd;
+    if (!lk__http_available)
+        return refuse(reason, LK_ERR_IO, "this build has no libcurl and cannot download; put %s.gz into %s",
+                      job->file->name, job->dir);
+    lk_status status = name_paths(job, &p, reason);
+    if (status == LK_OK)
+        status = make_dirs(job->dir, reason);
+    if (status == LK_OK)
+        status = lock(job, &p, &fd, reason);
+    if (status != LK_OK)
+        return status;
+    status = fetch_locked(job, &p, reason);
+    close(fd);
+    return status;
+}

@@ -1,0 +1,151 @@
+#include "data/locate.h"
+
+#include "base/log.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct place {
+    const char *what; /* as the user knows it */
+    bool set;
+    char dir[PATH_MAX]; /* …/NAME */
+} place;
+
+enum { GIVEN, ENVIRONMENT, CACHE, PLACES };
+
+typedef struct search {
+    const lk__catalog_entry *entry;
+    const lk__remote_file *files; /* [LK__FILES] */
+    place places[PLACES];
+    lk__located *located;
+    bool found[LK__FILES];
+} search;
+
+static const char *variable(const char *name)
+{
+    const char *value = getenv(name);
+    return value && *value ? value : NULL;
+}
+
+static lk_status set_place(search *s, int i, const char *what, const char *root, const char *below)
+{
+    place *p = &s->places[i];
+    p->what = what;
+    p->set = root != NULL;
+    if (!root)
+        return LK_OK;
+    int length = snprintf(p->dir, sizeof p->dir, "%s%s/%s", root, below, s->entry->kind.name);
+    if (length < 0 || (size_t)length >= sizeof p->dir)
+        LK_FAIL(LK_ERR_IO, "%s: the path is too long", what);
+    return LK_OK;
+}
+
+static lk_status set_places(search *s, const lk_dataset_opts *opts)
+{
+    const char *cache = variable("XDG_CACHE_HOME");
+    LK_TRY(set_place(s, GIVEN, "the given directory", opts->dir, ""));
+    LK_TRY(set_place(s, ENVIRONMENT, "$LOCKSTEP_DATA", variable("LOCKSTEP_DATA"), ""));
+    /* The XDG specification has relative paths ignored. */
+    if (cache && cache[0] == '/')
+        return set_place(s, CACHE, "the cache", cache, "/lockstep");
+    return set_place(s, CACHE, "the cache", variable("HOME"), "/.cache/lockstep");
+}
+
+/* DIR/FILE, else DIR/FILE.gz. What exists and cannot be reached is an error, not absence. */
+static lk_status find_file(search *s, const char *dir, int file)
+{
+    static const char *const suffixes[] = {"", ".gz"};
+    char *path = s->located->path[file];
+    s->found[file] = false;
+    for (int i = 0; i < 2; i++) {
+        struct stat status;
+        int length = snprintf(path, PATH_MAX, "%s/%s%s", dir, s->files[file].name, suffixes[i]);
+        if (length < 0 || length >= PATH_MAX)
+            LK_FAIL(LK_ERR_IO, "%s: the path is too long", dir);
+        if (stat(path, &status) == 0) {
+            s->found[file] = true;
+            return LK_OK;
+        }
+        if (errno != ENOENT && errno != ENOTDIR)
+            LK_FAIL(LK_ERR_IO, "%s: cannot be examined: %s", path, strerror(errno));
+    }
+    return LK_OK;
+}
+
+static lk_status find_in(search *s, const place *p)
+{
+    for (int i = 0; i < LK__FILES; i++)
+        LK_TRY(find_file(s, p->dir, i));
+    if (s->found[LK__IMAGES] == s->found[LK__LABELS] || p == &s->places[CACHE])
+        return LK_OK;
+    int there = s->found[LK__IMAGES] ? LK__IMAGES : LK__LABELS;
+    LK_FAIL(LK_ERR_IO, "%s is there, but neither %s nor %s.gz is beside it", s->located->path[there],
+            s->files[!there].name, s->files[!there].name);
+}
+
+/* "DIR/fashion-mnist, $LOCKSTEP_DATA (not set), …" */
+static void list_places(const search *s, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = s->places[GIVEN].set ? GIVEN : ENVIRONMENT; i < PLACES && used < size; i++) {
+        const place *p = &s->places[i];
+        int length = snprintf(text + used, size - used, "%s%s%s", used ? ", " : "", p->set ? p->dir : p->what,
+                              p->set ? "" : " (not set)");
+        used += length > 0 ? (size_t)length : 0;
+    }
+}
+
+static lk_status not_found(const search *s, lk_status status, const char *why)
+{
+    char places[400];
+    list_places(s, places, sizeof places);
+    LK_FAIL(status, "data set %s: no %s[.gz] and %s[.gz] in %s; %s", s->entry->kind.name, s->files[LK__IMAGES].name,
+            s->files[LK__LABELS].name, places, why);
+}
+
+static lk_status fetch_missing(search *s, const lk_dataset_opts *opts)
+{
+    const place *cache = &s->places[CACHE];
+    for (int i = 0; i < LK__FILES; i++) {
+        if (s->found[i])
+            continue;
+        lk__fetch_job job = {
+            .file = &s->files[i],
+            .dir = cache->dir,
+            .progress = opts->progress,
+            .progress_user = opts->progress_user,
+        };
+        memcpy(job.base_urls, s->entry->base_urls, sizeof job.base_urls);
+        lk__fetch_reason reason;
+        lk__log(LK_LOG_INFO, "downloading %s of data set %s into %s", s->files[i].name, s->entry->kind.name,
+                cache->dir);
+        lk_status status = lk__fetch_file(&job, &reason);
+        if (status != LK_OK)
+            return not_found(s, status, reason.text);
+        LK_TRY(find_file(s, cache->dir, i));
+    }
+    return LK_OK;
+}
+
+lk_status lk__locate(const lk__catalog_entry *entry, lk_split split, const lk_dataset_opts *opts, lk__located *located)
+{
+    search s = {.entry = entry, .files = entry->files[split], .located = located};
+    LK_TRY(set_places(&s, opts));
+    for (int i = 0; i < PLACES; i++) {
+        if (!s.places[i].set)
+            continue;
+        LK_TRY(find_in(&s, &s.places[i]));
+        if (s.found[LK__IMAGES] && s.found[LK__LABELS])
+            return LK_OK;
+    }
+    if (opts->offline)
+        return not_found(&s, LK_ERR_IO, "downloading is switched off");
+    if (!s.places[CACHE].set)
+        return not_found(&s, LK_ERR_IO, "without HOME or XDG_CACHE_HOME there is nowhere to download it to");
+    return fetch_missing(&s, opts);
+}

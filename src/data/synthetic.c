@@ -1,0 +1,177 @@
+/* Ten geometric shapes, drawn at a random place, size, line width and brightness on a noisy ground.
+ *
+ * A shape may stand anywhere within ±SHIFT pixels, so no single pixel speaks for a class and a linear classifier stays
+ * well below a convolutional network; strong contrast and very different areas let plain SGD leave the plateau at which
+ * weights from N(0, 0.01) start. The accuracies of both are in docs/performance.md. */
+#include "data/synthetic.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "lockstep/random.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SIZE = LK__SYNTHETIC_SIZE,
+    CLASSES = LK__SYNTHETIC_CLASSES,
+    SHIFT = 4,
+    STENCIL = SIZE + 2 * SHIFT, /* a stencil has a margin, so that a shifted row is read without a test */
+    RADII = 4,
+    WIDTHS = 4,
+    VARIANTS = RADII * WIDTHS,
+    UNIT = 8,       /* a pixel's side in the coordinates of a shape */
+    SUPERSAMPLE = 4 /* points a side at which coverage is counted */
+};
+
+enum shape { DISC, RING, SQUARE, FRAME, MINUS, BAR, SLASH, BACKSLASH, PLUS, CROSS };
+
+const char *const lk__synthetic_class_names[CLASSES] = {
+    [DISC] = "disc", [RING] = "ring",   [SQUARE] = "square",       [FRAME] = "frame", [MINUS] = "minus",
+    [BAR] = "bar",   [SLASH] = "slash", [BACKSLASH] = "backslash", [PLUS] = "plus",   [CROSS] = "cross",
+};
+
+typedef uint8_t stencil[STENCIL][STENCIL];
+
+static int larger(int a, int b)
+{
+    return a > b ? a : b;
+}
+
+static bool in_stroke(int along, int across, int radius, int width)
+{
+    return abs(along) <= radius && 2 * abs(across) <= width;
+}
+
+/* Is the point (x right, y down from the centre) inside? `radius` and `width` are in the same unit. */
+static bool inside(enum shape shape, int x, int y, int radius, int width)
+{
+    int square = x * x + y * y;
+    int inner = radius - width;
+    int side = radius * 7 / 8;
+    /* The axes turned by 45 degrees, 5 / 7 standing for the square root of one half. */
+    int rising = (x - y) * 5 / 7;
+    int falling = (x + y) * 5 / 7;
+    switch (shape) {
+    case DISC:
+        return square <= radius * radius;
+    case RING:
+        return square <= radius * radius && square >= inner * inner;
+    case SQUARE:
+        return larger(abs(x), abs(y)) <= side;
+    case FRAME:
+        return larger(abs(x), abs(y)) <= side && larger(abs(x), abs(y)) >= side - width;
+    case MINUS:
+        return in_stroke(x, y, radius, width);
+    case BAR:
+        return in_stroke(y, x, radius, width);
+    case SLASH:
+        return in_stroke(rising, falling, radius, width);
+    case BACKSLASH:
+        return in_stroke(falling, rising, radius, width);
+    case PLUS:
+        return in_stroke(x, y, radius, width) || in_stroke(y, x, radius, width);
+    case CROSS:
+        return in_stroke(rising, falling, radius, width) || in_stroke(falling, rising, radius, width);
+    }
+    return false;
+}
+
+/* Each pixel is the part of it that the shape covers, 0 … 255. */
+static void draw(enum shape shape, int radius, int width, stencil out)
+{
+    for (int row = 0; row < STENCIL; row++)
+        for (int column = 0; column < STENCIL; column++) {
+            int covered = 0;
+            for (int point = 0; point < SUPERSAMPLE * SUPERSAMPLE; point++) {
+                int x = UNIT * column - UNIT * STENCIL / 2 + 1 + 2 * (point % SUPERSAMPLE);
+                int y = UNIT * row - UNIT * STENCIL / 2 + 1 + 2 * (point / SUPERSAMPLE);
+                covered += inside(shape, x, y, radius, width);
+            }
+            out[row][column] = (uint8_t)(covered * 255 / (SUPERSAMPLE * SUPERSAMPLE));
+        }
+}
+
+/* stencils[shape][radius][width], flattened */
+static stencil *draw_all(void)
+{
+    stencil *stencils = lk__calloc(CLASSES * VARIANTS, sizeof *stencils);
+    if (!stencils)
+        return NULL;
+    for (int shape = 0; shape < CLASSES; shape++)
+        for (int variant = 0; variant < VARIANTS; variant++) {
+            int radius = UNIT * 7 + UNIT * (variant % RADII);
+            int width = UNIT * 3 + UNIT / 2 * (variant / RADII);
+            draw((enum shape)shape, radius, width, stencils[shape * VARIANTS + variant]);
+        }
+    return stencils;
+}
+
+/* A number in [0, bound) from 16 random bits; `bound` is small, so the bias is of no consequence here. */
+static int scaled(uint32_t bits, int bound)
+{
+    return (int)(((bits & 0xffff) * (uint32_t)bound) >> 16);
+}
+
+static void render(stencil *stencils, int label, lk_random_key key, uint8_t image[SIZE * SIZE])
+{
+    uint32_t word[4];
+    lk_random_block(&key, 0, word);
+    int variant = scaled(word[0], VARIANTS);
+    int top = scaled(word[1], 2 * SHIFT + 1);
+    int left = scaled(word[1] >> 16, 2 * SHIFT + 1);
+    int gain = 128 + scaled(word[2], 97);
+    int ground = scaled(word[2] >> 16, 24);
+    const uint8_t *shape = &stencils[label * VARIANTS + variant][top][left];
+
+    for (int pixel = 0; pixel < SIZE * SIZE; pixel++) {
+        if (pixel % 16 == 0)
+            lk_random_block(&key, 1 + (uint64_t)pixel / 16, word);
+        int noise = (int)(word[pixel / 4 % 4] >> (8 * (pixel % 4)) & 0xff) >> 3;
+        int value = ground + noise + shape[pixel / SIZE * STENCIL + pixel % SIZE] * gain / 256;
+        image[pixel] = (uint8_t)(value > 255 ? 255 : value);
+    }
+}
+
+/* Every ten samples from a multiple of ten on hold each class once, in random order: the first N are balanced too. */
+static void shuffle_classes(lk_random_key key, uint8_t labels[CLASSES])
+{
+    uint32_t word[4];
+    for (int i = 0; i < CLASSES; i++)
+        labels[i] = (uint8_t)i;
+    for (int i = CLASSES - 1; i > 0; i--) {
+        if (i % 4 == 3 || i == CLASSES - 1)
+            lk_random_block(&key, (uint64_t)i / 4, word);
+        int j = scaled(word[i % 4], i + 1);
+        uint8_t swapped = labels[i];
+        labels[i] = labels[j];
+        labels[j] = swapped;
+    }
+}
+
+int64_t lk__synthetic_count(lk_split split)
+{
+    return split == LK_SPLIT_TRAIN ? 60000 : 10000;
+}
+
+lk_status lk__synthetic_generate(lk_split split, int64_t count, uint8_t *images, uint8_t *labels)
+{
+    stencil *stencils = draw_all();
+    if (!stencils)
+        return LK_ERR_MEMORY;
+    bool train = split == LK_SPLIT_TRAIN;
+    lk_random_key pixels = {.purpose = lk_random_purpose(train ? "synthetic.train" : "synthetic.test")};
+    lk_random_key classes = {.purpose = lk_random_purpose(train ? "synthetic.train.label" : "synthetic.test.label")};
+    uint8_t order[CLASSES];
+    for (int64_t i = 0; i < count; i++) {
+        if (i % CLASSES == 0) {
+            classes.sample = (uint64_t)(i / CLASSES);
+            shuffle_classes(classes, order);
+        }
+        labels[i] = order[i % CLASSES];
+        pixels.sample = (uint64_t)i;
+        render(stencils, labels[i], pixels, images + i * SIZE * SIZE);
+    }
+    lk__free(stencils);
+    return LK_OK;
+}

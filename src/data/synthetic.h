@@ -1,0 +1,20 @@
+/* `synthetic`: a data set made by the library itself, for where there is neither a file nor a network. */
+#ifndef LK_DATA_SYNTHETIC_H
+#define LK_DATA_SYNTHETIC_H
+
+#include "lockstep/data.h"
+
+#define LK__SYNTHETIC_CLASSES 10
+#define LK__SYNTHETIC_SIZE 28
+#define LK__SYNTHETIC_PIXELS (LK__SYNTHETIC_SIZE * LK__SYNTHETIC_SIZE)
+
+extern const char *const lk__synthetic_class_names[LK__SYNTHETIC_CLASSES];
+
+/* 60,000 or 10,000. */
+int64_t lk__synthetic_count(lk_split split);
+
+/* The first `count` samples of a split: images [count, 1, 28, 28], labels [count]. Sample i is a function of (split, i)
+ * alone, in integer arithmetic, so its bytes are the same on every machine. Errors: LK_ERR_MEMORY. */
+lk_status lk__synthetic_generate(lk_split split, int64_t count, uint8_t *images, uint8_t *labels);
+
+#endif
