@@ -2,7 +2,10 @@
  *
  * A kernel loads its operands, whatever their strides, as row-major doubles (integers: int64_t), computes, and rounds
  * each result once when it is stored. Temporaries belong to a scratch: a failed allocation is kept there, so a kernel
- * asks for all it needs, checks once, and ends with lk__ref_end. */
+ * asks for all it needs, checks once, and ends with lk__ref_end.
+ *
+ * An output shares memory with an input only where both are the same view (an update in place): whoever makes the call
+ * sees to that. Element by element, reading may therefore go along with writing. */
 #ifndef LK_REF_REF_H
 #define LK_REF_REF_H
 

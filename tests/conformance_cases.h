@@ -1,0 +1,232 @@
+/* The cases of every operator: what the conformance programs run. To add an operator, add a case. */
+#ifndef LK_TESTS_CONFORMANCE_CASES_H
+#define LK_TESTS_CONFORMANCE_CASES_H
+
+#include "conformance_networks.h"
+#include "conformance_tensors.h"
+
+#define P(type, ...) (&(const type){__VA_ARGS__})
+#define SHAPE_OF(...) P(lk_shape, .ndim = sizeof((int[]){__VA_ARGS__}) / sizeof(int), .dim = {__VA_ARGS__})
+#define DIMS(...)                                                                  \
+    {                                                                              \
+        .ndim = sizeof((int[]){__VA_ARGS__}) / sizeof(int), .dim = { __VA_ARGS__ } \
+    }
+
+#define BINARY_CASES(op, function)                                                                                 \
+    {op, EXACT, "one shape", binary_case, P(binary_parameters, function, DIMS(13, 7), DIMS(13, 7), 0)},            \
+        {op, EXACT, "long", binary_case, P(binary_parameters, function, DIMS(3, 1031), DIMS(3, 1031), 0)},         \
+        {op, EXACT, "bias", binary_case, P(binary_parameters, function, DIMS(9, 10), DIMS(10), 0)},                \
+        {op, EXACT, "column", binary_case, P(binary_parameters, function, DIMS(2, 3, 1), DIMS(1, 4), 0)},          \
+        {op, EXACT, "channels", binary_case, P(binary_parameters, function, DIMS(2, 5, 3, 4), DIMS(5, 1, 1), 0)},  \
+        {op, EXACT, "scalar", binary_case, P(binary_parameters, function, {.ndim = 0}, DIMS(3, 5), 0)},            \
+        {op, EXACT, "two scalars", binary_case, P(binary_parameters, function, {.ndim = 0}, {.ndim = 0}, 0)},      \
+        {op, EXACT, "empty", binary_case, P(binary_parameters, function, DIMS(0, 3), DIMS(3), 0)},                 \
+        {op, EXACT | NO_GRADIENT, "NaN and infinity", binary_specials_case,                                        \
+         P(binary_parameters, function, DIMS(17, 9), DIMS(17, 9), 0)},                                             \
+        {op, NO_GRADIENT, "i32", binary_int_case, P(binary_parameters, function, DIMS(9, 5), DIMS(5), LK_I32)},    \
+        {op, NO_GRADIENT, "i64", binary_int_case, P(binary_parameters, function, DIMS(9, 5), DIMS(9, 5), LK_I64)}, \
+    {                                                                                                              \
+        op, NO_GRADIENT, "u8", binary_int_case, P(binary_parameters, function, DIMS(9, 5), DIMS(9, 1), LK_U8)      \
+    }
+
+#define CONV_CASES(op, run)                                                                                            \
+    {op, 0, "first of LeNet", run, P(conv_parameters, 3, 1, 28, 28, 20, 5, 5, {.groups = 1}, true)},                   \
+        {op, 0, "second of LeNet", run, P(conv_parameters, 2, 20, 12, 12, 50, 5, 5, {.groups = 1}, true)},             \
+        {op, 0, "3x3, padding", run, P(conv_parameters, 2, 3, 9, 11, 5, 3, 3, {.padding = {1, 1}}, false)},            \
+        {op, 0, "3x3, 16 channels", run, P(conv_parameters, 2, 16, 8, 8, 16, 3, 3, {.padding = {1, 1}}, true)},        \
+        {op, 0, "stride 2", run,                                                                                       \
+         P(conv_parameters, 2, 3, 9, 11, 4, 3, 3, {.stride = {2, 2}, .padding = {1, 1}}, true)},                       \
+        {op, 0, "1x1", run, P(conv_parameters, 2, 20, 7, 5, 50, 1, 1, {.groups = 1}, false)},                          \
+        {op, 0, "1x1, stride 3", run, P(conv_parameters, 2, 3, 8, 7, 5, 1, 1, {.stride = {3, 3}}, true)},              \
+        {op, 0, "dilation 2", run,                                                                                     \
+         P(conv_parameters, 2, 3, 11, 9, 4, 3, 3, {.padding = {2, 2}, .dilation = {2, 2}}, true)},                     \
+        {op, 0, "three groups", run, P(conv_parameters, 2, 6, 7, 7, 9, 3, 3, {.groups = 3}, true)},                    \
+        {op, 0, "depthwise", run, P(conv_parameters, 2, 20, 8, 9, 20, 3, 3, {.padding = {1, 1}, .groups = 20}, true)}, \
+        {op, 0, "1x3, uneven options", run,                                                                            \
+         P(conv_parameters, 2, 3, 6, 9, 4, 1, 3, {.stride = {1, 2}, .padding = {0, 1}, .dilation = {1, 3}}, true)},    \
+        {op, 0, "kernel larger than image", run, P(conv_parameters, 2, 2, 3, 3, 4, 5, 5, {.padding = {3, 3}}, false)}, \
+        {op, 0, "one image", run, P(conv_parameters, 1, 1, 5, 5, 1, 5, 5, {.groups = 1}, true)},                       \
+    {                                                                                                                  \
+        op, 0, "no image", run, P(conv_parameters, 0, 3, 8, 8, 4, 3, 3, {.groups = 1}, true)                           \
+    }
+
+#define POOL_CASES(op, flags, run)                                                                                  \
+    {op, flags, "2x2", run, P(pool_parameters, 3, 20, 24, 24, {.kernel = {2, 2}})},                                 \
+        {op, flags, "rest left over", run, P(pool_parameters, 2, 3, 7, 9, {.kernel = {2, 2}})},                     \
+        {op, flags, "overlapping, padding", run,                                                                    \
+         P(pool_parameters, 2, 5, 9, 8, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}})},                  \
+        {op, flags, "padding counted", run,                                                                         \
+         P(pool_parameters, 2, 5, 9, 8,                                                                             \
+           {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}, .count_include_pad = true})},                    \
+        {op, flags, "uneven", run,                                                                                  \
+         P(pool_parameters, 2, 3, 8, 11, {.kernel = {3, 2}, .stride = {1, 3}, .padding = {1, 0}})},                 \
+        {op, flags, "stride over gaps", run, P(pool_parameters, 2, 3, 8, 8, {.kernel = {2, 2}, .stride = {3, 3}})}, \
+        {op, flags, "global", run, P(pool_parameters, 2, 50, 4, 5, {.kernel = {0}})},                               \
+        {op, flags, "1x1", run, P(pool_parameters, 1, 1, 1, 1, {.kernel = {1, 1}})},                                \
+    {                                                                                                               \
+        op, flags, "no image", run, P(pool_parameters, 0, 3, 8, 8, {.kernel = {2, 2}})                              \
+    }
+
+#define REDUCE_CASES(op, flags, run, function)                                                                   \
+    {op, flags, "all", run, P(reduce_parameters, function, DIMS(13, 11), {0}, 0)},                               \
+        {op, flags, "axis 0", run, P(reduce_parameters, function, DIMS(33, 10), {.n_axes = 1, .axes = {0}}, 0)}, \
+        {op, flags, "axis 1", run, P(reduce_parameters, function, DIMS(33, 10), {.n_axes = 1, .axes = {1}}, 0)}, \
+        {op, flags, "all but channels", run,                                                                     \
+         P(reduce_parameters, function, DIMS(3, 5, 4, 7), {.n_axes = 3, .axes = {0, 2, 3}}, 0)},                 \
+        {op, flags, "axes kept", run,                                                                            \
+         P(reduce_parameters, function, DIMS(3, 5, 4), {.n_axes = 2, .axes = {0, 2}, .keepdim = true}, 0)},      \
+        {op, flags, "scalar", run, P(reduce_parameters, function, {.ndim = 0}, {0}, 0)},                         \
+    {                                                                                                            \
+        op, flags, "no rows", run, P(reduce_parameters, function, DIMS(0, 4), {.n_axes = 1, .axes = {1}}, 0)     \
+    }
+
+#define REDUCE_INT_CASES(op, function)                                                                  \
+    {op, NO_GRADIENT, "i32", reduce_int_case, P(reduce_parameters, function, DIMS(7, 9), {0}, LK_I32)}, \
+        {op, NO_GRADIENT, "i64", reduce_int_case,                                                       \
+         P(reduce_parameters, function, DIMS(7, 9), {.n_axes = 1, .axes = {0}}, LK_I64)},               \
+    {                                                                                                   \
+        op, NO_GRADIENT, "u8", reduce_int_case,                                                         \
+            P(reduce_parameters, function, DIMS(7, 9), {.n_axes = 1, .axes = {1}}, LK_U8)               \
+    }
+
+#define AXIS_CASES(op, flags, run)                                                 \
+    {op, flags, "rows", run, P(axis_parameters, DIMS(33, 10), 1, 0)},              \
+        {op, flags, "columns", run, P(axis_parameters, DIMS(7, 13), 0, 0)},        \
+        {op, flags, "middle axis", run, P(axis_parameters, DIMS(3, 7, 5), 1, 0)},  \
+        {op, flags, "1000 classes", run, P(axis_parameters, DIMS(3, 1000), 1, 0)}, \
+        {op, flags, "one class", run, P(axis_parameters, DIMS(5, 1), 1, 0)},       \
+    {                                                                              \
+        op, flags, "no rows", run, P(axis_parameters, DIMS(0, 10), 1, 0)           \
+    }
+
+#define LOSS_CASES(op, flags, run)                                                                 \
+    {op, flags, "none", run, P(loss_parameters, 17, 10, LK_I32, LK_REDUCTION_NONE, 1)},            \
+        {op, flags, "sum", run, P(loss_parameters, 17, 10, LK_I64, LK_REDUCTION_SUM, 3)},          \
+        {op, flags, "mean", run, P(loss_parameters, 32, 10, LK_I32, LK_REDUCTION_MEAN, 2)},        \
+        {op, flags, "one class", run, P(loss_parameters, 3, 1, LK_I64, LK_REDUCTION_SUM, 1)},      \
+        {op, flags, "one sample", run, P(loss_parameters, 1, 10, LK_I32, LK_REDUCTION_MEAN, 10)},  \
+        {op, flags, "no sample", run, P(loss_parameters, 0, 10, LK_I32, LK_REDUCTION_SUM, 5)},     \
+    {                                                                                              \
+        op, flags, "no sample, none", run, P(loss_parameters, 0, 10, LK_I32, LK_REDUCTION_NONE, 5) \
+    }
+
+static const conformance_case conformance_cases[] = {
+    {LK_OP_FULL, EXACT, "third", full_case, P(double, 1.0 / 3)},
+    {LK_OP_FULL, EXACT, "infinity", full_case, P(double, -INFINITY)},
+    {LK_OP_FULL, 0, "i32", full_int_case, P(lk_dtype, LK_I32)},
+    {LK_OP_FULL, 0, "i64", full_int_case, P(lk_dtype, LK_I64)},
+    {LK_OP_FULL, 0, "u8", full_int_case, P(lk_dtype, LK_U8)},
+    {LK_OP_FULL, EXACT, "empty", full_empty_case, NULL},
+    {LK_OP_ARANGE, EXACT, "quarters", arange_case, NULL},
+    {LK_OP_ARANGE, 0, "i32", arange_int_case, P(lk_dtype, LK_I32)},
+    {LK_OP_ARANGE, 0, "i64", arange_int_case, P(lk_dtype, LK_I64)},
+    {LK_OP_ARANGE, 0, "u8", arange_int_case, P(lk_dtype, LK_U8)},
+    {LK_OP_UNIFORM, EXACT, "odd count", uniform_case, NULL},
+    {LK_OP_NORMAL, EXACT, "odd count", normal_case, NULL},
+
+    {LK_OP_COPY, EXACT, "images", copy_case, SHAPE_OF(3, 5, 7, 2)},
+    {LK_OP_COPY, EXACT, "vector", copy_case, SHAPE_OF(1031)},
+    {LK_OP_COPY, EXACT, "scalar", copy_case, P(lk_shape, .ndim = 0)},
+    {LK_OP_COPY, EXACT, "empty", copy_case, SHAPE_OF(3, 0, 2)},
+    {LK_OP_COPY, EXACT, "to another device", copy_to_peer_case, SHAPE_OF(3, 5, 7, 2)},
+    {LK_OP_COPY, EXACT | NO_GRADIENT, "NaN and infinity", copy_specials_case, NULL},
+    {LK_OP_COPY, EXACT | NO_GRADIENT, "into a view", copy_into_case, NULL},
+    {LK_OP_COPY, EXACT | NO_GRADIENT, "from another device into a view", copy_from_peer_into_case, NULL},
+    {LK_OP_COPY, NO_GRADIENT, "i32", copy_int_case, P(lk_dtype, LK_I32)},
+    {LK_OP_COPY, NO_GRADIENT, "i64", copy_int_case, P(lk_dtype, LK_I64)},
+    {LK_OP_COPY, NO_GRADIENT, "u8", copy_int_case, P(lk_dtype, LK_U8)},
+    {LK_OP_CAST, EXACT, "to f64", cast_case, P(lk_dtype, LK_F64)},
+    {LK_OP_CAST, NO_GRADIENT, "to f32", cast_case, P(lk_dtype, LK_F32)},
+    {LK_OP_CAST, NO_GRADIENT, "to i32", cast_case, P(lk_dtype, LK_I32)},
+    {LK_OP_CAST, NO_GRADIENT, "to i64", cast_case, P(lk_dtype, LK_I64)},
+    {LK_OP_CAST, NO_GRADIENT, "to u8", cast_case, P(lk_dtype, LK_U8)},
+    {LK_OP_CAST, NO_GRADIENT, "NaN and infinity to i32", cast_specials_case, P(lk_dtype, LK_I32)},
+    {LK_OP_CAST, NO_GRADIENT, "NaN and infinity to u8", cast_specials_case, P(lk_dtype, LK_U8)},
+    {LK_OP_CAST, NO_GRADIENT, "from i32", cast_int_case, P(lk_dtype, LK_I32)},
+    {LK_OP_CAST, NO_GRADIENT, "from i64", cast_int_case, P(lk_dtype, LK_I64)},
+    {LK_OP_CAST, NO_GRADIENT, "from u8", cast_int_case, P(lk_dtype, LK_U8)},
+    {LK_OP_RESHAPE, EXACT, "inferred size", reshape_case, NULL},
+    {LK_OP_RESHAPE, EXACT, "flatten", flatten_case, NULL},
+    {LK_OP_TRANSPOSE, EXACT, "outer axes", transpose_case, NULL},
+    {LK_OP_SLICE, EXACT, "middle axis", slice_case, NULL},
+    {LK_OP_EXPAND, EXACT, "new and repeated axes", expand_case, NULL},
+    {LK_OP_CONCAT, EXACT, "rows", concat_case, P(concat_parameters, 3, 0)},
+    {LK_OP_CONCAT, EXACT, "last axis", concat_case, P(concat_parameters, 4, 2)},
+    {LK_OP_CONCAT, EXACT, "one", concat_case, P(concat_parameters, 1, 1)},
+    {LK_OP_CONCAT, EXACT, "more than a call takes", concat_case, P(concat_parameters, 21, 1)},
+    {LK_OP_CONCAT, NO_GRADIENT, "i64", concat_int_case, P(lk_dtype, LK_I64)},
+    {LK_OP_CONCAT, NO_GRADIENT, "u8", concat_int_case, P(lk_dtype, LK_U8)},
+
+    BINARY_CASES(LK_OP_ADD, lk_add_at),
+    {LK_OP_ADD, EXACT, "number", add_scalar_case, NULL},
+    {LK_OP_ADD, EXACT | NO_GRADIENT, "in place", add_into_case, NULL},
+    {LK_OP_ADD, EXACT | NO_GRADIENT, "into an overlapping view", add_into_overlap_case, NULL},
+    BINARY_CASES(LK_OP_SUB, lk_sub_at),
+    BINARY_CASES(LK_OP_MUL, lk_mul_at),
+    {LK_OP_MUL, EXACT, "square", square_case, NULL},
+    {LK_OP_MUL, EXACT, "number", mul_scalar_case, NULL},
+    BINARY_CASES(LK_OP_DIV, lk_div_at),
+
+    {LK_OP_MATMUL, 0, "small", matmul_case, P(matmul_parameters, 7, 5, 3)},
+    {LK_OP_MATMUL, 0, "one by one", matmul_case, P(matmul_parameters, 1, 1, 1)},
+    {LK_OP_MATMUL, 0, "hidden of LeNet", matmul_case, P(matmul_parameters, 33, 800, 500)},
+    {LK_OP_MATMUL, 0, "logits of LeNet", matmul_case, P(matmul_parameters, 31, 500, 10)},
+    {LK_OP_MATMUL, 0, "dot product", matmul_case, P(matmul_parameters, 1, 1031, 1)},
+    {LK_OP_MATMUL, 0, "outer product", matmul_case, P(matmul_parameters, 17, 1, 13)},
+    {LK_OP_MATMUL, 0, "no rows", matmul_case, P(matmul_parameters, 0, 5, 3)},
+    {LK_OP_MATMUL, 0, "no terms", matmul_case, P(matmul_parameters, 5, 0, 3)},
+
+    CONV_CASES(LK_OP_CONV2D, conv2d_case),
+    {LK_OP_CONV2D, 0, "chain of layers", chain_case, NULL},
+    {LK_OP_CONV2D, 0, "residual block", residual_case, NULL},
+    CONV_CASES(LK_OP_CONV2D_INPUT_GRAD, conv2d_input_grad_case),
+    CONV_CASES(LK_OP_CONV2D_WEIGHT_GRAD, conv2d_weight_grad_case),
+    POOL_CASES(LK_OP_MAX_POOL2D, EXACT, max_pool2d_case),
+    {LK_OP_MAX_POOL2D, EXACT | NO_GRADIENT, "infinity", max_pool2d_infinities_case,
+     P(pool_parameters, 2, 3, 9, 8, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}})},
+    POOL_CASES(LK_OP_MAX_POOL2D_GRAD, 0, max_pool2d_grad_case),
+    POOL_CASES(LK_OP_AVG_POOL2D, 0, avg_pool2d_case),
+    POOL_CASES(LK_OP_AVG_POOL2D_GRAD, 0, avg_pool2d_grad_case),
+    {LK_OP_RELU, EXACT, "images", relu_case, SHAPE_OF(3, 5, 7, 9)},
+    {LK_OP_RELU, EXACT, "vector", relu_case, SHAPE_OF(1031)},
+    {LK_OP_RELU, EXACT, "scalar", relu_case, P(lk_shape, .ndim = 0)},
+    {LK_OP_RELU, EXACT, "empty", relu_case, SHAPE_OF(0, 3)},
+    {LK_OP_RELU, EXACT | NO_GRADIENT, "NaN and infinity", relu_specials_case, SHAPE_OF(17, 9)},
+    {LK_OP_RELU_GRAD, EXACT, "images", relu_grad_case, SHAPE_OF(3, 5, 7, 9)},
+    {LK_OP_RELU_GRAD, EXACT, "vector", relu_grad_case, SHAPE_OF(1031)},
+    {LK_OP_RELU_GRAD, EXACT, "empty", relu_grad_case, SHAPE_OF(0, 3)},
+
+    REDUCE_CASES(LK_OP_SUM, 0, reduce_case, lk_sum_at),
+    {LK_OP_SUM, 0, "nothing", reduce_case, P(reduce_parameters, lk_sum_at, DIMS(0, 4), {.n_axes = 1, .axes = {0}}, 0)},
+    REDUCE_INT_CASES(LK_OP_SUM, lk_sum_at),
+    REDUCE_CASES(LK_OP_MEAN, 0, reduce_case, lk_mean_at),
+    REDUCE_CASES(LK_OP_MAX, EXACT, reduce_case, lk_max_at),
+    {LK_OP_MAX, EXACT | NO_GRADIENT, "NaN and infinity", max_specials_case,
+     P(reduce_parameters, lk_max_at, DIMS(23, 7), {.n_axes = 1, .axes = {1}}, 0)},
+    REDUCE_INT_CASES(LK_OP_MAX, lk_max_at),
+    REDUCE_CASES(LK_OP_MAX_GRAD, EXACT, max_grad_case, lk_max_at),
+    AXIS_CASES(LK_OP_ARGMAX, EXACT, argmax_case),
+    {LK_OP_ARGMAX, EXACT, "NaN and infinity", argmax_specials_case, P(axis_parameters, DIMS(23, 7), 1, 0)},
+    {LK_OP_ARGMAX, 0, "i64", argmax_int_case, P(axis_parameters, DIMS(23, 17), 1, LK_I64)},
+    {LK_OP_ARGMAX, 0, "u8", argmax_int_case, P(axis_parameters, DIMS(23, 17), 0, LK_U8)},
+
+    AXIS_CASES(LK_OP_SOFTMAX, 0, softmax_case),
+    AXIS_CASES(LK_OP_SOFTMAX_GRAD, 0, softmax_grad_case),
+    AXIS_CASES(LK_OP_LOG_SOFTMAX, 0, log_softmax_case),
+    AXIS_CASES(LK_OP_LOG_SOFTMAX_GRAD, 0, log_softmax_grad_case),
+    LOSS_CASES(LK_OP_SPARSE_SOFTMAX_CROSS_ENTROPY, 0, cross_entropy_case),
+    LOSS_CASES(LK_OP_SPARSE_SOFTMAX_CROSS_ENTROPY_GRAD, 0, cross_entropy_grad_case),
+    {LK_OP_IN_TOP_K, EXACT, "first", in_top_k_case, P(loss_parameters, 33, 10, LK_I32, LK_REDUCTION_NONE, 1)},
+    {LK_OP_IN_TOP_K, EXACT, "first three", in_top_k_case, P(loss_parameters, 33, 10, LK_I64, LK_REDUCTION_NONE, 3)},
+    {LK_OP_IN_TOP_K, EXACT, "all", in_top_k_case, P(loss_parameters, 5, 10, LK_I32, LK_REDUCTION_NONE, 10)},
+    {LK_OP_IN_TOP_K, EXACT, "no sample", in_top_k_case, P(loss_parameters, 0, 10, LK_I32, LK_REDUCTION_NONE, 1)},
+    {LK_OP_IN_TOP_K, EXACT, "NaN and infinity", in_top_k_specials_case,
+     P(loss_parameters, 23, 7, LK_I32, LK_REDUCTION_NONE, 2)},
+    {LK_OP_SGD_UPDATE, EXACT | NO_BF16, "weights", sgd_update_case, SHAPE_OF(33, 17)},
+    {LK_OP_SGD_UPDATE, EXACT | NO_BF16, "vector", sgd_update_case, SHAPE_OF(1031)},
+    {LK_OP_SGD_UPDATE, EXACT | NO_BF16, "empty", sgd_update_case, SHAPE_OF(0)},
+};
+
+#define CONFORMANCE_CASES ((int)(sizeof conformance_cases / sizeof conformance_cases[0]))
+
+#endif

@@ -1,0 +1,214 @@
+/* Cases of convolution, pooling and relu. */
+#ifndef LK_TESTS_CONFORMANCE_NETWORKS_H
+#define LK_TESTS_CONFORMANCE_NETWORKS_H
+
+#include "conformance_tensors.h"
+
+/* --- convolution ---------------------------------------------------------------------------------------------------
+ */
+
+typedef struct conv_parameters {
+    int64_t n, c, h, w, o, kh, kw;
+    lk_conv2d_opts opts;
+    bool bias;
+} conv_parameters;
+
+static inline lk_conv2d_opts conv_opts(const conv_parameters *p)
+{
+    lk_conv2d_opts opts = p->opts;
+    for (int i = 0; i < 2; i++) {
+        opts.stride[i] = opts.stride[i] ? opts.stride[i] : 1;
+        opts.dilation[i] = opts.dilation[i] ? opts.dilation[i] : 1;
+    }
+    opts.groups = opts.groups ? opts.groups : 1;
+    return opts;
+}
+
+static inline lk_shape conv_weight_shape(const conv_parameters *p)
+{
+    return LK_SHAPE(p->o, p->c / conv_opts(p).groups, p->kh, p->kw);
+}
+
+static inline int64_t window_count(int64_t size, int64_t kernel, int64_t stride, int64_t padding, int64_t dilation)
+{
+    return (size + 2 * padding - dilation * (kernel - 1) - 1) / stride + 1;
+}
+
+static inline lk_shape conv_output_shape(const conv_parameters *p)
+{
+    lk_conv2d_opts o = conv_opts(p);
+    return LK_SHAPE(p->n, p->o, window_count(p->h, p->kh, o.stride[0], o.padding[0], o.dilation[0]),
+                    window_count(p->w, p->kw, o.stride[1], o.padding[1], o.dilation[1]));
+}
+
+static inline lk_tensor *conv2d_case(trial *t, const void *parameters)
+{
+    const conv_parameters *p = parameters;
+    t->scale = SCALE_ABSOLUTE;
+    t->terms = count_of(conv_weight_shape(p)) / p->o + 1;
+    lk_tensor *x = floats(t, LK_SHAPE(p->n, p->c, p->h, p->w));
+    lk_tensor *w = floats(t, conv_weight_shape(p));
+    return lk_conv2d(x, w, p->bias ? floats(t, LK_SHAPE(p->o)) : NULL, &p->opts);
+}
+
+static inline lk_tensor *conv2d_input_grad_case(trial *t, const void *parameters)
+{
+    const conv_parameters *p = parameters;
+    lk_conv2d_grad_attrs attrs = {.conv = conv_opts(p), .size = {p->n, p->c, p->h, p->w}};
+    t->scale = SCALE_ABSOLUTE;
+    t->terms = p->o * p->kh * p->kw;
+    lk_tensor *dy = floats(t, conv_output_shape(p));
+    lk_tensor *w = floats(t, conv_weight_shape(p));
+    return call_op(&lk__op_conv2d_input_grad, (lk_tensor *[]){dy, w}, 2, 1, &attrs, sizeof attrs, NULL);
+}
+
+/* The gradients of weights and bias, one after the other. */
+static inline lk_tensor *conv2d_weight_grad_case(trial *t, const void *parameters)
+{
+    const conv_parameters *p = parameters;
+    lk_shape size = conv_weight_shape(p), out = conv_output_shape(p);
+    lk_conv2d_grad_attrs attrs = {.conv = conv_opts(p), .bias = p->bias};
+    memcpy(attrs.size, size.dim, sizeof attrs.size);
+    t->scale = SCALE_ABSOLUTE;
+    t->terms = p->n * out.dim[2] * out.dim[3];
+    lk_tensor *dy = floats(t, out), *dbias = NULL;
+    lk_tensor *x = floats(t, LK_SHAPE(p->n, p->c, p->h, p->w));
+    lk_tensor *dw =
+        call_op(&lk__op_conv2d_weight_grad, (lk_tensor *[]){dy, x}, 2, p->bias ? 2 : 1, &attrs, sizeof attrs, &dbias);
+    if (!dw || !p->bias)
+        return dw;
+    return lk_concat((lk_tensor *[]){lk_reshape(dw, LK_SHAPE(-1)), dbias}, 2, 0);
+}
+
+/* Private layouts are handed from operator to operator. */
+static inline lk_tensor *chain_case(trial *t, const void *none)
+{
+    (void)none;
+    t->scale = SCALE_ABSOLUTE;
+    t->terms = 26 + 20 * 25 + 1 + 50 * 16 + 1;
+    t->roundings = 6;
+    lk_tensor *x = floats(t, LK_SHAPE(3, 1, 28, 28));
+    lk_tensor *y = lk_conv2d(x, floats(t, LK_SHAPE(20, 1, 5, 5)), floats(t, LK_SHAPE(20)), NULL);
+    y = lk_max_pool2d(lk_relu(y), &(lk_pool2d_opts){.kernel = {2, 2}});
+    y = lk_conv2d(y, floats(t, LK_SHAPE(50, 20, 5, 5)), floats(t, LK_SHAPE(50)), NULL);
+    y = lk_avg_pool2d(lk_relu(y), &(lk_pool2d_opts){.kernel = {2, 2}});
+    y = lk_matmul(lk_flatten(y), floats(t, LK_SHAPE(800, 10)));
+    return lk_add(y, floats(t, LK_SHAPE(10)));
+}
+
+/* A residual: one layout is used by two operators, and views are taken of it. */
+static inline lk_tensor *residual_case(trial *t, const void *none)
+{
+    (void)none;
+    t->scale = SCALE_ABSOLUTE;
+    t->terms = 2 * (16 * 9 + 1) + 8;
+    t->roundings = 6;
+    lk_conv2d_opts same = {.padding = {1, 1}};
+    lk_tensor *x = floats(t, LK_SHAPE(2, 16, 9, 7));
+    lk_tensor *w = floats(t, LK_SHAPE(16, 16, 3, 3));
+    lk_tensor *y = lk_relu(lk_conv2d(x, w, NULL, &same));
+    lk_tensor *z = lk_add(lk_conv2d(y, w, NULL, &same), y);
+    lk_tensor *part = lk_add(lk_slice(z, 1, 3, 8), lk_slice(y, 1, 0, 5));
+    return lk_add(part, lk_global_avg_pool2d(lk_slice(z, 1, 0, 5)));
+}
+
+/* --- pooling -------------------------------------------------------------------------------------------------------
+ */
+
+typedef struct pool_parameters {
+    int64_t n, c, h, w;
+    lk_pool2d_opts opts; /* kernel 0: global */
+} pool_parameters;
+
+static inline lk_pool2d_opts pool_opts(const pool_parameters *p)
+{
+    lk_pool2d_opts opts = p->opts;
+    if (!opts.kernel[0])
+        opts.kernel[0] = p->h, opts.kernel[1] = p->w;
+    for (int i = 0; i < 2; i++)
+        opts.stride[i] = opts.stride[i] ? opts.stride[i] : opts.kernel[i];
+    return opts;
+}
+
+static inline lk_shape pool_output_shape(const pool_parameters *p)
+{
+    lk_pool2d_opts o = pool_opts(p);
+    return LK_SHAPE(p->n, p->c, window_count(p->h, o.kernel[0], o.stride[0], o.padding[0], 1),
+                    window_count(p->w, o.kernel[1], o.stride[1], o.padding[1], 1));
+}
+
+static inline lk_tensor *max_pool2d_case(trial *t, const void *parameters)
+{
+    const pool_parameters *p = parameters;
+    lk_tensor *x = floats(t, LK_SHAPE(p->n, p->c, p->h, p->w));
+    return p->opts.kernel[0] ? lk_max_pool2d(x, &p->opts) : lk_global_max_pool2d(x);
+}
+
+/* A first row of -infinity, a last one of infinity. */
+static inline lk_tensor *max_pool2d_infinities_case(trial *t, const void *parameters)
+{
+    const pool_parameters *p = parameters;
+    lk_tensor *x = floats(t, LK_SHAPE(p->n, p->c, p->h, p->w));
+    lk_tensor *lowest = lk_full(t->device, t->dtype, LK_SHAPE(p->n, p->c, 1, p->w), -INFINITY);
+    lk_tensor *highest = lk_full(t->device, t->dtype, LK_SHAPE(p->n, p->c, 1, p->w), INFINITY);
+    return lk_max_pool2d(lk_concat((lk_tensor *[]){lowest, x, highest}, 3, 2), &p->opts);
+}
+
+/* `where` belongs to the backend, so it is made by the same one. Half of x is 0, as behind a relu: of equal maxima the
+ * first counts. */
+static inline lk_tensor *max_pool2d_grad_case(trial *t, const void *parameters)
+{
+    const pool_parameters *p = parameters;
+    lk_pool2d_opts opts = pool_opts(p);
+    lk_pool2d_grad_attrs attrs = {.pool = opts, .height = p->h, .width = p->w};
+    t->scale = SCALE_ONE;
+    t->terms = opts.kernel[0] * opts.kernel[1] * opts.kernel[0] * opts.kernel[1];
+    lk_tensor *x = lk_relu(floats(t, LK_SHAPE(p->n, p->c, p->h, p->w))), *where = NULL;
+    lk_tensor *dy = floats(t, pool_output_shape(p));
+    if (!call_op(&lk__op_max_pool2d, &x, 1, 2, &opts, sizeof opts, &where))
+        return NULL;
+    return call_op(&lk__op_max_pool2d_grad, (lk_tensor *[]){dy, where}, 2, 1, &attrs, sizeof attrs, NULL);
+}
+
+static inline lk_tensor *avg_pool2d_case(trial *t, const void *parameters)
+{
+    const pool_parameters *p = parameters;
+    lk_pool2d_opts opts = pool_opts(p);
+    t->scale = SCALE_ABSOLUTE;
+    t->terms = opts.kernel[0] * opts.kernel[1];
+    lk_tensor *x = floats(t, LK_SHAPE(p->n, p->c, p->h, p->w));
+    return p->opts.kernel[0] ? lk_avg_pool2d(x, &p->opts) : lk_global_avg_pool2d(x);
+}
+
+static inline lk_tensor *avg_pool2d_grad_case(trial *t, const void *parameters)
+{
+    const pool_parameters *p = parameters;
+    lk_pool2d_opts opts = pool_opts(p);
+    lk_pool2d_grad_attrs attrs = {.pool = opts, .height = p->h, .width = p->w};
+    t->scale = SCALE_ABSOLUTE;
+    t->terms = opts.kernel[0] * opts.kernel[1];
+    lk_tensor *dy = floats(t, pool_output_shape(p));
+    return call_op(&lk__op_avg_pool2d_grad, &dy, 1, 1, &attrs, sizeof attrs, NULL);
+}
+
+/* --- relu ----------------------------------------------------------------------------------------------------------
+ */
+
+static inline lk_tensor *relu_case(trial *t, const void *shape)
+{
+    return lk_relu(floats(t, *(const lk_shape *)shape));
+}
+
+static inline lk_tensor *relu_specials_case(trial *t, const void *shape)
+{
+    return lk_relu(specials(t, *(const lk_shape *)shape));
+}
+
+static inline lk_tensor *relu_grad_case(trial *t, const void *shape)
+{
+    lk_tensor *dy = floats(t, *(const lk_shape *)shape);
+    lk_tensor *y = lk_relu(floats(t, *(const lk_shape *)shape));
+    return call_op(&lk__op_relu_grad, (lk_tensor *[]){dy, y}, 2, 1, "", 0, NULL);
+}
+
+#endif
