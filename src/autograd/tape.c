@@ -115,6 +115,13 @@ static lk_status record(void *self, const lk_call *call)
     return LK_OK;
 }
 
+static bool is_open_here(const lk_tape *tape)
+{
+    lk_recorder open = lk__recorder_set((lk_recorder){0});
+    lk__recorder_set(open);
+    return tape->recording && open.self == tape;
+}
+
 static void stop_recording(lk_tape *tape)
 {
     if (tape->recording)
@@ -136,6 +143,8 @@ lk_tape *lk_tape_begin(lk_tensor *const *watched, int n)
     tape->watched = lk__calloc((size_t)n, sizeof *tape->watched);
     bool complete = tape->watched != NULL;
     for (int i = 0; i < n && complete; i++) {
+        if (!watched[i])
+            lk__fail(LK_ERR_ARGUMENT, "tape: watched tensor %d is NULL", i);
         tape->watched[tape->n_watched++] = lk_tensor_retain(watched[i]);
         complete = watched[i] && follow(tape, watched[i]) == LK_OK;
     }
@@ -300,6 +309,8 @@ lk_status lk_tape_gradient_at(lk_place at, lk_tape *tape, lk_tensor *target, lk_
         gradients[i] = NULL;
     if (!tape->recording)
         LK_FAIL(LK_ERR_STATE, "gradient: this tape was used already");
+    if (!is_open_here(tape))
+        LK_FAIL(LK_ERR_STATE, "gradient: this tape is open in another thread");
     stop_recording(tape);
     LK_TRY(start_walk(at, tape, target, seed));
     LK_TRY(walk_back(tape));
