@@ -44,7 +44,7 @@ LK_API lk_status lk_broadcast_at(lk_place at, lk_tensor *tensor, lk_device *cons
 /* Each of tensors[0 … n) becomes the sum of all: a tree over the arguments, so the sum of V shards' tensors has the same
  * bits whichever devices the shards are on. The tensors have one shape and dtype; they may be on one device or on many,
  * several on one included. NULL entries are absent: they add nothing and receive nothing. In place, asynchronous.
- * Errors: LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_DEVICE (devices of different kinds). */
+ * Errors: LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_DEVICE (devices of different kinds, or more than LK_MAX_DEVICES). */
 LK_API lk_status lk_allreduce_at(lk_place at, lk_tensor *const *tensors, int64_t n);
 #define lk_allreduce(...) lk_allreduce_at(LK_HERE, __VA_ARGS__)
 
@@ -73,11 +73,13 @@ LK_API lk_status lk_strategy_place(lk_strategy *strategy, lk_tensor *const *init
  * soon as both are there, so a device holds at most two nodes a level of the tree. */
 typedef struct lk_shard_sum lk_shard_sum;
 
+/* The strategy has to live as long. Errors: LK_ERR_ARGUMENT (fewer shards than devices), LK_ERR_MEMORY. */
 LK_API lk_shard_sum *lk_shard_sum_new(lk_strategy *strategy, int64_t shards, int n);
 LK_API void lk_shard_sum_release(lk_shard_sum *sum);
 
 /* Values of one shard, on its owner's device; retained. values[i] NULL, or `values` NULL for an empty shard, is absent.
- * The shards of one device are given in rising order. Errors: LK_ERR_ARGUMENT (a shard twice, or out of order). */
+ * The shards of one device are given in rising order. Errors: LK_ERR_ARGUMENT (a shard twice, or out of order; nothing
+ * is changed); those of lk_add (the object is then empty again). */
 LK_API lk_status lk_shard_sum_add(lk_shard_sum *sum, int64_t shard, lk_tensor *const *values);
 
 /* sums[r * n + i] = the sum over all shards of quantity i, on replica r's device, one reference each (NULL where it was

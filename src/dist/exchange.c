@@ -62,6 +62,14 @@ lk_status lk_broadcast_at(lk_place at, lk_tensor *tensor, lk_device *const *devi
 
 /* --- all-reduce --------------------------------------------------------------------------------------------------- */
 
+static lk_status wrong_shape(int64_t i, lk_shape shape, lk_shape expected)
+{
+    char have[128], want[128];
+    lk__shape_text(shape, have, sizeof have);
+    lk__shape_text(expected, want, sizeof want);
+    LK_FAIL(LK_ERR_SHAPE, "allreduce: tensor %lld has shape %s, the first %s", (long long)i, have, want);
+}
+
 static lk_status check_arguments(lk_tensor *const *tensors, int64_t n)
 {
     const lk_tensor *first = NULL;
@@ -71,7 +79,7 @@ static lk_status check_arguments(lk_tensor *const *tensors, int64_t n)
             continue;
         first = first ? first : tensor;
         if (!lk__shape_equal(tensor->shape, first->shape))
-            LK_FAIL(LK_ERR_SHAPE, "allreduce: tensor %lld has another shape than the first", (long long)i);
+            return wrong_shape(i, tensor->shape, first->shape);
         if (tensor->dtype != first->dtype)
             LK_FAIL(LK_ERR_DTYPE, "allreduce: tensor %lld is %s, the first %s", (long long)i, lk_dtype_name(tensor->dtype),
                     lk_dtype_name(first->dtype));
@@ -83,17 +91,20 @@ static lk_status check_arguments(lk_tensor *const *tensors, int64_t n)
 }
 
 /* The devices of the tensors, each once, in order of appearance. */
-static int distinct_devices(lk_tensor *const *tensors, int64_t n, lk_device **devices)
+static lk_status distinct_devices(lk_tensor *const *tensors, int64_t n, lk_device **devices, int *count)
 {
-    int count = 0;
+    *count = 0;
     for (int64_t i = 0; i < n; i++) {
         int d = 0;
-        while (tensors[i] && d < count && devices[d] != lk_tensor_device(tensors[i]))
+        while (tensors[i] && d < *count && devices[d] != lk_tensor_device(tensors[i]))
             d++;
-        if (tensors[i] && d == count && count < LK_MAX_DEVICES)
-            devices[count++] = lk_tensor_device(tensors[i]);
+        if (!tensors[i] || d < *count)
+            continue;
+        if (d == LK_MAX_DEVICES)
+            LK_FAIL(LK_ERR_DEVICE, "allreduce: tensors on more than %d devices", LK_MAX_DEVICES);
+        devices[(*count)++] = lk_tensor_device(tensors[i]);
     }
-    return count;
+    return LK_OK;
 }
 
 static lk_status write_back(lk_place at, lk_tensor *const *tensors, int64_t n, lk_device *const *devices,
@@ -116,7 +127,8 @@ lk_status lk_allreduce_at(lk_place at, lk_tensor *const *tensors, int64_t n)
     lk_device *devices[LK_MAX_DEVICES];
     lk_tensor *sums[LK_MAX_DEVICES];
     LK_TRY(check_arguments(tensors, n));
-    int n_devices = distinct_devices(tensors, n, devices);
+    int n_devices;
+    LK_TRY(distinct_devices(tensors, n, devices, &n_devices));
     if (n_devices == 0)
         return LK_OK;
     lk_tree_node *nodes = lk__calloc((size_t)n, sizeof *nodes);

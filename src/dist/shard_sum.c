@@ -18,7 +18,6 @@ typedef struct device_stack {
     int64_t depth;
 } device_stack;
 
-
 struct lk_shard_sum {
     lk_strategy *strategy;
     int64_t shards;
@@ -157,7 +156,11 @@ lk_status lk_shard_sum_add(lk_shard_sum *sum, int64_t shard, lk_tensor *const *v
         partial_sum *left = partial_at(sum, d, stack->depth - 2), *right = left + 1;
         if (!lk__tree_siblings(sum->shards, left->range, right->range))
             break;
-        LK_TRY(add_siblings(sum, left, right));
+        lk_status status = add_siblings(sum, left, right);
+        if (status != LK_OK) { /* some quantities are added up, some are not: nothing of it is of use */
+            empty(sum);
+            return status;
+        }
         stack->depth--;
     }
     return LK_OK;
@@ -186,8 +189,7 @@ lk_status lk_shard_sum_finish_at(lk_place at, lk_shard_sum *sum, lk_tensor **sum
     lk_status status = collect_nodes(sum, &count);
     if (status == LK_OK) {
         lk_scope_begin();
-        status = sum->strategy->table->reduce(at, sum->strategy, sum->shards, sum->nodes, count,
-                                                    sum->n, sums);
+        status = sum->strategy->table->reduce(at, sum->strategy, sum->shards, sum->nodes, count, sum->n, sums);
         lk_scope_end();
     }
     for (int64_t i = 0; i < total && status != LK_OK; i++) {
