@@ -48,6 +48,7 @@ typedef struct lk_plan {
     bool fell_back; /* data "auto": fashion-mnist was not to be had */
 } lk_plan;
 
+/* After an error a trainer can only be asked for its plan, and released. */
 typedef struct lk_trainer lk_trainer;
 
 /* Opens data and devices, builds the model and its replicas. Errors: LK_ERR_ARGUMENT for a configuration that makes no

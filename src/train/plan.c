@@ -30,11 +30,29 @@ static lk_status open_train_set(lk_trainer *trainer, const lk_train_config *conf
     return open_split(trainer->plan.data, LK_SPLIT_TRAIN, config, config->limit_train, &trainer->train_set);
 }
 
+/* The model is made for the training images: others must not reach it. */
+static lk_status check_val_images(const lk_dataset *train, const lk_dataset *val)
+{
+    long long c = lk_dataset_channels(train), h = lk_dataset_height(train), w = lk_dataset_width(train);
+    if (lk_dataset_channels(val) == c && lk_dataset_height(val) == h && lk_dataset_width(val) == w)
+        return LK_OK;
+    LK_FAIL(LK_ERR_FORMAT, "%s: images of %lldx%lldx%lld, expected %lldx%lldx%lld as in %s", lk_dataset_source(val),
+            (long long)lk_dataset_channels(val), (long long)lk_dataset_height(val), (long long)lk_dataset_width(val), c, h,
+            w, lk_dataset_source(train));
+}
+
+static lk_status open_val_set(lk_trainer *trainer, const lk_train_config *config)
+{
+    if (config->limit_val == 0)
+        return LK_OK;
+    LK_TRY(open_split(trainer->plan.data, LK_SPLIT_TEST, config, config->limit_val, &trainer->val_set));
+    return check_val_images(trainer->train_set, trainer->val_set);
+}
+
 static lk_status open_data(lk_trainer *trainer, const lk_train_config *config)
 {
     LK_TRY(open_train_set(trainer, config));
-    if (config->limit_val != 0)
-        LK_TRY(open_split(trainer->plan.data, LK_SPLIT_TEST, config, config->limit_val, &trainer->val_set));
+    LK_TRY(open_val_set(trainer, config));
     trainer->plan.source = lk_dataset_source(trainer->train_set);
     trainer->plan.train_samples = lk_dataset_count(trainer->train_set);
     trainer->plan.val_samples = trainer->val_set ? lk_dataset_count(trainer->val_set) : 0;
