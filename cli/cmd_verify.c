@@ -37,21 +37,24 @@ static const lk_option options[] = {
 
 enum { MAX_SPECS = 64 };
 
-/* Cuts `text` at its commas, in place. A bare number means CPU devices: written out as "NxCPU", 16 bytes each. */
+/* Cuts `text` at its commas, in place. A bare number means CPU devices: written out as "NxCPU", 16 bytes each. Gives how
+ * many specs there are, of which the first MAX_SPECS are stored. */
 static int split_specs(char *text, const char **specs, char (*numbers)[16])
 {
     int count = 0;
-    for (char *item = text; item && count < MAX_SPECS; count++) {
+    for (char *next, *item = text; item; item = next, count++) {
         char *comma = strchr(item, ',');
+        next = comma ? comma + 1 : NULL;
         if (comma)
             *comma = '\0';
+        if (count >= MAX_SPECS)
+            continue;
         size_t digits = strspn(item, "0123456789");
         specs[count] = item;
         if (digits > 0 && digits < 8 && item[digits] == '\0') {
             snprintf(numbers[count], sizeof numbers[count], "%sxcpu", item);
             specs[count] = numbers[count];
         }
-        item = comma ? comma + 1 : NULL;
     }
     return count;
 }
@@ -80,6 +83,8 @@ static int verify(verify_config *config, char *list)
     char numbers[MAX_SPECS][16];
     lk_verify_opts opts = {.specs = specs, .steps = config->steps, .run_done = print_run};
     opts.count = split_specs(list, specs, numbers);
+    if (opts.count > MAX_SPECS)
+        return cli_usage_error("--devices names %d sets of devices: at most %d can be compared", opts.count, MAX_SPECS);
     lk_verify_result result;
     if (lk_verify(&config->train, &opts, &result) != LK_OK)
         return cli_fail();
@@ -96,8 +101,10 @@ static int run(int argc, char **argv)
         return cli_fail();
     lk_log_set(cli_print_log, &progress, LK_LOG_WARNING);
     char *list = strdup(config.devices);
-    if (!list)
-        return cli_usage_error("out of memory");
+    if (!list) {
+        fputs("lockstep: out of memory\n", stderr);
+        return 1;
+    }
     int status = verify(&config, list);
     free(list);
     return status;
