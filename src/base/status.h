@@ -19,7 +19,12 @@ typedef struct lk_error_state {
 void lk__error_save(lk_error_state *state);
 void lk__error_restore(const lk_error_state *state);
 
-#define LK_FAIL(status, ...) return lk__fail(status, __VA_ARGS__)
+/* Gives back `status` itself, so that a checker sees that it is not LK_OK. */
+#define LK_FAIL(status, ...)            \
+    do {                                \
+        lk__fail(status, __VA_ARGS__);  \
+        return status;                  \
+    } while (0)
 
 #define LK_TRY(expression)                        \
     do {                                          \
