@@ -207,6 +207,14 @@ bool lk__tensor_is_dense(const lk_tensor *tensor)
     return true;
 }
 
+lk_tensor lk__tensor_alias(const lk_tensor *tensor)
+{
+    lk_tensor alias = {
+        .dtype = tensor->dtype, .shape = tensor->shape, .offset = tensor->offset, .storage = tensor->storage};
+    memcpy(alias.strides, tensor->strides, sizeof alias.strides);
+    return alias;
+}
+
 void *lk__data(const lk_tensor *tensor)
 {
     return (char *)tensor->storage->data + tensor->offset * (int64_t)lk_dtype_size(tensor->dtype);

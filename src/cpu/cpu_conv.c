@@ -28,7 +28,7 @@ static lk_shape grouped_shape(lk_shape w, int64_t groups)
 /* The same elements with the groups as a dimension of their own. */
 static lk_tensor grouped(const lk_tensor *w, int64_t groups)
 {
-    lk_tensor view = *w;
+    lk_tensor view = lk__tensor_alias(w);
     view.shape = grouped_shape(w->shape, groups);
     if (groups == 1)
         return view;

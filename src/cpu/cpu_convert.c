@@ -58,7 +58,7 @@ lk_status lk__cpu_convert(lk_device *device, const lk_tensor *x, const lk_layout
         return LK_OK;
     }
     lk_cpu *cpu = device->state;
-    lk_tensor in = *x, out = *x;
+    lk_tensor in = lk__tensor_alias(x), out = in;
     lk_storage storage = {.device = device, .data = data, .bytes = to ? to->bytes : x->storage->bytes, .layout = to};
     lk_prepared *prepared;
     lk_key key;
