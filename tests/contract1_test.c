@@ -1,0 +1,367 @@
+/* Contract 1: the number of devices never changes the result. Same bits in every parameter, and in every loss and
+ * accuracy on the way, on any number of devices; other bits where something else is asked for, so that equality means
+ * something. */
+#include "training.h"
+
+#include "lockstep/ops.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+static outcome train(const lk_train_config *config)
+{
+    lk_trainer *trainer = new_trainer(config);
+    outcome out = fit(trainer);
+    for (int r = 1; r < lk_strategy_num_replicas(lk_trainer_strategy(trainer)); r++) {
+        char digest[33];
+        assert_ok(lk_trainer_digest(trainer, r, digest));
+        assert_string_equal(digest, out.result.digest);
+        for (int i = 0; i < lk_trainer_parameter_count(trainer); i++) {
+            uint64_t first, hash;
+            assert_ok(lk_trainer_parameter_hash(trainer, 0, i, &first));
+            assert_ok(lk_trainer_parameter_hash(trainer, r, i, &hash));
+            if (first != hash)
+                fail_msg("%s of replica %d is not that of replica 0", lk_trainer_parameter_name(trainer, i), r);
+        }
+    }
+    lk_trainer_release(trainer);
+    return out;
+}
+
+static void same_mean(lk_mean a, lk_mean b)
+{
+    assert_int_equal(a.count, b.count);
+    assert_memory_equal(&a.sum, &b.sum, sizeof a.sum);
+}
+
+static void same(const outcome *a, const outcome *b)
+{
+    assert_string_equal(a->result.digest, b->result.digest);
+    assert_int_equal(a->n_epochs, b->n_epochs);
+    assert_int_equal(a->n_steps, b->n_steps);
+    same_mean(a->result.val_accuracy, b->result.val_accuracy);
+    for (int e = 0; e < a->n_epochs; e++) {
+        same_mean(a->epochs[e].train_loss, b->epochs[e].train_loss);
+        same_mean(a->epochs[e].train_accuracy, b->epochs[e].train_accuracy);
+        same_mean(a->epochs[e].val_loss, b->epochs[e].val_loss);
+        same_mean(a->epochs[e].val_accuracy, b->epochs[e].val_accuracy);
+    }
+}
+
+static const char *const specs[] = {"1xcpu", "2xcpu", "3xcpu", "4xcpu", "7xcpu"};
+static const int counts[] = {1, 2, 3, 4, 7};
+enum { SPECS = sizeof counts / sizeof counts[0] };
+
+static void any_number_of_devices(lk_train_config config)
+{
+    outcome first;
+    for (int s = 0; s < SPECS && counts[s] <= config.shards; s++) {
+        config.devices = specs[s];
+        config.workers = s % 3 == 0 ? 1 : s % 3 == 1 ? 0 : 3;
+        outcome out = train(&config);
+        if (s == 0)
+            first = out;
+        else
+            same(&first, &out);
+    }
+}
+
+/* 32 divides by 8 and not by 12; neither divides 25. Last batches of 3 and of 17 samples. */
+static void batches(int64_t shards)
+{
+    lk_train_config config = small_training();
+    config.shards = shards;
+    any_number_of_devices(config);
+    config.batch_size = 25;
+    config.seed = 3;
+    any_number_of_devices(config);
+}
+
+static void one_shard(void **state)
+{
+    (void)state;
+    batches(1);
+}
+
+static void eight_shards(void **state)
+{
+    (void)state;
+    batches(8);
+}
+
+static void twelve_shards(void **state)
+{
+    (void)state;
+    batches(12);
+}
+
+/* Fewer samples than shards and devices in every batch. */
+static void three_samples_in_all(void **state)
+{
+    (void)state;
+    lk_train_config config = small_training();
+    config.limit_train = 3;
+    config.limit_val = 2;
+    config.shards = 12;
+    any_number_of_devices(config);
+}
+
+static void plain_c_kernels(void **state)
+{
+    (void)state;
+    lk_train_config config = small_training();
+    config.limit_train = 11;
+    config.limit_val = 7;
+    config.batch_size = 8;
+    config.shards = 8;
+    config.devices = "1xref";
+    outcome one = train(&config);
+    config.devices = "3xref";
+    outcome three = train(&config);
+    same(&one, &three);
+}
+
+static void both_strategies_on_one_device(void **state)
+{
+    (void)state;
+    lk_train_config config = small_training();
+    config.devices = "1xcpu";
+    config.strategy = "one-device";
+    outcome one = train(&config);
+    config.strategy = "mirrored";
+    outcome mirrored = train(&config);
+    same(&one, &mirrored);
+}
+
+static void devices_that_share_a_core(void **state)
+{
+    (void)state;
+    lk_train_config config = small_training();
+    config.shards = 8;
+    config.devices = "cpu:0";
+    outcome one = train(&config);
+    config.devices = "3xcpu:0";
+    outcome three = train(&config);
+    same(&one, &three);
+}
+
+static void what_else_is_asked_for_gives_other_bits(void **state)
+{
+    (void)state;
+    lk_train_config config = small_training();
+    config.devices = "2xcpu";
+    config.shards = 8;
+    outcome first = train(&config), again = train(&config);
+    same(&first, &again);
+    lk_train_config other[5] = {config, config, config, config, config};
+    other[0].seed = 1;
+    other[1].batch_size = 31;
+    other[2].shards = 12;
+    other[3].base_lr = 0.25;
+    other[4].limit_train = 66;
+    for (int i = 0; i < 5; i++) {
+        outcome out = train(&other[i]);
+        assert_string_not_equal(out.result.digest, first.result.digest);
+    }
+}
+
+/* Stopping for evaluation, or calling for steps one by one, is no part of the result. */
+static void steps_one_by_one(void **state)
+{
+    (void)state;
+    char digest[33];
+    lk_mean loss, accuracy;
+    lk_train_config config = small_training();
+    config.devices = "2xcpu";
+    outcome whole = train(&config);
+    lk_trainer *trainer = new_trainer(&config);
+    for (int step = 0; step < 6; step++) {
+        assert_ok(lk_trainer_run(trainer, 1));
+        assert_ok(lk_trainer_evaluate(trainer, &loss, &accuracy));
+    }
+    assert_ok(lk_trainer_digest(trainer, 0, digest));
+    assert_string_equal(digest, whole.result.digest);
+    same_mean(accuracy, whole.result.val_accuracy);
+    same_mean(loss, whole.epochs[1].val_loss);
+    lk_trainer_release(trainer);
+}
+
+/* --- the synchronous engine, in a process of its own -------------------------------------------------------------- */
+
+static int print_digest(void)
+{
+    lk_train_config config = small_training();
+    lk_train_result result;
+    config.devices = "3xcpu";
+    config.shards = 8;
+    lk_trainer *trainer = lk_trainer_new(&config);
+    if (!trainer || lk_trainer_fit(trainer, NULL, &result) != LK_OK) {
+        fprintf(stderr, "%s\n", lk_error_message());
+        return 1;
+    }
+    lk_trainer_release(trainer);
+    puts(result.digest);
+    return 0;
+}
+
+static void digest_of_child(const char *engine, char digest[33])
+{
+    char self[PATH_MAX] = "", command[PATH_MAX + 64];
+    assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    snprintf(command, sizeof command, "LOCKSTEP_ENGINE=%s '%s' digest", engine, self);
+    FILE *output = popen(command, "r");
+    assert_non_null(output);
+    assert_int_equal(fread(digest, 1, 32, output), 32);
+    digest[32] = '\0';
+    assert_int_equal(pclose(output), 0);
+}
+
+static void the_synchronous_engine(void **state)
+{
+    (void)state;
+    char sync[33], async[33];
+    lk_train_config config = small_training();
+    config.devices = "2xcpu";
+    config.shards = 8;
+    outcome here = train(&config);
+    digest_of_child("sync", sync);
+    digest_of_child("async", async);
+    assert_string_equal(sync, here.result.digest);
+    assert_string_equal(async, here.result.digest);
+}
+
+/* --- lk_verify ---------------------------------------------------------------------------------------------------- */
+
+typedef struct seen {
+    int runs, devices;
+    char digest[33];
+} seen;
+
+static void see_run(void *user, const lk_verify_run *run)
+{
+    seen *s = user;
+    s->runs++;
+    s->devices += run->device_count;
+    memcpy(s->digest, run->digest, sizeof s->digest);
+}
+
+static void verify_finds_them_identical(void **state)
+{
+    (void)state;
+    seen s = {0};
+    lk_train_config config = small_training();
+    lk_verify_result result;
+    lk_verify_opts opts = {.specs = (const char *[]){"1", "3xcpu", "cpu:1,cpu:0"}, .count = 3, .steps = 7};
+    opts.run_done = see_run;
+    opts.user = &s;
+    assert_ok(lk_verify(&config, &opts, &result));
+    assert_true(result.identical);
+    assert_int_equal(result.shards, 4);
+    assert_int_equal(s.runs, 3);
+    assert_int_equal(s.devices, 6);
+
+    char digest[33];
+    config.shards = 4;
+    config.devices = "1";
+    lk_trainer *trainer = new_trainer(&config);
+    assert_ok(lk_trainer_run(trainer, 7));
+    assert_ok(lk_trainer_digest(trainer, 0, digest));
+    assert_string_equal(digest, s.digest);
+    lk_trainer_release(trainer);
+}
+
+/* The first step and parameter at which two devices part, found without lk_verify. */
+static void find_difference(lk_train_config config, const char *const *pair, int64_t steps, int64_t *step,
+                            const char **name)
+{
+    lk_trainer *trainers[2];
+    *step = 0;
+    for (int t = 0; t < 2; t++) {
+        config.devices = pair[t];
+        trainers[t] = new_trainer(&config);
+    }
+    for (int64_t s = 1; s <= steps && !*step; s++) {
+        assert_ok(lk_trainer_run(trainers[0], 1));
+        assert_ok(lk_trainer_run(trainers[1], 1));
+        for (int i = 0; i < lk_trainer_parameter_count(trainers[0]) && !*step; i++) {
+            uint64_t a, b;
+            assert_ok(lk_trainer_parameter_hash(trainers[0], 0, i, &a));
+            assert_ok(lk_trainer_parameter_hash(trainers[1], 0, i, &b));
+            if (a != b) {
+                *step = s;
+                *name = lk_trainer_parameter_name(trainers[0], i);
+            }
+        }
+    }
+    lk_trainer_release(trainers[0]);
+    lk_trainer_release(trainers[1]);
+}
+
+/* oneDNN and plain C sum in different orders, so devices of the two kinds must part; verify has to say so. */
+static void verify_finds_a_difference(void **state)
+{
+    (void)state;
+    const char *implementation = NULL;
+    for (int op = 0; lk_op_name(op); op++)
+        if (strcmp(lk_op_name(op), "conv2d") == 0)
+            implementation = lk_op_implementation(op, "cpu", LK_F32);
+    if (!implementation || strcmp(implementation, "c") == 0) {
+        print_message("SKIP: this build has one implementation of conv2d, so no two devices differ\n");
+        skip();
+    }
+    static const char *const kinds[] = {"cpu:0", "2xcpu", "ref:0"};
+    int64_t step;
+    const char *name = NULL;
+    lk_train_config config = small_training();
+    lk_verify_result result;
+    lk_verify_opts opts = {.specs = kinds, .count = 3, .steps = 3};
+    config.shards = 2;
+    config.limit_train = 20;
+    config.batch_size = 10;
+    find_difference(config, (const char *[]){kinds[0], kinds[2]}, 3, &step, &name);
+    assert_int_not_equal(step, 0);
+    assert_ok(lk_verify(&config, &opts, &result));
+    assert_false(result.identical);
+    assert_int_equal(result.step, step);
+    assert_string_equal(result.tensor, name);
+    assert_int_equal(result.run, 2);
+    assert_int_equal(result.replica, 0);
+}
+
+static void what_makes_no_sense_is_refused(void **state)
+{
+    (void)state;
+    lk_train_config config = small_training();
+    lk_verify_result result;
+    lk_verify_opts opts = {.specs = (const char *[]){"1", "3"}, .count = 2, .steps = 1};
+    config.shards = 2;
+    expect_error(lk_verify(&config, &opts, &result), LK_ERR_ARGUMENT,
+                 "--shards 2: 3 devices need at least as many shards");
+    config.shards = 33;
+    config.devices = "1";
+    assert_null(lk_trainer_new(&config));
+    expect_error(lk_error_status(), LK_ERR_ARGUMENT, "--shards: 33 shards are more than the 32 samples of a batch");
+}
+
+int main(int argc, char **argv)
+{
+    (void)argv;
+    if (argc > 1)
+        return print_digest();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_shard),
+        cmocka_unit_test(eight_shards),
+        cmocka_unit_test(twelve_shards),
+        cmocka_unit_test(three_samples_in_all),
+        cmocka_unit_test(plain_c_kernels),
+        cmocka_unit_test(both_strategies_on_one_device),
+        cmocka_unit_test(devices_that_share_a_core),
+        cmocka_unit_test(what_else_is_asked_for_gives_other_bits),
+        cmocka_unit_test(steps_one_by_one),
+        cmocka_unit_test(the_synchronous_engine),
+        cmocka_unit_test(verify_finds_them_identical),
+        cmocka_unit_test(verify_finds_a_difference),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
