@@ -59,12 +59,16 @@ static inline const char *in_dir(const char *name)
 typedef struct bytes {
     uint8_t *data;
     size_t size;
+    size_t capacity;
 } bytes;
 
 static inline void append(bytes *b, const void *data, size_t size)
 {
-    b->data = realloc(b->data, b->size + size + 1);
-    assert_non_null(b->data);
+    if (b->size + size > b->capacity) {
+        b->capacity = 2 * (b->size + size);
+        b->data = realloc(b->data, b->capacity);
+        assert_non_null(b->data);
+    }
     memcpy(b->data + b->size, data, size);
     b->size += size;
 }

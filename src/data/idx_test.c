@@ -110,7 +110,7 @@ static void test_reads_several_members(void **state)
     write_pair(in_dir("images"), in_dir("labels"), COUNT, HEIGHT, WIDTH);
     bytes images = idx_images(COUNT, HEIGHT, WIDTH), joined = {0};
     for (size_t at = 0; at < images.size; at += 100) {
-        bytes piece = {images.data + at, images.size - at < 100 ? images.size - at : 100};
+        bytes piece = {.data = images.data + at, .size = images.size - at < 100 ? images.size - at : 100};
         bytes member = compressed(&piece);
         append(&joined, member.data, member.size);
         drop(&member);
@@ -128,7 +128,7 @@ static void test_reads_several_members(void **state)
 static void check_every_prefix(const char *name, const bytes *whole, bool gzip)
 {
     for (size_t size = 0; size < whole->size; size++) {
-        write_file(in_dir(name), &(bytes){whole->data, size});
+        write_file(in_dir(name), &(bytes){.data = whole->data, .size = size});
         lk_status status = open_files(gzip ? "images.gz" : "images", gzip ? "labels.gz" : "labels");
         expect_error(status, LK_ERR_FORMAT, name, "truncated", NULL);
     }
@@ -152,7 +152,7 @@ static void test_refuses_truncated(void **state)
     expect_ok(open_files("images.gz", "labels.gz"));
 
     /* A sound gzip file of a truncated one. */
-    bytes cut = {images.data, images.size - 1};
+    bytes cut = {.data = images.data, .size = images.size - 1};
     write_gzip(in_dir("images.gz"), &cut);
     expect_error(open_files("images.gz", "labels"), LK_ERR_FORMAT, "images.gz: truncated", "promises 12 bytes",
                  "there are 11", NULL);
