@@ -1,0 +1,182 @@
+/* Every allocation of this layer made to fail, one after another: the failure is reported as such, nothing leaks (under
+ * AddressSanitizer), and the same work succeeds afterwards. */
+#include "data/data_testing.h"
+
+#include "base/mem.h"
+
+enum { COUNT = 40, MANY = 10000 };
+
+typedef lk_status (*work_fn)(void);
+
+static void fail_everywhere(work_fn work)
+{
+    for (int64_t n = 0; n < MANY; n++) {
+        lk__mem_fail_at(n);
+        lk_status status = work();
+        bool reached = lk__mem_allocations() > n;
+        lk__mem_fail_at(-1);
+        if (!reached) {
+            assert_true(n > 0);
+            expect_ok(status);
+            return;
+        }
+        expect_error(status, LK_ERR_MEMORY, "out of memory", NULL);
+    }
+    fail_msg("still allocating after %d allocations", MANY);
+}
+
+static lk_status open_and_release(const char *images, const char *labels)
+{
+    lk_dataset *dataset = NULL;
+    lk_status status = lk_dataset_open_idx(in_dir(images), in_dir(labels), 10, 0, &dataset);
+    assert_true((status == LK_OK) == (dataset != NULL));
+    lk_dataset_release(dataset);
+    return status;
+}
+
+static lk_status open_plain(void)
+{
+    return open_and_release("images", "labels");
+}
+
+static lk_status open_gzip(void)
+{
+    return open_and_release("images.gz", "labels.gz");
+}
+
+static lk_status open_synthetic(void)
+{
+    lk_dataset *dataset = NULL;
+    lk_status status = lk_dataset_open("synthetic", LK_SPLIT_TEST, &(lk_dataset_opts){.limit = 20}, &dataset);
+    assert_true((status == LK_OK) == (dataset != NULL));
+    lk_dataset_release(dataset);
+    return status;
+}
+
+static lk_status open_by_name(void)
+{
+    lk_dataset *dataset = NULL;
+    lk_dataset_opts opts = {.dir = test_dir, .offline = true};
+    lk_status status = lk_dataset_open("mnist", LK_SPLIT_TEST, &opts, &dataset);
+    assert_true((status == LK_OK) == (dataset != NULL));
+    lk_dataset_release(dataset);
+    return status;
+}
+
+static lk_status make_ledger(void)
+{
+    lk_ledger *ledger = NULL;
+    lk_status status = lk_ledger_new(COUNT, &ledger);
+    assert_true((status == LK_OK) == (ledger != NULL));
+    lk_ledger_release(ledger);
+    return status;
+}
+
+static lk_dataset *samples;
+static int workers;
+
+/* An epoch in which every batch is held, so that the pool has to grow. */
+static lk_status run_epoch(void)
+{
+    lk_loader *loader;
+    lk_batch *held[COUNT];
+    int count = 0;
+    lk_status status =
+        lk_loader_new(samples, &(lk_loader_opts){.batch_size = 3, .shuffle = true, .workers = workers}, &loader);
+    if (status != LK_OK)
+        return status;
+    status = lk_loader_start(loader, 0);
+    for (lk_batch *batch; status == LK_OK; held[count++] = batch) {
+        status = lk_loader_next(loader, &batch);
+        if (!batch)
+            break;
+    }
+    assert_true(status != LK_OK || count == lk_loader_batches(loader));
+    lk_loader_release(loader);
+    while (count)
+        lk_batch_release(held[--count]);
+    return status;
+}
+
+static int make_files(void **state)
+{
+    if (make_test_dir(state) != 0)
+        return -1;
+    write_pair(in_dir("images"), in_dir("labels"), COUNT, 4, 4);
+    write_pair(in_dir("images.gz"), in_dir("labels.gz"), COUNT, 60, 60);
+    assert_int_equal(mkdir(in_dir("mnist"), 0777), 0);
+    write_pair(in_dir("mnist/t10k-images-idx3-ubyte"), in_dir("mnist/t10k-labels-idx1-ubyte"), COUNT, 4, 4);
+    return 0;
+}
+
+static void test_opening(void **state)
+{
+    (void)state;
+    fail_everywhere(open_plain);
+    fail_everywhere(open_gzip);
+    fail_everywhere(open_synthetic);
+    fail_everywhere(open_by_name);
+}
+
+static void test_ledger(void **state)
+{
+    (void)state;
+    fail_everywhere(make_ledger);
+}
+
+static void test_epoch(void **state)
+{
+    (void)state;
+    samples = open_pair(COUNT, 4, 4);
+    for (workers = 0; workers < 4; workers++)
+        fail_everywhere(run_epoch);
+    lk_dataset_release(samples);
+}
+
+/* After a failure the loader goes on with a new start. */
+static void test_loader_recovers(void **state)
+{
+    (void)state;
+    enum { HELD = 20 };
+    lk_dataset *dataset = open_pair(COUNT, 4, 4);
+    for (int w = 0; w < 4; w++) {
+        lk_batch *held[HELD], *batch;
+        lk_loader *loader;
+        lk_loader_opts opts = {.batch_size = 2, .workers = w, .depth = 1};
+        expect_ok(lk_loader_new(dataset, &opts, &loader));
+        expect_ok(lk_loader_start(loader, 0));
+        lk__mem_fail_at(0);
+        lk_status status = LK_OK;
+        int count = 0;
+        while (count < HELD && (status = lk_loader_next(loader, &held[count])) == LK_OK)
+            count++;
+        lk__mem_fail_at(-1);
+        expect_error(status, LK_ERR_MEMORY, "out of memory", NULL);
+        expect_error(lk_loader_next(loader, &batch), LK_ERR_STATE, "lk_loader_start", NULL);
+        expect_ok(lk_loader_start(loader, 1));
+        for (int i = 0; i < HELD; i++) {
+            expect_ok(lk_loader_next(loader, &batch));
+            assert_int_equal(batch->index, i);
+            lk_batch_release(batch);
+        }
+        expect_ok(lk_loader_next(loader, &batch));
+        assert_null(batch);
+        while (count)
+            lk_batch_release(held[--count]);
+        lk_loader_release(loader);
+    }
+    lk_dataset_release(dataset);
+}
+
+#define WITH_FILES(test) cmocka_unit_test_setup_teardown(test, make_files, remove_test_dir)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_FILES(test_opening),
+        WITH_FILES(test_ledger),
+        WITH_FILES(test_epoch),
+        WITH_FILES(test_loader_recovers),
+    };
+    return cmocka_run_group_tests_name("data_memory", tests, NULL, NULL);
+}
