@@ -1,0 +1,153 @@
+/* One allocation after another is made to fail, in whichever thread it happens: a short training either goes through to
+ * the same digest, or ends in LK_ERR_MEMORY with a message. That nothing leaks and nothing freed is used shows under
+ * AddressSanitizer. */
+#include "training.h"
+
+#include "base/mem.h"
+
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* --- a data set of a few images ----------------------------------------------------------------------------------- */
+
+static char folder[] = "/tmp/lockstep-alloc-XXXXXX";
+static const char *const names[] = {"train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte",
+                                    "t10k-labels-idx1-ubyte"};
+
+static const char *path_of(const char *name)
+{
+    static char path[128];
+    snprintf(path, sizeof path, "%s/mnist/%s", folder, name);
+    return path;
+}
+
+static void write_file(int file, int count)
+{
+    bool images = file % 2 == 0;
+    unsigned char header[16] = {0, 0, 8, images ? 3 : 1, 0, 0, 0, (unsigned char)count, 0, 0, 0, 28, 0, 0, 0, 28};
+    FILE *stream = fopen(path_of(names[file]), "wb");
+    assert_non_null(stream);
+    fwrite(header, 1, images ? 16 : 8, stream);
+    for (int i = 0; i < (images ? count * 28 * 28 : count); i++)
+        fputc(images ? i * 31 % 251 : i % 10, stream);
+    assert_int_equal(fclose(stream), 0);
+}
+
+static int make_files(void **state)
+{
+    (void)state;
+    if (!mkdtemp(folder) || mkdir(path_of(""), 0700) != 0)
+        return -1;
+    for (int file = 0; file < 4; file++)
+        write_file(file, file < 2 ? 5 : 3);
+    return 0;
+}
+
+static int remove_files(void **state)
+{
+    (void)state;
+    for (int file = 0; file < 4; file++)
+        unlink(path_of(names[file]));
+    return rmdir(path_of("")) | rmdir(folder);
+}
+
+/* --- trainings ---------------------------------------------------------------------------------------------------- */
+
+static lk_train_config tiny_training(void)
+{
+    lk_train_config config = small_training();
+    config.data = "mnist";
+    config.data_dir = folder;
+    config.limit_train = config.limit_val = -1;
+    config.devices = "2xcpu";
+    config.shards = 2;
+    config.batch_size = 3; /* steps of 3 and 2 samples */
+    config.epochs = 1;
+    return config;
+}
+
+static lk_status train(const lk_train_config *config, char digest[33])
+{
+    lk_train_result result;
+    lk_trainer *trainer = lk_trainer_new(config);
+    lk_status status = trainer ? lk_trainer_fit(trainer, NULL, &result) : lk_error_status();
+    lk_trainer_release(trainer);
+    if (status == LK_OK)
+        memcpy(digest, result.digest, 33);
+    return status;
+}
+
+/* Gives how many allocations the training made. */
+static int64_t train_failing_at(const lk_train_config *config, int64_t n, const char *expected, int64_t *failures)
+{
+    char digest[33];
+    lk_error_clear();
+    lk__mem_fail_at(n);
+    lk_status status = train(config, digest);
+    int64_t made = lk__mem_allocations();
+    lk__mem_fail_at(-1);
+    *failures += status != LK_OK;
+    if (status == LK_OK)
+        assert_string_equal(digest, expected);
+    else if (status != LK_ERR_MEMORY || lk_error_status() != LK_ERR_MEMORY || !*lk_error_message())
+        fail_msg("allocation %lld: %s: '%s'", (long long)n, lk_status_name(status), lk_error_message());
+    return made;
+}
+
+static void fail_each(const lk_train_config *config, int64_t stride)
+{
+    char expected[33];
+    int64_t failures = 0, n = 0;
+    assert_ok(train(config, expected));
+    while (train_failing_at(config, n, expected, &failures) > n)
+        n += stride;
+    print_message("%lld allocations, every %lld of them refused: %lld trainings failed\n", (long long)n,
+                  (long long)stride, (long long)failures);
+    assert_true(failures > n / stride / 2);
+    char digest[33];
+    lk_error_clear();
+    assert_ok(train(config, digest));
+    assert_string_equal(digest, expected);
+}
+
+static void with_a_worker(void **state)
+{
+    (void)state;
+    lk_train_config config = tiny_training();
+    fail_each(&config, 1);
+}
+
+static void without_workers(void **state)
+{
+    (void)state;
+    lk_train_config config = tiny_training();
+    config.workers = 0;
+    config.devices = "1xcpu";
+    fail_each(&config, 25);
+}
+
+static void with_generated_data(void **state)
+{
+    (void)state;
+    char digest[33];
+    lk_train_config config = tiny_training();
+    config.data = "synthetic";
+    config.limit_train = 5;
+    config.limit_val = 3;
+    int64_t failures = 0;
+    assert_ok(train(&config, digest));
+    for (int64_t n = 0; n < 120; n += 15) /* devices, data and model: what follows is as above */
+        train_failing_at(&config, n, digest, &failures);
+    assert_true(failures > 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(with_a_worker),
+        cmocka_unit_test(without_workers),
+        cmocka_unit_test(with_generated_data),
+    };
+    return cmocka_run_group_tests(tests, make_files, remove_files);
+}
