@@ -3,6 +3,7 @@
 #include "core/tensor.h"
 #include "cpu/cpu.h"
 #include "cpu/cpu_kernels.h"
+#include "cpu/cpu_lanes.h"
 #include "cpu/cpu_state.h"
 #include "ops/ops.h"
 
@@ -218,10 +219,12 @@ static lk_status prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk_prepar
 
 lk_status lk__cpu_conv2d_weight_grad(lk_call *call)
 {
+    const lk_conv2d_grad_attrs *attrs = LK_ATTRS(call, lk_conv2d_grad_attrs);
     if (lk__cpu_is_empty(call))
         return lk__cpu_zero_outputs(call);
+    if (lk__cpu_lanes_want_conv(call->in[1]->shape, call->out[0]->shape, &attrs->conv))
+        return lk__cpu_lanes_conv2d_weight_grad(call);
     lk_cpu *cpu = call->device->state;
-    const lk_conv2d_grad_attrs *attrs = LK_ATTRS(call, lk_conv2d_grad_attrs);
     lk_prepared *prepared;
     lk_key key;
     key_of(&key, call, &attrs->conv);
@@ -256,16 +259,24 @@ static lk_status run_with_plain_weights(lk_call *call, lk_kernel_fn run)
 
 lk_status lk__cpu_conv2d(lk_call *call)
 {
+    const lk_conv2d_opts *opts = LK_ATTRS(call, lk_conv2d_opts);
     if (lk__cpu_is_empty(call))
         return lk__cpu_zero_outputs(call);
-    bool has_layout = call->in[1]->storage->layout && LK_ATTRS(call, lk_conv2d_opts)->groups > 1;
-    return has_layout ? run_with_plain_weights(call, forward) : forward(call);
+    if (call->free_layout && lk__cpu_lanes_want_conv(call->in[0]->shape, call->in[1]->shape, opts))
+        return lk__cpu_lanes_conv2d(call);
+    if (call->in[1]->storage->layout && opts->groups > 1)
+        return run_with_plain_weights(call, forward);
+    return forward(call);
 }
 
 lk_status lk__cpu_conv2d_input_grad(lk_call *call)
 {
+    const lk_conv2d_opts *opts = &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv;
     if (lk__cpu_is_empty(call))
         return lk__cpu_zero_outputs(call);
-    bool has_layout = call->in[1]->storage->layout && LK_ATTRS(call, lk_conv2d_grad_attrs)->conv.groups > 1;
-    return has_layout ? run_with_plain_weights(call, input_grad) : input_grad(call);
+    if (call->free_layout && lk__cpu_lanes_want_conv(call->out[0]->shape, call->in[1]->shape, opts))
+        return lk__cpu_lanes_conv2d_input_grad(call);
+    if (call->in[1]->storage->layout && opts->groups > 1)
+        return run_with_plain_weights(call, input_grad);
+    return input_grad(call);
 }

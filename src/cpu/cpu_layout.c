@@ -55,15 +55,31 @@ static lk_status add(const lk_md *md, lk_layout **out)
     return LK_OK;
 }
 
-lk_status lk__layout_of(const lk_md *md, const lk_layout **out)
+static lk_status find_or_add(const lk_md *md, bool lanes, const lk_layout **out)
 {
     lk_status status = LK_OK;
     pthread_mutex_lock(&layouts_lock);
     lk_layout *layout = find(md);
     if (!layout)
         status = add(md, &layout);
+    if (layout)
+        layout->lanes |= lanes;
     pthread_mutex_unlock(&layouts_lock);
     *out = layout;
+    return status;
+}
+
+lk_status lk__layout_of(const lk_md *md, const lk_layout **layout)
+{
+    return find_or_add(md, false, layout);
+}
+
+lk_status lk__layout_lanes(lk_shape shape, const lk_layout **layout)
+{
+    lk_md md = {0};
+    LK_TRY(lk__md_tagged(&md, 4, shape.dim, dnnl_f32, dnnl_Acdb8a));
+    lk_status status = find_or_add(&md, true, layout);
+    lk__md_free(&md);
     return status;
 }
 

@@ -9,6 +9,7 @@
 typedef struct lk_layout {
     lk_md md;
     size_t bytes; /* padding included; nothing lies outside it */
+    bool lanes;   /* images in vector lanes: see lanes.h */
     struct lk_layout *next;
 } lk_layout;
 
@@ -21,6 +22,9 @@ lk_status lk__layout_of(const lk_md *md, const lk_layout **layout);
 
 /* The same, but NULL where `md` is row-major without gaps. */
 lk_status lk__layout_unless_plain(const lk_md *md, lk_shape shape, const lk_layout **layout);
+
+/* That of cpu/lanes.h for a tensor of four dimensions. */
+lk_status lk__layout_lanes(lk_shape shape, const lk_layout **layout);
 
 /* How x lies in memory now: its private layout, or its strides. Free with lk__md_free. Where lk__must_gather says so:
  * how a row-major copy of it would. */

@@ -3,6 +3,7 @@
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "cpu/cpu_kernels.h"
+#include "cpu/cpu_lanes.h"
 #include "cpu/cpu_state.h"
 #include "ops/ops.h"
 
@@ -21,14 +22,14 @@ static dnnl_alg_kind_t average(const lk_pool2d_opts *opts)
 
 static dnnl_format_tag_t preferred_tag(void)
 {
-    return dnnl_get_effective_cpu_isa() >= dnnl_cpu_isa_avx512_core ? dnnl_nChw16c : dnnl_nChw8c;
+    return lk__dnnl_has_avx512() ? dnnl_nChw16c : dnnl_nChw8c;
 }
 
 /* The layout for a tensor of shape `shape` that goes with `model`, the other side of the pooling. */
 static lk_status describe_like(lk_md *md, lk_shape shape, const lk_tensor *model)
 {
     const lk_layout *layout = model->storage->layout;
-    if (layout)
+    if (layout && !layout->lanes)
         return lk__md_like(md, shape.dim, &layout->md, model->shape.dim);
     return lk__md_tagged(md, 4, shape.dim, dnnl_f32, preferred_tag());
 }
@@ -124,7 +125,7 @@ lk_status lk__cpu_max_pool2d(lk_call *call)
 
 lk_status lk__cpu_avg_pool2d(lk_call *call)
 {
-    return forward(call);
+    return lk__cpu_lanes_want_pool(call) ? lk__cpu_lanes_avg_pool2d(call) : forward(call);
 }
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
@@ -200,5 +201,5 @@ lk_status lk__cpu_max_pool2d_grad(lk_call *call)
 
 lk_status lk__cpu_avg_pool2d_grad(lk_call *call)
 {
-    return backward(call);
+    return lk__cpu_lanes_want_pool(call) ? lk__cpu_lanes_avg_pool2d_grad(call) : backward(call);
 }

@@ -57,6 +57,10 @@ typedef struct lk_prepared {
     dnnl_memory_t scratchpad; /* NULL: none needed */
     size_t scratchpad_offset;
     size_t scratch_bytes; /* temporaries and scratchpad */
+
+    /* Where the kernel is not oneDNN's but lanes.h': primitive is NULL, and these are the layouts of its activations.
+     */
+    const lk_layout *lanes_in[2], *lanes_out;
 } lk_prepared;
 
 /* Fills a new lk_prepared for `call`. What was made before a failure is freed by the caller. */

@@ -13,8 +13,10 @@ static void relu(const float *restrict x, float *restrict y, size_t count)
 
 static void relu_grad(const float *restrict dy, const float *restrict y, float *restrict dx, size_t count)
 {
-    for (size_t i = 0; i < count; i++)
-        dx[i] = y[i] > 0 ? dy[i] : 0;
+    for (size_t i = 0; i < count; i++) {
+        float value = dy[i]; /* read in any case, or the loop cannot be vectorised */
+        dx[i] = y[i] > 0 ? value : 0;
+    }
 }
 
 /* Allocates `out` in `layout`; *count is the number of elements with padding. */

@@ -12,6 +12,12 @@ lk_status lk__dnnl_status(dnnl_status_t status, const char *what)
     LK_FAIL(LK_ERR_BACKEND, "oneDNN could not %s: %s", what, dnnl_status2str(status));
 }
 
+/* The numbers of instruction sets are sets of bits. */
+bool lk__dnnl_has_avx512(void)
+{
+    return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
+}
+
 /* Every primitive takes its scratch memory from the caller, and its arithmetic from no environment variable. */
 static lk_status new_attributes(dnnl_primitive_attr_t *attributes)
 {

@@ -16,6 +16,9 @@ lk_status lk__dnnl_status(dnnl_status_t status, const char *what);
 
 #define LK_DNNL(call, what) LK_TRY(lk__dnnl_status((call), (what)))
 
+/* Whether oneDNN generates AVX-512 code here. */
+bool lk__dnnl_has_avx512(void);
+
 /* A memory descriptor: dtype, sizes, and where each element lies. {0} is none. */
 typedef struct lk_md {
     dnnl_memory_desc_t desc;
