@@ -79,6 +79,9 @@ void lk__ref_store_int(const int64_t *values, lk_ref_view view);
 /* Frees the temporaries and gives back LK_OK or what went wrong. */
 lk_status lk__ref_end(lk_ref_scratch *scratch);
 
+/* y += a · b with a: [m, k], b: [k, n], y: [m, n], row-major; each element's products in order of k. */
+void lk__ref_multiply(const double *a, const double *b, double *y, int64_t m, int64_t k, int64_t n);
+
 /* The kernels, by operator. */
 lk_status lk__ref_full(lk_call *call);
 lk_status lk__ref_arange(lk_call *call);

@@ -1,13 +1,17 @@
-/* conv2d and its two gradients. All three visit the same triples (input, weight, output), an output row at a time, so
- * that the innermost loop runs along images. */
+/* conv2d and its two gradients, as products of matrices. For an image and a group, "columns" has a row for each tap
+ * (input channel, kernel row, kernel column) and a column for each output: what that tap sees there, 0 in the padding.
+ *   y = w · columns        dw = dy · columnsᵀ        dcolumns = wᵀ · dy, folded back into dx */
 #include "ops/ops.h"
 #include "ref/ref.h"
+
+#include <string.h>
 
 typedef struct conv {
     int64_t batch, groups;
     int64_t in_channels, out_channels; /* of one group */
     int64_t in_size[2], kernel[2], out_size[2];
     int64_t stride[2], padding[2], dilation[2];
+    int64_t taps, outputs; /* rows and columns of "columns" */
 } conv;
 
 static conv conv_of(const lk_conv2d_opts *opts, lk_shape x, lk_shape w, lk_shape y)
@@ -22,6 +26,8 @@ static conv conv_of(const lk_conv2d_opts *opts, lk_shape x, lk_shape w, lk_shape
         c.padding[i] = opts->padding[i];
         c.dilation[i] = opts->dilation[i];
     }
+    c.taps = c.in_channels * c.kernel[0] * c.kernel[1];
+    c.outputs = c.out_size[0] * c.out_size[1];
     return c;
 }
 
@@ -44,102 +50,79 @@ static range inside(const conv *c, int axis, int64_t k)
     return r;
 }
 
-/* Where a triple's planes start: image n, group g, output channel o and input channel i of the group. */
-static int64_t in_plane(const conv *c, int64_t n, int64_t g, int64_t i)
+/* Where the planes of image n and group g start. */
+static int64_t in_start(const conv *c, int64_t n, int64_t g)
 {
-    return ((n * c->groups + g) * c->in_channels + i) * c->in_size[0] * c->in_size[1];
+    return (n * c->groups + g) * c->in_channels * c->in_size[0] * c->in_size[1];
 }
 
-static int64_t out_plane(const conv *c, int64_t n, int64_t g, int64_t o)
+static int64_t out_start(const conv *c, int64_t n, int64_t g)
 {
-    return ((n * c->groups + g) * c->out_channels + o) * c->out_size[0] * c->out_size[1];
+    return (n * c->groups + g) * c->out_channels * c->outputs;
 }
 
-static int64_t kernel_plane(const conv *c, int64_t g, int64_t o, int64_t i)
+static int64_t weight_start(const conv *c, int64_t g)
 {
-    return ((g * c->out_channels + o) * c->in_channels + i) * c->kernel[0] * c->kernel[1];
+    return g * c->out_channels * c->taps;
 }
 
-/* --- rows ----------------------------------------------------------------------------------------------------------
+/* --- columns -------------------------------------------------------------------------------------------------------
  */
 
-/* y[j] += w x[j * stride] */
-static void forward_row(double *y, double w, const double *x, int64_t stride, int64_t n)
+/* What one tap sees: outputs `rows` by `columns`, and the plane of x. */
+typedef struct tap {
+    range rows, columns;
+    int64_t plane;
+} tap;
+
+static tap tap_of(const conv *c, int64_t k)
 {
-    for (int64_t j = 0; j < n; j++)
-        y[j] += w * x[j * stride];
+    int64_t area = c->kernel[0] * c->kernel[1];
+    return (tap){.rows = inside(c, 0, k % area / c->kernel[1]),
+                 .columns = inside(c, 1, k % c->kernel[1]),
+                 .plane = k / area * c->in_size[0] * c->in_size[1]};
 }
 
-/* dx[j * stride] += w dy[j] */
-static void input_grad_row(double *dx, double w, const double *dy, int64_t stride, int64_t n)
+/* Elements of x that tap t sees, into out[output * step]. The padding stays as it is: 0. */
+static void unroll_tap(const conv *c, tap t, const double *x, double *out, int64_t step)
 {
-    for (int64_t j = 0; j < n; j++)
-        dx[j * stride] += w * dy[j];
-}
-
-/* sums[j] += dy[j] x[j * stride] */
-static void weight_grad_row(double *sums, const double *dy, const double *x, int64_t stride, int64_t n)
-{
-    for (int64_t j = 0; j < n; j++)
-        sums[j] += dy[j] * x[j * stride];
-}
-
-/* --- planes --------------------------------------------------------------------------------------------------------
- */
-
-static void forward_plane(const conv *c, double *y, const double *w, const double *x)
-{
-    for (int64_t kh = 0; kh < c->kernel[0]; kh++) {
-        range rows = inside(c, 0, kh);
-        for (int64_t kw = 0; kw < c->kernel[1]; kw++) {
-            range columns = inside(c, 1, kw);
-            for (int64_t oh = rows.begin, ih = rows.first; oh < rows.end; oh++, ih += c->stride[0])
-                forward_row(y + oh * c->out_size[1] + columns.begin, w[kh * c->kernel[1] + kw],
-                            x + ih * c->in_size[1] + columns.first, c->stride[1], columns.end - columns.begin);
-        }
+    int64_t n = t.columns.end - t.columns.begin, stride = c->stride[1];
+    for (int64_t oh = t.rows.begin, ih = t.rows.first; oh < t.rows.end; oh++, ih += c->stride[0]) {
+        const double *from = x + t.plane + ih * c->in_size[1] + t.columns.first;
+        double *to = out + (oh * c->out_size[1] + t.columns.begin) * step;
+        for (int64_t j = 0; j < n; j++)
+            to[j * step] = from[j * stride];
     }
 }
 
-static void input_grad_plane(const conv *c, double *dx, const double *w, const double *dy)
+/* The reverse: adds in[output] to the element of x that tap t sees there. */
+static void fold_tap(const conv *c, tap t, const double *in, double *x)
 {
-    for (int64_t kh = 0; kh < c->kernel[0]; kh++) {
-        range rows = inside(c, 0, kh);
-        for (int64_t kw = 0; kw < c->kernel[1]; kw++) {
-            range columns = inside(c, 1, kw);
-            for (int64_t oh = rows.begin, ih = rows.first; oh < rows.end; oh++, ih += c->stride[0])
-                input_grad_row(dx + ih * c->in_size[1] + columns.first, w[kh * c->kernel[1] + kw],
-                               dy + oh * c->out_size[1] + columns.begin, c->stride[1], columns.end - columns.begin);
-        }
+    int64_t n = t.columns.end - t.columns.begin, stride = c->stride[1];
+    for (int64_t oh = t.rows.begin, ih = t.rows.first; oh < t.rows.end; oh++, ih += c->stride[0]) {
+        const double *from = in + oh * c->out_size[1] + t.columns.begin;
+        double *to = x + t.plane + ih * c->in_size[1] + t.columns.first;
+        for (int64_t j = 0; j < n; j++)
+            to[j * stride] += from[j];
     }
 }
 
-/* One weight's gradient, summed over images and output rows for each output column apart, then over the columns: sums
- * of columns do not wait for each other. sums: [out_size[1]]. */
-static double weight_grad_element(const conv *c, const double *dy, const double *x, int64_t g, int64_t o, int64_t i,
-                                  range rows, range columns, double *sums)
+static void unroll(const conv *c, const double *x, double *columns)
 {
-    for (int64_t j = 0; j < c->out_size[1]; j++)
-        sums[j] = 0;
-    for (int64_t n = 0; n < c->batch; n++) {
-        const double *dy_plane = dy + out_plane(c, n, g, o);
-        const double *x_plane = x + in_plane(c, n, g, i);
-        for (int64_t oh = rows.begin, ih = rows.first; oh < rows.end; oh++, ih += c->stride[0])
-            weight_grad_row(sums, dy_plane + oh * c->out_size[1] + columns.begin,
-                            x_plane + ih * c->in_size[1] + columns.first, c->stride[1], columns.end - columns.begin);
-    }
-    double total = 0;
-    for (int64_t j = 0; j < c->out_size[1]; j++)
-        total += sums[j];
-    return total;
+    for (int64_t k = 0; k < c->taps; k++)
+        unroll_tap(c, tap_of(c, k), x, columns + k * c->outputs, 1);
 }
 
-static void weight_grad_plane(const conv *c, double *dw, const double *dy, const double *x, int64_t g, int64_t o,
-                              int64_t i, double *sums)
+static void unroll_transposed(const conv *c, const double *x, double *columns)
 {
-    for (int64_t kh = 0; kh < c->kernel[0]; kh++)
-        for (int64_t kw = 0; kw < c->kernel[1]; kw++)
-            dw[kh * c->kernel[1] + kw] =
-                weight_grad_element(c, dy, x, g, o, i, inside(c, 0, kh), inside(c, 1, kw), sums);
+    for (int64_t k = 0; k < c->taps; k++)
+        unroll_tap(c, tap_of(c, k), x, columns + k, c->taps);
+}
+
+static void fold(const conv *c, const double *columns, double *x)
+{
+    for (int64_t k = 0; k < c->taps; k++)
+        fold_tap(c, tap_of(c, k), columns + k * c->outputs, x);
 }
 
 /* --- operators -----------------------------------------------------------------------------------------------------
@@ -147,45 +130,61 @@ static void weight_grad_plane(const conv *c, double *dw, const double *dy, const
 
 static void start_with_bias(const conv *c, double *y, const double *bias)
 {
-    int64_t plane = c->out_size[0] * c->out_size[1], channels = c->groups * c->out_channels;
+    int64_t channels = c->groups * c->out_channels;
     for (int64_t p = 0; p < c->batch * channels; p++)
-        for (int64_t j = 0; j < plane; j++)
-            y[p * plane + j] = bias[p % channels];
-}
-
-static void forward(const conv *c, double *y, const double *w, const double *x)
-{
-    for (int64_t n = 0; n < c->batch; n++)
-        for (int64_t g = 0; g < c->groups; g++)
-            for (int64_t o = 0; o < c->out_channels; o++)
-                for (int64_t i = 0; i < c->in_channels; i++)
-                    forward_plane(c, y + out_plane(c, n, g, o), w + kernel_plane(c, g, o, i), x + in_plane(c, n, g, i));
-}
-
-static void input_grad(const conv *c, double *dx, const double *w, const double *dy)
-{
-    for (int64_t n = 0; n < c->batch; n++)
-        for (int64_t g = 0; g < c->groups; g++)
-            for (int64_t i = 0; i < c->in_channels; i++)
-                for (int64_t o = 0; o < c->out_channels; o++)
-                    input_grad_plane(c, dx + in_plane(c, n, g, i), w + kernel_plane(c, g, o, i),
-                                     dy + out_plane(c, n, g, o));
-}
-
-static void weight_grad(const conv *c, double *dw, const double *dy, const double *x, double *sums)
-{
-    for (int64_t g = 0; g < c->groups; g++)
-        for (int64_t o = 0; o < c->out_channels; o++)
-            for (int64_t i = 0; i < c->in_channels; i++)
-                weight_grad_plane(c, dw + kernel_plane(c, g, o, i), dy, x, g, o, i, sums);
+        for (int64_t j = 0; j < c->outputs; j++)
+            y[p * c->outputs + j] = bias[p % channels];
 }
 
 static void bias_grad(const conv *c, double *dbias, const double *dy)
 {
-    int64_t plane = c->out_size[0] * c->out_size[1], channels = c->groups * c->out_channels;
+    int64_t channels = c->groups * c->out_channels;
     for (int64_t p = 0; p < c->batch * channels; p++)
-        for (int64_t j = 0; j < plane; j++)
-            dbias[p % channels] += dy[p * plane + j];
+        for (int64_t j = 0; j < c->outputs; j++)
+            dbias[p % channels] += dy[p * c->outputs + j];
+}
+
+static void forward(const conv *c, double *y, const double *w, const double *x, double *columns)
+{
+    for (int64_t n = 0; n < c->batch; n++) {
+        for (int64_t g = 0; g < c->groups; g++) {
+            unroll(c, x + in_start(c, n, g), columns);
+            lk__ref_multiply(w + weight_start(c, g), columns, y + out_start(c, n, g), c->out_channels, c->taps,
+                             c->outputs);
+        }
+    }
+}
+
+static void weight_grad(const conv *c, double *dw, const double *dy, const double *x, double *columns)
+{
+    for (int64_t n = 0; n < c->batch; n++) {
+        for (int64_t g = 0; g < c->groups; g++) {
+            unroll_transposed(c, x + in_start(c, n, g), columns);
+            lk__ref_multiply(dy + out_start(c, n, g), columns, dw + weight_start(c, g), c->out_channels, c->outputs,
+                             c->taps);
+        }
+    }
+}
+
+/* transposed: wᵀ, group by group. */
+static void transpose_weights(const conv *c, const double *w, double *transposed)
+{
+    for (int64_t g = 0; g < c->groups; g++)
+        for (int64_t o = 0; o < c->out_channels; o++)
+            for (int64_t k = 0; k < c->taps; k++)
+                transposed[weight_start(c, g) + k * c->out_channels + o] = w[weight_start(c, g) + o * c->taps + k];
+}
+
+static void input_grad(const conv *c, double *dx, const double *transposed, const double *dy, double *columns)
+{
+    for (int64_t n = 0; n < c->batch; n++) {
+        for (int64_t g = 0; g < c->groups; g++) {
+            memset(columns, 0, (size_t)(c->taps * c->outputs) * sizeof *columns);
+            lk__ref_multiply(transposed + weight_start(c, g), dy + out_start(c, n, g), columns, c->taps,
+                             c->out_channels, c->outputs);
+            fold(c, columns, dx + in_start(c, n, g));
+        }
+    }
 }
 
 lk_status lk__ref_conv2d(lk_call *call)
@@ -197,10 +196,11 @@ lk_status lk__ref_conv2d(lk_call *call)
     const double *w = lk__ref_load(&scratch, weights);
     const double *bias = call->in[2] ? lk__ref_load(&scratch, lk__ref_view(call->in[2])) : NULL;
     double *y = lk__ref_new(&scratch, lk__ref_count(out.shape));
-    if (y) {
+    double *columns = lk__ref_new(&scratch, c.taps * c.outputs);
+    if (columns) {
         if (bias)
             start_with_bias(&c, y, bias);
-        forward(&c, y, w, x);
+        forward(&c, y, w, x, columns);
         lk__ref_store(y, out);
     }
     return lk__ref_end(&scratch);
@@ -214,8 +214,11 @@ lk_status lk__ref_conv2d_input_grad(lk_call *call)
     const double *dy = lk__ref_load(&scratch, out);
     const double *w = lk__ref_load(&scratch, weights);
     double *dx = lk__ref_new(&scratch, lk__ref_count(in.shape));
-    if (dx) {
-        input_grad(&c, dx, w, dy);
+    double *transposed = lk__ref_new(&scratch, lk__ref_count(weights.shape));
+    double *columns = lk__ref_new(&scratch, c.taps * c.outputs);
+    if (columns) {
+        transpose_weights(&c, w, transposed);
+        input_grad(&c, dx, transposed, dy, columns);
         lk__ref_store(dx, in);
     }
     return lk__ref_end(&scratch);
@@ -231,9 +234,9 @@ lk_status lk__ref_conv2d_weight_grad(lk_call *call)
     const double *x = lk__ref_load(&scratch, in);
     double *dw = lk__ref_new(&scratch, lk__ref_count(weights.shape));
     double *dbias = lk__ref_new(&scratch, weights.shape.dim[0]);
-    double *sums = lk__ref_new(&scratch, out.shape.dim[3]);
-    if (sums) {
-        weight_grad(&c, dw, dy, x, sums);
+    double *columns = lk__ref_new(&scratch, c.taps * c.outputs);
+    if (columns) {
+        weight_grad(&c, dw, dy, x, columns);
         lk__ref_store(dw, weights);
         if (attrs->bias) {
             bias_grad(&c, dbias, dy);

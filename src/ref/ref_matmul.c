@@ -1,16 +1,25 @@
 #include "ops/ops.h"
 #include "ref/ref.h"
 
-/* y += a · b, each element's products in order of k; the innermost loop runs along rows of b and y. */
-static void multiply(const double *a, const double *b, double *y, int64_t m, int64_t k, int64_t n)
+/* Products are added one by one in order of k; four at a time, so that y is read and written a quarter as often. */
+static void add_rows(const double *factor, const double *b, double *y, int64_t k, int64_t n)
 {
-    for (int64_t i = 0; i < m; i++) {
-        for (int64_t l = 0; l < k; l++) {
-            double factor = a[i * k + l];
-            for (int64_t j = 0; j < n; j++)
-                y[i * n + j] += factor * b[l * n + j];
-        }
+    int64_t l = 0;
+    for (; l + 4 <= k; l += 4) {
+        const double *b0 = b + l * n, *b1 = b0 + n, *b2 = b1 + n, *b3 = b2 + n;
+        double f0 = factor[l], f1 = factor[l + 1], f2 = factor[l + 2], f3 = factor[l + 3];
+        for (int64_t j = 0; j < n; j++)
+            y[j] = (((y[j] + f0 * b0[j]) + f1 * b1[j]) + f2 * b2[j]) + f3 * b3[j];
     }
+    for (; l < k; l++)
+        for (int64_t j = 0; j < n; j++)
+            y[j] += factor[l] * b[l * n + j];
+}
+
+void lk__ref_multiply(const double *a, const double *b, double *y, int64_t m, int64_t k, int64_t n)
+{
+    for (int64_t i = 0; i < m; i++)
+        add_rows(a + i * k, b, y + i * n, k, n);
 }
 
 lk_status lk__ref_matmul(lk_call *call)
@@ -21,7 +30,7 @@ lk_status lk__ref_matmul(lk_call *call)
     const double *b = lk__ref_load(&scratch, in1);
     double *y = lk__ref_new(&scratch, lk__ref_count(out.shape));
     if (y) {
-        multiply(a, b, y, in0.shape.dim[0], in0.shape.dim[1], in1.shape.dim[1]);
+        lk__ref_multiply(a, b, y, in0.shape.dim[0], in0.shape.dim[1], in1.shape.dim[1]);
         lk__ref_store(y, out);
     }
     return lk__ref_end(&scratch);
