@@ -103,8 +103,7 @@ static gradients analytic(const conformance_case *c, trial *t)
     return g;
 }
 
-/* --- against differences -------------------------------------------------------------------------------------------
- */
+/* --- against differences ----------------------------------------------------------------------------------------- */
 
 /* Σ seed · y */
 static double objective(const conformance_case *c, trial *t, const gradients *g)
@@ -147,8 +146,7 @@ static double check_differences(const conformance_case *c, trial *t, const gradi
     return worst;
 }
 
-/* --- cpu against ref -----------------------------------------------------------------------------------------------
- */
+/* --- cpu against ref --------------------------------------------------------------------------------------------- */
 
 static double largest(const double *values, int64_t count)
 {
@@ -178,8 +176,7 @@ static double check_f32(const conformance_case *c, const trial *t, const gradien
     return worst;
 }
 
-/* --- operators -----------------------------------------------------------------------------------------------------
- */
+/* --- operators --------------------------------------------------------------------------------------------------- */
 
 typedef struct worst {
     double difference, f32;

@@ -4,8 +4,7 @@
 
 #include "conformance_tensors.h"
 
-/* --- convolution ---------------------------------------------------------------------------------------------------
- */
+/* --- convolution ------------------------------------------------------------------------------------------------- */
 
 typedef struct conv_parameters {
     int64_t n, c, h, w, o, kh, kw;
@@ -112,8 +111,7 @@ static inline lk_tensor *residual_case(trial *t, const void *none)
     return lk_add(part, lk_global_avg_pool2d(lk_slice(z, 1, 0, 5)));
 }
 
-/* --- pooling -------------------------------------------------------------------------------------------------------
- */
+/* --- pooling ----------------------------------------------------------------------------------------------------- */
 
 typedef struct pool_parameters {
     int64_t n, c, h, w;
@@ -191,8 +189,7 @@ static inline lk_tensor *avg_pool2d_grad_case(trial *t, const void *parameters)
     return call_op(&lk__op_avg_pool2d_grad, &dy, 1, 1, &attrs, sizeof attrs, NULL);
 }
 
-/* --- relu ----------------------------------------------------------------------------------------------------------
- */
+/* --- relu -------------------------------------------------------------------------------------------------------- */
 
 static inline lk_tensor *relu_case(trial *t, const void *shape)
 {

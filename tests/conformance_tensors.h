@@ -23,8 +23,7 @@ static inline lk_tensor *call_op(const lk_op *op, lk_tensor *const *in, int n_in
     return call.out[0];
 }
 
-/* --- creation ------------------------------------------------------------------------------------------------------
- */
+/* --- creation ---------------------------------------------------------------------------------------------------- */
 
 static inline lk_tensor *full_case(trial *t, const void *value)
 {
@@ -69,8 +68,7 @@ static inline lk_tensor *normal_case(trial *t, const void *none)
     return lk_normal(t->device, t->dtype, LK_SHAPE(7, 9, 3), 0.25, 0.5, case_key);
 }
 
-/* --- copies and views ----------------------------------------------------------------------------------------------
- */
+/* --- copies and views -------------------------------------------------------------------------------------------- */
 
 static inline lk_tensor *copy_case(trial *t, const void *shape)
 {
@@ -179,8 +177,7 @@ static inline lk_tensor *concat_int_case(trial *t, const void *dtype)
     return lk_concat((lk_tensor *[]){a, b, a}, 3, 1);
 }
 
-/* --- arithmetic ----------------------------------------------------------------------------------------------------
- */
+/* --- arithmetic -------------------------------------------------------------------------------------------------- */
 
 typedef lk_tensor *(*binary_function)(lk_place, lk_tensor *, lk_tensor *);
 
@@ -261,8 +258,7 @@ static inline lk_tensor *matmul_case(trial *t, const void *parameters)
     return lk_matmul(a, floats(t, LK_SHAPE(p->k, p->n)));
 }
 
-/* --- reductions ----------------------------------------------------------------------------------------------------
- */
+/* --- reductions -------------------------------------------------------------------------------------------------- */
 
 typedef lk_tensor *(*reduce_function)(lk_place, lk_tensor *, const lk_reduce_opts *);
 
@@ -331,8 +327,7 @@ static inline lk_tensor *argmax_int_case(trial *t, const void *parameters)
     return lk_argmax(integers(t, p->dtype, p->shape, 0, 20), p->axis);
 }
 
-/* --- softmax and losses --------------------------------------------------------------------------------------------
- */
+/* --- softmax and losses ------------------------------------------------------------------------------------------ */
 
 /* What exp and log may add to a sum's rounding, in units of it. */
 #define FUNCTION_TERMS 16

@@ -80,8 +80,7 @@ typedef struct conformance_case {
     const void *parameters;
 } conformance_case;
 
-/* --- numbers -------------------------------------------------------------------------------------------------------
- */
+/* --- numbers ----------------------------------------------------------------------------------------------------- */
 
 static inline uint32_t bits_of(float value)
 {
@@ -185,8 +184,7 @@ static inline double value_at(const void *data, lk_dtype dtype, int64_t i)
     }
 }
 
-/* --- tensors -------------------------------------------------------------------------------------------------------
- */
+/* --- tensors ----------------------------------------------------------------------------------------------------- */
 
 static inline lk_tensor *tensor_from(lk_device *device, lk_dtype dtype, lk_shape shape, const double *values)
 {
@@ -225,8 +223,7 @@ static inline lk_device *open_device(const char *spec)
     return device;
 }
 
-/* --- operands ------------------------------------------------------------------------------------------------------
- */
+/* --- operands ---------------------------------------------------------------------------------------------------- */
 
 /* The shape that has to be made so that the layout's view has shape `shape`. */
 static inline lk_shape leaf_shape(lk_shape shape, operand_layout layout)
@@ -329,8 +326,7 @@ static inline void free_operands(operand_set *set)
     *set = (operand_set){.dtype = set->dtype};
 }
 
-/* --- running -------------------------------------------------------------------------------------------------------
- */
+/* --- running ----------------------------------------------------------------------------------------------------- */
 
 /* A run's result: kept beyond its scope. dtype LK_DTYPE_COUNT: the operator is not supported there. */
 typedef struct outcome {

@@ -66,8 +66,7 @@ static int64_t weight_start(const conv *c, int64_t g)
     return g * c->out_channels * c->taps;
 }
 
-/* --- columns -------------------------------------------------------------------------------------------------------
- */
+/* --- columns ----------------------------------------------------------------------------------------------------- */
 
 /* What one tap sees: outputs `rows` by `columns`, and the plane of x. */
 typedef struct tap {
@@ -125,8 +124,7 @@ static void fold(const conv *c, const double *columns, double *x)
         fold_tap(c, tap_of(c, k), columns + k * c->outputs, x);
 }
 
-/* --- operators -----------------------------------------------------------------------------------------------------
- */
+/* --- operators --------------------------------------------------------------------------------------------------- */
 
 static void start_with_bias(const conv *c, double *y, const double *bias)
 {

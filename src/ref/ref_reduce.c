@@ -26,8 +26,7 @@ static lk_ref_view result_along(void *results, lk_dtype dtype, lk_shape x, unsig
     return view;
 }
 
-/* --- sum and mean --------------------------------------------------------------------------------------------------
- */
+/* --- sum and mean ------------------------------------------------------------------------------------------------ */
 
 static void sum_row(const lk_ref_rows *rows)
 {
@@ -96,8 +95,7 @@ lk_status lk__ref_mean(lk_call *call)
     return sum_float(call, true);
 }
 
-/* --- max -----------------------------------------------------------------------------------------------------------
- */
+/* --- max --------------------------------------------------------------------------------------------------------- */
 
 /* NaN is greater than any number, so that it comes through. */
 static bool greater(double a, double b)
@@ -212,8 +210,7 @@ lk_status lk__ref_max_grad(lk_call *call)
     return lk__ref_end(&scratch);
 }
 
-/* --- argmax --------------------------------------------------------------------------------------------------------
- */
+/* --- argmax ------------------------------------------------------------------------------------------------------ */
 
 /* The axis has n elements, `inner` apart. */
 static int64_t argmax(const double *x, int64_t n, int64_t inner)

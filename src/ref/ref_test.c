@@ -33,8 +33,7 @@ static void expect_bytes(lk_tensor *tensor, const void *want, size_t bytes)
 /* Bit for bit. */
 #define EXPECT(tensor, ...) expect_bytes(tensor, (__VA_ARGS__), sizeof(__VA_ARGS__))
 
-/* --- dtypes --------------------------------------------------------------------------------------------------------
- */
+/* --- dtypes ------------------------------------------------------------------------------------------------------ */
 
 static void test_integers_wrap(void **state)
 {
@@ -94,8 +93,7 @@ static void test_casts_round_once(void **state)
     assert_true((nan_bits & 0x7FFF) > 0x7F80);
 }
 
-/* --- strides -------------------------------------------------------------------------------------------------------
- */
+/* --- strides ----------------------------------------------------------------------------------------------------- */
 
 static void test_views_are_read_through_their_strides(void **state)
 {
@@ -109,8 +107,7 @@ static void test_views_are_read_through_their_strides(void **state)
     EXPECT(x, (int32_t[]){9, 9, 2, 9, 9, 5});
 }
 
-/* --- random numbers ------------------------------------------------------------------------------------------------
- */
+/* --- random numbers ---------------------------------------------------------------------------------------------- */
 
 static void test_random_numbers_follow_the_stream(void **state)
 {
@@ -130,8 +127,7 @@ static void test_random_numbers_follow_the_stream(void **state)
     EXPECT(lk_normal(ref, LK_F32, LK_SHAPE(7), 2, 3, key), normal);
 }
 
-/* --- networks ------------------------------------------------------------------------------------------------------
- */
+/* --- networks ---------------------------------------------------------------------------------------------------- */
 
 typedef struct window {
     int64_t stride, padding, dilation;
@@ -250,8 +246,7 @@ static void test_labels_out_of_range_are_named(void **state)
     lk_error_clear();
 }
 
-/* --- memory --------------------------------------------------------------------------------------------------------
- */
+/* --- memory ------------------------------------------------------------------------------------------------------ */
 
 static lk_status run_kernels(void)
 {
