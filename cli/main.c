@@ -14,10 +14,20 @@ static const cli_command *const commands[] = {
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
+/* One line whatever the names in it are made of: control characters of the C set, which could also speak to a terminal,
+ * are shown as '?'. */
+static void print_error_line(const char *text)
+{
+    fputs("lockstep: ", stderr);
+    for (; *text; text++)
+        fputc((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text, stderr);
+    fputc('\n', stderr);
+}
+
 int cli_fail(void)
 {
     lk_status status = lk_error_status();
-    fprintf(stderr, "lockstep: %s\n", *lk_error_message() ? lk_error_message() : lk_status_name(status));
+    print_error_line(*lk_error_message() ? lk_error_message() : lk_status_name(status));
     switch (status) {
     case LK_ERR_ARGUMENT:
         return 2;
@@ -30,12 +40,12 @@ int cli_fail(void)
 
 int cli_usage_error(const char *format, ...)
 {
+    char text[1024];
     va_list arguments;
     va_start(arguments, format);
-    fputs("lockstep: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
+    vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    print_error_line(text);
     return 2;
 }
 
