@@ -61,7 +61,10 @@ static int split_specs(char *text, const char **specs, char (*numbers)[16])
 
 static void print_run(void *user, const lk_verify_run *run)
 {
-    (void)user;
+    bool *noted = user;
+    if (run->plan->fell_back && !*noted)
+        cli_note_fallback();
+    *noted = true;
     printf("%-8s %s\n", run->devices, run->digest);
     fflush(stdout);
 }
@@ -81,7 +84,8 @@ static int verify(verify_config *config, char *list)
 {
     const char *specs[MAX_SPECS];
     char numbers[MAX_SPECS][16];
-    lk_verify_opts opts = {.specs = specs, .steps = config->steps, .run_done = print_run};
+    bool noted = false;
+    lk_verify_opts opts = {.specs = specs, .steps = config->steps, .run_done = print_run, .user = &noted};
     opts.count = split_specs(list, specs, numbers);
     if (opts.count > MAX_SPECS)
         return cli_usage_error("--devices names %d sets of devices: at most %d can be compared", opts.count, MAX_SPECS);

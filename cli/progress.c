@@ -27,12 +27,17 @@ static void print_plan(const lk_plan *plan)
             plan->learning_rate, (unsigned long long)plan->seed);
 }
 
+void cli_note_fallback(void)
+{
+    fputs("note: fashion-mnist is neither here nor could it be fetched; training on synthetic images instead\n", stderr);
+}
+
 void cli_progress_start(cli_progress *progress, const lk_plan *plan)
 {
     progress->plan = plan;
     progress->terminal = isatty(STDERR_FILENO);
     if (plan->fell_back)
-        fputs("note: fashion-mnist is neither here nor could it be fetched; training on synthetic images instead\n", stderr);
+        cli_note_fallback();
     print_plan(plan);
 }
 

@@ -17,6 +17,9 @@ void cli_progress_step(cli_progress *progress, const lk_step_report *report);
 void cli_progress_epoch(cli_progress *progress, const lk_epoch_report *report);
 void cli_progress_done(cli_progress *progress, const lk_train_result *result);
 
+/* Says that data "auto" turned out to be synthetic. */
+void cli_note_fallback(void);
+
 /* Ends the bar's line, so that something else can be printed. */
 void cli_progress_clear(cli_progress *progress);
 

@@ -340,7 +340,7 @@ static void what_makes_no_sense_is_refused(void **state)
     config.shards = 33;
     config.devices = "1";
     assert_null(lk_trainer_new(&config));
-    expect_error(lk_error_status(), LK_ERR_ARGUMENT, "--shards: 33 shards are more than the 32 samples of a batch");
+    expect_error(lk_error_status(), LK_ERR_ARGUMENT, "--shards 33: must be at most the batch size, 32");
 }
 
 int main(int argc, char **argv)

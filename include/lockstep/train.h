@@ -121,6 +121,7 @@ typedef struct lk_verify_run {
     const char *devices; /* the spec, of lk_verify_opts.specs */
     int device_count;
     char digest[33];
+    const lk_plan *plan; /* valid during the call */
 } lk_verify_run;
 
 typedef struct lk_verify_opts {

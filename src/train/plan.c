@@ -77,9 +77,12 @@ static lk_status make_loader(const lk_trainer *trainer, const lk_train_config *c
 /* `explicit_shards` is what the user asked for, or 0. */
 static lk_status check_shards(int64_t explicit_shards, int64_t shards, int64_t batch_size, int devices)
 {
+    if (explicit_shards > batch_size)
+        LK_FAIL(LK_ERR_ARGUMENT, "--shards %lld: must be at most the batch size, %lld", (long long)shards,
+                (long long)batch_size);
     if (shards > batch_size)
-        LK_FAIL(LK_ERR_ARGUMENT, "%s: %lld shards are more than the %lld samples of a batch",
-                explicit_shards ? "--shards" : "--devices", (long long)shards, (long long)batch_size);
+        LK_FAIL(LK_ERR_ARGUMENT, "--devices: %d devices need %lld shards, more than the batch size, %lld", devices,
+                (long long)shards, (long long)batch_size);
     if (devices > shards)
         LK_FAIL(LK_ERR_ARGUMENT, "--shards %lld: %d devices need at least as many shards", (long long)shards, devices);
     return LK_OK;

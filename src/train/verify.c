@@ -64,7 +64,8 @@ static lk_status train_and_compare(verification *v, lk_trainer *trainer, int run
         LK_TRY(lk_trainer_run(trainer, 1));
         LK_TRY(compare_step(v, trainer, run, step));
     }
-    lk_verify_run done = {.devices = v->opts->specs[run], .device_count = trainer->n_devices};
+    lk_verify_run done = {
+        .devices = v->opts->specs[run], .device_count = trainer->n_devices, .plan = &trainer->plan};
     LK_TRY(lk_trainer_digest(trainer, 0, done.digest));
     if (v->opts->run_done)
         v->opts->run_done(v->opts->user, &done);
@@ -101,6 +102,9 @@ lk_status lk_verify(const lk_train_config *config, const lk_verify_opts *opts, l
     LK_TRY(largest_count(opts, &largest));
     if (!result->shards)
         LK_TRY(default_shards(config, largest, &result->shards));
+    if (largest > result->shards) /* before the smaller ones are trained */
+        LK_FAIL(LK_ERR_ARGUMENT, "--shards %lld: %d devices need at least as many shards", (long long)result->shards,
+                largest);
     verification v = {.config = config, .opts = opts, .result = result};
     lk_status status = LK_OK;
     for (int run = 0; run < opts->count && status == LK_OK; run++)
