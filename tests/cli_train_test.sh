@@ -1,0 +1,362 @@
+#!/usr/bin/env bash
+# train, verify, ops and devices from outside: what bad input gets, what goes to which stream, and what the lines say.
+set -euo pipefail
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+ulimit -c 0
+
+fail()
+{
+    echo "lockstep ${arguments[*]}: $1"
+    echo "exit status $status; stdout, then stderr:"
+    cat "$work/stdout" "$work/stderr"
+    exit 1
+}
+
+# run STATUS [ARGUMENT…]
+run()
+{
+    local expected=$1
+    shift
+    arguments=("$@")
+    status=0
+    "$LOCKSTEP" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
+    [[ $status -eq $expected ]] || fail "exit status is not $expected"
+}
+
+silent_stdout()
+{
+    [[ ! -s $work/stdout ]] || fail "stdout is not empty"
+}
+
+# One line, in which each of the texts stands.
+complains()
+{
+    silent_stdout
+    [[ $(wc -l <"$work/stderr") -eq 1 && $(<"$work/stderr") == 'lockstep: '* ]] || fail "not one line on stderr"
+    local text
+    for text in "$@"; do
+        grep -qF -- "$text" "$work/stderr" || fail "stderr lacks '$text'"
+    done
+}
+
+says()
+{
+    grep -qF -- "$1" "$work/stderr" || fail "stderr lacks '$1'"
+}
+
+# A training of a moment; what is wrong is added. An option given twice counts as given last.
+small=(train --data synthetic --limit-train 20 --limit-val 10 --batch-size 8 --epochs 2 --devices 1)
+
+# ---- a command line that makes no sense: exit status 2 ----
+
+run 2 trian
+complains "'trian'" "'train'"
+run 2 "${small[@]}" --modle lenet
+complains '--modle' '--model'
+run 2 "${small[@]}" extra
+complains "'extra'"
+run 2 "${small[@]}" -j
+complains "'-j'" 'two hyphens'
+run 2 "${small[@]}" --json=yes
+complains '--json' 'takes no value'
+run 2 "${small[@]}" --epochs
+complains '--epochs' 'missing'
+run 2 "${small[@]}" --model vgg
+complains "'vgg'" 'lenet'
+run 2 "${small[@]}" --data cifar
+complains "'cifar'" 'fashion-mnist' 'mnist' 'synthetic'
+run 2 "${small[@]}" --strategy ring
+complains "'ring'" 'one-device' 'mirrored'
+run 2 "${small[@]}" --strategy one-device --devices 2
+complains 'one-device' '2 devices' 'mirrored'
+
+for spec in 2xtpu tpu:0 cpu:x cpu: 'cpu:-1' x 2x 0 0xcpu 300 -1 99999999999999999999 '' , cpu, '2 xcpu' '*'; do
+    run 2 "${small[@]}" "--devices=$spec"
+    complains 'device'
+done
+run 2 "${small[@]}" --devices $'2\nxcpu\033[2J'
+complains '2?xcpu?[2J'
+
+for option in shards epochs batch-size limit-train base-lr; do
+    for value in 0 -1 x '' 1x 99999999999999999999999 0x10 ' 1' nan; do
+        run 2 "${small[@]}" "--$option=$value"
+        complains "--$option" 'must be'
+    done
+done
+for option in seed limit-val workers; do
+    for value in -1 1.5 x 99999999999999999999999; do
+        run 2 "${small[@]}" "--$option=$value"
+        complains "--$option $value" 'must be an integer'
+    done
+done
+run 2 "${small[@]}" --base-lr inf
+complains '--base-lr inf' 'must be a number'
+
+run 2 "${small[@]}" --shards 9
+complains '--shards 9' 'batch size' '8'
+run 2 "${small[@]}" --shards 2 --devices 3
+complains '--shards 2' '3 devices'
+run 2 "${small[@]}" --batch-size 4 --devices 7
+complains '7 devices' '8 shards' 'batch size' '4'
+
+verify=(verify --data synthetic --limit-train 20 --batch-size 8 --steps 2)
+for list in '' 0 1,,2 1,2xtpu 1,x; do
+    run 2 "${verify[@]}" "--devices=$list"
+    complains 'device'
+done
+run 2 "${verify[@]}" --devices "$(printf '1,%.0s' {1..64})1"
+complains '65' '64'
+run 2 "${verify[@]}" --devices 1,3 --shards 2
+complains '--shards 2' '3 devices'
+run 2 "${verify[@]}" --steps 0
+complains '--steps 0' 'must be'
+run 2 "${verify[@]}" --json
+complains '--json'
+
+# ---- bad files: exit status 1 ----
+
+bytes()
+{
+    printf "$(printf '\\x%s' "$@")"
+}
+
+zeros()
+{
+    head -c "$1" /dev/zero
+}
+
+# Two images of 28x28 and their labels, both splits.
+good_files()
+{
+    rm -rf "$work/data"
+    mkdir -p "$work/data/mnist"
+    local split
+    for split in train t10k; do
+        { bytes 00 00 08 03 00 00 00 02 00 00 00 1c 00 00 00 1c; zeros 1568; } >"$work/data/mnist/$split-images-idx3-ubyte"
+        { bytes 00 00 08 01 00 00 00 02; bytes 03 09; } >"$work/data/mnist/$split-labels-idx1-ubyte"
+    done
+    images=$work/data/mnist/train-images-idx3-ubyte
+    labels=$work/data/mnist/train-labels-idx1-ubyte
+}
+of_files=(train --data mnist --data-dir "$work/data" --batch-size 2 --epochs 1 --devices 1)
+
+good_files
+run 0 "${of_files[@]}"
+says "$images"
+
+# refuses PATH TEXT…: with the file as it is now.
+refuses()
+{
+    run 1 "${of_files[@]}"
+    complains "$@"
+}
+
+zeros 0 >"$images"
+refuses "$images" truncated
+zeros 9 >"$images"
+refuses "$images" type
+bytes 00 00 08 03 00 00 >"$images"
+refuses "$images" truncated
+{ bytes 00 00 08 03 00 00 00 02 00 00 00 1c 00 00 00 1c; zeros 1567; } >"$images"
+refuses "$images" truncated 1568 1567
+{ bytes 00 00 08 03 00 00 00 02 00 00 00 1c 00 00 00 1c; zeros 1569; } >"$images"
+refuses "$images" over-long 1569 1568
+bytes 00 00 08 03 ff ff ff ff ff ff ff ff ff ff ff ff >"$images"
+refuses "$images" 'address space'
+bytes 00 00 08 03 00 00 00 02 00 00 00 00 00 00 00 1c >"$images"
+refuses "$images" zero
+{ bytes 00 00 08 03 40 00 00 00 00 00 00 1c 00 00 00 1c; zeros 1568; } >"$images"
+refuses "$images" truncated
+echo '<html>not found</html>' >"$images"
+refuses "$images" 'not an IDX file'
+good_files
+{ bytes 00 00 08 01 00 00 00 02; bytes 03 0a; } >"$labels"
+refuses "$labels" 10
+{ bytes 00 00 08 01 00 00 00 03; bytes 03 01 02; } >"$labels"
+refuses "$labels" 3 2
+{ bytes 00 00 08 03 00 00 00 02 00 00 00 01 00 00 00 01; bytes 03 01; } >"$labels"
+refuses "$labels" dimensions
+rm "$labels"
+refuses "$images" train-labels-idx1-ubyte
+mkdir "$labels"
+refuses "$labels"
+good_files
+gzip "$images"
+head -c 20 "$images.gz" >"$work/cut"
+cp "$work/cut" "$images.gz"
+refuses "$images.gz"
+echo 'no gzip' >"$images.gz"
+refuses "$images.gz"
+good_files
+{ bytes 00 00 08 03 00 00 00 02 00 00 00 0e 00 00 00 0e; zeros 392; } >"$work/data/mnist/t10k-images-idx3-ubyte"
+refuses "$work/data/mnist/t10k-images-idx3-ubyte" 1x14x14 1x28x28
+run 0 "${of_files[@]}" --limit-val 0
+{ bytes 00 00 08 03 00 00 00 02 00 00 00 04 00 00 00 04; zeros 32; } >"$images"
+run 1 "${of_files[@]}" --limit-val 0
+complains 4
+if [[ $(id -u) -ne 0 ]]; then
+    good_files
+    chmod 000 "$images"
+    refuses "$images"
+fi
+
+# A damaged file is no reason to train on something else.
+good_files
+mv "$work/data/mnist" "$work/data/fashion-mnist"
+echo damaged >"$work/data/fashion-mnist/train-images-idx3-ubyte"
+run 1 "${of_files[@]}" --data auto
+complains "$work/data/fashion-mnist/train-images-idx3-ubyte"
+
+# ---- no data, and no way to fetch them: every address is beyond a closed port of this machine ----
+
+offline=(env -u LOCKSTEP_DATA -u no_proxy -u NO_PROXY HOME="$work/home" XDG_CACHE_HOME="$work/home/cache")
+for variable in http_proxy https_proxy HTTPS_PROXY all_proxy ALL_PROXY; do
+    offline+=("$variable=http://127.0.0.1:9")
+done
+lockstep=$LOCKSTEP
+cat >"$work/offline" <<SCRIPT
+#!/usr/bin/env bash
+exec $(printf '%q ' "${offline[@]}" "$lockstep") "\$@"
+SCRIPT
+chmod +x "$work/offline"
+mkdir "$work/home"
+LOCKSTEP=$work/offline
+run 0 "${small[@]}" --data auto --epochs 1
+silent_stdout
+says 'note: fashion-mnist is neither here nor could it be fetched; training on synthetic images instead'
+says 'on synthetic (generated)'
+run 0 "${verify[@]}" --data auto --devices 1
+says 'training on synthetic images instead'
+run 1 "${small[@]}" --data fashion-mnist
+complains 'fashion-mnist' 'train-images-idx3-ubyte' "$work/home/cache/lockstep/fashion-mnist"
+[[ -z $(find "$work/home" -name '*-ubyte') ]] || fail "half a download has the name of a data file"
+LOCKSTEP=$lockstep
+
+# ---- what a training prints ----
+
+number='-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?'
+epoch_line()
+{
+    echo "^\{\"event\":\"epoch\",\"epoch\":$1,\"train_loss\":$number,\"train_accuracy\":$number,\"val_loss\":$2,\
+\"val_accuracy\":$2,\"seconds\":$number,\"images_per_second\":$number$3\}\$"
+}
+# done_line STEPS VAL_ACCURACY DEVICES SHARDS SAMPLES
+done_line()
+{
+    echo "^\{\"event\":\"done\",\"steps\":$1,\"seconds\":$number,\"images_per_second\":$number,\"val_accuracy\":$2,\
+\"digest\":\"[0-9a-f]{32}\",\"devices\":\[$3\],\"shards\":$4,\"samples_seen\":$5\}\$"
+}
+# lines PATTERN…: stdout has exactly these.
+lines()
+{
+    [[ $(wc -l <"$work/stdout") -eq $# ]] || fail "stdout has not $# lines"
+    local i=0 pattern
+    for pattern in "$@"; do
+        i=$((i + 1))
+        sed -n "${i}p" "$work/stdout" | grep -qE "$pattern" || fail "line $i of stdout is not $pattern"
+    done
+}
+digest_of()
+{
+    sed -nE 's/.*"digest":"([0-9a-f]{32})".*/\1/p' "$work/stdout"
+}
+
+run 0 "${small[@]}"
+silent_stdout
+says 'lenet (129068 parameters) on synthetic (generated)'
+says '20 training images, 10 for validation'
+says 'epoch 1/2'
+says 'epoch 2/2'
+says 'digest '
+! grep -q $'[\r\033]' "$work/stderr" || fail "a bar was drawn where there is no terminal"
+digest=$(sed -nE 's/^digest ([0-9a-f]{32})$/\1/p' "$work/stderr")
+
+run 0 "${small[@]}" --json
+lines "$(epoch_line 1 "$number" '')" "$(epoch_line 2 "$number" '')" \
+      "$(done_line 6 "$number" '"cpu:0"' 1 40)"
+[[ $(digest_of) == "$digest" && -n $digest ]] || fail "the digest depends on --json"
+
+run 0 "${small[@]}" --json --shards 4 --devices 1
+first=$(digest_of)
+run 0 "${small[@]}" --json --shards 4 --devices 3xcpu --workers 0
+lines "$(epoch_line 1 "$number" '')" "$(epoch_line 2 "$number" '')" \
+      "$(done_line 6 "$number" '"cpu:0","cpu:1","cpu:2"' 4 40)"
+[[ $(digest_of) == "$first" ]] || fail "three devices have another digest than one"
+[[ $first != "$digest" ]] || fail "four shards have the digest of one"
+run 0 "${small[@]}" --json --seed 1
+[[ $(digest_of) != "$digest" ]] || fail "seed 1 has the digest of seed 0"
+
+run 0 "${small[@]}" --json --limit-val 0 --epochs 1 --limit-train 100
+lines "$(epoch_line 1 null '')" "$(done_line 13 null '"cpu:0"' 1 100)"
+! grep -qE 'val (loss|accuracy)' "$work/stderr" || fail "an evaluation that was not"
+
+counts='\{"used_once":20,"unused":0,"repeated":0\}'
+run 0 "${small[@]}" --json --ledger --epochs 1
+lines "$(epoch_line 1 "$number" ",\"train_ledger\":$counts,\"val_ledger\":${counts/20/10}")" \
+      "$(done_line 3 "$number" '"cpu:0"' 1 20)"
+says '20 training samples used once, 0 unused, 0 more than once'
+says '10 validation samples used once, 0 unused, 0 more than once'
+
+run 0 "${small[@]}" --data-dir "$work/nowhere" --epochs 1 # synthetic needs none
+
+# ---- streams that cannot be written ----
+
+for target in /dev/full '&-'; do
+    arguments=("${small[@]}" --json ">$target")
+    status=0
+    if [[ $target == '&-' ]]; then
+        "$LOCKSTEP" "${small[@]}" --json >&- 2>"$work/stderr" </dev/null || status=$?
+    else
+        "$LOCKSTEP" "${small[@]}" --json >"$target" 2>"$work/stderr" </dev/null || status=$?
+    fi
+    : >"$work/stdout"
+    [[ $status -eq 1 ]] || fail "exit status is not 1"
+    says 'lockstep: standard output could not be written'
+done
+arguments=("${small[@]}" '2>&-')
+status=0
+"$LOCKSTEP" "${small[@]}" --json >"$work/stdout" 2>&- </dev/null || status=$?
+: >"$work/stderr"
+[[ $status -eq 0 ]] || fail "a closed stderr is a failure"
+lines "$(epoch_line 1 "$number" '')" "$(epoch_line 2 "$number" '')" "$(done_line 6 "$number" '"cpu:0"' 1 40)"
+
+# ---- devices and operators ----
+
+run 0 devices
+[[ ! -s $work/stderr ]] || fail "stderr is not empty"
+cores=$(grep -cE '^cpu:[0-9]+ +.+' "$work/stdout")
+[[ $cores -ge 1 && $(grep -cE '^ref:[0-9]+ +.+' "$work/stdout") -eq $cores ]] || fail "cpu and ref differ in number"
+
+run 0 "${small[@]}" --devices $((cores + 1))
+silent_stdout
+says "warning: $((cores + 1)) cpu devices share $cores core"
+
+run 0 ops
+[[ ! -s $work/stderr ]] || fail "stderr is not empty"
+head -n 1 "$work/stdout" | grep -qE '^operator +device +f32 +bf16 +f64 +i32 +i64 +u8 +gradient$' || fail "no heading"
+for operator in conv2d matmul relu avg_pool2d sparse_softmax_cross_entropy add; do
+    grep -qE "^$operator +cpu +[a-z]+ .* yes\$" "$work/stdout" || fail "no differentiable $operator in f32 on cpu"
+done
+grep -qE '^sgd_update +cpu +[a-z]+ ' "$work/stdout" || fail "no sgd_update in f32 on cpu"
+[[ -z $(tail -n +2 "$work/stdout" | grep -vE '^[a-z0-9_]+ +(cpu|ref) +([a-z]+|-)( +([a-z]+|-)){6}$' || true) ]] ||
+    fail "a row that is none"
+convolution=$(sed -nE 's/^conv2d +cpu +([a-z]+) .*/\1/p' "$work/stdout")
+
+# ---- verify ----
+
+run 0 "${verify[@]}" --devices 1,2,cpu:0
+[[ $(sed -nE 's/^(1xcpu|2xcpu|cpu:0) +([0-9a-f]{32})$/\2/p' "$work/stdout" | sort | uniq -c | awk '{ print $1 }') == 3 ]] ||
+    fail "not three equal digests"
+[[ $(tail -n 1 "$work/stdout") == 'identical after 2 steps with 2 shards' ]] || fail "no verdict"
+run 0 "${verify[@]}" --devices 1,3 --shards 5
+[[ $(tail -n 1 "$work/stdout") == 'identical after 2 steps with 5 shards' ]] || fail "no verdict"
+
+# oneDNN and plain C add in different orders.
+if [[ $convolution != c ]]; then
+    run 1 "${verify[@]}" --devices 1xcpu,1xref
+    grep -qE '^different: after step [12] [a-z0-9.]+ on 1xref \(replica 0\) is not what it is on 1xcpu$' "$work/stdout" ||
+        fail "no difference is named"
+    [[ ! -s $work/stderr ]] || fail "stderr is not empty"
+fi
