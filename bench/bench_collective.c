@@ -1,6 +1,5 @@
 /* lk_allreduce over the CPU devices of one process, beside memcpy: bytes of one tensor divided by the time until every
- * device has the sum. Adding up two devices' tensors reads and writes each about twice, so a third to a half of
- * memcpy's speed is what memory allows once the tensors are larger than the caches.
+ * device has the sum, and the bytes that one thread copies in a second.
  *
  * Each value is the median of several rounds. --quick: one short round. */
 #include <lockstep/lockstep.h>
