@@ -46,8 +46,13 @@
          P(conv_parameters, 2, 3, 6, 9, 4, 1, 3, {.stride = {1, 2}, .padding = {0, 1}, .dilation = {1, 3}}, true)},    \
         {op, 0, "kernel larger than image", run, P(conv_parameters, 2, 2, 3, 3, 4, 5, 5, {.padding = {3, 3}}, false)}, \
         {op, 0, "one image", run, P(conv_parameters, 1, 1, 5, 5, 1, 5, 5, {.groups = 1}, true)},                       \
+        {op, 0, "no image", run, P(conv_parameters, 0, 3, 8, 8, 4, 3, 3, {.groups = 1}, true)},                        \
+        {op, 0, "batch, 1 to 20 channels", run, P(conv_parameters, 19, 1, 12, 11, 20, 5, 5, {.groups = 1}, true)},     \
+        {op, 0, "batch, 20 to 50 channels", run, P(conv_parameters, 11, 20, 6, 7, 50, 5, 5, {.groups = 1}, true)},     \
+        {op, 0, "batch, uneven kernel", run, P(conv_parameters, 8, 3, 5, 9, 5, 1, 3, {.groups = 1}, false)},           \
     {                                                                                                                  \
-        op, 0, "no image", run, P(conv_parameters, 0, 3, 8, 8, 4, 3, 3, {.groups = 1}, true)                           \
+        op, 0, "batch, stride and padding", run,                                                                       \
+            P(conv_parameters, 17, 3, 7, 6, 5, 3, 3, {.stride = {2, 1}, .padding = {1, 1}}, true)                      \
     }
 
 #define POOL_CASES(op, flags, run)                                                                                  \
@@ -63,8 +68,14 @@
         {op, flags, "stride over gaps", run, P(pool_parameters, 2, 3, 8, 8, {.kernel = {2, 2}, .stride = {3, 3}})}, \
         {op, flags, "global", run, P(pool_parameters, 2, 50, 4, 5, {.kernel = {0}})},                               \
         {op, flags, "1x1", run, P(pool_parameters, 1, 1, 1, 1, {.kernel = {1, 1}})},                                \
+        {op, flags, "no image", run, P(pool_parameters, 0, 3, 8, 8, {.kernel = {2, 2}})},                           \
+        {op, flags, "batch", run, P(pool_parameters, 19, 20, 8, 6, {.kernel = {2, 2}})},                            \
+        {op, flags, "batch, overlapping, padding", run,                                                             \
+         P(pool_parameters, 9, 5, 7, 8, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}})},                  \
     {                                                                                                               \
-        op, flags, "no image", run, P(pool_parameters, 0, 3, 8, 8, {.kernel = {2, 2}})                              \
+        op, flags, "batch, padding counted", run,                                                                   \
+            P(pool_parameters, 8, 3, 7, 8,                                                                          \
+              {.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 1}, .count_include_pad = true})                   \
     }
 
 #define REDUCE_CASES(op, flags, run, function)                                                                   \
@@ -177,8 +188,13 @@ static const conformance_case conformance_cases[] = {
     {LK_OP_MATMUL, 0, "no terms", matmul_case, P(matmul_parameters, 5, 0, 3)},
 
     CONV_CASES(LK_OP_CONV2D, conv2d_case),
-    {LK_OP_CONV2D, 0, "chain of layers", chain_case, NULL},
-    {LK_OP_CONV2D, 0, "residual block", residual_case, NULL},
+    /* So many elements that some lie next to a kink, where a gradient jumps: NO_GRADIENT. */
+    {LK_OP_CONV2D, NO_GRADIENT, "LeNet", chain_case, P(chain_parameters, 3, 28, {20, 50}, {5, 5})},
+    {LK_OP_CONV2D, NO_GRADIENT, "LeNet, batch", chain_case, P(chain_parameters, 13, 28, {20, 50}, {5, 5})},
+    {LK_OP_CONV2D, 0, "small chain", chain_case, P(chain_parameters, 2, 12, {8, 16}, {5, 3})},
+    {LK_OP_CONV2D, 0, "small chain, batch", chain_case, P(chain_parameters, 8, 12, {4, 6}, {5, 3})},
+    {LK_OP_CONV2D, 0, "residual block", residual_case, P(residual_parameters, 2, 16)},
+    {LK_OP_CONV2D, 0, "residual block, batch", residual_case, P(residual_parameters, 9, 12)},
     CONV_CASES(LK_OP_CONV2D_INPUT_GRAD, conv2d_input_grad_case),
     CONV_CASES(LK_OP_CONV2D_WEIGHT_GRAD, conv2d_weight_grad_case),
     POOL_CASES(LK_OP_MAX_POOL2D, EXACT, max_pool2d_case),

@@ -79,32 +79,48 @@ static inline lk_tensor *conv2d_weight_grad_case(trial *t, const void *parameter
     return lk_concat((lk_tensor *[]){lk_reshape(dw, LK_SHAPE(-1)), dbias}, 2, 0);
 }
 
-/* Private layouts are handed from operator to operator. */
-static inline lk_tensor *chain_case(trial *t, const void *none)
+typedef struct chain_parameters {
+    int64_t batch, size, channels[2], kernel[2];
+} chain_parameters;
+
+/* Of two convolutions, each followed by a pooling of 2x2. */
+static inline int64_t chain_features(const chain_parameters *p)
 {
-    (void)none;
+    int64_t size = ((p->size - p->kernel[0] + 1) / 2 - p->kernel[1] + 1) / 2;
+    return p->channels[1] * size * size;
+}
+
+/* Private layouts are handed from operator to operator. */
+static inline lk_tensor *chain_case(trial *t, const void *parameters)
+{
+    const chain_parameters *p = parameters;
+    int64_t c0 = p->channels[0], c1 = p->channels[1], k0 = p->kernel[0], k1 = p->kernel[1];
     t->scale = SCALE_ABSOLUTE;
-    t->terms = 26 + 20 * 25 + 1 + 50 * 16 + 1;
+    t->terms = k0 * k0 + c0 * k1 * k1 + chain_features(p) + 7;
     t->roundings = 6;
-    lk_tensor *x = floats(t, LK_SHAPE(3, 1, 28, 28));
-    lk_tensor *y = lk_conv2d(x, floats(t, LK_SHAPE(20, 1, 5, 5)), floats(t, LK_SHAPE(20)), NULL);
+    lk_tensor *x = floats(t, LK_SHAPE(p->batch, 1, p->size, p->size));
+    lk_tensor *y = lk_conv2d(x, floats(t, LK_SHAPE(c0, 1, k0, k0)), floats(t, LK_SHAPE(c0)), NULL);
     y = lk_max_pool2d(lk_relu(y), &(lk_pool2d_opts){.kernel = {2, 2}});
-    y = lk_conv2d(y, floats(t, LK_SHAPE(50, 20, 5, 5)), floats(t, LK_SHAPE(50)), NULL);
+    y = lk_conv2d(y, floats(t, LK_SHAPE(c1, c0, k1, k1)), floats(t, LK_SHAPE(c1)), NULL);
     y = lk_avg_pool2d(lk_relu(y), &(lk_pool2d_opts){.kernel = {2, 2}});
-    y = lk_matmul(lk_flatten(y), floats(t, LK_SHAPE(800, 10)));
+    y = lk_matmul(lk_flatten(y), floats(t, LK_SHAPE(chain_features(p), 10)));
     return lk_add(y, floats(t, LK_SHAPE(10)));
 }
 
+typedef struct residual_parameters {
+    int64_t batch, channels;
+} residual_parameters;
+
 /* A residual: one layout is used by two operators, and views are taken of it. */
-static inline lk_tensor *residual_case(trial *t, const void *none)
+static inline lk_tensor *residual_case(trial *t, const void *parameters)
 {
-    (void)none;
+    const residual_parameters *p = parameters;
     t->scale = SCALE_ABSOLUTE;
     t->terms = 2 * (16 * 9 + 1) + 8;
     t->roundings = 6;
     lk_conv2d_opts same = {.padding = {1, 1}};
-    lk_tensor *x = floats(t, LK_SHAPE(2, 16, 9, 7));
-    lk_tensor *w = floats(t, LK_SHAPE(16, 16, 3, 3));
+    lk_tensor *x = floats(t, LK_SHAPE(p->batch, p->channels, 9, 7));
+    lk_tensor *w = floats(t, LK_SHAPE(p->channels, p->channels, 3, 3));
     lk_tensor *y = lk_relu(lk_conv2d(x, w, NULL, &same));
     lk_tensor *z = lk_add(lk_conv2d(y, w, NULL, &same), y);
     lk_tensor *part = lk_add(lk_slice(z, 1, 3, 8), lk_slice(y, 1, 0, 5));
