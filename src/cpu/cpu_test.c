@@ -171,10 +171,16 @@ static void close_pair(pair_of_calls *pair)
     lk_device_release(pair->device);
 }
 
+/* As the synchronous engine does it: with one thread for oneDNN. */
 static lk_status run_pair(pair_of_calls *pair)
 {
-    LK_TRY(pair->forward.kernel->run(&pair->forward));
-    return pair->backward.kernel->run(&pair->backward);
+    const lk_backend *backend = pair->device->backend;
+    backend->enter(pair->device, pair->device->state);
+    lk_status status = pair->forward.kernel->run(&pair->forward);
+    if (status == LK_OK)
+        status = pair->backward.kernel->run(&pair->backward);
+    backend->leave(pair->device, pair->device->state);
+    return status;
 }
 
 static void steady_state(int64_t images, int64_t padding)
