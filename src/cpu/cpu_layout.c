@@ -38,12 +38,27 @@ static lk_layout *find(const lk_md *md)
     return NULL;
 }
 
-static lk_status add(const lk_md *md, lk_layout **out)
+static lk_status is_lanes(const lk_md *md, lk_shape shape, bool *lanes)
+{
+    lk_md tagged = {0};
+    *lanes = false;
+    if (shape.ndim != 4)
+        return LK_OK;
+    LK_TRY(lk__md_tagged(&tagged, 4, shape.dim, dnnl_f32, dnnl_Acdb8a));
+    *lanes = lk__md_equal(md, &tagged);
+    lk__md_free(&tagged);
+    return LK_OK;
+}
+
+/* A layout never changes once it is in the table: other devices read it without the lock. */
+static lk_status add(const lk_md *md, lk_shape shape, lk_layout **out)
 {
     lk_layout *layout = lk__calloc(1, sizeof *layout);
     if (!layout)
         return LK_ERR_MEMORY;
-    lk_status status = lk__md_copy(&layout->md, md);
+    lk_status status = is_lanes(md, shape, &layout->lanes);
+    if (status == LK_OK)
+        status = lk__md_copy(&layout->md, md);
     if (status != LK_OK) {
         lk__free(layout);
         return status;
@@ -55,30 +70,24 @@ static lk_status add(const lk_md *md, lk_layout **out)
     return LK_OK;
 }
 
-static lk_status find_or_add(const lk_md *md, bool lanes, const lk_layout **out)
+/* The layout equal to `md`, which describes a tensor of shape `shape`. */
+static lk_status find_or_add(const lk_md *md, lk_shape shape, const lk_layout **out)
 {
     lk_status status = LK_OK;
     pthread_mutex_lock(&layouts_lock);
     lk_layout *layout = find(md);
     if (!layout)
-        status = add(md, &layout);
-    if (layout)
-        layout->lanes |= lanes;
+        status = add(md, shape, &layout);
     pthread_mutex_unlock(&layouts_lock);
     *out = layout;
     return status;
-}
-
-lk_status lk__layout_of(const lk_md *md, const lk_layout **layout)
-{
-    return find_or_add(md, false, layout);
 }
 
 lk_status lk__layout_lanes(lk_shape shape, const lk_layout **layout)
 {
     lk_md md = {0};
     LK_TRY(lk__md_tagged(&md, 4, shape.dim, dnnl_f32, dnnl_Acdb8a));
-    lk_status status = find_or_add(&md, true, layout);
+    lk_status status = find_or_add(&md, shape, layout);
     lk__md_free(&md);
     return status;
 }
@@ -92,7 +101,7 @@ lk_status lk__layout_unless_plain(const lk_md *md, lk_shape shape, const lk_layo
     bool is_plain = lk__md_equal(md, &plain);
     lk__md_free(&plain);
     *layout = NULL;
-    return is_plain ? LK_OK : lk__layout_of(md, layout);
+    return is_plain ? LK_OK : find_or_add(md, shape, layout);
 }
 
 bool lk__must_gather(const lk_tensor *x)

@@ -17,10 +17,8 @@ typedef struct lk_layout {
 void lk__layouts_retain(void);
 void lk__layouts_release(void);
 
-/* The layout equal to `md`. Errors: LK_ERR_MEMORY. */
-lk_status lk__layout_of(const lk_md *md, const lk_layout **layout);
-
-/* The same, but NULL where `md` is row-major without gaps. */
+/* The layout equal to `md`, of a tensor of shape `shape`; NULL where that is row-major without gaps.
+ * Errors: LK_ERR_MEMORY. */
 lk_status lk__layout_unless_plain(const lk_md *md, lk_shape shape, const lk_layout **layout);
 
 /* That of cpu/lanes.h for a tensor of four dimensions. */
