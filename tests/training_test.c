@@ -1,0 +1,104 @@
+/* LeNet learns: from real images where they are to be had, and from generated ones everywhere. */
+#include "training.h"
+
+#include "lockstep/ops.h"
+#include "train/trainer.h"
+
+#include <math.h>
+
+/* The recipe's weights, N(0, 0.01), leave the network on a plateau for thousands of steps. These are scaled to their
+ * number of inputs (He et al., ICCV 2015, equation 10), so that learning shows at once. */
+static void start_at_he(lk_trainer *trainer)
+{
+    for (int i = 0; i < trainer->n_parameters; i++) {
+        lk_shape shape = lk_model_parameter_shape(trainer->model, i);
+        if (shape.ndim < 2)
+            continue;
+        int64_t inputs = shape.ndim == 4 ? shape.dim[1] * shape.dim[2] * shape.dim[3] : shape.dim[0];
+        lk_random_key key = {.seed = 1, .purpose = lk_random_purpose(lk_trainer_parameter_name(trainer, i))};
+        lk_scope_begin();
+        lk_tensor *values = lk_normal(trainer->devices[0], LK_F32, shape, 0, sqrt(2.0 / (double)inputs), key);
+        for (int r = 0; r < trainer->n_devices; r++)
+            assert_ok(lk_copy_into(trainer->parameters[r * trainer->n_parameters + i], values));
+        lk_scope_end();
+    }
+}
+
+static double mean(lk_mean m)
+{
+    return m.sum / (double)m.count;
+}
+
+static void learns(const char *data, double least_accuracy)
+{
+    lk_train_config config = small_training();
+    config.data = data;
+    config.limit_train = 2500;
+    config.limit_val = 1000;
+    config.batch_size = 16;
+    config.epochs = 3;
+    config.base_lr = 0.05;
+    config.devices = "2xcpu";
+    lk_trainer *trainer = new_trainer(&config);
+    start_at_he(trainer);
+    outcome out = fit(trainer);
+    lk_trainer_release(trainer);
+    for (int e = 0; e < out.n_epochs; e++)
+        print_message("%s, epoch %d: training loss %.4f, validation accuracy %.4f\n", data, e + 1,
+                      mean(out.epochs[e].train_loss), mean(out.epochs[e].val_accuracy));
+    assert_true(mean(out.epochs[2].train_loss) < mean(out.epochs[0].train_loss));
+    assert_true(mean(out.epochs[2].val_accuracy) >= least_accuracy);
+}
+
+static void needs_data(void)
+{
+    if (getenv("LOCKSTEP_DATA"))
+        return;
+    print_message("SKIP: LOCKSTEP_DATA is not set to a directory with fashion-mnist and mnist\n");
+    skip();
+}
+
+static void fashion_mnist(void **state)
+{
+    (void)state;
+    needs_data();
+    learns("fashion-mnist", 0.55);
+}
+
+static void mnist(void **state)
+{
+    (void)state;
+    needs_data();
+    learns("mnist", 0.75);
+}
+
+static void generated_images(void **state)
+{
+    (void)state;
+    learns("synthetic", 0.75);
+}
+
+/* Ten classes, and weights that say next to nothing yet: the loss is ln 10. */
+static void the_first_loss(void **state)
+{
+    (void)state;
+    lk_mean loss, accuracy;
+    lk_train_config config = small_training();
+    config.limit_val = 1000;
+    lk_trainer *trainer = new_trainer(&config);
+    assert_ok(lk_trainer_evaluate(trainer, &loss, &accuracy));
+    lk_trainer_release(trainer);
+    assert_int_equal(loss.count, 1000);
+    assert_true(fabs(mean(loss) - log(10)) < 1e-3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(fashion_mnist),
+        cmocka_unit_test(mnist),
+        cmocka_unit_test(generated_images),
+        cmocka_unit_test(the_first_loss),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
