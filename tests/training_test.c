@@ -29,14 +29,13 @@ static double mean(lk_mean m)
     return m.sum / (double)m.count;
 }
 
-static void learns(const char *data, double least_accuracy)
+static void learns(const char *data, double most_loss)
 {
     lk_train_config config = small_training();
     config.data = data;
     config.limit_train = 2500;
     config.limit_val = 1000;
     config.batch_size = 16;
-    config.epochs = 3;
     config.base_lr = 0.05;
     config.devices = "2xcpu";
     lk_trainer *trainer = new_trainer(&config);
@@ -46,8 +45,9 @@ static void learns(const char *data, double least_accuracy)
     for (int e = 0; e < out.n_epochs; e++)
         print_message("%s, epoch %d: training loss %.4f, validation accuracy %.4f\n", data, e + 1,
                       mean(out.epochs[e].train_loss), mean(out.epochs[e].val_accuracy));
-    assert_true(mean(out.epochs[2].train_loss) < mean(out.epochs[0].train_loss));
-    assert_true(mean(out.epochs[2].val_accuracy) >= least_accuracy);
+    /* Ten classes: by chance 2.30 and 0.10. */
+    assert_true(mean(out.epochs[1].train_loss) < most_loss);
+    assert_true(mean(out.epochs[1].val_accuracy) > 0.4);
 }
 
 static void needs_data(void)
@@ -62,20 +62,20 @@ static void fashion_mnist(void **state)
 {
     (void)state;
     needs_data();
-    learns("fashion-mnist", 0.55);
+    learns("fashion-mnist", 1.1);
 }
 
 static void mnist(void **state)
 {
     (void)state;
     needs_data();
-    learns("mnist", 0.75);
+    learns("mnist", 0.7);
 }
 
 static void generated_images(void **state)
 {
     (void)state;
-    learns("synthetic", 0.75);
+    learns("synthetic", 1.2);
 }
 
 /* Ten classes, and weights that say next to nothing yet: the loss is ln 10. */
