@@ -78,6 +78,14 @@
               {.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 1}, .count_include_pad = true})                   \
     }
 
+#define SPECIAL_POOL_CASES(name, run)                                                           \
+    {LK_OP_MAX_POOL2D, EXACT | NO_GRADIENT, name, run,                                          \
+     P(pool_parameters, 2, 19, 7, 8, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}})}, \
+    {                                                                                           \
+        LK_OP_MAX_POOL2D, EXACT | NO_GRADIENT, name ", batch", run,                             \
+            P(pool_parameters, 9, 5, 6, 4, {.kernel = {2, 2}, .stride = {2, 1}})                \
+    }
+
 #define REDUCE_CASES(op, flags, run, function)                                                                   \
     {op, flags, "all", run, P(reduce_parameters, function, DIMS(13, 11), {0}, 0)},                               \
         {op, flags, "axis 0", run, P(reduce_parameters, function, DIMS(33, 10), {.n_axes = 1, .axes = {0}}, 0)}, \
@@ -198,8 +206,8 @@ static const conformance_case conformance_cases[] = {
     CONV_CASES(LK_OP_CONV2D_INPUT_GRAD, conv2d_input_grad_case),
     CONV_CASES(LK_OP_CONV2D_WEIGHT_GRAD, conv2d_weight_grad_case),
     POOL_CASES(LK_OP_MAX_POOL2D, EXACT, max_pool2d_case),
-    {LK_OP_MAX_POOL2D, EXACT | NO_GRADIENT, "infinity", max_pool2d_infinities_case,
-     P(pool_parameters, 2, 3, 9, 8, {.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}})},
+    SPECIAL_POOL_CASES("NaN and infinity", max_pool2d_specials_case),
+    SPECIAL_POOL_CASES("position of NaN and infinity", max_pool2d_where_case),
     POOL_CASES(LK_OP_MAX_POOL2D_GRAD, 0, max_pool2d_grad_case),
     POOL_CASES(LK_OP_AVG_POOL2D, 0, avg_pool2d_case),
     POOL_CASES(LK_OP_AVG_POOL2D_GRAD, 0, avg_pool2d_grad_case),

@@ -158,18 +158,29 @@ static inline lk_tensor *max_pool2d_case(trial *t, const void *parameters)
     return p->opts.kernel[0] ? lk_max_pool2d(x, &p->opts) : lk_global_max_pool2d(x);
 }
 
-/* A first row of -infinity, a last one of infinity. */
-static inline lk_tensor *max_pool2d_infinities_case(trial *t, const void *parameters)
+/* NaN, infinities and equal numbers, below rows of -infinity that fill the windows of the first row. The average gives
+ * x the layout that pooling works in. */
+static inline lk_tensor *pooled_specials(trial *t, const pool_parameters *p, lk_tensor **where)
 {
-    const pool_parameters *p = parameters;
-    lk_tensor *x = floats(t, LK_SHAPE(p->n, p->c, p->h, p->w));
-    lk_tensor *lowest = lk_full(t->device, t->dtype, LK_SHAPE(p->n, p->c, 1, p->w), -INFINITY);
-    lk_tensor *highest = lk_full(t->device, t->dtype, LK_SHAPE(p->n, p->c, 1, p->w), INFINITY);
-    return lk_max_pool2d(lk_concat((lk_tensor *[]){lowest, x, highest}, 3, 2), &p->opts);
+    lk_pool2d_opts opts = pool_opts(p), one = {.kernel = {1, 1}, .stride = {1, 1}};
+    lk_tensor *x = specials(t, LK_SHAPE(p->n, p->c, p->h, p->w));
+    lk_tensor *lowest = lk_full(t->device, t->dtype, LK_SHAPE(p->n, p->c, opts.kernel[0], p->w), -INFINITY);
+    x = lk_avg_pool2d(lk_concat((lk_tensor *[]){lowest, x}, 2, 2), &one);
+    return call_op(&lk__op_max_pool2d, &x, 1, 2, &opts, sizeof opts, where);
 }
 
-/* `where` belongs to the backend, so it is made by the same one. Half of x is 0, as behind a relu: of equal maxima the
- * first counts. */
+static inline lk_tensor *max_pool2d_specials_case(trial *t, const void *parameters)
+{
+    return pooled_specials(t, parameters, NULL);
+}
+
+static inline lk_tensor *max_pool2d_where_case(trial *t, const void *parameters)
+{
+    lk_tensor *where = NULL;
+    return pooled_specials(t, parameters, &where) ? where : NULL;
+}
+
+/* Half of x is 0, as behind a relu: of equal maxima the first counts. */
 static inline lk_tensor *max_pool2d_grad_case(trial *t, const void *parameters)
 {
     const pool_parameters *p = parameters;

@@ -41,10 +41,10 @@ static lk_tensor grouped(const lk_tensor *w, int64_t groups)
 
 static lk_status describe(const shapes *s, descriptors *d)
 {
-    LK_TRY(lk__md_strided(&d->x, 4, s->x.dim, NULL));
-    LK_TRY(lk__md_strided(&d->w, s->w.ndim, s->w.dim, NULL));
-    LK_TRY(lk__md_strided(&d->y, 4, s->y.dim, NULL));
-    return s->bias ? lk__md_strided(&d->bias, 1, (int64_t[]){s->y.dim[1]}, (int64_t[]){1}) : LK_OK;
+    LK_TRY(lk__md_tagged(&d->x, 4, s->x.dim, dnnl_f32, dnnl_format_tag_any));
+    LK_TRY(lk__md_tagged(&d->w, s->w.ndim, s->w.dim, dnnl_f32, dnnl_format_tag_any));
+    LK_TRY(lk__md_tagged(&d->y, 4, s->y.dim, dnnl_f32, dnnl_format_tag_any));
+    return s->bias ? lk__md_strided(&d->bias, 1, (int64_t[]){s->y.dim[1]}, dnnl_f32, (int64_t[]){1}) : LK_OK;
 }
 
 static lk_convolution problem_of(const shapes *s, const descriptors *d, dnnl_prop_kind_t kind)
@@ -152,7 +152,7 @@ static lk_status prepare_forward(lk_cpu *cpu, const lk_call *call, lk_prepared *
     if (!bias)
         return LK_OK;
     lk_md md;
-    LK_TRY(lk__md_strided(&md, 1, bias->shape.dim, (int64_t[]){1}));
+    LK_TRY(lk__md_strided(&md, 1, bias->shape.dim, dnnl_f32, (int64_t[]){1}));
     lk_status status = lk__prepare_operand(cpu, prepared, DNNL_ARG_BIAS, LK_IN, bias, &md, false);
     lk__md_free(&md);
     return status;
@@ -211,7 +211,7 @@ static lk_status prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk_prepar
     if (!attrs->bias)
         return LK_OK;
     lk_md md;
-    LK_TRY(lk__md_strided(&md, 1, call->out[1]->shape.dim, (int64_t[]){1}));
+    LK_TRY(lk__md_strided(&md, 1, call->out[1]->shape.dim, dnnl_f32, (int64_t[]){1}));
     lk_status status = lk__prepare_operand(cpu, prepared, DNNL_ARG_DIFF_BIAS, LK_OUT, call->out[1], &md, false);
     lk__md_free(&md);
     return status;

@@ -5,13 +5,13 @@
 #include "core/op.h"
 #include "cpu/cpu_layout.h"
 
-/* Writes x to `data` in layout `to`; NULL: row-major without gaps. On the thread of `device`. */
+/* Writes x, f32 or i32, to `data` in layout `to`; NULL: row-major without gaps. On the thread of `device`. */
 lk_status lk__cpu_convert(lk_device *device, const lk_tensor *x, const lk_layout *to, void *data);
 
-/* x's elements in layout `to`: where it lies if that is how it lies, else in a copy, to be given back to the device's
- * allocator (NULL: there is none). */
+/* x's elements, f32 or i32, in layout `to`: where it lies if that is how it lies, else in a copy, to be given back to
+ * the device's allocator (NULL: there is none). */
 typedef struct lk_converted {
-    const float *data;
+    const void *data;
     struct lk_block *block;
 } lk_converted;
 

@@ -2,7 +2,7 @@
 
 #include "core/backend.h"
 #include "core/tensor.h"
-#include "cpu/cpu_convert.h"
+#include "cpu/cpu_own.h"
 #include "cpu/cpu_state.h"
 #include "cpu/lanes.h"
 #include "ops/ops.h"
@@ -33,12 +33,12 @@ bool lk__cpu_lanes_want_pool(const lk_call *call)
 {
     const lk_tensor *x = call->in[0];
     const lk_layout *layout = x->storage->layout;
-    return call->free_layout && (!layout || layout->lanes) && want(x->shape.dim[0], x->shape.dim[1]);
+    return call->free_layout && (!layout || layout->tag == LK_LANES_TAG) && want(x->shape.dim[0], x->shape.dim[1]);
 }
 
 /* --- what the calls have in common -------------------------------------------------------------------------------- */
 
-/* Keeps the layouts of what goes in and out, and the room for packed weights. */
+/* Lanes for the first `n_lanes` inputs and the first output. */
 static lk_status prepare(const lk_call *call, lk_prepared *prepared, int n_lanes, size_t scratch_bytes)
 {
     char in[2][64] = {"", ""};
@@ -48,52 +48,8 @@ static lk_status prepare(const lk_call *call, lk_prepared *prepared, int n_lanes
     snprintf(prepared->implementation, sizeof prepared->implementation, "lanes:avx2");
     prepared->scratch_bytes = scratch_bytes;
     for (int i = 0; i < n_lanes; i++)
-        LK_TRY(lk__layout_lanes(call->in[i]->shape, &prepared->lanes_in[i]));
-    return call->out[0]->shape.ndim == 4 ? lk__layout_lanes(call->out[0]->shape, &prepared->lanes_out) : LK_OK;
-}
-
-typedef struct lane_inputs {
-    lk_converted in[3];
-} lane_inputs;
-
-/* Inputs in the layouts that `prepared` names, others plain. The scratch memory is free again afterwards. */
-static lk_status convert_inputs(lk_call *call, const lk_prepared *prepared, lane_inputs *inputs)
-{
-    for (int i = 0; i < call->n_in; i++)
-        if (call->in[i])
-            LK_TRY(lk__cpu_as(call->device, call->in[i], i < 2 ? prepared->lanes_in[i] : NULL, &inputs->in[i]));
-    return lk__cpu_scratch(call->device->state, prepared->scratch_bytes);
-}
-
-static void end_inputs(lk_call *call, lane_inputs *inputs)
-{
-    for (int i = 0; i < call->n_in; i++)
-        lk__cpu_as_end(call->device, &inputs->in[i]);
-}
-
-static lk_status allocate_output(lk_call *call, const lk_prepared *prepared)
-{
-    return lk__storage_allocate(call->out[0]->storage, prepared->lanes_out->bytes, prepared->lanes_out);
-}
-
-/* The kernel proper, with everything where it should be. */
-typedef void (*compute_fn)(lk_call *call, const lane_inputs *inputs, float *scratch);
-
-static lk_status run(lk_call *call, const lk_key *key, lk_prepare_fn prepare_call, compute_fn compute)
-{
-    lk_cpu *cpu = call->device->state;
-    lk_prepared *prepared;
-    lane_inputs inputs = {0};
-    LK_TRY(lk__prepared_get(cpu, key, call, prepare_call, &prepared));
-    lk_status status = convert_inputs(call, prepared, &inputs);
-    if (status == LK_OK)
-        status = prepared->lanes_out ? allocate_output(call, prepared) : lk__output_plain(call->out[0]);
-    for (int i = 1; i < call->n_out && status == LK_OK; i++)
-        status = lk__output_plain(call->out[i]);
-    if (status == LK_OK)
-        compute(call, &inputs, cpu->scratch);
-    end_inputs(call, &inputs);
-    return status;
+        LK_TRY(lk__layout_tagged(call->in[i]->shape, LK_F32, LK_LANES_TAG, &prepared->layouts_in[i]));
+    return lk__layout_tagged(call->out[0]->shape, LK_F32, LK_LANES_TAG, &prepared->layouts_out[0]);
 }
 
 /* --- convolution -------------------------------------------------------------------------------------------------- */
@@ -127,55 +83,55 @@ static lk_status prepare_conv(lk_cpu *cpu, const lk_call *call, lk_prepared *pre
     return prepare(call, prepared, 1, lk__lanes_packed_count(&conv) * sizeof(float));
 }
 
-static void compute_conv(lk_call *call, const lane_inputs *inputs, float *scratch)
+static void compute_conv(lk_call *call, const lk_converted *in, float *scratch)
 {
     lk_lanes_conv conv = forward_conv(call);
-    lk__lanes_pack(&conv, inputs->in[1].data, false, scratch);
-    lk__lanes_conv2d(&conv, inputs->in[0].data, scratch, inputs->in[2].data, call->out[0]->storage->data);
+    lk__lanes_pack(&conv, in[1].data, false, scratch);
+    lk__lanes_conv2d(&conv, in[0].data, scratch, in[2].data, call->out[0]->storage->data);
 }
 
 lk_status lk__cpu_lanes_conv2d(lk_call *call)
 {
     lk_key key;
     lk__key_call(&key, call);
-    return run(call, &key, prepare_conv, compute_conv);
+    return lk__own_run(call, &key, prepare_conv, compute_conv);
 }
 
-static void compute_input_grad(lk_call *call, const lane_inputs *inputs, float *scratch)
+static void compute_input_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     lk_lanes_conv conv = input_grad_conv(call);
-    lk__lanes_pack(&conv, inputs->in[1].data, true, scratch);
-    lk__lanes_conv2d(&conv, inputs->in[0].data, scratch, NULL, call->out[0]->storage->data);
+    lk__lanes_pack(&conv, in[1].data, true, scratch);
+    lk__lanes_conv2d(&conv, in[0].data, scratch, NULL, call->out[0]->storage->data);
 }
 
 lk_status lk__cpu_lanes_conv2d_input_grad(lk_call *call)
 {
     lk_key key;
     lk__key_call(&key, call);
-    return run(call, &key, prepare_conv, compute_input_grad);
+    return lk__own_run(call, &key, prepare_conv, compute_input_grad);
 }
 
 static lk_status prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
     LK_TRY(prepare(call, prepared, 2, 0));
-    prepared->lanes_out = NULL; /* gradients of parameters are plain */
+    prepared->layouts_out[0] = NULL; /* gradients of parameters are plain */
     return LK_OK;
 }
 
-static void compute_weight_grad(lk_call *call, const lane_inputs *inputs, float *scratch)
+static void compute_weight_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     (void)scratch;
     lk_lanes_conv conv = conv_of(call->in[1]->shape, call->in[0]->shape, call->out[0]->shape);
     float *dbias = call->n_out > 1 ? call->out[1]->storage->data : NULL;
-    lk__lanes_weight_grad(&conv, inputs->in[0].data, inputs->in[1].data, call->out[0]->storage->data, dbias);
+    lk__lanes_weight_grad(&conv, in[0].data, in[1].data, call->out[0]->storage->data, dbias);
 }
 
 lk_status lk__cpu_lanes_conv2d_weight_grad(lk_call *call)
 {
     lk_key key;
     lk__key_call(&key, call);
-    return run(call, &key, prepare_weight_grad, compute_weight_grad);
+    return lk__own_run(call, &key, prepare_weight_grad, compute_weight_grad);
 }
 
 /* --- average pooling ---------------------------------------------------------------------------------------------- */
@@ -199,28 +155,28 @@ static lk_status prepare_pool(lk_cpu *cpu, const lk_call *call, lk_prepared *pre
     return prepare(call, prepared, 1, 0);
 }
 
-static void compute_pool(lk_call *call, const lane_inputs *inputs, float *scratch)
+static void compute_pool(lk_call *call, const lk_converted *in, float *scratch)
 {
     (void)scratch;
     lk_lanes_pool pool = pool_of(call->in[0]->shape, call->out[0]->shape, LK_ATTRS(call, lk_pool2d_opts));
-    lk__lanes_avg_pool(&pool, inputs->in[0].data, call->out[0]->storage->data);
+    lk__lanes_avg_pool(&pool, in[0].data, call->out[0]->storage->data);
 }
 
-static void compute_pool_grad(lk_call *call, const lane_inputs *inputs, float *scratch)
+static void compute_pool_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     (void)scratch;
     const lk_pool2d_opts *opts = &LK_ATTRS(call, lk_pool2d_grad_attrs)->pool;
     lk_lanes_pool pool = pool_of(call->out[0]->shape, call->in[0]->shape, opts);
-    lk__lanes_avg_pool_grad(&pool, inputs->in[0].data, call->out[0]->storage->data);
+    lk__lanes_avg_pool_grad(&pool, in[0].data, call->out[0]->storage->data);
 }
 
 /* Only layouts are kept, so options need not tell one call from another, but sizes must. */
-static lk_status run_pool(lk_call *call, compute_fn compute)
+static lk_status run_pool(lk_call *call, lk_own_fn compute)
 {
     lk_key key;
     lk__key_call(&key, call);
     lk__key_add(&key, call->out[0]->shape.dim, 4);
-    return run(call, &key, prepare_pool, compute);
+    return lk__own_run(call, &key, prepare_pool, compute);
 }
 
 lk_status lk__cpu_lanes_avg_pool2d(lk_call *call)

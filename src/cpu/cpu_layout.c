@@ -38,25 +38,32 @@ static lk_layout *find(const lk_md *md)
     return NULL;
 }
 
-static lk_status is_lanes(const lk_md *md, lk_shape shape, bool *lanes)
+static dnnl_data_type_t data_type(lk_dtype dtype)
 {
-    lk_md tagged = {0};
-    *lanes = false;
-    if (shape.ndim != 4)
-        return LK_OK;
-    LK_TRY(lk__md_tagged(&tagged, 4, shape.dim, dnnl_f32, dnnl_Acdb8a));
-    *lanes = lk__md_equal(md, &tagged);
-    lk__md_free(&tagged);
+    return dtype == LK_I32 ? dnnl_s32 : dnnl_f32;
+}
+
+static lk_status find_tag(const lk_md *md, lk_shape shape, lk_dtype dtype, dnnl_format_tag_t *tag)
+{
+    static const dnnl_format_tag_t tags[] = {dnnl_nhwc, dnnl_nChw4c, dnnl_nChw8c, dnnl_nChw16c, LK_LANES_TAG};
+    *tag = dnnl_format_tag_undef;
+    for (size_t i = 0; i < sizeof tags / sizeof *tags && shape.ndim == 4 && *tag == dnnl_format_tag_undef; i++) {
+        lk_md tagged = {0};
+        LK_TRY(lk__md_tagged(&tagged, 4, shape.dim, data_type(dtype), tags[i]));
+        if (lk__md_equal(md, &tagged))
+            *tag = tags[i];
+        lk__md_free(&tagged);
+    }
     return LK_OK;
 }
 
 /* A layout never changes once it is in the table: other devices read it without the lock. */
-static lk_status add(const lk_md *md, lk_shape shape, lk_layout **out)
+static lk_status add(const lk_md *md, lk_shape shape, lk_dtype dtype, lk_layout **out)
 {
     lk_layout *layout = lk__calloc(1, sizeof *layout);
     if (!layout)
         return LK_ERR_MEMORY;
-    lk_status status = is_lanes(md, shape, &layout->lanes);
+    lk_status status = find_tag(md, shape, dtype, &layout->tag);
     if (status == LK_OK)
         status = lk__md_copy(&layout->md, md);
     if (status != LK_OK) {
@@ -71,23 +78,26 @@ static lk_status add(const lk_md *md, lk_shape shape, lk_layout **out)
 }
 
 /* The layout equal to `md`, which describes a tensor of shape `shape`. */
-static lk_status find_or_add(const lk_md *md, lk_shape shape, const lk_layout **out)
+static lk_status find_or_add(const lk_md *md, lk_shape shape, lk_dtype dtype, const lk_layout **out)
 {
     lk_status status = LK_OK;
     pthread_mutex_lock(&layouts_lock);
     lk_layout *layout = find(md);
     if (!layout)
-        status = add(md, shape, &layout);
+        status = add(md, shape, dtype, &layout);
     pthread_mutex_unlock(&layouts_lock);
     *out = layout;
     return status;
 }
 
-lk_status lk__layout_lanes(lk_shape shape, const lk_layout **layout)
+lk_status lk__layout_tagged(lk_shape shape, lk_dtype dtype, dnnl_format_tag_t tag, const lk_layout **layout)
 {
     lk_md md = {0};
-    LK_TRY(lk__md_tagged(&md, 4, shape.dim, dnnl_f32, dnnl_Acdb8a));
-    lk_status status = find_or_add(&md, shape, layout);
+    *layout = NULL;
+    if (tag == dnnl_nchw)
+        return LK_OK;
+    LK_TRY(lk__md_tagged(&md, 4, shape.dim, data_type(dtype), tag));
+    lk_status status = find_or_add(&md, shape, dtype, layout);
     lk__md_free(&md);
     return status;
 }
@@ -97,11 +107,11 @@ lk_status lk__layout_unless_plain(const lk_md *md, lk_shape shape, const lk_layo
     int64_t strides[LK_MAX_DIMS];
     lk_md plain = {0};
     lk__shape_strides(shape, strides);
-    LK_TRY(lk__md_strided(&plain, shape.ndim, shape.dim, strides));
+    LK_TRY(lk__md_strided(&plain, shape.ndim, shape.dim, dnnl_f32, strides));
     bool is_plain = lk__md_equal(md, &plain);
     lk__md_free(&plain);
     *layout = NULL;
-    return is_plain ? LK_OK : find_or_add(md, shape, layout);
+    return is_plain ? LK_OK : find_or_add(md, shape, LK_F32, layout);
 }
 
 bool lk__must_gather(const lk_tensor *x)
@@ -142,7 +152,7 @@ lk_status lk__md_of_plain(lk_md *md, const lk_tensor *x)
     if (!lk__tensor_is_dense(x) && !lk__must_gather(x))
         for (int i = 0; i < x->shape.ndim; i++)
             strides[i] = x->shape.dim[i] == 1 ? 1 : x->strides[i];
-    return lk__md_strided(md, x->shape.ndim, x->shape.dim, strides);
+    return lk__md_strided(md, x->shape.ndim, x->shape.dim, data_type(x->dtype), strides);
 }
 
 lk_status lk__md_of_tensor(lk_md *md, const lk_tensor *x)

@@ -6,10 +6,13 @@
 #include "core/op.h"
 #include "cpu/dnnl_compat.h"
 
+/* Images in vector lanes: see lanes.h. */
+#define LK_LANES_TAG dnnl_Acdb8a
+
 typedef struct lk_layout {
     lk_md md;
-    size_t bytes; /* padding included; nothing lies outside it */
-    bool lanes;   /* images in vector lanes: see lanes.h */
+    size_t bytes;          /* padding included; nothing lies outside it */
+    dnnl_format_tag_t tag; /* what activations come in: nhwc, nChw4c, nChw8c, nChw16c, LK_LANES_TAG; else undef */
     struct lk_layout *next;
 } lk_layout;
 
@@ -17,12 +20,12 @@ typedef struct lk_layout {
 void lk__layouts_retain(void);
 void lk__layouts_release(void);
 
-/* The layout equal to `md`, of a tensor of shape `shape`; NULL where that is row-major without gaps.
+/* The layout equal to `md`, of an f32 tensor of shape `shape`; NULL where that is row-major without gaps.
  * Errors: LK_ERR_MEMORY. */
 lk_status lk__layout_unless_plain(const lk_md *md, lk_shape shape, const lk_layout **layout);
 
-/* That of cpu/lanes.h for a tensor of four dimensions. */
-lk_status lk__layout_lanes(lk_shape shape, const lk_layout **layout);
+/* That with one of the tags above for f32 or i32 of four dimensions; NULL for dnnl_nchw. */
+lk_status lk__layout_tagged(lk_shape shape, lk_dtype dtype, dnnl_format_tag_t tag, const lk_layout **layout);
 
 /* How x lies in memory now: its private layout, or its strides. Free with lk__md_free. Where lk__must_gather says so:
  * how a row-major copy of it would. */

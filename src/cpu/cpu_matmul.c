@@ -23,7 +23,7 @@ static lk_status describe_operand(lk_md *md, const lk_tensor *x)
     if (!x->storage->layout && has_unit_stride(x))
         return lk__md_of_tensor(md, x);
     lk__shape_strides(x->shape, strides);
-    return lk__md_strided(md, 2, x->shape.dim, strides);
+    return lk__md_strided(md, 2, x->shape.dim, dnnl_f32, strides);
 }
 
 static lk_status add_operands(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared, const lk_md *md)

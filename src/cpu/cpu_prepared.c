@@ -28,6 +28,7 @@ void lk__key_tensor(lk_key *key, const lk_tensor *x)
         key->words[key->n++] = -1;
         return;
     }
+    key->words[key->n++] = x->dtype;
     key->words[key->n++] = x->shape.ndim;
     lk__key_add(key, x->shape.dim, x->shape.ndim);
     key->words[key->n++] = (int64_t)(uintptr_t)x->storage->layout;

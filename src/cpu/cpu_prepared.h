@@ -10,7 +10,14 @@
 
 struct lk_cpu;
 
-enum { LK_MAX_KEY = 80, LK_MAX_OPERANDS = 5, LK_PROBLEM_TEXT = 320, LK_IMPLEMENTATION_TEXT = 64 };
+enum {
+    LK_MAX_KEY = 80,
+    LK_MAX_OPERANDS = 5,
+    LK_OWN_INPUTS = 3,
+    LK_OWN_OUTPUTS = 2,
+    LK_PROBLEM_TEXT = 320,
+    LK_IMPLEMENTATION_TEXT = 64
+};
 
 /* What tells one prepared call from another. */
 typedef struct lk_key {
@@ -58,9 +65,8 @@ typedef struct lk_prepared {
     size_t scratchpad_offset;
     size_t scratch_bytes; /* temporaries and scratchpad */
 
-    /* Where the kernel is not oneDNN's but lanes.h': primitive is NULL, and these are the layouts of its activations.
-     */
-    const lk_layout *lanes_in[2], *lanes_out;
+    /* Where the kernel is not oneDNN's but our own: primitive is NULL, and these are the layouts of its arguments. */
+    const lk_layout *layouts_in[LK_OWN_INPUTS], *layouts_out[LK_OWN_OUTPUTS];
 } lk_prepared;
 
 /* Fills a new lk_prepared for `call`. What was made before a failure is freed by the caller. */

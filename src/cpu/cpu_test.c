@@ -467,6 +467,62 @@ static void relu_keeps_nan_in_a_layout(void **state)
     lk_device_release(device);
 }
 
+/* Pooled in the layout that an average over 1x1 gives: y, then x's gradient. Every fifth element is NaN, infinity, ...;
+ * the first rows are -infinity. */
+static void pool_specials(lk_device *device, lk_shape shape, float **y, float **dx)
+{
+    static const float special[] = {NAN, INFINITY, -INFINITY, 0, 1, 1};
+    float values[4096];
+    int64_t count = shape.dim[0] * shape.dim[1] * shape.dim[2] * shape.dim[3];
+    int64_t width = shape.dim[3], plane = shape.dim[2] * width;
+    assert_true(count <= 4096);
+    for (int64_t i = 0; i < count; i++) {
+        values[i] = i % 5 == 0 ? special[i / 5 % 6] : (float)(i * 7 % 11);
+        values[i] = i % plane < 2 * width ? -INFINITY : values[i];
+    }
+    lk_scope_begin();
+    lk_tensor *x = lk_tensor_from(device, LK_F32, shape, values), *gradient;
+    lk_tape *tape = lk_tape_begin(&x, 1);
+    lk_tensor *pooled = lk_max_pool2d(lk_avg_pool2d(x, &(lk_pool2d_opts){.kernel = {1, 1}}),
+                                      &(lk_pool2d_opts){.kernel = {3, 2}, .stride = {2, 1}, .padding = {1, 1}});
+    assert_int_equal(lk_tape_gradient(tape, pooled, numbers(device, lk_tensor_shape(pooled), 5), &gradient), LK_OK);
+    lk_tape_release(tape);
+    *y = elements(pooled);
+    *dx = elements(gradient);
+    lk_scope_end();
+}
+
+static void expect_same(const float *have, const float *want, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (!(have[i] == want[i] || (isnan(have[i]) && isnan(want[i]))))
+            fail_msg("element %lld is %g, not %g", (long long)i, (double)have[i], (double)want[i]);
+}
+
+/* Blocks that are full and that are not, lanes. */
+static void max_pooling_keeps_what_is_not_finite(void **state)
+{
+    (void)state;
+    const lk_shape shapes[] = {LK_SHAPE(2, 16, 7, 6), LK_SHAPE(3, 5, 6, 7), LK_SHAPE(9, 5, 6, 7)};
+    lk_device *cpu = open_device("cpu"), *ref = open_device("ref");
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        const int64_t *n = shapes[i].dim;
+        float *y, *dx, *expected_y, *expected_dx;
+        pool_specials(cpu, shapes[i], &y, &dx);
+        pool_specials(ref, shapes[i], &expected_y, &expected_dx);
+        assert_true(y[0] == -INFINITY);
+        expect_same(y, expected_y, n[0] * n[1] * ((n[2] - 1) / 2 + 1) * (n[3] + 1));
+        for (int64_t j = 0; j < n[0] * n[1] * n[2] * n[3]; j++)
+            assert_true(fabsf(dx[j] - expected_dx[j]) <= 1e-6F);
+        free(y);
+        free(dx);
+        free(expected_y);
+        free(expected_dx);
+    }
+    lk_device_release(cpu);
+    lk_device_release(ref);
+}
+
 /* --- arithmetic --------------------------------------------------------------------------------------------------- */
 
 static float *product(const char *engine, int rounding)
@@ -507,6 +563,7 @@ int main(void)
         cmocka_unit_test(layouts_agree_with_the_reference),
         cmocka_unit_test(an_empty_batch_is_fine),
         cmocka_unit_test(relu_keeps_nan_in_a_layout),
+        cmocka_unit_test(max_pooling_keeps_what_is_not_finite),
         cmocka_unit_test(the_callers_rounding_reaches_no_kernel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -44,31 +44,6 @@ const char *lk__pd_implementation(dnnl_primitive_desc_t pd)
     return status == dnnl_success && name ? name : "unknown";
 }
 
-static lk_status has_tag(const lk_md *md, const int64_t *dims, dnnl_format_tag_t tag, bool *found)
-{
-    static const dnnl_data_type_t dtypes[] = {dnnl_f32, dnnl_u8, dnnl_s32};
-    *found = false;
-    for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes && !*found; i++) {
-        lk_md candidate;
-        LK_TRY(lk__md_tagged(&candidate, 4, dims, dtypes[i], tag));
-        *found = lk__md_equal(&candidate, md);
-        lk__md_free(&candidate);
-    }
-    return LK_OK;
-}
-
-lk_status lk__md_like(lk_md *md, const int64_t *dims, const lk_md *model, const int64_t *model_dims)
-{
-    static const dnnl_format_tag_t tags[] = {dnnl_nchw, dnnl_nhwc, dnnl_nChw8c, dnnl_nChw16c, dnnl_nChw4c};
-    for (size_t i = 0; i < sizeof tags / sizeof *tags; i++) {
-        bool found;
-        LK_TRY(has_tag(model, model_dims, tags[i], &found));
-        if (found)
-            return lk__md_tagged(md, 4, dims, dnnl_f32, tags[i]);
-    }
-    return lk__md_tagged(md, 4, dims, dnnl_f32, dnnl_format_tag_any);
-}
-
 #if DNNL_VERSION_MAJOR >= 3
 
 static const_dnnl_memory_desc_t desc_of(const lk_md *md)
@@ -76,11 +51,9 @@ static const_dnnl_memory_desc_t desc_of(const lk_md *md)
     return md ? md->desc : NULL;
 }
 
-lk_status lk__md_strided(lk_md *md, int ndim, const int64_t *dims, const int64_t *strides)
+lk_status lk__md_strided(lk_md *md, int ndim, const int64_t *dims, dnnl_data_type_t dtype, const int64_t *strides)
 {
-    if (!strides)
-        return lk__md_tagged(md, ndim, dims, dnnl_f32, dnnl_format_tag_any);
-    return lk__dnnl_status(dnnl_memory_desc_create_with_strides(&md->desc, ndim, dims, dnnl_f32, strides),
+    return lk__dnnl_status(dnnl_memory_desc_create_with_strides(&md->desc, ndim, dims, dtype, strides),
                            "describe memory");
 }
 
@@ -178,12 +151,9 @@ static const dnnl_memory_desc_t *desc_of(const lk_md *md)
     return md ? &md->desc : NULL;
 }
 
-lk_status lk__md_strided(lk_md *md, int ndim, const int64_t *dims, const int64_t *strides)
+lk_status lk__md_strided(lk_md *md, int ndim, const int64_t *dims, dnnl_data_type_t dtype, const int64_t *strides)
 {
-    if (!strides)
-        return lk__md_tagged(md, ndim, dims, dnnl_f32, dnnl_format_tag_any);
-    return lk__dnnl_status(dnnl_memory_desc_init_by_strides(&md->desc, ndim, dims, dnnl_f32, strides),
-                           "describe memory");
+    return lk__dnnl_status(dnnl_memory_desc_init_by_strides(&md->desc, ndim, dims, dtype, strides), "describe memory");
 }
 
 lk_status lk__md_tagged(lk_md *md, int ndim, const int64_t *dims, dnnl_data_type_t dtype, dnnl_format_tag_t tag)

@@ -24,14 +24,10 @@ typedef struct lk_md {
     dnnl_memory_desc_t desc;
 } lk_md;
 
-/* f32 elements at the given strides (in elements); NULL strides let the primitive choose the layout. Free with
- * lk__md_free, which takes {0} too. */
-lk_status lk__md_strided(lk_md *md, int ndim, const int64_t *dims, const int64_t *strides);
-
-/* The same with a layout's tag; and with the tag of `model`, four-dimensional and of any dtype, if it has one of those
- * that activations come in (nchw, nhwc, channels in blocks of 4, 8, 16), else any. */
+/* Elements at the given strides (in elements), or in a layout's tag; dnnl_format_tag_any lets the primitive choose.
+ * Free with lk__md_free, which takes {0} too. */
+lk_status lk__md_strided(lk_md *md, int ndim, const int64_t *dims, dnnl_data_type_t dtype, const int64_t *strides);
 lk_status lk__md_tagged(lk_md *md, int ndim, const int64_t *dims, dnnl_data_type_t dtype, dnnl_format_tag_t tag);
-lk_status lk__md_like(lk_md *md, const int64_t *dims, const lk_md *model, const int64_t *model_dims);
 
 lk_status lk__md_copy(lk_md *md, const lk_md *from);
 void lk__md_free(lk_md *md);

@@ -1,0 +1,40 @@
+#include "cpu/cpu_own.h"
+
+#include "core/backend.h"
+#include "core/tensor.h"
+#include "cpu/cpu_state.h"
+
+/* The scratch memory is free again after the conversions. */
+static lk_status convert_inputs(lk_call *call, const lk_prepared *prepared, lk_converted *in)
+{
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i])
+            LK_TRY(lk__cpu_as(call->device, call->in[i], prepared->layouts_in[i], &in[i]));
+    return lk__cpu_scratch(call->device->state, prepared->scratch_bytes);
+}
+
+static lk_status allocate_outputs(lk_call *call, const lk_prepared *prepared)
+{
+    for (int i = 0; i < call->n_out; i++) {
+        const lk_layout *layout = prepared->layouts_out[i];
+        lk_storage *storage = call->out[i]->storage;
+        LK_TRY(lk__storage_allocate(storage, layout ? layout->bytes : storage->bytes, layout));
+    }
+    return LK_OK;
+}
+
+lk_status lk__own_run(lk_call *call, const lk_key *key, lk_prepare_fn prepare, lk_own_fn compute)
+{
+    lk_cpu *cpu = call->device->state;
+    lk_prepared *prepared;
+    lk_converted in[LK_OWN_INPUTS] = {0};
+    LK_TRY(lk__prepared_get(cpu, key, call, prepare, &prepared));
+    lk_status status = convert_inputs(call, prepared, in);
+    if (status == LK_OK)
+        status = allocate_outputs(call, prepared);
+    if (status == LK_OK)
+        compute(call, in, cpu->scratch);
+    for (int i = 0; i < call->n_in; i++)
+        lk__cpu_as_end(call->device, &in[i]);
+    return status;
+}

@@ -1,0 +1,16 @@
+/* Calls of kernels that are not oneDNN's: they say which layouts they want, and get their arguments in these. */
+#ifndef LK_CPU_CPU_OWN_H
+#define LK_CPU_CPU_OWN_H
+
+#include "cpu/cpu_convert.h"
+#include "cpu/cpu_prepared.h"
+
+/* The kernel proper: in[i] is call->in[i] in prepared->layouts_in[i], outputs are allocated in theirs, and `scratch`
+ * has prepared->scratch_bytes. */
+typedef void (*lk_own_fn)(lk_call *call, const lk_converted *in, float *scratch);
+
+/* `prepare` fills the layouts (NULL: plain), scratch_bytes, problem and implementation, once for each `key`.
+ * Errors: LK_ERR_MEMORY, LK_ERR_BACKEND. */
+lk_status lk__own_run(lk_call *call, const lk_key *key, lk_prepare_fn prepare, lk_own_fn compute);
+
+#endif

@@ -1,0 +1,118 @@
+#include "cpu/max_pool.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <string.h>
+
+typedef struct range {
+    int64_t begin, end;
+} range;
+
+/* Inputs of an axis that output `o` covers. */
+static range window(const lk_max_pool *pool, int axis, int64_t o)
+{
+    int64_t begin = o * pool->stride[axis] - pool->padding[axis], end = begin + pool->kernel[axis];
+    return (range){begin < 0 ? 0 : begin, end > pool->in[axis] ? pool->in[axis] : end};
+}
+
+/* Takes x's element `index` for the maximum if it is one. Without a branch, so that loops over it become vectors. */
+static inline void take_maximum(float x, int32_t index, float *y, int32_t *where)
+{
+    bool greater = !(x <= *y) & !isnan(*y); /* also where only x is NaN */
+    *y = greater ? x : *y;
+    *where = greater ? index : *where;
+}
+
+/* --- vectors ------------------------------------------------------------------------------------------------------ */
+
+static void max_vector(const lk_max_pool *pool, const float *x, range rows, range columns, float *restrict y,
+                       int32_t *restrict where)
+{
+    int64_t n = pool->n, first = rows.begin * pool->in[1] + columns.begin;
+    for (int64_t i = 0; i < n; i++) {
+        y[i] = x[first * n + i];
+        where[i] = (int32_t)first;
+    }
+    for (int64_t row = rows.begin; row < rows.end; row++) {
+        for (int64_t column = columns.begin; column < columns.end; column++) {
+            int64_t at = row * pool->in[1] + column;
+            for (int64_t i = 0; i < n; i++)
+                take_maximum(x[at * n + i], (int32_t)at, &y[i], &where[i]);
+        }
+    }
+}
+
+static void max_vectors(const lk_max_pool *pool, const float *x, float *y, int32_t *where)
+{
+    for (int64_t row = 0; row < pool->out[0]; row++) {
+        range rows = window(pool, 0, row);
+        for (int64_t column = 0; column < pool->out[1]; column++, y += pool->n, where += pool->n)
+            max_vector(pool, x, rows, window(pool, 1, column), y, where);
+    }
+}
+
+/* --- plain: vectors are made of neighbouring columns -------------------------------------------------------------- */
+
+/* Output columns whose window has its column `tap` inside the input. */
+static range columns_with(const lk_max_pool *pool, int64_t tap)
+{
+    int64_t before = pool->padding[1] - tap, stride = pool->stride[1];
+    int64_t begin = before > 0 ? (before + stride - 1) / stride : 0;
+    int64_t last = pool->in[1] - 1 + before;
+    int64_t end = last < 0 ? 0 : last / stride + 1;
+    return (range){begin, end < pool->out[1] ? end : pool->out[1]};
+}
+
+static void max_tap(const float *x, int32_t first, int64_t stride, int64_t count, float *restrict y,
+                    int32_t *restrict where)
+{
+    for (int32_t i = 0; i < (int32_t)count; i++)
+        take_maximum(x[i * stride], first + i * (int32_t)stride, &y[i], &where[i]);
+}
+
+static void max_row(const lk_max_pool *pool, const float *x, range rows, float *y, int32_t *where)
+{
+    int64_t stride = pool->stride[1];
+    for (int64_t i = 0; i < pool->out[1]; i++) {
+        where[i] = (int32_t)(rows.begin * pool->in[1] + window(pool, 1, i).begin);
+        y[i] = x[where[i]];
+    }
+    for (int64_t row = rows.begin; row < rows.end; row++) {
+        for (int64_t tap = 0; tap < pool->kernel[1]; tap++) {
+            range o = columns_with(pool, tap);
+            int64_t first = row * pool->in[1] + o.begin * stride - pool->padding[1] + tap, count = o.end - o.begin;
+            if (count > 0)
+                max_tap(x + first, (int32_t)first, stride, count, y + o.begin, where + o.begin);
+        }
+    }
+}
+
+static void max_plane(const lk_max_pool *pool, const float *x, float *y, int32_t *where)
+{
+    for (int64_t row = 0; row < pool->out[0]; row++, y += pool->out[1], where += pool->out[1])
+        max_row(pool, x, window(pool, 0, row), y, where);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
+void lk__max_pool(const lk_max_pool *pool, const float *x, float *y, int32_t *where)
+{
+    int64_t in = pool->in[0] * pool->in[1] * pool->n, out = pool->out[0] * pool->out[1] * pool->n;
+    for (int64_t g = 0; g < pool->groups; g++, x += in, y += out, where += out) {
+        if (pool->n == 1)
+            max_plane(pool, x, y, where);
+        else
+            max_vectors(pool, x, y, where);
+    }
+}
+
+void lk__max_pool_grad(const lk_max_pool *pool, const float *dy, const int32_t *where, float *dx)
+{
+    int64_t n = pool->n, in = pool->in[0] * pool->in[1] * n, outputs = pool->out[0] * pool->out[1];
+    memset(dx, 0, (size_t)(pool->groups * in) * sizeof *dx);
+    for (int64_t g = 0; g < pool->groups; g++, dx += in)
+        for (int64_t o = 0; o < outputs; o++, dy += n, where += n)
+            for (int64_t i = 0; i < n; i++)
+                dx[where[i] * n + i] += dy[i];
+}
