@@ -33,8 +33,8 @@ static void learns(const char *data, double most_loss)
 {
     lk_train_config config = small_training();
     config.data = data;
-    config.limit_train = 2500;
-    config.limit_val = 1000;
+    config.limit_train = 1500;
+    config.limit_val = 500;
     config.batch_size = 16;
     config.base_lr = 0.05;
     config.devices = "2xcpu";
@@ -62,20 +62,20 @@ static void fashion_mnist(void **state)
 {
     (void)state;
     needs_data();
-    learns("fashion-mnist", 1.1);
+    learns("fashion-mnist", 1.3);
 }
 
 static void mnist(void **state)
 {
     (void)state;
     needs_data();
-    learns("mnist", 0.7);
+    learns("mnist", 0.9);
 }
 
 static void generated_images(void **state)
 {
     (void)state;
-    learns("synthetic", 1.2);
+    learns("synthetic", 1.5);
 }
 
 /* Ten classes, and weights that say next to nothing yet: the loss is ln 10. */
