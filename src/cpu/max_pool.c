@@ -64,8 +64,8 @@ static range columns_with(const lk_max_pool *pool, int64_t tap)
     return (range){begin, end < pool->out[1] ? end : pool->out[1]};
 }
 
-static void max_tap(const float *x, int32_t first, int64_t stride, int64_t count, float *restrict y,
-                    int32_t *restrict where)
+static inline __attribute__((always_inline)) void max_tap(const float *x, int32_t first, int64_t stride, int64_t count,
+                                                          float *restrict y, int32_t *restrict where)
 {
     for (int32_t i = 0; i < (int32_t)count; i++)
         take_maximum(x[i * stride], first + i * (int32_t)stride, &y[i], &where[i]);
@@ -82,7 +82,9 @@ static void max_row(const lk_max_pool *pool, const float *x, range rows, float *
         for (int64_t tap = 0; tap < pool->kernel[1]; tap++) {
             range o = columns_with(pool, tap);
             int64_t first = row * pool->in[1] + o.begin * stride - pool->padding[1] + tap, count = o.end - o.begin;
-            if (count > 0)
+            if (count > 0 && stride == 2) /* clang makes vectors of known strides alone */
+                max_tap(x + first, (int32_t)first, 2, count, y + o.begin, where + o.begin);
+            else if (count > 0)
                 max_tap(x + first, (int32_t)first, stride, count, y + o.begin, where + o.begin);
         }
     }
