@@ -245,7 +245,7 @@ static lk_status run_with_plain_weights(lk_call *call, lk_kernel_fn run)
     LK_TRY(lk__allocator_get(call->device->allocator, original->storage->bytes, &block));
     lk_storage storage = {
         .device = call->device, .bytes = original->storage->bytes, .block = block, .data = block->data};
-    lk_tensor plain = *original;
+    lk_tensor plain = lk__tensor_alias(original);
     plain.storage = &storage;
     lk_status status = lk__cpu_to_plain(call->device, original, block->data);
     if (status == LK_OK) {
