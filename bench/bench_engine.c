@@ -36,8 +36,7 @@ static lk_tensor *small_tensor(lk_device *device)
     return x;
 }
 
-/* --- what is measured: each gives the microseconds of one unit
- * -------------------------------------------------------- */
+/* --- what is measured: each gives the microseconds of one unit ---------------------------------------------------- */
 
 /* Operators that each make a tensor, pushed without waiting, then waited for all together. */
 static double stream(const setup *s)

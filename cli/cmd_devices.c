@@ -22,7 +22,8 @@ static int run(int argc, char **argv)
 const cli_command cmd_devices = {
     .name = "devices",
     .summary = "List the devices that this process may use",
-    .details = "A device of kind cpu is one core. Kind ref is the same core with the plain C kernels that tests compare\n"
-               "with. On the command line: 2xcpu, cpu:0,cpu:1, 2xcpu:0 (two devices on one core), or a number.\n",
+    .details =
+        "A device of kind cpu is one core. Kind ref is the same core with the plain C kernels that tests compare\n"
+        "with. On the command line: 2xcpu, cpu:0,cpu:1, 2xcpu:0 (two devices on one core), or a number.\n",
     .run = run,
 };

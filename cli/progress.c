@@ -29,7 +29,8 @@ static void print_plan(const lk_plan *plan)
 
 void cli_note_fallback(void)
 {
-    fputs("note: fashion-mnist is neither here nor could it be fetched; training on synthetic images instead\n", stderr);
+    fputs("note: fashion-mnist is neither here nor could it be fetched; training on synthetic images instead\n",
+          stderr);
 }
 
 void cli_progress_start(cli_progress *progress, const lk_plan *plan)

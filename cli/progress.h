@@ -1,4 +1,5 @@
-/* What a person sees while a network trains, on stderr: a plan, a bar that is redrawn on a terminal, a line an epoch. */
+/* What a person sees while a network trains, on stderr: a plan, a bar that is redrawn on a terminal, a line an epoch.
+ */
 #ifndef LK_CLI_PROGRESS_H
 #define LK_CLI_PROGRESS_H
 

@@ -1,5 +1,5 @@
-/* Training on several devices from scratch, after Dive into Deep Learning, "Training on Multiple GPUs": the same functions
- * in the same order. It prints test accuracy and seconds per epoch for one device and for two.
+/* Training on several devices from scratch, after Dive into Deep Learning, "Training on Multiple GPUs": the same
+ * functions in the same order. It prints test accuracy and seconds per epoch for one device and for two.
  *
  *   lenet_from_scratch [DATA [EPOCHS]]      DATA: fashion-mnist (the default), mnist or synthetic
  *
@@ -129,9 +129,11 @@ static void train_batch(lk_tensor *X, lk_tensor *y, lk_tensor *device_params[][P
         sgd(device_params[d], grads[lk_part(SHARDS, num_devices, d).begin], lr, lk_tensor_shape(X).dim[0]);
 }
 
-static void batch_tensors(const lk_batch *batch, const lk_dataset *data, lk_device *device, lk_tensor **X, lk_tensor **y)
+static void batch_tensors(const lk_batch *batch, const lk_dataset *data, lk_device *device, lk_tensor **X,
+                          lk_tensor **y)
 {
-    lk_shape images = LK_SHAPE(batch->count, lk_dataset_channels(data), lk_dataset_height(data), lk_dataset_width(data));
+    lk_shape images =
+        LK_SHAPE(batch->count, lk_dataset_channels(data), lk_dataset_height(data), lk_dataset_width(data));
     *X = lk_tensor_from(device, LK_F32, images, batch->images);
     *y = lk_tensor_from(device, LK_I32, LK_SHAPE(batch->count), batch->labels);
     check_tensor(*X);

@@ -11,16 +11,17 @@ extern "C" {
 
 typedef struct lk_tape lk_tape;
 
-/* Opens a tape in the calling thread that watches watched[0 … n), which the tape retains. One tape at a time is open in a
- * thread. NULL on failure: LK_ERR_STATE (one is open), LK_ERR_ARGUMENT (a NULL tensor), LK_ERR_MEMORY. */
+/* Opens a tape in the calling thread that watches watched[0 … n), which the tape retains. One tape at a time is open in
+ * a thread. NULL on failure: LK_ERR_STATE (one is open), LK_ERR_ARGUMENT (a NULL tensor), LK_ERR_MEMORY. */
 LK_API lk_tape *lk_tape_begin(lk_tensor *const *watched, int n);
 
 /* Ends recording and sets gradients[i] to d target / d watched[i], a new tensor, or to NULL where the target does not
  * depend on watched[i]. The tape is used up: what it recorded is released as it is walked. Asynchronous.
  * seed: what the walk starts with, of the target's shape and dtype; NULL: ones.
- * Errors: LK_ERR_STATE (not this thread's open tape), LK_ERR_ARGUMENT (the target was not recorded; an operator on the way
- * has no gradient), LK_ERR_SHAPE or LK_ERR_DTYPE (seed). On failure every gradients[i] is NULL. */
-LK_API lk_status lk_tape_gradient_at(lk_place at, lk_tape *tape, lk_tensor *target, lk_tensor *seed, lk_tensor **gradients);
+ * Errors: LK_ERR_STATE (not this thread's open tape), LK_ERR_ARGUMENT (the target was not recorded; an operator on the
+ * way has no gradient), LK_ERR_SHAPE or LK_ERR_DTYPE (seed). On failure every gradients[i] is NULL. */
+LK_API lk_status lk_tape_gradient_at(lk_place at, lk_tape *tape, lk_tensor *target, lk_tensor *seed,
+                                     lk_tensor **gradients);
 #define lk_tape_gradient(...) lk_tape_gradient_at(LK_HERE, __VA_ARGS__)
 
 /* Ends recording if it has not ended, and frees the tape; in the thread that opened it. NULL is fine. */

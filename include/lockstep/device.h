@@ -1,5 +1,5 @@
-/* Devices. A device executes operators in the order in which they were pushed, asynchronously to the caller and to other
- * devices. A CPU device is one core: a worker thread pinned inside the process's set of CPUs. */
+/* Devices. A device executes operators in the order in which they were pushed, asynchronously to the caller and to
+ * other devices. A CPU device is one core: a worker thread pinned inside the process's set of CPUs. */
 #ifndef LOCKSTEP_DEVICE_H
 #define LOCKSTEP_DEVICE_H
 
@@ -16,10 +16,10 @@ typedef struct lk_device lk_device;
 #define LK_MAX_DEVICES 256
 
 /* Opens every device that `spec` names, in order, one reference each, into devices[0 … *count).
- * spec: items joined by commas; an item is KIND, KIND:INDEX, NxKIND (KIND:0 … KIND:N-1), NxKIND:INDEX (N logical devices
- * on one physical one) or N (that many of the best kind present). KIND: cpu.
- * More CPU devices than cores is allowed; they share cores, and a warning is logged.
- * Errors: LK_ERR_ARGUMENT (malformed, unknown kind, more than `capacity`), LK_ERR_MEMORY, LK_ERR_DEVICE. */
+ * spec: items joined by commas; an item is KIND, KIND:INDEX, NxKIND (KIND:0 … KIND:N-1), NxKIND:INDEX (N logical
+ * devices on one physical one) or N (that many of the best kind present). KIND: cpu. More CPU devices than cores is
+ * allowed; they share cores, and a warning is logged. Errors: LK_ERR_ARGUMENT (malformed, unknown kind, more than
+ * `capacity`), LK_ERR_MEMORY, LK_ERR_DEVICE. */
 LK_API lk_status lk_devices_open(const char *spec, lk_device **devices, int capacity, int *count);
 
 /* How many devices `spec` names, without opening any. Errors: LK_ERR_ARGUMENT. */
@@ -47,8 +47,8 @@ LK_API int lk_device_available(const char *kind);
 /* One line about physical device `index` of a kind: "core 3 (package 0, NUMA node 0)". Written to text[0 … size). */
 LK_API lk_status lk_device_describe(const char *kind, int index, char *text, int size);
 
-/* Waits until everything pushed to the device so far has run. Gives back the first asynchronous error on any device that
- * was not reported yet. */
+/* Waits until everything pushed to the device so far has run. Gives back the first asynchronous error on any device
+ * that was not reported yet. */
 LK_API lk_status lk_device_sync(lk_device *device);
 
 /* The same for every open device. */
@@ -64,9 +64,9 @@ LK_API const char *lk_device_kind_at(int index);
  * valid during the call. */
 typedef void (*lk_implementation_fn)(void *user, const char *op, const char *problem, const char *implementation);
 
-/* Calls visit(user, …) for each problem that the device has met so far, in the order of the texts, in the calling thread;
- * waits for what was pushed. The same operators on the same shapes give the same list on every device of a kind.
- * Errors: those of lk_device_sync; LK_ERR_MEMORY. */
+/* Calls visit(user, …) for each problem that the device has met so far, in the order of the texts, in the calling
+ * thread; waits for what was pushed. The same operators on the same shapes give the same list on every device of a
+ * kind. Errors: those of lk_device_sync; LK_ERR_MEMORY. */
 LK_API lk_status lk_device_implementations(lk_device *device, lk_implementation_fn visit, void *user);
 
 #ifdef __cplusplus

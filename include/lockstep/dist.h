@@ -2,8 +2,8 @@
  *
  * The global batch of a step is cut into V logical shards; devices own contiguous ranges of shards. What depends on the
  * batch is computed for each shard by itself, and sums over shards follow one fixed binary tree: node (lo, hi) adds its
- * children (lo, mid) and (mid, hi), mid = floor((lo + hi) / 2). Which device computes which node does not enter into the
- * result, so neither does the number of devices. */
+ * children (lo, mid) and (mid, hi), mid = floor((lo + hi) / 2). Which device computes which node does not enter into
+ * the result, so neither does the number of devices. */
 #ifndef LOCKSTEP_DIST_H
 #define LOCKSTEP_DIST_H
 
@@ -32,8 +32,8 @@ LK_API int64_t lk_default_shards(int64_t batch_size, int64_t devices);
 /* parts[s] = samples of shard s of `batch` (axis 0), on the device that owns the shard: a view if that is the batch's
  * own device, else a copy. parts: [shards]. On failure every entry is NULL. Asynchronous.
  * Errors: LK_ERR_SHAPE (a scalar), LK_ERR_ARGUMENT (no shard, more devices than shards). */
-LK_API lk_status lk_split_batch_at(lk_place at, lk_tensor *batch, int64_t shards, lk_device *const *devices, int n_devices,
-                                   lk_tensor **parts);
+LK_API lk_status lk_split_batch_at(lk_place at, lk_tensor *batch, int64_t shards, lk_device *const *devices,
+                                   int n_devices, lk_tensor **parts);
 #define lk_split_batch(...) lk_split_batch_at(LK_HERE, __VA_ARGS__)
 
 /* copies[d] = a copy of `tensor` on devices[d]. On failure every entry is NULL. Asynchronous. */
@@ -41,9 +41,9 @@ LK_API lk_status lk_broadcast_at(lk_place at, lk_tensor *tensor, lk_device *cons
                                  lk_tensor **copies);
 #define lk_broadcast(...) lk_broadcast_at(LK_HERE, __VA_ARGS__)
 
-/* Each of tensors[0 … n) becomes the sum of all: a tree over the arguments, so the sum of V shards' tensors has the same
- * bits whichever devices the shards are on. The tensors have one shape and dtype; they may be on one device or on many,
- * several on one included. NULL entries are absent: they add nothing and receive nothing. In place, asynchronous.
+/* Each of tensors[0 … n) becomes the sum of all: a tree over the arguments, so the sum of V shards' tensors has the
+ * same bits whichever devices the shards are on. The tensors have one shape and dtype; they may be on one device or on
+ * many, several on one included. NULL entries are absent: they add nothing and receive nothing. In place, asynchronous.
  * Errors: LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_DEVICE (devices of different kinds, or more than LK_MAX_DEVICES). */
 LK_API lk_status lk_allreduce_at(lk_place at, lk_tensor *const *tensors, int64_t n);
 #define lk_allreduce(...) lk_allreduce_at(LK_HERE, __VA_ARGS__)
@@ -69,8 +69,8 @@ LK_API const char *lk_strategy_name_at(int index);
 /* variables[r * n + i] = a copy of initial[i] on replica r's device, one reference each. Asynchronous. */
 LK_API lk_status lk_strategy_place(lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables);
 
-/* A sum over shards of n quantities at once (gradients, losses, counts). Siblings in the tree are added on the device as
- * soon as both are there, so a device holds at most two nodes a level of the tree. */
+/* A sum over shards of n quantities at once (gradients, losses, counts). Siblings in the tree are added on the device
+ * as soon as both are there, so a device holds at most two nodes a level of the tree. */
 typedef struct lk_shard_sum lk_shard_sum;
 
 /* The strategy has to live as long. Errors: LK_ERR_ARGUMENT (fewer shards than devices), LK_ERR_MEMORY. */

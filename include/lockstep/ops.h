@@ -27,7 +27,8 @@ LK_API lk_tensor *lk_full_at(lk_place at, lk_device *device, lk_dtype dtype, lk_
 #define lk_ones(device, dtype, ...) lk_full_at(LK_HERE, device, dtype, __VA_ARGS__, 1.0)
 
 /* [count]: start + i * step, in double, converted to dtype. Errors: LK_ERR_SHAPE (negative count). */
-LK_API lk_tensor *lk_arange_at(lk_place at, lk_device *device, lk_dtype dtype, int64_t count, double start, double step);
+LK_API lk_tensor *lk_arange_at(lk_place at, lk_device *device, lk_dtype dtype, int64_t count, double start,
+                               double step);
 #define lk_arange(...) lk_arange_at(LK_HERE, __VA_ARGS__)
 
 /* Float. Element i (row-major) is low + (high - low) * u, u = (word i of the key's Philox stream + 0.5) / 2^32. */
@@ -47,7 +48,8 @@ LK_API lk_tensor *lk_normal_at(lk_place at, lk_device *device, lk_dtype dtype, l
 LK_API lk_tensor *lk_copy_at(lk_place at, lk_tensor *x, lk_device *device);
 #define lk_copy(...) lk_copy_at(LK_HERE, __VA_ARGS__)
 
-/* destination[…] = source: same shape and dtype, devices may differ, destination may be a view. Not recorded on a tape. */
+/* destination[…] = source: same shape and dtype, devices may differ, destination may be a view. Not recorded on a tape.
+ */
 LK_API lk_status lk_copy_into_at(lk_place at, lk_tensor *destination, lk_tensor *source);
 #define lk_copy_into(...) lk_copy_into_at(LK_HERE, __VA_ARGS__)
 
@@ -126,8 +128,8 @@ typedef struct lk_pool2d_opts {
     bool count_include_pad; /* average: divide by the kernel's size also where it hangs over the edge */
 } lk_pool2d_opts;
 
-/* x: [N, C, H, W] float → [N, C, H', W'], H' = floor((H + 2 padding - kernel) / stride) + 1.  Gradient: yes; max pooling
- * sends it to the first maximum of a window in row-major order. */
+/* x: [N, C, H, W] float → [N, C, H', W'], H' = floor((H + 2 padding - kernel) / stride) + 1.  Gradient: yes; max
+ * pooling sends it to the first maximum of a window in row-major order. */
 LK_API lk_tensor *lk_max_pool2d_at(lk_place at, lk_tensor *x, const lk_pool2d_opts *opts);
 LK_API lk_tensor *lk_avg_pool2d_at(lk_place at, lk_tensor *x, const lk_pool2d_opts *opts);
 #define lk_max_pool2d(...) lk_max_pool2d_at(LK_HERE, __VA_ARGS__)
@@ -164,8 +166,8 @@ LK_API lk_tensor *lk_max_at(lk_place at, lk_tensor *x, const lk_reduce_opts *opt
 LK_API lk_tensor *lk_argmax_at(lk_place at, lk_tensor *x, int axis);
 #define lk_argmax(...) lk_argmax_at(LK_HERE, __VA_ARGS__)
 
-/* x: [.., N, ..] float, any strides.  y = exp(x - max) / sum exp(x - max) along `axis`; log_softmax its logarithm, computed
- * as x - max - log sum exp(x - max).  Gradient: yes. */
+/* x: [.., N, ..] float, any strides.  y = exp(x - max) / sum exp(x - max) along `axis`; log_softmax its logarithm,
+ * computed as x - max - log sum exp(x - max).  Gradient: yes. */
 LK_API lk_tensor *lk_softmax_at(lk_place at, lk_tensor *x, int axis);
 LK_API lk_tensor *lk_log_softmax_at(lk_place at, lk_tensor *x, int axis);
 #define lk_softmax(...) lk_softmax_at(LK_HERE, __VA_ARGS__)
@@ -173,9 +175,9 @@ LK_API lk_tensor *lk_log_softmax_at(lk_place at, lk_tensor *x, int axis);
 
 typedef enum lk_reduction { LK_REDUCTION_NONE, LK_REDUCTION_SUM, LK_REDUCTION_MEAN } lk_reduction;
 
-/* logits: [N, C] float.  labels: [N] i32 or i64, in [0, C).  loss: -log_softmax(logits)[i, labels[i]]; [N] f-like logits, or
- * their sum or mean as a scalar.  Gradient: with respect to the logits, softmax - onehot.
- * Errors: LK_ERR_SHAPE, LK_ERR_DTYPE; a label out of range is an asynchronous LK_ERR_ARGUMENT that names it. */
+/* logits: [N, C] float.  labels: [N] i32 or i64, in [0, C).  loss: -log_softmax(logits)[i, labels[i]]; [N] f-like
+ * logits, or their sum or mean as a scalar.  Gradient: with respect to the logits, softmax - onehot. Errors:
+ * LK_ERR_SHAPE, LK_ERR_DTYPE; a label out of range is an asynchronous LK_ERR_ARGUMENT that names it. */
 LK_API lk_tensor *lk_sparse_softmax_cross_entropy_at(lk_place at, lk_tensor *logits, lk_tensor *labels,
                                                      lk_reduction reduction);
 #define lk_sparse_softmax_cross_entropy(...) lk_sparse_softmax_cross_entropy_at(LK_HERE, __VA_ARGS__)

@@ -36,9 +36,8 @@ typedef struct lk_shape {
 } lk_shape;
 
 /* LK_SHAPE(256, 1, 28, 28) */
-#define LK_SHAPE(...)                                                              \
-    ((lk_shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), \
-                .dim = {__VA_ARGS__}})
+#define LK_SHAPE(...) \
+    ((lk_shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
 #define LK_SCALAR ((lk_shape){.ndim = 0})
 
 typedef struct lk_tensor lk_tensor;

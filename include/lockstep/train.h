@@ -13,8 +13,8 @@
 extern "C" {
 #endif
 
-/* What was asked for; lk_options_defaults(lk_train_options, …) fills it. NULL, 0 and -1 mean "as the model's recipe, the
- * machine or the data say" where the comment says so. Strings are borrowed for the trainer's life. */
+/* What was asked for; lk_options_defaults(lk_train_options, …) fills it. NULL, 0 and -1 mean "as the model's recipe,
+ * the machine or the data say" where the comment says so. Strings are borrowed for the trainer's life. */
 typedef struct lk_train_config {
     const char *model;
     const char *data; /* "auto": fashion-mnist, or synthetic where that cannot be had */
@@ -96,8 +96,8 @@ typedef struct lk_train_result {
     char digest[33];
 } lk_train_result;
 
-/* Trains all epochs. Blocks. `callbacks` may be NULL. Errors: those of operators, and LK_ERR_STATE if a sample was not used
- * exactly once in an epoch. */
+/* Trains all epochs. Blocks. `callbacks` may be NULL. Errors: those of operators, and LK_ERR_STATE if a sample was not
+ * used exactly once in an epoch. */
 LK_API lk_status lk_trainer_fit(lk_trainer *trainer, const lk_train_callbacks *callbacks, lk_train_result *result);
 
 /* Trains `steps` further steps, epoch after epoch, without evaluation. Blocks. */
@@ -142,8 +142,8 @@ typedef struct lk_verify_result {
     int run, replica;
 } lk_verify_result;
 
-/* Trains the same for `steps` steps on each of the device specs and compares every parameter of every replica after every
- * step, bit for bit. V is config->shards, or what the largest needs. */
+/* Trains the same for `steps` steps on each of the device specs and compares every parameter of every replica after
+ * every step, bit for bit. V is config->shards, or what the largest needs. */
 LK_API lk_status lk_verify(const lk_train_config *config, const lk_verify_opts *opts, lk_verify_result *result);
 
 #ifdef __cplusplus

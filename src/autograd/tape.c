@@ -77,7 +77,8 @@ static lk_status follow(lk_tape *tape, const lk_tensor *tensor)
 
 /* --- recording ---------------------------------------------------------------------------------------------------- */
 
-/* An operator that writes into a tensor it was given (an update, a copy into a view) is not a function of its inputs. */
+/* An operator that writes into a tensor it was given (an update, a copy into a view) is not a function of its inputs.
+ */
 static bool is_in_place(const lk_tape *tape, const lk_call *call)
 {
     for (int i = 0; i < call->n_out; i++)

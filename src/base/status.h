@@ -20,25 +20,25 @@ void lk__error_save(lk_error_state *state);
 void lk__error_restore(const lk_error_state *state);
 
 /* Gives back `status` itself, so that a checker sees that it is not LK_OK. */
-#define LK_FAIL(status, ...)            \
-    do {                                \
-        lk__fail(status, __VA_ARGS__);  \
-        return status;                  \
+#define LK_FAIL(status, ...)           \
+    do {                               \
+        lk__fail(status, __VA_ARGS__); \
+        return status;                 \
     } while (0)
 
-#define LK_TRY(expression)                        \
-    do {                                          \
-        lk_status lk_try_status_ = (expression);  \
-        if (lk_try_status_ != LK_OK)              \
-            return lk_try_status_;                \
+#define LK_TRY(expression)                       \
+    do {                                         \
+        lk_status lk_try_status_ = (expression); \
+        if (lk_try_status_ != LK_OK)             \
+            return lk_try_status_;               \
     } while (0)
 
 /* The same where something has to be undone first: sets `status`, a local variable, and jumps to `fail:`. */
-#define LK_TRY_GOTO(expression)              \
-    do {                                     \
-        status = (expression);               \
-        if (status != LK_OK)                 \
-            goto fail;                       \
+#define LK_TRY_GOTO(expression) \
+    do {                        \
+        status = (expression);  \
+        if (status != LK_OK)    \
+            goto fail;          \
     } while (0)
 
 #endif

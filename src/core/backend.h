@@ -14,8 +14,8 @@ typedef struct lk_kernel_table {
 
 typedef struct lk_backend {
     const char *kind; /* "cpu" */
-    /* Tables in order of preference; a kernel is the first row found for (operator, dtype): a pure function of the build
-     * and the instruction set, never of load, memory or the number of devices. NULL-terminated. */
+    /* Tables in order of preference; a kernel is the first row found for (operator, dtype): a pure function of the
+     * build and the instruction set, never of load, memory or the number of devices. NULL-terminated. */
     const lk_kernel_table *const *tables;
 
     /* Physical devices that this process may use, and a line about one. */
@@ -27,8 +27,8 @@ typedef struct lk_backend {
     /* From any thread, once no tensor is left on the device. */
     void (*close)(lk_device *device, void *state);
 
-    /* Only in the synchronous engine, in the caller's thread around each task: enter sets what `open` has set in a queue's
-     * thread, leave gives the thread back as it was. They do not nest. NULL: nothing to set. */
+    /* Only in the synchronous engine, in the caller's thread around each task: enter sets what `open` has set in a
+     * queue's thread, leave gives the thread back as it was. They do not nest. NULL: nothing to set. */
     void (*enter)(lk_device *device, void *state);
     void (*leave)(lk_device *device, void *state);
 
@@ -36,8 +36,8 @@ typedef struct lk_backend {
     void *(*alloc)(void *self, size_t bytes);
     void (*free)(void *self, void *data);
 
-    /* Writes x, whose storage has a private layout, to `plain` in row-major order. On the thread of `device`, which may be
-     * another device of the same kind. NULL: this backend has no layouts. */
+    /* Writes x, whose storage has a private layout, to `plain` in row-major order. On the thread of `device`, which may
+     * be another device of the same kind. NULL: this backend has no layouts. */
     lk_status (*to_plain)(lk_device *device, const lk_tensor *x, void *plain);
 
     /* lk_device_implementations, from any thread. NULL: the tables' names say it all. */

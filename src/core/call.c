@@ -161,8 +161,8 @@ static void set_attrs(lk_call *call, const void *attrs, size_t size)
         memcpy(call->attrs.bytes, attrs, size);
 }
 
-lk_tensor *lk__call_simple(lk_place at, const lk_op *op, lk_tensor *const *in, int n_in, int n_required, const void *attrs,
-                           size_t attrs_size)
+lk_tensor *lk__call_simple(lk_place at, const lk_op *op, lk_tensor *const *in, int n_in, int n_required,
+                           const void *attrs, size_t attrs_size)
 {
     lk_call call = {.op = op, .place = at, .n_in = n_in, .n_out = 1};
     for (int i = 0; i < n_in; i++) {
@@ -199,8 +199,14 @@ lk_tensor *lk__view(lk_place at, const lk_op *op, lk_tensor *x, lk_shape shape, 
     lk_tensor *view = new_view(x, shape, strides, offset);
     if (!view)
         return NULL;
-    lk_call call = {.op = op, .place = at, .device = x->storage->device, .dtype = x->dtype, .n_in = 1, .n_out = 1,
-                    .in = {x}, .out = {view}};
+    lk_call call = {.op = op,
+                    .place = at,
+                    .device = x->storage->device,
+                    .dtype = x->dtype,
+                    .n_in = 1,
+                    .n_out = 1,
+                    .in = {x},
+                    .out = {view}};
     set_attrs(&call, attrs, attrs_size);
     if (record(&call) != LK_OK) {
         lk_tensor_release(view);

@@ -32,8 +32,8 @@ struct lk_queue {
     uint64_t waited[MAX_QUEUES];
 
     /* For sleeping until pushed or done changes. A sleeper counts itself before it looks at the condition for the last
-     * time; whoever changes the condition looks at the count afterwards. Both use sequentially consistent operations, so
-     * one of the two sees the other. */
+     * time; whoever changes the condition looks at the count afterwards. Both use sequentially consistent operations,
+     * so one of the two sees the other. */
     pthread_mutex_t lock;
     pthread_cond_t changed;
     _Atomic int sleepers;

@@ -1,10 +1,10 @@
 /* Queues and events: in-order asynchronous execution.
  *
- * A queue is a ring of tasks and, in the asynchronous engine, a thread that runs them in order. An event is a position in
- * a queue; it is complete once the queue has run that far. Work on another queue waits for an event by a wait entry in
- * its own ring, pushed before the task that needs it, so a queue only ever waits for work that was already pushed and no
- * cycle can arise. Pushing holds one lock for all queues: a task's dependencies and its place must change together, or two
- * threads pushing crosswise could make two queues wait for each other. */
+ * A queue is a ring of tasks and, in the asynchronous engine, a thread that runs them in order. An event is a position
+ * in a queue; it is complete once the queue has run that far. Work on another queue waits for an event by a wait entry
+ * in its own ring, pushed before the task that needs it, so a queue only ever waits for work that was already pushed
+ * and no cycle can arise. Pushing holds one lock for all queues: a task's dependencies and its place must change
+ * together, or two threads pushing crosswise could make two queues wait for each other. */
 #ifndef LK_CORE_ENGINE_H
 #define LK_CORE_ENGINE_H
 
@@ -30,8 +30,8 @@ lk_status lk__queue_open(lk_device *device, int core, lk_queue **queue);
 /* Runs what was pushed, ends the thread, and gives the queue back. */
 void lk__queue_close(lk_queue *queue);
 
-/* Pushes a copy of `call`, which takes its own references to the tensors, ordered after every earlier use of its outputs
- * and every earlier write of its inputs, whichever queue they are on. Blocks while the ring is full. */
+/* Pushes a copy of `call`, which takes its own references to the tensors, ordered after every earlier use of its
+ * outputs and every earlier write of its inputs, whichever queue they are on. Blocks while the ring is full. */
 lk_status lk__engine_push(const lk_call *call);
 
 /* Pushes the conversion of a storage to the plain layout, if its writer may give it another one. */
@@ -47,8 +47,8 @@ lk_event lk__queue_last(lk_queue *queue);
  * of what was to write it. */
 lk_status lk__engine_wait_storage(lk_storage *storage, bool readers);
 
-/* Waits for everything pushed to `queue`, or to every queue where it is NULL, and gives back the first error of any task
- * that nobody was told of yet. */
+/* Waits for everything pushed to `queue`, or to every queue where it is NULL, and gives back the first error of any
+ * task that nobody was told of yet. */
 lk_status lk__engine_sync(lk_queue *queue);
 
 /* LOCKSTEP_ENGINE=sync: tasks run in the thread that pushes them. */

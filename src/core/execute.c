@@ -109,8 +109,7 @@ static lk_status make_stand_in(lk_device *device, lk_call *call, int i, plain_in
     lk_tensor *x = call->in[i];
     lk_block *block;
     LK_TRY(lk__allocator_get(device->allocator, x->storage->bytes, &block));
-    plain->storage[i] = (lk_storage){
-        .device = device, .bytes = x->storage->bytes, .block = block, .data = block->data};
+    plain->storage[i] = (lk_storage){.device = device, .bytes = x->storage->bytes, .block = block, .data = block->data};
     plain->tensor[i] = lk__tensor_alias(x);
     plain->tensor[i].storage = &plain->storage[i];
     plain->original[i] = x;

@@ -52,10 +52,10 @@ typedef struct lk_meta {
 
 /* What a gradient rule gets and gives. */
 typedef struct lk_gradient {
-    const lk_call *call;               /* the forward call */
-    lk_tensor *dout[LK_MAX_OUTPUTS];   /* of each output; NULL: it did not contribute */
-    bool need[LK_MAX_INPUTS];          /* whether din[i] is wanted */
-    lk_tensor *din[LK_MAX_INPUTS];     /* result: new tensors, adopted by the open scope; NULL where not wanted or none */
+    const lk_call *call;             /* the forward call */
+    lk_tensor *dout[LK_MAX_OUTPUTS]; /* of each output; NULL: it did not contribute */
+    bool need[LK_MAX_INPUTS];        /* whether din[i] is wanted */
+    lk_tensor *din[LK_MAX_INPUTS];   /* result: new tensors, adopted by the open scope; NULL where not wanted or none */
 } lk_gradient;
 
 enum {
@@ -75,7 +75,8 @@ struct lk_op {
     double (*flops)(const lk_call *call);
 };
 
-/* Runs on the device's thread with the outputs' storage allocated (LK_KERNEL_LAYOUTS: not allocated) and inputs written. */
+/* Runs on the device's thread with the outputs' storage allocated (LK_KERNEL_LAYOUTS: not allocated) and inputs
+ * written. */
 typedef lk_status (*lk_kernel_fn)(lk_call *call);
 
 #define LK_DTYPE_BIT(dtype) (1u << (dtype))
@@ -95,17 +96,19 @@ struct lk_kernel {
     unsigned flags;
 };
 
-/* Where every operator call starts. Called by the functions of ops/ with op, place, n_in, n_out, in[] and attrs set; out[]
- * NULL for new tensors, or existing ones to write into. Sets device and dtype where they are not set (creation sets them),
- * infers, makes outputs, records on the open tape, pushes. On failure out[] that were NULL are NULL again. */
+/* Where every operator call starts. Called by the functions of ops/ with op, place, n_in, n_out, in[] and attrs set;
+ * out[] NULL for new tensors, or existing ones to write into. Sets device and dtype where they are not set (creation
+ * sets them), infers, makes outputs, records on the open tape, pushes. On failure out[] that were NULL are NULL again.
+ */
 lk_status lk__call(lk_call *call);
 
-/* lk__call for the usual operator: one new output. `attrs` may be NULL. NULL among the first `n_required` inputs gives NULL. */
-lk_tensor *lk__call_simple(lk_place at, const lk_op *op, lk_tensor *const *in, int n_in, int n_required, const void *attrs,
-                           size_t attrs_size);
+/* lk__call for the usual operator: one new output. `attrs` may be NULL. NULL among the first `n_required` inputs gives
+ * NULL. */
+lk_tensor *lk__call_simple(lk_place at, const lk_op *op, lk_tensor *const *in, int n_in, int n_required,
+                           const void *attrs, size_t attrs_size);
 
-/* A view of x's storage, recorded on the open tape as a call of `op` (flag LK_OP_VIEW). `attrs` is what op's gradient needs.
- * The storage is made plain first, so strides mean something. */
+/* A view of x's storage, recorded on the open tape as a call of `op` (flag LK_OP_VIEW). `attrs` is what op's gradient
+ * needs. The storage is made plain first, so strides mean something. */
 lk_tensor *lk__view(lk_place at, const lk_op *op, lk_tensor *x, lk_shape shape, const int64_t *strides, int64_t offset,
                     const void *attrs, size_t attrs_size);
 

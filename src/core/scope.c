@@ -3,7 +3,8 @@
 
 #include "base/mem.h"
 
-/* Opening a scope cannot fail, so its begin needs a place without an allocation. Scopes nested deeper share the last. */
+/* Opening a scope cannot fail, so its begin needs a place without an allocation. Scopes nested deeper share the last.
+ */
 enum { MAX_DEPTH = 64 };
 
 typedef struct scope_stack {

@@ -1,7 +1,7 @@
 /* Storage: a block of a device's memory, who wrote it last and who has read it since.
  *
- * `data` stays NULL until the first write has run: it is allocated on the device's thread just before, so memory follows
- * execution, not pushing, however far the caller runs ahead. */
+ * `data` stays NULL until the first write has run: it is allocated on the device's thread just before, so memory
+ * follows execution, not pushing, however far the caller runs ahead. */
 #ifndef LK_CORE_STORAGE_H
 #define LK_CORE_STORAGE_H
 
@@ -29,9 +29,9 @@ typedef struct lk_storage {
 
     /* Written by the task that writes the storage, read by tasks ordered after it. */
     void *data;
-    struct lk_block *block;  /* where data came from; NULL for wrapped memory */
-    const void *layout;      /* NULL: plain; else the backend's, which owns it for as long as the device lives */
-    struct lk_error *error;  /* poisoned */
+    struct lk_block *block; /* where data came from; NULL for wrapped memory */
+    const void *layout;     /* NULL: plain; else the backend's, which owns it for as long as the device lives */
+    struct lk_error *error; /* poisoned */
 
     /* Guarded by the engine's lock. */
     lk_use writer;
@@ -51,7 +51,8 @@ void lk__storage_release(lk_storage *storage);
  * already was of that layout and size. On the device's thread, from the task that writes. */
 lk_status lk__storage_allocate(lk_storage *storage, size_t bytes, const void *layout);
 
-/* Makes the storage forget its block, taking over `block` instead; on the device's thread, from the task that writes. */
+/* Makes the storage forget its block, taking over `block` instead; on the device's thread, from the task that writes.
+ */
 void lk__storage_replace(lk_storage *storage, struct lk_block *block, const void *layout);
 
 /* Poison: what is written after a failure. Shared, reference-counted; the first to fail makes it. */

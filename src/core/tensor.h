@@ -19,12 +19,12 @@ lk_status lk__axis(const char *op, int axis, int ndim, int *normal);
 /* A new plain tensor, with no scope's reference: the caller's alone. */
 lk_status lk__tensor_new(lk_device *device, lk_dtype dtype, lk_shape shape, lk_tensor **tensor);
 
-/* Hands the caller's reference to the innermost scope, if one is open. Gives back the tensor, or NULL (released) when the
- * scope could not grow. */
+/* Hands the caller's reference to the innermost scope, if one is open. Gives back the tensor, or NULL (released) when
+ * the scope could not grow. */
 lk_tensor *lk__scope_adopt(lk_tensor *tensor);
 
-/* For functions that return several tensors: given `status` of making them and a reference to each, hands them to the open
- * scope, or, on failure, releases them and sets every entry to NULL. NULL entries stay. Gives back the status. */
+/* For functions that return several tensors: given `status` of making them and a reference to each, hands them to the
+ * open scope, or, on failure, releases them and sets every entry to NULL. NULL entries stay. Gives back the status. */
 lk_status lk__scope_adopt_all(lk_tensor **tensors, int64_t n, lk_status status);
 
 /* Row-major without gaps. */

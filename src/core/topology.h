@@ -4,15 +4,15 @@
 
 #include "base/status.h"
 
-/* Cores in the process's CPU set, at least 1. Where hwloc is there, one hardware thread of each core comes first, then the
- * second ones: devices share a core only once all are taken. */
+/* Cores in the process's CPU set, at least 1. Where hwloc is there, one hardware thread of each core comes first, then
+ * the second ones: devices share a core only once all are taken. */
 int lk__topology_cores(void);
 
 /* "CPU 3, core 1, package 0, NUMA node 0" */
 lk_status lk__topology_describe(int core, char *text, int size);
 
-/* Binds the calling thread to core `core` modulo their number. A system that refuses is not an error: the thread then runs
- * wherever it is put, and a warning is logged. */
+/* Binds the calling thread to core `core` modulo their number. A system that refuses is not an error: the thread then
+ * runs wherever it is put, and a warning is logged. */
 void lk__topology_bind(int core);
 
 #endif

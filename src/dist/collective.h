@@ -5,8 +5,8 @@
 #include "dist/tree.h"
 
 /* sums[d] = the sum over shards [0, shards) of quantity `i` on devices[d], given the tree nodes that cover it in order,
- * wherever they are. One reference each; NULL everywhere where every node is absent. A sum may be a node's own tensor: it is
- * not to be written to. Asynchronous.
+ * wherever they are. One reference each; NULL everywhere where every node is absent. A sum may be a node's own tensor:
+ * it is not to be written to. Asynchronous.
  *
  * A large quantity is cut into as many slices as there are devices: each device finishes the tree for its slice, then
  * collects the others' slices, which moves as many bytes as a ring all-reduce. A small one, where the number of hops

@@ -81,8 +81,8 @@ static lk_status check_arguments(lk_tensor *const *tensors, int64_t n)
         if (!lk__shape_equal(tensor->shape, first->shape))
             return wrong_shape(i, tensor->shape, first->shape);
         if (tensor->dtype != first->dtype)
-            LK_FAIL(LK_ERR_DTYPE, "allreduce: tensor %lld is %s, the first %s", (long long)i, lk_dtype_name(tensor->dtype),
-                    lk_dtype_name(first->dtype));
+            LK_FAIL(LK_ERR_DTYPE, "allreduce: tensor %lld is %s, the first %s", (long long)i,
+                    lk_dtype_name(tensor->dtype), lk_dtype_name(first->dtype));
         if (strcmp(lk_device_kind(lk_tensor_device(tensor)), lk_device_kind(lk_tensor_device(first))) != 0)
             LK_FAIL(LK_ERR_DEVICE, "allreduce: tensors on %s and %s; devices of one kind are needed",
                     lk_device_name(lk_tensor_device(first)), lk_device_name(lk_tensor_device(tensor)));

@@ -1,5 +1,5 @@
-/* A sum over shards keeps, for every device, the tree nodes it has so far as a stack: a new shard is pushed as a leaf, and while
- * the two uppermost nodes are siblings they are added up. */
+/* A sum over shards keeps, for every device, the tree nodes it has so far as a stack: a new shard is pushed as a leaf,
+ * and while the two uppermost nodes are siblings they are added up. */
 #include "base/mem.h"
 #include "base/status.h"
 #include "dist/strategy.h"

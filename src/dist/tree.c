@@ -52,8 +52,8 @@ lk_status lk__tree_sum(lk_place at, lk_device *device, const lk_transport *trans
         n_left++;
     lk_tensor *left, *right;
     LK_TRY(lk__tree_sum(at, device, transport, (lk_range){root.begin, middle}, nodes, n_left, i, elements, &left));
-    LK_TRY(lk__tree_sum(at, device, transport, (lk_range){middle, root.end}, nodes + n_left, n_nodes - n_left, i, elements,
-                        &right));
+    LK_TRY(lk__tree_sum(at, device, transport, (lk_range){middle, root.end}, nodes + n_left, n_nodes - n_left, i,
+                        elements, &right));
     if (!left || !right) {
         *sum = left ? left : right;
         return LK_OK;

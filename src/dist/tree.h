@@ -1,5 +1,5 @@
-/* The fixed tree over shards [0, V): node (lo, hi) has the children (lo, mid) and (mid, hi), mid = floor((lo + hi) / 2);
- * a node of one shard is a leaf. */
+/* The fixed tree over shards [0, V): node (lo, hi) has the children (lo, mid) and (mid, hi), mid = floor((lo + hi) /
+ * 2); a node of one shard is a leaf. */
 #ifndef LK_DIST_TREE_H
 #define LK_DIST_TREE_H
 
@@ -22,10 +22,10 @@ typedef struct lk_tree_node {
     lk_tensor *const *values;
 } lk_tree_node;
 
-/* The sum over `root` of quantity `i`, given the nodes that cover it in order: pushes the missing additions to `device`,
- * over elements [elements.begin, elements.end) of the flattened quantity (elements.end < 0: all of it, in its own shape);
- * `transport` brings what other devices hold. *sum is NULL where every node is absent; it may be a node's own tensor or a
- * view of it. Belongs to the open scope. */
+/* The sum over `root` of quantity `i`, given the nodes that cover it in order: pushes the missing additions to
+ * `device`, over elements [elements.begin, elements.end) of the flattened quantity (elements.end < 0: all of it, in its
+ * own shape); `transport` brings what other devices hold. *sum is NULL where every node is absent; it may be a node's
+ * own tensor or a view of it. Belongs to the open scope. */
 lk_status lk__tree_sum(lk_place at, lk_device *device, const lk_transport *transport, lk_range root,
                        const lk_tree_node *nodes, int64_t n_nodes, int i, lk_range elements, lk_tensor **sum);
 

@@ -3,7 +3,17 @@
 #include "lockstep/ops.h"
 #include "nn/model.h"
 
-enum { CONV1_WEIGHT, CONV1_BIAS, CONV2_WEIGHT, CONV2_BIAS, DENSE1_WEIGHT, DENSE1_BIAS, DENSE2_WEIGHT, DENSE2_BIAS, COUNT };
+enum {
+    CONV1_WEIGHT,
+    CONV1_BIAS,
+    CONV2_WEIGHT,
+    CONV2_BIAS,
+    DENSE1_WEIGHT,
+    DENSE1_BIAS,
+    DENSE2_WEIGHT,
+    DENSE2_BIAS,
+    COUNT
+};
 
 static const double std = 0.01;
 

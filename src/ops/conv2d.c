@@ -59,8 +59,7 @@ static lk_conv2d_grad_attrs grad_attrs(lk_shape size, const lk_conv2d_opts *conv
     return attrs;
 }
 
-/* --- dx --------------------------------------------------------------------------------------------------------------
- */
+/* --- dx ----------------------------------------------------------------------------------------------------------- */
 
 static lk_status input_grad_infer(const lk_call *call, lk_meta *out)
 {
@@ -95,8 +94,7 @@ lk_tensor *lk__conv2d_input_grad(lk_place at, lk_tensor *dy, lk_tensor *w, lk_sh
     return lk__call_simple(at, &lk__op_conv2d_input_grad, (lk_tensor *[]){dy, w}, 2, 2, &attrs, sizeof attrs);
 }
 
-/* --- dw, dbias -------------------------------------------------------------------------------------------------------
- */
+/* --- dw, dbias ---------------------------------------------------------------------------------------------------- */
 
 static lk_status weight_grad_infer(const lk_call *call, lk_meta *out)
 {
@@ -144,8 +142,7 @@ lk_tensor *lk__conv2d_weight_grad(lk_place at, lk_tensor *dy, lk_tensor *x, lk_s
     return call.out[0];
 }
 
-/* --- conv2d ----------------------------------------------------------------------------------------------------------
- */
+/* --- conv2d ------------------------------------------------------------------------------------------------------- */
 
 static lk_status conv2d_infer(const lk_call *call, lk_meta *out)
 {

@@ -99,8 +99,7 @@ lk_tensor *lk_sparse_softmax_cross_entropy_at(lk_place at, lk_tensor *logits, lk
     return lk__call_simple(at, &lk__op_sparse_softmax_cross_entropy, in, 2, 2, &attrs, sizeof attrs);
 }
 
-/* --- in_top_k --------------------------------------------------------------------------------------------------------
- */
+/* --- in_top_k ----------------------------------------------------------------------------------------------------- */
 
 static lk_status in_top_k_infer(const lk_call *call, lk_meta *out)
 {

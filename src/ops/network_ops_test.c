@@ -1,8 +1,7 @@
 /* The operators of networks: shapes, refusals, empty batches. */
 #include "ops/ops_test.h"
 
-/* --- networks --------------------------------------------------------------------------------------------------------
- */
+/* --- networks ----------------------------------------------------------------------------------------------------- */
 
 static void test_conv2d(void **state)
 {
@@ -109,8 +108,7 @@ static void test_relu_and_softmax(void **state)
     refused(lk_softmax(f32(LK_SCALAR), 0), LK_ERR_SHAPE, "softmax: axis 0 of a tensor with 0 dimensions");
 }
 
-/* --- reductions ------------------------------------------------------------------------------------------------------
- */
+/* --- reductions --------------------------------------------------------------------------------------------------- */
 
 static void test_reductions(void **state)
 {

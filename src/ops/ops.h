@@ -49,7 +49,7 @@ typedef struct lk_view_attrs { /* reshape, transpose (axis0, axis1), slice (axis
 } lk_view_attrs;
 
 typedef struct lk_concat_attrs { /* (x0, …, xn-1) → y */
-    int axis; /* not negative */
+    int axis;                    /* not negative */
 } lk_concat_attrs;
 
 /* add, sub, mul, div: (a, b) → y, broadcast.  matmul: (a, b) → y. */
@@ -58,17 +58,18 @@ typedef struct lk_concat_attrs { /* (x0, …, xn-1) → y */
 
 typedef struct lk_conv2d_grad_attrs {
     lk_conv2d_opts conv;
-    int64_t size[4]; /* input_grad: shape of x; weight_grad: shape of w */
-    bool bias;       /* weight_grad: a second output, the bias' gradient */
-} lk_conv2d_grad_attrs;  /* input_grad: (dy, w) → dx.  weight_grad: (dy, x) → dw, dbias */
+    int64_t size[4];    /* input_grad: shape of x; weight_grad: shape of w */
+    bool bias;          /* weight_grad: a second output, the bias' gradient */
+} lk_conv2d_grad_attrs; /* input_grad: (dy, w) → dx.  weight_grad: (dy, x) → dw, dbias */
 
-/* The gradients of conv2d as functions: `x` and `w` are shapes, `conv` has every default filled in. dbias may be NULL. */
+/* The gradients of conv2d as functions: `x` and `w` are shapes, `conv` has every default filled in. dbias may be NULL.
+ */
 lk_tensor *lk__conv2d_input_grad(lk_place at, lk_tensor *dy, lk_tensor *w, lk_shape x, const lk_conv2d_opts *conv);
 lk_tensor *lk__conv2d_weight_grad(lk_place at, lk_tensor *dy, lk_tensor *x, lk_shape w, const lk_conv2d_opts *conv,
                                   lk_tensor **dbias);
 
-/* max_pool2d: (x) → y, where; attributes lk_pool2d_opts, defaults filled in. `where` [N, C, H', W'] i32 belongs to the backend:
- * only its own max_pool2d_grad reads it.  avg_pool2d: (x) → y. */
+/* max_pool2d: (x) → y, where; attributes lk_pool2d_opts, defaults filled in. `where` [N, C, H', W'] i32 belongs to the
+ * backend: only its own max_pool2d_grad reads it.  avg_pool2d: (x) → y. */
 
 typedef struct lk_pool2d_grad_attrs { /* max: (dy, where) → dx.  avg: (dy) → dx */
     lk_pool2d_opts pool;
@@ -101,8 +102,8 @@ typedef struct lk_sgd_attrs { /* (parameter, gradient) → parameter, in place *
     double rate;
 } lk_sgd_attrs;
 
-/* The sum of `t` over what broadcasting repeated, with shape `shape`: the gradient of a broadcast operand. Where nothing was
- * repeated that is `t` itself, with a new reference. */
+/* The sum of `t` over what broadcasting repeated, with shape `shape`: the gradient of a broadcast operand. Where
+ * nothing was repeated that is `t` itself, with a new reference. */
 lk_tensor *lk__sum_to(lk_place at, lk_tensor *t, lk_shape shape);
 
 /* The shape of a op b with NumPy's broadcasting. */

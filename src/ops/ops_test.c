@@ -2,8 +2,7 @@
  * reads, empty tensors. Values are checked where this layer decides them; kernels have tests of their own. */
 #include "ops/ops_test.h"
 
-/* --- the table -------------------------------------------------------------------------------------------------------
- */
+/* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static void test_table(void **state)
 {
@@ -91,8 +90,7 @@ static void test_null_passes(void **state)
     refused(lk_max_pool2d(x, NULL), LK_ERR_ARGUMENT, "max_pool2d: opts (the kernel has no default) is NULL");
 }
 
-/* --- creation --------------------------------------------------------------------------------------------------------
- */
+/* --- creation ----------------------------------------------------------------------------------------------------- */
 
 static void test_creation(void **state)
 {
@@ -129,8 +127,7 @@ static void test_creation(void **state)
             "normal: the key's epoch is 4294967296 and its sample 0; both must be below 2^32");
 }
 
-/* --- copies ----------------------------------------------------------------------------------------------------------
- */
+/* --- copies ------------------------------------------------------------------------------------------------------- */
 
 static void test_copy(void **state)
 {
@@ -182,8 +179,7 @@ static void test_cast(void **state)
             "cast: the result has dtype 6, which is none; it must be f32, bf16, f64, i32, i64 or u8");
 }
 
-/* --- arithmetic ------------------------------------------------------------------------------------------------------
- */
+/* --- arithmetic --------------------------------------------------------------------------------------------------- */
 
 static void test_arithmetic(void **state)
 {
@@ -239,8 +235,7 @@ static void test_matmul(void **state)
             "matmul: operands are f64 and f32; they must have one dtype (lk_cast converts)");
 }
 
-/* --- updates ---------------------------------------------------------------------------------------------------------
- */
+/* --- updates ------------------------------------------------------------------------------------------------------ */
 
 static void test_sgd_update(void **state)
 {
@@ -261,8 +256,7 @@ static void test_sgd_update(void **state)
                    "sgd_update: rate is inf; it must be finite");
 }
 
-/* --- flops -----------------------------------------------------------------------------------------------------------
- */
+/* --- flops -------------------------------------------------------------------------------------------------------- */
 
 static void test_flops(void **state)
 {

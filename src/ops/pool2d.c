@@ -34,8 +34,7 @@ static double pool_flops(const lk_call *call)
     return lk__flops_output(call) * (double)opts->kernel[0] * (double)opts->kernel[1];
 }
 
-/* --- gradients: dy → dx ----------------------------------------------------------------------------------------------
- */
+/* --- gradients: dy → dx ------------------------------------------------------------------------------------------- */
 
 static lk_status pool_grad_infer(const lk_call *call, lk_meta *out)
 {
@@ -98,8 +97,7 @@ static lk_status avg_pool2d_gradient(lk_gradient *g)
     return pool_gradient(g, &lk__op_avg_pool2d_grad, &g->dout[0], 1);
 }
 
-/* --- pooling ---------------------------------------------------------------------------------------------------------
- */
+/* --- pooling ------------------------------------------------------------------------------------------------------ */
 
 static lk_status max_pool2d_infer(const lk_call *call, lk_meta *out)
 {

@@ -62,8 +62,7 @@ static lk_status max_infer(const lk_call *call, lk_meta *out)
     return reduce_infer(call, LK_ALL_DTYPES, out);
 }
 
-/* --- gradients -------------------------------------------------------------------------------------------------------
- */
+/* --- gradients ---------------------------------------------------------------------------------------------------- */
 
 /* din[0] = dy, repeated along what was reduced. */
 static lk_status repeat(lk_gradient *g, lk_tensor *dy)
@@ -143,8 +142,7 @@ const lk_op lk__op_max_grad = {
     .flops = lk__flops_output,
 };
 
-/* --- functions -------------------------------------------------------------------------------------------------------
- */
+/* --- functions ---------------------------------------------------------------------------------------------------- */
 
 /* The bits of the axes that `opts` names; all of them where it names none. */
 static lk_status reduce_attrs(const char *op, const lk_tensor *x, const lk_reduce_opts *opts, lk_reduce_attrs *attrs)
@@ -193,8 +191,7 @@ lk_tensor *lk_max_at(lk_place at, lk_tensor *x, const lk_reduce_opts *opts)
     return reduce(at, &lk__op_max, x, opts);
 }
 
-/* --- argmax ----------------------------------------------------------------------------------------------------------
- */
+/* --- argmax ------------------------------------------------------------------------------------------------------- */
 
 static lk_status argmax_infer(const lk_call *call, lk_meta *out)
 {

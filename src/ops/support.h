@@ -7,8 +7,7 @@
 #include "core/tensor.h"
 #include "ops/ops.h"
 
-/* --- checks: `op` and `operand` ("x") are for the message ------------------------------------------------------------
- */
+/* --- checks: `op` and `operand` ("x") are for the message --------------------------------------------------------- */
 
 /* "[32,1,28,28]" by value: lk__text(shape).string lives until the end of the full expression (C11 6.2.4p8). */
 typedef struct lk_shape_text {
@@ -40,8 +39,7 @@ typedef struct lk_window {
  * Errors: LK_ERR_ARGUMENT (an option out of range), LK_ERR_SHAPE (the kernel does not fit). */
 lk_status lk__window_count(const char *op, const char *axis, int64_t size, lk_window window, int64_t *count);
 
-/* --- calls ---------------------------------------------------------------------------------------------------------
- */
+/* --- calls -------------------------------------------------------------------------------------------------------- */
 
 /* LK_OK, or why the operator that should have made `x` gave NULL. */
 lk_status lk__made(const lk_tensor *x);

@@ -2,8 +2,7 @@
  * strides here. */
 #include "ops/support.h"
 
-/* --- reshape ---------------------------------------------------------------------------------------------------------
- */
+/* --- reshape ------------------------------------------------------------------------------------------------------ */
 
 /* Replaces the one size of -1 in `shape` so that it has x's count, and checks that it does. */
 static lk_status resolve_shape(const lk_tensor *x, lk_shape *shape)
@@ -146,8 +145,7 @@ lk_tensor *lk_flatten_at(lk_place at, lk_tensor *x)
     return lk_reshape_at(at, x, LK_SHAPE(x->shape.dim[0], rest));
 }
 
-/* --- transpose -------------------------------------------------------------------------------------------------------
- */
+/* --- transpose ---------------------------------------------------------------------------------------------------- */
 
 static lk_status transpose_gradient(lk_gradient *g)
 {
@@ -191,8 +189,7 @@ lk_tensor *lk_transpose_at(lk_place at, lk_tensor *x, int axis0, int axis1)
     return lk__view(at, &lk__op_transpose, x, shape, strides, x->offset, &attrs, sizeof attrs);
 }
 
-/* --- slice -----------------------------------------------------------------------------------------------------------
- */
+/* --- slice -------------------------------------------------------------------------------------------------------- */
 
 /* Zeros, with dy in the slice's place. */
 static lk_status slice_gradient(lk_gradient *g)
@@ -236,8 +233,7 @@ lk_tensor *lk_slice_at(lk_place at, lk_tensor *x, int axis, int64_t begin, int64
     return lk__view(at, &lk__op_slice, x, shape, x->strides, offset, &attrs, sizeof attrs);
 }
 
-/* --- expand ----------------------------------------------------------------------------------------------------------
- */
+/* --- expand ------------------------------------------------------------------------------------------------------- */
 
 static lk_status expand_gradient(lk_gradient *g)
 {

@@ -1,8 +1,7 @@
 /* Views, which this layer makes alone, and concat. */
 #include "ops/ops_test.h"
 
-/* --- views -----------------------------------------------------------------------------------------------------------
- */
+/* --- views -------------------------------------------------------------------------------------------------------- */
 
 static void check_is_view(const lk_tensor *y, const lk_tensor *x, bool view)
 {

@@ -37,8 +37,8 @@ static lk_status check_val_images(const lk_dataset *train, const lk_dataset *val
     if (lk_dataset_channels(val) == c && lk_dataset_height(val) == h && lk_dataset_width(val) == w)
         return LK_OK;
     LK_FAIL(LK_ERR_FORMAT, "%s: images of %lldx%lldx%lld, expected %lldx%lldx%lld as in %s", lk_dataset_source(val),
-            (long long)lk_dataset_channels(val), (long long)lk_dataset_height(val), (long long)lk_dataset_width(val), c, h,
-            w, lk_dataset_source(train));
+            (long long)lk_dataset_channels(val), (long long)lk_dataset_height(val), (long long)lk_dataset_width(val), c,
+            h, w, lk_dataset_source(train));
 }
 
 static lk_status open_val_set(lk_trainer *trainer, const lk_train_config *config)
@@ -61,8 +61,8 @@ static lk_status open_data(lk_trainer *trainer, const lk_train_config *config)
     return LK_OK;
 }
 
-static lk_status make_loader(const lk_trainer *trainer, const lk_train_config *config, lk_dataset *dataset, bool shuffle,
-                             lk_loader **loader, lk_ledger **ledger)
+static lk_status make_loader(const lk_trainer *trainer, const lk_train_config *config, lk_dataset *dataset,
+                             bool shuffle, lk_loader **loader, lk_ledger **ledger)
 {
     lk_loader_opts opts = {.batch_size = trainer->plan.batch_size,
                            .seed = trainer->plan.seed,
@@ -115,7 +115,7 @@ static lk_status open_devices(lk_trainer *trainer, const lk_train_config *config
     LK_TRY(check_shards(config->shards, plan->shards, plan->batch_size, plan->devices));
 
     LK_TRY(lk_devices_open(devices, trainer->devices, LK_MAX_DEVICES, &trainer->n_devices));
-    trainer->strategy = lk_strategy_new(config->strategy         ? config->strategy
+    trainer->strategy = lk_strategy_new(config->strategy          ? config->strategy
                                         : trainer->n_devices == 1 ? "one-device"
                                                                   : "mirrored",
                                         trainer->devices, trainer->n_devices);

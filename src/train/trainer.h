@@ -22,11 +22,11 @@ struct lk_trainer {
     lk_loader *train_loader, *val_loader;
     lk_ledger *train_ledger, *val_ledger;
     int n_parameters;
-    lk_tensor **parameters; /* [replica * n_parameters + i] */
-    lk_shard_sum *train_sum; /* gradients, loss, hits */
-    lk_shard_sum *val_sum;   /* loss, hits */
-    lk_tensor **sums;        /* what train_sum gives: [replica * (n_parameters + 2) + i] */
-    lk_tensor **shard_values; /* scratch of one shard: n_parameters + 2 */
+    lk_tensor **parameters;           /* [replica * n_parameters + i] */
+    lk_shard_sum *train_sum;          /* gradients, loss, hits */
+    lk_shard_sum *val_sum;            /* loss, hits */
+    lk_tensor **sums;                 /* what train_sum gives: [replica * (n_parameters + 2) + i] */
+    lk_tensor **shard_values;         /* scratch of one shard: n_parameters + 2 */
     lk_tensor *seeds[LK_MAX_DEVICES]; /* 1 / seed_count on each device: what backward starts with */
     int64_t seed_count;
     lk_pending_step pending[LK_RUN_AHEAD];

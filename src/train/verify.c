@@ -23,7 +23,8 @@ static lk_status largest_count(const lk_verify_opts *opts, int *largest)
     return LK_OK;
 }
 
-static void note_difference(verification *v, int64_t step, const lk_trainer *trainer, int parameter, int run, int replica)
+static void note_difference(verification *v, int64_t step, const lk_trainer *trainer, int parameter, int run,
+                            int replica)
 {
     if (!v->result->identical && v->result->step <= step)
         return;
@@ -64,8 +65,7 @@ static lk_status train_and_compare(verification *v, lk_trainer *trainer, int run
         LK_TRY(lk_trainer_run(trainer, 1));
         LK_TRY(compare_step(v, trainer, run, step));
     }
-    lk_verify_run done = {
-        .devices = v->opts->specs[run], .device_count = trainer->n_devices, .plan = &trainer->plan};
+    lk_verify_run done = {.devices = v->opts->specs[run], .device_count = trainer->n_devices, .plan = &trainer->plan};
     LK_TRY(lk_trainer_digest(trainer, 0, done.digest));
     if (v->opts->run_done)
         v->opts->run_done(v->opts->user, &done);

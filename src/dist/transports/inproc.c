@@ -1,4 +1,5 @@
-/* Devices of one process whose memory every core can read: nothing has to move. Order is kept by the storage's events. */
+/* Devices of one process whose memory every core can read: nothing has to move. Order is kept by the storage's events.
+ */
 #include "dist/transport.h"
 
 static lk_tensor *reach(lk_place at, lk_tensor *tensor, lk_device *device)
