@@ -72,7 +72,7 @@ complains "'ring'" 'one-device' 'mirrored'
 run 2 "${small[@]}" --strategy one-device --devices 2
 complains 'one-device' '2 devices' 'mirrored'
 
-for spec in 2xtpu tpu:0 cpu:x cpu: 'cpu:-1' x 2x 0 0xcpu 300 -1 99999999999999999999 '' , cpu, '2 xcpu' '*'; do
+for spec in 2xtpu tpu:0 cpu:x cpu: 'cpu:-1' x 2x 0 0xcpu 300 -1 99999999999999999999 '' ',' 'cpu,' '2 xcpu' '*'; do
     run 2 "${small[@]}" "--devices=$spec"
     complains 'device'
 done
@@ -119,7 +119,7 @@ complains '--json'
 
 bytes()
 {
-    printf "$(printf '\\x%s' "$@")"
+    printf '%b' "$(printf '\\x%s' "$@")"
 }
 
 zeros()
