@@ -79,6 +79,7 @@ def run(rank, args, meeting):
                           "channels_last": args.channels_last, "compile": args.compile, "batch": args.batch,
                           "images_per_second": steps_per_second * args.batch}))
     if args.processes > 1:
+        torch.distributed.barrier()  # nobody leaves while another may still wait for it
         torch.distributed.destroy_process_group()
 
 
