@@ -106,7 +106,7 @@ static void sgd(lk_tensor **params, lk_tensor **grads, double lr, int64_t batch_
 static void train_batch(lk_tensor *X, lk_tensor *y, lk_tensor *device_params[][PARAMS], lk_device **devices,
                         int num_devices, double lr)
 {
-    lk_tensor *X_shards[SHARDS], *y_shards[SHARDS], *grads[SHARDS][PARAMS];
+    lk_tensor *X_shards[SHARDS], *y_shards[SHARDS], *grads[SHARDS][PARAMS] = {0};
     split_batch(X, y, devices, num_devices, X_shards, y_shards);
 
     /* Loss and gradients of every shard, on the device that owns it. Each call returns at once. */
@@ -219,16 +219,16 @@ static void train(lk_dataset *data, lk_dataset *test, int num_devices, int num_e
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "fashion-mnist";
-    int epochs = argc > 2 ? atoi(argv[2]) : 10;
-    if (epochs < 1) {
-        fprintf(stderr, "lenet_from_scratch: '%s' epochs: a number from 1 on is needed\n", argv[2]);
+    long epochs = argc > 2 ? strtol(argv[2], NULL, 10) : 10;
+    if (epochs < 1 || epochs > 1000) {
+        fprintf(stderr, "lenet_from_scratch: '%s' epochs: a number from 1 to 1000 is needed\n", argv[2]);
         return 2;
     }
     lk_dataset *data, *test;
     check(lk_dataset_open(name, LK_SPLIT_TRAIN, NULL, &data));
     check(lk_dataset_open(name, LK_SPLIT_TEST, NULL, &test));
     for (int num_devices = 1; num_devices <= MAX_DEVICES; num_devices++)
-        train(data, test, num_devices, epochs, 0.2);
+        train(data, test, num_devices, (int)epochs, 0.2);
     lk_dataset_release(data);
     lk_dataset_release(test);
     return 0;

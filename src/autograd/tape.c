@@ -142,7 +142,11 @@ lk_tape *lk_tape_begin(lk_tensor *const *watched, int n)
     if (!tape)
         return NULL;
     tape->watched = lk__calloc((size_t)n, sizeof *tape->watched);
-    bool complete = tape->watched != NULL;
+    if (!tape->watched) {
+        lk__free(tape);
+        return NULL;
+    }
+    bool complete = true;
     for (int i = 0; i < n && complete; i++) {
         if (!watched[i])
             lk__fail(LK_ERR_ARGUMENT, "tape: watched tensor %d is NULL", i);

@@ -89,7 +89,7 @@ lk_status lk_devices_open(const char *spec, lk_device **devices, int capacity, i
 
 lk_device *lk_device_open(const char *spec)
 {
-    lk_device *device;
+    lk_device *device = NULL;
     int count;
     if (lk_devices_open(spec, &device, 1, &count) != LK_OK)
         return NULL;

@@ -58,7 +58,7 @@ static bool reshape_strides(const lk_tensor *x, lk_shape shape, int64_t *strides
         lk__shape_strides(shape, strides);
         return true;
     }
-    int64_t dim[LK_MAX_DIMS], stride[LK_MAX_DIMS];
+    int64_t dim[LK_MAX_DIMS] = {0}, stride[LK_MAX_DIMS] = {0};
     int n = strip_ones(x, dim, stride);
     int from = 0, to = 0;
     while (from < n && to < shape.ndim) {

@@ -49,7 +49,7 @@ lk_status lk__ref_sparse_softmax_cross_entropy(lk_call *call)
     double *loss = lk__ref_new(&scratch, n);
     if (loss)
         scratch.status = check_labels(call, labels, n, classes);
-    if (scratch.status == LK_OK) {
+    if (loss && scratch.status == LK_OK) {
         double total = 0;
         for (int64_t i = 0; i < n; i++)
             total += loss[i] = loss_of(x + i * classes, classes, labels[i]);
@@ -80,7 +80,7 @@ lk_status lk__ref_sparse_softmax_cross_entropy_grad(lk_call *call)
     double *dx = lk__ref_new(&scratch, n * classes);
     if (dx)
         scratch.status = check_labels(call, labels, n, classes);
-    if (scratch.status == LK_OK) {
+    if (dx && scratch.status == LK_OK) {
         double share = reduction == LK_REDUCTION_MEAN ? 1 / (double)n : 1;
         for (int64_t i = 0; i < n; i++)
             loss_grad(x + i * classes, classes, labels[i], dloss[reduction == LK_REDUCTION_NONE ? i : 0] * share,
@@ -117,7 +117,7 @@ lk_status lk__ref_in_top_k(lk_call *call)
     double *hits = lk__ref_new(&scratch, n);
     if (hits)
         scratch.status = check_labels(call, labels, n, classes);
-    if (scratch.status == LK_OK) {
+    if (hits && scratch.status == LK_OK) {
         for (int64_t i = 0; i < n; i++)
             hits[i] = hit(x + i * classes, classes, labels[i], k);
         lk__ref_store(hits, lk__ref_view(call->out[0]));
