@@ -303,7 +303,10 @@ static void test_wrapped_memory_is_the_tensor(void **state)
     assert_int_equal(atomic_load(&released), 1);
 
     assert_null(lk_tensor_wrap(d->a, LK_F32, LK_SHAPE(-1), memory, count, &released));
+    lk_error_clear();
     assert_null(lk_tensor_wrap(d->a, LK_F32, LK_SHAPE(1), (char *)memory + 1, count, &released));
+    assert_non_null(strstr(lk_error_message(), "not aligned to elements of 4 bytes"));
+    lk_error_clear();
     assert_int_equal(atomic_load(&released), 1);
 }
 

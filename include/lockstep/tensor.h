@@ -57,9 +57,9 @@ LK_API lk_tensor *lk_tensor_new(lk_device *device, lk_dtype dtype, lk_shape shap
 /* A tensor with a copy of `data`, plain and row-major. `data` may be changed as soon as the call returns. */
 LK_API lk_tensor *lk_tensor_from(lk_device *device, lk_dtype dtype, lk_shape shape, const void *data);
 
-/* A tensor over memory of the caller's, plain, row-major, aligned to its elements (to 64 bytes is faster), that stays
- * unchanged until `release(user)` is called: once, from any thread, when the last use has run. On failure it is not
- * called. CPU devices only. */
+/* A tensor over memory of the caller's, plain, row-major, aligned to its elements, that the caller leaves alone until
+ * `release(user)` is called: once, from any thread, when the last use has run. On failure it is not called. CPU devices
+ * only. Errors: LK_ERR_ARGUMENT (not aligned), LK_ERR_SHAPE, LK_ERR_MEMORY. */
 LK_API lk_tensor *lk_tensor_wrap(lk_device *device, lk_dtype dtype, lk_shape shape, void *data,
                                  void (*release)(void *user), void *user);
 

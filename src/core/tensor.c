@@ -158,7 +158,8 @@ lk_tensor *lk_tensor_wrap(lk_device *device, lk_dtype dtype, lk_shape shape, voi
     if (!device)
         return NULL;
     if ((uintptr_t)data % (lk_dtype_size(dtype) ? lk_dtype_size(dtype) : 1) != 0) {
-        lk__fail(LK_ERR_ARGUMENT, "tensor: wrapped memory has to be aligned to its elements");
+        lk__fail(LK_ERR_ARGUMENT, "tensor: wrapped memory at %p is not aligned to elements of %zu bytes", data,
+                 lk_dtype_size(dtype));
         return NULL;
     }
     if (lk__tensor_new(device, dtype, shape, &tensor) != LK_OK)
@@ -353,7 +354,7 @@ static double element_value(lk_dtype dtype, const void *data)
 
 lk_status lk_tensor_item(lk_tensor *tensor, double *value)
 {
-    unsigned char element[8];
+    unsigned char element[8] = {0};
     if (!tensor)
         return lk_tensor_wait(tensor);
     if (lk_tensor_count(tensor) != 1)
