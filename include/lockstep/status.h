@@ -1,7 +1,8 @@
 /* Status codes, messages, and the place in the caller's source that a message names.
  *
- * A function that can fail returns lk_status, or a pointer that is NULL on failure. The message of the last failure in
- * the calling thread is lk_error_message(); it is made once, where the error is decided, and passed on unchanged. */
+ * A function that can fail returns lk_status, or a pointer that is NULL on failure. lk_error_message() is the message of
+ * the calling thread's first failure since lk_error_clear(): what follows a failure is mostly its echo. It is made once,
+ * where the error is decided, and passed on unchanged. */
 #ifndef LOCKSTEP_STATUS_H
 #define LOCKSTEP_STATUS_H
 
@@ -26,6 +27,7 @@ typedef enum lk_status {
     LK_ERR_UNSUPPORTED, /* the backend has no kernel for this operator and dtype */
     LK_ERR_MEMORY,      /* an allocation failed */
     LK_ERR_IO,          /* the system refused to open, read or write */
+    LK_ERR_NOT_FOUND,   /* looked for everywhere, and nowhere to be had */
     LK_ERR_FORMAT,      /* a file was read and is not what it should be */
     LK_ERR_BACKEND,     /* a library below (oneDNN, …) reported a failure */
     LK_ERR_STATE,       /* called at the wrong time: no tape is open, the tensor holds nothing yet */

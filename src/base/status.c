@@ -15,6 +15,7 @@ static const char *const status_names[LK_STATUS_COUNT] = {
     [LK_ERR_UNSUPPORTED] = "unsupported",
     [LK_ERR_MEMORY] = "out of memory",
     [LK_ERR_IO] = "input/output error",
+    [LK_ERR_NOT_FOUND] = "not found",
     [LK_ERR_FORMAT] = "malformed file",
     [LK_ERR_BACKEND] = "backend failure",
     [LK_ERR_STATE] = "invalid state",

@@ -100,10 +100,10 @@ static void test_order_of_places(void **state)
 {
     (void)state;
     lk_dataset *dataset;
-    expect_error(open_mnist(in_dir("given"), &dataset), LK_ERR_IO, "no train-images-idx3-ubyte[.gz]",
+    expect_error(open_mnist(in_dir("given"), &dataset), LK_ERR_NOT_FOUND, "no train-images-idx3-ubyte[.gz]",
                  in_dir("given/mnist"), "$LOCKSTEP_DATA (not set)", in_dir("cache/lockstep/mnist"), "switched off",
                  NULL);
-    expect_error(open_mnist(NULL, &dataset), LK_ERR_IO, "ubyte[.gz] in $LOCKSTEP_DATA (not set), ", NULL);
+    expect_error(open_mnist(NULL, &dataset), LK_ERR_NOT_FOUND, "ubyte[.gz] in $LOCKSTEP_DATA (not set), ", NULL);
 
     put("home/.cache/lockstep/mnist", "", 1);
     unsetenv("XDG_CACHE_HOME");
@@ -155,7 +155,7 @@ static void test_other_split_is_another_pair(void **state)
     put("given/mnist", "", 5);
     expect_error(
         lk_dataset_open("mnist", LK_SPLIT_TEST, &(lk_dataset_opts){.dir = in_dir("given"), .offline = true}, &dataset),
-        LK_ERR_IO, "t10k-images-idx3-ubyte[.gz] and t10k-labels-idx1-ubyte[.gz]", NULL);
+        LK_ERR_NOT_FOUND, "t10k-images-idx3-ubyte[.gz] and t10k-labels-idx1-ubyte[.gz]", NULL);
 }
 
 static void test_needs_a_place_for_downloads(void **state)
@@ -164,7 +164,7 @@ static void test_needs_a_place_for_downloads(void **state)
     lk_dataset *dataset;
     unsetenv("HOME");
     unsetenv("XDG_CACHE_HOME");
-    expect_error(lk_dataset_open("mnist", LK_SPLIT_TRAIN, NULL, &dataset), LK_ERR_IO, "the cache (not set)", "HOME",
+    expect_error(lk_dataset_open("mnist", LK_SPLIT_TRAIN, NULL, &dataset), LK_ERR_NOT_FOUND, "the cache (not set)", "HOME",
                  NULL);
 }
 

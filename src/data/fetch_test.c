@@ -468,7 +468,7 @@ static void test_opens_what_it_downloads(void **state)
     mkdir(in_dir("cache/lockstep/remote"), 0777);
     write_gzip(in_dir("cache/lockstep/remote/train-labels-idx1-ubyte.gz"), &labels);
     drop(&labels);
-    expect_error(lk__catalog_open(&entry, LK_SPLIT_TRAIN, &(lk_dataset_opts){.offline = true}, &dataset), LK_ERR_IO,
+    expect_error(lk__catalog_open(&entry, LK_SPLIT_TRAIN, &(lk_dataset_opts){.offline = true}, &dataset), LK_ERR_NOT_FOUND,
                  "downloading is switched off", NULL);
     start_server();
     snprintf(base_url[0], sizeof base_url[0], "http://127.0.0.1:%d/data", server.port);
@@ -486,7 +486,7 @@ static void test_opens_what_it_downloads(void **state)
     start_server();
     snprintf(base_url[0], sizeof base_url[0], "http://127.0.0.1:%d/data", server.port);
     assert_int_equal(unlink(in_dir("cache/lockstep/remote/train-images-idx3-ubyte")), 0);
-    expect_error(lk__catalog_open(&entry, LK_SPLIT_TRAIN, &(lk_dataset_opts){0}, &dataset), LK_ERR_FORMAT,
+    expect_error(lk__catalog_open(&entry, LK_SPLIT_TRAIN, &(lk_dataset_opts){0}, &dataset), LK_ERR_NOT_FOUND,
                  "data set remote: no train-images-idx3-ubyte[.gz]", in_dir("cache/lockstep/remote"), "not gzip data",
                  NULL);
     stop_server();

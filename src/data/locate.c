@@ -47,7 +47,7 @@ static lk_status set_place(search *s, int i, const char *what, const char *root,
 static lk_status set_places(search *s, const lk_dataset_opts *opts)
 {
     const char *cache = variable("XDG_CACHE_HOME");
-    LK_TRY(set_place(s, GIVEN, "the given directory", opts->dir, ""));
+    LK_TRY(set_place(s, GIVEN, "the given directory", opts->dir && *opts->dir ? opts->dir : NULL, ""));
     LK_TRY(set_place(s, ENVIRONMENT, "$LOCKSTEP_DATA", variable("LOCKSTEP_DATA"), ""));
     /* The XDG specification has relative paths ignored. */
     if (cache && cache[0] == '/')
@@ -100,11 +100,11 @@ static void list_places(const search *s, char *text, size_t size)
     }
 }
 
-static lk_status not_found(const search *s, lk_status status, const char *why)
+static lk_status not_found(const search *s, const char *why)
 {
     char places[400];
     list_places(s, places, sizeof places);
-    LK_FAIL(status, "data set %s: no %s[.gz] and %s[.gz] in %s; %s", s->entry->kind.name, s->files[LK__IMAGES].name,
+    LK_FAIL(LK_ERR_NOT_FOUND, "data set %s: no %s[.gz] and %s[.gz] in %s; %s", s->entry->kind.name, s->files[LK__IMAGES].name,
             s->files[LK__LABELS].name, places, why);
 }
 
@@ -125,8 +125,10 @@ static lk_status fetch_missing(search *s, const lk_dataset_opts *opts)
         lk__log(LK_LOG_INFO, "downloading %s of data set %s into %s", s->files[i].name, s->entry->kind.name,
                 cache->dir);
         lk_status status = lk__fetch_file(&job, &reason);
+        if (status == LK_ERR_MEMORY || status == LK_ERR_INTERRUPTED)
+            LK_FAIL(status, "%s", reason.text);
         if (status != LK_OK)
-            return not_found(s, status, reason.text);
+            return not_found(s, reason.text);
         LK_TRY(find_file(s, cache->dir, i));
     }
     return LK_OK;
@@ -144,8 +146,8 @@ lk_status lk__locate(const lk__catalog_entry *entry, lk_split split, const lk_da
             return LK_OK;
     }
     if (opts->offline)
-        return not_found(&s, LK_ERR_IO, "downloading is switched off");
+        return not_found(&s, "downloading is switched off");
     if (!s.places[CACHE].set)
-        return not_found(&s, LK_ERR_IO, "without HOME or XDG_CACHE_HOME there is nowhere to download it to");
+        return not_found(&s, "without HOME or XDG_CACHE_HOME there is nowhere to download it to");
     return fetch_missing(&s, opts);
 }

@@ -1,6 +1,7 @@
 /* From a configuration to a trainer: defaults, checks, data, devices, model, replicas. */
 #include "train/trainer.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
 
@@ -22,8 +23,9 @@ static lk_status open_train_set(lk_trainer *trainer, const lk_train_config *conf
     bool automatic = strcmp(config->data, "auto") == 0;
     trainer->plan.data = automatic ? "fashion-mnist" : config->data;
     lk_status status = open_split(trainer->plan.data, LK_SPLIT_TRAIN, config, config->limit_train, &trainer->train_set);
-    if (!automatic || status != LK_ERR_IO)
+    if (!automatic || status != LK_ERR_NOT_FOUND)
         return status;
+    lk__log(LK_LOG_WARNING, "%s", lk_error_message());
     lk_error_clear();
     trainer->plan.fell_back = true;
     trainer->plan.data = "synthetic";
