@@ -40,10 +40,9 @@ typedef struct lk_dataset_opts {
  * uncompressed. synthetic is generated (28x28 grey images of ten shapes, the same bytes on every machine).
  *
  * The caller gets one reference.
- * Errors: LK_ERR_ARGUMENT (unknown name, the message lists the known ones), LK_ERR_NOT_FOUND (in none of the places, and
- * the download failed), LK_ERR_IO (found and unreadable), LK_ERR_FORMAT (a file was found and is damaged: never skipped
- * for the next place),
- * LK_ERR_INTERRUPTED, LK_ERR_MEMORY. */
+ * Errors: LK_ERR_ARGUMENT (unknown name, the message lists the known ones), LK_ERR_NOT_FOUND (in none of the places,
+ * and the download failed), LK_ERR_IO (found and unreadable), LK_ERR_FORMAT (a file was found and is damaged: never
+ * skipped for the next place), LK_ERR_INTERRUPTED, LK_ERR_MEMORY. */
 LK_API lk_status lk_dataset_open(const char *name, lk_split split, const lk_dataset_opts *opts, lk_dataset **dataset);
 
 /* Opens a pair of IDX files of unsigned bytes, each plain or gzip-compressed: images [N,H,W] or [N,C,H,W], labels [N]

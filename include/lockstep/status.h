@@ -1,8 +1,8 @@
 /* Status codes, messages, and the place in the caller's source that a message names.
  *
- * A function that can fail returns lk_status, or a pointer that is NULL on failure. lk_error_message() is the message of
- * the calling thread's first failure since lk_error_clear(): what follows a failure is mostly its echo. It is made once,
- * where the error is decided, and passed on unchanged. */
+ * A function that can fail returns lk_status, or a pointer that is NULL on failure. lk_error_message() is the message
+ * of the calling thread's first failure since lk_error_clear(): what follows a failure is mostly its echo. It is made
+ * once, where the error is decided, and passed on unchanged. */
 #ifndef LOCKSTEP_STATUS_H
 #define LOCKSTEP_STATUS_H
 
