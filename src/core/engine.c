@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* Entries a ring. It bounds how far a caller can run ahead of a device: a few steps of a small network. */
-enum { RING_ENTRIES = 1024, MAX_QUEUES = 2 * LK_MAX_DEVICES, SPINS = 64 };
+enum { RING_ENTRIES = 1024, MAX_QUEUES = 2 * LK_MAX_DEVICES, SPINS = 1000 };
 
 typedef struct ring_entry {
     lk_call call; /* op NULL: a wait entry */
@@ -31,12 +31,15 @@ struct lk_queue {
     /* By the engine's lock: how far each other queue was already waited for. */
     uint64_t waited[MAX_QUEUES];
 
-    /* For sleeping until pushed or done changes. A sleeper counts itself before it looks at the condition for the last
-     * time; whoever changes the condition looks at the count afterwards. Both use sequentially consistent operations,
-     * so one of the two sees the other. */
+    /* Sleeping. The queue's thread sleeps until something is pushed, others until `done` reaches what they wait for;
+     * only then are they woken: a wake-up after every entry would cost more than the entry. A sleeper says what it
+     * waits for before it looks for the last time; whoever changes `pushed` or `done` looks at that afterwards. Both
+     * use sequentially consistent operations, so one of the two sees the other. */
     pthread_mutex_t lock;
-    pthread_cond_t changed;
-    _Atomic int sleepers;
+    pthread_cond_t work;
+    pthread_cond_t progress;
+    _Atomic bool idle;        /* the queue's thread sleeps, or is about to */
+    _Atomic uint64_t awaited; /* the least `done` that a sleeper waits for */
 
     _Atomic bool stop;
     pthread_t thread;
@@ -63,28 +66,62 @@ static inline void pause_briefly(void)
 #endif
 }
 
-/* Waits until *position reaches `target`, or `stop`, if not NULL, is set. */
-static void wait_position(lk_queue *queue, _Atomic uint64_t *position, uint64_t target, _Atomic bool *stop)
+static bool spin(const _Atomic uint64_t *position, uint64_t target)
 {
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load_explicit(position, memory_order_acquire) >= target)
-            return;
+            return true;
         pause_briefly();
     }
+    return false;
+}
+
+/* On the queue's thread: waits until entry `target` is pushed or the queue is stopped. */
+static void wait_for_work(lk_queue *queue, uint64_t target)
+{
+    if (spin(&queue->pushed, target))
+        return;
     pthread_mutex_lock(&queue->lock);
-    atomic_fetch_add(&queue->sleepers, 1);
-    while (atomic_load(position) < target && !(stop && atomic_load(stop)))
-        pthread_cond_wait(&queue->changed, &queue->lock);
-    atomic_fetch_sub(&queue->sleepers, 1);
+    atomic_store(&queue->idle, true);
+    while (atomic_load(&queue->pushed) < target && !atomic_load(&queue->stop))
+        pthread_cond_wait(&queue->work, &queue->lock);
+    atomic_store(&queue->idle, false);
     pthread_mutex_unlock(&queue->lock);
 }
 
-static void wake(lk_queue *queue)
+static void announce_work(lk_queue *queue)
 {
-    if (atomic_load(&queue->sleepers) == 0)
+    if (!atomic_load(&queue->idle))
         return;
     pthread_mutex_lock(&queue->lock);
-    pthread_cond_broadcast(&queue->changed);
+    pthread_cond_signal(&queue->work);
+    pthread_mutex_unlock(&queue->lock);
+}
+
+/* On any other thread: waits until the queue has run `target` entries. */
+static void wait_for_progress(lk_queue *queue, uint64_t target)
+{
+    if (spin(&queue->done, target))
+        return;
+    pthread_mutex_lock(&queue->lock);
+    for (;;) {
+        if (target < atomic_load(&queue->awaited))
+            atomic_store(&queue->awaited, target);
+        if (atomic_load(&queue->done) >= target)
+            break;
+        pthread_cond_wait(&queue->progress, &queue->lock);
+    }
+    pthread_mutex_unlock(&queue->lock);
+}
+
+/* Sleepers that wait for more announce themselves again. */
+static void announce_progress(lk_queue *queue, uint64_t done)
+{
+    if (done < atomic_load(&queue->awaited))
+        return;
+    pthread_mutex_lock(&queue->lock);
+    atomic_store(&queue->awaited, UINT64_MAX);
+    pthread_cond_broadcast(&queue->progress);
     pthread_mutex_unlock(&queue->lock);
 }
 
@@ -96,7 +133,7 @@ bool lk__event_complete(lk_event event)
 void lk__event_wait(lk_event event)
 {
     if (!lk__event_complete(event))
-        wait_position(event.queue, &event.queue->done, event.sequence, NULL);
+        wait_for_progress(event.queue, event.sequence);
 }
 
 /* --- the queue's thread ------------------------------------------------------------------------------------------- */
@@ -115,7 +152,7 @@ static void run_entry(lk_queue *queue, ring_entry *entry)
 static void finish_entry(lk_queue *queue, uint64_t sequence)
 {
     atomic_store(&queue->done, sequence);
-    wake(queue);
+    announce_progress(queue, sequence);
 }
 
 static void open_state(lk_queue *queue)
@@ -130,15 +167,16 @@ static void open_state(lk_queue *queue)
 static void *queue_main(void *argument)
 {
     lk_queue *queue = argument;
+    pthread_setname_np(pthread_self(), queue->device->name); /* for debuggers and profilers; a long name is refused */
     lk__topology_bind(queue->core);
     open_state(queue);
     pthread_mutex_lock(&queue->lock);
     queue->opened = true;
-    pthread_cond_broadcast(&queue->changed);
+    pthread_cond_broadcast(&queue->progress);
     pthread_mutex_unlock(&queue->lock);
 
     for (uint64_t next = atomic_load(&queue->done);; next++) {
-        wait_position(queue, &queue->pushed, next + 1, &queue->stop);
+        wait_for_work(queue, next + 1);
         if (atomic_load(&queue->pushed) == next)
             return NULL; /* stopped, and nothing is left */
         run_entry(queue, &queue->ring[next % RING_ENTRIES]);
@@ -160,7 +198,9 @@ static lk_queue *new_queue(int number)
     }
     queue->number = number;
     pthread_mutex_init(&queue->lock, NULL);
-    pthread_cond_init(&queue->changed, NULL);
+    pthread_cond_init(&queue->work, NULL);
+    pthread_cond_init(&queue->progress, NULL);
+    atomic_init(&queue->awaited, UINT64_MAX);
     return queue;
 }
 
@@ -210,7 +250,7 @@ static lk_status start_thread(lk_queue *queue)
         LK_FAIL(LK_ERR_DEVICE, "device %s: no thread could be started: %s", queue->device->name, strerror(failed));
     pthread_mutex_lock(&queue->lock);
     while (!queue->opened)
-        pthread_cond_wait(&queue->changed, &queue->lock);
+        pthread_cond_wait(&queue->progress, &queue->lock);
     pthread_mutex_unlock(&queue->lock);
     return LK_OK;
 }
@@ -247,7 +287,7 @@ void lk__queue_close(lk_queue *queue)
     if (queue->opened) {
         pthread_mutex_lock(&queue->lock);
         atomic_store(&queue->stop, true);
-        pthread_cond_broadcast(&queue->changed);
+        pthread_cond_broadcast(&queue->work);
         pthread_mutex_unlock(&queue->lock);
         pthread_join(queue->thread, NULL);
     }
@@ -259,15 +299,16 @@ void lk__queue_close(lk_queue *queue)
 static void publish(lk_queue *queue)
 {
     atomic_store(&queue->pushed, atomic_load_explicit(&queue->pushed, memory_order_relaxed) + 1);
-    wake(queue);
+    announce_work(queue);
 }
 
-/* The next free entry. Waiting here cannot deadlock: whatever the queue is waiting for was pushed before. */
+/* The next free entry. A full ring is waited for until half of it is free: the queue's thread has enough to do
+ * meanwhile. That cannot deadlock: whatever the queue is waiting for was pushed before. */
 static ring_entry *next_entry(lk_queue *queue)
 {
     uint64_t position = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
-    if (position >= RING_ENTRIES)
-        wait_position(queue, &queue->done, position + 1 - RING_ENTRIES, NULL);
+    if (position - atomic_load_explicit(&queue->done, memory_order_acquire) >= RING_ENTRIES)
+        wait_for_progress(queue, position - RING_ENTRIES / 2);
     return &queue->ring[position % RING_ENTRIES];
 }
 
