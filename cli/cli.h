@@ -28,6 +28,9 @@ typedef struct cli_command {
  * NULL; otherwise lk_options_parse says where they are. */
 lk_status cli_parse(const cli_command *command, int argc, char **argv, void *config, int *positionals);
 
+/* Prints a text that may hold names from outside: control characters, which could also speak to a terminal, as '?'. */
+void cli_print_clean(const char *text, FILE *stream);
+
 /* Prints "lockstep: " and the thread's error as one line to stderr, and gives the exit status that belongs to it. */
 int cli_fail(void);
 

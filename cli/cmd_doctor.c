@@ -90,6 +90,6 @@ static int run(int argc, char **argv)
 
 const cli_command cmd_doctor = {
     .name = "doctor",
-    .summary = "Shows which libraries this build has, what missing ones would add, and the processor",
+    .summary = "Show which libraries this build has, what missing ones would add, and the processor",
     .run = run,
 };

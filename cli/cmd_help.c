@@ -20,7 +20,7 @@ static int run(int argc, char **argv)
 
 const cli_command cmd_help = {
     .name = "help",
-    .summary = "Lists the commands, or describes one",
+    .summary = "List the commands, or describe one",
     .arguments = "[COMMAND]",
     .run = run,
 };

@@ -12,6 +12,7 @@ typedef struct verify_config {
 
 #define AT(field) .offset = offsetof(verify_config, field)
 
+/* clang-format off: a paragraph an option */
 static const lk_option options[] = {
     {.name = "model",
      .type = LK_OPTION_STRING,
@@ -85,6 +86,7 @@ static const lk_option options[] = {
      .value = "N",
      .help = "train on the file's first N samples (unset: all)"},
 };
+/* clang-format on */
 
 enum { MAX_SPECS = 64 };
 
@@ -154,7 +156,7 @@ static int run(int argc, char **argv)
     config.train.workers = 1;
     if (cli_parse(&cmd_verify, argc, argv, &config, NULL) != LK_OK)
         return cli_fail();
-    lk_log_set(cli_print_log, &progress, LK_LOG_WARNING);
+    lk_log_set(cli_print_log, &progress, LK_LOG_INFO);
     char *list = strdup(config.devices);
     if (!list) {
         fputs("lockstep: out of memory\n", stderr);

@@ -13,6 +13,6 @@ static int run(int argc, char **argv)
 
 const cli_command cmd_version = {
     .name = "version",
-    .summary = "Prints version, revision and compiler",
+    .summary = "Print version, revision and compiler",
     .run = run,
 };

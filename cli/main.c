@@ -14,13 +14,16 @@ static const cli_command *const commands[] = {
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
 
-/* One line whatever the names in it are made of: control characters of the C set, which could also speak to a terminal,
- * are shown as '?'. */
+void cli_print_clean(const char *text, FILE *stream)
+{
+    for (; *text; text++)
+        fputc((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text, stream);
+}
+
 static void print_error_line(const char *text)
 {
     fputs("lockstep: ", stderr);
-    for (; *text; text++)
-        fputc((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text, stderr);
+    cli_print_clean(text, stderr);
     fputc('\n', stderr);
 }
 

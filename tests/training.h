@@ -75,11 +75,12 @@ static inline void keep_step(void *user, const lk_step_report *report)
     out->n_steps++;
 }
 
-static inline void keep_epoch(void *user, const lk_epoch_report *report)
+static inline bool keep_epoch(void *user, const lk_epoch_report *report)
 {
     outcome *out = user;
     assert_true(out->n_epochs < MAX_EPOCHS);
     out->epochs[out->n_epochs++] = *report;
+    return true;
 }
 
 static inline outcome fit(lk_trainer *trainer)

@@ -104,8 +104,26 @@ static lk_status not_found(const search *s, const char *why)
 {
     char places[400];
     list_places(s, places, sizeof places);
-    LK_FAIL(LK_ERR_NOT_FOUND, "data set %s: no %s[.gz] and %s[.gz] in %s; %s", s->entry->kind.name, s->files[LK__IMAGES].name,
-            s->files[LK__LABELS].name, places, why);
+    LK_FAIL(LK_ERR_NOT_FOUND, "data set %s: no %s[.gz] and %s[.gz] in %s; %s", s->entry->kind.name,
+            s->files[LK__IMAGES].name, s->files[LK__LABELS].name, places, why);
+}
+
+/* A download is announced when its first bytes are there: one that cannot begin ends in an error that says as much. */
+typedef struct announced_progress {
+    const search *search;
+    const lk_dataset_opts *opts;
+    bool announced;
+} announced_progress;
+
+static bool announce_progress(void *user, const char *file, int64_t done, int64_t total)
+{
+    announced_progress *progress = user;
+    if (!progress->announced && done > 0) {
+        lk__log(LK_LOG_INFO, "downloading %s of data set %s into %s", file, progress->search->entry->kind.name,
+                progress->search->places[CACHE].dir);
+        progress->announced = true;
+    }
+    return !progress->opts->progress || progress->opts->progress(progress->opts->progress_user, file, done, total);
 }
 
 static lk_status fetch_missing(search *s, const lk_dataset_opts *opts)
@@ -114,16 +132,15 @@ static lk_status fetch_missing(search *s, const lk_dataset_opts *opts)
     for (int i = 0; i < LK__FILES; i++) {
         if (s->found[i])
             continue;
+        announced_progress progress = {.search = s, .opts = opts};
         lk__fetch_job job = {
             .file = &s->files[i],
             .dir = cache->dir,
-            .progress = opts->progress,
-            .progress_user = opts->progress_user,
+            .progress = announce_progress,
+            .progress_user = &progress,
         };
         memcpy(job.base_urls, s->entry->base_urls, sizeof job.base_urls);
         lk__fetch_reason reason;
-        lk__log(LK_LOG_INFO, "downloading %s of data set %s into %s", s->files[i].name, s->entry->kind.name,
-                cache->dir);
         lk_status status = lk__fetch_file(&job, &reason);
         if (status == LK_ERR_MEMORY || status == LK_ERR_INTERRUPTED)
             LK_FAIL(status, "%s", reason.text);

@@ -2,6 +2,7 @@
  * metrics, which it wants anyway. */
 #include "train/trainer.h"
 
+#include "base/log.h"
 #include "base/status.h"
 
 #include <math.h>
@@ -27,8 +28,12 @@ typedef void (*taken_fn)(void *user, const pass *so_far);
 
 static lk_status take(lk_trainer *trainer, pass *p, taken_fn taken, void *user)
 {
+    bool was_finite = isfinite(p->loss.sum);
     LK_TRY(lk__take_pending(trainer, &p->loss, &p->accuracy));
     p->taken++;
+    if (was_finite && !isfinite(p->loss.sum))
+        lk__log(LK_LOG_WARNING, "the loss is not finite any more, in step %lld; a smaller --base-lr may help",
+                (long long)p->taken);
     if (taken)
         taken(user, p);
     return LK_OK;
@@ -164,8 +169,8 @@ static lk_status run_epoch(fit_state *fit)
     if (trainer->val_set)
         LK_TRY(check_ledger(trainer->val_ledger, "validation", &report.val_ledger));
     fit->result->val_accuracy = report.val_accuracy;
-    if (fit->callbacks && fit->callbacks->epoch)
-        fit->callbacks->epoch(fit->callbacks->user, &report);
+    if (fit->callbacks && fit->callbacks->epoch && !fit->callbacks->epoch(fit->callbacks->user, &report))
+        LK_FAIL(LK_ERR_INTERRUPTED, "training: stopped after epoch %lld", (long long)report.epoch);
     return LK_OK;
 }
 
@@ -173,9 +178,10 @@ lk_status lk_trainer_fit(lk_trainer *trainer, const lk_train_callbacks *callback
 {
     const lk_plan *plan = &trainer->plan;
     *result = (lk_train_result){0};
+    if (trainer->epoch_open)
+        LK_FAIL(LK_ERR_STATE, "training: lk_trainer_run left an epoch half way; it has to end first");
     fit_state fit = {.trainer = trainer, .callbacks = callbacks, .result = result};
     fit.warm_up_steps = plan->epochs == 1 ? plan->steps_per_epoch / 10 : 0;
-    trainer->epoch_open = false;
     while (trainer->epoch < plan->epochs) {
         lk_status status = run_epoch(&fit);
         lk__drop_pending(trainer);
