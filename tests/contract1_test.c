@@ -341,6 +341,12 @@ static void what_makes_no_sense_is_refused(void **state)
     config.devices = "1";
     assert_null(lk_trainer_new(&config));
     expect_error(lk_error_status(), LK_ERR_ARGUMENT, "--shards 33: must be at most the batch size, 32");
+    assert_null(lk_trainer_new(&(lk_train_config){0}));
+    expect_error(lk_error_status(), LK_ERR_ARGUMENT, "--model: a name is needed");
+    config = small_training();
+    config.batch_size = -5;
+    assert_null(lk_trainer_new(&config));
+    expect_error(lk_error_status(), LK_ERR_ARGUMENT, "--batch-size -5: must be an integer from 1 to 16777216");
 }
 
 int main(int argc, char **argv)

@@ -17,10 +17,10 @@ const char *lk_model_name_at(int index)
 
 static const lk_model_table *find_table(const char *name)
 {
-    for (int i = 0; i < TABLE_COUNT; i++)
+    for (int i = 0; name && i < TABLE_COUNT; i++)
         if (strcmp(name, tables[i]->name) == 0)
             return tables[i];
-    lk__fail(LK_ERR_ARGUMENT, "unknown model '%s': this build has %s", name, tables[0]->name);
+    lk__fail(LK_ERR_ARGUMENT, "unknown model '%s': this build has %s", name ? name : "", tables[0]->name);
     return NULL;
 }
 

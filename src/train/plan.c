@@ -77,7 +77,7 @@ static lk_status make_loader(const lk_trainer *trainer, const lk_train_config *c
 /* --- devices ------------------------------------------------------------------------------------------------------ */
 
 /* `explicit_shards` is what the user asked for, or 0. */
-static lk_status check_shards(int64_t explicit_shards, int64_t shards, int64_t batch_size, int devices)
+lk_status lk__check_shards(int64_t explicit_shards, int64_t shards, int64_t batch_size, int devices)
 {
     if (explicit_shards > batch_size)
         LK_FAIL(LK_ERR_ARGUMENT, "--shards %lld: must be at most the batch size, %lld", (long long)shards,
@@ -87,6 +87,25 @@ static lk_status check_shards(int64_t explicit_shards, int64_t shards, int64_t b
                 (long long)shards, (long long)batch_size);
     if (devices > shards)
         LK_FAIL(LK_ERR_ARGUMENT, "--shards %lld: %d devices need at least as many shards", (long long)shards, devices);
+    return LK_OK;
+}
+
+/* A configuration need not come from a command line: its numbers go through the table once more. A default may be out
+ * of its option's range; it then means "unset". */
+static lk_status check_config(const lk_train_config *config)
+{
+    char text[64];
+    lk_train_config scratch = *config;
+    if (!config->model || !config->data)
+        LK_FAIL(LK_ERR_ARGUMENT, "--%s: a name is needed", config->model ? "data" : "model");
+    for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
+        const lk_option *option = &lk_train_options[i];
+        if (option->type == LK_OPTION_STRING)
+            continue;
+        LK_TRY(lk_options_text(option, config, text, sizeof text));
+        if (!option->default_text || strcmp(text, option->default_text) != 0)
+            LK_TRY(lk_options_set(lk_train_options, LK_TRAIN_OPTION_COUNT, &scratch, option->name, text));
+    }
     return LK_OK;
 }
 
@@ -114,7 +133,7 @@ static lk_status open_devices(lk_trainer *trainer, const lk_train_config *config
     }
     LK_TRY(lk_devices_count(devices, &plan->devices));
     plan->shards = config->shards ? config->shards : lk_default_shards(plan->batch_size, plan->devices);
-    LK_TRY(check_shards(config->shards, plan->shards, plan->batch_size, plan->devices));
+    LK_TRY(lk__check_shards(config->shards, plan->shards, plan->batch_size, plan->devices));
 
     LK_TRY(lk_devices_open(devices, trainer->devices, LK_MAX_DEVICES, &trainer->n_devices));
     trainer->strategy = lk_strategy_new(config->strategy          ? config->strategy
@@ -180,6 +199,7 @@ static lk_status make_replicas(lk_trainer *trainer)
 static lk_status build(lk_trainer *trainer, const lk_train_config *config)
 {
     /* What is cheap to check comes before data are read or fetched. */
+    LK_TRY(check_config(config));
     LK_TRY(plan_numbers(&trainer->plan, config));
     LK_TRY(open_devices(trainer, config));
     LK_TRY(open_data(trainer, config));

@@ -4,6 +4,7 @@
 
 enum { MAX_SHARDS = 65536, MAX_BATCH = 1 << 24 };
 
+/* clang-format off: a paragraph an option */
 const lk_option lk_train_options[] = {
     {.name = "model",
      .type = LK_OPTION_STRING,
@@ -111,5 +112,6 @@ const lk_option lk_train_options[] = {
      AT(ledger),
      .help = "print after every epoch how often samples were used"},
 };
+/* clang-format on */
 
 _Static_assert(sizeof lk_train_options / sizeof lk_train_options[0] == LK_TRAIN_OPTION_COUNT, "the header's count");

@@ -35,6 +35,9 @@ struct lk_trainer {
     bool epoch_open;
 };
 
+/* Whether a batch can be cut into `shards`, `explicit_shards` of them asked for (0: the default), for `devices`. */
+lk_status lk__check_shards(int64_t explicit_shards, int64_t shards, int64_t batch_size, int devices);
+
 /* Pushes one training step over `batch`; its loss and hits are appended to trainer->pending. */
 lk_status lk__train_step(lk_trainer *trainer, lk_batch *batch);
 

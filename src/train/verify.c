@@ -91,8 +91,9 @@ static lk_status default_shards(const lk_train_config *config, int largest, int6
 {
     lk_recipe recipe;
     LK_TRY(lk_model_recipe(config->model, &recipe));
-    *shards = lk_default_shards(config->batch_size ? config->batch_size : recipe.batch_size, largest);
-    return LK_OK;
+    int64_t batch_size = config->batch_size ? config->batch_size : recipe.batch_size;
+    *shards = lk_default_shards(batch_size, largest);
+    return lk__check_shards(0, *shards, batch_size, largest);
 }
 
 lk_status lk_verify(const lk_train_config *config, const lk_verify_opts *opts, lk_verify_result *result)
