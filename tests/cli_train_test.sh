@@ -72,6 +72,11 @@ complains "'ring'" 'one-device' 'mirrored'
 run 2 "${small[@]}" --strategy one-device --devices 2
 complains 'one-device' '2 devices' 'mirrored'
 
+run 2 "${small[@]}" --devices cpu,ref
+complains 'cpu:0' 'ref:0' 'one kind'
+LOCKSTEP_ENGINE=snyc run 2 "${small[@]}"
+complains 'LOCKSTEP_ENGINE=snyc' 'sync or async'
+
 for spec in 2xtpu tpu:0 cpu:x cpu: 'cpu:-1' x 2x 0 0xcpu 300 -1 99999999999999999999 '' ',' 'cpu,' '2 xcpu' '*'; do
     run 2 "${small[@]}" "--devices=$spec"
     complains 'device'
@@ -106,6 +111,8 @@ for list in '' 0 1,,2 1,2xtpu 1,x; do
     run 2 "${verify[@]}" "--devices=$list"
     complains 'device'
 done
+run 2 "${verify[@]}" --devices 64
+complains '--devices' '64 devices' 'batch size, 8'
 run 2 "${verify[@]}" --devices "$(printf '1,%.0s' {1..64})1"
 complains '65' '64'
 run 2 "${verify[@]}" --devices 1,3 --shards 2
@@ -208,6 +215,12 @@ mv "$work/data/mnist" "$work/data/fashion-mnist"
 echo damaged >"$work/data/fashion-mnist/train-images-idx3-ubyte"
 run 1 "${of_files[@]}" --data auto
 complains "$work/data/fashion-mnist/train-images-idx3-ubyte"
+rm "$work/data/fashion-mnist/train-images-idx3-ubyte"
+run 1 "${of_files[@]}" --data auto
+complains "$work/data/fashion-mnist/train-labels-idx1-ubyte is there" 'train-images-idx3-ubyte'
+mkdir "$work/data/fashion-mnist/train-images-idx3-ubyte"
+run 1 "${of_files[@]}" --data auto
+complains "$work/data/fashion-mnist/train-images-idx3-ubyte" 'regular file'
 
 # ---- no data, and no way to fetch them: every address is beyond a closed port of this machine ----
 
@@ -332,6 +345,8 @@ cores=$(grep -cE '^cpu:[0-9]+ +.+' "$work/stdout")
 run 0 "${small[@]}" --devices $((cores + 1))
 silent_stdout
 says "warning: $((cores + 1)) cpu devices share $cores core"
+run 0 "${small[@]}" --devices "cpu:$cores"
+says "warning: cpu:$cores is beyond the last core, cpu:$((cores - 1))"
 
 run 0 ops
 [[ ! -s $work/stderr ]] || fail "stderr is not empty"

@@ -17,7 +17,8 @@ typedef struct lk_device lk_device;
 
 /* Opens every device that `spec` names, in order, one reference each, into devices[0 … *count).
  * spec: items joined by commas; an item is KIND, KIND:INDEX, NxKIND (KIND:0 … KIND:N-1), NxKIND:INDEX (N logical
- * devices on one physical one) or N (that many of the best kind present). KIND: cpu. More CPU devices than cores is
+ * devices on one physical one) or N (that many of the best kind present). KIND: cpu, or ref
+ * (plain C kernels on the same cores, for tests). More CPU devices than cores is
  * allowed; they share cores, and a warning is logged. Errors: LK_ERR_ARGUMENT (malformed, unknown kind, more than
  * `capacity`), LK_ERR_MEMORY, LK_ERR_DEVICE. */
 LK_API lk_status lk_devices_open(const char *spec, lk_device **devices, int capacity, int *count);
@@ -25,7 +26,7 @@ LK_API lk_status lk_devices_open(const char *spec, lk_device **devices, int capa
 /* How many devices `spec` names, without opening any. Errors: LK_ERR_ARGUMENT. */
 LK_API lk_status lk_devices_count(const char *spec, int *count);
 
-/* The first device of `spec`, or NULL. */
+/* The device of a `spec` that names one, or NULL. */
 LK_API lk_device *lk_device_open(const char *spec);
 
 LK_API lk_device *lk_device_retain(lk_device *device);
@@ -44,7 +45,7 @@ LK_API const char *lk_device_kind(const lk_device *device);
 /* Physical devices of a kind that this process may use: for cpu, the cores in its CPU set. 0 for an unknown kind. */
 LK_API int lk_device_available(const char *kind);
 
-/* One line about physical device `index` of a kind: "core 3 (package 0, NUMA node 0)". Written to text[0 … size). */
+/* One line about physical device `index` of a kind: "CPU 3, core 3, package 0, NUMA node 0". Written to text[0 … size). */
 LK_API lk_status lk_device_describe(const char *kind, int index, char *text, int size);
 
 /* Waits until everything pushed to the device so far has run. Gives back the first asynchronous error on any device

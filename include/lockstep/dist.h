@@ -54,8 +54,8 @@ LK_API lk_status lk_allreduce_at(lk_place at, lk_tensor *const *tensors, int64_t
  * device, gradients summed over all of them in every step. */
 typedef struct lk_strategy lk_strategy;
 
-/* Keeps references to the devices. Errors: LK_ERR_ARGUMENT (unknown name, a number of devices that it does not take),
- * LK_ERR_DEVICE (mixed kinds), LK_ERR_MEMORY. */
+/* Keeps references to the devices. Errors: LK_ERR_ARGUMENT (unknown name, devices of mixed kinds or of a number that
+ * it does not take), LK_ERR_MEMORY. */
 LK_API lk_strategy *lk_strategy_new(const char *name, lk_device *const *devices, int n_devices);
 LK_API void lk_strategy_release(lk_strategy *strategy);
 

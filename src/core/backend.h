@@ -8,7 +8,7 @@
 
 /* A table of kernels, indexed by operator. A row with run NULL, or without the dtype's bit, is absent. */
 typedef struct lk_kernel_table {
-    const char *name; /* "onednn", "c": what `lockstep ops` prints */
+    const char *name; /* "cpu", "c": what `lockstep ops` prints */
     const lk_kernel *rows;
 } lk_kernel_table;
 

@@ -5,6 +5,7 @@
 #include "core/backend.h"
 #include "core/device_spec.h"
 #include "core/engine.h"
+#include "core/execute.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -58,12 +59,19 @@ static lk_status open_device(const char *kind, int index, lk_device **out)
 static void warn_about_shared_cores(const lk_device_spec_entry *entries, int count)
 {
     for (int b = 0; lk__backends[b]; b++) {
-        int wanted = 0, available = lk__backends[b]->available();
-        for (int i = 0; i < count; i++)
-            wanted += strcmp(entries[i].kind, lk__backends[b]->kind) == 0;
+        int wanted = 0, highest = -1, available = lk__backends[b]->available();
+        for (int i = 0; i < count; i++) {
+            if (strcmp(entries[i].kind, lk__backends[b]->kind) != 0)
+                continue;
+            wanted++;
+            highest = entries[i].index > highest ? entries[i].index : highest;
+        }
         if (wanted > available)
             lk__log(LK_LOG_WARNING, "%d %s devices share %d core%s: more devices than cores gain no speed", wanted,
                     lk__backends[b]->kind, available, available == 1 ? "" : "s");
+        else if (highest >= available)
+            lk__log(LK_LOG_WARNING, "%s:%d is beyond the last core, %s:%d: it shares a core from the first on",
+                    lk__backends[b]->kind, highest, lk__backends[b]->kind, available - 1);
     }
 }
 
@@ -153,7 +161,7 @@ lk_status lk_device_describe(const char *kind, int index, char *text, int size)
 
 lk_status lk_device_sync(lk_device *device)
 {
-    return lk__engine_sync(device->queue);
+    return device->queue ? lk__engine_sync(device->queue) : lk__error_report_unreported();
 }
 
 lk_status lk_wait_all(void)

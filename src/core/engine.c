@@ -51,6 +51,14 @@ struct lk_queue {
 static pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
 static lk_queue *queues[MAX_QUEUES];
 
+static lk_status check_mode(void)
+{
+    const char *mode = getenv("LOCKSTEP_ENGINE");
+    if (mode && *mode && strcmp(mode, "sync") != 0 && strcmp(mode, "async") != 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "LOCKSTEP_ENGINE=%s: sync or async is possible", mode);
+    return LK_OK;
+}
+
 bool lk__engine_is_sync(void)
 {
     const char *mode = getenv("LOCKSTEP_ENGINE");
@@ -258,6 +266,7 @@ static lk_status start_thread(lk_queue *queue)
 lk_status lk__queue_open(lk_device *device, int core, lk_queue **out)
 {
     lk_queue *queue;
+    LK_TRY(check_mode());
     LK_TRY(acquire_queue(device, &queue));
     device->queue = queue;
     queue->core = core;

@@ -51,7 +51,7 @@ lk_status lk__engine_wait_storage(lk_storage *storage, bool readers);
  * task that nobody was told of yet. */
 lk_status lk__engine_sync(lk_queue *queue);
 
-/* LOCKSTEP_ENGINE=sync: tasks run in the thread that pushes them. */
+/* LOCKSTEP_ENGINE=sync (async is the default): tasks run in the thread that pushes them. */
 bool lk__engine_is_sync(void);
 
 #endif

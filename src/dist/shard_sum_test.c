@@ -237,7 +237,7 @@ static void strategies(void **state)
     expect_error(lk_error_status(), LK_ERR_ARGUMENT, "strategy: 0 devices, where 1 to 256 are possible");
     lk_device *ref = lk_device_open("ref:0");
     assert_null(lk_strategy_new("mirrored", (lk_device *[]){devices[0], ref}, 2));
-    expect_error(lk_error_status(), LK_ERR_DEVICE,
+    expect_error(lk_error_status(), LK_ERR_ARGUMENT,
                  "strategy: cpu:0 and ref:0 compute different bits; use devices of one kind");
     lk_device_release(ref);
     lk_strategy *strategy = open_strategy(3);

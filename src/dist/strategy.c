@@ -15,19 +15,19 @@ const char *lk_strategy_name_at(int index)
 
 static lk_status find_table(const char *name, const lk_strategy_table **table)
 {
-    for (int i = 0; i < TABLE_COUNT; i++) {
+    for (int i = 0; name && i < TABLE_COUNT; i++) {
         *table = tables[i];
         if (strcmp(name, tables[i]->name) == 0)
             return LK_OK;
     }
-    LK_FAIL(LK_ERR_ARGUMENT, "unknown strategy '%s': one-device, mirrored", name);
+    LK_FAIL(LK_ERR_ARGUMENT, "unknown strategy '%s': one-device, mirrored", name ? name : "");
 }
 
 static lk_status check_kinds(lk_device *const *devices, int n_devices)
 {
     for (int d = 1; d < n_devices; d++)
         if (strcmp(lk_device_kind(devices[d]), lk_device_kind(devices[0])) != 0)
-            LK_FAIL(LK_ERR_DEVICE, "strategy: %s and %s compute different bits; use devices of one kind",
+            LK_FAIL(LK_ERR_ARGUMENT, "strategy: %s and %s compute different bits; use devices of one kind",
                     lk_device_name(devices[0]), lk_device_name(devices[d]));
     return LK_OK;
 }
