@@ -63,16 +63,21 @@ static lk_status grow_slots(lk_tape *tape)
     return LK_OK;
 }
 
-static lk_status follow(lk_tape *tape, const lk_tensor *tensor)
+/* Makes room for `more` tensors, so that following them cannot fail. */
+static lk_status reserve_slots(lk_tape *tape, int more)
 {
-    if (2 * (tape->n_slots + 1) > tape->slots_capacity)
+    while (2 * (tape->n_slots + more) > tape->slots_capacity)
         LK_TRY(grow_slots(tape));
+    return LK_OK;
+}
+
+static void follow(lk_tape *tape, const lk_tensor *tensor)
+{
     gradient_slot *slot = probe(tape->slots, tape->slots_capacity, tensor);
     if (!slot->tensor) {
         slot->tensor = tensor;
         tape->n_slots++;
     }
-    return LK_OK;
 }
 
 /* --- recording ---------------------------------------------------------------------------------------------------- */
@@ -108,9 +113,10 @@ static lk_status record(void *self, const lk_call *call)
         tape->calls = calls;
         tape->calls_capacity = capacity;
     }
+    LK_TRY(reserve_slots(tape, call->n_out));
     for (int i = 0; i < call->n_out; i++)
         if (call->out[i])
-            LK_TRY(follow(tape, call->out[i]));
+            follow(tape, call->out[i]);
     tape->calls[tape->n_calls++] = *call;
     lk__call_retain(call);
     return LK_OK;
@@ -151,7 +157,9 @@ lk_tape *lk_tape_begin(lk_tensor *const *watched, int n)
         if (!watched[i])
             lk__fail(LK_ERR_ARGUMENT, "tape: watched tensor %d is NULL", i);
         tape->watched[tape->n_watched++] = lk_tensor_retain(watched[i]);
-        complete = watched[i] && follow(tape, watched[i]) == LK_OK;
+        complete = watched[i] && reserve_slots(tape, 1) == LK_OK;
+        if (complete)
+            follow(tape, watched[i]);
     }
     if (!complete) {
         lk_tape_release(tape);
@@ -206,7 +214,7 @@ static bool fill_gradient(lk_tape *tape, lk_gradient *g)
     return contributes;
 }
 
-/* The outputs' gradients are not needed beyond this call, unless somebody watches an output itself. */
+/* The outputs' gradients are not needed beyond this call. */
 static void drop_output_gradients(lk_tape *tape, const lk_call *call)
 {
     for (int i = 0; i < call->n_out; i++) {
