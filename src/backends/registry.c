@@ -109,36 +109,19 @@ static const lk_backend cpu = {
 
 static const lk_kernel_table *const ref_tables[] = {&lk__ref_table, NULL};
 
+#define PLAIN_C_BACKEND(name)                                                                                   \
+    {                                                                                                           \
+        .kind = name, .tables = ref_tables, .available = lk__topology_cores, .describe = lk__topology_describe, \
+        .open = open_ref, .close = close_ref, .enter = enter_ref, .leave = leave_ref, .alloc = alloc_host,      \
+        .free = free_host,                                                                                      \
+    }
+
 #ifndef LK_HAVE_ONEDNN
-
-static const lk_backend cpu = {
-    .kind = "cpu",
-    .tables = ref_tables,
-    .available = lk__topology_cores,
-    .describe = lk__topology_describe,
-    .open = open_ref,
-    .close = close_ref,
-    .enter = enter_ref,
-    .leave = leave_ref,
-    .alloc = alloc_host,
-    .free = free_host,
-};
-
+static const lk_backend cpu = PLAIN_C_BACKEND("cpu");
 #endif
 
 /* The oracle of the tests: on the same cores, plain C kernels alone. */
-static const lk_backend ref = {
-    .kind = "ref",
-    .tables = ref_tables,
-    .available = lk__topology_cores,
-    .describe = lk__topology_describe,
-    .open = open_ref,
-    .close = close_ref,
-    .enter = enter_ref,
-    .leave = leave_ref,
-    .alloc = alloc_host,
-    .free = free_host,
-};
+static const lk_backend ref = PLAIN_C_BACKEND("ref");
 
 const lk_backend *const lk__backends[] = {&cpu, &ref, NULL};
 

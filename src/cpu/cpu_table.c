@@ -17,4 +17,4 @@ static const lk_kernel rows[LK_OP_COUNT] = {
     [LK_OP_RELU_GRAD] = {lk__cpu_relu_grad, F32, LK_KERNEL_LAYOUTS},
 };
 
-const lk_kernel_table lk__cpu_table = {.name = "onednn", .rows = rows};
+const lk_kernel_table lk__cpu_table = {.name = "cpu", .rows = rows};
