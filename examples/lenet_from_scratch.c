@@ -1,7 +1,9 @@
 /* Training on several devices from scratch, after Dive into Deep Learning, "Training on Multiple GPUs": the same
  * functions in the same order. It prints test accuracy and seconds per epoch for one device and for two.
  *
- *   lenet_from_scratch [DATA [EPOCHS]]      DATA: fashion-mnist (the default), mnist or synthetic
+ *   lenet_from_scratch [DATA [EPOCHS [IMAGES]]]
+ *
+ * DATA: fashion-mnist (the default), mnist or synthetic. IMAGES: train on the first so many, test on as many.
  *
  * One thing differs from the book: a batch is cut into SHARDS parts however many devices there are, and allreduce adds
  * the parts up by a fixed tree. That is why the accuracies below are equal to the last digit. */
@@ -224,9 +226,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "lenet_from_scratch: '%s' epochs: a number from 1 to 1000 is needed\n", argv[2]);
         return 2;
     }
+    lk_dataset_opts opts = {.limit = argc > 3 ? atoi(argv[3]) : 0};
     lk_dataset *data, *test;
-    check(lk_dataset_open(name, LK_SPLIT_TRAIN, NULL, &data));
-    check(lk_dataset_open(name, LK_SPLIT_TEST, NULL, &test));
+    check(lk_dataset_open(name, LK_SPLIT_TRAIN, &opts, &data));
+    check(lk_dataset_open(name, LK_SPLIT_TEST, &opts, &test));
     for (int num_devices = 1; num_devices <= MAX_DEVICES; num_devices++)
         train(data, test, num_devices, (int)epochs, 0.2);
     lk_dataset_release(data);
