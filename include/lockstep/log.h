@@ -11,7 +11,8 @@ extern "C" {
 
 typedef enum lk_log_level { LK_LOG_DEBUG, LK_LOG_INFO, LK_LOG_WARNING } lk_log_level;
 
-/* `message` is one line without its end and valid only during the call. Called from any thread, one call at a time. */
+/* `message` is one line without its end and valid only during the call. Called from any thread, one call at a time;
+ * it must not call lk_log_set. */
 typedef void (*lk_log_fn)(void *user, lk_log_level level, const char *message);
 
 /* Sends messages of `level` and above to `handler`; NULL drops them again. */
