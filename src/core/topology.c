@@ -73,7 +73,8 @@ static void locate(hwloc_topology_t topology, hw_thread *p)
 static void locate_cpus(void)
 {
     hwloc_topology_t topology;
-    if (hwloc_topology_init(&topology) != 0)
+    /* Without /sys, as in a bare chroot, hwloc finds nothing and says so on stderr. */
+    if (access("/sys/devices/system/cpu", F_OK) != 0 || hwloc_topology_init(&topology) != 0)
         return;
     hwloc_topology_set_all_types_filter(topology, HWLOC_TYPE_FILTER_KEEP_NONE);
     hwloc_topology_set_type_filter(topology, HWLOC_OBJ_CORE, HWLOC_TYPE_FILTER_KEEP_ALL);
