@@ -45,7 +45,8 @@ LK_API const char *lk_device_kind(const lk_device *device);
 /* Physical devices of a kind that this process may use: for cpu, the cores in its CPU set. 0 for an unknown kind. */
 LK_API int lk_device_available(const char *kind);
 
-/* One line about physical device `index` of a kind: "CPU 3, core 3, package 0, NUMA node 0". Written to text[0 … size). */
+/* One line about physical device `index` of a kind: "CPU 3, core 3, package 0, NUMA node 0". Written to text[0 … size).
+ */
 LK_API lk_status lk_device_describe(const char *kind, int index, char *text, int size);
 
 /* Waits until everything pushed to the device so far has run. Gives back the first asynchronous error on any device

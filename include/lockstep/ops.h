@@ -201,8 +201,8 @@ LK_API const char *lk_op_name(int op);
 LK_API bool lk_op_is_view(int op);
 LK_API bool lk_op_is_differentiable(int op);
 
-/* Which kernels a device of `kind` runs `op` with for `dtype`: "cpu" (oneDNN and own loops, see lk_device_implementations),
- * "c" (plain C); NULL where it is unsupported. */
+/* Which kernels a device of `kind` runs `op` with for `dtype`: "cpu" (oneDNN and own loops, see
+ * lk_device_implementations), "c" (plain C); NULL where it is unsupported. */
 LK_API const char *lk_op_implementation(int op, const char *kind, lk_dtype dtype);
 
 #ifdef __cplusplus

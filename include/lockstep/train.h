@@ -82,7 +82,7 @@ typedef struct lk_epoch_report {
 } lk_epoch_report;
 
 typedef struct lk_train_callbacks {
-    void (*step)(void *user, const lk_step_report *report); /* NULL: none */
+    void (*step)(void *user, const lk_step_report *report);   /* NULL: none */
     bool (*epoch)(void *user, const lk_epoch_report *report); /* false: stop here, with LK_ERR_INTERRUPTED */
     void *user;
 } lk_train_callbacks;
@@ -97,7 +97,8 @@ typedef struct lk_train_result {
 } lk_train_result;
 
 /* Trains all epochs. Blocks. `callbacks` may be NULL. Errors: those of operators, LK_ERR_STATE if a sample was not used
- * exactly once in an epoch or lk_trainer_run stopped in the middle of one, LK_ERR_INTERRUPTED where a callback said so. */
+ * exactly once in an epoch or lk_trainer_run stopped in the middle of one, LK_ERR_INTERRUPTED where a callback said so.
+ */
 LK_API lk_status lk_trainer_fit(lk_trainer *trainer, const lk_train_callbacks *callbacks, lk_train_result *result);
 
 /* Trains `steps` further steps, epoch after epoch, without evaluation. Blocks. */

@@ -164,8 +164,8 @@ static void test_needs_a_place_for_downloads(void **state)
     lk_dataset *dataset;
     unsetenv("HOME");
     unsetenv("XDG_CACHE_HOME");
-    expect_error(lk_dataset_open("mnist", LK_SPLIT_TRAIN, NULL, &dataset), LK_ERR_NOT_FOUND, "the cache (not set)", "HOME",
-                 NULL);
+    expect_error(lk_dataset_open("mnist", LK_SPLIT_TRAIN, NULL, &dataset), LK_ERR_NOT_FOUND, "the cache (not set)",
+                 "HOME", NULL);
 }
 
 /* The checksum that the catalogue has for a file must be that of the file's content: header and data. */

@@ -468,8 +468,8 @@ static void test_opens_what_it_downloads(void **state)
     mkdir(in_dir("cache/lockstep/remote"), 0777);
     write_gzip(in_dir("cache/lockstep/remote/train-labels-idx1-ubyte.gz"), &labels);
     drop(&labels);
-    expect_error(lk__catalog_open(&entry, LK_SPLIT_TRAIN, &(lk_dataset_opts){.offline = true}, &dataset), LK_ERR_NOT_FOUND,
-                 "downloading is switched off", NULL);
+    expect_error(lk__catalog_open(&entry, LK_SPLIT_TRAIN, &(lk_dataset_opts){.offline = true}, &dataset),
+                 LK_ERR_NOT_FOUND, "downloading is switched off", NULL);
     start_server();
     snprintf(base_url[0], sizeof base_url[0], "http://127.0.0.1:%d/data", server.port);
     entry.base_urls[0] = base_url[0];
