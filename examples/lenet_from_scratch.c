@@ -218,15 +218,21 @@ static void train(lk_dataset *data, lk_dataset *test, int num_devices, int num_e
     lk_devices_release(devices, num_devices);
 }
 
+static long number(const char *text, long most)
+{
+    char *end;
+    long value = strtol(text, &end, 10);
+    if (*end == '\0' && value >= 1 && value <= most)
+        return value;
+    fprintf(stderr, "lenet_from_scratch: '%s': a number from 1 to %ld is needed\n", text, most);
+    exit(2);
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "fashion-mnist";
-    long epochs = argc > 2 ? strtol(argv[2], NULL, 10) : 10;
-    if (epochs < 1 || epochs > 1000) {
-        fprintf(stderr, "lenet_from_scratch: '%s' epochs: a number from 1 to 1000 is needed\n", argv[2]);
-        return 2;
-    }
-    lk_dataset_opts opts = {.limit = argc > 3 ? atoi(argv[3]) : 0};
+    long epochs = argc > 2 ? number(argv[2], 1000) : 10;
+    lk_dataset_opts opts = {.limit = argc > 3 ? number(argv[3], 60000) : 0};
     lk_dataset *data, *test;
     check(lk_dataset_open(name, LK_SPLIT_TRAIN, &opts, &data));
     check(lk_dataset_open(name, LK_SPLIT_TEST, &opts, &test));
