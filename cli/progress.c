@@ -141,7 +141,7 @@ void cli_progress_done(cli_progress *progress, const lk_train_result *result)
     fprintf(stderr, "done: %lld step%s in %.1f s", (long long)result->steps, result->steps == 1 ? "" : "s",
             result->seconds);
     if (isfinite(result->images_per_second))
-        fprintf(stderr, ", %.0f images/s", result->images_per_second);
+        fprintf(stderr, ", %.0f images/s, %.1f GFLOP/s", result->images_per_second, 1e-9 * result->flops_per_second);
     if (result->val_accuracy.count)
         fprintf(stderr, ", val accuracy %.4f", mean(result->val_accuracy));
     fprintf(stderr, "\ndigest %s\n", result->digest);

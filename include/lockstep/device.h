@@ -59,6 +59,9 @@ LK_API lk_status lk_wait_all(void);
 /* Bytes of device memory held by tensors now, and the most there ever were. */
 LK_API void lk_device_memory(const lk_device *device, int64_t *now, int64_t *peak);
 
+/* Floating-point operations of all that was pushed to the device so far, as the operators count them (see ops.h). */
+LK_API double lk_device_flops(const lk_device *device);
+
 /* The kinds of device that this build has, best first; NULL past the end. */
 LK_API const char *lk_device_kind_at(int index);
 

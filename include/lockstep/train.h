@@ -92,7 +92,8 @@ typedef struct lk_train_result {
     double seconds; /* training alone */
     /* Without start-up, evaluation and the first epoch; of a single epoch, without its first tenth of steps. */
     double images_per_second;
-    lk_mean val_accuracy; /* of the last epoch */
+    double flops_per_second; /* the same, in the operators' floating-point operations */
+    lk_mean val_accuracy;    /* of the last epoch */
     char digest[33];
 } lk_train_result;
 

@@ -53,7 +53,7 @@ struct lk_device {
     lk_queue *queue; /* NULL once closed */
     lk_allocator *allocator;
     void *state; /* the backend's, made and used on the queue's thread */
-    lk_device *next, *previous;
+    double flops; /* of all calls pushed; by the engine's lock */
 };
 
 /* Set by backends/registry.c: the kinds in order of preference, NULL-terminated. */

@@ -169,6 +169,11 @@ lk_status lk_wait_all(void)
     return lk__engine_sync(NULL);
 }
 
+double lk_device_flops(const lk_device *device)
+{
+    return lk__engine_flops(device);
+}
+
 void lk_device_memory(const lk_device *device, int64_t *now, int64_t *peak)
 {
     lk__allocator_stats(device->allocator, now, peak);

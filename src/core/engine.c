@@ -403,6 +403,8 @@ static lk_status push_locked(const lk_call *call)
     ring_entry *entry = next_entry(queue);
     entry->call = *call;
     lk__call_retain(&entry->call);
+    if (call->op->flops)
+        call->device->flops += call->op->flops(call);
     note_uses(call, (lk_use){queue, atomic_load_explicit(&queue->pushed, memory_order_relaxed) + 1});
     publish(queue);
     if (!queue->opened) { /* the synchronous engine */
@@ -420,6 +422,14 @@ lk_status lk__engine_push(const lk_call *call)
     lk_status status = push_locked(call);
     pthread_mutex_unlock(&engine_lock);
     return status;
+}
+
+double lk__engine_flops(const lk_device *device)
+{
+    pthread_mutex_lock(&engine_lock);
+    double flops = device->flops;
+    pthread_mutex_unlock(&engine_lock);
+    return flops;
 }
 
 lk_status lk__engine_push_plain(lk_tensor *tensor)

@@ -37,6 +37,9 @@ lk_status lk__engine_push(const lk_call *call);
 /* Pushes the conversion of a storage to the plain layout, if its writer may give it another one. */
 lk_status lk__engine_push_plain(lk_tensor *tensor);
 
+/* lk_device_flops. */
+double lk__engine_flops(const lk_device *device);
+
 bool lk__event_complete(lk_event event);
 void lk__event_wait(lk_event event);
 

@@ -105,6 +105,7 @@ typedef struct fit_state {
     double warm_up_end;
     int64_t warm_up_images;
     double timed_seconds;
+    double flops_per_image; /* of training */
     int64_t timed_images;
 } fit_state;
 
@@ -140,10 +141,19 @@ static void count_throughput(fit_state *fit, const lk_epoch_report *report, doub
     }
 }
 
+static double flops_so_far(const lk_trainer *trainer)
+{
+    double flops = 0;
+    for (int d = 0; d < trainer->n_devices; d++)
+        flops += lk_device_flops(trainer->devices[d]);
+    return flops;
+}
+
 static lk_status train_epoch(fit_state *fit, lk_epoch_report *report)
 {
     lk_trainer *trainer = fit->trainer;
     pass p = {0};
+    double flops = flops_so_far(trainer);
     lk_ledger_reset(trainer->train_ledger);
     LK_TRY(lk_loader_start(trainer->train_loader, trainer->epoch));
     LK_TRY(run_pass(trainer, trainer->train_loader, trainer->train_ledger, lk__train_step, &p, step_taken, fit));
@@ -152,6 +162,7 @@ static lk_status train_epoch(fit_state *fit, lk_epoch_report *report)
     report->train_loss = p.loss;
     report->train_accuracy = p.accuracy;
     report->images_per_second = (double)p.loss.count / report->seconds;
+    fit->flops_per_image = (flops_so_far(trainer) - flops) / (double)p.loss.count;
     count_throughput(fit, report, p.began);
     fit->result->steps += p.taken;
     fit->result->samples_seen += p.loss.count;
@@ -188,6 +199,7 @@ lk_status lk_trainer_fit(lk_trainer *trainer, const lk_train_callbacks *callback
         LK_TRY(status);
     }
     result->images_per_second = fit.timed_seconds > 0 ? (double)fit.timed_images / fit.timed_seconds : NAN;
+    result->flops_per_second = result->images_per_second * fit.flops_per_image;
     return lk_trainer_digest(trainer, 0, result->digest);
 }
 
