@@ -52,7 +52,7 @@ struct lk_device {
     char name[24];
     lk_queue *queue; /* NULL once closed */
     lk_allocator *allocator;
-    void *state; /* the backend's, made and used on the queue's thread */
+    void *state;  /* the backend's, made and used on the queue's thread */
     double flops; /* of all calls pushed; by the engine's lock */
 };
 
