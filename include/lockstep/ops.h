@@ -145,6 +145,73 @@ LK_API lk_tensor *lk_global_avg_pool2d_at(lk_place at, lk_tensor *x);
 LK_API lk_tensor *lk_relu_at(lk_place at, lk_tensor *x);
 #define lk_relu(...) lk_relu_at(LK_HERE, __VA_ARGS__)
 
+/* Other activations, element by element; alpha as named. Float. Gradient: yes. Errors: LK_ERR_ARGUMENT (alpha).
+ * sigmoid 1 / (1 + e^-x); tanh; leaky_relu x > 0 ? x : alpha x; elu x > 0 ? x : alpha (e^x - 1); silu x sigmoid(x);
+ * gelu x Phi(x) with erf; softplus ln(1 + e^x). */
+LK_API lk_tensor *lk_sigmoid_at(lk_place at, lk_tensor *x);
+LK_API lk_tensor *lk_tanh_at(lk_place at, lk_tensor *x);
+LK_API lk_tensor *lk_leaky_relu_at(lk_place at, lk_tensor *x, double alpha);
+LK_API lk_tensor *lk_elu_at(lk_place at, lk_tensor *x, double alpha);
+LK_API lk_tensor *lk_silu_at(lk_place at, lk_tensor *x);
+LK_API lk_tensor *lk_gelu_at(lk_place at, lk_tensor *x);
+LK_API lk_tensor *lk_softplus_at(lk_place at, lk_tensor *x);
+#define lk_sigmoid(...) lk_sigmoid_at(LK_HERE, __VA_ARGS__)
+#define lk_tanh(...) lk_tanh_at(LK_HERE, __VA_ARGS__)
+#define lk_leaky_relu(...) lk_leaky_relu_at(LK_HERE, __VA_ARGS__)
+#define lk_elu(...) lk_elu_at(LK_HERE, __VA_ARGS__)
+#define lk_silu(...) lk_silu_at(LK_HERE, __VA_ARGS__)
+#define lk_gelu(...) lk_gelu_at(LK_HERE, __VA_ARGS__)
+#define lk_softplus(...) lk_softplus_at(LK_HERE, __VA_ARGS__)
+
+/* y = keep ? x / (1 - rate) : 0 for each element; 0 <= rate < 1. x: [N, …] float; indices: i64 [N], the samples'
+ * numbers in the data set. Element e (row-major within its sample n, logical order whatever the layout) is kept where
+ * word e of the Philox stream (key.seed, key.purpose, key.epoch, sample = indices[n]) is not below rate 2^32;
+ * key.sample is not used. Gradient: with respect to x, the same of dy. Errors: LK_ERR_ARGUMENT (rate; an index that is
+ * not in [0, 2^32), named when the result is waited for). */
+LK_API lk_tensor *lk_dropout_at(lk_place at, lk_tensor *x, lk_tensor *indices, double rate, lk_random_key key);
+#define lk_dropout(...) lk_dropout_at(LK_HERE, __VA_ARGS__)
+
+/* --- batch normalisation ----------------------------------------------------------------------------------------- *
+ *
+ * Axis 1 of x: [N, C, …] float is the channel. `sums` is f64 [2, C]: the sum of a channel's elements and of their
+ * squares, summed in double (rounding is then out of the question also where the mean is large against the deviation),
+ * so that sums of several shards can simply be added. With n elements a channel: mean = s1 / n, variance = s2 / n -
+ * mean^2, not below 0. gamma, beta, running mean and variance: [C], of x's dtype or, where x is bf16, f32. */
+
+/* sums of x. Gradient: yes. */
+LK_API lk_tensor *lk_channel_sums_at(lk_place at, lk_tensor *x);
+#define lk_channel_sums(...) lk_channel_sums_at(LK_HERE, __VA_ARGS__)
+
+/* y = gamma (x - mean) / sqrt(variance + epsilon) + beta with the statistics of x itself (Ioffe and Szegedy 2015).
+ * *sums receives them, a new tensor (NULL: not wanted); a gradient that would pass through it is an error of the walk
+ * back. Gradient: x, gamma, beta, the statistics' dependence on x included. Errors: LK_ERR_ARGUMENT (epsilon negative).
+ */
+LK_API lk_tensor *lk_batch_norm_at(lk_place at, lk_tensor *x, lk_tensor *gamma, lk_tensor *beta, double epsilon,
+                                   lk_tensor **sums);
+#define lk_batch_norm(...) lk_batch_norm_at(LK_HERE, __VA_ARGS__)
+
+/* The same with given sums over `count` elements a channel. Gradient: x (as it stands here, without what it does to
+ * sums), gamma, beta, sums; with lk_channel_sums' own that completes it. Errors: LK_ERR_ARGUMENT (count below 1). */
+LK_API lk_tensor *lk_batch_norm_with_at(lk_place at, lk_tensor *x, lk_tensor *gamma, lk_tensor *beta, lk_tensor *sums,
+                                        int64_t count, double epsilon);
+#define lk_batch_norm_with(...) lk_batch_norm_with_at(LK_HERE, __VA_ARGS__)
+
+/* The same with given mean and variance, as in inference. Gradient: x, gamma, beta. */
+LK_API lk_tensor *lk_batch_norm_inference_at(lk_place at, lk_tensor *x, lk_tensor *gamma, lk_tensor *beta,
+                                             lk_tensor *mean, lk_tensor *variance, double epsilon);
+#define lk_batch_norm_inference(...) lk_batch_norm_inference_at(LK_HERE, __VA_ARGS__)
+
+/* mean = (1 - momentum) mean + momentum s1 / count; variance likewise with the unbiased variance, count / (count - 1)
+ * times the biased one (count 1: the biased one). In place; f32 or f64, computed in double and rounded once, in this
+ * order, so that every kind of device gets the same bits:
+ *   m = s1 / count;  v = s2 / count - m m, not below 0;  u = v (count / (count - 1));
+ *   mean = (1 - momentum) mean + momentum m;  variance = (1 - momentum) variance + momentum u.
+ * `skip`: f32 scalar; where it is not 0 nothing changes; NULL: never. Not recorded on a tape.
+ * Errors: LK_ERR_ARGUMENT (count below 1, momentum outside [0, 1]). */
+LK_API lk_status lk_batch_norm_update_at(lk_place at, lk_tensor *mean, lk_tensor *variance, lk_tensor *sums,
+                                         int64_t count, double momentum, lk_tensor *skip);
+#define lk_batch_norm_update(...) lk_batch_norm_update_at(LK_HERE, __VA_ARGS__)
+
 /* --- reductions -------------------------------------------------------------------------------------------------- */
 
 typedef struct lk_reduce_opts {
@@ -181,6 +248,17 @@ typedef enum lk_reduction { LK_REDUCTION_NONE, LK_REDUCTION_SUM, LK_REDUCTION_ME
 LK_API lk_tensor *lk_sparse_softmax_cross_entropy_at(lk_place at, lk_tensor *logits, lk_tensor *labels,
                                                      lk_reduction reduction);
 #define lk_sparse_softmax_cross_entropy(...) lk_sparse_softmax_cross_entropy_at(LK_HERE, __VA_ARGS__)
+
+/* The same against labels smoothed by `smoothing`, 0 <= smoothing <= 1: (1 - smoothing) onehot + smoothing / C (Szegedy
+ * et al. 2016). Errors also: LK_ERR_ARGUMENT (smoothing). */
+LK_API lk_tensor *lk_smoothed_cross_entropy_at(lk_place at, lk_tensor *logits, lk_tensor *labels, double smoothing,
+                                               lk_reduction reduction);
+#define lk_smoothed_cross_entropy(...) lk_smoothed_cross_entropy_at(LK_HERE, __VA_ARGS__)
+
+/* Binary cross-entropy, element by element: max(z, 0) - z t + ln(1 + e^-|z|) for logits z and targets t in [0, 1], same
+ * shape, float. Gradient: yes; to the logits sigmoid(z) - t, to the targets -z. */
+LK_API lk_tensor *lk_sigmoid_cross_entropy_at(lk_place at, lk_tensor *logits, lk_tensor *targets);
+#define lk_sigmoid_cross_entropy(...) lk_sigmoid_cross_entropy_at(LK_HERE, __VA_ARGS__)
 
 /* logits: [N, C] float.  labels: [N] i32 or i64.  [N] f32: 1 where fewer than k logits of the row are greater than the
  * label's, or equal to it and before it; else 0. k = 1 is argmax == label. Gradient: no. */

@@ -1,4 +1,4 @@
-/* What compares logits with labels: sparse_softmax_cross_entropy, in_top_k. */
+/* What compares logits with labels or targets: sparse_softmax_cross_entropy, sigmoid_cross_entropy, in_top_k. */
 #include "ops/support.h"
 
 static lk_status check_labels(const char *op, const lk_tensor *logits, const lk_tensor *labels)
@@ -34,27 +34,34 @@ static lk_status loss_shape(const char *op, const lk_tensor *logits, lk_reductio
     LK_FAIL(LK_ERR_ARGUMENT, "%s: reduction %d; it must be one of none, sum, mean", op, (int)reduction);
 }
 
-static lk_status cross_entropy_infer(const lk_call *call, lk_meta *out)
+/* What the loss and its gradient check alike: *loss is the loss' shape. */
+static lk_status check_loss(const lk_call *call, const lk_tensor *logits, const lk_tensor *labels, lk_shape *loss)
 {
     const char *op = call->op->name;
-    LK_TRY(check_labels(op, call->in[0], call->in[1]));
+    const lk_cross_entropy_attrs *attrs = LK_ATTRS(call, lk_cross_entropy_attrs);
+    LK_TRY(check_labels(op, logits, labels));
+    if (!(attrs->smoothing >= 0 && attrs->smoothing <= 1))
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: smoothing is %g; it must be between 0 and 1", op, attrs->smoothing);
+    return loss_shape(op, logits, attrs->reduction, loss);
+}
+
+static lk_status cross_entropy_infer(const lk_call *call, lk_meta *out)
+{
     out[0].dtype = call->in[0]->dtype;
-    return loss_shape(op, call->in[0], LK_ATTRS(call, lk_cross_entropy_attrs)->reduction, &out[0].shape);
+    return check_loss(call, call->in[0], call->in[1], &out[0].shape);
 }
 
 static lk_status cross_entropy_grad_infer(const lk_call *call, lk_meta *out)
 {
-    const char *op = call->op->name;
     const lk_tensor *dloss = call->in[0], *logits = call->in[1], *labels = call->in[2];
     lk_shape loss;
-    LK_TRY(check_labels(op, logits, labels));
-    LK_TRY(loss_shape(op, logits, LK_ATTRS(call, lk_cross_entropy_attrs)->reduction, &loss));
-    LK_TRY(lk__check_like(op, "dloss", dloss, logits->dtype, loss));
+    LK_TRY(check_loss(call, logits, labels, &loss));
+    LK_TRY(lk__check_like(call->op->name, "dloss", dloss, logits->dtype, loss));
     out[0] = (lk_meta){logits->dtype, logits->shape};
     return LK_OK;
 }
 
-/* softmax - onehot, times dloss */
+/* softmax - smoothed onehot, times dloss */
 static lk_status cross_entropy_gradient(lk_gradient *g)
 {
     if (!g->dout[0] || !g->need[0])
@@ -94,9 +101,78 @@ const lk_op lk__op_sparse_softmax_cross_entropy_grad = {
 
 lk_tensor *lk_sparse_softmax_cross_entropy_at(lk_place at, lk_tensor *logits, lk_tensor *labels, lk_reduction reduction)
 {
-    lk_cross_entropy_attrs attrs = {.reduction = reduction};
+    return lk_smoothed_cross_entropy_at(at, logits, labels, 0, reduction);
+}
+
+lk_tensor *lk_smoothed_cross_entropy_at(lk_place at, lk_tensor *logits, lk_tensor *labels, double smoothing,
+                                        lk_reduction reduction)
+{
+    lk_cross_entropy_attrs attrs = {.reduction = reduction, .smoothing = smoothing};
     lk_tensor *in[] = {logits, labels};
     return lk__call_simple(at, &lk__op_sparse_softmax_cross_entropy, in, 2, 2, &attrs, sizeof attrs);
+}
+
+/* --- sigmoid_cross_entropy ---------------------------------------------------------------------------------------- */
+
+static lk_status sigmoid_cross_entropy_infer(const lk_call *call, lk_meta *out)
+{
+    const lk_tensor *logits = call->in[0];
+    LK_TRY(lk__check_dtype("sigmoid_cross_entropy", "logits", logits->dtype, LK_FLOATS));
+    LK_TRY(lk__check_like("sigmoid_cross_entropy", "targets", call->in[1], logits->dtype, logits->shape));
+    return lk__infer_same(call, out);
+}
+
+static lk_status sigmoid_cross_entropy_grad_infer(const lk_call *call, lk_meta *out)
+{
+    const char *op = "sigmoid_cross_entropy_grad";
+    const lk_tensor *dloss = call->in[0];
+    LK_TRY(lk__check_dtype(op, "dloss", dloss->dtype, LK_FLOATS));
+    LK_TRY(lk__check_like(op, "logits", call->in[1], dloss->dtype, dloss->shape));
+    LK_TRY(lk__check_like(op, "targets", call->in[2], dloss->dtype, dloss->shape));
+    return lk__infer_same(call, out);
+}
+
+/* Exponential, logarithm, multiply, and three sums. */
+static double sigmoid_cross_entropy_flops(const lk_call *call)
+{
+    return 6 * lk__flops_output(call);
+}
+
+const lk_op lk__op_sigmoid_cross_entropy_grad = {
+    .name = "sigmoid_cross_entropy_grad",
+    .id = LK_OP_SIGMOID_CROSS_ENTROPY_GRAD,
+    .infer = sigmoid_cross_entropy_grad_infer,
+    .flops = sigmoid_cross_entropy_flops,
+};
+
+/* To the logits sigmoid(z) - t, to the targets -z, times dloss. */
+static lk_status sigmoid_cross_entropy_gradient(lk_gradient *g)
+{
+    lk_place at = g->call->place;
+    lk_tensor *dloss = g->dout[0], *logits = g->call->in[0], *targets = g->call->in[1];
+    if (dloss && g->need[0]) {
+        lk_tensor *in[] = {dloss, logits, targets};
+        g->din[0] = lk__call_simple(at, &lk__op_sigmoid_cross_entropy_grad, in, 3, 3, NULL, 0);
+        LK_TRY(lk__made(g->din[0]));
+    }
+    if (dloss && g->need[1]) {
+        g->din[1] = lk_mul_scalar_at(at, lk_mul_at(at, dloss, logits), -1);
+        LK_TRY(lk__made(g->din[1]));
+    }
+    return LK_OK;
+}
+
+const lk_op lk__op_sigmoid_cross_entropy = {
+    .name = "sigmoid_cross_entropy",
+    .id = LK_OP_SIGMOID_CROSS_ENTROPY,
+    .infer = sigmoid_cross_entropy_infer,
+    .gradient = sigmoid_cross_entropy_gradient,
+    .flops = sigmoid_cross_entropy_flops,
+};
+
+lk_tensor *lk_sigmoid_cross_entropy_at(lk_place at, lk_tensor *logits, lk_tensor *targets)
+{
+    return lk__call_simple(at, &lk__op_sigmoid_cross_entropy, (lk_tensor *[]){logits, targets}, 2, 2, NULL, 0);
 }
 
 /* --- in_top_k ----------------------------------------------------------------------------------------------------- */

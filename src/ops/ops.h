@@ -78,6 +78,41 @@ typedef struct lk_pool2d_grad_attrs { /* max: (dy, where) → dx.  avg: (dy) →
 
 /* relu: (x) → y.  relu_grad: (dy, y) → dx = y > 0 ? dy : 0. */
 
+typedef enum lk_activation_kind {
+    LK_ACT_SIGMOID,
+    LK_ACT_TANH,
+    LK_ACT_LEAKY_RELU,
+    LK_ACT_ELU,
+    LK_ACT_SILU,
+    LK_ACT_GELU,
+    LK_ACT_SOFTPLUS,
+} lk_activation_kind;
+
+typedef struct lk_activation_attrs { /* (x) → y */
+    lk_activation_kind kind;
+    double alpha;
+} lk_activation_attrs;
+/* activation_grad: (dy, x, y) → dx, lk_activation_attrs. sigmoid y (1 - y) and tanh 1 - y^2 from y, the others from x.
+ */
+
+typedef struct lk_dropout_attrs { /* (x, indices) → y; its own gradient */
+    double rate;
+    lk_random_key key; /* sample is not used */
+} lk_dropout_attrs;
+
+/* Batch normalisation: sums are f64 [2, C]; `count` is of elements a channel.
+ * channel_sums: (x) → sums.  channel_sums_grad: (x, dsums) → dx = dsums[0] + 2 x dsums[1].
+ * batch_norm: (x, gamma, beta) → y, sums.  batch_norm_grad: (dy, x, gamma, sums) → dx, dgamma, dbeta.
+ * batch_norm_with: (x, gamma, beta, sums) → y.
+ * batch_norm_with_grad: (dy, x, gamma, sums) → dx (sums held fast), dgamma, dbeta, dsums.
+ * batch_norm_inference: (x, gamma, beta, mean, variance) → y.
+ * batch_norm_inference_grad: (dy, x, gamma, mean, variance) → dx, dgamma, dbeta.
+ * batch_norm_update: (mean, variance, sums, skip or NULL) → mean, variance, in place; uses count and momentum. */
+typedef struct lk_batch_norm_attrs {
+    int64_t count; /* batch_norm and its gradient: x's own */
+    double epsilon, momentum;
+} lk_batch_norm_attrs;
+
 typedef struct lk_reduce_attrs { /* sum, mean, max: (x) → y */
     unsigned axes;               /* bit i: axis i is reduced */
     bool keepdim;
@@ -91,8 +126,10 @@ typedef struct lk_axis_attrs { /* argmax, softmax, log_softmax: (x) → y */
 
 typedef struct lk_cross_entropy_attrs { /* (logits, labels) → loss */
     lk_reduction reduction;
+    double smoothing;
 } lk_cross_entropy_attrs;
-/* sparse_softmax_cross_entropy_grad: (dloss, logits, labels) → dlogits, lk_cross_entropy_attrs. */
+/* sparse_softmax_cross_entropy_grad: (dloss, logits, labels) → dlogits, lk_cross_entropy_attrs.
+ * sigmoid_cross_entropy: (logits, targets) → loss.  sigmoid_cross_entropy_grad: (dloss, logits, targets) → dlogits. */
 
 typedef struct lk_top_k_attrs { /* (logits, labels) → hits */
     int k;

@@ -171,13 +171,15 @@ static bool overlaps(const lk_tensor *out, const lk_tensor *x)
     return out->offset <= last_element(x) && x->offset <= last_element(out);
 }
 
-static bool repeats_elements(const lk_tensor *x)
+lk_status lk__check_writable(const char *op, const lk_tensor *out)
 {
-    for (int i = 0; i < x->shape.ndim; i++) {
-        if (x->shape.dim[i] > 1 && x->strides[i] == 0)
-            return true;
+    for (int i = 0; i < out->shape.ndim; i++) {
+        if (out->shape.dim[i] > 1 && out->strides[i] == 0)
+            LK_FAIL(LK_ERR_ARGUMENT,
+                    "%s: the tensor to write to, %s, is an expanded view: its elements are not its own", op,
+                    lk__text(out->shape).string);
     }
-    return false;
+    return LK_OK;
 }
 
 /* Only a copy reads from another device. */
@@ -217,13 +219,11 @@ lk_status lk__call_into(lk_place at, const lk_op *op, lk_tensor *out, lk_tensor 
             return lk__missing(op->name, "an operand");
         call.in[i] = in[i];
     }
-    if (repeats_elements(out))
-        LK_FAIL(LK_ERR_ARGUMENT, "%s: the tensor to write to, %s, is an expanded view: its elements are not its own",
-                op->name, lk__text(out->shape).string);
+    LK_TRY(lk__check_writable(op->name, out));
     call.dtype = in[0]->dtype;
     lk__call_set_attrs(&call, attrs, attrs_size);
 
-    lk_recorder recorder = lk__recorder_set((lk_recorder){NULL, NULL});
+    lk_recorder recorder = lk__recorder_set((lk_recorder){0});
     lk_scope_begin();
     lk_status status = call_into(&call);
     lk_scope_end();

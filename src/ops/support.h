@@ -30,6 +30,9 @@ lk_status lk__check_ndim(const char *op, const char *operand, const lk_tensor *x
 /* x has dtype `like` and this shape. */
 lk_status lk__check_like(const char *op, const char *operand, const lk_tensor *x, lk_dtype like, lk_shape shape);
 
+/* `out`, which is to be written, is no expanded view. Errors: LK_ERR_ARGUMENT. */
+lk_status lk__check_writable(const char *op, const lk_tensor *out);
+
 /* How a window slides along one axis. */
 typedef struct lk_window {
     int64_t kernel, stride, padding, dilation;

@@ -53,7 +53,7 @@ typedef struct lk_ref_rows {
 void lk__ref_rows_begin(lk_ref_rows *rows, const lk_ref_view *views, int n);
 void lk__ref_rows_next(lk_ref_rows *rows);
 
-#define LK_REF_MAX_SCRATCH 8
+#define LK_REF_MAX_SCRATCH 12
 typedef struct lk_ref_scratch {
     void *block[LK_REF_MAX_SCRATCH];
     int blocks;
@@ -104,6 +104,18 @@ lk_status lk__ref_avg_pool2d(lk_call *call);
 lk_status lk__ref_avg_pool2d_grad(lk_call *call);
 lk_status lk__ref_relu(lk_call *call);
 lk_status lk__ref_relu_grad(lk_call *call);
+lk_status lk__ref_activation(lk_call *call);
+lk_status lk__ref_activation_grad(lk_call *call);
+lk_status lk__ref_dropout(lk_call *call);
+lk_status lk__ref_channel_sums(lk_call *call);
+lk_status lk__ref_channel_sums_grad(lk_call *call);
+lk_status lk__ref_batch_norm(lk_call *call);
+lk_status lk__ref_batch_norm_grad(lk_call *call);
+lk_status lk__ref_batch_norm_with(lk_call *call);
+lk_status lk__ref_batch_norm_with_grad(lk_call *call);
+lk_status lk__ref_batch_norm_inference(lk_call *call);
+lk_status lk__ref_batch_norm_inference_grad(lk_call *call);
+lk_status lk__ref_batch_norm_update(lk_call *call);
 lk_status lk__ref_sum(lk_call *call);
 lk_status lk__ref_mean(lk_call *call);
 lk_status lk__ref_max(lk_call *call);
@@ -115,7 +127,14 @@ lk_status lk__ref_log_softmax(lk_call *call);
 lk_status lk__ref_log_softmax_grad(lk_call *call);
 lk_status lk__ref_sparse_softmax_cross_entropy(lk_call *call);
 lk_status lk__ref_sparse_softmax_cross_entropy_grad(lk_call *call);
+lk_status lk__ref_sigmoid_cross_entropy(lk_call *call);
+lk_status lk__ref_sigmoid_cross_entropy_grad(lk_call *call);
 lk_status lk__ref_in_top_k(lk_call *call);
 lk_status lk__ref_sgd_update(lk_call *call);
+lk_status lk__ref_momentum_update(lk_call *call);
+lk_status lk__ref_adam_update(lk_call *call);
+lk_status lk__ref_lars_update(lk_call *call);
+lk_status lk__ref_squared_norms(lk_call *call);
+lk_status lk__ref_update_scales(lk_call *call);
 
 #endif

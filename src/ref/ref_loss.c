@@ -1,4 +1,5 @@
-/* sparse_softmax_cross_entropy, its gradient, in_top_k: rows of logits against a label each. */
+/* sparse_softmax_cross_entropy, its gradient, in_top_k: rows of logits against a label each. sigmoid_cross_entropy and
+ * its gradient: logits against targets. */
 #include "base/status.h"
 #include "ops/ops.h"
 #include "ref/ref.h"
@@ -32,16 +33,27 @@ static double sum_of_exponentials(const double *x, int64_t n, double max)
     return sum;
 }
 
-static double loss_of(const double *x, int64_t classes, int64_t label)
+static double mean_below(const double *x, int64_t n, double max)
 {
-    double max = max_of(x, classes);
-    return log(sum_of_exponentials(x, classes, max)) - (x[label] - max);
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += x[i] - max;
+    return sum / (double)n;
+}
+
+/* Without smoothing a logit of -infinity beside the label's is harmless: 0 times it must not be added. */
+static double loss_of(const double *x, int64_t classes, int64_t label, double smoothing)
+{
+    double max = max_of(x, classes), target = x[label] - max;
+    if (smoothing > 0)
+        target = (1 - smoothing) * target + smoothing * mean_below(x, classes, max);
+    return log(sum_of_exponentials(x, classes, max)) - target;
 }
 
 lk_status lk__ref_sparse_softmax_cross_entropy(lk_call *call)
 {
     lk_ref_scratch scratch = {0};
-    lk_reduction reduction = LK_ATTRS(call, lk_cross_entropy_attrs)->reduction;
+    lk_cross_entropy_attrs attrs = *LK_ATTRS(call, lk_cross_entropy_attrs);
     lk_ref_view logits = lk__ref_view(call->in[0]);
     int64_t n = logits.shape.dim[0], classes = logits.shape.dim[1];
     const double *x = lk__ref_load(&scratch, logits);
@@ -52,26 +64,27 @@ lk_status lk__ref_sparse_softmax_cross_entropy(lk_call *call)
     if (loss && scratch.status == LK_OK) {
         double total = 0;
         for (int64_t i = 0; i < n; i++)
-            total += loss[i] = loss_of(x + i * classes, classes, labels[i]);
-        if (reduction == LK_REDUCTION_MEAN)
+            total += loss[i] = loss_of(x + i * classes, classes, labels[i], attrs.smoothing);
+        if (attrs.reduction == LK_REDUCTION_MEAN)
             total /= (double)n;
-        lk__ref_store(reduction == LK_REDUCTION_NONE ? loss : &total, lk__ref_view(call->out[0]));
+        lk__ref_store(attrs.reduction == LK_REDUCTION_NONE ? loss : &total, lk__ref_view(call->out[0]));
     }
     return lk__ref_end(&scratch);
 }
 
-/* dx = (softmax(x) - onehot(label)) dloss */
-static void loss_grad(const double *x, int64_t classes, int64_t label, double dloss, double *dx)
+/* dx = (softmax(x) - ((1 - smoothing) onehot(label) + smoothing / classes)) dloss */
+static void loss_grad(const double *x, int64_t classes, int64_t label, double smoothing, double dloss, double *dx)
 {
     double max = max_of(x, classes), sum = sum_of_exponentials(x, classes, max);
+    double others = smoothing / (double)classes;
     for (int64_t c = 0; c < classes; c++)
-        dx[c] = (exp(x[c] - max) / sum - (c == label)) * dloss;
+        dx[c] = (exp(x[c] - max) / sum - ((1 - smoothing) * (c == label) + others)) * dloss;
 }
 
 lk_status lk__ref_sparse_softmax_cross_entropy_grad(lk_call *call)
 {
     lk_ref_scratch scratch = {0};
-    lk_reduction reduction = LK_ATTRS(call, lk_cross_entropy_attrs)->reduction;
+    lk_cross_entropy_attrs attrs = *LK_ATTRS(call, lk_cross_entropy_attrs);
     lk_ref_view logits = lk__ref_view(call->in[1]);
     int64_t n = logits.shape.dim[0], classes = logits.shape.dim[1];
     const double *dloss = lk__ref_load(&scratch, lk__ref_view(call->in[0]));
@@ -81,11 +94,43 @@ lk_status lk__ref_sparse_softmax_cross_entropy_grad(lk_call *call)
     if (dx)
         scratch.status = check_labels(call, labels, n, classes);
     if (dx && scratch.status == LK_OK) {
-        double share = reduction == LK_REDUCTION_MEAN ? 1 / (double)n : 1;
-        for (int64_t i = 0; i < n; i++)
-            loss_grad(x + i * classes, classes, labels[i], dloss[reduction == LK_REDUCTION_NONE ? i : 0] * share,
-                      dx + i * classes);
+        double share = attrs.reduction == LK_REDUCTION_MEAN ? 1 / (double)n : 1;
+        for (int64_t i = 0; i < n; i++) {
+            double d = dloss[attrs.reduction == LK_REDUCTION_NONE ? i : 0] * share;
+            loss_grad(x + i * classes, classes, labels[i], attrs.smoothing, d, dx + i * classes);
+        }
         lk__ref_store(dx, lk__ref_view(call->out[0]));
+    }
+    return lk__ref_end(&scratch);
+}
+
+lk_status lk__ref_sigmoid_cross_entropy(lk_call *call)
+{
+    lk_ref_scratch scratch = {0};
+    lk_ref_view out = lk__ref_view(call->out[0]);
+    const double *z = lk__ref_load(&scratch, lk__ref_view(call->in[0]));
+    const double *t = lk__ref_load(&scratch, lk__ref_view(call->in[1]));
+    double *loss = lk__ref_new(&scratch, lk__ref_count(out.shape));
+    if (loss) {
+        for (int64_t i = 0, count = lk__ref_count(out.shape); i < count; i++)
+            loss[i] = (z[i] > 0 ? z[i] : 0) - z[i] * t[i] + log1p(exp(-fabs(z[i])));
+        lk__ref_store(loss, out);
+    }
+    return lk__ref_end(&scratch);
+}
+
+lk_status lk__ref_sigmoid_cross_entropy_grad(lk_call *call)
+{
+    lk_ref_scratch scratch = {0};
+    lk_ref_view out = lk__ref_view(call->out[0]);
+    const double *dloss = lk__ref_load(&scratch, lk__ref_view(call->in[0]));
+    const double *z = lk__ref_load(&scratch, lk__ref_view(call->in[1]));
+    const double *t = lk__ref_load(&scratch, lk__ref_view(call->in[2]));
+    double *dz = lk__ref_new(&scratch, lk__ref_count(out.shape));
+    if (dz) {
+        for (int64_t i = 0, count = lk__ref_count(out.shape); i < count; i++)
+            dz[i] = (1 / (1 + exp(-z[i])) - t[i]) * dloss[i];
+        lk__ref_store(dz, out);
     }
     return lk__ref_end(&scratch);
 }

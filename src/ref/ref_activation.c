@@ -1,0 +1,97 @@
+#include "ops/ops.h"
+#include "ref/ref.h"
+
+#include <math.h>
+
+#define SQRT_HALF 0.70710678118654752440
+#define SQRT_HALF_PER_PI 0.39894228040143267794 /* 1 / sqrt(2 pi) */
+
+static double sigmoid(double x)
+{
+    return 1 / (1 + exp(-x));
+}
+
+/* Of the normal distribution. */
+static double cumulative(double x)
+{
+    return 0.5 * erfc(-x * SQRT_HALF);
+}
+
+static double density(double x)
+{
+    return SQRT_HALF_PER_PI * exp(-0.5 * x * x);
+}
+
+static double activate(lk_activation_attrs attrs, double x)
+{
+    switch (attrs.kind) {
+    case LK_ACT_SIGMOID:
+        return sigmoid(x);
+    case LK_ACT_TANH:
+        return tanh(x);
+    case LK_ACT_LEAKY_RELU:
+        return x > 0 ? x : attrs.alpha * x;
+    case LK_ACT_ELU:
+        return x > 0 ? x : attrs.alpha * expm1(x);
+    case LK_ACT_SILU:
+        return x * sigmoid(x);
+    case LK_ACT_GELU:
+        return x * cumulative(x);
+    default:
+        return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
+    }
+}
+
+static double slope(lk_activation_attrs attrs, double x, double y)
+{
+    switch (attrs.kind) {
+    case LK_ACT_SIGMOID:
+        return y * (1 - y);
+    case LK_ACT_TANH:
+        return 1 - y * y;
+    case LK_ACT_LEAKY_RELU:
+        return x > 0 ? 1 : attrs.alpha;
+    case LK_ACT_ELU:
+        return x > 0 ? 1 : attrs.alpha * exp(x);
+    case LK_ACT_SILU:
+        return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
+    case LK_ACT_GELU:
+        return cumulative(x) + x * density(x);
+    default:
+        return sigmoid(x);
+    }
+}
+
+lk_status lk__ref_activation(lk_call *call)
+{
+    lk_ref_scratch scratch = {0};
+    lk_activation_attrs attrs = *LK_ATTRS(call, lk_activation_attrs);
+    lk_ref_view out = lk__ref_view(call->out[0]);
+    int64_t count = lk__ref_count(out.shape);
+    const double *x = lk__ref_load(&scratch, lk__ref_view(call->in[0]));
+    double *y = lk__ref_new(&scratch, count);
+    if (y) {
+        for (int64_t i = 0; i < count; i++)
+            y[i] = activate(attrs, x[i]);
+        lk__ref_store(y, out);
+    }
+    return lk__ref_end(&scratch);
+}
+
+lk_status lk__ref_activation_grad(lk_call *call)
+{
+    lk_ref_scratch scratch = {0};
+    lk_activation_attrs attrs = *LK_ATTRS(call, lk_activation_attrs);
+    lk_ref_view out = lk__ref_view(call->out[0]);
+    int64_t count = lk__ref_count(out.shape);
+    const double *dy = lk__ref_load(&scratch, lk__ref_view(call->in[0]));
+    const double *x = lk__ref_load(&scratch, lk__ref_view(call->in[1]));
+    const double *y = lk__ref_load(&scratch, lk__ref_view(call->in[2]));
+    double *dx = lk__ref_new(&scratch, count);
+    if (dx) {
+        for (int64_t i = 0; i < count; i++)
+            dx[i] = dy[i] * slope(attrs, x[i], y[i]);
+        lk__ref_store(dx, out);
+    }
+    return lk__ref_end(&scratch);
+}

@@ -1,0 +1,299 @@
+/* channel_sums, batch_norm, batch_norm_with, batch_norm_inference, their gradients, batch_norm_update. */
+#include "ops/ops.h"
+#include "ref/ref.h"
+
+#include <math.h>
+
+/* x: [n, channels, inner] */
+typedef struct extent {
+    int64_t n, channels, inner;
+} extent;
+
+static extent extent_of(lk_shape x)
+{
+    return (extent){x.dim[0], x.dim[1], lk__ref_extent(x, 2, x.ndim)};
+}
+
+/* Elements [0, inner) of sample n's channel c. */
+static int64_t plane(extent e, int64_t n, int64_t c)
+{
+    return (n * e.channels + c) * e.inner;
+}
+
+/* How a channel is normalised: xhat = (x - mean) rstd. */
+typedef struct moments {
+    double mean, variance, rstd;
+} moments;
+
+static moments moments_given(double mean, double variance, double epsilon)
+{
+    return (moments){mean, variance, 1 / sqrt(variance + epsilon)};
+}
+
+/* sums: [2, channels]. Rounding may leave less than nothing of the variance; NaN stays. */
+static moments moments_of(const double *sums, int64_t channels, int64_t c, const lk_batch_norm_attrs *attrs)
+{
+    double count = (double)attrs->count, mean = sums[c] / count;
+    double variance = sums[channels + c] / count - mean * mean;
+    return moments_given(mean, variance < 0 ? 0 : variance, attrs->epsilon);
+}
+
+/* --- channel_sums ------------------------------------------------------------------------------------------------- */
+
+static void channel_sums(const double *x, double *sums, extent e)
+{
+    for (int64_t c = 0; c < e.channels; c++) {
+        double sum = 0, squares = 0;
+        for (int64_t n = 0; n < e.n; n++) {
+            const double *xs = x + plane(e, n, c);
+            for (int64_t i = 0; i < e.inner; i++) {
+                sum += xs[i];
+                squares += xs[i] * xs[i];
+            }
+        }
+        sums[c] = sum;
+        sums[e.channels + c] = squares;
+    }
+}
+
+lk_status lk__ref_channel_sums(lk_call *call)
+{
+    lk_ref_scratch scratch = {0};
+    lk_ref_view in = lk__ref_view(call->in[0]);
+    extent e = extent_of(in.shape);
+    const double *x = lk__ref_load(&scratch, in);
+    double *sums = lk__ref_new(&scratch, 2 * e.channels);
+    if (sums) {
+        channel_sums(x, sums, e);
+        lk__ref_store(sums, lk__ref_view(call->out[0]));
+    }
+    return lk__ref_end(&scratch);
+}
+
+lk_status lk__ref_channel_sums_grad(lk_call *call)
+{
+    lk_ref_scratch scratch = {0};
+    lk_ref_view in = lk__ref_view(call->in[0]);
+    extent e = extent_of(in.shape);
+    const double *x = lk__ref_load(&scratch, in);
+    const double *dsums = lk__ref_load(&scratch, lk__ref_view(call->in[1]));
+    double *dx = lk__ref_new(&scratch, lk__ref_count(in.shape));
+    if (dx) {
+        for (int64_t p = 0; p < e.n * e.channels; p++) {
+            int64_t c = p % e.channels;
+            for (int64_t i = p * e.inner; i < (p + 1) * e.inner; i++)
+                dx[i] = dsums[c] + 2 * x[i] * dsums[e.channels + c];
+        }
+        lk__ref_store(dx, lk__ref_view(call->out[0]));
+    }
+    return lk__ref_end(&scratch);
+}
+
+/* --- normalisation ------------------------------------------------------------------------------------------------ */
+
+/* y = gamma xhat + beta for one channel. */
+static void normalise(const double *x, double *y, extent e, int64_t c, moments m, double gamma, double beta)
+{
+    for (int64_t n = 0; n < e.n; n++) {
+        int64_t begin = plane(e, n, c);
+        for (int64_t i = begin; i < begin + e.inner; i++)
+            y[i] = gamma * ((x[i] - m.mean) * m.rstd) + beta;
+    }
+}
+
+/* sums NULL: x's own, which out[1] receives. */
+static lk_status normalise_with_sums(lk_call *call, const lk_tensor *given)
+{
+    lk_ref_scratch scratch = {0};
+    lk_ref_view in = lk__ref_view(call->in[0]);
+    extent e = extent_of(in.shape);
+    const double *x = lk__ref_load(&scratch, in);
+    const double *gamma = lk__ref_load(&scratch, lk__ref_view(call->in[1]));
+    const double *beta = lk__ref_load(&scratch, lk__ref_view(call->in[2]));
+    double *own = given ? NULL : lk__ref_new(&scratch, 2 * e.channels);
+    const double *sums = given ? lk__ref_load(&scratch, lk__ref_view(given)) : own;
+    double *y = lk__ref_new(&scratch, lk__ref_count(in.shape));
+    if (y) {
+        if (own)
+            channel_sums(x, own, e);
+        for (int64_t c = 0; c < e.channels; c++) {
+            moments m = moments_of(sums, e.channels, c, LK_ATTRS(call, lk_batch_norm_attrs));
+            normalise(x, y, e, c, m, gamma[c], beta[c]);
+        }
+        lk__ref_store(y, lk__ref_view(call->out[0]));
+        if (own)
+            lk__ref_store(own, lk__ref_view(call->out[1]));
+    }
+    return lk__ref_end(&scratch);
+}
+
+lk_status lk__ref_batch_norm(lk_call *call)
+{
+    return normalise_with_sums(call, NULL);
+}
+
+lk_status lk__ref_batch_norm_with(lk_call *call)
+{
+    return normalise_with_sums(call, call->in[3]);
+}
+
+lk_status lk__ref_batch_norm_inference(lk_call *call)
+{
+    lk_ref_scratch scratch = {0};
+    double epsilon = LK_ATTRS(call, lk_batch_norm_attrs)->epsilon;
+    lk_ref_view in = lk__ref_view(call->in[0]);
+    extent e = extent_of(in.shape);
+    const double *x = lk__ref_load(&scratch, in);
+    const double *gamma = lk__ref_load(&scratch, lk__ref_view(call->in[1]));
+    const double *beta = lk__ref_load(&scratch, lk__ref_view(call->in[2]));
+    const double *mean = lk__ref_load(&scratch, lk__ref_view(call->in[3]));
+    const double *variance = lk__ref_load(&scratch, lk__ref_view(call->in[4]));
+    double *y = lk__ref_new(&scratch, lk__ref_count(in.shape));
+    if (y) {
+        for (int64_t c = 0; c < e.channels; c++)
+            normalise(x, y, e, c, moments_given(mean[c], variance[c], epsilon), gamma[c], beta[c]);
+        lk__ref_store(y, lk__ref_view(call->out[0]));
+    }
+    return lk__ref_end(&scratch);
+}
+
+/* --- gradients ---------------------------------------------------------------------------------------------------- */
+
+/* What all gradients load and make: (dy, x, gamma, …) → dx, dgamma, dbeta, … */
+typedef struct gradients {
+    lk_ref_scratch scratch;
+    extent e;
+    const double *dy, *x, *gamma;
+    double *dx, *dgamma, *dbeta;
+} gradients;
+
+static void begin_gradients(gradients *g, lk_call *call)
+{
+    lk_ref_view x = lk__ref_view(call->in[1]);
+    *g = (gradients){.e = extent_of(x.shape)};
+    g->dy = lk__ref_load(&g->scratch, lk__ref_view(call->in[0]));
+    g->x = lk__ref_load(&g->scratch, x);
+    g->gamma = lk__ref_load(&g->scratch, lk__ref_view(call->in[2]));
+    g->dx = lk__ref_new(&g->scratch, lk__ref_count(x.shape));
+    g->dgamma = lk__ref_new(&g->scratch, g->e.channels);
+    g->dbeta = lk__ref_new(&g->scratch, g->e.channels);
+}
+
+static lk_status end_gradients(gradients *g, lk_call *call)
+{
+    if (g->scratch.status == LK_OK) {
+        lk__ref_store(g->dx, lk__ref_view(call->out[0]));
+        lk__ref_store(g->dgamma, lk__ref_view(call->out[1]));
+        lk__ref_store(g->dbeta, lk__ref_view(call->out[2]));
+    }
+    return lk__ref_end(&g->scratch);
+}
+
+/* dbeta = Σ dy, dgamma = Σ dy xhat over channel c. */
+static void sum_channel(gradients *g, int64_t c, moments m)
+{
+    for (int64_t n = 0; n < g->e.n; n++) {
+        int64_t begin = plane(g->e, n, c);
+        for (int64_t i = begin; i < begin + g->e.inner; i++) {
+            g->dbeta[c] += g->dy[i];
+            g->dgamma[c] += g->dy[i] * ((g->x[i] - m.mean) * m.rstd);
+        }
+    }
+}
+
+/* dx = gamma rstd (dy - a - b xhat) in channel c. */
+static void spread_channel(gradients *g, int64_t c, moments m, double a, double b)
+{
+    for (int64_t n = 0; n < g->e.n; n++) {
+        int64_t begin = plane(g->e, n, c);
+        for (int64_t i = begin; i < begin + g->e.inner; i++)
+            g->dx[i] = g->gamma[c] * m.rstd * (g->dy[i] - a - b * ((g->x[i] - m.mean) * m.rstd));
+    }
+}
+
+lk_status lk__ref_batch_norm_grad(lk_call *call)
+{
+    gradients g;
+    const lk_batch_norm_attrs *attrs = LK_ATTRS(call, lk_batch_norm_attrs);
+    begin_gradients(&g, call);
+    const double *sums = lk__ref_load(&g.scratch, lk__ref_view(call->in[3]));
+    double count = (double)attrs->count;
+    for (int64_t c = 0; sums && c < g.e.channels; c++) {
+        moments m = moments_of(sums, g.e.channels, c, attrs);
+        sum_channel(&g, c, m);
+        spread_channel(&g, c, m, g.dbeta[c] / count, g.dgamma[c] / count);
+    }
+    return end_gradients(&g, call);
+}
+
+/* With n = count, mean = s1 / n and variance = s2 / n - mean^2:
+ *   dmean = -gamma rstd Σ dy,  dvariance = -gamma rstd^2 Σ dy xhat / 2,
+ *   ds1 = (dmean - 2 mean dvariance) / n,  ds2 = dvariance / n. */
+lk_status lk__ref_batch_norm_with_grad(lk_call *call)
+{
+    gradients g;
+    const lk_batch_norm_attrs *attrs = LK_ATTRS(call, lk_batch_norm_attrs);
+    begin_gradients(&g, call);
+    const double *sums = lk__ref_load(&g.scratch, lk__ref_view(call->in[3]));
+    double *dsums = lk__ref_new(&g.scratch, 2 * g.e.channels);
+    double count = (double)attrs->count;
+    for (int64_t c = 0; dsums && c < g.e.channels; c++) {
+        moments m = moments_of(sums, g.e.channels, c, attrs);
+        sum_channel(&g, c, m);
+        spread_channel(&g, c, m, 0, 0);
+        double dmean = -g.gamma[c] * m.rstd * g.dbeta[c];
+        double dvariance = -0.5 * g.gamma[c] * m.rstd * m.rstd * g.dgamma[c];
+        dsums[c] = (dmean - 2 * m.mean * dvariance) / count;
+        dsums[g.e.channels + c] = dvariance / count;
+    }
+    if (dsums)
+        lk__ref_store(dsums, lk__ref_view(call->out[3]));
+    return end_gradients(&g, call);
+}
+
+lk_status lk__ref_batch_norm_inference_grad(lk_call *call)
+{
+    gradients g;
+    double epsilon = LK_ATTRS(call, lk_batch_norm_attrs)->epsilon;
+    begin_gradients(&g, call);
+    const double *mean = lk__ref_load(&g.scratch, lk__ref_view(call->in[3]));
+    const double *variance = lk__ref_load(&g.scratch, lk__ref_view(call->in[4]));
+    for (int64_t c = 0; variance && c < g.e.channels; c++) {
+        moments m = moments_given(mean[c], variance[c], epsilon);
+        sum_channel(&g, c, m);
+        spread_channel(&g, c, m, 0, 0);
+    }
+    return end_gradients(&g, call);
+}
+
+/* --- running statistics ------------------------------------------------------------------------------------------- */
+
+static bool is_set(const lk_tensor *skip)
+{
+    return *(const float *)lk__ref_view(skip).data != 0;
+}
+
+lk_status lk__ref_batch_norm_update(lk_call *call)
+{
+    lk_ref_scratch scratch = {0};
+    const lk_batch_norm_attrs *attrs = LK_ATTRS(call, lk_batch_norm_attrs);
+    if (call->n_in == 4 && is_set(call->in[3]))
+        return LK_OK;
+    int64_t channels = call->out[0]->shape.dim[0];
+    const double *mean = lk__ref_load(&scratch, lk__ref_view(call->in[0]));
+    const double *variance = lk__ref_load(&scratch, lk__ref_view(call->in[1]));
+    const double *sums = lk__ref_load(&scratch, lk__ref_view(call->in[2]));
+    double *new_mean = lk__ref_new(&scratch, channels), *new_variance = lk__ref_new(&scratch, channels);
+    if (new_variance) {
+        double momentum = attrs->momentum, keep = 1 - momentum;
+        double unbiased = attrs->count > 1 ? (double)attrs->count / (double)(attrs->count - 1) : 1;
+        for (int64_t c = 0; c < channels; c++) {
+            moments m = moments_of(sums, channels, c, attrs);
+            new_mean[c] = keep * mean[c] + momentum * m.mean;
+            new_variance[c] = keep * variance[c] + momentum * (m.variance * unbiased);
+        }
+        lk__ref_store(new_mean, lk__ref_view(call->out[0]));
+        lk__ref_store(new_variance, lk__ref_view(call->out[1]));
+    }
+    return lk__ref_end(&scratch);
+}

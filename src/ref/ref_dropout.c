@@ -1,0 +1,43 @@
+#include "base/status.h"
+#include "ops/ops.h"
+#include "ref/ref.h"
+
+/* y = kept ? x / (1 - rate) : 0 for the elements of one sample, whose stream `key` is. */
+static void drop(const double *x, double *y, int64_t count, double rate, const lk_random_key *key)
+{
+    uint32_t words[4];
+    for (int64_t e = 0; e < count; e++) {
+        if (e % 4 == 0)
+            lk_random_block(key, (uint64_t)e / 4, words);
+        y[e] = words[e % 4] < rate * 0x1p32 ? 0 : x[e] / (1 - rate);
+    }
+}
+
+static lk_status drop_samples(const double *x, const int64_t *indices, double *y, lk_shape shape,
+                              const lk_dropout_attrs *attrs)
+{
+    int64_t count = lk__ref_extent(shape, 1, shape.ndim);
+    lk_random_key key = attrs->key;
+    for (int64_t n = 0; n < shape.dim[0]; n++) {
+        if (indices[n] < 0 || indices[n] > UINT32_MAX)
+            LK_FAIL(LK_ERR_ARGUMENT, "dropout: index %lld of sample %lld is not in [0, 2^32)", (long long)indices[n],
+                    (long long)n);
+        key.sample = (uint64_t)indices[n];
+        drop(x + n * count, y + n * count, count, attrs->rate, &key);
+    }
+    return LK_OK;
+}
+
+lk_status lk__ref_dropout(lk_call *call)
+{
+    lk_ref_scratch scratch = {0};
+    lk_ref_view out = lk__ref_view(call->out[0]);
+    const double *x = lk__ref_load(&scratch, lk__ref_view(call->in[0]));
+    const int64_t *indices = lk__ref_load_int(&scratch, lk__ref_view(call->in[1]));
+    double *y = lk__ref_new(&scratch, lk__ref_count(out.shape));
+    if (y)
+        scratch.status = drop_samples(x, indices, y, out.shape, LK_ATTRS(call, lk_dropout_attrs));
+    if (y && scratch.status == LK_OK)
+        lk__ref_store(y, out);
+    return lk__ref_end(&scratch);
+}
