@@ -1,101 +1,129 @@
+/* Reference models by name, and what a model tells about itself. */
 #include "nn/model.h"
 
-#include "base/mem.h"
 #include "base/status.h"
 #include "core/tensor.h"
-#include "lockstep/ops.h"
+#include "lockstep/options.h"
 
 #include <string.h>
 
-static const lk_model_table *const tables[] = {&lk__model_lenet};
-enum { TABLE_COUNT = sizeof tables / sizeof tables[0] };
+static const lk_reference_model *const models[] = {&lk__model_lenet, &lk__model_keras_cnn, &lk__model_resnet18,
+                                                   &lk__model_wrn_16_10};
+enum { MODEL_COUNT = sizeof models / sizeof models[0] };
 
 const char *lk_model_name_at(int index)
 {
-    return index >= 0 && index < TABLE_COUNT ? tables[index]->name : NULL;
+    return index >= 0 && index < MODEL_COUNT ? models[index]->name : NULL;
 }
 
-static const lk_model_table *find_table(const char *name)
+const char *lk_model_about_at(int index)
 {
-    for (int i = 0; name && i < TABLE_COUNT; i++)
-        if (strcmp(name, tables[i]->name) == 0)
-            return tables[i];
-    lk__fail(LK_ERR_ARGUMENT, "unknown model '%s': this build has %s", name ? name : "", tables[0]->name);
+    return index >= 0 && index < MODEL_COUNT ? models[index]->about : NULL;
+}
+
+lk_status lk__model_check_input(const char *name, lk_model_input input)
+{
+    LK_TRY(lk__layer_range(name, "number of channels", input.channels, 1, LK_LAYER_MAX_SIZE));
+    LK_TRY(lk__layer_range(name, "height", input.height, 1, LK_LAYER_MAX_SIZE));
+    LK_TRY(lk__layer_range(name, "width", input.width, 1, LK_LAYER_MAX_SIZE));
+    return lk__layer_range(name, "number of classes", input.classes, 0, LK_LAYER_MAX_SIZE);
+}
+
+static const lk_reference_model *find(const char *name)
+{
+    const char *names[MODEL_COUNT];
+    for (int i = 0; i < MODEL_COUNT; i++) {
+        names[i] = models[i]->name;
+        if (strcmp(name, names[i]) == 0)
+            return models[i];
+    }
+    const char *near = lk_nearest_word(name, names, MODEL_COUNT, sizeof names[0]);
+    if (near)
+        lk__fail(LK_ERR_ARGUMENT, "unknown model '%s': did you mean '%s'?", name, near);
+    else
+        lk__fail(LK_ERR_ARGUMENT, "unknown model '%s': there are lenet, keras-cnn, resnet18, wrn-16-10", name);
     return NULL;
 }
 
 lk_model *lk_model_new(const char *name, lk_model_input input)
 {
-    const lk_model_table *table = find_table(name);
-    lk_model *model = table ? lk__calloc(1, sizeof *model) : NULL;
-    if (!model)
+    const lk_reference_model *reference = find(name ? name : "");
+    if (!reference || lk__model_check_input(name, input) != LK_OK)
         return NULL;
-    model->table = table;
-    model->input = input;
-    if (table->layout(input, model->parameters) != LK_OK) {
-        lk_model_release(model);
-        return NULL;
-    }
-    return model;
+    lk_layer *root = reference->make(input);
+    return root ? lk__model_build(name, false, root, input) : NULL;
 }
 
-void lk_model_release(lk_model *model)
-{
-    lk__free(model);
-}
+/* --- variables ---------------------------------------------------------------------------------------------------- */
 
 const char *lk_model_name(const lk_model *model)
 {
-    return model->table->name;
+    return model->name;
+}
+
+lk_model_input lk_model_get_input(const lk_model *model)
+{
+    return model->input;
 }
 
 int lk_model_parameter_count(const lk_model *model)
 {
-    return model->table->parameter_count;
+    return model->n_parameters;
 }
 
-const char *lk_model_parameter_name(const lk_model *model, int index)
+int lk_model_variable_count(const lk_model *model)
 {
-    return model->parameters[index].name;
+    return model->n_variables;
 }
 
-lk_shape lk_model_parameter_shape(const lk_model *model, int index)
+const char *lk_model_variable_name(const lk_model *model, int index)
 {
-    return model->parameters[index].shape;
+    return model->variables[index].name;
 }
 
-lk_status lk_model_recipe(const char *name, lk_recipe *recipe)
+lk_shape lk_model_variable_shape(const lk_model *model, int index)
 {
-    const lk_model_table *table = find_table(name);
-    if (!table)
-        return lk_error_status();
-    *recipe = table->recipe;
-    return LK_OK;
+    return model->variables[index].shape;
 }
 
-static lk_tensor *initial(const lk_parameter_spec *spec, lk_device *device, uint64_t seed)
+bool lk_model_has_batch_norm(const lk_model *model)
 {
-    if (spec->std == 0)
-        return lk_zeros(device, LK_F32, spec->shape);
-    lk_random_key key = {.seed = seed, .purpose = lk_random_purpose(spec->name)};
-    return lk_normal(device, LK_F32, spec->shape, 0, spec->std, key);
+    return model->n_statistics > 0;
 }
 
-lk_status lk_model_init(const lk_model *model, lk_device *device, uint64_t seed, lk_tensor **parameters)
+int lk_model_statistics_count(const lk_model *model)
 {
-    int n = model->table->parameter_count;
+    return model->n_statistics;
+}
+
+lk_status lk_model_init(const lk_model *model, lk_device *device, uint64_t seed, lk_tensor **variables)
+{
+    int n = model->n_variables;
     lk_status status = LK_OK;
-    memset(parameters, 0, (size_t)n * sizeof *parameters);
+    memset(variables, 0, (size_t)n * sizeof(lk_tensor *));
     lk_scope_begin();
     for (int i = 0; i < n && status == LK_OK; i++) {
-        parameters[i] = lk_tensor_retain(initial(&model->parameters[i], device, seed));
-        status = parameters[i] ? LK_OK : lk_error_status();
+        variables[i] = lk_tensor_retain(lk__initial_value(&model->variables[i], device, seed));
+        status = variables[i] ? LK_OK : lk_error_status();
     }
     lk_scope_end();
-    return lk__scope_adopt_all(parameters, n, status);
+    return lk__scope_adopt_all(variables, n, status);
 }
 
-lk_tensor *lk_model_forward(const lk_model *model, lk_tensor *const *parameters, lk_tensor *x)
+/* --- layers ------------------------------------------------------------------------------------------------------- */
+
+int lk_model_layer_count(const lk_model *model)
 {
-    return model->table->forward(parameters, x);
+    return model->n_rows;
+}
+
+lk_layer_info lk_model_layer(const lk_model *model, int index)
+{
+    const lk_layer *layer = model->rows[index];
+    return (lk_layer_info){.path = layer->path,
+                           .kind = layer->table->kind,
+                           .output = layer->output,
+                           .parameters = layer->parameters,
+                           .flops = layer->flops,
+                           .bytes = layer->bytes};
 }

@@ -1,32 +1,60 @@
-/* What a file that defines a model provides: one lk_model_table. */
+/* Models inside the library. */
 #ifndef LK_NN_MODEL_H
 #define LK_NN_MODEL_H
 
-#include "lockstep/nn.h"
+#include "nn/layer.h"
 
-enum { LK_MODEL_MAX_PARAMETERS = 256 };
-
-typedef struct lk_parameter_spec {
-    const char *name; /* static */
+typedef struct lk_variable_spec {
+    char *name;
+    lk_layer *layer;
     lk_shape shape;
-    double std; /* starts as N(0, std); 0: zeros */
-} lk_parameter_spec;
-
-typedef struct lk_model_table {
-    const char *name;
-    lk_recipe recipe;
-    int parameter_count;
-    /* Checks the input and lays out the parameters. */
-    lk_status (*layout)(lk_model_input input, lk_parameter_spec *parameters);
-    lk_tensor *(*forward)(lk_tensor *const *parameters, lk_tensor *x);
-} lk_model_table;
+    lk_init init; /* not LK_INIT_DEFAULT */
+    int64_t fan_in, fan_out;
+    bool buffer;
+} lk_variable_spec;
 
 struct lk_model {
-    const lk_model_table *table;
+    char *name;
+    const char *file; /* `name` where it is a file's; NULL: it is not */
     lk_model_input input;
-    lk_parameter_spec parameters[LK_MODEL_MAX_PARAMETERS];
+    lk_layer *root;
+    lk_variable_spec *variables; /* parameters, then buffers, once it is built */
+    int n_variables, variables_capacity, n_parameters;
+    lk_layer **layers; /* every one, in the order in which they were reached */
+    int n_layers, layers_capacity;
+    lk_layer **rows; /* those that do something, in the order of the forward pass */
+    int n_rows, rows_capacity;
+    lk_layer **statistics; /* batch-norm layers */
+    int n_statistics, statistics_capacity;
 };
 
-extern const lk_model_table lk__model_lenet;
+/* A file of models/ provides one of these, and model.c has a row for it. */
+typedef struct lk_reference_model {
+    const char *name, *about;
+    lk_layer *(*make)(lk_model_input input);
+} lk_reference_model;
+
+extern const lk_reference_model lk__model_lenet, lk__model_keras_cnn, lk__model_resnet18, lk__model_wrn_16_10;
+
+/* The root layer that a model file describes, or NULL with the error. */
+lk_layer *lk__model_file_read(const char *path, lk_model_input input);
+
+/* lk_model_build; file: what its messages name, with the layers' lines. */
+lk_model *lk__model_build(const char *name, bool file, lk_layer *root, lk_model_input input);
+
+lk_status lk__model_check_input(const char *name, lk_model_input input);
+
+/* A variable as it starts; new tensor. */
+lk_tensor *lk__initial_value(const lk_variable_spec *spec, lk_device *device, uint64_t seed);
+
+/* LK_OK if `init` makes sense. `kind`, `what`: "conv2d", "weight". */
+lk_status lk__init_check(const char *kind, const char *what, lk_init init);
+
+/* `init`, or `kind` where it is the default. */
+lk_init lk__init_or(lk_init init, lk_init_kind kind);
+
+/* lk_batch_norm_update of a batch-norm layer's running statistics. */
+lk_status lk__batch_norm_update(const lk_layer *layer, lk_tensor *const *variables, lk_tensor *sums, int64_t samples,
+                                lk_tensor *skip);
 
 #endif

@@ -1,0 +1,169 @@
+/* The forward pass: layer by layer over the shards of a call.
+ *
+ * A layer's output is kept as long as the next one needs it, by references of the sequential's own; a tape keeps what
+ * gradients need. So inference holds two layers' activations, however deep the network is. */
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/tensor.h"
+#include "nn/model.h"
+
+#include <string.h>
+
+/* --- what a layer asks -------------------------------------------------------------------------------------------- */
+
+int lk_layer_call_shards(const lk_layer_call *call)
+{
+    return call->n;
+}
+
+bool lk_layer_call_training(const lk_layer_call *call)
+{
+    return call->opts->training;
+}
+
+lk_tensor *lk_layer_call_variable(const lk_layer_call *call, int shard, int variable)
+{
+    const lk_layer *layer = call->layer;
+    if (shard < 0 || shard >= call->n || variable < 0 || variable >= layer->n_variables) {
+        lk__fail(LK_ERR_ARGUMENT, "%s: there is no variable %d of shard %d; it has %d, for %d shards", layer->path,
+                 variable, shard, layer->n_variables, call->n);
+        return NULL;
+    }
+    return call->variables[call->first + shard][layer->variables[variable]];
+}
+
+lk_status lk_layer_call_child(lk_layer_call *call, int child, lk_tensor *const *x, lk_tensor **y)
+{
+    if (child < 0 || child >= call->layer->n_children)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: there is no child %d; there are %d", call->layer->path, child,
+                call->layer->n_children);
+    return lk__layer_run(call, call->layer->children[child], x, y);
+}
+
+/* --- one layer ---------------------------------------------------------------------------------------------------- */
+
+static lk_status check_made(const lk_layer *layer, const lk_tensor *y)
+{
+    if (y)
+        return LK_OK;
+    if (lk_error_status() == LK_OK)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: its forward pass gave nothing", layer->path);
+    return lk_error_status();
+}
+
+static lk_status run_each(const lk_layer_call *call, lk_tensor *const *x, lk_tensor **y)
+{
+    for (int s = 0; s < call->n; s++) {
+        lk_layer_call one = *call;
+        one.first += s;
+        one.n = 1;
+        y[s] = call->layer->table->forward(&one, call->layer->config, x[s]);
+        LK_TRY(check_made(call->layer, y[s]));
+    }
+    return LK_OK;
+}
+
+static lk_status run_together(lk_layer_call *call, lk_tensor *const *x, lk_tensor **y)
+{
+    LK_TRY(call->layer->table->forward_shards(call, call->layer->config, x, y));
+    for (int s = 0; s < call->n; s++)
+        LK_TRY(check_made(call->layer, y[s]));
+    return LK_OK;
+}
+
+lk_status lk__layer_run(const lk_layer_call *call, const lk_layer *layer, lk_tensor *const *x, lk_tensor **y)
+{
+    lk_layer_call own = *call;
+    own.layer = layer;
+    memset(y, 0, (size_t)call->n * sizeof(lk_tensor *));
+    LK_TRY(layer->table->forward ? run_each(&own, x, y) : run_together(&own, x, y));
+    if (!call->opts->visit || lk__layer_is_container(layer))
+        return LK_OK;
+    for (int s = 0; s < call->n; s++)
+        call->opts->visit(call->opts->visit_user, layer->path, call->first + s, y[s]);
+    return LK_OK;
+}
+
+/* --- the model ---------------------------------------------------------------------------------------------------- */
+
+static lk_status check_images(const lk_model *model, const lk_tensor *x)
+{
+    lk_model_input want = model->input;
+    char text[128];
+    if (!x)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: the images are NULL", model->name);
+    lk_shape shape = lk_tensor_shape(x);
+    if (shape.ndim == 4 && shape.dim[1] == want.channels && shape.dim[2] == want.height && shape.dim[3] == want.width)
+        return LK_OK;
+    lk__shape_text(shape, text, sizeof text);
+    LK_FAIL(LK_ERR_SHAPE, "%s: images %s; they must be [N,%lld,%lld,%lld]", model->name, text, (long long)want.channels,
+            (long long)want.height, (long long)want.width);
+}
+
+static lk_status check_call(const lk_layer_call *call, lk_tensor *const *x)
+{
+    const lk_model *model = call->model;
+    const lk_forward_opts *opts = call->opts;
+    if (opts->training && opts->sync && opts->global_batch < 1)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: global_batch is %lld; with sync it must be the samples over all shards",
+                model->name, (long long)opts->global_batch);
+    for (int s = 0; s < call->n; s++) {
+        LK_TRY(check_images(model, x[s]));
+        for (int i = 0; i < model->n_variables; i++)
+            if (!call->variables[s][i])
+                LK_FAIL(LK_ERR_ARGUMENT, "%s: variable '%s' is NULL", model->name, model->variables[i].name);
+    }
+    return LK_OK;
+}
+
+/* Results leave the pass's scope with a reference each, and then belong to the caller's. */
+static lk_status run_in_scope(const lk_layer_call *call, lk_tensor *const *x, lk_tensor **logits)
+{
+    lk_scope_begin();
+    lk_status status = lk__layer_run(call, call->model->root, x, logits);
+    for (int s = 0; s < call->n; s++)
+        logits[s] = status == LK_OK ? lk_tensor_retain(logits[s]) : NULL;
+    lk_scope_end();
+    return status;
+}
+
+static lk_status run_with_statistics(const lk_layer_call *call, lk_tensor *const *x, lk_tensor **logits)
+{
+    lk_tensor **statistics = call->opts->training ? call->opts->statistics : NULL;
+    int64_t n = statistics ? (int64_t)call->n * call->model->n_statistics : 0;
+    for (int64_t i = 0; i < n; i++)
+        statistics[i] = NULL;
+    lk_status status = run_in_scope(call, x, logits);
+    if (n > 0)
+        status = lk__scope_adopt_all(statistics, n, status);
+    return lk__scope_adopt_all(logits, call->n, status);
+}
+
+lk_status lk_model_forward_shards(const lk_model *model, int n, lk_tensor *const *const *variables, lk_tensor *const *x,
+                                  const lk_forward_opts *opts, lk_tensor **logits)
+{
+    const lk_forward_opts inference = {0};
+    const lk_layer_call call = {
+        .model = model, .opts = opts ? opts : &inference, .n = n, .variables = variables, .layer = model->root};
+    if (n < 1)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: %d shards; there must be at least 1", model->name, n);
+    memset(logits, 0, (size_t)n * sizeof(lk_tensor *));
+    LK_TRY(check_call(&call, x));
+    return run_with_statistics(&call, x, logits);
+}
+
+lk_tensor *lk_model_forward(const lk_model *model, lk_tensor *const *variables, lk_tensor *x,
+                            const lk_forward_opts *opts)
+{
+    lk_tensor *logits = NULL;
+    lk_model_forward_shards(model, 1, &variables, &x, opts, &logits);
+    return logits;
+}
+
+lk_status lk_model_update_statistics(const lk_model *model, lk_tensor *const *variables, lk_tensor *const *sums,
+                                     int64_t samples, lk_tensor *skip)
+{
+    for (int i = 0; i < model->n_statistics; i++)
+        LK_TRY(lk__batch_norm_update(model->statistics[i], variables, sums[i], samples, skip));
+    return LK_OK;
+}

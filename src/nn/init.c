@@ -1,0 +1,51 @@
+/* Initialisers. */
+#include "base/status.h"
+#include "nn/model.h"
+
+#include <math.h>
+
+lk_status lk__init_check(const char *kind, const char *what, lk_init init)
+{
+    if (init.kind < 0 || init.kind >= LK_INIT_KIND_COUNT)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: initialiser %d of '%s' does not exist", kind, (int)init.kind, what);
+    if (init.kind == LK_INIT_NORMAL && !(init.value >= 0 && isfinite(init.value)))
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: '%s' starts with a standard deviation of %g; it must be 0 or more, and finite",
+                kind, what, init.value);
+    return LK_OK;
+}
+
+lk_init lk__init_or(lk_init init, lk_init_kind kind)
+{
+    return init.kind == LK_INIT_DEFAULT ? (lk_init){.kind = kind} : init;
+}
+
+static lk_tensor *normal(const lk_variable_spec *spec, lk_device *device, double std, lk_random_key key)
+{
+    return std == 0 ? lk_zeros(device, LK_F32, spec->shape) : lk_normal(device, LK_F32, spec->shape, 0, std, key);
+}
+
+static lk_tensor *uniform(const lk_variable_spec *spec, lk_device *device, double bound, lk_random_key key)
+{
+    return lk_uniform(device, LK_F32, spec->shape, -bound, bound, key);
+}
+
+lk_tensor *lk__initial_value(const lk_variable_spec *spec, lk_device *device, uint64_t seed)
+{
+    lk_random_key key = {.seed = seed, .purpose = lk_random_purpose(spec->name)};
+    double fan_in = spec->fan_in > 0 ? (double)spec->fan_in : 1,
+           fan_out = spec->fan_out > 0 ? (double)spec->fan_out : 1;
+    switch (spec->init.kind) {
+    case LK_INIT_NORMAL:
+        return normal(spec, device, spec->init.value, key);
+    case LK_INIT_HE_NORMAL:
+        return normal(spec, device, sqrt(2 / fan_in), key);
+    case LK_INIT_GLOROT_UNIFORM:
+        return uniform(spec, device, sqrt(6 / (fan_in + fan_out)), key);
+    case LK_INIT_TORCH_UNIFORM:
+        return uniform(spec, device, 1 / sqrt(fan_in), key);
+    case LK_INIT_ONES:
+        return lk_ones(device, LK_F32, spec->shape);
+    default:
+        return lk_zeros(device, LK_F32, spec->shape);
+    }
+}

@@ -1,0 +1,81 @@
+/* Layers inside the library: what one holds, and what the files of layers/ need beyond the public functions. */
+#ifndef LK_NN_LAYER_H
+#define LK_NN_LAYER_H
+
+#include "lockstep/nn.h"
+
+struct lk_layer {
+    const lk_layer_table *table;
+    void *config;
+    char *name; /* NULL: not named */
+    lk_layer **children;
+    int n_children;
+    int line;   /* of the model file that says it; 0: none */
+    bool taken; /* it has a parent, or is a model's root */
+
+    /* Set by the build. */
+    char *path;            /* of a sequential without a name: the scope's */
+    const lk_layer *scope; /* the nearest layer above whose path this one's begins with; NULL: none */
+    bool built;
+    int *variables; /* of the model, in the order of lk_layer_call_variable */
+    int n_variables;
+    int statistics;  /* which batch-norm layer this is; -1: none */
+    int64_t samples; /* of statistics: elements a channel and sample */
+    lk_shape output; /* of one sample */
+    int64_t parameters;
+    double flops;
+    int64_t bytes; /* -1: those of the output */
+};
+
+struct lk_layer_builder {
+    lk_model *model;
+    lk_layer *layer;
+    int depth;
+};
+
+struct lk_layer_call {
+    const lk_model *model;
+    const lk_layer *layer;
+    const lk_forward_opts *opts;
+    int first, n;                       /* shards [first, first + n) of those of the forward pass */
+    lk_tensor *const *const *variables; /* [first + shard] */
+};
+
+extern const lk_layer_table lk__layer_sequential_table, lk__layer_add_table;
+
+/* A sequential: it computes nothing itself, so nothing is told of it. */
+bool lk__layer_is_container(const lk_layer *layer);
+
+/* While building: gives the layer a place among the model's statistics, over `samples` elements a channel and sample.
+ */
+lk_status lk__layer_statistics(lk_layer_builder *builder, int64_t samples);
+
+/* Fails unless `in` has `ndim` axes; `want`: "[N, C, H, W]". */
+lk_status lk__layer_check_ndim(lk_layer_builder *builder, lk_shape in, int ndim, const char *want);
+
+/* *count = places that a window has along an axis. Errors: LK_ERR_SHAPE (the kernel does not fit). */
+lk_status lk__layer_window(lk_layer_builder *builder, const char *axis, int64_t size, int64_t kernel, int64_t stride,
+                           int64_t padding, int64_t *count);
+
+/* Elements of a sample. */
+int64_t lk__layer_count(lk_shape shape);
+
+/* Builds `layer`, a part of the model, for `in`; depth counts from the root. */
+lk_status lk__layer_build(lk_model *model, const lk_layer *parent, lk_layer *layer, int depth, lk_shape in,
+                          lk_shape *out);
+
+/* x[s] → y[s] for the call's shards; y belongs to the open scope. call->layer is the parent. */
+lk_status lk__layer_run(const lk_layer_call *call, const lk_layer *layer, lk_tensor *const *x, lk_tensor **y);
+
+/* What every constructor checks: LK_OK, or LK_ERR_ARGUMENT "conv2d: kernel is 0; it must be 1 to 4096". */
+lk_status lk__layer_range(const char *kind, const char *what, int64_t value, int64_t low, int64_t high);
+
+/* Letters, digits, '_' and '-', at least one. */
+bool lk__layer_name_ok(const char *name);
+
+/* Sizes that a layer can have: beyond these, products of a few of them would not fit 64 bits. */
+#define LK_LAYER_MAX_SIZE INT32_MAX
+#define LK_LAYER_MAX_KERNEL 4096
+#define LK_LAYER_MAX_DEPTH 48
+
+#endif

@@ -1,0 +1,88 @@
+#include "base/status.h"
+#include "lockstep/ops.h"
+#include "nn/layer.h"
+
+/* Keras' defaults, and darknet's for leaky. */
+static const double leaky_alpha = 0.2, elu_alpha = 1;
+
+static lk_tensor *relu(lk_tensor *x)
+{
+    return lk_relu(x);
+}
+
+static lk_tensor *leaky_relu(lk_tensor *x)
+{
+    return lk_leaky_relu(x, leaky_alpha);
+}
+
+static lk_tensor *elu(lk_tensor *x)
+{
+    return lk_elu(x, elu_alpha);
+}
+
+static lk_tensor *sigmoid(lk_tensor *x)
+{
+    return lk_sigmoid(x);
+}
+
+static lk_tensor *hyperbolic_tangent(lk_tensor *x)
+{
+    return lk_tanh(x);
+}
+
+static lk_tensor *silu(lk_tensor *x)
+{
+    return lk_silu(x);
+}
+
+static lk_tensor *gelu(lk_tensor *x)
+{
+    return lk_gelu(x);
+}
+
+static lk_tensor *softplus(lk_tensor *x)
+{
+    return lk_softplus(x);
+}
+
+static lk_tensor *(*const functions[LK_ACTIVATION_COUNT])(lk_tensor *x) = {
+    [LK_RELU] = relu,       [LK_LEAKY_RELU] = leaky_relu,   [LK_ELU] = elu,
+    [LK_SIGMOID] = sigmoid, [LK_TANH] = hyperbolic_tangent, [LK_SILU] = silu,
+    [LK_GELU] = gelu,       [LK_SOFTPLUS] = softplus,
+};
+
+static lk_status activation_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+{
+    bool simple = *(const lk_activation *)config == LK_RELU;
+    *out = in;
+    lk_layer_flops(builder, (simple ? 1 : 4) * (double)lk__layer_count(in));
+    return LK_OK;
+}
+
+static lk_tensor *activation_forward(lk_layer_call *call, const void *config, lk_tensor *x)
+{
+    (void)call;
+    return functions[*(const lk_activation *)config](x);
+}
+
+#define ACTIVATION(name)                                                       \
+    {                                                                          \
+        .kind = name, .build = activation_build, .forward = activation_forward \
+    }
+
+static const lk_layer_table tables[LK_ACTIVATION_COUNT] = {
+    [LK_RELU] = ACTIVATION("relu"), [LK_LEAKY_RELU] = ACTIVATION("leaky_relu"),
+    [LK_ELU] = ACTIVATION("elu"),   [LK_SIGMOID] = ACTIVATION("sigmoid"),
+    [LK_TANH] = ACTIVATION("tanh"), [LK_SILU] = ACTIVATION("silu"),
+    [LK_GELU] = ACTIVATION("gelu"), [LK_SOFTPLUS] = ACTIVATION("softplus"),
+};
+
+lk_layer *lk_layer_activation(lk_activation activation)
+{
+    if ((unsigned)activation >= LK_ACTIVATION_COUNT) {
+        lk__fail(LK_ERR_ARGUMENT, "activation: %d does not exist; there are 0 to %d", (int)activation,
+                 LK_ACTIVATION_COUNT - 1);
+        return NULL;
+    }
+    return lk_layer_new(&tables[activation], &activation, sizeof activation, NULL, 0);
+}

@@ -1,0 +1,125 @@
+/* Batch normalisation, by shard or over the global batch. */
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/tensor.h"
+#include "lockstep/ops.h"
+#include "nn/layer.h"
+#include "nn/model.h"
+
+#include <math.h>
+
+typedef struct batch_norm_config {
+    double epsilon, momentum;
+} batch_norm_config;
+
+enum { GAMMA, BETA, RUNNING_MEAN, RUNNING_VAR };
+
+static lk_status batch_norm_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+{
+    (void)config;
+    *out = in;
+    const lk_init zeros = {.kind = LK_INIT_ZEROS}, ones = {.kind = LK_INIT_ONES};
+    lk_shape channels = LK_SHAPE(in.dim[1]);
+    LK_TRY(lk_layer_parameter(builder, "weight", channels, ones, in.dim[1], in.dim[1]));
+    LK_TRY(lk_layer_parameter(builder, "bias", channels, zeros, in.dim[1], in.dim[1]));
+    LK_TRY(lk_layer_buffer(builder, "running_mean", channels, zeros));
+    LK_TRY(lk_layer_buffer(builder, "running_var", channels, ones));
+    lk_layer_flops(builder, 7 * (double)lk__layer_count(in));
+    return lk__layer_statistics(builder, lk__layer_count(in) / in.dim[1]);
+}
+
+/* For whoever asked for statistics, with a reference that outlives the scopes of the layers around. */
+static void give_sums(const lk_layer_call *call, int shard, lk_tensor *sums)
+{
+    if (!call->opts->statistics)
+        return;
+    int64_t row = (int64_t)(call->first + shard) * call->model->n_statistics;
+    lk_tensor **slot = &call->opts->statistics[row + call->layer->statistics];
+    lk_tensor_release(*slot);
+    *slot = lk_tensor_retain(sums);
+}
+
+static lk_status each_shard(lk_layer_call *call, const batch_norm_config *c, lk_tensor *const *x, lk_tensor **y)
+{
+    for (int s = 0; s < call->n; s++) {
+        lk_tensor *sums = NULL;
+        y[s] = lk_batch_norm(x[s], lk_layer_call_variable(call, s, GAMMA), lk_layer_call_variable(call, s, BETA),
+                             c->epsilon, call->opts->statistics ? &sums : NULL);
+        if (!y[s])
+            return lk_error_status();
+        give_sums(call, s, sums);
+    }
+    return LK_OK;
+}
+
+static lk_status find_sums(const lk_layer_call *call, lk_tensor *const *x, lk_tensor **parts, lk_tensor **sums)
+{
+    for (int s = 0; s < call->n; s++) {
+        parts[s] = lk_channel_sums(x[s]);
+        if (!parts[s])
+            return lk_error_status();
+        give_sums(call, s, parts[s]);
+    }
+    return call->opts->sync(call->opts->sync_user, parts, sums, call->n);
+}
+
+static lk_status global_batch(lk_layer_call *call, const batch_norm_config *c, lk_tensor *const *x, lk_tensor **y)
+{
+    int n = call->n;
+    int64_t count = call->opts->global_batch * call->layer->samples;
+    lk_tensor **parts = lk__calloc(2 * (size_t)n, sizeof(lk_tensor *));
+    if (!parts)
+        return LK_ERR_MEMORY;
+    lk_tensor **sums = parts + n;
+    lk_status status = find_sums(call, x, parts, sums);
+    for (int s = 0; s < n && status == LK_OK; s++) {
+        y[s] = lk_batch_norm_with(x[s], lk_layer_call_variable(call, s, GAMMA), lk_layer_call_variable(call, s, BETA),
+                                  sums[s], count, c->epsilon);
+        status = y[s] ? LK_OK : lk_error_status();
+    }
+    lk__free(parts);
+    return status;
+}
+
+static lk_status inference(lk_layer_call *call, const batch_norm_config *c, lk_tensor *const *x, lk_tensor **y)
+{
+    for (int s = 0; s < call->n; s++) {
+        y[s] = lk_batch_norm_inference(
+            x[s], lk_layer_call_variable(call, s, GAMMA), lk_layer_call_variable(call, s, BETA),
+            lk_layer_call_variable(call, s, RUNNING_MEAN), lk_layer_call_variable(call, s, RUNNING_VAR), c->epsilon);
+        if (!y[s])
+            return lk_error_status();
+    }
+    return LK_OK;
+}
+
+static lk_status batch_norm_forward(lk_layer_call *call, const void *config, lk_tensor *const *x, lk_tensor **y)
+{
+    if (!call->opts->training)
+        return inference(call, config, x, y);
+    return call->opts->sync ? global_batch(call, config, x, y) : each_shard(call, config, x, y);
+}
+
+static const lk_layer_table batch_norm_table = {
+    .kind = "batch_norm", .build = batch_norm_build, .forward_shards = batch_norm_forward};
+
+lk_status lk__batch_norm_update(const lk_layer *layer, lk_tensor *const *variables, lk_tensor *sums, int64_t samples,
+                                lk_tensor *skip)
+{
+    const batch_norm_config *c = layer->config;
+    return lk_batch_norm_update(variables[layer->variables[RUNNING_MEAN]], variables[layer->variables[RUNNING_VAR]],
+                                sums, samples * layer->samples, c->momentum, skip);
+}
+
+lk_layer *lk_layer_batch_norm(const lk_batch_norm_layer_opts *opts)
+{
+    const batch_norm_config config = {.epsilon = opts && opts->epsilon != 0 ? opts->epsilon : 1e-5,
+                                      .momentum = opts && opts->momentum != 0 ? opts->momentum : 0.1};
+    if (!(config.epsilon > 0 && isfinite(config.epsilon)))
+        lk__fail(LK_ERR_ARGUMENT, "batch_norm: epsilon is %g; it must be above 0 and finite", config.epsilon);
+    else if (!(config.momentum > 0 && config.momentum <= 1))
+        lk__fail(LK_ERR_ARGUMENT, "batch_norm: momentum is %g; it must be above 0 and at most 1", config.momentum);
+    else
+        return lk_layer_new(&batch_norm_table, &config, sizeof config, NULL, 0);
+    return NULL;
+}

@@ -1,0 +1,71 @@
+#include "base/status.h"
+#include "lockstep/ops.h"
+#include "nn/layer.h"
+#include "nn/model.h"
+
+typedef struct conv2d_config {
+    int64_t filters, kernel, stride, padding;
+    bool bias;
+    lk_init weight_init, bias_init;
+} conv2d_config;
+
+static lk_status conv2d_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+{
+    const conv2d_config *c = config;
+    LK_TRY(lk__layer_check_ndim(builder, in, 4, "[N, C, H, W]"));
+    int64_t channels = in.dim[1], area = c->kernel * c->kernel;
+    *out = LK_SHAPE(1, c->filters, 0, 0);
+    LK_TRY(lk__layer_window(builder, "H", in.dim[2], c->kernel, c->stride, c->padding, &out->dim[2]));
+    LK_TRY(lk__layer_window(builder, "W", in.dim[3], c->kernel, c->stride, c->padding, &out->dim[3]));
+    int64_t fan_in = channels * area, fan_out = c->filters * area;
+    LK_TRY(lk_layer_parameter(builder, "weight", LK_SHAPE(c->filters, channels, c->kernel, c->kernel), c->weight_init,
+                              fan_in, fan_out));
+    if (c->bias)
+        LK_TRY(lk_layer_parameter(builder, "bias", LK_SHAPE(c->filters), c->bias_init, fan_in, fan_out));
+    double outputs = (double)c->filters * (double)out->dim[2] * (double)out->dim[3];
+    lk_layer_flops(builder, 2 * outputs * (double)fan_in);
+    return LK_OK;
+}
+
+static lk_tensor *conv2d_forward(lk_layer_call *call, const void *config, lk_tensor *x)
+{
+    const conv2d_config *c = config;
+    lk_tensor *weight = lk_layer_call_variable(call, 0, 0);
+    lk_tensor *bias = c->bias ? lk_layer_call_variable(call, 0, 1) : NULL;
+    const lk_conv2d_opts opts = {.stride = {c->stride, c->stride}, .padding = {c->padding, c->padding}};
+    return lk_conv2d(x, weight, bias, &opts);
+}
+
+static const lk_layer_table conv2d_table = {.kind = "conv2d", .build = conv2d_build, .forward = conv2d_forward};
+
+static lk_status check(const conv2d_config *c, bool same, int64_t padding)
+{
+    LK_TRY(lk__layer_range("conv2d", "number of filters", c->filters, 1, LK_LAYER_MAX_SIZE));
+    LK_TRY(lk__layer_range("conv2d", "kernel", c->kernel, 1, LK_LAYER_MAX_KERNEL));
+    LK_TRY(lk__layer_range("conv2d", "stride", c->stride, 1, LK_LAYER_MAX_KERNEL));
+    LK_TRY(lk__layer_range("conv2d", "padding", padding, 0, LK_LAYER_MAX_KERNEL));
+    if (same && padding > 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "conv2d: padding %lld and same: give one of them", (long long)padding);
+    if (same && c->kernel % 2 == 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "conv2d: kernel %lld is even; with same it must be odd", (long long)c->kernel);
+    LK_TRY(lk__init_check("conv2d", "weight", c->weight_init));
+    return lk__init_check("conv2d", "bias", c->bias_init);
+}
+
+lk_layer *lk_layer_conv2d(int64_t filters, int64_t kernel, const lk_conv2d_layer_opts *opts)
+{
+    const lk_conv2d_layer_opts defaults = {0};
+    const lk_conv2d_layer_opts *o = opts ? opts : &defaults;
+    const conv2d_config config = {
+        .filters = filters,
+        .kernel = kernel,
+        .stride = o->stride ? o->stride : 1,
+        .padding = o->same ? (kernel - 1) / 2 : o->padding,
+        .bias = !o->no_bias,
+        .weight_init = lk__init_or(o->weight, LK_INIT_GLOROT_UNIFORM),
+        .bias_init = lk__init_or(o->bias, LK_INIT_ZEROS),
+    };
+    if (check(&config, o->same, o->padding) != LK_OK)
+        return NULL;
+    return lk_layer_new(&conv2d_table, &config, sizeof config, NULL, 0);
+}

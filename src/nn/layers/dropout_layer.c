@@ -1,0 +1,42 @@
+#include "base/status.h"
+#include "lockstep/ops.h"
+#include "nn/layer.h"
+
+static lk_status dropout_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+{
+    *out = in;
+    if (*(const double *)config == 0)
+        lk_layer_bytes(builder, 0);
+    else
+        lk_layer_flops(builder, (double)lk__layer_count(in));
+    return LK_OK;
+}
+
+/* What is dropped is keyed by the layer's path: two dropouts of one network drop different elements. */
+static lk_tensor *dropout_forward(lk_layer_call *call, const void *config, lk_tensor *x)
+{
+    double rate = *(const double *)config;
+    const lk_forward_opts *opts = call->opts;
+    if (!opts->training || rate == 0)
+        return x;
+    lk_tensor *indices = opts->indices ? opts->indices[call->first] : NULL;
+    if (!indices) {
+        lk__fail(LK_ERR_ARGUMENT, "%s: dropout needs to know which samples these are: lk_forward_opts.indices",
+                 call->layer->path);
+        return NULL;
+    }
+    const lk_random_key key = {
+        .seed = opts->seed, .purpose = lk_random_purpose(call->layer->path), .epoch = (uint64_t)opts->step};
+    return lk_dropout(x, indices, rate, key);
+}
+
+static const lk_layer_table dropout_table = {.kind = "dropout", .build = dropout_build, .forward = dropout_forward};
+
+lk_layer *lk_layer_dropout(double rate)
+{
+    if (!(rate >= 0 && rate < 1)) {
+        lk__fail(LK_ERR_ARGUMENT, "dropout: rate is %g; it must be at least 0 and below 1", rate);
+        return NULL;
+    }
+    return lk_layer_new(&dropout_table, &rate, sizeof rate, NULL, 0);
+}

@@ -1,0 +1,112 @@
+/* Pooling over windows and over the whole image. */
+#include "base/status.h"
+#include "lockstep/ops.h"
+#include "nn/layer.h"
+
+/* --- windows ------------------------------------------------------------------------------------------------------ */
+
+typedef struct pool_config {
+    int64_t kernel, stride, padding;
+    bool max;
+} pool_config;
+
+static lk_status pool_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+{
+    const pool_config *c = config;
+    LK_TRY(lk__layer_check_ndim(builder, in, 4, "[N, C, H, W]"));
+    *out = in;
+    LK_TRY(lk__layer_window(builder, "H", in.dim[2], c->kernel, c->stride, c->padding, &out->dim[2]));
+    LK_TRY(lk__layer_window(builder, "W", in.dim[3], c->kernel, c->stride, c->padding, &out->dim[3]));
+    int64_t count = lk__layer_count(*out);
+    lk_layer_flops(builder, (double)count * (double)c->kernel * (double)c->kernel);
+    if (c->max) /* and which element it was */
+        lk_layer_bytes(builder, count * (int64_t)(sizeof(float) + sizeof(int32_t)));
+    return LK_OK;
+}
+
+static lk_tensor *pool_forward(lk_layer_call *call, const void *config, lk_tensor *x)
+{
+    (void)call;
+    const pool_config *c = config;
+    const lk_pool2d_opts opts = {
+        .kernel = {c->kernel, c->kernel}, .stride = {c->stride, c->stride}, .padding = {c->padding, c->padding}};
+    return c->max ? lk_max_pool2d(x, &opts) : lk_avg_pool2d(x, &opts);
+}
+
+static const lk_layer_table max_pool_table = {.kind = "max_pool", .build = pool_build, .forward = pool_forward};
+static const lk_layer_table avg_pool_table = {.kind = "avg_pool", .build = pool_build, .forward = pool_forward};
+
+static lk_layer *pool(const lk_layer_table *table, int64_t kernel, const lk_pool_layer_opts *opts)
+{
+    const pool_config config = {.kernel = kernel,
+                                .stride = opts && opts->stride ? opts->stride : kernel,
+                                .padding = opts ? opts->padding : 0,
+                                .max = table == &max_pool_table};
+    if (lk__layer_range(table->kind, "kernel", kernel, 1, LK_LAYER_MAX_KERNEL) != LK_OK ||
+        lk__layer_range(table->kind, "stride", config.stride, 1, LK_LAYER_MAX_KERNEL) != LK_OK ||
+        lk__layer_range(table->kind, "padding", config.padding, 0, kernel / 2) != LK_OK)
+        return NULL;
+    return lk_layer_new(table, &config, sizeof config, NULL, 0);
+}
+
+lk_layer *lk_layer_max_pool(int64_t kernel, const lk_pool_layer_opts *opts)
+{
+    return pool(&max_pool_table, kernel, opts);
+}
+
+lk_layer *lk_layer_avg_pool(int64_t kernel, const lk_pool_layer_opts *opts)
+{
+    return pool(&avg_pool_table, kernel, opts);
+}
+
+/* --- the whole image ---------------------------------------------------------------------------------------------- */
+
+static lk_status global_build(lk_layer_builder *builder, lk_shape in, lk_shape *out, int64_t bytes)
+{
+    LK_TRY(lk__layer_check_ndim(builder, in, 4, "[N, C, H, W]"));
+    *out = LK_SHAPE(1, in.dim[1]);
+    lk_layer_flops(builder, (double)lk__layer_count(in));
+    lk_layer_bytes(builder, in.dim[1] * bytes);
+    return LK_OK;
+}
+
+static lk_status global_max_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+{
+    (void)config;
+    return global_build(builder, in, out, (int64_t)(sizeof(float) + sizeof(int32_t)));
+}
+
+static lk_status global_avg_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+{
+    (void)config;
+    return global_build(builder, in, out, sizeof(float));
+}
+
+static lk_tensor *global_max_forward(lk_layer_call *call, const void *config, lk_tensor *x)
+{
+    (void)call;
+    (void)config;
+    return lk_flatten(lk_global_max_pool2d(x));
+}
+
+static lk_tensor *global_avg_forward(lk_layer_call *call, const void *config, lk_tensor *x)
+{
+    (void)call;
+    (void)config;
+    return lk_flatten(lk_global_avg_pool2d(x));
+}
+
+static const lk_layer_table global_max_table = {
+    .kind = "global_max_pool", .build = global_max_build, .forward = global_max_forward};
+static const lk_layer_table global_avg_table = {
+    .kind = "global_avg_pool", .build = global_avg_build, .forward = global_avg_forward};
+
+lk_layer *lk_layer_global_max_pool(void)
+{
+    return lk_layer_new(&global_max_table, NULL, 0, NULL, 0);
+}
+
+lk_layer *lk_layer_global_avg_pool(void)
+{
+    return lk_layer_new(&global_avg_table, NULL, 0, NULL, 0);
+}

@@ -1,0 +1,119 @@
+/* Layers made of layers: one after the other, the sum of two, and the identity. */
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/tensor.h"
+#include "lockstep/ops.h"
+#include "nn/layer.h"
+
+#include <string.h>
+
+/* --- sequential --------------------------------------------------------------------------------------------------- */
+
+static lk_status sequential_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+{
+    (void)config;
+    *out = in;
+    for (int i = 0; i < builder->layer->n_children; i++)
+        LK_TRY(lk_layer_build_child(builder, i, *out, out));
+    return LK_OK;
+}
+
+static void release_all(lk_tensor **tensors, int n)
+{
+    for (int s = 0; s < n; s++) {
+        lk_tensor_release(tensors[s]);
+        tensors[s] = NULL;
+    }
+}
+
+/* now[s] becomes layer `child` of now[s], which is released: nothing of the layer but its output outlives this. */
+static lk_status advance(lk_layer_call *call, int child, lk_tensor **now, lk_tensor **next)
+{
+    lk_scope_begin();
+    lk_status status = lk_layer_call_child(call, child, now, next);
+    for (int s = 0; s < call->n; s++)
+        next[s] = status == LK_OK ? lk_tensor_retain(next[s]) : NULL;
+    lk_scope_end();
+    release_all(now, call->n);
+    memcpy(now, next, (size_t)call->n * sizeof(lk_tensor *));
+    return status;
+}
+
+static lk_status sequential_forward(lk_layer_call *call, const void *config, lk_tensor *const *x, lk_tensor **y)
+{
+    (void)config;
+    lk_tensor **next = lk__calloc((size_t)call->n, sizeof(lk_tensor *));
+    if (!next)
+        return LK_ERR_MEMORY;
+    for (int s = 0; s < call->n; s++)
+        y[s] = lk_tensor_retain(x[s]);
+    lk_status status = LK_OK;
+    for (int i = 0; i < call->layer->n_children && status == LK_OK; i++)
+        status = advance(call, i, y, next);
+    lk__free(next);
+    return lk__scope_adopt_all(y, call->n, status);
+}
+
+const lk_layer_table lk__layer_sequential_table = {
+    .kind = "sequential",
+    .build = sequential_build,
+    .forward_shards = sequential_forward,
+};
+
+lk_layer *lk_layer_sequential(lk_layer *const *layers, int n)
+{
+    return lk_layer_new(&lk__layer_sequential_table, NULL, 0, layers, n);
+}
+
+/* --- add ---------------------------------------------------------------------------------------------------------- */
+
+enum { BODY, SHORTCUT, PARTS };
+
+static lk_status add_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
+{
+    (void)config;
+    lk_shape shortcut;
+    char texts[PARTS][128];
+    LK_TRY(lk_layer_build_child(builder, BODY, in, out));
+    LK_TRY(lk_layer_build_child(builder, SHORTCUT, in, &shortcut));
+    if (!lk__shape_equal(*out, shortcut)) {
+        lk__shape_text(*out, texts[BODY], sizeof texts[BODY]);
+        lk__shape_text(shortcut, texts[SHORTCUT], sizeof texts[SHORTCUT]);
+        return lk_layer_fail(builder, LK_ERR_SHAPE,
+                             "the body gives %s and the shortcut %s; they are added and must be the same", texts[BODY],
+                             texts[SHORTCUT]);
+    }
+    lk_layer_flops(builder, (double)lk__layer_count(*out));
+    return LK_OK;
+}
+
+static lk_status add_forward(lk_layer_call *call, const void *config, lk_tensor *const *x, lk_tensor **y)
+{
+    (void)config;
+    int n = call->n;
+    lk_tensor **parts = lk__calloc((size_t)PARTS * (size_t)n, sizeof(lk_tensor *));
+    if (!parts)
+        return LK_ERR_MEMORY;
+    lk_tensor **body = parts, **shortcut = parts + n;
+    lk_status status = lk_layer_call_child(call, BODY, x, body);
+    if (status == LK_OK)
+        status = lk_layer_call_child(call, SHORTCUT, x, shortcut);
+    for (int s = 0; s < n && status == LK_OK; s++) {
+        y[s] = lk_add(body[s], shortcut[s]);
+        status = y[s] ? LK_OK : lk_error_status();
+    }
+    lk__free(parts);
+    return status;
+}
+
+const lk_layer_table lk__layer_add_table = {.kind = "add", .build = add_build, .forward_shards = add_forward};
+
+lk_layer *lk_layer_add(lk_layer *body, lk_layer *shortcut)
+{
+    return lk_layer_new(&lk__layer_add_table, NULL, 0, (lk_layer *const[]){body, shortcut}, PARTS);
+}
+
+lk_layer *lk_layer_identity(void)
+{
+    return lk_layer_sequential(NULL, 0);
+}

@@ -1,0 +1,260 @@
+/* The reference models: what they have, how they start, and that gradients reach all of it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "lockstep/autograd.h"
+#include "lockstep/nn.h"
+#include "lockstep/ops.h"
+#include "nn/nn_testing.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const lk_model_input grey28 = {.channels = 1, .height = 28, .width = 28, .classes = 10};
+
+static void test_parameter_counts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        int64_t parameters;
+        int batch_norms;
+    } rows[] = {
+        {"lenet", 129068, 0}, {"keras-cnn", 347146, 0}, {"resnet18", 11175818, 17}, {"wrn-16-10", 17121962, 13}};
+    for (int i = 0; i < 4; i++) {
+        lk_model *model = lk_model_new(rows[i].name, grey28);
+        assert_no_error(model != NULL);
+        assert_string_equal(lk_model_name_at(i), rows[i].name);
+        assert_int_equal(parameters_of(model), rows[i].parameters);
+        assert_int_equal(lk_model_statistics_count(model), rows[i].batch_norms);
+        assert_int_equal(lk_model_variable_count(model) - lk_model_parameter_count(model), 2 * rows[i].batch_norms);
+        int64_t told = 0;
+        for (int l = 0; l < lk_model_layer_count(model); l++)
+            told += lk_model_layer(model, l).parameters;
+        assert_int_equal(told, rows[i].parameters);
+        lk_model_release(model);
+    }
+    assert_null(lk_model_name_at(4));
+    assert_null(lk_model_about_at(-1));
+}
+
+static void test_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"block2.1.conv1.weight", "block2.1.bn2.bias", "block2.1.conv3.bias",
+                                        "block4.2.conv2.weight", "dense.bias",        "block3.1.bn1.running_var"};
+    lk_model *model = lk_model_new("resnet18", grey28);
+    assert_no_error(model != NULL);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        assert_true(variable_index(model, names[i]) >= 0);
+    assert_int_equal(variable_index(model, "block1.1.conv3.weight"), -1);
+    assert_string_equal(lk_model_variable_name(model, 0), "conv1.weight");
+    lk_model_release(model);
+}
+
+/* LeNet's variables and values are those it always had: runs of it keep their bits. */
+static void test_lenet_starts_as_ever(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        lk_shape shape;
+        double std;
+    } rows[] = {{"conv1.weight", {4, {20, 1, 3, 3}}, 0.01},  {"conv1.bias", {1, {20}}, 0},
+                {"conv2.weight", {4, {50, 20, 5, 5}}, 0.01}, {"conv2.bias", {1, {50}}, 0},
+                {"dense1.weight", {2, {800, 128}}, 0.01},    {"dense1.bias", {1, {128}}, 0},
+                {"dense2.weight", {2, {128, 10}}, 0.01},     {"dense2.bias", {1, {10}}, 0}};
+    lk_scope_begin();
+    lk_device *device = lk_device_open("cpu:0");
+    lk_model *model = lk_model_new("lenet", grey28);
+    lk_tensor *variables[8];
+    assert_int_equal(lk_model_variable_count(model), 8);
+    assert_int_equal(lk_model_init(model, device, 7, variables), LK_OK);
+    for (int i = 0; i < 8; i++) {
+        lk_random_key key = {.seed = 7, .purpose = lk_random_purpose(rows[i].name)};
+        lk_tensor *want = rows[i].std > 0 ? lk_normal(device, LK_F32, rows[i].shape, 0, rows[i].std, key)
+                                          : lk_zeros(device, LK_F32, rows[i].shape);
+        assert_string_equal(lk_model_variable_name(model, i), rows[i].name);
+        assert_same_bits(variables[i], want);
+    }
+    lk_model_release(model);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+/* The smallest images that a model takes keep these runs short. */
+static const struct {
+    const char *name;
+    int64_t size;
+} tiny[] = {{"lenet", 16}, {"keras-cnn", 6}, {"resnet18", 5}, {"wrn-16-10", 4}};
+
+static void test_gradient_reaches_every_parameter(void **state)
+{
+    (void)state;
+    for (int m = 0; m < 4; m++) {
+        lk_scope_begin();
+        network net = open_network(tiny[m].name, (lk_model_input){1, tiny[m].size, tiny[m].size, 10});
+        int n = lk_model_parameter_count(net.model);
+        lk_tensor **gradients = calloc((size_t)n, sizeof *gradients);
+        lk_tape *tape = lk_tape_begin(net.variables, n);
+        lk_tensor *logits = lk_model_forward(net.model, net.variables, images(&net, 3),
+                                             &(lk_forward_opts){.training = true, .indices = net.indices});
+        assert_no_error(logits != NULL);
+        assert_int_equal(lk_tensor_shape(logits).dim[0], 3);
+        assert_int_equal(lk_tensor_shape(logits).dim[1], 10);
+        lk_tensor *loss =
+            lk_average_loss(lk_sparse_softmax_cross_entropy(logits, labels(&net, 3), LK_REDUCTION_NONE), 3);
+        assert_no_error(lk_tape_gradient(tape, loss, NULL, gradients) == LK_OK);
+        for (int i = 0; i < n; i++) {
+            assert_non_null(gradients[i]);
+            double largest = largest_of(gradients[i]);
+            assert_true(isfinite(largest));
+            /* A bias before a batch-norm does not matter, but for rounding. */
+            bool before_norm = strstr(lk_model_variable_name(net.model, i), "conv") &&
+                               strstr(lk_model_variable_name(net.model, i), ".bias") &&
+                               lk_model_has_batch_norm(net.model);
+            if (!before_norm && largest == 0)
+                fail_msg("%s: the gradient of %s is 0", tiny[m].name, lk_model_variable_name(net.model, i));
+        }
+        lk_tape_release(tape);
+        free(gradients);
+        close_network(&net);
+        lk_scope_end();
+    }
+}
+
+/* keras-cnn by operators, written down from the tutorial. */
+static void test_keras_cnn_by_operators(void **state)
+{
+    (void)state;
+    lk_scope_begin();
+    network net = open_network("keras-cnn", (lk_model_input){1, 12, 12, 10});
+    lk_tensor *x = images(&net, 4), *const *v = net.variables;
+    lk_tensor *h = lk_relu(lk_conv2d(x, v[0], v[1], NULL));
+    h = lk_flatten(lk_max_pool2d(h, &(lk_pool2d_opts){.kernel = {2, 2}}));
+    h = lk_relu(lk_add(lk_matmul(h, v[2]), v[3]));
+    lk_tensor *want = lk_add(lk_matmul(h, v[4]), v[5]);
+    assert_same_bits(lk_model_forward(net.model, v, x, NULL), want);
+    close_network(&net);
+    lk_scope_end();
+}
+
+static lk_tensor *normalised(network *net, const char *layer, lk_tensor *x)
+{
+    return lk_batch_norm(x, named(net, layer, "weight"), named(net, layer, "bias"), 1e-5, NULL);
+}
+
+static lk_tensor *convolved(network *net, const char *layer, lk_tensor *x, int64_t stride, int64_t padding)
+{
+    return lk_conv2d(x, named(net, layer, "weight"), named(net, layer, "bias"),
+                     &(lk_conv2d_opts){.stride = {stride, stride}, .padding = {padding, padding}});
+}
+
+static lk_tensor *residual(network *net, const char *path, lk_tensor *x, int64_t stride)
+{
+    char name[6][64];
+    static const char *const parts[6] = {"conv1", "bn1", "conv2", "bn2", "conv3", ""};
+    for (int i = 0; i < 6; i++)
+        snprintf(name[i], sizeof name[i], "%s.%s", path, parts[i]);
+    lk_tensor *y = lk_relu(normalised(net, name[1], convolved(net, name[0], x, stride, 1)));
+    y = normalised(net, name[3], convolved(net, name[2], y, 1, 1));
+    return lk_relu(lk_add(y, stride > 1 ? convolved(net, name[4], x, stride, 0) : x));
+}
+
+/* resnet18 by operators, written down from d2l.Residual and the notebook. */
+static void test_resnet18_by_operators(void **state)
+{
+    (void)state;
+    lk_scope_begin();
+    network net = open_network("resnet18", (lk_model_input){1, 9, 9, 10});
+    lk_tensor *x = images(&net, 2);
+    lk_tensor *h = lk_relu(normalised(&net, "bn1", convolved(&net, "conv1", x, 1, 1)));
+    for (int b = 1; b <= 4; b++) {
+        for (int r = 1; r <= 2; r++) {
+            char path[32];
+            snprintf(path, sizeof path, "block%d.%d", b, r);
+            h = residual(&net, path, h, b > 1 && r == 1 ? 2 : 1);
+        }
+    }
+    h = lk_flatten(lk_global_avg_pool2d(h));
+    lk_tensor *want = lk_add(lk_matmul(h, named(&net, "dense", "weight")), named(&net, "dense", "bias"));
+    assert_same_bits(lk_model_forward(net.model, net.variables, x, &(lk_forward_opts){.training = true}), want);
+    close_network(&net);
+    lk_scope_end();
+}
+
+/* What a model tells of its layers' floating-point operations is what the operators count. */
+typedef struct counting {
+    const network *net;
+    double before;
+    int row;
+} counting;
+
+static void count(void *user, const char *path, int shard, lk_tensor *y)
+{
+    (void)shard;
+    counting *c = user;
+    lk_layer_info info = lk_model_layer(c->net->model, c->row);
+    double now = lk_device_flops(c->net->device);
+    lk_shape shape = lk_tensor_shape(y);
+    assert_string_equal(info.path, path);
+    if (now - c->before != 2 * info.flops)
+        fail_msg("%s %s: told %g flops, counted %g", lk_model_name(c->net->model), path, 2 * info.flops,
+                 now - c->before);
+    assert_int_equal(shape.ndim, info.output.ndim);
+    for (int i = 1; i < shape.ndim; i++)
+        assert_int_equal(shape.dim[i], info.output.dim[i]);
+    c->before = now;
+    c->row++;
+}
+
+static void test_told_flops_are_counted_flops(void **state)
+{
+    (void)state;
+    for (int m = 0; m < 4; m++) {
+        lk_scope_begin();
+        network net = open_network(tiny[m].name, (lk_model_input){1, tiny[m].size, tiny[m].size, 10});
+        lk_tensor *x = images(&net, 2);
+        counting c = {.net = &net, .before = lk_device_flops(net.device)};
+        lk_forward_opts opts = {.training = true, .indices = net.indices, .visit = count, .visit_user = &c};
+        assert_no_error(lk_model_forward(net.model, net.variables, x, &opts) != NULL);
+        assert_int_equal(c.row, lk_model_layer_count(net.model));
+        close_network(&net);
+        lk_scope_end();
+    }
+}
+
+static void test_errors(void **state)
+{
+    (void)state;
+    assert_null(lk_model_new("resnet81", grey28));
+    assert_error(LK_ERR_ARGUMENT, "did you mean 'resnet18'?");
+    assert_null(lk_model_new(NULL, grey28));
+    assert_error(LK_ERR_ARGUMENT, "unknown model ''");
+    assert_null(lk_model_new("lenet", (lk_model_input){1, 8, 8, 10}));
+    assert_error(LK_ERR_SHAPE, "lenet: conv2: a kernel of 5 does not fit into H = 3");
+    assert_null(lk_model_new("lenet", (lk_model_input){1, 28, 28, -1}));
+    assert_error(LK_ERR_ARGUMENT, "number of classes is -1");
+    assert_null(lk_model_new("lenet", (lk_model_input){0, 28, 28, 10}));
+    assert_error(LK_ERR_ARGUMENT, "number of channels is 0");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_parameter_counts),
+        cmocka_unit_test(test_names),
+        cmocka_unit_test(test_lenet_starts_as_ever),
+        cmocka_unit_test(test_gradient_reaches_every_parameter),
+        cmocka_unit_test(test_keras_cnn_by_operators),
+        cmocka_unit_test(test_resnet18_by_operators),
+        cmocka_unit_test(test_told_flops_are_counted_flops),
+        cmocka_unit_test(test_errors),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
