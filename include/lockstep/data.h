@@ -88,6 +88,54 @@ LK_API const char *lk_dataset_names(void);
  * Errors: LK_ERR_ARGUMENT (count outside 0 … 2^32 - 1, epoch outside 0 … 2^32 - 1). */
 LK_API lk_status lk_sample_order(int64_t count, uint64_t seed, int64_t epoch, bool shuffle, int64_t *order);
 
+/* ---- augmentation ---- */
+
+/* What happens to a sample's image, in this order: bytes / 255, width and height shift, horizontal flip, pad-and-crop,
+ * centring and standardisation, cutout. All channels alike. Zeroes: nothing.
+ *
+ * As Keras' ImageDataGenerator, where it has the setting. Every choice is drawn by (seed, purpose, epoch, sample), the
+ * purposes being "augment.shift", "augment.flip", "augment.crop" and "augment.cutout": the same picture whoever
+ * prepares it, in whichever batch, and one setting does not change what another chooses. */
+typedef struct lk_augment_opts {
+    /* Pixel (y, x) is what is at (y + dy, x + dx), so dx > 0 moves the picture to the left; dy is uniform in
+     * [-height_shift, height_shift] times the height, dx alike. Bilinear between pixels, and what is outside is the
+     * nearest pixel of the edge: Keras' fill_mode "nearest". 0 <= share < 1. */
+    double width_shift, height_shift;
+    bool horizontal_flip; /* every second time */
+    /* So many pixels of 0 on every side, then a window of the image's size at an even chance. Below the smaller side.
+     */
+    int64_t crop_padding;
+    /* A square of this side, centred on any pixel at an even chance, becomes 0 as far as it is inside (DeVries, Taylor:
+     * "Improved regularization of convolutional neural networks with cutout", 2017). At most the smaller side. */
+    int64_t cutout;
+    bool center;      /* minus the training set's mean of the channel */
+    bool standardize; /* divided by its deviation plus 1e-6 */
+} lk_augment_opts;
+
+/* Mean and standard deviation (divided by the number of values) of each channel, over all pixels of a data set, of
+ * bytes / 255: what centring and standardisation need of the training set. */
+typedef struct lk_channel_moments {
+    double *mean, *deviation; /* [channels] */
+    int64_t channels;
+} lk_channel_moments;
+
+/* From exact counts: the same bits whoever computes them. Freed by lk_channel_moments_free.
+ * Errors: LK_ERR_ARGUMENT (an empty set), LK_ERR_MEMORY. */
+LK_API lk_status lk_dataset_moments(const lk_dataset *dataset, lk_channel_moments *moments);
+LK_API void lk_channel_moments_free(lk_channel_moments *moments);
+
+/* image [C,H,W] f32 of sample `index`, prepared as a loader with these settings would in `epoch` (0 … 2^32 - 1).
+ * `train` false leaves out all but centring and standardisation. `opts` may be NULL, and `moments` where those are off.
+ * Errors: LK_ERR_ARGUMENT (index, epoch, a setting out of range or too large for the images, moments missing or of
+ * another number of channels), LK_ERR_MEMORY. */
+LK_API lk_status lk_augment_sample(const lk_dataset *dataset, int64_t index, uint64_t seed, int64_t epoch, bool train,
+                                   const lk_augment_opts *opts, const lk_channel_moments *moments, float *image);
+
+/* Reads "shift=0.2,flip,crop=4,cutout=8" (width-shift and height-shift alone too; of several the last wins) into all
+ * but center and standardize. "none", "" and NULL are nothing. After an error *opts is as it was. Errors:
+ * LK_ERR_ARGUMENT with the word and what would be right. */
+LK_API lk_status lk_augment_parse(const char *text, lk_augment_opts *opts);
+
 /* ---- batches ---- */
 
 /* Owned memory, 64-byte aligned, valid until the last reference goes. Reference counts are thread-safe: any thread may
@@ -96,7 +144,7 @@ typedef struct lk_batch {
     int64_t count;          /* samples; the last batch of an epoch may be smaller */
     int64_t index;          /* of the batch within the epoch */
     int64_t epoch;          /* the epoch given to lk_loader_start */
-    const float *images;    /* [count,C,H,W]: byte / 255, correctly rounded */
+    const float *images;    /* [count,C,H,W]: byte / 255, correctly rounded, then as lk_loader_opts.augment says */
     const int32_t *labels;  /* [count] */
     const int64_t *indices; /* [count]: which samples of the data set these are */
 } lk_batch;
@@ -108,15 +156,19 @@ typedef struct lk_loader lk_loader;
 
 typedef struct lk_loader_opts {
     int64_t batch_size; /* at least 1 */
-    uint64_t seed;      /* of the order */
+    uint64_t seed;      /* of the order and of augmentation */
     bool shuffle;
     int workers; /* threads that prepare batches ahead; 0: the caller's thread prepares them in lk_loader_next */
     int depth;   /* batches prepared ahead at most; 0: 4; raised to the number of workers */
+    /* NULL: byte / 255 and nothing else. moments: where centred or standardised, else NULL. Both are copied. */
+    const lk_augment_opts *augment;
+    const lk_channel_moments *moments;
+    bool evaluation; /* centring and standardisation only */
 } lk_loader_opts;
 
 /* Keeps a reference to the data set. A loader belongs to one thread at a time.
  * The batches are the same, bit for bit, for any number of workers.
- * Errors: LK_ERR_ARGUMENT, LK_ERR_MEMORY (also where a thread cannot be started). */
+ * Errors: LK_ERR_ARGUMENT (as lk_augment_sample too), LK_ERR_MEMORY (also where a thread cannot be started). */
 LK_API lk_status lk_loader_new(lk_dataset *dataset, const lk_loader_opts *opts, lk_loader **loader);
 
 /* Stops the workers and waits for them (a batch at most). Batches that are still held stay valid. */

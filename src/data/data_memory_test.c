@@ -73,7 +73,31 @@ static lk_status make_ledger(void)
 }
 
 static lk_dataset *samples;
+static lk_channel_moments moments;
 static int workers;
+
+static const lk_augment_opts everything = {.width_shift = 0.2,
+                                           .height_shift = 0.2,
+                                           .horizontal_flip = true,
+                                           .crop_padding = 1,
+                                           .cutout = 2,
+                                           .center = true,
+                                           .standardize = true};
+
+static lk_status fit_moments(void)
+{
+    lk_channel_moments fitted;
+    lk_status status = lk_dataset_moments(samples, &fitted);
+    assert_true((status == LK_OK) == (fitted.mean != NULL));
+    lk_channel_moments_free(&fitted);
+    return status;
+}
+
+static lk_status augment_one(void)
+{
+    float image[4 * 4];
+    return lk_augment_sample(samples, 3, 1, 2, true, &everything, &moments, image);
+}
 
 /* An epoch in which every batch is held, so that the pool has to grow. */
 static lk_status run_epoch(void)
@@ -81,8 +105,11 @@ static lk_status run_epoch(void)
     lk_loader *loader;
     lk_batch *held[COUNT];
     int count = 0;
-    lk_status status =
-        lk_loader_new(samples, &(lk_loader_opts){.batch_size = 3, .shuffle = true, .workers = workers}, &loader);
+    lk_status status = lk_loader_new(
+        samples,
+        &(lk_loader_opts){
+            .batch_size = 3, .shuffle = true, .workers = workers, .augment = &everything, .moments = &moments},
+        &loader);
     if (status != LK_OK)
         return status;
     status = lk_loader_start(loader, 0);
@@ -128,8 +155,21 @@ static void test_epoch(void **state)
 {
     (void)state;
     samples = open_pair(COUNT, 4, 4);
+    expect_ok(lk_dataset_moments(samples, &moments));
     for (workers = 0; workers < 4; workers++)
         fail_everywhere(run_epoch);
+    lk_channel_moments_free(&moments);
+    lk_dataset_release(samples);
+}
+
+static void test_augmentation(void **state)
+{
+    (void)state;
+    samples = open_pair(COUNT, 4, 4);
+    expect_ok(lk_dataset_moments(samples, &moments));
+    fail_everywhere(fit_moments);
+    fail_everywhere(augment_one);
+    lk_channel_moments_free(&moments);
     lk_dataset_release(samples);
 }
 
@@ -173,10 +213,8 @@ static void test_loader_recovers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_FILES(test_opening),
-        WITH_FILES(test_ledger),
-        WITH_FILES(test_epoch),
-        WITH_FILES(test_loader_recovers),
+        WITH_FILES(test_opening),      WITH_FILES(test_ledger),          WITH_FILES(test_epoch),
+        WITH_FILES(test_augmentation), WITH_FILES(test_loader_recovers),
     };
     return cmocka_run_group_tests_name("data_memory", tests, NULL, NULL);
 }

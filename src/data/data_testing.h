@@ -174,6 +174,26 @@ static inline lk_dataset *open_pair(uint32_t count, uint32_t height, uint32_t wi
     return dataset;
 }
 
+/* The same with channels: pixel j of a sample is counted over [C,H,W]. */
+static inline lk_dataset *open_channels(uint32_t count, uint32_t channels, uint32_t height, uint32_t width)
+{
+    const uint32_t header[] = {0x00000804, count, channels, height, width};
+    bytes images = {0}, labels = idx_labels(count);
+    for (size_t i = 0; i < sizeof header / sizeof header[0]; i++)
+        append_u32(&images, header[i]);
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t j = 0; j < channels * height * width; j++)
+            append(&images, &(uint8_t){pixel_of(i, j)}, 1);
+    write_file(in_dir("channels"), &images);
+    write_file(in_dir("labels"), &labels);
+    drop(&images);
+    drop(&labels);
+    lk_dataset *dataset;
+    if (lk_dataset_open_idx(in_dir("channels"), in_dir("labels"), 10, 0, &dataset) != LK_OK)
+        fail_msg("%s", lk_error_message());
+    return dataset;
+}
+
 /* ---- outcomes ---- */
 
 static inline void expect_ok(lk_status status)

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "data/augment.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -21,9 +22,17 @@ typedef struct outcome {
     bool there;
 } outcome;
 
+/* A thread that prepares batches. */
+typedef struct worker {
+    lk_loader *loader;
+    float *scratch; /* of its own, for augmentation */
+    pthread_t thread;
+} worker;
+
 struct lk_loader {
     lk_dataset *dataset;
     lk_loader_opts opts;
+    lk__augmentation augmentation;
     int64_t pixels;
     int64_t batches;
     lk__batch_pool *pool;
@@ -33,8 +42,9 @@ struct lk_loader {
     int64_t epoch;
     int64_t *order;
 
-    pthread_t *threads;
-    int running; /* threads that were started */
+    float *scratch;  /* of all workers, or of the caller's thread where there are none */
+    worker *workers; /* [opts.workers] */
+    int running;     /* those that were started */
 
     pthread_mutex_t mutex;    /* guards what follows */
     pthread_cond_t claimable; /* workers wait: a batch may be claimed, or it is time to stop */
@@ -47,7 +57,8 @@ struct lk_loader {
     char error[256];   /* of the first worker that failed in this epoch */
 };
 
-static void fill(const lk_loader *loader, int64_t index, lk_batch *batch, const lk__batch_memory *memory)
+static void fill(const lk_loader *loader, int64_t index, float *scratch, lk_batch *batch,
+                 const lk__batch_memory *memory)
 {
     int64_t first = index * loader->opts.batch_size;
     int64_t left = lk_dataset_count(loader->dataset) - first;
@@ -58,20 +69,18 @@ static void fill(const lk_loader *loader, int64_t index, lk_batch *batch, const 
     const uint8_t *labels = lk_dataset_labels(loader->dataset);
     for (int64_t i = 0; i < batch->count; i++) {
         int64_t sample = loader->order[first + i];
-        const uint8_t *restrict bytes = images + sample * loader->pixels;
-        float *restrict values = memory->images + i * loader->pixels;
-        for (int64_t j = 0; j < loader->pixels; j++)
-            values[j] = (float)bytes[j] / 255.0f;
+        lk__augmentation_apply(&loader->augmentation, images + sample * loader->pixels, loader->epoch, sample, scratch,
+                               memory->images + i * loader->pixels);
         memory->labels[i] = labels[sample];
         memory->indices[i] = sample;
     }
 }
 
-static lk_status prepare(const lk_loader *loader, int64_t index, lk_batch **batch)
+static lk_status prepare(const lk_loader *loader, int64_t index, float *scratch, lk_batch **batch)
 {
     lk__batch_memory memory;
     LK_TRY(lk__batch_pool_take(loader->pool, batch, &memory));
-    fill(loader, index, *batch, &memory);
+    fill(loader, index, scratch, *batch, &memory);
     return LK_OK;
 }
 
@@ -90,7 +99,8 @@ static void keep_error(lk_loader *loader)
 
 static void *work(void *argument)
 {
-    lk_loader *loader = argument;
+    const worker *self = argument;
+    lk_loader *loader = self->loader;
     pthread_mutex_lock(&loader->mutex);
     while (!loader->stopping) {
         if (!may_claim(loader)) {
@@ -101,7 +111,7 @@ static void *work(void *argument)
         loader->busy++;
         pthread_mutex_unlock(&loader->mutex);
         outcome done = {.there = true};
-        done.status = prepare(loader, index, &done.batch);
+        done.status = prepare(loader, index, self->scratch, &done.batch);
         pthread_mutex_lock(&loader->mutex);
         if (done.status != LK_OK)
             keep_error(loader);
@@ -128,13 +138,33 @@ static void quiesce(lk_loader *loader)
     pthread_mutex_unlock(&loader->mutex);
 }
 
+/* Whole cache lines, so that no two workers write to one. */
+static int64_t scratch_size(const lk_loader *loader)
+{
+    const int64_t line = LK_ALIGNMENT / (int64_t)sizeof(float);
+    return (lk__augmentation_scratch(&loader->augmentation) + line - 1) / line * line;
+}
+
+static lk_status make_scratch(lk_loader *loader)
+{
+    int threads = loader->opts.workers ? loader->opts.workers : 1;
+    size_t bytes;
+    if (!lk__mul_size((size_t)scratch_size(loader), (size_t)threads * sizeof(float), &bytes))
+        LK_FAIL(LK_ERR_MEMORY, "out of memory: what augmentation works in exceeds the address space");
+    loader->scratch = lk__alloc_aligned(bytes);
+    return loader->scratch ? LK_OK : LK_ERR_MEMORY;
+}
+
 static lk_status start_workers(lk_loader *loader)
 {
-    loader->threads = lk__calloc((size_t)loader->opts.workers, sizeof *loader->threads);
-    if (!loader->threads)
+    loader->workers = lk__calloc((size_t)loader->opts.workers, sizeof *loader->workers);
+    if (!loader->workers)
         return LK_ERR_MEMORY;
     for (; loader->running < loader->opts.workers; loader->running++) {
-        int error = pthread_create(&loader->threads[loader->running], NULL, work, loader);
+        worker *w = &loader->workers[loader->running];
+        w->loader = loader;
+        w->scratch = loader->scratch + loader->running * scratch_size(loader);
+        int error = pthread_create(&w->thread, NULL, work, w);
         if (error)
             LK_FAIL(LK_ERR_MEMORY, "loader worker %d of %d cannot be started: %s", loader->running,
                     loader->opts.workers, strerror(error));
@@ -167,6 +197,11 @@ static lk_status build(lk_loader *loader)
         lk_dataset_channels(loader->dataset) * lk_dataset_height(loader->dataset) * lk_dataset_width(loader->dataset);
     loader->batches = (count - 1) / opts->batch_size + 1;
     loader->claimed = loader->batches;
+    LK_TRY(lk__augmentation_init(loader->dataset, opts->seed, !opts->evaluation, opts->augment, opts->moments,
+                                 &loader->augmentation));
+    opts->augment = NULL; /* copied, and the caller's */
+    opts->moments = NULL;
+    LK_TRY(make_scratch(loader));
     loader->order = lk__calloc((size_t)count, sizeof *loader->order);
     loader->ready = lk__calloc((size_t)opts->depth, sizeof *loader->ready);
     if (!loader->order || !loader->ready)
@@ -206,14 +241,16 @@ void lk_loader_release(lk_loader *loader)
     pthread_cond_broadcast(&loader->claimable);
     pthread_mutex_unlock(&loader->mutex);
     for (int i = 0; i < loader->running; i++)
-        pthread_join(loader->threads[i], NULL);
+        pthread_join(loader->workers[i].thread, NULL);
     if (loader->ready)
         quiesce(loader);
     lk__batch_pool_release(loader->pool);
     pthread_cond_destroy(&loader->finished);
     pthread_cond_destroy(&loader->claimable);
     pthread_mutex_destroy(&loader->mutex);
-    lk__free(loader->threads);
+    lk__free(loader->workers);
+    lk__free_aligned(loader->scratch);
+    lk__augmentation_free(&loader->augmentation);
     lk__free(loader->ready);
     lk__free(loader->order);
     lk_dataset_release(loader->dataset);
@@ -270,7 +307,7 @@ lk_status lk_loader_next(lk_loader *loader, lk_batch **batch)
         if (done.status != LK_OK)
             lk__fail(done.status, "%s", loader->error);
     } else {
-        done.status = prepare(loader, loader->delivered++, &done.batch);
+        done.status = prepare(loader, loader->delivered++, loader->scratch, &done.batch);
     }
     if (done.status != LK_OK) {
         loader->started = false;

@@ -1,0 +1,62 @@
+#include "base/mem.h"
+#include "base/status.h"
+#include "lockstep/data.h"
+
+#include <math.h>
+
+enum { LEVELS = 256 };
+
+static void count_levels(const lk_dataset *dataset, int64_t channel, int64_t *counts)
+{
+    int64_t pixels = lk_dataset_height(dataset) * lk_dataset_width(dataset);
+    int64_t stride = lk_dataset_channels(dataset) * pixels;
+    const uint8_t *image = lk_dataset_images(dataset) + channel * pixels;
+    for (int64_t i = 0; i < lk_dataset_count(dataset); i++, image += stride)
+        for (int64_t j = 0; j < pixels; j++)
+            counts[image[j]]++;
+}
+
+/* Counts are exact and 256 terms are few: the mean is rounded once, and the deviation loses nothing to the difference
+ * of large sums. */
+static void moments_of(const int64_t *counts, double *mean, double *deviation)
+{
+    int64_t count = 0, sum = 0;
+    for (int b = 0; b < LEVELS; b++) {
+        count += counts[b];
+        sum += counts[b] * b;
+    }
+    *mean = (double)sum / ((double)count * 255.0);
+    double squares = 0;
+    for (int b = 0; b < LEVELS; b++) {
+        double distance = b / 255.0 - *mean;
+        squares += (double)counts[b] * (distance * distance);
+    }
+    *deviation = sqrt(squares / (double)count);
+}
+
+lk_status lk_dataset_moments(const lk_dataset *dataset, lk_channel_moments *moments)
+{
+    *moments = (lk_channel_moments){0};
+    if (lk_dataset_count(dataset) < 1)
+        LK_FAIL(LK_ERR_ARGUMENT, "data set %s has no samples: its mean needs at least one", lk_dataset_name(dataset));
+    int64_t channels = lk_dataset_channels(dataset);
+    int64_t *counts = lk__calloc((size_t)channels, LEVELS * sizeof *counts);
+    double *values = counts ? lk__calloc((size_t)channels, 2 * sizeof *values) : NULL;
+    if (!values) {
+        lk__free(counts);
+        return LK_ERR_MEMORY;
+    }
+    *moments = (lk_channel_moments){.mean = values, .deviation = values + channels, .channels = channels};
+    for (int64_t c = 0; c < channels; c++) {
+        count_levels(dataset, c, counts + c * LEVELS);
+        moments_of(counts + c * LEVELS, &moments->mean[c], &moments->deviation[c]);
+    }
+    lk__free(counts);
+    return LK_OK;
+}
+
+void lk_channel_moments_free(lk_channel_moments *moments)
+{
+    lk__free(moments->mean);
+    *moments = (lk_channel_moments){0};
+}
