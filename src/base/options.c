@@ -1,10 +1,10 @@
 #include "lockstep/options.h"
 
+#include "base/number.h"
 #include "base/status.h"
 
 #include <errno.h>
 #include <inttypes.h>
-#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -55,62 +55,12 @@ static void describe_values(const lk_option *option, char *text, size_t size)
     }
 }
 
-/* strtod and printf use the point of the caller's locale; an option means the same everywhere. */
-static locale_t use_plain_numbers(locale_t *plain)
-{
-    *plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
-    return *plain ? uselocale(*plain) : (locale_t)0;
-}
-
-static void restore_numbers(locale_t before, locale_t plain)
-{
-    if (plain) {
-        uselocale(before);
-        freelocale(plain);
-    }
-}
-
-static double parse_number(const char *text, char **end)
-{
-    locale_t plain, before = use_plain_numbers(&plain);
-    double number = strtod(text, end);
-    restore_numbers(before, plain);
-    return number;
-}
-
-/* The shortest text that reads back to the same number. Gives its length, as snprintf. */
-static int print_number(double number, char *text, size_t size)
-{
-    locale_t plain, before = use_plain_numbers(&plain);
-    int length = 0;
-    for (int digits = 1; digits <= 17; digits++) {
-        char trial[32];
-        length = snprintf(trial, sizeof trial, "%.*g", digits, number);
-        if (strtod(trial, NULL) == number || digits == 17) {
-            length = snprintf(text, size, "%s", trial);
-            break;
-        }
-    }
-    restore_numbers(before, plain);
-    return length;
-}
-
-/* strtoll and strtod skip leading space and strtod takes hexadecimal; a value here starts like a decimal number. */
-static bool starts_like_number(const char *text)
-{
-    if (*text == '-' || *text == '+')
-        text++;
-    if (*text == '.')
-        text++;
-    return *text >= '0' && *text <= '9' && text[1] != 'x' && text[1] != 'X';
-}
-
 static bool set_int64(const lk_option *option, const char *text, bool any, int64_t *value)
 {
     char *end;
     errno = 0;
     long long number = strtoll(text, &end, 10);
-    if (!starts_like_number(text) || *end || errno)
+    if (!lk__number_starts(text) || *end || errno)
         return false;
     if (!any && has_range(option) && (number < option->minimum || number > option->maximum))
         return false;
@@ -121,8 +71,8 @@ static bool set_int64(const lk_option *option, const char *text, bool any, int64
 static bool set_double(const lk_option *option, const char *text, bool any, double *value)
 {
     char *end;
-    double number = parse_number(text, &end);
-    if (!starts_like_number(text) || *end || !isfinite(number))
+    double number = lk__number_parse(text, &end);
+    if (!lk__number_starts(text) || *end || !isfinite(number))
         return false;
     if (!any && has_range(option) && (number < option->least || number > option->greatest))
         return false;
@@ -311,7 +261,7 @@ lk_status lk_options_text(const lk_option *option, const void *config, char *tex
         length = snprintf(text, size, "%" PRId64, *(const int64_t *)value);
         break;
     case LK_OPTION_DOUBLE:
-        length = print_number(*(const double *)value, text, size);
+        length = lk__number_print(*(const double *)value, text, size);
         break;
     case LK_OPTION_STRING:
         string = *(const char *const *)value;

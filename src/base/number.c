@@ -1,0 +1,52 @@
+#include "base/number.h"
+
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static locale_t use_plain_numbers(locale_t *plain)
+{
+    *plain = newlocale(LC_NUMERIC_MASK, "C", (locale_t)0);
+    return *plain ? uselocale(*plain) : (locale_t)0;
+}
+
+static void restore_numbers(locale_t before, locale_t plain)
+{
+    if (plain) {
+        uselocale(before);
+        freelocale(plain);
+    }
+}
+
+bool lk__number_starts(const char *text)
+{
+    if (*text == '-' || *text == '+')
+        text++;
+    if (*text == '.')
+        text++;
+    return *text >= '0' && *text <= '9' && text[1] != 'x' && text[1] != 'X';
+}
+
+double lk__number_parse(const char *text, char **end)
+{
+    locale_t plain, before = use_plain_numbers(&plain);
+    double number = strtod(text, end);
+    restore_numbers(before, plain);
+    return number;
+}
+
+int lk__number_print(double number, char *text, size_t size)
+{
+    locale_t plain, before = use_plain_numbers(&plain);
+    int length = 0;
+    for (int digits = 1; digits <= 17; digits++) {
+        char trial[32];
+        length = snprintf(trial, sizeof trial, "%.*g", digits, number);
+        if (strtod(trial, NULL) == number || digits == 17) {
+            length = snprintf(text, size, "%s", trial);
+            break;
+        }
+    }
+    restore_numbers(before, plain);
+    return length;
+}
