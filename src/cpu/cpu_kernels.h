@@ -14,5 +14,21 @@ lk_status lk__cpu_avg_pool2d_grad(lk_call *call);
 lk_status lk__cpu_relu(lk_call *call);
 lk_status lk__cpu_relu_grad(lk_call *call);
 lk_status lk__cpu_matmul(lk_call *call);
+lk_status lk__cpu_add(lk_call *call);
+lk_status lk__cpu_sub(lk_call *call);
+lk_status lk__cpu_mul(lk_call *call);
+lk_status lk__cpu_dropout(lk_call *call);
+lk_status lk__cpu_channel_sums(lk_call *call);
+lk_status lk__cpu_channel_sums_grad(lk_call *call);
+lk_status lk__cpu_batch_norm(lk_call *call);
+lk_status lk__cpu_batch_norm_grad(lk_call *call);
+lk_status lk__cpu_batch_norm_with(lk_call *call);
+lk_status lk__cpu_batch_norm_with_grad(lk_call *call);
+lk_status lk__cpu_batch_norm_inference(lk_call *call);
+lk_status lk__cpu_batch_norm_inference_grad(lk_call *call);
+lk_status lk__cpu_momentum_update(lk_call *call);
+lk_status lk__cpu_adam_update(lk_call *call);
+lk_status lk__cpu_lars_update(lk_call *call);
+lk_status lk__cpu_squared_norms(lk_call *call);
 
 #endif

@@ -5,6 +5,9 @@
 #define F32 LK_DTYPE_BIT(LK_F32)
 
 static const lk_kernel rows[LK_OP_COUNT] = {
+    [LK_OP_ADD] = {lk__cpu_add, F32, LK_KERNEL_LAYOUTS | LK_KERNEL_ONE_SHAPE},
+    [LK_OP_SUB] = {lk__cpu_sub, F32, LK_KERNEL_LAYOUTS | LK_KERNEL_ONE_SHAPE},
+    [LK_OP_MUL] = {lk__cpu_mul, F32, LK_KERNEL_LAYOUTS | LK_KERNEL_ONE_SHAPE},
     [LK_OP_MATMUL] = {lk__cpu_matmul, F32, LK_KERNEL_LAYOUTS},
     [LK_OP_CONV2D] = {lk__cpu_conv2d, F32, LK_KERNEL_LAYOUTS},
     [LK_OP_CONV2D_INPUT_GRAD] = {lk__cpu_conv2d_input_grad, F32, LK_KERNEL_LAYOUTS},
@@ -15,6 +18,19 @@ static const lk_kernel rows[LK_OP_COUNT] = {
     [LK_OP_AVG_POOL2D_GRAD] = {lk__cpu_avg_pool2d_grad, F32, LK_KERNEL_LAYOUTS},
     [LK_OP_RELU] = {lk__cpu_relu, F32, LK_KERNEL_LAYOUTS},
     [LK_OP_RELU_GRAD] = {lk__cpu_relu_grad, F32, LK_KERNEL_LAYOUTS},
+    [LK_OP_DROPOUT] = {lk__cpu_dropout, F32, LK_KERNEL_LAYOUTS},
+    [LK_OP_CHANNEL_SUMS] = {lk__cpu_channel_sums, F32, LK_KERNEL_LAYOUTS},
+    [LK_OP_CHANNEL_SUMS_GRAD] = {lk__cpu_channel_sums_grad, F32, LK_KERNEL_LAYOUTS},
+    [LK_OP_BATCH_NORM] = {lk__cpu_batch_norm, F32, LK_KERNEL_LAYOUTS},
+    [LK_OP_BATCH_NORM_GRAD] = {lk__cpu_batch_norm_grad, F32, LK_KERNEL_LAYOUTS},
+    [LK_OP_BATCH_NORM_WITH] = {lk__cpu_batch_norm_with, F32, LK_KERNEL_LAYOUTS},
+    [LK_OP_BATCH_NORM_WITH_GRAD] = {lk__cpu_batch_norm_with_grad, F32, LK_KERNEL_LAYOUTS},
+    [LK_OP_BATCH_NORM_INFERENCE] = {lk__cpu_batch_norm_inference, F32, LK_KERNEL_LAYOUTS},
+    [LK_OP_BATCH_NORM_INFERENCE_GRAD] = {lk__cpu_batch_norm_inference_grad, F32, LK_KERNEL_LAYOUTS},
+    [LK_OP_MOMENTUM_UPDATE] = {lk__cpu_momentum_update, F32, 0},
+    [LK_OP_ADAM_UPDATE] = {lk__cpu_adam_update, F32, 0},
+    [LK_OP_LARS_UPDATE] = {lk__cpu_lars_update, F32, 0},
+    [LK_OP_SQUARED_NORMS] = {lk__cpu_squared_norms, F32, 0},
 };
 
 const lk_kernel_table lk__cpu_table = {.name = "cpu", .rows = rows};

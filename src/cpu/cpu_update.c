@@ -1,0 +1,201 @@
+/* The fused updates and the norms they need: loops that compilers turn into vectors. Each operation is rounded on its
+ * own, so the width of a vector makes no difference. */
+#include "core/tensor.h"
+#include "cpu/cpu_kernels.h"
+#include "ops/ops.h"
+#include "ops/update.h"
+
+#include <math.h>
+
+static float *data_of(const lk_tensor *tensor)
+{
+    return tensor ? lk__data(tensor) : NULL;
+}
+
+static bool is_skipped(const lk_tensor *skip)
+{
+    return skip && *(const float *)lk__data(skip) != 0;
+}
+
+static float scale_of(const lk_tensor *scale)
+{
+    return scale ? *(const float *)lk__data(scale) : 1;
+}
+
+/* --- momentum ----------------------------------------------------------------------------------------------------- */
+
+typedef struct momentum {
+    float rate, momentum, decay, scale;
+} momentum;
+
+static void update_plain(momentum u, float *restrict w, const float *restrict g, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        w[i] = w[i] - u.rate * (u.scale * g[i] + u.decay * w[i]);
+}
+
+static void update_heavy_ball(momentum u, float *restrict w, const float *restrict g, float *restrict v, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        v[i] = u.momentum * v[i] + (u.scale * g[i] + u.decay * w[i]);
+        w[i] = w[i] - u.rate * v[i];
+    }
+}
+
+static void update_nesterov(momentum u, float *restrict w, const float *restrict g, float *restrict v, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float gradient = u.scale * g[i] + u.decay * w[i];
+        v[i] = u.momentum * v[i] + gradient;
+        w[i] = w[i] - u.rate * (gradient + u.momentum * v[i]);
+    }
+}
+
+lk_status lk__cpu_momentum_update(lk_call *call)
+{
+    const lk_momentum_attrs *attrs = LK_ATTRS(call, lk_momentum_attrs);
+    float *w = data_of(call->in[0]), *g = data_of(call->in[1]), *v = data_of(call->in[2]);
+    int64_t count = lk_tensor_count(call->in[0]);
+    momentum u = {(float)attrs->rate, (float)attrs->momentum, (float)attrs->weight_decay, scale_of(call->in[4])};
+    if (is_skipped(call->in[3]))
+        return LK_OK;
+    if (!v)
+        update_plain(u, w, g, count);
+    else if (attrs->nesterov)
+        update_nesterov(u, w, g, v, count);
+    else
+        update_heavy_ball(u, w, g, v, count);
+    return LK_OK;
+}
+
+/* --- Adam --------------------------------------------------------------------------------------------------------- */
+
+typedef struct adam {
+    float beta1, rest1, beta2, rest2, step, unbias, epsilon, decay, keep, scale;
+} adam;
+
+static void update_adam(adam u, float *restrict w, const float *restrict g, float *restrict m, float *restrict v,
+                        int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        float gradient = u.scale * g[i] + u.decay * w[i];
+        m[i] = u.beta1 * m[i] + u.rest1 * gradient;
+        v[i] = u.beta2 * v[i] + u.rest2 * (gradient * gradient);
+        w[i] = u.keep * w[i] - (u.step * m[i]) / (sqrtf(v[i] * u.unbias) + u.epsilon);
+    }
+}
+
+lk_status lk__cpu_adam_update(lk_call *call)
+{
+    const lk_adam_attrs *attrs = LK_ATTRS(call, lk_adam_attrs);
+    adam u = {.beta1 = (float)attrs->beta1,
+              .rest1 = (float)attrs->rest1,
+              .beta2 = (float)attrs->beta2,
+              .rest2 = (float)attrs->rest2,
+              .step = (float)attrs->step,
+              .unbias = (float)attrs->unbias,
+              .epsilon = (float)attrs->epsilon,
+              .decay = (float)attrs->weight_decay,
+              .keep = (float)attrs->keep,
+              .scale = scale_of(call->in[5])};
+    if (!is_skipped(call->in[4]))
+        update_adam(u, data_of(call->in[0]), data_of(call->in[1]), data_of(call->in[2]), data_of(call->in[3]),
+                    lk_tensor_count(call->in[0]));
+    return LK_OK;
+}
+
+/* --- LARS --------------------------------------------------------------------------------------------------------- */
+
+static void update_lars(momentum u, float *restrict w, const float *restrict g, float *restrict v, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        v[i] = u.momentum * v[i] + u.rate * (u.scale * g[i] + u.decay * w[i]);
+        w[i] = w[i] - v[i];
+    }
+}
+
+lk_status lk__cpu_lars_update(lk_call *call)
+{
+    const lk_lars_attrs *attrs = LK_ATTRS(call, lk_lars_attrs);
+    float *w = data_of(call->in[0]), *g = data_of(call->in[1]), *v = data_of(call->in[2]);
+    const int64_t *offsets = lk__data(call->in[3]);
+    const float *ratios = data_of(call->in[4]), *adapted = data_of(call->in[5]);
+    int64_t segments = lk_tensor_count(call->in[4]);
+    LK_TRY(lk__check_segments(call->op->name, offsets, segments, lk_tensor_count(call->in[0])));
+    for (int64_t s = 0; s < segments && !is_skipped(call->in[6]); s++) {
+        momentum u = {.rate = (float)attrs->rate * ratios[s],
+                      .momentum = (float)attrs->momentum,
+                      .decay = (float)attrs->weight_decay * adapted[s],
+                      .scale = scale_of(call->in[7])};
+        int64_t begin = offsets[s];
+        update_lars(u, w + begin, g + begin, v + begin, offsets[s + 1] - begin);
+    }
+    return LK_OK;
+}
+
+/* --- norms -------------------------------------------------------------------------------------------------------- */
+
+/* Lanes that are summed together: their sums stay in registers. */
+enum { GROUP = 8 };
+
+/* sum[j] = the sum of squares of lane j, of `rows` elements each, LK_NORM_LANES apart. */
+static void sum_lanes(const float *restrict x, int64_t rows, double *restrict sum)
+{
+    double lane[GROUP] = {0};
+    for (int64_t row = 0; row < rows; row++) {
+        for (int j = 0; j < GROUP; j++) {
+            double value = (double)x[row * LK_NORM_LANES + j];
+            lane[j] += value * value;
+        }
+    }
+    for (int j = 0; j < GROUP; j++)
+        sum[j] = lane[j];
+}
+
+static double block_sum(const float *x, int64_t n)
+{
+    double lane[LK_NORM_LANES];
+    int64_t rows = n / LK_NORM_LANES;
+    for (int j = 0; j < LK_NORM_LANES; j += GROUP)
+        sum_lanes(x + j, rows, lane + j);
+    x += rows * LK_NORM_LANES;
+    for (int64_t j = 0; j < n % LK_NORM_LANES; j++)
+        lane[j] += (double)x[j] * (double)x[j];
+    for (int h = LK_NORM_LANES / 2; h > 0; h /= 2)
+        for (int j = 0; j < h; j++)
+            lane[j] += lane[j + h];
+    return lane[0];
+}
+
+/* The tree over blocks as they come: sum[k] is of a whole subtree, of fewer blocks than the one before. As soon as two
+ * subtrees are of one size they become one, as a binary counter carries. */
+static double segment_sum(const float *x, int64_t n)
+{
+    double sum[64];
+    int depth = 0;
+    for (int64_t block = 0; block * LK_NORM_BLOCK < n; block++) {
+        int64_t begin = block * LK_NORM_BLOCK, left = n - begin;
+        sum[depth++] = block_sum(x + begin, left < LK_NORM_BLOCK ? left : LK_NORM_BLOCK);
+        for (int64_t carry = block; carry & 1; carry >>= 1) {
+            depth--;
+            sum[depth - 1] += sum[depth];
+        }
+    }
+    while (depth > 1) {
+        depth--;
+        sum[depth - 1] += sum[depth];
+    }
+    return depth ? sum[0] : 0;
+}
+
+lk_status lk__cpu_squared_norms(lk_call *call)
+{
+    const float *x = lk__data(call->in[0]);
+    const int64_t *offsets = lk__data(call->in[1]);
+    double *norms = lk__data(call->out[0]);
+    int64_t segments = lk_tensor_count(call->out[0]);
+    LK_TRY(lk__check_segments(call->op->name, offsets, segments, lk_tensor_count(call->in[0])));
+    for (int64_t s = 0; s < segments; s++)
+        norms[s] = segment_sum(x + offsets[s], offsets[s + 1] - offsets[s]);
+    return LK_OK;
+}
