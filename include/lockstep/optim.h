@@ -1,8 +1,11 @@
-/* Optimisers. */
+/* Optimisers and learning-rate schedules. Updates use only + - * / sqrt and explicit fma, in a fixed order, so every
+ * device makes the same of the same gradients. */
 #ifndef LOCKSTEP_OPTIM_H
 #define LOCKSTEP_OPTIM_H
 
 #include "lockstep/tensor.h"
+
+#include <stdbool.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -12,6 +15,96 @@ extern "C" {
  * its parameter as it is. Asynchronous. */
 LK_API lk_status lk_sgd_at(lk_place at, lk_tensor *const *parameters, lk_tensor *const *gradients, int n, double rate);
 #define lk_sgd(...) lk_sgd_at(LK_HERE, __VA_ARGS__)
+
+/* Moves tensors[0 … n), f32 of one device, into one piece of memory: *flat is it, a new tensor [elements], and each
+ * tensors[i] is replaced by a view of it with the same shape and values, in order, each starting at a multiple of 16
+ * elements; gaps hold 0. The caller's reference to the tensor that was at tensors[i] is released, and one to the view
+ * is the caller's instead, whatever scope is open. On failure nothing is changed. Asynchronous. Errors:
+ * LK_ERR_ARGUMENT (no tensors), LK_ERR_DTYPE, LK_ERR_DEVICE, LK_ERR_MEMORY. */
+LK_API lk_status lk_pack(lk_tensor **tensors, int n, lk_tensor **flat);
+
+typedef enum lk_optimizer_kind { LK_SGD, LK_ADAM, LK_ADAMW, LK_LARS, LK_OPTIMIZER_COUNT } lk_optimizer_kind;
+
+/* Zeroes mean the defaults. With g the gradient (after clipping), w the parameter, l the rate:
+ * LK_SGD    g += weight_decay w;  v = momentum v + g;  w -= l v, with nesterov w -= l (g + momentum v); PyTorch's SGD
+ * LK_ADAM   g += weight_decay w;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;
+ *           w -= l (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)                 (Kingma, Ba 2015)
+ * LK_ADAMW  the same, with w -= l weight_decay w before it instead of g += …            (Loshchilov, Hutter 2019)
+ * LK_LARS   g' = r (g + weight_decay w), r = trust |w| / (|g| + weight_decay |w|) for each tensor (1 where |w| or |g|
+ * is 0, and for tensors of one dimension, which are not decayed either); v = momentum v + l g';  w -= v (You, Gitman,
+ * Ginsburg 2017) */
+typedef struct lk_optimizer_opts {
+    lk_optimizer_kind kind;
+    double momentum;     /* LK_SGD, LK_LARS */
+    bool nesterov;       /* LK_SGD with momentum */
+    double weight_decay; /* L2; added once, after the sum over shards */
+    double beta1, beta2; /* 0: 0.9, 0.999 */
+    double epsilon;      /* 0: 1e-7, as Keras */
+    double trust;        /* 0: 0.001 */
+    /* Where the norm of all gradients together is larger they are scaled down to it; 0: no clipping. Gradients that are
+     * not all finite are not scaled. */
+    double clip_norm;
+    /* A step whose gradients are not all finite changes nothing. `sticky`, which needs it: nor does any after it. */
+    bool skip_nonfinite, sticky;
+} lk_optimizer_opts;
+
+/* One set of parameters on one device, and what the optimiser remembers about them. */
+typedef struct lk_optimizer lk_optimizer;
+
+/* Keeps references. `flat` and parameters[0 … n) are what lk_pack gave; opts NULL: plain LK_SGD. Options of other kinds
+ * are ignored, but for nesterov. Errors: LK_ERR_ARGUMENT (an option out of range, parameters that are not packed),
+ * LK_ERR_MEMORY. */
+LK_API lk_optimizer *lk_optimizer_new(const lk_optimizer_opts *opts, lk_tensor *flat, lk_tensor *const *parameters,
+                                      int n);
+LK_API void lk_optimizer_release(lk_optimizer *optimizer);
+
+/* "sgd", "adam", "adamw", "lars"; NULL past the end. */
+LK_API const char *lk_optimizer_name(int kind);
+
+/* One fused update of all parameters, in place. gradients: n, f32 of the parameters' shapes, on their device; NULL
+ * counts as zeros. Asynchronous. On failure no parameter and nothing remembered has changed. Errors: LK_ERR_SHAPE,
+ * LK_ERR_DTYPE, LK_ERR_DEVICE (a gradient), LK_ERR_ARGUMENT (a rate that is not finite), LK_ERR_MEMORY. */
+LK_API lk_status lk_optimizer_step_at(lk_place at, lk_optimizer *optimizer, lk_tensor *const *gradients, double rate);
+#define lk_optimizer_step(...) lk_optimizer_step_at(LK_HERE, __VA_ARGS__)
+
+/* Updates so far, t above; counts skipped ones too. */
+LK_API int64_t lk_optimizer_steps(const lk_optimizer *optimizer);
+
+/* f32 scalar on the device: 1 if the last step was skipped, else 0; borrowed, and each step's own: a reference to it
+ * stays what it is. NULL without skip_nonfinite, and before the first step. */
+LK_API lk_tensor *lk_optimizer_skipped(const lk_optimizer *optimizer);
+
+/* The norm of all gradients of the last step before clipping, f64 scalar; borrowed, each step's own. NULL where nothing
+ * asked for it (clipping, skip_nonfinite, LK_LARS), and before the first step. */
+LK_API lk_tensor *lk_optimizer_gradient_norm(const lk_optimizer *optimizer);
+
+/* What it remembers, by name ("momentum", "m", "v"), each f32 in the layout of `flat`; NULL past the end. Borrowed. */
+LK_API lk_tensor *lk_optimizer_state(const lk_optimizer *optimizer, int index, const char **name);
+
+/* --- learning rate ----------------------------------------------------------------------------------------------- */
+
+typedef enum lk_schedule_kind { LK_SCHEDULE_CONSTANT, LK_SCHEDULE_STEP, LK_SCHEDULE_COSINE } lk_schedule_kind;
+
+enum { LK_SCHEDULE_MAX_STEPS = 32 };
+
+typedef struct lk_schedule {
+    lk_schedule_kind kind;
+    double base;
+    double minimum;       /* LK_SCHEDULE_COSINE: where it ends */
+    double warmup_epochs; /* linear, from warmup_start to what the schedule says then; may be a fraction; 0: none */
+    double warmup_start;  /* share of `base` to begin with */
+    double epochs;        /* LK_SCHEDULE_COSINE: the length of the run */
+    int n_steps;          /* LK_SCHEDULE_STEP: from epoch at[i] on (counted from 0) base * factor[i] */
+    double at[LK_SCHEDULE_MAX_STEPS], factor[LK_SCHEDULE_MAX_STEPS];
+} lk_schedule;
+
+/* The rate for a step: `epoch` is a fraction, (global step) / (steps an epoch). step: the last factor whose epoch has
+ * come. cosine: minimum + (base - minimum) (1 + cos(pi epoch / epochs)) / 2 (Loshchilov, Hutter 2017). */
+LK_API double lk_schedule_rate(const lk_schedule *schedule, double epoch);
+
+/* Reads "15:0.1,25:0.01,35:0.001", epochs ascending, into at[], factor[] and n_steps; the rest of *schedule is left as
+ * it is, on failure all of it. Errors: LK_ERR_ARGUMENT with what was expected where. */
+LK_API lk_status lk_schedule_parse_steps(const char *text, lk_schedule *schedule);
 
 #ifdef __cplusplus
 }

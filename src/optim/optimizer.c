@@ -1,0 +1,171 @@
+/* An optimiser's life: what it holds, and what it tells. */
+#include "optim/optimizer.h"
+
+#include "base/mem.h"
+#include "core/tensor.h"
+#include "lockstep/ops.h"
+#include "optim/pack.h"
+
+/* --- making ------------------------------------------------------------------------------------------------------- */
+
+/* A reference of the optimiser's own to what an operator gave. */
+static lk_status keep(lk_tensor *made, lk_tensor **kept)
+{
+    *kept = lk_tensor_retain(made);
+    return made ? LK_OK : lk_error_status();
+}
+
+static lk_status check_packed(const lk_tensor *flat, lk_tensor *const *parameters, int n)
+{
+    int64_t begin = 0;
+    if (!flat || n < 1)
+        LK_FAIL(LK_ERR_ARGUMENT, "optimizer: no parameters");
+    for (int i = 0; i < n; i++) {
+        const lk_tensor *w = parameters[i];
+        if (!w || w->storage != flat->storage || w->dtype != LK_F32 || w->offset != flat->offset + begin ||
+            !lk__tensor_is_dense(w))
+            LK_FAIL(LK_ERR_ARGUMENT, "optimizer: parameter %d is not where lk_pack puts it in the flat tensor", i);
+        LK_TRY(lk__pack_add(w, &begin));
+    }
+    if (flat->dtype != LK_F32 || flat->shape.ndim != 1 || flat->shape.dim[0] != begin || !lk__tensor_is_dense(flat))
+        LK_FAIL(LK_ERR_ARGUMENT, "optimizer: the flat tensor has %lld elements; lk_pack gives these parameters %lld",
+                (long long)lk_tensor_count(flat), (long long)begin);
+    return LK_OK;
+}
+
+static lk_status keep_parameters(lk_optimizer *o, lk_tensor *flat, lk_tensor *const *parameters, int n)
+{
+    o->parameters = lk__calloc((size_t)n, sizeof(lk_tensor *));
+    o->slices = lk__calloc((size_t)n, sizeof(lk_tensor *));
+    o->zeroed = lk__calloc((size_t)n, sizeof *o->zeroed);
+    if (!o->parameters || !o->slices || !o->zeroed)
+        return LK_ERR_MEMORY;
+    o->n = n;
+    o->flat = lk_tensor_retain(flat);
+    for (int i = 0; i < n; i++)
+        o->parameters[i] = lk_tensor_retain(parameters[i]);
+    return LK_OK;
+}
+
+static lk_status make_slots(lk_optimizer *o)
+{
+    const char *names[LK_OPTIMIZER_SLOTS];
+    lk__optimizer_slots(&o->opts, names);
+    for (int i = 0; i < LK_OPTIMIZER_SLOTS; i++)
+        if (names[i])
+            LK_TRY(keep(lk_zeros(lk_tensor_device(o->flat), LK_F32, o->flat->shape), &o->slots[i]));
+    return LK_OK;
+}
+
+static lk_status make_gradients(lk_optimizer *o)
+{
+    lk_device *device = lk_tensor_device(o->flat);
+    int64_t begin = 0;
+    LK_TRY(keep(lk_zeros(device, LK_F32, LK_SCALAR), &o->zero));
+    LK_TRY(keep(lk_zeros(device, LK_F32, o->flat->shape), &o->gradients));
+    for (int i = 0; i < o->n; i++) {
+        o->slices[i] = lk__pack_view(LK_HERE, o->gradients, begin, o->parameters[i]->shape);
+        if (!o->slices[i])
+            return lk_error_status();
+        o->zeroed[i] = true;
+        LK_TRY(lk__pack_add(o->parameters[i], &begin));
+    }
+    return LK_OK;
+}
+
+static lk_status make_segments(lk_optimizer *o)
+{
+    lk_device *device = lk_tensor_device(o->flat);
+    int64_t *offsets = lk__calloc((size_t)o->n + 1, sizeof *offsets);
+    float *adapted = lk__calloc((size_t)o->n, sizeof *adapted);
+    lk_status status = offsets && adapted ? LK_OK : LK_ERR_MEMORY;
+    for (int i = 0; i < o->n && status == LK_OK; i++) {
+        offsets[i + 1] = offsets[i];
+        status = lk__pack_add(o->parameters[i], &offsets[i + 1]);
+        adapted[i] = o->parameters[i]->shape.ndim > 1 ? 1 : 0;
+    }
+    if (status == LK_OK)
+        status = keep(lk_tensor_from(device, LK_I64, LK_SHAPE(o->n + 1), offsets), &o->offsets);
+    if (status == LK_OK)
+        status = keep(lk_tensor_from(device, LK_F32, LK_SHAPE(o->n), adapted), &o->adapted);
+    lk__free(offsets);
+    lk__free(adapted);
+    return status;
+}
+
+static lk_status make_tensors(lk_optimizer *o)
+{
+    lk_recorder recorder = lk__recorder_set((lk_recorder){.self = NULL});
+    lk_scope_begin();
+    lk_status status = make_slots(o);
+    if (status == LK_OK)
+        status = make_gradients(o);
+    if (status == LK_OK)
+        status = make_segments(o);
+    lk_scope_end();
+    lk__recorder_set(recorder);
+    return status;
+}
+
+lk_optimizer *lk_optimizer_new(const lk_optimizer_opts *opts, lk_tensor *flat, lk_tensor *const *parameters, int n)
+{
+    lk_optimizer_opts checked = opts ? *opts : (lk_optimizer_opts){.kind = LK_SGD};
+    if (lk__optimizer_check(&checked) != LK_OK || check_packed(flat, parameters, n) != LK_OK)
+        return NULL;
+    lk_optimizer *o = lk__calloc(1, sizeof *o);
+    if (!o)
+        return NULL;
+    o->opts = checked;
+    o->power1 = o->power2 = 1;
+    if (keep_parameters(o, flat, parameters, n) == LK_OK && make_tensors(o) == LK_OK)
+        return o;
+    lk_optimizer_release(o);
+    return NULL;
+}
+
+void lk_optimizer_release(lk_optimizer *optimizer)
+{
+    if (!optimizer)
+        return;
+    for (int i = 0; i < optimizer->n; i++) {
+        lk_tensor_release(optimizer->parameters[i]);
+        lk_tensor_release(optimizer->slices[i]);
+    }
+    for (int i = 0; i < LK_OPTIMIZER_SLOTS; i++)
+        lk_tensor_release(optimizer->slots[i]);
+    lk_tensor *const tensors[] = {optimizer->flat,    optimizer->gradients, optimizer->zero, optimizer->offsets,
+                                  optimizer->adapted, optimizer->skip,      optimizer->norm};
+    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
+        lk_tensor_release(tensors[i]);
+    lk__free(optimizer->parameters);
+    lk__free(optimizer->slices);
+    lk__free(optimizer->zeroed);
+    lk__free(optimizer);
+}
+
+/* --- asking ------------------------------------------------------------------------------------------------------- */
+
+int64_t lk_optimizer_steps(const lk_optimizer *optimizer)
+{
+    return optimizer->steps;
+}
+
+lk_tensor *lk_optimizer_skipped(const lk_optimizer *optimizer)
+{
+    return optimizer->opts.skip_nonfinite ? optimizer->skip : NULL;
+}
+
+lk_tensor *lk_optimizer_gradient_norm(const lk_optimizer *optimizer)
+{
+    return optimizer->norm;
+}
+
+lk_tensor *lk_optimizer_state(const lk_optimizer *optimizer, int index, const char **name)
+{
+    const char *names[LK_OPTIMIZER_SLOTS];
+    bool exists = index >= 0 && index < LK_OPTIMIZER_SLOTS && optimizer->slots[index];
+    lk__optimizer_slots(&optimizer->opts, names);
+    if (name)
+        *name = exists ? names[index] : NULL;
+    return exists ? optimizer->slots[index] : NULL;
+}

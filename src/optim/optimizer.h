@@ -1,0 +1,37 @@
+/* What the files of optimisers share. */
+#ifndef LK_OPTIM_OPTIMIZER_H
+#define LK_OPTIM_OPTIMIZER_H
+
+#include "base/status.h"
+#include "lockstep/optim.h"
+
+enum { LK_OPTIMIZER_SLOTS = 2 };
+
+struct lk_optimizer {
+    lk_optimizer_opts opts; /* defaults filled in */
+    lk_tensor *flat;
+    lk_tensor **parameters; /* [n] */
+    int n;
+
+    /* The gradients in the layout of `flat`, and a view for each parameter. zeroed[i]: slices[i] holds zeros. */
+    lk_tensor *gradients;
+    lk_tensor **slices;
+    bool *zeroed;
+    lk_tensor *zero; /* f32 scalar */
+
+    lk_tensor *slots[LK_OPTIMIZER_SLOTS]; /* in the layout of `flat`; NULL: not needed */
+    lk_tensor *offsets;                   /* i64 [n + 1]: where parameters begin in `flat`, and its end */
+    lk_tensor *adapted;                   /* f32 [n], of LARS: 1 where a parameter has two axes or more, else 0 */
+
+    int64_t steps;
+    double power1, power2;  /* beta1 and beta2 to the power of `steps` */
+    lk_tensor *skip, *norm; /* of the last step */
+};
+
+/* Fills in the defaults. Errors: LK_ERR_ARGUMENT. */
+lk_status lk__optimizer_check(lk_optimizer_opts *opts);
+
+/* The names of the slots that `opts` needs, NULL for the others. */
+void lk__optimizer_slots(const lk_optimizer_opts *opts, const char *names[LK_OPTIMIZER_SLOTS]);
+
+#endif

@@ -1,0 +1,187 @@
+/* One step: gradients into their flat tensor, their norms where anything asks for them, one fused update. */
+#include "core/tensor.h"
+#include "lockstep/ops.h"
+#include "ops/update.h"
+#include "optim/optimizer.h"
+
+#include <math.h>
+
+typedef struct step {
+    lk_place at;
+    lk_optimizer *optimizer;
+    double rate;
+    double power1, power2; /* beta1^t, beta2^t */
+    lk_update_scales scales;
+    lk_update_control control;
+} step;
+
+/* --- gradients ---------------------------------------------------------------------------------------------------- */
+
+static lk_status check_gradient(const lk_optimizer *o, int i, const lk_tensor *g)
+{
+    const lk_tensor *w = o->parameters[i];
+    char have[128], want[128];
+    if (!g)
+        return LK_OK;
+    if (g->dtype != LK_F32)
+        LK_FAIL(LK_ERR_DTYPE, "optimizer: gradient %d is %s; it must be f32", i, lk_dtype_name(g->dtype));
+    if (!lk__shape_equal(g->shape, w->shape)) {
+        lk__shape_text(g->shape, have, sizeof have);
+        lk__shape_text(w->shape, want, sizeof want);
+        LK_FAIL(LK_ERR_SHAPE, "optimizer: gradient %d has shape %s; its parameter has %s", i, have, want);
+    }
+    if (lk_tensor_device(g) != lk_tensor_device(w))
+        LK_FAIL(LK_ERR_DEVICE, "optimizer: gradient %d is on %s; its parameter is on %s", i,
+                lk_device_name(lk_tensor_device(g)), lk_device_name(lk_tensor_device(w)));
+    return LK_OK;
+}
+
+static lk_status take_gradient(step *s, int i, lk_tensor *g)
+{
+    lk_optimizer *o = s->optimizer;
+    if (!g && o->zeroed[i])
+        return LK_OK;
+    o->zeroed[i] = false;
+    if (g)
+        return lk_copy_into_at(s->at, o->slices[i], g);
+    lk_tensor *zeros = lk_expand_at(s->at, o->zero, o->slices[i]->shape);
+    if (!zeros)
+        return lk_error_status();
+    LK_TRY(lk_copy_into_at(s->at, o->slices[i], zeros));
+    o->zeroed[i] = true;
+    return LK_OK;
+}
+
+/* --- norms -------------------------------------------------------------------------------------------------------- */
+
+static bool needs_norms(const lk_optimizer_opts *opts)
+{
+    return opts->kind == LK_LARS || opts->clip_norm > 0 || opts->skip_nonfinite;
+}
+
+static lk_status find_scales(step *s)
+{
+    lk_optimizer *o = s->optimizer;
+    const lk_optimizer_opts *opts = &o->opts;
+    lk_update_scales_attrs attrs = {.clip_norm = opts->clip_norm,
+                                    .trust = opts->trust,
+                                    .weight_decay = opts->weight_decay,
+                                    .skip_nonfinite = opts->skip_nonfinite,
+                                    .sticky = opts->sticky};
+    lk_update_norms norms = {.skip = o->skip ? o->skip : o->zero,
+                             .gradients = lk__squared_norms(s->at, o->gradients, o->offsets)};
+    if (opts->kind == LK_LARS) {
+        norms.parameters = lk__squared_norms(s->at, o->flat, o->offsets);
+        norms.adapted = o->adapted;
+        if (!norms.parameters)
+            return lk_error_status();
+    }
+    if (!norms.gradients)
+        return lk_error_status();
+    LK_TRY(lk__update_scales(s->at, &norms, &attrs, &s->scales));
+    s->control.skip = opts->skip_nonfinite ? s->scales.skip : NULL;
+    s->control.scale = opts->clip_norm > 0 ? s->scales.scale : NULL;
+    return LK_OK;
+}
+
+/* --- updates ------------------------------------------------------------------------------------------------------ */
+
+static lk_status update_sgd(const step *s)
+{
+    const lk_optimizer *o = s->optimizer;
+    lk_momentum_attrs attrs = {.rate = s->rate,
+                               .momentum = o->opts.momentum,
+                               .weight_decay = o->opts.weight_decay,
+                               .nesterov = o->opts.nesterov};
+    return lk__momentum_update(s->at, o->flat, o->gradients, o->slots[0], &s->control, &attrs);
+}
+
+static lk_status update_adam(const step *s)
+{
+    const lk_optimizer *o = s->optimizer;
+    const lk_optimizer_opts *opts = &o->opts;
+    bool decoupled = opts->kind == LK_ADAMW;
+    lk_adam_attrs attrs = {.beta1 = opts->beta1,
+                           .rest1 = 1 - opts->beta1,
+                           .beta2 = opts->beta2,
+                           .rest2 = 1 - opts->beta2,
+                           .step = s->rate / (1 - s->power1),
+                           .unbias = 1 / (1 - s->power2),
+                           .epsilon = opts->epsilon,
+                           .weight_decay = decoupled ? 0 : opts->weight_decay,
+                           .keep = decoupled ? 1 - s->rate * opts->weight_decay : 1};
+    return lk__adam_update(s->at, o->flat, o->gradients, o->slots[0], o->slots[1], &s->control, &attrs);
+}
+
+static lk_status update_lars(const step *s)
+{
+    const lk_optimizer *o = s->optimizer;
+    lk_lars_attrs attrs = {.rate = s->rate, .momentum = o->opts.momentum, .weight_decay = o->opts.weight_decay};
+    lk_update_segments segments = {.offsets = o->offsets, .ratios = s->scales.ratios, .adapted = o->adapted};
+    return lk__lars_update(s->at, o->flat, o->gradients, o->slots[0], &segments, &s->control, &attrs);
+}
+
+static lk_status update(const step *s)
+{
+    switch (s->optimizer->opts.kind) {
+    case LK_ADAM:
+    case LK_ADAMW:
+        return update_adam(s);
+    case LK_LARS:
+        return update_lars(s);
+    default:
+        return update_sgd(s);
+    }
+}
+
+/* --- a step ------------------------------------------------------------------------------------------------------- */
+
+static lk_status run(step *s, lk_tensor *const *gradients)
+{
+    lk_optimizer *o = s->optimizer;
+    for (int i = 0; i < o->n; i++)
+        LK_TRY(check_gradient(o, i, gradients[i]));
+    for (int i = 0; i < o->n; i++)
+        LK_TRY(take_gradient(s, i, gradients[i]));
+    if (needs_norms(&o->opts))
+        LK_TRY(find_scales(s));
+    return update(s);
+}
+
+static void keep_result(lk_tensor *made, lk_tensor **kept)
+{
+    lk_tensor_retain(made);
+    lk_tensor_release(*kept);
+    *kept = made;
+}
+
+/* Once the update is pushed nothing can fail any more: a step is taken as a whole or not at all. */
+static void finish(const step *s)
+{
+    lk_optimizer *o = s->optimizer;
+    o->steps++;
+    o->power1 = s->power1;
+    o->power2 = s->power2;
+    keep_result(s->scales.skip, &o->skip);
+    keep_result(s->scales.norm, &o->norm);
+}
+
+lk_status lk_optimizer_step_at(lk_place at, lk_optimizer *optimizer, lk_tensor *const *gradients, double rate)
+{
+    /* Powers by repeated multiplication: pow() differs from one C library to another. */
+    step s = {.at = at,
+              .optimizer = optimizer,
+              .rate = rate,
+              .power1 = optimizer->power1 * optimizer->opts.beta1,
+              .power2 = optimizer->power2 * optimizer->opts.beta2};
+    if (!isfinite(rate))
+        LK_FAIL(LK_ERR_ARGUMENT, "optimizer: rate is %g; it must be finite", rate);
+    lk_recorder recorder = lk__recorder_set((lk_recorder){.self = NULL});
+    lk_scope_begin();
+    lk_status status = run(&s, gradients);
+    if (status == LK_OK)
+        finish(&s);
+    lk_scope_end();
+    lk__recorder_set(recorder);
+    return status;
+}

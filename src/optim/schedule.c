@@ -1,0 +1,104 @@
+#include "base/number.h"
+#include "base/status.h"
+#include "lockstep/optim.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <string.h>
+
+/* --- rates -------------------------------------------------------------------------------------------------------- */
+
+/* cos(pi t) for t in [0, 1] by its Taylor series about 0 or, mirrored, about 1: C libraries differ in the last bits of
+ * cos(), and with them would the rate. */
+static double cos_pi(double t)
+{
+    const double pi = 3.141592653589793;
+    double x = pi * (t > 0.5 ? 1 - t : t), square = x * x, sum = 1;
+    for (int k = 22; k > 0; k -= 2)
+        sum = 1 - square / (double)(k * (k - 1)) * sum;
+    return t > 0.5 ? -sum : sum;
+}
+
+static double cosine(const lk_schedule *schedule, double epoch)
+{
+    double t = schedule->epochs > 0 ? epoch / schedule->epochs : 1;
+    t = t < 0 ? 0 : t > 1 ? 1 : t;
+    return schedule->minimum + (schedule->base - schedule->minimum) * ((1 + cos_pi(t)) / 2);
+}
+
+static double stepped(const lk_schedule *schedule, double epoch)
+{
+    double factor = 1;
+    for (int i = 0; i < schedule->n_steps && i < LK_SCHEDULE_MAX_STEPS; i++)
+        if (epoch >= schedule->at[i])
+            factor = schedule->factor[i];
+    return schedule->base * factor;
+}
+
+static double after_warmup(const lk_schedule *schedule, double epoch)
+{
+    switch (schedule->kind) {
+    case LK_SCHEDULE_STEP:
+        return stepped(schedule, epoch);
+    case LK_SCHEDULE_COSINE:
+        return cosine(schedule, epoch);
+    default:
+        return schedule->base;
+    }
+}
+
+double lk_schedule_rate(const lk_schedule *schedule, double epoch)
+{
+    double warmup = schedule->warmup_epochs;
+    if (!(epoch < warmup))
+        return after_warmup(schedule, epoch);
+    double from = schedule->base * schedule->warmup_start, to = after_warmup(schedule, warmup);
+    return from + (to - from) * (epoch / warmup);
+}
+
+/* --- texts -------------------------------------------------------------------------------------------------------- */
+
+/* Reads a number of 0 or more at *text, and the character after it, which must be in `after`. */
+static lk_status read_number(const char *whole, const char **text, const char *what, const char *after, double *value)
+{
+    char *end;
+    size_t column = (size_t)(*text - whole) + 1;
+    if (!lk__number_starts(*text))
+        LK_FAIL(LK_ERR_ARGUMENT, "schedule '%s', column %zu: expected %s, a number", whole, column, what);
+    *value = lk__number_parse(*text, &end);
+    if (!(*value >= 0) || !isfinite(*value))
+        LK_FAIL(LK_ERR_ARGUMENT, "schedule '%s', column %zu: %s is %.*s; it must be a finite number of 0 or more",
+                whole, column, what, (int)(end - *text), *text);
+    if (!*end ? after[0] == ':' : !strchr(after, *end))
+        LK_FAIL(LK_ERR_ARGUMENT, "schedule '%s', column %zu: expected %s after %s", whole, (size_t)(end - whole) + 1,
+                after[0] == ':' ? "':'" : "',' or the end", what);
+    *text = *end ? end + 1 : end;
+    return LK_OK;
+}
+
+static lk_status read_step(const char *whole, const char **text, lk_schedule *steps)
+{
+    int i = steps->n_steps;
+    size_t column = (size_t)(*text - whole) + 1;
+    if (i == LK_SCHEDULE_MAX_STEPS)
+        LK_FAIL(LK_ERR_ARGUMENT, "schedule '%s', column %zu: more than %d steps", whole, column, LK_SCHEDULE_MAX_STEPS);
+    LK_TRY(read_number(whole, text, "an epoch", ":", &steps->at[i]));
+    LK_TRY(read_number(whole, text, "a factor", ",", &steps->factor[i]));
+    if (i > 0 && !(steps->at[i] > steps->at[i - 1]))
+        LK_FAIL(LK_ERR_ARGUMENT, "schedule '%s', column %zu: epoch %g comes after epoch %g; epochs must ascend", whole,
+                column, steps->at[i], steps->at[i - 1]);
+    steps->n_steps++;
+    return LK_OK;
+}
+
+lk_status lk_schedule_parse_steps(const char *text, lk_schedule *schedule)
+{
+    lk_schedule read = *schedule;
+    const char *rest = text;
+    read.n_steps = 0;
+    do
+        LK_TRY(read_step(text, &rest, &read));
+    while (*rest || (rest > text && rest[-1] == ','));
+    *schedule = read;
+    return LK_OK;
+}
