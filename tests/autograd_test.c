@@ -504,9 +504,59 @@ static void more_operators_than_a_table_begins_with(void **state)
     check(g, 1, VALUES(501));
 }
 
+/* Two targets, each of tensors of its own and of one in common. */
+static void several_targets(void **state)
+{
+    (void)state;
+    lk_tensor *x = vector(2, VALUES(1, 2)), *y = vector(2, VALUES(3, 4)), *both = vector(2, VALUES(5, 6)), *g[3];
+    lk_tape *tape = lk_tape_begin((lk_tensor *[]){x, y, both}, 3);
+    lk_tensor *targets[] = {lk_mul(x, both), lk_mul(y, both)};
+    lk_tensor *seeds[] = {vector(2, VALUES(10, 100)), NULL};
+    assert_int_equal(lk_tape_gradients(tape, targets, seeds, 2, g), LK_OK);
+    lk_tape_release(tape);
+    check(g[0], 2, VALUES(50, 600));
+    check(g[1], 2, VALUES(5, 6));
+    check(g[2], 2, VALUES(13, 204));
+}
+
+/* L = a total + b total with total = x^2 + y^2 on both devices: dL/dx = 2 x (a + b). */
+static void through_a_reduction(void **state)
+{
+    (void)state;
+    lk_tensor *x = vector(2, VALUES(1, 2)), *y = vector_on(other, 2, VALUES(3, 4)), *g[2], *totals[2];
+    lk_tensor *a = vector(2, VALUES(1, 10)), *b = vector_on(other, 2, VALUES(2, 20));
+    lk_tape *tape = lk_tape_begin((lk_tensor *[]){x, y}, 2);
+    lk_tensor *squares[] = {lk_mul(x, x), lk_mul(y, y)};
+    assert_int_equal(lk_allreduce_recorded(squares, totals, 2), LK_OK);
+    check(totals[0], 2, VALUES(10, 20));
+    check(totals[1], 2, VALUES(10, 20));
+    lk_tensor *targets[] = {lk_mul(totals[0], a), lk_mul(totals[1], b)};
+    assert_int_equal(lk_tape_gradients(tape, targets, NULL, 2, g), LK_OK);
+    lk_tape_release(tape);
+    check(g[0], 2, VALUES(6, 120));
+    check(g[1], 2, VALUES(18, 240));
+    assert_ptr_equal(lk_tensor_device(g[1]), other);
+}
+
+/* Only one output goes on: the other contributes zeros. */
+static void through_half_a_reduction(void **state)
+{
+    (void)state;
+    lk_tensor *x = vector(1, VALUES(7)), *y = vector(1, VALUES(8)), *g[2], *totals[2];
+    lk_tape *tape = lk_tape_begin((lk_tensor *[]){x, y}, 2);
+    assert_int_equal(lk_allreduce_recorded(((lk_tensor *[]){x, y}), totals, 2), LK_OK);
+    assert_int_equal(lk_tape_gradient(tape, lk_mul_scalar(totals[1], 3), NULL, g), LK_OK);
+    lk_tape_release(tape);
+    check(g[0], 1, VALUES(3));
+    check(g[1], 1, VALUES(3));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TAPE_TEST(several_targets),
+        TAPE_TEST(through_a_reduction),
+        TAPE_TEST(through_half_a_reduction),
         TAPE_TEST(an_operand_twice_in_one_call),
         TAPE_TEST(a_parameter_used_in_two_places),
         TAPE_TEST(uses_are_added_from_the_last_to_the_first),

@@ -24,6 +24,12 @@ LK_API lk_status lk_tape_gradient_at(lk_place at, lk_tape *tape, lk_tensor *targ
                                      lk_tensor **gradients);
 #define lk_tape_gradient(...) lk_tape_gradient_at(LK_HERE, __VA_ARGS__)
 
+/* The same with several targets, walked back together: gradients of seeds[0] targets[0] + seeds[1] targets[1] + …. One
+ * tape can so hold the shards of a batch, each with tensors of its own to watch. seeds NULL, or an entry: ones. */
+LK_API lk_status lk_tape_gradients_at(lk_place at, lk_tape *tape, lk_tensor *const *targets, lk_tensor *const *seeds,
+                                      int n_targets, lk_tensor **gradients);
+#define lk_tape_gradients(...) lk_tape_gradients_at(LK_HERE, __VA_ARGS__)
+
 /* Ends recording if it has not ended, and frees the tape; in the thread that opened it. NULL is fine. */
 LK_API void lk_tape_release(lk_tape *tape);
 

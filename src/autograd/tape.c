@@ -1,5 +1,5 @@
-/* The tape. Entries are calls in the order in which they were made; walking them backwards visits every call after all
- * calls that used its outputs, so one pass suffices.
+/* The tape. Entries are calls and functions in the order in which they were made; walking them backwards visits every
+ * one after all that used its outputs, so one pass suffices.
  *
  * Gradients are summed in that fixed order too: a tensor used twice gets (later use) + (earlier use), whichever device
  * runs it. */
@@ -17,11 +17,18 @@ typedef struct gradient_slot {
     lk_tensor *gradient;     /* one reference, or NULL */
 } gradient_slot;
 
+/* A call, or a function (call.op is NULL then), with references to its tensors. */
+typedef struct tape_entry {
+    lk_call call;
+    lk_function function;
+    lk_tensor **tensors; /* of a function: in, then out */
+} tape_entry;
+
 struct lk_tape {
     lk_tensor **watched;
     int n_watched;
-    lk_call *calls; /* with references to their tensors */
-    int64_t n_calls, calls_capacity;
+    tape_entry *entries;
+    int64_t n_entries, entries_capacity;
     gradient_slot *slots;
     int64_t n_slots, slots_capacity; /* a power of two */
     lk_recorder before;
@@ -82,44 +89,78 @@ static void follow(lk_tape *tape, const lk_tensor *tensor)
 
 /* --- recording ---------------------------------------------------------------------------------------------------- */
 
-/* An operator that writes into a tensor it was given (an update, a copy into a view) is not a function of its inputs.
- */
-static bool is_in_place(const lk_tape *tape, const lk_call *call)
+static bool any_followed(const lk_tape *tape, lk_tensor *const *tensors, int n)
 {
-    for (int i = 0; i < call->n_out; i++)
-        if (find(tape, call->out[i]))
+    for (int i = 0; i < n; i++)
+        if (find(tape, tensors[i]))
             return true;
     return false;
 }
 
-static bool depends_on_watched(const lk_tape *tape, const lk_call *call)
+/* Room for one more entry that makes `n_out` tensors. */
+static lk_status reserve(lk_tape *tape, int n_out)
 {
-    for (int i = 0; i < call->n_in; i++)
-        if (find(tape, call->in[i]))
-            return true;
-    return false;
+    if (tape->n_entries == tape->entries_capacity) {
+        int64_t capacity = tape->entries_capacity ? 2 * tape->entries_capacity : 32;
+        tape_entry *entries = lk__realloc(tape->entries, (size_t)capacity, sizeof *entries);
+        if (!entries)
+            return LK_ERR_MEMORY;
+        tape->entries = entries;
+        tape->entries_capacity = capacity;
+    }
+    return reserve_slots(tape, n_out);
+}
+
+static void follow_all(lk_tape *tape, lk_tensor *const *tensors, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (tensors[i])
+            follow(tape, tensors[i]);
 }
 
 static lk_status record(void *self, const lk_call *call)
 {
     lk_tape *tape = self;
-    if (!depends_on_watched(tape, call) || is_in_place(tape, call))
+    /* An operator that writes into a tensor it was given (an update, a copy into a view) is not a function of its
+     * inputs. */
+    if (!any_followed(tape, call->in, call->n_in) || any_followed(tape, call->out, call->n_out))
         return LK_OK;
-    if (tape->n_calls == tape->calls_capacity) {
-        int64_t capacity = tape->calls_capacity ? 2 * tape->calls_capacity : 32;
-        lk_call *calls = lk__realloc(tape->calls, (size_t)capacity, sizeof *calls);
-        if (!calls)
-            return LK_ERR_MEMORY;
-        tape->calls = calls;
-        tape->calls_capacity = capacity;
-    }
-    LK_TRY(reserve_slots(tape, call->n_out));
-    for (int i = 0; i < call->n_out; i++)
-        if (call->out[i])
-            follow(tape, call->out[i]);
-    tape->calls[tape->n_calls++] = *call;
+    LK_TRY(reserve(tape, call->n_out));
+    follow_all(tape, call->out, call->n_out);
+    tape->entries[tape->n_entries++] = (tape_entry){.call = *call};
     lk__call_retain(call);
     return LK_OK;
+}
+
+static lk_status record_function(void *self, const lk_function *function)
+{
+    lk_tape *tape = self;
+    int n = function->n;
+    if (!any_followed(tape, function->in, n))
+        return LK_OK;
+    LK_TRY(reserve(tape, n));
+    lk_tensor **tensors = lk__calloc((size_t)(2 * n), sizeof *tensors);
+    if (!tensors)
+        return LK_ERR_MEMORY;
+    for (int i = 0; i < n; i++) {
+        tensors[i] = lk_tensor_retain(function->in[i]);
+        tensors[n + i] = lk_tensor_retain(function->out[i]);
+    }
+    follow_all(tape, function->out, n);
+    tape_entry entry = {.function = *function, .tensors = tensors};
+    entry.function.in = tensors;
+    entry.function.out = tensors + n;
+    tape->entries[tape->n_entries++] = entry;
+    return LK_OK;
+}
+
+static void release_entry(const tape_entry *entry)
+{
+    if (entry->call.op)
+        lk__call_release(&entry->call);
+    for (int i = 0; i < 2 * entry->function.n; i++)
+        lk_tensor_release(entry->tensors[i]);
+    lk__free(entry->tensors);
 }
 
 static bool is_open_here(const lk_tape *tape)
@@ -165,7 +206,7 @@ lk_tape *lk_tape_begin(lk_tensor *const *watched, int n)
         lk_tape_release(tape);
         return NULL;
     }
-    tape->before = lk__recorder_set((lk_recorder){record, tape});
+    tape->before = lk__recorder_set((lk_recorder){record, record_function, tape});
     tape->recording = true;
     return tape;
 }
@@ -177,12 +218,12 @@ void lk_tape_release(lk_tape *tape)
     stop_recording(tape);
     for (int64_t i = 0; i < tape->slots_capacity; i++)
         lk_tensor_release(tape->slots[i].gradient);
-    for (int64_t i = 0; i < tape->n_calls; i++)
-        lk__call_release(&tape->calls[i]);
+    for (int64_t i = 0; i < tape->n_entries; i++)
+        release_entry(&tape->entries[i]);
     for (int i = 0; i < tape->n_watched; i++)
         lk_tensor_release(tape->watched[i]);
     lk__free(tape->slots);
-    lk__free(tape->calls);
+    lk__free(tape->entries);
     lk__free(tape->watched);
     lk__free(tape);
 }
@@ -201,29 +242,22 @@ static lk_status accumulate(lk_place at, gradient_slot *slot, lk_tensor *gradien
     return LK_OK;
 }
 
-static bool fill_gradient(lk_tape *tape, lk_gradient *g)
+static lk_tensor *gradient_of(const lk_tape *tape, const lk_tensor *tensor)
+{
+    gradient_slot *slot = find(tape, tensor);
+    return slot ? slot->gradient : NULL;
+}
+
+static bool fill_gradient(const lk_tape *tape, lk_gradient *g)
 {
     bool contributes = false;
     for (int i = 0; i < g->call->n_out; i++) {
-        gradient_slot *slot = find(tape, g->call->out[i]);
-        g->dout[i] = slot ? slot->gradient : NULL;
+        g->dout[i] = gradient_of(tape, g->call->out[i]);
         contributes |= g->dout[i] != NULL;
     }
     for (int i = 0; i < g->call->n_in; i++)
         g->need[i] = find(tape, g->call->in[i]) != NULL;
     return contributes;
-}
-
-/* The outputs' gradients are not needed beyond this call. */
-static void drop_output_gradients(lk_tape *tape, const lk_call *call)
-{
-    for (int i = 0; i < call->n_out; i++) {
-        gradient_slot *slot = find(tape, call->out[i]);
-        if (!slot)
-            continue;
-        lk_tensor_release(slot->gradient);
-        slot->gradient = NULL;
-    }
 }
 
 static lk_status apply_rule(lk_tape *tape, const lk_call *call)
@@ -241,18 +275,70 @@ static lk_status apply_rule(lk_tape *tape, const lk_call *call)
     return LK_OK;
 }
 
+/* dout[i]: of output i; zeros where it did not contribute. */
+static lk_status fill_function(const lk_tape *tape, const lk_function *function, lk_tensor **dout)
+{
+    for (int i = 0; i < function->n; i++) {
+        lk_tensor *out = function->out[i];
+        dout[i] = gradient_of(tape, out);
+        if (!dout[i])
+            dout[i] = lk_full_at(function->place, lk_tensor_device(out), out->dtype, out->shape, 0);
+        if (!dout[i])
+            return lk_error_status();
+    }
+    return LK_OK;
+}
+
+static lk_status walk_function(lk_tape *tape, const lk_function *function, lk_tensor **dout, lk_tensor **din)
+{
+    LK_TRY(fill_function(tape, function, dout));
+    LK_TRY(function->gradient(function->place, dout, din, function->n));
+    for (int i = 0; i < function->n; i++) {
+        gradient_slot *slot = find(tape, function->in[i]);
+        if (slot)
+            LK_TRY(accumulate(function->place, slot, din[i]));
+    }
+    return LK_OK;
+}
+
+static lk_status apply_function(lk_tape *tape, const lk_function *function)
+{
+    int n = function->n, contributing = 0;
+    for (int i = 0; i < n; i++)
+        contributing += gradient_of(tape, function->out[i]) != NULL;
+    if (contributing == 0)
+        return LK_OK;
+    lk_tensor **gradients = lk__calloc((size_t)(2 * n), sizeof *gradients);
+    lk_status status = gradients ? walk_function(tape, function, gradients, gradients + n) : LK_ERR_MEMORY;
+    lk__free(gradients);
+    return status;
+}
+
+/* What an entry made needs no gradient beyond it. */
+static void drop_gradients(lk_tape *tape, lk_tensor *const *outputs, int n)
+{
+    for (int i = 0; i < n; i++) {
+        gradient_slot *slot = find(tape, outputs[i]);
+        if (!slot)
+            continue;
+        lk_tensor_release(slot->gradient);
+        slot->gradient = NULL;
+    }
+}
+
 static lk_status walk_back(lk_tape *tape)
 {
-    while (tape->n_calls > 0) {
-        lk_call *call = &tape->calls[tape->n_calls - 1];
+    while (tape->n_entries > 0) {
+        const tape_entry *entry = &tape->entries[tape->n_entries - 1];
         lk_scope_begin();
-        lk_status status = apply_rule(tape, call);
+        lk_status status = entry->call.op ? apply_rule(tape, &entry->call) : apply_function(tape, &entry->function);
         lk_scope_end();
         LK_TRY(status);
-        drop_output_gradients(tape, call);
-        /* Slots of tensors that go away here are never looked up again: all calls that knew them were walked. */
-        tape->n_calls--;
-        lk__call_release(call);
+        drop_gradients(tape, entry->call.out, entry->call.n_out);
+        drop_gradients(tape, entry->function.out, entry->function.n);
+        /* Slots of tensors that go away here are never looked up again: all entries that knew them were walked. */
+        tape->n_entries--;
+        release_entry(entry);
     }
     return LK_OK;
 }
@@ -272,6 +358,8 @@ static lk_status check_seed(const lk_tensor *target, const lk_tensor *seed)
 static lk_status start_walk(lk_place at, lk_tape *tape, lk_tensor *target, lk_tensor *seed)
 {
     gradient_slot *slot = find(tape, target);
+    if (!target)
+        return lk_error_status() != LK_OK ? lk_error_status() : lk__fail(LK_ERR_ARGUMENT, "gradient: NULL");
     if (!slot)
         LK_FAIL(LK_ERR_ARGUMENT, "gradient: the target at %s:%d does not depend on anything the tape watches", at.file,
                 at.line);
@@ -284,20 +372,20 @@ static lk_status start_walk(lk_place at, lk_tape *tape, lk_tensor *target, lk_te
     return status;
 }
 
-/* A rule may hand on what it got: an expanded view, the seed, one tensor for two operands. The caller gets tensors that
+/* A rule may hand on what it got: an expanded view, a seed, one tensor for two operands. The caller gets tensors that
  * can be written to and that nobody else holds. */
-static bool is_shared(lk_tape *tape, int i, const lk_tensor *gradient, const lk_tensor *seed)
+static bool is_shared(lk_tape *tape, int i, const lk_tensor *gradient, lk_tensor *const *seeds, int n_seeds)
 {
-    if (gradient == seed || !lk__tensor_is_dense(gradient) ||
-        atomic_load(&gradient->storage->references.references) > 1)
-        return true;
+    for (int j = 0; j < n_seeds; j++)
+        if (gradient == seeds[j])
+            return true;
     for (int j = 0; j < i; j++)
         if (find(tape, tape->watched[j])->gradient == gradient)
             return true;
-    return false;
+    return !lk__tensor_is_dense(gradient) || atomic_load(&gradient->storage->references.references) > 1;
 }
 
-static lk_status give_gradients(lk_place at, lk_tape *tape, const lk_tensor *seed, lk_tensor **gradients)
+static lk_status give_gradients(lk_place at, lk_tape *tape, lk_tensor *const *seeds, int n_seeds, lk_tensor **gradients)
 {
     lk_status status = LK_OK;
     lk_scope_begin();
@@ -305,7 +393,7 @@ static lk_status give_gradients(lk_place at, lk_tape *tape, const lk_tensor *see
         lk_tensor *gradient = find(tape, tape->watched[i])->gradient;
         if (!gradient)
             continue;
-        if (is_shared(tape, i, gradient, seed))
+        if (is_shared(tape, i, gradient, seeds, n_seeds))
             gradient = lk_copy_at(at, gradient, lk_tensor_device(gradient));
         gradients[i] = lk_tensor_retain(gradient);
         status = gradient ? LK_OK : lk_error_status();
@@ -314,9 +402,10 @@ static lk_status give_gradients(lk_place at, lk_tape *tape, const lk_tensor *see
     return lk__scope_adopt_all(gradients, tape->n_watched, status);
 }
 
-lk_status lk_tape_gradient_at(lk_place at, lk_tape *tape, lk_tensor *target, lk_tensor *seed, lk_tensor **gradients)
+lk_status lk_tape_gradients_at(lk_place at, lk_tape *tape, lk_tensor *const *targets, lk_tensor *const *seeds,
+                               int n_targets, lk_tensor **gradients)
 {
-    if (!tape || !target)
+    if (!tape)
         return lk_error_status() != LK_OK ? lk_error_status() : lk__fail(LK_ERR_ARGUMENT, "gradient: NULL");
     for (int i = 0; i < tape->n_watched; i++)
         gradients[i] = NULL;
@@ -325,7 +414,15 @@ lk_status lk_tape_gradient_at(lk_place at, lk_tape *tape, lk_tensor *target, lk_
     if (!is_open_here(tape))
         LK_FAIL(LK_ERR_STATE, "gradient: this tape is open in another thread");
     stop_recording(tape);
-    LK_TRY(start_walk(at, tape, target, seed));
+    for (int t = 0; t < n_targets; t++)
+        LK_TRY(start_walk(at, tape, targets[t], seeds ? seeds[t] : NULL));
     LK_TRY(walk_back(tape));
-    return give_gradients(at, tape, seed, gradients);
+    return give_gradients(at, tape, seeds, seeds ? n_targets : 0, gradients);
+}
+
+lk_status lk_tape_gradient_at(lk_place at, lk_tape *tape, lk_tensor *target, lk_tensor *seed, lk_tensor **gradients)
+{
+    if (!tape || !target)
+        return lk_error_status() != LK_OK ? lk_error_status() : lk__fail(LK_ERR_ARGUMENT, "gradient: NULL");
+    return lk_tape_gradients_at(at, tape, &target, &seed, 1, gradients);
 }

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define LK_MAX_INPUTS 16
-#define LK_MAX_OUTPUTS 3
+#define LK_MAX_OUTPUTS 4
 #define LK_MAX_ATTRS 96
 
 struct lk_tensor {
@@ -88,6 +88,8 @@ enum {
     /* The kernel reads and writes storage with a backend-private layout, and allocates its outputs itself with
      * lk__output_plain or lk__storage_allocate. Without this flag inputs and outputs are plain and allocated. */
     LK_KERNEL_LAYOUTS = 1,
+    /* Takes only calls whose inputs are all of one shape; others go to the next table's kernel. */
+    LK_KERNEL_ONE_SHAPE = 2,
 };
 
 struct lk_kernel {
@@ -112,9 +114,21 @@ lk_tensor *lk__call_simple(lk_place at, const lk_op *op, lk_tensor *const *in, i
 lk_tensor *lk__view(lk_place at, const lk_op *op, lk_tensor *x, lk_shape shape, const int64_t *strides, int64_t offset,
                     const void *attrs, size_t attrs_size);
 
-/* A tape. The open one of a thread is told of every differentiable call made there, after it was pushed. */
+/* Something that takes n tensors to as many and is no operator, a reduction over shards for instance. */
+typedef struct lk_function {
+    const char *name;
+    lk_place place;
+    int n;
+    lk_tensor *const *in, *const *out; /* out: new tensors, each an object of its own */
+    /* din[0 … n) from dout[0 … n), none of them NULL: new tensors, adopted by the open scope. */
+    lk_status (*gradient)(lk_place at, lk_tensor *const *dout, lk_tensor **din, int n);
+} lk_function;
+
+/* A tape. The open one of a thread is told of every differentiable call made there, after it was pushed, and of every
+ * function. */
 typedef struct lk_recorder {
     lk_status (*record)(void *self, const lk_call *call);
+    lk_status (*record_function)(void *self, const lk_function *function);
     void *self;
 } lk_recorder;
 

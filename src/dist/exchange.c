@@ -107,42 +107,93 @@ static lk_status distinct_devices(lk_tensor *const *tensors, int64_t n, lk_devic
     return LK_OK;
 }
 
-static lk_status write_back(lk_place at, lk_tensor *const *tensors, int64_t n, lk_device *const *devices,
-                            lk_tensor *const *sums)
-{
-    for (int64_t i = 0; i < n; i++) {
-        int d = 0;
-        if (!tensors[i])
-            continue;
-        while (devices[d] != lk_tensor_device(tensors[i]))
-            d++;
-        if (sums[d] != tensors[i])
-            LK_TRY(lk_copy_into_at(at, tensors[i], sums[d]));
-    }
-    return LK_OK;
-}
-
-lk_status lk_allreduce_at(lk_place at, lk_tensor *const *tensors, int64_t n)
-{
+/* What the tensors are reduced to: a sum on each of their devices, one reference each. */
+typedef struct reduced {
     lk_device *devices[LK_MAX_DEVICES];
     lk_tensor *sums[LK_MAX_DEVICES];
+    int n;
+} reduced;
+
+static lk_status reduce(lk_place at, lk_tensor *const *tensors, int64_t n, reduced *result)
+{
+    result->n = 0;
     LK_TRY(check_arguments(tensors, n));
-    int n_devices;
-    LK_TRY(distinct_devices(tensors, n, devices, &n_devices));
-    if (n_devices == 0)
+    LK_TRY(distinct_devices(tensors, n, result->devices, &result->n));
+    if (result->n == 0)
         return LK_OK;
     lk_tree_node *nodes = lk__calloc((size_t)n, sizeof *nodes);
     if (!nodes)
         return LK_ERR_MEMORY;
     for (int64_t i = 0; i < n; i++)
         nodes[i] = (lk_tree_node){{i, i + 1}, tensors + i};
-    lk_status status = lk__tree_allreduce(at, devices, n_devices, &lk__transport_inproc, n, nodes, n, 0, sums);
+    lk_status status =
+        lk__tree_allreduce(at, result->devices, result->n, &lk__transport_inproc, n, nodes, n, 0, result->sums);
     lk__free(nodes);
-    if (status != LK_OK)
-        return status;
-    lk_scope_begin();
-    status = write_back(at, tensors, n, devices, sums);
-    lk_scope_end();
-    release_all(sums, n_devices);
     return status;
+}
+
+static lk_tensor *sum_for(const reduced *result, const lk_tensor *tensor)
+{
+    int d = 0;
+    while (result->devices[d] != lk_tensor_device(tensor))
+        d++;
+    return result->sums[d];
+}
+
+static lk_status write_back(lk_place at, lk_tensor *const *tensors, int64_t n, const reduced *result)
+{
+    for (int64_t i = 0; i < n; i++) {
+        lk_tensor *sum = tensors[i] ? sum_for(result, tensors[i]) : NULL;
+        if (sum != tensors[i])
+            LK_TRY(lk_copy_into_at(at, tensors[i], sum));
+    }
+    return LK_OK;
+}
+
+lk_status lk_allreduce_at(lk_place at, lk_tensor *const *tensors, int64_t n)
+{
+    reduced result;
+    LK_TRY(reduce(at, tensors, n, &result));
+    lk_scope_begin();
+    lk_status status = write_back(at, tensors, n, &result);
+    lk_scope_end();
+    release_all(result.sums, result.n);
+    return status;
+}
+
+/* Tensors of one device get views of one sum: a tape tells tensors apart by object. */
+static lk_status give_views(lk_place at, lk_tensor *const *parts, int n, const reduced *result, lk_tensor **sums)
+{
+    lk_status status = LK_OK;
+    lk_scope_begin();
+    for (int i = 0; i < n && status == LK_OK; i++) {
+        lk_tensor *sum = sum_for(result, parts[i]);
+        sums[i] = lk_tensor_retain(lk_reshape_at(at, sum, sum->shape));
+        status = sums[i] ? LK_OK : lk_error_status();
+    }
+    lk_scope_end();
+    return lk__scope_adopt_all(sums, n, status);
+}
+
+static lk_status reduce_to_views(lk_place at, lk_tensor *const *parts, lk_tensor **sums, int n)
+{
+    reduced result;
+    LK_TRY(reduce(at, parts, n, &result));
+    lk_status status = give_views(at, parts, n, &result, sums);
+    release_all(result.sums, result.n);
+    return status;
+}
+
+lk_status lk_allreduce_recorded_at(lk_place at, lk_tensor *const *parts, lk_tensor **sums, int n)
+{
+    memset(sums, 0, (size_t)n * sizeof *sums);
+    for (int i = 0; i < n; i++)
+        if (!parts[i])
+            return lk_error_status() != LK_OK ? lk_error_status() : lk__fail(LK_ERR_ARGUMENT, "allreduce: NULL");
+    lk_recorder recorder = lk__recorder_set((lk_recorder){0});
+    lk_status status = reduce_to_views(at, parts, sums, n);
+    lk__recorder_set(recorder);
+    LK_TRY(status);
+    lk_function function = {"allreduce", at, n, parts, sums, lk_allreduce_recorded_at};
+    return recorder.record_function ? recorder.record_function(recorder.self, &function) : LK_OK;
 }

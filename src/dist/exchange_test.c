@@ -46,6 +46,23 @@ static lk_tensor *addend(int i, int64_t length, lk_device *device)
     return tensor;
 }
 
+/* Every argument gets a tensor of its own, and keeps its values. */
+static void out_of_place(lk_tensor **tensors, int k, int64_t length, const float *expected)
+{
+    lk_tensor *sums[MOST];
+    for (int i = 0; i < k; i++)
+        if (!tensors[i])
+            return;
+    assert_ok(lk_allreduce_recorded(tensors, sums, k));
+    for (int i = 0; i < k; i++) {
+        assert_ptr_equal(lk_tensor_device(sums[i]), lk_tensor_device(tensors[i]));
+        assert_bits(sums[i], expected, length);
+        assert_bits(tensors[i], values_of(i), length);
+        for (int j = 0; j < i; j++)
+            assert_ptr_not_equal(sums[i], sums[j]);
+    }
+}
+
 static void reduce_and_compare(const bool *present, int k, int64_t length, placement_fn place, const float *expected)
 {
     lk_tensor *tensors[MOST] = {NULL};
@@ -53,6 +70,7 @@ static void reduce_and_compare(const bool *present, int k, int64_t length, place
     for (int i = 0; i < k; i++)
         if (present[i])
             tensors[i] = addend(i, length, devices[place(i, k)]);
+    out_of_place(tensors, k, length, expected);
     assert_ok(lk_allreduce(tensors, k));
     for (int i = 0; i < k; i++)
         if (present[i])
