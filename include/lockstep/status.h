@@ -32,6 +32,7 @@ typedef enum lk_status {
     LK_ERR_BACKEND,     /* a library below (oneDNN, …) reported a failure */
     LK_ERR_STATE,       /* called at the wrong time: no tape is open, the tensor holds nothing yet */
     LK_ERR_INTERRUPTED, /* the caller asked to stop */
+    LK_ERR_NUMERIC,     /* a loss or a gradient is not finite */
     LK_STATUS_COUNT
 } lk_status;
 

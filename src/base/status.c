@@ -20,6 +20,7 @@ static const char *const status_names[LK_STATUS_COUNT] = {
     [LK_ERR_BACKEND] = "backend failure",
     [LK_ERR_STATE] = "invalid state",
     [LK_ERR_INTERRUPTED] = "interrupted",
+    [LK_ERR_NUMERIC] = "not finite",
 };
 
 const char *lk_status_name(lk_status status)
