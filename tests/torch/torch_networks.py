@@ -1,0 +1,96 @@
+"""The networks of Lockstep written once more in PyTorch, in float64, from named variables: what its gradients are
+compared with. A forward pass takes a dictionary of variables and a list of shards; batch-norm looks at all of them
+together (sync) or at each by itself."""
+
+import torch
+import torch.nn.functional as F
+
+
+class Net:
+    """variables: name -> tensor; sync: batch-norm over all shards; smoothing: of labels."""
+
+    def __init__(self, variables, sync):
+        self.v = variables
+        self.sync = sync
+
+    def conv(self, xs, name, stride=1, padding=0):
+        bias = self.v.get(name + ".bias")
+        return [F.conv2d(x, self.v[name + ".weight"], bias, stride=stride, padding=padding) for x in xs]
+
+    def dense(self, xs, name):
+        return [x.flatten(1) @ self.v[name + ".weight"] + self.v[name + ".bias"] for x in xs]
+
+    def norm(self, xs, name, eps):
+        def one(x):
+            return F.batch_norm(x, None, None, self.v[name + ".weight"], self.v[name + ".bias"], True, 0, eps)
+
+        if not self.sync:
+            return [one(x) for x in xs]
+        return list(one(torch.cat(xs)).split([len(x) for x in xs]))
+
+    @staticmethod
+    def each(function, *lists):
+        return [function(*x) for x in zip(*lists)]
+
+    def relu(self, xs):
+        return self.each(torch.relu, xs)
+
+    def mean(self, xs):
+        return [x.mean((2, 3)) for x in xs]
+
+
+def lenet(net, xs):
+    xs = [F.avg_pool2d(x, 2) for x in net.relu(net.conv(xs, "conv1"))]
+    xs = [F.avg_pool2d(x, 2) for x in net.relu(net.conv(xs, "conv2"))]
+    return net.dense(net.relu(net.dense(xs, "dense1")), "dense2")
+
+
+def keras_cnn(net, xs):
+    xs = [F.max_pool2d(x, 2) for x in net.relu(net.conv(xs, "conv"))]
+    return net.dense(net.relu(net.dense(xs, "dense1")), "dense2")
+
+
+def resnet18(net, xs):
+    xs = net.relu(net.norm(net.conv(xs, "conv", padding=1), "norm", 1e-5))
+    for block in range(1, 5):
+        for unit in range(2):
+            name, first = f"block{block}.{unit}", unit == 0 and block > 1
+            ys = net.conv(xs, name + ".conv1", stride=2 if first else 1, padding=1)
+            ys = net.relu(net.norm(ys, name + ".norm1", 1e-5))
+            ys = net.norm(net.conv(ys, name + ".conv2", padding=1), name + ".norm2", 1e-5)
+            if first:
+                xs = net.conv(xs, name + ".shortcut", stride=2)
+            xs = net.relu(net.each(torch.add, ys, xs))
+    return net.dense(net.mean(xs), "dense")
+
+
+def wrn_16_10(net, xs):
+    def unit(zs, conv, norm):
+        return net.relu(net.norm(net.conv(zs, conv, padding=1), norm, 1e-3))
+
+    xs = unit(xs, "conv", "norm")
+    for block in range(1, 4):
+        for part in range(2):
+            name = f"block{block}.{part}"
+            ys = unit(unit(xs, name + ".conv1", name + ".norm1"), name + ".conv2", name + ".norm2")
+            if part == 0:
+                xs = net.conv(xs, name + ".shortcut")
+            xs = net.each(torch.add, xs, ys)
+        if block < 3:
+            xs = [F.max_pool2d(x, 2) for x in xs]
+    return net.dense(net.mean(xs), "dense")
+
+
+MODELS = {"lenet": lenet, "keras-cnn": keras_cnn, "resnet18": resnet18, "wrn-16-10": wrn_16_10}
+
+
+def loss_and_gradients(forward, variables, images, labels, shards, sync, smoothing=0.0):
+    """The mean loss over all samples, and its gradient for every variable."""
+    variables = {name: value.clone().requires_grad_() for name, value in variables.items()}
+    count = len(labels)
+    bounds = [count * s // shards for s in range(shards + 1)]
+    sizes = [b - a for a, b in zip(bounds, bounds[1:])]
+    logits = forward(Net(variables, sync), list(images.split(sizes)))
+    loss = F.cross_entropy(torch.cat(logits), labels, reduction="sum", label_smoothing=smoothing) / count
+    loss.backward()
+    return loss.item(), {name: value.grad for name, value in variables.items()}
