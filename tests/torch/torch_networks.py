@@ -46,35 +46,35 @@ def lenet(net, xs):
 
 
 def keras_cnn(net, xs):
-    xs = [F.max_pool2d(x, 2) for x in net.relu(net.conv(xs, "conv"))]
+    xs = [F.max_pool2d(x, 2) for x in net.relu(net.conv(xs, "conv1"))]
     return net.dense(net.relu(net.dense(xs, "dense1")), "dense2")
 
 
 def resnet18(net, xs):
-    xs = net.relu(net.norm(net.conv(xs, "conv", padding=1), "norm", 1e-5))
+    xs = net.relu(net.norm(net.conv(xs, "conv1", padding=1), "bn1", 1e-5))
     for block in range(1, 5):
-        for unit in range(2):
-            name, first = f"block{block}.{unit}", unit == 0 and block > 1
-            ys = net.conv(xs, name + ".conv1", stride=2 if first else 1, padding=1)
-            ys = net.relu(net.norm(ys, name + ".norm1", 1e-5))
-            ys = net.norm(net.conv(ys, name + ".conv2", padding=1), name + ".norm2", 1e-5)
-            if first:
-                xs = net.conv(xs, name + ".shortcut", stride=2)
+        for part in (1, 2):
+            name, halve = f"block{block}.{part}.", part == 1 and block > 1
+            ys = net.conv(xs, name + "conv1", stride=2 if halve else 1, padding=1)
+            ys = net.relu(net.norm(ys, name + "bn1", 1e-5))
+            ys = net.norm(net.conv(ys, name + "conv2", padding=1), name + "bn2", 1e-5)
+            if halve:
+                xs = net.conv(xs, name + "conv3", stride=2)
             xs = net.relu(net.each(torch.add, ys, xs))
     return net.dense(net.mean(xs), "dense")
 
 
 def wrn_16_10(net, xs):
-    def unit(zs, conv, norm):
+    def cbr(zs, conv, norm):
         return net.relu(net.norm(net.conv(zs, conv, padding=1), norm, 1e-3))
 
-    xs = unit(xs, "conv", "norm")
+    xs = cbr(xs, "conv1", "bn1")
     for block in range(1, 4):
-        for part in range(2):
-            name = f"block{block}.{part}"
-            ys = unit(unit(xs, name + ".conv1", name + ".norm1"), name + ".conv2", name + ".norm2")
-            if part == 0:
-                xs = net.conv(xs, name + ".shortcut")
+        for part in (1, 2):
+            name = f"block{block}.{part}."
+            ys = cbr(cbr(xs, name + "conv1", name + "bn1"), name + "conv2", name + "bn2")
+            if part == 1:
+                xs = net.conv(xs, name + "conv3")
             xs = net.each(torch.add, xs, ys)
         if block < 3:
             xs = [F.max_pool2d(x, 2) for x in xs]
