@@ -1,6 +1,7 @@
 /* The kinds of device, and which kernels each runs: the one place that names every backend. */
 #include "base/mem.h"
 #include "core/backend.h"
+#include "core/tensor.h"
 #include "core/topology.h"
 #include "lockstep/ops.h"
 #include "ref/ref_table.h"
@@ -125,15 +126,42 @@ static const lk_backend ref = PLAIN_C_BACKEND("ref");
 
 const lk_backend *const lk__backends[] = {&cpu, &ref, NULL};
 
+static bool is_present(const lk_kernel *row, lk_dtype dtype)
+{
+    return row->run && (row->dtypes & LK_DTYPE_BIT(dtype));
+}
+
 const lk_kernel *lk__backend_kernel(const lk_backend *backend, int op, lk_dtype dtype, const char **implementation)
 {
     for (int t = 0; backend->tables[t]; t++) {
         const lk_kernel *row = &backend->tables[t]->rows[op];
-        if (!row->run || !(row->dtypes & LK_DTYPE_BIT(dtype)))
+        if (!is_present(row, dtype))
             continue;
         if (implementation)
             *implementation = backend->tables[t]->name;
         return row;
+    }
+    return NULL;
+}
+
+static bool is_of_one_shape(const lk_call *call)
+{
+    for (int i = 1; i < call->n_in; i++)
+        if (!lk__shape_equal(call->in[i]->shape, call->in[0]->shape))
+            return false;
+    for (int i = 0; i < call->n_out; i++)
+        if (call->out[i] && !lk__tensor_is_dense(call->out[i]))
+            return false;
+    return true;
+}
+
+const lk_kernel *lk__backend_kernel_of(const lk_call *call)
+{
+    const lk_kernel_table *const *tables = call->device->backend->tables;
+    for (int t = 0; tables[t]; t++) {
+        const lk_kernel *row = &tables[t]->rows[call->op->id];
+        if (is_present(row, call->dtype) && (!(row->flags & LK_KERNEL_ONE_SHAPE) || is_of_one_shape(call)))
+            return row;
     }
     return NULL;
 }

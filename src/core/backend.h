@@ -59,7 +59,11 @@ struct lk_device {
 /* Set by backends/registry.c: the kinds in order of preference, NULL-terminated. */
 extern const lk_backend *const lk__backends[];
 
+/* The first row for (operator, dtype); *implementation, if not NULL, is its table's name. NULL: none. */
 const lk_kernel *lk__backend_kernel(const lk_backend *backend, int op, lk_dtype dtype, const char **implementation);
+
+/* The first row that takes this call, of which device, dtype and inputs are set. NULL: none. */
+const lk_kernel *lk__backend_kernel_of(const lk_call *call);
 
 /* Backend-internal references to a device's memory (storage holds them). */
 void lk__device_retain_memory(lk_device *device);

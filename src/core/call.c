@@ -83,7 +83,7 @@ static lk_status find_device(lk_call *call)
 
 static lk_status find_kernel(lk_call *call)
 {
-    call->kernel = lk__backend_kernel(call->device->backend, call->op->id, call->dtype, NULL);
+    call->kernel = lk__backend_kernel_of(call);
     if (!call->kernel)
         LK_FAIL(LK_ERR_UNSUPPORTED, "unsupported: %s %s on %s", call->op->name, lk_dtype_name(call->dtype),
                 call->device->backend->kind);

@@ -88,7 +88,8 @@ enum {
     /* The kernel reads and writes storage with a backend-private layout, and allocates its outputs itself with
      * lk__output_plain or lk__storage_allocate. Without this flag inputs and outputs are plain and allocated. */
     LK_KERNEL_LAYOUTS = 1,
-    /* Takes only calls whose inputs are all of one shape; others go to the next table's kernel. */
+    /* Takes only calls whose inputs are all of one shape, and that write no view with gaps; others go to the next
+     * table's kernel. */
     LK_KERNEL_ONE_SHAPE = 2,
 };
 
