@@ -1,4 +1,4 @@
-#include "lockstep/random.h"
+#include "base/philox.h"
 
 #include <string.h>
 #include <xxhash.h>
@@ -25,13 +25,23 @@ uint64_t lk_random_purpose(const char *name)
     return XXH3_64bits(name, strlen(name));
 }
 
-void lk_random_block(const lk_random_key *key, uint64_t block, uint32_t out[4])
+void lk__philox_start(const lk_random_key *key, uint32_t philox_key[2], uint32_t counter[4])
 {
     /* Seed and purpose are 64 bits each and Philox's key has 64: the seed is folded in by hashing both, so that any two
      * (seed, purpose) pairs get unrelated keys. The counter is exact. */
     uint64_t folded = XXH3_64bits_withSeed(&key->purpose, sizeof key->purpose, key->seed);
-    uint32_t philox_key[2] = {(uint32_t)folded, (uint32_t)(folded >> 32)};
-    uint32_t counter[4] = {(uint32_t)block, (uint32_t)key->sample, (uint32_t)key->epoch,
-                           (uint32_t)(key->sample >> 32) ^ (uint32_t)(key->epoch >> 32)};
+    philox_key[0] = (uint32_t)folded;
+    philox_key[1] = (uint32_t)(folded >> 32);
+    counter[0] = 0;
+    counter[1] = (uint32_t)key->sample;
+    counter[2] = (uint32_t)key->epoch;
+    counter[3] = (uint32_t)(key->sample >> 32) ^ (uint32_t)(key->epoch >> 32);
+}
+
+void lk_random_block(const lk_random_key *key, uint64_t block, uint32_t out[4])
+{
+    uint32_t philox_key[2], counter[4];
+    lk__philox_start(key, philox_key, counter);
+    counter[0] = (uint32_t)block;
     lk_philox4x32(counter, philox_key, out);
 }
