@@ -161,6 +161,12 @@ lk_status lk__md_of_tensor(lk_md *md, const lk_tensor *x)
     return layout ? lk__md_copy(md, &layout->md) : lk__md_of_plain(md, x);
 }
 
+dnnl_format_tag_t lk__tag_of(const lk_tensor *x)
+{
+    const lk_layout *layout = x->storage->layout;
+    return layout && layout->tag != dnnl_format_tag_undef ? layout->tag : dnnl_nchw;
+}
+
 void *lk__cpu_data(const lk_tensor *x)
 {
     return x->storage->layout ? x->storage->data : lk__data(x);

@@ -40,6 +40,9 @@ bool lk__must_gather(const lk_tensor *x);
 /* Copies x's elements, plain and f32, to `to` in row-major order. */
 void lk__gather(const lk_tensor *x, float *to);
 
+/* x's tag; dnnl_nchw where it is plain, and where its layout is none of the tags above and has to be converted. */
+dnnl_format_tag_t lk__tag_of(const lk_tensor *x);
+
 /* x's first element, or the start of its private layout. */
 void *lk__cpu_data(const lk_tensor *x);
 

@@ -11,17 +11,10 @@
 
 #include <stdio.h>
 
-static dnnl_format_tag_t tag_of(const lk_tensor *x)
-{
-    const lk_layout *layout = x->storage->layout;
-    return layout ? layout->tag : dnnl_nchw;
-}
-
 /* The layout to work in, given the one that an input has. */
 static dnnl_format_tag_t working_tag(const lk_call *call, const lk_tensor *input)
 {
-    dnnl_format_tag_t tag = tag_of(input);
-    return call->free_layout && tag != dnnl_format_tag_undef ? tag : dnnl_nchw;
+    return call->free_layout ? lk__tag_of(input) : dnnl_nchw;
 }
 
 static int64_t blocks_of(int64_t count, int64_t block)
@@ -78,7 +71,7 @@ static void compute_forward(lk_call *call, const lk_converted *in, float *scratc
 {
     (void)scratch;
     const lk_tensor *y = call->out[0];
-    lk_max_pool pool = pool_of(call->in[0]->shape, y->shape, LK_ATTRS(call, lk_pool2d_opts), tag_of(y));
+    lk_max_pool pool = pool_of(call->in[0]->shape, y->shape, LK_ATTRS(call, lk_pool2d_opts), lk__tag_of(y));
     lk__max_pool(&pool, in[0].data, y->storage->data, call->out[1]->storage->data);
 }
 
@@ -110,7 +103,7 @@ static void compute_backward(lk_call *call, const lk_converted *in, float *scrat
     (void)scratch;
     const lk_tensor *dx = call->out[0];
     const lk_pool2d_opts *opts = &LK_ATTRS(call, lk_pool2d_grad_attrs)->pool;
-    lk_max_pool pool = pool_of(dx->shape, call->in[0]->shape, opts, tag_of(dx));
+    lk_max_pool pool = pool_of(dx->shape, call->in[0]->shape, opts, lk__tag_of(dx));
     lk__max_pool_grad(&pool, in[0].data, in[1].data, dx->storage->data);
 }
 

@@ -4,11 +4,16 @@
 #include "core/tensor.h"
 #include "cpu/cpu_state.h"
 
+static bool is_convertible(const lk_tensor *x)
+{
+    return x && (x->dtype == LK_F32 || x->dtype == LK_I32);
+}
+
 /* The scratch memory is free again after the conversions. */
 static lk_status convert_inputs(lk_call *call, const lk_prepared *prepared, lk_converted *in)
 {
     for (int i = 0; i < call->n_in; i++)
-        if (call->in[i])
+        if (is_convertible(call->in[i]))
             LK_TRY(lk__cpu_as(call->device, call->in[i], prepared->layouts_in[i], &in[i]));
     return lk__cpu_scratch(call->device->state, prepared->scratch_bytes);
 }

@@ -13,8 +13,8 @@ struct lk_cpu;
 enum {
     LK_MAX_KEY = 80,
     LK_MAX_OPERANDS = 5,
-    LK_OWN_INPUTS = 3,
-    LK_OWN_OUTPUTS = 2,
+    LK_OWN_INPUTS = 5,
+    LK_OWN_OUTPUTS = 4,
     LK_PROBLEM_TEXT = 320,
     LK_IMPLEMENTATION_TEXT = 64
 };

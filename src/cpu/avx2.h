@@ -1,0 +1,31 @@
+/* Code for AVX2 beside code for any processor: a function marked LK_AVX2 is only called where lk__has_avx2. */
+#ifndef LK_CPU_AVX2_H
+#define LK_CPU_AVX2_H
+
+#include <stdbool.h>
+
+#if defined(__x86_64__)
+
+#define LK_AVX2 __attribute__((target("avx2,fma")))
+
+static inline bool lk__has_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+
+#else
+
+#define LK_AVX2
+
+static inline bool lk__has_avx2(void)
+{
+    return false;
+}
+
+#endif
+
+/* A body that is compiled into an LK_AVX2 function and into one for any processor. The same operations in the same
+ * order, without contraction: the same bits. */
+#define LK_BODY static inline __attribute__((always_inline))
+
+#endif

@@ -1,0 +1,319 @@
+/* Batch normalisation, its gradients, and sums over channels, on channels.h' loops. All are sums over a channel and
+ * then an affine function of x and dy with constants for each channel, so they read memory once or twice and keep the
+ * layout that they find. */
+#include "core/backend.h"
+#include "core/tensor.h"
+#include "cpu/cpu_channels.h"
+#include "cpu/cpu_kernels.h"
+#include "cpu/cpu_own.h"
+#include "ops/ops.h"
+
+#include <math.h>
+
+/* An operator's memory. Tables hold sums first and then the constants of the affine function. */
+typedef struct frame {
+    lk_channels shape;
+    double *mean, *inverse; /* of the deviation, with epsilon */
+    double *first, *second; /* sums over a channel */
+    double *a, *b, *c;      /* constants */
+    double *const *tables;
+    lk_channel_memory memory;
+} frame;
+
+static void set_frame(frame *f, const lk_tensor *x, dnnl_format_tag_t tag, float *scratch)
+{
+    f->shape = lk__channels_of(x, tag);
+    f->memory = lk__channel_memory_of(&f->shape, scratch);
+    double *const *values = f->memory.values;
+    f->tables = f->memory.tables;
+    f->mean = values[0];
+    f->inverse = values[1];
+    f->first = values[2];
+    f->second = values[3];
+    f->a = values[4];
+    f->b = values[5];
+    f->c = values[6];
+}
+
+/* --- statistics --------------------------------------------------------------------------------------------------- */
+
+/* Element (row, c) of sums: f64 [2, C] with any strides. */
+static double sum_at(const lk_tensor *sums, int row, int64_t c)
+{
+    return ((const double *)lk__data(sums))[row * sums->strides[0] + c * sums->strides[1]];
+}
+
+static void set_moments(frame *f, int64_t c, double mean, double variance, double epsilon)
+{
+    f->mean[c] = mean;
+    f->inverse[c] = 1 / sqrt(variance + epsilon);
+}
+
+/* Rounding may leave less than nothing of the variance; NaN stays. */
+static void moments_of_sums(frame *f, const lk_call *call, const lk_tensor *sums)
+{
+    const lk_batch_norm_attrs *attrs = LK_ATTRS(call, lk_batch_norm_attrs);
+    for (int64_t c = 0; c < f->shape.channels; c++) {
+        double mean = sum_at(sums, 0, c) / (double)attrs->count;
+        double variance = sum_at(sums, 1, c) / (double)attrs->count - mean * mean;
+        set_moments(f, c, mean, variance < 0 ? 0 : variance, attrs->epsilon);
+    }
+}
+
+static void moments_given(frame *f, const lk_call *call, const float *mean, const float *variance)
+{
+    double epsilon = LK_ATTRS(call, lk_batch_norm_attrs)->epsilon;
+    for (int64_t c = 0; c < f->shape.channels; c++)
+        set_moments(f, c, (double)mean[c], (double)variance[c], epsilon);
+}
+
+/* --- affine functions --------------------------------------------------------------------------------------------- */
+
+/* y = a x + c */
+static void apply(frame *f, const float *x, float *y)
+{
+    lk__channels_spread(&f->shape, f->a, f->tables[0]);
+    lk__channels_spread(&f->shape, f->c, f->tables[1]);
+    lk__channels_affine(&f->shape, x, f->tables[0], f->tables[1], y);
+}
+
+/* y = a x + b z + c */
+static void apply2(frame *f, const float *x, const float *z, float *y)
+{
+    lk__channels_spread(&f->shape, f->a, f->tables[0]);
+    lk__channels_spread(&f->shape, f->b, f->tables[1]);
+    lk__channels_spread(&f->shape, f->c, f->tables[2]);
+    lk__channels_affine2(&f->shape, x, z, f->tables[0], f->tables[1], f->tables[2], y);
+}
+
+/* first = sum of x, second = sum of x z, over each channel. */
+static void add_up(frame *f, const float *x, const float *z)
+{
+    lk__channels_sums(&f->shape, x, z, f->tables[0], f->tables[1]);
+    lk__channels_fold(&f->shape, f->tables[0], f->first);
+    lk__channels_fold(&f->shape, f->tables[1], f->second);
+}
+
+/* gamma (x - mean) inverse + beta */
+static void normalise(frame *f, const lk_call *call, const lk_converted *in)
+{
+    const float *gamma = in[1].data, *beta = in[2].data;
+    for (int64_t c = 0; c < f->shape.channels; c++) {
+        f->a[c] = (double)gamma[c] * f->inverse[c];
+        f->c[c] = (double)beta[c] - f->mean[c] * f->a[c];
+    }
+    apply(f, in[0].data, call->out[0]->storage->data);
+}
+
+/* --- preparing ---------------------------------------------------------------------------------------------------- */
+
+/* The n activations that come first, and, where it is one, the first output, are in layout `tag`. */
+static lk_status prepare_in(const lk_call *call, lk_prepared *prepared, dnnl_format_tag_t tag, int n, bool output)
+{
+    lk_shape shape = call->in[0]->shape;
+    lk__channels_describe(prepared, call->in[0], tag);
+    for (int i = 0; i < n; i++)
+        LK_TRY(lk__layout_tagged(shape, LK_F32, tag, &prepared->layouts_in[i]));
+    return output ? lk__layout_tagged(shape, LK_F32, tag, &prepared->layouts_out[0]) : LK_OK;
+}
+
+static dnnl_format_tag_t working_tag(const lk_call *call, int like)
+{
+    return call->free_layout ? lk__tag_of(call->in[like]) : dnnl_nchw;
+}
+
+static lk_status prepare_sums(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+{
+    (void)cpu;
+    return prepare_in(call, prepared, lk__tag_of(call->in[0]), 1, false);
+}
+
+static lk_status prepare_forward(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+{
+    (void)cpu;
+    return prepare_in(call, prepared, working_tag(call, 0), 1, true);
+}
+
+/* dx goes to whatever made x, so x's layout is the one that is wanted next. */
+static lk_status prepare_backward(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+{
+    (void)cpu;
+    return prepare_in(call, prepared, working_tag(call, 1), 2, true);
+}
+
+static lk_status run(lk_call *call, lk_prepare_fn prepare, lk_own_fn compute)
+{
+    lk_key key;
+    if (lk__cpu_is_empty(call))
+        return lk__cpu_zero_outputs(call);
+    lk__key_call(&key, call);
+    return lk__own_run(call, &key, prepare, compute);
+}
+
+/* --- channel_sums ------------------------------------------------------------------------------------------------- */
+
+static void store_sums(const frame *f, lk_tensor *out)
+{
+    double *sums = out->storage->data;
+    for (int64_t c = 0; c < f->shape.channels; c++) {
+        sums[c] = f->first[c];
+        sums[f->shape.channels + c] = f->second[c];
+    }
+}
+
+static void compute_channel_sums(lk_call *call, const lk_converted *in, float *scratch)
+{
+    frame f;
+    set_frame(&f, call->in[0], lk__tag_of(call->in[0]), scratch);
+    add_up(&f, in[0].data, in[0].data);
+    store_sums(&f, call->out[0]);
+}
+
+lk_status lk__cpu_channel_sums(lk_call *call)
+{
+    return run(call, prepare_sums, compute_channel_sums);
+}
+
+static void compute_channel_sums_grad(lk_call *call, const lk_converted *in, float *scratch)
+{
+    frame f;
+    const lk_tensor *dx = call->out[0], *dsums = call->in[1];
+    set_frame(&f, dx, lk__tag_of(dx), scratch);
+    for (int64_t c = 0; c < f.shape.channels; c++) {
+        f.a[c] = 2 * sum_at(dsums, 1, c);
+        f.c[c] = sum_at(dsums, 0, c);
+    }
+    apply(&f, in[0].data, dx->storage->data);
+}
+
+lk_status lk__cpu_channel_sums_grad(lk_call *call)
+{
+    return run(call, prepare_forward, compute_channel_sums_grad);
+}
+
+/* --- forward ------------------------------------------------------------------------------------------------------ */
+
+static void compute_batch_norm(lk_call *call, const lk_converted *in, float *scratch)
+{
+    frame f;
+    set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
+    add_up(&f, in[0].data, in[0].data);
+    store_sums(&f, call->out[1]);
+    moments_of_sums(&f, call, call->out[1]);
+    normalise(&f, call, in);
+}
+
+lk_status lk__cpu_batch_norm(lk_call *call)
+{
+    return run(call, prepare_forward, compute_batch_norm);
+}
+
+static void compute_batch_norm_with(lk_call *call, const lk_converted *in, float *scratch)
+{
+    frame f;
+    set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
+    moments_of_sums(&f, call, call->in[3]);
+    normalise(&f, call, in);
+}
+
+lk_status lk__cpu_batch_norm_with(lk_call *call)
+{
+    return run(call, prepare_forward, compute_batch_norm_with);
+}
+
+static void compute_batch_norm_inference(lk_call *call, const lk_converted *in, float *scratch)
+{
+    frame f;
+    set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
+    moments_given(&f, call, in[3].data, in[4].data);
+    normalise(&f, call, in);
+}
+
+lk_status lk__cpu_batch_norm_inference(lk_call *call)
+{
+    return run(call, prepare_forward, compute_batch_norm_inference);
+}
+
+/* --- gradients ---------------------------------------------------------------------------------------------------- */
+
+/* dgamma = sum of dy (x - mean) inverse, dbeta = sum of dy; they stay in f->second and f->first too. */
+static void parameter_gradients(frame *f, const lk_call *call, const lk_converted *in)
+{
+    float *dgamma = call->out[1]->storage->data, *dbeta = call->out[2]->storage->data;
+    add_up(f, in[0].data, in[1].data);
+    for (int64_t c = 0; c < f->shape.channels; c++) {
+        f->second[c] = (f->second[c] - f->mean[c] * f->first[c]) * f->inverse[c];
+        dgamma[c] = (float)f->second[c];
+        dbeta[c] = (float)f->first[c];
+    }
+}
+
+/* dx = gamma inverse (dy - dbeta / count - (x - mean) inverse dgamma / count). */
+static void compute_batch_norm_grad(lk_call *call, const lk_converted *in, float *scratch)
+{
+    frame f;
+    double count = (double)LK_ATTRS(call, lk_batch_norm_attrs)->count;
+    const float *gamma = in[2].data;
+    set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
+    moments_of_sums(&f, call, call->in[3]);
+    parameter_gradients(&f, call, in);
+    for (int64_t c = 0; c < f.shape.channels; c++) {
+        f.a[c] = (double)gamma[c] * f.inverse[c];
+        f.b[c] = -f.a[c] * f.inverse[c] * f.second[c] / count;
+        f.c[c] = -f.a[c] * f.first[c] / count - f.b[c] * f.mean[c];
+    }
+    apply2(&f, in[0].data, in[1].data, call->out[0]->storage->data);
+}
+
+lk_status lk__cpu_batch_norm_grad(lk_call *call)
+{
+    return run(call, prepare_backward, compute_batch_norm_grad);
+}
+
+/* dx = gamma inverse dy, where the statistics do not depend on x. */
+static void scale_by_gamma(frame *f, const lk_call *call, const lk_converted *in)
+{
+    const float *gamma = in[2].data;
+    for (int64_t c = 0; c < f->shape.channels; c++) {
+        f->a[c] = (double)gamma[c] * f->inverse[c];
+        f->c[c] = 0;
+    }
+    apply(f, in[0].data, call->out[0]->storage->data);
+}
+
+/* With n = count, mean = s1 / n and variance = s2 / n - mean^2:
+ *   dmean = -gamma inverse dbeta,  dvariance = -gamma inverse^2 dgamma / 2,
+ *   ds1 = (dmean - 2 mean dvariance) / n,  ds2 = dvariance / n. */
+static void compute_batch_norm_with_grad(lk_call *call, const lk_converted *in, float *scratch)
+{
+    frame f;
+    double count = (double)LK_ATTRS(call, lk_batch_norm_attrs)->count, *dsums = call->out[3]->storage->data;
+    set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
+    moments_of_sums(&f, call, call->in[3]);
+    parameter_gradients(&f, call, in);
+    scale_by_gamma(&f, call, in);
+    for (int64_t c = 0; c < f.shape.channels; c++) {
+        double dvariance = -f.a[c] * f.inverse[c] * f.second[c] / 2;
+        dsums[c] = (-f.a[c] * f.first[c] - 2 * f.mean[c] * dvariance) / count;
+        dsums[f.shape.channels + c] = dvariance / count;
+    }
+}
+
+lk_status lk__cpu_batch_norm_with_grad(lk_call *call)
+{
+    return run(call, prepare_backward, compute_batch_norm_with_grad);
+}
+
+static void compute_batch_norm_inference_grad(lk_call *call, const lk_converted *in, float *scratch)
+{
+    frame f;
+    set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
+    moments_given(&f, call, in[3].data, in[4].data);
+    parameter_gradients(&f, call, in);
+    scale_by_gamma(&f, call, in);
+}
+
+lk_status lk__cpu_batch_norm_inference_grad(lk_call *call)
+{
+    return run(call, prepare_backward, compute_batch_norm_inference_grad);
+}

@@ -1,0 +1,159 @@
+/* dropout, on drop.h' loops, in whatever layout x has. */
+#include "core/backend.h"
+#include "core/tensor.h"
+#include "cpu/avx2.h"
+#include "cpu/cpu_kernels.h"
+#include "cpu/cpu_own.h"
+#include "cpu/drop.h"
+#include "cpu/lanes.h"
+#include "ops/ops.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* A call's elements: x and y lie alike. */
+typedef struct frame {
+    lk_drop drop;
+    const lk_tensor *indices;
+    int64_t images, channels, pixels;
+    const float *x;
+    float *y;
+} frame;
+
+static int64_t index_of(const lk_tensor *indices, int64_t image)
+{
+    return ((const int64_t *)lk__data(indices))[image * indices->strides[0]];
+}
+
+static lk_status check_indices(const lk_tensor *indices)
+{
+    for (int64_t n = 0; n < indices->shape.dim[0]; n++) {
+        int64_t index = index_of(indices, n);
+        if (index < 0 || index > UINT32_MAX)
+            LK_FAIL(LK_ERR_ARGUMENT, "dropout: index %lld of sample %lld is not in [0, 2^32)", (long long)index,
+                    (long long)n);
+    }
+    return LK_OK;
+}
+
+static uint32_t sample_of(const frame *f, int64_t image)
+{
+    return (uint32_t)index_of(f->indices, image);
+}
+
+static void drop_plain(const frame *f)
+{
+    int64_t count = f->channels * f->pixels;
+    for (int64_t n = 0; n < f->images; n++)
+        lk__drop_run(&f->drop, sample_of(f, n), 0, count, 1, f->x + n * count, f->y + n * count);
+}
+
+/* Channel by channel where they lie `block` to a pixel. */
+static void drop_strided(const frame *f, int64_t block)
+{
+    int64_t blocks = (f->channels + block - 1) / block, image = blocks * f->pixels * block;
+    memset(f->y, 0, (size_t)(f->images * image) * sizeof *f->y);
+    for (int64_t n = 0; n < f->images; n++)
+        for (int64_t c = 0; c < f->channels; c++) {
+            int64_t at = n * image + c / block * f->pixels * block + c % block;
+            lk__drop_run(&f->drop, sample_of(f, n), c * f->pixels, f->pixels, block, f->x + at, f->y + at);
+        }
+}
+
+/* Eight channels of an image at a time. */
+static void drop_blocked(const frame *f, int64_t block)
+{
+    int64_t padded = (f->channels + block - 1) / block * block;
+    lk_drop_lane lanes[LK_DROP_LANES];
+    for (int64_t n = 0; n < f->images; n++)
+        for (int64_t c = 0; c < padded; c += LK_DROP_LANES) {
+            int64_t at = (n * padded + c / block * block) * f->pixels + c % block;
+            for (int l = 0; l < LK_DROP_LANES; l++)
+                lanes[l] = (lk_drop_lane){c + l < f->channels, sample_of(f, n), (c + l) * f->pixels};
+            lk__drop_lanes(&f->drop, lanes, f->pixels, block, f->x + at, f->y + at);
+        }
+}
+
+/* A channel of eight images at a time. */
+static void drop_images(const frame *f)
+{
+    int64_t pixel = f->channels * LK_LANES;
+    lk_drop_lane lanes[LK_DROP_LANES];
+    for (int64_t n = 0; n < f->images; n += LK_LANES)
+        for (int64_t c = 0; c < f->channels; c++) {
+            int64_t at = n * f->pixels * f->channels + c * LK_LANES;
+            for (int l = 0; l < LK_LANES; l++) {
+                bool present = n + l < f->images;
+                lanes[l] = (lk_drop_lane){present, present ? sample_of(f, n + l) : 0, c * f->pixels};
+            }
+            lk__drop_lanes(&f->drop, lanes, f->pixels, pixel, f->x + at, f->y + at);
+        }
+}
+
+static void drop_in(const frame *f, dnnl_format_tag_t tag)
+{
+    switch ((int)tag) {
+    case dnnl_nhwc:
+        drop_strided(f, f->channels);
+        break;
+    case dnnl_nChw4c:
+        drop_strided(f, 4);
+        break;
+    case dnnl_nChw8c:
+        drop_blocked(f, 8);
+        break;
+    case dnnl_nChw16c:
+        drop_blocked(f, 16);
+        break;
+    case LK_LANES_TAG:
+        drop_images(f);
+        break;
+    default:
+        drop_plain(f);
+    }
+}
+
+static void compute(lk_call *call, const lk_converted *in, float *scratch)
+{
+    (void)scratch;
+    const lk_dropout_attrs *attrs = LK_ATTRS(call, lk_dropout_attrs);
+    const lk_tensor *y = call->out[0];
+    const lk_layout *layout = y->storage->layout;
+    if (attrs->rate == 0) {
+        memcpy(y->storage->data, in[0].data, layout ? layout->bytes : y->storage->bytes);
+        return;
+    }
+    frame f = {.drop = lk__drop_start(&attrs->key, attrs->rate),
+               .indices = call->in[1],
+               .images = y->shape.dim[0],
+               .channels = y->shape.ndim > 1 ? y->shape.dim[1] : 1,
+               .pixels = 1,
+               .x = in[0].data,
+               .y = y->storage->data};
+    for (int i = 2; i < y->shape.ndim; i++)
+        f.pixels *= y->shape.dim[i];
+    drop_in(&f, lk__tag_of(y));
+}
+
+static lk_status prepare(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+{
+    (void)cpu;
+    const lk_tensor *x = call->in[0];
+    dnnl_format_tag_t tag = call->free_layout ? lk__tag_of(x) : dnnl_nchw;
+    char text[64];
+    lk__shape_text(x->shape, text, sizeof text);
+    snprintf(prepared->problem, sizeof prepared->problem, "f32 x%s", text);
+    snprintf(prepared->implementation, sizeof prepared->implementation, "streams%s", lk__has_avx2() ? ":avx2" : "");
+    LK_TRY(lk__layout_tagged(x->shape, LK_F32, tag, &prepared->layouts_in[0]));
+    return lk__layout_tagged(x->shape, LK_F32, tag, &prepared->layouts_out[0]);
+}
+
+lk_status lk__cpu_dropout(lk_call *call)
+{
+    lk_key key;
+    if (lk__cpu_is_empty(call))
+        return lk__cpu_zero_outputs(call);
+    LK_TRY(check_indices(call->in[1]));
+    lk__key_call(&key, call);
+    return lk__own_run(call, &key, prepare, compute);
+}
