@@ -2,8 +2,10 @@
 #ifndef LK_TESTS_CONFORMANCE_CASES_H
 #define LK_TESTS_CONFORMANCE_CASES_H
 
+#include "conformance_layers.h"
 #include "conformance_networks.h"
 #include "conformance_tensors.h"
+#include "conformance_updates.h"
 
 #define P(type, ...) (&(const type){__VA_ARGS__})
 #define SHAPE_OF(...) P(lk_shape, .ndim = sizeof((int[]){__VA_ARGS__}) / sizeof(int), .dim = {__VA_ARGS__})
@@ -129,6 +131,46 @@
         op, flags, "no sample, none", run, P(loss_parameters, 0, 10, LK_I32, LK_REDUCTION_NONE, 5) \
     }
 
+#define ACTIVATION_CASES(name, kind, alpha)                                                                       \
+    {LK_OP_ACTIVATION, 0, name, activation_case, P(activation_parameters, {kind, alpha}, DIMS(3, 5, 7, 9), 4)},   \
+        {LK_OP_ACTIVATION, 0, name ", vector", activation_case,                                                   \
+         P(activation_parameters, {kind, alpha}, DIMS(1031), 6)},                                                 \
+        {LK_OP_ACTIVATION, NO_GRADIENT, name ", far", activation_case,                                            \
+         P(activation_parameters, {kind, alpha}, DIMS(9, 7), 120)},                                               \
+        {LK_OP_ACTIVATION, 0, name ", scalar", activation_case, P(activation_parameters, {kind, alpha}, {0}, 4)}, \
+        {LK_OP_ACTIVATION, 0, name ", empty", activation_case,                                                    \
+         P(activation_parameters, {kind, alpha}, DIMS(0, 3), 4)},                                                 \
+        {LK_OP_ACTIVATION, NO_GRADIENT, name ", NaN and infinity", activation_specials_case,                      \
+         P(activation_parameters, {kind, alpha}, DIMS(17, 9), 4)},                                                \
+        {LK_OP_ACTIVATION_GRAD, 0, name, activation_grad_case,                                                    \
+         P(activation_parameters, {kind, alpha}, DIMS(3, 5, 7, 9), 4)},                                           \
+        {LK_OP_ACTIVATION_GRAD, 0, name ", vector", activation_grad_case,                                         \
+         P(activation_parameters, {kind, alpha}, DIMS(1031), 6)},                                                 \
+        {LK_OP_ACTIVATION_GRAD, 0, name ", far", activation_grad_case,                                            \
+         P(activation_parameters, {kind, alpha}, DIMS(9, 7), 120)},                                               \
+    {                                                                                                             \
+        LK_OP_ACTIVATION_GRAD, 0, name ", empty", activation_grad_case,                                           \
+            P(activation_parameters, {kind, alpha}, DIMS(0, 3), 4)                                                \
+    }
+
+#define NORM_CASES(op, run)                                                                    \
+    {op, 0, "16 channels", run, P(norm_parameters, DIMS(3, 16, 5, 7), 1e-2, 0)},               \
+        {op, 0, "160 channels", run, P(norm_parameters, DIMS(2, 160, 3, 3), 1e-2, 0)},         \
+        {op, 0, "13 channels", run, P(norm_parameters, DIMS(5, 13, 3, 7), 1e-2, 0)},           \
+        {op, 0, "batch, 20 channels", run, P(norm_parameters, DIMS(19, 20, 3, 4), 1e-2, 0)},   \
+        {op, 0, "one channel", run, P(norm_parameters, DIMS(7, 1, 9, 9), 1e-2, 0)},            \
+        {op, 0, "one image", run, P(norm_parameters, DIMS(1, 24, 12, 11), 1e-2, 0)},           \
+        {op, 0, "rows", run, P(norm_parameters, DIMS(33, 10), 1e-2, 0)},                       \
+        {op, 0, "wide rows", run, P(norm_parameters, DIMS(12, 131), 1e-2, 0)},                 \
+        {op, 0, "sequences", run, P(norm_parameters, DIMS(4, 6, 11), 1e-2, 0)},                \
+        {op, 0, "count 1", run, P(norm_parameters, DIMS(1, 5), 1e-2, 0)},                      \
+        {op, 0, "no sample", run, P(norm_parameters, DIMS(0, 5, 3, 3), 1e-2, 0)},              \
+        {op, 0, "no channel", run, P(norm_parameters, DIMS(3, 0), 1e-2, 0)},                   \
+        {op, NO_GRADIENT, "far mean", run, P(norm_parameters, DIMS(6, 8, 5, 5), 1e-3, 50)},    \
+    {                                                                                          \
+        op, NO_GRADIENT, "small epsilon", run, P(norm_parameters, DIMS(6, 9, 4, 5), 1e-5, 0.5) \
+    }
+
 static const conformance_case conformance_cases[] = {
     {LK_OP_FULL, EXACT, "third", full_case, P(double, 1.0 / 3)},
     {LK_OP_FULL, EXACT, "infinity", full_case, P(double, -INFINITY)},
@@ -220,6 +262,60 @@ static const conformance_case conformance_cases[] = {
     {LK_OP_RELU_GRAD, EXACT, "vector", relu_grad_case, SHAPE_OF(1031)},
     {LK_OP_RELU_GRAD, EXACT, "empty", relu_grad_case, SHAPE_OF(0, 3)},
 
+    ACTIVATION_CASES("sigmoid", LK_ACT_SIGMOID, 0),
+    ACTIVATION_CASES("tanh", LK_ACT_TANH, 0),
+    ACTIVATION_CASES("leaky_relu", LK_ACT_LEAKY_RELU, 0.01),
+    ACTIVATION_CASES("elu", LK_ACT_ELU, 1),
+    ACTIVATION_CASES("elu, alpha 0.5", LK_ACT_ELU, 0.5),
+    ACTIVATION_CASES("silu", LK_ACT_SILU, 0),
+    ACTIVATION_CASES("gelu", LK_ACT_GELU, 0),
+    ACTIVATION_CASES("softplus", LK_ACT_SOFTPLUS, 0),
+    {LK_OP_DROPOUT, EXACT, "half", dropout_case, P(dropout_parameters, DIMS(5, 13, 3, 7), 0.5)},
+    {LK_OP_DROPOUT, EXACT, "nothing", dropout_case, P(dropout_parameters, DIMS(5, 13), 0)},
+    {LK_OP_DROPOUT, 0, "images", dropout_case, P(dropout_parameters, DIMS(5, 16, 4, 7), 0.3)},
+    {LK_OP_DROPOUT, 0, "rows", dropout_case, P(dropout_parameters, DIMS(33, 10), 0.3)},
+    {LK_OP_DROPOUT, 0, "vector", dropout_case, P(dropout_parameters, DIMS(37), 0.9)},
+    {LK_OP_DROPOUT, 0, "no sample", dropout_case, P(dropout_parameters, DIMS(0, 3), 0.3)},
+    {LK_OP_DROPOUT, NO_GRADIENT, "NaN and infinity", dropout_specials_case, P(dropout_parameters, DIMS(17, 9), 0.4)},
+    {LK_OP_DROPOUT, 0, "behind a convolution", dropout_conv_case, P(dropout_parameters, DIMS(2, 16, 5, 7), 0.3)},
+    {LK_OP_DROPOUT, 0, "behind a convolution, batch", dropout_conv_case, P(dropout_parameters, DIMS(9, 6, 5, 4), 0.3)},
+
+    NORM_CASES(LK_OP_CHANNEL_SUMS, channel_sums_case),
+    {LK_OP_CHANNEL_SUMS, EXACT | NO_BF16 | NO_GRADIENT, "whole numbers", channel_sums_whole_case,
+     P(norm_parameters, DIMS(19, 13, 5, 4), 0, 0)},
+    {LK_OP_CHANNEL_SUMS, EXACT | NO_BF16 | NO_GRADIENT, "whole numbers, 32 channels", channel_sums_whole_case,
+     P(norm_parameters, DIMS(5, 32, 7, 7), 0, 0)},
+    NORM_CASES(LK_OP_CHANNEL_SUMS_GRAD, channel_sums_grad_case),
+    NORM_CASES(LK_OP_BATCH_NORM, batch_norm_case),
+    {LK_OP_BATCH_NORM, EXACT | NO_BF16 | NO_GRADIENT, "sums of whole numbers", batch_norm_sums_case,
+     P(norm_parameters, DIMS(19, 13, 5, 4), 1e-3, 0)},
+    {LK_OP_BATCH_NORM, EXACT | NO_BF16 | NO_GRADIENT, "sums of whole numbers, 32 channels", batch_norm_sums_case,
+     P(norm_parameters, DIMS(5, 32, 7, 7), 1e-3, 0)},
+    {LK_OP_BATCH_NORM, NO_GRADIENT, "NaN and infinity", batch_norm_specials_case,
+     P(norm_parameters, DIMS(7, 15, 5, 3), 1e-3, 0)},
+    {LK_OP_BATCH_NORM, 0, "block", norm_block_case, P(norm_parameters, DIMS(2, 16, 7, 5), 1e-2, 0)},
+    {LK_OP_BATCH_NORM, 0, "block, batch", norm_block_case, P(norm_parameters, DIMS(9, 6, 5, 4), 1e-2, 0)},
+    NORM_CASES(LK_OP_BATCH_NORM_GRAD, batch_norm_grad_case),
+    NORM_CASES(LK_OP_BATCH_NORM_WITH, batch_norm_with_case),
+    {LK_OP_BATCH_NORM_WITH, 0, "sums of two batches", norm_of_two_case, P(norm_parameters, DIMS(5, 13, 3, 7), 1e-2, 0)},
+    NORM_CASES(LK_OP_BATCH_NORM_WITH_GRAD, batch_norm_with_grad_case),
+    NORM_CASES(LK_OP_BATCH_NORM_INFERENCE, batch_norm_inference_case),
+    NORM_CASES(LK_OP_BATCH_NORM_INFERENCE_GRAD, batch_norm_inference_grad_case),
+    {LK_OP_BATCH_NORM_UPDATE, EXACT | NO_BF16, "vector", batch_norm_update_case,
+     P(norm_update_parameters, 131, 288, 0.1, -1)},
+    {LK_OP_BATCH_NORM_UPDATE, EXACT | NO_BF16, "count 1", batch_norm_update_case,
+     P(norm_update_parameters, 7, 1, 0.01, -1)},
+    {LK_OP_BATCH_NORM_UPDATE, EXACT | NO_BF16, "count 2", batch_norm_update_case,
+     P(norm_update_parameters, 16, 2, 1, -1)},
+    {LK_OP_BATCH_NORM_UPDATE, EXACT | NO_BF16, "skipped", batch_norm_update_case,
+     P(norm_update_parameters, 13, 288, 0.1, 1)},
+    {LK_OP_BATCH_NORM_UPDATE, EXACT | NO_BF16, "not skipped", batch_norm_update_case,
+     P(norm_update_parameters, 13, 288, 0.1, 0)},
+    {LK_OP_BATCH_NORM_UPDATE, EXACT | NO_BF16, "no channel", batch_norm_update_case,
+     P(norm_update_parameters, 0, 288, 0.1, -1)},
+    {LK_OP_BATCH_NORM_UPDATE, EXACT | NO_BF16, "NaN and infinity", batch_norm_update_specials_case,
+     P(norm_update_parameters, 37, 3, 0.1, -1)},
+
     REDUCE_CASES(LK_OP_SUM, 0, reduce_case, lk_sum_at),
     {LK_OP_SUM, 0, "nothing", reduce_case, P(reduce_parameters, lk_sum_at, DIMS(0, 4), {.n_axes = 1, .axes = {0}}, 0)},
     REDUCE_INT_CASES(LK_OP_SUM, lk_sum_at),
@@ -240,6 +336,20 @@ static const conformance_case conformance_cases[] = {
     AXIS_CASES(LK_OP_LOG_SOFTMAX_GRAD, 0, log_softmax_grad_case),
     LOSS_CASES(LK_OP_SPARSE_SOFTMAX_CROSS_ENTROPY, 0, cross_entropy_case),
     LOSS_CASES(LK_OP_SPARSE_SOFTMAX_CROSS_ENTROPY_GRAD, 0, cross_entropy_grad_case),
+    LOSS_CASES(LK_OP_SPARSE_SOFTMAX_CROSS_ENTROPY, 0, smoothed_case),
+    LOSS_CASES(LK_OP_SPARSE_SOFTMAX_CROSS_ENTROPY_GRAD, 0, smoothed_grad_case),
+    {LK_OP_SIGMOID_CROSS_ENTROPY, 0, "rows", sigmoid_loss_case, P(sigmoid_loss_parameters, DIMS(17, 13), 4)},
+    {LK_OP_SIGMOID_CROSS_ENTROPY, 0, "vector", sigmoid_loss_case, P(sigmoid_loss_parameters, DIMS(131), 4)},
+    {LK_OP_SIGMOID_CROSS_ENTROPY, 0, "far", sigmoid_loss_case, P(sigmoid_loss_parameters, DIMS(17, 3), 200)},
+    {LK_OP_SIGMOID_CROSS_ENTROPY, 0, "scalar", sigmoid_loss_case, P(sigmoid_loss_parameters, {0}, 4)},
+    {LK_OP_SIGMOID_CROSS_ENTROPY, 0, "no sample", sigmoid_loss_case, P(sigmoid_loss_parameters, DIMS(0, 3), 4)},
+    {LK_OP_SIGMOID_CROSS_ENTROPY, NO_GRADIENT, "NaN and infinity", sigmoid_loss_specials_case,
+     P(sigmoid_loss_parameters, DIMS(17, 9), 4)},
+    {LK_OP_SIGMOID_CROSS_ENTROPY_GRAD, 0, "rows", sigmoid_loss_grad_case, P(sigmoid_loss_parameters, DIMS(17, 13), 4)},
+    {LK_OP_SIGMOID_CROSS_ENTROPY_GRAD, 0, "vector", sigmoid_loss_grad_case, P(sigmoid_loss_parameters, DIMS(131), 4)},
+    {LK_OP_SIGMOID_CROSS_ENTROPY_GRAD, 0, "far", sigmoid_loss_grad_case, P(sigmoid_loss_parameters, DIMS(17, 3), 200)},
+    {LK_OP_SIGMOID_CROSS_ENTROPY_GRAD, 0, "no sample", sigmoid_loss_grad_case,
+     P(sigmoid_loss_parameters, DIMS(0, 3), 4)},
     {LK_OP_IN_TOP_K, EXACT, "first", in_top_k_case, P(loss_parameters, 33, 10, LK_I32, LK_REDUCTION_NONE, 1)},
     {LK_OP_IN_TOP_K, EXACT, "first three", in_top_k_case, P(loss_parameters, 33, 10, LK_I64, LK_REDUCTION_NONE, 3)},
     {LK_OP_IN_TOP_K, EXACT, "all", in_top_k_case, P(loss_parameters, 5, 10, LK_I32, LK_REDUCTION_NONE, 10)},
@@ -249,6 +359,23 @@ static const conformance_case conformance_cases[] = {
     {LK_OP_SGD_UPDATE, EXACT | NO_BF16, "weights", sgd_update_case, SHAPE_OF(33, 17)},
     {LK_OP_SGD_UPDATE, EXACT | NO_BF16, "vector", sgd_update_case, SHAPE_OF(1031)},
     {LK_OP_SGD_UPDATE, EXACT | NO_BF16, "empty", sgd_update_case, SHAPE_OF(0)},
+    UPDATE_CASES(LK_OP_MOMENTUM_UPDATE, momentum_update_case, .slots = false),
+    UPDATE_CASES(LK_OP_MOMENTUM_UPDATE, momentum_update_case, .slots = true),
+    UPDATE_CASES(LK_OP_MOMENTUM_UPDATE, momentum_update_case, .slots = true, .nesterov = true),
+    UPDATE_CASES(LK_OP_ADAM_UPDATE, adam_update_case, .decoupled = false),
+    UPDATE_CASES(LK_OP_ADAM_UPDATE, adam_update_case, .decoupled = true),
+    UPDATE_CASES(LK_OP_LARS_UPDATE, lars_update_case, .slots = true),
+    {LK_OP_SQUARED_NORMS, UPDATE_FLAGS, "less than a block", squared_norms_case, P(update_parameters, .n = 37)},
+    {LK_OP_SQUARED_NORMS, UPDATE_FLAGS, "blocks", squared_norms_case, P(update_parameters, .n = 57361)},
+    {LK_OP_SQUARED_NORMS, UPDATE_FLAGS, "one", squared_norms_case, P(update_parameters, .n = 1)},
+    {LK_OP_SQUARED_NORMS, UPDATE_FLAGS, "NaN and infinity", squared_norms_case,
+     P(update_parameters, .n = 37, .special = true)},
+    SCALES_CASES("nothing asked", .before = 1),
+    SCALES_CASES("clipped", .attrs = {.clip_norm = 0.5, .trust = 0.01}),
+    SCALES_CASES("below", .attrs = {.clip_norm = 1000, .trust = 0.01, .weight_decay = 0.1}),
+    SCALES_CASES("not finite", .special = true, .attrs = {.clip_norm = 1, .trust = 0.01, .skip_nonfinite = true}),
+    SCALES_CASES("finite, sticky", .before = 1, .attrs = {.skip_nonfinite = true, .sticky = true}),
+    SCALES_CASES("finite again", .before = 1, .attrs = {.skip_nonfinite = true}),
 };
 
 #define CONFORMANCE_CASES ((int)(sizeof conformance_cases / sizeof conformance_cases[0]))

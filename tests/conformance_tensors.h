@@ -379,25 +379,76 @@ typedef struct loss_parameters {
     int k; /* of in_top_k */
 } loss_parameters;
 
-static inline lk_tensor *cross_entropy_case(trial *t, const void *parameters)
+static inline lk_tensor *loss_of(trial *t, const loss_parameters *p, double smoothing)
 {
-    const loss_parameters *p = parameters;
     softmax_scale(t, p->classes + p->n);
     lk_tensor *logits = floats_between(t, LK_SHAPE(p->n, p->classes), -4, 4);
     lk_tensor *labels = integers(t, p->labels, LK_SHAPE(p->n), 0, (double)p->classes);
-    return lk_sparse_softmax_cross_entropy(logits, labels, p->reduction);
+    if (smoothing == 0)
+        return lk_sparse_softmax_cross_entropy(logits, labels, p->reduction);
+    return lk_smoothed_cross_entropy(logits, labels, smoothing, p->reduction);
 }
 
-static inline lk_tensor *cross_entropy_grad_case(trial *t, const void *parameters)
+static inline lk_tensor *cross_entropy_case(trial *t, const void *parameters)
 {
-    const loss_parameters *p = parameters;
-    lk_cross_entropy_attrs attrs = {.reduction = p->reduction};
+    return loss_of(t, parameters, 0);
+}
+
+static inline lk_tensor *smoothed_case(trial *t, const void *parameters)
+{
+    return loss_of(t, parameters, 0.1);
+}
+
+static inline lk_tensor *loss_grad_of(trial *t, const loss_parameters *p, double smoothing)
+{
+    lk_cross_entropy_attrs attrs = {.reduction = p->reduction, .smoothing = smoothing};
     softmax_scale(t, p->classes);
     lk_tensor *dloss = floats(t, p->reduction == LK_REDUCTION_NONE ? LK_SHAPE(p->n) : LK_SCALAR);
     lk_tensor *logits = floats_between(t, LK_SHAPE(p->n, p->classes), -4, 4);
     lk_tensor *labels = integers(t, p->labels, LK_SHAPE(p->n), 0, (double)p->classes);
     return call_op(&lk__op_sparse_softmax_cross_entropy_grad, (lk_tensor *[]){dloss, logits, labels}, 3, 1, &attrs,
                    sizeof attrs, NULL);
+}
+
+static inline lk_tensor *cross_entropy_grad_case(trial *t, const void *parameters)
+{
+    return loss_grad_of(t, parameters, 0);
+}
+
+static inline lk_tensor *smoothed_grad_case(trial *t, const void *parameters)
+{
+    return loss_grad_of(t, parameters, 0.1);
+}
+
+typedef struct sigmoid_loss_parameters {
+    lk_shape shape;
+    double range; /* logits in [-range, range) */
+} sigmoid_loss_parameters;
+
+static inline lk_tensor *sigmoid_loss_case(trial *t, const void *parameters)
+{
+    const sigmoid_loss_parameters *p = parameters;
+    softmax_scale(t, (int64_t)p->range); /* z t is rounded before it is subtracted from z */
+    lk_tensor *logits = floats_between(t, p->shape, -p->range, p->range);
+    return lk_sigmoid_cross_entropy(logits, floats_between(t, p->shape, 0, 1));
+}
+
+static inline lk_tensor *sigmoid_loss_specials_case(trial *t, const void *parameters)
+{
+    const sigmoid_loss_parameters *p = parameters;
+    softmax_scale(t, 4);
+    lk_tensor *logits = specials(t, p->shape);
+    return lk_sigmoid_cross_entropy(logits, floats_between(t, p->shape, 0, 1));
+}
+
+static inline lk_tensor *sigmoid_loss_grad_case(trial *t, const void *parameters)
+{
+    const sigmoid_loss_parameters *p = parameters;
+    softmax_scale(t, 4);
+    lk_tensor *dloss = floats(t, p->shape);
+    lk_tensor *logits = floats_between(t, p->shape, -p->range, p->range);
+    lk_tensor *in[] = {dloss, logits, floats_between(t, p->shape, 0, 1)};
+    return call_op(&lk__op_sigmoid_cross_entropy_grad, in, 3, 1, "", 0, NULL);
 }
 
 static inline lk_tensor *in_top_k_case(trial *t, const void *parameters)
