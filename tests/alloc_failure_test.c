@@ -67,11 +67,11 @@ static lk_train_config tiny_training(void)
     return config;
 }
 
-static lk_status train(const lk_train_config *config, char digest[33])
+static lk_status try_training(const lk_train_config *config, char digest[33])
 {
     lk_train_result result;
     lk_trainer *trainer = lk_trainer_new(config);
-    lk_status status = trainer ? lk_trainer_fit(trainer, NULL, &result) : lk_error_status();
+    lk_status status = trainer ? lk_trainer_fit(trainer, &result) : lk_error_status();
     lk_trainer_release(trainer);
     if (status == LK_OK)
         memcpy(digest, result.digest, 33);
@@ -84,7 +84,7 @@ static int64_t train_failing_at(const lk_train_config *config, int64_t n, const 
     char digest[33];
     lk_error_clear();
     lk__mem_fail_at(n);
-    lk_status status = train(config, digest);
+    lk_status status = try_training(config, digest);
     int64_t made = lk__mem_allocations();
     lk__mem_fail_at(-1);
     *failures += status != LK_OK;
@@ -99,7 +99,7 @@ static void fail_each(const lk_train_config *config, int64_t stride)
 {
     char expected[33];
     int64_t failures = 0, n = 0;
-    assert_ok(train(config, expected));
+    assert_ok(try_training(config, expected));
     while (train_failing_at(config, n, expected, &failures) > n)
         n += stride;
     print_message("%lld allocations, every %lld of them refused: %lld trainings failed\n", (long long)n,
@@ -107,7 +107,7 @@ static void fail_each(const lk_train_config *config, int64_t stride)
     assert_true(failures > n / stride / 2);
     char digest[33];
     lk_error_clear();
-    assert_ok(train(config, digest));
+    assert_ok(try_training(config, digest));
     assert_string_equal(digest, expected);
 }
 
@@ -136,7 +136,7 @@ static void with_generated_data(void **state)
     config.limit_train = 5;
     config.limit_val = 3;
     int64_t failures = 0;
-    assert_ok(train(&config, digest));
+    assert_ok(try_training(&config, digest));
     for (int64_t n = 0; n < 120; n += 15) /* devices, data and model: what follows is as above */
         train_failing_at(&config, n, digest, &failures);
     assert_true(failures > 0);

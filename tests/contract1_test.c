@@ -8,46 +8,6 @@
 #include <limits.h>
 #include <unistd.h>
 
-static outcome train(const lk_train_config *config)
-{
-    lk_trainer *trainer = new_trainer(config);
-    outcome out = fit(trainer);
-    for (int r = 1; r < lk_strategy_num_replicas(lk_trainer_strategy(trainer)); r++) {
-        char digest[33];
-        assert_ok(lk_trainer_digest(trainer, r, digest));
-        assert_string_equal(digest, out.result.digest);
-        for (int i = 0; i < lk_trainer_parameter_count(trainer); i++) {
-            uint64_t first, hash;
-            assert_ok(lk_trainer_parameter_hash(trainer, 0, i, &first));
-            assert_ok(lk_trainer_parameter_hash(trainer, r, i, &hash));
-            if (first != hash)
-                fail_msg("%s of replica %d is not that of replica 0", lk_trainer_parameter_name(trainer, i), r);
-        }
-    }
-    lk_trainer_release(trainer);
-    return out;
-}
-
-static void same_mean(lk_mean a, lk_mean b)
-{
-    assert_int_equal(a.count, b.count);
-    assert_memory_equal(&a.sum, &b.sum, sizeof a.sum);
-}
-
-static void same(const outcome *a, const outcome *b)
-{
-    assert_string_equal(a->result.digest, b->result.digest);
-    assert_int_equal(a->n_epochs, b->n_epochs);
-    assert_int_equal(a->n_steps, b->n_steps);
-    same_mean(a->result.val_accuracy, b->result.val_accuracy);
-    for (int e = 0; e < a->n_epochs; e++) {
-        same_mean(a->epochs[e].train_loss, b->epochs[e].train_loss);
-        same_mean(a->epochs[e].train_accuracy, b->epochs[e].train_accuracy);
-        same_mean(a->epochs[e].val_loss, b->epochs[e].val_loss);
-        same_mean(a->epochs[e].val_accuracy, b->epochs[e].val_accuracy);
-    }
-}
-
 static const char *const specs[] = {"1xcpu", "2xcpu", "3xcpu", "4xcpu", "7xcpu"};
 static const int counts[] = {1, 2, 3, 4, 7};
 enum { SPECS = sizeof counts / sizeof counts[0] };
@@ -170,19 +130,19 @@ static void steps_one_by_one(void **state)
 {
     (void)state;
     char digest[33];
-    lk_mean loss, accuracy;
+    lk_metrics metrics;
     lk_train_config config = small_training();
     config.devices = "2xcpu";
     outcome whole = train(&config);
     lk_trainer *trainer = new_trainer(&config);
     for (int step = 0; step < 6; step++) {
         assert_ok(lk_trainer_run(trainer, 1));
-        assert_ok(lk_trainer_evaluate(trainer, &loss, &accuracy));
+        assert_ok(lk_trainer_evaluate(trainer, &metrics));
     }
     assert_ok(lk_trainer_digest(trainer, 0, digest));
     assert_string_equal(digest, whole.result.digest);
-    same_mean(accuracy, whole.result.val_accuracy);
-    same_mean(loss, whole.epochs[1].val_loss);
+    same_metrics(&metrics, &whole.result.val);
+    same_metrics(&metrics, &whole.epochs[1].val);
     lk_trainer_release(trainer);
 }
 
@@ -195,7 +155,7 @@ static int print_digest(void)
     config.devices = "3xcpu";
     config.shards = 8;
     lk_trainer *trainer = lk_trainer_new(&config);
-    if (!trainer || lk_trainer_fit(trainer, NULL, &result) != LK_OK) {
+    if (!trainer || lk_trainer_fit(trainer, &result) != LK_OK) {
         fprintf(stderr, "%s\n", lk_error_message());
         return 1;
     }
@@ -270,9 +230,9 @@ static void verify_finds_them_identical(void **state)
     lk_trainer_release(trainer);
 }
 
-/* The first step and parameter at which two devices part, found without lk_verify. */
+/* The first step and variable at which two devices part, found without lk_verify. */
 static void find_difference(lk_train_config config, const char *const *pair, int64_t steps, int64_t *step,
-                            const char **name)
+                            char name[128])
 {
     lk_trainer *trainers[2];
     *step = 0;
@@ -280,16 +240,17 @@ static void find_difference(lk_train_config config, const char *const *pair, int
         config.devices = pair[t];
         trainers[t] = new_trainer(&config);
     }
+    const lk_model *model = lk_trainer_model(trainers[0]);
     for (int64_t s = 1; s <= steps && !*step; s++) {
         assert_ok(lk_trainer_run(trainers[0], 1));
         assert_ok(lk_trainer_run(trainers[1], 1));
-        for (int i = 0; i < lk_trainer_parameter_count(trainers[0]) && !*step; i++) {
+        for (int i = 0; i < lk_model_variable_count(model) && !*step; i++) {
             uint64_t a, b;
-            assert_ok(lk_trainer_parameter_hash(trainers[0], 0, i, &a));
-            assert_ok(lk_trainer_parameter_hash(trainers[1], 0, i, &b));
+            assert_ok(lk_trainer_variable_hash(trainers[0], 0, i, &a));
+            assert_ok(lk_trainer_variable_hash(trainers[1], 0, i, &b));
             if (a != b) {
                 *step = s;
-                *name = lk_trainer_parameter_name(trainers[0], i);
+                snprintf(name, 128, "%s", lk_model_variable_name(model, i));
             }
         }
     }
@@ -311,14 +272,14 @@ static void verify_finds_a_difference(void **state)
     }
     static const char *const kinds[] = {"cpu:0", "2xcpu", "ref:0"};
     int64_t step;
-    const char *name = NULL;
+    char name[128] = "";
     lk_train_config config = small_training();
     lk_verify_result result;
     lk_verify_opts opts = {.specs = kinds, .count = 3, .steps = 3};
     config.shards = 2;
     config.limit_train = 20;
     config.batch_size = 10;
-    find_difference(config, (const char *[]){kinds[0], kinds[2]}, 3, &step, &name);
+    find_difference(config, (const char *[]){kinds[0], kinds[2]}, 3, &step, name);
     assert_int_not_equal(step, 0);
     assert_ok(lk_verify(&config, &opts, &result));
     assert_false(result.identical);

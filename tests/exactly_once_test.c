@@ -15,12 +15,12 @@
 static void spread_parameters(lk_trainer *trainer)
 {
     for (int i = 0; i < trainer->n_parameters; i++) {
-        lk_random_key key = {.seed = 5, .purpose = lk_random_purpose(lk_trainer_parameter_name(trainer, i))};
+        lk_random_key key = {.seed = 5, .purpose = lk_random_purpose(lk_model_variable_name(trainer->model, i))};
         lk_scope_begin();
         lk_tensor *values =
-            lk_normal(trainer->devices[0], LK_F32, lk_model_parameter_shape(trainer->model, i), 0, 0.15, key);
+            lk_normal(trainer->devices[0], LK_F32, lk_model_variable_shape(trainer->model, i), 0, 0.15, key);
         for (int r = 0; r < trainer->n_devices; r++)
-            assert_ok(lk_copy_into(trainer->parameters[r * trainer->n_parameters + i], values));
+            assert_ok(lk_copy_into(lk_trainer_variables(trainer, r)[i], values));
         lk_scope_end();
     }
 }
@@ -60,7 +60,7 @@ static plain_count count_split(const lk_trainer *trainer, lk_split split, int64_
         images[i] = (float)lk_dataset_images(dataset)[i] / 255.0f;
     lk_scope_begin();
     lk_tensor *x = lk_tensor_from(trainer->devices[0], LK_F32, LK_SHAPE(n, 1, 28, 28), images);
-    lk_tensor *y = lk_model_forward(trainer->model, trainer->parameters, x);
+    lk_tensor *y = lk_model_forward(trainer->model, lk_trainer_variables(trainer, 0), x, NULL);
     assert_ok(lk_tensor_read(y, logits, (size_t)n * CLASSES * sizeof *logits));
     lk_scope_end();
     for (int64_t i = 0; i < n; i++)
@@ -72,8 +72,9 @@ static plain_count count_split(const lk_trainer *trainer, lk_split split, int64_
 }
 
 /* The loss is summed in f32 by the trainer and in double here. */
-static void compare(lk_mean loss, lk_mean accuracy, const plain_count *count)
+static void compare(const lk_metrics *metrics, const plain_count *count)
 {
+    lk_mean loss = metrics->loss, accuracy = metrics->accuracy;
     assert_int_equal(loss.count, count->samples);
     assert_int_equal(accuracy.count, count->samples);
     assert_int_equal((int64_t)accuracy.sum, count->hits);
@@ -93,7 +94,7 @@ static void exact(const lk_ledger_report *ledger, int64_t samples)
 /* At a rate that leaves the weights as they are, an epoch's training accuracy is that of the weights. */
 static void count_once(const char *devices, int64_t shards, int64_t batch_size, int64_t train, int64_t val)
 {
-    lk_mean loss, accuracy;
+    lk_metrics metrics;
     lk_train_config config = small_training();
     config.devices = devices;
     config.shards = shards;
@@ -108,12 +109,12 @@ static void count_once(const char *devices, int64_t shards, int64_t batch_size, 
     assert_int_equal(of_train.samples, train);
     assert_int_equal(of_val.samples, val);
 
-    assert_ok(lk_trainer_evaluate(trainer, &loss, &accuracy));
-    compare(loss, accuracy, &of_val);
+    assert_ok(lk_trainer_evaluate(trainer, &metrics));
+    compare(&metrics, &of_val);
     outcome out = fit(trainer);
     for (int e = 0; e < out.n_epochs; e++) {
-        compare(out.epochs[e].train_loss, out.epochs[e].train_accuracy, &of_train);
-        compare(out.epochs[e].val_loss, out.epochs[e].val_accuracy, &of_val);
+        compare(&out.epochs[e].train, &of_train);
+        compare(&out.epochs[e].val, &of_val);
         exact(&out.epochs[e].train_ledger, train);
         exact(&out.epochs[e].val_ledger, val);
     }
@@ -164,18 +165,18 @@ static void batches_of_any_size(void **state)
 static void no_evaluation(void **state)
 {
     (void)state;
-    lk_mean loss = {1, 1}, accuracy = {1, 1};
+    lk_metrics metrics = {.loss = {1, 1}, .accuracy = {1, 1}};
     lk_train_config config = small_training();
     config.limit_val = 0;
     config.devices = "2xcpu";
     lk_trainer *trainer = new_trainer(&config);
     assert_int_equal(lk_trainer_plan(trainer)->val_samples, 0);
-    assert_ok(lk_trainer_evaluate(trainer, &loss, &accuracy));
-    assert_int_equal(loss.count, 0);
-    assert_int_equal(accuracy.count, 0);
+    assert_ok(lk_trainer_evaluate(trainer, &metrics));
+    assert_int_equal(metrics.loss.count, 0);
+    assert_int_equal(metrics.accuracy.count, 0);
     outcome out = fit(trainer);
-    assert_int_equal(out.epochs[1].val_loss.count, 0);
-    assert_int_equal(out.result.val_accuracy.count, 0);
+    assert_int_equal(out.epochs[1].val.loss.count, 0);
+    assert_int_equal(out.result.val.accuracy.count, 0);
     exact(&out.epochs[1].train_ledger, 67);
     lk_trainer_release(trainer);
 }

@@ -11,15 +11,15 @@
 static void start_at_he(lk_trainer *trainer)
 {
     for (int i = 0; i < trainer->n_parameters; i++) {
-        lk_shape shape = lk_model_parameter_shape(trainer->model, i);
+        lk_shape shape = lk_model_variable_shape(trainer->model, i);
         if (shape.ndim < 2)
             continue;
         int64_t inputs = shape.ndim == 4 ? shape.dim[1] * shape.dim[2] * shape.dim[3] : shape.dim[0];
-        lk_random_key key = {.seed = 1, .purpose = lk_random_purpose(lk_trainer_parameter_name(trainer, i))};
+        lk_random_key key = {.seed = 1, .purpose = lk_random_purpose(lk_model_variable_name(trainer->model, i))};
         lk_scope_begin();
         lk_tensor *values = lk_normal(trainer->devices[0], LK_F32, shape, 0, sqrt(2.0 / (double)inputs), key);
         for (int r = 0; r < trainer->n_devices; r++)
-            assert_ok(lk_copy_into(trainer->parameters[r * trainer->n_parameters + i], values));
+            assert_ok(lk_copy_into(lk_trainer_variables(trainer, r)[i], values));
         lk_scope_end();
     }
 }
@@ -44,10 +44,10 @@ static void learns(const char *data, double most_loss)
     lk_trainer_release(trainer);
     for (int e = 0; e < out.n_epochs; e++)
         print_message("%s, epoch %d: training loss %.4f, validation accuracy %.4f\n", data, e + 1,
-                      mean(out.epochs[e].train_loss), mean(out.epochs[e].val_accuracy));
+                      mean(out.epochs[e].train.loss), mean(out.epochs[e].val.accuracy));
     /* Ten classes: by chance 2.30 and 0.10. */
-    assert_true(mean(out.epochs[1].train_loss) < most_loss);
-    assert_true(mean(out.epochs[1].val_accuracy) > 0.4);
+    assert_true(mean(out.epochs[1].train.loss) < most_loss);
+    assert_true(mean(out.epochs[1].val.accuracy) > 0.4);
 }
 
 static void needs_data(void)
@@ -82,14 +82,14 @@ static void generated_images(void **state)
 static void the_first_loss(void **state)
 {
     (void)state;
-    lk_mean loss, accuracy;
+    lk_metrics metrics;
     lk_train_config config = small_training();
     config.limit_val = 1000;
     lk_trainer *trainer = new_trainer(&config);
-    assert_ok(lk_trainer_evaluate(trainer, &loss, &accuracy));
+    assert_ok(lk_trainer_evaluate(trainer, &metrics));
     lk_trainer_release(trainer);
-    assert_int_equal(loss.count, 1000);
-    assert_true(fabs(mean(loss) - log(10)) < 1e-3);
+    assert_int_equal(metrics.loss.count, 1000);
+    assert_true(fabs(mean(metrics.loss) - log(10)) < 1e-3);
 }
 
 int main(void)

@@ -5,6 +5,7 @@
 #include "lockstep/data.h"
 #include "lockstep/dist.h"
 #include "lockstep/nn.h"
+#include "lockstep/optim.h"
 #include "lockstep/options.h"
 
 #include <stdbool.h>
@@ -13,37 +14,89 @@
 extern "C" {
 #endif
 
-/* What was asked for; lk_options_defaults(lk_train_options, …) fills it. NULL, 0 and -1 mean "as the model's recipe,
- * the machine or the data say" where the comment says so. Strings are borrowed for the trainer's life. */
+/* What was asked for; lk_train_defaults fills it. NULL, 0 and -1 mean "as the model's recipe, the machine or the data
+ * say" where the comment says so. Strings are borrowed for the trainer's life. */
 typedef struct lk_train_config {
-    const char *model;
-    const char *data; /* "auto": fashion-mnist, or synthetic where that cannot be had */
+    const char *recipe; /* NULL: none; only for the record, lk_train_defaults has applied it */
+    const char *model;  /* a reference model or a model file */
+    const char *data;   /* "auto": fashion-mnist, or synthetic where that cannot be had */
     const char *data_dir;
     const char *devices;  /* NULL: the cores there are, at most as many as shards */
     const char *strategy; /* NULL: one-device for one device, else mirrored */
     int64_t shards;       /* V; 0: lk_default_shards */
-    int64_t epochs;       /* 0: the recipe's */
-    int64_t batch_size;   /* global; 0: the recipe's */
-    double base_lr;       /* 0: the recipe's */
+    int64_t epochs;       /* 0: the model's recipe's */
+    int64_t batch_size;   /* global; 0: the model's recipe's */
+    int64_t val_batch_size; /* 0: batch_size */
+    int64_t accumulate;   /* batches an update */
     int64_t seed;
     int64_t limit_train; /* -1: all */
     int64_t limit_val;   /* -1: all; 0: no evaluation */
     int64_t workers;
-    bool json, ledger; /* what the command prints */
+
+    const char *optimizer; /* "sgd", …; NULL: the model's recipe's */
+    double base_lr;        /* 0: the model's recipe's */
+    double momentum;       /* -1: 0.9 for lars, else 0 */
+    bool nesterov;
+    double weight_decay;
+    double clip_norm;      /* 0: no clipping */
+    const char *schedule;  /* "constant", "step", "cosine"; NULL: the model's recipe's */
+    const char *lr_steps;  /* "15:0.1,25:0.01"; NULL: the model's recipe's */
+    double min_lr;
+    double warmup_epochs;  /* -1: 5 with scale_lr, else 0 */
+    bool scale_lr;         /* base_lr times batch / the recipe's batch */
+    double label_smoothing;
+    int64_t top_k;         /* reported beside accuracy; 0: not */
+    int batch_norm;        /* enum lk_batch_norm_mode */
+
+    const char *augment;   /* see lk_augment_parse; NULL: none */
+    int normalize;         /* enum lk_normalize_mode */
+
+    double target_accuracy; /* stop above it; -1: no target */
+    double patience;        /* so many epochs in a row */
+    int64_t early_stop;     /* stop after so many epochs without a better val loss; 0: never */
+    int nan_guard;          /* enum lk_nan_guard */
+    const char *log_dir;    /* event files, CSV, JSON lines and curves; NULL: none */
+    bool throughput, total_time, plot, json, ledger; /* what the command prints */
 } lk_train_config;
+
+typedef enum lk_batch_norm_mode { LK_BN_SHARD, LK_BN_SYNC } lk_batch_norm_mode;
+typedef enum lk_normalize_mode { LK_NORMALIZE_NONE, LK_NORMALIZE_CENTER, LK_NORMALIZE_STANDARD } lk_normalize_mode;
+typedef enum lk_nan_guard { LK_NAN_GUARD_STOP, LK_NAN_GUARD_SKIP, LK_NAN_GUARD_OFF } lk_nan_guard;
 
 /* The flags of `lockstep train`, with offsets into lk_train_config. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 15 };
+enum { LK_TRAIN_OPTION_COUNT = 41 };
+
+/* A recipe is a named list of settings for these options: what one of the project's sources trains. */
+typedef struct lk_recipe {
+    const char *name, *about;
+    const char *const *settings; /* "batch-size=32", …, NULL */
+} lk_recipe;
+
+/* NULL past the end. */
+LK_API const lk_recipe *lk_recipe_at(int index);
+
+/* The table's defaults and environment, then the settings of `recipe` (NULL: none). Errors: LK_ERR_ARGUMENT (unknown
+ * recipe, with the nearest name). */
+LK_API lk_status lk_train_defaults(const char *recipe, lk_train_config *config);
 
 /* What will be done: the configuration with every blank filled in. */
 typedef struct lk_plan {
+    const char *recipe; /* NULL: none */
     const char *model, *data, *source, *strategy; /* source: where the samples came from */
     int64_t parameters;                           /* elements */
     int devices;
-    int64_t shards, batch_size, epochs, steps_per_epoch;
+    int64_t shards, batch_size, val_batch_size, accumulate, epochs;
+    int64_t steps_per_epoch;   /* batches */
+    int64_t updates_per_epoch; /* ceil(steps / accumulate) */
     int64_t train_samples, val_samples;
-    double learning_rate;
+    const char *optimizer;
+    lk_optimizer_opts optimizer_opts;
+    lk_schedule schedule; /* base: with scale_lr applied */
+    double label_smoothing;
+    int64_t top_k;
+    lk_batch_norm_mode batch_norm;
+    lk_augment_opts augment;
     uint64_t seed;
     bool fell_back; /* data "auto": fashion-mnist was not to be had */
 } lk_plan;
@@ -54,11 +107,22 @@ typedef struct lk_trainer lk_trainer;
 /* Opens data and devices, builds the model and its replicas. Errors: LK_ERR_ARGUMENT for a configuration that makes no
  * sense, with the flag and what would be right; else what data and devices report. */
 LK_API lk_trainer *lk_trainer_new(const lk_train_config *config);
+
+/* The same with a model of one's own, taken (also on failure), instead of config->model; NULL: as above. */
+LK_API lk_trainer *lk_trainer_new_with(const lk_train_config *config, lk_model *model);
 LK_API void lk_trainer_release(lk_trainer *trainer);
 
 /* Valid as long as the trainer. */
 LK_API const lk_plan *lk_trainer_plan(const lk_trainer *trainer);
+LK_API const lk_train_config *lk_trainer_config(const lk_trainer *trainer);
 LK_API lk_strategy *lk_trainer_strategy(const lk_trainer *trainer);
+LK_API const lk_model *lk_trainer_model(const lk_trainer *trainer);
+LK_API const lk_dataset *lk_trainer_dataset(const lk_trainer *trainer, lk_split split); /* NULL: no evaluation */
+LK_API lk_tensor *const *lk_trainer_variables(const lk_trainer *trainer, int replica); /* borrowed */
+
+/* The gradients of the last update before clipping, of the mean loss of the whole batch, on replica 0's device: one a
+ * parameter, borrowed until the next update; NULL before the first. */
+LK_API lk_tensor *const *lk_trainer_gradients(const lk_trainer *trainer);
 
 /* A loss or a metric on its way: a sum, and how many samples it is over. Means are taken once, at the end. */
 typedef struct lk_mean {
@@ -66,56 +130,133 @@ typedef struct lk_mean {
     int64_t count;
 } lk_mean;
 
+typedef struct lk_metrics {
+    lk_mean loss, accuracy, top_k; /* count 0: there was none */
+} lk_metrics;
+
 typedef struct lk_step_report {
     int64_t epoch, step, steps; /* from 1; step within the epoch, of `steps` */
-    lk_mean loss, accuracy;     /* of the epoch so far */
-    double seconds;             /* of training, of the epoch so far */
+    lk_metrics batch;           /* of this step */
+    lk_metrics so_far;          /* of the epoch */
+    double rate;
+    double seconds; /* of training, of the epoch so far */
+    bool skipped;   /* its gradients were not finite, nothing was changed */
 } lk_step_report;
 
 typedef struct lk_epoch_report {
     int64_t epoch; /* from 1 */
-    lk_mean train_loss, train_accuracy;
-    lk_mean val_loss, val_accuracy; /* count 0: there was no evaluation */
-    double seconds;                 /* training alone */
+    int64_t steps; /* since the beginning of training */
+    lk_metrics train, val;
+    double rate;    /* of the epoch's last step */
+    double seconds; /* training alone */
+    double total_seconds; /* since fit began, evaluation included */
     double images_per_second;
+    int64_t skipped_steps;
     lk_ledger_report train_ledger, val_ledger;
 } lk_epoch_report;
 
-typedef struct lk_train_callbacks {
-    void (*step)(void *user, const lk_step_report *report);   /* NULL: none */
-    bool (*epoch)(void *user, const lk_epoch_report *report); /* false: stop here, with LK_ERR_INTERRUPTED */
-    void *user;
-} lk_train_callbacks;
-
 typedef struct lk_train_result {
-    int64_t steps, samples_seen;
+    int64_t epochs, steps, samples_seen;
     double seconds; /* training alone */
+    double total_seconds;
     /* Without start-up, evaluation and the first epoch; of a single epoch, without its first tenth of steps. */
     double images_per_second;
     double flops_per_second; /* the same, in the operators' floating-point operations */
-    lk_mean val_accuracy;    /* of the last epoch */
+    lk_metrics val;          /* of the last epoch */
+    const char *stopped_by;  /* the callback that ended training before its last epoch; NULL: none */
     char digest[33];
 } lk_train_result;
 
-/* Trains all epochs. Blocks. `callbacks` may be NULL. Errors: those of operators, LK_ERR_STATE if a sample was not used
- * exactly once in an epoch or lk_trainer_run stopped in the middle of one, LK_ERR_INTERRUPTED where a callback said so.
- */
-LK_API lk_status lk_trainer_fit(lk_trainer *trainer, const lk_train_callbacks *callbacks, lk_train_result *result);
+/* --- callbacks --------------------------------------------------------------------------------------------------- */
 
-/* Trains `steps` further steps, epoch after epoch, without evaluation. Blocks. */
+/* Hooks into fit, called in the order in which callbacks were added, in fit's thread. Any may be NULL. An error ends
+ * training with that error; *stop ends it in good order after this epoch, or, from step_end, after this step, without
+ * evaluation. */
+typedef struct lk_callback {
+    const char *name; /* static; what lk_train_result.stopped_by says */
+    lk_status (*train_begin)(void *self, lk_trainer *trainer);
+    lk_status (*epoch_begin)(void *self, lk_trainer *trainer, int64_t epoch); /* from 1 */
+    /* The rate for the next update, instead of `rate`; `epoch` is a fraction from 0. */
+    double (*rate)(void *self, lk_trainer *trainer, double epoch, double rate);
+    /* When a step's metrics have arrived: up to two steps after it was pushed. */
+    lk_status (*step_end)(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop);
+    lk_status (*epoch_end)(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop);
+    /* However training ended; `status` says how. */
+    lk_status (*train_end)(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status);
+    void (*release)(void *self);
+    void *self;
+} lk_callback;
+
+/* Takes callback.self, also on failure. A callback without a name is what a constructor gives that failed: its error is
+ * given back. */
+LK_API lk_status lk_trainer_add(lk_trainer *trainer, lk_callback callback);
+
+/* Ends training after the step at hand: records are written, fit gives LK_ERR_INTERRUPTED. Async-signal-safe. */
+LK_API void lk_trainer_interrupt(lk_trainer *trainer);
+
+/* --- fit, evaluate, predict -------------------------------------------------------------------------------------- */
+
+/* Trains all epochs. Blocks. Errors: those of operators and callbacks, LK_ERR_STATE if a sample was not used exactly once
+ * in an epoch or lk_trainer_run stopped in the middle of one, LK_ERR_INTERRUPTED, LK_ERR_NUMERIC (nan_guard stop: the
+ * message names layer, step and samples). *result is set as far as it goes. */
+LK_API lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result);
+
+/* Trains `steps` further steps, epoch after epoch, without evaluation or callbacks. Blocks. */
 LK_API lk_status lk_trainer_run(lk_trainer *trainer, int64_t steps);
 
 /* Counts every validation sample once. Blocks. */
-LK_API lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_mean *loss, lk_mean *accuracy);
+LK_API lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics);
+
+/* probabilities [count(dataset), classes]: softmax of the logits of every sample, in order, normalised as in training.
+ * Blocks. Errors: LK_ERR_SHAPE (images of another size). */
+LK_API lk_status lk_trainer_predict(lk_trainer *trainer, lk_dataset *dataset, float *probabilities);
 
 /* XXH3-128, in 32 hexadecimal digits, over all parameters and buffers in the order of their names (plain row-major,
  * little-endian f32) of one replica. Waits. */
 LK_API lk_status lk_trainer_digest(lk_trainer *trainer, int replica, char digest[33]);
 
-/* The same of parameter `index` alone, XXH3-64. */
-LK_API lk_status lk_trainer_parameter_hash(lk_trainer *trainer, int replica, int index, uint64_t *hash);
-LK_API int lk_trainer_parameter_count(const lk_trainer *trainer);
-LK_API const char *lk_trainer_parameter_name(const lk_trainer *trainer, int index);
+/* The same of variable `index` alone, XXH3-64. */
+LK_API lk_status lk_trainer_variable_hash(lk_trainer *trainer, int replica, int index, uint64_t *hash);
+
+/* --- a loop of one's own ----------------------------------------------------------------------------------------- */
+
+/* The variables of a model, and an optimiser for them, on every device of a strategy: what lk_trainer trains, for loops
+ * written by hand; a loop may have several. */
+typedef struct lk_replicas lk_replicas;
+
+/* Keeps the strategy and the model: both have to live as long. opts NULL: no optimiser (lk_replicas_apply is then an
+ * error). */
+LK_API lk_replicas *lk_replicas_new(lk_strategy *strategy, const lk_model *model, const lk_optimizer_opts *opts,
+                                    uint64_t seed);
+LK_API void lk_replicas_release(lk_replicas *replicas);
+
+/* The variables on replica's device: the model's parameters, then its buffers. Borrowed. */
+LK_API lk_tensor *const *lk_replicas_variables(const lk_replicas *replicas, int replica);
+LK_API lk_optimizer *lk_replicas_optimizer(const lk_replicas *replicas, int replica);
+
+/* Updates every replica: sums[replica * stride + i] holds at i = 0 the model's gradients and after them its batch-norm
+ * statistics, over `samples` samples. Asynchronous. */
+LK_API lk_status lk_replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int64_t samples,
+                                   double rate);
+
+/* One shard of a batch, for the function that computes it. All borrowed; the tensors lie over the batch's own memory. */
+typedef struct lk_shard {
+    int replica;
+    int64_t index, shards; /* which of how many */
+    int64_t global_batch;  /* samples in the whole batch */
+    lk_device *device;
+    lk_tensor *images;  /* f32 [N, C, H, W] */
+    lk_tensor *labels;  /* i32 [N] */
+    lk_tensor *indices; /* i64 [N]: the samples' numbers in the data set */
+} lk_shard;
+
+/* values[0 … n): what is to be summed over shards, borrowed from the open scope; entries are NULL before. */
+typedef lk_status (*lk_shard_fn)(void *user, const lk_shard *shard, lk_tensor **values);
+
+/* Calls `fn` for every shard of the batch that has samples, in a scope, and sums up what it gives: sums[replica * n + i]
+ * as lk_shard_sum_finish, one reference each. `dataset`: where the batch is from. Asynchronous. */
+LK_API lk_status lk_run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk_batch *batch, lk_shard_fn fn,
+                               void *user, lk_tensor **sums);
 
 /* --- verification of contract 1 ---------------------------------------------------------------------------------- */
 
@@ -140,11 +281,11 @@ typedef struct lk_verify_result {
     int64_t shards;
     /* Where not: the first step (from 1) after which a tensor differs, which one, and on which run and replica. */
     int64_t step;
-    const char *tensor; /* static */
+    char tensor[128];
     int run, replica;
 } lk_verify_result;
 
-/* Trains the same for `steps` steps on each of the device specs and compares every parameter of every replica after
+/* Trains the same for `steps` steps on each of the device specs and compares every variable of every replica after
  * every step, bit for bit. V is config->shards, or what the largest needs. */
 LK_API lk_status lk_verify(const lk_train_config *config, const lk_verify_opts *opts, lk_verify_result *result);
 

@@ -131,6 +131,16 @@ static lk_status add_siblings(const lk_shard_sum *sum, partial_sum *left, partia
     return LK_OK;
 }
 
+lk_strategy *lk__shard_sum_strategy(const lk_shard_sum *sum)
+{
+    return sum->strategy;
+}
+
+int64_t lk__shard_sum_shards(const lk_shard_sum *sum)
+{
+    return sum->shards;
+}
+
 static int owner(const lk_shard_sum *sum, int64_t shard)
 {
     for (int d = 0; d < lk_strategy_num_replicas(sum->strategy); d++)

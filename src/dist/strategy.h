@@ -21,6 +21,10 @@ struct lk_strategy {
     int n_devices;
 };
 
+/* What lk_shard_sum_new was given. */
+lk_strategy *lk__shard_sum_strategy(const lk_shard_sum *sum);
+int64_t lk__shard_sum_shards(const lk_shard_sum *sum);
+
 extern const lk_strategy_table lk__strategy_one_device;
 extern const lk_strategy_table lk__strategy_mirrored;
 

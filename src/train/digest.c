@@ -8,14 +8,14 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* One parameter's elements, plain row-major f32; free with lk__free. Digests are of little-endian bytes. */
-static float *read_parameter(const lk_trainer *trainer, int replica, int index, size_t *bytes)
+/* One variable's elements, plain row-major f32; free with lk__free. Digests are of little-endian bytes. */
+static float *read_variable(const lk_trainer *trainer, int replica, int index, size_t *bytes)
 {
-    lk_tensor *parameter = trainer->parameters[(int64_t)replica * trainer->n_parameters + index];
-    size_t count = (size_t)lk_tensor_count(parameter);
+    lk_tensor *variable = lk_trainer_variables(trainer, replica)[index];
+    size_t count = (size_t)lk_tensor_count(variable);
     float *values = lk__calloc(count, sizeof *values);
     *bytes = count * sizeof *values;
-    if (values && lk_tensor_read(parameter, values, *bytes) != LK_OK) {
+    if (values && lk_tensor_read(variable, values, *bytes) != LK_OK) {
         lk__free(values);
         return NULL;
     }
@@ -30,13 +30,13 @@ static float *read_parameter(const lk_trainer *trainer, int replica, int index, 
     return values;
 }
 
-/* order[] = parameter indices by name. */
-static void sort_by_name(const lk_trainer *trainer, int *order)
+/* order[] = variable indices by name. */
+static void sort_by_name(const lk_model *model, int *order)
 {
-    for (int i = 0; i < trainer->n_parameters; i++) {
+    for (int i = 0; i < lk_model_variable_count(model); i++) {
         int place = i;
-        const char *name = lk_trainer_parameter_name(trainer, i);
-        while (place > 0 && strcmp(lk_trainer_parameter_name(trainer, order[place - 1]), name) > 0) {
+        const char *name = lk_model_variable_name(model, i);
+        while (place > 0 && strcmp(lk_model_variable_name(model, order[place - 1]), name) > 0) {
             order[place] = order[place - 1];
             place--;
         }
@@ -46,14 +46,14 @@ static void sort_by_name(const lk_trainer *trainer, int *order)
 
 static lk_status update_all(lk_trainer *trainer, int replica, XXH3_state_t *state)
 {
-    int *order = lk__calloc((size_t)trainer->n_parameters, sizeof *order);
+    int *order = lk__calloc((size_t)trainer->n_variables, sizeof *order);
     if (!order)
         return LK_ERR_MEMORY;
-    sort_by_name(trainer, order);
+    sort_by_name(trainer->model, order);
     lk_status status = LK_OK;
-    for (int i = 0; i < trainer->n_parameters && status == LK_OK; i++) {
+    for (int i = 0; i < trainer->n_variables && status == LK_OK; i++) {
         size_t bytes;
-        float *values = read_parameter(trainer, replica, order[i], &bytes);
+        float *values = read_variable(trainer, replica, order[i], &bytes);
         status = values ? LK_OK : lk_error_status();
         if (values)
             XXH3_128bits_update(state, values, bytes);
@@ -78,10 +78,10 @@ lk_status lk_trainer_digest(lk_trainer *trainer, int replica, char digest[33])
     return status;
 }
 
-lk_status lk_trainer_parameter_hash(lk_trainer *trainer, int replica, int index, uint64_t *hash)
+lk_status lk_trainer_variable_hash(lk_trainer *trainer, int replica, int index, uint64_t *hash)
 {
     size_t bytes;
-    float *values = read_parameter(trainer, replica, index, &bytes);
+    float *values = read_variable(trainer, replica, index, &bytes);
     if (!values)
         return lk_error_status();
     *hash = XXH3_64bits(values, bytes);

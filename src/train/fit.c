@@ -15,57 +15,118 @@ double lk__seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-typedef lk_status (*step_fn)(lk_trainer *trainer, lk_batch *batch);
-
-/* What one pass over a loader has found so far. */
+/* One pass over a loader. */
 typedef struct pass {
-    lk_mean loss, accuracy;
-    int64_t pushed, taken; /* steps */
-    double began;
+    lk_loader *loader;
+    lk_ledger *ledger;
+    lk_status (*push)(lk_trainer *trainer, lk_batch *batch);
+    /* What training does with a step's metrics as they arrive; NULL: nothing. */
+    lk_status (*taken)(void *user, const struct pass *p, const lk_pending_step *step, const lk_step_metrics *metrics,
+                       const char **stopped_by);
+    void *user;
+    lk_metrics so_far;
+    int64_t taken_steps, samples, skipped;
+    double began, rate; /* rate: of the last step taken */
+    bool ended;         /* the loader has no more batches */
+    bool warned;
+    const char *stopped_by;
 } pass;
 
-typedef void (*taken_fn)(void *user, const pass *so_far);
+/* --- a step's metrics --------------------------------------------------------------------------------------------- */
 
-static lk_status take(lk_trainer *trainer, pass *p, taken_fn taken, void *user)
+static void add_mean(lk_mean *total, lk_mean mean)
 {
-    bool was_finite = isfinite(p->loss.sum);
-    LK_TRY(lk__take_pending(trainer, &p->loss, &p->accuracy));
-    p->taken++;
-    if (was_finite && !isfinite(p->loss.sum))
-        lk__log(LK_LOG_WARNING, "the loss is not finite any more, in step %lld; a smaller --base-lr may help",
-                (long long)p->taken);
-    if (taken)
-        taken(user, p);
+    total->sum += mean.sum;
+    total->count += mean.count;
+}
+
+static void add_metrics(lk_metrics *total, const lk_metrics *metrics)
+{
+    add_mean(&total->loss, metrics->loss);
+    add_mean(&total->accuracy, metrics->accuracy);
+    add_mean(&total->top_k, metrics->top_k);
+}
+
+static void warn_once(pass *p, const lk_pending_step *step, const char *what)
+{
+    if (!p->warned)
+        lk__log(LK_LOG_WARNING, "epoch %lld, step %lld: %s; a smaller --base-lr or --clip-norm may help",
+                (long long)step->update.epoch + 1, (long long)step->batch + 1, what);
+    p->warned = true;
+}
+
+/* A step is left out of the epoch's means where it was skipped, as if its batch had not been there. */
+static lk_status guard(lk_trainer *trainer, pass *p, const lk_pending_step *step, const lk_step_metrics *found,
+                       bool *left_out)
+{
+    int mode = trainer->config.nan_guard;
+    bool last = step->batch + 1 == step->update.first + step->update.batches,
+         finite = isfinite(found->metrics.loss.sum);
+    *left_out = found->skipped || (!finite && mode == LK_NAN_GUARD_SKIP);
+    p->skipped += found->skipped;
+    if (found->skipped && mode == LK_NAN_GUARD_STOP)
+        return lk__replay_update(trainer, &step->update);
+    if (!finite && last && !found->skipped && mode == LK_NAN_GUARD_STOP)
+        LK_FAIL(LK_ERR_NUMERIC, "epoch %lld, step %lld: the loss is not finite, though its gradients are",
+                (long long)step->update.epoch + 1, (long long)step->batch + 1);
+    if (found->skipped)
+        warn_once(p, step, "gradients are not finite, the update is skipped");
+    else if (!finite && mode == LK_NAN_GUARD_OFF)
+        warn_once(p, step, "the loss is not finite any more");
     return LK_OK;
 }
 
-static lk_status push_step(lk_trainer *trainer, lk_loader *loader, lk_ledger *ledger, step_fn step, bool *ended)
+static lk_status take(lk_trainer *trainer, pass *p, bool training)
+{
+    lk_pending_step step;
+    lk_step_metrics found;
+    bool left_out = false;
+    LK_TRY(lk__take_pending(trainer, &step, &found));
+    if (training)
+        LK_TRY(guard(trainer, p, &step, &found, &left_out));
+    if (!left_out)
+        add_metrics(&p->so_far, &found.metrics);
+    p->taken_steps++;
+    p->samples += step.count;
+    p->rate = step.update.rate;
+    return p->taken ? p->taken(p->user, p, &step, &found, &p->stopped_by) : LK_OK;
+}
+
+/* --- a pass ------------------------------------------------------------------------------------------------------- */
+
+static lk_status push_step(lk_trainer *trainer, pass *p)
 {
     lk_batch *batch;
-    LK_TRY(lk_loader_next(loader, &batch));
-    *ended = !batch;
+    LK_TRY(lk_loader_next(p->loader, &batch));
+    p->ended = !batch;
     if (!batch)
         return LK_OK;
-    lk_status status = lk_ledger_add(ledger, batch->indices, batch->count);
+    lk_status status = lk_ledger_add(p->ledger, batch->indices, batch->count);
     if (status == LK_OK)
-        status = step(trainer, batch);
+        status = p->push(trainer, batch);
     lk_batch_release(batch);
     return status;
 }
 
-static lk_status run_pass(lk_trainer *trainer, lk_loader *loader, lk_ledger *ledger, step_fn step, pass *p,
-                          taken_fn taken, void *user)
+static bool interrupted(lk_trainer *trainer)
 {
-    bool ended = false;
+    return atomic_load(&trainer->interrupted);
+}
+
+/* Ends early, but with all of its steps taken, where a callback or an interrupt says so. */
+static lk_status run_pass(lk_trainer *trainer, pass *p, int64_t epoch, bool training)
+{
+    lk_ledger_reset(p->ledger);
+    LK_TRY(lk_loader_start(p->loader, epoch));
     p->began = lk__seconds();
-    while (!ended) {
+    while (!p->ended && !p->stopped_by && !interrupted(trainer)) {
         if (trainer->n_pending == LK_RUN_AHEAD)
-            LK_TRY(take(trainer, p, taken, user));
-        LK_TRY(push_step(trainer, loader, ledger, step, &ended));
-        p->pushed += !ended;
+            LK_TRY(take(trainer, p, training));
+        if (!p->stopped_by)
+            LK_TRY(push_step(trainer, p));
     }
     while (trainer->n_pending > 0)
-        LK_TRY(take(trainer, p, taken, user));
+        LK_TRY(take(trainer, p, training));
     return LK_OK;
 }
 
@@ -80,65 +141,78 @@ static lk_status check_ledger(const lk_ledger *ledger, const char *what, lk_ledg
 
 /* --- evaluation --------------------------------------------------------------------------------------------------- */
 
-lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_mean *loss, lk_mean *accuracy)
+lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics)
 {
-    pass p = {0};
-    *loss = *accuracy = (lk_mean){0};
+    pass p = {.loader = trainer->val_loader, .ledger = trainer->val_ledger, .push = lk__evaluate_step};
+    *metrics = (lk_metrics){0};
     if (!trainer->val_set)
         return LK_OK;
-    lk_ledger_reset(trainer->val_ledger);
-    LK_TRY(lk_loader_start(trainer->val_loader, 0));
-    LK_TRY(run_pass(trainer, trainer->val_loader, trainer->val_ledger, lk__evaluate_step, &p, NULL, NULL));
-    *loss = p.loss;
-    *accuracy = p.accuracy;
+    lk_status status = run_pass(trainer, &p, 0, false);
+    lk__drop_pending(trainer);
+    LK_TRY(status);
+    if (!p.ended)
+        LK_FAIL(LK_ERR_INTERRUPTED, "evaluation: interrupted after %lld samples", (long long)p.samples);
+    *metrics = p.so_far;
     return LK_OK;
 }
 
-/* --- training ----------------------------------------------------------------------------------------------------- */
+/* --- training steps ----------------------------------------------------------------------------------------------- */
 
-/* Throughput leaves out the first epoch, or a single epoch's first tenth. */
-typedef struct fit_state {
-    lk_trainer *trainer;
-    const lk_train_callbacks *callbacks;
-    lk_train_result *result;
-    int64_t warm_up_steps; /* of a single epoch */
-    double warm_up_end;
-    int64_t warm_up_images;
-    double timed_seconds;
-    double flops_per_image; /* of training */
-    int64_t timed_images;
-} fit_state;
-
-static void step_taken(void *user, const pass *so_far)
+/* An update has the rate of its first batch. */
+static double rate_of(lk_trainer *trainer, const lk_batch *batch, bool hooks)
 {
-    fit_state *fit = user;
-    const lk_plan *plan = &fit->trainer->plan;
-    if (so_far->taken == fit->warm_up_steps) {
-        fit->warm_up_end = lk__seconds();
-        fit->warm_up_images = so_far->loss.count;
-    }
-    if (!fit->callbacks || !fit->callbacks->step)
-        return;
-    lk_step_report report = {.epoch = fit->trainer->epoch + 1,
-                             .step = so_far->taken,
-                             .steps = plan->steps_per_epoch,
-                             .loss = so_far->loss,
-                             .accuracy = so_far->accuracy,
-                             .seconds = lk__seconds() - so_far->began};
-    fit->callbacks->step(fit->callbacks->user, &report);
+    const lk_plan *plan = &trainer->plan;
+    if (batch->index % plan->accumulate != 0)
+        return trainer->update.rate;
+    double epoch = (double)batch->epoch + (double)(batch->index / plan->accumulate) / (double)plan->updates_per_epoch;
+    double rate = lk_schedule_rate(&plan->schedule, epoch);
+    return hooks ? lk__callbacks_rate(trainer, epoch, rate) : rate;
 }
 
-static void count_throughput(fit_state *fit, const lk_epoch_report *report, double began)
+static lk_status push_with_hooks(lk_trainer *trainer, lk_batch *batch)
 {
-    const lk_plan *plan = &fit->trainer->plan;
-    if (plan->epochs == 1) {
-        double start = fit->warm_up_steps > 0 ? fit->warm_up_end : began;
-        fit->timed_seconds = began + report->seconds - start;
-        fit->timed_images = report->train_loss.count - fit->warm_up_images;
-    } else if (report->epoch > 1) {
-        fit->timed_seconds += report->seconds;
-        fit->timed_images += report->train_loss.count;
+    return lk__train_step(trainer, batch, rate_of(trainer, batch, true));
+}
+
+static lk_status push_plain(lk_trainer *trainer, lk_batch *batch)
+{
+    return lk__train_step(trainer, batch, rate_of(trainer, batch, false));
+}
+
+/* --- fit ---------------------------------------------------------------------------------------------------------- */
+
+/* Throughput leaves out the first epoch; where there is no other, its first tenth. */
+typedef struct fit_state {
+    lk_trainer *trainer;
+    lk_train_result *result;
+    double began;
+    int64_t first_epoch;
+    double warm_end; /* when the first epoch's first tenth was over */
+    int64_t warm_images;
+    double seconds, first_seconds; /* timed */
+    int64_t images, first_images;
+    double flops_per_image; /* of training */
+} fit_state;
+
+static lk_status step_taken(void *user, const pass *p, const lk_pending_step *step, const lk_step_metrics *found,
+                            const char **stopped_by)
+{
+    fit_state *fit = user;
+    lk_trainer *trainer = fit->trainer;
+    double now = lk__seconds();
+    if (p->taken_steps == trainer->plan.steps_per_epoch / 10 && trainer->epoch == fit->first_epoch) {
+        fit->warm_end = now;
+        fit->warm_images = p->samples;
     }
+    lk_step_report report = {.epoch = trainer->epoch + 1,
+                             .step = p->taken_steps,
+                             .steps = trainer->plan.steps_per_epoch,
+                             .batch = found->metrics,
+                             .so_far = p->so_far,
+                             .rate = step->update.rate,
+                             .seconds = now - p->began,
+                             .skipped = found->skipped};
+    return lk__callbacks_step_end(trainer, &report, stopped_by);
 }
 
 static double flops_so_far(const lk_trainer *trainer)
@@ -149,78 +223,140 @@ static double flops_so_far(const lk_trainer *trainer)
     return flops;
 }
 
-static lk_status train_epoch(fit_state *fit, lk_epoch_report *report)
+static void count_throughput(fit_state *fit, const pass *p, double seconds)
+{
+    if (fit->trainer->epoch > fit->first_epoch) {
+        fit->seconds += seconds;
+        fit->images += p->samples;
+        return;
+    }
+    bool warm = fit->warm_images > 0;
+    fit->first_seconds = warm ? p->began + seconds - fit->warm_end : seconds;
+    fit->first_images = p->samples - fit->warm_images;
+}
+
+/* *complete: the epoch was not ended before its last step. */
+static lk_status train_epoch(fit_state *fit, lk_epoch_report *report, bool *complete)
 {
     lk_trainer *trainer = fit->trainer;
-    pass p = {0};
+    lk_train_result *result = fit->result;
+    pass p = {.loader = trainer->train_loader,
+              .ledger = trainer->train_ledger,
+              .push = push_with_hooks,
+              .taken = step_taken,
+              .user = fit};
     double flops = flops_so_far(trainer);
-    lk_ledger_reset(trainer->train_ledger);
-    LK_TRY(lk_loader_start(trainer->train_loader, trainer->epoch));
-    LK_TRY(run_pass(trainer, trainer->train_loader, trainer->train_ledger, lk__train_step, &p, step_taken, fit));
+    trainer->epoch_open = true;
+    lk_status status = run_pass(trainer, &p, trainer->epoch, true);
     report->epoch = trainer->epoch + 1;
+    report->steps = trainer->steps;
     report->seconds = lk__seconds() - p.began;
-    report->train_loss = p.loss;
-    report->train_accuracy = p.accuracy;
-    report->images_per_second = (double)p.loss.count / report->seconds;
-    fit->flops_per_image = (flops_so_far(trainer) - flops) / (double)p.loss.count;
-    count_throughput(fit, report, p.began);
-    fit->result->steps += p.taken;
-    fit->result->samples_seen += p.loss.count;
-    fit->result->seconds += report->seconds;
-    trainer->epoch++;
-    return check_ledger(trainer->train_ledger, "training", &report->train_ledger);
+    report->train = p.so_far;
+    report->rate = p.rate;
+    report->skipped_steps = p.skipped;
+    report->images_per_second = (double)p.samples / report->seconds;
+    result->steps += p.taken_steps;
+    result->samples_seen += p.samples;
+    result->seconds += report->seconds;
+    result->stopped_by = p.stopped_by;
+    LK_TRY(status);
+    if (p.samples > 0)
+        fit->flops_per_image = (flops_so_far(trainer) - flops) / (double)p.samples;
+    count_throughput(fit, &p, report->seconds);
+    if (interrupted(trainer))
+        LK_FAIL(LK_ERR_INTERRUPTED, "training: interrupted in epoch %lld after step %lld", (long long)report->epoch,
+                (long long)p.taken_steps);
+    *complete = p.ended;
+    return LK_OK;
 }
 
 static lk_status run_epoch(fit_state *fit)
 {
     lk_epoch_report report = {.train_ledger = {.first_bad = -1}, .val_ledger = {.first_bad = -1}};
     lk_trainer *trainer = fit->trainer;
-    LK_TRY(train_epoch(fit, &report));
-    LK_TRY(lk_trainer_evaluate(trainer, &report.val_loss, &report.val_accuracy));
+    bool complete = false;
+    LK_TRY(lk__callbacks_epoch_begin(trainer, trainer->epoch + 1));
+    LK_TRY(train_epoch(fit, &report, &complete));
+    if (!complete)
+        return LK_OK;
+    trainer->epoch++;
+    trainer->epoch_open = false;
+    fit->result->epochs++;
+    LK_TRY(check_ledger(trainer->train_ledger, "training", &report.train_ledger));
+    LK_TRY(lk_trainer_evaluate(trainer, &report.val));
     if (trainer->val_set)
         LK_TRY(check_ledger(trainer->val_ledger, "validation", &report.val_ledger));
-    fit->result->val_accuracy = report.val_accuracy;
-    if (fit->callbacks && fit->callbacks->epoch && !fit->callbacks->epoch(fit->callbacks->user, &report))
-        LK_FAIL(LK_ERR_INTERRUPTED, "training: stopped after epoch %lld", (long long)report.epoch);
-    return LK_OK;
+    fit->result->val = report.val;
+    report.total_seconds = lk__seconds() - fit->began;
+    return lk__callbacks_epoch_end(trainer, &report, &fit->result->stopped_by);
 }
 
-lk_status lk_trainer_fit(lk_trainer *trainer, const lk_train_callbacks *callbacks, lk_train_result *result)
+static lk_status run_epochs(fit_state *fit)
 {
-    const lk_plan *plan = &trainer->plan;
-    *result = (lk_train_result){0};
-    if (trainer->epoch_open)
-        LK_FAIL(LK_ERR_STATE, "training: lk_trainer_run left an epoch half way; it has to end first");
-    fit_state fit = {.trainer = trainer, .callbacks = callbacks, .result = result};
-    fit.warm_up_steps = plan->epochs == 1 ? plan->steps_per_epoch / 10 : 0;
-    while (trainer->epoch < plan->epochs) {
-        lk_status status = run_epoch(&fit);
+    lk_trainer *trainer = fit->trainer;
+    while (trainer->epoch < trainer->plan.epochs && !fit->result->stopped_by) {
+        lk_status status = run_epoch(fit);
         lk__drop_pending(trainer);
         LK_TRY(status);
     }
-    result->images_per_second = fit.timed_seconds > 0 ? (double)fit.timed_images / fit.timed_seconds : NAN;
-    result->flops_per_second = result->images_per_second * fit.flops_per_image;
-    return lk_trainer_digest(trainer, 0, result->digest);
+    return LK_OK;
+}
+
+/* After an interrupt the parameters are whole: the step at hand was finished. */
+static lk_status finish_result(const fit_state *fit, lk_status status)
+{
+    lk_train_result *result = fit->result;
+    double seconds = fit->images > 0 ? fit->seconds : fit->first_seconds;
+    int64_t images = fit->images > 0 ? fit->images : fit->first_images;
+    result->images_per_second = seconds > 0 && images > 0 ? (double)images / seconds : NAN;
+    result->flops_per_second = result->images_per_second * fit->flops_per_image;
+    result->total_seconds = lk__seconds() - fit->began;
+    if (status == LK_OK || status == LK_ERR_INTERRUPTED) {
+        lk_status digested = lk_trainer_digest(fit->trainer, 0, result->digest);
+        return status == LK_OK ? digested : status;
+    }
+    return status;
+}
+
+lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
+{
+    int begun = 0;
+    *result = (lk_train_result){0};
+    if (trainer->epoch_open)
+        LK_FAIL(LK_ERR_STATE, "training: an epoch was left half way; lk_trainer_run has to end it first");
+    fit_state fit = {.trainer = trainer, .result = result, .began = lk__seconds(), .first_epoch = trainer->epoch};
+    lk_status status = lk__callbacks_train_begin(trainer, &begun);
+    if (status == LK_OK)
+        status = run_epochs(&fit);
+    status = finish_result(&fit, status);
+    status = lk__callbacks_train_end(trainer, begun, result, status);
+    atomic_store(&trainer->interrupted, false);
+    return status;
+}
+
+/* --- steps alone -------------------------------------------------------------------------------------------------- */
+
+static lk_status run_step(lk_trainer *trainer, pass *p)
+{
+    if (!trainer->epoch_open) {
+        lk_ledger_reset(trainer->train_ledger);
+        LK_TRY(lk_loader_start(trainer->train_loader, trainer->epoch));
+        trainer->epoch_open = true;
+    }
+    if (trainer->n_pending == LK_RUN_AHEAD)
+        LK_TRY(take(trainer, p, true));
+    LK_TRY(push_step(trainer, p));
+    trainer->epoch_open = !p->ended;
+    trainer->epoch += p->ended;
+    return LK_OK;
 }
 
 lk_status lk_trainer_run(lk_trainer *trainer, int64_t steps)
 {
-    lk_mean loss = {0}, accuracy = {0};
-    for (int64_t step = 0; step < steps;) {
-        if (!trainer->epoch_open) {
-            lk_ledger_reset(trainer->train_ledger);
-            LK_TRY(lk_loader_start(trainer->train_loader, trainer->epoch));
-            trainer->epoch_open = true;
-        }
-        bool ended;
-        if (trainer->n_pending == LK_RUN_AHEAD)
-            LK_TRY(lk__take_pending(trainer, &loss, &accuracy));
-        LK_TRY(push_step(trainer, trainer->train_loader, trainer->train_ledger, lk__train_step, &ended));
-        trainer->epoch_open = !ended;
-        trainer->epoch += ended;
-        step += !ended;
-    }
+    pass p = {.loader = trainer->train_loader, .ledger = trainer->train_ledger, .push = push_plain};
+    for (int64_t step = 0; step < steps; step += !p.ended)
+        LK_TRY(run_step(trainer, &p));
     while (trainer->n_pending > 0)
-        LK_TRY(lk__take_pending(trainer, &loss, &accuracy));
+        LK_TRY(take(trainer, &p, true));
     return LK_OK;
 }

@@ -1,80 +1,15 @@
-/* From a configuration to a trainer: defaults, checks, data, devices, model, replicas. */
+/* From a configuration to a plan's numbers: blanks filled in from the model's recipe, everything checked before data
+ * are read or devices opened. */
+#include "train/recipes.h"
 #include "train/trainer.h"
 
-#include "base/log.h"
-#include "base/mem.h"
 #include "base/status.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-/* --- data --------------------------------------------------------------------------------------------------------- */
-
-static lk_status open_split(const char *name, lk_split split, const lk_train_config *config, int64_t limit,
-                            lk_dataset **dataset)
-{
-    lk_dataset_opts opts = {.dir = config->data_dir, .limit = limit > 0 ? limit : 0};
-    return lk_dataset_open(name, split, &opts, dataset);
-}
-
-/* "auto" falls back only where the data are nowhere to be had: a damaged file is still an error. */
-static lk_status open_train_set(lk_trainer *trainer, const lk_train_config *config)
-{
-    bool automatic = strcmp(config->data, "auto") == 0;
-    trainer->plan.data = automatic ? "fashion-mnist" : config->data;
-    lk_status status = open_split(trainer->plan.data, LK_SPLIT_TRAIN, config, config->limit_train, &trainer->train_set);
-    if (!automatic || status != LK_ERR_NOT_FOUND)
-        return status;
-    lk__log(LK_LOG_WARNING, "%s", lk_error_message());
-    lk_error_clear();
-    trainer->plan.fell_back = true;
-    trainer->plan.data = "synthetic";
-    return open_split(trainer->plan.data, LK_SPLIT_TRAIN, config, config->limit_train, &trainer->train_set);
-}
-
-/* The model is made for the training images: others must not reach it. */
-static lk_status check_val_images(const lk_dataset *train, const lk_dataset *val)
-{
-    long long c = lk_dataset_channels(train), h = lk_dataset_height(train), w = lk_dataset_width(train);
-    if (lk_dataset_channels(val) == c && lk_dataset_height(val) == h && lk_dataset_width(val) == w)
-        return LK_OK;
-    LK_FAIL(LK_ERR_FORMAT, "%s: images of %lldx%lldx%lld, expected %lldx%lldx%lld as in %s", lk_dataset_source(val),
-            (long long)lk_dataset_channels(val), (long long)lk_dataset_height(val), (long long)lk_dataset_width(val), c,
-            h, w, lk_dataset_source(train));
-}
-
-static lk_status open_val_set(lk_trainer *trainer, const lk_train_config *config)
-{
-    if (config->limit_val == 0)
-        return LK_OK;
-    LK_TRY(open_split(trainer->plan.data, LK_SPLIT_TEST, config, config->limit_val, &trainer->val_set));
-    return check_val_images(trainer->train_set, trainer->val_set);
-}
-
-static lk_status open_data(lk_trainer *trainer, const lk_train_config *config)
-{
-    LK_TRY(open_train_set(trainer, config));
-    LK_TRY(open_val_set(trainer, config));
-    trainer->plan.source = lk_dataset_source(trainer->train_set);
-    trainer->plan.train_samples = lk_dataset_count(trainer->train_set);
-    trainer->plan.val_samples = trainer->val_set ? lk_dataset_count(trainer->val_set) : 0;
-    trainer->plan.steps_per_epoch =
-        (trainer->plan.train_samples + trainer->plan.batch_size - 1) / trainer->plan.batch_size;
-    return LK_OK;
-}
-
-static lk_status make_loader(const lk_trainer *trainer, const lk_train_config *config, lk_dataset *dataset,
-                             bool shuffle, lk_loader **loader, lk_ledger **ledger)
-{
-    lk_loader_opts opts = {.batch_size = trainer->plan.batch_size,
-                           .seed = trainer->plan.seed,
-                           .shuffle = shuffle,
-                           .workers = (int)config->workers};
-    LK_TRY(lk_loader_new(dataset, &opts, loader));
-    return lk_ledger_new(lk_dataset_count(dataset), ledger);
-}
-
-/* --- devices ------------------------------------------------------------------------------------------------------ */
+/* --- checks ------------------------------------------------------------------------------------------------------- */
 
 /* `explicit_shards` is what the user asked for, or 0. */
 lk_status lk__check_shards(int64_t explicit_shards, int64_t shards, int64_t batch_size, int devices)
@@ -90,9 +25,19 @@ lk_status lk__check_shards(int64_t explicit_shards, int64_t shards, int64_t batc
     return LK_OK;
 }
 
+static lk_status check_choice(const lk_option *option, const lk_train_config *config)
+{
+    int value = *(const int *)((const char *)config + option->offset), count = 0;
+    while (option->choices[count])
+        count++;
+    if (value < 0 || value >= count)
+        LK_FAIL(LK_ERR_ARGUMENT, "--%s: %d is none of its %d choices", option->name, value, count);
+    return LK_OK;
+}
+
 /* A configuration need not come from a command line: its numbers go through the table once more. A default may be out
  * of its option's range; it then means "unset". */
-static lk_status check_config(const lk_train_config *config)
+static lk_status check_table(const lk_train_config *config)
 {
     char text[64];
     lk_train_config scratch = *config;
@@ -100,174 +45,130 @@ static lk_status check_config(const lk_train_config *config)
         LK_FAIL(LK_ERR_ARGUMENT, "--%s: a name is needed", config->model ? "data" : "model");
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
         const lk_option *option = &lk_train_options[i];
-        if (option->type == LK_OPTION_STRING)
+        if (option->type == LK_OPTION_CHOICE)
+            LK_TRY(check_choice(option, config));
+        if (option->type != LK_OPTION_INT64 && option->type != LK_OPTION_DOUBLE)
             continue;
         LK_TRY(lk_options_text(option, config, text, sizeof text));
-        if (!option->default_text || strcmp(text, option->default_text) != 0)
+        if (strcmp(text, option->default_text) != 0)
             LK_TRY(lk_options_set(lk_train_options, LK_TRAIN_OPTION_COUNT, &scratch, option->name, text));
     }
     return LK_OK;
 }
 
-static lk_status plan_numbers(lk_plan *plan, const lk_train_config *config)
+/* A model file is read when the size of the images is known. */
+lk_status lk__check_model_name(const char *name)
 {
-    lk_recipe recipe;
-    LK_TRY(lk_model_recipe(config->model, &recipe));
+    size_t length = strlen(name);
+    if (strchr(name, '/') || (length > 3 && strcmp(name + length - 3, ".lk") == 0))
+        return LK_OK;
+    for (int i = 0; lk_model_name_at(i); i++)
+        if (strcmp(lk_model_name_at(i), name) == 0)
+            return LK_OK;
+    lk_model *model = lk_model_new(name, (lk_model_input){1, 28, 28, 10}); /* for its message */
+    lk_model_release(model);
+    return model ? LK_OK : lk_error_status();
+}
+
+/* --- optimiser and schedule --------------------------------------------------------------------------------------- */
+
+static lk_status plan_optimizer(const lk_train_config *config, const char *name, lk_plan *plan)
+{
+    int kind = 0;
+    while (lk_optimizer_name(kind) && strcmp(lk_optimizer_name(kind), name) != 0)
+        kind++;
+    plan->optimizer = lk_optimizer_name(kind);
+    if (!plan->optimizer)
+        LK_FAIL(LK_ERR_ARGUMENT, "--optimizer %s: must be sgd, adam, adamw or lars", name);
+    bool takes_momentum = kind == LK_SGD || kind == LK_LARS;
+    if (config->momentum > 0 && !takes_momentum)
+        LK_FAIL(LK_ERR_ARGUMENT, "--momentum: %s has none; it is for sgd and lars", name);
+    lk_optimizer_opts *opts = &plan->optimizer_opts;
+    opts->kind = (lk_optimizer_kind)kind;
+    if (takes_momentum)
+        opts->momentum = config->momentum >= 0 ? config->momentum : kind == LK_LARS ? 0.9 : 0;
+    if (config->nesterov && (kind != LK_SGD || opts->momentum == 0))
+        LK_FAIL(LK_ERR_ARGUMENT, "--nesterov: must be with --optimizer sgd and a --momentum above 0");
+    opts->nesterov = config->nesterov;
+    opts->weight_decay = config->weight_decay;
+    opts->clip_norm = config->clip_norm;
+    opts->skip_nonfinite = config->nan_guard != LK_NAN_GUARD_OFF;
+    opts->sticky = config->nan_guard == LK_NAN_GUARD_STOP;
+    return LK_OK;
+}
+
+/* Warm-up before the rate of many samples an update begins at the recipe's own rate (Goyal et al. 2017). */
+static lk_status scale_rate(const lk_train_config *config, lk_plan *plan)
+{
+    int64_t recipe_batch;
+    LK_TRY(lk__recipe_batch_size(config, &recipe_batch));
+    double factor = (double)plan->batch_size * (double)plan->accumulate / (double)recipe_batch;
+    plan->schedule.base *= factor;
+    plan->schedule.warmup_start = factor > 1 ? 1 / factor : 1;
+    return LK_OK;
+}
+
+static lk_status plan_schedule_kind(const lk_train_config *config, const lk_train_config *recipe, lk_plan *plan)
+{
+    const char *name = config->schedule ? config->schedule : config->lr_steps ? "step" : recipe->schedule;
+    const char *steps = config->lr_steps ? config->lr_steps : recipe->lr_steps;
+    if (strcmp(name, "constant") == 0) {
+        plan->schedule.kind = LK_SCHEDULE_CONSTANT;
+    } else if (strcmp(name, "cosine") == 0) {
+        plan->schedule.kind = LK_SCHEDULE_COSINE;
+        plan->schedule.minimum = config->min_lr;
+    } else if (strcmp(name, "step") == 0) {
+        plan->schedule.kind = LK_SCHEDULE_STEP;
+        if (!steps)
+            LK_FAIL(LK_ERR_ARGUMENT, "--schedule step: --lr-steps must say when, as in 15:0.1,25:0.01");
+        LK_TRY(lk_schedule_parse_steps(steps, &plan->schedule));
+    } else {
+        LK_FAIL(LK_ERR_ARGUMENT, "--schedule %s: must be constant, step or cosine", name);
+    }
+    return LK_OK;
+}
+
+static lk_status plan_schedule(const lk_train_config *config, const lk_train_config *recipe, lk_plan *plan)
+{
+    LK_TRY(plan_schedule_kind(config, recipe, plan));
+    plan->schedule.base = config->base_lr != 0 ? config->base_lr : recipe->base_lr;
+    plan->schedule.epochs = (double)plan->epochs;
+    plan->schedule.warmup_epochs = config->warmup_epochs >= 0 ? config->warmup_epochs : config->scale_lr ? 5 : 0;
+    if (config->scale_lr)
+        LK_TRY(scale_rate(config, plan));
+    if (plan->schedule.kind == LK_SCHEDULE_COSINE && plan->schedule.minimum > plan->schedule.base)
+        LK_FAIL(LK_ERR_ARGUMENT, "--min-lr %g: must be at most the rate to begin with, %g", plan->schedule.minimum,
+                plan->schedule.base);
+    return LK_OK;
+}
+
+/* --- all of it ---------------------------------------------------------------------------------------------------- */
+
+static lk_status plan_augment(const lk_train_config *config, lk_plan *plan)
+{
+    if (config->augment)
+        LK_TRY(lk_augment_parse(config->augment, &plan->augment));
+    plan->augment.center = config->normalize != LK_NORMALIZE_NONE;
+    plan->augment.standardize = config->normalize == LK_NORMALIZE_STANDARD;
+    return LK_OK;
+}
+
+lk_status lk__plan_numbers(const lk_train_config *config, const char *model, lk_plan *plan)
+{
+    lk_train_config recipe, named = *config;
+    named.model = model;
+    LK_TRY(check_table(&named));
+    LK_TRY(lk__recipe_of_model(model, &recipe));
+    plan->recipe = config->recipe;
     plan->batch_size = config->batch_size ? config->batch_size : recipe.batch_size;
+    plan->val_batch_size = config->val_batch_size ? config->val_batch_size : plan->batch_size;
     plan->epochs = config->epochs ? config->epochs : recipe.epochs;
-    plan->learning_rate = config->base_lr != 0 ? config->base_lr : recipe.learning_rate;
+    plan->accumulate = config->accumulate;
+    plan->label_smoothing = config->label_smoothing;
+    plan->top_k = config->top_k;
+    plan->batch_norm = (lk_batch_norm_mode)config->batch_norm;
     plan->seed = (uint64_t)config->seed;
-    return LK_OK;
-}
-
-static lk_status open_devices(lk_trainer *trainer, const lk_train_config *config)
-{
-    lk_plan *plan = &trainer->plan;
-    char all_cores[32];
-    const char *devices = config->devices;
-    if (!devices) {
-        int64_t shards = config->shards ? config->shards : lk_default_shards(plan->batch_size, 1);
-        int64_t cores = lk_device_available("cpu");
-        snprintf(all_cores, sizeof all_cores, "%lldxcpu", (long long)(cores < shards ? cores : shards));
-        devices = all_cores;
-    }
-    LK_TRY(lk_devices_count(devices, &plan->devices));
-    plan->shards = config->shards ? config->shards : lk_default_shards(plan->batch_size, plan->devices);
-    LK_TRY(lk__check_shards(config->shards, plan->shards, plan->batch_size, plan->devices));
-
-    LK_TRY(lk_devices_open(devices, trainer->devices, LK_MAX_DEVICES, &trainer->n_devices));
-    trainer->strategy = lk_strategy_new(config->strategy          ? config->strategy
-                                        : trainer->n_devices == 1 ? "one-device"
-                                                                  : "mirrored",
-                                        trainer->devices, trainer->n_devices);
-    if (!trainer->strategy)
-        return lk_error_status();
-    plan->strategy = lk_strategy_name(trainer->strategy);
-    return LK_OK;
-}
-
-/* --- model -------------------------------------------------------------------------------------------------------- */
-
-static void count_parameters(lk_trainer *trainer)
-{
-    for (int i = 0; i < trainer->n_parameters; i++) {
-        lk_shape shape = lk_model_parameter_shape(trainer->model, i);
-        int64_t count = 1;
-        for (int d = 0; d < shape.ndim; d++)
-            count *= shape.dim[d];
-        trainer->plan.parameters += count;
-    }
-}
-
-static lk_status make_model(lk_trainer *trainer, const lk_train_config *config)
-{
-    const lk_dataset *data = trainer->train_set;
-    lk_model_input input = {lk_dataset_channels(data), lk_dataset_height(data), lk_dataset_width(data),
-                            lk_dataset_classes(data)};
-    trainer->model = lk_model_new(config->model, input);
-    if (!trainer->model)
-        return lk_error_status();
-    trainer->plan.model = lk_model_name(trainer->model);
-    trainer->n_parameters = lk_model_parameter_count(trainer->model);
-    count_parameters(trainer);
-    return LK_OK;
-}
-
-static lk_status make_replicas(lk_trainer *trainer)
-{
-    int n = trainer->n_parameters, k = trainer->n_devices;
-    trainer->parameters = lk__calloc((size_t)k * (size_t)n, sizeof *trainer->parameters);
-    trainer->sums = lk__calloc((size_t)k * (size_t)(n + 2), sizeof *trainer->sums);
-    trainer->shard_values = lk__calloc((size_t)n + 2, sizeof *trainer->shard_values);
-    if (!trainer->parameters || !trainer->sums || !trainer->shard_values)
-        return LK_ERR_MEMORY;
-    trainer->train_sum = lk_shard_sum_new(trainer->strategy, trainer->plan.shards, n + 2);
-    trainer->val_sum = lk_shard_sum_new(trainer->strategy, trainer->plan.shards, 2);
-    if (!trainer->train_sum || !trainer->val_sum)
-        return lk_error_status();
-
-    lk_scope_begin();
-    lk_status status = lk_model_init(trainer->model, trainer->devices[0], trainer->plan.seed, trainer->shard_values);
-    if (status == LK_OK)
-        status = lk_strategy_place(trainer->strategy, trainer->shard_values, n, trainer->parameters);
-    lk_scope_end();
-    return status;
-}
-
-/* --- the trainer -------------------------------------------------------------------------------------------------- */
-
-static lk_status build(lk_trainer *trainer, const lk_train_config *config)
-{
-    /* What is cheap to check comes before data are read or fetched. */
-    LK_TRY(check_config(config));
-    LK_TRY(plan_numbers(&trainer->plan, config));
-    LK_TRY(open_devices(trainer, config));
-    LK_TRY(open_data(trainer, config));
-    LK_TRY(make_model(trainer, config));
-    LK_TRY(make_loader(trainer, config, trainer->train_set, true, &trainer->train_loader, &trainer->train_ledger));
-    if (trainer->val_set)
-        LK_TRY(make_loader(trainer, config, trainer->val_set, false, &trainer->val_loader, &trainer->val_ledger));
-    return make_replicas(trainer);
-}
-
-lk_trainer *lk_trainer_new(const lk_train_config *config)
-{
-    lk_trainer *trainer = lk__calloc(1, sizeof *trainer);
-    if (!trainer)
-        return NULL;
-    if (build(trainer, config) == LK_OK)
-        return trainer;
-    lk_trainer_release(trainer);
-    return NULL;
-}
-
-static void release_tensors(lk_tensor **tensors, int64_t n)
-{
-    for (int64_t i = 0; tensors && i < n; i++)
-        lk_tensor_release(tensors[i]);
-    lk__free(tensors);
-}
-
-void lk_trainer_release(lk_trainer *trainer)
-{
-    if (!trainer)
-        return;
-    lk__drop_pending(trainer);
-    for (int d = 0; d < trainer->n_devices; d++)
-        lk_tensor_release(trainer->seeds[d]);
-    lk__free(trainer->shard_values);
-    release_tensors(trainer->sums, (int64_t)trainer->n_devices * (trainer->n_parameters + 2));
-    release_tensors(trainer->parameters, (int64_t)trainer->n_devices * trainer->n_parameters);
-    lk_shard_sum_release(trainer->train_sum);
-    lk_shard_sum_release(trainer->val_sum);
-    lk_ledger_release(trainer->train_ledger);
-    lk_ledger_release(trainer->val_ledger);
-    lk_loader_release(trainer->train_loader);
-    lk_loader_release(trainer->val_loader);
-    lk_model_release(trainer->model);
-    lk_strategy_release(trainer->strategy);
-    lk_devices_release(trainer->devices, trainer->n_devices);
-    lk_dataset_release(trainer->train_set);
-    lk_dataset_release(trainer->val_set);
-    lk__free(trainer);
-}
-
-const lk_plan *lk_trainer_plan(const lk_trainer *trainer)
-{
-    return &trainer->plan;
-}
-
-lk_strategy *lk_trainer_strategy(const lk_trainer *trainer)
-{
-    return trainer->strategy;
-}
-
-int lk_trainer_parameter_count(const lk_trainer *trainer)
-{
-    return trainer->n_parameters;
-}
-
-const char *lk_trainer_parameter_name(const lk_trainer *trainer, int index)
-{
-    return lk_model_parameter_name(trainer->model, index);
+    LK_TRY(plan_optimizer(config, config->optimizer ? config->optimizer : recipe.optimizer, plan));
+    LK_TRY(plan_schedule(&named, &recipe, plan));
+    return plan_augment(config, plan);
 }

@@ -1,132 +1,166 @@
-/* One step. Every shard runs forward and backward by itself on its device; gradients, loss and hits are summed over
- * shards by the tree; every replica then applies the same sums.
+/* One step. Every shard runs forward and backward by itself on its device; gradients, batch-norm statistics, loss and
+ * hits are summed over shards by the tree; every replica then applies the same sums.
  *
- * The loss is a sum over samples, and backward starts with 1 / (samples of the global batch): that is the one place
- * where anything is divided. */
+ * The loss is a sum over samples, and backward starts with 1 / (samples of the whole update): that is the one place
+ * where anything is divided. With accumulation an update has several batches, whose sums are added in their order. */
 #include "train/trainer.h"
 
 #include "base/status.h"
 #include "lockstep/autograd.h"
 #include "lockstep/ops.h"
-#include "lockstep/optim.h"
-
-/* --- a shard's samples -------------------------------------------------------------------------------------------- */
-
-static void release_batch(void *batch)
-{
-    lk_batch_release(batch);
-}
-
-/* A tensor over the batch's own memory. */
-static lk_tensor *wrap(lk_device *device, lk_dtype dtype, lk_shape shape, const void *data, lk_batch *batch)
-{
-    lk_tensor *tensor = lk_tensor_wrap(device, dtype, shape, (void *)(uintptr_t)data, release_batch, batch);
-    if (tensor)
-        lk_batch_retain(batch);
-    return tensor;
-}
-
-typedef struct shard_input {
-    lk_tensor *images, *labels;
-} shard_input;
-
-static lk_status shard_samples(const lk_trainer *trainer, lk_batch *batch, lk_range samples, lk_device *device,
-                               shard_input *input)
-{
-    int64_t c = lk_dataset_channels(trainer->train_set), h = lk_dataset_height(trainer->train_set),
-            w = lk_dataset_width(trainer->train_set), n = samples.end - samples.begin;
-    input->images = wrap(device, LK_F32, LK_SHAPE(n, c, h, w), batch->images + samples.begin * c * h * w, batch);
-    input->labels = wrap(device, LK_I32, LK_SHAPE(n), batch->labels + samples.begin, batch);
-    return input->images && input->labels ? LK_OK : lk_error_status();
-}
 
 /* --- forward and backward ----------------------------------------------------------------------------------------- */
 
-/* values[0] = sum of losses, values[1] = samples whose largest logit is the label's. */
-static lk_status forward(const lk_trainer *trainer, lk_tensor *const *parameters, const shard_input *input,
-                         lk_tensor **values)
+int lk__metric_count(const lk_trainer *trainer)
 {
-    lk_tensor *logits = lk_model_forward(trainer->model, parameters, input->images);
-    values[0] = lk_sparse_softmax_cross_entropy(logits, input->labels, LK_REDUCTION_SUM);
-    values[1] = lk_sum(lk_in_top_k(logits, input->labels, 1), NULL);
-    return values[0] && values[1] ? LK_OK : lk_error_status();
+    return trainer->plan.top_k > 0 ? 3 : 2;
 }
 
-static lk_status forward_backward(lk_trainer *trainer, int replica, const shard_input *input, lk_tensor **values)
+static lk_tensor *hits(lk_tensor *logits, lk_tensor *labels, int64_t k)
 {
+    return lk_sum(lk_in_top_k(logits, labels, (int)k), NULL);
+}
+
+lk_status lk__metrics_of(const lk_trainer *trainer, lk_tensor *logits, lk_tensor *labels, double smoothing,
+                         lk_tensor **metrics)
+{
+    metrics[0] = smoothing > 0 ? lk_smoothed_cross_entropy(logits, labels, smoothing, LK_REDUCTION_SUM)
+                               : lk_sparse_softmax_cross_entropy(logits, labels, LK_REDUCTION_SUM);
+    metrics[1] = hits(logits, labels, 1);
+    lk_tensor *last = metrics[1];
+    if (trainer->plan.top_k > 0)
+        last = metrics[2] = hits(logits, labels, trainer->plan.top_k);
+    return metrics[0] && metrics[1] && last ? LK_OK : lk_error_status();
+}
+
+lk_forward_opts lk__training_opts(const lk_trainer *trainer, const lk__update *update)
+{
+    return (lk_forward_opts){.training = true, .seed = trainer->plan.seed, .step = update->number};
+}
+
+static lk_status forward_backward(void *user, const lk_shard *shard, lk_tensor **values)
+{
+    lk_trainer *trainer = user;
     int n = trainer->n_parameters;
-    lk_tensor *const *parameters = trainer->parameters + (int64_t)replica * n;
-    lk_tape *tape = lk_tape_begin(parameters, n);
+    lk_tensor *const *variables = lk_trainer_variables(trainer, shard->replica),
+                     **metrics = values + trainer->n_updated;
+    lk_forward_opts opts = lk__training_opts(trainer, &trainer->update);
+    opts.indices = &shard->indices;
+    opts.statistics = trainer->n_updated > n ? values + n : NULL;
+    lk_tape *tape = lk_tape_begin(variables, n);
     if (!tape)
         return lk_error_status();
-    lk_status status = forward(trainer, parameters, input, values + n);
+    lk_tensor *logits = lk_model_forward(trainer->model, variables, shard->images, &opts);
+    lk_status status = lk__metrics_of(trainer, logits, shard->labels, trainer->plan.label_smoothing, metrics);
     if (status == LK_OK)
-        status = lk_tape_gradient(tape, values[n], trainer->seeds[replica], values);
+        status = lk_tape_gradient(tape, metrics[0], trainer->seeds[shard->replica], values);
     lk_tape_release(tape);
     return status;
 }
 
-typedef lk_status (*shard_fn)(lk_trainer *trainer, int replica, const shard_input *input, lk_tensor **values);
-
-static lk_status forward_only(lk_trainer *trainer, int replica, const shard_input *input, lk_tensor **values)
+static lk_status forward_only(void *user, const lk_shard *shard, lk_tensor **values)
 {
-    return forward(trainer, trainer->parameters + (int64_t)replica * trainer->n_parameters, input, values);
-}
-
-static lk_status run_shard(lk_trainer *trainer, lk_shard_sum *sum, lk_batch *batch, int replica, int64_t shard,
-                           shard_fn run)
-{
-    lk_range samples = lk_part(batch->count, trainer->plan.shards, shard);
-    if (samples.begin == samples.end)
-        return lk_shard_sum_add(sum, shard, NULL);
-    shard_input input;
-    lk_scope_begin();
-    lk_status status = shard_samples(trainer, batch, samples, trainer->devices[replica], &input);
-    if (status == LK_OK)
-        status = run(trainer, replica, &input, trainer->shard_values);
-    if (status == LK_OK)
-        status = lk_shard_sum_add(sum, shard, trainer->shard_values);
-    lk_scope_end();
-    return status;
-}
-
-/* Every device's first shard, then every device's second, …: all devices have work from the start. */
-static lk_status run_shards(lk_trainer *trainer, lk_shard_sum *sum, lk_batch *batch, shard_fn run)
-{
-    int64_t shards = trainer->plan.shards, most = (shards + trainer->n_devices - 1) / trainer->n_devices;
-    for (int64_t i = 0; i < most; i++) {
-        for (int d = 0; d < trainer->n_devices; d++) {
-            lk_range own = lk_part(shards, trainer->n_devices, d);
-            if (own.begin + i < own.end)
-                LK_TRY(run_shard(trainer, sum, batch, d, own.begin + i, run));
-        }
-    }
-    return LK_OK;
+    lk_trainer *trainer = user;
+    lk_tensor *const *variables = lk_trainer_variables(trainer, shard->replica);
+    return lk__metrics_of(trainer, lk_model_forward(trainer->model, variables, shard->images, NULL), shard->labels, 0,
+                          values);
 }
 
 /* --- what becomes of the sums ------------------------------------------------------------------------------------- */
 
-static void append_pending(lk_trainer *trainer, lk_tensor *loss, lk_tensor *hits, int64_t count)
+/* metrics: of replica 0. */
+static lk_pending_step *append_pending(lk_trainer *trainer, lk_tensor *const *metrics, const lk_batch *batch)
 {
-    trainer->pending[trainer->n_pending++] = (lk_pending_step){lk_tensor_retain(loss), lk_tensor_retain(hits), count};
+    lk_pending_step *step = &trainer->pending[trainer->n_pending++];
+    *step = (lk_pending_step){.loss = lk_tensor_retain(metrics[0]),
+                              .hits = lk_tensor_retain(metrics[1]),
+                              .count = batch->count,
+                              .batch = batch->index};
+    if (trainer->plan.top_k > 0)
+        step->top_k = lk_tensor_retain(metrics[2]);
+    return step;
 }
 
-static void release_sums(lk_tensor **sums, int64_t n)
+/* into[i] = into[i] + values[i], what is NULL counting as absent. */
+static lk_status add_up(lk_tensor **into, lk_tensor *const *values, int n)
 {
-    for (int64_t i = 0; i < n; i++) {
-        lk_tensor_release(sums[i]);
-        sums[i] = NULL;
+    for (int i = 0; i < n; i++) {
+        lk_scope_begin();
+        lk_tensor *sum = into[i] && values[i] ? lk_add(into[i], values[i]) : into[i] ? into[i] : values[i];
+        bool failed = !sum && values[i];
+        if (sum && sum != into[i]) {
+            lk_tensor_retain(sum);
+            lk_tensor_release(into[i]);
+            into[i] = sum;
+        }
+        lk_scope_end();
+        if (failed)
+            return lk_error_status();
     }
-}
-
-static lk_status update_replicas(lk_trainer *trainer)
-{
-    int n = trainer->n_parameters;
-    for (int r = 0; r < trainer->n_devices; r++)
-        LK_TRY(lk_sgd(trainer->parameters + (int64_t)r * n, trainer->sums + (int64_t)r * (n + 2), n,
-                      trainer->plan.learning_rate));
     return LK_OK;
 }
+
+/* The sums of the update's batches so far, in the batches' order. */
+static lk_status accumulate(lk_trainer *trainer)
+{
+    int stride = trainer->n_values;
+    for (int64_t r = 0; r < trainer->n_devices; r++)
+        LK_TRY(add_up(trainer->accumulated + r * stride, trainer->sums + r * stride, trainer->n_updated));
+    return LK_OK;
+}
+
+static void keep_gradients(lk_trainer *trainer, lk_tensor *const *sums)
+{
+    for (int i = 0; i < trainer->n_parameters; i++) {
+        lk_tensor_release(trainer->gradients[i]);
+        trainer->gradients[i] = lk_tensor_retain(sums[i]);
+    }
+    trainer->gradients_ready = true;
+}
+
+/* The flag as it is after this update: later ones write to the optimiser's own. */
+static lk_status copy_skipped(const lk_trainer *trainer, lk_tensor **copy)
+{
+    lk_tensor *skipped = lk_optimizer_skipped(lk_replicas_optimizer(trainer->replicas, 0));
+    *copy = NULL;
+    if (!skipped)
+        return LK_OK;
+    lk_scope_begin();
+    *copy = lk_tensor_retain(lk_copy(skipped, trainer->devices[0]));
+    lk_scope_end();
+    return *copy ? LK_OK : lk_error_status();
+}
+
+static lk_status apply(lk_trainer *trainer, lk_tensor **sums, lk_tensor **skipped)
+{
+    const lk__update *update = &trainer->update;
+    LK_TRY(lk_replicas_apply(trainer->replicas, sums, trainer->n_values, update->samples, update->rate));
+    keep_gradients(trainer, sums);
+    trainer->updates++;
+    return copy_skipped(trainer, skipped);
+}
+
+static lk_status finish_batch(lk_trainer *trainer, const lk_batch *batch)
+{
+    const lk__update *update = &trainer->update;
+    lk_tensor **sums = trainer->sums, *skipped = NULL;
+    if (update->batches > 1) {
+        LK_TRY(accumulate(trainer));
+        sums = trainer->accumulated;
+    }
+    if (batch->index + 1 == update->first + update->batches) {
+        LK_TRY(apply(trainer, sums, &skipped));
+        if (update->batches > 1)
+            lk__release_tensors(trainer->accumulated, (int64_t)trainer->n_devices * trainer->n_values);
+    }
+    lk_pending_step *pending = append_pending(trainer, trainer->sums + trainer->n_updated, batch);
+    pending->skipped = skipped;
+    pending->update = *update;
+    trainer->steps++;
+    return LK_OK;
+}
+
+/* --- a step ------------------------------------------------------------------------------------------------------- */
 
 static lk_status set_seeds(lk_trainer *trainer, int64_t count)
 {
@@ -145,25 +179,44 @@ static lk_status set_seeds(lk_trainer *trainer, int64_t count)
     return LK_OK;
 }
 
-lk_status lk__train_step(lk_trainer *trainer, lk_batch *batch)
+static int64_t least(int64_t a, int64_t b)
 {
-    int n = trainer->n_parameters;
-    LK_TRY(set_seeds(trainer, batch->count));
-    LK_TRY(run_shards(trainer, trainer->train_sum, batch, forward_backward));
-    LK_TRY(lk_shard_sum_finish(trainer->train_sum, trainer->sums));
-    lk_status status = update_replicas(trainer);
-    if (status == LK_OK)
-        append_pending(trainer, trainer->sums[n], trainer->sums[n + 1], batch->count);
-    release_sums(trainer->sums, (int64_t)trainer->n_devices * (n + 2));
+    return a < b ? a : b;
+}
+
+lk__update lk__update_of_batch(const lk_trainer *trainer, int64_t epoch, int64_t batch)
+{
+    const lk_plan *plan = &trainer->plan;
+    int64_t first = batch - batch % plan->accumulate, end = least(first + plan->accumulate, plan->steps_per_epoch);
+    return (lk__update){.epoch = epoch,
+                        .first = first,
+                        .batches = end - first,
+                        .samples = least(end * plan->batch_size, plan->train_samples) - first * plan->batch_size};
+}
+
+lk_status lk__train_step(lk_trainer *trainer, lk_batch *batch, double rate)
+{
+    bool together = trainer->plan.batch_norm == LK_BN_SYNC && lk_model_has_batch_norm(trainer->model);
+    trainer->update = lk__update_of_batch(trainer, batch->epoch, batch->index);
+    trainer->update.number = trainer->updates;
+    trainer->update.rate = rate;
+    LK_TRY(set_seeds(trainer, trainer->update.samples));
+    if (together)
+        LK_TRY(lk__run_shards_together(trainer, batch, trainer->sums));
+    else
+        LK_TRY(lk_run_shards(trainer->train_sum, trainer->n_values, trainer->train_set, batch, forward_backward,
+                             trainer, trainer->sums));
+    lk_status status = finish_batch(trainer, batch);
+    lk__release_tensors(trainer->sums, (int64_t)trainer->n_devices * trainer->n_values);
     return status;
 }
 
 lk_status lk__evaluate_step(lk_trainer *trainer, lk_batch *batch)
 {
-    LK_TRY(run_shards(trainer, trainer->val_sum, batch, forward_only));
-    LK_TRY(lk_shard_sum_finish(trainer->val_sum, trainer->sums));
-    append_pending(trainer, trainer->sums[0], trainer->sums[1], batch->count);
-    release_sums(trainer->sums, (int64_t)trainer->n_devices * 2);
+    int n = lk__metric_count(trainer);
+    LK_TRY(lk_run_shards(trainer->val_sum, n, trainer->val_set, batch, forward_only, trainer, trainer->sums));
+    append_pending(trainer, trainer->sums, batch);
+    lk__release_tensors(trainer->sums, (int64_t)trainer->n_devices * n);
     return LK_OK;
 }
 
@@ -171,24 +224,42 @@ lk_status lk__evaluate_step(lk_trainer *trainer, lk_batch *batch)
 
 static void remove_oldest(lk_trainer *trainer)
 {
-    lk_tensor_release(trainer->pending[0].loss);
-    lk_tensor_release(trainer->pending[0].hits);
+    lk_pending_step *oldest = &trainer->pending[0];
+    lk_tensor_release(oldest->loss);
+    lk_tensor_release(oldest->hits);
+    lk_tensor_release(oldest->top_k);
+    lk_tensor_release(oldest->skipped);
     trainer->n_pending--;
     for (int i = 0; i < trainer->n_pending; i++)
         trainer->pending[i] = trainer->pending[i + 1];
 }
 
-lk_status lk__take_pending(lk_trainer *trainer, lk_mean *loss, lk_mean *accuracy)
+static lk_status read_mean(lk_tensor *sum, int64_t count, lk_mean *mean)
 {
-    lk_pending_step *oldest = &trainer->pending[0];
-    double loss_sum = 0, hits = 0;
-    lk_status status = lk_tensor_item(oldest->loss, &loss_sum);
-    if (status == LK_OK)
-        status = lk_tensor_item(oldest->hits, &hits);
-    loss->sum += loss_sum;
-    loss->count += oldest->count;
-    accuracy->sum += hits;
-    accuracy->count += oldest->count;
+    *mean = (lk_mean){0};
+    if (!sum)
+        return LK_OK;
+    mean->count = count;
+    return lk_tensor_item(sum, &mean->sum);
+}
+
+static lk_status read_step(const lk_pending_step *step, lk_step_metrics *found)
+{
+    double skipped = 0;
+    LK_TRY(read_mean(step->loss, step->count, &found->metrics.loss));
+    LK_TRY(read_mean(step->hits, step->count, &found->metrics.accuracy));
+    LK_TRY(read_mean(step->top_k, step->count, &found->metrics.top_k));
+    if (step->skipped)
+        LK_TRY(lk_tensor_item(step->skipped, &skipped));
+    found->skipped = skipped != 0;
+    return LK_OK;
+}
+
+lk_status lk__take_pending(lk_trainer *trainer, lk_pending_step *step, lk_step_metrics *metrics)
+{
+    lk_status status = read_step(&trainer->pending[0], metrics);
+    *step = trainer->pending[0];
+    step->loss = step->hits = step->top_k = step->skipped = NULL;
     remove_oldest(trainer);
     return status;
 }

@@ -1,54 +1,140 @@
-/* The trainer's parts: plan.c makes it, step.c runs one batch, fit.c the epochs, digest.c looks at the result. */
+/* The trainer's parts: plan.c fills in the blanks, trainer.c builds it, step.c runs one batch, fit.c the epochs,
+ * replay.c looks for the cause of a number that is not finite. */
 #ifndef LK_TRAIN_TRAINER_H
 #define LK_TRAIN_TRAINER_H
 
 #include "lockstep/train.h"
 
+#include <stdatomic.h>
+
 /* Steps that may be under way before the caller waits for the oldest one's metrics. */
 enum { LK_RUN_AHEAD = 2 };
 
+/* Where an update's samples are: batches [first, first + batches) of an epoch. */
+typedef struct lk__update {
+    int64_t epoch;  /* from 0 */
+    int64_t number; /* since the beginning of training, from 0: what dropout is keyed by */
+    int64_t first, batches;
+    int64_t samples;
+    double rate;
+} lk__update;
+
 typedef struct lk_pending_step {
-    lk_tensor *loss, *hits; /* scalars, one reference each */
-    int64_t count;          /* samples */
+    lk_tensor *loss, *hits, *top_k; /* scalars, one reference each; top_k may be NULL */
+    lk_tensor *skipped;             /* 1 where the update was skipped; NULL: no update in this step, or no guard */
+    int64_t count;                  /* samples */
+    int64_t batch;                  /* within the epoch, from 0 */
+    lk__update update;              /* that it is part of */
 } lk_pending_step;
 
+typedef struct lk_step_metrics {
+    lk_metrics metrics;
+    bool skipped;
+} lk_step_metrics;
+
 struct lk_trainer {
+    lk_train_config config;
     lk_plan plan;
     lk_device *devices[LK_MAX_DEVICES];
     int n_devices;
     lk_strategy *strategy;
     lk_model *model;
     lk_dataset *train_set, *val_set; /* val_set NULL: no evaluation */
+    lk_channel_moments moments;      /* empty: images are not normalised */
     lk_loader *train_loader, *val_loader;
     lk_ledger *train_ledger, *val_ledger;
-    int n_parameters;
-    lk_tensor **parameters;           /* [replica * n_parameters + i] */
-    lk_shard_sum *train_sum;          /* gradients, loss, hits */
-    lk_shard_sum *val_sum;            /* loss, hits */
-    lk_tensor **sums;                 /* what train_sum gives: [replica * (n_parameters + 2) + i] */
-    lk_tensor **shard_values;         /* scratch of one shard: n_parameters + 2 */
+    int n_parameters, n_variables;
+    lk_replicas *replicas;
+    /* A step's values: gradients, batch-norm statistics, loss, hits and, where asked for, top-k hits. The first
+     * n_updated of them are what an update is made of. */
+    int n_values, n_updated;
+    lk_shard_sum *train_sum;          /* of n_values */
+    lk_shard_sum *val_sum;            /* of the metrics alone */
+    lk_tensor **sums;                 /* what train_sum gives: [replica * n_values + i] */
+    lk_tensor **accumulated;          /* the same of the update's earlier batches; NULL without accumulation */
+    lk_tensor **gradients;            /* replica 0's, of the last update */
     lk_tensor *seeds[LK_MAX_DEVICES]; /* 1 / seed_count on each device: what backward starts with */
     int64_t seed_count;
+    lk_tensor **watched; /* batch-norm sync: [shard * n_variables + i], see sync_step.c */
     lk_pending_step pending[LK_RUN_AHEAD];
     int n_pending;
-    int64_t epoch; /* from 0, of the batch that comes next */
+    lk__update update;      /* that is being made */
+    int64_t steps, updates; /* pushed since the beginning of training */
+    int64_t epoch;          /* from 0, of the batch that comes next */
     bool epoch_open;
+    bool gradients_ready;
+    lk_callback *callbacks;
+    int n_callbacks;
+    atomic_bool interrupted;
 };
+
+/* --- plan.c ------------------------------------------------------------------------------------------------------- */
+
+/* Checks the configuration, and fills in what does not depend on data, devices or the built model. `model`: its name.
+ */
+lk_status lk__plan_numbers(const lk_train_config *config, const char *model, lk_plan *plan);
+
+/* Whether there is a reference model of that name, or it names a file. */
+lk_status lk__check_model_name(const char *name);
 
 /* Whether a batch can be cut into `shards`, `explicit_shards` of them asked for (0: the default), for `devices`. */
 lk_status lk__check_shards(int64_t explicit_shards, int64_t shards, int64_t batch_size, int devices);
 
-/* Pushes one training step over `batch`; its loss and hits are appended to trainer->pending. */
-lk_status lk__train_step(lk_trainer *trainer, lk_batch *batch);
+/* --- steps -------------------------------------------------------------------------------------------------------- */
+
+/* loss [], hits [] and, where the plan wants them, top-k hits []: sums over a shard's samples, one after the other in
+ * metrics[]. */
+enum { LK_MAX_METRICS = 3 };
+int lk__metric_count(const lk_trainer *trainer);
+lk_status lk__metrics_of(const lk_trainer *trainer, lk_tensor *logits, lk_tensor *labels, double smoothing,
+                         lk_tensor **metrics);
+
+/* The forward pass's settings for a training step that is part of `update`. */
+lk_forward_opts lk__training_opts(const lk_trainer *trainer, const lk__update *update);
+
+/* Which update batch `batch` of an epoch is part of; all but its number and rate. */
+lk__update lk__update_of_batch(const lk_trainer *trainer, int64_t epoch, int64_t batch);
+
+/* Pushes one training step over `batch`; its metrics are appended to trainer->pending. `rate` is of the update that the
+ * batch is part of. */
+lk_status lk__train_step(lk_trainer *trainer, lk_batch *batch, double rate);
 
 /* Pushes the forward pass of `batch`, and appends likewise. */
 lk_status lk__evaluate_step(lk_trainer *trainer, lk_batch *batch);
 
-/* Waits for the oldest pending step and adds what it found. */
-lk_status lk__take_pending(lk_trainer *trainer, lk_mean *loss, lk_mean *accuracy);
+/* sums[r * n_values + i] of all shards of the batch in one forward and one backward pass (--bn sync). */
+lk_status lk__run_shards_together(lk_trainer *trainer, lk_batch *batch, lk_tensor **sums);
+
+/* A shard's tensors over the batch's own memory. */
+lk_status lk__shard_of_batch(const lk_dataset *dataset, lk_batch *batch, lk_range samples, lk_device *device,
+                             lk_shard *shard);
+
+/* Waits for the oldest pending step. Errors also: LK_ERR_NUMERIC (the NaN guard stops training). */
+lk_status lk__take_pending(lk_trainer *trainer, lk_pending_step *step, lk_step_metrics *metrics);
 
 /* Lets go of pending steps without looking at them. */
 void lk__drop_pending(lk_trainer *trainer);
+
+void lk__release_tensors(lk_tensor **tensors, int64_t n);
+
+/* Repeats an update's forward and backward passes on replica 0, whose parameters it has left as they were, and fails
+ * with LK_ERR_NUMERIC: the message names the first layer, else the parameter's gradient, that is not finite. */
+lk_status lk__replay_update(lk_trainer *trainer, const lk__update *update);
+
+/* --- loaders and callbacks ---------------------------------------------------------------------------------------- */
+
+lk_status lk__new_loader(const lk_trainer *trainer, lk_dataset *dataset, int64_t batch_size, bool training, int workers,
+                         lk_loader **loader);
+
+double lk__callbacks_rate(lk_trainer *trainer, double epoch, double rate);
+lk_status lk__callbacks_train_begin(lk_trainer *trainer, int *begun);
+lk_status lk__callbacks_epoch_begin(lk_trainer *trainer, int64_t epoch);
+lk_status lk__callbacks_step_end(lk_trainer *trainer, const lk_step_report *report, const char **stopped_by);
+lk_status lk__callbacks_epoch_end(lk_trainer *trainer, const lk_epoch_report *report, const char **stopped_by);
+
+/* Of the first `begun` callbacks. Gives back `status`, or the first error where that is LK_OK. */
+lk_status lk__callbacks_train_end(lk_trainer *trainer, int begun, const lk_train_result *result, lk_status status);
+void lk__callbacks_release(lk_trainer *trainer);
 
 /* Seconds on a clock that only goes forward. */
 double lk__seconds(void);

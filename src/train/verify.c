@@ -1,14 +1,17 @@
 /* Contract 1, tried: the same training on several sets of devices, compared after every step. */
+#include "train/recipes.h"
 #include "train/trainer.h"
 
 #include "base/mem.h"
 #include "base/status.h"
 
+#include <stdio.h>
+
 typedef struct verification {
     const lk_train_config *config;
     const lk_verify_opts *opts;
     lk_verify_result *result;
-    uint64_t *expected; /* [step * parameters + i]: hashes of the first run */
+    uint64_t *expected; /* [step * variables + i]: hashes of the first run */
 } verification;
 
 static lk_status largest_count(const lk_verify_opts *opts, int *largest)
@@ -23,25 +26,25 @@ static lk_status largest_count(const lk_verify_opts *opts, int *largest)
     return LK_OK;
 }
 
-static void note_difference(verification *v, int64_t step, const lk_trainer *trainer, int parameter, int run,
+static void note_difference(verification *v, int64_t step, const lk_trainer *trainer, int variable, int run,
                             int replica)
 {
     if (!v->result->identical && v->result->step <= step)
         return;
     v->result->identical = false;
     v->result->step = step;
-    v->result->tensor = lk_trainer_parameter_name(trainer, parameter);
+    snprintf(v->result->tensor, sizeof v->result->tensor, "%s", lk_model_variable_name(trainer->model, variable));
     v->result->run = run;
     v->result->replica = replica;
 }
 
 static lk_status compare_step(verification *v, lk_trainer *trainer, int run, int64_t step)
 {
-    int n = trainer->n_parameters;
+    int n = trainer->n_variables;
     for (int r = 0; r < trainer->n_devices; r++) {
         for (int i = 0; i < n; i++) {
             uint64_t hash, *expected = &v->expected[step * n + i];
-            LK_TRY(lk_trainer_parameter_hash(trainer, r, i, &hash));
+            LK_TRY(lk_trainer_variable_hash(trainer, r, i, &hash));
             if (run == 0 && r == 0)
                 *expected = hash;
             else if (hash != *expected)
@@ -55,7 +58,7 @@ static lk_status train_and_compare(verification *v, lk_trainer *trainer, int run
 {
     if (!v->expected) {
         size_t hashes;
-        if (!lk__mul_size((size_t)v->opts->steps, (size_t)trainer->n_parameters, &hashes))
+        if (!lk__mul_size((size_t)v->opts->steps, (size_t)trainer->n_variables, &hashes))
             LK_FAIL(LK_ERR_ARGUMENT, "verify: %lld steps are too many to compare", (long long)v->opts->steps);
         v->expected = lk__calloc(hashes, sizeof *v->expected);
         if (!v->expected)
@@ -89,8 +92,8 @@ static lk_status verify_run(verification *v, int run)
 
 static lk_status default_shards(const lk_train_config *config, int largest, int64_t *shards)
 {
-    lk_recipe recipe;
-    LK_TRY(lk_model_recipe(config->model, &recipe));
+    lk_train_config recipe;
+    LK_TRY(lk__recipe_of_model(config->model, &recipe));
     int64_t batch_size = config->batch_size ? config->batch_size : recipe.batch_size;
     *shards = lk_default_shards(batch_size, largest);
     return lk__check_shards(0, *shards, batch_size, largest);

@@ -1,0 +1,103 @@
+#include "train/trainer.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "lockstep/ops.h"
+
+/* The shards of one batch, whose probabilities are read when all devices have their work. */
+typedef struct prediction {
+    lk_trainer *trainer;
+    lk_dataset *dataset;
+    lk_tensor **probabilities; /* [shard]; NULL: it has no samples. Owned by the open scope */
+} prediction;
+
+static lk_status push_shard(const prediction *p, lk_batch *batch, int replica, int64_t index)
+{
+    lk_trainer *trainer = p->trainer;
+    lk_shard shard = {0};
+    lk_range samples = lk_part(batch->count, trainer->plan.shards, index);
+    p->probabilities[index] = NULL;
+    if (samples.begin == samples.end)
+        return LK_OK;
+    LK_TRY(lk__shard_of_batch(p->dataset, batch, samples, trainer->devices[replica], &shard));
+    lk_tensor *logits = lk_model_forward(trainer->model, lk_trainer_variables(trainer, replica), shard.images, NULL);
+    p->probabilities[index] = lk_softmax(logits, 1);
+    return p->probabilities[index] ? LK_OK : lk_error_status();
+}
+
+static lk_status push_shards(const prediction *p, lk_batch *batch)
+{
+    int k = p->trainer->n_devices;
+    for (int d = 0; d < k; d++) {
+        lk_range own = lk_part(p->trainer->plan.shards, k, d);
+        for (int64_t s = own.begin; s < own.end; s++)
+            LK_TRY(push_shard(p, batch, d, s));
+    }
+    return LK_OK;
+}
+
+static lk_status read_shards(const prediction *p, float *out)
+{
+    for (int64_t s = 0; s < p->trainer->plan.shards; s++) {
+        lk_tensor *shard = p->probabilities[s];
+        if (!shard)
+            continue;
+        int64_t count = lk_tensor_count(shard);
+        LK_TRY(lk_tensor_read(shard, out, (size_t)count * sizeof *out));
+        out += count;
+    }
+    return LK_OK;
+}
+
+static lk_status predict_batch(const prediction *p, lk_batch *batch, float *out)
+{
+    lk_scope_begin();
+    lk_status status = push_shards(p, batch);
+    if (status == LK_OK)
+        status = read_shards(p, out);
+    lk_scope_end();
+    return status;
+}
+
+static lk_status predict_all(const prediction *p, lk_loader *loader, float *probabilities)
+{
+    int64_t classes = lk_dataset_classes(p->trainer->train_set);
+    lk_batch *batch;
+    LK_TRY(lk_loader_start(loader, 0));
+    for (;;) {
+        LK_TRY(lk_loader_next(loader, &batch));
+        if (!batch)
+            return LK_OK;
+        lk_status status = predict_batch(p, batch, probabilities);
+        probabilities += batch->count * classes;
+        lk_batch_release(batch);
+        LK_TRY(status);
+    }
+}
+
+static lk_status check_images(const lk_dataset *dataset, const lk_dataset *trained)
+{
+    long long c = lk_dataset_channels(trained), h = lk_dataset_height(trained), w = lk_dataset_width(trained);
+    if (lk_dataset_channels(dataset) == c && lk_dataset_height(dataset) == h && lk_dataset_width(dataset) == w)
+        return LK_OK;
+    LK_FAIL(LK_ERR_SHAPE, "predict: images of %lldx%lldx%lld, expected %lldx%lldx%lld as in training",
+            (long long)lk_dataset_channels(dataset), (long long)lk_dataset_height(dataset),
+            (long long)lk_dataset_width(dataset), c, h, w);
+}
+
+lk_status lk_trainer_predict(lk_trainer *trainer, lk_dataset *dataset, float *probabilities)
+{
+    lk_loader *loader;
+    LK_TRY(check_images(dataset, trainer->train_set));
+    prediction p = {trainer, dataset, lk__calloc((size_t)trainer->plan.shards, sizeof(lk_tensor *))};
+    if (!p.probabilities)
+        return LK_ERR_MEMORY;
+    lk_status status =
+        lk__new_loader(trainer, dataset, trainer->plan.val_batch_size, false, (int)trainer->config.workers, &loader);
+    if (status == LK_OK) {
+        status = predict_all(&p, loader, probabilities);
+        lk_loader_release(loader);
+    }
+    lk__free(p.probabilities);
+    return status;
+}

@@ -1,0 +1,304 @@
+/* A trainer is built from a plan: data, devices, model, replicas, loaders. */
+#include "train/trainer.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- data --------------------------------------------------------------------------------------------------------- */
+
+static lk_status open_split(const char *name, lk_split split, const lk_train_config *config, int64_t limit,
+                            lk_dataset **dataset)
+{
+    lk_dataset_opts opts = {.dir = config->data_dir, .limit = limit > 0 ? limit : 0};
+    return lk_dataset_open(name, split, &opts, dataset);
+}
+
+/* "auto" falls back only where the data are nowhere to be had: a damaged file is still an error. */
+static lk_status open_train_set(lk_trainer *trainer)
+{
+    const lk_train_config *config = &trainer->config;
+    lk_plan *plan = &trainer->plan;
+    bool automatic = strcmp(config->data, "auto") == 0;
+    plan->data = automatic ? "fashion-mnist" : config->data;
+    lk_status status = open_split(plan->data, LK_SPLIT_TRAIN, config, config->limit_train, &trainer->train_set);
+    if (!automatic || status != LK_ERR_NOT_FOUND)
+        return status;
+    lk__log(LK_LOG_WARNING, "%s", lk_error_message());
+    lk_error_clear();
+    plan->fell_back = true;
+    plan->data = "synthetic";
+    return open_split(plan->data, LK_SPLIT_TRAIN, config, config->limit_train, &trainer->train_set);
+}
+
+/* The model is made for the training images: others must not reach it. */
+static lk_status check_val_images(const lk_dataset *train, const lk_dataset *val)
+{
+    long long c = lk_dataset_channels(train), h = lk_dataset_height(train), w = lk_dataset_width(train);
+    if (lk_dataset_channels(val) == c && lk_dataset_height(val) == h && lk_dataset_width(val) == w)
+        return LK_OK;
+    LK_FAIL(LK_ERR_FORMAT, "%s: images of %lldx%lldx%lld, expected %lldx%lldx%lld as in %s", lk_dataset_source(val),
+            (long long)lk_dataset_channels(val), (long long)lk_dataset_height(val), (long long)lk_dataset_width(val), c,
+            h, w, lk_dataset_source(train));
+}
+
+static lk_status open_data(lk_trainer *trainer)
+{
+    const lk_train_config *config = &trainer->config;
+    lk_plan *plan = &trainer->plan;
+    LK_TRY(open_train_set(trainer));
+    if (config->limit_val != 0) {
+        LK_TRY(open_split(plan->data, LK_SPLIT_TEST, config, config->limit_val, &trainer->val_set));
+        LK_TRY(check_val_images(trainer->train_set, trainer->val_set));
+    }
+    plan->source = lk_dataset_source(trainer->train_set);
+    plan->train_samples = lk_dataset_count(trainer->train_set);
+    plan->val_samples = trainer->val_set ? lk_dataset_count(trainer->val_set) : 0;
+    plan->steps_per_epoch = (plan->train_samples + plan->batch_size - 1) / plan->batch_size;
+    plan->updates_per_epoch = (plan->steps_per_epoch + plan->accumulate - 1) / plan->accumulate;
+    if (plan->augment.center || plan->augment.standardize)
+        return lk_dataset_moments(trainer->train_set, &trainer->moments);
+    return LK_OK;
+}
+
+lk_status lk__new_loader(const lk_trainer *trainer, lk_dataset *dataset, int64_t batch_size, bool training, int workers,
+                         lk_loader **loader)
+{
+    lk_loader_opts opts = {.batch_size = batch_size,
+                           .seed = trainer->plan.seed,
+                           .shuffle = training,
+                           .workers = workers,
+                           .augment = &trainer->plan.augment,
+                           .moments = trainer->moments.channels ? &trainer->moments : NULL,
+                           .evaluation = !training};
+    return lk_loader_new(dataset, &opts, loader);
+}
+
+static lk_status make_loaders(lk_trainer *trainer)
+{
+    const lk_plan *plan = &trainer->plan;
+    int workers = (int)trainer->config.workers;
+    LK_TRY(lk__new_loader(trainer, trainer->train_set, plan->batch_size, true, workers, &trainer->train_loader));
+    LK_TRY(lk_ledger_new(plan->train_samples, &trainer->train_ledger));
+    if (!trainer->val_set)
+        return LK_OK;
+    LK_TRY(lk__new_loader(trainer, trainer->val_set, plan->val_batch_size, false, workers, &trainer->val_loader));
+    return lk_ledger_new(plan->val_samples, &trainer->val_ledger);
+}
+
+/* --- devices ------------------------------------------------------------------------------------------------------ */
+
+static lk_status open_devices(lk_trainer *trainer)
+{
+    const lk_train_config *config = &trainer->config;
+    lk_plan *plan = &trainer->plan;
+    char all_cores[32];
+    const char *devices = config->devices;
+    if (!devices) {
+        int64_t shards = config->shards ? config->shards : lk_default_shards(plan->batch_size, 1);
+        int64_t cores = lk_device_available("cpu");
+        snprintf(all_cores, sizeof all_cores, "%lldxcpu", (long long)(cores < shards ? cores : shards));
+        devices = all_cores;
+    }
+    LK_TRY(lk_devices_count(devices, &plan->devices));
+    plan->shards = config->shards ? config->shards : lk_default_shards(plan->batch_size, plan->devices);
+    LK_TRY(lk__check_shards(config->shards, plan->shards, plan->batch_size, plan->devices));
+
+    LK_TRY(lk_devices_open(devices, trainer->devices, LK_MAX_DEVICES, &trainer->n_devices));
+    trainer->strategy = lk_strategy_new(config->strategy          ? config->strategy
+                                        : trainer->n_devices == 1 ? "one-device"
+                                                                  : "mirrored",
+                                        trainer->devices, trainer->n_devices);
+    if (!trainer->strategy)
+        return lk_error_status();
+    plan->strategy = lk_strategy_name(trainer->strategy);
+    return LK_OK;
+}
+
+/* --- model -------------------------------------------------------------------------------------------------------- */
+
+static int64_t count_elements(lk_shape shape)
+{
+    int64_t count = 1;
+    for (int d = 0; d < shape.ndim; d++)
+        count *= shape.dim[d];
+    return count;
+}
+
+/* A model of the caller's has to be made for these images. */
+static lk_status check_model_input(const lk_model *model, lk_model_input data)
+{
+    lk_model_input have = lk_model_get_input(model);
+    if (have.channels == data.channels && have.height == data.height && have.width == data.width &&
+        have.classes == data.classes)
+        return LK_OK;
+    LK_FAIL(LK_ERR_SHAPE,
+            "model %s is for images of %lldx%lldx%lld in %lld classes, the data are %lldx%lldx%lld in %lld",
+            lk_model_name(model), (long long)have.channels, (long long)have.height, (long long)have.width,
+            (long long)have.classes, (long long)data.channels, (long long)data.height, (long long)data.width,
+            (long long)data.classes);
+}
+
+static lk_status make_model(lk_trainer *trainer)
+{
+    const lk_dataset *data = trainer->train_set;
+    lk_plan *plan = &trainer->plan;
+    lk_model_input input = {lk_dataset_channels(data), lk_dataset_height(data), lk_dataset_width(data),
+                            lk_dataset_classes(data)};
+    if (!trainer->model)
+        trainer->model = lk_model_new(trainer->config.model, input);
+    if (!trainer->model)
+        return lk_error_status();
+    LK_TRY(check_model_input(trainer->model, input));
+    if (plan->top_k > input.classes)
+        LK_FAIL(LK_ERR_ARGUMENT, "--top-k %lld: there are %lld classes", (long long)plan->top_k,
+                (long long)input.classes);
+    plan->model = lk_model_name(trainer->model);
+    trainer->n_parameters = lk_model_parameter_count(trainer->model);
+    trainer->n_variables = lk_model_variable_count(trainer->model);
+    for (int i = 0; i < trainer->n_parameters; i++)
+        plan->parameters += count_elements(lk_model_variable_shape(trainer->model, i));
+    return LK_OK;
+}
+
+static lk_status make_replicas(lk_trainer *trainer)
+{
+    const lk_plan *plan = &trainer->plan;
+    int metrics = lk__metric_count(trainer), k = trainer->n_devices;
+    trainer->n_updated = trainer->n_parameters + lk_model_statistics_count(trainer->model);
+    trainer->n_values = trainer->n_updated + metrics;
+    size_t values = (size_t)k * (size_t)trainer->n_values;
+    trainer->sums = lk__calloc(values, sizeof *trainer->sums);
+    trainer->accumulated = plan->accumulate > 1 ? lk__calloc(values, sizeof *trainer->accumulated) : NULL;
+    trainer->gradients = lk__calloc((size_t)trainer->n_parameters, sizeof *trainer->gradients);
+    if (!trainer->sums || (plan->accumulate > 1 && !trainer->accumulated) || !trainer->gradients)
+        return LK_ERR_MEMORY;
+    trainer->train_sum = lk_shard_sum_new(trainer->strategy, plan->shards, trainer->n_values);
+    trainer->val_sum = lk_shard_sum_new(trainer->strategy, plan->shards, metrics);
+    if (!trainer->train_sum || !trainer->val_sum)
+        return lk_error_status();
+    trainer->replicas = lk_replicas_new(trainer->strategy, trainer->model, &plan->optimizer_opts, plan->seed);
+    return trainer->replicas ? LK_OK : lk_error_status();
+}
+
+/* --- the trainer -------------------------------------------------------------------------------------------------- */
+
+static lk_status build(lk_trainer *trainer)
+{
+    const lk_train_config *config = &trainer->config;
+    /* What is cheap to check comes before data are read or fetched. */
+    const char *name = trainer->model ? lk_model_name(trainer->model) : config->model;
+    LK_TRY(lk__plan_numbers(config, name, &trainer->plan));
+    if (!trainer->model)
+        LK_TRY(lk__check_model_name(name));
+    LK_TRY(open_devices(trainer));
+    LK_TRY(open_data(trainer));
+    LK_TRY(make_model(trainer));
+    LK_TRY(make_loaders(trainer));
+    return make_replicas(trainer);
+}
+
+lk_trainer *lk_trainer_new(const lk_train_config *config)
+{
+    return lk_trainer_new_with(config, NULL);
+}
+
+lk_trainer *lk_trainer_new_with(const lk_train_config *config, lk_model *model)
+{
+    lk_trainer *trainer = lk__calloc(1, sizeof *trainer);
+    if (!trainer) {
+        lk_model_release(model);
+        return NULL;
+    }
+    trainer->config = *config;
+    trainer->model = model;
+    atomic_init(&trainer->interrupted, false);
+    if (build(trainer) == LK_OK)
+        return trainer;
+    lk_trainer_release(trainer);
+    return NULL;
+}
+
+void lk__release_tensors(lk_tensor **tensors, int64_t n)
+{
+    for (int64_t i = 0; tensors && i < n; i++) {
+        lk_tensor_release(tensors[i]);
+        tensors[i] = NULL;
+    }
+}
+
+static void free_tensors(lk_tensor **tensors, int64_t n)
+{
+    lk__release_tensors(tensors, n);
+    lk__free(tensors);
+}
+
+void lk_trainer_release(lk_trainer *trainer)
+{
+    if (!trainer)
+        return;
+    lk__callbacks_release(trainer);
+    lk__drop_pending(trainer);
+    lk__release_tensors(trainer->seeds, trainer->n_devices);
+    free_tensors(trainer->sums, (int64_t)trainer->n_devices * trainer->n_values);
+    free_tensors(trainer->accumulated, (int64_t)trainer->n_devices * trainer->n_values);
+    free_tensors(trainer->gradients, trainer->n_parameters);
+    free_tensors(trainer->watched, trainer->plan.shards * trainer->n_variables);
+    lk_shard_sum_release(trainer->train_sum);
+    lk_shard_sum_release(trainer->val_sum);
+    lk_replicas_release(trainer->replicas);
+    lk_ledger_release(trainer->train_ledger);
+    lk_ledger_release(trainer->val_ledger);
+    lk_loader_release(trainer->train_loader);
+    lk_loader_release(trainer->val_loader);
+    lk_model_release(trainer->model);
+    lk_strategy_release(trainer->strategy);
+    lk_devices_release(trainer->devices, trainer->n_devices);
+    lk_channel_moments_free(&trainer->moments);
+    lk_dataset_release(trainer->train_set);
+    lk_dataset_release(trainer->val_set);
+    lk__free(trainer);
+}
+
+const lk_plan *lk_trainer_plan(const lk_trainer *trainer)
+{
+    return &trainer->plan;
+}
+
+const lk_train_config *lk_trainer_config(const lk_trainer *trainer)
+{
+    return &trainer->config;
+}
+
+lk_strategy *lk_trainer_strategy(const lk_trainer *trainer)
+{
+    return trainer->strategy;
+}
+
+const lk_model *lk_trainer_model(const lk_trainer *trainer)
+{
+    return trainer->model;
+}
+
+const lk_dataset *lk_trainer_dataset(const lk_trainer *trainer, lk_split split)
+{
+    return split == LK_SPLIT_TRAIN ? trainer->train_set : trainer->val_set;
+}
+
+lk_tensor *const *lk_trainer_variables(const lk_trainer *trainer, int replica)
+{
+    return lk_replicas_variables(trainer->replicas, replica);
+}
+
+lk_tensor *const *lk_trainer_gradients(const lk_trainer *trainer)
+{
+    return trainer->gradients_ready ? trainer->gradients : NULL;
+}
+
+void lk_trainer_interrupt(lk_trainer *trainer)
+{
+    atomic_store(&trainer->interrupted, true);
+}
