@@ -254,7 +254,10 @@ static lk_status run_kernels(void)
     lk_scope_begin();
     lk_tensor *x = lk_uniform(ref, LK_F32, LK_SHAPE(2, 3, 5, 5), -1, 1, (lk_random_key){0});
     lk_tensor *w = lk_uniform(ref, LK_F32, LK_SHAPE(4, 3, 3, 3), -1, 1, (lk_random_key){0});
-    lk_tensor *y = lk_max_pool2d(lk_conv2d(x, w, NULL, &opts), &(lk_pool2d_opts){.kernel = {2, 2}});
+    lk_tensor *gamma = lk_ones(ref, LK_F32, LK_SHAPE(4));
+    lk_tensor *y = lk_batch_norm(lk_conv2d(x, w, NULL, &opts), gamma, gamma, 1e-5, NULL);
+    y = lk_dropout(lk_gelu(y), lk_arange(ref, LK_I64, 2, 0, 1), 0.5, (lk_random_key){0});
+    y = lk_max_pool2d(y, &(lk_pool2d_opts){.kernel = {2, 2}});
     y = lk_log_softmax(lk_matmul(lk_flatten(y), lk_ones(ref, LK_F32, LK_SHAPE(16, 3))), 1);
     y = lk_div(lk_cast(lk_max(y, NULL), LK_F64), lk_cast(lk_sum(y, NULL), LK_F64));
     lk_status status = y ? lk_tensor_wait(y) : lk_error_status();
