@@ -268,7 +268,7 @@ static inline void norm_grad_scale(trial *t, const norm_parameters *p)
     norm_scale(t, p);
     t->terms += 4 * channel_elements(p->shape);
     if (t->dtype == LK_BF16)
-        t->terms += 0x1p24 * 0x1p-8;
+        t->terms += 1 << 16; /* 2^-8 in units of 2^-24 */
 }
 
 static inline lk_tensor *batch_norm_grad_case(trial *t, const void *parameters)
