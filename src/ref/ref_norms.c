@@ -24,35 +24,44 @@ static double block_sum(const lk_tensor *x, int64_t begin, int64_t end)
     return lane[0];
 }
 
-/* The sum of part[0 … n), which it changes. */
-static double tree_sum(double *part, int64_t n)
+/* The largest power of two below n: where the first half of a tree over n > 1 leaves ends. */
+static int64_t half_of(int64_t n)
 {
-    for (int64_t h = 1; h < n; h *= 2)
-        for (int64_t i = 0; i + h < n; i += 2 * h)
-            part[i] += part[i + h];
-    return n > 0 ? part[0] : 0;
+    int64_t half = 1;
+    while (half * 2 < n)
+        half *= 2;
+    return half;
+}
+
+static double segment_sum(const lk_tensor *x, int64_t begin, int64_t end)
+{
+    int64_t blocks = (end - begin + LK_NORM_BLOCK - 1) / LK_NORM_BLOCK;
+    if (blocks < 2)
+        return block_sum(x, begin, end);
+    int64_t middle = begin + half_of(blocks) * LK_NORM_BLOCK;
+    return segment_sum(x, begin, middle) + segment_sum(x, middle, end);
 }
 
 lk_status lk__ref_squared_norms(lk_call *call)
 {
     const lk_tensor *x = call->in[0];
     const int64_t *offsets = lk__data(call->in[1]);
-    int64_t segments = lk_tensor_count(call->out[0]), count = lk_tensor_count(x);
+    int64_t segments = lk_tensor_count(call->out[0]);
     double *norms = lk__data(call->out[0]);
-    LK_TRY(lk__check_segments(call->op->name, offsets, segments, count));
-
-    lk_ref_scratch scratch = {0};
-    double *part = lk__ref_new(&scratch, count / LK_NORM_BLOCK + 1);
-    for (int64_t s = 0; part && s < segments; s++) {
-        int64_t n = 0, end = offsets[s + 1];
-        for (int64_t i = offsets[s]; i < end; i += LK_NORM_BLOCK)
-            part[n++] = block_sum(x, i, end - i < LK_NORM_BLOCK ? end : i + LK_NORM_BLOCK);
-        norms[s] = tree_sum(part, n);
-    }
-    return lk__ref_end(&scratch);
+    LK_TRY(lk__check_segments(call->op->name, offsets, segments, lk_tensor_count(x)));
+    for (int64_t s = 0; s < segments; s++)
+        norms[s] = segment_sum(x, offsets[s], offsets[s + 1]);
+    return LK_OK;
 }
 
 /* --- update_scales ------------------------------------------------------------------------------------------------ */
+
+static double sum(const double *x, int64_t n)
+{
+    if (n < 2)
+        return n > 0 ? x[0] : 0;
+    return sum(x, half_of(n)) + sum(x + half_of(n), n - half_of(n));
+}
 
 /* Of a segment whose squared norms are w2 and g2. */
 static double trust_ratio(const lk_update_scales_attrs *attrs, double w2, double g2, double scale)
@@ -67,13 +76,7 @@ lk_status lk__ref_update_scales(lk_call *call)
     const lk_update_scales_attrs *attrs = LK_ATTRS(call, lk_update_scales_attrs);
     const double *g2 = lk__data(call->in[1]);
     int64_t n = lk_tensor_count(call->in[1]);
-    lk_ref_scratch scratch = {0};
-    double *part = lk__ref_new(&scratch, n);
-    if (!part)
-        return lk__ref_end(&scratch);
-    for (int64_t i = 0; i < n; i++)
-        part[i] = g2[i];
-    double norm = sqrt(tree_sum(part, n));
+    double norm = sqrt(sum(g2, n));
     bool skip = attrs->sticky && *(const float *)lk__data(call->in[0]) != 0;
     skip = skip || (attrs->skip_nonfinite && !isfinite(norm));
     bool clip = attrs->clip_norm > 0 && isfinite(norm) && norm > attrs->clip_norm;
@@ -88,5 +91,5 @@ lk_status lk__ref_update_scales(lk_call *call)
         for (int64_t i = 0; i < n; i++)
             ratios[i] = adapted[i] != 0 ? (float)trust_ratio(attrs, w2[i], g2[i], (double)scale) : 1;
     }
-    return lk__ref_end(&scratch);
+    return LK_OK;
 }
