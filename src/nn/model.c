@@ -41,17 +41,27 @@ static const lk_reference_model *find(const char *name)
     if (near)
         lk__fail(LK_ERR_ARGUMENT, "unknown model '%s': did you mean '%s'?", name, near);
     else
-        lk__fail(LK_ERR_ARGUMENT, "unknown model '%s': there are lenet, keras-cnn, resnet18, wrn-16-10", name);
+        lk__fail(LK_ERR_ARGUMENT,
+                 "unknown model '%s': there are lenet, keras-cnn, resnet18, wrn-16-10 and files (*.lk)", name);
     return NULL;
+}
+
+static bool is_file(const char *name)
+{
+    size_t length = strlen(name);
+    return strchr(name, '/') || (length >= 3 && strcmp(name + length - 3, ".lk") == 0);
 }
 
 lk_model *lk_model_new(const char *name, lk_model_input input)
 {
-    const lk_reference_model *reference = find(name ? name : "");
-    if (!reference || lk__model_check_input(name, input) != LK_OK)
+    if (!name)
+        name = "";
+    bool file = is_file(name);
+    const lk_reference_model *reference = file ? NULL : find(name);
+    if ((!file && !reference) || lk__model_check_input(name, input) != LK_OK)
         return NULL;
-    lk_layer *root = reference->make(input);
-    return root ? lk__model_build(name, false, root, input) : NULL;
+    lk_layer *root = file ? lk__model_file_read(name, input) : reference->make(input);
+    return root ? lk__model_build(name, file, root, input) : NULL;
 }
 
 /* --- variables ---------------------------------------------------------------------------------------------------- */

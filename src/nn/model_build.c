@@ -123,7 +123,8 @@ static lk_status set_path(lk_model *model, const lk_layer *parent, lk_layer *lay
         return LK_ERR_MEMORY;
     lk_layer_builder builder = {.model = model, .layer = layer};
     if (layer->name && is_used(model, layer->scope, layer->path))
-        return lk_layer_fail(&builder, LK_ERR_ARGUMENT, "the name '%s' is used twice", layer->path);
+        return lk_layer_fail(&builder, model->file ? LK_ERR_FORMAT : LK_ERR_ARGUMENT, "the name '%s' is used twice",
+                             layer->path);
     return append(&model->layers, &model->n_layers, &model->layers_capacity, layer);
 }
 

@@ -1,0 +1,347 @@
+/* Model files: lines, and blocks of them. The words for layers are in model_words.c. */
+#include "nn/model_file.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    MAX_BYTES = 1 << 20,
+    MAX_LINE = 1000,
+    MAX_LAYERS = 10000, /* blocks and repetitions counted */
+    MAX_DEPTH = 32,
+    MAX_REPEAT = 1000,
+};
+
+typedef struct text_line {
+    int number;
+    const char *text;
+} text_line;
+
+typedef struct model_reader {
+    const char *path;
+    lk_model_input input;
+    char *text;
+    text_line *lines; /* that say something, without comments */
+    int n_lines, next;
+    int n_layers, depth;
+} model_reader;
+
+typedef struct layer_list {
+    lk_layer **layers;
+    int n, capacity;
+} layer_list;
+
+typedef enum block_end { END_OF_FILE, END, SHORTCUT } block_end;
+
+static const char *const block_words[] = {"sequential", "residual", "shortcut", "repeat", "end", NULL};
+
+lk_status lk__model_line_fail(const lk_model_line *line, const char *format, ...)
+{
+    char text[LK_MESSAGE_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    lk__fail(LK_ERR_FORMAT, "%s:%d: %s", line->file, line->number, text);
+    return LK_ERR_FORMAT;
+}
+
+/* --- bytes to lines ----------------------------------------------------------------------------------------------- */
+
+static lk_status read_stream(model_reader *r, FILE *stream)
+{
+    size_t got = fread(r->text, 1, MAX_BYTES + 1, stream);
+    if (ferror(stream))
+        LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", r->path, strerror(errno));
+    if (got > MAX_BYTES)
+        LK_FAIL(LK_ERR_FORMAT, "%s: more than %d bytes; a model file is a short text", r->path, MAX_BYTES);
+    if (memchr(r->text, '\0', got))
+        LK_FAIL(LK_ERR_FORMAT, "%s: has a byte of 0; a model file is a text", r->path);
+    r->text[got] = '\0';
+    return LK_OK;
+}
+
+static lk_status read_text(model_reader *r)
+{
+    r->text = lk__calloc(MAX_BYTES + 2, 1);
+    if (!r->text)
+        return LK_ERR_MEMORY;
+    FILE *stream = fopen(r->path, "rbe");
+    if (!stream)
+        LK_FAIL(LK_ERR_IO, "%s: cannot be opened: %s", r->path, strerror(errno));
+    lk_status status = read_stream(r, stream);
+    fclose(stream);
+    return status;
+}
+
+static lk_status add_line(model_reader *r, int number, char *text)
+{
+    text[strcspn(text, "#")] = '\0';
+    size_t length = strlen(text);
+    if (strspn(text, " \t\r") == length)
+        return LK_OK;
+    if (length > MAX_LINE)
+        LK_FAIL(LK_ERR_FORMAT, "%s:%d: a line of %zu characters; expected at most %d", r->path, number, length,
+                MAX_LINE);
+    r->lines[r->n_lines++] = (text_line){.number = number, .text = text};
+    return LK_OK;
+}
+
+static lk_status split_lines(model_reader *r)
+{
+    size_t count = 1;
+    for (const char *c = r->text; *c; c++)
+        count += *c == '\n';
+    r->lines = lk__calloc(count, sizeof *r->lines);
+    if (!r->lines)
+        return LK_ERR_MEMORY;
+    int number = 1;
+    for (char *begin = r->text, *end; begin; begin = end ? end + 1 : NULL) {
+        end = strchr(begin, '\n');
+        if (end)
+            *end = '\0';
+        LK_TRY(add_line(r, number++, begin));
+    }
+    return LK_OK;
+}
+
+/* --- a line to words ---------------------------------------------------------------------------------------------- */
+
+static lk_status take_name(lk_model_line *line, char *first)
+{
+    size_t length = strlen(first);
+    if (length == 0 || first[length - 1] != ':')
+        return LK_OK;
+    first[length - 1] = '\0';
+    if (!lk__layer_name_ok(first))
+        return lk__model_line_fail(line, "the name '%.60s'; expected letters, digits, '_' and '-'", first);
+    line->name = first;
+    return LK_OK;
+}
+
+/* `copy`: MAX_LINE + 1 bytes, which the words point into. */
+static lk_status split_words(const model_reader *r, const text_line *from, char *copy, lk_model_line *line)
+{
+    *line = (lk_model_line){.file = r->path, .number = from->number, .input = r->input};
+    snprintf(copy, MAX_LINE + 1, "%s", from->text);
+    char *rest = NULL;
+    for (char *word = strtok_r(copy, " \t\r", &rest); word; word = strtok_r(NULL, " \t\r", &rest)) {
+        if (!line->word && !line->name) {
+            LK_TRY(take_name(line, word));
+            if (line->name)
+                continue;
+        }
+        if (!line->word)
+            line->word = word;
+        else if (line->n_arguments == LK_MODEL_LINE_WORDS)
+            return lk__model_line_fail(line, "more than %d settings", LK_MODEL_LINE_WORDS);
+        else
+            line->arguments[line->n_arguments++] = word;
+    }
+    if (!line->word)
+        return lk__model_line_fail(line, "'%s:' names nothing; expected a layer after it", line->name);
+    return LK_OK;
+}
+
+/* --- blocks ------------------------------------------------------------------------------------------------------- */
+
+static void release_list(layer_list *list)
+{
+    for (int i = 0; i < list->n; i++)
+        lk_layer_release(list->layers[i]);
+    lk__free(list->layers);
+    *list = (layer_list){0};
+}
+
+/* Takes `layer`, also on failure; NULL: the error is set. */
+static lk_status append_layer(layer_list *list, lk_layer *layer)
+{
+    if (layer && list->n == list->capacity) {
+        int capacity = list->capacity ? 2 * list->capacity : 16;
+        lk_layer **layers = lk__realloc(list->layers, (size_t)capacity, sizeof(lk_layer *));
+        if (layers) {
+            list->layers = layers;
+            list->capacity = capacity;
+        } else {
+            lk_layer_release(layer);
+            layer = NULL;
+        }
+    }
+    if (!layer)
+        return lk_error_status();
+    list->layers[list->n++] = layer;
+    return LK_OK;
+}
+
+/* Takes the list's layers. */
+static lk_layer *to_sequential(layer_list *list, int line)
+{
+    lk_layer *layer = lk_layer_sequential(list->layers, list->n);
+    lk__free(list->layers);
+    *list = (layer_list){0};
+    if (layer)
+        layer->line = line;
+    return layer;
+}
+
+static lk_status read_block(model_reader *r, const lk_model_line *opened, layer_list *list, block_end *end);
+
+/* The layers of a block as a sequential. */
+static lk_layer *read_body(model_reader *r, const lk_model_line *opened, block_end *end)
+{
+    layer_list list = {0};
+    if (read_block(r, opened, &list, end) == LK_OK)
+        return to_sequential(&list, opened->number);
+    release_list(&list);
+    return NULL;
+}
+
+static lk_layer *read_sequential(model_reader *r, const lk_model_line *line)
+{
+    block_end end = END;
+    if (line->n_arguments > 0) {
+        lk__model_line_fail(line, "sequential has no setting '%.40s'", line->arguments[0]);
+        return NULL;
+    }
+    return read_body(r, line, &end);
+}
+
+static lk_layer *read_residual(model_reader *r, const lk_model_line *line)
+{
+    block_end end = SHORTCUT;
+    if (line->n_arguments > 0) {
+        lk__model_line_fail(line, "residual has no setting '%.40s'", line->arguments[0]);
+        return NULL;
+    }
+    lk_layer *body = read_body(r, line, &end), *shortcut = NULL;
+    bool given = body && end == SHORTCUT;
+    end = END;
+    if (body)
+        shortcut = given ? read_body(r, line, &end) : lk_layer_identity();
+    lk_layer *layer = lk_layer_add(body, shortcut);
+    if (layer)
+        layer->line = line->number;
+    return layer;
+}
+
+/* The same lines are read again for every repetition. */
+static lk_status read_repetitions(model_reader *r, const lk_model_line *line, int64_t times, layer_list *list)
+{
+    int begin = r->next;
+    for (int64_t i = 1; i <= times; i++) {
+        char name[24];
+        block_end end = END;
+        r->next = begin;
+        snprintf(name, sizeof name, "%lld", (long long)i);
+        if (++r->n_layers > MAX_LAYERS)
+            return lk__model_line_fail(line, "more than %d layers", MAX_LAYERS);
+        LK_TRY(append_layer(list, lk_layer_named(name, read_body(r, line, &end))));
+    }
+    return LK_OK;
+}
+
+static lk_layer *read_repeat(model_reader *r, const lk_model_line *line)
+{
+    int64_t times;
+    layer_list list = {0};
+    if (line->n_arguments != 1) {
+        lk__model_line_fail(line, "repeat takes one number, of repetitions; got %d settings", line->n_arguments);
+        return NULL;
+    }
+    if (lk__model_line_integer(line, "the number of repetitions", line->arguments[0], 1, MAX_REPEAT, &times) == LK_OK &&
+        read_repetitions(r, line, times, &list) == LK_OK)
+        return to_sequential(&list, line->number);
+    release_list(&list);
+    return NULL;
+}
+
+static lk_layer *read_layer(model_reader *r, const lk_model_line *line)
+{
+    lk_layer *layer;
+    if (++r->n_layers > MAX_LAYERS) {
+        lk__model_line_fail(line, "more than %d layers", MAX_LAYERS);
+        return NULL;
+    }
+    if (strcmp(line->word, "sequential") == 0)
+        layer = read_sequential(r, line);
+    else if (strcmp(line->word, "residual") == 0)
+        layer = read_residual(r, line);
+    else if (strcmp(line->word, "repeat") == 0)
+        layer = read_repeat(r, line);
+    else
+        layer = lk__model_line_layer(line, block_words);
+    return line->name ? lk_layer_named(line->name, layer) : layer;
+}
+
+/* "end" and "shortcut", alone on their lines; *end says what this block may end with besides "end". */
+static lk_status read_end(const lk_model_line *line, const lk_model_line *opened, block_end *end)
+{
+    bool shortcut = strcmp(line->word, "shortcut") == 0;
+    if (line->name || line->n_arguments > 0)
+        return lk__model_line_fail(line, "'%s' has no name and no settings", line->word);
+    if (!opened)
+        return lk__model_line_fail(line, "'%s' without a block that it could belong to", line->word);
+    if (shortcut && *end != SHORTCUT)
+        return lk__model_line_fail(line, "'shortcut' in a block that takes none: '%s' of line %d", opened->word,
+                                   opened->number);
+    *end = shortcut ? SHORTCUT : END;
+    return LK_OK;
+}
+
+static lk_status read_lines(model_reader *r, const lk_model_line *opened, layer_list *list, block_end *end)
+{
+    char copy[MAX_LINE + 1];
+    lk_model_line line;
+    while (r->next < r->n_lines) {
+        LK_TRY(split_words(r, &r->lines[r->next++], copy, &line));
+        if (strcmp(line.word, "end") == 0 || strcmp(line.word, "shortcut") == 0)
+            return read_end(&line, opened, end);
+        LK_TRY(append_layer(list, read_layer(r, &line)));
+    }
+    if (opened)
+        return lk__model_line_fail(opened, "'%s' is not closed; expected an 'end' before the end of the file",
+                                   opened->word);
+    return LK_OK;
+}
+
+/* Reads up to the line that ends the block that `opened` opened, NULL: the file. */
+static lk_status read_block(model_reader *r, const lk_model_line *opened, layer_list *list, block_end *end)
+{
+    if (r->depth == MAX_DEPTH)
+        return lk__model_line_fail(opened, "blocks are nested more than %d deep", MAX_DEPTH);
+    r->depth++;
+    lk_status status = read_lines(r, opened, list, end);
+    r->depth--;
+    return status;
+}
+
+static lk_layer *read_model(model_reader *r)
+{
+    layer_list list = {0};
+    block_end end = END_OF_FILE;
+    lk_status status = read_text(r);
+    if (status == LK_OK)
+        status = split_lines(r);
+    if (status == LK_OK)
+        status = read_block(r, NULL, &list, &end);
+    if (status == LK_OK && list.n == 0)
+        status = lk__fail(LK_ERR_FORMAT, "%s: has no layers", r->path);
+    if (status == LK_OK)
+        return to_sequential(&list, 0);
+    release_list(&list);
+    return NULL;
+}
+
+lk_layer *lk__model_file_read(const char *path, lk_model_input input)
+{
+    model_reader reader = {.path = path, .input = input};
+    lk_layer *root = read_model(&reader);
+    lk__free(reader.text);
+    lk__free(reader.lines);
+    return root;
+}

@@ -1,0 +1,323 @@
+/* Model files: the reference models as files are the built-in ones; wrong lines are told from right ones. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "nn/nn_testing.h"
+
+#include <unistd.h>
+
+static const lk_model_input grey28 = {.channels = 1, .height = 28, .width = 28, .classes = 10};
+
+static char path[64];
+
+static void write_file(const char *text, size_t size)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(text, 1, size, file), size);
+    fclose(file);
+}
+
+static lk_model *model_of(const char *text)
+{
+    write_file(text, strlen(text));
+    return lk_model_new(path, grey28);
+}
+
+static int make_path(void **state)
+{
+    (void)state;
+    snprintf(path, sizeof path, "/tmp/lockstep-model-%d.lk", (int)getpid());
+    return 0;
+}
+
+static int remove_path(void **state)
+{
+    (void)state;
+    return remove(path) && access(path, F_OK) == 0;
+}
+
+/* The tests run somewhere below or beside the sources; their own place is known. */
+static void example_path(const char *name, char *text, size_t size)
+{
+    const char *source = __FILE__, *src = strstr(source, "src/nn/");
+    assert_non_null(src);
+    snprintf(text, size, "%.*sexamples/models/%s.lk", (int)(src - source), source, name);
+}
+
+/* --- the reference models ----------------------------------------------------------------------------------------- */
+
+static void assert_same_layers(const lk_model *a, const lk_model *b)
+{
+    assert_int_equal(lk_model_layer_count(a), lk_model_layer_count(b));
+    for (int i = 0; i < lk_model_layer_count(a); i++) {
+        lk_layer_info x = lk_model_layer(a, i), y = lk_model_layer(b, i);
+        assert_string_equal(x.path, y.path);
+        assert_string_equal(x.kind, y.kind);
+        assert_memory_equal(x.output.dim, y.output.dim, (size_t)x.output.ndim * sizeof x.output.dim[0]);
+    }
+}
+
+static void assert_same_values(const lk_model *a, const lk_model *b)
+{
+    int n = lk_model_variable_count(a);
+    lk_scope_begin();
+    lk_device *device = lk_device_open("cpu:0");
+    lk_tensor **x = calloc((size_t)n, sizeof *x), **y = calloc((size_t)n, sizeof *y);
+    assert_no_error(lk_model_init(a, device, 5, x) == LK_OK && lk_model_init(b, device, 5, y) == LK_OK);
+    for (int i = 0; i < n; i++) {
+        assert_string_equal(lk_model_variable_name(a, i), lk_model_variable_name(b, i));
+        assert_same_bits(x[i], y[i]);
+    }
+    free(x);
+    free(y);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+static void assert_same_outputs(const lk_model *a, const lk_model *b)
+{
+    lk_scope_begin();
+    network net = {.device = lk_device_open("cpu:0"), .model = (lk_model *)(uintptr_t)a};
+    lk_tensor **variables = calloc((size_t)lk_model_variable_count(a), sizeof *variables);
+    assert_no_error(lk_model_init(a, net.device, 5, variables) == LK_OK);
+    lk_tensor *x = images(&net, 1);
+    const lk_forward_opts opts = {.training = true, .seed = 1, .indices = net.indices};
+    assert_same_bits(lk_model_forward(a, variables, x, &opts), lk_model_forward(b, variables, x, &opts));
+    free(variables);
+    lk_scope_end();
+    lk_device_release(net.device);
+}
+
+static void test_reference_models(void **state)
+{
+    (void)state;
+    for (int i = 0; lk_model_name_at(i); i++) {
+        char file[512];
+        example_path(lk_model_name_at(i), file, sizeof file);
+        lk_model *built_in = lk_model_new(lk_model_name_at(i), grey28), *read = lk_model_new(file, grey28);
+        assert_no_error(built_in && read);
+        assert_int_equal(lk_model_variable_count(built_in), lk_model_variable_count(read));
+        assert_int_equal(lk_model_parameter_count(built_in), lk_model_parameter_count(read));
+        assert_same_layers(built_in, read);
+        assert_same_values(built_in, read);
+        assert_same_outputs(built_in, read);
+        lk_model_release(built_in);
+        lk_model_release(read);
+    }
+}
+
+/* --- what lines say ----------------------------------------------------------------------------------------------- */
+
+static void test_blocks_and_names(void **state)
+{
+    (void)state;
+    lk_model *model = model_of("conv2d 4 kernel=3 padding=same # stem\n"
+                               "stage: repeat 2\n"
+                               "  residual\n"
+                               "    x: conv2d 4 kernel=3 padding=1\r\n"
+                               "    relu\n"
+                               "  shortcut\n"
+                               "    y: conv2d filters=4 kernel=1 bias=no\n"
+                               "  end\n"
+                               "  relu\n"
+                               "end\n"
+                               "\n"
+                               "conv2d classes kernel=1 bias_init=normal(1e-2)\n"
+                               "global_avg_pool");
+    static const char *const layers[] = {"conv2d",        "stage.1.x", "stage.1.relu",   "stage.1.y", "stage.1.add",
+                                         "stage.1.relu2", "stage.2.x", "stage.2.relu",   "stage.2.y", "stage.2.add",
+                                         "stage.2.relu2", "conv2d2",   "global_avg_pool"};
+    assert_no_error(model != NULL);
+    assert_int_equal(lk_model_layer_count(model), sizeof layers / sizeof layers[0]);
+    for (int i = 0; i < lk_model_layer_count(model); i++)
+        assert_string_equal(lk_model_layer(model, i).path, layers[i]);
+    assert_true(variable_index(model, "stage.2.x.bias") >= 0);
+    assert_int_equal(variable_index(model, "stage.2.y.bias"), -1);
+    assert_string_equal(lk_model_name(model), path);
+    lk_model_release(model);
+}
+
+static void test_every_word(void **state)
+{
+    (void)state;
+    lk_model *model = model_of("conv2d 2 kernel=3 stride=2 padding=1 bias=no init=he_normal\n"
+                               "batch_norm epsilon=0.001 momentum=1\nrelu\nleaky_relu\nelu\nsigmoid\ntanh\nsilu\ngelu\n"
+                               "softplus\nmax_pool 3 stride=1 padding=1\navg_pool kernel=2\ndropout rate=0\nflatten\n"
+                               "reshape channels=98 height=1 width=1\nresidual\nend\nsequential\nend\n"
+                               "global_max_pool\ndense 10 init=ones bias_init=torch_uniform bias=yes");
+    assert_no_error(model != NULL);
+    assert_int_equal(lk_model_layer_count(model), 18);
+    lk_model_release(model);
+}
+
+static void test_errors(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        lk_status status;
+        const char *message;
+    } rows[] = {
+        {"", LK_ERR_FORMAT, ".lk: has no layers"},
+        {"# nothing\n\n", LK_ERR_FORMAT, ".lk: has no layers"},
+        {"flatten\nrleu", LK_ERR_FORMAT, ":2: unknown layer 'rleu': did you mean 'relu'?"},
+        {"flatten\nsequental", LK_ERR_FORMAT, ":2: unknown layer 'sequental': did you mean 'sequential'?"},
+        {"fully_connected 10", LK_ERR_FORMAT, ":1: unknown layer 'fully_connected'; expected one like"},
+        {"conv2d 10", LK_ERR_FORMAT, ":1: conv2d without kernel; expected kernel=VALUE"},
+        {"conv2d kernel=3", LK_ERR_FORMAT, ":1: conv2d without filters; expected filters=VALUE"},
+        {"conv2d 10 kernle=3", LK_ERR_FORMAT, ":1: conv2d has no setting 'kernle': did you mean 'kernel'?"},
+        {"conv2d 10 size=3", LK_ERR_FORMAT, "it has filters, kernel, stride, padding, bias, init, bias_init"},
+        {"relu alpha=3", LK_ERR_FORMAT, ":1: relu has no setting 'alpha'; it has none"},
+        {"conv2d kernel=3 4", LK_ERR_FORMAT, ":1: '4' is no setting; expected NAME=VALUE"},
+        {"relu 3", LK_ERR_FORMAT, ":1: '3' is no setting; expected NAME=VALUE"},
+        {"conv2d 0 kernel=3", LK_ERR_FORMAT, ":1: filters is '0'; expected a whole number from 1 to 2147483647"},
+        {"conv2d 99999999999999999999 kernel=3", LK_ERR_FORMAT, ":1: filters is '99999999999999999999'"},
+        {"conv2d 3.5 kernel=3", LK_ERR_FORMAT, ":1: filters is '3.5'"},
+        {"conv2d 3 kernel=", LK_ERR_FORMAT, ":1: kernel is ''"},
+        {"conv2d 3 kernel=0x3", LK_ERR_FORMAT, ":1: kernel is '0x3'"},
+        {"conv2d 3 kernel=3 kernel=3", LK_ERR_FORMAT, ":1: kernel is given twice"},
+        {"conv2d 3 kernel=2 padding=same", LK_ERR_FORMAT, ":1: padding=same with kernel=2; expected an odd kernel"},
+        {"conv2d 3 kernel=2 padding=some", LK_ERR_FORMAT, ":1: padding is 'some'"},
+        {"conv2d 3 kernel=2 bias=0", LK_ERR_FORMAT, ":1: bias is '0'; expected yes or no"},
+        {"conv2d 3 kernel=2 init=normal", LK_ERR_FORMAT,
+         ":1: init is 'normal'; expected zeros, ones, normal(DEVIATION)"},
+        {"conv2d 3 kernel=2 init=normal(-1)", LK_ERR_FORMAT, ":1: init is 'normal(-1)'"},
+        {"conv2d 3 kernel=2 init=normal(1", LK_ERR_FORMAT, ":1: init is 'normal(1'"},
+        {"conv2d 3 kernel=2 init=normal(nan)", LK_ERR_FORMAT, ":1: init is 'normal(nan)'"},
+        {"conv2d 3 kernel=2 init=normal(1e999)", LK_ERR_FORMAT, ":1: init is 'normal(1e999)'"},
+        {"max_pool 2 padding=2", LK_ERR_FORMAT, ":1: padding=2 with a kernel of 2; expected at most half"},
+        {"dropout 1", LK_ERR_FORMAT, ":1: rate is '1'; expected a number from 0 to 0.999"},
+        {"dropout", LK_ERR_FORMAT, ":1: dropout without rate"},
+        {"batch_norm epsilon=0", LK_ERR_FORMAT, ":1: epsilon is '0'"},
+        {"a b: relu", LK_ERR_FORMAT, ":1: unknown layer 'a'"},
+        {"a.b: relu", LK_ERR_FORMAT, ":1: the name 'a.b'; expected letters, digits"},
+        {"a:", LK_ERR_FORMAT, ":1: 'a:' names nothing; expected a layer after it"},
+        {"x: relu\nx: relu\nflatten\ndense 10", LK_ERR_FORMAT, ":2: relu: the name 'x' is used twice"},
+        {"sequential\nrelu", LK_ERR_FORMAT, ":1: 'sequential' is not closed; expected an 'end'"},
+        {"sequential\nresidual\nend\n", LK_ERR_FORMAT, ":1: 'sequential' is not closed"},
+        {"relu\nend", LK_ERR_FORMAT, ":2: 'end' without a block"},
+        {"shortcut", LK_ERR_FORMAT, ":1: 'shortcut' without a block"},
+        {"sequential\nshortcut\nend", LK_ERR_FORMAT,
+         ":2: 'shortcut' in a block that takes none: 'sequential' of line 1"},
+        {"residual\nshortcut\nshortcut\nend", LK_ERR_FORMAT, ":3: 'shortcut' in a block that takes none"},
+        {"residual\nend now", LK_ERR_FORMAT, ":2: 'end' has no name and no settings"},
+        {"residual 2\nend", LK_ERR_FORMAT, ":1: residual has no setting '2'"},
+        {"repeat\nend", LK_ERR_FORMAT, ":1: repeat takes one number"},
+        {"repeat 0\nend", LK_ERR_FORMAT, ":1: the number of repetitions is '0'"},
+        {"repeat 1000\nrepeat 1000\nrepeat 1000\nend\nend\nend", LK_ERR_FORMAT, "more than 10000 layers"},
+        {"residual\n\nconv2d 3 kernel=3\nend", LK_ERR_SHAPE, ":1: add: the body gives [1,3,26,26] and the shortcut"},
+        {"conv2d 3 kernel=3\ndense 10", LK_ERR_SHAPE, ":2: dense: gets [1,3,26,26]; it takes [N, K]; put a flatten"},
+        {"flatten\nmax_pool 2", LK_ERR_SHAPE, ":2: max_pool: gets [1,784]; it takes [N, C, H, W]; put a reshape"},
+        {"max_pool 20\nmax_pool 2", LK_ERR_SHAPE, ":2: max_pool: a kernel of 2 does not fit into H = 1"},
+        {"reshape channels=2 height=2 width=2", LK_ERR_SHAPE, ":1: reshape: gets [1,1,28,28], 784 elements a sample"},
+        {"flatten\ndense 11", LK_ERR_SHAPE, ".lk: the output is [1,11]; it must be [N,10], one number a class"},
+        {"conv2d 2147483647 kernel=1\nflatten\ndense 2147483647", LK_ERR_SHAPE, ":3: dense: 'weight' has"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_null(model_of(rows[i].text));
+        assert_error(rows[i].status, rows[i].message);
+    }
+}
+
+static void test_files_that_are_none(void **state)
+{
+    (void)state;
+    assert_null(lk_model_new("/nowhere/there.lk", grey28));
+    assert_error(LK_ERR_IO, "/nowhere/there.lk: cannot be opened: No such file");
+    assert_null(lk_model_new("/tmp/", grey28));
+    assert_error(LK_ERR_IO, "/tmp/: cannot be");
+    write_file("flatten\0relu", 12);
+    assert_null(lk_model_new(path, grey28));
+    assert_error(LK_ERR_FORMAT, "has a byte of 0; a model file is a text");
+    size_t size = (1 << 20) + 1;
+    char *text = malloc(size);
+    memset(text, 'a', size);
+    write_file(text, size);
+    assert_null(lk_model_new(path, grey28));
+    assert_error(LK_ERR_FORMAT, "more than 1048576 bytes");
+    text[1001] = '\0';
+    assert_null(model_of(text));
+    assert_error(LK_ERR_FORMAT, ":1: a line of 1001 characters; expected at most 1000");
+    free(text);
+    char deep[64 * 11 + 1] = "";
+    for (int i = 0; i < 64; i++)
+        strcat(deep, "sequential\n");
+    assert_null(model_of(deep));
+    assert_error(LK_ERR_FORMAT, "blocks are nested more than 32 deep");
+}
+
+/* --- any bytes ---------------------------------------------------------------------------------------------------- */
+
+/* Either a model or an error that names the file. */
+static void try_bytes(const char *text, size_t size)
+{
+    write_file(text, size);
+    lk_model *model = lk_model_new(path, grey28);
+    if (!model)
+        assert_error(lk_error_status(), path);
+    assert_true(lk_error_status() == LK_OK);
+    lk_model_release(model);
+}
+
+static void mutate(char *text, size_t size, uint64_t round)
+{
+    static const char bytes[] = "\n =:#()x019.-\xff";
+    lk_random_key key = {.seed = 1, .purpose = lk_random_purpose("mutate"), .sample = round};
+    uint32_t words[4];
+    lk_random_block(&key, 0, words);
+    text[words[0] % size] = bytes[words[1] % (sizeof bytes - 1)];
+    if (words[2] % 4 == 0) /* lines trade places with blanks */
+        memset(text + words[3] % size, ' ', size - words[3] % size < 12 ? size - words[3] % size : 12);
+}
+
+static void test_any_bytes(void **state)
+{
+    (void)state;
+    static const char text[] = "stem: conv2d 4 kernel=3 padding=same init=normal(0.01)\nbatch_norm momentum=0.5\n"
+                               "s: repeat 2\nresidual\nconv2d 4 kernel=3 padding=1 bias=no\nshortcut\n"
+                               "conv2d 4 kernel=1\nend\nrelu\nend\nsequential\nmax_pool 2 stride=2\nend\n"
+                               "flatten\ndropout 0.5\ndense classes bias_init=ones # last\n";
+    size_t size = sizeof text - 1;
+    for (size_t n = 0; n <= size; n++)
+        try_bytes(text, n);
+    char copy[sizeof text];
+    for (uint64_t round = 0; round < 2000; round++) {
+        if (round % 8 == 0)
+            memcpy(copy, text, sizeof copy);
+        mutate(copy, size, round);
+        try_bytes(copy, size);
+    }
+}
+
+static void test_allocation_failures(void **state)
+{
+    (void)state;
+    static const char text[] = "a: sequential\nresidual\nconv2d 1 kernel=1\nshortcut\nconv2d 1 kernel=1\nend\nend\n"
+                               "repeat 2\nbatch_norm\nend\nflatten\ndense 10\n";
+    write_file(text, sizeof text - 1);
+    lk_model *model = NULL;
+    for (int64_t n = 0; !model; n++) {
+        lk__mem_fail_at(n);
+        model = lk_model_new(path, grey28);
+        lk__mem_fail_at(-1);
+        if (!model)
+            assert_error(LK_ERR_MEMORY, "");
+    }
+    lk_model_release(model);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_reference_models),    cmocka_unit_test(test_blocks_and_names),
+        cmocka_unit_test(test_every_word),          cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_files_that_are_none), cmocka_unit_test(test_any_bytes),
+        cmocka_unit_test(test_allocation_failures),
+    };
+    return cmocka_run_group_tests(tests, make_path, remove_path);
+}

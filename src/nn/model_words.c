@@ -1,0 +1,381 @@
+/* The words for layers in a model file, and their settings. */
+#include "base/number.h"
+#include "base/status.h"
+#include "lockstep/options.h"
+#include "nn/model_file.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct layer_values {
+    int64_t size; /* filters, units or kernel: what comes without a name */
+    int64_t kernel, stride, padding, channels, height, width;
+    bool same, no_bias;
+    double rate, epsilon, momentum;
+    lk_init init, bias_init;
+} layer_values;
+
+typedef enum setting_type { INTEGER, SIZE, PADDING, REAL, BIAS, INITIALISER } setting_type;
+
+/* SIZE may be "classes" too, PADDING "same". */
+typedef struct setting {
+    const char *name;
+    setting_type type;
+    size_t offset;
+    double low, high; /* of numbers, both included */
+    bool required;
+} setting;
+
+/* The first setting needs no name where it is required. */
+typedef struct layer_word {
+    const char *name;
+    const setting *settings; /* up to one without a name; NULL: none */
+    lk_layer *(*make)(const lk_model_line *line, const layer_values *values, int variant);
+    int variant;
+} layer_word;
+
+/* clang-format off */
+#define AT(field) offsetof(layer_values, field)
+#define MAX_SIZE (double)LK_LAYER_MAX_SIZE
+#define MAX_KERNEL (double)LK_LAYER_MAX_KERNEL
+#define INITIALISERS {"init", INITIALISER, AT(init), 0, 0, false}, {"bias_init", INITIALISER, AT(bias_init), 0, 0, false}
+
+static const setting conv2d_settings[] = {
+    {"filters", SIZE, AT(size), 1, MAX_SIZE, true},
+    {"kernel", INTEGER, AT(kernel), 1, MAX_KERNEL, true},
+    {"stride", INTEGER, AT(stride), 1, MAX_KERNEL, false},
+    {"padding", PADDING, AT(padding), 0, MAX_KERNEL, false},
+    {"bias", BIAS, AT(no_bias), 0, 0, false},
+    INITIALISERS,
+    {0},
+};
+
+static const setting dense_settings[] = {
+    {"units", SIZE, AT(size), 1, MAX_SIZE, true},
+    {"bias", BIAS, AT(no_bias), 0, 0, false},
+    INITIALISERS,
+    {0},
+};
+
+static const setting batch_norm_settings[] = {
+    {"epsilon", REAL, AT(epsilon), 1e-12, 1, false},
+    {"momentum", REAL, AT(momentum), 1e-6, 1, false},
+    {0},
+};
+
+static const setting pool_settings[] = {
+    {"kernel", INTEGER, AT(size), 1, MAX_KERNEL, true},
+    {"stride", INTEGER, AT(stride), 1, MAX_KERNEL, false},
+    {"padding", INTEGER, AT(padding), 0, MAX_KERNEL, false},
+    {0},
+};
+
+static const setting dropout_settings[] = {
+    {"rate", REAL, AT(rate), 0, 0.999, true},
+    {0},
+};
+
+static const setting reshape_settings[] = {
+    {"channels", INTEGER, AT(channels), 1, MAX_SIZE, true},
+    {"height", INTEGER, AT(height), 1, MAX_SIZE, true},
+    {"width", INTEGER, AT(width), 1, MAX_SIZE, true},
+    {0},
+};
+/* clang-format on */
+
+/* --- layers ------------------------------------------------------------------------------------------------------- */
+
+static lk_layer *make_conv2d(const lk_model_line *line, const layer_values *v, int variant)
+{
+    (void)variant;
+    if (v->same && v->kernel % 2 == 0) {
+        lk__model_line_fail(line, "padding=same with kernel=%lld; expected an odd kernel", (long long)v->kernel);
+        return NULL;
+    }
+    return lk_layer_conv2d(v->size, v->kernel,
+                           &(lk_conv2d_layer_opts){.stride = v->stride,
+                                                   .padding = v->padding,
+                                                   .same = v->same,
+                                                   .no_bias = v->no_bias,
+                                                   .weight = v->init,
+                                                   .bias = v->bias_init});
+}
+
+static lk_layer *make_dense(const lk_model_line *line, const layer_values *v, int variant)
+{
+    (void)line;
+    (void)variant;
+    const lk_dense_layer_opts opts = {.no_bias = v->no_bias, .weight = v->init, .bias = v->bias_init};
+    return lk_layer_dense(v->size, &opts);
+}
+
+static lk_layer *make_batch_norm(const lk_model_line *line, const layer_values *v, int variant)
+{
+    (void)line;
+    (void)variant;
+    return lk_layer_batch_norm(&(lk_batch_norm_layer_opts){.epsilon = v->epsilon, .momentum = v->momentum});
+}
+
+static lk_layer *make_activation(const lk_model_line *line, const layer_values *v, int variant)
+{
+    (void)line;
+    (void)v;
+    return lk_layer_activation((lk_activation)variant);
+}
+
+enum { MAX_POOL, AVG_POOL };
+
+static lk_layer *make_pool(const lk_model_line *line, const layer_values *v, int variant)
+{
+    const lk_pool_layer_opts opts = {.stride = v->stride, .padding = v->padding};
+    if (v->padding > v->size / 2) {
+        lk__model_line_fail(line, "padding=%lld with a kernel of %lld; expected at most half the kernel, %lld",
+                            (long long)v->padding, (long long)v->size, (long long)(v->size / 2));
+        return NULL;
+    }
+    return variant == MAX_POOL ? lk_layer_max_pool(v->size, &opts) : lk_layer_avg_pool(v->size, &opts);
+}
+
+enum { FLATTEN, GLOBAL_AVG_POOL, GLOBAL_MAX_POOL };
+
+static lk_layer *make_plain(const lk_model_line *line, const layer_values *v, int variant)
+{
+    (void)line;
+    (void)v;
+    switch (variant) {
+    case FLATTEN:
+        return lk_layer_flatten();
+    case GLOBAL_AVG_POOL:
+        return lk_layer_global_avg_pool();
+    default:
+        return lk_layer_global_max_pool();
+    }
+}
+
+static lk_layer *make_reshape(const lk_model_line *line, const layer_values *v, int variant)
+{
+    (void)line;
+    (void)variant;
+    return lk_layer_reshape(v->channels, v->height, v->width);
+}
+
+static lk_layer *make_dropout(const lk_model_line *line, const layer_values *v, int variant)
+{
+    (void)line;
+    (void)variant;
+    return lk_layer_dropout(v->rate);
+}
+
+/* clang-format off */
+static const layer_word words[] = {
+    {"conv2d", conv2d_settings, make_conv2d, 0},
+    {"dense", dense_settings, make_dense, 0},
+    {"batch_norm", batch_norm_settings, make_batch_norm, 0},
+    {"relu", NULL, make_activation, LK_RELU},
+    {"leaky_relu", NULL, make_activation, LK_LEAKY_RELU},
+    {"elu", NULL, make_activation, LK_ELU},
+    {"sigmoid", NULL, make_activation, LK_SIGMOID},
+    {"tanh", NULL, make_activation, LK_TANH},
+    {"silu", NULL, make_activation, LK_SILU},
+    {"gelu", NULL, make_activation, LK_GELU},
+    {"softplus", NULL, make_activation, LK_SOFTPLUS},
+    {"max_pool", pool_settings, make_pool, MAX_POOL},
+    {"avg_pool", pool_settings, make_pool, AVG_POOL},
+    {"global_avg_pool", NULL, make_plain, GLOBAL_AVG_POOL},
+    {"global_max_pool", NULL, make_plain, GLOBAL_MAX_POOL},
+    {"flatten", NULL, make_plain, FLATTEN},
+    {"reshape", reshape_settings, make_reshape, 0},
+    {"dropout", dropout_settings, make_dropout, 0},
+};
+/* clang-format on */
+enum { WORD_COUNT = sizeof words / sizeof words[0] };
+
+static lk_status find_word(const lk_model_line *line, const char *const *blocks, const layer_word **found)
+{
+    const char *names[WORD_COUNT + 8];
+    size_t n = 0;
+    for (size_t i = 0; i < WORD_COUNT; i++) {
+        *found = &words[i];
+        if (strcmp(line->word, words[i].name) == 0)
+            return LK_OK;
+        names[n++] = words[i].name;
+    }
+    for (size_t i = 0; blocks[i] && n < sizeof names / sizeof names[0]; i++)
+        names[n++] = blocks[i];
+    const char *near = lk_nearest_word(line->word, names, n, sizeof names[0]);
+    if (near)
+        return lk__model_line_fail(line, "unknown layer '%.60s': did you mean '%s'?", line->word, near);
+    return lk__model_line_fail(
+        line, "unknown layer '%.60s'; expected one like 'conv2d 32 kernel=3', 'relu' or 'dense 10'", line->word);
+}
+
+/* --- values ------------------------------------------------------------------------------------------------------- */
+
+lk_status lk__model_line_integer(const lk_model_line *line, const char *what, const char *text, int64_t low,
+                                 int64_t high, int64_t *value)
+{
+    char *end = NULL;
+    errno = 0;
+    long long number = lk__number_starts(text) ? strtoll(text, &end, 10) : 0;
+    if (!end || *end || errno || number < low || number > high)
+        return lk__model_line_fail(line, "%s is '%.40s'; expected a whole number from %lld to %lld", what, text,
+                                   (long long)low, (long long)high);
+    *value = number;
+    return LK_OK;
+}
+
+static lk_status read_real(const lk_model_line *line, const setting *s, const char *text, double *value)
+{
+    char *end = NULL;
+    double number = lk__number_starts(text) ? lk__number_parse(text, &end) : 0;
+    if (!end || *end || !(number >= s->low && number <= s->high))
+        return lk__model_line_fail(line, "%s is '%.40s'; expected a number from %g to %g", s->name, text, s->low,
+                                   s->high);
+    *value = number;
+    return LK_OK;
+}
+
+static lk_status read_bias(const lk_model_line *line, const char *text, bool *no_bias)
+{
+    *no_bias = strcmp(text, "no") == 0;
+    if (!*no_bias && strcmp(text, "yes") != 0)
+        return lk__model_line_fail(line, "bias is '%.40s'; expected yes or no", text);
+    return LK_OK;
+}
+
+/* "normal(0.01)" */
+static bool read_normal(const char *text, double *std)
+{
+    static const char begin[] = "normal(";
+    char *end = NULL;
+    if (strncmp(text, begin, sizeof begin - 1) != 0 || !lk__number_starts(text + sizeof begin - 1))
+        return false;
+    *std = lk__number_parse(text + sizeof begin - 1, &end);
+    return strcmp(end, ")") == 0 && *std >= 0 && isfinite(*std);
+}
+
+static lk_status read_init(const lk_model_line *line, const char *what, const char *text, lk_init *init)
+{
+    static const struct {
+        const char *name;
+        lk_init_kind kind;
+    } kinds[] = {{"zeros", LK_INIT_ZEROS},
+                 {"ones", LK_INIT_ONES},
+                 {"glorot_uniform", LK_INIT_GLOROT_UNIFORM},
+                 {"he_normal", LK_INIT_HE_NORMAL},
+                 {"torch_uniform", LK_INIT_TORCH_UNIFORM}};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (strcmp(text, kinds[i].name) == 0) {
+            *init = (lk_init){.kind = kinds[i].kind};
+            return LK_OK;
+        }
+    }
+    init->kind = LK_INIT_NORMAL;
+    if (read_normal(text, &init->value))
+        return LK_OK;
+    return lk__model_line_fail(line,
+                               "%s is '%.40s'; expected zeros, ones, normal(DEVIATION), glorot_uniform, he_normal or "
+                               "torch_uniform",
+                               what, text);
+}
+
+static lk_status read_value(const lk_model_line *line, const setting *s, const char *text, layer_values *values)
+{
+    void *value = (char *)values + s->offset;
+    switch (s->type) {
+    case REAL:
+        return read_real(line, s, text, value);
+    case BIAS:
+        return read_bias(line, text, value);
+    case INITIALISER:
+        return read_init(line, s->name, text, value);
+    case SIZE:
+        if (strcmp(text, "classes") != 0 || line->input.classes < 1)
+            break;
+        *(int64_t *)value = line->input.classes;
+        return LK_OK;
+    case PADDING:
+        values->same = strcmp(text, "same") == 0;
+        if (values->same)
+            return LK_OK;
+        break;
+    case INTEGER:
+        break;
+    }
+    return lk__model_line_integer(line, s->name, text, (int64_t)s->low, (int64_t)s->high, value);
+}
+
+/* --- a line ------------------------------------------------------------------------------------------------------- */
+
+static int count_settings(const layer_word *word)
+{
+    int n = 0;
+    while (word->settings && word->settings[n].name)
+        n++;
+    return n;
+}
+
+static lk_status unknown_setting(const lk_model_line *line, const layer_word *word, const char *name)
+{
+    size_t n = (size_t)count_settings(word);
+    const char *near = n ? lk_nearest_word(name, word->settings, n, sizeof *word->settings) : NULL;
+    if (near)
+        return lk__model_line_fail(line, "%s has no setting '%.40s': did you mean '%s'?", word->name, name, near);
+    char list[160] = "none";
+    for (size_t i = 0, used = 0; i < n && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", word->settings[i].name);
+    return lk__model_line_fail(line, "%s has no setting '%.40s'; it has %s", word->name, name, list);
+}
+
+/* "kernel=3", or the value alone where it is the first argument and the first setting is required. */
+static lk_status find_setting(const lk_model_line *line, const layer_word *word, int argument, int *index, char **value)
+{
+    char *text = line->arguments[argument], *equals = strchr(text, '=');
+    int n = count_settings(word);
+    *value = text;
+    *index = 0;
+    if (!equals && argument == 0 && n > 0 && word->settings[0].required)
+        return LK_OK;
+    if (!equals)
+        return lk__model_line_fail(line, "'%.60s' is no setting; expected NAME=VALUE", text);
+    *equals = '\0';
+    *value = equals + 1;
+    for (; *index < n; ++*index)
+        if (strcmp(text, word->settings[*index].name) == 0)
+            return LK_OK;
+    return unknown_setting(line, word, text);
+}
+
+static lk_status read_settings(const lk_model_line *line, const layer_word *word, layer_values *values)
+{
+    unsigned given = 0;
+    for (int a = 0; a < line->n_arguments; a++) {
+        int index;
+        char *text;
+        LK_TRY(find_setting(line, word, a, &index, &text));
+        if (given & 1u << index)
+            return lk__model_line_fail(line, "%s is given twice", word->settings[index].name);
+        given |= 1u << index;
+        LK_TRY(read_value(line, &word->settings[index], text, values));
+    }
+    for (int i = 0; i < count_settings(word); i++)
+        if (word->settings[i].required && !(given & 1u << i))
+            return lk__model_line_fail(line, "%s without %s; expected %s=VALUE", word->name, word->settings[i].name,
+                                       word->settings[i].name);
+    return LK_OK;
+}
+
+lk_layer *lk__model_line_layer(const lk_model_line *line, const char *const *blocks)
+{
+    layer_values values = {0};
+    const layer_word *word;
+    if (find_word(line, blocks, &word) != LK_OK || read_settings(line, word, &values) != LK_OK)
+        return NULL;
+    lk_layer *layer = word->make(line, &values, word->variant);
+    if (layer)
+        layer->line = line->number;
+    return layer;
+}
