@@ -5,8 +5,8 @@
 #include "cpu/cpu_convert.h"
 #include "cpu/cpu_prepared.h"
 
-/* The kernel proper: in[i] is call->in[i] in prepared->layouts_in[i], or nothing where its dtype is neither f32 nor i32;
- * outputs are allocated in their layouts, and `scratch` has prepared->scratch_bytes. */
+/* The kernel proper: in[i] is call->in[i] in prepared->layouts_in[i], or nothing where its dtype is neither f32 nor
+ * i32; outputs are allocated in their layouts, and `scratch` has prepared->scratch_bytes. */
 typedef void (*lk_own_fn)(lk_call *call, const lk_converted *in, float *scratch);
 
 /* `prepare` fills the layouts (NULL: plain), scratch_bytes, problem and implementation, once for each `key`.

@@ -1,0 +1,143 @@
+/* Sums over channels and affine functions: the same numbers in every layout. */
+#include "cpu/channels.h"
+#include "cpu/layouts_testing.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { MOST_ENTRIES = 1024 };
+
+static lk_channels shape_in(test_layout layout, test_shape s)
+{
+    switch (layout) {
+    case PLAIN:
+        return lk__channels_plain(s.images, s.channels, s.pixels);
+    case LAST:
+        return lk__channels_last(s.images, s.channels, s.pixels);
+    case IMAGES:
+        return lk__channels_lanes(s.images, s.channels, s.pixels);
+    default:
+        return lk__channels_blocked(s.images, s.channels, s.pixels, test_block(layout));
+    }
+}
+
+static int64_t count_of(test_shape s)
+{
+    return s.images * s.channels * s.pixels;
+}
+
+/* Numbers with a mean that is large against their deviation. */
+static float *numbers(int64_t count, int seed)
+{
+    float *x = malloc((size_t)count * sizeof *x);
+    assert_non_null(x);
+    for (int64_t i = 0; i < count; i++)
+        x[i] = 100 + (float)((i * 7919 + seed * 104729) % 1009) / 512;
+    return x;
+}
+
+static void expect_sums(test_layout layout, test_shape s, const float *x, const float *z)
+{
+    lk_channels shape = shape_in(layout, s);
+    double first[MOST_ENTRIES], second[MOST_ENTRIES], sums[MOST_ENTRIES], products[MOST_ENTRIES];
+    float *in_x = test_arranged(layout, s, x, 0), *in_z = z == x ? in_x : test_arranged(layout, s, z, 0);
+    assert_true(lk__channels_entries(&shape) <= MOST_ENTRIES);
+    lk__channels_sums(&shape, in_x, in_z, first, second);
+    lk__channels_fold(&shape, first, sums);
+    lk__channels_fold(&shape, second, products);
+    for (int64_t c = 0; c < s.channels; c++) {
+        double sum = 0, product = 0;
+        for (int64_t n = 0; n < s.images; n++)
+            for (int64_t p = 0; p < s.pixels; p++) {
+                int64_t at = test_offset(PLAIN, s, n, c, p);
+                sum += (double)x[at];
+                product += (double)x[at] * (double)z[at];
+            }
+        assert_true(fabs(sums[c] - sum) <= 1e-13 * sum);
+        assert_true(fabs(products[c] - product) <= 1e-13 * product);
+    }
+    if (in_z != in_x)
+        free(in_z);
+    free(in_x);
+}
+
+static void sums_are_of_each_channel(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TEST_SHAPES; i++)
+        for (int layout = 0; layout < TEST_LAYOUTS; layout++) {
+            float *x = numbers(count_of(test_shapes[i]), 1), *z = numbers(count_of(test_shapes[i]), 2);
+            expect_sums((test_layout)layout, test_shapes[i], x, z);
+            expect_sums((test_layout)layout, test_shapes[i], x, x);
+            free(x);
+            free(z);
+        }
+}
+
+static void set_constants(test_shape s, double *a, double *b, double *c)
+{
+    for (int64_t i = 0; i < s.channels; i++) {
+        a[i] = 1.25 + (double)i / 7;
+        b[i] = -0.75 + (double)i / 3;
+        c[i] = 10 - (double)i / 11;
+    }
+}
+
+/* What each element has to be: rounded once. */
+static float *expected_affine(test_shape s, const float *x, const float *z)
+{
+    double a[MOST_ENTRIES], b[MOST_ENTRIES], c[MOST_ENTRIES];
+    float *y = malloc((size_t)count_of(s) * sizeof *y);
+    assert_non_null(y);
+    set_constants(s, a, b, c);
+    for (int64_t i = 0; i < count_of(s); i++) {
+        int64_t channel = i / s.pixels % s.channels;
+        double value = (double)x[i] * a[channel];
+        if (z)
+            value += b[channel] * (double)z[i];
+        y[i] = (float)(value + c[channel]);
+    }
+    return y;
+}
+
+static void expect_affine(test_layout layout, test_shape s, const float *x, const float *z)
+{
+    lk_channels shape = shape_in(layout, s);
+    double values[3][MOST_ENTRIES], tables[3][MOST_ENTRIES];
+    float *in_x = test_arranged(layout, s, x, 0), *in_z = z ? test_arranged(layout, s, z, 0) : NULL;
+    float *y = test_arranged(layout, s, x, NAN), *want = expected_affine(s, x, z);
+    set_constants(s, values[0], values[1], values[2]);
+    for (int i = 0; i < 3; i++)
+        lk__channels_spread(&shape, values[i], tables[i]);
+    if (z)
+        lk__channels_affine2(&shape, in_x, in_z, tables[0], tables[1], tables[2], y);
+    else
+        lk__channels_affine(&shape, in_x, tables[0], tables[2], y);
+    expect_arranged(layout, s, y, want);
+    free(in_x);
+    free(in_z);
+    free(y);
+    free(want);
+}
+
+static void affine_functions_have_the_same_bits_everywhere(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TEST_SHAPES; i++)
+        for (int layout = 0; layout < TEST_LAYOUTS; layout++) {
+            float *x = numbers(count_of(test_shapes[i]), 3), *z = numbers(count_of(test_shapes[i]), 4);
+            expect_affine((test_layout)layout, test_shapes[i], x, NULL);
+            expect_affine((test_layout)layout, test_shapes[i], x, z);
+            free(x);
+            free(z);
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sums_are_of_each_channel),
+        cmocka_unit_test(affine_functions_have_the_same_bits_everywhere),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

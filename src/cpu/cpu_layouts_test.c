@@ -1,0 +1,274 @@
+/* Between convolutions nothing is converted: batch-norm, activations, residual sums, dropout and pooling leave layouts
+ * as they find them, forward and backward. What is prepared on a device tells of every conversion there was. */
+#include "base/status.h"
+#include "core/backend.h"
+#include "core/tensor.h"
+#include "cpu/cpu_state.h"
+#include "lockstep/autograd.h"
+#include "lockstep/ops.h"
+#include "ops/ops.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static lk_tensor *numbers(lk_device *device, lk_shape shape, uint64_t purpose)
+{
+    lk_tensor *x = lk_uniform(device, LK_F32, shape, -0.5, 0.5, (lk_random_key){.seed = 7, .purpose = purpose});
+    assert_non_null(x);
+    return x;
+}
+
+static lk_device *open_device(const char *spec)
+{
+    lk_device *device = lk_device_open(spec);
+    assert_non_null(device);
+    return device;
+}
+
+/* --- a network ---------------------------------------------------------------------------------------------------- */
+
+enum { IMAGES = 4, CHANNELS = 16, SIZE = 8, PARAMETERS = 8 };
+
+typedef struct network {
+    lk_tensor *x, *labels, *indices;
+    lk_tensor *parameters[PARAMETERS]; /* two convolutions, gamma and beta, a shortcut, … */
+    lk_tensor *gradients[PARAMETERS];
+    lk_tensor *loss;
+} network;
+
+static void make_network(network *net, lk_device *device)
+{
+    int64_t samples[IMAGES] = {3, 1, 4, 15};
+    int32_t labels[IMAGES] = {0, 1, 2, 3};
+    const lk_shape shapes[PARAMETERS] = {LK_SHAPE(CHANNELS, 3, 3, 3),        LK_SHAPE(CHANNELS),   LK_SHAPE(CHANNELS),
+                                         LK_SHAPE(CHANNELS, CHANNELS, 3, 3), LK_SHAPE(CHANNELS),   LK_SHAPE(CHANNELS),
+                                         LK_SHAPE(CHANNELS, CHANNELS, 1, 1), LK_SHAPE(CHANNELS, 5)};
+    net->x = numbers(device, LK_SHAPE(IMAGES, 3, SIZE, SIZE), 100);
+    net->labels = lk_tensor_from(device, LK_I32, LK_SHAPE(IMAGES), labels);
+    net->indices = lk_tensor_from(device, LK_I64, LK_SHAPE(IMAGES), samples);
+    for (int i = 0; i < PARAMETERS; i++)
+        net->parameters[i] = numbers(device, shapes[i], (uint64_t)i);
+}
+
+/* A wide residual block: conv, batch-norm, relu, dropout, conv, batch-norm, + conv, relu, pooling, dense. */
+static void train_network(network *net)
+{
+    lk_conv2d_opts same = {.padding = {1, 1}};
+    lk_tensor **p = net->parameters;
+    lk_tape *tape = lk_tape_begin(p, PARAMETERS);
+    assert_non_null(tape);
+    lk_tensor *stem = lk_relu(lk_batch_norm(lk_conv2d(net->x, p[0], NULL, &same), p[1], p[2], 1e-5, NULL));
+    lk_tensor *y = lk_dropout(stem, net->indices, 0.25, (lk_random_key){.seed = 1, .purpose = 2});
+    y = lk_batch_norm(lk_conv2d(y, p[3], NULL, &same), p[4], p[5], 1e-5, NULL);
+    y = lk_relu(lk_add(y, lk_conv2d(stem, p[6], NULL, NULL)));
+    y = lk_max_pool2d(y, &(lk_pool2d_opts){.kernel = {2, 2}});
+    y = lk_matmul(lk_reshape(lk_global_avg_pool2d(y), LK_SHAPE(IMAGES, CHANNELS)), p[7]);
+    net->loss = lk_sparse_softmax_cross_entropy(y, net->labels, LK_REDUCTION_MEAN);
+    assert_non_null(net->loss);
+    assert_int_equal(lk_tape_gradient(tape, net->loss, NULL, net->gradients), LK_OK);
+    lk_tape_release(tape);
+}
+
+/* --- what there was to do ----------------------------------------------------------------------------------------- */
+
+static bool is_activation(const lk_operand *operand)
+{
+    return operand->argument == DNNL_ARG_SRC || operand->argument == DNNL_ARG_DST ||
+           operand->argument == DNNL_ARG_DIFF_SRC || operand->argument == DNNL_ARG_DIFF_DST;
+}
+
+static int conversions_in(const lk_prepared *prepared)
+{
+    int n = strcmp(prepared->op, "convert") == 0;
+    for (int i = 0; i < prepared->n_operands; i++)
+        if (strncmp(prepared->op, "conv2d", 6) == 0 && is_activation(&prepared->operands[i]))
+            n += prepared->operands[i].reorder != NULL;
+    return n;
+}
+
+static int conversions_on(lk_device *device)
+{
+    int n = 0;
+    const lk_cpu *cpu = device->state;
+    assert_int_equal(lk_device_sync(device), LK_OK);
+    for (int i = 0; i < LK_CPU_BUCKETS; i++)
+        for (const lk_prepared *prepared = cpu->buckets[i]; prepared; prepared = prepared->next)
+            n += conversions_in(prepared);
+    return n;
+}
+
+/* The image that comes in may be converted, the pooled one to a matrix is, and its gradient may be; the pooling itself
+ * keeps its layout. */
+static void a_network_converts_at_its_ends_only(void **state)
+{
+    (void)state;
+    network net;
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    make_network(&net, device);
+    train_network(&net);
+    int conversions = conversions_on(device);
+    if (conversions > 3)
+        fail_msg("%d conversions; 3 at the ends are fine", conversions);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+static void gradients_agree_with_the_reference(void **state)
+{
+    (void)state;
+    network have, want;
+    lk_device *cpu = open_device("cpu"), *ref = open_device("ref");
+    lk_scope_begin();
+    make_network(&have, cpu);
+    make_network(&want, ref);
+    train_network(&have);
+    train_network(&want);
+    for (int i = 0; i < PARAMETERS; i++) {
+        float a[CHANNELS * CHANNELS * 9], b[CHANNELS * CHANNELS * 9];
+        size_t bytes = (size_t)lk_tensor_count(have.gradients[i]) * sizeof(float);
+        assert_int_equal(lk_tensor_read(have.gradients[i], a, bytes), LK_OK);
+        assert_int_equal(lk_tensor_read(want.gradients[i], b, bytes), LK_OK);
+        for (int64_t j = 0; j < lk_tensor_count(have.gradients[i]); j++)
+            assert_float_equal(a[j], b[j], 1e-5);
+    }
+    lk_scope_end();
+    lk_device_release(cpu);
+    lk_device_release(ref);
+}
+
+/* --- layouts, one by one ------------------------------------------------------------------------------------------ */
+
+static const void *layout_of(lk_tensor *x)
+{
+    assert_int_equal(lk_tensor_wait(x), LK_OK);
+    return x->storage->layout;
+}
+
+static void outputs_take_over_the_layout(void **state)
+{
+    (void)state;
+    int64_t samples[2] = {0, 1};
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    lk_tensor *x =
+        lk_conv2d(numbers(device, LK_SHAPE(2, 8, 6, 6), 1), numbers(device, LK_SHAPE(20, 8, 3, 3), 2), NULL, NULL);
+    lk_tensor *plain = numbers(device, LK_SHAPE(2, 20, 4, 4), 3);
+    lk_tensor *gamma = numbers(device, LK_SHAPE(20), 4), *beta = numbers(device, LK_SHAPE(20), 5);
+    lk_tensor *indices = lk_tensor_from(device, LK_I64, LK_SHAPE(2), samples), *sums;
+    const void *layout = layout_of(x);
+    assert_non_null(layout);
+    assert_ptr_equal(layout_of(lk_batch_norm(x, gamma, beta, 1e-5, &sums)), layout);
+    assert_ptr_equal(layout_of(lk_batch_norm_with(x, gamma, beta, lk_channel_sums(x), 32, 1e-5)), layout);
+    assert_ptr_equal(layout_of(lk_batch_norm_inference(x, gamma, beta, beta, lk_mul(beta, beta), 1e-5)), layout);
+    assert_ptr_equal(layout_of(lk_dropout(x, indices, 0.5, (lk_random_key){0})), layout);
+    assert_ptr_equal(layout_of(lk_dropout(x, indices, 0, (lk_random_key){0})), layout);
+    assert_ptr_equal(layout_of(lk_add(x, x)), layout);
+    assert_ptr_equal(layout_of(lk_sub(plain, x)), layout);
+    assert_ptr_equal(layout_of(lk_mul(x, plain)), layout);
+    assert_null(layout_of(lk_add(plain, plain)));
+    assert_null(layout_of(sums));
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+/* --- sums of two tensors ------------------------------------------------------------------------------------------ */
+
+/* Into a view with gaps, in place, onto itself, repeated and transposed. */
+static lk_tensor *sums_of_views(lk_device *device)
+{
+    lk_tensor *a = numbers(device, LK_SHAPE(6, 7), 1), *b = numbers(device, LK_SHAPE(7, 6), 2);
+    lk_tensor *row = numbers(device, LK_SHAPE(7), 3), *y = lk_add(a, lk_transpose(b, 0, 1));
+    y = lk_mul(lk_sub(y, row), lk_expand(row, LK_SHAPE(6, 7)));
+    lk_tensor *columns = lk_slice(y, 1, 2, 5);
+    assert_int_equal(lk_add_into(columns, columns, lk_slice(a, 1, 0, 3)), LK_OK);
+    assert_int_equal(lk_add_into(y, y, y), LK_OK);
+    lk_tensor *rows = lk_slice(y, 0, 1, 4);
+    assert_int_equal(lk_add_into(rows, rows, lk_slice(a, 0, 3, 6)), LK_OK);
+    return y;
+}
+
+static void sums_of_views_have_the_references_bits(void **state)
+{
+    (void)state;
+    float have[42], want[42];
+    lk_device *cpu = open_device("cpu"), *ref = open_device("ref");
+    lk_scope_begin();
+    assert_int_equal(lk_tensor_read(sums_of_views(cpu), have, sizeof have), LK_OK);
+    assert_int_equal(lk_tensor_read(sums_of_views(ref), want, sizeof want), LK_OK);
+    assert_memory_equal(have, want, sizeof have);
+    lk_scope_end();
+    lk_device_release(cpu);
+    lk_device_release(ref);
+}
+
+/* --- names -------------------------------------------------------------------------------------------------------- */
+
+typedef struct expected_name {
+    const char *op, *problem, *prefix;
+    int seen;
+} expected_name;
+
+static void look_for(void *user, const char *op, const char *problem, const char *implementation)
+{
+    for (expected_name *e = user; e->op; e++)
+        if (strcmp(op, e->op) == 0 && strcmp(problem, e->problem) == 0) {
+            if (strncmp(implementation, e->prefix, strlen(e->prefix)) != 0)
+                fail_msg("%s (%s) runs on %s, not %s", op, problem, implementation, e->prefix);
+            e->seen++;
+        }
+}
+
+static void implementations_are_listed(void **state)
+{
+    (void)state;
+    const char *shape = "f32 x[4,16,8,8]";
+    expected_name names[] = {{"batch_norm", shape, "channels", 0},
+                             {"batch_norm_grad", shape, "channels", 0},
+                             {"dropout", shape, "streams", 0},
+                             {"add", "f32 [4,16,8,8]", "elements", 0},
+                             {NULL, NULL, NULL, 0}};
+    network net;
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    make_network(&net, device);
+    train_network(&net);
+    assert_int_equal(lk_device_implementations(device, look_for, names), LK_OK);
+    for (const expected_name *e = names; e->op; e++)
+        if (e->seen != 1)
+            fail_msg("%s (%s) is listed %d times", e->op, e->problem, e->seen);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+/* --- arguments ---------------------------------------------------------------------------------------------------- */
+
+static void a_sample_out_of_range_is_named(void **state)
+{
+    (void)state;
+    int64_t samples[2] = {1, -7};
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    lk_tensor *indices = lk_tensor_from(device, LK_I64, LK_SHAPE(2), samples);
+    lk_tensor *y = lk_dropout(numbers(device, LK_SHAPE(2, 3), 1), indices, 0.5, (lk_random_key){0});
+    assert_int_equal(lk_tensor_wait(y), LK_ERR_ARGUMENT);
+    assert_non_null(strstr(lk_error_message(), "index -7 of sample 1"));
+    lk_error_clear();
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_network_converts_at_its_ends_only), cmocka_unit_test(gradients_agree_with_the_reference),
+        cmocka_unit_test(outputs_take_over_the_layout),        cmocka_unit_test(sums_of_views_have_the_references_bits),
+        cmocka_unit_test(implementations_are_listed),          cmocka_unit_test(a_sample_out_of_range_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
