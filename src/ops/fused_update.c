@@ -35,8 +35,8 @@ static lk_status check_scalar(const lk_call *call, int i, const char *operand)
 /* Parameters, gradients, and the skip flag and scale at in[first], which may be NULL. */
 static lk_status check_common(const lk_call *call, int first)
 {
-    LK_TRY(lk__check_flat(call->op->name, "the parameters", call->in[0]));
-    LK_TRY(check_slot(call, 1, "the gradients"));
+    LK_TRY(lk__check_flat(call->op->name, "w", call->in[0]));
+    LK_TRY(check_slot(call, 1, "g"));
     LK_TRY(check_scalar(call, first, "skip"));
     return check_scalar(call, first + 1, "scale");
 }
@@ -73,7 +73,7 @@ static lk_status momentum_update_infer(const lk_call *call, lk_meta *out)
 {
     const lk_momentum_attrs *attrs = LK_ATTRS(call, lk_momentum_attrs);
     LK_TRY(check_common(call, 3));
-    LK_TRY(check_slot(call, 2, "the momentum"));
+    LK_TRY(check_slot(call, 2, "v"));
     LK_TRY(check_finite(call, "rate", attrs->rate));
     LK_TRY(check_finite(call, "momentum", attrs->momentum));
     LK_TRY(check_finite(call, "weight_decay", attrs->weight_decay));
@@ -112,8 +112,8 @@ static lk_status adam_update_infer(const lk_call *call, lk_meta *out)
 {
     const lk_adam_attrs *attrs = LK_ATTRS(call, lk_adam_attrs);
     LK_TRY(check_common(call, 4));
-    LK_TRY(check_slot(call, 2, "the first moment"));
-    LK_TRY(check_slot(call, 3, "the second moment"));
+    LK_TRY(check_slot(call, 2, "m"));
+    LK_TRY(check_slot(call, 3, "v"));
     LK_TRY(check_finite(call, "step", attrs->step));
     LK_TRY(check_finite(call, "unbias", attrs->unbias));
     LK_TRY(check_finite(call, "keep", attrs->keep));
@@ -154,7 +154,7 @@ static lk_status lars_update_infer(const lk_call *call, lk_meta *out)
     const lk_tensor *offsets = call->in[3];
     const char *op = call->op->name;
     LK_TRY(check_common(call, 6));
-    LK_TRY(check_slot(call, 2, "the momentum"));
+    LK_TRY(check_slot(call, 2, "v"));
     LK_TRY(lk__check_dtype(op, "offsets", offsets->dtype, LK_DTYPE_BIT(LK_I64)));
     LK_TRY(lk__check_ndim(op, "offsets", offsets, 1));
     lk_shape segments = LK_SHAPE(offsets->shape.dim[0] - 1);
