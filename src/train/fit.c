@@ -122,7 +122,7 @@ static lk_status run_pass(lk_trainer *trainer, pass *p, int64_t epoch, bool trai
     while (!p->ended && !p->stopped_by && !interrupted(trainer)) {
         if (trainer->n_pending == LK_RUN_AHEAD)
             LK_TRY(take(trainer, p, training));
-        if (!p->stopped_by)
+        if (!p->stopped_by && !interrupted(trainer))
             LK_TRY(push_step(trainer, p));
     }
     while (trainer->n_pending > 0)

@@ -15,7 +15,7 @@
 enum { MAX_NAMED = 5 };
 
 /* The earliest place at which something was not finite: layers in the order of the forward pass, then the loss, then
- * parameters in the order of the backward pass. */
+ * parameters in the order of the backward pass. Of an update's batches, the first that has it there. */
 typedef struct finding {
     int64_t place; /* INT64_MAX: nothing found */
     char what[160];
@@ -45,10 +45,11 @@ typedef struct replay {
 static void note(replay *r, int64_t place, const char *kind, const char *name, int64_t sample)
 {
     finding *found = &r->found;
-    if (place > found->place)
+    int64_t step = r->batch->index + 1;
+    if (place > found->place || (place == found->place && step > found->step))
         return;
     if (place < found->place) {
-        *found = (finding){.place = place, .epoch = r->update->epoch + 1, .step = r->batch->index + 1};
+        *found = (finding){.place = place, .epoch = r->update->epoch + 1, .step = step};
         snprintf(found->what, sizeof found->what, "%s%.120s", kind, name);
     }
     if (found->count < MAX_NAMED)

@@ -1,0 +1,384 @@
+/* What fit does around the steps: hooks in their order, ends of all kinds, rates, predictions. */
+#include "training.h"
+
+#include <math.h>
+#include <unistd.h>
+
+/* --- a callback that writes down what it is called for -------------------------------------------------------------
+ */
+
+typedef struct notes {
+    char text[2048];
+    const char *error_in, *stop_in; /* hooks that fail, or ask for the end, when they are called first */
+    lk_status status;               /* what train_end was told */
+    int64_t interrupt_at;           /* in step_end of this step */
+    double rates[16], epochs[16];   /* of the rate hook */
+    int n_rates;
+    int released;
+} notes;
+
+static lk_status note(notes *n, const char *hook, int64_t number, bool *stop)
+{
+    size_t used = strlen(n->text);
+    if (number)
+        snprintf(n->text + used, sizeof n->text - used, " %s%lld", hook, (long long)number);
+    else
+        snprintf(n->text + used, sizeof n->text - used, " %s", hook);
+    if (stop && n->stop_in && strcmp(n->stop_in, hook) == 0)
+        *stop = true;
+    return n->error_in && strcmp(n->error_in, hook) == 0 ? LK_ERR_IO : LK_OK;
+}
+
+static lk_status on_train_begin(void *self, lk_trainer *trainer)
+{
+    assert_non_null(lk_trainer_plan(trainer));
+    return note(self, "begin", 0, NULL);
+}
+
+static lk_status on_epoch_begin(void *self, lk_trainer *trainer, int64_t epoch)
+{
+    (void)trainer;
+    return note(self, "epoch", epoch, NULL);
+}
+
+static lk_status on_step_end(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
+{
+    notes *n = self;
+    if (report->step == n->interrupt_at)
+        lk_trainer_interrupt(trainer);
+    return note(self, "step", report->step, stop);
+}
+
+static lk_status on_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    (void)trainer;
+    return note(self, "end-of-epoch", report->epoch, stop);
+}
+
+static lk_status on_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+{
+    notes *n = self;
+    (void)trainer;
+    assert_non_null(result);
+    n->status = status;
+    return note(self, "end", 0, NULL);
+}
+
+static void on_release(void *self)
+{
+    notes *n = self;
+    n->released++;
+}
+
+static void add_notes(lk_trainer *trainer, const char *name, notes *n)
+{
+    lk_callback callback = {.name = name,
+                            .train_begin = on_train_begin,
+                            .epoch_begin = on_epoch_begin,
+                            .step_end = on_step_end,
+                            .epoch_end = on_epoch_end,
+                            .train_end = on_train_end,
+                            .release = on_release,
+                            .self = n};
+    assert_ok(lk_trainer_add(trainer, callback));
+}
+
+/* 67 samples in batches of 32: three steps an epoch. */
+static lk_trainer *trainer_with(notes *n)
+{
+    lk_train_config config = small_training();
+    config.devices = "2xcpu";
+    lk_trainer *trainer = new_trainer(&config);
+    add_notes(trainer, "notes", n);
+    return trainer;
+}
+
+/* --- hooks -------------------------------------------------------------------------------------------------------- */
+
+static void hooks_in_their_order(void **state)
+{
+    (void)state;
+    notes a = {0}, b = {0};
+    lk_train_result result;
+    lk_trainer *trainer = trainer_with(&a);
+    add_notes(trainer, "second", &b);
+    assert_ok(lk_trainer_fit(trainer, &result));
+    lk_trainer_release(trainer);
+    const char *expected = " begin epoch1 step1 step2 step3 end-of-epoch1 epoch2 step1 step2 step3 end-of-epoch2 end";
+    assert_string_equal(a.text, expected);
+    assert_string_equal(b.text, expected);
+    assert_int_equal(a.released + b.released, 2);
+    assert_int_equal(a.status, LK_OK);
+}
+
+static void an_error_in_a_hook_ends_training(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *hook, *text;
+    } cases[] = {{"epoch", " begin epoch1 end"},
+                 {"step", " begin epoch1 step1 end"},
+                 {"end-of-epoch", " begin epoch1 step1 step2 step3 end-of-epoch1 end"},
+                 {"begin", " begin"}};
+    for (int i = 0; i < 4; i++) {
+        notes first = {0}, n = {.error_in = cases[i].hook};
+        lk_train_result result;
+        lk_trainer *trainer = trainer_with(&first);
+        add_notes(trainer, "failing", &n);
+        assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_IO);
+        lk_trainer_release(trainer);
+        assert_string_equal(n.text, cases[i].text);
+        assert_int_equal(first.status, LK_ERR_IO); /* whatever happened, who has begun is told */
+        assert_int_equal(n.released, 1);
+        lk_error_clear();
+    }
+}
+
+static void an_error_at_the_end_is_the_result(void **state)
+{
+    (void)state;
+    notes n = {.error_in = "end"}, after = {0};
+    lk_train_result result;
+    lk_trainer *trainer = trainer_with(&n);
+    add_notes(trainer, "after", &after);
+    assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_IO);
+    lk_trainer_release(trainer);
+    assert_int_equal(after.status, LK_OK);
+    assert_int_equal(result.epochs, 2);
+    lk_error_clear();
+}
+
+static void a_callback_stops_after_an_epoch(void **state)
+{
+    (void)state;
+    notes n = {.stop_in = "end-of-epoch"};
+    lk_train_result result;
+    lk_trainer *trainer = trainer_with(&n);
+    assert_ok(lk_trainer_fit(trainer, &result));
+    lk_trainer_release(trainer);
+    assert_string_equal(n.text, " begin epoch1 step1 step2 step3 end-of-epoch1 end");
+    assert_string_equal(result.stopped_by, "notes");
+    assert_int_equal(result.epochs, 1);
+    assert_int_equal(result.val.accuracy.count, 41);
+
+    lk_train_config config = small_training();
+    config.epochs = 1;
+    config.devices = "2xcpu";
+    trainer = new_trainer(&config);
+    assert_string_equal(fit(trainer).result.digest, result.digest);
+    lk_trainer_release(trainer);
+}
+
+/* The step after it was already under way: it is taken too. */
+static void a_callback_stops_after_a_step(void **state)
+{
+    (void)state;
+    notes n = {.stop_in = "step"};
+    lk_train_result result;
+    lk_trainer *trainer = trainer_with(&n);
+    assert_ok(lk_trainer_fit(trainer, &result));
+    lk_trainer_release(trainer);
+    assert_string_equal(n.text, " begin epoch1 step1 step2 end");
+    assert_string_equal(result.stopped_by, "notes");
+    assert_int_equal(result.epochs, 0);
+    assert_int_equal(result.steps, 2);
+    assert_int_equal(result.val.accuracy.count, 0);
+    assert_int_equal(strlen(result.digest), 32);
+}
+
+static void an_interrupt_ends_in_good_order(void **state)
+{
+    (void)state;
+    notes n = {.interrupt_at = 1};
+    lk_train_result result;
+    lk_trainer *trainer = trainer_with(&n);
+    expect_error(lk_trainer_fit(trainer, &result), LK_ERR_INTERRUPTED, "training: interrupted in epoch 1 after step 2");
+    assert_string_equal(n.text, " begin epoch1 step1 step2 end");
+    assert_int_equal(n.status, LK_ERR_INTERRUPTED);
+    assert_int_equal(result.steps, 2);
+    assert_int_equal(strlen(result.digest), 32);
+    lk_trainer_release(trainer);
+}
+
+static void an_epoch_left_half_way(void **state)
+{
+    (void)state;
+    notes n = {0};
+    lk_train_result result;
+    lk_trainer *trainer = trainer_with(&n);
+    assert_ok(lk_trainer_run(trainer, 2));
+    expect_error(lk_trainer_fit(trainer, &result), LK_ERR_STATE,
+                 "training: an epoch was left half way; lk_trainer_run has to end it first");
+    assert_string_equal(n.text, "");
+    lk_trainer_release(trainer);
+}
+
+/* --- rates -------------------------------------------------------------------------------------------------------- */
+
+static double no_rate(void *self, lk_trainer *trainer, double epoch, double rate)
+{
+    notes *n = self;
+    (void)trainer;
+    n->epochs[n->n_rates] = epoch;
+    n->rates[n->n_rates++] = rate;
+    return 0;
+}
+
+static lk_status rate_is_zero(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
+{
+    (void)self;
+    (void)trainer;
+    (void)stop;
+    assert_true(report->rate == 0);
+    return LK_OK;
+}
+
+static void a_hook_gives_the_rate(void **state)
+{
+    (void)state;
+    char before[33];
+    notes n = {0};
+    lk_train_result result;
+    lk_train_config config = small_training();
+    config.lr_steps = "1:0.25";
+    config.devices = "2xcpu";
+    lk_trainer *trainer = new_trainer(&config);
+    assert_ok(lk_trainer_digest(trainer, 0, before));
+    assert_ok(
+        lk_trainer_add(trainer, (lk_callback){.name = "still", .rate = no_rate, .step_end = rate_is_zero, .self = &n}));
+    assert_ok(lk_trainer_fit(trainer, &result));
+    lk_trainer_release(trainer);
+    assert_string_equal(result.digest, before);
+    assert_int_equal(n.n_rates, 6);
+    for (int i = 0; i < 6; i++) {
+        assert_true(fabs(n.epochs[i] - i / 3.0) < 1e-12);
+        assert_true(n.rates[i] == (i < 3 ? 0.2 : 0.2 * 0.25));
+    }
+}
+
+/* --- gradients ---------------------------------------------------------------------------------------------------- */
+
+/* Plain SGD: what an update takes away is the rate times the gradient that is shown. */
+static void gradients_of_the_last_update(void **state)
+{
+    (void)state;
+    lk_train_config config = small_training();
+    config.devices = "2xcpu";
+    config.base_lr = 0.5;
+    lk_trainer *trainer = new_trainer(&config);
+    lk_tensor *bias = lk_trainer_variables(trainer, 0)[1];
+    float before[20], after[20], gradient[20];
+    assert_int_equal(lk_tensor_count(bias), 20);
+    assert_null(lk_trainer_gradients(trainer));
+    assert_ok(lk_tensor_read(bias, before, sizeof before));
+    assert_ok(lk_trainer_run(trainer, 1));
+    assert_ok(lk_tensor_read(bias, after, sizeof after));
+    assert_ok(lk_tensor_read(lk_trainer_gradients(trainer)[1], gradient, sizeof gradient));
+    double largest = 0;
+    for (int i = 0; i < 20; i++) {
+        largest = fmax(largest, fabs((double)gradient[i]));
+        assert_true(fabs((double)(before[i] - after[i]) - 0.5 * (double)gradient[i]) <=
+                    1e-6 * fabs((double)gradient[i]));
+    }
+    assert_true(largest > 0);
+    lk_trainer_release(trainer);
+}
+
+/* --- predictions -------------------------------------------------------------------------------------------------- */
+
+enum { PREDICTED = 41, CLASSES = 10 };
+
+static void predict(const char *devices, float *probabilities, lk_metrics *metrics, lk_dataset *dataset)
+{
+    lk_train_config config = small_training();
+    config.limit_train = 256;
+    config.devices = devices;
+    config.shards = 4;
+    config.val_batch_size = 15;
+    config.normalize = LK_NORMALIZE_STANDARD;
+    lk_trainer *trainer = new_trainer(&config);
+    assert_ok(lk_trainer_run(trainer, 8));
+    assert_ok(lk_trainer_predict(trainer, dataset, probabilities));
+    assert_ok(lk_trainer_evaluate(trainer, metrics));
+    lk_trainer_release(trainer);
+}
+
+static void predictions_are_what_evaluation_counts(void **state)
+{
+    (void)state;
+    float one[PREDICTED * CLASSES], three[PREDICTED * CLASSES];
+    lk_metrics metrics;
+    lk_dataset *dataset;
+    int hits = 0;
+    double loss = 0;
+    assert_ok(lk_dataset_open("synthetic", LK_SPLIT_TEST, &(lk_dataset_opts){.limit = PREDICTED}, &dataset));
+    predict("1xcpu", one, &metrics, dataset);
+    predict("3xcpu", three, &metrics, dataset);
+    assert_memory_equal(one, three, sizeof one);
+    for (int i = 0; i < PREDICTED; i++) {
+        const float *p = one + i * CLASSES;
+        int best = 0, label = lk_dataset_labels(dataset)[i];
+        double sum = 0;
+        for (int c = 0; c < CLASSES; c++) {
+            best = p[c] > p[best] ? c : best;
+            sum += (double)p[c];
+        }
+        assert_true(fabs(sum - 1) < 1e-5);
+        hits += best == label;
+        loss -= log((double)p[label]);
+    }
+    assert_int_equal(hits, (int)metrics.accuracy.sum);
+    assert_true(fabs(loss - metrics.loss.sum) < 1e-4 * loss);
+    lk_dataset_release(dataset);
+}
+
+static void write_bytes(const char *path, const unsigned char *bytes, size_t n)
+{
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, n, file), n);
+    assert_int_equal(fclose(file), 0);
+}
+
+static void images_of_another_size_are_refused(void **state)
+{
+    (void)state;
+    static const unsigned char images[16 + 6] = {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3},
+                                           labels[8 + 1] = {0, 0, 8, 1, 0, 0, 0, 1};
+    char folder[] = "/tmp/lockstep-fit-XXXXXX", images_path[64], labels_path[64];
+    float probabilities[CLASSES];
+    notes n = {0};
+    lk_dataset *dataset;
+    assert_non_null(mkdtemp(folder));
+    snprintf(images_path, sizeof images_path, "%s/images", folder);
+    snprintf(labels_path, sizeof labels_path, "%s/labels", folder);
+    write_bytes(images_path, images, sizeof images);
+    write_bytes(labels_path, labels, sizeof labels);
+    assert_ok(lk_dataset_open_idx(images_path, labels_path, 10, 0, &dataset));
+    lk_trainer *trainer = trainer_with(&n);
+    expect_error(lk_trainer_predict(trainer, dataset, probabilities), LK_ERR_SHAPE,
+                 "predict: images of 1x2x3, expected 1x28x28 as in training");
+    lk_trainer_release(trainer);
+    lk_dataset_release(dataset);
+    unlink(images_path);
+    unlink(labels_path);
+    rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(hooks_in_their_order),
+        cmocka_unit_test(an_error_in_a_hook_ends_training),
+        cmocka_unit_test(an_error_at_the_end_is_the_result),
+        cmocka_unit_test(a_callback_stops_after_an_epoch),
+        cmocka_unit_test(a_callback_stops_after_a_step),
+        cmocka_unit_test(an_interrupt_ends_in_good_order),
+        cmocka_unit_test(an_epoch_left_half_way),
+        cmocka_unit_test(a_hook_gives_the_rate),
+        cmocka_unit_test(gradients_of_the_last_update),
+        cmocka_unit_test(predictions_are_what_evaluation_counts),
+        cmocka_unit_test(images_of_another_size_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,239 @@
+/* Gradients that are not finite: an update is skipped alike on every device, or training ends with the layer and the
+ * samples that they came from. */
+#include "small_network.h"
+
+#include <math.h>
+
+static lk_train_config unstable(lk_nan_guard guard)
+{
+    lk_train_config config = small_training();
+    config.limit_train = 45; /* batches of 16, 16 and 13 */
+    config.limit_val = 11;
+    config.batch_size = 16;
+    config.shards = 6;
+    config.nan_guard = guard;
+    config.workers = 2;
+    return config;
+}
+
+/* Sets every element of variable `name`, on every replica. */
+static void fill(lk_trainer *trainer, const char *name, float value)
+{
+    const lk_model *model = lk_trainer_model(trainer);
+    int i = 0;
+    while (i < lk_model_variable_count(model) && strcmp(lk_model_variable_name(model, i), name) != 0)
+        i++;
+    if (i == lk_model_variable_count(model))
+        fail_msg("there is no variable %s", name);
+    for (int r = 0; r < lk_strategy_num_replicas(lk_trainer_strategy(trainer)); r++) {
+        lk_tensor *variable = lk_trainer_variables(trainer, r)[i];
+        int64_t count = lk_tensor_count(variable);
+        float *values = calloc((size_t)count, sizeof *values);
+        assert_non_null(values);
+        for (int64_t e = 0; e < count; e++)
+            values[e] = value;
+        assert_ok(lk_tensor_write(variable, values, (size_t)count * sizeof *values));
+        free(values);
+    }
+}
+
+static const char *const specs[] = {"1xcpu", "2xcpu", "3xcpu", "5xcpu"};
+enum { SPECS = 4 };
+
+/* Fits, has to end in LK_ERR_NUMERIC with the same message on any devices and the variables as they were; gives the
+ * message. */
+typedef lk_trainer *(*make_fn)(const lk_train_config *config);
+
+static const char *stops(lk_train_config config, make_fn make)
+{
+    static char first[1024];
+    for (int s = 0; s < SPECS; s++) {
+        char before[33], after[33];
+        lk_train_result result;
+        config.devices = specs[s];
+        lk_trainer *trainer = make(&config);
+        assert_ok(lk_trainer_digest(trainer, 0, before));
+        assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_NUMERIC);
+        assert_int_equal(lk_error_status(), LK_ERR_NUMERIC);
+        if (s == 0)
+            snprintf(first, sizeof first, "%s", lk_error_message());
+        assert_string_equal(first, lk_error_message());
+        lk_error_clear();
+        assert_ok(lk_trainer_digest(trainer, 0, after));
+        assert_string_equal(before, after);
+        same_replicas(trainer, after);
+        lk_trainer_release(trainer);
+    }
+    print_message("%s\n", first);
+    return first;
+}
+
+/* --- what the message names --------------------------------------------------------------------------------------- */
+
+static lk_trainer *with_large_weights(const lk_train_config *config)
+{
+    lk_trainer *trainer = small_trainer(config);
+    fill(trainer, "dense.weight", 3e38F);
+    return trainer;
+}
+
+static void the_layer_and_its_samples(void **state)
+{
+    (void)state;
+    lk_train_config config = unstable(LK_NAN_GUARD_STOP);
+    const char *prefix = "epoch 1, step 1: the output of layer dense is not finite, first seen with samples ";
+    assert_memory_equal(stops(config, with_large_weights), prefix, strlen(prefix));
+    config.batch_norm = LK_BN_SYNC;
+    assert_memory_equal(stops(config, with_large_weights), prefix, strlen(prefix));
+    config.accumulate = 2;
+    const char *message = stops(config, with_large_weights);
+    assert_memory_equal(message, prefix, strlen(prefix));
+    assert_non_null(strstr(message, " and 11 more of the training set")); /* of the first of the two batches */
+}
+
+static lk_trainer *with_a_weight_that_is_none(const lk_train_config *config)
+{
+    lk_trainer *trainer = small_trainer(config);
+    fill(trainer, "second.batch_norm.weight", NAN);
+    return trainer;
+}
+
+static void the_first_of_several_layers(void **state)
+{
+    (void)state;
+    const char *prefix = "epoch 1, step 1: the output of layer second.batch_norm is not finite, first seen "
+                         "with samples ";
+    const char *message = stops(unstable(LK_NAN_GUARD_STOP), with_a_weight_that_is_none);
+    assert_memory_equal(message, prefix, strlen(prefix));
+    assert_non_null(strstr(message, " and 11 more of the training set")); /* of a batch of 16 */
+}
+
+/* A tiny weight meets two large ones: what comes out is moderate, but the gradient of the first layer has only the
+ * large ones in it. */
+static lk_trainer *with_steep_layers(const lk_train_config *config)
+{
+    lk_layer *root = LK_SEQUENTIAL(
+        lk_layer_flatten(), lk_layer_named("a", lk_layer_dense(4, NULL)), lk_layer_named("b", lk_layer_dense(4, NULL)),
+        lk_layer_named("c", lk_layer_dense(4, NULL)), lk_layer_named("d", lk_layer_dense(10, NULL)));
+    lk_model *model = lk_model_build("steep", root, (lk_model_input){1, 28, 28, 10});
+    lk_trainer *trainer = model ? lk_trainer_new_with(config, model) : NULL;
+    if (!trainer)
+        fail_msg("%s", lk_error_message());
+    fill(trainer, "a.weight", 2e-38F);
+    fill(trainer, "b.weight", 3e19F);
+    fill(trainer, "c.weight", 3e19F);
+    return trainer;
+}
+
+static void the_gradient(void **state)
+{
+    (void)state;
+    const char *prefix = "epoch 1, step 1: the gradient of a.";
+    assert_memory_equal(stops(unstable(LK_NAN_GUARD_STOP), with_steep_layers), prefix, strlen(prefix));
+}
+
+static void a_rate_that_is_too_large(void **state)
+{
+    (void)state;
+    char first[1024] = "";
+    lk_train_config config = unstable(LK_NAN_GUARD_STOP);
+    config.base_lr = 1e6;
+    config.epochs = 4;
+    for (int s = 0; s < SPECS; s++) {
+        config.devices = specs[s];
+        lk_trainer *trainer = new_trainer(&config);
+        assert_int_equal(lk_trainer_run(trainer, 12), LK_ERR_NUMERIC);
+        if (s == 0)
+            snprintf(first, sizeof first, "%s", lk_error_message());
+        assert_string_equal(first, lk_error_message());
+        lk_error_clear();
+        lk_trainer_release(trainer);
+    }
+    print_message("%s\n", first);
+    assert_non_null(strstr(first, "is not finite"));
+}
+
+/* --- skipping and going on ---------------------------------------------------------------------------------------- */
+
+static void skipped_updates_change_nothing(void **state)
+{
+    (void)state;
+    for (int s = 0; s < SPECS; s++) {
+        char before[33];
+        lk_train_config config = unstable(LK_NAN_GUARD_SKIP);
+        config.devices = specs[s];
+        lk_trainer *trainer = with_large_weights(&config);
+        assert_ok(lk_trainer_digest(trainer, 0, before));
+        outcome out = {.batch_size = 16, .train_samples = 45};
+        assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "keep", .epoch_end = keep_epoch, .self = &out}));
+        assert_ok(lk_trainer_fit(trainer, &out.result));
+        assert_string_equal(out.result.digest, before); /* running statistics included */
+        same_replicas(trainer, before);
+        assert_int_equal(out.epochs[0].skipped_steps, 3);
+        assert_int_equal(out.epochs[0].train.loss.count, 0);
+        assert_int_equal(out.result.samples_seen, 90);
+        lk_trainer_release(trainer);
+    }
+}
+
+static lk_status mend_weights(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    (void)self;
+    (void)stop;
+    if (report->epoch == 1)
+        fill(trainer, "dense.weight", 0.01F);
+    return LK_OK;
+}
+
+static void training_goes_on_after_a_skip(void **state)
+{
+    (void)state;
+    char first[33] = "";
+    for (int s = 0; s < SPECS; s++) {
+        lk_train_config config = unstable(LK_NAN_GUARD_SKIP);
+        config.devices = specs[s];
+        config.optimizer = "adam";
+        lk_trainer *trainer = with_large_weights(&config);
+        outcome out = {.batch_size = 16, .train_samples = 45};
+        assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "mend", .epoch_end = mend_weights}));
+        assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "keep", .epoch_end = keep_epoch, .self = &out}));
+        assert_ok(lk_trainer_fit(trainer, &out.result));
+        assert_int_equal(out.epochs[0].skipped_steps, 3);
+        assert_int_equal(out.epochs[1].skipped_steps, 0);
+        assert_int_equal(out.epochs[1].train.loss.count, 45);
+        assert_true(isfinite(out.epochs[1].train.loss.sum));
+        if (s == 0)
+            memcpy(first, out.result.digest, sizeof first);
+        assert_string_equal(out.result.digest, first);
+        lk_trainer_release(trainer);
+    }
+}
+
+static void without_a_guard(void **state)
+{
+    (void)state;
+    char before[33];
+    lk_train_result result;
+    lk_train_config config = unstable(LK_NAN_GUARD_OFF);
+    config.devices = "2xcpu";
+    lk_trainer *trainer = with_large_weights(&config);
+    assert_ok(lk_trainer_digest(trainer, 0, before));
+    assert_ok(lk_trainer_fit(trainer, &result));
+    assert_string_not_equal(result.digest, before);
+    assert_false(isfinite(result.val.loss.sum));
+    lk_trainer_release(trainer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_layer_and_its_samples),
+        cmocka_unit_test(the_first_of_several_layers),
+        cmocka_unit_test(the_gradient),
+        cmocka_unit_test(a_rate_that_is_too_large),
+        cmocka_unit_test(skipped_updates_change_nothing),
+        cmocka_unit_test(training_goes_on_after_a_skip),
+        cmocka_unit_test(without_a_guard),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
