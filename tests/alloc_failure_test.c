@@ -1,7 +1,7 @@
 /* One allocation after another is made to fail, in whichever thread it happens: a short training either goes through to
  * the same digest, or ends in LK_ERR_MEMORY with a message. That nothing leaks and nothing freed is used shows under
  * AddressSanitizer. */
-#include "training.h"
+#include "small_network.h"
 
 #include "base/mem.h"
 
@@ -78,13 +78,28 @@ static lk_status try_training(const lk_train_config *config, char digest[33])
     return status;
 }
 
+static lk_status try_everything(const lk_train_config *config, char digest[33])
+{
+    lk_train_result result;
+    lk_model *model = small_network_or_null();
+    lk_trainer *trainer = model ? lk_trainer_new_with(config, model) : NULL;
+    lk_status status = trainer ? lk_trainer_fit(trainer, &result) : lk_error_status();
+    lk_trainer_release(trainer);
+    if (status == LK_OK)
+        memcpy(digest, result.digest, 33);
+    return status;
+}
+
+typedef lk_status (*training_fn)(const lk_train_config *config, char digest[33]);
+
 /* Gives how many allocations the training made. */
-static int64_t train_failing_at(const lk_train_config *config, int64_t n, const char *expected, int64_t *failures)
+static int64_t train_failing_at(training_fn training, const lk_train_config *config, int64_t n, const char *expected,
+                                int64_t *failures)
 {
     char digest[33];
     lk_error_clear();
     lk__mem_fail_at(n);
-    lk_status status = try_training(config, digest);
+    lk_status status = training(config, digest);
     int64_t made = lk__mem_allocations();
     lk__mem_fail_at(-1);
     *failures += status != LK_OK;
@@ -95,19 +110,19 @@ static int64_t train_failing_at(const lk_train_config *config, int64_t n, const 
     return made;
 }
 
-static void fail_each(const lk_train_config *config, int64_t stride)
+static void fail_each(training_fn training, const lk_train_config *config, int64_t stride)
 {
     char expected[33];
     int64_t failures = 0, n = 0;
-    assert_ok(try_training(config, expected));
-    while (train_failing_at(config, n, expected, &failures) > n)
+    assert_ok(training(config, expected));
+    while (train_failing_at(training, config, n, expected, &failures) > n)
         n += stride;
     print_message("%lld allocations, every %lld of them refused: %lld trainings failed\n", (long long)n,
                   (long long)stride, (long long)failures);
     assert_true(failures > n / stride / 2);
     char digest[33];
     lk_error_clear();
-    assert_ok(try_training(config, digest));
+    assert_ok(training(config, digest));
     assert_string_equal(digest, expected);
 }
 
@@ -115,7 +130,7 @@ static void with_a_worker(void **state)
 {
     (void)state;
     lk_train_config config = tiny_training();
-    fail_each(&config, 1);
+    fail_each(try_training, &config, 1);
 }
 
 static void without_workers(void **state)
@@ -124,7 +139,22 @@ static void without_workers(void **state)
     lk_train_config config = tiny_training();
     config.workers = 0;
     config.devices = "1xcpu";
-    fail_each(&config, 25);
+    fail_each(try_training, &config, 25);
+}
+
+static void with_all_settings(void **state)
+{
+    (void)state;
+    lk_train_config config = tiny_training();
+    config.batch_norm = LK_BN_SYNC;
+    config.batch_size = 2; /* updates of two batches, and of the last one */
+    config.accumulate = 2;
+    config.optimizer = "adam";
+    config.clip_norm = 1;
+    config.augment = "shift=0.2,flip";
+    config.normalize = LK_NORMALIZE_STANDARD;
+    config.top_k = 2;
+    fail_each(try_everything, &config, 11);
 }
 
 static void with_generated_data(void **state)
@@ -138,7 +168,7 @@ static void with_generated_data(void **state)
     int64_t failures = 0;
     assert_ok(try_training(&config, digest));
     for (int64_t n = 0; n < 120; n += 15) /* devices, data and model: what follows is as above */
-        train_failing_at(&config, n, digest, &failures);
+        train_failing_at(try_training, &config, n, digest, &failures);
     assert_true(failures > 0);
 }
 
@@ -147,6 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(with_a_worker),
         cmocka_unit_test(without_workers),
+        cmocka_unit_test(with_all_settings),
         cmocka_unit_test(with_generated_data),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);

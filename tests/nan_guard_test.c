@@ -2,6 +2,8 @@
  * samples that they came from. */
 #include "small_network.h"
 
+#include "base/mem.h"
+
 #include <math.h>
 
 static lk_train_config unstable(lk_nan_guard guard)
@@ -153,6 +155,30 @@ static void a_rate_that_is_too_large(void **state)
     assert_non_null(strstr(first, "is not finite"));
 }
 
+/* The message, or that memory ran out; nothing else, and nothing is lost. */
+static void out_of_memory_on_the_way(void **state)
+{
+    (void)state;
+    int found = 0, out = 0;
+    lk_train_config config = unstable(LK_NAN_GUARD_STOP);
+    config.devices = "2xcpu";
+    config.batch_norm = LK_BN_SYNC;
+    for (int64_t n = 0; n < 1200; n += 29) {
+        lk_train_result result;
+        lk_trainer *trainer = with_steep_layers(&config);
+        lk__mem_fail_at(n);
+        lk_status status = lk_trainer_fit(trainer, &result);
+        lk__mem_fail_at(-1);
+        assert_true(status == LK_ERR_NUMERIC || status == LK_ERR_MEMORY);
+        found += status == LK_ERR_NUMERIC;
+        out += status == LK_ERR_MEMORY;
+        lk_trainer_release(trainer);
+        lk_error_clear();
+    }
+    print_message("memory ran out %d times, %d times it did not\n", out, found);
+    assert_true(out > 5 && found > 0);
+}
+
 /* --- skipping and going on ---------------------------------------------------------------------------------------- */
 
 static void skipped_updates_change_nothing(void **state)
@@ -231,6 +257,7 @@ int main(void)
         cmocka_unit_test(the_first_of_several_layers),
         cmocka_unit_test(the_gradient),
         cmocka_unit_test(a_rate_that_is_too_large),
+        cmocka_unit_test(out_of_memory_on_the_way),
         cmocka_unit_test(skipped_updates_change_nothing),
         cmocka_unit_test(training_goes_on_after_a_skip),
         cmocka_unit_test(without_a_guard),

@@ -14,12 +14,17 @@ static inline lk_layer *small_block(int64_t filters)
     return lk_layer_add(body, lk_layer_conv2d(filters, 1, &shortcut));
 }
 
-static inline lk_model *small_network(void)
+static inline lk_model *small_network_or_null(void)
 {
     lk_layer *root = LK_SEQUENTIAL(lk_layer_max_pool(2, NULL), lk_layer_named("first", small_block(4)),
                                    lk_layer_named("second", small_block(6)), lk_layer_dropout(0.25), lk_layer_flatten(),
                                    lk_layer_dense(10, NULL));
-    lk_model *model = lk_model_build("small", root, (lk_model_input){1, 28, 28, 10});
+    return lk_model_build("small", root, (lk_model_input){1, 28, 28, 10});
+}
+
+static inline lk_model *small_network(void)
+{
+    lk_model *model = small_network_or_null();
     if (!model)
         fail_msg("%s", lk_error_message());
     return model;

@@ -1,0 +1,317 @@
+/* What configurations become: recipes, blanks, and what is refused before any work. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "train/trainer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define assert_ok(expression)                   \
+    do {                                        \
+        if ((expression) != LK_OK)              \
+            fail_msg("%s", lk_error_message()); \
+    } while (0)
+
+static lk_train_config defaults(const char *recipe)
+{
+    lk_train_config config;
+    lk_error_clear();
+    assert_ok(lk_train_defaults(recipe, &config));
+    return config;
+}
+
+static lk_plan plan_of(const lk_train_config *config)
+{
+    lk_plan plan = {0};
+    assert_ok(lk__plan_numbers(config, config->model, &plan));
+    return plan;
+}
+
+static void near(double have, double want)
+{
+    if (fabs(have - want) > 1e-15 * fabs(want))
+        fail_msg("%.17g, expected %.17g", have, want);
+}
+
+static void refused(const lk_train_config *config, const char *message)
+{
+    lk_plan plan = {0};
+    assert_int_equal(lk__plan_numbers(config, config->model, &plan), LK_ERR_ARGUMENT);
+    assert_string_equal(lk_error_message(), message);
+    lk_error_clear();
+}
+
+/* --- the table ---------------------------------------------------------------------------------------------------- */
+
+static void flags_of_the_lab(void **state)
+{
+    (void)state;
+    char *argv[] = {"--log-dir", "logs", "--batch-size", "64",     "--val-batch-size",  "16",   "--epochs",   "3",
+                    "--base-lr", "0.02", "--wd",         "0.0001", "--target-accuracy", "0.82", "--patience", "1"};
+    lk_train_config config = defaults("fashion-mnist-wrn");
+    assert_ok(lk_options_parse(lk_train_options, LK_TRAIN_OPTION_COUNT, 16, argv, &config, NULL));
+    assert_string_equal(config.log_dir, "logs");
+    assert_int_equal(config.batch_size, 64);
+    assert_int_equal(config.val_batch_size, 16);
+    assert_int_equal(config.epochs, 3);
+    near(config.base_lr, 0.02);
+    near(config.weight_decay, 0.0001);
+    near(config.target_accuracy, 0.82);
+    near(config.patience, 1);
+}
+
+static void names_are_unique(void **state)
+{
+    (void)state;
+    for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++)
+        for (int j = 0; j < i; j++)
+            assert_string_not_equal(lk_train_options[i].name, lk_train_options[j].name);
+}
+
+/* --- recipes ------------------------------------------------------------------------------------------------------ */
+
+static void every_recipe_makes_a_plan(void **state)
+{
+    (void)state;
+    int count = 0;
+    for (const lk_recipe *recipe; (recipe = lk_recipe_at(count)) != NULL; count++) {
+        lk_train_config config = defaults(recipe->name);
+        lk_plan plan = plan_of(&config);
+        assert_string_equal(plan.recipe, recipe->name);
+        assert_true(plan.batch_size > 0 && plan.epochs > 0 && plan.schedule.base > 0);
+        assert_non_null(recipe->about);
+    }
+    assert_int_equal(count, 5);
+    assert_null(lk_recipe_at(-1));
+}
+
+static void the_lab(void **state)
+{
+    (void)state;
+    lk_train_config config = defaults("fashion-mnist-wrn");
+    lk_plan plan = plan_of(&config);
+    assert_string_equal(config.model, "wrn-16-10");
+    assert_int_equal(config.limit_train, 10000);
+    assert_int_equal(plan.batch_size, 32);
+    assert_int_equal(plan.val_batch_size, 32);
+    assert_int_equal(plan.epochs, 40);
+    assert_string_equal(plan.optimizer, "sgd");
+    near(plan.optimizer_opts.weight_decay, 5e-6);
+    near(config.target_accuracy, 0.85);
+    near(config.patience, 2);
+    assert_string_equal(config.log_dir, "./logs");
+    assert_true(config.throughput && config.total_time);
+    assert_true(plan.augment.horizontal_flip && plan.augment.center && plan.augment.standardize);
+    near(plan.augment.width_shift, 0.2);
+    near(plan.augment.height_shift, 0.2);
+    static const double rates[][2] = {{0, 0.01},    {14.99, 0.01}, {15, 0.001},   {24, 0.001},
+                                      {25, 0.0001}, {34, 0.0001},  {35, 0.00001}, {39, 0.00001}};
+    for (int i = 0; i < 8; i++)
+        near(lk_schedule_rate(&plan.schedule, rates[i][0]), rates[i][1]);
+}
+
+static void the_keras_notebook(void **state)
+{
+    (void)state;
+    lk_train_config config = defaults("keras-mnist");
+    lk_plan plan = plan_of(&config);
+    assert_string_equal(config.model, "keras-cnn");
+    assert_string_equal(config.data, "mnist");
+    assert_int_equal(plan.optimizer_opts.kind, LK_ADAM);
+    assert_int_equal(plan.batch_size, 64);
+    assert_int_equal(plan.epochs, 12);
+    near(lk_schedule_rate(&plan.schedule, 2.99), 1e-3);
+    near(lk_schedule_rate(&plan.schedule, 3), 1e-4);
+    near(lk_schedule_rate(&plan.schedule, 7), 1e-5);
+}
+
+static void blanks_come_from_the_model(void **state)
+{
+    (void)state;
+    lk_train_config config = defaults(NULL);
+    lk_plan plan = plan_of(&config);
+    assert_int_equal(plan.batch_size, 256);
+    near(plan.schedule.base, 0.2);
+    config.model = "keras-cnn";
+    plan = plan_of(&config);
+    assert_string_equal(plan.optimizer, "adam");
+    assert_int_equal(plan.schedule.kind, LK_SCHEDULE_STEP);
+    config.model = "mine.lk";
+    plan = plan_of(&config);
+    assert_string_equal(plan.optimizer, "sgd");
+    assert_int_equal(plan.batch_size, 128);
+    assert_int_equal(plan.epochs, 10);
+    near(plan.schedule.base, 0.1);
+    assert_int_equal(plan.schedule.kind, LK_SCHEDULE_CONSTANT);
+}
+
+static void what_is_given_overrides(void **state)
+{
+    (void)state;
+    lk_train_config config = defaults("keras-mnist");
+    config.schedule = "cosine";
+    config.min_lr = 1e-5;
+    config.optimizer = "lars";
+    lk_plan plan = plan_of(&config);
+    assert_int_equal(plan.schedule.kind, LK_SCHEDULE_COSINE);
+    near(lk_schedule_rate(&plan.schedule, 12), 1e-5);
+    near(plan.optimizer_opts.momentum, 0.9);
+    assert_true(plan.optimizer_opts.skip_nonfinite && plan.optimizer_opts.sticky);
+    config.nan_guard = LK_NAN_GUARD_SKIP;
+    plan = plan_of(&config);
+    assert_true(plan.optimizer_opts.skip_nonfinite && !plan.optimizer_opts.sticky);
+    config.nan_guard = LK_NAN_GUARD_OFF;
+    assert_false(plan_of(&config).optimizer_opts.skip_nonfinite);
+}
+
+/* By the samples of an update over those of the recipe, whatever the devices; begins at the recipe's own rate. */
+static void the_rate_is_scaled(void **state)
+{
+    (void)state;
+    lk_train_config config = defaults(NULL);
+    config.scale_lr = true;
+    config.batch_size = 512;
+    config.accumulate = 4;
+    config.devices = "1xcpu";
+    lk_plan plan = plan_of(&config);
+    near(plan.schedule.base, 0.2 * 8);
+    near(plan.schedule.warmup_epochs, 5);
+    near(lk_schedule_rate(&plan.schedule, 0), 0.2);
+    near(lk_schedule_rate(&plan.schedule, 2.5), (0.2 + 1.6) / 2);
+    near(lk_schedule_rate(&plan.schedule, 5), 1.6);
+    config.devices = "7xcpu";
+    near(plan_of(&config).schedule.base, 0.2 * 8);
+    config.warmup_epochs = 0;
+    plan = plan_of(&config);
+    near(lk_schedule_rate(&plan.schedule, 0), 1.6);
+    config = defaults("resnet18");
+    config.model = "lenet"; /* the recipe's batch counts, not the model's */
+    config.scale_lr = true;
+    config.batch_size = 128;
+    plan = plan_of(&config);
+    near(plan.schedule.base, 0.1 / 2);
+    near(lk_schedule_rate(&plan.schedule, 0), 0.1 / 2); /* a smaller rate needs no warm-up */
+}
+
+/* --- what makes no sense ------------------------------------------------------------------------------------------ */
+
+static void bad_values(void **state)
+{
+    (void)state;
+    lk_train_config config = defaults(NULL);
+    config.target_accuracy = 1.2;
+    refused(&config, "--target-accuracy 1.2: must be a number from 0 to 1");
+    config = defaults(NULL);
+    config.weight_decay = -0.1;
+    refused(&config, "--wd -0.1: must be a number from 0 to 1000");
+    config = defaults(NULL);
+    config.base_lr = NAN;
+    refused(&config, "--base-lr nan: must be a number from 1e-12 to 1e+06");
+    config = defaults(NULL);
+    config.accumulate = 0;
+    refused(&config, "--accumulate 0: must be an integer from 1 to 1000000");
+    config = defaults(NULL);
+    config.batch_norm = 7;
+    refused(&config, "--bn: 7 is none of its 2 choices");
+    config = defaults(NULL);
+    config.model = NULL;
+    refused(&config, "--model: a name is needed");
+}
+
+static void bad_names(void **state)
+{
+    (void)state;
+    lk_train_config config = defaults(NULL);
+    config.optimizer = "adagrad";
+    refused(&config, "--optimizer adagrad: must be sgd, adam, adamw or lars");
+    config = defaults(NULL);
+    config.schedule = "linear";
+    refused(&config, "--schedule linear: must be constant, step or cosine");
+    assert_int_equal(lk_train_defaults("keras-mnits", &config), LK_ERR_ARGUMENT);
+    assert_string_equal(lk_error_message(),
+                        "--recipe keras-mnits: there is none of that name; did you mean keras-mnist?");
+    lk_error_clear();
+    assert_int_equal(lk_train_defaults("gan", &config), LK_ERR_ARGUMENT);
+    assert_string_equal(lk_error_message(), "--recipe gan: there is none of that name: lenet, keras-mnist, "
+                                            "custom-training, resnet18, fashion-mnist-wrn");
+    lk_error_clear();
+    assert_int_equal(lk__check_model_name("lenett"), LK_ERR_ARGUMENT);
+    lk_error_clear();
+    assert_ok(lk__check_model_name("resnet18"));
+    assert_ok(lk__check_model_name("folder/net"));
+    assert_ok(lk__check_model_name("net.lk"));
+}
+
+static void bad_combinations(void **state)
+{
+    (void)state;
+    lk_train_config config = defaults(NULL);
+    config.schedule = "step";
+    refused(&config, "--schedule step: --lr-steps must say when, as in 15:0.1,25:0.01");
+    config = defaults(NULL);
+    config.nesterov = true;
+    refused(&config, "--nesterov: must be with --optimizer sgd and a --momentum above 0");
+    config = defaults("keras-mnist");
+    config.momentum = 0.9;
+    refused(&config, "--momentum: adam has none; it is for sgd and lars");
+    config = defaults(NULL);
+    config.schedule = "cosine";
+    config.min_lr = 0.3;
+    refused(&config, "--min-lr 0.3: must be at most the rate to begin with, 0.2");
+    lk_plan plan = {0};
+    config = defaults(NULL);
+    config.augment = "flap";
+    assert_int_equal(lk__plan_numbers(&config, config.model, &plan), LK_ERR_ARGUMENT);
+    assert_non_null(strstr(lk_error_message(), "flap"));
+    lk_error_clear();
+    config = defaults(NULL);
+    config.lr_steps = "15;0.1";
+    assert_int_equal(lk__plan_numbers(&config, config.model, &plan), LK_ERR_ARGUMENT);
+    assert_non_null(strstr(lk_error_message(), "15;0.1"));
+    lk_error_clear();
+}
+
+static void what_the_data_say_no_to(void **state)
+{
+    (void)state;
+    lk_train_config config = defaults(NULL);
+    config.data = "synthetic";
+    config.limit_train = 10;
+    config.limit_val = 10;
+    config.batch_size = 10;
+    config.top_k = 11;
+    assert_null(lk_trainer_new(&config));
+    assert_string_equal(lk_error_message(), "--top-k 11: there are 10 classes");
+    lk_error_clear();
+    config.top_k = 0;
+    lk_model *model = lk_model_new("lenet", (lk_model_input){3, 32, 32, 10});
+    assert_non_null(model);
+    assert_null(lk_trainer_new_with(&config, model));
+    assert_string_equal(lk_error_message(),
+                        "model lenet is for images of 3x32x32 in 10 classes, the data are 1x28x28 in 10");
+    lk_error_clear();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(flags_of_the_lab),
+        cmocka_unit_test(names_are_unique),
+        cmocka_unit_test(every_recipe_makes_a_plan),
+        cmocka_unit_test(the_lab),
+        cmocka_unit_test(the_keras_notebook),
+        cmocka_unit_test(blanks_come_from_the_model),
+        cmocka_unit_test(what_is_given_overrides),
+        cmocka_unit_test(the_rate_is_scaled),
+        cmocka_unit_test(bad_values),
+        cmocka_unit_test(bad_names),
+        cmocka_unit_test(bad_combinations),
+        cmocka_unit_test(what_the_data_say_no_to),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,219 @@
+/* Loops written by hand over lk_replicas and lk_run_shards: the same bits as the trainer, and several models in one
+ * loop. */
+#include "small_network.h"
+
+#include "lockstep/autograd.h"
+#include "lockstep/ops.h"
+
+enum { SHARDS = 6, BATCH = 16, SAMPLES = 45, EPOCHS = 2, SEED = 3, MAX_VALUES = 64 };
+
+typedef struct loop {
+    lk_strategy *strategy;
+    lk_model *model;
+    lk_replicas *replicas;
+    lk_dataset *dataset;
+    int n_parameters, n_values; /* values: gradients, statistics, loss */
+    int64_t step;
+} loop;
+
+static lk_status train_shard(void *user, const lk_shard *shard, lk_tensor **values)
+{
+    loop *l = user;
+    lk_tensor *const *variables = lk_replicas_variables(l->replicas, shard->replica);
+    lk_forward_opts opts = {.training = true,
+                            .seed = SEED,
+                            .step = l->step,
+                            .indices = &shard->indices,
+                            .statistics = values + l->n_parameters};
+    for (int i = 0; i < l->n_values; i++)
+        assert_null(values[i]);
+    assert_true(shard->index < shard->shards && shard->shards == SHARDS);
+    lk_tape *tape = lk_tape_begin(variables, l->n_parameters);
+    lk_tensor *logits = lk_model_forward(l->model, variables, shard->images, &opts);
+    lk_tensor *losses = lk_sparse_softmax_cross_entropy(logits, shard->labels, LK_REDUCTION_NONE);
+    lk_tensor *loss = lk_average_loss(losses, shard->global_batch);
+    values[l->n_values - 1] = loss;
+    lk_status status = loss ? lk_tape_gradient(tape, loss, NULL, values) : lk_error_status();
+    lk_tape_release(tape);
+    return status;
+}
+
+static void train_batch(loop *l, lk_shard_sum *sum, lk_batch *batch)
+{
+    lk_tensor *sums[3 * MAX_VALUES];
+    double losses[3];
+    int k = lk_strategy_num_replicas(l->strategy);
+    assert_ok(lk_run_shards(sum, l->n_values, l->dataset, batch, train_shard, l, sums));
+    assert_ok(lk_replicas_apply(l->replicas, sums, l->n_values, batch->count, 0.05));
+    for (int r = 0; r < k; r++) {
+        assert_ok(lk_tensor_item(sums[r * l->n_values + l->n_values - 1], &losses[r]));
+        assert_true(losses[r] == losses[0] && losses[r] > 0);
+    }
+    for (int i = 0; i < k * l->n_values; i++)
+        lk_tensor_release(sums[i]);
+    l->step++;
+}
+
+static void train_all(loop *l)
+{
+    lk_loader *loader;
+    lk_loader_opts opts = {.batch_size = BATCH, .seed = SEED, .shuffle = true, .workers = 1};
+    lk_shard_sum *sum = lk_shard_sum_new(l->strategy, SHARDS, l->n_values);
+    assert_non_null(sum);
+    assert_ok(lk_loader_new(l->dataset, &opts, &loader));
+    for (int64_t epoch = 0; epoch < EPOCHS; epoch++) {
+        lk_batch *batch;
+        assert_ok(lk_loader_start(loader, epoch));
+        while (lk_loader_next(loader, &batch) == LK_OK && batch) {
+            train_batch(l, sum, batch);
+            lk_batch_release(batch);
+        }
+    }
+    lk_loader_release(loader);
+    lk_shard_sum_release(sum);
+}
+
+/* As the trainer's: seed 3, SGD at 0.05. */
+static void begin(loop *l, const char *devices)
+{
+    lk_device *opened[3];
+    int k;
+    lk_optimizer_opts opts = {.kind = LK_SGD, .skip_nonfinite = true, .sticky = true};
+    *l = (loop){.model = small_network()};
+    assert_ok(lk_devices_open(devices, opened, 3, &k));
+    l->strategy = lk_strategy_new("mirrored", opened, k);
+    assert_non_null(l->strategy);
+    lk_devices_release(opened, k);
+    l->replicas = lk_replicas_new(l->strategy, l->model, &opts, SEED);
+    assert_non_null(l->replicas);
+    assert_ok(lk_dataset_open("synthetic", LK_SPLIT_TRAIN, &(lk_dataset_opts){.limit = SAMPLES}, &l->dataset));
+    l->n_parameters = lk_model_parameter_count(l->model);
+    l->n_values = l->n_parameters + lk_model_statistics_count(l->model) + 1;
+    assert_true(l->n_values <= MAX_VALUES);
+}
+
+static void end(loop *l)
+{
+    lk_replicas_release(l->replicas);
+    lk_strategy_release(l->strategy);
+    lk_model_release(l->model);
+    lk_dataset_release(l->dataset);
+}
+
+static void same_variables(lk_tensor *const *a, lk_tensor *const *b, int n)
+{
+    for (int i = 0; i < n; i++) {
+        size_t bytes = (size_t)lk_tensor_count(a[i]) * sizeof(float);
+        float *have = malloc(bytes), *want = malloc(bytes);
+        assert_true(have && want);
+        assert_ok(lk_tensor_read(a[i], have, bytes));
+        assert_ok(lk_tensor_read(b[i], want, bytes));
+        assert_memory_equal(have, want, bytes);
+        free(have);
+        free(want);
+    }
+}
+
+static void a_loop_of_ones_own_has_the_trainers_bits(void **state)
+{
+    (void)state;
+    lk_train_config config = small_training();
+    config.limit_train = SAMPLES;
+    config.limit_val = 0;
+    config.batch_size = BATCH;
+    config.shards = SHARDS;
+    config.seed = SEED;
+    config.base_lr = 0.05;
+    config.devices = "1xcpu";
+    lk_trainer *trainer = small_trainer(&config);
+    assert_ok(lk_trainer_run(trainer, 6));
+    static const char *const specs[] = {"1xcpu", "2xcpu", "3xcpu"};
+    for (int s = 0; s < 3; s++) {
+        loop l;
+        begin(&l, specs[s]);
+        train_all(&l);
+        assert_int_equal(lk_optimizer_steps(lk_replicas_optimizer(l.replicas, 0)), 6);
+        for (int r = 0; r <= s; r++)
+            same_variables(lk_replicas_variables(l.replicas, r), lk_trainer_variables(trainer, 0),
+                           lk_model_variable_count(l.model));
+        assert_null(lk_replicas_variables(l.replicas, s + 1));
+        end(&l);
+    }
+    lk_trainer_release(trainer);
+}
+
+/* --- what goes wrong ---------------------------------------------------------------------------------------------- */
+
+static lk_status fail_at_the_second(void *user, const lk_shard *shard, lk_tensor **values)
+{
+    (void)user;
+    if (shard->index == 1)
+        return LK_ERR_STATE;
+    values[0] = lk_full(shard->device, LK_F32, LK_SCALAR, 1);
+    return values[0] ? LK_OK : lk_error_status();
+}
+
+static lk_status count_samples(void *user, const lk_shard *shard, lk_tensor **values)
+{
+    (void)user;
+    values[0] = lk_full(shard->device, LK_F32, LK_SCALAR, (double)lk_tensor_count(shard->labels));
+    return values[0] ? LK_OK : lk_error_status();
+}
+
+/* After a failure the sum is empty, and good for the next batch. */
+static void a_shard_that_fails(void **state)
+{
+    (void)state;
+    loop l;
+    lk_loader *loader;
+    lk_batch *batch;
+    lk_tensor *sums[2];
+    double total;
+    lk_loader_opts opts = {.batch_size = BATCH};
+    begin(&l, "2xcpu");
+    lk_shard_sum *sum = lk_shard_sum_new(l.strategy, SHARDS, 1);
+    assert_non_null(sum);
+    assert_ok(lk_loader_new(l.dataset, &opts, &loader));
+    assert_ok(lk_loader_start(loader, 0));
+    assert_ok(lk_loader_next(loader, &batch));
+    assert_int_equal(lk_run_shards(sum, 1, l.dataset, batch, fail_at_the_second, NULL, sums), LK_ERR_STATE);
+    assert_null(sums[0]);
+    assert_null(sums[1]);
+    lk_error_clear();
+    assert_ok(lk_run_shards(sum, 1, l.dataset, batch, count_samples, NULL, sums));
+    for (int r = 0; r < 2; r++) {
+        assert_ok(lk_tensor_item(sums[r], &total));
+        assert_true(total == BATCH);
+        lk_tensor_release(sums[r]);
+    }
+    lk_batch_release(batch);
+    lk_loader_release(loader);
+    lk_shard_sum_release(sum);
+    end(&l);
+}
+
+static void replicas_without_an_optimizer(void **state)
+{
+    (void)state;
+    loop l;
+    begin(&l, "1xcpu");
+    lk_replicas *plain = lk_replicas_new(l.strategy, l.model, NULL, SEED);
+    assert_non_null(plain);
+    same_variables(lk_replicas_variables(plain, 0), lk_replicas_variables(l.replicas, 0),
+                   lk_model_variable_count(l.model));
+    assert_null(lk_replicas_optimizer(plain, 0));
+    expect_error(lk_replicas_apply(plain, NULL, 0, 1, 0.1), LK_ERR_STATE,
+                 "replicas: there is no optimizer to apply gradients with");
+    lk_replicas_release(plain);
+    end(&l);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_loop_of_ones_own_has_the_trainers_bits),
+        cmocka_unit_test(a_shard_that_fails),
+        cmocka_unit_test(replicas_without_an_optimizer),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
