@@ -26,6 +26,17 @@ static lk_status place_variables(lk_replicas *replicas, uint64_t seed)
     return status;
 }
 
+/* A reference of the replicas' own to the flat tensor, whatever scope is open. */
+static lk_status pack(lk_replicas *replicas, int r)
+{
+    lk_tensor *flat = NULL;
+    lk_scope_begin();
+    lk_status status = lk_pack(replicas->variables + (int64_t)r * replicas->n_variables, replicas->n_parameters, &flat);
+    replicas->flats[r] = lk_tensor_retain(flat);
+    lk_scope_end();
+    return status;
+}
+
 static lk_status make_optimizers(lk_replicas *replicas, const lk_optimizer_opts *opts)
 {
     replicas->optimizers = lk__calloc((size_t)replicas->n_devices, sizeof(lk_optimizer *));
@@ -33,7 +44,7 @@ static lk_status make_optimizers(lk_replicas *replicas, const lk_optimizer_opts 
         return LK_ERR_MEMORY;
     for (int r = 0; r < replicas->n_devices; r++) {
         lk_tensor **parameters = replicas->variables + (int64_t)r * replicas->n_variables;
-        LK_TRY(lk_pack(parameters, replicas->n_parameters, &replicas->flats[r]));
+        LK_TRY(pack(replicas, r));
         replicas->optimizers[r] = lk_optimizer_new(opts, replicas->flats[r], parameters, replicas->n_parameters);
         if (!replicas->optimizers[r])
             return lk_error_status();
