@@ -4,7 +4,7 @@
 
 #include "core/backend.h"
 
-/* Registered as "cpu". Rows are f32 only; all take and give private layouts. */
+/* Registered as "cpu". Rows are f32 only; all but the updates take and give private layouts. */
 extern const lk_kernel_table lk__cpu_table;
 
 /* A device's engine, stream, primitives and scratch memory. Between lk__cpu_enter and lk__cpu_leave. Errors:
