@@ -280,9 +280,10 @@ static lk_status write_sheet(const preview *p)
 {
     const data_config *config = p->config;
     char title[256];
-    snprintf(title, sizeof title, "%s, %.100s, normalize %s, seed %lld, epoch %lld", lk_dataset_name(p->dataset),
-             p->pairs ? config->augment : "not augmented", normalize_modes[config->normalize], (long long)config->seed,
-             (long long)config->epoch);
+    bool normalized = config->normalize != LK_NORMALIZE_NONE;
+    snprintf(title, sizeof title, "%s, seed %lld, epoch %lld%s%.100s%s%s", lk_dataset_name(p->dataset),
+             (long long)config->seed, (long long)config->epoch, p->pairs ? ": " : "", p->pairs ? config->augment : "",
+             normalized ? ", normalize " : "", normalized ? normalize_modes[config->normalize] : "");
     lk_contact_sheet sheet = {
         .title = title,
         .images = p->images,
