@@ -21,13 +21,13 @@ typedef struct lk_train_config {
     const char *model;  /* a reference model or a model file */
     const char *data;   /* "auto": fashion-mnist, or synthetic where that cannot be had */
     const char *data_dir;
-    const char *devices;  /* NULL: the cores there are, at most as many as shards */
-    const char *strategy; /* NULL: one-device for one device, else mirrored */
-    int64_t shards;       /* V; 0: lk_default_shards */
-    int64_t epochs;       /* 0: the model's recipe's */
-    int64_t batch_size;   /* global; 0: the model's recipe's */
+    const char *devices;    /* NULL: the cores there are, at most as many as shards */
+    const char *strategy;   /* NULL: one-device for one device, else mirrored */
+    int64_t shards;         /* V; 0: lk_default_shards */
+    int64_t epochs;         /* 0: the model's recipe's */
+    int64_t batch_size;     /* global; 0: the model's recipe's */
     int64_t val_batch_size; /* 0: batch_size */
-    int64_t accumulate;   /* batches an update */
+    int64_t accumulate;     /* batches an update */
     int64_t seed;
     int64_t limit_train; /* -1: all */
     int64_t limit_val;   /* -1: all; 0: no evaluation */
@@ -38,24 +38,24 @@ typedef struct lk_train_config {
     double momentum;       /* -1: 0.9 for lars, else 0 */
     bool nesterov;
     double weight_decay;
-    double clip_norm;      /* 0: no clipping */
-    const char *schedule;  /* "constant", "step", "cosine"; NULL: the model's recipe's */
-    const char *lr_steps;  /* "15:0.1,25:0.01"; NULL: the model's recipe's */
+    double clip_norm;     /* 0: no clipping */
+    const char *schedule; /* "constant", "step", "cosine"; NULL: the model's recipe's */
+    const char *lr_steps; /* "15:0.1,25:0.01"; NULL: the model's recipe's */
     double min_lr;
-    double warmup_epochs;  /* -1: 5 with scale_lr, else 0 */
-    bool scale_lr;         /* base_lr times batch / the recipe's batch */
+    double warmup_epochs; /* -1: 5 with scale_lr, else 0 */
+    bool scale_lr;        /* base_lr times batch / the recipe's batch */
     double label_smoothing;
-    int64_t top_k;         /* reported beside accuracy; 0: not */
-    int batch_norm;        /* enum lk_batch_norm_mode */
+    int64_t top_k;  /* reported beside accuracy; 0: not */
+    int batch_norm; /* enum lk_batch_norm_mode */
 
-    const char *augment;   /* see lk_augment_parse; NULL: none */
-    int normalize;         /* enum lk_normalize_mode */
+    const char *augment; /* see lk_augment_parse; NULL: none */
+    int normalize;       /* enum lk_normalize_mode */
 
-    double target_accuracy; /* stop above it; -1: no target */
-    double patience;        /* so many epochs in a row */
-    int64_t early_stop;     /* stop after so many epochs without a better val loss; 0: never */
-    int nan_guard;          /* enum lk_nan_guard */
-    const char *log_dir;    /* event files, CSV, JSON lines and curves; NULL: none */
+    double target_accuracy;                          /* stop above it; -1: no target */
+    double patience;                                 /* so many epochs in a row */
+    int64_t early_stop;                              /* stop after so many epochs without a better val loss; 0: never */
+    int nan_guard;                                   /* enum lk_nan_guard */
+    const char *log_dir;                             /* event files, CSV, JSON lines and curves; NULL: none */
     bool throughput, total_time, plot, json, ledger; /* what the command prints */
 } lk_train_config;
 
@@ -82,7 +82,7 @@ LK_API lk_status lk_train_defaults(const char *recipe, lk_train_config *config);
 
 /* What will be done: the configuration with every blank filled in. */
 typedef struct lk_plan {
-    const char *recipe; /* NULL: none */
+    const char *recipe;                           /* NULL: none */
     const char *model, *data, *source, *strategy; /* source: where the samples came from */
     int64_t parameters;                           /* elements */
     int devices;
@@ -118,7 +118,7 @@ LK_API const lk_train_config *lk_trainer_config(const lk_trainer *trainer);
 LK_API lk_strategy *lk_trainer_strategy(const lk_trainer *trainer);
 LK_API const lk_model *lk_trainer_model(const lk_trainer *trainer);
 LK_API const lk_dataset *lk_trainer_dataset(const lk_trainer *trainer, lk_split split); /* NULL: no evaluation */
-LK_API lk_tensor *const *lk_trainer_variables(const lk_trainer *trainer, int replica); /* borrowed */
+LK_API lk_tensor *const *lk_trainer_variables(const lk_trainer *trainer, int replica);  /* borrowed */
 
 /* The gradients of the last update before clipping, of the mean loss of the whole batch, on replica 0's device: one a
  * parameter, borrowed until the next update; NULL before the first. */
@@ -147,8 +147,8 @@ typedef struct lk_epoch_report {
     int64_t epoch; /* from 1 */
     int64_t steps; /* since the beginning of training */
     lk_metrics train, val;
-    double rate;    /* of the epoch's last step */
-    double seconds; /* training alone */
+    double rate;          /* of the epoch's last step */
+    double seconds;       /* training alone */
     double total_seconds; /* since fit began, evaluation included */
     double images_per_second;
     int64_t skipped_steps;
@@ -196,9 +196,9 @@ LK_API void lk_trainer_interrupt(lk_trainer *trainer);
 
 /* --- fit, evaluate, predict -------------------------------------------------------------------------------------- */
 
-/* Trains all epochs. Blocks. Errors: those of operators and callbacks, LK_ERR_STATE if a sample was not used exactly once
- * in an epoch or lk_trainer_run stopped in the middle of one, LK_ERR_INTERRUPTED, LK_ERR_NUMERIC (nan_guard stop: the
- * message names layer, step and samples). *result is set as far as it goes. */
+/* Trains all epochs. Blocks. Errors: those of operators and callbacks, LK_ERR_STATE if a sample was not used exactly
+ * once in an epoch or lk_trainer_run stopped in the middle of one, LK_ERR_INTERRUPTED, LK_ERR_NUMERIC (nan_guard stop:
+ * the message names layer, step and samples). *result is set as far as it goes. */
 LK_API lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result);
 
 /* Trains `steps` further steps, epoch after epoch, without evaluation or callbacks. Blocks. */
@@ -239,7 +239,8 @@ LK_API lk_optimizer *lk_replicas_optimizer(const lk_replicas *replicas, int repl
 LK_API lk_status lk_replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int64_t samples,
                                    double rate);
 
-/* One shard of a batch, for the function that computes it. All borrowed; the tensors lie over the batch's own memory. */
+/* One shard of a batch, for the function that computes it. All borrowed; the tensors lie over the batch's own memory.
+ */
 typedef struct lk_shard {
     int replica;
     int64_t index, shards; /* which of how many */
@@ -253,8 +254,8 @@ typedef struct lk_shard {
 /* values[0 … n): what is to be summed over shards, borrowed from the open scope; entries are NULL before. */
 typedef lk_status (*lk_shard_fn)(void *user, const lk_shard *shard, lk_tensor **values);
 
-/* Calls `fn` for every shard of the batch that has samples, in a scope, and sums up what it gives: sums[replica * n + i]
- * as lk_shard_sum_finish, one reference each. `dataset`: where the batch is from. Asynchronous. */
+/* Calls `fn` for every shard of the batch that has samples, in a scope, and sums up what it gives: sums[replica * n +
+ * i] as lk_shard_sum_finish, one reference each. `dataset`: where the batch is from. Asynchronous. */
 LK_API lk_status lk_run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk_batch *batch, lk_shard_fn fn,
                                void *user, lk_tensor **sums);
 
