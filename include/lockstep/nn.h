@@ -149,10 +149,17 @@ LK_API lk_status lk_layer_parameter(lk_layer_builder *builder, const char *name,
 LK_API lk_status lk_layer_buffer(lk_layer_builder *builder, const char *name, lk_shape shape, lk_init init);
 LK_API lk_status lk_layer_build_child(lk_layer_builder *builder, int child, lk_shape in, lk_shape *out);
 
-/* While building: what one sample's forward pass costs, for lk_model_layer: floating-point operations as the operators
- * count them (unsaid: 0), and bytes of the f32 tensors that it makes (unsaid: those of the output). */
+/* While building: what lk_model_layer tells. flops: of one sample's forward pass, as the operators count them (unsaid:
+ * 0). gradient_needs: which tensors backward reads, of enum lk_layer_needs (unsaid: input and output), and how many
+ * bytes a sample beside them. */
+enum lk_layer_needs {
+    LK_NEEDS_INPUT = 1,
+    LK_NEEDS_OUTPUT = 2,
+    LK_NEEDS_NOTHING = 0,
+    LK_MAKES_VIEW = 4 /* of its input */
+};
 LK_API void lk_layer_flops(lk_layer_builder *builder, double flops);
-LK_API void lk_layer_bytes(lk_layer_builder *builder, int64_t bytes);
+LK_API void lk_layer_gradient_needs(lk_layer_builder *builder, int needs, int64_t bytes);
 
 /* While building: makes `status` the error, with where the layer is (model and path, or a model file's line) before the
  * text, and gives it back. */
@@ -210,7 +217,7 @@ typedef struct lk_layer_info {
     lk_shape output;         /* of one sample: dim[0] is 1 */
     int64_t parameters;      /* elements */
     double flops;            /* forward in training, a sample */
-    int64_t bytes;           /* of the tensors that forward makes for a sample, in f32 */
+    int64_t bytes;           /* a sample: of its output, where backward reads it, and of what else the layer keeps */
 } lk_layer_info;
 LK_API int lk_model_layer_count(const lk_model *model);
 LK_API lk_layer_info lk_model_layer(const lk_model *model, int index);

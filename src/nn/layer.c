@@ -79,7 +79,7 @@ lk_layer *lk_layer_new(const lk_layer_table *table, const void *config, size_t s
     if (layer) {
         layer->table = table;
         layer->statistics = -1;
-        layer->bytes = -1;
+        layer->needs = LK_NEEDS_INPUT | LK_NEEDS_OUTPUT;
         status = take(layer, children, n);
     }
     if (status != LK_OK)

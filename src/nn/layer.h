@@ -24,7 +24,9 @@ struct lk_layer {
     lk_shape output; /* of one sample */
     int64_t parameters;
     double flops;
-    int64_t bytes; /* -1: those of the output */
+    int needs;        /* enum lk_layer_needs */
+    int64_t bytes;    /* kept for backward beside inputs and outputs */
+    bool output_kept; /* somebody's backward reads it */
 };
 
 struct lk_layer_builder {

@@ -86,6 +86,31 @@ static void test_buffers_come_last(void **state)
     lk_model_release(model);
 }
 
+/* What backward reads is kept, whoever reads it: of 16 numbers an image channel here, 64 bytes a channel. */
+static void test_kept_bytes(void **state)
+{
+    (void)state;
+    const lk_conv2d_layer_opts same = {.same = true};
+    lk_layer *body = LK_SEQUENTIAL(lk_layer_conv2d(2, 3, &same), lk_layer_activation(LK_GELU), lk_layer_dropout(0.5));
+    lk_model *model = lk_model_build(
+        "test",
+        LK_SEQUENTIAL(lk_layer_conv2d(2, 3, &same), lk_layer_batch_norm(NULL), lk_layer_activation(LK_RELU),
+                      lk_layer_avg_pool(1, NULL), lk_layer_add(body, lk_layer_conv2d(2, 1, NULL)),
+                      lk_layer_max_pool(2, NULL), lk_layer_flatten(), lk_layer_dense(3, NULL)),
+        (lk_model_input){1, 4, 4, 3});
+    static const struct {
+        const char *path;
+        int64_t bytes;
+    } rows[] = {{"conv2d", 128}, {"batch_norm", 0}, {"relu", 128}, {"avg_pool", 128}, {"conv2d2", 128}, {"gelu", 128},
+                {"dropout", 0},  {"conv2d3", 0},    {"add", 0},    {"max_pool", 64},  {"flatten", 0},   {"dense", 0}};
+    assert_no_error(model != NULL);
+    for (int i = 0; i < lk_model_layer_count(model); i++) {
+        assert_string_equal(lk_model_layer(model, i).path, rows[i].path);
+        assert_int_equal(lk_model_layer(model, i).bytes, rows[i].bytes);
+    }
+    lk_model_release(model);
+}
+
 /* --- errors ------------------------------------------------------------------------------------------------------- */
 
 static void test_constructors_refuse(void **state)
@@ -671,6 +696,7 @@ int main(void)
         cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_names_follow_the_tree),
         cmocka_unit_test(test_buffers_come_last),
+        cmocka_unit_test(test_kept_bytes),
         cmocka_unit_test(test_constructors_refuse),
         cmocka_unit_test(test_failures_nest),
         cmocka_unit_test(test_a_layer_has_one_place),

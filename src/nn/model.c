@@ -130,10 +130,11 @@ int lk_model_layer_count(const lk_model *model)
 lk_layer_info lk_model_layer(const lk_model *model, int index)
 {
     const lk_layer *layer = model->rows[index];
+    int64_t output = lk__layer_count(layer->output) * (int64_t)sizeof(float);
     return (lk_layer_info){.path = layer->path,
                            .kind = layer->table->kind,
                            .output = layer->output,
                            .parameters = layer->parameters,
                            .flops = layer->flops,
-                           .bytes = layer->bytes};
+                           .bytes = layer->bytes + (layer->output_kept ? output : 0)};
 }

@@ -24,6 +24,7 @@ struct lk_model {
     int n_layers, layers_capacity;
     lk_layer **rows; /* those that do something, in the order of the forward pass */
     int n_rows, rows_capacity;
+    lk_layer *source;      /* while building: whose output comes next; NULL: the images */
     lk_layer **statistics; /* batch-norm layers */
     int n_statistics, statistics_capacity;
 };

@@ -171,10 +171,21 @@ static lk_status explained(lk_layer_builder *builder, lk_status status)
     return status;
 }
 
+static void note_needs(lk_model *model, lk_layer *source, lk_layer *layer)
+{
+    if (layer->needs & LK_NEEDS_INPUT && source)
+        source->output_kept = true;
+    if (layer->needs & LK_NEEDS_OUTPUT)
+        layer->output_kept = true;
+    if (!(layer->needs & LK_MAKES_VIEW))
+        model->source = layer;
+}
+
 lk_status lk__layer_build(lk_model *model, const lk_layer *parent, lk_layer *layer, int depth, lk_shape in,
                           lk_shape *out)
 {
     lk_layer_builder builder = {.model = model, .layer = layer, .depth = depth};
+    lk_layer *source = model->source;
     LK_TRY(set_path(model, parent, layer));
     if (depth > LK_LAYER_MAX_DEPTH)
         return lk_layer_fail(&builder, LK_ERR_ARGUMENT, "layers are nested more than %d deep", LK_LAYER_MAX_DEPTH);
@@ -185,9 +196,10 @@ lk_status lk__layer_build(lk_model *model, const lk_layer *parent, lk_layer *lay
     LK_TRY(check_output(&builder, *out));
     LK_TRY(check_children(&builder));
     layer->output = *out;
-    if (layer->bytes < 0)
-        layer->bytes = lk__layer_count(*out) * (int64_t)sizeof(float);
-    return lk__layer_is_container(layer) ? LK_OK : append(&model->rows, &model->n_rows, &model->rows_capacity, layer);
+    if (lk__layer_is_container(layer))
+        return LK_OK;
+    note_needs(model, source, layer);
+    return append(&model->rows, &model->n_rows, &model->rows_capacity, layer);
 }
 
 lk_status lk_layer_build_child(lk_layer_builder *builder, int child, lk_shape in, lk_shape *out)
@@ -206,8 +218,9 @@ void lk_layer_flops(lk_layer_builder *builder, double flops)
     builder->layer->flops = flops;
 }
 
-void lk_layer_bytes(lk_layer_builder *builder, int64_t bytes)
+void lk_layer_gradient_needs(lk_layer_builder *builder, int needs, int64_t bytes)
 {
+    builder->layer->needs = needs;
     builder->layer->bytes = bytes;
 }
 

@@ -55,6 +55,7 @@ static lk_status activation_build(lk_layer_builder *builder, const void *config,
 {
     bool simple = *(const lk_activation *)config == LK_RELU;
     *out = in;
+    lk_layer_gradient_needs(builder, simple ? LK_NEEDS_OUTPUT : LK_NEEDS_INPUT | LK_NEEDS_OUTPUT, 0);
     lk_layer_flops(builder, (simple ? 1 : 4) * (double)lk__layer_count(in));
     return LK_OK;
 }

@@ -24,6 +24,7 @@ static lk_status batch_norm_build(lk_layer_builder *builder, const void *config,
     LK_TRY(lk_layer_parameter(builder, "bias", channels, zeros, in.dim[1], in.dim[1]));
     LK_TRY(lk_layer_buffer(builder, "running_mean", channels, zeros));
     LK_TRY(lk_layer_buffer(builder, "running_var", channels, ones));
+    lk_layer_gradient_needs(builder, LK_NEEDS_INPUT, 0);
     lk_layer_flops(builder, 7 * (double)lk__layer_count(in));
     return lk__layer_statistics(builder, lk__layer_count(in) / in.dim[1]);
 }

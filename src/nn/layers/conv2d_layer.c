@@ -22,6 +22,7 @@ static lk_status conv2d_build(lk_layer_builder *builder, const void *config, lk_
                               fan_in, fan_out));
     if (c->bias)
         LK_TRY(lk_layer_parameter(builder, "bias", LK_SHAPE(c->filters), c->bias_init, fan_in, fan_out));
+    lk_layer_gradient_needs(builder, LK_NEEDS_INPUT, 0);
     double outputs = (double)c->filters * (double)out->dim[2] * (double)out->dim[3];
     lk_layer_flops(builder, 2 * outputs * (double)fan_in);
     return LK_OK;

@@ -19,7 +19,7 @@ static lk_status dense_build(lk_layer_builder *builder, const void *config, lk_s
     if (c->bias)
         LK_TRY(lk_layer_parameter(builder, "bias", LK_SHAPE(c->units), c->bias_init, k, c->units));
     lk_layer_flops(builder, 2 * (double)k * (double)c->units + (c->bias ? (double)c->units : 0));
-    lk_layer_bytes(builder, (c->bias ? 2 : 1) * c->units * (int64_t)sizeof(float)); /* the product, and with bias */
+    lk_layer_gradient_needs(builder, LK_NEEDS_INPUT, 0);
     return LK_OK;
 }
 

@@ -5,10 +5,9 @@
 static lk_status dropout_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
     *out = in;
-    if (*(const double *)config == 0)
-        lk_layer_bytes(builder, 0);
-    else
-        lk_layer_flops(builder, (double)lk__layer_count(in));
+    bool identity = *(const double *)config == 0;
+    lk_layer_flops(builder, identity ? 0 : (double)lk__layer_count(in));
+    lk_layer_gradient_needs(builder, identity ? LK_MAKES_VIEW : LK_NEEDS_NOTHING, 0);
     return LK_OK;
 }
 

@@ -5,6 +5,9 @@
 
 /* --- windows ------------------------------------------------------------------------------------------------------ */
 
+/* Max pooling keeps which element it was. */
+static const int64_t index_bytes = sizeof(int32_t);
+
 typedef struct pool_config {
     int64_t kernel, stride, padding;
     bool max;
@@ -19,8 +22,7 @@ static lk_status pool_build(lk_layer_builder *builder, const void *config, lk_sh
     LK_TRY(lk__layer_window(builder, "W", in.dim[3], c->kernel, c->stride, c->padding, &out->dim[3]));
     int64_t count = lk__layer_count(*out);
     lk_layer_flops(builder, (double)count * (double)c->kernel * (double)c->kernel);
-    if (c->max) /* and which element it was */
-        lk_layer_bytes(builder, count * (int64_t)(sizeof(float) + sizeof(int32_t)));
+    lk_layer_gradient_needs(builder, LK_NEEDS_NOTHING, c->max ? count * index_bytes : 0);
     return LK_OK;
 }
 
@@ -66,20 +68,20 @@ static lk_status global_build(lk_layer_builder *builder, lk_shape in, lk_shape *
     LK_TRY(lk__layer_check_ndim(builder, in, 4, "[N, C, H, W]"));
     *out = LK_SHAPE(1, in.dim[1]);
     lk_layer_flops(builder, (double)lk__layer_count(in));
-    lk_layer_bytes(builder, in.dim[1] * bytes);
+    lk_layer_gradient_needs(builder, LK_NEEDS_NOTHING, in.dim[1] * bytes);
     return LK_OK;
 }
 
 static lk_status global_max_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
     (void)config;
-    return global_build(builder, in, out, (int64_t)(sizeof(float) + sizeof(int32_t)));
+    return global_build(builder, in, out, index_bytes);
 }
 
 static lk_status global_avg_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
     (void)config;
-    return global_build(builder, in, out, sizeof(float));
+    return global_build(builder, in, out, 0);
 }
 
 static lk_tensor *global_max_forward(lk_layer_call *call, const void *config, lk_tensor *x)

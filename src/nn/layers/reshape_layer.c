@@ -8,7 +8,7 @@ static lk_status flatten_build(lk_layer_builder *builder, const void *config, lk
 {
     (void)config;
     *out = LK_SHAPE(1, lk__layer_count(in));
-    lk_layer_bytes(builder, 0);
+    lk_layer_gradient_needs(builder, LK_MAKES_VIEW, 0);
     return LK_OK;
 }
 
@@ -41,7 +41,7 @@ static lk_status reshape_build(lk_layer_builder *builder, const void *config, lk
                              text, (long long)lk__layer_count(in), (long long)c->channels, (long long)c->height,
                              (long long)c->width);
     }
-    lk_layer_bytes(builder, 0);
+    lk_layer_gradient_needs(builder, LK_MAKES_VIEW, 0);
     return LK_OK;
 }
 

@@ -3,7 +3,7 @@
 #include "base/status.h"
 #include "core/tensor.h"
 #include "lockstep/ops.h"
-#include "nn/layer.h"
+#include "nn/model.h"
 
 #include <string.h>
 
@@ -74,7 +74,9 @@ static lk_status add_build(lk_layer_builder *builder, const void *config, lk_sha
     (void)config;
     lk_shape shortcut;
     char texts[PARTS][128];
+    lk_layer *source = builder->model->source;
     LK_TRY(lk_layer_build_child(builder, BODY, in, out));
+    builder->model->source = source;
     LK_TRY(lk_layer_build_child(builder, SHORTCUT, in, &shortcut));
     if (!lk__shape_equal(*out, shortcut)) {
         lk__shape_text(*out, texts[BODY], sizeof texts[BODY]);
@@ -83,6 +85,7 @@ static lk_status add_build(lk_layer_builder *builder, const void *config, lk_sha
                              "the body gives %s and the shortcut %s; they are added and must be the same", texts[BODY],
                              texts[SHORTCUT]);
     }
+    lk_layer_gradient_needs(builder, LK_NEEDS_NOTHING, 0);
     lk_layer_flops(builder, (double)lk__layer_count(*out));
     return LK_OK;
 }

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# lockstep models and lockstep summary, with reference models and model files.
+set -euo pipefail
+
+output=$(mktemp -d)
+trap 'rm -rf "$output"' EXIT
+
+fail()
+{
+    echo "lockstep ${arguments[*]}: $1"
+    echo "exit status $status; stdout, then stderr:"
+    cat "$output/stdout" "$output/stderr"
+    exit 1
+}
+
+# run STATUS [ARGUMENT…]
+run()
+{
+    local expected=$1
+    shift
+    arguments=("$@")
+    status=0
+    "$LOCKSTEP" "$@" >"$output/stdout" 2>"$output/stderr" </dev/null || status=$?
+    [[ $status -eq $expected ]] || fail "exit status is not $expected"
+}
+
+# A line of stdout that matches.
+line()
+{
+    grep -qE -- "$1" "$output/stdout" || fail "no line matches '$1'"
+}
+
+complains()
+{
+    grep -qF -- "lockstep: $1" "$output/stderr" || fail "stderr lacks 'lockstep: $1'"
+    [[ ! -s $output/stdout ]] || fail "stdout is not empty"
+}
+
+run 0 models
+line '^lenet +129068 '
+line '^keras-cnn +347146 '
+line '^resnet18 +11175818 '
+line '^wrn-16-10 +17121962 '
+
+run 0 summary
+line '^lenet: images 1x28x28, 10 classes$'
+line '^conv1 +conv2d +20x26x26 +200 +243\.36 k$'
+line '^total +129068 +4\.54 M$'
+line 'training step +13\.[0-9]+ M +counted'
+line '^memory of a device for a batch of 256 in 8 shards on 1 device$'
+
+# Adam remembers two numbers a parameter: 2 x 129,068 x 4 bytes.
+run 0 summary --optimizer adam --devices 2
+line '^ +optimiser +0\.98 MiB +adam$'
+line 'in 8 shards on 2 devices$'
+
+# With sync all shards of a device are there at once.
+run 0 summary --model resnet18 --batch-size 64 --shards 2 --bn sync
+line 'of 64 samples: 2 shards at once$'
+run 0 summary --model resnet18 --batch-size 64 --shards 2
+line 'of 32 samples: 1 shard at once$'
+
+run 0 summary --data synthetic --model keras-cnn
+line '^keras-cnn: images 1x28x28, 10 classes$'
+
+printf 'hidden: sequential\n  flatten\n  dense 32\nend\nrelu\ndense classes\n' >"$output/net.lk"
+run 0 summary --model "$output/net.lk" --channels 3 --height 4 --width 5 --classes 7
+line '^hidden\.dense +dense +32 +1952 '
+line '^total +2183 '
+
+printf 'flatten\ndens 10\n' >"$output/wrong.lk"
+run 1 summary --model "$output/wrong.lk"
+complains "$output/wrong.lk:2: unknown layer 'dens': did you mean 'dense'?"
+run 1 summary --model "$output/none.lk"
+complains "$output/none.lk: cannot be opened: No such file or directory"
+run 2 summary --model lent
+complains "unknown model 'lent': did you mean 'lenet'?"
+run 2 summary --shards 300
+complains '--shards 300: a batch of 256 has at most that many'
+run 2 summary --shards 2 --devices 3
+complains '--devices 3: 2 shards are not one for each'
+run 1 summary --height 8
+grep -q 'lockstep: lenet: conv2: a kernel of 5 does not fit into ' "$output/stderr" || fail 'no such error'
