@@ -4,6 +4,7 @@
 
 #include "lockstep/autograd.h"
 #include "lockstep/build.h"
+#include "lockstep/callbacks.h"
 #include "lockstep/data.h"
 #include "lockstep/device.h"
 #include "lockstep/dist.h"
@@ -12,7 +13,9 @@
 #include "lockstep/ops.h"
 #include "lockstep/optim.h"
 #include "lockstep/options.h"
+#include "lockstep/plot.h"
 #include "lockstep/random.h"
+#include "lockstep/record.h"
 #include "lockstep/status.h"
 #include "lockstep/tensor.h"
 #include "lockstep/train.h"

@@ -1,0 +1,112 @@
+/* Callbacks that come with the library. Each stands in a file of its own in src/train/callbacks/ and sees of training
+ * only what lk_callback (lockstep/train.h) shows to anybody: examples for callbacks of one's own.
+ *
+ *     lk_trainer_add(trainer, lk_callback_throughput(stderr));
+ *     lk_trainer_add(trainer, lk_callback_log_dir("logs/first"));
+ *
+ * A constructor that fails (LK_ERR_MEMORY, LK_ERR_ARGUMENT, and what its comment says) gives a callback whose name is
+ * NULL; lk_trainer_add gives that error back, so the two nest without a check in between. A callback that is not added
+ * is freed with callback.release(callback.self). Texts are copied. Streams are borrowed as long as the callback lives,
+ * flushed after every line, and a line that cannot be written is left to ferror(). */
+#ifndef LOCKSTEP_CALLBACKS_H
+#define LOCKSTEP_CALLBACKS_H
+
+#include "lockstep/train.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* sum / count; NaN where the count is 0: what was not measured. */
+LK_API double lk_mean_value(lk_mean mean);
+
+/* --- lines ------------------------------------------------------------------------------------------------------- */
+
+/* `Images/sec: 1234.56` after every epoch: its training images over its time from beginning to end, evaluation
+ * included, as Keras sees an epoch. lk_epoch_report.images_per_second is of training alone. */
+LK_API lk_callback lk_callback_throughput(FILE *stream);
+
+/* `Cumulative training time after epoch 3: 12.34` after every epoch and `Cumulative training time: 12.34` at the end:
+ * seconds since training began, evaluation included. */
+LK_API lk_callback lk_callback_total_time(FILE *stream);
+
+/* --- stopping and the rate --------------------------------------------------------------------------------------- */
+
+/* Ends training after `patience` epochs in a row whose validation accuracy is above `target`; equal is not above, and
+ * one epoch that is not begins the count anew. Then prints `Early stopping after epoch 7` at the end; stream NULL:
+ * nothing. 0 <= target <= 1, patience >= 0 (a fraction is rounded up; 0 is 1). When training begins: LK_ERR_ARGUMENT
+ * where there is no evaluation. */
+LK_API lk_callback lk_callback_stop_at_accuracy(double target, double patience, FILE *stream);
+
+/* Ends training after `patience` epochs in a row whose validation loss is not below the best so far by more than
+ * `min_delta`, and prints `Early stopping after epoch 7: …` with the best at the end; stream NULL: nothing. A loss that
+ * is not a number is not better. patience >= 1, min_delta >= 0. When training begins: LK_ERR_ARGUMENT where there is no
+ * evaluation. */
+LK_API lk_callback lk_callback_stop_on_plateau(int64_t patience, double min_delta, FILE *stream);
+
+/* The rate for the next update; `epoch` is a fraction from 0: (steps so far) / (steps an epoch), so floor(epoch) is the
+ * epoch from 0. `rate` is what the schedule, or the callback before, says. Has to be the same function of its arguments
+ * in every run and process. */
+typedef double (*lk_rate_fn)(void *user, double epoch, double rate);
+LK_API lk_callback lk_callback_rate(lk_rate_fn rate, void *user);
+
+/* --- records ----------------------------------------------------------------------------------------------------- */
+
+/* A row an epoch, below a row of names:
+ *     epoch,step,train_loss,train_accuracy,train_top_k,val_loss,val_accuracy,val_top_k,rate,seconds,total_seconds,
+ *     images_per_second,skipped_steps
+ * step counts from the beginning of training; seconds and images_per_second are of training alone. A cell is empty
+ * where nothing was measured. When training begins the file is made, or emptied: LK_ERR_IO. */
+LK_API lk_callback lk_callback_csv(const char *path);
+
+typedef struct lk_json_lines_opts {
+    bool settings; /* a first line {"event":"settings", …}: what lk_callback_tensorboard shows as text */
+    bool ledger;   /* "train_ledger" and "val_ledger" in the lines of epochs */
+} lk_json_lines_opts;
+
+/* One JSON object a line, into a file that is made or emptied when training begins, or, for "-", to standard output.
+ * After every epoch
+ *     {"event":"epoch","epoch":…,"train_loss":…,"train_accuracy":…,"val_loss":…,"val_accuracy":…,"seconds":…,
+ *      "images_per_second":…,"steps":…,"rate":…,"total_seconds":…,"skipped_steps":…}
+ * with train_top_k and val_top_k where top-k is asked for, and null for what was not measured; at the end
+ *     {"event":"done","steps":…,"seconds":…,"images_per_second":…,"val_accuracy":…,"digest":…,"devices":[…],
+ *      "shards":…,"samples_seen":…,"epochs":…,"total_seconds":…,"val_loss":…,"flops_per_second":…,"stopped_by":…}
+ * or, where training ended with an error or was interrupted,
+ *     {"event":"stopped","status":…,"message":…,"epochs":…,"steps":…,"samples_seen":…,"seconds":…,"total_seconds":…}
+ * to which the epoch that was under way, if one was, adds "partial":{"epoch":…,"step":…,"train_loss":…,
+ * "train_accuracy":…}. opts NULL: neither. Errors: LK_ERR_IO. */
+LK_API lk_callback lk_callback_json_lines(const char *path, const lk_json_lines_opts *opts);
+
+/* An event file of its own in the folder `dir`, which is made, for every training; `tensorboard --logdir DIR` reads it.
+ * After every epoch, which is TensorBoard's step: scalars loss/train, loss/val, accuracy/train, accuracy/val, with
+ * top-k top_k/train and top_k/val, learning_rate and images_per_second; histograms weights/NAME of every variable and
+ * gradients/NAME of every parameter, the latter of the epoch's last update. At the beginning the text `settings`: every
+ * option that belongs to what identifies the run, as resolved. Errors when training begins or goes on: LK_ERR_IO. */
+LK_API lk_callback lk_callback_tensorboard(const char *dir);
+
+/* Losses and accuracies against epochs, drawn anew after every epoch; a path NULL: not that one. Each file is replaced
+ * as a whole. Errors: LK_ERR_UNSUPPORTED (PNG, in a build without libcairo), LK_ERR_IO. */
+LK_API lk_callback lk_callback_curves(const char *svg_path, const char *png_path);
+
+/* The same in characters: on a terminal drawn after every epoch in the place of the last drawing, elsewhere once, at
+ * the end. Add it before callbacks that print lines to the same terminal: it takes its drawing away when an epoch ends
+ * and draws below what they printed. */
+LK_API lk_callback lk_callback_live_plot(FILE *stream);
+
+/* All of the records of a run in the folder `dir`, which is made with those above it: lk_callback_tensorboard,
+ * epochs.csv, epochs.jsonl (with settings and ledger), curves.svg and curves.png; a build without libcairo leaves out
+ * the PNG and says so once (lockstep/log.h). A folder that holds an earlier run's files keeps them: the next run's are
+ * epochs-2.csv, epochs-2.jsonl, curves-2.svg and curves-2.png, the one after that has 3. TensorBoard takes all event
+ * files of a folder for one run: those that are to be compared want folders of their own below one that it is shown.
+ * Errors, at once: LK_ERR_IO (the folder can neither be made nor written), LK_ERR_ARGUMENT (an empty name). */
+LK_API lk_callback lk_callback_log_dir(const char *dir);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,70 @@
+/* Writes a row an epoch as CSV. */
+#include "lockstep/callbacks.h"
+
+#include "base/mem.h"
+#include "lockstep/record.h"
+
+typedef struct epoch_csv {
+    char *path;
+    lk_row_writer *writer; /* NULL: not open yet */
+} epoch_csv;
+
+/* A mean over nothing is an empty cell. */
+static lk_field mean(const char *name, lk_mean value)
+{
+    return value.count ? LK_REAL(name, lk_mean_value(value)) : LK_NONE(name);
+}
+
+static lk_status train_begin(void *self, lk_trainer *trainer)
+{
+    (void)trainer;
+    epoch_csv *csv = self;
+    if (!csv->writer)
+        csv->writer = lk_row_writer_new(csv->path, LK_ROWS_CSV, false);
+    return csv->writer ? LK_OK : lk_error_status();
+}
+
+static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    (void)trainer, (void)stop;
+    epoch_csv *csv = self;
+    const lk_metrics *train = &report->train, *val = &report->val;
+    const lk_field row[] = {
+        LK_INT("epoch", report->epoch),
+        LK_INT("step", report->steps),
+        mean("train_loss", train->loss),
+        mean("train_accuracy", train->accuracy),
+        mean("train_top_k", train->top_k),
+        mean("val_loss", val->loss),
+        mean("val_accuracy", val->accuracy),
+        mean("val_top_k", val->top_k),
+        LK_REAL("rate", report->rate),
+        LK_REAL("seconds", report->seconds),
+        LK_REAL("total_seconds", report->total_seconds),
+        LK_REAL("images_per_second", report->images_per_second),
+        LK_INT("skipped_steps", report->skipped_steps),
+    };
+    return lk_row_write(csv->writer, row, sizeof row / sizeof row[0]);
+}
+
+static void release(void *self)
+{
+    epoch_csv *csv = self;
+    lk_row_writer_release(csv->writer);
+    lk__free(csv->path);
+    lk__free(csv);
+}
+
+lk_callback lk_callback_csv(const char *path)
+{
+    epoch_csv *csv = lk__calloc(1, sizeof *csv);
+    if (!csv)
+        return (lk_callback){0};
+    csv->path = lk__strdup(path);
+    if (!csv->path) {
+        release(csv);
+        return (lk_callback){0};
+    }
+    return (lk_callback){
+        .name = "CSV", .train_begin = train_begin, .epoch_end = epoch_end, .release = release, .self = csv};
+}

@@ -1,0 +1,62 @@
+#include "train/callbacks/history.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "lockstep/callbacks.h"
+
+static lk_status grow(double **values, int64_t capacity)
+{
+    double *grown = lk__realloc(*values, (size_t)capacity, sizeof *grown);
+    if (!grown)
+        return LK_ERR_MEMORY;
+    *values = grown;
+    return LK_OK;
+}
+
+static lk_status make_room(lk__history *history)
+{
+    if (history->count < history->capacity)
+        return LK_OK;
+    int64_t capacity = history->capacity ? 2 * history->capacity : 64;
+    LK_TRY(grow(&history->epoch, capacity));
+    for (int i = 0; i < LK_HISTORY_LINES; i++)
+        LK_TRY(grow(&history->line[i], capacity));
+    history->capacity = capacity;
+    return LK_OK;
+}
+
+lk_status lk__history_add(lk__history *history, const lk_epoch_report *report)
+{
+    LK_TRY(make_room(history));
+    int64_t n = history->count++;
+    history->epoch[n] = (double)report->epoch;
+    history->line[LK_HISTORY_TRAIN_LOSS][n] = lk_mean_value(report->train.loss);
+    history->line[LK_HISTORY_VAL_LOSS][n] = lk_mean_value(report->val.loss);
+    history->line[LK_HISTORY_TRAIN_ACCURACY][n] = lk_mean_value(report->train.accuracy);
+    history->line[LK_HISTORY_VAL_ACCURACY][n] = lk_mean_value(report->val.accuracy);
+    history->evaluated = history->evaluated || report->val.loss.count;
+    return LK_OK;
+}
+
+lk_line_chart lk__history_chart(const lk__history *history, lk_series series[LK_HISTORY_LINES])
+{
+    static const char *const names[] = {[LK_HISTORY_TRAIN_LOSS] = "train loss",
+                                        [LK_HISTORY_VAL_LOSS] = "val loss",
+                                        [LK_HISTORY_TRAIN_ACCURACY] = "train accuracy",
+                                        [LK_HISTORY_VAL_ACCURACY] = "val accuracy"};
+    int count = 0;
+    for (int i = 0; i < LK_HISTORY_LINES; i++) {
+        bool of_evaluation = i == LK_HISTORY_VAL_LOSS || i == LK_HISTORY_VAL_ACCURACY;
+        if (history->evaluated || !of_evaluation)
+            series[count++] = (lk_series){names[i], history->epoch, history->line[i], history->count};
+    }
+    return (lk_line_chart){.x_label = "epoch", .series = series, .series_count = count, .y_max = 1};
+}
+
+void lk__history_free(lk__history *history)
+{
+    lk__free(history->epoch);
+    for (int i = 0; i < LK_HISTORY_LINES; i++)
+        lk__free(history->line[i]);
+    *history = (lk__history){0};
+}

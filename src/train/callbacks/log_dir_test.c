@@ -1,0 +1,341 @@
+/* Records of trainings that take a moment. */
+#include "lockstep/callbacks.h"
+
+#include "base/mem.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { EPOCHS = 3 };
+
+static lk_trainer *new_trainer(void)
+{
+    lk_train_config config;
+    lk_error_clear();
+    assert_int_equal(lk_train_defaults(NULL, &config), LK_OK);
+    config.data = "synthetic";
+    config.limit_train = 24;
+    config.limit_val = 10;
+    config.batch_size = 8;
+    config.epochs = EPOCHS;
+    config.devices = "1";
+    config.top_k = 3;
+    lk_trainer *trainer = lk_trainer_new(&config);
+    if (!trainer)
+        fail_msg("%s", lk_error_message());
+    return trainer;
+}
+
+static void train(lk_trainer *trainer)
+{
+    lk_train_result result;
+    if (lk_trainer_fit(trainer, &result) != LK_OK)
+        fail_msg("%s", lk_error_message());
+}
+
+/* --- files -------------------------------------------------------------------------------------------------------- */
+
+static int make_dir(void **state)
+{
+    static char dir[64];
+    snprintf(dir, sizeof dir, "/tmp/lockstep-log-dir-XXXXXX");
+    *state = mkdtemp(dir);
+    return *state ? 0 : -1;
+}
+
+static int remove_dir(void **state)
+{
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", (char *)*state);
+    return system(command);
+}
+
+/* The whole file `dir`/`name`, with a zero behind it; to be freed. */
+static char *read_file(const char *dir, const char *name, size_t *size)
+{
+    char path[512];
+    snprintf(path, sizeof path, "%s/%s", dir, name);
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        fail_msg("%s is not there", path);
+    fseek(file, 0, SEEK_END);
+    *size = (size_t)ftell(file);
+    rewind(file);
+    char *bytes = calloc(*size + 1, 1);
+    assert_non_null(bytes);
+    assert_int_equal(fread(bytes, 1, *size, file), *size);
+    fclose(file);
+    return bytes;
+}
+
+/* The only event file of the folder. */
+static char *read_events(const char *dir, size_t *size)
+{
+    char name[256] = "";
+    DIR *folder = opendir(dir);
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder));) {
+        if (strstr(entry->d_name, "tfevents")) {
+            assert_string_equal(name, "");
+            snprintf(name, sizeof name, "%s", entry->d_name);
+        }
+    }
+    closedir(folder);
+    return read_file(dir, name, size);
+}
+
+static int count_text(const char *bytes, size_t size, const char *text)
+{
+    int count = 0;
+    for (const char *at = bytes; (at = memmem(at, size - (size_t)(at - bytes), text, strlen(text))); at++)
+        count++;
+    return count;
+}
+
+static void check_events(const char *dir)
+{
+    size_t size;
+    char *events = read_events(dir, &size);
+    static const char *const every_epoch[] = {"loss/train",
+                                              "loss/val",
+                                              "accuracy/train",
+                                              "accuracy/val",
+                                              "top_k/train",
+                                              "top_k/val",
+                                              "learning_rate",
+                                              "images_per_second",
+                                              "weights/dense2.weight",
+                                              "gradients/dense2.weight",
+                                              "weights/dense1.bias",
+                                              "gradients/dense1.bias"};
+    for (size_t i = 0; i < sizeof every_epoch / sizeof every_epoch[0]; i++)
+        if (count_text(events, size, every_epoch[i]) != EPOCHS)
+            fail_msg("%s is there %d times", every_epoch[i], count_text(events, size, every_epoch[i]));
+    assert_int_equal(count_text(events, size, "| batch-size | 8 |"), 1);
+    assert_int_equal(count_text(events, size, "| epochs | 3 |"), 1);
+    assert_int_equal(count_text(events, size, "| devices in use | cpu:0 |"), 1);
+    free(events);
+}
+
+static void check_csv(const char *dir)
+{
+    size_t size;
+    char *csv = read_file(dir, "epochs.csv", &size);
+    assert_int_equal(count_text(csv, size, "\n"), 1 + EPOCHS);
+    assert_int_equal(strncmp(csv, "epoch,step,train_loss,train_accuracy,train_top_k,val_loss,", 58), 0);
+    assert_non_null(strstr(csv, "\n1,3,"));
+    assert_non_null(strstr(csv, "\n2,6,"));
+    assert_non_null(strstr(csv, "\n3,9,"));
+    free(csv);
+}
+
+static json_t *parse_line(char **text)
+{
+    char *line = strsep(text, "\n");
+    json_error_t error;
+    json_t *object = json_loads(line, 0, &error);
+    if (!object)
+        fail_msg("%s: %s", line, error.text);
+    return object;
+}
+
+static void check_json_lines(const char *dir)
+{
+    size_t size;
+    char *lines = read_file(dir, "epochs.jsonl", &size), *rest = lines;
+    json_t *settings = parse_line(&rest);
+    assert_string_equal(json_string_value(json_object_get(settings, "event")), "settings");
+    assert_string_equal(json_string_value(json_object_get(settings, "base-lr")), "0.2");
+    json_decref(settings);
+    for (int epoch = 1; epoch <= EPOCHS; epoch++) {
+        json_t *line = parse_line(&rest);
+        assert_string_equal(json_string_value(json_object_get(line, "event")), "epoch");
+        assert_int_equal(json_integer_value(json_object_get(line, "epoch")), epoch);
+        assert_int_equal(json_integer_value(json_object_get(json_object_get(line, "train_ledger"), "used_once")), 24);
+        assert_true(json_real_value(json_object_get(line, "train_loss")) > 0);
+        assert_true(json_is_real(json_object_get(line, "val_top_k")));
+        json_decref(line);
+    }
+    json_t *done = parse_line(&rest);
+    assert_string_equal(json_string_value(json_object_get(done, "event")), "done");
+    assert_true(json_is_null(json_object_get(done, "stopped_by")));
+    json_decref(done);
+    assert_string_equal(rest, "");
+    free(lines);
+}
+
+static void leaves_every_record(void **state)
+{
+    lk_trainer *trainer = new_trainer();
+    assert_int_equal(lk_trainer_add(trainer, lk_callback_log_dir(*state)), LK_OK);
+    train(trainer);
+    lk_trainer_release(trainer);
+    check_events(*state);
+    check_csv(*state);
+    check_json_lines(*state);
+}
+
+static lk_status count_epoch(void *self, lk_trainer *trainer, int64_t epoch)
+{
+    (void)trainer, (void)epoch;
+    ++*(int *)self;
+    return LK_OK;
+}
+
+static void refuses_before_training(void **state)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/nowhere/epochs", (char *)*state);
+    for (int which = 0; which < 2; which++) {
+        int epochs = 0;
+        lk_trainer *trainer = new_trainer();
+        assert_int_equal(
+            lk_trainer_add(trainer, (lk_callback){.name = "count", .epoch_begin = count_epoch, .self = &epochs}),
+            LK_OK);
+        assert_int_equal(lk_trainer_add(trainer, which ? lk_callback_csv(path) : lk_callback_json_lines(path, NULL)),
+                         LK_OK);
+        lk_train_result result;
+        assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_IO);
+        assert_non_null(strstr(lk_error_message(), path));
+        assert_int_equal(epochs, 0);
+        lk_trainer_release(trainer);
+    }
+}
+
+static void gives_back_what_a_constructor_said(void **state)
+{
+    (void)state;
+    lk_trainer *trainer = new_trainer();
+    assert_int_equal(lk_trainer_add(trainer, lk_callback_stop_at_accuracy(1.5, 1, NULL)), LK_ERR_ARGUMENT);
+    assert_non_null(strstr(lk_error_message(), "1.5"));
+    lk_trainer_release(trainer);
+    lk_error_clear();
+}
+
+/* --- errors half way ---------------------------------------------------------------------------------------------- */
+
+static lk_status interrupt(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
+{
+    (void)self, (void)stop;
+    if (report->epoch == 2 && report->step == 1)
+        lk_trainer_interrupt(trainer);
+    return LK_OK;
+}
+
+static void says_how_an_interrupted_training_ended(void **state)
+{
+    lk_trainer *trainer = new_trainer();
+    assert_int_equal(lk_trainer_add(trainer, (lk_callback){.name = "interrupt", .step_end = interrupt}), LK_OK);
+    assert_int_equal(lk_trainer_add(trainer, lk_callback_log_dir(*state)), LK_OK);
+    lk_train_result result;
+    assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_INTERRUPTED);
+    lk_trainer_release(trainer);
+    size_t size;
+    char *lines = read_file(*state, "epochs.jsonl", &size), *rest = lines;
+    json_decref(parse_line(&rest));
+    json_decref(parse_line(&rest));
+    json_t *last = parse_line(&rest);
+    assert_string_equal(json_string_value(json_object_get(last, "event")), "stopped");
+    assert_string_equal(json_string_value(json_object_get(last, "status")), lk_status_name(LK_ERR_INTERRUPTED));
+    assert_int_equal(json_integer_value(json_object_get(last, "epochs")), 1);
+    json_t *partial = json_object_get(last, "partial");
+    assert_int_equal(json_integer_value(json_object_get(partial, "epoch")), 2);
+    assert_in_range(json_integer_value(json_object_get(partial, "step")), 1, 3);
+    json_decref(last);
+    free(lines);
+    lk_error_clear();
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+/* The trainer has done its work before: what fails is in the records' hooks. */
+static void unwinds_without_memory(void **state)
+{
+    lk_trainer *trainer = new_trainer();
+    assert_int_equal(lk_wait_all(), LK_OK);
+    lk_epoch_report report = {.epoch = 1, .train.loss = {1, 1}, .val.loss = {1, 1}};
+    bool stop = false;
+    for (int64_t n = 0, failed = 1; failed; n++) {
+        char dir[128];
+        snprintf(dir, sizeof dir, "%s/%lld", (char *)*state, (long long)n);
+        lk_callback callback = lk_callback_log_dir(dir);
+        assert_non_null(callback.name);
+        lk__mem_fail_at(n);
+        lk_status status = callback.train_begin(callback.self, trainer);
+        if (status == LK_OK)
+            status = callback.epoch_end(callback.self, trainer, &report, &stop);
+        failed = lk__mem_allocations() > n;
+        lk__mem_fail_at(-1);
+        if (!failed || status != LK_OK)
+            assert_int_equal(status, failed ? LK_ERR_MEMORY : LK_OK);
+        lk_error_clear();
+        callback.release(callback.self);
+    }
+    lk_trainer_release(trainer);
+}
+
+/* --- a terminal --------------------------------------------------------------------------------------------------- */
+
+static int open_terminal(int *master)
+{
+    *master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (*master < 0 || grantpt(*master) != 0 || unlockpt(*master) != 0)
+        return -1;
+    return open(ptsname(*master), O_RDWR | O_NOCTTY);
+}
+
+static void redraws_in_place(void **state)
+{
+    (void)state;
+    int master, terminal = open_terminal(&master);
+    if (terminal < 0) {
+        print_message("SKIP: there are no pseudo-terminals here\n");
+        skip();
+    }
+    /* Eight lines, so small that the terminal's buffer holds all of them. */
+    assert_int_equal(ioctl(terminal, TIOCSWINSZ, &(struct winsize){.ws_row = 12, .ws_col = 31}), 0);
+    setenv("TERM", "xterm", 1);
+    setenv("NO_COLOR", "1", 1);
+    setenv("LC_ALL", "C", 1);
+    FILE *stream = fdopen(terminal, "w");
+    assert_non_null(stream);
+    lk_trainer *trainer = new_trainer();
+    assert_int_equal(lk_trainer_add(trainer, lk_callback_live_plot(stream)), LK_OK);
+    train(trainer);
+    lk_trainer_release(trainer);
+    char text[8192];
+    ssize_t length = 0, got;
+    fcntl(master, F_SETFL, O_NONBLOCK);
+    while ((got = read(master, text + length, sizeof text - (size_t)length)) > 0)
+        length += got;
+    fclose(stream);
+    close(master);
+    assert_true(length > 0);
+    /* Drawn when the second and third epochs begin and at the end, taken away when they end. */
+    assert_int_equal(count_text(text, (size_t)length, "\033[8A\033[J"), EPOCHS - 1);
+    assert_int_equal(count_text(text, (size_t)length, "\n"), 8 * EPOCHS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(leaves_every_record, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(refuses_before_training, make_dir, remove_dir),
+        cmocka_unit_test(gives_back_what_a_constructor_said),
+        cmocka_unit_test_setup_teardown(says_how_an_interrupted_training_ended, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(unwinds_without_memory, make_dir, remove_dir),
+        cmocka_unit_test(redraws_in_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

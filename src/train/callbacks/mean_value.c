@@ -1,0 +1,9 @@
+#include "lockstep/callbacks.h"
+
+#include <math.h>
+
+double lk_mean_value(lk_mean mean)
+{
+    double value = mean.count ? mean.sum / (double)mean.count : NAN;
+    return isnan(value) ? NAN : value; /* without a sign, which printf would show */
+}

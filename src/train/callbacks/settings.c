@@ -1,0 +1,103 @@
+#include "train/callbacks/settings.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+static const char *const schedule_names[] = {
+    [LK_SCHEDULE_CONSTANT] = "constant", [LK_SCHEDULE_STEP] = "step", [LK_SCHEDULE_COSINE] = "cosine"};
+
+enum { STEPS_BYTES = LK_SCHEDULE_MAX_STEPS * 64 };
+
+/* As lk_schedule_parse_steps reads it. */
+static void write_steps(const lk_schedule *schedule, char *text, size_t size)
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < schedule->n_steps && used < size; i++)
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%g:%g", i ? "," : "", schedule->at[i], schedule->factor[i]);
+}
+
+/* The configuration with what the plan made of its blanks. `steps`: room for the text of lr-steps. */
+static lk_train_config resolve(const lk_train_config *asked, const lk_plan *plan, char *steps)
+{
+    lk_train_config config = *asked;
+    config.model = plan->model;
+    config.data = plan->data;
+    config.strategy = plan->strategy;
+    config.shards = plan->shards;
+    config.epochs = plan->epochs;
+    config.batch_size = plan->batch_size;
+    config.val_batch_size = plan->val_batch_size;
+    config.accumulate = plan->accumulate;
+    config.limit_train = plan->train_samples;
+    config.limit_val = plan->val_samples;
+    config.optimizer = plan->optimizer;
+    config.momentum = plan->optimizer_opts.momentum;
+    config.schedule = schedule_names[plan->schedule.kind];
+    config.warmup_epochs = plan->schedule.warmup_epochs;
+    if (plan->schedule.kind == LK_SCHEDULE_STEP) {
+        write_steps(&plan->schedule, steps, STEPS_BYTES);
+        config.lr_steps = steps;
+    }
+    /* With scale-lr the plan's rate is the result, not what was asked for. */
+    if (!config.scale_lr)
+        config.base_lr = plan->schedule.base;
+    return config;
+}
+
+static lk_status visit_options(const lk_train_config *config, lk__setting_fn fn, void *user)
+{
+    for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
+        char text[STEPS_BYTES];
+        if (!lk_train_options[i].recorded)
+            continue;
+        lk_status status = lk_options_text(&lk_train_options[i], config, text, sizeof text);
+        if (status == LK_OK)
+            status = fn(user, lk_train_options[i].name, text);
+        if (status != LK_OK)
+            return status;
+    }
+    return LK_OK;
+}
+
+static lk_status visit_count(const char *name, int64_t count, lk__setting_fn fn, void *user)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, count);
+    return fn(user, name, text);
+}
+
+static lk_status visit_devices(const lk_trainer *trainer, lk__setting_fn fn, void *user)
+{
+    lk_strategy *strategy = lk_trainer_strategy(trainer);
+    char text[2048] = "";
+    size_t used = 0;
+    for (int r = 0; r < lk_strategy_num_replicas(strategy) && used < sizeof text; r++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", r ? "," : "",
+                                 lk_device_name(lk_strategy_device(strategy, r)));
+    return fn(user, "devices in use", text);
+}
+
+lk_status lk__settings_visit(const lk_trainer *trainer, lk__setting_fn fn, void *user)
+{
+    const lk_plan *plan = lk_trainer_plan(trainer);
+    char steps[STEPS_BYTES];
+    lk_train_config config = resolve(lk_trainer_config(trainer), plan, steps);
+    lk_status status = visit_options(&config, fn, user);
+    const struct {
+        const char *name;
+        int64_t value;
+    } counts[] = {
+        {"parameters", plan->parameters},
+        {"training samples", plan->train_samples},
+        {"validation samples", plan->val_samples},
+        {"batches an epoch", plan->steps_per_epoch},
+        {"updates an epoch", plan->updates_per_epoch},
+    };
+    for (size_t i = 0; status == LK_OK && i < sizeof counts / sizeof counts[0]; i++)
+        status = visit_count(counts[i].name, counts[i].value, fn, user);
+    if (status == LK_OK)
+        status = visit_devices(trainer, fn, user);
+    return status == LK_OK ? fn(user, "source of the samples", plan->source) : status;
+}

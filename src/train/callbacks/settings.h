@@ -1,0 +1,15 @@
+/* What identifies a run, as texts. */
+#ifndef LK_TRAIN_CALLBACKS_SETTINGS_H
+#define LK_TRAIN_CALLBACKS_SETTINGS_H
+
+#include "lockstep/train.h"
+
+/* name and text are valid during the call only. */
+typedef lk_status (*lk__setting_fn)(void *user, const char *name, const char *text);
+
+/* Calls `fn` for every recorded option of lk_train_options, by its name and with the value that the plan came to, then
+ * for what the plan says besides: where the samples came from, how many there are, parameters, devices. Ends with the
+ * first error of `fn`. */
+lk_status lk__settings_visit(const lk_trainer *trainer, lk__setting_fn fn, void *user);
+
+#endif

@@ -1,0 +1,76 @@
+/* Ends training when the validation accuracy has been above a target for some epochs in a row. */
+#include "lockstep/callbacks.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+
+typedef struct stopper {
+    double target, patience;
+    FILE *stream;
+    int64_t met; /* epochs in a row */
+    int64_t stopped_epoch;
+} stopper;
+
+static lk_status train_begin(void *self, lk_trainer *trainer)
+{
+    stopper *s = self;
+    s->met = s->stopped_epoch = 0;
+    if (!lk_trainer_dataset(trainer, LK_SPLIT_TEST))
+        LK_FAIL(LK_ERR_ARGUMENT, "stop at accuracy %g: there is no evaluation (limit-val 0) to measure it", s->target);
+    return LK_OK;
+}
+
+static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    (void)trainer;
+    stopper *s = self;
+    /* A comparison with NaN is false: what was not measured does not count. */
+    if (!(lk_mean_value(report->val.accuracy) > s->target)) {
+        s->met = 0;
+        return LK_OK;
+    }
+    s->met++;
+    if ((double)s->met >= s->patience) {
+        s->stopped_epoch = report->epoch;
+        *stop = true;
+    }
+    return LK_OK;
+}
+
+static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+{
+    (void)trainer, (void)result, (void)status;
+    stopper *s = self;
+    if (s->stopped_epoch > 0 && s->stream) {
+        fprintf(s->stream, "Early stopping after epoch %lld\n", (long long)s->stopped_epoch);
+        fflush(s->stream);
+    }
+    return LK_OK;
+}
+
+/* Written so that NaN is refused too. */
+static lk_status check(double target, double patience)
+{
+    if (!(target >= 0 && target <= 1))
+        LK_FAIL(LK_ERR_ARGUMENT, "stop at accuracy: a target of %g; an accuracy is a number from 0 to 1", target);
+    if (!(patience >= 0))
+        LK_FAIL(LK_ERR_ARGUMENT, "stop at accuracy: a patience of %g epochs; it must be a number of at least 0",
+                patience);
+    return LK_OK;
+}
+
+lk_callback lk_callback_stop_at_accuracy(double target, double patience, FILE *stream)
+{
+    if (check(target, patience) != LK_OK)
+        return (lk_callback){0};
+    stopper *s = lk__calloc(1, sizeof *s);
+    if (!s)
+        return (lk_callback){0};
+    *s = (stopper){.target = target, .patience = patience, .stream = stream};
+    return (lk_callback){.name = "stop at accuracy",
+                         .train_begin = train_begin,
+                         .epoch_end = epoch_end,
+                         .train_end = train_end,
+                         .release = lk__free,
+                         .self = s};
+}

@@ -1,0 +1,82 @@
+/* Ends training when the validation loss has not become better for some epochs. */
+#include "lockstep/callbacks.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <math.h>
+
+typedef struct plateau {
+    int64_t patience;
+    double min_delta;
+    FILE *stream;
+    double best; /* INFINITY before the first epoch */
+    int64_t best_epoch, waited, stopped_epoch;
+} plateau;
+
+static lk_status train_begin(void *self, lk_trainer *trainer)
+{
+    plateau *p = self;
+    p->best = INFINITY;
+    p->best_epoch = p->waited = p->stopped_epoch = 0;
+    if (!lk_trainer_dataset(trainer, LK_SPLIT_TEST))
+        LK_FAIL(LK_ERR_ARGUMENT, "stop on plateau: there is no evaluation (limit-val 0) that gives a validation loss");
+    return LK_OK;
+}
+
+static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    (void)trainer;
+    plateau *p = self;
+    double loss = lk_mean_value(report->val.loss);
+    if (loss < p->best - p->min_delta) {
+        p->best = loss;
+        p->best_epoch = report->epoch;
+        p->waited = 0;
+    } else if (++p->waited >= p->patience) {
+        p->stopped_epoch = report->epoch;
+        *stop = true;
+    }
+    return LK_OK;
+}
+
+static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+{
+    (void)trainer, (void)result, (void)status;
+    plateau *p = self;
+    if (p->stopped_epoch == 0 || !p->stream)
+        return LK_OK;
+    fprintf(p->stream, "Early stopping after epoch %lld: ", (long long)p->stopped_epoch);
+    if (p->best_epoch > 0)
+        fprintf(p->stream, "the best validation loss, %.4f, was in epoch %lld\n", p->best, (long long)p->best_epoch);
+    else
+        fprintf(p->stream, "no validation loss was a number\n");
+    fflush(p->stream);
+    return LK_OK;
+}
+
+static lk_status check(int64_t patience, double min_delta)
+{
+    if (patience < 1)
+        LK_FAIL(LK_ERR_ARGUMENT, "stop on plateau: a patience of %lld epochs; it must be at least 1",
+                (long long)patience);
+    if (!(min_delta >= 0))
+        LK_FAIL(LK_ERR_ARGUMENT, "stop on plateau: min_delta is %g; it must be at least 0", min_delta);
+    return LK_OK;
+}
+
+lk_callback lk_callback_stop_on_plateau(int64_t patience, double min_delta, FILE *stream)
+{
+    if (check(patience, min_delta) != LK_OK)
+        return (lk_callback){0};
+    plateau *p = lk__calloc(1, sizeof *p);
+    if (!p)
+        return (lk_callback){0};
+    *p = (plateau){.patience = patience, .min_delta = min_delta, .stream = stream, .best = INFINITY};
+    return (lk_callback){.name = "stop on plateau",
+                         .train_begin = train_begin,
+                         .epoch_end = epoch_end,
+                         .train_end = train_end,
+                         .release = lk__free,
+                         .self = p};
+}

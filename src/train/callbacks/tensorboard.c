@@ -1,0 +1,154 @@
+/* Writes what TensorBoard shows: scalars, histograms, and the settings as text. */
+#include "lockstep/callbacks.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "lockstep/record.h"
+#include "train/callbacks/settings.h"
+
+#include <stdlib.h>
+
+typedef struct tensorboard {
+    char *dir;
+    lk_event_writer *events; /* of the training at hand */
+    float *values;           /* of a tensor, as it was read */
+    int64_t capacity;
+} tensorboard;
+
+/* --- settings ----------------------------------------------------------------------------------------------------- */
+
+/* A row of a Markdown table, whose cells end at a bar. */
+static lk_status print_row(void *user, const char *name, const char *text)
+{
+    FILE *table = user;
+    fprintf(table, "| %s | ", name);
+    for (; *text; text++) {
+        if (*text == '|')
+            fputc('\\', table);
+        fputc(*text, table);
+    }
+    fputs(" |\n", table);
+    return LK_OK;
+}
+
+static lk_status write_settings(tensorboard *t, const lk_trainer *trainer)
+{
+    char *markdown = NULL;
+    size_t size;
+    FILE *table = open_memstream(&markdown, &size);
+    if (!table)
+        LK_FAIL(LK_ERR_MEMORY, "TensorBoard: no memory for the settings");
+    fputs("| setting | value |\n|---|---|\n", table);
+    lk_status status = lk__settings_visit(trainer, print_row, table);
+    bool complete = fclose(table) == 0;
+    if (status == LK_OK && complete)
+        status = lk_event_text(t->events, "settings", 0, markdown, 0);
+    free(markdown); /* open_memstream's, not ours */
+    if (status == LK_OK && !complete)
+        LK_FAIL(LK_ERR_MEMORY, "TensorBoard: no memory for the settings");
+    return status;
+}
+
+/* --- scalars ------------------------------------------------------------------------------------------------------ */
+
+/* A mean over nothing is no point. */
+static lk_status write_mean(tensorboard *t, const char *tag, int64_t epoch, lk_mean mean)
+{
+    return mean.count ? lk_event_scalar(t->events, tag, epoch, lk_mean_value(mean), 0) : LK_OK;
+}
+
+static lk_status write_scalars(tensorboard *t, const lk_epoch_report *report)
+{
+    const lk_metrics *train = &report->train, *val = &report->val;
+    LK_TRY(write_mean(t, "loss/train", report->epoch, train->loss));
+    LK_TRY(write_mean(t, "loss/val", report->epoch, val->loss));
+    LK_TRY(write_mean(t, "accuracy/train", report->epoch, train->accuracy));
+    LK_TRY(write_mean(t, "accuracy/val", report->epoch, val->accuracy));
+    LK_TRY(write_mean(t, "top_k/train", report->epoch, train->top_k));
+    LK_TRY(write_mean(t, "top_k/val", report->epoch, val->top_k));
+    LK_TRY(lk_event_scalar(t->events, "learning_rate", report->epoch, report->rate, 0));
+    return lk_event_scalar(t->events, "images_per_second", report->epoch, report->images_per_second, 0);
+}
+
+/* --- histograms --------------------------------------------------------------------------------------------------- */
+
+static lk_status write_histogram(tensorboard *t, const char *group, const char *name, int64_t epoch, lk_tensor *tensor)
+{
+    int64_t count = lk_tensor_count(tensor);
+    if (count > t->capacity) {
+        float *values = lk__realloc(t->values, (size_t)count, sizeof *values);
+        if (!values)
+            return LK_ERR_MEMORY;
+        t->values = values;
+        t->capacity = count;
+    }
+    char tag[512];
+    snprintf(tag, sizeof tag, "%s/%s", group, name);
+    LK_TRY(lk_tensor_read(tensor, t->values, (size_t)count * sizeof *t->values));
+    return lk_event_histogram(t->events, tag, epoch, t->values, count, 0);
+}
+
+static lk_status write_histograms(tensorboard *t, const lk_trainer *trainer, int64_t epoch)
+{
+    const lk_model *model = lk_trainer_model(trainer);
+    lk_tensor *const *variables = lk_trainer_variables(trainer, 0);
+    for (int i = 0; i < lk_model_variable_count(model); i++)
+        LK_TRY(write_histogram(t, "weights", lk_model_variable_name(model, i), epoch, variables[i]));
+    lk_tensor *const *gradients = lk_trainer_gradients(trainer);
+    for (int i = 0; gradients && i < lk_model_parameter_count(model); i++)
+        if (gradients[i])
+            LK_TRY(write_histogram(t, "gradients", lk_model_variable_name(model, i), epoch, gradients[i]));
+    return LK_OK;
+}
+
+/* --- hooks -------------------------------------------------------------------------------------------------------- */
+
+static lk_status train_begin(void *self, lk_trainer *trainer)
+{
+    tensorboard *t = self;
+    lk_event_writer_release(t->events);
+    t->events = lk_event_writer_new(t->dir);
+    return t->events ? write_settings(t, trainer) : lk_error_status();
+}
+
+static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    (void)stop;
+    tensorboard *t = self;
+    LK_TRY(write_scalars(t, report));
+    return write_histograms(t, trainer, report->epoch);
+}
+
+static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+{
+    (void)trainer, (void)result, (void)status;
+    tensorboard *t = self;
+    return lk_event_writer_flush(t->events);
+}
+
+static void release(void *self)
+{
+    tensorboard *t = self;
+    lk_event_writer_release(t->events);
+    lk__free(t->values);
+    lk__free(t->dir);
+    lk__free(t);
+}
+
+lk_callback lk_callback_tensorboard(const char *dir)
+{
+    tensorboard *t = lk__calloc(1, sizeof *t);
+    if (!t)
+        return (lk_callback){0};
+    t->dir = lk__strdup(dir);
+    if (!t->dir) {
+        release(t);
+        return (lk_callback){0};
+    }
+    return (lk_callback){.name = "TensorBoard",
+                         .train_begin = train_begin,
+                         .epoch_end = epoch_end,
+                         .train_end = train_end,
+                         .release = release,
+                         .self = t};
+}
