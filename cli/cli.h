@@ -9,6 +9,8 @@
 
 #include <stdio.h>
 
+enum { CLI_MAX_OPTIONS = 96 };
+
 typedef struct cli_command {
     const char *name;
     const char *summary;   /* one line without its full stop */
@@ -16,6 +18,9 @@ typedef struct cli_command {
     const char *details;   /* paragraphs below the options in help, each line with its end; NULL: none */
     const lk_option *options;
     size_t option_count;
+    /* Instead of `options`: fills `table`, of CLI_MAX_OPTIONS, and gives how many there are. For a command that takes
+     * options of another table. */
+    size_t (*make_options)(lk_option *table);
     /* Gets what follows the command's name and gives the exit status. */
     int (*run)(int argc, char **argv);
 } cli_command;

@@ -1,11 +1,12 @@
 #include "cli.h"
 #include "progress.h"
+#include "train_flags.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 typedef struct verify_config {
-    lk_train_config train;
+    lk_train_config train; /* first: cli_parse_train wants it there */
     const char *devices;
     int64_t steps;
 } verify_config;
@@ -13,24 +14,7 @@ typedef struct verify_config {
 #define AT(field) .offset = offsetof(verify_config, field)
 
 /* clang-format off: a paragraph an option */
-static const lk_option options[] = {
-    {.name = "model",
-     .type = LK_OPTION_STRING,
-     AT(train.model),
-     .default_text = "lenet",
-     .value = "NAME",
-     .help = "network to train"},
-    {.name = "data",
-     .type = LK_OPTION_STRING,
-     AT(train.data),
-     .default_text = "auto",
-     .value = "NAME",
-     .help = "data set: fashion-mnist, mnist, synthetic, or auto (fashion-mnist, else synthetic)"},
-    {.name = "data-dir",
-     .type = LK_OPTION_STRING,
-     AT(train.data_dir),
-     .value = "DIR",
-     .help = "where NAME/FILE or NAME/FILE.gz is looked for before $LOCKSTEP_DATA and ~/.cache/lockstep"},
+static const lk_option own_options[] = {
     {.name = "devices",
      .type = LK_OPTION_STRING,
      AT(devices),
@@ -45,48 +29,47 @@ static const lk_option options[] = {
      .maximum = 1000000,
      .value = "N",
      .help = "steps to train on each"},
-    {.name = "shards",
-     .type = LK_OPTION_INT64,
-     AT(train.shards),
-     .default_text = "0",
-     .minimum = 1,
-     .maximum = 65536,
-     .value = "V",
-     .help = "logical shards a batch is cut into (unset: what the largest set of devices needs)"},
-    {.name = "batch-size",
-     .type = LK_OPTION_INT64,
-     AT(train.batch_size),
-     .default_text = "0",
-     .minimum = 1,
-     .maximum = 1 << 24,
-     .value = "N",
-     .help = "samples a step (unset: the model's recipe)"},
-    {.name = "base-lr",
-     .type = LK_OPTION_DOUBLE,
-     AT(train.base_lr),
-     .default_text = "0",
-     .least = 1e-12,
-     .greatest = 1e6,
-     .value = "RATE",
-     .help = "learning rate (unset: the model's recipe)"},
-    {.name = "seed",
-     .type = LK_OPTION_INT64,
-     AT(train.seed),
-     .default_text = "0",
-     .minimum = 0,
-     .maximum = INT64_MAX,
-     .value = "N",
-     .help = "seed of initial weights and of the samples' order"},
-    {.name = "limit-train",
-     .type = LK_OPTION_INT64,
-     AT(train.limit_train),
-     .default_text = "-1",
-     .minimum = 1,
-     .maximum = INT64_MAX,
-     .value = "N",
-     .help = "train on the file's first N samples (unset: all)"},
 };
 /* clang-format on */
+
+enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
+
+/* Of what identifies a run, what is about evaluation. */
+static bool is_about_evaluation(const char *name)
+{
+    static const char *const names[] = {"val-batch-size",  "limit-val", "top-k",
+                                        "target-accuracy", "patience",  "early-stop"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* What may change the result of a training, and where the data are. */
+static size_t make_options(lk_option *table)
+{
+    size_t count = 0;
+    for (; count < OWN_OPTION_COUNT; count++)
+        table[count] = own_options[count];
+    for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
+        const lk_option *option = &lk_train_options[i];
+        if (strcmp(option->name, "data-dir") == 0 || (option->recorded && !is_about_evaluation(option->name)))
+            table[count++] = *option;
+    }
+    return count;
+}
+
+/* Nothing is evaluated, and any images will do unless a recipe names them. */
+static void amend(void *config)
+{
+    lk_train_config *train = &((verify_config *)config)->train;
+    train->limit_val = 0;
+    train->target_accuracy = -1;
+    train->early_stop = 0;
+    train->top_k = 0;
+    if (!train->recipe)
+        train->data = "auto";
+}
 
 enum { MAX_SPECS = 64 };
 
@@ -152,9 +135,9 @@ static int run(int argc, char **argv)
 {
     verify_config config = {0};
     cli_progress progress = {0};
-    config.train.limit_val = 0;
-    config.train.workers = 1;
-    if (cli_parse(&cmd_verify, argc, argv, &config, NULL) != LK_OK)
+    lk_option options[CLI_MAX_OPTIONS];
+    size_t count = make_options(options);
+    if (cli_parse_train(options, count, argc, argv, &config, amend) != LK_OK)
         return cli_fail();
     lk_log_set(cli_print_log, &progress, LK_LOG_INFO);
     char *list = strdup(config.devices);
@@ -172,7 +155,6 @@ const cli_command cmd_verify = {
     .summary = "Train on several sets of devices and compare the results bit for bit",
     .details = "Prints the digest of each; exit status 0 where they are identical, else 1 with the first step and\n"
                "tensor that differ.\n",
-    .options = options,
-    .option_count = sizeof options / sizeof options[0],
+    .make_options = make_options,
     .run = run,
 };

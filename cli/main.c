@@ -88,11 +88,14 @@ void cli_print_overview(FILE *stream)
 
 void cli_print_help(const cli_command *command, FILE *stream)
 {
-    fprintf(stream, "Usage: lockstep %s%s%s%s\n\n%s.\n", command->name, command->option_count ? " [OPTION…]" : "",
+    lk_option made[CLI_MAX_OPTIONS];
+    const lk_option *options = command->make_options ? made : command->options;
+    size_t count = command->make_options ? command->make_options(made) : command->option_count;
+    fprintf(stream, "Usage: lockstep %s%s%s%s\n\n%s.\n", command->name, count ? " [OPTION…]" : "",
             command->arguments ? " " : "", command->arguments ? command->arguments : "", command->summary);
-    if (command->option_count) {
+    if (count) {
         fputc('\n', stream);
-        lk_options_help(command->options, command->option_count, stream);
+        lk_options_help(options, count, stream);
     }
     if (command->details)
         fprintf(stream, "\n%s", command->details);

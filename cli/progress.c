@@ -2,35 +2,90 @@
 
 #include "cli.h"
 
+#include "lockstep/callbacks.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-static double mean(lk_mean m)
-{
-    double value = m.count ? m.sum / (double)m.count : NAN;
-    return isnan(value) ? NAN : value; /* without a sign, which printf would show */
-}
+/* --- the plan ----------------------------------------------------------------------------------------------------- */
 
-static void print_plan(const lk_plan *plan)
+static void print_devices(const lk_plan *plan)
 {
     long long shards = plan->shards, devices = plan->devices, batch = plan->batch_size;
-    fprintf(stderr, "%s (%lld parameters) on %s (", plan->model, (long long)plan->parameters, plan->data);
-    cli_print_clean(plan->source, stderr);
-    fputs(")\n", stderr);
-    fprintf(stderr, "  data      %lld training images, %lld for validation\n", (long long)plan->train_samples,
-            (long long)plan->val_samples);
     fprintf(stderr, "  devices   %lld, strategy %s\n", devices, plan->strategy);
     fprintf(stderr, "  batch     %lld in %lld shard%s, ", batch, shards, shards == 1 ? "" : "s");
     if (batch % devices == 0 && shards % devices == 0)
         fprintf(stderr, "%lld samples a device\n", batch / devices);
     else
         fprintf(stderr, "about %.0f samples a device\n", (double)batch / (double)devices);
-    fprintf(stderr, "  training  %lld epoch%s of %lld step%s, SGD, rate %g, seed %llu\n", (long long)plan->epochs,
-            plan->epochs == 1 ? "" : "s", (long long)plan->steps_per_epoch, plan->steps_per_epoch == 1 ? "" : "s",
-            plan->learning_rate, (unsigned long long)plan->seed);
+}
+
+/* What is as usual goes without saying. */
+static void print_optimizer(const lk_plan *plan)
+{
+    const lk_optimizer_opts *opts = &plan->optimizer_opts;
+    const lk_schedule *schedule = &plan->schedule;
+    fprintf(stderr, "%s, rate %g", plan->optimizer, schedule->base);
+    if (schedule->kind == LK_SCHEDULE_STEP)
+        fprintf(stderr, " in steps");
+    else if (schedule->kind == LK_SCHEDULE_COSINE)
+        fprintf(stderr, " falling to %g", schedule->minimum);
+    if (schedule->warmup_epochs > 0)
+        fprintf(stderr, " after %g epochs of warm-up", schedule->warmup_epochs);
+    if (opts->momentum > 0)
+        fprintf(stderr, ", %smomentum %g", opts->nesterov ? "Nesterov " : "", opts->momentum);
+    if (opts->weight_decay > 0)
+        fprintf(stderr, ", weight decay %g", opts->weight_decay);
+    if (opts->clip_norm > 0)
+        fprintf(stderr, ", gradients clipped at %g", opts->clip_norm);
+}
+
+static void print_augmentation(const lk_augment_opts *opts)
+{
+    const char *separator = "  images    ";
+    if (opts->width_shift > 0 || opts->height_shift > 0) {
+        fprintf(stderr, "%sshifted by up to %g x %g of their size", separator, opts->width_shift, opts->height_shift);
+        separator = ", ";
+    }
+    if (opts->horizontal_flip) {
+        fprintf(stderr, "%sflipped", separator);
+        separator = ", ";
+    }
+    if (opts->crop_padding > 0) {
+        fprintf(stderr, "%spadded by %lld and cropped", separator, (long long)opts->crop_padding);
+        separator = ", ";
+    }
+    if (opts->center || opts->standardize) {
+        fprintf(stderr, "%s%s", separator, opts->standardize ? "standardised" : "centred");
+        separator = ", ";
+    }
+    if (opts->cutout > 0) {
+        fprintf(stderr, "%sa square of %lld cut out", separator, (long long)opts->cutout);
+        separator = ", ";
+    }
+    if (*separator == ',')
+        fputc('\n', stderr);
+}
+
+static void print_plan(const lk_plan *plan)
+{
+    cli_print_clean(plan->model, stderr);
+    fprintf(stderr, " (%lld parameters) on %s (", (long long)plan->parameters, plan->data);
+    cli_print_clean(plan->source, stderr);
+    fputs(")\n", stderr);
+    fprintf(stderr, "  data      %lld training images, %lld for validation\n", (long long)plan->train_samples,
+            (long long)plan->val_samples);
+    print_augmentation(&plan->augment);
+    print_devices(plan);
+    fprintf(stderr, "  training  %lld epoch%s of %lld step%s, ", (long long)plan->epochs, plan->epochs == 1 ? "" : "s",
+            (long long)plan->steps_per_epoch, plan->steps_per_epoch == 1 ? "" : "s");
+    if (plan->accumulate > 1)
+        fprintf(stderr, "%lld an update, ", (long long)plan->accumulate);
+    print_optimizer(plan);
+    fprintf(stderr, ", seed %llu\n", (unsigned long long)plan->seed);
 }
 
 void cli_note_fallback(void)
@@ -39,14 +94,7 @@ void cli_note_fallback(void)
           stderr);
 }
 
-void cli_progress_start(cli_progress *progress, const lk_plan *plan)
-{
-    progress->plan = plan;
-    progress->terminal = isatty(STDERR_FILENO);
-    if (plan->fell_back)
-        cli_note_fallback();
-    print_plan(plan);
-}
+/* --- the bar ------------------------------------------------------------------------------------------------------ */
 
 void cli_progress_clear(cli_progress *progress)
 {
@@ -92,25 +140,36 @@ static void draw(const char *epoch, const char *numbers, int64_t step, int64_t s
     fprintf(stderr, "\r\033[K%.*s", columns, line);
 }
 
-void cli_progress_step(cli_progress *progress, const lk_step_report *report)
+/* Ten times a second is enough for the eye. */
+static bool is_due(const cli_progress *progress, const lk_step_report *report)
 {
-    /* Ten times a second is enough for the eye. */
-    if (!progress->terminal || (report->step < report->steps && report->seconds - progress->last_drawn < 0.1 &&
-                                report->seconds >= progress->last_drawn))
-        return;
+    return report->step == report->steps || report->seconds - progress->last_drawn >= 0.1 ||
+           report->seconds < progress->last_drawn;
+}
+
+static lk_status step_end(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
+{
+    (void)trainer, (void)stop;
+    cli_progress *progress = self;
+    if (!progress->terminal || !is_due(progress, report))
+        return LK_OK;
     progress->last_drawn = report->seconds;
     char epoch[64], numbers[160], eta[32];
-    double rate = report->seconds > 0 ? (double)report->loss.count / report->seconds : 0;
+    lk_mean loss = report->so_far.loss;
+    double speed = report->seconds > 0 ? (double)loss.count / report->seconds : 0;
     /* Of training: how long evaluation takes is not known before the first one. */
     int64_t epochs_left = progress->plan->epochs - report->epoch;
-    int64_t left = progress->plan->train_samples * (epochs_left + 1) - report->loss.count;
-    format_seconds(eta, sizeof eta, rate > 0 ? (double)left / rate : 0);
+    int64_t left = progress->plan->train_samples * (epochs_left + 1) - loss.count;
+    format_seconds(eta, sizeof eta, speed > 0 ? (double)left / speed : 0);
     snprintf(epoch, sizeof epoch, "epoch %lld/%lld ", (long long)report->epoch, (long long)progress->plan->epochs);
     snprintf(numbers, sizeof numbers, "%lld/%lld  loss %.4f  %.0f images/s  ETA %s", (long long)report->step,
-             (long long)report->steps, mean(report->loss), rate, eta);
+             (long long)report->steps, lk_mean_value(loss), speed, eta);
     draw(epoch, numbers, report->step, report->steps);
     progress->drawn = true;
+    return LK_OK;
 }
+
+/* --- lines -------------------------------------------------------------------------------------------------------- */
 
 static void print_ledger(const char *what, const lk_ledger_report *ledger)
 {
@@ -118,21 +177,77 @@ static void print_ledger(const char *what, const lk_ledger_report *ledger)
             (long long)ledger->used_once, what, (long long)ledger->unused, (long long)ledger->repeated);
 }
 
-void cli_progress_epoch(cli_progress *progress, const lk_epoch_report *report)
+/* `prefix`: "" or "val ". */
+static void print_metrics(const char *prefix, const lk_metrics *metrics, int64_t k)
 {
+    fprintf(stderr, "  %sloss %.4f  %saccuracy %.4f", prefix, lk_mean_value(metrics->loss), prefix,
+            lk_mean_value(metrics->accuracy));
+    if (metrics->top_k.count)
+        fprintf(stderr, "  %stop-%lld %.4f", prefix, (long long)k, lk_mean_value(metrics->top_k));
+}
+
+static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    (void)trainer, (void)stop;
+    cli_progress *progress = self;
+    const lk_plan *plan = progress->plan;
     cli_progress_clear(progress);
     progress->last_drawn = 0;
-    fprintf(stderr, "epoch %*lld/%lld  loss %.4f  accuracy %.4f", progress->plan->epochs > 9 ? 2 : 1,
-            (long long)report->epoch, (long long)progress->plan->epochs, mean(report->train_loss),
-            mean(report->train_accuracy));
-    if (report->val_loss.count)
-        fprintf(stderr, "  val loss %.4f  val accuracy %.4f", mean(report->val_loss), mean(report->val_accuracy));
-    fprintf(stderr, "  %.1f s  %.0f images/s\n", report->seconds, report->images_per_second);
-    if (report->train_ledger.used_once) {
+    fprintf(stderr, "epoch %*lld/%lld", plan->epochs > 9 ? 2 : 1, (long long)report->epoch, (long long)plan->epochs);
+    print_metrics("", &report->train, plan->top_k);
+    if (report->val.loss.count)
+        print_metrics("val ", &report->val, plan->top_k);
+    fprintf(stderr, "  rate %g  %.1f s  %.0f images/s", report->rate, report->seconds, report->images_per_second);
+    if (report->skipped_steps)
+        fprintf(stderr, "  %lld step%s skipped", (long long)report->skipped_steps,
+                report->skipped_steps == 1 ? "" : "s");
+    fputc('\n', stderr);
+    if (progress->ledger) {
         print_ledger("training", &report->train_ledger);
-        if (report->val_ledger.used_once)
+        if (report->val.loss.count)
             print_ledger("validation", &report->val_ledger);
     }
+    return LK_OK;
+}
+
+static lk_status train_begin(void *self, lk_trainer *trainer)
+{
+    cli_progress *progress = self;
+    progress->plan = lk_trainer_plan(trainer);
+    progress->terminal = isatty(STDERR_FILENO);
+    return LK_OK;
+}
+
+/* Not when training begins: another callback may still refuse. */
+static lk_status epoch_begin(void *self, lk_trainer *trainer, int64_t epoch)
+{
+    (void)trainer, (void)epoch;
+    cli_progress *progress = self;
+    if (progress->announced)
+        return LK_OK;
+    progress->announced = true;
+    if (progress->plan->fell_back)
+        cli_note_fallback();
+    print_plan(progress->plan);
+    return LK_OK;
+}
+
+static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+{
+    (void)trainer, (void)result, (void)status;
+    cli_progress_clear(self);
+    return LK_OK;
+}
+
+lk_callback cli_progress_callback(cli_progress *progress)
+{
+    return (lk_callback){.name = "progress",
+                         .train_begin = train_begin,
+                         .epoch_begin = epoch_begin,
+                         .step_end = step_end,
+                         .epoch_end = epoch_end,
+                         .train_end = train_end,
+                         .self = progress};
 }
 
 void cli_progress_done(cli_progress *progress, const lk_train_result *result)
@@ -142,8 +257,8 @@ void cli_progress_done(cli_progress *progress, const lk_train_result *result)
             result->seconds);
     if (isfinite(result->images_per_second))
         fprintf(stderr, ", %.0f images/s, %.1f GFLOP/s", result->images_per_second, 1e-9 * result->flops_per_second);
-    if (result->val_accuracy.count)
-        fprintf(stderr, ", val accuracy %.4f", mean(result->val_accuracy));
+    if (result->val.accuracy.count)
+        fprintf(stderr, ", val accuracy %.4f", lk_mean_value(result->val.accuracy));
     fprintf(stderr, "\ndigest %s\n", result->digest);
 }
 

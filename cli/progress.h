@@ -7,15 +7,18 @@
 #include "lockstep/train.h"
 
 typedef struct cli_progress {
+    bool ledger; /* a line about it after every epoch */
     const lk_plan *plan;
+    bool announced; /* the plan has been printed */
     bool terminal;
     bool drawn;        /* a bar stands in the current line */
     double last_drawn; /* seconds into the epoch */
 } cli_progress;
 
-void cli_progress_start(cli_progress *progress, const lk_plan *plan);
-void cli_progress_step(cli_progress *progress, const lk_step_report *report);
-void cli_progress_epoch(cli_progress *progress, const lk_epoch_report *report);
+/* Prints the plan before the first epoch, the bar and the epochs' lines. `progress` is borrowed. */
+lk_callback cli_progress_callback(cli_progress *progress);
+
+/* The last lines, for a training that ended well. */
 void cli_progress_done(cli_progress *progress, const lk_train_result *result);
 
 /* Says that data "auto" turned out to be synthetic. */

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# train, verify, ops and devices from outside: what bad input gets, what goes to which stream, and what the lines say.
+# train, verify, recipes, ops and devices from outside: what bad input gets, what goes to which stream, and what the
+# lines and records say.
 set -euo pipefail
 
 work=$(mktemp -d)
@@ -202,7 +203,7 @@ refuses "$work/data/mnist/t10k-images-idx3-ubyte" 1x14x14 1x28x28
 run 0 "${of_files[@]}" --limit-val 0
 { bytes 00 00 08 03 00 00 00 02 00 00 00 04 00 00 00 04; zeros 32; } >"$images"
 run 1 "${of_files[@]}" --limit-val 0
-complains 4
+complains 'conv2' 'too small'
 if [[ $(id -u) -ne 0 ]]; then
     good_files
     chmod 000 "$images"
@@ -253,13 +254,15 @@ number='-?[0-9]+(\.[0-9]+)?(e[-+]?[0-9]+)?'
 epoch_line()
 {
     echo "^\{\"event\":\"epoch\",\"epoch\":$1,\"train_loss\":$number,\"train_accuracy\":$number,\"val_loss\":$2,\
-\"val_accuracy\":$2,\"seconds\":$number,\"images_per_second\":$number$3\}\$"
+\"val_accuracy\":$2,\"seconds\":$number,\"images_per_second\":$number,\"steps\":[0-9]+,\"rate\":$number,\
+\"total_seconds\":$number,\"skipped_steps\":0$3\}\$"
 }
 # done_line STEPS VAL_ACCURACY DEVICES SHARDS SAMPLES
 done_line()
 {
     echo "^\{\"event\":\"done\",\"steps\":$1,\"seconds\":$number,\"images_per_second\":$number,\"val_accuracy\":$2,\
-\"digest\":\"[0-9a-f]{32}\",\"devices\":\[$3\],\"shards\":$4,\"samples_seen\":$5\}\$"
+\"digest\":\"[0-9a-f]{32}\",\"devices\":\[$3\],\"shards\":$4,\"samples_seen\":$5,\"epochs\":[0-9]+,\
+\"total_seconds\":$number,\"val_loss\":$2,\"flops_per_second\":$number,\"stopped_by\":(null|\"[a-z ]+\")\}\$"
 }
 # lines PATTERN…: stdout has exactly these.
 lines()
@@ -313,6 +316,186 @@ says '20 training samples used once, 0 unused, 0 more than once'
 says '10 validation samples used once, 0 unused, 0 more than once'
 
 run 0 "${small[@]}" --data-dir "$work/nowhere" --epochs 1 # synthetic needs none
+
+# ---- recipes ----
+
+run 0 recipes
+for recipe in lenet keras-mnist custom-training resnet18 fashion-mnist-wrn; do
+    grep -qE "^$recipe +[^ ]" "$work/stdout" || fail "recipe $recipe is not listed"
+done
+run 0 recipes fashion-mnist-wrn
+for setting in '--model wrn-16-10' '--base-lr 0.01' '--batch-size 32' '--epochs 40' '--limit-train 10000' --throughput; do
+    grep -qxF -- "  $setting" "$work/stdout" || fail "stdout lacks '$setting'"
+done
+run 2 recipes fashion-mnist-wm
+complains "'fashion-mnist-wm'" 'fashion-mnist-wrn'
+run 2 recipes xylophone
+complains "'xylophone'" 'lists those there are'
+run 2 recipes lenet resnet18
+complains 'one recipe'
+run 2 "${small[@]}" --recipe lennet
+complains 'lennet' 'lenet'
+
+# A recipe's settings count unless a flag says otherwise, wherever it stands.
+tiny=(--data synthetic --limit-train 64 --limit-val 10 --epochs 1 --devices 1)
+run 0 train --recipe lenet "${tiny[@]}" --base-lr 0.05 --json
+says 'sgd, rate 0.05'
+says 'batch     256 '
+first=$(digest_of)
+run 0 train --base-lr 0.05 "${tiny[@]}" --json --recipe lenet
+says 'sgd, rate 0.05'
+[[ $(digest_of) == "$first" ]] || fail "the order of --recipe and --base-lr matters"
+run 0 train --recipe lenet "${tiny[@]}" --json
+says 'sgd, rate 0.2'
+[[ $(digest_of) != "$first" ]] || fail "--base-lr has no effect"
+
+# ---- records ----
+
+logs=$work/logs/below
+run 0 "${small[@]}" --log-dir "$logs" --json --top-k 2
+for name in epochs.csv epochs.jsonl; do
+    [[ -s $logs/$name ]] || fail "no $name in the log folder"
+done
+[[ $(find "$logs" -name '*tfevents*' -size +0 | wc -l) -eq 1 ]] || fail "not one event file"
+grep -qF '</svg>' "$logs/curves.svg" || fail "curves.svg is no whole SVG"
+drawn=1
+if "$LOCKSTEP" doctor 2>/dev/null | grep -E '^  libcairo +[0-9]' >/dev/null; then
+    [[ $(head -c 4 "$logs/curves.png") == $'\x89PNG' ]] || fail "curves.png is no PNG"
+    drawn=2
+else
+    says 'note: this build has no libcairo'
+    [[ ! -e $logs/curves.png ]] || fail "a PNG without libcairo"
+fi
+[[ $(head -n 1 "$logs/epochs.csv") == 'epoch,step,train_loss,train_accuracy,train_top_k,val_loss,val_accuracy,'* ]] ||
+    fail "epochs.csv has no heading"
+[[ $(grep -cE "^[12],[36](,$number){10},0\$" "$logs/epochs.csv") -eq 2 && $(wc -l <"$logs/epochs.csv") -eq 3 ]] ||
+    fail "epochs.csv has not two rows"
+head -n 1 "$logs/epochs.jsonl" | grep -qF '"event":"settings"' || fail "no settings in epochs.jsonl"
+head -n 1 "$logs/epochs.jsonl" | grep -qF '"batch-size":"8"' || fail "no batch size in the settings"
+[[ $(grep -cE '"event":"epoch".*"train_top_k":.*"val_ledger":' "$logs/epochs.jsonl") -eq 2 ]] || fail "not two epochs"
+[[ $(tail -n 1 "$logs/epochs.jsonl") == "$(tail -n 1 "$work/stdout")" ]] || fail "another last line than --json"
+says 'top-2'
+
+# What an earlier run wrote stays.
+cp "$logs/epochs.csv" "$work/first.csv"
+run 0 "${small[@]}" --log-dir "$logs" --epochs 1
+cmp -s "$logs/epochs.csv" "$work/first.csv" || fail "the first run's CSV was changed"
+[[ $(wc -l <"$logs/epochs-2.csv") -eq 2 && $(wc -l <"$logs/epochs-2.jsonl") -eq 3 ]] || fail "no records of the second run"
+[[ $(find "$logs" -name '*tfevents*' | wc -l) -eq 2 ]] || fail "not two event files"
+[[ $(find "$logs" -name 'curves*' | wc -l) -eq $((2 * drawn)) ]] || fail "not every run has its curves"
+
+echo >"$work/file"
+for folder in "$work/file" "$work/file/below"; do
+    run 1 "${small[@]}" --log-dir "$folder"
+    complains "$work/file"
+done
+if [[ $(id -u) -ne 0 ]]; then
+    mkdir "$work/closed"
+    chmod 500 "$work/closed"
+    for folder in "$work/closed" "$work/closed/below"; do
+        run 1 "${small[@]}" --log-dir "$folder"
+        complains "$work/closed"
+    done
+fi
+run 2 "${small[@]}" --log-dir "$(printf 'x%.0s' {1..5000})"
+complains
+
+# ---- lines of Keras scripts, and stopping ----
+
+lasting=(train --data synthetic --limit-train 20 --limit-val 100 --batch-size 8 --epochs 9 --devices 1)
+for value in 1.01 -0.1 nan x; do
+    run 2 "${lasting[@]}" --target-accuracy "$value"
+    complains '--target-accuracy' "$value" 'from 0 to 1'
+done
+run 2 "${lasting[@]}" --target-accuracy 0.5 --limit-val 0
+complains '0.5' 'no evaluation'
+run 2 "${lasting[@]}" --early-stop 2 --limit-val 0
+complains 'no evaluation'
+
+run 0 "${lasting[@]}" --target-accuracy 0 --patience 3 --throughput --total-time
+lines '^Images/sec: [0-9]+\.[0-9][0-9]$' '^Cumulative training time after epoch 1: [0-9]+\.[0-9][0-9]$' \
+      '^Images/sec: ' '^Cumulative training time after epoch 2: ' \
+      '^Images/sec: ' '^Cumulative training time after epoch 3: ' \
+      '^Early stopping after epoch 3$' '^Cumulative training time: [0-9]+\.[0-9][0-9]$' \
+      '^Test loss: [0-9]+\.[0-9]+$' '^Test accuracy: [01]\.[0-9]+$'
+run 0 "${lasting[@]}" --target-accuracy 0 --patience 1 --throughput --json
+lines "$(epoch_line 1 "$number" '')" "$(done_line 3 "$number" '"cpu:0"' 1 20)"
+tail -n 1 "$work/stdout" | grep -qF '"stopped_by":"stop at accuracy"' || fail "who stopped is not said"
+says 'Images/sec: '
+says 'Early stopping after epoch 1'
+run 0 "${lasting[@]}" --target-accuracy 1 --patience 1 --epochs 2
+! grep -q 'Early stopping' "$work/stdout" || fail "stopped above 1"
+# Nothing becomes better at this rate.
+run 0 "${lasting[@]}" --early-stop 2 --base-lr 1e-12
+lines '^Early stopping after epoch [34]: the best validation loss, '
+
+run 0 "${lasting[@]}" --epochs 2 --plot
+silent_stdout
+! grep -q $'[\r\033]' "$work/stderr" || fail "drawn in place where there is no terminal"
+says 'train loss'
+
+# ---- interrupts ----
+
+# begin ARGUMENT…: in the background, its process in $process.
+begin()
+{
+    arguments=("$@")
+    : >"$work/stdout"
+    : >"$work/stderr"
+    "$LOCKSTEP" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null &
+    process=$!
+    trap 'kill -KILL "$process" 2>/dev/null || true; rm -rf "$work"' EXIT
+}
+
+# until_there PATTERN FILE
+until_there()
+{
+    local tries=0
+    until grep -qE -- "$1" "$2" 2>/dev/null; do
+        status=-
+        kill -0 "$process" 2>/dev/null || fail "ended before '$1' was there"
+        tries=$((tries + 1))
+        [[ $tries -lt 1200 ]] || fail "'$1' does not come"
+        sleep 0.05
+    done
+}
+
+ends_with()
+{
+    status=0
+    wait "$process" || status=$?
+    [[ $status -eq $1 ]] || fail "exit status is not $1"
+}
+
+for signal in INT TERM; do
+    logs=$work/interrupted-$signal
+    begin train --data synthetic --limit-train 4000 --limit-val 10 --batch-size 64 --epochs 100000 --devices 1 \
+          --log-dir "$logs" --json --throughput
+    until_there '"epoch":2,' "$work/stdout"
+    kill -"$signal" "$process"
+    ends_with 130
+    says 'finishing this step'
+    says 'lockstep: '
+    tail -n 1 "$work/stdout" | grep -qE '^\{"event":"stopped","status":"[a-z ]+","message":".+","epochs":[0-9]+,"steps":[0-9]+,.*\}$' ||
+        fail "no last line"
+    [[ $(tail -n 1 "$logs/epochs.jsonl") == "$(tail -n 1 "$work/stdout")" ]] || fail "epochs.jsonl has no last line"
+    epochs=$(grep -c '"event":"epoch"' "$work/stdout")
+    [[ $epochs -ge 2 && $(wc -l <"$logs/epochs.csv") -eq $((epochs + 1)) ]] || fail "epochs.csv lacks epochs"
+    [[ $(grep -c '"event":"epoch"' "$logs/epochs.jsonl") -eq $epochs ]] || fail "epochs.jsonl lacks epochs"
+    [[ $(grep -c '^Images/sec: ' "$work/stderr") -eq $epochs ]] || fail "lines are missing"
+    [[ -n $(find "$logs" -name '*tfevents*' -size +0) ]] || fail "no event file"
+done
+
+# A step of seconds, which a second interrupt does not wait for.
+begin train --model resnet18 --data synthetic --limit-train 512 --limit-val 10 --batch-size 512 --epochs 2 --devices 1 \
+      --log-dir "$work/at-once"
+until_there 'resnet18 \(' "$work/stderr"
+kill -INT "$process"
+until_there 'finishing this step' "$work/stderr"
+kill -INT "$process"
+ends_with 130
+! grep -q '"event":"stopped"' "$work/at-once/epochs.jsonl" || fail "the second interrupt waited for the end of training"
+trap 'rm -rf "$work"' EXIT
 
 # ---- streams that cannot be written ----
 
