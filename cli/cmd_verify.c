@@ -34,6 +34,9 @@ static const lk_option own_options[] = {
 
 enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
 
+/* Images are images, unless a recipe names some. */
+static const char any_data[] = "auto";
+
 /* Of what identifies a run, what is about evaluation. */
 static bool is_about_evaluation(const char *name)
 {
@@ -53,13 +56,17 @@ static size_t make_options(lk_option *table)
         table[count] = own_options[count];
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
         const lk_option *option = &lk_train_options[i];
-        if (strcmp(option->name, "data-dir") == 0 || (option->recorded && !is_about_evaluation(option->name)))
-            table[count++] = *option;
+        if (strcmp(option->name, "data-dir") != 0 && (!option->recorded || is_about_evaluation(option->name)))
+            continue;
+        table[count] = *option;
+        if (strcmp(option->name, "data") == 0)
+            table[count].default_text = any_data;
+        count++;
     }
     return count;
 }
 
-/* Nothing is evaluated, and any images will do unless a recipe names them. */
+/* Nothing is evaluated. */
 static void amend(void *config)
 {
     lk_train_config *train = &((verify_config *)config)->train;
@@ -68,7 +75,7 @@ static void amend(void *config)
     train->early_stop = 0;
     train->top_k = 0;
     if (!train->recipe)
-        train->data = "auto";
+        train->data = any_data;
 }
 
 enum { MAX_SPECS = 64 };

@@ -551,6 +551,11 @@ run 0 "${verify[@]}" --devices 1,2,cpu:0
 run 0 "${verify[@]}" --devices 1,3 --shards 5
 [[ $(tail -n 1 "$work/stdout") == 'identical after 2 steps with 5 shards' ]] || fail "no verdict"
 
+run 0 "${verify[@]}" --devices 1,2 --steps 1 --base-lr 0.002 --recipe keras-mnist --augment shift=0.2,flip
+[[ $(tail -n 1 "$work/stdout") == 'identical after 1 steps with 2 shards' ]] || fail "no verdict"
+run 2 "${verify[@]}" --limit-val 5
+complains "'--limit-val'"
+
 # oneDNN and plain C add in different orders.
 if [[ $convolution != c ]]; then
     run 1 "${verify[@]}" --devices 1xcpu,1xref
