@@ -200,6 +200,19 @@ static void an_interrupt_ends_in_good_order(void **state)
     lk_trainer_release(trainer);
 }
 
+static void an_interrupted_evaluation(void **state)
+{
+    (void)state;
+    notes n = {0};
+    lk_metrics metrics;
+    lk_trainer *trainer = trainer_with(&n);
+    lk_trainer_interrupt(trainer);
+    expect_error(lk_trainer_evaluate(trainer, &metrics), LK_ERR_INTERRUPTED, "evaluation: interrupted after 0 samples");
+    assert_ok(lk_trainer_evaluate(trainer, &metrics));
+    assert_int_equal(metrics.loss.count, 41);
+    lk_trainer_release(trainer);
+}
+
 static void an_epoch_left_half_way(void **state)
 {
     (void)state;
@@ -210,6 +223,10 @@ static void an_epoch_left_half_way(void **state)
     expect_error(lk_trainer_fit(trainer, &result), LK_ERR_STATE,
                  "training: an epoch was left half way; lk_trainer_run has to end it first");
     assert_string_equal(n.text, "");
+    assert_ok(lk_trainer_run(trainer, 1)); /* the third and last of its steps */
+    assert_ok(lk_trainer_fit(trainer, &result));
+    assert_int_equal(result.epochs, 1);
+    assert_int_equal(result.steps, 3);
     lk_trainer_release(trainer);
 }
 
@@ -374,6 +391,7 @@ int main(void)
         cmocka_unit_test(a_callback_stops_after_an_epoch),
         cmocka_unit_test(a_callback_stops_after_a_step),
         cmocka_unit_test(an_interrupt_ends_in_good_order),
+        cmocka_unit_test(an_interrupted_evaluation),
         cmocka_unit_test(an_epoch_left_half_way),
         cmocka_unit_test(a_hook_gives_the_rate),
         cmocka_unit_test(gradients_of_the_last_update),

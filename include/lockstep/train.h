@@ -170,8 +170,8 @@ typedef struct lk_train_result {
 /* --- callbacks --------------------------------------------------------------------------------------------------- */
 
 /* Hooks into fit, called in the order in which callbacks were added, in fit's thread. Any may be NULL. An error ends
- * training with that error; *stop ends it in good order after this epoch, or, from step_end, after this step, without
- * evaluation. */
+ * training with that error. *stop ends it in good order: from epoch_end after this epoch; from step_end after the steps
+ * that are under way, without evaluation. */
 typedef struct lk_callback {
     const char *name; /* static; what lk_train_result.stopped_by says */
     lk_status (*train_begin)(void *self, lk_trainer *trainer);
@@ -181,7 +181,7 @@ typedef struct lk_callback {
     /* When a step's metrics have arrived: up to two steps after it was pushed. */
     lk_status (*step_end)(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop);
     lk_status (*epoch_end)(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop);
-    /* However training ended; `status` says how. */
+    /* However training ended; `status` says how. Not called where train_begin was not, or failed. */
     lk_status (*train_end)(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status);
     void (*release)(void *self);
     void *self;
@@ -191,7 +191,8 @@ typedef struct lk_callback {
  * given back. */
 LK_API lk_status lk_trainer_add(lk_trainer *trainer, lk_callback callback);
 
-/* Ends training after the step at hand: records are written, fit gives LK_ERR_INTERRUPTED. Async-signal-safe. */
+/* Ends training after the steps that are under way: train_end is called, fit gives LK_ERR_INTERRUPTED; evaluation ends
+ * likewise. Async-signal-safe. */
 LK_API void lk_trainer_interrupt(lk_trainer *trainer);
 
 /* --- fit, evaluate, predict -------------------------------------------------------------------------------------- */
@@ -212,7 +213,7 @@ LK_API lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics);
 LK_API lk_status lk_trainer_predict(lk_trainer *trainer, lk_dataset *dataset, float *probabilities);
 
 /* XXH3-128, in 32 hexadecimal digits, over all parameters and buffers in the order of their names (plain row-major,
- * little-endian f32) of one replica. Waits. */
+ * little-endian f32) of one replica. Waits. Errors: LK_ERR_ARGUMENT (no such replica). */
 LK_API lk_status lk_trainer_digest(lk_trainer *trainer, int replica, char digest[33]);
 
 /* The same of variable `index` alone, XXH3-64. */
@@ -238,6 +239,9 @@ LK_API lk_optimizer *lk_replicas_optimizer(const lk_replicas *replicas, int repl
  * statistics, over `samples` samples. Asynchronous. */
 LK_API lk_status lk_replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int64_t samples,
                                    double rate);
+
+/* As lk_trainer_digest. Errors: LK_ERR_ARGUMENT (no such replica). */
+LK_API lk_status lk_replicas_digest(lk_replicas *replicas, int replica, char digest[33]);
 
 /* One shard of a batch, for the function that computes it. All borrowed; the tensors lie over the batch's own memory.
  */

@@ -27,7 +27,7 @@ typedef struct pass {
     lk_metrics so_far;
     int64_t taken_steps, samples, skipped;
     double began, rate; /* rate: of the last step taken */
-    bool ended;         /* the loader has no more batches */
+    bool ended;         /* the last batch of the loader was pushed */
     bool warned;
     const char *stopped_by;
 } pass;
@@ -98,7 +98,7 @@ static lk_status push_step(lk_trainer *trainer, pass *p)
 {
     lk_batch *batch;
     LK_TRY(lk_loader_next(p->loader, &batch));
-    p->ended = !batch;
+    p->ended = !batch || batch->index + 1 == lk_loader_batches(p->loader);
     if (!batch)
         return LK_OK;
     lk_status status = lk_ledger_add(p->ledger, batch->indices, batch->count);
@@ -150,8 +150,10 @@ lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics)
     lk_status status = run_pass(trainer, &p, 0, false);
     lk__drop_pending(trainer);
     LK_TRY(status);
-    if (!p.ended)
+    if (!p.ended) {
+        atomic_store(&trainer->interrupted, false);
         LK_FAIL(LK_ERR_INTERRUPTED, "evaluation: interrupted after %lld samples", (long long)p.samples);
+    }
     *metrics = p.so_far;
     return LK_OK;
 }
@@ -354,7 +356,7 @@ static lk_status run_step(lk_trainer *trainer, pass *p)
 lk_status lk_trainer_run(lk_trainer *trainer, int64_t steps)
 {
     pass p = {.loader = trainer->train_loader, .ledger = trainer->train_ledger, .push = push_plain};
-    for (int64_t step = 0; step < steps; step += !p.ended)
+    for (int64_t step = 0; step < steps; step++)
         LK_TRY(run_step(trainer, &p));
     while (trainer->n_pending > 0)
         LK_TRY(take(trainer, &p, true));
