@@ -126,16 +126,21 @@ static void a_loop_of_ones_own_has_the_trainers_bits(void **state)
     config.base_lr = 0.05;
     config.devices = "1xcpu";
     lk_trainer *trainer = small_trainer(&config);
+    char want[33], have[33];
     assert_ok(lk_trainer_run(trainer, 6));
+    assert_ok(lk_trainer_digest(trainer, 0, want));
     static const char *const specs[] = {"1xcpu", "2xcpu", "3xcpu"};
     for (int s = 0; s < 3; s++) {
         loop l;
         begin(&l, specs[s]);
         train_all(&l);
         assert_int_equal(lk_optimizer_steps(lk_replicas_optimizer(l.replicas, 0)), 6);
-        for (int r = 0; r <= s; r++)
+        for (int r = 0; r <= s; r++) {
             same_variables(lk_replicas_variables(l.replicas, r), lk_trainer_variables(trainer, 0),
                            lk_model_variable_count(l.model));
+            assert_ok(lk_replicas_digest(l.replicas, r, have));
+            assert_string_equal(have, want);
+        }
         assert_null(lk_replicas_variables(l.replicas, s + 1));
         end(&l);
     }
@@ -196,6 +201,7 @@ static void replicas_without_an_optimizer(void **state)
 {
     (void)state;
     loop l;
+    char digest[33];
     begin(&l, "1xcpu");
     lk_replicas *plain = lk_replicas_new(l.strategy, l.model, NULL, SEED);
     assert_non_null(plain);
@@ -204,6 +210,7 @@ static void replicas_without_an_optimizer(void **state)
     assert_null(lk_replicas_optimizer(plain, 0));
     expect_error(lk_replicas_apply(plain, NULL, 0, 1, 0.1), LK_ERR_STATE,
                  "replicas: there is no optimizer to apply gradients with");
+    expect_error(lk_replicas_digest(plain, 1, digest), LK_ERR_ARGUMENT, "digest: there is no replica 1");
     lk_replicas_release(plain);
     end(&l);
 }

@@ -9,9 +9,8 @@
 #include <xxhash.h>
 
 /* One variable's elements, plain row-major f32; free with lk__free. Digests are of little-endian bytes. */
-static float *read_variable(const lk_trainer *trainer, int replica, int index, size_t *bytes)
+static float *read_variable(lk_tensor *variable, size_t *bytes)
 {
-    lk_tensor *variable = lk_trainer_variables(trainer, replica)[index];
     size_t count = (size_t)lk_tensor_count(variable);
     float *values = lk__calloc(count, sizeof *values);
     *bytes = count * sizeof *values;
@@ -44,16 +43,16 @@ static void sort_by_name(const lk_model *model, int *order)
     }
 }
 
-static lk_status update_all(lk_trainer *trainer, int replica, XXH3_state_t *state)
+static lk_status update_all(const lk_model *model, lk_tensor *const *variables, XXH3_state_t *state)
 {
-    int *order = lk__calloc((size_t)trainer->n_variables, sizeof *order);
+    int n = lk_model_variable_count(model), *order = lk__calloc((size_t)n, sizeof *order);
     if (!order)
         return LK_ERR_MEMORY;
-    sort_by_name(trainer->model, order);
+    sort_by_name(model, order);
     lk_status status = LK_OK;
-    for (int i = 0; i < trainer->n_variables && status == LK_OK; i++) {
+    for (int i = 0; i < n && status == LK_OK; i++) {
         size_t bytes;
-        float *values = read_variable(trainer, replica, order[i], &bytes);
+        float *values = read_variable(variables[order[i]], &bytes);
         status = values ? LK_OK : lk_error_status();
         if (values)
             XXH3_128bits_update(state, values, bytes);
@@ -63,13 +62,16 @@ static lk_status update_all(lk_trainer *trainer, int replica, XXH3_state_t *stat
     return status;
 }
 
-lk_status lk_trainer_digest(lk_trainer *trainer, int replica, char digest[33])
+lk_status lk_replicas_digest(lk_replicas *replicas, int replica, char digest[33])
 {
+    lk_tensor *const *variables = lk_replicas_variables(replicas, replica);
+    if (!variables)
+        LK_FAIL(LK_ERR_ARGUMENT, "digest: there is no replica %d", replica);
     XXH3_state_t *state = XXH3_createState();
     if (!state)
         LK_FAIL(LK_ERR_MEMORY, "out of memory: the digest's state");
     XXH3_128bits_reset(state);
-    lk_status status = update_all(trainer, replica, state);
+    lk_status status = update_all(lk__replicas_model(replicas), variables, state);
     XXH128_canonical_t canonical;
     XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
     XXH3_freeState(state);
@@ -78,10 +80,15 @@ lk_status lk_trainer_digest(lk_trainer *trainer, int replica, char digest[33])
     return status;
 }
 
+lk_status lk_trainer_digest(lk_trainer *trainer, int replica, char digest[33])
+{
+    return lk_replicas_digest(trainer->replicas, replica, digest);
+}
+
 lk_status lk_trainer_variable_hash(lk_trainer *trainer, int replica, int index, uint64_t *hash)
 {
     size_t bytes;
-    float *values = read_variable(trainer, replica, index, &bytes);
+    float *values = read_variable(lk_trainer_variables(trainer, replica)[index], &bytes);
     if (!values)
         return lk_error_status();
     *hash = XXH3_64bits(values, bytes);

@@ -1,4 +1,4 @@
-#include "lockstep/train.h"
+#include "train/trainer.h"
 
 #include "base/mem.h"
 #include "base/status.h"
@@ -101,6 +101,11 @@ lk_tensor *const *lk_replicas_variables(const lk_replicas *replicas, int replica
     if (replica < 0 || replica >= replicas->n_devices)
         return NULL;
     return replicas->variables + (int64_t)replica * replicas->n_variables;
+}
+
+const lk_model *lk__replicas_model(const lk_replicas *replicas)
+{
+    return replicas->model;
 }
 
 lk_optimizer *lk_replicas_optimizer(const lk_replicas *replicas, int replica)

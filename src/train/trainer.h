@@ -121,6 +121,10 @@ void lk__release_tensors(lk_tensor **tensors, int64_t n);
  * with LK_ERR_NUMERIC: the message names the first layer, else the parameter's gradient, that is not finite. */
 lk_status lk__replay_update(lk_trainer *trainer, const lk__update *update);
 
+/* --- replicas ----------------------------------------------------------------------------------------------------- */
+
+const lk_model *lk__replicas_model(const lk_replicas *replicas);
+
 /* --- loaders and callbacks ---------------------------------------------------------------------------------------- */
 
 lk_status lk__new_loader(const lk_trainer *trainer, lk_dataset *dataset, int64_t batch_size, bool training, int workers,
