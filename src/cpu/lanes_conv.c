@@ -1,5 +1,7 @@
 #include "cpu/lanes.h"
 
+#include "cpu/avx2.h"
+
 #include <string.h>
 
 /* Output channels a tile, and vectors of images a tile: 5 x 2 accumulators hide the latency of fused multiply-adds and
@@ -52,16 +54,14 @@ void lk__lanes_pack(const lk_lanes_conv *conv, const float *w, bool for_gradient
                 }
 }
 
+bool lk__lanes_supported(void)
+{
+    return lk__has_avx2();
+}
+
 #if defined(__x86_64__)
 
 #include <immintrin.h>
-
-#define LK_AVX2 __attribute__((target("avx2,fma")))
-
-bool lk__lanes_supported(void)
-{
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
 
 /* All ones in the lanes of block `block` that hold an image. */
 LK_AVX2 static __m256 image_mask(int64_t images, int64_t block)
@@ -263,11 +263,6 @@ void lk__lanes_weight_grad(const lk_lanes_conv *conv, const float *dy, const flo
 }
 
 #else
-
-bool lk__lanes_supported(void)
-{
-    return false;
-}
 
 void lk__lanes_conv2d(const lk_lanes_conv *conv, const float *x, const float *packed, const float *bias, float *y)
 {

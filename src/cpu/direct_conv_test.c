@@ -1,0 +1,257 @@
+/* Convolution in blocks of channels, against sums in double. */
+#include "cpu/avx2.h"
+#include "cpu/direct_conv.h"
+#include "cpu/layouts_testing.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct conv_case {
+    int64_t images, channels, filters;
+    int64_t size[2], kernel[2], stride[2], padding[2], dilation[2];
+} conv_case;
+
+/* Single blocks and odd numbers of them, several pieces of channels, images that share a group, groups that are not
+ * full, images with more pixels than are taken at once, padding beyond the kernel's reach. */
+static const conv_case cases[] = {
+    {2, 8, 8, {5, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},    {3, 16, 24, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {2, 136, 16, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, {61, 8, 16, {4, 4}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+    {50, 16, 16, {4, 3}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, {1, 16, 32, {23, 25}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {2, 16, 16, {9, 8}, {1, 1}, {2, 2}, {0, 0}, {1, 1}},  {2, 24, 8, {8, 9}, {5, 2}, {2, 3}, {2, 1}, {1, 2}},
+    {1, 8, 40, {11, 10}, {3, 3}, {1, 2}, {0, 0}, {3, 2}}, {2, 8, 8, {3, 3}, {2, 2}, {1, 1}, {3, 3}, {1, 1}},
+    {3, 8, 16, {6, 6}, {6, 6}, {1, 1}, {0, 0}, {1, 1}},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+static lk_direct_conv conv_of(const conv_case *c)
+{
+    lk_direct_conv conv = {.images = c->images, .channels = c->channels, .filters = c->filters};
+    for (int i = 0; i < 2; i++) {
+        conv.in[i] = c->size[i];
+        conv.kernel[i] = c->kernel[i];
+        conv.stride[i] = c->stride[i];
+        conv.padding[i] = c->padding[i];
+        conv.dilation[i] = c->dilation[i];
+        int64_t reach = (c->kernel[i] - 1) * c->dilation[i] + 1;
+        conv.out[i] = (c->size[i] + 2 * c->padding[i] - reach) / c->stride[i] + 1;
+    }
+    return conv;
+}
+
+typedef struct operands {
+    lk_direct_conv conv;
+    test_shape x_shape, y_shape;
+    int64_t x_count, y_count, w_count;
+    float *x, *w, *bias, *dy; /* plain */
+    float *x_blocks, *dy_blocks;
+    float *y, *dx, *dw; /* results; y and dx in blocks */
+    char *memory;
+} operands;
+
+static float *floats(int64_t count)
+{
+    float *x = malloc((size_t)count * sizeof *x);
+    assert_non_null(x);
+    return x;
+}
+
+static float *numbers(int64_t count, int64_t seed)
+{
+    float *x = floats(count);
+    for (int64_t i = 0; i < count; i++)
+        x[i] = (float)((i * 7919 + seed * 104729) % 2003) / 1001 - 1;
+    return x;
+}
+
+enum { GUARD = 64 };
+
+static char *guarded_memory(const lk_direct_conv *conv)
+{
+    size_t bytes = lk__direct_memory(conv);
+    char *memory = aligned_alloc(64, (bytes + 2 * GUARD) / 64 * 64);
+    assert_non_null(memory);
+    memset(memory + bytes, 0x5a, (bytes + 2 * GUARD) / 64 * 64 - bytes);
+    return memory;
+}
+
+static void expect_guard(const operands *o)
+{
+    size_t bytes = lk__direct_memory(&o->conv);
+    for (size_t i = bytes; i < (bytes + 2 * GUARD) / 64 * 64; i++)
+        assert_int_equal(o->memory[i], 0x5a);
+}
+
+static operands make_operands(const conv_case *c)
+{
+    operands o = {.conv = conv_of(c)};
+    o.x_shape = (test_shape){c->images, c->channels, c->size[0] * c->size[1]};
+    o.y_shape = (test_shape){c->images, c->filters, o.conv.out[0] * o.conv.out[1]};
+    o.x_count = test_size(PLAIN, o.x_shape);
+    o.y_count = test_size(PLAIN, o.y_shape);
+    o.w_count = c->filters * c->channels * c->kernel[0] * c->kernel[1];
+    o.x = numbers(o.x_count, 1);
+    o.w = numbers(o.w_count, 2);
+    o.bias = numbers(c->filters, 3);
+    o.dy = numbers(o.y_count, 4);
+    o.x_blocks = test_arranged(BLOCKS_OF_8, o.x_shape, o.x, 0);
+    o.dy_blocks = test_arranged(BLOCKS_OF_8, o.y_shape, o.dy, 0);
+    o.y = floats(o.y_count);
+    o.dx = floats(o.x_count);
+    o.dw = floats(o.w_count);
+    o.memory = guarded_memory(&o.conv);
+    return o;
+}
+
+static void free_operands(operands *o)
+{
+    float *all[] = {o->x, o->w, o->bias, o->dy, o->x_blocks, o->dy_blocks, o->y, o->dx, o->dw};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+    free(o->memory);
+}
+
+/* --- what it has to be -------------------------------------------------------------------------------------------- */
+
+typedef struct sums {
+    double *y, *dx, *dw;
+    double *y_size, *dx_size, *dw_size; /* sums of magnitudes, for the tolerance */
+} sums;
+
+static double *zeros(int64_t count)
+{
+    double *x = calloc((size_t)count, sizeof *x);
+    assert_non_null(x);
+    return x;
+}
+
+static void add_pixel(const operands *o, sums *s, int64_t n, int64_t f, int64_t c, int64_t tap, int64_t in, int64_t out)
+{
+    const lk_direct_conv *conv = &o->conv;
+    int64_t x = test_offset(PLAIN, o->x_shape, n, c, in), y = test_offset(PLAIN, o->y_shape, n, f, out);
+    int64_t w = (f * conv->channels + c) * conv->kernel[0] * conv->kernel[1] + tap;
+    double forward = (double)o->x[x] * (double)o->w[w], back = (double)o->dy[y] * (double)o->w[w];
+    double weight = (double)o->dy[y] * (double)o->x[x];
+    s->y[y] += forward;
+    s->dx[x] += back;
+    s->dw[w] += weight;
+    s->y_size[y] += fabs(forward);
+    s->dx_size[x] += fabs(back);
+    s->dw_size[w] += fabs(weight);
+}
+
+static void add_tap(const operands *o, sums *s, int64_t n, int64_t f, int64_t c, int64_t tap)
+{
+    const lk_direct_conv *conv = &o->conv;
+    for (int64_t r = 0; r < conv->out[0]; r++)
+        for (int64_t k = 0; k < conv->out[1]; k++) {
+            int64_t row = r * conv->stride[0] - conv->padding[0] + tap / conv->kernel[1] * conv->dilation[0];
+            int64_t column = k * conv->stride[1] - conv->padding[1] + tap % conv->kernel[1] * conv->dilation[1];
+            if (row >= 0 && row < conv->in[0] && column >= 0 && column < conv->in[1])
+                add_pixel(o, s, n, f, c, tap, row * conv->in[1] + column, r * conv->out[1] + k);
+        }
+}
+
+static sums expected(const operands *o)
+{
+    const lk_direct_conv *conv = &o->conv;
+    sums s = {zeros(o->y_count), zeros(o->x_count), zeros(o->w_count),
+              zeros(o->y_count), zeros(o->x_count), zeros(o->w_count)};
+    for (int64_t i = 0; i < o->y_count; i++)
+        s.y[i] = (double)o->bias[i / o->y_shape.pixels % conv->filters];
+    for (int64_t n = 0; n < conv->images; n++)
+        for (int64_t f = 0; f < conv->filters; f++)
+            for (int64_t c = 0; c < conv->channels; c++)
+                for (int64_t tap = 0; tap < conv->kernel[0] * conv->kernel[1]; tap++)
+                    add_tap(o, &s, n, f, c, tap);
+    return s;
+}
+
+static void free_sums(sums *s)
+{
+    double *all[] = {s->y, s->dx, s->dw, s->y_size, s->dx_size, s->dw_size};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
+static void expect_close(int which, const char *what, const float *have, const double *want, const double *size,
+                         int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (!(fabs((double)have[i] - want[i]) <= 1e-6 * (1 + size[i])))
+            fail_msg("case %d: %s[%lld] is %.9g, not %.9g", which, what, (long long)i, (double)have[i], want[i]);
+}
+
+/* Plain elements of what lies in blocks; channels fill them. */
+static float *plain_of(test_shape s, const float *blocks)
+{
+    float *plain = floats(test_size(PLAIN, s));
+    for (int64_t n = 0; n < s.images; n++)
+        for (int64_t c = 0; c < s.channels; c++)
+            for (int64_t p = 0; p < s.pixels; p++)
+                plain[test_offset(PLAIN, s, n, c, p)] = blocks[test_offset(BLOCKS_OF_8, s, n, c, p)];
+    return plain;
+}
+
+static void check_case(int which)
+{
+    operands o = make_operands(&cases[which]);
+    sums s = expected(&o);
+    lk__direct_conv2d(&o.conv, o.x_blocks, o.w, o.bias, o.y, o.memory);
+    lk__direct_input_grad(&o.conv, o.dy_blocks, o.w, o.dx, o.memory);
+    lk__direct_weight_grad(&o.conv, o.dy_blocks, o.x_blocks, o.dw, o.memory);
+    expect_guard(&o);
+    float *y = plain_of(o.y_shape, o.y), *dx = plain_of(o.x_shape, o.dx);
+    expect_close(which, "y", y, s.y, s.y_size, o.y_count);
+    expect_close(which, "dx", dx, s.dx, s.dx_size, o.x_count);
+    expect_close(which, "dw", o.dw, s.dw, s.dw_size, o.w_count);
+    free(y);
+    free(dx);
+    free_sums(&s);
+    free_operands(&o);
+}
+
+static void results_are_the_sums(void **state)
+{
+    (void)state;
+    if (!lk__has_avx2()) {
+        print_message("SKIP: this processor has no AVX2\n");
+        skip();
+    }
+    for (int i = 0; i < CASES; i++)
+        check_case(i);
+}
+
+/* Each image by itself gives the bits that it has in the batch, wherever it stands in a group or a tile. */
+static void an_image_does_not_depend_on_its_place(void **state)
+{
+    (void)state;
+    if (!lk__has_avx2()) {
+        print_message("SKIP: this processor has no AVX2\n");
+        skip();
+    }
+    operands o = make_operands(&cases[4]);
+    lk_direct_conv one = o.conv;
+    int64_t x_image = o.x_count / o.conv.images, y_image = o.y_count / o.conv.images;
+    float *y = floats(y_image), *dx = floats(x_image);
+    one.images = 1;
+    lk__direct_conv2d(&o.conv, o.x_blocks, o.w, NULL, o.y, o.memory);
+    lk__direct_input_grad(&o.conv, o.dy_blocks, o.w, o.dx, o.memory);
+    for (int64_t n = 0; n < o.conv.images; n++) {
+        lk__direct_conv2d(&one, o.x_blocks + n * x_image, o.w, NULL, y, o.memory);
+        lk__direct_input_grad(&one, o.dy_blocks + n * y_image, o.w, dx, o.memory);
+        assert_memory_equal(y, o.y + n * y_image, (size_t)y_image * sizeof *y);
+        assert_memory_equal(dx, o.dx + n * x_image, (size_t)x_image * sizeof *dx);
+    }
+    free(y);
+    free(dx);
+    free_operands(&o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_are_the_sums),
+        cmocka_unit_test(an_image_does_not_depend_on_its_place),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
