@@ -166,7 +166,8 @@ static double rate_of(lk_trainer *trainer, const lk_batch *batch, bool hooks)
     const lk_plan *plan = &trainer->plan;
     if (batch->index % plan->accumulate != 0)
         return trainer->update.rate;
-    double epoch = (double)batch->epoch + (double)(batch->index / plan->accumulate) / (double)plan->updates_per_epoch;
+    int64_t update = batch->index / plan->accumulate;
+    double epoch = (double)batch->epoch + (double)update / (double)plan->updates_per_epoch;
     double rate = lk_schedule_rate(&plan->schedule, epoch);
     return hooks ? lk__callbacks_rate(trainer, epoch, rate) : rate;
 }
