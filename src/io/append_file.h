@@ -1,0 +1,34 @@
+/* Files that only ever hold whole records, and files that are replaced as a whole. */
+#ifndef LK_IO_APPEND_FILE_H
+#define LK_IO_APPEND_FILE_H
+
+#include "lockstep/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct lk__append_file {
+    int fd; /* also for reading */
+    char *path;
+    int64_t whole; /* bytes of whole records */
+    bool torn;     /* bytes of a failed record lie behind them */
+    bool regular;  /* a file that can be cut; not a terminal or a pipe */
+} lk__append_file;
+
+/* flags: O_EXCL, O_TRUNC or 0. Errors: LK_ERR_IO (with O_EXCL errno is EEXIST where there is a file), LK_ERR_MEMORY. */
+lk_status lk__append_open(lk__append_file *file, const char *path, int flags);
+void lk__append_close(lk__append_file *file);
+
+/* Adds all of a record, or none of it. */
+lk_status lk__append(lk__append_file *file, const void *data, size_t size);
+
+/* Takes out what lies behind the first `size` bytes. */
+lk_status lk__append_cut(lk__append_file *file, int64_t size);
+
+lk_status lk__append_sync(lk__append_file *file);
+
+/* Writes a file beside `path` and renames it into place. */
+lk_status lk__replace_file(const char *path, const void *data, size_t size);
+
+#endif

@@ -1,0 +1,149 @@
+#include "io/bytes.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { FIRST_CAPACITY = 256, REPLACEMENT = 0xFFFD };
+
+static bool reserve(lk__bytes *bytes, size_t more)
+{
+    if (bytes->failed)
+        return false;
+    if (more <= bytes->capacity - bytes->size)
+        return true;
+    size_t capacity = bytes->capacity ? bytes->capacity : FIRST_CAPACITY;
+    while (capacity - bytes->size < more) {
+        if (capacity > SIZE_MAX / 2)
+            capacity = SIZE_MAX; /* refused below */
+        else
+            capacity *= 2;
+    }
+    void *grown = lk__realloc(bytes->data, capacity, 1);
+    bytes->failed = !grown;
+    if (!grown)
+        return false;
+    bytes->data = grown;
+    bytes->capacity = capacity;
+    return true;
+}
+
+void lk__bytes_put(lk__bytes *bytes, const void *data, size_t size)
+{
+    if (size == 0 || !reserve(bytes, size))
+        return;
+    memcpy(bytes->data + bytes->size, data, size);
+    bytes->size += size;
+}
+
+void lk__bytes_char(lk__bytes *bytes, char character)
+{
+    lk__bytes_put(bytes, &character, 1);
+}
+
+void lk__bytes_text(lk__bytes *bytes, const char *text)
+{
+    lk__bytes_put(bytes, text, strlen(text));
+}
+
+void lk__bytes_format(lk__bytes *bytes, const char *format, ...)
+{
+    char text[256];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    lk__bytes_text(bytes, text);
+}
+
+void lk__fixed_text(double value, int decimals, char text[LK__FIXED_TEXT])
+{
+    long long unit = 1;
+    for (int i = 0; i < decimals; i++)
+        unit *= 10;
+    long long scaled = llround(fabs(value) * (double)unit);
+    const char *sign = value < 0 && scaled != 0 ? "-" : "";
+    if (decimals == 0)
+        snprintf(text, LK__FIXED_TEXT, "%s%lld", sign, scaled);
+    else
+        snprintf(text, LK__FIXED_TEXT, "%s%lld.%0*lld", sign, scaled / unit, decimals, scaled % unit);
+}
+
+void lk__bytes_fixed(lk__bytes *bytes, double value, int decimals)
+{
+    char text[LK__FIXED_TEXT];
+    lk__fixed_text(value, decimals, text);
+    lk__bytes_text(bytes, text);
+}
+
+void lk__bytes_utf8(lk__bytes *bytes, uint32_t c)
+{
+    if (c < 0x80) {
+        lk__bytes_char(bytes, (char)c);
+    } else if (c < 0x800) {
+        lk__bytes_char(bytes, (char)(0xC0 | c >> 6));
+        lk__bytes_char(bytes, (char)(0x80 | (c & 0x3F)));
+    } else if (c < 0x10000) {
+        lk__bytes_char(bytes, (char)(0xE0 | c >> 12));
+        lk__bytes_char(bytes, (char)(0x80 | (c >> 6 & 0x3F)));
+        lk__bytes_char(bytes, (char)(0x80 | (c & 0x3F)));
+    } else {
+        lk__bytes_char(bytes, (char)(0xF0 | c >> 18));
+        lk__bytes_char(bytes, (char)(0x80 | (c >> 12 & 0x3F)));
+        lk__bytes_char(bytes, (char)(0x80 | (c >> 6 & 0x3F)));
+        lk__bytes_char(bytes, (char)(0x80 | (c & 0x3F)));
+    }
+}
+
+lk_status lk__bytes_status(const lk__bytes *bytes)
+{
+    return bytes->failed ? LK_ERR_MEMORY : LK_OK; /* the message is lk__realloc's */
+}
+
+void lk__bytes_clear(lk__bytes *bytes)
+{
+    bytes->size = 0;
+    bytes->failed = false;
+}
+
+void lk__bytes_free(lk__bytes *bytes)
+{
+    lk__free(bytes->data);
+    *bytes = (lk__bytes){0};
+}
+
+/* Overlong forms, surrogates and what lies beyond U+10FFFF are not UTF-8 (RFC 3629). */
+static bool is_scalar(uint32_t c, int length)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    return c >= least[length] && c <= 0x10FFFF && !(c >= 0xD800 && c <= 0xDFFF);
+}
+
+uint32_t lk__utf8_next(const char **text)
+{
+    const unsigned char *s = (const unsigned char *)*text;
+    if (*s == 0)
+        return 0;
+    int length = *s < 0x80 ? 1 : *s >> 5 == 0x6 ? 2 : *s >> 4 == 0xE ? 3 : *s >> 3 == 0x1E ? 4 : 0;
+    uint32_t c = length == 1 ? *s : length ? *s & (0x7Fu >> length) : 0;
+    int taken = 1;
+    while (taken < length && s[taken] >> 6 == 2)
+        c = c << 6 | (s[taken++] & 0x3F);
+    if (length == 0 || taken < length || (length > 1 && !is_scalar(c, length))) {
+        *text += 1;
+        return REPLACEMENT;
+    }
+    *text += length;
+    return c;
+}
+
+int lk__utf8_length(const char *text)
+{
+    int length = 0;
+    while (lk__utf8_next(&text))
+        length++;
+    return length;
+}

@@ -1,0 +1,242 @@
+#include "lockstep/record.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/decimal.h"
+#include "io/append_file.h"
+#include "io/bytes.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+#include <unistd.h>
+
+struct lk_row_writer {
+    lk__append_file file;
+    lk_row_format format;
+    bool checked;    /* what the file holds already */
+    lk__bytes names; /* CSV: the header line */
+    lk__bytes line;
+};
+
+lk_row_writer *lk_row_writer_new(const char *path, lk_row_format format, bool append)
+{
+    lk_row_writer *writer = lk__calloc(1, sizeof *writer);
+    if (!writer)
+        return NULL;
+    writer->format = format;
+    if (lk__append_open(&writer->file, path, append ? 0 : O_TRUNC) != LK_OK) {
+        lk__free(writer);
+        return NULL;
+    }
+    return writer;
+}
+
+void lk_row_writer_release(lk_row_writer *writer)
+{
+    if (!writer)
+        return;
+    lk__append_close(&writer->file);
+    lk__bytes_free(&writer->names);
+    lk__bytes_free(&writer->line);
+    lk__free(writer);
+}
+
+/* --- values ------------------------------------------------------------------------------------------------------ */
+
+static void put_real(lk__bytes *line, double value)
+{
+    char text[LK_DECIMAL_SIZE];
+    double size = fabs(value);
+    if (size != 0 && (size < 1e-4 || size >= 1e16))
+        lk__decimal_scientific(value, LK_F64, 1, -1, 2, text);
+    else
+        lk__decimal_positional(value, LK_F64, 1, -1, text);
+    lk__bytes_text(line, text);
+    if (text[strlen(text) - 1] == '.')
+        lk__bytes_char(line, '0'); /* which JSON asks for */
+}
+
+static void put_csv_text(lk__bytes *line, const char *text)
+{
+    if (!strpbrk(text, ",\"\r\n")) {
+        lk__bytes_text(line, text);
+        return;
+    }
+    lk__bytes_char(line, '"');
+    for (; *text; text++) {
+        if (*text == '"')
+            lk__bytes_char(line, '"');
+        lk__bytes_char(line, *text);
+    }
+    lk__bytes_char(line, '"');
+}
+
+static void put_json_text(lk__bytes *line, const char *text)
+{
+    lk__bytes_char(line, '"');
+    for (uint32_t c; (c = lk__utf8_next(&text));) {
+        if (c == '"' || c == '\\')
+            lk__bytes_format(line, "\\%c", (char)c);
+        else if (c == '\n')
+            lk__bytes_text(line, "\\n");
+        else if (c == '\t')
+            lk__bytes_text(line, "\\t");
+        else if (c < 0x20)
+            lk__bytes_format(line, "\\u%04x", (unsigned)c);
+        else
+            lk__bytes_utf8(line, c);
+    }
+    lk__bytes_char(line, '"');
+}
+
+static void put_not_finite(lk__bytes *line, bool json, double value)
+{
+    static const char *const words[2][3] = {{"nan", "inf", "-inf"}, {"\"NaN\"", "\"Infinity\"", "\"-Infinity\""}};
+    lk__bytes_text(line, words[json][isnan(value) ? 0 : value > 0 ? 1 : 2]);
+}
+
+static void put_value(lk__bytes *line, lk_row_format format, const lk_field *field)
+{
+    bool json = format == LK_ROWS_JSON;
+    if (field->kind == LK_FIELD_NONE || (field->kind == LK_FIELD_TEXT && !field->text))
+        lk__bytes_text(line, json ? "null" : "");
+    else if (field->kind == LK_FIELD_INT)
+        lk__bytes_format(line, "%" PRId64, field->integer);
+    else if (field->kind == LK_FIELD_BOOL)
+        lk__bytes_text(line, field->integer ? "true" : "false");
+    else if (field->kind == LK_FIELD_TEXT)
+        json ? put_json_text(line, field->text) : put_csv_text(line, field->text);
+    else if (isfinite(field->real))
+        put_real(line, field->real);
+    else
+        put_not_finite(line, json, field->real);
+}
+
+/* --- lines ------------------------------------------------------------------------------------------------------- */
+
+static void make_csv_header(lk__bytes *line, const lk_field *fields, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (i > 0)
+            lk__bytes_char(line, ',');
+        put_csv_text(line, fields[i].name);
+    }
+    lk__bytes_char(line, '\n');
+}
+
+static void make_csv_row(lk__bytes *line, const lk_field *fields, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (i > 0)
+            lk__bytes_char(line, ',');
+        put_value(line, LK_ROWS_CSV, &fields[i]);
+    }
+    lk__bytes_char(line, '\n');
+}
+
+static void make_json_row(lk__bytes *line, const lk_field *fields, int count)
+{
+    for (int i = 0; i < count; i++) {
+        lk__bytes_char(line, i > 0 ? ',' : '{');
+        put_json_text(line, fields[i].name);
+        lk__bytes_char(line, ':');
+        put_value(line, LK_ROWS_JSON, &fields[i]);
+    }
+    lk__bytes_text(line, "}\n");
+}
+
+/* --- what is there already --------------------------------------------------------------------------------------- */
+
+/* Reads the file's beginning, at most `size` bytes, and finds where its last whole line ends. A line break between
+ * quotes belongs to a field of CSV; JSON lines have none. */
+static lk_status scan(lk_row_writer *writer, unsigned char *start, size_t size, size_t *start_size, int64_t *whole)
+{
+    unsigned char chunk[4096];
+    bool quoted = false;
+    *start_size = 0;
+    *whole = 0;
+    for (int64_t at = 0;;) {
+        ssize_t got = pread(writer->file.fd, chunk, sizeof chunk, (off_t)at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            LK_FAIL(LK_ERR_IO, "%s cannot be read: %s", writer->file.path, strerror(errno));
+        if (got == 0)
+            return LK_OK;
+        for (ssize_t i = 0; i < got; i++, at++) {
+            if (*start_size < size)
+                start[(*start_size)++] = chunk[i];
+            quoted ^= writer->format == LK_ROWS_CSV && chunk[i] == '"';
+            if (chunk[i] == '\n' && !quoted)
+                *whole = at + 1;
+        }
+    }
+}
+
+/* A file that is appended to must begin as this writer's own would, and loses a last line that is not whole. */
+static lk_status take_up(lk_row_writer *writer)
+{
+    const char *own = writer->format == LK_ROWS_CSV ? (const char *)writer->names.data : "{";
+    size_t own_size = writer->format == LK_ROWS_CSV ? writer->names.size : 1, found_size;
+    lk__bytes found = {0};
+    lk__bytes_put(&found, own, own_size); /* room for as many bytes */
+    LK_TRY(lk__bytes_status(&found));
+    int64_t whole;
+    lk_status status;
+    LK_TRY_GOTO(scan(writer, found.data, own_size, &found_size, &whole));
+    bool complete = found_size == own_size || whole == 0;
+    if (!complete || memcmp(found.data, own, found_size) != 0) {
+        status = LK_ERR_FORMAT;
+        if (writer->format == LK_ROWS_CSV)
+            lk__fail(status, "%s has other columns than %.*s", writer->file.path, (int)own_size - 1, own);
+        else
+            lk__fail(status, "%s holds no JSON lines: it does not begin with {", writer->file.path);
+        goto fail;
+    }
+    status = whole < writer->file.whole ? lk__append_cut(&writer->file, whole) : LK_OK;
+fail:
+    lk__bytes_free(&found);
+    return status;
+}
+
+static lk_status check_names(lk_row_writer *writer, const lk_field *fields, int count)
+{
+    if (count < 1)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: a row needs a field", writer->file.path);
+    for (int i = 0; i < count; i++)
+        if (!fields[i].name || !*fields[i].name)
+            LK_FAIL(LK_ERR_ARGUMENT, "%s: field %d of the row has no name", writer->file.path, i + 1);
+    if (writer->format == LK_ROWS_JSON)
+        return LK_OK;
+    lk__bytes *header = writer->checked ? &writer->line : &writer->names;
+    lk__bytes_clear(header);
+    make_csv_header(header, fields, count);
+    LK_TRY(lk__bytes_status(header));
+    if (header->size != writer->names.size || memcmp(header->data, writer->names.data, header->size) != 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: the row's columns are %.*s and those of the first row %.*s", writer->file.path,
+                (int)header->size - 1, (const char *)header->data, (int)writer->names.size - 1,
+                (const char *)writer->names.data);
+    return LK_OK;
+}
+
+lk_status lk_row_write(lk_row_writer *writer, const lk_field *fields, int count)
+{
+    LK_TRY(check_names(writer, fields, count));
+    if (!writer->checked && writer->file.whole > 0)
+        LK_TRY(take_up(writer));
+    writer->checked = true;
+    lk__bytes *line = &writer->line;
+    lk__bytes_clear(line);
+    if (writer->format == LK_ROWS_JSON) {
+        make_json_row(line, fields, count);
+    } else {
+        if (writer->file.whole == 0)
+            lk__bytes_put(line, writer->names.data, writer->names.size);
+        make_csv_row(line, fields, count);
+    }
+    LK_TRY(lk__bytes_status(line));
+    return lk__append(&writer->file, line->data, line->size);
+}

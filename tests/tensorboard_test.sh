@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# TensorBoard's own reader finds in event files what was written. $PYTHON is a Python that has TensorBoard.
+set -euo pipefail
+
+python=${PYTHON:-python3}
+writer=${EVENTS:-$(dirname "$LOCKSTEP")/tests/events_test}
+if ! "$python" -c 'import tensorboard' 2>/dev/null; then
+    echo "SKIP: $python has no TensorBoard (pip install tensorboard)"
+    exit 77
+fi
+if [[ ! -x $writer ]]; then
+    echo "SKIP: the tests that need cmocka were not built"
+    exit 77
+fi
+logs=$(mktemp -d)
+trap 'rm -rf "$logs"' EXIT
+
+"$writer" "$logs"
+"$python" - "$logs" <<'END'
+import math
+import sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator as PluginEventAccumulator
+
+events = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0, "histograms": 0, "tensors": 0}).Reload()
+tags = events.Tags()
+assert sorted(tags["scalars"]) == ["train/accuracy", "train/loss"], tags
+assert sorted(tags["histograms"]) == ["weights/conv1", "weights/equal", "weights/none"], tags
+assert tags["tensors"] == ["settings"], tags
+
+loss = events.Scalars("train/loss")
+assert [(e.step, e.wall_time, e.value) for e in loss[:3]] == [(0, 1000, 2.5), (1, 1001, 1.5), (2, 1002, 0.5)], loss
+assert loss[3].step == 3 and math.isnan(loss[3].value) and loss[3].wall_time > 1.6e9, loss
+
+h = events.Histograms("weights/conv1")[0].histogram_value
+assert (h.min, h.max, h.num, h.sum, h.sum_squares) == (-1, 2, 7, 1.75, 6.3125), h
+assert len(h.bucket_limit) == len(h.bucket) == 30 and sum(h.bucket) == 7 and h.bucket_limit[-1] == 2, h
+assert events.Histograms("weights/equal")[0].histogram_value.bucket == [3]
+assert events.Histograms("weights/none")[0].histogram_value.num == 0
+
+text = events.Tensors("settings")[0].tensor_proto
+assert text.string_val[0].decode() == "| a | b |\n|---|---|\n| 1 | ä |\n", text
+assert events.SummaryMetadata("settings").plugin_data.plugin_name == "text"
+
+# What the web page is made from: all kinds as tensors of their plugins.
+plugins = PluginEventAccumulator(sys.argv[1]).Reload()
+for tag, plugin in (("train/loss", "scalars"), ("weights/conv1", "histograms"), ("weights/none", "histograms"),
+                    ("settings", "text")):
+    assert plugins.SummaryMetadata(tag).plugin_data.plugin_name == plugin, tag
+    assert plugins.Tensors(tag), tag
+END
