@@ -24,6 +24,13 @@ if(LK_WITH_CURL)
   endif()
 endif()
 
+if(LK_WITH_CAIRO)
+  pkg_check_modules(CAIRO IMPORTED_TARGET cairo-png)
+  if(CAIRO_FOUND)
+    list(APPEND LK_LIBRARIES PkgConfig::CAIRO)
+  endif()
+endif()
+
 # Not find_package(dnnl): Debian's package configuration stops with an error where OpenCL's headers are missing, which a
 # CPU has no use for.
 if(LK_WITH_ONEDNN)
@@ -45,7 +52,7 @@ if(LK_WITH_ONEDNN)
   endif()
 endif()
 
-foreach(library ONEDNN HWLOC CURL)
+foreach(library ONEDNN HWLOC CURL CAIRO)
   if(${library}_FOUND)
     message(STATUS "${library}: ${${library}_VERSION}")
     list(APPEND LK_BUILD_INFO LK_HAVE_${library} LK_${library}_VERSION="${${library}_VERSION}")

@@ -80,6 +80,9 @@ refused 'include/lockstep/tensor.h:1: includes "core/tensor.h", which is not pub
 put src/nn/linear.c <<<'#include <oneapi/dnnl/dnnl.h>'
 refused 'src/nn/linear.c:1: includes <oneapi/dnnl/dnnl.h> outside'
 
+put src/train/plan.c <<<'#include <cairo.h>'
+refused 'src/train/plan.c:1: includes <cairo.h> outside'
+
 put src/core/device.c <<<'#ifdef LK_HAVE_HWLOC'
 refused 'src/core/device.c:1: asks for an optional library outside'
 

@@ -59,7 +59,7 @@ run 0 version
 cmp -s "$output/stdout" "$output/version" || fail "differs from --version"
 
 run 0 doctor
-for library in zlib xxHash jansson oneDNN hwloc libcurl; do
+for library in zlib xxHash jansson oneDNN hwloc libcurl libcairo; do
     prints "  $library "
 done
 prints 'processors this process may use: '

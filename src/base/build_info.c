@@ -24,6 +24,12 @@
 #define CURL_STATE false, ""
 #endif
 
+#ifdef LK_HAVE_CAIRO
+#define CAIRO_STATE true, LK_CAIRO_VERSION
+#else
+#define CAIRO_STATE false, ""
+#endif
+
 #define TEXT_OF(token) #token
 #define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
 #if defined(__clang__)
@@ -45,6 +51,7 @@ static lk_component components[] = {
     {"hwloc", false, HWLOC_STATE, "places devices on physical cores; without it on processors in their numbers' order",
      "libhwloc-dev"},
     {"libcurl", false, CURL_STATE, "fetches data sets; without it they must be on disk", "libcurl4-openssl-dev"},
+    {"libcairo", false, CAIRO_STATE, "draws PNG pictures; without it charts are SVG only", "libcairo2-dev"},
 };
 
 static void ask_versions(void)
