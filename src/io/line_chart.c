@@ -1,0 +1,175 @@
+#include "base/mem.h"
+#include "base/status.h"
+#include "io/chart.h"
+
+#include <math.h>
+
+enum { DEFAULT_WIDTH = 720, DEFAULT_HEIGHT = 440, PIXELS_A_ROW_OF_TICKS = 32, PIXELS_A_COLUMN_OF_TICKS = 40 };
+enum { SAMPLE = 26, SAMPLE_GAP = 6, ENTRY_GAP = 18, FIT = 256, MOST_MARKED = 40 };
+
+/* --- what is to be drawn ----------------------------------------------------------------------------------------- */
+
+static lk_status check_range(const char *axis, double min, double max)
+{
+    if (!lk__plot_value(min) || !lk__plot_value(max) || min > max)
+        LK_FAIL(LK_ERR_ARGUMENT, "line chart: %s_min is %g and %s_max %g; min <= max, and neither beyond 1e150", axis,
+                min, axis, max);
+    return LK_OK;
+}
+
+lk_status lk__line_chart_check(const lk_line_chart *chart)
+{
+    if (chart->series_count < 0 || chart->series_count > LK_MAX_SERIES)
+        LK_FAIL(LK_ERR_ARGUMENT, "line chart: %d series; 0 … %d can be told apart", chart->series_count, LK_MAX_SERIES);
+    LK_TRY(check_range("x", chart->x_min, chart->x_max));
+    return check_range("y", chart->y_min, chart->y_max);
+}
+
+static bool is_there(const lk_series *series, int64_t i)
+{
+    return lk__plot_value(series->x[i]) && lk__plot_value(series->y[i]);
+}
+
+static void include(lk__range *range, double value)
+{
+    range->min = fmin(range->min, value);
+    range->max = fmax(range->max, value);
+    range->whole = range->whole && value == floor(value);
+}
+
+void lk__line_chart_ranges(const lk_line_chart *chart, lk__range *x, lk__range *y)
+{
+    *x = *y = (lk__range){.min = INFINITY, .max = -INFINITY, .whole = true};
+    for (int s = 0; s < chart->series_count; s++)
+        for (int64_t i = 0; i < chart->series[s].count; i++)
+            if (is_there(&chart->series[s], i)) {
+                include(x, chart->series[s].x[i]);
+                include(y, chart->series[s].y[i]);
+            }
+    if (chart->x_min < chart->x_max) {
+        x->min = fmin(x->min, chart->x_min);
+        x->max = fmax(x->max, chart->x_max);
+    }
+    bool asked = chart->y_min < chart->y_max;
+    y->round_min = !asked || y->min < chart->y_min;
+    y->round_max = !asked || y->max > chart->y_max;
+    if (asked) {
+        y->min = fmin(y->min, chart->y_min);
+        y->max = fmax(y->max, chart->y_max);
+        y->whole = false;
+    }
+}
+
+/* --- the picture ------------------------------------------------------------------------------------------------- */
+
+/* As many ticks as have room for their numbers. */
+static void make_x_axis(const lk__frame *f, const lk__range *range, lk__axis *x)
+{
+    double width = f->right - f->left;
+    for (int most = (int)(width / PIXELS_A_COLUMN_OF_TICKS);; most--) {
+        lk__axis_make(x, range->min, range->max, most, range->whole, false, false);
+        double widest = 0;
+        for (int i = 0; i < x->ticks; i++) {
+            char text[LK__TICK_TEXT];
+            lk__axis_text(x, i, text);
+            widest = fmax(widest, f->canvas->table->text_width(f->canvas, text, lk__tick_font));
+        }
+        double distance = x->unit / (x->max - x->min) * width;
+        if (most <= 2 || widest + 12 <= distance)
+            return;
+    }
+}
+
+/* Entries in rows above the chart, not inside it, where they could cover a line. In a picture too small for all rows
+ * the last ones are left out. */
+static void draw_legend(lk__frame *f, const lk_line_chart *chart)
+{
+    const lk__canvas_table *draw = f->canvas->table;
+    double x = f->left, lowest = f->top + f->canvas->height / 3.0, room = f->right - f->left - SAMPLE - SAMPLE_GAP;
+    bool any = false;
+    for (int s = 0; s < chart->series_count; s++) {
+        char name[FIT];
+        if (!chart->series[s].name)
+            continue;
+        lk__canvas_fit(f->canvas, chart->series[s].name, lk__label_font, room, name, sizeof name);
+        double width = SAMPLE + SAMPLE_GAP + draw->text_width(f->canvas, name, lk__label_font);
+        if (any && x + width > f->right) {
+            x = f->left;
+            f->top += LK__ROW;
+        }
+        if (f->top + LK__ROW > lowest)
+            return;
+        lk__point line[] = {{x, f->top + 6}, {x + SAMPLE, f->top + 6}};
+        draw->lines(f->canvas, line, 2, lk__series_pen(s));
+        draw->text(f->canvas, (lk__point){x + SAMPLE + SAMPLE_GAP, f->top + 10}, name, lk__label_font, LK__LEFT, 0);
+        x += width + ENTRY_GAP;
+        any = true;
+    }
+    if (any)
+        f->top += LK__ROW + 8;
+}
+
+/* Lines through each run of points that are there; marks where there are few points, and where a line would be a point.
+ */
+static void draw_series(const lk__frame *f, const lk__axis *x, const lk__axis *y, const lk_series *series, int number,
+                        lk__point *run)
+{
+    const lk__canvas_table *draw = f->canvas->table;
+    lk__pen pen = lk__series_pen(number);
+    int length = 0;
+    for (int64_t i = 0; i <= series->count; i++) {
+        if (i < series->count && is_there(series, i)) {
+            run[length].x = f->left + (f->right - f->left) * lk__axis_place(x, series->x[i]);
+            run[length].y = f->bottom - (f->bottom - f->top) * lk__axis_place(y, series->y[i]);
+            length++;
+            continue;
+        }
+        if (length > 1)
+            draw->lines(f->canvas, run, length, pen);
+        for (int k = 0; k < length && (length == 1 || series->count <= MOST_MARKED); k++)
+            draw->disc(f->canvas, run[k], 2.8, pen.colour);
+        length = 0;
+    }
+}
+
+static lk_status draw(const lk_line_chart *chart, lk__canvas *canvas)
+{
+    lk__range x_range, y_range;
+    lk__line_chart_ranges(chart, &x_range, &y_range);
+    lk__axis x, y;
+    int most = (canvas->height - 100) / PIXELS_A_ROW_OF_TICKS;
+    lk__axis_make(&y, y_range.min, y_range.max, most, y_range.whole, y_range.round_min, y_range.round_max);
+
+    int64_t longest = 0;
+    for (int s = 0; s < chart->series_count; s++)
+        longest = chart->series[s].count > longest ? chart->series[s].count : longest;
+    if (longest > INT32_MAX)
+        LK_FAIL(LK_ERR_ARGUMENT, "line chart: a series of %lld points", (long long)longest);
+    lk__point *run = lk__calloc((size_t)longest + 1, sizeof *run);
+    if (!run)
+        return LK_ERR_MEMORY;
+
+    lk__frame frame;
+    lk__frame_begin(&frame, canvas, chart->title, chart->x_label, chart->y_label, &y);
+    draw_legend(&frame, chart);
+    make_x_axis(&frame, &x_range, &x);
+    lk__frame_y(&frame, &y);
+    lk__frame_x(&frame, &x);
+    for (int s = 0; s < chart->series_count; s++)
+        draw_series(&frame, &x, &y, &chart->series[s], s, run);
+    lk__free(run);
+    return LK_OK;
+}
+
+lk_status lk_line_chart_write(const lk_line_chart *chart, const char *path)
+{
+    LK_TRY(lk__line_chart_check(chart));
+    lk__canvas *canvas;
+    LK_TRY(lk__canvas_open(path, chart->width ? chart->width : DEFAULT_WIDTH,
+                           chart->height ? chart->height : DEFAULT_HEIGHT, &canvas));
+    lk_status status = draw(chart, canvas);
+    if (status == LK_OK)
+        status = lk__canvas_write(canvas, path);
+    lk__canvas_release(canvas);
+    return status;
+}

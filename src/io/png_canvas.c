@@ -1,0 +1,190 @@
+#include "io/canvas.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+
+#ifdef LK_HAVE_CAIRO
+
+#include <cairo.h>
+#include <math.h>
+
+typedef struct png_canvas {
+    lk__canvas base;
+    cairo_surface_t *surface;
+    cairo_t *context;
+} png_canvas;
+
+static cairo_t *context_of(lk__canvas *canvas)
+{
+    return ((png_canvas *)canvas)->context;
+}
+
+static void set_colour(cairo_t *context, uint32_t colour)
+{
+    cairo_set_source_rgb(context, (colour >> 16) / 255.0, (colour >> 8 & 0xFF) / 255.0, (colour & 0xFF) / 255.0);
+}
+
+/* Cairo stops at a text that is not UTF-8, for good. */
+static lk_status clean(const char *text, lk__bytes *utf8)
+{
+    for (uint32_t c; (c = lk__utf8_next(&text));)
+        lk__bytes_utf8(utf8, c);
+    lk__bytes_char(utf8, '\0');
+    return lk__bytes_status(utf8);
+}
+
+static void set_font(cairo_t *context, lk__font font)
+{
+    cairo_select_font_face(context, "sans-serif", CAIRO_FONT_SLANT_NORMAL,
+                           font.bold ? CAIRO_FONT_WEIGHT_BOLD : CAIRO_FONT_WEIGHT_NORMAL);
+    cairo_set_font_size(context, font.size);
+}
+
+static double png_text_width(lk__canvas *canvas, const char *text, lk__font font)
+{
+    lk__bytes utf8 = {0};
+    cairo_text_extents_t extents = {0};
+    set_font(context_of(canvas), font);
+    if (clean(text, &utf8) == LK_OK)
+        cairo_text_extents(context_of(canvas), (const char *)utf8.data, &extents);
+    lk__bytes_free(&utf8);
+    return extents.x_advance;
+}
+
+static void png_text(lk__canvas *canvas, lk__point at, const char *text, lk__font font, lk__align align, double angle)
+{
+    lk__bytes utf8 = {0};
+    if (clean(text, &utf8) == LK_OK) {
+        cairo_t *context = context_of(canvas);
+        double width = align == LK__LEFT ? 0 : png_text_width(canvas, text, font);
+        cairo_save(context);
+        set_font(context, font);
+        set_colour(context, font.colour);
+        cairo_translate(context, at.x, at.y);
+        cairo_rotate(context, -angle * acos(-1) / 180);
+        cairo_move_to(context, align == LK__RIGHT ? -width : -width / 2, 0);
+        cairo_show_text(context, (const char *)utf8.data);
+        cairo_restore(context);
+    }
+    lk__bytes_free(&utf8);
+}
+
+static void png_lines(lk__canvas *canvas, const lk__point *points, int count, lk__pen pen)
+{
+    cairo_t *context = context_of(canvas);
+    cairo_new_path(context);
+    for (int i = 0; i < count; i++)
+        cairo_line_to(context, points[i].x, points[i].y);
+    set_colour(context, pen.colour);
+    cairo_set_line_width(context, pen.width);
+    cairo_set_line_join(context, CAIRO_LINE_JOIN_ROUND);
+    cairo_set_dash(context, pen.dashes, pen.dash_count, 0);
+    cairo_stroke(context);
+}
+
+static void png_rectangle(lk__canvas *canvas, lk__point corner, double width, double height, uint32_t colour)
+{
+    cairo_t *context = context_of(canvas);
+    set_colour(context, colour);
+    cairo_rectangle(context, corner.x, corner.y, width, height);
+    cairo_fill(context);
+}
+
+static void png_disc(lk__canvas *canvas, lk__point centre, double radius, uint32_t colour)
+{
+    cairo_t *context = context_of(canvas);
+    set_colour(context, colour);
+    cairo_new_path(context);
+    cairo_arc(context, centre.x, centre.y, radius, 0, 2 * acos(-1));
+    cairo_fill(context);
+}
+
+void lk__png_canvas_pixels(lk__canvas *canvas, int x, int y, int scale, int width, int height, const unsigned char *rgb)
+{
+    cairo_surface_t *surface = ((png_canvas *)canvas)->surface;
+    cairo_surface_flush(surface);
+    unsigned char *data = cairo_image_surface_get_data(surface);
+    ptrdiff_t stride = cairo_image_surface_get_stride(surface);
+    for (int row = 0; row < height * scale; row++) {
+        uint32_t *line = (uint32_t *)(void *)(data + (y + row) * stride) + x;
+        for (int column = 0; column < width * scale; column++) {
+            const unsigned char *pixel = rgb + 3 * ((ptrdiff_t)(row / scale) * width + column / scale);
+            line[column] = (uint32_t)pixel[0] << 16 | (uint32_t)pixel[1] << 8 | pixel[2];
+        }
+    }
+    cairo_surface_mark_dirty(surface);
+}
+
+static cairo_status_t collect(void *out, const unsigned char *data, unsigned size)
+{
+    lk__bytes_put(out, data, size);
+    return ((lk__bytes *)out)->failed ? CAIRO_STATUS_WRITE_ERROR : CAIRO_STATUS_SUCCESS;
+}
+
+static lk_status check(cairo_status_t status)
+{
+    if (status == CAIRO_STATUS_NO_MEMORY)
+        LK_FAIL(LK_ERR_MEMORY, "libcairo: %s", cairo_status_to_string(status));
+    if (status != CAIRO_STATUS_SUCCESS)
+        LK_FAIL(LK_ERR_BACKEND, "libcairo: %s", cairo_status_to_string(status));
+    return LK_OK;
+}
+
+static lk_status png_encode(lk__canvas *canvas, lk__bytes *out)
+{
+    LK_TRY(check(cairo_status(context_of(canvas))));
+    cairo_status_t status = cairo_surface_write_to_png_stream(((png_canvas *)canvas)->surface, collect, out);
+    LK_TRY(lk__bytes_status(out));
+    return check(status);
+}
+
+static void png_release(lk__canvas *canvas)
+{
+    png_canvas *png = (png_canvas *)canvas;
+    cairo_destroy(png->context);
+    cairo_surface_destroy(png->surface);
+    lk__free(png);
+}
+
+static const lk__canvas_table png_table = {
+    .text_width = png_text_width,
+    .text = png_text,
+    .lines = png_lines,
+    .rectangle = png_rectangle,
+    .disc = png_disc,
+    .encode = png_encode,
+    .release = png_release,
+};
+
+lk_status lk__png_canvas_new(int width, int height, lk__canvas **canvas)
+{
+    png_canvas *png = lk__calloc(1, sizeof *png);
+    if (!png)
+        return LK_ERR_MEMORY;
+    png->base = (lk__canvas){&png_table, width, height};
+    png->surface = cairo_image_surface_create(CAIRO_FORMAT_RGB24, width, height);
+    png->context = cairo_create(png->surface);
+    lk_status status = check(cairo_status(png->context));
+    if (status != LK_OK) {
+        png_release(&png->base);
+        return status;
+    }
+    png_rectangle(&png->base, (lk__point){0, 0}, width, height, 0xFFFFFF);
+    *canvas = &png->base;
+    return LK_OK;
+}
+
+#else
+
+lk_status lk__png_canvas_new(int width, int height, lk__canvas **canvas)
+{
+    (void)width, (void)height, (void)canvas;
+    LK_FAIL(LK_ERR_UNSUPPORTED, "this build draws no PNG pictures: it was made without libcairo");
+}
+
+void lk__png_canvas_pixels(lk__canvas *canvas, int x, int y, int scale, int width, int height, const unsigned char *rgb)
+{
+    (void)canvas, (void)x, (void)y, (void)scale, (void)width, (void)height, (void)rgb;
+}
+
+#endif
