@@ -230,6 +230,24 @@ static void verify_finds_them_identical(void **state)
     lk_trainer_release(trainer);
 }
 
+static void verify_of_other_settings(void **state)
+{
+    (void)state;
+    lk_train_config config = small_training();
+    lk_verify_result result;
+    lk_verify_opts opts = {.specs = (const char *[]){"1xcpu", "2xcpu", "3xcpu"}, .count = 3, .steps = 4};
+    config.model = "keras-cnn";
+    config.limit_train = 20;
+    config.batch_size = 10;
+    config.accumulate = 2;
+    config.augment = "shift=0.1,flip,cutout=5";
+    config.normalize = LK_NORMALIZE_STANDARD;
+    assert_ok(lk_verify(&config, &opts, &result));
+    assert_true(result.identical);
+    config.model = NULL;
+    expect_error(lk_verify(&config, &opts, &result), LK_ERR_ARGUMENT, "--model: a name is needed");
+}
+
 /* The first step and variable at which two devices part, found without lk_verify. */
 static void find_difference(lk_train_config config, const char *const *pair, int64_t steps, int64_t *step,
                             char name[128])
@@ -327,6 +345,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(steps_one_by_one),
         cmocka_unit_test(the_synchronous_engine),
         cmocka_unit_test(verify_finds_them_identical),
+        cmocka_unit_test(verify_of_other_settings),
         cmocka_unit_test(verify_finds_a_difference),
         cmocka_unit_test(what_makes_no_sense_is_refused),
     };

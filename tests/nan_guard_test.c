@@ -118,9 +118,9 @@ static lk_trainer *with_steep_layers(const lk_train_config *config)
         lk_layer_flatten(), lk_layer_named("a", lk_layer_dense(4, NULL)), lk_layer_named("b", lk_layer_dense(4, NULL)),
         lk_layer_named("c", lk_layer_dense(4, NULL)), lk_layer_named("d", lk_layer_dense(10, NULL)));
     lk_model *model = lk_model_build("steep", root, (lk_model_input){1, 28, 28, 10});
-    lk_trainer *trainer = model ? lk_trainer_new_with(config, model) : NULL;
-    if (!trainer)
-        fail_msg("%s", lk_error_message());
+    assert_non_null(model);
+    lk_trainer *trainer = lk_trainer_new_with(config, model);
+    assert_non_null(trainer);
     fill(trainer, "a.weight", 2e-38F);
     fill(trainer, "b.weight", 3e19F);
     fill(trainer, "c.weight", 3e19F);

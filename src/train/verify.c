@@ -93,7 +93,7 @@ static lk_status verify_run(verification *v, int run)
 static lk_status default_shards(const lk_train_config *config, int largest, int64_t *shards)
 {
     lk_train_config recipe;
-    LK_TRY(lk__recipe_of_model(config->model, &recipe));
+    LK_TRY(lk__recipe_of_model(config->model ? config->model : "", &recipe));
     int64_t batch_size = config->batch_size ? config->batch_size : recipe.batch_size;
     *shards = lk_default_shards(batch_size, largest);
     return lk__check_shards(0, *shards, batch_size, largest);
