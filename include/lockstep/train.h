@@ -108,7 +108,8 @@ typedef struct lk_trainer lk_trainer;
  * sense, with the flag and what would be right; else what data and devices report. */
 LK_API lk_trainer *lk_trainer_new(const lk_train_config *config);
 
-/* The same with a model of one's own, taken (also on failure), instead of config->model; NULL: as above. */
+/* The same with a model of one's own, taken (also on failure), instead of config->model. NULL gives NULL, and the error
+ * that there is stays. */
 LK_API lk_trainer *lk_trainer_new_with(const lk_train_config *config, lk_model *model);
 LK_API void lk_trainer_release(lk_trainer *trainer);
 

@@ -297,6 +297,20 @@ static void what_the_data_say_no_to(void **state)
     lk_error_clear();
 }
 
+/* It must not become the configuration's own model. */
+static void a_model_that_could_not_be_built(void **state)
+{
+    (void)state;
+    lk_train_config config = defaults(NULL);
+    config.data = "synthetic";
+    assert_null(lk_trainer_new_with(&config, NULL));
+    assert_string_equal(lk_error_message(), "trainer: a NULL model");
+    lk_error_clear();
+    assert_null(lk_trainer_new_with(&config, lk_model_new("lenot", (lk_model_input){1, 28, 28, 10})));
+    assert_non_null(strstr(lk_error_message(), "lenot"));
+    lk_error_clear();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -312,6 +326,7 @@ int main(void)
         cmocka_unit_test(bad_names),
         cmocka_unit_test(bad_combinations),
         cmocka_unit_test(what_the_data_say_no_to),
+        cmocka_unit_test(a_model_that_could_not_be_built),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -201,12 +201,8 @@ static lk_status build(lk_trainer *trainer)
     return make_replicas(trainer);
 }
 
-lk_trainer *lk_trainer_new(const lk_train_config *config)
-{
-    return lk_trainer_new_with(config, NULL);
-}
-
-lk_trainer *lk_trainer_new_with(const lk_train_config *config, lk_model *model)
+/* model NULL: config->model. */
+static lk_trainer *make_trainer(const lk_train_config *config, lk_model *model)
 {
     lk_trainer *trainer = lk__calloc(1, sizeof *trainer);
     if (!trainer) {
@@ -219,6 +215,20 @@ lk_trainer *lk_trainer_new_with(const lk_train_config *config, lk_model *model)
     if (build(trainer) == LK_OK)
         return trainer;
     lk_trainer_release(trainer);
+    return NULL;
+}
+
+lk_trainer *lk_trainer_new(const lk_train_config *config)
+{
+    return make_trainer(config, NULL);
+}
+
+lk_trainer *lk_trainer_new_with(const lk_train_config *config, lk_model *model)
+{
+    if (model)
+        return make_trainer(config, model);
+    if (lk_error_status() == LK_OK)
+        lk__fail(LK_ERR_ARGUMENT, "trainer: a NULL model");
     return NULL;
 }
 
