@@ -285,8 +285,9 @@ static lk_status print_memory(const lk_model *model, const summary_config *confi
     print_row("parameters, buffers", parameters + buffers, "");
     print_row("gradients", all_gradients, "of the shard, of sums that wait in the tree, and the last update's twice");
     print_row("optimiser", states * parameters, optimizers[config->optimizer]);
-    snprintf(note, sizeof note, "of %lld sample%s: %lld shard%s at once", (long long)(samples * at_once),
-             samples * at_once == 1 ? "" : "s", (long long)at_once, at_once == 1 ? "" : "s");
+    long long at_hand = samples * at_once;
+    snprintf(note, sizeof note, "of %lld sample%s: %lld shard%s at once", at_hand, at_hand == 1 ? "" : "s",
+             (long long)at_once, at_once == 1 ? "" : "s");
     print_row("activations", activations, note);
     print_row("total", parameters + buffers + all_gradients + states * parameters + activations, "");
     return LK_OK;

@@ -143,9 +143,10 @@ static lk_status split_words(const model_reader *r, const text_line *from, char 
         else
             line->arguments[line->n_arguments++] = word;
     }
-    if (!line->word)
-        return lk__model_line_fail(line, "'%s:' names nothing; expected a layer after it", line->name);
-    return LK_OK;
+    if (line->word)
+        return LK_OK;
+    lk__model_line_fail(line, "'%s:' names nothing; expected a layer after it", line->name);
+    return LK_ERR_FORMAT;
 }
 
 /* --- blocks ------------------------------------------------------------------------------------------------------- */
