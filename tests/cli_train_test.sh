@@ -469,7 +469,7 @@ ends_with()
 
 for signal in INT TERM; do
     logs=$work/interrupted-$signal
-    begin train --data synthetic --limit-train 4000 --limit-val 10 --batch-size 64 --epochs 100000 --devices 1 \
+    begin train --data synthetic --limit-train 128 --limit-val 10 --batch-size 16 --epochs 100000 --devices 1 \
           --log-dir "$logs" --json --throughput
     until_there '"epoch":2,' "$work/stdout"
     kill -"$signal" "$process"
