@@ -16,7 +16,9 @@ lk_status lk__init_check(const char *kind, const char *what, lk_init init)
 
 lk_init lk__init_or(lk_init init, lk_init_kind kind)
 {
-    return init.kind == LK_INIT_DEFAULT ? (lk_init){.kind = kind} : init;
+    if (init.kind == LK_INIT_DEFAULT)
+        init.kind = kind;
+    return init;
 }
 
 static lk_tensor *normal(const lk_variable_spec *spec, lk_device *device, double std, lk_random_key key)

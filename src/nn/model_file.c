@@ -313,7 +313,7 @@ static lk_status read_lines(model_reader *r, const lk_model_line *opened, layer_
 /* Reads up to the line that ends the block that `opened` opened, NULL: the file. */
 static lk_status read_block(model_reader *r, const lk_model_line *opened, layer_list *list, block_end *end)
 {
-    if (r->depth == MAX_DEPTH)
+    if (opened && r->depth == MAX_DEPTH)
         return lk__model_line_fail(opened, "blocks are nested more than %d deep", MAX_DEPTH);
     r->depth++;
     lk_status status = read_lines(r, opened, list, end);

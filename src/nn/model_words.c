@@ -377,5 +377,5 @@ lk_layer *lk__model_line_layer(const lk_model_line *line, const char *const *blo
     lk_layer *layer = word->make(line, &values, word->variant);
     if (layer)
         layer->line = line->number;
-    return layer;
+    return layer; /* cppcheck-suppress returnDanglingLifetime; a layer copies what it is given */
 }
