@@ -49,3 +49,27 @@ for tag, plugin in (("train/loss", "scalars"), ("weights/conv1", "histograms"), 
     assert plugins.SummaryMetadata(tag).plugin_data.plugin_name == plugin, tag
     assert plugins.Tensors(tag), tag
 END
+
+# What training writes without further flags.
+"$LOCKSTEP" train --model lenet --data synthetic --limit-train 128 --limit-val 64 --epochs 2 --batch-size 32 \
+    --devices cpu:0 --log-dir "$logs/run" >"$logs/output"
+"$python" - "$logs/run" <<'END'
+import csv
+import sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+events = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0, "histograms": 0, "tensors": 0}).Reload()
+with open(sys.argv[1] + "/epochs.csv", newline="") as file:
+    rows = list(csv.DictReader(file))
+assert len(rows) == 2, rows
+for tag, column in (("loss/train", "train_loss"), ("loss/val", "val_loss"), ("accuracy/train", "train_accuracy"),
+                    ("accuracy/val", "val_accuracy"), ("learning_rate", "rate"),
+                    ("images_per_second", "images_per_second")):
+    curve = [(e.step, e.value) for e in events.Scalars(tag)]
+    assert [step for step, _ in curve] == [1, 2], (tag, curve)
+    for (_, value), row in zip(curve, rows):
+        assert abs(value - float(row[column])) <= 1e-6 * abs(value), (tag, value, row)
+assert events.Histograms("weights/conv1.weight")[-1].histogram_value.num == 180
+assert events.Histograms("gradients/conv1.weight")[-1].histogram_value.num == 180
+assert "| model | lenet |" in events.Tensors("settings")[0].tensor_proto.string_val[0].decode()
+END
