@@ -1,0 +1,284 @@
+/* Training on several devices by a loop of one's own, after TensorFlow's tutorial "Custom training with
+ * tf.distribute.Strategy": the same network for Fashion-MNIST, and the same functions.
+ *
+ *   custom_training [DATA [EPOCHS [IMAGES [DEVICES]]]]
+ *
+ * DATA: fashion-mnist (the default), mnist or synthetic. EPOCHS: 10. IMAGES: train on the first so many, test on as
+ * many; 0: all. DEVICES: 1xcpu, … up to SHARDS of them; 2xcpu is the default.
+ *
+ * A step's batch is cut into SHARDS parts, whose gradients and metrics are added up by a fixed tree: the digest of the
+ * trained variables is the same for any number of devices. */
+#include <lockstep/lockstep.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { SHARDS = 4, GLOBAL_BATCH_SIZE = 64, STEPS_AT_A_TIME = 10, SEED = 0 };
+
+static const double learning_rate = 1e-3;
+
+static void check(lk_status status)
+{
+    if (status == LK_OK)
+        return;
+    fprintf(stderr, "custom_training: %s\n", lk_error_message());
+    exit(1);
+}
+
+static void check_new(const void *made)
+{
+    check(made ? LK_OK : lk_error_status());
+}
+
+/* --- the model ---------------------------------------------------------------------------------------------------- */
+
+static lk_model *create_model(void)
+{
+    lk_layer *layers = LK_SEQUENTIAL(lk_layer_conv2d(32, 3, NULL), lk_layer_activation(LK_RELU),
+                                     lk_layer_max_pool(2, NULL), lk_layer_conv2d(64, 3, NULL),
+                                     lk_layer_activation(LK_RELU), lk_layer_max_pool(2, NULL), lk_layer_flatten(),
+                                     lk_layer_dense(64, NULL), lk_layer_activation(LK_RELU), lk_layer_dense(10, NULL));
+    return lk_model_build("custom", layers, (lk_model_input){1, 28, 28, 10});
+}
+
+/* What is trained, and where. A training step sums up the gradients of all parameters and, after them, two metrics; a
+ * test step the metrics alone. */
+typedef struct training {
+    lk_strategy *strategy;
+    lk_model *model;
+    lk_replicas *replicas; /* the variables and an optimiser, on each device */
+    int n_parameters;
+    lk_shard_sum *train_sum, *test_sum;
+    lk_tensor **sums; /* room for those of one step: a set for each replica */
+} training;
+
+enum { LOSS, HITS, METRICS };
+
+static training new_training(const char *devices_spec)
+{
+    training t = {.model = create_model()};
+    lk_device *devices[SHARDS];
+    int num_devices;
+    check_new(t.model);
+    check(lk_devices_open(devices_spec, devices, SHARDS, &num_devices));
+    t.strategy = lk_strategy_new("mirrored", devices, num_devices);
+    check_new(t.strategy);
+    lk_devices_release(devices, num_devices); /* the strategy keeps them */
+    t.replicas = lk_replicas_new(t.strategy, t.model, &(lk_optimizer_opts){.kind = LK_ADAM}, SEED);
+    check_new(t.replicas);
+
+    t.n_parameters = lk_model_parameter_count(t.model);
+    t.train_sum = lk_shard_sum_new(t.strategy, SHARDS, t.n_parameters + METRICS);
+    t.test_sum = lk_shard_sum_new(t.strategy, SHARDS, METRICS);
+    t.sums = calloc((size_t)num_devices * (size_t)(t.n_parameters + METRICS), sizeof *t.sums);
+    check_new(t.train_sum);
+    check_new(t.test_sum);
+    if (!t.sums)
+        abort();
+    return t;
+}
+
+static void release_training(training *t)
+{
+    free(t->sums);
+    lk_shard_sum_release(t->train_sum);
+    lk_shard_sum_release(t->test_sum);
+    lk_replicas_release(t->replicas);
+    lk_model_release(t->model);
+    lk_strategy_release(t->strategy);
+}
+
+/* --- loss and metrics --------------------------------------------------------------------------------------------- */
+
+/* The losses of a shard's examples, divided by the size of the whole batch: summed over all shards that is the batch's
+ * mean loss, and its gradient the sum of the shards' gradients. */
+static lk_tensor *compute_loss(lk_tensor *labels, lk_tensor *predictions, int64_t global_batch)
+{
+    lk_tensor *per_example_loss = lk_sparse_softmax_cross_entropy(predictions, labels, LK_REDUCTION_NONE);
+    return lk_average_loss(per_example_loss, global_batch);
+}
+
+static lk_tensor *count_hits(lk_tensor *labels, lk_tensor *predictions)
+{
+    return lk_sum(lk_in_top_k(predictions, labels, 1), NULL);
+}
+
+/* Sums over an epoch so far. Those of the latest step are still being computed: they are read once the next step has
+ * been pushed, so that the devices always have work. */
+typedef struct metrics {
+    double loss, hits;
+    int64_t samples, steps;
+    lk_tensor *latest_loss, *latest_hits;
+} metrics;
+
+static void read_latest(metrics *m)
+{
+    double loss, hits;
+    if (!m->latest_loss)
+        return;
+    check(lk_tensor_item(m->latest_loss, &loss));
+    check(lk_tensor_item(m->latest_hits, &hits));
+    m->loss += loss;
+    m->hits += hits;
+    lk_tensor_release(m->latest_loss);
+    lk_tensor_release(m->latest_hits);
+    m->latest_loss = m->latest_hits = NULL;
+}
+
+static void update_state(metrics *m, lk_tensor *const *sums, int64_t samples)
+{
+    read_latest(m);
+    m->latest_loss = lk_tensor_retain(sums[LOSS]);
+    m->latest_hits = lk_tensor_retain(sums[HITS]);
+    m->samples += samples;
+    m->steps++;
+}
+
+static double percent(const metrics *m)
+{
+    return 100 * m->hits / (double)m->samples;
+}
+
+/* --- steps -------------------------------------------------------------------------------------------------------- */
+
+/* One shard, on the device that owns it: values[] = the gradients, then the metrics. Every call returns at once, and
+ * NULL in gives NULL out, so one look at the end is enough. */
+static lk_status train_step(void *user, const lk_shard *shard, lk_tensor **values)
+{
+    const training *t = user;
+    lk_tensor *const *variables = lk_replicas_variables(t->replicas, shard->replica);
+    const lk_forward_opts opts = {.training = true};
+
+    lk_tape *tape = lk_tape_begin(variables, t->n_parameters);
+    lk_tensor *predictions = lk_model_forward(t->model, variables, shard->images, &opts);
+    lk_tensor *loss = compute_loss(shard->labels, predictions, shard->global_batch);
+    lk_tape_gradient(tape, loss, NULL, values);
+    lk_tape_release(tape);
+
+    values[t->n_parameters + LOSS] = loss;
+    values[t->n_parameters + HITS] = count_hits(shard->labels, predictions);
+    return lk_error_status();
+}
+
+static lk_status test_step(void *user, const lk_shard *shard, lk_tensor **values)
+{
+    const training *t = user;
+    lk_tensor *const *variables = lk_replicas_variables(t->replicas, shard->replica);
+    lk_tensor *predictions = lk_model_forward(t->model, variables, shard->images, NULL);
+    values[LOSS] = compute_loss(shard->labels, predictions, shard->global_batch);
+    values[HITS] = count_hits(shard->labels, predictions);
+    return lk_error_status();
+}
+
+static void release_sums(training *t, int n)
+{
+    for (int i = 0; i < lk_strategy_num_replicas(t->strategy) * n; i++)
+        lk_tensor_release(t->sums[i]);
+}
+
+static void distributed_train_step(training *t, const lk_dataset *data, lk_batch *batch, metrics *m)
+{
+    int n = t->n_parameters + METRICS;
+    check(lk_run_shards(t->train_sum, n, data, batch, train_step, t, t->sums));
+    check(lk_replicas_apply(t->replicas, t->sums, n, batch->count, learning_rate));
+    update_state(m, t->sums + t->n_parameters, batch->count);
+    release_sums(t, n);
+}
+
+static void distributed_test_step(training *t, const lk_dataset *data, lk_batch *batch, metrics *m)
+{
+    check(lk_run_shards(t->test_sum, METRICS, data, batch, test_step, t, t->sums));
+    update_state(m, t->sums, batch->count);
+    release_sums(t, METRICS);
+}
+
+/* --- iterating ---------------------------------------------------------------------------------------------------- */
+
+typedef void (*step_fn)(training *t, const lk_dataset *data, lk_batch *batch, metrics *m);
+
+/* The next `steps` batches of a loader that was started, or as many as there are left; negative: all. */
+static metrics iterate(training *t, step_fn step, const lk_dataset *data, lk_loader *loader, int64_t steps)
+{
+    metrics m = {0};
+    lk_batch *batch;
+    while (m.steps != steps) {
+        check(lk_loader_next(loader, &batch));
+        if (!batch)
+            break;
+        step(t, data, batch, &m);
+        lk_batch_release(batch);
+    }
+    read_latest(&m);
+    return m;
+}
+
+/* Epoch after epoch, over the whole of a data set. */
+static void train_by_epoch(training *t, const lk_dataset *data, lk_loader *train_loader, const lk_dataset *test,
+                           lk_loader *test_loader, int epochs)
+{
+    for (int epoch = 0; epoch < epochs; epoch++) {
+        check(lk_loader_start(train_loader, epoch));
+        metrics trained = iterate(t, distributed_train_step, data, train_loader, -1);
+        check(lk_loader_start(test_loader, 0));
+        metrics tested = iterate(t, distributed_test_step, test, test_loader, -1);
+        printf("Epoch %d, Loss: %.4f, Accuracy: %.2f, Test Loss: %.4f, Test Accuracy: %.2f\n", epoch + 1,
+               trained.loss / (double)trained.steps, percent(&trained), tested.loss / (double)tested.steps,
+               percent(&tested));
+        fflush(stdout);
+    }
+}
+
+/* Batch after batch, as many at a time as one likes: here a few of every epoch. */
+static void train_by_batch(training *t, const lk_dataset *data, lk_loader *loader, int first_epoch, int epochs)
+{
+    for (int epoch = 0; epoch < epochs; epoch++) {
+        check(lk_loader_start(loader, first_epoch + epoch));
+        metrics m = iterate(t, distributed_train_step, data, loader, STEPS_AT_A_TIME);
+        printf("Epoch %d, %lld steps, Loss: %.4f, Accuracy: %.2f\n", epoch + 1, (long long)m.steps,
+               m.loss / (double)m.steps, percent(&m));
+        fflush(stdout);
+    }
+}
+
+static long number(const char *text, long least, long most)
+{
+    char *end;
+    long value = strtol(text, &end, 10);
+    if (*text && *end == '\0' && value >= least && value <= most)
+        return value;
+    fprintf(stderr, "custom_training: '%s': a number from %ld to %ld is needed\n", text, least, most);
+    exit(2);
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : "fashion-mnist";
+    int epochs = argc > 2 ? (int)number(argv[2], 1, 1000) : 10;
+    lk_dataset_opts limit = {.limit = argc > 3 ? number(argv[3], 0, 60000) : 0};
+    training t = new_training(argc > 4 ? argv[4] : "2xcpu");
+
+    lk_dataset *data, *test;
+    lk_loader *train_loader, *test_loader;
+    lk_loader_opts train_opts = {.batch_size = GLOBAL_BATCH_SIZE, .seed = SEED, .shuffle = true, .workers = 1};
+    lk_loader_opts test_opts = {.batch_size = GLOBAL_BATCH_SIZE, .workers = 1};
+    check(lk_dataset_open(name, LK_SPLIT_TRAIN, &limit, &data));
+    check(lk_dataset_open(name, LK_SPLIT_TEST, &limit, &test));
+    check(lk_loader_new(data, &train_opts, &train_loader));
+    check(lk_loader_new(test, &test_opts, &test_loader));
+
+    printf("Number of devices: %d\n", lk_strategy_num_replicas(t.strategy));
+    train_by_epoch(&t, data, train_loader, test, test_loader, epochs);
+    train_by_batch(&t, data, train_loader, epochs, epochs);
+    for (int replica = 0; replica < lk_strategy_num_replicas(t.strategy); replica++) {
+        char digest[33];
+        check(lk_replicas_digest(t.replicas, replica, digest));
+        printf("digest %s on %s\n", digest, lk_device_name(lk_strategy_device(t.strategy, replica)));
+    }
+
+    lk_loader_release(train_loader);
+    lk_loader_release(test_loader);
+    lk_dataset_release(data);
+    lk_dataset_release(test);
+    release_training(&t);
+    return 0;
+}
