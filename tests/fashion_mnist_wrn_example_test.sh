@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# The example trains to the same on one device and on two, and its callbacks print and stop as the lab's.
+set -euo pipefail
+
+example=$(dirname "$LOCKSTEP")/examples/fashion_mnist_wrn
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+
+for devices in 1 2; do
+    "$example" --data synthetic --limit-train 4 --limit-val 8 --batch-size 4 --val-batch-size 8 --epochs 2 \
+        --base-lr 0.1 --target-accuracy 0 --patience 1 --devices "${devices}xcpu" --log-dir "logs-$devices" >"$devices"
+    ls "logs-$devices"/*tfevents*
+    grep -Eq '^Images/sec: [0-9]+\.[0-9]{2}$' "$devices"
+    grep -Eq '^Cumulative training time after epoch 1: [0-9]+\.[0-9]{2}$' "$devices"
+    grep -Eq '^Cumulative training time: [0-9]+\.[0-9]{2}$' "$devices"
+    grep -v -e '^Images/sec' -e '^Cumulative' "$devices" >"$devices.timeless"
+done
+cat 1
+diff 1.timeless 2.timeless
+grep -q '^Epoch 1/2 - loss: ' 1
+grep -q '^Early stopping after epoch 1$' 1
+grep -Eq '^Test accuracy: 0\.[0-9]+$' 1
+grep -Eq '^digest [0-9a-f]{32}$' 1
+
+"$example" --help | grep -q -- '--patience X '
+status=0
+"$example" --target-accuracy 1.5 2>stderr || status=$?
+[[ $status -eq 1 && $(<stderr) == *'--target-accuracy 1.5: must be a number from 0 to 1' ]]
