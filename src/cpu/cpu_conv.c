@@ -207,16 +207,9 @@ static lk_status prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk_prepar
                                        {DNNL_ARG_DIFF_WEIGHTS, dnnl_query_diff_weights_md, LK_OUT}};
     const lk_conv2d_grad_attrs *attrs = LK_ATTRS(call, lk_conv2d_grad_attrs);
     lk_tensor dw = grouped(call->out[0], attrs->conv.groups);
-    shapes s = {call->in[1]->shape, dw.shape, call->in[0]->shape, attrs->bias, &attrs->conv};
-    LK_TRY(prepare(cpu, prepared, &s, dnnl_backward_weights, rows, 3,
-                   (const lk_tensor *[]){call->in[0], call->in[1], &dw}, false));
-    if (!attrs->bias)
-        return LK_OK;
-    lk_md md;
-    LK_TRY(lk__md_strided(&md, 1, call->out[1]->shape.dim, dnnl_f32, (int64_t[]){1}));
-    lk_status status = lk__prepare_operand(cpu, prepared, DNNL_ARG_DIFF_BIAS, LK_OUT, call->out[1], &md, false);
-    lk__md_free(&md);
-    return status;
+    shapes s = {call->in[1]->shape, dw.shape, call->in[0]->shape, false, &attrs->conv};
+    return prepare(cpu, prepared, &s, dnnl_backward_weights, rows, 3,
+                   (const lk_tensor *[]){call->in[0], call->in[1], &dw}, false);
 }
 
 lk_status lk__cpu_conv2d_weight_grad(lk_call *call)
@@ -235,7 +228,8 @@ lk_status lk__cpu_conv2d_weight_grad(lk_call *call)
     lk__key_add(&key, attrs->size, 4);
     LK_TRY(lk__prepared_get(cpu, &key, call, prepare_weight_grad, &prepared));
     lk_tensor dw = grouped(call->out[0], attrs->conv.groups);
-    return lk__prepared_run(cpu, prepared, (lk_tensor *[]){call->in[0], call->in[1], &dw, call->out[1]});
+    LK_TRY(lk__prepared_run(cpu, prepared, (lk_tensor *[]){call->in[0], call->in[1], &dw}));
+    return attrs->bias ? lk__cpu_bias_gradient(call) : LK_OK;
 }
 
 /* --- weights that were computed ----------------------------------------------------------------------------------- */

@@ -3,7 +3,7 @@
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "cpu/avx2.h"
-#include "cpu/channels.h"
+#include "cpu/cpu_kernels.h"
 #include "cpu/cpu_own.h"
 #include "cpu/cpu_state.h"
 #include "cpu/direct_conv.h"
@@ -107,9 +107,7 @@ static lk_status prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk_prepar
 {
     (void)cpu;
     lk_direct_conv conv = weight_grad_conv(call);
-    size_t sums = 2 * (size_t)conv.filters * sizeof(double);
     describe(prepared, &conv);
-    prepared->scratch_bytes = prepared->scratch_bytes > sums ? prepared->scratch_bytes : sums;
     LK_TRY(in_blocks(call->in[0], &prepared->layouts_in[0]));
     return in_blocks(call->in[1], &prepared->layouts_in[1]);
 }
@@ -150,24 +148,14 @@ lk_status lk__cpu_direct_conv2d_input_grad(lk_call *call)
     return run(call, &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv, prepare_input_grad, compute_input_grad);
 }
 
-/* The sum of dy over each channel. */
-static void bias_gradient(const lk_direct_conv *conv, const float *dy, float *dbias, double *sums)
-{
-    lk_channels shape = lk__channels_blocked(conv->images, conv->filters, conv->out[0] * conv->out[1], BLOCK);
-    lk__channels_sums(&shape, dy, dy, sums, sums + conv->filters);
-    for (int64_t c = 0; c < conv->filters; c++)
-        dbias[c] = (float)sums[c];
-}
-
 static void compute_weight_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     lk_direct_conv conv = weight_grad_conv(call);
     lk__direct_weight_grad(&conv, in[0].data, in[1].data, lk__cpu_data(call->out[0]), scratch);
-    if (call->n_out > 1)
-        bias_gradient(&conv, in[0].data, lk__cpu_data(call->out[1]), (double *)(void *)scratch);
 }
 
 lk_status lk__cpu_direct_conv2d_weight_grad(lk_call *call)
 {
-    return run(call, &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv, prepare_weight_grad, compute_weight_grad);
+    LK_TRY(run(call, &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv, prepare_weight_grad, compute_weight_grad));
+    return call->n_out > 1 ? lk__cpu_bias_gradient(call) : LK_OK;
 }

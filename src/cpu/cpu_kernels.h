@@ -7,6 +7,10 @@
 lk_status lk__cpu_conv2d(lk_call *call);
 lk_status lk__cpu_conv2d_input_grad(lk_call *call);
 lk_status lk__cpu_conv2d_weight_grad(lk_call *call);
+
+/* dbias, output 1, from dy, input 0, of a conv2d_weight_grad. */
+lk_status lk__cpu_bias_gradient(lk_call *call);
+
 lk_status lk__cpu_max_pool2d(lk_call *call);
 lk_status lk__cpu_max_pool2d_grad(lk_call *call);
 lk_status lk__cpu_avg_pool2d(lk_call *call);
