@@ -10,7 +10,7 @@ endif()
 
 function(lk_test name label)
   add_test(NAME ${name} COMMAND ${ARGN})
-  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${LK_TEST_TIMEOUT})
+  set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${LK_TEST_TIMEOUT} SKIP_RETURN_CODE 77)
 endfunction()
 
 if(CMOCKA_FOUND)
@@ -34,8 +34,7 @@ if(TARGET lockstep)
   foreach(script ${LK_SCRIPTS})
     get_filename_component(name ${script} NAME_WE)
     lk_test(${name} tests bash ${script})
-    set_tests_properties(${name} PROPERTIES ENVIRONMENT "LOCKSTEP=$<TARGET_FILE:lockstep>"
-                         SKIP_RETURN_CODE 77)
+    set_tests_properties(${name} PROPERTIES ENVIRONMENT "LOCKSTEP=$<TARGET_FILE:lockstep>")
   endforeach()
 endif()
 

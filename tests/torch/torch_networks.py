@@ -7,11 +7,21 @@ import torch.nn.functional as F
 
 
 class Net:
-    """variables: name -> tensor; sync: batch-norm over all shards; smoothing: of labels."""
+    """variables: name -> tensor; sync: batch-norm over all shards; masks: which activations are above 0, in the order of
+    the rectifiers and of their shards, where it is not for the activations to say."""
 
-    def __init__(self, variables, sync):
+    def __init__(self, variables, sync, masks=None):
         self.v = variables
         self.sync = sync
+        self.masks = masks
+        self.used = 0
+
+    def rectify(self, x):
+        if self.masks is None:
+            return torch.relu(x)
+        mask = self.masks[self.used : self.used + x.numel()].reshape(x.shape)
+        self.used += x.numel()
+        return x * mask
 
     def conv(self, xs, name, stride=1, padding=0):
         bias = self.v.get(name + ".bias")
@@ -33,7 +43,7 @@ class Net:
         return [function(*x) for x in zip(*lists)]
 
     def relu(self, xs):
-        return self.each(torch.relu, xs)
+        return self.each(self.rectify, xs)
 
     def mean(self, xs):
         return [x.mean((2, 3)) for x in xs]
@@ -84,13 +94,15 @@ def wrn_16_10(net, xs):
 MODELS = {"lenet": lenet, "keras-cnn": keras_cnn, "resnet18": resnet18, "wrn-16-10": wrn_16_10}
 
 
-def loss_and_gradients(forward, variables, images, labels, shards, sync, smoothing=0.0):
+def loss_and_gradients(forward, variables, images, labels, shards, sync, smoothing=0.0, masks=None):
     """The mean loss over all samples, and its gradient for every variable."""
     variables = {name: value.clone().requires_grad_() for name, value in variables.items()}
     count = len(labels)
     bounds = [count * s // shards for s in range(shards + 1)]
     sizes = [b - a for a, b in zip(bounds, bounds[1:])]
-    logits = forward(Net(variables, sync), list(images.split(sizes)))
+    net = Net(variables, sync, masks)
+    logits = forward(net, list(images.split(sizes)))
+    assert masks is None or net.used == len(masks), "not as many masks as activations"
     loss = F.cross_entropy(torch.cat(logits), labels, reduction="sum", label_smoothing=smoothing) / count
     loss.backward()
     return loss.item(), {name: value.grad for name, value in variables.items()}
