@@ -17,6 +17,7 @@
 #include "lockstep/random.h"
 #include "lockstep/record.h"
 #include "lockstep/status.h"
+#include "lockstep/study.h"
 #include "lockstep/tensor.h"
 #include "lockstep/train.h"
 

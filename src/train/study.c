@@ -1,0 +1,432 @@
+#include "train/recipes.h"
+#include "train/study.h"
+#include "train/trainer.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "lockstep/callbacks.h"
+#include "train/callbacks/settings.h"
+
+#include <math.h>
+#include <sched.h>
+#include <string.h>
+
+/* --- what is varied ----------------------------------------------------------------------------------------------- */
+
+static lk_status split_over(lk_study *study)
+{
+    char *equals = strchr(study->over, '=');
+    if (!equals || equals == study->over || !equals[1])
+        LK_FAIL(LK_ERR_ARGUMENT, "--over %s: must be an option and its values, as in batch-size=8,16,32", study->over);
+    *equals = '\0';
+    study->setting = study->over;
+    char separator = strchr(equals + 1, ';') ? ';' : ',';
+    for (char *next, *value = equals + 1; value; value = next) {
+        next = strchr(value, separator);
+        if (next)
+            *next++ = '\0';
+        if (!*value)
+            LK_FAIL(LK_ERR_ARGUMENT, "--over %s: value %d is empty", study->setting, study->n_values + 1);
+        if (study->n_values == LK_STUDY_MAX_VALUES)
+            LK_FAIL(LK_ERR_ARGUMENT, "--over %s: more than %d values", study->setting, LK_STUDY_MAX_VALUES);
+        study->values[study->n_values++] = value;
+    }
+    return LK_OK;
+}
+
+static bool is_one_of(const char *name, const char *const *names)
+{
+    while (*names && strcmp(*names, name) != 0)
+        names++;
+    return *names != NULL;
+}
+
+static bool changes_training(const lk_option *option)
+{
+    static const char *const unrecorded[] = {"devices", "strategy", "workers", "data-dir", NULL};
+    return option->recorded || is_one_of(option->name, unrecorded);
+}
+
+static lk_status check_setting(const lk_study *study)
+{
+    static const char *const of_targets[] = {"target-accuracy", "patience", NULL};
+    const char *name = study->setting;
+    if (strcmp(name, "seed") == 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "--over seed: every value is trained with --seeds seeds; vary something else");
+    if (strcmp(name, "recipe") == 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "--over recipe: a recipe is many settings; vary one of them");
+    if (study->opts.measure == LK_MEASURE_THROUGHPUT && is_one_of(name, of_targets))
+        LK_FAIL(LK_ERR_ARGUMENT, "--over %s: has no effect on throughput", name);
+    for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++)
+        if (strcmp(lk_train_options[i].name, name) == 0 && !changes_training(&lk_train_options[i]))
+            LK_FAIL(LK_ERR_ARGUMENT, "--over %s: changes what is shown or kept, not the training", name);
+    return LK_OK;
+}
+
+/* Sets what is varied; an unknown option is an error of this. */
+static lk_status set_value(const lk_study *study, int value, lk_train_config *config)
+{
+    return lk_options_set(lk_train_options, LK_TRAIN_OPTION_COUNT, config, study->setting, study->values[value]);
+}
+
+static lk_status value_config(const lk_study *study, int value, int64_t seed, lk_train_config *config)
+{
+    *config = study->config;
+    config->seed = seed;
+    return set_value(study, value, config);
+}
+
+/* --- checks ------------------------------------------------------------------------------------------------------- */
+
+static lk_status check_seeds(const lk_train_config *config, const lk_study_opts *opts)
+{
+    if (opts->seeds < 1 || opts->seeds > LK_STUDY_MAX_SEEDS)
+        LK_FAIL(LK_ERR_ARGUMENT, "--seeds %lld: must be an integer from 1 to %d", (long long)opts->seeds,
+                LK_STUDY_MAX_SEEDS);
+    if (config->seed > INT64_MAX - (opts->seeds - 1))
+        LK_FAIL(LK_ERR_ARGUMENT, "--seed %lld: there are no %lld seeds from there on", (long long)config->seed,
+                (long long)opts->seeds);
+    return LK_OK;
+}
+
+/* 8 and 08 are one value, so they are compared as the option reads them. */
+static lk_status check_repeated(const lk_study *study)
+{
+    const lk_option *option = lk_train_options;
+    while (strcmp(option->name, study->setting) != 0)
+        option++;
+    for (int i = 1; i < study->n_values; i++) {
+        for (int j = 0; j < i; j++) {
+            lk_train_config a, b;
+            char a_text[4096], b_text[4096];
+            LK_TRY(value_config(study, i, study->config.seed, &a));
+            LK_TRY(value_config(study, j, study->config.seed, &b));
+            LK_TRY(lk_options_text(option, &a, a_text, sizeof a_text));
+            LK_TRY(lk_options_text(option, &b, b_text, sizeof b_text));
+            if (strcmp(a_text, b_text) == 0)
+                LK_FAIL(LK_ERR_ARGUMENT, "--over %s: %s is given twice", study->setting, study->values[i]);
+        }
+    }
+    return LK_OK;
+}
+
+static lk_status check_target(const lk_study *study, const lk_train_config *config)
+{
+    if (study->opts.measure != LK_MEASURE_TIME_TO_ACCURACY)
+        return LK_OK;
+    if (config->target_accuracy < 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "time to accuracy: a --target from 0 to 1 is missing");
+    if (config->limit_val == 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "--limit-val 0: time to accuracy needs an evaluation");
+    return LK_OK;
+}
+
+/* What can be checked without data and devices. */
+static lk_status check_numbers(const lk_train_config *config)
+{
+    lk_plan plan = {0};
+    int devices = 0;
+    LK_TRY(lk__plan_numbers(config, config->model, &plan));
+    LK_TRY(lk__check_model_name(config->model));
+    if (config->devices)
+        LK_TRY(lk_devices_count(config->devices, &devices));
+    int64_t shards = config->shards ? config->shards : lk_default_shards(plan.batch_size, devices);
+    return lk__check_shards(config->shards, shards, plan.batch_size, devices);
+}
+
+static lk_status keep_setting(void *user, const char *name, const char *text)
+{
+    lk_study *study = user;
+    if (strcmp(name, "seed") == 0 || strcmp(name, study->setting) == 0)
+        return LK_OK;
+    json_t *string = json_string(text);
+    if (json_object_set_new(study->settings, name, string ? string : json_null()) != 0)
+        LK_FAIL(LK_ERR_MEMORY, "study: no memory for its settings");
+    return LK_OK;
+}
+
+/* The first value's trainer also says what "auto" means: all runs are to have the same data. */
+static lk_status check_build(lk_study *study, const lk_train_config *config, bool first)
+{
+    lk_trainer *trainer = lk_trainer_new(config);
+    if (!trainer)
+        return lk_error_status();
+    lk_status status = LK_OK;
+    if (first) {
+        status = lk__settings_visit(trainer, keep_setting, study);
+        if (strcmp(study->config.data, "auto") == 0)
+            study->config.data = strcmp(trainer->plan.data, "synthetic") == 0 ? "synthetic" : "fashion-mnist";
+    }
+    lk_trainer_release(trainer);
+    return status;
+}
+
+/* Puts what is varied before the message. Takes the place of an error that was there before. */
+static lk_status name_value(const lk_study *study, int value, lk_status status)
+{
+    lk_error_state state;
+    if (status == LK_OK)
+        return LK_OK;
+    lk__error_save(&state);
+    lk_error_clear();
+    LK_FAIL(status, "--over %s=%s: %s", study->setting, study->values[value], state.message);
+}
+
+/* Results are compared as well as times, so the shards are those of the largest set of devices. */
+static lk_status share_shards(lk_study *study)
+{
+    lk_train_config recipe;
+    int largest = 0;
+    if (strcmp(study->setting, "devices") != 0 || study->config.shards)
+        return LK_OK;
+    for (int v = 0; v < study->n_values; v++) {
+        int count;
+        LK_TRY(lk_devices_count(study->values[v], &count));
+        largest = count > largest ? count : largest;
+    }
+    LK_TRY(lk__recipe_of_model(study->config.model, &recipe));
+    int64_t batch_size = study->config.batch_size ? study->config.batch_size : recipe.batch_size;
+    study->config.shards = lk_default_shards(batch_size, largest);
+    return LK_OK;
+}
+
+static lk_status check_values(lk_study *study)
+{
+    lk_train_config config;
+    for (int v = 0; v < study->n_values; v++) {
+        LK_TRY(value_config(study, v, study->config.seed, &config));
+        LK_TRY(check_target(study, &config));
+        LK_TRY(name_value(study, v, check_numbers(&config)));
+    }
+    LK_TRY(check_repeated(study));
+    LK_TRY(share_shards(study));
+    for (int v = 0; v < study->n_values; v++) {
+        LK_TRY(value_config(study, v, study->config.seed, &config));
+        LK_TRY(name_value(study, v, check_build(study, &config, v == 0)));
+    }
+    return LK_OK;
+}
+
+/* --- a study ------------------------------------------------------------------------------------------------------ */
+
+static lk_status make_runs(lk_study *study)
+{
+    study->n_runs = study->n_values * (int)study->opts.seeds;
+    study->runs = lk__calloc((size_t)study->n_runs, sizeof *study->runs);
+    if (!study->runs)
+        return LK_ERR_MEMORY;
+    for (int i = 0; i < study->n_runs; i++)
+        study->runs[i] = (lk_study_run){.value = i % study->n_values, .seed = study->config.seed + i / study->n_values};
+    return LK_OK;
+}
+
+static lk_status build(lk_study *study)
+{
+    study->over = lk__strdup(study->opts.over ? study->opts.over : "");
+    if (!study->over)
+        return LK_ERR_MEMORY;
+    study->settings = json_object();
+    if (!study->settings)
+        LK_FAIL(LK_ERR_MEMORY, "study: no memory for its settings");
+    LK_TRY(split_over(study));
+    LK_TRY(check_setting(study));
+    LK_TRY(check_seeds(&study->config, &study->opts));
+    LK_TRY(set_value(study, 0, &(lk_train_config){0})); /* whether there is such an option */
+    LK_TRY(check_values(study));
+    return make_runs(study);
+}
+
+lk_study *lk_study_new(const lk_train_config *config, const lk_study_opts *opts)
+{
+    lk_study *study = lk__calloc(1, sizeof *study);
+    if (!study)
+        return NULL;
+    study->config = *config;
+    study->opts = *opts;
+    atomic_init(&study->interrupted, false);
+    atomic_init(&study->running, NULL);
+    atomic_init(&study->interrupting, 0);
+    if (build(study) == LK_OK)
+        return study;
+    lk_study_release(study);
+    return NULL;
+}
+
+void lk_study_release(lk_study *study)
+{
+    if (!study)
+        return;
+    for (int i = 0; i < study->n_runs; i++)
+        lk__free((char *)study->runs[i].message);
+    lk__free(study->runs);
+    lk__free(study->over);
+    json_decref(study->settings);
+    lk__free(study);
+}
+
+/* --- interrupts --------------------------------------------------------------------------------------------------- */
+
+/* A trainer that a call may have taken from `running` is not released before the call is over: let_go waits. */
+void lk_study_interrupt(lk_study *study)
+{
+    atomic_store(&study->interrupted, true);
+    atomic_fetch_add(&study->interrupting, 1);
+    lk_trainer *trainer = atomic_load(&study->running);
+    if (trainer)
+        lk_trainer_interrupt(trainer);
+    atomic_fetch_sub(&study->interrupting, 1);
+}
+
+static void take_hold(lk_study *study, lk_trainer *trainer)
+{
+    atomic_store(&study->running, trainer);
+    if (atomic_load(&study->interrupted))
+        lk_trainer_interrupt(trainer);
+}
+
+static void let_go(lk_study *study)
+{
+    atomic_store(&study->running, NULL);
+    while (atomic_load(&study->interrupting) > 0)
+        sched_yield();
+}
+
+/* --- runs --------------------------------------------------------------------------------------------------------- */
+
+/* lk_callback_stop_at_accuracy, and when it stopped. */
+typedef struct watch {
+    lk_callback stopper;
+    lk_study_run *run;
+} watch;
+
+static lk_status watch_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    watch *w = self;
+    LK_TRY(w->stopper.epoch_end(w->stopper.self, trainer, report, stop));
+    if (*stop) {
+        w->run->reached = true;
+        w->run->seconds_to_accuracy = report->total_seconds;
+        w->run->epochs_to_accuracy = report->epoch;
+    }
+    return LK_OK;
+}
+
+static void watch_release(void *self)
+{
+    watch *w = self;
+    w->stopper.release(w->stopper.self);
+}
+
+/* `w` has to live as long as the trainer. */
+static lk_status add_watch(lk_trainer *trainer, watch *w)
+{
+    const lk_train_config *config = lk_trainer_config(trainer);
+    w->stopper = lk_callback_stop_at_accuracy(config->target_accuracy, config->patience, NULL);
+    if (!w->stopper.name)
+        return lk_error_status();
+    return lk_trainer_add(
+        trainer,
+        (lk_callback){.name = w->stopper.name, .epoch_end = watch_epoch_end, .release = watch_release, .self = w});
+}
+
+static lk_status fit(lk_study *study, int index, lk_trainer *trainer, watch *w)
+{
+    const lk_study_opts *opts = &study->opts;
+    const lk_plan *plan = lk_trainer_plan(trainer);
+    lk_study_run *run = &study->runs[index];
+    run->devices = plan->devices;
+    run->shards = plan->shards;
+    run->batch_size = plan->batch_size;
+    if (opts->measure == LK_MEASURE_TIME_TO_ACCURACY)
+        LK_TRY(add_watch(trainer, w));
+    if (opts->begin)
+        LK_TRY(opts->begin(opts->user, study, index, trainer));
+    LK_TRY(lk_trainer_fit(trainer, &run->result));
+    if (opts->measure == LK_MEASURE_THROUGHPUT && !isfinite(run->result.images_per_second))
+        LK_FAIL(LK_ERR_STATE, "the run was too short for its throughput to be measured");
+    return LK_OK;
+}
+
+static lk_status train_run(lk_study *study, int index)
+{
+    lk_study_run *run = &study->runs[index];
+    watch w = {.run = run};
+    lk_train_config config;
+    LK_TRY(value_config(study, run->value, run->seed, &config));
+    lk_trainer *trainer = lk_trainer_new(&config);
+    if (!trainer)
+        return lk_error_status();
+    take_hold(study, trainer);
+    lk_status status = fit(study, index, trainer, &w);
+    let_go(study);
+    lk_trainer_release(trainer);
+    return status;
+}
+
+/* The error of a run is the run's, not the caller's. False: interrupted. */
+static bool make_run(lk_study *study, int index)
+{
+    lk_study_run *run = &study->runs[index];
+    lk_error_state before, after;
+    lk__error_save(&before);
+    lk_error_clear();
+    run->seconds_to_accuracy = NAN;
+    run->status = train_run(study, index);
+    lk__error_save(&after);
+    lk_error_clear();
+    run->ended = run->status != LK_ERR_INTERRUPTED;
+    if (run->ended && run->status != LK_OK)
+        run->message = lk__strdup(after.message);
+    if (!run->ended)
+        *run = (lk_study_run){.value = run->value, .seed = run->seed};
+    lk__error_restore(&before);
+    if (study->opts.end)
+        study->opts.end(study->opts.user, study, index);
+    return run->ended;
+}
+
+static int ended_runs(const lk_study *study)
+{
+    int count = 0;
+    for (int i = 0; i < study->n_runs; i++)
+        count += study->runs[i].ended;
+    return count;
+}
+
+lk_status lk_study_train(lk_study *study)
+{
+    bool going = true;
+    for (int i = 0; going && i < study->n_runs; i++)
+        going = !atomic_load(&study->interrupted) && (study->runs[i].ended || make_run(study, i));
+    atomic_store(&study->interrupted, false);
+    if (!lk_study_complete(study))
+        LK_FAIL(LK_ERR_INTERRUPTED, "study: interrupted after %d of %d runs", ended_runs(study), study->n_runs);
+    return LK_OK;
+}
+
+/* --- what is in it ------------------------------------------------------------------------------------------------ */
+
+const char *lk_study_setting(const lk_study *study)
+{
+    return study->setting;
+}
+
+lk_measure lk_study_get_measure(const lk_study *study)
+{
+    return study->opts.measure;
+}
+
+bool lk_study_complete(const lk_study *study)
+{
+    return ended_runs(study) == study->n_runs;
+}
+
+int lk_study_run_count(const lk_study *study)
+{
+    return study->n_runs;
+}
+
+const lk_study_run *lk_study_run_at(const lk_study *study, int index)
+{
+    return &study->runs[index];
+}
