@@ -1,42 +1,9 @@
 #include "cli.h"
+#include "interrupts.h"
 #include "progress.h"
 #include "train_flags.h"
 
 #include "lockstep/callbacks.h"
-
-#include <errno.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <unistd.h>
-
-/* --- interrupts --------------------------------------------------------------------------------------------------- */
-
-/* NULL before there is something that could be finished in good order, and after it. */
-static _Atomic(lk_trainer *) running;
-static atomic_int interrupts;
-
-static void on_interrupt(int signal)
-{
-    (void)signal;
-    static const char note[] = "\nlockstep: finishing this step; a second interrupt ends at once\n";
-    lk_trainer *trainer = atomic_load(&running);
-    if (atomic_fetch_add(&interrupts, 1) > 0 || !trainer)
-        _exit(130);
-    int saved = errno;
-    lk_trainer_interrupt(trainer);
-    (void)!write(STDERR_FILENO, note, sizeof note - 1);
-    errno = saved;
-}
-
-static void catch_interrupts(void)
-{
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-}
-
-/* --- the command -------------------------------------------------------------------------------------------------- */
 
 typedef struct training {
     lk_train_config config;
@@ -93,6 +60,11 @@ static lk_status train(training *t, lk_trainer *trainer)
     return LK_OK;
 }
 
+static void interrupt(void *trainer)
+{
+    lk_trainer_interrupt(trainer);
+}
+
 static int run(int argc, char **argv)
 {
     training t = {0};
@@ -101,11 +73,11 @@ static int run(int argc, char **argv)
     t.progress.ledger = t.config.ledger;
     t.lines = t.config.json ? stderr : stdout;
     lk_log_set(cli_print_log, &t.progress, LK_LOG_INFO);
-    catch_interrupts();
+    cli_catch_interrupts(interrupt);
     lk_trainer *trainer = lk_trainer_new(&t.config);
-    atomic_store(&running, trainer);
+    cli_set_work(trainer);
     lk_status status = trainer ? train(&t, trainer) : lk_error_status();
-    atomic_store(&running, NULL);
+    cli_set_work(NULL);
     lk_trainer_release(trainer);
     return status == LK_OK ? 0 : cli_fail();
 }

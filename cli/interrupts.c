@@ -1,0 +1,44 @@
+#include "interrupts.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <unistd.h>
+
+static void (*end_work_at_hand)(void *work);
+static _Atomic(void *) work_at_hand;
+static atomic_int interrupts;
+static atomic_int handlers; /* that may hold the work at hand: a signal may come to any thread */
+
+static void on_interrupt(int signal)
+{
+    (void)signal;
+    static const char note[] = "\nlockstep: finishing this step; a second interrupt ends at once\n";
+    int saved = errno;
+    atomic_fetch_add(&handlers, 1);
+    void *work = atomic_load(&work_at_hand);
+    if (atomic_fetch_add(&interrupts, 1) > 0 || !work)
+        _exit(130);
+    end_work_at_hand(work);
+    atomic_fetch_sub(&handlers, 1);
+    (void)!write(STDERR_FILENO, note, sizeof note - 1);
+    errno = saved;
+}
+
+void cli_catch_interrupts(void (*end_work)(void *work))
+{
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
+    end_work_at_hand = end_work;
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+void cli_set_work(void *work)
+{
+    atomic_store(&work_at_hand, work);
+    while (atomic_load(&handlers) > 0)
+        sched_yield();
+}
