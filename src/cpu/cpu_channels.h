@@ -17,7 +17,6 @@ typedef struct lk_channel_memory {
     double *tables[LK_CHANNEL_TABLES];
 } lk_channel_memory;
 
-size_t lk__channel_memory_bytes(const lk_channels *shape);
 lk_channel_memory lk__channel_memory_of(const lk_channels *shape, float *scratch);
 
 /* Sets problem, implementation and scratch_bytes of a call whose activations are like x, in layout `tag`. */
