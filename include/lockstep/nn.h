@@ -183,10 +183,11 @@ typedef struct lk_model_input {
 
 /* `name` is a reference model or, with a '/' or the ending ".lk", a model file (docs/model-files.md).
  *   lenet      the LeNet of Dive into Deep Learning's multi-GPU chapter: weights N(0, 0.01), biases 0; 129,068
- * parameters (all counts: 28x28 grey images, 10 classes) keras-cnn  TensorFlow's "Distributed training with Keras":
- * conv 32@3x3, max pooling 2, dense 64, dense; 347,146 resnet18   Dive into Deep Learning's ResNet-18 with a 3x3 first
- * convolution and no max pooling; weights N(0, 0.01), PyTorch's defaults for biases and batch-norm; 11,175,818
+ *   keras-cnn  TensorFlow's "Distributed training with Keras": conv 32@3x3, max pooling 2, dense 64, dense; 347,146
+ *   resnet18   Dive into Deep Learning's ResNet-18 with a 3x3 first convolution and no max pooling; weights
+ *              N(0, 0.01), PyTorch's defaults for biases and batch-norm; 11,175,818
  *   wrn-16-10  the WideResNet-16-10 of NVIDIA's Fashion-MNIST lab, Keras' defaults; 17,121,962
+ * with the number of parameters for 28x28 grey images and 10 classes.
  * Errors: LK_ERR_ARGUMENT (unknown name), LK_ERR_SHAPE (images too small), LK_ERR_IO, LK_ERR_FORMAT (a model file:
  * file, line, what was found and what was expected). */
 LK_API lk_model *lk_model_new(const char *name, lk_model_input input);
