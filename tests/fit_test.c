@@ -213,6 +213,57 @@ static void an_interrupted_evaluation(void **state)
     lk_trainer_release(trainer);
 }
 
+static lk_status evaluate_in_a_step(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
+{
+    (void)self, (void)report, (void)stop;
+    lk_metrics metrics;
+    expect_error(lk_trainer_evaluate(trainer, &metrics), LK_ERR_STATE,
+                 "evaluation: steps of fit are under way; from epoch_end on it can be asked for");
+    lk_error_clear();
+    expect_error(lk_trainer_run(trainer, 1), LK_ERR_STATE,
+                 "training steps: steps of fit are under way; from epoch_end on it can be asked for");
+    lk_error_clear();
+    return LK_OK;
+}
+
+static lk_status evaluate_after_an_epoch(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    (void)stop;
+    lk_metrics *metrics = self;
+    assert_int_equal(report->train.loss.count, 67);
+    return lk_trainer_evaluate(trainer, metrics);
+}
+
+static void an_evaluation_within_an_epoch_is_refused(void **state)
+{
+    (void)state;
+    notes n = {0};
+    lk_metrics metrics = {0};
+    lk_train_result result;
+    lk_trainer *trainer = trainer_with(&n);
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "evaluating",
+                                                    .step_end = evaluate_in_a_step,
+                                                    .epoch_end = evaluate_after_an_epoch,
+                                                    .self = &metrics}));
+    assert_ok(lk_trainer_fit(trainer, &result));
+    assert_int_equal(metrics.loss.count, 41);
+    lk_trainer_release(trainer);
+}
+
+static void a_variable_that_is_not_there_has_no_hash(void **state)
+{
+    (void)state;
+    notes n = {0};
+    uint64_t hash;
+    lk_trainer *trainer = trainer_with(&n);
+    expect_error(lk_trainer_variable_hash(trainer, 2, 0, &hash), LK_ERR_ARGUMENT,
+                 "variable hash: there is no replica 2");
+    lk_error_clear();
+    expect_error(lk_trainer_variable_hash(trainer, 0, 8, &hash), LK_ERR_ARGUMENT,
+                 "variable hash: there is no variable 8; there are 8");
+    lk_trainer_release(trainer);
+}
+
 static void an_epoch_left_half_way(void **state)
 {
     (void)state;
@@ -392,6 +443,8 @@ int main(void)
         cmocka_unit_test(a_callback_stops_after_a_step),
         cmocka_unit_test(an_interrupt_ends_in_good_order),
         cmocka_unit_test(an_interrupted_evaluation),
+        cmocka_unit_test(an_evaluation_within_an_epoch_is_refused),
+        cmocka_unit_test(a_variable_that_is_not_there_has_no_hash),
         cmocka_unit_test(an_epoch_left_half_way),
         cmocka_unit_test(a_hook_gives_the_rate),
         cmocka_unit_test(gradients_of_the_last_update),

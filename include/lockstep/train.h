@@ -203,10 +203,11 @@ LK_API void lk_trainer_interrupt(lk_trainer *trainer);
  * the message names layer, step and samples). *result is set as far as it goes. */
 LK_API lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result);
 
-/* Trains `steps` further steps, epoch after epoch, without evaluation or callbacks. Blocks. */
+/* Trains `steps` further steps, epoch after epoch, without evaluation or callbacks. Blocks. Errors also: LK_ERR_STATE
+ * (from a step_end, where fit has steps under way). */
 LK_API lk_status lk_trainer_run(lk_trainer *trainer, int64_t steps);
 
-/* Counts every validation sample once. Blocks. */
+/* Counts every validation sample once. Blocks. Errors also: LK_ERR_STATE (from a step_end), LK_ERR_INTERRUPTED. */
 LK_API lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics);
 
 /* probabilities [count(dataset), classes]: softmax of the logits of every sample, in order, normalised as in training.
@@ -217,7 +218,7 @@ LK_API lk_status lk_trainer_predict(lk_trainer *trainer, lk_dataset *dataset, fl
  * little-endian f32) of one replica. Waits. Errors: LK_ERR_ARGUMENT (no such replica). */
 LK_API lk_status lk_trainer_digest(lk_trainer *trainer, int replica, char digest[33]);
 
-/* The same of variable `index` alone, XXH3-64. */
+/* The same of variable `index` alone, XXH3-64. Errors: LK_ERR_ARGUMENT (no such replica or variable). */
 LK_API lk_status lk_trainer_variable_hash(lk_trainer *trainer, int replica, int index, uint64_t *hash);
 
 /* --- a loop of one's own ----------------------------------------------------------------------------------------- */

@@ -4,7 +4,6 @@
 #include "base/status.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -88,7 +87,12 @@ lk_status lk_trainer_digest(lk_trainer *trainer, int replica, char digest[33])
 lk_status lk_trainer_variable_hash(lk_trainer *trainer, int replica, int index, uint64_t *hash)
 {
     size_t bytes;
-    float *values = read_variable(lk_trainer_variables(trainer, replica)[index], &bytes);
+    lk_tensor *const *variables = lk_trainer_variables(trainer, replica);
+    if (!variables)
+        LK_FAIL(LK_ERR_ARGUMENT, "variable hash: there is no replica %d", replica);
+    if (index < 0 || index >= trainer->n_variables)
+        LK_FAIL(LK_ERR_ARGUMENT, "variable hash: there is no variable %d; there are %d", index, trainer->n_variables);
+    float *values = read_variable(variables[index], &bytes);
     if (!values)
         return lk_error_status();
     *hash = XXH3_64bits(values, bytes);

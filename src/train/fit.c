@@ -114,7 +114,7 @@ static bool interrupted(lk_trainer *trainer)
 }
 
 /* Ends early, but with all of its steps taken, where a callback or an interrupt says so. */
-static lk_status run_pass(lk_trainer *trainer, pass *p, int64_t epoch, bool training)
+static lk_status run_steps(lk_trainer *trainer, pass *p, int64_t epoch, bool training)
 {
     lk_ledger_reset(p->ledger);
     LK_TRY(lk_loader_start(p->loader, epoch));
@@ -127,6 +127,22 @@ static lk_status run_pass(lk_trainer *trainer, pass *p, int64_t epoch, bool trai
     }
     while (trainer->n_pending > 0)
         LK_TRY(take(trainer, p, training));
+    return LK_OK;
+}
+
+static lk_status run_pass(lk_trainer *trainer, pass *p, int64_t epoch, bool training)
+{
+    trainer->in_pass = true;
+    lk_status status = run_steps(trainer, p, epoch, training);
+    trainer->in_pass = false;
+    return status;
+}
+
+/* A pass would take the metrics of steps that another one has under way for its own. */
+static lk_status check_no_pass(const lk_trainer *trainer, const char *what)
+{
+    if (trainer->in_pass)
+        LK_FAIL(LK_ERR_STATE, "%s: steps of fit are under way; from epoch_end on it can be asked for", what);
     return LK_OK;
 }
 
@@ -145,6 +161,7 @@ lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics)
 {
     pass p = {.loader = trainer->val_loader, .ledger = trainer->val_ledger, .push = lk__evaluate_step};
     *metrics = (lk_metrics){0};
+    LK_TRY(check_no_pass(trainer, "evaluation"));
     if (!trainer->val_set)
         return LK_OK;
     lk_status status = run_pass(trainer, &p, 0, false);
@@ -357,6 +374,7 @@ static lk_status run_step(lk_trainer *trainer, pass *p)
 lk_status lk_trainer_run(lk_trainer *trainer, int64_t steps)
 {
     pass p = {.loader = trainer->train_loader, .ledger = trainer->train_ledger, .push = push_plain};
+    LK_TRY(check_no_pass(trainer, "training steps"));
     for (int64_t step = 0; step < steps; step++)
         LK_TRY(run_step(trainer, &p));
     while (trainer->n_pending > 0)

@@ -184,7 +184,8 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-lk__update lk__update_of_batch(const lk_trainer *trainer, int64_t epoch, int64_t batch)
+/* Which update the batch is part of; all but its number and rate. */
+static lk__update update_of_batch(const lk_trainer *trainer, int64_t epoch, int64_t batch)
 {
     const lk_plan *plan = &trainer->plan;
     int64_t first = batch - batch % plan->accumulate, end = least(first + plan->accumulate, plan->steps_per_epoch);
@@ -197,7 +198,7 @@ lk__update lk__update_of_batch(const lk_trainer *trainer, int64_t epoch, int64_t
 lk_status lk__train_step(lk_trainer *trainer, lk_batch *batch, double rate)
 {
     bool together = trainer->plan.batch_norm == LK_BN_SYNC && lk_model_has_batch_norm(trainer->model);
-    trainer->update = lk__update_of_batch(trainer, batch->epoch, batch->index);
+    trainer->update = update_of_batch(trainer, batch->epoch, batch->index);
     trainer->update.number = trainer->updates;
     trainer->update.rate = rate;
     LK_TRY(set_seeds(trainer, trainer->update.samples));

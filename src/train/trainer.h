@@ -62,6 +62,7 @@ struct lk_trainer {
     int64_t steps, updates; /* pushed since the beginning of training */
     int64_t epoch;          /* from 0, of the batch that comes next */
     bool epoch_open;
+    bool in_pass; /* fit or an evaluation has steps under way */
     bool gradients_ready;
     lk_callback *callbacks;
     int n_callbacks;
@@ -91,9 +92,6 @@ lk_status lk__metrics_of(const lk_trainer *trainer, lk_tensor *logits, lk_tensor
 
 /* The forward pass's settings for a training step that is part of `update`. */
 lk_forward_opts lk__training_opts(const lk_trainer *trainer, const lk__update *update);
-
-/* Which update batch `batch` of an epoch is part of; all but its number and rate. */
-lk__update lk__update_of_batch(const lk_trainer *trainer, int64_t epoch, int64_t batch);
 
 /* Pushes one training step over `batch`; its metrics are appended to trainer->pending. `rate` is of the update that the
  * batch is part of. */
