@@ -172,7 +172,7 @@ typedef struct lk_train_result {
 
 /* Hooks into fit, called in the order in which callbacks were added, in fit's thread. Any may be NULL. An error ends
  * training with that error. *stop ends it in good order: from epoch_end after this epoch; from step_end after the steps
- * that are under way, without evaluation. */
+ * that are under way, without evaluation unless they end the epoch. */
 typedef struct lk_callback {
     const char *name; /* static; what lk_train_result.stopped_by says */
     lk_status (*train_begin)(void *self, lk_trainer *trainer);
@@ -199,8 +199,8 @@ LK_API void lk_trainer_interrupt(lk_trainer *trainer);
 /* --- fit, evaluate, predict -------------------------------------------------------------------------------------- */
 
 /* Trains all epochs. Blocks. Errors: those of operators and callbacks, LK_ERR_STATE if a sample was not used exactly
- * once in an epoch or lk_trainer_run stopped in the middle of one, LK_ERR_INTERRUPTED, LK_ERR_NUMERIC (nan_guard stop:
- * the message names layer, step and samples). *result is set as far as it goes. */
+ * once in an epoch or lk_trainer_run, or a fit that step_end ended, stopped in the middle of one, LK_ERR_INTERRUPTED,
+ * LK_ERR_NUMERIC (nan_guard stop: the message names layer, step and samples). *result is set as far as it goes. */
 LK_API lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result);
 
 /* Trains `steps` further steps, epoch after epoch, without evaluation or callbacks. Blocks. Errors also: LK_ERR_STATE

@@ -107,7 +107,7 @@ lk_status lk__run_shards_together(lk_trainer *trainer, lk_batch *batch, lk_tenso
 lk_status lk__shard_of_batch(const lk_dataset *dataset, lk_batch *batch, lk_range samples, lk_device *device,
                              lk_shard *shard);
 
-/* Waits for the oldest pending step. Errors also: LK_ERR_NUMERIC (the NaN guard stops training). */
+/* Waits for the oldest pending step, and removes it. */
 lk_status lk__take_pending(lk_trainer *trainer, lk_pending_step *step, lk_step_metrics *metrics);
 
 /* Lets go of pending steps without looking at them. */
