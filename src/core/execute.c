@@ -6,8 +6,10 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 const lk_op lk__op_plain = {.name = "plain", .id = -1};
+const lk_op lk__op_plain_copy = {.name = "plain copy", .id = -1};
 
 /* --- poison ------------------------------------------------------------------------------------------------------- */
 
@@ -170,6 +172,15 @@ static lk_status convert_to_plain(lk_device *device, lk_tensor *x)
     return status;
 }
 
+static lk_status copy_to_plain(lk_device *device, const lk_tensor *x, lk_tensor *out)
+{
+    LK_TRY(lk__output_plain(out));
+    if (x->storage->layout)
+        return device->backend->to_plain(device, x, out->storage->data);
+    memcpy(out->storage->data, x->storage->data, out->storage->bytes);
+    return LK_OK;
+}
+
 /* --- running ------------------------------------------------------------------------------------------------------ */
 
 static lk_status check_inputs(const lk_call *call)
@@ -184,6 +195,8 @@ static lk_status run(lk_device *device, lk_call *call)
 {
     if (call->op == &lk__op_plain)
         return convert_to_plain(device, call->out[0]);
+    if (call->op == &lk__op_plain_copy)
+        return copy_to_plain(device, call->in[0], call->out[0]);
     LK_TRY(check_inputs(call));
     if (call->kernel->flags & LK_KERNEL_LAYOUTS)
         return call->kernel->run(call);

@@ -7,6 +7,9 @@
 /* A conversion of out[0]'s storage to the plain layout, in place. */
 extern const lk_op lk__op_plain;
 
+/* out[0] = in[0], which is all of its storage, in the plain layout. */
+extern const lk_op lk__op_plain_copy;
+
 void lk__execute(lk_device *device, lk_call *call);
 
 /* The same on a thread that is not the device's, which keeps its own arithmetic settings. */

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "core/backend.h"
 #include "core/engine.h"
+#include "core/execute.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -284,6 +285,27 @@ static lk_status read_closed(lk_tensor *tensor, void *data)
     return backend->to_plain(tensor->storage->device, tensor, data);
 }
 
+/* The tensor keeps its layout: later kernels may add in an order that depends on it, and reading must not change what
+ * they give. */
+static lk_status read_private(lk_tensor *tensor, void *data)
+{
+    lk_tensor *plain;
+    LK_TRY(lk__tensor_new(tensor->storage->device, tensor->dtype, tensor->shape, &plain));
+    lk_call call = {.op = &lk__op_plain_copy,
+                    .device = tensor->storage->device,
+                    .n_in = 1,
+                    .n_out = 1,
+                    .in = {tensor},
+                    .out = {plain}};
+    lk_status status = lk__engine_push(&call);
+    if (status == LK_OK)
+        status = lk_tensor_wait(plain);
+    if (status == LK_OK)
+        copy_elements(plain, data, true);
+    lk_tensor_release(plain);
+    return status;
+}
+
 lk_status lk_tensor_read(lk_tensor *tensor, void *data, size_t bytes)
 {
     LK_TRY(check_host_copy(tensor, bytes));
@@ -293,12 +315,8 @@ lk_status lk_tensor_read(lk_tensor *tensor, void *data, size_t bytes)
     if (!tensor->storage->data)
         LK_FAIL(LK_ERR_STATE, "tensor: read before anything was written to it");
     /* Only what turned out to have a layout goes through the queue again: others are read while later work runs. */
-    if (tensor->storage->layout) {
-        if (!tensor->storage->device->queue)
-            return read_closed(tensor, data);
-        LK_TRY(lk__tensor_make_plain(LK_HERE, tensor));
-        LK_TRY(lk_tensor_wait(tensor));
-    }
+    if (tensor->storage->layout)
+        return tensor->storage->device->queue ? read_private(tensor, data) : read_closed(tensor, data);
     copy_elements(tensor, data, true);
     return LK_OK;
 }
