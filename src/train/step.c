@@ -118,43 +118,32 @@ static void keep_gradients(lk_trainer *trainer, lk_tensor *const *sums)
     trainer->gradients_ready = true;
 }
 
-/* The flag as it is after this update: later ones write to the optimiser's own. */
-static lk_status copy_skipped(const lk_trainer *trainer, lk_tensor **copy)
-{
-    lk_tensor *skipped = lk_optimizer_skipped(lk_replicas_optimizer(trainer->replicas, 0));
-    *copy = NULL;
-    if (!skipped)
-        return LK_OK;
-    lk_scope_begin();
-    *copy = lk_tensor_retain(lk_copy(skipped, trainer->devices[0]));
-    lk_scope_end();
-    return *copy ? LK_OK : lk_error_status();
-}
-
-static lk_status apply(lk_trainer *trainer, lk_tensor **sums, lk_tensor **skipped)
+static lk_status apply(lk_trainer *trainer, lk_tensor **sums)
 {
     const lk__update *update = &trainer->update;
     LK_TRY(lk_replicas_apply(trainer->replicas, sums, trainer->n_values, update->samples, update->rate));
     keep_gradients(trainer, sums);
     trainer->updates++;
-    return copy_skipped(trainer, skipped);
+    return LK_OK;
 }
 
 static lk_status finish_batch(lk_trainer *trainer, const lk_batch *batch)
 {
     const lk__update *update = &trainer->update;
-    lk_tensor **sums = trainer->sums, *skipped = NULL;
+    bool last = batch->index + 1 == update->first + update->batches;
+    lk_tensor **sums = trainer->sums;
     if (update->batches > 1) {
         LK_TRY(accumulate(trainer));
         sums = trainer->accumulated;
     }
-    if (batch->index + 1 == update->first + update->batches) {
-        LK_TRY(apply(trainer, sums, &skipped));
+    if (last) {
+        LK_TRY(apply(trainer, sums));
         if (update->batches > 1)
             lk__release_tensors(trainer->accumulated, (int64_t)trainer->n_devices * trainer->n_values);
     }
     lk_pending_step *pending = append_pending(trainer, trainer->sums + trainer->n_updated, batch);
-    pending->skipped = skipped;
+    if (last)
+        pending->skipped = lk_tensor_retain(lk_optimizer_skipped(lk_replicas_optimizer(trainer->replicas, 0)));
     pending->update = *update;
     trainer->steps++;
     return LK_OK;
