@@ -2,6 +2,7 @@
 
 #include "core/backend.h"
 #include "core/tensor.h"
+#include "cpu/cpu_kernels.h"
 #include "cpu/cpu_own.h"
 #include "cpu/cpu_state.h"
 #include "cpu/lanes.h"
@@ -123,15 +124,15 @@ static void compute_weight_grad(lk_call *call, const lk_converted *in, float *sc
 {
     (void)scratch;
     lk_lanes_conv conv = conv_of(call->in[1]->shape, call->in[0]->shape, call->out[0]->shape);
-    float *dbias = call->n_out > 1 ? call->out[1]->storage->data : NULL;
-    lk__lanes_weight_grad(&conv, in[0].data, in[1].data, call->out[0]->storage->data, dbias);
+    lk__lanes_weight_grad(&conv, in[0].data, in[1].data, call->out[0]->storage->data);
 }
 
 lk_status lk__cpu_lanes_conv2d_weight_grad(lk_call *call)
 {
     lk_key key;
     lk__key_call(&key, call);
-    return lk__own_run(call, &key, prepare_weight_grad, compute_weight_grad);
+    LK_TRY(lk__own_run(call, &key, prepare_weight_grad, compute_weight_grad));
+    return call->n_out > 1 ? lk__cpu_bias_gradient(call) : LK_OK;
 }
 
 /* --- average pooling ---------------------------------------------------------------------------------------------- */

@@ -34,8 +34,8 @@ void lk__lanes_pack(const lk_lanes_conv *conv, const float *w, bool for_gradient
 /* y = x * w + bias; bias may be NULL. Lanes beyond the last image become 0. */
 void lk__lanes_conv2d(const lk_lanes_conv *conv, const float *x, const float *packed, const float *bias, float *y);
 
-/* dw [out channels, in channels, KH, KW] and, if not NULL, dbias [out channels], both plain; padding 0. */
-void lk__lanes_weight_grad(const lk_lanes_conv *conv, const float *dy, const float *x, float *dw, float *dbias);
+/* dw [out channels, in channels, KH, KW], plain; padding 0. */
+void lk__lanes_weight_grad(const lk_lanes_conv *conv, const float *dy, const float *x, float *dw);
 
 typedef struct lk_lanes_pool {
     int64_t images, channels;

@@ -237,29 +237,13 @@ LK_AVX2 static void add_block(const lk_lanes_conv *conv, const float *dy, const 
     }
 }
 
-LK_AVX2 static void add_bias_block(const lk_lanes_conv *conv, const float *dy, float *dbias)
-{
-    int64_t pixels = conv->out[0] * conv->out[1], channels = conv->out[2];
-    for (int64_t o = 0; o < channels; o++) {
-        __m256 sum = _mm256_setzero_ps();
-        for (int64_t p = 0; p < pixels; p++)
-            sum = _mm256_add_ps(sum, _mm256_load_ps(dy + (p * channels + o) * LK_LANES));
-        dbias[o] += sum_lanes(sum);
-    }
-}
-
 /* Block after block, so that a tile's dy and x stay in the first-level cache. */
-void lk__lanes_weight_grad(const lk_lanes_conv *conv, const float *dy, const float *x, float *dw, float *dbias)
+void lk__lanes_weight_grad(const lk_lanes_conv *conv, const float *dy, const float *x, float *dw)
 {
     int64_t n = blocks(conv), in = volume(conv->in) * LK_LANES, out = volume(conv->out) * LK_LANES;
     memset(dw, 0, (size_t)(conv->out[2] * conv->in[2] * conv->kernel[0] * conv->kernel[1]) * sizeof *dw);
-    if (dbias)
-        memset(dbias, 0, (size_t)conv->out[2] * sizeof *dbias);
-    for (int64_t b = 0; b < n; b++) {
+    for (int64_t b = 0; b < n; b++)
         add_block(conv, dy + b * out, x + b * in, dw);
-        if (dbias)
-            add_bias_block(conv, dy + b * out, dbias);
-    }
 }
 
 #else
@@ -269,9 +253,9 @@ void lk__lanes_conv2d(const lk_lanes_conv *conv, const float *x, const float *pa
     (void)conv, (void)x, (void)packed, (void)bias, (void)y;
 }
 
-void lk__lanes_weight_grad(const lk_lanes_conv *conv, const float *dy, const float *x, float *dw, float *dbias)
+void lk__lanes_weight_grad(const lk_lanes_conv *conv, const float *dy, const float *x, float *dw)
 {
-    (void)conv, (void)dy, (void)x, (void)dw, (void)dbias;
+    (void)conv, (void)dy, (void)x, (void)dw;
 }
 
 #endif
