@@ -5,14 +5,6 @@
 /* The images that the sources of the reference models train on: counts are given for these. */
 static const lk_model_input grey28 = {.channels = 1, .height = 28, .width = 28, .classes = 10};
 
-static int64_t elements(lk_shape shape)
-{
-    int64_t count = 1;
-    for (int i = 0; i < shape.ndim; i++)
-        count *= shape.dim[i];
-    return count;
-}
-
 static int run(int argc, char **argv)
 {
     if (cli_parse(&cmd_models, argc, argv, NULL, NULL) != LK_OK)
@@ -25,7 +17,7 @@ static int run(int argc, char **argv)
             return cli_fail();
         int64_t parameters = 0;
         for (int v = 0; v < lk_model_parameter_count(model); v++)
-            parameters += elements(lk_model_variable_shape(model, v));
+            parameters += lk_shape_count(lk_model_variable_shape(model, v));
         printf("%-12s %12lld  %s\n", name, (long long)parameters, lk_model_about_at(i));
         lk_model_release(model);
     }

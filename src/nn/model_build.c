@@ -130,19 +130,15 @@ static lk_status set_path(lk_model *model, const lk_layer *parent, lk_layer *lay
 
 /* --- one layer ---------------------------------------------------------------------------------------------------- */
 
-/* *count = elements, of which even f64 ones can be addressed. */
-static bool count_elements(lk_shape shape, int64_t *count)
+/* Whether it has elements, of which even f64 ones can be addressed. */
+static bool is_addressable(lk_shape shape)
 {
-    *count = 1;
-    for (int i = 0; i < shape.ndim; i++)
-        if (shape.dim[i] < 1 || !lk__mul_i64(*count, shape.dim[i], count))
-            return false;
-    return *count <= INT64_MAX / 64;
+    int64_t count = lk_shape_count(shape);
+    return count >= 1 && count <= INT64_MAX / 64;
 }
 
 static lk_status check_output(lk_layer_builder *builder, lk_shape shape)
 {
-    int64_t count;
     bool fits = shape.ndim >= 2 && shape.ndim <= LK_MAX_DIMS && shape.dim[0] == 1;
     for (int i = 1; fits && i < shape.ndim; i++)
         fits = shape.dim[i] >= 1;
@@ -150,7 +146,7 @@ static lk_status check_output(lk_layer_builder *builder, lk_shape shape)
         return lk_layer_fail(builder, LK_ERR_SHAPE,
                              "the shape that it gives must have 2 to %d axes, the first 1 and none below 1",
                              LK_MAX_DIMS);
-    if (!count_elements(shape, &count))
+    if (!is_addressable(shape))
         return lk_layer_fail(builder, LK_ERR_SHAPE, "an image's output has more elements than can be addressed");
     return LK_OK;
 }
@@ -261,11 +257,10 @@ lk_status lk__layer_window(lk_layer_builder *builder, const char *axis, int64_t 
 
 static lk_status check_variable(lk_layer_builder *builder, const char *name, lk_shape shape, lk_init init)
 {
-    int64_t count;
     if (!lk__layer_name_ok(name))
         return lk_layer_fail(builder, LK_ERR_ARGUMENT,
                              "the variable's name '%s' must be of letters, digits, '_' and '-'", name ? name : "");
-    if (shape.ndim < 0 || shape.ndim > LK_MAX_DIMS || !count_elements(shape, &count))
+    if (shape.ndim < 0 || shape.ndim > LK_MAX_DIMS || !is_addressable(shape))
         return lk_layer_fail(builder, LK_ERR_SHAPE, "'%s' has no elements or more than can be addressed", name);
     return lk__init_check(builder->layer->table->kind, name, init);
 }
@@ -297,9 +292,7 @@ lk_status lk_layer_parameter(lk_layer_builder *builder, const char *name, lk_sha
 {
     LK_TRY(add_variable(builder, name,
                         (lk_variable_spec){.shape = shape, .init = init, .fan_in = fan_in, .fan_out = fan_out}));
-    int64_t count;
-    count_elements(shape, &count);
-    builder->layer->parameters += count;
+    builder->layer->parameters += lk_shape_count(shape);
     return LK_OK;
 }
 

@@ -25,19 +25,11 @@ static inline void assert_error(lk_status status, const char *text)
     lk_error_clear();
 }
 
-static inline int64_t elements(lk_shape shape)
-{
-    int64_t count = 1;
-    for (int i = 0; i < shape.ndim; i++)
-        count *= shape.dim[i];
-    return count;
-}
-
 static inline int64_t parameters_of(const lk_model *model)
 {
     int64_t count = 0;
     for (int i = 0; i < lk_model_parameter_count(model); i++)
-        count += elements(lk_model_variable_shape(model, i));
+        count += lk_shape_count(lk_model_variable_shape(model, i));
     return count;
 }
 
