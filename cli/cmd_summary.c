@@ -57,7 +57,7 @@ static const lk_option options[] = {
     {.name = "optimizer", .type = LK_OPTION_CHOICE, .offset = AT(optimizer), .default_text = "sgd",
      .choices = optimizers, .value = "NAME", .help = "What remembers something about every parameter"},
     {.name = "momentum", .type = LK_OPTION_DOUBLE, .offset = AT(momentum), .default_text = "0", .least = 0,
-     .greatest = 1, .value = "M", .help = "Momentum of sgd and lars"},
+     .greatest = LK_BELOW_ONE, .value = "M", .help = "Momentum of sgd and lars"},
     {.name = "bn", .type = LK_OPTION_CHOICE, .offset = AT(batch_norm), .default_text = "shard",
      .choices = batch_norms, .value = "MODE",
      .help = "Batch-norm by shard, or over the global batch: a device then holds all its shards at once"},
@@ -86,19 +86,11 @@ static const char *in_mebibytes(double bytes, char text[32])
     return text;
 }
 
-static int64_t elements(lk_shape shape)
-{
-    int64_t count = 1;
-    for (int i = 0; i < shape.ndim; i++)
-        count *= shape.dim[i];
-    return count;
-}
-
 static double variable_bytes(const lk_model *model, int begin, int end)
 {
     double bytes = 0;
     for (int i = begin; i < end; i++)
-        bytes += (double)elements(lk_model_variable_shape(model, i)) * sizeof(float);
+        bytes += (double)lk_shape_count(lk_model_variable_shape(model, i)) * sizeof(float);
     return bytes;
 }
 
@@ -244,9 +236,9 @@ static void shard_peak(const lk_model *model, double samples, double *activation
     for (int i = n - 1; i >= 0; i--) {
         lk_layer_info layer = lk_model_layer(model, i);
         lk_model_input in = lk_model_get_input(model);
-        double below = i > 0 ? (double)elements(lk_model_layer(model, i - 1).output)
+        double below = i > 0 ? (double)lk_shape_count(lk_model_layer(model, i - 1).output)
                              : (double)in.channels * (double)in.height * (double)in.width;
-        double passing = samples * sizeof(float) * ((double)elements(layer.output) + below);
+        double passing = samples * sizeof(float) * ((double)lk_shape_count(layer.output) + below);
         found += (double)layer.parameters * sizeof(float);
         if (held + passing + found > peak) {
             peak = held + passing + found;

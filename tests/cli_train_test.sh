@@ -68,6 +68,8 @@ run 2 "${small[@]}" --model vgg
 complains "'vgg'" 'lenet'
 run 2 "${small[@]}" --data cifar
 complains "'cifar'" 'fashion-mnist' 'mnist' 'synthetic'
+run 2 "${small[@]}" --momentum 1
+complains '--momentum 1' 'below 1'
 run 2 "${small[@]}" --strategy ring
 complains "'ring'" 'one-device' 'mirrored'
 run 2 "${small[@]}" --strategy one-device --devices 2

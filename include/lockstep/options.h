@@ -38,6 +38,9 @@ typedef struct lk_option {
     bool recorded;              /* belongs to what identifies a run */
 } lk_option;
 
+/* The greatest double below 1: the end of a range that leaves 1 out. */
+#define LK_BELOW_ONE 0x1.fffffffffffffp-1
+
 /* All functions set LK_ERR_ARGUMENT where a text is not a value of its option; the message names the option, the text
  * and what would be right. String values point into what was given (argv, the environment, the table): nothing is
  * copied or allocated. `config` is the struct that the offsets refer to. */

@@ -40,6 +40,8 @@ static void describe_values(const lk_option *option, char *text, size_t size)
     case LK_OPTION_DOUBLE:
         if (!has_range(option))
             snprintf(text, size, "a number");
+        else if (option->greatest == LK_BELOW_ONE)
+            snprintf(text, size, "a number of at least %g and below 1", option->least);
         else
             snprintf(text, size, "a number from %g to %g", option->least, option->greatest);
         break;

@@ -9,7 +9,7 @@
 
 typedef struct settings {
     int64_t batch_size, seed;
-    double rate;
+    double rate, momentum;
     const char *model;
     int strategy;
     bool json, progress;
@@ -62,6 +62,14 @@ static const lk_option table[] = {
      .offset = offsetof(settings, progress),
      .default_text = "true",
      .help = "a progress bar"},
+    {.name = "momentum",
+     .type = LK_OPTION_DOUBLE,
+     .offset = offsetof(settings, momentum),
+     .default_text = "0.9",
+     .least = 0,
+     .greatest = LK_BELOW_ONE,
+     .value = "M",
+     .help = "share of the last update"},
 };
 enum { COUNT = sizeof table / sizeof table[0] };
 
@@ -202,6 +210,15 @@ static void test_malformed_numbers(void **state)
     }
 }
 
+static void test_a_range_that_ends_below_one(void **state)
+{
+    (void)state;
+    settings config = defaults();
+    ASSERT_REFUSED("--momentum 1: must be a number of at least 0 and below 1", "--momentum", "1");
+    assert_int_equal(parse(&config, WORDS("--momentum", "0.9999999999999999")), LK_OK);
+    assert_true(config.momentum < 1);
+}
+
 static void test_text_reads_back(void **state)
 {
     (void)state;
@@ -289,6 +306,7 @@ int main(void)
         cmocka_unit_test(test_positionals),
         cmocka_unit_test(test_refusals),
         cmocka_unit_test(test_malformed_numbers),
+        cmocka_unit_test(test_a_range_that_ends_below_one),
         cmocka_unit_test(test_text_reads_back),
         cmocka_unit_test(test_set_by_name),
         cmocka_unit_test(test_help),

@@ -8,7 +8,6 @@
 
 enum { MAX_WORD = 64, MAX_SIDE = 65536 };
 
-#define BELOW_ONE 0x1.fffffffffffffp-1
 #define AT(field) .offset = offsetof(lk_augment_opts, field)
 
 /* `help` says what would be right. */
@@ -17,17 +16,17 @@ static const lk_option words[] = {
     {.name = "shift",
      .type = LK_OPTION_DOUBLE,
      AT(width_shift),
-     .greatest = BELOW_ONE,
+     .greatest = LK_BELOW_ONE,
      .help = "shift=SHARE, a share of width and height of at least 0 and below 1"},
     {.name = "width-shift",
      .type = LK_OPTION_DOUBLE,
      AT(width_shift),
-     .greatest = BELOW_ONE,
+     .greatest = LK_BELOW_ONE,
      .help = "width-shift=SHARE, a share of the width of at least 0 and below 1"},
     {.name = "height-shift",
      .type = LK_OPTION_DOUBLE,
      AT(height_shift),
-     .greatest = BELOW_ONE,
+     .greatest = LK_BELOW_ONE,
      .help = "height-shift=SHARE, a share of the height of at least 0 and below 1"},
     {.name = "flip", .type = LK_OPTION_FLAG, AT(horizontal_flip), .help = "flip, without a value"},
     {.name = "crop",

@@ -148,7 +148,7 @@ const lk_option lk_train_options[] = {
      AT(momentum),
      .default_text = "-1",
      .least = 0,
-     .greatest = 1,
+     .greatest = LK_BELOW_ONE,
      .value = "M",
      .recorded = true,
      .help = "of sgd and lars (unset: 0.9 for lars, else 0)"},
