@@ -52,6 +52,11 @@ static bool is_file(const char *name)
     return strchr(name, '/') || (length >= 3 && strcmp(name + length - 3, ".lk") == 0);
 }
 
+lk_status lk__model_check_name(const char *name)
+{
+    return is_file(name) || find(name) ? LK_OK : lk_error_status();
+}
+
 lk_model *lk_model_new(const char *name, lk_model_input input)
 {
     if (!name)

@@ -43,6 +43,9 @@ lk_layer *lk__model_file_read(const char *path, lk_model_input input);
 /* lk_model_build; file: what its messages name, with the layers' lines. */
 lk_model *lk__model_build(const char *name, bool file, lk_layer *root, lk_model_input input);
 
+/* LK_OK if `name` is a reference model's or names a file, which is not looked at: it has a '/' or ends in ".lk". */
+lk_status lk__model_check_name(const char *name);
+
 lk_status lk__model_check_input(const char *name, lk_model_input input);
 
 /* A variable as it starts; new tensor. */

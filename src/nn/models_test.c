@@ -8,6 +8,7 @@
 #include "lockstep/autograd.h"
 #include "lockstep/nn.h"
 #include "lockstep/ops.h"
+#include "nn/model.h"
 #include "nn/nn_testing.h"
 
 #include <math.h>
@@ -244,6 +245,22 @@ static void test_errors(void **state)
     assert_error(LK_ERR_ARGUMENT, "number of channels is 0");
 }
 
+/* ".lk" is the file of that name. */
+static void test_names_of_files(void **state)
+{
+    static const char *const fine[] = {"resnet18", "folder/net", "net.lk", ".lk"}, *const wrong[] = {"lenett", "lk",
+                                                                                                     ""};
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(lk__model_check_name(fine[i]), LK_OK);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(lk__model_check_name(wrong[i]), LK_ERR_ARGUMENT);
+        assert_error(LK_ERR_ARGUMENT, "unknown model");
+    }
+    assert_null(lk_model_new(".lk", grey28));
+    assert_error(LK_ERR_IO, ".lk: cannot be opened");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -255,6 +272,7 @@ int main(void)
         cmocka_unit_test(test_resnet18_by_operators),
         cmocka_unit_test(test_told_flops_are_counted_flops),
         cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_names_of_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

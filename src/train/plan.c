@@ -56,20 +56,6 @@ static lk_status check_table(const lk_train_config *config)
     return LK_OK;
 }
 
-/* A model file is read when the size of the images is known. */
-lk_status lk__check_model_name(const char *name)
-{
-    size_t length = strlen(name);
-    if (strchr(name, '/') || (length > 3 && strcmp(name + length - 3, ".lk") == 0))
-        return LK_OK;
-    for (int i = 0; lk_model_name_at(i); i++)
-        if (strcmp(lk_model_name_at(i), name) == 0)
-            return LK_OK;
-    lk_model *model = lk_model_new(name, (lk_model_input){1, 28, 28, 10}); /* for its message */
-    lk_model_release(model);
-    return model ? LK_OK : lk_error_status();
-}
-
 /* --- optimiser and schedule --------------------------------------------------------------------------------------- */
 
 static lk_status plan_optimizer(const lk_train_config *config, const char *name, lk_plan *plan)

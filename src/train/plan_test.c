@@ -240,11 +240,6 @@ static void bad_names(void **state)
     assert_string_equal(lk_error_message(), "--recipe gan: there is none of that name: lenet, keras-mnist, "
                                             "custom-training, resnet18, fashion-mnist-wrn");
     lk_error_clear();
-    assert_int_equal(lk__check_model_name("lenett"), LK_ERR_ARGUMENT);
-    lk_error_clear();
-    assert_ok(lk__check_model_name("resnet18"));
-    assert_ok(lk__check_model_name("folder/net"));
-    assert_ok(lk__check_model_name("net.lk"));
 }
 
 static void bad_combinations(void **state)

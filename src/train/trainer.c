@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "nn/model.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -120,14 +121,6 @@ static lk_status open_devices(lk_trainer *trainer)
 
 /* --- model -------------------------------------------------------------------------------------------------------- */
 
-static int64_t count_elements(lk_shape shape)
-{
-    int64_t count = 1;
-    for (int d = 0; d < shape.ndim; d++)
-        count *= shape.dim[d];
-    return count;
-}
-
 /* A model of the caller's has to be made for these images. */
 static lk_status check_model_input(const lk_model *model, lk_model_input data)
 {
@@ -160,7 +153,7 @@ static lk_status make_model(lk_trainer *trainer)
     trainer->n_parameters = lk_model_parameter_count(trainer->model);
     trainer->n_variables = lk_model_variable_count(trainer->model);
     for (int i = 0; i < trainer->n_parameters; i++)
-        plan->parameters += count_elements(lk_model_variable_shape(trainer->model, i));
+        plan->parameters += lk_shape_count(lk_model_variable_shape(trainer->model, i));
     return LK_OK;
 }
 
@@ -193,7 +186,7 @@ static lk_status build(lk_trainer *trainer)
     const char *name = trainer->model ? lk_model_name(trainer->model) : config->model;
     LK_TRY(lk__plan_numbers(config, name, &trainer->plan));
     if (!trainer->model)
-        LK_TRY(lk__check_model_name(name));
+        LK_TRY(lk__model_check_name(name));
     LK_TRY(open_devices(trainer));
     LK_TRY(open_data(trainer));
     LK_TRY(make_model(trainer));

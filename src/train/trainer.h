@@ -75,9 +75,6 @@ struct lk_trainer {
  */
 lk_status lk__plan_numbers(const lk_train_config *config, const char *model, lk_plan *plan);
 
-/* Whether there is a reference model of that name, or it names a file. */
-lk_status lk__check_model_name(const char *name);
-
 /* Whether a batch can be cut into `shards`, `explicit_shards` of them asked for (0: the default), for `devices`. */
 lk_status lk__check_shards(int64_t explicit_shards, int64_t shards, int64_t batch_size, int devices);
 
