@@ -345,6 +345,31 @@ static void gradients_are_nobody_elses(void **state)
     check(g[1], 2, VALUES(0, 0));
 }
 
+static void mark(lk_tensor *x)
+{
+    static const float marks[2] = {-1, -1};
+    assert_int_equal(lk_tensor_write(x, marks, sizeof marks), LK_OK);
+}
+
+/* The product's gradient is one tensor, which addition hands on to both operands; of c it is the seed, which is watched
+ * as well. */
+static void one_gradient_for_many_operands(void **state)
+{
+    (void)state;
+    lk_tensor *a = vector(2, VALUES(1, 2)), *b = vector(2, VALUES(3, 4)), *c = vector(2, VALUES(5, 6)),
+              *w = vector(2, VALUES(7, 8)), *g[5];
+    lk_tape *tape = WATCH(a, b, a, c, w);
+    walk(tape, lk_add(lk_mul(lk_add(a, b), w), c), w, g);
+    for (int i = 0; i < 3; i++) {
+        check(g[i], 2, VALUES(49, 64));
+        mark(g[i]);
+    }
+    check(g[3], 2, VALUES(7, 8));
+    mark(g[3]);
+    check(w, 2, VALUES(7, 8));
+    check(g[4], 2, VALUES(28, 48));
+}
+
 static void a_gradient_outlives_tape_and_operands(void **state)
 {
     (void)state;
@@ -571,6 +596,7 @@ int main(void)
         TAPE_TEST(through_copies_to_another_device),
         TAPE_TEST(through_casts),
         TAPE_TEST(gradients_are_nobody_elses),
+        TAPE_TEST(one_gradient_for_many_operands),
         TAPE_TEST(a_gradient_outlives_tape_and_operands),
         TAPE_TEST(updates_wait_for_the_walk),
         TAPE_TEST(one_tape_at_a_time),

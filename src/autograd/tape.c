@@ -15,6 +15,7 @@
 typedef struct gradient_slot {
     const lk_tensor *tensor; /* kept alive by the tape */
     lk_tensor *gradient;     /* one reference, or NULL */
+    bool spoken_for;         /* at the end: `tensor`, itself a gradient, is a seed or was given to the caller */
 } gradient_slot;
 
 /* A call, or a function (call.op is NULL then), with references to its tensors. */
@@ -78,13 +79,14 @@ static lk_status reserve_slots(lk_tape *tape, int more)
     return LK_OK;
 }
 
-static void follow(lk_tape *tape, const lk_tensor *tensor)
+static gradient_slot *follow(lk_tape *tape, const lk_tensor *tensor)
 {
     gradient_slot *slot = probe(tape->slots, tape->slots_capacity, tensor);
     if (!slot->tensor) {
         slot->tensor = tensor;
         tape->n_slots++;
     }
+    return slot;
 }
 
 /* --- recording ---------------------------------------------------------------------------------------------------- */
@@ -372,28 +374,36 @@ static lk_status start_walk(lk_place at, lk_tape *tape, lk_tensor *target, lk_te
     return status;
 }
 
+/* Gives back whether somebody spoke for it before. Needs room for one more slot. */
+static bool speak_for(lk_tape *tape, const lk_tensor *gradient)
+{
+    gradient_slot *slot = follow(tape, gradient);
+    bool before = slot->spoken_for;
+    slot->spoken_for = true;
+    return before;
+}
+
 /* A rule may hand on what it got: an expanded view, a seed, one tensor for two operands. The caller gets tensors that
  * can be written to and that nobody else holds. */
-static bool is_shared(lk_tape *tape, int i, const lk_tensor *gradient, lk_tensor *const *seeds, int n_seeds)
+static bool is_shared(lk_tape *tape, const lk_tensor *gradient)
 {
-    for (int j = 0; j < n_seeds; j++)
-        if (gradient == seeds[j])
-            return true;
-    for (int j = 0; j < i; j++)
-        if (find(tape, tape->watched[j])->gradient == gradient)
-            return true;
-    return !lk__tensor_is_dense(gradient) || atomic_load(&gradient->storage->references.references) > 1;
+    return speak_for(tape, gradient) || !lk__tensor_is_dense(gradient) ||
+           atomic_load(&gradient->storage->references.references) > 1;
 }
 
 static lk_status give_gradients(lk_place at, lk_tape *tape, lk_tensor *const *seeds, int n_seeds, lk_tensor **gradients)
 {
     lk_status status = LK_OK;
+    LK_TRY(reserve_slots(tape, n_seeds + tape->n_watched));
+    for (int i = 0; i < n_seeds; i++)
+        if (seeds[i])
+            speak_for(tape, seeds[i]);
     lk_scope_begin();
     for (int i = 0; i < tape->n_watched && status == LK_OK; i++) {
         lk_tensor *gradient = find(tape, tape->watched[i])->gradient;
         if (!gradient)
             continue;
-        if (is_shared(tape, i, gradient, seeds, n_seeds))
+        if (is_shared(tape, gradient))
             gradient = lk_copy_at(at, gradient, lk_tensor_device(gradient));
         gradients[i] = lk_tensor_retain(gradient);
         status = gradient ? LK_OK : lk_error_status();
