@@ -140,6 +140,12 @@ uint32_t lk__utf8_next(const char **text)
     return c;
 }
 
+void lk__bytes_clean(lk__bytes *bytes, const char *text)
+{
+    for (uint32_t c; (c = lk__utf8_next(&text));)
+        lk__bytes_utf8(bytes, c);
+}
+
 int lk__utf8_length(const char *text)
 {
     int length = 0;

@@ -29,6 +29,9 @@ void lk__bytes_fixed(lk__bytes *bytes, double value, int decimals);
 
 void lk__bytes_utf8(lk__bytes *bytes, uint32_t code_point);
 
+/* Text in UTF-8, with U+FFFD for each byte that is not. */
+void lk__bytes_clean(lk__bytes *bytes, const char *text);
+
 /* LK_ERR_MEMORY where an addition failed. */
 lk_status lk__bytes_status(const lk__bytes *bytes);
 

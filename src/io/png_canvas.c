@@ -12,6 +12,7 @@ typedef struct png_canvas {
     lk__canvas base;
     cairo_surface_t *surface;
     cairo_t *context;
+    bool failed; /* there was no memory for a text */
 } png_canvas;
 
 static cairo_t *context_of(lk__canvas *canvas)
@@ -25,12 +26,13 @@ static void set_colour(cairo_t *context, uint32_t colour)
 }
 
 /* Cairo stops at a text that is not UTF-8, for good. */
-static lk_status clean(const char *text, lk__bytes *utf8)
+static bool clean(lk__canvas *canvas, const char *text, lk__bytes *utf8)
 {
-    for (uint32_t c; (c = lk__utf8_next(&text));)
-        lk__bytes_utf8(utf8, c);
+    lk__bytes_clean(utf8, text);
     lk__bytes_char(utf8, '\0');
-    return lk__bytes_status(utf8);
+    if (utf8->failed)
+        ((png_canvas *)canvas)->failed = true;
+    return !utf8->failed;
 }
 
 static void set_font(cairo_t *context, lk__font font)
@@ -45,7 +47,7 @@ static double png_text_width(lk__canvas *canvas, const char *text, lk__font font
     lk__bytes utf8 = {0};
     cairo_text_extents_t extents = {0};
     set_font(context_of(canvas), font);
-    if (clean(text, &utf8) == LK_OK)
+    if (clean(canvas, text, &utf8))
         cairo_text_extents(context_of(canvas), (const char *)utf8.data, &extents);
     lk__bytes_free(&utf8);
     return extents.x_advance;
@@ -54,7 +56,7 @@ static double png_text_width(lk__canvas *canvas, const char *text, lk__font font
 static void png_text(lk__canvas *canvas, lk__point at, const char *text, lk__font font, lk__align align, double angle)
 {
     lk__bytes utf8 = {0};
-    if (clean(text, &utf8) == LK_OK) {
+    if (clean(canvas, text, &utf8)) {
         cairo_t *context = context_of(canvas);
         double width = align == LK__LEFT ? 0 : png_text_width(canvas, text, font);
         cairo_save(context);
@@ -132,6 +134,8 @@ static lk_status check(cairo_status_t status)
 
 static lk_status png_encode(lk__canvas *canvas, lk__bytes *out)
 {
+    if (((png_canvas *)canvas)->failed)
+        return LK_ERR_MEMORY; /* the message is lk__realloc's */
     LK_TRY(check(cairo_status(context_of(canvas))));
     cairo_status_t status = cairo_surface_write_to_png_stream(((png_canvas *)canvas)->surface, collect, out);
     LK_TRY(lk__bytes_status(out));

@@ -1,10 +1,12 @@
 /* PNG pictures, read back with libcairo. */
 #include "io/io_testing.h"
 
+#include "base/mem.h"
 #include "lockstep/plot.h"
 
 #include <math.h>
 #include <stdbool.h>
+#include <unistd.h>
 
 static const double x[] = {1, 2, 3}, y[] = {0.5, 0.7, 0.9};
 static const lk_series series = {"accuracy", x, y, 3};
@@ -164,6 +166,21 @@ static void a_file_that_cannot_be_written(void **state)
     lk_error_clear();
 }
 
+/* A picture is drawn with all of its texts or not at all. */
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    for (int64_t n = 0, failed = 1; failed; n++) {
+        lk__mem_fail_at(n);
+        lk_status status = lk_line_chart_write(&lines, in_dir("memory.png"));
+        failed = lk__mem_allocations() > n;
+        lk__mem_fail_at(-1);
+        assert_int_equal(status, failed ? LK_ERR_MEMORY : LK_OK);
+        assert_int_equal(access(in_dir("memory.png"), F_OK), failed ? -1 : 0);
+        lk_error_clear();
+    }
+}
+
 #else
 
 static void png_is_unsupported(void **state)
@@ -210,6 +227,7 @@ int main(void)
         cmocka_unit_test(a_sheet_of_floats),
         cmocka_unit_test(a_sheet_with_captions),
         cmocka_unit_test(a_file_that_cannot_be_written),
+        cmocka_unit_test(every_allocation_may_fail),
 #else
         cmocka_unit_test(png_is_unsupported),
 #endif
