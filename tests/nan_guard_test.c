@@ -197,6 +197,7 @@ static void skipped_updates_change_nothing(void **state)
         same_replicas(trainer, before);
         assert_int_equal(out.epochs[0].skipped_steps, 3);
         assert_int_equal(out.epochs[0].train.loss.count, 0);
+        assert_int_equal(out.epochs[0].samples, 45);
         assert_int_equal(out.result.samples_seen, 90);
         lk_trainer_release(trainer);
     }

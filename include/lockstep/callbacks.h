@@ -26,8 +26,9 @@ LK_API double lk_mean_value(lk_mean mean);
 
 /* --- lines ------------------------------------------------------------------------------------------------------- */
 
-/* `Images/sec: 1234.56` after every epoch: its training images over its time from beginning to end, evaluation
- * included, as Keras sees an epoch. lk_epoch_report.images_per_second is of training alone. */
+/* `Images/sec: 1234.56` after every epoch: its training images, those of skipped steps too, over its time from
+ * beginning to end, evaluation included, as Keras sees an epoch. lk_epoch_report.images_per_second is of training
+ * alone. */
 LK_API lk_callback lk_callback_throughput(FILE *stream);
 
 /* `Cumulative training time after epoch 3: 12.34` after every epoch and `Cumulative training time: 12.34` at the end:
@@ -48,9 +49,9 @@ LK_API lk_callback lk_callback_stop_at_accuracy(double target, double patience, 
  * evaluation. */
 LK_API lk_callback lk_callback_stop_on_plateau(int64_t patience, double min_delta, FILE *stream);
 
-/* The rate for the next update; `epoch` is a fraction from 0: (steps so far) / (steps an epoch), so floor(epoch) is the
- * epoch from 0. `rate` is what the schedule, or the callback before, says. Has to be the same function of its arguments
- * in every run and process. */
+/* The rate for the next update; `epoch` is a fraction from 0: (updates so far) / (updates an epoch), so floor(epoch) is
+ * the epoch from 0; without accumulation every step is an update. `rate` is what the schedule, or the callback before,
+ * says. Has to be the same function of its arguments in every run and process. */
 typedef double (*lk_rate_fn)(void *user, double epoch, double rate);
 LK_API lk_callback lk_callback_rate(lk_rate_fn rate, void *user);
 

@@ -145,12 +145,13 @@ typedef struct lk_step_report {
 } lk_step_report;
 
 typedef struct lk_epoch_report {
-    int64_t epoch; /* from 1 */
-    int64_t steps; /* since the beginning of training */
-    lk_metrics train, val;
-    double rate;          /* of the epoch's last step */
-    double seconds;       /* training alone */
-    double total_seconds; /* since fit began, evaluation included */
+    int64_t epoch;         /* from 1 */
+    int64_t steps;         /* since the beginning of training */
+    int64_t samples;       /* trained on in this epoch, those of skipped steps too */
+    lk_metrics train, val; /* train: without skipped steps */
+    double rate;           /* of the epoch's last step */
+    double seconds;        /* training alone */
+    double total_seconds;  /* since fit began, evaluation included */
     double images_per_second;
     int64_t skipped_steps;
     lk_ledger_report train_ledger, val_ledger;

@@ -270,6 +270,7 @@ static lk_status train_epoch(fit_state *fit, lk_epoch_report *report, bool *comp
     lk_status status = run_pass(trainer, &p, trainer->epoch, true);
     report->epoch = trainer->epoch + 1;
     report->steps = trainer->steps;
+    report->samples = p.samples;
     report->seconds = lk__seconds() - p.began;
     report->train = p.so_far;
     report->rate = p.rate;

@@ -140,6 +140,24 @@ static lk_status train_begin(void *self, lk_trainer *trainer)
     return status;
 }
 
+static lk_status epoch_begin(void *self, lk_trainer *trainer, int64_t epoch)
+{
+    log_dir *log = self;
+    for (int i = 0; i < log->n_records; i++)
+        if (log->records[i].epoch_begin)
+            LK_TRY(log->records[i].epoch_begin(log->records[i].self, trainer, epoch));
+    return LK_OK;
+}
+
+static double rate_from_records(void *self, lk_trainer *trainer, double epoch, double rate)
+{
+    log_dir *log = self;
+    for (int i = 0; i < log->n_records; i++)
+        if (log->records[i].rate)
+            rate = log->records[i].rate(log->records[i].self, trainer, epoch, rate);
+    return rate;
+}
+
 static lk_status step_end(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
 {
     log_dir *log = self;
@@ -184,6 +202,8 @@ lk_callback lk_callback_log_dir(const char *dir)
     }
     return (lk_callback){.name = "log folder",
                          .train_begin = train_begin,
+                         .epoch_begin = epoch_begin,
+                         .rate = rate_from_records,
                          .step_end = step_end,
                          .epoch_end = epoch_end,
                          .train_end = train_end,

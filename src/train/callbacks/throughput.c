@@ -23,7 +23,7 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
     double seconds = report->total_seconds - t->epoch_began;
     t->epoch_began = report->total_seconds;
     if (seconds > 0) {
-        fprintf(t->stream, "Images/sec: %.2f\n", (double)report->train.loss.count / seconds);
+        fprintf(t->stream, "Images/sec: %.2f\n", (double)report->samples / seconds);
         fflush(t->stream);
     }
     return LK_OK;
