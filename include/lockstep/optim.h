@@ -25,14 +25,17 @@ LK_API lk_status lk_pack(lk_tensor **tensors, int n, lk_tensor **flat);
 
 typedef enum lk_optimizer_kind { LK_SGD, LK_ADAM, LK_ADAMW, LK_LARS, LK_OPTIMIZER_COUNT } lk_optimizer_kind;
 
+/* clang-format off */
 /* Zeroes mean the defaults. With g the gradient (after clipping), w the parameter, l the rate:
- * LK_SGD    g += weight_decay w;  v = momentum v + g;  w -= l v, with nesterov w -= l (g + momentum v); PyTorch's SGD
+ * LK_SGD    g += weight_decay w;  v = momentum v + g;  w -= l v, with nesterov w -= l (g + momentum v)
+ *                                                                                        (PyTorch's SGD)
  * LK_ADAM   g += weight_decay w;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;
- *           w -= l (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)                 (Kingma, Ba 2015)
- * LK_ADAMW  the same, with w -= l weight_decay w before it instead of g += …            (Loshchilov, Hutter 2019)
- * LK_LARS   g' = r (g + weight_decay w), r = trust |w| / (|g| + weight_decay |w|) for each tensor (1 where |w| or |g|
- * is 0, and for tensors of one dimension, which are not decayed either); v = momentum v + l g';  w -= v (You, Gitman,
- * Ginsburg 2017) */
+ *           w -= l (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + epsilon)                   (Kingma, Ba 2015)
+ * LK_ADAMW  the same, with w -= l weight_decay w before it instead of g += …             (Loshchilov, Hutter 2019)
+ * LK_LARS   g' = r (g + weight_decay w);  v = momentum v + l g';  w -= v                 (You, Gitman, Ginsburg 2017)
+ *           r = trust |w| / (|g| + weight_decay |w|) for each tensor; 1 where |w| or |g| is 0, and for tensors of one
+ *           dimension, which are not decayed either */
+/* clang-format on */
 typedef struct lk_optimizer_opts {
     lk_optimizer_kind kind;
     double momentum;     /* LK_SGD, LK_LARS */
@@ -98,8 +101,9 @@ typedef struct lk_schedule {
     double at[LK_SCHEDULE_MAX_STEPS], factor[LK_SCHEDULE_MAX_STEPS];
 } lk_schedule;
 
-/* The rate for a step: `epoch` is a fraction, (global step) / (steps an epoch). step: the last factor whose epoch has
- * come. cosine: minimum + (base - minimum) (1 + cos(pi epoch / epochs)) / 2 (Loshchilov, Hutter 2017). */
+/* The rate for an update: `epoch` is a fraction, (updates so far) / (updates an epoch); without accumulation every step
+ * is an update. step: the last factor whose epoch has come. cosine: minimum + (base - minimum) (1 + cos(pi epoch /
+ * epochs)) / 2 (Loshchilov, Hutter 2017). */
 LK_API double lk_schedule_rate(const lk_schedule *schedule, double epoch);
 
 /* Reads "15:0.1,25:0.01,35:0.001", epochs ascending, into at[], factor[] and n_steps; the rest of *schedule is left as
