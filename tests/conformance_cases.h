@@ -374,6 +374,9 @@ static const conformance_case conformance_cases[] = {
     SCALES_CASES("clipped", .attrs = {.clip_norm = 0.5, .trust = 0.01}),
     SCALES_CASES("below", .attrs = {.clip_norm = 1000, .trust = 0.01, .weight_decay = 0.1}),
     SCALES_CASES("not finite", .special = true, .attrs = {.clip_norm = 1, .trust = 0.01, .skip_nonfinite = true}),
+    SCALES_CASES("a loss", .loss = 3, .attrs = {.trust = 0.01, .skip_nonfinite = true}),
+    SCALES_CASES("a loss not finite", .loss = INFINITY, .attrs = {.trust = 0.01, .skip_nonfinite = true}),
+    SCALES_CASES("a loss, no matter", .loss = NAN, .attrs = {.trust = 0.01}),
     SCALES_CASES("finite, sticky", .before = 1, .attrs = {.skip_nonfinite = true, .sticky = true}),
     SCALES_CASES("finite again", .before = 1, .attrs = {.skip_nonfinite = true}),
 };

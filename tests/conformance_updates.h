@@ -113,6 +113,7 @@ typedef enum scales_result { RESULT_SKIP, RESULT_SCALE, RESULT_NORM, RESULT_RATI
 typedef struct scales_parameters {
     scales_result result;
     double before; /* the flag of the step before */
+    double loss;   /* 0: none */
     bool special;
     lk_update_scales_attrs attrs;
 } scales_parameters;
@@ -129,6 +130,8 @@ static inline lk_tensor *update_scales_case(trial *t, const void *parameters)
         norms.parameters = lk__squared_norms(LK_HERE, w, offsets);
         norms.adapted = adapted_of(t);
     }
+    if (p->loss != 0)
+        norms.loss = lk_full(t->device, LK_F32, LK_SCALAR, p->loss);
     if (lk__update_scales(LK_HERE, &norms, &p->attrs, &scales) != LK_OK)
         return NULL;
     lk_tensor *const results[] = {scales.skip, scales.scale, scales.norm, scales.ratios};

@@ -1,5 +1,5 @@
-/* Gradients that are not finite: an update is skipped alike on every device, or training ends with the layer and the
- * samples that they came from. */
+/* A loss or gradients that are not finite: an update is skipped alike on every device, or training ends with the layer
+ * and the samples that they came from. */
 #include "small_network.h"
 
 #include "base/mem.h"
@@ -18,8 +18,8 @@ static lk_train_config unstable(lk_nan_guard guard)
     return config;
 }
 
-/* Sets every element of variable `name`, on every replica. */
-static void fill(lk_trainer *trainer, const char *name, float value)
+/* Sets element `index` of variable `name` to `value` and all others to `rest`, on every replica. */
+static void fill_but(lk_trainer *trainer, const char *name, int64_t index, float value, float rest)
 {
     const lk_model *model = lk_trainer_model(trainer);
     int i = 0;
@@ -33,10 +33,15 @@ static void fill(lk_trainer *trainer, const char *name, float value)
         float *values = calloc((size_t)count, sizeof *values);
         assert_non_null(values);
         for (int64_t e = 0; e < count; e++)
-            values[e] = value;
+            values[e] = e == index ? value : rest;
         assert_ok(lk_tensor_write(variable, values, (size_t)count * sizeof *values));
         free(values);
     }
+}
+
+static void fill(lk_trainer *trainer, const char *name, float value)
+{
+    fill_but(trainer, name, 0, value, value);
 }
 
 static const char *const specs[] = {"1xcpu", "2xcpu", "3xcpu", "5xcpu"};
@@ -134,6 +139,57 @@ static void the_gradient(void **state)
     assert_memory_equal(stops(unstable(LK_NAN_GUARD_STOP), with_steep_layers), prefix, strlen(prefix));
 }
 
+/* Logits of such biases give a loss of 6e38 to samples of every class but the first, more than a float holds; its
+ * gradient is a difference of probabilities. */
+static lk_trainer *with_logits_far_apart(const lk_train_config *config)
+{
+    lk_trainer *trainer = small_trainer(config);
+    fill_but(trainer, "dense.bias", 0, 3e38F, -3e38F);
+    return trainer;
+}
+
+static void the_loss(void **state)
+{
+    (void)state;
+    lk_train_config config = unstable(LK_NAN_GUARD_STOP);
+    const char *prefix = "epoch 1, step 1: the loss is not finite, first seen with samples ";
+    assert_memory_equal(stops(config, with_logits_far_apart), prefix, strlen(prefix));
+    config.batch_norm = LK_BN_SYNC;
+    config.label_smoothing = 0.1;
+    assert_memory_equal(stops(config, with_logits_far_apart), prefix, strlen(prefix));
+    config.accumulate = 2;
+    assert_memory_equal(stops(config, with_logits_far_apart), prefix, strlen(prefix));
+}
+
+static lk_trainer *with_impossible_classes(const lk_train_config *config)
+{
+    lk_trainer *trainer = small_trainer(config);
+    fill_but(trainer, "dense.bias", 0, 0, -INFINITY);
+    return trainer;
+}
+
+static void the_layer_rather_than_the_loss(void **state)
+{
+    (void)state;
+    const char *prefix = "epoch 1, step 1: the output of layer dense is not finite, first seen with samples ";
+    assert_memory_equal(stops(unstable(LK_NAN_GUARD_STOP), with_impossible_classes), prefix, strlen(prefix));
+}
+
+/* A loss of 3e38 for each sample that is not of the first class. */
+static lk_trainer *with_large_losses(const lk_train_config *config)
+{
+    lk_trainer *trainer = small_trainer(config);
+    fill_but(trainer, "dense.bias", 0, 3e38F, 0);
+    return trainer;
+}
+
+static void the_sum_of_losses(void **state)
+{
+    (void)state;
+    const char *prefix = "epoch 1, step 1: each sample's loss and each shard's gradients are finite, their sums are ";
+    assert_memory_equal(stops(unstable(LK_NAN_GUARD_STOP), with_large_losses), prefix, strlen(prefix));
+}
+
 static void a_rate_that_is_too_large(void **state)
 {
     (void)state;
@@ -203,6 +259,40 @@ static void skipped_updates_change_nothing(void **state)
     }
 }
 
+static int64_t skipped_steps(lk_trainer *trainer)
+{
+    outcome out = {.batch_size = 16, .train_samples = 17};
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "keep", .epoch_end = keep_epoch, .self = &out}));
+    assert_ok(lk_trainer_fit(trainer, &out.result));
+    return out.epochs[0].skipped_steps;
+}
+
+/* The second batch of each update is one sample, whose loss is 0 for one of these biases: then only the first batch's
+ * loss is not finite. */
+static void the_loss_of_every_batch_counts(void **state)
+{
+    (void)state;
+    lk_train_config config = unstable(LK_NAN_GUARD_SKIP);
+    config.limit_train = 17;
+    config.limit_val = 0;
+    config.accumulate = 2;
+    config.epochs = 1;
+    for (int s = 0; s < SPECS; s++) {
+        for (int64_t class = 0; class < 10; class ++) {
+            char before[33], after[33];
+            config.devices = specs[s];
+            lk_trainer *trainer = small_trainer(&config);
+            fill_but(trainer, "dense.bias", class, 3e38F, -3e38F);
+            assert_ok(lk_trainer_digest(trainer, 0, before));
+            assert_int_equal(skipped_steps(trainer), 1);
+            assert_ok(lk_trainer_digest(trainer, 0, after));
+            assert_string_equal(after, before);
+            same_replicas(trainer, before);
+            lk_trainer_release(trainer);
+        }
+    }
+}
+
 static lk_status mend_weights(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)self;
@@ -257,9 +347,13 @@ int main(void)
         cmocka_unit_test(the_layer_and_its_samples),
         cmocka_unit_test(the_first_of_several_layers),
         cmocka_unit_test(the_gradient),
+        cmocka_unit_test(the_loss),
+        cmocka_unit_test(the_layer_rather_than_the_loss),
+        cmocka_unit_test(the_sum_of_losses),
         cmocka_unit_test(a_rate_that_is_too_large),
         cmocka_unit_test(out_of_memory_on_the_way),
         cmocka_unit_test(skipped_updates_change_nothing),
+        cmocka_unit_test(the_loss_of_every_batch_counts),
         cmocka_unit_test(training_goes_on_after_a_skip),
         cmocka_unit_test(without_a_guard),
     };

@@ -141,7 +141,7 @@ typedef struct lk_step_report {
     lk_metrics so_far;          /* of the epoch */
     double rate;
     double seconds; /* of training, of the epoch so far */
-    bool skipped;   /* its gradients were not finite, nothing was changed */
+    bool skipped;   /* its loss or gradients were not finite, nothing was changed */
 } lk_step_report;
 
 typedef struct lk_epoch_report {
@@ -201,7 +201,7 @@ LK_API void lk_trainer_interrupt(lk_trainer *trainer);
 
 /* Trains all epochs. Blocks. Errors: those of operators and callbacks, LK_ERR_STATE if a sample was not used exactly
  * once in an epoch or lk_trainer_run, or a fit that step_end ended, stopped in the middle of one, LK_ERR_INTERRUPTED,
- * LK_ERR_NUMERIC (nan_guard stop: the message names layer, step and samples). *result is set as far as it goes. */
+ * LK_ERR_NUMERIC (nan_guard stop: the message names layer or loss, step, samples). *result is set as far as it goes. */
 LK_API lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result);
 
 /* Trains `steps` further steps, epoch after epoch, without evaluation or callbacks. Blocks. Errors also: LK_ERR_STATE

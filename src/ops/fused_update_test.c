@@ -98,11 +98,18 @@ static void test_refused_scales(void **state)
     lk_tensor *norms = ones(LK_F64, LK_SHAPE(3)), *skip = f32(LK_SCALAR);
     refused_status(lk__update_scales(LK_HERE, &(lk_update_norms){.skip = skip}, &attrs, &scales), LK_ERR_ARGUMENT,
                    "update_scales: an operand is NULL");
-    refused_status(lk__update_scales(LK_HERE, &(lk_update_norms){skip, f32(LK_SHAPE(3)), NULL, NULL}, &attrs, &scales),
-                   LK_ERR_DTYPE, "update_scales: the gradients' norms is f32; it must be f64");
     refused_status(
-        lk__update_scales(LK_HERE, &(lk_update_norms){skip, norms, norms, f32(LK_SHAPE(2))}, &attrs, &scales),
-        LK_ERR_SHAPE, "update_scales: adapted has shape [2]; it must be [3]");
+        lk__update_scales(LK_HERE, &(lk_update_norms){.skip = skip, .gradients = f32(LK_SHAPE(3))}, &attrs, &scales),
+        LK_ERR_DTYPE, "update_scales: the gradients' norms is f32; it must be f64");
+    lk_update_norms given = {.skip = skip, .gradients = norms, .parameters = norms};
+    refused_status(lk__update_scales(LK_HERE, &given, &attrs, &scales), LK_ERR_ARGUMENT,
+                   "update_scales: an operand is NULL");
+    given.adapted = f32(LK_SHAPE(2));
+    refused_status(lk__update_scales(LK_HERE, &given, &attrs, &scales), LK_ERR_SHAPE,
+                   "update_scales: adapted has shape [2]; it must be [3]");
+    given.loss = f32(LK_SHAPE(1));
+    refused_status(lk__update_scales(LK_HERE, &given, &attrs, &scales), LK_ERR_SHAPE,
+                   "update_scales: the loss has shape [1]; it must be []");
 }
 
 int main(void)

@@ -51,10 +51,12 @@ _Static_assert(sizeof(lk_update_scales_attrs) <= LK_MAX_ATTRS, "attributes of up
 static lk_status update_scales_infer(const lk_call *call, lk_meta *out)
 {
     const char *op = call->op->name;
-    const lk_tensor *gradients = call->in[1], *parameters = call->in[2];
+    const lk_tensor *gradients = call->in[1], *parameters = call->in[2], *loss = call->in[4];
     LK_TRY(lk__check_like(op, "skip", call->in[0], LK_F32, LK_SCALAR));
     LK_TRY(lk__check_dtype(op, "the gradients' norms", gradients->dtype, LK_DTYPE_BIT(LK_F64)));
     LK_TRY(lk__check_ndim(op, "the gradients' norms", gradients, 1));
+    if (loss)
+        LK_TRY(lk__check_like(op, "the loss", loss, LK_F32, LK_SCALAR));
     out[0] = (lk_meta){LK_F32, LK_SCALAR};
     out[1] = (lk_meta){LK_F32, LK_SCALAR};
     out[2] = (lk_meta){LK_F64, LK_SCALAR};
@@ -76,12 +78,11 @@ lk_status lk__update_scales(lk_place at, const lk_update_norms *norms, const lk_
 {
     lk_call call = {.op = &lk__op_update_scales,
                     .place = at,
-                    .n_in = norms->parameters ? 4 : 2,
+                    .n_in = 5,
                     .n_out = norms->parameters ? 4 : 3,
-                    .in = {norms->skip, norms->gradients, norms->parameters, norms->adapted}};
-    for (int i = 0; i < call.n_in; i++)
-        if (!call.in[i])
-            return lk__missing(call.op->name, "an operand");
+                    .in = {norms->skip, norms->gradients, norms->parameters, norms->adapted, norms->loss}};
+    if (!norms->skip || !norms->gradients || (norms->parameters && !norms->adapted))
+        return lk__missing(call.op->name, "an operand");
     lk__call_set_attrs(&call, attrs, sizeof *attrs);
     LK_TRY(lk__call(&call));
     *scales = (lk_update_scales){call.out[0], call.out[1], call.out[2], call.out[3]};

@@ -72,9 +72,9 @@ lk_status lk__check_flat(const char *op, const char *operand, const lk_tensor *x
 /* What a kernel reads from `offsets`. Errors: LK_ERR_ARGUMENT (segments that descend or leave [0, count)). */
 lk_status lk__check_segments(const char *op, const int64_t *offsets, int64_t n, int64_t count);
 
-/* update_scales: (skip, gradients, parameters or NULL, adapted or NULL) → skip, scale, norm, ratios (with parameters).
- * With G the gradients' squared norms added up as blocks are: norm = sqrt(G).
- * skip:   1 if G is not finite and skip_nonfinite, or if the skip given is not 0 and sticky; else 0.
+/* update_scales: (skip, gradients, parameters, adapted, loss; the last three may be NULL) → skip, scale, norm, ratios
+ * (with parameters). With G the gradients' squared norms added up as blocks are: norm = sqrt(G).
+ * skip:   1 if G or the loss is not finite and skip_nonfinite, or if the skip given is not 0 and sticky; else 0.
  * scale:  clip_norm / norm where norm is finite and above clip_norm > 0; else 1.
  * ratios: trust |w| / (scale |g| + weight_decay |w|) where that is adapted, and both norms are above 0 and finite;
  *         else 1. All in double, rounded to f32 once; scale before it is used in ratios. */
@@ -87,6 +87,7 @@ typedef struct lk_update_norms {
     lk_tensor *skip;                   /* f32 scalar: of the step before */
     lk_tensor *gradients, *parameters; /* f64 [n]: squared_norms; parameters may be NULL */
     lk_tensor *adapted;                /* f32 [n]; NULL without parameters */
+    lk_tensor *loss;                   /* f32 scalar, or NULL */
 } lk_update_norms;
 
 /* New tensors. skip, scale, ratios: f32; norm: f64. ratios: NULL where the parameters' norms were. */

@@ -31,6 +31,11 @@ struct lk_optimizer {
 /* Fills in the defaults. Errors: LK_ERR_ARGUMENT. */
 lk_status lk__optimizer_check(lk_optimizer_opts *opts);
 
+/* lk_optimizer_step, where a loss that is not finite counts as a gradient that is not. loss: f32 scalar on the
+ * parameters' device, or NULL. */
+lk_status lk__optimizer_step(lk_place at, lk_optimizer *optimizer, lk_tensor *const *gradients, lk_tensor *loss,
+                             double rate);
+
 /* The names of the slots that `opts` needs, NULL for the others. */
 void lk__optimizer_slots(const lk_optimizer_opts *opts, const char *names[LK_OPTIMIZER_SLOTS]);
 

@@ -9,6 +9,7 @@
 typedef struct step {
     lk_place at;
     lk_optimizer *optimizer;
+    lk_tensor *loss; /* NULL: not looked at */
     double rate;
     double power1, power2; /* beta1^t, beta2^t */
     lk_update_scales scales;
@@ -69,7 +70,8 @@ static lk_status find_scales(step *s)
                                     .skip_nonfinite = opts->skip_nonfinite,
                                     .sticky = opts->sticky};
     lk_update_norms norms = {.skip = o->skip ? o->skip : o->zero,
-                             .gradients = lk__squared_norms(s->at, o->gradients, o->offsets)};
+                             .gradients = lk__squared_norms(s->at, o->gradients, o->offsets),
+                             .loss = s->loss};
     if (opts->kind == LK_LARS) {
         norms.parameters = lk__squared_norms(s->at, o->flat, o->offsets);
         norms.adapted = o->adapted;
@@ -166,11 +168,13 @@ static void finish(const step *s)
     keep_result(s->scales.norm, &o->norm);
 }
 
-lk_status lk_optimizer_step_at(lk_place at, lk_optimizer *optimizer, lk_tensor *const *gradients, double rate)
+lk_status lk__optimizer_step(lk_place at, lk_optimizer *optimizer, lk_tensor *const *gradients, lk_tensor *loss,
+                             double rate)
 {
     /* Powers by repeated multiplication: pow() differs from one C library to another. */
     step s = {.at = at,
               .optimizer = optimizer,
+              .loss = loss,
               .rate = rate,
               .power1 = optimizer->power1 * optimizer->opts.beta1,
               .power2 = optimizer->power2 * optimizer->opts.beta2};
@@ -184,4 +188,9 @@ lk_status lk_optimizer_step_at(lk_place at, lk_optimizer *optimizer, lk_tensor *
     lk_scope_end();
     lk__recorder_set(recorder);
     return status;
+}
+
+lk_status lk_optimizer_step_at(lk_place at, lk_optimizer *optimizer, lk_tensor *const *gradients, double rate)
+{
+    return lk__optimizer_step(at, optimizer, gradients, NULL, rate);
 }

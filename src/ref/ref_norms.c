@@ -71,6 +71,11 @@ static double trust_ratio(const lk_update_scales_attrs *attrs, double w2, double
     return w > 0 && g > 0 && isfinite(w) && isfinite(g) ? ratio : 1;
 }
 
+static bool is_finite_loss(const lk_tensor *loss)
+{
+    return !loss || isfinite(*(const float *)lk__data(loss));
+}
+
 lk_status lk__ref_update_scales(lk_call *call)
 {
     const lk_update_scales_attrs *attrs = LK_ATTRS(call, lk_update_scales_attrs);
@@ -78,7 +83,7 @@ lk_status lk__ref_update_scales(lk_call *call)
     int64_t n = lk_tensor_count(call->in[1]);
     double norm = sqrt(sum(g2, n));
     bool skip = attrs->sticky && *(const float *)lk__data(call->in[0]) != 0;
-    skip = skip || (attrs->skip_nonfinite && !isfinite(norm));
+    skip = skip || (attrs->skip_nonfinite && !(isfinite(norm) && is_finite_loss(call->in[4])));
     bool clip = attrs->clip_norm > 0 && isfinite(norm) && norm > attrs->clip_norm;
     float scale = clip ? (float)(attrs->clip_norm / norm) : 1;
     *(float *)lk__data(call->out[0]) = skip ? 1 : 0;

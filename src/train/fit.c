@@ -60,17 +60,13 @@ static lk_status guard(lk_trainer *trainer, pass *p, const lk_pending_step *step
                        bool *left_out)
 {
     int mode = trainer->config.nan_guard;
-    bool last = step->batch + 1 == step->update.first + step->update.batches,
-         finite = isfinite(found->metrics.loss.sum);
+    bool finite = isfinite(found->metrics.loss.sum);
     *left_out = found->skipped || (!finite && mode == LK_NAN_GUARD_SKIP);
     p->skipped += found->skipped;
     if (found->skipped && mode == LK_NAN_GUARD_STOP)
         return lk__replay_update(trainer, &step->update);
-    if (!finite && last && !found->skipped && mode == LK_NAN_GUARD_STOP)
-        LK_FAIL(LK_ERR_NUMERIC, "epoch %lld, step %lld: the loss is not finite, though its gradients are",
-                (long long)step->update.epoch + 1, (long long)step->batch + 1);
     if (found->skipped)
-        warn_once(p, step, "gradients are not finite, the update is skipped");
+        warn_once(p, step, "loss or gradients are not finite, the update is skipped");
     else if (!finite && mode == LK_NAN_GUARD_OFF)
         warn_once(p, step, "the loss is not finite any more");
     return LK_OK;

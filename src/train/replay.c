@@ -1,6 +1,6 @@
-/* Where a number that is not finite came from. An update whose gradients were not all finite has changed nothing, so
- * its passes can be repeated, here on replica 0 alone: shards, samples, dropout and augmentation are functions of the
- * update, and what is found does not depend on how many devices there are. */
+/* Where a number that is not finite came from. An update whose loss or gradients were not finite has changed nothing,
+ * so its passes can be repeated, here on replica 0 alone: shards, samples, dropout and augmentation are functions of
+ * the update, and what is found does not depend on how many devices there are. */
 #include "train/trainer.h"
 
 #include "base/mem.h"
@@ -266,8 +266,8 @@ static lk_status report(const finding *found, const lk__update *update)
     size_t used = 0;
     if (found->place == INT64_MAX)
         LK_FAIL(LK_ERR_NUMERIC,
-                "epoch %lld, step %lld: the gradients of each shard are finite, their sum is not; a smaller --base-lr "
-                "or --clip-norm may help",
+                "epoch %lld, step %lld: each sample's loss and each shard's gradients are finite, their sums are not; "
+                "a smaller --base-lr or --clip-norm may help",
                 (long long)update->epoch + 1, (long long)(update->first + update->batches));
     for (int64_t i = 0; i < found->count && i < MAX_NAMED; i++)
         used +=

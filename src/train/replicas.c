@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "optim/optimizer.h"
 
 struct lk_replicas {
     lk_strategy *strategy;
@@ -113,7 +114,8 @@ lk_optimizer *lk_replicas_optimizer(const lk_replicas *replicas, int replica)
     return replicas->optimizers && replica >= 0 && replica < replicas->n_devices ? replicas->optimizers[replica] : NULL;
 }
 
-lk_status lk_replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int64_t samples, double rate)
+lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int loss, int64_t samples,
+                             double rate)
 {
     int n = replicas->n_parameters;
     if (!replicas->optimizers)
@@ -121,10 +123,15 @@ lk_status lk_replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int s
     for (int r = 0; r < replicas->n_devices; r++) {
         lk_tensor *const *values = sums + (int64_t)r * stride;
         lk_optimizer *optimizer = replicas->optimizers[r];
-        LK_TRY(lk_optimizer_step(optimizer, values, rate));
+        LK_TRY(lk__optimizer_step(LK_HERE, optimizer, values, loss < 0 ? NULL : values[loss], rate));
         if (replicas->n_statistics > 0)
             LK_TRY(lk_model_update_statistics(replicas->model, lk_replicas_variables(replicas, r), values + n, samples,
                                               lk_optimizer_skipped(optimizer)));
     }
     return LK_OK;
+}
+
+lk_status lk_replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int64_t samples, double rate)
+{
+    return lk__replicas_apply(replicas, sums, stride, -1, samples, rate);
 }

@@ -100,12 +100,12 @@ static lk_status add_up(lk_tensor **into, lk_tensor *const *values, int n)
     return LK_OK;
 }
 
-/* The sums of the update's batches so far, in the batches' order. */
+/* The sums of the update's batches so far, in the batches' order; of the metrics the loss alone. */
 static lk_status accumulate(lk_trainer *trainer)
 {
     int stride = trainer->n_values;
     for (int64_t r = 0; r < trainer->n_devices; r++)
-        LK_TRY(add_up(trainer->accumulated + r * stride, trainer->sums + r * stride, trainer->n_updated));
+        LK_TRY(add_up(trainer->accumulated + r * stride, trainer->sums + r * stride, trainer->n_updated + 1));
     return LK_OK;
 }
 
@@ -121,7 +121,8 @@ static void keep_gradients(lk_trainer *trainer, lk_tensor *const *sums)
 static lk_status apply(lk_trainer *trainer, lk_tensor **sums)
 {
     const lk__update *update = &trainer->update;
-    LK_TRY(lk_replicas_apply(trainer->replicas, sums, trainer->n_values, update->samples, update->rate));
+    LK_TRY(lk__replicas_apply(trainer->replicas, sums, trainer->n_values, trainer->n_updated, update->samples,
+                              update->rate));
     keep_gradients(trainer, sums);
     trainer->updates++;
     return LK_OK;

@@ -288,7 +288,7 @@ const lk_option lk_train_options[] = {
      .choices = nan_guards,
      .value = "MODE",
      .recorded = true,
-     .help = "where gradients are not finite: stop, and say which layer and samples; skip the update; off: go "
+     .help = "where loss or gradients are not finite: stop, and say which layer and samples; skip the update; off: go "
              "on"},
     {.name = "log-dir",
      .type = LK_OPTION_STRING,

@@ -46,7 +46,7 @@ struct lk_trainer {
     int n_parameters, n_variables;
     lk_replicas *replicas;
     /* A step's values: gradients, batch-norm statistics, loss, hits and, where asked for, top-k hits. The first
-     * n_updated of them are what an update is made of. */
+     * n_updated of them are what an update is made of; the loss, which comes next, can forbid it. */
     int n_values, n_updated;
     lk_shard_sum *train_sum;          /* of n_values */
     lk_shard_sum *val_sum;            /* of the metrics alone */
@@ -113,12 +113,18 @@ void lk__drop_pending(lk_trainer *trainer);
 void lk__release_tensors(lk_tensor **tensors, int64_t n);
 
 /* Repeats an update's forward and backward passes on replica 0, whose parameters it has left as they were, and fails
- * with LK_ERR_NUMERIC: the message names the first layer, else the parameter's gradient, that is not finite. */
+ * with LK_ERR_NUMERIC: the message names the first layer, else the loss, else the parameter's gradient, that is not
+ * finite. */
 lk_status lk__replay_update(lk_trainer *trainer, const lk__update *update);
 
 /* --- replicas ----------------------------------------------------------------------------------------------------- */
 
 const lk_model *lk__replicas_model(const lk_replicas *replicas);
+
+/* lk_replicas_apply, where a loss that is not finite, sums[replica * stride + loss], counts as a gradient that is not;
+ * loss -1: there is none. */
+lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int loss, int64_t samples,
+                             double rate);
 
 /* --- loaders and callbacks ---------------------------------------------------------------------------------------- */
 
