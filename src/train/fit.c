@@ -8,11 +8,12 @@
 #include <math.h>
 #include <time.h>
 
-double lk__seconds(void)
+/* In seconds, on a clock that only goes forward. */
+static double now(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
 /* One pass over a loader. */
@@ -114,7 +115,7 @@ static lk_status run_steps(lk_trainer *trainer, pass *p, int64_t epoch, bool tra
 {
     lk_ledger_reset(p->ledger);
     LK_TRY(lk_loader_start(p->loader, epoch));
-    p->began = lk__seconds();
+    p->began = now();
     while (!p->ended && !p->stopped_by && !interrupted(trainer)) {
         if (trainer->n_pending == LK_RUN_AHEAD)
             LK_TRY(take(trainer, p, training));
@@ -215,9 +216,9 @@ static lk_status step_taken(void *user, const pass *p, const lk_pending_step *st
 {
     fit_state *fit = user;
     lk_trainer *trainer = fit->trainer;
-    double now = lk__seconds();
+    double time = now();
     if (p->taken_steps == trainer->plan.steps_per_epoch / 10 && trainer->epoch == fit->first_epoch) {
-        fit->warm_end = now;
+        fit->warm_end = time;
         fit->warm_images = p->samples;
     }
     lk_step_report report = {.epoch = trainer->epoch + 1,
@@ -226,7 +227,7 @@ static lk_status step_taken(void *user, const pass *p, const lk_pending_step *st
                              .batch = found->metrics,
                              .so_far = p->so_far,
                              .rate = step->update.rate,
-                             .seconds = now - p->began,
+                             .seconds = time - p->began,
                              .skipped = found->skipped};
     return lk__callbacks_step_end(trainer, &report, stopped_by);
 }
@@ -267,7 +268,7 @@ static lk_status train_epoch(fit_state *fit, lk_epoch_report *report, bool *comp
     report->epoch = trainer->epoch + 1;
     report->steps = trainer->steps;
     report->samples = p.samples;
-    report->seconds = lk__seconds() - p.began;
+    report->seconds = now() - p.began;
     report->train = p.so_far;
     report->rate = p.rate;
     report->skipped_steps = p.skipped;
@@ -304,7 +305,7 @@ static lk_status run_epoch(fit_state *fit)
     if (trainer->val_set)
         LK_TRY(check_ledger(trainer->val_ledger, "validation", &report.val_ledger));
     fit->result->val = report.val;
-    report.total_seconds = lk__seconds() - fit->began;
+    report.total_seconds = now() - fit->began;
     return lk__callbacks_epoch_end(trainer, &report, &fit->result->stopped_by);
 }
 
@@ -327,7 +328,7 @@ static lk_status finish_result(const fit_state *fit, lk_status status)
     int64_t images = fit->images > 0 ? fit->images : fit->first_images;
     result->images_per_second = seconds > 0 && images > 0 ? (double)images / seconds : NAN;
     result->flops_per_second = result->images_per_second * fit->flops_per_image;
-    result->total_seconds = lk__seconds() - fit->began;
+    result->total_seconds = now() - fit->began;
     if (status == LK_OK || status == LK_ERR_INTERRUPTED) {
         lk_status digested = lk_trainer_digest(fit->trainer, 0, result->digest);
         return status == LK_OK ? digested : status;
@@ -341,7 +342,7 @@ lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
     *result = (lk_train_result){0};
     if (trainer->epoch_open)
         LK_FAIL(LK_ERR_STATE, "training: an epoch was left half way; lk_trainer_run has to end it first");
-    fit_state fit = {.trainer = trainer, .result = result, .began = lk__seconds(), .first_epoch = trainer->epoch};
+    fit_state fit = {.trainer = trainer, .result = result, .began = now(), .first_epoch = trainer->epoch};
     lk_status status = lk__callbacks_train_begin(trainer, &begun);
     if (status == LK_OK)
         status = run_epochs(&fit);

@@ -141,7 +141,4 @@ lk_status lk__callbacks_epoch_end(lk_trainer *trainer, const lk_epoch_report *re
 lk_status lk__callbacks_train_end(lk_trainer *trainer, int begun, const lk_train_result *result, lk_status status);
 void lk__callbacks_release(lk_trainer *trainer);
 
-/* Seconds on a clock that only goes forward. */
-double lk__seconds(void);
-
 #endif
