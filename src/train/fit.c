@@ -22,7 +22,7 @@ typedef struct pass {
     lk_ledger *ledger;
     lk_status (*push)(lk_trainer *trainer, lk_batch *batch);
     /* What training does with a step's metrics as they arrive; NULL: nothing. */
-    lk_status (*taken)(void *user, const struct pass *p, const lk_pending_step *step, const lk_step_metrics *metrics,
+    lk_status (*taken)(void *user, const struct pass *p, const lk__pending_step *step, const lk__step_metrics *metrics,
                        const char **stopped_by);
     void *user;
     lk_metrics so_far;
@@ -48,7 +48,7 @@ static void add_metrics(lk_metrics *total, const lk_metrics *metrics)
     add_mean(&total->top_k, metrics->top_k);
 }
 
-static void warn_once(pass *p, const lk_pending_step *step, const char *what)
+static void warn_once(pass *p, const lk__pending_step *step, const char *what)
 {
     if (!p->warned)
         lk__log(LK_LOG_WARNING, "epoch %lld, step %lld: %s; a smaller --base-lr or --clip-norm may help",
@@ -57,7 +57,7 @@ static void warn_once(pass *p, const lk_pending_step *step, const char *what)
 }
 
 /* A step is left out of the epoch's means where it was skipped, as if its batch had not been there. */
-static lk_status guard(lk_trainer *trainer, pass *p, const lk_pending_step *step, const lk_step_metrics *found,
+static lk_status guard(lk_trainer *trainer, pass *p, const lk__pending_step *step, const lk__step_metrics *found,
                        bool *left_out)
 {
     int mode = trainer->config.nan_guard;
@@ -75,8 +75,8 @@ static lk_status guard(lk_trainer *trainer, pass *p, const lk_pending_step *step
 
 static lk_status take(lk_trainer *trainer, pass *p, bool training)
 {
-    lk_pending_step step;
-    lk_step_metrics found;
+    lk__pending_step step;
+    lk__step_metrics found;
     bool left_out = false;
     LK_TRY(lk__take_pending(trainer, &step, &found));
     if (training)
@@ -211,7 +211,7 @@ typedef struct fit_state {
     double flops_per_image; /* of training */
 } fit_state;
 
-static lk_status step_taken(void *user, const pass *p, const lk_pending_step *step, const lk_step_metrics *found,
+static lk_status step_taken(void *user, const pass *p, const lk__pending_step *step, const lk__step_metrics *found,
                             const char **stopped_by)
 {
     fit_state *fit = user;

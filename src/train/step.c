@@ -69,13 +69,13 @@ static lk_status forward_only(void *user, const lk_shard *shard, lk_tensor **val
 /* --- what becomes of the sums ------------------------------------------------------------------------------------- */
 
 /* metrics: of replica 0. */
-static lk_pending_step *append_pending(lk_trainer *trainer, lk_tensor *const *metrics, const lk_batch *batch)
+static lk__pending_step *append_pending(lk_trainer *trainer, lk_tensor *const *metrics, const lk_batch *batch)
 {
-    lk_pending_step *step = &trainer->pending[trainer->n_pending++];
-    *step = (lk_pending_step){.loss = lk_tensor_retain(metrics[0]),
-                              .hits = lk_tensor_retain(metrics[1]),
-                              .count = batch->count,
-                              .batch = batch->index};
+    lk__pending_step *step = &trainer->pending[trainer->n_pending++];
+    *step = (lk__pending_step){.loss = lk_tensor_retain(metrics[0]),
+                               .hits = lk_tensor_retain(metrics[1]),
+                               .count = batch->count,
+                               .batch = batch->index};
     if (trainer->plan.top_k > 0)
         step->top_k = lk_tensor_retain(metrics[2]);
     return step;
@@ -142,7 +142,7 @@ static lk_status finish_batch(lk_trainer *trainer, const lk_batch *batch)
         if (update->batches > 1)
             lk__release_tensors(trainer->accumulated, (int64_t)trainer->n_devices * trainer->n_values);
     }
-    lk_pending_step *pending = append_pending(trainer, trainer->sums + trainer->n_updated, batch);
+    lk__pending_step *pending = append_pending(trainer, trainer->sums + trainer->n_updated, batch);
     if (last)
         pending->skipped = lk_tensor_retain(lk_optimizer_skipped(lk_replicas_optimizer(trainer->replicas, 0)));
     pending->update = *update;
@@ -215,7 +215,7 @@ lk_status lk__evaluate_step(lk_trainer *trainer, lk_batch *batch)
 
 static void remove_oldest(lk_trainer *trainer)
 {
-    lk_pending_step *oldest = &trainer->pending[0];
+    lk__pending_step *oldest = &trainer->pending[0];
     lk_tensor_release(oldest->loss);
     lk_tensor_release(oldest->hits);
     lk_tensor_release(oldest->top_k);
@@ -234,7 +234,7 @@ static lk_status read_mean(lk_tensor *sum, int64_t count, lk_mean *mean)
     return lk_tensor_item(sum, &mean->sum);
 }
 
-static lk_status read_step(const lk_pending_step *step, lk_step_metrics *found)
+static lk_status read_step(const lk__pending_step *step, lk__step_metrics *found)
 {
     double skipped = 0;
     LK_TRY(read_mean(step->loss, step->count, &found->metrics.loss));
@@ -246,7 +246,7 @@ static lk_status read_step(const lk_pending_step *step, lk_step_metrics *found)
     return LK_OK;
 }
 
-lk_status lk__take_pending(lk_trainer *trainer, lk_pending_step *step, lk_step_metrics *metrics)
+lk_status lk__take_pending(lk_trainer *trainer, lk__pending_step *step, lk__step_metrics *metrics)
 {
     lk_status status = read_step(&trainer->pending[0], metrics);
     *step = trainer->pending[0];

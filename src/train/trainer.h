@@ -19,18 +19,18 @@ typedef struct lk__update {
     double rate;
 } lk__update;
 
-typedef struct lk_pending_step {
+typedef struct lk__pending_step {
     lk_tensor *loss, *hits, *top_k; /* scalars, one reference each; top_k may be NULL */
     lk_tensor *skipped;             /* 1 where the update was skipped; NULL: no update in this step, or no guard */
     int64_t count;                  /* samples */
     int64_t batch;                  /* within the epoch, from 0 */
     lk__update update;              /* that it is part of */
-} lk_pending_step;
+} lk__pending_step;
 
-typedef struct lk_step_metrics {
+typedef struct lk__step_metrics {
     lk_metrics metrics;
     bool skipped;
-} lk_step_metrics;
+} lk__step_metrics;
 
 struct lk_trainer {
     lk_train_config config;
@@ -56,7 +56,7 @@ struct lk_trainer {
     lk_tensor *seeds[LK_MAX_DEVICES]; /* 1 / seed_count on each device: what backward starts with */
     int64_t seed_count;
     lk_tensor **watched; /* batch-norm sync: [shard * n_variables + i], see sync_step.c */
-    lk_pending_step pending[LK_RUN_AHEAD];
+    lk__pending_step pending[LK_RUN_AHEAD];
     int n_pending;
     lk__update update;      /* that is being made */
     int64_t steps, updates; /* pushed since the beginning of training */
@@ -105,7 +105,7 @@ lk_status lk__shard_of_batch(const lk_dataset *dataset, lk_batch *batch, lk_rang
                              lk_shard *shard);
 
 /* Waits for the oldest pending step, and removes it. */
-lk_status lk__take_pending(lk_trainer *trainer, lk_pending_step *step, lk_step_metrics *metrics);
+lk_status lk__take_pending(lk_trainer *trainer, lk__pending_step *step, lk__step_metrics *metrics);
 
 /* Lets go of pending steps without looking at them. */
 void lk__drop_pending(lk_trainer *trainer);
