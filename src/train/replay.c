@@ -130,10 +130,8 @@ static lk_status forward(replay *r, bool look)
 
 static lk_tensor *loss(const replay *r, int shard, lk_reduction reduction)
 {
-    double smoothing = r->trainer->plan.label_smoothing;
-    lk_tensor *labels = r->shards[shard].labels;
-    return smoothing > 0 ? lk_smoothed_cross_entropy(r->logits[shard], labels, smoothing, reduction)
-                         : lk_sparse_softmax_cross_entropy(r->logits[shard], labels, reduction);
+    return lk_smoothed_cross_entropy(r->logits[shard], r->shards[shard].labels, r->trainer->plan.label_smoothing,
+                                     reduction);
 }
 
 static lk_status look_at_layers(replay *r)

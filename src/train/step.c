@@ -24,8 +24,7 @@ static lk_tensor *hits(lk_tensor *logits, lk_tensor *labels, int64_t k)
 lk_status lk__metrics_of(const lk_trainer *trainer, lk_tensor *logits, lk_tensor *labels, double smoothing,
                          lk_tensor **metrics)
 {
-    metrics[0] = smoothing > 0 ? lk_smoothed_cross_entropy(logits, labels, smoothing, LK_REDUCTION_SUM)
-                               : lk_sparse_softmax_cross_entropy(logits, labels, LK_REDUCTION_SUM);
+    metrics[0] = lk_smoothed_cross_entropy(logits, labels, smoothing, LK_REDUCTION_SUM);
     metrics[1] = hits(logits, labels, 1);
     lk_tensor *last = metrics[1];
     if (trainer->plan.top_k > 0)
