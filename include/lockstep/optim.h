@@ -95,15 +95,20 @@ typedef struct lk_schedule {
     double base;
     double minimum;       /* LK_SCHEDULE_COSINE: where it ends */
     double warmup_epochs; /* linear, from warmup_start to what the schedule says then; may be a fraction; 0: none */
-    double warmup_start;  /* share of `base` to begin with */
-    double epochs;        /* LK_SCHEDULE_COSINE: the length of the run */
-    int n_steps;          /* LK_SCHEDULE_STEP: from epoch at[i] on (counted from 0) base * factor[i] */
+    double warmup_start;  /* share of `base` that warm-up comes from */
+    int64_t updates_per_epoch; /* for warm-up; 0: an update takes no time */
+    double epochs;             /* LK_SCHEDULE_COSINE: the length of the run */
+    int n_steps;               /* LK_SCHEDULE_STEP: from epoch at[i] on (counted from 0) base * factor[i] */
     double at[LK_SCHEDULE_MAX_STEPS], factor[LK_SCHEDULE_MAX_STEPS];
 } lk_schedule;
 
 /* The rate for an update: `epoch` is a fraction, (updates so far) / (updates an epoch); without accumulation every step
  * is an update. step: the last factor whose epoch has come. cosine: minimum + (base - minimum) (1 + cos(pi epoch /
- * epochs)) / 2 (Loshchilov, Hutter 2017). */
+ * epochs)) / 2 (Loshchilov, Hutter 2017).
+ *
+ * Warm-up has n = warmup_epochs * updates_per_epoch updates. With `to` what the schedule says at warmup_epochs and from
+ * = base * warmup_start, update i = 0 … ceil(n) - 1 has from + (to - from) min(1, (i + 1) / n): the first is above
+ * `from`, the last has reached `to`. With updates_per_epoch 0 it is from + (to - from) epoch / warmup_epochs. */
 LK_API double lk_schedule_rate(const lk_schedule *schedule, double epoch);
 
 /* Reads "15:0.1,25:0.01,35:0.001", epochs ascending, into at[], factor[] and n_steps; the rest of *schedule is left as

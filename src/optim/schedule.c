@@ -47,13 +47,23 @@ static double after_warmup(const lk_schedule *schedule, double epoch)
     }
 }
 
+/* The share of warm-up that is over when the update that begins at `epoch` has been made. Updates are counted in whole
+ * numbers, so that the last one reaches 1. */
+static double warmed_up(const lk_schedule *schedule, double epoch)
+{
+    double updates = (double)schedule->updates_per_epoch;
+    return updates > 0 ? (round(epoch * updates) + 1) / (schedule->warmup_epochs * updates)
+                       : epoch / schedule->warmup_epochs;
+}
+
 double lk_schedule_rate(const lk_schedule *schedule, double epoch)
 {
     double warmup = schedule->warmup_epochs;
     if (!(epoch < warmup))
         return after_warmup(schedule, epoch);
     double from = schedule->base * schedule->warmup_start, to = after_warmup(schedule, warmup);
-    return from + (to - from) * (epoch / warmup);
+    double share = warmed_up(schedule, epoch);
+    return share < 1 ? from + (to - from) * share : to;
 }
 
 /* --- texts -------------------------------------------------------------------------------------------------------- */

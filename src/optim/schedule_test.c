@@ -93,6 +93,28 @@ static void test_warmup(void **state)
     assert_true(fabs(lk_schedule_rate(&cosine, 2.5) - then) < 2e-16);
 }
 
+/* (i + 1) / n of the way in update i, in whole numbers: the last of warm-up has the very rate that it leads to. */
+static void test_warmup_by_updates(void **state)
+{
+    (void)state;
+    lk_schedule schedule = {.base = 0.3, .warmup_epochs = 3};
+    for (int updates = 1; updates <= 500; updates++) {
+        int n = 3 * updates;
+        schedule.updates_per_epoch = updates;
+        for (int i = 0; i <= n; i++) {
+            double rate = lk_schedule_rate(&schedule, (double)(i / updates) + (double)(i % updates) / updates);
+            assert_true(i < n - 1 ? rate > 0 && rate < 0.3 : rate == 0.3);
+            assert_true(fabs(rate - 0.3 * (i < n ? i + 1 : n) / n) < 1e-16);
+        }
+    }
+    /* From a share of the base on, for two and a half updates. */
+    lk_schedule scaled = {.base = 0.8, .warmup_epochs = 0.5, .warmup_start = 0.25, .updates_per_epoch = 5};
+    expect(&scaled, 0, 0.2 + 0.6 * 0.4);
+    expect(&scaled, 0.2, 0.2 + 0.6 * 0.8);
+    expect(&scaled, 0.4, 0.8);
+    expect(&scaled, 0.6, 0.8);
+}
+
 static void refuse(const char *text, const char *message)
 {
     lk_schedule schedule = {.n_steps = 1, .at = {7}, .factor = {0.5}};
@@ -150,8 +172,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_constant), cmocka_unit_test(test_lab_table), cmocka_unit_test(test_keras_table),
-        cmocka_unit_test(test_cosine),   cmocka_unit_test(test_warmup),    cmocka_unit_test(test_refused),
-        cmocka_unit_test(test_too_many), cmocka_unit_test(test_locale),
+        cmocka_unit_test(test_cosine),   cmocka_unit_test(test_warmup),    cmocka_unit_test(test_warmup_by_updates),
+        cmocka_unit_test(test_refused),  cmocka_unit_test(test_too_many),  cmocka_unit_test(test_locale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
