@@ -12,7 +12,28 @@
 
 /* --- the plan ----------------------------------------------------------------------------------------------------- */
 
-static void print_devices(const lk_plan *plan)
+/* `limit`: how many there were to be at most. */
+static void print_count(int64_t count, int64_t limit, const char *what)
+{
+    fprintf(stderr, "%lld%s", (long long)count, what);
+    if (limit > count)
+        fprintf(stderr, " (all there are, not %lld)", (long long)limit);
+}
+
+static void print_data(const lk_plan *plan, const lk_train_config *config)
+{
+    fputs("  data      ", stderr);
+    print_count(plan->train_samples, config->limit_train, " training images");
+    fputs(", ", stderr);
+    print_count(plan->val_samples, config->limit_val, " for validation");
+    if (plan->empty_classes > 0)
+        fprintf(stderr,
+                "\n            classes without a training image: %lld of %lld, for which --limit-train is too small",
+                (long long)plan->empty_classes, (long long)plan->classes);
+    fputc('\n', stderr);
+}
+
+static void print_devices(const lk_plan *plan, const lk_train_config *config)
 {
     long long shards = plan->shards, devices = plan->devices, batch = plan->batch_size;
     fprintf(stderr, "  devices   %lld, strategy %s\n", devices, plan->strategy);
@@ -21,6 +42,12 @@ static void print_devices(const lk_plan *plan)
         fprintf(stderr, "%lld samples a device\n", batch / devices);
     else
         fprintf(stderr, "about %.0f samples a device\n", (double)batch / (double)devices);
+    long long usual = lk_default_shards(batch, 1);
+    if (!config->shards && shards > usual)
+        fprintf(
+            stderr,
+            "            %lld shards because of %lld devices, not %lld: the same bits on fewer with --shards %lld\n",
+            shards, devices, usual, shards);
 }
 
 /* What is as usual goes without saying. */
@@ -34,7 +61,8 @@ static void print_optimizer(const lk_plan *plan)
     else if (schedule->kind == LK_SCHEDULE_COSINE)
         fprintf(stderr, " falling to %g", schedule->minimum);
     if (schedule->warmup_epochs > 0)
-        fprintf(stderr, " after %g epochs of warm-up", schedule->warmup_epochs);
+        fprintf(stderr, " after %g epoch%s of warm-up from %g", schedule->warmup_epochs,
+                schedule->warmup_epochs == 1 ? "" : "s", schedule->base * schedule->warmup_start);
     if (opts->momentum > 0)
         fprintf(stderr, ", %smomentum %g", opts->nesterov ? "Nesterov " : "", opts->momentum);
     if (opts->weight_decay > 0)
@@ -70,16 +98,15 @@ static void print_augmentation(const lk_augment_opts *opts)
         fputc('\n', stderr);
 }
 
-static void print_plan(const lk_plan *plan)
+static void print_plan(const lk_plan *plan, const lk_train_config *config)
 {
     cli_print_clean(plan->model, stderr);
     fprintf(stderr, " (%lld parameters) on %s (", (long long)plan->parameters, plan->data);
     cli_print_clean(plan->source, stderr);
     fputs(")\n", stderr);
-    fprintf(stderr, "  data      %lld training images, %lld for validation\n", (long long)plan->train_samples,
-            (long long)plan->val_samples);
+    print_data(plan, config);
     print_augmentation(&plan->augment);
-    print_devices(plan);
+    print_devices(plan, config);
     fprintf(stderr, "  training  %lld epoch%s of %lld step%s, ", (long long)plan->epochs, plan->epochs == 1 ? "" : "s",
             (long long)plan->steps_per_epoch, plan->steps_per_epoch == 1 ? "" : "s");
     if (plan->accumulate > 1)
@@ -221,14 +248,14 @@ static lk_status train_begin(void *self, lk_trainer *trainer)
 /* Not when training begins: another callback may still refuse. */
 static lk_status epoch_begin(void *self, lk_trainer *trainer, int64_t epoch)
 {
-    (void)trainer, (void)epoch;
+    (void)epoch;
     cli_progress *progress = self;
     if (progress->announced)
         return LK_OK;
     progress->announced = true;
     if (progress->plan->fell_back)
         cli_note_fallback();
-    print_plan(progress->plan);
+    print_plan(progress->plan, lk_trainer_config(trainer));
     return LK_OK;
 }
 

@@ -40,7 +40,7 @@ static int make_files(void **state)
     if (!mkdtemp(folder) || mkdir(path_of(""), 0700) != 0)
         return -1;
     for (int file = 0; file < 4; file++)
-        write_file(file, file < 2 ? 5 : 3);
+        write_file(file, file < 2 ? 10 : 3); /* training images of every class */
     return 0;
 }
 
@@ -59,7 +59,8 @@ static lk_train_config tiny_training(void)
     lk_train_config config = small_training();
     config.data = "mnist";
     config.data_dir = folder;
-    config.limit_train = config.limit_val = -1;
+    config.limit_train = 5;
+    config.limit_val = -1;
     config.devices = "2xcpu";
     config.shards = 2;
     config.batch_size = 3; /* steps of 3 and 2 samples */

@@ -17,7 +17,7 @@ extern "C" {
 /* What was asked for; lk_train_defaults fills it. NULL, 0 and -1 mean "as the model's recipe, the machine or the data
  * say" where the comment says so. Strings are borrowed for the trainer's life. */
 typedef struct lk_train_config {
-    const char *recipe; /* NULL: none; only for the record, lk_train_defaults has applied it */
+    const char *recipe; /* NULL: none; lk_train_defaults has applied it, but for schedule and lr_steps */
     const char *model;  /* a reference model or a model file */
     const char *data;   /* "auto": fashion-mnist, or synthetic where that cannot be had */
     const char *data_dir;
@@ -38,11 +38,12 @@ typedef struct lk_train_config {
     double momentum;       /* -1: 0.9 for lars, else 0 */
     bool nesterov;
     double weight_decay;
-    double clip_norm;     /* 0: no clipping */
-    const char *schedule; /* "constant", "step", "cosine"; NULL: the model's recipe's */
-    const char *lr_steps; /* "15:0.1,25:0.01"; NULL: the model's recipe's */
-    double min_lr;
-    double warmup_epochs; /* -1: 5 with scale_lr, else 0 */
+    double clip_norm; /* 0: no clipping */
+    /* "constant", "step", "cosine"; NULL: "step" with lr_steps, else the recipe's, else the model's recipe's */
+    const char *schedule;
+    const char *lr_steps; /* "15:0.1,25:0.01"; NULL: the recipe's, else the model's recipe's */
+    double min_lr;        /* of cosine */
+    double warmup_epochs; /* -1: 5 where scale_lr raises the rate, else 0 */
     bool scale_lr;        /* base_lr times batch / the recipe's batch */
     double label_smoothing;
     int64_t top_k;  /* reported beside accuracy; 0: not */
@@ -51,7 +52,7 @@ typedef struct lk_train_config {
     const char *augment; /* see lk_augment_parse; NULL: none */
     int normalize;       /* enum lk_normalize_mode */
 
-    double target_accuracy;                          /* stop above it; -1: no target */
+    double target_accuracy;                          /* stop above it; 0, -1: no target */
     double patience;                                 /* so many epochs in a row */
     int64_t early_stop;                              /* stop after so many epochs without a better val loss; 0: never */
     int nan_guard;                                   /* enum lk_nan_guard */
@@ -76,8 +77,9 @@ typedef struct lk_recipe {
 /* NULL past the end. */
 LK_API const lk_recipe *lk_recipe_at(int index);
 
-/* The table's defaults and environment, then the settings of `recipe` (NULL: none). Errors: LK_ERR_ARGUMENT (unknown
- * recipe, with the nearest name). */
+/* The table's defaults and environment, then the settings of `recipe` (NULL: none) but for its schedule and lr_steps,
+ * which stay NULL: config->recipe stands for them, so that one of them may be set without the other. Errors:
+ * LK_ERR_ARGUMENT (unknown recipe, with the nearest name). */
 LK_API lk_status lk_train_defaults(const char *recipe, lk_train_config *config);
 
 /* What will be done: the configuration with every blank filled in. */
@@ -90,6 +92,7 @@ typedef struct lk_plan {
     int64_t steps_per_epoch;   /* batches */
     int64_t updates_per_epoch; /* ceil(steps / accumulate) */
     int64_t train_samples, val_samples;
+    int64_t classes, empty_classes; /* empty: without a training sample, because of limit_train */
     const char *optimizer;
     lk_optimizer_opts optimizer_opts;
     lk_schedule schedule; /* base: with scale_lr applied */
@@ -105,7 +108,9 @@ typedef struct lk_plan {
 typedef struct lk_trainer lk_trainer;
 
 /* Opens data and devices, builds the model and its replicas. Errors: LK_ERR_ARGUMENT for a configuration that makes no
- * sense, with the flag and what would be right; else what data and devices report. */
+ * sense, with the flag and what would be right, and what a model file reports: before data are looked for, but for what
+ * depends on the size of the images; LK_ERR_FORMAT where the whole training set has no image of a class; else what data
+ * and devices report. */
 LK_API lk_trainer *lk_trainer_new(const lk_train_config *config);
 
 /* The same with a model of one's own, taken (also on failure), instead of config->model. NULL gives NULL, and the error
@@ -132,7 +137,8 @@ typedef struct lk_mean {
 } lk_mean;
 
 typedef struct lk_metrics {
-    lk_mean loss, accuracy, top_k; /* count 0: there was none */
+    /* count 0: there was none. The loss is of the labels as they are in an evaluation, smoothed ones in training. */
+    lk_mean loss, accuracy, top_k;
 } lk_metrics;
 
 typedef struct lk_step_report {

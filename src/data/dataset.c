@@ -180,6 +180,23 @@ const uint8_t *lk_dataset_labels(const lk_dataset *dataset)
     return dataset->labels;
 }
 
+int64_t lk__dataset_empty_classes(const lk_dataset *dataset, bool whole, int64_t *first)
+{
+    bool has[UINT8_MAX + 1] = {false};
+    int64_t count = whole ? dataset->label_file.dim[0] : dataset->count, empty = 0;
+    if (whole && dataset->generated) /* no more than the limit is in memory; the whole has all classes in turn */
+        return 0;
+    for (int64_t i = 0; i < count; i++)
+        has[dataset->labels[i]] = true;
+    for (int64_t label = dataset->kind.classes - 1; label >= 0; label--) {
+        if (has[label])
+            continue;
+        empty++;
+        *first = label;
+    }
+    return empty;
+}
+
 const char *lk_dataset_class_name(const lk_dataset *dataset, int64_t label)
 {
     if (!dataset->kind.class_names || label < 0 || label >= dataset->kind.classes)

@@ -15,4 +15,7 @@ lk_status lk__dataset_from_idx(const lk__dataset_kind *kind, const char *images_
                                int64_t limit, lk_dataset **dataset);
 lk_status lk__dataset_generate(const lk__dataset_kind *kind, lk_split split, int64_t limit, lk_dataset **dataset);
 
+/* How many classes have no sample within the limit, or with `whole` in the whole set; *first is one of them. */
+int64_t lk__dataset_empty_classes(const lk_dataset *dataset, bool whole, int64_t *first);
+
 #endif

@@ -83,15 +83,22 @@ static lk_status plan_optimizer(const lk_train_config *config, const char *name,
     return LK_OK;
 }
 
-/* Warm-up before the rate of many samples an update begins at the recipe's own rate (Goyal et al. 2017). */
-static lk_status scale_rate(const lk_train_config *config, lk_plan *plan)
+/* Of the recipe's rate, by --scale-lr. */
+static double rate_factor(const lk_train_config *config, const lk_train_config *recipe, const lk_plan *plan)
 {
-    int64_t recipe_batch;
-    LK_TRY(lk__recipe_batch_size(config, &recipe_batch));
-    double factor = (double)plan->batch_size * (double)plan->accumulate / (double)recipe_batch;
-    plan->schedule.base *= factor;
-    plan->schedule.warmup_start = factor > 1 ? 1 / factor : 1;
-    return LK_OK;
+    if (!config->scale_lr)
+        return 1;
+    return (double)plan->batch_size * (double)plan->accumulate / (double)recipe->batch_size;
+}
+
+/* Warm-up to the rate of many samples an update begins at the recipe's own (Goyal et al. 2017). A rate that is not
+ * raised has no warm-up unless asked for. */
+static void plan_warmup(const lk_train_config *config, double factor, lk_schedule *schedule)
+{
+    enum { EPOCHS = 5 };
+    bool raised = factor > 1;
+    schedule->warmup_epochs = config->warmup_epochs >= 0 ? config->warmup_epochs : raised ? EPOCHS : 0;
+    schedule->warmup_start = raised ? 1 / factor : 0;
 }
 
 static lk_status plan_schedule_kind(const lk_train_config *config, const lk_train_config *recipe, lk_plan *plan)
@@ -111,17 +118,22 @@ static lk_status plan_schedule_kind(const lk_train_config *config, const lk_trai
     } else {
         LK_FAIL(LK_ERR_ARGUMENT, "--schedule %s: must be constant, step or cosine", name);
     }
+    if (config->lr_steps && plan->schedule.kind != LK_SCHEDULE_STEP)
+        LK_FAIL(LK_ERR_ARGUMENT, "--lr-steps %s: must be with --schedule step, not --schedule %s", config->lr_steps,
+                name);
+    if (config->min_lr > 0 && plan->schedule.kind != LK_SCHEDULE_COSINE)
+        LK_FAIL(LK_ERR_ARGUMENT, "--min-lr %g: must be with --schedule cosine, not --schedule %s", config->min_lr,
+                name);
     return LK_OK;
 }
 
 static lk_status plan_schedule(const lk_train_config *config, const lk_train_config *recipe, lk_plan *plan)
 {
     LK_TRY(plan_schedule_kind(config, recipe, plan));
-    plan->schedule.base = config->base_lr != 0 ? config->base_lr : recipe->base_lr;
+    double factor = rate_factor(config, recipe, plan);
+    plan->schedule.base = factor * (config->base_lr != 0 ? config->base_lr : recipe->base_lr);
     plan->schedule.epochs = (double)plan->epochs;
-    plan->schedule.warmup_epochs = config->warmup_epochs >= 0 ? config->warmup_epochs : config->scale_lr ? 5 : 0;
-    if (config->scale_lr)
-        LK_TRY(scale_rate(config, plan));
+    plan_warmup(config, factor, &plan->schedule);
     if (plan->schedule.kind == LK_SCHEDULE_COSINE && plan->schedule.minimum > plan->schedule.base)
         LK_FAIL(LK_ERR_ARGUMENT, "--min-lr %g: must be at most the rate to begin with, %g", plan->schedule.minimum,
                 plan->schedule.base);
@@ -129,6 +141,22 @@ static lk_status plan_schedule(const lk_train_config *config, const lk_train_con
 }
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
+
+/* What is measured by the evaluation has to have one. */
+static lk_status check_evaluation(const lk_train_config *config)
+{
+    if (config->limit_val != 0)
+        return LK_OK;
+    if (config->target_accuracy > 0)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "--target-accuracy %g: needs an evaluation, and --limit-val 0 leaves it out (--target-accuracy 0: no "
+                "target)",
+                config->target_accuracy);
+    if (config->early_stop > 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "--early-stop %lld: needs an evaluation, and --limit-val 0 leaves it out",
+                (long long)config->early_stop);
+    return LK_OK;
+}
 
 static lk_status plan_augment(const lk_train_config *config, lk_plan *plan)
 {
@@ -144,7 +172,8 @@ lk_status lk__plan_numbers(const lk_train_config *config, const char *model, lk_
     lk_train_config recipe, named = *config;
     named.model = model;
     LK_TRY(check_table(&named));
-    LK_TRY(lk__recipe_of_model(model, &recipe));
+    LK_TRY(check_evaluation(config));
+    LK_TRY(lk__recipe_of(&named, &recipe));
     plan->recipe = config->recipe;
     plan->batch_size = config->batch_size ? config->batch_size : recipe.batch_size;
     plan->val_batch_size = config->val_batch_size ? config->val_batch_size : plan->batch_size;

@@ -32,6 +32,12 @@ static lk_plan plan_of(const lk_train_config *config)
     return plan;
 }
 
+static double rate_of(const lk_train_config *config, double epoch)
+{
+    lk_plan plan = plan_of(config);
+    return lk_schedule_rate(&plan.schedule, epoch);
+}
+
 static void near(double have, double want)
 {
     if (fabs(have - want) > 1e-15 * fabs(want))
@@ -169,6 +175,35 @@ static void what_is_given_overrides(void **state)
     assert_false(plan_of(&config).optimizer_opts.skip_nonfinite);
 }
 
+/* What a recipe says of the schedule gives way to what was asked for, which then has to fit together. */
+static void schedules_asked_for(void **state)
+{
+    (void)state;
+    lk_train_config config = defaults("lenet"); /* schedule=constant */
+    config.lr_steps = "1:0.5";
+    lk_plan plan = plan_of(&config);
+    assert_int_equal(plan.schedule.kind, LK_SCHEDULE_STEP);
+    near(lk_schedule_rate(&plan.schedule, 1), 0.1);
+    config.schedule = "constant";
+    refused(&config, "--lr-steps 1:0.5: must be with --schedule step, not --schedule constant");
+    config.schedule = "cosine";
+    refused(&config, "--lr-steps 1:0.5: must be with --schedule step, not --schedule cosine");
+    config = defaults("keras-mnist"); /* schedule=step, lr-steps=… */
+    config.lr_steps = "2:0.5";
+    near(rate_of(&config, 3), 5e-4);
+    config.lr_steps = NULL;
+    config.schedule = "step";
+    near(rate_of(&config, 3), 1e-4);
+    config.schedule = "constant";
+    assert_int_equal(plan_of(&config).schedule.kind, LK_SCHEDULE_CONSTANT);
+    config.model = "lenet"; /* the recipe counts, not the model's */
+    config.schedule = NULL;
+    near(rate_of(&config, 3), 1e-4);
+    config = defaults("keras-mnist");
+    config.min_lr = 1e-5;
+    refused(&config, "--min-lr 1e-05: must be with --schedule cosine, not --schedule step");
+}
+
 /* By the samples of an update over those of the recipe, whatever the devices; begins at the recipe's own rate. */
 static void the_rate_is_scaled(void **state)
 {
@@ -196,6 +231,12 @@ static void the_rate_is_scaled(void **state)
     plan = plan_of(&config);
     near(plan.schedule.base, 0.1 / 2);
     near(lk_schedule_rate(&plan.schedule, 0), 0.1 / 2); /* a smaller rate needs no warm-up */
+    assert_true(plan.schedule.warmup_epochs == 0);
+    config.warmup_epochs = 2; /* unless asked for */
+    plan = plan_of(&config);
+    near(plan.schedule.warmup_epochs, 2);
+    near(lk_schedule_rate(&plan.schedule, 1), 0.1 / 4);
+    near(lk_schedule_rate(&plan.schedule, 2), 0.1 / 2);
 }
 
 /* --- what makes no sense ------------------------------------------------------------------------------------------ */
@@ -264,6 +305,14 @@ static void bad_combinations(void **state)
     assert_int_equal(lk__plan_numbers(&config, config.model, &plan), LK_ERR_ARGUMENT);
     assert_non_null(strstr(lk_error_message(), "flap"));
     lk_error_clear();
+    config = defaults("fashion-mnist-wrn");
+    config.limit_val = 0;
+    refused(&config, "--target-accuracy 0.85: needs an evaluation, and --limit-val 0 leaves it out (--target-accuracy "
+                     "0: no target)");
+    config.target_accuracy = 0;
+    plan_of(&config);
+    config.early_stop = 2;
+    refused(&config, "--early-stop 2: needs an evaluation, and --limit-val 0 leaves it out");
     config = defaults(NULL);
     config.lr_steps = "15;0.1";
     assert_int_equal(lk__plan_numbers(&config, config.model, &plan), LK_ERR_ARGUMENT);
@@ -292,6 +341,31 @@ static void what_the_data_say_no_to(void **state)
     lk_error_clear();
 }
 
+static void what_the_data_say_to_limits(void **state)
+{
+    (void)state;
+    lk_train_config config = defaults(NULL);
+    config.data = "synthetic";
+    config.limit_train = 7;
+    config.limit_val = 10;
+    config.batch_size = 3;
+    config.accumulate = 2;
+    config.warmup_epochs = 1;
+    lk_trainer *trainer = lk_trainer_new(&config);
+    assert_non_null(trainer);
+    const lk_plan *plan = lk_trainer_plan(trainer);
+    assert_int_equal(plan->classes, 10);
+    assert_int_equal(plan->empty_classes, 3);
+    near(lk_schedule_rate(&plan->schedule, 0), 0.2 / 2); /* two updates an epoch */
+    near(lk_schedule_rate(&plan->schedule, 0.5), 0.2);
+    lk_trainer_release(trainer);
+    config.limit_train = 10;
+    trainer = lk_trainer_new(&config);
+    assert_non_null(trainer);
+    assert_int_equal(lk_trainer_plan(trainer)->empty_classes, 0);
+    lk_trainer_release(trainer);
+}
+
 /* It must not become the configuration's own model. */
 static void a_model_that_could_not_be_built(void **state)
 {
@@ -316,11 +390,13 @@ int main(void)
         cmocka_unit_test(the_keras_notebook),
         cmocka_unit_test(blanks_come_from_the_model),
         cmocka_unit_test(what_is_given_overrides),
+        cmocka_unit_test(schedules_asked_for),
         cmocka_unit_test(the_rate_is_scaled),
         cmocka_unit_test(bad_values),
         cmocka_unit_test(bad_names),
         cmocka_unit_test(bad_combinations),
         cmocka_unit_test(what_the_data_say_no_to),
+        cmocka_unit_test(what_the_data_say_to_limits),
         cmocka_unit_test(a_model_that_could_not_be_built),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

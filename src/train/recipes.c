@@ -16,7 +16,8 @@ static const lk_recipe recipes[] = {
     {"keras-mnist", "TensorFlow's distributed training with Keras: a small CNN on MNIST, Adam, a rate in three steps",
      SETTINGS("model=keras-cnn", "data=mnist", "optimizer=adam", "base-lr=0.001", "batch-size=64", "epochs=12",
               "schedule=step", "lr-steps=3:0.1,7:0.01")},
-    {"custom-training", "TensorFlow's distributed custom training: the same CNN on Fashion-MNIST, Adam",
+    {"custom-training",
+     "TensorFlow's distributed custom training: Fashion-MNIST, Adam; with keras-mnist's CNN, not its own",
      SETTINGS("model=keras-cnn", "data=fashion-mnist", "optimizer=adam", "base-lr=0.001", "batch-size=64", "epochs=10",
               "schedule=constant")},
     {"resnet18", "Dive into Deep Learning's concise multi-GPU ResNet-18 on Fashion-MNIST",
@@ -78,7 +79,10 @@ lk_status lk_train_defaults(const char *recipe, lk_train_config *config)
     const lk_recipe *found;
     LK_TRY(find_recipe(recipe, &found));
     config->recipe = found->name;
-    return apply(found->settings, config);
+    LK_TRY(apply(found->settings, config));
+    /* Left to the plan, which so can tell what was asked for from what the recipe says. */
+    config->schedule = config->lr_steps = NULL;
+    return LK_OK;
 }
 
 /* The first recipe that trains `model`. */
@@ -96,13 +100,12 @@ lk_status lk__recipe_of_model(const char *model, lk_train_config *config)
     return apply(settings_of_model(model), config);
 }
 
-lk_status lk__recipe_batch_size(const lk_train_config *config, int64_t *batch_size)
+lk_status lk__recipe_of(const lk_train_config *config, lk_train_config *settings)
 {
-    const lk_recipe *recipe = NULL;
-    lk_train_config settings = {0};
-    if (config->recipe)
-        LK_TRY(find_recipe(config->recipe, &recipe));
-    LK_TRY(recipe ? apply(recipe->settings, &settings) : lk__recipe_of_model(config->model, &settings));
-    *batch_size = settings.batch_size;
-    return LK_OK;
+    const lk_recipe *recipe;
+    if (!config->recipe)
+        return lk__recipe_of_model(config->model, settings);
+    *settings = (lk_train_config){0};
+    LK_TRY(find_recipe(config->recipe, &recipe));
+    return apply(recipe->settings, settings);
 }

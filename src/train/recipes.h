@@ -7,7 +7,8 @@
  * else is zero. */
 lk_status lk__recipe_of_model(const char *model, lk_train_config *config);
 
-/* What --scale-lr compares with: the batch size of the configuration's recipe, else of its model's. */
-lk_status lk__recipe_batch_size(const lk_train_config *config, int64_t *batch_size);
+/* The same of the configuration's own recipe, where it has one, else of the recipe that trains its model. Errors:
+ * LK_ERR_ARGUMENT (no such recipe). */
+lk_status lk__recipe_of(const lk_train_config *config, lk_train_config *settings);
 
 #endif

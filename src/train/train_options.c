@@ -180,15 +180,15 @@ const lk_option lk_train_options[] = {
      AT(schedule),
      .value = "NAME",
      .recorded = true,
-     .help = "of the learning rate: constant, step or cosine (unset: step with --lr-steps, else the model's "
-             "recipe)"},
+     .help = "of the learning rate: constant, step or cosine (unset: step with --lr-steps, else the recipe's, the "
+             "model's recipe)"},
     {.name = "lr-steps",
      .type = LK_OPTION_STRING,
      AT(lr_steps),
      .value = "LIST",
      .recorded = true,
      .help = "of --schedule step: EPOCH:FACTOR,…; 15:0.1,25:0.01 is a tenth of the rate after 15 epochs (unset: "
-             "the model's recipe)"},
+             "the recipe's, the model's recipe)"},
     {.name = "min-lr",
      .type = LK_OPTION_DOUBLE,
      AT(min_lr),
@@ -206,8 +206,8 @@ const lk_option lk_train_options[] = {
      .greatest = 1e6,
      .value = "N",
      .recorded = true,
-     .help = "epochs, or a fraction, over which the rate rises to what it should be (unset: 5 with --scale-lr, "
-             "else 0)"},
+     .help = "epochs, or a fraction, over which the rate rises to what it should be (unset: 5 where --scale-lr "
+             "raises it, else 0)"},
     {.name = "scale-lr",
      .type = LK_OPTION_FLAG,
      AT(scale_lr),
@@ -221,7 +221,7 @@ const lk_option lk_train_options[] = {
      .greatest = 1,
      .value = "S",
      .recorded = true,
-     .help = "share of the training labels that is spread over all classes"},
+     .help = "share of the training labels that is spread over all classes; the validation loss is without it"},
     {.name = "top-k",
      .type = LK_OPTION_INT64,
      AT(top_k),
@@ -261,8 +261,8 @@ const lk_option lk_train_options[] = {
      .greatest = 1,
      .value = "A",
      .recorded = true,
-     .help = "stop once the validation accuracy was above A, 0 to 1, for --patience epochs in a row (unset: "
-             "never)"},
+     .help = "stop once the validation accuracy was above A for --patience epochs in a row; 0: no target, also where "
+             "the recipe has one (unset: the recipe's, else none)"},
     {.name = "patience",
      .type = LK_OPTION_DOUBLE,
      AT(patience),

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "data/dataset.h"
 #include "nn/model.h"
 
 #include <stdio.h>
@@ -46,11 +47,29 @@ static lk_status check_val_images(const lk_dataset *train, const lk_dataset *val
             h, w, lk_dataset_source(train));
 }
 
+/* What has no image cannot be learned. Where limit_train is the reason that was chosen, and the plan tells. */
+static lk_status check_classes(const lk_dataset *train, lk_plan *plan)
+{
+    int64_t first;
+    plan->classes = lk_dataset_classes(train);
+    plan->empty_classes = lk__dataset_empty_classes(train, false, &first);
+    if (plan->empty_classes == 0 || lk__dataset_empty_classes(train, true, &first) == 0)
+        return LK_OK;
+    const char *name = lk_dataset_class_name(train, first);
+    LK_FAIL(LK_ERR_FORMAT, "%s: class %lld%s%s%s has no image; training needs some of each of the %lld classes",
+            lk_dataset_source(train), (long long)first, name ? " (" : "", name ? name : "", name ? ")" : "",
+            (long long)plan->classes);
+}
+
 static lk_status open_data(lk_trainer *trainer)
 {
     const lk_train_config *config = &trainer->config;
     lk_plan *plan = &trainer->plan;
     LK_TRY(open_train_set(trainer));
+    LK_TRY(check_classes(trainer->train_set, plan));
+    if (plan->top_k > plan->classes)
+        LK_FAIL(LK_ERR_ARGUMENT, "--top-k %lld: there are %lld classes", (long long)plan->top_k,
+                (long long)plan->classes);
     if (config->limit_val != 0) {
         LK_TRY(open_split(plan->data, LK_SPLIT_TEST, config, config->limit_val, &trainer->val_set));
         LK_TRY(check_val_images(trainer->train_set, trainer->val_set));
@@ -60,6 +79,7 @@ static lk_status open_data(lk_trainer *trainer)
     plan->val_samples = trainer->val_set ? lk_dataset_count(trainer->val_set) : 0;
     plan->steps_per_epoch = (plan->train_samples + plan->batch_size - 1) / plan->batch_size;
     plan->updates_per_epoch = (plan->steps_per_epoch + plan->accumulate - 1) / plan->accumulate;
+    plan->schedule.updates_per_epoch = plan->updates_per_epoch;
     if (plan->augment.center || plan->augment.standardize)
         return lk_dataset_moments(trainer->train_set, &trainer->moments);
     return LK_OK;
@@ -146,9 +166,6 @@ static lk_status make_model(lk_trainer *trainer)
     if (!trainer->model)
         return lk_error_status();
     LK_TRY(check_model_input(trainer->model, input));
-    if (plan->top_k > input.classes)
-        LK_FAIL(LK_ERR_ARGUMENT, "--top-k %lld: there are %lld classes", (long long)plan->top_k,
-                (long long)input.classes);
     plan->model = lk_model_name(trainer->model);
     trainer->n_parameters = lk_model_parameter_count(trainer->model);
     trainer->n_variables = lk_model_variable_count(trainer->model);
