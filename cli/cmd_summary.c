@@ -170,15 +170,24 @@ static lk_status count_training_flops(const lk_model *model, double *flops)
     return status;
 }
 
-/* Seconds of a core: more is not worth it for one line. */
-static const double most_flops_to_count = 3e11;
+/* Seconds of a core, and a share of a small machine's memory: more is not worth it for one line. */
+static const double most_flops_to_count = 3e11, most_bytes_to_count = 1 << 30;
+
+/* A backward pass takes about twice the flops of a forward pass, and a gradient the memory of what it is of. */
+static bool is_worth_running(const lk_model *model, double forward)
+{
+    double bytes = variable_bytes(model, 0, lk_model_variable_count(model));
+    for (int i = 0; i < lk_model_layer_count(model); i++)
+        bytes += (double)lk_shape_count(lk_model_layer(model, i).output) * sizeof(float);
+    return 3 * forward <= most_flops_to_count && 2 * bytes <= most_bytes_to_count;
+}
 
 static lk_status print_flops(const lk_model *model, double forward)
 {
     char text[32];
     double training = 0;
     printf("flops a sample   forward        %12s\n", in_thousands(forward, text));
-    if (3 * forward <= most_flops_to_count) {
+    if (is_worth_running(model, forward)) {
         lk_status status = count_training_flops(model, &training);
         if (status != LK_OK)
             return status;
@@ -325,7 +334,7 @@ static int run(int argc, char **argv)
     if (config.devices > most)
         return cli_usage_error("--devices %lld: %lld shards are not one for each", (long long)config.devices,
                                (long long)most);
-    if (find_input(&config, &input) != LK_OK)
+    if (lk_model_check(config.model) != LK_OK || find_input(&config, &input) != LK_OK)
         return cli_fail();
     lk_model *model = lk_model_new(config.model, input);
     lk_status status = model ? summarise(model, &config) : lk_error_status();

@@ -70,7 +70,27 @@ line '^total +2183 '
 
 printf 'flatten\ndens 10\n' >"$output/wrong.lk"
 run 1 summary --model "$output/wrong.lk"
-complains "$output/wrong.lk:2: unknown layer 'dens': did you mean 'dense'?"
+complains "$output/wrong.lk:2: unknown layer 'dens'; expected a layer: did you mean 'dense'?"
+# What is wrong with the model comes before data are looked for.
+run 1 summary --model "$output/wrong.lk" --data-dir "$output" --data mnist
+complains "$output/wrong.lk:2: unknown layer"
+wrong=(--data mnist --data-dir "$output/empty" --model "$output/wrong.lk")
+export LOCKSTEP_DATA=/nowhere
+for command in train verify; do
+    run 1 "$command" "${wrong[@]}"
+    complains "$output/wrong.lk:2: unknown layer 'dens'; expected a layer: did you mean 'dense'?"
+done
+run 1 sweep --over batch-size=32,64 --measure throughput "${wrong[@]}"
+complains "--over batch-size=32: $output/wrong.lk:2: unknown layer 'dens'"
+printf 'conv2d 1000000000 kernel=3\nflatten\ndense classes\n' >"$output/huge.lk"
+run 1 summary --model "$output/huge.lk"
+complains "$output/huge.lk:1: filters is '1000000000'; expected classes or a whole number from 1 to 16777216"
+printf 'flatten\ndense 1000000\ndense classes\n' >"$output/large.lk"
+run 0 summary --model "$output/large.lk"
+line 'training step +not counted: the model is too large'
+printf 'flatten\nrelu\ndense 11\n' >"$output/eleven.lk"
+run 1 summary --model "$output/eleven.lk"
+complains "$output/eleven.lk:3: dense: the output is [1,11]; expected [N,10], one number a class"
 run 1 summary --model "$output/none.lk"
 complains "$output/none.lk: cannot be opened: No such file or directory"
 run 2 summary --model lent

@@ -38,9 +38,12 @@ typedef struct lk_init {
 
 /* --- layers ------------------------------------------------------------------------------------------------------ */
 
-/* A constructor gives a layer, or NULL with the error. Who is given a layer takes it, also on failure; so a NULL layer
- * among those given releases the others and gives NULL, and constructors nest without checks in between. */
+/* A constructor gives a layer, or NULL with the error: LK_ERR_ARGUMENT (a number out of range), LK_ERR_MEMORY. Options
+ * are borrowed for the call; NULL: the defaults. Who is given a layer takes it, also on failure; so a NULL layer among
+ * those given releases the others and gives NULL, and constructors nest without checks in between. */
 typedef struct lk_layer lk_layer;
+
+/* Of one that no other layer and no model has taken; NULL is fine. */
 LK_API void lk_layer_release(lk_layer *layer);
 
 /* Names a layer, and gives it back; others are called after their kind and, from the second of a kind beside each other
@@ -91,7 +94,7 @@ LK_API lk_layer *lk_layer_batch_norm(const lk_batch_norm_layer_opts *opts);
 
 typedef enum lk_activation {
     LK_RELU,
-    LK_LEAKY_RELU, /* alpha 0.2 */
+    LK_LEAKY_RELU, /* alpha 0.2; formulas: lockstep/ops.h */
     LK_ELU,        /* alpha 1 */
     LK_SIGMOID,
     LK_TANH,
@@ -115,8 +118,9 @@ LK_API lk_layer *lk_layer_flatten(void); /* [N, …] → [N, K] */
 /* [N, K] → [N, C, H, W], K = C H W. */
 LK_API lk_layer *lk_layer_reshape(int64_t channels, int64_t height, int64_t width);
 
-/* Training: each element is 0 with probability `rate` (0 <= rate < 1), else divided by 1 - rate; which ones is a
- * function of (seed, the layer's path, step, sample, element). Inference: the identity. */
+/* Training: each element is 0 with probability `rate` (0 <= rate < 1), else multiplied by 1 / (1 - rate) (Srivastava et
+ * al. 2014, scaled in training as frameworks do); which ones is a function of (seed, the layer's path, step, sample,
+ * element): lk_dropout. Inference: the identity. */
 LK_API lk_layer *lk_layer_dropout(double rate);
 
 /* --- layers of one's own ----------------------------------------------------------------------------------------- */
@@ -139,7 +143,10 @@ typedef struct lk_layer_table {
     void (*release)(void *config); /* what config holds, not config itself; NULL: nothing */
 } lk_layer_table;
 
-/* config: `size` bytes, copied. children: n of them, taken. `table` has to live on. */
+/* A layer of `table`, which is borrowed and has to outlive it. config: `size` bytes, copied; what they point to is the
+ * layer's from then on (table->release lets go of it), on failure still the caller's. children: n of them, taken, also
+ * on failure; one that is part of a network already is an error, and stays there. The array itself is borrowed.
+ * Errors: LK_ERR_ARGUMENT, LK_ERR_MEMORY. */
 LK_API lk_layer *lk_layer_new(const lk_layer_table *table, const void *config, size_t size, lk_layer *const *children,
                               int n);
 
@@ -188,11 +195,18 @@ typedef struct lk_model_input {
  *              N(0, 0.01), PyTorch's defaults for biases and batch-norm; 11,175,818
  *   wrn-16-10  the WideResNet-16-10 of NVIDIA's Fashion-MNIST lab, Keras' defaults; 17,121,962
  * with the number of parameters for 28x28 grey images and 10 classes.
- * Errors: LK_ERR_ARGUMENT (unknown name), LK_ERR_SHAPE (images too small), LK_ERR_IO, LK_ERR_FORMAT (a model file:
- * file, line, what was found and what was expected). */
+ * Errors: LK_ERR_ARGUMENT (unknown name, sizes out of range), LK_ERR_SHAPE (images too small, layers too large),
+ * LK_ERR_IO, LK_ERR_FORMAT; those of a model file say file, line, what was found and what was expected. */
 LK_API lk_model *lk_model_new(const char *name, lk_model_input input);
 
-/* A model of one's own: takes `root`, whose output has to be [N, classes] unless classes is 0. */
+/* Whether lk_model_new can take `name`, as far as that can be told without the data: whether there is such a reference
+ * model; of a model file, all but whether its layers fit the images and the classes. A pipe is not read. Errors: those
+ * of lk_model_new. */
+LK_API lk_status lk_model_check(const char *name);
+
+/* A model of one's own: takes `root`, also on failure; its output has to be [N, classes] unless classes is 0. name: for
+ * messages, copied; NULL: "model". A layer's output has at most 2^31 - 1 elements a sample, as have all variables
+ * together. Errors: LK_ERR_ARGUMENT, LK_ERR_SHAPE, LK_ERR_MEMORY, and what layers of one's own fail with. */
 LK_API lk_model *lk_model_build(const char *name, lk_layer *root, lk_model_input input);
 LK_API void lk_model_release(lk_model *model);
 

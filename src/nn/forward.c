@@ -130,7 +130,7 @@ static lk_status run_in_scope(const lk_layer_call *call, lk_tensor *const *x, lk
 static lk_status run_with_statistics(const lk_layer_call *call, lk_tensor *const *x, lk_tensor **logits)
 {
     lk_tensor **statistics = call->opts->training ? call->opts->statistics : NULL;
-    int64_t n = statistics ? (int64_t)call->n * call->model->n_statistics : 0;
+    int64_t n = statistics ? (int64_t)call->n * call->model->statistics.n : 0;
     for (int64_t i = 0; i < n; i++)
         statistics[i] = NULL;
     lk_status status = run_in_scope(call, x, logits);
@@ -163,7 +163,7 @@ lk_tensor *lk_model_forward(const lk_model *model, lk_tensor *const *variables, 
 lk_status lk_model_update_statistics(const lk_model *model, lk_tensor *const *variables, lk_tensor *const *sums,
                                      int64_t samples, lk_tensor *skip)
 {
-    for (int i = 0; i < model->n_statistics; i++)
-        LK_TRY(lk__batch_norm_update(model->statistics[i], variables, sums[i], samples, skip));
+    for (int i = 0; i < model->statistics.n; i++)
+        LK_TRY(lk__batch_norm_update(model->statistics.layers[i], variables, sums[i], samples, skip));
     return LK_OK;
 }

@@ -125,6 +125,20 @@ lk_status lk__layer_range(const char *kind, const char *what, int64_t value, int
     return LK_OK;
 }
 
+lk_status lk__layer_list_add(lk_layer_list *list, lk_layer *layer)
+{
+    if (list->n == list->capacity) {
+        int capacity = list->capacity ? 2 * list->capacity : 16;
+        lk_layer **layers = lk__realloc(list->layers, (size_t)capacity, sizeof(lk_layer *));
+        if (!layers)
+            return LK_ERR_MEMORY;
+        list->layers = layers;
+        list->capacity = capacity;
+    }
+    list->layers[list->n++] = layer;
+    return LK_OK;
+}
+
 bool lk__layer_is_container(const lk_layer *layer)
 {
     return layer->table == &lk__layer_sequential_table;

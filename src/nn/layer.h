@@ -13,9 +13,11 @@ struct lk_layer {
     int line;   /* of the model file that says it; 0: none */
     bool taken; /* it has a parent, or is a model's root */
 
-    /* Set by the build. */
+    /* Set when the model's layers are named. */
     char *path;            /* of a sequential without a name: the scope's */
     const lk_layer *scope; /* the nearest layer above whose path this one's begins with; NULL: none */
+
+    /* Set by the build. */
     bool built;
     int *variables; /* of the model, in the order of lk_layer_call_variable */
     int n_variables;
@@ -32,7 +34,6 @@ struct lk_layer {
 struct lk_layer_builder {
     lk_model *model;
     lk_layer *layer;
-    int depth;
 };
 
 struct lk_layer_call {
@@ -42,6 +43,14 @@ struct lk_layer_call {
     int first, n;                       /* shards [first, first + n) of those of the forward pass */
     lk_tensor *const *const *variables; /* [first + shard] */
 };
+
+/* A list that grows; it does not own its layers. */
+typedef struct lk_layer_list {
+    lk_layer **layers;
+    int n, capacity;
+} lk_layer_list;
+
+lk_status lk__layer_list_add(lk_layer_list *list, lk_layer *layer);
 
 extern const lk_layer_table lk__layer_sequential_table, lk__layer_add_table;
 
@@ -55,16 +64,12 @@ lk_status lk__layer_statistics(lk_layer_builder *builder, int64_t samples);
 /* Fails unless `in` has `ndim` axes; `want`: "[N, C, H, W]". */
 lk_status lk__layer_check_ndim(lk_layer_builder *builder, lk_shape in, int ndim, const char *want);
 
-/* *count = places that a window has along an axis. Errors: LK_ERR_SHAPE (the kernel does not fit). */
+/* *count = how many places a window has along an axis. Errors: LK_ERR_SHAPE (the kernel does not fit). */
 lk_status lk__layer_window(lk_layer_builder *builder, const char *axis, int64_t size, int64_t kernel, int64_t stride,
                            int64_t padding, int64_t *count);
 
 /* Elements of a sample. */
 int64_t lk__layer_count(lk_shape shape);
-
-/* Builds `layer`, a part of the model, for `in`; depth counts from the root. */
-lk_status lk__layer_build(lk_model *model, const lk_layer *parent, lk_layer *layer, int depth, lk_shape in,
-                          lk_shape *out);
 
 /* x[s] → y[s] for the call's shards; y belongs to the open scope. call->layer is the parent. */
 lk_status lk__layer_run(const lk_layer_call *call, const lk_layer *layer, lk_tensor *const *x, lk_tensor **y);
@@ -75,9 +80,10 @@ lk_status lk__layer_range(const char *kind, const char *what, int64_t value, int
 /* Letters, digits, '_' and '-', at least one. */
 bool lk__layer_name_ok(const char *name);
 
-/* Sizes that a layer can have: beyond these, products of a few of them would not fit 64 bits. */
-#define LK_LAYER_MAX_SIZE INT32_MAX
+/* What a network may have, far beyond what trains: a mistyped size is an error, not a request for all memory. */
+#define LK_LAYER_MAX_SIZE (1 << 24) /* channels, units, and what else one number of a shape is */
 #define LK_LAYER_MAX_KERNEL 4096
-#define LK_LAYER_MAX_DEPTH 48
+#define LK_LAYER_MAX_DEPTH 96           /* a block of a model file can be two layers */
+#define LK_MODEL_MAX_ELEMENTS INT32_MAX /* of a sample's output, and of all variables together */
 
 #endif

@@ -5,7 +5,9 @@
 #include "core/tensor.h"
 #include "lockstep/options.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const lk_reference_model *const models[] = {&lk__model_lenet, &lk__model_keras_cnn, &lk__model_resnet18,
                                                    &lk__model_wrn_16_10};
@@ -21,14 +23,6 @@ const char *lk_model_about_at(int index)
     return index >= 0 && index < MODEL_COUNT ? models[index]->about : NULL;
 }
 
-lk_status lk__model_check_input(const char *name, lk_model_input input)
-{
-    LK_TRY(lk__layer_range(name, "number of channels", input.channels, 1, LK_LAYER_MAX_SIZE));
-    LK_TRY(lk__layer_range(name, "height", input.height, 1, LK_LAYER_MAX_SIZE));
-    LK_TRY(lk__layer_range(name, "width", input.width, 1, LK_LAYER_MAX_SIZE));
-    return lk__layer_range(name, "number of classes", input.classes, 0, LK_LAYER_MAX_SIZE);
-}
-
 static const lk_reference_model *find(const char *name)
 {
     const char *names[MODEL_COUNT];
@@ -38,11 +32,13 @@ static const lk_reference_model *find(const char *name)
             return models[i];
     }
     const char *near = lk_nearest_word(name, names, MODEL_COUNT, sizeof names[0]);
+    char list[128] = "";
+    for (size_t i = 0, used = 0; i < MODEL_COUNT && used < sizeof list; i++)
+        used += (size_t)snprintf(list + used, sizeof list - used, "%s, ", names[i]);
     if (near)
         lk__fail(LK_ERR_ARGUMENT, "unknown model '%s': did you mean '%s'?", name, near);
     else
-        lk__fail(LK_ERR_ARGUMENT,
-                 "unknown model '%s': there are lenet, keras-cnn, resnet18, wrn-16-10 and files (*.lk)", name);
+        lk__fail(LK_ERR_ARGUMENT, "unknown model '%s'; expected one of %sor a file (*.lk)", name, list);
     return NULL;
 }
 
@@ -52,21 +48,37 @@ static bool is_file(const char *name)
     return strchr(name, '/') || (length >= 3 && strcmp(name + length - 3, ".lk") == 0);
 }
 
-lk_status lk__model_check_name(const char *name)
+/* NULL with the error. */
+static lk_model *model_of(const char *name, lk_model_input input)
 {
-    return is_file(name) || find(name) ? LK_OK : lk_error_status();
-}
-
-lk_model *lk_model_new(const char *name, lk_model_input input)
-{
-    if (!name)
-        name = "";
     bool file = is_file(name);
     const lk_reference_model *reference = file ? NULL : find(name);
     if ((!file && !reference) || lk__model_check_input(name, input) != LK_OK)
         return NULL;
     lk_layer *root = file ? lk__model_file_read(name, input) : reference->make(input);
-    return root ? lk__model_build(name, file, root, input) : NULL;
+    return root ? lk__model_of(name, file, root, input) : NULL;
+}
+
+/* What a pipe says can be read once only. */
+static bool is_pipe(const char *name)
+{
+    struct stat about;
+    return is_file(name) && stat(name, &about) == 0 && S_ISFIFO(about.st_mode);
+}
+
+lk_status lk_model_check(const char *name)
+{
+    const lk_model_input any = {.channels = 1, .height = 1, .width = 1, .classes = 1};
+    if (name && is_pipe(name))
+        return LK_OK;
+    lk_model *model = model_of(name ? name : "", any);
+    lk_model_release(model);
+    return model ? LK_OK : lk_error_status();
+}
+
+lk_model *lk_model_new(const char *name, lk_model_input input)
+{
+    return lk__model_finish(model_of(name ? name : "", input));
 }
 
 /* --- variables ---------------------------------------------------------------------------------------------------- */
@@ -103,12 +115,12 @@ lk_shape lk_model_variable_shape(const lk_model *model, int index)
 
 bool lk_model_has_batch_norm(const lk_model *model)
 {
-    return model->n_statistics > 0;
+    return model->statistics.n > 0;
 }
 
 int lk_model_statistics_count(const lk_model *model)
 {
-    return model->n_statistics;
+    return model->statistics.n;
 }
 
 lk_status lk_model_init(const lk_model *model, lk_device *device, uint64_t seed, lk_tensor **variables)
@@ -129,12 +141,12 @@ lk_status lk_model_init(const lk_model *model, lk_device *device, uint64_t seed,
 
 int lk_model_layer_count(const lk_model *model)
 {
-    return model->n_rows;
+    return model->rows.n;
 }
 
 lk_layer_info lk_model_layer(const lk_model *model, int index)
 {
-    const lk_layer *layer = model->rows[index];
+    const lk_layer *layer = model->rows.layers[index];
     int64_t output = lk__layer_count(layer->output) * (int64_t)sizeof(float);
     return (lk_layer_info){.path = layer->path,
                            .kind = layer->table->kind,

@@ -20,13 +20,11 @@ struct lk_model {
     lk_layer *root;
     lk_variable_spec *variables; /* parameters, then buffers, once it is built */
     int n_variables, variables_capacity, n_parameters;
-    lk_layer **layers; /* every one, in the order in which they were reached */
-    int n_layers, layers_capacity;
-    lk_layer **rows; /* those that do something, in the order of the forward pass */
-    int n_rows, rows_capacity;
-    lk_layer *source;      /* while building: whose output comes next; NULL: the images */
-    lk_layer **statistics; /* batch-norm layers */
-    int n_statistics, statistics_capacity;
+    int64_t n_elements;       /* of all variables */
+    lk_layer_list layers;     /* every one, parents first */
+    lk_layer_list rows;       /* those that do something, in the order of the forward pass */
+    lk_layer_list statistics; /* batch-norm layers */
+    lk_layer *source;         /* while building: whose output comes next; NULL: the images */
 };
 
 /* A file of models/ provides one of these, and model.c has a row for it. */
@@ -40,13 +38,20 @@ extern const lk_reference_model lk__model_lenet, lk__model_keras_cnn, lk__model_
 /* The root layer that a model file describes, or NULL with the error. */
 lk_layer *lk__model_file_read(const char *path, lk_model_input input);
 
-/* lk_model_build; file: what its messages name, with the layers' lines. */
-lk_model *lk__model_build(const char *name, bool file, lk_layer *root, lk_model_input input);
-
-/* LK_OK if `name` is a reference model's or names a file, which is not looked at: it has a '/' or ends in ".lk". */
-lk_status lk__model_check_name(const char *name);
-
 lk_status lk__model_check_input(const char *name, lk_model_input input);
+
+/* A model whose layers have names and no shapes yet; takes `root`. file: `name` is what its messages name, with the
+ * layers' lines. */
+lk_model *lk__model_of(const char *name, bool file, lk_layer *root, lk_model_input input);
+
+/* Builds it for its input: takes `model`, and gives it back or, on failure and for NULL, NULL. */
+lk_model *lk__model_finish(lk_model *model);
+
+/* "prefix.name", or "name" where the prefix is empty, with `number` after it from 2 on; to be freed. */
+char *lk__join_path(const char *prefix, const char *name, int number);
+
+/* Gives every layer its path. Errors: LK_ERR_ARGUMENT or, of a file, LK_ERR_FORMAT (a name used twice). */
+lk_status lk__model_name_layers(lk_model *model);
 
 /* A variable as it starts; new tensor. */
 lk_tensor *lk__initial_value(const lk_variable_spec *spec, lk_device *device, uint64_t seed);

@@ -26,15 +26,11 @@ typedef struct model_reader {
     const char *path;
     lk_model_input input;
     char *text;
+    int n_text_lines;
     text_line *lines; /* that say something, without comments */
     int n_lines, next;
-    int n_layers, depth;
+    int n_layers, depth; /* of blocks, the file's own counted */
 } model_reader;
-
-typedef struct layer_list {
-    lk_layer **layers;
-    int n, capacity;
-} layer_list;
 
 typedef enum block_end { END_OF_FILE, END, SHORTCUT } block_end;
 
@@ -53,15 +49,24 @@ lk_status lk__model_line_fail(const lk_model_line *line, const char *format, ...
 
 /* --- bytes to lines ----------------------------------------------------------------------------------------------- */
 
+static int count_lines(const char *text)
+{
+    int count = 1;
+    for (; (text = strchr(text, '\n')); text++)
+        count++;
+    return count;
+}
+
 static lk_status read_stream(model_reader *r, FILE *stream)
 {
     size_t got = fread(r->text, 1, MAX_BYTES + 1, stream);
     if (ferror(stream))
         LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", r->path, strerror(errno));
     if (got > MAX_BYTES)
-        LK_FAIL(LK_ERR_FORMAT, "%s: more than %d bytes; a model file is a short text", r->path, MAX_BYTES);
-    if (memchr(r->text, '\0', got))
-        LK_FAIL(LK_ERR_FORMAT, "%s: has a byte of 0; a model file is a text", r->path);
+        LK_FAIL(LK_ERR_FORMAT, "%s:%d: more than %d bytes; expected a short text", r->path, count_lines(r->text),
+                MAX_BYTES);
+    if (strlen(r->text) < got)
+        LK_FAIL(LK_ERR_FORMAT, "%s:%d: a byte of 0; expected text", r->path, count_lines(r->text));
     r->text[got] = '\0';
     return LK_OK;
 }
@@ -94,10 +99,8 @@ static lk_status add_line(model_reader *r, int number, char *text)
 
 static lk_status split_lines(model_reader *r)
 {
-    size_t count = 1;
-    for (const char *c = r->text; *c; c++)
-        count += *c == '\n';
-    r->lines = lk__calloc(count, sizeof *r->lines);
+    r->n_text_lines = count_lines(r->text);
+    r->lines = lk__calloc((size_t)r->n_text_lines, sizeof *r->lines);
     if (!r->lines)
         return LK_ERR_MEMORY;
     int number = 1;
@@ -139,63 +142,54 @@ static lk_status split_words(const model_reader *r, const text_line *from, char 
         if (!line->word)
             line->word = word;
         else if (line->n_arguments == LK_MODEL_LINE_WORDS)
-            return lk__model_line_fail(line, "more than %d settings", LK_MODEL_LINE_WORDS);
+            return lk__model_line_fail(line, "'%.40s' is one setting too many; expected at most %d", word,
+                                       LK_MODEL_LINE_WORDS);
         else
             line->arguments[line->n_arguments++] = word;
     }
     if (line->word)
         return LK_OK;
-    lk__model_line_fail(line, "'%s:' names nothing; expected a layer after it", line->name);
-    return LK_ERR_FORMAT;
+    return lk__model_line_fail(line, "'%s:' names nothing; expected a layer after it", line->name);
 }
 
 /* --- blocks ------------------------------------------------------------------------------------------------------- */
 
-static void release_list(layer_list *list)
+static void release_list(lk_layer_list *list)
 {
     for (int i = 0; i < list->n; i++)
         lk_layer_release(list->layers[i]);
     lk__free(list->layers);
-    *list = (layer_list){0};
+    *list = (lk_layer_list){0};
 }
 
 /* Takes `layer`, also on failure; NULL: the error is set. */
-static lk_status append_layer(layer_list *list, lk_layer *layer)
+static lk_status append_layer(lk_layer_list *list, lk_layer *layer)
 {
-    if (layer && list->n == list->capacity) {
-        int capacity = list->capacity ? 2 * list->capacity : 16;
-        lk_layer **layers = lk__realloc(list->layers, (size_t)capacity, sizeof(lk_layer *));
-        if (layers) {
-            list->layers = layers;
-            list->capacity = capacity;
-        } else {
-            lk_layer_release(layer);
-            layer = NULL;
-        }
-    }
     if (!layer)
         return lk_error_status();
-    list->layers[list->n++] = layer;
-    return LK_OK;
+    lk_status status = lk__layer_list_add(list, layer);
+    if (status != LK_OK)
+        lk_layer_release(layer);
+    return status;
 }
 
 /* Takes the list's layers. */
-static lk_layer *to_sequential(layer_list *list, int line)
+static lk_layer *to_sequential(lk_layer_list *list, int line)
 {
     lk_layer *layer = lk_layer_sequential(list->layers, list->n);
     lk__free(list->layers);
-    *list = (layer_list){0};
+    *list = (lk_layer_list){0};
     if (layer)
         layer->line = line;
     return layer;
 }
 
-static lk_status read_block(model_reader *r, const lk_model_line *opened, layer_list *list, block_end *end);
+static lk_status read_block(model_reader *r, const lk_model_line *opened, lk_layer_list *list, block_end *end);
 
 /* The layers of a block as a sequential. */
 static lk_layer *read_body(model_reader *r, const lk_model_line *opened, block_end *end)
 {
-    layer_list list = {0};
+    lk_layer_list list = {0};
     if (read_block(r, opened, &list, end) == LK_OK)
         return to_sequential(&list, opened->number);
     release_list(&list);
@@ -206,7 +200,7 @@ static lk_layer *read_sequential(model_reader *r, const lk_model_line *line)
 {
     block_end end = END;
     if (line->n_arguments > 0) {
-        lk__model_line_fail(line, "sequential has no setting '%.40s'", line->arguments[0]);
+        lk__model_line_fail(line, "sequential has no setting '%.40s'; expected none", line->arguments[0]);
         return NULL;
     }
     return read_body(r, line, &end);
@@ -216,7 +210,7 @@ static lk_layer *read_residual(model_reader *r, const lk_model_line *line)
 {
     block_end end = SHORTCUT;
     if (line->n_arguments > 0) {
-        lk__model_line_fail(line, "residual has no setting '%.40s'", line->arguments[0]);
+        lk__model_line_fail(line, "residual has no setting '%.40s'; expected none", line->arguments[0]);
         return NULL;
     }
     lk_layer *body = read_body(r, line, &end), *shortcut = NULL;
@@ -230,8 +224,13 @@ static lk_layer *read_residual(model_reader *r, const lk_model_line *line)
     return layer;
 }
 
+static lk_status too_many_layers(const lk_model_line *line)
+{
+    return lk__model_line_fail(line, "too many layers, repetitions counted; expected at most %d", MAX_LAYERS);
+}
+
 /* The same lines are read again for every repetition. */
-static lk_status read_repetitions(model_reader *r, const lk_model_line *line, int64_t times, layer_list *list)
+static lk_status read_repetitions(model_reader *r, const lk_model_line *line, int64_t times, lk_layer_list *list)
 {
     int begin = r->next;
     for (int64_t i = 1; i <= times; i++) {
@@ -240,7 +239,7 @@ static lk_status read_repetitions(model_reader *r, const lk_model_line *line, in
         r->next = begin;
         snprintf(name, sizeof name, "%lld", (long long)i);
         if (++r->n_layers > MAX_LAYERS)
-            return lk__model_line_fail(line, "more than %d layers", MAX_LAYERS);
+            return too_many_layers(line);
         LK_TRY(append_layer(list, lk_layer_named(name, read_body(r, line, &end))));
     }
     return LK_OK;
@@ -249,12 +248,13 @@ static lk_status read_repetitions(model_reader *r, const lk_model_line *line, in
 static lk_layer *read_repeat(model_reader *r, const lk_model_line *line)
 {
     int64_t times;
-    layer_list list = {0};
+    lk_layer_list list = {0};
     if (line->n_arguments != 1) {
-        lk__model_line_fail(line, "repeat takes one number, of repetitions; got %d settings", line->n_arguments);
+        lk__model_line_fail(line, "repeat has %d settings; expected one number, of repetitions", line->n_arguments);
         return NULL;
     }
-    if (lk__model_line_integer(line, "the number of repetitions", line->arguments[0], 1, MAX_REPEAT, &times) == LK_OK &&
+    if (lk__model_line_integer(line, "the number of repetitions", "", line->arguments[0], 1, MAX_REPEAT, &times) ==
+            LK_OK &&
         read_repetitions(r, line, times, &list) == LK_OK)
         return to_sequential(&list, line->number);
     release_list(&list);
@@ -265,7 +265,7 @@ static lk_layer *read_layer(model_reader *r, const lk_model_line *line)
 {
     lk_layer *layer;
     if (++r->n_layers > MAX_LAYERS) {
-        lk__model_line_fail(line, "more than %d layers", MAX_LAYERS);
+        too_many_layers(line);
         return NULL;
     }
     if (strcmp(line->word, "sequential") == 0)
@@ -284,17 +284,18 @@ static lk_status read_end(const lk_model_line *line, const lk_model_line *opened
 {
     bool shortcut = strcmp(line->word, "shortcut") == 0;
     if (line->name || line->n_arguments > 0)
-        return lk__model_line_fail(line, "'%s' has no name and no settings", line->word);
+        return lk__model_line_fail(line, "'%s' has a name or a setting; expected it alone on its line", line->word);
     if (!opened)
-        return lk__model_line_fail(line, "'%s' without a block that it could belong to", line->word);
+        return lk__model_line_fail(line, "'%s' without a block that it could belong to; expected a layer", line->word);
     if (shortcut && *end != SHORTCUT)
-        return lk__model_line_fail(line, "'shortcut' in a block that takes none: '%s' of line %d", opened->word,
-                                   opened->number);
+        return lk__model_line_fail(line,
+                                   "'shortcut' in the '%s' of line %d, which takes none; expected a layer or 'end'",
+                                   opened->word, opened->number);
     *end = shortcut ? SHORTCUT : END;
     return LK_OK;
 }
 
-static lk_status read_lines(model_reader *r, const lk_model_line *opened, layer_list *list, block_end *end)
+static lk_status read_lines(model_reader *r, const lk_model_line *opened, lk_layer_list *list, block_end *end)
 {
     char copy[MAX_LINE + 1];
     lk_model_line line;
@@ -311,10 +312,10 @@ static lk_status read_lines(model_reader *r, const lk_model_line *opened, layer_
 }
 
 /* Reads up to the line that ends the block that `opened` opened, NULL: the file. */
-static lk_status read_block(model_reader *r, const lk_model_line *opened, layer_list *list, block_end *end)
+static lk_status read_block(model_reader *r, const lk_model_line *opened, lk_layer_list *list, block_end *end)
 {
-    if (opened && r->depth == MAX_DEPTH)
-        return lk__model_line_fail(opened, "blocks are nested more than %d deep", MAX_DEPTH);
+    if (opened && r->depth > MAX_DEPTH)
+        return lk__model_line_fail(opened, "blocks are nested too deep; expected at most %d", MAX_DEPTH);
     r->depth++;
     lk_status status = read_lines(r, opened, list, end);
     r->depth--;
@@ -323,7 +324,7 @@ static lk_status read_block(model_reader *r, const lk_model_line *opened, layer_
 
 static lk_layer *read_model(model_reader *r)
 {
-    layer_list list = {0};
+    lk_layer_list list = {0};
     block_end end = END_OF_FILE;
     lk_status status = read_text(r);
     if (status == LK_OK)
@@ -331,7 +332,8 @@ static lk_layer *read_model(model_reader *r)
     if (status == LK_OK)
         status = read_block(r, NULL, &list, &end);
     if (status == LK_OK && list.n == 0)
-        status = lk__fail(LK_ERR_FORMAT, "%s: has no layers", r->path);
+        status = lk__fail(LK_ERR_FORMAT, "%s:%d: the file ends without a layer; expected one like 'dense classes'",
+                          r->path, r->n_text_lines);
     if (status == LK_OK)
         return to_sequential(&list, 0);
     release_list(&list);

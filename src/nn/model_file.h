@@ -19,9 +19,10 @@ typedef struct lk_model_line {
 /* "FILE:LINE: …" with LK_ERR_FORMAT, which it gives back. */
 lk_status lk__model_line_fail(const lk_model_line *line, const char *format, ...) LK_PRINTF(2, 3);
 
-/* A whole number. Errors: LK_ERR_FORMAT naming `what`. */
-lk_status lk__model_line_integer(const lk_model_line *line, const char *what, const char *text, int64_t low,
-                                 int64_t high, int64_t *value);
+/* A whole number. Errors: LK_ERR_FORMAT naming `what`, and as expected too what else could stand there: "classes or ".
+ */
+lk_status lk__model_line_integer(const lk_model_line *line, const char *what, const char *alternative, const char *text,
+                                 int64_t low, int64_t high, int64_t *value);
 
 /* The layer that a line describes. `blocks`: NULL-terminated words that are no layers, for "did you mean". */
 lk_layer *lk__model_line_layer(const lk_model_line *line, const char *const *blocks);

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "nn/nn_testing.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const lk_model_input grey28 = {.channels = 1, .height = 28, .width = 28, .classes = 10};
@@ -163,30 +164,37 @@ static void test_errors(void **state)
         lk_status status;
         const char *message;
     } rows[] = {
-        {"", LK_ERR_FORMAT, ".lk: has no layers"},
-        {"# nothing\n\n", LK_ERR_FORMAT, ".lk: has no layers"},
-        {"flatten\nrleu", LK_ERR_FORMAT, ":2: unknown layer 'rleu': did you mean 'relu'?"},
-        {"flatten\nsequental", LK_ERR_FORMAT, ":2: unknown layer 'sequental': did you mean 'sequential'?"},
+        {"", LK_ERR_FORMAT, ".lk:1: the file ends without a layer; expected one like"},
+        {"# nothing\n\n", LK_ERR_FORMAT, ".lk:3: the file ends without a layer"},
+        {"flatten\nrleu", LK_ERR_FORMAT, ":2: unknown layer 'rleu'; expected a layer: did you mean 'relu'?"},
+        {"flatten\nsequental", LK_ERR_FORMAT,
+         ":2: unknown layer 'sequental'; expected a layer: did you mean 'sequential'?"},
         {"fully_connected 10", LK_ERR_FORMAT, ":1: unknown layer 'fully_connected'; expected one like"},
         {"conv2d 10", LK_ERR_FORMAT, ":1: conv2d without kernel; expected kernel=VALUE"},
         {"conv2d kernel=3", LK_ERR_FORMAT, ":1: conv2d without filters; expected filters=VALUE"},
-        {"conv2d 10 kernle=3", LK_ERR_FORMAT, ":1: conv2d has no setting 'kernle': did you mean 'kernel'?"},
-        {"conv2d 10 size=3", LK_ERR_FORMAT, "it has filters, kernel, stride, padding, bias, init, bias_init"},
-        {"relu alpha=3", LK_ERR_FORMAT, ":1: relu has no setting 'alpha'; it has none"},
+        {"conv2d 10 kernle=3", LK_ERR_FORMAT,
+         ":1: conv2d has no setting 'kernle'; expected one of filters, kernel, stride, padding, bias, init, bias_init: "
+         "did you mean 'kernel'?"},
+        {"conv2d 10 size=3", LK_ERR_FORMAT,
+         ":1: conv2d has no setting 'size'; expected one of filters, kernel, stride, padding, bias, init, bias_init"},
+        {"relu alpha=3", LK_ERR_FORMAT, ":1: relu has no setting 'alpha'; expected none"},
         {"conv2d kernel=3 4", LK_ERR_FORMAT, ":1: '4' is no setting; expected NAME=VALUE"},
         {"relu 3", LK_ERR_FORMAT, ":1: '3' is no setting; expected NAME=VALUE"},
-        {"conv2d 0 kernel=3", LK_ERR_FORMAT, ":1: filters is '0'; expected a whole number from 1 to 2147483647"},
+        {"conv2d 0 kernel=3", LK_ERR_FORMAT,
+         ":1: filters is '0'; expected classes or a whole number from 1 to 16777216"},
         {"conv2d 99999999999999999999 kernel=3", LK_ERR_FORMAT, ":1: filters is '99999999999999999999'"},
         {"conv2d 3.5 kernel=3", LK_ERR_FORMAT, ":1: filters is '3.5'"},
         {"conv2d 3 kernel=", LK_ERR_FORMAT, ":1: kernel is ''"},
         {"conv2d 3 kernel=0x3", LK_ERR_FORMAT, ":1: kernel is '0x3'"},
-        {"conv2d 3 kernel=3 kernel=3", LK_ERR_FORMAT, ":1: kernel is given twice"},
+        {"conv2d 3 kernel=3 kernel=3", LK_ERR_FORMAT, ":1: kernel is given twice; expected it once"},
         {"conv2d 3 kernel=2 padding=same", LK_ERR_FORMAT, ":1: padding=same with kernel=2; expected an odd kernel"},
-        {"conv2d 3 kernel=2 padding=some", LK_ERR_FORMAT, ":1: padding is 'some'"},
+        {"conv2d 3 kernel=2 padding=some", LK_ERR_FORMAT,
+         ":1: padding is 'some'; expected same or a whole number from 0 to 4096"},
         {"conv2d 3 kernel=2 bias=0", LK_ERR_FORMAT, ":1: bias is '0'; expected yes or no"},
         {"conv2d 3 kernel=2 init=normal", LK_ERR_FORMAT,
-         ":1: init is 'normal'; expected zeros, ones, normal(DEVIATION)"},
-        {"conv2d 3 kernel=2 init=normal(-1)", LK_ERR_FORMAT, ":1: init is 'normal(-1)'"},
+         ":1: init is 'normal'; expected zeros, ones, normal(DEVIATION) with a deviation of 0 or more"},
+        {"conv2d 3 kernel=2 init=normal(-1)", LK_ERR_FORMAT,
+         ":1: init is 'normal(-1)'; expected zeros, ones, normal(DEVIATION) with a deviation of 0 or more"},
         {"conv2d 3 kernel=2 init=normal(1", LK_ERR_FORMAT, ":1: init is 'normal(1'"},
         {"conv2d 3 kernel=2 init=normal(nan)", LK_ERR_FORMAT, ":1: init is 'normal(nan)'"},
         {"conv2d 3 kernel=2 init=normal(1e999)", LK_ERR_FORMAT, ":1: init is 'normal(1e999)'"},
@@ -197,26 +205,46 @@ static void test_errors(void **state)
         {"a b: relu", LK_ERR_FORMAT, ":1: unknown layer 'a'"},
         {"a.b: relu", LK_ERR_FORMAT, ":1: the name 'a.b'; expected letters, digits"},
         {"a:", LK_ERR_FORMAT, ":1: 'a:' names nothing; expected a layer after it"},
-        {"x: relu\nx: relu\nflatten\ndense 10", LK_ERR_FORMAT, ":2: relu: the name 'x' is used twice"},
+        {"x: relu\nx: relu\nflatten\ndense 10", LK_ERR_FORMAT,
+         ":2: relu: the name 'x' is used twice; expected a name of its own"},
         {"sequential\nrelu", LK_ERR_FORMAT, ":1: 'sequential' is not closed; expected an 'end'"},
         {"sequential\nresidual\nend\n", LK_ERR_FORMAT, ":1: 'sequential' is not closed"},
-        {"relu\nend", LK_ERR_FORMAT, ":2: 'end' without a block"},
+        {"relu\nend", LK_ERR_FORMAT, ":2: 'end' without a block that it could belong to; expected a layer"},
         {"shortcut", LK_ERR_FORMAT, ":1: 'shortcut' without a block"},
         {"sequential\nshortcut\nend", LK_ERR_FORMAT,
-         ":2: 'shortcut' in a block that takes none: 'sequential' of line 1"},
-        {"residual\nshortcut\nshortcut\nend", LK_ERR_FORMAT, ":3: 'shortcut' in a block that takes none"},
-        {"residual\nend now", LK_ERR_FORMAT, ":2: 'end' has no name and no settings"},
-        {"residual 2\nend", LK_ERR_FORMAT, ":1: residual has no setting '2'"},
-        {"repeat\nend", LK_ERR_FORMAT, ":1: repeat takes one number"},
+         ":2: 'shortcut' in the 'sequential' of line 1, which takes none; expected a layer or 'end'"},
+        {"residual\nshortcut\nshortcut\nend", LK_ERR_FORMAT,
+         ":3: 'shortcut' in the 'residual' of line 1, which takes none"},
+        {"residual\nend now", LK_ERR_FORMAT, ":2: 'end' has a name or a setting; expected it alone"},
+        {"residual 2\nend", LK_ERR_FORMAT, ":1: residual has no setting '2'; expected none"},
+        {"repeat\nend", LK_ERR_FORMAT, ":1: repeat has 0 settings; expected one number"},
         {"repeat 0\nend", LK_ERR_FORMAT, ":1: the number of repetitions is '0'"},
-        {"repeat 1000\nrepeat 1000\nrepeat 1000\nend\nend\nend", LK_ERR_FORMAT, "more than 10000 layers"},
+        {"repeat 1000\nrepeat 1000\nrepeat 1000\nend\nend\nend", LK_ERR_FORMAT,
+         "too many layers, repetitions counted; expected at most 10000"},
         {"residual\n\nconv2d 3 kernel=3\nend", LK_ERR_SHAPE, ":1: add: the body gives [1,3,26,26] and the shortcut"},
-        {"conv2d 3 kernel=3\ndense 10", LK_ERR_SHAPE, ":2: dense: gets [1,3,26,26]; it takes [N, K]; put a flatten"},
-        {"flatten\nmax_pool 2", LK_ERR_SHAPE, ":2: max_pool: gets [1,784]; it takes [N, C, H, W]; put a reshape"},
-        {"max_pool 20\nmax_pool 2", LK_ERR_SHAPE, ":2: max_pool: a kernel of 2 does not fit into H = 1"},
-        {"reshape channels=2 height=2 width=2", LK_ERR_SHAPE, ":1: reshape: gets [1,1,28,28], 784 elements a sample"},
-        {"flatten\ndense 11", LK_ERR_SHAPE, ".lk: the output is [1,11]; it must be [N,10], one number a class"},
-        {"conv2d 2147483647 kernel=1\nflatten\ndense 2147483647", LK_ERR_SHAPE, ":3: dense: 'weight' has"},
+        {"conv2d 3 kernel=3\ndense 10", LK_ERR_SHAPE, ":2: dense: gets [1,3,26,26]; expected [N, K]: put a flatten"},
+        {"flatten\nmax_pool 2", LK_ERR_SHAPE, ":2: max_pool: gets [1,784]; expected [N, C, H, W]: put a reshape"},
+        {"max_pool 20\nmax_pool 2", LK_ERR_SHAPE,
+         ":2: max_pool: a kernel of 2 does not fit into H = 1 with padding 0, the images are too small; expected a "
+         "kernel of at most 1"},
+        {"reshape channels=2 height=2 width=2", LK_ERR_SHAPE,
+         ":1: reshape: gets [1,1,28,28], 784 elements a sample; expected as many as [N,2,2,2] has"},
+        {"flatten\ndense 11", LK_ERR_SHAPE, ":2: dense: the output is [1,11]; expected [N,10], one number a class"},
+        {"flatten\nx: sequential\ndense 11\n\nrelu\nend", LK_ERR_SHAPE, ":5: relu: the output is [1,11]"},
+        {"residual\nrelu\nend", LK_ERR_SHAPE, ":1: add: the output is [1,1,28,28]; expected [N,10]"},
+        {"sequential\nend", LK_ERR_SHAPE, ":1: sequential: the output is [1,1,28,28]"},
+        {"flatten\ndense 4000000000\ndense 10", LK_ERR_FORMAT, ":2: units is '4000000000'; expected classes or"},
+        {"conv2d 1000000000 kernel=1", LK_ERR_FORMAT,
+         ":1: filters is '1000000000'; expected classes or a whole number"},
+        {"flatten\ndense 16777216\ndense 10", LK_ERR_SHAPE,
+         ":2: dense: 'weight' is [784,16777216]; expected 1 to 2147483647 elements"},
+        {"flatten\nrepeat 100\ndense 10000\nend\ndense 10", LK_ERR_SHAPE,
+         ":3: dense: 'weight' is [10000,10000]; expected 1 to 39423647 elements"},
+        {"conv2d 16777216 kernel=1", LK_ERR_SHAPE,
+         ":1: conv2d: gives [1,16777216,28,28]; expected at most 2147483647 elements an image"},
+        {"repeat 2\nrelu\nend\nrepeat 2\nrelu\nend", LK_ERR_FORMAT, ":4: sequential: the name '1' is used twice"},
+        {"relu 1=1 2=1 3=1 4=1 5=1 6=1 7=1 8=1 9=1 a=1 b=1 c=1 d=1 e=1 f=1 g=1 h=1", LK_ERR_FORMAT,
+         ":1: 'h=1' is one setting too many; expected at most 16"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         assert_null(model_of(rows[i].text));
@@ -231,24 +259,42 @@ static void test_files_that_are_none(void **state)
     assert_error(LK_ERR_IO, "/nowhere/there.lk: cannot be opened: No such file");
     assert_null(lk_model_new("/tmp/", grey28));
     assert_error(LK_ERR_IO, "/tmp/: cannot be");
-    write_file("flatten\0relu", 12);
+    write_file("flatten\n\0relu", 13);
     assert_null(lk_model_new(path, grey28));
-    assert_error(LK_ERR_FORMAT, "has a byte of 0; a model file is a text");
+    assert_error(LK_ERR_FORMAT, ".lk:2: a byte of 0; expected text");
     size_t size = (1 << 20) + 1;
     char *text = malloc(size);
     memset(text, 'a', size);
     write_file(text, size);
     assert_null(lk_model_new(path, grey28));
-    assert_error(LK_ERR_FORMAT, "more than 1048576 bytes");
+    assert_error(LK_ERR_FORMAT, ".lk:1: more than 1048576 bytes; expected a short text");
     text[1001] = '\0';
     assert_null(model_of(text));
     assert_error(LK_ERR_FORMAT, ":1: a line of 1001 characters; expected at most 1000");
     free(text);
-    char deep[64 * 11 + 1] = "";
-    for (int i = 0; i < 64; i++)
-        strcat(deep, "sequential\n");
-    assert_null(model_of(deep));
-    assert_error(LK_ERR_FORMAT, "blocks are nested more than 32 deep");
+}
+
+static void nested(int depth, char *text)
+{
+    strcpy(text, "global_avg_pool\ndense 10\n");
+    for (int i = 0; i < depth; i++)
+        strcat(text, "residual\n");
+    strcat(text, "relu\n");
+    for (int i = 0; i < depth; i++)
+        strcat(text, "end\n");
+}
+
+static void test_depth(void **state)
+{
+    (void)state;
+    char text[1024];
+    nested(32, text);
+    lk_model *model = model_of(text);
+    assert_no_error(model != NULL);
+    lk_model_release(model);
+    nested(33, text);
+    assert_null(model_of(text));
+    assert_error(LK_ERR_FORMAT, ":35: blocks are nested too deep; expected at most 32");
 }
 
 /* --- any bytes ---------------------------------------------------------------------------------------------------- */
@@ -294,6 +340,34 @@ static void test_any_bytes(void **state)
     }
 }
 
+/* --- without data ------------------------------------------------------------------------------------------------- */
+
+/* All but what the images decide. */
+static void test_check(void **state)
+{
+    (void)state;
+    static const char good[] = "conv2d classes kernel=9\nmax_pool 100\nglobal_avg_pool";
+    write_file(good, sizeof good - 1);
+    assert_int_equal(lk_model_check(path), LK_OK);
+    assert_null(lk_model_new(path, grey28));
+    assert_error(LK_ERR_SHAPE, ":2: max_pool: a kernel of 100 does not fit");
+    write_file("flatten\ndens 10", 15);
+    assert_int_equal(lk_model_check(path), LK_ERR_FORMAT);
+    assert_error(LK_ERR_FORMAT, ":2: unknown layer 'dens'");
+    write_file("x: relu\nx: relu", 15);
+    assert_int_equal(lk_model_check(path), LK_ERR_FORMAT);
+    assert_error(LK_ERR_FORMAT, ":2: relu: the name 'x' is used twice");
+}
+
+/* Opening it would wait for a writer. */
+static void test_check_leaves_pipes_alone(void **state)
+{
+    (void)state;
+    assert_int_equal(remove(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0);
+    assert_int_equal(lk_model_check(path), LK_OK);
+}
+
 static void test_allocation_failures(void **state)
 {
     (void)state;
@@ -314,10 +388,16 @@ static void test_allocation_failures(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_reference_models),    cmocka_unit_test(test_blocks_and_names),
-        cmocka_unit_test(test_every_word),          cmocka_unit_test(test_errors),
-        cmocka_unit_test(test_files_that_are_none), cmocka_unit_test(test_any_bytes),
+        cmocka_unit_test(test_reference_models),
+        cmocka_unit_test(test_blocks_and_names),
+        cmocka_unit_test(test_every_word),
+        cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_files_that_are_none),
+        cmocka_unit_test(test_any_bytes),
         cmocka_unit_test(test_allocation_failures),
+        cmocka_unit_test(test_check),
+        cmocka_unit_test(test_depth),
+        cmocka_unit_test(test_check_leaves_pipes_alone),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);
 }

@@ -207,22 +207,23 @@ static lk_status find_word(const lk_model_line *line, const char *const *blocks,
         names[n++] = blocks[i];
     const char *near = lk_nearest_word(line->word, names, n, sizeof names[0]);
     if (near)
-        return lk__model_line_fail(line, "unknown layer '%.60s': did you mean '%s'?", line->word, near);
+        return lk__model_line_fail(line, "unknown layer '%.60s'; expected a layer: did you mean '%s'?", line->word,
+                                   near);
     return lk__model_line_fail(
         line, "unknown layer '%.60s'; expected one like 'conv2d 32 kernel=3', 'relu' or 'dense 10'", line->word);
 }
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
-lk_status lk__model_line_integer(const lk_model_line *line, const char *what, const char *text, int64_t low,
-                                 int64_t high, int64_t *value)
+lk_status lk__model_line_integer(const lk_model_line *line, const char *what, const char *alternative, const char *text,
+                                 int64_t low, int64_t high, int64_t *value)
 {
     char *end = NULL;
     errno = 0;
     long long number = lk__number_starts(text) ? strtoll(text, &end, 10) : 0;
     if (!end || *end || errno || number < low || number > high)
-        return lk__model_line_fail(line, "%s is '%.40s'; expected a whole number from %lld to %lld", what, text,
-                                   (long long)low, (long long)high);
+        return lk__model_line_fail(line, "%s is '%.40s'; expected %sa whole number from %lld to %lld", what, text,
+                                   alternative, (long long)low, (long long)high);
     *value = number;
     return LK_OK;
 }
@@ -277,14 +278,15 @@ static lk_status read_init(const lk_model_line *line, const char *what, const ch
     if (read_normal(text, &init->value))
         return LK_OK;
     return lk__model_line_fail(line,
-                               "%s is '%.40s'; expected zeros, ones, normal(DEVIATION), glorot_uniform, he_normal or "
-                               "torch_uniform",
+                               "%s is '%.40s'; expected zeros, ones, normal(DEVIATION) with a deviation of 0 or more, "
+                               "glorot_uniform, he_normal or torch_uniform",
                                what, text);
 }
 
 static lk_status read_value(const lk_model_line *line, const setting *s, const char *text, layer_values *values)
 {
     void *value = (char *)values + s->offset;
+    const char *alternative = "";
     switch (s->type) {
     case REAL:
         return read_real(line, s, text, value);
@@ -293,11 +295,15 @@ static lk_status read_value(const lk_model_line *line, const setting *s, const c
     case INITIALISER:
         return read_init(line, s->name, text, value);
     case SIZE:
-        if (strcmp(text, "classes") != 0 || line->input.classes < 1)
+        if (line->input.classes < 1)
+            break;
+        alternative = "classes or ";
+        if (strcmp(text, "classes") != 0)
             break;
         *(int64_t *)value = line->input.classes;
         return LK_OK;
     case PADDING:
+        alternative = "same or ";
         values->same = strcmp(text, "same") == 0;
         if (values->same)
             return LK_OK;
@@ -305,7 +311,7 @@ static lk_status read_value(const lk_model_line *line, const setting *s, const c
     case INTEGER:
         break;
     }
-    return lk__model_line_integer(line, s->name, text, (int64_t)s->low, (int64_t)s->high, value);
+    return lk__model_line_integer(line, s->name, alternative, text, (int64_t)s->low, (int64_t)s->high, value);
 }
 
 /* --- a line ------------------------------------------------------------------------------------------------------- */
@@ -321,13 +327,15 @@ static int count_settings(const layer_word *word)
 static lk_status unknown_setting(const lk_model_line *line, const layer_word *word, const char *name)
 {
     size_t n = (size_t)count_settings(word);
-    const char *near = n ? lk_nearest_word(name, word->settings, n, sizeof *word->settings) : NULL;
-    if (near)
-        return lk__model_line_fail(line, "%s has no setting '%.40s': did you mean '%s'?", word->name, name, near);
     char list[160] = "none";
     for (size_t i = 0, used = 0; i < n && used < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", word->settings[i].name);
-    return lk__model_line_fail(line, "%s has no setting '%.40s'; it has %s", word->name, name, list);
+    const char *near = n ? lk_nearest_word(name, word->settings, n, sizeof *word->settings) : NULL;
+    if (near)
+        return lk__model_line_fail(line, "%s has no setting '%.40s'; expected one of %s: did you mean '%s'?",
+                                   word->name, name, list, near);
+    return lk__model_line_fail(line, "%s has no setting '%.40s'; expected %s%s", word->name, name,
+                               n > 1 ? "one of " : "", list);
 }
 
 /* "kernel=3", or the value alone where it is the first argument and the first setting is required. */
@@ -357,7 +365,7 @@ static lk_status read_settings(const lk_model_line *line, const layer_word *word
         char *text;
         LK_TRY(find_setting(line, word, a, &index, &text));
         if (given & 1u << index)
-            return lk__model_line_fail(line, "%s is given twice", word->settings[index].name);
+            return lk__model_line_fail(line, "%s is given twice; expected it once", word->settings[index].name);
         given |= 1u << index;
         LK_TRY(read_value(line, &word->settings[index], text, values));
     }

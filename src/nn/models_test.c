@@ -248,17 +248,23 @@ static void test_errors(void **state)
 /* ".lk" is the file of that name. */
 static void test_names_of_files(void **state)
 {
-    static const char *const fine[] = {"resnet18", "folder/net", "net.lk", ".lk"}, *const wrong[] = {"lenett", "lk",
-                                                                                                     ""};
+    static const char *const files[] = {"./lenet", "net.lk", ".lk"}, *const wrong[] = {"lenett", "lk", "", NULL};
     (void)state;
-    for (int i = 0; i < 4; i++)
-        assert_int_equal(lk__model_check_name(fine[i]), LK_OK);
-    for (int i = 0; i < 3; i++) {
-        assert_int_equal(lk__model_check_name(wrong[i]), LK_ERR_ARGUMENT);
+    assert_int_equal(lk_model_check("resnet18"), LK_OK);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        assert_int_equal(lk_model_check(files[i]), LK_ERR_IO);
+        assert_error(LK_ERR_IO, "cannot be opened");
+        assert_null(lk_model_new(files[i], grey28));
+        assert_error(LK_ERR_IO, "cannot be opened");
+    }
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        assert_int_equal(lk_model_check(wrong[i]), LK_ERR_ARGUMENT);
         assert_error(LK_ERR_ARGUMENT, "unknown model");
     }
-    assert_null(lk_model_new(".lk", grey28));
-    assert_error(LK_ERR_IO, ".lk: cannot be opened");
+    assert_null(lk_model_new("transformer", grey28));
+    assert_error(
+        LK_ERR_ARGUMENT,
+        "unknown model 'transformer'; expected one of lenet, keras-cnn, resnet18, wrn-16-10, or a file (*.lk)");
 }
 
 int main(void)

@@ -128,7 +128,7 @@ static lk_status check_numbers(const lk_train_config *config)
     lk_plan plan = {0};
     int devices = 0;
     LK_TRY(lk__plan_numbers(config, config->model, &plan));
-    LK_TRY(lk__model_check_name(config->model));
+    LK_TRY(lk_model_check(config->model));
     if (config->devices)
         LK_TRY(lk_devices_count(config->devices, &devices));
     int64_t shards = config->shards ? config->shards : lk_default_shards(plan.batch_size, devices);

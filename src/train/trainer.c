@@ -203,7 +203,7 @@ static lk_status build(lk_trainer *trainer)
     const char *name = trainer->model ? lk_model_name(trainer->model) : config->model;
     LK_TRY(lk__plan_numbers(config, name, &trainer->plan));
     if (!trainer->model)
-        LK_TRY(lk__model_check_name(name));
+        LK_TRY(lk_model_check(name));
     LK_TRY(open_devices(trainer));
     LK_TRY(open_data(trainer));
     LK_TRY(make_model(trainer));

@@ -34,7 +34,7 @@ static void give_sums(const lk_layer_call *call, int shard, lk_tensor *sums)
 {
     if (!call->opts->statistics)
         return;
-    int64_t row = (int64_t)(call->first + shard) * call->model->n_statistics;
+    int64_t row = (int64_t)(call->first + shard) * call->model->statistics.n;
     lk_tensor **slot = &call->opts->statistics[row + call->layer->statistics];
     lk_tensor_release(*slot);
     *slot = lk_tensor_retain(sums);

@@ -37,9 +37,9 @@ static lk_status reshape_build(lk_layer_builder *builder, const void *config, lk
     *out = LK_SHAPE(1, c->channels, c->height, c->width);
     if ((double)c->channels * (double)c->height * (double)c->width != (double)lk__layer_count(in)) {
         lk__shape_text(in, text, sizeof text);
-        return lk_layer_fail(builder, LK_ERR_SHAPE, "gets %s, %lld elements a sample; it makes [N,%lld,%lld,%lld]",
-                             text, (long long)lk__layer_count(in), (long long)c->channels, (long long)c->height,
-                             (long long)c->width);
+        return lk_layer_fail(
+            builder, LK_ERR_SHAPE, "gets %s, %lld elements a sample; expected as many as [N,%lld,%lld,%lld] has", text,
+            (long long)lk__layer_count(in), (long long)c->channels, (long long)c->height, (long long)c->width);
     }
     lk_layer_gradient_needs(builder, LK_MAKES_VIEW, 0);
     return LK_OK;

@@ -82,8 +82,8 @@ static lk_status add_build(lk_layer_builder *builder, const void *config, lk_sha
         lk__shape_text(*out, texts[BODY], sizeof texts[BODY]);
         lk__shape_text(shortcut, texts[SHORTCUT], sizeof texts[SHORTCUT]);
         return lk_layer_fail(builder, LK_ERR_SHAPE,
-                             "the body gives %s and the shortcut %s; they are added and must be the same", texts[BODY],
-                             texts[SHORTCUT]);
+                             "the body gives %s and the shortcut %s; expected equal shapes, as they are added",
+                             texts[BODY], texts[SHORTCUT]);
     }
     lk_layer_gradient_needs(builder, LK_NEEDS_NOTHING, 0);
     lk_layer_flops(builder, (double)lk__layer_count(*out));
