@@ -135,19 +135,25 @@ LK_API lk_tensor *lk_avg_pool2d_at(lk_place at, lk_tensor *x, const lk_pool2d_op
 #define lk_max_pool2d(...) lk_max_pool2d_at(LK_HERE, __VA_ARGS__)
 #define lk_avg_pool2d(...) lk_avg_pool2d_at(LK_HERE, __VA_ARGS__)
 
-/* [N, C, H, W] → [N, C, 1, 1]. */
+/* The maximum and the mean of each channel (Lin, Chen, Yan 2014): [N, C, H, W] float → [N, C, 1, 1]. Gradient: yes; as
+ * of windows. */
 LK_API lk_tensor *lk_global_max_pool2d_at(lk_place at, lk_tensor *x);
 LK_API lk_tensor *lk_global_avg_pool2d_at(lk_place at, lk_tensor *x);
 #define lk_global_max_pool2d(...) lk_global_max_pool2d_at(LK_HERE, __VA_ARGS__)
 #define lk_global_avg_pool2d(...) lk_global_avg_pool2d_at(LK_HERE, __VA_ARGS__)
 
-/* max(x, 0); NaN stays NaN. Float. Gradient: yes (0 at 0). */
+/* max(x, 0) (Nair, Hinton 2010); NaN stays NaN. Float. Gradient: yes (0 at 0). */
 LK_API lk_tensor *lk_relu_at(lk_place at, lk_tensor *x);
 #define lk_relu(...) lk_relu_at(LK_HERE, __VA_ARGS__)
 
 /* Other activations, element by element; alpha as named. Float. Gradient: yes. Errors: LK_ERR_ARGUMENT (alpha).
- * sigmoid 1 / (1 + e^-x); tanh; leaky_relu x > 0 ? x : alpha x; elu x > 0 ? x : alpha (e^x - 1); silu x sigmoid(x);
- * gelu x Phi(x) with erf; softplus ln(1 + e^x). */
+ *   sigmoid     1 / (1 + e^-x)
+ *   tanh        (e^x - e^-x) / (e^x + e^-x)
+ *   leaky_relu  x > 0 ? x : alpha x               (Maas, Hannun, Ng 2013)
+ *   elu         x > 0 ? x : alpha (e^x - 1)       (Clevert, Unterthiner, Hochreiter 2016)
+ *   silu        x sigmoid(x)                      (Hendrycks, Gimpel 2016; as "swish" Ramachandran, Zoph, Le 2017)
+ *   gelu        x Phi(x), Phi(x) = (1 + erf(x / sqrt(2))) / 2, not the approximation by tanh (Hendrycks, Gimpel 2016)
+ *   softplus    ln(1 + e^x)                       (Dugas et al. 2001) */
 LK_API lk_tensor *lk_sigmoid_at(lk_place at, lk_tensor *x);
 LK_API lk_tensor *lk_tanh_at(lk_place at, lk_tensor *x);
 LK_API lk_tensor *lk_leaky_relu_at(lk_place at, lk_tensor *x, double alpha);
@@ -163,11 +169,12 @@ LK_API lk_tensor *lk_softplus_at(lk_place at, lk_tensor *x);
 #define lk_gelu(...) lk_gelu_at(LK_HERE, __VA_ARGS__)
 #define lk_softplus(...) lk_softplus_at(LK_HERE, __VA_ARGS__)
 
-/* y = keep ? x / (1 - rate) : 0 for each element; 0 <= rate < 1. x: [N, …] float; indices: i64 [N], the samples'
- * numbers in the data set. Element e (row-major within its sample n, logical order whatever the layout) is kept where
- * word e of the Philox stream (key.seed, key.purpose, key.epoch, sample = indices[n]) is not below rate 2^32;
- * key.sample is not used. Gradient: with respect to x, the same of dy. Errors: LK_ERR_ARGUMENT (rate; an index that is
- * not in [0, 2^32), named when the result is waited for). */
+/* y = keep ? x s : 0 for each element with s = 1 / (1 - rate), 0 <= rate < 1 (Srivastava et al. 2014, scaled in
+ * training as frameworks do). s and the product are computed in double; the product is rounded once. x: [N, …] float;
+ * indices: i64 [N], the samples' numbers in the data set. Element e (row-major within its sample n, logical order
+ * whatever the layout) is kept where word e of the Philox stream (key.seed, key.purpose, key.epoch, sample =
+ * indices[n]) is not below rate 2^32; key.sample is not used. Gradient: with respect to x, the same of dy. Errors:
+ * LK_ERR_ARGUMENT (rate; an index that is not in [0, 2^32), named when the result is waited for). */
 LK_API lk_tensor *lk_dropout_at(lk_place at, lk_tensor *x, lk_tensor *indices, double rate, lk_random_key key);
 #define lk_dropout(...) lk_dropout_at(LK_HERE, __VA_ARGS__)
 
@@ -233,8 +240,9 @@ LK_API lk_tensor *lk_max_at(lk_place at, lk_tensor *x, const lk_reduce_opts *opt
 LK_API lk_tensor *lk_argmax_at(lk_place at, lk_tensor *x, int axis);
 #define lk_argmax(...) lk_argmax_at(LK_HERE, __VA_ARGS__)
 
-/* x: [.., N, ..] float, any strides.  y = exp(x - max) / sum exp(x - max) along `axis`; log_softmax its logarithm,
- * computed as x - max - log sum exp(x - max).  Gradient: yes. */
+/* x: [.., N, ..] float, any strides.  y = exp(x - max) / sum exp(x - max) along `axis` (Bridle 1990; the maximum is
+ * taken off so that nothing overflows); log_softmax its logarithm, computed as x - max - log sum exp(x - max).
+ * Gradient: yes. */
 LK_API lk_tensor *lk_softmax_at(lk_place at, lk_tensor *x, int axis);
 LK_API lk_tensor *lk_log_softmax_at(lk_place at, lk_tensor *x, int axis);
 #define lk_softmax(...) lk_softmax_at(LK_HERE, __VA_ARGS__)
@@ -242,7 +250,7 @@ LK_API lk_tensor *lk_log_softmax_at(lk_place at, lk_tensor *x, int axis);
 
 typedef enum lk_reduction { LK_REDUCTION_NONE, LK_REDUCTION_SUM, LK_REDUCTION_MEAN } lk_reduction;
 
-/* logits: [N, C] float.  labels: [N] i32 or i64, in [0, C).  loss: -log_softmax(logits)[i, labels[i]]; [N] f-like
+/* logits: [N, C] float.  labels: [N] i32 or i64, in [0, C).  loss: -log_softmax(logits)[i, labels[i]]; [N] like the
  * logits, or their sum or mean as a scalar.  Gradient: with respect to the logits, softmax - onehot. Errors:
  * LK_ERR_SHAPE, LK_ERR_DTYPE; a label out of range is an asynchronous LK_ERR_ARGUMENT that names it. */
 LK_API lk_tensor *lk_sparse_softmax_cross_entropy_at(lk_place at, lk_tensor *logits, lk_tensor *labels,
@@ -255,13 +263,16 @@ LK_API lk_tensor *lk_smoothed_cross_entropy_at(lk_place at, lk_tensor *logits, l
                                                lk_reduction reduction);
 #define lk_smoothed_cross_entropy(...) lk_smoothed_cross_entropy_at(LK_HERE, __VA_ARGS__)
 
-/* Binary cross-entropy, element by element: max(z, 0) - z t + ln(1 + e^-|z|) for logits z and targets t in [0, 1], same
- * shape, float. Gradient: yes; to the logits sigmoid(z) - t, to the targets -z. */
+/* Binary cross-entropy, element by element: -t ln sigmoid(z) - (1 - t) ln(1 - sigmoid(z)) for logits z and targets t in
+ * [0, 1], same shape, float; computed as max(z, 0) - z t + ln(1 + e^-|z|), as TensorFlow's
+ * sigmoid_cross_entropy_with_logits. Gradient: yes; to the logits sigmoid(z) - t, to the targets -z. */
 LK_API lk_tensor *lk_sigmoid_cross_entropy_at(lk_place at, lk_tensor *logits, lk_tensor *targets);
 #define lk_sigmoid_cross_entropy(...) lk_sigmoid_cross_entropy_at(LK_HERE, __VA_ARGS__)
 
 /* logits: [N, C] float.  labels: [N] i32 or i64.  [N] f32: 1 where fewer than k logits of the row are greater than the
- * label's, or equal to it and before it; else 0. k = 1 is argmax == label. Gradient: no. */
+ * label's, or equal to it and before it; else 0: so k = 1 is argmax == label, and ties do not depend on a sort.
+ * Gradient: no. Errors: LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_ARGUMENT (k below 1 or above C); a label out of range is
+ * asynchronous. */
 LK_API lk_tensor *lk_in_top_k_at(lk_place at, lk_tensor *logits, lk_tensor *labels, int k);
 #define lk_in_top_k(...) lk_in_top_k_at(LK_HERE, __VA_ARGS__)
 

@@ -2,14 +2,15 @@
 #include "ops/ops.h"
 #include "ref/ref.h"
 
-/* y = kept ? x / (1 - rate) : 0 for the elements of one sample, whose stream `key` is. */
+/* y = kept ? x s : 0 with s = 1 / (1 - rate), for the elements of one sample, whose stream `key` is. */
 static void drop(const double *x, double *y, int64_t count, double rate, const lk_random_key *key)
 {
+    const double scale = 1 / (1 - rate);
     uint32_t words[4];
     for (int64_t e = 0; e < count; e++) {
         if (e % 4 == 0)
             lk_random_block(key, (uint64_t)e / 4, words);
-        y[e] = words[e % 4] < rate * 0x1p32 ? 0 : x[e] / (1 - rate);
+        y[e] = words[e % 4] < rate * 0x1p32 ? 0 : x[e] * scale;
     }
 }
 
