@@ -1,5 +1,7 @@
-/* The trainer's parts: plan.c fills in the blanks, trainer.c builds it, step.c runs one batch, fit.c the epochs,
- * replay.c looks for the cause of a number that is not finite. */
+/* The trainer's parts. plan.c fills in the configuration's blanks, trainer.c builds the trainer. fit.c runs epochs,
+ * hooks.c the callbacks' part in them; step.c runs one batch: shard after shard (shard_run.c), or with --bn sync all
+ * together (sync_step.c). replicas.c holds and updates the variables. replay.c looks for the cause of a number that is
+ * not finite; it and sync_step.c run several shards in one pass (shard_pass.c). */
 #ifndef LK_TRAIN_TRAINER_H
 #define LK_TRAIN_TRAINER_H
 
@@ -111,6 +113,44 @@ lk_status lk__take_pending(lk_trainer *trainer, lk__pending_step *step, lk__step
 void lk__drop_pending(lk_trainer *trainer);
 
 void lk__release_tensors(lk_tensor **tensors, int64_t n);
+
+/* --- shard_pass.c ------------------------------------------------------------------------------------------------- */
+
+/* Shards of a training batch that go through the model together. Tensors are borrowed from the open scope. */
+typedef struct lk__shard_pass {
+    lk_trainer *trainer;
+    const lk__update *update;
+    lk_batch *batch;
+    int n;
+    lk_shard *shards;                 /* [n] */
+    lk_tensor *const **sets;          /* [n]: the variables of each */
+    lk_tensor **images, **indices;    /* [n] */
+    lk_tensor **logits;               /* [n]: of the forward pass */
+    lk_tensor **losses, **seeds;      /* [n]: scalars, and what their gradients begin with */
+    lk_tensor **watched, **gradients; /* [n * parameters] */
+    lk_tensor **memory;               /* all of the tensors above */
+} lk__shard_pass;
+
+/* Room for so many shards; to be freed, also on failure. */
+lk_status lk__shard_pass_init(lk__shard_pass *pass, lk_trainer *trainer, int64_t shards);
+void lk__shard_pass_free(lk__shard_pass *pass);
+
+/* A new pass, without shards. */
+void lk__shard_pass_start(lk__shard_pass *pass, const lk__update *update, lk_batch *batch);
+
+/* Adds shard `index` of the batch, if it has samples. `variables`: from lk__view_variables, for this shard alone. */
+lk_status lk__shard_pass_add(lk__shard_pass *pass, int64_t index, int replica, lk_tensor *const *variables,
+                             lk_tensor *seed);
+
+/* views[0 … variables): of the replica's parameters; its buffers, which no tape watches, as they are. */
+lk_status lk__view_variables(const lk_trainer *trainer, int replica, lk_tensor **views);
+
+/* What the forward pass of a training step needs, --bn sync included; sets logits[]. */
+lk_forward_opts lk__shard_pass_opts(const lk__shard_pass *pass);
+lk_status lk__shard_pass_forward(lk__shard_pass *pass, const lk_forward_opts *opts);
+
+/* Calls `forward`, which sets losses[], and goes back from there; sets gradients[]. */
+lk_status lk__shard_pass_gradients(lk__shard_pass *pass, lk_status (*forward)(void *user), void *user);
 
 /* Repeats an update's forward and backward passes on replica 0, whose parameters it has left as they were, and fails
  * with LK_ERR_NUMERIC: the message names the first layer, else the loss, else the parameter's gradient, that is not
