@@ -366,6 +366,18 @@ static void what_the_data_say_to_limits(void **state)
     lk_trainer_release(trainer);
 }
 
+/* Nothing is looked for, or opened, for a model that cannot be. */
+static void a_bad_model_file_comes_before_data(void **state)
+{
+    (void)state;
+    lk_train_config config = defaults(NULL);
+    config.data = "nowhere";
+    config.model = "not/there.lk";
+    assert_null(lk_trainer_new(&config));
+    assert_non_null(strstr(lk_error_message(), "not/there.lk"));
+    lk_error_clear();
+}
+
 /* It must not become the configuration's own model. */
 static void a_model_that_could_not_be_built(void **state)
 {
@@ -397,6 +409,7 @@ int main(void)
         cmocka_unit_test(bad_combinations),
         cmocka_unit_test(what_the_data_say_no_to),
         cmocka_unit_test(what_the_data_say_to_limits),
+        cmocka_unit_test(a_bad_model_file_comes_before_data),
         cmocka_unit_test(a_model_that_could_not_be_built),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
