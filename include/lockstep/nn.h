@@ -25,9 +25,10 @@ typedef enum lk_init_kind {
     LK_INIT_ONES,           /* 1 */
     LK_INIT_NORMAL,         /* N(0, value) */
     LK_INIT_GLOROT_UNIFORM, /* U(-a, a), a = sqrt(6 / (fan_in + fan_out)): Keras' default (Glorot, Bengio 2010) */
-    LK_INIT_HE_NORMAL,      /* N(0, sqrt(2 / fan_in)) (He et al. 2015) */
-    LK_INIT_TORCH_UNIFORM,  /* U(-a, a), a = 1 / sqrt(fan_in): the default of PyTorch's Conv2d and Linear, weight (their
-                             * kaiming_uniform_ with a = sqrt(5)) and bias alike */
+    LK_INIT_HE_NORMAL, /* N(0, sqrt(2 / fan_in)) (He et al. 2015), with its tails as PyTorch's kaiming_normal_; Keras'
+                        * he_normal cuts them at two deviations */
+    LK_INIT_TORCH_UNIFORM, /* U(-a, a), a = 1 / sqrt(fan_in): the default of PyTorch's Conv2d and Linear, weight (their
+                            * kaiming_uniform_ with a = sqrt(5)) and bias alike */
     LK_INIT_KIND_COUNT
 } lk_init_kind;
 
