@@ -24,18 +24,19 @@ extern "C" {
 typedef struct lk_series {
     const char *name; /* in the legend */
     const double *x, *y;
-    int64_t count; /* 0 is fine: only the legend shows the series */
+    int64_t count; /* a series of no points, or of missing ones, is not in the legend either */
+    bool right;    /* y is on an axis of its own, at the right */
 } lk_series;
 
 enum { LK_MAX_SERIES = 8 };
 
 typedef struct lk_line_chart {
-    const char *title, *x_label, *y_label; /* NULL: none */
+    const char *title, *x_label, *y_label, *right_label; /* NULL: none */
     const lk_series *series;
     int series_count; /* at most LK_MAX_SERIES */
-    /* What the axes reach over at least; min == max: what the points do. Both are widened to round numbers where points
+    /* What the axes reach over at least; min == max: what the points do. All are widened to round numbers where points
      * lie outside. */
-    double x_min, x_max, y_min, y_max;
+    double x_min, x_max, y_min, y_max, right_min, right_max;
     int width, height; /* of the picture in pixels; 0: 720 x 440 */
 } lk_line_chart;
 
@@ -79,7 +80,7 @@ LK_API lk_status lk_bar_chart_write(const lk_bar_chart *chart, const char *path)
 /* ---- sheets of images ---- */
 
 typedef struct lk_contact_sheet {
-    const char *title;  /* NULL: none */
+    const char *title;  /* NULL: none; the sheet is at least as wide */
     const void *images; /* [count, channels, height, width], row-major */
     lk_dtype dtype;     /* LK_U8, or LK_F32 between `black` and `white` */
     int64_t count;

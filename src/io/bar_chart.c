@@ -130,7 +130,8 @@ static void make_layout(layout *l, const lk_bar_chart *chart, lk__canvas *canvas
         highest = fmax(highest, top_of(&chart->bars[i]));
     int most = (canvas->height - 120) / PIXELS_A_ROW_OF_TICKS;
     lk__axis_make(&l->y, 0, highest > 0 ? highest : 1, most, false, true, true);
-    lk__frame_begin(&l->frame, canvas, chart->title, chart->x_label, chart->y_label, &l->y);
+    lk__labels labels = {.title = chart->title, .x = chart->x_label, .y = chart->y_label};
+    lk__frame_begin(&l->frame, canvas, labels, &l->y, NULL);
     l->slot = (l->frame.right - l->frame.left) / chart->bar_count;
     l->label_room = canvas->height / 3.0;
     l->text_room = canvas->height / 4.0;

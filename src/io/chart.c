@@ -27,29 +27,32 @@ static void draw_fitted(lk__canvas *canvas, lk__point at, const char *text, lk__
     canvas->table->text(canvas, at, fitted, font, LK__CENTRE, angle);
 }
 
-void lk__frame_begin(lk__frame *f, lk__canvas *canvas, const char *title, const char *x_label, const char *y_label,
-                     const lk__axis *y)
+void lk__frame_begin(lk__frame *f, lk__canvas *canvas, lk__labels labels, const lk__axis *y, const lk__axis *right)
 {
     double width = canvas->width, height = canvas->height;
     *f = (lk__frame){canvas, LK__MARGIN, width - 1.5 * LK__MARGIN, LK__MARGIN, height - LK__MARGIN - LK__ROW};
-    if (title) {
+    if (labels.title) {
         lk__point at = {width / 2, f->top + lk__title_font.size * 0.8};
-        draw_fitted(canvas, at, title, lk__title_font, width - 2 * LK__MARGIN, 0);
+        draw_fitted(canvas, at, labels.title, lk__title_font, width - 2 * LK__MARGIN, 0);
         f->top += lk__title_font.size + 12;
     }
-    if (x_label)
+    if (labels.x)
         f->bottom -= LK__ROW;
-    if (y_label)
-        f->left += LK__ROW;
-    f->left += tick_width(canvas, y) + LK__TICK_GAP;
-    if (x_label) {
+    f->left += tick_width(canvas, y) + LK__TICK_GAP + (labels.y ? LK__ROW : 0);
+    if (right)
+        f->right = width - LK__MARGIN - tick_width(canvas, right) - LK__TICK_GAP - (labels.right ? LK__ROW : 0);
+    double middle = (f->top + f->bottom) / 2;
+    if (labels.x) {
         lk__point at = {(f->left + f->right) / 2, height - LK__MARGIN};
-        draw_fitted(canvas, at, x_label, lk__label_font, f->right - f->left, 0);
+        draw_fitted(canvas, at, labels.x, lk__label_font, f->right - f->left, 0);
     }
-    if (y_label) {
-        lk__point at = {LK__MARGIN + lk__label_font.size * 0.8, (f->top + f->bottom) / 2};
-        draw_fitted(canvas, at, y_label, lk__label_font, f->bottom - f->top, 90);
+    if (labels.y) {
+        lk__point at = {LK__MARGIN + lk__label_font.size * 0.8, middle};
+        draw_fitted(canvas, at, labels.y, lk__label_font, f->bottom - f->top, 90);
     }
+    if (right && labels.right)
+        draw_fitted(canvas, (lk__point){width - LK__MARGIN, middle}, labels.right, lk__label_font, f->bottom - f->top,
+                    90);
 }
 
 /* On the middle of a pixel, so that a line one pixel wide is sharp. */
@@ -69,6 +72,20 @@ void lk__frame_y(const lk__frame *f, const lk__axis *y)
         draw->lines(f->canvas, line, 2, (lk__pen){.width = 1, .colour = LK__GRID});
         lk__point label = {f->left - LK__TICK_GAP, at + lk__tick_font.size * 0.36};
         draw->text(f->canvas, label, text, lk__tick_font, LK__RIGHT, 0);
+    }
+}
+
+void lk__frame_right(const lk__frame *f, const lk__axis *right)
+{
+    const lk__canvas_table *draw = f->canvas->table;
+    const lk__pen pen = {.width = 1, .colour = LK__AXIS_LINE};
+    for (int i = 0; i < right->ticks; i++) {
+        char text[LK__TICK_TEXT];
+        lk__axis_text(right, i, text);
+        double at = sharp(f->bottom - (f->bottom - f->top) * lk__axis_place(right, lk__axis_tick(right, i)));
+        draw->lines(f->canvas, (lk__point[]){{f->right, at}, {f->right + 4, at}}, 2, pen);
+        lk__point label = {f->right + LK__TICK_GAP, at + lk__tick_font.size * 0.36};
+        draw->text(f->canvas, label, text, lk__tick_font, LK__LEFT, 0);
     }
 }
 

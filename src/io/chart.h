@@ -16,12 +16,19 @@ typedef struct lk__frame {
     double left, right, top, bottom;
 } lk__frame;
 
-/* The title above, the names of the axes, and room at the left for the ticks of `y`. NULL: none. */
-void lk__frame_begin(lk__frame *frame, lk__canvas *canvas, const char *title, const char *x_label, const char *y_label,
-                     const lk__axis *y);
+typedef struct lk__labels {
+    const char *title, *x, *y, *right; /* NULL: none */
+} lk__labels;
+
+/* The title above, the names of the axes, and room for the ticks of `y` at the left and of `right`, if it is not NULL,
+ * at the right. */
+void lk__frame_begin(lk__frame *frame, lk__canvas *canvas, lk__labels labels, const lk__axis *y, const lk__axis *right);
 
 /* Ticks, their numbers and lines across the chart. */
 void lk__frame_y(const lk__frame *frame, const lk__axis *y);
+
+/* Ticks and their numbers at the right. */
+void lk__frame_right(const lk__frame *frame, const lk__axis *right);
 
 /* The line at the bottom, with ticks and their numbers below it; `x` NULL: only the line. */
 void lk__frame_x(const lk__frame *frame, const lk__axis *x);
@@ -35,6 +42,10 @@ typedef struct lk__range {
 } lk__range;
 
 lk_status lk__line_chart_check(const lk_line_chart *chart);
-void lk__line_chart_ranges(const lk_line_chart *chart, lk__range *x, lk__range *y);
+void lk__line_chart_ranges(const lk_line_chart *chart, lk__range *x, lk__range *y, lk__range *right);
+
+/* Whether there is a point of the series, or of any at the right. */
+bool lk__series_shows(const lk_series *series);
+bool lk__line_chart_has_right(const lk_line_chart *chart);
 
 #endif

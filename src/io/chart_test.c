@@ -106,7 +106,8 @@ static const double accuracy[] = {0.2, 0.5, NAN, 0.7, NAN, 0.8};
 static void a_line_chart_has_what_it_was_given(void **state)
 {
     (void)state;
-    const lk_series series[] = {{"loss < 1 & \"falling\"", epochs, loss, 6}, {"accuracy", epochs, accuracy, 6}};
+    const lk_series series[] = {{.name = "loss < 1 & \"falling\"", .x = epochs, .y = loss, .count = 6},
+                                {.name = "accuracy", .x = epochs, .y = accuracy, .count = 6}};
     const lk_line_chart chart = {
         .title = "Training", .x_label = "epoch", .y_label = "loss, accuracy", .series = series, .series_count = 2};
     char *svg = line_svg(&chart);
@@ -128,7 +129,7 @@ static void points_are_where_the_axes_say(void **state)
 {
     (void)state;
     const double x[] = {0, 10}, y[] = {0, 100};
-    const lk_series series = {NULL, x, y, 2};
+    const lk_series series = {.x = x, .y = y, .count = 2};
     const lk_line_chart chart = {.series = &series, .series_count = 1, .width = 400, .height = 300};
     char *svg = line_svg(&chart);
     double x0, y0, x1, y1, left, bottom;
@@ -146,7 +147,7 @@ static void points_are_where_the_axes_say(void **state)
 static void a_range_is_kept_or_widened(void **state)
 {
     (void)state;
-    const lk_series series = {"accuracy", epochs, loss, 6};
+    const lk_series series = {.name = "accuracy", .x = epochs, .y = loss, .count = 6};
     lk_line_chart chart = {.series = &series, .series_count = 1, .x_max = 10, .y_max = 4};
     char *svg = line_svg(&chart);
     assert_non_null(strstr(svg, ">10<"));
@@ -158,14 +159,51 @@ static void a_range_is_kept_or_widened(void **state)
     free(svg);
 }
 
+/* The points of a line of this colour that has two. */
+static void ends_of(const char *svg, const char *stroke, double *x0, double *y0, double *x1, double *y1)
+{
+    const char *line = strstr(svg, stroke);
+    assert_non_null(line);
+    while (line > svg && strncmp(line, "points=\"", 8))
+        line--;
+    assert_int_equal(sscanf(line, "points=\"%lf,%lf %lf,%lf", x0, y0, x1, y1), 4);
+}
+
+static void an_axis_at_the_right(void **state)
+{
+    (void)state;
+    const double x[] = {0, 10}, high[] = {0, 100}, low[] = {1, 0.5};
+    const lk_series series[] = {{.x = x, .y = high, .count = 2}, {.x = x, .y = low, .count = 2, .right = true}};
+    lk_line_chart chart = {
+        .y_label = "loss", .right_label = "accuracy", .series = series, .series_count = 2, .right_max = 1};
+    char *svg = line_svg(&chart);
+    double x0, y0, x1, y1, left, bottom, right, top;
+    ends_of(svg, "stroke=\"#0072B2\"", &left, &bottom, &right, &top);
+    ends_of(svg, "stroke=\"#D55E00\"", &x0, &y0, &x1, &y1);
+    assert_true(fabs(x0 - left) <= 1 && fabs(x1 - right) <= 1);
+    assert_true(fabs(y0 - top) <= 1 && fabs(y1 - (top + bottom) / 2) <= 1);
+    assert_int_equal(count_of(svg, ">accuracy<"), 1);
+    assert_int_equal(count_of(svg, ">loss<"), 1);
+    assert_int_equal(count_of(svg, ">100<"), 1);
+    assert_int_equal(count_of(svg, ">1.0<"), 1);
+    free(svg);
+    chart.series_count = 1; /* nothing is at the right */
+    svg = line_svg(&chart);
+    assert_int_equal(count_of(svg, ">accuracy<"), 0);
+    assert_int_equal(count_of(svg, ">1.0<"), 0);
+    free(svg);
+}
+
 static void charts_of_nothing(void **state)
 {
     (void)state;
     const double none[] = {NAN, INFINITY, 1e200};
-    const lk_series series[] = {{"nothing", NULL, NULL, 0}, {"not finite", none, none, 3}};
+    const lk_series series[] = {{.name = "nothing", .x = NULL, .y = NULL, .count = 0},
+                                {.name = "not finite", .x = none, .y = none, .count = 3}};
     char *svg = line_svg(&(lk_line_chart){.series = series, .series_count = 2, .width = 160, .height = 160});
     assert_int_equal(count_of(svg, "<circle"), 0);
-    assert_non_null(strstr(svg, ">nothing<"));
+    assert_null(strstr(svg, ">nothing<")); /* nor in the legend */
+    assert_null(strstr(svg, ">not finite<"));
     free(svg);
     free(line_svg(&(lk_line_chart){.title = "\x80 broken \x01 text"}));
 }
@@ -180,7 +218,7 @@ static void refused(lk_status status, const char *message)
 static void line_charts_that_make_no_sense(void **state)
 {
     (void)state;
-    const lk_series series = {"a", epochs, loss, 6};
+    const lk_series series = {.name = "a", .x = epochs, .y = loss, .count = 6};
     lk_line_chart chart = {.series = &series, .series_count = 1};
     refused(lk_line_chart_write(&chart, in_dir("a.pdf")), "ends in .svg or .png");
     refused(lk_line_chart_write(&chart, NULL), "ends in .svg or .png");
@@ -190,6 +228,8 @@ static void line_charts_that_make_no_sense(void **state)
     refused(lk_line_chart_write(&chart, in_dir("a.svg")), "9 series");
     chart = (lk_line_chart){.series = &series, .series_count = 1, .y_min = 1, .y_max = 0};
     refused(lk_line_chart_write(&chart, in_dir("a.svg")), "y_min is 1");
+    chart = (lk_line_chart){.series = &series, .series_count = 1, .right_min = INFINITY};
+    refused(lk_line_chart_write(&chart, in_dir("a.svg")), "right_min is inf");
     chart = (lk_line_chart){.series = &series, .series_count = 1, .x_max = NAN};
     refused(lk_line_chart_write(&chart, in_dir("a.svg")), "x_max");
     chart.x_max = 0;
@@ -252,7 +292,7 @@ static void bar_charts_that_make_no_sense(void **state)
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
-    const lk_series series = {"loss", epochs, loss, 6};
+    const lk_series series = {.name = "loss", .x = epochs, .y = loss, .count = 6};
     const lk_line_chart lines = {.title = "t", .series = &series, .series_count = 1};
     const lk_bar_chart chart = {.title = "t", .bars = bars, .bar_count = 4};
     put_file(in_dir("kept.svg"), "old");
@@ -275,10 +315,15 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_line_chart_has_what_it_was_given), cmocka_unit_test(points_are_where_the_axes_say),
-        cmocka_unit_test(a_range_is_kept_or_widened),         cmocka_unit_test(charts_of_nothing),
-        cmocka_unit_test(line_charts_that_make_no_sense),     cmocka_unit_test(a_bar_chart_has_what_it_was_given),
-        cmocka_unit_test(texts_that_are_too_wide_are_turned), cmocka_unit_test(bar_charts_that_make_no_sense),
+        cmocka_unit_test(a_line_chart_has_what_it_was_given),
+        cmocka_unit_test(points_are_where_the_axes_say),
+        cmocka_unit_test(a_range_is_kept_or_widened),
+        cmocka_unit_test(an_axis_at_the_right),
+        cmocka_unit_test(charts_of_nothing),
+        cmocka_unit_test(line_charts_that_make_no_sense),
+        cmocka_unit_test(a_bar_chart_has_what_it_was_given),
+        cmocka_unit_test(texts_that_are_too_wide_are_turned),
+        cmocka_unit_test(bar_charts_that_make_no_sense),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests_name("chart", tests, make_test_dir, remove_test_dir);

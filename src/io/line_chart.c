@@ -22,7 +22,8 @@ lk_status lk__line_chart_check(const lk_line_chart *chart)
     if (chart->series_count < 0 || chart->series_count > LK_MAX_SERIES)
         LK_FAIL(LK_ERR_ARGUMENT, "line chart: %d series; 0 … %d can be told apart", chart->series_count, LK_MAX_SERIES);
     LK_TRY(check_range("x", chart->x_min, chart->x_max));
-    return check_range("y", chart->y_min, chart->y_max);
+    LK_TRY(check_range("y", chart->y_min, chart->y_max));
+    return check_range("right", chart->right_min, chart->right_max);
 }
 
 static bool is_there(const lk_series *series, int64_t i)
@@ -37,30 +38,61 @@ static void include(lk__range *range, double value)
     range->whole = range->whole && value == floor(value);
 }
 
-void lk__line_chart_ranges(const lk_line_chart *chart, lk__range *x, lk__range *y)
+bool lk__series_shows(const lk_series *series)
 {
-    *x = *y = (lk__range){.min = INFINITY, .max = -INFINITY, .whole = true};
+    int64_t i = 0;
+    while (i < series->count && !is_there(series, i))
+        i++;
+    return i < series->count;
+}
+
+bool lk__line_chart_has_right(const lk_line_chart *chart)
+{
     for (int s = 0; s < chart->series_count; s++)
-        for (int64_t i = 0; i < chart->series[s].count; i++)
-            if (is_there(&chart->series[s], i)) {
-                include(x, chart->series[s].x[i]);
-                include(y, chart->series[s].y[i]);
+        if (chart->series[s].right && lk__series_shows(&chart->series[s]))
+            return true;
+    return false;
+}
+
+/* What was asked for, where min < max. */
+static void reach_over(lk__range *range, double min, double max)
+{
+    bool asked = min < max;
+    range->round_min = !asked || range->min < min;
+    range->round_max = !asked || range->max > max;
+    if (asked) {
+        range->min = fmin(range->min, min);
+        range->max = fmax(range->max, max);
+        range->whole = false;
+    }
+}
+
+void lk__line_chart_ranges(const lk_line_chart *chart, lk__range *x, lk__range *y, lk__range *right)
+{
+    *x = *y = *right = (lk__range){.min = INFINITY, .max = -INFINITY, .whole = true};
+    for (int s = 0; s < chart->series_count; s++) {
+        const lk_series *series = &chart->series[s];
+        for (int64_t i = 0; i < series->count; i++)
+            if (is_there(series, i)) {
+                include(x, series->x[i]);
+                include(series->right ? right : y, series->y[i]);
             }
+    }
     if (chart->x_min < chart->x_max) {
         x->min = fmin(x->min, chart->x_min);
         x->max = fmax(x->max, chart->x_max);
     }
-    bool asked = chart->y_min < chart->y_max;
-    y->round_min = !asked || y->min < chart->y_min;
-    y->round_max = !asked || y->max > chart->y_max;
-    if (asked) {
-        y->min = fmin(y->min, chart->y_min);
-        y->max = fmax(y->max, chart->y_max);
-        y->whole = false;
-    }
+    reach_over(y, chart->y_min, chart->y_max);
+    reach_over(right, chart->right_min, chart->right_max);
 }
 
 /* --- the picture ------------------------------------------------------------------------------------------------- */
+
+static void make_y_axis(const lk__canvas *canvas, const lk__range *range, lk__axis *y)
+{
+    int most = (canvas->height - 100) / PIXELS_A_ROW_OF_TICKS;
+    lk__axis_make(y, range->min, range->max, most, range->whole, range->round_min, range->round_max);
+}
 
 /* As many ticks as have room for their numbers. */
 static void make_x_axis(const lk__frame *f, const lk__range *range, lk__axis *x)
@@ -89,7 +121,7 @@ static void draw_legend(lk__frame *f, const lk_line_chart *chart)
     bool any = false;
     for (int s = 0; s < chart->series_count; s++) {
         char name[FIT];
-        if (!chart->series[s].name)
+        if (!chart->series[s].name || !lk__series_shows(&chart->series[s]))
             continue;
         lk__canvas_fit(f->canvas, chart->series[s].name, lk__label_font, room, name, sizeof name);
         double width = SAMPLE + SAMPLE_GAP + draw->text_width(f->canvas, name, lk__label_font);
@@ -134,11 +166,12 @@ static void draw_series(const lk__frame *f, const lk__axis *x, const lk__axis *y
 
 static lk_status draw(const lk_line_chart *chart, lk__canvas *canvas)
 {
-    lk__range x_range, y_range;
-    lk__line_chart_ranges(chart, &x_range, &y_range);
-    lk__axis x, y;
-    int most = (canvas->height - 100) / PIXELS_A_ROW_OF_TICKS;
-    lk__axis_make(&y, y_range.min, y_range.max, most, y_range.whole, y_range.round_min, y_range.round_max);
+    lk__range x_range, y_range, right_range;
+    lk__line_chart_ranges(chart, &x_range, &y_range, &right_range);
+    lk__axis x, y, right;
+    make_y_axis(canvas, &y_range, &y);
+    make_y_axis(canvas, &right_range, &right);
+    bool has_right = lk__line_chart_has_right(chart);
 
     int64_t longest = 0;
     for (int s = 0; s < chart->series_count; s++)
@@ -150,13 +183,16 @@ static lk_status draw(const lk_line_chart *chart, lk__canvas *canvas)
         return LK_ERR_MEMORY;
 
     lk__frame frame;
-    lk__frame_begin(&frame, canvas, chart->title, chart->x_label, chart->y_label, &y);
+    lk__labels labels = {chart->title, chart->x_label, chart->y_label, chart->right_label};
+    lk__frame_begin(&frame, canvas, labels, &y, has_right ? &right : NULL);
     draw_legend(&frame, chart);
     make_x_axis(&frame, &x_range, &x);
     lk__frame_y(&frame, &y);
+    if (has_right)
+        lk__frame_right(&frame, &right);
     lk__frame_x(&frame, &x);
     for (int s = 0; s < chart->series_count; s++)
-        draw_series(&frame, &x, &y, &chart->series[s], s, run);
+        draw_series(&frame, &x, chart->series[s].right ? &right : &y, &chart->series[s], s, run);
     lk__free(run);
     return LK_OK;
 }

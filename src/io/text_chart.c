@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_COLUMNS = 24, LEAST_ROWS = 8, MOST_CELLS = 1000, ROWS_FOR_LABELS = 12, ROWS_TO_ROUND = 8, NO_SERIES = -1 };
+enum { LEAST_COLUMNS = 24, LEAST_ROWS = 8, LEAST_PLOT = 8, MOST_CELLS = 1000, ROWS_FOR_LABELS = 12, ROWS_TO_ROUND = 8 };
+enum { NO_SERIES = -1 };
 
 typedef struct cell {
     unsigned char dots;
@@ -21,7 +22,8 @@ typedef struct text_chart {
     bool braille;
     int left;          /* columns that the numbers of the y axis take, and its line */
     int columns, rows; /* of the plot */
-    lk__axis x, y;
+    bool has_right;    /* numbers at the right */
+    lk__axis x, y, right;
     cell *cells; /* [rows][columns] */
     lk__bytes out;
 } text_chart;
@@ -82,7 +84,7 @@ static int legend(text_chart *t, int most, bool write)
     int row = 0, column = 0;
     for (int s = 0; s < t->chart->series_count && most > 0; s++) {
         const char *name = t->chart->series[s].name;
-        if (!name)
+        if (!name || !lk__series_shows(&t->chart->series[s]))
             continue;
         int width = 2 + text_width(name);
         if (column > 0 && column + 3 + width > t->style.columns) {
@@ -165,7 +167,7 @@ static void draw_series(text_chart *t, int number)
         bool there = lk__plot_value(series->x[i]) && lk__plot_value(series->y[i]);
         if (there) {
             int x = place(&t->x, series->x[i], dots_across(t));
-            int y = dots_down(t) - 1 - place(&t->y, series->y[i], dots_down(t));
+            int y = dots_down(t) - 1 - place(series->right ? &t->right : &t->y, series->y[i], dots_down(t));
             line(t, joined ? last_x : x, joined ? last_y : y, x, y, number);
             last_x = x;
             last_y = y;
@@ -187,14 +189,24 @@ static int widest_number(const lk__axis *axis)
     return widest;
 }
 
+static void make_y_axis(const text_chart *t, const lk__range *range, lk__axis *y)
+{
+    bool round = t->rows >= ROWS_TO_ROUND;
+    lk__axis_make(y, range->min, range->max, t->rows / 2, range->whole, round && range->round_min,
+                  round && range->round_max);
+}
+
 static void make_axes(text_chart *t)
 {
-    lk__range x, y;
-    lk__line_chart_ranges(t->chart, &x, &y);
-    bool round = t->rows >= ROWS_TO_ROUND;
-    lk__axis_make(&t->y, y.min, y.max, t->rows / 2, y.whole, round && y.round_min, round && y.round_max);
+    lk__range x, y, right;
+    lk__line_chart_ranges(t->chart, &x, &y, &right);
+    make_y_axis(t, &y, &t->y);
+    make_y_axis(t, &right, &t->right);
     t->left = widest_number(&t->y) + 2;
     t->columns = t->style.columns - t->left;
+    int right_columns = widest_number(&t->right) + 2;
+    t->has_right = lk__line_chart_has_right(t->chart) && t->columns - right_columns >= LEAST_PLOT;
+    t->columns -= t->has_right ? right_columns : 0;
     for (int most = t->columns / 4;; most--) {
         lk__axis_make(&t->x, x.min, x.max, most, x.whole, false, false);
         double distance = t->x.unit / (t->x.max - t->x.min) * t->columns;
@@ -203,14 +215,32 @@ static void make_axes(text_chart *t)
     }
 }
 
+/* The number of the tick in this row; "": there is none. */
+static void tick_of_row(const text_chart *t, const lk__axis *axis, int row, char number[LK__TICK_TEXT])
+{
+    number[0] = '\0';
+    for (int i = 0; i < axis->ticks; i++) {
+        int dots = dots_down(t), at = dots - 1 - place(axis, lk__axis_tick(axis, i), dots);
+        if (at / (t->braille ? 4 : 1) == row)
+            lk__axis_text(axis, i, number);
+    }
+}
+
+static void put_right_tick(text_chart *t, int row, int used)
+{
+    char number[LK__TICK_TEXT];
+    tick_of_row(t, &t->right, row, number);
+    put_times(&t->out, " ", t->columns - used);
+    lk__bytes_text(&t->out, t->style.ascii ? (*number ? "+" : "|") : *number ? "├" : "│");
+    if (*number)
+        lk__bytes_char(&t->out, ' ');
+    lk__bytes_text(&t->out, number);
+}
+
 static void put_plot_row(text_chart *t, int row)
 {
-    char number[LK__TICK_TEXT] = "";
-    for (int i = 0; i < t->y.ticks; i++) {
-        int dots = dots_down(t), at = dots - 1 - place(&t->y, lk__axis_tick(&t->y, i), dots);
-        if (at / (t->braille ? 4 : 1) == row)
-            lk__axis_text(&t->y, i, number);
-    }
+    char number[LK__TICK_TEXT];
+    tick_of_row(t, &t->y, row, number);
     put_times(&t->out, " ", t->left - 2 - text_width(number));
     lk__bytes_text(&t->out, number);
     lk__bytes_char(&t->out, ' ');
@@ -234,6 +264,8 @@ static void put_plot_row(text_chart *t, int row)
     }
     if (series != NO_SERIES)
         set_series(t, NO_SERIES);
+    if (t->has_right)
+        put_right_tick(t, row, used);
     lk__bytes_char(&t->out, '\n');
 }
 
@@ -252,6 +284,8 @@ static void put_x_axis(text_chart *t)
             marked = true;
         lk__bytes_text(&t->out, t->style.ascii ? (marked ? "+" : "-") : marked ? "┬" : "─");
     }
+    if (t->has_right)
+        lk__bytes_text(&t->out, t->style.ascii ? "+" : "┘");
     lk__bytes_char(&t->out, '\n');
     int column = 0;
     for (int tick = 0; tick < t->x.ticks; tick++) {
@@ -271,13 +305,28 @@ static void put_x_axis(text_chart *t)
 
 /* --- the whole --------------------------------------------------------------------------------------------------- */
 
+/* Above their axes; that of the right one is left out where both do not fit. */
+static void put_y_labels(text_chart *t)
+{
+    const char *left = t->chart->y_label ? t->chart->y_label : "";
+    const char *right = t->has_right && t->chart->right_label ? t->chart->right_label : "";
+    int between = t->style.columns - text_width(left) - text_width(right);
+    put_cut(&t->out, left, t->style.columns);
+    if (*right && between > 0) {
+        put_times(&t->out, " ", between);
+        lk__bytes_text(&t->out, right);
+    }
+    lk__bytes_char(&t->out, '\n');
+}
+
 static lk_status draw(text_chart *t)
 {
     const lk_line_chart *chart = t->chart;
     bool labels = t->style.rows >= ROWS_FOR_LABELS;
-    const char *x_label = labels ? chart->x_label : NULL, *y_label = labels ? chart->y_label : NULL;
+    const char *x_label = labels ? chart->x_label : NULL;
+    bool y_labels = labels && (chart->y_label || chart->right_label);
     int legend_rows = legend(t, t->style.rows / 4, false), axis_rows = 2;
-    t->rows = t->style.rows - legend_rows - axis_rows - (chart->title != NULL) - (x_label != NULL) - (y_label != NULL);
+    t->rows = t->style.rows - legend_rows - axis_rows - (chart->title != NULL) - (x_label != NULL) - y_labels;
     make_axes(t);
 
     size_t count = (size_t)t->rows * (size_t)t->columns;
@@ -292,8 +341,8 @@ static lk_status draw(text_chart *t)
     if (chart->title)
         put_centred(t, chart->title, 0, t->style.columns);
     legend(t, legend_rows, true);
-    if (y_label)
-        put_centred(t, y_label, 0, text_width(y_label) < t->style.columns ? text_width(y_label) : t->style.columns);
+    if (y_labels)
+        put_y_labels(t);
     for (int row = 0; row < t->rows; row++)
         put_plot_row(t, row);
     put_x_axis(t);

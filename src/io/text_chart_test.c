@@ -15,7 +15,8 @@
 static const double epochs[] = {1, 2, 3, 4, 5};
 static const double loss[] = {1, 0.75, 0.5, 0.25, 0};
 static const double accuracy[] = {0, NAN, 0.5, 0.5, 1};
-static const lk_series both[] = {{"loss", epochs, loss, 5}, {"accuracy", epochs, accuracy, 5}};
+static const lk_series both[] = {{.name = "loss", .x = epochs, .y = loss, .count = 5},
+                                 {.name = "accuracy", .x = epochs, .y = accuracy, .count = 5}};
 
 static void a_small_chart_in_ascii(void **state)
 {
@@ -36,6 +37,31 @@ static void a_small_chart_in_ascii(void **state)
     lk_free(text);
 }
 
+static void an_axis_at_the_right(void **state)
+{
+    (void)state;
+    const double high[] = {40, 30, 20, 10, 0};
+    const lk_series series[] = {{.name = "loss", .x = epochs, .y = high, .count = 5},
+                                {.name = "accuracy", .x = epochs, .y = accuracy, .count = 5, .right = true}};
+    const lk_line_chart chart = {
+        .y_label = "loss", .right_label = "accuracy", .series = series, .series_count = 2, .right_max = 1};
+    char *text = lk_line_chart_text(&chart, (lk_text_style){.columns = 32, .rows = 12, .ascii = true});
+    assert_non_null(text);
+    assert_string_equal(text, "* loss   + accuracy\n"
+                              "loss                    accuracy\n"
+                              "40 +**                    ++ 1.0\n"
+                              "   |  ***               ++ |\n"
+                              "   |     ****         ++   |\n"
+                              "20 +         **+++++++     + 0.5\n"
+                              "   |             ***       |\n"
+                              "   |                ***    |\n"
+                              "   |                   **  |\n"
+                              " 0 ++                    **+ 0.0\n"
+                              "   ++-----+----+-----+----++\n"
+                              "    1     2    3     4    5\n");
+    lk_free(text);
+}
+
 /* Without escape sequences. */
 static void plain(char *text)
 {
@@ -52,14 +78,18 @@ static void plain(char *text)
 static void every_style_fits(void **state)
 {
     (void)state;
-    const lk_line_chart chart = {.title = "a title that is longer than the narrowest terminal",
-                                 .x_label = "epoch",
-                                 .y_label = "loss, accuracy",
-                                 .series = both,
-                                 .series_count = 2};
+    const double huge[] = {-1.25e19, 0, 1e19, 2e19, 3e19};
+    const lk_series two_axes[] = {{.name = "loss", .x = epochs, .y = huge, .count = 5},
+                                  {.name = "accuracy", .x = epochs, .y = huge, .count = 5, .right = true}};
     for (int columns = 24; columns < 200; columns += 7) {
         for (int rows = 8; rows < 50; rows += 5) {
-            for (int kind = 0; kind < 4; kind++) {
+            for (int kind = 0; kind < 8; kind++) {
+                const lk_line_chart chart = {.title = "a title that is longer than the narrowest terminal",
+                                             .x_label = "epoch",
+                                             .y_label = "loss",
+                                             .right_label = "accuracy",
+                                             .series = kind & 4 ? two_axes : both,
+                                             .series_count = 2};
                 lk_text_style style = {columns, rows, kind & 1, kind & 2};
                 char *text = lk_line_chart_text(&chart, style), *line = text;
                 assert_non_null(text);
@@ -85,7 +115,7 @@ static void braille_has_eight_dots_a_cell(void **state)
 {
     (void)state;
     const double x[] = {0, 1}, level[] = {0, 0};
-    const lk_series series = {NULL, x, level, 2};
+    const lk_series series = {.name = NULL, .x = x, .y = level, .count = 2};
     const lk_line_chart chart = {.series = &series, .series_count = 1, .y_max = 1};
     char *text = lk_line_chart_text(&chart, (lk_text_style){.columns = 24, .rows = 8});
     assert_non_null(text);
@@ -101,11 +131,11 @@ static void braille_has_eight_dots_a_cell(void **state)
 static void charts_of_nothing(void **state)
 {
     (void)state;
-    const lk_series empty = {"nothing yet", NULL, NULL, 0};
+    const lk_series empty = {.name = "nothing yet", .x = NULL, .y = NULL, .count = 0};
     const lk_line_chart chart = {.series = &empty, .series_count = 1, .x_min = 1, .x_max = 10, .y_max = 1};
     char *text = lk_line_chart_text(&chart, (lk_text_style){.columns = 60, .rows = 12, .ascii = true});
     assert_non_null(text);
-    assert_non_null(strstr(text, "* nothing yet\n"));
+    assert_null(strstr(text, "nothing yet")); /* nor in the legend */
     assert_non_null(strstr(text, "10\n"));
     lk_free(text);
 }
@@ -143,9 +173,10 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_small_chart_in_ascii),        cmocka_unit_test(every_style_fits),
-        cmocka_unit_test(braille_has_eight_dots_a_cell), cmocka_unit_test(charts_of_nothing),
-        cmocka_unit_test(sizes_that_are_too_small),      cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_small_chart_in_ascii),    cmocka_unit_test(an_axis_at_the_right),
+        cmocka_unit_test(every_style_fits),          cmocka_unit_test(braille_has_eight_dots_a_cell),
+        cmocka_unit_test(charts_of_nothing),         cmocka_unit_test(sizes_that_are_too_small),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests_name("text_chart", tests, NULL, NULL);
 }

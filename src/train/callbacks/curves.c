@@ -15,6 +15,8 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
     (void)stop;
     curves *c = self;
     LK_TRY(lk__history_add(&c->history, report));
+    if (!c->history.measured)
+        return LK_OK;
     lk_series series[LK_HISTORY_LINES];
     lk_line_chart chart = lk__history_chart(&c->history, series);
     chart.title = lk_trainer_plan(trainer)->model;

@@ -4,6 +4,8 @@
 #include "base/status.h"
 #include "lockstep/callbacks.h"
 
+#include <math.h>
+
 static lk_status grow(double **values, int64_t capacity)
 {
     double *grown = lk__realloc(*values, (size_t)capacity, sizeof *grown);
@@ -34,9 +36,13 @@ lk_status lk__history_add(lk__history *history, const lk_epoch_report *report)
     history->line[LK_HISTORY_VAL_LOSS][n] = lk_mean_value(report->val.loss);
     history->line[LK_HISTORY_TRAIN_ACCURACY][n] = lk_mean_value(report->train.accuracy);
     history->line[LK_HISTORY_VAL_ACCURACY][n] = lk_mean_value(report->val.accuracy);
-    history->evaluated = history->evaluated || report->val.loss.count;
+    for (int i = 0; i < LK_HISTORY_LINES; i++)
+        history->measured = history->measured || isfinite(history->line[i][n]);
     return LK_OK;
 }
+
+/* Losses are shown from 0, so that what hardly changes looks like it, up to this or more. */
+static const double LEAST_LOSS = 0.1;
 
 lk_line_chart lk__history_chart(const lk__history *history, lk_series series[LK_HISTORY_LINES])
 {
@@ -44,13 +50,17 @@ lk_line_chart lk__history_chart(const lk__history *history, lk_series series[LK_
                                         [LK_HISTORY_VAL_LOSS] = "val loss",
                                         [LK_HISTORY_TRAIN_ACCURACY] = "train accuracy",
                                         [LK_HISTORY_VAL_ACCURACY] = "val accuracy"};
-    int count = 0;
     for (int i = 0; i < LK_HISTORY_LINES; i++) {
-        bool of_evaluation = i == LK_HISTORY_VAL_LOSS || i == LK_HISTORY_VAL_ACCURACY;
-        if (history->evaluated || !of_evaluation)
-            series[count++] = (lk_series){names[i], history->epoch, history->line[i], history->count};
+        bool right = i == LK_HISTORY_TRAIN_ACCURACY || i == LK_HISTORY_VAL_ACCURACY;
+        series[i] = (lk_series){names[i], history->epoch, history->line[i], history->count, right};
     }
-    return (lk_line_chart){.x_label = "epoch", .series = series, .series_count = count, .y_max = 1};
+    return (lk_line_chart){.x_label = "epoch",
+                           .y_label = "loss",
+                           .right_label = "accuracy",
+                           .series = series,
+                           .series_count = LK_HISTORY_LINES,
+                           .y_max = LEAST_LOSS,
+                           .right_max = 1};
 }
 
 void lk__history_free(lk__history *history)

@@ -18,13 +18,14 @@ typedef struct lk__history {
     int64_t count, capacity;
     double *epoch;
     double *line[LK_HISTORY_LINES]; /* NaN: not measured */
-    bool evaluated;                 /* some epoch was */
+    bool measured;                  /* there is a number among the lines' */
 } lk__history;
 
 /* Errors: LK_ERR_MEMORY. */
 lk_status lk__history_add(lk__history *history, const lk_epoch_report *report);
 
-/* The chart and its series, over the history's own memory. Its vertical axis has 0 and 1 on it. */
+/* The chart and its series, over the history's own memory: losses on the axis at the left, from 0, accuracies on one
+ * from 0 to 1 at the right, where losses that begin high do not flatten them. */
 lk_line_chart lk__history_chart(const lk__history *history, lk_series series[LK_HISTORY_LINES]);
 
 void lk__history_free(lk__history *history);

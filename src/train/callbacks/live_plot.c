@@ -87,7 +87,7 @@ static lk_status epoch_begin(void *self, lk_trainer *trainer, int64_t epoch)
 {
     (void)trainer, (void)epoch;
     live_plot *p = self;
-    return p->in_place && p->history.count > 0 && !p->drawn ? draw(p) : LK_OK;
+    return p->in_place && p->history.measured && !p->drawn ? draw(p) : LK_OK;
 }
 
 static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
@@ -103,7 +103,7 @@ static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_resul
 {
     (void)trainer, (void)result, (void)status;
     live_plot *p = self;
-    return p->history.count > 0 && !p->drawn ? draw(p) : LK_OK;
+    return p->history.measured && !p->drawn ? draw(p) : LK_OK;
 }
 
 static void release(void *self)
