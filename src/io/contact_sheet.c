@@ -54,6 +54,23 @@ static lk_status make_layout(const lk_contact_sheet *sheet, layout *l)
     return LK_OK;
 }
 
+/* A title that is wider than the images makes the sheet as wide, as far as it may be. */
+static lk_status make_room_for_title(const lk_contact_sheet *sheet, layout *l)
+{
+    lk__canvas *canvas; /* only to measure, but what it encodes to tells whether that failed */
+    lk__bytes picture = {0};
+    if (!sheet->title)
+        return LK_OK;
+    LK_TRY(lk__png_canvas_new(1, 1, &canvas));
+    int64_t width = 2 * MARGIN + (int64_t)ceil(canvas->table->text_width(canvas, sheet->title, title_font));
+    lk_status status = canvas->table->encode(canvas, &picture);
+    lk__bytes_free(&picture);
+    lk__canvas_release(canvas);
+    width = width < MOST_SIDE ? width : MOST_SIDE;
+    l->width = width > l->width ? width : l->width;
+    return status;
+}
+
 /* What is black and what is white. */
 static void find_range(const lk_contact_sheet *sheet, double *black, double *white)
 {
@@ -124,6 +141,7 @@ lk_status lk_contact_sheet_write(const lk_contact_sheet *sheet, const char *path
     layout l;
     LK_TRY(check(sheet));
     LK_TRY(make_layout(sheet, &l));
+    LK_TRY(make_room_for_title(sheet, &l));
     lk__canvas *canvas;
     LK_TRY(lk__png_canvas_new((int)l.width, (int)l.height, &canvas));
     unsigned char *rgb = lk__calloc((size_t)(sheet->height * sheet->width), 3);

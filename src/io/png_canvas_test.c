@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 static const double x[] = {1, 2, 3}, y[] = {0.5, 0.7, 0.9};
-static const lk_series series = {"accuracy", x, y, 3};
+static const lk_series series = {.name = "accuracy", .x = x, .y = y, .count = 3};
 static const lk_line_chart lines = {.title = "t", .series = &series, .series_count = 1, .width = 400, .height = 300};
 
 #ifdef LK_HAVE_CAIRO
@@ -159,6 +159,39 @@ static void a_sheet_with_captions(void **state)
     cairo_surface_destroy(p.surface);
 }
 
+/* A title that is wider than the images widens the sheet: it is whole and ends before the margin. */
+static void a_sheet_with_a_long_title(void **state)
+{
+    (void)state;
+    const unsigned char images[18] = {0};
+    lk_contact_sheet sheet = sheet_of(images, LK_U8, 1);
+    int widths[2], inks[2];
+    const char *const titles[] = {"a title that is long", "a title that is long, and longer"};
+    for (int i = 0; i < 2; i++) {
+        sheet.title = titles[i];
+        assert_int_equal(lk_contact_sheet_write(&sheet, in_dir("title.png")), LK_OK);
+        picture p = read_picture("title.png");
+        widths[i] = p.width;
+        inks[i] = 0;
+        for (int row = 0; row < MARGIN + 28; row++)
+            for (int column = 0; column < p.width; column++) {
+                bool ink = pixel(&p, column, row) != 0xFFFFFF;
+                inks[i] += ink;
+                assert_true(!ink || (column >= MARGIN - 1 && column <= p.width - MARGIN));
+            }
+        cairo_surface_destroy(p.surface);
+    }
+    assert_true(widths[0] > 100 && widths[1] > widths[0] && inks[1] > inks[0]);
+    for (int64_t n = 0, failed = 1; failed; n++) {
+        lk__mem_fail_at(n);
+        lk_status status = lk_contact_sheet_write(&sheet, in_dir("no-title.png"));
+        failed = lk__mem_allocations() > n;
+        lk__mem_fail_at(-1);
+        assert_int_equal(status, failed ? LK_ERR_MEMORY : LK_OK);
+        lk_error_clear();
+    }
+}
+
 static void a_file_that_cannot_be_written(void **state)
 {
     (void)state;
@@ -226,6 +259,7 @@ int main(void)
         cmocka_unit_test(a_sheet_of_bytes),
         cmocka_unit_test(a_sheet_of_floats),
         cmocka_unit_test(a_sheet_with_captions),
+        cmocka_unit_test(a_sheet_with_a_long_title),
         cmocka_unit_test(a_file_that_cannot_be_written),
         cmocka_unit_test(every_allocation_may_fail),
 #else
