@@ -96,8 +96,6 @@ static const lk_option options[] = {
 };
 /* clang-format on */
 
-static cli_progress no_bar;
-
 /* --- list --------------------------------------------------------------------------------------------------------- */
 
 static lk_status list_one(const char *name, const data_config *config)
@@ -192,7 +190,7 @@ static lk_status open_dataset(preview *p)
     lk_status status = open_named(config, "fashion-mnist", &p->dataset);
     if (status != LK_ERR_NOT_FOUND)
         return status;
-    cli_print_log(&no_bar, LK_LOG_WARNING, lk_error_message());
+    cli_print_log(NULL, LK_LOG_WARNING, lk_error_message());
     lk_error_clear();
     fputs("note: fashion-mnist is neither here nor could it be fetched; showing synthetic images instead\n", stderr);
     return open_named(config, "synthetic", &p->dataset);
@@ -330,7 +328,7 @@ static int show_preview(const data_config *config)
     p.pairs = augments(&p.augment);
     p.augment.center = config->normalize != LK_NORMALIZE_NONE;
     p.augment.standardize = config->normalize == LK_NORMALIZE_STANDARD;
-    lk_log_set(cli_print_log, &no_bar, LK_LOG_INFO);
+    lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
     status = draw(&p);
     lk_dataset_release(p.dataset);
     lk_channel_moments_free(&p.moments);

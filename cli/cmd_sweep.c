@@ -264,7 +264,7 @@ static lk_status begin(void *user, const lk_study *study, int index, lk_trainer 
         strcmp(lk_trainer_plan(trainer)->data, "synthetic") == 0)
         cli_note_fallback();
     s->progress = (cli_progress){.announced = s->progress.announced};
-    lk_status status = lk_trainer_add(trainer, cli_progress_callback(&s->progress));
+    lk_status status = cli_progress_add(&s->progress, trainer);
     if (status == LK_OK && config->early_stop > 0)
         status = lk_trainer_add(trainer, lk_callback_stop_on_plateau(config->early_stop, 0, NULL));
     if (status == LK_OK && config->log_dir && *config->log_dir)
@@ -297,11 +297,10 @@ static void end(void *user, const lk_study *study, int index)
 {
     sweep *s = user;
     char path[FILE_PATH];
-    cli_progress_clear(&s->progress);
     print_outcome(study, index);
     file_path(s, "json", path);
     if (lk_study_write_json(study, path) != LK_OK && !s->unwritten) {
-        cli_print_log(&s->progress, LK_LOG_WARNING, lk_error_message());
+        cli_print_log(NULL, LK_LOG_WARNING, lk_error_message());
         s->unwritten = true;
     }
     lk_error_clear();
@@ -387,7 +386,7 @@ static int run(int argc, char **argv)
     int status = check(&s.config);
     if (status != 0)
         return status;
-    lk_log_set(print_log_once, &s.progress, LK_LOG_INFO);
+    lk_log_set(print_log_once, NULL, LK_LOG_INFO);
     cli_catch_interrupts(interrupt);
     lk_study_opts opts = {.over = s.config.over,
                           .measure = (lk_measure)s.config.measure,
@@ -410,11 +409,15 @@ const cli_command cmd_sweep = {
         "  lockstep sweep --over devices=1xcpu,2xcpu\n"
         "\n"
         "Every value is trained with the first seed, then every value with the second. A table goes to standard\n"
-        "output: the mean of a value's runs and, with more than one seed, its 95% interval by Student's t. Time to\n"
-        "accuracy ends a run where the target has been passed; runs that do not get there within --epochs are not\n"
-        "part of the mean, and the table says how many there are.\n"
+        "output: the mean of a value's runs and, with more than one seed, its 95% interval by Student's t, which\n"
+        "table and chart cut at 0. Time to accuracy ends a run where the target has been passed; runs that do not\n"
+        "get there within --epochs are not part of the mean, and the table says how many there are.\n"
         "\n"
-        "Throughput trains three epochs and evaluates nothing unless --epochs and --limit-val say otherwise.\n"
+        "Throughput trains three epochs and evaluates nothing unless --epochs, of at least 2, and --limit-val say\n"
+        "otherwise.\n"
+        "\n"
+        "Without --devices all runs have as many devices as the value that gets most, with as many shards; where a\n"
+        "value's batch is too small for that the table has a column that says so.\n"
         "\n"
         "The folder --out gets study.json, written after every run, and the bar chart study.svg and study.png;\n"
         "where an earlier study's are there the names are study-2.json and so on.\n"

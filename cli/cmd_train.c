@@ -20,7 +20,7 @@ static lk_status add_callbacks(training *t, lk_trainer *trainer)
     if (config->plot)
         status = lk_trainer_add(trainer, lk_callback_live_plot(stderr));
     if (status == LK_OK)
-        status = lk_trainer_add(trainer, cli_progress_callback(&t->progress));
+        status = cli_progress_add(&t->progress, trainer);
     if (status == LK_OK && config->json)
         status = lk_trainer_add(trainer, lk_callback_json_lines("-", &(lk_json_lines_opts){.ledger = config->ledger}));
     if (status == LK_OK && config->log_dir && *config->log_dir)
@@ -52,11 +52,10 @@ static lk_status train(training *t, lk_trainer *trainer)
     lk_status status = add_callbacks(t, trainer);
     if (status == LK_OK)
         status = lk_trainer_fit(trainer, &result);
-    cli_progress_clear(&t->progress);
     if (status != LK_OK)
         return status;
     print_test_lines(t, &result.val);
-    cli_progress_done(&t->progress, &result);
+    cli_progress_done(&result);
     return LK_OK;
 }
 
@@ -72,7 +71,7 @@ static int run(int argc, char **argv)
         return cli_fail();
     t.progress.ledger = t.config.ledger;
     t.lines = t.config.json ? stderr : stdout;
-    lk_log_set(cli_print_log, &t.progress, LK_LOG_INFO);
+    lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
     cli_catch_interrupts(interrupt);
     lk_trainer *trainer = lk_trainer_new(&t.config);
     cli_set_work(trainer);

@@ -141,12 +141,11 @@ static int verify(verify_config *config, char *list)
 static int run(int argc, char **argv)
 {
     verify_config config = {0};
-    cli_progress progress = {0};
     lk_option options[CLI_MAX_OPTIONS];
     size_t count = make_options(options);
     if (cli_parse_train(options, count, argc, argv, &config, amend) != LK_OK)
         return cli_fail();
-    lk_log_set(cli_print_log, &progress, LK_LOG_INFO);
+    lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
     char *list = strdup(config.devices);
     if (!list) {
         fputs("lockstep: out of memory\n", stderr);

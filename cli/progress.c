@@ -6,8 +6,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 /* --- the plan ----------------------------------------------------------------------------------------------------- */
@@ -121,81 +119,6 @@ void cli_note_fallback(void)
           stderr);
 }
 
-/* --- the bar ------------------------------------------------------------------------------------------------------ */
-
-void cli_progress_clear(cli_progress *progress)
-{
-    if (progress->drawn)
-        fputs("\r\033[K", stderr);
-    progress->drawn = false;
-}
-
-static void format_seconds(char *text, size_t size, double seconds)
-{
-    long whole = lround(seconds);
-    if (whole >= 3600)
-        snprintf(text, size, "%ld:%02ld:%02ld", whole / 3600, whole / 60 % 60, whole % 60);
-    else
-        snprintf(text, size, "%ld:%02ld", whole / 60, whole % 60);
-}
-
-static int terminal_columns(void)
-{
-    struct winsize size;
-    return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
-/* The bar takes what the numbers leave of a line, and goes first where they leave too little: a line that wraps could
- * not be drawn over. */
-static void draw(const char *epoch, const char *numbers, int64_t step, int64_t steps)
-{
-    enum { WIDEST = 24, NARROWEST = 8 };
-    char bar[WIDEST + 4] = "";
-    int columns = terminal_columns() - 1;
-    int width = columns - (int)strlen(epoch) - (int)strlen(numbers) - 3;
-    if (width > WIDEST)
-        width = WIDEST;
-    if (width >= NARROWEST) {
-        int filled = (int)(step * width / steps);
-        bar[0] = '[';
-        memset(bar + 1, '#', (size_t)filled);
-        memset(bar + 1 + filled, '.', (size_t)(width - filled));
-        memcpy(bar + 1 + width, "] ", 3);
-    }
-    char line[256];
-    snprintf(line, sizeof line, "%s%s%s", epoch, bar, numbers);
-    fprintf(stderr, "\r\033[K%.*s", columns, line);
-}
-
-/* Ten times a second is enough for the eye. */
-static bool is_due(const cli_progress *progress, const lk_step_report *report)
-{
-    return report->step == report->steps || report->seconds - progress->last_drawn >= 0.1 ||
-           report->seconds < progress->last_drawn;
-}
-
-static lk_status step_end(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
-{
-    (void)trainer, (void)stop;
-    cli_progress *progress = self;
-    if (!progress->terminal || !is_due(progress, report))
-        return LK_OK;
-    progress->last_drawn = report->seconds;
-    char epoch[64], numbers[160], eta[32];
-    lk_mean loss = report->so_far.loss;
-    double speed = report->seconds > 0 ? (double)loss.count / report->seconds : 0;
-    /* Of training: how long evaluation takes is not known before the first one. */
-    int64_t epochs_left = progress->plan->epochs - report->epoch;
-    int64_t left = progress->plan->train_samples * (epochs_left + 1) - loss.count;
-    format_seconds(eta, sizeof eta, speed > 0 ? (double)left / speed : 0);
-    snprintf(epoch, sizeof epoch, "epoch %lld/%lld ", (long long)report->epoch, (long long)progress->plan->epochs);
-    snprintf(numbers, sizeof numbers, "%lld/%lld  loss %.4f  %.0f images/s  ETA %s", (long long)report->step,
-             (long long)report->steps, lk_mean_value(loss), speed, eta);
-    draw(epoch, numbers, report->step, report->steps);
-    progress->drawn = true;
-    return LK_OK;
-}
-
 /* --- lines -------------------------------------------------------------------------------------------------------- */
 
 static void print_ledger(const char *what, const lk_ledger_report *ledger)
@@ -218,8 +141,6 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
     (void)trainer, (void)stop;
     cli_progress *progress = self;
     const lk_plan *plan = progress->plan;
-    cli_progress_clear(progress);
-    progress->last_drawn = 0;
     fprintf(stderr, "epoch %*lld/%lld", plan->epochs > 9 ? 2 : 1, (long long)report->epoch, (long long)plan->epochs);
     print_metrics("", &report->train, plan->top_k);
     if (report->val.loss.count)
@@ -241,7 +162,6 @@ static lk_status train_begin(void *self, lk_trainer *trainer)
 {
     cli_progress *progress = self;
     progress->plan = lk_trainer_plan(trainer);
-    progress->terminal = isatty(STDERR_FILENO);
     return LK_OK;
 }
 
@@ -259,27 +179,20 @@ static lk_status epoch_begin(void *self, lk_trainer *trainer, int64_t epoch)
     return LK_OK;
 }
 
-static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+lk_status cli_progress_add(cli_progress *progress, lk_trainer *trainer)
 {
-    (void)trainer, (void)result, (void)status;
-    cli_progress_clear(self);
-    return LK_OK;
+    lk_status status = lk_trainer_add(trainer, lk_callback_progress_bar(stderr));
+    if (status != LK_OK)
+        return status;
+    return lk_trainer_add(trainer, (lk_callback){.name = "progress",
+                                                 .train_begin = train_begin,
+                                                 .epoch_begin = epoch_begin,
+                                                 .epoch_end = epoch_end,
+                                                 .self = progress});
 }
 
-lk_callback cli_progress_callback(cli_progress *progress)
+void cli_progress_done(const lk_train_result *result)
 {
-    return (lk_callback){.name = "progress",
-                         .train_begin = train_begin,
-                         .epoch_begin = epoch_begin,
-                         .step_end = step_end,
-                         .epoch_end = epoch_end,
-                         .train_end = train_end,
-                         .self = progress};
-}
-
-void cli_progress_done(cli_progress *progress, const lk_train_result *result)
-{
-    cli_progress_clear(progress);
     fprintf(stderr, "done: %lld step%s in %.1f s", (long long)result->steps, result->steps == 1 ? "" : "s",
             result->seconds);
     if (isfinite(result->images_per_second))
@@ -291,7 +204,9 @@ void cli_progress_done(cli_progress *progress, const lk_train_result *result)
 
 void cli_print_log(void *user, lk_log_level level, const char *message)
 {
-    cli_progress_clear(user);
+    (void)user;
+    if (isatty(STDERR_FILENO))
+        fputs("\r\033[K", stderr); /* a bar may stand in this line; it is drawn again */
     fprintf(stderr, "%s: ", level == LK_LOG_WARNING ? "warning" : "note");
     cli_print_clean(message, stderr);
     fputc('\n', stderr);

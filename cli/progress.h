@@ -10,24 +10,18 @@ typedef struct cli_progress {
     bool ledger; /* a line about it after every epoch */
     const lk_plan *plan;
     bool announced; /* the plan has been printed */
-    bool terminal;
-    bool drawn;        /* a bar stands in the current line */
-    double last_drawn; /* seconds into the epoch */
 } cli_progress;
 
-/* Prints the plan before the first epoch, the bar and the epochs' lines. `progress` is borrowed. */
-lk_callback cli_progress_callback(cli_progress *progress);
+/* Adds callbacks that print the plan before the first epoch, the bar and the epochs' lines. `progress` is borrowed. */
+lk_status cli_progress_add(cli_progress *progress, lk_trainer *trainer);
 
 /* The last lines, for a training that ended well. */
-void cli_progress_done(cli_progress *progress, const lk_train_result *result);
+void cli_progress_done(const lk_train_result *result);
 
 /* Says that data "auto" turned out to be synthetic. */
 void cli_note_fallback(void);
 
-/* Ends the bar's line, so that something else can be printed. */
-void cli_progress_clear(cli_progress *progress);
-
 /* "warning: …" for the library's messages; see lk_log_set. */
-void cli_print_log(void *progress, lk_log_level level, const char *message);
+void cli_print_log(void *user, lk_log_level level, const char *message);
 
 #endif

@@ -7,7 +7,10 @@
  * A constructor that fails (LK_ERR_MEMORY, LK_ERR_ARGUMENT, and what its comment says) gives a callback whose name is
  * NULL; lk_trainer_add gives that error back, so the two nest without a check in between. A callback that is not added
  * is freed with callback.release(callback.self). Texts are copied. Streams are borrowed as long as the callback lives,
- * flushed after every line, and a line that cannot be written is left to ferror(). */
+ * flushed after every line, and a line that cannot be written is left to ferror().
+ *
+ * The NaN guard is not among them: it is a part of every step, so that all devices leave out the same one, and
+ * lk_train_config.nan_guard switches it. */
 #ifndef LOCKSTEP_CALLBACKS_H
 #define LOCKSTEP_CALLBACKS_H
 
@@ -35,6 +38,12 @@ LK_API lk_callback lk_callback_throughput(FILE *stream);
  * seconds since training began, evaluation included. */
 LK_API lk_callback lk_callback_total_time(FILE *stream);
 
+/* On a terminal how far the epoch has come, in place: a bar, steps, loss, images a second and the time that training
+ * still takes; on any other stream nothing. The line is drawn at most ten times a second, as wide as the terminal, and
+ * is taken away when the epoch or training ends: add this before callbacks that print lines to the same terminal. What
+ * else prints there clears the line first ("\r\033[K"). */
+LK_API lk_callback lk_callback_progress_bar(FILE *stream);
+
 /* --- stopping and the rate --------------------------------------------------------------------------------------- */
 
 /* Ends training after `patience` epochs in a row whose validation accuracy is above `target`; equal is not above, and
@@ -61,19 +70,23 @@ LK_API lk_callback lk_callback_rate(lk_rate_fn rate, void *user);
  *     epoch,step,train_loss,train_accuracy,train_top_k,val_loss,val_accuracy,val_top_k,rate,seconds,total_seconds,
  *     images_per_second,skipped_steps
  * step counts from the beginning of training; seconds and images_per_second are of training alone. A cell is empty
- * where nothing was measured. When training begins the file is made, or emptied: LK_ERR_IO. */
+ * where nothing was measured. When training begins the file is made, or emptied, and the row of names written:
+ * LK_ERR_IO. */
 LK_API lk_callback lk_callback_csv(const char *path);
 
 typedef struct lk_json_lines_opts {
-    bool settings; /* a first line {"event":"settings", …}: what lk_callback_tensorboard shows as text */
-    bool ledger;   /* "train_ledger" and "val_ledger" in the lines of epochs */
+    /* A first line {"event":"settings", …}: what lk_callback_tensorboard shows as text, here numbers as numbers, flags
+     * as true or false, and null for what is not set. */
+    bool settings;
+    bool ledger; /* "train_ledger" and "val_ledger" in the lines of epochs */
 } lk_json_lines_opts;
 
 /* One JSON object a line, into a file that is made or emptied when training begins, or, for "-", to standard output.
  * After every epoch
  *     {"event":"epoch","epoch":…,"train_loss":…,"train_accuracy":…,"val_loss":…,"val_accuracy":…,"seconds":…,
  *      "images_per_second":…,"steps":…,"rate":…,"total_seconds":…,"skipped_steps":…}
- * with train_top_k and val_top_k where top-k is asked for, and null for what was not measured; at the end
+ * with train_top_k and val_top_k where top-k is asked for, and null for what was not measured or is not finite; at the
+ * end
  *     {"event":"done","steps":…,"seconds":…,"images_per_second":…,"val_accuracy":…,"digest":…,"devices":[…],
  *      "shards":…,"samples_seen":…,"epochs":…,"total_seconds":…,"val_loss":…,"flops_per_second":…,"stopped_by":…}
  * or, where training ended with an error or was interrupted,
@@ -89,8 +102,9 @@ LK_API lk_callback lk_callback_json_lines(const char *path, const lk_json_lines_
  * option that belongs to what identifies the run, as resolved. Errors when training begins or goes on: LK_ERR_IO. */
 LK_API lk_callback lk_callback_tensorboard(const char *dir);
 
-/* Losses and accuracies against epochs, drawn anew after every epoch; a path NULL: not that one. Each file is replaced
- * as a whole. Errors: LK_ERR_UNSUPPORTED (PNG, in a build without libcairo), LK_ERR_IO. */
+/* Losses, at the left axis from 0, and accuracies, at the right one from 0 to 1, against epochs, drawn anew after every
+ * epoch; a path NULL: not that one. Each file is replaced as a whole; there is none before the first number. Errors:
+ * LK_ERR_UNSUPPORTED (PNG, in a build without libcairo), LK_ERR_IO. */
 LK_API lk_callback lk_callback_curves(const char *svg_path, const char *png_path);
 
 /* The same in characters: on a terminal drawn after every epoch in the place of the last drawing, elsewhere once, at

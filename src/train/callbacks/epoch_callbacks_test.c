@@ -261,6 +261,8 @@ static lk_callback make(int which)
         return lk_callback_tensorboard("x");
     case 7:
         return lk_callback_curves("x", "y");
+    case 8:
+        return lk_callback_progress_bar(stderr);
     default:
         return lk_callback_live_plot(stderr);
     }
@@ -269,7 +271,7 @@ static lk_callback make(int which)
 static void fails_without_memory(void **state)
 {
     (void)state;
-    for (int which = 0; which < 9; which++) {
+    for (int which = 0; which < 10; which++) {
         lk__mem_fail_at(-1);
         lk_callback callback = make(which);
         assert_non_null(callback.name);
