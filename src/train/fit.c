@@ -183,7 +183,7 @@ static double rate_of(lk_trainer *trainer, const lk_batch *batch, bool hooks)
     int64_t update = batch->index / plan->accumulate;
     double epoch = (double)batch->epoch + (double)update / (double)plan->updates_per_epoch;
     double rate = lk_schedule_rate(&plan->schedule, epoch);
-    return hooks ? lk__callbacks_rate(trainer, epoch, rate) : rate;
+    return hooks ? lk__callbacks_rate(&trainer->callbacks, trainer, epoch, rate) : rate;
 }
 
 static lk_status push_with_hooks(lk_trainer *trainer, lk_batch *batch)
@@ -229,7 +229,7 @@ static lk_status step_taken(void *user, const pass *p, const lk__pending_step *s
                              .rate = step->update.rate,
                              .seconds = time - p->began,
                              .skipped = found->skipped};
-    return lk__callbacks_step_end(trainer, &report, stopped_by);
+    return lk__callbacks_step_end(&trainer->callbacks, trainer, &report, stopped_by);
 }
 
 static double flops_so_far(const lk_trainer *trainer)
@@ -293,7 +293,7 @@ static lk_status run_epoch(fit_state *fit)
     lk_epoch_report report = {.train_ledger = {.first_bad = -1}, .val_ledger = {.first_bad = -1}};
     lk_trainer *trainer = fit->trainer;
     bool complete = false;
-    LK_TRY(lk__callbacks_epoch_begin(trainer, trainer->epoch + 1));
+    LK_TRY(lk__callbacks_epoch_begin(&trainer->callbacks, trainer, trainer->epoch + 1));
     LK_TRY(train_epoch(fit, &report, &complete));
     if (!complete)
         return LK_OK;
@@ -306,7 +306,7 @@ static lk_status run_epoch(fit_state *fit)
         LK_TRY(check_ledger(trainer->val_ledger, "validation", &report.val_ledger));
     fit->result->val = report.val;
     report.total_seconds = now() - fit->began;
-    return lk__callbacks_epoch_end(trainer, &report, &fit->result->stopped_by);
+    return lk__callbacks_epoch_end(&trainer->callbacks, trainer, &report, &fit->result->stopped_by);
 }
 
 static lk_status run_epochs(fit_state *fit)
@@ -338,16 +338,15 @@ static lk_status finish_result(const fit_state *fit, lk_status status)
 
 lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
 {
-    int begun = 0;
     *result = (lk_train_result){0};
     if (trainer->epoch_open)
         LK_FAIL(LK_ERR_STATE, "training: an epoch was left half way; lk_trainer_run has to end it first");
     fit_state fit = {.trainer = trainer, .result = result, .began = now(), .first_epoch = trainer->epoch};
-    lk_status status = lk__callbacks_train_begin(trainer, &begun);
+    lk_status status = lk__callbacks_train_begin(&trainer->callbacks, trainer);
     if (status == LK_OK)
         status = run_epochs(&fit);
     status = finish_result(&fit, status);
-    status = lk__callbacks_train_end(trainer, begun, result, status);
+    status = lk__callbacks_train_end(&trainer->callbacks, trainer, result, status);
     atomic_store(&trainer->interrupted, false);
     return status;
 }

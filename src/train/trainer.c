@@ -260,7 +260,7 @@ void lk_trainer_release(lk_trainer *trainer)
 {
     if (!trainer)
         return;
-    lk__callbacks_release(trainer);
+    lk__callbacks_release(&trainer->callbacks);
     lk__drop_pending(trainer);
     lk__release_tensors(trainer->seeds, trainer->n_devices);
     free_tensors(trainer->sums, (int64_t)trainer->n_devices * trainer->n_values);
@@ -316,6 +316,11 @@ lk_tensor *const *lk_trainer_variables(const lk_trainer *trainer, int replica)
 lk_tensor *const *lk_trainer_gradients(const lk_trainer *trainer)
 {
     return trainer->gradients_ready ? trainer->gradients : NULL;
+}
+
+lk_status lk_trainer_add(lk_trainer *trainer, lk_callback callback)
+{
+    return lk__callbacks_add(&trainer->callbacks, callback);
 }
 
 void lk_trainer_interrupt(lk_trainer *trainer)

@@ -5,7 +5,7 @@
 #ifndef LK_TRAIN_TRAINER_H
 #define LK_TRAIN_TRAINER_H
 
-#include "lockstep/train.h"
+#include "train/hooks.h"
 
 #include <stdatomic.h>
 
@@ -66,8 +66,7 @@ struct lk_trainer {
     bool epoch_open;
     bool in_pass; /* fit or an evaluation has steps under way */
     bool gradients_ready;
-    lk_callback *callbacks;
-    int n_callbacks;
+    lk__callbacks callbacks;
     atomic_bool interrupted;
 };
 
@@ -166,19 +165,9 @@ const lk_model *lk__replicas_model(const lk_replicas *replicas);
 lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int loss, int64_t samples,
                              double rate);
 
-/* --- loaders and callbacks ---------------------------------------------------------------------------------------- */
+/* --- loaders ------------------------------------------------------------------------------------------------------ */
 
 lk_status lk__new_loader(const lk_trainer *trainer, lk_dataset *dataset, int64_t batch_size, bool training, int workers,
                          lk_loader **loader);
-
-double lk__callbacks_rate(lk_trainer *trainer, double epoch, double rate);
-lk_status lk__callbacks_train_begin(lk_trainer *trainer, int *begun);
-lk_status lk__callbacks_epoch_begin(lk_trainer *trainer, int64_t epoch);
-lk_status lk__callbacks_step_end(lk_trainer *trainer, const lk_step_report *report, const char **stopped_by);
-lk_status lk__callbacks_epoch_end(lk_trainer *trainer, const lk_epoch_report *report, const char **stopped_by);
-
-/* Of the first `begun` callbacks. Gives back `status`, or the first error where that is LK_OK. */
-lk_status lk__callbacks_train_end(lk_trainer *trainer, int begun, const lk_train_result *result, lk_status status);
-void lk__callbacks_release(lk_trainer *trainer);
 
 #endif

@@ -6,18 +6,18 @@
 #include "base/status.h"
 #include "lockstep/build.h"
 #include "lockstep/record.h"
+#include "train/hooks.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_RECORDS = 4, MAX_RUNS = 1000000 };
+enum { MAX_RUNS = 1000000 };
 
 typedef struct log_dir {
     char *dir;
-    lk_callback records[MAX_RECORDS];
-    int n_records, n_begun;
+    lk__callbacks records;
 } log_dir;
 
 /* --- the folder --------------------------------------------------------------------------------------------------- */
@@ -67,14 +67,6 @@ static lk_status take_number(const log_dir *log, int *number)
 
 /* --- what is in it ------------------------------------------------------------------------------------------------ */
 
-static lk_status add_record(log_dir *log, lk_callback record)
-{
-    if (!record.name)
-        return lk_error_status();
-    log->records[log->n_records++] = record;
-    return LK_OK;
-}
-
 /* As lk_build_components calls it. */
 static bool has_cairo(void)
 {
@@ -92,7 +84,8 @@ static lk_status add_curves(log_dir *log, int run)
     if (!with_png)
         lk__log(LK_LOG_INFO, "this build has no libcairo: no PNG of the curves in %s", log->dir);
     char *svg = path_of(log, "curves", run, "svg"), *png = path_of(log, "curves", run, "png");
-    lk_status status = svg && png ? add_record(log, lk_callback_curves(svg, with_png ? png : NULL)) : LK_ERR_MEMORY;
+    lk_status status =
+        svg && png ? lk__callbacks_add(&log->records, lk_callback_curves(svg, with_png ? png : NULL)) : LK_ERR_MEMORY;
     lk__free(svg);
     lk__free(png);
     return status;
@@ -102,12 +95,12 @@ static lk_status add_records(log_dir *log)
 {
     int run;
     LK_TRY(take_number(log, &run));
-    LK_TRY(add_record(log, lk_callback_tensorboard(log->dir)));
+    LK_TRY(lk__callbacks_add(&log->records, lk_callback_tensorboard(log->dir)));
     char *csv = path_of(log, "epochs", run, "csv"), *lines = path_of(log, "epochs", run, "jsonl");
     lk_json_lines_opts opts = {.settings = true, .ledger = true};
-    lk_status status = csv && lines ? add_record(log, lk_callback_csv(csv)) : LK_ERR_MEMORY;
+    lk_status status = csv && lines ? lk__callbacks_add(&log->records, lk_callback_csv(csv)) : LK_ERR_MEMORY;
     if (status == LK_OK)
-        status = add_record(log, lk_callback_json_lines(lines, &opts));
+        status = lk__callbacks_add(&log->records, lk_callback_json_lines(lines, &opts));
     lk__free(csv);
     lk__free(lines);
     return status == LK_OK ? add_curves(log, run) : status;
@@ -115,77 +108,57 @@ static lk_status add_records(log_dir *log)
 
 /* --- hooks: each record's, in order ------------------------------------------------------------------------------- */
 
-static lk_status end_records(log_dir *log, lk_trainer *trainer, const lk_train_result *result, lk_status status)
-{
-    lk_status first = LK_OK;
-    for (int i = 0; i < log->n_begun; i++) {
-        lk_callback *record = &log->records[i];
-        lk_status ended = record->train_end ? record->train_end(record->self, trainer, result, status) : LK_OK;
-        first = first == LK_OK ? ended : first;
-    }
-    log->n_begun = 0;
-    return first;
-}
-
 static lk_status train_begin(void *self, lk_trainer *trainer)
 {
     log_dir *log = self;
-    lk_status status = log->n_records == 0 ? add_records(log) : LK_OK;
-    for (log->n_begun = 0; status == LK_OK && log->n_begun < log->n_records; log->n_begun += status == LK_OK) {
-        lk_callback *record = &log->records[log->n_begun];
-        status = record->train_begin ? record->train_begin(record->self, trainer) : LK_OK;
-    }
+    lk_status status = log->records.n == 0 ? add_records(log) : LK_OK;
+    if (status == LK_OK)
+        status = lk__callbacks_train_begin(&log->records, trainer);
     if (status != LK_OK)
-        end_records(log, trainer, &(lk_train_result){0}, status);
+        lk__callbacks_train_end(&log->records, trainer, &(lk_train_result){0}, status);
     return status;
 }
 
 static lk_status epoch_begin(void *self, lk_trainer *trainer, int64_t epoch)
 {
-    log_dir *log = self;
-    for (int i = 0; i < log->n_records; i++)
-        if (log->records[i].epoch_begin)
-            LK_TRY(log->records[i].epoch_begin(log->records[i].self, trainer, epoch));
-    return LK_OK;
+    const log_dir *log = self;
+    return lk__callbacks_epoch_begin(&log->records, trainer, epoch);
 }
 
 static double rate_from_records(void *self, lk_trainer *trainer, double epoch, double rate)
 {
-    log_dir *log = self;
-    for (int i = 0; i < log->n_records; i++)
-        if (log->records[i].rate)
-            rate = log->records[i].rate(log->records[i].self, trainer, epoch, rate);
-    return rate;
+    const log_dir *log = self;
+    return lk__callbacks_rate(&log->records, trainer, epoch, rate);
 }
 
 static lk_status step_end(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
 {
-    log_dir *log = self;
-    for (int i = 0; i < log->n_records; i++)
-        if (log->records[i].step_end)
-            LK_TRY(log->records[i].step_end(log->records[i].self, trainer, report, stop));
-    return LK_OK;
+    const log_dir *log = self;
+    const char *stopped_by = NULL;
+    lk_status status = lk__callbacks_step_end(&log->records, trainer, report, &stopped_by);
+    *stop = stopped_by != NULL;
+    return status;
 }
 
 static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
-    log_dir *log = self;
-    for (int i = 0; i < log->n_records; i++)
-        if (log->records[i].epoch_end)
-            LK_TRY(log->records[i].epoch_end(log->records[i].self, trainer, report, stop));
-    return LK_OK;
+    const log_dir *log = self;
+    const char *stopped_by = NULL;
+    lk_status status = lk__callbacks_epoch_end(&log->records, trainer, report, &stopped_by);
+    *stop = stopped_by != NULL;
+    return status;
 }
 
 static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
 {
-    return end_records(self, trainer, result, status);
+    log_dir *log = self;
+    return lk__callbacks_train_end(&log->records, trainer, result, status);
 }
 
 static void release(void *self)
 {
     log_dir *log = self;
-    for (int i = 0; i < log->n_records; i++)
-        log->records[i].release(log->records[i].self);
+    lk__callbacks_release(&log->records);
     lk__free(log->dir);
     lk__free(log);
 }
