@@ -413,7 +413,7 @@ static void images_of_another_size_are_refused(void **state)
     (void)state;
     static const unsigned char images[16 + 6] = {0, 0, 8, 3, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3},
                                            labels[8 + 1] = {0, 0, 8, 1, 0, 0, 0, 1};
-    char folder[] = "/tmp/lockstep-fit-XXXXXX", images_path[64], labels_path[64];
+    char folder[] = "/tmp/lockstep-fit-XXXXXX", images_path[64], labels_path[64], message[512];
     float probabilities[CLASSES];
     notes n = {0};
     lk_dataset *dataset;
@@ -424,8 +424,9 @@ static void images_of_another_size_are_refused(void **state)
     write_bytes(labels_path, labels, sizeof labels);
     assert_ok(lk_dataset_open_idx(images_path, labels_path, 10, 0, &dataset));
     lk_trainer *trainer = trainer_with(&n);
-    expect_error(lk_trainer_predict(trainer, dataset, probabilities), LK_ERR_SHAPE,
-                 "predict: images of 1x2x3, expected 1x28x28 as in training");
+    snprintf(message, sizeof message, "%s: images of 1x2x3, expected 1x28x28 as in %s", images_path,
+             lk_dataset_source(lk_trainer_dataset(trainer, LK_SPLIT_TRAIN)));
+    expect_error(lk_trainer_predict(trainer, dataset, probabilities), LK_ERR_SHAPE, message);
     lk_trainer_release(trainer);
     lk_dataset_release(dataset);
     unlink(images_path);

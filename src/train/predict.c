@@ -1,3 +1,4 @@
+/* The probabilities of a data set, in its order: batches without shuffling, cut into shards as in an evaluation. */
 #include "train/trainer.h"
 
 #include "base/mem.h"
@@ -75,20 +76,10 @@ static lk_status predict_all(const prediction *p, lk_loader *loader, float *prob
     }
 }
 
-static lk_status check_images(const lk_dataset *dataset, const lk_dataset *trained)
-{
-    long long c = lk_dataset_channels(trained), h = lk_dataset_height(trained), w = lk_dataset_width(trained);
-    if (lk_dataset_channels(dataset) == c && lk_dataset_height(dataset) == h && lk_dataset_width(dataset) == w)
-        return LK_OK;
-    LK_FAIL(LK_ERR_SHAPE, "predict: images of %lldx%lldx%lld, expected %lldx%lldx%lld as in training",
-            (long long)lk_dataset_channels(dataset), (long long)lk_dataset_height(dataset),
-            (long long)lk_dataset_width(dataset), c, h, w);
-}
-
 lk_status lk_trainer_predict(lk_trainer *trainer, lk_dataset *dataset, float *probabilities)
 {
     lk_loader *loader;
-    LK_TRY(check_images(dataset, trainer->train_set));
+    LK_TRY(lk__check_images(trainer, dataset, LK_ERR_SHAPE));
     prediction p = {trainer, dataset, lk__calloc((size_t)trainer->plan.shards, sizeof(lk_tensor *))};
     if (!p.probabilities)
         return LK_ERR_MEMORY;

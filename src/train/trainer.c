@@ -36,15 +36,15 @@ static lk_status open_train_set(lk_trainer *trainer)
     return open_split(plan->data, LK_SPLIT_TRAIN, config, config->limit_train, &trainer->train_set);
 }
 
-/* The model is made for the training images: others must not reach it. */
-static lk_status check_val_images(const lk_dataset *train, const lk_dataset *val)
+lk_status lk__check_images(const lk_trainer *trainer, const lk_dataset *dataset, lk_status error)
 {
+    const lk_dataset *train = trainer->train_set;
     long long c = lk_dataset_channels(train), h = lk_dataset_height(train), w = lk_dataset_width(train);
-    if (lk_dataset_channels(val) == c && lk_dataset_height(val) == h && lk_dataset_width(val) == w)
+    if (lk_dataset_channels(dataset) == c && lk_dataset_height(dataset) == h && lk_dataset_width(dataset) == w)
         return LK_OK;
-    LK_FAIL(LK_ERR_FORMAT, "%s: images of %lldx%lldx%lld, expected %lldx%lldx%lld as in %s", lk_dataset_source(val),
-            (long long)lk_dataset_channels(val), (long long)lk_dataset_height(val), (long long)lk_dataset_width(val), c,
-            h, w, lk_dataset_source(train));
+    LK_FAIL(error, "%s: images of %lldx%lldx%lld, expected %lldx%lldx%lld as in %s", lk_dataset_source(dataset),
+            (long long)lk_dataset_channels(dataset), (long long)lk_dataset_height(dataset),
+            (long long)lk_dataset_width(dataset), c, h, w, lk_dataset_source(train));
 }
 
 /* What has no image cannot be learned. Where limit_train is the reason that was chosen, and the plan tells. */
@@ -72,7 +72,7 @@ static lk_status open_data(lk_trainer *trainer)
                 (long long)plan->classes);
     if (config->limit_val != 0) {
         LK_TRY(open_split(plan->data, LK_SPLIT_TEST, config, config->limit_val, &trainer->val_set));
-        LK_TRY(check_val_images(trainer->train_set, trainer->val_set));
+        LK_TRY(lk__check_images(trainer, trainer->val_set, LK_ERR_FORMAT));
     }
     plan->source = lk_dataset_source(trainer->train_set);
     plan->train_samples = lk_dataset_count(trainer->train_set);

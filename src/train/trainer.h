@@ -165,7 +165,10 @@ const lk_model *lk__replicas_model(const lk_replicas *replicas);
 lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int loss, int64_t samples,
                              double rate);
 
-/* --- loaders ------------------------------------------------------------------------------------------------------ */
+/* --- data --------------------------------------------------------------------------------------------------------- */
+
+/* The model is made for the training images: others must not reach it. */
+lk_status lk__check_images(const lk_trainer *trainer, const lk_dataset *dataset, lk_status error);
 
 lk_status lk__new_loader(const lk_trainer *trainer, lk_dataset *dataset, int64_t batch_size, bool training, int workers,
                          lk_loader **loader);
