@@ -1,3 +1,4 @@
+/* Hashes of what training has come to, by which runs are compared. */
 #include "train/trainer.h"
 
 #include "base/mem.h"

@@ -1,3 +1,4 @@
+/* A model's variables on every device, packed for the optimiser, and their updates. */
 #include "train/trainer.h"
 
 #include "base/mem.h"
