@@ -373,7 +373,7 @@ fi
 [[ $(grep -cE "^[12],[36](,$number){10},0\$" "$logs/epochs.csv") -eq 2 && $(wc -l <"$logs/epochs.csv") -eq 3 ]] ||
     fail "epochs.csv has not two rows"
 head -n 1 "$logs/epochs.jsonl" | grep -qF '"event":"settings"' || fail "no settings in epochs.jsonl"
-head -n 1 "$logs/epochs.jsonl" | grep -qF '"batch-size":"8"' || fail "no batch size in the settings"
+head -n 1 "$logs/epochs.jsonl" | grep -qF '"batch-size":8' || fail "no batch size in the settings"
 [[ $(grep -cE '"event":"epoch".*"train_top_k":.*"val_ledger":' "$logs/epochs.jsonl") -eq 2 ]] || fail "not two epochs"
 [[ $(tail -n 1 "$logs/epochs.jsonl") == "$(tail -n 1 "$work/stdout")" ]] || fail "another last line than --json"
 says 'top-2'

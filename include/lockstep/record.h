@@ -56,6 +56,10 @@ LK_API void lk_row_writer_release(lk_row_writer *writer);
  * LK_ERR_IO, LK_ERR_MEMORY. */
 LK_API lk_status lk_row_write(lk_row_writer *writer, const lk_field *fields, int count);
 
+/* Writes CSV's line of names before there is a row, where the file has none; of JSON lines nothing. Of the fields only
+ * the names count. Errors: as lk_row_write. */
+LK_API lk_status lk_row_names(lk_row_writer *writer, const lk_field *fields, int count);
+
 /* ---- TensorBoard's event files ---- */
 
 /* A file `events.out.tfevents.SECONDS.HOST.PID.N` of TFRecords, each an Event of TensorFlow's event.proto

@@ -1,6 +1,7 @@
 #include "io/bytes.h"
 
 #include "base/mem.h"
+#include "core/decimal.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -77,6 +78,19 @@ void lk__bytes_fixed(lk__bytes *bytes, double value, int decimals)
     char text[LK__FIXED_TEXT];
     lk__fixed_text(value, decimals, text);
     lk__bytes_text(bytes, text);
+}
+
+void lk__bytes_real(lk__bytes *bytes, double value)
+{
+    char text[LK_DECIMAL_SIZE];
+    double size = fabs(value);
+    if (size != 0 && (size < 1e-4 || size >= 1e16))
+        lk__decimal_scientific(value, LK_F64, 1, -1, 2, text);
+    else
+        lk__decimal_positional(value, LK_F64, 1, -1, text);
+    lk__bytes_text(bytes, text);
+    if (text[strlen(text) - 1] == '.')
+        lk__bytes_char(bytes, '0'); /* which JSON asks for */
 }
 
 void lk__bytes_utf8(lk__bytes *bytes, uint32_t c)

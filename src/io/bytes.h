@@ -27,6 +27,9 @@ enum { LK__FIXED_TEXT = 24 };
 void lk__fixed_text(double value, int decimals, char text[LK__FIXED_TEXT]);
 void lk__bytes_fixed(lk__bytes *bytes, double value, int decimals);
 
+/* "0.1", "2.0", "1e-05": the fewest digits that read back to the same double, which is finite, in any locale. */
+void lk__bytes_real(lk__bytes *bytes, double value);
+
 void lk__bytes_utf8(lk__bytes *bytes, uint32_t code_point);
 
 /* Text in UTF-8, with U+FFFD for each byte that is not. */

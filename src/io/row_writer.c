@@ -2,9 +2,9 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/decimal.h"
 #include "io/append_file.h"
 #include "io/bytes.h"
+#include "io/json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -46,19 +46,6 @@ void lk_row_writer_release(lk_row_writer *writer)
 
 /* --- values ------------------------------------------------------------------------------------------------------ */
 
-static void put_real(lk__bytes *line, double value)
-{
-    char text[LK_DECIMAL_SIZE];
-    double size = fabs(value);
-    if (size != 0 && (size < 1e-4 || size >= 1e16))
-        lk__decimal_scientific(value, LK_F64, 1, -1, 2, text);
-    else
-        lk__decimal_positional(value, LK_F64, 1, -1, text);
-    lk__bytes_text(line, text);
-    if (text[strlen(text) - 1] == '.')
-        lk__bytes_char(line, '0'); /* which JSON asks for */
-}
-
 static void put_csv_text(lk__bytes *line, const char *text)
 {
     if (!strpbrk(text, ",\"\r\n")) {
@@ -74,45 +61,18 @@ static void put_csv_text(lk__bytes *line, const char *text)
     lk__bytes_char(line, '"');
 }
 
-static void put_json_text(lk__bytes *line, const char *text)
+static void put_csv_value(lk__bytes *line, const lk_field *field)
 {
-    lk__bytes_char(line, '"');
-    for (uint32_t c; (c = lk__utf8_next(&text));) {
-        if (c == '"' || c == '\\')
-            lk__bytes_format(line, "\\%c", (char)c);
-        else if (c == '\n')
-            lk__bytes_text(line, "\\n");
-        else if (c == '\t')
-            lk__bytes_text(line, "\\t");
-        else if (c < 0x20)
-            lk__bytes_format(line, "\\u%04x", (unsigned)c);
-        else
-            lk__bytes_utf8(line, c);
-    }
-    lk__bytes_char(line, '"');
-}
-
-static void put_not_finite(lk__bytes *line, bool json, double value)
-{
-    static const char *const words[2][3] = {{"nan", "inf", "-inf"}, {"\"NaN\"", "\"Infinity\"", "\"-Infinity\""}};
-    lk__bytes_text(line, words[json][isnan(value) ? 0 : value > 0 ? 1 : 2]);
-}
-
-static void put_value(lk__bytes *line, lk_row_format format, const lk_field *field)
-{
-    bool json = format == LK_ROWS_JSON;
-    if (field->kind == LK_FIELD_NONE || (field->kind == LK_FIELD_TEXT && !field->text))
-        lk__bytes_text(line, json ? "null" : "");
-    else if (field->kind == LK_FIELD_INT)
+    if (field->kind == LK_FIELD_INT)
         lk__bytes_format(line, "%" PRId64, field->integer);
     else if (field->kind == LK_FIELD_BOOL)
         lk__bytes_text(line, field->integer ? "true" : "false");
-    else if (field->kind == LK_FIELD_TEXT)
-        json ? put_json_text(line, field->text) : put_csv_text(line, field->text);
-    else if (isfinite(field->real))
-        put_real(line, field->real);
-    else
-        put_not_finite(line, json, field->real);
+    else if (field->kind == LK_FIELD_TEXT && field->text)
+        put_csv_text(line, field->text);
+    else if (field->kind == LK_FIELD_REAL && isfinite(field->real))
+        lk__bytes_real(line, field->real);
+    else if (field->kind == LK_FIELD_REAL)
+        lk__bytes_text(line, isnan(field->real) ? "nan" : field->real > 0 ? "inf" : "-inf");
 }
 
 /* --- lines ------------------------------------------------------------------------------------------------------- */
@@ -132,20 +92,18 @@ static void make_csv_row(lk__bytes *line, const lk_field *fields, int count)
     for (int i = 0; i < count; i++) {
         if (i > 0)
             lk__bytes_char(line, ',');
-        put_value(line, LK_ROWS_CSV, &fields[i]);
+        put_csv_value(line, &fields[i]);
     }
     lk__bytes_char(line, '\n');
 }
 
 static void make_json_row(lk__bytes *line, const lk_field *fields, int count)
 {
-    for (int i = 0; i < count; i++) {
-        lk__bytes_char(line, i > 0 ? ',' : '{');
-        put_json_text(line, fields[i].name);
-        lk__bytes_char(line, ':');
-        put_value(line, LK_ROWS_JSON, &fields[i]);
-    }
-    lk__bytes_text(line, "}\n");
+    lk__json_open(line, NULL, '{');
+    for (int i = 0; i < count; i++)
+        lk__json_field(line, fields[i]);
+    lk__json_close(line, '}');
+    lk__bytes_char(line, '\n');
 }
 
 /* --- what is there already --------------------------------------------------------------------------------------- */
@@ -222,21 +180,37 @@ static lk_status check_names(lk_row_writer *writer, const lk_field *fields, int 
     return LK_OK;
 }
 
-lk_status lk_row_write(lk_row_writer *writer, const lk_field *fields, int count)
+/* Before anything is added. */
+static lk_status begin(lk_row_writer *writer, const lk_field *fields, int count)
 {
     LK_TRY(check_names(writer, fields, count));
     if (!writer->checked && writer->file.whole > 0)
         LK_TRY(take_up(writer));
     writer->checked = true;
-    lk__bytes *line = &writer->line;
-    lk__bytes_clear(line);
-    if (writer->format == LK_ROWS_JSON) {
-        make_json_row(line, fields, count);
-    } else {
-        if (writer->file.whole == 0)
-            lk__bytes_put(line, writer->names.data, writer->names.size);
-        make_csv_row(line, fields, count);
-    }
-    LK_TRY(lk__bytes_status(line));
-    return lk__append(&writer->file, line->data, line->size);
+    lk__bytes_clear(&writer->line);
+    if (writer->format == LK_ROWS_CSV && writer->file.whole == 0)
+        lk__bytes_put(&writer->line, writer->names.data, writer->names.size);
+    return LK_OK;
+}
+
+static lk_status add(lk_row_writer *writer)
+{
+    LK_TRY(lk__bytes_status(&writer->line));
+    return lk__append(&writer->file, writer->line.data, writer->line.size);
+}
+
+lk_status lk_row_names(lk_row_writer *writer, const lk_field *fields, int count)
+{
+    LK_TRY(begin(writer, fields, count));
+    return add(writer);
+}
+
+lk_status lk_row_write(lk_row_writer *writer, const lk_field *fields, int count)
+{
+    LK_TRY(begin(writer, fields, count));
+    if (writer->format == LK_ROWS_JSON)
+        make_json_row(&writer->line, fields, count);
+    else
+        make_csv_row(&writer->line, fields, count);
+    return add(writer);
 }

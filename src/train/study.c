@@ -135,13 +135,24 @@ static lk_status check_numbers(const lk_train_config *config)
     return lk__check_shards(config->shards, shards, plan.batch_size, devices);
 }
 
-static lk_status keep_setting(void *user, const char *name, const char *text)
+static json_t *setting_json(const lk_field *setting)
+{
+    if (setting->kind == LK_FIELD_INT)
+        return json_integer((json_int_t)setting->integer);
+    if (setting->kind == LK_FIELD_REAL)
+        return json_real(setting->real);
+    if (setting->kind == LK_FIELD_BOOL)
+        return json_boolean(setting->integer);
+    json_t *text = setting->kind == LK_FIELD_TEXT ? json_string(setting->text) : NULL;
+    return text ? text : json_null(); /* JSON is UTF-8, the name of a file may be anything */
+}
+
+static lk_status keep_setting(void *user, const lk_field *setting)
 {
     lk_study *study = user;
-    if (strcmp(name, "seed") == 0 || strcmp(name, study->setting) == 0)
+    if (strcmp(setting->name, "seed") == 0 || strcmp(setting->name, study->setting) == 0)
         return LK_OK;
-    json_t *string = json_string(text);
-    if (json_object_set_new(study->settings, name, string ? string : json_null()) != 0)
+    if (json_object_set_new(study->settings, setting->name, setting_json(setting)) != 0)
         LK_FAIL(LK_ERR_MEMORY, "study: no memory for its settings");
     return LK_OK;
 }

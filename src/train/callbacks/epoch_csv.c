@@ -4,6 +4,8 @@
 #include "base/mem.h"
 #include "lockstep/record.h"
 
+#include <string.h>
+
 typedef struct epoch_csv {
     char *path;
     lk_row_writer *writer; /* NULL: not open yet */
@@ -15,21 +17,12 @@ static lk_field mean(const char *name, lk_mean value)
     return value.count ? LK_REAL(name, lk_mean_value(value)) : LK_NONE(name);
 }
 
-static lk_status train_begin(void *self, lk_trainer *trainer)
-{
-    (void)trainer;
-    epoch_csv *csv = self;
-    if (!csv->writer)
-        csv->writer = lk_row_writer_new(csv->path, LK_ROWS_CSV, false);
-    return csv->writer ? LK_OK : lk_error_status();
-}
+enum { COLUMNS = 13 };
 
-static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+static void make_row(const lk_epoch_report *report, lk_field row[COLUMNS])
 {
-    (void)trainer, (void)stop;
-    epoch_csv *csv = self;
     const lk_metrics *train = &report->train, *val = &report->val;
-    const lk_field row[] = {
+    const lk_field fields[COLUMNS] = {
         LK_INT("epoch", report->epoch),
         LK_INT("step", report->steps),
         mean("train_loss", train->loss),
@@ -44,7 +37,30 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
         LK_REAL("images_per_second", report->images_per_second),
         LK_INT("skipped_steps", report->skipped_steps),
     };
-    return lk_row_write(csv->writer, row, sizeof row / sizeof row[0]);
+    memcpy(row, fields, sizeof fields);
+}
+
+/* The names at once: a training that ends in its first epoch leaves a table too. */
+static lk_status train_begin(void *self, lk_trainer *trainer)
+{
+    (void)trainer;
+    epoch_csv *csv = self;
+    lk_field row[COLUMNS];
+    if (!csv->writer)
+        csv->writer = lk_row_writer_new(csv->path, LK_ROWS_CSV, false);
+    if (!csv->writer)
+        return lk_error_status();
+    make_row(&(lk_epoch_report){0}, row);
+    return lk_row_names(csv->writer, row, COLUMNS);
+}
+
+static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    (void)trainer, (void)stop;
+    epoch_csv *csv = self;
+    lk_field row[COLUMNS];
+    make_row(report, row);
+    return lk_row_write(csv->writer, row, COLUMNS);
 }
 
 static void release(void *self)

@@ -3,95 +3,109 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "io/append_file.h"
+#include "io/json.h"
 #include "train/callbacks/settings.h"
 
 #include <errno.h>
-#include <jansson.h>
+#include <fcntl.h>
 #include <math.h>
 #include <string.h>
 
 typedef struct json_lines {
-    char *path; /* "-": standard output */
-    FILE *file; /* NULL: not open yet */
+    char *path;
+    bool to_stdout, opened;
+    lk__append_file file; /* where it is open */
     lk_json_lines_opts opts;
+    lk__bytes line;
     bool epoch_open;     /* steps have been reported since the last epoch's end */
     lk_step_report last; /* the last of them */
 } json_lines;
 
-/* --- values ------------------------------------------------------------------------------------------------------- */
+/* --- lines -------------------------------------------------------------------------------------------------------- */
 
 /* What was not measured is null. */
-static json_t *number(double value)
+static void put_real(json_lines *j, const char *name, double value)
 {
-    return isfinite(value) ? json_real(value) : json_null();
+    lk__json_field(&j->line, isfinite(value) ? LK_REAL(name, value) : LK_NONE(name));
 }
 
-static json_t *mean(lk_mean value)
+static void put_mean(json_lines *j, const char *name, lk_mean value)
 {
-    return number(lk_mean_value(value));
+    put_real(j, name, lk_mean_value(value));
 }
 
-/* JSON is UTF-8, a path may be anything. */
-static json_t *text(const char *value)
+static void put_int(json_lines *j, const char *name, int64_t value)
 {
-    json_t *string = value ? json_string(value) : NULL;
-    return string ? string : json_null();
+    lk__json_field(&j->line, LK_INT(name, value));
 }
 
-static json_t *ledger(const lk_ledger_report *report)
+static void put_text(json_lines *j, const char *name, const char *value)
 {
-    return json_pack("{sI sI sI}", "used_once", (json_int_t)report->used_once, "unused", (json_int_t)report->unused,
-                     "repeated", (json_int_t)report->repeated);
+    lk__json_field(&j->line, LK_TEXT(name, value));
 }
 
-static json_t *devices(const lk_trainer *trainer)
+static void put_ledger(json_lines *j, const char *name, const lk_ledger_report *report)
+{
+    lk__json_open(&j->line, name, '{');
+    put_int(j, "used_once", report->used_once);
+    put_int(j, "unused", report->unused);
+    put_int(j, "repeated", report->repeated);
+    lk__json_close(&j->line, '}');
+}
+
+static void put_devices(json_lines *j, const lk_trainer *trainer)
 {
     lk_strategy *strategy = lk_trainer_strategy(trainer);
-    json_t *names = json_array();
+    lk__json_open(&j->line, "devices", '[');
     for (int r = 0; r < lk_strategy_num_replicas(strategy); r++)
-        json_array_append_new(names, json_string(lk_device_name(lk_strategy_device(strategy, r))));
-    return names;
+        put_text(j, NULL, lk_device_name(lk_strategy_device(strategy, r)));
+    lk__json_close(&j->line, ']');
 }
 
-/* Takes the object. */
-static lk_status write_line(json_lines *j, json_t *object)
+static void begin_line(json_lines *j, const char *event)
 {
-    if (!object)
-        LK_FAIL(LK_ERR_MEMORY, "JSON lines: no memory for a line");
-    bool written = json_dumpf(object, j->file, JSON_COMPACT | JSON_REAL_PRECISION(9)) == 0;
-    written = written && fputc('\n', j->file) != EOF;
-    written = fflush(j->file) == 0 && written;
-    json_decref(object);
-    if (!written)
-        LK_FAIL(LK_ERR_IO, "%s: a line of JSON could not be written: %s",
-                strcmp(j->path, "-") == 0 ? "standard output" : j->path, strerror(errno));
+    lk__bytes_clear(&j->line);
+    lk__json_open(&j->line, NULL, '{');
+    put_text(j, "event", event);
+}
+
+static lk_status end_line(json_lines *j)
+{
+    lk__json_close(&j->line, '}');
+    lk__bytes_char(&j->line, '\n');
+    LK_TRY(lk__bytes_status(&j->line));
+    if (!j->to_stdout)
+        return lk__append(&j->file, j->line.data, j->line.size);
+    bool written = fwrite(j->line.data, 1, j->line.size, stdout) == j->line.size;
+    if (fflush(stdout) != 0 || !written)
+        LK_FAIL(LK_ERR_IO, "a line of JSON could not be written to standard output: %s", strerror(errno));
     return LK_OK;
 }
 
 /* --- hooks -------------------------------------------------------------------------------------------------------- */
 
-static lk_status add_setting(void *user, const char *name, const char *value)
+static lk_status put_setting(void *user, const lk_field *setting)
 {
-    json_object_set_new(user, name, text(value));
+    json_lines *j = user;
+    lk__json_field(&j->line, *setting);
     return LK_OK;
 }
 
 static lk_status write_settings(json_lines *j, const lk_trainer *trainer)
 {
-    json_t *line = json_pack("{ss}", "event", "settings");
-    if (line)
-        lk__settings_visit(trainer, add_setting, line);
-    return write_line(j, line);
+    begin_line(j, "settings");
+    LK_TRY(lk__settings_visit(trainer, put_setting, j));
+    return end_line(j);
 }
 
 static lk_status train_begin(void *self, lk_trainer *trainer)
 {
     json_lines *j = self;
     j->epoch_open = false;
-    if (!j->file)
-        j->file = strcmp(j->path, "-") == 0 ? stdout : fopen(j->path, "we");
-    if (!j->file)
-        LK_FAIL(LK_ERR_IO, "%s: cannot be written: %s", j->path, strerror(errno));
+    if (!j->to_stdout && !j->opened)
+        LK_TRY(lk__append_open(&j->file, j->path, O_TRUNC));
+    j->opened = true;
     return j->opts.settings ? write_settings(j, trainer) : LK_OK;
 }
 
@@ -110,62 +124,80 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
     json_lines *j = self;
     const lk_metrics *train = &report->train, *val = &report->val;
     j->epoch_open = false;
-    json_t *line =
-        json_pack("{ss sI so so so so so so sI so so sI}", "event", "epoch", "epoch", (json_int_t)report->epoch,
-                  "train_loss", mean(train->loss), "train_accuracy", mean(train->accuracy), "val_loss", mean(val->loss),
-                  "val_accuracy", mean(val->accuracy), "seconds", number(report->seconds), "images_per_second",
-                  number(report->images_per_second), "steps", (json_int_t)report->steps, "rate", number(report->rate),
-                  "total_seconds", number(report->total_seconds), "skipped_steps", (json_int_t)report->skipped_steps);
-    if (line && train->top_k.count) {
-        json_object_set_new(line, "train_top_k", mean(train->top_k));
-        json_object_set_new(line, "val_top_k", mean(val->top_k));
+    begin_line(j, "epoch");
+    put_int(j, "epoch", report->epoch);
+    put_mean(j, "train_loss", train->loss);
+    put_mean(j, "train_accuracy", train->accuracy);
+    put_mean(j, "val_loss", val->loss);
+    put_mean(j, "val_accuracy", val->accuracy);
+    put_real(j, "seconds", report->seconds);
+    put_real(j, "images_per_second", report->images_per_second);
+    put_int(j, "steps", report->steps);
+    put_real(j, "rate", report->rate);
+    put_real(j, "total_seconds", report->total_seconds);
+    put_int(j, "skipped_steps", report->skipped_steps);
+    if (train->top_k.count) {
+        put_mean(j, "train_top_k", train->top_k);
+        put_mean(j, "val_top_k", val->top_k);
     }
-    if (line && j->opts.ledger) {
-        json_object_set_new(line, "train_ledger", ledger(&report->train_ledger));
-        if (val->loss.count)
-            json_object_set_new(line, "val_ledger", ledger(&report->val_ledger));
-    }
-    return write_line(j, line);
+    if (j->opts.ledger)
+        put_ledger(j, "train_ledger", &report->train_ledger);
+    if (j->opts.ledger && val->loss.count)
+        put_ledger(j, "val_ledger", &report->val_ledger);
+    return end_line(j);
 }
 
-static json_t *done(const lk_trainer *trainer, const lk_train_result *result)
+static lk_status write_done(json_lines *j, const lk_trainer *trainer, const lk_train_result *result)
 {
-    return json_pack("{ss sI so so so ss so sI sI sI so so so so}", "event", "done", "steps", (json_int_t)result->steps,
-                     "seconds", number(result->seconds), "images_per_second", number(result->images_per_second),
-                     "val_accuracy", mean(result->val.accuracy), "digest", result->digest, "devices", devices(trainer),
-                     "shards", (json_int_t)lk_trainer_plan(trainer)->shards, "samples_seen",
-                     (json_int_t)result->samples_seen, "epochs", (json_int_t)result->epochs, "total_seconds",
-                     number(result->total_seconds), "val_loss", mean(result->val.loss), "flops_per_second",
-                     number(result->flops_per_second), "stopped_by", text(result->stopped_by));
+    begin_line(j, "done");
+    put_int(j, "steps", result->steps);
+    put_real(j, "seconds", result->seconds);
+    put_real(j, "images_per_second", result->images_per_second);
+    put_mean(j, "val_accuracy", result->val.accuracy);
+    put_text(j, "digest", result->digest);
+    put_devices(j, trainer);
+    put_int(j, "shards", lk_trainer_plan(trainer)->shards);
+    put_int(j, "samples_seen", result->samples_seen);
+    put_int(j, "epochs", result->epochs);
+    put_real(j, "total_seconds", result->total_seconds);
+    put_mean(j, "val_loss", result->val.loss);
+    put_real(j, "flops_per_second", result->flops_per_second);
+    put_text(j, "stopped_by", result->stopped_by);
+    return end_line(j);
 }
 
-static json_t *stopped(const json_lines *j, const lk_train_result *result, lk_status status)
+static lk_status write_stopped(json_lines *j, const lk_train_result *result, lk_status status)
 {
-    json_t *line = json_pack("{ss ss so sI sI sI so so}", "event", "stopped", "status", lk_status_name(status),
-                             "message", text(lk_error_message()), "epochs", (json_int_t)result->epochs, "steps",
-                             (json_int_t)result->steps, "samples_seen", (json_int_t)result->samples_seen, "seconds",
-                             number(result->seconds), "total_seconds", number(result->total_seconds));
-    if (line && j->epoch_open)
-        json_object_set_new(line, "partial",
-                            json_pack("{sI sI so so}", "epoch", (json_int_t)j->last.epoch, "step",
-                                      (json_int_t)j->last.step, "train_loss", mean(j->last.so_far.loss),
-                                      "train_accuracy", mean(j->last.so_far.accuracy)));
-    return line;
+    begin_line(j, "stopped");
+    put_text(j, "status", lk_status_name(status));
+    put_text(j, "message", lk_error_message());
+    put_int(j, "epochs", result->epochs);
+    put_int(j, "steps", result->steps);
+    put_int(j, "samples_seen", result->samples_seen);
+    put_real(j, "seconds", result->seconds);
+    put_real(j, "total_seconds", result->total_seconds);
+    if (j->epoch_open) {
+        lk__json_open(&j->line, "partial", '{');
+        put_int(j, "epoch", j->last.epoch);
+        put_int(j, "step", j->last.step);
+        put_mean(j, "train_loss", j->last.so_far.loss);
+        put_mean(j, "train_accuracy", j->last.so_far.accuracy);
+        lk__json_close(&j->line, '}');
+    }
+    return end_line(j);
 }
 
 static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
 {
-    json_lines *j = self;
-    if (!j->file)
-        return LK_OK;
-    return write_line(j, status == LK_OK ? done(trainer, result) : stopped(j, result, status));
+    return status == LK_OK ? write_done(self, trainer, result) : write_stopped(self, result, status);
 }
 
 static void release(void *self)
 {
     json_lines *j = self;
-    if (j->file && j->file != stdout)
-        fclose(j->file);
+    if (!j->to_stdout && j->opened)
+        lk__append_close(&j->file);
+    lk__bytes_free(&j->line);
     lk__free(j->path);
     lk__free(j);
 }
@@ -180,6 +212,7 @@ lk_callback lk_callback_json_lines(const char *path, const lk_json_lines_opts *o
         release(j);
         return (lk_callback){0};
     }
+    j->to_stdout = strcmp(path, "-") == 0;
     j->opts = opts ? *opts : (lk_json_lines_opts){0};
     return (lk_callback){.name = "JSON lines",
                          .train_begin = train_begin,

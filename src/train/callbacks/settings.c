@@ -46,6 +46,37 @@ static lk_train_config resolve(const lk_train_config *asked, const lk_plan *plan
     return config;
 }
 
+/* A number outside its option's range means "unset". */
+static bool is_set(const lk_option *option, const void *value)
+{
+    if (option->type == LK_OPTION_STRING)
+        return *(const char *const *)value != NULL;
+    if (option->type == LK_OPTION_INT64 && option->minimum < option->maximum)
+        return *(const int64_t *)value >= option->minimum && *(const int64_t *)value <= option->maximum;
+    if (option->type == LK_OPTION_DOUBLE && option->least < option->greatest)
+        return *(const double *)value >= option->least && *(const double *)value <= option->greatest;
+    return true;
+}
+
+static lk_field field_of(const lk_option *option, const lk_train_config *config, const char *text)
+{
+    const void *value = (const char *)config + option->offset;
+    lk_field field = LK_TEXT(option->name, text);
+    if (!is_set(option, value)) {
+        field.kind = LK_FIELD_NONE;
+    } else if (option->type == LK_OPTION_FLAG) {
+        field.kind = LK_FIELD_BOOL;
+        field.integer = *(const bool *)value;
+    } else if (option->type == LK_OPTION_INT64) {
+        field.kind = LK_FIELD_INT;
+        field.integer = *(const int64_t *)value;
+    } else if (option->type == LK_OPTION_DOUBLE) {
+        field.kind = LK_FIELD_REAL;
+        field.real = *(const double *)value;
+    }
+    return field;
+}
+
 static lk_status visit_options(const lk_train_config *config, lk__setting_fn fn, void *user)
 {
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
@@ -53,8 +84,9 @@ static lk_status visit_options(const lk_train_config *config, lk__setting_fn fn,
         if (!lk_train_options[i].recorded)
             continue;
         lk_status status = lk_options_text(&lk_train_options[i], config, text, sizeof text);
+        lk_field field = field_of(&lk_train_options[i], config, text);
         if (status == LK_OK)
-            status = fn(user, lk_train_options[i].name, text);
+            status = fn(user, &field);
         if (status != LK_OK)
             return status;
     }
@@ -65,7 +97,9 @@ static lk_status visit_count(const char *name, int64_t count, lk__setting_fn fn,
 {
     char text[32];
     snprintf(text, sizeof text, "%" PRId64, count);
-    return fn(user, name, text);
+    lk_field field = LK_INT(name, count);
+    field.text = text;
+    return fn(user, &field);
 }
 
 static lk_status visit_devices(const lk_trainer *trainer, lk__setting_fn fn, void *user)
@@ -76,7 +110,7 @@ static lk_status visit_devices(const lk_trainer *trainer, lk__setting_fn fn, voi
     for (int r = 0; r < lk_strategy_num_replicas(strategy) && used < sizeof text; r++)
         used += (size_t)snprintf(text + used, sizeof text - used, "%s%s", r ? "," : "",
                                  lk_device_name(lk_strategy_device(strategy, r)));
-    return fn(user, "devices in use", text);
+    return fn(user, &LK_TEXT("devices in use", text));
 }
 
 lk_status lk__settings_visit(const lk_trainer *trainer, lk__setting_fn fn, void *user)
@@ -99,5 +133,5 @@ lk_status lk__settings_visit(const lk_trainer *trainer, lk__setting_fn fn, void 
         status = visit_count(counts[i].name, counts[i].value, fn, user);
     if (status == LK_OK)
         status = visit_devices(trainer, fn, user);
-    return status == LK_OK ? fn(user, "source of the samples", plan->source) : status;
+    return status == LK_OK ? fn(user, &LK_TEXT("source of the samples", plan->source)) : status;
 }

@@ -1,11 +1,13 @@
-/* What identifies a run, as texts. */
+/* What identifies a run. */
 #ifndef LK_TRAIN_CALLBACKS_SETTINGS_H
 #define LK_TRAIN_CALLBACKS_SETTINGS_H
 
+#include "lockstep/record.h"
 #include "lockstep/train.h"
 
-/* name and text are valid during the call only. */
-typedef lk_status (*lk__setting_fn)(void *user, const char *name, const char *text);
+/* What is not set, a number outside its option's range too, is LK_FIELD_NONE. setting->text is the value as a text,
+ * whatever its kind. Valid during the call only. */
+typedef lk_status (*lk__setting_fn)(void *user, const lk_field *setting);
 
 /* Calls `fn` for every recorded option of lk_train_options, by its name and with the value that the plan came to, then
  * for what the plan says besides: where the samples came from, how many there are, parameters, devices. Ends with the

@@ -18,11 +18,11 @@ typedef struct tensorboard {
 /* --- settings ----------------------------------------------------------------------------------------------------- */
 
 /* A row of a Markdown table, whose cells end at a bar. */
-static lk_status print_row(void *user, const char *name, const char *text)
+static lk_status print_row(void *user, const lk_field *setting)
 {
     FILE *table = user;
-    fprintf(table, "| %s | ", name);
-    for (; *text; text++) {
+    fprintf(table, "| %s | ", setting->name);
+    for (const char *text = setting->text; *text; text++) {
         if (*text == '|')
             fputc('\\', table);
         fputc(*text, table);

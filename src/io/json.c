@@ -1,0 +1,68 @@
+#include "io/json.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+static void put_text(lk__bytes *out, const char *text)
+{
+    lk__bytes_char(out, '"');
+    for (uint32_t c; (c = lk__utf8_next(&text));) {
+        if (c == '"' || c == '\\')
+            lk__bytes_format(out, "\\%c", (char)c);
+        else if (c == '\n')
+            lk__bytes_text(out, "\\n");
+        else if (c == '\t')
+            lk__bytes_text(out, "\\t");
+        else if (c < 0x20)
+            lk__bytes_format(out, "\\u%04x", (unsigned)c);
+        else
+            lk__bytes_utf8(out, c);
+    }
+    lk__bytes_char(out, '"');
+}
+
+static void put_real(lk__bytes *out, double value)
+{
+    if (isfinite(value))
+        lk__bytes_real(out, value);
+    else
+        lk__bytes_text(out, isnan(value) ? "\"NaN\"" : value > 0 ? "\"Infinity\"" : "\"-Infinity\"");
+}
+
+/* What stands before tells whether this comes first. */
+static void begin(lk__bytes *out, const char *name)
+{
+    char last = out->size > 0 ? (char)out->data[out->size - 1] : '\n';
+    if (last != '{' && last != '[' && last != '\n')
+        lk__bytes_char(out, ',');
+    if (name) {
+        put_text(out, name);
+        lk__bytes_char(out, ':');
+    }
+}
+
+void lk__json_open(lk__bytes *out, const char *name, char bracket)
+{
+    begin(out, name);
+    lk__bytes_char(out, bracket);
+}
+
+void lk__json_field(lk__bytes *out, lk_field field)
+{
+    begin(out, field.name);
+    if (field.kind == LK_FIELD_INT)
+        lk__bytes_format(out, "%" PRId64, field.integer);
+    else if (field.kind == LK_FIELD_BOOL)
+        lk__bytes_text(out, field.integer ? "true" : "false");
+    else if (field.kind == LK_FIELD_REAL)
+        put_real(out, field.real);
+    else if (field.kind == LK_FIELD_TEXT && field.text)
+        put_text(out, field.text);
+    else
+        lk__bytes_text(out, "null");
+}
+
+void lk__json_close(lk__bytes *out, char bracket)
+{
+    lk__bytes_char(out, bracket);
+}
