@@ -48,11 +48,12 @@ static void write_mean(const table *t, const lk_study_row *row, char *cell)
     write_number(row->mean, decimals_of(t), cell);
 }
 
+/* Cut at 0, below which neither measure can be. */
 static void write_interval(const table *t, const lk_study_row *row, char *cell)
 {
     int decimals = decimals_of(t);
     if (row->low < row->high)
-        snprintf(cell, CELL, "%.*f … %.*f", decimals, row->low, decimals, row->high);
+        snprintf(cell, CELL, "%.*f … %.*f", decimals, fmax(row->low, 0), decimals, row->high);
     else
         snprintf(cell, CELL, "-");
 }
@@ -122,7 +123,7 @@ static const lk_study_row *first_trained(const table *t)
     return NULL;
 }
 
-/* They follow the batch size where nothing else is said, and then explain some of the difference. */
+/* Devices and shards that differ though they are not varied explain some of the difference. */
 static bool differs(const table *t, bool devices)
 {
     const lk_study_row *first = first_trained(t);

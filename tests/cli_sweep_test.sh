@@ -110,6 +110,10 @@ complains '--over model=./bad.lk' 'bad.lk'
 echo >file
 run 1 "${small[@]}" --over batch-size=8 --out file/below
 complains 'file'
+for over in batch-size=8 epochs=2,1; do
+    run 2 "${small[@]}" --over "$over" --epochs 1
+    complains '--epochs 1' 'at least 2'
+done
 [[ -z $(find . -name 'study*') ]] || fail "it left files"
 
 # ---- throughput ----
@@ -141,16 +145,25 @@ cmp -s study-batch-size/study.json first.json || fail "the first study was chang
 cmp -s stdout study-batch-size/study-2.json || fail "--json does not print the file"
 [[ -s study-batch-size/study-2.svg ]] || fail "no second chart"
 
-run 0 "${small[@]}" --over 'augment=flip;shift=0.2,crop=2' --seeds 3 --seed 5 --out below/deep --limit-val 10 --epochs 1
-lines '^augment +images/s +95% interval +val accuracy$' "^flip +$number +-?$number … $number +$number\$" \
-      "^shift=0\.2,crop=2 +$number +-?$number … $number +$number\$"
+run 0 "${small[@]}" --over 'augment=flip;shift=0.2,crop=2' --seeds 3 --seed 5 --out below/deep --limit-val 10 --epochs 2
+lines '^augment +images/s +95% interval +val accuracy$' "^flip +$number +$number … $number +$number\$" \
+      "^shift=0\.2,crop=2 +$number +$number … $number +$number\$"
 says 'run 6 of 6: augment shift=0.2,crop=2, seed 7'
 [[ -s below/deep/study.json ]] || fail "no study in --out"
 
-# Another number of devices, the same shards and digests.
+# Another number of devices, the same shards, in settings, rows and runs, and the same digests.
 run 0 "${small[@]}" --over devices=1xcpu,3xcpu --json
-[[ $(grep -c '"shards": 4' stdout) -eq 4 ]] || fail "not the shards of three devices"
+[[ $(grep -c '"shards": 4' stdout) -eq 5 ]] || fail "not the shards of three devices"
 [[ $(grep '"digest"' stdout | sort -u | wc -l) -eq 1 ]] || fail "different digests"
+
+# What is varied is the batch size alone, as far as a batch can be cut: its devices stay the same.
+small_no_devices=(sweep --data synthetic --limit-train 128)
+run 0 "${small_no_devices[@]}" --over batch-size=128,8 --json
+[[ $(grep '"devices": ' stdout | sort -u | wc -l) -eq 1 ]] || fail "other devices for the smaller batch"
+if [[ $(nproc) -gt 1 ]]; then
+    run 0 "${small_no_devices[@]}" --over batch-size=128,1
+    lines '^batch-size +images/s +devices +shards$' "^128 +$number +[2-9] +4\$" "^1 +$number +1 +1\$"
+fi
 
 # A recipe is the base, without its target, its records and its epochs.
 run 0 sweep --recipe fashion-mnist-wrn --over batch-size=8 --model lenet --data synthetic --limit-train 16 --devices 1 \
@@ -158,9 +171,9 @@ run 0 sweep --recipe fashion-mnist-wrn --over batch-size=8 --model lenet --data 
 says 'images    shifted'
 says 'epoch 3/3'
 [[ ! -e logs ]] || fail "a log folder that nobody asked for"
-holds recipe/study.json '"recipe": "fashion-mnist-wrn"' '"wd": "5e-06"'
+holds recipe/study.json '"recipe": "fashion-mnist-wrn"' '"wd": 5e-6' '"nesterov": false' '"parameters": 129068'
 
-run 0 "${small[@]}" --over batch-size=4,8 --epochs 1 --log-dir logs --out logged
+run 0 "${small[@]}" --over batch-size=4,8 --epochs 2 --log-dir logs --out logged
 for size in 4 8; do
     [[ -s logs/batch-size=$size,seed=0/epochs.csv ]] || fail "no records of batch-size $size"
 done
@@ -169,7 +182,7 @@ done
 
 run 0 "${soon[@]}" --over target-accuracy=0,1 --seeds 2 --out soon
 lines '^target-accuracy +seconds +95% interval +epochs +val accuracy$' \
-      "^0 +$number +-?$number … $number +2\.0 +$number\$" '^1 +- +- +- +[01]\.[0-9]{4}  not reached \(2 of 2\)$'
+      "^0 +$number +$number … $number +2\.0 +$number\$" '^1 +- +- +- +[01]\.[0-9]{4}  not reached \(2 of 2\)$'
 says ': the target was passed after epoch 2, '
 says ': the target was not reached by epoch 3'
 holds soon/study.json '"measure": "time-to-accuracy"' '"not_reached": 2' '"seconds_to_accuracy": null'
@@ -218,7 +231,7 @@ ends_with()
     [[ $status -eq $1 ]] || fail "exit status is not $1"
 }
 
-begin sweep --data synthetic --batch-size 64 --devices 1 --over epochs=1,100000 --limit-train 128 --out interrupted
+begin sweep --data synthetic --batch-size 64 --devices 1 --over epochs=2,100000 --limit-train 128 --out interrupted
 until_said '^run 2 of 2: epochs 100000, seed 0$'
 until_said '^epoch +1/100000'
 kill -INT "$process"
@@ -226,12 +239,12 @@ ends_with 130
 says 'finishing this step'
 says 'run 2 of 2: epochs 100000, seed 0: interrupted'
 says 'lockstep: study: interrupted after 1 of 2 runs'
-lines '^epochs +images/s$' "^1 +$number\$" '^100000 +-  not run \(1 of 1\)$' '^incomplete: 1 of 2 runs$'
+lines '^epochs +images/s$' "^2 +$number\$" '^100000 +-  not run \(1 of 1\)$' '^incomplete: 1 of 2 runs$'
 holds interrupted/study.json '"complete": false' '"status": "ok"' '"status": "not run"'
 holds interrupted/study.svg 'not run (1 of 1)'
 
 # A step of seconds, which a second interrupt does not wait for; the first run is kept.
-begin sweep --data synthetic --limit-train 512 --devices 1 --epochs 1 --over 'model=lenet,resnet18' --batch-size 512 \
+begin sweep --data synthetic --limit-train 512 --devices 1 --epochs 2 --over 'model=lenet,resnet18' --batch-size 512 \
       --out at-once
 until_said '^run 2 of 2: model resnet18, seed 0$'
 kill -INT "$process"

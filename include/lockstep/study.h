@@ -19,7 +19,8 @@ extern "C" {
 #endif
 
 typedef enum lk_measure {
-    LK_MEASURE_THROUGHPUT,      /* lk_train_result.images_per_second, which leaves out the first epoch */
+    LK_MEASURE_THROUGHPUT,      /* lk_train_result.images_per_second, which leaves out the first epoch: a run of one
+                                 * is refused */
     LK_MEASURE_TIME_TO_ACCURACY /* seconds of training and evaluation until config->target_accuracy is passed for
                                  * config->patience epochs in a row, which ends the run */
 } lk_measure;
@@ -50,7 +51,8 @@ typedef struct lk_study_row {
     int not_reached; /* runs that ended well without */
     int failed;
     double mean; /* images a second, or seconds; NAN: no run counts */
-    /* The 95% interval of the mean, by Student's t with counted - 1 degrees of freedom; low == high: there is none. */
+    /* The 95% interval of the mean, by Student's t with counted - 1 degrees of freedom; low == high: there is none. Of
+     * few runs that differ much `low` may be below 0, which the measure cannot be. */
     double low, high;
     double epochs;       /* mean over the counted runs, to accuracy; NAN of throughput */
     double val_accuracy; /* mean over the runs that ended well, at their ends; NAN: no evaluation */
@@ -75,11 +77,13 @@ typedef struct lk_study_opts {
 } lk_study_opts;
 
 /* Builds a trainer for every value once, so that what does not work shows before the first run. Data "auto" are decided
- * here for all runs; with over "devices" and config->shards 0 all runs have the shards that most devices need.
- * `config`: strings are borrowed for the study's life; for throughput a few epochs and limit_val 0 do.
- * NULL on failure: LK_ERR_ARGUMENT (no such option, one that changes no training, a value that it does not take, a
- * value given twice, more than LK_STUDY_MAX_VALUES; seeds outside 1 … LK_STUDY_MAX_SEEDS; of time to accuracy, no
- * target or no evaluation), and what building a trainer gives. */
+ * here for all runs; with over "devices" and config->shards 0 all runs have the shards that most devices need. With
+ * config->devices NULL all runs have as many devices as the value that gets most, and where config->shards is 0 at
+ * least as many shards; only a value whose shards, or samples a batch, are fewer has less, as lk_study_row.devices
+ * says. `config`: strings are borrowed for the study's life; for throughput a few epochs and limit_val 0 do. NULL on
+ * failure: LK_ERR_ARGUMENT (no such option, one that changes no training, a value that it does not take, a value given
+ * twice, more than LK_STUDY_MAX_VALUES; seeds outside 1 … LK_STUDY_MAX_SEEDS; of time to accuracy, no target or no
+ * evaluation; of throughput, a single epoch), and what building a trainer gives. */
 LK_API lk_study *lk_study_new(const lk_train_config *config, const lk_study_opts *opts);
 LK_API void lk_study_release(lk_study *study);
 
@@ -107,14 +111,16 @@ LK_API const lk_study_run *lk_study_run_at(const lk_study *study, int index);
  *               "samples_seen":…,"seconds":…,"total_seconds":…,"images_per_second":…,"val_loss":…,"val_accuracy":…,
  *               "reached":…,"seconds_to_accuracy":…,"epochs_to_accuracy":…,"digest":…}]}
  * `settings` holds every option that belongs to what identifies a run, as it came out for the first value, without the
- * seed and what is varied. Null is what was not measured; low and high are null where there is no interval. "status" is
- * "ok", "not run" or the error's name. NULL on failure: LK_ERR_MEMORY. */
+ * seed and what is varied: numbers as numbers, flags as true or false, null for what is not set. Null is what
+ * was not measured; low and high are null where there is no interval, and low may be below 0, as in lk_study_row.
+ * "status" is "ok", "not run" or the error's name. NULL on failure: LK_ERR_MEMORY. */
 LK_API char *lk_study_json(const lk_study *study);
 
 /* The same into a file, which is replaced as a whole. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
 LK_API lk_status lk_study_write_json(const lk_study *study, const char *path);
 
-/* A bar a value, with its interval and note, as lk_bar_chart_write. Errors: as there. */
+/* A bar a value, with its interval and note, as lk_bar_chart_write. An interval that goes below 0 is cut there, and the
+ * title says so. Errors: as there. */
 LK_API lk_status lk_study_write_chart(const lk_study *study, const char *path);
 
 #ifdef __cplusplus

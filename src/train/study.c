@@ -74,6 +74,8 @@ static lk_status value_config(const lk_study *study, int value, int64_t seed, lk
 {
     *config = study->config;
     config->seed = seed;
+    if (study->devices_of[value])
+        config->devices = study->devices_of[value];
     return set_value(study, value, config);
 }
 
@@ -119,6 +121,16 @@ static lk_status check_target(const lk_study *study, const lk_train_config *conf
         LK_FAIL(LK_ERR_ARGUMENT, "time to accuracy: a --target from 0 to 1 is missing");
     if (config->limit_val == 0)
         LK_FAIL(LK_ERR_ARGUMENT, "--limit-val 0: time to accuracy needs an evaluation");
+    return LK_OK;
+}
+
+static lk_status check_epochs(const lk_study *study, const lk_train_config *config)
+{
+    lk_plan plan = {0};
+    LK_TRY(lk__plan_numbers(config, config->model, &plan));
+    if (study->opts.measure == LK_MEASURE_THROUGHPUT && plan.epochs < 2)
+        LK_FAIL(LK_ERR_ARGUMENT, "--epochs %lld: must be at least 2: throughput leaves out the first epoch",
+                (long long)plan.epochs);
     return LK_OK;
 }
 
@@ -202,6 +214,32 @@ static lk_status share_shards(lk_study *study)
     return LK_OK;
 }
 
+/* Where nobody says how many devices there are to be, a batch has at most one for each of its shards, and one of few
+ * samples has few shards. Values are compared on as many devices as any of them gets, with more shards where that asks
+ * for them; a batch of fewer samples than these shards keeps its own devices. */
+static lk_status share_devices(lk_study *study)
+{
+    int64_t cores = lk_device_available("cpu"), most = 0, batch_size[LK_STUDY_MAX_VALUES], shards[LK_STUDY_MAX_VALUES];
+    if (study->config.devices || strcmp(study->setting, "devices") == 0)
+        return LK_OK;
+    for (int v = 0; v < study->n_values; v++) {
+        lk_train_config config;
+        lk_plan plan = {0};
+        LK_TRY(value_config(study, v, study->config.seed, &config));
+        LK_TRY(lk__plan_numbers(&config, config.model, &plan));
+        batch_size[v] = plan.batch_size;
+        shards[v] = config.shards;
+        int64_t own = config.shards ? config.shards : lk_default_shards(plan.batch_size, 1);
+        own = own < cores ? own : cores;
+        most = own > most ? own : most;
+    }
+    snprintf(study->devices, sizeof study->devices, "%lldxcpu", (long long)most);
+    for (int v = 0; v < study->n_values; v++)
+        if (shards[v] ? shards[v] >= most : lk_default_shards(batch_size[v], most) <= batch_size[v])
+            study->devices_of[v] = study->devices;
+    return LK_OK;
+}
+
 static lk_status check_values(lk_study *study)
 {
     lk_train_config config;
@@ -209,9 +247,11 @@ static lk_status check_values(lk_study *study)
         LK_TRY(value_config(study, v, study->config.seed, &config));
         LK_TRY(check_target(study, &config));
         LK_TRY(name_value(study, v, check_numbers(&config)));
+        LK_TRY(check_epochs(study, &config));
     }
     LK_TRY(check_repeated(study));
     LK_TRY(share_shards(study));
+    LK_TRY(share_devices(study));
     for (int v = 0; v < study->n_values; v++) {
         LK_TRY(value_config(study, v, study->config.seed, &config));
         LK_TRY(name_value(study, v, check_build(study, &config, v == 0)));
@@ -354,8 +394,9 @@ static lk_status fit(lk_study *study, int index, lk_trainer *trainer, watch *w)
     if (opts->begin)
         LK_TRY(opts->begin(opts->user, study, index, trainer));
     LK_TRY(lk_trainer_fit(trainer, &run->result));
-    if (opts->measure == LK_MEASURE_THROUGHPUT && !isfinite(run->result.images_per_second))
-        LK_FAIL(LK_ERR_STATE, "the run was too short for its throughput to be measured");
+    bool measured = run->result.epochs > 1 && isfinite(run->result.images_per_second);
+    if (opts->measure == LK_MEASURE_THROUGHPUT && !measured)
+        LK_FAIL(LK_ERR_STATE, "the run ended in its first epoch, which throughput leaves out");
     return LK_OK;
 }
 

@@ -14,9 +14,11 @@ struct lk_study {
     const char *setting;
     const char *values[LK_STUDY_MAX_VALUES];
     int n_values;
-    lk_study_run *runs; /* [seed * n_values + value] */
+    char devices[32];                            /* as many for all values, where nobody said how many */
+    const char *devices_of[LK_STUDY_MAX_VALUES]; /* that, or NULL: what the value's own configuration gives */
+    lk_study_run *runs;                          /* [seed * n_values + value] */
     int n_runs;
-    json_t *settings; /* an object: option, text */
+    json_t *settings; /* an object: option, value */
     atomic_bool interrupted;
     _Atomic(lk_trainer *) running; /* NULL between runs */
     atomic_int interrupting;       /* calls of lk_study_interrupt that may hold `running` */

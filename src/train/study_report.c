@@ -181,7 +181,8 @@ static json_t *study_json(const lk_study *study)
 
 char *lk_study_json(const lk_study *study)
 {
-    const size_t flags = JSON_INDENT(1) | JSON_PRESERVE_ORDER;
+    /* 15 digits: a decimal number of up to as many comes out as it was written. */
+    const size_t flags = JSON_INDENT(1) | JSON_PRESERVE_ORDER | JSON_REAL_PRECISION(15);
     json_t *object = study_json(study);
     size_t size = object ? json_dumpb(object, NULL, 0, flags) : 0;
     char *json = size ? lk__calloc(size + 2, 1) : NULL;
@@ -207,15 +208,15 @@ lk_status lk_study_write_json(const lk_study *study, const char *path)
 
 /* --- chart -------------------------------------------------------------------------------------------------------- */
 
-/* "lenet on fashion-mnist", of which what is varied is left out. */
-static void write_title(const lk_study *study, char *title, size_t size)
+/* "lenet on fashion-mnist", of which what is varied is left out. cut: an interval is not drawn below 0. */
+static void write_title(const lk_study *study, bool cut, char *title, size_t size)
 {
     const char *model = json_string_value(json_object_get(study->settings, "model"));
     const char *data = json_string_value(json_object_get(study->settings, "data"));
     int used = snprintf(title, size, "%s%s%s", model ? model : "", model && data ? " on " : "", data ? data : "");
     if (study->opts.seeds > 1 && used >= 0 && (size_t)used < size)
-        snprintf(title + used, size - (size_t)used, "%smean and 95%% interval of %lld seeds", used ? ": " : "",
-                 (long long)study->opts.seeds);
+        snprintf(title + used, size - (size_t)used, "%smean and 95%% interval of %lld seeds%s", used ? ": " : "",
+                 (long long)study->opts.seeds, cut ? ", cut at 0" : "");
 }
 
 /* "batch size" */
@@ -241,6 +242,7 @@ lk_status lk_study_write_chart(const lk_study *study, const char *path)
     lk_study_row rows[LK_STUDY_MAX_VALUES];
     lk_bar bars[LK_STUDY_MAX_VALUES];
     char title[256] = "", label[64], axis[64];
+    bool cut = false;
     for (int v = 0; v < study->n_values; v++) {
         const lk_study_row *row = &rows[v];
         rows[v] = lk_study_row_at(study, v);
@@ -248,9 +250,10 @@ lk_status lk_study_write_chart(const lk_study *study, const char *path)
         if (row->low < row->high) {
             bars[v].low = fmax(row->low, 0); /* neither measure can be less */
             bars[v].high = row->high;
+            cut |= row->low < 0;
         }
     }
-    write_title(study, title, sizeof title);
+    write_title(study, cut, title, sizeof title);
     write_label(study, label, sizeof label);
     write_axis(study, axis, sizeof axis);
     lk_bar_chart chart = {

@@ -188,6 +188,10 @@ static void bad_seeds_and_targets(void **state)
     config = with_target(0.5);
     refuses(&config, "limit-val=10,0", LK_MEASURE_TIME_TO_ACCURACY, 1,
             "--limit-val 0: time to accuracy needs an evaluation");
+    config = tiny();
+    refuses(&config, "epochs=2,1", LK_MEASURE_THROUGHPUT, 1,
+            "--epochs 1: must be at least 2: throughput leaves out the first epoch");
+    config = with_target(0.5);
     config.data = NULL;
     refuses(&config, "batch-size=8", LK_MEASURE_TIME_TO_ACCURACY, 1, "--over batch-size=8: --data: a name is needed");
     config = tiny();
@@ -284,6 +288,34 @@ static void devices(void **state)
     assert_int_equal(one->shards, 4);
     assert_int_equal(three->shards, 4);
     assert_string_equal(one->result.digest, three->result.digest);
+    lk_study_release(study);
+}
+
+/* What is varied is the batch size alone: where nobody says how many devices, the smaller batch has as many as the
+ * larger, in as many shards; a batch of one sample cannot. */
+static void devices_that_stay_the_same(void **state)
+{
+    (void)state;
+    int cores = lk_device_available("cpu"), most = cores < 4 ? cores : 4;
+    lk_train_config config = tiny();
+    config.devices = NULL;
+    config.limit_train = 128;
+    lk_study *study = new_study(&config, &(lk_study_opts){.over = "batch-size=128,8,1", .seeds = 1});
+    assert_ok(lk_study_train(study));
+    assert_int_equal(lk_study_row_at(study, 0).devices, most);
+    assert_int_equal(lk_study_row_at(study, 1).devices, most);
+    assert_int_equal(lk_study_row_at(study, 2).devices, 1);
+    assert_int_equal(lk_study_row_at(study, 0).shards, 4);
+    assert_int_equal(lk_study_row_at(study, 1).shards, lk_default_shards(8, most));
+    assert_int_equal(lk_study_row_at(study, 2).shards, 1);
+    lk_study_release(study);
+    config.shards = 3;
+    study = new_study(&config, &(lk_study_opts){.over = "batch-size=128,8", .seeds = 1});
+    assert_ok(lk_study_train(study));
+    for (int v = 0; v < 2; v++) {
+        assert_int_equal(lk_study_row_at(study, v).devices, cores < 3 ? cores : 3);
+        assert_int_equal(lk_study_row_at(study, v).shards, 3);
+    }
     lk_study_release(study);
 }
 
@@ -401,6 +433,19 @@ static void a_run_that_fails(void **state)
     lk_study_release(study);
 }
 
+static void a_run_that_stops_in_its_first_epoch(void **state)
+{
+    (void)state;
+    plot p = {.fails = -1, .stops = 0, .interrupted = -1, .interrupted_after = -1};
+    lk_train_config config = tiny();
+    lk_study *study = plotted(&p, &config, "batch-size=8", LK_MEASURE_THROUGHPUT, 1);
+    assert_ok(lk_study_train(study));
+    assert_int_equal(lk_study_run_at(study, 0)->status, LK_ERR_STATE);
+    assert_string_equal(lk_study_run_at(study, 0)->message,
+                        "the run ended in its first epoch, which throughput leaves out");
+    lk_study_release(study);
+}
+
 static void some_reach_the_target(void **state)
 {
     (void)state;
@@ -512,12 +557,16 @@ static void json_of_time_to_accuracy(void **state)
     assert_true(json_number_value(json_object_get(object, "patience")) == 2);
     assert_string_equal(json_string_value(json_object_get(settings, "model")), "lenet");
     assert_string_equal(json_string_value(json_object_get(settings, "data")), "synthetic");
+    assert_int_equal(json_integer_value(json_object_get(settings, "limit-train")), 24);
+    assert_true(json_real_value(json_object_get(settings, "base-lr")) == 0.2);
+    assert_true(json_is_false(json_object_get(settings, "nesterov")));
+    assert_true(json_is_null(json_object_get(settings, "recipe")));
     assert_null(json_object_get(settings, "seed"));
     assert_null(json_object_get(settings, "batch-size"));
     assert_int_equal(json_array_size(rows), 2);
     assert_int_equal(json_array_size(runs), 4);
     assert_string_equal(json_string_value(member(rows, 0, "note")), "not reached (1 of 2)");
-    assert_true(json_real_value(member(rows, 0, "mean")) == lk_study_run_at(study, 2)->seconds_to_accuracy);
+    near(json_real_value(member(rows, 0, "mean")), lk_study_run_at(study, 2)->seconds_to_accuracy, 1e-14);
     assert_true(json_is_null(member(rows, 0, "low")) && json_is_null(member(rows, 0, "high")));
     assert_string_equal(json_string_value(member(rows, 1, "note")), "failed (1 of 2), not run (1 of 2)");
     assert_true(json_is_null(member(rows, 1, "mean")));
@@ -582,6 +631,33 @@ static void files(void **state)
     assert_int_equal(rmdir(folder), 0);
 }
 
+/* Throughputs of 1 and 100 images a second have an interval of 50.5 ± 629. */
+static void an_interval_is_drawn_down_to_0(void **state)
+{
+    (void)state;
+    char svg[] = "/tmp/lockstep-study-XXXXXX.svg";
+    int file = mkstemps(svg, 4);
+    assert_true(file >= 0);
+    close(file);
+    lk_train_config config = tiny();
+    lk_study *study = new_study(&config, &(lk_study_opts){.over = "batch-size=8", .seeds = 2});
+    for (int speed = 1; speed <= 91; speed += 90) {
+        for (int i = 0; i < 2; i++) {
+            study->runs[i].ended = true;
+            study->runs[i].result.images_per_second = i == 0 ? speed : 100;
+        }
+        lk_study_row row = lk_study_row_at(study, 0);
+        assert_ok(lk_study_write_chart(study, svg));
+        char *chart = read_whole(svg);
+        assert_true((row.low < 0) == (speed == 1));
+        assert_true((strstr(chart, "mean and 95% interval of 2 seeds, cut at 0<") != NULL) == (speed == 1));
+        contains(chart, "mean and 95% interval of 2 seeds");
+        free(chart);
+    }
+    lk_study_release(study);
+    unlink(svg);
+}
+
 /* --- allocations that fail ---------------------------------------------------------------------------------------- */
 
 /* False where the study could not be made. */
@@ -630,13 +706,16 @@ int main(void)
         cmocka_unit_test(throughput),
         cmocka_unit_test(one_seed_has_no_interval),
         cmocka_unit_test(devices),
+        cmocka_unit_test(devices_that_stay_the_same),
         cmocka_unit_test(time_to_accuracy),
         cmocka_unit_test(a_run_that_fails),
+        cmocka_unit_test(a_run_that_stops_in_its_first_epoch),
         cmocka_unit_test(some_reach_the_target),
         cmocka_unit_test(an_interrupt_and_what_is_left),
         cmocka_unit_test(interrupts_from_another_thread),
         cmocka_unit_test(json_of_time_to_accuracy),
         cmocka_unit_test(files),
+        cmocka_unit_test(an_interval_is_drawn_down_to_0),
         cmocka_unit_test(failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
