@@ -54,6 +54,13 @@ run 0 summary --optimizer adam --devices 2
 line '^ +optimiser +0\.98 MiB +adam$'
 line 'in 8 shards on 2 devices$'
 
+# The last of three devices runs shards 5, 6 and 7 of 8: 5 and 6 are in no node together and both wait while 7 runs. With
+# four devices one waits.
+run 0 summary --devices 3
+line '^ +gradients +2\.46 MiB'
+run 0 summary --devices 4
+line '^ +gradients +1\.97 MiB'
+
 # With sync all shards of a device are there at once.
 run 0 summary --model resnet18 --batch-size 64 --shards 2 --bn sync
 line 'of 64 samples: 2 shards at once$'
