@@ -275,6 +275,16 @@ static lk_status check_classes(lk_model *model, lk_shape out)
                          (long long)model->input.classes);
 }
 
+/* A file describes what is to be trained; in C a network may be a fixed function. */
+static lk_status check_trainable(lk_model *model)
+{
+    lk_layer_builder last = {.model = model, .layer = last_of(model->root)};
+    if (model->file && model->n_parameters == 0)
+        return lk_layer_fail(&last, LK_ERR_FORMAT,
+                             "the network ends with nothing to train; expected a conv2d or a dense");
+    return LK_OK;
+}
+
 static lk_status build(lk_model *model)
 {
     lk_shape out;
@@ -282,6 +292,7 @@ static lk_status build(lk_model *model)
     LK_TRY(build_layer(model, model->root, LK_SHAPE(1, input.channels, input.height, input.width), &out));
     LK_TRY(check_classes(model, out));
     LK_TRY(order_variables(model));
+    LK_TRY(check_trainable(model));
     return give_to_layers(model);
 }
 

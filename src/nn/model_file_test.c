@@ -232,6 +232,7 @@ static void test_errors(void **state)
         {"flatten\ndense 11", LK_ERR_SHAPE, ":2: dense: the output is [1,11]; expected [N,10], one number a class"},
         {"flatten\nx: sequential\ndense 11\n\nrelu\nend", LK_ERR_SHAPE, ":5: relu: the output is [1,11]"},
         {"residual\nrelu\nend", LK_ERR_SHAPE, ":1: add: the output is [1,1,28,28]; expected [N,10]"},
+        {"conv2d 10 kernel=1 bias=no", LK_ERR_SHAPE, ":1: conv2d: the output is [1,10,28,28]"},
         {"sequential\nend", LK_ERR_SHAPE, ":1: sequential: the output is [1,1,28,28]"},
         {"flatten\ndense 4000000000\ndense 10", LK_ERR_FORMAT, ":2: units is '4000000000'; expected classes or"},
         {"conv2d 1000000000 kernel=1", LK_ERR_FORMAT,
@@ -354,6 +355,10 @@ static void test_check(void **state)
     write_file("flatten\ndens 10", 15);
     assert_int_equal(lk_model_check(path), LK_ERR_FORMAT);
     assert_error(LK_ERR_FORMAT, ":2: unknown layer 'dens'");
+    write_file("flatten\nrelu", 12);
+    assert_int_equal(lk_model_check(path), LK_OK);
+    assert_null(lk_model_new(path, (lk_model_input){10, 1, 1, 10}));
+    assert_error(LK_ERR_FORMAT, ":2: relu: the network ends with nothing to train; expected a conv2d or a dense");
     write_file("x: relu\nx: relu", 15);
     assert_int_equal(lk_model_check(path), LK_ERR_FORMAT);
     assert_error(LK_ERR_FORMAT, ":2: relu: the name 'x' is used twice");
