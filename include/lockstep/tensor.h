@@ -40,7 +40,7 @@ typedef struct lk_shape {
     ((lk_shape){.ndim = (int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), .dim = {__VA_ARGS__}})
 #define LK_SCALAR ((lk_shape){.ndim = 0})
 
-/* Elements; -1 where a size is negative or 64 bits cannot count them. */
+/* Elements; -1 where ndim or a size is out of range, or 64 bits cannot count them. */
 LK_API int64_t lk_shape_count(lk_shape shape);
 
 typedef struct lk_tensor lk_tensor;

@@ -101,7 +101,7 @@ static lk_status check_existing(const lk_call *call, const lk_tensor *out, const
         lk__shape_text(out->shape, have, sizeof have);
         LK_FAIL(LK_ERR_SHAPE, "%s: writes %s into a tensor of shape %s", call->op->name, want, have);
     }
-    return lk__tensor_make_plain(call->place, (lk_tensor *)(uintptr_t)out);
+    return lk__tensor_make_plain((lk_tensor *)(uintptr_t)out);
 }
 
 static lk_status make_outputs(lk_call *call, const lk_meta *meta, bool *made)
@@ -194,7 +194,7 @@ static lk_tensor *new_view(lk_tensor *x, lk_shape shape, const int64_t *strides,
 lk_tensor *lk__view(lk_place at, const lk_op *op, lk_tensor *x, lk_shape shape, const int64_t *strides, int64_t offset,
                     const void *attrs, size_t attrs_size)
 {
-    if (lk__tensor_make_plain(at, x) != LK_OK)
+    if (lk__tensor_make_plain(x) != LK_OK)
         return NULL;
     lk_tensor *view = new_view(x, shape, strides, offset);
     if (!view)

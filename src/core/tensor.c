@@ -26,74 +26,6 @@ const char *lk_dtype_name(lk_dtype dtype)
     return (unsigned)dtype < LK_DTYPE_COUNT ? dtypes[dtype].name : "unknown dtype";
 }
 
-/* --- shapes ------------------------------------------------------------------------------------------------------- */
-
-lk_status lk__shape_count(lk_shape shape, int64_t *count)
-{
-    if (shape.ndim < 0 || shape.ndim > LK_MAX_DIMS)
-        LK_FAIL(LK_ERR_SHAPE, "shape: %d dimensions, where 0 to %d are possible", shape.ndim, LK_MAX_DIMS);
-    *count = 1;
-    for (int i = 0; i < shape.ndim; i++) {
-        if (shape.dim[i] < 0)
-            LK_FAIL(LK_ERR_SHAPE, "shape: size %lld of dimension %d is negative", (long long)shape.dim[i], i);
-        if (!lk__mul_i64(*count, shape.dim[i], count))
-            LK_FAIL(LK_ERR_SHAPE, "shape: more elements than 64 bits can count");
-    }
-    return LK_OK;
-}
-
-lk_status lk__shape_bytes(lk_shape shape, lk_dtype dtype, size_t *bytes)
-{
-    int64_t count, total;
-    if ((unsigned)dtype >= LK_DTYPE_COUNT)
-        LK_FAIL(LK_ERR_DTYPE, "dtype %d does not exist", (int)dtype);
-    LK_TRY(lk__shape_count(shape, &count));
-    if (!lk__mul_i64(count, (int64_t)lk_dtype_size(dtype), &total))
-        LK_FAIL(LK_ERR_SHAPE, "shape: more bytes than 64 bits can count");
-    *bytes = (size_t)total;
-    return LK_OK;
-}
-
-bool lk__shape_equal(lk_shape a, lk_shape b)
-{
-    if (a.ndim != b.ndim)
-        return false;
-    for (int i = 0; i < a.ndim; i++)
-        if (a.dim[i] != b.dim[i])
-            return false;
-    return true;
-}
-
-void lk__shape_strides(lk_shape shape, int64_t *strides)
-{
-    int64_t stride = 1;
-    for (int i = shape.ndim - 1; i >= 0; i--) {
-        strides[i] = stride;
-        stride *= shape.dim[i] > 0 ? shape.dim[i] : 1;
-    }
-}
-
-void lk__shape_text(lk_shape shape, char *text, size_t size)
-{
-    size_t used = 0;
-    if (size == 0)
-        return;
-    text[0] = '\0';
-    for (int i = 0; i <= shape.ndim && used < size; i++) {
-        int n = i < shape.ndim ? snprintf(text + used, size - used, "%c%lld", i ? ',' : '[', (long long)shape.dim[i])
-                               : snprintf(text + used, size - used, i ? "]" : "[]");
-        used += n > 0 ? (size_t)n : 0;
-    }
-}
-
-lk_status lk__axis(const char *op, int axis, int ndim, int *normal)
-{
-    if (axis < -ndim || axis >= ndim)
-        LK_FAIL(LK_ERR_SHAPE, "%s: axis %d of a tensor with %d dimension%s", op, axis, ndim, ndim == 1 ? "" : "s");
-    *normal = axis < 0 ? axis + ndim : axis;
-    return LK_OK;
-}
-
 /* --- making and freeing ------------------------------------------------------------------------------------------- */
 
 lk_status lk__tensor_new(lk_device *device, lk_dtype dtype, lk_shape shape, lk_tensor **out)
@@ -192,10 +124,7 @@ lk_device *lk_tensor_device(const lk_tensor *tensor)
 
 int64_t lk_tensor_count(const lk_tensor *tensor)
 {
-    int64_t count = 1;
-    for (int i = 0; i < tensor->shape.ndim; i++)
-        count *= tensor->shape.dim[i];
-    return count;
+    return lk_shape_count(tensor->shape);
 }
 
 bool lk__tensor_is_dense(const lk_tensor *tensor)
@@ -229,9 +158,8 @@ lk_status lk__output_plain(lk_tensor *out)
 
 /* --- the host's side ---------------------------------------------------------------------------------------------- */
 
-lk_status lk__tensor_make_plain(lk_place at, lk_tensor *tensor)
+lk_status lk__tensor_make_plain(lk_tensor *tensor)
 {
-    (void)at;
     return lk__engine_push_plain(tensor);
 }
 
@@ -242,7 +170,7 @@ lk_status lk_tensor_wait(lk_tensor *tensor)
     return lk__engine_wait_storage(tensor->storage, false);
 }
 
-/* Copies between a dense buffer and the tensor's elements, the innermost axis a run at a time. */
+/* Copies between a dense buffer and the tensor's elements. */
 static void copy_elements(const lk_tensor *tensor, char *buffer, bool to_buffer)
 {
     size_t size = lk_dtype_size(tensor->dtype);
@@ -325,7 +253,7 @@ lk_status lk_tensor_write(lk_tensor *tensor, const void *data, size_t bytes)
 {
     LK_TRY(check_host_copy(tensor, bytes));
     if (tensor->storage->device->queue)
-        LK_TRY(lk__tensor_make_plain(LK_HERE, tensor));
+        LK_TRY(lk__tensor_make_plain(tensor));
     LK_TRY(lk__engine_wait_storage(tensor->storage, true));
     LK_TRY(lk__output_plain(tensor));
     copy_elements(tensor, (char *)(uintptr_t)data, false);

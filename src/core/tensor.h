@@ -40,6 +40,6 @@ void *lk__data(const lk_tensor *tensor);
 lk_status lk__output_plain(lk_tensor *out);
 
 /* Pushes a conversion to the plain layout where the storage might have another. */
-lk_status lk__tensor_make_plain(lk_place at, lk_tensor *tensor);
+lk_status lk__tensor_make_plain(lk_tensor *tensor);
 
 #endif
