@@ -449,8 +449,11 @@ static void a_target_that_was_not_recorded(void **state)
     assert_null(g);
     lk_tape_release(tape);
     tape = WATCH(x);
-    refused(lk_tape_gradient(tape, NULL, NULL, &g), LK_ERR_ARGUMENT, "gradient: NULL");
+    g = x;
+    refused(lk_tape_gradient(tape, NULL, NULL, &g), LK_ERR_ARGUMENT, "gradient: the target is NULL");
+    assert_null(g);
     lk_tape_release(tape);
+    refused(lk_tape_gradient(NULL, x, NULL, &g), LK_ERR_ARGUMENT, "gradient: the tape is NULL");
 }
 
 static void an_operator_without_a_gradient(void **state)

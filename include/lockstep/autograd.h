@@ -18,8 +18,9 @@ LK_API lk_tape *lk_tape_begin(lk_tensor *const *watched, int n);
 /* Ends recording and sets gradients[i] to d target / d watched[i], a new tensor, or to NULL where the target does not
  * depend on watched[i]. The tape is used up: what it recorded is released as it is walked. Asynchronous.
  * seed: what the walk starts with, of the target's shape and dtype; NULL: ones.
- * Errors: LK_ERR_STATE (not this thread's open tape), LK_ERR_ARGUMENT (the target was not recorded; an operator on the
- * way has no gradient), LK_ERR_SHAPE or LK_ERR_DTYPE (seed). On failure every gradients[i] is NULL. */
+ * Errors: LK_ERR_STATE (not this thread's open tape), LK_ERR_ARGUMENT (a NULL tape or target; the target was not
+ * recorded; an operator on the way has no gradient), LK_ERR_SHAPE or LK_ERR_DTYPE (seed), LK_ERR_MEMORY. On failure
+ * every gradients[i] is NULL, but for a NULL tape, which knows of none. */
 LK_API lk_status lk_tape_gradient_at(lk_place at, lk_tape *tape, lk_tensor *target, lk_tensor *seed,
                                      lk_tensor **gradients);
 #define lk_tape_gradient(...) lk_tape_gradient_at(LK_HERE, __VA_ARGS__)

@@ -345,6 +345,12 @@ static lk_status walk_back(lk_tape *tape)
     return LK_OK;
 }
 
+/* NULL is mostly what something before this one failed with: then that is the error. */
+static lk_status no_argument(const char *what)
+{
+    return lk_error_status() != LK_OK ? lk_error_status() : lk__fail(LK_ERR_ARGUMENT, "gradient: %s is NULL", what);
+}
+
 static lk_status check_seed(const lk_tensor *target, const lk_tensor *seed)
 {
     if (!seed)
@@ -361,7 +367,7 @@ static lk_status start_walk(lk_place at, lk_tape *tape, lk_tensor *target, lk_te
 {
     gradient_slot *slot = find(tape, target);
     if (!target)
-        return lk_error_status() != LK_OK ? lk_error_status() : lk__fail(LK_ERR_ARGUMENT, "gradient: NULL");
+        return no_argument("the target");
     if (!slot)
         LK_FAIL(LK_ERR_ARGUMENT, "gradient: the target at %s:%d does not depend on anything the tape watches", at.file,
                 at.line);
@@ -416,7 +422,7 @@ lk_status lk_tape_gradients_at(lk_place at, lk_tape *tape, lk_tensor *const *tar
                                int n_targets, lk_tensor **gradients)
 {
     if (!tape)
-        return lk_error_status() != LK_OK ? lk_error_status() : lk__fail(LK_ERR_ARGUMENT, "gradient: NULL");
+        return no_argument("the tape");
     for (int i = 0; i < tape->n_watched; i++)
         gradients[i] = NULL;
     if (!tape->recording)
@@ -432,7 +438,5 @@ lk_status lk_tape_gradients_at(lk_place at, lk_tape *tape, lk_tensor *const *tar
 
 lk_status lk_tape_gradient_at(lk_place at, lk_tape *tape, lk_tensor *target, lk_tensor *seed, lk_tensor **gradients)
 {
-    if (!tape || !target)
-        return lk_error_status() != LK_OK ? lk_error_status() : lk__fail(LK_ERR_ARGUMENT, "gradient: NULL");
     return lk_tape_gradients_at(at, tape, &target, &seed, 1, gradients);
 }
