@@ -17,7 +17,7 @@ static const lk_recipe recipes[] = {
      SETTINGS("model=keras-cnn", "data=mnist", "optimizer=adam", "base-lr=0.001", "batch-size=64", "epochs=12",
               "schedule=step", "lr-steps=3:0.1,7:0.01")},
     {"custom-training",
-     "TensorFlow's distributed custom training: Fashion-MNIST, Adam; with keras-mnist's CNN, not its own",
+     "TensorFlow's distributed custom training on Fashion-MNIST, Adam; its settings with keras-mnist's CNN",
      SETTINGS("model=keras-cnn", "data=fashion-mnist", "optimizer=adam", "base-lr=0.001", "batch-size=64", "epochs=10",
               "schedule=constant")},
     {"resnet18", "Dive into Deep Learning's concise multi-GPU ResNet-18 on Fashion-MNIST",
