@@ -141,7 +141,7 @@ static lk_status record_function(void *self, const lk_function *function)
     if (!any_followed(tape, function->in, n))
         return LK_OK;
     LK_TRY(reserve(tape, n));
-    lk_tensor **tensors = lk__calloc((size_t)(2 * n), sizeof *tensors);
+    lk_tensor **tensors = lk__calloc(2 * (size_t)n, sizeof *tensors);
     if (!tensors)
         return LK_ERR_MEMORY;
     for (int i = 0; i < n; i++) {
@@ -310,7 +310,7 @@ static lk_status apply_function(lk_tape *tape, const lk_function *function)
         contributing += gradient_of(tape, function->out[i]) != NULL;
     if (contributing == 0)
         return LK_OK;
-    lk_tensor **gradients = lk__calloc((size_t)(2 * n), sizeof *gradients);
+    lk_tensor **gradients = lk__calloc(2 * (size_t)n, sizeof *gradients);
     lk_status status = gradients ? walk_function(tape, function, gradients, gradients + n) : LK_ERR_MEMORY;
     lk__free(gradients);
     return status;

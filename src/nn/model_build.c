@@ -141,13 +141,14 @@ lk_status lk__layer_check_ndim(lk_layer_builder *builder, lk_shape in, int ndim,
 lk_status lk__layer_window(lk_layer_builder *builder, const char *axis, int64_t size, int64_t kernel, int64_t stride,
                            int64_t padding, int64_t *count)
 {
-    if (kernel > size + 2 * padding)
+    int64_t room = size + 2 * padding;
+    if (kernel > room)
         return lk_layer_fail(
             builder, LK_ERR_SHAPE,
             "a kernel of %lld does not fit into %s = %lld with padding %lld, the images are too small; "
             "expected a kernel of at most %lld",
-            (long long)kernel, axis, (long long)size, (long long)padding, (long long)(size + 2 * padding));
-    *count = (size + 2 * padding - kernel) / stride + 1;
+            (long long)kernel, axis, (long long)size, (long long)padding, (long long)room);
+    *count = (room - kernel) / stride + 1;
     return LK_OK;
 }
 

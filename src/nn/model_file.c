@@ -149,7 +149,8 @@ static lk_status split_words(const model_reader *r, const text_line *from, char 
     }
     if (line->word)
         return LK_OK;
-    return lk__model_line_fail(line, "'%s:' names nothing; expected a layer after it", line->name);
+    lk__model_line_fail(line, "'%s:' names nothing; expected a layer after it", line->name);
+    return LK_ERR_FORMAT; /* itself, so that a checker sees that `word` is set where all is well */
 }
 
 /* --- blocks ------------------------------------------------------------------------------------------------------- */
