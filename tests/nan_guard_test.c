@@ -286,12 +286,73 @@ static void the_loss_of_every_batch_counts(void **state)
             lk_trainer *trainer = small_trainer(&config);
             fill_but(trainer, "dense.bias", class, 3e38F, -3e38F);
             assert_ok(lk_trainer_digest(trainer, 0, before));
-            assert_int_equal(skipped_steps(trainer), 1);
+            assert_int_equal(skipped_steps(trainer), 2);
             assert_ok(lk_trainer_digest(trainer, 0, after));
             assert_string_equal(after, before);
             same_replicas(trainer, before);
             lk_trainer_release(trainer);
         }
+    }
+}
+
+/* Weights that are changed after step 1, when step 2 is under way. */
+typedef struct change {
+    float weight;
+    int64_t counts[3]; /* of the loss of the epoch so far, step by step */
+    bool skipped[3];
+} change;
+
+static lk_status change_weights(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
+{
+    (void)stop;
+    change *c = self;
+    if (report->step == 1)
+        fill(trainer, "dense.weight", c->weight);
+    assert_true(isfinite(report->so_far.loss.sum));
+    c->counts[report->step - 1] = report->so_far.loss.count;
+    c->skipped[report->step - 1] = report->skipped;
+    return LK_OK;
+}
+
+static void fit_with_change(const char *devices, int64_t accumulate, bool well_first, change *c, lk_epoch_report *epoch)
+{
+    lk_train_config config = unstable(LK_NAN_GUARD_SKIP);
+    config.accumulate = accumulate;
+    config.epochs = 1;
+    config.limit_val = 0;
+    config.devices = devices;
+    lk_trainer *trainer = well_first ? small_trainer(&config) : with_large_weights(&config);
+    outcome out = {0};
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "change", .step_end = change_weights, .self = c}));
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "keep", .epoch_end = keep_epoch, .self = &out}));
+    assert_ok(lk_trainer_fit(trainer, &out.result));
+    lk_trainer_release(trainer);
+    *epoch = out.epochs[0];
+}
+
+/* All of its batches, whichever of them it was for. */
+static void a_skipped_update_is_left_out_as_a_whole(void **state)
+{
+    (void)state;
+    for (int s = 0; s < SPECS; s++) {
+        lk_epoch_report epoch;
+        change worse = {.weight = 3e38F}, better = {.weight = 0.01F};
+        fit_with_change(specs[s], 3, true, &worse, &epoch); /* two steps that are well, and one that is not */
+        assert_int_equal(epoch.skipped_steps, 3);
+        assert_int_equal(epoch.train.loss.count, 0);
+        assert_int_equal(epoch.train.accuracy.count, 0);
+        assert_int_equal(epoch.samples, 45);
+        assert_int_equal(worse.counts[0], 16);
+        assert_int_equal(worse.counts[1], 32);
+        assert_int_equal(worse.counts[2], 0);
+        assert_true(worse.skipped[2] && !worse.skipped[0] && !worse.skipped[1]);
+
+        fit_with_change(specs[s], 2, false, &better, &epoch); /* the third is an update of its own */
+        assert_int_equal(epoch.skipped_steps, 2);
+        assert_int_equal(epoch.train.loss.count, 13);
+        assert_int_equal(better.counts[1], 0);
+        assert_int_equal(better.counts[2], 13);
+        assert_true(better.skipped[1] && !better.skipped[2]);
     }
 }
 
@@ -356,6 +417,7 @@ int main(void)
         cmocka_unit_test(out_of_memory_on_the_way),
         cmocka_unit_test(skipped_updates_change_nothing),
         cmocka_unit_test(the_loss_of_every_batch_counts),
+        cmocka_unit_test(a_skipped_update_is_left_out_as_a_whole),
         cmocka_unit_test(training_goes_on_after_a_skip),
         cmocka_unit_test(without_a_guard),
     };

@@ -144,10 +144,12 @@ typedef struct lk_metrics {
 typedef struct lk_step_report {
     int64_t epoch, step, steps; /* from 1; step within the epoch, of `steps` */
     lk_metrics batch;           /* of this step */
-    lk_metrics so_far;          /* of the epoch */
+    lk_metrics so_far;          /* of the epoch, without skipped steps */
     double rate;
     double seconds; /* of training, of the epoch so far */
-    bool skipped;   /* its loss or gradients were not finite, nothing was changed */
+    /* The update that this step ends was skipped: its loss or gradients were not finite. With accumulation so_far then
+     * goes back to what it was before the update's first step. */
+    bool skipped;
 } lk_step_report;
 
 typedef struct lk_epoch_report {
@@ -159,7 +161,7 @@ typedef struct lk_epoch_report {
     double seconds;        /* training alone */
     double total_seconds;  /* since fit began, evaluation included */
     double images_per_second;
-    int64_t skipped_steps;
+    int64_t skipped_steps; /* all steps of the updates that were skipped */
     lk_ledger_report train_ledger, val_ledger;
 } lk_epoch_report;
 

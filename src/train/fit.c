@@ -25,7 +25,7 @@ typedef struct pass {
     lk_status (*taken)(void *user, const struct pass *p, const lk__pending_step *step, const lk__step_metrics *metrics,
                        const char **stopped_by);
     void *user;
-    lk_metrics so_far;
+    lk_metrics so_far, before_update; /* before_update: so_far as it was before the update at hand */
     int64_t taken_steps, samples, skipped;
     double began, rate; /* rate: of the last step taken */
     bool ended;         /* the last batch of the loader was pushed */
@@ -56,19 +56,29 @@ static void warn_once(pass *p, const lk__pending_step *step, const char *what)
     p->warned = true;
 }
 
-/* A step is left out of the epoch's means where it was skipped, as if its batch had not been there. */
-static lk_status guard(lk_trainer *trainer, pass *p, const lk__pending_step *step, const lk__step_metrics *found,
-                       bool *left_out)
+/* The epoch's means are as if the batches of a skipped update had not been there. Only the update's last batch says
+ * that it was skipped; a loss that is not finite says so earlier. */
+static void add_training_step(const lk_trainer *trainer, pass *p, const lk__pending_step *step,
+                              const lk__step_metrics *found)
+{
+    if (step->batch == step->update.first)
+        p->before_update = p->so_far;
+    if (found->skipped) {
+        p->so_far = p->before_update;
+        p->skipped += step->update.batches;
+    } else if (isfinite(found->metrics.loss.sum) || trainer->config.nan_guard != LK_NAN_GUARD_SKIP) {
+        add_metrics(&p->so_far, &found->metrics);
+    }
+}
+
+static lk_status guard(lk_trainer *trainer, pass *p, const lk__pending_step *step, const lk__step_metrics *found)
 {
     int mode = trainer->config.nan_guard;
-    bool finite = isfinite(found->metrics.loss.sum);
-    *left_out = found->skipped || (!finite && mode == LK_NAN_GUARD_SKIP);
-    p->skipped += found->skipped;
     if (found->skipped && mode == LK_NAN_GUARD_STOP)
         return lk__replay_update(trainer, &step->update);
     if (found->skipped)
         warn_once(p, step, "loss or gradients are not finite, the update is skipped");
-    else if (!finite && mode == LK_NAN_GUARD_OFF)
+    else if (!isfinite(found->metrics.loss.sum) && mode == LK_NAN_GUARD_OFF)
         warn_once(p, step, "the loss is not finite any more");
     return LK_OK;
 }
@@ -77,12 +87,13 @@ static lk_status take(lk_trainer *trainer, pass *p, bool training)
 {
     lk__pending_step step;
     lk__step_metrics found;
-    bool left_out = false;
     LK_TRY(lk__take_pending(trainer, &step, &found));
-    if (training)
-        LK_TRY(guard(trainer, p, &step, &found, &left_out));
-    if (!left_out)
+    if (training) {
+        LK_TRY(guard(trainer, p, &step, &found));
+        add_training_step(trainer, p, &step, &found);
+    } else {
         add_metrics(&p->so_far, &found.metrics);
+    }
     p->taken_steps++;
     p->samples += step.count;
     p->rate = step.update.rate;
