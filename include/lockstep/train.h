@@ -159,6 +159,7 @@ typedef struct lk_epoch_report {
     lk_metrics train, val; /* train: without skipped steps */
     double rate;           /* of the epoch's last step */
     double seconds;        /* training alone */
+    double epoch_seconds;  /* since epoch_begin, evaluation included */
     double total_seconds;  /* since fit began, evaluation included */
     double images_per_second;
     int64_t skipped_steps; /* all steps of the updates that were skipped */

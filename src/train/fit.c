@@ -305,6 +305,7 @@ static lk_status run_epoch(fit_state *fit)
     lk_trainer *trainer = fit->trainer;
     bool complete = false;
     LK_TRY(lk__callbacks_epoch_begin(&trainer->callbacks, trainer, trainer->epoch + 1));
+    double began = now();
     LK_TRY(train_epoch(fit, &report, &complete));
     if (!complete)
         return LK_OK;
@@ -316,7 +317,9 @@ static lk_status run_epoch(fit_state *fit)
     if (trainer->val_set)
         LK_TRY(check_ledger(trainer->val_ledger, "validation", &report.val_ledger));
     fit->result->val = report.val;
-    report.total_seconds = now() - fit->began;
+    double ended = now();
+    report.epoch_seconds = ended - began;
+    report.total_seconds = ended - fit->began;
     return lk__callbacks_epoch_end(&trainer->callbacks, trainer, &report, &fit->result->stopped_by);
 }
 
