@@ -12,6 +12,7 @@ typedef struct notes {
     const char *error_in, *stop_in; /* hooks that fail, or ask for the end, when they are called first */
     lk_status status;               /* what train_end was told */
     int64_t interrupt_at;           /* in step_end of this step */
+    int64_t evaluated;              /* the epoch of the last eval_step */
     double rates[16], epochs[16];   /* of the rate hook */
     int n_rates;
     int released;
@@ -49,9 +50,23 @@ static lk_status on_step_end(void *self, lk_trainer *trainer, const lk_step_repo
     return note(self, "step", report->step, stop);
 }
 
+static lk_status on_eval_step(void *self, lk_trainer *trainer, const lk_eval_report *report)
+{
+    (void)trainer;
+    notes *n = self;
+    n->evaluated = report->epoch;
+    assert_int_equal(report->steps, 2); /* 41 samples in batches of 32 */
+    assert_int_equal(report->so_far.loss.count, report->step == 1 ? 32 : 41);
+    return note(self, "eval", report->step, NULL);
+}
+
 static lk_status on_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)trainer;
+    notes *n = self;
+    assert_int_equal(n->evaluated, report->epoch);
+    assert_true(report->seconds <= report->epoch_seconds);
+    assert_true(report->epoch_seconds <= report->total_seconds);
     return note(self, "end-of-epoch", report->epoch, stop);
 }
 
@@ -76,6 +91,7 @@ static void add_notes(lk_trainer *trainer, const char *name, notes *n)
                             .train_begin = on_train_begin,
                             .epoch_begin = on_epoch_begin,
                             .step_end = on_step_end,
+                            .eval_step = on_eval_step,
                             .epoch_end = on_epoch_end,
                             .train_end = on_train_end,
                             .release = on_release,
@@ -104,7 +120,8 @@ static void hooks_in_their_order(void **state)
     add_notes(trainer, "second", &b);
     assert_ok(lk_trainer_fit(trainer, &result));
     lk_trainer_release(trainer);
-    const char *expected = " begin epoch1 step1 step2 step3 end-of-epoch1 epoch2 step1 step2 step3 end-of-epoch2 end";
+    const char *expected = " begin epoch1 step1 step2 step3 eval1 eval2 end-of-epoch1"
+                           " epoch2 step1 step2 step3 eval1 eval2 end-of-epoch2 end";
     assert_string_equal(a.text, expected);
     assert_string_equal(b.text, expected);
     assert_int_equal(a.released + b.released, 2);
@@ -118,9 +135,10 @@ static void an_error_in_a_hook_ends_training(void **state)
         const char *hook, *text;
     } cases[] = {{"epoch", " begin epoch1 end"},
                  {"step", " begin epoch1 step1 end"},
-                 {"end-of-epoch", " begin epoch1 step1 step2 step3 end-of-epoch1 end"},
+                 {"eval", " begin epoch1 step1 step2 step3 eval1 end"},
+                 {"end-of-epoch", " begin epoch1 step1 step2 step3 eval1 eval2 end-of-epoch1 end"},
                  {"begin", " begin"}};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 5; i++) {
         notes first = {0}, n = {.error_in = cases[i].hook};
         lk_train_result result;
         lk_trainer *trainer = trainer_with(&first);
@@ -156,7 +174,7 @@ static void a_callback_stops_after_an_epoch(void **state)
     lk_trainer *trainer = trainer_with(&n);
     assert_ok(lk_trainer_fit(trainer, &result));
     lk_trainer_release(trainer);
-    assert_string_equal(n.text, " begin epoch1 step1 step2 step3 end-of-epoch1 end");
+    assert_string_equal(n.text, " begin epoch1 step1 step2 step3 eval1 eval2 end-of-epoch1 end");
     assert_string_equal(result.stopped_by, "notes");
     assert_int_equal(result.epochs, 1);
     assert_int_equal(result.val.accuracy.count, 41);
@@ -210,6 +228,33 @@ static void an_interrupted_evaluation(void **state)
     expect_error(lk_trainer_evaluate(trainer, &metrics), LK_ERR_INTERRUPTED, "evaluation: interrupted after 0 samples");
     assert_ok(lk_trainer_evaluate(trainer, &metrics));
     assert_int_equal(metrics.loss.count, 41);
+    assert_string_equal(n.text, " eval1 eval2");
+    assert_int_equal(n.evaluated, 0);
+    lk_trainer_release(trainer);
+}
+
+static lk_status train_in_an_evaluation(void *self, lk_trainer *trainer, const lk_eval_report *report)
+{
+    (void)report;
+    int *calls = self;
+    lk_train_result result;
+    expect_error(lk_trainer_fit(trainer, &result), LK_ERR_STATE,
+                 "training: steps of fit are under way; from epoch_end on it can be asked for");
+    ++*calls;
+    return LK_OK;
+}
+
+static void training_within_an_evaluation_is_refused(void **state)
+{
+    (void)state;
+    notes n = {0};
+    int calls = 0;
+    lk_metrics metrics;
+    lk_trainer *trainer = trainer_with(&n);
+    assert_ok(lk_trainer_add(trainer,
+                             (lk_callback){.name = "training", .eval_step = train_in_an_evaluation, .self = &calls}));
+    assert_ok(lk_trainer_evaluate(trainer, &metrics));
+    assert_int_equal(calls, 2);
     lk_trainer_release(trainer);
 }
 
@@ -444,6 +489,7 @@ int main(void)
         cmocka_unit_test(a_callback_stops_after_a_step),
         cmocka_unit_test(an_interrupt_ends_in_good_order),
         cmocka_unit_test(an_interrupted_evaluation),
+        cmocka_unit_test(training_within_an_evaluation_is_refused),
         cmocka_unit_test(an_evaluation_within_an_epoch_is_refused),
         cmocka_unit_test(a_variable_that_is_not_there_has_no_hash),
         cmocka_unit_test(an_epoch_left_half_way),

@@ -38,10 +38,11 @@ LK_API lk_callback lk_callback_throughput(FILE *stream);
  * seconds since training began, evaluation included. */
 LK_API lk_callback lk_callback_total_time(FILE *stream);
 
-/* On a terminal how far the epoch has come, in place: a bar, steps, loss, images a second and the time that training
- * still takes; on any other stream nothing. The line is drawn at most ten times a second, as wide as the terminal, and
- * is taken away when the epoch or training ends: add this before callbacks that print lines to the same terminal. What
- * else prints there clears the line first ("\r\033[K"). */
+/* How far the epoch has come: steps, loss, images a second and the time that training still takes, or how far its
+ * evaluation has. On a terminal with a bar, in place: the line is drawn at most ten times a second, as wide as the
+ * terminal, and is taken away when the evaluation, the epoch or training ends: add this before callbacks that print
+ * lines to the same terminal. What else prints there clears the line first ("\r\033[K"). On any other stream a line
+ * for every minute that training an epoch, or evaluating, takes. */
 LK_API lk_callback lk_callback_progress_bar(FILE *stream);
 
 /* --- stopping and the rate --------------------------------------------------------------------------------------- */

@@ -143,6 +143,7 @@ typedef struct lk_metrics {
 
 typedef struct lk_step_report {
     int64_t epoch, step, steps; /* from 1; step within the epoch, of `steps` */
+    int64_t samples;            /* trained on in this epoch so far, those of skipped steps too */
     lk_metrics batch;           /* of this step */
     lk_metrics so_far;          /* of the epoch, without skipped steps */
     double rate;
@@ -151,6 +152,13 @@ typedef struct lk_step_report {
      * goes back to what it was before the update's first step. */
     bool skipped;
 } lk_step_report;
+
+typedef struct lk_eval_report {
+    int64_t epoch;       /* epochs trained so far: within fit the one that is evaluated, from 1 */
+    int64_t step, steps; /* from 1 */
+    lk_metrics so_far;   /* of this evaluation */
+    double seconds;      /* since it began */
+} lk_eval_report;
 
 typedef struct lk_epoch_report {
     int64_t epoch;         /* from 1 */
@@ -181,8 +189,8 @@ typedef struct lk_train_result {
 /* --- callbacks --------------------------------------------------------------------------------------------------- */
 
 /* Hooks into fit, called in the order in which callbacks were added, in fit's thread. Any may be NULL. An error ends
- * training with that error. *stop ends it in good order: from epoch_end after this epoch; from step_end after the steps
- * that are under way, without evaluation unless they end the epoch. */
+ * training, or the evaluation, with that error. *stop ends it in good order: from epoch_end after this epoch; from
+ * step_end after the steps that are under way, without evaluation unless they end the epoch. */
 typedef struct lk_callback {
     const char *name; /* static; what lk_train_result.stopped_by says */
     lk_status (*train_begin)(void *self, lk_trainer *trainer);
@@ -191,6 +199,9 @@ typedef struct lk_callback {
     double (*rate)(void *self, lk_trainer *trainer, double epoch, double rate);
     /* When a step's metrics have arrived: up to two steps after it was pushed. */
     lk_status (*step_end)(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop);
+    /* The same of an evaluation's steps: fit's, between an epoch's last step and its epoch_end, and those that
+     * lk_trainer_evaluate is asked for. */
+    lk_status (*eval_step)(void *self, lk_trainer *trainer, const lk_eval_report *report);
     lk_status (*epoch_end)(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop);
     /* However training ended; `status` says how. Not called where train_begin was not, or failed. */
     lk_status (*train_end)(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status);
@@ -217,7 +228,8 @@ LK_API lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result);
  * (from a step_end, where fit has steps under way). */
 LK_API lk_status lk_trainer_run(lk_trainer *trainer, int64_t steps);
 
-/* Counts every validation sample once. Blocks. Errors also: LK_ERR_STATE (from a step_end), LK_ERR_INTERRUPTED. */
+/* Counts every validation sample once, and calls eval_step of the trainer's callbacks. Blocks. Errors also:
+ * LK_ERR_STATE (from a step_end or eval_step), LK_ERR_INTERRUPTED. */
 LK_API lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics);
 
 /* probabilities [count(dataset), classes]: softmax of the logits of every sample, in order, normalised as in training.

@@ -21,7 +21,7 @@ typedef struct pass {
     lk_loader *loader;
     lk_ledger *ledger;
     lk_status (*push)(lk_trainer *trainer, lk_batch *batch);
-    /* What training does with a step's metrics as they arrive; NULL: nothing. */
+    /* What is done with a step's metrics as they arrive; NULL: nothing. */
     lk_status (*taken)(void *user, const struct pass *p, const lk__pending_step *step, const lk__step_metrics *metrics,
                        const char **stopped_by);
     void *user;
@@ -165,9 +165,26 @@ static lk_status check_ledger(const lk_ledger *ledger, const char *what, lk_ledg
 
 /* --- evaluation --------------------------------------------------------------------------------------------------- */
 
+static lk_status evaluation_step_taken(void *user, const pass *p, const lk__pending_step *step,
+                                       const lk__step_metrics *found, const char **stopped_by)
+{
+    (void)step, (void)found, (void)stopped_by;
+    lk_trainer *trainer = user;
+    lk_eval_report report = {.epoch = trainer->epoch,
+                             .step = p->taken_steps,
+                             .steps = lk_loader_batches(p->loader),
+                             .so_far = p->so_far,
+                             .seconds = now() - p->began};
+    return lk__callbacks_eval_step(&trainer->callbacks, trainer, &report);
+}
+
 lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics)
 {
-    pass p = {.loader = trainer->val_loader, .ledger = trainer->val_ledger, .push = lk__evaluate_step};
+    pass p = {.loader = trainer->val_loader,
+              .ledger = trainer->val_ledger,
+              .push = lk__evaluate_step,
+              .taken = evaluation_step_taken,
+              .user = trainer};
     *metrics = (lk_metrics){0};
     LK_TRY(check_no_pass(trainer, "evaluation"));
     if (!trainer->val_set)
@@ -235,6 +252,7 @@ static lk_status step_taken(void *user, const pass *p, const lk__pending_step *s
     lk_step_report report = {.epoch = trainer->epoch + 1,
                              .step = p->taken_steps,
                              .steps = trainer->plan.steps_per_epoch,
+                             .samples = p->samples,
                              .batch = found->metrics,
                              .so_far = p->so_far,
                              .rate = step->update.rate,
@@ -355,6 +373,7 @@ lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
     *result = (lk_train_result){0};
     if (trainer->epoch_open)
         LK_FAIL(LK_ERR_STATE, "training: an epoch was left half way; lk_trainer_run has to end it first");
+    LK_TRY(check_no_pass(trainer, "training"));
     fit_state fit = {.trainer = trainer, .result = result, .began = now(), .first_epoch = trainer->epoch};
     lk_status status = lk__callbacks_train_begin(&trainer->callbacks, trainer);
     if (status == LK_OK)

@@ -101,6 +101,16 @@ lk_status lk__callbacks_epoch_end(const lk__callbacks *callbacks, lk_trainer *tr
     return report_to_all(callbacks, trainer, report_epoch, report, stopped_by);
 }
 
+lk_status lk__callbacks_eval_step(const lk__callbacks *callbacks, lk_trainer *trainer, const lk_eval_report *report)
+{
+    for (int i = 0; i < callbacks->n; i++) {
+        const lk_callback *callback = &callbacks->list[i];
+        if (callback->eval_step)
+            LK_TRY(callback->eval_step(callback->self, trainer, report));
+    }
+    return LK_OK;
+}
+
 lk_status lk__callbacks_train_end(lk__callbacks *callbacks, lk_trainer *trainer, const lk_train_result *result,
                                   lk_status status)
 {

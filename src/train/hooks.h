@@ -25,6 +25,8 @@ lk_status lk__callbacks_step_end(const lk__callbacks *callbacks, lk_trainer *tra
 lk_status lk__callbacks_epoch_end(const lk__callbacks *callbacks, lk_trainer *trainer, const lk_epoch_report *report,
                                   const char **stopped_by);
 
+lk_status lk__callbacks_eval_step(const lk__callbacks *callbacks, lk_trainer *trainer, const lk_eval_report *report);
+
 /* Of those that have begun. Gives back `status`, or the first error where that is LK_OK. */
 lk_status lk__callbacks_train_end(lk__callbacks *callbacks, lk_trainer *trainer, const lk_train_result *result,
                                   lk_status status);

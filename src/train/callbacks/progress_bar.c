@@ -1,4 +1,4 @@
-/* Draws how far an epoch has come, in place, on a terminal. */
+/* Shows how far an epoch and its evaluation have come: in place on a terminal, elsewhere in lines. */
 #include "lockstep/callbacks.h"
 
 #include "base/mem.h"
@@ -11,10 +11,15 @@
 typedef struct progress_bar {
     FILE *stream;
     bool terminal;
-    int64_t epochs, samples; /* planned; training samples an epoch */
-    bool drawn;              /* a bar stands in the current line */
-    double last_drawn;       /* seconds into the epoch */
+    bool drawn;        /* a bar stands in the current line */
+    double last_shown; /* seconds into the pass over the data */
 } progress_bar;
+
+/* How far a pass has come. */
+typedef struct position {
+    int64_t epoch, step, steps;
+    bool evaluation;
+} position;
 
 static void clear(progress_bar *bar)
 {
@@ -40,74 +45,90 @@ static int columns_of(FILE *stream)
     return ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
 }
 
-/* The bar takes what the numbers leave of a line, and goes first where they leave too little: a line that wraps could
- * not be drawn over. */
-static void draw(progress_bar *bar, const char *epoch, const char *numbers, int64_t step, int64_t steps)
+/* The bar takes what the texts before and after it leave of a line, and goes first where they leave too little: a line
+ * that wraps could not be drawn over. */
+static void draw(progress_bar *bar, const char *before, const position *at, const char *after)
 {
     enum { WIDEST = 24, NARROWEST = 8 };
     char blocks[WIDEST + 4] = "";
     int columns = columns_of(bar->stream) - 1;
-    int width = columns - (int)strlen(epoch) - (int)strlen(numbers) - 3;
+    int width = columns - (int)strlen(before) - (int)strlen(after) - 3;
     if (width > WIDEST)
         width = WIDEST;
     if (width >= NARROWEST) {
-        int filled = (int)(step * width / steps);
+        int filled = (int)(at->step * width / at->steps);
         blocks[0] = '[';
         memset(blocks + 1, '#', (size_t)filled);
         memset(blocks + 1 + filled, '.', (size_t)(width - filled));
         memcpy(blocks + 1 + width, "] ", 3);
     }
-    char line[256];
-    snprintf(line, sizeof line, "%s%s%s", epoch, blocks, numbers);
+    char line[320];
+    snprintf(line, sizeof line, "%s%s%s", before, blocks, after);
     fprintf(bar->stream, "\r\033[K%.*s", columns, line);
-    fflush(bar->stream);
     bar->drawn = true;
 }
 
-/* Ten times a second is enough for the eye. */
-static bool is_due(const progress_bar *bar, const lk_step_report *report)
+static void show(progress_bar *bar, const lk_trainer *trainer, const position *at, const char *numbers)
 {
-    return report->step == report->steps || report->seconds - bar->last_drawn >= 0.1 ||
-           report->seconds < bar->last_drawn;
+    char before[80], after[200];
+    snprintf(before, sizeof before, "epoch %lld/%lld %s", (long long)at->epoch,
+             (long long)lk_trainer_plan(trainer)->epochs, at->evaluation ? "evaluation " : "");
+    snprintf(after, sizeof after, "%lld/%lld%s", (long long)at->step, (long long)at->steps, numbers);
+    if (bar->terminal)
+        draw(bar, before, at, after);
+    else
+        fprintf(bar->stream, "%s%s%s\n", before, at->evaluation ? "" : " step ", after);
+    fflush(bar->stream);
 }
 
-static lk_status train_begin(void *self, lk_trainer *trainer)
+/* Ten times a second is enough for the eye, once a minute for a file. */
+static bool is_due(progress_bar *bar, const position *at, double seconds)
 {
-    progress_bar *bar = self;
-    const lk_plan *plan = lk_trainer_plan(trainer);
-    bar->terminal = isatty(fileno(bar->stream));
-    bar->epochs = plan->epochs;
-    bar->samples = plan->train_samples;
-    bar->last_drawn = 0;
-    return LK_OK;
+    if (at->step == 1)
+        bar->last_shown = 0;
+    bool last = bar->terminal && at->step == at->steps;
+    if (!last && seconds - bar->last_shown < (bar->terminal ? 0.1 : 60))
+        return false;
+    bar->last_shown = seconds;
+    return true;
 }
 
 static lk_status step_end(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
 {
-    (void)trainer, (void)stop;
+    (void)stop;
     progress_bar *bar = self;
-    if (!bar->terminal || !is_due(bar, report))
+    position at = {.epoch = report->epoch, .step = report->step, .steps = report->steps};
+    if (!is_due(bar, &at, report->seconds))
         return LK_OK;
-    bar->last_drawn = report->seconds;
-    char epoch[64], numbers[160], eta[32];
-    lk_mean loss = report->so_far.loss;
-    double speed = report->seconds > 0 ? (double)loss.count / report->seconds : 0;
+    const lk_plan *plan = lk_trainer_plan(trainer);
+    char numbers[160], loss[32] = "", eta[32];
+    double speed = report->seconds > 0 ? (double)report->samples / report->seconds : 0;
     /* Of training: how long evaluation takes is not known before the first one. */
-    int64_t left = bar->samples * (bar->epochs - report->epoch + 1) - loss.count;
+    int64_t left = plan->train_samples * (plan->epochs - report->epoch + 1) - report->samples;
     format_seconds(eta, sizeof eta, speed > 0 ? (double)left / speed : 0);
-    snprintf(epoch, sizeof epoch, "epoch %lld/%lld ", (long long)report->epoch, (long long)bar->epochs);
-    snprintf(numbers, sizeof numbers, "%lld/%lld  loss %.4f  %.0f images/s  ETA %s", (long long)report->step,
-             (long long)report->steps, lk_mean_value(loss), speed, eta);
-    draw(bar, epoch, numbers, report->step, report->steps);
+    if (report->so_far.loss.count)
+        snprintf(loss, sizeof loss, "  loss %.4f", lk_mean_value(report->so_far.loss));
+    snprintf(numbers, sizeof numbers, "%s  %.0f images/s  ETA %s", loss, speed, eta);
+    show(bar, trainer, &at, numbers);
+    return LK_OK;
+}
+
+/* Taken away after the last step: nothing else says that an evaluation outside of fit has ended. */
+static lk_status eval_step(void *self, lk_trainer *trainer, const lk_eval_report *report)
+{
+    progress_bar *bar = self;
+    position at = {.epoch = report->epoch, .step = report->step, .steps = report->steps, .evaluation = true};
+    if (report->step == report->steps)
+        clear(bar);
+    else if (is_due(bar, &at, report->seconds))
+        show(bar, trainer, &at, "");
     return LK_OK;
 }
 
 static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)trainer, (void)report, (void)stop;
-    progress_bar *bar = self;
-    clear(bar);
-    bar->last_drawn = 0;
+    clear(self);
     return LK_OK;
 }
 
@@ -118,17 +139,24 @@ static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_resul
     return LK_OK;
 }
 
+static void release(void *self)
+{
+    clear(self);
+    lk__free(self);
+}
+
 lk_callback lk_callback_progress_bar(FILE *stream)
 {
     progress_bar *bar = lk__calloc(1, sizeof *bar);
     if (!bar)
         return (lk_callback){0};
     bar->stream = stream;
+    bar->terminal = isatty(fileno(stream));
     return (lk_callback){.name = "progress bar",
-                         .train_begin = train_begin,
                          .step_end = step_end,
+                         .eval_step = eval_step,
                          .epoch_end = epoch_end,
                          .train_end = train_end,
-                         .release = lk__free,
+                         .release = release,
                          .self = bar};
 }

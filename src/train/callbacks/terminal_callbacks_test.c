@@ -22,7 +22,7 @@ static lk_trainer *new_trainer(void)
     assert_int_equal(lk_train_defaults(NULL, &config), LK_OK);
     config.data = "synthetic";
     config.limit_train = 8 * STEPS;
-    config.limit_val = 10;
+    config.limit_val = 8 * 4 - 1;
     config.batch_size = 8;
     config.epochs = EPOCHS;
     config.devices = "1";
@@ -130,16 +130,20 @@ static void a_bar_is_as_wide_as_the_terminal(void **state)
         lk_callback bar = lk_callback_progress_bar(t.stream);
         lk_trainer *trainer = new_trainer();
         bool stop = false;
-        assert_int_equal(bar.train_begin(bar.self, trainer), LK_OK);
-        const lk_step_report report = {.epoch = 3, .step = 3, .steps = 3, .seconds = 1, .so_far.loss = {12, 24}};
+        const lk_step_report report = {
+            .epoch = 3, .step = 3, .steps = 3, .samples = 24, .seconds = 1, .so_far.loss = {12, 24}};
         assert_int_equal(bar.step_end(bar.self, trainer, &report, &stop), LK_OK);
         bar.release(bar.self);
         lk_trainer_release(trainer);
         close_terminal(&t);
+        char *bar_text = t.text + 4, *end = strstr(bar_text, "\r\033[K"); /* taken away with the callback */
         assert_int_equal(strncmp(t.text, "\r\033[K", 4), 0);
-        assert_true(strlen(t.text + 4) < (size_t)cases[i].columns);
-        assert_non_null(strstr(t.text, cases[i].holds));
-        assert_null(strstr(t.text + 4, cases[i].lacks));
+        assert_non_null(end);
+        assert_int_equal(strlen(end), 4);
+        *end = '\0';
+        assert_true(strlen(bar_text) < (size_t)cases[i].columns);
+        assert_non_null(strstr(bar_text, cases[i].holds));
+        assert_null(strstr(bar_text, cases[i].lacks));
     }
 }
 
@@ -152,10 +156,13 @@ static void a_bar_is_drawn_now_and_then(void **state)
     lk_callback bar = lk_callback_progress_bar(t.stream);
     lk_trainer *trainer = new_trainer();
     bool stop = false;
-    assert_int_equal(bar.train_begin(bar.self, trainer), LK_OK);
     for (int step = 1; step <= 50; step++) {
-        lk_step_report report = {
-            .epoch = 1, .step = step, .steps = 50, .seconds = 0.01 * step, .so_far.loss = {step, step}};
+        lk_step_report report = {.epoch = 1,
+                                 .step = step,
+                                 .steps = 50,
+                                 .samples = step,
+                                 .seconds = 0.01 * step,
+                                 .so_far.loss = {step, step}};
         assert_int_equal(bar.step_end(bar.self, trainer, &report, &stop), LK_OK);
     }
     bar.release(bar.self);
@@ -165,7 +172,84 @@ static void a_bar_is_drawn_now_and_then(void **state)
     assert_int_equal(count_text(t.text, " 50/50 "), 1);
 }
 
-static void a_bar_stays_out_of_files(void **state)
+/* 24 samples an epoch; half of those so far in skipped steps: they take their time too. */
+static void a_bar_counts_skipped_steps(void **state)
+{
+    (void)state;
+    terminal t;
+    open_terminal(&t, 24, 100);
+    lk_callback bar = lk_callback_progress_bar(t.stream);
+    lk_trainer *trainer = new_trainer();
+    bool stop = false;
+    lk_step_report report = {.epoch = 1, .step = 2, .steps = 3, .samples = 16, .seconds = 8, .so_far.loss = {4, 8}};
+    assert_int_equal(bar.step_end(bar.self, trainer, &report, &stop), LK_OK);
+    report.so_far.loss = (lk_mean){0};
+    report.seconds = 16;
+    assert_int_equal(bar.step_end(bar.self, trainer, &report, &stop), LK_OK);
+    bar.release(bar.self);
+    lk_trainer_release(trainer);
+    close_terminal(&t);
+    assert_non_null(strstr(t.text, "] 2/3  loss 0.5000  2 images/s  ETA 0:28"));
+    assert_non_null(strstr(t.text, "] 2/3  1 images/s  ETA 0:56"));
+    assert_null(strstr(t.text, "nan"));
+}
+
+static void a_bar_of_an_evaluation(void **state)
+{
+    (void)state;
+    terminal t;
+    open_terminal(&t, 24, 100);
+    lk_callback bar = lk_callback_progress_bar(t.stream);
+    lk_trainer *trainer = new_trainer();
+    for (int step = 1; step <= 6; step++) {
+        const lk_eval_report report = {.epoch = 2, .step = step, .steps = 6, .seconds = step};
+        assert_int_equal(bar.eval_step(bar.self, trainer, &report), LK_OK);
+    }
+    bar.release(bar.self);
+    lk_trainer_release(trainer);
+    close_terminal(&t);
+    for (int step = 1; step <= 5; step++) {
+        char drawn[128];
+        snprintf(drawn, sizeof drawn, "\r\033[Kepoch 2/3 evaluation [%.*s%.*s] %d/6", 4 * step,
+                 "########################", 24 - 4 * step, "........................", step);
+        assert_int_equal(count_text(t.text, drawn), 1);
+    }
+    assert_int_equal(count_text(t.text, "evaluation"), 5); /* the last step takes it away */
+    assert_int_equal(count_text(t.text, "\r\033[K"), 6);
+}
+
+/* A line a minute of a pass; nothing of one that takes less. */
+static void a_bar_is_lines_in_files(void **state)
+{
+    (void)state;
+    char *printed;
+    size_t size;
+    FILE *stream = open_memstream(&printed, &size);
+    assert_non_null(stream);
+    lk_callback bar = lk_callback_progress_bar(stream);
+    lk_trainer *trainer = new_trainer();
+    bool stop = false;
+    for (int step = 1; step <= 12; step++) {
+        lk_step_report report = {.epoch = 2, .step = step, .steps = 12, .samples = 2 * step, .seconds = 16 * step};
+        report.so_far.loss = (lk_mean){step, 2 * step};
+        assert_int_equal(bar.step_end(bar.self, trainer, &report, &stop), LK_OK);
+    }
+    for (int step = 1; step <= 5; step++) {
+        const lk_eval_report report = {.epoch = 2, .step = step, .steps = 5, .seconds = 40 * step};
+        assert_int_equal(bar.eval_step(bar.self, trainer, &report), LK_OK);
+    }
+    bar.release(bar.self);
+    lk_trainer_release(trainer);
+    fclose(stream);
+    assert_string_equal(printed, "epoch 2/3  step 4/12  loss 0.5000  0 images/s  ETA 5:20\n"
+                                 "epoch 2/3  step 8/12  loss 0.5000  0 images/s  ETA 4:16\n"
+                                 "epoch 2/3  step 12/12  loss 0.5000  0 images/s  ETA 3:12\n"
+                                 "epoch 2/3 evaluation 2/5\n"
+                                 "epoch 2/3 evaluation 4/5\n");
+    free(printed);
+}
+
+static void a_short_training_leaves_files_alone(void **state)
 {
     (void)state;
     char *printed;
@@ -183,7 +267,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_live_plot_is_redrawn_in_place),  cmocka_unit_test(a_bar_is_drawn_in_one_line),
         cmocka_unit_test(a_bar_is_as_wide_as_the_terminal), cmocka_unit_test(a_bar_is_drawn_now_and_then),
-        cmocka_unit_test(a_bar_stays_out_of_files),
+        cmocka_unit_test(a_bar_counts_skipped_steps),       cmocka_unit_test(a_bar_of_an_evaluation),
+        cmocka_unit_test(a_bar_is_lines_in_files),          cmocka_unit_test(a_short_training_leaves_files_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
