@@ -127,11 +127,13 @@ static void print_ledger(const char *what, const lk_ledger_report *ledger)
             (long long)ledger->used_once, what, (long long)ledger->unused, (long long)ledger->repeated);
 }
 
-/* `prefix`: "" or "val ". */
+/* What was measured of them. `prefix`: "" or "val ". */
 static void print_metrics(const char *prefix, const lk_metrics *metrics, int64_t k)
 {
-    fprintf(stderr, "  %sloss %.4f  %saccuracy %.4f", prefix, lk_mean_value(metrics->loss), prefix,
-            lk_mean_value(metrics->accuracy));
+    if (metrics->loss.count)
+        fprintf(stderr, "  %sloss %.4f", prefix, lk_mean_value(metrics->loss));
+    if (metrics->accuracy.count)
+        fprintf(stderr, "  %saccuracy %.4f", prefix, lk_mean_value(metrics->accuracy));
     if (metrics->top_k.count)
         fprintf(stderr, "  %stop-%lld %.4f", prefix, (long long)k, lk_mean_value(metrics->top_k));
 }
@@ -143,8 +145,7 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
     const lk_plan *plan = progress->plan;
     fprintf(stderr, "epoch %*lld/%lld", plan->epochs > 9 ? 2 : 1, (long long)report->epoch, (long long)plan->epochs);
     print_metrics("", &report->train, plan->top_k);
-    if (report->val.loss.count)
-        print_metrics("val ", &report->val, plan->top_k);
+    print_metrics("val ", &report->val, plan->top_k);
     fprintf(stderr, "  rate %g  %.1f s  %.0f images/s", report->rate, report->seconds, report->images_per_second);
     if (report->skipped_steps)
         fprintf(stderr, "  %lld step%s skipped", (long long)report->skipped_steps,

@@ -504,6 +504,10 @@ silent_stdout
 ! grep -q $'[\r\033]' "$work/stderr" || fail "drawn in place where there is no terminal"
 says 'train loss'
 
+# Of an epoch whose steps were all skipped nothing was measured.
+run 0 train --data synthetic --limit-train 64 --limit-val 0 --batch-size 16 --base-lr 1e6 --nan-guard skip --epochs 2 --devices 1
+grep -qE '^epoch 2/2  rate 1e\+06  .*  4 steps skipped$' "$work/stderr" || fail "a line of what was not measured"
+
 # ---- interrupts ----
 
 # begin ARGUMENT…: in the background, its process in $process.
