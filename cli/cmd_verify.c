@@ -1,9 +1,12 @@
 #include "cli.h"
+#include "interrupts.h"
 #include "progress.h"
 #include "train_flags.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct verify_config {
     lk_train_config train; /* first: cli_parse_train wants it there */
@@ -102,12 +105,41 @@ static int split_specs(char *text, const char **specs, char (*numbers)[16])
     return count;
 }
 
+typedef struct comparison {
+    int64_t steps;
+    bool terminal; /* standard error is one */
+    bool noted;    /* that "auto" turned out to be synthetic, if it did */
+    atomic_bool interrupted;
+} comparison;
+
+static void interrupt(void *work)
+{
+    comparison *c = work;
+    atomic_store(&c->interrupted, true);
+}
+
+static void clear_line(const comparison *c)
+{
+    if (c->terminal)
+        fputs("\r\033[K", stderr);
+}
+
+static bool show_step(void *user, const char *devices, int64_t step)
+{
+    comparison *c = user;
+    clear_line(c);
+    if (c->terminal)
+        fprintf(stderr, "%s  step %lld/%lld", devices, (long long)step, (long long)c->steps);
+    return !atomic_load(&c->interrupted);
+}
+
 static void print_run(void *user, const lk_verify_run *run)
 {
-    bool *noted = user;
-    if (run->plan->fell_back && !*noted)
+    comparison *c = user;
+    clear_line(c);
+    if (run->plan->fell_back && !c->noted)
         cli_note_fallback();
-    *noted = true;
+    c->noted = true;
     printf("%-8s %s\n", run->devices, run->digest);
     fflush(stdout);
 }
@@ -127,13 +159,19 @@ static int verify(verify_config *config, char *list)
 {
     const char *specs[MAX_SPECS];
     char numbers[MAX_SPECS][16];
-    bool noted = false;
-    lk_verify_opts opts = {.specs = specs, .steps = config->steps, .run_done = print_run, .user = &noted};
+    comparison c = {.steps = config->steps, .terminal = isatty(STDERR_FILENO)};
+    lk_verify_opts opts = {
+        .specs = specs, .steps = config->steps, .step_done = show_step, .run_done = print_run, .user = &c};
     opts.count = split_specs(list, specs, numbers);
     if (opts.count > MAX_SPECS)
         return cli_usage_error("--devices names %d sets of devices: at most %d can be compared", opts.count, MAX_SPECS);
     lk_verify_result result;
-    if (lk_verify(&config->train, &opts, &result) != LK_OK)
+    cli_catch_interrupts(interrupt);
+    cli_set_work(&c);
+    lk_status status = lk_verify(&config->train, &opts, &result);
+    cli_set_work(NULL);
+    clear_line(&c);
+    if (status != LK_OK)
         return cli_fail();
     return report(config, &opts, &result);
 }
@@ -160,7 +198,8 @@ const cli_command cmd_verify = {
     .name = "verify",
     .summary = "Train on several sets of devices and compare the results bit for bit",
     .details = "Prints the digest of each; exit status 0 where they are identical, else 1 with the first step and\n"
-               "tensor that differ.\n",
+               "tensor that differ. The first interrupt (control-C) ends it after the step at hand with exit status\n"
+               "130; a second ends at once.\n",
     .make_options = make_options,
     .run = run,
 };

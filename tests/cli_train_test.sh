@@ -569,6 +569,13 @@ until_there 'finishing this step' "$work/stderr"
 kill -INT "$process"
 ends_with 130
 ! grep -q '"event":"stopped"' "$work/at-once/epochs.jsonl" || fail "the second interrupt waited for the end of training"
+
+begin "${verify[@]}" --devices "$(printf '1,%.0s' {1..50})2" --steps 50
+until_there '^1xcpu ' "$work/stdout"
+kill -INT "$process"
+ends_with 130
+says 'finishing this step'
+says 'lockstep: verify: interrupted on 1xcpu after step '
 trap 'rm -rf "$work"' EXIT
 
 # ---- streams that cannot be written ----

@@ -193,7 +193,7 @@ static void the_synchronous_engine(void **state)
 /* --- lk_verify ---------------------------------------------------------------------------------------------------- */
 
 typedef struct seen {
-    int runs, devices;
+    int runs, devices, steps;
     char digest[33];
 } seen;
 
@@ -246,6 +246,31 @@ static void verify_of_other_settings(void **state)
     assert_true(result.identical);
     config.model = NULL;
     expect_error(lk_verify(&config, &opts, &result), LK_ERR_ARGUMENT, "--model: a name is needed");
+}
+
+/* Ends verification after the second step on the second set of devices. */
+static bool see_step(void *user, const char *devices, int64_t step)
+{
+    seen *s = user;
+    s->steps++;
+    assert_string_equal(devices, s->steps <= 3 ? "1xcpu" : "2xcpu");
+    assert_int_equal(step, s->steps <= 3 ? s->steps : s->steps - 3);
+    return s->steps < 5;
+}
+
+static void verify_can_be_ended(void **state)
+{
+    (void)state;
+    seen s = {0};
+    lk_train_config config = small_training();
+    lk_verify_result result;
+    lk_verify_opts opts = {.specs = (const char *[]){"1xcpu", "2xcpu", "3xcpu"}, .count = 3, .steps = 3};
+    opts.step_done = see_step;
+    opts.run_done = see_run;
+    opts.user = &s;
+    expect_error(lk_verify(&config, &opts, &result), LK_ERR_INTERRUPTED, "verify: interrupted on 2xcpu after step 2");
+    assert_int_equal(s.steps, 5);
+    assert_int_equal(s.runs, 1);
 }
 
 /* The first step and variable at which two devices part, found without lk_verify. */
@@ -346,6 +371,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(the_synchronous_engine),
         cmocka_unit_test(verify_finds_them_identical),
         cmocka_unit_test(verify_of_other_settings),
+        cmocka_unit_test(verify_can_be_ended),
         cmocka_unit_test(verify_finds_a_difference),
         cmocka_unit_test(what_makes_no_sense_is_refused),
     };

@@ -233,6 +233,28 @@ static void an_interrupted_evaluation(void **state)
     lk_trainer_release(trainer);
 }
 
+/* And is over with that: fit goes on where the steps ended. */
+static void an_interrupt_ends_steps_without_hooks(void **state)
+{
+    (void)state;
+    char digest[33];
+    notes n = {0};
+    lk_train_result result;
+    lk_trainer *trainer = trainer_with(&n);
+    lk_trainer_interrupt(trainer);
+    expect_error(lk_trainer_run(trainer, 3), LK_ERR_INTERRUPTED, "training: interrupted after 0 of 3 steps");
+    assert_ok(lk_trainer_run(trainer, 3));
+    assert_ok(lk_trainer_fit(trainer, &result));
+    assert_int_equal(result.steps, 3);
+    lk_trainer_release(trainer);
+
+    trainer = trainer_with(&n);
+    assert_ok(lk_trainer_run(trainer, 6));
+    assert_ok(lk_trainer_digest(trainer, 0, digest));
+    assert_string_equal(result.digest, digest);
+    lk_trainer_release(trainer);
+}
+
 static lk_status train_in_an_evaluation(void *self, lk_trainer *trainer, const lk_eval_report *report)
 {
     (void)report;
@@ -489,6 +511,7 @@ int main(void)
         cmocka_unit_test(a_callback_stops_after_a_step),
         cmocka_unit_test(an_interrupt_ends_in_good_order),
         cmocka_unit_test(an_interrupted_evaluation),
+        cmocka_unit_test(an_interrupt_ends_steps_without_hooks),
         cmocka_unit_test(training_within_an_evaluation_is_refused),
         cmocka_unit_test(an_evaluation_within_an_epoch_is_refused),
         cmocka_unit_test(a_variable_that_is_not_there_has_no_hash),

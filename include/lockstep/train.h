@@ -213,8 +213,8 @@ typedef struct lk_callback {
  * given back. */
 LK_API lk_status lk_trainer_add(lk_trainer *trainer, lk_callback callback);
 
-/* Ends training after the steps that are under way: train_end is called, fit gives LK_ERR_INTERRUPTED; evaluation ends
- * likewise. Async-signal-safe. */
+/* Ends training after the steps that are under way: train_end is called, fit gives LK_ERR_INTERRUPTED. lk_trainer_run
+ * and an evaluation end likewise. Where none of them is at work, the next one ends at once. Async-signal-safe. */
 LK_API void lk_trainer_interrupt(lk_trainer *trainer);
 
 /* --- fit, evaluate, predict -------------------------------------------------------------------------------------- */
@@ -225,7 +225,7 @@ LK_API void lk_trainer_interrupt(lk_trainer *trainer);
 LK_API lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result);
 
 /* Trains `steps` further steps, epoch after epoch, without evaluation or callbacks. Blocks. Errors also: LK_ERR_STATE
- * (from a step_end, where fit has steps under way). */
+ * (from a step_end or eval_step, where steps are under way), LK_ERR_INTERRUPTED, after which it can go on. */
 LK_API lk_status lk_trainer_run(lk_trainer *trainer, int64_t steps);
 
 /* Counts every validation sample once, and calls eval_step of the trainer's callbacks. Blocks. Errors also:
@@ -300,7 +300,9 @@ typedef struct lk_verify_opts {
     const char *const *specs; /* device specs to compare, the first is what the others are compared with */
     int count;
     int64_t steps;
-    /* Called after each run. */
+    /* Called after each step, from 1, of the run on `devices`; false ends the comparison. NULL: nothing. */
+    bool (*step_done)(void *user, const char *devices, int64_t step);
+    /* Called after each run; NULL: nothing. */
     void (*run_done)(void *user, const lk_verify_run *run);
     void *user;
 } lk_verify_opts;
@@ -315,7 +317,8 @@ typedef struct lk_verify_result {
 } lk_verify_result;
 
 /* Trains the same for `steps` steps on each of the device specs and compares every variable of every replica after
- * every step, bit for bit. V is config->shards, or what the largest needs. */
+ * every step, bit for bit. V is config->shards, or what the largest needs. Errors: those of lk_trainer_new and
+ * lk_trainer_run, LK_ERR_INTERRUPTED (step_done gave false). */
 LK_API lk_status lk_verify(const lk_train_config *config, const lk_verify_opts *opts, lk_verify_result *result);
 
 #ifdef __cplusplus

@@ -405,9 +405,12 @@ lk_status lk_trainer_run(lk_trainer *trainer, int64_t steps)
 {
     pass p = {.loader = trainer->train_loader, .ledger = trainer->train_ledger, .push = push_plain};
     LK_TRY(check_no_pass(trainer, "training steps"));
-    for (int64_t step = 0; step < steps; step++)
+    for (int64_t step = 0; step < steps && !interrupted(trainer); step++)
         LK_TRY(run_step(trainer, &p));
     while (trainer->n_pending > 0)
         LK_TRY(take(trainer, &p, true));
+    if (atomic_exchange(&trainer->interrupted, false))
+        LK_FAIL(LK_ERR_INTERRUPTED, "training: interrupted after %lld of %lld steps", (long long)p.taken_steps,
+                (long long)steps);
     return LK_OK;
 }

@@ -67,6 +67,9 @@ static lk_status train_and_compare(verification *v, lk_trainer *trainer, int run
     for (int64_t step = 0; step < v->opts->steps; step++) {
         LK_TRY(lk_trainer_run(trainer, 1));
         LK_TRY(compare_step(v, trainer, run, step));
+        if (v->opts->step_done && !v->opts->step_done(v->opts->user, v->opts->specs[run], step + 1))
+            LK_FAIL(LK_ERR_INTERRUPTED, "verify: interrupted on %s after step %lld", v->opts->specs[run],
+                    (long long)step + 1);
     }
     lk_verify_run done = {.devices = v->opts->specs[run], .device_count = trainer->n_devices, .plan = &trainer->plan};
     LK_TRY(lk_trainer_digest(trainer, 0, done.digest));
