@@ -42,12 +42,13 @@ typedef struct lk_optimizer_opts {
     bool nesterov;       /* LK_SGD with momentum */
     double weight_decay; /* L2; added once, after the sum over shards */
     double beta1, beta2; /* 0: 0.9, 0.999 */
-    double epsilon;      /* 0: 1e-7, as Keras */
+    double epsilon;      /* 0: 1e-7, Keras' value, in Kingma's and Ba's place */
     double trust;        /* 0: 0.001 */
     /* Where the norm of all gradients together is larger they are scaled down to it; 0: no clipping. Gradients that are
      * not all finite are not scaled. */
     double clip_norm;
-    /* A step whose gradients are not all finite changes nothing. `sticky`, which needs it: nor does any after it. */
+    /* A step whose gradients are not all finite changes nothing but t, which counts it. `sticky`, which needs it: nor
+     * does any after it. */
     bool skip_nonfinite, sticky;
 } lk_optimizer_opts;
 
