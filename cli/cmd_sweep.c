@@ -196,20 +196,10 @@ static int make_files(sweep *s, const lk_study *study)
     return status;
 }
 
-static bool has_cairo(void)
-{
-    size_t count;
-    const lk_component *components = lk_build_components(&count);
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(components[i].name, "libcairo") == 0)
-            return components[i].present;
-    return false;
-}
-
 static lk_status write_files(const sweep *s, const lk_study *study)
 {
     char json[FILE_PATH], svg[FILE_PATH], png[FILE_PATH];
-    bool draws_png = has_cairo();
+    bool draws_png = lk_build_has("libcairo");
     file_path(s, "json", json);
     file_path(s, "svg", svg);
     file_path(s, "png", png);

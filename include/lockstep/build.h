@@ -25,6 +25,9 @@ typedef struct lk_component {
 /* All components, required ones first, in *count rows. Static: never freed, the same in every call. Any thread. */
 LK_API const lk_component *lk_build_components(size_t *count);
 
+/* Whether this build uses the component of that name; false also where there is none. Any thread. */
+LK_API bool lk_build_has(const char *name);
+
 /* "0.1.0" */
 LK_API const char *lk_build_version(void);
 

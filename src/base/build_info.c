@@ -3,6 +3,7 @@
 #include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 #include <xxhash.h>
 #include <zlib.h>
 
@@ -68,6 +69,16 @@ const lk_component *lk_build_components(size_t *count)
     pthread_once(&versions_asked, ask_versions);
     *count = sizeof components / sizeof components[0];
     return components;
+}
+
+bool lk_build_has(const char *name)
+{
+    size_t count;
+    const lk_component *rows = lk_build_components(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(rows[i].name, name) == 0)
+            return rows[i].present;
+    return false;
 }
 
 const char *lk_build_version(void)

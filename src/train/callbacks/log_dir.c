@@ -67,20 +67,9 @@ static lk_status take_number(const log_dir *log, int *number)
 
 /* --- what is in it ------------------------------------------------------------------------------------------------ */
 
-/* As lk_build_components calls it. */
-static bool has_cairo(void)
-{
-    size_t count;
-    const lk_component *components = lk_build_components(&count);
-    for (size_t i = 0; i < count; i++)
-        if (strcmp(components[i].name, "libcairo") == 0)
-            return components[i].present;
-    return false;
-}
-
 static lk_status add_curves(log_dir *log, int run)
 {
-    bool with_png = has_cairo();
+    bool with_png = lk_build_has("libcairo");
     if (!with_png)
         lk__log(LK_LOG_INFO, "this build has no libcairo: no PNG of the curves in %s", log->dir);
     char *svg = path_of(log, "curves", run, "svg"), *png = path_of(log, "curves", run, "png");
