@@ -59,7 +59,7 @@ static void print_optimizer(const lk_plan *plan)
     else if (schedule->kind == LK_SCHEDULE_COSINE)
         fprintf(stderr, " falling to %g", schedule->minimum);
     if (schedule->warmup_epochs > 0)
-        fprintf(stderr, " after %g epoch%s of warm-up from %g", schedule->warmup_epochs,
+        fprintf(stderr, " with %g epoch%s of warm-up from %g", schedule->warmup_epochs,
                 schedule->warmup_epochs == 1 ? "" : "s", schedule->base * schedule->warmup_start);
     if (opts->momentum > 0)
         fprintf(stderr, ", %smomentum %g", opts->nesterov ? "Nesterov " : "", opts->momentum);

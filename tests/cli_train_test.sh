@@ -409,7 +409,7 @@ says 'rate 0.4, seed'
 run 0 train --recipe lenet "${tiny[@]}" --scale-lr --batch-size 128
 says 'rate 0.1, seed'
 run 0 train --recipe lenet "${tiny[@]}" --scale-lr --batch-size 16 --warmup-epochs 1
-says 'rate 0.0125 after 1 epoch of warm-up from 0,'
+says 'rate 0.0125 with 1 epoch of warm-up from 0,'
 says 'rate 0.0125  ' # the last update's
 
 # More devices than shards raise the shards, which is another training: the plan says so.

@@ -94,9 +94,9 @@ enum { LK_SCHEDULE_MAX_STEPS = 32 };
 typedef struct lk_schedule {
     lk_schedule_kind kind;
     double base;
-    double minimum;       /* LK_SCHEDULE_COSINE: where it ends */
-    double warmup_epochs; /* linear, from warmup_start to what the schedule says then; may be a fraction; 0: none */
-    double warmup_start;  /* share of `base` that warm-up comes from */
+    double minimum;            /* LK_SCHEDULE_COSINE: where it ends */
+    double warmup_epochs;      /* how long the schedule is multiplied by a ramp; may be a fraction; 0: none */
+    double warmup_start;       /* where the ramp to 1 begins: 0 … 1 */
     int64_t updates_per_epoch; /* for warm-up; 0: an update takes no time */
     double epochs;             /* LK_SCHEDULE_COSINE: the length of the run */
     int n_steps;               /* LK_SCHEDULE_STEP: from epoch at[i] on (counted from 0) base * factor[i] */
@@ -107,9 +107,11 @@ typedef struct lk_schedule {
  * is an update. step: the last factor whose epoch has come. cosine: minimum + (base - minimum) (1 + cos(pi epoch /
  * epochs)) / 2 (Loshchilov, Hutter 2017).
  *
- * Warm-up has n = warmup_epochs * updates_per_epoch updates. With `to` what the schedule says at warmup_epochs and from
- * = base * warmup_start, update i = 0 … ceil(n) - 1 has from + (to - from) min(1, (i + 1) / n): the first is above
- * `from`, the last has reached `to`. With updates_per_epoch 0 it is from + (to - from) epoch / warmup_epochs. */
+ * Warm-up has n = warmup_epochs * updates_per_epoch updates. Update i = 0 … ceil(n) - 1 has what the schedule says of
+ * its epoch, times warmup_start + (1 - warmup_start) min(1, (i + 1) / n), as in Goyal et al. 2017: the first is above
+ * the share that warm-up begins with, the last has all of the rate. With updates_per_epoch 0 the share of warm-up that
+ * is over is epoch / warmup_epochs instead. Nothing is put off: steps come when their epoch does, and a cosine begins
+ * with the run and takes all of it, whether or not warm-up is over by then. */
 LK_API double lk_schedule_rate(const lk_schedule *schedule, double epoch);
 
 /* Reads "15:0.1,25:0.01,35:0.001", epochs ascending, into at[], factor[] and n_steps; the rest of *schedule is left as

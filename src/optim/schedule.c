@@ -35,7 +35,7 @@ static double stepped(const lk_schedule *schedule, double epoch)
     return schedule->base * factor;
 }
 
-static double after_warmup(const lk_schedule *schedule, double epoch)
+static double scheduled(const lk_schedule *schedule, double epoch)
 {
     switch (schedule->kind) {
     case LK_SCHEDULE_STEP:
@@ -58,12 +58,11 @@ static double warmed_up(const lk_schedule *schedule, double epoch)
 
 double lk_schedule_rate(const lk_schedule *schedule, double epoch)
 {
-    double warmup = schedule->warmup_epochs;
-    if (!(epoch < warmup))
-        return after_warmup(schedule, epoch);
-    double from = schedule->base * schedule->warmup_start, to = after_warmup(schedule, warmup);
+    double rate = scheduled(schedule, epoch), start = schedule->warmup_start;
+    if (!(epoch < schedule->warmup_epochs))
+        return rate;
     double share = warmed_up(schedule, epoch);
-    return share < 1 ? from + (to - from) * share : to;
+    return share < 1 ? rate * (start + (1 - start) * share) : rate;
 }
 
 /* --- texts -------------------------------------------------------------------------------------------------------- */

@@ -85,12 +85,38 @@ static void test_warmup(void **state)
     expect(&schedule, 2, 0.5);
     expect(&schedule, 2.9, 0.5);
     expect(&schedule, 3, 0.05);
-    /* Towards what a cosine says at its end. */
+    /* A cosine over the whole run, times the ramp. */
     lk_schedule cosine = {.kind = LK_SCHEDULE_COSINE, .base = 1, .epochs = 10, .warmup_epochs = 2.5};
     expect(&cosine, 0, 0);
-    double then = (1 + cos(acos(-1.0) * 0.25)) / 2;
-    assert_true(fabs(lk_schedule_rate(&cosine, 1.25) - then / 2) < 2e-16);
-    assert_true(fabs(lk_schedule_rate(&cosine, 2.5) - then) < 2e-16);
+    assert_true(fabs(lk_schedule_rate(&cosine, 1.25) - (1 + cos(acos(-1.0) * 0.125)) / 4) < 2e-16);
+    assert_true(fabs(lk_schedule_rate(&cosine, 2.5) - (1 + cos(acos(-1.0) * 0.25)) / 2) < 2e-16);
+}
+
+/* A step that comes during warm-up lowers the rate there and then, and warm-up goes on. */
+static void test_step_within_warmup(void **state)
+{
+    (void)state;
+    lk_schedule schedule = parsed("3:0.1,7:0.01", 0.004); /* Keras's, scaled to four times the batch */
+    schedule.warmup_epochs = 5;
+    schedule.warmup_start = 0.25;
+    schedule.updates_per_epoch = 4;
+    for (int i = 0; i < 20; i++)
+        expect(&schedule, i / 4.0, (i < 12 ? 0.004 : 0.0004) * (0.25 + 0.75 * (i + 1) / 20));
+    expect(&schedule, 5, 0.0004);
+    expect(&schedule, 7, 0.00004);
+}
+
+static void test_warmup_as_long_as_the_run(void **state)
+{
+    (void)state;
+    for (double warmup = 3; warmup < 1000; warmup *= 7) {
+        lk_schedule cosine = {
+            .kind = LK_SCHEDULE_COSINE, .base = 0.2, .epochs = 3, .warmup_epochs = warmup, .updates_per_epoch = 2};
+        for (int i = 0; i < 6; i++) {
+            double want = 0.1 * (1 + cos(acos(-1.0) * i / 6)) * (i + 1) / (2 * warmup);
+            assert_true(fabs(lk_schedule_rate(&cosine, i / 2.0) - want) < 1e-16);
+        }
+    }
 }
 
 /* (i + 1) / n of the way in update i, in whole numbers: the last of warm-up has the very rate that it leads to. */
@@ -171,9 +197,17 @@ static void test_locale(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_constant), cmocka_unit_test(test_lab_table), cmocka_unit_test(test_keras_table),
-        cmocka_unit_test(test_cosine),   cmocka_unit_test(test_warmup),    cmocka_unit_test(test_warmup_by_updates),
-        cmocka_unit_test(test_refused),  cmocka_unit_test(test_too_many),  cmocka_unit_test(test_locale),
+        cmocka_unit_test(test_constant),
+        cmocka_unit_test(test_lab_table),
+        cmocka_unit_test(test_keras_table),
+        cmocka_unit_test(test_cosine),
+        cmocka_unit_test(test_warmup),
+        cmocka_unit_test(test_warmup_by_updates),
+        cmocka_unit_test(test_step_within_warmup),
+        cmocka_unit_test(test_warmup_as_long_as_the_run),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_too_many),
+        cmocka_unit_test(test_locale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -206,8 +206,8 @@ const lk_option lk_train_options[] = {
      .greatest = 1e6,
      .value = "N",
      .recorded = true,
-     .help = "epochs, or a fraction, over which the rate rises to what it should be (unset: 5 where --scale-lr "
-             "raises it, else 0)"},
+     .help = "epochs, or a fraction, over which the rate rises to what the schedule says (unset: 5 where "
+             "--scale-lr raises it, else 0)"},
     {.name = "scale-lr",
      .type = LK_OPTION_FLAG,
      AT(scale_lr),
