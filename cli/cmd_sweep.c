@@ -125,6 +125,8 @@ static int check(const sweep_config *config)
         return cli_usage_error("--over is missing: an option of training and its values, as in batch-size=8,16,32");
     if (config->measure == LK_MEASURE_THROUGHPUT && train->target_accuracy >= 0)
         return cli_usage_error("--target %g: must be with --measure time-to-accuracy", train->target_accuracy);
+    if (config->measure == LK_MEASURE_THROUGHPUT && train->patience >= 0)
+        return cli_usage_error("--patience %g: must be with --measure time-to-accuracy", train->patience);
     if (train->early_stop > 0 && train->limit_val == 0)
         return cli_usage_error("--early-stop %lld: needs an evaluation: --limit-val must be above 0",
                                (long long)train->early_stop);

@@ -27,9 +27,9 @@ static lk_status add_callbacks(training *t, lk_trainer *trainer)
         status = lk_trainer_add(trainer, lk_callback_log_dir(config->log_dir));
     if (status == LK_OK && config->throughput)
         status = lk_trainer_add(trainer, lk_callback_throughput(t->lines));
-    if (status == LK_OK && config->target_accuracy > 0)
-        status =
-            lk_trainer_add(trainer, lk_callback_stop_at_accuracy(config->target_accuracy, config->patience, t->lines));
+    if (status == LK_OK && config->target_accuracy >= 0)
+        status = lk_trainer_add(trainer, lk_callback_stop_at_accuracy(config->target_accuracy,
+                                                                      lk_trainer_plan(trainer)->patience, t->lines));
     if (status == LK_OK && config->early_stop > 0)
         status = lk_trainer_add(trainer, lk_callback_stop_on_plateau(config->early_stop, 0, t->lines));
     if (status == LK_OK && config->total_time)
@@ -40,7 +40,7 @@ static lk_status add_callbacks(training *t, lk_trainer *trainer)
 /* As Keras scripts end, where one of their lines was asked for. */
 static void print_test_lines(const training *t, const lk_metrics *val)
 {
-    bool asked = t->config.throughput || t->config.total_time || t->config.target_accuracy > 0;
+    bool asked = t->config.throughput || t->config.total_time || t->config.target_accuracy >= 0;
     if (asked && val->loss.count)
         fprintf(t->lines, "Test loss: %.4f\nTest accuracy: %.4f\n", lk_mean_value(val->loss),
                 lk_mean_value(val->accuracy));

@@ -100,6 +100,8 @@ run 2 "${soon[@]}" --over batch-size=8 --target 0.5 --limit-val 0
 complains '--limit-val 0' 'evaluation'
 run 2 "${small[@]}" --over batch-size=8 --target 0.5
 complains '--target 0.5' 'time-to-accuracy'
+run 2 "${small[@]}" --over batch-size=8 --patience 3
+complains '--patience 3' 'time-to-accuracy'
 run 2 "${small[@]}" --over batch-size=8 --measure speed
 complains '--measure speed' 'throughput or time-to-accuracy'
 run 2 "${small[@]}" --over batch-size=8 --out ''
@@ -186,6 +188,7 @@ lines '^target-accuracy +seconds +95% interval +epochs +val accuracy$' \
 says ': the target was passed after epoch 2, '
 says ': the target was not reached by epoch 3'
 holds soon/study.json '"measure": "time-to-accuracy"' '"not_reached": 2' '"seconds_to_accuracy": null'
+holds soon/study.json '"target": null' '"patience": 2'
 holds soon/study.svg 'not reached (2 of 2)'
 run 0 "${soon[@]}" --over batch-size=8 --target 0 --patience 1 --out patience
 lines '^batch-size +seconds +epochs +val accuracy$' "^8 +$number +1 +$number\$"

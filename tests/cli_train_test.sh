@@ -284,7 +284,11 @@ for settings in --model=lenet --recipe=lenet; do
     early '--schedule step' '--lr-steps' -- "$settings" --schedule step
 done
 early '--target-accuracy 0.5' '--limit-val 0' -- --target-accuracy 0.5 --limit-val 0
-early '--target-accuracy 0.85' '--limit-val 0' '--target-accuracy 0' -- --recipe fashion-mnist-wrn --limit-val 0
+early '--target-accuracy 0:' '--limit-val 0' -- --target-accuracy 0 --limit-val 0
+early '--patience 3' '--target-accuracy' -- --patience 3
+early '--patience 3' '--target-accuracy' -- --recipe fashion-mnist-wrn --target-accuracy -1 --patience 3
+early '--data nope' 'fashion-mnist, mnist, synthetic, auto' -- --data nope
+early '--target-accuracy 0.85' '--limit-val 0' '--target-accuracy -1' -- --recipe fashion-mnist-wrn --limit-val 0
 early '--early-stop 2' '--limit-val 0' -- --early-stop 2 --limit-val 0
 early "'flap'" 'flip' -- --augment flap
 printf 'conv1: conv2d 8 kernel=3\nrleu\n' >"$work/bad.lk"
@@ -402,8 +406,16 @@ says 'sgd, rate 0.2'
 [[ $(digest_of) != "$first" ]] || fail "--base-lr has no effect"
 run 0 train --recipe lenet "${tiny[@]}" --lr-steps 1:0.1
 says 'sgd, rate 0.2 in steps'
-run 0 train --recipe lenet "${tiny[@]}" --scale-lr --batch-size 512
-says 'rate 0.4 after 5 epochs of warm-up from 0.2'
+for base in '--model lenet' '--recipe lenet'; do
+    # shellcheck disable=SC2086 # two words
+    run 0 train $base "${tiny[@]}" --scale-lr --batch-size 512 --log-dir "$work/scaled"
+    grep -qE '"base-lr":0\.2,.*"rate in use":0\.4,' "$work/scaled/epochs.jsonl" || fail "not both rates in the settings"
+    rm -r "$work/scaled"
+done
+says 'rate 0.4 with 5 epochs of warm-up from 0.2'
+run 0 train --recipe lenet "${tiny[@]}" --batch-size 64 --epochs 2 --schedule cosine --warmup-epochs 2
+says 'rate 0.2 falling to 0 with 2 epochs of warm-up from 0'
+says 'rate 0.1  ' # half of it in the first of two updates
 run 0 train --recipe lenet "${tiny[@]}" --scale-lr --batch-size 512 --warmup-epochs 0
 says 'rate 0.4, seed'
 run 0 train --recipe lenet "${tiny[@]}" --scale-lr --batch-size 128
@@ -475,9 +487,9 @@ complains
 # ---- lines of Keras scripts, and stopping ----
 
 lasting=(train --data synthetic --limit-train 20 --limit-val 100 --batch-size 8 --epochs 9 --devices 1)
-for value in 1.01 -0.1 nan x; do
+for value in 1.01 -1.01 nan x; do
     run 2 "${lasting[@]}" --target-accuracy "$value"
-    complains '--target-accuracy' "$value" 'from 0 to 1'
+    complains '--target-accuracy' "$value" 'from -1 to 1'
 done
 
 run 0 "${lasting[@]}" --target-accuracy 1e-9 --patience 3 --throughput --total-time
@@ -493,8 +505,15 @@ says 'Images/sec: '
 says 'Early stopping after epoch 1'
 run 0 "${lasting[@]}" --target-accuracy 1 --patience 1 --epochs 2
 ! grep -q 'Early stopping' "$work/stdout" || fail "stopped above 1"
-run 0 "${lasting[@]}" --target-accuracy 0 --patience 1 --epochs 2
-silent_stdout
+run 0 "${lasting[@]}" --target-accuracy 0 --patience 0.5
+lines '^Early stopping after epoch 1$' '^Test loss: ' '^Test accuracy: '
+for never in '--target-accuracy=-1' '--target-accuracy -1'; do
+    # shellcheck disable=SC2086 # two words
+    run 0 "${lasting[@]}" $never --epochs 2
+    silent_stdout
+    says 'epoch 2/2'
+done
+run 0 train --recipe fashion-mnist-wrn --model lenet "${lasting[@]:1}" --target-accuracy -1 --epochs 1 --log-dir ''
 # Nothing becomes better at this rate.
 run 0 "${lasting[@]}" --early-stop 2 --base-lr 1e-12
 lines '^Early stopping after epoch [34]: the best validation loss, '

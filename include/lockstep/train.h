@@ -52,8 +52,8 @@ typedef struct lk_train_config {
     const char *augment; /* see lk_augment_parse; NULL: none */
     int normalize;       /* enum lk_normalize_mode */
 
-    double target_accuracy;                          /* stop above it; 0, -1: no target */
-    double patience;                                 /* so many epochs in a row */
+    double target_accuracy;                          /* stop above it; below 0: never */
+    double patience;                                 /* of a target, epochs in a row; -1: 2 */
     int64_t early_stop;                              /* stop after so many epochs without a better val loss; 0: never */
     int nan_guard;                                   /* enum lk_nan_guard */
     const char *log_dir;                             /* event files, CSV, JSON lines and curves; NULL: none */
@@ -95,11 +95,13 @@ typedef struct lk_plan {
     int64_t classes, empty_classes; /* empty: without a training sample, because of limit_train */
     const char *optimizer;
     lk_optimizer_opts optimizer_opts;
+    double base_lr;       /* asked for, or the recipe's */
     lk_schedule schedule; /* base: with scale_lr applied */
     double label_smoothing;
     int64_t top_k;
     lk_batch_norm_mode batch_norm;
     lk_augment_opts augment;
+    double patience; /* of the target, if there is one */
     uint64_t seed;
     bool fell_back; /* data "auto": fashion-mnist was not to be had */
 } lk_plan;

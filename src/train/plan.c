@@ -131,7 +131,8 @@ static lk_status plan_schedule(const lk_train_config *config, const lk_train_con
 {
     LK_TRY(plan_schedule_kind(config, recipe, plan));
     double factor = rate_factor(config, recipe, plan);
-    plan->schedule.base = factor * (config->base_lr != 0 ? config->base_lr : recipe->base_lr);
+    plan->base_lr = config->base_lr != 0 ? config->base_lr : recipe->base_lr;
+    plan->schedule.base = factor * plan->base_lr;
     plan->schedule.epochs = (double)plan->epochs;
     plan_warmup(config, factor, &plan->schedule);
     if (plan->schedule.kind == LK_SCHEDULE_COSINE && plan->schedule.minimum > plan->schedule.base)
@@ -147,14 +148,23 @@ static lk_status check_evaluation(const lk_train_config *config)
 {
     if (config->limit_val != 0)
         return LK_OK;
-    if (config->target_accuracy > 0)
+    if (config->target_accuracy >= 0)
         LK_FAIL(LK_ERR_ARGUMENT,
-                "--target-accuracy %g: needs an evaluation, and --limit-val 0 leaves it out (--target-accuracy 0: no "
+                "--target-accuracy %g: needs an evaluation, and --limit-val 0 leaves it out (--target-accuracy -1: no "
                 "target)",
                 config->target_accuracy);
     if (config->early_stop > 0)
         LK_FAIL(LK_ERR_ARGUMENT, "--early-stop %lld: needs an evaluation, and --limit-val 0 leaves it out",
                 (long long)config->early_stop);
+    return LK_OK;
+}
+
+static lk_status plan_patience(const lk_train_config *config, lk_plan *plan)
+{
+    enum { PATIENCE = 2 };
+    if (config->patience >= 0 && config->target_accuracy < 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "--patience %g: must be with --target-accuracy", config->patience);
+    plan->patience = config->patience >= 0 ? config->patience : PATIENCE;
     return LK_OK;
 }
 
@@ -185,5 +195,6 @@ lk_status lk__plan_numbers(const lk_train_config *config, const char *model, lk_
     plan->seed = (uint64_t)config->seed;
     LK_TRY(plan_optimizer(config, config->optimizer ? config->optimizer : recipe.optimizer, plan));
     LK_TRY(plan_schedule(&named, &recipe, plan));
+    LK_TRY(plan_patience(config, plan));
     return plan_augment(config, plan);
 }

@@ -81,6 +81,35 @@ static void names_are_unique(void **state)
 
 /* --- recipes ------------------------------------------------------------------------------------------------------ */
 
+/* 0 is a target as any, a negative one none; patience may be a fraction. */
+static void targets(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *word, *value;
+        double target;
+    } given[] = {{"--target-accuracy", "0", 0},
+                 {"--target-accuracy", "-1", -1},
+                 {"--target-accuracy=-1", NULL, -1},
+                 {"--target-accuracy=-0.5", NULL, -0.5}};
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
+        char *argv[] = {(char *)given[i].word, (char *)given[i].value};
+        lk_train_config config = defaults("fashion-mnist-wrn");
+        assert_ok(
+            lk_options_parse(lk_train_options, LK_TRAIN_OPTION_COUNT, given[i].value ? 2 : 1, argv, &config, NULL));
+        near(config.target_accuracy, given[i].target);
+        near(plan_of(&config).patience, 2);
+    }
+    char *argv[] = {"--patience", "0.5"};
+    lk_train_config config = defaults("fashion-mnist-wrn");
+    assert_ok(lk_options_parse(lk_train_options, LK_TRAIN_OPTION_COUNT, 2, argv, &config, NULL));
+    near(plan_of(&config).patience, 0.5);
+    config.patience = 0;
+    near(plan_of(&config).patience, 0);
+    config.patience = -0.5;
+    refused(&config, "--patience -0.5: must be a number from 0 to 1e+06");
+}
+
 static void every_recipe_makes_a_plan(void **state)
 {
     (void)state;
@@ -109,7 +138,7 @@ static void the_lab(void **state)
     assert_string_equal(plan.optimizer, "sgd");
     near(plan.optimizer_opts.weight_decay, 5e-6);
     near(config.target_accuracy, 0.85);
-    near(config.patience, 2);
+    near(plan.patience, 2);
     assert_string_equal(config.log_dir, "./logs");
     assert_true(config.throughput && config.total_time);
     assert_true(plan.augment.horizontal_flip && plan.augment.center && plan.augment.standardize);
@@ -221,6 +250,7 @@ static void the_rate_is_scaled(void **state)
     near(lk_schedule_rate(&plan.schedule, 5), 1.6);
     config.devices = "7xcpu";
     near(plan_of(&config).schedule.base, 0.2 * 8);
+    near(plan.base_lr, 0.2);
     config.warmup_epochs = 0;
     plan = plan_of(&config);
     near(lk_schedule_rate(&plan.schedule, 0), 1.6);
@@ -246,7 +276,7 @@ static void bad_values(void **state)
     (void)state;
     lk_train_config config = defaults(NULL);
     config.target_accuracy = 1.2;
-    refused(&config, "--target-accuracy 1.2: must be a number from 0 to 1");
+    refused(&config, "--target-accuracy 1.2: must be a number from -1 to 1");
     config = defaults(NULL);
     config.weight_decay = -0.1;
     refused(&config, "--wd -0.1: must be a number from 0 to 1000");
@@ -308,11 +338,17 @@ static void bad_combinations(void **state)
     config = defaults("fashion-mnist-wrn");
     config.limit_val = 0;
     refused(&config, "--target-accuracy 0.85: needs an evaluation, and --limit-val 0 leaves it out (--target-accuracy "
-                     "0: no target)");
+                     "-1: no target)");
     config.target_accuracy = 0;
     plan_of(&config);
     config.early_stop = 2;
+    refused(&config, "--target-accuracy 0: needs an evaluation, and --limit-val 0 leaves it out (--target-accuracy -1: "
+                     "no target)");
+    config.target_accuracy = -1;
     refused(&config, "--early-stop 2: needs an evaluation, and --limit-val 0 leaves it out");
+    config.patience = 3;
+    refused(&config, "--patience 3: must be with --target-accuracy");
+    config.patience = -1;
     config = defaults(NULL);
     config.lr_steps = "15;0.1";
     assert_int_equal(lk__plan_numbers(&config, config.model, &plan), LK_ERR_ARGUMENT);
@@ -414,3 +450,4 @@ int main(void)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+        cmocka_unit_test(targets),

@@ -28,7 +28,7 @@ static const lk_recipe recipes[] = {
      SETTINGS("model=wrn-16-10", "data=fashion-mnist", "limit-train=10000", "optimizer=sgd", "base-lr=0.01",
               "wd=0.000005", "batch-size=32", "val-batch-size=32", "epochs=40", "schedule=step",
               "lr-steps=15:0.1,25:0.01,35:0.001", "augment=shift=0.2,flip", "normalize=standard",
-              "target-accuracy=0.85", "patience=2", "log-dir=./logs", "throughput=true", "total-time=true")},
+              "target-accuracy=0.85", "log-dir=./logs", "throughput=true", "total-time=true")},
 };
 
 enum { RECIPE_COUNT = sizeof recipes / sizeof recipes[0] };

@@ -373,7 +373,7 @@ static void watch_release(void *self)
 static lk_status add_watch(lk_trainer *trainer, watch *w)
 {
     const lk_train_config *config = lk_trainer_config(trainer);
-    w->stopper = lk_callback_stop_at_accuracy(config->target_accuracy, config->patience, NULL);
+    w->stopper = lk_callback_stop_at_accuracy(config->target_accuracy, lk_trainer_plan(trainer)->patience, NULL);
     if (!w->stopper.name)
         return lk_error_status();
     return lk_trainer_add(

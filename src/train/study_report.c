@@ -66,11 +66,11 @@ lk_study_row lk_study_row_at(const lk_study *study, int index)
     for (int i = index; i < study->n_runs; i += study->n_values)
         gather(study, &study->runs[i], &row, &sums);
     lk__interval interval = lk__mean_interval(sums.values, row.counted);
-    bool soon = study->opts.measure == LK_MEASURE_TIME_TO_ACCURACY;
+    bool timed = study->opts.measure == LK_MEASURE_TIME_TO_ACCURACY;
     row.mean = interval.mean;
     row.low = interval.low;
     row.high = interval.high;
-    row.epochs = soon && row.counted > 0 ? sums.epochs / row.counted : NAN;
+    row.epochs = timed && row.counted > 0 ? sums.epochs / row.counted : NAN;
     row.val_accuracy = sums.accuracies > 0 ? sums.accuracy / sums.accuracies : NAN;
     add_note(&row, "not reached", row.not_reached);
     add_note(&row, "failed", row.failed);
@@ -109,7 +109,7 @@ static json_t *run_json(const lk_study *study, const lk_study_run *run)
 {
     const lk_train_result *result = &run->result;
     bool trained = run->ended && run->devices > 0, well = trained && run->status == LK_OK;
-    bool soon = study->opts.measure == LK_MEASURE_TIME_TO_ACCURACY;
+    bool timed = study->opts.measure == LK_MEASURE_TIME_TO_ACCURACY;
     return json_pack(
         "{so sI ss so so so so so so so so so so so so so so so so}", "value", text(study->values[run->value]), "seed",
         (json_int_t)run->seed, "status", status_text(run), "message", text(run->message), "devices",
@@ -119,7 +119,7 @@ static json_t *run_json(const lk_study *study, const lk_study_run *run)
         number(trained ? result->seconds : NAN), "total_seconds", number(trained ? result->total_seconds : NAN),
         "images_per_second", number(well ? result->images_per_second : NAN), "val_loss",
         number(lk_mean_value(result->val.loss)), "val_accuracy", number(lk_mean_value(result->val.accuracy)), "reached",
-        soon && well ? json_boolean(run->reached) : json_null(), "seconds_to_accuracy",
+        timed && well ? json_boolean(run->reached) : json_null(), "seconds_to_accuracy",
         number(well && run->reached ? run->seconds_to_accuracy : NAN), "epochs_to_accuracy",
         integer(well && run->reached, run->epochs_to_accuracy), "digest", text(well ? result->digest : NULL));
 }
@@ -155,23 +155,23 @@ static bool fill_arrays(const lk_study *study, json_t *values, json_t *seeds, js
     return filled;
 }
 
-/* A target that is varied is no property of the study. */
-static json_t *target_json(const lk_study *study, const char *name, double value)
+/* A target that is varied is none of the settings, and no property of the study. Borrowed from them. */
+static json_t *target_json(const lk_study *study, const char *name)
 {
-    bool has_one = study->opts.measure == LK_MEASURE_TIME_TO_ACCURACY && strcmp(study->setting, name) != 0;
-    return number(has_one ? value : NAN);
+    json_t *value = json_object_get(study->settings, name);
+    return study->opts.measure == LK_MEASURE_TIME_TO_ACCURACY && value ? value : json_null();
 }
 
 static json_t *study_json(const lk_study *study)
 {
-    bool soon = study->opts.measure == LK_MEASURE_TIME_TO_ACCURACY;
+    bool timed = study->opts.measure == LK_MEASURE_TIME_TO_ACCURACY;
     json_t *values = json_array(), *seeds = json_array(), *rows = json_array(), *runs = json_array(), *object = NULL;
     if (fill_arrays(study, values, seeds, rows, runs))
-        object = json_pack("{ss sO ss ss so so sO sb sO sO sO}", "over", study->setting, "values", values, "measure",
-                           soon ? "time-to-accuracy" : "throughput", "unit", soon ? "seconds" : "images/s", "target",
-                           target_json(study, "target-accuracy", study->config.target_accuracy), "patience",
-                           target_json(study, "patience", study->config.patience), "seeds", seeds, "complete",
-                           lk_study_complete(study), "settings", study->settings, "rows", rows, "runs", runs);
+        object =
+            json_pack("{ss sO ss ss sO sO sO sb sO sO sO}", "over", study->setting, "values", values, "measure",
+                      timed ? "time-to-accuracy" : "throughput", "unit", timed ? "seconds" : "images/s", "target",
+                      target_json(study, "target-accuracy"), "patience", target_json(study, "patience"), "seeds", seeds,
+                      "complete", lk_study_complete(study), "settings", study->settings, "rows", rows, "runs", runs);
     json_decref(values);
     json_decref(seeds);
     json_decref(rows);

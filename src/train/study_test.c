@@ -184,7 +184,7 @@ static void bad_seeds_and_targets(void **state)
             "time to accuracy: a --target from 0 to 1 is missing");
     config = with_target(1.5);
     refuses(&config, "batch-size=8", LK_MEASURE_TIME_TO_ACCURACY, 1,
-            "--over batch-size=8: --target-accuracy 1.5: must be a number from 0 to 1");
+            "--over batch-size=8: --target-accuracy 1.5: must be a number from -1 to 1");
     config = with_target(0.5);
     refuses(&config, "limit-val=10,0", LK_MEASURE_TIME_TO_ACCURACY, 1,
             "--limit-val 0: time to accuracy needs an evaluation");

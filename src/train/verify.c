@@ -85,7 +85,7 @@ static lk_status verify_run(verification *v, int run)
     config.strategy = NULL;
     config.shards = v->result->shards;
     config.limit_val = 0; /* nor anything that would need an evaluation */
-    config.target_accuracy = -1;
+    config.target_accuracy = config.patience = -1;
     config.early_stop = 0;
     lk_trainer *trainer = lk_trainer_new(&config);
     if (!trainer)

@@ -161,6 +161,8 @@ static void check_json_lines(const char *dir)
     assert_true(json_is_false(json_object_get(settings, "nesterov")));
     assert_true(json_is_null(json_object_get(settings, "recipe")));
     assert_true(json_is_null(json_object_get(settings, "target-accuracy")));
+    assert_true(json_is_null(json_object_get(settings, "patience")));
+    assert_true(json_real_value(json_object_get(settings, "rate in use")) == 0.2);
     assert_string_equal(json_string_value(json_object_get(settings, "model")), "lenet");
     json_decref(settings);
     for (int epoch = 1; epoch <= EPOCHS; epoch++) {

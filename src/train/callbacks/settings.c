@@ -1,6 +1,9 @@
 #include "train/callbacks/settings.h"
 
+#include "base/number.h"
+
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 static const char *const schedule_names[] = {
@@ -40,9 +43,10 @@ static lk_train_config resolve(const lk_train_config *asked, const lk_plan *plan
         write_steps(&plan->schedule, steps, STEPS_BYTES);
         config.lr_steps = steps;
     }
-    /* With scale-lr the plan's rate is the result, not what was asked for. */
-    if (!config.scale_lr)
-        config.base_lr = plan->schedule.base;
+    config.base_lr = plan->base_lr;
+    config.patience = plan->patience;
+    if (config.target_accuracy < 0)
+        config.target_accuracy = config.patience = NAN; /* in no option's range */
     return config;
 }
 
@@ -64,6 +68,7 @@ static lk_field field_of(const lk_option *option, const lk_train_config *config,
     lk_field field = LK_TEXT(option->name, text);
     if (!is_set(option, value)) {
         field.kind = LK_FIELD_NONE;
+        field.text = "";
     } else if (option->type == LK_OPTION_FLAG) {
         field.kind = LK_FIELD_BOOL;
         field.integer = *(const bool *)value;
@@ -102,6 +107,15 @@ static lk_status visit_count(const char *name, int64_t count, lk__setting_fn fn,
     return fn(user, &field);
 }
 
+static lk_status visit_rate(double rate, lk__setting_fn fn, void *user)
+{
+    char text[32];
+    lk__number_print(rate, text, sizeof text);
+    lk_field field = LK_REAL("rate in use", rate);
+    field.text = text;
+    return fn(user, &field);
+}
+
 static lk_status visit_devices(const lk_trainer *trainer, lk__setting_fn fn, void *user)
 {
     lk_strategy *strategy = lk_trainer_strategy(trainer);
@@ -131,6 +145,8 @@ lk_status lk__settings_visit(const lk_trainer *trainer, lk__setting_fn fn, void 
     };
     for (size_t i = 0; status == LK_OK && i < sizeof counts / sizeof counts[0]; i++)
         status = visit_count(counts[i].name, counts[i].value, fn, user);
+    if (status == LK_OK)
+        status = visit_rate(plan->schedule.base, fn, user);
     if (status == LK_OK)
         status = visit_devices(trainer, fn, user);
     return status == LK_OK ? fn(user, &LK_TEXT("source of the samples", plan->source)) : status;
