@@ -110,10 +110,10 @@ LK_API const lk_study_run *lk_study_run_at(const lk_study *study, int index);
  *      "runs":[{"value":…,"seed":…,"status":…,"message":…,"devices":…,"shards":…,"batch_size":…,"epochs":…,"steps":…,
  *               "samples_seen":…,"seconds":…,"total_seconds":…,"images_per_second":…,"val_loss":…,"val_accuracy":…,
  *               "reached":…,"seconds_to_accuracy":…,"epochs_to_accuracy":…,"digest":…}]}
- * `settings` holds every option that belongs to what identifies a run, as it came out for the first value, without the
- * seed and what is varied: numbers as numbers, flags as true or false, null for what is not set. Null is what
- * was not measured; low and high are null where there is no interval, and low may be below 0, as in lk_study_row.
- * "status" is "ok", "not run" or the error's name. NULL on failure: LK_ERR_MEMORY. */
+ * `settings` holds every option that belongs to what identifies a run, as it came out, without the seed, what is varied
+ * and what comes out otherwise for another value: numbers as numbers, flags as true or false, null for what is not set.
+ * Null is what was not measured; low and high are null where there is no interval, and low may be below 0, as in
+ * lk_study_row. "status" is "ok", "not run" or the error's name. NULL on failure: LK_ERR_MEMORY. */
 LK_API char *lk_study_json(const lk_study *study);
 
 /* The same into a file, which is replaced as a whole. Errors: LK_ERR_IO, LK_ERR_MEMORY. */

@@ -169,18 +169,31 @@ static lk_status keep_setting(void *user, const lk_field *setting)
     return LK_OK;
 }
 
+/* What follows from the value, as its devices may, is no setting of the study either. */
+static lk_status drop_setting_that_differs(void *user, const lk_field *setting)
+{
+    lk_study *study = user;
+    json_t *kept = json_object_get(study->settings, setting->name);
+    if (!kept)
+        return LK_OK;
+    json_t *value = setting_json(setting);
+    if (!value)
+        LK_FAIL(LK_ERR_MEMORY, "study: no memory for its settings");
+    if (!json_equal(kept, value))
+        json_object_del(study->settings, setting->name);
+    json_decref(value);
+    return LK_OK;
+}
+
 /* The first value's trainer also says what "auto" means: all runs are to have the same data. */
 static lk_status check_build(lk_study *study, const lk_train_config *config, bool first)
 {
     lk_trainer *trainer = lk_trainer_new(config);
     if (!trainer)
         return lk_error_status();
-    lk_status status = LK_OK;
-    if (first) {
-        status = lk__settings_visit(trainer, keep_setting, study);
-        if (strcmp(study->config.data, "auto") == 0)
-            study->config.data = strcmp(trainer->plan.data, "synthetic") == 0 ? "synthetic" : "fashion-mnist";
-    }
+    lk_status status = lk__settings_visit(trainer, first ? keep_setting : drop_setting_that_differs, study);
+    if (first && strcmp(study->config.data, "auto") == 0)
+        study->config.data = strcmp(trainer->plan.data, "synthetic") == 0 ? "synthetic" : "fashion-mnist";
     lk_trainer_release(trainer);
     return status;
 }

@@ -288,6 +288,8 @@ static void devices(void **state)
     assert_int_equal(one->shards, 4);
     assert_int_equal(three->shards, 4);
     assert_string_equal(one->result.digest, three->result.digest);
+    assert_null(json_object_get(study->settings, "devices in use"));
+    assert_int_equal(json_integer_value(json_object_get(study->settings, "shards")), 4);
     lk_study_release(study);
 }
 
@@ -563,6 +565,10 @@ static void json_of_time_to_accuracy(void **state)
     assert_true(json_is_null(json_object_get(settings, "recipe")));
     assert_null(json_object_get(settings, "seed"));
     assert_null(json_object_get(settings, "batch-size"));
+    assert_null(json_object_get(settings, "val-batch-size"));
+    assert_null(json_object_get(settings, "batches an epoch"));
+    assert_int_equal(json_integer_value(json_object_get(settings, "shards")), 1);
+    assert_string_equal(json_string_value(json_object_get(settings, "devices in use")), "cpu:0");
     assert_int_equal(json_array_size(rows), 2);
     assert_int_equal(json_array_size(runs), 4);
     assert_string_equal(json_string_value(member(rows, 0, "note")), "not reached (1 of 2)");
