@@ -298,20 +298,6 @@ static void end(void *user, const lk_study *study, int index)
     lk_error_clear();
 }
 
-/* Every run opens devices and data anew: what they warn of is said once. */
-static void print_log_once(void *user, lk_log_level level, const char *message)
-{
-    enum { KEPT = 16 };
-    static char kept[KEPT][256];
-    static int count;
-    for (int i = 0; i < count; i++)
-        if (strncmp(kept[i], message, sizeof kept[i] - 1) == 0)
-            return;
-    if (count < KEPT)
-        snprintf(kept[count++], sizeof kept[0], "%s", message);
-    cli_print_log(user, level, message);
-}
-
 /* --- the command -------------------------------------------------------------------------------------------------- */
 
 static int print_results(const sweep *s, const lk_study *study)
@@ -378,7 +364,7 @@ static int run(int argc, char **argv)
     int status = check(&s.config);
     if (status != 0)
         return status;
-    lk_log_set(print_log_once, NULL, LK_LOG_INFO);
+    lk_log_set(cli_print_log_once, NULL, LK_LOG_INFO);
     cli_catch_interrupts(interrupt);
     lk_study_opts opts = {.over = s.config.over,
                           .measure = (lk_measure)s.config.measure,

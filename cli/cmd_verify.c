@@ -37,7 +37,7 @@ static const lk_option own_options[] = {
 
 enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
 
-/* Images are images, unless a recipe names some. */
+/* Any do for a comparison; a recipe keeps its own. */
 static const char any_data[] = "auto";
 
 /* Of what identifies a run, what is about evaluation. */
@@ -183,7 +183,7 @@ static int run(int argc, char **argv)
     size_t count = make_options(options);
     if (cli_parse_train(options, count, argc, argv, &config, amend) != LK_OK)
         return cli_fail();
-    lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
+    lk_log_set(cli_print_log_once, NULL, LK_LOG_INFO);
     char *list = strdup(config.devices);
     if (!list) {
         fputs("lockstep: out of memory\n", stderr);

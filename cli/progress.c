@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 /* --- the plan ----------------------------------------------------------------------------------------------------- */
@@ -24,10 +25,21 @@ static void print_data(const lk_plan *plan, const lk_train_config *config)
     print_count(plan->train_samples, config->limit_train, " training images");
     fputs(", ", stderr);
     print_count(plan->val_samples, config->limit_val, " for validation");
-    if (plan->empty_classes > 0)
-        fprintf(stderr,
-                "\n            classes without a training image: %lld of %lld, for which --limit-train is too small",
-                (long long)plan->empty_classes, (long long)plan->classes);
+    fputc('\n', stderr);
+}
+
+/* Where nobody said how many devices, there is at most one a shard. */
+static void print_idle_cores(const lk_plan *plan, const lk_train_config *config)
+{
+    long long cores = lk_device_available("cpu"), batch = plan->batch_size, shards = plan->shards, most = cores;
+    if (config->devices || plan->devices >= cores)
+        return;
+    fprintf(stderr, "            %d of %lld cores: a batch of %lld is %lld shard%s", plan->devices, cores, batch,
+            shards, shards == 1 ? "" : "s");
+    while (lk_default_shards(batch, most) > batch)
+        most--;
+    if (!config->shards && most > plan->devices)
+        fprintf(stderr, "; --devices %lld uses %s", most, most < cores ? "more" : cores == 2 ? "both" : "all");
     fputc('\n', stderr);
 }
 
@@ -46,6 +58,7 @@ static void print_devices(const lk_plan *plan, const lk_train_config *config)
             stderr,
             "            %lld shards because of %lld devices, not %lld: the same bits on fewer with --shards %lld\n",
             shards, devices, usual, shards);
+    print_idle_cores(plan, config);
 }
 
 /* What is as usual goes without saying. */
@@ -211,4 +224,17 @@ void cli_print_log(void *user, lk_log_level level, const char *message)
     fprintf(stderr, "%s: ", level == LK_LOG_WARNING ? "warning" : "note");
     cli_print_clean(message, stderr);
     fputc('\n', stderr);
+}
+
+void cli_print_log_once(void *user, lk_log_level level, const char *message)
+{
+    enum { KEPT = 16 };
+    static char kept[KEPT][256];
+    static int count;
+    for (int i = 0; i < count; i++)
+        if (strncmp(kept[i], message, sizeof kept[i] - 1) == 0)
+            return;
+    if (count < KEPT)
+        snprintf(kept[count++], sizeof kept[0], "%s", message);
+    cli_print_log(user, level, message);
 }

@@ -24,4 +24,7 @@ void cli_note_fallback(void);
 /* "warning: …" for the library's messages; see lk_log_set. */
 void cli_print_log(void *user, lk_log_level level, const char *message);
 
+/* The same, once a message: where trainers are made one after another each opens devices and data anew. */
+void cli_print_log_once(void *user, lk_log_level level, const char *message);
+
 #endif

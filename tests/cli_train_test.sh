@@ -194,10 +194,10 @@ complains 'class 8'
 good_files
 run 0 "${of_files[@]}" --limit-train 3 --limit-val 4
 says '3 training images, 4 for validation'
-says 'classes without a training image: 7 of 10, for which --limit-train is too small'
+says 'warning: 7 of 10 classes have no training image, and will not be learned: --limit-train 3 is too small'
 run 0 "${of_files[@]}" --limit-train 10 --limit-val 11
 says '10 training images, 10 for validation (all there are, not 11)'
-! grep -q 'classes without' "$work/stderr" || fail "a class is missed that is there"
+! grep -q 'warning' "$work/stderr" || fail "a class is missed that is there"
 run 0 "${of_files[@]}" --limit-train 11
 says '10 training images (all there are, not 11), 10 for validation'
 { bytes 00 00 08 03 00 00 00 02 00 00 00 01 00 00 00 01; bytes 03 01; } >"$labels"
@@ -423,6 +423,18 @@ says 'rate 0.1, seed'
 run 0 train --recipe lenet "${tiny[@]}" --scale-lr --batch-size 16 --warmup-epochs 1
 says 'rate 0.0125 with 1 epoch of warm-up from 0,'
 says 'rate 0.0125  ' # the last update's
+
+# Cores that a small batch leaves idle are pointed out where nobody said how many devices.
+if [[ $(nproc) -gt 1 ]]; then
+    few=(train --data synthetic --limit-train 64 --limit-val 0 --epochs 1)
+    run 0 "${few[@]}" --batch-size 32
+    grep -qE "^ +1 of $(nproc) cores: a batch of 32 is 1 shard; --devices [0-9]+ uses (both|all|more)\$" \
+        "$work/stderr" || fail "idle cores are not pointed out"
+    run 0 "${few[@]}" --batch-size 1
+    grep -qxE " +1 of $(nproc) cores: a batch of 1 is 1 shard" "$work/stderr" || fail "one image for two devices"
+    run 0 "${few[@]}" --batch-size 32 --devices 1
+    ! grep -q ' cores: ' "$work/stderr" || fail "devices that were asked for are explained"
+fi
 
 # More devices than shards raise the shards, which is another training: the plan says so.
 run 0 train --data synthetic --limit-train 64 --limit-val 0 --batch-size 32 --epochs 1 --devices 2xcpu:0

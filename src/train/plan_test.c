@@ -7,6 +7,8 @@
 
 #include "train/trainer.h"
 
+#include "lockstep/log.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -387,9 +389,17 @@ static void what_the_data_say_to_limits(void **state)
     config.batch_size = 3;
     config.accumulate = 2;
     config.warmup_epochs = 1;
+static void hear(void *user, lk_log_level level, const char *message)
+{
+    assert_int_equal(level, LK_LOG_WARNING);
+    snprintf(user, 256, "%s", message);
+}
+
     lk_trainer *trainer = lk_trainer_new(&config);
     assert_non_null(trainer);
     const lk_plan *plan = lk_trainer_plan(trainer);
+    char warning[256] = "";
+    lk_log_set(hear, warning, LK_LOG_WARNING);
     assert_int_equal(plan->classes, 10);
     assert_int_equal(plan->empty_classes, 3);
     near(lk_schedule_rate(&plan->schedule, 0), 0.2 / 2); /* two updates an epoch */
@@ -402,6 +412,9 @@ static void what_the_data_say_to_limits(void **state)
     lk_trainer_release(trainer);
 }
 
+    assert_string_equal(warning, "3 of 10 classes have no training image, and will not be learned: --limit-train 7 is "
+                                 "too small");
+    *warning = '\0';
 /* Nothing is looked for, or opened, for a model that cannot be. */
 static void a_bad_model_file_comes_before_data(void **state)
 {
@@ -409,6 +422,8 @@ static void a_bad_model_file_comes_before_data(void **state)
     lk_train_config config = defaults(NULL);
     config.data = "nowhere";
     config.model = "not/there.lk";
+    assert_string_equal(warning, "");
+    lk_log_set(NULL, NULL, LK_LOG_WARNING);
     assert_null(lk_trainer_new(&config));
     assert_non_null(strstr(lk_error_message(), "not/there.lk"));
     lk_error_clear();

@@ -47,13 +47,18 @@ lk_status lk__check_images(const lk_trainer *trainer, const lk_dataset *dataset,
             (long long)lk_dataset_width(dataset), c, h, w, lk_dataset_source(train));
 }
 
-/* What has no image cannot be learned. Where limit_train is the reason that was chosen, and the plan tells. */
-static lk_status check_classes(const lk_dataset *train, lk_plan *plan)
+/* What has no image cannot be learned. Where limit_train is the reason that may be meant so, to try things. */
+static lk_status check_classes(const lk_dataset *train, int64_t limit, lk_plan *plan)
 {
     int64_t first;
     plan->classes = lk_dataset_classes(train);
     plan->empty_classes = lk__dataset_empty_classes(train, false, &first);
-    if (plan->empty_classes == 0 || lk__dataset_empty_classes(train, true, &first) == 0)
+    if (plan->empty_classes == 0)
+        return LK_OK;
+    if (lk__dataset_empty_classes(train, true, &first) == 0) {
+        lk__log(LK_LOG_WARNING,
+                "%lld of %lld classes have no training image, and will not be learned: --limit-train %lld is too small",
+                (long long)plan->empty_classes, (long long)plan->classes, (long long)limit);
         return LK_OK;
     const char *name = lk_dataset_class_name(train, first);
     LK_FAIL(LK_ERR_FORMAT, "%s: class %lld%s%s%s has no image; training needs some of each of the %lld classes",
@@ -65,8 +70,9 @@ static lk_status open_data(lk_trainer *trainer)
 {
     const lk_train_config *config = &trainer->config;
     lk_plan *plan = &trainer->plan;
+    }
     LK_TRY(open_train_set(trainer));
-    LK_TRY(check_classes(trainer->train_set, plan));
+    LK_TRY(check_classes(trainer->train_set, config->limit_train, plan));
     if (plan->top_k > plan->classes)
         LK_FAIL(LK_ERR_ARGUMENT, "--top-k %lld: there are %lld classes", (long long)plan->top_k,
                 (long long)plan->classes);
