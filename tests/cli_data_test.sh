@@ -95,7 +95,7 @@ complains "augmentation 'shift=1.5': expected shift=SHARE, a share of width and 
 run 2 "${sheet[@]}" --augment crop=-1
 complains "augmentation 'crop=-1': expected crop=PIXELS, a padding of 0 or more"
 run 2 "${sheet[@]}" --augment crop=28
-complains 'crop padding 28: expected 0 to 27 for images of 28x28'
+complains '--augment crop=28: expected 0 to 27 for images of 28x28'
 run 2 "${sheet[@]}" --normalize mean
 complains '--normalize mean: must be none, center or standard'
 run 2 "${sheet[@]}" --samples 20 --limit-train 10

@@ -67,7 +67,7 @@ complains '--epochs' 'missing'
 run 2 "${small[@]}" --model vgg
 complains "'vgg'" 'lenet'
 run 2 "${small[@]}" --data cifar
-complains "'cifar'" 'fashion-mnist' 'mnist' 'synthetic'
+complains '--data cifar' 'fashion-mnist' 'mnist' 'synthetic' 'auto'
 run 2 "${small[@]}" --momentum 1
 complains '--momentum 1' 'below 1'
 run 2 "${small[@]}" --strategy ring

@@ -26,10 +26,11 @@ static lk_status check_opts(const lk_augment_opts *opts, lk__plane_size size)
     LK_TRY(check_share("height shift", opts->height_shift));
     if (opts->crop_padding < 0 || opts->crop_padding >= side)
         LK_FAIL(LK_ERR_ARGUMENT,
-                "crop padding %" PRId64 ": expected 0 to %" PRId64 " for images of %" PRId64 "x%" PRId64,
+                "--augment crop=%" PRId64 ": expected 0 to %" PRId64 " for images of %" PRId64 "x%" PRId64,
                 opts->crop_padding, side - 1, size.height, size.width);
     if (opts->cutout < 0 || opts->cutout > side)
-        LK_FAIL(LK_ERR_ARGUMENT, "cutout %" PRId64 ": expected 0 to %" PRId64 " for images of %" PRId64 "x%" PRId64,
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "--augment cutout=%" PRId64 ": expected 0 to %" PRId64 " for images of %" PRId64 "x%" PRId64,
                 opts->cutout, side, size.height, size.width);
     return LK_OK;
 }

@@ -314,10 +314,11 @@ static void test_errors(void **state)
     refuse(dataset, (lk_augment_opts){.width_shift = 1}, NULL, "width shift 1: expected a share of the image's size");
     refuse(dataset, (lk_augment_opts){.height_shift = -0.1}, NULL, "height shift -0.1: expected");
     refuse(dataset, (lk_augment_opts){.height_shift = NAN}, NULL, "height shift nan: expected");
-    refuse(dataset, (lk_augment_opts){.crop_padding = -1}, NULL, "crop padding -1: expected 0 to 8 for images of 9x10");
-    refuse(dataset, (lk_augment_opts){.crop_padding = 9}, NULL, "crop padding 9: expected 0 to 8 for images of 9x10");
-    refuse(dataset, (lk_augment_opts){.cutout = -2}, NULL, "cutout -2: expected 0 to 9");
-    refuse(dataset, (lk_augment_opts){.cutout = 10}, NULL, "cutout 10: expected 0 to 9");
+    refuse(dataset, (lk_augment_opts){.crop_padding = -1}, NULL,
+           "--augment crop=-1: expected 0 to 8 for images of 9x10");
+    refuse(dataset, (lk_augment_opts){.crop_padding = 9}, NULL, "--augment crop=9: expected 0 to 8 for images of 9x10");
+    refuse(dataset, (lk_augment_opts){.cutout = -2}, NULL, "--augment cutout=-2: expected 0 to 9");
+    refuse(dataset, (lk_augment_opts){.cutout = 10}, NULL, "--augment cutout=10: expected 0 to 9");
     refuse(dataset, (lk_augment_opts){.center = true}, NULL, "lk_dataset_moments");
     refuse(dataset, (lk_augment_opts){.standardize = true}, &two, "moments of 2 channels for images of 1");
     expect_error(lk_augment_sample(dataset, COUNT, 0, 0, true, NULL, NULL, image), LK_ERR_ARGUMENT,

@@ -81,8 +81,6 @@ static void names_are_unique(void **state)
             assert_string_not_equal(lk_train_options[i].name, lk_train_options[j].name);
 }
 
-/* --- recipes ------------------------------------------------------------------------------------------------------ */
-
 /* 0 is a target as any, a negative one none; patience may be a fraction. */
 static void targets(void **state)
 {
@@ -111,6 +109,8 @@ static void targets(void **state)
     config.patience = -0.5;
     refused(&config, "--patience -0.5: must be a number from 0 to 1e+06");
 }
+
+/* --- recipes ------------------------------------------------------------------------------------------------------ */
 
 static void every_recipe_makes_a_plan(void **state)
 {
@@ -250,9 +250,9 @@ static void the_rate_is_scaled(void **state)
     near(lk_schedule_rate(&plan.schedule, 0), 0.2);
     near(lk_schedule_rate(&plan.schedule, 2.5), (0.2 + 1.6) / 2);
     near(lk_schedule_rate(&plan.schedule, 5), 1.6);
+    near(plan.base_lr, 0.2);
     config.devices = "7xcpu";
     near(plan_of(&config).schedule.base, 0.2 * 8);
-    near(plan.base_lr, 0.2);
     config.warmup_epochs = 0;
     plan = plan_of(&config);
     near(lk_schedule_rate(&plan.schedule, 0), 1.6);
@@ -342,15 +342,15 @@ static void bad_combinations(void **state)
     refused(&config, "--target-accuracy 0.85: needs an evaluation, and --limit-val 0 leaves it out (--target-accuracy "
                      "-1: no target)");
     config.target_accuracy = 0;
-    plan_of(&config);
-    config.early_stop = 2;
     refused(&config, "--target-accuracy 0: needs an evaluation, and --limit-val 0 leaves it out (--target-accuracy -1: "
                      "no target)");
     config.target_accuracy = -1;
-    refused(&config, "--early-stop 2: needs an evaluation, and --limit-val 0 leaves it out");
+    plan_of(&config);
     config.patience = 3;
     refused(&config, "--patience 3: must be with --target-accuracy");
     config.patience = -1;
+    config.early_stop = 2;
+    refused(&config, "--early-stop 2: needs an evaluation, and --limit-val 0 leaves it out");
     config = defaults(NULL);
     config.lr_steps = "15;0.1";
     assert_int_equal(lk__plan_numbers(&config, config.model, &plan), LK_ERR_ARGUMENT);
@@ -371,6 +371,16 @@ static void what_the_data_say_no_to(void **state)
     assert_string_equal(lk_error_message(), "--top-k 11: there are 10 classes");
     lk_error_clear();
     config.top_k = 0;
+    config.augment = "flip,crop=28";
+    assert_null(lk_trainer_new(&config));
+    assert_string_equal(lk_error_message(), "--augment crop=28: expected 0 to 27 for images of 28x28");
+    lk_error_clear();
+    config.augment = NULL;
+    config.data = "nope";
+    assert_null(lk_trainer_new(&config));
+    assert_string_equal(lk_error_message(), "--data nope: must be one of fashion-mnist, mnist, synthetic, auto");
+    lk_error_clear();
+    config.data = "synthetic";
     lk_model *model = lk_model_new("lenet", (lk_model_input){3, 32, 32, 10});
     assert_non_null(model);
     assert_null(lk_trainer_new_with(&config, model));
@@ -379,9 +389,17 @@ static void what_the_data_say_no_to(void **state)
     lk_error_clear();
 }
 
+static void hear(void *user, lk_log_level level, const char *message)
+{
+    assert_int_equal(level, LK_LOG_WARNING);
+    snprintf(user, 256, "%s", message);
+}
+
 static void what_the_data_say_to_limits(void **state)
 {
     (void)state;
+    char warning[256] = "";
+    lk_log_set(hear, warning, LK_LOG_WARNING);
     lk_train_config config = defaults(NULL);
     config.data = "synthetic";
     config.limit_train = 7;
@@ -389,19 +407,14 @@ static void what_the_data_say_to_limits(void **state)
     config.batch_size = 3;
     config.accumulate = 2;
     config.warmup_epochs = 1;
-static void hear(void *user, lk_log_level level, const char *message)
-{
-    assert_int_equal(level, LK_LOG_WARNING);
-    snprintf(user, 256, "%s", message);
-}
-
     lk_trainer *trainer = lk_trainer_new(&config);
     assert_non_null(trainer);
     const lk_plan *plan = lk_trainer_plan(trainer);
-    char warning[256] = "";
-    lk_log_set(hear, warning, LK_LOG_WARNING);
     assert_int_equal(plan->classes, 10);
     assert_int_equal(plan->empty_classes, 3);
+    assert_string_equal(warning, "3 of 10 classes have no training image, and will not be learned: --limit-train 7 is "
+                                 "too small");
+    *warning = '\0';
     near(lk_schedule_rate(&plan->schedule, 0), 0.2 / 2); /* two updates an epoch */
     near(lk_schedule_rate(&plan->schedule, 0.5), 0.2);
     lk_trainer_release(trainer);
@@ -409,12 +422,11 @@ static void hear(void *user, lk_log_level level, const char *message)
     trainer = lk_trainer_new(&config);
     assert_non_null(trainer);
     assert_int_equal(lk_trainer_plan(trainer)->empty_classes, 0);
+    assert_string_equal(warning, "");
+    lk_log_set(NULL, NULL, LK_LOG_WARNING);
     lk_trainer_release(trainer);
 }
 
-    assert_string_equal(warning, "3 of 10 classes have no training image, and will not be learned: --limit-train 7 is "
-                                 "too small");
-    *warning = '\0';
 /* Nothing is looked for, or opened, for a model that cannot be. */
 static void a_bad_model_file_comes_before_data(void **state)
 {
@@ -422,8 +434,6 @@ static void a_bad_model_file_comes_before_data(void **state)
     lk_train_config config = defaults(NULL);
     config.data = "nowhere";
     config.model = "not/there.lk";
-    assert_string_equal(warning, "");
-    lk_log_set(NULL, NULL, LK_LOG_WARNING);
     assert_null(lk_trainer_new(&config));
     assert_non_null(strstr(lk_error_message(), "not/there.lk"));
     lk_error_clear();
@@ -447,6 +457,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(flags_of_the_lab),
+        cmocka_unit_test(targets),
         cmocka_unit_test(names_are_unique),
         cmocka_unit_test(every_recipe_makes_a_plan),
         cmocka_unit_test(the_lab),
@@ -465,4 +476,3 @@ int main(void)
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
-        cmocka_unit_test(targets),

@@ -19,6 +19,16 @@ static lk_status open_split(const char *name, lk_split split, const lk_train_con
     return lk_dataset_open(name, split, &opts, dataset);
 }
 
+static lk_status check_name(const char *name)
+{
+    bool known = strcmp(name, "auto") == 0;
+    for (size_t i = 0; !known && lk_dataset_known_name(i); i++)
+        known = strcmp(name, lk_dataset_known_name(i)) == 0;
+    if (!known)
+        LK_FAIL(LK_ERR_ARGUMENT, "--data %s: must be one of %s, auto", name, lk_dataset_names());
+    return LK_OK;
+}
+
 /* "auto" falls back only where the data are nowhere to be had: a damaged file is still an error. */
 static lk_status open_train_set(lk_trainer *trainer)
 {
@@ -60,6 +70,7 @@ static lk_status check_classes(const lk_dataset *train, int64_t limit, lk_plan *
                 "%lld of %lld classes have no training image, and will not be learned: --limit-train %lld is too small",
                 (long long)plan->empty_classes, (long long)plan->classes, (long long)limit);
         return LK_OK;
+    }
     const char *name = lk_dataset_class_name(train, first);
     LK_FAIL(LK_ERR_FORMAT, "%s: class %lld%s%s%s has no image; training needs some of each of the %lld classes",
             lk_dataset_source(train), (long long)first, name ? " (" : "", name ? name : "", name ? ")" : "",
@@ -70,7 +81,7 @@ static lk_status open_data(lk_trainer *trainer)
 {
     const lk_train_config *config = &trainer->config;
     lk_plan *plan = &trainer->plan;
-    }
+    LK_TRY(check_name(config->data));
     LK_TRY(open_train_set(trainer));
     LK_TRY(check_classes(trainer->train_set, config->limit_train, plan));
     if (plan->top_k > plan->classes)
