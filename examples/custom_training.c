@@ -1,10 +1,10 @@
 /* Training on several devices by a loop of one's own, after TensorFlow's tutorial "Custom training with
  * tf.distribute.Strategy": the same network for Fashion-MNIST, and the same functions.
  *
- *   custom_training [DATA [EPOCHS [IMAGES [DEVICES]]]]
+ *   custom_training [DATA [EPOCHS [IMAGES [DEVICES [TEST_BATCH]]]]]
  *
  * DATA: fashion-mnist (the default), mnist or synthetic. EPOCHS: 10. IMAGES: train on the first so many, test on as
- * many; 0: all. DEVICES: 1xcpu, … up to SHARDS of them; 2xcpu is the default.
+ * many; 0: all. DEVICES: 1xcpu, … up to SHARDS of them; 2xcpu is the default. TEST_BATCH: images of a test step, 64.
  *
  * A step's batch is cut into SHARDS parts, whose gradients and metrics are added up by a fixed tree: the digest of the
  * trained variables is the same for any number of devices. */
@@ -90,12 +90,10 @@ static void release_training(training *t)
 
 /* --- loss and metrics --------------------------------------------------------------------------------------------- */
 
-/* The losses of a shard's examples, divided by the size of the whole batch: summed over all shards that is the batch's
- * mean loss, and its gradient the sum of the shards' gradients. */
-static lk_tensor *compute_loss(lk_tensor *labels, lk_tensor *predictions, int64_t global_batch)
+/* [N]: the loss of each example. */
+static lk_tensor *loss_object(lk_tensor *labels, lk_tensor *predictions)
 {
-    lk_tensor *per_example_loss = lk_sparse_softmax_cross_entropy(predictions, labels, LK_REDUCTION_NONE);
-    return lk_average_loss(per_example_loss, global_batch);
+    return lk_sparse_softmax_cross_entropy(predictions, labels, LK_REDUCTION_NONE);
 }
 
 static lk_tensor *count_hits(lk_tensor *labels, lk_tensor *predictions)
@@ -103,8 +101,9 @@ static lk_tensor *count_hits(lk_tensor *labels, lk_tensor *predictions)
     return lk_sum(lk_in_top_k(predictions, labels, 1), NULL);
 }
 
-/* Sums over an epoch so far. Those of the latest step are still being computed: they are read once the next step has
- * been pushed, so that the devices always have work. */
+/* Sums over the examples of an epoch so far: a mean is taken once, of all of them, because the last batch may be
+ * smaller. Those of the latest step are still being computed: they are read once the next step has been pushed, so that
+ * the devices always have work. */
 typedef struct metrics {
     double loss, hits;
     int64_t samples, steps;
@@ -134,6 +133,11 @@ static void update_state(metrics *m, lk_tensor *const *sums, int64_t samples)
     m->steps++;
 }
 
+static double mean_loss(const metrics *m)
+{
+    return m->loss / (double)m->samples;
+}
+
 static double percent(const metrics *m)
 {
     return 100 * m->hits / (double)m->samples;
@@ -141,8 +145,9 @@ static double percent(const metrics *m)
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
-/* One shard, on the device that owns it: values[] = the gradients, then the metrics. Every call returns at once, and
- * NULL in gives NULL out, so one look at the end is enough. */
+/* One shard, on the device that owns it: values[] = the gradients, then the metrics. Its examples' losses are divided
+ * by the size of the whole batch: summed over all shards that is the batch's mean loss, and its gradient the sum of the
+ * shards' gradients. Every call returns at once, and NULL in gives NULL out, so one look at the end is enough. */
 static lk_status train_step(void *user, const lk_shard *shard, lk_tensor **values)
 {
     const training *t = user;
@@ -151,11 +156,11 @@ static lk_status train_step(void *user, const lk_shard *shard, lk_tensor **value
 
     lk_tape *tape = lk_tape_begin(variables, t->n_parameters);
     lk_tensor *predictions = lk_model_forward(t->model, variables, shard->images, &opts);
-    lk_tensor *loss = compute_loss(shard->labels, predictions, shard->global_batch);
-    lk_tape_gradient(tape, loss, NULL, values);
+    lk_tensor *per_example_loss = loss_object(shard->labels, predictions);
+    lk_tape_gradient(tape, lk_average_loss(per_example_loss, shard->global_batch), NULL, values);
     lk_tape_release(tape);
 
-    values[t->n_parameters + LOSS] = loss;
+    values[t->n_parameters + LOSS] = lk_sum(per_example_loss, NULL);
     values[t->n_parameters + HITS] = count_hits(shard->labels, predictions);
     return lk_error_status();
 }
@@ -165,7 +170,7 @@ static lk_status test_step(void *user, const lk_shard *shard, lk_tensor **values
     const training *t = user;
     lk_tensor *const *variables = lk_replicas_variables(t->replicas, shard->replica);
     lk_tensor *predictions = lk_model_forward(t->model, variables, shard->images, NULL);
-    values[LOSS] = compute_loss(shard->labels, predictions, shard->global_batch);
+    values[LOSS] = lk_sum(loss_object(shard->labels, predictions), NULL);
     values[HITS] = count_hits(shard->labels, predictions);
     return lk_error_status();
 }
@@ -222,8 +227,7 @@ static void train_by_epoch(training *t, const lk_dataset *data, lk_loader *train
         check(lk_loader_start(test_loader, 0));
         metrics tested = iterate(t, distributed_test_step, test, test_loader, -1);
         printf("Epoch %d, Loss: %.4f, Accuracy: %.2f, Test Loss: %.4f, Test Accuracy: %.2f\n", epoch + 1,
-               trained.loss / (double)trained.steps, percent(&trained), tested.loss / (double)tested.steps,
-               percent(&tested));
+               mean_loss(&trained), percent(&trained), mean_loss(&tested), percent(&tested));
         fflush(stdout);
     }
 }
@@ -234,8 +238,8 @@ static void train_by_batch(training *t, const lk_dataset *data, lk_loader *loade
     for (int epoch = 0; epoch < epochs; epoch++) {
         check(lk_loader_start(loader, first_epoch + epoch));
         metrics m = iterate(t, distributed_train_step, data, loader, STEPS_AT_A_TIME);
-        printf("Epoch %d, %lld steps, Loss: %.4f, Accuracy: %.2f\n", epoch + 1, (long long)m.steps,
-               m.loss / (double)m.steps, percent(&m));
+        printf("Epoch %d, %lld steps, Loss: %.4f, Accuracy: %.2f\n", epoch + 1, (long long)m.steps, mean_loss(&m),
+               percent(&m));
         fflush(stdout);
     }
 }
@@ -255,12 +259,13 @@ int main(int argc, char **argv)
     const char *name = argc > 1 ? argv[1] : "fashion-mnist";
     int epochs = argc > 2 ? (int)number(argv[2], 1, 1000) : 10;
     lk_dataset_opts limit = {.limit = argc > 3 ? number(argv[3], 0, 60000) : 0};
+    long test_batch = argc > 5 ? number(argv[5], 1, 60000) : GLOBAL_BATCH_SIZE;
     training t = new_training(argc > 4 ? argv[4] : "2xcpu");
 
     lk_dataset *data, *test;
     lk_loader *train_loader, *test_loader;
     lk_loader_opts train_opts = {.batch_size = GLOBAL_BATCH_SIZE, .seed = SEED, .shuffle = true, .workers = 1};
-    lk_loader_opts test_opts = {.batch_size = GLOBAL_BATCH_SIZE, .workers = 1};
+    lk_loader_opts test_opts = {.batch_size = test_batch, .workers = 1};
     check(lk_dataset_open(name, LK_SPLIT_TRAIN, &limit, &data));
     check(lk_dataset_open(name, LK_SPLIT_TEST, &limit, &test));
     check(lk_loader_new(data, &train_opts, &train_loader));

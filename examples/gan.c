@@ -92,7 +92,7 @@ typedef struct gan {
     lk_shard_sum *sum;
     lk_tensor **sums; /* of the latest step: a set of n_values for each replica */
     int64_t step;
-    double discriminator_loss, generator_loss; /* added up over the steps of an epoch */
+    double discriminator_loss, generator_loss; /* added up over the samples of an epoch */
 } gan;
 
 static gan new_gan(const char *devices_spec)
@@ -178,16 +178,16 @@ static lk_status train_shard(void *user, const lk_shard *shard, lk_tensor **valu
     return lk_error_status();
 }
 
-/* Waits for the latest step's losses and lets go of its sums. */
-static void finish_step(gan *g)
+/* Waits for the latest step's losses, means over `samples`, and lets go of its sums. */
+static void finish_step(gan *g, int64_t samples)
 {
     double losses[2];
     if (!g->sums[0])
         return;
     check(lk_tensor_item(g->sums[g->n_values - 2], &losses[0]));
     check(lk_tensor_item(g->sums[g->n_values - 1], &losses[1]));
-    g->discriminator_loss += losses[0];
-    g->generator_loss += losses[1];
+    g->discriminator_loss += losses[0] * (double)samples;
+    g->generator_loss += losses[1] * (double)samples;
     for (int i = 0; i < lk_strategy_num_replicas(g->strategy) * g->n_values; i++) {
         lk_tensor_release(g->sums[i]);
         g->sums[i] = NULL;
@@ -200,7 +200,7 @@ static void train_step(gan *g, const lk_dataset *data, lk_batch *batch)
     check(lk_replicas_apply(g->discriminator.replicas, g->sums, g->n_values, batch->count, learning_rate));
     check(lk_replicas_apply(g->generator.replicas, g->sums + g->discriminator.n_parameters, g->n_values, batch->count,
                             learning_rate));
-    finish_step(g);
+    finish_step(g, batch->count);
     g->step++;
 }
 
@@ -214,9 +214,9 @@ static void train(gan *g, const lk_dataset *data, lk_loader *loader, int epochs)
             train_step(g, data, batch);
             lk_batch_release(batch);
         }
-        double steps = (double)lk_loader_batches(loader);
-        printf("Epoch %d: discriminator loss %.4f, generator loss %.4f\n", epoch + 1, g->discriminator_loss / steps,
-               g->generator_loss / steps);
+        double samples = (double)lk_dataset_count(data);
+        printf("Epoch %d: discriminator loss %.4f, generator loss %.4f\n", epoch + 1, g->discriminator_loss / samples,
+               g->generator_loss / samples);
         fflush(stdout);
     }
 }

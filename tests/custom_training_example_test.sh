@@ -21,3 +21,9 @@ diff 1.epochs 2.epochs
 diff 1.epochs 3.epochs
 # 330 samples are six batches: the loop by batches ends with the epoch.
 grep -q '^Epoch 2, 6 steps, Loss: ' 1
+
+# The test loss is the mean over samples, also where they are not whole batches.
+sed 's/.*, Test Loss/Test Loss/' 1.epochs | grep '^Test Loss' >loss-64
+for batch in 7 100 330; do
+    "$example" synthetic 2 330 2xcpu "$batch" | sed -n 's/^Epoch .*, \(Test Loss.*\)/\1/p' | diff loss-64 -
+done
