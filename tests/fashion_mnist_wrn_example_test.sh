@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The example trains to the same on one device and on two, and its callbacks print and stop as the lab's.
+# The example trains to the same on one device and on two and as the recipe of the command, and its callbacks print and
+# stop as the lab's.
 set -euo pipefail
 
 example=$(dirname "$LOCKSTEP")/examples/fashion_mnist_wrn
@@ -7,15 +8,21 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"
 
-for devices in 1 2; do
-    "$example" --data synthetic --limit-train 2 --limit-val 8 --batch-size 2 --val-batch-size 8 --epochs 2 \
-        --base-lr 0.001 --target-accuracy 0 --patience 1 --devices "${devices}xcpu" --log-dir "logs-$devices" >"$devices"
-    ls "logs-$devices"/*tfevents*
-    grep -Eq '^Images/sec: [0-9]+\.[0-9]{2}$' "$devices"
-    grep -Eq '^Cumulative training time after epoch 1: [0-9]+\.[0-9]{2}$' "$devices"
-    grep -Eq '^Cumulative training time: [0-9]+\.[0-9]{2}$' "$devices"
-    grep -v -e '^Images/sec' -e '^Cumulative' "$devices" >"$devices.timeless"
-done
+settings=(--data synthetic --limit-train 2 --limit-val 8 --batch-size 2 --val-batch-size 8 --epochs 2 --base-lr 0.001
+    --target-accuracy 0 --patience 1)
+
+run() # NAME OPTION...
+{
+    "$example" "${settings[@]}" --log-dir "logs-$1" "${@:2}" >"$1"
+    ls "logs-$1"/*tfevents*
+    grep -Eq '^Images/sec: [0-9]+\.[0-9]{2}$' "$1"
+    grep -Eq '^Cumulative training time after epoch 1: [0-9]+\.[0-9]{2}$' "$1"
+    grep -Eq '^Cumulative training time: [0-9]+\.[0-9]{2}$' "$1"
+    grep -v -e '^Images/sec' -e '^Cumulative' "$1" >"$1.timeless"
+}
+
+run 1 --devices 1xcpu --shards 2
+run 2 --devices 2xcpu # a shard for each
 cat 1
 diff 1.timeless 2.timeless
 grep -q '^Epoch 1/2 - loss: ' 1
@@ -26,9 +33,15 @@ stopped=$(sed -n 's/^Early stopping after epoch //p' 1)
 [[ $above == "$stopped" && $(grep -c '^Epoch ' 1) -eq ${stopped:-2} ]]
 
 grep -Eq '^Test accuracy: 0\.[0-9]+$' 1
-grep -Eq '^digest [0-9a-f]{32}$' 1
+digest=$(sed -n 's/^digest \([0-9a-f]\{32\}\)$/\1/p' 1)
+[[ -n $digest ]]
 
-"$example" --help | grep -q -- '--patience X '
+"$LOCKSTEP" train --recipe fashion-mnist-wrn "${settings[@]}" --epochs "$(grep -c '^Epoch ' 1)" --devices 2xcpu \
+    --log-dir '' >recipe 2>&1
+grep -q "$digest" recipe
+
+"$example" --help >help
+grep -q -- '--patience X ' help
 status=0
 "$example" --target-accuracy 1.5 2>stderr || status=$?
 [[ $status -eq 1 && $(<stderr) == *'--target-accuracy 1.5: must be a number from 0 to 1' ]]
