@@ -6,22 +6,34 @@ import torch
 import torch.nn.functional as F
 
 
+class Masks:
+    """Which activations are above 0 according to the other side, in the order of the rectifiers and of their shards. It
+    counts where the activations themselves say otherwise, and how far from 0 these are: `farthest`, as a share of the
+    largest activation of their rectifier and shard."""
+
+    def __init__(self, values):
+        self.values = values
+        self.used = self.flips = 0
+        self.farthest = 0.0
+
+    def rectify(self, x):
+        mask = self.values[self.used : self.used + x.numel()].reshape(x.shape)
+        self.used += x.numel()
+        flipped = x.detach()[(x > 0) != (mask > 0)].abs()
+        if len(flipped):
+            self.flips += len(flipped)
+            self.farthest = max(self.farthest, (flipped.max() / x.detach().abs().max()).item())
+        return x * mask
+
+
 class Net:
-    """variables: name -> tensor; sync: batch-norm over all shards; masks: which activations are above 0, in the order of
-    the rectifiers and of their shards, where it is not for the activations to say."""
+    """variables: name -> tensor; sync: batch-norm over all shards; masks: a Masks, where it is not for the activations to
+    say which of them are above 0."""
 
     def __init__(self, variables, sync, masks=None):
         self.v = variables
         self.sync = sync
-        self.masks = masks
-        self.used = 0
-
-    def rectify(self, x):
-        if self.masks is None:
-            return torch.relu(x)
-        mask = self.masks[self.used : self.used + x.numel()].reshape(x.shape)
-        self.used += x.numel()
-        return x * mask
+        self.rectify = masks.rectify if masks else torch.relu
 
     def conv(self, xs, name, stride=1, padding=0):
         bias = self.v.get(name + ".bias")
@@ -102,7 +114,7 @@ def loss_and_gradients(forward, variables, images, labels, shards, sync, smoothi
     sizes = [b - a for a, b in zip(bounds, bounds[1:])]
     net = Net(variables, sync, masks)
     logits = forward(net, list(images.split(sizes)))
-    assert masks is None or net.used == len(masks), "not as many masks as activations"
+    assert masks is None or masks.used == len(masks.values), "not as many masks as activations"
     loss = F.cross_entropy(torch.cat(logits), labels, reduction="sum", label_smoothing=smoothing) / count
     loss.backward()
     return loss.item(), {name: value.grad for name, value in variables.items()}
