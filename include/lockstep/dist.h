@@ -48,10 +48,10 @@ LK_API lk_status lk_broadcast_at(lk_place at, lk_tensor *tensor, lk_device *cons
 LK_API lk_status lk_allreduce_at(lk_place at, lk_tensor *const *tensors, int64_t n);
 #define lk_allreduce(...) lk_allreduce_at(LK_HERE, __VA_ARGS__)
 
-/* sums[i] = the sum of parts[0 … n) by the same tree, a new tensor on parts[i]'s device; parts stay as they are. On a tape
- * it is recorded as one function, whose gradient is the same sum of the outputs' gradients: a reduction in the middle of
- * a forward pass over several shards, as global batch-norm has it. No entry may be NULL. On failure every entry of sums
- * is NULL. Asynchronous. Errors: as above. */
+/* sums[i] = the sum of parts[0 … n) by the same tree, a new tensor on parts[i]'s device; parts stay as they are. On a
+ * tape it is recorded as one function, whose gradient is the same sum of the outputs' gradients: a reduction in the
+ * middle of a forward pass over several shards, as global batch-norm has it. No entry may be NULL. On failure every
+ * entry of sums is NULL. Asynchronous. Errors: as above. */
 LK_API lk_status lk_allreduce_recorded_at(lk_place at, lk_tensor *const *parts, lk_tensor **sums, int n);
 #define lk_allreduce_recorded(...) lk_allreduce_recorded_at(LK_HERE, __VA_ARGS__)
 
