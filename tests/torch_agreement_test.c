@@ -1,5 +1,6 @@
 /* One training step of each reference model, as the trainer does it on two devices, against PyTorch in float64 from
- * equal variables and images. The comparison and its bounds are in torch/torch_agreement.py.
+ * equal variables and images; with direct algorithms, and with the fast ones where there are others. The comparison and
+ * its bounds are in torch/torch_agreement.py.
  *
  * A gradient jumps where an activation changes its sign, and among a million activations some are so near 0 that
  * rounding in f32 decides. The other side is therefore told which side of 0 each activation is on here, and looks at
@@ -134,13 +135,14 @@ static void write_masks(lk_trainer *trainer, bool sync)
     lk_loader_release(loader);
 }
 
-static void write_about(const char *name, const lk_trainer *trainer, bool sync, double loss)
+static void write_about(const char *name, const lk_trainer *trainer, bool sync, lk_algorithms algorithms, double loss)
 {
     const lk_model *model = lk_trainer_model(trainer);
     const lk_dataset *data = lk_trainer_dataset(trainer, LK_SPLIT_TRAIN);
     FILE *stream = create("about.json");
-    fprintf(stream, "{\"model\": \"%s\", \"sync\": %s, \"shards\": %lld, \"loss\": %.17g,\n", name,
-            sync ? "true" : "false", (long long)lk_trainer_plan(trainer)->shards, loss);
+    fprintf(stream, "{\"model\": \"%s\", \"algorithms\": \"%s\", \"sync\": %s, \"shards\": %lld, \"loss\": %.17g,\n",
+            name, algorithms == LK_ALGORITHMS_FAST ? "fast" : "direct", sync ? "true" : "false",
+            (long long)lk_trainer_plan(trainer)->shards, loss);
     fprintf(stream, "\"images\": [%lld, %lld, %lld, %lld], \"parameters\": [", (long long)lk_dataset_count(data),
             (long long)lk_dataset_channels(data), (long long)lk_dataset_height(data),
             (long long)lk_dataset_width(data));
@@ -180,12 +182,13 @@ static void compare(void)
 }
 
 /* `name` for the other side, `model` for ours. */
-static void agree(const char *name, const char *model, int samples, bool sync, int seed)
+static void agree(const char *name, const char *model, int samples, bool sync, int seed, lk_algorithms algorithms)
 {
     lk_train_config config = small_training();
     config.model = model;
     config.devices = "2xcpu";
     config.shards = 3;
+    config.algorithms = algorithms;
     config.batch_size = config.limit_train = samples;
     config.limit_val = 0;
     config.epochs = 1;
@@ -201,7 +204,7 @@ static void agree(const char *name, const char *model, int samples, bool sync, i
     assert_ok(lk_trainer_fit(trainer, &result));
     assert_int_equal(result.steps, 1);
     write_tensors("gradients", lk_trainer_model(trainer), lk_trainer_gradients(trainer));
-    write_about(name, trainer, sync, loss);
+    write_about(name, trainer, sync, algorithms, loss);
     lk_trainer_release(trainer);
 
     compare();
@@ -215,32 +218,37 @@ static void lenet(void **state)
 {
     (void)state;
     for (int seed = 0; seed < SEEDS; seed++)
-        agree("lenet", "lenet", 23, true, seed);
+        agree("lenet", "lenet", 23, true, seed, LK_ALGORITHMS_DIRECT);
 }
 
 static void keras_cnn(void **state)
 {
     (void)state;
     for (int seed = 0; seed < SEEDS; seed++)
-        agree("keras-cnn", "keras-cnn", 23, true, seed);
+        agree("keras-cnn", "keras-cnn", 23, true, seed, LK_ALGORITHMS_DIRECT);
 }
 
 static void resnet18(void **state)
 {
     (void)state;
-    agree("resnet18", "resnet18", 10, true, 0);
+    agree("resnet18", "resnet18", 10, true, 0, LK_ALGORITHMS_DIRECT);
+}
+
+static void resnet18_fast(void **state)
+{
+    (void)state;
+    agree("resnet18", "resnet18", 10, true, 0, LK_ALGORITHMS_FAST);
 }
 
 static void resnet18_by_shards(void **state)
 {
     (void)state;
-    agree("resnet18", "resnet18", 10, false, 0);
+    agree("resnet18", "resnet18", 10, false, 0, LK_ALGORITHMS_DIRECT);
 }
 
 /* The model's own file without its dropout. */
-static void wrn_16_10(void **state)
+static void agree_wrn_16_10(lk_algorithms algorithms)
 {
-    (void)state;
     char line[512], path[600];
     snprintf(path, sizeof path, "%s/../examples/models/wrn-16-10.lk", source_folder);
     FILE *from = fopen(path, "r"), *to = create("model.lk");
@@ -256,7 +264,19 @@ static void wrn_16_10(void **state)
     assert_int_equal(fclose(to), 0);
     assert_true(dropped > 0);
     snprintf(path, sizeof path, "%s/model.lk", folder);
-    agree("wrn-16-10", path, 7, true, 0);
+    agree("wrn-16-10", path, 7, true, 0, algorithms);
+}
+
+static void wrn_16_10(void **state)
+{
+    (void)state;
+    agree_wrn_16_10(LK_ALGORITHMS_DIRECT);
+}
+
+static void wrn_16_10_fast(void **state)
+{
+    (void)state;
+    agree_wrn_16_10(LK_ALGORITHMS_FAST);
 }
 
 static int make_folder(void **state)
@@ -285,9 +305,9 @@ int main(void)
     }
     snprintf(source_folder, sizeof source_folder, "%s", dirname(file));
     const struct CMUnitTest tests[] = {
-        AGREEMENT_TEST(lenet),     AGREEMENT_TEST(keras_cnn),
-        AGREEMENT_TEST(resnet18),  AGREEMENT_TEST(resnet18_by_shards),
-        AGREEMENT_TEST(wrn_16_10),
+        AGREEMENT_TEST(lenet),          AGREEMENT_TEST(keras_cnn),          AGREEMENT_TEST(resnet18),
+        AGREEMENT_TEST(resnet18_fast),  AGREEMENT_TEST(resnet18_by_shards), AGREEMENT_TEST(wrn_16_10),
+        AGREEMENT_TEST(wrn_16_10_fast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

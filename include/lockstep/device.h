@@ -49,6 +49,15 @@ LK_API int lk_device_available(const char *kind);
  */
 LK_API lk_status lk_device_describe(const char *kind, int index, char *text, int size);
 
+/* Which algorithms its kernels may use. */
+typedef enum lk_algorithms {
+    LK_ALGORITHMS_FAST,  /* the fastest for operator, shape, dtype and processor; the default */
+    LK_ALGORITHMS_DIRECT /* only sums of products as they are written: nothing that rounds worse, as Winograd does */
+} lk_algorithms;
+
+/* For what is pushed to the device from then on; in the thread that pushes it. */
+LK_API void lk_device_set_algorithms(lk_device *device, lk_algorithms algorithms);
+
 /* Waits until everything pushed to the device so far has run. Gives back the first asynchronous error on any device
  * that was not reported yet. */
 LK_API lk_status lk_device_sync(lk_device *device);

@@ -24,6 +24,7 @@ typedef struct lk_train_config {
     const char *devices;    /* NULL: the cores there are, at most as many as shards */
     const char *strategy;   /* NULL: one-device for one device, else mirrored */
     int64_t shards;         /* V; 0: lk_default_shards */
+    int algorithms;         /* enum lk_algorithms */
     int64_t epochs;         /* 0: the model's recipe's */
     int64_t batch_size;     /* global; 0: the model's recipe's */
     int64_t val_batch_size; /* 0: batch_size */
@@ -66,7 +67,7 @@ typedef enum lk_nan_guard { LK_NAN_GUARD_STOP, LK_NAN_GUARD_SKIP, LK_NAN_GUARD_O
 
 /* The flags of `lockstep train`, with offsets into lk_train_config. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 41 };
+enum { LK_TRAIN_OPTION_COUNT = 42 };
 
 /* A recipe is a named list of settings for these options: what one of the project's sources trains. */
 typedef struct lk_recipe {

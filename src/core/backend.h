@@ -54,6 +54,7 @@ struct lk_device {
     lk_allocator *allocator;
     void *state;  /* the backend's, made and used on the queue's thread */
     double flops; /* of all calls pushed; by the engine's lock */
+    lk_algorithms algorithms;
 };
 
 /* Set by backends/registry.c: the kinds in order of preference, NULL-terminated. */

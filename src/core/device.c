@@ -125,6 +125,11 @@ void lk_devices_release(lk_device *const *devices, int count)
         lk_device_release(devices[i]);
 }
 
+void lk_device_set_algorithms(lk_device *device, lk_algorithms algorithms)
+{
+    device->algorithms = algorithms;
+}
+
 const char *lk_device_name(const lk_device *device)
 {
     return device->name;

@@ -3,6 +3,7 @@
 #define LK_CORE_OP_H
 
 #include "core/storage.h"
+#include "lockstep/device.h"
 #include "lockstep/tensor.h"
 
 #include <stdbool.h>
@@ -32,6 +33,7 @@ typedef struct lk_call {
     lk_device *device; /* where it runs. Set by whoever calls, inputs may live on other devices; else the inputs' own */
     lk_dtype dtype;    /* what selects the kernel: the first input's; of creation, the output's */
     const lk_kernel *kernel;
+    lk_algorithms algorithms; /* the device's, when it was pushed */
     bool free_layout; /* the outputs are new and nobody holds a view of them: the kernel may choose their layout */
     int n_in, n_out;
     lk_tensor *in[LK_MAX_INPUTS]; /* an optional input may be NULL */

@@ -3,7 +3,7 @@
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "cpu/cpu.h"
-#include "cpu/cpu_direct.h"
+#include "cpu/cpu_block_conv.h"
 #include "cpu/cpu_kernels.h"
 #include "cpu/cpu_lanes.h"
 #include "cpu/cpu_state.h"
@@ -219,8 +219,8 @@ lk_status lk__cpu_conv2d_weight_grad(lk_call *call)
         return lk__cpu_zero_outputs(call);
     if (lk__cpu_lanes_want_conv(call->in[1]->shape, call->out[0]->shape, &attrs->conv))
         return lk__cpu_lanes_conv2d_weight_grad(call);
-    if (lk__cpu_direct_wants(call->in[1]->shape, call->out[0]->shape, &attrs->conv))
-        return lk__cpu_direct_conv2d_weight_grad(call);
+    if (lk__cpu_blocks_want_conv(call->in[1]->shape, call->out[0]->shape, &attrs->conv))
+        return lk__cpu_block_conv2d_weight_grad(call);
     lk_cpu *cpu = call->device->state;
     lk_prepared *prepared;
     lk_key key;
@@ -262,8 +262,8 @@ lk_status lk__cpu_conv2d(lk_call *call)
         return lk__cpu_zero_outputs(call);
     if (call->free_layout && lk__cpu_lanes_want_conv(call->in[0]->shape, call->in[1]->shape, opts))
         return lk__cpu_lanes_conv2d(call);
-    if (call->free_layout && lk__cpu_direct_wants(call->in[0]->shape, call->in[1]->shape, opts))
-        return lk__cpu_direct_conv2d(call);
+    if (call->free_layout && lk__cpu_blocks_want_conv(call->in[0]->shape, call->in[1]->shape, opts))
+        return lk__cpu_block_conv2d(call);
     if (call->in[1]->storage->layout && opts->groups > 1)
         return run_with_plain_weights(call, forward);
     return forward(call);
@@ -276,8 +276,8 @@ lk_status lk__cpu_conv2d_input_grad(lk_call *call)
         return lk__cpu_zero_outputs(call);
     if (call->free_layout && lk__cpu_lanes_want_conv(call->out[0]->shape, call->in[1]->shape, opts))
         return lk__cpu_lanes_conv2d_input_grad(call);
-    if (call->free_layout && lk__cpu_direct_wants(call->out[0]->shape, call->in[1]->shape, opts))
-        return lk__cpu_direct_conv2d_input_grad(call);
+    if (call->free_layout && lk__cpu_blocks_want_conv(call->out[0]->shape, call->in[1]->shape, opts))
+        return lk__cpu_block_conv2d_input_grad(call);
     if (call->in[1]->storage->layout && opts->groups > 1)
         return run_with_plain_weights(call, input_grad);
     return input_grad(call);

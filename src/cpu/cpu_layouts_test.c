@@ -249,6 +249,42 @@ static void implementations_are_listed(void **state)
     lk_device_release(device);
 }
 
+static void expect_algorithms(lk_algorithms algorithms, const char *prefix)
+{
+    const char *problem = "f32 x[32,16,6,8] w[32,16,3,3] stride 1x1 padding 1x1 dilation 1x1";
+    expected_name names[] = {{"conv2d", problem, prefix, 0},
+                             {"conv2d_input_grad", problem, prefix, 0},
+                             {"conv2d_weight_grad", problem, prefix, 0},
+                             {NULL, NULL, NULL, 0}};
+    lk_conv2d_opts same = {.padding = {1, 1}};
+    lk_device *device = open_device("cpu");
+    lk_device_set_algorithms(device, algorithms);
+    lk_scope_begin();
+    lk_tensor *operands[] = {numbers(device, LK_SHAPE(32, 16, 6, 8), 1), numbers(device, LK_SHAPE(32, 16, 3, 3), 2)};
+    lk_tensor *gradients[2];
+    lk_tape *tape = lk_tape_begin(operands, 2);
+    lk_tensor *y = lk_conv2d(operands[0], operands[1], NULL, &same);
+    assert_int_equal(lk_tape_gradient(tape, y, numbers(device, LK_SHAPE(32, 32, 6, 8), 3), gradients), LK_OK);
+    lk_tape_release(tape);
+    assert_int_equal(lk_device_implementations(device, look_for, names), LK_OK);
+    for (const expected_name *e = names; e->op; e++)
+        assert_int_equal(e->seen, 1);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+/* Six rows of eight columns fill three quarters of four tiles. */
+static void algorithms_are_those_allowed(void **state)
+{
+    (void)state;
+    if (!lk__has_avx2() || lk__dnnl_has_avx512()) {
+        print_message("SKIP: oneDNN chooses on this processor\n");
+        skip();
+    }
+    expect_algorithms(LK_ALGORITHMS_FAST, "winograd:");
+    expect_algorithms(LK_ALGORITHMS_DIRECT, "direct:");
+}
+
 /* --- arguments ---------------------------------------------------------------------------------------------------- */
 
 static void a_sample_out_of_range_is_named(void **state)
@@ -301,6 +337,7 @@ int main(void)
         cmocka_unit_test(sums_of_views_have_the_references_bits),
         cmocka_unit_test(reading_changes_nothing),
         cmocka_unit_test(implementations_are_listed),
+        cmocka_unit_test(algorithms_are_those_allowed),
         cmocka_unit_test(a_sample_out_of_range_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

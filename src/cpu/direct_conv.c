@@ -1,4 +1,4 @@
-#include "cpu/direct_conv.h"
+#include "cpu/block_conv.h"
 
 #include "cpu/avx2.h"
 
@@ -31,7 +31,7 @@ static int64_t pairs_of(int64_t channels)
     return (channels + WIDTH - 1) / WIDTH;
 }
 
-static int64_t group_images(const lk_direct_conv *conv)
+static int64_t group_images(const lk_block_conv *conv)
 {
     int64_t images = (PIXELS_OF_GROUP + area(conv->out) - 1) / area(conv->out);
     return images < conv->images ? images : conv->images;
@@ -45,12 +45,12 @@ typedef struct tap_list {
     int64_t an_image; /* pairs */
 } tap_list;
 
-static int64_t list_room(const lk_direct_conv *conv)
+static int64_t list_room(const lk_block_conv *conv)
 {
     return group_images(conv) * area(conv->out);
 }
 
-static void list_tap(const lk_direct_conv *conv, int64_t row_tap, int64_t column_tap, tap_list *list)
+static void list_tap(const lk_block_conv *conv, int64_t row_tap, int64_t column_tap, tap_list *list)
 {
     int64_t in_image = conv->channels * area(conv->in), out_image = conv->filters * area(conv->out), n = 0;
     int64_t images = group_images(conv);
@@ -76,20 +76,20 @@ typedef struct tables {
     tap_list *lists;
 } tables;
 
-static int64_t packed_count(const lk_direct_conv *conv)
+static int64_t packed_count(const lk_block_conv *conv)
 {
     int64_t forward = pairs_of(conv->filters) * conv->channels, backward = pairs_of(conv->channels) * conv->filters;
     return (forward > backward ? forward : backward) * WIDTH * area(conv->kernel);
 }
 
-size_t lk__direct_memory(const lk_direct_conv *conv)
+static size_t memory_bytes(const lk_block_conv *conv)
 {
     int64_t taps = area(conv->kernel);
     return (size_t)packed_count(conv) * sizeof(float) + (size_t)taps * sizeof(tap_list) +
            (size_t)(2 * taps * list_room(conv)) * sizeof(int32_t);
 }
 
-static tables start(const lk_direct_conv *conv, void *memory)
+static tables start(const lk_block_conv *conv, void *memory)
 {
     int64_t taps = area(conv->kernel), room = list_room(conv);
     tables made = {.packed = memory};
@@ -104,7 +104,7 @@ static tables start(const lk_direct_conv *conv, void *memory)
 
 /* [pair of blocks of `to`][tap][`from`][WIDTH], zeros where there is no channel. to, from: filters and channels, or,
  * for the gradient of the input, channels and filters. */
-static void pack(const lk_direct_conv *conv, const float *w, bool for_gradient, float *packed)
+static void pack(const lk_block_conv *conv, const float *w, bool for_gradient, float *packed)
 {
     int64_t taps = area(conv->kernel), a_filter = conv->channels * taps;
     int64_t to = for_gradient ? conv->channels : conv->filters, from = for_gradient ? conv->filters : conv->channels;
@@ -124,7 +124,7 @@ static void pack(const lk_direct_conv *conv, const float *w, bool for_gradient, 
 }
 
 /* dw from the packed gradient [pair of blocks of filters][channel / 8][tap][8][WIDTH]. */
-static void unpack_gradient(const lk_direct_conv *conv, const float *packed, float *dw)
+static void unpack_gradient(const lk_block_conv *conv, const float *packed, float *dw)
 {
     int64_t taps = area(conv->kernel), pair = conv->channels * taps * WIDTH;
     for (int64_t o = 0; o < conv->filters; o++)
@@ -222,8 +222,8 @@ typedef struct direction {
 } direction;
 
 /* One pair of blocks of y, for a group of images. */
-static void multiply_group(const lk_direct_conv *conv, const direction *d, const tables *t, const float *x,
-                           int64_t pair, int64_t images, float *y)
+static void multiply_group(const lk_block_conv *conv, const direction *d, const tables *t, const float *x, int64_t pair,
+                           int64_t images, float *y)
 {
     int64_t taps = area(conv->kernel);
     bool single = (pair + 1) * WIDTH > d->to_channels;
@@ -252,7 +252,7 @@ static void start_image(const direction *d, const float *bias, float *y)
             memcpy(y, bias, BLOCK * sizeof *y);
 }
 
-static void convolve(const lk_direct_conv *conv, const direction *d, const float *x, const float *w, const float *bias,
+static void convolve(const lk_block_conv *conv, const direction *d, const float *x, const float *w, const float *bias,
                      float *y, void *memory)
 {
     tables t = start(conv, memory);
@@ -306,7 +306,7 @@ LK_AVX2 static void gradient_block(const float *x, const int32_t *in, const floa
 }
 
 /* A pair of blocks of filters, and the pairs of pixels of every tap from number `begin` on. */
-static void gradient_piece(const lk_direct_conv *conv, const tables *t, const float *dy, const float *x, int64_t pair,
+static void gradient_piece(const lk_block_conv *conv, const tables *t, const float *dy, const float *x, int64_t pair,
                            int64_t begin, int64_t images)
 {
     int64_t taps = area(conv->kernel), in_pixels = area(conv->in), out_pixels = area(conv->out);
@@ -322,14 +322,14 @@ static void gradient_piece(const lk_direct_conv *conv, const tables *t, const fl
         }
 }
 
-static void gradient_group(const lk_direct_conv *conv, const tables *t, const float *dy, const float *x, int64_t pair,
+static void gradient_group(const lk_block_conv *conv, const tables *t, const float *dy, const float *x, int64_t pair,
                            int64_t images)
 {
     for (int64_t begin = 0; begin < images * area(conv->out); begin += PIXELS_AT_ONCE)
         gradient_piece(conv, t, dy, x, pair, begin, images);
 }
 
-void lk__direct_weight_grad(const lk_direct_conv *conv, const float *dy, const float *x, float *dw, void *memory)
+static void weight_grad(const lk_block_conv *conv, const float *dy, const float *x, float *dw, void *memory)
 {
     tables t = start(conv, memory);
     int64_t group = group_images(conv), in_image = conv->channels * area(conv->in);
@@ -343,43 +343,38 @@ void lk__direct_weight_grad(const lk_direct_conv *conv, const float *dy, const f
     unpack_gradient(conv, t.packed, dw);
 }
 
-/* ------------------------------------------------------------------------------------------------------------------ */
+/* --- all of it ---------------------------------------------------------------------------------------------------- */
 
-void lk__direct_conv2d(const lk_direct_conv *conv, const float *x, const float *w, const float *bias, float *y,
-                       void *memory)
+static void conv2d(const lk_block_conv *conv, const float *x, const float *w, const float *bias, float *y, void *memory)
 {
     direction d = {false, conv->channels, area(conv->in), conv->filters, area(conv->out)};
     convolve(conv, &d, x, w, bias, y, memory);
 }
 
-void lk__direct_input_grad(const lk_direct_conv *conv, const float *dy, const float *w, float *dx, void *memory)
+static void input_grad(const lk_block_conv *conv, const float *dy, const float *w, float *dx, void *memory)
 {
     direction d = {true, conv->filters, area(conv->out), conv->channels, area(conv->in)};
     convolve(conv, &d, dy, w, NULL, dx, memory);
 }
 
-#else
-
-size_t lk__direct_memory(const lk_direct_conv *conv)
+static bool takes(const lk_block_conv *conv)
 {
     (void)conv;
-    return 0;
+    return lk__has_avx2();
 }
 
-void lk__direct_conv2d(const lk_direct_conv *conv, const float *x, const float *w, const float *bias, float *y,
-                       void *memory)
+const lk_block_algorithm lk__block_direct = {
+    "direct:avx2", takes, memory_bytes, conv2d, input_grad, weight_grad,
+};
+
+#else
+
+static bool takes(const lk_block_conv *conv)
 {
-    (void)conv, (void)x, (void)w, (void)bias, (void)y, (void)memory;
+    (void)conv;
+    return false;
 }
 
-void lk__direct_input_grad(const lk_direct_conv *conv, const float *dy, const float *w, float *dx, void *memory)
-{
-    (void)conv, (void)dy, (void)w, (void)dx, (void)memory;
-}
-
-void lk__direct_weight_grad(const lk_direct_conv *conv, const float *dy, const float *x, float *dw, void *memory)
-{
-    (void)conv, (void)dy, (void)x, (void)dw, (void)memory;
-}
+const lk_block_algorithm lk__block_direct = {.name = "direct:avx2", .takes = takes};
 
 #endif

@@ -4,10 +4,11 @@
 
 enum { MAX_SHARDS = 65536, MAX_BATCH = 1 << 24 };
 
-/* In the order of enum lk_batch_norm_mode, lk_normalize_mode and lk_nan_guard. */
+/* In the order of enum lk_batch_norm_mode, lk_normalize_mode, lk_nan_guard and lk_algorithms. */
 static const char *const batch_norm_modes[] = {"shard", "sync", NULL};
 static const char *const normalize_modes[] = {"none", "center", "standard", NULL};
 static const char *const nan_guards[] = {"stop", "skip", "off", NULL};
+static const char *const algorithms[] = {"fast", "direct", NULL};
 
 /* clang-format off: a paragraph an option */
 const lk_option lk_train_options[] = {
@@ -56,6 +57,15 @@ const lk_option lk_train_options[] = {
      .recorded = true,
      .help = "logical shards a batch is cut into (unset: the largest power of two up to 8 with 32 samples a shard, "
              "raised to the number of devices)"},
+    {.name = "algorithms",
+     .type = LK_OPTION_CHOICE,
+     AT(algorithms),
+     .default_text = "fast",
+     .choices = algorithms,
+     .value = "MODE",
+     .recorded = true,
+     .help = "fast: the fastest for the shapes; direct: none that rounds worse than plain sums, as Winograd's "
+             "convolution does"},
     {.name = "epochs",
      .type = LK_OPTION_INT64,
      AT(epochs),

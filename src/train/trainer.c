@@ -146,6 +146,8 @@ static lk_status open_devices(lk_trainer *trainer)
     LK_TRY(lk__check_shards(config->shards, plan->shards, plan->batch_size, plan->devices));
 
     LK_TRY(lk_devices_open(devices, trainer->devices, LK_MAX_DEVICES, &trainer->n_devices));
+    for (int i = 0; i < trainer->n_devices; i++)
+        lk_device_set_algorithms(trainer->devices[i], (lk_algorithms)config->algorithms);
     trainer->strategy = lk_strategy_new(config->strategy          ? config->strategy
                                         : trainer->n_devices == 1 ? "one-device"
                                                                   : "mirrored",

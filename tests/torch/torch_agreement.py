@@ -9,6 +9,7 @@ import sys
 import torch
 import torch_networks
 
+# Winograd's convolutions, among the fast algorithms, keep the same bounds.
 LOSS_BOUND, GRADIENT_BOUND, FLOOR = 1e-5, 1e-4, 1e-3
 
 # Activations whose side of 0 the two do not agree on: how far from 0 (see Masks), and what share of all. Three times
@@ -69,6 +70,7 @@ def main():
     torch.set_num_threads(1)
     about = json.loads((folder / "about.json").read_text())
     model, layout, images = about["model"], about["parameters"], about["images"]
+    what = f"{model}, {about['algorithms']}"
     gradients = split(read(folder, "gradients", "f", [-1]), layout)
     masks = torch_networks.Masks(read(folder, "masks", "B", [-1]))
     arguments = [
@@ -80,11 +82,11 @@ def main():
         about["sync"],
     ]
     want = torch_networks.loss_and_gradients(*arguments, masks=masks)
-    good = compare(model, about["loss"], gradients, *want)
-    good = few_flips(model, masks) and good
+    good = compare(what, about["loss"], gradients, *want)
+    good = few_flips(what, masks) and good
     if model in PLAIN_MODELS:
         want = torch_networks.loss_and_gradients(*arguments)
-        good = compare(f"{model}, each its own rectifiers", about["loss"], gradients, *want) and good
+        good = compare(f"{what}, each its own rectifiers", about["loss"], gradients, *want) and good
     sys.exit(0 if good else 1)
 
 

@@ -1,6 +1,6 @@
-/* Convolution in blocks of channels, against sums in double. */
+/* Convolution in blocks of channels by each algorithm, against sums in double. */
 #include "cpu/avx2.h"
-#include "cpu/direct_conv.h"
+#include "cpu/block_conv.h"
 #include "cpu/layouts_testing.h"
 
 #include <math.h>
@@ -11,21 +11,31 @@ typedef struct conv_case {
     int64_t size[2], kernel[2], stride[2], padding[2], dilation[2];
 } conv_case;
 
-/* Single blocks and odd numbers of them, several pieces of channels, images that share a group, groups that are not
- * full, images with more pixels than are taken at once, padding beyond the kernel's reach. */
+static const lk_block_algorithm *const algorithms[] = {&lk__block_direct, &lk__block_winograd};
+enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
+
+/* Of magnitudes' sums. */
+static double tolerance_of(const lk_block_algorithm *algorithm)
+{
+    return algorithm == &lk__block_direct ? 1e-6 : 1e-5;
+}
+
+/* Single blocks and odd numbers of them, several pieces of channels and of filters, images that share a group, groups
+ * that are not full, images with more pixels or tiles than are taken at once, padding beyond the kernel's reach. */
 static const conv_case cases[] = {
-    {2, 8, 8, {5, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},    {3, 16, 24, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-    {2, 136, 16, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, {61, 8, 16, {4, 4}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
-    {50, 16, 16, {4, 3}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, {1, 16, 32, {23, 25}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
-    {2, 16, 16, {9, 8}, {1, 1}, {2, 2}, {0, 0}, {1, 1}},  {2, 24, 8, {8, 9}, {5, 2}, {2, 3}, {2, 1}, {1, 2}},
-    {1, 8, 40, {11, 10}, {3, 3}, {1, 2}, {0, 0}, {3, 2}}, {2, 8, 8, {3, 3}, {2, 2}, {1, 1}, {3, 3}, {1, 1}},
-    {3, 8, 16, {6, 6}, {6, 6}, {1, 1}, {0, 0}, {1, 1}},
+    {2, 8, 8, {5, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},     {3, 16, 24, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {2, 136, 16, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},  {61, 8, 16, {4, 4}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+    {50, 16, 16, {4, 3}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},  {1, 16, 32, {23, 25}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {2, 16, 16, {9, 8}, {1, 1}, {2, 2}, {0, 0}, {1, 1}},   {2, 24, 8, {8, 9}, {5, 2}, {2, 3}, {2, 1}, {1, 2}},
+    {1, 8, 40, {11, 10}, {3, 3}, {1, 2}, {0, 0}, {3, 2}},  {2, 8, 8, {3, 3}, {2, 2}, {1, 1}, {3, 3}, {1, 1}},
+    {3, 8, 16, {6, 6}, {6, 6}, {1, 1}, {0, 0}, {1, 1}},    {2, 640, 192, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {5, 16, 24, {23, 25}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, {2, 8, 24, {7, 9}, {3, 3}, {1, 1}, {0, 2}, {1, 1}},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
-static lk_direct_conv conv_of(const conv_case *c)
+static lk_block_conv conv_of(const conv_case *c)
 {
-    lk_direct_conv conv = {.images = c->images, .channels = c->channels, .filters = c->filters};
+    lk_block_conv conv = {.images = c->images, .channels = c->channels, .filters = c->filters};
     for (int i = 0; i < 2; i++) {
         conv.in[i] = c->size[i];
         conv.kernel[i] = c->kernel[i];
@@ -39,7 +49,8 @@ static lk_direct_conv conv_of(const conv_case *c)
 }
 
 typedef struct operands {
-    lk_direct_conv conv;
+    const lk_block_algorithm *algorithm;
+    lk_block_conv conv;
     test_shape x_shape, y_shape;
     int64_t x_count, y_count, w_count;
     float *x, *w, *bias, *dy; /* plain */
@@ -65,9 +76,9 @@ static float *numbers(int64_t count, int64_t seed)
 
 enum { GUARD = 64 };
 
-static char *guarded_memory(const lk_direct_conv *conv)
+static char *guarded_memory(const lk_block_algorithm *algorithm, const lk_block_conv *conv)
 {
-    size_t bytes = lk__direct_memory(conv);
+    size_t bytes = algorithm->memory(conv);
     char *memory = aligned_alloc(64, (bytes + 2 * GUARD) / 64 * 64);
     assert_non_null(memory);
     memset(memory + bytes, 0x5a, (bytes + 2 * GUARD) / 64 * 64 - bytes);
@@ -76,14 +87,14 @@ static char *guarded_memory(const lk_direct_conv *conv)
 
 static void expect_guard(const operands *o)
 {
-    size_t bytes = lk__direct_memory(&o->conv);
+    size_t bytes = o->algorithm->memory(&o->conv);
     for (size_t i = bytes; i < (bytes + 2 * GUARD) / 64 * 64; i++)
         assert_int_equal(o->memory[i], 0x5a);
 }
 
-static operands make_operands(const conv_case *c)
+static operands make_operands(const lk_block_algorithm *algorithm, const conv_case *c)
 {
-    operands o = {.conv = conv_of(c)};
+    operands o = {.algorithm = algorithm, .conv = conv_of(c)};
     o.x_shape = (test_shape){c->images, c->channels, c->size[0] * c->size[1]};
     o.y_shape = (test_shape){c->images, c->filters, o.conv.out[0] * o.conv.out[1]};
     o.x_count = test_size(PLAIN, o.x_shape);
@@ -98,7 +109,7 @@ static operands make_operands(const conv_case *c)
     o.y = floats(o.y_count);
     o.dx = floats(o.x_count);
     o.dw = floats(o.w_count);
-    o.memory = guarded_memory(&o.conv);
+    o.memory = guarded_memory(algorithm, &o.conv);
     return o;
 }
 
@@ -126,7 +137,7 @@ static double *zeros(int64_t count)
 
 static void add_pixel(const operands *o, sums *s, int64_t n, int64_t f, int64_t c, int64_t tap, int64_t in, int64_t out)
 {
-    const lk_direct_conv *conv = &o->conv;
+    const lk_block_conv *conv = &o->conv;
     int64_t x = test_offset(PLAIN, o->x_shape, n, c, in), y = test_offset(PLAIN, o->y_shape, n, f, out);
     int64_t w = (f * conv->channels + c) * conv->kernel[0] * conv->kernel[1] + tap;
     double forward = (double)o->x[x] * (double)o->w[w], back = (double)o->dy[y] * (double)o->w[w];
@@ -141,7 +152,7 @@ static void add_pixel(const operands *o, sums *s, int64_t n, int64_t f, int64_t 
 
 static void add_tap(const operands *o, sums *s, int64_t n, int64_t f, int64_t c, int64_t tap)
 {
-    const lk_direct_conv *conv = &o->conv;
+    const lk_block_conv *conv = &o->conv;
     for (int64_t r = 0; r < conv->out[0]; r++)
         for (int64_t k = 0; k < conv->out[1]; k++) {
             int64_t row = r * conv->stride[0] - conv->padding[0] + tap / conv->kernel[1] * conv->dilation[0];
@@ -153,7 +164,7 @@ static void add_tap(const operands *o, sums *s, int64_t n, int64_t f, int64_t c,
 
 static sums expected(const operands *o)
 {
-    const lk_direct_conv *conv = &o->conv;
+    const lk_block_conv *conv = &o->conv;
     sums s = {zeros(o->y_count), zeros(o->x_count), zeros(o->w_count),
               zeros(o->y_count), zeros(o->x_count), zeros(o->w_count)};
     for (int64_t i = 0; i < o->y_count; i++)
@@ -173,12 +184,13 @@ static void free_sums(sums *s)
         free(all[i]);
 }
 
-static void expect_close(int which, const char *what, const float *have, const double *want, const double *size,
-                         int64_t count)
+static void expect_close(const lk_block_algorithm *algorithm, int which, const char *what, const float *have,
+                         const double *want, const double *size, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
-        if (!(fabs((double)have[i] - want[i]) <= 1e-6 * (1 + size[i])))
-            fail_msg("case %d: %s[%lld] is %.9g, not %.9g", which, what, (long long)i, (double)have[i], want[i]);
+        if (!(fabs((double)have[i] - want[i]) <= tolerance_of(algorithm) * (1 + size[i])))
+            fail_msg("%s, case %d: %s[%lld] is %.9g, not %.9g", algorithm->name, which, what, (long long)i,
+                     (double)have[i], want[i]);
 }
 
 /* Plain elements of what lies in blocks; channels fill them. */
@@ -192,18 +204,18 @@ static float *plain_of(test_shape s, const float *blocks)
     return plain;
 }
 
-static void check_case(int which)
+static void check_case(const lk_block_algorithm *algorithm, int which)
 {
-    operands o = make_operands(&cases[which]);
+    operands o = make_operands(algorithm, &cases[which]);
     sums s = expected(&o);
-    lk__direct_conv2d(&o.conv, o.x_blocks, o.w, o.bias, o.y, o.memory);
-    lk__direct_input_grad(&o.conv, o.dy_blocks, o.w, o.dx, o.memory);
-    lk__direct_weight_grad(&o.conv, o.dy_blocks, o.x_blocks, o.dw, o.memory);
+    algorithm->conv2d(&o.conv, o.x_blocks, o.w, o.bias, o.y, o.memory);
+    algorithm->input_grad(&o.conv, o.dy_blocks, o.w, o.dx, o.memory);
+    algorithm->weight_grad(&o.conv, o.dy_blocks, o.x_blocks, o.dw, o.memory);
     expect_guard(&o);
     float *y = plain_of(o.y_shape, o.y), *dx = plain_of(o.x_shape, o.dx);
-    expect_close(which, "y", y, s.y, s.y_size, o.y_count);
-    expect_close(which, "dx", dx, s.dx, s.dx_size, o.x_count);
-    expect_close(which, "dw", o.dw, s.dw, s.dw_size, o.w_count);
+    expect_close(algorithm, which, "y", y, s.y, s.y_size, o.y_count);
+    expect_close(algorithm, which, "dx", dx, s.dx, s.dx_size, o.x_count);
+    expect_close(algorithm, which, "dw", o.dw, s.dw, s.dw_size, o.w_count);
     free(y);
     free(dx);
     free_sums(&s);
@@ -217,11 +229,40 @@ static void results_are_the_sums(void **state)
         print_message("SKIP: this processor has no AVX2\n");
         skip();
     }
-    for (int i = 0; i < CASES; i++)
-        check_case(i);
+    int taken[ALGORITHMS] = {0};
+    for (int a = 0; a < ALGORITHMS; a++)
+        for (int i = 0; i < CASES; i++) {
+            lk_block_conv conv = conv_of(&cases[i]);
+            if (!algorithms[a]->takes(&conv))
+                continue;
+            check_case(algorithms[a], i);
+            taken[a]++;
+        }
+    assert_int_equal(taken[0], CASES);
+    assert_int_equal(taken[1], 8); /* 3x3, stride 1, dilation 1 */
 }
 
 /* Each image by itself gives the bits that it has in the batch, wherever it stands in a group or a tile. */
+static void check_places(const lk_block_algorithm *algorithm, const conv_case *c)
+{
+    operands o = make_operands(algorithm, c);
+    lk_block_conv one = o.conv;
+    int64_t x_image = o.x_count / o.conv.images, y_image = o.y_count / o.conv.images;
+    float *y = floats(y_image), *dx = floats(x_image);
+    one.images = 1;
+    algorithm->conv2d(&o.conv, o.x_blocks, o.w, NULL, o.y, o.memory);
+    algorithm->input_grad(&o.conv, o.dy_blocks, o.w, o.dx, o.memory);
+    for (int64_t n = 0; n < o.conv.images; n++) {
+        algorithm->conv2d(&one, o.x_blocks + n * x_image, o.w, NULL, y, o.memory);
+        algorithm->input_grad(&one, o.dy_blocks + n * y_image, o.w, dx, o.memory);
+        assert_memory_equal(y, o.y + n * y_image, (size_t)y_image * sizeof *y);
+        assert_memory_equal(dx, o.dx + n * x_image, (size_t)x_image * sizeof *dx);
+    }
+    free(y);
+    free(dx);
+    free_operands(&o);
+}
+
 static void an_image_does_not_depend_on_its_place(void **state)
 {
     (void)state;
@@ -229,22 +270,10 @@ static void an_image_does_not_depend_on_its_place(void **state)
         print_message("SKIP: this processor has no AVX2\n");
         skip();
     }
-    operands o = make_operands(&cases[4]);
-    lk_direct_conv one = o.conv;
-    int64_t x_image = o.x_count / o.conv.images, y_image = o.y_count / o.conv.images;
-    float *y = floats(y_image), *dx = floats(x_image);
-    one.images = 1;
-    lk__direct_conv2d(&o.conv, o.x_blocks, o.w, NULL, o.y, o.memory);
-    lk__direct_input_grad(&o.conv, o.dy_blocks, o.w, o.dx, o.memory);
-    for (int64_t n = 0; n < o.conv.images; n++) {
-        lk__direct_conv2d(&one, o.x_blocks + n * x_image, o.w, NULL, y, o.memory);
-        lk__direct_input_grad(&one, o.dy_blocks + n * y_image, o.w, dx, o.memory);
-        assert_memory_equal(y, o.y + n * y_image, (size_t)y_image * sizeof *y);
-        assert_memory_equal(dx, o.dx + n * x_image, (size_t)x_image * sizeof *dx);
+    for (int a = 0; a < ALGORITHMS; a++) {
+        check_places(algorithms[a], &cases[4]);
+        check_places(algorithms[a], &cases[12]);
     }
-    free(y);
-    free(dx);
-    free_operands(&o);
 }
 
 int main(void)

@@ -1,12 +1,12 @@
-#include "cpu/cpu_direct.h"
+#include "cpu/cpu_block_conv.h"
 
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "cpu/avx2.h"
+#include "cpu/block_conv.h"
 #include "cpu/cpu_kernels.h"
 #include "cpu/cpu_own.h"
 #include "cpu/cpu_state.h"
-#include "cpu/direct_conv.h"
 #include "ops/ops.h"
 
 #include <stdio.h>
@@ -22,15 +22,15 @@ static bool is_small(lk_shape x, int64_t filters, const lk_conv2d_opts *opts)
     return 512 * height * width * channels <= INT32_MAX;
 }
 
-bool lk__cpu_direct_wants(lk_shape x, lk_shape w, const lk_conv2d_opts *opts)
+bool lk__cpu_blocks_want_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts)
 {
     return opts->groups == 1 && x.dim[1] % BLOCK == 0 && w.dim[0] % BLOCK == 0 && is_small(x, w.dim[0], opts) &&
            lk__has_avx2() && !lk__dnnl_has_avx512();
 }
 
-static lk_direct_conv conv_of(lk_shape x, lk_shape w, lk_shape y, const lk_conv2d_opts *opts)
+static lk_block_conv conv_of(lk_shape x, lk_shape w, lk_shape y, const lk_conv2d_opts *opts)
 {
-    lk_direct_conv conv = {.images = x.dim[0], .channels = x.dim[1], .filters = w.dim[0]};
+    lk_block_conv conv = {.images = x.dim[0], .channels = x.dim[1], .filters = w.dim[0]};
     for (int i = 0; i < 2; i++) {
         conv.in[i] = x.dim[2 + i];
         conv.out[i] = y.dim[2 + i];
@@ -42,22 +42,70 @@ static lk_direct_conv conv_of(lk_shape x, lk_shape w, lk_shape y, const lk_conv2
     return conv;
 }
 
-static lk_direct_conv forward_conv(const lk_call *call)
+static lk_block_conv forward_conv(const lk_call *call)
 {
     const lk_conv2d_opts *opts = LK_ATTRS(call, lk_conv2d_opts);
     return conv_of(call->in[0]->shape, call->in[1]->shape, call->out[0]->shape, opts);
 }
 
-static lk_direct_conv input_grad_conv(const lk_call *call)
+static lk_block_conv input_grad_conv(const lk_call *call)
 {
     const lk_conv2d_opts *opts = &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv;
     return conv_of(call->out[0]->shape, call->in[1]->shape, call->in[0]->shape, opts);
 }
 
-static lk_direct_conv weight_grad_conv(const lk_call *call)
+static lk_block_conv weight_grad_conv(const lk_call *call)
 {
     const lk_conv2d_opts *opts = &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv;
     return conv_of(call->in[1]->shape, call->out[0]->shape, call->in[0]->shape, opts);
+}
+
+/* --- which algorithm ---------------------------------------------------------------------------------------------- */
+
+/* Winograd's tiles have to be full enough, enough to outweigh the transformed kernels, and the channels that it makes
+ * in pairs of blocks more than one block: what measurements of 400 shapes gave. `size`: of what is covered with tiles;
+ * `made`: channels that come in pairs. */
+static bool is_worth_winograd(const lk_block_conv *conv, const int64_t size[2], int64_t made)
+{
+    enum { TILE = 4, LEAST_TILES = 32 };
+    int64_t tiles = (size[0] + TILE - 1) / TILE * ((size[1] + TILE - 1) / TILE);
+    return conv->images * tiles >= LEAST_TILES && 3 * size[0] * size[1] >= 2 * tiles * TILE * TILE && made > BLOCK;
+}
+
+/* A function of shapes, options and processor, and of what the caller allows. */
+static const lk_block_algorithm *choose(const lk_call *call, const lk_block_conv *conv, const int64_t size[2],
+                                        int64_t made)
+{
+    bool allowed = call->algorithms == LK_ALGORITHMS_FAST;
+    return allowed && lk__block_winograd.takes(conv) && is_worth_winograd(conv, size, made) ? &lk__block_winograd
+                                                                                            : &lk__block_direct;
+}
+
+/* What one call computes, and how. */
+typedef struct task {
+    lk_block_conv conv;
+    const lk_block_algorithm *algorithm;
+} task;
+
+static task forward_task(const lk_call *call)
+{
+    task t = {.conv = forward_conv(call)};
+    t.algorithm = choose(call, &t.conv, t.conv.out, t.conv.filters);
+    return t;
+}
+
+static task input_grad_task(const lk_call *call)
+{
+    task t = {.conv = input_grad_conv(call)};
+    t.algorithm = choose(call, &t.conv, t.conv.in, t.conv.channels);
+    return t;
+}
+
+static task weight_grad_task(const lk_call *call)
+{
+    task t = {.conv = weight_grad_conv(call)};
+    t.algorithm = choose(call, &t.conv, t.conv.out, t.conv.filters);
+    return t;
 }
 
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
@@ -67,8 +115,9 @@ static lk_status in_blocks(const lk_tensor *x, const lk_layout **layout)
     return lk__layout_tagged(x->shape, LK_F32, dnnl_nChw8c, layout);
 }
 
-static void describe(lk_prepared *prepared, const lk_direct_conv *conv)
+static void describe(lk_prepared *prepared, const task *t)
 {
+    const lk_block_conv *conv = &t->conv;
     snprintf(prepared->problem, sizeof prepared->problem,
              "f32 x[%lld,%lld,%lld,%lld] w[%lld,%lld,%lld,%lld] stride %lldx%lld padding %lldx%lld dilation %lldx%lld",
              (long long)conv->images, (long long)conv->channels, (long long)conv->in[0], (long long)conv->in[1],
@@ -76,14 +125,14 @@ static void describe(lk_prepared *prepared, const lk_direct_conv *conv)
              (long long)conv->kernel[1], (long long)conv->stride[0], (long long)conv->stride[1],
              (long long)conv->padding[0], (long long)conv->padding[1], (long long)conv->dilation[0],
              (long long)conv->dilation[1]);
-    snprintf(prepared->implementation, sizeof prepared->implementation, "direct:avx2");
-    prepared->scratch_bytes = lk__direct_memory(conv);
+    snprintf(prepared->implementation, sizeof prepared->implementation, "%s", t->algorithm->name);
+    prepared->scratch_bytes = t->algorithm->memory(conv);
 }
 
 /* x → y, or dy → dx. */
-static lk_status prepare_image(const lk_call *call, const lk_direct_conv *conv, lk_prepared *prepared)
+static lk_status prepare_image(const lk_call *call, const task *t, lk_prepared *prepared)
 {
-    describe(prepared, conv);
+    describe(prepared, t);
     LK_TRY(in_blocks(call->in[0], &prepared->layouts_in[0]));
     return in_blocks(call->out[0], &prepared->layouts_out[0]);
 }
@@ -91,23 +140,23 @@ static lk_status prepare_image(const lk_call *call, const lk_direct_conv *conv, 
 static lk_status prepare_forward(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
-    lk_direct_conv conv = forward_conv(call);
-    return prepare_image(call, &conv, prepared);
+    task t = forward_task(call);
+    return prepare_image(call, &t, prepared);
 }
 
 static lk_status prepare_input_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
-    lk_direct_conv conv = input_grad_conv(call);
-    return prepare_image(call, &conv, prepared);
+    task t = input_grad_task(call);
+    return prepare_image(call, &t, prepared);
 }
 
 /* Gradients of parameters are always plain. */
 static lk_status prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
-    lk_direct_conv conv = weight_grad_conv(call);
-    describe(prepared, &conv);
+    task t = weight_grad_task(call);
+    describe(prepared, &t);
     LK_TRY(in_blocks(call->in[0], &prepared->layouts_in[0]));
     return in_blocks(call->in[1], &prepared->layouts_in[1]);
 }
@@ -121,6 +170,7 @@ static lk_status run(lk_call *call, const lk_conv2d_opts *opts, lk_prepare_fn pr
     lk__key_add(&key, opts->dilation, 2);
     for (int i = 0; i < call->n_out; i++)
         lk__key_add(&key, call->out[i]->shape.dim, call->out[i]->shape.ndim);
+    lk__key_add(&key, (int64_t[]){call->algorithms}, 1);
     return lk__own_run(call, &key, prepare, compute);
 }
 
@@ -128,33 +178,33 @@ static lk_status run(lk_call *call, const lk_conv2d_opts *opts, lk_prepare_fn pr
 
 static void compute_forward(lk_call *call, const lk_converted *in, float *scratch)
 {
-    lk_direct_conv conv = forward_conv(call);
-    lk__direct_conv2d(&conv, in[0].data, in[1].data, in[2].data, call->out[0]->storage->data, scratch);
+    task t = forward_task(call);
+    t.algorithm->conv2d(&t.conv, in[0].data, in[1].data, in[2].data, call->out[0]->storage->data, scratch);
 }
 
-lk_status lk__cpu_direct_conv2d(lk_call *call)
+lk_status lk__cpu_block_conv2d(lk_call *call)
 {
     return run(call, LK_ATTRS(call, lk_conv2d_opts), prepare_forward, compute_forward);
 }
 
 static void compute_input_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
-    lk_direct_conv conv = input_grad_conv(call);
-    lk__direct_input_grad(&conv, in[0].data, in[1].data, call->out[0]->storage->data, scratch);
+    task t = input_grad_task(call);
+    t.algorithm->input_grad(&t.conv, in[0].data, in[1].data, call->out[0]->storage->data, scratch);
 }
 
-lk_status lk__cpu_direct_conv2d_input_grad(lk_call *call)
+lk_status lk__cpu_block_conv2d_input_grad(lk_call *call)
 {
     return run(call, &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv, prepare_input_grad, compute_input_grad);
 }
 
 static void compute_weight_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
-    lk_direct_conv conv = weight_grad_conv(call);
-    lk__direct_weight_grad(&conv, in[0].data, in[1].data, lk__cpu_data(call->out[0]), scratch);
+    task t = weight_grad_task(call);
+    t.algorithm->weight_grad(&t.conv, in[0].data, in[1].data, lk__cpu_data(call->out[0]), scratch);
 }
 
-lk_status lk__cpu_direct_conv2d_weight_grad(lk_call *call)
+lk_status lk__cpu_block_conv2d_weight_grad(lk_call *call)
 {
     LK_TRY(run(call, &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv, prepare_weight_grad, compute_weight_grad));
     return call->n_out > 1 ? lk__cpu_bias_gradient(call) : LK_OK;

@@ -1,0 +1,44 @@
+/* Convolution of activations in blocks of eight channels, for AVX2: straight on the layout nChw8c. There are several
+ * algorithms; what an element is, is with each a function of the shape, whatever the element's place. */
+#ifndef LK_CPU_BLOCK_CONV_H
+#define LK_CPU_BLOCK_CONV_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct lk_block_conv {
+    int64_t images;
+    int64_t channels, filters; /* multiples of 8 */
+    int64_t in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
+} lk_block_conv;
+
+typedef struct lk_block_algorithm {
+    const char *name;
+
+    bool (*takes)(const lk_block_conv *conv);
+
+    /* Bytes that `memory` of the functions below has to have, aligned as a cache line. */
+    size_t (*memory)(const lk_block_conv *conv);
+
+    /* y = x * w + bias, or without where bias is NULL. w: plain [filters, channels, KH, KW]. */
+    void (*conv2d)(const lk_block_conv *conv, const float *x, const float *w, const float *bias, float *y,
+                   void *memory);
+    /* dx from dy and w. */
+    void (*input_grad)(const lk_block_conv *conv, const float *dy, const float *w, float *dx, void *memory);
+    /* dw, plain, from dy and x. */
+    void (*weight_grad)(const lk_block_conv *conv, const float *dy, const float *x, float *dw, void *memory);
+} lk_block_algorithm;
+
+/* The sum over the kernel's taps of products of matrices. For each tap there is a list of pairs of pixels, one of x and
+ * one of y, that it connects; what lies in the padding is on no list, and any stride is just another list. A list goes
+ * over several images, so small images fill tiles too. An element of a result is one chain of fused multiply-adds over
+ * (tap, channel); of the weights' gradient, over the pixels of a group of images, and groups are added up. */
+extern const lk_block_algorithm lk__block_direct;
+
+/* Winograd's F(4x4, 3x3), for kernels of 3x3 with stride 1: a quarter of the multiplications (Lavin, Gray, "Fast
+ * Algorithms for Convolutional Neural Networks", 2016). Its results are further from exact ones, by a factor of about
+ * ten. */
+extern const lk_block_algorithm lk__block_winograd;
+
+#endif

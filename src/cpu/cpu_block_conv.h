@@ -1,0 +1,17 @@
+/* conv2d and its gradients on block_conv.h' kernels. */
+#ifndef LK_CPU_CPU_BLOCK_CONV_H
+#define LK_CPU_CPU_BLOCK_CONV_H
+
+#include "core/op.h"
+#include "lockstep/ops.h"
+
+/* Whether a convolution of these shapes, and its gradients, go to block_conv.h: one group, channels and filters in
+ * whole blocks of eight. Measured on AVX2 alone; with AVX-512 the choice is oneDNN's. */
+bool lk__cpu_blocks_want_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts);
+
+/* Of calls that are wanted; the first two where the call leaves the layout free. */
+lk_status lk__cpu_block_conv2d(lk_call *call);
+lk_status lk__cpu_block_conv2d_input_grad(lk_call *call);
+lk_status lk__cpu_block_conv2d_weight_grad(lk_call *call);
+
+#endif

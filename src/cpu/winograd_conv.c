@@ -1,0 +1,299 @@
+#include "cpu/avx2.h"
+#include "cpu/block_conv.h"
+#include "cpu/winograd_points.h"
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+#include <string.h>
+
+/* TILES by a pair of blocks of accumulators hide the latency of fused multiply-adds and leave room for the operands in
+ * 16 registers. Of the weights' gradient it is CHANNELS by a pair. */
+enum { TILES = 6, CHANNELS = 4 };
+
+/* Tiles are taken together until their points, of input and output, have about this many floats: then they stay in the
+ * second and third cache while all filters pass. */
+enum { FLOATS_OF_GROUP = 1 << 18, LEAST_TILES = 96 };
+
+/* Filters are taken together until the points of their kernels have this many floats. Where that is not all of them,
+ * the points of the whole input are kept, which is small then, or transformed again. */
+enum { FLOATS_OF_KERNELS = 1 << 22 };
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t most(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* --- in which pieces
+ * -------------------------------------------------------------------------------------------------- */
+
+/* What is convolved `from` and `to`, as tiles, and how much of it at once. */
+typedef struct pieces {
+    lk_tiles from, to;
+    int64_t tiles;    /* of all images */
+    int64_t group;    /* tiles at once */
+    int64_t channels; /* of `to` at once */
+} pieces;
+
+static lk_tiles tiles_of(int64_t channels, const int64_t size[2], const int64_t out[2], int64_t row_padding,
+                         int64_t column_padding)
+{
+    return (lk_tiles){.channels = channels,
+                      .size = {size[0], size[1]},
+                      .padding = {row_padding, column_padding},
+                      .rows = (out[0] + LK_TILE - 1) / LK_TILE,
+                      .columns = (out[1] + LK_TILE - 1) / LK_TILE};
+}
+
+static void choose_pieces(pieces *p, int64_t images)
+{
+    int64_t from = p->from.channels, to = p->to.channels;
+    p->tiles = images * p->to.rows * p->to.columns;
+    p->channels = least(to, most(FLOATS_OF_KERNELS / (LK_POINTS * from) / LK_PAIR * LK_PAIR, LK_PAIR));
+    int64_t floats = p->channels < to ? FLOATS_OF_KERNELS : FLOATS_OF_GROUP;
+    int64_t fit = most(floats / (LK_POINTS * (from + p->channels)), LEAST_TILES);
+    int64_t groups = (p->tiles + fit - 1) / fit, each = (p->tiles + groups - 1) / groups;
+    p->group = (each + TILES - 1) / TILES * TILES;
+}
+
+static pieces forward_pieces(const lk_block_conv *conv)
+{
+    pieces p = {.from = tiles_of(conv->channels, conv->in, conv->out, conv->padding[0], conv->padding[1]),
+                .to = tiles_of(conv->filters, conv->out, conv->out, 0, 0)};
+    choose_pieces(&p, conv->images);
+    return p;
+}
+
+/* The gradient of the input is a convolution of dy, padded by what is left of the kernel. */
+static pieces input_grad_pieces(const lk_block_conv *conv)
+{
+    pieces p = {.from = tiles_of(conv->filters, conv->out, conv->in, 2 - conv->padding[0], 2 - conv->padding[1]),
+                .to = tiles_of(conv->channels, conv->in, conv->in, 0, 0)};
+    choose_pieces(&p, conv->images);
+    return p;
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+/* Points of kernels or their gradient, of inputs, of outputs. */
+typedef struct points {
+    float *u, *v, *m;
+} points;
+
+static int64_t u_count(const pieces *p)
+{
+    return LK_POINTS * lk__point_stride(lk__paired(p->channels) * p->from.channels);
+}
+
+static int64_t v_count(const pieces *p)
+{
+    return LK_POINTS * lk__point_stride(p->from.channels * p->group);
+}
+
+static int64_t m_count(const pieces *p)
+{
+    return LK_POINTS * lk__point_stride(lk__paired(p->channels) * p->group);
+}
+
+static int64_t total_count(const pieces *p)
+{
+    return u_count(p) + v_count(p) + m_count(p);
+}
+
+static size_t memory_bytes(const lk_block_conv *conv)
+{
+    pieces forward = forward_pieces(conv), backward = input_grad_pieces(conv);
+    return (size_t)most(total_count(&forward), total_count(&backward)) * sizeof(float);
+}
+
+static points points_in(void *memory, const pieces *p)
+{
+    points at = {.u = memory};
+    at.v = at.u + u_count(p);
+    at.m = at.v + v_count(p);
+    return at;
+}
+
+/* --- products at a point ------------------------------------------------------------------------------------------ */
+
+/* n tiles of a pair of blocks: m = v u, over `blocks` blocks of channels. v_block and m_block: from one block to the
+ * next. */
+LK_AVX2 LK_BODY void multiply_tile(const float *v, int64_t v_block, const float *u, int64_t blocks, float *m,
+                                   int64_t m_block, const int n)
+{
+    __m256 sum[TILES][2]; /* only ever indexed by constants, so it lives in registers */
+    for (int j = 0; j < n; j++)
+        sum[j][0] = sum[j][1] = _mm256_setzero_ps();
+    for (int64_t b = 0; b < blocks; b++, v += v_block)
+        for (int i = 0; i < LK_BLOCK; i++, u += LK_PAIR) {
+            __m256 u0 = _mm256_load_ps(u), u1 = _mm256_load_ps(u + LK_BLOCK);
+            for (int j = 0; j < n; j++) {
+                __m256 value = _mm256_broadcast_ss(v + j * LK_BLOCK + i);
+                sum[j][0] = _mm256_fmadd_ps(value, u0, sum[j][0]);
+                sum[j][1] = _mm256_fmadd_ps(value, u1, sum[j][1]);
+            }
+        }
+    for (int j = 0; j < n; j++) {
+        _mm256_storeu_ps(m + j * LK_BLOCK, sum[j][0]);
+        _mm256_storeu_ps(m + m_block + j * LK_BLOCK, sum[j][1]);
+    }
+}
+
+LK_AVX2 static void multiply_tiles(const float *v, const float *u, int64_t blocks, float *m, int64_t n)
+{
+    int64_t a_block = LK_BLOCK * n;
+    for (; n >= TILES; n -= TILES, v += TILES * LK_BLOCK, m += TILES * LK_BLOCK)
+        multiply_tile(v, a_block, u, blocks, m, a_block, TILES);
+    switch (n) {
+    case 1:
+        multiply_tile(v, a_block, u, blocks, m, a_block, 1);
+        break;
+    case 2:
+        multiply_tile(v, a_block, u, blocks, m, a_block, 2);
+        break;
+    case 3:
+        multiply_tile(v, a_block, u, blocks, m, a_block, 3);
+        break;
+    case 4:
+        multiply_tile(v, a_block, u, blocks, m, a_block, 4);
+        break;
+    case 5:
+        multiply_tile(v, a_block, u, blocks, m, a_block, 5);
+        break;
+    default:
+        break;
+    }
+}
+
+/* n tiles, `to` channels. */
+static void multiply(const points *at, int64_t from, int64_t to, int64_t n)
+{
+    int64_t pairs = lk__paired(to);
+    for (int64_t i = 0; i < LK_POINTS; i++) {
+        const float *v = at->v + i * lk__point_stride(from * n), *u = at->u + i * lk__point_stride(pairs * from);
+        float *m = at->m + i * lk__point_stride(pairs * n);
+        for (int64_t o = 0; o < pairs; o += LK_PAIR)
+            multiply_tiles(v, u + o * from, from / LK_BLOCK, m + o * n, n);
+    }
+}
+
+/* CHANNELS by a pair of du += the sum over n tiles of v dm. */
+LK_AVX2 LK_BODY void multiply_gradient(const float *v, const float *dm, int64_t n, float *du)
+{
+    __m256 sum[CHANNELS][2];
+    int64_t a_block = LK_BLOCK * n;
+    for (int i = 0; i < CHANNELS; i++)
+        sum[i][0] = sum[i][1] = _mm256_setzero_ps();
+    for (int64_t k = 0; k < n; k++, v += LK_BLOCK, dm += LK_BLOCK) {
+        __m256 d0 = _mm256_loadu_ps(dm), d1 = _mm256_loadu_ps(dm + a_block);
+        for (int i = 0; i < CHANNELS; i++) {
+            __m256 value = _mm256_broadcast_ss(v + i);
+            sum[i][0] = _mm256_fmadd_ps(value, d0, sum[i][0]);
+            sum[i][1] = _mm256_fmadd_ps(value, d1, sum[i][1]);
+        }
+    }
+    for (int i = 0; i < CHANNELS; i++)
+        for (int b = 0; b < 2; b++) {
+            float *to = du + i * LK_PAIR + b * LK_BLOCK;
+            _mm256_store_ps(to, _mm256_add_ps(_mm256_load_ps(to), sum[i][b]));
+        }
+}
+
+LK_AVX2 static void add_gradients(const points *at, int64_t from, int64_t to, int64_t n)
+{
+    int64_t pairs = lk__paired(to);
+    for (int64_t i = 0; i < LK_POINTS; i++) {
+        const float *v = at->v + i * lk__point_stride(from * n), *dm = at->m + i * lk__point_stride(pairs * n);
+        float *du = at->u + i * lk__point_stride(pairs * from);
+        for (int64_t o = 0; o < pairs; o += LK_PAIR)
+            for (int64_t c = 0; c < from; c += CHANNELS)
+                multiply_gradient(v + c / LK_BLOCK * LK_BLOCK * n + c % LK_BLOCK, dm + o * n, n,
+                                  du + (o * from + c * LK_PAIR));
+    }
+}
+
+/* --- all of it ---------------------------------------------------------------------------------------------------- */
+
+/* The points of a group's inputs are kept from one piece of channels to the next where one group is all there is. */
+static void transform_input(const pieces *p, const float *x, lk_tile_range t, int64_t channel, float *v)
+{
+    if (channel == 0 || p->group < p->tiles)
+        lk__points_of_input(&p->from, x, t, (lk_channel_range){0, p->from.channels}, v);
+}
+
+static void convolve(const pieces *p, const lk_kernels *kernels, const float *x, const float *w, const float *bias,
+                     float *y, void *memory)
+{
+    points at = points_in(memory, p);
+    for (int64_t k = 0; k < p->to.channels; k += p->channels) {
+        lk_channel_range c = {k, least(p->channels, p->to.channels - k)};
+        lk__points_of_kernels(kernels, w, c, at.u);
+        for (int64_t first = 0; first < p->tiles; first += p->group) {
+            lk_tile_range t = {first, least(p->group, p->tiles - first)};
+            transform_input(p, x, t, k, at.v);
+            multiply(&at, p->from.channels, c.count, t.count);
+            lk__output_of_points(&p->to, at.m, bias, t, c, y);
+        }
+    }
+}
+
+static void conv2d(const lk_block_conv *conv, const float *x, const float *w, const float *bias, float *y, void *memory)
+{
+    pieces p = forward_pieces(conv);
+    lk_kernels kernels = {conv->filters, conv->channels, false};
+    convolve(&p, &kernels, x, w, bias, y, memory);
+}
+
+static void input_grad(const lk_block_conv *conv, const float *dy, const float *w, float *dx, void *memory)
+{
+    pieces p = input_grad_pieces(conv);
+    lk_kernels kernels = {conv->filters, conv->channels, true};
+    convolve(&p, &kernels, dy, w, NULL, dx, memory);
+}
+
+static void weight_grad(const lk_block_conv *conv, const float *dy, const float *x, float *dw, void *memory)
+{
+    pieces p = forward_pieces(conv);
+    lk_kernels kernels = {conv->filters, conv->channels, false};
+    points at = points_in(memory, &p);
+    for (int64_t k = 0; k < conv->filters; k += p.channels) {
+        lk_channel_range c = {k, least(p.channels, conv->filters - k)};
+        memset(at.u, 0, (size_t)u_count(&p) * sizeof *at.u);
+        for (int64_t first = 0; first < p.tiles; first += p.group) {
+            lk_tile_range t = {first, least(p.group, p.tiles - first)};
+            transform_input(&p, x, t, k, at.v);
+            lk__points_of_gradient(&p.to, dy, t, c, at.m);
+            add_gradients(&at, conv->channels, c.count, t.count);
+        }
+        lk__kernels_of_points(&kernels, at.u, c, dw);
+    }
+}
+
+static bool takes(const lk_block_conv *conv)
+{
+    for (int i = 0; i < 2; i++)
+        if (conv->kernel[i] != 3 || conv->stride[i] != 1 || conv->dilation[i] != 1 || conv->padding[i] > 2)
+            return false;
+    return lk__has_avx2();
+}
+
+const lk_block_algorithm lk__block_winograd = {
+    "winograd:avx2", takes, memory_bytes, conv2d, input_grad, weight_grad,
+};
+
+#else
+
+static bool takes(const lk_block_conv *conv)
+{
+    (void)conv;
+    return false;
+}
+
+const lk_block_algorithm lk__block_winograd = {.name = "winograd:avx2", .takes = takes};
+
+#endif

@@ -1,0 +1,294 @@
+#include "cpu/winograd_points.h"
+
+#include "cpu/avx2.h"
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+#include <string.h>
+
+/* An output tile has OUT x OUT pixels, an input tile IN x IN. */
+enum { OUT = LK_TILE, IN = 6, KERNEL = 3, TAPS = KERNEL * KERNEL };
+
+/* --- transforms of a row or a column, eight channels at a time ---------------------------------------------------- */
+
+/* B^T d, for the points 0, 1, -1, 2, -2 and infinity. The names are those of Lavin and Gray. */
+LK_AVX2 LK_BODY void transform_input(const __m256 d[IN], __m256 t[IN])
+{
+    const __m256 two = _mm256_set1_ps(2), four = _mm256_set1_ps(4), five = _mm256_set1_ps(5);
+    __m256 a = _mm256_fnmadd_ps(four, d[2], d[4]), b = _mm256_fnmadd_ps(four, d[1], d[3]);
+    __m256 c = _mm256_sub_ps(d[4], d[2]), e = _mm256_mul_ps(two, _mm256_sub_ps(d[3], d[1]));
+    t[0] = _mm256_fmadd_ps(four, d[0], _mm256_fnmadd_ps(five, d[2], d[4]));
+    t[1] = _mm256_add_ps(a, b);
+    t[2] = _mm256_sub_ps(a, b);
+    t[3] = _mm256_add_ps(c, e);
+    t[4] = _mm256_sub_ps(c, e);
+    t[5] = _mm256_fmadd_ps(four, d[1], _mm256_fnmadd_ps(five, d[3], d[5]));
+}
+
+/* A^T m. */
+LK_AVX2 LK_BODY void transform_output(const __m256 m[IN], __m256 y[OUT])
+{
+    const __m256 two = _mm256_set1_ps(2), four = _mm256_set1_ps(4), eight = _mm256_set1_ps(8);
+    __m256 s1 = _mm256_add_ps(m[1], m[2]), d1 = _mm256_sub_ps(m[1], m[2]);
+    __m256 s2 = _mm256_add_ps(m[3], m[4]), d2 = _mm256_sub_ps(m[3], m[4]);
+    y[0] = _mm256_add_ps(m[0], _mm256_add_ps(s1, s2));
+    y[1] = _mm256_fmadd_ps(two, d2, d1);
+    y[2] = _mm256_fmadd_ps(four, s2, s1);
+    y[3] = _mm256_add_ps(m[5], _mm256_fmadd_ps(eight, d2, d1));
+}
+
+/* A y: the transpose of transform_output. */
+LK_AVX2 LK_BODY void transform_gradient(const __m256 y[OUT], __m256 m[IN])
+{
+    const __m256 two = _mm256_set1_ps(2), four = _mm256_set1_ps(4), eight = _mm256_set1_ps(8);
+    __m256 s1 = _mm256_add_ps(y[0], y[2]), d1 = _mm256_add_ps(y[1], y[3]);
+    __m256 s2 = _mm256_fmadd_ps(four, y[2], y[0]), d2 = _mm256_fmadd_ps(eight, y[3], _mm256_mul_ps(two, y[1]));
+    m[0] = y[0];
+    m[1] = _mm256_add_ps(s1, d1);
+    m[2] = _mm256_sub_ps(s1, d1);
+    m[3] = _mm256_add_ps(s2, d2);
+    m[4] = _mm256_sub_ps(s2, d2);
+    m[5] = y[3];
+}
+
+/* G g. */
+LK_AVX2 LK_BODY void transform_kernel(const __m256 g[KERNEL], __m256 t[IN])
+{
+    const __m256 quarter = _mm256_set1_ps(1.0F / 4), sixth = _mm256_set1_ps(-1.0F / 6);
+    const __m256 two = _mm256_set1_ps(2), four = _mm256_set1_ps(4), last = _mm256_set1_ps(1.0F / 24);
+    __m256 s = _mm256_add_ps(g[0], g[2]), far = _mm256_fmadd_ps(four, g[2], g[0]), d = _mm256_mul_ps(two, g[1]);
+    t[0] = _mm256_mul_ps(quarter, g[0]);
+    t[1] = _mm256_mul_ps(sixth, _mm256_add_ps(s, g[1]));
+    t[2] = _mm256_mul_ps(sixth, _mm256_sub_ps(s, g[1]));
+    t[3] = _mm256_mul_ps(last, _mm256_add_ps(far, d));
+    t[4] = _mm256_mul_ps(last, _mm256_sub_ps(far, d));
+    t[5] = g[2];
+}
+
+/* G^T u: the transpose of transform_kernel. */
+LK_AVX2 LK_BODY void transform_kernel_gradient(const __m256 u[IN], __m256 g[KERNEL])
+{
+    const __m256 quarter = _mm256_set1_ps(1.0F / 4), sixth = _mm256_set1_ps(1.0F / 6);
+    const __m256 two = _mm256_set1_ps(2), four = _mm256_set1_ps(4), last = _mm256_set1_ps(1.0F / 24);
+    __m256 s1 = _mm256_mul_ps(sixth, _mm256_add_ps(u[1], u[2])), d1 = _mm256_mul_ps(sixth, _mm256_sub_ps(u[2], u[1]));
+    __m256 s2 = _mm256_mul_ps(last, _mm256_add_ps(u[3], u[4])), d2 = _mm256_mul_ps(last, _mm256_sub_ps(u[3], u[4]));
+    g[0] = _mm256_add_ps(_mm256_fmsub_ps(quarter, u[0], s1), s2);
+    g[1] = _mm256_fmadd_ps(two, d2, d1);
+    g[2] = _mm256_add_ps(u[5], _mm256_fmsub_ps(four, s2, s1));
+}
+
+/* --- where tiles are ---------------------------------------------------------------------------------------------- */
+
+/* A tile's place: its image, and its first pixel, which may lie in the padding. */
+typedef struct place {
+    int64_t image, row, column;
+} place;
+
+static place place_of(const lk_tiles *tiles, int64_t index)
+{
+    int64_t an_image = tiles->rows * tiles->columns, at = index % an_image;
+    return (place){index / an_image, at / tiles->columns * OUT - tiles->padding[0],
+                   at % tiles->columns * OUT - tiles->padding[1]};
+}
+
+/* The first pixel of an image's block of channels. */
+static int64_t block_offset(const lk_tiles *tiles, int64_t image, int64_t channel)
+{
+    return (image * tiles->channels + channel) * tiles->size[0] * tiles->size[1];
+}
+
+/* side x side pixels of a block; zeros outside of the image. */
+LK_AVX2 LK_BODY void load_tile(const lk_tiles *tiles, const place *p, const float *block, __m256 *d, const int64_t side)
+{
+    int64_t width = tiles->size[1];
+    if (p->row >= 0 && p->column >= 0 && p->row + side <= tiles->size[0] && p->column + side <= width) {
+        const float *at = block + (p->row * width + p->column) * LK_BLOCK;
+        for (int64_t r = 0; r < side; r++, at += width * LK_BLOCK)
+            for (int64_t c = 0; c < side; c++)
+                d[r * side + c] = _mm256_loadu_ps(at + c * LK_BLOCK);
+        return;
+    }
+    for (int64_t r = 0; r < side; r++)
+        for (int64_t c = 0; c < side; c++) {
+            int64_t row = p->row + r, column = p->column + c;
+            bool inside = row >= 0 && row < tiles->size[0] && column >= 0 && column < width;
+            d[r * side + c] = inside ? _mm256_loadu_ps(block + (row * width + column) * LK_BLOCK) : _mm256_setzero_ps();
+        }
+}
+
+/* --- activations -------------------------------------------------------------------------------------------------- */
+
+LK_AVX2 LK_BODY void store_points(const __m256 v[LK_POINTS], float *to, int64_t stride)
+{
+    for (int i = 0; i < LK_POINTS; i++)
+        _mm256_storeu_ps(to + i * stride, v[i]);
+}
+
+LK_AVX2 static void input_tile(const lk_tiles *tiles, const place *p, const float *block, float *to, int64_t stride)
+{
+    __m256 d[LK_POINTS], half[LK_POINTS], column[IN], t[IN];
+    load_tile(tiles, p, block, d, IN);
+    for (int c = 0; c < IN; c++) {
+        for (int r = 0; r < IN; r++)
+            column[r] = d[r * IN + c];
+        transform_input(column, t);
+        for (int r = 0; r < IN; r++)
+            half[r * IN + c] = t[r];
+    }
+    for (int r = 0; r < IN; r++)
+        transform_input(half + r * IN, d + r * IN);
+    store_points(d, to, stride);
+}
+
+LK_AVX2 static void gradient_tile(const lk_tiles *tiles, const place *p, const float *block, float *to, int64_t stride)
+{
+    __m256 d[OUT * OUT], half[IN * OUT], column[OUT], t[IN], m[LK_POINTS];
+    load_tile(tiles, p, block, d, OUT);
+    for (int c = 0; c < OUT; c++) {
+        for (int r = 0; r < OUT; r++)
+            column[r] = d[r * OUT + c];
+        transform_gradient(column, t);
+        for (int r = 0; r < IN; r++)
+            half[r * OUT + c] = t[r];
+    }
+    for (int r = 0; r < IN; r++)
+        transform_gradient(half + r * OUT, m + r * IN);
+    store_points(m, to, stride);
+}
+
+LK_AVX2 static void output_tile(const lk_tiles *tiles, const place *p, const float *from, int64_t stride, __m256 bias,
+                                float *block)
+{
+    __m256 half[OUT * IN], column[IN], t[OUT], y[OUT];
+    for (int c = 0; c < IN; c++) {
+        for (int r = 0; r < IN; r++)
+            column[r] = _mm256_loadu_ps(from + (r * IN + c) * stride);
+        transform_output(column, t);
+        for (int r = 0; r < OUT; r++)
+            half[r * IN + c] = t[r];
+    }
+    int64_t rows = tiles->size[0] - p->row, columns = tiles->size[1] - p->column;
+    for (int64_t r = 0; r < OUT && r < rows; r++) {
+        float *to = block + ((p->row + r) * tiles->size[1] + p->column) * LK_BLOCK;
+        transform_output(half + r * IN, y);
+        for (int64_t c = 0; c < OUT && c < columns; c++)
+            _mm256_storeu_ps(to + c * LK_BLOCK, _mm256_add_ps(y[c], bias));
+    }
+}
+
+void lk__points_of_input(const lk_tiles *tiles, const float *x, lk_tile_range t, lk_channel_range c, float *points)
+{
+    int64_t stride = lk__point_stride(c.count * t.count);
+    for (int64_t i = 0; i < t.count; i++) {
+        place p = place_of(tiles, t.first + i);
+        for (int64_t k = 0; k < c.count; k += LK_BLOCK)
+            input_tile(tiles, &p, x + block_offset(tiles, p.image, c.first + k), points + k * t.count + i * LK_BLOCK,
+                       stride);
+    }
+}
+
+void lk__points_of_gradient(const lk_tiles *tiles, const float *dy, lk_tile_range t, lk_channel_range c, float *points)
+{
+    int64_t pairs = lk__paired(c.count), stride = lk__point_stride(pairs * t.count);
+    if (pairs > c.count)
+        for (int i = 0; i < LK_POINTS; i++)
+            memset(points + i * stride + c.count * t.count, 0, (size_t)(LK_BLOCK * t.count) * sizeof *points);
+    for (int64_t i = 0; i < t.count; i++) {
+        place p = place_of(tiles, t.first + i);
+        for (int64_t k = 0; k < c.count; k += LK_BLOCK)
+            gradient_tile(tiles, &p, dy + block_offset(tiles, p.image, c.first + k),
+                          points + k * t.count + i * LK_BLOCK, stride);
+    }
+}
+
+LK_AVX2 void lk__output_of_points(const lk_tiles *tiles, const float *points, const float *bias, lk_tile_range t,
+                                  lk_channel_range c, float *y)
+{
+    int64_t stride = lk__point_stride(lk__paired(c.count) * t.count);
+    for (int64_t i = 0; i < t.count; i++) {
+        place p = place_of(tiles, t.first + i);
+        for (int64_t k = 0; k < c.count; k += LK_BLOCK)
+            output_tile(tiles, &p, points + k * t.count + i * LK_BLOCK, stride,
+                        bias ? _mm256_loadu_ps(bias + c.first + k) : _mm256_setzero_ps(),
+                        y + block_offset(tiles, p.image, c.first + k));
+    }
+}
+
+/* --- kernels ------------------------------------------------------------------------------------------------------ */
+
+LK_AVX2 static void kernel_points(const __m256 g[TAPS], float *to, int64_t stride)
+{
+    __m256 half[IN * KERNEL], column[KERNEL], t[IN];
+    for (int c = 0; c < KERNEL; c++) {
+        for (int r = 0; r < KERNEL; r++)
+            column[r] = g[r * KERNEL + c];
+        transform_kernel(column, t);
+        for (int r = 0; r < IN; r++)
+            half[r * KERNEL + c] = t[r];
+    }
+    for (int r = 0; r < IN; r++) {
+        transform_kernel(half + r * KERNEL, t);
+        for (int c = 0; c < IN; c++)
+            _mm256_storeu_ps(to + (r * IN + c) * stride, t[c]);
+    }
+}
+
+/* The kernels of `count` channels, 8 or 0, `stride` elements apart. */
+LK_AVX2 LK_BODY void load_kernels(const float *w, int64_t stride, int64_t count, bool turned, __m256 g[TAPS])
+{
+    for (int k = 0; k < TAPS; k++) {
+        float lanes[LK_BLOCK] __attribute__((aligned(32))) = {0};
+        for (int64_t o = 0; o < count; o++)
+            lanes[o] = w[o * stride + (turned ? TAPS - 1 - k : k)];
+        g[k] = _mm256_load_ps(lanes);
+    }
+}
+
+LK_AVX2 void lk__points_of_kernels(const lk_kernels *kernels, const float *w, lk_channel_range to, float *points)
+{
+    bool turned = kernels->for_input_grad;
+    int64_t a_filter = kernels->channels * TAPS, from = turned ? kernels->filters : kernels->channels;
+    int64_t to_stride = turned ? TAPS : a_filter, from_stride = turned ? a_filter : TAPS;
+    int64_t stride = lk__point_stride(lk__paired(to.count) * from);
+    __m256 g[TAPS];
+    for (int64_t o = 0; o < to.count; o += LK_PAIR)
+        for (int64_t i = 0; i < from; i++)
+            for (int64_t k = o; k < o + LK_PAIR; k += LK_BLOCK, points += LK_BLOCK) {
+                load_kernels(w + (to.first + k) * to_stride + i * from_stride, to_stride, k < to.count ? LK_BLOCK : 0,
+                             turned, g);
+                kernel_points(g, points, stride);
+            }
+}
+
+LK_AVX2 static void kernels_of_block(const float *points, int64_t stride, float *dw, int64_t a_filter)
+{
+    __m256 half[KERNEL * IN], column[IN], g[KERNEL];
+    float lanes[TAPS][LK_BLOCK] __attribute__((aligned(32)));
+    for (int c = 0; c < IN; c++) {
+        for (int r = 0; r < IN; r++)
+            column[r] = _mm256_loadu_ps(points + (r * IN + c) * stride);
+        transform_kernel_gradient(column, g);
+        for (int r = 0; r < KERNEL; r++)
+            half[r * IN + c] = g[r];
+    }
+    for (int r = 0; r < KERNEL; r++) {
+        transform_kernel_gradient(half + r * IN, g);
+        for (int c = 0; c < KERNEL; c++)
+            _mm256_store_ps(lanes[r * KERNEL + c], g[c]);
+    }
+    for (int64_t o = 0; o < LK_BLOCK; o++)
+        for (int k = 0; k < TAPS; k++)
+            dw[o * a_filter + k] = lanes[k][o];
+}
+
+void lk__kernels_of_points(const lk_kernels *kernels, const float *points, lk_channel_range to, float *dw)
+{
+    int64_t a_filter = kernels->channels * TAPS, stride = lk__point_stride(lk__paired(to.count) * kernels->channels);
+    for (int64_t o = 0; o < to.count; o += LK_BLOCK)
+        for (int64_t i = 0; i < kernels->channels; i++)
+            kernels_of_block(points + (o / LK_PAIR * kernels->channels + i) * LK_PAIR + o % LK_PAIR, stride,
+                             dw + (to.first + o) * a_filter + i * TAPS, a_filter);
+}
+
+#endif
