@@ -14,8 +14,9 @@
 enum { RING_ENTRIES = 1024, MAX_QUEUES = 2 * LK_MAX_DEVICES, SPINS = 1000 };
 
 typedef struct ring_entry {
-    lk_call call; /* op NULL: a wait entry */
-    lk_event wait;
+    lk_call call; /* op NULL: a task or a wait entry */
+    lk_task *task;
+    lk_event wait; /* of a wait entry */
 } ring_entry;
 
 struct lk_queue {
@@ -148,12 +149,15 @@ void lk__event_wait(lk_event event)
 
 static void run_entry(lk_queue *queue, ring_entry *entry)
 {
-    if (!entry->call.op) {
+    if (entry->call.op) {
+        lk__execute(queue->device, &entry->call);
+        lk__call_release(&entry->call);
+    } else if (entry->task) {
+        lk__execute_task(entry->task);
+        entry->task->release(entry->task);
+    } else {
         lk__event_wait(entry->wait);
-        return;
     }
-    lk__execute(queue->device, &entry->call);
-    lk__call_release(&entry->call);
 }
 
 /* Tensors are let go of before the entry counts as done: whoever waited for it finds the memory free. */
@@ -331,6 +335,7 @@ static void push_wait(lk_queue *queue, lk_use use)
         return;
     ring_entry *entry = next_entry(queue);
     entry->call.op = NULL;
+    entry->task = NULL;
     entry->wait = event;
     publish(queue);
 }
@@ -360,19 +365,55 @@ static void note_reader(lk_storage *storage, lk_use use)
     storage->readers[storage->n_readers++] = use;
 }
 
+static void wait_for_writer(lk_queue *queue, const lk_storage *storage)
+{
+    push_wait(queue, storage->writer);
+}
+
+static void wait_for_uses(lk_queue *queue, const lk_storage *storage)
+{
+    push_wait(queue, storage->writer);
+    for (int r = 0; r < storage->n_readers; r++)
+        push_wait(queue, storage->readers[r]);
+}
+
+static void note_writer(lk_storage *storage, lk_use use)
+{
+    storage->writer = use;
+    storage->n_readers = 0;
+}
+
+/* The place of the entry that is published next. */
+static lk_use next_use(lk_queue *queue)
+{
+    return (lk_use){queue, atomic_load_explicit(&queue->pushed, memory_order_relaxed) + 1};
+}
+
+/* In the synchronous engine, which has no thread, the entry is run at once. */
+static void publish_and_run(lk_queue *queue, ring_entry *entry)
+{
+    publish(queue);
+    if (queue->opened)
+        return;
+    uint64_t sequence = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
+    lk__execute_in_caller(queue->device, &entry->call, entry->call.op ? NULL : entry->task);
+    if (entry->call.op)
+        lk__call_release(&entry->call);
+    else
+        entry->task->release(entry->task);
+    finish_entry(queue, sequence);
+}
+
+/* --- calls -------------------------------------------------------------------------------------------------------- */
+
 static void push_waits(lk_queue *queue, const lk_call *call)
 {
     for (int i = 0; i < call->n_in; i++)
         if (call->in[i])
-            push_wait(queue, call->in[i]->storage->writer);
-    for (int i = 0; i < call->n_out; i++) {
-        if (!call->out[i])
-            continue;
-        lk_storage *storage = call->out[i]->storage;
-        push_wait(queue, storage->writer);
-        for (int r = 0; r < storage->n_readers; r++)
-            push_wait(queue, storage->readers[r]);
-    }
+            wait_for_writer(queue, call->in[i]->storage);
+    for (int i = 0; i < call->n_out; i++)
+        if (call->out[i])
+            wait_for_uses(queue, call->out[i]->storage);
 }
 
 static void note_uses(const lk_call *call, lk_use use)
@@ -383,10 +424,8 @@ static void note_uses(const lk_call *call, lk_use use)
     for (int i = 0; i < call->n_out; i++) {
         if (!call->out[i])
             continue;
-        lk_storage *storage = call->out[i]->storage;
-        storage->writer = use;
-        storage->n_readers = 0;
-        storage->free_layout |= call->free_layout;
+        note_writer(call->out[i]->storage, use);
+        call->out[i]->storage->free_layout |= call->free_layout;
     }
 }
 
@@ -405,24 +444,77 @@ static lk_status push_locked(const lk_call *call)
     lk__call_retain(&entry->call);
     if (call->op->flops)
         call->device->flops += call->op->flops(call);
-    note_uses(call, (lk_use){queue, atomic_load_explicit(&queue->pushed, memory_order_relaxed) + 1});
-    publish(queue);
-    if (!queue->opened) { /* the synchronous engine */
-        uint64_t sequence = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
-        lk__execute_in_caller(queue->device, &entry->call);
-        lk__call_release(&entry->call);
-        finish_entry(queue, sequence);
-    }
+    note_uses(call, next_use(queue));
+    publish_and_run(queue, entry);
+    return LK_OK;
+}
+
+static _Thread_local lk_capture thread_capture;
+
+lk_capture lk__capture_set(lk_capture capture)
+{
+    lk_capture before = thread_capture;
+    thread_capture = capture;
+    return before;
+}
+
+/* A captured output may get a layout as one that was pushed. */
+static lk_status capture(const lk_call *call)
+{
+    LK_TRY(thread_capture.push(thread_capture.self, call));
+    pthread_mutex_lock(&engine_lock);
+    for (int i = 0; i < call->n_out; i++)
+        if (call->out[i])
+            call->out[i]->storage->free_layout |= call->free_layout;
+    pthread_mutex_unlock(&engine_lock);
     return LK_OK;
 }
 
 lk_status lk__engine_push(const lk_call *call)
 {
+    if (thread_capture.push)
+        return capture(call);
     pthread_mutex_lock(&engine_lock);
     lk_status status = push_locked(call);
     pthread_mutex_unlock(&engine_lock);
     return status;
 }
+
+/* --- tasks -------------------------------------------------------------------------------------------------------- */
+
+static lk_status push_task_locked(lk_task *task)
+{
+    lk_queue *queue = task->device->queue;
+    if (!queue)
+        LK_FAIL(LK_ERR_STATE, "program: device %s was released", task->device->name);
+    for (int i = 0; i < task->n_reads; i++)
+        LK_TRY(reserve_reader(task->reads[i]));
+    for (int i = 0; i < task->n_reads; i++)
+        wait_for_writer(queue, task->reads[i]);
+    for (int i = 0; i < task->n_writes; i++)
+        wait_for_uses(queue, task->writes[i]);
+
+    ring_entry *entry = next_entry(queue);
+    entry->call.op = NULL;
+    entry->task = task;
+    task->device->flops += task->flops;
+    for (int i = 0; i < task->n_reads; i++)
+        note_reader(task->reads[i], next_use(queue));
+    for (int i = 0; i < task->n_writes; i++)
+        note_writer(task->writes[i], next_use(queue));
+    publish_and_run(queue, entry);
+    return LK_OK;
+}
+
+lk_status lk__engine_push_task(lk_task *task)
+{
+    pthread_mutex_lock(&engine_lock);
+    lk_status status = push_task_locked(task);
+    pthread_mutex_unlock(&engine_lock);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
 
 double lk__engine_flops(const lk_device *device)
 {
@@ -438,7 +530,7 @@ lk_status lk__engine_push_plain(lk_tensor *tensor)
     pthread_mutex_lock(&engine_lock);
     if (tensor->storage->free_layout) {
         lk_call call = {.op = &lk__op_plain, .device = tensor->storage->device, .n_out = 1, .out = {tensor}};
-        status = push_locked(&call);
+        status = thread_capture.push ? thread_capture.push(thread_capture.self, &call) : push_locked(&call);
         if (status == LK_OK)
             tensor->storage->free_layout = false;
     }

@@ -34,6 +34,29 @@ void lk__queue_close(lk_queue *queue);
  * outputs and every earlier write of its inputs, whichever queue they are on. Blocks while the ring is full. */
 lk_status lk__engine_push(const lk_call *call);
 
+/* Work that is more than one call: a program's replay. It reads and writes whole storages, of which its maker holds
+ * references until `release`. */
+typedef struct lk_task {
+    lk_device *device;
+    lk_storage **reads, **writes;
+    int n_reads, n_writes;
+    double flops;
+    lk_status (*run)(struct lk_task *task); /* on the device's thread */
+    void (*release)(struct lk_task *task);  /* once it has run, or was left out because of poison */
+} lk_task;
+
+/* As lk__engine_push. On failure nothing was pushed, and the task is still the caller's. */
+lk_status lk__engine_push_task(lk_task *task);
+
+/* While a thread captures, what it would push goes to `push` instead and does not run: how a program is recorded. */
+typedef struct lk_capture {
+    lk_status (*push)(void *self, const lk_call *call); /* NULL: not capturing */
+    void *self;
+} lk_capture;
+
+/* Sets the calling thread's, and gives back what it was. */
+lk_capture lk__capture_set(lk_capture capture);
+
 /* Pushes the conversion of a storage to the plain layout, if its writer may give it another one. */
 lk_status lk__engine_push_plain(lk_tensor *tensor);
 

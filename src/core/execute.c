@@ -23,9 +23,9 @@ static lk_error error_without_memory = {
     .message = "out of memory, also for the details of what failed",
 };
 
-static lk_error *new_error(lk_status status, const lk_call *call)
+/* Of the thread's error. */
+static lk_error *new_error(lk_status status)
 {
-    char description[256];
     lk_error *error = lk__calloc(1, sizeof *error);
     if (!error) {
         lk__refcount_retain(&error_without_memory.references);
@@ -33,9 +33,7 @@ static lk_error *new_error(lk_status status, const lk_call *call)
     }
     lk__refcount_init(&error->references);
     error->status = status;
-    lk__call_describe(call, description, sizeof description);
-    snprintf(error->message, sizeof error->message, "%s [%s on %s, called at %s:%d]", lk_error_message(), description,
-             call->device->name, call->place.file ? call->place.file : "?", call->place.line);
+    snprintf(error->message, sizeof error->message, "%s", lk_error_message());
     return error;
 }
 
@@ -75,14 +73,19 @@ lk_status lk__error_report_unreported(void)
     return status;
 }
 
+static void poison(lk_storage *storage, lk_error *error)
+{
+    if (storage->error)
+        return;
+    lk__refcount_retain(&error->references);
+    storage->error = error;
+}
+
 static void poison_outputs(lk_call *call, lk_error *error)
 {
-    for (int i = 0; i < call->n_out; i++) {
-        if (!call->out[i] || call->out[i]->storage->error)
-            continue;
-        lk__refcount_retain(&error->references);
-        call->out[i]->storage->error = error;
-    }
+    for (int i = 0; i < call->n_out; i++)
+        if (call->out[i])
+            poison(call->out[i]->storage, error);
 }
 
 /* What is already poisoned: an input, or an output that is only written in part. */
@@ -203,31 +206,85 @@ static lk_status run(lk_device *device, lk_call *call)
     return any_layout(call) ? run_with_stand_ins(device, call) : run_plain(call);
 }
 
+static lk_status explain(lk_status status, const lk_call *call)
+{
+    char description[256], message[512];
+    snprintf(message, sizeof message, "%s", lk_error_message());
+    lk__call_describe(call, description, sizeof description);
+    lk_error_clear();
+    LK_FAIL(status, "%s [%s on %s, called at %s:%d]", message, description, call->device->name,
+            call->place.file ? call->place.file : "?", call->place.line);
+}
+
+lk_status lk__run_call(lk_device *device, lk_call *call)
+{
+    lk_status status = run(device, call);
+    return status == LK_OK ? LK_OK : explain(status, call);
+}
+
+/* What `status` left in the thread's error, for whoever waits for it. */
+static lk_error *take_error(lk_status status)
+{
+    lk_error *error = new_error(status);
+    note_unreported(error);
+    lk_error_clear();
+    return error;
+}
+
 void lk__execute(lk_device *device, lk_call *call)
 {
-    lk_error *poison = poison_of(call);
-    if (poison) {
-        poison_outputs(call, poison);
+    lk_error *before = poison_of(call);
+    if (before) {
+        poison_outputs(call, before);
         return;
     }
     lk_error_clear();
-    lk_status status = run(device, call);
+    lk_status status = lk__run_call(device, call);
     if (status == LK_OK)
         return;
-    lk_error *error = new_error(status, call);
+    lk_error *error = take_error(status);
     poison_outputs(call, error);
-    note_unreported(error);
     lk__error_release(error);
-    lk_error_clear();
 }
 
-void lk__execute_in_caller(lk_device *device, lk_call *call)
+static lk_error *poison_of_task(const lk_task *task)
+{
+    for (int i = 0; i < task->n_reads; i++)
+        if (task->reads[i]->error)
+            return task->reads[i]->error;
+    for (int i = 0; i < task->n_writes; i++)
+        if (task->writes[i]->error)
+            return task->writes[i]->error;
+    return NULL;
+}
+
+void lk__execute_task(lk_task *task)
+{
+    lk_error *error = poison_of_task(task);
+    lk_status status = LK_OK;
+    if (!error) {
+        lk_error_clear();
+        status = task->run(task);
+        if (status == LK_OK)
+            return;
+        error = take_error(status);
+    }
+    for (int i = 0; i < task->n_writes; i++)
+        poison(task->writes[i], error);
+    if (status != LK_OK)
+        lk__error_release(error);
+}
+
+void lk__execute_in_caller(lk_device *device, lk_call *call, lk_task *task)
 {
     lk_error_state kept;
     lk__error_save(&kept);
     if (device->backend->enter)
         device->backend->enter(device, device->state);
-    lk__execute(device, call);
+    if (task)
+        lk__execute_task(task);
+    else
+        lk__execute(device, call);
     if (device->backend->leave)
         device->backend->leave(device, device->state);
     lk__error_restore(&kept);

@@ -2,7 +2,7 @@
 #ifndef LK_CORE_EXECUTE_H
 #define LK_CORE_EXECUTE_H
 
-#include "core/op.h"
+#include "core/engine.h"
 
 /* A conversion of out[0]'s storage to the plain layout, in place. */
 extern const lk_op lk__op_plain;
@@ -11,9 +11,14 @@ extern const lk_op lk__op_plain;
 extern const lk_op lk__op_plain_copy;
 
 void lk__execute(lk_device *device, lk_call *call);
+void lk__execute_task(lk_task *task);
 
-/* The same on a thread that is not the device's, which keeps its own arithmetic settings. */
-void lk__execute_in_caller(lk_device *device, lk_call *call);
+/* The same on a thread that is not the device's, which keeps its own arithmetic settings; task NULL: `call`. */
+void lk__execute_in_caller(lk_device *device, lk_call *call, lk_task *task);
+
+/* Layouts, memory and the kernel of one call, without poison: a task's way to run its calls. An error's message says
+ * which call it was. */
+lk_status lk__run_call(lk_device *device, lk_call *call);
 
 /* Sets the thread's error from poison, which then counts as reported, and gives back its status. */
 lk_status lk__error_report(lk_error *error);

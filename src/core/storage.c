@@ -43,7 +43,8 @@ void lk__storage_release(lk_storage *storage)
 
 lk_status lk__storage_allocate(lk_storage *storage, size_t bytes, const void *layout)
 {
-    size_t have = storage->block ? storage->block->size : storage->data ? storage->bytes : 0;
+    size_t have = storage->block ? storage->block->size : storage->planned ? storage->planned : storage->bytes;
+    storage->used = bytes;
     if (storage->data && have >= bytes) {
         storage->layout = layout;
         return LK_OK;

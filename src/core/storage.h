@@ -29,7 +29,9 @@ typedef struct lk_storage {
 
     /* Written by the task that writes the storage, read by tasks ordered after it. */
     void *data;
-    struct lk_block *block; /* where data came from; NULL for wrapped memory */
+    struct lk_block *block; /* where data came from; NULL for wrapped memory, and for a place in a plan */
+    size_t planned;         /* bytes of a place in a memory plan that data points to; 0: none */
+    size_t used;            /* bytes that the last write's layout took */
     const void *layout;     /* NULL: plain; else the backend's, which owns it for as long as the device lives */
     struct lk_error *error; /* poisoned */
 
