@@ -14,6 +14,7 @@
 #include "lockstep/optim.h"
 #include "lockstep/options.h"
 #include "lockstep/plot.h"
+#include "lockstep/program.h"
 #include "lockstep/random.h"
 #include "lockstep/record.h"
 #include "lockstep/status.h"

@@ -21,8 +21,20 @@ void lk__device_release_memory(lk_device *device)
         return;
     if (device->state)
         device->backend->close(device, device->state);
+    lk__allocator_put(device->allocator, device->arena);
     lk__allocator_free(device->allocator);
     lk__free(device);
+}
+
+lk_status lk__device_arena(lk_device *device, size_t bytes, void **data)
+{
+    if (!device->arena || device->arena->size < bytes) {
+        lk__allocator_put(device->allocator, device->arena);
+        device->arena = NULL;
+        LK_TRY(lk__allocator_get(device->allocator, bytes, &device->arena));
+    }
+    *data = device->arena->data;
+    return LK_OK;
 }
 
 static const lk_backend *find_backend(const char *kind)

@@ -4,6 +4,7 @@
 #include "core/backend.h"
 #include "core/execute.h"
 #include "core/topology.h"
+#include "core/trace.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -41,6 +42,8 @@ struct lk_queue {
     pthread_cond_t progress;
     _Atomic bool idle;        /* the queue's thread sleeps, or is about to */
     _Atomic uint64_t awaited; /* the least `done` that a sleeper waits for */
+
+    uint64_t shown; /* the queue's thread: entries, as a recording was told last */
 
     _Atomic bool stop;
     pthread_t thread;
@@ -88,14 +91,18 @@ static bool spin(const _Atomic uint64_t *position, uint64_t target)
 /* On the queue's thread: waits until entry `target` is pushed or the queue is stopped. */
 static void wait_for_work(lk_queue *queue, uint64_t target)
 {
-    if (spin(&queue->pushed, target))
+    if (atomic_load_explicit(&queue->pushed, memory_order_acquire) >= target)
         return;
-    pthread_mutex_lock(&queue->lock);
-    atomic_store(&queue->idle, true);
-    while (atomic_load(&queue->pushed) < target && !atomic_load(&queue->stop))
-        pthread_cond_wait(&queue->work, &queue->lock);
-    atomic_store(&queue->idle, false);
-    pthread_mutex_unlock(&queue->lock);
+    int64_t began = lk__trace_begin();
+    if (!spin(&queue->pushed, target)) {
+        pthread_mutex_lock(&queue->lock);
+        atomic_store(&queue->idle, true);
+        while (atomic_load(&queue->pushed) < target && !atomic_load(&queue->stop))
+            pthread_cond_wait(&queue->work, &queue->lock);
+        atomic_store(&queue->idle, false);
+        pthread_mutex_unlock(&queue->lock);
+    }
+    lk__trace_end(LK_TRACE_IDLE, began, 0);
 }
 
 static void announce_work(lk_queue *queue)
@@ -179,6 +186,7 @@ static void open_state(lk_queue *queue)
 static void *queue_main(void *argument)
 {
     lk_queue *queue = argument;
+    lk__trace_name_thread(LK_TRACK_DEVICE, queue->device->name);
     pthread_setname_np(pthread_self(), queue->device->name); /* for debuggers and profilers; a long name is refused */
     lk__topology_bind(queue->core);
     open_state(queue);
@@ -320,9 +328,19 @@ static void publish(lk_queue *queue)
 static ring_entry *next_entry(lk_queue *queue)
 {
     uint64_t position = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
-    if (position - atomic_load_explicit(&queue->done, memory_order_acquire) >= RING_ENTRIES)
+    if (position - atomic_load_explicit(&queue->done, memory_order_acquire) >= RING_ENTRIES) {
+        int64_t began = lk__trace_begin();
         wait_for_progress(queue, position - RING_ENTRIES / 2);
+        lk__trace_end(LK_TRACE_WAIT_ROOM, began, 0);
+    }
     return &queue->ring[position % RING_ENTRIES];
+}
+
+/* Of what is waited for. An entry that has run meanwhile may have been written over, but only by one of the queue's next
+ * round, which is much later: a wrong phase in a recording is all that would come of it. */
+static lk__phase phase_of(lk_event event)
+{
+    return event.queue->ring[(event.sequence - 1) % RING_ENTRIES].phase;
 }
 
 static void push_wait(lk_queue *queue, lk_use use)
@@ -441,6 +459,7 @@ static lk_status push_locked(const lk_call *call)
 
     ring_entry *entry = next_entry(queue);
     entry->call = *call;
+    entry->phase = lk__phase_current();
     lk__call_retain(&entry->call);
     if (call->op->flops)
         call->device->flops += call->op->flops(call);
@@ -553,6 +572,23 @@ static lk_event pending_use(lk_storage *storage, bool readers)
     return (lk_event){NULL, 0};
 }
 
+bool lk__storage_is_written(lk_storage *storage)
+{
+    pthread_mutex_lock(&engine_lock);
+    bool written = storage->writer.queue || storage->data; /* without a writer, data is the host's and does not change */
+    pthread_mutex_unlock(&engine_lock);
+    return written;
+}
+
+static void wait_for_result(lk_event event)
+{
+    if (lk__event_complete(event))
+        return;
+    int64_t began = lk__trace_begin();
+    lk__event_wait(event);
+    lk__trace_end(LK_TRACE_WAIT_RESULT, began, 0);
+}
+
 lk_status lk__engine_wait_storage(lk_storage *storage, bool readers)
 {
     for (;;) {
@@ -561,7 +597,7 @@ lk_status lk__engine_wait_storage(lk_storage *storage, bool readers)
         pthread_mutex_unlock(&engine_lock);
         if (!event.queue)
             break;
-        lk__event_wait(event);
+        wait_for_result(event);
     }
     return storage->error ? lk__error_report(storage->error) : LK_OK;
 }
@@ -579,7 +615,7 @@ lk_status lk__engine_sync(lk_queue *queue)
         if (queues[i] && queues[i]->device && (!queue || queue == queues[i]))
             last = lk__queue_last(queues[i]);
         pthread_mutex_unlock(&engine_lock);
-        lk__event_wait(last);
+        wait_for_result(last);
     }
     return lk__error_report_unreported();
 }

@@ -69,6 +69,9 @@ void lk__event_wait(lk_event event);
 /* The event after everything pushed to the queue so far. */
 lk_event lk__queue_last(lk_queue *queue);
 
+/* Whether something was ever pushed, or done by the host, that writes the storage. */
+bool lk__storage_is_written(lk_storage *storage);
+
 /* Waits for whatever writes the storage (`readers` too: whatever reads it), on the calling thread. Gives back the error
  * of what was to write it. */
 lk_status lk__engine_wait_storage(lk_storage *storage, bool readers);

@@ -12,7 +12,7 @@
 
 #define LK_MAX_INPUTS 16
 #define LK_MAX_OUTPUTS 4
-#define LK_MAX_ATTRS 96
+#define LK_MAX_ATTRS 128
 
 struct lk_tensor {
     lk_refcount references;
@@ -75,6 +75,8 @@ struct lk_op {
     lk_status (*gradient)(lk_gradient *gradient);
     /* Floating-point operations of one call; NULL: none worth counting. */
     double (*flops)(const lk_call *call);
+    /* Keys the call's random numbers by another training step: for replays. NULL: it has none. */
+    void (*set_step)(lk_call *call, uint64_t step);
 };
 
 /* Runs on the device's thread with the outputs' storage allocated (LK_KERNEL_LAYOUTS: not allocated) and inputs
@@ -90,15 +92,18 @@ enum {
     /* The kernel reads and writes storage with a backend-private layout, and allocates its outputs itself with
      * lk__output_plain or lk__storage_allocate. Without this flag inputs and outputs are plain and allocated. */
     LK_KERNEL_LAYOUTS = 1,
-    /* Takes only calls whose inputs are all of one shape, and that write no view with gaps; others go to the next
-     * table's kernel. */
-    LK_KERNEL_ONE_SHAPE = 2,
+    /* Correct, and slower than the operators that this one stands for: nobody should choose it for speed. */
+    LK_KERNEL_ORACLE = 2,
 };
 
 struct lk_kernel {
     lk_kernel_fn run;
     unsigned dtypes; /* of lk_call.dtype: LK_DTYPE_BIT(LK_F32) | … */
     unsigned flags;
+    /* Whether it takes this call, of which device, dtype, inputs, attributes and given outputs are set: a function of
+     * shapes, strides of outputs, attributes and the processor. What it declines goes to the next table's kernel. NULL:
+     * it takes every call. */
+    bool (*takes)(const lk_call *call);
 };
 
 /* Where every operator call starts. Called by the functions of ops/ with op, place, n_in, n_out, in[] and attrs set;

@@ -24,6 +24,11 @@ static lk_status dropout_gradient(lk_gradient *g)
     return lk__made(g->din[0]);
 }
 
+static void dropout_set_step(lk_call *call, uint64_t step)
+{
+    ((lk_dropout_attrs *)(void *)call->attrs.bytes)->key.epoch = step;
+}
+
 const lk_op lk__op_dropout = {
     .name = "dropout",
     .id = LK_OP_DROPOUT,
@@ -31,6 +36,7 @@ const lk_op lk__op_dropout = {
     .infer = dropout_infer,
     .gradient = dropout_gradient,
     .flops = lk__flops_output,
+    .set_step = dropout_set_step,
 };
 
 lk_tensor *lk_dropout_at(lk_place at, lk_tensor *x, lk_tensor *indices, double rate, lk_random_key key)

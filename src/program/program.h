@@ -1,0 +1,62 @@
+/* A program's parts. record.c makes the list of calls, values.c finds out who writes and who reads what,
+ * memory_plan.c gives tensors their places, and run.c replays. */
+#ifndef LK_PROGRAM_PROGRAM_H
+#define LK_PROGRAM_PROGRAM_H
+
+#include "base/refcount.h"
+#include "core/engine.h"
+#include "lockstep/program.h"
+
+#include <stdatomic.h>
+
+typedef enum lk_value_kind {
+    LK_VALUE_INPUT,   /* given to a replay */
+    LK_VALUE_OUTPUT,  /* given by a replay */
+    LK_VALUE_OUTSIDE, /* was there before: a variable */
+    LK_VALUE_INSIDE,  /* made and needed within the program alone */
+} lk_value_kind;
+
+/* A storage that calls use. `first` and `last`: calls that write it first, and use it last. */
+typedef struct lk_value {
+    lk_storage *storage;
+    lk_value_kind kind;
+    int index; /* of an input or output */
+    int first, last;
+    bool written;
+    size_t bytes, offset; /* inside: of its place */
+} lk_value;
+
+struct lk_program {
+    lk_refcount references;
+    lk_device *device;
+    lk_tensor **in, **out; /* stand for those of a replay; out[i] may be NULL */
+    int n_in, n_out;
+
+    lk_call *calls; /* with references to their tensors */
+    int n_calls, calls_capacity;
+    double flops;
+
+    lk_value *values;
+    int n_values;
+    int *dying, *first_dying; /* values whose last use is call i: dying[first_dying[i] … first_dying[i + 1]) */
+
+    /* On the device's thread, after the first replay. */
+    bool planned;
+    size_t plan_bytes, peak_bytes, sum_bytes;
+};
+
+/* --- record.c ----------------------------------------------------------------------------------------------------- */
+
+/* Adds a call at the end, with references of its own. */
+lk_status lk__program_append(lk_program *program, const lk_call *call);
+
+/* --- values.c ----------------------------------------------------------------------------------------------------- */
+
+lk_status lk__program_find_values(lk_program *program);
+
+/* --- memory_plan.c ------------------------------------------------------------------------------------------------ */
+
+/* Gives the values inside a place, by the bytes that the replay before has used. */
+lk_status lk__program_plan_memory(lk_program *program);
+
+#endif

@@ -1,0 +1,141 @@
+/* Recording: what the calling thread pushes goes into a list instead. */
+#include "program/program.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/backend.h"
+#include "core/tensor.h"
+#include "lockstep/ops.h"
+
+#include <string.h>
+
+lk_status lk__program_append(lk_program *program, const lk_call *call)
+{
+    if (program->n_calls == program->calls_capacity) {
+        int capacity = program->calls_capacity ? 2 * program->calls_capacity : 64;
+        lk_call *calls = lk__realloc(program->calls, (size_t)capacity, sizeof *calls);
+        if (!calls)
+            return LK_ERR_MEMORY;
+        program->calls = calls;
+        program->calls_capacity = capacity;
+    }
+    program->calls[program->n_calls++] = *call;
+    lk__call_retain(call);
+    return LK_OK;
+}
+
+static lk_status keep(void *self, const lk_call *call)
+{
+    lk_program *program = self;
+    if (call->device != program->device)
+        LK_FAIL(LK_ERR_DEVICE, "program: %s runs on %s, the program is for %s", call->op->name, call->device->name,
+                program->device->name);
+    return lk__program_append(program, call);
+}
+
+/* Each output is a tensor of its own, plain and whole: what is an input, a view, another output or was there before is
+ * copied. */
+static bool is_whole(const lk_program *program, int i)
+{
+    const lk_tensor *out = program->out[i];
+    size_t bytes;
+    if (lk__shape_bytes(out->shape, out->dtype, &bytes) != LK_OK || !lk__tensor_is_dense(out) || out->offset != 0 ||
+        bytes != out->storage->bytes)
+        return false;
+    for (int j = 0; j < i; j++)
+        if (program->out[j] && program->out[j]->storage == out->storage)
+            return false;
+    for (int j = 0; j < program->n_calls; j++)
+        for (int k = 0; k < program->calls[j].n_out; k++)
+            if (program->calls[j].out[k] && program->calls[j].out[k]->storage == out->storage)
+                return !lk__storage_is_written(out->storage);
+    return false;
+}
+
+static lk_status finish_outputs(lk_program *program)
+{
+    for (int i = 0; i < program->n_out; i++) {
+        if (!program->out[i])
+            continue;
+        if (!is_whole(program, i))
+            program->out[i] = lk_copy(program->out[i], program->device);
+        if (!program->out[i])
+            return lk_error_status();
+        LK_TRY(lk__tensor_make_plain(program->out[i]));
+    }
+    return LK_OK;
+}
+
+static lk_status record(lk_program *program, lk_program_fn fn, void *user)
+{
+    lk_capture before = lk__capture_set((lk_capture){keep, program});
+    lk_scope_begin();
+    lk_status status = fn(user, program->in, program->out);
+    if (status == LK_OK)
+        status = finish_outputs(program);
+    for (int i = 0; i < program->n_out; i++)
+        program->out[i] = status == LK_OK ? lk_tensor_retain(program->out[i]) : NULL;
+    lk_scope_end();
+    lk__capture_set(before);
+    return status;
+}
+
+static lk_status make_inputs(lk_program *program, lk_tensor *const *like)
+{
+    for (int i = 0; i < program->n_in; i++)
+        LK_TRY(lk__tensor_new(program->device, like[i]->dtype, like[i]->shape, &program->in[i]));
+    return LK_OK;
+}
+
+static lk_status compile(lk_program *program, lk_tensor *const *like, lk_program_fn fn, void *user)
+{
+    program->in = lk__calloc((size_t)program->n_in, sizeof(lk_tensor *));
+    program->out = lk__calloc((size_t)program->n_out, sizeof(lk_tensor *));
+    if (!program->in || !program->out)
+        return LK_ERR_MEMORY;
+    LK_TRY(make_inputs(program, like));
+    LK_TRY(record(program, fn, user));
+    for (int i = 0; i < program->n_calls; i++)
+        if (program->calls[i].op->flops)
+            program->flops += program->calls[i].op->flops(&program->calls[i]);
+    return lk__program_find_values(program);
+}
+
+lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, lk_tensor *const *like, int n_in,
+                              int n_out)
+{
+    lk_program *program = lk__calloc(1, sizeof *program);
+    if (!program)
+        return NULL;
+    lk__refcount_init(&program->references);
+    program->device = lk_device_retain(device);
+    program->n_in = n_in;
+    program->n_out = n_out;
+    if (compile(program, like, fn, user) == LK_OK)
+        return program;
+    lk_program_release(program);
+    return NULL;
+}
+
+static void release_tensors(lk_tensor **tensors, int n)
+{
+    for (int i = 0; tensors && i < n; i++)
+        lk_tensor_release(tensors[i]);
+    lk__free(tensors);
+}
+
+void lk_program_release(lk_program *program)
+{
+    if (!program || !lk__refcount_release(&program->references))
+        return;
+    for (int i = 0; i < program->n_calls; i++)
+        lk__call_release(&program->calls[i]);
+    release_tensors(program->in, program->n_in);
+    release_tensors(program->out, program->n_out);
+    lk__free(program->calls);
+    lk__free(program->values);
+    lk__free(program->dying);
+    lk__free(program->first_dying);
+    lk_device_release(program->device);
+    lk__free(program);
+}

@@ -1,0 +1,104 @@
+/* Values: the storages that a program's calls use, in the order in which they come up, and how long each is needed. */
+#include "program/program.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+
+typedef struct search {
+    lk_program *program;
+    int capacity;
+} search;
+
+static lk_value *find(const lk_program *program, const lk_storage *storage)
+{
+    for (int i = program->n_values - 1; i >= 0; i--)
+        if (program->values[i].storage == storage)
+            return &program->values[i];
+    return NULL;
+}
+
+static lk_status add(search *s, const lk_value *value)
+{
+    lk_program *program = s->program;
+    if (program->n_values == s->capacity) {
+        int capacity = s->capacity ? 2 * s->capacity : 64;
+        lk_value *values = lk__realloc(program->values, (size_t)capacity, sizeof *values);
+        if (!values)
+            return LK_ERR_MEMORY;
+        program->values = values;
+        s->capacity = capacity;
+    }
+    program->values[program->n_values++] = *value;
+    return LK_OK;
+}
+
+static lk_status use(search *s, const lk_tensor *tensor, int call, bool write)
+{
+    if (!tensor)
+        return LK_OK;
+    lk_value *value = find(s->program, tensor->storage);
+    if (!value) {
+        bool outside = !write || lk__storage_is_written(tensor->storage);
+        lk_value found = {
+            .storage = tensor->storage, .kind = outside ? LK_VALUE_OUTSIDE : LK_VALUE_INSIDE, .first = call};
+        LK_TRY(add(s, &found));
+        value = &s->program->values[s->program->n_values - 1];
+    }
+    value->last = call;
+    value->written |= write;
+    return LK_OK;
+}
+
+static lk_status add_inputs(search *s)
+{
+    for (int i = 0; i < s->program->n_in; i++) {
+        lk_value value = {.storage = s->program->in[i]->storage, .kind = LK_VALUE_INPUT, .index = i};
+        LK_TRY(add(s, &value));
+    }
+    return LK_OK;
+}
+
+static void mark_outputs(lk_program *program)
+{
+    for (int i = 0; i < program->n_out; i++) {
+        if (!program->out[i])
+            continue;
+        lk_value *value = find(program, program->out[i]->storage);
+        value->kind = LK_VALUE_OUTPUT;
+        value->index = i;
+        value->last = program->n_calls;
+    }
+}
+
+/* Values by their last use. */
+static lk_status list_deaths(lk_program *program)
+{
+    int n = 0;
+    program->dying = lk__calloc((size_t)program->n_values + 1, sizeof *program->dying);
+    program->first_dying = lk__calloc((size_t)program->n_calls + 1, sizeof *program->first_dying);
+    if (!program->dying || !program->first_dying)
+        return LK_ERR_MEMORY;
+    for (int call = 0; call < program->n_calls; call++) {
+        program->first_dying[call] = n;
+        for (int i = 0; i < program->n_values; i++)
+            if (program->values[i].kind == LK_VALUE_INSIDE && program->values[i].last == call)
+                program->dying[n++] = i;
+    }
+    program->first_dying[program->n_calls] = n;
+    return LK_OK;
+}
+
+lk_status lk__program_find_values(lk_program *program)
+{
+    search s = {.program = program};
+    LK_TRY(add_inputs(&s));
+    for (int call = 0; call < program->n_calls; call++) {
+        const lk_call *c = &program->calls[call];
+        for (int i = 0; i < c->n_in; i++)
+            LK_TRY(use(&s, c->in[i], call, false));
+        for (int i = 0; i < c->n_out; i++)
+            LK_TRY(use(&s, c->out[i], call, true));
+    }
+    mark_outputs(program);
+    return list_deaths(program);
+}
