@@ -2,6 +2,7 @@
 #ifndef LK_TESTS_CONFORMANCE_CASES_H
 #define LK_TESTS_CONFORMANCE_CASES_H
 
+#include "conformance_fused.h"
 #include "conformance_layers.h"
 #include "conformance_networks.h"
 #include "conformance_tensors.h"
@@ -301,6 +302,18 @@ static const conformance_case conformance_cases[] = {
     NORM_CASES(LK_OP_BATCH_NORM_WITH_GRAD, batch_norm_with_grad_case),
     NORM_CASES(LK_OP_BATCH_NORM_INFERENCE, batch_norm_inference_case),
     NORM_CASES(LK_OP_BATCH_NORM_INFERENCE_GRAD, batch_norm_inference_grad_case),
+    NORM_CASES(LK_OP_BATCH_NORM_ACT, batch_norm_act_case),
+    {LK_OP_BATCH_NORM_ACT, 0, "no residual", batch_norm_relu_case, P(norm_parameters, DIMS(3, 16, 5, 3), 1e-2, 0)},
+    {LK_OP_BATCH_NORM_ACT, NO_GRADIENT, "no residual, batch", batch_norm_relu_case,
+     P(norm_parameters, DIMS(19, 20, 3, 4), 1e-2, 0)},
+    {LK_OP_BATCH_NORM_ACT, NO_GRADIENT, "NaN and infinity", batch_norm_act_specials_case,
+     P(norm_parameters, DIMS(7, 15, 5, 3), 1e-3, 0)},
+    NORM_CASES(LK_OP_BATCH_NORM_ACT_GRAD, batch_norm_act_grad_case),
+    {LK_OP_BATCH_NORM_ACT_GRAD, 0, "no residual", batch_norm_relu_grad_case,
+     P(norm_parameters, DIMS(5, 13, 3, 7), 1e-2, 0)},
+    NORM_CASES(LK_OP_BATCH_NORM_INFERENCE_ACT, batch_norm_inference_act_case),
+    {LK_OP_BATCH_NORM_INFERENCE_ACT, 0, "no residual", batch_norm_inference_relu_case,
+     P(norm_parameters, DIMS(5, 13, 3, 7), 1e-2, 0)},
     {LK_OP_BATCH_NORM_UPDATE, EXACT | NO_BF16, "vector", batch_norm_update_case,
      P(norm_update_parameters, 131, 288, 0.1, -1)},
     {LK_OP_BATCH_NORM_UPDATE, EXACT | NO_BF16, "count 1", batch_norm_update_case,

@@ -103,16 +103,50 @@ enum { WIDTH = 8, HALF = 4 };
 
 /* No alignment is asked for: plain tensors may lie in a caller's memory. */
 typedef float floats __attribute__((vector_size(HALF * sizeof(float)), aligned(sizeof(float)), may_alias));
+typedef int32_t masks __attribute__((vector_size(HALF * sizeof(int32_t)), aligned(sizeof(int32_t)), may_alias));
 typedef double doubles __attribute__((vector_size(HALF * sizeof(double)), aligned(sizeof(double)), may_alias));
+
+typedef struct narrow { /* eight floats */
+    floats low, high;
+} narrow;
 
 typedef struct wide { /* eight doubles */
     doubles low, high;
 } wide;
 
-LK_BODY void load_floats(wide *to, const float *from)
+/* What a loop reads and writes, element by element at one place in all of them. What is NULL takes no part: to each
+ * body that is a constant. */
+typedef struct operands {
+    const float *x, *z;
+    const float *where; /* x counts as 0 where this is not above 0 */
+    const float *added; /* to the rounded result */
+    bool rectified;     /* the result is */
+    float *kept;        /* x as it counts */
+    float *y;           /* the result */
+} operands;
+
+LK_BODY void load_floats(narrow *to, const float *from)
 {
-    to->low = __builtin_convertvector(*(const floats *)from, doubles);
-    to->high = __builtin_convertvector(*(const floats *)(from + HALF), doubles);
+    to->low = *(const floats *)from;
+    to->high = *(const floats *)(from + HALF);
+}
+
+LK_BODY void store_floats(float *to, const narrow *from)
+{
+    *(floats *)to = from->low;
+    *(floats *)(to + HALF) = from->high;
+}
+
+LK_BODY void widen(wide *to, const narrow *from)
+{
+    to->low = __builtin_convertvector(from->low, doubles);
+    to->high = __builtin_convertvector(from->high, doubles);
+}
+
+LK_BODY void round_to_floats(narrow *to, const wide *from)
+{
+    to->low = __builtin_convertvector(from->low, floats);
+    to->high = __builtin_convertvector(from->high, floats);
 }
 
 LK_BODY void load_doubles(wide *to, const double *from)
@@ -127,18 +161,54 @@ LK_BODY void add_to(double *to, const wide *x)
     *(doubles *)(to + HALF) += x->high;
 }
 
-LK_BODY void store_floats(float *to, const wide *from)
+LK_BODY floats keep_where(floats x, floats where)
 {
-    *(floats *)to = __builtin_convertvector(from->low, floats);
-    *(floats *)(to + HALF) = __builtin_convertvector(from->high, floats);
+    return (floats)((masks)x & (masks)(where > (floats){0}));
+}
+
+/* NaN stays. */
+LK_BODY floats rectify(floats x)
+{
+    return (floats)((masks)x & ~(masks)(x <= (floats){0}));
+}
+
+LK_BODY void load_x(narrow *to, const operands *o, int64_t at)
+{
+    load_floats(to, o->x + at);
+    if (o->where) {
+        narrow where;
+        load_floats(&where, o->where + at);
+        to->low = keep_where(to->low, where.low);
+        to->high = keep_where(to->high, where.high);
+    }
+}
+
+LK_BODY void store_result(const operands *o, int64_t at, const wide *value)
+{
+    narrow y;
+    round_to_floats(&y, value);
+    if (o->added) {
+        narrow added;
+        load_floats(&added, o->added + at);
+        y.low += added.low;
+        y.high += added.high;
+    }
+    if (o->rectified) {
+        y.low = rectify(y.low);
+        y.high = rectify(y.high);
+    }
+    store_floats(o->y + at, &y);
 }
 
 /* sum += x, product += x z. */
-LK_BODY void accumulate(wide *sum, wide *product, const float *x, const float *z)
+LK_BODY void accumulate(wide *sum, wide *product, const operands *o, int64_t at)
 {
+    narrow x, z;
     wide a, b;
-    load_floats(&a, x);
-    load_floats(&b, z);
+    load_x(&x, o, at);
+    load_floats(&z, o->z + at);
+    widen(&a, &x);
+    widen(&b, &z);
     sum->low += a.low;
     sum->high += a.high;
     product->low += a.low * b.low;
@@ -147,17 +217,16 @@ LK_BODY void accumulate(wide *sum, wide *product, const float *x, const float *z
 
 /* Eight lanes at `stride` from pixel to pixel. Even and odd pixels have sums of their own, which hides the latency of
  * additions. */
-LK_BODY void sums_of_eight(const float *x, const float *z, int64_t pixels, int64_t stride, double *first,
-                           double *second)
+LK_BODY void sums_of_eight(const operands *o, int64_t at, int64_t pixels, int64_t stride, double *first, double *second)
 {
     wide even[2] = {{{0}, {0}}, {{0}, {0}}}, odd[2] = {{{0}, {0}}, {{0}, {0}}};
     int64_t p = 0;
     for (; p + 2 <= pixels; p += 2) {
-        accumulate(&even[0], &even[1], x + p * stride, z + p * stride);
-        accumulate(&odd[0], &odd[1], x + (p + 1) * stride, z + (p + 1) * stride);
+        accumulate(&even[0], &even[1], o, at + p * stride);
+        accumulate(&odd[0], &odd[1], o, at + (p + 1) * stride);
     }
     if (p < pixels)
-        accumulate(&even[0], &even[1], x + p * stride, z + p * stride);
+        accumulate(&even[0], &even[1], o, at + p * stride);
     for (int i = 0; i < 2; i++) {
         even[i].low += odd[i].low;
         even[i].high += odd[i].high;
@@ -165,40 +234,68 @@ LK_BODY void sums_of_eight(const float *x, const float *z, int64_t pixels, int64
     }
 }
 
-LK_BODY void affine_of_eight(const float *x, const float *z, int64_t pixels, int64_t stride, const double *a,
-                             const double *b, const double *c, float *y)
+LK_BODY void affine_of_eight(const operands *o, int64_t at, int64_t pixels, int64_t stride, const double *a,
+                             const double *b, const double *c)
 {
     wide wa, wb, wc, value, other;
     load_doubles(&wa, a);
     load_doubles(&wc, c);
-    if (z)
+    if (o->z)
         load_doubles(&wb, b);
-    for (int64_t p = 0; p < pixels; p++) {
-        load_floats(&value, x + p * stride);
+    for (int64_t p = 0; p < pixels; p++, at += stride) {
+        narrow x, z;
+        load_x(&x, o, at);
+        if (o->kept)
+            store_floats(o->kept + at, &x);
+        widen(&value, &x);
         value.low *= wa.low;
         value.high *= wa.high;
-        if (z) {
-            load_floats(&other, z + p * stride);
+        if (o->z) {
+            load_floats(&z, o->z + at);
+            widen(&other, &z);
             value.low += wb.low * other.low;
             value.high += wb.high * other.high;
         }
         value.low += wc.low;
         value.high += wc.high;
-        store_floats(y + p * stride, &value);
+        store_result(o, at, &value);
     }
+}
+
+/* --- one element -------------------------------------------------------------------------------------------------- */
+
+/* Both are read in any case, or a loop over lanes cannot be vectorised. */
+LK_BODY float x_of(const operands *o, int64_t at)
+{
+    float x = o->x[at];
+    if (!o->where)
+        return x;
+    return o->where[at] > 0 ? x : 0;
+}
+
+LK_BODY float result_of(const operands *o, int64_t at, float x, double a, double b, double c)
+{
+    double value = (double)x * a;
+    if (o->z)
+        value += b * (double)o->z[at];
+    float y = (float)(value + c);
+    if (o->added)
+        y += o->added[at];
+    return o->rectified && y <= 0 ? 0 : y;
 }
 
 /* --- runs of one channel ------------------------------------------------------------------------------------------ */
 
 /* Element i goes to sum i % 8, also where no vector is filled. */
-LK_BODY void sums_of_run(const float *x, const float *z, int64_t n, double *first, double *second)
+LK_BODY void sums_of_run(const operands *o, int64_t at, int64_t n, double *first, double *second)
 {
     double sum[WIDTH] = {0}, product[WIDTH] = {0};
     int64_t full = n - n % WIDTH;
-    sums_of_eight(x, z, full / WIDTH, WIDTH, sum, product);
+    sums_of_eight(o, at, full / WIDTH, WIDTH, sum, product);
     for (int64_t i = full; i < n; i++) {
-        sum[i - full] += (double)x[i];
-        product[i - full] += (double)x[i] * (double)z[i];
+        double x = (double)x_of(o, at + i);
+        sum[i - full] += x;
+        product[i - full] += x * (double)o->z[at + i];
     }
     for (int width = WIDTH / 2; width > 0; width /= 2)
         for (int i = 0; i < width; i++) {
@@ -209,15 +306,7 @@ LK_BODY void sums_of_run(const float *x, const float *z, int64_t n, double *firs
     *second += product[0];
 }
 
-LK_BODY double affine_of_one(float x, const float *z, double a, double b, double c)
-{
-    double value = (double)x * a;
-    if (z)
-        value += b * (double)*z;
-    return value + c;
-}
-
-LK_BODY void affine_of_run(const float *x, const float *z, int64_t n, double a, double b, double c, float *y)
+LK_BODY void affine_of_run(const operands *o, int64_t at, int64_t n, double a, double b, double c)
 {
     double as[WIDTH], bs[WIDTH], cs[WIDTH];
     int64_t full = n - n % WIDTH;
@@ -226,90 +315,121 @@ LK_BODY void affine_of_run(const float *x, const float *z, int64_t n, double a, 
         bs[i] = b;
         cs[i] = c;
     }
-    affine_of_eight(x, z, full / WIDTH, WIDTH, as, bs, cs, y);
-    for (int64_t i = full; i < n; i++)
-        y[i] = (float)affine_of_one(x[i], z ? z + i : NULL, a, b, c);
+    affine_of_eight(o, at, full / WIDTH, WIDTH, as, bs, cs);
+    for (int64_t i = at + full; i < at + n; i++) {
+        float x = x_of(o, i);
+        if (o->kept)
+            o->kept[i] = x;
+        o->y[i] = result_of(o, i, x, a, b, c);
+    }
 }
 
 /* --- any number of lanes: constants and sums stay in memory ------------------------------------------------------- */
 
-LK_BODY void sums_of_lanes(const float *x, const float *z, int64_t pixels, int64_t lanes, double *restrict first,
+LK_BODY void sums_of_lanes(const operands *o, int64_t at, int64_t pixels, int64_t lanes, double *restrict first,
                            double *restrict second)
 {
-    for (int64_t p = 0; p < pixels; p++, x += lanes, z += lanes)
+    for (int64_t p = 0; p < pixels; p++, at += lanes)
         for (int64_t i = 0; i < lanes; i++) {
-            first[i] += (double)x[i];
-            second[i] += (double)x[i] * (double)z[i];
+            double x = (double)x_of(o, at + i);
+            first[i] += x;
+            second[i] += x * (double)o->z[at + i];
         }
 }
 
-LK_BODY void affine_of_lanes(const float *x, const float *z, int64_t pixels, int64_t lanes, const double *a,
-                             const double *b, const double *c, float *restrict y)
+LK_BODY void affine_of_lanes(const operands *o, int64_t at, int64_t pixels, int64_t lanes, const double *a,
+                             const double *b, const double *c, float *restrict y, float *restrict kept)
 {
-    for (int64_t p = 0; p < pixels; p++)
+    for (int64_t p = 0; p < pixels; p++, at += lanes)
         for (int64_t i = 0; i < lanes; i++) {
-            int64_t at = p * lanes + i;
-            y[at] = (float)affine_of_one(x[at], z ? z + at : NULL, a[i], z ? b[i] : 0, c[i]);
+            float x = x_of(o, at + i);
+            if (kept)
+                kept[at + i] = x;
+            y[at + i] = result_of(o, at + i, x, a[i], o->z ? b[i] : 0, c[i]);
         }
 }
 
 /* --- all groups --------------------------------------------------------------------------------------------------- */
 
-LK_BODY void sums_body(const lk_channels *shape, const float *x, const float *z, double *first, double *second)
+LK_BODY void sums_body(const lk_channels *shape, const operands *o, double *first, double *second)
 {
     int64_t lanes = shape->lanes, size = shape->pixels * lanes;
-    for (int64_t g = 0; g < shape->groups; g++, x += size, z += size) {
-        int64_t at = first_entry(shape, g);
+    for (int64_t g = 0; g < shape->groups; g++) {
+        int64_t at = g * size, entry = first_entry(shape, g);
         if (lanes == 1)
-            sums_of_run(x, z, size, first + at, second + at);
+            sums_of_run(o, at, size, first + entry, second + entry);
         else if (lanes == WIDTH)
-            sums_of_eight(x, z, shape->pixels, WIDTH, first + at, second + at);
+            sums_of_eight(o, at, shape->pixels, WIDTH, first + entry, second + entry);
         else
-            sums_of_lanes(x, z, shape->pixels, lanes, first + at, second + at);
+            sums_of_lanes(o, at, shape->pixels, lanes, first + entry, second + entry);
     }
 }
 
-LK_BODY void affine_body(const lk_channels *shape, const float *x, const float *z, const double *a, const double *b,
-                         const double *c, float *y)
+LK_BODY void affine_body(const lk_channels *shape, const operands *o, const double *a, const double *b, const double *c)
 {
     int64_t lanes = shape->lanes, size = shape->pixels * lanes;
-    for (int64_t g = 0; g < shape->groups; g++, x += size, y += size) {
-        int64_t at = first_entry(shape, g);
-        const double *bs = z ? b + at : NULL;
+    for (int64_t g = 0; g < shape->groups; g++) {
+        int64_t at = g * size, entry = first_entry(shape, g);
+        const double *bs = o->z ? b + entry : NULL;
         if (lanes == 1)
-            affine_of_run(x, z, size, a[at], z ? *bs : 0, c[at], y);
+            affine_of_run(o, at, size, a[entry], o->z ? *bs : 0, c[entry]);
         else if (lanes == WIDTH)
-            affine_of_eight(x, z, shape->pixels, WIDTH, a + at, bs, c + at, y);
+            affine_of_eight(o, at, shape->pixels, WIDTH, a + entry, bs, c + entry);
         else
-            affine_of_lanes(x, z, shape->pixels, lanes, a + at, bs, c + at, y);
-        z = z ? z + size : NULL;
+            affine_of_lanes(o, at, shape->pixels, lanes, a + entry, bs, c + entry, o->y, o->kept);
     }
 }
 
 typedef struct work {
-    enum { SQUARES, SUMS, AFFINE, AFFINE2 } kind;
+    enum { SQUARES, SUMS, SUMS_WHERE, AFFINE, AFFINE2, AFFINE2_WHERE, AFFINE2_WHERE_KEPT, RELU, ADD_RELU } kind;
     const lk_channels *shape;
-    const float *x, *z;
+    const float *x, *z, *where;
     double *first, *second;
     const double *a, *b, *c;
-    float *y;
+    float *y, *kept;
 } work;
+
+LK_BODY void sums_of_work(const work *w, operands o)
+{
+    sums_body(w->shape, &o, w->first, w->second);
+}
+
+LK_BODY void affine_of_work(const work *w, operands o)
+{
+    affine_body(w->shape, &o, w->a, w->b, w->c);
+}
 
 /* An operand that is absent, or the same as the other, is a constant to each body. */
 LK_BODY void work_body(const work *w)
 {
+    const float *x = w->x, *z = w->z, *where = w->where;
     switch (w->kind) {
     case SQUARES:
-        sums_body(w->shape, w->x, w->x, w->first, w->second);
+        sums_of_work(w, (operands){.x = x, .z = x});
         break;
     case SUMS:
-        sums_body(w->shape, w->x, w->z, w->first, w->second);
+        sums_of_work(w, (operands){.x = x, .z = z});
+        break;
+    case SUMS_WHERE:
+        sums_of_work(w, (operands){.x = x, .z = z, .where = where});
         break;
     case AFFINE:
-        affine_body(w->shape, w->x, NULL, w->a, NULL, w->c, w->y);
+        affine_of_work(w, (operands){.x = x, .y = w->y});
         break;
     case AFFINE2:
-        affine_body(w->shape, w->x, w->z, w->a, w->b, w->c, w->y);
+        affine_of_work(w, (operands){.x = x, .z = z, .y = w->y});
+        break;
+    case AFFINE2_WHERE:
+        affine_of_work(w, (operands){.x = x, .z = z, .where = where, .y = w->y});
+        break;
+    case AFFINE2_WHERE_KEPT:
+        affine_of_work(w, (operands){.x = x, .z = z, .where = where, .y = w->y, .kept = w->kept});
+        break;
+    case RELU:
+        affine_of_work(w, (operands){.x = x, .rectified = true, .y = w->y});
+        break;
+    case ADD_RELU:
+        affine_of_work(w, (operands){.x = x, .added = z, .rectified = true, .y = w->y});
         break;
     }
 }
@@ -332,12 +452,25 @@ static void run(const work *w)
         work_anywhere(w);
 }
 
+static void run_sums(const work *w)
+{
+    size_t bytes = (size_t)lk__channels_entries(w->shape) * sizeof *w->first;
+    memset(w->first, 0, bytes);
+    memset(w->second, 0, bytes);
+    run(w);
+}
+
 void lk__channels_sums(const lk_channels *shape, const float *x, const float *z, double *first, double *second)
 {
-    size_t bytes = (size_t)lk__channels_entries(shape) * sizeof *first;
-    memset(first, 0, bytes);
-    memset(second, 0, bytes);
-    run(&(work){.kind = x == z ? SQUARES : SUMS, .shape = shape, .x = x, .z = z, .first = first, .second = second});
+    run_sums(
+        &(work){.kind = x == z ? SQUARES : SUMS, .shape = shape, .x = x, .z = z, .first = first, .second = second});
+}
+
+void lk__channels_sums_where(const lk_channels *shape, const float *where, const float *x, const float *z,
+                             double *first, double *second)
+{
+    run_sums(
+        &(work){.kind = SUMS_WHERE, .shape = shape, .x = x, .z = z, .where = where, .first = first, .second = second});
 }
 
 void lk__channels_affine(const lk_channels *shape, const float *x, const double *a, const double *c, float *y)
@@ -349,4 +482,25 @@ void lk__channels_affine2(const lk_channels *shape, const float *x, const float 
                           const double *c, float *y)
 {
     run(&(work){.kind = AFFINE2, .shape = shape, .x = x, .z = z, .a = a, .b = b, .c = c, .y = y});
+}
+
+void lk__channels_affine2_where(const lk_channels *shape, const float *where, const float *x, const float *z,
+                                const double *a, const double *b, const double *c, float *y, float *kept)
+{
+    run(&(work){.kind = kept ? AFFINE2_WHERE_KEPT : AFFINE2_WHERE,
+                .shape = shape,
+                .x = x,
+                .z = z,
+                .where = where,
+                .a = a,
+                .b = b,
+                .c = c,
+                .y = y,
+                .kept = kept});
+}
+
+void lk__channels_affine_relu(const lk_channels *shape, const float *x, const float *z, const double *a,
+                              const double *c, float *y)
+{
+    run(&(work){.kind = z ? ADD_RELU : RELU, .shape = shape, .x = x, .z = z, .a = a, .c = c, .y = y});
 }

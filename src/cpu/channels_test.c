@@ -133,11 +133,121 @@ static void affine_functions_have_the_same_bits_everywhere(void **state)
         }
 }
 
+/* --- with a relu -------------------------------------------------------------------------------------------------- */
+
+/* Of either sign, some of them 0. */
+static float *signed_numbers(int64_t count, int seed)
+{
+    float *x = numbers(count, seed);
+    for (int64_t i = 0; i < count; i++)
+        x[i] = i % 11 == 0 ? 0 : x[i] - 101;
+    return x;
+}
+
+/* relu(a x + c + z) in separate steps. */
+static float *expected_relu(test_shape s, const float *x, const float *z)
+{
+    double a[MOST_ENTRIES], b[MOST_ENTRIES], c[MOST_ENTRIES];
+    float *y = malloc((size_t)count_of(s) * sizeof *y);
+    assert_non_null(y);
+    set_constants(s, a, b, c);
+    for (int64_t i = 0; i < count_of(s); i++) {
+        int64_t channel = i / s.pixels % s.channels;
+        y[i] = (float)((double)x[i] * a[channel] + (c[channel] - 10));
+        y[i] = z ? y[i] + z[i] : y[i];
+        y[i] = y[i] <= 0 ? 0 : y[i];
+    }
+    return y;
+}
+
+static void expect_relu(test_layout layout, test_shape s, const float *x, const float *z)
+{
+    lk_channels shape = shape_in(layout, s);
+    double a[MOST_ENTRIES], b[MOST_ENTRIES], c[MOST_ENTRIES], tables[2][MOST_ENTRIES];
+    float *in_x = test_arranged(layout, s, x, 0), *in_z = z ? test_arranged(layout, s, z, 0) : NULL;
+    float *y = test_arranged(layout, s, x, NAN), *want = expected_relu(s, x, z);
+    set_constants(s, a, b, c);
+    for (int64_t i = 0; i < s.channels; i++)
+        c[i] -= 10;
+    lk__channels_spread(&shape, a, tables[0]);
+    lk__channels_spread(&shape, c, tables[1]);
+    lk__channels_affine_relu(&shape, in_x, in_z, tables[0], tables[1], y);
+    expect_arranged(layout, s, y, want);
+    free(in_x);
+    free(in_z);
+    free(y);
+    free(want);
+}
+
+static void relu_has_the_bits_of_separate_steps(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TEST_SHAPES; i++)
+        for (int layout = 0; layout < TEST_LAYOUTS; layout++) {
+            float *x = signed_numbers(count_of(test_shapes[i]), 5), *z = signed_numbers(count_of(test_shapes[i]), 6);
+            expect_relu((test_layout)layout, test_shapes[i], x, NULL);
+            expect_relu((test_layout)layout, test_shapes[i], x, z);
+            free(x);
+            free(z);
+        }
+}
+
+/* Sums and affine functions of x where `where` is above 0 are those of an x that is 0 elsewhere, bit for bit. */
+static void expect_where(test_layout layout, test_shape s, const float *where, const float *x, const float *z)
+{
+    lk_channels shape = shape_in(layout, s);
+    size_t bytes = (size_t)lk__channels_entries(&shape) * sizeof(double);
+    double values[3][MOST_ENTRIES], tables[3][MOST_ENTRIES], have[2][MOST_ENTRIES], want[2][MOST_ENTRIES];
+    float *plain = malloc((size_t)count_of(s) * sizeof *plain);
+    assert_non_null(plain);
+    for (int64_t i = 0; i < count_of(s); i++)
+        plain[i] = where[i] > 0 ? x[i] : 0;
+    float *in_x = test_arranged(layout, s, x, 0), *in_z = test_arranged(layout, s, z, 0);
+    float *in_where = test_arranged(layout, s, where, 0), *in_kept = test_arranged(layout, s, plain, 0);
+    float *y = test_arranged(layout, s, x, NAN), *kept = test_arranged(layout, s, x, NAN);
+    float *affine = expected_affine(s, plain, z);
+
+    lk__channels_sums_where(&shape, in_where, in_x, in_z, have[0], have[1]);
+    lk__channels_sums(&shape, in_kept, in_z, want[0], want[1]);
+    assert_memory_equal(have[0], want[0], bytes);
+    assert_memory_equal(have[1], want[1], bytes);
+
+    set_constants(s, values[0], values[1], values[2]);
+    for (int i = 0; i < 3; i++)
+        lk__channels_spread(&shape, values[i], tables[i]);
+    lk__channels_affine2_where(&shape, in_where, in_x, in_z, tables[0], tables[1], tables[2], y, kept);
+    expect_arranged(layout, s, y, affine);
+    expect_arranged(layout, s, kept, plain);
+    memset(y, -1, (size_t)test_size(layout, s) * sizeof *y);
+    lk__channels_affine2_where(&shape, in_where, in_x, in_z, tables[0], tables[1], tables[2], y, NULL);
+    expect_arranged(layout, s, y, affine);
+
+    float *all[] = {plain, in_x, in_z, in_where, in_kept, y, kept, affine};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
+static void what_does_not_count_is_zero(void **state)
+{
+    (void)state;
+    for (int i = 0; i < TEST_SHAPES; i++)
+        for (int layout = 0; layout < TEST_LAYOUTS; layout++) {
+            int64_t count = count_of(test_shapes[i]);
+            float *where = signed_numbers(count, 7), *x = numbers(count, 8), *z = numbers(count, 9);
+            expect_where((test_layout)layout, test_shapes[i], where, x, z);
+            free(where);
+            free(x);
+            free(z);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_of_each_channel),
         cmocka_unit_test(affine_functions_have_the_same_bits_everywhere),
+        cmocka_unit_test(relu_has_the_bits_of_separate_steps),
+        cmocka_unit_test(what_does_not_count_is_zero),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Batch normalisation, its gradients, and sums over channels, on channels.h' loops. All are sums over a channel and
+/* Batch normalisation, also with the residual and the relu behind it, its gradients, and sums over channels, on
+ * channels.h' loops. All are sums over a channel and
  * then an affine function of x and dy with constants for each channel, so they read memory once or twice and keep the
  * layout that they find. */
 #include "core/backend.h"
@@ -77,32 +78,53 @@ static void apply(frame *f, const float *x, float *y)
     lk__channels_affine(&f->shape, x, f->tables[0], f->tables[1], y);
 }
 
-/* y = a x + b z + c */
-static void apply2(frame *f, const float *x, const float *z, float *y)
+/* y = relu(a x + c + residual); residual may be NULL. */
+static void apply_relu(frame *f, const float *x, const float *residual, float *y)
+{
+    lk__channels_spread(&f->shape, f->a, f->tables[0]);
+    lk__channels_spread(&f->shape, f->c, f->tables[1]);
+    lk__channels_affine_relu(&f->shape, x, residual, f->tables[0], f->tables[1], y);
+}
+
+static void spread_three(frame *f)
 {
     lk__channels_spread(&f->shape, f->a, f->tables[0]);
     lk__channels_spread(&f->shape, f->b, f->tables[1]);
     lk__channels_spread(&f->shape, f->c, f->tables[2]);
-    lk__channels_affine2(&f->shape, x, z, f->tables[0], f->tables[1], f->tables[2], y);
 }
 
-/* first = sum of x, second = sum of x z, over each channel. */
-static void add_up(frame *f, const float *x, const float *z)
+/* first = sum of x, second = sum of x z, over each channel; where `where` is not NULL, x counts as 0 unless that is
+ * above 0. */
+static void add_up(frame *f, const float *where, const float *x, const float *z)
 {
-    lk__channels_sums(&f->shape, x, z, f->tables[0], f->tables[1]);
+    if (where)
+        lk__channels_sums_where(&f->shape, where, x, z, f->tables[0], f->tables[1]);
+    else
+        lk__channels_sums(&f->shape, x, z, f->tables[0], f->tables[1]);
     lk__channels_fold(&f->shape, f->tables[0], f->first);
     lk__channels_fold(&f->shape, f->tables[1], f->second);
 }
 
-/* gamma (x - mean) inverse + beta */
-static void normalise(frame *f, const lk_call *call, const lk_converted *in)
+/* a x + c = gamma (x - mean) inverse + beta */
+static void set_normalisation(frame *f, const lk_converted *in)
 {
     const float *gamma = in[1].data, *beta = in[2].data;
     for (int64_t c = 0; c < f->shape.channels; c++) {
         f->a[c] = (double)gamma[c] * f->inverse[c];
         f->c[c] = (double)beta[c] - f->mean[c] * f->a[c];
     }
+}
+
+static void normalise(frame *f, const lk_call *call, const lk_converted *in)
+{
+    set_normalisation(f, in);
     apply(f, in[0].data, call->out[0]->storage->data);
+}
+
+static void normalise_act(frame *f, const lk_call *call, const lk_converted *in, const float *residual)
+{
+    set_normalisation(f, in);
+    apply_relu(f, in[0].data, residual, call->out[0]->storage->data);
 }
 
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
@@ -141,6 +163,24 @@ static lk_status prepare_backward(struct lk_cpu *cpu, const lk_call *call, lk_pr
     return prepare_in(call, prepared, working_tag(call, 1), 2, true);
 }
 
+/* The residual comes last. */
+static lk_status prepare_act(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+{
+    int last = call->n_in - 1;
+    LK_TRY(prepare_forward(cpu, call, prepared));
+    prepared->layouts_in[last] = call->in[last] ? prepared->layouts_in[0] : NULL;
+    return LK_OK;
+}
+
+static lk_status prepare_act_backward(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+{
+    (void)cpu;
+    LK_TRY(prepare_in(call, prepared, working_tag(call, 2), 3, true));
+    if (call->n_out == 4)
+        prepared->layouts_out[3] = prepared->layouts_out[0];
+    return LK_OK;
+}
+
 static lk_status run(lk_call *call, lk_prepare_fn prepare, lk_own_fn compute)
 {
     lk_key key;
@@ -165,7 +205,7 @@ static void compute_channel_sums(lk_call *call, const lk_converted *in, float *s
 {
     frame f;
     set_frame(&f, call->in[0], lk__tag_of(call->in[0]), scratch);
-    add_up(&f, in[0].data, in[0].data);
+    add_up(&f, NULL, in[0].data, in[0].data);
     store_sums(&f, call->out[0]);
 }
 
@@ -193,13 +233,19 @@ lk_status lk__cpu_channel_sums_grad(lk_call *call)
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
+/* The moments of x, whose sums are the second output. */
+static void own_moments(frame *f, lk_call *call, const lk_converted *in, float *scratch)
+{
+    set_frame(f, call->out[0], lk__tag_of(call->out[0]), scratch);
+    add_up(f, NULL, in[0].data, in[0].data);
+    store_sums(f, call->out[1]);
+    moments_of_sums(f, call, call->out[1]);
+}
+
 static void compute_batch_norm(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
-    set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
-    add_up(&f, in[0].data, in[0].data);
-    store_sums(&f, call->out[1]);
-    moments_of_sums(&f, call, call->out[1]);
+    own_moments(&f, call, in, scratch);
     normalise(&f, call, in);
 }
 
@@ -234,13 +280,39 @@ lk_status lk__cpu_batch_norm_inference(lk_call *call)
     return run(call, prepare_forward, compute_batch_norm_inference);
 }
 
+static void compute_batch_norm_act(lk_call *call, const lk_converted *in, float *scratch)
+{
+    frame f;
+    own_moments(&f, call, in, scratch);
+    normalise_act(&f, call, in, in[3].data);
+}
+
+lk_status lk__cpu_batch_norm_act(lk_call *call)
+{
+    return run(call, prepare_act, compute_batch_norm_act);
+}
+
+static void compute_batch_norm_inference_act(lk_call *call, const lk_converted *in, float *scratch)
+{
+    frame f;
+    set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
+    moments_given(&f, call, in[3].data, in[4].data);
+    normalise_act(&f, call, in, in[5].data);
+}
+
+lk_status lk__cpu_batch_norm_inference_act(lk_call *call)
+{
+    return run(call, prepare_act, compute_batch_norm_inference_act);
+}
+
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
 
-/* dgamma = sum of dy (x - mean) inverse, dbeta = sum of dy; they stay in f->second and f->first too. */
-static void parameter_gradients(frame *f, const lk_call *call, const lk_converted *in)
+/* dgamma = sum of dy (x - mean) inverse, dbeta = sum of dy; they stay in f->second and f->first too. dy counts as 0
+ * where `y` is not above 0; NULL: everywhere. */
+static void parameter_gradients(frame *f, const lk_call *call, const float *dy, const float *y, const float *x)
 {
     float *dgamma = call->out[1]->storage->data, *dbeta = call->out[2]->storage->data;
-    add_up(f, in[0].data, in[1].data);
+    add_up(f, y, dy, x);
     for (int64_t c = 0; c < f->shape.channels; c++) {
         f->second[c] = (f->second[c] - f->mean[c] * f->first[c]) * f->inverse[c];
         dgamma[c] = (float)f->second[c];
@@ -248,26 +320,50 @@ static void parameter_gradients(frame *f, const lk_call *call, const lk_converte
     }
 }
 
-/* dx = gamma inverse (dy - dbeta / count - (x - mean) inverse dgamma / count). */
+/* a dy + b x + c = gamma inverse (dy - dbeta / count - (x - mean) inverse dgamma / count) */
+static void set_input_gradient(frame *f, const lk_call *call, const float *gamma)
+{
+    double count = (double)LK_ATTRS(call, lk_batch_norm_attrs)->count;
+    for (int64_t c = 0; c < f->shape.channels; c++) {
+        f->a[c] = (double)gamma[c] * f->inverse[c];
+        f->b[c] = -f->a[c] * f->inverse[c] * f->second[c] / count;
+        f->c[c] = -f->a[c] * f->first[c] / count - f->b[c] * f->mean[c];
+    }
+    spread_three(f);
+}
+
 static void compute_batch_norm_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
-    double count = (double)LK_ATTRS(call, lk_batch_norm_attrs)->count;
-    const float *gamma = in[2].data;
+    const float *dy = in[0].data, *x = in[1].data;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
     moments_of_sums(&f, call, call->in[3]);
-    parameter_gradients(&f, call, in);
-    for (int64_t c = 0; c < f.shape.channels; c++) {
-        f.a[c] = (double)gamma[c] * f.inverse[c];
-        f.b[c] = -f.a[c] * f.inverse[c] * f.second[c] / count;
-        f.c[c] = -f.a[c] * f.first[c] / count - f.b[c] * f.mean[c];
-    }
-    apply2(&f, in[0].data, in[1].data, call->out[0]->storage->data);
+    parameter_gradients(&f, call, dy, NULL, x);
+    set_input_gradient(&f, call, in[2].data);
+    lk__channels_affine2(&f.shape, dy, x, f.tables[0], f.tables[1], f.tables[2], call->out[0]->storage->data);
 }
 
 lk_status lk__cpu_batch_norm_grad(lk_call *call)
 {
     return run(call, prepare_backward, compute_batch_norm_grad);
+}
+
+static void compute_batch_norm_act_grad(lk_call *call, const lk_converted *in, float *scratch)
+{
+    frame f;
+    const float *dy = in[0].data, *y = in[1].data, *x = in[2].data;
+    float *dresidual = call->n_out == 4 ? call->out[3]->storage->data : NULL;
+    set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
+    moments_of_sums(&f, call, call->in[4]);
+    parameter_gradients(&f, call, dy, y, x);
+    set_input_gradient(&f, call, in[3].data);
+    lk__channels_affine2_where(&f.shape, y, dy, x, f.tables[0], f.tables[1], f.tables[2], call->out[0]->storage->data,
+                               dresidual);
+}
+
+lk_status lk__cpu_batch_norm_act_grad(lk_call *call)
+{
+    return run(call, prepare_act_backward, compute_batch_norm_act_grad);
 }
 
 /* dx = gamma inverse dy, where the statistics do not depend on x. */
@@ -290,7 +386,7 @@ static void compute_batch_norm_with_grad(lk_call *call, const lk_converted *in, 
     double count = (double)LK_ATTRS(call, lk_batch_norm_attrs)->count, *dsums = call->out[3]->storage->data;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
     moments_of_sums(&f, call, call->in[3]);
-    parameter_gradients(&f, call, in);
+    parameter_gradients(&f, call, in[0].data, NULL, in[1].data);
     scale_by_gamma(&f, call, in);
     for (int64_t c = 0; c < f.shape.channels; c++) {
         double dvariance = -f.a[c] * f.inverse[c] * f.second[c] / 2;
@@ -309,7 +405,7 @@ static void compute_batch_norm_inference_grad(lk_call *call, const lk_converted 
     frame f;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
     moments_given(&f, call, in[3].data, in[4].data);
-    parameter_gradients(&f, call, in);
+    parameter_gradients(&f, call, in[0].data, NULL, in[1].data);
     scale_by_gamma(&f, call, in);
 }
 

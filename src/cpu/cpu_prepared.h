@@ -13,7 +13,7 @@ struct lk_cpu;
 enum {
     LK_MAX_KEY = 80,
     LK_MAX_OPERANDS = 5,
-    LK_OWN_INPUTS = 5,
+    LK_OWN_INPUTS = 6,
     LK_OWN_OUTPUTS = 4,
     LK_PROBLEM_TEXT = 320,
     LK_IMPLEMENTATION_TEXT = 64

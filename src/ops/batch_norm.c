@@ -1,11 +1,13 @@
 /* channel_sums, batch_norm, batch_norm_with, batch_norm_inference, their gradients, batch_norm_update. */
+#include "ops/batch_norm.h"
+
 #include "ops/support.h"
 
 #include <math.h>
 
 /* --- checks ------------------------------------------------------------------------------------------------------- */
 
-static lk_status check_x(const char *op, const lk_tensor *x)
+lk_status lk__check_channels(const char *op, const lk_tensor *x)
 {
     LK_TRY(lk__check_dtype(op, "x", x->dtype, LK_FLOATS));
     if (x->shape.ndim < 2)
@@ -19,17 +21,17 @@ static lk_dtype vector_dtype(lk_dtype x)
     return x == LK_BF16 ? LK_F32 : x;
 }
 
-static lk_meta vector_of(const lk_tensor *x)
+lk_meta lk__channel_vector_meta(const lk_tensor *x)
 {
     return (lk_meta){vector_dtype(x->dtype), LK_SHAPE(x->shape.dim[1])};
 }
 
-static lk_meta sums_of(const lk_tensor *x)
+lk_meta lk__channel_sums_meta(const lk_tensor *x)
 {
     return (lk_meta){LK_F64, LK_SHAPE(2, x->shape.dim[1])};
 }
 
-static lk_status check_meta(const char *op, const char *operand, const lk_tensor *tensor, lk_meta meta)
+lk_status lk__check_meta(const char *op, const char *operand, const lk_tensor *tensor, lk_meta meta)
 {
     return lk__check_like(op, operand, tensor, meta.dtype, meta.shape);
 }
@@ -39,6 +41,16 @@ static lk_status check_epsilon(const char *op, double epsilon)
     if (!(epsilon >= 0) || !isfinite(epsilon))
         LK_FAIL(LK_ERR_ARGUMENT, "%s: epsilon is %g; it must be finite and at least 0", op, epsilon);
     return LK_OK;
+}
+
+lk_status lk__check_affine(const lk_call *call)
+{
+    const char *op = call->op->name;
+    const lk_tensor *x = call->in[0];
+    LK_TRY(lk__check_channels(op, x));
+    LK_TRY(lk__check_meta(op, "gamma", call->in[1], lk__channel_vector_meta(x)));
+    LK_TRY(lk__check_meta(op, "beta", call->in[2], lk__channel_vector_meta(x)));
+    return check_epsilon(op, LK_ATTRS(call, lk_batch_norm_attrs)->epsilon);
 }
 
 static lk_status check_count(const char *op, int64_t count)
@@ -66,16 +78,16 @@ static double flops(const lk_call *call, int input, double each)
 
 static lk_status channel_sums_infer(const lk_call *call, lk_meta *out)
 {
-    LK_TRY(check_x("channel_sums", call->in[0]));
-    out[0] = sums_of(call->in[0]);
+    LK_TRY(lk__check_channels("channel_sums", call->in[0]));
+    out[0] = lk__channel_sums_meta(call->in[0]);
     return LK_OK;
 }
 
 static lk_status channel_sums_grad_infer(const lk_call *call, lk_meta *out)
 {
     const lk_tensor *x = call->in[0];
-    LK_TRY(check_x("channel_sums_grad", x));
-    LK_TRY(check_meta("channel_sums_grad", "dsums", call->in[1], sums_of(x)));
+    LK_TRY(lk__check_channels("channel_sums_grad", x));
+    LK_TRY(lk__check_meta("channel_sums_grad", "dsums", call->in[1], lk__channel_sums_meta(x)));
     return lk__infer_same(call, out);
 }
 
@@ -126,17 +138,17 @@ static lk_status grad_infer(const lk_call *call, lk_meta *out)
 {
     const char *op = call->op->name;
     const lk_tensor *dy = call->in[0], *x = call->in[1];
-    LK_TRY(check_x(op, x));
+    LK_TRY(lk__check_channels(op, x));
     LK_TRY(lk__check_like(op, "dy", dy, x->dtype, x->shape));
-    LK_TRY(check_meta(op, "gamma", call->in[2], vector_of(x)));
+    LK_TRY(lk__check_meta(op, "gamma", call->in[2], lk__channel_vector_meta(x)));
     if (call->n_in == 4)
-        LK_TRY(check_meta(op, "sums", call->in[3], sums_of(x)));
+        LK_TRY(lk__check_meta(op, "sums", call->in[3], lk__channel_sums_meta(x)));
     for (int i = 3; i < call->n_in && call->n_in == 5; i++)
-        LK_TRY(check_meta(op, i == 3 ? "mean" : "variance", call->in[i], vector_of(x)));
+        LK_TRY(lk__check_meta(op, i == 3 ? "mean" : "variance", call->in[i], lk__channel_vector_meta(x)));
     out[0] = (lk_meta){x->dtype, x->shape};
-    out[1] = out[2] = vector_of(x);
+    out[1] = out[2] = lk__channel_vector_meta(x);
     if (call->n_out == 4)
-        out[3] = sums_of(x);
+        out[3] = lk__channel_sums_meta(x);
     return LK_OK;
 }
 
@@ -219,36 +231,26 @@ static lk_status batch_norm_inference_gradient(lk_gradient *g)
 
 /* --- normalisation ------------------------------------------------------------------------------------------------ */
 
-static lk_status check_affine(const lk_call *call)
-{
-    const char *op = call->op->name;
-    const lk_tensor *x = call->in[0];
-    LK_TRY(check_x(op, x));
-    LK_TRY(check_meta(op, "gamma", call->in[1], vector_of(x)));
-    LK_TRY(check_meta(op, "beta", call->in[2], vector_of(x)));
-    return check_epsilon(op, LK_ATTRS(call, lk_batch_norm_attrs)->epsilon);
-}
-
 static lk_status batch_norm_infer(const lk_call *call, lk_meta *out)
 {
-    LK_TRY(check_affine(call));
-    out[1] = sums_of(call->in[0]);
+    LK_TRY(lk__check_affine(call));
+    out[1] = lk__channel_sums_meta(call->in[0]);
     return lk__infer_same(call, out);
 }
 
 static lk_status batch_norm_with_infer(const lk_call *call, lk_meta *out)
 {
-    LK_TRY(check_affine(call));
-    LK_TRY(check_meta("batch_norm_with", "sums", call->in[3], sums_of(call->in[0])));
+    LK_TRY(lk__check_affine(call));
+    LK_TRY(lk__check_meta("batch_norm_with", "sums", call->in[3], lk__channel_sums_meta(call->in[0])));
     LK_TRY(check_count("batch_norm_with", LK_ATTRS(call, lk_batch_norm_attrs)->count));
     return lk__infer_same(call, out);
 }
 
 static lk_status batch_norm_inference_infer(const lk_call *call, lk_meta *out)
 {
-    LK_TRY(check_affine(call));
-    LK_TRY(check_meta("batch_norm_inference", "mean", call->in[3], vector_of(call->in[0])));
-    LK_TRY(check_meta("batch_norm_inference", "variance", call->in[4], vector_of(call->in[0])));
+    LK_TRY(lk__check_affine(call));
+    LK_TRY(lk__check_meta("batch_norm_inference", "mean", call->in[3], lk__channel_vector_meta(call->in[0])));
+    LK_TRY(lk__check_meta("batch_norm_inference", "variance", call->in[4], lk__channel_vector_meta(call->in[0])));
     return lk__infer_same(call, out);
 }
 

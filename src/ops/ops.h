@@ -107,6 +107,10 @@ typedef struct lk_dropout_attrs { /* (x, indices) → y; its own gradient */
  * batch_norm_with_grad: (dy, x, gamma, sums) → dx (sums held fast), dgamma, dbeta, dsums.
  * batch_norm_inference: (x, gamma, beta, mean, variance) → y.
  * batch_norm_inference_grad: (dy, x, gamma, mean, variance) → dx, dgamma, dbeta.
+ * batch_norm_act: (x, gamma, beta, residual or NULL) → y = relu(batch_norm(x) + residual), sums.
+ * batch_norm_act_grad: (dy, y, x, gamma, sums) → dx, dgamma, dbeta and, if a fourth output is asked for, dresidual =
+ * y > 0 ? dy : 0.
+ * batch_norm_inference_act: (x, gamma, beta, mean, variance, residual or NULL) → y; no gradient.
  * batch_norm_update: (mean, variance, sums, skip or NULL) → mean, variance, in place; uses count and momentum. */
 typedef struct lk_batch_norm_attrs {
     int64_t count; /* batch_norm and its gradient: x's own */

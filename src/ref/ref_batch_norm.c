@@ -1,4 +1,5 @@
-/* channel_sums, batch_norm, batch_norm_with, batch_norm_inference, their gradients, batch_norm_update. */
+/* channel_sums, batch_norm, batch_norm_with, batch_norm_inference, their gradients, those with a residual and relu
+ * behind them, batch_norm_update. */
 #include "ops/ops.h"
 #include "ref/ref.h"
 
@@ -101,8 +102,25 @@ static void normalise(const double *x, double *y, extent e, int64_t c, moments m
     }
 }
 
+/* What is done to a normalised x. */
+typedef enum tail { NOTHING, ADD_AND_RELU } tail;
+
+/* The call's last input is the residual, or NULL. */
+static void store_with_tail(lk_ref_scratch *scratch, const lk_call *call, double *y, tail then)
+{
+    lk_ref_view out = lk__ref_view(call->out[0]);
+    const lk_tensor *residual = then == ADD_AND_RELU ? call->in[call->n_in - 1] : NULL;
+    const double *r = residual ? lk__ref_load(scratch, lk__ref_view(residual)) : NULL;
+    for (int64_t i = 0, n = lk__ref_count(out.shape); i < n && then == ADD_AND_RELU; i++) {
+        double value = r ? y[i] + r[i] : y[i];
+        y[i] = value <= 0 ? 0 : value;
+    }
+    if (scratch->status == LK_OK)
+        lk__ref_store(y, out);
+}
+
 /* sums NULL: x's own, which out[1] receives. */
-static lk_status normalise_with_sums(lk_call *call, const lk_tensor *given)
+static lk_status normalise_with_sums(lk_call *call, const lk_tensor *given, tail then)
 {
     lk_ref_scratch scratch = {0};
     lk_ref_view in = lk__ref_view(call->in[0]);
@@ -120,7 +138,7 @@ static lk_status normalise_with_sums(lk_call *call, const lk_tensor *given)
             moments m = moments_of(sums, e.channels, c, LK_ATTRS(call, lk_batch_norm_attrs));
             normalise(x, y, e, c, m, gamma[c], beta[c]);
         }
-        lk__ref_store(y, lk__ref_view(call->out[0]));
+        store_with_tail(&scratch, call, y, then);
         if (own)
             lk__ref_store(own, lk__ref_view(call->out[1]));
     }
@@ -129,15 +147,20 @@ static lk_status normalise_with_sums(lk_call *call, const lk_tensor *given)
 
 lk_status lk__ref_batch_norm(lk_call *call)
 {
-    return normalise_with_sums(call, NULL);
+    return normalise_with_sums(call, NULL, NOTHING);
+}
+
+lk_status lk__ref_batch_norm_act(lk_call *call)
+{
+    return normalise_with_sums(call, NULL, ADD_AND_RELU);
 }
 
 lk_status lk__ref_batch_norm_with(lk_call *call)
 {
-    return normalise_with_sums(call, call->in[3]);
+    return normalise_with_sums(call, call->in[3], NOTHING);
 }
 
-lk_status lk__ref_batch_norm_inference(lk_call *call)
+static lk_status normalise_with_moments(lk_call *call, tail then)
 {
     lk_ref_scratch scratch = {0};
     double epsilon = LK_ATTRS(call, lk_batch_norm_attrs)->epsilon;
@@ -152,9 +175,19 @@ lk_status lk__ref_batch_norm_inference(lk_call *call)
     if (y) {
         for (int64_t c = 0; c < e.channels; c++)
             normalise(x, y, e, c, moments_given(mean[c], variance[c], epsilon), gamma[c], beta[c]);
-        lk__ref_store(y, lk__ref_view(call->out[0]));
+        store_with_tail(&scratch, call, y, then);
     }
     return lk__ref_end(&scratch);
+}
+
+lk_status lk__ref_batch_norm_inference(lk_call *call)
+{
+    return normalise_with_moments(call, NOTHING);
+}
+
+lk_status lk__ref_batch_norm_inference_act(lk_call *call)
+{
+    return normalise_with_moments(call, ADD_AND_RELU);
 }
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
@@ -167,16 +200,21 @@ typedef struct gradients {
     double *dx, *dgamma, *dbeta;
 } gradients;
 
-static void begin_gradients(gradients *g, lk_call *call)
+static void load_gradients(gradients *g, const lk_tensor *dy, const lk_tensor *in, const lk_tensor *gamma)
 {
-    lk_ref_view x = lk__ref_view(call->in[1]);
+    lk_ref_view x = lk__ref_view(in);
     *g = (gradients){.e = extent_of(x.shape)};
-    g->dy = lk__ref_load(&g->scratch, lk__ref_view(call->in[0]));
+    g->dy = lk__ref_load(&g->scratch, lk__ref_view(dy));
     g->x = lk__ref_load(&g->scratch, x);
-    g->gamma = lk__ref_load(&g->scratch, lk__ref_view(call->in[2]));
+    g->gamma = lk__ref_load(&g->scratch, lk__ref_view(gamma));
     g->dx = lk__ref_new(&g->scratch, lk__ref_count(x.shape));
     g->dgamma = lk__ref_new(&g->scratch, g->e.channels);
     g->dbeta = lk__ref_new(&g->scratch, g->e.channels);
+}
+
+static void begin_gradients(gradients *g, lk_call *call)
+{
+    load_gradients(g, call->in[0], call->in[1], call->in[2]);
 }
 
 static lk_status end_gradients(gradients *g, lk_call *call)
@@ -211,18 +249,47 @@ static void spread_channel(gradients *g, int64_t c, moments m, double a, double 
     }
 }
 
+static void through_own_sums(gradients *g, const lk_call *call, const lk_tensor *given)
+{
+    const lk_batch_norm_attrs *attrs = LK_ATTRS(call, lk_batch_norm_attrs);
+    const double *sums = lk__ref_load(&g->scratch, lk__ref_view(given));
+    double count = (double)attrs->count;
+    for (int64_t c = 0; sums && c < g->e.channels; c++) {
+        moments m = moments_of(sums, g->e.channels, c, attrs);
+        sum_channel(g, c, m);
+        spread_channel(g, c, m, g->dbeta[c] / count, g->dgamma[c] / count);
+    }
+}
+
 lk_status lk__ref_batch_norm_grad(lk_call *call)
 {
     gradients g;
-    const lk_batch_norm_attrs *attrs = LK_ATTRS(call, lk_batch_norm_attrs);
     begin_gradients(&g, call);
-    const double *sums = lk__ref_load(&g.scratch, lk__ref_view(call->in[3]));
-    double count = (double)attrs->count;
-    for (int64_t c = 0; sums && c < g.e.channels; c++) {
-        moments m = moments_of(sums, g.e.channels, c, attrs);
-        sum_channel(&g, c, m);
-        spread_channel(&g, c, m, g.dbeta[c] / count, g.dgamma[c] / count);
-    }
+    through_own_sums(&g, call, call->in[3]);
+    return end_gradients(&g, call);
+}
+
+/* y > 0 ? dy : 0 in place of dy. */
+static const double *masked(gradients *g, const lk_tensor *y)
+{
+    lk_ref_view view = lk__ref_view(y);
+    int64_t n = lk__ref_count(view.shape);
+    const double *values = lk__ref_load(&g->scratch, view);
+    double *dy = lk__ref_new(&g->scratch, n);
+    for (int64_t i = 0; dy && i < n; i++)
+        dy[i] = values[i] > 0 ? g->dy[i] : 0;
+    return dy;
+}
+
+lk_status lk__ref_batch_norm_act_grad(lk_call *call)
+{
+    gradients g;
+    load_gradients(&g, call->in[0], call->in[2], call->in[3]);
+    g.dy = masked(&g, call->in[1]);
+    if (g.dy)
+        through_own_sums(&g, call, call->in[4]);
+    if (g.scratch.status == LK_OK && call->n_out == 4)
+        lk__ref_store(g.dy, lk__ref_view(call->out[3]));
     return end_gradients(&g, call);
 }
 
