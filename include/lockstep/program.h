@@ -1,8 +1,9 @@
 /* Programs: a step, recorded once and then replayed.
  *
  * Recording calls a function that pushes operators as usual; none of them runs, but each is kept, with the kernel that
- * it would run on. Every tensor that does not outlive the step gets a place in one block of memory, shared by
- * tensors that are never needed together. A replay is one entry in the device's queue. */
+ * it would run on. Sequences of operators that one kernel does at once are then fused. Every tensor that does not
+ * outlive the step gets a place in one block of memory, shared by tensors that are never needed together. A replay is
+ * one entry in the device's queue. */
 #ifndef LOCKSTEP_PROGRAM_H
 #define LOCKSTEP_PROGRAM_H
 
@@ -21,10 +22,15 @@ typedef struct lk_program lk_program;
  * element fails. */
 typedef lk_status (*lk_program_fn)(void *user, lk_tensor *const *in, lk_tensor **out);
 
+typedef struct lk_program_opts {
+    bool fuse; /* false: exactly the operators that were called, with the bits that they give by themselves */
+} lk_program_opts;
+
 /* Records fn on `device`, in the calling thread, and compiles it. like[i]: what in[i] will be, in shape and dtype; its
- * elements do not matter. Errors: what fn gives; LK_ERR_DEVICE (an operator on another device), LK_ERR_MEMORY. */
+ * elements do not matter. opts NULL: fused. Errors: what fn gives; LK_ERR_DEVICE (an operator on another device),
+ * LK_ERR_MEMORY. */
 LK_API lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, lk_tensor *const *like, int n_in,
-                                     int n_out);
+                                     int n_out, const lk_program_opts *opts);
 
 /* Runs it on inputs of the recorded shapes and dtypes, dense ones; out[i]: new tensors, adopted by the open scope, or
  * NULL where absent. `step` takes the place of lk_random_key.epoch in random operators such as dropout. Asynchronous.

@@ -25,6 +25,8 @@ typedef struct lk_train_config {
     const char *strategy;   /* NULL: one-device for one device, else mirrored */
     int64_t shards;         /* V; 0: lk_default_shards */
     int algorithms;         /* enum lk_algorithms */
+    int executor;           /* enum lk_executor */
+    int fuse;               /* enum lk_fuse_mode */
     int64_t epochs;         /* 0: the model's recipe's */
     int64_t batch_size;     /* global; 0: the model's recipe's */
     int64_t val_batch_size; /* 0: batch_size */
@@ -63,11 +65,13 @@ typedef struct lk_train_config {
 
 typedef enum lk_batch_norm_mode { LK_BN_SHARD, LK_BN_SYNC } lk_batch_norm_mode;
 typedef enum lk_normalize_mode { LK_NORMALIZE_NONE, LK_NORMALIZE_CENTER, LK_NORMALIZE_STANDARD } lk_normalize_mode;
+typedef enum lk_executor { LK_EXECUTOR_PROGRAM, LK_EXECUTOR_EAGER } lk_executor;
+typedef enum lk_fuse_mode { LK_FUSE_ON, LK_FUSE_OFF } lk_fuse_mode;
 typedef enum lk_nan_guard { LK_NAN_GUARD_STOP, LK_NAN_GUARD_SKIP, LK_NAN_GUARD_OFF } lk_nan_guard;
 
 /* The flags of `lockstep train`, with offsets into lk_train_config. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 42 };
+enum { LK_TRAIN_OPTION_COUNT = 44 };
 
 /* A recipe is a named list of settings for these options: what one of the project's sources trains. */
 typedef struct lk_recipe {

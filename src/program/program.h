@@ -1,4 +1,5 @@
-/* A program's parts. record.c makes the list of calls, values.c finds out who writes and who reads what,
+/* A program's parts. record.c makes the list of calls, fuse.c puts fused operators in the place of sequences
+ * (rewrite.h and a file for each pattern), values.c finds out who writes and who reads what,
  * memory_plan.c gives tensors their places, and run.c replays. */
 #ifndef LK_PROGRAM_PROGRAM_H
 #define LK_PROGRAM_PROGRAM_H
@@ -49,6 +50,10 @@ struct lk_program {
 
 /* Adds a call at the end, with references of its own. */
 lk_status lk__program_append(lk_program *program, const lk_call *call);
+
+/* --- fuse.c ------------------------------------------------------------------------------------------------------- */
+
+lk_status lk__program_fuse(lk_program *program);
 
 /* --- values.c ----------------------------------------------------------------------------------------------------- */
 

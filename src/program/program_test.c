@@ -16,6 +16,8 @@
 
 enum { IMAGES = 8, CHANNELS = 16, CLASSES = 10, PARAMETERS = 4 };
 
+static const lk_program_opts unfused = {.fuse = false};
+
 static lk_device *open_device(const char *spec)
 {
     lk_device *device = lk_device_open(spec);
@@ -102,7 +104,7 @@ static void check_replays(const char *spec)
     lk_scope_begin();
     make_network(&net, device);
     make_inputs(device, 0, in);
-    lk_program *program = lk_program_record(device, train, &net, in, 3, PARAMETERS + 1);
+    lk_program *program = lk_program_record(device, train, &net, in, 3, PARAMETERS + 1, &unfused);
     assert_non_null(program);
     for (int i = 0; i < 4; i++) {
         make_inputs(device, i, in);
@@ -140,7 +142,7 @@ static void replays_do_not_disturb_each_other(void **state)
     make_network(&net, device);
     for (int i = 0; i < RUNS; i++)
         make_inputs(device, i, in[i]);
-    lk_program *program = lk_program_record(device, train, &net, in[0], 3, PARAMETERS + 1);
+    lk_program *program = lk_program_record(device, train, &net, in[0], 3, PARAMETERS + 1, &unfused);
     assert_non_null(program);
     for (int i = 0; i < RUNS; i++)
         assert_int_equal(lk_program_run(program, in[i], 7, have[i]), LK_OK);
@@ -175,7 +177,7 @@ static void outputs_are_tensors_of_their_own(void **state)
     lk_device *device = open_device("cpu");
     lk_scope_begin();
     lk_tensor *variable = numbers(device, LK_SHAPE(5), 1), *in[] = {numbers(device, LK_SHAPE(2, 3), 2)}, *out[6];
-    lk_program *program = lk_program_record(device, peculiar, variable, in, 1, 6);
+    lk_program *program = lk_program_record(device, peculiar, variable, in, 1, 6, NULL);
     assert_non_null(program);
     assert_int_equal(lk_program_run(program, in, 0, out), LK_OK);
     lk_tensor *doubled = lk_add(in[0], in[0]);
@@ -207,7 +209,7 @@ static void variables_are_updated_in_order(void **state)
     lk_scope_begin();
     lk_tensor *variable = lk_full(device, LK_F32, LK_SHAPE(4), 0), *in[] = {lk_full(device, LK_F32, LK_SHAPE(4), 1)};
     lk_tensor *out[1];
-    lk_program *program = lk_program_record(device, update, variable, in, 1, 1);
+    lk_program *program = lk_program_record(device, update, variable, in, 1, 1, NULL);
     assert_non_null(program);
     for (int i = 1; i <= 5; i++) {
         assert_int_equal(lk_program_run(program, in, 0, out), LK_OK);
@@ -256,12 +258,12 @@ static void wrong_use_is_refused(void **state)
     lk_device *device = open_device("cpu"), *other = open_device("ref");
     lk_scope_begin();
     lk_tensor *in[] = {numbers(device, LK_SHAPE(4, 4), 1)}, *out[1];
-    assert_null(lk_program_record(device, read_an_element, NULL, in, 1, 1));
+    assert_null(lk_program_record(device, read_an_element, NULL, in, 1, 1, NULL));
     expect_error(LK_ERR_STATE);
-    assert_null(lk_program_record(device, leave_the_device, other, in, 1, 1));
+    assert_null(lk_program_record(device, leave_the_device, other, in, 1, 1, NULL));
     expect_error(LK_ERR_DEVICE);
 
-    lk_program *program = lk_program_record(device, take_a_sum, NULL, in, 1, 1);
+    lk_program *program = lk_program_record(device, take_a_sum, NULL, in, 1, 1, NULL);
     lk_program_memory memory;
     assert_non_null(program);
     assert_int_not_equal(lk_program_get_memory(program, &memory), LK_OK);
@@ -290,7 +292,7 @@ static void a_failing_operator_is_named(void **state)
     lk_scope_begin();
     make_network(&net, device);
     make_inputs(device, 0, in);
-    lk_program *program = lk_program_record(device, train, &net, in, 3, PARAMETERS + 1);
+    lk_program *program = lk_program_record(device, train, &net, in, 3, PARAMETERS + 1, &unfused);
     assert_non_null(program);
     int32_t labels[IMAGES] = {0, 1, 2, CLASSES};
     lk_tensor *good = in[1];

@@ -87,7 +87,8 @@ static lk_status make_inputs(lk_program *program, lk_tensor *const *like)
     return LK_OK;
 }
 
-static lk_status compile(lk_program *program, lk_tensor *const *like, lk_program_fn fn, void *user)
+static lk_status compile(lk_program *program, lk_tensor *const *like, lk_program_fn fn, void *user,
+                         const lk_program_opts *opts)
 {
     program->in = lk__calloc((size_t)program->n_in, sizeof(lk_tensor *));
     program->out = lk__calloc((size_t)program->n_out, sizeof(lk_tensor *));
@@ -98,12 +99,15 @@ static lk_status compile(lk_program *program, lk_tensor *const *like, lk_program
     for (int i = 0; i < program->n_calls; i++)
         if (program->calls[i].op->flops)
             program->flops += program->calls[i].op->flops(&program->calls[i]);
+    if (opts->fuse)
+        LK_TRY(lk__program_fuse(program));
     return lk__program_find_values(program);
 }
 
 lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, lk_tensor *const *like, int n_in,
-                              int n_out)
+                              int n_out, const lk_program_opts *opts)
 {
+    static const lk_program_opts defaults = {.fuse = true};
     lk_program *program = lk__calloc(1, sizeof *program);
     if (!program)
         return NULL;
@@ -111,7 +115,7 @@ lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, l
     program->device = lk_device_retain(device);
     program->n_in = n_in;
     program->n_out = n_out;
-    if (compile(program, like, fn, user) == LK_OK)
+    if (compile(program, like, fn, user, opts ? opts : &defaults) == LK_OK)
         return program;
     lk_program_release(program);
     return NULL;

@@ -37,9 +37,8 @@ lk_forward_opts lk__training_opts(const lk_trainer *trainer, const lk__update *u
     return (lk_forward_opts){.training = true, .seed = trainer->plan.seed, .step = update->number};
 }
 
-static lk_status forward_backward(void *user, const lk_shard *shard, lk_tensor **values)
+static lk_status training_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
 {
-    lk_trainer *trainer = user;
     int n = trainer->n_parameters;
     lk_tensor *const *variables = lk_trainer_variables(trainer, shard->replica),
                      **metrics = values + trainer->n_updated;
@@ -52,17 +51,36 @@ static lk_status forward_backward(void *user, const lk_shard *shard, lk_tensor *
     lk_tensor *logits = lk_model_forward(trainer->model, variables, shard->images, &opts);
     lk_status status = lk__metrics_of(trainer, logits, shard->labels, trainer->plan.label_smoothing, metrics);
     if (status == LK_OK)
-        status = lk_tape_gradient(tape, metrics[0], trainer->seeds[shard->replica], values);
+        status = lk_tape_gradient(tape, metrics[0], seed, values);
     lk_tape_release(tape);
     return status;
+}
+
+static lk_status evaluation_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
+{
+    (void)seed;
+    lk_tensor *const *variables = lk_trainer_variables(trainer, shard->replica);
+    return lk__metrics_of(trainer, lk_model_forward(trainer->model, variables, shard->images, NULL), shard->labels, 0,
+                          values);
+}
+
+static lk_status run_pass(lk_trainer *trainer, lk__shard_pass_fn pass, const lk_shard *shard, lk_tensor *seed, int n,
+                          lk_tensor **values)
+{
+    return trainer->programs ? lk__shard_programs_run(trainer, pass, shard, seed, n, values)
+                             : pass(trainer, shard, seed, values);
+}
+
+static lk_status forward_backward(void *user, const lk_shard *shard, lk_tensor **values)
+{
+    lk_trainer *trainer = user;
+    return run_pass(trainer, training_pass, shard, trainer->seeds[shard->replica], trainer->n_values, values);
 }
 
 static lk_status forward_only(void *user, const lk_shard *shard, lk_tensor **values)
 {
     lk_trainer *trainer = user;
-    lk_tensor *const *variables = lk_trainer_variables(trainer, shard->replica);
-    return lk__metrics_of(trainer, lk_model_forward(trainer->model, variables, shard->images, NULL), shard->labels, 0,
-                          values);
+    return run_pass(trainer, evaluation_pass, shard, NULL, lk__metric_count(trainer), values);
 }
 
 /* --- what becomes of the sums ------------------------------------------------------------------------------------- */

@@ -4,11 +4,14 @@
 
 enum { MAX_SHARDS = 65536, MAX_BATCH = 1 << 24 };
 
-/* In the order of enum lk_batch_norm_mode, lk_normalize_mode, lk_nan_guard and lk_algorithms. */
+/* In the order of enum lk_batch_norm_mode, lk_normalize_mode, lk_nan_guard, lk_algorithms, lk_executor and
+ * lk_fuse_mode. */
 static const char *const batch_norm_modes[] = {"shard", "sync", NULL};
 static const char *const normalize_modes[] = {"none", "center", "standard", NULL};
 static const char *const nan_guards[] = {"stop", "skip", "off", NULL};
 static const char *const algorithms[] = {"fast", "direct", NULL};
+static const char *const fuse_modes[] = {"on", "off", NULL};
+static const char *const executors[] = {"program", "eager", NULL};
 
 /* clang-format off: a paragraph an option */
 const lk_option lk_train_options[] = {
@@ -66,6 +69,23 @@ const lk_option lk_train_options[] = {
      .recorded = true,
      .help = "fast: the fastest for the shapes; direct: none that rounds worse than plain sums, as Winograd's "
              "convolution does"},
+    {.name = "executor",
+     .type = LK_OPTION_CHOICE,
+     AT(executor),
+     .default_text = "program",
+     .choices = executors,
+     .value = "NAME",
+     .recorded = true,
+     .help = "program: a shard's pass is recorded once and replayed; eager: operators run as they are called, as they "
+             "always do with --bn sync"},
+    {.name = "fuse",
+     .type = LK_OPTION_CHOICE,
+     AT(fuse),
+     .default_text = "on",
+     .choices = fuse_modes,
+     .value = "MODE",
+     .recorded = true,
+     .help = "whether programs put one operator in the place of several; off: the bits of --executor eager"},
     {.name = "epochs",
      .type = LK_OPTION_INT64,
      AT(epochs),

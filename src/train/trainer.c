@@ -227,6 +227,8 @@ static lk_status build(lk_trainer *trainer)
     LK_TRY(open_data(trainer));
     LK_TRY(make_model(trainer));
     LK_TRY(make_loaders(trainer));
+    if (config->executor == LK_EXECUTOR_PROGRAM)
+        LK_TRY(lk__shard_programs_new(&trainer->programs));
     return make_replicas(trainer);
 }
 
@@ -281,6 +283,7 @@ void lk_trainer_release(lk_trainer *trainer)
         return;
     lk__callbacks_release(&trainer->callbacks);
     lk__drop_pending(trainer);
+    lk__shard_programs_release(trainer->programs);
     lk__release_tensors(trainer->seeds, trainer->n_devices);
     free_tensors(trainer->sums, (int64_t)trainer->n_devices * trainer->n_values);
     free_tensors(trainer->accumulated, (int64_t)trainer->n_devices * trainer->n_values);

@@ -1,7 +1,8 @@
 /* The trainer's parts. plan.c fills in the configuration's blanks, trainer.c builds the trainer. fit.c runs epochs,
  * hooks.c the callbacks' part in them; step.c runs one batch: shard after shard (shard_run.c), or with --bn sync all
- * together (sync_step.c). replicas.c holds and updates the variables. replay.c looks for the cause of a number that is
- * not finite; it and sync_step.c run several shards in one pass (shard_pass.c). */
+ * together (sync_step.c); shard_programs.c records the passes. replicas.c holds and updates the variables. replay.c
+ * looks for the cause of a number that is not finite; it and sync_step.c run several shards in one pass (shard_pass.c).
+ */
 #ifndef LK_TRAIN_TRAINER_H
 #define LK_TRAIN_TRAINER_H
 
@@ -57,7 +58,8 @@ struct lk_trainer {
     lk_tensor **gradients;            /* replica 0's, of the last update */
     lk_tensor *seeds[LK_MAX_DEVICES]; /* 1 / seed_count on each device: what backward starts with */
     int64_t seed_count;
-    lk_tensor **watched; /* batch-norm sync: [shard * n_variables + i], see sync_step.c */
+    struct lk__shard_programs *programs; /* NULL: passes are pushed operator by operator */
+    lk_tensor **watched;                 /* batch-norm sync: [shard * n_variables + i], see sync_step.c */
     lk__pending_step pending[LK_RUN_AHEAD];
     int n_pending;
     lk__update update;      /* that is being made */
@@ -112,6 +114,20 @@ lk_status lk__take_pending(lk_trainer *trainer, lk__pending_step *step, lk__step
 void lk__drop_pending(lk_trainer *trainer);
 
 void lk__release_tensors(lk_tensor **tensors, int64_t n);
+
+/* --- shard_programs.c --------------------------------------------------------------------------------------------- */
+
+typedef struct lk__shard_programs lk__shard_programs;
+
+/* One shard's forward pass, and backward from `seed` (NULL: forward alone): sets values[], NULL before. */
+typedef lk_status (*lk__shard_pass_fn)(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values);
+
+lk_status lk__shard_programs_new(lk__shard_programs **programs);
+void lk__shard_programs_release(lk__shard_programs *programs);
+
+/* fn(trainer, shard, seed, values[0 … n)) as a program. */
+lk_status lk__shard_programs_run(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *shard, lk_tensor *seed,
+                                 int n, lk_tensor **values);
 
 /* --- shard_pass.c ------------------------------------------------------------------------------------------------- */
 

@@ -1,0 +1,107 @@
+/* Shards' passes as programs: one for each replica, number of samples and kind of pass, recorded when it comes up. */
+#include "train/trainer.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "lockstep/program.h"
+
+typedef struct cached {
+    lk_program *program;
+    lk__shard_pass_fn pass;
+    int replica;
+    int64_t samples;
+} cached;
+
+struct lk__shard_programs {
+    cached *list;
+    int n, capacity;
+};
+
+static cached *find(const lk__shard_programs *programs, lk__shard_pass_fn pass, int replica, int64_t samples)
+{
+    for (int i = 0; i < programs->n; i++) {
+        cached *c = &programs->list[i];
+        if (c->pass == pass && c->replica == replica && c->samples == samples)
+            return c;
+    }
+    return NULL;
+}
+
+static lk_status grow(lk__shard_programs *programs)
+{
+    if (programs->n < programs->capacity)
+        return LK_OK;
+    int capacity = programs->capacity ? 2 * programs->capacity : 8;
+    cached *list = lk__realloc(programs->list, (size_t)capacity, sizeof *list);
+    if (!list)
+        return LK_ERR_MEMORY;
+    programs->list = list;
+    programs->capacity = capacity;
+    return LK_OK;
+}
+
+/* What is recorded: the pass over a shard whose tensors are the program's inputs. The seed comes last, where there is
+ * one. */
+enum { IMAGES, LABELS, INDICES, SEED, INPUTS };
+
+static int input_count(const lk_tensor *seed)
+{
+    return seed ? INPUTS : SEED;
+}
+
+typedef struct recording {
+    lk_trainer *trainer;
+    const lk_shard *shard;
+    lk__shard_pass_fn pass;
+    bool has_seed;
+} recording;
+
+static lk_status pass(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    const recording *r = user;
+    lk_shard shard = *r->shard;
+    shard.images = in[IMAGES];
+    shard.labels = in[LABELS];
+    shard.indices = in[INDICES];
+    return r->pass(r->trainer, &shard, r->has_seed ? in[SEED] : NULL, out);
+}
+
+static lk_status record(lk__shard_programs *programs, recording *r, lk_tensor *const *in, int n_out, cached **made)
+{
+    LK_TRY(grow(programs));
+    lk_program_opts opts = {.fuse = r->trainer->config.fuse == LK_FUSE_ON};
+    lk_program *program = lk_program_record(r->shard->device, pass, r, in, input_count(in[SEED]), n_out, &opts);
+    if (!program)
+        return lk_error_status();
+    *made = &programs->list[programs->n++];
+    **made = (cached){program, r->pass, r->shard->replica, lk_tensor_shape(r->shard->labels).dim[0]};
+    return LK_OK;
+}
+
+lk_status lk__shard_programs_new(lk__shard_programs **programs)
+{
+    *programs = lk__calloc(1, sizeof **programs);
+    return *programs ? LK_OK : LK_ERR_MEMORY;
+}
+
+void lk__shard_programs_release(lk__shard_programs *programs)
+{
+    if (!programs)
+        return;
+    for (int i = 0; i < programs->n; i++)
+        lk_program_release(programs->list[i].program);
+    lk__free(programs->list);
+    lk__free(programs);
+}
+
+lk_status lk__shard_programs_run(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *shard, lk_tensor *seed,
+                                 int n, lk_tensor **values)
+{
+    lk__shard_programs *programs = trainer->programs;
+    lk_tensor *in[INPUTS] = {shard->images, shard->labels, shard->indices, seed};
+    recording r = {trainer, shard, fn, seed != NULL};
+    cached *c = find(programs, fn, shard->replica, lk_tensor_shape(shard->labels).dim[0]);
+    if (!c)
+        LK_TRY(record(programs, &r, in, n, &c));
+    return lk_program_run(c->program, in, (uint64_t)trainer->update.number, values);
+}
