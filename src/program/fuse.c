@@ -1,0 +1,134 @@
+/* Fusion: operators that one kernel does at once become one call. */
+#include "program/rewrite.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/backend.h"
+#include "core/tensor.h"
+
+/* --- looking ------------------------------------------------------------------------------------------------------ */
+
+lk_call *lk__rewrite_call(const lk_rewrite *r, int i)
+{
+    return &r->program->calls[i];
+}
+
+bool lk__rewrite_is(const lk_rewrite *r, int i, int op)
+{
+    return i >= 0 && !r->removed[i] && r->program->calls[i].op->id == op;
+}
+
+static bool contains(lk_tensor *const *tensors, int n, const lk_tensor *t)
+{
+    for (int i = 0; i < n; i++)
+        if (tensors[i] && tensors[i]->storage == t->storage)
+            return true;
+    return false;
+}
+
+int lk__rewrite_readers(const lk_rewrite *r, const lk_tensor *t, int *readers, int capacity)
+{
+    int n = 0;
+    for (int i = 0; i < r->program->n_calls; i++) {
+        const lk_call *call = &r->program->calls[i];
+        if (r->removed[i] || !contains(call->in, call->n_in, t))
+            continue;
+        if (n < capacity)
+            readers[n] = i;
+        n++;
+    }
+    return n;
+}
+
+int lk__rewrite_writer(const lk_rewrite *r, const lk_tensor *t)
+{
+    int writer = -1;
+    for (int i = 0; i < r->program->n_calls; i++) {
+        const lk_call *call = &r->program->calls[i];
+        if (r->removed[i] || !contains(call->out, call->n_out, t))
+            continue;
+        if (writer >= 0)
+            return -1;
+        writer = i;
+    }
+    return writer;
+}
+
+static bool is_among(int i, const int *list, int n)
+{
+    for (int j = 0; j < n; j++)
+        if (list[j] == i)
+            return true;
+    return false;
+}
+
+bool lk__rewrite_is_between(const lk_rewrite *r, const lk_tensor *t, const int *readers, int n)
+{
+    enum { MOST = 8 };
+    int found[MOST], count = lk__rewrite_readers(r, t, found, MOST);
+    const lk_program *program = r->program;
+    if (count > MOST || lk__rewrite_writer(r, t) < 0 || contains(program->in, program->n_in, t) ||
+        contains(program->out, program->n_out, t))
+        return false;
+    for (int i = 0; i < count; i++)
+        if (!is_among(found[i], readers, n))
+            return false;
+    return true;
+}
+
+/* --- replacing ---------------------------------------------------------------------------------------------------- */
+
+bool lk__rewrite_fits(const lk_rewrite *r, lk_call *call)
+{
+    call->device = r->program->device;
+    call->dtype = call->in[0]->dtype;
+    call->algorithms = call->device->algorithms;
+    call->kernel = lk__backend_kernel_of(call);
+    return call->kernel && !(call->kernel->flags & LK_KERNEL_ORACLE);
+}
+
+lk_status lk__rewrite_output(const lk_call *call, int i, lk_tensor **output)
+{
+    lk_meta meta[LK_MAX_OUTPUTS] = {{0}};
+    LK_TRY(call->op->infer(call, meta));
+    return lk__tensor_new(call->device, meta[i].dtype, meta[i].shape, output);
+}
+
+void lk__rewrite_replace(lk_rewrite *r, int at, const lk_call *call, const int *gone, int n)
+{
+    lk__call_retain(call);
+    for (int i = 0; i < n; i++)
+        if (gone[i] >= 0)
+            r->removed[gone[i]] = true;
+    lk__call_release(&r->program->calls[at]);
+    r->program->calls[at] = *call;
+    r->removed[at] = false;
+}
+
+static void close_gaps(lk_rewrite *r)
+{
+    lk_program *program = r->program;
+    int n = 0;
+    for (int i = 0; i < program->n_calls; i++) {
+        if (r->removed[i])
+            lk__call_release(&program->calls[i]);
+        else
+            program->calls[n++] = program->calls[i];
+    }
+    program->n_calls = n;
+}
+
+lk_status lk__program_fuse(lk_program *program)
+{
+    lk_rewrite r = {program, lk__calloc((size_t)program->n_calls + 1, sizeof(bool))};
+    lk_status status = r.removed ? LK_OK : LK_ERR_MEMORY;
+    for (int i = 0; i < program->n_calls && status == LK_OK; i++) {
+        status = lk__fuse_conv_block(&r, i);
+        if (status == LK_OK)
+            status = lk__fuse_batch_norm_act(&r, i);
+    }
+    if (r.removed)
+        close_gaps(&r);
+    lk__free(r.removed);
+    return status;
+}
