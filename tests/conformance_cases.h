@@ -89,6 +89,43 @@
             P(pool_parameters, 9, 5, 6, 4, {.kernel = {2, 2}, .stride = {2, 1}})                \
     }
 
+#define BLOCK_CASES(op, flags, run)                                                                                    \
+    {op, flags, "first of LeNet, batch", run,                                                                          \
+     P(block_parameters, {17, 1, 12, 13, 20, 3, 3, {.groups = 1}, true}, LK_BLOCK_AVG_POOL, {.kernel = {2, 2}},        \
+       true)},                                                                                                         \
+        {op, flags, "second of LeNet, batch", run,                                                                     \
+         P(block_parameters, {11, 20, 9, 8, 50, 5, 5, {.groups = 1}, true}, LK_BLOCK_AVG_POOL, {.kernel = {2, 2}},     \
+           true)},                                                                                                     \
+        {op, flags, "maximum, batch", run,                                                                             \
+         P(block_parameters, {9, 6, 8, 7, 15, 3, 3, {.padding = {1, 1}}, true}, LK_BLOCK_MAX_POOL, {.kernel = {2, 3}}, \
+           true)},                                                                                                     \
+        {op, flags, "maximum without relu, stride over gaps, batch", run,                                              \
+         P(block_parameters, {8, 3, 9, 11, 7, 2, 3, {.padding = {0, 2}}, true}, LK_BLOCK_MAX_POOL,                     \
+           {.kernel = {2, 2}, .stride = {3, 4}}, false)},                                                              \
+        {op, flags, "padding, average, batch", run,                                                                    \
+         P(block_parameters, {25, 3, 7, 8, 5, 3, 2, {.padding = {2, 1}}, true}, LK_BLOCK_AVG_POOL,                     \
+           {.kernel = {3, 2}, .padding = {1, 1}}, true)},                                                              \
+        {op, flags, "padding counted, batch", run,                                                                     \
+         P(block_parameters, {8, 2, 6, 6, 5, 3, 3, {.groups = 1}, true}, LK_BLOCK_AVG_POOL,                            \
+           {.kernel = {2, 2}, .padding = {1, 1}, .count_include_pad = true}, true)},                                   \
+        {op, flags, "relu alone, batch", run,                                                                          \
+         P(block_parameters, {10, 5, 6, 7, 13, 3, 3, {.groups = 1}, true}, LK_BLOCK_NO_POOL, {.kernel = {1, 1}},       \
+           true)},                                                                                                     \
+        {op, flags, "weights alone, batch", run,                                                                       \
+         P(block_parameters, {8, 1, 9, 9, 4, 5, 4, {.groups = 1}, false}, LK_BLOCK_AVG_POOL, {.kernel = {2, 2}},       \
+           true)},                                                                                                     \
+        {op, flags, "few images", run,                                                                                 \
+         P(block_parameters, {2, 3, 9, 8, 5, 3, 3, {.padding = {1, 1}}, true}, LK_BLOCK_MAX_POOL, {.kernel = {2, 2}},  \
+           true)},                                                                                                     \
+        {op, flags, "stride 2, three groups", run,                                                                     \
+         P(block_parameters, {9, 6, 9, 8, 9, 3, 3, {.stride = {2, 1}, .groups = 3}, true}, LK_BLOCK_AVG_POOL,          \
+           {.kernel = {2, 2}}, true)},                                                                                 \
+    {                                                                                                                  \
+        op, flags, "no image", run,                                                                                    \
+            P(block_parameters, {0, 3, 8, 8, 4, 3, 3, {.groups = 1}, true}, LK_BLOCK_MAX_POOL, {.kernel = {2, 2}},     \
+              true)                                                                                                    \
+    }
+
 #define REDUCE_CASES(op, flags, run, function)                                                                   \
     {op, flags, "all", run, P(reduce_parameters, function, DIMS(13, 11), {0}, 0)},                               \
         {op, flags, "axis 0", run, P(reduce_parameters, function, DIMS(33, 10), {.n_axes = 1, .axes = {0}}, 0)}, \
@@ -254,6 +291,8 @@ static const conformance_case conformance_cases[] = {
     POOL_CASES(LK_OP_MAX_POOL2D_GRAD, 0, max_pool2d_grad_case),
     POOL_CASES(LK_OP_AVG_POOL2D, 0, avg_pool2d_case),
     POOL_CASES(LK_OP_AVG_POOL2D_GRAD, 0, avg_pool2d_grad_case),
+    BLOCK_CASES(LK_OP_CONV_BLOCK, 0, conv_block_case),
+    BLOCK_CASES(LK_OP_CONV_BLOCK_GRAD, 0, conv_block_grad_case),
     {LK_OP_RELU, EXACT, "images", relu_case, SHAPE_OF(3, 5, 7, 9)},
     {LK_OP_RELU, EXACT, "vector", relu_case, SHAPE_OF(1031)},
     {LK_OP_RELU, EXACT, "scalar", relu_case, P(lk_shape, .ndim = 0)},

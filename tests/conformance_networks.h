@@ -235,4 +235,67 @@ static inline lk_tensor *relu_grad_case(trial *t, const void *shape)
     return call_op(&lk__op_relu_grad, (lk_tensor *[]){dy, y}, 2, 1, "", 0, NULL);
 }
 
+/* --- convolution, relu and pooling as one ------------------------------------------------------------------------ */
+
+typedef struct block_parameters {
+    conv_parameters conv;
+    lk_block_pool pooling;
+    lk_pool2d_opts pool;
+    bool relu;
+} block_parameters;
+
+static inline lk_conv_block_attrs block_attrs(const block_parameters *p)
+{
+    lk_conv_block_attrs attrs = {.conv = conv_opts(&p->conv), .pool = p->pool, .pooling = p->pooling, .relu = p->relu};
+    for (int i = 0; i < 2; i++)
+        attrs.pool.stride[i] = attrs.pool.stride[i] ? attrs.pool.stride[i] : attrs.pool.kernel[i];
+    return attrs;
+}
+
+static inline lk_tensor *conv_block_case(trial *t, const void *parameters)
+{
+    const block_parameters *p = parameters;
+    const conv_parameters *c = &p->conv;
+    lk_conv_block_attrs attrs = block_attrs(p);
+    t->scale = SCALE_ABSOLUTE;
+    t->terms = count_of(conv_weight_shape(c)) / c->o + 8;
+    lk_tensor *x = floats(t, LK_SHAPE(c->n, c->c, c->h, c->w));
+    lk_tensor *w = floats(t, conv_weight_shape(c));
+    return lk__conv_block(LK_HERE, x, w, c->bias ? floats(t, LK_SHAPE(c->o)) : NULL, &attrs);
+}
+
+/* Its results, one after the other. */
+static inline lk_tensor *block_gradients(lk_tensor *dy, lk_tensor *saved, lk_tensor *x, lk_tensor *w,
+                                         const lk_conv_block_attrs *attrs)
+{
+    int n = 1 + attrs->bias + attrs->input_grad;
+    lk_tensor *flat[3];
+    lk_call call = {.op = &lk__op_conv_block_grad, .place = LK_HERE, .n_in = 4, .n_out = n, .in = {dy, saved, x, w}};
+    memcpy(call.attrs.bytes, attrs, sizeof *attrs);
+    if (!dy || lk__call(&call) != LK_OK)
+        return NULL;
+    for (int i = 0; i < n; i++)
+        flat[i] = lk_reshape(call.out[i], LK_SHAPE(-1));
+    return lk_concat(flat, n, 0);
+}
+
+/* As the tape would call it: what is saved comes from the forward pass on the same device. */
+static inline lk_tensor *conv_block_grad_case(trial *t, const void *parameters)
+{
+    const block_parameters *p = parameters;
+    const conv_parameters *c = &p->conv;
+    lk_conv_block_attrs attrs = block_attrs(p);
+    attrs.bias = attrs.input_grad = c->bias;
+    t->scale = SCALE_ONE;
+    t->terms = c->n * c->h * c->w + count_of(conv_weight_shape(c));
+    lk_tensor *x = floats(t, LK_SHAPE(c->n, c->c, c->h, c->w));
+    lk_tensor *w = floats(t, conv_weight_shape(c)), *bias = floats(t, LK_SHAPE(c->o));
+    lk_call call = {.op = &lk__op_conv_block, .place = LK_HERE, .n_in = 3, .n_out = 2, .in = {x, w, bias}};
+    memcpy(call.attrs.bytes, &attrs, sizeof attrs);
+    if (!x || !w || !bias || lk__call(&call) != LK_OK)
+        return NULL;
+    lk_tensor *dy = floats(t, lk_tensor_shape(call.out[0]));
+    return block_gradients(dy, call.out[1], x, w, &attrs);
+}
+
 #endif

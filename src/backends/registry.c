@@ -144,23 +144,12 @@ const lk_kernel *lk__backend_kernel(const lk_backend *backend, int op, lk_dtype 
     return NULL;
 }
 
-static bool is_of_one_shape(const lk_call *call)
-{
-    for (int i = 1; i < call->n_in; i++)
-        if (!lk__shape_equal(call->in[i]->shape, call->in[0]->shape))
-            return false;
-    for (int i = 0; i < call->n_out; i++)
-        if (call->out[i] && !lk__tensor_is_dense(call->out[i]))
-            return false;
-    return true;
-}
-
 const lk_kernel *lk__backend_kernel_of(const lk_call *call)
 {
     const lk_kernel_table *const *tables = call->device->backend->tables;
     for (int t = 0; tables[t]; t++) {
         const lk_kernel *row = &tables[t]->rows[call->op->id];
-        if (is_present(row, call->dtype) && (!(row->flags & LK_KERNEL_ONE_SHAPE) || is_of_one_shape(call)))
+        if (is_present(row, call->dtype) && (!row->takes || row->takes(call)))
             return row;
     }
     return NULL;

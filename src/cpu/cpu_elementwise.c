@@ -64,6 +64,17 @@ static void compute_mul(lk_call *call, const lk_converted *in, float *scratch)
         y[i] = a[i] * b[i];
 }
 
+bool lk__cpu_is_of_one_shape(const lk_call *call)
+{
+    for (int i = 1; i < call->n_in; i++)
+        if (!lk__shape_equal(call->in[i]->shape, call->in[0]->shape))
+            return false;
+    for (int i = 0; i < call->n_out; i++)
+        if (call->out[i] && !lk__tensor_is_dense(call->out[i]))
+            return false;
+    return true;
+}
+
 static lk_status run(lk_call *call, lk_own_fn compute)
 {
     lk_key key;

@@ -18,9 +18,19 @@ lk_status lk__cpu_avg_pool2d_grad(lk_call *call);
 lk_status lk__cpu_relu(lk_call *call);
 lk_status lk__cpu_relu_grad(lk_call *call);
 lk_status lk__cpu_matmul(lk_call *call);
+lk_status lk__cpu_conv_block(lk_call *call);
+lk_status lk__cpu_conv_block_grad(lk_call *call);
+
+/* Both of them: one reads what the other saved. */
+bool lk__cpu_takes_conv_block(const lk_call *call);
+bool lk__cpu_takes_conv_block_grad(const lk_call *call);
+
 lk_status lk__cpu_add(lk_call *call);
 lk_status lk__cpu_sub(lk_call *call);
 lk_status lk__cpu_mul(lk_call *call);
+/* Of the three above: inputs of one shape, and no view with gaps to write. */
+bool lk__cpu_is_of_one_shape(const lk_call *call);
+
 lk_status lk__cpu_dropout(lk_call *call);
 lk_status lk__cpu_channel_sums(lk_call *call);
 lk_status lk__cpu_channel_sums_grad(lk_call *call);

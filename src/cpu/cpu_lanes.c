@@ -25,9 +25,14 @@ static bool is_simple(const lk_conv2d_opts *opts)
     return opts->groups == 1;
 }
 
+bool lk__cpu_lanes_want_channels(int64_t images, int64_t in, int64_t out)
+{
+    return want(images, in) && want(images, out);
+}
+
 bool lk__cpu_lanes_want_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts)
 {
-    return is_simple(opts) && want(x.dim[0], x.dim[1]) && want(x.dim[0], w.dim[0]);
+    return is_simple(opts) && lk__cpu_lanes_want_channels(x.dim[0], x.dim[1], w.dim[0]);
 }
 
 bool lk__cpu_lanes_want_pool(const lk_call *call)
@@ -112,19 +117,26 @@ lk_status lk__cpu_lanes_conv2d_input_grad(lk_call *call)
     return lk__own_run(call, &key, prepare_conv, compute_input_grad);
 }
 
+static lk_lanes_block weight_grad_block(const lk_call *call)
+{
+    lk_lanes_conv conv = conv_of(call->in[1]->shape, call->in[0]->shape, call->out[0]->shape);
+    return lk__lanes_block_of(&conv);
+}
+
 static lk_status prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
-    LK_TRY(prepare(call, prepared, 2, 0));
+    lk_lanes_block block = weight_grad_block(call);
+    LK_TRY(prepare(call, prepared, 2, lk__lanes_grad_bytes(&block, false)));
     prepared->layouts_out[0] = NULL; /* gradients of parameters are plain */
     return LK_OK;
 }
 
 static void compute_weight_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
-    (void)scratch;
-    lk_lanes_conv conv = conv_of(call->in[1]->shape, call->in[0]->shape, call->out[0]->shape);
-    lk__lanes_weight_grad(&conv, in[0].data, in[1].data, call->out[0]->storage->data);
+    lk_lanes_block block = weight_grad_block(call);
+    lk_lanes_grad grad = {.dy = in[0].data, .x = in[1].data, .dw = call->out[0]->storage->data};
+    lk__lanes_block_grad(&block, &grad, scratch);
 }
 
 lk_status lk__cpu_lanes_conv2d_weight_grad(lk_call *call)
@@ -137,7 +149,7 @@ lk_status lk__cpu_lanes_conv2d_weight_grad(lk_call *call)
 
 /* --- average pooling ---------------------------------------------------------------------------------------------- */
 
-static lk_lanes_pool pool_of(lk_shape x, lk_shape y, const lk_pool2d_opts *opts)
+lk_lanes_pool lk__cpu_lanes_pool_of(lk_shape x, lk_shape y, const lk_pool2d_opts *opts)
 {
     lk_lanes_pool pool = {.images = x.dim[0], .channels = x.dim[1], .count_padding = opts->count_include_pad};
     for (int i = 0; i < 2; i++) {
@@ -159,7 +171,7 @@ static lk_status prepare_pool(lk_cpu *cpu, const lk_call *call, lk_prepared *pre
 static void compute_pool(lk_call *call, const lk_converted *in, float *scratch)
 {
     (void)scratch;
-    lk_lanes_pool pool = pool_of(call->in[0]->shape, call->out[0]->shape, LK_ATTRS(call, lk_pool2d_opts));
+    lk_lanes_pool pool = lk__cpu_lanes_pool_of(call->in[0]->shape, call->out[0]->shape, LK_ATTRS(call, lk_pool2d_opts));
     lk__lanes_avg_pool(&pool, in[0].data, call->out[0]->storage->data);
 }
 
@@ -167,7 +179,7 @@ static void compute_pool_grad(lk_call *call, const lk_converted *in, float *scra
 {
     (void)scratch;
     const lk_pool2d_opts *opts = &LK_ATTRS(call, lk_pool2d_grad_attrs)->pool;
-    lk_lanes_pool pool = pool_of(call->out[0]->shape, call->in[0]->shape, opts);
+    lk_lanes_pool pool = lk__cpu_lanes_pool_of(call->out[0]->shape, call->in[0]->shape, opts);
     lk__lanes_avg_pool_grad(&pool, in[0].data, call->out[0]->storage->data);
 }
 

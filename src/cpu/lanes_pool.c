@@ -1,29 +1,15 @@
 #include "cpu/lanes.h"
+#include "cpu/lanes_tiles.h"
 
 #include <string.h>
 
-typedef struct range {
-    int64_t begin, end;
-} range;
-
-static range window(const lk_lanes_pool *pool, int axis, int64_t o)
-{
-    int64_t begin = o * pool->stride[axis] - pool->padding[axis], end = begin + pool->kernel[axis];
-    return (range){begin < 0 ? 0 : begin, end > pool->in[axis] ? pool->in[axis] : end};
-}
-
-static float divisor(const lk_lanes_pool *pool, range rows, range columns)
-{
-    if (pool->count_padding)
-        return (float)(pool->kernel[0] * pool->kernel[1]);
-    return (float)((rows.end - rows.begin) * (columns.end - columns.begin));
-}
+typedef lk_lanes_range range;
 
 /* y = the mean of x over a window, for all channels of a block of images. */
 static void average(const lk_lanes_pool *pool, const float *x, range rows, range columns, float *restrict y)
 {
     int64_t n = pool->channels * LK_LANES;
-    float count = divisor(pool, rows, columns);
+    float count = lk__lanes_divisor(pool, rows, columns);
     memset(y, 0, (size_t)n * sizeof *y);
     for (int64_t row = rows.begin; row < rows.end; row++) {
         for (int64_t column = columns.begin; column < columns.end; column++) {
@@ -39,7 +25,7 @@ static void average(const lk_lanes_pool *pool, const float *x, range rows, range
 static void spread(const lk_lanes_pool *pool, const float *restrict dy, range rows, range columns, float *dx)
 {
     int64_t n = pool->channels * LK_LANES;
-    float count = divisor(pool, rows, columns);
+    float count = lk__lanes_divisor(pool, rows, columns);
     for (int64_t row = rows.begin; row < rows.end; row++) {
         for (int64_t column = columns.begin; column < columns.end; column++) {
             float *restrict to = dx + (row * pool->in[1] + column) * n;
@@ -55,7 +41,7 @@ void lk__lanes_avg_pool(const lk_lanes_pool *pool, const float *x, float *y)
     for (int64_t b = 0; b < blocks; b++, x += pool->in[0] * pool->in[1] * n)
         for (int64_t row = 0; row < pool->out[0]; row++)
             for (int64_t column = 0; column < pool->out[1]; column++, y += n)
-                average(pool, x, window(pool, 0, row), window(pool, 1, column), y);
+                average(pool, x, lk__lanes_window(pool, 0, row), lk__lanes_window(pool, 1, column), y);
 }
 
 void lk__lanes_avg_pool_grad(const lk_lanes_pool *pool, const float *dy, float *dx)
@@ -66,6 +52,6 @@ void lk__lanes_avg_pool_grad(const lk_lanes_pool *pool, const float *dy, float *
         memset(dx, 0, block * sizeof *dx);
         for (int64_t row = 0; row < pool->out[0]; row++)
             for (int64_t column = 0; column < pool->out[1]; column++, dy += n)
-                spread(pool, dy, window(pool, 0, row), window(pool, 1, column), dx);
+                spread(pool, dy, lk__lanes_window(pool, 0, row), lk__lanes_window(pool, 1, column), dx);
     }
 }

@@ -18,8 +18,7 @@ static lk_status check_channels(const char *op, lk_shape x, lk_shape w, int64_t 
     return LK_OK;
 }
 
-/* The shape of y. Only the batch may be empty. */
-static lk_status output_shape(const char *op, lk_shape x, lk_shape w, const lk_conv2d_opts *opts, lk_shape *y)
+lk_status lk__conv2d_shape(const char *op, lk_shape x, lk_shape w, const lk_conv2d_opts *opts, lk_shape *y)
 {
     if (x.ndim != 4)
         LK_FAIL(LK_ERR_SHAPE, "%s: x has shape %s; it must be [N, C, H, W]", op, lk__text(x).string);
@@ -39,8 +38,7 @@ static lk_status output_shape(const char *op, lk_shape x, lk_shape w, const lk_c
     return LK_OK;
 }
 
-/* 2 N O H' W' C/groups KH KW, for the convolution and for either gradient. */
-static double flops(lk_shape y, lk_shape w)
+double lk__conv2d_flops(lk_shape y, lk_shape w)
 {
     double outputs = (double)y.dim[0] * (double)y.dim[1] * (double)y.dim[2] * (double)y.dim[3];
     return 2 * outputs * (double)w.dim[1] * (double)w.dim[2] * (double)w.dim[3];
@@ -69,7 +67,7 @@ static lk_status input_grad_infer(const lk_call *call, lk_meta *out)
     lk_shape y;
     LK_TRY(lk__check_dtype(op, "dy", dy->dtype, LK_FLOATS));
     LK_TRY(lk__check_same_dtype(call));
-    LK_TRY(output_shape(op, size_of(attrs), w->shape, &attrs->conv, &y));
+    LK_TRY(lk__conv2d_shape(op, size_of(attrs), w->shape, &attrs->conv, &y));
     LK_TRY(lk__check_like(op, "dy", dy, dy->dtype, y));
     out[0] = (lk_meta){dy->dtype, size_of(attrs)};
     return LK_OK;
@@ -77,7 +75,7 @@ static lk_status input_grad_infer(const lk_call *call, lk_meta *out)
 
 static double input_grad_flops(const lk_call *call)
 {
-    return flops(call->in[0]->shape, call->in[1]->shape);
+    return lk__conv2d_flops(call->in[0]->shape, call->in[1]->shape);
 }
 
 const lk_op lk__op_conv2d_input_grad = {
@@ -104,7 +102,7 @@ static lk_status weight_grad_infer(const lk_call *call, lk_meta *out)
     lk_shape y;
     LK_TRY(lk__check_dtype(op, "dy", dy->dtype, LK_FLOATS));
     LK_TRY(lk__check_same_dtype(call));
-    LK_TRY(output_shape(op, x->shape, size_of(attrs), &attrs->conv, &y));
+    LK_TRY(lk__conv2d_shape(op, x->shape, size_of(attrs), &attrs->conv, &y));
     LK_TRY(lk__check_like(op, "dy", dy, dy->dtype, y));
     out[0] = (lk_meta){dy->dtype, size_of(attrs)};
     if (attrs->bias)
@@ -114,7 +112,7 @@ static lk_status weight_grad_infer(const lk_call *call, lk_meta *out)
 
 static double weight_grad_flops(const lk_call *call)
 {
-    return flops(call->in[0]->shape, size_of(LK_ATTRS(call, lk_conv2d_grad_attrs)));
+    return lk__conv2d_flops(call->in[0]->shape, size_of(LK_ATTRS(call, lk_conv2d_grad_attrs)));
 }
 
 const lk_op lk__op_conv2d_weight_grad = {
@@ -150,7 +148,7 @@ static lk_status conv2d_infer(const lk_call *call, lk_meta *out)
     LK_TRY(lk__check_dtype("conv2d", "x", x->dtype, LK_FLOATS));
     LK_TRY(lk__check_same_dtype(call));
     out[0].dtype = x->dtype;
-    LK_TRY(output_shape("conv2d", x->shape, w->shape, LK_ATTRS(call, lk_conv2d_opts), &out[0].shape));
+    LK_TRY(lk__conv2d_shape("conv2d", x->shape, w->shape, LK_ATTRS(call, lk_conv2d_opts), &out[0].shape));
     if (bias)
         LK_TRY(lk__check_like("conv2d", "bias", bias, x->dtype, LK_SHAPE(w->shape.dim[0])));
     return LK_OK;
@@ -183,7 +181,7 @@ static lk_status conv2d_gradient(lk_gradient *g)
 
 static double conv2d_flops(const lk_call *call)
 {
-    return flops(call->out[0]->shape, call->in[1]->shape);
+    return lk__conv2d_flops(call->out[0]->shape, call->in[1]->shape);
 }
 
 const lk_op lk__op_conv2d = {

@@ -76,6 +76,24 @@ typedef struct lk_pool2d_grad_attrs { /* max: (dy, where) → dx.  avg: (dy) →
     int64_t height, width; /* of x */
 } lk_pool2d_grad_attrs;
 
+typedef enum lk_block_pool { LK_BLOCK_NO_POOL, LK_BLOCK_AVG_POOL, LK_BLOCK_MAX_POOL } lk_block_pool;
+
+/* conv_block: (x, w, bias or NULL) → y = pool(relu(conv2d(x, w, bias))), saved. `saved`, u8 of the shape of conv2d's
+ * result, belongs to the backend: only its own conv_block_grad, called with the same attributes, reads it.
+ * conv_block_grad: (dy, saved, x, w) → dw, then dbias if `bias`, then dx if `input_grad`.
+ * Windows of the pooling must not overlap. Both make new tensors only. */
+typedef struct lk_conv_block_attrs {
+    lk_conv2d_opts conv; /* here and in pool: every default filled in */
+    lk_pool2d_opts pool;
+    lk_block_pool pooling;
+    bool relu;
+    bool bias, input_grad; /* matter to the gradient alone */
+} lk_conv_block_attrs;
+
+/* conv_block as a function. On a tape its gradient is conv_block_grad. bias may be NULL.
+ * Errors: those of conv2d and of pooling; LK_ERR_ARGUMENT (windows overlap). */
+lk_tensor *lk__conv_block(lk_place at, lk_tensor *x, lk_tensor *w, lk_tensor *bias, const lk_conv_block_attrs *attrs);
+
 /* relu: (x) → y.  relu_grad: (dy, y) → dx = y > 0 ? dy : 0. */
 
 typedef enum lk_activation_kind {

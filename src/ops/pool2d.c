@@ -3,8 +3,7 @@
 
 _Static_assert(sizeof(lk_pool2d_grad_attrs) <= LK_MAX_ATTRS, "attributes of pooling's gradients");
 
-/* The shape of y. With padding of at most half the kernel every window holds an element of x. */
-static lk_status output_shape(const char *op, lk_shape x, const lk_pool2d_opts *opts, lk_shape *y)
+lk_status lk__pool2d_shape(const char *op, lk_shape x, const lk_pool2d_opts *opts, lk_shape *y)
 {
     if (x.ndim != 4)
         LK_FAIL(LK_ERR_SHAPE, "%s: x has shape %s; it must be [N, C, H, W]", op, lk__text(x).string);
@@ -25,7 +24,7 @@ static lk_status output_shape(const char *op, lk_shape x, const lk_pool2d_opts *
 static lk_status check_x(const lk_call *call, lk_shape *y)
 {
     LK_TRY(lk__check_dtype(call->op->name, "x", call->in[0]->dtype, LK_FLOATS));
-    return output_shape(call->op->name, call->in[0]->shape, LK_ATTRS(call, lk_pool2d_opts), y);
+    return lk__pool2d_shape(call->op->name, call->in[0]->shape, LK_ATTRS(call, lk_pool2d_opts), y);
 }
 
 static double pool_flops(const lk_call *call)
@@ -45,7 +44,7 @@ static lk_status pool_grad_infer(const lk_call *call, lk_meta *out)
     LK_TRY(lk__check_dtype(op, "dy", dy->dtype, LK_FLOATS));
     LK_TRY(lk__check_ndim(op, "dy", dy, 4));
     lk_shape x = LK_SHAPE(dy->shape.dim[0], dy->shape.dim[1], attrs->height, attrs->width);
-    LK_TRY(output_shape(op, x, &attrs->pool, &y));
+    LK_TRY(lk__pool2d_shape(op, x, &attrs->pool, &y));
     LK_TRY(lk__check_like(op, "dy", dy, dy->dtype, y));
     if (call->n_in == 2)
         LK_TRY(lk__check_like(op, "where", call->in[1], LK_I32, y));

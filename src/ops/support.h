@@ -42,6 +42,16 @@ typedef struct lk_window {
  * Errors: LK_ERR_ARGUMENT (an option out of range), LK_ERR_SHAPE (the kernel does not fit). */
 lk_status lk__window_count(const char *op, const char *axis, int64_t size, lk_window window, int64_t *count);
 
+/* The shape of conv2d's y; only the batch may be empty. Options have every default filled in.
+ * Errors: LK_ERR_SHAPE, LK_ERR_ARGUMENT (an option out of range). */
+lk_status lk__conv2d_shape(const char *op, lk_shape x, lk_shape w, const lk_conv2d_opts *opts, lk_shape *y);
+
+/* 2 N O H' W' C/groups KH KW, for the convolution and for either gradient. */
+double lk__conv2d_flops(lk_shape y, lk_shape w);
+
+/* The shape of a pooling's y; padding is at most half the kernel, so every window holds an element of x. */
+lk_status lk__pool2d_shape(const char *op, lk_shape x, const lk_pool2d_opts *opts, lk_shape *y);
+
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
 /* LK_OK, or why the operator that should have made `x` gave NULL. */

@@ -102,6 +102,8 @@ lk_status lk__ref_max_pool2d(lk_call *call);
 lk_status lk__ref_max_pool2d_grad(lk_call *call);
 lk_status lk__ref_avg_pool2d(lk_call *call);
 lk_status lk__ref_avg_pool2d_grad(lk_call *call);
+lk_status lk__ref_conv_block(lk_call *call);
+lk_status lk__ref_conv_block_grad(lk_call *call);
 lk_status lk__ref_relu(lk_call *call);
 lk_status lk__ref_relu_grad(lk_call *call);
 lk_status lk__ref_activation(lk_call *call);

@@ -1,0 +1,205 @@
+/* conv_block and its gradient with images in the vector lanes. */
+#include "core/backend.h"
+#include "core/tensor.h"
+#include "cpu/cpu_kernels.h"
+#include "cpu/cpu_lanes.h"
+#include "cpu/cpu_own.h"
+#include "cpu/cpu_state.h"
+#include "cpu/lanes.h"
+#include "ops/ops.h"
+
+#include <stdio.h>
+
+/* --- when --------------------------------------------------------------------------------------------------------- */
+
+/* saved: the tensor's, of the shape of the convolution's result. */
+static lk_lanes_block block_of(lk_shape x, lk_shape w, lk_shape saved, lk_shape y, const lk_conv_block_attrs *attrs)
+{
+    static const lk_pool2d_opts none = {.kernel = {1, 1}, .stride = {1, 1}};
+    const lk_pool2d_opts *pool = attrs->pooling == LK_BLOCK_NO_POOL ? &none : &attrs->pool;
+    lk_lanes_block block = {
+        .pool = lk__cpu_lanes_pool_of(saved, y, pool), .relu = attrs->relu, .max = attrs->pooling == LK_BLOCK_MAX_POOL};
+    block.conv.images = x.dim[0];
+    for (int i = 0; i < 2; i++) {
+        block.conv.in[i] = x.dim[2 + i];
+        block.conv.out[i] = saved.dim[2 + i];
+        block.conv.kernel[i] = w.dim[2 + i];
+        block.conv.padding[i] = attrs->conv.padding[i];
+    }
+    block.conv.in[2] = x.dim[1];
+    block.conv.out[2] = w.dim[0];
+    return block;
+}
+
+static bool is_dense(const lk_conv2d_opts *opts)
+{
+    for (int i = 0; i < 2; i++)
+        if (opts->stride[i] != 1 || opts->dilation[i] != 1)
+            return false;
+    return opts->groups == 1;
+}
+
+/* Whether what the forward pass saves fits into a byte for each of the convolution's results. */
+static bool has_room(const lk_lanes_block *block)
+{
+    size_t bytes = (size_t)(block->conv.images * block->pool.in[0] * block->pool.in[1] * block->pool.channels);
+    return lk__lanes_saved_bytes(block) <= bytes &&
+           (!block->max || block->pool.kernel[0] * block->pool.kernel[1] < 255);
+}
+
+/* The sizes of an axis behind the convolution and the pooling. */
+static void set_sizes(const lk_conv_block_attrs *attrs, lk_shape x, lk_shape w, lk_shape *conv, lk_shape *y)
+{
+    *conv = *y = LK_SHAPE(x.dim[0], w.dim[0], 0, 0);
+    for (int i = 0; i < 2; i++) {
+        conv->dim[2 + i] = x.dim[2 + i] + 2 * attrs->conv.padding[i] - w.dim[2 + i] + 1;
+        y->dim[2 + i] = conv->dim[2 + i];
+        if (attrs->pooling != LK_BLOCK_NO_POOL)
+            y->dim[2 + i] =
+                (conv->dim[2 + i] + 2 * attrs->pool.padding[i] - attrs->pool.kernel[i]) / attrs->pool.stride[i] + 1;
+    }
+}
+
+/* A function of what a call and its gradient have in common. */
+static bool takes(lk_shape x, lk_shape w, const lk_conv_block_attrs *attrs)
+{
+    if (!is_dense(&attrs->conv) || !lk__cpu_lanes_want_channels(x.dim[0], x.dim[1], w.dim[0]))
+        return false;
+    lk_shape conv, y;
+    set_sizes(attrs, x, w, &conv, &y);
+    lk_lanes_block block = block_of(x, w, conv, y, attrs);
+    return has_room(&block);
+}
+
+bool lk__cpu_takes_conv_block(const lk_call *call)
+{
+    return takes(call->in[0]->shape, call->in[1]->shape, LK_ATTRS(call, lk_conv_block_attrs));
+}
+
+bool lk__cpu_takes_conv_block_grad(const lk_call *call)
+{
+    return takes(call->in[2]->shape, call->in[3]->shape, LK_ATTRS(call, lk_conv_block_attrs));
+}
+
+/* --- what the two have in common ---------------------------------------------------------------------------------- */
+
+static lk_status check_outputs(const lk_call *call)
+{
+    if (!call->free_layout)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: results must be new tensors", call->op->name);
+    return LK_OK;
+}
+
+static void describe(lk_prepared *prepared, const lk_tensor *x, const lk_tensor *w, const lk_conv_block_attrs *attrs)
+{
+    static const char *const pools[] = {"", " average", " maximum"};
+    const int64_t *kernel = attrs->pool.kernel;
+    char shape[2][64], pool[96] = "";
+    lk__shape_text(x->shape, shape[0], sizeof shape[0]);
+    lk__shape_text(w->shape, shape[1], sizeof shape[1]);
+    if (attrs->pooling != LK_BLOCK_NO_POOL)
+        snprintf(pool, sizeof pool, "%s %lldx%lld", pools[attrs->pooling], (long long)kernel[0], (long long)kernel[1]);
+    snprintf(prepared->problem, sizeof prepared->problem, "f32 x%s w%s padding %lldx%lld%s%s", shape[0], shape[1],
+             (long long)attrs->conv.padding[0], (long long)attrs->conv.padding[1], attrs->relu ? " relu" : "", pool);
+    snprintf(prepared->implementation, sizeof prepared->implementation, "lanes:avx2");
+}
+
+static void make_key(lk_key *key, const lk_call *call, const lk_conv_block_attrs *attrs)
+{
+    lk__key_call(key, call);
+    lk__key_add(key, attrs->conv.padding, 2);
+    lk__key_add(key, (int64_t[]){attrs->pooling, attrs->relu, attrs->bias}, 3);
+    if (attrs->pooling == LK_BLOCK_NO_POOL)
+        return;
+    lk__key_add(key, attrs->pool.kernel, 2);
+    lk__key_add(key, attrs->pool.stride, 2);
+    lk__key_add(key, attrs->pool.padding, 2);
+}
+
+/* Packed weights before what else is needed, to a whole number of cache lines. */
+static size_t packed_bytes(const lk_lanes_conv *conv)
+{
+    return (lk__lanes_packed_count(conv) * sizeof(float) + 63) / 64 * 64;
+}
+
+/* --- forward ------------------------------------------------------------------------------------------------------ */
+
+static lk_lanes_block forward_block(const lk_call *call)
+{
+    return block_of(call->in[0]->shape, call->in[1]->shape, call->out[1]->shape, call->out[0]->shape,
+                    LK_ATTRS(call, lk_conv_block_attrs));
+}
+
+static lk_status prepare_forward(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+{
+    (void)cpu;
+    lk_lanes_block block = forward_block(call);
+    describe(prepared, call->in[0], call->in[1], LK_ATTRS(call, lk_conv_block_attrs));
+    prepared->scratch_bytes = packed_bytes(&block.conv);
+    LK_TRY(lk__layout_tagged(call->in[0]->shape, LK_F32, LK_LANES_TAG, &prepared->layouts_in[0]));
+    return lk__layout_tagged(call->out[0]->shape, LK_F32, LK_LANES_TAG, &prepared->layouts_out[0]);
+}
+
+static void compute_forward(lk_call *call, const lk_converted *in, float *scratch)
+{
+    lk_lanes_block block = forward_block(call);
+    lk__lanes_pack(&block.conv, in[1].data, false, scratch);
+    lk__lanes_block_forward(&block, in[0].data, scratch, in[2].data, call->out[0]->storage->data,
+                            call->out[1]->storage->data);
+}
+
+lk_status lk__cpu_conv_block(lk_call *call)
+{
+    lk_key key;
+    LK_TRY(check_outputs(call));
+    make_key(&key, call, LK_ATTRS(call, lk_conv_block_attrs));
+    return lk__own_run(call, &key, prepare_forward, compute_forward);
+}
+
+/* --- gradient ----------------------------------------------------------------------------------------------------- */
+
+static lk_lanes_block grad_block(const lk_call *call)
+{
+    return block_of(call->in[2]->shape, call->in[3]->shape, call->in[1]->shape, call->in[0]->shape,
+                    LK_ATTRS(call, lk_conv_block_attrs));
+}
+
+static lk_status prepare_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+{
+    (void)cpu;
+    const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
+    lk_lanes_block block = grad_block(call);
+    describe(prepared, call->in[2], call->in[3], attrs);
+    prepared->scratch_bytes = packed_bytes(&block.conv) + lk__lanes_grad_bytes(&block, attrs->input_grad);
+    LK_TRY(lk__layout_tagged(call->in[0]->shape, LK_F32, LK_LANES_TAG, &prepared->layouts_in[0]));
+    LK_TRY(lk__layout_tagged(call->in[2]->shape, LK_F32, LK_LANES_TAG, &prepared->layouts_in[2]));
+    if (!attrs->input_grad)
+        return LK_OK;
+    return lk__layout_tagged(call->in[2]->shape, LK_F32, LK_LANES_TAG, &prepared->layouts_out[1 + attrs->bias]);
+}
+
+static void compute_grad(lk_call *call, const lk_converted *in, float *scratch)
+{
+    const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
+    lk_lanes_block block = grad_block(call);
+    lk_lanes_grad grad = {.dy = in[0].data,
+                          .saved = lk__cpu_data(call->in[1]),
+                          .x = in[2].data,
+                          .packed = scratch,
+                          .dw = call->out[0]->storage->data,
+                          .dbias = attrs->bias ? call->out[1]->storage->data : NULL,
+                          .dx = attrs->input_grad ? call->out[1 + attrs->bias]->storage->data : NULL};
+    if (attrs->input_grad) {
+        lk_lanes_conv back = lk__lanes_input_grad_conv(&block);
+        lk__lanes_pack(&back, in[3].data, true, scratch);
+    }
+    lk__lanes_block_grad(&block, &grad, (char *)scratch + packed_bytes(&block.conv));
+}
+
+lk_status lk__cpu_conv_block_grad(lk_call *call)
+{
+    lk_key key;
+    LK_TRY(check_outputs(call));
+    make_key(&key, call, LK_ATTRS(call, lk_conv_block_attrs));
+    return lk__own_run(call, &key, prepare_grad, compute_grad);
+}
