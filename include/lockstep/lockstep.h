@@ -20,6 +20,7 @@
 #include "lockstep/status.h"
 #include "lockstep/study.h"
 #include "lockstep/tensor.h"
+#include "lockstep/trace.h"
 #include "lockstep/train.h"
 
 #endif

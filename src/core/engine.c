@@ -17,7 +17,8 @@ enum { RING_ENTRIES = 1024, MAX_QUEUES = 2 * LK_MAX_DEVICES, SPINS = 1000 };
 typedef struct ring_entry {
     lk_call call; /* op NULL: a task or a wait entry */
     lk_task *task;
-    lk_event wait; /* of a wait entry */
+    lk_event wait;   /* of a wait entry */
+    lk__phase phase; /* that runs; of a wait entry, that is waited for */
 } ring_entry;
 
 struct lk_queue {
@@ -154,16 +155,46 @@ void lk__event_wait(lk_event event)
 
 /* --- the queue's thread ------------------------------------------------------------------------------------------- */
 
+static void wait_for_other(const ring_entry *entry)
+{
+    int64_t began = lk__trace_begin();
+    lk__event_wait(entry->wait);
+    lk__trace_end(entry->phase == LK_PHASE_EXCHANGE ? LK_TRACE_WAIT_EXCHANGE : LK_TRACE_WAIT_DEVICE, began, 0);
+}
+
+/* Tells a recording how many entries there are, where that has changed by much. */
+static void show_length(lk_queue *queue)
+{
+    enum { MUCH = RING_ENTRIES / 32 };
+    uint64_t length = atomic_load_explicit(&queue->pushed, memory_order_relaxed) -
+                      atomic_load_explicit(&queue->done, memory_order_relaxed);
+    uint64_t change = length > queue->shown ? length - queue->shown : queue->shown - length;
+    if (change < MUCH && (length > 1 || queue->shown <= 1))
+        return;
+    queue->shown = length;
+    lk__trace_end(LK_TRACE_QUEUED, lk__trace_clock(), (int64_t)length);
+}
+
+static void run_task(lk_task *task)
+{
+    int64_t began = lk__trace_begin();
+    lk__execute_task(task);
+    lk__trace_end(LK_TRACE_PROGRAM, began, 0);
+}
+
 static void run_entry(lk_queue *queue, ring_entry *entry)
 {
+    if (lk__trace_is_on())
+        show_length(queue);
+    lk__phase_set(entry->phase);
     if (entry->call.op) {
         lk__execute(queue->device, &entry->call);
         lk__call_release(&entry->call);
     } else if (entry->task) {
-        lk__execute_task(entry->task);
+        run_task(entry->task);
         entry->task->release(entry->task);
     } else {
-        lk__event_wait(entry->wait);
+        wait_for_other(entry);
     }
 }
 
@@ -336,8 +367,7 @@ static ring_entry *next_entry(lk_queue *queue)
     return &queue->ring[position % RING_ENTRIES];
 }
 
-/* Of what is waited for. An entry that has run meanwhile may have been written over, but only by one of the queue's next
- * round, which is much later: a wrong phase in a recording is all that would come of it. */
+/* Of what is waited for, which has not run, so its entry is still there. */
 static lk__phase phase_of(lk_event event)
 {
     return event.queue->ring[(event.sequence - 1) % RING_ENTRIES].phase;
@@ -355,6 +385,7 @@ static void push_wait(lk_queue *queue, lk_use use)
     entry->call.op = NULL;
     entry->task = NULL;
     entry->wait = event;
+    entry->phase = phase_of(event);
     publish(queue);
 }
 
@@ -516,6 +547,7 @@ static lk_status push_task_locked(lk_task *task)
     ring_entry *entry = next_entry(queue);
     entry->call.op = NULL;
     entry->task = task;
+    entry->phase = lk__phase_current();
     task->device->flops += task->flops;
     for (int i = 0; i < task->n_reads; i++)
         note_reader(task->reads[i], next_use(queue));
@@ -575,7 +607,8 @@ static lk_event pending_use(lk_storage *storage, bool readers)
 bool lk__storage_is_written(lk_storage *storage)
 {
     pthread_mutex_lock(&engine_lock);
-    bool written = storage->writer.queue || storage->data; /* without a writer, data is the host's and does not change */
+    bool written =
+        storage->writer.queue || storage->data; /* without a writer, data is the host's and does not change */
     pthread_mutex_unlock(&engine_lock);
     return written;
 }

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "core/backend.h"
 #include "core/tensor.h"
+#include "core/trace.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -194,7 +195,7 @@ static lk_status check_inputs(const lk_call *call)
     return LK_OK;
 }
 
-static lk_status run(lk_device *device, lk_call *call)
+static lk_status dispatch(lk_device *device, lk_call *call)
 {
     if (call->op == &lk__op_plain)
         return convert_to_plain(device, call->out[0]);
@@ -204,6 +205,15 @@ static lk_status run(lk_device *device, lk_call *call)
     if (call->kernel->flags & LK_KERNEL_LAYOUTS)
         return call->kernel->run(call);
     return any_layout(call) ? run_with_stand_ins(device, call) : run_plain(call);
+}
+
+static lk_status run(lk_device *device, lk_call *call)
+{
+    int64_t began = lk__trace_begin();
+    lk_status status = dispatch(device, call);
+    if (began)
+        lk__trace_end_call(call, began);
+    return status;
 }
 
 static lk_status explain(lk_status status, const lk_call *call)

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/trace.h"
 #include "data/augment.h"
 
 #include <inttypes.h>
@@ -79,8 +80,10 @@ static void fill(const lk_loader *loader, int64_t index, float *scratch, lk_batc
 static lk_status prepare(const lk_loader *loader, int64_t index, float *scratch, lk_batch **batch)
 {
     lk__batch_memory memory;
+    int64_t began = lk__trace_begin();
     LK_TRY(lk__batch_pool_take(loader->pool, batch, &memory));
     fill(loader, index, scratch, *batch, &memory);
+    lk__trace_end(LK_TRACE_PREPARE, began, index);
     return LK_OK;
 }
 
@@ -97,10 +100,18 @@ static void keep_error(lk_loader *loader)
     lk_error_clear();
 }
 
+static void name_worker(const worker *self)
+{
+    char name[32];
+    snprintf(name, sizeof name, "loader %d", (int)(self - self->loader->workers));
+    lk__trace_name_thread(LK_TRACK_LOADER, name);
+}
+
 static void *work(void *argument)
 {
     const worker *self = argument;
     lk_loader *loader = self->loader;
+    name_worker(self);
     pthread_mutex_lock(&loader->mutex);
     while (!loader->stopping) {
         if (!may_claim(loader)) {
@@ -280,12 +291,22 @@ lk_status lk_loader_start(lk_loader *loader, int64_t epoch)
     return lk_loader_start_at(loader, epoch, 0);
 }
 
+/* With the mutex, which is let go of meanwhile. */
+static void wait_for(lk_loader *loader, const outcome *place)
+{
+    if (place->there)
+        return;
+    int64_t began = lk__trace_begin();
+    while (!place->there)
+        pthread_cond_wait(&loader->finished, &loader->mutex);
+    lk__trace_end(LK_TRACE_WAIT_BATCH, began, loader->delivered);
+}
+
 static outcome await(lk_loader *loader)
 {
     pthread_mutex_lock(&loader->mutex);
     outcome *place = &loader->ready[loader->delivered % loader->opts.depth];
-    while (!place->there)
-        pthread_cond_wait(&loader->finished, &loader->mutex);
+    wait_for(loader, place);
     outcome done = *place;
     *place = (outcome){0};
     loader->delivered++;

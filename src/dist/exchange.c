@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/tensor.h"
+#include "core/trace.h"
 #include "dist/collective.h"
 #include "lockstep/ops.h"
 
@@ -126,8 +127,10 @@ static lk_status reduce(lk_place at, lk_tensor *const *tensors, int64_t n, reduc
         return LK_ERR_MEMORY;
     for (int64_t i = 0; i < n; i++)
         nodes[i] = (lk_tree_node){{i, i + 1}, tensors + i};
+    lk__phase before = lk__phase_set(result->n > 1 ? LK_PHASE_EXCHANGE : LK_PHASE_SHARD_SUM);
     lk_status status =
         lk__tree_allreduce(at, result->devices, result->n, &lk__transport_inproc, n, nodes, n, 0, result->sums);
+    lk__phase_set(before);
     lk__free(nodes);
     return status;
 }

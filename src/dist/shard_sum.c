@@ -2,6 +2,7 @@
  * and while the two uppermost nodes are siblings they are added up. */
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/trace.h"
 #include "dist/strategy.h"
 #include "lockstep/ops.h"
 
@@ -166,7 +167,9 @@ lk_status lk_shard_sum_add(lk_shard_sum *sum, int64_t shard, lk_tensor *const *v
         partial_sum *left = partial_at(sum, d, stack->depth - 2), *right = left + 1;
         if (!lk__tree_siblings(sum->shards, left->range, right->range))
             break;
+        lk__phase before = lk__phase_set(LK_PHASE_SHARD_SUM);
         lk_status status = add_siblings(sum, left, right);
+        lk__phase_set(before);
         if (status != LK_OK) { /* some quantities are added up, some are not: nothing of it is of use */
             empty(sum);
             return status;
@@ -194,14 +197,17 @@ static lk_status collect_nodes(lk_shard_sum *sum, int64_t *count)
 
 lk_status lk_shard_sum_finish_at(lk_place at, lk_shard_sum *sum, lk_tensor **sums)
 {
-    int64_t count, total = (int64_t)lk_strategy_num_replicas(sum->strategy) * sum->n;
+    int k = lk_strategy_num_replicas(sum->strategy);
+    int64_t count, total = (int64_t)k * sum->n;
     memset(sums, 0, (size_t)total * sizeof *sums);
     lk_status status = collect_nodes(sum, &count);
+    lk__phase before = lk__phase_set(k > 1 ? LK_PHASE_EXCHANGE : LK_PHASE_SHARD_SUM);
     if (status == LK_OK) {
         lk_scope_begin();
         status = sum->strategy->table->reduce(at, sum->strategy, sum->shards, sum->nodes, count, sum->n, sums);
         lk_scope_end();
     }
+    lk__phase_set(before);
     for (int64_t i = 0; i < total && status != LK_OK; i++) {
         lk_tensor_release(sums[i]);
         sums[i] = NULL;

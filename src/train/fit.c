@@ -4,6 +4,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "core/trace.h"
 
 #include <math.h>
 #include <time.h>
@@ -109,9 +110,11 @@ static lk_status push_step(lk_trainer *trainer, pass *p)
     p->ended = !batch || batch->index + 1 == lk_loader_batches(p->loader);
     if (!batch)
         return LK_OK;
+    int64_t began = lk__trace_begin();
     lk_status status = lk_ledger_add(p->ledger, batch->indices, batch->count);
     if (status == LK_OK)
         status = p->push(trainer, batch);
+    lk__trace_end(LK_TRACE_PUSH_STEP, began, batch->index);
     lk_batch_release(batch);
     return status;
 }

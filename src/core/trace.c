@@ -1,0 +1,426 @@
+#include "core/trace.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+    DEFAULT_EVENTS = 1 << 20,
+    MAX_PROBLEMS = 1 << 16,
+    MAX_WORDS = (LK_MAX_INPUTS + LK_MAX_OUTPUTS) * (1 + LK_MAX_DIMS)
+};
+
+/* What a thread records with. The track is handed over when recording stops or the thread ends. */
+typedef struct thread_recorder {
+    struct thread_recorder *next;
+    pthread_mutex_t lock; /* guards the track; taken after registry_lock */
+    lk__trace_track *track;
+} thread_recorder;
+
+_Atomic int64_t lk__trace_origin;
+
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
+static thread_recorder *threads;
+static lk_trace *recording; /* NULL: none */
+
+static _Atomic int64_t chunks_left;
+static _Atomic int64_t dropped_without_track;
+
+static _Thread_local thread_recorder *own;
+static _Thread_local lk__phase phase;
+static _Thread_local lk__track_kind thread_kind = LK_TRACK_CALLER;
+static _Thread_local char thread_name[LK_TRACE_NAME] = "caller";
+
+int64_t lk__trace_clock(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
+}
+
+lk__phase lk__phase_current(void)
+{
+    return phase;
+}
+
+lk__phase lk__phase_set(lk__phase now)
+{
+    lk__phase before = phase;
+    phase = now;
+    return before;
+}
+
+void lk__trace_name_thread(lk__track_kind kind, const char *name)
+{
+    thread_kind = kind;
+    memset(thread_name, 0, sizeof thread_name);
+    memccpy(thread_name, name, '\0', sizeof thread_name - 1);
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+/* That there is no room for an event is no error of the thread that it is about. */
+static void *allocate(size_t bytes)
+{
+    bool clean = lk_error_status() == LK_OK;
+    void *memory = lk__calloc(1, bytes);
+    if (!memory && clean)
+        lk_error_clear();
+    return memory;
+}
+
+static void free_track(lk__trace_track *track)
+{
+    for (lk__trace_chunk *next, *chunk = track->first; chunk; chunk = next) {
+        next = chunk->next;
+        lk__free(chunk);
+    }
+    for (int b = 0; b < LK_TRACE_BUCKETS; b++) {
+        for (lk__trace_problem *next, *problem = track->buckets[b]; problem; problem = next) {
+            next = problem->next;
+            lk__free(problem);
+        }
+    }
+    lk__free(track);
+}
+
+/* Under registry_lock. */
+static void hand_over(thread_recorder *thread)
+{
+    lk__trace_track *track = thread->track;
+    thread->track = NULL;
+    if (!track)
+        return;
+    track->next = recording->tracks;
+    recording->tracks = track;
+}
+
+/* --- threads ------------------------------------------------------------------------------------------------------ */
+
+static pthread_key_t at_thread_exit;
+static bool has_key;
+
+static void end_thread(void *argument)
+{
+    thread_recorder *thread = argument;
+    pthread_mutex_lock(&registry_lock);
+    thread_recorder **link = &threads;
+    while (*link != thread)
+        link = &(*link)->next;
+    *link = thread->next;
+    hand_over(thread); /* a track is there only while something is recorded */
+    pthread_mutex_unlock(&registry_lock);
+    pthread_mutex_destroy(&thread->lock);
+    lk__free(thread);
+}
+
+static void make_key(void)
+{
+    has_key = pthread_key_create(&at_thread_exit, end_thread) == 0;
+}
+
+static thread_recorder *own_recorder(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    if (own)
+        return own;
+    pthread_once(&once, make_key);
+    thread_recorder *thread = has_key ? allocate(sizeof *thread) : NULL;
+    if (!thread)
+        return NULL;
+    if (pthread_setspecific(at_thread_exit, thread) != 0) {
+        lk__free(thread);
+        return NULL;
+    }
+    pthread_mutex_init(&thread->lock, NULL);
+    pthread_mutex_lock(&registry_lock);
+    thread->next = threads;
+    threads = thread;
+    pthread_mutex_unlock(&registry_lock);
+    own = thread;
+    return thread;
+}
+
+static lk__trace_track *own_track(thread_recorder *thread)
+{
+    if (thread->track)
+        return thread->track;
+    lk__trace_track *track = allocate(sizeof *track);
+    if (!track)
+        return NULL;
+    track->kind = thread_kind;
+    memcpy(track->name, thread_name, sizeof track->name);
+    thread->track = track;
+    return track;
+}
+
+/* --- problems ----------------------------------------------------------------------------------------------------- */
+
+static int put_operand(const lk_tensor *tensor, int64_t *words)
+{
+    if (!tensor) {
+        words[0] = -1;
+        return 1;
+    }
+    words[0] = (int64_t)tensor->dtype * (LK_MAX_DIMS + 1) + tensor->shape.ndim;
+    for (int d = 0; d < tensor->shape.ndim; d++)
+        words[1 + d] = tensor->shape.dim[d];
+    return 1 + tensor->shape.ndim;
+}
+
+bool lk__problem_operand(const lk__trace_problem *problem, int i, lk_dtype *dtype, lk_shape *shape)
+{
+    const int64_t *words = problem->words;
+    for (; i > 0; i--)
+        words += words[0] < 0 ? 1 : 1 + words[0] % (LK_MAX_DIMS + 1);
+    *shape = (lk_shape){0};
+    if (words[0] < 0)
+        return false;
+    *dtype = (lk_dtype)(words[0] / (LK_MAX_DIMS + 1));
+    shape->ndim = (int)(words[0] % (LK_MAX_DIMS + 1));
+    memcpy(shape->dim, words + 1, (size_t)shape->ndim * sizeof *words);
+    return true;
+}
+
+/* FNV-1a over words instead of bytes. */
+static uint64_t hash_of(const lk_op *op, const int64_t *words, int n)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ (uintptr_t)op;
+    for (int i = 0; i < n; i++)
+        hash = (hash ^ (uint64_t)words[i]) * UINT64_C(0x100000001b3);
+    return hash ^ hash >> 32;
+}
+
+static bool is_same(const lk__trace_problem *problem, const lk__trace_problem *key, const int64_t *words)
+{
+    return problem->hash == key->hash && problem->op == key->op && problem->n_in == key->n_in &&
+           problem->n_out == key->n_out && problem->n_words == key->n_words && problem->flops == key->flops &&
+           memcmp(problem->words, words, (size_t)key->n_words * sizeof *words) == 0;
+}
+
+/* The track's problem for the call; NULL: there is no room. */
+static const lk__trace_problem *problem_of(lk__trace_track *track, const lk_call *call)
+{
+    int64_t words[MAX_WORDS];
+    lk__trace_problem key = {.op = call->op, .n_in = call->n_in, .n_out = call->n_out};
+    for (int i = 0; i < call->n_in; i++)
+        key.n_words += put_operand(call->in[i], words + key.n_words);
+    for (int i = 0; i < call->n_out; i++)
+        key.n_words += put_operand(call->out[i], words + key.n_words);
+    key.flops = call->op->flops ? call->op->flops(call) : 0;
+    key.hash = hash_of(call->op, words, key.n_words);
+    lk__trace_problem **bucket = &track->buckets[key.hash % LK_TRACE_BUCKETS];
+    for (lk__trace_problem *problem = *bucket; problem; problem = problem->next)
+        if (is_same(problem, &key, words))
+            return problem;
+    size_t bytes = (size_t)key.n_words * sizeof *words;
+    lk__trace_problem *problem = track->n_problems < MAX_PROBLEMS ? allocate(sizeof *problem + bytes) : NULL;
+    if (!problem)
+        return NULL;
+    key.number = track->n_problems++;
+    key.next = *bucket;
+    memcpy(problem, &key, sizeof key);
+    memcpy(problem->words, words, bytes);
+    *bucket = problem;
+    return problem;
+}
+
+/* --- recording ---------------------------------------------------------------------------------------------------- */
+
+static lk__trace_chunk *chunk_with_room(lk__trace_track *track)
+{
+    if (track->last && track->last->n < LK_TRACE_CHUNK)
+        return track->last;
+    if (atomic_fetch_sub(&chunks_left, 1) <= 0) {
+        atomic_fetch_add(&chunks_left, 1);
+        return NULL;
+    }
+    lk__trace_chunk *chunk = allocate(sizeof *chunk);
+    if (!chunk)
+        return NULL;
+    if (track->last)
+        track->last->next = chunk;
+    else
+        track->first = chunk;
+    track->last = chunk;
+    return chunk;
+}
+
+static bool add_event(lk__trace_track *track, const lk__trace_event *event, const lk_call *call)
+{
+    const lk__trace_problem *problem = NULL;
+    lk__trace_chunk *chunk = chunk_with_room(track);
+    if (!chunk)
+        return false;
+    if (call) {
+        problem = problem_of(track, call);
+        if (!problem)
+            return false;
+    }
+    chunk->events[chunk->n] = *event;
+    chunk->events[chunk->n++].problem = problem;
+    return true;
+}
+
+/* That recording has stopped is seen under the thread's lock: lk_trace_stop takes the track under it after it has said
+ * so. */
+static void record(lk__trace_event event, const lk_call *call)
+{
+    thread_recorder *thread = own_recorder();
+    if (!thread) {
+        atomic_fetch_add(&dropped_without_track, 1);
+        return;
+    }
+    pthread_mutex_lock(&thread->lock);
+    int64_t origin = atomic_load(&lk__trace_origin);
+    if (origin) {
+        event.begin = event.begin < origin ? origin : event.begin;
+        event.end = event.end < event.begin ? event.begin : event.end;
+        lk__trace_track *track = own_track(thread);
+        if (!track)
+            atomic_fetch_add(&dropped_without_track, 1);
+        else if (!add_event(track, &event, call))
+            track->dropped++;
+    }
+    pthread_mutex_unlock(&thread->lock);
+}
+
+void lk__trace_end(lk__trace_kind kind, int64_t began, int64_t number)
+{
+    if (!lk__trace_is_on())
+        return;
+    record((lk__trace_event){.begin = began, .end = lk__trace_clock(), .number = (uint32_t)number, .kind = kind}, NULL);
+}
+
+void lk__trace_end_call(const lk_call *call, int64_t began)
+{
+    record((lk__trace_event){.begin = began, .end = lk__trace_clock(), .number = phase, .kind = LK_TRACE_CALL}, call);
+}
+
+/* --- start and stop ----------------------------------------------------------------------------------------------- */
+
+static lk_status start(lk_trace *trace, int64_t events)
+{
+    if (recording)
+        LK_FAIL(LK_ERR_STATE, "trace: something is being recorded already; lk_trace_stop ends that");
+    atomic_store(&chunks_left, (events + LK_TRACE_CHUNK - 1) / LK_TRACE_CHUNK);
+    atomic_store(&dropped_without_track, 0);
+    recording = trace;
+    trace->began = lk__trace_clock();
+    atomic_store(&lk__trace_origin, trace->began);
+    return LK_OK;
+}
+
+lk_status lk_trace_start(const lk_trace_opts *opts)
+{
+    int64_t events = opts && opts->max_events ? opts->max_events : DEFAULT_EVENTS;
+    if (events < 0 || events > INT64_MAX - LK_TRACE_CHUNK)
+        LK_FAIL(LK_ERR_ARGUMENT, "trace: room for %lld events: must be at least 1", (long long)events);
+    lk_trace *trace = lk__calloc(1, sizeof *trace);
+    if (!trace)
+        return LK_ERR_MEMORY;
+    pthread_mutex_lock(&registry_lock);
+    lk_status status = start(trace, events);
+    pthread_mutex_unlock(&registry_lock);
+    if (status != LK_OK)
+        lk__free(trace);
+    return status;
+}
+
+lk_trace *lk_trace_stop(void)
+{
+    pthread_mutex_lock(&registry_lock);
+    lk_trace *trace = recording;
+    atomic_store(&lk__trace_origin, 0);
+    for (thread_recorder *thread = trace ? threads : NULL; thread; thread = thread->next) {
+        pthread_mutex_lock(&thread->lock);
+        hand_over(thread);
+        pthread_mutex_unlock(&thread->lock);
+    }
+    recording = NULL;
+    if (trace) {
+        trace->ended = lk__trace_clock();
+        trace->dropped = atomic_load(&dropped_without_track);
+    }
+    pthread_mutex_unlock(&registry_lock);
+    if (!trace)
+        lk__fail(LK_ERR_STATE, "trace: nothing is being recorded; lk_trace_start begins that");
+    return trace;
+}
+
+void lk_trace_release(lk_trace *trace)
+{
+    if (!trace)
+        return;
+    for (lk__trace_track *next, *track = trace->tracks; track; track = next) {
+        next = track->next;
+        free_track(track);
+    }
+    lk__free(trace);
+}
+
+/* --- reading ------------------------------------------------------------------------------------------------------ */
+
+int64_t lk_trace_dropped(const lk_trace *trace)
+{
+    int64_t dropped = trace->dropped;
+    for (const lk__trace_track *track = trace->tracks; track; track = track->next)
+        dropped += track->dropped;
+    return dropped;
+}
+
+static const struct {
+    const char *name, *category;
+} kinds[LK_TRACE_KIND_COUNT] = {
+    [LK_TRACE_PROGRAM] = {"program", "program"},
+    [LK_TRACE_WAIT_DEVICE] = {"wait for a device", "wait"},
+    [LK_TRACE_WAIT_EXCHANGE] = {"wait for the exchange", "wait"},
+    [LK_TRACE_IDLE] = {"no work", "wait"},
+    [LK_TRACE_QUEUED] = {"queued", "queue"},
+    [LK_TRACE_WAIT_RESULT] = {"wait for results", "wait"},
+    [LK_TRACE_WAIT_ROOM] = {"wait for room in a queue", "wait"},
+    [LK_TRACE_WAIT_BATCH] = {"wait for a batch", "input"},
+    [LK_TRACE_PREPARE] = {"prepare a batch", "loader"},
+    [LK_TRACE_PUSH_STEP] = {"push a step", "host"},
+};
+
+const char *lk__phase_category(lk__phase of)
+{
+    static const char *const categories[LK_PHASE_COUNT] = {"operator", "shard sum", "exchange"};
+    return categories[of];
+}
+
+const char *lk__trace_event_name(const lk__trace_event *event)
+{
+    return event->problem ? event->problem->op->name : kinds[event->kind].name;
+}
+
+const char *lk__trace_event_category(const lk__trace_event *event)
+{
+    return event->problem ? lk__phase_category((lk__phase)event->number) : kinds[event->kind].category;
+}
+
+static int compare_tracks(const void *a, const void *b)
+{
+    const lk__trace_track *x = *(lk__trace_track *const *)a, *y = *(lk__trace_track *const *)b;
+    return x->kind != y->kind ? (x->kind > y->kind) - (x->kind < y->kind) : strverscmp(x->name, y->name);
+}
+
+lk_status lk__trace_sorted_tracks(const lk_trace *trace, lk__trace_track ***tracks, int *count)
+{
+    *count = 0;
+    for (lk__trace_track *track = trace->tracks; track; track = track->next)
+        ++*count;
+    *tracks = lk__calloc((size_t)*count, sizeof(lk__trace_track *));
+    if (!*tracks)
+        return LK_ERR_MEMORY;
+    int n = 0;
+    for (lk__trace_track *track = trace->tracks; track; track = track->next)
+        (*tracks)[n++] = track;
+    qsort(*tracks, (size_t)n, sizeof(lk__trace_track *), compare_tracks);
+    return LK_OK;
+}

@@ -1,0 +1,388 @@
+/* What a recording says when it is added up. */
+#include "core/trace.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/tensor.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PROBLEM_TEXT = 1024 };
+
+typedef struct span {
+    int64_t begin, end;
+} span;
+
+/* Spans of callers, in the order of their beginnings, without overlaps. */
+typedef struct span_list {
+    span *spans;
+    int64_t n;
+} span_list;
+
+/* --- events, the last first: what encloses an event comes before it ----------------------------------------------- */
+
+typedef struct event_list {
+    const lk__trace_event **events;
+    int64_t n;
+} event_list;
+
+static int64_t count_events(const lk__trace_track *track)
+{
+    int64_t n = 0;
+    for (const lk__trace_chunk *chunk = track->first; chunk; chunk = chunk->next)
+        n += chunk->n;
+    return n;
+}
+
+static lk_status list_events(const lk__trace_track *track, event_list *list)
+{
+    int64_t n = count_events(track);
+    *list = (event_list){.events = lk__calloc((size_t)n, sizeof(lk__trace_event *))};
+    if (!list->events)
+        return LK_ERR_MEMORY;
+    for (const lk__trace_chunk *chunk = track->first; chunk; chunk = chunk->next)
+        for (int i = 0; i < chunk->n; i++)
+            if (chunk->events[i].kind != LK_TRACE_QUEUED)
+                list->events[list->n++] = &chunk->events[i];
+    return LK_OK;
+}
+
+/* Nanoseconds of event i that no event within it covers. */
+static int64_t own_time(const event_list *list, int64_t i)
+{
+    const lk__trace_event *event = list->events[i];
+    int64_t covered = 0, from = event->end;
+    for (int64_t j = i - 1; j >= 0 && list->events[j]->begin >= event->begin; j--) {
+        const lk__trace_event *inner = list->events[j];
+        if (inner->end > from)
+            continue; /* within one that was counted */
+        covered += inner->end - inner->begin;
+        from = inner->begin;
+    }
+    return event->end - event->begin - covered;
+}
+
+/* --- what callers did --------------------------------------------------------------------------------------------- */
+
+static bool is_input(const lk__trace_event *event)
+{
+    return event->kind == LK_TRACE_WAIT_BATCH || event->kind == LK_TRACE_PREPARE;
+}
+
+static bool is_result(const lk__trace_event *event)
+{
+    return event->kind == LK_TRACE_WAIT_RESULT;
+}
+
+static int compare_spans(const void *a, const void *b)
+{
+    const span *x = a, *y = b;
+    return (x->begin > y->begin) - (x->begin < y->begin);
+}
+
+static void merge_spans(span_list *list)
+{
+    int64_t kept = 0;
+    qsort(list->spans, (size_t)list->n, sizeof *list->spans, compare_spans);
+    for (int64_t i = 0; i < list->n; i++) {
+        if (kept > 0 && list->spans[i].begin <= list->spans[kept - 1].end) {
+            span *last = &list->spans[kept - 1];
+            last->end = list->spans[i].end > last->end ? list->spans[i].end : last->end;
+        } else {
+            list->spans[kept++] = list->spans[i];
+        }
+    }
+    list->n = kept;
+}
+
+static void add_spans(const lk__trace_track *track, bool (*wanted)(const lk__trace_event *), span_list *list)
+{
+    for (const lk__trace_chunk *chunk = track->first; chunk; chunk = chunk->next)
+        for (int i = 0; i < chunk->n; i++)
+            if (wanted(&chunk->events[i]))
+                list->spans[list->n++] = (span){chunk->events[i].begin, chunk->events[i].end};
+}
+
+static lk_status callers_spans(const lk_trace *trace, bool (*wanted)(const lk__trace_event *), span_list *list)
+{
+    int64_t capacity = 0;
+    for (const lk__trace_track *track = trace->tracks; track; track = track->next)
+        capacity += track->kind == LK_TRACK_CALLER ? count_events(track) : 0;
+    *list = (span_list){.spans = lk__calloc((size_t)capacity, sizeof(span))};
+    if (!list->spans)
+        return LK_ERR_MEMORY;
+    for (const lk__trace_track *track = trace->tracks; track; track = track->next)
+        if (track->kind == LK_TRACK_CALLER)
+            add_spans(track, wanted, list);
+    merge_spans(list);
+    return LK_OK;
+}
+
+/* Nanoseconds of the event within the list's spans. */
+static int64_t overlap(const span_list *list, const lk__trace_event *event)
+{
+    int64_t low = 0, high = list->n, total = 0;
+    while (low < high) { /* the first span that ends behind the event's beginning */
+        int64_t middle = low + (high - low) / 2;
+        if (list->spans[middle].end <= event->begin)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    for (; low < list->n && list->spans[low].begin < event->end; low++) {
+        int64_t begin = list->spans[low].begin, end = list->spans[low].end;
+        total += (end < event->end ? end : event->end) - (begin > event->begin ? begin : event->begin);
+    }
+    return total;
+}
+
+/* --- devices ------------------------------------------------------------------------------------------------------ */
+
+typedef struct callers {
+    span_list input, results;
+    bool several_devices;
+} callers;
+
+static void add_idle(const callers *c, const lk__trace_event *event, lk_trace_device *device)
+{
+    device->input += 1e-9 * (double)overlap(&c->input, event);
+    if (c->several_devices)
+        device->slowest += 1e-9 * (double)overlap(&c->results, event);
+}
+
+static void add_event(const callers *c, const lk__trace_event *event, int64_t nanoseconds, lk_trace_device *device)
+{
+    double *const of_phase[LK_PHASE_COUNT] = {&device->compute, &device->shard_sums, &device->exchange};
+    double seconds = 1e-9 * (double)nanoseconds;
+    if (event->kind == LK_TRACE_CALL)
+        *of_phase[event->number] += seconds;
+    else if (event->kind == LK_TRACE_PROGRAM)
+        device->compute += seconds;
+    else if (event->kind == LK_TRACE_WAIT_DEVICE)
+        device->slowest += seconds;
+    else if (event->kind == LK_TRACE_WAIT_EXCHANGE)
+        device->exchange += seconds;
+    else if (event->kind == LK_TRACE_IDLE)
+        add_idle(c, event, device);
+}
+
+static lk_status summarize_device(const lk__trace_track *track, const callers *c, lk_trace_summary *summary)
+{
+    lk_trace_device *device = &summary->devices[summary->n_devices];
+    event_list list;
+    device->name = lk__strdup(track->name);
+    if (!device->name)
+        return LK_ERR_MEMORY;
+    summary->n_devices++;
+    LK_TRY(list_events(track, &list));
+    for (int64_t i = 0; i < list.n; i++)
+        add_event(c, list.events[i], own_time(&list, i), device);
+    lk__free(list.events);
+    device->seconds = summary->seconds;
+    device->other =
+        device->seconds - device->compute - device->shard_sums - device->exchange - device->slowest - device->input;
+    return LK_OK;
+}
+
+static lk_status summarize_devices(lk__trace_track *const *tracks, int n, const callers *c, lk_trace_summary *summary)
+{
+    summary->devices = lk__calloc((size_t)n, sizeof *summary->devices);
+    if (!summary->devices)
+        return LK_ERR_MEMORY;
+    for (int t = 0; t < n; t++)
+        if (tracks[t]->kind == LK_TRACK_DEVICE)
+            LK_TRY(summarize_device(tracks[t], c, summary));
+    return LK_OK;
+}
+
+static int count_devices(lk__trace_track *const *tracks, int n)
+{
+    int count = 0;
+    for (int t = 0; t < n; t++)
+        count += tracks[t]->kind == LK_TRACK_DEVICE;
+    return count;
+}
+
+static lk_status summarize_waiting(const lk_trace *trace, lk__trace_track *const *tracks, int n,
+                                   lk_trace_summary *summary)
+{
+    callers c = {.several_devices = count_devices(tracks, n) > 1};
+    lk_status status = callers_spans(trace, is_input, &c.input);
+    if (status == LK_OK)
+        status = callers_spans(trace, is_result, &c.results);
+    if (status == LK_OK)
+        status = summarize_devices(tracks, n, &c, summary);
+    lk__free(c.input.spans);
+    lk__free(c.results.spans);
+    return status;
+}
+
+/* --- operators ---------------------------------------------------------------------------------------------------- */
+
+static void append(char *text, size_t size, const char *more)
+{
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "%s", more);
+}
+
+/* A text that does not fit is cut. */
+static void describe(const lk__trace_problem *problem, char *text, size_t size)
+{
+    text[0] = '\0';
+    for (int i = 0; i < problem->n_in + problem->n_out; i++) {
+        char shape[128];
+        lk_dtype dtype;
+        lk_shape dims;
+        bool given = lk__problem_operand(problem, i, &dtype, &dims);
+        if (i == problem->n_in)
+            append(text, size, i ? " -> " : "-> ");
+        else if (i > 0)
+            append(text, size, " ");
+        append(text, size, given ? lk_dtype_name(dtype) : "none");
+        if (given) {
+            lk__shape_text(dims, shape, sizeof shape);
+            append(text, size, shape);
+        }
+    }
+}
+
+/* The rows of one track: one a phase for each of its problems. */
+static lk_status add_rows(const lk__trace_track *track, lk_trace_operator *rows)
+{
+    event_list list;
+    LK_TRY(list_events(track, &list));
+    for (int64_t i = 0; i < list.n; i++) {
+        const lk__trace_event *event = list.events[i];
+        if (event->kind != LK_TRACE_CALL)
+            continue;
+        lk_trace_operator *row = &rows[event->problem->number * LK_PHASE_COUNT + (int)event->number];
+        row->calls++;
+        row->seconds += 1e-9 * (double)own_time(&list, i);
+        row->flops += event->problem->flops;
+    }
+    lk__free(list.events);
+    return LK_OK;
+}
+
+static lk_status name_rows(const lk__trace_track *track, lk_trace_operator *rows)
+{
+    char text[PROBLEM_TEXT];
+    for (int b = 0; b < LK_TRACE_BUCKETS; b++) {
+        for (const lk__trace_problem *problem = track->buckets[b]; problem; problem = problem->next) {
+            describe(problem, text, sizeof text);
+            for (int phase = 0; phase < LK_PHASE_COUNT; phase++) {
+                lk_trace_operator *row = &rows[problem->number * LK_PHASE_COUNT + phase];
+                row->name = problem->op->name;
+                row->category = lk__phase_category((lk__phase)phase);
+                row->problem = row->calls > 0 ? lk__strdup(text) : NULL;
+                if (row->calls > 0 && !row->problem)
+                    return LK_ERR_MEMORY;
+            }
+        }
+    }
+    return LK_OK;
+}
+
+static int compare_problems(const lk_trace_operator *a, const lk_trace_operator *b)
+{
+    int order = strcmp(a->name, b->name);
+    order = order ? order : strcmp(a->category, b->category);
+    return order ? order : strcmp(a->problem, b->problem);
+}
+
+static int by_problem(const void *a, const void *b)
+{
+    return compare_problems(a, b);
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const lk_trace_operator *x = a, *y = b;
+    return x->seconds != y->seconds ? (x->seconds < y->seconds) - (x->seconds > y->seconds) : compare_problems(x, y);
+}
+
+static void drop_empty_rows(lk_trace_summary *summary)
+{
+    int kept = 0;
+    for (int i = 0; i < summary->n_operators; i++)
+        if (summary->operators[i].calls > 0)
+            summary->operators[kept++] = summary->operators[i];
+    summary->n_operators = kept;
+}
+
+static void merge_rows(lk_trace_summary *summary)
+{
+    int kept = 0;
+    lk_trace_operator *rows = summary->operators;
+    for (int i = 0; i < summary->n_operators; i++) {
+        if (kept == 0 || compare_problems(&rows[kept - 1], &rows[i]) != 0) {
+            rows[kept++] = rows[i];
+            continue;
+        }
+        rows[kept - 1].calls += rows[i].calls;
+        rows[kept - 1].seconds += rows[i].seconds;
+        rows[kept - 1].flops += rows[i].flops;
+        lk__free((void *)(uintptr_t)rows[i].problem);
+    }
+    summary->n_operators = kept;
+}
+
+static lk_status summarize_operators(lk__trace_track *const *tracks, int n, lk_trace_summary *summary)
+{
+    int capacity = 0, first = 0;
+    for (int t = 0; t < n; t++)
+        capacity += tracks[t]->n_problems * LK_PHASE_COUNT;
+    summary->operators = lk__calloc((size_t)capacity, sizeof *summary->operators);
+    if (!summary->operators)
+        return LK_ERR_MEMORY;
+    summary->n_operators = capacity;
+    for (int t = 0; t < n; t++) {
+        LK_TRY(add_rows(tracks[t], summary->operators + first));
+        LK_TRY(name_rows(tracks[t], summary->operators + first));
+        first += tracks[t]->n_problems * LK_PHASE_COUNT;
+    }
+    drop_empty_rows(summary);
+    qsort(summary->operators, (size_t)summary->n_operators, sizeof *summary->operators, by_problem);
+    merge_rows(summary);
+    qsort(summary->operators, (size_t)summary->n_operators, sizeof *summary->operators, by_time);
+    return LK_OK;
+}
+
+/* --- the whole ---------------------------------------------------------------------------------------------------- */
+
+static lk_status summarize(const lk_trace *trace, lk_trace_summary *summary)
+{
+    lk__trace_track **tracks;
+    int n;
+    LK_TRY(lk__trace_sorted_tracks(trace, &tracks, &n));
+    summary->seconds = 1e-9 * (double)(trace->ended - trace->began);
+    lk_status status = summarize_operators(tracks, n, summary);
+    if (status == LK_OK)
+        status = summarize_waiting(trace, tracks, n, summary);
+    lk__free(tracks);
+    return status;
+}
+
+lk_trace_summary *lk_trace_summarize(const lk_trace *trace)
+{
+    lk_trace_summary *summary = lk__calloc(1, sizeof *summary);
+    if (!summary || summarize(trace, summary) == LK_OK)
+        return summary;
+    lk_trace_summary_release(summary);
+    return NULL;
+}
+
+void lk_trace_summary_release(lk_trace_summary *summary)
+{
+    if (!summary)
+        return;
+    for (int i = 0; i < summary->n_operators; i++)
+        lk__free((void *)(uintptr_t)summary->operators[i].problem);
+    for (int d = 0; d < summary->n_devices; d++)
+        lk__free((void *)(uintptr_t)summary->devices[d].name);
+    lk__free(summary->operators);
+    lk__free(summary->devices);
+    lk__free(summary);
+}
