@@ -89,6 +89,7 @@ LK_AVX2 static inline __attribute__((always_inline)) void multiply_run(const flo
 {
     for (int64_t i = 0; i < n; i++) {
         __m256 a = _mm256_load_ps(x0 + i * LK_LANES), b = _mm256_load_ps(x1 + i * LK_LANES);
+#pragma GCC unroll 6
         for (int o = 0; o < tile; o++) {
             __m256 weight = _mm256_broadcast_ss(w + i * tile + o);
             sum[0][o] = _mm256_fmadd_ps(a, weight, sum[0][o]);
@@ -110,6 +111,7 @@ LK_AVX2 static inline __attribute__((always_inline)) void multiply(const lk_lane
 {
     __m256 sum[PAIR][TILE]; /* only ever indexed by constants, so it lives in registers */
     int64_t channels = conv->in[2], run = (p.columns.end - p.columns.begin) * channels;
+#pragma GCC unroll 6
     for (int o = 0; o < tile; o++)
         sum[0][o] = sum[1][o] = _mm256_set1_ps(bias[o]);
     for (int64_t tap = p.rows.begin; tap < p.rows.end; tap++) {
@@ -118,6 +120,7 @@ LK_AVX2 static inline __attribute__((always_inline)) void multiply(const lk_lane
         int64_t weights = (tap * conv->kernel[1] + p.columns.begin) * channels * tile;
         multiply_run(x[0] + at, x[1] + at, w + weights, run, tile, sum);
     }
+#pragma GCC unroll 6
     for (int o = 0; o < tile; o++) {
         result[0][o] = sum[0][o];
         result[1][o] = sum[1][o];
