@@ -275,6 +275,16 @@ static const conformance_case conformance_cases[] = {
     {LK_OP_MATMUL, 0, "no rows", matmul_case, P(matmul_parameters, 0, 5, 3)},
     {LK_OP_MATMUL, 0, "no terms", matmul_case, P(matmul_parameters, 5, 0, 3)},
 
+    {LK_OP_DENSE_ACT, 0, "small", dense_bias_relu_case, P(matmul_parameters, 7, 5, 3)},
+    {LK_OP_DENSE_ACT, 0, "one by one", dense_bias_relu_case, P(matmul_parameters, 1, 1, 1)},
+    {LK_OP_DENSE_ACT, NO_GRADIENT, "hidden of LeNet", dense_bias_relu_case, P(matmul_parameters, 33, 800, 500)},
+    {LK_OP_DENSE_ACT, 0, "logits of LeNet", dense_bias_case, P(matmul_parameters, 31, 500, 10)},
+    {LK_OP_DENSE_ACT, 0, "outer product", dense_bias_case, P(matmul_parameters, 17, 1, 13)},
+    {LK_OP_DENSE_ACT, 0, "no bias", dense_relu_case, P(matmul_parameters, 9, 4, 11)},
+    {LK_OP_DENSE_ACT, 0, "no rows", dense_bias_relu_case, P(matmul_parameters, 0, 5, 3)},
+    {LK_OP_DENSE_ACT, 0, "no terms", dense_bias_relu_case, P(matmul_parameters, 5, 0, 3)},
+    {LK_OP_DENSE_ACT, NO_GRADIENT, "NaN and infinity", dense_specials_case, P(matmul_parameters, 9, 4, 37)},
+
     CONV_CASES(LK_OP_CONV2D, conv2d_case),
     /* So many elements that some lie next to a kink, where a gradient jumps: NO_GRADIENT. */
     {LK_OP_CONV2D, NO_GRADIENT, "LeNet", chain_case, P(chain_parameters, 3, 28, {20, 50}, {5, 5})},
@@ -390,6 +400,8 @@ static const conformance_case conformance_cases[] = {
     LOSS_CASES(LK_OP_SPARSE_SOFTMAX_CROSS_ENTROPY_GRAD, 0, cross_entropy_grad_case),
     LOSS_CASES(LK_OP_SPARSE_SOFTMAX_CROSS_ENTROPY, 0, smoothed_case),
     LOSS_CASES(LK_OP_SPARSE_SOFTMAX_CROSS_ENTROPY_GRAD, 0, smoothed_grad_case),
+    LOSS_CASES(LK_OP_CROSS_ENTROPY_STEP, 0, cross_entropy_step_case),
+    LOSS_CASES(LK_OP_CROSS_ENTROPY_STEP, 0, smoothed_step_case),
     {LK_OP_SIGMOID_CROSS_ENTROPY, 0, "rows", sigmoid_loss_case, P(sigmoid_loss_parameters, DIMS(17, 13), 4)},
     {LK_OP_SIGMOID_CROSS_ENTROPY, 0, "vector", sigmoid_loss_case, P(sigmoid_loss_parameters, DIMS(131), 4)},
     {LK_OP_SIGMOID_CROSS_ENTROPY, 0, "far", sigmoid_loss_case, P(sigmoid_loss_parameters, DIMS(17, 3), 200)},

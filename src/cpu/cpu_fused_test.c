@@ -159,6 +159,88 @@ static void so_it_has_with_given_moments(void **state)
         expect_inference(&blocks[i]);
 }
 
+/* --- dense layers ------------------------------------------------------------------------------------------------- */
+
+typedef struct dense {
+    int64_t samples, features, units;
+    bool bias, relu;
+} dense;
+
+static lk_tensor *fused_dense(const dense *d, lk_tensor *const *in)
+{
+    lk_dense_act_attrs attrs = {.relu = d->relu};
+    lk_call call = {.in = {in[0], in[1], in[2]}};
+    call_fused(&call, &lk__op_dense_act, 3, 1, &attrs, sizeof attrs);
+    return call.out[0];
+}
+
+static lk_tensor *separate_dense(const dense *d, lk_tensor *const *in)
+{
+    lk_tensor *y = lk_matmul(in[0], in[1]);
+    y = d->bias ? lk_add(y, in[2]) : y;
+    return d->relu ? lk_relu(y) : y;
+}
+
+static void expect_dense(const dense *d)
+{
+    lk_scope_begin();
+    lk_tensor *in[] = {numbers(LK_SHAPE(d->samples, d->features), -1, 1, 1),
+                       numbers(LK_SHAPE(d->features, d->units), -1, 1, 2),
+                       d->bias ? lk_slice(numbers(LK_SHAPE(d->units + 3), -1, 1, 3), 0, 3, d->units + 3) : NULL};
+    lk_tensor *seed = numbers(LK_SHAPE(d->samples, d->units), -1, 1, 4), *have[3] = {NULL}, *want[3] = {NULL};
+    int n = d->bias ? 3 : 2;
+    lk_tape *tape = lk_tape_begin(in, n);
+    lk_tensor *y = fused_dense(d, in);
+    assert_int_equal(lk_tape_gradient(tape, y, seed, have), LK_OK);
+    lk_tape_release(tape);
+    tape = lk_tape_begin(in, n);
+    lk_tensor *z = separate_dense(d, in);
+    assert_int_equal(lk_tape_gradient(tape, z, seed, want), LK_OK);
+    lk_tape_release(tape);
+    expect_same_bits(y, z, "dense_act");
+    for (int i = 0; i < n; i++)
+        expect_same_bits(have[i], want[i], "gradient of dense_act");
+    lk_scope_end();
+}
+
+static void a_dense_layer_has_the_bits_of_its_parts(void **state)
+{
+    (void)state;
+    const dense layers[] = {
+        {33, 80, 50, true, true}, {7, 512, 10, true, false}, {5, 3, 9, false, true}, {1, 1, 1, true, true}};
+    for (size_t i = 0; i < sizeof layers / sizeof *layers; i++)
+        expect_dense(&layers[i]);
+}
+
+/* --- softmax, cross-entropy, its gradient, hits ------------------------------------------------------------------- */
+
+static void expect_step(int64_t samples, int64_t classes, double smoothing, int k)
+{
+    lk_scope_begin();
+    lk_tensor *logits = numbers(LK_SHAPE(samples, classes), -9, 9, 1), *dloss = numbers(LK_SCALAR, 0.001, 0.1, 2);
+    lk_tensor *labels = lk_argmax(numbers(LK_SHAPE(samples, classes), 0, 1, 3), 1), *gradient;
+    lk_cross_entropy_step_attrs attrs = {.smoothing = smoothing, .k = k};
+    lk_call call = {.in = {dloss, logits, labels}};
+    call_fused(&call, &lk__op_cross_entropy_step, 3, 3, &attrs, sizeof attrs);
+    lk_tape *tape = lk_tape_begin(&logits, 1);
+    lk_tensor *loss = lk_smoothed_cross_entropy(logits, labels, smoothing, LK_REDUCTION_SUM);
+    assert_int_equal(lk_tape_gradient(tape, loss, dloss, &gradient), LK_OK);
+    lk_tape_release(tape);
+    expect_same_bits(call.out[0], loss, "loss");
+    expect_same_bits(call.out[1], gradient, "gradient of the loss");
+    expect_same_bits(call.out[2], lk_sum(lk_in_top_k(logits, labels, k), NULL), "hits");
+    lk_scope_end();
+}
+
+static void a_step_has_the_bits_of_loss_and_gradient(void **state)
+{
+    (void)state;
+    expect_step(32, 10, 0, 1);
+    expect_step(17, 10, 0.1, 3);
+    expect_step(1, 1, 0, 1);
+    expect_step(3, 1000, 0.1, 5);
+}
+
 static int open_device(void **state)
 {
     (void)state;
@@ -178,6 +260,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_block_has_the_bits_of_its_parts),
         cmocka_unit_test(so_it_has_with_given_moments),
+        cmocka_unit_test(a_dense_layer_has_the_bits_of_its_parts),
+        cmocka_unit_test(a_step_has_the_bits_of_loss_and_gradient),
     };
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -17,6 +17,7 @@ lk_status lk__cpu_avg_pool2d(lk_call *call);
 lk_status lk__cpu_avg_pool2d_grad(lk_call *call);
 lk_status lk__cpu_relu(lk_call *call);
 lk_status lk__cpu_relu_grad(lk_call *call);
+lk_status lk__cpu_dense_act(lk_call *call);
 lk_status lk__cpu_matmul(lk_call *call);
 lk_status lk__cpu_conv_block(lk_call *call);
 lk_status lk__cpu_conv_block_grad(lk_call *call);

@@ -1,6 +1,8 @@
-/* matmul. Transposed and sliced operands are described by their strides; only what has no unit stride is copied. */
+/* matmul, and with a bias and relu behind it. Transposed and sliced operands are described by their strides; only what
+ * has no unit stride is copied. */
 #include "core/backend.h"
 #include "core/tensor.h"
+#include "cpu/cpu_convert.h"
 #include "cpu/cpu_kernels.h"
 #include "cpu/cpu_state.h"
 #include "ops/ops.h"
@@ -59,7 +61,8 @@ static lk_status prepare(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared
     return status;
 }
 
-lk_status lk__cpu_matmul(lk_call *call)
+/* The first output is the product of the first two inputs. */
+static lk_status multiply(lk_call *call)
 {
     if (lk__cpu_is_empty(call))
         return lk__cpu_zero_outputs(call);
@@ -69,4 +72,36 @@ lk_status lk__cpu_matmul(lk_call *call)
     lk__key_call(&key, call);
     LK_TRY(lk__prepared_get(cpu, &key, call, prepare, &prepared));
     return lk__prepared_run(cpu, prepared, (lk_tensor *[]){call->in[0], call->in[1], call->out[0]});
+}
+
+lk_status lk__cpu_matmul(lk_call *call)
+{
+    return multiply(call);
+}
+
+/* --- bias and relu ------------------------------------------------------------------------------------------------ */
+
+/* Own loops over the product: oneDNN's relu turns NaN into 0, and a bias that its product starts from would be added in
+ * another order than by an operator of its own. */
+static void finish(const lk_tensor *y, const float *bias, bool relu)
+{
+    int64_t units = y->shape.dim[1];
+    float *row = lk__cpu_data(y);
+    for (int64_t n = 0; n < y->shape.dim[0]; n++, row += y->strides[0]) {
+        for (int64_t i = 0; bias && i < units; i++)
+            row[i * y->strides[1]] += bias[i];
+        for (int64_t i = 0; relu && i < units; i++)
+            row[i * y->strides[1]] = row[i * y->strides[1]] <= 0 ? 0 : row[i * y->strides[1]];
+    }
+}
+
+lk_status lk__cpu_dense_act(lk_call *call)
+{
+    lk_converted bias = {0};
+    LK_TRY(multiply(call));
+    lk_status status = call->in[2] ? lk__cpu_as(call->device, call->in[2], NULL, &bias) : LK_OK;
+    if (status == LK_OK)
+        finish(call->out[0], bias.data, LK_ATTRS(call, lk_dense_act_attrs)->relu);
+    lk__cpu_as_end(call->device, &bias);
+    return status;
 }

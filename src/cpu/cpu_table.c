@@ -9,6 +9,7 @@ static const lk_kernel rows[LK_OP_COUNT] = {
     [LK_OP_SUB] = {lk__cpu_sub, F32, LK_KERNEL_LAYOUTS, lk__cpu_is_of_one_shape},
     [LK_OP_MUL] = {lk__cpu_mul, F32, LK_KERNEL_LAYOUTS, lk__cpu_is_of_one_shape},
     [LK_OP_MATMUL] = {lk__cpu_matmul, F32, LK_KERNEL_LAYOUTS, NULL},
+    [LK_OP_DENSE_ACT] = {lk__cpu_dense_act, F32, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_CONV2D] = {lk__cpu_conv2d, F32, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_CONV2D_INPUT_GRAD] = {lk__cpu_conv2d_input_grad, F32, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_CONV2D_WEIGHT_GRAD] = {lk__cpu_conv2d_weight_grad, F32, LK_KERNEL_LAYOUTS, NULL},

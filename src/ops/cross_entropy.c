@@ -1,4 +1,5 @@
-/* What compares logits with labels or targets: sparse_softmax_cross_entropy, sigmoid_cross_entropy, in_top_k. */
+/* What compares logits with labels or targets: sparse_softmax_cross_entropy, sigmoid_cross_entropy, in_top_k, and
+ * cross_entropy_step, which does in one pass what a training step asks of the first and the last. */
 #include "ops/support.h"
 
 static lk_status check_labels(const char *op, const lk_tensor *logits, const lk_tensor *labels)
@@ -34,14 +35,28 @@ static lk_status loss_shape(const char *op, const lk_tensor *logits, lk_reductio
     LK_FAIL(LK_ERR_ARGUMENT, "%s: reduction %d; it must be one of none, sum, mean", op, (int)reduction);
 }
 
+static lk_status check_smoothing(const char *op, double smoothing)
+{
+    if (!(smoothing >= 0 && smoothing <= 1))
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: smoothing is %g; it must be between 0 and 1", op, smoothing);
+    return LK_OK;
+}
+
+static lk_status check_k(const char *op, const lk_tensor *logits, int k)
+{
+    if (k < 1 || k > logits->shape.dim[1])
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: k is %d; with logits %s it must be between 1 and %lld", op, k,
+                lk__text(logits->shape).string, (long long)logits->shape.dim[1]);
+    return LK_OK;
+}
+
 /* What the loss and its gradient check alike: *loss is the loss' shape. */
 static lk_status check_loss(const lk_call *call, const lk_tensor *logits, const lk_tensor *labels, lk_shape *loss)
 {
     const char *op = call->op->name;
     const lk_cross_entropy_attrs *attrs = LK_ATTRS(call, lk_cross_entropy_attrs);
     LK_TRY(check_labels(op, logits, labels));
-    if (!(attrs->smoothing >= 0 && attrs->smoothing <= 1))
-        LK_FAIL(LK_ERR_ARGUMENT, "%s: smoothing is %g; it must be between 0 and 1", op, attrs->smoothing);
+    LK_TRY(check_smoothing(op, attrs->smoothing));
     return loss_shape(op, logits, attrs->reduction, loss);
 }
 
@@ -182,9 +197,7 @@ static lk_status in_top_k_infer(const lk_call *call, lk_meta *out)
     int k = LK_ATTRS(call, lk_top_k_attrs)->k;
     const lk_tensor *logits = call->in[0];
     LK_TRY(check_labels("in_top_k", logits, call->in[1]));
-    if (k < 1 || k > logits->shape.dim[1])
-        LK_FAIL(LK_ERR_ARGUMENT, "in_top_k: k is %d; with logits %s it must be between 1 and %lld", k,
-                lk__text(logits->shape).string, (long long)logits->shape.dim[1]);
+    LK_TRY(check_k("in_top_k", logits, k));
     out[0] = (lk_meta){LK_F32, LK_SHAPE(logits->shape.dim[0])};
     return LK_OK;
 }
@@ -201,3 +214,32 @@ lk_tensor *lk_in_top_k_at(lk_place at, lk_tensor *logits, lk_tensor *labels, int
     lk_top_k_attrs attrs = {.k = k};
     return lk__call_simple(at, &lk__op_in_top_k, (lk_tensor *[]){logits, labels}, 2, 2, &attrs, sizeof attrs);
 }
+
+/* --- cross_entropy_step ------------------------------------------------------------------------------------------- */
+
+static lk_status cross_entropy_step_infer(const lk_call *call, lk_meta *out)
+{
+    const char *op = call->op->name;
+    const lk_cross_entropy_step_attrs *attrs = LK_ATTRS(call, lk_cross_entropy_step_attrs);
+    const lk_tensor *logits = call->in[1];
+    LK_TRY(check_labels(op, logits, call->in[2]));
+    LK_TRY(check_smoothing(op, attrs->smoothing));
+    LK_TRY(lk__check_like(op, "dloss", call->in[0], logits->dtype, LK_SCALAR));
+    out[0] = (lk_meta){logits->dtype, LK_SCALAR};
+    out[1] = (lk_meta){logits->dtype, logits->shape};
+    out[2] = (lk_meta){LK_F32, LK_SCALAR};
+    return call->n_out == 3 ? check_k(op, logits, attrs->k) : LK_OK;
+}
+
+/* Those of the loss, of its gradient, and of the hits. */
+static double cross_entropy_step_flops(const lk_call *call)
+{
+    return (call->n_out == 3 ? 12 : 11) * (double)lk_tensor_count(call->in[1]);
+}
+
+const lk_op lk__op_cross_entropy_step = {
+    .name = "cross_entropy_step",
+    .id = LK_OP_CROSS_ENTROPY_STEP,
+    .infer = cross_entropy_step_infer,
+    .flops = cross_entropy_step_flops,
+};

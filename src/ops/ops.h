@@ -54,6 +54,10 @@ typedef struct lk_concat_attrs { /* (x0, …, xn-1) → y */
 
 /* add, sub, mul, div: (a, b) → y, broadcast.  matmul: (a, b) → y. */
 
+typedef struct lk_dense_act_attrs { /* (x [N, K], w [K, M], bias [M] or NULL) → y = x w + bias */
+    bool relu;                      /* of it */
+} lk_dense_act_attrs;
+
 /* conv2d: (x, w, bias or NULL) → y; attributes lk_conv2d_opts with every default filled in. */
 
 typedef struct lk_conv2d_grad_attrs {
@@ -152,6 +156,11 @@ typedef struct lk_cross_entropy_attrs { /* (logits, labels) → loss */
 } lk_cross_entropy_attrs;
 /* sparse_softmax_cross_entropy_grad: (dloss, logits, labels) → dlogits, lk_cross_entropy_attrs.
  * sigmoid_cross_entropy: (logits, targets) → loss.  sigmoid_cross_entropy_grad: (dloss, logits, targets) → dlogits. */
+
+typedef struct lk_cross_entropy_step_attrs { /* (dloss scalar, logits, labels) → loss, dlogits */
+    double smoothing;                        /* loss: the sum over samples, of logits' dtype */
+    int k; /* where a third output is asked for: f32 scalar, the number of samples in the top k */
+} lk_cross_entropy_step_attrs;
 
 typedef struct lk_top_k_attrs { /* (logits, labels) → hits */
     int k;

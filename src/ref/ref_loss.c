@@ -1,5 +1,5 @@
-/* sparse_softmax_cross_entropy, its gradient, in_top_k: rows of logits against a label each. sigmoid_cross_entropy and
- * its gradient: logits against targets. */
+/* sparse_softmax_cross_entropy, its gradient, in_top_k, and cross_entropy_step, which is all three: rows of logits
+ * against a label each. sigmoid_cross_entropy and its gradient: logits against targets. */
 #include "base/status.h"
 #include "ops/ops.h"
 #include "ref/ref.h"
@@ -41,13 +41,20 @@ static double mean_below(const double *x, int64_t n, double max)
     return sum / (double)n;
 }
 
-/* Without smoothing a logit of -infinity beside the label's is harmless: 0 times it must not be added. */
-static double loss_of(const double *x, int64_t classes, int64_t label, double smoothing)
+/* Of a row with greatest element `max` and sum of exponentials `sum`. Without smoothing a logit of -infinity beside the
+ * label's is harmless: 0 times it must not be added. */
+static double loss_given(const double *x, int64_t classes, int64_t label, double smoothing, double max, double sum)
 {
-    double max = max_of(x, classes), target = x[label] - max;
+    double target = x[label] - max;
     if (smoothing > 0)
         target = (1 - smoothing) * target + smoothing * mean_below(x, classes, max);
-    return log(sum_of_exponentials(x, classes, max)) - target;
+    return log(sum) - target;
+}
+
+static double loss_of(const double *x, int64_t classes, int64_t label, double smoothing)
+{
+    double max = max_of(x, classes);
+    return loss_given(x, classes, label, smoothing, max, sum_of_exponentials(x, classes, max));
 }
 
 lk_status lk__ref_sparse_softmax_cross_entropy(lk_call *call)
@@ -72,13 +79,28 @@ lk_status lk__ref_sparse_softmax_cross_entropy(lk_call *call)
     return lk__ref_end(&scratch);
 }
 
-/* dx = (softmax(x) - ((1 - smoothing) onehot(label) + smoothing / classes)) dloss */
-static void loss_grad(const double *x, int64_t classes, int64_t label, double smoothing, double dloss, double *dx)
+/* y = exp(x - max); gives their sum */
+static double exponentials(const double *x, int64_t n, double max, double *y)
 {
-    double max = max_of(x, classes), sum = sum_of_exponentials(x, classes, max);
+    double sum = 0;
+    for (int64_t i = 0; i < n; i++)
+        sum += y[i] = exp(x[i] - max);
+    return sum;
+}
+
+/* dx = (softmax(x) - ((1 - smoothing) onehot(label) + smoothing / classes)) dloss; before, dx holds the exponentials,
+ * whose sum is `sum`. */
+static void grad_given(int64_t classes, int64_t label, double smoothing, double sum, double dloss, double *dx)
+{
     double others = smoothing / (double)classes;
     for (int64_t c = 0; c < classes; c++)
-        dx[c] = (exp(x[c] - max) / sum - ((1 - smoothing) * (c == label) + others)) * dloss;
+        dx[c] = (dx[c] / sum - ((1 - smoothing) * (c == label) + others)) * dloss;
+}
+
+static void loss_grad(const double *x, int64_t classes, int64_t label, double smoothing, double dloss, double *dx)
+{
+    double sum = exponentials(x, classes, max_of(x, classes), dx);
+    grad_given(classes, label, smoothing, sum, dloss, dx);
 }
 
 lk_status lk__ref_sparse_softmax_cross_entropy_grad(lk_call *call)
@@ -166,6 +188,41 @@ lk_status lk__ref_in_top_k(lk_call *call)
         for (int64_t i = 0; i < n; i++)
             hits[i] = hit(x + i * classes, classes, labels[i], k);
         lk__ref_store(hits, lk__ref_view(call->out[0]));
+    }
+    return lk__ref_end(&scratch);
+}
+
+/* --- all three ---------------------------------------------------------------------------------------------------- */
+
+static double loss_and_grad(const double *x, int64_t classes, int64_t label, double smoothing, double dloss, double *dx)
+{
+    double max = max_of(x, classes), sum = exponentials(x, classes, max, dx);
+    grad_given(classes, label, smoothing, sum, dloss, dx);
+    return loss_given(x, classes, label, smoothing, max, sum);
+}
+
+lk_status lk__ref_cross_entropy_step(lk_call *call)
+{
+    lk_ref_scratch scratch = {0};
+    lk_cross_entropy_step_attrs attrs = *LK_ATTRS(call, lk_cross_entropy_step_attrs);
+    lk_ref_view logits = lk__ref_view(call->in[1]);
+    int64_t n = logits.shape.dim[0], classes = logits.shape.dim[1];
+    const double *dloss = lk__ref_load(&scratch, lk__ref_view(call->in[0]));
+    const double *x = lk__ref_load(&scratch, logits);
+    const int64_t *labels = lk__ref_load_int(&scratch, lk__ref_view(call->in[2]));
+    double *dx = lk__ref_new(&scratch, n * classes), loss = 0, hits = 0;
+    if (dx)
+        scratch.status = check_labels(call, labels, n, classes);
+    if (dx && scratch.status == LK_OK) {
+        for (int64_t i = 0; i < n; i++) {
+            const double *row = x + i * classes;
+            loss += loss_and_grad(row, classes, labels[i], attrs.smoothing, *dloss, dx + i * classes);
+            hits += call->n_out == 3 ? hit(row, classes, labels[i], attrs.k) : 0;
+        }
+        lk__ref_store(&loss, lk__ref_view(call->out[0]));
+        lk__ref_store(dx, lk__ref_view(call->out[1]));
+        if (call->n_out == 3)
+            lk__ref_store(&hits, lk__ref_view(call->out[2]));
     }
     return lk__ref_end(&scratch);
 }

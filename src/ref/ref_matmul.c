@@ -22,15 +22,40 @@ void lk__ref_multiply(const double *a, const double *b, double *y, int64_t m, in
         add_rows(a + i * k, b, y + i * n, k, n);
 }
 
+/* y = x w of the call's first two inputs; NULL after a failure. */
+static double *product(lk_ref_scratch *scratch, const lk_call *call)
+{
+    lk_ref_view x = lk__ref_view(call->in[0]), w = lk__ref_view(call->in[1]);
+    const double *a = lk__ref_load(scratch, x);
+    const double *b = lk__ref_load(scratch, w);
+    double *y = lk__ref_new(scratch, x.shape.dim[0] * w.shape.dim[1]);
+    if (y)
+        lk__ref_multiply(a, b, y, x.shape.dim[0], x.shape.dim[1], w.shape.dim[1]);
+    return y;
+}
+
 lk_status lk__ref_matmul(lk_call *call)
 {
     lk_ref_scratch scratch = {0};
-    lk_ref_view in0 = lk__ref_view(call->in[0]), in1 = lk__ref_view(call->in[1]), out = lk__ref_view(call->out[0]);
-    const double *a = lk__ref_load(&scratch, in0);
-    const double *b = lk__ref_load(&scratch, in1);
-    double *y = lk__ref_new(&scratch, lk__ref_count(out.shape));
-    if (y) {
-        lk__ref_multiply(a, b, y, in0.shape.dim[0], in0.shape.dim[1], in1.shape.dim[1]);
+    double *y = product(&scratch, call);
+    if (y)
+        lk__ref_store(y, lk__ref_view(call->out[0]));
+    return lk__ref_end(&scratch);
+}
+
+lk_status lk__ref_dense_act(lk_call *call)
+{
+    lk_ref_scratch scratch = {0};
+    bool relu = LK_ATTRS(call, lk_dense_act_attrs)->relu;
+    lk_ref_view out = lk__ref_view(call->out[0]);
+    int64_t units = out.shape.dim[1], n = lk__ref_count(out.shape);
+    double *y = product(&scratch, call);
+    const double *bias = call->in[2] ? lk__ref_load(&scratch, lk__ref_view(call->in[2])) : NULL;
+    if (scratch.status == LK_OK) {
+        for (int64_t i = 0; i < n; i++) {
+            double value = bias ? y[i] + bias[i % units] : y[i];
+            y[i] = relu && value <= 0 ? 0 : value;
+        }
         lk__ref_store(y, out);
     }
     return lk__ref_end(&scratch);
