@@ -15,9 +15,10 @@ enum { TILES = 6, CHANNELS = 4 };
  * second and third cache while all filters pass. */
 enum { FLOATS_OF_GROUP = 1 << 18, LEAST_TILES = 96 };
 
-/* Filters are taken together until the points of their kernels have this many floats. Where that is not all of them,
- * the points of the whole input are kept, which is small then, or transformed again. */
-enum { FLOATS_OF_KERNELS = 1 << 22 };
+/* Filters are taken together until the points of their kernels have about as many floats as those of the input, which
+ * pass once for each such piece. Where it is not all of them, the points of the whole input are kept, or, where that
+ * would be too much, made again. */
+enum { LEAST_KERNELS = 1 << 20, MOST_KERNELS = 1 << 22 };
 
 static int64_t least(int64_t a, int64_t b)
 {
@@ -54,8 +55,9 @@ static void choose_pieces(pieces *p, int64_t images)
 {
     int64_t from = p->from.channels, to = p->to.channels;
     p->tiles = images * p->to.rows * p->to.columns;
-    p->channels = least(to, most(FLOATS_OF_KERNELS / (LK_POINTS * from) / LK_PAIR * LK_PAIR, LK_PAIR));
-    int64_t floats = p->channels < to ? FLOATS_OF_KERNELS : FLOATS_OF_GROUP;
+    int64_t inputs = LK_POINTS * from * p->tiles, kernels = least(most(inputs, LEAST_KERNELS), MOST_KERNELS);
+    p->channels = least(to, most(kernels / (LK_POINTS * from) / LK_PAIR * LK_PAIR, LK_PAIR));
+    int64_t floats = p->channels < to ? MOST_KERNELS : FLOATS_OF_GROUP;
     int64_t fit = most(floats / (LK_POINTS * (from + p->channels)), LEAST_TILES);
     int64_t groups = (p->tiles + fit - 1) / fit, each = (p->tiles + groups - 1) / groups;
     p->group = (each + TILES - 1) / TILES * TILES;

@@ -234,15 +234,37 @@ LK_AVX2 static void kernel_points(const __m256 g[TAPS], float *to, int64_t strid
     }
 }
 
-/* The kernels of `count` channels, 8 or 0, `stride` elements apart. */
-LK_AVX2 LK_BODY void load_kernels(const float *w, int64_t stride, int64_t count, bool turned, __m256 g[TAPS])
+/* Rows become columns. */
+LK_AVX2 LK_BODY void transpose(__m256 v[LK_BLOCK])
 {
-    for (int k = 0; k < TAPS; k++) {
-        float lanes[LK_BLOCK] __attribute__((aligned(32))) = {0};
-        for (int64_t o = 0; o < count; o++)
-            lanes[o] = w[o * stride + (turned ? TAPS - 1 - k : k)];
-        g[k] = _mm256_load_ps(lanes);
+    __m256 pair[LK_BLOCK], four[LK_BLOCK];
+    for (int i = 0; i < LK_BLOCK; i += 2) {
+        pair[i] = _mm256_unpacklo_ps(v[i], v[i + 1]);
+        pair[i + 1] = _mm256_unpackhi_ps(v[i], v[i + 1]);
     }
+    for (int i = 0; i < LK_BLOCK; i += 4)
+        for (int k = 0; k < 2; k++) {
+            four[i + 2 * k] = _mm256_shuffle_ps(pair[i + k], pair[i + 2 + k], 0x44);
+            four[i + 2 * k + 1] = _mm256_shuffle_ps(pair[i + k], pair[i + 2 + k], 0xee);
+        }
+    for (int i = 0; i < LK_BLOCK / 2; i++) {
+        v[i] = _mm256_permute2f128_ps(four[i], four[i + 4], 0x20);
+        v[i + 4] = _mm256_permute2f128_ps(four[i], four[i + 4], 0x31);
+    }
+}
+
+/* The kernels of eight channels, `stride` elements apart, tap by tap. */
+LK_AVX2 LK_BODY void load_kernels(const float *w, int64_t stride, bool turned, __m256 g[TAPS])
+{
+    __m256 v[LK_BLOCK];
+    for (int o = 0; o < LK_BLOCK; o++)
+        v[o] = _mm256_loadu_ps(w + o * stride);
+    transpose(v);
+    const float *last = w + LK_BLOCK;
+    g[turned ? 0 : LK_BLOCK] = _mm256_setr_ps(last[0], last[stride], last[2 * stride], last[3 * stride],
+                                              last[4 * stride], last[5 * stride], last[6 * stride], last[7 * stride]);
+    for (int k = 0; k < LK_BLOCK; k++)
+        g[turned ? LK_BLOCK - k : k] = v[k];
 }
 
 LK_AVX2 void lk__points_of_kernels(const lk_kernels *kernels, const float *w, lk_channel_range to, float *points)
@@ -255,31 +277,33 @@ LK_AVX2 void lk__points_of_kernels(const lk_kernels *kernels, const float *w, lk
     for (int64_t o = 0; o < to.count; o += LK_PAIR)
         for (int64_t i = 0; i < from; i++)
             for (int64_t k = o; k < o + LK_PAIR; k += LK_BLOCK, points += LK_BLOCK) {
-                load_kernels(w + (to.first + k) * to_stride + i * from_stride, to_stride, k < to.count ? LK_BLOCK : 0,
-                             turned, g);
+                if (k < to.count)
+                    load_kernels(w + (to.first + k) * to_stride + i * from_stride, to_stride, turned, g);
+                else
+                    memset(g, 0, sizeof g);
                 kernel_points(g, points, stride);
             }
 }
 
 LK_AVX2 static void kernels_of_block(const float *points, int64_t stride, float *dw, int64_t a_filter)
 {
-    __m256 half[KERNEL * IN], column[IN], g[KERNEL];
-    float lanes[TAPS][LK_BLOCK] __attribute__((aligned(32)));
+    __m256 half[KERNEL * IN], column[IN], row[KERNEL], g[TAPS];
     for (int c = 0; c < IN; c++) {
         for (int r = 0; r < IN; r++)
             column[r] = _mm256_loadu_ps(points + (r * IN + c) * stride);
-        transform_kernel_gradient(column, g);
+        transform_kernel_gradient(column, row);
         for (int r = 0; r < KERNEL; r++)
-            half[r * IN + c] = g[r];
+            half[r * IN + c] = row[r];
     }
-    for (int r = 0; r < KERNEL; r++) {
-        transform_kernel_gradient(half + r * IN, g);
-        for (int c = 0; c < KERNEL; c++)
-            _mm256_store_ps(lanes[r * KERNEL + c], g[c]);
+    for (int r = 0; r < KERNEL; r++)
+        transform_kernel_gradient(half + r * IN, g + r * KERNEL);
+    float last[LK_BLOCK];
+    _mm256_storeu_ps(last, g[LK_BLOCK]);
+    transpose(g);
+    for (int o = 0; o < LK_BLOCK; o++) {
+        _mm256_storeu_ps(dw + o * a_filter, g[o]);
+        dw[o * a_filter + LK_BLOCK] = last[o];
     }
-    for (int64_t o = 0; o < LK_BLOCK; o++)
-        for (int k = 0; k < TAPS; k++)
-            dw[o * a_filter + k] = lanes[k][o];
 }
 
 void lk__kernels_of_points(const lk_kernels *kernels, const float *points, lk_channel_range to, float *dw)
