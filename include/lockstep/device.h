@@ -71,6 +71,11 @@ LK_API void lk_device_memory(const lk_device *device, int64_t *now, int64_t *pea
 /* Floating-point operations of all that was pushed to the device so far, as the operators count them (see ops.h). */
 LK_API double lk_device_flops(const lk_device *device);
 
+/* Floating-point operations a second that the device can do in f32, as independent multiply-adds in registers show: the
+ * best of some loops of about a millisecond in its thread. Blocks. Errors: those of lk_device_sync, LK_ERR_STATE (the
+ * device was released). */
+LK_API lk_status lk_device_measure_peak(lk_device *device, double *flops);
+
 /* The kinds of device that this build has, best first; NULL past the end. */
 LK_API const char *lk_device_kind_at(int index);
 

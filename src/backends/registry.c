@@ -103,6 +103,7 @@ static const lk_backend cpu = {
     .alloc = alloc_host,
     .free = free_host,
     .to_plain = lk__cpu_to_plain,
+    .multiply_adds = lk__cpu_multiply_adds,
     .implementations = lk__cpu_implementations,
 };
 

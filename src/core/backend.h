@@ -40,6 +40,10 @@ typedef struct lk_backend {
      * be another device of the same kind. NULL: this backend has no layouts. */
     lk_status (*to_plain)(lk_device *device, const lk_tensor *x, void *plain);
 
+    /* Runs `rounds` rounds of f32 multiply-adds that do not wait for each other, as wide as the processor can; gives
+     * the floating-point operations that these are. On the queue's thread. NULL: lk__multiply_adds. */
+    double (*multiply_adds)(int64_t rounds);
+
     /* lk_device_implementations, from any thread. NULL: the tables' names say it all. */
     lk_status (*implementations)(lk_device *device, lk_implementation_fn visit, void *user);
 } lk_backend;
@@ -70,6 +74,9 @@ const lk_kernel *lk__backend_kernel_of(const lk_call *call);
 /* Memory that programs on the device use one after the other, at least `bytes`. On the device's thread; its contents
  * are lost whenever it grows. Errors: LK_ERR_MEMORY. */
 lk_status lk__device_arena(lk_device *device, size_t bytes, void **data);
+
+/* lk_backend.multiply_adds for any processor, in vectors of four. */
+double lk__multiply_adds(int64_t rounds);
 
 /* Backend-internal references to a device's memory (storage holds them). */
 void lk__device_retain_memory(lk_device *device);

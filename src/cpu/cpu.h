@@ -19,5 +19,6 @@ void lk__cpu_leave(void);
 /* See lk_backend. */
 lk_status lk__cpu_to_plain(lk_device *device, const lk_tensor *x, void *plain);
 lk_status lk__cpu_implementations(lk_device *device, lk_implementation_fn visit, void *user);
+double lk__cpu_multiply_adds(int64_t rounds);
 
 #endif

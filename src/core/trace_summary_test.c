@@ -1,0 +1,242 @@
+/* Recordings of which every number is known. */
+#include "core/trace.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "lockstep/device.h"
+#include "ops/ops.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_TRACKS = 4 };
+
+/* Times are in milliseconds since the recording began. */
+typedef struct made_trace {
+    lk_trace trace;
+    lk__trace_track tracks[MAX_TRACKS];
+    lk__trace_chunk chunks[MAX_TRACKS];
+    int n;
+} made_trace;
+
+static made_trace made;
+
+static const int64_t origin = 5000000000;
+
+static void begin_trace(int64_t length)
+{
+    memset(&made, 0, sizeof made);
+    made.trace = (lk_trace){.began = origin, .ended = origin + length * 1000000};
+}
+
+static lk__trace_track *add_track(lk__track_kind kind, const char *name)
+{
+    lk__trace_track *track = &made.tracks[made.n];
+    track->kind = kind;
+    snprintf(track->name, sizeof track->name, "%s", name);
+    track->first = track->last = &made.chunks[made.n++];
+    track->next = made.trace.tracks;
+    made.trace.tracks = track;
+    return track;
+}
+
+static void add(lk__trace_track *track, lk__trace_kind kind, int64_t begin, int64_t end)
+{
+    track->first->events[track->first->n++] =
+        (lk__trace_event){.begin = origin + begin * 1000000, .end = origin + end * 1000000, .kind = kind};
+}
+
+static void add_call(lk__trace_track *track, const lk__trace_problem *problem, lk__phase phase, int64_t begin,
+                     int64_t end)
+{
+    add(track, LK_TRACE_CALL, begin, end);
+    lk__trace_event *event = &track->first->events[track->first->n - 1];
+    event->problem = problem;
+    event->number = phase;
+}
+
+/* Of one scalar made of another, in f32. A track has at most one here. */
+static const lk__trace_problem *problem_of(lk__trace_track *track, const lk_op *op, double flops)
+{
+    lk__trace_problem *problem = lk__calloc(1, sizeof *problem + 2 * sizeof(int64_t));
+    assert_non_null(problem);
+    *problem = (lk__trace_problem){.op = op, .flops = flops, .n_in = 1, .n_out = 1, .n_words = 2};
+    track->buckets[0] = problem;
+    track->n_problems = 1;
+    return problem;
+}
+
+static void free_problems(void)
+{
+    for (int t = 0; t < made.n; t++)
+        lk__free(made.tracks[t].buckets[0]);
+}
+
+static lk_trace_summary *summarize(void)
+{
+    lk_trace_summary *summary = lk_trace_summarize(&made.trace);
+    if (!summary)
+        fail_msg("%s", lk_error_message());
+    return summary;
+}
+
+#define assert_ms(seconds, milliseconds) assert_true(fabs((seconds)-1e-3 * (milliseconds)) < 1e-12)
+
+static void assert_adds_up(const lk_trace_device *device)
+{
+    assert_true(fabs(device->compute + device->shard_sums + device->exchange + device->slowest + device->input +
+                     device->other - device->seconds) < 1e-12);
+}
+
+static void parts_are_told_apart(void **state)
+{
+    (void)state;
+    begin_trace(100);
+    lk__trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0"), *other = add_track(LK_TRACK_DEVICE, "cpu:1");
+    lk__trace_track *caller = add_track(LK_TRACK_CALLER, "caller");
+    const lk__trace_problem *problem = problem_of(device, &lk__op_relu, 0);
+    add_call(device, problem, LK_PHASE_COMPUTE, 0, 20);
+    add_call(device, problem, LK_PHASE_SHARD_SUM, 20, 25);
+    add(device, LK_TRACE_WAIT_DEVICE, 25, 33);
+    add_call(device, problem, LK_PHASE_EXCHANGE, 33, 36);
+    add(device, LK_TRACE_WAIT_EXCHANGE, 36, 37);
+    add(device, LK_TRACE_IDLE, 40, 90);
+    add(device, LK_TRACE_QUEUED, 95, 95);
+    add(other, LK_TRACE_IDLE, 0, 10);
+    add(caller, LK_TRACE_WAIT_BATCH, 30, 50); /* 10 of them while there was nothing to do */
+    add(caller, LK_TRACE_WAIT_ROOM, 50, 55);
+    add(caller, LK_TRACE_PREPARE, 55, 60);
+    add(caller, LK_TRACE_WAIT_RESULT, 80, 100);
+    lk_trace_summary *summary = summarize();
+    assert_int_equal(summary->n_devices, 2);
+    const lk_trace_device *first = &summary->devices[0];
+    assert_string_equal(first->name, "cpu:0");
+    assert_string_equal(summary->devices[1].name, "cpu:1");
+    assert_ms(summary->seconds, 100);
+    assert_ms(first->seconds, 100);
+    assert_ms(first->compute, 20);
+    assert_ms(first->shard_sums, 5);
+    assert_ms(first->exchange, 3 + 1);
+    assert_ms(first->slowest, 8 + 10);
+    assert_ms(first->input, 10 + 5);
+    assert_ms(first->other, 38);
+    assert_adds_up(first);
+    assert_ms(summary->devices[1].other, 100);
+    lk_trace_summary_release(summary);
+    free_problems();
+}
+
+/* Of a single device nobody is slower. */
+static void one_device_waits_for_none(void **state)
+{
+    (void)state;
+    begin_trace(10);
+    lk__trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0"), *caller = add_track(LK_TRACK_CALLER, "caller");
+    add(device, LK_TRACE_IDLE, 0, 10);
+    add(caller, LK_TRACE_WAIT_RESULT, 0, 10);
+    lk_trace_summary *summary = summarize();
+    assert_ms(summary->devices[0].slowest, 0);
+    assert_ms(summary->devices[0].other, 10);
+    lk_trace_summary_release(summary);
+}
+
+/* A program's time is that of its calls, and what lies between them. */
+static void what_encloses_is_counted_once(void **state)
+{
+    (void)state;
+    begin_trace(30);
+    lk__trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0");
+    const lk__trace_problem *problem = problem_of(device, &lk__op_relu, 0);
+    add_call(device, problem, LK_PHASE_COMPUTE, 1, 4);
+    add_call(device, problem, LK_PHASE_COMPUTE, 6, 7); /* within the next */
+    add_call(device, problem, LK_PHASE_COMPUTE, 5, 10);
+    add(device, LK_TRACE_PROGRAM, 0, 12);
+    add_call(device, problem, LK_PHASE_COMPUTE, 20, 21);
+    lk_trace_summary *summary = summarize();
+    assert_ms(summary->devices[0].compute, 12 + 1);
+    assert_ms(summary->devices[0].other, 17);
+    assert_int_equal(summary->n_operators, 1);
+    assert_int_equal(summary->operators[0].calls, 4);
+    assert_ms(summary->operators[0].seconds, 3 + 5 + 1);
+    lk_trace_summary_release(summary);
+    free_problems();
+}
+
+static void operators_are_added_up_over_devices(void **state)
+{
+    (void)state;
+    begin_trace(30);
+    lk__trace_track *one = add_track(LK_TRACK_DEVICE, "cpu:1"), *two = add_track(LK_TRACK_DEVICE, "cpu:0"),
+                    *three = add_track(LK_TRACK_DEVICE, "cpu:10");
+    const lk__trace_problem *problem = problem_of(one, &lk__op_relu, 7);
+    add_call(one, problem, LK_PHASE_COMPUTE, 0, 2);
+    add_call(one, problem, LK_PHASE_EXCHANGE, 2, 12);
+    add_call(two, problem_of(two, &lk__op_relu, 7), LK_PHASE_COMPUTE, 3, 4);
+    add_call(three, problem_of(three, &lk__op_softmax, 0), LK_PHASE_COMPUTE, 3, 9);
+    lk_trace_summary *summary = summarize();
+    assert_int_equal(summary->n_operators, 3);
+    assert_string_equal(summary->operators[0].name, "relu");
+    assert_string_equal(summary->operators[0].category, "exchange");
+    assert_string_equal(summary->operators[1].name, "softmax");
+    assert_string_equal(summary->operators[2].name, "relu");
+    assert_string_equal(summary->operators[2].category, "operator");
+    assert_string_equal(summary->operators[2].problem, "f32[] -> f32[]");
+    assert_int_equal(summary->operators[2].calls, 2);
+    assert_ms(summary->operators[2].seconds, 3);
+    assert_true(summary->operators[2].flops == 14);
+    assert_string_equal(summary->devices[0].name, "cpu:0");
+    assert_string_equal(summary->devices[1].name, "cpu:1");
+    assert_string_equal(summary->devices[2].name, "cpu:10");
+    lk_trace_summary_release(summary);
+    free_problems();
+}
+
+static void no_memory_is_an_error(void **state)
+{
+    (void)state;
+    begin_trace(30);
+    lk__trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0"), *caller = add_track(LK_TRACK_CALLER, "caller");
+    add_call(device, problem_of(device, &lk__op_relu, 7), LK_PHASE_COMPUTE, 0, 2);
+    add(caller, LK_TRACE_WAIT_BATCH, 0, 1);
+    int64_t n = 0;
+    for (;; n++) {
+        lk__mem_fail_at(n);
+        lk_trace_summary *summary = lk_trace_summarize(&made.trace);
+        lk__mem_fail_at(-1);
+        lk_trace_summary_release(summary);
+        if (summary)
+            break;
+        assert_int_equal(lk_error_status(), LK_ERR_MEMORY);
+        lk_error_clear();
+    }
+    assert_true(n >= 8);
+    free_problems();
+}
+
+static void a_peak_is_measured(void **state)
+{
+    (void)state;
+    for (int kind = 0; lk_device_kind_at(kind); kind++) {
+        lk_device *device = lk_device_open(lk_device_kind_at(kind));
+        double flops;
+        assert_int_equal(lk_device_measure_peak(device, &flops), LK_OK);
+        assert_true(isfinite(flops) && flops > 0);
+        lk_device_release(device);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(parts_are_told_apart),          cmocka_unit_test(one_device_waits_for_none),
+        cmocka_unit_test(what_encloses_is_counted_once), cmocka_unit_test(operators_are_added_up_over_devices),
+        cmocka_unit_test(no_memory_is_an_error),         cmocka_unit_test(a_peak_is_measured),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
