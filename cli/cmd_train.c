@@ -5,19 +5,39 @@
 
 #include "lockstep/callbacks.h"
 
+#include <string.h>
+
 typedef struct training {
-    lk_train_config config;
+    lk_train_config config; /* first: cli_parse_train wants it there */
+    const char *trace;      /* NULL: none */
     cli_progress progress;
     FILE *lines; /* where --throughput and its like print */
 } training;
+
+static const lk_option own_options[] = {
+    {.name = "trace",
+     .type = LK_OPTION_STRING,
+     .offset = offsetof(training, trace),
+     .value = "FILE",
+     .help = "record what ran when on every device and thread, for ui.perfetto.dev (unset: nothing)"},
+};
+
+enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
+
+static size_t make_options(lk_option *table)
+{
+    memcpy(table, lk_train_options, LK_TRAIN_OPTION_COUNT * sizeof *table);
+    memcpy(table + LK_TRAIN_OPTION_COUNT, own_options, sizeof own_options);
+    return LK_TRAIN_OPTION_COUNT + OWN_OPTION_COUNT;
+}
 
 /* In the order in which they are called: the drawing has to go before a line is printed, the bar before another line.
  */
 static lk_status add_callbacks(training *t, lk_trainer *trainer)
 {
     const lk_train_config *config = &t->config;
-    lk_status status = LK_OK;
-    if (config->plot)
+    lk_status status = t->trace ? lk_trainer_add(trainer, lk_callback_trace(t->trace)) : LK_OK;
+    if (status == LK_OK && config->plot)
         status = lk_trainer_add(trainer, lk_callback_live_plot(stderr));
     if (status == LK_OK)
         status = cli_progress_add(&t->progress, trainer);
@@ -67,7 +87,9 @@ static void interrupt(void *trainer)
 static int run(int argc, char **argv)
 {
     training t = {0};
-    if (cli_parse_train(lk_train_options, LK_TRAIN_OPTION_COUNT, argc, argv, &t.config, NULL) != LK_OK)
+    lk_option options[CLI_MAX_OPTIONS];
+    size_t count = make_options(options);
+    if (cli_parse_train(options, count, argc, argv, &t, NULL) != LK_OK)
         return cli_fail();
     t.progress.ledger = t.config.ledger;
     t.lines = t.config.json ? stderr : stdout;
@@ -95,9 +117,11 @@ const cli_command cmd_train = {
         "--log-dir writes an event file for TensorBoard, epochs.csv, epochs.jsonl, curves.svg and curves.png;\n"
         "where an earlier run's are there the names are epochs-2.csv and so on.\n"
         "\n"
+        "--trace writes a recording of operators with shapes and flops, queues, exchange, loader and waits, in\n"
+        "Chrome's trace event format, when training ends; `lockstep profile` adds up where the time goes.\n"
+        "\n"
         "The first interrupt (control-C) ends training after the step at hand, with its records written and exit\n"
         "status 130; a second ends at once.\n",
-    .options = lk_train_options,
-    .option_count = LK_TRAIN_OPTION_COUNT,
+    .make_options = make_options,
     .run = run,
 };

@@ -121,6 +121,12 @@ LK_API lk_callback lk_callback_live_plot(FILE *stream);
  * Errors, at once: LK_ERR_IO (the folder can neither be made nor written), LK_ERR_ARGUMENT (an empty name). */
 LK_API lk_callback lk_callback_log_dir(const char *dir);
 
+/* Records training from its beginning to its end, interrupted or not, and writes it to `path` then: see lk_trace_start
+ * and lk_trace_write. What did not fit is said in a warning (lockstep/log.h). Errors, at once: LK_ERR_IO (the file, in
+ * which there is a recording without events until then, cannot be written); when training begins: LK_ERR_STATE
+ * (something is being recorded already). */
+LK_API lk_callback lk_callback_trace(const char *path);
+
 #ifdef __cplusplus
 }
 #endif
