@@ -1,0 +1,382 @@
+#include "cli.h"
+#include "interrupts.h"
+#include "progress.h"
+#include "train_flags.h"
+
+#include "lockstep/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct profile_config {
+    lk_train_config train; /* first: cli_parse_train wants it there */
+    int64_t steps, warmup, rows;
+    const char *trace;
+} profile_config;
+
+#define AT(field) .offset = offsetof(profile_config, field)
+
+/* clang-format off: a paragraph an option */
+static const lk_option own_options[] = {
+    {.name = "steps",
+     .type = LK_OPTION_INT64,
+     AT(steps),
+     .default_text = "20",
+     .minimum = 1,
+     .maximum = 1000000,
+     .value = "N",
+     .help = "steps that are measured"},
+    {.name = "warmup",
+     .type = LK_OPTION_INT64,
+     AT(warmup),
+     .default_text = "3",
+     .minimum = 0,
+     .maximum = 1000000,
+     .value = "N",
+     .help = "steps before them"},
+    {.name = "rows",
+     .type = LK_OPTION_INT64,
+     AT(rows),
+     .default_text = "25",
+     .minimum = 0,
+     .maximum = 1000000,
+     .value = "N",
+     .help = "operators listed one by one, those that take longest first"},
+    {.name = "trace",
+     .type = LK_OPTION_STRING,
+     AT(trace),
+     .value = "FILE",
+     .help = "write the recording of the measured steps, for ui.perfetto.dev (unset: nowhere)"},
+};
+/* clang-format on */
+
+enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
+
+static bool is_left_out(const char *name)
+{
+    static const char *const names[] = {"json", "log-dir", "throughput", "total-time", "plot", "ledger"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+static size_t make_options(lk_option *table)
+{
+    size_t count = 0;
+    for (; count < OWN_OPTION_COUNT; count++)
+        table[count] = own_options[count];
+    for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++)
+        if (!is_left_out(lk_train_options[i].name))
+            table[count++] = lk_train_options[i];
+    return count;
+}
+
+/* Nothing is evaluated, so that what is about evaluation does not matter; a recipe's printing is that of training. */
+static void leave_out_evaluation(lk_train_config *train)
+{
+    train->limit_val = 0;
+    train->target_accuracy = -1;
+    train->patience = -1;
+    train->early_stop = 0;
+    train->log_dir = NULL;
+    train->throughput = train->total_time = train->plot = train->ledger = train->json = false;
+}
+
+/* --- measuring ---------------------------------------------------------------------------------------------------- */
+
+typedef struct profile {
+    profile_config config;
+    lk_trainer *trainer;
+    int n_devices;
+    double *peaks; /* of each device */
+    lk_trace_summary *summary;
+} profile;
+
+static lk_status measure_peaks(profile *p)
+{
+    lk_strategy *strategy = lk_trainer_strategy(p->trainer);
+    for (int d = 0; d < p->n_devices; d++) {
+        lk_status status = lk_device_measure_peak(lk_strategy_device(strategy, d), &p->peaks[d]);
+        if (status != LK_OK)
+            return status;
+    }
+    return LK_OK;
+}
+
+static lk_status run_recorded(const profile *p, lk_trace **trace)
+{
+    lk_status status = lk_trace_start(NULL);
+    if (status != LK_OK)
+        return status;
+    status = lk_trainer_run(p->trainer, p->config.steps);
+    if (status == LK_OK)
+        status = lk_wait_all();
+    *trace = lk_trace_stop();
+    return status;
+}
+
+static lk_status use_recording(profile *p, const lk_trace *trace)
+{
+    long long dropped = (long long)lk_trace_dropped(trace);
+    if (dropped > 0)
+        fprintf(stderr, "lockstep: %lld events did not fit and are missing below: fewer --steps help\n", dropped);
+    p->summary = lk_trace_summarize(trace);
+    if (!p->summary)
+        return lk_error_status();
+    return p->config.trace ? lk_trace_write(trace, p->config.trace) : LK_OK;
+}
+
+static lk_status measure(profile *p)
+{
+    lk_trace *trace = NULL;
+    lk_status status = p->config.trace ? lk_trace_write(NULL, p->config.trace) : LK_OK;
+    if (status == LK_OK)
+        status = measure_peaks(p);
+    if (status == LK_OK && p->config.warmup > 0)
+        status = lk_trainer_run(p->trainer, p->config.warmup);
+    if (status == LK_OK)
+        status = lk_wait_all();
+    if (status == LK_OK)
+        status = run_recorded(p, &trace);
+    if (status == LK_OK)
+        status = use_recording(p, trace);
+    lk_trace_release(trace);
+    return status;
+}
+
+/* --- the operators ------------------------------------------------------------------------------------------------ */
+
+static double least_peak(const profile *p)
+{
+    double least = p->peaks[0];
+    for (int d = 1; d < p->n_devices; d++)
+        least = p->peaks[d] < least ? p->peaks[d] : least;
+    return least;
+}
+
+static double mean_peak(const profile *p)
+{
+    double sum = 0;
+    for (int d = 0; d < p->n_devices; d++)
+        sum += p->peaks[d];
+    return sum / p->n_devices;
+}
+
+/* Seconds of all devices together. */
+static double device_seconds(const profile *p)
+{
+    return p->summary->seconds * p->n_devices;
+}
+
+static double per_step(const profile *p, double seconds)
+{
+    return 1e3 * seconds / (double)p->config.steps;
+}
+
+/* Samples of the measured steps: an epoch's last batch may be smaller. */
+static int64_t count_samples(const profile *p)
+{
+    const lk_plan *plan = lk_trainer_plan(p->trainer);
+    int64_t samples = 0;
+    for (int64_t step = p->config.warmup; step < p->config.warmup + p->config.steps; step++) {
+        int64_t before = step % plan->steps_per_epoch * plan->batch_size, left = plan->train_samples - before;
+        samples += left < plan->batch_size ? left : plan->batch_size;
+    }
+    return samples;
+}
+
+static void print_head(const profile *p)
+{
+    const lk_plan *plan = lk_trainer_plan(p->trainer);
+    printf("%s on %s, %d device%s, batch %lld in %lld shards: %lld steps of %.2f ms after %lld, %.0f images/s\n",
+           plan->model, plan->data, p->n_devices, p->n_devices == 1 ? "" : "s", (long long)plan->batch_size,
+           (long long)plan->shards, (long long)p->config.steps, per_step(p, p->summary->seconds),
+           (long long)p->config.warmup, (double)count_samples(p) / p->summary->seconds);
+    printf("peak of a device, f32, measured: %.1f GFLOP/s", 1e-9 * mean_peak(p));
+    if (p->n_devices > 1)
+        printf(" (mean; the least is %.1f)", 1e-9 * least_peak(p));
+    printf("\n\n");
+}
+
+static void print_operator(const profile *p, const lk_trace_operator *row)
+{
+    double rate = row->flops / row->seconds;
+    bool counts = row->flops > 0 && row->seconds > 0;
+    printf("%-34s %8lld %10.3f %6.1f%%", row->name, (long long)row->calls, per_step(p, row->seconds),
+           100 * row->seconds / device_seconds(p));
+    if (counts)
+        printf(" %9.1f %6.0f%%", 1e-9 * rate, 100 * rate / mean_peak(p));
+    else
+        printf(" %9s %7s", "", "");
+    printf("  %s", row->problem);
+    if (strcmp(row->category, "operator") != 0)
+        printf("  (%s)", row->category);
+    putchar('\n');
+}
+
+static lk_trace_operator sum_of_rows(const lk_trace_summary *summary, int first)
+{
+    lk_trace_operator sum = {.category = "operator"};
+    for (int i = first; i < summary->n_operators; i++) {
+        sum.calls += summary->operators[i].calls;
+        sum.seconds += summary->operators[i].seconds;
+        sum.flops += summary->operators[i].flops;
+    }
+    return sum;
+}
+
+static void print_operators(const profile *p)
+{
+    const lk_trace_summary *summary = p->summary;
+    int rows = p->config.rows < summary->n_operators ? (int)p->config.rows : summary->n_operators;
+    printf("%-34s %8s %10s %7s %9s %7s  %s\n", "operator", "calls", "ms a step", "share", "GFLOP/s", "of peak",
+           "inputs -> outputs");
+    for (int i = 0; i < rows; i++)
+        print_operator(p, &summary->operators[i]);
+    lk_trace_operator rest = sum_of_rows(summary, rows), all = sum_of_rows(summary, 0);
+    char name[64];
+    snprintf(name, sizeof name, "%d others", summary->n_operators - rows);
+    rest.name = name;
+    rest.problem = "";
+    all.name = "all operators";
+    all.problem = "";
+    if (rows < summary->n_operators)
+        print_operator(p, &rest);
+    print_operator(p, &all);
+}
+
+/* --- where the time went ------------------------------------------------------------------------------------------ */
+
+enum { COMPUTE, SHARD_SUMS, EXCHANGE, SLOWEST, INPUT, OTHER, PART_COUNT };
+
+static const char *const part_names[PART_COUNT] = {
+    "compute", "sums over own shards", "exposed exchange", "waiting for the slowest device", "input wait", "other",
+};
+
+static double part_of(const lk_trace_device *device, int part)
+{
+    const double parts[PART_COUNT] = {device->compute, device->shard_sums, device->exchange,
+                                      device->slowest, device->input,      device->other};
+    return parts[part];
+}
+
+/* Of all devices. */
+static double share_of(const profile *p, int part)
+{
+    double seconds = 0;
+    for (int d = 0; d < p->summary->n_devices; d++)
+        seconds += part_of(&p->summary->devices[d], part);
+    return seconds / device_seconds(p);
+}
+
+static void print_parts(const profile *p)
+{
+    enum { SHOWN = 8 };
+    int columns = p->n_devices > 1 && p->summary->n_devices <= SHOWN ? p->summary->n_devices : 0;
+    printf("\n%-32s %10s %7s", "a step's time", "ms a step", "share");
+    for (int d = 0; d < columns; d++)
+        printf(" %8s", p->summary->devices[d].name);
+    putchar('\n');
+    for (int part = 0; part < PART_COUNT; part++) {
+        printf("%-32s %10.3f %6.1f%%", part_names[part], per_step(p, share_of(p, part) * p->summary->seconds),
+               100 * share_of(p, part));
+        for (int d = 0; d < columns; d++)
+            printf(" %7.1f%%", 100 * part_of(&p->summary->devices[d], part) / p->summary->seconds);
+        putchar('\n');
+    }
+}
+
+/* The rule: the largest part that is not compute bounds the run where it takes a tenth of the time or more; else
+ * compute does, and of it the operator that takes longest. */
+static void print_bound(const profile *p)
+{
+    static const char *const cures[PART_COUNT] = {
+        [SHARD_SUMS] = "fewer --shards make fewer sums",
+        [EXCHANGE] = "a larger --batch-size exchanges the same for more samples",
+        [SLOWEST] = "the devices have unequal work, or unequal cores",
+        [INPUT] = "more --workers prepare more batches",
+        [OTHER] = "the thread that pushes, and what lies between calls, takes too long for steps this small",
+    };
+    int largest = SHARD_SUMS;
+    for (int part = SHARD_SUMS; part < PART_COUNT; part++)
+        largest = share_of(p, part) > share_of(p, largest) ? part : largest;
+    putchar('\n');
+    if (share_of(p, largest) >= 0.1) {
+        printf("Bound by %s, %.0f%% of the time: %s.\n", part_names[largest], 100 * share_of(p, largest),
+               cures[largest]);
+        return;
+    }
+    const lk_trace_operator *first = p->summary->operators;
+    printf("Bound by compute, %.0f%% of the time: %s %s takes most, %.0f%%", 100 * share_of(p, COMPUTE), first->name,
+           first->problem, 100 * first->seconds / device_seconds(p));
+    if (first->flops > 0)
+        printf(", at %.0f%% of the peak", 100 * first->flops / first->seconds / mean_peak(p));
+    printf(".\n");
+}
+
+/* --- the command -------------------------------------------------------------------------------------------------- */
+
+static void interrupt(void *trainer)
+{
+    lk_trainer_interrupt(trainer);
+}
+
+static lk_status run_profile(profile *p)
+{
+    p->n_devices = lk_trainer_plan(p->trainer)->devices;
+    p->peaks = calloc((size_t)p->n_devices, sizeof *p->peaks);
+    if (!p->peaks)
+        return LK_ERR_MEMORY;
+    lk_status status = measure(p);
+    if (status != LK_OK)
+        return status;
+    print_head(p);
+    print_operators(p);
+    print_parts(p);
+    print_bound(p);
+    return LK_OK;
+}
+
+static int run(int argc, char **argv)
+{
+    profile p = {0};
+    lk_option options[CLI_MAX_OPTIONS];
+    size_t count = make_options(options);
+    const char *engine = getenv("LOCKSTEP_ENGINE");
+    if (cli_parse_train(options, count, argc, argv, &p.config, NULL) != LK_OK)
+        return cli_fail();
+    if (engine && strcmp(engine, "sync") == 0)
+        return cli_usage_error("LOCKSTEP_ENGINE=sync: devices without threads of their own have no time to add up");
+    leave_out_evaluation(&p.config.train);
+    lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
+    cli_catch_interrupts(interrupt);
+    p.trainer = lk_trainer_new(&p.config.train);
+    cli_set_work(p.trainer);
+    lk_status status = p.trainer ? run_profile(&p) : lk_error_status();
+    cli_set_work(NULL);
+    lk_trainer_release(p.trainer);
+    lk_trace_summary_release(p.summary);
+    free(p.peaks);
+    return status == LK_OK ? 0 : cli_fail();
+}
+
+const cli_command cmd_profile = {
+    .name = "profile",
+    .summary = "Train some steps and show where their time goes",
+    .details =
+        "Prints each operator with its calls, time, share of the devices' time, floating-point operations a second\n"
+        "and share of what a device was measured to be able to do; then where the devices' time went:\n"
+        "  compute             operators, but for those that follow\n"
+        "  sums over own shards, exposed exchange\n"
+        "                      operators that sum over one device's shards, and over several devices'; of the latter\n"
+        "                      waits too\n"
+        "  waiting for the slowest device\n"
+        "                      waits for what other devices compute\n"
+        "  input wait          no work, because a batch was not there\n"
+        "  other               no work for another reason, and what lies between operators\n"
+        "The last line says what bounds the run: the largest part but compute where it takes a tenth of the time or\n"
+        "more, else compute. Winograd's convolution counts the operations that it saves, so it can pass the peak.\n",
+    .make_options = make_options,
+    .run = run,
+};
