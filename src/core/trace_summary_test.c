@@ -9,7 +9,6 @@
 
 #include "base/mem.h"
 #include "lockstep/device.h"
-#include "ops/ops.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -28,6 +27,7 @@ typedef struct made_trace {
 static made_trace made;
 
 static const int64_t origin = 5000000000;
+static const lk_op relu = {.name = "relu"}, softmax = {.name = "softmax"};
 
 static void begin_trace(int64_t length)
 {
@@ -100,7 +100,7 @@ static void parts_are_told_apart(void **state)
     begin_trace(100);
     lk__trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0"), *other = add_track(LK_TRACK_DEVICE, "cpu:1");
     lk__trace_track *caller = add_track(LK_TRACK_CALLER, "caller");
-    const lk__trace_problem *problem = problem_of(device, &lk__op_relu, 0);
+    const lk__trace_problem *problem = problem_of(device, &relu, 0);
     add_call(device, problem, LK_PHASE_COMPUTE, 0, 20);
     add_call(device, problem, LK_PHASE_SHARD_SUM, 20, 25);
     add(device, LK_TRACE_WAIT_DEVICE, 25, 33);
@@ -152,7 +152,7 @@ static void what_encloses_is_counted_once(void **state)
     (void)state;
     begin_trace(30);
     lk__trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0");
-    const lk__trace_problem *problem = problem_of(device, &lk__op_relu, 0);
+    const lk__trace_problem *problem = problem_of(device, &relu, 0);
     add_call(device, problem, LK_PHASE_COMPUTE, 1, 4);
     add_call(device, problem, LK_PHASE_COMPUTE, 6, 7); /* within the next */
     add_call(device, problem, LK_PHASE_COMPUTE, 5, 10);
@@ -174,11 +174,11 @@ static void operators_are_added_up_over_devices(void **state)
     begin_trace(30);
     lk__trace_track *one = add_track(LK_TRACK_DEVICE, "cpu:1"), *two = add_track(LK_TRACK_DEVICE, "cpu:0"),
                     *three = add_track(LK_TRACK_DEVICE, "cpu:10");
-    const lk__trace_problem *problem = problem_of(one, &lk__op_relu, 7);
+    const lk__trace_problem *problem = problem_of(one, &relu, 7);
     add_call(one, problem, LK_PHASE_COMPUTE, 0, 2);
     add_call(one, problem, LK_PHASE_EXCHANGE, 2, 12);
-    add_call(two, problem_of(two, &lk__op_relu, 7), LK_PHASE_COMPUTE, 3, 4);
-    add_call(three, problem_of(three, &lk__op_softmax, 0), LK_PHASE_COMPUTE, 3, 9);
+    add_call(two, problem_of(two, &relu, 7), LK_PHASE_COMPUTE, 3, 4);
+    add_call(three, problem_of(three, &softmax, 0), LK_PHASE_COMPUTE, 3, 9);
     lk_trace_summary *summary = summarize();
     assert_int_equal(summary->n_operators, 3);
     assert_string_equal(summary->operators[0].name, "relu");
@@ -202,7 +202,7 @@ static void no_memory_is_an_error(void **state)
     (void)state;
     begin_trace(30);
     lk__trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0"), *caller = add_track(LK_TRACK_CALLER, "caller");
-    add_call(device, problem_of(device, &lk__op_relu, 7), LK_PHASE_COMPUTE, 0, 2);
+    add_call(device, problem_of(device, &relu, 7), LK_PHASE_COMPUTE, 0, 2);
     add(caller, LK_TRACE_WAIT_BATCH, 0, 1);
     int64_t n = 0;
     for (;; n++) {
