@@ -40,6 +40,11 @@ LK_API lk_status lk_program_run(lk_program *program, lk_tensor *const *in, uint6
 /* Replays under way keep what they need. NULL is fine. */
 LK_API void lk_program_release(lk_program *program);
 
+/* Calls visit(user, …) for each operator of the program in their order: its name, and a line with its arguments. The
+ * texts are valid during the call. */
+LK_API void lk_program_visit(const lk_program *program, void (*visit)(void *user, const char *op, const char *call),
+                             void *user);
+
 /* Bytes of the tensors inside the program, known once it has run: of the plan, at the moment when most is needed, and
  * without any sharing. Waits for replays under way. */
 typedef struct lk_program_memory {

@@ -118,15 +118,24 @@ static void close_gaps(lk_rewrite *r)
     program->n_calls = n;
 }
 
+static lk_status try_patterns(lk_rewrite *r)
+{
+    static lk_status (*const patterns[])(lk_rewrite * r, int i) = {
+        lk__fuse_conv_block,
+        lk__fuse_batch_norm_act,
+        lk__fuse_dense,
+        lk__fuse_loss,
+    };
+    for (int i = 0; i < r->program->n_calls; i++)
+        for (size_t p = 0; p < sizeof patterns / sizeof *patterns; p++)
+            LK_TRY(patterns[p](r, i));
+    return LK_OK;
+}
+
 lk_status lk__program_fuse(lk_program *program)
 {
     lk_rewrite r = {program, lk__calloc((size_t)program->n_calls + 1, sizeof(bool))};
-    lk_status status = r.removed ? LK_OK : LK_ERR_MEMORY;
-    for (int i = 0; i < program->n_calls && status == LK_OK; i++) {
-        status = lk__fuse_conv_block(&r, i);
-        if (status == LK_OK)
-            status = lk__fuse_batch_norm_act(&r, i);
-    }
+    lk_status status = r.removed ? try_patterns(&r) : LK_ERR_MEMORY;
     if (r.removed)
         close_gaps(&r);
     lk__free(r.removed);

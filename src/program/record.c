@@ -121,6 +121,16 @@ lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, l
     return NULL;
 }
 
+void lk_program_visit(const lk_program *program, void (*visit)(void *user, const char *op, const char *call),
+                      void *user)
+{
+    char text[256];
+    for (int i = 0; i < program->n_calls; i++) {
+        lk__call_describe(&program->calls[i], text, sizeof text);
+        visit(user, program->calls[i].op->name, text);
+    }
+}
+
 static void release_tensors(lk_tensor **tensors, int n)
 {
     for (int i = 0; tensors && i < n; i++)
