@@ -2,6 +2,7 @@
 #include "cpu/lanes.h"
 #include "cpu/lanes_tiles.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { TILE = LK_LANES_TILE, PAIR = LK_LANES_PAIR };
@@ -104,50 +105,20 @@ typedef struct pixel {
 } pixel;
 
 /* One tile of one output pixel of two blocks of images. w: the tile's packed weights. */
-LK_AVX2 static inline __attribute__((always_inline)) void multiply(const lk_lanes_conv *conv,
-                                                                   const float *const x[PAIR], const float *w, pixel p,
-                                                                   const float *bias, int tile,
-                                                                   __m256 result[PAIR][TILE])
+LK_INLINE void multiply(const lk_lanes_conv *conv, const float *const x[PAIR], const float *w, pixel p,
+                        const float *bias, int tile, __m256 sum[PAIR][TILE])
 {
-    __m256 sum[PAIR][TILE]; /* only ever indexed by constants, so it lives in registers */
     int64_t channels = conv->in[2], run = (p.columns.end - p.columns.begin) * channels;
 #pragma GCC unroll 6
     for (int o = 0; o < tile; o++)
-        sum[0][o] = sum[1][o] = _mm256_set1_ps(bias[o]);
+        sum[0][o] = sum[1][o] = _mm256_broadcast_ss(bias + o);
     for (int64_t tap = p.rows.begin; tap < p.rows.end; tap++) {
         int64_t row = p.row - conv->padding[0] + tap, column = p.column - conv->padding[1] + p.columns.begin;
         int64_t at = (row * conv->in[1] + column) * channels * LK_LANES;
         int64_t weights = (tap * conv->kernel[1] + p.columns.begin) * channels * tile;
         multiply_run(x[0] + at, x[1] + at, w + weights, run, tile, sum);
     }
-#pragma GCC unroll 6
-    for (int o = 0; o < tile; o++) {
-        result[0][o] = sum[0][o];
-        result[1][o] = sum[1][o];
-    }
 }
-
-/* clang-format off */
-#define MULTIPLY_TILE(tile)                                                                                            \
-    LK_AVX2 static void multiply_##tile(const lk_lanes_conv *conv, const float *const x[PAIR], const float *w,         \
-                                        pixel p, const float *bias, __m256 result[PAIR][TILE])                         \
-    {                                                                                                                  \
-        multiply(conv, x, w, p, bias, tile, result);                                                                   \
-    }
-/* clang-format on */
-MULTIPLY_TILE(1)
-MULTIPLY_TILE(2)
-MULTIPLY_TILE(3)
-MULTIPLY_TILE(4)
-MULTIPLY_TILE(5)
-MULTIPLY_TILE(6)
-
-typedef void (*multiply_fn)(const lk_lanes_conv *conv, const float *const x[PAIR], const float *w, pixel p,
-                            const float *bias, __m256 result[PAIR][TILE]);
-
-static const multiply_fn multiply_tile[TILE + 1] = {
-    NULL, multiply_1, multiply_2, multiply_3, multiply_4, multiply_5, multiply_6,
-};
 
 /* --- a tile of one window ----------------------------------------------------------------------------------------- */
 
@@ -160,94 +131,11 @@ typedef struct pair {
     __m256 images[PAIR]; /* masks */
 } pair;
 
-typedef struct tile_sums {
-    __m256 conv[PAIR][TILE], pooled[PAIR][TILE];
-    __m256i winner[PAIR][TILE]; /* index in the window */
-} tile_sums;
-
-/* What is not greater than 0 becomes +0, but for NaN. */
-LK_AVX2 static inline __m256 rectified(__m256 x)
-{
-    return _mm256_and_ps(x, _mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_NLE_UQ));
-}
-
-LK_AVX2 static inline int positive(__m256 x)
-{
-    return _mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_GT_OQ));
-}
-
-LK_AVX2 static void rectify(tile_sums *s, int n, uint8_t *const signs[PAIR])
-{
-    for (int v = 0; v < PAIR; v++)
-        for (int o = 0; o < n; o++) {
-            if (signs[v])
-                signs[v][o] = (uint8_t)positive(s->conv[v][o]);
-            s->conv[v][o] = rectified(s->conv[v][o]);
-        }
-}
-
-LK_AVX2 static void add(tile_sums *s, int n)
-{
-    for (int v = 0; v < PAIR; v++)
-        for (int o = 0; o < n; o++)
-            s->pooled[v][o] = _mm256_add_ps(s->pooled[v][o], s->conv[v][o]);
-}
-
-/* A NaN is greater than any number. */
-LK_AVX2 static void take_maxima(tile_sums *s, int n, int index)
-{
-    for (int v = 0; v < PAIR; v++)
-        for (int o = 0; o < n; o++) {
-            __m256 best = s->pooled[v][o], x = s->conv[v][o];
-            __m256 greater = _mm256_and_ps(_mm256_cmp_ps(x, best, _CMP_NLE_UQ), _mm256_cmp_ps(best, best, _CMP_ORD_Q));
-            s->pooled[v][o] = _mm256_blendv_ps(best, x, greater);
-            s->winner[v][o] =
-                _mm256_blendv_epi8(s->winner[v][o], _mm256_set1_epi32(index), _mm256_castps_si256(greater));
-        }
-}
-
-LK_AVX2 static void start(tile_sums *s, int n, int index)
-{
-    for (int v = 0; v < PAIR; v++)
-        for (int o = 0; o < n; o++) {
-            s->pooled[v][o] = s->conv[v][o];
-            s->winner[v][o] = _mm256_set1_epi32(index);
-        }
-}
-
-/* Lowest bytes of the lanes. */
-LK_AVX2 static inline void store_bytes(__m256i x, uint8_t *to)
-{
-    __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
-    _mm_storel_epi64((__m128i *)(void *)to, _mm_packus_epi16(words, words));
-}
-
-LK_AVX2 static void save_winners(const pair *p, const tile_sums *s, int n, int64_t at)
-{
-    for (int v = 0; v < PAIR; v++)
-        for (int o = 0; o < n; o++) {
-            __m256i winner = s->winner[v][o];
-            __m256 stopped = _mm256_cmp_ps(s->pooled[v][o], _mm256_setzero_ps(), _CMP_NGT_UQ);
-            if (p->block->relu)
-                winner = _mm256_blendv_epi8(winner, _mm256_set1_epi32(255), _mm256_castps_si256(stopped));
-            store_bytes(winner, p->saved[v] + (at + o) * LK_LANES);
-        }
-}
-
-LK_AVX2 static void store(const pair *p, const tile_sums *s, int n, float share, int64_t at)
-{
-    for (int v = 0; v < PAIR; v++)
-        for (int o = 0; o < n; o++) {
-            __m256 y = _mm256_mul_ps(s->pooled[v][o], _mm256_set1_ps(share));
-            _mm256_store_ps(p->y[v] + (at + o) * LK_LANES, _mm256_and_ps(y, p->images[v]));
-        }
-}
-
 typedef struct window {
     int64_t row, column; /* of the pooling's result */
     range rows, columns;
     int64_t top, left; /* where it begins, in the padding or not */
-    float share;       /* of each element in the average; 1 for the maximum */
+    float share;       /* of each element in the average */
 } window;
 
 static window window_of(const lk_lanes_block *block, int64_t row, int64_t column)
@@ -258,40 +146,166 @@ static window window_of(const lk_lanes_block *block, int64_t row, int64_t column
     w.columns = lk__lanes_window(pool, 1, column);
     w.top = row * pool->stride[0] - pool->padding[0];
     w.left = column * pool->stride[1] - pool->padding[1];
-    w.share = block->max ? 1 : 1 / lk__lanes_divisor(pool, w.rows, w.columns);
+    w.share = 1 / lk__lanes_divisor(pool, w.rows, w.columns);
     return w;
 }
 
-LK_AVX2 static void window_tile(const pair *p, const window *w, lk_lanes_tile tile, const float *weights,
-                                const float *bias)
+/* What is not greater than 0 becomes +0, but for NaN. */
+LK_INLINE __m256 rectified(__m256 x)
 {
-    const lk_lanes_block *block = p->block;
-    const lk_lanes_conv *conv = &block->conv;
-    int64_t channels = conv->out[2];
-    tile_sums s;
+    return _mm256_and_ps(x, _mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_NLE_UQ));
+}
+
+/* A bit for each lane. */
+LK_INLINE uint8_t positive(__m256 x)
+{
+    return (uint8_t)_mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_GT_OQ));
+}
+
+/* Adds one pixel to the average. signs: where relu's go. */
+LK_INLINE void add_pixel(const pair *p, pixel at, const float *weights, const float *bias, int64_t signs, int tile,
+                         __m256 pooled[PAIR][TILE])
+{
+    __m256 sum[PAIR][TILE]; /* only ever indexed by constants, so it lives in registers */
+    multiply(&p->block->conv, p->x, weights, at, bias, tile, sum);
+    if (p->block->relu) {
+#pragma GCC unroll 6
+        for (int o = 0; o < tile; o++) {
+            p->saved[0][signs + o] = positive(sum[0][o]);
+            p->saved[1][signs + o] = positive(sum[1][o]);
+            sum[0][o] = rectified(sum[0][o]);
+            sum[1][o] = rectified(sum[1][o]);
+        }
+    }
+#pragma GCC unroll 6
+    for (int o = 0; o < tile; o++) {
+        pooled[0][o] = _mm256_add_ps(pooled[0][o], sum[0][o]);
+        pooled[1][o] = _mm256_add_ps(pooled[1][o], sum[1][o]);
+    }
+}
+
+LK_INLINE void average_tile(const pair *p, const window *w, int64_t first, const float *weights, const float *bias,
+                            int tile)
+{
+    const lk_lanes_conv *conv = &p->block->conv;
+    __m256 pooled[PAIR][TILE];
+    for (int o = 0; o < tile; o++)
+        pooled[0][o] = pooled[1][o] = _mm256_set1_ps(-0.0f); /* added to x that is x, also to -0 */
     for (int64_t row = w->rows.begin; row < w->rows.end; row++) {
         for (int64_t column = w->columns.begin; column < w->columns.end; column++) {
             pixel at = {row, column, taps(conv, 0, row), taps(conv, 1, column)};
-            int index = (int)((row - w->top) * block->pool.kernel[1] + column - w->left);
-            multiply_tile[tile.n](conv, p->x, weights, at, bias, s.conv);
-            if (block->relu) {
-                int64_t sign = (row * conv->out[1] + column) * channels + tile.first;
-                uint8_t *const none[PAIR] = {NULL}, *const signs[PAIR] = {p->saved[0] + sign, p->saved[1] + sign};
-                rectify(&s, tile.n, block->max ? none : signs);
-            }
-            if (row == w->rows.begin && column == w->columns.begin)
-                start(&s, tile.n, index);
-            else if (block->max)
-                take_maxima(&s, tile.n, index);
-            else
-                add(&s, tile.n);
+            int64_t signs = (row * conv->out[1] + column) * conv->out[2] + first;
+            add_pixel(p, at, weights, bias, signs, tile, pooled);
         }
     }
-    int64_t to = (w->row * block->pool.out[1] + w->column) * channels + tile.first;
-    store(p, &s, tile.n, w->share, to);
-    if (block->max)
-        save_winners(p, &s, tile.n, to);
+    int64_t to = ((w->row * p->block->pool.out[1] + w->column) * conv->out[2] + first) * LK_LANES;
+    __m256 share = _mm256_set1_ps(w->share);
+    for (int o = 0; o < tile; o++) {
+        _mm256_store_ps(p->y[0] + to + o * LK_LANES, _mm256_and_ps(_mm256_mul_ps(pooled[0][o], share), p->images[0]));
+        _mm256_store_ps(p->y[1] + to + o * LK_LANES, _mm256_and_ps(_mm256_mul_ps(pooled[1][o], share), p->images[1]));
+    }
 }
+
+/* Maxima so far, and where in the window. */
+typedef struct maxima {
+    __m256 value[PAIR][TILE];
+    __m256i winner[PAIR][TILE];
+} maxima;
+
+/* Takes x for the maximum where it is one; a NaN is greater than any number. */
+LK_INLINE void take_maximum(__m256 x, __m256i index, __m256 *value, __m256i *winner)
+{
+    __m256 greater = _mm256_cmp_ps(x, *value, _CMP_NLE_UQ);
+    greater = _mm256_and_ps(greater, _mm256_cmp_ps(*value, *value, _CMP_ORD_Q));
+    *value = _mm256_blendv_ps(*value, x, greater);
+    *winner = _mm256_blendv_epi8(*winner, index, _mm256_castps_si256(greater));
+}
+
+LK_INLINE void take_pixel(const pair *p, pixel at, const float *weights, const float *bias, int index, int tile,
+                          maxima *m)
+{
+    __m256 sum[PAIR][TILE];
+    __m256i here = _mm256_set1_epi32(index);
+    multiply(&p->block->conv, p->x, weights, at, bias, tile, sum);
+    if (p->block->relu) {
+#pragma GCC unroll 6
+        for (int o = 0; o < tile; o++) {
+            sum[0][o] = rectified(sum[0][o]);
+            sum[1][o] = rectified(sum[1][o]);
+        }
+    }
+#pragma GCC unroll 6
+    for (int o = 0; o < tile; o++) {
+        take_maximum(sum[0][o], here, &m->value[0][o], &m->winner[0][o]);
+        take_maximum(sum[1][o], here, &m->value[1][o], &m->winner[1][o]);
+    }
+}
+
+/* Lowest bytes of the lanes. */
+LK_INLINE void store_bytes(__m256i x, uint8_t *to)
+{
+    __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    _mm_storel_epi64((__m128i *)(void *)to, _mm_packus_epi16(words, words));
+}
+
+LK_INLINE void store_maxima(const pair *p, const maxima *m, int64_t to, int tile)
+{
+    for (int v = 0; v < PAIR; v++)
+        for (int o = 0; o < tile; o++) {
+            __m256 y = m->value[v][o];
+            __m256i winner = m->winner[v][o], stopped = _mm256_set1_epi32(255);
+            __m256 passes = _mm256_cmp_ps(y, _mm256_setzero_ps(), _CMP_GT_OQ);
+            if (p->block->relu)
+                winner = _mm256_blendv_epi8(stopped, winner, _mm256_castps_si256(passes));
+            _mm256_store_ps(p->y[v] + to + o * LK_LANES, _mm256_and_ps(y, p->images[v]));
+            store_bytes(winner, p->saved[v] + to + o * LK_LANES);
+        }
+}
+
+LK_INLINE void maximum_tile(const pair *p, const window *w, int64_t first, const float *weights, const float *bias,
+                            int tile)
+{
+    const lk_lanes_conv *conv = &p->block->conv;
+    int64_t kernel = p->block->pool.kernel[1];
+    int begin = (int)((w->rows.begin - w->top) * kernel + w->columns.begin - w->left);
+    maxima m;
+    for (int o = 0; o < tile; o++) {
+        m.value[0][o] = m.value[1][o] = _mm256_set1_ps(-INFINITY);
+        m.winner[0][o] = m.winner[1][o] = _mm256_set1_epi32(begin);
+    }
+    for (int64_t row = w->rows.begin; row < w->rows.end; row++) {
+        for (int64_t column = w->columns.begin; column < w->columns.end; column++) {
+            pixel at = {row, column, taps(conv, 0, row), taps(conv, 1, column)};
+            take_pixel(p, at, weights, bias, (int)((row - w->top) * kernel + column - w->left), tile, &m);
+        }
+    }
+    store_maxima(p, &m, ((w->row * p->block->pool.out[1] + w->column) * conv->out[2] + first) * LK_LANES, tile);
+}
+
+/* clang-format off */
+#define TILE_OF(n)                                                                                                     \
+    LK_AVX2 static void average_##n(const pair *p, const window *w, int64_t first, const float *weights,               \
+                                    const float *bias)                                                                 \
+    {                                                                                                                  \
+        average_tile(p, w, first, weights, bias, n);                                                                   \
+    }                                                                                                                  \
+    LK_AVX2 static void maximum_##n(const pair *p, const window *w, int64_t first, const float *weights,               \
+                                    const float *bias)                                                                 \
+    {                                                                                                                  \
+        maximum_tile(p, w, first, weights, bias, n);                                                                   \
+    }
+/* clang-format on */
+TILE_OF(1)
+TILE_OF(2)
+TILE_OF(3)
+TILE_OF(4)
+TILE_OF(5)
+TILE_OF(6)
+
+typedef void (*window_fn)(const pair *p, const window *w, int64_t first, const float *weights, const float *bias);
+
+static const window_fn average[TILE + 1] = {NULL, average_1, average_2, average_3, average_4, average_5, average_6};
+static const window_fn maximum[TILE + 1] = {NULL, maximum_1, maximum_2, maximum_3, maximum_4, maximum_5, maximum_6};
 
 LK_AVX2 static void all_windows(const pair *p, const float *packed, const float *bias)
 {
@@ -304,7 +318,8 @@ LK_AVX2 static void all_windows(const pair *p, const float *packed, const float 
             for (int64_t t = 0; t < lk__lanes_tiles(channels); t++) {
                 static const float zeros[TILE];
                 lk_lanes_tile tile = lk__lanes_tile(channels, t);
-                window_tile(p, &w, tile, packed + tile.first * taps_each, bias ? bias + tile.first : zeros);
+                const window_fn *fn = block->max ? maximum : average;
+                fn[tile.n](p, &w, tile.first, packed + tile.first * taps_each, bias ? bias + tile.first : zeros);
             }
         }
     }

@@ -68,12 +68,13 @@ lk_lanes_conv lk__lanes_input_grad_conv(const lk_lanes_block *block)
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
 typedef struct memory {
-    double *bias;  /* [out channels] */
-    float *sums;   /* of the lanes: [tile][group][kernel row][positions][TILE_SUMS] */
-    float *tile;   /* dconv of a band and a tile: [pixel][tile] */
-    float *x;      /* of a block of images, padded, in groups of channels */
-    float *dconv;  /* of two blocks of images: [pixel][channel]; for dx alone */
-    size_t n_sums; /* floats */
+    double *bias;                /* [out channels] */
+    float *sums;                 /* of the lanes: [tile][group][kernel row][positions][TILE_SUMS] */
+    float *tile;                 /* dconv of a band and a tile: [pixel][tile] */
+    float *x;                    /* of a block of images, padded, in groups of channels */
+    float *dconv;                /* of two blocks of images: [pixel][channel]; for dx alone */
+    int32_t *offsets[GROUP + 1]; /* of x at each pixel of a band, in floats, by the size of the group */
+    size_t n_sums;               /* floats */
 } memory;
 
 static size_t sums_count(const lk_lanes_block *block)
@@ -102,9 +103,14 @@ static size_t dconv_count(const lk_lanes_block *block)
     return (size_t)(used(block, 0) * used(block, 1) * block->conv.out[2] * LK_LANES);
 }
 
+static size_t band_pixels(const lk_lanes_block *block)
+{
+    return (size_t)(band_rows(block) * used(block, 1));
+}
+
 static size_t tile_count(const lk_lanes_block *block)
 {
-    return (size_t)(band_rows(block) * used(block, 1) * TILE * LK_LANES);
+    return band_pixels(block) * TILE * LK_LANES;
 }
 
 /* Doubles before floats, in whole vectors. */
@@ -118,16 +124,29 @@ size_t lk__lanes_grad_bytes(const lk_lanes_block *block, bool input_grad)
     size_t floats = sums_count(block) + tile_count(block) + x_count(&block->conv);
     if (input_grad)
         floats += PAIR * dconv_count(block);
+    floats += GROUP * band_pixels(block); /* offsets */
     return floats * sizeof(float) + bias_count(block) * sizeof(double);
 }
 
-static memory memory_of(const lk_lanes_block *block, void *data)
+static void fill_offsets(const lk_lanes_block *block, const memory *m)
+{
+    int32_t i = 0, width = (int32_t)padded(&block->conv, 1);
+    for (int32_t row = 0; row < band_rows(block); row++)
+        for (int32_t column = 0; column < used(block, 1); column++, i++)
+            for (int32_t size = 1; size <= GROUP; size++)
+                m->offsets[size][i] = (row * width + column) * size * LK_LANES;
+}
+
+static memory memory_of(const lk_lanes_block *block, bool input_grad, void *data)
 {
     memory m = {.bias = data, .n_sums = sums_count(block)};
     m.sums = (float *)(void *)(m.bias + bias_count(block));
     m.tile = m.sums + m.n_sums;
     m.x = m.tile + tile_count(block);
     m.dconv = m.x + x_count(&block->conv);
+    m.offsets[1] = (int32_t *)(void *)(m.dconv + (input_grad ? PAIR * dconv_count(block) : 0));
+    m.offsets[2] = m.offsets[1] + band_pixels(block);
+    fill_offsets(block, &m);
     return m;
 }
 
@@ -144,14 +163,14 @@ typedef struct image_block {
 } image_block;
 
 /* All ones in the lanes whose bit is set. */
-LK_AVX2 static inline __m256 lanes_of(uint8_t bits)
+LK_INLINE __m256 lanes_of(uint8_t bits)
 {
     __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi8((char)bits), lane), lane));
 }
 
 /* All ones in the lanes whose byte is `index`. */
-LK_AVX2 static inline __m256 lanes_won(const uint8_t *winners, int index)
+LK_INLINE __m256 lanes_won(const uint8_t *winners, int index)
 {
     __m256i lanes = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)winners));
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(lanes, _mm256_set1_epi32(index)));
@@ -161,17 +180,16 @@ LK_AVX2 static inline __m256 lanes_won(const uint8_t *winners, int index)
 LK_AVX2 static void spread_average(const lk_lanes_block *block, const image_block *images, int64_t row, int64_t y,
                                    range columns, float share, lk_lanes_tile tile, float *to)
 {
-    int64_t channels = block->conv.out[2];
+    int64_t channels = block->conv.out[2], n = tile.n, count = columns.end - columns.begin;
+    int64_t first = (row * block->conv.out[1] + columns.begin) * channels + tile.first;
     const float *dy = images->dy + (y * channels + tile.first) * LK_LANES;
-    __m256 factor = _mm256_set1_ps(share);
-    for (int64_t column = columns.begin; column < columns.end; column++) {
-        int64_t first = (row * block->conv.out[1] + column) * channels + tile.first;
-        float *pixel = to + column * tile.n * LK_LANES;
-        for (int64_t o = 0; o < tile.n; o++) {
-            __m256 d = _mm256_mul_ps(_mm256_load_ps(dy + o * LK_LANES), factor);
-            if (block->relu)
-                d = _mm256_and_ps(d, lanes_of(images->saved[first + o]));
-            _mm256_store_ps(pixel + o * LK_LANES, d);
+    __m256 factor = _mm256_set1_ps(share), all = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
+    to += columns.begin * n * LK_LANES;
+    for (int64_t o = 0; o < n; o++) {
+        __m256 d = _mm256_mul_ps(_mm256_load_ps(dy + o * LK_LANES), factor);
+        for (int64_t column = 0; column < count; column++) {
+            __m256 passes = block->relu ? lanes_of(images->saved[first + column * channels + o]) : all;
+            _mm256_store_ps(to + (column * n + o) * LK_LANES, _mm256_and_ps(d, passes));
         }
     }
 }
@@ -224,39 +242,37 @@ LK_AVX2 static void spread(const lk_lanes_block *block, const image_block *image
 /* --- the gradient of the weights ---------------------------------------------------------------------------------- */
 
 /* Sums of the lanes of eight vectors: neighbours, then pairs, then halves. */
-LK_AVX2 static inline __m256 sum_lanes(const __m256 v[8])
+LK_INLINE __m256 sum_lanes(const __m256 v[8])
 {
     __m256 a = _mm256_hadd_ps(_mm256_hadd_ps(v[0], v[1]), _mm256_hadd_ps(v[2], v[3]));
     __m256 b = _mm256_hadd_ps(_mm256_hadd_ps(v[4], v[5]), _mm256_hadd_ps(v[6], v[7]));
     return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
 }
 
-/* What a tile's sum is over: `rows` of `columns` pixels. */
+/* What a tile's sum is over. */
 typedef struct band {
     const float *dconv, *x; /* of the tile; x of its first position */
-    int64_t rows, columns;
-    int64_t row_step, column_step; /* of x, in floats */
+    const int32_t *offsets; /* of x at each pixel: one loop over all of them, whose end is predicted */
+    int64_t pixels;
 } band;
 
 /* sums[position][o] += over a band: dconv's channels against n_in neighbouring positions of x. */
-LK_AVX2 static inline __attribute__((always_inline)) void correlate(const band *b, int n_out, int n_in, float *sums)
+LK_INLINE void correlate(const band *b, int n_out, int n_in, float *sums)
 {
     __m256 sum[TILE_SUMS]; /* only ever indexed by constants, so it lives in registers */
     const float *dconv = b->dconv;
     for (int i = 0; i < TILE_SUMS; i++)
         sum[i] = _mm256_setzero_ps();
-    for (int64_t row = 0; row < b->rows; row++) {
-        const float *x = b->x + row * b->row_step;
-        for (int64_t column = 0; column < b->columns; column++, x += b->column_step, dconv += n_out * LK_LANES) {
-            __m256 value[PAIR];
+    for (int64_t p = 0; p < b->pixels; p++, dconv += n_out * LK_LANES) {
+        const float *x = b->x + b->offsets[p];
+        __m256 value[PAIR];
+        for (int j = 0; j < n_in; j++)
+            value[j] = _mm256_load_ps(x + j * LK_LANES);
+        for (int o = 0; o < n_out; o++) {
+            __m256 d = _mm256_load_ps(dconv + o * LK_LANES);
+            __asm__("" : "+x"(d)); /* one load: as a memory operand of each product it would be PAIR of them */
             for (int j = 0; j < n_in; j++)
-                value[j] = _mm256_load_ps(x + j * LK_LANES);
-            for (int o = 0; o < n_out; o++) {
-                __m256 d = _mm256_load_ps(dconv + o * LK_LANES);
-                __asm__("" : "+x"(d)); /* one load: as a memory operand of each product it would be PAIR of them */
-                for (int j = 0; j < n_in; j++)
-                    sum[j * n_out + o] = _mm256_fmadd_ps(d, value[j], sum[j * n_out + o]);
-            }
+                sum[j * n_out + o] = _mm256_fmadd_ps(d, value[j], sum[j * n_out + o]);
         }
     }
     _mm256_store_ps(sums, _mm256_add_ps(_mm256_load_ps(sums), sum_lanes(sum)));
@@ -296,16 +312,14 @@ static const correlate_fn correlate_tile[TILE + 1][PAIR + 1] = {
 
 /* One tile of output channels against all taps of a group of x's channels. Gives back where the next group's sums are.
  */
-static float *correlate_group(const lk_lanes_conv *conv, band b, int n_out, int64_t group, float *sums)
+static float *correlate_group(const lk_lanes_conv *conv, band b, int n_out, int64_t size, float *sums)
 {
-    int64_t size = group_size(conv, group), run = conv->kernel[1] * size;
+    int64_t run = conv->kernel[1] * size, row_step = padded(conv, 1) * size * LK_LANES;
     const float *x = b.x;
-    b.column_step = size * LK_LANES;
-    b.row_step = padded(conv, 1) * b.column_step;
     for (int64_t row = 0; row < conv->kernel[0]; row++) {
         for (int64_t position = 0; position < run; position += PAIR, sums += TILE_SUMS) {
             int n_in = run - position < PAIR ? 1 : PAIR;
-            b.x = x + row * b.row_step + position * LK_LANES;
+            b.x = x + row * row_step + position * LK_LANES;
             correlate_tile[n_out][n_in](&b, sums);
         }
     }
@@ -339,29 +353,39 @@ static void add_band(const lk_lanes_block *block, const image_block *images, ran
         if (bias)
             add_bias(m->tile, (rows.end - rows.begin) * width, tile, m->bias);
         for (int64_t g = 0; g < groups(conv); g++) {
-            int64_t row = rows.begin * padded(conv, 1) * group_size(conv, g) * LK_LANES;
-            band b = {
-                .dconv = m->tile, .x = x + g * GROUP * plane + row, .rows = rows.end - rows.begin, .columns = width};
-            sums = correlate_group(conv, b, tile.n, g, sums);
+            int64_t size = group_size(conv, g), first = rows.begin * padded(conv, 1) * size * LK_LANES;
+            band b = {.dconv = m->tile,
+                      .x = x + g * GROUP * plane + first,
+                      .offsets = m->offsets[size],
+                      .pixels = (rows.end - rows.begin) * width};
+            sums = correlate_group(conv, b, tile.n, size, sums);
         }
     }
 }
 
-/* x with its padding, in groups of channels. */
-static void group_x(const lk_lanes_conv *conv, const float *x, float *to)
+/* Copies a row's channels `first` on, `size` of them. */
+LK_INLINE void copy_row(const float *x, int64_t pixels, int64_t channels, int64_t size, float *to)
 {
-    int64_t channels = conv->in[2], width = padded(conv, 1);
-    memset(to, 0, x_count(conv) * sizeof *to);
+    for (int64_t p = 0; p < pixels; p++, x += channels * LK_LANES, to += size * LK_LANES)
+        for (int64_t c = 0; c < size; c++)
+            _mm256_store_ps(to + c * LK_LANES, _mm256_load_ps(x + c * LK_LANES));
+}
+
+/* x with its padding, in groups of channels. */
+LK_AVX2 static void group_x(const lk_lanes_conv *conv, const float *x, float *to)
+{
+    int64_t channels = conv->in[2], width = padded(conv, 1), pixels = conv->in[1];
+    if (conv->padding[0] > 0 || conv->padding[1] > 0)
+        memset(to, 0, x_count(conv) * sizeof *to);
     for (int64_t g = 0; g < groups(conv); g++) {
         int64_t size = group_size(conv, g);
         for (int64_t row = 0; row < conv->in[0]; row++) {
-            const float *from = x + (row * conv->in[1] * channels + g * GROUP) * LK_LANES;
-            float *pixel = to + ((row + conv->padding[0]) * width + conv->padding[1]) * size * LK_LANES;
-            for (int64_t column = 0; column < conv->in[1]; column++) {
-                memcpy(pixel, from, (size_t)(size * LK_LANES) * sizeof *pixel);
-                from += channels * LK_LANES;
-                pixel += size * LK_LANES;
-            }
+            const float *from = x + (row * pixels * channels + g * GROUP) * LK_LANES;
+            float *first = to + ((row + conv->padding[0]) * width + conv->padding[1]) * size * LK_LANES;
+            if (size == GROUP)
+                copy_row(from, pixels, channels, GROUP, first);
+            else
+                copy_row(from, pixels, channels, 1, first);
         }
         to += padded(conv, 0) * width * size * LK_LANES;
     }
@@ -383,13 +407,15 @@ static void add_images(const lk_lanes_block *block, const image_block *images, c
 static const float *store_group(const lk_lanes_conv *conv, lk_lanes_tile tile, int64_t group, const float *sums,
                                 float *dw)
 {
-    int64_t size = group_size(conv, group), run = conv->kernel[1] * size, n_taps = conv->kernel[0] * conv->kernel[1];
+    int64_t size = group_size(conv, group), n_taps = conv->kernel[0] * conv->kernel[1];
     for (int64_t row = 0; row < conv->kernel[0]; row++) {
-        for (int64_t position = 0; position < run; position++) {
-            int64_t channel = group * GROUP + position % size, tap = row * conv->kernel[1] + position / size;
-            const float *from = sums + position / PAIR * TILE_SUMS + position % PAIR * tile.n;
-            for (int o = 0; o < tile.n; o++)
-                dw[((tile.first + o) * conv->in[2] + channel) * n_taps + tap] = from[o];
+        for (int64_t position = 0, column = 0; column < conv->kernel[1]; column++) {
+            for (int64_t c = 0; c < size; c++, position++) {
+                const float *from = sums + position / PAIR * TILE_SUMS + position % PAIR * tile.n;
+                int64_t to = (tile.first * conv->in[2] + group * GROUP + c) * n_taps + row * conv->kernel[1] + column;
+                for (int o = 0; o < tile.n; o++)
+                    dw[to + o * conv->in[2] * n_taps] = from[o];
+            }
         }
         sums += position_tiles(conv, group) * TILE_SUMS;
     }
@@ -432,7 +458,7 @@ static void input_grad(const lk_lanes_block *block, const lk_lanes_grad *grad, c
 
 void lk__lanes_block_grad(const lk_lanes_block *block, const lk_lanes_grad *grad, void *data)
 {
-    memory m = memory_of(block, data);
+    memory m = memory_of(block, grad->dx, data);
     int64_t n = lk__lanes_blocks(block->conv.images);
     memset(m.bias, 0, bias_count(block) * sizeof *m.bias);
     memset(m.sums, 0, m.n_sums * sizeof *m.sums);

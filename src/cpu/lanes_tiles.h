@@ -2,7 +2,11 @@
 #ifndef LK_CPU_LANES_TILES_H
 #define LK_CPU_LANES_TILES_H
 
+#include "cpu/avx2.h"
 #include "cpu/lanes.h"
+
+/* For bodies with the sizes of tiles as constants. */
+#define LK_INLINE LK_AVX2 static inline __attribute__((always_inline))
 
 /* Vectors of images a tile, and most channels: 2 x 6 accumulators hide the latency of fused multiply-adds and leave
  * room for the operands in 16 registers. */
