@@ -206,6 +206,8 @@ LK_BODY void accumulate(wide *sum, wide *product, const operands *o, int64_t at)
     narrow x, z;
     wide a, b;
     load_x(&x, o, at);
+    if (o->kept)
+        store_floats(o->kept + at, &x);
     load_floats(&z, o->z + at);
     widen(&a, &x);
     widen(&b, &z);
@@ -245,8 +247,6 @@ LK_BODY void affine_of_eight(const operands *o, int64_t at, int64_t pixels, int6
     for (int64_t p = 0; p < pixels; p++, at += stride) {
         narrow x, z;
         load_x(&x, o, at);
-        if (o->kept)
-            store_floats(o->kept + at, &x);
         widen(&value, &x);
         value.low *= wa.low;
         value.high *= wa.high;
@@ -273,9 +273,9 @@ LK_BODY float x_of(const operands *o, int64_t at)
     return o->where[at] > 0 ? x : 0;
 }
 
-LK_BODY float result_of(const operands *o, int64_t at, float x, double a, double b, double c)
+LK_BODY float result_of(const operands *o, int64_t at, double a, double b, double c)
 {
-    double value = (double)x * a;
+    double value = (double)x_of(o, at) * a;
     if (o->z)
         value += b * (double)o->z[at];
     float y = (float)(value + c);
@@ -293,9 +293,11 @@ LK_BODY void sums_of_run(const operands *o, int64_t at, int64_t n, double *first
     int64_t full = n - n % WIDTH;
     sums_of_eight(o, at, full / WIDTH, WIDTH, sum, product);
     for (int64_t i = full; i < n; i++) {
-        double x = (double)x_of(o, at + i);
-        sum[i - full] += x;
-        product[i - full] += x * (double)o->z[at + i];
+        float x = x_of(o, at + i);
+        if (o->kept)
+            o->kept[at + i] = x;
+        sum[i - full] += (double)x;
+        product[i - full] += (double)x * (double)o->z[at + i];
     }
     for (int width = WIDTH / 2; width > 0; width /= 2)
         for (int i = 0; i < width; i++) {
@@ -316,37 +318,31 @@ LK_BODY void affine_of_run(const operands *o, int64_t at, int64_t n, double a, d
         cs[i] = c;
     }
     affine_of_eight(o, at, full / WIDTH, WIDTH, as, bs, cs);
-    for (int64_t i = at + full; i < at + n; i++) {
-        float x = x_of(o, i);
-        if (o->kept)
-            o->kept[i] = x;
-        o->y[i] = result_of(o, i, x, a, b, c);
-    }
+    for (int64_t i = at + full; i < at + n; i++)
+        o->y[i] = result_of(o, i, a, b, c);
 }
 
 /* --- any number of lanes: constants and sums stay in memory ------------------------------------------------------- */
 
 LK_BODY void sums_of_lanes(const operands *o, int64_t at, int64_t pixels, int64_t lanes, double *restrict first,
-                           double *restrict second)
-{
-    for (int64_t p = 0; p < pixels; p++, at += lanes)
-        for (int64_t i = 0; i < lanes; i++) {
-            double x = (double)x_of(o, at + i);
-            first[i] += x;
-            second[i] += x * (double)o->z[at + i];
-        }
-}
-
-LK_BODY void affine_of_lanes(const operands *o, int64_t at, int64_t pixels, int64_t lanes, const double *a,
-                             const double *b, const double *c, float *restrict y, float *restrict kept)
+                           double *restrict second, float *restrict kept)
 {
     for (int64_t p = 0; p < pixels; p++, at += lanes)
         for (int64_t i = 0; i < lanes; i++) {
             float x = x_of(o, at + i);
             if (kept)
                 kept[at + i] = x;
-            y[at + i] = result_of(o, at + i, x, a[i], o->z ? b[i] : 0, c[i]);
+            first[i] += (double)x;
+            second[i] += (double)x * (double)o->z[at + i];
         }
+}
+
+LK_BODY void affine_of_lanes(const operands *o, int64_t at, int64_t pixels, int64_t lanes, const double *a,
+                             const double *b, const double *c, float *restrict y)
+{
+    for (int64_t p = 0; p < pixels; p++, at += lanes)
+        for (int64_t i = 0; i < lanes; i++)
+            y[at + i] = result_of(o, at + i, a[i], o->z ? b[i] : 0, c[i]);
 }
 
 /* --- all groups --------------------------------------------------------------------------------------------------- */
@@ -361,7 +357,7 @@ LK_BODY void sums_body(const lk_channels *shape, const operands *o, double *firs
         else if (lanes == WIDTH)
             sums_of_eight(o, at, shape->pixels, WIDTH, first + entry, second + entry);
         else
-            sums_of_lanes(o, at, shape->pixels, lanes, first + entry, second + entry);
+            sums_of_lanes(o, at, shape->pixels, lanes, first + entry, second + entry, o->kept);
     }
 }
 
@@ -376,12 +372,12 @@ LK_BODY void affine_body(const lk_channels *shape, const operands *o, const doub
         else if (lanes == WIDTH)
             affine_of_eight(o, at, shape->pixels, WIDTH, a + entry, bs, c + entry);
         else
-            affine_of_lanes(o, at, shape->pixels, lanes, a + entry, bs, c + entry, o->y, o->kept);
+            affine_of_lanes(o, at, shape->pixels, lanes, a + entry, bs, c + entry, o->y);
     }
 }
 
 typedef struct work {
-    enum { SQUARES, SUMS, SUMS_WHERE, AFFINE, AFFINE2, AFFINE2_WHERE, AFFINE2_WHERE_KEPT, RELU, ADD_RELU } kind;
+    enum { SQUARES, SUMS, SUMS_WHERE, SUMS_WHERE_KEPT, AFFINE, AFFINE2, AFFINE2_WHERE, RELU, ADD_RELU } kind;
     const lk_channels *shape;
     const float *x, *z, *where;
     double *first, *second;
@@ -413,6 +409,9 @@ LK_BODY void work_body(const work *w)
     case SUMS_WHERE:
         sums_of_work(w, (operands){.x = x, .z = z, .where = where});
         break;
+    case SUMS_WHERE_KEPT:
+        sums_of_work(w, (operands){.x = x, .z = z, .where = where, .kept = w->kept});
+        break;
     case AFFINE:
         affine_of_work(w, (operands){.x = x, .y = w->y});
         break;
@@ -421,9 +420,6 @@ LK_BODY void work_body(const work *w)
         break;
     case AFFINE2_WHERE:
         affine_of_work(w, (operands){.x = x, .z = z, .where = where, .y = w->y});
-        break;
-    case AFFINE2_WHERE_KEPT:
-        affine_of_work(w, (operands){.x = x, .z = z, .where = where, .y = w->y, .kept = w->kept});
         break;
     case RELU:
         affine_of_work(w, (operands){.x = x, .rectified = true, .y = w->y});
@@ -467,10 +463,16 @@ void lk__channels_sums(const lk_channels *shape, const float *x, const float *z,
 }
 
 void lk__channels_sums_where(const lk_channels *shape, const float *where, const float *x, const float *z,
-                             double *first, double *second)
+                             double *first, double *second, float *kept)
 {
-    run_sums(
-        &(work){.kind = SUMS_WHERE, .shape = shape, .x = x, .z = z, .where = where, .first = first, .second = second});
+    run_sums(&(work){.kind = kept ? SUMS_WHERE_KEPT : SUMS_WHERE,
+                     .shape = shape,
+                     .x = x,
+                     .z = z,
+                     .where = where,
+                     .first = first,
+                     .second = second,
+                     .kept = kept});
 }
 
 void lk__channels_affine(const lk_channels *shape, const float *x, const double *a, const double *c, float *y)
@@ -485,18 +487,9 @@ void lk__channels_affine2(const lk_channels *shape, const float *x, const float 
 }
 
 void lk__channels_affine2_where(const lk_channels *shape, const float *where, const float *x, const float *z,
-                                const double *a, const double *b, const double *c, float *y, float *kept)
+                                const double *a, const double *b, const double *c, float *y)
 {
-    run(&(work){.kind = kept ? AFFINE2_WHERE_KEPT : AFFINE2_WHERE,
-                .shape = shape,
-                .x = x,
-                .z = z,
-                .where = where,
-                .a = a,
-                .b = b,
-                .c = c,
-                .y = y,
-                .kept = kept});
+    run(&(work){.kind = AFFINE2_WHERE, .shape = shape, .x = x, .z = z, .where = where, .a = a, .b = b, .c = c, .y = y});
 }
 
 void lk__channels_affine_relu(const lk_channels *shape, const float *x, const float *z, const double *a,

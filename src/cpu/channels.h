@@ -39,9 +39,9 @@ void lk__channels_fold(const lk_channels *shape, const double *table, double *va
 /* first[entry] = sum of x, second[entry] = sum of x z, over all groups and pixels. z may be x. */
 void lk__channels_sums(const lk_channels *shape, const float *x, const float *z, double *first, double *second);
 
-/* The same where x counts as 0 unless `where` is above 0. */
+/* The same where x counts as 0 unless `where` is above 0; `kept` is x as it counts, or NULL. */
 void lk__channels_sums_where(const lk_channels *shape, const float *where, const float *x, const float *z,
-                             double *first, double *second);
+                             double *first, double *second, float *kept);
 
 /* y = a x + c. */
 void lk__channels_affine(const lk_channels *shape, const float *x, const double *a, const double *c, float *y);
@@ -50,9 +50,9 @@ void lk__channels_affine(const lk_channels *shape, const float *x, const double 
 void lk__channels_affine2(const lk_channels *shape, const float *x, const float *z, const double *a, const double *b,
                           const double *c, float *y);
 
-/* The same where x counts as 0 unless `where` is above 0; `kept` is x as it counts, or NULL. */
+/* The same where x counts as 0 unless `where` is above 0. */
 void lk__channels_affine2_where(const lk_channels *shape, const float *where, const float *x, const float *z,
-                                const double *a, const double *b, const double *c, float *y, float *kept);
+                                const double *a, const double *b, const double *c, float *y);
 
 /* y = relu(a x + c + z), with the bits of the functions one after the other: a x + c is rounded before z is added. z
  * may be NULL: none. NaN stays. */

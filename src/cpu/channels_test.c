@@ -207,19 +207,19 @@ static void expect_where(test_layout layout, test_shape s, const float *where, c
     float *y = test_arranged(layout, s, x, NAN), *kept = test_arranged(layout, s, x, NAN);
     float *affine = expected_affine(s, plain, z);
 
-    lk__channels_sums_where(&shape, in_where, in_x, in_z, have[0], have[1]);
+    lk__channels_sums_where(&shape, in_where, in_x, in_z, have[0], have[1], NULL);
     lk__channels_sums(&shape, in_kept, in_z, want[0], want[1]);
+    assert_memory_equal(have[0], want[0], bytes);
+    assert_memory_equal(have[1], want[1], bytes);
+    lk__channels_sums_where(&shape, in_where, in_x, in_z, have[0], have[1], kept);
+    expect_arranged(layout, s, kept, plain);
     assert_memory_equal(have[0], want[0], bytes);
     assert_memory_equal(have[1], want[1], bytes);
 
     set_constants(s, values[0], values[1], values[2]);
     for (int i = 0; i < 3; i++)
         lk__channels_spread(&shape, values[i], tables[i]);
-    lk__channels_affine2_where(&shape, in_where, in_x, in_z, tables[0], tables[1], tables[2], y, kept);
-    expect_arranged(layout, s, y, affine);
-    expect_arranged(layout, s, kept, plain);
-    memset(y, -1, (size_t)test_size(layout, s) * sizeof *y);
-    lk__channels_affine2_where(&shape, in_where, in_x, in_z, tables[0], tables[1], tables[2], y, NULL);
+    lk__channels_affine2_where(&shape, in_where, in_x, in_z, tables[0], tables[1], tables[2], y);
     expect_arranged(layout, s, y, affine);
 
     float *all[] = {plain, in_x, in_z, in_where, in_kept, y, kept, affine};

@@ -93,16 +93,18 @@ static void spread_three(frame *f)
     lk__channels_spread(&f->shape, f->c, f->tables[2]);
 }
 
-/* first = sum of x, second = sum of x z, over each channel; where `where` is not NULL, x counts as 0 unless that is
- * above 0. */
-static void add_up(frame *f, const float *where, const float *x, const float *z)
+/* first, second: sums over each channel of what the tables have for entries. */
+static void fold(frame *f)
 {
-    if (where)
-        lk__channels_sums_where(&f->shape, where, x, z, f->tables[0], f->tables[1]);
-    else
-        lk__channels_sums(&f->shape, x, z, f->tables[0], f->tables[1]);
     lk__channels_fold(&f->shape, f->tables[0], f->first);
     lk__channels_fold(&f->shape, f->tables[1], f->second);
+}
+
+/* first = sum of x, second = sum of x z, over each channel. */
+static void add_up(frame *f, const float *x, const float *z)
+{
+    lk__channels_sums(&f->shape, x, z, f->tables[0], f->tables[1]);
+    fold(f);
 }
 
 /* a x + c = gamma (x - mean) inverse + beta */
@@ -205,7 +207,7 @@ static void compute_channel_sums(lk_call *call, const lk_converted *in, float *s
 {
     frame f;
     set_frame(&f, call->in[0], lk__tag_of(call->in[0]), scratch);
-    add_up(&f, NULL, in[0].data, in[0].data);
+    add_up(&f, in[0].data, in[0].data);
     store_sums(&f, call->out[0]);
 }
 
@@ -237,7 +239,7 @@ lk_status lk__cpu_channel_sums_grad(lk_call *call)
 static void own_moments(frame *f, lk_call *call, const lk_converted *in, float *scratch)
 {
     set_frame(f, call->out[0], lk__tag_of(call->out[0]), scratch);
-    add_up(f, NULL, in[0].data, in[0].data);
+    add_up(f, in[0].data, in[0].data);
     store_sums(f, call->out[1]);
     moments_of_sums(f, call, call->out[1]);
 }
@@ -307,17 +309,22 @@ lk_status lk__cpu_batch_norm_inference_act(lk_call *call)
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
 
-/* dgamma = sum of dy (x - mean) inverse, dbeta = sum of dy; they stay in f->second and f->first too. dy counts as 0
- * where `y` is not above 0; NULL: everywhere. */
-static void parameter_gradients(frame *f, const lk_call *call, const float *dy, const float *y, const float *x)
+/* dgamma = sum of dy (x - mean) inverse, dbeta = sum of dy, from the sums of dy and of dy x; they stay in f->second and
+ * f->first too. */
+static void store_parameter_gradients(frame *f, const lk_call *call)
 {
     float *dgamma = call->out[1]->storage->data, *dbeta = call->out[2]->storage->data;
-    add_up(f, y, dy, x);
     for (int64_t c = 0; c < f->shape.channels; c++) {
         f->second[c] = (f->second[c] - f->mean[c] * f->first[c]) * f->inverse[c];
         dgamma[c] = (float)f->second[c];
         dbeta[c] = (float)f->first[c];
     }
+}
+
+static void parameter_gradients(frame *f, const lk_call *call, const lk_converted *in)
+{
+    add_up(f, in[0].data, in[1].data);
+    store_parameter_gradients(f, call);
 }
 
 /* a dy + b x + c = gamma inverse (dy - dbeta / count - (x - mean) inverse dgamma / count) */
@@ -338,7 +345,7 @@ static void compute_batch_norm_grad(lk_call *call, const lk_converted *in, float
     const float *dy = in[0].data, *x = in[1].data;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
     moments_of_sums(&f, call, call->in[3]);
-    parameter_gradients(&f, call, dy, NULL, x);
+    parameter_gradients(&f, call, in);
     set_input_gradient(&f, call, in[2].data);
     lk__channels_affine2(&f.shape, dy, x, f.tables[0], f.tables[1], f.tables[2], call->out[0]->storage->data);
 }
@@ -348,17 +355,24 @@ lk_status lk__cpu_batch_norm_grad(lk_call *call)
     return run(call, prepare_backward, compute_batch_norm_grad);
 }
 
+/* dy counts where y is above 0. The residual's gradient is dy as it counts: with one it is written along with the sums,
+ * and then read in place of dy and y. */
 static void compute_batch_norm_act_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
     const float *dy = in[0].data, *y = in[1].data, *x = in[2].data;
-    float *dresidual = call->n_out == 4 ? call->out[3]->storage->data : NULL;
+    float *dx = call->out[0]->storage->data, *dresidual = call->n_out == 4 ? call->out[3]->storage->data : NULL;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
+    double *const *t = f.tables;
     moments_of_sums(&f, call, call->in[4]);
-    parameter_gradients(&f, call, dy, y, x);
+    lk__channels_sums_where(&f.shape, y, dy, x, t[0], t[1], dresidual);
+    fold(&f);
+    store_parameter_gradients(&f, call);
     set_input_gradient(&f, call, in[3].data);
-    lk__channels_affine2_where(&f.shape, y, dy, x, f.tables[0], f.tables[1], f.tables[2], call->out[0]->storage->data,
-                               dresidual);
+    if (dresidual)
+        lk__channels_affine2(&f.shape, dresidual, x, t[0], t[1], t[2], dx);
+    else
+        lk__channels_affine2_where(&f.shape, y, dy, x, t[0], t[1], t[2], dx);
 }
 
 lk_status lk__cpu_batch_norm_act_grad(lk_call *call)
@@ -386,7 +400,7 @@ static void compute_batch_norm_with_grad(lk_call *call, const lk_converted *in, 
     double count = (double)LK_ATTRS(call, lk_batch_norm_attrs)->count, *dsums = call->out[3]->storage->data;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
     moments_of_sums(&f, call, call->in[3]);
-    parameter_gradients(&f, call, in[0].data, NULL, in[1].data);
+    parameter_gradients(&f, call, in);
     scale_by_gamma(&f, call, in);
     for (int64_t c = 0; c < f.shape.channels; c++) {
         double dvariance = -f.a[c] * f.inverse[c] * f.second[c] / 2;
@@ -405,7 +419,7 @@ static void compute_batch_norm_inference_grad(lk_call *call, const lk_converted 
     frame f;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
     moments_given(&f, call, in[3].data, in[4].data);
-    parameter_gradients(&f, call, in[0].data, NULL, in[1].data);
+    parameter_gradients(&f, call, in);
     scale_by_gamma(&f, call, in);
 }
 
