@@ -7,6 +7,7 @@
  * for their sibling in the tree. Conversions between layouts and padded ones are not counted, nor are outputs that no
  * gradient reads, which a device that runs behind its queue has freed by then. */
 #include "cli.h"
+#include "program_memory.h"
 
 #include "lockstep/autograd.h"
 #include "lockstep/data.h"
@@ -25,6 +26,7 @@ typedef struct summary_config {
     int optimizer; /* lk_optimizer_kind */
     double momentum;
     int batch_norm;
+    bool memory;
 } summary_config;
 
 static const char *const optimizers[] = {"sgd", "adam", "adamw", "lars", NULL};
@@ -61,6 +63,8 @@ static const lk_option options[] = {
     {.name = "bn", .type = LK_OPTION_CHOICE, .offset = AT(batch_norm), .default_text = "shard",
      .choices = batch_norms, .value = "MODE",
      .help = "Batch-norm by shard, or over the global batch: a device then holds all its shards at once"},
+    {.name = "memory", .type = LK_OPTION_FLAG, .offset = AT(memory),
+     .help = "Run a shard's training step once, and print what its memory plan takes (with --bn shard)"},
 };
 /* clang-format on */
 enum { OPTION_COUNT = sizeof options / sizeof options[0] };
@@ -309,6 +313,26 @@ static lk_status print_memory(const lk_model *model, const summary_config *confi
     return LK_OK;
 }
 
+/* What lies inside a replay: neither its inputs nor gradients. */
+static lk_status print_plan(const lk_model *model, const summary_config *config)
+{
+    lk_program_memory memory;
+    char note[96];
+    int64_t shards = config->shards ? config->shards : lk_default_shards(config->batch_size, config->devices);
+    int64_t samples = (config->batch_size + shards - 1) / shards;
+    lk_status status = cli_program_memory(model, samples, &memory);
+    if (status != LK_OK)
+        return status;
+    printf("\nmemory inside a training step of a shard of %lld sample%s, %d operators, as one ran\n", (long long)samples,
+           samples == 1 ? "" : "s", memory.calls);
+    snprintf(note, sizeof note, "%.1f%% above the peak",
+             memory.peak ? 100.0 * (double)(memory.planned - memory.peak) / (double)memory.peak : 0.0);
+    print_row("planned", (double)memory.planned, note);
+    print_row("peak", (double)memory.peak, "needed at the same time: no plan can be smaller");
+    print_row("sum", (double)memory.sum, "without planning");
+    return LK_OK;
+}
+
 /* --- the command -------------------------------------------------------------------------------------------------- */
 
 static lk_status find_input(const summary_config *config, lk_model_input *input)
@@ -333,7 +357,9 @@ static lk_status summarise(const lk_model *model, const summary_config *config)
     printf("%s: images %lldx%lldx%lld, %lld classes\n\n", lk_model_name(model), (long long)in.channels,
            (long long)in.height, (long long)in.width, (long long)in.classes);
     lk_status status = print_flops(model, print_layers(model));
-    return status == LK_OK ? print_memory(model, config) : status;
+    if (status == LK_OK)
+        status = print_memory(model, config);
+    return status == LK_OK && config->memory ? print_plan(model, config) : status;
 }
 
 static int run(int argc, char **argv)

@@ -67,6 +67,11 @@ line 'of 64 samples: 2 shards at once$'
 run 0 summary --model resnet18 --batch-size 64 --shards 2
 line 'of 32 samples: 1 shard at once$'
 
+# A plan is no smaller than the peak, and smaller than the sum.
+run 0 summary --memory --batch-size 64
+awk '/^memory inside/ { inside = 1 } inside && $1 ~ /^(planned|peak|sum)$/ { bytes[$1] = $2 }
+     END { exit !(bytes["peak"] > 0 && bytes["peak"] <= bytes["planned"] && bytes["planned"] < bytes["sum"]) }' \
+    "$output/stdout" || fail "the plan's rows are wrong"
 run 0 summary --data synthetic --model keras-cnn
 line '^keras-cnn: images 1x28x28, 10 classes$'
 

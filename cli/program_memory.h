@@ -1,0 +1,11 @@
+#ifndef LK_CLI_PROGRAM_MEMORY_H
+#define LK_CLI_PROGRAM_MEMORY_H
+
+#include "lockstep/nn.h"
+#include "lockstep/program.h"
+
+/* Of a training step of the model on a shard of so many samples, which runs once. Errors: those of the model and of
+ * programs. */
+lk_status cli_program_memory(const lk_model *model, int64_t samples, lk_program_memory *memory);
+
+#endif
