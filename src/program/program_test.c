@@ -158,6 +158,57 @@ static void replays_do_not_disturb_each_other(void **state)
     lk_device_release(device);
 }
 
+static lk_status take_a_sum(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    (void)user;
+    out[0] = lk_sum(in[0], NULL);
+    return lk_error_status();
+}
+
+static void expect_error(lk_status status)
+{
+    assert_int_equal(lk_error_status(), status);
+    assert_true(strlen(lk_error_message()) > 0);
+    lk_error_clear();
+}
+
+/* The device runs what was pushed before it closes, whoever is let go of first. */
+static void everything_may_go_while_replays_run(void **state)
+{
+    (void)state;
+    network net = {0};
+    lk_tensor *in[3], *have[PARAMETERS + 1], *want[PARAMETERS + 1] = {0};
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    make_network(&net, device);
+    make_inputs(device, 0, in);
+    assert_int_equal(train(&net, in, want), LK_OK);
+    lk_program *program = lk_program_record(device, train, &net, in, 3, PARAMETERS + 1, &unfused);
+    assert_non_null(program);
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(lk_program_run(program, in, 0, have), LK_OK);
+    lk_program_release(program);
+    lk_device_release(device);
+    for (int j = 0; j <= PARAMETERS; j++)
+        expect_equal(have[j], want[j]);
+    lk_scope_end();
+}
+
+static void a_closed_device_is_refused(void **state)
+{
+    (void)state;
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    lk_tensor *in[] = {numbers(device, LK_SHAPE(4, 4), 1)}, *out[1];
+    lk_program *program = lk_program_record(device, take_a_sum, NULL, in, 1, 1, NULL);
+    assert_non_null(program);
+    lk_device_release(device);
+    assert_int_not_equal(lk_program_run(program, in, 0, out), LK_OK);
+    expect_error(LK_ERR_STATE);
+    lk_program_release(program);
+    lk_scope_end();
+}
+
 /* --- outputs ------------------------------------------------------------------------------------------------------ */
 
 /* An input, a view, the same twice, a variable, nothing. */
@@ -238,20 +289,6 @@ static lk_status leave_the_device(void *user, lk_tensor *const *in, lk_tensor **
     return lk_error_status();
 }
 
-static lk_status take_a_sum(void *user, lk_tensor *const *in, lk_tensor **out)
-{
-    (void)user;
-    out[0] = lk_sum(in[0], NULL);
-    return lk_error_status();
-}
-
-static void expect_error(lk_status status)
-{
-    assert_int_equal(lk_error_status(), status);
-    assert_true(strlen(lk_error_message()) > 0);
-    lk_error_clear();
-}
-
 static void wrong_use_is_refused(void **state)
 {
     (void)state;
@@ -314,6 +351,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(replays_have_the_operators_bits),
         cmocka_unit_test(replays_do_not_disturb_each_other),
+        cmocka_unit_test(everything_may_go_while_replays_run),
+        cmocka_unit_test(a_closed_device_is_refused),
         cmocka_unit_test(outputs_are_tensors_of_their_own),
         cmocka_unit_test(variables_are_updated_in_order),
         cmocka_unit_test(wrong_use_is_refused),

@@ -112,7 +112,11 @@ lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, l
     if (!program)
         return NULL;
     lk__refcount_init(&program->references);
-    program->device = lk_device_retain(device);
+    /* Not the device itself: a replay, which holds the program, must not be the one to close the device that it runs
+     * on.
+     */
+    program->device = device;
+    lk__device_retain_memory(device);
     program->n_in = n_in;
     program->n_out = n_out;
     if (compile(program, like, fn, user, opts ? opts : &defaults) == LK_OK)
@@ -150,6 +154,6 @@ void lk_program_release(lk_program *program)
     lk__free(program->values);
     lk__free(program->dying);
     lk__free(program->first_dying);
-    lk_device_release(program->device);
+    lk__device_release_memory(program->device);
     lk__free(program);
 }

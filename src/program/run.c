@@ -24,7 +24,8 @@ typedef struct replay {
 
 static void lend_input(lk_value *value, const lk_tensor *tensor)
 {
-    value->storage->data = tensor->storage->layout ? tensor->storage->data : lk__data(tensor);
+    bool moved = tensor->storage->data && !tensor->storage->layout;
+    value->storage->data = moved ? lk__data(tensor) : tensor->storage->data;
     value->storage->layout = tensor->storage->layout;
 }
 
