@@ -89,7 +89,8 @@ typedef struct profile {
     profile_config config;
     lk_trainer *trainer;
     int n_devices;
-    double *peaks; /* of each device */
+    double *peaks;    /* of each device */
+    double processor; /* seconds that the devices' threads had, of all devices */
     lk_trace_summary *summary;
 } profile;
 
@@ -104,15 +105,36 @@ static lk_status measure_peaks(profile *p)
     return LK_OK;
 }
 
-static lk_status run_recorded(const profile *p, lk_trace **trace)
+static lk_status processor_seconds(const profile *p, double *sum)
 {
-    lk_status status = lk_trace_start(NULL);
+    lk_strategy *strategy = lk_trainer_strategy(p->trainer);
+    *sum = 0;
+    for (int d = 0; d < p->n_devices; d++) {
+        double seconds;
+        lk_status status = lk_device_processor_seconds(lk_strategy_device(strategy, d), &seconds);
+        if (status != LK_OK)
+            return status;
+        *sum += seconds;
+    }
+    return LK_OK;
+}
+
+static lk_status run_recorded(profile *p, lk_trace **trace)
+{
+    double before, after;
+    lk_status status = processor_seconds(p, &before);
+    if (status == LK_OK)
+        status = lk_trace_start(NULL);
     if (status != LK_OK)
         return status;
     status = lk_trainer_run(p->trainer, p->config.steps);
     if (status == LK_OK)
         status = lk_wait_all();
     *trace = lk_trace_stop();
+    if (status == LK_OK)
+        status = processor_seconds(p, &after);
+    if (status == LK_OK)
+        p->processor = after - before;
     return status;
 }
 
@@ -287,8 +309,16 @@ static void print_parts(const profile *p)
     }
 }
 
-/* The rule: the largest part that is not compute bounds the run where it takes a tenth of the time or more; else
- * compute does, and of it the operator that takes longest. */
+/* Of the time of all operators, what their threads did not run in. */
+static double share_of_others(const profile *p)
+{
+    double seconds = sum_of_rows(p->summary, 0).seconds;
+    return p->processor < seconds ? 1 - p->processor / seconds : 0;
+}
+
+/* The rule, in which a tenth or more counts: other processes bound the run where they had the cores for that much of
+ * the operators' time; else the largest part that is not compute does, where it takes that much of all time; else
+ * compute, and of it the operator that takes longest. */
 static void print_bound(const profile *p)
 {
     static const char *const cures[PART_COUNT] = {
@@ -302,6 +332,12 @@ static void print_bound(const profile *p)
     for (int part = SHARD_SUMS; part < PART_COUNT; part++)
         largest = share_of(p, part) > share_of(p, largest) ? part : largest;
     putchar('\n');
+    if (share_of_others(p) >= 0.1) {
+        printf("Bound by other processes, which had the cores for %.0f%% of the operators' time: figures are that much "
+               "too low.\n",
+               100 * share_of_others(p));
+        return;
+    }
     if (share_of(p, largest) >= 0.1) {
         printf("Bound by %s, %.0f%% of the time: %s.\n", part_names[largest], 100 * share_of(p, largest),
                cures[largest]);
@@ -375,8 +411,9 @@ const cli_command cmd_profile = {
         "                      waits for what other devices compute\n"
         "  input wait          no work, because a batch was not there\n"
         "  other               no work for another reason, and what lies between operators\n"
-        "The last line says what bounds the run: the largest part but compute where it takes a tenth of the time or\n"
-        "more, else compute. Winograd's convolution counts the operations that it saves, so it can pass the peak.\n",
+        "The last line says what bounds the run: other processes, where they had the cores for a tenth of the\n"
+        "operators' time or more; else the largest part but compute, where it takes a tenth of the time or more; else\n"
+        "compute. Winograd's convolution counts the operations that it saves, so it can pass the peak.\n",
     .make_options = make_options,
     .run = run,
 };

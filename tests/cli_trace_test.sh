@@ -100,7 +100,7 @@ prints '^all operators '
 for part in compute 'sums over own shards' 'exposed exchange' 'waiting for the slowest device' 'input wait' other; do
     prints "^$part +-?[0-9.]+ +-?[0-9.]+%( +-?[0-9.]+%){2}\$"
 done
-tail -n 1 "$work/stdout" | grep -qE '^Bound by .+, [0-9]+% of the time: .+\.$' || fail 'no last sentence'
+tail -n 1 "$work/stdout" | grep -qE '^Bound by .+ [0-9]+% of the .*time: .+\.$' || fail 'no last sentence'
 # The parts are all of the time, but for their rounding.
 sed -n '/^a step/,/^$/p' "$work/stdout" | awk 'NR > 1 && NF { sub(/%$/, "", $(NF - 2)); sum += $(NF - 2) }
     END { exit !(sum > 99.6 && sum < 100.4) }' || fail 'the parts do not add up'

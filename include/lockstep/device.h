@@ -76,6 +76,9 @@ LK_API double lk_device_flops(const lk_device *device);
  * device was released). */
 LK_API lk_status lk_device_measure_peak(lk_device *device, double *flops);
 
+/* Processor time that the device's thread has used so far, after what was pushed. Blocks. Errors: the same. */
+LK_API lk_status lk_device_processor_seconds(lk_device *device, double *seconds);
+
 /* The kinds of device that this build has, best first; NULL past the end. */
 LK_API const char *lk_device_kind_at(int index);
 

@@ -219,7 +219,7 @@ static void no_memory_is_an_error(void **state)
     free_problems();
 }
 
-static void a_peak_is_measured(void **state)
+static void devices_are_probed(void **state)
 {
     (void)state;
     for (int kind = 0; lk_device_kind_at(kind); kind++) {
@@ -227,6 +227,11 @@ static void a_peak_is_measured(void **state)
         double flops;
         assert_int_equal(lk_device_measure_peak(device, &flops), LK_OK);
         assert_true(isfinite(flops) && flops > 0);
+        double before, after;
+        assert_int_equal(lk_device_processor_seconds(device, &before), LK_OK);
+        assert_int_equal(lk_device_measure_peak(device, &flops), LK_OK);
+        assert_int_equal(lk_device_processor_seconds(device, &after), LK_OK);
+        assert_true(0 < before && before < after);
         lk_device_release(device);
     }
 }
@@ -236,7 +241,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_are_told_apart),          cmocka_unit_test(one_device_waits_for_none),
         cmocka_unit_test(what_encloses_is_counted_once), cmocka_unit_test(operators_are_added_up_over_devices),
-        cmocka_unit_test(no_memory_is_an_error),         cmocka_unit_test(a_peak_is_measured),
+        cmocka_unit_test(no_memory_is_an_error),         cmocka_unit_test(devices_are_probed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,14 +1,27 @@
-/* lk_device_measure_peak: a call like any other, so that it runs in the device's thread, on its core. */
+/* What only a device's own thread can tell, on its core: asked by calls like any other. */
 #include "core/backend.h"
 #include "core/trace.h"
 
 #include <string.h>
+#include <time.h>
 
 enum { RUNS = 20, LEAST_NANOSECONDS = 1000000 };
 
-typedef struct peak_attrs {
-    double *flops;
-} peak_attrs;
+typedef struct probe_attrs {
+    double *result;
+} probe_attrs;
+
+static lk_status probe(lk_device *device, const lk_op *op, const lk_kernel *kernel, double *result)
+{
+    probe_attrs attrs = {result};
+    lk_call call = {.op = op, .device = device, .kernel = kernel};
+    *result = 0;
+    memcpy(call.attrs.bytes, &attrs, sizeof attrs);
+    lk_status status = lk__engine_push(&call);
+    return status == LK_OK ? lk_device_sync(device) : status;
+}
+
+/* --- the peak ----------------------------------------------------------------------------------------------------- */
 
 typedef float four __attribute__((vector_size(16)));
 
@@ -37,7 +50,7 @@ static double run_once(const lk_backend *backend, int64_t rounds, int64_t *nanos
 }
 
 /* Others may take the core away for a while: the best of the runs counts. */
-static lk_status measure(lk_call *call)
+static lk_status measure_peak(lk_call *call)
 {
     const lk_backend *backend = call->device->backend;
     double best = 0;
@@ -48,18 +61,30 @@ static lk_status measure(lk_call *call)
         double flops = run_once(backend, rounds, &time) / (1e-9 * (double)time);
         best = flops > best ? flops : best;
     }
-    *LK_ATTRS(call, peak_attrs)->flops = best;
+    *LK_ATTRS(call, probe_attrs)->result = best;
     return LK_OK;
 }
 
 lk_status lk_device_measure_peak(lk_device *device, double *flops)
 {
     static const lk_op op = {.name = "measure_peak", .id = -1};
-    static const lk_kernel kernel = {.run = measure};
-    peak_attrs attrs = {flops};
-    lk_call call = {.op = &op, .device = device, .kernel = &kernel};
-    *flops = 0;
-    memcpy(call.attrs.bytes, &attrs, sizeof attrs);
-    lk_status status = lk__engine_push(&call);
-    return status == LK_OK ? lk_device_sync(device) : status;
+    static const lk_kernel kernel = {.run = measure_peak};
+    return probe(device, &op, &kernel, flops);
+}
+
+/* --- processor time ----------------------------------------------------------------------------------------------- */
+
+static lk_status read_clock(lk_call *call)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    *LK_ATTRS(call, probe_attrs)->result = (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+    return LK_OK;
+}
+
+lk_status lk_device_processor_seconds(lk_device *device, double *seconds)
+{
+    static const lk_op op = {.name = "processor_seconds", .id = -1};
+    static const lk_kernel kernel = {.run = read_clock};
+    return probe(device, &op, &kernel, seconds);
 }
