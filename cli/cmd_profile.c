@@ -110,7 +110,7 @@ static lk_status processor_seconds(const profile *p, double *sum)
     lk_strategy *strategy = lk_trainer_strategy(p->trainer);
     *sum = 0;
     for (int d = 0; d < p->n_devices; d++) {
-        double seconds;
+        double seconds = 0;
         lk_status status = lk_device_processor_seconds(lk_strategy_device(strategy, d), &seconds);
         if (status != LK_OK)
             return status;
