@@ -97,7 +97,7 @@
          P(block_parameters, {11, 20, 9, 8, 50, 5, 5, {.groups = 1}, true}, LK_BLOCK_AVG_POOL, {.kernel = {2, 2}},     \
            true)},                                                                                                     \
         {op, flags, "maximum, batch", run,                                                                             \
-         P(block_parameters, {9, 6, 8, 7, 15, 3, 3, {.padding = {1, 1}}, true}, LK_BLOCK_MAX_POOL, {.kernel = {2, 3}}, \
+         P(block_parameters, {9, 6, 8, 7, 16, 3, 3, {.padding = {1, 1}}, true}, LK_BLOCK_MAX_POOL, {.kernel = {2, 3}}, \
            true)},                                                                                                     \
         {op, flags, "maximum without relu, stride over gaps, batch", run,                                              \
          P(block_parameters, {8, 3, 9, 11, 7, 2, 3, {.padding = {0, 2}}, true}, LK_BLOCK_MAX_POOL,                     \

@@ -12,7 +12,7 @@
 
 /* --- when --------------------------------------------------------------------------------------------------------- */
 
-static bool want(int64_t images, int64_t channels)
+bool lk__cpu_lanes_want(int64_t images, int64_t channels)
 {
     return images >= LK_LANES && channels % LK_LANES != 0 && lk__lanes_supported() && !lk__dnnl_has_avx512();
 }
@@ -25,21 +25,17 @@ static bool is_simple(const lk_conv2d_opts *opts)
     return opts->groups == 1;
 }
 
-bool lk__cpu_lanes_want_channels(int64_t images, int64_t in, int64_t out)
-{
-    return want(images, in) && want(images, out);
-}
-
 bool lk__cpu_lanes_want_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts)
 {
-    return is_simple(opts) && lk__cpu_lanes_want_channels(x.dim[0], x.dim[1], w.dim[0]);
+    return is_simple(opts) && lk__cpu_lanes_want(x.dim[0], x.dim[1]) && lk__cpu_lanes_want(x.dim[0], w.dim[0]);
 }
 
 bool lk__cpu_lanes_want_pool(const lk_call *call)
 {
     const lk_tensor *x = call->in[0];
     const lk_layout *layout = x->storage->layout;
-    return call->free_layout && (!layout || layout->tag == LK_LANES_TAG) && want(x->shape.dim[0], x->shape.dim[1]);
+    return call->free_layout && (!layout || layout->tag == LK_LANES_TAG) &&
+           lk__cpu_lanes_want(x->shape.dim[0], x->shape.dim[1]);
 }
 
 /* --- what the calls have in common -------------------------------------------------------------------------------- */

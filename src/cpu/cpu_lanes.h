@@ -6,8 +6,8 @@
 #include "cpu/lanes.h"
 #include "lockstep/ops.h"
 
-/* Whether a convolution of so many images and channels is one for lanes.h. */
-bool lk__cpu_lanes_want_channels(int64_t images, int64_t in, int64_t out);
+/* Whether images fill a vector and channels no blocks, on a processor that lanes.h is for. */
+bool lk__cpu_lanes_want(int64_t images, int64_t channels);
 
 /* Whether a convolution of these shapes, and its gradients, go to lanes.h: neither number of channels fills oneDNN's
  * blocks of eight, and images fill at least one vector. Measured on AVX2 alone; with AVX-512 the choice is oneDNN's. */

@@ -60,10 +60,18 @@ static void set_sizes(const lk_conv_block_attrs *attrs, lk_shape x, lk_shape w, 
     }
 }
 
+/* Before a pooling one number of channels that fills no blocks is enough: what is skipped there outweighs that a
+ * neighbour may want blocks, for which the pooled result has to be converted. */
+static bool suits(lk_shape x, lk_shape w, const lk_conv_block_attrs *attrs)
+{
+    bool in = lk__cpu_lanes_want(x.dim[0], x.dim[1]), out = lk__cpu_lanes_want(x.dim[0], w.dim[0]);
+    return attrs->pooling == LK_BLOCK_NO_POOL ? in && out : in || out;
+}
+
 /* A function of what a call and its gradient have in common. */
 static bool takes(lk_shape x, lk_shape w, const lk_conv_block_attrs *attrs)
 {
-    if (!is_dense(&attrs->conv) || !lk__cpu_lanes_want_channels(x.dim[0], x.dim[1], w.dim[0]))
+    if (!is_dense(&attrs->conv) || !suits(x, w, attrs))
         return false;
     lk_shape conv, y;
     set_sizes(attrs, x, w, &conv, &y);

@@ -31,8 +31,9 @@ void lk__lanes_pack(const lk_lanes_conv *conv, const float *w, bool for_gradient
 {
     int64_t kh = conv->kernel[0], kw = conv->kernel[1], in = conv->in[2], out = conv->out[2];
     int64_t stride_out = (for_gradient ? 1 : in) * kh * kw, stride_in = (for_gradient ? out : 1) * kh * kw;
-    for (int64_t t = 0; t < lk__lanes_tiles(out); t++) {
-        lk_lanes_tile tile = lk__lanes_tile(out, t);
+    lk_lanes_tiling tiling = lk__lanes_tiling(out);
+    for (int64_t t = 0; t < tiling.tiles; t++) {
+        lk_lanes_tile tile = lk__lanes_tile(&tiling, t);
         for (int64_t tap = 0; tap < kh * kw; tap++)
             for (int64_t i = 0; i < in; i++)
                 for (int64_t o = tile.first; o < tile.first + tile.n; o++)
@@ -312,12 +313,13 @@ LK_AVX2 static void all_windows(const pair *p, const float *packed, const float 
     const lk_lanes_block *block = p->block;
     const lk_lanes_conv *conv = &block->conv;
     int64_t channels = conv->out[2], taps_each = conv->kernel[0] * conv->kernel[1] * conv->in[2];
+    lk_lanes_tiling tiling = lk__lanes_tiling(channels);
     for (int64_t row = 0; row < block->pool.out[0]; row++) {
         for (int64_t column = 0; column < block->pool.out[1]; column++) {
             window w = window_of(block, row, column);
-            for (int64_t t = 0; t < lk__lanes_tiles(channels); t++) {
+            for (int64_t t = 0; t < tiling.tiles; t++) {
                 static const float zeros[TILE];
-                lk_lanes_tile tile = lk__lanes_tile(channels, t);
+                lk_lanes_tile tile = lk__lanes_tile(&tiling, t);
                 const window_fn *fn = block->max ? maximum : average;
                 fn[tile.n](p, &w, tile.first, packed + tile.first * taps_each, bias ? bias + tile.first : zeros);
             }

@@ -83,7 +83,7 @@ static size_t sums_count(const lk_lanes_block *block)
     int64_t positions = 0;
     for (int64_t g = 0; g < groups(conv); g++)
         positions += position_tiles(conv, g);
-    return (size_t)(lk__lanes_tiles(conv->out[2]) * conv->kernel[0] * positions * TILE_SUMS);
+    return (size_t)(lk__lanes_tiling(conv->out[2]).tiles * conv->kernel[0] * positions * TILE_SUMS);
 }
 
 /* x in its own layout is in one group already. */
@@ -176,21 +176,71 @@ LK_INLINE __m256 lanes_won(const uint8_t *winners, int index)
     return _mm256_castsi256_ps(_mm256_cmpeq_epi32(lanes, _mm256_set1_epi32(index)));
 }
 
-/* dy of one window to one row of its pixels. to: [column][n]. */
-LK_AVX2 static void spread_average(const lk_lanes_block *block, const image_block *images, int64_t row, int64_t y,
-                                   range columns, float share, lk_lanes_tile tile, float *to)
+/* Where dy of one window goes in one row of its pixels. */
+typedef struct window_span {
+    const float *dy;
+    const uint8_t *signs; /* of the first pixel */
+    int64_t pixels, channels;
+    float share;
+    float *to;
+    int64_t step; /* of `to`, from pixel to pixel */
+} window_span;
+
+LK_INLINE void spread_tile(const window_span *r, bool relu, int n)
 {
-    int64_t channels = block->conv.out[2], n = tile.n, count = columns.end - columns.begin;
-    int64_t first = (row * block->conv.out[1] + columns.begin) * channels + tile.first;
-    const float *dy = images->dy + (y * channels + tile.first) * LK_LANES;
-    __m256 factor = _mm256_set1_ps(share), all = _mm256_castsi256_ps(_mm256_set1_epi32(-1));
-    to += columns.begin * n * LK_LANES;
-    for (int64_t o = 0; o < n; o++) {
-        __m256 d = _mm256_mul_ps(_mm256_load_ps(dy + o * LK_LANES), factor);
-        for (int64_t column = 0; column < count; column++) {
-            __m256 passes = block->relu ? lanes_of(images->saved[first + column * channels + o]) : all;
-            _mm256_store_ps(to + (column * n + o) * LK_LANES, _mm256_and_ps(d, passes));
-        }
+    __m256 share = _mm256_set1_ps(r->share), d[TILE];
+#pragma GCC unroll 6
+    for (int o = 0; o < n; o++)
+        d[o] = _mm256_mul_ps(_mm256_load_ps(r->dy + o * LK_LANES), share);
+    const uint8_t *signs = r->signs;
+    float *to = r->to;
+    for (int64_t p = 0; p < r->pixels; p++, signs += r->channels, to += r->step) {
+#pragma GCC unroll 6
+        for (int o = 0; o < n; o++)
+            _mm256_store_ps(to + o * LK_LANES, relu ? _mm256_and_ps(d[o], lanes_of(signs[o])) : d[o]);
+    }
+}
+
+/* clang-format off */
+#define SPREAD_TILE(n)                                                                                                 \
+    LK_AVX2 static void spread_##n(const window_span *r, bool relu)                                                     \
+    {                                                                                                                  \
+        if (relu)                                                                                                      \
+            spread_tile(r, true, n);                                                                                   \
+        else                                                                                                           \
+            spread_tile(r, false, n);                                                                                  \
+    }
+/* clang-format on */
+SPREAD_TILE(1)
+SPREAD_TILE(2)
+SPREAD_TILE(3)
+SPREAD_TILE(4)
+SPREAD_TILE(5)
+SPREAD_TILE(6)
+
+typedef void (*spread_fn)(const window_span *r, bool relu);
+
+static const spread_fn spread_tiles[TILE + 1] = {NULL, spread_1, spread_2, spread_3, spread_4, spread_5, spread_6};
+
+/* dy of one window to one row of its pixels. to: [column][n]; tiling: of n. */
+static void spread_average(const lk_lanes_block *block, const image_block *images, int64_t row, int64_t y,
+                           range columns, float share, lk_lanes_tile tile, const lk_lanes_tiling *tiling, float *to)
+{
+    int64_t channels = block->conv.out[2];
+    int64_t signs = (row * block->conv.out[1] + columns.begin) * channels + tile.first;
+    window_span r = {.dy = images->dy + (y * channels + tile.first) * LK_LANES,
+                     .pixels = columns.end - columns.begin,
+                     .channels = block->relu ? channels : 0,
+                     .share = share,
+                     .to = to + columns.begin * tile.n * LK_LANES,
+                     .step = (int64_t)tile.n * LK_LANES};
+    for (int64_t t = 0; t < tiling->tiles; t++) {
+        lk_lanes_tile part = lk__lanes_tile(tiling, t);
+        window_span here = r;
+        here.dy += part.first * LK_LANES;
+        here.to += part.first * LK_LANES;
+        here.signs = block->relu ? images->saved + signs + part.first : NULL;
+        spread_tiles[part.n](&here, block->relu);
     }
 }
 
@@ -214,13 +264,14 @@ LK_AVX2 static void spread_row(const lk_lanes_block *block, const image_block *i
 {
     const lk_lanes_pool *pool = &block->pool;
     int64_t from_top = row + pool->padding[0], window_row = from_top / pool->stride[0];
-    int64_t in_window = from_top % pool->stride[0];
+    int64_t in_window = from_top - window_row * pool->stride[0];
     bool gaps = pool->stride[1] > pool->kernel[1], covered = in_window < pool->kernel[0];
     if (gaps || !covered)
         memset(to, 0, (size_t)(used(block, 1) * tile.n * LK_LANES) * sizeof *to);
     if (!covered)
         return;
     range rows = lk__lanes_window(pool, 0, window_row);
+    lk_lanes_tiling tiling = lk__lanes_tiling(tile.n);
     for (int64_t o = 0; o < pool->out[1]; o++) {
         range columns = lk__lanes_window(pool, 1, o);
         int64_t y = window_row * pool->out[1] + o, left = o * pool->stride[1] - pool->padding[1];
@@ -228,7 +279,8 @@ LK_AVX2 static void spread_row(const lk_lanes_block *block, const image_block *i
             spread_maximum(block, images, (int)(in_window * pool->kernel[1] + columns.begin - left), y, columns, tile,
                            to);
         else
-            spread_average(block, images, row, y, columns, 1 / lk__lanes_divisor(pool, rows, columns), tile, to);
+            spread_average(block, images, row, y, columns, 1 / lk__lanes_divisor(pool, rows, columns), tile, &tiling,
+                           to);
     }
 }
 
@@ -326,18 +378,31 @@ static float *correlate_group(const lk_lanes_conv *conv, band b, int n_out, int6
     return sums;
 }
 
-LK_AVX2 static void add_bias(const float *dconv, int64_t pixels, lk_lanes_tile tile, double *bias)
+/* Sums in double of the lanes of `pixels` vectors, `step` floats apart, in f32 over every fourth pixel. */
+LK_AVX2 static double sum_pixels(const float *x, int64_t pixels, int64_t step)
 {
-    for (int o = 0; o < tile.n; o++) {
-        __m256 sum = _mm256_setzero_ps();
-        for (int64_t p = 0; p < pixels; p++)
-            sum = _mm256_add_ps(sum, _mm256_load_ps(dconv + (p * tile.n + o) * LK_LANES));
-        __m256d four =
-            _mm256_add_pd(_mm256_cvtps_pd(_mm256_castps256_ps128(sum)), _mm256_cvtps_pd(_mm256_extractf128_ps(sum, 1)));
-        double lanes[4];
-        _mm256_storeu_pd(lanes, four);
-        bias[tile.first + o] += lanes[0] + lanes[1] + (lanes[2] + lanes[3]);
+    enum { CHAINS = 4 }; /* one would wait for each addition */
+    __m256 sum[CHAINS] = {_mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps()};
+    int64_t p = 0;
+    for (; p + CHAINS <= pixels; p += CHAINS)
+        for (int i = 0; i < CHAINS; i++)
+            sum[i] = _mm256_add_ps(sum[i], _mm256_load_ps(x + (p + i) * step));
+    for (; p < pixels; p++)
+        sum[0] = _mm256_add_ps(sum[0], _mm256_load_ps(x + p * step));
+    __m256d four = _mm256_setzero_pd();
+    double lanes[4];
+    for (int i = 0; i < CHAINS; i++) {
+        four = _mm256_add_pd(four, _mm256_cvtps_pd(_mm256_castps256_ps128(sum[i])));
+        four = _mm256_add_pd(four, _mm256_cvtps_pd(_mm256_extractf128_ps(sum[i], 1)));
     }
+    _mm256_storeu_pd(lanes, four);
+    return lanes[0] + lanes[1] + (lanes[2] + lanes[3]);
+}
+
+static void add_bias(const float *dconv, int64_t pixels, lk_lanes_tile tile, double *bias)
+{
+    for (int o = 0; o < tile.n; o++)
+        bias[tile.first + o] += sum_pixels(dconv + (int64_t)o * LK_LANES, pixels, (int64_t)tile.n * LK_LANES);
 }
 
 /* A band of rows of one block of images. x: in groups. */
@@ -347,8 +412,9 @@ static void add_band(const lk_lanes_block *block, const image_block *images, ran
     const lk_lanes_conv *conv = &block->conv;
     int64_t width = used(block, 1), plane = padded(conv, 0) * padded(conv, 1) * LK_LANES;
     float *sums = m->sums;
-    for (int64_t t = 0; t < lk__lanes_tiles(conv->out[2]); t++) {
-        lk_lanes_tile tile = lk__lanes_tile(conv->out[2], t);
+    lk_lanes_tiling tiling = lk__lanes_tiling(conv->out[2]);
+    for (int64_t t = 0; t < tiling.tiles; t++) {
+        lk_lanes_tile tile = lk__lanes_tile(&tiling, t);
         spread(block, images, rows, tile, m->tile);
         if (bias)
             add_bias(m->tile, (rows.end - rows.begin) * width, tile, m->bias);
@@ -426,9 +492,10 @@ static void store_sums(const lk_lanes_block *block, const memory *m, const lk_la
 {
     const lk_lanes_conv *conv = &block->conv;
     const float *sums = m->sums;
-    for (int64_t t = 0; t < lk__lanes_tiles(conv->out[2]); t++)
+    lk_lanes_tiling tiling = lk__lanes_tiling(conv->out[2]);
+    for (int64_t t = 0; t < tiling.tiles; t++)
         for (int64_t g = 0; g < groups(conv); g++)
-            sums = store_group(conv, lk__lanes_tile(conv->out[2], t), g, sums, grad->dw);
+            sums = store_group(conv, lk__lanes_tile(&tiling, t), g, sums, grad->dw);
     for (int64_t o = 0; grad->dbias && o < conv->out[2]; o++)
         grad->dbias[o] = (float)m->bias[o];
 }

@@ -37,9 +37,14 @@ static inline int64_t lk__lanes_blocks(int64_t images)
 }
 
 /* Channels in as few tiles as will do, of as equal sizes as will do. */
-static inline int64_t lk__lanes_tiles(int64_t channels)
+typedef struct lk_lanes_tiling {
+    int64_t tiles, least, larger; /* the first `larger` have one channel more than `least` */
+} lk_lanes_tiling;
+
+static inline lk_lanes_tiling lk__lanes_tiling(int64_t channels)
 {
-    return (channels + LK_LANES_TILE - 1) / LK_LANES_TILE;
+    int64_t tiles = (channels + LK_LANES_TILE - 1) / LK_LANES_TILE;
+    return (lk_lanes_tiling){tiles, channels / tiles, channels % tiles};
 }
 
 typedef struct lk_lanes_tile {
@@ -47,10 +52,10 @@ typedef struct lk_lanes_tile {
     int n;
 } lk_lanes_tile;
 
-static inline lk_lanes_tile lk__lanes_tile(int64_t channels, int64_t t)
+static inline lk_lanes_tile lk__lanes_tile(const lk_lanes_tiling *tiling, int64_t t)
 {
-    int64_t tiles = lk__lanes_tiles(channels), least = channels / tiles, larger = channels % tiles;
-    return (lk_lanes_tile){t * least + (t < larger ? t : larger), (int)(least + (t < larger))};
+    int64_t larger = tiling->larger;
+    return (lk_lanes_tile){t * tiling->least + (t < larger ? t : larger), (int)(tiling->least + (t < larger))};
 }
 
 /* A convolution of two blocks of images, beginning at `b`, in place of all. x, y and saved are those of all images. */
