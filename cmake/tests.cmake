@@ -5,7 +5,7 @@ pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
 if(LK_SANITIZE)
   set(LK_TEST_TIMEOUT 600)
 else()
-  set(LK_TEST_TIMEOUT 180)
+  set(LK_TEST_TIMEOUT 300)
 endif()
 
 function(lk_test name label)
