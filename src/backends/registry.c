@@ -89,7 +89,7 @@ static lk_status open_cpu(lk_device *device, void **state)
     return status;
 }
 
-static const lk_kernel_table *const cpu_tables[] = {&lk__cpu_table, &lk__ref_table, NULL};
+static const lk_kernel_table *const cpu_tables[] = {&lk__cpu_table, &lk__cpu_bf16_table, &lk__ref_table, NULL};
 
 static const lk_backend cpu = {
     .kind = "cpu",

@@ -7,6 +7,9 @@
 /* Registered as "cpu". Rows are f32 only; all but the updates take and give private layouts. */
 extern const lk_kernel_table lk__cpu_table;
 
+/* Rows for bf16, which run those of lk__cpu_table: see cpu_bf16.h. */
+extern const lk_kernel_table lk__cpu_bf16_table;
+
 /* A device's engine, stream, primitives and scratch memory. Between lk__cpu_enter and lk__cpu_leave. Errors:
  * LK_ERR_UNSUPPORTED (a oneDNN whose threads cannot be limited), LK_ERR_BACKEND, LK_ERR_MEMORY. */
 lk_status lk__cpu_open(void **state);

@@ -3,6 +3,7 @@
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "cpu/cpu.h"
+#include "cpu/cpu_bf16.h"
 #include "cpu/cpu_state.h"
 #include "ops/ops.h"
 
@@ -101,5 +102,5 @@ void lk__cpu_as_end(lk_device *device, lk_converted *converted)
 
 lk_status lk__cpu_to_plain(lk_device *device, const lk_tensor *x, void *plain)
 {
-    return lk__cpu_convert(device, x, NULL, plain);
+    return x->dtype == LK_BF16 ? lk__cpu_bf16_to_plain(device, x, plain) : lk__cpu_convert(device, x, NULL, plain);
 }

@@ -11,7 +11,7 @@
 
 typedef struct lk_layout {
     lk_md md;
-    size_t bytes;          /* padding included; nothing lies outside it */
+    size_t bytes;          /* padding included; nothing lies outside it. A bf16 tensor, of f32 md, takes half of them */
     dnnl_format_tag_t tag; /* what activations come in: nhwc, nChw4c, nChw8c, nChw16c, LK_LANES_TAG; else undef */
     struct lk_layout *next;
 } lk_layout;

@@ -1,4 +1,5 @@
 #include "cpu/cpu.h"
+#include "cpu/cpu_bf16.h"
 #include "cpu/cpu_kernels.h"
 #include "ops/ops.h"
 
@@ -17,6 +18,7 @@ static const lk_kernel rows[LK_OP_COUNT] = {
     [LK_OP_MAX_POOL2D_GRAD] = {lk__cpu_max_pool2d_grad, F32, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_AVG_POOL2D] = {lk__cpu_avg_pool2d, F32, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_AVG_POOL2D_GRAD] = {lk__cpu_avg_pool2d_grad, F32, LK_KERNEL_LAYOUTS, NULL},
+    [LK_OP_CAST] = {lk__cpu_cast_to_bf16, F32, LK_KERNEL_LAYOUTS, lk__cpu_is_cast_to_bf16},
     [LK_OP_CONV_BLOCK] = {lk__cpu_conv_block, F32, LK_KERNEL_LAYOUTS, lk__cpu_takes_conv_block},
     [LK_OP_CONV_BLOCK_GRAD] = {lk__cpu_conv_block_grad, F32, LK_KERNEL_LAYOUTS, lk__cpu_takes_conv_block_grad},
     [LK_OP_RELU] = {lk__cpu_relu, F32, LK_KERNEL_LAYOUTS, NULL},
@@ -40,3 +42,43 @@ static const lk_kernel rows[LK_OP_COUNT] = {
 };
 
 const lk_kernel_table lk__cpu_table = {.name = "cpu", .rows = rows};
+
+/* The f32 row of the same operator, on stand-ins. */
+#define ON_F32                                                                         \
+    {                                                                                  \
+        lk__cpu_run_bf16, LK_DTYPE_BIT(LK_BF16), LK_KERNEL_LAYOUTS, lk__cpu_takes_bf16 \
+    }
+
+static const lk_kernel bf16_rows[LK_OP_COUNT] = {
+    [LK_OP_ADD] = ON_F32,
+    [LK_OP_SUB] = ON_F32,
+    [LK_OP_MUL] = ON_F32,
+    [LK_OP_MATMUL] = ON_F32,
+    [LK_OP_DENSE_ACT] = ON_F32,
+    [LK_OP_CONV2D] = ON_F32,
+    [LK_OP_CONV2D_INPUT_GRAD] = ON_F32,
+    [LK_OP_CONV2D_WEIGHT_GRAD] = ON_F32,
+    [LK_OP_MAX_POOL2D] = ON_F32,
+    [LK_OP_MAX_POOL2D_GRAD] = ON_F32,
+    [LK_OP_AVG_POOL2D] = ON_F32,
+    [LK_OP_AVG_POOL2D_GRAD] = ON_F32,
+    [LK_OP_CONV_BLOCK] = ON_F32,
+    [LK_OP_CONV_BLOCK_GRAD] = ON_F32,
+    [LK_OP_RELU] = ON_F32,
+    [LK_OP_RELU_GRAD] = ON_F32,
+    [LK_OP_DROPOUT] = ON_F32,
+    [LK_OP_CHANNEL_SUMS] = ON_F32,
+    [LK_OP_CHANNEL_SUMS_GRAD] = ON_F32,
+    [LK_OP_BATCH_NORM] = ON_F32,
+    [LK_OP_BATCH_NORM_GRAD] = ON_F32,
+    [LK_OP_BATCH_NORM_WITH] = ON_F32,
+    [LK_OP_BATCH_NORM_WITH_GRAD] = ON_F32,
+    [LK_OP_BATCH_NORM_INFERENCE] = ON_F32,
+    [LK_OP_BATCH_NORM_INFERENCE_GRAD] = ON_F32,
+    [LK_OP_BATCH_NORM_ACT] = ON_F32,
+    [LK_OP_BATCH_NORM_ACT_GRAD] = ON_F32,
+    [LK_OP_BATCH_NORM_INFERENCE_ACT] = ON_F32,
+    [LK_OP_CAST] = {lk__cpu_cast_from_bf16, LK_DTYPE_BIT(LK_BF16), LK_KERNEL_LAYOUTS, lk__cpu_is_cast_from_bf16},
+};
+
+const lk_kernel_table lk__cpu_bf16_table = {.name = "cpu", .rows = bf16_rows};

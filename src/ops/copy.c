@@ -55,6 +55,7 @@ static lk_status cast_gradient(lk_gradient *g)
 const lk_op lk__op_cast = {
     .name = "cast",
     .id = LK_OP_CAST,
+    .flags = LK_OP_FREE_LAYOUT,
     .infer = cast_infer,
     .gradient = cast_gradient,
 };

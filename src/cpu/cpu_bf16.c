@@ -1,0 +1,255 @@
+#include "cpu/cpu_bf16.h"
+
+#include "core/backend.h"
+#include "core/tensor.h"
+#include "cpu/bf16.h"
+#include "cpu/cpu.h"
+#include "cpu/cpu_convert.h"
+#include "ops/ops.h"
+
+/* --- stand-ins ---------------------------------------------------------------------------------------------------- */
+
+/* An f32 tensor in place of a bf16 one, in memory of its own. */
+typedef struct stand_in {
+    lk_tensor tensor;
+    lk_storage storage;
+} stand_in;
+
+/* In place of `of`: row-major, without memory yet. */
+static void start(lk_device *device, const lk_tensor *of, stand_in *s)
+{
+    s->tensor = lk__tensor_alias(of);
+    s->tensor.dtype = LK_F32;
+    s->tensor.offset = 0;
+    lk__shape_strides(of->shape, s->tensor.strides);
+    s->tensor.storage = &s->storage;
+    s->storage = (lk_storage){.device = device, .bytes = (size_t)lk_tensor_count(of) * sizeof(float)};
+}
+
+static void end(lk_device *device, stand_in *s)
+{
+    lk__allocator_put(device->allocator, s->storage.block);
+    s->storage.block = NULL;
+}
+
+static lk_status allocate(lk_device *device, stand_in *s, int64_t count)
+{
+    LK_TRY(lk__allocator_get(device->allocator, (size_t)(count > 0 ? count : 1) * sizeof(float), &s->storage.block));
+    s->storage.data = s->storage.block->data;
+    return LK_OK;
+}
+
+/* Elements from the first to the last, of a view that goes forward along every axis; else -1. */
+static int64_t span_of(const lk_tensor *x)
+{
+    int64_t last = 0;
+    for (int i = 0; i < x->shape.ndim; i++) {
+        if (x->shape.dim[i] > 1 && x->strides[i] <= 0)
+            return -1;
+        last += (x->shape.dim[i] - 1) * x->strides[i];
+    }
+    return last + 1;
+}
+
+/* Row by row, of a view with any strides. */
+static void gather(const lk_tensor *x, float *to)
+{
+    const uint16_t *from = lk__data(x);
+    int64_t index[LK_MAX_DIMS] = {0};
+    int inner = x->shape.ndim - 1;
+    for (;;) {
+        for (int64_t i = 0; i < x->shape.dim[inner]; i++)
+            lk__bf16_widen(&from[i * x->strides[inner]], to++, 1);
+        int axis = inner - 1;
+        while (axis >= 0 && ++index[axis] == x->shape.dim[axis]) {
+            from -= (index[axis] - 1) * x->strides[axis];
+            index[axis--] = 0;
+        }
+        if (axis < 0)
+            return;
+        from += x->strides[axis];
+    }
+}
+
+/* A view without gaps, transposed for instance, keeps its strides: its elements are widened in the order in which they
+ * lie. */
+static lk_status widen_plain(lk_device *device, const lk_tensor *x, stand_in *s)
+{
+    int64_t count = lk_tensor_count(x), span = span_of(x);
+    LK_TRY(allocate(device, s, count));
+    if (count == 0)
+        return LK_OK;
+    if (lk__tensor_is_dense(x) || span == count) {
+        lk__bf16_widen(lk__data(x), s->storage.data, count);
+        for (int i = 0; i < x->shape.ndim; i++)
+            s->tensor.strides[i] = x->strides[i];
+    } else {
+        gather(x, s->storage.data);
+    }
+    return LK_OK;
+}
+
+/* Padding is widened along, so it stays 0. */
+static lk_status widen(lk_device *device, const lk_tensor *x, stand_in *s)
+{
+    const lk_layout *layout = x->storage->layout;
+    start(device, x, s);
+    if (!layout)
+        return widen_plain(device, x, s);
+    int64_t count = (int64_t)(layout->bytes / sizeof(float));
+    LK_TRY(allocate(device, s, count));
+    s->storage.layout = layout;
+    lk__bf16_widen(x->storage->data, s->storage.data, count);
+    return LK_OK;
+}
+
+/* Into `out`, in the layout that the kernel has given its stand-in. */
+static lk_status narrow(const stand_in *s, lk_tensor *out)
+{
+    const lk_layout *layout = s->storage.layout;
+    if (!layout) {
+        LK_TRY(lk__output_plain(out));
+        lk__bf16_round(s->storage.data, lk__data(out), lk_tensor_count(out));
+        return LK_OK;
+    }
+    int64_t count = (int64_t)(layout->bytes / sizeof(float));
+    LK_TRY(lk__storage_allocate(out->storage, (size_t)count * sizeof(uint16_t), layout));
+    lk__bf16_round(s->storage.data, out->storage->data, count);
+    return LK_OK;
+}
+
+/* --- calls -------------------------------------------------------------------------------------------------------- */
+
+static bool is_bf16(const lk_tensor *x)
+{
+    return x && x->dtype == LK_BF16;
+}
+
+static lk_status run(lk_call *call, lk_call *wide, stand_in *in, stand_in *out)
+{
+    wide->dtype = LK_F32;
+    wide->kernel = &lk__cpu_table.rows[call->op->id];
+    for (int i = 0; i < call->n_in; i++) {
+        if (!is_bf16(call->in[i]))
+            continue;
+        LK_TRY(widen(call->device, call->in[i], &in[i]));
+        wide->in[i] = &in[i].tensor;
+    }
+    for (int i = 0; i < call->n_out; i++) {
+        if (!is_bf16(call->out[i]))
+            continue;
+        start(call->device, call->out[i], &out[i]);
+        wide->out[i] = &out[i].tensor;
+    }
+    LK_TRY(wide->kernel->run(wide));
+    for (int i = 0; i < call->n_out; i++)
+        if (is_bf16(call->out[i]))
+            LK_TRY(narrow(&out[i], call->out[i]));
+    return LK_OK;
+}
+
+lk_status lk__cpu_run_bf16(lk_call *call)
+{
+    lk_call wide = *call;
+    stand_in in[LK_MAX_INPUTS], out[LK_MAX_OUTPUTS];
+    for (int i = 0; i < call->n_in; i++)
+        in[i].storage.block = NULL;
+    for (int i = 0; i < call->n_out; i++)
+        out[i].storage.block = NULL;
+    lk_status status = run(call, &wide, in, out);
+    for (int i = 0; i < call->n_in; i++)
+        end(call->device, &in[i]);
+    for (int i = 0; i < call->n_out; i++)
+        end(call->device, &out[i]);
+    return status;
+}
+
+bool lk__cpu_takes_bf16(const lk_call *call)
+{
+    const lk_kernel *kernel = &lk__cpu_table.rows[call->op->id];
+    for (int i = 0; i < call->n_out; i++)
+        if (call->out[i] && !lk__tensor_is_dense(call->out[i]))
+            return false;
+    return !kernel->takes || kernel->takes(call);
+}
+
+/* --- cast --------------------------------------------------------------------------------------------------------- */
+
+static bool is_cast_to(const lk_call *call, lk_dtype dtype)
+{
+    return LK_ATTRS(call, lk_cast_attrs)->dtype == dtype && (!call->out[0] || lk__tensor_is_dense(call->out[0]));
+}
+
+bool lk__cpu_is_cast_to_bf16(const lk_call *call)
+{
+    return is_cast_to(call, LK_BF16);
+}
+
+bool lk__cpu_is_cast_from_bf16(const lk_call *call)
+{
+    return is_cast_to(call, LK_F32);
+}
+
+lk_status lk__cpu_cast_to_bf16(lk_call *call)
+{
+    const lk_layout *layout = call->free_layout ? call->in[0]->storage->layout : NULL;
+    stand_in s;
+    lk_converted x;
+    start(call->device, call->in[0], &s);
+    lk_status status = lk__cpu_as(call->device, call->in[0], layout, &x);
+    s.storage.data = (void *)(uintptr_t)x.data;
+    s.storage.layout = layout;
+    if (status == LK_OK)
+        status = narrow(&s, call->out[0]);
+    lk__cpu_as_end(call->device, &x);
+    return status;
+}
+
+static lk_status cast_by_stand_in(lk_call *call, stand_in *s)
+{
+    LK_TRY(widen(call->device, call->in[0], s));
+    LK_TRY(lk__output_plain(call->out[0]));
+    return lk__cpu_convert(call->device, &s->tensor, NULL, lk__data(call->out[0]));
+}
+
+lk_status lk__cpu_cast_from_bf16(lk_call *call)
+{
+    const lk_tensor *x = call->in[0];
+    lk_tensor *out = call->out[0];
+    const lk_layout *layout = x->storage->layout;
+    if (layout && call->free_layout) {
+        LK_TRY(lk__storage_allocate(out->storage, layout->bytes, layout));
+        lk__bf16_widen(x->storage->data, out->storage->data, (int64_t)(layout->bytes / sizeof(float)));
+        return LK_OK;
+    }
+    if (!layout && lk__tensor_is_dense(x)) {
+        LK_TRY(lk__output_plain(out));
+        lk__bf16_widen(lk__data(x), lk__data(out), lk_tensor_count(x));
+        return LK_OK;
+    }
+    stand_in s = {.storage.block = NULL};
+    lk_status status = cast_by_stand_in(call, &s);
+    end(call->device, &s);
+    return status;
+}
+
+/* --- to the plain layout ------------------------------------------------------------------------------------------ */
+
+static lk_status convert_to_plain(lk_device *device, const lk_tensor *x, stand_in *in, stand_in *out, void *plain)
+{
+    int64_t count = lk_tensor_count(x);
+    LK_TRY(widen(device, x, in));
+    LK_TRY(allocate(device, out, count));
+    LK_TRY(lk__cpu_convert(device, &in->tensor, NULL, out->storage.data));
+    lk__bf16_round(out->storage.data, plain, count);
+    return LK_OK;
+}
+
+lk_status lk__cpu_bf16_to_plain(lk_device *device, const lk_tensor *x, void *plain)
+{
+    stand_in in = {.storage.block = NULL}, out = {.storage.block = NULL};
+    lk_status status = convert_to_plain(device, x, &in, &out, plain);
+    end(device, &in);
+    end(device, &out);
+    return status;
+}

@@ -1,0 +1,178 @@
+/* Operators on bf16 give what they give on the widened operands, rounded: bit for bit, in every layout. */
+#include "base/status.h"
+#include "core/backend.h"
+#include "core/tensor.h"
+#include "lockstep/ops.h"
+#include "ops/ops.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static lk_device *device;
+
+/* bf16 numbers. */
+static lk_tensor *numbers(lk_shape shape, uint64_t purpose)
+{
+    lk_tensor *x = lk_uniform(device, LK_F32, shape, -1, 1, (lk_random_key){.seed = 3, .purpose = purpose});
+    lk_tensor *rounded = lk_cast(x, LK_BF16);
+    assert_non_null(rounded);
+    return rounded;
+}
+
+static lk_tensor *wide(lk_tensor *x)
+{
+    return lk_cast(x, LK_F32);
+}
+
+static void expect_same_bits(lk_tensor *have, lk_tensor *want, const char *what)
+{
+    assert_true(have && want);
+    assert_int_equal(lk_tensor_dtype(have), lk_tensor_dtype(want));
+    assert_int_equal(lk_tensor_count(have), lk_tensor_count(want));
+    size_t bytes = (size_t)lk_tensor_count(want) * lk_dtype_size(lk_tensor_dtype(want));
+    char *a = malloc(bytes + 1), *b = malloc(bytes + 1);
+    assert_true(a && b);
+    if (lk_tensor_read(have, a, bytes) != LK_OK || lk_tensor_read(want, b, bytes) != LK_OK)
+        fail_msg("%s", lk_error_message());
+    if (memcmp(a, b, bytes) != 0)
+        fail_msg("%s: other bits than those of f32, rounded", what);
+    free(a);
+    free(b);
+}
+
+static void expect_rounded(lk_tensor *have, lk_tensor *want, const char *what)
+{
+    expect_same_bits(have, lk_cast(want, LK_BF16), what);
+}
+
+/* Whether x's storage has a layout of its own once it has been written. */
+static bool has_layout(lk_tensor *x)
+{
+    assert_int_equal(lk_device_sync(device), LK_OK);
+    return x->storage->layout != NULL;
+}
+
+typedef struct size {
+    const char *name;
+    int64_t images, in, out, size;
+} size;
+
+static const size sizes[] = {
+    {"blocks", 3, 16, 16, 9},
+    {"padded blocks", 2, 12, 20, 6},
+    {"images in lanes", 11, 3, 5, 8},
+    {"one image", 1, 16, 33, 5},
+};
+
+/* Each operator takes what the one before has left, in the layout in which it left it. */
+static void chain(const size *s)
+{
+    lk_scope_begin();
+    const lk_conv2d_opts conv = {.padding = {1, 1}};
+    const lk_pool2d_opts pool = {.kernel = {2, 2}};
+    lk_tensor *x = numbers(LK_SHAPE(s->images, s->in, s->size, s->size), 1),
+              *w = numbers(LK_SHAPE(s->out, s->in, 3, 3), 2), *bias = numbers(LK_SHAPE(s->out), 3),
+              *again = numbers(LK_SHAPE(s->out, s->out, 3, 3), 4), *gamma = wide(numbers(LK_SHAPE(s->out), 5)),
+              *beta = wide(numbers(LK_SHAPE(s->out), 6));
+    lk_tensor *y = lk_conv2d(x, w, bias, &conv), *r = lk_relu(y), *z = lk_conv2d(r, again, NULL, &conv), *sums,
+              *want_sums;
+    lk_tensor *n = lk_batch_norm(z, gamma, beta, 1e-5, &sums), *a = lk_add(n, r), *m = lk_max_pool2d(a, &pool),
+              *p = lk_avg_pool2d(a, &pool);
+    assert_true(has_layout(y) && has_layout(r) && has_layout(z) && has_layout(n) && has_layout(a));
+    assert_true(y->storage->used >= (size_t)lk_tensor_count(y) * 2);
+    lk_tensor *wide_y = wide(y);
+    assert_true(has_layout(wide_y) && wide_y->storage->used == 2 * y->storage->used);
+    expect_rounded(y, lk_conv2d(wide(x), wide(w), wide(bias), &conv), s->name);
+    expect_rounded(r, lk_relu(wide_y), s->name);
+    expect_rounded(z, lk_conv2d(wide(r), wide(again), NULL, &conv), s->name);
+    expect_rounded(n, lk_batch_norm(wide(z), gamma, beta, 1e-5, &want_sums), s->name);
+    expect_same_bits(sums, want_sums, s->name);
+    expect_rounded(a, lk_add(wide(n), wide(r)), s->name);
+    expect_rounded(m, lk_max_pool2d(wide(a), &pool), s->name);
+    expect_rounded(p, lk_avg_pool2d(wide(a), &pool), s->name);
+    lk_scope_end();
+}
+
+static void keeps_layouts(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        chain(&sizes[i]);
+}
+
+/* Transposed, repeated, cut out: what a view shows, not what lies there. */
+static void reads_views(void **state)
+{
+    (void)state;
+    lk_scope_begin();
+    lk_tensor *a = numbers(LK_SHAPE(6, 20), 1), *b = numbers(LK_SHAPE(9, 20), 2), *row = numbers(LK_SHAPE(1, 20), 3);
+    lk_tensor *transposed = lk_transpose(b, 0, 1), *cut = lk_slice(a, 1, 3, 17),
+              *repeated = lk_expand(row, LK_SHAPE(6, 20));
+    assert_true(transposed && cut && repeated);
+    expect_rounded(lk_matmul(a, transposed), lk_matmul(wide(a), lk_transpose(wide(b), 0, 1)), "transposed");
+    expect_rounded(lk_relu(cut), lk_relu(wide(cut)), "cut out");
+    expect_rounded(lk_add(a, repeated), lk_add(wide(a), wide(repeated)), "repeated");
+    expect_same_bits(lk_cast(wide(transposed), LK_F64), lk_cast(transposed, LK_F64), "a cast of a transposed view");
+    expect_same_bits(lk_cast(wide(repeated), LK_F64), lk_cast(repeated, LK_F64), "a cast of a repeated view");
+    lk_scope_end();
+}
+
+static void takes_no_elements(void **state)
+{
+    (void)state;
+    lk_scope_begin();
+    lk_tensor *x = numbers(LK_SHAPE(0, 3, 4, 4), 1);
+    assert_int_equal(lk_tensor_count(lk_relu(x)), 0);
+    assert_int_equal(lk_tensor_wait(wide(lk_relu(x))), LK_OK);
+    lk_tensor *zero = lk_matmul(numbers(LK_SHAPE(2, 0), 1), numbers(LK_SHAPE(0, 3), 2));
+    expect_rounded(zero, lk_zeros(device, LK_F32, LK_SHAPE(2, 3)), "a sum of nothing");
+    lk_scope_end();
+}
+
+/* Temporaries are given back: a second run needs no more memory than the first. */
+static void gives_memory_back(void **state)
+{
+    (void)state;
+    lk_scope_begin();
+    lk_tensor *x = numbers(LK_SHAPE(4, 16, 8, 8), 1), *w = numbers(LK_SHAPE(16, 16, 3, 3), 2);
+    int64_t now[3], peak;
+    for (int i = 0; i < 3; i++) {
+        lk_scope_begin();
+        assert_int_equal(lk_tensor_wait(lk_conv2d(x, w, NULL, NULL)), LK_OK);
+        lk_scope_end();
+        assert_int_equal(lk_device_sync(device), LK_OK);
+        lk__allocator_stats(device->allocator, &now[i], &peak);
+    }
+    assert_true(now[1] == now[0] && now[2] == now[0]);
+    lk_scope_end();
+}
+
+static int open_device(void **state)
+{
+    (void)state;
+    device = lk_device_open("cpu:0");
+    return device ? 0 : -1;
+}
+
+static int release_device(void **state)
+{
+    (void)state;
+    lk_device_release(device);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(keeps_layouts),
+        cmocka_unit_test(reads_views),
+        cmocka_unit_test(takes_no_elements),
+        cmocka_unit_test(gives_memory_back),
+    };
+    return cmocka_run_group_tests(tests, open_device, release_device);
+}
