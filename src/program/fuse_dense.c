@@ -40,7 +40,8 @@ lk_status lk__fuse_dense(lk_rewrite *r, int i)
                     .in = {matmul->in[0], matmul->in[1], bias},
                     .out = {output(r, last)}};
     memcpy(call.attrs.bytes, &attrs, sizeof attrs);
+    /* Where the last of them stood: the bias may be made after the product. */
     if (lk__rewrite_fits(r, &call))
-        lk__rewrite_replace(r, i, &call, (int[]){add, relu}, 2);
+        lk__rewrite_replace(r, last, &call, (int[]){i, relu >= 0 ? add : -1}, 2);
     return LK_OK;
 }

@@ -210,6 +210,32 @@ static void small_networks_are_fused(void **state)
     lk_device_release(device);
 }
 
+/* A bias that is made between the product and the sum. */
+static lk_status late_bias(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    const network *net = user;
+    lk_tensor *y = lk_matmul(lk_reshape(in[0], LK_SHAPE(IMAGES, 9 * 4)), net->parameters[0]);
+    y = lk_add(y, lk_mul_scalar(net->parameters[1], 2));
+    out[0] = lk_relu(y);
+    out[1] = lk_matmul(out[0], lk_transpose(net->parameters[0], 0, 1));
+    return lk_error_status();
+}
+
+static void late_biases_are_fused(void **state)
+{
+    (void)state;
+    const expectation e = {{"dense_act", "mul", "matmul"}, {"add", "relu"}};
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    network net = {.fn = late_bias, .n_parameters = 2, .n_out = 2};
+    net.parameters[0] = numbers(device, LK_SHAPE(9 * 4, 12), 1);
+    net.parameters[1] = numbers(device, LK_SHAPE(12), 2);
+    make_inputs(&net, device, 4, 3);
+    check(&net, device, &e, 1e-5);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
 /* --- batch_norm_act ----------------------------------------------------------------------------------------------- */
 
 enum { CHANNELS = 16 };
@@ -286,6 +312,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_networks_are_fused),
+        cmocka_unit_test(late_biases_are_fused),
         cmocka_unit_test(batch_norms_are_fused),
         cmocka_unit_test(the_reference_is_left_alone),
     };
