@@ -174,7 +174,8 @@ LK_API void lk_layer_gradient_needs(lk_layer_builder *builder, int needs, int64_
 LK_API lk_status lk_layer_fail(const lk_layer_builder *builder, lk_status status, const char *format, ...)
     LK_PRINTF(3, 4);
 
-/* While running. variable: in the order of lk_layer_parameter, then of lk_layer_buffer. Borrowed. */
+/* While running. variable: in the order of lk_layer_parameter, then of lk_layer_buffer. Borrowed. Parameters come in
+ * the pass's dtype (lk_forward_opts), buffers in f32. */
 LK_API int lk_layer_call_shards(const lk_layer_call *call);
 LK_API bool lk_layer_call_training(const lk_layer_call *call);
 LK_API lk_tensor *lk_layer_call_variable(const lk_layer_call *call, int shard, int variable);
@@ -242,6 +243,10 @@ LK_API lk_layer_info lk_model_layer(const lk_model *model, int index);
 
 typedef struct lk_forward_opts {
     bool training;
+    /* LK_F32; or LK_BF16: images and, once a pass and shard, the parameters that layers ask for are cast to bf16, so
+     * layers compute in it and their outputs are kept in it. Batch-norm's parameters, all buffers and statistics, and
+     * the logits stay f32 or wider, and so do the parameters' gradients on a tape. */
+    lk_dtype dtype;
     uint64_t seed; /* of dropout */
     int64_t step;  /* of dropout: the global step, from 0, below 2^32 */
     /* Which samples these are: i64 [N] on the shard's device; [shard]. Needed in training where there is dropout. */

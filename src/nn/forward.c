@@ -21,7 +21,7 @@ bool lk_layer_call_training(const lk_layer_call *call)
     return call->opts->training;
 }
 
-lk_tensor *lk_layer_call_variable(const lk_layer_call *call, int shard, int variable)
+lk_tensor *lk__layer_master(const lk_layer_call *call, int shard, int variable)
 {
     const lk_layer *layer = call->layer;
     if (shard < 0 || shard >= call->n || variable < 0 || variable >= layer->n_variables) {
@@ -30,6 +30,13 @@ lk_tensor *lk_layer_call_variable(const lk_layer_call *call, int shard, int vari
         return NULL;
     }
     return call->variables[call->first + shard][layer->variables[variable]];
+}
+
+lk_tensor *lk_layer_call_variable(const lk_layer_call *call, int shard, int variable)
+{
+    lk_tensor *master = lk__layer_master(call, shard, variable);
+    bool cast = master && call->opts->dtype != LK_F32 && call->layer->variables[variable] < call->model->n_parameters;
+    return cast ? lk_cast(master, call->opts->dtype) : master;
 }
 
 lk_status lk_layer_call_child(lk_layer_call *call, int child, lk_tensor *const *x, lk_tensor **y)
@@ -100,10 +107,18 @@ static lk_status check_images(const lk_model *model, const lk_tensor *x)
             (long long)want.height, (long long)want.width);
 }
 
+static lk_status check_dtype(const lk_model *model, lk_dtype dtype)
+{
+    if (dtype == LK_F32 || dtype == LK_BF16)
+        return LK_OK;
+    LK_FAIL(LK_ERR_DTYPE, "%s: a forward pass in %s; it must be in f32 or bf16", model->name, lk_dtype_name(dtype));
+}
+
 static lk_status check_call(const lk_layer_call *call, lk_tensor *const *x)
 {
     const lk_model *model = call->model;
     const lk_forward_opts *opts = call->opts;
+    LK_TRY(check_dtype(model, opts->dtype));
     if (opts->training && opts->sync && opts->global_batch < 1)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: global_batch is %lld; with sync it must be the samples over all shards",
                 model->name, (long long)opts->global_batch);
@@ -116,11 +131,37 @@ static lk_status check_call(const lk_layer_call *call, lk_tensor *const *x)
     return LK_OK;
 }
 
+static lk_status cast_all(int n, lk_tensor *const *x, lk_dtype dtype, lk_tensor **y)
+{
+    for (int s = 0; s < n; s++) {
+        y[s] = lk_cast(x[s], dtype);
+        if (!y[s])
+            return lk_error_status();
+    }
+    return LK_OK;
+}
+
+static lk_status run_root(const lk_layer_call *call, lk_tensor *const *x, lk_tensor **logits)
+{
+    if (call->opts->dtype == LK_F32)
+        return lk__layer_run(call, call->model->root, x, logits);
+    lk_tensor **images = lk__calloc((size_t)call->n, sizeof(lk_tensor *));
+    if (!images)
+        return LK_ERR_MEMORY;
+    lk_status status = cast_all(call->n, x, call->opts->dtype, images);
+    if (status == LK_OK)
+        status = lk__layer_run(call, call->model->root, images, logits);
+    if (status == LK_OK)
+        status = cast_all(call->n, logits, LK_F32, logits);
+    lk__free(images);
+    return status;
+}
+
 /* Results leave the pass's scope with a reference each, and then belong to the caller's. */
 static lk_status run_in_scope(const lk_layer_call *call, lk_tensor *const *x, lk_tensor **logits)
 {
     lk_scope_begin();
-    lk_status status = lk__layer_run(call, call->model->root, x, logits);
+    lk_status status = run_root(call, x, logits);
     for (int s = 0; s < call->n; s++)
         logits[s] = status == LK_OK ? lk_tensor_retain(logits[s]) : NULL;
     lk_scope_end();

@@ -74,6 +74,9 @@ int64_t lk__layer_count(lk_shape shape);
 /* x[s] → y[s] for the call's shards; y belongs to the open scope. call->layer is the parent. */
 lk_status lk__layer_run(const lk_layer_call *call, const lk_layer *layer, lk_tensor *const *x, lk_tensor **y);
 
+/* lk_layer_call_variable in f32, whatever the pass computes in. */
+lk_tensor *lk__layer_master(const lk_layer_call *call, int shard, int variable);
+
 /* What every constructor checks: LK_OK, or LK_ERR_ARGUMENT "conv2d: kernel is 0; it must be 1 to 4096". */
 lk_status lk__layer_range(const char *kind, const char *what, int64_t value, int64_t low, int64_t high);
 

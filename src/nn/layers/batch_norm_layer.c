@@ -44,8 +44,8 @@ static lk_status each_shard(lk_layer_call *call, const batch_norm_config *c, lk_
 {
     for (int s = 0; s < call->n; s++) {
         lk_tensor *sums = NULL;
-        y[s] = lk_batch_norm(x[s], lk_layer_call_variable(call, s, GAMMA), lk_layer_call_variable(call, s, BETA),
-                             c->epsilon, call->opts->statistics ? &sums : NULL);
+        y[s] = lk_batch_norm(x[s], lk__layer_master(call, s, GAMMA), lk__layer_master(call, s, BETA), c->epsilon,
+                             call->opts->statistics ? &sums : NULL);
         if (!y[s])
             return lk_error_status();
         give_sums(call, s, sums);
@@ -74,8 +74,8 @@ static lk_status global_batch(lk_layer_call *call, const batch_norm_config *c, l
     lk_tensor **sums = parts + n;
     lk_status status = find_sums(call, x, parts, sums);
     for (int s = 0; s < n && status == LK_OK; s++) {
-        y[s] = lk_batch_norm_with(x[s], lk_layer_call_variable(call, s, GAMMA), lk_layer_call_variable(call, s, BETA),
-                                  sums[s], count, c->epsilon);
+        y[s] = lk_batch_norm_with(x[s], lk__layer_master(call, s, GAMMA), lk__layer_master(call, s, BETA), sums[s],
+                                  count, c->epsilon);
         status = y[s] ? LK_OK : lk_error_status();
     }
     lk__free(parts);
@@ -85,9 +85,9 @@ static lk_status global_batch(lk_layer_call *call, const batch_norm_config *c, l
 static lk_status inference(lk_layer_call *call, const batch_norm_config *c, lk_tensor *const *x, lk_tensor **y)
 {
     for (int s = 0; s < call->n; s++) {
-        y[s] = lk_batch_norm_inference(
-            x[s], lk_layer_call_variable(call, s, GAMMA), lk_layer_call_variable(call, s, BETA),
-            lk_layer_call_variable(call, s, RUNNING_MEAN), lk_layer_call_variable(call, s, RUNNING_VAR), c->epsilon);
+        y[s] = lk_batch_norm_inference(x[s], lk__layer_master(call, s, GAMMA), lk__layer_master(call, s, BETA),
+                                       lk__layer_master(call, s, RUNNING_MEAN), lk__layer_master(call, s, RUNNING_VAR),
+                                       c->epsilon);
         if (!y[s])
             return lk_error_status();
     }
