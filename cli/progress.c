@@ -123,6 +123,8 @@ static void print_plan(const lk_plan *plan, const lk_train_config *config)
     if (plan->accumulate > 1)
         fprintf(stderr, "%lld an update, ", (long long)plan->accumulate);
     print_optimizer(plan);
+    if (plan->dtype != LK_F32)
+        fprintf(stderr, ", dtype %s", lk_dtype_name(plan->dtype));
     fprintf(stderr, ", seed %llu\n", (unsigned long long)plan->seed);
 }
 

@@ -1,5 +1,5 @@
 /* Contract 1 under every setting: optimisers, clipping, accumulation, schedules, label smoothing, top-k, augmentation,
- * dropout, both batch-norm modes. Each setting has to change the bits, and no number of devices may. */
+ * dropout, both batch-norm modes, bf16. Each setting has to change the bits, and no number of devices may. */
 #include "small_network.h"
 
 #include <math.h>
@@ -182,6 +182,28 @@ static void accumulation_is_the_larger_batch(void **state)
     assert_string_equal(a.result.digest, b.result.digest);
 }
 
+static void mixed_precision(void **state)
+{
+    (void)state;
+    outcome before = unchanged();
+    lk_train_config config = settings();
+    config.dtype = LK_PRECISION_BF16;
+    changes(&before, &config);
+    config.executor = LK_EXECUTOR_EAGER;
+    changes(&before, &config);
+    config.batch_norm = LK_BN_SYNC;
+    changes(&before, &config);
+    config = settings();
+    config.dtype = LK_PRECISION_BF16;
+    config.accumulate = 2;
+    config.label_smoothing = 0.1;
+    config.clip_norm = 0.01;
+    for (int kind = 0; lk_optimizer_name(kind); kind++) {
+        config.optimizer = lk_optimizer_name(kind);
+        changes(&before, &config);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -194,6 +216,7 @@ int main(void)
         cmocka_unit_test(augmentation),
         cmocka_unit_test(batches_of_evaluation),
         cmocka_unit_test(accumulation_is_the_larger_batch),
+        cmocka_unit_test(mixed_precision),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

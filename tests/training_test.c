@@ -29,10 +29,11 @@ static double mean(lk_mean m)
     return m.sum / (double)m.count;
 }
 
-static void learns(const char *data, double most_loss)
+static outcome learns(const char *data, int dtype, double most_loss)
 {
     lk_train_config config = small_training();
     config.data = data;
+    config.dtype = dtype;
     config.limit_train = 1500;
     config.limit_val = 500;
     config.batch_size = 16;
@@ -48,6 +49,7 @@ static void learns(const char *data, double most_loss)
     /* Ten classes: by chance 2.30 and 0.10. */
     assert_true(mean(out.epochs[1].train.loss) < most_loss);
     assert_true(mean(out.epochs[1].val.accuracy) > 0.4);
+    return out;
 }
 
 static void needs_data(void)
@@ -62,20 +64,22 @@ static void fashion_mnist(void **state)
 {
     (void)state;
     needs_data();
-    learns("fashion-mnist", 1.3);
+    learns("fashion-mnist", LK_PRECISION_F32, 1.3);
 }
 
 static void mnist(void **state)
 {
     (void)state;
     needs_data();
-    learns("mnist", 0.9);
+    learns("mnist", LK_PRECISION_F32, 0.9);
 }
 
 static void generated_images(void **state)
 {
     (void)state;
-    learns("synthetic", 1.5);
+    outcome f32 = learns("synthetic", LK_PRECISION_F32, 1.5), bf16 = learns("synthetic", LK_PRECISION_BF16, 1.5);
+    assert_string_not_equal(bf16.result.digest, f32.result.digest);
+    assert_true(fabs(mean(bf16.epochs[0].train.loss) - mean(f32.epochs[0].train.loss)) < 0.05);
 }
 
 /* Ten classes, and weights that say next to nothing yet: the loss is ln 10. */

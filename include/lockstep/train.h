@@ -27,6 +27,7 @@ typedef struct lk_train_config {
     int algorithms;         /* enum lk_algorithms */
     int executor;           /* enum lk_executor */
     int fuse;               /* enum lk_fuse_mode */
+    int dtype;              /* enum lk_precision */
     int64_t epochs;         /* 0: the model's recipe's */
     int64_t batch_size;     /* global; 0: the model's recipe's */
     int64_t val_batch_size; /* 0: batch_size */
@@ -67,11 +68,12 @@ typedef enum lk_batch_norm_mode { LK_BN_SHARD, LK_BN_SYNC } lk_batch_norm_mode;
 typedef enum lk_normalize_mode { LK_NORMALIZE_NONE, LK_NORMALIZE_CENTER, LK_NORMALIZE_STANDARD } lk_normalize_mode;
 typedef enum lk_executor { LK_EXECUTOR_PROGRAM, LK_EXECUTOR_EAGER } lk_executor;
 typedef enum lk_fuse_mode { LK_FUSE_ON, LK_FUSE_OFF } lk_fuse_mode;
+typedef enum lk_precision { LK_PRECISION_F32, LK_PRECISION_BF16 } lk_precision; /* see lk_forward_opts.dtype */
 typedef enum lk_nan_guard { LK_NAN_GUARD_STOP, LK_NAN_GUARD_SKIP, LK_NAN_GUARD_OFF } lk_nan_guard;
 
 /* The flags of `lockstep train`, with offsets into lk_train_config. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 44 };
+enum { LK_TRAIN_OPTION_COUNT = 45 };
 
 /* A recipe is a named list of settings for these options: what one of the project's sources trains. */
 typedef struct lk_recipe {
@@ -105,6 +107,7 @@ typedef struct lk_plan {
     double label_smoothing;
     int64_t top_k;
     lk_batch_norm_mode batch_norm;
+    lk_dtype dtype; /* of the forward and backward pass: LK_F32 or LK_BF16 */
     lk_augment_opts augment;
     double patience; /* of the target, if there is one */
     uint64_t seed;

@@ -21,7 +21,8 @@ static lk_status push_shard(const prediction *p, lk_batch *batch, int replica, i
     if (samples.begin == samples.end)
         return LK_OK;
     LK_TRY(lk__shard_of_batch(p->dataset, batch, samples, trainer->devices[replica], &shard));
-    lk_tensor *logits = lk_model_forward(trainer->model, lk_trainer_variables(trainer, replica), shard.images, NULL);
+    lk_tensor *logits = lk_model_forward(trainer->model, lk_trainer_variables(trainer, replica), shard.images,
+                                         &(lk_forward_opts){.dtype = trainer->plan.dtype});
     p->probabilities[index] = lk_softmax(logits, 1);
     return p->probabilities[index] ? LK_OK : lk_error_status();
 }

@@ -34,7 +34,8 @@ lk_status lk__metrics_of(const lk_trainer *trainer, lk_tensor *logits, lk_tensor
 
 lk_forward_opts lk__training_opts(const lk_trainer *trainer, const lk__update *update)
 {
-    return (lk_forward_opts){.training = true, .seed = trainer->plan.seed, .step = update->number};
+    return (lk_forward_opts){
+        .training = true, .dtype = trainer->plan.dtype, .seed = trainer->plan.seed, .step = update->number};
 }
 
 static lk_status training_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
@@ -60,8 +61,9 @@ static lk_status evaluation_pass(lk_trainer *trainer, const lk_shard *shard, lk_
 {
     (void)seed;
     lk_tensor *const *variables = lk_trainer_variables(trainer, shard->replica);
-    return lk__metrics_of(trainer, lk_model_forward(trainer->model, variables, shard->images, NULL), shard->labels, 0,
-                          values);
+    lk_tensor *logits =
+        lk_model_forward(trainer->model, variables, shard->images, &(lk_forward_opts){.dtype = trainer->plan.dtype});
+    return lk__metrics_of(trainer, logits, shard->labels, 0, values);
 }
 
 static lk_status run_pass(lk_trainer *trainer, lk__shard_pass_fn pass, const lk_shard *shard, lk_tensor *seed, int n,

@@ -4,13 +4,14 @@
 
 enum { MAX_SHARDS = 65536, MAX_BATCH = 1 << 24 };
 
-/* In the order of enum lk_batch_norm_mode, lk_normalize_mode, lk_nan_guard, lk_algorithms, lk_executor and
- * lk_fuse_mode. */
+/* In the order of enum lk_batch_norm_mode, lk_normalize_mode, lk_nan_guard, lk_algorithms, lk_executor,
+ * lk_fuse_mode and lk_precision. */
 static const char *const batch_norm_modes[] = {"shard", "sync", NULL};
 static const char *const normalize_modes[] = {"none", "center", "standard", NULL};
 static const char *const nan_guards[] = {"stop", "skip", "off", NULL};
 static const char *const algorithms[] = {"fast", "direct", NULL};
 static const char *const fuse_modes[] = {"on", "off", NULL};
+static const char *const precisions[] = {"f32", "bf16", NULL};
 static const char *const executors[] = {"program", "eager", NULL};
 
 /* clang-format off: a paragraph an option */
@@ -86,6 +87,15 @@ const lk_option lk_train_options[] = {
      .value = "MODE",
      .recorded = true,
      .help = "whether programs put one operator in the place of several; off: the bits of --executor eager"},
+    {.name = "dtype",
+     .type = LK_OPTION_CHOICE,
+     AT(dtype),
+     .default_text = "f32",
+     .choices = precisions,
+     .value = "TYPE",
+     .recorded = true,
+     .help = "f32, or bf16: layers compute and keep their outputs in bf16; parameters, batch-norm's statistics, loss, "
+             "sums of gradients and the update stay f32"},
     {.name = "epochs",
      .type = LK_OPTION_INT64,
      AT(epochs),
