@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""PyTorch's speed at the step that `lockstep train --model lenet` makes: forward, backward and SGD at rate 0.2 on one
-fixed batch of images in [0, 1]. Prints one JSON object.
+"""PyTorch's speed at the step that `lockstep train --model NAME` makes: forward, backward and SGD on one fixed batch
+of images in [0, 1]. Prints one JSON object.
 
 Runs on the CPUs that its caller's affinity leaves it. More than one process: DistributedDataParallel over gloo on the
 loopback interface, a process on each CPU, the batch divided among them.
@@ -12,28 +12,16 @@ import tempfile
 import time
 
 import torch
+from peer_networks import NETWORKS
 from torch import nn
 from torch.nn import functional as F
-
-
-def lenet():
-    net = nn.Sequential(
-        nn.Conv2d(1, 20, 3), nn.ReLU(), nn.AvgPool2d(2),
-        nn.Conv2d(20, 50, 5), nn.ReLU(), nn.AvgPool2d(2),
-        nn.Flatten(), nn.Linear(800, 128), nn.ReLU(), nn.Linear(128, 10))
-    for p in net.parameters():
-        if p.dim() > 1:
-            nn.init.normal_(p, std=0.01)
-        else:
-            nn.init.zeros_(p)
-    return net
 
 
 def make_step(args):
     torch.manual_seed(0)
     images = torch.rand(args.batch // args.processes, 1, 28, 28)
     labels = torch.randint(0, 10, (len(images),))
-    net = lenet()
+    net = NETWORKS[args.model]()
     if args.channels_last:
         net, images = (x.to(memory_format=torch.channels_last) for x in (net, images))
     if args.processes > 1:
@@ -75,7 +63,7 @@ def run(rank, args, meeting):
                                              world_size=args.processes)
     steps_per_second = measure(make_step(args), args.seconds, args.processes)
     if rank == 0:
-        print(json.dumps({"version": torch.__version__, "threads": args.threads, "processes": args.processes,
+        print(json.dumps({"model": args.model, "version": torch.__version__, "threads": args.threads, "processes": args.processes,
                           "channels_last": args.channels_last, "compile": args.compile, "batch": args.batch,
                           "images_per_second": steps_per_second * args.batch}))
     if args.processes > 1:
@@ -85,6 +73,7 @@ def run(rank, args, meeting):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--model", default="lenet", choices=NETWORKS)
     parser.add_argument("--batch", type=int, default=256, help="images a step, over all processes (default 256)")
     parser.add_argument("--threads", type=int, default=1, help="of each process (default 1)")
     parser.add_argument("--processes", type=int, default=1)

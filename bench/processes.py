@@ -1,0 +1,73 @@
+"""Processes that are measured, and the machine that they run on."""
+import json
+import os
+import platform
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+
+class NotMeasured(Exception):
+    """A measurement that cannot be made here; the text says why."""
+
+
+class Failed(NotMeasured):
+    """A measurement that should have worked."""
+
+
+# --- the machine ------------------------------------------------------------------------------------------------------
+
+def physical_cpus():
+    """One CPU of every core that this process may use."""
+    cpus = {}
+    for cpu in sorted(os.sched_getaffinity(0)):
+        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        cpus.setdefault(siblings.read_text() if siblings.exists() else cpu, cpu)
+    return list(cpus.values())
+
+
+def processor():
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+class Process:
+    """A process on the given CPUs; finish() gives back its output, its seconds and its peak memory."""
+
+    def __init__(self, command, cpus):
+        self.command = [str(word) for word in command]
+        self.output, self.errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
+        self.began = time.perf_counter()
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.output,
+                                        stderr=self.errors, preexec_fn=lambda: os.sched_setaffinity(0, cpus))
+
+    def finish(self):
+        _, status, usage = os.wait4(self.process.pid, 0)
+        self.seconds = time.perf_counter() - self.began
+        self.process.returncode = os.waitstatus_to_exitcode(status)
+        self.peak_bytes = usage.ru_maxrss * 1024
+        output, errors = self.text(self.output), self.text(self.errors)
+        if self.process.returncode != 0:
+            reason = errors.strip().splitlines() or [f"exit status {self.process.returncode}"]
+            raise Failed(f"{Path(self.command[0]).name}: {reason[-1]}")
+        return output
+
+    @staticmethod
+    def text(file):
+        with file:
+            file.seek(0)
+            return file.read()
+
+
+def done(process, timed=True):
+    """Waits for the end of training and gives back its last line, the event `done`."""
+    lines = process.finish().splitlines()
+    event = json.loads(lines[-1]) if lines else {}
+    if event.get("event") != "done" or (timed and event.get("images_per_second") is None):
+        raise Failed("lockstep train ended without its report")
+    return event
