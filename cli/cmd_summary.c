@@ -323,8 +323,8 @@ static lk_status print_plan(const lk_model *model, const summary_config *config)
     lk_status status = cli_program_memory(model, samples, &memory);
     if (status != LK_OK)
         return status;
-    printf("\nmemory inside a training step of a shard of %lld sample%s, %d operators, as one ran\n", (long long)samples,
-           samples == 1 ? "" : "s", memory.calls);
+    printf("\nmemory inside a training step of a shard of %lld sample%s, %d operators, as one ran\n",
+           (long long)samples, samples == 1 ? "" : "s", memory.calls);
     snprintf(note, sizeof note, "%.1f%% above the peak",
              memory.peak ? 100.0 * (double)(memory.planned - memory.peak) / (double)memory.peak : 0.0);
     print_row("planned", (double)memory.planned, note);
