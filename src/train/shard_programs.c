@@ -17,12 +17,12 @@ struct lk__shard_programs {
     int n, capacity;
 };
 
-static cached *find(const lk__shard_programs *programs, lk__shard_pass_fn pass, int replica, int64_t samples)
+static lk_program *find(const lk__shard_programs *programs, lk__shard_pass_fn pass, int replica, int64_t samples)
 {
     for (int i = 0; i < programs->n; i++) {
-        cached *c = &programs->list[i];
+        const cached *c = &programs->list[i];
         if (c->pass == pass && c->replica == replica && c->samples == samples)
-            return c;
+            return c->program;
     }
     return NULL;
 }
@@ -66,15 +66,16 @@ static lk_status pass(void *user, lk_tensor *const *in, lk_tensor **out)
     return r->pass(r->trainer, &shard, r->has_seed ? in[SEED] : NULL, out);
 }
 
-static lk_status record(lk__shard_programs *programs, recording *r, lk_tensor *const *in, int n_out, cached **made)
+static lk_status record(lk__shard_programs *programs, recording *r, lk_tensor *const *in, int n_out,
+                        lk_program **program)
 {
     LK_TRY(grow(programs));
     lk_program_opts opts = {.fuse = r->trainer->config.fuse == LK_FUSE_ON};
-    lk_program *program = lk_program_record(r->shard->device, pass, r, in, input_count(in[SEED]), n_out, &opts);
-    if (!program)
+    *program = lk_program_record(r->shard->device, pass, r, in, input_count(in[SEED]), n_out, &opts);
+    if (!*program)
         return lk_error_status();
-    *made = &programs->list[programs->n++];
-    **made = (cached){program, r->pass, r->shard->replica, lk_tensor_shape(r->shard->labels).dim[0]};
+    programs->list[programs->n++] =
+        (cached){*program, r->pass, r->shard->replica, lk_tensor_shape(r->shard->labels).dim[0]};
     return LK_OK;
 }
 
@@ -100,8 +101,8 @@ lk_status lk__shard_programs_run(lk_trainer *trainer, lk__shard_pass_fn fn, cons
     lk__shard_programs *programs = trainer->programs;
     lk_tensor *in[INPUTS] = {shard->images, shard->labels, shard->indices, seed};
     recording r = {trainer, shard, fn, seed != NULL};
-    cached *c = find(programs, fn, shard->replica, lk_tensor_shape(shard->labels).dim[0]);
-    if (!c)
-        LK_TRY(record(programs, &r, in, n, &c));
-    return lk_program_run(c->program, in, (uint64_t)trainer->update.number, values);
+    lk_program *program = find(programs, fn, shard->replica, lk_tensor_shape(shard->labels).dim[0]);
+    if (!program)
+        LK_TRY(record(programs, &r, in, n, &program));
+    return lk_program_run(program, in, (uint64_t)trainer->update.number, values);
 }
