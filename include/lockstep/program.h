@@ -3,7 +3,7 @@
  * Recording calls a function that pushes operators as usual; none of them runs, but each is kept, with the kernel that
  * it would run on. Sequences of operators that one kernel does at once are then fused. Every tensor that does not
  * outlive the step gets a place in one block of memory, shared by tensors that are never needed together. A replay is
- * one entry in the device's queue. */
+ * one entry in the device's queue, or one for each segment where a program is cut into several. */
 #ifndef LOCKSTEP_PROGRAM_H
 #define LOCKSTEP_PROGRAM_H
 
@@ -24,11 +24,13 @@ typedef lk_status (*lk_program_fn)(void *user, lk_tensor *const *in, lk_tensor *
 
 typedef struct lk_program_opts {
     bool fuse; /* false: exactly the operators that were called, with the bits that they give by themselves */
+    /* A segment ends where the outputs that it has finished have at least so many bytes; 0: all is one segment. */
+    size_t segment_bytes;
 } lk_program_opts;
 
 /* Records fn on `device`, in the calling thread, and compiles it. like[i]: what in[i] will be, in shape and dtype; its
- * elements do not matter. opts NULL: fused. Errors: what fn gives; LK_ERR_DEVICE (an operator on another device),
- * LK_ERR_MEMORY. */
+ * elements do not matter. opts NULL: fused, one segment. Errors: what fn gives; LK_ERR_DEVICE (an operator on another
+ * device), LK_ERR_MEMORY. */
 LK_API lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, lk_tensor *const *like, int n_in,
                                      int n_out, const lk_program_opts *opts);
 
@@ -36,6 +38,35 @@ LK_API lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *
  * NULL where absent. `step` takes the place of lk_random_key.epoch in random operators such as dropout. Asynchronous.
  * Errors: LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_ARGUMENT (inputs), LK_ERR_MEMORY. */
 LK_API lk_status lk_program_run(lk_program *program, lk_tensor *const *in, uint64_t step, lk_tensor **out);
+
+/* A replay that is pushed segment by segment, so that what depends on the first outputs can be pushed before the last
+ * ones are computed:
+ *
+ *     lk_program_begin(program, in, step, out, &replay);
+ *     while (lk_replay_segments_left(replay) > 0) {
+ *         lk_replay_push(replay, &ready, &n_ready);
+ *         … use out[ready[0 … n_ready)] …
+ *     }
+ *     lk_replay_end(replay);
+ *
+ * Other work may be pushed to the device between segments, other programs' replays included (one that runs while
+ * another replay is half done takes its memory from the allocator). A replay is used by one thread at a time. */
+typedef struct lk_replay lk_replay;
+
+/* As lk_program_run, but nothing is pushed yet: no out[i] may be used before a segment has finished it. Errors: also
+ * LK_ERR_STATE, where another replay of the program has segments left to push; *replay is NULL then. */
+LK_API lk_status lk_program_begin(lk_program *program, lk_tensor *const *in, uint64_t step, lk_tensor **out,
+                                  lk_replay **replay);
+
+LK_API int lk_replay_segments_left(const lk_replay *replay);
+
+/* Pushes the next segment. ready[0 … n_ready): the outputs that it finishes, valid as long as the program; those that
+ * are absent come with the first segment. Every output comes once. Errors: LK_ERR_MEMORY, LK_ERR_STATE (none is left,
+ * the device was released); the segment was then not pushed. */
+LK_API lk_status lk_replay_push(lk_replay *replay, const int **ready, int *n_ready);
+
+/* Lets go of it. Segments that were not pushed never run, and their outputs are never written. NULL is fine. */
+LK_API void lk_replay_end(lk_replay *replay);
 
 /* Replays under way keep what they need. NULL is fine. */
 LK_API void lk_program_release(lk_program *program);
@@ -49,7 +80,7 @@ LK_API void lk_program_visit(const lk_program *program, void (*visit)(void *user
  * without any sharing. Waits for replays under way. */
 typedef struct lk_program_memory {
     int64_t planned, peak, sum;
-    int calls; /* operators */
+    int calls, segments; /* calls: operators */
 } lk_program_memory;
 
 LK_API lk_status lk_program_get_memory(lk_program *program, lk_program_memory *memory);

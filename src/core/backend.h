@@ -59,7 +59,8 @@ struct lk_device {
     void *state;  /* the backend's, made and used on the queue's thread */
     double flops; /* of all calls pushed; by the engine's lock */
     lk_algorithms algorithms;
-    struct lk_block *arena; /* see lk__device_arena; on the queue's thread */
+    struct lk_block *arena; /* see lk__device_arena_take; on the queue's thread */
+    bool arena_taken;
 };
 
 /* Set by backends/registry.c: the kinds in order of preference, NULL-terminated. */
@@ -71,9 +72,10 @@ const lk_kernel *lk__backend_kernel(const lk_backend *backend, int op, lk_dtype 
 /* The first row that takes this call, of which device, dtype and inputs are set. NULL: none. */
 const lk_kernel *lk__backend_kernel_of(const lk_call *call);
 
-/* Memory that programs on the device use one after the other, at least `bytes`. On the device's thread; its contents
- * are lost whenever it grows. Errors: LK_ERR_MEMORY. */
-lk_status lk__device_arena(lk_device *device, size_t bytes, void **data);
+/* Memory that programs on the device use one after the other, at least `bytes`; *data NULL: another replay has taken
+ * it. On the device's thread. Errors: LK_ERR_MEMORY. */
+lk_status lk__device_arena_take(lk_device *device, size_t bytes, void **data);
+void lk__device_arena_give_back(lk_device *device);
 
 /* lk_backend.multiply_adds for any processor, in vectors of four. */
 double lk__multiply_adds(int64_t rounds);

@@ -26,15 +26,24 @@ void lk__device_release_memory(lk_device *device)
     lk__free(device);
 }
 
-lk_status lk__device_arena(lk_device *device, size_t bytes, void **data)
+lk_status lk__device_arena_take(lk_device *device, size_t bytes, void **data)
 {
+    *data = NULL;
+    if (device->arena_taken)
+        return LK_OK;
     if (!device->arena || device->arena->size < bytes) {
         lk__allocator_put(device->allocator, device->arena);
         device->arena = NULL;
         LK_TRY(lk__allocator_get(device->allocator, bytes, &device->arena));
     }
+    device->arena_taken = true;
     *data = device->arena->data;
     return LK_OK;
+}
+
+void lk__device_arena_give_back(lk_device *device)
+{
+    device->arena_taken = false;
 }
 
 static const lk_backend *find_backend(const char *kind)

@@ -1,6 +1,6 @@
 /* A program's parts. record.c makes the list of calls, fuse.c puts fused operators in the place of sequences
- * (rewrite.h and a file for each pattern), values.c finds out who writes and who reads what,
- * memory_plan.c gives tensors their places, and run.c replays. */
+ * (rewrite.h and a file for each pattern), order.c moves up what finishes outputs, values.c finds out who writes and
+ * who reads what, segments.c cuts, memory_plan.c gives tensors their places, and run.c replays. */
 #ifndef LK_PROGRAM_PROGRAM_H
 #define LK_PROGRAM_PROGRAM_H
 
@@ -17,7 +17,7 @@ typedef enum lk_value_kind {
     LK_VALUE_INSIDE,  /* made and needed within the program alone */
 } lk_value_kind;
 
-/* A storage that calls use. `first` and `last`: calls that write it first, and use it last. */
+/* A storage that calls use. `first` and `last`: calls that write it first, and use it last; an output is ready then. */
 typedef struct lk_value {
     lk_storage *storage;
     lk_value_kind kind;
@@ -26,6 +26,12 @@ typedef struct lk_value {
     bool written;
     size_t bytes, offset; /* inside: of its place */
 } lk_value;
+
+/* Calls [begin, end), which finish the outputs lk_program.ready[first_ready … first_ready + n_ready). */
+typedef struct lk_segment {
+    int begin, end;
+    int first_ready, n_ready;
+} lk_segment;
 
 struct lk_program {
     lk_refcount references;
@@ -39,7 +45,13 @@ struct lk_program {
 
     lk_value *values;
     int n_values;
+    int n_shared;             /* of them, those that are not inside */
     int *dying, *first_dying; /* values whose last use is call i: dying[first_dying[i] … first_dying[i + 1]) */
+
+    lk_segment *segments; /* one at least */
+    int n_segments;
+    int *ready;               /* [n_out]: outputs as they are finished */
+    atomic_bool being_pushed; /* a replay in several segments has some left to push */
 
     /* On the device's thread, after the first replay. */
     bool planned;
@@ -55,9 +67,19 @@ lk_status lk__program_append(lk_program *program, const lk_call *call);
 
 lk_status lk__program_fuse(lk_program *program);
 
+/* --- order.c ------------------------------------------------------------------------------------------------------ */
+
+/* Moves what makes nothing but outputs up to where all that it needs is there. */
+void lk__program_finish_outputs_early(lk_program *program);
+
 /* --- values.c ----------------------------------------------------------------------------------------------------- */
 
 lk_status lk__program_find_values(lk_program *program);
+
+/* --- segments.c --------------------------------------------------------------------------------------------------- */
+
+/* Cuts the program; see lk_program_opts. After values are known. */
+lk_status lk__program_cut(lk_program *program, size_t segment_bytes);
 
 /* --- memory_plan.c ------------------------------------------------------------------------------------------------ */
 

@@ -101,7 +101,9 @@ static lk_status compile(lk_program *program, lk_tensor *const *like, lk_program
             program->flops += program->calls[i].op->flops(&program->calls[i]);
     if (opts->fuse)
         LK_TRY(lk__program_fuse(program));
-    return lk__program_find_values(program);
+    lk__program_finish_outputs_early(program);
+    LK_TRY(lk__program_find_values(program));
+    return lk__program_cut(program, opts->segment_bytes);
 }
 
 lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, lk_tensor *const *like, int n_in,
@@ -112,6 +114,7 @@ lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, l
     if (!program)
         return NULL;
     lk__refcount_init(&program->references);
+    atomic_init(&program->being_pushed, false);
     /* Not the device itself: a replay, which holds the program, must not be the one to close the device that it runs
      * on.
      */
@@ -154,6 +157,8 @@ void lk_program_release(lk_program *program)
     lk__free(program->values);
     lk__free(program->dying);
     lk__free(program->first_dying);
+    lk__free(program->segments);
+    lk__free(program->ready);
     lk__device_release_memory(program->device);
     lk__free(program);
 }

@@ -1,6 +1,7 @@
 /* Replays. The calls run one after the other in the device's thread, on the program's own storages: an input's borrows
  * the memory of the tensor that it stands for, an output's gives the memory it got to the tensor that it stands for.
- * Replays on a device follow each other, so all programs of a device share one block of memory for what is inside. */
+ * Replays on a device follow each other, so all programs of a device share one block of memory for what is inside. What
+ * is inside stays there from a replay's first segment to its last. */
 #include "program/program.h"
 
 #include "base/mem.h"
@@ -11,14 +12,24 @@
 
 #include <string.h>
 
-/* One replay under way. */
-typedef struct replay {
+/* An entry of the queue. */
+typedef struct part {
     lk_task task;
+    lk_replay *replay;
+    const lk_segment *segment; /* NULL: the end of a replay with segments that were never pushed */
+    bool last;
+} part;
+
+struct lk_replay {
+    lk_refcount references; /* the caller's, and one of each part in the queue */
     lk_program *program;
     uint64_t step;
     lk_tensor **in, **out; /* one reference each; out[i] may be NULL */
-    lk_storage **storages; /* reads, then writes */
-} replay;
+    int pushed;            /* segments */
+    bool bound, has_arena; /* on the device's thread */
+    lk_storage **storages; /* [segments][n_shared] */
+    part parts[];          /* [segments], and one to end early */
+};
 
 /* --- on the device's thread --------------------------------------------------------------------------------------- */
 
@@ -46,25 +57,35 @@ static void give_back(lk_value *value)
     storage->planned = 0;
 }
 
-static lk_status bind(const replay *r)
+static void lend_inputs(const lk_replay *r)
+{
+    const lk_program *program = r->program;
+    for (int i = 0; i < program->n_values; i++)
+        if (program->values[i].kind == LK_VALUE_INPUT)
+            lend_input(&program->values[i], r->in[program->values[i].index]);
+}
+
+static lk_status bind(lk_replay *r)
 {
     lk_program *program = r->program;
     void *base = NULL;
     if (program->planned && program->plan_bytes > 0)
-        LK_TRY(lk__device_arena(program->device, program->plan_bytes, &base));
+        LK_TRY(lk__device_arena_take(program->device, program->plan_bytes, &base));
+    r->bound = true;
+    r->has_arena = base != NULL;
     for (int i = 0; i < program->n_values; i++) {
         lk_value *value = &program->values[i];
-        if (value->kind == LK_VALUE_INPUT)
-            lend_input(value, r->in[value->index]);
-        else if (value->kind == LK_VALUE_INSIDE)
+        if (value->kind == LK_VALUE_INSIDE)
             give_place(value, value->bytes > 0 ? base : NULL);
     }
     return LK_OK;
 }
 
-static void unbind(const replay *r)
+static void unbind(lk_replay *r)
 {
     lk_program *program = r->program;
+    if (!r->bound)
+        return;
     for (int i = 0; i < program->n_values; i++) {
         lk_value *value = &program->values[i];
         if (value->kind == LK_VALUE_INPUT)
@@ -72,23 +93,27 @@ static void unbind(const replay *r)
         else if (value->kind != LK_VALUE_OUTSIDE)
             give_back(value);
     }
+    if (r->has_arena)
+        lk__device_arena_give_back(program->device);
+    r->bound = false;
 }
 
-static void hand_over_outputs(const replay *r)
+static void hand_over_outputs(const lk_replay *r, const lk_segment *segment)
 {
-    for (int i = 0; i < r->program->n_out; i++) {
-        if (!r->out[i])
+    const int *ready = r->program->ready + segment->first_ready;
+    for (int i = 0; i < segment->n_ready; i++) {
+        if (!r->out[ready[i]])
             continue;
-        lk_storage *from = r->program->out[i]->storage;
-        lk__storage_replace(r->out[i]->storage, from->block, NULL);
+        lk_storage *from = r->program->out[ready[i]]->storage;
+        lk__storage_replace(r->out[ready[i]]->storage, from->block, NULL);
         from->block = NULL;
     }
 }
 
-static lk_status run_calls(const replay *r)
+static lk_status run_calls(const lk_replay *r, const lk_segment *segment)
 {
     lk_program *program = r->program;
-    for (int i = 0; i < program->n_calls; i++) {
+    for (int i = segment->begin; i < segment->end; i++) {
         lk_call *call = &program->calls[i];
         if (call->op->set_step)
             call->op->set_step(call, r->step);
@@ -99,20 +124,24 @@ static lk_status run_calls(const replay *r)
     return LK_OK;
 }
 
+/* Inputs are lent anew: what was pushed between segments may have moved them. */
 static lk_status run(lk_task *task)
 {
-    replay *r = (replay *)task;
-    lk_status status = bind(r);
-    if (status == LK_OK)
-        status = run_calls(r);
-    if (status == LK_OK)
-        hand_over_outputs(r);
-    unbind(r);
-    if (status == LK_OK && !r->program->planned) {
-        status = lk__program_plan_memory(r->program);
-        r->program->planned = status == LK_OK;
+    const part *p = (const part *)task;
+    lk_replay *r = p->replay;
+    lk_program *program = r->program;
+    if (!p->segment)
+        return LK_OK;
+    if (p->segment == program->segments)
+        LK_TRY(bind(r));
+    lend_inputs(r);
+    LK_TRY(run_calls(r, p->segment));
+    hand_over_outputs(r, p->segment);
+    if (p->last && !program->planned) {
+        LK_TRY(lk__program_plan_memory(program));
+        program->planned = true;
     }
-    return status;
+    return LK_OK;
 }
 
 /* --- pushing ------------------------------------------------------------------------------------------------------ */
@@ -123,13 +152,23 @@ static void release_tensors(lk_tensor **tensors, int n)
         lk_tensor_release(tensors[i]);
 }
 
-static void release(lk_task *task)
+static void release_replay(lk_replay *r)
 {
-    replay *r = (replay *)task;
+    if (!lk__refcount_release(&r->references))
+        return;
     release_tensors(r->in, r->program->n_in);
     release_tensors(r->out, r->program->n_out);
     lk_program_release(r->program);
     lk__free(r);
+}
+
+/* Also where poison has kept the part from running. */
+static void release(lk_task *task)
+{
+    const part *p = (const part *)task;
+    if (p->last)
+        unbind(p->replay);
+    release_replay(p->replay);
 }
 
 static lk_status check_input(const lk_program *program, int i, const lk_tensor *tensor)
@@ -154,33 +193,47 @@ static lk_status check_input(const lk_program *program, int i, const lk_tensor *
     return LK_OK;
 }
 
-static size_t bytes_of(const lk_program *program)
-{
-    return sizeof(replay) + (size_t)(program->n_in + program->n_out) * sizeof(lk_tensor *) +
-           2 * (size_t)program->n_values * sizeof(lk_storage *);
-}
-
-/* What is inside is nobody else's, so nobody waits for it. */
-static void list_storages(replay *r)
+/* What is inside is nobody else's, so nobody waits for it. What later segments use counts too: where one fails, what
+ * they would have written is poisoned, and they are left out. */
+static void list_storages(lk_replay *r, int s)
 {
     const lk_program *program = r->program;
-    r->task.reads = r->storages;
-    r->task.writes = r->storages + program->n_values;
+    lk_task *task = &r->parts[s].task;
+    lk_storage **storages = r->storages + (size_t)s * (size_t)program->n_shared;
+    task->reads = storages;
+    task->writes = storages + program->n_shared;
     for (int i = 0; i < program->n_values; i++) {
         const lk_value *value = &program->values[i];
-        if (value->kind == LK_VALUE_INSIDE)
+        if (value->kind == LK_VALUE_INSIDE || value->last < program->segments[s].begin)
             continue;
         lk_storage *storage = value->kind == LK_VALUE_INPUT    ? r->in[value->index]->storage
                               : value->kind == LK_VALUE_OUTPUT ? r->out[value->index]->storage
                                                                : value->storage;
-        if (value->written)
-            r->task.writes[r->task.n_writes++] = storage;
-        else
-            r->task.reads[r->task.n_reads++] = storage;
+        if (value->written) {
+            *--task->writes = storage;
+            task->n_writes++;
+        } else {
+            task->reads[task->n_reads++] = storage;
+        }
     }
 }
 
-static lk_status prepare(replay *r, lk_tensor *const *in)
+static void make_parts(lk_replay *r)
+{
+    lk_program *program = r->program;
+    for (int s = 0; s <= program->n_segments; s++) {
+        bool early = s == program->n_segments;
+        r->parts[s] = (part){.task = {.device = program->device, .run = run, .release = release},
+                             .replay = r,
+                             .segment = early ? NULL : &program->segments[s],
+                             .last = early || s + 1 == program->n_segments};
+        if (!early)
+            list_storages(r, s);
+    }
+    r->parts[0].task.flops = program->flops;
+}
+
+static lk_status prepare(lk_replay *r, lk_tensor *const *in)
 {
     lk_program *program = r->program;
     for (int i = 0; i < program->n_in; i++) {
@@ -190,31 +243,136 @@ static lk_status prepare(replay *r, lk_tensor *const *in)
     for (int i = 0; i < program->n_out; i++)
         if (program->out[i])
             LK_TRY(lk__tensor_new(program->device, program->out[i]->dtype, program->out[i]->shape, &r->out[i]));
-    list_storages(r);
+    make_parts(r);
     return LK_OK;
+}
+
+static lk_replay *allocate(lk_program *program)
+{
+    size_t parts = (size_t)program->n_segments + 1, tensors = (size_t)(program->n_in + program->n_out),
+           storages = (size_t)program->n_segments * (size_t)program->n_shared;
+    lk_replay *r =
+        lk__calloc(1, sizeof *r + parts * sizeof(part) + tensors * sizeof(lk_tensor *) + storages * sizeof(void *));
+    if (!r)
+        return NULL;
+    lk__refcount_init(&r->references);
+    lk__refcount_retain(&program->references);
+    r->program = program;
+    r->in = (lk_tensor **)(r->parts + parts);
+    r->out = r->in + program->n_in;
+    r->storages = (lk_storage **)(r->out + program->n_out);
+    return r;
+}
+
+/* Between a replay's segments the program's storages are in use. */
+static lk_status claim(lk_program *program)
+{
+    if (program->n_segments > 1 && atomic_exchange(&program->being_pushed, true))
+        LK_FAIL(LK_ERR_STATE, "program: a replay of it has segments left to push; end it with lk_replay_end first");
+    return LK_OK;
+}
+
+static lk_status begin(lk_program *program, lk_tensor *const *in, uint64_t step, lk_replay **replay)
+{
+    *replay = NULL;
+    LK_TRY(claim(program));
+    lk_replay *r = allocate(program);
+    lk_status status = r ? prepare(r, in) : LK_ERR_MEMORY;
+    *replay = r;
+    if (r)
+        r->step = step;
+    else
+        atomic_store(&program->being_pushed, false);
+    return status;
+}
+
+int lk_replay_segments_left(const lk_replay *r)
+{
+    return r->program->n_segments - r->pushed;
+}
+
+static lk_status push(lk_replay *r, int p)
+{
+    lk__refcount_retain(&r->references);
+    lk_status status = lk__engine_push_task(&r->parts[p].task);
+    if (status != LK_OK)
+        release_replay(r);
+    return status;
+}
+
+lk_status lk_replay_push(lk_replay *r, const int **ready, int *n_ready)
+{
+    lk_program *program = r->program;
+    *n_ready = 0;
+    if (r->pushed == program->n_segments)
+        LK_FAIL(LK_ERR_STATE, "program: all %d segments of the replay were pushed", program->n_segments);
+    const lk_segment *segment = &program->segments[r->pushed];
+    LK_TRY(push(r, r->pushed));
+    r->pushed++;
+    if (r->pushed == program->n_segments)
+        atomic_store(&program->being_pushed, false);
+    *ready = program->ready + segment->first_ready;
+    *n_ready = segment->n_ready;
+    return LK_OK;
+}
+
+/* A device that was released has run what it was given. */
+static void end_early(lk_replay *r)
+{
+    lk_error_state kept;
+    lk__error_save(&kept);
+    if (r->pushed > 0 && push(r, r->program->n_segments) != LK_OK)
+        unbind(r);
+    lk__error_restore(&kept);
+    atomic_store(&r->program->being_pushed, false);
+}
+
+void lk_replay_end(lk_replay *r)
+{
+    if (!r)
+        return;
+    if (lk_replay_segments_left(r) > 0)
+        end_early(r);
+    release_replay(r);
+}
+
+/* out[i] of a replay that could be begun, as the caller gets them. */
+static lk_status give_outputs(const lk_replay *r, lk_tensor **out, lk_status status)
+{
+    for (int i = 0; i < r->program->n_out && status == LK_OK; i++)
+        out[i] = lk_tensor_retain(r->out[i]);
+    return lk__scope_adopt_all(out, r->program->n_out, status);
+}
+
+lk_status lk_program_begin(lk_program *program, lk_tensor *const *in, uint64_t step, lk_tensor **out,
+                           lk_replay **replay)
+{
+    lk_replay *r;
+    memset(out, 0, (size_t)program->n_out * sizeof *out);
+    *replay = NULL;
+    lk_status status = begin(program, in, step, &r);
+    if (r)
+        status = give_outputs(r, out, status);
+    if (status == LK_OK)
+        *replay = r;
+    else
+        lk_replay_end(r);
+    return status;
 }
 
 lk_status lk_program_run(lk_program *program, lk_tensor *const *in, uint64_t step, lk_tensor **out)
 {
+    lk_replay *r;
+    const int *ready;
+    int n_ready;
     memset(out, 0, (size_t)program->n_out * sizeof *out);
-    replay *r = lk__calloc(1, bytes_of(program));
-    if (!r)
-        return LK_ERR_MEMORY;
-    lk__refcount_retain(&program->references);
-    r->program = program;
-    r->step = step;
-    r->in = (lk_tensor **)(r + 1);
-    r->out = r->in + program->n_in;
-    r->storages = (lk_storage **)(r->out + program->n_out);
-    r->task = (lk_task){.device = program->device, .flops = program->flops, .run = run, .release = release};
-    lk_status status = prepare(r, in);
-    for (int i = 0; i < program->n_out && status == LK_OK; i++)
-        out[i] = lk_tensor_retain(r->out[i]);
-    if (status == LK_OK)
-        status = lk__engine_push_task(&r->task);
-    if (status != LK_OK)
-        release(&r->task);
-    return lk__scope_adopt_all(out, program->n_out, status);
+    lk_status status = begin(program, in, step, &r);
+    while (status == LK_OK && lk_replay_segments_left(r) > 0)
+        status = lk_replay_push(r, &ready, &n_ready);
+    if (r)
+        status = give_outputs(r, out, status);
+    lk_replay_end(r);
+    return status;
 }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
@@ -225,6 +383,6 @@ lk_status lk_program_get_memory(lk_program *program, lk_program_memory *memory)
     if (!program->planned)
         LK_FAIL(LK_ERR_STATE, "program: its memory is known once it has run");
     *memory = (lk_program_memory){(int64_t)program->plan_bytes, (int64_t)program->peak_bytes,
-                                  (int64_t)program->sum_bytes, program->n_calls};
+                                  (int64_t)program->sum_bytes, program->n_calls, program->n_segments};
     return LK_OK;
 }

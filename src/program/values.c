@@ -66,8 +66,13 @@ static void mark_outputs(lk_program *program)
         lk_value *value = find(program, program->out[i]->storage);
         value->kind = LK_VALUE_OUTPUT;
         value->index = i;
-        value->last = program->n_calls;
     }
+}
+
+static void count_shared(lk_program *program)
+{
+    for (int i = 0; i < program->n_values; i++)
+        program->n_shared += program->values[i].kind != LK_VALUE_INSIDE;
 }
 
 /* Values by their last use. */
@@ -100,5 +105,6 @@ lk_status lk__program_find_values(lk_program *program)
             LK_TRY(use(&s, c->out[i], call, true));
     }
     mark_outputs(program);
+    count_shared(program);
     return list_deaths(program);
 }

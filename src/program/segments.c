@@ -1,0 +1,58 @@
+/* Segments: pieces of a program that are pushed one by one, so that outputs leave while the rest is computed. */
+#include "program/program.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+
+/* Absent outputs are ready from the start. */
+static int list_absent(lk_program *program)
+{
+    int n = 0;
+    for (int i = 0; i < program->n_out; i++)
+        if (!program->out[i])
+            program->ready[n++] = i;
+    return n;
+}
+
+/* Adds the outputs whose last use is `call`; gives their bytes. */
+static size_t list_ready(lk_program *program, int call, int *n)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < program->n_values; i++) {
+        const lk_value *value = &program->values[i];
+        if (value->kind != LK_VALUE_OUTPUT || value->last != call)
+            continue;
+        program->ready[(*n)++] = value->index;
+        bytes += value->storage->bytes;
+    }
+    return bytes;
+}
+
+/* Ends the segment at hand before `call`, where outputs ready[… n) are finished. */
+static void end_segment(lk_program *program, int call, int n)
+{
+    lk_segment *segment = &program->segments[program->n_segments++];
+    segment->end = call;
+    segment->n_ready = n - segment->first_ready;
+    segment[1] = (lk_segment){.begin = call, .first_ready = n};
+}
+
+lk_status lk__program_cut(lk_program *program, size_t segment_bytes)
+{
+    size_t bytes = 0;
+    /* A segment but the last finishes an output; one more is begun behind the last. */
+    program->segments = lk__calloc((size_t)program->n_out + 2, sizeof *program->segments);
+    program->ready = lk__calloc((size_t)program->n_out + 1, sizeof *program->ready);
+    if (!program->segments || !program->ready)
+        return LK_ERR_MEMORY;
+    int n = list_absent(program);
+    for (int call = 0; call < program->n_calls; call++) {
+        bytes += list_ready(program, call, &n);
+        if (segment_bytes > 0 && bytes >= segment_bytes && call + 1 < program->n_calls) {
+            end_segment(program, call + 1, n);
+            bytes = 0;
+        }
+    }
+    end_segment(program, program->n_calls, n);
+    return LK_OK;
+}

@@ -1,0 +1,412 @@
+/* Programs in segments: outputs come as they are finished, with the bits of one piece, whatever else runs in between.
+ */
+#include "base/mem.h"
+#include "core/backend.h"
+#include "lockstep/autograd.h"
+#include "lockstep/device.h"
+#include "lockstep/ops.h"
+#include "lockstep/program.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Outputs: gradients of two convolutions with biases and of a product, loss, one that is absent. */
+enum { IMAGES = 8, CHANNELS = 16, CLASSES = 10, PARAMETERS = 5, LOSS = PARAMETERS, ABSENT, OUTPUTS };
+
+#define assert_ok(expression)                   \
+    do {                                        \
+        if ((expression) != LK_OK)              \
+            fail_msg("%s", lk_error_message()); \
+    } while (0)
+
+static lk_tensor *numbers(lk_device *device, lk_shape shape, int seed)
+{
+    float values[CHANNELS * 3 * 3 * CHANNELS];
+    int64_t n = lk_shape_count(shape);
+    assert_true((size_t)n <= sizeof values / sizeof *values);
+    for (int64_t i = 0; i < n; i++)
+        values[i] = (float)((i * 7919 + seed * 104729) % 2003) / 1001 - 1;
+    return lk_tensor_from(device, LK_F32, shape, values);
+}
+
+typedef struct network {
+    lk_device *device;
+    lk_tensor *parameters[PARAMETERS];
+    lk_program *program;
+} network;
+
+static lk_status train(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    network *net = user;
+    lk_tensor *const *p = net->parameters;
+    lk_tape *tape = lk_tape_begin(p, PARAMETERS);
+    if (!tape)
+        return lk_error_status();
+    lk_tensor *y = lk_relu(lk_conv2d(in[0], p[0], p[1], &(lk_conv2d_opts){.padding = {1, 1}}));
+    y = lk_max_pool2d(lk_relu(lk_conv2d(y, p[2], p[3], NULL)), &(lk_pool2d_opts){.kernel = {2, 2}});
+    y = lk_matmul(lk_reshape(y, LK_SHAPE(IMAGES, CHANNELS * 3 * 3)), p[4]);
+    out[LOSS] = lk_sparse_softmax_cross_entropy(y, in[1], LK_REDUCTION_SUM);
+    lk_status status = lk_tape_gradient(tape, out[LOSS], NULL, out);
+    lk_tape_release(tape);
+    return status;
+}
+
+static void make_inputs(const network *net, int seed, lk_tensor **in)
+{
+    int32_t labels[IMAGES];
+    for (int i = 0; i < IMAGES; i++)
+        labels[i] = (i * 3 + seed) % CLASSES;
+    in[0] = numbers(net->device, LK_SHAPE(IMAGES, 1, 8, 8), 10 + seed);
+    in[1] = lk_tensor_from(net->device, LK_I32, LK_SHAPE(IMAGES), labels);
+}
+
+static lk_program *record(network *net, size_t segment_bytes, bool fuse)
+{
+    lk_tensor *in[2];
+    make_inputs(net, 0, in);
+    lk_program_opts opts = {.fuse = fuse, .segment_bytes = segment_bytes};
+    lk_program *program = lk_program_record(net->device, train, net, in, 2, OUTPUTS, &opts);
+    if (!program)
+        fail_msg("%s", lk_error_message());
+    return program;
+}
+
+static void begin(network *net, size_t segment_bytes, bool fuse)
+{
+    *net = (network){.device = lk_device_open("cpu")};
+    assert_non_null(net->device);
+    lk_scope_begin();
+    net->parameters[0] = numbers(net->device, LK_SHAPE(CHANNELS, 1, 3, 3), 1);
+    net->parameters[1] = numbers(net->device, LK_SHAPE(CHANNELS), 2);
+    net->parameters[2] = numbers(net->device, LK_SHAPE(CHANNELS, CHANNELS, 3, 3), 3);
+    net->parameters[3] = numbers(net->device, LK_SHAPE(CHANNELS), 4);
+    net->parameters[4] = numbers(net->device, LK_SHAPE(CHANNELS * 3 * 3, CLASSES), 5);
+    net->program = record(net, segment_bytes, fuse);
+}
+
+/* Nothing may be left but what programs share. */
+static void end(network *net)
+{
+    lk_program_release(net->program);
+    lk_scope_end();
+    assert_ok(lk_device_sync(net->device));
+    int64_t now, peak;
+    lk_device_memory(net->device, &now, &peak);
+    assert_int_equal(now, net->device->arena ? (int64_t)net->device->arena->size : 0);
+    lk_device_release(net->device);
+}
+
+static void expect_equal(lk_tensor *have, lk_tensor *want)
+{
+    size_t bytes = (size_t)lk_tensor_count(want) * sizeof(float);
+    float *a = malloc(bytes), *b = malloc(bytes);
+    assert_non_null(a);
+    assert_non_null(b);
+    assert_ok(lk_tensor_read(have, a, bytes));
+    assert_ok(lk_tensor_read(want, b, bytes));
+    assert_memory_equal(a, b, bytes);
+    free(a);
+    free(b);
+}
+
+static void expect_equal_outputs(lk_tensor *const *have, lk_tensor *const *want)
+{
+    for (int i = 0; i < ABSENT; i++)
+        expect_equal(have[i], want[i]);
+    assert_null(have[ABSENT]);
+}
+
+static void expect_error(lk_status have, lk_status status)
+{
+    assert_int_equal(have, status);
+    assert_true(strlen(lk_error_message()) > 0);
+    lk_error_clear();
+}
+
+/* What a program in one piece gives. */
+static void run_whole(network *net, int seed, lk_tensor **out)
+{
+    lk_tensor *in[2];
+    lk_program *whole = record(net, 0, true);
+    make_inputs(net, seed, in);
+    assert_ok(lk_program_run(whole, in, 0, out));
+    lk_program_release(whole);
+}
+
+/* --- what comes when ---------------------------------------------------------------------------------------------- */
+
+static int segments_of(network *net)
+{
+    lk_program_memory memory;
+    assert_ok(lk_program_get_memory(net->program, &memory));
+    return memory.segments;
+}
+
+/* Backward ends with the first layer, whose gradients come last. */
+static void outputs_come_once_and_as_backward_finishes_them(void **state)
+{
+    (void)state;
+    for (int fuse = 0; fuse < 2; fuse++) {
+        network net;
+        lk_tensor *in[2], *out[OUTPUTS];
+        lk_replay *replay;
+        int when[OUTPUTS], n = 0;
+        begin(&net, 1, fuse);
+        make_inputs(&net, 1, in);
+        memset(when, -1, sizeof when);
+        assert_ok(lk_program_begin(net.program, in, 0, out, &replay));
+        int segments = lk_replay_segments_left(replay);
+        for (int s = 0; s < segments; s++) {
+            const int *ready;
+            int n_ready;
+            assert_int_equal(lk_replay_segments_left(replay), segments - s);
+            assert_ok(lk_replay_push(replay, &ready, &n_ready));
+            for (int i = 0; i < n_ready; i++, n++) {
+                assert_int_equal(when[ready[i]], -1);
+                when[ready[i]] = s;
+                if (out[ready[i]]) /* while later segments are not even pushed */
+                    assert_ok(lk_tensor_wait(out[ready[i]]));
+            }
+        }
+        lk_replay_end(replay);
+        assert_int_equal(n, OUTPUTS);
+        assert_int_equal(when[ABSENT], 0);
+        assert_true(when[LOSS] < when[4] && when[4] < when[2] && when[2] < when[0] && when[2] <= segments - 2);
+        assert_int_equal(segments_of(&net), segments);
+        end(&net);
+    }
+}
+
+static void a_segment_has_as_many_bytes_as_were_asked_for(void **state)
+{
+    (void)state;
+    network net;
+    lk_tensor *in[2], *out[OUTPUTS];
+    lk_replay *replay;
+    const int *ready;
+    size_t product = CHANNELS * 3 * 3 * CLASSES * sizeof(float); /* and the loss before it */
+    int n_ready;
+    begin(&net, product + sizeof(float), true);
+    make_inputs(&net, 1, in);
+    assert_ok(lk_program_begin(net.program, in, 0, out, &replay));
+    assert_int_equal(lk_replay_segments_left(replay), 3);
+    assert_ok(lk_replay_push(replay, &ready, &n_ready));
+    assert_int_equal(n_ready, 3);
+    assert_int_equal(ready[0], ABSENT);
+    assert_int_equal(ready[1], LOSS);
+    assert_int_equal(ready[2], 4);
+    lk_replay_end(replay);
+    end(&net);
+}
+
+/* --- bits --------------------------------------------------------------------------------------------------------- */
+
+/* Pushes one segment, and something that depends on its outputs. */
+static void push_and_use(lk_replay *replay, lk_tensor *const *out, lk_tensor **doubled)
+{
+    const int *ready;
+    int n_ready;
+    assert_ok(lk_replay_push(replay, &ready, &n_ready));
+    for (int i = 0; i < n_ready; i++)
+        if (out[ready[i]])
+            doubled[ready[i]] = lk_add(out[ready[i]], out[ready[i]]);
+}
+
+/* Two programs, segment by segment in turns, and a third as a whole in between; the second round has memory plans. */
+static void segments_of_other_programs_may_come_between(void **state)
+{
+    (void)state;
+    network net;
+    begin(&net, 1, true);
+    lk_program *other = record(&net, 2000, true);
+    for (int round = 0; round < 3; round++) {
+        lk_tensor *in[2][2], *out[2][OUTPUTS], *doubled[2][OUTPUTS] = {{NULL}}, *want[2][OUTPUTS], *between[OUTPUTS];
+        lk_replay *replay[2];
+        for (int p = 0; p < 2; p++) {
+            make_inputs(&net, 2 * round + p, in[p]);
+            assert_ok(lk_program_begin(p ? other : net.program, in[p], 0, out[p], &replay[p]));
+        }
+        while (lk_replay_segments_left(replay[0]) + lk_replay_segments_left(replay[1]) > 0) {
+            for (int p = 0; p < 2; p++)
+                if (lk_replay_segments_left(replay[p]) > 0)
+                    push_and_use(replay[p], out[p], doubled[p]);
+            run_whole(&net, 2 * round, between);
+        }
+        for (int p = 0; p < 2; p++) {
+            lk_replay_end(replay[p]);
+            run_whole(&net, 2 * round + p, want[p]);
+            expect_equal_outputs(out[p], want[p]);
+            for (int i = 0; i < ABSENT; i++)
+                expect_equal(doubled[p][i], lk_add(want[p][i], want[p][i]));
+        }
+        expect_equal_outputs(between, want[0]);
+    }
+    lk_program_release(other);
+    end(&net);
+}
+
+static void a_run_has_all_segments(void **state)
+{
+    (void)state;
+    for (size_t bytes = 1; bytes < 20000; bytes *= 7) {
+        network net;
+        begin(&net, bytes, true);
+        for (int i = 0; i < 3; i++) {
+            lk_tensor *in[2], *have[OUTPUTS], *want[OUTPUTS];
+            make_inputs(&net, i, in);
+            assert_ok(lk_program_run(net.program, in, 0, have));
+            run_whole(&net, i, want);
+            expect_equal_outputs(have, want);
+        }
+        end(&net);
+    }
+}
+
+/* --- ends and errors ---------------------------------------------------------------------------------------------- */
+
+static void a_replay_may_end_after_any_segment(void **state)
+{
+    (void)state;
+    network net;
+    lk_tensor *in[2], *out[OUTPUTS], *want[OUTPUTS];
+    lk_replay *replay;
+    begin(&net, 1, true);
+    make_inputs(&net, 3, in);
+    run_whole(&net, 3, want);
+    for (int n = 0; n < 4; n++) {
+        lk_tensor *doubled[OUTPUTS];
+        lk_scope_begin();
+        assert_ok(lk_program_begin(net.program, in, 0, out, &replay));
+        for (int s = 0; s < n; s++)
+            push_and_use(replay, out, doubled);
+        lk_replay_end(replay);
+        assert_ok(lk_program_run(net.program, in, 0, out));
+        expect_equal_outputs(out, want);
+        lk_scope_end();
+    }
+    lk_replay_end(NULL);
+    end(&net);
+}
+
+static void a_program_is_replayed_by_one_at_a_time(void **state)
+{
+    (void)state;
+    network net;
+    lk_tensor *in[2], *out[OUTPUTS], *other[OUTPUTS];
+    lk_replay *replay, *second;
+    const int *ready;
+    int n_ready;
+    begin(&net, 1, true);
+    make_inputs(&net, 1, in);
+    assert_ok(lk_program_begin(net.program, in, 0, out, &replay));
+    expect_error(lk_program_begin(net.program, in, 0, other, &second), LK_ERR_STATE);
+    assert_null(second);
+    expect_error(lk_program_run(net.program, in, 0, other), LK_ERR_STATE);
+    assert_null(other[LOSS]);
+    while (lk_replay_segments_left(replay) > 0)
+        assert_ok(lk_replay_push(replay, &ready, &n_ready));
+    expect_error(lk_replay_push(replay, &ready, &n_ready), LK_ERR_STATE);
+    assert_int_equal(n_ready, 0);
+    assert_ok(lk_program_begin(net.program, in, 0, other, &second));
+    lk_replay_end(replay);
+    lk_replay_end(second);
+    expect_error(lk_program_begin(net.program, (lk_tensor *[]){in[1], in[1]}, 0, other, &second), LK_ERR_DTYPE);
+    assert_ok(lk_program_run(net.program, in, 0, other));
+    expect_equal_outputs(other, out);
+    end(&net);
+}
+
+/* A segment that fails takes those behind it along; what came before stays. */
+static void what_follows_a_failure_is_left_out(void **state)
+{
+    (void)state;
+    network net;
+    lk_tensor *in[2], *out[OUTPUTS], *want[OUTPUTS];
+    int32_t labels[IMAGES] = {0, 1, 2, CLASSES};
+    begin(&net, 1, true);
+    make_inputs(&net, 1, in);
+    lk_tensor *good = in[1];
+    in[1] = lk_tensor_from(net.device, LK_I32, LK_SHAPE(IMAGES), labels);
+    for (int round = 0; round < 2; round++) {
+        assert_ok(lk_program_run(net.program, in, 0, out));
+        for (int i = 0; i < ABSENT; i++) {
+            assert_int_not_equal(lk_tensor_wait(out[i]), LK_OK);
+            assert_non_null(strstr(lk_error_message(), "cross_entropy"));
+            lk_error_clear();
+        }
+    }
+    in[1] = good;
+    assert_ok(lk_program_run(net.program, in, 0, out));
+    run_whole(&net, 1, want);
+    expect_equal_outputs(out, want);
+    end(&net);
+}
+
+static lk_status run_in_segments(network *net, lk_tensor *const *in, lk_tensor **out)
+{
+    lk_replay *replay;
+    lk_status status = lk_program_begin(net->program, in, 0, out, &replay);
+    while (status == LK_OK && lk_replay_segments_left(replay) > 0) {
+        const int *ready;
+        int n_ready;
+        status = lk_replay_push(replay, &ready, &n_ready);
+        for (int i = 0; i < n_ready && status == LK_OK; i++)
+            status = out[ready[i]] && !lk_add(out[ready[i]], out[ready[i]]) ? lk_error_status() : LK_OK;
+    }
+    lk_replay_end(replay);
+    for (int i = 0; i < ABSENT && status == LK_OK; i++)
+        status = lk_tensor_wait(out[i]);
+    return status;
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    network net;
+    lk_tensor *in[2], *want[OUTPUTS];
+    int failures = 0;
+    begin(&net, 1, true);
+    make_inputs(&net, 1, in);
+    run_whole(&net, 1, want);
+    for (int64_t n = 0;; n++) {
+        lk_tensor *out[OUTPUTS];
+        lk_scope_begin();
+        lk__mem_fail_at(n);
+        lk_status status = run_in_segments(&net, in, out);
+        int64_t allocations = lk__mem_allocations();
+        lk__mem_fail_at(-1);
+        if (lk_wait_all() != LK_OK)
+            assert_int_equal(lk_error_status(), LK_ERR_MEMORY);
+        lk_error_clear();
+        assert_true(status == LK_OK || status == LK_ERR_MEMORY);
+        failures += status != LK_OK;
+        assert_ok(run_in_segments(&net, in, out));
+        expect_equal_outputs(out, want);
+        lk_scope_end();
+        if (allocations <= n)
+            break;
+    }
+    assert_true(failures > 10);
+    end(&net);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(outputs_come_once_and_as_backward_finishes_them),
+        cmocka_unit_test(a_segment_has_as_many_bytes_as_were_asked_for),
+        cmocka_unit_test(segments_of_other_programs_may_come_between),
+        cmocka_unit_test(a_run_has_all_segments),
+        cmocka_unit_test(a_replay_may_end_after_any_segment),
+        cmocka_unit_test(a_program_is_replayed_by_one_at_a_time),
+        cmocka_unit_test(what_follows_a_failure_is_left_out),
+        cmocka_unit_test(every_allocation_may_fail),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
