@@ -1,5 +1,6 @@
-/* Convolution of activations in blocks of eight channels, for AVX2: straight on the layout nChw8c. There are several
- * algorithms; what an element is, is with each a function of the shape, whatever the element's place. */
+/* Convolution of activations in blocks of channels, as many as a vector has lanes: straight on the layout nChw8c or
+ * nChw16c. There are several algorithms, each compiled for several instruction sets (isa.h); what an element is, is
+ * with each algorithm a function of the shape, whatever the element's place and the width of vectors. */
 #ifndef LK_CPU_BLOCK_CONV_H
 #define LK_CPU_BLOCK_CONV_H
 
@@ -9,12 +10,13 @@
 
 typedef struct lk_block_conv {
     int64_t images;
-    int64_t channels, filters; /* multiples of 8 */
+    int64_t channels, filters; /* multiples of the algorithm's `block` */
     int64_t in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
 } lk_block_conv;
 
 typedef struct lk_block_algorithm {
     const char *name;
+    int block; /* channels of a block */
 
     bool (*takes)(const lk_block_conv *conv);
 
@@ -34,11 +36,15 @@ typedef struct lk_block_algorithm {
  * one of y, that it connects; what lies in the padding is on no list, and any stride is just another list. A list goes
  * over several images, so small images fill tiles too. An element of a result is one chain of fused multiply-adds over
  * (tap, channel); of the weights' gradient, over the pixels of a group of images, and groups are added up. */
-extern const lk_block_algorithm lk__block_direct;
+extern const lk_block_algorithm lk__block_direct_avx2, lk__block_direct_avx512, lk__block_direct_emulated;
 
 /* Winograd's F(4x4, 3x3), for kernels of 3x3 with stride 1: a quarter of the multiplications (Lavin, Gray, "Fast
  * Algorithms for Convolutional Neural Networks", 2016). Its results are further from exact ones, by a factor of about
  * ten. */
-extern const lk_block_algorithm lk__block_winograd;
+extern const lk_block_algorithm lk__block_winograd_avx2, lk__block_winograd_avx512, lk__block_winograd_emulated;
+
+/* Those that run here: of lk__isa(). NULL where that is. */
+const lk_block_algorithm *lk__block_direct(void);
+const lk_block_algorithm *lk__block_winograd(void);
 
 #endif

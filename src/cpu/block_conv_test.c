@@ -1,6 +1,6 @@
 /* Convolution in blocks of channels by each algorithm, against sums in double. */
-#include "cpu/avx2.h"
 #include "cpu/block_conv.h"
+#include "cpu/isa.h"
 #include "cpu/layouts_testing.h"
 
 #include <math.h>
@@ -11,13 +11,13 @@ typedef struct conv_case {
     int64_t size[2], kernel[2], stride[2], padding[2], dilation[2];
 } conv_case;
 
-static const lk_block_algorithm *const algorithms[] = {&lk__block_direct, &lk__block_winograd};
-enum { ALGORITHMS = sizeof algorithms / sizeof *algorithms };
+static const lk_isa *const isas[] = {&lk__isa_avx2, &lk__isa_avx512, &lk__isa_emulated};
+enum { ISAS = sizeof isas / sizeof *isas };
 
 /* Of magnitudes' sums. */
 static double tolerance_of(const lk_block_algorithm *algorithm)
 {
-    return algorithm == &lk__block_direct ? 1e-6 : 1e-5;
+    return strncmp(algorithm->name, "direct:", 7) == 0 ? 1e-6 : 1e-5;
 }
 
 /* Single blocks and odd numbers of them, several pieces of channels and of filters, images that share a group, groups
@@ -30,6 +30,8 @@ static const conv_case cases[] = {
     {1, 8, 40, {11, 10}, {3, 3}, {1, 2}, {0, 0}, {3, 2}},  {2, 8, 8, {3, 3}, {2, 2}, {1, 1}, {3, 3}, {1, 1}},
     {3, 8, 16, {6, 6}, {6, 6}, {1, 1}, {0, 0}, {1, 1}},    {2, 640, 192, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
     {5, 16, 24, {23, 25}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, {2, 8, 24, {7, 9}, {3, 3}, {1, 1}, {0, 2}, {1, 1}},
+    {3, 48, 16, {7, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},   {5, 16, 48, {21, 25}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {2, 144, 80, {8, 9}, {5, 2}, {2, 3}, {2, 1}, {1, 2}},
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
@@ -92,6 +94,11 @@ static void expect_guard(const operands *o)
         assert_int_equal(o->memory[i], 0x5a);
 }
 
+static test_layout layout_of(const lk_block_algorithm *algorithm)
+{
+    return algorithm->block == 16 ? BLOCKS_OF_16 : BLOCKS_OF_8;
+}
+
 static operands make_operands(const lk_block_algorithm *algorithm, const conv_case *c)
 {
     operands o = {.algorithm = algorithm, .conv = conv_of(c)};
@@ -104,8 +111,8 @@ static operands make_operands(const lk_block_algorithm *algorithm, const conv_ca
     o.w = numbers(o.w_count, 2);
     o.bias = numbers(c->filters, 3);
     o.dy = numbers(o.y_count, 4);
-    o.x_blocks = test_arranged(BLOCKS_OF_8, o.x_shape, o.x, 0);
-    o.dy_blocks = test_arranged(BLOCKS_OF_8, o.y_shape, o.dy, 0);
+    o.x_blocks = test_arranged(layout_of(algorithm), o.x_shape, o.x, 0);
+    o.dy_blocks = test_arranged(layout_of(algorithm), o.y_shape, o.dy, 0);
     o.y = floats(o.y_count);
     o.dx = floats(o.x_count);
     o.dw = floats(o.w_count);
@@ -194,25 +201,30 @@ static void expect_close(const lk_block_algorithm *algorithm, int which, const c
 }
 
 /* Plain elements of what lies in blocks; channels fill them. */
-static float *plain_of(test_shape s, const float *blocks)
+static float *plain_of(test_layout layout, test_shape s, const float *blocks)
 {
     float *plain = floats(test_size(PLAIN, s));
     for (int64_t n = 0; n < s.images; n++)
         for (int64_t c = 0; c < s.channels; c++)
             for (int64_t p = 0; p < s.pixels; p++)
-                plain[test_offset(PLAIN, s, n, c, p)] = blocks[test_offset(BLOCKS_OF_8, s, n, c, p)];
+                plain[test_offset(PLAIN, s, n, c, p)] = blocks[test_offset(layout, s, n, c, p)];
     return plain;
+}
+
+static void run(operands *o)
+{
+    o->algorithm->conv2d(&o->conv, o->x_blocks, o->w, o->bias, o->y, o->memory);
+    o->algorithm->input_grad(&o->conv, o->dy_blocks, o->w, o->dx, o->memory);
+    o->algorithm->weight_grad(&o->conv, o->dy_blocks, o->x_blocks, o->dw, o->memory);
+    expect_guard(o);
 }
 
 static void check_case(const lk_block_algorithm *algorithm, int which)
 {
     operands o = make_operands(algorithm, &cases[which]);
     sums s = expected(&o);
-    algorithm->conv2d(&o.conv, o.x_blocks, o.w, o.bias, o.y, o.memory);
-    algorithm->input_grad(&o.conv, o.dy_blocks, o.w, o.dx, o.memory);
-    algorithm->weight_grad(&o.conv, o.dy_blocks, o.x_blocks, o.dw, o.memory);
-    expect_guard(&o);
-    float *y = plain_of(o.y_shape, o.y), *dx = plain_of(o.x_shape, o.dx);
+    run(&o);
+    float *y = plain_of(layout_of(algorithm), o.y_shape, o.y), *dx = plain_of(layout_of(algorithm), o.x_shape, o.dx);
     expect_close(algorithm, which, "y", y, s.y, s.y_size, o.y_count);
     expect_close(algorithm, which, "dx", dx, s.dx, s.dx_size, o.x_count);
     expect_close(algorithm, which, "dw", o.dw, s.dw, s.dw_size, o.w_count);
@@ -222,24 +234,75 @@ static void check_case(const lk_block_algorithm *algorithm, int which)
     free_operands(&o);
 }
 
+static bool takes(const lk_block_algorithm *algorithm, const conv_case *c)
+{
+    lk_block_conv conv = conv_of(c);
+    return algorithm->takes(&conv);
+}
+
+/* Gives back how many of the cases it takes. */
+static int check_algorithm(const lk_block_algorithm *algorithm)
+{
+    int taken = 0;
+    for (int i = 0; i < CASES; i++)
+        if (takes(algorithm, &cases[i])) {
+            check_case(algorithm, i);
+            taken++;
+        }
+    return taken;
+}
+
+/* Whether it runs here; for the first, which all others ask for, or else skips the test. */
+static bool runs(const lk_isa *isa)
+{
+    if (lk__isa_runs(isa))
+        return true;
+    print_message("SKIP: this processor does not have %s\n", isa->name);
+    if (isa == isas[0])
+        skip();
+    return false;
+}
+
 static void results_are_the_sums(void **state)
 {
     (void)state;
-    if (!lk__has_avx2()) {
-        print_message("SKIP: this processor has no AVX2\n");
-        skip();
-    }
-    int taken[ALGORITHMS] = {0};
-    for (int a = 0; a < ALGORITHMS; a++)
-        for (int i = 0; i < CASES; i++) {
-            lk_block_conv conv = conv_of(&cases[i]);
-            if (!algorithms[a]->takes(&conv))
-                continue;
-            check_case(algorithms[a], i);
-            taken[a]++;
+    for (int i = 0; i < ISAS; i++)
+        if (runs(isas[i])) {
+            bool wide = isas[i]->width == 16;
+            assert_int_equal(check_algorithm(isas[i]->direct), wide ? 7 : CASES); /* channels fill blocks */
+            assert_int_equal(check_algorithm(isas[i]->winograd), wide ? 5 : 10);  /* and 3x3, stride 1, dilation 1 */
         }
-    assert_int_equal(taken[0], CASES);
-    assert_int_equal(taken[1], 8); /* 3x3, stride 1, dilation 1 */
+}
+
+static void expect_same(const conv_case *c, const lk_block_algorithm *narrow, const lk_block_algorithm *wide)
+{
+    operands o[2] = {make_operands(narrow, c), make_operands(wide, c)};
+    float *y[2], *dx[2];
+    for (int i = 0; i < 2; i++) {
+        run(&o[i]);
+        y[i] = plain_of(layout_of(o[i].algorithm), o[i].y_shape, o[i].y);
+        dx[i] = plain_of(layout_of(o[i].algorithm), o[i].x_shape, o[i].dx);
+    }
+    assert_memory_equal(y[0], y[1], (size_t)o[0].y_count * sizeof(float));
+    assert_memory_equal(dx[0], dx[1], (size_t)o[0].x_count * sizeof(float));
+    assert_memory_equal(o[0].dw, o[1].dw, (size_t)o[0].w_count * sizeof(float));
+    for (int i = 0; i < 2; i++) {
+        free(y[i]);
+        free(dx[i]);
+        free_operands(&o[i]);
+    }
+}
+
+static void bits_do_not_depend_on_the_width(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ISAS; i++)
+        for (int c = 0; c < CASES && runs(isas[i]); c++) {
+            if (takes(isas[i]->direct, &cases[c]))
+                expect_same(&cases[c], isas[0]->direct, isas[i]->direct);
+            if (takes(isas[i]->winograd, &cases[c]))
+                expect_same(&cases[c], isas[0]->winograd, isas[i]->winograd);
+        }
 }
 
 /* Each image by itself gives the bits that it has in the batch, wherever it stands in a group or a tile. */
@@ -266,20 +329,21 @@ static void check_places(const lk_block_algorithm *algorithm, const conv_case *c
 static void an_image_does_not_depend_on_its_place(void **state)
 {
     (void)state;
-    if (!lk__has_avx2()) {
-        print_message("SKIP: this processor has no AVX2\n");
-        skip();
-    }
-    for (int a = 0; a < ALGORITHMS; a++) {
-        check_places(algorithms[a], &cases[4]);
-        check_places(algorithms[a], &cases[12]);
-    }
+    for (int i = 0; i < ISAS; i++)
+        if (runs(isas[i])) {
+            const lk_block_algorithm *both[] = {isas[i]->direct, isas[i]->winograd};
+            for (int a = 0; a < 2; a++) {
+                check_places(both[a], &cases[4]);
+                check_places(both[a], &cases[15]);
+            }
+        }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(results_are_the_sums),
+        cmocka_unit_test(bits_do_not_depend_on_the_width),
         cmocka_unit_test(an_image_does_not_depend_on_its_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,11 +2,11 @@
 
 #include "core/backend.h"
 #include "core/tensor.h"
-#include "cpu/avx2.h"
 #include "cpu/block_conv.h"
 #include "cpu/cpu_kernels.h"
 #include "cpu/cpu_own.h"
 #include "cpu/cpu_state.h"
+#include "cpu/isa.h"
 #include "ops/ops.h"
 
 #include <stdio.h>
@@ -24,8 +24,9 @@ static bool is_small(lk_shape x, int64_t filters, const lk_conv2d_opts *opts)
 
 bool lk__cpu_blocks_want_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts)
 {
-    return opts->groups == 1 && x.dim[1] % BLOCK == 0 && w.dim[0] % BLOCK == 0 && is_small(x, w.dim[0], opts) &&
-           lk__has_avx2() && !lk__dnnl_has_avx512();
+    const lk_isa *isa = lk__isa();
+    return opts->groups == 1 && x.dim[1] % BLOCK == 0 && w.dim[0] % BLOCK == 0 && is_small(x, w.dim[0], opts) && isa &&
+           isa->width == BLOCK;
 }
 
 static lk_block_conv conv_of(lk_shape x, lk_shape w, lk_shape y, const lk_conv2d_opts *opts)
@@ -77,8 +78,8 @@ static const lk_block_algorithm *choose(const lk_call *call, const lk_block_conv
                                         int64_t made)
 {
     bool allowed = call->algorithms == LK_ALGORITHMS_FAST;
-    return allowed && lk__block_winograd.takes(conv) && is_worth_winograd(conv, size, made) ? &lk__block_winograd
-                                                                                            : &lk__block_direct;
+    return allowed && lk__block_winograd()->takes(conv) && is_worth_winograd(conv, size, made) ? lk__block_winograd()
+                                                                                               : lk__block_direct();
 }
 
 /* What one call computes, and how. */

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "cpu/cpu.h"
 #include "cpu/cpu_layout.h"
+#include "cpu/isa.h"
 
 #include <dlfcn.h>
 #include <stdint.h>
@@ -78,6 +79,7 @@ static lk_status open_engine(lk_cpu *cpu)
 
 lk_status lk__cpu_open(void **state)
 {
+    LK_TRY(lk__isa_check());
     lk_cpu *cpu = lk__calloc(1, sizeof *cpu);
     if (!cpu)
         return LK_ERR_MEMORY;

@@ -1,15 +1,14 @@
 #include "cpu/block_conv.h"
 
-#include "cpu/avx2.h"
+#include "cpu/vector.h"
 
-#if defined(__x86_64__)
-
-#include <immintrin.h>
 #include <string.h>
 
-/* PIXELS by PAIR accumulators hide the latency of fused multiply-adds and leave room for the operands in 16 registers.
- * Of the weights' gradient it is CHANNELS by PAIR. */
-enum { BLOCK = 8, PAIR = 2, WIDTH = PAIR * BLOCK, PIXELS = 6, CHANNELS = 4 };
+enum { BLOCK = LK_WIDTH, PAIR = 2, WIDTH = PAIR * BLOCK };
+
+/* PIXELS by PAIR accumulators hide the latency of fused multiply-adds and leave room for the operands in registers. Of
+ * the weights' gradient it is CHANNELS by PAIR. */
+enum { PIXELS = LK_REGISTERS == 32 ? 12 : 6, CHANNELS = LK_REGISTERS == 32 ? 8 : 4 };
 
 /* Weights of one tap and this many channels stay in the first cache while a group's pixels pass. */
 enum { CHANNELS_AT_ONCE = 128 };
@@ -123,7 +122,7 @@ static void pack(const lk_block_conv *conv, const float *w, bool for_gradient, f
     }
 }
 
-/* dw from the packed gradient [pair of blocks of filters][channel / 8][tap][8][WIDTH]. */
+/* dw from the packed gradient [pair of blocks of filters][block of channels][tap][BLOCK][WIDTH]. */
 static void unpack_gradient(const lk_block_conv *conv, const float *packed, float *dw)
 {
     int64_t taps = area(conv->kernel), pair = conv->channels * taps * WIDTH;
@@ -144,34 +143,35 @@ typedef struct side {
 } side;
 
 /* y += w x for n pixels and `wide` blocks of y, over `blocks` blocks of x. */
-LK_AVX2 LK_BODY void multiply_tile(const float *x, side from, const float *w, int64_t blocks, float *y, side to,
-                                   const int n, const int wide)
+LK_BODY void multiply_tile(const float *x, side from, const float *w, int64_t blocks, float *y, side to, const int n,
+                           const int wide)
 {
-    __m256 sum[PIXELS][PAIR]; /* only ever indexed by constants, so it lives in registers */
+    vec sum[PIXELS][PAIR]; /* only ever indexed by constants, so it lives in registers */
     const float *pixel[PIXELS];
     for (int j = 0; j < n; j++) {
         pixel[j] = x + from.offsets[j];
         for (int b = 0; b < wide; b++)
-            sum[j][b] = _mm256_loadu_ps(y + to.offsets[j] + b * to.block);
+            sum[j][b] = vec_loadu(y + to.offsets[j] + b * to.block);
     }
     for (int64_t at = 0; at < blocks * from.block; at += from.block) {
         for (int i = 0; i < BLOCK; i++, w += WIDTH) {
-            __m256 w0 = _mm256_load_ps(w), w1 = _mm256_load_ps(w + BLOCK);
+            vec w0 = vec_load(w), w1 = vec_load(w + BLOCK);
             for (int j = 0; j < n; j++) {
-                __m256 value = _mm256_broadcast_ss(pixel[j] + at + i);
-                sum[j][0] = _mm256_fmadd_ps(value, w0, sum[j][0]);
+                vec value = vec_broadcast(pixel[j] + at + i);
+                sum[j][0] = vec_fmadd(value, w0, sum[j][0]);
                 if (wide == PAIR)
-                    sum[j][1] = _mm256_fmadd_ps(value, w1, sum[j][1]);
+                    sum[j][1] = vec_fmadd(value, w1, sum[j][1]);
             }
         }
     }
     for (int j = 0; j < n; j++)
         for (int b = 0; b < wide; b++)
-            _mm256_storeu_ps(y + to.offsets[j] + b * to.block, sum[j][b]);
+            vec_storeu(y + to.offsets[j] + b * to.block, sum[j][b]);
 }
 
-LK_AVX2 LK_BODY void multiply_rest(const float *x, side from, const float *w, int64_t blocks, float *y, side to,
-                                   int64_t n, const int wide)
+/* Fewer than six. */
+LK_BODY void multiply_rest(const float *x, side from, const float *w, int64_t blocks, float *y, side to, int64_t n,
+                           const int wide)
 {
     switch (n) {
     case 1:
@@ -195,22 +195,26 @@ LK_AVX2 LK_BODY void multiply_rest(const float *x, side from, const float *w, in
 }
 
 /* n pixels; w: packed weights of a tap from some channel on, `blocks` blocks of them. */
-LK_AVX2 LK_BODY void multiply_pixels(const float *x, side from, const float *w, int64_t blocks, float *y, side to,
-                                     int64_t n, const int wide)
+LK_BODY void multiply_pixels(const float *x, side from, const float *w, int64_t blocks, float *y, side to, int64_t n,
+                             const int wide)
 {
     for (; n >= PIXELS; n -= PIXELS, from.offsets += PIXELS, to.offsets += PIXELS)
         multiply_tile(x, from, w, blocks, y, to, PIXELS, wide);
+    if (PIXELS > 6 && n >= 6) {
+        multiply_tile(x, from, w, blocks, y, to, 6, wide);
+        n -= 6;
+        from.offsets += 6;
+        to.offsets += 6;
+    }
     multiply_rest(x, from, w, blocks, y, to, n, wide);
 }
 
-LK_AVX2 static void multiply_single(const float *x, side from, const float *w, int64_t blocks, float *y, side to,
-                                    int64_t n)
+static void multiply_single(const float *x, side from, const float *w, int64_t blocks, float *y, side to, int64_t n)
 {
     multiply_pixels(x, from, w, blocks, y, to, n, 1);
 }
 
-LK_AVX2 static void multiply_pair(const float *x, side from, const float *w, int64_t blocks, float *y, side to,
-                                  int64_t n)
+static void multiply_pair(const float *x, side from, const float *w, int64_t blocks, float *y, side to, int64_t n)
 {
     multiply_pixels(x, from, w, blocks, y, to, n, PAIR);
 }
@@ -271,31 +275,31 @@ static void convolve(const lk_block_conv *conv, const direction *d, const float 
 /* --- the gradient of the weights ---------------------------------------------------------------------------------- */
 
 /* dw [CHANNELS][WIDTH] += the sum over n pixels of x dy. */
-LK_AVX2 LK_BODY void gradient_tile(const float *x, const int32_t *in, const float *dy, side out, int64_t n, float *dw,
-                                   const int wide)
+LK_BODY void gradient_tile(const float *x, const int32_t *in, const float *dy, side out, int64_t n, float *dw,
+                           const int wide)
 {
-    __m256 sum[CHANNELS][PAIR];
+    vec sum[CHANNELS][PAIR];
     for (int i = 0; i < CHANNELS; i++)
-        sum[i][0] = sum[i][1] = _mm256_setzero_ps();
+        sum[i][0] = sum[i][1] = vec_zero();
     for (int64_t k = 0; k < n; k++) {
         const float *from = dy + out.offsets[k], *pixel = x + in[k];
-        __m256 d0 = _mm256_loadu_ps(from), d1 = wide == PAIR ? _mm256_loadu_ps(from + out.block) : d0;
+        vec d0 = vec_loadu(from), d1 = wide == PAIR ? vec_loadu(from + out.block) : d0;
         for (int i = 0; i < CHANNELS; i++) {
-            __m256 value = _mm256_broadcast_ss(pixel + i);
-            sum[i][0] = _mm256_fmadd_ps(value, d0, sum[i][0]);
+            vec value = vec_broadcast(pixel + i);
+            sum[i][0] = vec_fmadd(value, d0, sum[i][0]);
             if (wide == PAIR)
-                sum[i][1] = _mm256_fmadd_ps(value, d1, sum[i][1]);
+                sum[i][1] = vec_fmadd(value, d1, sum[i][1]);
         }
     }
     for (int i = 0; i < CHANNELS; i++)
         for (int b = 0; b < wide; b++) {
             float *to = dw + i * WIDTH + b * BLOCK;
-            _mm256_store_ps(to, _mm256_add_ps(_mm256_load_ps(to), sum[i][b]));
+            vec_store(to, vec_add(vec_load(to), sum[i][b]));
         }
 }
 
-LK_AVX2 static void gradient_block(const float *x, const int32_t *in, const float *dy, side out, int64_t n, float *dw,
-                                   bool single)
+static void gradient_block(const float *x, const int32_t *in, const float *dy, side out, int64_t n, float *dw,
+                           bool single)
 {
     for (int64_t i = 0; i < BLOCK; i += CHANNELS) {
         if (single)
@@ -359,22 +363,9 @@ static void input_grad(const lk_block_conv *conv, const float *dy, const float *
 
 static bool takes(const lk_block_conv *conv)
 {
-    (void)conv;
-    return lk__has_avx2();
+    return conv->channels % BLOCK == 0 && conv->filters % BLOCK == 0;
 }
 
-const lk_block_algorithm lk__block_direct = {
-    "direct:avx2", takes, memory_bytes, conv2d, input_grad, weight_grad,
+const lk_block_algorithm LK_ISA(lk__block_direct) = {
+    "direct:" LK_ISA_NAME, BLOCK, takes, memory_bytes, conv2d, input_grad, weight_grad,
 };
-
-#else
-
-static bool takes(const lk_block_conv *conv)
-{
-    (void)conv;
-    return false;
-}
-
-const lk_block_algorithm lk__block_direct = {.name = "direct:avx2", .takes = takes};
-
-#endif

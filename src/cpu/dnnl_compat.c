@@ -18,6 +18,11 @@ bool lk__dnnl_has_avx512(void)
     return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core) == dnnl_cpu_isa_avx512_core;
 }
 
+lk_status lk__dnnl_limit_to_avx2(void)
+{
+    return lk__dnnl_status(dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2), "be limited to AVX2");
+}
+
 /* Every primitive takes its scratch memory from the caller, and its arithmetic from no environment variable. */
 static lk_status new_attributes(dnnl_primitive_attr_t *attributes)
 {

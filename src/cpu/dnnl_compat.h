@@ -19,6 +19,9 @@ lk_status lk__dnnl_status(dnnl_status_t status, const char *what);
 /* Whether oneDNN generates AVX-512 code here. */
 bool lk__dnnl_has_avx512(void);
 
+/* No code for anything wider than AVX2 from now on. Errors: LK_ERR_BACKEND (it has chosen its code already). */
+lk_status lk__dnnl_limit_to_avx2(void);
+
 /* A memory descriptor: dtype, sizes, and where each element lies. {0} is none. */
 typedef struct lk_md {
     dnnl_memory_desc_t desc;

@@ -1,15 +1,15 @@
-#include "cpu/avx2.h"
 #include "cpu/block_conv.h"
+#include "cpu/vector.h"
 #include "cpu/winograd_points.h"
 
-#if defined(__x86_64__)
-
-#include <immintrin.h>
 #include <string.h>
 
 /* TILES by a pair of blocks of accumulators hide the latency of fused multiply-adds and leave room for the operands in
- * 16 registers. Of the weights' gradient it is CHANNELS by a pair. */
-enum { TILES = 6, CHANNELS = 4 };
+ * registers. Of the weights' gradient it is CHANNELS by a pair. */
+enum { TILES = LK_REGISTERS == 32 ? 12 : 6, CHANNELS = LK_REGISTERS == 32 ? 8 : 4 };
+
+/* What pieces are multiples of, for vectors of any width: sums of gradients are over groups of tiles. */
+enum { SOME_TILES = 6, SOME_CHANNELS = 16 };
 
 /* Tiles are taken together until their points, of input and output, have about this many floats: then they stay in the
  * second and third cache while all filters pass. */
@@ -30,8 +30,7 @@ static int64_t most(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* --- in which pieces
- * -------------------------------------------------------------------------------------------------- */
+/* --- in which pieces --------------------------------------------------------------------------------------------- */
 
 /* What is convolved `from` and `to`, as tiles, and how much of it at once. */
 typedef struct pieces {
@@ -56,11 +55,12 @@ static void choose_pieces(pieces *p, int64_t images)
     int64_t from = p->from.channels, to = p->to.channels;
     p->tiles = images * p->to.rows * p->to.columns;
     int64_t inputs = LK_POINTS * from * p->tiles, kernels = least(most(inputs, LEAST_KERNELS), MOST_KERNELS);
-    p->channels = least(to, most(kernels / (LK_POINTS * from) / LK_PAIR * LK_PAIR, LK_PAIR));
-    int64_t floats = p->channels < to ? MOST_KERNELS : FLOATS_OF_GROUP;
-    int64_t fit = most(floats / (LK_POINTS * (from + p->channels)), LEAST_TILES);
+    int64_t channels = least(to, most(kernels / (LK_POINTS * from) / SOME_CHANNELS * SOME_CHANNELS, SOME_CHANNELS));
+    int64_t floats = channels < to ? MOST_KERNELS : FLOATS_OF_GROUP;
+    int64_t fit = most(floats / (LK_POINTS * (from + channels)), LEAST_TILES);
     int64_t groups = (p->tiles + fit - 1) / fit, each = (p->tiles + groups - 1) / groups;
-    p->group = (each + TILES - 1) / TILES * TILES;
+    p->group = (each + SOME_TILES - 1) / SOME_TILES * SOME_TILES;
+    p->channels = least(to, lk__paired(channels));
 }
 
 static pieces forward_pieces(const lk_block_conv *conv)
@@ -125,32 +125,38 @@ static points points_in(void *memory, const pieces *p)
 
 /* n tiles of a pair of blocks: m = v u, over `blocks` blocks of channels. v_block and m_block: from one block to the
  * next. */
-LK_AVX2 LK_BODY void multiply_tile(const float *v, int64_t v_block, const float *u, int64_t blocks, float *m,
-                                   int64_t m_block, const int n)
+LK_BODY void multiply_tile(const float *v, int64_t v_block, const float *u, int64_t blocks, float *m, int64_t m_block,
+                           const int n)
 {
-    __m256 sum[TILES][2]; /* only ever indexed by constants, so it lives in registers */
+    vec sum[TILES][2]; /* only ever indexed by constants, so it lives in registers */
     for (int j = 0; j < n; j++)
-        sum[j][0] = sum[j][1] = _mm256_setzero_ps();
+        sum[j][0] = sum[j][1] = vec_zero();
     for (int64_t b = 0; b < blocks; b++, v += v_block)
         for (int i = 0; i < LK_BLOCK; i++, u += LK_PAIR) {
-            __m256 u0 = _mm256_load_ps(u), u1 = _mm256_load_ps(u + LK_BLOCK);
+            vec u0 = vec_load(u), u1 = vec_load(u + LK_BLOCK);
             for (int j = 0; j < n; j++) {
-                __m256 value = _mm256_broadcast_ss(v + j * LK_BLOCK + i);
-                sum[j][0] = _mm256_fmadd_ps(value, u0, sum[j][0]);
-                sum[j][1] = _mm256_fmadd_ps(value, u1, sum[j][1]);
+                vec value = vec_broadcast(v + j * LK_BLOCK + i);
+                sum[j][0] = vec_fmadd(value, u0, sum[j][0]);
+                sum[j][1] = vec_fmadd(value, u1, sum[j][1]);
             }
         }
     for (int j = 0; j < n; j++) {
-        _mm256_storeu_ps(m + j * LK_BLOCK, sum[j][0]);
-        _mm256_storeu_ps(m + m_block + j * LK_BLOCK, sum[j][1]);
+        vec_storeu(m + j * LK_BLOCK, sum[j][0]);
+        vec_storeu(m + m_block + j * LK_BLOCK, sum[j][1]);
     }
 }
 
-LK_AVX2 static void multiply_tiles(const float *v, const float *u, int64_t blocks, float *m, int64_t n)
+static void multiply_tiles(const float *v, const float *u, int64_t blocks, float *m, int64_t n)
 {
     int64_t a_block = LK_BLOCK * n;
     for (; n >= TILES; n -= TILES, v += TILES * LK_BLOCK, m += TILES * LK_BLOCK)
         multiply_tile(v, a_block, u, blocks, m, a_block, TILES);
+    if (TILES > 6 && n >= 6) {
+        multiply_tile(v, a_block, u, blocks, m, a_block, 6);
+        n -= 6;
+        v += 6 * LK_BLOCK;
+        m += 6 * LK_BLOCK;
+    }
     switch (n) {
     case 1:
         multiply_tile(v, a_block, u, blocks, m, a_block, 1);
@@ -185,28 +191,28 @@ static void multiply(const points *at, int64_t from, int64_t to, int64_t n)
 }
 
 /* CHANNELS by a pair of du += the sum over n tiles of v dm. */
-LK_AVX2 LK_BODY void multiply_gradient(const float *v, const float *dm, int64_t n, float *du)
+LK_BODY void multiply_gradient(const float *v, const float *dm, int64_t n, float *du)
 {
-    __m256 sum[CHANNELS][2];
+    vec sum[CHANNELS][2];
     int64_t a_block = LK_BLOCK * n;
     for (int i = 0; i < CHANNELS; i++)
-        sum[i][0] = sum[i][1] = _mm256_setzero_ps();
+        sum[i][0] = sum[i][1] = vec_zero();
     for (int64_t k = 0; k < n; k++, v += LK_BLOCK, dm += LK_BLOCK) {
-        __m256 d0 = _mm256_loadu_ps(dm), d1 = _mm256_loadu_ps(dm + a_block);
+        vec d0 = vec_loadu(dm), d1 = vec_loadu(dm + a_block);
         for (int i = 0; i < CHANNELS; i++) {
-            __m256 value = _mm256_broadcast_ss(v + i);
-            sum[i][0] = _mm256_fmadd_ps(value, d0, sum[i][0]);
-            sum[i][1] = _mm256_fmadd_ps(value, d1, sum[i][1]);
+            vec value = vec_broadcast(v + i);
+            sum[i][0] = vec_fmadd(value, d0, sum[i][0]);
+            sum[i][1] = vec_fmadd(value, d1, sum[i][1]);
         }
     }
     for (int i = 0; i < CHANNELS; i++)
         for (int b = 0; b < 2; b++) {
             float *to = du + i * LK_PAIR + b * LK_BLOCK;
-            _mm256_store_ps(to, _mm256_add_ps(_mm256_load_ps(to), sum[i][b]));
+            vec_store(to, vec_add(vec_load(to), sum[i][b]));
         }
 }
 
-LK_AVX2 static void add_gradients(const points *at, int64_t from, int64_t to, int64_t n)
+static void add_gradients(const points *at, int64_t from, int64_t to, int64_t n)
 {
     int64_t pairs = lk__paired(to);
     for (int64_t i = 0; i < LK_POINTS; i++) {
@@ -281,21 +287,9 @@ static bool takes(const lk_block_conv *conv)
     for (int i = 0; i < 2; i++)
         if (conv->kernel[i] != 3 || conv->stride[i] != 1 || conv->dilation[i] != 1 || conv->padding[i] > 2)
             return false;
-    return lk__has_avx2();
+    return conv->channels % LK_BLOCK == 0 && conv->filters % LK_BLOCK == 0;
 }
 
-const lk_block_algorithm lk__block_winograd = {
-    "winograd:avx2", takes, memory_bytes, conv2d, input_grad, weight_grad,
+const lk_block_algorithm LK_ISA(lk__block_winograd) = {
+    "winograd:" LK_ISA_NAME, LK_BLOCK, takes, memory_bytes, conv2d, input_grad, weight_grad,
 };
-
-#else
-
-static bool takes(const lk_block_conv *conv)
-{
-    (void)conv;
-    return false;
-}
-
-const lk_block_algorithm lk__block_winograd = {.name = "winograd:avx2", .takes = takes};
-
-#endif

@@ -1,81 +1,77 @@
 #include "cpu/winograd_points.h"
 
-#include "cpu/avx2.h"
-
-#if defined(__x86_64__)
-
-#include <immintrin.h>
 #include <string.h>
 
 /* An output tile has OUT x OUT pixels, an input tile IN x IN. */
-enum { OUT = LK_TILE, IN = 6, KERNEL = 3, TAPS = KERNEL * KERNEL };
+enum { OUT = LK_TILE, IN = 6, KERNEL = 3, TAPS = KERNEL * KERNEL, EIGHT = 8 };
 
-/* --- transforms of a row or a column, eight channels at a time ---------------------------------------------------- */
+/* --- transforms of a row or a column, a block of channels at a time
+ * ---------------------------------------------------- */
 
 /* B^T d, for the points 0, 1, -1, 2, -2 and infinity. The names are those of Lavin and Gray. */
-LK_AVX2 LK_BODY void transform_input(const __m256 d[IN], __m256 t[IN])
+LK_BODY void transform_input(const vec d[IN], vec t[IN])
 {
-    const __m256 two = _mm256_set1_ps(2), four = _mm256_set1_ps(4), five = _mm256_set1_ps(5);
-    __m256 a = _mm256_fnmadd_ps(four, d[2], d[4]), b = _mm256_fnmadd_ps(four, d[1], d[3]);
-    __m256 c = _mm256_sub_ps(d[4], d[2]), e = _mm256_mul_ps(two, _mm256_sub_ps(d[3], d[1]));
-    t[0] = _mm256_fmadd_ps(four, d[0], _mm256_fnmadd_ps(five, d[2], d[4]));
-    t[1] = _mm256_add_ps(a, b);
-    t[2] = _mm256_sub_ps(a, b);
-    t[3] = _mm256_add_ps(c, e);
-    t[4] = _mm256_sub_ps(c, e);
-    t[5] = _mm256_fmadd_ps(four, d[1], _mm256_fnmadd_ps(five, d[3], d[5]));
+    const vec two = vec_set(2), four = vec_set(4), five = vec_set(5);
+    vec a = vec_fnmadd(four, d[2], d[4]), b = vec_fnmadd(four, d[1], d[3]);
+    vec c = vec_sub(d[4], d[2]), e = vec_mul(two, vec_sub(d[3], d[1]));
+    t[0] = vec_fmadd(four, d[0], vec_fnmadd(five, d[2], d[4]));
+    t[1] = vec_add(a, b);
+    t[2] = vec_sub(a, b);
+    t[3] = vec_add(c, e);
+    t[4] = vec_sub(c, e);
+    t[5] = vec_fmadd(four, d[1], vec_fnmadd(five, d[3], d[5]));
 }
 
 /* A^T m. */
-LK_AVX2 LK_BODY void transform_output(const __m256 m[IN], __m256 y[OUT])
+LK_BODY void transform_output(const vec m[IN], vec y[OUT])
 {
-    const __m256 two = _mm256_set1_ps(2), four = _mm256_set1_ps(4), eight = _mm256_set1_ps(8);
-    __m256 s1 = _mm256_add_ps(m[1], m[2]), d1 = _mm256_sub_ps(m[1], m[2]);
-    __m256 s2 = _mm256_add_ps(m[3], m[4]), d2 = _mm256_sub_ps(m[3], m[4]);
-    y[0] = _mm256_add_ps(m[0], _mm256_add_ps(s1, s2));
-    y[1] = _mm256_fmadd_ps(two, d2, d1);
-    y[2] = _mm256_fmadd_ps(four, s2, s1);
-    y[3] = _mm256_add_ps(m[5], _mm256_fmadd_ps(eight, d2, d1));
+    const vec two = vec_set(2), four = vec_set(4), eight = vec_set(8);
+    vec s1 = vec_add(m[1], m[2]), d1 = vec_sub(m[1], m[2]);
+    vec s2 = vec_add(m[3], m[4]), d2 = vec_sub(m[3], m[4]);
+    y[0] = vec_add(m[0], vec_add(s1, s2));
+    y[1] = vec_fmadd(two, d2, d1);
+    y[2] = vec_fmadd(four, s2, s1);
+    y[3] = vec_add(m[5], vec_fmadd(eight, d2, d1));
 }
 
 /* A y: the transpose of transform_output. */
-LK_AVX2 LK_BODY void transform_gradient(const __m256 y[OUT], __m256 m[IN])
+LK_BODY void transform_gradient(const vec y[OUT], vec m[IN])
 {
-    const __m256 two = _mm256_set1_ps(2), four = _mm256_set1_ps(4), eight = _mm256_set1_ps(8);
-    __m256 s1 = _mm256_add_ps(y[0], y[2]), d1 = _mm256_add_ps(y[1], y[3]);
-    __m256 s2 = _mm256_fmadd_ps(four, y[2], y[0]), d2 = _mm256_fmadd_ps(eight, y[3], _mm256_mul_ps(two, y[1]));
+    const vec two = vec_set(2), four = vec_set(4), eight = vec_set(8);
+    vec s1 = vec_add(y[0], y[2]), d1 = vec_add(y[1], y[3]);
+    vec s2 = vec_fmadd(four, y[2], y[0]), d2 = vec_fmadd(eight, y[3], vec_mul(two, y[1]));
     m[0] = y[0];
-    m[1] = _mm256_add_ps(s1, d1);
-    m[2] = _mm256_sub_ps(s1, d1);
-    m[3] = _mm256_add_ps(s2, d2);
-    m[4] = _mm256_sub_ps(s2, d2);
+    m[1] = vec_add(s1, d1);
+    m[2] = vec_sub(s1, d1);
+    m[3] = vec_add(s2, d2);
+    m[4] = vec_sub(s2, d2);
     m[5] = y[3];
 }
 
 /* G g. */
-LK_AVX2 LK_BODY void transform_kernel(const __m256 g[KERNEL], __m256 t[IN])
+LK_BODY void transform_kernel(const vec g[KERNEL], vec t[IN])
 {
-    const __m256 quarter = _mm256_set1_ps(1.0F / 4), sixth = _mm256_set1_ps(-1.0F / 6);
-    const __m256 two = _mm256_set1_ps(2), four = _mm256_set1_ps(4), last = _mm256_set1_ps(1.0F / 24);
-    __m256 s = _mm256_add_ps(g[0], g[2]), far = _mm256_fmadd_ps(four, g[2], g[0]), d = _mm256_mul_ps(two, g[1]);
-    t[0] = _mm256_mul_ps(quarter, g[0]);
-    t[1] = _mm256_mul_ps(sixth, _mm256_add_ps(s, g[1]));
-    t[2] = _mm256_mul_ps(sixth, _mm256_sub_ps(s, g[1]));
-    t[3] = _mm256_mul_ps(last, _mm256_add_ps(far, d));
-    t[4] = _mm256_mul_ps(last, _mm256_sub_ps(far, d));
+    const vec quarter = vec_set(1.0F / 4), sixth = vec_set(-1.0F / 6);
+    const vec two = vec_set(2), four = vec_set(4), last = vec_set(1.0F / 24);
+    vec s = vec_add(g[0], g[2]), far = vec_fmadd(four, g[2], g[0]), d = vec_mul(two, g[1]);
+    t[0] = vec_mul(quarter, g[0]);
+    t[1] = vec_mul(sixth, vec_add(s, g[1]));
+    t[2] = vec_mul(sixth, vec_sub(s, g[1]));
+    t[3] = vec_mul(last, vec_add(far, d));
+    t[4] = vec_mul(last, vec_sub(far, d));
     t[5] = g[2];
 }
 
 /* G^T u: the transpose of transform_kernel. */
-LK_AVX2 LK_BODY void transform_kernel_gradient(const __m256 u[IN], __m256 g[KERNEL])
+LK_BODY void transform_kernel_gradient(const vec u[IN], vec g[KERNEL])
 {
-    const __m256 quarter = _mm256_set1_ps(1.0F / 4), sixth = _mm256_set1_ps(1.0F / 6);
-    const __m256 two = _mm256_set1_ps(2), four = _mm256_set1_ps(4), last = _mm256_set1_ps(1.0F / 24);
-    __m256 s1 = _mm256_mul_ps(sixth, _mm256_add_ps(u[1], u[2])), d1 = _mm256_mul_ps(sixth, _mm256_sub_ps(u[2], u[1]));
-    __m256 s2 = _mm256_mul_ps(last, _mm256_add_ps(u[3], u[4])), d2 = _mm256_mul_ps(last, _mm256_sub_ps(u[3], u[4]));
-    g[0] = _mm256_add_ps(_mm256_fmsub_ps(quarter, u[0], s1), s2);
-    g[1] = _mm256_fmadd_ps(two, d2, d1);
-    g[2] = _mm256_add_ps(u[5], _mm256_fmsub_ps(four, s2, s1));
+    const vec quarter = vec_set(1.0F / 4), sixth = vec_set(1.0F / 6);
+    const vec two = vec_set(2), four = vec_set(4), last = vec_set(1.0F / 24);
+    vec s1 = vec_mul(sixth, vec_add(u[1], u[2])), d1 = vec_mul(sixth, vec_sub(u[2], u[1]));
+    vec s2 = vec_mul(last, vec_add(u[3], u[4])), d2 = vec_mul(last, vec_sub(u[3], u[4]));
+    g[0] = vec_add(vec_fmsub(quarter, u[0], s1), s2);
+    g[1] = vec_fmadd(two, d2, d1);
+    g[2] = vec_add(u[5], vec_fmsub(four, s2, s1));
 }
 
 /* --- where tiles are ---------------------------------------------------------------------------------------------- */
@@ -99,35 +95,35 @@ static int64_t block_offset(const lk_tiles *tiles, int64_t image, int64_t channe
 }
 
 /* side x side pixels of a block; zeros outside of the image. */
-LK_AVX2 LK_BODY void load_tile(const lk_tiles *tiles, const place *p, const float *block, __m256 *d, const int64_t side)
+LK_BODY void load_tile(const lk_tiles *tiles, const place *p, const float *block, vec *d, const int64_t side)
 {
     int64_t width = tiles->size[1];
     if (p->row >= 0 && p->column >= 0 && p->row + side <= tiles->size[0] && p->column + side <= width) {
         const float *at = block + (p->row * width + p->column) * LK_BLOCK;
         for (int64_t r = 0; r < side; r++, at += width * LK_BLOCK)
             for (int64_t c = 0; c < side; c++)
-                d[r * side + c] = _mm256_loadu_ps(at + c * LK_BLOCK);
+                d[r * side + c] = vec_loadu(at + c * LK_BLOCK);
         return;
     }
     for (int64_t r = 0; r < side; r++)
         for (int64_t c = 0; c < side; c++) {
             int64_t row = p->row + r, column = p->column + c;
             bool inside = row >= 0 && row < tiles->size[0] && column >= 0 && column < width;
-            d[r * side + c] = inside ? _mm256_loadu_ps(block + (row * width + column) * LK_BLOCK) : _mm256_setzero_ps();
+            d[r * side + c] = inside ? vec_loadu(block + (row * width + column) * LK_BLOCK) : vec_zero();
         }
 }
 
 /* --- activations -------------------------------------------------------------------------------------------------- */
 
-LK_AVX2 LK_BODY void store_points(const __m256 v[LK_POINTS], float *to, int64_t stride)
+LK_BODY void store_points(const vec v[LK_POINTS], float *to, int64_t stride)
 {
     for (int i = 0; i < LK_POINTS; i++)
-        _mm256_storeu_ps(to + i * stride, v[i]);
+        vec_storeu(to + i * stride, v[i]);
 }
 
-LK_AVX2 static void input_tile(const lk_tiles *tiles, const place *p, const float *block, float *to, int64_t stride)
+static void input_tile(const lk_tiles *tiles, const place *p, const float *block, float *to, int64_t stride)
 {
-    __m256 d[LK_POINTS], half[LK_POINTS], column[IN], t[IN];
+    vec d[LK_POINTS], half[LK_POINTS], column[IN], t[IN];
     load_tile(tiles, p, block, d, IN);
     for (int c = 0; c < IN; c++) {
         for (int r = 0; r < IN; r++)
@@ -141,9 +137,9 @@ LK_AVX2 static void input_tile(const lk_tiles *tiles, const place *p, const floa
     store_points(d, to, stride);
 }
 
-LK_AVX2 static void gradient_tile(const lk_tiles *tiles, const place *p, const float *block, float *to, int64_t stride)
+static void gradient_tile(const lk_tiles *tiles, const place *p, const float *block, float *to, int64_t stride)
 {
-    __m256 d[OUT * OUT], half[IN * OUT], column[OUT], t[IN], m[LK_POINTS];
+    vec d[OUT * OUT], half[IN * OUT], column[OUT], t[IN], m[LK_POINTS];
     load_tile(tiles, p, block, d, OUT);
     for (int c = 0; c < OUT; c++) {
         for (int r = 0; r < OUT; r++)
@@ -157,13 +153,13 @@ LK_AVX2 static void gradient_tile(const lk_tiles *tiles, const place *p, const f
     store_points(m, to, stride);
 }
 
-LK_AVX2 static void output_tile(const lk_tiles *tiles, const place *p, const float *from, int64_t stride, __m256 bias,
-                                float *block)
+static void output_tile(const lk_tiles *tiles, const place *p, const float *from, int64_t stride, vec bias,
+                        float *block)
 {
-    __m256 half[OUT * IN], column[IN], t[OUT], y[OUT];
+    vec half[OUT * IN], column[IN], t[OUT], y[OUT];
     for (int c = 0; c < IN; c++) {
         for (int r = 0; r < IN; r++)
-            column[r] = _mm256_loadu_ps(from + (r * IN + c) * stride);
+            column[r] = vec_loadu(from + (r * IN + c) * stride);
         transform_output(column, t);
         for (int r = 0; r < OUT; r++)
             half[r * IN + c] = t[r];
@@ -173,7 +169,7 @@ LK_AVX2 static void output_tile(const lk_tiles *tiles, const place *p, const flo
         float *to = block + ((p->row + r) * tiles->size[1] + p->column) * LK_BLOCK;
         transform_output(half + r * IN, y);
         for (int64_t c = 0; c < OUT && c < columns; c++)
-            _mm256_storeu_ps(to + c * LK_BLOCK, _mm256_add_ps(y[c], bias));
+            vec_storeu(to + c * LK_BLOCK, vec_add(y[c], bias));
     }
 }
 
@@ -202,24 +198,24 @@ void lk__points_of_gradient(const lk_tiles *tiles, const float *dy, lk_tile_rang
     }
 }
 
-LK_AVX2 void lk__output_of_points(const lk_tiles *tiles, const float *points, const float *bias, lk_tile_range t,
-                                  lk_channel_range c, float *y)
+void lk__output_of_points(const lk_tiles *tiles, const float *points, const float *bias, lk_tile_range t,
+                          lk_channel_range c, float *y)
 {
     int64_t stride = lk__point_stride(lk__paired(c.count) * t.count);
     for (int64_t i = 0; i < t.count; i++) {
         place p = place_of(tiles, t.first + i);
         for (int64_t k = 0; k < c.count; k += LK_BLOCK)
             output_tile(tiles, &p, points + k * t.count + i * LK_BLOCK, stride,
-                        bias ? _mm256_loadu_ps(bias + c.first + k) : _mm256_setzero_ps(),
+                        bias ? vec_loadu(bias + c.first + k) : vec_zero(),
                         y + block_offset(tiles, p.image, c.first + k));
     }
 }
 
 /* --- kernels ------------------------------------------------------------------------------------------------------ */
 
-LK_AVX2 static void kernel_points(const __m256 g[TAPS], float *to, int64_t stride)
+static void kernel_points(const vec g[TAPS], float *to, int64_t stride)
 {
-    __m256 half[IN * KERNEL], column[KERNEL], t[IN];
+    vec half[IN * KERNEL], column[KERNEL], t[IN];
     for (int c = 0; c < KERNEL; c++) {
         for (int r = 0; r < KERNEL; r++)
             column[r] = g[r * KERNEL + c];
@@ -230,50 +226,72 @@ LK_AVX2 static void kernel_points(const __m256 g[TAPS], float *to, int64_t strid
     for (int r = 0; r < IN; r++) {
         transform_kernel(half + r * KERNEL, t);
         for (int c = 0; c < IN; c++)
-            _mm256_storeu_ps(to + (r * IN + c) * stride, t[c]);
+            vec_storeu(to + (r * IN + c) * stride, t[c]);
     }
 }
 
 /* Rows become columns. */
-LK_AVX2 LK_BODY void transpose(__m256 v[LK_BLOCK])
+LK_BODY void transpose(__m256 v[EIGHT])
 {
-    __m256 pair[LK_BLOCK], four[LK_BLOCK];
-    for (int i = 0; i < LK_BLOCK; i += 2) {
+    __m256 pair[EIGHT], four[EIGHT];
+    for (int i = 0; i < EIGHT; i += 2) {
         pair[i] = _mm256_unpacklo_ps(v[i], v[i + 1]);
         pair[i + 1] = _mm256_unpackhi_ps(v[i], v[i + 1]);
     }
-    for (int i = 0; i < LK_BLOCK; i += 4)
+    for (int i = 0; i < EIGHT; i += 4)
         for (int k = 0; k < 2; k++) {
             four[i + 2 * k] = _mm256_shuffle_ps(pair[i + k], pair[i + 2 + k], 0x44);
             four[i + 2 * k + 1] = _mm256_shuffle_ps(pair[i + k], pair[i + 2 + k], 0xee);
         }
-    for (int i = 0; i < LK_BLOCK / 2; i++) {
+    for (int i = 0; i < EIGHT / 2; i++) {
         v[i] = _mm256_permute2f128_ps(four[i], four[i + 4], 0x20);
         v[i + 4] = _mm256_permute2f128_ps(four[i], four[i + 4], 0x31);
     }
 }
 
 /* The kernels of eight channels, `stride` elements apart, tap by tap. */
-LK_AVX2 LK_BODY void load_kernels(const float *w, int64_t stride, bool turned, __m256 g[TAPS])
+LK_BODY void load_eight(const float *w, int64_t stride, __m256 g[TAPS])
 {
-    __m256 v[LK_BLOCK];
-    for (int o = 0; o < LK_BLOCK; o++)
-        v[o] = _mm256_loadu_ps(w + o * stride);
-    transpose(v);
-    const float *last = w + LK_BLOCK;
-    g[turned ? 0 : LK_BLOCK] = _mm256_setr_ps(last[0], last[stride], last[2 * stride], last[3 * stride],
-                                              last[4 * stride], last[5 * stride], last[6 * stride], last[7 * stride]);
-    for (int k = 0; k < LK_BLOCK; k++)
-        g[turned ? LK_BLOCK - k : k] = v[k];
+    for (int o = 0; o < EIGHT; o++)
+        g[o] = _mm256_loadu_ps(w + o * stride);
+    transpose(g);
+    const float *last = w + EIGHT;
+    g[EIGHT] = _mm256_setr_ps(last[0], last[stride], last[2 * stride], last[3 * stride], last[4 * stride],
+                              last[5 * stride], last[6 * stride], last[7 * stride]);
 }
 
-LK_AVX2 void lk__points_of_kernels(const lk_kernels *kernels, const float *w, lk_channel_range to, float *points)
+/* Those of a block. */
+LK_BODY void load_kernels(const float *w, int64_t stride, bool turned, vec g[TAPS])
+{
+    __m256 eight[LK_EIGHTS][TAPS], part[LK_EIGHTS];
+    for (int e = 0; e < LK_EIGHTS; e++)
+        load_eight(w + e * EIGHT * stride, stride, eight[e]);
+    for (int k = 0; k < TAPS; k++) {
+        for (int e = 0; e < LK_EIGHTS; e++)
+            part[e] = eight[e][k];
+        g[turned ? TAPS - 1 - k : k] = vec_join(part);
+    }
+}
+
+/* Back again. */
+LK_BODY void store_eight(__m256 g[TAPS], float *dw, int64_t stride)
+{
+    float last[EIGHT];
+    _mm256_storeu_ps(last, g[EIGHT]);
+    transpose(g);
+    for (int o = 0; o < EIGHT; o++) {
+        _mm256_storeu_ps(dw + o * stride, g[o]);
+        dw[o * stride + EIGHT] = last[o];
+    }
+}
+
+void lk__points_of_kernels(const lk_kernels *kernels, const float *w, lk_channel_range to, float *points)
 {
     bool turned = kernels->for_input_grad;
     int64_t a_filter = kernels->channels * TAPS, from = turned ? kernels->filters : kernels->channels;
     int64_t to_stride = turned ? TAPS : a_filter, from_stride = turned ? a_filter : TAPS;
     int64_t stride = lk__point_stride(lk__paired(to.count) * from);
-    __m256 g[TAPS];
+    vec g[TAPS];
     for (int64_t o = 0; o < to.count; o += LK_PAIR)
         for (int64_t i = 0; i < from; i++)
             for (int64_t k = o; k < o + LK_PAIR; k += LK_BLOCK, points += LK_BLOCK) {
@@ -285,24 +303,23 @@ LK_AVX2 void lk__points_of_kernels(const lk_kernels *kernels, const float *w, lk
             }
 }
 
-LK_AVX2 static void kernels_of_block(const float *points, int64_t stride, float *dw, int64_t a_filter)
+static void kernels_of_block(const float *points, int64_t stride, float *dw, int64_t a_filter)
 {
-    __m256 half[KERNEL * IN], column[IN], row[KERNEL], g[TAPS];
+    vec half[KERNEL * IN], column[IN], row[KERNEL], g[TAPS];
     for (int c = 0; c < IN; c++) {
         for (int r = 0; r < IN; r++)
-            column[r] = _mm256_loadu_ps(points + (r * IN + c) * stride);
+            column[r] = vec_loadu(points + (r * IN + c) * stride);
         transform_kernel_gradient(column, row);
         for (int r = 0; r < KERNEL; r++)
             half[r * IN + c] = row[r];
     }
     for (int r = 0; r < KERNEL; r++)
         transform_kernel_gradient(half + r * IN, g + r * KERNEL);
-    float last[LK_BLOCK];
-    _mm256_storeu_ps(last, g[LK_BLOCK]);
-    transpose(g);
-    for (int o = 0; o < LK_BLOCK; o++) {
-        _mm256_storeu_ps(dw + o * a_filter, g[o]);
-        dw[o * a_filter + LK_BLOCK] = last[o];
+    for (int e = 0; e < LK_EIGHTS; e++) {
+        __m256 eight[TAPS];
+        for (int k = 0; k < TAPS; k++)
+            eight[k] = vec_part(g[k], e);
+        store_eight(eight, dw + e * EIGHT * a_filter, a_filter);
     }
 }
 
@@ -314,5 +331,3 @@ void lk__kernels_of_points(const lk_kernels *kernels, const float *points, lk_ch
             kernels_of_block(points + (o / LK_PAIR * kernels->channels + i) * LK_PAIR + o % LK_PAIR, stride,
                              dw + (to.first + o) * a_filter + i * TAPS, a_filter);
 }
-
-#endif

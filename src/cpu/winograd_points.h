@@ -1,15 +1,18 @@
-/* Winograd's F(4x4, 3x3), between what is convolved and the points at which it is multiplied. For AVX2.
+/* Winograd's F(4x4, 3x3), between what is convolved and the points at which it is multiplied.
  *
- * An output of 4x4 pixels comes from 6x6 pixels of the input; either is a tile. Tiles of a block of eight channels, and
+ * An output of 4x4 pixels comes from 6x6 pixels of the input; either is a tile. Tiles of a block of channels, and
  * kernels, become values at 36 points; those of the output are products at each point, summed over channels. Points of
- * activations are [point][block of channels][tile][8], of weights [point][pair of blocks of filters][channel][16]. */
+ * activations are [point][block of channels][tile][LK_BLOCK], of weights [point][pair of blocks of
+ * filters][channel][LK_PAIR]. */
 #ifndef LK_CPU_WINOGRAD_POINTS_H
 #define LK_CPU_WINOGRAD_POINTS_H
+
+#include "cpu/vector.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LK_BLOCK = 8, LK_PAIR = 2 * LK_BLOCK, LK_TILE = 4, LK_POINTS = 36 };
+enum { LK_BLOCK = LK_WIDTH, LK_PAIR = 2 * LK_BLOCK, LK_TILE = 4, LK_POINTS = 36 };
 
 /* A batch of images as tiles: an image has rows x columns of them. */
 typedef struct lk_tiles {
@@ -23,7 +26,7 @@ typedef struct lk_tile_range {
     int64_t first, count;
 } lk_tile_range;
 
-/* So many channels, from one on; both multiples of eight. */
+/* So many channels, from one on; both multiples of LK_BLOCK. */
 typedef struct lk_channel_range {
     int64_t first, count;
 } lk_channel_range;
@@ -34,11 +37,17 @@ static inline int64_t lk__point_stride(int64_t values)
     return values + LK_PAIR;
 }
 
-/* Blocks come in pairs: channels are rounded up to 16. */
+/* Blocks come in pairs: channels are rounded up to LK_PAIR. */
 static inline int64_t lk__paired(int64_t channels)
 {
     return (channels + LK_PAIR - 1) / LK_PAIR * LK_PAIR;
 }
+
+#define lk__points_of_input LK_ISA(lk__points_of_input)
+#define lk__points_of_gradient LK_ISA(lk__points_of_gradient)
+#define lk__output_of_points LK_ISA(lk__output_of_points)
+#define lk__points_of_kernels LK_ISA(lk__points_of_kernels)
+#define lk__kernels_of_points LK_ISA(lk__kernels_of_points)
 
 /* Inputs to points, of stride lk__point_stride(c.count * t.count). */
 void lk__points_of_input(const lk_tiles *tiles, const float *x, lk_tile_range t, lk_channel_range c, float *points);

@@ -1,0 +1,101 @@
+#include "cpu/isa.h"
+
+#include "cpu/avx2.h"
+#include "cpu/dnnl_compat.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Widest first. */
+static const lk_isa *const all[] = {
+#if defined(__x86_64__)
+    &lk__isa_avx512,
+    &lk__isa_avx2,
+#endif
+    NULL,
+};
+
+#if defined(__x86_64__)
+
+bool lk__isa_runs(const lk_isa *isa)
+{
+    if (isa != &lk__isa_avx512)
+        return lk__has_avx2();
+    return lk__has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+}
+
+#else
+
+bool lk__isa_runs(const lk_isa *isa)
+{
+    (void)isa;
+    return false;
+}
+
+#endif
+
+/* What LOCKSTEP_ISA says; NULL: nothing. */
+static const char *wanted_name(void)
+{
+    const char *name = getenv("LOCKSTEP_ISA");
+    return name && *name ? name : NULL;
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const lk_isa *chosen, *forced;
+static lk_status limited = LK_OK;
+
+static void choose(void)
+{
+    const char *wanted = wanted_name();
+    if (wanted && strcmp(wanted, "avx2") == 0)
+        limited = lk__dnnl_limit_to_avx2();
+    for (const lk_isa *const *isa = all; *isa && !chosen; isa++)
+        if ((!wanted || strcmp((*isa)->name, wanted) == 0) && lk__isa_runs(*isa) &&
+            ((*isa)->width == 8 || lk__dnnl_has_avx512()))
+            chosen = *isa;
+}
+
+const lk_isa *lk__isa(void)
+{
+    pthread_once(&once, choose);
+    return forced ? forced : chosen;
+}
+
+void lk__isa_force(const lk_isa *isa)
+{
+    forced = isa;
+}
+
+lk_status lk__isa_check(void)
+{
+    const char *wanted = wanted_name();
+    if (!wanted)
+        return LK_OK;
+    const lk_isa *const *isa = all;
+    while (*isa && strcmp((*isa)->name, wanted) != 0)
+        isa++;
+    if (!*isa)
+        LK_FAIL(LK_ERR_ARGUMENT, "LOCKSTEP_ISA=%s names no instruction set that kernels are compiled for: %s", wanted,
+                *all ? "avx512, avx2" : "there is none in this build");
+    if (!lk__isa_runs(*isa))
+        LK_FAIL(LK_ERR_UNSUPPORTED, "LOCKSTEP_ISA=%s: this processor does not have it; unset the variable", wanted);
+    lk__isa();
+    if (limited != LK_OK)
+        LK_FAIL(limited, "LOCKSTEP_ISA=%s: oneDNN was at work before the variable was looked at", wanted);
+    return LK_OK;
+}
+
+const lk_block_algorithm *lk__block_direct(void)
+{
+    const lk_isa *isa = lk__isa();
+    return isa ? isa->direct : NULL;
+}
+
+const lk_block_algorithm *lk__block_winograd(void)
+{
+    const lk_isa *isa = lk__isa();
+    return isa ? isa->winograd : NULL;
+}
