@@ -58,6 +58,14 @@ typedef enum lk_algorithms {
 /* For what is pushed to the device from then on; in the thread that pushes it. */
 LK_API void lk_device_set_algorithms(lk_device *device, lk_algorithms algorithms);
 
+/* Choices that override the built-in ones: see tuning.h. */
+typedef struct lk_tuning lk_tuning;
+
+/* The same with a tuning, whose problems then run on what it says, also where `algorithms` would not allow that; NULL:
+ * none. It is kept as long as the device, and must not change any more. Errors: LK_ERR_ARGUMENT (for another kind of
+ * device), LK_ERR_MEMORY. */
+LK_API lk_status lk_device_set_tuning(lk_device *device, lk_tuning *tuning);
+
 /* Waits until everything pushed to the device so far has run. Gives back the first asynchronous error on any device
  * that was not reported yet. */
 LK_API lk_status lk_device_sync(lk_device *device);

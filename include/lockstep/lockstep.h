@@ -21,6 +21,7 @@
 #include "lockstep/study.h"
 #include "lockstep/tensor.h"
 #include "lockstep/trace.h"
+#include "lockstep/tuning.h"
 #include "lockstep/train.h"
 
 #endif

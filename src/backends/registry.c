@@ -7,6 +7,7 @@
 #include "ref/ref_table.h"
 #ifdef LK_HAVE_ONEDNN
 #include "cpu/cpu.h"
+#include "cpu/cpu_choice.h"
 #endif
 
 #include <fenv.h>
@@ -105,6 +106,7 @@ static const lk_backend cpu = {
     .to_plain = lk__cpu_to_plain,
     .multiply_adds = lk__cpu_multiply_adds,
     .implementations = lk__cpu_implementations,
+    .choices = &lk__cpu_choices,
 };
 
 #endif

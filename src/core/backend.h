@@ -12,6 +12,19 @@ typedef struct lk_kernel_table {
     const lk_kernel *rows;
 } lk_kernel_table;
 
+enum { LK_MAX_CHOICES = 16, LK_CHOICE_TEXT = 320 };
+
+typedef struct lk_choices {
+    /* What a choice depends on besides the problem: "instruction set avx2, oneDNN 2.6.3". */
+    void (*describe)(char *text, size_t size);
+    /* names[0 … *count): static texts, what can run `problem` of operator `op`. LK_ERR_ARGUMENT: there is no such
+     * problem. */
+    lk_status (*list)(const char *op, const char *problem, const char **names, int *count);
+    /* Of a call on the device: its operator and problem as they are in a tuning, and what will run it; static texts,
+     * and LK_CHOICE_TEXT bytes for the problem. False: its operator has no alternatives. */
+    bool (*of_call)(const lk_call *call, const char **op, char *problem, size_t size, const char **implementation);
+} lk_choices;
+
 typedef struct lk_backend {
     const char *kind; /* "cpu" */
     /* Tables in order of preference; a kernel is the first row found for (operator, dtype): a pure function of the
@@ -46,6 +59,9 @@ typedef struct lk_backend {
 
     /* lk_device_implementations, from any thread. NULL: the tables' names say it all. */
     lk_status (*implementations)(lk_device *device, lk_implementation_fn visit, void *user);
+
+    /* Implementations that a tuning can choose among. NULL: there is one for every problem. */
+    const lk_choices *choices;
 } lk_backend;
 
 struct lk_device {
@@ -59,6 +75,9 @@ struct lk_device {
     void *state;  /* the backend's, made and used on the queue's thread */
     double flops; /* of all calls pushed; by the engine's lock */
     lk_algorithms algorithms;
+    const lk_tuning *tuning; /* NULL: none */
+    lk_tuning **tunings;     /* all that there were: calls and programs may be left that were pushed with one */
+    int n_tunings;
     struct lk_block *arena; /* see lk__device_arena_take; on the queue's thread */
     bool arena_taken;
 };

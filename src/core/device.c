@@ -6,6 +6,7 @@
 #include "core/device_spec.h"
 #include "core/engine.h"
 #include "core/execute.h"
+#include "core/tuning.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -23,6 +24,9 @@ void lk__device_release_memory(lk_device *device)
         device->backend->close(device, device->state);
     lk__allocator_put(device->allocator, device->arena);
     lk__allocator_free(device->allocator);
+    for (int i = 0; i < device->n_tunings; i++)
+        lk_tuning_release(device->tunings[i]);
+    lk__free(device->tunings);
     lk__free(device);
 }
 
@@ -149,6 +153,30 @@ void lk_devices_release(lk_device *const *devices, int count)
 void lk_device_set_algorithms(lk_device *device, lk_algorithms algorithms)
 {
     device->algorithms = algorithms;
+}
+
+static lk_status keep_tuning(lk_device *device, lk_tuning *tuning)
+{
+    for (int i = 0; i < device->n_tunings; i++)
+        if (device->tunings[i] == tuning)
+            return LK_OK;
+    lk_tuning **tunings = lk__realloc(device->tunings, (size_t)device->n_tunings + 1, sizeof(lk_tuning *));
+    if (!tunings)
+        return LK_ERR_MEMORY;
+    device->tunings = tunings;
+    device->tunings[device->n_tunings++] = lk_tuning_retain(tuning);
+    return LK_OK;
+}
+
+lk_status lk_device_set_tuning(lk_device *device, lk_tuning *tuning)
+{
+    if (tuning && lk__tuning_backend(tuning) != device->backend)
+        LK_FAIL(LK_ERR_ARGUMENT, "the tuning is for devices of kind %s, %s is another",
+                lk__tuning_backend(tuning)->kind, device->name);
+    if (tuning)
+        LK_TRY(keep_tuning(device, tuning));
+    device->tuning = tuning;
+    return LK_OK;
 }
 
 const char *lk_device_name(const lk_device *device)

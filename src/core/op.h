@@ -33,8 +33,10 @@ typedef struct lk_call {
     lk_device *device; /* where it runs. Set by whoever calls, inputs may live on other devices; else the inputs' own */
     lk_dtype dtype;    /* what selects the kernel: the first input's; of creation, the output's */
     const lk_kernel *kernel;
-    lk_algorithms algorithms; /* the device's, when it was pushed */
-    bool free_layout; /* the outputs are new and nobody holds a view of them: the kernel may choose their layout */
+    lk_algorithms algorithms; /* the device's, when it was pushed; likewise `tuning` */
+    const lk_tuning *tuning;
+    const void *choice; /* the backend's: which of its alternatives runs this, once it has chosen */
+    bool free_layout;   /* the outputs are new and nobody holds a view of them: the kernel may choose their layout */
     int n_in, n_out;
     lk_tensor *in[LK_MAX_INPUTS]; /* an optional input may be NULL */
     lk_tensor *out[LK_MAX_OUTPUTS];

@@ -3,6 +3,7 @@
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "cpu/block_conv.h"
+#include "cpu/cpu_choice.h"
 #include "cpu/cpu_kernels.h"
 #include "cpu/cpu_own.h"
 #include "cpu/cpu_state.h"
@@ -73,13 +74,35 @@ static bool is_worth_winograd(const lk_block_conv *conv, const int64_t size[2], 
     return conv->images * tiles >= LEAST_TILES && 3 * size[0] * size[1] >= 2 * tiles * TILE * TILE && made > BLOCK;
 }
 
-/* A function of shapes, options and processor, and of what the caller allows. */
-static const lk_block_algorithm *choose(const lk_call *call, const lk_block_conv *conv, const int64_t size[2],
-                                        int64_t made)
+static int64_t output_size(const lk_conv_problem *p, int axis)
 {
-    bool allowed = call->algorithms == LK_ALGORITHMS_FAST;
-    return allowed && lk__block_winograd()->takes(conv) && is_worth_winograd(conv, size, made) ? lk__block_winograd()
-                                                                                               : lk__block_direct();
+    const lk_conv2d_opts *opts = &p->attrs.conv;
+    int64_t span = opts->dilation[axis] * (p->w.dim[2 + axis] - 1) + 1;
+    return (p->x.dim[2 + axis] + 2 * opts->padding[axis] - span) / opts->stride[axis] + 1;
+}
+
+static lk_block_conv conv_of_problem(const lk_conv_problem *p)
+{
+    lk_shape y = LK_SHAPE(p->x.dim[0], p->w.dim[0], output_size(p, 0), output_size(p, 1));
+    return conv_of(p->x, p->w, y, &p->attrs.conv);
+}
+
+bool lk__cpu_winograd_takes(const lk_conv_problem *problem)
+{
+    lk_block_conv conv = conv_of_problem(problem);
+    return lk__block_winograd()->takes(&conv);
+}
+
+bool lk__cpu_winograd_is_worth(const lk_conv_problem *problem)
+{
+    lk_block_conv conv = conv_of_problem(problem);
+    bool back = problem->op == LK_OP_CONV2D_INPUT_GRAD;
+    return is_worth_winograd(&conv, back ? conv.in : conv.out, back ? conv.channels : conv.filters);
+}
+
+static const lk_block_algorithm *algorithm_of(const lk_call *call)
+{
+    return ((const lk_alternative *)call->choice)->block();
 }
 
 /* What one call computes, and how. */
@@ -91,21 +114,21 @@ typedef struct task {
 static task forward_task(const lk_call *call)
 {
     task t = {.conv = forward_conv(call)};
-    t.algorithm = choose(call, &t.conv, t.conv.out, t.conv.filters);
+    t.algorithm = algorithm_of(call);
     return t;
 }
 
 static task input_grad_task(const lk_call *call)
 {
     task t = {.conv = input_grad_conv(call)};
-    t.algorithm = choose(call, &t.conv, t.conv.in, t.conv.channels);
+    t.algorithm = algorithm_of(call);
     return t;
 }
 
 static task weight_grad_task(const lk_call *call)
 {
     task t = {.conv = weight_grad_conv(call)};
-    t.algorithm = choose(call, &t.conv, t.conv.out, t.conv.filters);
+    t.algorithm = algorithm_of(call);
     return t;
 }
 
@@ -116,24 +139,17 @@ static lk_status in_blocks(const lk_tensor *x, const lk_layout **layout)
     return lk__layout_tagged(x->shape, LK_F32, dnnl_nChw8c, layout);
 }
 
-static void describe(lk_prepared *prepared, const task *t)
+static void describe(const lk_call *call, lk_prepared *prepared, const task *t)
 {
-    const lk_block_conv *conv = &t->conv;
-    snprintf(prepared->problem, sizeof prepared->problem,
-             "f32 x[%lld,%lld,%lld,%lld] w[%lld,%lld,%lld,%lld] stride %lldx%lld padding %lldx%lld dilation %lldx%lld",
-             (long long)conv->images, (long long)conv->channels, (long long)conv->in[0], (long long)conv->in[1],
-             (long long)conv->filters, (long long)conv->channels, (long long)conv->kernel[0],
-             (long long)conv->kernel[1], (long long)conv->stride[0], (long long)conv->stride[1],
-             (long long)conv->padding[0], (long long)conv->padding[1], (long long)conv->dilation[0],
-             (long long)conv->dilation[1]);
+    lk__conv_call_text(call, prepared->problem, sizeof prepared->problem);
     snprintf(prepared->implementation, sizeof prepared->implementation, "%s", t->algorithm->name);
-    prepared->scratch_bytes = t->algorithm->memory(conv);
+    prepared->scratch_bytes = t->algorithm->memory(&t->conv);
 }
 
 /* x → y, or dy → dx. */
 static lk_status prepare_image(const lk_call *call, const task *t, lk_prepared *prepared)
 {
-    describe(prepared, t);
+    describe(call, prepared, t);
     LK_TRY(in_blocks(call->in[0], &prepared->layouts_in[0]));
     return in_blocks(call->out[0], &prepared->layouts_out[0]);
 }
@@ -157,7 +173,7 @@ static lk_status prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk_prepar
 {
     (void)cpu;
     task t = weight_grad_task(call);
-    describe(prepared, &t);
+    describe(call, prepared, &t);
     LK_TRY(in_blocks(call->in[0], &prepared->layouts_in[0]));
     return in_blocks(call->in[1], &prepared->layouts_in[1]);
 }
@@ -171,7 +187,7 @@ static lk_status run(lk_call *call, const lk_conv2d_opts *opts, lk_prepare_fn pr
     lk__key_add(&key, opts->dilation, 2);
     for (int i = 0; i < call->n_out; i++)
         lk__key_add(&key, call->out[i]->shape.dim, call->out[i]->shape.ndim);
-    lk__key_add(&key, (int64_t[]){call->algorithms}, 1);
+    lk__key_add(&key, (int64_t[]){(int64_t)(uintptr_t)call->choice}, 1);
     return lk__own_run(call, &key, prepare, compute);
 }
 

@@ -2,14 +2,18 @@
 #ifndef LK_CPU_CPU_BLOCK_CONV_H
 #define LK_CPU_CPU_BLOCK_CONV_H
 
-#include "core/op.h"
+#include "cpu/cpu_problem.h"
 #include "lockstep/ops.h"
 
 /* Whether a convolution of these shapes, and its gradients, go to block_conv.h: one group, channels and filters in
  * whole blocks of eight. Measured on AVX2 alone; with AVX-512 the choice is oneDNN's. */
 bool lk__cpu_blocks_want_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts);
 
-/* Of calls that are wanted; the first two where the call leaves the layout free. */
+/* Of those, whether Winograd's algorithm can be used, and whether it is faster. */
+bool lk__cpu_winograd_takes(const lk_conv_problem *problem);
+bool lk__cpu_winograd_is_worth(const lk_conv_problem *problem);
+
+/* Of calls for which an alternative with block_conv.h' algorithm was chosen. */
 lk_status lk__cpu_block_conv2d(lk_call *call);
 lk_status lk__cpu_block_conv2d_input_grad(lk_call *call);
 lk_status lk__cpu_block_conv2d_weight_grad(lk_call *call);

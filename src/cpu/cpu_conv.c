@@ -1,11 +1,10 @@
-/* conv2d and its gradients: own kernels where they are faster, else oneDNN, which then chooses every layout. The choice
- * depends on shapes and options alone. */
+/* conv2d and its gradients: on the alternative of cpu_choice.h that was chosen, or here on oneDNN, which then chooses
+ * every layout. */
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "cpu/cpu.h"
-#include "cpu/cpu_block_conv.h"
+#include "cpu/cpu_choice.h"
 #include "cpu/cpu_kernels.h"
-#include "cpu/cpu_lanes.h"
 #include "cpu/cpu_state.h"
 #include "ops/ops.h"
 
@@ -89,18 +88,6 @@ static lk_status make_pd(lk_cpu *cpu, const shapes *s, dnnl_prop_kind_t kind, dn
     return status;
 }
 
-static void describe_problem(const shapes *s, lk_prepared *prepared)
-{
-    char x[64], w[64];
-    const lk_conv2d_opts *o = s->opts;
-    lk__shape_text(s->x, x, sizeof x);
-    lk__shape_text(s->w, w, sizeof w);
-    snprintf(prepared->problem, sizeof prepared->problem,
-             "f32 x%s w%s%s stride %lldx%lld padding %lldx%lld dilation %lldx%lld", x, w, s->bias ? " bias" : "",
-             (long long)o->stride[0], (long long)o->stride[1], (long long)o->padding[0], (long long)o->padding[1],
-             (long long)o->dilation[0], (long long)o->dilation[1]);
-}
-
 /* Where a direction's operands are: which tensors of the call, as which arguments of the primitive. */
 typedef struct operand_row {
     int argument;
@@ -118,11 +105,12 @@ static lk_status prepare_operands(lk_cpu *cpu, lk_prepared *prepared, dnnl_primi
     return LK_OK;
 }
 
-static lk_status prepare(lk_cpu *cpu, lk_prepared *prepared, const shapes *s, dnnl_prop_kind_t kind,
-                         const operand_row *rows, int n, const lk_tensor *const *tensors, bool free_layout)
+static lk_status prepare(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared, const shapes *s,
+                         dnnl_prop_kind_t kind, const operand_row *rows, int n, const lk_tensor *const *tensors,
+                         bool free_layout)
 {
     dnnl_primitive_desc_t pd;
-    describe_problem(s, prepared);
+    lk__conv_call_text(call, prepared->problem, sizeof prepared->problem);
     LK_TRY(make_pd(cpu, s, kind, &pd));
     lk_status status = prepare_operands(cpu, prepared, pd, rows, n, tensors, free_layout);
     dnnl_primitive_desc_destroy(pd);
@@ -149,7 +137,7 @@ static lk_status prepare_forward(lk_cpu *cpu, const lk_call *call, lk_prepared *
     const lk_tensor *bias = call->in[2];
     lk_tensor w = grouped(call->in[1], opts->groups);
     shapes s = {call->in[0]->shape, w.shape, call->out[0]->shape, bias != NULL, opts};
-    LK_TRY(prepare(cpu, prepared, &s, dnnl_forward_training, rows, 3,
+    LK_TRY(prepare(cpu, call, prepared, &s, dnnl_forward_training, rows, 3,
                    (const lk_tensor *[]){call->in[0], &w, call->out[0]}, call->free_layout));
     if (!bias)
         return LK_OK;
@@ -182,8 +170,8 @@ static lk_status prepare_input_grad(lk_cpu *cpu, const lk_call *call, lk_prepare
     const lk_conv2d_opts *opts = &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv;
     lk_tensor w = grouped(call->in[1], opts->groups);
     shapes s = {call->out[0]->shape, w.shape, call->in[0]->shape, false, opts};
-    return prepare(cpu, prepared, &s, dnnl_backward_data, rows, 3, (const lk_tensor *[]){call->in[0], &w, call->out[0]},
-                   call->free_layout);
+    return prepare(cpu, call, prepared, &s, dnnl_backward_data, rows, 3,
+                   (const lk_tensor *[]){call->in[0], &w, call->out[0]}, call->free_layout);
 }
 
 static lk_status input_grad(lk_call *call)
@@ -208,19 +196,13 @@ static lk_status prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk_prepar
     const lk_conv2d_grad_attrs *attrs = LK_ATTRS(call, lk_conv2d_grad_attrs);
     lk_tensor dw = grouped(call->out[0], attrs->conv.groups);
     shapes s = {call->in[1]->shape, dw.shape, call->in[0]->shape, false, &attrs->conv};
-    return prepare(cpu, prepared, &s, dnnl_backward_weights, rows, 3,
+    return prepare(cpu, call, prepared, &s, dnnl_backward_weights, rows, 3,
                    (const lk_tensor *[]){call->in[0], call->in[1], &dw}, false);
 }
 
-lk_status lk__cpu_conv2d_weight_grad(lk_call *call)
+lk_status lk__cpu_onednn_conv2d_weight_grad(lk_call *call)
 {
     const lk_conv2d_grad_attrs *attrs = LK_ATTRS(call, lk_conv2d_grad_attrs);
-    if (lk__cpu_is_empty(call))
-        return lk__cpu_zero_outputs(call);
-    if (lk__cpu_lanes_want_conv(call->in[1]->shape, call->out[0]->shape, &attrs->conv))
-        return lk__cpu_lanes_conv2d_weight_grad(call);
-    if (lk__cpu_blocks_want_conv(call->in[1]->shape, call->out[0]->shape, &attrs->conv))
-        return lk__cpu_block_conv2d_weight_grad(call);
     lk_cpu *cpu = call->device->state;
     lk_prepared *prepared;
     lk_key key;
@@ -255,30 +237,40 @@ static lk_status run_with_plain_weights(lk_call *call, lk_kernel_fn run)
     return status;
 }
 
-lk_status lk__cpu_conv2d(lk_call *call)
+lk_status lk__cpu_onednn_conv2d(lk_call *call)
 {
     const lk_conv2d_opts *opts = LK_ATTRS(call, lk_conv2d_opts);
-    if (lk__cpu_is_empty(call))
-        return lk__cpu_zero_outputs(call);
-    if (call->free_layout && lk__cpu_lanes_want_conv(call->in[0]->shape, call->in[1]->shape, opts))
-        return lk__cpu_lanes_conv2d(call);
-    if (call->free_layout && lk__cpu_blocks_want_conv(call->in[0]->shape, call->in[1]->shape, opts))
-        return lk__cpu_block_conv2d(call);
     if (call->in[1]->storage->layout && opts->groups > 1)
         return run_with_plain_weights(call, forward);
     return forward(call);
 }
 
-lk_status lk__cpu_conv2d_input_grad(lk_call *call)
+lk_status lk__cpu_onednn_conv2d_input_grad(lk_call *call)
 {
     const lk_conv2d_opts *opts = &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv;
-    if (lk__cpu_is_empty(call))
-        return lk__cpu_zero_outputs(call);
-    if (call->free_layout && lk__cpu_lanes_want_conv(call->out[0]->shape, call->in[1]->shape, opts))
-        return lk__cpu_lanes_conv2d_input_grad(call);
-    if (call->free_layout && lk__cpu_blocks_want_conv(call->out[0]->shape, call->in[1]->shape, opts))
-        return lk__cpu_block_conv2d_input_grad(call);
     if (call->in[1]->storage->layout && opts->groups > 1)
         return run_with_plain_weights(call, input_grad);
     return input_grad(call);
+}
+
+/* --- whichever was chosen ----------------------------------------------------------------------------------------- */
+
+static lk_status run_chosen(lk_call *call)
+{
+    return lk__cpu_is_empty(call) ? lk__cpu_zero_outputs(call) : lk__cpu_choose(call)->run(call);
+}
+
+lk_status lk__cpu_conv2d(lk_call *call)
+{
+    return run_chosen(call);
+}
+
+lk_status lk__cpu_conv2d_input_grad(lk_call *call)
+{
+    return run_chosen(call);
+}
+
+lk_status lk__cpu_conv2d_weight_grad(lk_call *call)
+{
+    return run_chosen(call);
 }

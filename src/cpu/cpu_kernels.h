@@ -8,6 +8,11 @@ lk_status lk__cpu_conv2d(lk_call *call);
 lk_status lk__cpu_conv2d_input_grad(lk_call *call);
 lk_status lk__cpu_conv2d_weight_grad(lk_call *call);
 
+/* Those of oneDNN among the alternatives of cpu_choice.h. */
+lk_status lk__cpu_onednn_conv2d(lk_call *call);
+lk_status lk__cpu_onednn_conv2d_input_grad(lk_call *call);
+lk_status lk__cpu_onednn_conv2d_weight_grad(lk_call *call);
+
 /* dbias, output 1, from dy, input 0, of a conv2d_weight_grad. */
 lk_status lk__cpu_bias_gradient(lk_call *call);
 
@@ -21,10 +26,6 @@ lk_status lk__cpu_dense_act(lk_call *call);
 lk_status lk__cpu_matmul(lk_call *call);
 lk_status lk__cpu_conv_block(lk_call *call);
 lk_status lk__cpu_conv_block_grad(lk_call *call);
-
-/* Both of them: one reads what the other saved. */
-bool lk__cpu_takes_conv_block(const lk_call *call);
-bool lk__cpu_takes_conv_block_grad(const lk_call *call);
 
 lk_status lk__cpu_add(lk_call *call);
 lk_status lk__cpu_sub(lk_call *call);

@@ -10,6 +10,11 @@
 
 #include <stdio.h>
 
+const char *lk__cpu_lanes_name(void)
+{
+    return "lanes:avx2";
+}
+
 /* --- when --------------------------------------------------------------------------------------------------------- */
 
 bool lk__cpu_lanes_want(int64_t images, int64_t channels)
@@ -23,6 +28,11 @@ static bool is_simple(const lk_conv2d_opts *opts)
         if (opts->stride[i] != 1 || opts->dilation[i] != 1 || opts->padding[i] != 0)
             return false;
     return opts->groups == 1;
+}
+
+bool lk__cpu_lanes_take_conv(lk_shape x, const lk_conv2d_opts *opts)
+{
+    return is_simple(opts) && x.dim[0] >= LK_LANES && lk__lanes_supported();
 }
 
 bool lk__cpu_lanes_want_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts)
@@ -47,7 +57,7 @@ static lk_status prepare(const lk_call *call, lk_prepared *prepared, int n_lanes
     for (int i = 0; i < call->n_in && i < 2; i++)
         lk__shape_text(call->in[i]->shape, in[i], sizeof in[i]);
     snprintf(prepared->problem, sizeof prepared->problem, "f32 %s%s", in[0], in[1]);
-    snprintf(prepared->implementation, sizeof prepared->implementation, "lanes:avx2");
+    snprintf(prepared->implementation, sizeof prepared->implementation, "%s", lk__cpu_lanes_name());
     prepared->scratch_bytes = scratch_bytes;
     for (int i = 0; i < n_lanes; i++)
         LK_TRY(lk__layout_tagged(call->in[i]->shape, LK_F32, LK_LANES_TAG, &prepared->layouts_in[i]));
@@ -82,7 +92,9 @@ static lk_status prepare_conv(lk_cpu *cpu, const lk_call *call, lk_prepared *pre
 {
     (void)cpu;
     lk_lanes_conv conv = forward_conv(call);
-    return prepare(call, prepared, 1, lk__lanes_packed_count(&conv) * sizeof(float));
+    LK_TRY(prepare(call, prepared, 1, lk__lanes_packed_count(&conv) * sizeof(float)));
+    lk__conv_call_text(call, prepared->problem, sizeof prepared->problem);
+    return LK_OK;
 }
 
 static void compute_conv(lk_call *call, const lk_converted *in, float *scratch)
@@ -124,6 +136,7 @@ static lk_status prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk_prepar
     (void)cpu;
     lk_lanes_block block = weight_grad_block(call);
     LK_TRY(prepare(call, prepared, 2, lk__lanes_grad_bytes(&block, false)));
+    lk__conv_call_text(call, prepared->problem, sizeof prepared->problem);
     prepared->layouts_out[0] = NULL; /* gradients of parameters are plain */
     return LK_OK;
 }

@@ -2,14 +2,20 @@
 #ifndef LK_CPU_CPU_LANES_H
 #define LK_CPU_CPU_LANES_H
 
-#include "core/op.h"
+#include "cpu/cpu_problem.h"
 #include "cpu/lanes.h"
 #include "lockstep/ops.h"
+
+/* As lk_device_implementations shows it; static. */
+const char *lk__cpu_lanes_name(void);
 
 /* Whether images fill a vector and channels no blocks, on a processor that lanes.h is for. */
 bool lk__cpu_lanes_want(int64_t images, int64_t channels);
 
-/* Whether a convolution of these shapes, and its gradients, go to lanes.h: neither number of channels fills oneDNN's
+/* Whether lanes.h can do a convolution of these shapes, and its gradients. */
+bool lk__cpu_lanes_take_conv(lk_shape x, const lk_conv2d_opts *opts);
+
+/* Whether they go there: neither number of channels fills oneDNN's
  * blocks of eight, and images fill at least one vector. Measured on AVX2 alone; with AVX-512 the choice is oneDNN's. */
 bool lk__cpu_lanes_want_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts);
 
@@ -18,7 +24,11 @@ bool lk__cpu_lanes_want_pool(const lk_call *call);
 
 lk_lanes_pool lk__cpu_lanes_pool_of(lk_shape x, lk_shape y, const lk_pool2d_opts *opts);
 
-/* Of calls that are wanted. */
+/* The same two of conv_block and its gradient. */
+bool lk__cpu_lanes_take_block(const lk_conv_problem *problem);
+bool lk__cpu_lanes_want_block(const lk_conv_problem *problem);
+
+/* Of calls that are taken. */
 lk_status lk__cpu_lanes_conv2d(lk_call *call);
 lk_status lk__cpu_lanes_conv2d_input_grad(lk_call *call);
 lk_status lk__cpu_lanes_conv2d_weight_grad(lk_call *call);

@@ -68,25 +68,20 @@ static bool suits(lk_shape x, lk_shape w, const lk_conv_block_attrs *attrs)
     return attrs->pooling == LK_BLOCK_NO_POOL ? in && out : in || out;
 }
 
-/* A function of what a call and its gradient have in common. */
-static bool takes(lk_shape x, lk_shape w, const lk_conv_block_attrs *attrs)
+/* Functions of what a call and its gradient have in common. */
+bool lk__cpu_lanes_take_block(const lk_conv_problem *p)
 {
-    if (!is_dense(&attrs->conv) || !suits(x, w, attrs))
+    if (!is_dense(&p->attrs.conv) || p->x.dim[0] < LK_LANES || !lk__lanes_supported())
         return false;
     lk_shape conv, y;
-    set_sizes(attrs, x, w, &conv, &y);
-    lk_lanes_block block = block_of(x, w, conv, y, attrs);
+    set_sizes(&p->attrs, p->x, p->w, &conv, &y);
+    lk_lanes_block block = block_of(p->x, p->w, conv, y, &p->attrs);
     return has_room(&block);
 }
 
-bool lk__cpu_takes_conv_block(const lk_call *call)
+bool lk__cpu_lanes_want_block(const lk_conv_problem *p)
 {
-    return takes(call->in[0]->shape, call->in[1]->shape, LK_ATTRS(call, lk_conv_block_attrs));
-}
-
-bool lk__cpu_takes_conv_block_grad(const lk_call *call)
-{
-    return takes(call->in[2]->shape, call->in[3]->shape, LK_ATTRS(call, lk_conv_block_attrs));
+    return suits(p->x, p->w, &p->attrs);
 }
 
 /* --- what the two have in common ---------------------------------------------------------------------------------- */
@@ -98,18 +93,10 @@ static lk_status check_outputs(const lk_call *call)
     return LK_OK;
 }
 
-static void describe(lk_prepared *prepared, const lk_tensor *x, const lk_tensor *w, const lk_conv_block_attrs *attrs)
+static void describe(lk_prepared *prepared, const lk_call *call)
 {
-    static const char *const pools[] = {"", " average", " maximum"};
-    const int64_t *kernel = attrs->pool.kernel;
-    char shape[2][64], pool[96] = "";
-    lk__shape_text(x->shape, shape[0], sizeof shape[0]);
-    lk__shape_text(w->shape, shape[1], sizeof shape[1]);
-    if (attrs->pooling != LK_BLOCK_NO_POOL)
-        snprintf(pool, sizeof pool, "%s %lldx%lld", pools[attrs->pooling], (long long)kernel[0], (long long)kernel[1]);
-    snprintf(prepared->problem, sizeof prepared->problem, "f32 x%s w%s padding %lldx%lld%s%s", shape[0], shape[1],
-             (long long)attrs->conv.padding[0], (long long)attrs->conv.padding[1], attrs->relu ? " relu" : "", pool);
-    snprintf(prepared->implementation, sizeof prepared->implementation, "lanes:avx2");
+    lk__conv_call_text(call, prepared->problem, sizeof prepared->problem);
+    snprintf(prepared->implementation, sizeof prepared->implementation, "%s", lk__cpu_lanes_name());
 }
 
 static void make_key(lk_key *key, const lk_call *call, const lk_conv_block_attrs *attrs)
@@ -142,7 +129,7 @@ static lk_status prepare_forward(lk_cpu *cpu, const lk_call *call, lk_prepared *
 {
     (void)cpu;
     lk_lanes_block block = forward_block(call);
-    describe(prepared, call->in[0], call->in[1], LK_ATTRS(call, lk_conv_block_attrs));
+    describe(prepared, call);
     prepared->scratch_bytes = packed_bytes(&block.conv);
     LK_TRY(lk__layout_tagged(call->in[0]->shape, LK_F32, LK_LANES_TAG, &prepared->layouts_in[0]));
     return lk__layout_tagged(call->out[0]->shape, LK_F32, LK_LANES_TAG, &prepared->layouts_out[0]);
@@ -177,7 +164,7 @@ static lk_status prepare_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *pre
     (void)cpu;
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
     lk_lanes_block block = grad_block(call);
-    describe(prepared, call->in[2], call->in[3], attrs);
+    describe(prepared, call);
     prepared->scratch_bytes = packed_bytes(&block.conv) + lk__lanes_grad_bytes(&block, attrs->input_grad);
     LK_TRY(lk__layout_tagged(call->in[0]->shape, LK_F32, LK_LANES_TAG, &prepared->layouts_in[0]));
     LK_TRY(lk__layout_tagged(call->in[2]->shape, LK_F32, LK_LANES_TAG, &prepared->layouts_in[2]));

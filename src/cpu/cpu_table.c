@@ -1,5 +1,6 @@
 #include "cpu/cpu.h"
 #include "cpu/cpu_bf16.h"
+#include "cpu/cpu_choice.h"
 #include "cpu/cpu_kernels.h"
 #include "ops/ops.h"
 
@@ -19,8 +20,8 @@ static const lk_kernel rows[LK_OP_COUNT] = {
     [LK_OP_AVG_POOL2D] = {lk__cpu_avg_pool2d, F32, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_AVG_POOL2D_GRAD] = {lk__cpu_avg_pool2d_grad, F32, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_CAST] = {lk__cpu_cast_to_bf16, F32, LK_KERNEL_LAYOUTS, lk__cpu_is_cast_to_bf16},
-    [LK_OP_CONV_BLOCK] = {lk__cpu_conv_block, F32, LK_KERNEL_LAYOUTS, lk__cpu_takes_conv_block},
-    [LK_OP_CONV_BLOCK_GRAD] = {lk__cpu_conv_block_grad, F32, LK_KERNEL_LAYOUTS, lk__cpu_takes_conv_block_grad},
+    [LK_OP_CONV_BLOCK] = {lk__cpu_conv_block, F32, LK_KERNEL_LAYOUTS, lk__cpu_chooses_block},
+    [LK_OP_CONV_BLOCK_GRAD] = {lk__cpu_conv_block_grad, F32, LK_KERNEL_LAYOUTS, lk__cpu_chooses_block},
     [LK_OP_RELU] = {lk__cpu_relu, F32, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_RELU_GRAD] = {lk__cpu_relu_grad, F32, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_DROPOUT] = {lk__cpu_dropout, F32, LK_KERNEL_LAYOUTS, NULL},

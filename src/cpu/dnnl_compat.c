@@ -1,6 +1,7 @@
 #include "cpu/dnnl_compat.h"
 
 #include <oneapi/dnnl/dnnl_debug.h>
+#include <stdio.h>
 #include <string.h>
 
 lk_status lk__dnnl_status(dnnl_status_t status, const char *what)
@@ -21,6 +22,31 @@ bool lk__dnnl_has_avx512(void)
 lk_status lk__dnnl_limit_to_avx2(void)
 {
     return lk__dnnl_status(dnnl_set_max_cpu_isa(dnnl_cpu_isa_avx2), "be limited to AVX2");
+}
+
+/* Names for the numbers that all versions share. */
+const char *lk__dnnl_instruction_set(void)
+{
+    static const struct {
+        unsigned set;
+        const char *name;
+    } sets[] = {{0x01, "sse41"},       {0x03, "avx"},         {0x07, "avx2"},
+                {0x27, "avx512_core"}, {0x67, "avx512_vnni"}, {0xe7, "avx512_bf16"}};
+    static _Thread_local char other[32];
+    unsigned set = (unsigned)dnnl_get_effective_cpu_isa();
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        if (sets[i].set == set)
+            return sets[i].name;
+    snprintf(other, sizeof other, "%#x", set);
+    return other;
+}
+
+const char *lk__dnnl_version_text(void)
+{
+    static _Thread_local char text[32];
+    const dnnl_version_t *version = dnnl_version();
+    snprintf(text, sizeof text, "%d.%d.%d", version->major, version->minor, version->patch);
+    return text;
 }
 
 /* Every primitive takes its scratch memory from the caller, and its arithmetic from no environment variable. */

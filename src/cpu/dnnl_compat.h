@@ -19,6 +19,11 @@ lk_status lk__dnnl_status(dnnl_status_t status, const char *what);
 /* Whether oneDNN generates AVX-512 code here. */
 bool lk__dnnl_has_avx512(void);
 
+/* What oneDNN chooses its code by: "avx2"; and the version of the library that is in use: "2.6.3". Valid until the
+ * thread asks again. */
+const char *lk__dnnl_instruction_set(void);
+const char *lk__dnnl_version_text(void);
+
 /* No code for anything wider than AVX2 from now on. Errors: LK_ERR_BACKEND (it has chosen its code already). */
 lk_status lk__dnnl_limit_to_avx2(void);
 

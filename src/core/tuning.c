@@ -1,0 +1,231 @@
+#include "core/tuning.h"
+
+#include "base/mem.h"
+#include "base/refcount.h"
+#include "base/status.h"
+#include "lockstep/build.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+typedef struct choice {
+    char *op, *problem;
+    const char *implementation; /* the backend's own text */
+} choice;
+
+struct lk_tuning {
+    lk_refcount references;
+    const lk_backend *backend;
+    char machine[256];
+    choice *choices; /* sorted */
+    int n, capacity;
+    const char *preferred; /* NULL: none */
+};
+
+/* --- making one --------------------------------------------------------------------------------------------------- */
+
+static const lk_backend *find_backend(const char *kind)
+{
+    for (int i = 0; lk__backends[i]; i++)
+        if (strcmp(lk__backends[i]->kind, kind) == 0)
+            return lk__backends[i];
+    return NULL;
+}
+
+static void describe_machine(lk_tuning *tuning)
+{
+    int used = snprintf(tuning->machine, sizeof tuning->machine, "lockstep %s, device %s", lk_build_version(),
+                        tuning->backend->kind);
+    if (!tuning->backend->choices)
+        return;
+    used += snprintf(tuning->machine + used, sizeof tuning->machine - (size_t)used, ", ");
+    tuning->backend->choices->describe(tuning->machine + used, sizeof tuning->machine - (size_t)used);
+}
+
+lk_tuning *lk_tuning_new(const char *kind)
+{
+    const lk_backend *backend = find_backend(kind);
+    if (!backend) {
+        lk__fail(LK_ERR_ARGUMENT, "tuning: unknown kind of device '%s'", kind);
+        return NULL;
+    }
+    lk_tuning *tuning = lk__calloc(1, sizeof *tuning);
+    if (!tuning)
+        return NULL;
+    lk__refcount_init(&tuning->references);
+    tuning->backend = backend;
+    describe_machine(tuning);
+    return tuning;
+}
+
+lk_tuning *lk_tuning_retain(lk_tuning *tuning)
+{
+    if (tuning)
+        lk__refcount_retain(&tuning->references);
+    return tuning;
+}
+
+static void free_choice(choice *c)
+{
+    lk__free(c->op);
+    lk__free(c->problem);
+}
+
+void lk_tuning_release(lk_tuning *tuning)
+{
+    if (!tuning || !lk__refcount_release(&tuning->references))
+        return;
+    for (int i = 0; i < tuning->n; i++)
+        free_choice(&tuning->choices[i]);
+    lk__free(tuning->choices);
+    lk__free(tuning);
+}
+
+/* --- choices ------------------------------------------------------------------------------------------------------ */
+
+/* Where the problem is, or would be. */
+static int place_of(const lk_tuning *tuning, const char *op, const char *problem, bool *there)
+{
+    int low = 0, high = tuning->n;
+    *there = false;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        const choice *c = &tuning->choices[middle];
+        int order = strcmp(c->op, op);
+        if (order == 0)
+            order = strcmp(c->problem, problem);
+        if (order == 0) {
+            *there = true;
+            return middle;
+        }
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static lk_status grow(lk_tuning *tuning)
+{
+    if (tuning->n < tuning->capacity)
+        return LK_OK;
+    int capacity = tuning->capacity ? 2 * tuning->capacity : 32;
+    choice *choices = lk__realloc(tuning->choices, (size_t)capacity, sizeof *choices);
+    if (!choices)
+        return LK_ERR_MEMORY;
+    tuning->choices = choices;
+    tuning->capacity = capacity;
+    return LK_OK;
+}
+
+/* `implementation`: the backend's own text. */
+static lk_status put(lk_tuning *tuning, const char *op, const char *problem, const char *implementation)
+{
+    bool there;
+    int place = place_of(tuning, op, problem, &there);
+    if (there) {
+        tuning->choices[place].implementation = implementation;
+        return LK_OK;
+    }
+    LK_TRY(grow(tuning));
+    choice new = {lk__strdup(op), lk__strdup(problem), implementation};
+    if (!new.op || !new.problem) {
+        free_choice(&new);
+        return LK_ERR_MEMORY;
+    }
+    choice *at = &tuning->choices[place];
+    memmove(at + 1, at, (size_t)(tuning->n - place) * sizeof *at);
+    *at = new;
+    tuning->n++;
+    return LK_OK;
+}
+
+static lk_status refuse(const char *op, const char *problem, const char *implementation, const char *const *names,
+                        int n)
+{
+    char text[256] = "";
+    size_t used = 0;
+    for (int i = 0; i < n && used < sizeof text; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s",
+                                 i == 0      ? ""
+                                 : i + 1 < n ? ", "
+                                             : " or ",
+                                 names[i]);
+    LK_FAIL(LK_ERR_ARGUMENT, "'%s' does not run %s %s: must be %s", implementation, op, problem, text);
+}
+
+lk_status lk_tuning_set(lk_tuning *tuning, const char *op, const char *problem, const char *implementation)
+{
+    const char *names[LK_MAX_CHOICES];
+    int n;
+    if (!tuning->backend->choices)
+        LK_FAIL(LK_ERR_ARGUMENT, "'%s': there is one implementation for every problem on devices of kind %s", op,
+                tuning->backend->kind);
+    LK_TRY(tuning->backend->choices->list(op, problem, names, &n));
+    for (int i = 0; i < n; i++)
+        if (strcmp(names[i], implementation) == 0)
+            return put(tuning, op, problem, names[i]);
+    return refuse(op, problem, implementation, names, n);
+}
+
+lk_status lk__tuning_add_call(lk_tuning *tuning, const lk_call *call)
+{
+    char problem[LK_CHOICE_TEXT];
+    const char *op, *implementation;
+    const lk_choices *choices = tuning->backend->choices;
+    if (!choices || !choices->of_call(call, &op, problem, sizeof problem, &implementation))
+        return LK_OK;
+    return put(tuning, op, problem, implementation);
+}
+
+void lk__tuning_prefer(lk_tuning *tuning, const char *implementation)
+{
+    tuning->preferred = implementation;
+}
+
+/* --- asking ------------------------------------------------------------------------------------------------------- */
+
+const char *lk__tuning_find(const lk_tuning *tuning, const char *op, const char *problem)
+{
+    bool there;
+    int place = place_of(tuning, op, problem, &there);
+    return there ? tuning->choices[place].implementation : tuning->preferred;
+}
+
+const lk_backend *lk__tuning_backend(const lk_tuning *tuning)
+{
+    return tuning->backend;
+}
+
+int lk_tuning_count(const lk_tuning *tuning)
+{
+    return tuning->n;
+}
+
+const char *lk_tuning_machine(const lk_tuning *tuning)
+{
+    return tuning->machine;
+}
+
+void lk_tuning_visit(const lk_tuning *tuning, lk_implementation_fn visit, void *user)
+{
+    for (int i = 0; i < tuning->n; i++)
+        visit(user, tuning->choices[i].op, tuning->choices[i].problem, tuning->choices[i].implementation);
+}
+
+static void add_to_hash(void *user, const char *op, const char *problem, const char *implementation)
+{
+    uint64_t *hash = user;
+    char line[LK_CHOICE_TEXT + 256];
+    int length = snprintf(line, sizeof line, "%s %s = %s\n", op, problem, implementation);
+    *hash = XXH3_64bits_withSeed(line, (size_t)length, *hash);
+}
+
+uint64_t lk_tuning_hash(const lk_tuning *tuning)
+{
+    uint64_t hash = XXH3_64bits(tuning->machine, strlen(tuning->machine));
+    lk_tuning_visit(tuning, add_to_hash, &hash);
+    return hash;
+}

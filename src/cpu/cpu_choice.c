@@ -1,0 +1,193 @@
+#include "cpu/cpu_choice.h"
+
+#include "base/status.h"
+#include "core/tuning.h"
+#include "cpu/cpu_block_conv.h"
+#include "cpu/cpu_kernels.h"
+#include "cpu/cpu_lanes.h"
+#include "cpu/cpu_prepared.h"
+#include "cpu/dnnl_compat.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- when --------------------------------------------------------------------------------------------------------- */
+
+static bool lanes_take(const lk_conv_problem *p)
+{
+    return lk__cpu_lanes_take_conv(p->x, &p->attrs.conv);
+}
+
+static bool lanes_are_worth(const lk_conv_problem *p)
+{
+    return lk__cpu_lanes_want_conv(p->x, p->w, &p->attrs.conv);
+}
+
+static bool direct_takes(const lk_conv_problem *p)
+{
+    return lk__cpu_blocks_want_conv(p->x, p->w, &p->attrs.conv);
+}
+
+static bool winograd_takes(const lk_conv_problem *p)
+{
+    return direct_takes(p) && lk__cpu_winograd_takes(p);
+}
+
+/* --- tables: in the order in which the built-in choice looks ------------------------------------------------------ */
+
+static const char *winograd_name(void)
+{
+    return lk__block_winograd()->name;
+}
+
+static const char *direct_name(void)
+{
+    return lk__block_direct()->name;
+}
+
+static const char *onednn_name(void)
+{
+    return "onednn";
+}
+
+static const char *apart_name(void)
+{
+    return "apart";
+}
+
+/* clang-format off: an alternative a paragraph */
+#define CONVOLUTION(direction)                                        \
+    {                                                                 \
+        {.name = lk__cpu_lanes_name,                                  \
+         .takes = lanes_take,                                         \
+         .is_worth = lanes_are_worth,                                 \
+         .needs_layout = true,                                        \
+         .run = lk__cpu_lanes_##direction},                           \
+            {.name = winograd_name,                                   \
+             .block = lk__block_winograd,                             \
+             .takes = winograd_takes,                                 \
+             .is_worth = lk__cpu_winograd_is_worth,                   \
+             .rounds_more = true,                                     \
+             .needs_layout = true,                                    \
+             .run = lk__cpu_block_##direction},                       \
+            {.name = direct_name,                                     \
+             .block = lk__block_direct,                               \
+             .takes = direct_takes,                                   \
+             .needs_layout = true,                                    \
+             .run = lk__cpu_block_##direction},                       \
+            {.name = onednn_name, .run = lk__cpu_onednn_##direction}, \
+    }
+/* clang-format on */
+
+enum { CONVOLUTIONS = 4, BLOCKS = 2 };
+
+static const lk_alternative conv2d[CONVOLUTIONS] = CONVOLUTION(conv2d);
+static const lk_alternative input_grad[CONVOLUTIONS] = CONVOLUTION(conv2d_input_grad);
+static const lk_alternative weight_grad[CONVOLUTIONS] = CONVOLUTION(conv2d_weight_grad);
+static const lk_alternative conv_block[BLOCKS] = {
+    {.name = lk__cpu_lanes_name,
+     .takes = lk__cpu_lanes_take_block,
+     .is_worth = lk__cpu_lanes_want_block,
+     .run = lk__cpu_conv_block},
+    {.name = apart_name},
+};
+
+static const lk_alternative *table_of(int op, int *n)
+{
+    *n = op == LK_OP_CONV_BLOCK ? BLOCKS : CONVOLUTIONS;
+    return op == LK_OP_CONV2D              ? conv2d
+           : op == LK_OP_CONV2D_INPUT_GRAD ? input_grad
+           : op == LK_OP_CONV_BLOCK        ? conv_block
+                                           : weight_grad;
+}
+
+/* --- choosing ----------------------------------------------------------------------------------------------------- */
+
+static bool takes(const lk_alternative *row, const lk_conv_problem *problem, bool free_layout)
+{
+    return (free_layout || !row->needs_layout) && (!row->takes || row->takes(problem));
+}
+
+static const lk_alternative *built_in(const lk_conv_problem *problem, lk_algorithms algorithms, bool free_layout)
+{
+    int n;
+    const lk_alternative *row = table_of(problem->op, &n);
+    for (;; row++) {
+        bool allowed = algorithms == LK_ALGORITHMS_FAST || !row->rounds_more;
+        if (allowed && takes(row, problem, free_layout) && (!row->is_worth || row->is_worth(problem)))
+            return row;
+    }
+}
+
+/* NULL: the tuning says nothing that the call could follow. */
+static const lk_alternative *tuned(const lk_conv_problem *problem, const lk_tuning *tuning, bool free_layout)
+{
+    char text[LK_PROBLEM_TEXT];
+    int n;
+    const lk_alternative *table = table_of(problem->op, &n);
+    lk__conv_problem_text(problem, text, sizeof text);
+    const char *name = lk__tuning_find(tuning, lk_op_name(problem->op), text);
+    for (int i = 0; name && i < n; i++)
+        if (takes(&table[i], problem, free_layout) && strcmp(table[i].name(), name) == 0)
+            return &table[i];
+    return NULL;
+}
+
+/* Gradients of weights are always plain, whatever the call leaves free. */
+static const lk_alternative *choose(const lk_call *call, const lk_conv_problem *problem)
+{
+    bool free_layout = call->free_layout || problem->op == LK_OP_CONV2D_WEIGHT_GRAD || problem->op == LK_OP_CONV_BLOCK;
+    const lk_alternative *row = call->tuning ? tuned(problem, call->tuning, free_layout) : NULL;
+    return row ? row : built_in(problem, call->algorithms, free_layout);
+}
+
+const lk_alternative *lk__cpu_choose(lk_call *call)
+{
+    lk_conv_problem problem;
+    if (!call->choice && lk__conv_problem_of(call, &problem))
+        call->choice = choose(call, &problem);
+    return call->choice;
+}
+
+bool lk__cpu_chooses_block(const lk_call *call)
+{
+    lk_conv_problem problem;
+    return lk__conv_problem_of(call, &problem) && choose(call, &problem)->run;
+}
+
+/* --- what tunings know of it -------------------------------------------------------------------------------------- */
+
+static void describe(char *text, size_t size)
+{
+    snprintf(text, size, "instruction set %s, oneDNN %s", lk__dnnl_instruction_set(), lk__dnnl_version_text());
+}
+
+static lk_status list(const char *op, const char *text, const char **names, int *count)
+{
+    lk_conv_problem problem;
+    int n;
+    *count = 0;
+    if (!lk__conv_problem_parse(op, text, &problem))
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "'%s %s' is no problem that has alternatives; one is 'conv2d f32 x[32,64,28,28] w[64,64,3,3] stride "
+                "1x1 padding 1x1 dilation 1x1'",
+                op, text);
+    const lk_alternative *table = table_of(problem.op, &n);
+    for (int i = 0; i < n; i++)
+        if (takes(&table[i], &problem, true))
+            names[(*count)++] = table[i].name();
+    return LK_OK;
+}
+
+static bool of_call(const lk_call *call, const char **op, char *text, size_t size, const char **implementation)
+{
+    lk_conv_problem problem;
+    if (!lk__conv_problem_of(call, &problem))
+        return false;
+    *op = lk_op_name(problem.op);
+    lk__conv_problem_text(&problem, text, size);
+    *implementation = choose(call, &problem)->name();
+    return true;
+}
+
+const lk_choices lk__cpu_choices = {.describe = describe, .list = list, .of_call = of_call};

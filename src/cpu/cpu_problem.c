@@ -1,0 +1,219 @@
+#include "cpu/cpu_problem.h"
+
+#include "core/tensor.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+bool lk__conv_problem_of(const lk_call *call, lk_conv_problem *p)
+{
+    *p = (lk_conv_problem){.op = call->op->id};
+    switch (call->op->id) {
+    case LK_OP_CONV2D:
+        p->x = call->in[0]->shape;
+        p->w = call->in[1]->shape;
+        p->attrs.conv = *LK_ATTRS(call, lk_conv2d_opts);
+        return true;
+    case LK_OP_CONV2D_INPUT_GRAD:
+        p->x = call->out[0]->shape;
+        p->w = call->in[1]->shape;
+        p->attrs.conv = LK_ATTRS(call, lk_conv2d_grad_attrs)->conv;
+        return true;
+    case LK_OP_CONV2D_WEIGHT_GRAD:
+        p->x = call->in[1]->shape;
+        p->w = call->out[0]->shape;
+        p->attrs.conv = LK_ATTRS(call, lk_conv2d_grad_attrs)->conv;
+        return true;
+    case LK_OP_CONV_BLOCK:
+    case LK_OP_CONV_BLOCK_GRAD: {
+        bool forward = call->op->id == LK_OP_CONV_BLOCK;
+        p->op = LK_OP_CONV_BLOCK;
+        p->x = call->in[forward ? 0 : 2]->shape;
+        p->w = call->in[forward ? 1 : 3]->shape;
+        p->attrs = *LK_ATTRS(call, lk_conv_block_attrs);
+        return true;
+    }
+    default:
+        return false;
+    }
+}
+
+/* --- text --------------------------------------------------------------------------------------------------------- */
+
+/* In the order of lk_block_pool. */
+static const char *const poolings[] = {"", "average", "maximum"};
+
+static void append(char *text, size_t size, const char *more)
+{
+    size_t used = strlen(text);
+    snprintf(text + used, size - used, "%s", more);
+}
+
+static void append_pair(char *text, size_t size, const char *name, const int64_t *pair)
+{
+    char word[64];
+    snprintf(word, sizeof word, " %s %" PRId64 "x%" PRId64, name, pair[0], pair[1]);
+    append(text, size, word);
+}
+
+void lk__conv_problem_text(const lk_conv_problem *p, char *text, size_t size)
+{
+    const lk_conv2d_opts *conv = &p->attrs.conv;
+    const lk_pool2d_opts *pool = &p->attrs.pool;
+    char x[64], w[64], groups[32];
+    lk__shape_text(p->x, x, sizeof x);
+    lk__shape_text(p->w, w, sizeof w);
+    snprintf(text, size, "f32 x%s w%s", x, w);
+    append_pair(text, size, "stride", conv->stride);
+    append_pair(text, size, "padding", conv->padding);
+    append_pair(text, size, "dilation", conv->dilation);
+    if (conv->groups > 1) {
+        snprintf(groups, sizeof groups, " groups %" PRId64, conv->groups);
+        append(text, size, groups);
+    }
+    if (p->op != LK_OP_CONV_BLOCK)
+        return;
+    if (p->attrs.relu)
+        append(text, size, " relu");
+    if (p->attrs.pooling == LK_BLOCK_NO_POOL)
+        return;
+    append_pair(text, size, poolings[p->attrs.pooling], pool->kernel);
+    append_pair(text, size, "stride", pool->stride);
+    append_pair(text, size, "padding", pool->padding);
+}
+
+void lk__conv_call_text(const lk_call *call, char *text, size_t size)
+{
+    lk_conv_problem problem;
+    text[0] = '\0';
+    if (lk__conv_problem_of(call, &problem))
+        lk__conv_problem_text(&problem, text, size);
+}
+
+/* --- and back ----------------------------------------------------------------------------------------------------- */
+
+/* What is wrong in detail, spaces for instance, shows when the result is written again. */
+static bool scan_pair(const char **text, const char *name, int64_t *pair)
+{
+    int64_t found[2];
+    char format[64];
+    int used = -1;
+    snprintf(format, sizeof format, " %s %%" SCNd64 "x%%" SCNd64 "%%n", name);
+    if (sscanf(*text, format, &found[0], &found[1], &used) != 2 || used < 0)
+        return false;
+    memcpy(pair, found, sizeof found);
+    *text += used;
+    return true;
+}
+
+static bool scan_shapes(const char **text, lk_conv_problem *p)
+{
+    int64_t *x = p->x.dim, *w = p->w.dim;
+    int used = -1;
+    p->x.ndim = p->w.ndim = 4;
+    sscanf(*text,
+           "f32 x[%" SCNd64 ",%" SCNd64 ",%" SCNd64 ",%" SCNd64 "] w[%" SCNd64 ",%" SCNd64 ",%" SCNd64 ",%" SCNd64
+           "]%n",
+           &x[0], &x[1], &x[2], &x[3], &w[0], &w[1], &w[2], &w[3], &used);
+    if (used < 0)
+        return false;
+    *text += used;
+    return true;
+}
+
+static bool scan_groups(const char **text, lk_conv2d_opts *conv)
+{
+    int used = -1;
+    conv->groups = 1;
+    if (strncmp(*text, " groups ", 8) != 0)
+        return true;
+    if (sscanf(*text, " groups %" SCNd64 "%n", &conv->groups, &used) != 1)
+        return false;
+    *text += used;
+    return true;
+}
+
+static bool scan_block(const char **text, lk_conv_block_attrs *attrs)
+{
+    if (strncmp(*text, " relu", 5) == 0) {
+        attrs->relu = true;
+        *text += 5;
+    }
+    for (int kind = LK_BLOCK_AVG_POOL; kind <= LK_BLOCK_MAX_POOL; kind++) {
+        if (!scan_pair(text, poolings[kind], attrs->pool.kernel))
+            continue;
+        attrs->pooling = (lk_block_pool)kind;
+        return scan_pair(text, "stride", attrs->pool.stride) && scan_pair(text, "padding", attrs->pool.padding);
+    }
+    return true;
+}
+
+static int op_of(const char *name)
+{
+    static const int ops[] = {LK_OP_CONV2D, LK_OP_CONV2D_INPUT_GRAD, LK_OP_CONV2D_WEIGHT_GRAD, LK_OP_CONV_BLOCK};
+    for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
+        if (strcmp(lk_op_name(ops[i]), name) == 0)
+            return ops[i];
+    return -1;
+}
+
+/* Sizes that are there, and of which a product is far from what an integer can hold. */
+static bool is_shape(lk_shape shape)
+{
+    double elements = 1;
+    for (int i = 0; i < shape.ndim; i++) {
+        if (shape.dim[i] < 1)
+            return false;
+        elements *= (double)shape.dim[i];
+    }
+    return elements < 1e12;
+}
+
+static bool is_between(const int64_t *pair, int64_t least)
+{
+    enum { MOST = 1 << 20 };
+    return pair[0] >= least && pair[0] <= MOST && pair[1] >= least && pair[1] <= MOST;
+}
+
+static bool has_pixels(const lk_conv_problem *p, int axis)
+{
+    const lk_conv2d_opts *conv = &p->attrs.conv;
+    const lk_pool2d_opts *pool = &p->attrs.pool;
+    int64_t room = p->x.dim[2 + axis] + 2 * conv->padding[axis] - conv->dilation[axis] * (p->w.dim[2 + axis] - 1) - 1;
+    if (room < 0 || p->attrs.pooling == LK_BLOCK_NO_POOL)
+        return room >= 0;
+    return room / conv->stride[axis] + 1 + 2 * pool->padding[axis] >= pool->kernel[axis];
+}
+
+/* Whether a call could have it. */
+static bool makes_sense(const lk_conv_problem *p)
+{
+    const lk_conv2d_opts *conv = &p->attrs.conv;
+    const lk_pool2d_opts *pool = &p->attrs.pool;
+    if (!is_shape(p->x) || !is_shape(p->w) || !is_between(conv->stride, 1) || !is_between(conv->padding, 0) ||
+        !is_between(conv->dilation, 1))
+        return false;
+    if (p->attrs.pooling != LK_BLOCK_NO_POOL &&
+        (!is_between(pool->kernel, 1) || !is_between(pool->stride, 1) || !is_between(pool->padding, 0) ||
+         pool->stride[0] < pool->kernel[0] || pool->stride[1] < pool->kernel[1]))
+        return false;
+    return conv->groups >= 1 && conv->groups <= p->x.dim[1] && p->w.dim[1] * conv->groups == p->x.dim[1] &&
+           p->w.dim[0] % conv->groups == 0 && has_pixels(p, 0) && has_pixels(p, 1);
+}
+
+bool lk__conv_problem_parse(const char *op, const char *text, lk_conv_problem *p)
+{
+    char again[320];
+    const char *rest = text;
+    *p = (lk_conv_problem){.op = op_of(op)};
+    lk_conv2d_opts *conv = &p->attrs.conv;
+    if (p->op < 0 || !scan_shapes(&rest, p) || !scan_pair(&rest, "stride", conv->stride) ||
+        !scan_pair(&rest, "padding", conv->padding) || !scan_pair(&rest, "dilation", conv->dilation) ||
+        !scan_groups(&rest, conv))
+        return false;
+    if (p->op == LK_OP_CONV_BLOCK && !scan_block(&rest, &p->attrs))
+        return false;
+    lk__conv_problem_text(p, again, sizeof again);
+    return strcmp(text, again) == 0 && makes_sense(p);
+}
