@@ -89,6 +89,17 @@ LK_API void lk_shard_sum_release(lk_shard_sum *sum);
  * is changed); those of lk_add (the object is then empty again). */
 LK_API lk_status lk_shard_sum_add(lk_shard_sum *sum, int64_t shard, lk_tensor *const *values);
 
+/* The same for quantities[0 … n) alone, whose values are values[quantities[0 … n)]: gradients as backward finishes
+ * them. The order of shards is that of each quantity. */
+LK_API lk_status lk_shard_sum_add_some(lk_shard_sum *sum, int64_t shard, const int *quantities, int n,
+                                       lk_tensor *const *values);
+
+/* Begins to sum over devices what every shard had given when it was called last, while the devices go on with what was
+ * pushed since: by then the slower one is through with it too, and none waits. May be left out; lk_shard_sum_finish
+ * does the rest. Asynchronous. Errors: those of lk_add (the object is then empty again). */
+LK_API lk_status lk_shard_sum_exchange_at(lk_place at, lk_shard_sum *sum);
+#define lk_shard_sum_exchange(...) lk_shard_sum_exchange_at(LK_HERE, __VA_ARGS__)
+
 /* sums[r * n + i] = the sum over all shards of quantity i, on replica r's device, one reference each (NULL where it was
  * absent from every shard); the object is then ready for the next step. Asynchronous.
  * Errors: LK_ERR_STATE (a shard is missing). On failure every entry is NULL and the object is empty again. */

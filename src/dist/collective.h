@@ -14,4 +14,13 @@
 lk_status lk__tree_allreduce(lk_place at, lk_device *const *devices, int n_devices, const lk_transport *transport,
                              int64_t shards, const lk_tree_node *nodes, int64_t n_nodes, int i, lk_tensor **sums);
 
+/* The same in two halves. `begin` pushes what a device does by itself once the nodes are there; slices[d] then is the
+ * part of the sum that devices[d] has finished, one reference each, or NULL where sums are whole already. Until
+ * `finish` has pushed the collecting, sums are not to be used. */
+lk_status lk__tree_allreduce_begin(lk_place at, lk_device *const *devices, int n_devices, const lk_transport *transport,
+                                   int64_t shards, const lk_tree_node *nodes, int64_t n_nodes, int i, lk_tensor **sums,
+                                   lk_tensor **slices);
+lk_status lk__tree_allreduce_finish(lk_place at, lk_device *const *devices, int n_devices,
+                                    const lk_transport *transport, lk_tensor *const *sums, lk_tensor *const *slices);
+
 #endif

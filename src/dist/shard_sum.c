@@ -1,5 +1,6 @@
-/* A sum over shards keeps, for every device, the tree nodes it has so far as a stack: a new shard is pushed as a leaf,
- * and while the two uppermost nodes are siblings they are added up. */
+/* A sum over shards keeps, for every quantity and device, the tree nodes it has so far as a stack: a new shard is
+ * pushed as a leaf, and while the two uppermost nodes are siblings they are added up. A quantity that every shard has
+ * given can be exchanged, whatever the others are waiting for. */
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/trace.h"
@@ -8,26 +9,29 @@
 
 #include <string.h>
 
-typedef struct partial_sum {
-    lk_range range;
-    lk_tensor **values; /* n of them, one reference each where present */
-} partial_sum;
-
-typedef struct device_stack {
-    lk_range shards; /* owned by the device */
-    int64_t next;    /* the shard expected next */
+/* Of one quantity on one device. */
+typedef struct node_stack {
+    int64_t next; /* the shard expected next */
     int64_t depth;
-} device_stack;
+} node_stack;
 
 struct lk_shard_sum {
     lk_strategy *strategy;
     int64_t shards;
-    int n;
-    device_stack *stacks;
-    partial_sum *partials; /* `capacity` for each device */
-    lk_tensor **values;    /* their values */
-    int64_t capacity;      /* a range is covered by at most two nodes a level; two more while siblings are added */
-    lk_tree_node *nodes;   /* scratch of finish */
+    int k, n;           /* devices, quantities */
+    lk_range *owned;    /* [k]: a device's shards */
+    int64_t capacity;   /* a range is covered by at most two nodes a level; two more while siblings are added */
+    node_stack *stacks; /* [k][n] */
+    lk_range *ranges;   /* [k][capacity][n]: of the nodes in the stacks … */
+    lk_tensor **values; /* … and what they have: one reference each, NULL where absent */
+
+    /* Quantities that every shard has given, in the order in which that came about. Of these, ready[0 … n_begun) are
+     * being exchanged, and the first n_before were there when an exchange was last asked for. */
+    int64_t *missing; /* [n]: shards that have not given it */
+    int *ready;       /* [n] */
+    int n_ready, n_before, n_begun;
+    lk_tensor **sums, **begun; /* [k][n]: see lk_bucket */
+    lk_tree_node *nodes;       /* scratch: what covers all shards */
 };
 
 static int64_t log2_ceil(int64_t n)
@@ -38,98 +42,103 @@ static int64_t log2_ceil(int64_t n)
     return bits;
 }
 
+static lk_status allocate(lk_shard_sum *sum)
+{
+    size_t k = (size_t)sum->k, n = (size_t)sum->n, nodes = k * (size_t)sum->capacity;
+    sum->owned = lk__calloc(k, sizeof *sum->owned);
+    sum->stacks = lk__calloc(k * n, sizeof *sum->stacks);
+    sum->ranges = lk__calloc(nodes * n, sizeof *sum->ranges);
+    sum->values = lk__calloc(nodes * n, sizeof *sum->values);
+    sum->missing = lk__calloc(n, sizeof *sum->missing);
+    sum->ready = lk__calloc(n, sizeof *sum->ready);
+    sum->sums = lk__calloc(k * n, sizeof *sum->sums);
+    sum->begun = lk__calloc(k * n, sizeof *sum->begun);
+    sum->nodes = lk__calloc(nodes, sizeof *sum->nodes);
+    bool complete = sum->owned && sum->stacks && sum->ranges && sum->values && sum->missing && sum->ready &&
+                    sum->sums && sum->begun && sum->nodes;
+    return complete ? LK_OK : LK_ERR_MEMORY;
+}
+
+/* Position p of the stack of quantity i on device d. */
+static int64_t slot(const lk_shard_sum *sum, int d, int64_t p, int i)
+{
+    return (d * sum->capacity + p) * sum->n + i;
+}
+
+static node_stack *stack_of(const lk_shard_sum *sum, int d, int i)
+{
+    return &sum->stacks[(int64_t)d * sum->n + i];
+}
+
+static void drop(lk_tensor **tensor)
+{
+    lk_tensor_release(*tensor);
+    *tensor = NULL;
+}
+
+/* Ready for the next step. */
+static void empty(lk_shard_sum *sum)
+{
+    for (int i = 0; i < sum->n; i++) {
+        for (int d = 0; d < sum->k; d++) {
+            node_stack *stack = stack_of(sum, d, i);
+            while (stack->depth > 0)
+                drop(&sum->values[slot(sum, d, --stack->depth, i)]);
+            stack->next = sum->owned[d].begin;
+            drop(&sum->sums[(int64_t)d * sum->n + i]);
+            drop(&sum->begun[(int64_t)d * sum->n + i]);
+        }
+        sum->missing[i] = sum->shards;
+    }
+    sum->n_ready = sum->n_before = sum->n_begun = 0;
+}
+
+static void free_arrays(lk_shard_sum *sum)
+{
+    lk__free(sum->owned);
+    lk__free(sum->stacks);
+    lk__free(sum->ranges);
+    lk__free(sum->values);
+    lk__free(sum->missing);
+    lk__free(sum->ready);
+    lk__free(sum->sums);
+    lk__free(sum->begun);
+    lk__free(sum->nodes);
+    lk__free(sum);
+}
+
 lk_shard_sum *lk_shard_sum_new(lk_strategy *strategy, int64_t shards, int n)
 {
-    int64_t k = lk_strategy_num_replicas(strategy);
+    int k = lk_strategy_num_replicas(strategy);
     if (shards < k || n < 0) {
-        lk__fail(LK_ERR_ARGUMENT, "shard sum: %lld shards for %lld devices; at least one a device is needed",
-                 (long long)shards, (long long)k);
+        lk__fail(LK_ERR_ARGUMENT, "shard sum: %lld shards for %d devices; at least one a device is needed",
+                 (long long)shards, k);
         return NULL;
     }
     lk_shard_sum *sum = lk__calloc(1, sizeof *sum);
     if (!sum)
         return NULL;
-    int64_t capacity = 2 * log2_ceil(shards) + 2;
     sum->strategy = strategy;
     sum->shards = shards;
+    sum->k = k;
     sum->n = n;
-    sum->capacity = capacity;
-    sum->stacks = lk__calloc((size_t)k, sizeof *sum->stacks);
-    sum->partials = lk__calloc((size_t)(k * capacity), sizeof *sum->partials);
-    sum->values = lk__calloc((size_t)(k * capacity), (size_t)n * sizeof *sum->values);
-    sum->nodes = lk__calloc((size_t)(k * capacity), sizeof *sum->nodes);
-    if (!sum->stacks || !sum->partials || !sum->values || !sum->nodes) {
-        lk_shard_sum_release(sum);
+    sum->capacity = 2 * log2_ceil(shards) + 2;
+    if (allocate(sum) != LK_OK) {
+        free_arrays(sum);
         return NULL;
     }
-    for (int64_t d = 0; d < k; d++) {
-        sum->stacks[d].shards = lk_part(shards, k, d);
-        sum->stacks[d].next = sum->stacks[d].shards.begin;
-    }
-    for (int64_t p = 0; p < k * capacity; p++)
-        sum->partials[p].values = sum->values + p * n;
+    for (int d = 0; d < k; d++)
+        sum->owned[d] = lk_part(shards, k, d);
+    empty(sum);
     return sum;
-}
-
-static void drop_values(const lk_shard_sum *sum, partial_sum *partial)
-{
-    for (int i = 0; i < sum->n; i++) {
-        lk_tensor_release(partial->values[i]);
-        partial->values[i] = NULL;
-    }
-}
-
-static partial_sum *partial_at(const lk_shard_sum *sum, int64_t d, int64_t position)
-{
-    return &sum->partials[d * sum->capacity + position];
-}
-
-static void empty(lk_shard_sum *sum)
-{
-    for (int d = 0; d < lk_strategy_num_replicas(sum->strategy); d++) {
-        device_stack *stack = &sum->stacks[d];
-        while (stack->depth > 0)
-            drop_values(sum, partial_at(sum, d, --stack->depth));
-        stack->next = stack->shards.begin;
-    }
 }
 
 void lk_shard_sum_release(lk_shard_sum *sum)
 {
     if (!sum)
         return;
-    if (sum->stacks && sum->partials && sum->values)
-        empty(sum);
-    lk__free(sum->stacks);
-    lk__free(sum->partials);
-    lk__free(sum->values);
-    lk__free(sum->nodes);
-    lk__free(sum);
-}
-
-/* left = left + right, quantity by quantity; what is absent from one is what the other has. */
-static lk_status add_siblings(const lk_shard_sum *sum, partial_sum *left, partial_sum *right)
-{
-    lk_status status = LK_OK;
-    lk_scope_begin();
-    for (int i = 0; i < sum->n && status == LK_OK; i++) {
-        lk_tensor *a = left->values[i], *b = right->values[i];
-        lk_tensor *total = a && b ? lk_add(a, b) : a ? a : b;
-        if (a && !total) {
-            status = lk_error_status();
-            break;
-        }
-        if (total == a)
-            continue;
-        lk_tensor_retain(total);
-        lk_tensor_release(a);
-        left->values[i] = total;
-    }
-    lk_scope_end();
-    LK_TRY(status);
-    drop_values(sum, right);
-    left->range.end = right->range.end;
-    return LK_OK;
+    empty(sum);
+    free_arrays(sum);
 }
 
 lk_strategy *lk__shard_sum_strategy(const lk_shard_sum *sum)
@@ -142,75 +151,198 @@ int64_t lk__shard_sum_shards(const lk_shard_sum *sum)
     return sum->shards;
 }
 
+/* --- one device's shards ------------------------------------------------------------------------------------------ */
+
 static int owner(const lk_shard_sum *sum, int64_t shard)
 {
-    for (int d = 0; d < lk_strategy_num_replicas(sum->strategy); d++)
-        if (shard >= sum->stacks[d].shards.begin && shard < sum->stacks[d].shards.end)
+    for (int d = 0; d < sum->k; d++)
+        if (shard >= sum->owned[d].begin && shard < sum->owned[d].end)
             return d;
     return -1;
 }
 
-lk_status lk_shard_sum_add(lk_shard_sum *sum, int64_t shard, lk_tensor *const *values)
+/* *left = *left + *right, which is then gone; what is absent from one is what the other has. */
+static lk_status add_siblings(lk_tensor **left, lk_tensor **right)
 {
-    int d = owner(sum, shard);
-    if (d < 0 || sum->stacks[d].next != shard)
-        LK_FAIL(LK_ERR_ARGUMENT, "shard sum: shard %lld of %lld is given twice or out of order", (long long)shard,
-                (long long)sum->shards);
-    device_stack *stack = &sum->stacks[d];
-    partial_sum *leaf = partial_at(sum, d, stack->depth);
-    leaf->range = (lk_range){shard, shard + 1};
-    for (int i = 0; i < sum->n; i++)
-        leaf->values[i] = values ? lk_tensor_retain(values[i]) : NULL;
-    stack->depth++;
-    stack->next++;
-    while (stack->depth >= 2) {
-        partial_sum *left = partial_at(sum, d, stack->depth - 2), *right = left + 1;
-        if (!lk__tree_siblings(sum->shards, left->range, right->range))
-            break;
-        lk__phase before = lk__phase_set(LK_PHASE_SHARD_SUM);
-        lk_status status = add_siblings(sum, left, right);
-        lk__phase_set(before);
-        if (status != LK_OK) { /* some quantities are added up, some are not: nothing of it is of use */
-            empty(sum);
-            return status;
-        }
-        stack->depth--;
+    if (*left && *right) {
+        lk_tensor *total = lk_add(*left, *right);
+        if (!total)
+            return lk_error_status();
+        lk_tensor_retain(total);
+        drop(left);
+        drop(right);
+        *left = total;
+    } else if (*right) {
+        *left = *right;
+        *right = NULL;
     }
     return LK_OK;
 }
 
-static lk_status collect_nodes(lk_shard_sum *sum, int64_t *count)
+static lk_status push_leaf(lk_shard_sum *sum, int d, int i, int64_t shard, lk_tensor *value)
 {
-    *count = 0;
-    for (int d = 0; d < lk_strategy_num_replicas(sum->strategy); d++) {
-        const device_stack *stack = &sum->stacks[d];
-        if (stack->next != stack->shards.end)
-            LK_FAIL(LK_ERR_STATE, "shard sum: shard %lld of %lld is missing", (long long)stack->next,
-                    (long long)sum->shards);
-        for (int64_t p = 0; p < stack->depth; p++) {
-            partial_sum *partial = partial_at(sum, d, p);
-            sum->nodes[(*count)++] = (lk_tree_node){partial->range, partial->values};
-        }
+    node_stack *stack = stack_of(sum, d, i);
+    int64_t leaf = slot(sum, d, stack->depth++, i);
+    stack->next++;
+    sum->ranges[leaf] = (lk_range){shard, shard + 1};
+    sum->values[leaf] = lk_tensor_retain(value);
+    while (stack->depth >= 2) {
+        int64_t left = slot(sum, d, stack->depth - 2, i), right = slot(sum, d, stack->depth - 1, i);
+        if (!lk__tree_siblings(sum->shards, sum->ranges[left], sum->ranges[right]))
+            break;
+        LK_TRY(add_siblings(&sum->values[left], &sum->values[right]));
+        sum->ranges[left].end = sum->ranges[right].end;
+        stack->depth--;
     }
+    if (--sum->missing[i] == 0)
+        sum->ready[sum->n_ready++] = i;
+    return LK_OK;
+}
+
+/* quantities NULL: all. */
+static int quantity(const int *quantities, int j)
+{
+    return quantities ? quantities[j] : j;
+}
+
+static lk_status check_order(const lk_shard_sum *sum, int64_t shard, int d, const int *quantities, int n)
+{
+    bool right = d >= 0;
+    for (int j = 0; j < n && right; j++)
+        right = stack_of(sum, d, quantity(quantities, j))->next == shard;
+    if (!right)
+        LK_FAIL(LK_ERR_ARGUMENT, "shard sum: shard %lld of %lld is given twice or out of order", (long long)shard,
+                (long long)sum->shards);
+    return LK_OK;
+}
+
+static lk_status add(lk_shard_sum *sum, int64_t shard, const int *quantities, int n, lk_tensor *const *values)
+{
+    int d = owner(sum, shard);
+    LK_TRY(check_order(sum, shard, d, quantities, n));
+    lk_status status = LK_OK;
+    lk__phase before = lk__phase_set(LK_PHASE_SHARD_SUM);
+    lk_scope_begin();
+    for (int j = 0; j < n && status == LK_OK; j++) {
+        int i = quantity(quantities, j);
+        status = push_leaf(sum, d, i, shard, values ? values[i] : NULL);
+    }
+    lk_scope_end();
+    lk__phase_set(before);
+    if (status != LK_OK) /* some quantities are added up, some are not: nothing of it is of use */
+        empty(sum);
+    return status;
+}
+
+lk_status lk_shard_sum_add(lk_shard_sum *sum, int64_t shard, lk_tensor *const *values)
+{
+    return add(sum, shard, NULL, sum->n, values);
+}
+
+lk_status lk_shard_sum_add_some(lk_shard_sum *sum, int64_t shard, const int *quantities, int n,
+                                lk_tensor *const *values)
+{
+    return add(sum, shard, quantities, n, values);
+}
+
+/* --- all devices -------------------------------------------------------------------------------------------------- */
+
+/* The nodes are the same for all quantities that are ready: each row of values has all of them. */
+static int64_t collect_nodes(const lk_shard_sum *sum, int quantity)
+{
+    int64_t count = 0;
+    for (int d = 0; d < sum->k; d++)
+        for (int64_t p = 0; p < stack_of(sum, d, quantity)->depth; p++)
+            sum->nodes[count++] =
+                (lk_tree_node){sum->ranges[slot(sum, d, p, quantity)], sum->values + slot(sum, d, p, 0)};
+    return count;
+}
+
+static void drop_nodes(lk_shard_sum *sum, int quantity)
+{
+    for (int d = 0; d < sum->k; d++) {
+        node_stack *stack = stack_of(sum, d, quantity);
+        while (stack->depth > 0)
+            drop(&sum->values[slot(sum, d, --stack->depth, quantity)]);
+    }
+}
+
+/* Quantities ready[n_begun … end). */
+static lk_status begin(lk_place at, lk_shard_sum *sum, int end)
+{
+    if (sum->n_begun == end)
+        return LK_OK;
+    int first = sum->n_begun;
+    lk_bucket bucket = {.shards = sum->shards,
+                        .nodes = sum->nodes,
+                        .n_nodes = collect_nodes(sum, sum->ready[first]),
+                        .quantities = sum->ready + first,
+                        .n_quantities = end - first,
+                        .n = sum->n,
+                        .sums = sum->sums,
+                        .begun = sum->begun};
+    lk_scope_begin();
+    lk_status status = sum->strategy->table->begin(at, sum->strategy, &bucket);
+    lk_scope_end();
+    for (; sum->n_begun < end; sum->n_begun++)
+        drop_nodes(sum, sum->ready[sum->n_begun]);
+    return status;
+}
+
+static lk_status finish(lk_place at, lk_shard_sum *sum)
+{
+    const lk_strategy_table *table = sum->strategy->table;
+    lk_bucket bucket = {.shards = sum->shards,
+                        .quantities = sum->ready,
+                        .n_quantities = sum->n_ready,
+                        .n = sum->n,
+                        .sums = sum->sums,
+                        .begun = sum->begun};
+    LK_TRY(begin(at, sum, sum->n_ready));
+    lk_scope_begin();
+    lk_status status = table->finish ? table->finish(at, sum->strategy, &bucket) : LK_OK;
+    lk_scope_end();
+    return status;
+}
+
+static lk__phase set_phase(const lk_shard_sum *sum)
+{
+    return lk__phase_set(sum->k > 1 ? LK_PHASE_EXCHANGE : LK_PHASE_SHARD_SUM);
+}
+
+lk_status lk_shard_sum_exchange_at(lk_place at, lk_shard_sum *sum)
+{
+    lk__phase before = set_phase(sum);
+    lk_status status = begin(at, sum, sum->n_before);
+    lk__phase_set(before);
+    sum->n_before = sum->n_ready;
+    if (status != LK_OK)
+        empty(sum);
+    return status;
+}
+
+static lk_status check_complete(const lk_shard_sum *sum)
+{
+    for (int d = 0; d < sum->k && sum->n_ready < sum->n; d++)
+        for (int i = 0; i < sum->n; i++)
+            if (stack_of(sum, d, i)->next != sum->owned[d].end)
+                LK_FAIL(LK_ERR_STATE, "shard sum: shard %lld of %lld is missing", (long long)stack_of(sum, d, i)->next,
+                        (long long)sum->shards);
     return LK_OK;
 }
 
 lk_status lk_shard_sum_finish_at(lk_place at, lk_shard_sum *sum, lk_tensor **sums)
 {
-    int k = lk_strategy_num_replicas(sum->strategy);
-    int64_t count, total = (int64_t)k * sum->n;
-    memset(sums, 0, (size_t)total * sizeof *sums);
-    lk_status status = collect_nodes(sum, &count);
-    lk__phase before = lk__phase_set(k > 1 ? LK_PHASE_EXCHANGE : LK_PHASE_SHARD_SUM);
-    if (status == LK_OK) {
-        lk_scope_begin();
-        status = sum->strategy->table->reduce(at, sum->strategy, sum->shards, sum->nodes, count, sum->n, sums);
-        lk_scope_end();
-    }
+    size_t bytes = (size_t)sum->k * (size_t)sum->n * sizeof *sums;
+    memset(sums, 0, bytes);
+    lk_status status = check_complete(sum);
+    lk__phase before = set_phase(sum);
+    if (status == LK_OK)
+        status = finish(at, sum);
     lk__phase_set(before);
-    for (int64_t i = 0; i < total && status != LK_OK; i++) {
-        lk_tensor_release(sums[i]);
-        sums[i] = NULL;
+    if (status == LK_OK && bytes > 0) {
+        memcpy(sums, sum->sums, bytes);
+        memset(sum->sums, 0, bytes);
     }
     empty(sum);
     return status;

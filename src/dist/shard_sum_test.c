@@ -35,11 +35,18 @@ static int owner_of(const shard_case *c, int64_t shard)
     return -1;
 }
 
-static lk_status add_shard(const shard_case *c, lk_shard_sum *sum, int64_t shard)
+static lk_status add_values(lk_shard_sum *sum, int64_t shard, int quantity, lk_tensor *const *values)
+{
+    return quantity < 0 ? lk_shard_sum_add(sum, shard, values)
+                        : lk_shard_sum_add_some(sum, shard, &quantity, 1, values);
+}
+
+/* quantity < 0: all of them. */
+static lk_status add_quantity(const shard_case *c, lk_shard_sum *sum, int64_t shard, int quantity)
 {
     lk_tensor *values[QUANTITIES];
     if (c->empty[shard])
-        return lk_shard_sum_add(sum, shard, NULL);
+        return add_values(sum, shard, quantity, NULL);
     lk_status status = LK_OK;
     lk_scope_begin();
     for (int i = 0; i < QUANTITIES && status == LK_OK; i++) {
@@ -50,9 +57,14 @@ static lk_status add_shard(const shard_case *c, lk_shard_sum *sum, int64_t shard
         status = absent || values[i] ? LK_OK : lk_error_status();
     }
     if (status == LK_OK)
-        status = lk_shard_sum_add(sum, shard, values);
+        status = add_values(sum, shard, quantity, values);
     lk_scope_end();
     return status;
+}
+
+static lk_status add_shard(const shard_case *c, lk_shard_sum *sum, int64_t shard)
+{
+    return add_quantity(c, sum, shard, -1);
 }
 
 /* Every device's first shard, then every device's second, … */
@@ -83,6 +95,25 @@ static lk_status add_by_device(const shard_case *c, lk_shard_sum *sum)
     return LK_OK;
 }
 
+/* Quantity by quantity, one device behind the others in what it gives, exchanged as they are there. */
+static lk_status add_piecewise(const shard_case *c, lk_shard_sum *sum)
+{
+    lk_status status = LK_OK;
+    for (int64_t i = 0; i < c->shards && status == LK_OK; i++) {
+        for (int turn = 0; turn < 2 * QUANTITIES && status == LK_OK; turn++) {
+            for (int d = 0; d < c->k && status == LK_OK; d++) {
+                lk_range own = lk_part(c->shards, c->k, d);
+                int quantity = QUANTITIES - 1 - turn + (d == 0);
+                if (own.begin + i < own.end && quantity >= 0 && quantity < QUANTITIES)
+                    status = add_quantity(c, sum, own.begin + i, quantity);
+            }
+            if (status == LK_OK)
+                status = lk_shard_sum_exchange(sum);
+        }
+    }
+    return status;
+}
+
 static void check_sums(const shard_case *c, lk_tensor **sums)
 {
     for (int i = 0; i < QUANTITIES; i++) {
@@ -111,8 +142,8 @@ static void sum_and_compare(const shard_case *c)
     lk_strategy *strategy = open_strategy(c->k);
     lk_shard_sum *sum = lk_shard_sum_new(strategy, c->shards, QUANTITIES);
     assert_non_null(sum);
-    for (int round = 0; round < 2; round++) { /* the object is ready for the next step */
-        assert_ok(round ? add_by_device(c, sum) : add_in_turns(c, sum));
+    for (int round = 0; round < 3; round++) { /* the object is ready for the next step */
+        assert_ok(round == 0 ? add_in_turns(c, sum) : round == 1 ? add_by_device(c, sum) : add_piecewise(c, sum));
         assert_ok(lk_shard_sum_finish(sum, sums));
         check_sums(c, sums);
     }
@@ -182,7 +213,14 @@ static void misuse_changes_nothing(void **state)
                  "shard sum: shard -1 of 5 is given twice or out of order");
     expect_error(lk_shard_sum_add(sum, 5, NULL), LK_ERR_ARGUMENT,
                  "shard sum: shard 5 of 5 is given twice or out of order");
-    for (int64_t s = 1; s < 5; s++)
+    assert_ok(add_quantity(&c, sum, 1, 2));
+    expect_error(add_quantity(&c, sum, 1, 2), LK_ERR_ARGUMENT,
+                 "shard sum: shard 1 of 5 is given twice or out of order");
+    expect_error(add_shard(&c, sum, 1), LK_ERR_ARGUMENT, "shard sum: shard 1 of 5 is given twice or out of order");
+    for (int i = 0; i < QUANTITIES; i++)
+        if (i != 2)
+            assert_ok(add_quantity(&c, sum, 1, i));
+    for (int64_t s = 2; s < 5; s++)
         assert_ok(add_shard(&c, sum, s));
     expect_error(add_shard(&c, sum, 4), LK_ERR_ARGUMENT, "shard sum: shard 4 of 5 is given twice or out of order");
     assert_ok(lk_shard_sum_finish(sum, sums));
@@ -207,6 +245,15 @@ static void a_missing_shard_is_named_and_forgotten(void **state)
     assert_ok(add_in_turns(&c, sum));
     assert_ok(lk_shard_sum_finish(sum, sums));
     check_sums(&c, sums);
+    for (int64_t s = 0; s < 4; s++)
+        assert_ok(add_shard(&c, sum, s));
+    assert_ok(add_quantity(&c, sum, 4, 1));
+    assert_ok(lk_shard_sum_exchange(sum));
+    assert_ok(lk_shard_sum_exchange(sum));
+    expect_error(lk_shard_sum_finish(sum, sums), LK_ERR_STATE, "shard sum: shard 4 of 5 is missing");
+    assert_ok(add_piecewise(&c, sum));
+    lk_shard_sum_release(sum); /* with sums under way */
+    sum = lk_shard_sum_new(strategy, 5, QUANTITIES);
     assert_ok(add_shard(&c, sum, 0)); /* released with a value in it */
     lk_shard_sum_release(sum);
     lk_strategy_release(strategy);
@@ -273,9 +320,9 @@ static void replicas_start_equal(void **state)
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-static lk_status sum_once(const shard_case *c, lk_shard_sum *sum, lk_tensor **sums)
+static lk_status sum_once(const shard_case *c, lk_shard_sum *sum, bool piecewise, lk_tensor **sums)
 {
-    lk_status status = add_in_turns(c, sum);
+    lk_status status = piecewise ? add_piecewise(c, sum) : add_in_turns(c, sum);
     lk_status finished = lk_shard_sum_finish(sum, sums); /* after a failure it empties the object */
     return status != LK_OK ? status : finished;
 }
@@ -292,9 +339,8 @@ static lk_status read_all(lk_tensor **sums, int n)
     return status;
 }
 
-static void every_allocation_may_fail(void **state)
+static void check_failures(bool piecewise)
 {
-    (void)state;
     shard_case c = {6, 3, nowhere, nowhere, (int64_t[]){9000, 1, 1, 1}};
     lk_tensor *sums[3 * QUANTITIES];
     lk_strategy *strategy = open_strategy(3);
@@ -303,7 +349,7 @@ static void every_allocation_may_fail(void **state)
     for (int64_t n = 0;; n++) {
         lk_error_clear();
         lk__mem_fail_at(n);
-        lk_status status = sum_once(&c, sum, sums);
+        lk_status status = sum_once(&c, sum, piecewise, sums);
         if (status == LK_OK)
             status = read_all(sums, 3 * QUANTITIES);
         int64_t allocations = lk__mem_allocations();
@@ -313,7 +359,7 @@ static void every_allocation_may_fail(void **state)
         failures += status != LK_OK;
         assert_true(status == LK_OK || (status == LK_ERR_MEMORY && *lk_error_message()));
         lk_error_clear();
-        assert_ok(sum_once(&c, sum, sums));
+        assert_ok(sum_once(&c, sum, piecewise, sums));
         check_sums(&c, sums);
         if (allocations <= n)
             break;
@@ -321,6 +367,13 @@ static void every_allocation_may_fail(void **state)
     assert_true(failures > 10);
     lk_shard_sum_release(sum);
     lk_strategy_release(strategy);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    check_failures(false);
+    check_failures(true);
 }
 
 int main(void)

@@ -4,15 +4,29 @@
 
 #include "dist/tree.h"
 
+/* Quantities quantities[0 … n_quantities) of n, which every shard has given: a bucket that is reduced together. The
+ * nodes cover [0, shards) in order. sums and begun: [replica * n + i], NULL before. */
+typedef struct lk_bucket {
+    int64_t shards;
+    const lk_tree_node *nodes;
+    int64_t n_nodes;
+    const int *quantities;
+    int n_quantities, n;
+    lk_tensor **sums;
+    lk_tensor **begun; /* what `begin` leaves for `finish` */
+} lk_bucket;
+
 typedef struct lk_strategy_table {
     const char *name;
     /* Whether it can work with these devices, all of one kind. */
     lk_status (*check)(lk_device *const *devices, int n_devices);
     /* See lk_strategy_place. Entries are NULL before and, on failure, released by the caller. */
     lk_status (*place)(lk_place at, lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables);
-    /* sums[r * n + i] from the nodes that cover [0, shards) in order; entries as above. */
-    lk_status (*reduce)(lk_place at, lk_strategy *strategy, int64_t shards, const lk_tree_node *nodes, int64_t n_nodes,
-                        int n, lk_tensor **sums);
+    /* Pushes what brings the sums of a bucket about. The devices go on with other work between the two: what makes one
+     * wait for the others belongs into `finish` (NULL: there is none), of which nodes are no longer set. Sums are good
+     * after it. What is in sums and begun is released by the caller. */
+    lk_status (*begin)(lk_place at, lk_strategy *strategy, const lk_bucket *bucket);
+    lk_status (*finish)(lk_place at, lk_strategy *strategy, const lk_bucket *bucket);
 } lk_strategy_table;
 
 struct lk_strategy {

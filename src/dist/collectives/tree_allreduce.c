@@ -47,67 +47,104 @@ static lk_status reduce_small(const allreduce *job, lk_tensor **sums)
 }
 
 /* destination[begin …] = part, both flat. */
-static lk_status place_slice(const allreduce *job, lk_tensor *destination, int64_t begin, lk_tensor *part)
+static lk_status place_slice(lk_place at, lk_tensor *destination, int64_t begin, lk_tensor *part)
 {
-    lk_tensor *view = lk_slice_at(job->at, destination, 0, begin, begin + lk_tensor_count(part));
-    return view ? lk_copy_into_at(job->at, view, part) : lk_error_status();
+    lk_tensor *view = lk_slice_at(at, destination, 0, begin, begin + lk_tensor_count(part));
+    return view ? lk_copy_into_at(at, view, part) : lk_error_status();
 }
 
-static lk_status reduce_slices(const allreduce *job, int64_t count, lk_tensor **flat)
+static lk_status begin_slices(const allreduce *job, int64_t count, lk_tensor **flat, lk_tensor **slices)
 {
-    lk_tensor *parts[LK_MAX_DEVICES];
     for (int d = 0; d < job->n_devices; d++) {
         lk_range slice = lk_part(count, job->n_devices, d);
-        LK_TRY(sum_on(job, d, slice, &parts[d]));
-        LK_TRY(place_slice(job, flat[d], slice.begin, parts[d]));
-    }
-    for (int d = 0; d < job->n_devices; d++) {
-        for (int j = 1; j < job->n_devices; j++) { /* each device starts with another neighbour */
-            int from = (d + j) % job->n_devices;
-            lk_tensor *part = job->transport->reach(job->at, parts[from], job->devices[d]);
-            if (!part)
-                return lk_error_status();
-            LK_TRY(place_slice(job, flat[d], lk_part(count, job->n_devices, from).begin, part));
-        }
+        lk_tensor *sum;
+        LK_TRY(sum_on(job, d, slice, &sum));
+        slices[d] = lk_tensor_retain(sum);
+        LK_TRY(place_slice(job->at, flat[d], slice.begin, sum));
     }
     return LK_OK;
 }
 
-static lk_status reduce_large(const allreduce *job, const lk_tensor *like, lk_tensor **sums)
+static lk_status begin_large(const allreduce *job, const lk_tensor *like, lk_tensor **sums, lk_tensor **slices)
 {
     lk_tensor *flat[LK_MAX_DEVICES];
     int64_t count = lk_tensor_count(like);
     for (int d = 0; d < job->n_devices; d++) {
         flat[d] = lk_tensor_new(job->devices[d], like->dtype, LK_SHAPE(count));
-        if (!flat[d])
-            return lk_error_status();
-    }
-    LK_TRY(reduce_slices(job, count, flat));
-    for (int d = 0; d < job->n_devices; d++) {
-        lk_tensor *sum = lk_reshape_at(job->at, flat[d], like->shape);
+        lk_tensor *sum = flat[d] ? lk_reshape_at(job->at, flat[d], like->shape) : NULL;
         if (!sum)
             return lk_error_status();
         sums[d] = lk_tensor_retain(sum);
     }
-    return LK_OK;
+    return begin_slices(job, count, flat, slices);
 }
 
-lk_status lk__tree_allreduce(lk_place at, lk_device *const *devices, int n_devices, const lk_transport *transport,
-                             int64_t shards, const lk_tree_node *nodes, int64_t n_nodes, int i, lk_tensor **sums)
+static void release_all(lk_tensor **tensors, int n)
+{
+    for (int d = 0; d < n; d++) {
+        lk_tensor_release(tensors[d]);
+        tensors[d] = NULL;
+    }
+}
+
+lk_status lk__tree_allreduce_begin(lk_place at, lk_device *const *devices, int n_devices, const lk_transport *transport,
+                                   int64_t shards, const lk_tree_node *nodes, int64_t n_nodes, int i, lk_tensor **sums,
+                                   lk_tensor **slices)
 {
     allreduce job = {at, devices, n_devices, transport, shards, nodes, n_nodes, i};
     for (int d = 0; d < n_devices; d++)
-        sums[d] = NULL;
+        sums[d] = slices[d] = NULL;
     const lk_tensor *like = first_present(&job);
     if (!like)
         return LK_OK;
     lk_scope_begin();
     bool small = n_devices == 1 || lk_tensor_count(like) <= SMALL_ELEMENTS;
-    lk_status status = small ? reduce_small(&job, sums) : reduce_large(&job, like, sums);
+    lk_status status = small ? reduce_small(&job, sums) : begin_large(&job, like, sums, slices);
     lk_scope_end();
-    for (int d = 0; d < n_devices && status != LK_OK; d++) {
-        lk_tensor_release(sums[d]);
-        sums[d] = NULL;
+    if (status != LK_OK) {
+        release_all(sums, n_devices);
+        release_all(slices, n_devices);
     }
+    return status;
+}
+
+/* sums[d] gets the slices of the others; each device starts with another neighbour. */
+static lk_status collect(lk_place at, int n_devices, const lk_transport *transport, int d, lk_device *device,
+                         lk_tensor *sum, lk_tensor *const *slices)
+{
+    int64_t count = lk_tensor_count(sum);
+    lk_tensor *flat = lk_reshape_at(at, sum, LK_SHAPE(count));
+    for (int j = 1; j < n_devices; j++) {
+        int from = (d + j) % n_devices;
+        lk_tensor *slice = transport->reach(at, slices[from], device);
+        if (!slice || !flat)
+            return lk_error_status();
+        LK_TRY(place_slice(at, flat, lk_part(count, n_devices, from).begin, slice));
+    }
+    return LK_OK;
+}
+
+lk_status lk__tree_allreduce_finish(lk_place at, lk_device *const *devices, int n_devices,
+                                    const lk_transport *transport, lk_tensor *const *sums, lk_tensor *const *slices)
+{
+    lk_status status = LK_OK;
+    if (!slices[0])
+        return LK_OK;
+    lk_scope_begin();
+    for (int d = 0; d < n_devices && status == LK_OK; d++)
+        status = collect(at, n_devices, transport, d, devices[d], sums[d], slices);
+    lk_scope_end();
+    return status;
+}
+
+lk_status lk__tree_allreduce(lk_place at, lk_device *const *devices, int n_devices, const lk_transport *transport,
+                             int64_t shards, const lk_tree_node *nodes, int64_t n_nodes, int i, lk_tensor **sums)
+{
+    lk_tensor *slices[LK_MAX_DEVICES];
+    LK_TRY(lk__tree_allreduce_begin(at, devices, n_devices, transport, shards, nodes, n_nodes, i, sums, slices));
+    lk_status status = lk__tree_allreduce_finish(at, devices, n_devices, transport, sums, slices);
+    release_all(slices, n_devices);
+    if (status != LK_OK)
+        release_all(sums, n_devices);
     return status;
 }

@@ -23,15 +23,41 @@ static lk_status place(lk_place at, lk_strategy *strategy, lk_tensor *const *ini
     return LK_OK;
 }
 
-static lk_status reduce(lk_place at, lk_strategy *strategy, int64_t shards, const lk_tree_node *nodes, int64_t n_nodes,
-                        int n, lk_tensor **sums)
+/* Column i of a [replica * n + i], and back. */
+static void take_column(const lk_strategy *strategy, lk_tensor *const *from, int n, int i, lk_tensor **column)
 {
-    lk_tensor *replicas[LK_MAX_DEVICES];
-    for (int i = 0; i < n; i++) {
-        LK_TRY(lk__tree_allreduce(at, strategy->devices, strategy->n_devices, &lk__transport_inproc, shards, nodes,
-                                  n_nodes, i, replicas));
-        for (int r = 0; r < strategy->n_devices; r++)
-            sums[r * n + i] = replicas[r];
+    for (int r = 0; r < strategy->n_devices; r++)
+        column[r] = from[r * n + i];
+}
+
+static void put_column(const lk_strategy *strategy, lk_tensor *const *column, lk_tensor **to, int n, int i)
+{
+    for (int r = 0; r < strategy->n_devices; r++)
+        to[r * n + i] = column[r];
+}
+
+static lk_status begin(lk_place at, lk_strategy *strategy, const lk_bucket *b)
+{
+    lk_tensor *sums[LK_MAX_DEVICES], *begun[LK_MAX_DEVICES];
+    for (int q = 0; q < b->n_quantities; q++) {
+        int i = b->quantities[q];
+        LK_TRY(lk__tree_allreduce_begin(at, strategy->devices, strategy->n_devices, &lk__transport_inproc, b->shards,
+                                        b->nodes, b->n_nodes, i, sums, begun));
+        put_column(strategy, sums, b->sums, b->n, i);
+        put_column(strategy, begun, b->begun, b->n, i);
+    }
+    return LK_OK;
+}
+
+static lk_status finish(lk_place at, lk_strategy *strategy, const lk_bucket *b)
+{
+    lk_tensor *sums[LK_MAX_DEVICES], *begun[LK_MAX_DEVICES];
+    for (int q = 0; q < b->n_quantities; q++) {
+        int i = b->quantities[q];
+        take_column(strategy, b->sums, b->n, i, sums);
+        take_column(strategy, b->begun, b->n, i, begun);
+        LK_TRY(
+            lk__tree_allreduce_finish(at, strategy->devices, strategy->n_devices, &lk__transport_inproc, sums, begun));
     }
     return LK_OK;
 }
@@ -40,5 +66,6 @@ const lk_strategy_table lk__strategy_mirrored = {
     .name = "mirrored",
     .check = check,
     .place = place,
-    .reduce = reduce,
+    .begin = begin,
+    .finish = finish,
 };

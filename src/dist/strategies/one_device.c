@@ -22,14 +22,14 @@ static lk_status place(lk_place at, lk_strategy *strategy, lk_tensor *const *ini
     return LK_OK;
 }
 
-static lk_status reduce(lk_place at, lk_strategy *strategy, int64_t shards, const lk_tree_node *nodes, int64_t n_nodes,
-                        int n, lk_tensor **sums)
+static lk_status begin(lk_place at, lk_strategy *strategy, const lk_bucket *b)
 {
-    for (int i = 0; i < n; i++) {
+    for (int q = 0; q < b->n_quantities; q++) {
+        int i = b->quantities[q];
         lk_tensor *sum;
-        LK_TRY(lk__tree_sum(at, strategy->devices[0], &lk__transport_inproc, (lk_range){0, shards}, nodes, n_nodes, i,
-                            (lk_range){0, -1}, &sum));
-        sums[i] = lk_tensor_retain(sum);
+        LK_TRY(lk__tree_sum(at, strategy->devices[0], &lk__transport_inproc, (lk_range){0, b->shards}, b->nodes,
+                            b->n_nodes, i, (lk_range){0, -1}, &sum));
+        b->sums[i] = lk_tensor_retain(sum);
     }
     return LK_OK;
 }
@@ -38,5 +38,5 @@ const lk_strategy_table lk__strategy_one_device = {
     .name = "one-device",
     .check = check,
     .place = place,
-    .reduce = reduce,
+    .begin = begin,
 };
