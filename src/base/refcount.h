@@ -25,4 +25,10 @@ static inline bool lk__refcount_release(lk_refcount *count)
     return atomic_fetch_sub_explicit(&count->references, 1, memory_order_acq_rel) == 1;
 }
 
+/* To whoever holds a reference: that there is no other, and what others did with theirs is seen. */
+static inline bool lk__refcount_is_one(const lk_refcount *count)
+{
+    return atomic_load_explicit(&count->references, memory_order_acquire) == 1;
+}
+
 #endif

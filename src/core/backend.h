@@ -48,6 +48,7 @@ typedef struct lk_backend {
     /* Memory. */
     void *(*alloc)(void *self, size_t bytes);
     void (*free)(void *self, void *data);
+    bool host_memory; /* the process's own: every thread may read and write it */
 
     /* Writes x, whose storage has a private layout, to `plain` in row-major order. On the thread of `device`, which may
      * be another device of the same kind. NULL: this backend has no layouts. */

@@ -508,6 +508,11 @@ lk_capture lk__capture_set(lk_capture capture)
     return before;
 }
 
+bool lk__capturing(void)
+{
+    return thread_capture.push;
+}
+
 /* A captured output may get a layout as one that was pushed. */
 static lk_status capture(const lk_call *call)
 {

@@ -56,6 +56,7 @@ typedef struct lk_capture {
 
 /* Sets the calling thread's, and gives back what it was. */
 lk_capture lk__capture_set(lk_capture capture);
+bool lk__capturing(void);
 
 /* Pushes the conversion of a storage to the plain layout, if its writer may give it another one. */
 lk_status lk__engine_push_plain(lk_tensor *tensor);

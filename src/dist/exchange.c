@@ -4,6 +4,7 @@
 #include "core/tensor.h"
 #include "core/trace.h"
 #include "dist/collective.h"
+#include "dist/shared_sum.h"
 #include "lockstep/ops.h"
 
 #include <string.h>
@@ -153,7 +154,7 @@ static lk_status write_back(lk_place at, lk_tensor *const *tensors, int64_t n, c
     return LK_OK;
 }
 
-lk_status lk_allreduce_at(lk_place at, lk_tensor *const *tensors, int64_t n)
+static lk_status reduce_by_copies(lk_place at, lk_tensor *const *tensors, int64_t n)
 {
     reduced result;
     LK_TRY(reduce(at, tensors, n, &result));
@@ -161,6 +162,50 @@ lk_status lk_allreduce_at(lk_place at, lk_tensor *const *tensors, int64_t n)
     lk_status status = write_back(at, tensors, n, &result);
     lk_scope_end();
     release_all(result.sums, result.n);
+    return status;
+}
+
+/* No tensor shares elements with another one, unless they are the same elements. */
+static bool lie_apart(lk_tensor *const *tensors, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t j = 0; j < i; j++)
+            if (tensors[i] && tensors[j] && tensors[i]->storage == tensors[j]->storage &&
+                tensors[i]->offset != tensors[j]->offset)
+                return false;
+    return true;
+}
+
+/* scratch: nodes and results for n tensors. */
+static lk_status reduce_in_place(lk_tensor *const *tensors, int64_t n, lk_tree_node *nodes, lk_tensor **results)
+{
+    lk_device *devices[LK_MAX_DEVICES];
+    lk_shared_sum sum = {.devices = devices, .root = {0, n}, .nodes = nodes, .n_nodes = n, .n = 1, .in_use = true};
+    LK_TRY(distinct_devices(tensors, n, devices, &sum.n_devices));
+    for (int64_t i = 0; i < n; i++)
+        if (tensors[i])
+            results[sum.n_results++] = tensors[i];
+    sum.results = results;
+    lk__phase before = lk__phase_set(sum.n_devices > 1 ? LK_PHASE_EXCHANGE : LK_PHASE_SHARD_SUM);
+    lk_status status = sum.n_results > 1 ? lk__shared_sum(&sum) : LK_OK;
+    lk__phase_set(before);
+    return status;
+}
+
+lk_status lk_allreduce_at(lk_place at, lk_tensor *const *tensors, int64_t n)
+{
+    LK_TRY(check_arguments(tensors, n));
+    lk_tree_node *nodes = lk__calloc((size_t)n, sizeof *nodes);
+    lk_tensor **results = lk__calloc((size_t)n, sizeof(lk_tensor *));
+    lk_status status = nodes && results ? LK_OK : LK_ERR_MEMORY;
+    for (int64_t i = 0; i < n && status == LK_OK; i++)
+        nodes[i] = (lk_tree_node){{i, i + 1}, tensors + i};
+    if (status == LK_OK)
+        status = lie_apart(tensors, n) && lk__shared_sum_takes(nodes, n, 0)
+                     ? reduce_in_place(tensors, n, nodes, results)
+                     : reduce_by_copies(at, tensors, n);
+    lk__free(nodes);
+    lk__free(results);
     return status;
 }
 

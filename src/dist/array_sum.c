@@ -1,0 +1,50 @@
+#include "dist/array_sum.h"
+
+#include <string.h>
+
+/* Elements at a time: what lies between addends and results stays in the first cache. */
+enum { BLOCK = 512 };
+
+typedef float block[BLOCK];
+typedef float vector __attribute__((vector_size(32), aligned(4), may_alias));
+enum { WIDTH = sizeof(vector) / sizeof(float) };
+
+/* sum may be a or b, which is why the vectors are explicit: a compiler has to assume that other elements overlap. */
+static void add(float *sum, const float *a, const float *b, int64_t n)
+{
+    int64_t i = 0;
+    for (; i + WIDTH <= n; i += WIDTH)
+        *(vector *)(sum + i) = *(const vector *)(a + i) + *(const vector *)(b + i);
+    for (; i < n; i++)
+        sum[i] = a[i] + b[i];
+}
+
+/* The sum of one block: in `result`, which the last addition writes, or an addend itself. */
+static const float *sum_block(const lk_array_sum *sum, int64_t begin, int64_t n, block *scratch, float *result)
+{
+    const float *stack[LK_ARRAY_SUM_LEVELS + 1];
+    int depth = 0;
+    for (int i = 0; i < sum->n_addends; i++) {
+        stack[depth++] = sum->addends[i] + begin;
+        for (int a = 0; a < sum->additions[i]; a++) {
+            depth--;
+            bool last = i + 1 == sum->n_addends && a + 1 == sum->additions[i];
+            float *to = last ? result : scratch[depth - 1];
+            add(to, stack[depth - 1], stack[depth], n);
+            stack[depth - 1] = to;
+        }
+    }
+    return stack[0];
+}
+
+void lk__array_sum(const lk_array_sum *sum, int64_t begin, int64_t end)
+{
+    _Alignas(64) block scratch[LK_ARRAY_SUM_LEVELS];
+    for (; begin < end; begin += BLOCK) {
+        int64_t n = end - begin < BLOCK ? end - begin : BLOCK;
+        const float *found = sum_block(sum, begin, n, scratch, sum->results[0] + begin);
+        for (int r = 0; r < sum->n_results; r++)
+            if (sum->results[r] + begin != found)
+                memcpy(sum->results[r] + begin, found, (size_t)n * sizeof *found);
+    }
+}
