@@ -26,7 +26,7 @@ typedef struct summary_config {
     int optimizer; /* lk_optimizer_kind */
     double momentum;
     int batch_norm;
-    bool memory;
+    bool memory, recompute;
 } summary_config;
 
 static const char *const optimizers[] = {"sgd", "adam", "adamw", "lars", NULL};
@@ -65,6 +65,8 @@ static const lk_option options[] = {
      .help = "Batch-norm by shard, or over the global batch: a device then holds all its shards at once"},
     {.name = "memory", .type = LK_OPTION_FLAG, .offset = AT(memory),
      .help = "Run a shard's training step once, and print what its memory plan takes (with --bn shard)"},
+    {.name = "recompute", .type = LK_OPTION_FLAG, .offset = AT(recompute),
+     .help = "With --memory: of a step that makes again what backward needs instead of keeping all of it"},
 };
 /* clang-format on */
 enum { OPTION_COUNT = sizeof options / sizeof options[0] };
@@ -320,11 +322,11 @@ static lk_status print_plan(const lk_model *model, const summary_config *config)
     char note[96];
     int64_t shards = config->shards ? config->shards : lk_default_shards(config->batch_size, config->devices);
     int64_t samples = (config->batch_size + shards - 1) / shards;
-    lk_status status = cli_program_memory(model, samples, &memory);
+    lk_status status = cli_program_memory(model, samples, config->recompute, &memory);
     if (status != LK_OK)
         return status;
-    printf("\nmemory inside a training step of a shard of %lld sample%s, %d operators, as one ran\n",
-           (long long)samples, samples == 1 ? "" : "s", memory.calls);
+    printf("\nmemory inside a training step of a shard of %lld sample%s, %d operators%s, as one ran\n",
+           (long long)samples, samples == 1 ? "" : "s", memory.calls, config->recompute ? " with --recompute" : "");
     snprintf(note, sizeof note, "%.1f%% above the peak",
              memory.peak ? 100.0 * (double)(memory.planned - memory.peak) / (double)memory.peak : 0.0);
     print_row("planned", (double)memory.planned, note);
@@ -375,6 +377,8 @@ static int run(int argc, char **argv)
     if (config.devices > most)
         return cli_usage_error("--devices %lld: %lld shards are not one for each", (long long)config.devices,
                                (long long)most);
+    if (config.recompute && !config.memory)
+        return cli_usage_error("--recompute: must be with --memory");
     if (lk_model_check(config.model) != LK_OK || find_input(&config, &input) != LK_OK)
         return cli_fail();
     lk_model *model = lk_model_new(config.model, input);

@@ -39,8 +39,8 @@ static lk_status pass(void *user, lk_tensor *const *in, lk_tensor **out)
 }
 
 /* Sizes are known once the kernels have chosen their layouts, so it runs once, on zeros. */
-static lk_status run(training_step *step, lk_device *device, int64_t samples, lk_tensor **out,
-                     lk_program_memory *memory)
+static lk_status run(training_step *step, lk_device *device, int64_t samples, const lk_program_opts *opts,
+                     lk_tensor **out, lk_program_memory *memory)
 {
     lk_model_input image = lk_model_get_input(step->model);
     int n_out = parameter_count(step) + lk_model_statistics_count(step->model) + 2;
@@ -50,7 +50,7 @@ static lk_status run(training_step *step, lk_device *device, int64_t samples, lk
                              lk_full(device, LK_F32, LK_SCALAR, 1.0 / (double)samples)};
     if (status != LK_OK || !in[SEED])
         return lk_error_status();
-    lk_program *program = lk_program_record(device, pass, step, in, INPUTS, n_out, NULL);
+    lk_program *program = lk_program_record(device, pass, step, in, INPUTS, n_out, opts);
     if (!program)
         return lk_error_status();
     status = lk_program_run(program, in, 0, out);
@@ -60,7 +60,7 @@ static lk_status run(training_step *step, lk_device *device, int64_t samples, lk
     return status;
 }
 
-lk_status cli_program_memory(const lk_model *model, int64_t samples, lk_program_memory *memory)
+lk_status cli_program_memory(const lk_model *model, int64_t samples, bool recompute, lk_program_memory *memory)
 {
     size_t n = (size_t)lk_model_variable_count(model), n_out = n + (size_t)lk_model_statistics_count(model) + 2;
     lk_device *device = lk_device_open("1");
@@ -69,7 +69,7 @@ lk_status cli_program_memory(const lk_model *model, int64_t samples, lk_program_
     lk_status status = device ? LK_ERR_MEMORY : lk_error_status();
     lk_scope_begin();
     if (device && step.variables && out)
-        status = run(&step, device, samples, out, memory);
+        status = run(&step, device, samples, &(lk_program_opts){.fuse = true, .recompute = recompute}, out, memory);
     lk_scope_end();
     free(step.variables);
     free(out);

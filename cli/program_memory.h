@@ -4,8 +4,8 @@
 #include "lockstep/nn.h"
 #include "lockstep/program.h"
 
-/* Of a training step of the model on a shard of so many samples, which runs once. Errors: those of the model and of
- * programs. */
-lk_status cli_program_memory(const lk_model *model, int64_t samples, lk_program_memory *memory);
+/* Of a training step of the model on a shard of so many samples, which runs once. recompute: see lk_program_opts.
+ * Errors: those of the model and of programs. */
+lk_status cli_program_memory(const lk_model *model, int64_t samples, bool recompute, lk_program_memory *memory);
 
 #endif

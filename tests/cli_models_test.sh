@@ -72,6 +72,19 @@ run 0 summary --memory --batch-size 64
 awk '/^memory inside/ { inside = 1 } inside && $1 ~ /^(planned|peak|sum)$/ { bytes[$1] = $2 }
      END { exit !(bytes["peak"] > 0 && bytes["peak"] <= bytes["planned"] && bytes["planned"] < bytes["sum"]) }' \
     "$output/stdout" || fail "the plan's rows are wrong"
+
+# With --recompute it is smaller.
+planned()
+{
+    run 0 summary --model resnet18 --batch-size 4 --shards 1 --memory "$@"
+    awk '$1 == "planned" { print $2 }' "$output/stdout"
+}
+kept=$(planned)
+remade=$(planned --recompute)
+awk "BEGIN { exit !($remade > 0 && $remade < 0.8 * $kept) }" || fail "$remade MiB with --recompute, $kept without"
+run 2 summary --recompute
+complains '--recompute: must be with --memory'
+
 run 0 summary --data synthetic --model keras-cnn
 line '^keras-cnn: images 1x28x28, 10 classes$'
 

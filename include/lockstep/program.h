@@ -24,6 +24,9 @@ typedef lk_status (*lk_program_fn)(void *user, lk_tensor *const *in, lk_tensor *
 
 typedef struct lk_program_opts {
     bool fuse; /* false: exactly the operators that were called, with the bits that they give by themselves */
+    /* What backward needs of forward is not all kept: some of it is made a second time, to the same bits, where that
+     * lowers the memory planned. Outputs are still written once. */
+    bool recompute;
     /* A segment ends where the outputs that it has finished have at least so many bytes; 0: all is one segment. */
     size_t segment_bytes;
 } lk_program_opts;

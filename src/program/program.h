@@ -1,6 +1,7 @@
 /* A program's parts. record.c makes the list of calls, fuse.c puts fused operators in the place of sequences
- * (rewrite.h and a file for each pattern), order.c moves up what finishes outputs, values.c finds out who writes and
- * who reads what, segments.c cuts, memory_plan.c gives tensors their places, and run.c replays. */
+ * (rewrite.h and a file for each pattern), order.c moves up what finishes outputs, recompute.c makes calls run again
+ * (remake.c) instead of keeping what they made, values.c finds out who writes and who reads what, segments.c cuts,
+ * memory_plan.c gives tensors their places, and run.c replays. */
 #ifndef LK_PROGRAM_PROGRAM_H
 #define LK_PROGRAM_PROGRAM_H
 
@@ -72,8 +73,14 @@ lk_status lk__program_fuse(lk_program *program);
 /* Moves what makes nothing but outputs up to where all that it needs is there. */
 void lk__program_finish_outputs_early(lk_program *program);
 
+/* --- recompute.c -------------------------------------------------------------------------------------------------- */
+
+/* See lk_program_opts. */
+lk_status lk__program_recompute(lk_program *program);
+
 /* --- values.c ----------------------------------------------------------------------------------------------------- */
 
+/* Of the calls as they are now. */
 lk_status lk__program_find_values(lk_program *program);
 
 /* --- segments.c --------------------------------------------------------------------------------------------------- */

@@ -102,6 +102,8 @@ static lk_status compile(lk_program *program, lk_tensor *const *like, lk_program
     if (opts->fuse)
         LK_TRY(lk__program_fuse(program));
     lk__program_finish_outputs_early(program);
+    if (opts->recompute)
+        LK_TRY(lk__program_recompute(program));
     LK_TRY(lk__program_find_values(program));
     return lk__program_cut(program, opts->segment_bytes);
 }

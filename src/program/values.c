@@ -93,9 +93,20 @@ static lk_status list_deaths(lk_program *program)
     return LK_OK;
 }
 
+static void forget(lk_program *program)
+{
+    lk__free(program->values);
+    lk__free(program->dying);
+    lk__free(program->first_dying);
+    program->values = NULL;
+    program->dying = program->first_dying = NULL;
+    program->n_values = program->n_shared = 0;
+}
+
 lk_status lk__program_find_values(lk_program *program)
 {
     search s = {.program = program};
+    forget(program);
     LK_TRY(add_inputs(&s));
     for (int call = 0; call < program->n_calls; call++) {
         const lk_call *c = &program->calls[call];

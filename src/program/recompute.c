@@ -1,0 +1,413 @@
+/* Recomputation trades time for memory (Chen, Xu, Zhang, Guestrin, "Training Deep Nets with Sublinear Memory Cost",
+ * 2016). Backward reads most of what forward makes, so all of it is kept until then. Here the forward calls are cut
+ * into stretches, at points that few bytes cross; only those bytes are kept, and a stretch runs a second time just
+ * before backward first needs something of it.
+ *
+ * A call's results are a function of its operands (random ones are keyed), so the second run gives the same bits. It
+ * writes new storages: the program's outputs, the sums for running statistics among them, are written once.
+ *
+ * Nothing says where backward begins. The program turns where most bytes are held for later. */
+#include "program/recompute.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <string.h>
+
+/* --- who uses what ------------------------------------------------------------------------------------------------ */
+
+static int value_of(const lk_program *program, const lk_tensor *tensor)
+{
+    for (int i = 0; tensor && i < program->n_values; i++)
+        if (program->values[i].storage == tensor->storage)
+            return i;
+    return -1;
+}
+
+static bool is_inside(const lk_recomputation *r, int value)
+{
+    return r->program->values[value].kind == LK_VALUE_INSIDE;
+}
+
+static size_t bytes_of(const lk_recomputation *r, int value)
+{
+    return r->program->values[value].storage->bytes;
+}
+
+static void number_operands(lk_recomputation *r)
+{
+    const lk_program *program = r->program;
+    for (int c = 0; c < program->n_calls; c++) {
+        const lk_call *call = &program->calls[c];
+        for (int i = 0; i < LK_MAX_INPUTS; i++)
+            r->in[c * LK_MAX_INPUTS + i] = i < call->n_in ? value_of(program, call->in[i]) : -1;
+        for (int i = 0; i < LK_MAX_OUTPUTS; i++)
+            r->out[c * LK_MAX_OUTPUTS + i] = i < call->n_out ? value_of(program, call->out[i]) : -1;
+    }
+}
+
+/* The first call at which most bytes, made before it, are still needed. */
+static int find_turn(const lk_recomputation *r)
+{
+    const lk_program *program = r->program;
+    size_t most = 0;
+    int turn = 0;
+    for (int c = 0; c < program->n_calls; c++) {
+        size_t held = 0;
+        for (int v = 0; v < program->n_values; v++)
+            if (is_inside(r, v) && program->values[v].first < c && program->values[v].last >= c)
+                held += bytes_of(r, v);
+        if (held > most) {
+            most = held;
+            turn = c;
+        }
+    }
+    return turn;
+}
+
+static void note_use(lk_recomputation *r, int value, int call, bool write)
+{
+    if (value < 0)
+        return;
+    lk_value_uses *uses = &r->uses[value];
+    if (write && uses->first_write < 0)
+        uses->first_write = call;
+    if (write)
+        uses->last_write = call;
+    if (call < r->turn)
+        uses->last_early = call;
+    else if (uses->first_late < 0)
+        uses->first_late = call;
+}
+
+static void find_uses(lk_recomputation *r)
+{
+    for (int v = 0; v < r->program->n_values; v++)
+        r->uses[v] = (lk_value_uses){-1, -1, -1, -1};
+    for (int c = 0; c < r->program->n_calls; c++) {
+        for (int i = 0; i < LK_MAX_INPUTS; i++)
+            note_use(r, r->in[c * LK_MAX_INPUTS + i], c, false);
+        for (int i = 0; i < LK_MAX_OUTPUTS; i++)
+            note_use(r, r->out[c * LK_MAX_OUTPUTS + i], c, true);
+    }
+}
+
+static void find_crossings(lk_recomputation *r)
+{
+    for (int v = 0; v < r->program->n_values; v++)
+        for (int c = r->uses[v].first_write + 1; is_inside(r, v) && c <= r->uses[v].last_early; c++)
+            r->crossing[c] += bytes_of(r, v);
+}
+
+/* --- what a stretch makes again ----------------------------------------------------------------------------------- */
+
+/* Made in the stretch, and used nowhere else in forward: gone when the stretch ends, unless backward wants it. */
+static bool is_local(const lk_recomputation *r, int value, const lk_stretch *s)
+{
+    const lk_value_uses *uses = &r->uses[value];
+    return is_inside(r, value) && uses->first_write >= s->begin && uses->last_write < s->end &&
+           uses->last_early < s->end;
+}
+
+/* The calls before `end` that write the value have to run again. */
+static void remake(lk_recomputation *r, int value, int end)
+{
+    r->remade[value] = true;
+    for (int c = r->uses[value].first_write; c < end; c++)
+        for (int i = 0; i < LK_MAX_OUTPUTS; i++)
+            r->needed[c] |= r->out[c * LK_MAX_OUTPUTS + i] == value;
+}
+
+/* False where the call cannot run again: what it reads is overwritten later, or it writes what is not the program's. */
+static bool remake_operands(lk_recomputation *r, int call, const lk_stretch *s)
+{
+    for (int i = 0; i < LK_MAX_INPUTS; i++) {
+        int value = r->in[call * LK_MAX_INPUTS + i];
+        if (value < 0 || r->remade[value])
+            continue;
+        if (is_local(r, value, s))
+            remake(r, value, call);
+        else if (r->uses[value].last_write >= call)
+            return false;
+    }
+    for (int i = 0; i < LK_MAX_OUTPUTS; i++) {
+        int value = r->out[call * LK_MAX_OUTPUTS + i];
+        lk_value_kind kind = value < 0 ? LK_VALUE_INSIDE : r->program->values[value].kind;
+        if (kind == LK_VALUE_OUTSIDE || kind == LK_VALUE_INPUT)
+            return false;
+    }
+    return true;
+}
+
+static void remake_nothing(lk_recomputation *r, const lk_stretch *s)
+{
+    for (int c = s->begin; c < s->end; c++)
+        r->needed[c] = false;
+    for (int v = 0; v < r->program->n_values; v++)
+        if (is_local(r, v, s))
+            r->remade[v] = false;
+}
+
+static bool remake_stretch(lk_recomputation *r, lk_stretch *s)
+{
+    int none = r->program->n_calls;
+    s->before = none;
+    for (int v = 0; v < r->program->n_values; v++) {
+        int late = r->uses[v].first_late;
+        if (!is_local(r, v, s) || late < 0)
+            continue;
+        remake(r, v, s->end);
+        s->before = late < s->before ? late : s->before;
+    }
+    for (int c = s->end - 1; c >= s->begin; c--)
+        if (r->needed[c] && !remake_operands(r, c, s)) {
+            remake_nothing(r, s);
+            return false;
+        }
+    return s->before < none;
+}
+
+/* --- what it comes to --------------------------------------------------------------------------------------------- */
+
+bool lk__reads_second_life(const lk_recomputation *r, lk_step step, int value)
+{
+    return r->remade[value] && (step.again || step.call >= r->turn);
+}
+
+static void add_step(lk_recomputation *r, int call, bool again)
+{
+    r->steps[r->n_steps++] = (lk_step){call, again};
+}
+
+static void make_steps(lk_recomputation *r)
+{
+    memset(r->needed, 0, (size_t)r->program->n_calls * sizeof *r->needed);
+    memset(r->remade, 0, (size_t)r->program->n_values * sizeof *r->remade);
+    r->n_steps = 0;
+    for (int s = 0; s < r->n_stretches; s++)
+        r->stretches[s].again = r->stretches[s].again && remake_stretch(r, &r->stretches[s]);
+    for (int call = 0; call < r->program->n_calls; call++) {
+        for (int s = 0; s < r->n_stretches; s++) {
+            const lk_stretch *stretch = &r->stretches[s];
+            for (int c = stretch->begin; stretch->again && stretch->before == call && c < stretch->end; c++)
+                if (r->needed[c])
+                    add_step(r, c, true);
+        }
+        add_step(r, call, false);
+    }
+}
+
+typedef struct cost {
+    size_t peak;
+    double work; /* of what runs again: floating-point operations, and ten for each byte that is made */
+} cost;
+
+static double work_of(const lk_recomputation *r, int call)
+{
+    const lk_call *c = &r->program->calls[call];
+    double work = c->op->flops ? c->op->flops(c) : 0;
+    for (int i = 0; i < c->n_out; i++)
+        work += c->out[i] ? 10.0 * (double)c->out[i]->storage->bytes : 0;
+    return work;
+}
+
+/* Bytes of a life of a value, from step `first` to step `last`. */
+typedef struct life {
+    int first, last; /* -1: none */
+} life;
+
+static void live(life *lives, int step)
+{
+    if (lives->first < 0)
+        lives->first = step;
+    lives->last = step;
+}
+
+/* lives[value], and from n_values on the second ones. */
+static void find_lives(const lk_recomputation *r, life *lives)
+{
+    int n = r->program->n_values;
+    for (int i = 0; i < 2 * n; i++)
+        lives[i] = (life){-1, -1};
+    for (int s = 0; s < r->n_steps; s++) {
+        lk_step step = r->steps[s];
+        for (int i = 0; i < LK_MAX_INPUTS; i++) {
+            int value = r->in[step.call * LK_MAX_INPUTS + i];
+            if (value >= 0)
+                live(&lives[lk__reads_second_life(r, step, value) ? n + value : value], s);
+        }
+        for (int i = 0; i < LK_MAX_OUTPUTS; i++) {
+            int value = r->out[step.call * LK_MAX_OUTPUTS + i];
+            if (value >= 0)
+                live(&lives[step.again ? n + value : value], s);
+        }
+    }
+}
+
+/* Scratch: lives [2 * values], change [2 * calls + 1]. */
+static cost cost_of(lk_recomputation *r, life *lives, int64_t *change)
+{
+    cost found = {0};
+    int n = r->program->n_values;
+    int64_t now = 0;
+    make_steps(r);
+    find_lives(r, lives);
+    memset(change, 0, ((size_t)r->n_steps + 1) * sizeof *change);
+    for (int i = 0; i < 2 * n; i++) {
+        int value = i < n ? i : i - n;
+        if (lives[i].first < 0 || (i < n && !is_inside(r, value)))
+            continue;
+        change[lives[i].first] += (int64_t)bytes_of(r, value);
+        change[lives[i].last + 1] -= (int64_t)bytes_of(r, value);
+    }
+    for (int s = 0; s < r->n_steps; s++) {
+        now += change[s];
+        found.peak = (size_t)now > found.peak ? (size_t)now : found.peak;
+        found.work += r->steps[s].again ? work_of(r, r->steps[s].call) : 0;
+    }
+    return found;
+}
+
+/* --- where to cut ------------------------------------------------------------------------------------------------- */
+
+/* Bytes that forward's call makes for backward. */
+static size_t kept_by(const lk_recomputation *r, int call)
+{
+    size_t bytes = 0;
+    for (int v = 0; v < r->program->n_values; v++)
+        if (is_inside(r, v) && r->uses[v].first_write == call && r->uses[v].first_late >= 0)
+            bytes += bytes_of(r, v);
+    return bytes;
+}
+
+/* Of the second half of [begin, end], the last of the calls before which fewest bytes cross. */
+static int best_cut(const lk_recomputation *r, int begin, int end)
+{
+    int best = end;
+    for (int c = end; c > begin + (end - begin) / 2; c--)
+        if (r->crossing[c] < r->crossing[best])
+            best = c;
+    return best;
+}
+
+/* Stretches that make about so many bytes each; the last of them, up to the turn, is not worth running again. */
+static void cut(lk_recomputation *r, const size_t *kept, size_t budget)
+{
+    int begin = 0;
+    size_t bytes = 0;
+    r->n_stretches = 0;
+    for (int c = 0; c + 1 < r->turn && r->n_stretches < LK_MAX_STRETCHES; c++) {
+        bytes += kept[c];
+        if (bytes <= budget)
+            continue;
+        int end = best_cut(r, begin, c + 1);
+        r->stretches[r->n_stretches++] = (lk_stretch){.begin = begin, .end = end, .again = true};
+        begin = end;
+        bytes = 0;
+        for (int i = begin; i <= c; i++)
+            bytes += kept[i];
+    }
+}
+
+static bool is_better(cost a, cost b)
+{
+    return a.peak < b.peak || (a.peak == b.peak && a.work < b.work);
+}
+
+typedef struct search {
+    size_t *kept;
+    life *lives;
+    int64_t *change;
+    lk_stretch best[LK_MAX_STRETCHES];
+    int n_best;
+    cost cost;
+} search;
+
+static void keep_if_better(lk_recomputation *r, search *s)
+{
+    cost found = cost_of(r, s->lives, s->change);
+    if (!is_better(found, s->cost))
+        return;
+    s->cost = found;
+    s->n_best = r->n_stretches;
+    memcpy(s->best, r->stretches, sizeof s->best);
+}
+
+static void restore_best(lk_recomputation *r, const search *s)
+{
+    r->n_stretches = s->n_best;
+    memcpy(r->stretches, s->best, sizeof s->best);
+}
+
+/* The least memory, and of it the least work: at the end, what need not run again for that is kept after all. */
+static void choose(lk_recomputation *r, search *s)
+{
+    size_t total = 0;
+    for (int c = 0; c < r->turn; c++)
+        total += s->kept[c] = kept_by(r, c);
+    s->cost = cost_of(r, s->lives, s->change);
+    for (size_t parts = 2; parts <= LK_MAX_STRETCHES / 2; parts++) {
+        cut(r, s->kept, total / parts);
+        keep_if_better(r, s);
+    }
+    for (int i = s->n_best - 1; i >= 0; i--) {
+        restore_best(r, s);
+        r->stretches[i].again = false;
+        keep_if_better(r, s);
+    }
+    restore_best(r, s);
+    make_steps(r);
+}
+
+/* --- all of it ---------------------------------------------------------------------------------------------------- */
+
+static lk_status prepare(lk_recomputation *r, search *s)
+{
+    size_t calls = (size_t)r->program->n_calls, values = (size_t)r->program->n_values;
+    r->in = lk__calloc(calls * LK_MAX_INPUTS + 1, sizeof *r->in);
+    r->out = lk__calloc(calls * LK_MAX_OUTPUTS + 1, sizeof *r->out);
+    r->uses = lk__calloc(values + 1, sizeof *r->uses);
+    r->crossing = lk__calloc(calls + 1, sizeof *r->crossing);
+    r->needed = lk__calloc(calls + 1, sizeof *r->needed);
+    r->remade = lk__calloc(values + 1, sizeof *r->remade);
+    r->steps = lk__calloc(2 * calls + 1, sizeof *r->steps);
+    s->kept = lk__calloc(calls + 1, sizeof *s->kept);
+    s->lives = lk__calloc(2 * values + 1, sizeof *s->lives);
+    s->change = lk__calloc(2 * calls + 1, sizeof *s->change);
+    if (!r->in || !r->out || !r->uses || !r->crossing || !r->needed || !r->remade || !r->steps || !s->kept ||
+        !s->lives || !s->change)
+        return LK_ERR_MEMORY;
+    number_operands(r);
+    r->turn = find_turn(r);
+    find_uses(r);
+    find_crossings(r);
+    return LK_OK;
+}
+
+static void release(lk_recomputation *r, search *s)
+{
+    lk__free(r->in);
+    lk__free(r->out);
+    lk__free(r->uses);
+    lk__free(r->crossing);
+    lk__free(r->needed);
+    lk__free(r->remade);
+    lk__free(r->steps);
+    lk__free(s->kept);
+    lk__free(s->lives);
+    lk__free(s->change);
+}
+
+lk_status lk__program_recompute(lk_program *program)
+{
+    lk_recomputation r = {.program = program};
+    search s = {0};
+    LK_TRY(lk__program_find_values(program));
+    lk_status status = prepare(&r, &s);
+    if (status == LK_OK) {
+        choose(&r, &s);
+        status = s.n_best > 0 ? lk__program_remake(&r) : LK_OK;
+    }
+    release(&r, &s);
+    return status;
+}

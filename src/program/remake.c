@@ -1,0 +1,100 @@
+/* The program with calls that run again. */
+#include "program/recompute.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/tensor.h"
+
+typedef struct remaking {
+    const lk_recomputation *r;
+    lk_storage **second; /* [value]: where its second life is; NULL: nowhere yet */
+    lk_call *calls;
+    int n;
+} remaking;
+
+/* `like`, of another storage. */
+static lk_tensor *lookalike(const lk_tensor *like, lk_storage *storage)
+{
+    lk_tensor *tensor = lk__calloc(1, sizeof *tensor);
+    if (!tensor)
+        return NULL;
+    *tensor = lk__tensor_alias(like);
+    lk__refcount_init(&tensor->references);
+    tensor->storage = storage;
+    lk__storage_retain(storage);
+    return tensor;
+}
+
+static lk_status redirect(remaking *m, int value, lk_tensor **operand)
+{
+    lk_storage **second = &m->second[value];
+    if (!*second)
+        LK_TRY(lk__storage_new((*operand)->storage->device, (*operand)->storage->bytes, second));
+    lk_tensor *other = lookalike(*operand, *second);
+    if (!other)
+        return LK_ERR_MEMORY;
+    lk_tensor_release(*operand);
+    *operand = other;
+    return LK_OK;
+}
+
+static lk_status redirect_operands(remaking *m, lk_step step, lk_call *call)
+{
+    const lk_recomputation *r = m->r;
+    for (int i = 0; i < call->n_in; i++) {
+        int value = r->in[step.call * LK_MAX_INPUTS + i];
+        if (value >= 0 && lk__reads_second_life(r, step, value))
+            LK_TRY(redirect(m, value, &call->in[i]));
+    }
+    for (int i = 0; i < call->n_out && step.again; i++) {
+        int value = r->out[step.call * LK_MAX_OUTPUTS + i];
+        if (value >= 0)
+            LK_TRY(redirect(m, value, &call->out[i]));
+    }
+    return LK_OK;
+}
+
+static lk_status make_calls(remaking *m)
+{
+    for (int s = 0; s < m->r->n_steps; s++) {
+        lk_step step = m->r->steps[s];
+        lk_call *call = &m->calls[m->n++];
+        *call = m->r->program->calls[step.call];
+        lk__call_retain(call);
+        LK_TRY(redirect_operands(m, step, call));
+    }
+    return LK_OK;
+}
+
+static void release_calls(lk_call *calls, int n)
+{
+    for (int i = 0; i < n; i++)
+        lk__call_release(&calls[i]);
+    lk__free(calls);
+}
+
+static void replace_calls(lk_program *program, remaking *m)
+{
+    release_calls(program->calls, program->n_calls);
+    program->calls = m->calls;
+    program->n_calls = program->calls_capacity = m->n;
+    m->calls = NULL;
+    m->n = 0;
+}
+
+lk_status lk__program_remake(const lk_recomputation *r)
+{
+    lk_program *program = r->program;
+    remaking m = {.r = r};
+    m.second = lk__calloc((size_t)program->n_values + 1, sizeof *m.second);
+    m.calls = lk__calloc((size_t)r->n_steps + 1, sizeof *m.calls);
+    lk_status status = m.second && m.calls ? make_calls(&m) : LK_ERR_MEMORY;
+    if (status == LK_OK)
+        replace_calls(program, &m);
+    for (int v = 0; m.second && v < program->n_values; v++)
+        if (m.second[v])
+            lk__storage_release(m.second[v]);
+    lk__free(m.second);
+    release_calls(m.calls, m.n);
+    return status;
+}
