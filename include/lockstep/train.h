@@ -27,6 +27,7 @@ typedef struct lk_train_config {
     int algorithms;         /* enum lk_algorithms */
     int executor;           /* enum lk_executor */
     int fuse;               /* enum lk_fuse_mode */
+    double bucket_mb;       /* gradients that are summed together, in 10^6 bytes; 0: all */
     int dtype;              /* enum lk_precision */
     int64_t epochs;         /* 0: the model's recipe's */
     int64_t batch_size;     /* global; 0: the model's recipe's */
@@ -73,7 +74,7 @@ typedef enum lk_nan_guard { LK_NAN_GUARD_STOP, LK_NAN_GUARD_SKIP, LK_NAN_GUARD_O
 
 /* The flags of `lockstep train`, with offsets into lk_train_config. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 45 };
+enum { LK_TRAIN_OPTION_COUNT = 46 };
 
 /* A recipe is a named list of settings for these options: what one of the project's sources trains. */
 typedef struct lk_recipe {

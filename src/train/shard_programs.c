@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "lockstep/program.h"
 
 typedef struct cached {
     lk_program *program;
@@ -70,7 +69,8 @@ static lk_status record(lk__shard_programs *programs, recording *r, lk_tensor *c
                         lk_program **program)
 {
     LK_TRY(grow(programs));
-    lk_program_opts opts = {.fuse = r->trainer->config.fuse == LK_FUSE_ON};
+    const lk_train_config *config = &r->trainer->config;
+    lk_program_opts opts = {.fuse = config->fuse == LK_FUSE_ON, .segment_bytes = (size_t)(1e6 * config->bucket_mb)};
     *program = lk_program_record(r->shard->device, pass, r, in, input_count(in[SEED]), n_out, &opts);
     if (!*program)
         return lk_error_status();
@@ -95,8 +95,8 @@ void lk__shard_programs_release(lk__shard_programs *programs)
     lk__free(programs);
 }
 
-lk_status lk__shard_programs_run(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *shard, lk_tensor *seed,
-                                 int n, lk_tensor **values)
+lk_status lk__shard_programs_begin(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *shard, lk_tensor *seed,
+                                   int n, lk_tensor **values, lk_replay **replay)
 {
     lk__shard_programs *programs = trainer->programs;
     lk_tensor *in[INPUTS] = {shard->images, shard->labels, shard->indices, seed};
@@ -104,5 +104,5 @@ lk_status lk__shard_programs_run(lk_trainer *trainer, lk__shard_pass_fn fn, cons
     lk_program *program = find(programs, fn, shard->replica, lk_tensor_shape(shard->labels).dim[0]);
     if (!program)
         LK_TRY(record(programs, &r, in, n, &program));
-    return lk_program_run(program, in, (uint64_t)trainer->update.number, values);
+    return lk_program_begin(program, in, (uint64_t)trainer->update.number, values, replay);
 }

@@ -1,4 +1,4 @@
-/* One shard after the other, each on the device that owns it. */
+/* A batch's shards, each on the device that owns it, and their sums. */
 #include "train/trainer.h"
 
 #include "base/mem.h"
@@ -33,31 +33,86 @@ lk_status lk__shard_of_batch(const lk_dataset *dataset, lk_batch *batch, lk_rang
     return shard->images && shard->labels && shard->indices ? LK_OK : lk_error_status();
 }
 
+/* A device's shard whose values are on their way. */
+typedef struct shard_under_way {
+    int64_t index;
+    lk_tensor **values; /* [n] */
+    lk_replay *replay;  /* with segments left to push; NULL: the sum has all values */
+} shard_under_way;
+
 typedef struct shard_run {
     lk_shard_sum *sum;
-    int n;
+    int devices, n;
     const lk_dataset *dataset;
     lk_batch *batch;
-    lk_shard_fn fn;
+    lk__shard_begin_fn begin;
     void *user;
-    lk_tensor **values; /* scratch of one shard */
+    shard_under_way *under_way; /* [devices] */
+    lk_tensor **values;
 } shard_run;
 
-static lk_status run_shard(const shard_run *run, int replica, int64_t index)
+static lk_status begin_shard(const shard_run *run, int replica, int64_t index)
 {
+    shard_under_way *s = &run->under_way[replica];
     int64_t shards = lk__shard_sum_shards(run->sum);
     lk_range samples = lk_part(run->batch->count, shards, index);
     if (samples.begin == samples.end)
         return lk_shard_sum_add(run->sum, index, NULL);
     lk_device *device = lk_strategy_device(lk__shard_sum_strategy(run->sum), replica);
     lk_shard shard = {.replica = replica, .index = index, .shards = shards};
-    memset(run->values, 0, (size_t)run->n * sizeof(lk_tensor *));
+    s->index = index;
+    memset(s->values, 0, (size_t)run->n * sizeof *s->values);
+    LK_TRY(lk__shard_of_batch(run->dataset, run->batch, samples, device, &shard));
+    LK_TRY(run->begin(run->user, &shard, s->values, &s->replay));
+    return s->replay ? LK_OK : lk_shard_sum_add(run->sum, index, s->values);
+}
+
+static lk_status push_segment(const shard_run *run, shard_under_way *s)
+{
+    const int *ready;
+    int n_ready;
+    LK_TRY(lk_replay_push(s->replay, &ready, &n_ready));
+    LK_TRY(lk_shard_sum_add_some(run->sum, s->index, ready, n_ready, s->values));
+    if (lk_replay_segments_left(s->replay) > 0)
+        return LK_OK;
+    lk_replay_end(s->replay);
+    s->replay = NULL;
+    return LK_OK;
+}
+
+/* Pushes a segment on every device, then another: what their last shards finish can be exchanged meanwhile. */
+static lk_status push_segments(const shard_run *run)
+{
+    for (bool any = true; any;) {
+        any = false;
+        for (int d = 0; d < run->devices; d++) {
+            if (!run->under_way[d].replay)
+                continue;
+            LK_TRY(push_segment(run, &run->under_way[d]));
+            any = true;
+        }
+        LK_TRY(lk_shard_sum_exchange(run->sum));
+    }
+    return LK_OK;
+}
+
+/* Every device's shard number i of its own. */
+static lk_status run_row(const shard_run *run, int64_t i)
+{
+    int64_t shards = lk__shard_sum_shards(run->sum);
+    lk_status status = LK_OK;
     lk_scope_begin();
-    lk_status status = lk__shard_of_batch(run->dataset, run->batch, samples, device, &shard);
+    for (int d = 0; d < run->devices && status == LK_OK; d++) {
+        lk_range own = lk_part(shards, run->devices, d);
+        if (own.begin + i < own.end)
+            status = begin_shard(run, d, own.begin + i);
+    }
     if (status == LK_OK)
-        status = run->fn(run->user, &shard, run->values);
-    if (status == LK_OK)
-        status = lk_shard_sum_add(run->sum, index, run->values);
+        status = push_segments(run);
+    for (int d = 0; d < run->devices; d++) {
+        lk_replay_end(run->under_way[d].replay);
+        run->under_way[d].replay = NULL;
+    }
     lk_scope_end();
     return status;
 }
@@ -66,24 +121,58 @@ static lk_status run_shard(const shard_run *run, int replica, int64_t index)
 static lk_status run_all(const shard_run *run)
 {
     int64_t shards = lk__shard_sum_shards(run->sum);
-    int k = lk_strategy_num_replicas(lk__shard_sum_strategy(run->sum));
-    for (int64_t i = 0; i < (shards + k - 1) / k; i++) {
-        for (int d = 0; d < k; d++) {
-            lk_range own = lk_part(shards, k, d);
-            if (own.begin + i < own.end)
-                LK_TRY(run_shard(run, d, own.begin + i));
-        }
-    }
+    for (int64_t i = 0; i < (shards + run->devices - 1) / run->devices; i++)
+        LK_TRY(run_row(run, i));
     return LK_OK;
+}
+
+static lk_status allocate_and_run(shard_run *run)
+{
+    size_t k = (size_t)run->devices, n = (size_t)run->n;
+    run->under_way = lk__calloc(k, sizeof *run->under_way);
+    run->values = lk__calloc(k * n, sizeof *run->values);
+    if (!run->under_way || !run->values)
+        return LK_ERR_MEMORY;
+    for (size_t d = 0; d < k; d++)
+        run->under_way[d].values = run->values + d * n;
+    return run_all(run);
+}
+
+lk_status lk__run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk_batch *batch, lk__shard_begin_fn begin,
+                         void *user, lk_tensor **sums)
+{
+    shard_run run = {.sum = sum,
+                     .devices = lk_strategy_num_replicas(lk__shard_sum_strategy(sum)),
+                     .n = n,
+                     .dataset = dataset,
+                     .batch = batch,
+                     .begin = begin,
+                     .user = user};
+    lk_status status = allocate_and_run(&run);
+    lk__free(run.under_way);
+    lk__free(run.values);
+    /* After a failure shards are missing: finish then empties the sum, and the first error stays. */
+    lk_status finished = lk_shard_sum_finish(sum, sums);
+    return status != LK_OK ? status : finished;
+}
+
+/* --- a function that gives all values at once --------------------------------------------------------------------- */
+
+typedef struct whole_shard {
+    lk_shard_fn fn;
+    void *user;
+} whole_shard;
+
+static lk_status begin_whole(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay)
+{
+    const whole_shard *whole = user;
+    *replay = NULL;
+    return whole->fn(whole->user, shard, values);
 }
 
 lk_status lk_run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk_batch *batch, lk_shard_fn fn,
                         void *user, lk_tensor **sums)
 {
-    shard_run run = {sum, n, dataset, batch, fn, user, lk__calloc((size_t)n, sizeof(lk_tensor *))};
-    lk_status status = run.values ? run_all(&run) : LK_ERR_MEMORY;
-    lk__free(run.values);
-    /* After a failure shards are missing: finish then empties the sum, and the first error stays. */
-    lk_status finished = lk_shard_sum_finish(sum, sums);
-    return status != LK_OK ? status : finished;
+    whole_shard whole = {fn, user};
+    return lk__run_shards(sum, n, dataset, batch, begin_whole, &whole, sums);
 }

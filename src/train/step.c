@@ -66,23 +66,26 @@ static lk_status evaluation_pass(lk_trainer *trainer, const lk_shard *shard, lk_
     return lk__metrics_of(trainer, logits, shard->labels, 0, values);
 }
 
-static lk_status run_pass(lk_trainer *trainer, lk__shard_pass_fn pass, const lk_shard *shard, lk_tensor *seed, int n,
-                          lk_tensor **values)
+static lk_status begin_pass(lk_trainer *trainer, lk__shard_pass_fn pass, const lk_shard *shard, lk_tensor *seed, int n,
+                            lk_tensor **values, lk_replay **replay)
 {
-    return trainer->programs ? lk__shard_programs_run(trainer, pass, shard, seed, n, values)
-                             : pass(trainer, shard, seed, values);
+    if (trainer->programs)
+        return lk__shard_programs_begin(trainer, pass, shard, seed, n, values, replay);
+    *replay = NULL;
+    return pass(trainer, shard, seed, values);
 }
 
-static lk_status forward_backward(void *user, const lk_shard *shard, lk_tensor **values)
+static lk_status forward_backward(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay)
 {
     lk_trainer *trainer = user;
-    return run_pass(trainer, training_pass, shard, trainer->seeds[shard->replica], trainer->n_values, values);
+    lk_tensor *seed = trainer->seeds[shard->replica];
+    return begin_pass(trainer, training_pass, shard, seed, trainer->n_values, values, replay);
 }
 
-static lk_status forward_only(void *user, const lk_shard *shard, lk_tensor **values)
+static lk_status forward_only(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay)
 {
     lk_trainer *trainer = user;
-    return run_pass(trainer, evaluation_pass, shard, NULL, lk__metric_count(trainer), values);
+    return begin_pass(trainer, evaluation_pass, shard, NULL, lk__metric_count(trainer), values, replay);
 }
 
 /* --- what becomes of the sums ------------------------------------------------------------------------------------- */
@@ -214,8 +217,8 @@ lk_status lk__train_step(lk_trainer *trainer, lk_batch *batch, double rate)
     if (together)
         LK_TRY(lk__run_shards_together(trainer, batch, trainer->sums));
     else
-        LK_TRY(lk_run_shards(trainer->train_sum, trainer->n_values, trainer->train_set, batch, forward_backward,
-                             trainer, trainer->sums));
+        LK_TRY(lk__run_shards(trainer->train_sum, trainer->n_values, trainer->train_set, batch, forward_backward,
+                              trainer, trainer->sums));
     lk_status status = finish_batch(trainer, batch);
     lk__release_tensors(trainer->sums, (int64_t)trainer->n_devices * trainer->n_values);
     return status;
@@ -224,7 +227,7 @@ lk_status lk__train_step(lk_trainer *trainer, lk_batch *batch, double rate)
 lk_status lk__evaluate_step(lk_trainer *trainer, lk_batch *batch)
 {
     int n = lk__metric_count(trainer);
-    LK_TRY(lk_run_shards(trainer->val_sum, n, trainer->val_set, batch, forward_only, trainer, trainer->sums));
+    LK_TRY(lk__run_shards(trainer->val_sum, n, trainer->val_set, batch, forward_only, trainer, trainer->sums));
     append_pending(trainer, trainer->sums, batch);
     lk__release_tensors(trainer->sums, (int64_t)trainer->n_devices * n);
     return LK_OK;

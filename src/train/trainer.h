@@ -8,6 +8,8 @@
 
 #include "train/hooks.h"
 
+#include "lockstep/program.h"
+
 #include <stdatomic.h>
 
 /* Steps that may be under way before the caller waits for the oldest one's metrics. */
@@ -125,9 +127,19 @@ typedef lk_status (*lk__shard_pass_fn)(lk_trainer *trainer, const lk_shard *shar
 lk_status lk__shard_programs_new(lk__shard_programs **programs);
 void lk__shard_programs_release(lk__shard_programs *programs);
 
-/* fn(trainer, shard, seed, values[0 … n)) as a program. */
-lk_status lk__shard_programs_run(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *shard, lk_tensor *seed,
-                                 int n, lk_tensor **values);
+/* fn(trainer, shard, seed, values[0 … n)) as a program's replay, of which nothing is pushed yet. */
+lk_status lk__shard_programs_begin(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *shard, lk_tensor *seed,
+                                   int n, lk_tensor **values, lk_replay **replay);
+
+/* --- shard_run.c -------------------------------------------------------------------------------------------------- */
+
+/* As lk_shard_fn, but values may be on their way: *replay NULL: they are not. */
+typedef lk_status (*lk__shard_begin_fn)(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay);
+
+/* As lk_run_shards. Replays are pushed segment by segment, and what a segment finishes is summed while the next ones
+ * run: over the device's shards at once, over devices behind the next segment. */
+lk_status lk__run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk_batch *batch, lk__shard_begin_fn begin,
+                         void *user, lk_tensor **sums);
 
 /* --- shard_pass.c ------------------------------------------------------------------------------------------------- */
 
