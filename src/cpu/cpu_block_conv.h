@@ -2,7 +2,7 @@
 #ifndef LK_CPU_CPU_BLOCK_CONV_H
 #define LK_CPU_CPU_BLOCK_CONV_H
 
-#include "cpu/cpu_problem.h"
+#include "ops/conv_problem.h"
 #include "lockstep/ops.h"
 
 /* Whether a convolution of these shapes, and its gradients, go to block_conv.h: one group, channels and filters in

@@ -5,7 +5,7 @@
 
 #include "core/backend.h"
 #include "cpu/block_conv.h"
-#include "cpu/cpu_problem.h"
+#include "ops/conv_problem.h"
 
 typedef struct lk_alternative {
     const char *(*name)(void);

@@ -2,7 +2,7 @@
 #ifndef LK_CPU_CPU_LANES_H
 #define LK_CPU_CPU_LANES_H
 
-#include "cpu/cpu_problem.h"
+#include "ops/conv_problem.h"
 #include "cpu/lanes.h"
 #include "lockstep/ops.h"
 

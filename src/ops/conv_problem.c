@@ -1,4 +1,4 @@
-#include "cpu/cpu_problem.h"
+#include "ops/conv_problem.h"
 
 #include "core/tensor.h"
 

@@ -1,7 +1,7 @@
 /* Convolutions as problems: what the choice of an implementation depends on, and the text of it that
  * lk_device_implementations shows and files of algorithms hold. */
-#ifndef LK_CPU_CPU_PROBLEM_H
-#define LK_CPU_CPU_PROBLEM_H
+#ifndef LK_OPS_CONV_PROBLEM_H
+#define LK_OPS_CONV_PROBLEM_H
 
 #include "core/op.h"
 #include "ops/ops.h"
