@@ -180,7 +180,13 @@ static bool lie_apart(lk_tensor *const *tensors, int64_t n)
 static lk_status reduce_in_place(lk_tensor *const *tensors, int64_t n, lk_tree_node *nodes, lk_tensor **results)
 {
     lk_device *devices[LK_MAX_DEVICES];
-    lk_shared_sum sum = {.devices = devices, .root = {0, n}, .nodes = nodes, .n_nodes = n, .n = 1, .in_use = true};
+    lk_shared_sum sum = {.devices = devices,
+                         .root = {0, n},
+                         .nodes = nodes,
+                         .n_nodes = n,
+                         .n_quantities = 1,
+                         .stride = 1,
+                         .in_use = true};
     LK_TRY(distinct_devices(tensors, n, devices, &sum.n_devices));
     for (int64_t i = 0; i < n; i++)
         if (tensors[i])

@@ -3,6 +3,7 @@
  * given can be exchanged, whatever the others are waiting for. */
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/tensor.h"
 #include "core/trace.h"
 #include "dist/strategy.h"
 #include "lockstep/ops.h"
@@ -31,7 +32,9 @@ struct lk_shard_sum {
     int *ready;       /* [n] */
     int n_ready, n_before, n_begun;
     lk_tensor **sums, **begun; /* [k][n]: see lk_bucket */
-    lk_tree_node *nodes;       /* scratch: what covers all shards */
+    lk_shared_sum_job *jobs;
+    lk_tree_node *nodes;  /* scratch: what covers all shards */
+    lk_tensor **siblings; /* [n], scratch: sums of two nodes */
 };
 
 static int64_t log2_ceil(int64_t n)
@@ -54,8 +57,9 @@ static lk_status allocate(lk_shard_sum *sum)
     sum->sums = lk__calloc(k * n, sizeof *sum->sums);
     sum->begun = lk__calloc(k * n, sizeof *sum->begun);
     sum->nodes = lk__calloc(nodes, sizeof *sum->nodes);
+    sum->siblings = lk__calloc(n, sizeof *sum->siblings);
     bool complete = sum->owned && sum->stacks && sum->ranges && sum->values && sum->missing && sum->ready &&
-                    sum->sums && sum->begun && sum->nodes;
+                    sum->sums && sum->begun && sum->nodes && sum->siblings;
     return complete ? LK_OK : LK_ERR_MEMORY;
 }
 
@@ -88,8 +92,10 @@ static void empty(lk_shard_sum *sum)
             drop(&sum->sums[(int64_t)d * sum->n + i]);
             drop(&sum->begun[(int64_t)d * sum->n + i]);
         }
+        drop(&sum->siblings[i]);
         sum->missing[i] = sum->shards;
     }
+    lk__shared_sum_release(&sum->jobs);
     sum->n_ready = sum->n_before = sum->n_begun = 0;
 }
 
@@ -104,6 +110,7 @@ static void free_arrays(lk_shard_sum *sum)
     lk__free(sum->sums);
     lk__free(sum->begun);
     lk__free(sum->nodes);
+    lk__free(sum->siblings);
     lk__free(sum);
 }
 
@@ -161,17 +168,96 @@ static int owner(const lk_shard_sum *sum, int64_t shard)
     return -1;
 }
 
-/* *left = *left + *right, which is then gone; what is absent from one is what the other has. */
-static lk_status add_siblings(lk_tensor **left, lk_tensor **right)
+/* What one shard gives at once. All of its quantities have the same nodes: these follow from the shards given before.
+ */
+typedef struct gift {
+    lk_shard_sum *sum;
+    int d;
+    const int *quantities; /* NULL: all */
+    int n;
+} gift;
+
+static int quantity(const gift *g, int j)
+{
+    return g->quantities ? g->quantities[j] : j;
+}
+
+static node_stack *stack_at(const gift *g, int j)
+{
+    return stack_of(g->sum, g->d, quantity(g, j));
+}
+
+static lk_status check_order(const gift *g, int64_t shard)
+{
+    bool right = g->d >= 0;
+    for (int j = 0; j < g->n && right; j++)
+        right = stack_at(g, j)->next == shard;
+    if (!right)
+        LK_FAIL(LK_ERR_ARGUMENT, "shard sum: shard %lld of %lld is given twice or out of order", (long long)shard,
+                (long long)g->sum->shards);
+    return LK_OK;
+}
+
+static void push_leaf(const gift *g, int i, int64_t shard, lk_tensor *value)
+{
+    node_stack *stack = stack_of(g->sum, g->d, i);
+    int64_t leaf = slot(g->sum, g->d, stack->depth++, i);
+    stack->next++;
+    g->sum->ranges[leaf] = (lk_range){shard, shard + 1};
+    g->sum->values[leaf] = lk_tensor_retain(value);
+}
+
+/* The two uppermost nodes; false: there are not two, or they are no siblings. */
+static bool find_siblings(const gift *g, lk_tree_node nodes[2])
+{
+    lk_shard_sum *sum = g->sum;
+    int i = g->n > 0 ? quantity(g, 0) : 0;
+    int64_t depth = g->n > 0 ? stack_of(sum, g->d, i)->depth : 0;
+    if (depth < 2)
+        return false;
+    for (int64_t s = 0; s < 2; s++)
+        nodes[s] = (lk_tree_node){sum->ranges[slot(sum, g->d, depth - 2 + s, i)],
+                                  sum->values + slot(sum, g->d, depth - 2 + s, 0)};
+    return lk__tree_siblings(sum->shards, nodes[0].range, nodes[1].range);
+}
+
+/* What shared memory allows is added up at once, into new tensors. */
+static lk_status add_shared(const gift *g, const lk_tree_node nodes[2])
+{
+    lk_shard_sum *sum = g->sum;
+    lk_device *device = lk_strategy_device(sum->strategy, g->d);
+    lk_shared_sum both = {.devices = &device,
+                          .n_devices = 1,
+                          .root = {nodes[0].range.begin, nodes[1].range.end},
+                          .nodes = nodes,
+                          .n_nodes = 2,
+                          .quantities = g->quantities,
+                          .n_quantities = g->n,
+                          .results = sum->siblings,
+                          .n_results = 1,
+                          .stride = sum->n};
+    for (int j = 0; j < g->n; j++) {
+        int i = quantity(g, j);
+        const lk_tensor *left = nodes[0].values[i], *right = nodes[1].values[i];
+        if (left && right && lk__shared_sum_takes(nodes, 2, i))
+            LK_TRY(lk__tensor_new(device, left->dtype, left->shape, &sum->siblings[i]));
+    }
+    return lk__shared_sum(&both);
+}
+
+/* *left = *left + *right, which is then gone; what is absent from one is what the other has. `total`: their sum, if it
+ * is known already. */
+static lk_status replace_siblings(lk_tensor **left, lk_tensor **right, lk_tensor **total)
 {
     if (*left && *right) {
-        lk_tensor *total = lk_add(*left, *right);
-        if (!total)
+        if (!*total)
+            *total = lk_tensor_retain(lk_add(*left, *right));
+        if (!*total)
             return lk_error_status();
-        lk_tensor_retain(total);
         drop(left);
         drop(right);
-        *left = total;
+        *left = *total;
+        *total = NULL;
     } else if (*right) {
         *left = *right;
         *right = NULL;
@@ -179,54 +265,42 @@ static lk_status add_siblings(lk_tensor **left, lk_tensor **right)
     return LK_OK;
 }
 
-static lk_status push_leaf(lk_shard_sum *sum, int d, int i, int64_t shard, lk_tensor *value)
+static lk_status add_siblings(const gift *g, const lk_tree_node nodes[2])
 {
-    node_stack *stack = stack_of(sum, d, i);
-    int64_t leaf = slot(sum, d, stack->depth++, i);
-    stack->next++;
-    sum->ranges[leaf] = (lk_range){shard, shard + 1};
-    sum->values[leaf] = lk_tensor_retain(value);
-    while (stack->depth >= 2) {
-        int64_t left = slot(sum, d, stack->depth - 2, i), right = slot(sum, d, stack->depth - 1, i);
-        if (!lk__tree_siblings(sum->shards, sum->ranges[left], sum->ranges[right]))
-            break;
-        LK_TRY(add_siblings(&sum->values[left], &sum->values[right]));
+    lk_shard_sum *sum = g->sum;
+    LK_TRY(add_shared(g, nodes));
+    for (int j = 0; j < g->n; j++) {
+        int i = quantity(g, j);
+        node_stack *stack = stack_at(g, j);
+        int64_t left = slot(sum, g->d, stack->depth - 2, i), right = slot(sum, g->d, stack->depth - 1, i);
+        LK_TRY(replace_siblings(&sum->values[left], &sum->values[right], &sum->siblings[i]));
         sum->ranges[left].end = sum->ranges[right].end;
         stack->depth--;
     }
-    if (--sum->missing[i] == 0)
-        sum->ready[sum->n_ready++] = i;
     return LK_OK;
 }
 
-/* quantities NULL: all. */
-static int quantity(const int *quantities, int j)
+static lk_status take(const gift *g, int64_t shard, lk_tensor *const *values)
 {
-    return quantities ? quantities[j] : j;
-}
-
-static lk_status check_order(const lk_shard_sum *sum, int64_t shard, int d, const int *quantities, int n)
-{
-    bool right = d >= 0;
-    for (int j = 0; j < n && right; j++)
-        right = stack_of(sum, d, quantity(quantities, j))->next == shard;
-    if (!right)
-        LK_FAIL(LK_ERR_ARGUMENT, "shard sum: shard %lld of %lld is given twice or out of order", (long long)shard,
-                (long long)sum->shards);
+    lk_shard_sum *sum = g->sum;
+    lk_tree_node nodes[2];
+    for (int j = 0; j < g->n; j++)
+        push_leaf(g, quantity(g, j), shard, values ? values[quantity(g, j)] : NULL);
+    while (find_siblings(g, nodes))
+        LK_TRY(add_siblings(g, nodes));
+    for (int j = 0; j < g->n; j++)
+        if (--sum->missing[quantity(g, j)] == 0)
+            sum->ready[sum->n_ready++] = quantity(g, j);
     return LK_OK;
 }
 
 static lk_status add(lk_shard_sum *sum, int64_t shard, const int *quantities, int n, lk_tensor *const *values)
 {
-    int d = owner(sum, shard);
-    LK_TRY(check_order(sum, shard, d, quantities, n));
-    lk_status status = LK_OK;
+    gift g = {sum, owner(sum, shard), quantities, n};
+    LK_TRY(check_order(&g, shard));
     lk__phase before = lk__phase_set(LK_PHASE_SHARD_SUM);
     lk_scope_begin();
-    for (int j = 0; j < n && status == LK_OK; j++) {
-        int i = quantity(quantities, j);
-        status = push_leaf(sum, d, i, shard, values ? values[i] : NULL);
-    }
+    lk_status status = take(&g, shard, values);
     lk_scope_end();
     lk__phase_set(before);
     if (status != LK_OK) /* some quantities are added up, some are not: nothing of it is of use */
@@ -280,7 +354,8 @@ static lk_status begin(lk_place at, lk_shard_sum *sum, int end)
                         .n_quantities = end - first,
                         .n = sum->n,
                         .sums = sum->sums,
-                        .begun = sum->begun};
+                        .begun = sum->begun,
+                        .jobs = &sum->jobs};
     lk_scope_begin();
     lk_status status = sum->strategy->table->begin(at, sum->strategy, &bucket);
     lk_scope_end();
@@ -297,7 +372,8 @@ static lk_status finish(lk_place at, lk_shard_sum *sum)
                         .n_quantities = sum->n_ready,
                         .n = sum->n,
                         .sums = sum->sums,
-                        .begun = sum->begun};
+                        .begun = sum->begun,
+                        .jobs = &sum->jobs};
     LK_TRY(begin(at, sum, sum->n_ready));
     lk_scope_begin();
     lk_status status = table->finish ? table->finish(at, sum->strategy, &bucket) : LK_OK;

@@ -36,6 +36,7 @@ typedef struct entry {
 
 struct lk_shared_sum_job {
     lk_refcount references; /* of entries under way, and the caller's */
+    job *next;              /* in the caller's list */
     int n_devices, n_items, n_addends, n_results;
     int64_t elements; /* of the row */
     double flops;
@@ -59,9 +60,9 @@ struct lk_shared_sum_job {
     float **from, **to;
 };
 
-void lk__shared_sum_release(job *j)
+static void release_job(job *j)
 {
-    if (!j || !lk__refcount_release(&j->references))
+    if (!lk__refcount_release(&j->references))
         return;
     for (int i = 0; j->addends && i < j->n_addends; i++)
         lk_tensor_release(j->addends[i]);
@@ -205,7 +206,7 @@ static lk_status run_behind(lk_task *task)
 
 static void release_entry(lk_task *task)
 {
-    lk__shared_sum_release(((const entry *)task)->job);
+    release_job(((const entry *)task)->job);
 }
 
 /* --- making ------------------------------------------------------------------------------------------------------- */
@@ -235,10 +236,14 @@ static void list_item(job *j, const lk_shared_sum *sum, int i)
     it->first_addend = j->n_addends;
     list_addends(j, sum->root, sum->nodes, sum->n_nodes, i);
     it->n_addends = j->n_addends - it->first_addend;
+    if (it->n_addends == 1 && j->n_results == 1 && j->addends[it->first_addend] == sum->results[i]) {
+        lk_tensor_release(j->addends[--j->n_addends]);
+        return;
+    }
     it->begin = j->elements;
     it->count = lk_tensor_count(sum->results[i]);
     for (int r = 0; r < j->n_results; r++)
-        j->results[j->n_items * j->n_results + r] = lk_tensor_retain(sum->results[r * sum->n + i]);
+        j->results[j->n_items * j->n_results + r] = lk_tensor_retain(sum->results[r * sum->stride + i]);
     j->elements += (it->count + LINE - 1) / LINE * LINE;
     j->flops += (double)it->count * (it->n_addends - 1);
     j->n_items++;
@@ -246,7 +251,7 @@ static void list_item(job *j, const lk_shared_sum *sum, int i)
 
 static lk_status allocate(job *j, const lk_shared_sum *sum)
 {
-    size_t n = (size_t)sum->n, k = (size_t)sum->n_devices;
+    size_t n = (size_t)sum->n_quantities, k = (size_t)sum->n_devices;
     size_t addends = n * (size_t)sum->n_nodes, results = n * (size_t)sum->n_results;
     j->items = lk__calloc(n, sizeof *j->items);
     j->addends = lk__calloc(addends, sizeof(lk_tensor *));
@@ -296,7 +301,7 @@ static lk_status push(job *j, lk_task task, lk_range elements, int first_result,
     lk__refcount_retain(&j->references);
     lk_status status = lk__engine_push_task(&e->task);
     if (status != LK_OK)
-        lk__shared_sum_release(j);
+        release_job(j);
     return status;
 }
 
@@ -368,9 +373,11 @@ static lk_status prepare(job *j, const lk_shared_sum *sum)
 {
     LK_TRY(allocate(j, sum));
     memcpy(j->devices, sum->devices, (size_t)sum->n_devices * sizeof(lk_device *));
-    for (int i = 0; i < sum->n; i++)
+    for (int q = 0; q < sum->n_quantities; q++) {
+        int i = sum->quantities ? sum->quantities[q] : q;
         if (sum->results[i])
             list_item(j, sum, i);
+    }
     list_storages(j);
     j->together = sum->n_devices > 1 && j->elements > SMALL_ELEMENTS;
     j->may_take_over = j->together || sum->n_devices == 1;
@@ -379,7 +386,6 @@ static lk_status prepare(job *j, const lk_shared_sum *sum)
 
 lk_status lk__shared_sum_begin(const lk_shared_sum *sum, job **begun)
 {
-    *begun = NULL;
     job *j = lk__calloc(1, sizeof *j);
     if (!j)
         return LK_ERR_MEMORY;
@@ -391,23 +397,36 @@ lk_status lk__shared_sum_begin(const lk_shared_sum *sum, job **begun)
     lk_status status = prepare(j, sum);
     if (status == LK_OK && j->n_items > 0)
         status = j->together ? push_together(j) : push_alone(j);
-    if (status == LK_OK && j->together)
+    if (status == LK_OK && j->together) {
+        j->next = *begun;
         *begun = j;
-    else
-        lk__shared_sum_release(j);
+    } else {
+        release_job(j);
+    }
     return status;
 }
 
 lk_status lk__shared_sum_finish(job *begun)
 {
-    return begun ? push_brackets(begun, begun->n_addends, run_behind) : LK_OK;
+    for (job *j = begun; j; j = j->next)
+        LK_TRY(push_brackets(j, j->n_addends, run_behind));
+    return LK_OK;
+}
+
+void lk__shared_sum_release(job **begun)
+{
+    while (*begun) {
+        job *j = *begun;
+        *begun = j->next;
+        release_job(j);
+    }
 }
 
 lk_status lk__shared_sum(const lk_shared_sum *sum)
 {
-    job *begun;
+    job *begun = NULL;
     LK_TRY(lk__shared_sum_begin(sum, &begun));
     lk_status status = lk__shared_sum_finish(begun);
-    lk__shared_sum_release(begun);
+    lk__shared_sum_release(&begun);
     return status;
 }

@@ -11,12 +11,14 @@ typedef struct lk_shared_sum {
     lk_range root; /* what the nodes cover, in order */
     const lk_tree_node *nodes;
     int64_t n_nodes;
-    int n; /* quantities */
+    const int *quantities; /* NULL: 0, 1, … */
+    int n_quantities;
 
-    /* results[r * n + i]: where the sum of quantity i goes, on one of the devices, r in [0, n_results). NULL for every
-     * r: quantity i is left out. They are either all new, without memory yet, or all in use; these may be addends. */
+    /* results[r * stride + i]: where the sum of quantity i goes, on one of the devices, r in [0, n_results). They are
+     * either all new, without memory yet, or all in use; these may be addends. Left out is a quantity whose results are
+     * NULL, and one whose only result is its only addend. */
     lk_tensor *const *results;
-    int n_results;
+    int n_results, stride;
     bool in_use;
 } lk_shared_sum;
 
@@ -28,11 +30,11 @@ bool lk__shared_sum_takes(const lk_tree_node *nodes, int64_t n_nodes, int i);
 lk_status lk__shared_sum(const lk_shared_sum *sum);
 
 /* The same of new results, in two halves: `begin` pushes the work, and only after `finish` results are to be used. In
- * between the devices do what else is pushed, and need not wait for each other. *begun is NULL where there is nothing
- * to finish, else for the caller to release. */
+ * between the devices do what else is pushed, and need not wait for each other. What is to be finished is put before
+ * the list *begun, which the caller releases; `finish` finishes all of it. */
 typedef struct lk_shared_sum_job lk_shared_sum_job;
 lk_status lk__shared_sum_begin(const lk_shared_sum *sum, lk_shared_sum_job **begun);
 lk_status lk__shared_sum_finish(lk_shared_sum_job *begun);
-void lk__shared_sum_release(lk_shared_sum_job *begun); /* NULL is fine */
+void lk__shared_sum_release(lk_shared_sum_job **begun); /* leaves NULL */
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef LK_DIST_STRATEGY_H
 #define LK_DIST_STRATEGY_H
 
+#include "dist/shared_sum.h"
 #include "dist/tree.h"
 
 /* Quantities quantities[0 … n_quantities) of n, which every shard has given: a bucket that is reduced together. The
@@ -13,8 +14,12 @@ typedef struct lk_bucket {
     const int *quantities;
     int n_quantities, n;
     lk_tensor **sums;
-    lk_tensor **begun; /* what `begin` leaves for `finish` */
+    lk_tensor **begun;        /* what `begin` leaves for `finish` … */
+    lk_shared_sum_job **jobs; /* … and what it began where devices share their memory */
 } lk_bucket;
+
+/* A strategy's `begin` for the quantities that can be added up in shared memory; of the others sums stay NULL. */
+lk_status lk__bucket_begin_shared(const lk_bucket *bucket, lk_device *const *devices, int n_devices);
 
 typedef struct lk_strategy_table {
     const char *name;

@@ -39,8 +39,11 @@ static void put_column(const lk_strategy *strategy, lk_tensor *const *column, lk
 static lk_status begin(lk_place at, lk_strategy *strategy, const lk_bucket *b)
 {
     lk_tensor *sums[LK_MAX_DEVICES], *begun[LK_MAX_DEVICES];
+    LK_TRY(lk__bucket_begin_shared(b, strategy->devices, strategy->n_devices));
     for (int q = 0; q < b->n_quantities; q++) {
         int i = b->quantities[q];
+        if (b->sums[i])
+            continue;
         LK_TRY(lk__tree_allreduce_begin(at, strategy->devices, strategy->n_devices, &lk__transport_inproc, b->shards,
                                         b->nodes, b->n_nodes, i, sums, begun));
         put_column(strategy, sums, b->sums, b->n, i);
@@ -52,6 +55,7 @@ static lk_status begin(lk_place at, lk_strategy *strategy, const lk_bucket *b)
 static lk_status finish(lk_place at, lk_strategy *strategy, const lk_bucket *b)
 {
     lk_tensor *sums[LK_MAX_DEVICES], *begun[LK_MAX_DEVICES];
+    LK_TRY(lk__shared_sum_finish(*b->jobs));
     for (int q = 0; q < b->n_quantities; q++) {
         int i = b->quantities[q];
         take_column(strategy, b->sums, b->n, i, sums);
