@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static _Atomic int64_t fail_at = -1;
 static _Atomic int64_t allocations;
@@ -82,19 +83,38 @@ void lk__free(void *memory)
     free(memory);
 }
 
+/* What the heap is given back stays with it, in holes that the next request may not fit into. Large memory is mapped by
+ * itself, and goes back to the system. The size of its mapping stands in front of it; 0: it is of the heap. */
+enum { LEAST_MAPPED = 1 << 20 };
+
+static void *map(size_t bytes)
+{
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
 void *lk__alloc_aligned(size_t bytes)
 {
-    size_t rounded;
-    if (__builtin_add_overflow(bytes, LK_ALIGNMENT - 1, &rounded))
+    size_t total;
+    if (__builtin_add_overflow(bytes, 2 * LK_ALIGNMENT - 1, &total))
         return refused(bytes);
-    rounded &= ~(size_t)(LK_ALIGNMENT - 1);
-    if (!rounded)
-        rounded = LK_ALIGNMENT;
-    void *memory = injected_failure() ? NULL : aligned_alloc(LK_ALIGNMENT, rounded);
-    return memory ? memory : refused(bytes);
+    total -= total % LK_ALIGNMENT;
+    bool mapped = total >= LEAST_MAPPED;
+    char *block = injected_failure() ? NULL : mapped ? map(total) : aligned_alloc(LK_ALIGNMENT, total);
+    if (!block)
+        return refused(bytes);
+    *(size_t *)(void *)block = mapped ? total : 0;
+    return block + LK_ALIGNMENT;
 }
 
 void lk__free_aligned(void *memory)
 {
-    free(memory);
+    if (!memory)
+        return;
+    char *block = (char *)memory - LK_ALIGNMENT;
+    size_t mapped = *(size_t *)(void *)block;
+    if (mapped)
+        munmap(block, mapped);
+    else
+        free(block);
 }

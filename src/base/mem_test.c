@@ -43,7 +43,7 @@ static void test_nothing_is_an_allocation(void **state)
 static void test_alignment(void **state)
 {
     (void)state;
-    for (size_t bytes = 1; bytes < 300; bytes += 37) {
+    for (size_t bytes = 1; bytes < 10000000; bytes = bytes * 3 + 1) {
         unsigned char *memory = lk__alloc_aligned(bytes);
         assert_int_equal((uintptr_t)memory % LK_ALIGNMENT, 0);
         memset(memory, 0xff, bytes);

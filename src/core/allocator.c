@@ -37,6 +37,12 @@ lk_status lk__allocator_new(lk_memory_source source, lk_allocator **allocator)
     return LK_OK;
 }
 
+static void free_block(lk_allocator *allocator, lk_block *block)
+{
+    allocator->source.free(allocator->source.self, block->data);
+    lk__free(block);
+}
+
 static void give_back_cached(lk_allocator *allocator)
 {
     for (int c = 0; c < CLASSES; c++) {
@@ -44,8 +50,7 @@ static void give_back_cached(lk_allocator *allocator)
         allocator->cached[c] = NULL;
         while (block) {
             lk_block *next = block->next;
-            allocator->source.free(allocator->source.self, block->data);
-            lk__free(block);
+            free_block(allocator, block);
             block = next;
         }
     }
@@ -111,6 +116,23 @@ void lk__allocator_put(lk_allocator *allocator, lk_block *block)
     block->next = allocator->cached[c];
     allocator->cached[c] = block;
     allocator->now -= (int64_t)block->size;
+    pthread_mutex_unlock(&allocator->lock);
+}
+
+void lk__allocator_drop(lk_allocator *allocator, lk_block *block)
+{
+    if (!block)
+        return;
+    pthread_mutex_lock(&allocator->lock);
+    allocator->now -= (int64_t)block->size;
+    free_block(allocator, block);
+    pthread_mutex_unlock(&allocator->lock);
+}
+
+void lk__allocator_trim(lk_allocator *allocator)
+{
+    pthread_mutex_lock(&allocator->lock);
+    give_back_cached(allocator);
     pthread_mutex_unlock(&allocator->lock);
 }
 

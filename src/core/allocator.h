@@ -32,6 +32,12 @@ void lk__allocator_free(lk_allocator *allocator);
 lk_status lk__allocator_get(lk_allocator *allocator, size_t bytes, lk_block **block);
 void lk__allocator_put(lk_allocator *allocator, lk_block *block);
 
+/* The block goes back to the source: nothing like it is needed again soon. */
+void lk__allocator_drop(lk_allocator *allocator, lk_block *block);
+
+/* All cached blocks go back to the source. */
+void lk__allocator_trim(lk_allocator *allocator);
+
 /* Bytes in blocks handed out, now and at most. */
 void lk__allocator_stats(lk_allocator *allocator, int64_t *now, int64_t *peak);
 

@@ -36,7 +36,7 @@ lk_status lk__device_arena_take(lk_device *device, size_t bytes, void **data)
     if (device->arena_taken)
         return LK_OK;
     if (!device->arena || device->arena->size < bytes) {
-        lk__allocator_put(device->allocator, device->arena);
+        lk__allocator_drop(device->allocator, device->arena);
         device->arena = NULL;
         LK_TRY(lk__allocator_get(device->allocator, bytes, &device->arena));
     }

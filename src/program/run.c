@@ -47,11 +47,14 @@ static void give_place(lk_value *value, char *base)
     value->storage->layout = NULL;
 }
 
-/* Memory that the value got besides its place, if any. */
-static void give_back(lk_value *value)
+/* Memory that the value got besides its place, if any. What a first replay took comes once. */
+static void give_back(const lk_program *program, lk_value *value)
 {
     lk_storage *storage = value->storage;
-    lk__allocator_put(storage->device->allocator, storage->block);
+    if (program->planned)
+        lk__allocator_put(storage->device->allocator, storage->block);
+    else
+        lk__allocator_drop(storage->device->allocator, storage->block);
     storage->block = NULL;
     storage->data = NULL;
     storage->planned = 0;
@@ -91,7 +94,7 @@ static void unbind(lk_replay *r)
         if (value->kind == LK_VALUE_INPUT)
             value->storage->data = NULL;
         else if (value->kind != LK_VALUE_OUTSIDE)
-            give_back(value);
+            give_back(program, value);
     }
     if (r->has_arena)
         lk__device_arena_give_back(program->device);
@@ -119,7 +122,7 @@ static lk_status run_calls(const lk_replay *r, const lk_segment *segment)
             call->op->set_step(call, r->step);
         LK_TRY(lk__run_call(program->device, call));
         for (int d = program->first_dying[i]; d < program->first_dying[i + 1]; d++)
-            give_back(&program->values[program->dying[d]]);
+            give_back(program, &program->values[program->dying[d]]);
     }
     return LK_OK;
 }
@@ -140,6 +143,7 @@ static lk_status run(lk_task *task)
     if (p->last && !program->planned) {
         LK_TRY(lk__program_plan_memory(program));
         program->planned = true;
+        lk__allocator_trim(program->device->allocator);
     }
     return LK_OK;
 }
