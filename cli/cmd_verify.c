@@ -107,8 +107,10 @@ static int split_specs(char *text, const char **specs, char (*numbers)[16])
 
 typedef struct comparison {
     int64_t steps;
-    bool terminal; /* standard error is one */
-    bool noted;    /* that "auto" turned out to be synthetic, if it did */
+    bool terminal;            /* standard error is one */
+    bool noted;               /* that "auto" turned out to be synthetic, if it did */
+    const char *first;        /* the devices of the first run */
+    uint64_t implementations; /* its hash of them */
     atomic_bool interrupted;
 } comparison;
 
@@ -140,7 +142,15 @@ static void print_run(void *user, const lk_verify_run *run)
     if (run->plan->fell_back && !c->noted)
         cli_note_fallback();
     c->noted = true;
+    if (!c->first) {
+        c->first = run->devices;
+        c->implementations = run->plan->implementations;
+    }
     printf("%-8s %s\n", run->devices, run->digest);
+    if (run->plan->implementations != c->implementations)
+        printf("%-8s other implementations than on %s: %s, hash %016llx in place of %016llx\n", "", c->first,
+               lk_tuning_machine(run->implementations), (unsigned long long)run->plan->implementations,
+               (unsigned long long)c->implementations);
     fflush(stdout);
 }
 

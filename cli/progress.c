@@ -125,7 +125,9 @@ static void print_plan(const lk_plan *plan, const lk_train_config *config)
     print_optimizer(plan);
     if (plan->dtype != LK_F32)
         fprintf(stderr, ", dtype %s", lk_dtype_name(plan->dtype));
-    fprintf(stderr, ", seed %llu\n", (unsigned long long)plan->seed);
+    fprintf(stderr, ", seed %llu\n  kernels   ", (unsigned long long)plan->seed);
+    cli_print_clean(plan->algorithms, stderr);
+    fprintf(stderr, ", hash %016llx\n", (unsigned long long)plan->implementations);
 }
 
 void cli_note_fallback(void)

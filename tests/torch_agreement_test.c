@@ -188,7 +188,7 @@ static void agree(const char *name, const char *model, int samples, bool sync, i
     config.model = model;
     config.devices = "2xcpu";
     config.shards = 3;
-    config.algorithms = algorithms;
+    config.algorithms = algorithms == LK_ALGORITHMS_FAST ? "fast" : "direct";
     config.batch_size = config.limit_train = samples;
     config.limit_val = 0;
     config.epochs = 1;

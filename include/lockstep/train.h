@@ -7,6 +7,7 @@
 #include "lockstep/nn.h"
 #include "lockstep/optim.h"
 #include "lockstep/options.h"
+#include "lockstep/tuning.h"
 
 #include <stdbool.h>
 
@@ -24,7 +25,7 @@ typedef struct lk_train_config {
     const char *devices;    /* NULL: the cores there are, at most as many as shards */
     const char *strategy;   /* NULL: one-device for one device, else mirrored */
     int64_t shards;         /* V; 0: lk_default_shards */
-    int algorithms;         /* enum lk_algorithms */
+    const char *algorithms; /* "fast", "direct", or the file of a tuning */
     int executor;           /* enum lk_executor */
     int fuse;               /* enum lk_fuse_mode */
     double bucket_mb;       /* gradients that are summed together, in 10^6 bytes; 0: all */
@@ -112,7 +113,9 @@ typedef struct lk_plan {
     lk_augment_opts augment;
     double patience; /* of the target, if there is one */
     uint64_t seed;
-    bool fell_back; /* data "auto": fashion-mnist was not to be had */
+    const char *algorithms;   /* "fast", "direct", or the file of a tuning */
+    uint64_t implementations; /* lk_tuning_hash of lk_trainer_implementations */
+    bool fell_back;           /* data "auto": fashion-mnist was not to be had */
 } lk_plan;
 
 /* After an error a trainer can only be asked for its plan, and released. */
@@ -136,6 +139,10 @@ LK_API lk_strategy *lk_trainer_strategy(const lk_trainer *trainer);
 LK_API const lk_model *lk_trainer_model(const lk_trainer *trainer);
 LK_API const lk_dataset *lk_trainer_dataset(const lk_trainer *trainer, lk_split split); /* NULL: no evaluation */
 LK_API lk_tensor *const *lk_trainer_variables(const lk_trainer *trainer, int replica);  /* borrowed */
+
+/* What runs every problem of training and evaluation that has alternatives, whether a tuning or the built-in choice
+ * said so: the same for any number of devices. As a tuning it repeats these choices. Valid as long as the trainer. */
+LK_API const lk_tuning *lk_trainer_implementations(const lk_trainer *trainer);
 
 /* The gradients of the last update before clipping, of the mean loss of the whole batch, on replica 0's device: one a
  * parameter, borrowed until the next update; NULL before the first. */
@@ -304,7 +311,8 @@ typedef struct lk_verify_run {
     const char *devices; /* the spec, of lk_verify_opts.specs */
     int device_count;
     char digest[33];
-    const lk_plan *plan; /* valid during the call */
+    const lk_plan *plan; /* valid during the call; so are: */
+    const lk_tuning *implementations;
 } lk_verify_run;
 
 typedef struct lk_verify_opts {

@@ -43,6 +43,8 @@ static lk_status check_table(const lk_train_config *config)
     lk_train_config scratch = *config;
     if (!config->model || !config->data)
         LK_FAIL(LK_ERR_ARGUMENT, "--%s: a name is needed", config->model ? "data" : "model");
+    if (!config->algorithms || !*config->algorithms)
+        LK_FAIL(LK_ERR_ARGUMENT, "--algorithms: must be fast, direct or the file of a tuning");
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
         const lk_option *option = &lk_train_options[i];
         if (option->type == LK_OPTION_CHOICE)
@@ -194,6 +196,7 @@ lk_status lk__plan_numbers(const lk_train_config *config, const char *model, lk_
     plan->batch_norm = (lk_batch_norm_mode)config->batch_norm;
     plan->dtype = config->dtype == LK_PRECISION_BF16 ? LK_BF16 : LK_F32;
     plan->seed = (uint64_t)config->seed;
+    plan->algorithms = config->algorithms;
     LK_TRY(plan_optimizer(config, config->optimizer ? config->optimizer : recipe.optimizer, plan));
     LK_TRY(plan_schedule(&named, &recipe, plan));
     LK_TRY(plan_patience(config, plan));

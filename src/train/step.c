@@ -38,7 +38,7 @@ lk_forward_opts lk__training_opts(const lk_trainer *trainer, const lk__update *u
         .training = true, .dtype = trainer->plan.dtype, .seed = trainer->plan.seed, .step = update->number};
 }
 
-static lk_status training_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
+lk_status lk__training_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
 {
     int n = trainer->n_parameters;
     lk_tensor *const *variables = lk_trainer_variables(trainer, shard->replica),
@@ -57,7 +57,7 @@ static lk_status training_pass(lk_trainer *trainer, const lk_shard *shard, lk_te
     return status;
 }
 
-static lk_status evaluation_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
+lk_status lk__evaluation_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
 {
     (void)seed;
     lk_tensor *const *variables = lk_trainer_variables(trainer, shard->replica);
@@ -79,13 +79,13 @@ static lk_status forward_backward(void *user, const lk_shard *shard, lk_tensor *
 {
     lk_trainer *trainer = user;
     lk_tensor *seed = trainer->seeds[shard->replica];
-    return begin_pass(trainer, training_pass, shard, seed, trainer->n_values, values, replay);
+    return begin_pass(trainer, lk__training_pass, shard, seed, trainer->n_values, values, replay);
 }
 
 static lk_status forward_only(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay)
 {
     lk_trainer *trainer = user;
-    return begin_pass(trainer, evaluation_pass, shard, NULL, lk__metric_count(trainer), values, replay);
+    return begin_pass(trainer, lk__evaluation_pass, shard, NULL, lk__metric_count(trainer), values, replay);
 }
 
 /* --- what becomes of the sums ------------------------------------------------------------------------------------- */

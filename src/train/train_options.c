@@ -4,12 +4,11 @@
 
 enum { MAX_SHARDS = 65536, MAX_BATCH = 1 << 24 };
 
-/* In the order of enum lk_batch_norm_mode, lk_normalize_mode, lk_nan_guard, lk_algorithms, lk_executor,
- * lk_fuse_mode and lk_precision. */
+/* In the order of enum lk_batch_norm_mode, lk_normalize_mode, lk_nan_guard, lk_executor, lk_fuse_mode and
+ * lk_precision. */
 static const char *const batch_norm_modes[] = {"shard", "sync", NULL};
 static const char *const normalize_modes[] = {"none", "center", "standard", NULL};
 static const char *const nan_guards[] = {"stop", "skip", "off", NULL};
-static const char *const algorithms[] = {"fast", "direct", NULL};
 static const char *const fuse_modes[] = {"on", "off", NULL};
 static const char *const precisions[] = {"f32", "bf16", NULL};
 static const char *const executors[] = {"program", "eager", NULL};
@@ -62,14 +61,13 @@ const lk_option lk_train_options[] = {
      .help = "logical shards a batch is cut into (unset: the largest power of two up to 8 with 32 samples a shard, "
              "raised to the number of devices)"},
     {.name = "algorithms",
-     .type = LK_OPTION_CHOICE,
+     .type = LK_OPTION_STRING,
      AT(algorithms),
      .default_text = "fast",
-     .choices = algorithms,
-     .value = "MODE",
+     .value = "NAME",
      .recorded = true,
-     .help = "fast: the fastest for the shapes; direct: none that rounds worse than plain sums, as Winograd's "
-             "convolution does"},
+     .help = "fast: the usual ones for the shapes; direct: none that rounds worse than plain sums, as Winograd's "
+             "convolution does; else a file that `lockstep tune` or a --log-dir has left (./fast: one of that name)"},
     {.name = "executor",
      .type = LK_OPTION_CHOICE,
      AT(executor),

@@ -146,8 +146,7 @@ static lk_status open_devices(lk_trainer *trainer)
     LK_TRY(lk__check_shards(config->shards, plan->shards, plan->batch_size, plan->devices));
 
     LK_TRY(lk_devices_open(devices, trainer->devices, LK_MAX_DEVICES, &trainer->n_devices));
-    for (int i = 0; i < trainer->n_devices; i++)
-        lk_device_set_algorithms(trainer->devices[i], (lk_algorithms)config->algorithms);
+    LK_TRY(lk__use_algorithms(trainer));
     trainer->strategy = lk_strategy_new(config->strategy          ? config->strategy
                                         : trainer->n_devices == 1 ? "one-device"
                                                                   : "mirrored",
@@ -229,7 +228,8 @@ static lk_status build(lk_trainer *trainer)
     LK_TRY(make_loaders(trainer));
     if (config->executor == LK_EXECUTOR_PROGRAM)
         LK_TRY(lk__shard_programs_new(&trainer->programs));
-    return make_replicas(trainer);
+    LK_TRY(make_replicas(trainer));
+    return lk__list_implementations(trainer);
 }
 
 /* model NULL: config->model. */
@@ -298,6 +298,7 @@ void lk_trainer_release(lk_trainer *trainer)
     lk_loader_release(trainer->val_loader);
     lk_model_release(trainer->model);
     lk_strategy_release(trainer->strategy);
+    lk_tuning_release(trainer->implementations);
     lk_devices_release(trainer->devices, trainer->n_devices);
     lk_channel_moments_free(&trainer->moments);
     lk_dataset_release(trainer->train_set);
@@ -313,6 +314,11 @@ const lk_plan *lk_trainer_plan(const lk_trainer *trainer)
 const lk_train_config *lk_trainer_config(const lk_trainer *trainer)
 {
     return &trainer->config;
+}
+
+const lk_tuning *lk_trainer_implementations(const lk_trainer *trainer)
+{
+    return trainer->implementations;
 }
 
 lk_strategy *lk_trainer_strategy(const lk_trainer *trainer)

@@ -42,6 +42,7 @@ struct lk_trainer {
     lk_plan plan;
     lk_device *devices[LK_MAX_DEVICES];
     int n_devices;
+    lk_tuning *implementations; /* see lk_trainer_implementations */
     lk_strategy *strategy;
     lk_model *model;
     lk_dataset *train_set, *val_set; /* val_set NULL: no evaluation */
@@ -117,12 +118,27 @@ void lk__drop_pending(lk_trainer *trainer);
 
 void lk__release_tensors(lk_tensor **tensors, int64_t n);
 
+/* --- choices.c ---------------------------------------------------------------------------------------------------- */
+
+/* Gives the devices what --algorithms asks for. Errors: those of lk_tuning_read. */
+lk_status lk__use_algorithms(lk_trainer *trainer);
+
+/* Sets trainer->implementations and their hash in the plan, once all else is there. */
+lk_status lk__list_implementations(lk_trainer *trainer);
+
+/* Adds to `choices` what runs the passes of training and evaluation with the tuning that devices[0] has now. */
+lk_status lk__list_choices(lk_trainer *trainer, lk_tuning *choices);
+
 /* --- shard_programs.c --------------------------------------------------------------------------------------------- */
 
 typedef struct lk__shard_programs lk__shard_programs;
 
 /* One shard's forward pass, and backward from `seed` (NULL: forward alone): sets values[], NULL before. */
 typedef lk_status (*lk__shard_pass_fn)(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values);
+
+/* The two that there are. */
+lk_status lk__training_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values);
+lk_status lk__evaluation_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values);
 
 lk_status lk__shard_programs_new(lk__shard_programs **programs);
 void lk__shard_programs_release(lk__shard_programs *programs);

@@ -71,7 +71,10 @@ static lk_status train_and_compare(verification *v, lk_trainer *trainer, int run
             LK_FAIL(LK_ERR_INTERRUPTED, "verify: interrupted on %s after step %lld", v->opts->specs[run],
                     (long long)step + 1);
     }
-    lk_verify_run done = {.devices = v->opts->specs[run], .device_count = trainer->n_devices, .plan = &trainer->plan};
+    lk_verify_run done = {.devices = v->opts->specs[run],
+                          .device_count = trainer->n_devices,
+                          .plan = &trainer->plan,
+                          .implementations = trainer->implementations};
     LK_TRY(lk_trainer_digest(trainer, 0, done.digest));
     if (v->opts->run_done)
         v->opts->run_done(v->opts->user, &done);

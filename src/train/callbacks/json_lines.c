@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -61,6 +62,14 @@ static void put_devices(json_lines *j, const lk_trainer *trainer)
     for (int r = 0; r < lk_strategy_num_replicas(strategy); r++)
         put_text(j, NULL, lk_device_name(lk_strategy_device(strategy, r)));
     lk__json_close(&j->line, ']');
+}
+
+static void put_implementations(json_lines *j, const lk_plan *plan)
+{
+    char hash[24];
+    snprintf(hash, sizeof hash, "%016" PRIx64, plan->implementations);
+    put_text(j, "algorithms", plan->algorithms);
+    put_text(j, "implementations", hash);
 }
 
 static void begin_line(json_lines *j, const char *event)
@@ -157,6 +166,7 @@ static lk_status write_done(json_lines *j, const lk_trainer *trainer, const lk_t
     put_text(j, "digest", result->digest);
     put_devices(j, trainer);
     put_int(j, "shards", lk_trainer_plan(trainer)->shards);
+    put_implementations(j, lk_trainer_plan(trainer));
     put_int(j, "samples_seen", result->samples_seen);
     put_int(j, "epochs", result->epochs);
     put_real(j, "total_seconds", result->total_seconds);

@@ -18,6 +18,7 @@ enum { MAX_RUNS = 1000000 };
 typedef struct log_dir {
     char *dir;
     lk__callbacks records;
+    char *algorithms; /* where the implementations are listed; NULL before there are records */
 } log_dir;
 
 /* --- the folder --------------------------------------------------------------------------------------------------- */
@@ -92,6 +93,9 @@ static lk_status add_records(log_dir *log)
         status = lk__callbacks_add(&log->records, lk_callback_json_lines(lines, &opts));
     lk__free(csv);
     lk__free(lines);
+    log->algorithms = path_of(log, "algorithms", run, "txt");
+    if (status == LK_OK && !log->algorithms)
+        status = LK_ERR_MEMORY;
     return status == LK_OK ? add_curves(log, run) : status;
 }
 
@@ -103,6 +107,8 @@ static lk_status train_begin(void *self, lk_trainer *trainer)
     lk_status status = log->records.n == 0 ? add_records(log) : LK_OK;
     if (status == LK_OK)
         status = lk__callbacks_train_begin(&log->records, trainer);
+    if (status == LK_OK)
+        status = lk_tuning_write(lk_trainer_implementations(trainer), log->algorithms);
     if (status != LK_OK)
         lk__callbacks_train_end(&log->records, trainer, &(lk_train_result){0}, status);
     return status;
@@ -148,6 +154,7 @@ static void release(void *self)
 {
     log_dir *log = self;
     lk__callbacks_release(&log->records);
+    lk__free(log->algorithms);
     lk__free(log->dir);
     lk__free(log);
 }

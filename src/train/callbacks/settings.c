@@ -127,6 +127,13 @@ static lk_status visit_devices(const lk_trainer *trainer, lk__setting_fn fn, voi
     return fn(user, &LK_TEXT("devices in use", text));
 }
 
+static lk_status visit_implementations(const lk_plan *plan, lk__setting_fn fn, void *user)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%016" PRIx64, plan->implementations);
+    return fn(user, &LK_TEXT("implementations", text));
+}
+
 lk_status lk__settings_visit(const lk_trainer *trainer, lk__setting_fn fn, void *user)
 {
     const lk_plan *plan = lk_trainer_plan(trainer);
@@ -149,5 +156,7 @@ lk_status lk__settings_visit(const lk_trainer *trainer, lk__setting_fn fn, void 
         status = visit_rate(plan->schedule.base, fn, user);
     if (status == LK_OK)
         status = visit_devices(trainer, fn, user);
+    if (status == LK_OK)
+        status = visit_implementations(plan, fn, user);
     return status == LK_OK ? fn(user, &LK_TEXT("source of the samples", plan->source)) : status;
 }

@@ -10,8 +10,8 @@
 typedef lk_status (*lk__setting_fn)(void *user, const lk_field *setting);
 
 /* Calls `fn` for every recorded option of lk_train_options, by its name and with the value that the plan came to, then
- * for what the plan says besides: where the samples came from, how many there are, parameters, devices, the rate that
- * scale-lr makes of base-lr. Ends with the first error of `fn`. */
+ * for what the plan says besides: where the samples came from, how many there are, parameters, devices, the hash of
+ * the implementations, the rate that scale-lr makes of base-lr. Ends with the first error of `fn`. */
 lk_status lk__settings_visit(const lk_trainer *trainer, lk__setting_fn fn, void *user);
 
 #endif

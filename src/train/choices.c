@@ -1,0 +1,141 @@
+/* Which implementations run a training: asked for, and listed. */
+#include "train/trainer.h"
+
+#include "base/status.h"
+#include "core/tensor.h"
+#include "core/tuning.h"
+#include "lockstep/program.h"
+#include "program/program.h"
+
+#include <string.h>
+
+/* --- asked for ---------------------------------------------------------------------------------------------------- */
+
+static lk_status use(lk_trainer *trainer, lk_algorithms algorithms, lk_tuning *tuning)
+{
+    for (int i = 0; i < trainer->n_devices; i++) {
+        lk_device_set_algorithms(trainer->devices[i], algorithms);
+        LK_TRY(lk_device_set_tuning(trainer->devices[i], tuning));
+    }
+    return LK_OK;
+}
+
+lk_status lk__use_algorithms(lk_trainer *trainer)
+{
+    const char *name = trainer->config.algorithms;
+    if (strcmp(name, "fast") == 0)
+        return use(trainer, LK_ALGORITHMS_FAST, NULL);
+    if (strcmp(name, "direct") == 0)
+        return use(trainer, LK_ALGORITHMS_DIRECT, NULL);
+    lk_tuning *tuning = lk_tuning_read(name);
+    if (!tuning)
+        return lk_error_status();
+    lk_status status = use(trainer, LK_ALGORITHMS_FAST, tuning);
+    lk_tuning_release(tuning);
+    return status;
+}
+
+/* --- listed ------------------------------------------------------------------------------------------------------- */
+
+/* What is recorded: a pass over a shard of so many samples, on the first device. */
+typedef struct recording {
+    lk_trainer *trainer;
+    lk__shard_pass_fn pass;
+    bool training;
+} recording;
+
+enum { IMAGES, LABELS, INDICES, SEED, INPUTS };
+
+static lk_status run_pass(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    const recording *r = user;
+    lk_shard shard = {.shards = r->trainer->plan.shards,
+                      .device = r->trainer->devices[0],
+                      .images = in[IMAGES],
+                      .labels = in[LABELS],
+                      .indices = in[INDICES]};
+    return r->pass(r->trainer, &shard, r->training ? in[SEED] : NULL, out);
+}
+
+static lk_status make_inputs(const lk_trainer *trainer, int64_t samples, lk_tensor **in)
+{
+    const lk_dataset *data = trainer->train_set;
+    lk_device *device = trainer->devices[0];
+    lk_shape images = LK_SHAPE(samples, lk_dataset_channels(data), lk_dataset_height(data), lk_dataset_width(data));
+    LK_TRY(lk__tensor_new(device, LK_F32, images, &in[IMAGES]));
+    LK_TRY(lk__tensor_new(device, LK_I32, LK_SHAPE(samples), &in[LABELS]));
+    LK_TRY(lk__tensor_new(device, LK_I64, LK_SHAPE(samples), &in[INDICES]));
+    return lk__tensor_new(device, LK_F32, LK_SCALAR, &in[SEED]);
+}
+
+/* What runs operator by operator is not fused. */
+static bool is_fused(const recording *r)
+{
+    const lk_trainer *trainer = r->trainer;
+    bool together = r->training && trainer->plan.batch_norm == LK_BN_SYNC && lk_model_has_batch_norm(trainer->model);
+    return trainer->programs && trainer->config.fuse == LK_FUSE_ON && !together;
+}
+
+static lk_status add_program(recording *r, lk_tensor *const *in, lk_tuning *choices)
+{
+    lk_trainer *trainer = r->trainer;
+    lk_program_opts opts = {.fuse = is_fused(r)};
+    lk_program *program = lk_program_record(trainer->devices[0], run_pass, r, in, r->training ? INPUTS : SEED,
+                                            r->training ? trainer->n_values : lk__metric_count(trainer), &opts);
+    if (!program)
+        return lk_error_status();
+    lk_status status = LK_OK;
+    for (int i = 0; i < program->n_calls && status == LK_OK; i++)
+        status = lk__tuning_add_call(choices, &program->calls[i]);
+    lk_program_release(program);
+    return status;
+}
+
+static lk_status add_pass(lk_trainer *trainer, bool training, int64_t samples, lk_tuning *choices)
+{
+    recording r = {trainer, training ? lk__training_pass : lk__evaluation_pass, training};
+    lk_tensor *in[INPUTS] = {NULL};
+    lk_status status = make_inputs(trainer, samples, in);
+    if (status == LK_OK)
+        status = add_program(&r, in, choices);
+    lk__release_tensors(in, INPUTS);
+    return status;
+}
+
+/* Shards of a batch have two sizes at most; one without samples has no pass. */
+static lk_status add_batch(lk_trainer *trainer, bool training, int64_t samples, lk_tuning *choices)
+{
+    int64_t shards = trainer->plan.shards, small = samples / shards, large = (samples + shards - 1) / shards;
+    if (large > 0)
+        LK_TRY(add_pass(trainer, training, large, choices));
+    return small > 0 && small < large ? add_pass(trainer, training, small, choices) : LK_OK;
+}
+
+/* Batches have two sizes at most. */
+static lk_status add_epoch(lk_trainer *trainer, bool training, int64_t samples, int64_t batch_size, lk_tuning *choices)
+{
+    if (samples >= batch_size)
+        LK_TRY(add_batch(trainer, training, batch_size, choices));
+    return add_batch(trainer, training, samples % batch_size, choices);
+}
+
+lk_status lk__list_choices(lk_trainer *trainer, lk_tuning *choices)
+{
+    const lk_plan *plan = &trainer->plan;
+    if (!lk__tuning_backend(choices)->choices)
+        return LK_OK;
+    LK_TRY(add_epoch(trainer, true, plan->train_samples, plan->batch_size, choices));
+    if (!trainer->val_set)
+        return LK_OK;
+    return add_epoch(trainer, false, plan->val_samples, plan->val_batch_size, choices);
+}
+
+lk_status lk__list_implementations(lk_trainer *trainer)
+{
+    trainer->implementations = lk_tuning_new(lk_device_kind(trainer->devices[0]));
+    if (!trainer->implementations)
+        return lk_error_status();
+    LK_TRY(lk__list_choices(trainer, trainer->implementations));
+    trainer->plan.implementations = lk_tuning_hash(trainer->implementations);
+    return LK_OK;
+}
