@@ -1,7 +1,6 @@
 #include "cpu/channels.h"
 
 #include "cpu/avx2.h"
-#include "cpu/lanes.h"
 
 #include <string.h>
 
@@ -41,16 +40,16 @@ lk_channels lk__channels_last(int64_t images, int64_t channels, int64_t pixels)
                          .full_lanes = 1};
 }
 
-lk_channels lk__channels_lanes(int64_t images, int64_t channels, int64_t pixels)
+lk_channels lk__channels_lanes(int64_t images, int64_t channels, int64_t pixels, int64_t lanes)
 {
-    int64_t last = images % LK_LANES;
-    return (lk_channels){.groups = (images + LK_LANES - 1) / LK_LANES,
+    int64_t last = images % lanes;
+    return (lk_channels){.groups = (images + lanes - 1) / lanes,
                          .pixels = pixels,
-                         .lanes = channels * LK_LANES,
+                         .lanes = channels * lanes,
                          .channels = channels,
                          .rows = last ? 2 : 1,
-                         .lanes_a_channel = LK_LANES,
-                         .full_lanes = last ? last : LK_LANES};
+                         .lanes_a_channel = lanes,
+                         .full_lanes = last ? last : lanes};
 }
 
 int64_t lk__channels_entries(const lk_channels *shape)

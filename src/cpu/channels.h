@@ -24,8 +24,8 @@ lk_channels lk__channels_plain(int64_t images, int64_t channels, int64_t pixels)
 lk_channels lk__channels_blocked(int64_t images, int64_t channels, int64_t pixels, int64_t block);
 /* All channels of a pixel beside each other: [images][pixels][channels]. */
 lk_channels lk__channels_last(int64_t images, int64_t channels, int64_t pixels);
-/* Images in the lanes (lanes.h): [blocks of images][pixels][channels * 8]. */
-lk_channels lk__channels_lanes(int64_t images, int64_t channels, int64_t pixels);
+/* Images in the lanes (lanes.h): [blocks of images][pixels][channels * lanes]. */
+lk_channels lk__channels_lanes(int64_t images, int64_t channels, int64_t pixels, int64_t lanes);
 
 /* Entries of a table. */
 int64_t lk__channels_entries(const lk_channels *shape);

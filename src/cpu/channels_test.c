@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST_ENTRIES = 1024 };
+enum { MOST_ENTRIES = 2048 };
 
 static lk_channels shape_in(test_layout layout, test_shape s)
 {
@@ -15,7 +15,8 @@ static lk_channels shape_in(test_layout layout, test_shape s)
     case LAST:
         return lk__channels_last(s.images, s.channels, s.pixels);
     case IMAGES:
-        return lk__channels_lanes(s.images, s.channels, s.pixels);
+    case WIDE_IMAGES:
+        return lk__channels_lanes(s.images, s.channels, s.pixels, test_lanes(layout));
     default:
         return lk__channels_blocked(s.images, s.channels, s.pixels, test_block(layout));
     }

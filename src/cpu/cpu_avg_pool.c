@@ -23,7 +23,7 @@ static lk_status describe_like(lk_md *md, lk_shape shape, const lk_tensor *model
 {
     const lk_layout *layout = model->storage->layout;
     dnnl_format_tag_t tag = preferred_tag();
-    if (layout && layout->tag != LK_LANES_TAG)
+    if (layout && lk__lanes_of_tag(layout->tag) == 0)
         tag = layout->tag == dnnl_format_tag_undef ? dnnl_format_tag_any : layout->tag;
     return lk__md_tagged(md, 4, shape.dim, dnnl_f32, tag);
 }

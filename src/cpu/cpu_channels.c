@@ -20,7 +20,8 @@ lk_channels lk__channels_of(const lk_tensor *x, dnnl_format_tag_t tag)
     case dnnl_nChw16c:
         return lk__channels_blocked(images, channels, pixels, 16);
     case LK_LANES_TAG:
-        return lk__channels_lanes(images, channels, pixels);
+    case LK_WIDE_LANES_TAG:
+        return lk__channels_lanes(images, channels, pixels, lk__lanes_of_tag(tag));
     default:
         return pixels == 1 ? lk__channels_last(images, channels, 1) : lk__channels_plain(images, channels, pixels);
     }

@@ -5,7 +5,6 @@
 #include "cpu/cpu_kernels.h"
 #include "cpu/cpu_own.h"
 #include "cpu/drop.h"
-#include "cpu/lanes.h"
 #include "ops/ops.h"
 
 #include <stdio.h>
@@ -74,19 +73,19 @@ static void drop_blocked(const frame *f, int64_t block)
         }
 }
 
-/* A channel of eight images at a time. */
-static void drop_images(const frame *f)
+/* A channel of eight images at a time. width: images in a vector. */
+static void drop_images(const frame *f, int64_t width)
 {
-    int64_t pixel = f->channels * LK_LANES;
+    int64_t padded = (f->images + width - 1) / width * width;
     lk_drop_lane lanes[LK_DROP_LANES];
-    for (int64_t n = 0; n < f->images; n += LK_LANES)
+    for (int64_t n = 0; n < padded; n += LK_DROP_LANES)
         for (int64_t c = 0; c < f->channels; c++) {
-            int64_t at = n * f->pixels * f->channels + c * LK_LANES;
-            for (int l = 0; l < LK_LANES; l++) {
+            int64_t at = n / width * width * f->pixels * f->channels + c * width + n % width;
+            for (int l = 0; l < LK_DROP_LANES; l++) {
                 bool present = n + l < f->images;
                 lanes[l] = (lk_drop_lane){present, present ? sample_of(f, n + l) : 0, c * f->pixels};
             }
-            lk__drop_lanes(&f->drop, lanes, f->pixels, pixel, f->x + at, f->y + at);
+            lk__drop_lanes(&f->drop, lanes, f->pixels, f->channels * width, f->x + at, f->y + at);
         }
 }
 
@@ -106,7 +105,8 @@ static void drop_in(const frame *f, dnnl_format_tag_t tag)
         drop_blocked(f, 16);
         break;
     case LK_LANES_TAG:
-        drop_images(f);
+    case LK_WIDE_LANES_TAG:
+        drop_images(f, lk__lanes_of_tag(tag));
         break;
     default:
         drop_plain(f);

@@ -10,16 +10,30 @@
 
 #include <stdio.h>
 
+/* Half of sixteen lanes that are full are worth as much as eight. */
+enum { LEAST_IMAGES = 8 };
+
 const char *lk__cpu_lanes_name(void)
 {
-    return "lanes:avx2";
+    const lk_lanes_kernels *lanes = lk__lanes();
+    return lanes ? lanes->name : "lanes";
+}
+
+dnnl_format_tag_t lk__cpu_lanes_tag(void)
+{
+    return lk__lanes()->lanes == 16 ? LK_WIDE_LANES_TAG : LK_LANES_TAG;
 }
 
 /* --- when --------------------------------------------------------------------------------------------------------- */
 
+bool lk__cpu_lanes_fill(int64_t images)
+{
+    return lk__lanes() && images >= LEAST_IMAGES;
+}
+
 bool lk__cpu_lanes_want(int64_t images, int64_t channels)
 {
-    return images >= LK_LANES && channels % LK_LANES != 0 && lk__lanes_supported() && !lk__dnnl_has_avx512();
+    return lk__cpu_lanes_fill(images) && channels % lk__lanes()->lanes != 0;
 }
 
 static bool is_simple(const lk_conv2d_opts *opts)
@@ -32,7 +46,7 @@ static bool is_simple(const lk_conv2d_opts *opts)
 
 bool lk__cpu_lanes_take_conv(lk_shape x, const lk_conv2d_opts *opts)
 {
-    return is_simple(opts) && x.dim[0] >= LK_LANES && lk__lanes_supported();
+    return is_simple(opts) && lk__cpu_lanes_fill(x.dim[0]);
 }
 
 bool lk__cpu_lanes_want_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts)
@@ -44,7 +58,7 @@ bool lk__cpu_lanes_want_pool(const lk_call *call)
 {
     const lk_tensor *x = call->in[0];
     const lk_layout *layout = x->storage->layout;
-    return call->free_layout && (!layout || layout->tag == LK_LANES_TAG) &&
+    return call->free_layout && (!layout || lk__lanes_of_tag(layout->tag) > 0) &&
            lk__cpu_lanes_want(x->shape.dim[0], x->shape.dim[1]);
 }
 
@@ -60,8 +74,8 @@ static lk_status prepare(const lk_call *call, lk_prepared *prepared, int n_lanes
     snprintf(prepared->implementation, sizeof prepared->implementation, "%s", lk__cpu_lanes_name());
     prepared->scratch_bytes = scratch_bytes;
     for (int i = 0; i < n_lanes; i++)
-        LK_TRY(lk__layout_tagged(call->in[i]->shape, LK_F32, LK_LANES_TAG, &prepared->layouts_in[i]));
-    return lk__layout_tagged(call->out[0]->shape, LK_F32, LK_LANES_TAG, &prepared->layouts_out[0]);
+        LK_TRY(lk__layout_tagged(call->in[i]->shape, LK_F32, lk__cpu_lanes_tag(), &prepared->layouts_in[i]));
+    return lk__layout_tagged(call->out[0]->shape, LK_F32, lk__cpu_lanes_tag(), &prepared->layouts_out[0]);
 }
 
 /* --- convolution -------------------------------------------------------------------------------------------------- */
@@ -92,7 +106,7 @@ static lk_status prepare_conv(lk_cpu *cpu, const lk_call *call, lk_prepared *pre
 {
     (void)cpu;
     lk_lanes_conv conv = forward_conv(call);
-    LK_TRY(prepare(call, prepared, 1, lk__lanes_packed_count(&conv) * sizeof(float)));
+    LK_TRY(prepare(call, prepared, 1, lk__lanes()->packed_count(&conv) * sizeof(float)));
     lk__conv_call_text(call, prepared->problem, sizeof prepared->problem);
     return LK_OK;
 }
@@ -100,8 +114,8 @@ static lk_status prepare_conv(lk_cpu *cpu, const lk_call *call, lk_prepared *pre
 static void compute_conv(lk_call *call, const lk_converted *in, float *scratch)
 {
     lk_lanes_conv conv = forward_conv(call);
-    lk__lanes_pack(&conv, in[1].data, false, scratch);
-    lk__lanes_conv2d(&conv, in[0].data, scratch, in[2].data, call->out[0]->storage->data);
+    lk__lanes()->pack(&conv, in[1].data, false, scratch);
+    lk__lanes()->conv2d(&conv, in[0].data, scratch, in[2].data, call->out[0]->storage->data);
 }
 
 lk_status lk__cpu_lanes_conv2d(lk_call *call)
@@ -114,8 +128,8 @@ lk_status lk__cpu_lanes_conv2d(lk_call *call)
 static void compute_input_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     lk_lanes_conv conv = input_grad_conv(call);
-    lk__lanes_pack(&conv, in[1].data, true, scratch);
-    lk__lanes_conv2d(&conv, in[0].data, scratch, NULL, call->out[0]->storage->data);
+    lk__lanes()->pack(&conv, in[1].data, true, scratch);
+    lk__lanes()->conv2d(&conv, in[0].data, scratch, NULL, call->out[0]->storage->data);
 }
 
 lk_status lk__cpu_lanes_conv2d_input_grad(lk_call *call)
@@ -135,7 +149,7 @@ static lk_status prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk_prepar
 {
     (void)cpu;
     lk_lanes_block block = weight_grad_block(call);
-    LK_TRY(prepare(call, prepared, 2, lk__lanes_grad_bytes(&block, false)));
+    LK_TRY(prepare(call, prepared, 2, lk__lanes()->grad_bytes(&block, false)));
     lk__conv_call_text(call, prepared->problem, sizeof prepared->problem);
     prepared->layouts_out[0] = NULL; /* gradients of parameters are plain */
     return LK_OK;
@@ -145,7 +159,7 @@ static void compute_weight_grad(lk_call *call, const lk_converted *in, float *sc
 {
     lk_lanes_block block = weight_grad_block(call);
     lk_lanes_grad grad = {.dy = in[0].data, .x = in[1].data, .dw = call->out[0]->storage->data};
-    lk__lanes_block_grad(&block, &grad, scratch);
+    lk__lanes()->grad(&block, &grad, scratch);
 }
 
 lk_status lk__cpu_lanes_conv2d_weight_grad(lk_call *call)
@@ -181,7 +195,7 @@ static void compute_pool(lk_call *call, const lk_converted *in, float *scratch)
 {
     (void)scratch;
     lk_lanes_pool pool = lk__cpu_lanes_pool_of(call->in[0]->shape, call->out[0]->shape, LK_ATTRS(call, lk_pool2d_opts));
-    lk__lanes_avg_pool(&pool, in[0].data, call->out[0]->storage->data);
+    lk__lanes()->avg_pool(&pool, in[0].data, call->out[0]->storage->data);
 }
 
 static void compute_pool_grad(lk_call *call, const lk_converted *in, float *scratch)
@@ -189,7 +203,7 @@ static void compute_pool_grad(lk_call *call, const lk_converted *in, float *scra
     (void)scratch;
     const lk_pool2d_opts *opts = &LK_ATTRS(call, lk_pool2d_grad_attrs)->pool;
     lk_lanes_pool pool = lk__cpu_lanes_pool_of(call->out[0]->shape, call->in[0]->shape, opts);
-    lk__lanes_avg_pool_grad(&pool, in[0].data, call->out[0]->storage->data);
+    lk__lanes()->avg_pool_grad(&pool, in[0].data, call->out[0]->storage->data);
 }
 
 /* Only layouts are kept, so options need not tell one call from another, but sizes must. */

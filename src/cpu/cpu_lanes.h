@@ -2,6 +2,7 @@
 #ifndef LK_CPU_CPU_LANES_H
 #define LK_CPU_CPU_LANES_H
 
+#include "cpu/cpu_layout.h"
 #include "ops/conv_problem.h"
 #include "cpu/lanes.h"
 #include "lockstep/ops.h"
@@ -9,14 +10,20 @@
 /* As lk_device_implementations shows it; static. */
 const char *lk__cpu_lanes_name(void);
 
-/* Whether images fill a vector and channels no blocks, on a processor that lanes.h is for. */
+/* The layout that lanes.h works in here. */
+dnnl_format_tag_t lk__cpu_lanes_tag(void);
+
+/* Whether there are images enough for lanes, on a processor that lanes.h is for. */
+bool lk__cpu_lanes_fill(int64_t images);
+
+/* Whether also channels fill no blocks. */
 bool lk__cpu_lanes_want(int64_t images, int64_t channels);
 
 /* Whether lanes.h can do a convolution of these shapes, and its gradients. */
 bool lk__cpu_lanes_take_conv(lk_shape x, const lk_conv2d_opts *opts);
 
-/* Whether they go there: neither number of channels fills oneDNN's
- * blocks of eight, and images fill at least one vector. Measured on AVX2 alone; with AVX-512 the choice is oneDNN's. */
+/* Whether they go there: neither number of channels fills oneDNN's blocks, which are as wide as vectors, and there are
+ * at least eight images. */
 bool lk__cpu_lanes_want_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts);
 
 /* The same for avg_pool2d and its gradient: the layout that such a convolution beside it has or will want. */

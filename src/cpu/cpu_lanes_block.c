@@ -43,7 +43,7 @@ static bool is_dense(const lk_conv2d_opts *opts)
 static bool has_room(const lk_lanes_block *block)
 {
     size_t bytes = (size_t)(block->conv.images * block->pool.in[0] * block->pool.in[1] * block->pool.channels);
-    return lk__lanes_saved_bytes(block) <= bytes &&
+    return lk__lanes()->saved_bytes(block) <= bytes &&
            (!block->max || block->pool.kernel[0] * block->pool.kernel[1] < 255);
 }
 
@@ -71,7 +71,7 @@ static bool suits(lk_shape x, lk_shape w, const lk_conv_block_attrs *attrs)
 /* Functions of what a call and its gradient have in common. */
 bool lk__cpu_lanes_take_block(const lk_conv_problem *p)
 {
-    if (!is_dense(&p->attrs.conv) || p->x.dim[0] < LK_LANES || !lk__lanes_supported())
+    if (!is_dense(&p->attrs.conv) || !lk__cpu_lanes_fill(p->x.dim[0]))
         return false;
     lk_shape conv, y;
     set_sizes(&p->attrs, p->x, p->w, &conv, &y);
@@ -114,7 +114,7 @@ static void make_key(lk_key *key, const lk_call *call, const lk_conv_block_attrs
 /* Packed weights before what else is needed, to a whole number of cache lines. */
 static size_t packed_bytes(const lk_lanes_conv *conv)
 {
-    return (lk__lanes_packed_count(conv) * sizeof(float) + 63) / 64 * 64;
+    return (lk__lanes()->packed_count(conv) * sizeof(float) + 63) / 64 * 64;
 }
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
@@ -131,16 +131,16 @@ static lk_status prepare_forward(lk_cpu *cpu, const lk_call *call, lk_prepared *
     lk_lanes_block block = forward_block(call);
     describe(prepared, call);
     prepared->scratch_bytes = packed_bytes(&block.conv);
-    LK_TRY(lk__layout_tagged(call->in[0]->shape, LK_F32, LK_LANES_TAG, &prepared->layouts_in[0]));
-    return lk__layout_tagged(call->out[0]->shape, LK_F32, LK_LANES_TAG, &prepared->layouts_out[0]);
+    LK_TRY(lk__layout_tagged(call->in[0]->shape, LK_F32, lk__cpu_lanes_tag(), &prepared->layouts_in[0]));
+    return lk__layout_tagged(call->out[0]->shape, LK_F32, lk__cpu_lanes_tag(), &prepared->layouts_out[0]);
 }
 
 static void compute_forward(lk_call *call, const lk_converted *in, float *scratch)
 {
     lk_lanes_block block = forward_block(call);
-    lk__lanes_pack(&block.conv, in[1].data, false, scratch);
-    lk__lanes_block_forward(&block, in[0].data, scratch, in[2].data, call->out[0]->storage->data,
-                            call->out[1]->storage->data);
+    lk__lanes()->pack(&block.conv, in[1].data, false, scratch);
+    lk__lanes()->forward(&block, in[0].data, scratch, in[2].data, call->out[0]->storage->data,
+                         call->out[1]->storage->data);
 }
 
 lk_status lk__cpu_conv_block(lk_call *call)
@@ -165,12 +165,12 @@ static lk_status prepare_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *pre
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
     lk_lanes_block block = grad_block(call);
     describe(prepared, call);
-    prepared->scratch_bytes = packed_bytes(&block.conv) + lk__lanes_grad_bytes(&block, attrs->input_grad);
-    LK_TRY(lk__layout_tagged(call->in[0]->shape, LK_F32, LK_LANES_TAG, &prepared->layouts_in[0]));
-    LK_TRY(lk__layout_tagged(call->in[2]->shape, LK_F32, LK_LANES_TAG, &prepared->layouts_in[2]));
+    prepared->scratch_bytes = packed_bytes(&block.conv) + lk__lanes()->grad_bytes(&block, attrs->input_grad);
+    LK_TRY(lk__layout_tagged(call->in[0]->shape, LK_F32, lk__cpu_lanes_tag(), &prepared->layouts_in[0]));
+    LK_TRY(lk__layout_tagged(call->in[2]->shape, LK_F32, lk__cpu_lanes_tag(), &prepared->layouts_in[2]));
     if (!attrs->input_grad)
         return LK_OK;
-    return lk__layout_tagged(call->in[2]->shape, LK_F32, LK_LANES_TAG, &prepared->layouts_out[1 + attrs->bias]);
+    return lk__layout_tagged(call->in[2]->shape, LK_F32, lk__cpu_lanes_tag(), &prepared->layouts_out[1 + attrs->bias]);
 }
 
 static void compute_grad(lk_call *call, const lk_converted *in, float *scratch)
@@ -186,9 +186,9 @@ static void compute_grad(lk_call *call, const lk_converted *in, float *scratch)
                           .dx = attrs->input_grad ? call->out[1 + attrs->bias]->storage->data : NULL};
     if (attrs->input_grad) {
         lk_lanes_conv back = lk__lanes_input_grad_conv(&block);
-        lk__lanes_pack(&back, in[3].data, true, scratch);
+        lk__lanes()->pack(&back, in[3].data, true, scratch);
     }
-    lk__lanes_block_grad(&block, &grad, (char *)scratch + packed_bytes(&block.conv));
+    lk__lanes()->grad(&block, &grad, (char *)scratch + packed_bytes(&block.conv));
 }
 
 lk_status lk__cpu_conv_block_grad(lk_call *call)

@@ -45,7 +45,8 @@ static dnnl_data_type_t data_type(lk_dtype dtype)
 
 static lk_status find_tag(const lk_md *md, lk_shape shape, lk_dtype dtype, dnnl_format_tag_t *tag)
 {
-    static const dnnl_format_tag_t tags[] = {dnnl_nhwc, dnnl_nChw4c, dnnl_nChw8c, dnnl_nChw16c, LK_LANES_TAG};
+    static const dnnl_format_tag_t tags[] = {dnnl_nhwc,    dnnl_nChw4c,  dnnl_nChw8c,
+                                             dnnl_nChw16c, LK_LANES_TAG, LK_WIDE_LANES_TAG};
     *tag = dnnl_format_tag_undef;
     for (size_t i = 0; i < sizeof tags / sizeof *tags && shape.ndim == 4 && *tag == dnnl_format_tag_undef; i++) {
         lk_md tagged = {0};
@@ -165,6 +166,11 @@ dnnl_format_tag_t lk__tag_of(const lk_tensor *x)
 {
     const lk_layout *layout = x->storage->layout;
     return layout && layout->tag != dnnl_format_tag_undef ? layout->tag : dnnl_nchw;
+}
+
+int64_t lk__lanes_of_tag(dnnl_format_tag_t tag)
+{
+    return tag == LK_LANES_TAG ? 8 : tag == LK_WIDE_LANES_TAG ? 16 : 0;
 }
 
 void *lk__cpu_data(const lk_tensor *x)

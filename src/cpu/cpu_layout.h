@@ -6,13 +6,14 @@
 #include "core/op.h"
 #include "cpu/dnnl_compat.h"
 
-/* Images in vector lanes: see lanes.h. */
+/* Images in vector lanes, eight or sixteen: see lanes.h. */
 #define LK_LANES_TAG dnnl_Acdb8a
+#define LK_WIDE_LANES_TAG dnnl_Acdb16a
 
 typedef struct lk_layout {
     lk_md md;
     size_t bytes;          /* padding included; nothing lies outside it. A bf16 tensor, of f32 md, takes half of them */
-    dnnl_format_tag_t tag; /* what activations come in: nhwc, nChw4c, nChw8c, nChw16c, LK_LANES_TAG; else undef */
+    dnnl_format_tag_t tag; /* what activations come in: nhwc, nChw4c, nChw8c, nChw16c, either in lanes; else undef */
     struct lk_layout *next;
 } lk_layout;
 
@@ -42,6 +43,9 @@ void lk__gather(const lk_tensor *x, float *to);
 
 /* x's tag; dnnl_nchw where it is plain, and where its layout is none of the tags above and has to be converted. */
 dnnl_format_tag_t lk__tag_of(const lk_tensor *x);
+
+/* Images in a vector of such a layout, 0 of others. */
+int64_t lk__lanes_of_tag(dnnl_format_tag_t tag);
 
 /* x's first element, or the start of its private layout. */
 void *lk__cpu_data(const lk_tensor *x);

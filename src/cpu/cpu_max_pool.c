@@ -5,7 +5,6 @@
 #include "cpu/cpu_own.h"
 #include "cpu/cpu_pool.h"
 #include "cpu/cpu_state.h"
-#include "cpu/lanes.h"
 #include "cpu/max_pool.h"
 #include "ops/ops.h"
 
@@ -24,10 +23,13 @@ static int64_t blocks_of(int64_t count, int64_t block)
 
 static void set_vectors(lk_max_pool *pool, int64_t images, int64_t channels, dnnl_format_tag_t tag)
 {
-    int64_t block = tag == dnnl_nChw16c ? 16 : tag == dnnl_nChw8c ? 8 : tag == dnnl_nChw4c ? 4 : 1;
-    if (tag == LK_LANES_TAG) {
-        pool->n = channels * LK_LANES;
-        pool->groups = blocks_of(images, LK_LANES);
+    int64_t lanes = lk__lanes_of_tag(tag), block = tag == dnnl_nChw16c  ? 16
+                                                   : tag == dnnl_nChw8c ? 8
+                                                   : tag == dnnl_nChw4c ? 4
+                                                                        : 1;
+    if (lanes > 0) {
+        pool->n = channels * lanes;
+        pool->groups = blocks_of(images, lanes);
     } else {
         pool->n = tag == dnnl_nhwc ? channels : block;
         pool->groups = images * (tag == dnnl_nhwc ? 1 : blocks_of(channels, block));

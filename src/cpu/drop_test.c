@@ -51,15 +51,15 @@ static void drop_lanes_of_channels(const lk_drop *drop, test_layout layout, test
         }
 }
 
-static void drop_lanes_of_images(const lk_drop *drop, test_shape s, const float *x, float *y)
+static void drop_lanes_of_images(const lk_drop *drop, test_layout layout, test_shape s, const float *x, float *y)
 {
     lk_drop_lane lanes[LK_DROP_LANES];
-    for (int64_t n = 0; n < s.images; n += LK_DROP_LANES)
+    for (int64_t n = 0; n < rounded_up(s.images, test_lanes(layout)); n += LK_DROP_LANES)
         for (int64_t c = 0; c < s.channels; c++) {
-            int64_t at = test_offset(IMAGES, s, n, c, 0);
+            int64_t at = test_offset(layout, s, n, c, 0);
             for (int l = 0; l < LK_DROP_LANES; l++)
                 lanes[l] = (lk_drop_lane){n + l < s.images, sample_of(n + l), c * s.pixels};
-            lk__drop_lanes(drop, lanes, s.pixels, s.channels * LK_DROP_LANES, x + at, y + at);
+            lk__drop_lanes(drop, lanes, s.pixels, s.channels * test_lanes(layout), x + at, y + at);
         }
 }
 
@@ -76,8 +76,8 @@ static void expect_dropped(test_layout layout, test_shape s, double rate)
     float *want = expected(s, x, rate);
     if (runs)
         drop_runs(&drop, layout, s, in, y);
-    else if (layout == IMAGES)
-        drop_lanes_of_images(&drop, s, in, y);
+    else if (test_lanes(layout))
+        drop_lanes_of_images(&drop, layout, s, in, y);
     else
         drop_lanes_of_channels(&drop, layout, s, in, y);
     expect_arranged(layout, s, y, want);

@@ -4,6 +4,7 @@
 
 #include "base/status.h"
 #include "cpu/block_conv.h"
+#include "cpu/lanes.h"
 
 #include <stdbool.h>
 
@@ -11,6 +12,7 @@ typedef struct lk_isa {
     const char *name; /* "avx2" */
     int width;        /* floats in a vector: images in the lanes, or channels of a block */
     const lk_block_algorithm *direct, *winograd;
+    const lk_lanes_kernels *lanes;
 } lk_isa;
 
 /* Emulated are sixteen lanes on AVX2: linked into tests alone. */

@@ -1,10 +1,26 @@
 /* What a copy of the kernels exports. */
 #include "cpu/isa.h"
+#include "cpu/lanes_tiles.h"
 #include "cpu/vector.h"
+
+const lk_lanes_kernels LK_ISA(lk__lanes) = {
+    .name = "lanes:" LK_ISA_NAME,
+    .lanes = LK_WIDTH,
+    .packed_count = lk__lanes_packed_count,
+    .pack = lk__lanes_pack,
+    .conv2d = lk__lanes_conv2d,
+    .avg_pool = lk__lanes_avg_pool,
+    .avg_pool_grad = lk__lanes_avg_pool_grad,
+    .saved_bytes = lk__lanes_saved_bytes,
+    .forward = lk__lanes_block_forward,
+    .grad_bytes = lk__lanes_grad_bytes,
+    .grad = lk__lanes_block_grad,
+};
 
 const lk_isa LK_ISA(lk__isa) = {
     .name = LK_ISA_NAME,
     .width = LK_WIDTH,
     .direct = &LK_ISA(lk__block_direct),
     .winograd = &LK_ISA(lk__block_winograd),
+    .lanes = &LK_ISA(lk__lanes),
 };

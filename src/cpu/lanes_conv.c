@@ -1,5 +1,3 @@
-#include "cpu/avx2.h"
-#include "cpu/lanes.h"
 #include "cpu/lanes_tiles.h"
 
 #include <math.h>
@@ -41,29 +39,13 @@ void lk__lanes_pack(const lk_lanes_conv *conv, const float *w, bool for_gradient
     }
 }
 
-bool lk__lanes_supported(void)
-{
-    return lk__has_avx2();
-}
-
-lk_lanes_block lk__lanes_block_of(const lk_lanes_conv *conv)
-{
-    return (lk_lanes_block){.conv = *conv,
-                            .pool = {.images = conv->images,
-                                     .channels = conv->out[2],
-                                     .in = {conv->out[0], conv->out[1]},
-                                     .out = {conv->out[0], conv->out[1]},
-                                     .kernel = {1, 1},
-                                     .stride = {1, 1}}};
-}
-
 /* Of one block of images. */
 static size_t saved_bytes(const lk_lanes_block *block)
 {
     const lk_lanes_pool *pool = &block->pool;
     if (block->max)
-        return (size_t)(pool->out[0] * pool->out[1] * pool->channels * LK_LANES);
-    return (size_t)(pool->in[0] * pool->in[1] * pool->channels);
+        return (size_t)(pool->out[0] * pool->out[1] * pool->channels * LK_WIDTH);
+    return (size_t)(pool->in[0] * pool->in[1] * pool->channels) * sizeof(vec_bits);
 }
 
 size_t lk__lanes_saved_bytes(const lk_lanes_block *block)
@@ -71,31 +53,18 @@ size_t lk__lanes_saved_bytes(const lk_lanes_block *block)
     return (size_t)lk__lanes_blocks(block->conv.images) * saved_bytes(block);
 }
 
-#if defined(__x86_64__)
-
-#include <immintrin.h>
-
-/* All ones in the lanes of block `b` that hold an image. */
-LK_AVX2 static __m256 image_mask(int64_t images, int64_t b)
-{
-    int64_t left = images - b * LK_LANES;
-    __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
-    return _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(left > LK_LANES ? LK_LANES : (int)left), lane));
-}
-
 /* --- a tile of one pixel ------------------------------------------------------------------------------------------ */
 
 /* Adds the products of `n` (column, channel) positions to a tile of two vectors by `tile` channels. */
-LK_AVX2 static inline __attribute__((always_inline)) void multiply_run(const float *x0, const float *x1, const float *w,
-                                                                       int64_t n, int tile, __m256 sum[PAIR][TILE])
+LK_BODY void multiply_run(const float *x0, const float *x1, const float *w, int64_t n, int tile, vec sum[PAIR][TILE])
 {
     for (int64_t i = 0; i < n; i++) {
-        __m256 a = _mm256_load_ps(x0 + i * LK_LANES), b = _mm256_load_ps(x1 + i * LK_LANES);
-#pragma GCC unroll 6
+        vec a = vec_load(x0 + i * LK_WIDTH), b = vec_load(x1 + i * LK_WIDTH);
+#pragma GCC unroll 12
         for (int o = 0; o < tile; o++) {
-            __m256 weight = _mm256_broadcast_ss(w + i * tile + o);
-            sum[0][o] = _mm256_fmadd_ps(a, weight, sum[0][o]);
-            sum[1][o] = _mm256_fmadd_ps(b, weight, sum[1][o]);
+            vec weight = vec_broadcast(w + i * tile + o);
+            sum[0][o] = vec_fmadd(a, weight, sum[0][o]);
+            sum[1][o] = vec_fmadd(b, weight, sum[1][o]);
         }
     }
 }
@@ -106,16 +75,16 @@ typedef struct pixel {
 } pixel;
 
 /* One tile of one output pixel of two blocks of images. w: the tile's packed weights. */
-LK_INLINE void multiply(const lk_lanes_conv *conv, const float *const x[PAIR], const float *w, pixel p,
-                        const float *bias, int tile, __m256 sum[PAIR][TILE])
+LK_BODY void multiply(const lk_lanes_conv *conv, const float *const x[PAIR], const float *w, pixel p, const float *bias,
+                      int tile, vec sum[PAIR][TILE])
 {
     int64_t channels = conv->in[2], run = (p.columns.end - p.columns.begin) * channels;
-#pragma GCC unroll 6
+#pragma GCC unroll 12
     for (int o = 0; o < tile; o++)
-        sum[0][o] = sum[1][o] = _mm256_broadcast_ss(bias + o);
+        sum[0][o] = sum[1][o] = vec_broadcast(bias + o);
     for (int64_t tap = p.rows.begin; tap < p.rows.end; tap++) {
         int64_t row = p.row - conv->padding[0] + tap, column = p.column - conv->padding[1] + p.columns.begin;
-        int64_t at = (row * conv->in[1] + column) * channels * LK_LANES;
+        int64_t at = (row * conv->in[1] + column) * channels * LK_WIDTH;
         int64_t weights = (tap * conv->kernel[1] + p.columns.begin) * channels * tile;
         multiply_run(x[0] + at, x[1] + at, w + weights, run, tile, sum);
     }
@@ -129,7 +98,7 @@ typedef struct pair {
     const float *x[PAIR];
     float *y[PAIR];
     uint8_t *saved[PAIR];
-    __m256 images[PAIR]; /* masks */
+    vec_mask images[PAIR];
 } pair;
 
 typedef struct window {
@@ -152,46 +121,47 @@ static window window_of(const lk_lanes_block *block, int64_t row, int64_t column
 }
 
 /* What is not greater than 0 becomes +0, but for NaN. */
-LK_INLINE __m256 rectified(__m256 x)
+LK_BODY vec rectified(vec x)
 {
-    return _mm256_and_ps(x, _mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_NLE_UQ));
+    return vec_where(mask_unless_not_greater(x, vec_zero()), x);
 }
 
-/* A bit for each lane. */
-LK_INLINE uint8_t positive(__m256 x)
+/* Saves a bit for each lane. */
+LK_BODY void save_signs(vec x, uint8_t *saved, int64_t at)
 {
-    return (uint8_t)_mm256_movemask_ps(_mm256_cmp_ps(x, _mm256_setzero_ps(), _CMP_GT_OQ));
+    vec_bits bits = mask_bits(mask_greater(x, vec_zero()));
+    memcpy(saved + at * (int64_t)sizeof bits, &bits, sizeof bits);
 }
 
 /* Adds one pixel to the average. signs: where relu's go. */
-LK_INLINE void add_pixel(const pair *p, pixel at, const float *weights, const float *bias, int64_t signs, int tile,
-                         __m256 pooled[PAIR][TILE])
+LK_BODY void add_pixel(const pair *p, pixel at, const float *weights, const float *bias, int64_t signs, int tile,
+                       vec pooled[PAIR][TILE])
 {
-    __m256 sum[PAIR][TILE]; /* only ever indexed by constants, so it lives in registers */
+    vec sum[PAIR][TILE]; /* only ever indexed by constants, so it lives in registers */
     multiply(&p->block->conv, p->x, weights, at, bias, tile, sum);
     if (p->block->relu) {
-#pragma GCC unroll 6
+#pragma GCC unroll 12
         for (int o = 0; o < tile; o++) {
-            p->saved[0][signs + o] = positive(sum[0][o]);
-            p->saved[1][signs + o] = positive(sum[1][o]);
+            save_signs(sum[0][o], p->saved[0], signs + o);
+            save_signs(sum[1][o], p->saved[1], signs + o);
             sum[0][o] = rectified(sum[0][o]);
             sum[1][o] = rectified(sum[1][o]);
         }
     }
-#pragma GCC unroll 6
+#pragma GCC unroll 12
     for (int o = 0; o < tile; o++) {
-        pooled[0][o] = _mm256_add_ps(pooled[0][o], sum[0][o]);
-        pooled[1][o] = _mm256_add_ps(pooled[1][o], sum[1][o]);
+        pooled[0][o] = vec_add(pooled[0][o], sum[0][o]);
+        pooled[1][o] = vec_add(pooled[1][o], sum[1][o]);
     }
 }
 
-LK_INLINE void average_tile(const pair *p, const window *w, int64_t first, const float *weights, const float *bias,
-                            int tile)
+LK_BODY void average_tile(const pair *p, const window *w, int64_t first, const float *weights, const float *bias,
+                          int tile)
 {
     const lk_lanes_conv *conv = &p->block->conv;
-    __m256 pooled[PAIR][TILE];
+    vec pooled[PAIR][TILE];
     for (int o = 0; o < tile; o++)
-        pooled[0][o] = pooled[1][o] = _mm256_set1_ps(-0.0f); /* added to x that is x, also to -0 */
+        pooled[0][o] = pooled[1][o] = vec_set(-0.0f); /* added to x that is x, also to -0 */
     for (int64_t row = w->rows.begin; row < w->rows.end; row++) {
         for (int64_t column = w->columns.begin; column < w->columns.end; column++) {
             pixel at = {row, column, taps(conv, 0, row), taps(conv, 1, column)};
@@ -199,80 +169,71 @@ LK_INLINE void average_tile(const pair *p, const window *w, int64_t first, const
             add_pixel(p, at, weights, bias, signs, tile, pooled);
         }
     }
-    int64_t to = ((w->row * p->block->pool.out[1] + w->column) * conv->out[2] + first) * LK_LANES;
-    __m256 share = _mm256_set1_ps(w->share);
+    int64_t to = ((w->row * p->block->pool.out[1] + w->column) * conv->out[2] + first) * LK_WIDTH;
+    vec share = vec_set(w->share);
     for (int o = 0; o < tile; o++) {
-        _mm256_store_ps(p->y[0] + to + o * LK_LANES, _mm256_and_ps(_mm256_mul_ps(pooled[0][o], share), p->images[0]));
-        _mm256_store_ps(p->y[1] + to + o * LK_LANES, _mm256_and_ps(_mm256_mul_ps(pooled[1][o], share), p->images[1]));
+        vec_store(p->y[0] + to + o * LK_WIDTH, vec_where(p->images[0], vec_mul(pooled[0][o], share)));
+        vec_store(p->y[1] + to + o * LK_WIDTH, vec_where(p->images[1], vec_mul(pooled[1][o], share)));
     }
 }
 
 /* Maxima so far, and where in the window. */
 typedef struct maxima {
-    __m256 value[PAIR][TILE];
-    __m256i winner[PAIR][TILE];
+    vec value[PAIR][TILE];
+    vec_int winner[PAIR][TILE];
 } maxima;
 
 /* Takes x for the maximum where it is one; a NaN is greater than any number. */
-LK_INLINE void take_maximum(__m256 x, __m256i index, __m256 *value, __m256i *winner)
+LK_BODY void take_maximum(vec x, vec_int index, vec *value, vec_int *winner)
 {
-    __m256 greater = _mm256_cmp_ps(x, *value, _CMP_NLE_UQ);
-    greater = _mm256_and_ps(greater, _mm256_cmp_ps(*value, *value, _CMP_ORD_Q));
-    *value = _mm256_blendv_ps(*value, x, greater);
-    *winner = _mm256_blendv_epi8(*winner, index, _mm256_castps_si256(greater));
+    vec_mask greater = mask_and(mask_unless_not_greater(x, *value), mask_ordered(*value));
+    *value = vec_select(greater, x, *value);
+    *winner = int_select(greater, index, *winner);
 }
 
-LK_INLINE void take_pixel(const pair *p, pixel at, const float *weights, const float *bias, int index, int tile,
-                          maxima *m)
+LK_BODY void take_pixel(const pair *p, pixel at, const float *weights, const float *bias, int index, int tile,
+                        maxima *m)
 {
-    __m256 sum[PAIR][TILE];
-    __m256i here = _mm256_set1_epi32(index);
+    vec sum[PAIR][TILE];
+    vec_int here = int_set(index);
     multiply(&p->block->conv, p->x, weights, at, bias, tile, sum);
     if (p->block->relu) {
-#pragma GCC unroll 6
+#pragma GCC unroll 12
         for (int o = 0; o < tile; o++) {
             sum[0][o] = rectified(sum[0][o]);
             sum[1][o] = rectified(sum[1][o]);
         }
     }
-#pragma GCC unroll 6
+#pragma GCC unroll 12
     for (int o = 0; o < tile; o++) {
         take_maximum(sum[0][o], here, &m->value[0][o], &m->winner[0][o]);
         take_maximum(sum[1][o], here, &m->value[1][o], &m->winner[1][o]);
     }
 }
 
-/* Lowest bytes of the lanes. */
-LK_INLINE void store_bytes(__m256i x, uint8_t *to)
-{
-    __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
-    _mm_storel_epi64((__m128i *)(void *)to, _mm_packus_epi16(words, words));
-}
-
-LK_INLINE void store_maxima(const pair *p, const maxima *m, int64_t to, int tile)
+LK_BODY void store_maxima(const pair *p, const maxima *m, int64_t to, int tile)
 {
     for (int v = 0; v < PAIR; v++)
         for (int o = 0; o < tile; o++) {
-            __m256 y = m->value[v][o];
-            __m256i winner = m->winner[v][o], stopped = _mm256_set1_epi32(255);
-            __m256 passes = _mm256_cmp_ps(y, _mm256_setzero_ps(), _CMP_GT_OQ);
+            vec y = m->value[v][o];
+            vec_int winner = m->winner[v][o], stopped = int_set(255);
             if (p->block->relu)
-                winner = _mm256_blendv_epi8(stopped, winner, _mm256_castps_si256(passes));
-            _mm256_store_ps(p->y[v] + to + o * LK_LANES, _mm256_and_ps(y, p->images[v]));
-            store_bytes(winner, p->saved[v] + to + o * LK_LANES);
+                winner = int_select(mask_greater(y, vec_zero()), winner, stopped);
+            vec_store(p->y[v] + to + o * LK_WIDTH, vec_where(p->images[v], y));
+            int_store_bytes(winner, p->saved[v] + to + o * LK_WIDTH);
         }
 }
 
-LK_INLINE void maximum_tile(const pair *p, const window *w, int64_t first, const float *weights, const float *bias,
-                            int tile)
+LK_BODY void maximum_tile(const pair *p, const window *w, int64_t first, const float *weights, const float *bias,
+                          int tile)
 {
     const lk_lanes_conv *conv = &p->block->conv;
     int64_t kernel = p->block->pool.kernel[1];
     int begin = (int)((w->rows.begin - w->top) * kernel + w->columns.begin - w->left);
     maxima m;
     for (int o = 0; o < tile; o++) {
-        m.value[0][o] = m.value[1][o] = _mm256_set1_ps(-INFINITY);
-        m.winner[0][o] = m.winner[1][o] = _mm256_set1_epi32(begin);
+        m.value[0][o] = m.value[1][o] = vec_set(-INFINITY);
+        m.winner[0][o] = m.winner[1][o] = int_set(begin);
     }
     for (int64_t row = w->rows.begin; row < w->rows.end; row++) {
         for (int64_t column = w->columns.begin; column < w->columns.end; column++) {
@@ -280,35 +241,31 @@ LK_INLINE void maximum_tile(const pair *p, const window *w, int64_t first, const
             take_pixel(p, at, weights, bias, (int)((row - w->top) * kernel + column - w->left), tile, &m);
         }
     }
-    store_maxima(p, &m, ((w->row * p->block->pool.out[1] + w->column) * conv->out[2] + first) * LK_LANES, tile);
+    store_maxima(p, &m, ((w->row * p->block->pool.out[1] + w->column) * conv->out[2] + first) * LK_WIDTH, tile);
 }
 
 /* clang-format off */
 #define TILE_OF(n)                                                                                                     \
-    LK_AVX2 static void average_##n(const pair *p, const window *w, int64_t first, const float *weights,               \
-                                    const float *bias)                                                                 \
+    static void average_##n(const pair *p, const window *w, int64_t first, const float *weights, const float *bias)    \
     {                                                                                                                  \
         average_tile(p, w, first, weights, bias, n);                                                                   \
     }                                                                                                                  \
-    LK_AVX2 static void maximum_##n(const pair *p, const window *w, int64_t first, const float *weights,               \
-                                    const float *bias)                                                                 \
+    static void maximum_##n(const pair *p, const window *w, int64_t first, const float *weights, const float *bias)    \
     {                                                                                                                  \
         maximum_tile(p, w, first, weights, bias, n);                                                                   \
     }
-/* clang-format on */
-TILE_OF(1)
-TILE_OF(2)
-TILE_OF(3)
-TILE_OF(4)
-TILE_OF(5)
-TILE_OF(6)
+#define AVERAGE_OF(n) [n] = average_##n,
+#define MAXIMUM_OF(n) [n] = maximum_##n,
+
+LK_LANES_TILES(TILE_OF)
 
 typedef void (*window_fn)(const pair *p, const window *w, int64_t first, const float *weights, const float *bias);
 
-static const window_fn average[TILE + 1] = {NULL, average_1, average_2, average_3, average_4, average_5, average_6};
-static const window_fn maximum[TILE + 1] = {NULL, maximum_1, maximum_2, maximum_3, maximum_4, maximum_5, maximum_6};
+static const window_fn average[TILE + 1] = {LK_LANES_TILES(AVERAGE_OF)};
+static const window_fn maximum[TILE + 1] = {LK_LANES_TILES(MAXIMUM_OF)};
+/* clang-format on */
 
-LK_AVX2 static void all_windows(const pair *p, const float *packed, const float *bias)
+static void all_windows(const pair *p, const float *packed, const float *bias)
 {
     const lk_lanes_block *block = p->block;
     const lk_lanes_conv *conv = &block->conv;
@@ -327,16 +284,16 @@ LK_AVX2 static void all_windows(const pair *p, const float *packed, const float 
     }
 }
 
-LK_AVX2 void lk__lanes_block_pair(const lk_lanes_block *block, int64_t b, const float *const x[PAIR],
-                                  const float *packed, const float *bias, float *y, uint8_t *saved)
+void lk__lanes_block_pair(const lk_lanes_block *block, int64_t b, const float *const x[PAIR], const float *packed,
+                          const float *bias, float *y, uint8_t *saved)
 {
     int64_t images = block->conv.images, partner = b + 1 < lk__lanes_blocks(images) ? b + 1 : b;
-    int64_t out = block->pool.out[0] * block->pool.out[1] * block->pool.channels * LK_LANES;
+    int64_t out = block->pool.out[0] * block->pool.out[1] * block->pool.channels * LK_WIDTH;
     size_t bytes = saved_bytes(block);
     pair p = {.block = block,
               .x = {x[0], x[1]},
               .y = {y + b * out, y + partner * out},
-              .images = {image_mask(images, b), image_mask(images, partner)}};
+              .images = {mask_first(images - b * LK_WIDTH), mask_first(images - partner * LK_WIDTH)}};
     if (saved) {
         p.saved[0] = saved + (size_t)b * bytes;
         p.saved[1] = saved + (size_t)partner * bytes;
@@ -344,20 +301,10 @@ LK_AVX2 void lk__lanes_block_pair(const lk_lanes_block *block, int64_t b, const 
     all_windows(&p, packed, bias);
 }
 
-#else
-
-void lk__lanes_block_pair(const lk_lanes_block *block, int64_t b, const float *const x[PAIR], const float *packed,
-                          const float *bias, float *y, uint8_t *saved)
-{
-    (void)block, (void)b, (void)x, (void)packed, (void)bias, (void)y, (void)saved;
-}
-
-#endif
-
 void lk__lanes_block_forward(const lk_lanes_block *block, const float *x, const float *packed, const float *bias,
                              float *y, uint8_t *saved)
 {
-    int64_t n = lk__lanes_blocks(block->conv.images), in = volume(block->conv.in) * LK_LANES;
+    int64_t n = lk__lanes_blocks(block->conv.images), in = volume(block->conv.in) * LK_WIDTH;
     for (int64_t b = 0; b < n; b += PAIR) {
         const float *from[PAIR] = {x + b * in, x + (b + 1 < n ? b + 1 : b) * in};
         lk__lanes_block_pair(block, b, from, packed, bias, y, saved);

@@ -1,4 +1,3 @@
-#include "cpu/lanes.h"
 #include "cpu/lanes_tiles.h"
 
 #include <string.h>
@@ -8,7 +7,7 @@ typedef lk_lanes_range range;
 /* y = the mean of x over a window, for all channels of a block of images. */
 static void average(const lk_lanes_pool *pool, const float *x, range rows, range columns, float *restrict y)
 {
-    int64_t n = pool->channels * LK_LANES;
+    int64_t n = pool->channels * LK_WIDTH;
     float count = lk__lanes_divisor(pool, rows, columns);
     memset(y, 0, (size_t)n * sizeof *y);
     for (int64_t row = rows.begin; row < rows.end; row++) {
@@ -24,7 +23,7 @@ static void average(const lk_lanes_pool *pool, const float *x, range rows, range
 
 static void spread(const lk_lanes_pool *pool, const float *restrict dy, range rows, range columns, float *dx)
 {
-    int64_t n = pool->channels * LK_LANES;
+    int64_t n = pool->channels * LK_WIDTH;
     float count = lk__lanes_divisor(pool, rows, columns);
     for (int64_t row = rows.begin; row < rows.end; row++) {
         for (int64_t column = columns.begin; column < columns.end; column++) {
@@ -37,7 +36,7 @@ static void spread(const lk_lanes_pool *pool, const float *restrict dy, range ro
 
 void lk__lanes_avg_pool(const lk_lanes_pool *pool, const float *x, float *y)
 {
-    int64_t n = pool->channels * LK_LANES, blocks = (pool->images + LK_LANES - 1) / LK_LANES;
+    int64_t n = pool->channels * LK_WIDTH, blocks = lk__lanes_blocks(pool->images);
     for (int64_t b = 0; b < blocks; b++, x += pool->in[0] * pool->in[1] * n)
         for (int64_t row = 0; row < pool->out[0]; row++)
             for (int64_t column = 0; column < pool->out[1]; column++, y += n)
@@ -46,7 +45,7 @@ void lk__lanes_avg_pool(const lk_lanes_pool *pool, const float *x, float *y)
 
 void lk__lanes_avg_pool_grad(const lk_lanes_pool *pool, const float *dy, float *dx)
 {
-    int64_t n = pool->channels * LK_LANES, blocks = (pool->images + LK_LANES - 1) / LK_LANES;
+    int64_t n = pool->channels * LK_WIDTH, blocks = lk__lanes_blocks(pool->images);
     size_t block = (size_t)(pool->in[0] * pool->in[1] * n);
     for (int64_t b = 0; b < blocks; b++, dx += block) {
         memset(dx, 0, block * sizeof *dx);

@@ -1,4 +1,5 @@
 /* Convolution, relu and pooling with images in the vector lanes, against sums in double. */
+#include "cpu/isa.h"
 #include "cpu/lanes.h"
 #include "cpu/layouts_testing.h"
 
@@ -92,11 +93,16 @@ static void expect_guard(const void *memory, size_t bytes)
         assert_int_equal(((const char *)memory)[i], 0x5a);
 }
 
-/* Plain elements in lanes, aligned. */
-static float *in_lanes(test_shape s, const float *plain)
+static test_layout layout_of(const lk_lanes_kernels *k)
 {
-    float *arranged = test_arranged(IMAGES, s, plain, 0);
-    size_t bytes = (size_t)test_size(IMAGES, s) * sizeof *arranged;
+    return k->lanes == 16 ? WIDE_IMAGES : IMAGES;
+}
+
+/* Plain elements in lanes, aligned. */
+static float *in_lanes(const lk_lanes_kernels *k, test_shape s, const float *plain)
+{
+    float *arranged = test_arranged(layout_of(k), s, plain, 0);
+    size_t bytes = (size_t)test_size(layout_of(k), s) * sizeof *arranged;
     float *aligned = guarded(bytes);
     memcpy(aligned, arranged, bytes);
     free(arranged);
@@ -106,6 +112,7 @@ static float *in_lanes(test_shape s, const float *plain)
 /* --- what it has to be -------------------------------------------------------------------------------------------- */
 
 typedef struct operands {
+    const lk_lanes_kernels *kernels;
     lk_lanes_block block;
     test_shape x_shape, conv_shape, y_shape;
     int64_t w_count;
@@ -117,9 +124,9 @@ static int64_t count_of(test_shape s)
     return test_size(PLAIN, s);
 }
 
-static operands make_operands(const block_case *c)
+static operands make_operands(const lk_lanes_kernels *kernels, const block_case *c)
 {
-    operands o = {.block = block_of(c)};
+    operands o = {.kernels = kernels, .block = block_of(c)};
     const lk_lanes_block *b = &o.block;
     o.x_shape = (test_shape){c->images, c->channels, c->size[0] * c->size[1]};
     o.conv_shape = (test_shape){c->images, c->filters, b->conv.out[0] * b->conv.out[1]};
@@ -240,23 +247,24 @@ typedef struct results {
     uint8_t *saved;
 } results;
 
-static size_t lane_bytes(test_shape s)
+static size_t lane_bytes(const operands *o, test_shape s)
 {
-    return (size_t)test_size(IMAGES, s) * sizeof(float);
+    return (size_t)test_size(layout_of(o->kernels), s) * sizeof(float);
 }
 
 static void run_grad(const operands *o, const float *x, results *r)
 {
     const lk_lanes_block *b = &o->block;
     lk_lanes_conv back = lk__lanes_input_grad_conv(b);
-    size_t bytes = lk__lanes_grad_bytes(b, true);
-    float *dy = in_lanes(o->y_shape, o->dy), *packed = guarded(lk__lanes_packed_count(&back) * sizeof *packed);
+    size_t bytes = o->kernels->grad_bytes(b, true);
+    float *dy = in_lanes(o->kernels, o->y_shape, o->dy),
+          *packed = guarded(o->kernels->packed_count(&back) * sizeof *packed);
     char *memory = guarded(bytes);
-    lk__lanes_pack(&back, o->w, true, packed);
+    o->kernels->pack(&back, o->w, true, packed);
     lk_lanes_grad grad = {dy, r->saved, x, packed, r->dw, r->dbias, r->dx};
-    lk__lanes_block_grad(b, &grad, memory);
+    o->kernels->grad(b, &grad, memory);
     expect_guard(memory, bytes);
-    expect_guard(r->dx, lane_bytes(o->x_shape));
+    expect_guard(r->dx, lane_bytes(o, o->x_shape));
     free(dy);
     free(packed);
     free(memory);
@@ -265,17 +273,17 @@ static void run_grad(const operands *o, const float *x, results *r)
 static results run(const operands *o)
 {
     const lk_lanes_block *b = &o->block;
-    size_t saved = lk__lanes_saved_bytes(b), packed_bytes = lk__lanes_packed_count(&b->conv) * sizeof(float);
-    results r = {.y = guarded(lane_bytes(o->y_shape)),
-                 .dx = guarded(lane_bytes(o->x_shape)),
+    size_t saved = o->kernels->saved_bytes(b), packed_bytes = o->kernels->packed_count(&b->conv) * sizeof(float);
+    results r = {.y = guarded(lane_bytes(o, o->y_shape)),
+                 .dx = guarded(lane_bytes(o, o->x_shape)),
                  .dw = zeros(o->w_count, sizeof(float)),
                  .dbias = zeros(o->conv_shape.channels, sizeof(float)),
                  .saved = guarded(saved)};
-    float *x = in_lanes(o->x_shape, o->x), *packed = guarded(packed_bytes);
-    lk__lanes_pack(&b->conv, o->w, false, packed);
+    float *x = in_lanes(o->kernels, o->x_shape, o->x), *packed = guarded(packed_bytes);
+    o->kernels->pack(&b->conv, o->w, false, packed);
     expect_guard(packed, packed_bytes);
-    lk__lanes_block_forward(b, x, packed, o->bias, r.y, r.saved);
-    expect_guard(r.y, lane_bytes(o->y_shape));
+    o->kernels->forward(b, x, packed, o->bias, r.y, r.saved);
+    expect_guard(r.y, lane_bytes(o, o->y_shape));
     expect_guard(r.saved, saved);
     run_grad(o, x, &r);
     free(x);
@@ -299,29 +307,38 @@ static void expect_close(int which, const char *what, float have, double want, i
 }
 
 /* Elements in lanes against plain ones; lanes without an image are 0. */
-static void expect_lanes_close(int which, const char *what, test_shape s, const float *have, const double *want)
+static void expect_lanes_close(const lk_lanes_kernels *kernels, int which, const char *what, test_shape s,
+                               const float *have, const double *want)
 {
-    for (int64_t n = 0; n < rounded_up(s.images, 8); n++)
+    for (int64_t n = 0; n < rounded_up(s.images, kernels->lanes); n++)
         for (int64_t c = 0; c < s.channels; c++)
             for (int64_t p = 0; p < s.pixels; p++)
-                expect_close(which, what, have[test_offset(IMAGES, s, n, c, p)],
+                expect_close(which, what, have[test_offset(layout_of(kernels), s, n, c, p)],
                              n < s.images ? want[test_offset(PLAIN, s, n, c, p)] : 0, n);
 }
 
-static void skip_without_avx2(void)
+static const lk_isa *const isas[] = {&lk__isa_avx2, &lk__isa_avx512, &lk__isa_emulated};
+
+/* Calls the test for all kernels that run here; skips it where the first, which the others build on, do not. */
+static void for_all_kernels(void (*test)(const lk_lanes_kernels *kernels))
 {
-    if (lk__lanes_supported())
-        return;
-    print_message("SKIP: this processor has no AVX2\n");
-    skip();
+    for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
+        if (lk__isa_runs(isas[i])) {
+            test(isas[i]->lanes);
+            continue;
+        }
+        print_message("SKIP: this processor does not have %s\n", isas[i]->name);
+        if (i == 0)
+            skip();
+    }
 }
 
 static void check(int which, const operands *o)
 {
     results r = run(o);
     sums s = expected(o);
-    expect_lanes_close(which, "y", o->y_shape, r.y, s.y);
-    expect_lanes_close(which, "dx", o->x_shape, r.dx, s.dx);
+    expect_lanes_close(o->kernels, which, "y", o->y_shape, r.y, s.y);
+    expect_lanes_close(o->kernels, which, "dx", o->x_shape, r.dx, s.dx);
     for (int64_t i = 0; i < o->w_count; i++)
         expect_close(which, "dw", r.dw[i], s.dw[i], i);
     for (int64_t i = 0; i < o->conv_shape.channels; i++)
@@ -330,66 +347,105 @@ static void check(int which, const operands *o)
     free_results(&r);
 }
 
-static void results_are_the_sums(void **state)
+static void check_sums(const lk_lanes_kernels *kernels)
 {
-    (void)state;
-    skip_without_avx2();
     for (int i = 0; i < CASES; i++) {
-        operands o = make_operands(&cases[i]);
+        operands o = make_operands(kernels, &cases[i]);
         check(i, &o);
         free_operands(&o);
     }
 }
 
-/* A kernel of 1x1 hands x to the pooling as it is: with ties, NaN and infinities. */
-static void the_first_maximum_wins(void **state)
+static void results_are_the_sums(void **state)
 {
     (void)state;
-    skip_without_avx2();
+    for_all_kernels(check_sums);
+}
+
+/* A kernel of 1x1 hands x to the pooling as it is: with ties, NaN and infinities. */
+static void check_maximum(const lk_lanes_kernels *kernels)
+{
     static const float values[] = {0, 1, 1, -1, -0.0f, NAN, INFINITY, -INFINITY, 0.5f, -INFINITY, 1};
     static const block_case identity = {11,    1,   1, {6, 6}, {1, 1}, {0, 0}, {.kernel = {2, 3}, .stride = {2, 3}},
                                         false, true};
-    operands o = make_operands(&identity);
+    operands o = make_operands(kernels, &identity);
     for (int64_t i = 0; i < count_of(o.x_shape); i++)
         o.x[i] = values[i * i % 10007 * 31 % 11];
     o.w[0] = 1;
     o.bias[0] = 0;
     results r = run(&o);
     sums s = expected(&o);
-    expect_lanes_close(0, "y", o.y_shape, r.y, s.y);
-    expect_lanes_close(0, "dx", o.x_shape, r.dx, s.dx);
+    expect_lanes_close(kernels, 0, "y", o.y_shape, r.y, s.y);
+    expect_lanes_close(kernels, 0, "dx", o.x_shape, r.dx, s.dx);
     free_sums(&s);
     free_results(&r);
     free_operands(&o);
 }
 
-/* Each image by itself gives the bits that it has in the batch. */
-static void an_image_does_not_depend_on_its_place(void **state)
+static void the_first_maximum_wins(void **state)
 {
     (void)state;
-    skip_without_avx2();
-    operands batch = make_operands(&cases[2]);
+    for_all_kernels(check_maximum);
+}
+
+/* Checks that `have`, of images from `first` on, has the bits of `want`. */
+static void expect_same(const operands *o, test_shape s, const float *have, const operands *of_want, test_shape all,
+                        const float *want, int64_t first)
+{
+    for (int64_t n = 0; n < s.images; n++)
+        for (int64_t c = 0; c < s.channels; c++)
+            for (int64_t p = 0; p < s.pixels; p++)
+                assert_memory_equal(&have[test_offset(layout_of(o->kernels), s, n, c, p)],
+                                    &want[test_offset(layout_of(of_want->kernels), all, first + n, c, p)],
+                                    sizeof *have);
+}
+
+/* Each image by itself gives the bits that it has in the batch. */
+static void check_places(const lk_lanes_kernels *kernels)
+{
+    operands batch = make_operands(kernels, &cases[2]);
     results all = run(&batch);
     for (int64_t n = 0; n < batch.x_shape.images; n++) {
         block_case single = cases[2];
         single.images = 1;
-        operands one = make_operands(&single);
+        operands one = make_operands(kernels, &single);
         memcpy(one.x, batch.x + n * count_of(one.x_shape), (size_t)count_of(one.x_shape) * sizeof *one.x);
         memcpy(one.dy, batch.dy + n * count_of(one.y_shape), (size_t)count_of(one.y_shape) * sizeof *one.dy);
         results r = run(&one);
-        for (int64_t c = 0; c < one.y_shape.channels; c++)
-            for (int64_t p = 0; p < one.y_shape.pixels; p++)
-                assert_memory_equal(&r.y[test_offset(IMAGES, one.y_shape, 0, c, p)],
-                                    &all.y[test_offset(IMAGES, batch.y_shape, n, c, p)], sizeof *r.y);
-        for (int64_t c = 0; c < one.x_shape.channels; c++)
-            for (int64_t p = 0; p < one.x_shape.pixels; p++)
-                assert_memory_equal(&r.dx[test_offset(IMAGES, one.x_shape, 0, c, p)],
-                                    &all.dx[test_offset(IMAGES, batch.x_shape, n, c, p)], sizeof *r.dx);
+        expect_same(&one, one.y_shape, r.y, &batch, batch.y_shape, all.y, n);
+        expect_same(&one, one.x_shape, r.dx, &batch, batch.x_shape, all.dx, n);
         free_results(&r);
         free_operands(&one);
     }
     free_results(&all);
     free_operands(&batch);
+}
+
+static void an_image_does_not_depend_on_its_place(void **state)
+{
+    (void)state;
+    for_all_kernels(check_places);
+}
+
+/* Sums over images do: they are lane by lane. */
+static void check_width(const lk_lanes_kernels *kernels)
+{
+    for (int i = 0; i < CASES; i++) {
+        operands wide = make_operands(kernels, &cases[i]), narrow = make_operands(isas[0]->lanes, &cases[i]);
+        results have = run(&wide), want = run(&narrow);
+        expect_same(&wide, wide.y_shape, have.y, &narrow, narrow.y_shape, want.y, 0);
+        expect_same(&wide, wide.x_shape, have.dx, &narrow, narrow.x_shape, want.dx, 0);
+        free_results(&have);
+        free_results(&want);
+        free_operands(&wide);
+        free_operands(&narrow);
+    }
+}
+
+static void an_image_does_not_depend_on_the_width(void **state)
+{
+    (void)state;
+    for_all_kernels(check_width);
 }
 
 int main(void)
@@ -398,6 +454,7 @@ int main(void)
         cmocka_unit_test(results_are_the_sums),
         cmocka_unit_test(the_first_maximum_wins),
         cmocka_unit_test(an_image_does_not_depend_on_its_place),
+        cmocka_unit_test(an_image_does_not_depend_on_the_width),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,39 +1,25 @@
-/* What the loops of lanes.h share: windows of a pooling, tiles of channels. */
+/* What the loops of lanes.h share: tiles of channels, and each other. */
 #ifndef LK_CPU_LANES_TILES_H
 #define LK_CPU_LANES_TILES_H
 
-#include "cpu/avx2.h"
 #include "cpu/lanes.h"
+#include "cpu/lanes_windows.h"
+#include "cpu/vector.h"
 
-/* For bodies with the sizes of tiles as constants. */
-#define LK_INLINE LK_AVX2 static inline __attribute__((always_inline))
+/* Vectors of images a tile, and most channels: 2 x 6 accumulators, or 2 x 12, hide the latency of fused multiply-adds
+ * and leave room for the operands in registers. */
+enum { LK_LANES_PAIR = 2, LK_LANES_TILE = LK_REGISTERS == 32 ? 12 : 6 };
 
-/* Vectors of images a tile, and most channels: 2 x 6 accumulators hide the latency of fused multiply-adds and leave
- * room for the operands in 16 registers. */
-enum { LK_LANES_PAIR = 2, LK_LANES_TILE = 6 };
-
-typedef struct lk_lanes_range {
-    int64_t begin, end;
-} lk_lanes_range;
-
-/* Inputs of an axis that window `o` covers. */
-static inline lk_lanes_range lk__lanes_window(const lk_lanes_pool *pool, int axis, int64_t o)
-{
-    int64_t begin = o * pool->stride[axis] - pool->padding[axis], end = begin + pool->kernel[axis];
-    return (lk_lanes_range){begin < 0 ? 0 : begin, end > pool->in[axis] ? pool->in[axis] : end};
-}
-
-/* Elements that the average of a window is over. */
-static inline float lk__lanes_divisor(const lk_lanes_pool *pool, lk_lanes_range rows, lk_lanes_range columns)
-{
-    if (pool->count_padding)
-        return (float)(pool->kernel[0] * pool->kernel[1]);
-    return (float)((rows.end - rows.begin) * (columns.end - columns.begin));
-}
+/* X(n) for each size of a tile. */
+#if LK_REGISTERS == 32
+#define LK_LANES_TILES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
+#else
+#define LK_LANES_TILES(X) X(1) X(2) X(3) X(4) X(5) X(6)
+#endif
 
 static inline int64_t lk__lanes_blocks(int64_t images)
 {
-    return (images + LK_LANES - 1) / LK_LANES;
+    return (images + LK_WIDTH - 1) / LK_WIDTH;
 }
 
 /* Channels in as few tiles as will do, of as equal sizes as will do. */
@@ -57,6 +43,29 @@ static inline lk_lanes_tile lk__lanes_tile(const lk_lanes_tiling *tiling, int64_
     int64_t larger = tiling->larger;
     return (lk_lanes_tile){t * tiling->least + (t < larger ? t : larger), (int)(tiling->least + (t < larger))};
 }
+
+#define lk__lanes_packed_count LK_ISA(lk__lanes_packed_count)
+#define lk__lanes_pack LK_ISA(lk__lanes_pack)
+#define lk__lanes_conv2d LK_ISA(lk__lanes_conv2d)
+#define lk__lanes_avg_pool LK_ISA(lk__lanes_avg_pool)
+#define lk__lanes_avg_pool_grad LK_ISA(lk__lanes_avg_pool_grad)
+#define lk__lanes_saved_bytes LK_ISA(lk__lanes_saved_bytes)
+#define lk__lanes_block_pair LK_ISA(lk__lanes_block_pair)
+#define lk__lanes_block_forward LK_ISA(lk__lanes_block_forward)
+#define lk__lanes_grad_bytes LK_ISA(lk__lanes_grad_bytes)
+#define lk__lanes_block_grad LK_ISA(lk__lanes_block_grad)
+
+/* See lk_lanes_kernels. */
+size_t lk__lanes_packed_count(const lk_lanes_conv *conv);
+void lk__lanes_pack(const lk_lanes_conv *conv, const float *w, bool for_gradient, float *packed);
+void lk__lanes_conv2d(const lk_lanes_conv *conv, const float *x, const float *packed, const float *bias, float *y);
+void lk__lanes_avg_pool(const lk_lanes_pool *pool, const float *x, float *y);
+void lk__lanes_avg_pool_grad(const lk_lanes_pool *pool, const float *dy, float *dx);
+size_t lk__lanes_saved_bytes(const lk_lanes_block *block);
+void lk__lanes_block_forward(const lk_lanes_block *block, const float *x, const float *packed, const float *bias,
+                             float *y, uint8_t *saved);
+size_t lk__lanes_grad_bytes(const lk_lanes_block *block, bool input_grad);
+void lk__lanes_block_grad(const lk_lanes_block *block, const lk_lanes_grad *grad, void *memory);
 
 /* A convolution of two blocks of images, beginning at `b`, in place of all. x, y and saved are those of all images. */
 void lk__lanes_block_pair(const lk_lanes_block *block, int64_t b, const float *const x[LK_LANES_PAIR],

@@ -14,10 +14,19 @@ typedef struct test_shape {
     int64_t images, channels, pixels;
 } test_shape;
 
-typedef enum test_layout { PLAIN, LAST, BLOCKS_OF_4, BLOCKS_OF_8, BLOCKS_OF_16, IMAGES, TEST_LAYOUTS } test_layout;
+typedef enum test_layout {
+    PLAIN,
+    LAST,
+    BLOCKS_OF_4,
+    BLOCKS_OF_8,
+    BLOCKS_OF_16,
+    IMAGES,
+    WIDE_IMAGES,
+    TEST_LAYOUTS
+} test_layout;
 
-static const char *const test_layout_names[] = {"plain",       "channels last", "blocks of 4",
-                                                "blocks of 8", "blocks of 16",  "images in lanes"};
+static const char *const test_layout_names[] = {"plain",        "channels last",   "blocks of 4",       "blocks of 8",
+                                                "blocks of 16", "images in lanes", "images in 16 lanes"};
 
 static inline int64_t rounded_up(int64_t n, int64_t block)
 {
@@ -29,25 +38,32 @@ static inline int64_t test_block(test_layout layout)
     return layout == BLOCKS_OF_4 ? 4 : layout == BLOCKS_OF_8 ? 8 : 16;
 }
 
+/* Images in a vector, where these are in the lanes. */
+static inline int64_t test_lanes(test_layout layout)
+{
+    return layout == IMAGES ? 8 : layout == WIDE_IMAGES ? 16 : 0;
+}
+
 /* Elements with padding. */
 static inline int64_t test_size(test_layout layout, test_shape s)
 {
-    if (layout == IMAGES)
-        return rounded_up(s.images, 8) * s.channels * s.pixels;
+    if (test_lanes(layout))
+        return rounded_up(s.images, test_lanes(layout)) * s.channels * s.pixels;
     int64_t channels = layout <= LAST ? s.channels : rounded_up(s.channels, test_block(layout));
     return s.images * channels * s.pixels;
 }
 
 static inline int64_t test_offset(test_layout layout, test_shape s, int64_t n, int64_t c, int64_t p)
 {
-    int64_t block = test_block(layout);
+    int64_t block = test_block(layout), lanes = test_lanes(layout);
     switch (layout) {
     case PLAIN:
         return (n * s.channels + c) * s.pixels + p;
     case LAST:
         return (n * s.pixels + p) * s.channels + c;
     case IMAGES:
-        return ((n / 8 * s.pixels + p) * s.channels + c) * 8 + n % 8;
+    case WIDE_IMAGES:
+        return ((n / lanes * s.pixels + p) * s.channels + c) * lanes + n % lanes;
     default:
         return (n * rounded_up(s.channels, block) + c / block * block) * s.pixels + p * block + c % block;
     }

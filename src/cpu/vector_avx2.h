@@ -9,7 +9,9 @@
 
 #define LK_ISA_SUFFIX avx2
 
-enum { LK_WIDTH = 8, LK_REGISTERS = 16 };
+#define LK_REGISTERS 16
+
+enum { LK_WIDTH = 8 };
 
 typedef __m256 vec;
 typedef __m256i vec_int;

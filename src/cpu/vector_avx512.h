@@ -9,7 +9,9 @@
 
 #define LK_ISA_SUFFIX avx512
 
-enum { LK_WIDTH = 16, LK_REGISTERS = 32 };
+#define LK_REGISTERS 32
+
+enum { LK_WIDTH = 16 };
 
 typedef __m512 vec;
 typedef __m512i vec_int;

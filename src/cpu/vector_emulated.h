@@ -9,7 +9,9 @@
 
 #define LK_ISA_SUFFIX emulated
 
-enum { LK_WIDTH = 16, LK_REGISTERS = 32 };
+#define LK_REGISTERS 32
+
+enum { LK_WIDTH = 16 };
 
 typedef struct vec {
     __m256 half[2];
