@@ -175,8 +175,9 @@ LK_API lk_status lk_loader_new(lk_dataset *dataset, const lk_loader_opts *opts, 
 LK_API void lk_loader_release(lk_loader *loader);
 
 /* Begins an epoch (0 … 2^32 - 1) with its first batch, or with batch `first_batch` (0 … batches in an epoch) to go on
- * where an interrupted run stopped. May be called in the middle of an epoch: what was prepared is dropped.
- * Errors: LK_ERR_ARGUMENT. */
+ * where an interrupted run stopped. May be called in the middle of an epoch: what was prepared is dropped. Where the
+ * loader stands there already it does nothing, so that an epoch can be started, and its first batches be prepared, long
+ * before they are wanted. Errors: LK_ERR_ARGUMENT. */
 LK_API lk_status lk_loader_start(lk_loader *loader, int64_t epoch);
 LK_API lk_status lk_loader_start_at(lk_loader *loader, int64_t epoch, int64_t first_batch);
 

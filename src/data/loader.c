@@ -272,6 +272,8 @@ lk_status lk_loader_start_at(lk_loader *loader, int64_t epoch, int64_t first_bat
 {
     if (first_batch < 0 || first_batch > loader->batches)
         LK_FAIL(LK_ERR_ARGUMENT, "first batch %" PRId64 ": expected 0 to %" PRId64, first_batch, loader->batches);
+    if (loader->started && loader->epoch == epoch && loader->delivered == first_batch)
+        return LK_OK; /* what was prepared since is what is wanted */
     quiesce(loader);
     loader->started = false;
     LK_TRY(lk_sample_order(lk_dataset_count(loader->dataset), loader->opts.seed, epoch, loader->opts.shuffle,

@@ -1,6 +1,7 @@
 #include "data/data_testing.h"
 
 #include "base/mem.h"
+#include "core/trace.h"
 
 #include <pthread.h>
 
@@ -119,6 +120,41 @@ static void test_starts_again_in_the_middle(void **state)
             }
         }
         lk_loader_release(loader);
+    }
+    lk_dataset_release(dataset);
+}
+
+static int prepared_batches(const lk_trace *trace)
+{
+    int n = 0;
+    for (const lk__trace_track *track = trace->tracks; track; track = track->next)
+        for (const lk__trace_chunk *chunk = track->first; chunk; chunk = chunk->next)
+            for (int i = 0; i < chunk->n; i++)
+                n += chunk->events[i].kind == LK_TRACE_PREPARE;
+    return n;
+}
+
+/* An epoch may be started ahead: starting it again where it stands drops nothing. */
+static void test_keeps_what_was_prepared_ahead(void **state)
+{
+    (void)state;
+    lk_dataset *dataset = open_pair(COUNT, HEIGHT, WIDTH);
+    for (int w = 0; w < WORKER_COUNTS; w++) {
+        lk_loader *loader = loader_of(dataset, 4, worker_counts[w], true);
+        expect_ok(lk_trace_start(NULL));
+        expect_ok(lk_loader_start(loader, 7));
+        for (int64_t i = 0; i < 20; i++) {
+            expect_ok(lk_loader_start_at(loader, 7, i));
+            lk_batch *batch = next_of(loader);
+            assert_int_equal(batch->index, i);
+            lk_batch_release(batch);
+        }
+        check_epoch(loader, 4, 7, 20, true);
+        lk_loader_release(loader);
+        lk_trace *trace = lk_trace_stop();
+        assert_non_null(trace);
+        assert_int_equal(prepared_batches(trace), (COUNT + 3) / 4);
+        lk_trace_release(trace);
     }
     lk_dataset_release(dataset);
 }
@@ -258,6 +294,7 @@ int main(void)
         IN_DIR(test_every_sample_once),
         IN_DIR(test_goes_on_at_a_batch),
         IN_DIR(test_starts_again_in_the_middle),
+        IN_DIR(test_keeps_what_was_prepared_ahead),
         IN_DIR(test_batches_outlive_the_loader),
         IN_DIR(test_releases_while_workers_run),
         IN_DIR(test_releases_from_other_threads),

@@ -29,6 +29,7 @@ typedef struct pass {
     lk_metrics so_far, before_update; /* before_update: so_far as it was before the update at hand */
     int64_t taken_steps, samples, skipped;
     double began, rate; /* rate: of the last step taken */
+    bool evaluates;     /* an evaluation follows */
     bool ended;         /* the last batch of the loader was pushed */
     bool warned;
     const char *stopped_by;
@@ -103,6 +104,17 @@ static lk_status take(lk_trainer *trainer, pass *p, bool training)
 
 /* --- a pass ------------------------------------------------------------------------------------------------------- */
 
+/* What comes behind an epoch's training is prepared from now on: its last steps are still running. */
+static lk_status start_ahead(lk_trainer *trainer, const pass *p)
+{
+    if (p->loader != trainer->train_loader)
+        return LK_OK;
+    if (p->evaluates && trainer->val_loader)
+        LK_TRY(lk_loader_start(trainer->val_loader, 0));
+    bool another = trainer->epoch + 1 < trainer->plan.epochs;
+    return another ? lk_loader_start(trainer->train_loader, trainer->epoch + 1) : LK_OK;
+}
+
 static lk_status push_step(lk_trainer *trainer, pass *p)
 {
     lk_batch *batch;
@@ -116,7 +128,7 @@ static lk_status push_step(lk_trainer *trainer, pass *p)
         status = p->push(trainer, batch);
     lk__trace_end(LK_TRACE_PUSH_STEP, began, batch->index);
     lk_batch_release(batch);
-    return status;
+    return status == LK_OK && p->ended ? start_ahead(trainer, p) : status;
 }
 
 static bool interrupted(lk_trainer *trainer)
@@ -293,7 +305,8 @@ static lk_status train_epoch(fit_state *fit, lk_epoch_report *report, bool *comp
               .ledger = trainer->train_ledger,
               .push = push_with_hooks,
               .taken = step_taken,
-              .user = fit};
+              .user = fit,
+              .evaluates = true};
     double flops = flops_so_far(trainer);
     trainer->epoch_open = true;
     lk_status status = run_pass(trainer, &p, trainer->epoch, true);
