@@ -8,7 +8,7 @@ enum { BLOCK = LK_WIDTH, PAIR = 2, WIDTH = PAIR * BLOCK };
 
 /* PIXELS by PAIR accumulators hide the latency of fused multiply-adds and leave room for the operands in registers. Of
  * the weights' gradient it is CHANNELS by PAIR. */
-enum { PIXELS = LK_REGISTERS == 32 ? 12 : 6, CHANNELS = LK_REGISTERS == 32 ? 8 : 4 };
+enum { PIXELS = LK_REGISTERS == 32 ? 14 : 6, CHANNELS = LK_REGISTERS == 32 ? 8 : 4 };
 
 /* Weights of one tap and this many channels stay in the first cache while a group's pixels pass. */
 enum { CHANNELS_AT_ONCE = 128 };
@@ -200,12 +200,8 @@ LK_BODY void multiply_pixels(const float *x, side from, const float *w, int64_t 
 {
     for (; n >= PIXELS; n -= PIXELS, from.offsets += PIXELS, to.offsets += PIXELS)
         multiply_tile(x, from, w, blocks, y, to, PIXELS, wide);
-    if (PIXELS > 6 && n >= 6) {
+    for (; PIXELS > 6 && n >= 6; n -= 6, from.offsets += 6, to.offsets += 6)
         multiply_tile(x, from, w, blocks, y, to, 6, wide);
-        n -= 6;
-        from.offsets += 6;
-        to.offsets += 6;
-    }
     multiply_rest(x, from, w, blocks, y, to, n, wide);
 }
 

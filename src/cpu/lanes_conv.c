@@ -60,7 +60,7 @@ LK_BODY void multiply_run(const float *x0, const float *x1, const float *w, int6
 {
     for (int64_t i = 0; i < n; i++) {
         vec a = vec_load(x0 + i * LK_WIDTH), b = vec_load(x1 + i * LK_WIDTH);
-#pragma GCC unroll 12
+        LK_UNROLL
         for (int o = 0; o < tile; o++) {
             vec weight = vec_broadcast(w + i * tile + o);
             sum[0][o] = vec_fmadd(a, weight, sum[0][o]);
@@ -79,7 +79,7 @@ LK_BODY void multiply(const lk_lanes_conv *conv, const float *const x[PAIR], con
                       int tile, vec sum[PAIR][TILE])
 {
     int64_t channels = conv->in[2], run = (p.columns.end - p.columns.begin) * channels;
-#pragma GCC unroll 12
+    LK_UNROLL
     for (int o = 0; o < tile; o++)
         sum[0][o] = sum[1][o] = vec_broadcast(bias + o);
     for (int64_t tap = p.rows.begin; tap < p.rows.end; tap++) {
@@ -140,7 +140,7 @@ LK_BODY void add_pixel(const pair *p, pixel at, const float *weights, const floa
     vec sum[PAIR][TILE]; /* only ever indexed by constants, so it lives in registers */
     multiply(&p->block->conv, p->x, weights, at, bias, tile, sum);
     if (p->block->relu) {
-#pragma GCC unroll 12
+        LK_UNROLL
         for (int o = 0; o < tile; o++) {
             save_signs(sum[0][o], p->saved[0], signs + o);
             save_signs(sum[1][o], p->saved[1], signs + o);
@@ -148,7 +148,7 @@ LK_BODY void add_pixel(const pair *p, pixel at, const float *weights, const floa
             sum[1][o] = rectified(sum[1][o]);
         }
     }
-#pragma GCC unroll 12
+    LK_UNROLL
     for (int o = 0; o < tile; o++) {
         pooled[0][o] = vec_add(pooled[0][o], sum[0][o]);
         pooled[1][o] = vec_add(pooled[1][o], sum[1][o]);
@@ -198,13 +198,13 @@ LK_BODY void take_pixel(const pair *p, pixel at, const float *weights, const flo
     vec_int here = int_set(index);
     multiply(&p->block->conv, p->x, weights, at, bias, tile, sum);
     if (p->block->relu) {
-#pragma GCC unroll 12
+        LK_UNROLL
         for (int o = 0; o < tile; o++) {
             sum[0][o] = rectified(sum[0][o]);
             sum[1][o] = rectified(sum[1][o]);
         }
     }
-#pragma GCC unroll 12
+    LK_UNROLL
     for (int o = 0; o < tile; o++) {
         take_maximum(sum[0][o], here, &m->value[0][o], &m->winner[0][o]);
         take_maximum(sum[1][o], here, &m->value[1][o], &m->winner[1][o]);

@@ -162,13 +162,13 @@ typedef struct window_span {
 LK_BODY void spread_tile(const window_span *r, bool relu, int n)
 {
     vec share = vec_set(r->share), d[TILE];
-#pragma GCC unroll 12
+    LK_UNROLL
     for (int o = 0; o < n; o++)
         d[o] = vec_mul(vec_load(r->dy + o * LK_WIDTH), share);
     const uint8_t *signs = r->signs;
     float *to = r->to;
     for (int64_t p = 0; p < r->pixels; p++, signs += r->sign_step, to += r->step) {
-#pragma GCC unroll 12
+        LK_UNROLL
         for (int o = 0; o < n; o++)
             vec_store(to + o * LK_WIDTH, relu ? vec_where(passed(signs, o), d[o]) : d[o]);
     }
@@ -288,7 +288,7 @@ LK_BODY void correlate(const band *b, int n_out, int n_in, float *sums)
 {
     vec sum[TILE_SUMS]; /* only ever indexed by constants, so it lives in registers */
     const float *dconv = b->dconv;
-#pragma GCC unroll 24
+    LK_UNROLL
     for (int i = 0; i < TILE_SUMS; i++)
         sum[i] = vec_zero();
     for (int64_t p = 0; p < b->pixels; p++, dconv += n_out * LK_WIDTH) {
@@ -296,7 +296,7 @@ LK_BODY void correlate(const band *b, int n_out, int n_in, float *sums)
         vec value[PAIR];
         for (int j = 0; j < n_in; j++)
             value[j] = vec_load(x + j * LK_WIDTH);
-#pragma GCC unroll 12
+        LK_UNROLL
         for (int o = 0; o < n_out; o++) {
             /* one load: as a memory operand of each product it would be PAIR of them */
             vec d = vec_pinned(vec_load(dconv + o * LK_WIDTH));
@@ -304,7 +304,7 @@ LK_BODY void correlate(const band *b, int n_out, int n_in, float *sums)
                 sum[j * n_out + o] = vec_fmadd(d, value[j], sum[j * n_out + o]);
         }
     }
-#pragma GCC unroll 3
+    LK_UNROLL
     for (int i = 0; i < n_out * n_in; i += 8)
         _mm256_store_ps(sums + i, _mm256_add_ps(_mm256_load_ps(sums + i), sum_lanes(sum + i)));
 }

@@ -46,4 +46,11 @@
 
 enum { LK_EIGHTS = LK_WIDTH / 8 };
 
+/* Before a loop over an array of vectors, whose count is constant: without any loop left, these live in registers. */
+#if defined(__clang__)
+#define LK_UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define LK_UNROLL _Pragma("GCC unroll 32")
+#endif
+
 #endif
