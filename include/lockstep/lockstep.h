@@ -21,7 +21,8 @@
 #include "lockstep/study.h"
 #include "lockstep/tensor.h"
 #include "lockstep/trace.h"
-#include "lockstep/tuning.h"
 #include "lockstep/train.h"
+#include "lockstep/tune.h"
+#include "lockstep/tuning.h"
 
 #endif

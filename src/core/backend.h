@@ -17,8 +17,8 @@ enum { LK_MAX_CHOICES = 16, LK_CHOICE_TEXT = 320 };
 typedef struct lk_choices {
     /* What a choice depends on besides the problem: "instruction set avx2, oneDNN 2.6.3". */
     void (*describe)(char *text, size_t size);
-    /* names[0 … *count): static texts, what can run `problem` of operator `op`. LK_ERR_ARGUMENT: there is no such
-     * problem. */
+    /* names[0 … *count): static texts, what can run `problem` of operator `op`, the choice without any tuning first.
+     * LK_ERR_ARGUMENT: there is no such problem. */
     lk_status (*list)(const char *op, const char *problem, const char **names, int *count);
     /* Of a call on the device: its operator and problem as they are in a tuning, and what will run it; static texts,
      * and LK_CHOICE_TEXT bytes for the problem. False: its operator has no alternatives. */

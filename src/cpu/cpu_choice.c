@@ -172,9 +172,10 @@ static lk_status list(const char *op, const char *text, const char **names, int 
                 "'%s %s' is no problem that has alternatives; one is 'conv2d f32 x[32,64,28,28] w[64,64,3,3] stride "
                 "1x1 padding 1x1 dilation 1x1'",
                 op, text);
-    const lk_alternative *table = table_of(problem.op, &n);
+    const lk_alternative *table = table_of(problem.op, &n), *first = built_in(&problem, LK_ALGORITHMS_FAST, true);
+    names[(*count)++] = first->name();
     for (int i = 0; i < n; i++)
-        if (takes(&table[i], &problem, true))
+        if (&table[i] != first && takes(&table[i], &problem, true))
             names[(*count)++] = table[i].name();
     return LK_OK;
 }

@@ -1,0 +1,206 @@
+#include "cli.h"
+#include "interrupts.h"
+#include "progress.h"
+#include "train_flags.h"
+
+#include "lockstep/tune.h"
+
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct tune_config {
+    lk_train_config train; /* first: cli_parse_train wants it there */
+    const char *out;
+    int64_t samples;
+} tune_config;
+
+#define AT(field) .offset = offsetof(tune_config, field)
+
+/* clang-format off: a paragraph an option */
+static const lk_option own_options[] = {
+    {.name = "out",
+     .type = LK_OPTION_STRING,
+     AT(out),
+     .value = "FILE",
+     .help = "where the choices go, for --algorithms FILE; what is there is replaced (required)"},
+    {.name = "samples",
+     .type = LK_OPTION_INT64,
+     AT(samples),
+     .default_text = "5",
+     .minimum = 1,
+     .maximum = 1000,
+     .value = "N",
+     .help = "times that are taken of each implementation, of which the median counts"},
+};
+/* clang-format on */
+
+enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
+
+static bool is_left_out(const char *name)
+{
+    static const char *const names[] = {"algorithms", "json", "log-dir", "throughput", "total-time", "plot", "ledger"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+static size_t make_options(lk_option *table)
+{
+    size_t count = 0;
+    for (; count < OWN_OPTION_COUNT; count++)
+        table[count] = own_options[count];
+    for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++)
+        if (!is_left_out(lk_train_options[i].name))
+            table[count++] = lk_train_options[i];
+    return count;
+}
+
+/* A recipe's printing and records are those of a training. */
+static void amend(void *config)
+{
+    lk_train_config *train = &((tune_config *)config)->train;
+    train->log_dir = NULL;
+    train->throughput = train->total_time = train->plot = train->ledger = train->json = false;
+}
+
+/* Whether the file can be written, before minutes are spent on what goes there; one that is there stays as it is. */
+static int check_out(const char *out)
+{
+    if (!out || !*out)
+        return cli_usage_error("--out is missing: the file that the choices go to");
+    bool is_new = access(out, F_OK) != 0;
+    FILE *file = fopen(out, "a");
+    if (!file) {
+        fprintf(stderr, "lockstep: --out %s: cannot be written: %s\n", out, strerror(errno));
+        return 1;
+    }
+    fclose(file);
+    if (is_new)
+        remove(out);
+    return 0;
+}
+
+/* --- what is shown ------------------------------------------------------------------------------------------------ */
+
+typedef struct display {
+    bool terminal; /* standard error is one */
+    atomic_bool interrupted;
+} display;
+
+static void interrupt(void *work)
+{
+    display *d = work;
+    atomic_store(&d->interrupted, true);
+}
+
+static void clear_line(const display *d)
+{
+    if (d->terminal)
+        fputs("\r\033[K", stderr);
+}
+
+static void print_head(void)
+{
+    printf("%-19s %-14s %9s  %-14s %9s %6s  %s\n", "operator", "built-in", "ms", "fastest", "ms", "times", "problem");
+}
+
+static void print_row(const lk_tune_row *row)
+{
+    int c = row->chosen;
+    if (row->index == 1)
+        print_head();
+    printf("%-19s %-14s %9.3f  %-14s %9.3f %6.2f  %s\n", row->op, row->names[0], 1e3 * row->seconds[0],
+           c == 0 ? "the same" : row->names[c], 1e3 * row->seconds[c], row->seconds[0] / row->seconds[c], row->problem);
+    fflush(stdout);
+}
+
+static bool show_row(void *user, const lk_tune_row *row, int next)
+{
+    display *d = user;
+    clear_line(d);
+    if (next == row->n)
+        print_row(row);
+    else if (d->terminal)
+        fprintf(stderr, "%d/%d  %s  %s", row->index, row->count, row->op, row->names[next]);
+    return !atomic_load(&d->interrupted);
+}
+
+static bool show_step(void *user, int64_t done, int64_t of)
+{
+    display *d = user;
+    clear_line(d);
+    if (d->terminal && done < of)
+        fprintf(stderr, "whole steps  %lld/%lld", (long long)done, (long long)of);
+    return !atomic_load(&d->interrupted);
+}
+
+static void print_end(const lk_tune_result *result, const char *out)
+{
+    if (result->changed == 0)
+        printf("\nThe built-in choices are the fastest for all %d problems.\n", lk_tuning_count(result->tuning));
+    else
+        printf("\n%d of %d choices are not the built-in ones. ", result->changed, lk_tuning_count(result->tuning));
+    if (result->changed > 0 && result->tuned > 0)
+        printf(
+            "A step takes %.2f ms of processor time with them, %.2f ms with the built-in ones: %.2f times as fast.\n",
+            1e3 * result->tuned, 1e3 * result->built_in, result->built_in / result->tuned);
+    else if (result->changed > 0)
+        printf("None of them runs in a training or an evaluation, where their operators are fused into others.\n");
+    printf("%s written: hash %016llx\n", out, (unsigned long long)lk_tuning_hash(result->tuning));
+}
+
+/* --- the command -------------------------------------------------------------------------------------------------- */
+
+static lk_status tune(const tune_config *config, display *d)
+{
+    lk_tune_opts opts = {.samples = config->samples, .measuring = show_row, .comparing = show_step, .user = d};
+    lk_tune_result result;
+    lk_status status = lk_tune(&config->train, &opts, &result);
+    clear_line(d);
+    if (status == LK_OK)
+        status = lk_tuning_write(result.tuning, config->out);
+    if (status == LK_OK)
+        print_end(&result, config->out);
+    lk_tuning_release(result.tuning);
+    return status;
+}
+
+static int run(int argc, char **argv)
+{
+    tune_config config = {0};
+    display d = {.terminal = isatty(STDERR_FILENO)};
+    lk_option options[CLI_MAX_OPTIONS];
+    size_t count = make_options(options);
+    if (cli_parse_train(options, count, argc, argv, &config, amend) != LK_OK)
+        return cli_fail();
+    int wrong = check_out(config.out);
+    if (wrong)
+        return wrong;
+    lk_log_set(cli_print_log_once, NULL, LK_LOG_INFO);
+    cli_catch_interrupts(interrupt);
+    cli_set_work(&d);
+    lk_status status = tune(&config, &d);
+    cli_set_work(NULL);
+    return status == LK_OK ? 0 : cli_fail();
+}
+
+const cli_command cmd_tune = {
+    .name = "tune",
+    .summary = "Measure which implementations are fastest for a network, for --algorithms",
+    .details =
+        "Takes the convolutions of a training step and of an evaluation, in the sizes that shards have, and measures\n"
+        "every implementation that can run them, in processor time on the first device. FILE lists what was fastest; "
+        "a\n"
+        "training with --algorithms FILE uses it, and its results differ from others' as those of any other setting "
+        "do.\n"
+        "Another implementation than the built-in one is chosen where it takes at most 0.95 of the time. Prints both,\n"
+        "and last what whole steps of training take. FILE is for this instruction set and version of oneDNN.\n"
+        "\n"
+        "An interrupt (control-C) ends it with exit status 130, and FILE stays as it was; a second ends at once.\n",
+    .make_options = make_options,
+    .run = run,
+};

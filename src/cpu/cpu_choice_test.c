@@ -1,0 +1,261 @@
+/* Every alternative for a problem computes the same, and a tuning decides which of them runs. */
+#include "cpu/cpu_choice.h"
+
+#include "core/tuning.h"
+#include "lockstep/autograd.h"
+#include "lockstep/program.h"
+#include "lockstep/tuning.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* Channels that fill blocks and such that do not, images that fill lanes and such that do not, strides, groups. */
+static const lk_conv_problem problems[] = {
+    {.x = {4, {9, 16, 10, 12}}, .w = {4, {24, 16, 3, 3}}, .attrs.conv = {{1, 1}, {0, 0}, {1, 1}, 1}},
+    {.x = {4, {16, 16, 8, 8}}, .w = {4, {16, 16, 3, 3}}, .attrs.conv = {{1, 1}, {1, 1}, {1, 1}, 1}},
+    {.x = {4, {8, 5, 9, 9}}, .w = {4, {7, 5, 5, 3}}, .attrs.conv = {{1, 1}, {0, 0}, {1, 1}, 1}},
+    {.x = {4, {3, 16, 9, 9}}, .w = {4, {16, 16, 3, 3}}, .attrs.conv = {{2, 2}, {1, 1}, {1, 1}, 1}},
+    {.x = {4, {8, 6, 7, 7}}, .w = {4, {9, 2, 3, 3}}, .attrs.conv = {{1, 1}, {0, 0}, {1, 1}, 3}},
+};
+
+static const int ops[] = {LK_OP_CONV2D, LK_OP_CONV2D_INPUT_GRAD, LK_OP_CONV2D_WEIGHT_GRAD};
+
+static lk_device *open_device(const char *spec)
+{
+    lk_device *device = lk_device_open(spec);
+    if (!device)
+        fail_msg("%s", lk_error_message());
+    return device;
+}
+
+static lk_tensor *numbers(lk_device *device, lk_shape shape, uint64_t purpose)
+{
+    return lk_uniform(device, LK_F32, shape, -1, 1, (lk_random_key){.seed = 3, .purpose = purpose});
+}
+
+/* --- results ------------------------------------------------------------------------------------------------------ */
+
+/* y, dx and dw, one behind the other; the caller frees. */
+static float *compute(lk_device *device, const lk_conv_problem *p, size_t *count)
+{
+    lk_scope_begin();
+    lk_tensor *leaves[] = {numbers(device, p->x, 1), numbers(device, p->w, 2)}, *out[3];
+    lk_tape *tape = lk_tape_begin(leaves, 2);
+    out[0] = lk_conv2d(leaves[0], leaves[1], NULL, &p->attrs.conv);
+    lk_tensor *dy = out[0] ? numbers(device, lk_tensor_shape(out[0]), 3) : NULL;
+    if (lk_tape_gradient(tape, out[0], dy, out + 1) != LK_OK)
+        fail_msg("%s", lk_error_message());
+    lk_tape_release(tape);
+    *count = 0;
+    for (int i = 0; i < 3; i++)
+        *count += (size_t)lk_tensor_count(out[i]);
+    float *values = malloc(*count * sizeof *values), *at = values;
+    for (int i = 0; i < 3; i++) {
+        size_t n = (size_t)lk_tensor_count(out[i]);
+        if (lk_tensor_read(out[i], at, n * sizeof *at) != LK_OK)
+            fail_msg("%s", lk_error_message());
+        at += n;
+    }
+    lk_scope_end();
+    return values;
+}
+
+static void prefer(lk_device *device, const char *name)
+{
+    lk_tuning *tuning = lk_tuning_new("cpu");
+    assert_non_null(tuning);
+    lk__tuning_prefer(tuning, name);
+    assert_int_equal(lk_device_set_tuning(device, tuning), LK_OK);
+    lk_tuning_release(tuning);
+}
+
+typedef struct count_of {
+    const char *problem, *implementation; /* its beginning */
+    int n;
+} count_of;
+
+static void count(void *user, const char *op, const char *problem, const char *implementation)
+{
+    count_of *c = user;
+    if (strncmp(op, "conv2d", 6) == 0 && strcmp(problem, c->problem) == 0)
+        c->n += strncmp(implementation, c->implementation, strlen(c->implementation)) == 0;
+}
+
+/* How many of the problem's three directions have run on it. */
+static int directions(lk_device *device, const lk_conv_problem *problem, const char *name)
+{
+    char text[LK_CHOICE_TEXT];
+    lk__conv_problem_text(problem, text, sizeof text);
+    count_of c = {text, name, 0};
+    assert_int_equal(lk_device_implementations(device, count, &c), LK_OK);
+    return c.n;
+}
+
+/* An implementation runs where it takes the direction's problem, and then has the reference's result. */
+static void check_alternative(const lk_conv_problem *problem, const char *name, const float *want, size_t n_want)
+{
+    lk_device *device = open_device("cpu");
+    int taken = 0;
+    for (size_t o = 0; o < sizeof ops / sizeof *ops; o++) {
+        lk_conv_problem p = *problem;
+        char text[LK_CHOICE_TEXT];
+        const char *names[LK_MAX_CHOICES];
+        int n;
+        p.op = ops[o];
+        lk__conv_problem_text(&p, text, sizeof text);
+        assert_int_equal(lk__cpu_choices.list(lk_op_name(p.op), text, names, &n), LK_OK);
+        for (int i = 0; i < n; i++)
+            taken += strcmp(names[i], name) == 0;
+    }
+    prefer(device, name);
+    size_t n_have;
+    float *have = compute(device, problem, &n_have);
+    assert_int_equal(n_have, n_want);
+    for (size_t i = 0; i < n_have; i++)
+        if (!(fabsf(have[i] - want[i]) <= 1e-4F * (1 + fabsf(want[i])) * 16))
+            fail_msg("%s: element %zu is %.9g, not %.9g", name, i, (double)have[i], (double)want[i]);
+    free(have);
+    if (strcmp(name, "onednn") != 0) /* which shows the name of its own implementation */
+        assert_int_equal(directions(device, problem, name), taken);
+    lk_device_release(device);
+}
+
+static void every_alternative_has_the_references_result(void **state)
+{
+    (void)state;
+    lk_device *ref = open_device("ref");
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        char text[LK_CHOICE_TEXT];
+        const char *names[LK_MAX_CHOICES];
+        int n;
+        size_t n_want;
+        float *want = compute(ref, &problems[i], &n_want);
+        lk__conv_problem_text(&problems[i], text, sizeof text);
+        assert_int_equal(lk__cpu_choices.list("conv2d", text, names, &n), LK_OK);
+        assert_true(n >= 1);
+        for (int k = 0; k < n; k++)
+            check_alternative(&problems[i], names[k], want, n_want);
+        free(want);
+    }
+    lk_device_release(ref);
+}
+
+/* --- who decides -------------------------------------------------------------------------------------------------- */
+
+static void a_tuning_decides_problem_by_problem(void **state)
+{
+    (void)state;
+    const lk_conv_problem *problem = &problems[1];
+    char text[LK_CHOICE_TEXT];
+    lk__conv_problem_text(problem, text, sizeof text);
+    lk_tuning *tuning = lk_tuning_new("cpu");
+    assert_int_equal(lk_tuning_set(tuning, "conv2d", text, "onednn"), LK_OK);
+    lk_device *tuned = open_device("cpu"), *other = open_device("cpu");
+    assert_int_equal(lk_device_set_tuning(tuned, tuning), LK_OK);
+    lk_tuning_release(tuning);
+    size_t n;
+    free(compute(tuned, problem, &n));
+    free(compute(other, problem, &n));
+    int own = directions(other, problem, "direct") + directions(other, problem, "winograd");
+    int own_tuned = directions(tuned, problem, "direct") + directions(tuned, problem, "winograd");
+    assert_int_equal(own_tuned, own == 3 ? 2 : 0);
+    lk_device_release(tuned);
+    lk_device_release(other);
+}
+
+static void the_first_alternative_is_the_built_in_one(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
+        char text[LK_CHOICE_TEXT], again[LK_CHOICE_TEXT];
+        const char *names[LK_MAX_CHOICES], *op, *implementation;
+        int n;
+        lk_scope_begin();
+        lk_device *device = open_device("cpu");
+        lk_tensor *x = numbers(device, problems[i].x, 1), *w = numbers(device, problems[i].w, 2);
+        lk_call call = {
+            .op = &lk__op_conv2d, .device = device, .dtype = LK_F32, .free_layout = true, .n_in = 3, .in = {x, w}};
+        memcpy(call.attrs.bytes, &problems[i].attrs.conv, sizeof problems[i].attrs.conv);
+        lk__conv_problem_text(&problems[i], text, sizeof text);
+        assert_int_equal(lk__cpu_choices.list("conv2d", text, names, &n), LK_OK);
+        assert_true(lk__cpu_choices.of_call(&call, &op, again, sizeof again, &implementation));
+        assert_string_equal(op, "conv2d");
+        assert_string_equal(again, text);
+        assert_string_equal(implementation, names[0]);
+        call.algorithms = LK_ALGORITHMS_DIRECT;
+        assert_true(lk__cpu_choices.of_call(&call, &op, again, sizeof again, &implementation));
+        assert_null(strstr(implementation, "winograd"));
+        lk_scope_end();
+        lk_device_release(device);
+    }
+}
+
+/* --- fused, or apart ---------------------------------------------------------------------------------------------- */
+
+static lk_status conv_relu_pool(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    (void)user;
+    out[0] = lk_avg_pool2d(lk_relu(lk_conv2d(in[0], in[1], NULL, NULL)), &(lk_pool2d_opts){.kernel = {2, 2}});
+    return out[0] ? LK_OK : lk_error_status();
+}
+
+static void count_blocks(void *user, const char *op, const char *call)
+{
+    (void)call;
+    *(int *)user += strcmp(op, "conv_block") == 0;
+}
+
+/* Blocks of eight channels are not fused unless a tuning says so; others are unless it says not. */
+static void a_tuning_decides_what_is_fused(void **state)
+{
+    (void)state;
+    for (int channels = 5; channels <= 8; channels += 3) {
+        lk_conv_problem p = {.op = LK_OP_CONV_BLOCK,
+                             .x = LK_SHAPE(8, channels, 8, 8),
+                             .w = LK_SHAPE(channels, channels, 3, 3),
+                             .attrs = {.conv = {{1, 1}, {0, 0}, {1, 1}, 1},
+                                       .pool = {.kernel = {2, 2}, .stride = {2, 2}},
+                                       .pooling = LK_BLOCK_AVG_POOL,
+                                       .relu = true}};
+        char text[LK_CHOICE_TEXT];
+        const char *names[LK_MAX_CHOICES];
+        int n;
+        lk__conv_problem_text(&p, text, sizeof text);
+        assert_int_equal(lk__cpu_choices.list("conv_block", text, names, &n), LK_OK);
+        for (int i = 0; i < n; i++) {
+            lk_device *device = open_device("cpu");
+            lk_tuning *tuning = lk_tuning_new("cpu");
+            assert_int_equal(lk_tuning_set(tuning, "conv_block", text, names[i]), LK_OK);
+            assert_int_equal(lk_device_set_tuning(device, tuning), LK_OK);
+            lk_tuning_release(tuning);
+            int blocks = 0;
+            lk_scope_begin();
+            lk_tensor *in[] = {numbers(device, p.x, 1), numbers(device, p.w, 2)};
+            lk_program *program = lk_program_record(device, conv_relu_pool, NULL, in, 2, 1, NULL);
+            assert_non_null(program);
+            lk_program_visit(program, count_blocks, &blocks);
+            assert_int_equal(blocks, strcmp(names[i], "apart") != 0);
+            lk_program_release(program);
+            lk_scope_end();
+            lk_device_release(device);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_alternative_has_the_references_result),
+        cmocka_unit_test(a_tuning_decides_problem_by_problem),
+        cmocka_unit_test(the_first_alternative_is_the_built_in_one),
+        cmocka_unit_test(a_tuning_decides_what_is_fused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

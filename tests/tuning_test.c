@@ -1,0 +1,251 @@
+/* A training with a tuning keeps contract 1, says what runs it, and can be repeated from that; tuning finds every
+ * problem. */
+#include "training.h"
+
+#include "lockstep/build.h"
+#include "lockstep/tune.h"
+
+#include <unistd.h>
+
+static char path[64];
+
+/* Of LeNet with 12 images a shard, as small_training has it, but for the last batch. */
+static lk_train_config small_lenet(void)
+{
+    lk_train_config config = small_training();
+    config.limit_train = 48;
+    config.limit_val = 24;
+    config.batch_size = 24;
+    config.shards = 2;
+    config.epochs = 1;
+    return config;
+}
+
+typedef struct rewriting {
+    const char *op, *implementation;
+    lk_tuning *tuning;
+    int n;
+} rewriting;
+
+/* A choice for `op` that takes it becomes `implementation`. */
+static void rewrite(void *user, const char *op, const char *problem, const char *implementation)
+{
+    rewriting *r = user;
+    bool other = strcmp(op, r->op) == 0 && strcmp(implementation, r->implementation) != 0;
+    assert_ok(lk_tuning_set(r->tuning, op, problem, other ? r->implementation : implementation));
+    r->n += other;
+}
+
+/* Writes what runs the configuration, with other implementations for `op`; gives how many are others. */
+static int write_others(const lk_train_config *config, const char *op, const char *implementation)
+{
+    lk_trainer *trainer = new_trainer(config);
+    rewriting r = {op, implementation, lk_tuning_new("cpu"), 0};
+    assert_non_null(r.tuning);
+    lk_tuning_visit(lk_trainer_implementations(trainer), rewrite, &r);
+    assert_ok(lk_tuning_write(r.tuning, path));
+    lk_tuning_release(r.tuning);
+    lk_trainer_release(trainer);
+    return r.n;
+}
+
+static uint64_t implementations_of(const lk_train_config *config)
+{
+    lk_trainer *trainer = new_trainer(config);
+    uint64_t hash = lk_trainer_plan(trainer)->implementations;
+    assert_true(hash == lk_tuning_hash(lk_trainer_implementations(trainer)));
+    lk_trainer_release(trainer);
+    return hash;
+}
+
+static void skip_without_alternatives(void)
+{
+    if (lk_build_has("oneDNN"))
+        return;
+    print_message("SKIP: this build has one implementation for every problem\n");
+    skip();
+}
+
+static void implementations_do_not_depend_on_devices(void **state)
+{
+    (void)state;
+    lk_train_config config = small_training();
+    config.shards = 3;
+    config.devices = "1xcpu";
+    uint64_t one = implementations_of(&config);
+    config.devices = "2xcpu";
+    assert_true(one == implementations_of(&config));
+    config.devices = "3xcpu:0";
+    assert_true(one == implementations_of(&config));
+    config.strategy = "mirrored";
+    assert_true(one == implementations_of(&config));
+    config.shards = 5; /* other sizes of shards, other problems */
+    if (lk_build_has("oneDNN"))
+        assert_true(one != implementations_of(&config));
+}
+
+static void a_tunings_bits_do_not_depend_on_devices(void **state)
+{
+    (void)state;
+    skip_without_alternatives();
+    lk_train_config config = small_lenet();
+    config.fuse = LK_FUSE_OFF;
+    config.devices = "1xcpu";
+    outcome usual = train(&config);
+    uint64_t implementations = implementations_of(&config);
+    int others = write_others(&config, "conv2d", "onednn");
+    config.algorithms = path;
+    outcome one = train(&config);
+    assert_int_equal(implementations == implementations_of(&config), others == 0);
+    assert_int_equal(strcmp(usual.result.digest, one.result.digest) == 0, others == 0);
+    config.devices = "2xcpu";
+    outcome two = train(&config);
+    same(&one, &two);
+    config.executor = LK_EXECUTOR_EAGER;
+    outcome eager = train(&config);
+    same(&one, &eager);
+}
+
+static void what_ran_can_be_repeated(void **state)
+{
+    (void)state;
+    skip_without_alternatives();
+    lk_train_config config = small_lenet();
+    config.devices = "1xcpu";
+    outcome usual = train(&config);
+    assert_int_equal(write_others(&config, "", ""), 0);
+    config.algorithms = path;
+    outcome again = train(&config);
+    same(&usual, &again);
+}
+
+static void what_is_not_fused_is_run_apart(void **state)
+{
+    (void)state;
+    skip_without_alternatives();
+    lk_train_config config = small_lenet();
+    config.devices = "1xcpu";
+    int others = write_others(&config, "conv_block", "apart");
+    config.algorithms = path;
+    outcome one = train(&config);
+    config.devices = "2xcpu";
+    outcome two = train(&config);
+    same(&one, &two);
+    lk_trainer *trainer = new_trainer(&config);
+    int count = lk_tuning_count(lk_trainer_implementations(trainer));
+    lk_trainer_release(trainer);
+    config.algorithms = "fast";
+    trainer = new_trainer(&config);
+    if (others > 0) /* a block of one problem has become a convolution with its gradients */
+        assert_true(lk_tuning_count(lk_trainer_implementations(trainer)) < count);
+    lk_trainer_release(trainer);
+}
+
+static void a_tuning_for_other_devices_is_refused(void **state)
+{
+    (void)state;
+    lk_train_config config = small_lenet();
+    lk_tuning *tuning = lk_tuning_new("cpu");
+    assert_ok(lk_tuning_write(tuning, path));
+    lk_tuning_release(tuning);
+    config.algorithms = path;
+    config.devices = "1xref";
+    assert_null(lk_trainer_new(&config));
+    expect_error(lk_error_status(), LK_ERR_ARGUMENT, "the tuning is for devices of kind cpu, ref:0 is another");
+    config.algorithms = "";
+    assert_null(lk_trainer_new(&config));
+    expect_error(lk_error_status(), LK_ERR_ARGUMENT, "--algorithms: must be fast, direct or the file of a tuning");
+}
+
+/* --- lk_tune ------------------------------------------------------------------------------------------------------ */
+
+typedef struct watch {
+    int rows, calls, stop_at;
+    bool compared;
+} watch;
+
+static bool see_row(void *user, const lk_tune_row *row, int next)
+{
+    watch *w = user;
+    assert_true(row->index >= 1 && row->index <= row->count && next >= 0 && next <= row->n);
+    for (int i = 0; i < next; i++)
+        assert_true(row->seconds[i] > 0);
+    assert_int_equal(row->chosen >= 0, next == row->n);
+    w->rows += next == row->n;
+    return ++w->calls != w->stop_at;
+}
+
+static bool see_step(void *user, int64_t done, int64_t of)
+{
+    watch *w = user;
+    w->compared = done == of;
+    return true;
+}
+
+static void set_again(void *user, const char *op, const char *problem, const char *implementation)
+{
+    assert_ok(lk_tuning_set(user, op, problem, implementation));
+}
+
+static void tuning_finds_every_problem(void **state)
+{
+    (void)state;
+    skip_without_alternatives();
+    lk_train_config config = small_lenet();
+    config.devices = "1xcpu";
+    watch w = {0};
+    lk_tune_opts opts = {.samples = 1, .measuring = see_row, .comparing = see_step, .user = &w};
+    lk_tune_result result;
+    assert_ok(lk_tune(&config, &opts, &result));
+    assert_int_equal(w.rows, lk_tuning_count(result.tuning));
+    assert_int_equal(w.compared, result.tuned > 0);
+    assert_ok(lk_tuning_write(result.tuning, path));
+    lk_trainer *trainer = new_trainer(&config);
+    int before = lk_tuning_count(result.tuning);
+    lk_tuning_visit(lk_trainer_implementations(trainer), set_again, result.tuning);
+    assert_int_equal(lk_tuning_count(result.tuning), before); /* all of them were there */
+    lk_trainer_release(trainer);
+    lk_tuning_release(result.tuning);
+    config.algorithms = path;
+    outcome one = train(&config);
+    config.devices = "2xcpu";
+    outcome two = train(&config);
+    same(&one, &two);
+}
+
+static void tuning_can_be_interrupted(void **state)
+{
+    (void)state;
+    skip_without_alternatives();
+    lk_train_config config = small_lenet();
+    config.devices = "1xcpu";
+    watch w = {.stop_at = 3};
+    lk_tune_opts opts = {.samples = 1, .measuring = see_row, .user = &w};
+    lk_tune_result result;
+    expect_error(lk_tune(&config, &opts, &result), LK_ERR_INTERRUPTED, "tune: interrupted");
+    assert_null(result.tuning);
+    assert_int_equal(w.calls, 3);
+    opts.samples = 0;
+    expect_error(lk_tune(&config, &opts, &result), LK_ERR_ARGUMENT, "tune: 0 samples: must be at least 1");
+    opts.samples = 1;
+    config.devices = "1xref";
+    expect_error(lk_tune(&config, &opts, &result), LK_ERR_UNSUPPORTED,
+                 "tune: devices of kind ref have one implementation for every problem");
+}
+
+int main(void)
+{
+    snprintf(path, sizeof path, "/tmp/lockstep-tuning-test-%ld.txt", (long)getpid());
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(implementations_do_not_depend_on_devices),
+        cmocka_unit_test(a_tunings_bits_do_not_depend_on_devices),
+        cmocka_unit_test(what_ran_can_be_repeated),
+        cmocka_unit_test(what_is_not_fused_is_run_apart),
+        cmocka_unit_test(a_tuning_for_other_devices_is_refused),
+        cmocka_unit_test(tuning_finds_every_problem),
+        cmocka_unit_test(tuning_can_be_interrupted),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    unlink(path);
+    return failed;
+}
