@@ -131,21 +131,11 @@ static lk_status accumulate(lk_trainer *trainer)
     return LK_OK;
 }
 
-static void keep_gradients(lk_trainer *trainer, lk_tensor *const *sums)
-{
-    for (int i = 0; i < trainer->n_parameters; i++) {
-        lk_tensor_release(trainer->gradients[i]);
-        trainer->gradients[i] = lk_tensor_retain(sums[i]);
-    }
-    trainer->gradients_ready = true;
-}
-
 static lk_status apply(lk_trainer *trainer, lk_tensor **sums)
 {
     const lk__update *update = &trainer->update;
     LK_TRY(lk__replicas_apply(trainer->replicas, sums, trainer->n_values, trainer->n_updated, update->samples,
                               update->rate));
-    keep_gradients(trainer, sums);
     trainer->updates++;
     return LK_OK;
 }

@@ -201,8 +201,7 @@ static lk_status make_replicas(lk_trainer *trainer)
     size_t values = (size_t)k * (size_t)trainer->n_values;
     trainer->sums = lk__calloc(values, sizeof *trainer->sums);
     trainer->accumulated = plan->accumulate > 1 ? lk__calloc(values, sizeof *trainer->accumulated) : NULL;
-    trainer->gradients = lk__calloc((size_t)trainer->n_parameters, sizeof *trainer->gradients);
-    if (!trainer->sums || (plan->accumulate > 1 && !trainer->accumulated) || !trainer->gradients)
+    if (!trainer->sums || (plan->accumulate > 1 && !trainer->accumulated))
         return LK_ERR_MEMORY;
     trainer->train_sum = lk_shard_sum_new(trainer->strategy, plan->shards, trainer->n_values);
     trainer->val_sum = lk_shard_sum_new(trainer->strategy, plan->shards, metrics);
@@ -287,7 +286,6 @@ void lk_trainer_release(lk_trainer *trainer)
     lk__release_tensors(trainer->seeds, trainer->n_devices);
     free_tensors(trainer->sums, (int64_t)trainer->n_devices * trainer->n_values);
     free_tensors(trainer->accumulated, (int64_t)trainer->n_devices * trainer->n_values);
-    free_tensors(trainer->gradients, trainer->n_parameters);
     free_tensors(trainer->watched, trainer->plan.shards * trainer->n_variables);
     lk_shard_sum_release(trainer->train_sum);
     lk_shard_sum_release(trainer->val_sum);
@@ -343,7 +341,7 @@ lk_tensor *const *lk_trainer_variables(const lk_trainer *trainer, int replica)
 
 lk_tensor *const *lk_trainer_gradients(const lk_trainer *trainer)
 {
-    return trainer->gradients_ready ? trainer->gradients : NULL;
+    return lk_optimizer_gradients(lk_replicas_optimizer(trainer->replicas, 0));
 }
 
 lk_status lk_trainer_add(lk_trainer *trainer, lk_callback callback)

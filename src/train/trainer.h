@@ -58,7 +58,6 @@ struct lk_trainer {
     lk_shard_sum *val_sum;            /* of the metrics alone */
     lk_tensor **sums;                 /* what train_sum gives: [replica * n_values + i] */
     lk_tensor **accumulated;          /* the same of the update's earlier batches; NULL without accumulation */
-    lk_tensor **gradients;            /* replica 0's, of the last update */
     lk_tensor *seeds[LK_MAX_DEVICES]; /* 1 / seed_count on each device: what backward starts with */
     int64_t seed_count;
     struct lk__shard_programs *programs; /* NULL: passes are pushed operator by operator */
@@ -70,7 +69,6 @@ struct lk_trainer {
     int64_t epoch;          /* from 0, of the batch that comes next */
     bool epoch_open;
     bool in_pass; /* fit or an evaluation has steps under way */
-    bool gradients_ready;
     lk__callbacks callbacks;
     atomic_bool interrupted;
 };
