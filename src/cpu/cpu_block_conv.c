@@ -12,8 +12,6 @@
 
 #include <stdio.h>
 
-enum { BLOCK = 8 };
-
 /* Offsets within a group of images, fewer than 512, are kept in 32 bits. */
 static bool is_small(lk_shape x, int64_t filters, const lk_conv2d_opts *opts)
 {
@@ -23,11 +21,11 @@ static bool is_small(lk_shape x, int64_t filters, const lk_conv2d_opts *opts)
     return 512 * height * width * channels <= INT32_MAX;
 }
 
-bool lk__cpu_blocks_want_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts)
+bool lk__cpu_blocks_take_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts)
 {
     const lk_isa *isa = lk__isa();
-    return opts->groups == 1 && x.dim[1] % BLOCK == 0 && w.dim[0] % BLOCK == 0 && is_small(x, w.dim[0], opts) && isa &&
-           isa->width == BLOCK;
+    return isa && opts->groups == 1 && x.dim[1] % isa->width == 0 && w.dim[0] % isa->width == 0 &&
+           is_small(x, w.dim[0], opts);
 }
 
 static lk_block_conv conv_of(lk_shape x, lk_shape w, lk_shape y, const lk_conv2d_opts *opts)
@@ -70,8 +68,9 @@ static lk_block_conv weight_grad_conv(const lk_call *call)
 static bool is_worth_winograd(const lk_block_conv *conv, const int64_t size[2], int64_t made)
 {
     enum { TILE = 4, LEAST_TILES = 32 };
+    int block = lk__block_winograd()->block;
     int64_t tiles = (size[0] + TILE - 1) / TILE * ((size[1] + TILE - 1) / TILE);
-    return conv->images * tiles >= LEAST_TILES && 3 * size[0] * size[1] >= 2 * tiles * TILE * TILE && made > BLOCK;
+    return conv->images * tiles >= LEAST_TILES && 3 * size[0] * size[1] >= 2 * tiles * TILE * TILE && made > block;
 }
 
 static int64_t output_size(const lk_conv_problem *p, int axis)
@@ -85,6 +84,13 @@ static lk_block_conv conv_of_problem(const lk_conv_problem *p)
 {
     lk_shape y = LK_SHAPE(p->x.dim[0], p->w.dim[0], output_size(p, 0), output_size(p, 1));
     return conv_of(p->x, p->w, y, &p->attrs.conv);
+}
+
+/* With AVX-512 oneDNN convolves at 90% and more of what the core can do, where it is not strided. */
+bool lk__cpu_direct_is_worth(const lk_conv_problem *problem)
+{
+    (void)problem;
+    return lk__block_direct()->block == 8;
 }
 
 bool lk__cpu_winograd_takes(const lk_conv_problem *problem)
@@ -134,9 +140,9 @@ static task weight_grad_task(const lk_call *call)
 
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
 
-static lk_status in_blocks(const lk_tensor *x, const lk_layout **layout)
+static lk_status in_blocks(const task *t, const lk_tensor *x, const lk_layout **layout)
 {
-    return lk__layout_tagged(x->shape, LK_F32, dnnl_nChw8c, layout);
+    return lk__layout_tagged(x->shape, LK_F32, t->algorithm->block == 16 ? dnnl_nChw16c : dnnl_nChw8c, layout);
 }
 
 static void describe(const lk_call *call, lk_prepared *prepared, const task *t)
@@ -150,8 +156,8 @@ static void describe(const lk_call *call, lk_prepared *prepared, const task *t)
 static lk_status prepare_image(const lk_call *call, const task *t, lk_prepared *prepared)
 {
     describe(call, prepared, t);
-    LK_TRY(in_blocks(call->in[0], &prepared->layouts_in[0]));
-    return in_blocks(call->out[0], &prepared->layouts_out[0]);
+    LK_TRY(in_blocks(t, call->in[0], &prepared->layouts_in[0]));
+    return in_blocks(t, call->out[0], &prepared->layouts_out[0]);
 }
 
 static lk_status prepare_forward(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
@@ -174,8 +180,8 @@ static lk_status prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk_prepar
     (void)cpu;
     task t = weight_grad_task(call);
     describe(call, prepared, &t);
-    LK_TRY(in_blocks(call->in[0], &prepared->layouts_in[0]));
-    return in_blocks(call->in[1], &prepared->layouts_in[1]);
+    LK_TRY(in_blocks(&t, call->in[0], &prepared->layouts_in[0]));
+    return in_blocks(&t, call->in[1], &prepared->layouts_in[1]);
 }
 
 static lk_status run(lk_call *call, const lk_conv2d_opts *opts, lk_prepare_fn prepare, lk_own_fn compute)

@@ -5,11 +5,14 @@
 #include "ops/conv_problem.h"
 #include "lockstep/ops.h"
 
-/* Whether a convolution of these shapes, and its gradients, go to block_conv.h: one group, channels and filters in
- * whole blocks of eight. Measured on AVX2 alone; with AVX-512 the choice is oneDNN's. */
-bool lk__cpu_blocks_want_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts);
+/* Whether block_conv.h can do a convolution of these shapes, and its gradients: one group, channels and filters in
+ * whole blocks, which are as wide as vectors. */
+bool lk__cpu_blocks_take_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts);
 
-/* Of those, whether Winograd's algorithm can be used, and whether it is faster. */
+/* Of those, whether the direct algorithm is faster than oneDNN: with AVX2 it is. */
+bool lk__cpu_direct_is_worth(const lk_conv_problem *problem);
+
+/* Whether Winograd's algorithm can be used, and whether it is faster. */
 bool lk__cpu_winograd_takes(const lk_conv_problem *problem);
 bool lk__cpu_winograd_is_worth(const lk_conv_problem *problem);
 

@@ -25,7 +25,7 @@ static bool lanes_are_worth(const lk_conv_problem *p)
 
 static bool direct_takes(const lk_conv_problem *p)
 {
-    return lk__cpu_blocks_want_conv(p->x, p->w, &p->attrs.conv);
+    return lk__cpu_blocks_take_conv(p->x, p->w, &p->attrs.conv);
 }
 
 static bool winograd_takes(const lk_conv_problem *p)
@@ -73,6 +73,7 @@ static const char *apart_name(void)
             {.name = direct_name,                                     \
              .block = lk__block_direct,                               \
              .takes = direct_takes,                                   \
+             .is_worth = lk__cpu_direct_is_worth,                     \
              .needs_layout = true,                                    \
              .run = lk__cpu_block_##direction},                       \
             {.name = onednn_name, .run = lk__cpu_onednn_##direction}, \
