@@ -166,13 +166,13 @@ static lk_status write_done(json_lines *j, const lk_trainer *trainer, const lk_t
     put_text(j, "digest", result->digest);
     put_devices(j, trainer);
     put_int(j, "shards", lk_trainer_plan(trainer)->shards);
-    put_implementations(j, lk_trainer_plan(trainer));
     put_int(j, "samples_seen", result->samples_seen);
     put_int(j, "epochs", result->epochs);
     put_real(j, "total_seconds", result->total_seconds);
     put_mean(j, "val_loss", result->val.loss);
     put_real(j, "flops_per_second", result->flops_per_second);
     put_text(j, "stopped_by", result->stopped_by);
+    put_implementations(j, lk_trainer_plan(trainer));
     return end_line(j);
 }
 
