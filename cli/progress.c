@@ -47,7 +47,10 @@ static void print_devices(const lk_plan *plan, const lk_train_config *config)
 {
     long long shards = plan->shards, devices = plan->devices, batch = plan->batch_size;
     fprintf(stderr, "  devices   %lld, strategy %s\n", devices, plan->strategy);
-    fprintf(stderr, "  batch     %lld in %lld shard%s, ", batch, shards, shards == 1 ? "" : "s");
+    fprintf(stderr, "  batch     %lld in %lld shard%s", batch, shards, shards == 1 ? "" : "s");
+    if (plan->micro_batch > 0)
+        fprintf(stderr, " in pieces of %lld", (long long)plan->micro_batch);
+    fputs(", ", stderr);
     if (batch % devices == 0 && shards % devices == 0)
         fprintf(stderr, "%lld samples a device\n", batch / devices);
     else
@@ -125,6 +128,8 @@ static void print_plan(const lk_plan *plan, const lk_train_config *config)
     print_optimizer(plan);
     if (plan->dtype != LK_F32)
         fprintf(stderr, ", dtype %s", lk_dtype_name(plan->dtype));
+    if (config->recompute)
+        fputs(", with recomputation", stderr);
     fprintf(stderr, ", seed %llu\n  kernels   ", (unsigned long long)plan->seed);
     cli_print_clean(plan->algorithms, stderr);
     fprintf(stderr, ", hash %016llx\n", (unsigned long long)plan->implementations);

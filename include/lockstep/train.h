@@ -29,6 +29,8 @@ typedef struct lk_train_config {
     int executor;           /* enum lk_executor */
     int fuse;               /* enum lk_fuse_mode */
     double bucket_mb;       /* gradients that are summed together, in 10^6 bytes; 0: all */
+    bool recompute;         /* see lk_program_opts */
+    int64_t micro_batch;    /* samples of a shard that run together; 0: all; -1: as many as is fastest */
     int dtype;              /* enum lk_precision */
     int64_t epochs;         /* 0: the model's recipe's */
     int64_t batch_size;     /* global; 0: the model's recipe's */
@@ -75,7 +77,7 @@ typedef enum lk_nan_guard { LK_NAN_GUARD_STOP, LK_NAN_GUARD_SKIP, LK_NAN_GUARD_O
 
 /* The flags of `lockstep train`, with offsets into lk_train_config. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 46 };
+enum { LK_TRAIN_OPTION_COUNT = 48 };
 
 /* A recipe is a named list of settings for these options: what one of the project's sources trains. */
 typedef struct lk_recipe {
@@ -98,6 +100,7 @@ typedef struct lk_plan {
     int64_t parameters;                           /* elements */
     int devices;
     int64_t shards, batch_size, val_batch_size, accumulate, epochs;
+    int64_t micro_batch;       /* samples of a shard that run together; 0: all */
     int64_t steps_per_epoch;   /* batches */
     int64_t updates_per_epoch; /* ceil(steps / accumulate) */
     int64_t train_samples, val_samples;

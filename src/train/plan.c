@@ -179,12 +179,25 @@ static lk_status plan_augment(const lk_train_config *config, lk_plan *plan)
     return LK_OK;
 }
 
+/* A pass over several shards, and one that is pushed operator by operator, have no program that could be rewritten. */
+static lk_status check_recompute(const lk_train_config *config)
+{
+    if (!config->recompute)
+        return LK_OK;
+    if (config->executor == LK_EXECUTOR_EAGER)
+        LK_FAIL(LK_ERR_ARGUMENT, "--recompute: must be with --executor program, not --executor eager");
+    if (config->batch_norm == LK_BN_SYNC)
+        LK_FAIL(LK_ERR_ARGUMENT, "--recompute: must be with --bn shard, not --bn sync");
+    return LK_OK;
+}
+
 lk_status lk__plan_numbers(const lk_train_config *config, const char *model, lk_plan *plan)
 {
     lk_train_config recipe, named = *config;
     named.model = model;
     LK_TRY(check_table(&named));
     LK_TRY(check_evaluation(config));
+    LK_TRY(check_recompute(config));
     LK_TRY(lk__recipe_of(&named, &recipe));
     plan->recipe = config->recipe;
     plan->batch_size = config->batch_size ? config->batch_size : recipe.batch_size;

@@ -70,7 +70,9 @@ static lk_status record(lk__shard_programs *programs, recording *r, lk_tensor *c
 {
     LK_TRY(grow(programs));
     const lk_train_config *config = &r->trainer->config;
-    lk_program_opts opts = {.fuse = config->fuse == LK_FUSE_ON, .segment_bytes = (size_t)(1e6 * config->bucket_mb)};
+    lk_program_opts opts = {.fuse = config->fuse == LK_FUSE_ON,
+                            .recompute = config->recompute,
+                            .segment_bytes = (size_t)(1e6 * config->bucket_mb)};
     *program = lk_program_record(r->shard->device, pass, r, in, input_count(in[SEED]), n_out, &opts);
     if (!*program)
         return lk_error_status();

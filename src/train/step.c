@@ -38,7 +38,7 @@ lk_forward_opts lk__training_opts(const lk_trainer *trainer, const lk__update *u
         .training = true, .dtype = trainer->plan.dtype, .seed = trainer->plan.seed, .step = update->number};
 }
 
-lk_status lk__training_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
+static lk_status train_piece(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
 {
     int n = trainer->n_parameters;
     lk_tensor *const *variables = lk_trainer_variables(trainer, shard->replica),
@@ -57,13 +57,23 @@ lk_status lk__training_pass(lk_trainer *trainer, const lk_shard *shard, lk_tenso
     return status;
 }
 
-lk_status lk__evaluation_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
+lk_status lk__training_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
+{
+    return lk__run_pieces(trainer, train_piece, shard, seed, trainer->n_values, values);
+}
+
+static lk_status evaluate_piece(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
 {
     (void)seed;
     lk_tensor *const *variables = lk_trainer_variables(trainer, shard->replica);
     lk_tensor *logits =
         lk_model_forward(trainer->model, variables, shard->images, &(lk_forward_opts){.dtype = trainer->plan.dtype});
     return lk__metrics_of(trainer, logits, shard->labels, 0, values);
+}
+
+lk_status lk__evaluation_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
+{
+    return lk__run_pieces(trainer, evaluate_piece, shard, seed, lk__metric_count(trainer), values);
 }
 
 static lk_status begin_pass(lk_trainer *trainer, lk__shard_pass_fn pass, const lk_shard *shard, lk_tensor *seed, int n,

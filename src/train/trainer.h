@@ -1,7 +1,8 @@
 /* The trainer's parts. plan.c fills in the configuration's blanks, trainer.c builds the trainer. fit.c runs epochs,
  * hooks.c the callbacks' part in them; step.c runs one batch: shard after shard (shard_run.c), or with --bn sync all
- * together (sync_step.c); shard_programs.c records the passes. replicas.c holds and updates the variables. replay.c
- * looks for the cause of a number that is not finite; it and sync_step.c run several shards in one pass (shard_pass.c).
+ * together (sync_step.c); micro_batch.c takes a shard in pieces, shard_programs.c records the passes. replicas.c holds
+ * and updates the variables. replay.c looks for the cause of a number that is not finite; it and sync_step.c run
+ * several shards in one pass (shard_pass.c).
  */
 #ifndef LK_TRAIN_TRAINER_H
 #define LK_TRAIN_TRAINER_H
@@ -144,6 +145,15 @@ void lk__shard_programs_release(lk__shard_programs *programs);
 /* fn(trainer, shard, seed, values[0 … n)) as a program's replay, of which nothing is pushed yet. */
 lk_status lk__shard_programs_begin(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *shard, lk_tensor *seed,
                                    int n, lk_tensor **values, lk_replay **replay);
+
+/* --- micro_batch.c ------------------------------------------------------------------------------------------------ */
+
+/* Sets plan.micro_batch. The model is there. Errors: LK_ERR_ARGUMENT (what --micro-batch asks for cannot be). */
+lk_status lk__plan_micro_batch(lk_trainer *trainer);
+
+/* pass(trainer, piece, seed, …) for the shard's pieces, in their order; values[0 … n): sums over them. */
+lk_status lk__run_pieces(lk_trainer *trainer, lk__shard_pass_fn pass, const lk_shard *shard, lk_tensor *seed, int n,
+                         lk_tensor **values);
 
 /* --- shard_run.c -------------------------------------------------------------------------------------------------- */
 

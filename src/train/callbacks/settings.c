@@ -29,6 +29,7 @@ static lk_train_config resolve(const lk_train_config *asked, const lk_plan *plan
     config.data = plan->data;
     config.strategy = plan->strategy;
     config.shards = plan->shards;
+    config.micro_batch = plan->micro_batch;
     config.epochs = plan->epochs;
     config.batch_size = plan->batch_size;
     config.val_batch_size = plan->val_batch_size;

@@ -1,0 +1,190 @@
+/* Micro-batches: the same bits under both executors and on any number of devices; what is refused; what is planned. */
+#include "training.h"
+
+#include <math.h>
+#include <unistd.h>
+
+static lk_train_config in_pieces(int64_t size)
+{
+    lk_train_config config = small_training();
+    config.shards = 2;
+    config.epochs = 1;
+    config.devices = "1xcpu";
+    config.micro_batch = size;
+    return config;
+}
+
+static double loss_of(const outcome *out)
+{
+    return out->epochs[0].train.loss.sum / (double)out->epochs[0].train.loss.count;
+}
+
+/* Both executors, fusion, two devices. */
+static void check(lk_train_config config)
+{
+    double most = config.dtype == LK_PRECISION_BF16 ? 1e-2 : 1e-5;
+    config.executor = LK_EXECUTOR_EAGER;
+    outcome eager = train(&config);
+    config.executor = LK_EXECUTOR_PROGRAM;
+    config.fuse = LK_FUSE_OFF;
+    outcome program = train(&config);
+    same(&eager, &program);
+    config.fuse = LK_FUSE_ON;
+    outcome fused = train(&config);
+    assert_true(fabs(loss_of(&fused) - loss_of(&eager)) <= most * fabs(loss_of(&eager)));
+    config.devices = "2xcpu";
+    outcome two = train(&config);
+    same(&fused, &two);
+}
+
+/* Shards of 16 samples are one piece of eleven and one of five. */
+static void executors_agree(void **state)
+{
+    (void)state;
+    check(in_pieces(11));
+}
+
+static void with_accumulation_and_label_smoothing(void **state)
+{
+    (void)state;
+    lk_train_config config = in_pieces(8);
+    config.accumulate = 2;
+    config.label_smoothing = 0.1;
+    config.top_k = 3;
+    check(config);
+}
+
+static void in_bf16(void **state)
+{
+    (void)state;
+    lk_train_config config = in_pieces(8);
+    config.dtype = LK_PRECISION_BF16;
+    check(config);
+}
+
+/* Gradients that are only finished at the end leave in several buckets all the same. */
+static void with_recomputation_and_buckets(void **state)
+{
+    (void)state;
+    lk_train_config config = in_pieces(4);
+    outcome plain = train(&config);
+    config.recompute = true;
+    config.bucket_mb = 0.01;
+    config.devices = "2xcpu";
+    outcome other = train(&config);
+    same(&plain, &other);
+}
+
+/* Dropout is keyed by sample, so a piece drops what the shard would have dropped. */
+static void with_dropout(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/lockstep-micro-batch-XXXXXX.lk";
+    int file = mkstemps(path, 3);
+    static const char text[] = "conv2d 8 kernel=3\nrelu\nmax_pool 2\ndropout 0.5\nflatten\ndense classes\n";
+    assert_true(file >= 0 && write(file, text, sizeof text - 1) == (ssize_t)sizeof text - 1);
+    close(file);
+    lk_train_config config = in_pieces(8);
+    config.model = path;
+    check(config);
+    config.micro_batch = 0;
+    outcome whole = train(&config);
+    config.micro_batch = 8;
+    outcome pieces = train(&config);
+    assert_true(fabs(loss_of(&whole) - loss_of(&pieces)) <= 1e-5 * loss_of(&whole));
+    unlink(path);
+}
+
+/* Two pieces are added as two shards are. */
+static void two_pieces_are_two_shards(void **state)
+{
+    (void)state;
+    lk_train_config config = in_pieces(16);
+    config.limit_train = 64;
+    config.limit_val = 32;
+    config.shards = 1;
+    outcome pieces = train(&config);
+    config.micro_batch = 0;
+    config.shards = 2;
+    outcome shards = train(&config);
+    same(&pieces, &shards);
+}
+
+static int64_t planned(const lk_train_config *config)
+{
+    lk_trainer *trainer = new_trainer(config);
+    int64_t size = lk_trainer_plan(trainer)->micro_batch;
+    lk_trainer_release(trainer);
+    return size;
+}
+
+/* A piece as large as a shard is the shard. */
+static void the_plan_says_how_many(void **state)
+{
+    (void)state;
+    lk_train_config config = in_pieces(15);
+    assert_int_equal(planned(&config), 15);
+    config.micro_batch = 16;
+    assert_int_equal(planned(&config), 0);
+    config.micro_batch = 0;
+    assert_int_equal(planned(&config), 0);
+    config.val_batch_size = 64;
+    config.micro_batch = 16;
+    assert_int_equal(planned(&config), 16);
+}
+
+static void refuses(const lk_train_config *config, const char *message)
+{
+    assert_null(lk_trainer_new(config));
+    expect_error(lk_error_status(), LK_ERR_ARGUMENT, message);
+}
+
+static void what_cannot_be_is_refused(void **state)
+{
+    (void)state;
+    lk_train_config config = in_pieces(4);
+    config.model = "resnet18";
+    refuses(&config, "--micro-batch 4: model resnet18 has batch-norm, which looks at a whole shard");
+    config = in_pieces(1);
+    config.batch_size = 600;
+    refuses(&config, "--micro-batch 1: a shard of 300 samples has at most 128 pieces; 3 or more");
+    config = in_pieces(-2);
+    refuses(&config, "--micro-batch -2: must be an integer from 0 to 16777216");
+}
+
+/* The search for what is not finite takes the shard whole. */
+static void a_loss_that_is_not_finite_is_found(void **state)
+{
+    (void)state;
+    char messages[2][256];
+    for (int i = 0; i < 2; i++) {
+        lk_train_config config = in_pieces(8);
+        config.base_lr = 1e6;
+        config.momentum = 0.9;
+        config.epochs = 4;
+        config.devices = i ? "2xcpu" : "1xcpu";
+        lk_trainer *trainer = new_trainer(&config);
+        lk_train_result result;
+        assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_NUMERIC);
+        snprintf(messages[i], sizeof messages[i], "%s", lk_error_message());
+        lk_trainer_release(trainer);
+        lk_error_clear();
+    }
+    assert_string_equal(messages[0], messages[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(executors_agree),
+        cmocka_unit_test(with_accumulation_and_label_smoothing),
+        cmocka_unit_test(in_bf16),
+        cmocka_unit_test(with_recomputation_and_buckets),
+        cmocka_unit_test(with_dropout),
+        cmocka_unit_test(two_pieces_are_two_shards),
+        cmocka_unit_test(the_plan_says_how_many),
+        cmocka_unit_test(what_cannot_be_is_refused),
+        cmocka_unit_test(a_loss_that_is_not_finite_is_found),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

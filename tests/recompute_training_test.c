@@ -1,0 +1,93 @@
+/* --recompute changes no bit: of every reference model, on one device and on two, in both dtypes. */
+#include "training.h"
+
+static lk_train_config few_samples(const char *model, int64_t samples, int64_t batch_size)
+{
+    lk_train_config config = small_training();
+    config.model = model;
+    config.limit_train = samples;
+    config.limit_val = 3;
+    config.batch_size = batch_size;
+    config.shards = 2;
+    config.epochs = 1;
+    config.devices = "1xcpu";
+    return config;
+}
+
+static void check(lk_train_config config)
+{
+    outcome kept = train(&config);
+    config.recompute = true;
+    outcome remade = train(&config);
+    same(&kept, &remade);
+    config.devices = "2xcpu";
+    outcome two = train(&config);
+    same(&kept, &two);
+}
+
+static void lenet(void **state)
+{
+    (void)state;
+    check(few_samples("lenet", 52, 32));
+}
+
+static void keras_cnn(void **state)
+{
+    (void)state;
+    check(few_samples("keras-cnn", 52, 32));
+}
+
+/* Without fusion too, where there are more values to keep or make again. */
+static void resnet18(void **state)
+{
+    (void)state;
+    lk_train_config config = few_samples("resnet18", 7, 4);
+    check(config);
+    config.fuse = LK_FUSE_OFF;
+    check(config);
+}
+
+/* Dropout, which is made again, and running statistics, which are updated once. */
+static void wrn_16_10(void **state)
+{
+    (void)state;
+    lk_train_config config = few_samples("wrn-16-10", 4, 2);
+    config.augment = "shift=0.2,flip";
+    check(config);
+}
+
+static void bf16(void **state)
+{
+    (void)state;
+    lk_train_config config = few_samples("resnet18", 3, 3);
+    config.dtype = LK_PRECISION_BF16;
+    config.limit_val = 0;
+    check(config);
+}
+
+static void refuses(const lk_train_config *config, const char *message)
+{
+    assert_null(lk_trainer_new(config));
+    expect_error(lk_error_status(), LK_ERR_ARGUMENT, message);
+}
+
+static void what_has_no_program_is_refused(void **state)
+{
+    (void)state;
+    lk_train_config config = few_samples("resnet18", 7, 4);
+    config.recompute = true;
+    config.executor = LK_EXECUTOR_EAGER;
+    refuses(&config, "--recompute: must be with --executor program, not --executor eager");
+    config.executor = LK_EXECUTOR_PROGRAM;
+    config.batch_norm = LK_BN_SYNC;
+    refuses(&config, "--recompute: must be with --bn shard, not --bn sync");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lenet),     cmocka_unit_test(keras_cnn), cmocka_unit_test(resnet18),
+        cmocka_unit_test(wrn_16_10), cmocka_unit_test(bf16),      cmocka_unit_test(what_has_no_program_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
