@@ -24,7 +24,7 @@ struct lk_replay {
     lk_refcount references; /* the caller's, and one of each part in the queue */
     lk_program *program;
     uint64_t step;
-    lk_tensor **in, **out; /* one reference each; out[i] may be NULL */
+    lk_tensor **in, **out; /* one reference each; out[i] may be NULL, and is once it was handed over */
     int pushed;            /* segments */
     bool bound, has_arena; /* on the device's thread */
     lk_storage **storages; /* [segments][n_shared] */
@@ -101,15 +101,19 @@ static void unbind(lk_replay *r)
     r->bound = false;
 }
 
-static void hand_over_outputs(const lk_replay *r, const lk_segment *segment)
+/* No later segment uses them: from here on they are the caller's alone. */
+static void hand_over_outputs(lk_replay *r, const lk_segment *segment)
 {
     const int *ready = r->program->ready + segment->first_ready;
     for (int i = 0; i < segment->n_ready; i++) {
-        if (!r->out[ready[i]])
+        lk_tensor **out = &r->out[ready[i]];
+        if (!*out)
             continue;
         lk_storage *from = r->program->out[ready[i]]->storage;
-        lk__storage_replace(r->out[ready[i]]->storage, from->block, NULL);
+        lk__storage_replace((*out)->storage, from->block, NULL);
         from->block = NULL;
+        lk_tensor_release(*out);
+        *out = NULL;
     }
 }
 
@@ -139,12 +143,12 @@ static lk_status run(lk_task *task)
         LK_TRY(bind(r));
     lend_inputs(r);
     LK_TRY(run_calls(r, p->segment));
-    hand_over_outputs(r, p->segment);
     if (p->last && !program->planned) {
         LK_TRY(lk__program_plan_memory(program));
         program->planned = true;
         lk__allocator_trim(program->device->allocator);
     }
+    hand_over_outputs(r, p->segment); /* the last thing: nothing behind it may fail */
     return LK_OK;
 }
 
@@ -340,12 +344,11 @@ void lk_replay_end(lk_replay *r)
     release_replay(r);
 }
 
-/* out[i] of a replay that could be begun, as the caller gets them. */
-static lk_status give_outputs(const lk_replay *r, lk_tensor **out, lk_status status)
+/* Before the first segment is pushed: from then on the device's thread hands them over. */
+static void take_outputs(const lk_replay *r, lk_tensor **out)
 {
-    for (int i = 0; i < r->program->n_out && status == LK_OK; i++)
+    for (int i = 0; i < r->program->n_out; i++)
         out[i] = lk_tensor_retain(r->out[i]);
-    return lk__scope_adopt_all(out, r->program->n_out, status);
 }
 
 lk_status lk_program_begin(lk_program *program, lk_tensor *const *in, uint64_t step, lk_tensor **out,
@@ -355,8 +358,9 @@ lk_status lk_program_begin(lk_program *program, lk_tensor *const *in, uint64_t s
     memset(out, 0, (size_t)program->n_out * sizeof *out);
     *replay = NULL;
     lk_status status = begin(program, in, step, &r);
-    if (r)
-        status = give_outputs(r, out, status);
+    if (status == LK_OK)
+        take_outputs(r, out);
+    status = lk__scope_adopt_all(out, program->n_out, status);
     if (status == LK_OK)
         *replay = r;
     else
@@ -371,12 +375,12 @@ lk_status lk_program_run(lk_program *program, lk_tensor *const *in, uint64_t ste
     int n_ready;
     memset(out, 0, (size_t)program->n_out * sizeof *out);
     lk_status status = begin(program, in, step, &r);
+    if (status == LK_OK)
+        take_outputs(r, out);
     while (status == LK_OK && lk_replay_segments_left(r) > 0)
         status = lk_replay_push(r, &ready, &n_ready);
-    if (r)
-        status = give_outputs(r, out, status);
     lk_replay_end(r);
-    return status;
+    return lk__scope_adopt_all(out, program->n_out, status);
 }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */

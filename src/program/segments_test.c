@@ -148,6 +148,31 @@ static int segments_of(network *net)
     return memory.segments;
 }
 
+/* So that whatever takes them in may take over their memory, however long the replay goes on. */
+static void what_is_finished_is_the_callers_alone(void **state)
+{
+    (void)state;
+    network net;
+    lk_tensor *in[2], *out[OUTPUTS];
+    lk_replay *replay;
+    const int *ready;
+    int n_ready = 0;
+    begin(&net, 1, true);
+    make_inputs(&net, 1, in);
+    assert_ok(lk_program_begin(net.program, in, 0, out, &replay));
+    while (n_ready == 0)
+        assert_ok(lk_replay_push(replay, &ready, &n_ready));
+    assert_true(lk_replay_segments_left(replay) > 0);
+    assert_ok(lk_device_sync(net.device));
+    int alone = 0;
+    for (int i = 0; i < n_ready; i++)
+        alone += out[ready[i]] && lk__refcount_is_one(&out[ready[i]]->references);
+    assert_true(n_ready > 1);
+    assert_int_equal(alone, n_ready - 1); /* absent outputs are ready from the start: here one */
+    lk_replay_end(replay);
+    end(&net);
+}
+
 /* Backward ends with the first layer, whose gradients come last. */
 static void outputs_come_once_and_as_backward_finishes_them(void **state)
 {
@@ -399,6 +424,7 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_finished_is_the_callers_alone),
         cmocka_unit_test(outputs_come_once_and_as_backward_finishes_them),
         cmocka_unit_test(a_segment_has_as_many_bytes_as_were_asked_for),
         cmocka_unit_test(segments_of_other_programs_may_come_between),
