@@ -77,15 +77,19 @@ typedef struct order {
     int exchanges_early; /* operators of the exchange before the last of them */
 } order;
 
+/* Events come in the order of their ends: a piece's operators before the piece. Sums may be pieces too. */
 static order order_on(const lk__trace_track *track)
 {
     order found = {0};
     int exchanges = 0;
+    uint32_t phase = LK_PHASE_COMPUTE;
     for (const lk__trace_chunk *chunk = track->first; chunk; chunk = chunk->next) {
         for (int i = 0; i < chunk->n; i++) {
             const lk__trace_event *event = &chunk->events[i];
-            exchanges += event->kind == LK_TRACE_CALL && event->number == LK_PHASE_EXCHANGE;
-            if (event->kind == LK_TRACE_PROGRAM) {
+            if (event->kind == LK_TRACE_CALL)
+                phase = event->number;
+            exchanges += event->kind == LK_TRACE_CALL && phase == LK_PHASE_EXCHANGE;
+            if (event->kind == LK_TRACE_PROGRAM && phase == LK_PHASE_COMPUTE) {
                 found.programs++;
                 found.exchanges_early = exchanges;
             }
