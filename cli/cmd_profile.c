@@ -215,6 +215,11 @@ static void print_head(const profile *p)
            plan->model, plan->data, p->n_devices, p->n_devices == 1 ? "" : "s", (long long)plan->batch_size,
            (long long)plan->shards, (long long)p->config.steps, per_step(p, p->summary->seconds),
            (long long)p->config.warmup, (double)count_samples(p) / p->summary->seconds);
+    if (strcmp(plan->algorithms, "fast") != 0) {
+        fputs("algorithms ", stdout);
+        cli_print_clean(plan->algorithms, stdout);
+        printf(", hash %016llx\n", (unsigned long long)plan->implementations);
+    }
     printf("peak of a device, f32, measured: %.1f GFLOP/s", 1e-9 * mean_peak(p));
     if (p->n_devices > 1)
         printf(" (mean; the least is %.1f)", 1e-9 * least_peak(p));

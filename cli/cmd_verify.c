@@ -157,7 +157,12 @@ static void print_run(void *user, const lk_verify_run *run)
 static int report(const verify_config *config, const lk_verify_opts *opts, const lk_verify_result *result)
 {
     if (result->identical) {
-        printf("identical after %lld steps with %lld shards\n", (long long)config->steps, (long long)result->shards);
+        printf("identical after %lld steps with %lld shards", (long long)config->steps, (long long)result->shards);
+        if (strcmp(config->train.algorithms, "fast") != 0) {
+            fputs(", algorithms ", stdout);
+            cli_print_clean(config->train.algorithms, stdout);
+        }
+        putchar('\n');
         return 0;
     }
     printf("different: after step %lld %s on %s (replica %d) is not what it is on %s\n", (long long)result->step,

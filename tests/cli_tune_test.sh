@@ -91,7 +91,9 @@ usual=$(digest 1 fast)
 [[ $(digest 2 "$work/logs/algorithms-3.txt") == "$usual" ]] || fail 'what ran does not repeat the run'
 
 run 0 verify "${trained[@]}" --steps 2 --devices 1,2 --algorithms "$tuned"
-prints '^identical after 2 steps with 2 shards$'
+prints "^identical after 2 steps with 2 shards, algorithms $tuned\$"
+run 0 profile "${small[@]}" --steps 1 --warmup 0 --devices 1 --algorithms "$tuned"
+prints "^algorithms $tuned, hash [0-9a-f]{16}\$"
 run 1 verify "${trained[@]}" --steps 1 --devices 1,1xref
 prints '^ +other implementations than on 1xcpu: lockstep [0-9.]+, device ref, hash [0-9a-f]{16} in place of [0-9a-f]{16}$'
 
