@@ -21,6 +21,11 @@ int64_t lk__mem_allocations(void)
     return atomic_load(&allocations);
 }
 
+bool lk__mem_is_failing(void)
+{
+    return atomic_load_explicit(&fail_at, memory_order_relaxed) >= 0;
+}
+
 static bool injected_failure(void)
 {
     int64_t attempt = atomic_fetch_add_explicit(&allocations, 1, memory_order_relaxed);

@@ -21,6 +21,17 @@ void *lk__realloc(void *memory, size_t count, size_t size);
 char *lk__strdup(const char *text);
 void lk__free(void *memory);
 
+/* Starts to bring the line of the cache at `address` here, to be written soon: worth it where another core wrote it
+ * last. */
+static inline void lk__prefetch_to_write(const void *address)
+{
+#if defined(__x86_64__)
+    __asm__("prefetchw %0" : : "m"(*(const char *)address)); /* the builtin gives a prefetch to read on the baseline */
+#else
+    __builtin_prefetch(address, 1);
+#endif
+}
+
 /* *product = a * b, false on overflow. */
 bool lk__mul_size(size_t a, size_t b, size_t *product);
 bool lk__mul_i64(int64_t a, int64_t b, int64_t *product);
@@ -29,5 +40,8 @@ bool lk__mul_i64(int64_t a, int64_t b, int64_t *product);
  * lk__mem_allocations() counts attempts since the last call of lk__mem_fail_at. */
 void lk__mem_fail_at(int64_t n);
 int64_t lk__mem_allocations(void);
+
+/* Whether it is on: since the last call of lk__mem_fail_at, also after the failure. */
+bool lk__mem_is_failing(void);
 
 #endif
