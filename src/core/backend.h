@@ -2,6 +2,7 @@
 #ifndef LK_CORE_BACKEND_H
 #define LK_CORE_BACKEND_H
 
+#include "base/mem.h"
 #include "core/allocator.h"
 #include "core/engine.h"
 #include "core/op.h"
@@ -66,8 +67,7 @@ typedef struct lk_backend {
 } lk_backend;
 
 struct lk_device {
-    lk_refcount references; /* of the memory: users and storage */
-    lk_refcount users;      /* lk_device_retain; at zero the queue closes */
+    lk_refcount users; /* lk_device_retain; at zero the queue closes */
     const lk_backend *backend;
     int index;
     char name[24];
@@ -81,6 +81,9 @@ struct lk_device {
     int n_tunings;
     struct lk_block *arena; /* see lk__device_arena_take; on the queue's thread */
     bool arena_taken;
+
+    /* Of the memory: users and storages. Pushing and running a call both count, so it is apart from what they read. */
+    _Alignas(LK_ALIGNMENT) lk_refcount references;
 };
 
 /* Set by backends/registry.c: the kinds in order of preference, NULL-terminated. */

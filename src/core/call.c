@@ -1,4 +1,5 @@
 /* From an operator's function to the engine: one way for all operators. */
+#include "base/cell.h"
 #include "base/mem.h"
 #include "core/backend.h"
 #include "core/engine.h"
@@ -20,6 +21,19 @@ lk_recorder lk__recorder_set(lk_recorder recorder)
 static lk_status record(const lk_call *call)
 {
     return thread_recorder.record ? thread_recorder.record(thread_recorder.self, call) : LK_OK;
+}
+
+void lk__call_set_attrs(lk_call *call, const void *attrs, size_t size)
+{
+    call->attrs_unused = LK_MAX_ATTRS - (int)size;
+    if (size)
+        memcpy(call->attrs.bytes, attrs, size);
+}
+
+void lk__call_copy(lk_call *to, const lk_call *from)
+{
+    memcpy(to, from, offsetof(lk_call, in) + (size_t)from->n_in * sizeof from->in[0]);
+    memcpy(to->attrs.bytes, from->attrs.bytes, (size_t)(LK_MAX_ATTRS - from->attrs_unused));
 }
 
 void lk__call_retain(const lk_call *call)
@@ -132,10 +146,19 @@ static lk_status finish(lk_call *call, bool *made)
     return LK_OK;
 }
 
+/* Of the operands' references, which another core may have counted down last; pushing will count them up. */
+static void prefetch_counts(const lk_call *call)
+{
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i])
+            lk__prefetch_to_write(&call->in[i]->references);
+}
+
 lk_status lk__call(lk_call *call)
 {
     lk_meta meta[LK_MAX_OUTPUTS] = {{0}};
     bool made[LK_MAX_OUTPUTS] = {false};
+    prefetch_counts(call);
     LK_TRY(find_device(call));
     if (call->n_in > 0)
         call->dtype = call->in[0]->dtype;
@@ -157,12 +180,6 @@ lk_status lk__call(lk_call *call)
     return status;
 }
 
-static void set_attrs(lk_call *call, const void *attrs, size_t size)
-{
-    if (attrs && size <= LK_MAX_ATTRS)
-        memcpy(call->attrs.bytes, attrs, size);
-}
-
 lk_tensor *lk__call_simple(lk_place at, const lk_op *op, lk_tensor *const *in, int n_in, int n_required,
                            const void *attrs, size_t attrs_size)
 {
@@ -174,13 +191,13 @@ lk_tensor *lk__call_simple(lk_place at, const lk_op *op, lk_tensor *const *in, i
         }
         call.in[i] = in[i];
     }
-    set_attrs(&call, attrs, attrs_size);
+    lk__call_set_attrs(&call, attrs, attrs_size);
     return lk__call(&call) == LK_OK ? call.out[0] : NULL;
 }
 
 static lk_tensor *new_view(lk_tensor *x, lk_shape shape, const int64_t *strides, int64_t offset)
 {
-    lk_tensor *view = lk__calloc(1, sizeof *view);
+    lk_tensor *view = lk__cell_new();
     if (!view)
         return NULL;
     lk__refcount_init(&view->references);
@@ -209,7 +226,7 @@ lk_tensor *lk__view(lk_place at, const lk_op *op, lk_tensor *x, lk_shape shape, 
                     .n_out = 1,
                     .in = {x},
                     .out = {view}};
-    set_attrs(&call, attrs, attrs_size);
+    lk__call_set_attrs(&call, attrs, attrs_size);
     if (record(&call) != LK_OK) {
         lk_tensor_release(view);
         return NULL;

@@ -27,7 +27,7 @@ void lk__device_release_memory(lk_device *device)
     for (int i = 0; i < device->n_tunings; i++)
         lk_tuning_release(device->tunings[i]);
     lk__free(device->tunings);
-    lk__free(device);
+    lk__free_aligned(device);
 }
 
 lk_status lk__device_arena_take(lk_device *device, size_t bytes, void **data)
@@ -60,9 +60,10 @@ static const lk_backend *find_backend(const char *kind)
 
 static lk_status open_device(const char *kind, int index, lk_device **out)
 {
-    lk_device *device = lk__calloc(1, sizeof *device);
+    lk_device *device = lk__alloc_aligned(sizeof *device);
     if (!device)
         return LK_ERR_MEMORY;
+    memset(device, 0, sizeof *device);
     lk__refcount_init(&device->references);
     lk__refcount_init(&device->users);
     device->backend = find_backend(kind);

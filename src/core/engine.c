@@ -14,37 +14,45 @@
 /* Entries a ring. It bounds how far a caller can run ahead of a device: a few steps of a small network. */
 enum { RING_ENTRIES = 1024, MAX_QUEUES = 2 * LK_MAX_DEVICES, SPINS = 1000 };
 
+typedef enum entry_kind { ENTRY_CALL, ENTRY_TASK, ENTRY_WAIT } entry_kind;
+
 typedef struct ring_entry {
-    lk_call call; /* op NULL: a task or a wait entry */
-    lk_task *task;
-    lk_event wait;   /* of a wait entry */
+    _Alignas(LK_ALIGNMENT) entry_kind kind;
     lk__phase phase; /* that runs; of a wait entry, that is waited for */
+    union {
+        lk_call call;
+        lk_task *task;
+        lk_event wait;
+    };
 } ring_entry;
 
+/* Entries pushed and entries run are counted from the queue's beginning: entry i is ring[i % RING_ENTRIES]. What one
+ * thread writes lies apart from what the other one does, so that neither takes a line of the cache from the other. */
 struct lk_queue {
     int number;
     lk_device *device; /* NULL while unused */
     int core;
     ring_entry *ring;
 
-    /* Entries pushed and entries run, ever. Entry i is ring[i % RING_ENTRIES]. */
-    _Atomic uint64_t pushed;
-    _Atomic uint64_t done;
+    /* Written with the engine's lock. */
+    _Alignas(LK_ALIGNMENT) _Atomic uint64_t pushed;
+    uint64_t known_done;         /* `done` as it was looked at last */
+    uint64_t waited[MAX_QUEUES]; /* how far each other queue was already waited for */
+    double flops;                /* of calls and tasks pushed; those before are in the device */
 
-    /* By the engine's lock: how far each other queue was already waited for. */
-    uint64_t waited[MAX_QUEUES];
+    /* Written by the queue's thread. */
+    _Alignas(LK_ALIGNMENT) _Atomic uint64_t done;
+    uint64_t shown; /* entries, as a recording was told last */
 
     /* Sleeping. The queue's thread sleeps until something is pushed, others until `done` reaches what they wait for;
      * only then are they woken: a wake-up after every entry would cost more than the entry. A sleeper says what it
      * waits for before it looks for the last time; whoever changes `pushed` or `done` looks at that afterwards. Both
      * use sequentially consistent operations, so one of the two sees the other. */
-    pthread_mutex_t lock;
+    _Alignas(LK_ALIGNMENT) pthread_mutex_t lock;
     pthread_cond_t work;
     pthread_cond_t progress;
     _Atomic bool idle;        /* the queue's thread sleeps, or is about to */
     _Atomic uint64_t awaited; /* the least `done` that a sleeper waits for */
-
-    uint64_t shown; /* the queue's thread: entries, as a recording was told last */
 
     _Atomic bool stop;
     pthread_t thread;
@@ -187,14 +195,18 @@ static void run_entry(lk_queue *queue, ring_entry *entry)
     if (lk__trace_is_on())
         show_length(queue);
     lk__phase_set(entry->phase);
-    if (entry->call.op) {
+    switch (entry->kind) {
+    case ENTRY_CALL:
         lk__execute(queue->device, &entry->call);
         lk__call_release(&entry->call);
-    } else if (entry->task) {
+        break;
+    case ENTRY_TASK:
         run_task(entry->task);
         entry->task->release(entry->task);
-    } else {
+        break;
+    case ENTRY_WAIT:
         wait_for_other(entry);
+        break;
     }
 }
 
@@ -226,9 +238,13 @@ static void *queue_main(void *argument)
     pthread_cond_broadcast(&queue->progress);
     pthread_mutex_unlock(&queue->lock);
 
-    for (uint64_t next = atomic_load(&queue->done);; next++) {
-        wait_for_work(queue, next + 1);
-        if (atomic_load(&queue->pushed) == next)
+    uint64_t next = atomic_load(&queue->done), pushed = next;
+    for (;; next++) {
+        if (next == pushed) {
+            wait_for_work(queue, next + 1);
+            pushed = atomic_load_explicit(&queue->pushed, memory_order_acquire);
+        }
+        if (next == pushed)
             return NULL; /* stopped, and nothing is left */
         run_entry(queue, &queue->ring[next % RING_ENTRIES]);
         finish_entry(queue, next + 1);
@@ -239,12 +255,13 @@ static void *queue_main(void *argument)
 
 static lk_queue *new_queue(int number)
 {
-    lk_queue *queue = lk__calloc(1, sizeof *queue);
+    lk_queue *queue = lk__alloc_aligned(sizeof *queue);
     if (!queue)
         return NULL;
-    queue->ring = lk__calloc(RING_ENTRIES, sizeof *queue->ring);
+    memset(queue, 0, sizeof *queue);
+    queue->ring = lk__alloc_aligned(RING_ENTRIES * sizeof *queue->ring);
     if (!queue->ring) {
-        lk__free(queue);
+        lk__free_aligned(queue);
         return NULL;
     }
     queue->number = number;
@@ -283,6 +300,8 @@ static void refuse_pushes(lk_queue *queue)
 {
     pthread_mutex_lock(&engine_lock);
     queue->device->queue = NULL;
+    queue->device->flops += queue->flops;
+    queue->flops = 0;
     pthread_mutex_unlock(&engine_lock);
 }
 
@@ -354,16 +373,33 @@ static void publish(lk_queue *queue)
     announce_work(queue);
 }
 
+static bool is_full(lk_queue *queue, uint64_t position)
+{
+    if (position - queue->known_done < RING_ENTRIES)
+        return false;
+    queue->known_done = atomic_load_explicit(&queue->done, memory_order_acquire);
+    return position - queue->known_done >= RING_ENTRIES;
+}
+
+/* As much as a call of few operands without attributes takes. The queue's thread was the last to read it. */
+static void prefetch_entry(const ring_entry *entry)
+{
+    enum { LINES = 3 };
+    for (int i = 0; i < LINES; i++)
+        lk__prefetch_to_write((const char *)entry + (size_t)i * LK_ALIGNMENT);
+}
+
 /* The next free entry. A full ring is waited for until half of it is free: the queue's thread has enough to do
  * meanwhile. That cannot deadlock: whatever the queue is waiting for was pushed before. */
 static ring_entry *next_entry(lk_queue *queue)
 {
     uint64_t position = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
-    if (position - atomic_load_explicit(&queue->done, memory_order_acquire) >= RING_ENTRIES) {
+    if (is_full(queue, position)) {
         int64_t began = lk__trace_begin();
         wait_for_progress(queue, position - RING_ENTRIES / 2);
         lk__trace_end(LK_TRACE_WAIT_ROOM, began, 0);
     }
+    prefetch_entry(&queue->ring[(position + 1) % RING_ENTRIES]);
     return &queue->ring[position % RING_ENTRIES];
 }
 
@@ -382,8 +418,7 @@ static void push_wait(lk_queue *queue, lk_use use)
     if (lk__event_complete(event))
         return;
     ring_entry *entry = next_entry(queue);
-    entry->call.op = NULL;
-    entry->task = NULL;
+    entry->kind = ENTRY_WAIT;
     entry->wait = event;
     entry->phase = phase_of(event);
     publish(queue);
@@ -393,10 +428,13 @@ static lk_status reserve_reader(lk_storage *storage)
 {
     if (storage->n_readers < storage->readers_capacity)
         return LK_OK;
-    int capacity = storage->readers_capacity ? 2 * storage->readers_capacity : 2;
-    lk_use *readers = lk__realloc(storage->readers, (size_t)capacity, sizeof *readers);
+    bool is_few = storage->readers == storage->few_readers;
+    int capacity = 2 * storage->readers_capacity;
+    lk_use *readers = lk__realloc(is_few ? NULL : storage->readers, (size_t)capacity, sizeof *readers);
     if (!readers)
         return LK_ERR_MEMORY;
+    if (is_few)
+        memcpy(readers, storage->few_readers, sizeof storage->few_readers);
     storage->readers = readers;
     storage->readers_capacity = capacity;
     return LK_OK;
@@ -445,8 +483,9 @@ static void publish_and_run(lk_queue *queue, ring_entry *entry)
     if (queue->opened)
         return;
     uint64_t sequence = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
-    lk__execute_in_caller(queue->device, &entry->call, entry->call.op ? NULL : entry->task);
-    if (entry->call.op)
+    bool is_call = entry->kind == ENTRY_CALL;
+    lk__execute_in_caller(queue->device, is_call ? &entry->call : NULL, is_call ? NULL : entry->task);
+    if (is_call)
         lk__call_release(&entry->call);
     else
         entry->task->release(entry->task);
@@ -465,6 +504,12 @@ static void push_waits(lk_queue *queue, const lk_call *call)
             wait_for_uses(queue, call->out[i]->storage);
 }
 
+static void note_layout(lk_storage *storage, const lk_call *call)
+{
+    if (call->free_layout)
+        atomic_store_explicit(&storage->free_layout, true, memory_order_relaxed);
+}
+
 static void note_uses(const lk_call *call, lk_use use)
 {
     for (int i = 0; i < call->n_in; i++)
@@ -474,7 +519,7 @@ static void note_uses(const lk_call *call, lk_use use)
         if (!call->out[i])
             continue;
         note_writer(call->out[i]->storage, use);
-        call->out[i]->storage->free_layout |= call->free_layout;
+        note_layout(call->out[i]->storage, call);
     }
 }
 
@@ -489,11 +534,12 @@ static lk_status push_locked(const lk_call *call)
     push_waits(queue, call);
 
     ring_entry *entry = next_entry(queue);
-    entry->call = *call;
+    entry->kind = ENTRY_CALL;
     entry->phase = lk__phase_current();
-    lk__call_retain(&entry->call);
+    lk__call_copy(&entry->call, call);
+    lk__call_retain(call);
     if (call->op->flops)
-        call->device->flops += call->op->flops(call);
+        queue->flops += call->op->flops(call);
     note_uses(call, next_use(queue));
     publish_and_run(queue, entry);
     return LK_OK;
@@ -520,7 +566,7 @@ static lk_status capture(const lk_call *call)
     pthread_mutex_lock(&engine_lock);
     for (int i = 0; i < call->n_out; i++)
         if (call->out[i])
-            call->out[i]->storage->free_layout |= call->free_layout;
+            note_layout(call->out[i]->storage, call);
     pthread_mutex_unlock(&engine_lock);
     return LK_OK;
 }
@@ -550,10 +596,10 @@ static lk_status push_task_locked(lk_task *task)
         wait_for_uses(queue, task->writes[i]);
 
     ring_entry *entry = next_entry(queue);
-    entry->call.op = NULL;
-    entry->task = task;
+    entry->kind = ENTRY_TASK;
     entry->phase = lk__phase_current();
-    task->device->flops += task->flops;
+    entry->task = task;
+    queue->flops += task->flops;
     for (int i = 0; i < task->n_reads; i++)
         note_reader(task->reads[i], next_use(queue));
     for (int i = 0; i < task->n_writes; i++)
@@ -575,7 +621,7 @@ lk_status lk__engine_push_task(lk_task *task)
 double lk__engine_flops(const lk_device *device)
 {
     pthread_mutex_lock(&engine_lock);
-    double flops = device->flops;
+    double flops = device->flops + (device->queue ? device->queue->flops : 0);
     pthread_mutex_unlock(&engine_lock);
     return flops;
 }
@@ -583,6 +629,8 @@ double lk__engine_flops(const lk_device *device)
 lk_status lk__engine_push_plain(lk_tensor *tensor)
 {
     lk_status status = LK_OK;
+    if (!atomic_load_explicit(&tensor->storage->free_layout, memory_order_relaxed))
+        return LK_OK;
     pthread_mutex_lock(&engine_lock);
     if (tensor->storage->free_layout) {
         lk_call call = {.op = &lk__op_plain, .device = tensor->storage->device, .n_out = 1, .out = {tensor}};

@@ -14,13 +14,15 @@
 #define LK_MAX_OUTPUTS 4
 #define LK_MAX_ATTRS 128
 
+/* Pushing counts references up, and running a call counts them down on another core: the count lies behind the two
+ * lines of the cache that both read. */
 struct lk_tensor {
-    lk_refcount references;
     lk_dtype dtype;
     lk_shape shape;
     int64_t strides[LK_MAX_DIMS]; /* in elements; meaningless while storage->layout is set */
     int64_t offset;               /* of the first element, in elements */
     lk_storage *storage;
+    lk_refcount references;
 };
 
 typedef struct lk_op lk_op;
@@ -38,8 +40,9 @@ typedef struct lk_call {
     const void *choice; /* the backend's: which of its alternatives runs this, once it has chosen */
     bool free_layout;   /* the outputs are new and nobody holds a view of them: the kernel may choose their layout */
     int n_in, n_out;
-    lk_tensor *in[LK_MAX_INPUTS]; /* an optional input may be NULL */
+    int attrs_unused; /* bytes at the end of `attrs` that say nothing */
     lk_tensor *out[LK_MAX_OUTPUTS];
+    lk_tensor *in[LK_MAX_INPUTS]; /* an optional input may be NULL; a pushed call has only the first n_in */
     union {
         max_align_t align;
         unsigned char bytes[LK_MAX_ATTRS];
@@ -144,6 +147,12 @@ typedef struct lk_recorder {
 
 /* Sets the calling thread's recorder and gives back the one before. {NULL} is none. */
 lk_recorder lk__recorder_set(lk_recorder recorder);
+
+/* The operator's attributes; `attrs` may be NULL where there are none. */
+void lk__call_set_attrs(lk_call *call, const void *attrs, size_t size);
+
+/* What is used of `from`. */
+void lk__call_copy(lk_call *to, const lk_call *from);
 
 /* References to all of a call's tensors. */
 void lk__call_retain(const lk_call *call);

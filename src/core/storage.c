@@ -1,16 +1,21 @@
 #include "core/storage.h"
 
+#include "base/cell.h"
 #include "base/mem.h"
 #include "core/backend.h"
 
+_Static_assert(sizeof(lk_storage) <= LK_CELL_BYTES, "a storage is a cell");
+
 lk_status lk__storage_new(lk_device *device, size_t bytes, lk_storage **out)
 {
-    lk_storage *storage = lk__calloc(1, sizeof *storage);
+    lk_storage *storage = lk__cell_new();
     if (!storage)
         return LK_ERR_MEMORY;
     lk__refcount_init(&storage->references);
     storage->device = device;
     storage->bytes = bytes;
+    storage->readers = storage->few_readers;
+    storage->readers_capacity = (int)(sizeof storage->few_readers / sizeof *storage->few_readers);
     lk__device_retain_memory(device);
     *out = storage;
     return LK_OK;
@@ -36,8 +41,9 @@ void lk__storage_release(lk_storage *storage)
     if (storage->release)
         storage->release(storage->user);
     lk__error_release(storage->error);
-    lk__free(storage->readers);
-    lk__free(storage);
+    if (storage->readers != storage->few_readers)
+        lk__free(storage->readers);
+    lk__cell_free(storage);
     lk__device_release_memory(device);
 }
 

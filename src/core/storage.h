@@ -22,8 +22,9 @@ typedef struct lk_use {
     uint64_t sequence;
 } lk_use;
 
+/* Its first 64 bytes belong to the device's thread, those behind to the threads that push: which of the two writes must
+ * not take a line of the cache from the other. */
 typedef struct lk_storage {
-    lk_refcount references;
     lk_device *device;
     size_t bytes; /* of the plain layout */
 
@@ -35,11 +36,14 @@ typedef struct lk_storage {
     const void *layout;     /* NULL: plain; else the backend's, which owns it for as long as the device lives */
     struct lk_error *error; /* poisoned */
 
+    lk_refcount references;
+
     /* Guarded by the engine's lock. */
-    lk_use writer;
-    lk_use *readers;
+    atomic_bool free_layout; /* may get a layout when its writer runs; asked without the lock */
     int n_readers, readers_capacity;
-    bool free_layout; /* may get a layout when its writer runs */
+    lk_use writer;
+    lk_use *readers; /* few_readers, or memory for more */
+    lk_use few_readers[2];
 
     void (*release)(void *user); /* wrapped memory */
     void *user;

@@ -1,5 +1,6 @@
 #include "core/tensor.h"
 
+#include "base/cell.h"
 #include "base/mem.h"
 #include "core/backend.h"
 #include "core/engine.h"
@@ -28,17 +29,19 @@ const char *lk_dtype_name(lk_dtype dtype)
 
 /* --- making and freeing ------------------------------------------------------------------------------------------- */
 
+_Static_assert(sizeof(lk_tensor) <= LK_CELL_BYTES, "a tensor is a cell");
+
 lk_status lk__tensor_new(lk_device *device, lk_dtype dtype, lk_shape shape, lk_tensor **out)
 {
     size_t bytes;
     *out = NULL;
     LK_TRY(lk__shape_bytes(shape, dtype, &bytes));
-    lk_tensor *tensor = lk__calloc(1, sizeof *tensor);
+    lk_tensor *tensor = lk__cell_new();
     if (!tensor)
         return LK_ERR_MEMORY;
     lk_status status = lk__storage_new(device, bytes, &tensor->storage);
     if (status != LK_OK) {
-        lk__free(tensor);
+        lk__cell_free(tensor);
         return status;
     }
     lk__refcount_init(&tensor->references);
@@ -61,7 +64,7 @@ void lk_tensor_release(lk_tensor *tensor)
     if (!tensor || !lk__refcount_release(&tensor->references))
         return;
     lk__storage_release(tensor->storage);
-    lk__free(tensor);
+    lk__cell_free(tensor);
 }
 
 lk_tensor *lk_tensor_new(lk_device *device, lk_dtype dtype, lk_shape shape)

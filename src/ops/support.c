@@ -116,12 +116,6 @@ lk_status lk__missing(const char *op, const char *argument)
     return lk_error_status();
 }
 
-void lk__call_set_attrs(lk_call *call, const void *attrs, size_t size)
-{
-    if (size)
-        memcpy(call->attrs.bytes, attrs, size);
-}
-
 lk_tensor *lk__call_on(lk_place at, const lk_op *op, lk_device *device, lk_dtype dtype, lk_tensor *const *in, int n_in,
                        const void *attrs, size_t attrs_size)
 {

@@ -75,8 +75,6 @@ lk_status lk__call_into(lk_place at, const lk_op *op, lk_tensor *out, lk_tensor 
 /* Ends the scope that the caller began; `result` outlives it and goes to the scope around it. */
 lk_tensor *lk__scope_return(lk_tensor *result);
 
-void lk__call_set_attrs(lk_call *call, const void *attrs, size_t size);
-
 /* lk_op.infer: the first input's dtype and shape. */
 lk_status lk__infer_same(const lk_call *call, lk_meta *out);
 
