@@ -1,6 +1,8 @@
 /* What the engine itself costs: operators on 16 elements, where the arithmetic takes next to no time.
  *
- * Each value is the median of several rounds. --quick: one short round. */
+ * By the clock: the median of several rounds, the least and the largest. Processor time: medians, of the thread that
+ * pushes and of the device's. Either of the two waits for the other one by spinning first, which counts. --quick: one
+ * short round. */
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
@@ -16,11 +18,34 @@ typedef struct setup {
     int rounds, pushes;
 } setup;
 
-static double seconds(void)
+/* Seconds: what was spent since some time in the past, and of it a unit's share. */
+typedef struct cost {
+    double clock, caller, device;
+} cost;
+
+static double seconds(clockid_t clock)
 {
     struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(clock, &now);
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Once everything pushed has run. */
+static cost spent(const setup *s)
+{
+    cost now = {0};
+    lk_wait_all();
+    now.clock = seconds(CLOCK_MONOTONIC);
+    now.caller = seconds(CLOCK_THREAD_CPUTIME_ID);
+    lk_device_processor_seconds(s->devices[0], &now.device);
+    return now;
+}
+
+static cost each(const setup *s, cost began, int count)
+{
+    cost now = spent(s);
+    return (cost){(now.clock - began.clock) / count, (now.caller - began.caller) / count,
+                  (now.device - began.device) / count};
 }
 
 static int by_size(const void *a, const void *b)
@@ -36,63 +61,60 @@ static lk_tensor *small_tensor(lk_device *device)
     return x;
 }
 
-/* --- what is measured: each gives the microseconds of one unit ---------------------------------------------------- */
+/* --- what is measured --------------------------------------------------------------------------------------------- */
 
 /* Operators that each make a tensor, pushed without waiting, then waited for all together. */
-static double stream(const setup *s)
+static cost stream(const setup *s)
 {
     lk_tensor *x = small_tensor(s->devices[0]);
-    double began = seconds();
+    cost began = spent(s);
     for (int i = 0; i < s->pushes; i++) {
         lk_scope_begin();
-        lk_add_scalar(x, 1);
+        lk_add(x, x);
         lk_scope_end();
     }
-    lk_device_sync(s->devices[0]);
-    return 1e6 * (seconds() - began) / s->pushes;
+    return each(s, began, s->pushes);
 }
 
 /* The same in place: no tensor is made. */
-static double stream_in_place(const setup *s)
+static cost stream_in_place(const setup *s)
 {
-    lk_tensor *x = small_tensor(s->devices[0]);
-    double began = seconds();
+    lk_tensor *x = small_tensor(s->devices[0]), *one = small_tensor(s->devices[0]);
+    cost began = spent(s);
     for (int i = 0; i < s->pushes; i++)
-        lk_add_into(x, x, x);
-    lk_device_sync(s->devices[0]);
-    return 1e6 * (seconds() - began) / s->pushes;
+        lk_add_into(x, x, one);
+    return each(s, began, s->pushes);
 }
 
 /* Push, run, wait: one at a time. */
-static double latency(const setup *s)
+static cost latency(const setup *s)
 {
-    lk_tensor *x = small_tensor(s->devices[0]);
+    lk_tensor *x = small_tensor(s->devices[0]), *one = small_tensor(s->devices[0]);
     int count = s->pushes / 20;
-    double began = seconds();
+    cost began = spent(s);
     for (int i = 0; i < count; i++) {
-        lk_add_into(x, x, x);
+        lk_add_into(x, x, one);
         lk_tensor_wait(x);
     }
-    return 1e6 * (seconds() - began) / count;
+    return each(s, began, count);
 }
 
 /* A tensor sent to the other device and back, over and over: two hops, each waiting for the one before. */
-static double hop(const setup *s)
+static cost hop(const setup *s)
 {
     lk_tensor *here = small_tensor(s->devices[0]), *there = small_tensor(s->devices[1]);
     int count = s->pushes / 20;
-    double began = seconds();
+    cost began = spent(s);
     for (int i = 0; i < count; i++) {
         lk_copy_into(there, here);
         lk_copy_into(here, there);
     }
-    lk_wait_all();
-    return 1e6 * (seconds() - began) / (2 * count);
+    return each(s, began, 2 * count);
 }
 
 typedef struct row {
     const char *what;
-    double (*measure)(const setup *s);
+    cost (*measure)(const setup *s);
     int devices;
 } row;
 
@@ -103,20 +125,30 @@ static const row rows[] = {
     {"hop between devices", hop, 2},
 };
 
+static double median(double *samples, int n)
+{
+    qsort(samples, (size_t)n, sizeof *samples, by_size);
+    return samples[n / 2];
+}
+
 static void print_row(const setup *s, const row *r)
 {
     if (s->n_devices < r->devices) {
         printf("| %-41s | not measured: one core |\n", r->what);
         return;
     }
-    double samples[MAX_ROUNDS];
+    double clock[MAX_ROUNDS], caller[MAX_ROUNDS], device[MAX_ROUNDS];
     for (int i = 0; i < s->rounds; i++) {
         lk_scope_begin();
-        samples[i] = r->measure(s);
+        cost c = r->measure(s);
         lk_scope_end();
+        clock[i] = 1e6 * c.clock;
+        caller[i] = 1e6 * c.caller;
+        device[i] = 1e6 * c.device;
     }
-    qsort(samples, (size_t)s->rounds, sizeof *samples, by_size);
-    printf("| %-41s | %8.2f | %8.2f | %8.2f |\n", r->what, samples[s->rounds / 2], samples[0], samples[s->rounds - 1]);
+    double middle = median(clock, s->rounds);
+    printf("| %-41s | %8.2f | %8.2f | %8.2f | %8.2f | %8.2f |\n", r->what, middle, clock[0], clock[s->rounds - 1],
+           median(caller, s->rounds), median(device, s->rounds));
 }
 
 int main(int argc, char **argv)
@@ -124,8 +156,10 @@ int main(int argc, char **argv)
     bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
     setup s = {.rounds = quick ? 1 : MAX_ROUNDS, .pushes = quick ? 2000 : 100000};
     if (lk_devices_open(lk_device_available("cpu") > 1 ? "2xcpu" : "cpu", s.devices, 2, &s.n_devices) == LK_OK) {
-        printf("| %-41s | %8s | %8s | %8s |\n", "engine, microseconds", "median", "least", "largest");
-        printf("| ----------------------------------------- | -------- | -------- | -------- |\n");
+        printf("| %-41s | %8s | %8s | %8s | %8s | %8s |\n", "engine, microseconds", "median", "least", "largest",
+               "caller", "device");
+        printf(
+            "| ----------------------------------------- | -------- | -------- | -------- | -------- | -------- |\n");
         for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
             print_row(&s, &rows[i]);
         lk_devices_release(s.devices, s.n_devices);
