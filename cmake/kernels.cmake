@@ -4,7 +4,8 @@
 set(LK_ISAS "")
 set(LK_KERNELS "")
 if(ONEDNN_FOUND AND CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
-  foreach(name direct_conv isa_table lanes_conv lanes_grad lanes_pool winograd_conv winograd_points)
+  foreach(name direct_conv isa_table lanes_conv lanes_grad lanes_pool lanes_winograd lanes_winograd_points winograd_conv
+               winograd_points)
     list(APPEND LK_KERNELS ${PROJECT_SOURCE_DIR}/src/cpu/${name}.c)
   endforeach()
 endif()

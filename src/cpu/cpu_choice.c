@@ -5,6 +5,7 @@
 #include "cpu/cpu_block_conv.h"
 #include "cpu/cpu_kernels.h"
 #include "cpu/cpu_lanes.h"
+#include "cpu/cpu_lanes_winograd.h"
 #include "cpu/cpu_prepared.h"
 #include "cpu/dnnl_compat.h"
 
@@ -21,6 +22,26 @@ static bool lanes_take(const lk_conv_problem *p)
 static bool lanes_are_worth(const lk_conv_problem *p)
 {
     return lk__cpu_lanes_want_conv(p->x, p->w, &p->attrs.conv);
+}
+
+static bool lanes_winograd_takes(const lk_conv_problem *p)
+{
+    return lanes_take(p) && lk__cpu_lanes_winograd_takes(p);
+}
+
+static bool lanes_winograd_is_worth(const lk_conv_problem *p)
+{
+    return lanes_are_worth(p) && lk__cpu_lanes_winograd_is_worth(p);
+}
+
+static bool blocks_winograd_takes(const lk_conv_problem *p)
+{
+    return lk__cpu_lanes_take_block(p) && lk__cpu_lanes_winograd_takes(p);
+}
+
+static bool blocks_winograd_is_worth(const lk_conv_problem *p)
+{
+    return lk__cpu_lanes_want_block(p) && lk__cpu_lanes_winograd_is_worth(p);
 }
 
 static bool direct_takes(const lk_conv_problem *p)
@@ -58,11 +79,18 @@ static const char *apart_name(void)
 /* clang-format off: an alternative a paragraph */
 #define CONVOLUTION(direction)                                        \
     {                                                                 \
-        {.name = lk__cpu_lanes_name,                                  \
-         .takes = lanes_take,                                         \
-         .is_worth = lanes_are_worth,                                 \
+        {.name = lk__cpu_lanes_winograd_name,                         \
+         .takes = lanes_winograd_takes,                               \
+         .is_worth = lanes_winograd_is_worth,                         \
+         .in_points = true,                                           \
+         .rounds_more = true,                                         \
          .needs_layout = true,                                        \
          .run = lk__cpu_lanes_##direction},                           \
+            {.name = lk__cpu_lanes_name,                              \
+             .takes = lanes_take,                                     \
+             .is_worth = lanes_are_worth,                             \
+             .needs_layout = true,                                    \
+             .run = lk__cpu_lanes_##direction},                       \
             {.name = winograd_name,                                   \
              .block = lk__block_winograd,                             \
              .takes = winograd_takes,                                 \
@@ -80,12 +108,18 @@ static const char *apart_name(void)
     }
 /* clang-format on */
 
-enum { CONVOLUTIONS = 4, BLOCKS = 2 };
+enum { CONVOLUTIONS = 5, BLOCKS = 3 };
 
 static const lk_alternative conv2d[CONVOLUTIONS] = CONVOLUTION(conv2d);
 static const lk_alternative input_grad[CONVOLUTIONS] = CONVOLUTION(conv2d_input_grad);
 static const lk_alternative weight_grad[CONVOLUTIONS] = CONVOLUTION(conv2d_weight_grad);
 static const lk_alternative conv_block[BLOCKS] = {
+    {.name = lk__cpu_lanes_winograd_name,
+     .takes = blocks_winograd_takes,
+     .is_worth = blocks_winograd_is_worth,
+     .in_points = true,
+     .rounds_more = true,
+     .run = lk__cpu_conv_block},
     {.name = lk__cpu_lanes_name,
      .takes = lk__cpu_lanes_take_block,
      .is_worth = lk__cpu_lanes_want_block,

@@ -13,10 +13,17 @@ typedef struct lk_alternative {
     bool (*takes)(const lk_conv_problem *problem); /* NULL: whatever there is */
     /* Whether the built-in choice is this one, where none before it is. NULL: wherever it is taken. */
     bool (*is_worth)(const lk_conv_problem *problem);
+    bool in_points;    /* of lanes: by lanes_winograd.h */
     bool rounds_more;  /* than sums of products as they are written: LK_ALGORITHMS_DIRECT goes without it */
     bool needs_layout; /* of outputs, so the call has to leave it free */
     lk_kernel_fn run;  /* NULL: operators apart, in place of the fused one */
 } lk_alternative;
+
+/* The one that lk__cpu_choose has chosen. */
+static inline const lk_alternative *lk__cpu_choice(const lk_call *call)
+{
+    return call->choice;
+}
 
 /* The alternative that runs a convolution or one of its gradients; kept in call->choice. */
 const lk_alternative *lk__cpu_choose(lk_call *call);

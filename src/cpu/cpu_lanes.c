@@ -2,7 +2,9 @@
 
 #include "core/backend.h"
 #include "core/tensor.h"
+#include "cpu/cpu_choice.h"
 #include "cpu/cpu_kernels.h"
+#include "cpu/cpu_lanes_winograd.h"
 #include "cpu/cpu_own.h"
 #include "cpu/cpu_state.h"
 #include "cpu/lanes.h"
@@ -93,6 +95,25 @@ static lk_lanes_conv forward_conv(const lk_call *call)
     return conv_of(call->in[0]->shape, call->out[0]->shape, call->in[1]->shape);
 }
 
+/* Of lanes_winograd.h: the points of w, then what else is needed. */
+static lk_lanes_block points_block(const lk_call *call)
+{
+    lk_conv_problem problem;
+    lk__conv_problem_of(call, &problem);
+    return lk__cpu_lanes_block_of(&problem);
+}
+
+static size_t points_count(const lk_lanes_block *block)
+{
+    return (lk__lanes_winograd()->packed_count(&block->conv) + 15) / 16 * 16;
+}
+
+static size_t points_bytes(const lk_call *call)
+{
+    lk_lanes_block block = points_block(call);
+    return points_count(&block) * sizeof(float) + lk__lanes_winograd()->memory(&block);
+}
+
 /* The gradient of the input is a convolution of dy, padded so that every tap finds a place. */
 static lk_lanes_conv input_grad_conv(const lk_call *call)
 {
@@ -102,41 +123,68 @@ static lk_lanes_conv input_grad_conv(const lk_call *call)
     return conv;
 }
 
+static void describe(lk_prepared *prepared, const lk_call *call)
+{
+    lk__conv_call_text(call, prepared->problem, sizeof prepared->problem);
+    snprintf(prepared->implementation, sizeof prepared->implementation, "%s", lk__cpu_choice(call)->name());
+}
+
 static lk_status prepare_conv(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
     lk_lanes_conv conv = forward_conv(call);
-    LK_TRY(prepare(call, prepared, 1, lk__lanes()->packed_count(&conv) * sizeof(float)));
-    lk__conv_call_text(call, prepared->problem, sizeof prepared->problem);
+    bool in_points = lk__cpu_choice(call)->in_points;
+    size_t bytes = in_points ? points_bytes(call) : lk__lanes()->packed_count(&conv) * sizeof(float);
+    LK_TRY(prepare(call, prepared, 1, bytes));
+    describe(prepared, call);
     return LK_OK;
+}
+
+static lk_status run_conv(lk_call *call, lk_prepare_fn prepare_fn, lk_own_fn compute)
+{
+    lk_key key;
+    lk__key_call(&key, call);
+    lk__key_add(&key, (int64_t[]){lk__cpu_choice(call)->in_points}, 1);
+    return lk__own_run(call, &key, prepare_fn, compute);
 }
 
 static void compute_conv(lk_call *call, const lk_converted *in, float *scratch)
 {
     lk_lanes_conv conv = forward_conv(call);
+    float *y = call->out[0]->storage->data;
+    if (lk__cpu_choice(call)->in_points) {
+        lk_lanes_block block = points_block(call);
+        lk__lanes_winograd()->pack(&conv, in[1].data, scratch);
+        lk__lanes_winograd()->forward(&block, in[0].data, scratch, in[2].data, y, NULL, scratch + points_count(&block));
+        return;
+    }
     lk__lanes()->pack(&conv, in[1].data, false, scratch);
-    lk__lanes()->conv2d(&conv, in[0].data, scratch, in[2].data, call->out[0]->storage->data);
+    lk__lanes()->conv2d(&conv, in[0].data, scratch, in[2].data, y);
 }
 
 lk_status lk__cpu_lanes_conv2d(lk_call *call)
 {
-    lk_key key;
-    lk__key_call(&key, call);
-    return lk__own_run(call, &key, prepare_conv, compute_conv);
+    return run_conv(call, prepare_conv, compute_conv);
 }
 
 static void compute_input_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     lk_lanes_conv conv = input_grad_conv(call);
+    float *dx = call->out[0]->storage->data;
+    if (lk__cpu_choice(call)->in_points) {
+        lk_lanes_block block = points_block(call);
+        lk_lanes_grad grad = {.dy = in[0].data, .packed = scratch, .dx = dx};
+        lk__lanes_winograd()->pack(&block.conv, in[1].data, scratch);
+        lk__lanes_winograd()->grad(&block, &grad, scratch + points_count(&block));
+        return;
+    }
     lk__lanes()->pack(&conv, in[1].data, true, scratch);
-    lk__lanes()->conv2d(&conv, in[0].data, scratch, NULL, call->out[0]->storage->data);
+    lk__lanes()->conv2d(&conv, in[0].data, scratch, NULL, dx);
 }
 
 lk_status lk__cpu_lanes_conv2d_input_grad(lk_call *call)
 {
-    lk_key key;
-    lk__key_call(&key, call);
-    return lk__own_run(call, &key, prepare_conv, compute_input_grad);
+    return run_conv(call, prepare_conv, compute_input_grad);
 }
 
 static lk_lanes_block weight_grad_block(const lk_call *call)
@@ -149,8 +197,10 @@ static lk_status prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk_prepar
 {
     (void)cpu;
     lk_lanes_block block = weight_grad_block(call);
-    LK_TRY(prepare(call, prepared, 2, lk__lanes()->grad_bytes(&block, false)));
-    lk__conv_call_text(call, prepared->problem, sizeof prepared->problem);
+    bool in_points = lk__cpu_choice(call)->in_points;
+    size_t bytes = in_points ? lk__lanes_winograd()->memory(&block) : lk__lanes()->grad_bytes(&block, false);
+    LK_TRY(prepare(call, prepared, 2, bytes));
+    describe(prepared, call);
     prepared->layouts_out[0] = NULL; /* gradients of parameters are plain */
     return LK_OK;
 }
@@ -159,14 +209,15 @@ static void compute_weight_grad(lk_call *call, const lk_converted *in, float *sc
 {
     lk_lanes_block block = weight_grad_block(call);
     lk_lanes_grad grad = {.dy = in[0].data, .x = in[1].data, .dw = call->out[0]->storage->data};
-    lk__lanes()->grad(&block, &grad, scratch);
+    if (lk__cpu_choice(call)->in_points)
+        lk__lanes_winograd()->grad(&block, &grad, scratch);
+    else
+        lk__lanes()->grad(&block, &grad, scratch);
 }
 
 lk_status lk__cpu_lanes_conv2d_weight_grad(lk_call *call)
 {
-    lk_key key;
-    lk__key_call(&key, call);
-    LK_TRY(lk__own_run(call, &key, prepare_weight_grad, compute_weight_grad));
+    LK_TRY(run_conv(call, prepare_weight_grad, compute_weight_grad));
     return call->n_out > 1 ? lk__cpu_bias_gradient(call) : LK_OK;
 }
 

@@ -29,6 +29,9 @@ bool lk__cpu_lanes_want_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts)
 /* The same for avg_pool2d and its gradient: the layout that such a convolution beside it has or will want. */
 bool lk__cpu_lanes_want_pool(const lk_call *call);
 
+/* A problem, of a dense convolution, as one for lanes.h; of a convolution alone without relu and pooling. */
+lk_lanes_block lk__cpu_lanes_block_of(const lk_conv_problem *problem);
+
 lk_lanes_pool lk__cpu_lanes_pool_of(lk_shape x, lk_shape y, const lk_pool2d_opts *opts);
 
 /* The same two of conv_block and its gradient. */

@@ -1,8 +1,10 @@
 /* conv_block and its gradient with images in the vector lanes. */
 #include "core/backend.h"
 #include "core/tensor.h"
+#include "cpu/cpu_choice.h"
 #include "cpu/cpu_kernels.h"
 #include "cpu/cpu_lanes.h"
+#include "cpu/cpu_lanes_winograd.h"
 #include "cpu/cpu_own.h"
 #include "cpu/cpu_state.h"
 #include "cpu/lanes.h"
@@ -68,14 +70,19 @@ static bool suits(lk_shape x, lk_shape w, const lk_conv_block_attrs *attrs)
     return attrs->pooling == LK_BLOCK_NO_POOL ? in && out : in || out;
 }
 
+lk_lanes_block lk__cpu_lanes_block_of(const lk_conv_problem *p)
+{
+    lk_shape conv, y;
+    set_sizes(&p->attrs, p->x, p->w, &conv, &y);
+    return block_of(p->x, p->w, conv, y, &p->attrs);
+}
+
 /* Functions of what a call and its gradient have in common. */
 bool lk__cpu_lanes_take_block(const lk_conv_problem *p)
 {
     if (!is_dense(&p->attrs.conv) || !lk__cpu_lanes_fill(p->x.dim[0]))
         return false;
-    lk_shape conv, y;
-    set_sizes(&p->attrs, p->x, p->w, &conv, &y);
-    lk_lanes_block block = block_of(p->x, p->w, conv, y, &p->attrs);
+    lk_lanes_block block = lk__cpu_lanes_block_of(p);
     return has_room(&block);
 }
 
@@ -96,14 +103,14 @@ static lk_status check_outputs(const lk_call *call)
 static void describe(lk_prepared *prepared, const lk_call *call)
 {
     lk__conv_call_text(call, prepared->problem, sizeof prepared->problem);
-    snprintf(prepared->implementation, sizeof prepared->implementation, "%s", lk__cpu_lanes_name());
+    snprintf(prepared->implementation, sizeof prepared->implementation, "%s", lk__cpu_choice(call)->name());
 }
 
 static void make_key(lk_key *key, const lk_call *call, const lk_conv_block_attrs *attrs)
 {
     lk__key_call(key, call);
     lk__key_add(key, attrs->conv.padding, 2);
-    lk__key_add(key, (int64_t[]){attrs->pooling, attrs->relu, attrs->bias}, 3);
+    lk__key_add(key, (int64_t[]){attrs->pooling, attrs->relu, attrs->bias, lk__cpu_choice(call)->in_points}, 4);
     if (attrs->pooling == LK_BLOCK_NO_POOL)
         return;
     lk__key_add(key, attrs->pool.kernel, 2);
@@ -111,10 +118,20 @@ static void make_key(lk_key *key, const lk_call *call, const lk_conv_block_attrs
     lk__key_add(key, attrs->pool.padding, 2);
 }
 
-/* Packed weights before what else is needed, to a whole number of cache lines. */
+static size_t whole_lines(size_t floats)
+{
+    return (floats * sizeof(float) + 63) / 64 * 64;
+}
+
+/* Packed weights come before what else is needed. */
 static size_t packed_bytes(const lk_lanes_conv *conv)
 {
-    return (lk__lanes()->packed_count(conv) * sizeof(float) + 63) / 64 * 64;
+    return whole_lines(lk__lanes()->packed_count(conv));
+}
+
+static size_t points_bytes(const lk_lanes_conv *conv)
+{
+    return whole_lines(lk__lanes_winograd()->packed_count(conv));
 }
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
@@ -131,6 +148,8 @@ static lk_status prepare_forward(lk_cpu *cpu, const lk_call *call, lk_prepared *
     lk_lanes_block block = forward_block(call);
     describe(prepared, call);
     prepared->scratch_bytes = packed_bytes(&block.conv);
+    if (lk__cpu_choice(call)->in_points)
+        prepared->scratch_bytes = points_bytes(&block.conv) + lk__lanes_winograd()->memory(&block);
     LK_TRY(lk__layout_tagged(call->in[0]->shape, LK_F32, lk__cpu_lanes_tag(), &prepared->layouts_in[0]));
     return lk__layout_tagged(call->out[0]->shape, LK_F32, lk__cpu_lanes_tag(), &prepared->layouts_out[0]);
 }
@@ -138,14 +157,22 @@ static lk_status prepare_forward(lk_cpu *cpu, const lk_call *call, lk_prepared *
 static void compute_forward(lk_call *call, const lk_converted *in, float *scratch)
 {
     lk_lanes_block block = forward_block(call);
-    lk__lanes()->pack(&block.conv, in[1].data, false, scratch);
-    lk__lanes()->forward(&block, in[0].data, scratch, in[2].data, call->out[0]->storage->data,
-                         call->out[1]->storage->data);
+    float *y = call->out[0]->storage->data;
+    uint8_t *saved = call->out[1]->storage->data;
+    if (lk__cpu_choice(call)->in_points) {
+        lk__lanes_winograd()->pack(&block.conv, in[1].data, scratch);
+        lk__lanes_winograd()->forward(&block, in[0].data, scratch, in[2].data, y, saved,
+                                      (char *)scratch + points_bytes(&block.conv));
+    } else {
+        lk__lanes()->pack(&block.conv, in[1].data, false, scratch);
+        lk__lanes()->forward(&block, in[0].data, scratch, in[2].data, y, saved);
+    }
 }
 
 lk_status lk__cpu_conv_block(lk_call *call)
 {
     lk_key key;
+    lk__cpu_choose(call);
     LK_TRY(check_outputs(call));
     make_key(&key, call, LK_ATTRS(call, lk_conv_block_attrs));
     return lk__own_run(call, &key, prepare_forward, compute_forward);
@@ -159,6 +186,11 @@ static lk_lanes_block grad_block(const lk_call *call)
                     LK_ATTRS(call, lk_conv_block_attrs));
 }
 
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
 static lk_status prepare_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
@@ -166,11 +198,40 @@ static lk_status prepare_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *pre
     lk_lanes_block block = grad_block(call);
     describe(prepared, call);
     prepared->scratch_bytes = packed_bytes(&block.conv) + lk__lanes()->grad_bytes(&block, attrs->input_grad);
+    if (lk__cpu_choice(call)->in_points)
+        prepared->scratch_bytes =
+            larger(prepared->scratch_bytes, points_bytes(&block.conv) + lk__lanes_winograd()->memory(&block));
     LK_TRY(lk__layout_tagged(call->in[0]->shape, LK_F32, lk__cpu_lanes_tag(), &prepared->layouts_in[0]));
     LK_TRY(lk__layout_tagged(call->in[2]->shape, LK_F32, lk__cpu_lanes_tag(), &prepared->layouts_in[2]));
     if (!attrs->input_grad)
         return LK_OK;
     return lk__layout_tagged(call->in[2]->shape, LK_F32, lk__cpu_lanes_tag(), &prepared->layouts_out[1 + attrs->bias]);
+}
+
+static void grad_of_sums(const lk_lanes_block *block, lk_lanes_grad grad, const float *w, float *scratch)
+{
+    if (grad.dx) {
+        lk_lanes_conv back = lk__lanes_input_grad_conv(block);
+        lk__lanes()->pack(&back, w, true, scratch);
+    }
+    grad.packed = scratch;
+    lk__lanes()->grad(block, &grad, (char *)scratch + packed_bytes(&block->conv));
+}
+
+/* dw may be faster as a plain sum. */
+static void grad_in_points(const lk_lanes_block *block, lk_lanes_grad grad, const float *w, float *scratch)
+{
+    bool sums = lk__cpu_lanes_winograd_sums(block);
+    lk_lanes_grad plain = grad;
+    plain.dx = NULL;
+    grad.packed = scratch;
+    if (!sums)
+        grad.dw = NULL;
+    if (grad.dx)
+        lk__lanes_winograd()->pack(&block->conv, w, scratch);
+    lk__lanes_winograd()->grad(block, &grad, (char *)scratch + points_bytes(&block->conv));
+    if (!sums)
+        grad_of_sums(block, plain, w, scratch);
 }
 
 static void compute_grad(lk_call *call, const lk_converted *in, float *scratch)
@@ -180,20 +241,19 @@ static void compute_grad(lk_call *call, const lk_converted *in, float *scratch)
     lk_lanes_grad grad = {.dy = in[0].data,
                           .saved = lk__cpu_data(call->in[1]),
                           .x = in[2].data,
-                          .packed = scratch,
                           .dw = call->out[0]->storage->data,
                           .dbias = attrs->bias ? call->out[1]->storage->data : NULL,
                           .dx = attrs->input_grad ? call->out[1 + attrs->bias]->storage->data : NULL};
-    if (attrs->input_grad) {
-        lk_lanes_conv back = lk__lanes_input_grad_conv(&block);
-        lk__lanes()->pack(&back, in[3].data, true, scratch);
-    }
-    lk__lanes()->grad(&block, &grad, (char *)scratch + packed_bytes(&block.conv));
+    if (lk__cpu_choice(call)->in_points)
+        grad_in_points(&block, grad, in[3].data, scratch);
+    else
+        grad_of_sums(&block, grad, in[3].data, scratch);
 }
 
 lk_status lk__cpu_conv_block_grad(lk_call *call)
 {
     lk_key key;
+    lk__cpu_choose(call);
     LK_TRY(check_outputs(call));
     make_key(&key, call, LK_ATTRS(call, lk_conv_block_attrs));
     return lk__own_run(call, &key, prepare_grad, compute_grad);

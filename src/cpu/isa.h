@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "cpu/block_conv.h"
 #include "cpu/lanes.h"
+#include "cpu/lanes_winograd.h"
 
 #include <stdbool.h>
 
@@ -13,6 +14,7 @@ typedef struct lk_isa {
     int width;        /* floats in a vector: images in the lanes, or channels of a block */
     const lk_block_algorithm *direct, *winograd;
     const lk_lanes_kernels *lanes;
+    const lk_lanes_winograd *lanes_winograd;
 } lk_isa;
 
 /* Emulated are sixteen lanes on AVX2: linked into tests alone. */

@@ -23,4 +23,5 @@ const lk_isa LK_ISA(lk__isa) = {
     .direct = &LK_ISA(lk__block_direct),
     .winograd = &LK_ISA(lk__block_winograd),
     .lanes = &LK_ISA(lk__lanes),
+    .lanes_winograd = &LK_ISA(lk__lanes_winograd),
 };

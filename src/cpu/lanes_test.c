@@ -1,6 +1,7 @@
 /* Convolution, relu and pooling with images in the vector lanes, against sums in double. */
 #include "cpu/isa.h"
 #include "cpu/lanes.h"
+#include "cpu/lanes_winograd.h"
 #include "cpu/layouts_testing.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@ typedef struct block_case {
 
 /* Blocks of images that are full and that are not, odd and even numbers of them, tiles of all sizes, several bands of
  * rows, rows and columns that no window reads, padding beyond the kernel's reach. */
-static const block_case cases[] = {
+static const block_case plain_cases[] = {
     {16, 1, 20, {12, 14}, {3, 3}, {0, 0}, {.kernel = {2, 2}, .stride = {2, 2}}, true, false},
     {11, 20, 50, {8, 7}, {5, 5}, {0, 0}, {.kernel = {2, 2}, .stride = {2, 2}}, true, false},
     {19, 6, 15, {9, 8}, {3, 2}, {1, 1}, {.kernel = {2, 3}, .stride = {2, 3}}, true, true},
@@ -34,7 +35,23 @@ static const block_case cases[] = {
     {17, 7, 3, {6, 5}, {4, 1}, {0, 0}, {.kernel = {0}}, false, false},
     {10, 9, 1, {6, 130}, {3, 3}, {1, 1}, {.kernel = {2, 2}, .stride = {2, 2}, .padding = {0, 1}}, true, true},
 };
-enum { CASES = sizeof cases / sizeof *cases };
+
+/* Strips of one patch and more, and of different lengths; odd numbers of patches, patches that reach beyond the result
+ * and, with padding, beyond x on each side; rows that no window reads; several groups of strips. */
+static const block_case winograd_cases[] = {
+    {11, 20, 50, {8, 7}, {5, 5}, {0, 0}, {.kernel = {2, 2}, .stride = {2, 2}}, true, false},
+    {19, 6, 15, {9, 8}, {5, 5}, {1, 2}, {.kernel = {2, 2}, .stride = {2, 2}}, true, true},
+    {1, 3, 7, {5, 9}, {5, 5}, {4, 0}, {.kernel = {0}}, true, false},
+    {9, 5, 2, {6, 23}, {5, 5}, {2, 3}, {.kernel = {2, 2}, .stride = {2, 2}}, false, false},
+    {35, 4, 9, {15, 14}, {5, 5}, {0, 0}, {.kernel = {0}}, false, false},
+    {16, 1, 20, {12, 14}, {3, 3}, {0, 0}, {.kernel = {2, 2}, .stride = {2, 2}}, true, false},
+    {8, 9, 1, {6, 35}, {3, 3}, {1, 1}, {.kernel = {2, 2}, .stride = {2, 2}}, true, true},
+    {10, 8, 16, {9, 10}, {3, 3}, {2, 0}, {.kernel = {2, 2}, .stride = {2, 2}}, false, true},
+    {20, 12, 5, {6, 5}, {3, 3}, {1, 2}, {.kernel = {0}}, true, false},
+};
+
+enum { PLAIN_CASES = sizeof plain_cases / sizeof *plain_cases };
+enum { WINOGRAD_CASES = sizeof winograd_cases / sizeof *winograd_cases };
 
 static lk_lanes_block block_of(const block_case *c)
 {
@@ -111,8 +128,18 @@ static float *in_lanes(const lk_lanes_kernels *k, test_shape s, const float *pla
 
 /* --- what it has to be -------------------------------------------------------------------------------------------- */
 
+/* What is tested. */
+typedef struct subject {
+    const lk_lanes_kernels *kernels;
+    const lk_lanes_winograd *winograd; /* in the place of convolution and gradients; or NULL */
+    const block_case *cases;
+    int n_cases, scattered; /* the case whose images are looked at one by one */
+    double tolerance;
+} subject;
+
 typedef struct operands {
     const lk_lanes_kernels *kernels;
+    const lk_lanes_winograd *winograd;
     lk_lanes_block block;
     test_shape x_shape, conv_shape, y_shape;
     int64_t w_count;
@@ -124,9 +151,9 @@ static int64_t count_of(test_shape s)
     return test_size(PLAIN, s);
 }
 
-static operands make_operands(const lk_lanes_kernels *kernels, const block_case *c)
+static operands make_operands(const subject *t, const block_case *c)
 {
-    operands o = {.kernels = kernels, .block = block_of(c)};
+    operands o = {.kernels = t->kernels, .winograd = t->winograd, .block = block_of(c)};
     const lk_lanes_block *b = &o.block;
     o.x_shape = (test_shape){c->images, c->channels, c->size[0] * c->size[1]};
     o.conv_shape = (test_shape){c->images, c->filters, b->conv.out[0] * b->conv.out[1]};
@@ -252,17 +279,31 @@ static size_t lane_bytes(const operands *o, test_shape s)
     return (size_t)test_size(layout_of(o->kernels), s) * sizeof(float);
 }
 
+static float *packed_weights(const operands *o, const lk_lanes_conv *conv, bool for_gradient)
+{
+    size_t count = o->winograd ? o->winograd->packed_count(conv) : o->kernels->packed_count(conv);
+    float *packed = guarded(count * sizeof *packed);
+    if (o->winograd)
+        o->winograd->pack(conv, o->w, packed);
+    else
+        o->kernels->pack(conv, o->w, for_gradient, packed);
+    expect_guard(packed, count * sizeof *packed);
+    return packed;
+}
+
 static void run_grad(const operands *o, const float *x, results *r)
 {
     const lk_lanes_block *b = &o->block;
     lk_lanes_conv back = lk__lanes_input_grad_conv(b);
-    size_t bytes = o->kernels->grad_bytes(b, true);
-    float *dy = in_lanes(o->kernels, o->y_shape, o->dy),
-          *packed = guarded(o->kernels->packed_count(&back) * sizeof *packed);
+    size_t bytes = o->winograd ? o->winograd->memory(b) : o->kernels->grad_bytes(b, true);
+    float *dy = in_lanes(o->kernels, o->y_shape, o->dy);
+    float *packed = packed_weights(o, o->winograd ? &b->conv : &back, true);
     char *memory = guarded(bytes);
-    o->kernels->pack(&back, o->w, true, packed);
     lk_lanes_grad grad = {dy, r->saved, x, packed, r->dw, r->dbias, r->dx};
-    o->kernels->grad(b, &grad, memory);
+    if (o->winograd)
+        o->winograd->grad(b, &grad, memory);
+    else
+        o->kernels->grad(b, &grad, memory);
     expect_guard(memory, bytes);
     expect_guard(r->dx, lane_bytes(o, o->x_shape));
     free(dy);
@@ -270,24 +311,35 @@ static void run_grad(const operands *o, const float *x, results *r)
     free(memory);
 }
 
-static results run(const operands *o)
+static void run_forward(const operands *o, const float *x, const results *r)
 {
     const lk_lanes_block *b = &o->block;
-    size_t saved = o->kernels->saved_bytes(b), packed_bytes = o->kernels->packed_count(&b->conv) * sizeof(float);
+    size_t bytes = o->winograd ? o->winograd->memory(b) : 0;
+    float *packed = packed_weights(o, &b->conv, false);
+    char *memory = guarded(bytes);
+    if (o->winograd)
+        o->winograd->forward(b, x, packed, o->bias, r->y, r->saved, memory);
+    else
+        o->kernels->forward(b, x, packed, o->bias, r->y, r->saved);
+    expect_guard(memory, bytes);
+    free(packed);
+    free(memory);
+}
+
+static results run(const operands *o)
+{
+    size_t saved = o->kernels->saved_bytes(&o->block);
     results r = {.y = guarded(lane_bytes(o, o->y_shape)),
                  .dx = guarded(lane_bytes(o, o->x_shape)),
                  .dw = zeros(o->w_count, sizeof(float)),
                  .dbias = zeros(o->conv_shape.channels, sizeof(float)),
                  .saved = guarded(saved)};
-    float *x = in_lanes(o->kernels, o->x_shape, o->x), *packed = guarded(packed_bytes);
-    o->kernels->pack(&b->conv, o->w, false, packed);
-    expect_guard(packed, packed_bytes);
-    o->kernels->forward(b, x, packed, o->bias, r.y, r.saved);
+    float *x = in_lanes(o->kernels, o->x_shape, o->x);
+    run_forward(o, x, &r);
     expect_guard(r.y, lane_bytes(o, o->y_shape));
     expect_guard(r.saved, saved);
     run_grad(o, x, &r);
     free(x);
-    free(packed);
     return r;
 }
 
@@ -299,32 +351,45 @@ static void free_results(results *r)
     free(r->saved);
 }
 
-static void expect_close(int which, const char *what, float have, double want, int64_t i)
+static void expect_close(const subject *t, int which, const char *what, float have, double want, int64_t i)
 {
-    if (!(fabs((double)have - want) <= 2e-5 * (1 + fabs(want))) && !(isnan(have) && isnan(want)) &&
+    if (!(fabs((double)have - want) <= t->tolerance * (1 + fabs(want))) && !(isnan(have) && isnan(want)) &&
         (double)have != want)
-        fail_msg("case %d: %s[%lld] is %.9g, not %.9g", which, what, (long long)i, (double)have, want);
+        fail_msg("%scase %d: %s[%lld] is %.9g, not %.9g", t->winograd ? "winograd, " : "", which, what, (long long)i,
+                 (double)have, want);
 }
 
 /* Elements in lanes against plain ones; lanes without an image are 0. */
-static void expect_lanes_close(const lk_lanes_kernels *kernels, int which, const char *what, test_shape s,
-                               const float *have, const double *want)
+static void expect_lanes_close(const subject *t, int which, const char *what, test_shape s, const float *have,
+                               const double *want)
 {
-    for (int64_t n = 0; n < rounded_up(s.images, kernels->lanes); n++)
+    for (int64_t n = 0; n < rounded_up(s.images, t->kernels->lanes); n++)
         for (int64_t c = 0; c < s.channels; c++)
             for (int64_t p = 0; p < s.pixels; p++)
-                expect_close(which, what, have[test_offset(layout_of(kernels), s, n, c, p)],
+                expect_close(t, which, what, have[test_offset(layout_of(t->kernels), s, n, c, p)],
                              n < s.images ? want[test_offset(PLAIN, s, n, c, p)] : 0, n);
 }
 
 static const lk_isa *const isas[] = {&lk__isa_avx2, &lk__isa_avx512, &lk__isa_emulated};
 
+static subject plain_subject(const lk_isa *isa)
+{
+    return (subject){isa->lanes, NULL, plain_cases, PLAIN_CASES, 2, 2e-5};
+}
+
+static subject winograd_subject(const lk_isa *isa)
+{
+    return (subject){isa->lanes, isa->lanes_winograd, winograd_cases, WINOGRAD_CASES, 1, 1e-4};
+}
+
 /* Calls the test for all kernels that run here; skips it where the first, which the others build on, do not. */
-static void for_all_kernels(void (*test)(const lk_lanes_kernels *kernels))
+static void for_all_kernels(void (*test)(const subject *t))
 {
     for (size_t i = 0; i < sizeof isas / sizeof *isas; i++) {
         if (lk__isa_runs(isas[i])) {
-            test(isas[i]->lanes);
+            subject plain = plain_subject(isas[i]), winograd = winograd_subject(isas[i]);
+            test(&plain);
+            test(&winograd);
             continue;
         }
         print_message("SKIP: this processor does not have %s\n", isas[i]->name);
@@ -333,25 +398,26 @@ static void for_all_kernels(void (*test)(const lk_lanes_kernels *kernels))
     }
 }
 
-static void check(int which, const operands *o)
+static void check(const subject *t, int which, const operands *o)
 {
     results r = run(o);
     sums s = expected(o);
-    expect_lanes_close(o->kernels, which, "y", o->y_shape, r.y, s.y);
-    expect_lanes_close(o->kernels, which, "dx", o->x_shape, r.dx, s.dx);
+    expect_lanes_close(t, which, "y", o->y_shape, r.y, s.y);
+    expect_lanes_close(t, which, "dx", o->x_shape, r.dx, s.dx);
     for (int64_t i = 0; i < o->w_count; i++)
-        expect_close(which, "dw", r.dw[i], s.dw[i], i);
+        expect_close(t, which, "dw", r.dw[i], s.dw[i], i);
     for (int64_t i = 0; i < o->conv_shape.channels; i++)
-        expect_close(which, "dbias", r.dbias[i], s.dbias[i], i);
+        expect_close(t, which, "dbias", r.dbias[i], s.dbias[i], i);
     free_sums(&s);
     free_results(&r);
 }
 
-static void check_sums(const lk_lanes_kernels *kernels)
+static void check_sums(const subject *t)
 {
-    for (int i = 0; i < CASES; i++) {
-        operands o = make_operands(kernels, &cases[i]);
-        check(i, &o);
+    for (int i = 0; i < t->n_cases; i++) {
+        operands o = make_operands(t, &t->cases[i]);
+        assert_true(!t->winograd || t->winograd->takes(&o.block));
+        check(t, i, &o);
         free_operands(&o);
     }
 }
@@ -363,20 +429,22 @@ static void results_are_the_sums(void **state)
 }
 
 /* A kernel of 1x1 hands x to the pooling as it is: with ties, NaN and infinities. */
-static void check_maximum(const lk_lanes_kernels *kernels)
+static void check_maximum(const subject *t)
 {
     static const float values[] = {0, 1, 1, -1, -0.0f, NAN, INFINITY, -INFINITY, 0.5f, -INFINITY, 1};
     static const block_case identity = {11,    1,   1, {6, 6}, {1, 1}, {0, 0}, {.kernel = {2, 3}, .stride = {2, 3}},
                                         false, true};
-    operands o = make_operands(kernels, &identity);
+    if (t->winograd)
+        return;
+    operands o = make_operands(t, &identity);
     for (int64_t i = 0; i < count_of(o.x_shape); i++)
         o.x[i] = values[i * i % 10007 * 31 % 11];
     o.w[0] = 1;
     o.bias[0] = 0;
     results r = run(&o);
     sums s = expected(&o);
-    expect_lanes_close(kernels, 0, "y", o.y_shape, r.y, s.y);
-    expect_lanes_close(kernels, 0, "dx", o.x_shape, r.dx, s.dx);
+    expect_lanes_close(t, 0, "y", o.y_shape, r.y, s.y);
+    expect_lanes_close(t, 0, "dx", o.x_shape, r.dx, s.dx);
     free_sums(&s);
     free_results(&r);
     free_operands(&o);
@@ -401,14 +469,14 @@ static void expect_same(const operands *o, test_shape s, const float *have, cons
 }
 
 /* Each image by itself gives the bits that it has in the batch. */
-static void check_places(const lk_lanes_kernels *kernels)
+static void check_places(const subject *t)
 {
-    operands batch = make_operands(kernels, &cases[2]);
+    operands batch = make_operands(t, &t->cases[t->scattered]);
     results all = run(&batch);
     for (int64_t n = 0; n < batch.x_shape.images; n++) {
-        block_case single = cases[2];
+        block_case single = t->cases[t->scattered];
         single.images = 1;
-        operands one = make_operands(kernels, &single);
+        operands one = make_operands(t, &single);
         memcpy(one.x, batch.x + n * count_of(one.x_shape), (size_t)count_of(one.x_shape) * sizeof *one.x);
         memcpy(one.dy, batch.dy + n * count_of(one.y_shape), (size_t)count_of(one.y_shape) * sizeof *one.dy);
         results r = run(&one);
@@ -428,10 +496,11 @@ static void an_image_does_not_depend_on_its_place(void **state)
 }
 
 /* Sums over images do: they are lane by lane. */
-static void check_width(const lk_lanes_kernels *kernels)
+static void check_width(const subject *t)
 {
-    for (int i = 0; i < CASES; i++) {
-        operands wide = make_operands(kernels, &cases[i]), narrow = make_operands(isas[0]->lanes, &cases[i]);
+    subject first = t->winograd ? winograd_subject(isas[0]) : plain_subject(isas[0]);
+    for (int i = 0; i < t->n_cases; i++) {
+        operands wide = make_operands(t, &t->cases[i]), narrow = make_operands(&first, &t->cases[i]);
         results have = run(&wide), want = run(&narrow);
         expect_same(&wide, wide.y_shape, have.y, &narrow, narrow.y_shape, want.y, 0);
         expect_same(&wide, wide.x_shape, have.dx, &narrow, narrow.x_shape, want.dx, 0);
