@@ -1,8 +1,8 @@
-/* The trainer's parts. plan.c fills in the configuration's blanks, trainer.c builds the trainer. fit.c runs epochs,
- * hooks.c the callbacks' part in them; step.c runs one batch: shard after shard (shard_run.c), or with --bn sync all
- * together (sync_step.c); micro_batch.c takes a shard in pieces, shard_programs.c records the passes. replicas.c holds
- * and updates the variables. replay.c looks for the cause of a number that is not finite; it and sync_step.c run
- * several shards in one pass (shard_pass.c).
+/* The trainer's parts. plan.c fills in the configuration's blanks, trainer.c builds the trainer, choices.c lists what
+ * will run it. fit.c runs epochs, hooks.c the callbacks' part in them; step.c runs one batch: shard after shard
+ * (shard_run.c), or with --bn sync all together (sync_step.c); micro_batch.c takes a shard in pieces, shard_programs.c
+ * records the passes. replicas.c holds and updates the variables. replay.c looks for the cause of a number that is not
+ * finite; it and sync_step.c run several shards in one pass (shard_pass.c).
  */
 #ifndef LK_TRAIN_TRAINER_H
 #define LK_TRAIN_TRAINER_H
