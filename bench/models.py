@@ -1,19 +1,76 @@
-"""The four reference networks on one and on two cores, ours beside PyTorch in turns."""
+"""Networks on one and on two cores, in f32 and bf16, ours beside PyTorch in turns: speed, and memory."""
 import json
+import re
 import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
 
-from processes import Failed, NotMeasured, done
+from processes import Failed, NotMeasured, Process, done
 from table import print_cells, summary
 
-# Network: batch, and what the ratio to PyTorch should reach on one core and on two.
-NETWORKS = {
-    "lenet": (256, 3.5, 4.0),
-    "keras-cnn": (256, 3.0, 3.0),
-    "resnet18": (64, 1.75, 1.75),
-    "wrn-16-10": (32, 1.9, 1.9),
+FILES = Path(__file__).resolve().parent / "networks"
+
+
+@dataclass
+class Network:
+    batch: int
+    goals: dict = field(default_factory=dict)  # (dtype, cores): the ratio to PyTorch that is to be reached
+    memory_goal: float = 0  # ours / PyTorch's on one core, at most
+    model: str = ""  # what --model is; its name
+
+
+def reference(batch, f32, f32_on_two, bf16, memory):
+    return Network(batch, {("f32", 1): f32, ("f32", 2): f32_on_two, ("bf16", 1): bf16}, memory)
+
+
+REFERENCES = {
+    "lenet": reference(256, 3.5, 4.0, 3.5, 1 / 3),
+    "keras-cnn": reference(256, 3.0, 3.0, 3.0, 1 / 3),
+    "resnet18": reference(64, 1.75, 1.75, 1.3, 1 / 2),
+    "wrn-16-10": reference(32, 1.9, 1.9, 1.3, 1 / 2),
 }
-HEADER = ["network", "batch", "cores", "V", "images/s", "GFLOP/s", "peak MB", "peer, images/s", "peak MB", "ratio", "goal",
-          "reached"]
+OTHERS = {
+    "mlp": Network(256, model=FILES / "mlp.lk"),
+    "vgg": Network(64, model=FILES / "vgg.lk"),
+    "resnet20": Network(128, model=FILES / "resnet20.lk"),
+}
+NETWORKS = {**REFERENCES, **OTHERS}
+DTYPES = ("f32", "bf16")
+CORES = (1, 2)
+
+SPEED = ["network", "dtype", "batch", "cores", "V", "images/s", "GFLOP/s", "of peak", "PyTorch, images/s", "way", "ratio",
+         "goal", "reached"]
+MEMORY = ["network", "dtype", "batch", "cores", "peak MB", "PyTorch", "ratio", "goal", "reached", "above start, MB",
+          "PyTorch", "ratio"]
+
+
+def add_options(parser):
+    group = parser.add_argument_group("of --only models")
+    group.add_argument("--models", metavar="NAME,…", type=lambda text: text.split(","), default=list(REFERENCES),
+                       help=f"of {', '.join(NETWORKS)} (default: the first four)")
+    group.add_argument("--dtypes", metavar="NAME,…", type=lambda text: text.split(","), default=list(DTYPES),
+                       help=f"of {', '.join(DTYPES)}")
+    group.add_argument("--cores", metavar="N,…", type=lambda text: [int(n) for n in text.split(",")],
+                       default=list(CORES), help="1 and 2")
+    group.add_argument("--batch-sizes", metavar="N,…", type=lambda text: [int(n) for n in text.split(",")],
+                       help="instead of the networks' own")
+    group.add_argument("--patience", metavar="SECONDS", type=float, default=60,
+                       help="what takes PyTorch longer is sampled once, and ended after ten times that (default 60)")
+
+
+def check_options(args):
+    """What is wrong with them, or None."""
+    for names, known, option in ((args.models, NETWORKS, "models"), (args.dtypes, DTYPES, "dtypes"),
+                                 (args.cores, CORES, "cores")):
+        for name in names:
+            if name not in known:
+                return f"--{option} {name}: there are {', '.join(str(k) for k in known)}"
+    if args.batch_sizes and min(args.batch_sizes) < 2:
+        return "--batch-sizes: two devices need two images"
+    return "--patience must be more than 0" if args.patience <= 0 else None
 
 
 def peer_ways(bench, cores):
@@ -29,66 +86,170 @@ def peer_ways(bench, cores):
 
 
 class Samples:
-    """Of one side: images a second, and the most memory of its main process."""
+    """Of one side: what each process said of itself."""
 
     def __init__(self):
-        self.speeds, self.bytes, self.failure, self.last = [], [], None, None
+        self.samples, self.failure = [], None
 
-    def take(self, process, read):
+    def take(self, read):
+        """Whether there is one more."""
         try:
-            self.last = read(process)
+            self.samples.append(read())
         except Failed as failure:
             self.failure = failure
+        return not self.failure
+
+    def values(self, key):
+        return [sample[key] for sample in self.samples]
+
+    def median(self, key):
+        return statistics.median(self.values(key))
+
+
+def read_peak(bench, cpus):
+    """What a core can do now."""
+    program = bench.args.lockstep.parent / "bench" / "bench_peak"
+    if not program.exists():
+        raise NotMeasured(f"there is no {program}")
+    return json.loads(Process([program], {min(cpus)}).finish())
+
+
+def read_ours(process):
+    event = done(process)
+    return {**event, "peak_bytes": process.peak_bytes}
+
+
+class Row:
+    """A network, a dtype, a batch size and a number of cores."""
+
+    def __init__(self, network, dtype, batch, cores):
+        self.name, self.network, self.dtype, self.cores = network, NETWORKS[network], dtype, cores
+        self.batch = batch or self.network.batch
+        self.what = f"{network}, {dtype}, batch {self.batch}, {cores} core{'s' * (cores > 1)}"
+        self.ours, self.peaks, self.peers, self.reason = Samples(), Samples(), {}, None
+
+    def measure(self, bench):
+        cpus, devices = bench.cores(self.cores), f"{self.cores}xcpu"
+        model = self.network.model or self.name
+        setting = {"model": model, "batch": self.batch, "dtype": self.dtype}
+        images = bench.images_for(devices, cpus, **setting)
+        ways = {} if bench.peer_missing else peer_ways(bench, self.cores)
+        self.peers = {way: Samples() for way in ways}
+        for number in range(bench.args.samples):
+            bench.progress(f"{self.what}: sample {number + 1} of {bench.args.samples}")
+            self.take_ours(bench, bench.ours(devices, images, cpus, **setting), cpus)
+            for way, options in ways.items():
+                self.take_peer(bench, way, options, cpus)
+
+    def take_ours(self, bench, process, cpus):
+        if not self.peaks.take(lambda: read_peak(bench, cpus)):
+            raise self.peaks.failure
+        if not self.ours.take(lambda: read_ours(process)):
+            raise self.ours.failure
+        bench.record(self.what, "peak of a core", self.peaks.samples[-1])
+        bench.record(self.what, "lockstep", self.ours.samples[-1], process)
+
+    def take_peer(self, bench, way, options, cpus):
+        samples, patience = self.peers[way], bench.args.patience
+        if samples.failure or any(seconds > patience for seconds in samples.values("life_seconds")):
             return
-        self.speeds.append(self.last["images_per_second"])
-        self.bytes.append(process.peak_bytes)
+        process = bench.peer(cpus, *options, model=self.name, batch=self.batch, dtype=self.dtype, limit=10 * patience)
+        if samples.take(lambda: {**json.loads(process.finish()), "life_seconds": process.seconds}):
+            bench.record(f"{self.what}, {way}", "torch", samples.samples[-1], process)
+        else:
+            bench.record(f"{self.what}, {way}", "torch", {"failure": str(samples.failure)}, process)
 
-    def median(self):
-        return statistics.median(self.speeds)
+    def head(self):
+        return [self.name, self.dtype, self.batch, self.cores]
 
-    def megabytes(self):
-        return f"{statistics.median(self.bytes) / 1e6:.0f}"
+    def best_peer(self):
+        """PyTorch's fastest way and its samples; None: nothing was measured."""
+        measured = {way: samples for way, samples in self.peers.items() if samples.samples}
+        speeds = {way: samples.median("images_per_second") for way, samples in measured.items()}
+        return max(measured.items(), key=lambda item: speeds[item[0]], default=(None, None))
+
+    def why_no_peer(self, bench):
+        return bench.peer_missing or next((str(s.failure) for s in self.peers.values() if s.failure), "not measured")
+
+    def speed_cells(self, bench):
+        if self.reason:
+            return self.head() + ["-", f"not measured: {self.reason}"] + ["-"] * 7
+        ours, goal = self.ours.median("images_per_second"), self.network.goals.get((self.dtype, self.cores), "-")
+        last = self.ours.samples[-1]
+        flops = last["flops_per_second"] / last["images_per_second"] * ours
+        share = flops / (self.cores * self.peaks.median("flops"))
+        digits = 1 if ours < 100 else 0
+        cells = self.head() + [last["shards"], summary(self.ours.values("images_per_second"), digits),
+                               f"{flops / 1e9:.0f}", f"{share:.0%}"]
+        way, peer = self.best_peer()
+        if not peer:
+            return cells + [f"not measured: {self.why_no_peer(bench)}", "-", "-", goal, "-"]
+        ratio = ours / peer.median("images_per_second")
+        few = f", {len(peer.samples)} sample" if len(peer.samples) < len(self.ours.samples) else ""
+        return cells + [summary(peer.values("images_per_second"), 2 if few else digits), way + few, f"{ratio:.2f}", goal,
+                        "-" if goal == "-" else "yes" if ratio >= goal else "no"]
+
+    def memory_cells(self):
+        ours, start = self.ours.median("peak_bytes"), self.peaks.median("start_bytes")
+        goal = self.network.memory_goal if self.cores == 1 else 0
+        _, peer = self.best_peer()
+        cells, above = self.head() + [f"{ours / 1e6:.0f}"], [f"{(ours - start) / 1e6:.0f}"]
+        if not peer:
+            return cells + ["-"] * 4 + above + ["-"] * 2
+        theirs, their_start = peer.median("peak_bytes"), peer.median("start_bytes")
+        return cells + [f"{theirs / 1e6:.0f}", f"{ours / theirs:.2f}", f"{goal:.2f}" if goal else "-",
+                        "-" if not goal else "yes" if ours <= goal * theirs else "no", *above,
+                        f"{(theirs - their_start) / 1e6:.0f}", f"{(ours - start) / (theirs - their_start):.2f}"]
 
 
-def read_peer(process):
-    return json.loads(process.finish())
+def check_same_network(bench, name):
+    """Ours and PyTorch's have as many parameters, or they are not the same network."""
+    model = NETWORKS[name].model or name
+    text = subprocess.run([bench.args.lockstep, "summary", "--model", model], capture_output=True, text=True).stdout
+    ours = re.search(r"^total\s+(\d+)", text, re.MULTILINE)
+    theirs = subprocess.run([bench.python, FILES.parent / "peer_torch.py", "--model", name, "--parameters"],
+                            capture_output=True, text=True).stdout
+    if not ours or int(ours[1]) != json.loads(theirs or "{}").get("parameters"):
+        raise Failed(f"{name}: PyTorch's network has not as many parameters as ours")
 
 
-def measure_row(bench, network, cores):
-    batch, *goals = NETWORKS[network]
-    cpus, devices, goal = bench.cores(cores), f"{cores}xcpu", goals[cores - 1]
-    ways = {} if bench.peer_missing else peer_ways(bench, cores)
-    ours, peers = Samples(), {way: Samples() for way in ways}
-    images = bench.images_for(devices, cpus, network, batch)
-    for _ in range(bench.args.samples):
-        ours.take(bench.ours(devices, images, cpus, model=network, batch=batch), done)
-        if ours.failure:
-            raise ours.failure
-        bench.record(f"{network}, {cores} cores", "lockstep", ours.last)
-        for way, options in ways.items():
-            peers[way].take(bench.peer(cpus, *options, model=network, batch=batch), read_peer)
-            if not peers[way].failure:
-                bench.record(f"{network}, {cores} cores, {way}", "torch", peers[way].last)
-    cells = [network, batch, cores, ours.last["shards"], summary(ours.speeds, 1 if ours.median() < 100 else 0),
-             f"{ours.last['flops_per_second'] / ours.last['images_per_second'] * ours.median() / 1e9:.0f}", ours.megabytes()]
-    peers = {way: samples for way, samples in peers.items() if not samples.failure}
-    if not peers:
-        return cells + [f"not measured: {bench.peer_missing or 'it failed'}", "-", "-", goal, "-"]
-    best = max(peers, key=lambda way: peers[way].median())
-    ratio = ours.median() / peers[best].median()
-    return cells + [f"{summary(peers[best].speeds, 1 if ours.median() < 100 else 0)}, {best}", peers[best].megabytes(),
-                    f"{ratio:.2f}", goal, "yes" if ratio >= goal else "no"]
+def about(seconds):
+    return f"{seconds / 60:.0f} minutes" if seconds >= 90 else f"{seconds:.0f} s"
+
+
+def estimate(bench, rows):
+    """Seconds, where a step is short beside a sample: starting PyTorch takes some 4 s, ours half a second."""
+    length = bench.args.seconds
+    ways = sum(0 if bench.peer_missing else len(peer_ways(bench, row.cores)) for row in rows)
+    return bench.args.samples * (len(rows) * (length + 1) + ways * (length + 5)) + len(rows) * 3
 
 
 def measure(bench):
-    """Prints the table. False where something failed."""
-    rows, good = [], True
-    for network in NETWORKS:
-        for cores in (1, 2):
-            try:
-                rows.append(measure_row(bench, network, cores))
-            except NotMeasured as reason:
-                rows.append([network, NETWORKS[network][0], cores, "-", f"not measured: {reason}"] + ["-"] * 7)
-                good = good and not isinstance(reason, Failed)
-    print_cells([HEADER] + rows)
+    """Prints the tables. False where something failed."""
+    args, good, began = bench.args, True, time.monotonic()
+    rows = [Row(name, dtype, batch, cores) for name in args.models for batch in args.batch_sizes or [None]
+            for dtype in args.dtypes for cores in args.cores]
+    bench.progress(f"{len(rows)} rows of {args.samples} samples: {about(estimate(bench, rows))}, and longer where a step "
+                   f"takes more than {args.seconds:g} s")
+    for number, row in enumerate(rows):
+        try:
+            if not bench.peer_missing and (number == 0 or rows[number - 1].name != row.name):
+                check_same_network(bench, row.name)
+            row.measure(bench)
+        except NotMeasured as reason:
+            row.reason = reason
+            good = good and not isinstance(reason, Failed)
+        passed = time.monotonic() - began
+        bench.progress(f"{number + 1} of {len(rows)} rows in {about(passed)}; "
+                       f"{about(passed / (number + 1) * (len(rows) - number - 1))} more at this pace")
+    print_cells([SPEED] + [row.speed_cells(bench) for row in rows])
+    measured = [row for row in rows if not row.reason]
+    if measured:
+        peak = statistics.median(value for row in measured for value in row.peaks.values("flops"))
+        print(f"\nPeak of a core, f32, measured before each sample: {peak / 1e9:.0f} GFLOP/s (median). bf16 is computed in "
+              f"f32, so its share is of the same.\n")
+        print_cells([MEMORY] + [row.memory_cells() for row in measured])
+        print("\nPeak: the most resident memory of a process (VmHWM), of PyTorch's DDP the sum of its processes. Above start: "
+              "less what the process\nhad with its library loaded and, of ours, a device open. Ours holds its training images "
+              "too.")
     return good

@@ -1,4 +1,5 @@
-"""The four reference networks as PyTorch's users write them: what `lockstep summary --model NAME` lists."""
+"""The networks of the tables as PyTorch's users write them: the four references, which `lockstep summary --model NAME`
+lists, and those of networks/."""
 from torch import nn
 
 
@@ -67,4 +68,26 @@ def wrn_16_10():
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(640, 10))
 
 
-NETWORKS = {"lenet": lenet, "keras-cnn": keras_cnn, "resnet18": resnet18, "wrn-16-10": wrn_16_10}
+def mlp():
+    return nn.Sequential(
+        nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 256), nn.ReLU(), nn.Linear(256, 10))
+
+
+def vgg():
+    layers, channels = [], 1
+    for filters in (48, 96):
+        layers += [*norm_conv(channels, filters), nn.ReLU(), *norm_conv(filters, filters), nn.ReLU(), nn.MaxPool2d(2)]
+        channels = filters
+    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(96 * 7 * 7, 256), nn.ReLU(), nn.Linear(256, 10))
+
+
+def resnet20():
+    layers = [*norm_conv(1, 16), nn.ReLU(), *(Residual(16, 16) for _ in range(3))]
+    for channels in (16, 32):
+        filters = 2 * channels
+        layers += [Residual(channels, filters, stride=2), Residual(filters, filters), Residual(filters, filters)]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+
+NETWORKS = {"lenet": lenet, "keras-cnn": keras_cnn, "resnet18": resnet18, "wrn-16-10": wrn_16_10,
+            "mlp": mlp, "vgg": vgg, "resnet20": resnet20}

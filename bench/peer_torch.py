@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch's speed at the step that `lockstep train --model NAME` makes: forward, backward and SGD on one fixed batch
-of images in [0, 1]. Prints one JSON object.
+of images in [0, 1]. Prints one JSON object, with the memory of all its processes: at most, and when they had started.
+bf16 is autocast: f32 parameters, as in `lockstep train --dtype bf16`.
 
 Runs on the CPUs that its caller's affinity leaves it. More than one process: DistributedDataParallel over gloo on the
 loopback interface, a process on each CPU, the batch divided among them.
@@ -32,28 +33,53 @@ def make_step(args):
 
     def step():
         sgd.zero_grad()
-        F.cross_entropy(net(images), labels).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=args.dtype == "bf16"):
+            loss = F.cross_entropy(net(images), labels)
+        loss.backward()
         sgd.step()
 
-    return step
+    return step, sum(p.numel() for p in net.parameters())
 
 
 def measure(step, seconds, processes):
-    """Steps a second. Every process makes the same number of steps, for each step waits for all of them."""
+    """Steps and the seconds that they took. Every process makes the same number of steps, for each step waits for all of
+    them. The first is to warm up, unless it takes so long that nothing else in it counts."""
     def timed(count):
         began = time.perf_counter()
         for _ in range(count):
             step()
         return time.perf_counter() - began
 
-    timed(3)
-    count = torch.tensor(max(3, round(seconds * 3 / timed(3))))
+    taken = timed(1)
+    if taken < 10 * seconds:
+        taken = timed(1)
+    count = torch.tensor(1 if taken >= seconds / 3 else max(3, round(seconds / taken)))
     if processes > 1:
         torch.distributed.broadcast(count, 0)
-    return count.item() / timed(count.item())
+    count = count.item()
+    if count == 1:
+        return 1, taken
+    timed(2)
+    return count, timed(count)
+
+
+def memory(key):
+    """Of this process, in bytes: VmHWM is the most that there ever was, VmRSS what is there now."""
+    for line in open("/proc/self/status"):
+        if line.startswith(key + ":"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def total(bytes_of_process, processes):
+    bytes_of_all = torch.tensor(bytes_of_process)
+    if processes > 1:
+        torch.distributed.all_reduce(bytes_of_all)
+    return bytes_of_all.item()
 
 
 def run(rank, args, meeting):
+    at_start = memory("VmRSS")
     torch.set_num_threads(args.threads)
     if args.processes > 1:
         cpus = sorted(os.sched_getaffinity(0))
@@ -61,11 +87,15 @@ def run(rank, args, meeting):
         os.environ["GLOO_SOCKET_IFNAME"] = "lo"
         torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}/store", rank=rank,
                                              world_size=args.processes)
-    steps_per_second = measure(make_step(args), args.seconds, args.processes)
+    step, parameters = make_step(args)
+    steps, seconds = measure(step, args.seconds, args.processes)
+    peak, at_start = total(memory("VmHWM"), args.processes), total(at_start, args.processes)
     if rank == 0:
-        print(json.dumps({"model": args.model, "version": torch.__version__, "threads": args.threads, "processes": args.processes,
-                          "channels_last": args.channels_last, "compile": args.compile, "batch": args.batch,
-                          "images_per_second": steps_per_second * args.batch}))
+        print(json.dumps({"model": args.model, "version": torch.__version__, "dtype": args.dtype, "threads": args.threads,
+                          "processes": args.processes, "channels_last": args.channels_last, "compile": args.compile,
+                          "batch": args.batch, "parameters": parameters, "steps": steps, "seconds": seconds,
+                          "images_per_second": steps * args.batch / seconds, "peak_bytes": peak,
+                          "start_bytes": at_start}))
     if args.processes > 1:
         torch.distributed.barrier()  # nobody leaves while another may still wait for it
         torch.distributed.destroy_process_group()
@@ -77,10 +107,15 @@ def main():
     parser.add_argument("--batch", type=int, default=256, help="images a step, over all processes (default 256)")
     parser.add_argument("--threads", type=int, default=1, help="of each process (default 1)")
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--dtype", default="f32", choices=["f32", "bf16"])
     parser.add_argument("--seconds", type=float, default=4)
+    parser.add_argument("--parameters", action="store_true", help="only say how many the network has")
     parser.add_argument("--channels-last", action="store_true")
     parser.add_argument("--compile", action="store_true", help="torch.compile, with its default settings")
     args = parser.parse_args()
+    if args.parameters:
+        print(json.dumps({"parameters": sum(p.numel() for p in NETWORKS[args.model]().parameters())}))
+        return
     with tempfile.TemporaryDirectory() as meeting:
         if args.processes > 1:
             torch.multiprocessing.spawn(run, (args, meeting), nprocs=args.processes)

@@ -2,6 +2,7 @@
 import json
 import os
 import platform
+import signal
 import subprocess
 import tempfile
 import time
@@ -34,20 +35,51 @@ def processor():
     return platform.machine()
 
 
+def machine():
+    """What the figures depend on besides the programs."""
+    memory = next((line.split()[1] for line in open("/proc/meminfo") if line.startswith("MemTotal")), "0")
+    return {"processor": processor(), "cpus": len(physical_cpus()), "memory_bytes": int(memory) * 1024,
+            "system": platform.platform(), "python": platform.python_version()}
+
+
 # --- processes --------------------------------------------------------------------------------------------------------
 
 class Process:
     """A process on the given CPUs; finish() gives back its output, its seconds and its peak memory."""
 
-    def __init__(self, command, cpus):
+    def __init__(self, command, cpus, limit=None):
+        """limit: seconds after which it is ended, with all that it has started."""
+        self.limit = limit
         self.command = [str(word) for word in command]
         self.output, self.errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
         self.began = time.perf_counter()
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.output,
-                                        stderr=self.errors, preexec_fn=lambda: os.sched_setaffinity(0, cpus))
+                                        stderr=self.errors, start_new_session=limit is not None,
+                                        preexec_fn=lambda: os.sched_setaffinity(0, cpus))
+
+    def wait(self):
+        """As wait4, within the limit."""
+        if self.limit is None:
+            return os.wait4(self.process.pid, 0)
+        try:
+            while time.perf_counter() - self.began < self.limit:
+                pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
+                if pid:
+                    return pid, status, usage
+                time.sleep(0.05)
+        except KeyboardInterrupt:
+            self.kill()
+            raise
+        self.kill()
+        raise Failed(f"not done after {self.limit:.0f} s")
+
+    def kill(self):
+        os.killpg(self.process.pid, signal.SIGKILL)
+        os.wait4(self.process.pid, 0)
+        self.process.returncode = -signal.SIGKILL
 
     def finish(self):
-        _, status, usage = os.wait4(self.process.pid, 0)
+        _, status, usage = self.wait()
         self.seconds = time.perf_counter() - self.began
         self.process.returncode = os.waitstatus_to_exitcode(status)
         self.peak_bytes = usage.ru_maxrss * 1024
