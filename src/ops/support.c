@@ -44,12 +44,13 @@ static void dtype_list(unsigned dtypes, char *text, size_t size)
 lk_status lk__check_dtype(const char *op, const char *operand, lk_dtype dtype, unsigned allowed)
 {
     char list[64];
+    bool exists = (unsigned)dtype < LK_DTYPE_COUNT;
+    if (exists && (allowed & LK_DTYPE_BIT(dtype)))
+        return LK_OK;
     dtype_list(allowed, list, sizeof list);
-    if ((unsigned)dtype >= LK_DTYPE_COUNT)
+    if (!exists)
         LK_FAIL(LK_ERR_DTYPE, "%s: %s has dtype %d, which is none; it must be %s", op, operand, (int)dtype, list);
-    if (!(allowed & LK_DTYPE_BIT(dtype)))
-        LK_FAIL(LK_ERR_DTYPE, "%s: %s is %s; it must be %s", op, operand, lk_dtype_name(dtype), list);
-    return LK_OK;
+    LK_FAIL(LK_ERR_DTYPE, "%s: %s is %s; it must be %s", op, operand, lk_dtype_name(dtype), list);
 }
 
 lk_status lk__check_same_dtype(const lk_call *call)
