@@ -105,7 +105,7 @@ static void clear_line(const display *d)
 
 static void print_head(void)
 {
-    printf("%-19s %-14s %9s  %-14s %9s %6s  %s\n", "operator", "built-in", "ms", "fastest", "ms", "times", "problem");
+    printf("%-19s %-19s %9s  %-19s %9s %6s  %s\n", "operator", "built-in", "ms", "fastest", "ms", "times", "problem");
 }
 
 static void print_row(const lk_tune_row *row)
@@ -113,7 +113,7 @@ static void print_row(const lk_tune_row *row)
     int c = row->chosen;
     if (row->index == 1)
         print_head();
-    printf("%-19s %-14s %9.3f  %-14s %9.3f %6.2f  %s\n", row->op, row->names[0], 1e3 * row->seconds[0],
+    printf("%-19s %-19s %9.3f  %-19s %9.3f %6.2f  %s\n", row->op, row->names[0], 1e3 * row->seconds[0],
            c == 0 ? "the same" : row->names[c], 1e3 * row->seconds[c], row->seconds[0] / row->seconds[c], row->problem);
     fflush(stdout);
 }
