@@ -28,6 +28,9 @@ bool lk__isa_runs(const lk_isa *isa)
 
 #else
 
+const lk_isa lk__isa_avx2 = {.name = "avx2"}, lk__isa_avx512 = {.name = "avx512"},
+             lk__isa_emulated = {.name = "emulated"};
+
 bool lk__isa_runs(const lk_isa *isa)
 {
     (void)isa;
