@@ -137,7 +137,7 @@ static void print_row(const setup *s, const row *r)
         printf("| %-41s | not measured: one core |\n", r->what);
         return;
     }
-    double clock[MAX_ROUNDS], caller[MAX_ROUNDS], device[MAX_ROUNDS];
+    double clock[MAX_ROUNDS] = {0}, caller[MAX_ROUNDS] = {0}, device[MAX_ROUNDS] = {0};
     for (int i = 0; i < s->rounds; i++) {
         lk_scope_begin();
         cost c = r->measure(s);
