@@ -86,7 +86,7 @@ static lk_block_conv conv_of_problem(const lk_conv_problem *p)
     return conv_of(p->x, p->w, y, &p->attrs.conv);
 }
 
-/* With AVX-512 oneDNN convolves at 90% and more of what the core can do, where it is not strided. */
+/* With AVX-512 oneDNN convolves at close to what the core can do, where it is not strided: docs/performance.md. */
 bool lk__cpu_direct_is_worth(const lk_conv_problem *problem)
 {
     (void)problem;
