@@ -12,7 +12,7 @@ enum { ROUNDS = 11, IMAGES = 32 };
 
 typedef enum kind { CONV, MATMUL, BATCH_NORM, RELU, ADD, DROPOUT, MAX_POOL, AVG_POOL, GLOBAL_POOL, SOFTMAX } kind;
 
-static const char *const names[] = {"conv2d",  "matmul",     "batch_norm", "relu",     "add",
+static const char *const names[] = {"conv2d",  "matmul",     "batch_norm", "relu",       "add",
                                     "dropout", "max_pool2d", "avg_pool2d", "global_avg", "log_softmax"};
 
 typedef struct problem {

@@ -1,15 +1,18 @@
 #include "cpu/cpu_bf16.h"
 
+#include "base/mem.h"
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "cpu/bf16.h"
 #include "cpu/cpu.h"
 #include "cpu/cpu_convert.h"
+#include "cpu/cpu_state.h"
 #include "ops/ops.h"
 
 /* --- stand-ins ---------------------------------------------------------------------------------------------------- */
 
-/* An f32 tensor in place of a bf16 one, in memory of its own. */
+/* An f32 tensor in place of a bf16 one. Those of a call lie one after the other in memory that all calls use; a
+ * kernel's layout that pads more than its place has room for brings memory of its own. */
 typedef struct stand_in {
     lk_tensor tensor;
     lk_storage storage;
@@ -26,17 +29,25 @@ static void start(lk_device *device, const lk_tensor *of, stand_in *s)
     s->storage = (lk_storage){.device = device, .bytes = (size_t)lk_tensor_count(of) * sizeof(float)};
 }
 
+static size_t room_for(const lk_tensor *x)
+{
+    const lk_layout *layout = x->storage->layout;
+    size_t bytes = layout ? layout->bytes : (size_t)lk_tensor_count(x) * sizeof(float);
+    return bytes / LK_ALIGNMENT * LK_ALIGNMENT + LK_ALIGNMENT;
+}
+
+/* Gives the stand-in of `of` its place; *memory moves on behind it. */
+static void take_place(const lk_tensor *of, stand_in *s, char **memory)
+{
+    s->storage.data = *memory;
+    s->storage.planned = room_for(of);
+    *memory += s->storage.planned;
+}
+
 static void end(lk_device *device, stand_in *s)
 {
     lk__allocator_put(device->allocator, s->storage.block);
     s->storage.block = NULL;
-}
-
-static lk_status allocate(lk_device *device, stand_in *s, int64_t count)
-{
-    LK_TRY(lk__allocator_get(device->allocator, (size_t)(count > 0 ? count : 1) * sizeof(float), &s->storage.block));
-    s->storage.data = s->storage.block->data;
-    return LK_OK;
 }
 
 /* Elements from the first to the last, of a view that goes forward along every axis; else -1. */
@@ -73,12 +84,11 @@ static void gather(const lk_tensor *x, float *to)
 
 /* A view without gaps, transposed for instance, keeps its strides: its elements are widened in the order in which they
  * lie. */
-static lk_status widen_plain(lk_device *device, const lk_tensor *x, stand_in *s)
+static void widen_plain(const lk_tensor *x, stand_in *s)
 {
     int64_t count = lk_tensor_count(x), span = span_of(x);
-    LK_TRY(allocate(device, s, count));
     if (count == 0)
-        return LK_OK;
+        return;
     if (lk__tensor_is_dense(x) || span == count) {
         lk__bf16_widen(lk__data(x), s->storage.data, count);
         for (int i = 0; i < x->shape.ndim; i++)
@@ -86,21 +96,19 @@ static lk_status widen_plain(lk_device *device, const lk_tensor *x, stand_in *s)
     } else {
         gather(x, s->storage.data);
     }
-    return LK_OK;
 }
 
 /* Padding is widened along, so it stays 0. */
-static lk_status widen(lk_device *device, const lk_tensor *x, stand_in *s)
+static void widen(lk_device *device, const lk_tensor *x, stand_in *s, char **memory)
 {
     const lk_layout *layout = x->storage->layout;
     start(device, x, s);
-    if (!layout)
-        return widen_plain(device, x, s);
-    int64_t count = (int64_t)(layout->bytes / sizeof(float));
-    LK_TRY(allocate(device, s, count));
+    take_place(x, s, memory);
     s->storage.layout = layout;
-    lk__bf16_widen(x->storage->data, s->storage.data, count);
-    return LK_OK;
+    if (layout)
+        lk__bf16_widen(x->storage->data, s->storage.data, (int64_t)(layout->bytes / sizeof(float)));
+    else
+        widen_plain(x, s);
 }
 
 /* Into `out`, in the layout that the kernel has given its stand-in. */
@@ -125,20 +133,33 @@ static bool is_bf16(const lk_tensor *x)
     return x && x->dtype == LK_BF16;
 }
 
+static size_t room_for_all(lk_tensor *const *tensors, int n)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < n; i++)
+        if (is_bf16(tensors[i]))
+            bytes += room_for(tensors[i]);
+    return bytes;
+}
+
 static lk_status run(lk_call *call, lk_call *wide, stand_in *in, stand_in *out)
 {
+    lk_cpu *cpu = call->device->state;
+    LK_TRY(lk__cpu_wide(cpu, room_for_all(call->in, call->n_in) + room_for_all(call->out, call->n_out)));
+    char *memory = cpu->wide;
     wide->dtype = LK_F32;
     wide->kernel = &lk__cpu_table.rows[call->op->id];
     for (int i = 0; i < call->n_in; i++) {
         if (!is_bf16(call->in[i]))
             continue;
-        LK_TRY(widen(call->device, call->in[i], &in[i]));
+        widen(call->device, call->in[i], &in[i], &memory);
         wide->in[i] = &in[i].tensor;
     }
     for (int i = 0; i < call->n_out; i++) {
         if (!is_bf16(call->out[i]))
             continue;
         start(call->device, call->out[i], &out[i]);
+        take_place(call->out[i], &out[i], &memory);
         wide->out[i] = &out[i].tensor;
     }
     LK_TRY(wide->kernel->run(wide));
@@ -152,13 +173,9 @@ lk_status lk__cpu_run_bf16(lk_call *call)
 {
     lk_call wide = *call;
     stand_in in[LK_MAX_INPUTS], out[LK_MAX_OUTPUTS];
-    for (int i = 0; i < call->n_in; i++)
-        in[i].storage.block = NULL;
     for (int i = 0; i < call->n_out; i++)
         out[i].storage.block = NULL;
     lk_status status = run(call, &wide, in, out);
-    for (int i = 0; i < call->n_in; i++)
-        end(call->device, &in[i]);
     for (int i = 0; i < call->n_out; i++)
         end(call->device, &out[i]);
     return status;
@@ -205,11 +222,15 @@ lk_status lk__cpu_cast_to_bf16(lk_call *call)
     return status;
 }
 
-static lk_status cast_by_stand_in(lk_call *call, stand_in *s)
+static lk_status cast_by_stand_in(lk_call *call)
 {
-    LK_TRY(widen(call->device, call->in[0], s));
+    lk_cpu *cpu = call->device->state;
+    stand_in s;
+    LK_TRY(lk__cpu_wide(cpu, room_for(call->in[0])));
+    char *memory = cpu->wide;
+    widen(call->device, call->in[0], &s, &memory);
     LK_TRY(lk__output_plain(call->out[0]));
-    return lk__cpu_convert(call->device, &s->tensor, NULL, lk__data(call->out[0]));
+    return lk__cpu_convert(call->device, &s.tensor, NULL, lk__data(call->out[0]));
 }
 
 lk_status lk__cpu_cast_from_bf16(lk_call *call)
@@ -227,29 +248,21 @@ lk_status lk__cpu_cast_from_bf16(lk_call *call)
         lk__bf16_widen(lk__data(x), lk__data(out), lk_tensor_count(x));
         return LK_OK;
     }
-    stand_in s = {.storage.block = NULL};
-    lk_status status = cast_by_stand_in(call, &s);
-    end(call->device, &s);
-    return status;
+    return cast_by_stand_in(call);
 }
 
 /* --- to the plain layout ------------------------------------------------------------------------------------------ */
 
-static lk_status convert_to_plain(lk_device *device, const lk_tensor *x, stand_in *in, stand_in *out, void *plain)
-{
-    int64_t count = lk_tensor_count(x);
-    LK_TRY(widen(device, x, in));
-    LK_TRY(allocate(device, out, count));
-    LK_TRY(lk__cpu_convert(device, &in->tensor, NULL, out->storage.data));
-    lk__bf16_round(out->storage.data, plain, count);
-    return LK_OK;
-}
-
 lk_status lk__cpu_bf16_to_plain(lk_device *device, const lk_tensor *x, void *plain)
 {
-    stand_in in = {.storage.block = NULL}, out = {.storage.block = NULL};
-    lk_status status = convert_to_plain(device, x, &in, &out, plain);
-    end(device, &in);
-    end(device, &out);
-    return status;
+    lk_cpu *cpu = device->state;
+    int64_t count = lk_tensor_count(x);
+    size_t bytes = (size_t)count * sizeof(float);
+    stand_in in;
+    LK_TRY(lk__cpu_wide(cpu, room_for(x) + bytes));
+    char *memory = cpu->wide;
+    widen(device, x, &in, &memory);
+    LK_TRY(lk__cpu_convert(device, &in.tensor, NULL, memory));
+    lk__bf16_round((const float *)(const void *)memory, plain, count);
+    return LK_OK;
 }

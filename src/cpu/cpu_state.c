@@ -104,20 +104,31 @@ void lk__cpu_close(void *state)
     if (cpu->engine)
         dnnl_engine_destroy(cpu->engine);
     lk__free_aligned(cpu->scratch);
+    lk__free_aligned(cpu->wide);
     pthread_mutex_destroy(&cpu->lock);
     lk__free(cpu);
     lk__layouts_release();
 }
 
+static lk_status grow(void **memory, size_t *have, size_t bytes)
+{
+    if (*have >= bytes)
+        return LK_OK;
+    lk__free_aligned(*memory);
+    *have = 0;
+    *memory = lk__alloc_aligned(bytes);
+    if (!*memory)
+        return LK_ERR_MEMORY;
+    *have = bytes;
+    return LK_OK;
+}
+
 lk_status lk__cpu_scratch(lk_cpu *cpu, size_t bytes)
 {
-    if (cpu->scratch_bytes >= bytes)
-        return LK_OK;
-    lk__free_aligned(cpu->scratch);
-    cpu->scratch_bytes = 0;
-    cpu->scratch = lk__alloc_aligned(bytes);
-    if (!cpu->scratch)
-        return LK_ERR_MEMORY;
-    cpu->scratch_bytes = bytes;
-    return LK_OK;
+    return grow(&cpu->scratch, &cpu->scratch_bytes, bytes);
+}
+
+lk_status lk__cpu_wide(lk_cpu *cpu, size_t bytes)
+{
+    return grow(&cpu->wide, &cpu->wide_bytes, bytes);
 }

@@ -21,9 +21,14 @@ typedef struct lk_cpu {
     /* One buffer for the temporaries of whichever call runs, grown to what the hungriest has needed. */
     void *scratch;
     size_t scratch_bytes;
+
+    /* The same for what stands in for bf16 tensors, while a call runs that needs scratch memory itself. */
+    void *wide;
+    size_t wide_bytes;
 } lk_cpu;
 
-/* At least `bytes` bytes. Errors: LK_ERR_MEMORY. */
+/* At least `bytes` bytes; what was in there is lost. Errors: LK_ERR_MEMORY. */
 lk_status lk__cpu_scratch(lk_cpu *cpu, size_t bytes);
+lk_status lk__cpu_wide(lk_cpu *cpu, size_t bytes);
 
 #endif
