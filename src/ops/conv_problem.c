@@ -4,6 +4,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool lk__conv_problem_of(const lk_call *call, lk_conv_problem *p)
@@ -61,7 +62,7 @@ void lk__conv_problem_text(const lk_conv_problem *p, char *text, size_t size)
 {
     const lk_conv2d_opts *conv = &p->attrs.conv;
     const lk_pool2d_opts *pool = &p->attrs.pool;
-    char x[64], w[64], groups[32];
+    char x[64], w[64];
     lk__shape_text(p->x, x, sizeof x);
     lk__shape_text(p->w, w, sizeof w);
     snprintf(text, size, "f32 x%s w%s", x, w);
@@ -69,6 +70,7 @@ void lk__conv_problem_text(const lk_conv_problem *p, char *text, size_t size)
     append_pair(text, size, "padding", conv->padding);
     append_pair(text, size, "dilation", conv->dilation);
     if (conv->groups > 1) {
+        char groups[32];
         snprintf(groups, sizeof groups, " groups %" PRId64, conv->groups);
         append(text, size, groups);
     }
@@ -93,58 +95,63 @@ void lk__conv_call_text(const lk_call *call, char *text, size_t size)
 
 /* --- and back ----------------------------------------------------------------------------------------------------- */
 
-/* What is wrong in detail, spaces for instance, shows when the result is written again. */
-static bool scan_pair(const char **text, const char *name, int64_t *pair)
+/* Each takes something off the beginning of *text, and gives false where it is not there. What is wrong in detail, a
+ * leading zero for instance, shows when the result is written again. */
+
+static bool take(const char **text, const char *word)
 {
-    int64_t found[2];
-    char format[64];
-    int used = -1;
-    snprintf(format, sizeof format, " %s %%" SCNd64 "x%%" SCNd64 "%%n", name);
-    if (sscanf(*text, format, &found[0], &found[1], &used) != 2 || used < 0)
+    size_t length = strlen(word);
+    if (strncmp(*text, word, length) != 0)
         return false;
-    memcpy(pair, found, sizeof found);
-    *text += used;
+    *text += length;
     return true;
 }
 
-static bool scan_shapes(const char **text, lk_conv_problem *p)
+static bool take_number(const char **text, int64_t *number)
 {
-    int64_t *x = p->x.dim, *w = p->w.dim;
-    int used = -1;
-    p->x.ndim = p->w.ndim = 4;
-    sscanf(*text,
-           "f32 x[%" SCNd64 ",%" SCNd64 ",%" SCNd64 ",%" SCNd64 "] w[%" SCNd64 ",%" SCNd64 ",%" SCNd64 ",%" SCNd64
-           "]%n",
-           &x[0], &x[1], &x[2], &x[3], &w[0], &w[1], &w[2], &w[3], &used);
-    if (used < 0)
+    char *end;
+    if (**text < '0' || **text > '9')
         return false;
-    *text += used;
+    *number = strtoll(*text, &end, 10);
+    *text = end;
     return true;
 }
 
-static bool scan_groups(const char **text, lk_conv2d_opts *conv)
+static bool take_pair(const char **text, const char *name, int64_t *pair)
 {
-    int used = -1;
+    char word[64];
+    snprintf(word, sizeof word, " %s ", name);
+    return take(text, word) && take_number(text, &pair[0]) && take(text, "x") && take_number(text, &pair[1]);
+}
+
+static bool take_shape(const char **text, const char *name, lk_shape *shape)
+{
+    shape->ndim = 4;
+    if (!take(text, name))
+        return false;
+    for (int i = 0; i < 4; i++)
+        if (!take(text, i == 0 ? "[" : ",") || !take_number(text, &shape->dim[i]))
+            return false;
+    return take(text, "]");
+}
+
+static bool take_conv(const char **text, lk_conv2d_opts *conv)
+{
     conv->groups = 1;
-    if (strncmp(*text, " groups ", 8) != 0)
-        return true;
-    if (sscanf(*text, " groups %" SCNd64 "%n", &conv->groups, &used) != 1)
+    if (!take_pair(text, "stride", conv->stride) || !take_pair(text, "padding", conv->padding) ||
+        !take_pair(text, "dilation", conv->dilation))
         return false;
-    *text += used;
-    return true;
+    return !take(text, " groups ") || take_number(text, &conv->groups);
 }
 
-static bool scan_block(const char **text, lk_conv_block_attrs *attrs)
+static bool take_block(const char **text, lk_conv_block_attrs *attrs)
 {
-    if (strncmp(*text, " relu", 5) == 0) {
-        attrs->relu = true;
-        *text += 5;
-    }
+    attrs->relu = take(text, " relu");
     for (int kind = LK_BLOCK_AVG_POOL; kind <= LK_BLOCK_MAX_POOL; kind++) {
-        if (!scan_pair(text, poolings[kind], attrs->pool.kernel))
+        if (!take_pair(text, poolings[kind], attrs->pool.kernel))
             continue;
         attrs->pooling = (lk_block_pool)kind;
-        return scan_pair(text, "stride", attrs->pool.stride) && scan_pair(text, "padding", attrs->pool.padding);
+        return take_pair(text, "stride", attrs->pool.stride) && take_pair(text, "padding", attrs->pool.padding);
     }
     return true;
 }
@@ -207,12 +214,10 @@ bool lk__conv_problem_parse(const char *op, const char *text, lk_conv_problem *p
     char again[320];
     const char *rest = text;
     *p = (lk_conv_problem){.op = op_of(op)};
-    lk_conv2d_opts *conv = &p->attrs.conv;
-    if (p->op < 0 || !scan_shapes(&rest, p) || !scan_pair(&rest, "stride", conv->stride) ||
-        !scan_pair(&rest, "padding", conv->padding) || !scan_pair(&rest, "dilation", conv->dilation) ||
-        !scan_groups(&rest, conv))
+    if (p->op < 0 || !take(&rest, "f32 ") || !take_shape(&rest, "x", &p->x) || !take_shape(&rest, " w", &p->w) ||
+        !take_conv(&rest, &p->attrs.conv))
         return false;
-    if (p->op == LK_OP_CONV_BLOCK && !scan_block(&rest, &p->attrs))
+    if (p->op == LK_OP_CONV_BLOCK && !take_block(&rest, &p->attrs))
         return false;
     lk__conv_problem_text(p, again, sizeof again);
     return strcmp(text, again) == 0 && makes_sense(p);

@@ -273,11 +273,13 @@ static lk_status compare(tuner *t)
     if (!other)
         return LK_OK;
     lk_trainer *tuned = lk_trainer_new(&t->trainer->config);
-    double *times = tuned ? lk__calloc(2 * ((size_t)t->opts->samples + 1), sizeof *times) : NULL;
-    lk_status status = times ? LK_OK : lk_error_status();
+    if (!tuned)
+        return lk_error_status();
+    double *times = lk__calloc(2 * ((size_t)t->opts->samples + 1), sizeof *times);
+    lk_status status = times ? LK_OK : LK_ERR_MEMORY;
     for (int d = 0; status == LK_OK && d < tuned->n_devices; d++)
         status = lk_device_set_tuning(tuned->devices[d], t->result->tuning);
-    if (status == LK_OK)
+    if (times && status == LK_OK)
         status = compare_steps(t, (lk_trainer *[]){t->trainer, tuned}, times);
     lk__free(times);
     lk_trainer_release(tuned);
