@@ -157,6 +157,74 @@ static void a_tuning_for_other_devices_is_refused(void **state)
     expect_error(lk_error_status(), LK_ERR_ARGUMENT, "--algorithms: must be fast, direct or the file of a tuning");
 }
 
+/* --- what is listed is what runs ---------------------------------------------------------------------------------- */
+
+typedef struct search {
+    const lk_tuning *list;
+    const char *op, *problem, *implementation; /* the latter: what the list says; NULL: nothing */
+    int seen;
+} search;
+
+static void find_listed(void *user, const char *op, const char *problem, const char *implementation)
+{
+    search *s = user;
+    if (strcmp(op, s->op) == 0 && strcmp(problem, s->problem) == 0)
+        s->implementation = implementation;
+}
+
+/* oneDNN shows the names of its own implementations. What has no weights is a sum over dy, for the bias. */
+static void expect_listed(void *user, const char *op, const char *problem, const char *implementation)
+{
+    search *s = user;
+    if (strncmp(op, "conv", 4) != 0 || !strstr(problem, " w["))
+        return;
+    s->op = strcmp(op, "conv_block_grad") == 0 ? "conv_block" : op;
+    s->problem = problem;
+    s->implementation = NULL;
+    lk_tuning_visit(s->list, find_listed, s);
+    if (!s->implementation)
+        fail_msg("%s %s has run, and is not listed", op, problem);
+    if (strcmp(s->implementation, "onednn") != 0)
+        assert_string_equal(implementation, s->implementation);
+    s->seen += strcmp(op, "conv_block_grad") != 0;
+}
+
+static void check_list(const lk_train_config *config)
+{
+    lk_trainer *trainer = new_trainer(config);
+    search s = {.list = lk_trainer_implementations(trainer)};
+    fit(trainer);
+    assert_ok(lk_device_implementations(lk_strategy_device(lk_trainer_strategy(trainer), 0), expect_listed, &s));
+    assert_int_equal(s.seen, lk_tuning_count(s.list));
+    lk_trainer_release(trainer);
+}
+
+static void what_is_listed_runs(void **state)
+{
+    (void)state;
+    skip_without_alternatives();
+    lk_train_config config = small_training(), other;
+    config.devices = "1xcpu";
+    config.shards = 2;
+    config.epochs = 1;
+    check_list(&config);
+    other = config;
+    other.fuse = LK_FUSE_OFF;
+    check_list(&other);
+    other = config;
+    other.executor = LK_EXECUTOR_EAGER;
+    check_list(&other);
+    other = config;
+    other.micro_batch = 9;
+    check_list(&other);
+    other = config;
+    other.dtype = LK_PRECISION_BF16;
+    check_list(&other);
+    other = config;
+    other.algorithms = "direct";
+    check_list(&other);
+}
+
 /* --- lk_tune ------------------------------------------------------------------------------------------------------ */
 
 typedef struct watch {
@@ -239,6 +307,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(implementations_do_not_depend_on_devices),
         cmocka_unit_test(a_tunings_bits_do_not_depend_on_devices),
+        cmocka_unit_test(what_is_listed_runs),
         cmocka_unit_test(what_ran_can_be_repeated),
         cmocka_unit_test(what_is_not_fused_is_run_apart),
         cmocka_unit_test(a_tuning_for_other_devices_is_refused),
