@@ -88,7 +88,7 @@ const lk_option lk_train_options[] = {
     {.name = "bucket-mb",
      .type = LK_OPTION_DOUBLE,
      AT(bucket_mb),
-     .default_text = "4",
+     .default_text = "25",
      .least = 0,
      .greatest = 1e6,
      .value = "MB",
