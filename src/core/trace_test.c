@@ -146,10 +146,10 @@ static void reductions_have_phases(void **state)
     lk_trace *trace = stop();
     const lk__trace_track *first = track_named(trace, "ref:0"), *second = track_named(trace, "ref:1");
     assert_string_equal(lk__trace_event_category(call_of(first, "full", 0)), "operator");
-    assert_string_equal(lk__trace_event_category(call_of(first, "add", 0)), "shard sum");
-    assert_string_equal(lk__trace_event_category(call_of(first, "add", 1)), "exchange");
-    assert_string_equal(lk__trace_event_category(call_of(second, "add", 0)), "shard sum");
-    assert_string_equal(lk__trace_event_category(call_of(second, "add", 1)), "exchange");
+    assert_string_equal(lk__trace_event_category(call_of(first, "tree sum", 0)), "shard sum");
+    assert_string_equal(lk__trace_event_category(call_of(first, "tree sum", 1)), "exchange");
+    assert_string_equal(lk__trace_event_category(call_of(second, "tree sum", 0)), "shard sum");
+    assert_string_equal(lk__trace_event_category(call_of(second, "tree sum", 1)), "exchange");
     assert_int_equal(lk__phase_current(), LK_PHASE_COMPUTE);
     lk_trace_release(trace);
     lk_tensor_release(sums[0]);
