@@ -1,6 +1,6 @@
 /* A training with a tuning keeps contract 1, says what runs it, and can be repeated from that; tuning finds every
  * problem. */
-#include "training.h"
+#include "small_network.h"
 
 #include "lockstep/build.h"
 #include "lockstep/tune.h"
@@ -189,9 +189,9 @@ static void expect_listed(void *user, const char *op, const char *problem, const
     s->seen += strcmp(op, "conv_block_grad") != 0;
 }
 
-static void check_list(const lk_train_config *config)
+/* Releases the trainer. */
+static void check_list(lk_trainer *trainer)
 {
-    lk_trainer *trainer = new_trainer(config);
     search s = {.list = lk_trainer_implementations(trainer)};
     fit(trainer);
     assert_ok(lk_device_implementations(lk_strategy_device(lk_trainer_strategy(trainer), 0), expect_listed, &s));
@@ -207,22 +207,26 @@ static void what_is_listed_runs(void **state)
     config.devices = "1xcpu";
     config.shards = 2;
     config.epochs = 1;
-    check_list(&config);
+    check_list(new_trainer(&config));
     other = config;
     other.fuse = LK_FUSE_OFF;
-    check_list(&other);
+    check_list(new_trainer(&other));
     other = config;
     other.executor = LK_EXECUTOR_EAGER;
-    check_list(&other);
+    check_list(new_trainer(&other));
     other = config;
     other.micro_batch = 9;
-    check_list(&other);
+    check_list(new_trainer(&other));
     other = config;
     other.dtype = LK_PRECISION_BF16;
-    check_list(&other);
+    check_list(new_trainer(&other));
     other = config;
     other.algorithms = "direct";
-    check_list(&other);
+    check_list(new_trainer(&other));
+    other = config;
+    check_list(small_trainer(&other));
+    other.batch_norm = LK_BN_SYNC;
+    check_list(small_trainer(&other));
 }
 
 /* --- lk_tune ------------------------------------------------------------------------------------------------------ */
