@@ -257,7 +257,7 @@ static lk_status prepare(lk_replay *r, lk_tensor *const *in)
 
 static lk_replay *allocate(lk_program *program)
 {
-    size_t parts = (size_t)program->n_segments + 1, tensors = (size_t)(program->n_in + program->n_out),
+    size_t parts = (size_t)program->n_segments + 1, tensors = (size_t)program->n_in + (size_t)program->n_out,
            storages = (size_t)program->n_segments * (size_t)program->n_shared;
     lk_replay *r =
         lk__calloc(1, sizeof *r + parts * sizeof(part) + tensors * sizeof(lk_tensor *) + storages * sizeof(void *));
