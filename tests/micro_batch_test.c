@@ -75,15 +75,24 @@ static void with_recomputation_and_buckets(void **state)
     same(&plain, &other);
 }
 
+/* Layers that make much with few parameters. */
+static const char many_outputs[] = "conv2d 8 kernel=3\nrelu\nglobal_avg_pool\ndropout 0.5\ndense classes\n";
+
+/* path: of a model file to be removed. */
+static void write_model(const char *text, char path[64])
+{
+    snprintf(path, 64, "/tmp/lockstep-micro-batch-XXXXXX.lk");
+    int file = mkstemps(path, 3);
+    assert_true(file >= 0 && write(file, text, strlen(text)) == (ssize_t)strlen(text));
+    close(file);
+}
+
 /* Dropout is keyed by sample, so a piece drops what the shard would have dropped. */
 static void with_dropout(void **state)
 {
     (void)state;
-    char path[] = "/tmp/lockstep-micro-batch-XXXXXX.lk";
-    int file = mkstemps(path, 3);
-    static const char text[] = "conv2d 8 kernel=3\nrelu\nmax_pool 2\ndropout 0.5\nflatten\ndense classes\n";
-    assert_true(file >= 0 && write(file, text, sizeof text - 1) == (ssize_t)sizeof text - 1);
-    close(file);
+    char path[64];
+    write_model(many_outputs, path);
     lk_train_config config = in_pieces(8);
     config.model = path;
     check(config);
@@ -131,6 +140,28 @@ static void the_plan_says_how_many(void **state)
     config.val_batch_size = 64;
     config.micro_batch = 16;
     assert_int_equal(planned(&config), 16);
+}
+
+/* A function of model and shard: 16 samples, more where that would be too many pieces, and only where it is faster. */
+static void the_default_depends_on_the_model(void **state)
+{
+    (void)state;
+    char path[64];
+    write_model(many_outputs, path);
+    lk_train_config config = in_pieces(-1);
+    config.model = path;
+    assert_int_equal(planned(&config), 0);
+    config.batch_size = 64;
+    assert_int_equal(planned(&config), 16);
+    config.batch_size = 2 * 128 * 20;
+    assert_int_equal(planned(&config), 20);
+    static const char *const whole[] = {"lenet", "keras-cnn", "resnet18"};
+    for (int i = 0; i < 3; i++) {
+        config.model = whole[i];
+        config.batch_size = 64;
+        assert_int_equal(planned(&config), 0);
+    }
+    unlink(path);
 }
 
 static void refuses(const lk_train_config *config, const char *message)
@@ -183,6 +214,7 @@ int main(void)
         cmocka_unit_test(with_dropout),
         cmocka_unit_test(two_pieces_are_two_shards),
         cmocka_unit_test(the_plan_says_how_many),
+        cmocka_unit_test(the_default_depends_on_the_model),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(a_loss_that_is_not_finite_is_found),
     };

@@ -136,7 +136,8 @@ typedef struct lk_layer_table {
     /* Asks for variables and builds every child once; *out is the shape for `in` (dim[0], the batch, is 1). Errors:
      * LK_ERR_SHAPE with what would fit. NULL: the shape stays, nothing is asked for. */
     lk_status (*build)(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out);
-    /* Of one shard, which is number 0 of the call. NULL: forward_shards is set. */
+    /* Of one shard, or, where no layer has statistics, a piece of one (lk_plan.micro_batch); it is number 0 of the
+     * call. NULL: forward_shards is set. */
     lk_tensor *(*forward)(lk_layer_call *call, const void *config, lk_tensor *x);
     /* x[s] → y[s] for the call's shards, for layers with children and those that look at all shards; entries of y
      * belong to the open scope. */

@@ -30,7 +30,7 @@ typedef struct lk_train_config {
     int fuse;               /* enum lk_fuse_mode */
     double bucket_mb;       /* gradients that are summed together, in 10^6 bytes; 0: all */
     bool recompute;         /* see lk_program_opts */
-    int64_t micro_batch;    /* samples of a shard that run together; 0: all; -1: as many as is fastest */
+    int64_t micro_batch;    /* samples of a shard that run together; 0: all; -1: as is fastest for the model */
     int dtype;              /* enum lk_precision */
     int64_t epochs;         /* 0: the model's recipe's */
     int64_t batch_size;     /* global; 0: the model's recipe's */

@@ -17,12 +17,28 @@ static int64_t divide_up(int64_t a, int64_t b)
     return (a + b - 1) / b;
 }
 
-/* See docs/performance.md for where this comes from. */
-static int64_t fastest_size(const lk_model *model, int64_t shard)
+static double activations_of_sample(const lk_model *model)
 {
-    (void)model;
-    (void)shard;
-    return 0;
+    double count = 0;
+    for (int i = 0; i < lk_model_layer_count(model); i++)
+        count += (double)lk_shape_count(lk_model_layer(model, i).output);
+    return count;
+}
+
+/* What few samples make stays in a cache until backward reads it; but each piece has gradients of all parameters to
+ * add. So pieces are for models that make much with few parameters. Where this comes from: docs/performance.md. */
+static int64_t fastest_size(const lk_trainer *trainer)
+{
+    enum { SIZE = 16, LEAST_RATIO = 8 };
+    bool much = SIZE * activations_of_sample(trainer->model) >= LEAST_RATIO * (double)trainer->plan.parameters;
+    return much && !lk_model_has_batch_norm(trainer->model) ? SIZE : 0;
+}
+
+/* The fastest size, or what leaves no more pieces than there may be. */
+static int64_t default_size(const lk_trainer *trainer, int64_t shard)
+{
+    int64_t size = fastest_size(trainer), least = divide_up(shard, MOST_PIECES);
+    return size == 0 || size > least ? size : least;
 }
 
 static lk_status check_size(const lk_trainer *trainer, int64_t size, int64_t shard)
@@ -46,7 +62,7 @@ lk_status lk__plan_micro_batch(lk_trainer *trainer)
     if (size > 0)
         LK_TRY(check_size(trainer, size, shard));
     else if (size < 0)
-        size = fastest_size(trainer->model, shard);
+        size = default_size(trainer, shard);
     plan->micro_batch = size < shard ? size : 0;
     return LK_OK;
 }

@@ -106,8 +106,8 @@ const lk_option lk_train_options[] = {
      .maximum = MAX_BATCH,
      .value = "N",
      .recorded = true,
-     .help = "run a shard in pieces of N samples, one after the other, where the model has no batch-norm; 0: whole "
-             "(unset: as is fastest)"},
+     .help = "run a shard in pieces of N samples, one after the other; 0: whole (unset: 16 for a model without "
+             "batch-norm whose layers' outputs for them are 8 times its parameters, else whole)"},
     {.name = "dtype",
      .type = LK_OPTION_CHOICE,
      AT(dtype),
