@@ -96,6 +96,9 @@
         {op, flags, "second of LeNet, batch", run,                                                                     \
          P(block_parameters, {11, 20, 9, 8, 50, 5, 5, {.groups = 1}, true}, LK_BLOCK_AVG_POOL, {.kernel = {2, 2}},     \
            true)},                                                                                                     \
+        {op, flags, "maximum of 2x2, batch", run,                                                                      \
+         P(block_parameters, {9, 12, 10, 11, 12, 3, 3, {.padding = {1, 1}}, true}, LK_BLOCK_MAX_POOL,                  \
+           {.kernel = {2, 2}}, true)},                                                                                 \
         {op, flags, "maximum, batch", run,                                                                             \
          P(block_parameters, {9, 6, 8, 7, 16, 3, 3, {.padding = {1, 1}}, true}, LK_BLOCK_MAX_POOL, {.kernel = {2, 3}}, \
            true)},                                                                                                     \

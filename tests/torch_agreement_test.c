@@ -221,6 +221,13 @@ static void lenet(void **state)
         agree("lenet", "lenet", 23, true, seed, LK_ALGORITHMS_DIRECT);
 }
 
+static void lenet_fast(void **state)
+{
+    (void)state;
+    for (int seed = 0; seed < SEEDS; seed++)
+        agree("lenet", "lenet", 24, true, seed, LK_ALGORITHMS_FAST);
+}
+
 static void keras_cnn(void **state)
 {
     (void)state;
@@ -305,9 +312,9 @@ int main(void)
     }
     snprintf(source_folder, sizeof source_folder, "%s", dirname(file));
     const struct CMUnitTest tests[] = {
-        AGREEMENT_TEST(lenet),          AGREEMENT_TEST(keras_cnn),          AGREEMENT_TEST(resnet18),
-        AGREEMENT_TEST(resnet18_fast),  AGREEMENT_TEST(resnet18_by_shards), AGREEMENT_TEST(wrn_16_10),
-        AGREEMENT_TEST(wrn_16_10_fast),
+        AGREEMENT_TEST(lenet),     AGREEMENT_TEST(lenet_fast),     AGREEMENT_TEST(keras_cnn),
+        AGREEMENT_TEST(resnet18),  AGREEMENT_TEST(resnet18_fast),  AGREEMENT_TEST(resnet18_by_shards),
+        AGREEMENT_TEST(wrn_16_10), AGREEMENT_TEST(wrn_16_10_fast),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -43,7 +43,7 @@ static bool have_patches(const lk_lanes_block *block)
 
 static bool convolves(const lk_lanes_block *block)
 {
-    return have_patches(block) && have_channels(&block->conv, 4.5);
+    return have_patches(block) && have_channels(&block->conv, 4.25);
 }
 
 /* Of 4x4 pixels dy is read for each row of points anew: dear unless a pooling makes it small. */

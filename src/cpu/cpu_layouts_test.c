@@ -255,31 +255,38 @@ static void implementations_are_listed(void **state)
     lk_device_release(device);
 }
 
-static void expect_algorithms(lk_algorithms algorithms, const char *prefix)
+/* A convolution of 32 images of 6x8 pixels by 3x3, and its gradients; prefixes in the order of the names below. */
+static void expect_algorithms(lk_algorithms algorithms, int64_t channels, int64_t padding,
+                              const char *const prefixes[3])
 {
-    const char *problem = "f32 x[32,32,6,8] w[32,32,3,3] stride 1x1 padding 1x1 dilation 1x1";
-    expected_name names[] = {{"conv2d", problem, prefix, 0},
-                             {"conv2d_input_grad", problem, prefix, 0},
-                             {"conv2d_weight_grad", problem, prefix, 0},
+    char problem[128];
+    snprintf(problem, sizeof problem, "f32 x[32,%lld,6,8] w[%lld,%lld,3,3] stride 1x1 padding %lldx%lld dilation 1x1",
+             (long long)channels, (long long)channels, (long long)channels, (long long)padding, (long long)padding);
+    expected_name names[] = {{"conv2d", problem, prefixes[0], 0},
+                             {"conv2d_input_grad", problem, prefixes[1], 0},
+                             {"conv2d_weight_grad", problem, prefixes[2], 0},
                              {NULL, NULL, NULL, 0}};
-    lk_conv2d_opts same = {.padding = {1, 1}};
+    lk_conv2d_opts opts = {.padding = {padding, padding}};
     lk_device *device = open_device("cpu");
     lk_device_set_algorithms(device, algorithms);
     lk_scope_begin();
-    lk_tensor *operands[] = {numbers(device, LK_SHAPE(32, 32, 6, 8), 1), numbers(device, LK_SHAPE(32, 32, 3, 3), 2)};
+    lk_tensor *operands[] = {numbers(device, LK_SHAPE(32, channels, 6, 8), 1),
+                             numbers(device, LK_SHAPE(channels, channels, 3, 3), 2)};
     lk_tensor *gradients[2];
     lk_tape *tape = lk_tape_begin(operands, 2);
-    lk_tensor *y = lk_conv2d(operands[0], operands[1], NULL, &same);
-    assert_int_equal(lk_tape_gradient(tape, y, numbers(device, LK_SHAPE(32, 32, 6, 8), 3), gradients), LK_OK);
+    lk_tensor *y = lk_conv2d(operands[0], operands[1], NULL, &opts);
+    lk_tensor *dy = numbers(device, LK_SHAPE(32, channels, 4 + 2 * padding, 6 + 2 * padding), 3);
+    assert_int_equal(lk_tape_gradient(tape, y, dy, gradients), LK_OK);
     lk_tape_release(tape);
     assert_int_equal(lk_device_implementations(device, look_for, names), LK_OK);
     for (const expected_name *e = names; e->op; e++)
-        assert_int_equal(e->seen, 1);
+        if (e->seen != 1)
+            fail_msg("%s (%s) by %s is listed %d times", e->op, e->problem, e->prefix, e->seen);
     lk_scope_end();
     lk_device_release(device);
 }
 
-/* Six rows of eight columns fill three quarters of four tiles. */
+/* Six rows of eight columns, or four of six, fill three quarters of their tiles. */
 static void algorithms_are_those_allowed(void **state)
 {
     (void)state;
@@ -287,8 +294,14 @@ static void algorithms_are_those_allowed(void **state)
         print_message("SKIP: this processor does not have AVX2\n");
         skip();
     }
-    expect_algorithms(LK_ALGORITHMS_FAST, "winograd:");
-    expect_algorithms(LK_ALGORITHMS_DIRECT, direct_name());
+    const char *const blocks[] = {"winograd:", "winograd:", "winograd:"};
+    const char *const direct[] = {direct_name(), direct_name(), direct_name()};
+    const char *const lanes[] = {"lanes-winograd:", "lanes-winograd:", "lanes:"};
+    const char *const direct_lanes[] = {"lanes:", "lanes:", "lanes:"};
+    expect_algorithms(LK_ALGORITHMS_FAST, 32, 1, blocks);
+    expect_algorithms(LK_ALGORITHMS_DIRECT, 32, 1, direct);
+    expect_algorithms(LK_ALGORITHMS_FAST, 20, 0, lanes);
+    expect_algorithms(LK_ALGORITHMS_DIRECT, 20, 0, direct_lanes);
 }
 
 /* --- arguments ---------------------------------------------------------------------------------------------------- */
