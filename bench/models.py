@@ -120,7 +120,7 @@ def read_ours(process):
 
 
 class Row:
-    """A network, a dtype, a batch size and a number of cores."""
+    """A network, a dtype, a batch size and a number of cores. Ours trains for two epochs: the first is to warm up."""
 
     def __init__(self, network, dtype, batch, cores):
         self.name, self.network, self.dtype, self.cores = network, NETWORKS[network], dtype, cores
@@ -137,7 +137,7 @@ class Row:
         self.peers = {way: Samples() for way in ways}
         for number in range(bench.args.samples):
             bench.progress(f"{self.what}: sample {number + 1} of {bench.args.samples}")
-            self.take_ours(bench, bench.ours(devices, images, cpus, **setting), cpus)
+            self.take_ours(bench, bench.ours(devices, images, cpus, "--epochs", 2, **setting), cpus)
             for way, options in ways.items():
                 self.take_peer(bench, way, options, cpus)
 
@@ -221,7 +221,7 @@ def estimate(bench, rows):
     """Seconds, where a step is short beside a sample: starting PyTorch takes some 4 s, ours half a second."""
     length = bench.args.seconds
     ways = sum(0 if bench.peer_missing else len(peer_ways(bench, row.cores)) for row in rows)
-    return bench.args.samples * (len(rows) * (length + 1) + ways * (length + 5)) + len(rows) * 3
+    return bench.args.samples * (len(rows) * (2 * length + 1) + ways * (length + 5)) + len(rows) * 3
 
 
 def measure(bench):
