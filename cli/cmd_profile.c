@@ -329,7 +329,7 @@ static void print_bound(const profile *p)
     static const char *const cures[PART_COUNT] = {
         [SHARD_SUMS] = "fewer --shards make fewer sums",
         [EXCHANGE] = "a larger --batch-size exchanges the same for more samples",
-        [SLOWEST] = "the devices have unequal work, or unequal cores",
+        [SLOWEST] = "the devices have unequal work or cores, or other processes have one of the cores",
         [INPUT] = "more --workers prepare more batches",
         [OTHER] = "the thread that pushes, and what lies between calls, takes too long for steps this small",
     };
@@ -411,9 +411,9 @@ const cli_command cmd_profile = {
         "  compute             operators, but for those that follow\n"
         "  sums over own shards, exposed exchange\n"
         "                      operators that sum over one device's shards, and over several devices'; of the latter\n"
-        "                      waits too\n"
+        "                      also waits while they run on another device\n"
         "  waiting for the slowest device\n"
-        "                      waits for what other devices compute\n"
+        "                      other waits for other devices\n"
         "  input wait          no work, because a batch was not there\n"
         "  other               no work for another reason, and what lies between operators\n"
         "The last line says what bounds the run: other processes, where they had the cores for a tenth of the\n"

@@ -59,9 +59,9 @@ typedef struct lk_trace_device {
     double seconds;    /* from the beginning of recording to its end */
     double compute;    /* operators that are not of a reduction */
     double shard_sums; /* operators that sum over the device's own shards */
-    double exchange;   /* operators that sum over several devices' shards, and waits for such of other devices */
-    double slowest;    /* waits for what other devices compute; and no work, while a caller waited for results and there
-                        * were several devices */
+    double exchange;   /* operators that sum over several devices' shards, and waits while such run on other devices */
+    double slowest;    /* other waits for other devices; and no work, while a caller waited for results and there were
+                        * several devices */
     double input;      /* no work, while a caller waited for a batch or prepared one */
     double other;      /* no work for another reason, and what lies between calls */
 } lk_trace_device;

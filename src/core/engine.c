@@ -43,6 +43,8 @@ struct lk_queue {
     /* Written by the queue's thread. */
     _Alignas(LK_ALIGNMENT) _Atomic uint64_t done;
     uint64_t shown; /* entries, as a recording was told last */
+    /* While something is recorded: when entries of phase exchange began, each in its place of the ring. */
+    _Atomic int64_t began[RING_ENTRIES];
 
     /* Sleeping. The queue's thread sleeps until something is pushed, others until `done` reaches what they wait for;
      * only then are they woken: a wake-up after every entry would cost more than the entry. A sleeper says what it
@@ -163,11 +165,34 @@ void lk__event_wait(lk_event event)
 
 /* --- the queue's thread ------------------------------------------------------------------------------------------- */
 
+static void note_begin(lk_queue *queue, const ring_entry *entry)
+{
+    if (entry->phase == LK_PHASE_EXCHANGE)
+        atomic_store_explicit(&queue->began[entry - queue->ring], lk__trace_clock(), memory_order_relaxed);
+}
+
+/* Of an exchange, what the other queue had to do before it was no wait for the exchange. */
+static void show_wait(const ring_entry *entry, int64_t began)
+{
+    int64_t ended = lk__trace_clock(), middle = ended;
+    if (entry->phase == LK_PHASE_EXCHANGE)
+        middle = atomic_load_explicit(&entry->wait.queue->began[(entry->wait.sequence - 1) % RING_ENTRIES],
+                                      memory_order_relaxed);
+    middle = middle < ended ? middle : ended; /* later: the place was used again */
+    if (began < middle)
+        lk__trace_interval(LK_TRACE_WAIT_DEVICE, began, middle, 0);
+    else
+        middle = began;
+    if (middle < ended)
+        lk__trace_interval(LK_TRACE_WAIT_EXCHANGE, middle, ended, 0);
+}
+
 static void wait_for_other(const ring_entry *entry)
 {
     int64_t began = lk__trace_begin();
     lk__event_wait(entry->wait);
-    lk__trace_end(entry->phase == LK_PHASE_EXCHANGE ? LK_TRACE_WAIT_EXCHANGE : LK_TRACE_WAIT_DEVICE, began, 0);
+    if (lk__trace_is_on())
+        show_wait(entry, began);
 }
 
 /* Tells a recording how many entries there are, where that has changed by much. */
@@ -187,13 +212,15 @@ static void run_task(lk_task *task)
 {
     int64_t began = lk__trace_begin();
     lk__execute_task(task);
-    lk__trace_end(LK_TRACE_PROGRAM, began, 0);
+    lk__trace_end(LK_TRACE_PROGRAM, began, lk__phase_current());
 }
 
 static void run_entry(lk_queue *queue, ring_entry *entry)
 {
-    if (lk__trace_is_on())
+    if (lk__trace_is_on()) {
         show_length(queue);
+        note_begin(queue, entry);
+    }
     lk__phase_set(entry->phase);
     switch (entry->kind) {
     case ENTRY_CALL:

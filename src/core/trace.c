@@ -291,9 +291,13 @@ static void record(lk__trace_event event, const lk_call *call)
 
 void lk__trace_end(lk__trace_kind kind, int64_t began, int64_t number)
 {
-    if (!lk__trace_is_on())
-        return;
-    record((lk__trace_event){.begin = began, .end = lk__trace_clock(), .number = (uint32_t)number, .kind = kind}, NULL);
+    if (lk__trace_is_on())
+        lk__trace_interval(kind, began, lk__trace_clock(), number);
+}
+
+void lk__trace_interval(lk__trace_kind kind, int64_t began, int64_t ended, int64_t number)
+{
+    record((lk__trace_event){.begin = began, .end = ended, .number = (uint32_t)number, .kind = kind}, NULL);
 }
 
 void lk__trace_end_call(const lk_call *call, int64_t began)

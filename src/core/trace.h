@@ -22,9 +22,9 @@ lk__phase lk__phase_set(lk__phase phase);
 
 typedef enum lk__trace_kind {
     LK_TRACE_CALL,          /* number: its phase */
-    LK_TRACE_PROGRAM,       /* a task, with the calls in it */
-    LK_TRACE_WAIT_DEVICE,   /* a queue waits for what another one computes */
-    LK_TRACE_WAIT_EXCHANGE, /* … for what another one does in phase exchange */
+    LK_TRACE_PROGRAM,       /* a task, with the calls in it. number: its phase */
+    LK_TRACE_WAIT_DEVICE,   /* a queue waits for what another one computes, or computes before it exchanges */
+    LK_TRACE_WAIT_EXCHANGE, /* … for what another one is doing in phase exchange */
     LK_TRACE_IDLE,          /* a queue has nothing to run */
     LK_TRACE_QUEUED,        /* not an interval. number: entries in the queue */
     LK_TRACE_WAIT_RESULT,   /* a caller waits for a device */
@@ -104,6 +104,9 @@ void lk__trace_end(lk__trace_kind kind, int64_t began, int64_t number);
 
 /* The same of a call that has run, in the thread's phase. */
 void lk__trace_end_call(const lk_call *call, int64_t began);
+
+/* The interval from `began` until `ended`, of which recording may have missed the beginning. */
+void lk__trace_interval(lk__trace_kind kind, int64_t began, int64_t ended, int64_t number);
 
 /* What the calling thread is in a recording; without, a caller. Copies the name, cut to what there is room for. */
 void lk__trace_name_thread(lk__track_kind kind, const char *name);

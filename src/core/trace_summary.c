@@ -156,10 +156,8 @@ static void add_event(const callers *c, const lk__trace_event *event, int64_t na
 {
     double *const of_phase[LK_PHASE_COUNT] = {&device->compute, &device->shard_sums, &device->exchange};
     double seconds = 1e-9 * (double)nanoseconds;
-    if (event->kind == LK_TRACE_CALL)
+    if (event->kind == LK_TRACE_CALL || event->kind == LK_TRACE_PROGRAM)
         *of_phase[event->number] += seconds;
-    else if (event->kind == LK_TRACE_PROGRAM)
-        device->compute += seconds;
     else if (event->kind == LK_TRACE_WAIT_DEVICE)
         device->slowest += seconds;
     else if (event->kind == LK_TRACE_WAIT_EXCHANGE)

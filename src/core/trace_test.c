@@ -7,10 +7,14 @@
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "core/backend.h"
+#include "core/engine.h"
+#include "core/tensor.h"
 #include "lockstep/dist.h"
 #include "lockstep/ops.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <string.h>
 
 static lk_trace *stop(void)
@@ -160,6 +164,89 @@ static void reductions_have_phases(void **state)
     lk_devices_release(devices, 2);
 }
 
+/* --- waits for an exchange ---------------------------------------------------------------------------------------- */
+
+static sem_t gate;
+
+static lk_status wait_at_gate(lk_task *task)
+{
+    (void)task;
+    sem_wait(&gate);
+    return LK_OK;
+}
+
+static void let_go(lk_task *task)
+{
+    (void)task;
+}
+
+/* More than one device would sum alone. */
+static lk_shard_sum *add_large_values(lk_strategy *strategy, lk_device *const *devices)
+{
+    lk_shard_sum *sum = lk_shard_sum_new(strategy, 2, 1);
+    assert_non_null(sum);
+    for (int64_t shard = 0; shard < 2; shard++) {
+        lk_tensor *value = lk_ones(devices[shard], LK_F32, LK_SHAPE(1 << 16));
+        assert_int_equal(lk_shard_sum_add(sum, shard, &value), LK_OK);
+    }
+    return sum;
+}
+
+static const lk__trace_event *last_program_of(const lk__trace_track *track, lk__phase phase)
+{
+    const lk__trace_event *last = NULL;
+    for (const lk__trace_chunk *chunk = track ? track->first : NULL; chunk; chunk = chunk->next)
+        for (int i = 0; i < chunk->n; i++)
+            if (chunk->events[i].kind == LK_TRACE_PROGRAM && chunk->events[i].number == phase)
+                last = &chunk->events[i];
+    return last;
+}
+
+/* The first device is done when the second one has not begun to exchange: until it does, that is no wait for the
+ * exchange. */
+static void what_comes_before_an_exchange_is_not_waited_for_as_one(void **state)
+{
+    (void)state;
+    lk_device *devices[2];
+    int count;
+    sem_init(&gate, 0, 0);
+    assert_int_equal(lk_devices_open("2xref", devices, 2, &count), LK_OK);
+    lk_scope_begin();
+    lk_strategy *strategy = lk_strategy_new("mirrored", devices, 2);
+    lk_shard_sum *sum = add_large_values(strategy, devices);
+    assert_int_equal(lk_wait_all(), LK_OK);
+    start(0);
+    lk_task closed = {.device = devices[1], .run = wait_at_gate, .release = let_go};
+    assert_int_equal(lk__engine_push_task(&closed), LK_OK);
+    lk_event first_entry = lk__queue_last(devices[0]->queue);
+    first_entry.sequence++;
+    lk_tensor *sums[2];
+    assert_int_equal(lk_shard_sum_finish(sum, sums), LK_OK);
+    lk__event_wait(first_entry); /* the next one is a wait */
+    sem_post(&gate);
+    assert_int_equal(lk_wait_all(), LK_OK);
+    lk_trace *trace = stop();
+    const lk__trace_track *first = track_named(trace, "ref:0"), *second = track_named(trace, "ref:1");
+    const lk__trace_event *before = last_program_of(second, LK_PHASE_COMPUTE);
+    assert_non_null(before);
+    assert_non_null(last_program_of(second, LK_PHASE_EXCHANGE));
+    for (const lk__trace_chunk *chunk = first->first; chunk; chunk = chunk->next)
+        for (int i = 0; i < chunk->n; i++)
+            if (chunk->events[i].kind == LK_TRACE_WAIT_EXCHANGE)
+                assert_true(chunk->events[i].begin >= before->end);
+    lk_trace_release(trace);
+    lk_tensor_release(sums[0]);
+    lk_tensor_release(sums[1]);
+    lk_shard_sum_release(sum);
+    lk_strategy_release(strategy);
+    lk_scope_end();
+    lk_devices_release(devices, 2);
+    sem_destroy(&gate);
+}
+
+/* --- room -----------------------------------------------------------------------------------------------------------
+ */
+
 static void what_does_not_fit_is_counted(void **state)
 {
     (void)state;
@@ -262,10 +349,15 @@ static void no_memory_drops_events(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(start_and_stop_come_in_turns), cmocka_unit_test(nothing_is_kept_while_off),
-        cmocka_unit_test(calls_have_shapes_and_flops),  cmocka_unit_test(reductions_have_phases),
-        cmocka_unit_test(what_does_not_fit_is_counted), cmocka_unit_test(what_began_before_counts_from_the_beginning),
-        cmocka_unit_test(threads_that_ended_are_kept),  cmocka_unit_test(starting_and_stopping_is_no_race),
+        cmocka_unit_test(start_and_stop_come_in_turns),
+        cmocka_unit_test(nothing_is_kept_while_off),
+        cmocka_unit_test(calls_have_shapes_and_flops),
+        cmocka_unit_test(reductions_have_phases),
+        cmocka_unit_test(what_comes_before_an_exchange_is_not_waited_for_as_one),
+        cmocka_unit_test(what_does_not_fit_is_counted),
+        cmocka_unit_test(what_began_before_counts_from_the_beginning),
+        cmocka_unit_test(threads_that_ended_are_kept),
+        cmocka_unit_test(starting_and_stopping_is_no_race),
         cmocka_unit_test(no_memory_drops_events),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
