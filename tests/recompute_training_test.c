@@ -37,6 +37,21 @@ static void keras_cnn(void **state)
     check(few_samples("keras-cnn", 52, 32));
 }
 
+/* What one training has freed another takes: tensors made by recomputation go back to where tensors come from. */
+static void one_after_the_other(void **state)
+{
+    (void)state;
+    lk_train_config config = few_samples("lenet", 32, 16);
+    config.limit_val = 0;
+    config.epochs = 2;
+    config.recompute = true;
+    outcome first = train(&config);
+    for (int i = 0; i < 3; i++) {
+        outcome next = train(&config);
+        same(&first, &next);
+    }
+}
+
 /* Without fusion too, where there are more values to keep or make again. */
 static void resnet18(void **state)
 {
@@ -86,8 +101,13 @@ static void what_has_no_program_is_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lenet),     cmocka_unit_test(keras_cnn), cmocka_unit_test(resnet18),
-        cmocka_unit_test(wrn_16_10), cmocka_unit_test(bf16),      cmocka_unit_test(what_has_no_program_is_refused),
+        cmocka_unit_test(lenet),
+        cmocka_unit_test(keras_cnn),
+        cmocka_unit_test(one_after_the_other),
+        cmocka_unit_test(resnet18),
+        cmocka_unit_test(wrn_16_10),
+        cmocka_unit_test(bf16),
+        cmocka_unit_test(what_has_no_program_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,4 @@
 /* From an operator's function to the engine: one way for all operators. */
-#include "base/cell.h"
 #include "base/mem.h"
 #include "core/backend.h"
 #include "core/engine.h"
@@ -197,17 +196,9 @@ lk_tensor *lk__call_simple(lk_place at, const lk_op *op, lk_tensor *const *in, i
 
 static lk_tensor *new_view(lk_tensor *x, lk_shape shape, const int64_t *strides, int64_t offset)
 {
-    lk_tensor *view = lk__cell_new();
-    if (!view)
-        return NULL;
-    lk__refcount_init(&view->references);
-    view->dtype = x->dtype;
-    view->shape = shape;
-    memcpy(view->strides, strides, sizeof view->strides);
-    view->offset = offset;
-    view->storage = x->storage;
-    lk__storage_retain(view->storage);
-    return view;
+    lk_tensor like = {.dtype = x->dtype, .shape = shape, .offset = offset};
+    memcpy(like.strides, strides, sizeof like.strides);
+    return lk__tensor_over(x->storage, &like);
 }
 
 lk_tensor *lk__view(lk_place at, const lk_op *op, lk_tensor *x, lk_shape shape, const int64_t *strides, int64_t offset,

@@ -52,6 +52,18 @@ lk_status lk__tensor_new(lk_device *device, lk_dtype dtype, lk_shape shape, lk_t
     return LK_OK;
 }
 
+lk_tensor *lk__tensor_over(lk_storage *storage, const lk_tensor *like)
+{
+    lk_tensor *tensor = lk__cell_new();
+    if (!tensor)
+        return NULL;
+    *tensor = lk__tensor_alias(like);
+    lk__refcount_init(&tensor->references);
+    tensor->storage = storage;
+    lk__storage_retain(storage);
+    return tensor;
+}
+
 lk_tensor *lk_tensor_retain(lk_tensor *tensor)
 {
     if (tensor)

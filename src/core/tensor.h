@@ -19,6 +19,9 @@ lk_status lk__axis(const char *op, int axis, int ndim, int *normal);
 /* A new plain tensor, with no scope's reference: the caller's alone. */
 lk_status lk__tensor_new(lk_device *device, lk_dtype dtype, lk_shape shape, lk_tensor **tensor);
 
+/* The same over `storage`, which it holds: of like's dtype, shape, strides and offset. NULL: no memory. */
+lk_tensor *lk__tensor_over(lk_storage *storage, const lk_tensor *like);
+
 /* Hands the caller's reference to the innermost scope, if one is open. Gives back the tensor, or NULL (released) when
  * the scope could not grow. */
 lk_tensor *lk__scope_adopt(lk_tensor *tensor);

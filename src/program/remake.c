@@ -12,25 +12,12 @@ typedef struct remaking {
     int n;
 } remaking;
 
-/* `like`, of another storage. */
-static lk_tensor *lookalike(const lk_tensor *like, lk_storage *storage)
-{
-    lk_tensor *tensor = lk__calloc(1, sizeof *tensor);
-    if (!tensor)
-        return NULL;
-    *tensor = lk__tensor_alias(like);
-    lk__refcount_init(&tensor->references);
-    tensor->storage = storage;
-    lk__storage_retain(storage);
-    return tensor;
-}
-
 static lk_status redirect(remaking *m, int value, lk_tensor **operand)
 {
     lk_storage **second = &m->second[value];
     if (!*second)
         LK_TRY(lk__storage_new((*operand)->storage->device, (*operand)->storage->bytes, second));
-    lk_tensor *other = lookalike(*operand, *second);
+    lk_tensor *other = lk__tensor_over(*second, *operand);
     if (!other)
         return LK_ERR_MEMORY;
     lk_tensor_release(*operand);
