@@ -48,9 +48,9 @@ MEMORY = ["network", "dtype", "batch", "cores", "peak MB", "PyTorch", "ratio", "
 
 
 def add_options(parser):
-    group = parser.add_argument_group("of --only models")
-    group.add_argument("--models", metavar="NAME,…", type=lambda text: text.split(","), default=list(REFERENCES),
-                       help=f"of {', '.join(NETWORKS)} (default: the first four)")
+    group = parser.add_argument_group("of --only models (--models: of pair too)")
+    group.add_argument("--models", metavar="NAME,…", type=lambda text: text.split(","),
+                       help=f"of {', '.join(NETWORKS)} (default: the first four; of pair lenet)")
     group.add_argument("--dtypes", metavar="NAME,…", type=lambda text: text.split(","), default=list(DTYPES),
                        help=f"of {', '.join(DTYPES)}")
     group.add_argument("--cores", metavar="N,…", type=lambda text: [int(n) for n in text.split(",")],
@@ -63,7 +63,7 @@ def add_options(parser):
 
 def check_options(args):
     """What is wrong with them, or None."""
-    for names, known, option in ((args.models, NETWORKS, "models"), (args.dtypes, DTYPES, "dtypes"),
+    for names, known, option in ((args.models or [], NETWORKS, "models"), (args.dtypes, DTYPES, "dtypes"),
                                  (args.cores, CORES, "cores")):
         for name in names:
             if name not in known:
@@ -202,15 +202,16 @@ class Row:
                         f"{(theirs - their_start) / 1e6:.0f}", f"{(ours - start) / (theirs - their_start):.2f}"]
 
 
-def check_same_network(bench, name):
-    """Ours and PyTorch's have as many parameters, or they are not the same network."""
+def find_difference(bench, name):
+    """What tells that ours and PyTorch's are not the same network, which have as many parameters; None: nothing."""
     model = NETWORKS[name].model or name
     text = subprocess.run([bench.args.lockstep, "summary", "--model", model], capture_output=True, text=True).stdout
     ours = re.search(r"^total\s+(\d+)", text, re.MULTILINE)
     theirs = subprocess.run([bench.python, FILES.parent / "peer_torch.py", "--model", name, "--parameters"],
                             capture_output=True, text=True).stdout
     if not ours or int(ours[1]) != json.loads(theirs or "{}").get("parameters"):
-        raise Failed(f"{name}: PyTorch's network has not as many parameters as ours")
+        return f"{name}: PyTorch's network has not as many parameters as ours"
+    return None
 
 
 def about(seconds):
@@ -227,14 +228,15 @@ def estimate(bench, rows):
 def measure(bench):
     """Prints the tables. False where something failed."""
     args, good, began = bench.args, True, time.monotonic()
-    rows = [Row(name, dtype, batch, cores) for name in args.models for batch in args.batch_sizes or [None]
+    rows = [Row(name, dtype, batch, cores) for name in args.models or REFERENCES for batch in args.batch_sizes or [None]
             for dtype in args.dtypes for cores in args.cores]
     bench.progress(f"{len(rows)} rows of {args.samples} samples: {about(estimate(bench, rows))}, and longer where a step "
                    f"takes more than {args.seconds:g} s")
+    different = {row.name: None if bench.peer_missing else find_difference(bench, row.name) for row in rows}
     for number, row in enumerate(rows):
         try:
-            if not bench.peer_missing and (number == 0 or rows[number - 1].name != row.name):
-                check_same_network(bench, row.name)
+            if different[row.name]:
+                raise Failed(different[row.name])
             row.measure(bench)
         except NotMeasured as reason:
             row.reason = reason
