@@ -42,6 +42,10 @@ int cli_fail(void);
 /* The same with a text of the command's own; always gives 2. */
 int cli_usage_error(const char *format, ...) LK_PRINTF(1, 2);
 
+/* Whether the file of an option can be written, before time is spent on what goes there; one that is there stays as it
+ * is. 0, or what cli_fail would give, with the error printed. */
+int cli_check_file(const char *option, const char *path);
+
 /* The command of that name, or NULL with the error printed. */
 const cli_command *cli_find_command(const char *name);
 

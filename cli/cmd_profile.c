@@ -389,6 +389,8 @@ static int run(int argc, char **argv)
         return cli_fail();
     if (engine && strcmp(engine, "sync") == 0)
         return cli_usage_error("LOCKSTEP_ENGINE=sync: devices without threads of their own have no time to add up");
+    if (p.config.trace && *p.config.trace && cli_check_file("trace", p.config.trace) != 0)
+        return 1;
     leave_out_evaluation(&p.config.train);
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
     cli_catch_interrupts(interrupt);

@@ -91,6 +91,8 @@ static int run(int argc, char **argv)
     size_t count = make_options(options);
     if (cli_parse_train(options, count, argc, argv, &t, NULL) != LK_OK)
         return cli_fail();
+    if (t.trace && *t.trace && cli_check_file("trace", t.trace) != 0)
+        return 1;
     t.progress.ledger = t.config.ledger;
     t.lines = t.config.json ? stderr : stdout;
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);

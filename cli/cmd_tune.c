@@ -5,7 +5,6 @@
 
 #include "lockstep/tune.h"
 
-#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,23 +64,6 @@ static void amend(void *config)
     lk_train_config *train = &((tune_config *)config)->train;
     train->log_dir = NULL;
     train->throughput = train->total_time = train->plot = train->ledger = train->json = false;
-}
-
-/* Whether the file can be written, before minutes are spent on what goes there; one that is there stays as it is. */
-static int check_out(const char *out)
-{
-    if (!out || !*out)
-        return cli_usage_error("--out is missing: the file that the choices go to");
-    bool is_new = access(out, F_OK) != 0;
-    FILE *file = fopen(out, "a");
-    if (!file) {
-        fprintf(stderr, "lockstep: --out %s: cannot be written: %s\n", out, strerror(errno));
-        return 1;
-    }
-    fclose(file);
-    if (is_new)
-        remove(out);
-    return 0;
 }
 
 /* --- what is shown ------------------------------------------------------------------------------------------------ */
@@ -177,9 +159,10 @@ static int run(int argc, char **argv)
     size_t count = make_options(options);
     if (cli_parse_train(options, count, argc, argv, &config, amend) != LK_OK)
         return cli_fail();
-    int wrong = check_out(config.out);
-    if (wrong)
-        return wrong;
+    if (!config.out || !*config.out)
+        return cli_usage_error("--out is missing: the file that the choices go to");
+    if (cli_check_file("out", config.out) != 0)
+        return 1;
     lk_log_set(cli_print_log_once, NULL, LK_LOG_INFO);
     cli_catch_interrupts(interrupt);
     cli_set_work(&d);

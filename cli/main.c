@@ -4,7 +4,9 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const cli_command *const commands[] = {
@@ -50,6 +52,24 @@ int cli_usage_error(const char *format, ...)
     va_end(arguments);
     print_error_line(text);
     return 2;
+}
+
+/* A pipe is left alone: its reader would take the end of a look for the end. */
+int cli_check_file(const char *option, const char *path)
+{
+    struct stat there;
+    bool is_new = stat(path, &there) != 0;
+    if (!is_new && S_ISFIFO(there.st_mode))
+        return 0;
+    FILE *file = fopen(path, "a");
+    if (!file) {
+        fprintf(stderr, "lockstep: --%s %s: cannot be written: %s\n", option, path, strerror(errno));
+        return 1;
+    }
+    fclose(file);
+    if (is_new)
+        remove(path);
+    return 0;
 }
 
 lk_status cli_parse(const cli_command *command, int argc, char **argv, void *config, int *positionals)

@@ -63,7 +63,7 @@ holds "$work/run.json" '"name":"cpu:0"' '"name":"cpu:1"' '"name":"loader 0"' '"c
 [[ $(find "$work" -name 'run.json*') == "$work/run.json" ]] || fail 'something was left beside the trace'
 
 run 1 train "${small[@]}" --epochs 1 --trace "$work/missing/run.json"
-complains "$work/missing/run.json" 'No such file'
+complains "--trace $work/missing/run.json: cannot be written: No such file"
 ! grep -q 'epoch 1' "$work/stderr" || fail 'it was trained before'
 run 1 train "${small[@]}" --epochs 1 --trace ''
 complains 'without a name'
@@ -112,7 +112,7 @@ run 0 profile "${small[@]}" --steps 1 --warmup 0 --rows 0 --target-accuracy 0.9 
 prints '^Bound by '
 
 run 1 profile "${small[@]}" --steps 1 --trace "$work/missing/run.json"
-complains "$work/missing/run.json"
+complains "--trace $work/missing/run.json: cannot be written: No such file"
 run 2 profile "${small[@]}" --steps 0
 complains '--steps 0' 'from 1 to'
 run 2 profile "${small[@]}" --plot

@@ -211,11 +211,19 @@ static lk_status put_trace(trace_file *f, const lk_trace *trace)
 
 /* --- the file ----------------------------------------------------------------------------------------------------- */
 
-static lk_status write_to(const char *path, const lk_trace *trace)
+/* Into `file`, which becomes `path`. */
+static lk_status write_to(const char *file, const char *path, const lk_trace *trace)
 {
     trace_file f = {.origin = trace ? trace->began : 0};
-    LK_TRY(lk__append_open(&f.file, path, O_TRUNC));
-    lk_status status = put_trace(&f, trace);
+    lk_status status = lk__append_open(&f.file, file, O_TRUNC);
+    if (status == LK_ERR_IO) {
+        int error = errno;
+        lk_error_clear();
+        LK_FAIL(LK_ERR_IO, "trace %s: cannot be written: %s", path, strerror(error));
+    }
+    if (status != LK_OK)
+        return status;
+    status = put_trace(&f, trace);
     lk__bytes_free(&f.bytes);
     lk__append_close(&f.file);
     return status;
@@ -228,12 +236,12 @@ lk_status lk_trace_write(const lk_trace *trace, const char *path)
     if (!path || !*path)
         LK_FAIL(LK_ERR_IO, "trace: a file without a name cannot be written");
     if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
-        return write_to(path, trace); /* a pipe or a terminal: nothing to be replaced */
+        return write_to(path, path, trace); /* a pipe or a terminal: nothing to be replaced */
     if (snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid()) >= (int)sizeof beside)
         LK_FAIL(LK_ERR_IO, "trace: the file's path has more than %d bytes: %.60s…", PATH_MAX - 20, path);
-    lk_status status = write_to(beside, trace);
+    lk_status status = write_to(beside, path, trace);
     if (status == LK_OK && rename(beside, path) != 0)
-        status = lk__fail(LK_ERR_IO, "%s cannot be written: %s", path, strerror(errno));
+        status = lk__fail(LK_ERR_IO, "trace %s: cannot be written: %s", path, strerror(errno));
     if (status != LK_OK)
         unlink(beside);
     return status;
