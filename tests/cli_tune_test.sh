@@ -97,6 +97,10 @@ prints "^algorithms $tuned, hash [0-9a-f]{16}\$"
 run 1 verify "${trained[@]}" --steps 1 --devices 1,1xref
 prints '^ +other implementations than on 1xcpu: lockstep [0-9.]+, device ref, hash [0-9a-f]{16} in place of [0-9a-f]{16}$'
 
+# One for other shards is used as far as it goes, which is nowhere.
+run 0 train --data synthetic --limit-train 40 --batch-size 20 --shards 2 --limit-val 18 --epochs 1 --algorithms "$tuned"
+grep -qF -- "problems of $tuned occurs in this training" "$work/stderr" || fail 'no warning of other shards'
+
 # ---- files that are refused ----
 
 # refuse TEXT…: the file $work/bad.txt, by train, and by what else trains
@@ -108,7 +112,7 @@ refuse()
     complains "tuning $work/bad.txt" "$@"
 }
 
-refuse 'cannot be read: No such file'
+refuse 'cannot be read: No such file' 'must be fast, direct or the file of a tuning'
 sed '2s/= .*/= fastest/' "$tuned" >"$work/bad.txt"
 refuse "line 2: 'fastest' does not run conv2d"
 { cat "$tuned"; echo 'conv2d f32 x[1] = onednn'; } >"$work/bad.txt"

@@ -3,6 +3,7 @@
 #include "small_network.h"
 
 #include "lockstep/build.h"
+#include "lockstep/log.h"
 #include "lockstep/tune.h"
 
 #include <unistd.h>
@@ -139,6 +140,32 @@ static void what_is_not_fused_is_run_apart(void **state)
     if (others > 0) /* a block of one problem has become a convolution with its gradients */
         assert_true(lk_tuning_count(lk_trainer_implementations(trainer)) < count);
     lk_trainer_release(trainer);
+}
+
+static void hear(void *user, lk_log_level level, const char *message)
+{
+    assert_int_equal(level, LK_LOG_WARNING);
+    snprintf(user, 256, "%s", message);
+}
+
+static void a_tuning_for_other_sizes_is_warned_of(void **state)
+{
+    (void)state;
+    skip_without_alternatives();
+    char warning[256] = "";
+    lk_train_config config = small_lenet();
+    config.devices = "1xcpu";
+    write_others(&config, "conv_block", "apart"); /* what is asked for and then not listed counts too */
+    config.algorithms = path;
+    lk_log_set(hear, warning, LK_LOG_WARNING);
+    lk_trainer_release(new_trainer(&config));
+    assert_string_equal(warning, "");
+    config.batch_size += 2 * config.shards;
+    config.limit_val = 18; /* or its shards would be of 12 images still */
+    lk_trainer_release(new_trainer(&config));
+    lk_log_set(NULL, NULL, LK_LOG_WARNING);
+    assert_non_null(strstr(warning, path));
+    assert_non_null(strstr(warning, "occurs in this training: it is for shards of other sizes"));
 }
 
 static void a_tuning_for_other_devices_is_refused(void **state)
@@ -314,6 +341,7 @@ int main(void)
         cmocka_unit_test(what_is_listed_runs),
         cmocka_unit_test(what_ran_can_be_repeated),
         cmocka_unit_test(what_is_not_fused_is_run_apart),
+        cmocka_unit_test(a_tuning_for_other_sizes_is_warned_of),
         cmocka_unit_test(a_tuning_for_other_devices_is_refused),
         cmocka_unit_test(tuning_finds_every_problem),
         cmocka_unit_test(tuning_can_be_interrupted),

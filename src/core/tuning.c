@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "lockstep/build.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
@@ -21,6 +22,7 @@ struct lk_tuning {
     choice *choices; /* sorted */
     int n, capacity;
     const char *preferred; /* NULL: none */
+    _Atomic bool was_used;
 };
 
 /* --- making one --------------------------------------------------------------------------------------------------- */
@@ -191,7 +193,14 @@ const char *lk__tuning_find(const lk_tuning *tuning, const char *op, const char 
 {
     bool there;
     int place = place_of(tuning, op, problem, &there);
+    if (there && !lk__tuning_was_used(tuning)) /* to its users a tuning does not change by being asked */
+        atomic_store_explicit(&((lk_tuning *)(uintptr_t)tuning)->was_used, true, memory_order_relaxed);
     return there ? tuning->choices[place].implementation : tuning->preferred;
+}
+
+bool lk__tuning_was_used(const lk_tuning *tuning)
+{
+    return atomic_load_explicit(&tuning->was_used, memory_order_relaxed);
 }
 
 const lk_backend *lk__tuning_backend(const lk_tuning *tuning)

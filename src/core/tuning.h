@@ -7,6 +7,9 @@
 /* The implementation for a problem, a static text; NULL: the tuning does not say. */
 const char *lk__tuning_find(const lk_tuning *tuning, const char *op, const char *problem);
 
+/* Whether lk__tuning_find has found anything. */
+bool lk__tuning_was_used(const lk_tuning *tuning);
+
 /* From then on lk__tuning_find answers `implementation`, borrowed, whatever the problem. */
 void lk__tuning_prefer(lk_tuning *tuning, const char *implementation);
 

@@ -1,13 +1,16 @@
 /* Which implementations run a training: asked for, and listed. */
 #include "train/trainer.h"
 
+#include "base/log.h"
 #include "base/status.h"
 #include "core/tensor.h"
 #include "core/tuning.h"
 #include "lockstep/program.h"
 #include "program/program.h"
 
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- asked for ---------------------------------------------------------------------------------------------------- */
 
@@ -27,6 +30,9 @@ lk_status lk__use_algorithms(lk_trainer *trainer)
         return use(trainer, LK_ALGORITHMS_FAST, NULL);
     if (strcmp(name, "direct") == 0)
         return use(trainer, LK_ALGORITHMS_DIRECT, NULL);
+    if (access(name, F_OK) != 0)
+        LK_FAIL(LK_ERR_IO, "tuning %s: cannot be read: %s; must be fast, direct or the file of a tuning", name,
+                strerror(errno));
     lk_tuning *tuning = lk_tuning_read(name);
     if (!tuning)
         return lk_error_status();
@@ -130,12 +136,24 @@ lk_status lk__list_choices(lk_trainer *trainer, lk_tuning *choices)
     return add_epoch(trainer, false, plan->val_samples, plan->val_batch_size, choices);
 }
 
+/* Listing has asked for every problem. Without any the built-in choices run, for which nobody would name a file. */
+static void warn_of_other_problems(const lk_trainer *trainer)
+{
+    const lk_tuning *tuning = trainer->devices[0]->tuning;
+    int n = tuning ? lk_tuning_count(tuning) : 0;
+    if (n > 0 && !lk__tuning_was_used(tuning))
+        lk__log(LK_LOG_WARNING,
+                "none of the %d problems of %s occurs in this training: it is for shards of other sizes", n,
+                trainer->config.algorithms);
+}
+
 lk_status lk__list_implementations(lk_trainer *trainer)
 {
     trainer->implementations = lk_tuning_new(lk_device_kind(trainer->devices[0]));
     if (!trainer->implementations)
         return lk_error_status();
     LK_TRY(lk__list_choices(trainer, trainer->implementations));
+    warn_of_other_problems(trainer);
     trainer->plan.implementations = lk_tuning_hash(trainer->implementations);
     return LK_OK;
 }
