@@ -331,7 +331,8 @@ static void print_bound(const profile *p)
         [EXCHANGE] = "a larger --batch-size exchanges the same for more samples",
         [SLOWEST] = "the devices have unequal work or cores, or other processes have one of the cores",
         [INPUT] = "more --workers prepare more batches",
-        [OTHER] = "the thread that pushes, and what lies between calls, takes too long for steps this small",
+        [OTHER] = "other processes keep threads from running, or what lies between calls takes too long for steps this "
+                  "small",
     };
     int largest = SHARD_SUMS;
     for (int part = SHARD_SUMS; part < PART_COUNT; part++)
@@ -417,7 +418,7 @@ const cli_command cmd_profile = {
         "  waiting for the slowest device\n"
         "                      other waits for other devices\n"
         "  input wait          no work, because a batch was not there\n"
-        "  other               no work for another reason, and what lies between operators\n"
+        "  other               no work for another reason, waits for a core, and what lies between operators\n"
         "The last line says what bounds the run: other processes, where they had the cores for a tenth of the\n"
         "operators' time or more; else the largest part but compute, where it takes a tenth of the time or more; else\n"
         "compute. Winograd's convolution counts the operations that it saves, so it can pass the peak.\n",

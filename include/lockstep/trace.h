@@ -63,7 +63,7 @@ typedef struct lk_trace_device {
     double slowest;    /* other waits for other devices; and no work, while a caller waited for results and there were
                         * several devices */
     double input;      /* no work, while a caller waited for a batch or prepared one */
-    double other;      /* no work for another reason, and what lies between calls */
+    double other;      /* no work for another reason, threads that have work and no core, and what lies between calls */
 } lk_trace_device;
 
 typedef struct lk_trace_summary {

@@ -43,8 +43,8 @@ struct lk_queue {
     /* Written by the queue's thread. */
     _Alignas(LK_ALIGNMENT) _Atomic uint64_t done;
     uint64_t shown; /* entries, as a recording was told last */
-    /* While something is recorded: when entries of phase exchange began, each in its place of the ring. */
-    _Atomic int64_t began[RING_ENTRIES];
+    /* While something is recorded: when entries began and ended, each in its place of the ring. */
+    _Atomic int64_t began[RING_ENTRIES], ended[RING_ENTRIES];
 
     /* Sleeping. The queue's thread sleeps until something is pushed, others until `done` reaches what they wait for;
      * only then are they woken: a wake-up after every entry would cost more than the entry. A sleeper says what it
@@ -165,26 +165,36 @@ void lk__event_wait(lk_event event)
 
 /* --- the queue's thread ------------------------------------------------------------------------------------------- */
 
-static void note_begin(lk_queue *queue, const ring_entry *entry)
+static void note_time(_Atomic int64_t *time)
 {
-    if (entry->phase == LK_PHASE_EXCHANGE)
-        atomic_store_explicit(&queue->began[entry - queue->ring], lk__trace_clock(), memory_order_relaxed);
+    if (lk__trace_is_on())
+        atomic_store_explicit(time, lk__trace_clock(), memory_order_relaxed);
 }
 
-/* Of an exchange, what the other queue had to do before it was no wait for the exchange. */
+/* Limited, for what was noted may be older than the recording, or be of an entry that has come into the place since. */
+static int64_t noted_time(const _Atomic int64_t *time, int64_t least, int64_t most)
+{
+    int64_t noted = atomic_load_explicit(time, memory_order_relaxed);
+    return noted < least ? least : noted > most ? most : noted;
+}
+
+static void show_part(lk__trace_kind kind, int64_t began, int64_t ended)
+{
+    if (began < ended)
+        lk__trace_interval(kind, began, ended, 0);
+}
+
+/* What the other queue did before an exchange is no wait for the exchange, nor is what other processes do behind it. */
 static void show_wait(const ring_entry *entry, int64_t began)
 {
-    int64_t ended = lk__trace_clock(), middle = ended;
+    const lk_queue *other = entry->wait.queue;
+    uint64_t place = (entry->wait.sequence - 1) % RING_ENTRIES;
+    int64_t now = lk__trace_clock(), finished = noted_time(&other->ended[place], began, now), started = finished;
     if (entry->phase == LK_PHASE_EXCHANGE)
-        middle = atomic_load_explicit(&entry->wait.queue->began[(entry->wait.sequence - 1) % RING_ENTRIES],
-                                      memory_order_relaxed);
-    middle = middle < ended ? middle : ended; /* later: the place was used again */
-    if (began < middle)
-        lk__trace_interval(LK_TRACE_WAIT_DEVICE, began, middle, 0);
-    else
-        middle = began;
-    if (middle < ended)
-        lk__trace_interval(LK_TRACE_WAIT_EXCHANGE, middle, ended, 0);
+        started = noted_time(&other->began[place], began, finished);
+    show_part(LK_TRACE_WAIT_DEVICE, began, started);
+    show_part(LK_TRACE_WAIT_EXCHANGE, started, finished);
+    show_part(LK_TRACE_WAIT_CORE, finished, now);
 }
 
 static void wait_for_other(const ring_entry *entry)
@@ -217,10 +227,10 @@ static void run_task(lk_task *task)
 
 static void run_entry(lk_queue *queue, ring_entry *entry)
 {
-    if (lk__trace_is_on()) {
+    int64_t place = entry - queue->ring;
+    if (lk__trace_is_on())
         show_length(queue);
-        note_begin(queue, entry);
-    }
+    note_time(&queue->began[place]);
     lk__phase_set(entry->phase);
     switch (entry->kind) {
     case ENTRY_CALL:
@@ -235,6 +245,7 @@ static void run_entry(lk_queue *queue, ring_entry *entry)
         wait_for_other(entry);
         break;
     }
+    note_time(&queue->ended[place]);
 }
 
 /* Tensors are let go of before the entry counts as done: whoever waited for it finds the memory free. */

@@ -383,6 +383,7 @@ static const struct {
     [LK_TRACE_PROGRAM] = {"program", "program"},
     [LK_TRACE_WAIT_DEVICE] = {"wait for a device", "wait"},
     [LK_TRACE_WAIT_EXCHANGE] = {"wait for the exchange", "wait"},
+    [LK_TRACE_WAIT_CORE] = {"wait for a core", "wait"},
     [LK_TRACE_IDLE] = {"no work", "wait"},
     [LK_TRACE_QUEUED] = {"queued", "queue"},
     [LK_TRACE_WAIT_RESULT] = {"wait for results", "wait"},

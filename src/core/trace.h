@@ -25,6 +25,7 @@ typedef enum lk__trace_kind {
     LK_TRACE_PROGRAM,       /* a task, with the calls in it. number: its phase */
     LK_TRACE_WAIT_DEVICE,   /* a queue waits for what another one computes, or computes before it exchanges */
     LK_TRACE_WAIT_EXCHANGE, /* … for what another one is doing in phase exchange */
+    LK_TRACE_WAIT_CORE,     /* … is there, and the queue's thread was not woken yet */
     LK_TRACE_IDLE,          /* a queue has nothing to run */
     LK_TRACE_QUEUED,        /* not an interval. number: entries in the queue */
     LK_TRACE_WAIT_RESULT,   /* a caller waits for a device */
