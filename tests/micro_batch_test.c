@@ -137,9 +137,27 @@ static void the_plan_says_how_many(void **state)
     assert_int_equal(planned(&config), 0);
     config.micro_batch = 0;
     assert_int_equal(planned(&config), 0);
+}
+
+/* An evaluation has pieces of its own shards; the training that it looks at stays as it is. */
+static void evaluation_has_its_own(void **state)
+{
+    (void)state;
+    lk_train_config config = in_pieces(16);
+    outcome plain = train(&config);
     config.val_batch_size = 64;
-    config.micro_batch = 16;
-    assert_int_equal(planned(&config), 16);
+    outcome other = train(&config);
+    assert_string_equal(plain.result.digest, other.result.digest);
+    lk_trainer *trainer = new_trainer(&config);
+    assert_int_equal(lk_trainer_plan(trainer)->micro_batch, 0);
+    assert_int_equal(lk_trainer_plan(trainer)->val_micro_batch, 16);
+    lk_trainer_release(trainer);
+    config.micro_batch = 1;
+    config.val_batch_size = 2 * 300;
+    trainer = new_trainer(&config);
+    assert_int_equal(lk_trainer_plan(trainer)->micro_batch, 1);
+    assert_int_equal(lk_trainer_plan(trainer)->val_micro_batch, 3);
+    lk_trainer_release(trainer);
 }
 
 /* A function of model and shard: 16 samples, more where that would be too many pieces, and only where it is faster. */
@@ -214,6 +232,7 @@ int main(void)
         cmocka_unit_test(with_dropout),
         cmocka_unit_test(two_pieces_are_two_shards),
         cmocka_unit_test(the_plan_says_how_many),
+        cmocka_unit_test(evaluation_has_its_own),
         cmocka_unit_test(the_default_depends_on_the_model),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(a_loss_that_is_not_finite_is_found),

@@ -100,7 +100,8 @@ typedef struct lk_plan {
     int64_t parameters;                           /* elements */
     int devices;
     int64_t shards, batch_size, val_batch_size, accumulate, epochs;
-    int64_t micro_batch;       /* samples of a shard that run together; 0: all */
+    int64_t micro_batch;       /* samples of a training shard that run together; 0: all */
+    int64_t val_micro_batch;   /* the same of an evaluation's shard */
     int64_t steps_per_epoch;   /* batches */
     int64_t updates_per_epoch; /* ceil(steps / accumulate) */
     int64_t train_samples, val_samples;
@@ -116,10 +117,15 @@ typedef struct lk_plan {
     lk_augment_opts augment;
     double patience; /* of the target, if there is one */
     uint64_t seed;
-    const char *algorithms;   /* "fast", "direct", or the file of a tuning */
-    uint64_t implementations; /* lk_tuning_hash of lk_trainer_implementations */
-    bool fell_back;           /* data "auto": fashion-mnist was not to be had */
+    const char *algorithms; /* "fast", "direct", or the file of a tuning */
+    /* XXH3-64 of the executor and the version of fusion, seeded with lk_tuning_hash of lk_trainer_implementations. */
+    uint64_t implementations;
+    bool fell_back; /* data "auto": fashion-mnist was not to be had */
 } lk_plan;
+
+/* What training makes of `asked`, lk_train_config.micro_batch, for shards of up to `shard` samples: *size samples run
+ * together, 0: all. Errors: LK_ERR_ARGUMENT (a model with batch-norm; more than 128 pieces). */
+LK_API lk_status lk_plan_micro_batch(const lk_model *model, int64_t shard, int64_t asked, int64_t *size);
 
 /* After an error a trainer can only be asked for its plan, and released. */
 typedef struct lk_trainer lk_trainer;

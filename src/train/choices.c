@@ -108,13 +108,23 @@ static lk_status add_pass(lk_trainer *trainer, bool training, int64_t samples, l
     return status;
 }
 
+/* Pieces of a shard have two sizes at most. */
+static lk_status add_shard(lk_trainer *trainer, bool training, int64_t samples, lk_tuning *choices)
+{
+    int64_t size = training ? trainer->plan.micro_batch : trainer->plan.val_micro_batch;
+    if (size == 0 || samples <= size)
+        return add_pass(trainer, training, samples, choices);
+    LK_TRY(add_pass(trainer, training, size, choices));
+    return samples % size > 0 ? add_pass(trainer, training, samples % size, choices) : LK_OK;
+}
+
 /* Shards of a batch have two sizes at most; one without samples has no pass. */
 static lk_status add_batch(lk_trainer *trainer, bool training, int64_t samples, lk_tuning *choices)
 {
     int64_t shards = trainer->plan.shards, small = samples / shards, large = (samples + shards - 1) / shards;
     if (large > 0)
-        LK_TRY(add_pass(trainer, training, large, choices));
-    return small > 0 && small < large ? add_pass(trainer, training, small, choices) : LK_OK;
+        LK_TRY(add_shard(trainer, training, large, choices));
+    return small > 0 && small < large ? add_shard(trainer, training, small, choices) : LK_OK;
 }
 
 /* Batches have two sizes at most. */

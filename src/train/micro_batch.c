@@ -25,45 +25,59 @@ static double activations_of_sample(const lk_model *model)
     return count;
 }
 
+static double parameters_of(const lk_model *model)
+{
+    double count = 0;
+    for (int i = 0; i < lk_model_parameter_count(model); i++)
+        count += (double)lk_shape_count(lk_model_variable_shape(model, i));
+    return count;
+}
+
 /* What few samples make stays in a cache until backward reads it; but each piece has gradients of all parameters to
  * add. So pieces are for models that make much with few parameters. Where this comes from: docs/performance.md. */
-static int64_t fastest_size(const lk_trainer *trainer)
+static int64_t fastest_size(const lk_model *model)
 {
     enum { SIZE = 16, LEAST_RATIO = 8 };
-    bool much = SIZE * activations_of_sample(trainer->model) >= LEAST_RATIO * (double)trainer->plan.parameters;
-    return much && !lk_model_has_batch_norm(trainer->model) ? SIZE : 0;
+    bool much = SIZE * activations_of_sample(model) >= LEAST_RATIO * parameters_of(model);
+    return much && !lk_model_has_batch_norm(model) ? SIZE : 0;
 }
 
-/* The fastest size, or what leaves no more pieces than there may be. */
-static int64_t default_size(const lk_trainer *trainer, int64_t shard)
+static lk_status check_size(const lk_model *model, int64_t size, int64_t shard)
 {
-    int64_t size = fastest_size(trainer), least = divide_up(shard, MOST_PIECES);
-    return size == 0 || size > least ? size : least;
-}
-
-static lk_status check_size(const lk_trainer *trainer, int64_t size, int64_t shard)
-{
-    if (lk_model_has_batch_norm(trainer->model))
+    if (lk_model_has_batch_norm(model))
         LK_FAIL(LK_ERR_ARGUMENT, "--micro-batch %lld: model %s has batch-norm, which looks at a whole shard",
-                (long long)size, trainer->plan.model);
+                (long long)size, lk_model_name(model));
     if (divide_up(shard, size) > MOST_PIECES)
         LK_FAIL(LK_ERR_ARGUMENT, "--micro-batch %lld: a shard of %lld samples has at most %d pieces; %lld or more",
                 (long long)size, (long long)shard, MOST_PIECES, (long long)divide_up(shard, MOST_PIECES));
     return LK_OK;
 }
 
-lk_status lk__plan_micro_batch(lk_trainer *trainer)
+/* What leaves no more pieces than there may be, where `size` leaves more; 0 where the shard is one piece. */
+static int64_t fit(int64_t size, int64_t shard)
+{
+    int64_t least = divide_up(shard, MOST_PIECES);
+    if (size > 0 && size < least)
+        size = least;
+    return size < shard ? size : 0;
+}
+
+lk_status lk_plan_micro_batch(const lk_model *model, int64_t shard, int64_t asked, int64_t *size)
+{
+    *size = 0;
+    if (asked > 0)
+        LK_TRY(check_size(model, asked, shard));
+    *size = fit(asked < 0 ? fastest_size(model) : asked, shard);
+    return LK_OK;
+}
+
+/* Each by shards of its own: how a model is evaluated does not change how it is trained. */
+lk_status lk__plan_micro_batches(lk_trainer *trainer)
 {
     lk_plan *plan = &trainer->plan;
-    int64_t size = trainer->config.micro_batch;
-    int64_t batch =
-        plan->val_batch_size > plan->batch_size && trainer->val_set ? plan->val_batch_size : plan->batch_size;
-    int64_t shard = divide_up(batch, plan->shards);
-    if (size > 0)
-        LK_TRY(check_size(trainer, size, shard));
-    else if (size < 0)
-        size = default_size(trainer, shard);
-    plan->micro_batch = size < shard ? size : 0;
+    int64_t asked = trainer->config.micro_batch, val_shard = divide_up(plan->val_batch_size, plan->shards);
+    LK_TRY(lk_plan_micro_batch(trainer->model, divide_up(plan->batch_size, plan->shards), asked, &plan->micro_batch));
+    plan->val_micro_batch = fit(asked < 0 ? fastest_size(trainer->model) : asked, val_shard);
     return LK_OK;
 }
 
@@ -114,10 +128,10 @@ static lk_status run_piece(const pieces *p, int64_t begin, int64_t end, lk_tenso
     return status;
 }
 
-lk_status lk__run_pieces(lk_trainer *trainer, lk__shard_pass_fn pass, const lk_shard *shard, lk_tensor *seed, int n,
-                         lk_tensor **values)
+lk_status lk__run_pieces(lk_trainer *trainer, int64_t size, lk__shard_pass_fn pass, const lk_shard *shard,
+                         lk_tensor *seed, int n, lk_tensor **values)
 {
-    int64_t samples = lk_tensor_count(shard->labels), size = trainer->plan.micro_batch;
+    int64_t samples = lk_tensor_count(shard->labels);
     if (size == 0 || samples <= size)
         return pass(trainer, shard, seed, values);
     pieces p = {trainer, pass, shard, seed, n, lk__calloc((size_t)n, sizeof *p.values)};

@@ -59,7 +59,7 @@ static lk_status train_piece(lk_trainer *trainer, const lk_shard *shard, lk_tens
 
 lk_status lk__training_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
 {
-    return lk__run_pieces(trainer, train_piece, shard, seed, trainer->n_values, values);
+    return lk__run_pieces(trainer, trainer->plan.micro_batch, train_piece, shard, seed, trainer->n_values, values);
 }
 
 static lk_status evaluate_piece(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
@@ -73,7 +73,8 @@ static lk_status evaluate_piece(lk_trainer *trainer, const lk_shard *shard, lk_t
 
 lk_status lk__evaluation_pass(lk_trainer *trainer, const lk_shard *shard, lk_tensor *seed, lk_tensor **values)
 {
-    return lk__run_pieces(trainer, evaluate_piece, shard, seed, lk__metric_count(trainer), values);
+    return lk__run_pieces(trainer, trainer->plan.val_micro_batch, evaluate_piece, shard, seed,
+                          lk__metric_count(trainer), values);
 }
 
 static lk_status begin_pass(lk_trainer *trainer, lk__shard_pass_fn pass, const lk_shard *shard, lk_tensor *seed, int n,

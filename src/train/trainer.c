@@ -189,7 +189,7 @@ static lk_status make_model(lk_trainer *trainer)
     trainer->n_variables = lk_model_variable_count(trainer->model);
     for (int i = 0; i < trainer->n_parameters; i++)
         plan->parameters += lk_shape_count(lk_model_variable_shape(trainer->model, i));
-    return lk__plan_micro_batch(trainer);
+    return lk__plan_micro_batches(trainer);
 }
 
 static lk_status make_replicas(lk_trainer *trainer)

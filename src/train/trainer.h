@@ -148,12 +148,13 @@ lk_status lk__shard_programs_begin(lk_trainer *trainer, lk__shard_pass_fn fn, co
 
 /* --- micro_batch.c ------------------------------------------------------------------------------------------------ */
 
-/* Sets plan.micro_batch. The model is there. Errors: LK_ERR_ARGUMENT (what --micro-batch asks for cannot be). */
-lk_status lk__plan_micro_batch(lk_trainer *trainer);
+/* Sets plan.micro_batch and plan.val_micro_batch. The model is there. Errors: those of lk_plan_micro_batch. */
+lk_status lk__plan_micro_batches(lk_trainer *trainer);
 
-/* pass(trainer, piece, seed, …) for the shard's pieces, in their order; values[0 … n): sums over them. */
-lk_status lk__run_pieces(lk_trainer *trainer, lk__shard_pass_fn pass, const lk_shard *shard, lk_tensor *seed, int n,
-                         lk_tensor **values);
+/* pass(trainer, piece, seed, …) for the shard's pieces of `size` samples (0: all), in their order; values[0 … n): sums
+ * over them. */
+lk_status lk__run_pieces(lk_trainer *trainer, int64_t size, lk__shard_pass_fn pass, const lk_shard *shard,
+                         lk_tensor *seed, int n, lk_tensor **values);
 
 /* --- shard_run.c -------------------------------------------------------------------------------------------------- */
 

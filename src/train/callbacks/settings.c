@@ -148,6 +148,7 @@ lk_status lk__settings_visit(const lk_trainer *trainer, lk__setting_fn fn, void 
         {"parameters", plan->parameters},
         {"training samples", plan->train_samples},
         {"validation samples", plan->val_samples},
+        {"validation micro-batch", plan->val_micro_batch},
         {"batches an epoch", plan->steps_per_epoch},
         {"updates an epoch", plan->updates_per_epoch},
     };
