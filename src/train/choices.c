@@ -9,8 +9,10 @@
 #include "program/program.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 /* --- asked for ---------------------------------------------------------------------------------------------------- */
 
@@ -146,6 +148,19 @@ lk_status lk__list_choices(lk_trainer *trainer, lk_tuning *choices)
     return add_epoch(trainer, false, plan->val_samples, plan->val_batch_size, choices);
 }
 
+/* Of what runs: fusion gives other bits with the same implementations, and is for programs alone. */
+static uint64_t hash(const lk_trainer *trainer)
+{
+    char text[64];
+    if (!trainer->programs)
+        snprintf(text, sizeof text, "eager");
+    else if (trainer->config.fuse == LK_FUSE_OFF)
+        snprintf(text, sizeof text, "program");
+    else
+        snprintf(text, sizeof text, "program, fusion %d", LK_FUSION_VERSION);
+    return XXH3_64bits_withSeed(text, strlen(text), lk_tuning_hash(trainer->implementations));
+}
+
 /* Listing has asked for every problem. Without any the built-in choices run, for which nobody would name a file. */
 static void warn_of_other_problems(const lk_trainer *trainer)
 {
@@ -164,6 +179,6 @@ lk_status lk__list_implementations(lk_trainer *trainer)
         return lk_error_status();
     LK_TRY(lk__list_choices(trainer, trainer->implementations));
     warn_of_other_problems(trainer);
-    trainer->plan.implementations = lk_tuning_hash(trainer->implementations);
+    trainer->plan.implementations = hash(trainer);
     return LK_OK;
 }

@@ -261,7 +261,7 @@ static lk_status is_other_step(tuner *t, bool *other)
     if (status == LK_OK)
         status = lk__list_choices(t->trainer, implementations);
     if (status == LK_OK)
-        *other = lk_tuning_hash(implementations) != t->trainer->plan.implementations;
+        *other = lk_tuning_hash(implementations) != lk_tuning_hash(t->trainer->implementations);
     lk_tuning_release(implementations);
     return status == LK_OK ? lk_device_set_tuning(device, NULL) : status;
 }
