@@ -15,6 +15,7 @@
 #include "lockstep/nn.h"
 #include "lockstep/ops.h"
 #include "lockstep/optim.h"
+#include "lockstep/train.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,11 +28,14 @@ typedef struct summary_config {
     double momentum;
     int batch_norm;
     bool memory, recompute;
+    int64_t micro_batch;
+    int dtype; /* enum lk_precision */
 } summary_config;
 
 static const char *const optimizers[] = {"sgd", "adam", "adamw", "lars", NULL};
 static const char *const batch_norms[] = {"shard", "sync", NULL};
 enum { BN_SHARD, BN_SYNC };
+static const char *const precisions[] = {"f32", "bf16", NULL};
 
 /* clang-format off */
 #define AT(field) offsetof(summary_config, field)
@@ -67,6 +71,11 @@ static const lk_option options[] = {
      .help = "Run a shard's training step once, and print what its memory plan takes (with --bn shard)"},
     {.name = "recompute", .type = LK_OPTION_FLAG, .offset = AT(recompute),
      .help = "With --memory: of a step that makes again what backward needs instead of keeping all of it"},
+    {.name = "micro-batch", .type = LK_OPTION_INT64, .offset = AT(micro_batch), .default_text = "-1", .minimum = 0,
+     .maximum = 1 << 24, .value = "N",
+     .help = "With --memory: of a shard in pieces of N samples; 0: whole; unset: as training would choose"},
+    {.name = "dtype", .type = LK_OPTION_CHOICE, .offset = AT(dtype), .default_text = "f32", .choices = precisions,
+     .value = "TYPE", .help = "With --memory: of layers that compute in it, as in training"},
 };
 /* clang-format on */
 enum { OPTION_COUNT = sizeof options / sizeof options[0] };
@@ -315,18 +324,29 @@ static lk_status print_memory(const lk_model *model, const summary_config *confi
     return LK_OK;
 }
 
+static lk_status plan_step(const lk_model *model, const summary_config *config, cli_training_step *step)
+{
+    int64_t shards = config->shards ? config->shards : lk_default_shards(config->batch_size, config->devices);
+    *step = (cli_training_step){.samples = (config->batch_size + shards - 1) / shards,
+                                .dtype = config->dtype == LK_PRECISION_BF16 ? LK_BF16 : LK_F32,
+                                .recompute = config->recompute};
+    return lk_plan_micro_batch(model, step->samples, config->micro_batch, &step->micro_batch);
+}
+
 /* What lies inside a replay: neither its inputs nor gradients. */
-static lk_status print_plan(const lk_model *model, const summary_config *config)
+static lk_status print_plan(const lk_model *model, const cli_training_step *step)
 {
     lk_program_memory memory;
     char note[96];
-    int64_t shards = config->shards ? config->shards : lk_default_shards(config->batch_size, config->devices);
-    int64_t samples = (config->batch_size + shards - 1) / shards;
-    lk_status status = cli_program_memory(model, samples, config->recompute, &memory);
+    lk_status status = cli_program_memory(model, step, &memory);
     if (status != LK_OK)
         return status;
-    printf("\nmemory inside a training step of a shard of %lld sample%s, %d operators%s, as one ran\n",
-           (long long)samples, samples == 1 ? "" : "s", memory.calls, config->recompute ? " with --recompute" : "");
+    printf("\nmemory inside a training step of a shard of %lld sample%s", (long long)step->samples,
+           step->samples == 1 ? "" : "s");
+    if (step->micro_batch > 0)
+        printf(" in pieces of %lld", (long long)step->micro_batch);
+    printf(" in %s, %d operators%s, as one ran\n", lk_dtype_name(step->dtype), memory.calls,
+           step->recompute ? " with --recompute" : "");
     snprintf(note, sizeof note, "%.1f%% above the peak",
              memory.peak ? 100.0 * (double)(memory.planned - memory.peak) / (double)memory.peak : 0.0);
     print_row("planned", (double)memory.planned, note);
@@ -356,12 +376,26 @@ static lk_status find_input(const summary_config *config, lk_model_input *input)
 static lk_status summarise(const lk_model *model, const summary_config *config)
 {
     lk_model_input in = lk_model_get_input(model);
+    cli_training_step step;
+    lk_status status = plan_step(model, config, &step);
+    if (status != LK_OK)
+        return status;
     printf("%s: images %lldx%lldx%lld, %lld classes\n\n", lk_model_name(model), (long long)in.channels,
            (long long)in.height, (long long)in.width, (long long)in.classes);
-    lk_status status = print_flops(model, print_layers(model));
+    status = print_flops(model, print_layers(model));
     if (status == LK_OK)
         status = print_memory(model, config);
-    return status == LK_OK && config->memory ? print_plan(model, config) : status;
+    return status == LK_OK && config->memory ? print_plan(model, &step) : status;
+}
+
+/* The first option given that is about --memory alone; NULL: none. */
+static const char *needs_memory(const summary_config *config)
+{
+    if (config->recompute)
+        return "recompute";
+    if (config->micro_batch >= 0)
+        return "micro-batch";
+    return config->dtype != LK_PRECISION_F32 ? "dtype" : NULL;
 }
 
 static int run(int argc, char **argv)
@@ -377,8 +411,9 @@ static int run(int argc, char **argv)
     if (config.devices > most)
         return cli_usage_error("--devices %lld: %lld shards are not one for each", (long long)config.devices,
                                (long long)most);
-    if (config.recompute && !config.memory)
-        return cli_usage_error("--recompute: must be with --memory");
+    const char *option = needs_memory(&config);
+    if (option && !config.memory)
+        return cli_usage_error("--%s: must be with --memory", option);
     if (lk_model_check(config.model) != LK_OK || find_input(&config, &input) != LK_OK)
         return cli_fail();
     lk_model *model = lk_model_new(config.model, input);

@@ -4,8 +4,13 @@
 #include "lockstep/nn.h"
 #include "lockstep/program.h"
 
-/* Of a training step of the model on a shard of so many samples, which runs once. recompute: see lk_program_opts.
- * Errors: those of the model and of programs. */
-lk_status cli_program_memory(const lk_model *model, int64_t samples, bool recompute, lk_program_memory *memory);
+typedef struct cli_training_step {
+    int64_t samples, micro_batch; /* of the shard, and of a piece; 0: all */
+    lk_dtype dtype;               /* see lk_forward_opts */
+    bool recompute;               /* see lk_program_opts */
+} cli_training_step;
+
+/* Of such a step of the model, which runs once. Errors: those of the model and of programs. */
+lk_status cli_program_memory(const lk_model *model, const cli_training_step *shard, lk_program_memory *memory);
 
 #endif

@@ -85,6 +85,34 @@ awk "BEGIN { exit !($remade > 0 && $remade < 0.8 * $kept) }" || fail "$remade Mi
 run 2 summary --recompute
 complains '--recompute: must be with --memory'
 
+# Of the step that training runs: in pieces, in bf16.
+cat >"$output/wide.lk" <<'EOF'
+conv2d 16 kernel=3
+relu
+conv2d 16 kernel=3
+relu
+global_avg_pool
+dense classes
+EOF
+wide()
+{
+    run 0 summary --model "$output/wide.lk" --batch-size 64 --shards 1 --memory "$@"
+    awk '$1 == "planned" { print $2 }' "$output/stdout"
+}
+pieces=$(wide)
+line '^memory inside a training step of a shard of 64 samples in pieces of 16 in f32, [0-9]+ operators, as one ran$'
+whole=$(wide --micro-batch 0)
+awk "BEGIN { exit !($pieces > 0 && $pieces < 0.5 * $whole) }" || fail "$pieces MiB in pieces of 16, $whole whole"
+halves=$(wide --micro-batch 0 --dtype bf16)
+awk "BEGIN { exit !($halves > 0 && $halves < 0.7 * $whole) }" || fail "$halves MiB in bf16, $whole in f32"
+run 2 summary --memory --model resnet18 --micro-batch 4
+[[ ! -s $output/stdout ]] || fail 'refused after work'
+complains '--micro-batch 4: model resnet18 has batch-norm, which looks at a whole shard'
+run 2 summary --micro-batch 4
+complains '--micro-batch: must be with --memory'
+run 2 summary --dtype bf16
+complains '--dtype: must be with --memory'
+
 run 0 summary --data synthetic --model keras-cnn
 line '^keras-cnn: images 1x28x28, 10 classes$'
 
