@@ -40,18 +40,23 @@ enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
 /* Any do for a comparison; a recipe keeps its own. */
 static const char any_data[] = "auto";
 
-/* Of what identifies a run, what is about evaluation. */
-static bool is_about_evaluation(const char *name)
+static bool is_one_of(const char *name, const char *const *names)
 {
-    static const char *const names[] = {"val-batch-size",  "limit-val", "top-k",
-                                        "target-accuracy", "patience",  "early-stop"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(names[i], name) == 0)
+    for (; *names; names++)
+        if (strcmp(name, *names) == 0)
             return true;
     return false;
 }
 
-/* What may change the result of a training, and where the data are. */
+/* What identifies a training, where the data are, and what should not change a result. */
+static bool is_wanted(const lk_option *option)
+{
+    static const char *const evaluation[] = {"val-batch-size", "limit-val",  "top-k", "target-accuracy",
+                                             "patience",       "early-stop", NULL};
+    static const char *const others[] = {"data-dir", "bucket-mb", NULL};
+    return option->recorded ? !is_one_of(option->name, evaluation) : is_one_of(option->name, others);
+}
+
 static size_t make_options(lk_option *table)
 {
     size_t count = 0;
@@ -59,7 +64,7 @@ static size_t make_options(lk_option *table)
         table[count] = own_options[count];
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
         const lk_option *option = &lk_train_options[i];
-        if (strcmp(option->name, "data-dir") != 0 && (!option->recorded || is_about_evaluation(option->name)))
+        if (!is_wanted(option))
             continue;
         table[count] = *option;
         if (strcmp(option->name, "data") == 0)

@@ -112,6 +112,18 @@ static void print_augmentation(const lk_augment_opts *opts)
         fputc('\n', stderr);
 }
 
+/* What may change bits, and is not as usual. */
+static void print_kernels(const lk_plan *plan, const lk_train_config *config)
+{
+    fputs("  kernels   ", stderr);
+    cli_print_clean(plan->algorithms, stderr);
+    if (config->executor == LK_EXECUTOR_EAGER)
+        fputs(", executor eager", stderr);
+    if (config->fuse == LK_FUSE_OFF)
+        fputs(", fuse off", stderr);
+    fprintf(stderr, ", hash %016llx\n", (unsigned long long)plan->implementations);
+}
+
 static void print_plan(const lk_plan *plan, const lk_train_config *config)
 {
     cli_print_clean(plan->model, stderr);
@@ -130,9 +142,8 @@ static void print_plan(const lk_plan *plan, const lk_train_config *config)
         fprintf(stderr, ", dtype %s", lk_dtype_name(plan->dtype));
     if (config->recompute)
         fputs(", with recomputation", stderr);
-    fprintf(stderr, ", seed %llu\n  kernels   ", (unsigned long long)plan->seed);
-    cli_print_clean(plan->algorithms, stderr);
-    fprintf(stderr, ", hash %016llx\n", (unsigned long long)plan->implementations);
+    fprintf(stderr, ", seed %llu\n", (unsigned long long)plan->seed);
+    print_kernels(plan, config);
 }
 
 void cli_note_fallback(void)

@@ -319,6 +319,7 @@ done_line()
     echo "^\{\"event\":\"done\",\"steps\":$1,\"seconds\":$number,\"images_per_second\":$number,\"val_accuracy\":$2,\
 \"digest\":\"[0-9a-f]{32}\",\"devices\":\[$3\],\"shards\":$4,\"samples_seen\":$5,\"epochs\":[0-9]+,\
 \"total_seconds\":$number,\"val_loss\":$2,\"flops_per_second\":$number,\"stopped_by\":(null|\"[a-z ]+\"),\
+\"dtype\":\"f32\",\"micro_batch\":0,\"executor\":\"program\",\"fuse\":\"on\",\
 \"algorithms\":\"fast\",\"implementations\":\"[0-9a-f]{16}\"\}\$"
 }
 # lines PATTERN…: stdout has exactly these.
@@ -666,6 +667,20 @@ run 0 "${verify[@]}" --devices 1,3 --shards 5
 
 run 0 "${verify[@]}" --devices 1,2 --steps 1 --base-lr 0.002 --recipe keras-mnist --augment shift=0.2,flip
 [[ $(tail -n 1 "$work/stdout") == 'identical after 1 steps with 2 shards' ]] || fail "no verdict"
+# What may change bits is in the plan where it is not as usual, and in the records.
+few=(train --data synthetic --limit-train 20 --limit-val 0 --batch-size 8 --epochs 1 --devices 1)
+run 0 "${few[@]}" --fuse off --dtype bf16 --micro-batch 2 --recompute --json --log-dir "$work/unusual"
+grep -qE '^  kernels   fast, fuse off, hash [0-9a-f]{16}$' "$work/stderr" || fail "no --fuse off in the plan"
+grep -qF '"dtype":"bf16","micro_batch":2,"executor":"program","fuse":"off",' "$work/stdout" || fail "not what ran"
+head -n 1 "$work/unusual/epochs.jsonl" | grep -qF '"recompute":true' || fail "no --recompute in the settings"
+run 0 "${few[@]}" --executor eager
+grep -qE '^  kernels   fast, executor eager, hash [0-9a-f]{16}$' "$work/stderr" || fail "no --executor eager in the plan"
+
+# What should not change a bit may be tried.
+run 0 "${verify[@]}" --devices 1,2
+plain=$(grep -E '^1xcpu' "$work/stdout")
+run 0 "${verify[@]}" --devices 1,2 --recompute --bucket-mb 0.01
+[[ $(grep -E '^1xcpu' "$work/stdout") == "$plain" ]] || fail "other bits than without"
 run 2 "${verify[@]}" --limit-val 5
 complains "'--limit-val'"
 

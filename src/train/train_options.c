@@ -97,6 +97,7 @@ const lk_option lk_train_options[] = {
     {.name = "recompute",
      .type = LK_OPTION_FLAG,
      AT(recompute),
+     .recorded = true,
      .help = "make again what backward needs, instead of keeping all of it: less memory, more time, the same bits"},
     {.name = "micro-batch",
      .type = LK_OPTION_INT64,

@@ -64,9 +64,16 @@ static void put_devices(json_lines *j, const lk_trainer *trainer)
     lk__json_close(&j->line, ']');
 }
 
-static void put_implementations(json_lines *j, const lk_plan *plan)
+/* What runs it, and with it decides the bits. */
+static void put_implementations(json_lines *j, const lk_trainer *trainer)
 {
     char hash[24];
+    const lk_plan *plan = lk_trainer_plan(trainer);
+    const lk_train_config *config = lk_trainer_config(trainer);
+    put_text(j, "dtype", lk_dtype_name(plan->dtype));
+    put_int(j, "micro_batch", plan->micro_batch);
+    put_text(j, "executor", config->executor == LK_EXECUTOR_EAGER ? "eager" : "program");
+    put_text(j, "fuse", config->fuse == LK_FUSE_OFF ? "off" : "on");
     snprintf(hash, sizeof hash, "%016" PRIx64, plan->implementations);
     put_text(j, "algorithms", plan->algorithms);
     put_text(j, "implementations", hash);
@@ -172,7 +179,7 @@ static lk_status write_done(json_lines *j, const lk_trainer *trainer, const lk_t
     put_mean(j, "val_loss", result->val.loss);
     put_real(j, "flops_per_second", result->flops_per_second);
     put_text(j, "stopped_by", result->stopped_by);
-    put_implementations(j, lk_trainer_plan(trainer));
+    put_implementations(j, trainer);
     return end_line(j);
 }
 
