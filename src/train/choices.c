@@ -45,68 +45,54 @@ lk_status lk__use_algorithms(lk_trainer *trainer)
 
 /* --- listed ------------------------------------------------------------------------------------------------------- */
 
-/* What is recorded: a pass over a shard of so many samples, on the first device. */
-typedef struct recording {
-    lk_trainer *trainer;
-    lk__shard_pass_fn pass;
-    bool training;
-} recording;
-
-enum { IMAGES, LABELS, INDICES, SEED, INPUTS };
-
-static lk_status run_pass(void *user, lk_tensor *const *in, lk_tensor **out)
-{
-    const recording *r = user;
-    lk_shard shard = {.shards = r->trainer->plan.shards,
-                      .device = r->trainer->devices[0],
-                      .images = in[IMAGES],
-                      .labels = in[LABELS],
-                      .indices = in[INDICES]};
-    return r->pass(r->trainer, &shard, r->training ? in[SEED] : NULL, out);
-}
-
-static lk_status make_inputs(const lk_trainer *trainer, int64_t samples, lk_tensor **in)
+/* Of so many samples, on the first device. */
+static lk_status make_shard(const lk_trainer *trainer, int64_t samples, lk_shard *shard)
 {
     const lk_dataset *data = trainer->train_set;
     lk_device *device = trainer->devices[0];
     lk_shape images = LK_SHAPE(samples, lk_dataset_channels(data), lk_dataset_height(data), lk_dataset_width(data));
-    LK_TRY(lk__tensor_new(device, LK_F32, images, &in[IMAGES]));
-    LK_TRY(lk__tensor_new(device, LK_I32, LK_SHAPE(samples), &in[LABELS]));
-    LK_TRY(lk__tensor_new(device, LK_I64, LK_SHAPE(samples), &in[INDICES]));
-    return lk__tensor_new(device, LK_F32, LK_SCALAR, &in[SEED]);
+    *shard = (lk_shard){.shards = trainer->plan.shards, .device = device};
+    LK_TRY(lk__tensor_new(device, LK_F32, images, &shard->images));
+    LK_TRY(lk__tensor_new(device, LK_I32, LK_SHAPE(samples), &shard->labels));
+    return lk__tensor_new(device, LK_I64, LK_SHAPE(samples), &shard->indices);
 }
 
 /* What runs operator by operator is not fused. */
-static bool is_fused(const recording *r)
+static bool is_fused(const lk_trainer *trainer, bool training)
 {
-    const lk_trainer *trainer = r->trainer;
-    bool together = r->training && trainer->plan.batch_norm == LK_BN_SYNC && lk_model_has_batch_norm(trainer->model);
+    bool together = training && trainer->plan.batch_norm == LK_BN_SYNC && lk_model_has_batch_norm(trainer->model);
     return trainer->programs && trainer->config.fuse == LK_FUSE_ON && !together;
 }
 
-static lk_status add_program(recording *r, lk_tensor *const *in, lk_tuning *choices)
+static lk_program *record(lk_trainer *trainer, bool training, const lk_shard *shard, lk_tensor *seed)
 {
-    lk_trainer *trainer = r->trainer;
-    lk_program_opts opts = {.fuse = is_fused(r)};
-    lk_program *program = lk_program_record(trainer->devices[0], run_pass, r, in, r->training ? INPUTS : SEED,
-                                            r->training ? trainer->n_values : lk__metric_count(trainer), &opts);
-    if (!program)
-        return lk_error_status();
-    lk_status status = LK_OK;
-    for (int i = 0; i < program->n_calls && status == LK_OK; i++)
-        status = lk__tuning_add_call(choices, &program->calls[i]);
-    lk_program_release(program);
-    return status;
+    lk_program_opts opts = {.fuse = is_fused(trainer, training)};
+    if (training)
+        return lk__shard_program_record(trainer, lk__training_pass, shard, seed, trainer->n_values, &opts);
+    return lk__shard_program_record(trainer, lk__evaluation_pass, shard, NULL, lk__metric_count(trainer), &opts);
+}
+
+static lk_status add_program(const lk_program *program, lk_tuning *choices)
+{
+    for (int i = 0; i < program->n_calls; i++)
+        LK_TRY(lk__tuning_add_call(choices, &program->calls[i]));
+    return LK_OK;
 }
 
 static lk_status add_pass(lk_trainer *trainer, bool training, int64_t samples, lk_tuning *choices)
 {
-    recording r = {trainer, training ? lk__training_pass : lk__evaluation_pass, training};
-    lk_tensor *in[INPUTS] = {NULL};
-    lk_status status = make_inputs(trainer, samples, in);
+    lk_shard shard;
+    lk_tensor *seed = NULL;
+    lk_program *program = NULL;
+    lk_status status = make_shard(trainer, samples, &shard);
     if (status == LK_OK)
-        status = add_program(&r, in, choices);
-    lk__release_tensors(in, INPUTS);
+        status = lk__tensor_new(trainer->devices[0], LK_F32, LK_SCALAR, &seed);
+    if (status == LK_OK)
+        program = record(trainer, training, &shard, seed);
+    if (status == LK_OK)
+        status = program ? add_program(program, choices) : lk_error_status();
+    lk_program_release(program);
+    lk__release_tensors((lk_tensor *[]){shard.images, shard.labels, shard.indices, seed}, 4);
     return status;
 }
 

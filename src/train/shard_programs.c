@@ -43,11 +43,6 @@ static lk_status grow(lk__shard_programs *programs)
  * one. */
 enum { IMAGES, LABELS, INDICES, SEED, INPUTS };
 
-static int input_count(const lk_tensor *seed)
-{
-    return seed ? INPUTS : SEED;
-}
-
 typedef struct recording {
     lk_trainer *trainer;
     const lk_shard *shard;
@@ -65,19 +60,27 @@ static lk_status pass(void *user, lk_tensor *const *in, lk_tensor **out)
     return r->pass(r->trainer, &shard, r->has_seed ? in[SEED] : NULL, out);
 }
 
-static lk_status record(lk__shard_programs *programs, recording *r, lk_tensor *const *in, int n_out,
-                        lk_program **program)
+lk_program *lk__shard_program_record(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *shard, lk_tensor *seed,
+                                     int n, const lk_program_opts *opts)
 {
+    lk_tensor *in[INPUTS] = {shard->images, shard->labels, shard->indices, seed};
+    recording r = {trainer, shard, fn, seed != NULL};
+    return lk_program_record(shard->device, pass, &r, in, seed ? INPUTS : SEED, n, opts);
+}
+
+static lk_status add(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *shard, lk_tensor *seed, int n,
+                     lk_program **program)
+{
+    lk__shard_programs *programs = trainer->programs;
     LK_TRY(grow(programs));
-    const lk_train_config *config = &r->trainer->config;
+    const lk_train_config *config = &trainer->config;
     lk_program_opts opts = {.fuse = config->fuse == LK_FUSE_ON,
                             .recompute = config->recompute,
                             .segment_bytes = (size_t)(1e6 * config->bucket_mb)};
-    *program = lk_program_record(r->shard->device, pass, r, in, input_count(in[SEED]), n_out, &opts);
+    *program = lk__shard_program_record(trainer, fn, shard, seed, n, &opts);
     if (!*program)
         return lk_error_status();
-    programs->list[programs->n++] =
-        (cached){*program, r->pass, r->shard->replica, lk_tensor_shape(r->shard->labels).dim[0]};
+    programs->list[programs->n++] = (cached){*program, fn, shard->replica, lk_tensor_shape(shard->labels).dim[0]};
     return LK_OK;
 }
 
@@ -100,11 +103,9 @@ void lk__shard_programs_release(lk__shard_programs *programs)
 lk_status lk__shard_programs_begin(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *shard, lk_tensor *seed,
                                    int n, lk_tensor **values, lk_replay **replay)
 {
-    lk__shard_programs *programs = trainer->programs;
     lk_tensor *in[INPUTS] = {shard->images, shard->labels, shard->indices, seed};
-    recording r = {trainer, shard, fn, seed != NULL};
-    lk_program *program = find(programs, fn, shard->replica, lk_tensor_shape(shard->labels).dim[0]);
+    lk_program *program = find(trainer->programs, fn, shard->replica, lk_tensor_shape(shard->labels).dim[0]);
     if (!program)
-        LK_TRY(record(programs, &r, in, n, &program));
+        LK_TRY(add(trainer, fn, shard, seed, n, &program));
     return lk_program_begin(program, in, (uint64_t)trainer->update.number, values, replay);
 }

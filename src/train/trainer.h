@@ -142,6 +142,11 @@ lk_status lk__evaluation_pass(lk_trainer *trainer, const lk_shard *shard, lk_ten
 lk_status lk__shard_programs_new(lk__shard_programs **programs);
 void lk__shard_programs_release(lk__shard_programs *programs);
 
+/* Records fn(trainer, shard, seed, values[0 … n)), whose inputs are the shard's tensors and the seed. Errors: those of
+ * lk_program_record. */
+lk_program *lk__shard_program_record(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *shard, lk_tensor *seed,
+                                     int n, const lk_program_opts *opts);
+
 /* fn(trainer, shard, seed, values[0 … n)) as a program's replay, of which nothing is pushed yet. */
 lk_status lk__shard_programs_begin(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *shard, lk_tensor *seed,
                                    int n, lk_tensor **values, lk_replay **replay);
