@@ -82,8 +82,8 @@ LK_API lk_tensor *lk_optimizer_skipped(const lk_optimizer *optimizer);
  * asked for it (clipping, skip_nonfinite, LK_LARS), and before the first step. */
 LK_API lk_tensor *lk_optimizer_gradient_norm(const lk_optimizer *optimizer);
 
-/* The gradients that the last step was given: one a parameter, zeros for NULL, borrowed until the next step. NULL before
- * the first. */
+/* The gradients that the last step was given: one a parameter, zeros for NULL, borrowed until the next step. NULL
+ * before the first. */
 LK_API lk_tensor *const *lk_optimizer_gradients(const lk_optimizer *optimizer);
 
 /* What it remembers, by name ("momentum", "m", "v"), each f32 in the layout of `flat`; NULL past the end. Borrowed. */
