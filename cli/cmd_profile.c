@@ -52,24 +52,9 @@ static const lk_option own_options[] = {
 
 enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
 
-static bool is_left_out(const char *name)
-{
-    static const char *const names[] = {"json", "log-dir", "throughput", "total-time", "plot", "ledger"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(names[i], name) == 0)
-            return true;
-    return false;
-}
-
 static size_t make_options(lk_option *table)
 {
-    size_t count = 0;
-    for (; count < OWN_OPTION_COUNT; count++)
-        table[count] = own_options[count];
-    for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++)
-        if (!is_left_out(lk_train_options[i].name))
-            table[count++] = lk_train_options[i];
-    return count;
+    return cli_train_options(own_options, OWN_OPTION_COUNT, NULL, table);
 }
 
 /* Nothing is evaluated, so that what is about evaluation does not matter; a recipe's printing is that of training. */
@@ -79,8 +64,7 @@ static void leave_out_evaluation(lk_train_config *train)
     train->target_accuracy = -1;
     train->patience = -1;
     train->early_stop = 0;
-    train->log_dir = NULL;
-    train->throughput = train->total_time = train->plot = train->ledger = train->json = false;
+    cli_leave_out_records(train);
 }
 
 /* --- measuring ---------------------------------------------------------------------------------------------------- */

@@ -83,24 +83,9 @@ static const lk_option own_options[] = {
 
 enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
 
-static bool is_left_out(const char *name)
-{
-    static const char *const names[] = {"json", "log-dir", "throughput", "total-time", "plot", "ledger"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(names[i], name) == 0)
-            return true;
-    return false;
-}
-
 static size_t make_options(lk_option *table)
 {
-    size_t count = 0;
-    for (; count < OWN_OPTION_COUNT; count++)
-        table[count] = own_options[count];
-    for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++)
-        if (!is_left_out(lk_train_options[i].name))
-            table[count++] = lk_train_options[i];
-    return count;
+    return cli_train_options(own_options, OWN_OPTION_COUNT, NULL, table);
 }
 
 /* Throughput needs few epochs and no evaluation; a recipe's printing and records are those of a single run. */
@@ -108,8 +93,7 @@ static void amend(void *config)
 {
     enum { EPOCHS = 3 };
     lk_train_config *train = &((sweep_config *)config)->train;
-    train->log_dir = NULL;
-    train->throughput = train->total_time = train->plot = train->ledger = train->json = false;
+    cli_leave_out_records(train);
     if (((sweep_config *)config)->asked_measure == LK_MEASURE_THROUGHPUT) {
         train->epochs = EPOCHS;
         train->limit_val = 0;

@@ -7,7 +7,6 @@
 
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 typedef struct tune_config {
@@ -38,32 +37,15 @@ static const lk_option own_options[] = {
 
 enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
 
-static bool is_left_out(const char *name)
-{
-    static const char *const names[] = {"algorithms", "json", "log-dir", "throughput", "total-time", "plot", "ledger"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(names[i], name) == 0)
-            return true;
-    return false;
-}
-
 static size_t make_options(lk_option *table)
 {
-    size_t count = 0;
-    for (; count < OWN_OPTION_COUNT; count++)
-        table[count] = own_options[count];
-    for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++)
-        if (!is_left_out(lk_train_options[i].name))
-            table[count++] = lk_train_options[i];
-    return count;
+    return cli_train_options(own_options, OWN_OPTION_COUNT, "algorithms", table);
 }
 
 /* A recipe's printing and records are those of a training. */
 static void amend(void *config)
 {
-    lk_train_config *train = &((tune_config *)config)->train;
-    train->log_dir = NULL;
-    train->throughput = train->total_time = train->plot = train->ledger = train->json = false;
+    cli_leave_out_records(&((tune_config *)config)->train);
 }
 
 /* --- what is shown ------------------------------------------------------------------------------------------------ */
