@@ -6,7 +6,9 @@
 #include "core/topology.h"
 #include "core/trace.h"
 
+#include <errno.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +27,14 @@ typedef struct ring_entry {
         lk_event wait;
     };
 } ring_entry;
+
+/* A thread that sleeps until a queue has run entry `target`, in the queue's list. It has a semaphore of its own: nobody
+ * is woken for what another one waits for, and who wakes up needs no lock. */
+typedef struct sleeper {
+    uint64_t target;
+    sem_t there;
+    struct sleeper *next;
+} sleeper;
 
 /* Entries pushed and entries run are counted from the queue's beginning: entry i is ring[i % RING_ENTRIES]. What one
  * thread writes lies apart from what the other one does, so that neither takes a line of the cache from the other. */
@@ -52,12 +62,13 @@ struct lk_queue {
      * use sequentially consistent operations, so one of the two sees the other. */
     _Alignas(LK_ALIGNMENT) pthread_mutex_t lock;
     pthread_cond_t work;
-    pthread_cond_t progress;
-    _Atomic bool idle;        /* the queue's thread sleeps, or is about to */
-    _Atomic uint64_t awaited; /* the least `done` that a sleeper waits for */
+    _Atomic bool idle; /* the queue's thread sleeps, or is about to */
+    sleeper *sleepers;
+    _Atomic uint64_t awaited; /* the least of their targets */
 
     _Atomic bool stop;
     pthread_t thread;
+    pthread_cond_t opening;
     bool opened;
     lk_status open_status;
     char open_message[256];
@@ -121,7 +132,26 @@ static void announce_work(lk_queue *queue)
     if (!atomic_load(&queue->idle))
         return;
     pthread_mutex_lock(&queue->lock);
+    pthread_mutex_unlock(&queue->lock);
     pthread_cond_signal(&queue->work);
+}
+
+/* Those whose target is reached. */
+static void wake_sleepers(lk_queue *queue)
+{
+    pthread_mutex_lock(&queue->lock);
+    uint64_t done = atomic_load(&queue->done), awaited = UINT64_MAX;
+    for (sleeper **link = &queue->sleepers; *link;) {
+        sleeper *one = *link;
+        if (one->target <= done) {
+            *link = one->next;
+            sem_post(&one->there); /* from here on it may be gone */
+        } else {
+            awaited = one->target < awaited ? one->target : awaited;
+            link = &one->next;
+        }
+    }
+    atomic_store(&queue->awaited, awaited);
     pthread_mutex_unlock(&queue->lock);
 }
 
@@ -130,26 +160,25 @@ static void wait_for_progress(lk_queue *queue, uint64_t target)
 {
     if (spin(&queue->done, target))
         return;
+    sleeper self = {.target = target};
+    sem_init(&self.there, 0, 0);
     pthread_mutex_lock(&queue->lock);
-    for (;;) {
-        if (target < atomic_load(&queue->awaited))
-            atomic_store(&queue->awaited, target);
-        if (atomic_load(&queue->done) >= target)
-            break;
-        pthread_cond_wait(&queue->progress, &queue->lock);
-    }
+    self.next = queue->sleepers;
+    queue->sleepers = &self;
+    if (target < atomic_load(&queue->awaited))
+        atomic_store(&queue->awaited, target);
     pthread_mutex_unlock(&queue->lock);
+    if (atomic_load(&queue->done) >= target)
+        wake_sleepers(queue); /* the queue's thread may have looked at the list before this one was in it */
+    while (sem_wait(&self.there) != 0 && errno == EINTR)
+        continue;
+    sem_destroy(&self.there);
 }
 
-/* Sleepers that wait for more announce themselves again. */
 static void announce_progress(lk_queue *queue, uint64_t done)
 {
-    if (done < atomic_load(&queue->awaited))
-        return;
-    pthread_mutex_lock(&queue->lock);
-    atomic_store(&queue->awaited, UINT64_MAX);
-    pthread_cond_broadcast(&queue->progress);
-    pthread_mutex_unlock(&queue->lock);
+    if (done >= atomic_load(&queue->awaited))
+        wake_sleepers(queue);
 }
 
 bool lk__event_complete(lk_event event)
@@ -273,7 +302,7 @@ static void *queue_main(void *argument)
     open_state(queue);
     pthread_mutex_lock(&queue->lock);
     queue->opened = true;
-    pthread_cond_broadcast(&queue->progress);
+    pthread_cond_signal(&queue->opening);
     pthread_mutex_unlock(&queue->lock);
 
     uint64_t next = atomic_load(&queue->done), pushed = next;
@@ -305,7 +334,7 @@ static lk_queue *new_queue(int number)
     queue->number = number;
     pthread_mutex_init(&queue->lock, NULL);
     pthread_cond_init(&queue->work, NULL);
-    pthread_cond_init(&queue->progress, NULL);
+    pthread_cond_init(&queue->opening, NULL);
     atomic_init(&queue->awaited, UINT64_MAX);
     return queue;
 }
@@ -358,7 +387,7 @@ static lk_status start_thread(lk_queue *queue)
         LK_FAIL(LK_ERR_DEVICE, "device %s: no thread could be started: %s", queue->device->name, strerror(failed));
     pthread_mutex_lock(&queue->lock);
     while (!queue->opened)
-        pthread_cond_wait(&queue->progress, &queue->lock);
+        pthread_cond_wait(&queue->opening, &queue->lock);
     pthread_mutex_unlock(&queue->lock);
     return LK_OK;
 }
