@@ -257,16 +257,16 @@ static lk_status read_mean(lk_tensor *sum, int64_t count, lk_mean *mean)
     return lk_tensor_item(sum, &mean->sum);
 }
 
+/* What the step gives last comes first: the rest is there by then, and the caller sleeps and wakes once. */
 static lk_status read_step(const lk__pending_step *step, lk__step_metrics *found)
 {
     double skipped = 0;
-    LK_TRY(read_mean(step->loss, step->count, &found->metrics.loss));
-    LK_TRY(read_mean(step->hits, step->count, &found->metrics.accuracy));
-    LK_TRY(read_mean(step->top_k, step->count, &found->metrics.top_k));
     if (step->skipped)
         LK_TRY(lk_tensor_item(step->skipped, &skipped));
     found->skipped = skipped != 0;
-    return LK_OK;
+    LK_TRY(read_mean(step->top_k, step->count, &found->metrics.top_k));
+    LK_TRY(read_mean(step->hits, step->count, &found->metrics.accuracy));
+    return read_mean(step->loss, step->count, &found->metrics.loss);
 }
 
 lk_status lk__take_pending(lk_trainer *trainer, lk__pending_step *step, lk__step_metrics *metrics)
