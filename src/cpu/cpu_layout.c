@@ -173,6 +173,11 @@ int64_t lk__lanes_of_tag(dnnl_format_tag_t tag)
     return tag == LK_LANES_TAG ? 8 : tag == LK_WIDE_LANES_TAG ? 16 : 0;
 }
 
+int64_t lk__block_of_tag(dnnl_format_tag_t tag)
+{
+    return tag == dnnl_nChw8c ? 8 : tag == dnnl_nChw16c ? 16 : 0;
+}
+
 void *lk__cpu_data(const lk_tensor *x)
 {
     return x->storage->layout ? x->storage->data : lk__data(x);

@@ -47,6 +47,9 @@ dnnl_format_tag_t lk__tag_of(const lk_tensor *x);
 /* Images in a vector of such a layout, 0 of others. */
 int64_t lk__lanes_of_tag(dnnl_format_tag_t tag);
 
+/* Channels of a block of eight or sixteen in such a layout, 0 of others. */
+int64_t lk__block_of_tag(dnnl_format_tag_t tag);
+
 /* x's first element, or the start of its private layout. */
 void *lk__cpu_data(const lk_tensor *x);
 
