@@ -278,10 +278,11 @@ LK_API lk_status lk_model_forward_shards(const lk_model *model, int n, lk_tensor
 LK_API int lk_model_statistics_count(const lk_model *model);
 
 /* running = (1 - momentum) running + momentum (statistic of the mixture), mean and unbiased variance, from sums[i] of
- * lk_forward_opts.statistics added up over shards that hold `samples` samples together. `skip`: f32 scalar on the
- * variables' device; where it is not 0 nothing changes; NULL: never. In place, asynchronous. */
+ * lk_forward_opts.statistics added up over shards that hold `samples` samples together. `momentum`: 0: each layer's
+ * own. `skip`: f32 scalar on the variables' device; where it is not 0 nothing changes; NULL: never. In place,
+ * asynchronous. Batches i = 0 … n - 1 with momentum 1 / (i + 1) and the same parameters give means over the batches. */
 LK_API lk_status lk_model_update_statistics(const lk_model *model, lk_tensor *const *variables, lk_tensor *const *sums,
-                                            int64_t samples, lk_tensor *skip);
+                                            int64_t samples, double momentum, lk_tensor *skip);
 
 /* --- losses ------------------------------------------------------------------------------------------------------ */
 

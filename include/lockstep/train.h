@@ -54,8 +54,10 @@ typedef struct lk_train_config {
     double warmup_epochs; /* -1: 5 where scale_lr raises the rate, else 0 */
     bool scale_lr;        /* base_lr times batch / the recipe's batch */
     double label_smoothing;
-    int64_t top_k;  /* reported beside accuracy; 0: not */
-    int batch_norm; /* enum lk_batch_norm_mode */
+    int64_t top_k;              /* reported beside accuracy; 0: not */
+    int batch_norm;             /* enum lk_batch_norm_mode */
+    int64_t precise_batch_norm; /* training batches that fit measures batch-norm's statistics with after an epoch; 0:
+                                   none */
 
     const char *augment; /* see lk_augment_parse; NULL: none */
     int normalize;       /* enum lk_normalize_mode */
@@ -77,7 +79,7 @@ typedef enum lk_nan_guard { LK_NAN_GUARD_STOP, LK_NAN_GUARD_SKIP, LK_NAN_GUARD_O
 
 /* The flags of `lockstep train`, with offsets into lk_train_config. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 48 };
+enum { LK_TRAIN_OPTION_COUNT = 49 };
 
 /* A recipe is a named list of settings for these options: what one of the project's sources trains. */
 typedef struct lk_recipe {
@@ -113,6 +115,7 @@ typedef struct lk_plan {
     double label_smoothing;
     int64_t top_k;
     lk_batch_norm_mode batch_norm;
+    int64_t precise_batch_norm;
     lk_dtype dtype; /* of the forward and backward pass: LK_F32 or LK_BF16 */
     lk_augment_opts augment;
     double patience; /* of the target, if there is one */
@@ -185,6 +188,9 @@ typedef struct lk_eval_report {
     int64_t step, steps; /* from 1 */
     lk_metrics so_far;   /* of this evaluation */
     double seconds;      /* since it began */
+    /* Batch-norm's statistics are measured, before fit evaluates: see lk_train_config.precise_batch_norm. Steps are
+     * batches, and there are no metrics. */
+    bool measures_statistics;
 } lk_eval_report;
 
 typedef struct lk_epoch_report {

@@ -202,9 +202,9 @@ lk_tensor *lk_model_forward(const lk_model *model, lk_tensor *const *variables, 
 }
 
 lk_status lk_model_update_statistics(const lk_model *model, lk_tensor *const *variables, lk_tensor *const *sums,
-                                     int64_t samples, lk_tensor *skip)
+                                     int64_t samples, double momentum, lk_tensor *skip)
 {
     for (int i = 0; i < model->statistics.n; i++)
-        LK_TRY(lk__batch_norm_update(model->statistics.layers[i], variables, sums[i], samples, skip));
+        LK_TRY(lk__batch_norm_update(model->statistics.layers[i], variables, sums[i], samples, momentum, skip));
     return LK_OK;
 }

@@ -599,9 +599,9 @@ static void test_running_statistics(void **state)
     lk_tensor *variance =
         lk_mul_scalar(lk_sum(lk_mul(off, off), &(lk_reduce_opts){.n_axes = 3, .axes = {0, 2, 3}}), 1.0 / (6 * 64 - 1));
     lk_tensor *one = lk_ones(net.device, LK_F32, LK_SCALAR);
-    assert_no_error(lk_model_update_statistics(net.model, net.variables, sums, 6, one) == LK_OK);
+    assert_no_error(lk_model_update_statistics(net.model, net.variables, sums, 6, 0, one) == LK_OK);
     assert_true(largest_of(net.variables[2]) == 0); /* skipped */
-    assert_no_error(lk_model_update_statistics(net.model, net.variables, sums, 6, NULL) == LK_OK);
+    assert_no_error(lk_model_update_statistics(net.model, net.variables, sums, 6, 0, NULL) == LK_OK);
     assert_close(net.variables[2], lk_mul_scalar(lk_reshape(mean, LK_SHAPE(3)), 0.1), 1e-5);
     assert_close(net.variables[3], lk_add_scalar(lk_mul_scalar(variance, 0.1), 0.9), 1e-5);
     lk_tensor *want =

@@ -347,6 +347,7 @@ static lk_status run_epoch(fit_state *fit)
     trainer->epoch_open = false;
     fit->result->epochs++;
     LK_TRY(check_ledger(trainer->train_ledger, "training", &report.train_ledger));
+    LK_TRY(lk__measure_statistics(trainer));
     LK_TRY(lk_trainer_evaluate(trainer, &report.val));
     if (trainer->val_set)
         LK_TRY(check_ledger(trainer->val_ledger, "validation", &report.val_ledger));

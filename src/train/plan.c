@@ -207,6 +207,7 @@ lk_status lk__plan_numbers(const lk_train_config *config, const char *model, lk_
     plan->label_smoothing = config->label_smoothing;
     plan->top_k = config->top_k;
     plan->batch_norm = (lk_batch_norm_mode)config->batch_norm;
+    plan->precise_batch_norm = config->precise_batch_norm;
     plan->dtype = config->dtype == LK_PRECISION_BF16 ? LK_BF16 : LK_F32;
     plan->seed = (uint64_t)config->seed;
     plan->algorithms = config->algorithms;

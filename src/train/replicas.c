@@ -127,8 +127,16 @@ lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int 
         LK_TRY(lk__optimizer_step(LK_HERE, optimizer, values, loss < 0 ? NULL : values[loss], rate));
         if (replicas->n_statistics > 0)
             LK_TRY(lk_model_update_statistics(replicas->model, lk_replicas_variables(replicas, r), values + n, samples,
-                                              lk_optimizer_skipped(optimizer)));
+                                              0, lk_optimizer_skipped(optimizer)));
     }
+    return LK_OK;
+}
+
+lk_status lk__replicas_set_statistics(lk_replicas *replicas, lk_tensor *const *sums, int64_t samples, double momentum)
+{
+    for (int r = 0; r < replicas->n_devices; r++)
+        LK_TRY(lk_model_update_statistics(replicas->model, lk_replicas_variables(replicas, r),
+                                          sums + (int64_t)r * replicas->n_statistics, samples, momentum, NULL));
     return LK_OK;
 }
 

@@ -80,13 +80,18 @@ static lk_status add_shards(together *t)
     return LK_OK;
 }
 
+static lk_status forward_statistics(together *t)
+{
+    lk_forward_opts opts = lk__shard_pass_opts(&t->pass);
+    opts.statistics = t->statistics;
+    return lk__shard_pass_forward(&t->pass, &opts);
+}
+
 static lk_status forward(void *user)
 {
     together *t = user;
     const lk_trainer *trainer = t->trainer;
-    lk_forward_opts opts = lk__shard_pass_opts(&t->pass);
-    opts.statistics = t->statistics;
-    LK_TRY(lk__shard_pass_forward(&t->pass, &opts));
+    LK_TRY(forward_statistics(t));
     for (int i = 0; i < t->pass.n; i++) {
         lk_tensor **metrics = t->values + (int64_t)i * trainer->n_values + trainer->n_updated;
         LK_TRY(lk__metrics_of(trainer, t->pass.logits[i], t->pass.shards[i].labels, trainer->plan.label_smoothing,
@@ -108,28 +113,41 @@ static void gather_values(together *t)
     }
 }
 
-static lk_status add_up(const together *t)
+static lk_status add_up(const together *t, lk_shard_sum *sum, lk_tensor **values, int stride)
 {
     int64_t i = 0;
     for (int64_t s = 0; s < t->trainer->plan.shards; s++) {
         bool present = i < t->pass.n && t->pass.shards[i].index == s;
-        LK_TRY(lk_shard_sum_add(t->trainer->train_sum, s, present ? t->values + i * t->trainer->n_values : NULL));
+        LK_TRY(lk_shard_sum_add(sum, s, present ? values + i * stride : NULL));
         i += present;
     }
     return LK_OK;
 }
 
-static lk_status run(together *t, lk_batch *batch)
+/* Shards that have samples, with what their passes need. */
+static lk_status start(together *t, lk_batch *batch)
 {
     lk_trainer *trainer = t->trainer;
     int64_t shards = batch->count < trainer->plan.shards ? batch->count : trainer->plan.shards;
     LK_TRY(make_views(trainer));
     LK_TRY(allocate(t, shards));
     lk__shard_pass_start(&t->pass, &trainer->update, batch);
-    LK_TRY(add_shards(t));
+    return add_shards(t);
+}
+
+static lk_status run(together *t, lk_batch *batch)
+{
+    LK_TRY(start(t, batch));
     LK_TRY(lk__shard_pass_gradients(&t->pass, forward, t));
     gather_values(t);
-    return add_up(t);
+    return add_up(t, t->trainer->train_sum, t->values, t->trainer->n_values);
+}
+
+static lk_status finish(together *t, lk_status status, lk_shard_sum *sum, lk_tensor **sums)
+{
+    release(t);
+    lk_status finished = lk_shard_sum_finish(sum, sums);
+    return status != LK_OK ? status : finished;
 }
 
 lk_status lk__run_shards_together(lk_trainer *trainer, lk_batch *batch, lk_tensor **sums)
@@ -138,7 +156,23 @@ lk_status lk__run_shards_together(lk_trainer *trainer, lk_batch *batch, lk_tenso
     lk_scope_begin();
     lk_status status = run(&t, batch);
     lk_scope_end();
-    release(&t);
-    lk_status finished = lk_shard_sum_finish(trainer->train_sum, sums);
-    return status != LK_OK ? status : finished;
+    return finish(&t, status, trainer->train_sum, sums);
+}
+
+/* --- statistics alone --------------------------------------------------------------------------------------------- */
+
+static lk_status run_statistics(together *t, lk_batch *batch, lk_shard_sum *sum)
+{
+    LK_TRY(start(t, batch));
+    LK_TRY(forward_statistics(t));
+    return add_up(t, sum, t->statistics, statistics_count(t->trainer));
+}
+
+lk_status lk__run_statistics_together(lk_trainer *trainer, lk_batch *batch, lk_shard_sum *sum, lk_tensor **sums)
+{
+    together t = {.trainer = trainer};
+    lk_scope_begin();
+    lk_status status = run_statistics(&t, batch, sum);
+    lk_scope_end();
+    return finish(&t, status, sum, sums);
 }

@@ -207,6 +207,7 @@ static lk_status make_replicas(lk_trainer *trainer)
     trainer->val_sum = lk_shard_sum_new(trainer->strategy, plan->shards, metrics);
     if (!trainer->train_sum || !trainer->val_sum)
         return lk_error_status();
+    LK_TRY(lk__plan_precise_statistics(trainer));
     trainer->replicas = lk_replicas_new(trainer->strategy, trainer->model, &plan->optimizer_opts, plan->seed);
     return trainer->replicas ? LK_OK : lk_error_status();
 }
@@ -289,11 +290,13 @@ void lk_trainer_release(lk_trainer *trainer)
     free_tensors(trainer->watched, trainer->plan.shards * trainer->n_variables);
     lk_shard_sum_release(trainer->train_sum);
     lk_shard_sum_release(trainer->val_sum);
+    lk_shard_sum_release(trainer->statistics_sum);
     lk_replicas_release(trainer->replicas);
     lk_ledger_release(trainer->train_ledger);
     lk_ledger_release(trainer->val_ledger);
     lk_loader_release(trainer->train_loader);
     lk_loader_release(trainer->val_loader);
+    lk_loader_release(trainer->statistics_loader);
     lk_model_release(trainer->model);
     lk_strategy_release(trainer->strategy);
     lk_tuning_release(trainer->implementations);

@@ -1,8 +1,9 @@
 /* The trainer's parts. plan.c fills in the configuration's blanks, trainer.c builds the trainer, choices.c lists what
  * will run it. fit.c runs epochs, hooks.c the callbacks' part in them; step.c runs one batch: shard after shard
  * (shard_run.c), or with --bn sync all together (sync_step.c); micro_batch.c takes a shard in pieces, shard_programs.c
- * records the passes. replicas.c holds and updates the variables. replay.c looks for the cause of a number that is not
- * finite; it and sync_step.c run several shards in one pass (shard_pass.c).
+ * records the passes, precise_bn.c measures batch-norm's statistics. replicas.c holds and updates the variables.
+ * replay.c looks for the cause of a number that is not finite; it and sync_step.c run several shards in one pass
+ * (shard_pass.c).
  */
 #ifndef LK_TRAIN_TRAINER_H
 #define LK_TRAIN_TRAINER_H
@@ -55,8 +56,10 @@ struct lk_trainer {
     /* A step's values: gradients, batch-norm statistics, loss, hits and, where asked for, top-k hits. The first
      * n_updated of them are what an update is made of; the loss, which comes next, can forbid it. */
     int n_values, n_updated;
-    lk_shard_sum *train_sum;          /* of n_values */
-    lk_shard_sum *val_sum;            /* of the metrics alone */
+    lk_shard_sum *train_sum;      /* of n_values */
+    lk_shard_sum *val_sum;        /* of the metrics alone */
+    lk_shard_sum *statistics_sum; /* of batch-norm's alone; NULL: they are as training leaves them */
+    lk_loader *statistics_loader;
     lk_tensor **sums;                 /* what train_sum gives: [replica * n_values + i] */
     lk_tensor **accumulated;          /* the same of the update's earlier batches; NULL without accumulation */
     lk_tensor *seeds[LK_MAX_DEVICES]; /* 1 / seed_count on each device: what backward starts with */
@@ -105,6 +108,9 @@ lk_status lk__evaluate_step(lk_trainer *trainer, lk_batch *batch);
 /* sums[r * n_values + i] of all shards of the batch in one forward and one backward pass (--bn sync). */
 lk_status lk__run_shards_together(lk_trainer *trainer, lk_batch *batch, lk_tensor **sums);
 
+/* The forward pass alone, into a sum of batch-norm's statistics. */
+lk_status lk__run_statistics_together(lk_trainer *trainer, lk_batch *batch, lk_shard_sum *sum, lk_tensor **sums);
+
 /* A shard's tensors over the batch's own memory. */
 lk_status lk__shard_of_batch(const lk_dataset *dataset, lk_batch *batch, lk_range samples, lk_device *device,
                              lk_shard *shard);
@@ -127,6 +133,14 @@ lk_status lk__list_implementations(lk_trainer *trainer);
 
 /* Adds to `choices` what runs the passes of training and evaluation with the tuning that devices[0] has now. */
 lk_status lk__list_choices(lk_trainer *trainer, lk_tuning *choices);
+
+/* --- precise_bn.c ------------------------------------------------------------------------------------------------- */
+
+/* Makes what lk__measure_statistics needs, where the plan has it and the model batch-norm. */
+lk_status lk__plan_precise_statistics(lk_trainer *trainer);
+
+/* Sets the running statistics from the first batches of the epoch that has ended. */
+lk_status lk__measure_statistics(lk_trainer *trainer);
 
 /* --- shard_programs.c --------------------------------------------------------------------------------------------- */
 
@@ -217,6 +231,9 @@ lk_status lk__replay_update(lk_trainer *trainer, const lk__update *update);
 /* --- replicas ----------------------------------------------------------------------------------------------------- */
 
 const lk_model *lk__replicas_model(const lk_replicas *replicas);
+
+/* lk_model_update_statistics on every replica; sums[replica * statistics + i]. */
+lk_status lk__replicas_set_statistics(lk_replicas *replicas, lk_tensor *const *sums, int64_t samples, double momentum);
 
 /* lk_replicas_apply, where a loss that is not finite, sums[replica * stride + loss], counts as a gradient that is not;
  * loss -1: there is none. */

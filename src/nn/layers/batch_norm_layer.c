@@ -105,11 +105,11 @@ static const lk_layer_table batch_norm_table = {
     .kind = "batch_norm", .build = batch_norm_build, .forward_shards = batch_norm_forward};
 
 lk_status lk__batch_norm_update(const lk_layer *layer, lk_tensor *const *variables, lk_tensor *sums, int64_t samples,
-                                lk_tensor *skip)
+                                double momentum, lk_tensor *skip)
 {
     const batch_norm_config *c = layer->config;
     return lk_batch_norm_update(variables[layer->variables[RUNNING_MEAN]], variables[layer->variables[RUNNING_VAR]],
-                                sums, samples * layer->samples, c->momentum, skip);
+                                sums, samples * layer->samples, momentum != 0 ? momentum : c->momentum, skip);
 }
 
 lk_layer *lk_layer_batch_norm(const lk_batch_norm_layer_opts *opts)

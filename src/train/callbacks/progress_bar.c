@@ -18,7 +18,7 @@ typedef struct progress_bar {
 /* How far a pass has come. */
 typedef struct position {
     int64_t epoch, step, steps;
-    bool evaluation;
+    const char *what; /* NULL: training */
 } position;
 
 static void clear(progress_bar *bar)
@@ -72,12 +72,12 @@ static void show(progress_bar *bar, const lk_trainer *trainer, const position *a
 {
     char before[80], after[200];
     snprintf(before, sizeof before, "epoch %lld/%lld %s", (long long)at->epoch,
-             (long long)lk_trainer_plan(trainer)->epochs, at->evaluation ? "evaluation " : "");
+             (long long)lk_trainer_plan(trainer)->epochs, at->what ? at->what : "");
     snprintf(after, sizeof after, "%lld/%lld%s", (long long)at->step, (long long)at->steps, numbers);
     if (bar->terminal)
         draw(bar, before, at, after);
     else
-        fprintf(bar->stream, "%s%s%s\n", before, at->evaluation ? "" : " step ", after);
+        fprintf(bar->stream, "%s%s%s\n", before, at->what ? "" : " step ", after);
     fflush(bar->stream);
 }
 
@@ -117,7 +117,10 @@ static lk_status step_end(void *self, lk_trainer *trainer, const lk_step_report 
 static lk_status eval_step(void *self, lk_trainer *trainer, const lk_eval_report *report)
 {
     progress_bar *bar = self;
-    position at = {.epoch = report->epoch, .step = report->step, .steps = report->steps, .evaluation = true};
+    position at = {.epoch = report->epoch,
+                   .step = report->step,
+                   .steps = report->steps,
+                   .what = report->measures_statistics ? "batch-norm " : "evaluation "};
     if (report->step == report->steps)
         clear(bar);
     else if (is_due(bar, &at, report->seconds))
