@@ -1,4 +1,4 @@
-# Every src/*/*_test.c and tests/*.c is a cmocka program, every tests/*.sh a script that is told the command in $LOCKSTEP.
+# Every src/*/*_test.c and tests/*.c is a cmocka program, every tests/*_test.sh a script that is told the command in $LOCKSTEP.
 # Labels: the layer, or `tests`. Tests that want real data find it through $LOCKSTEP_DATA, which CTest passes on.
 
 pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
@@ -47,7 +47,7 @@ else()
 endif()
 
 if(TARGET lockstep)
-  file(GLOB LK_SCRIPTS CONFIGURE_DEPENDS tests/*.sh)
+  file(GLOB LK_SCRIPTS CONFIGURE_DEPENDS tests/*_test.sh)
   foreach(script ${LK_SCRIPTS})
     get_filename_component(name ${script} NAME_WE)
     lk_test(${name} tests bash ${script})

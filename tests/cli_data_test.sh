@@ -1,51 +1,14 @@
 #!/usr/bin/env bash
 # lockstep data: the list of data sets, previews of augmented samples, and what is refused before any work.
-set -euo pipefail
+# shellcheck source=tests/cli_testing.sh
+source "$(dirname "${BASH_SOURCE[0]}")/cli_testing.sh"
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 unset LOCKSTEP_DATA
 export XDG_CACHE_HOME=$work/cache
 # Nobody listens there: a download fails at once.
 unset no_proxy NO_PROXY
 export http_proxy=http://127.0.0.1:9 https_proxy=http://127.0.0.1:9 HTTPS_PROXY=http://127.0.0.1:9
 export all_proxy=http://127.0.0.1:9 ALL_PROXY=http://127.0.0.1:9
-
-fail()
-{
-    echo "lockstep ${arguments[*]}: $1"
-    echo "exit status $status; stdout, then stderr:"
-    cat "$work/stdout" "$work/stderr"
-    exit 1
-}
-
-# run STATUS [ARGUMENT…]
-run()
-{
-    local expected=$1
-    shift
-    arguments=("$@")
-    status=0
-    "$LOCKSTEP" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
-    [[ $status -eq $expected ]] || fail "exit status is not $expected"
-}
-
-prints()
-{
-    grep -qF -- "$1" "$work/stdout" || fail "stdout lacks '$1'"
-}
-
-complains()
-{
-    [[ $(<"$work/stderr") == "lockstep: $1" ]] || fail "stderr is not 'lockstep: $1'"
-    [[ ! -s $work/stdout ]] || fail "stdout is not empty"
-}
-
-bytes()
-{
-    local byte
-    for byte; do printf '%b' "\\x$byte"; done
-}
 
 # Two samples a split of mnist: 28x28, classes 3 and 9.
 make_mnist()
@@ -66,7 +29,7 @@ run 0 data --data-dir "$work/data"
 prints 'fashion-mnist  not found'
 prints "mnist          2 + 2 images of 1x28x28, 10 classes; $work/data/mnist/train-images-idx3-ubyte"
 prints 'synthetic      60000 + 10000 images of 1x28x28, 10 classes; generated'
-[[ ! -s $work/stderr ]] || fail "stderr is not empty"
+silent_stderr
 [[ ! -e $work/cache ]] || fail "it downloaded something"
 
 bytes 00 00 08 01 00 00 00 02 03 0a >"$work/data/mnist/train-labels-idx1-ubyte"
@@ -77,33 +40,33 @@ prints 'has label 10, expected 0 to 9'
 
 sheet=(data preview --data synthetic --out "$work/sheet.png")
 run 2 data preview
-complains '--out FILE is missing: a preview needs to know where to write its picture'
+complains_just '--out FILE is missing: a preview needs to know where to write its picture'
 run 2 data preview --out sheet.svg
-complains '--out sheet.svg: a preview is a PNG file: expected a name that ends in .png'
+complains_just '--out sheet.svg: a preview is a PNG file: expected a name that ends in .png'
 run 1 data preview --out "$work/no/sheet.png"
-complains "$work/no/sheet.png: cannot be written: No such file or directory"
+complains_just "$work/no/sheet.png: cannot be written: No such file or directory"
 run 2 data show
-complains "unknown argument 'show': expected preview, or nothing for a list of data sets"
+complains_just "unknown argument 'show': expected preview, or nothing for a list of data sets"
 run 2 data preview twice
-complains "unexpected argument 'twice'"
+complains_just "unexpected argument 'twice'"
 run 2 data --out "$work/sheet.png"
-complains "--out belongs to 'lockstep data preview'"
+complains_just "--out belongs to 'lockstep data preview'"
 run 2 "${sheet[@]}" --augment flop
-complains "unknown augmentation 'flop': did you mean 'flip'?"
+complains_just "unknown augmentation 'flop': did you mean 'flip'?"
 run 2 "${sheet[@]}" --augment shift=1.5
-complains "augmentation 'shift=1.5': expected shift=SHARE, a share of width and height of at least 0 and below 1"
+complains_just "augmentation 'shift=1.5': expected shift=SHARE, a share of width and height of at least 0 and below 1"
 run 2 "${sheet[@]}" --augment crop=-1
-complains "augmentation 'crop=-1': expected crop=PIXELS, a padding of 0 or more"
+complains_just "augmentation 'crop=-1': expected crop=PIXELS, a padding of 0 or more"
 run 2 "${sheet[@]}" --augment crop=28
-complains '--augment crop=28: expected 0 to 27 for images of 28x28'
+complains_just '--augment crop=28: expected 0 to 27 for images of 28x28'
 run 2 "${sheet[@]}" --normalize mean
-complains '--normalize mean: must be none, center or standard'
+complains_just '--normalize mean: must be none, center or standard'
 run 2 "${sheet[@]}" --samples 20 --limit-train 10
-complains '--samples 20: the training set holds 10'
+complains_just '--samples 20: the training set holds 10'
 run 2 "${sheet[@]}" --epoch 0
-complains '--epoch 0: must be an integer from 1 to 4294967295'
+complains_just '--epoch 0: must be an integer from 1 to 4294967295'
 run 2 "${sheet[@]}" --data cifar
-complains "unknown data set 'cifar': expected one of fashion-mnist, mnist, synthetic"
+complains_just "unknown data set 'cifar': expected one of fashion-mnist, mnist, synthetic"
 run 1 "${sheet[@]}" --data mnist --data-dir "$work/data"
 grep -q 'has label 10' "$work/stderr" || fail "no word of the label"
 [[ ! -e $work/sheet.png ]] || fail "it left a file"
@@ -124,7 +87,7 @@ preview()
     shift
     run 0 data preview --data synthetic --limit-train 50 --samples 6 --out "$file" "$@"
     [[ $(<"$work/stdout") == "$file: 6 samples of synthetic" ]] || fail "unexpected stdout"
-    [[ ! -s $work/stderr ]] || fail "stderr is not empty"
+    silent_stderr
     [[ $(head -c 8 "$file" | od -An -tx1 | tr -d ' \n') == 89504e470d0a1a0a ]] || fail "$file is no PNG file"
 }
 

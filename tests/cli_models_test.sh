@@ -1,40 +1,8 @@
 #!/usr/bin/env bash
 # lockstep models and lockstep summary, with reference models and model files.
-set -euo pipefail
+# shellcheck source=tests/cli_testing.sh
+source "$(dirname "${BASH_SOURCE[0]}")/cli_testing.sh"
 
-output=$(mktemp -d)
-trap 'rm -rf "$output"' EXIT
-
-fail()
-{
-    echo "lockstep ${arguments[*]}: $1"
-    echo "exit status $status; stdout, then stderr:"
-    cat "$output/stdout" "$output/stderr"
-    exit 1
-}
-
-# run STATUS [ARGUMENT…]
-run()
-{
-    local expected=$1
-    shift
-    arguments=("$@")
-    status=0
-    "$LOCKSTEP" "$@" >"$output/stdout" 2>"$output/stderr" </dev/null || status=$?
-    [[ $status -eq $expected ]] || fail "exit status is not $expected"
-}
-
-# A line of stdout that matches.
-line()
-{
-    grep -qE -- "$1" "$output/stdout" || fail "no line matches '$1'"
-}
-
-complains()
-{
-    grep -qF -- "lockstep: $1" "$output/stderr" || fail "stderr lacks 'lockstep: $1'"
-    [[ ! -s $output/stdout ]] || fail "stdout is not empty"
-}
 
 run 0 models
 line '^lenet +129068 '
@@ -71,13 +39,13 @@ line 'of 32 samples: 1 shard at once$'
 run 0 summary --memory --batch-size 64
 awk '/^memory inside/ { inside = 1 } inside && $1 ~ /^(planned|peak|sum)$/ { bytes[$1] = $2 }
      END { exit !(bytes["peak"] > 0 && bytes["peak"] <= bytes["planned"] && bytes["planned"] < bytes["sum"]) }' \
-    "$output/stdout" || fail "the plan's rows are wrong"
+    "$work/stdout" || fail "the plan's rows are wrong"
 
 # With --recompute it is smaller.
 planned()
 {
     run 0 summary --model resnet18 --batch-size 4 --shards 1 --memory "$@"
-    awk '$1 == "planned" { print $2 }' "$output/stdout"
+    awk '$1 == "planned" { print $2 }' "$work/stdout"
 }
 kept=$(planned)
 remade=$(planned --recompute)
@@ -86,7 +54,7 @@ run 2 summary --recompute
 complains '--recompute: must be with --memory'
 
 # Of the step that training runs: in pieces, in bf16.
-cat >"$output/wide.lk" <<'EOF'
+cat >"$work/wide.lk" <<'EOF'
 conv2d 16 kernel=3
 relu
 conv2d 16 kernel=3
@@ -96,8 +64,8 @@ dense classes
 EOF
 wide()
 {
-    run 0 summary --model "$output/wide.lk" --batch-size 64 --shards 1 --memory "$@"
-    awk '$1 == "planned" { print $2 }' "$output/stdout"
+    run 0 summary --model "$work/wide.lk" --batch-size 64 --shards 1 --memory "$@"
+    awk '$1 == "planned" { print $2 }' "$work/stdout"
 }
 pieces=$(wide)
 line '^memory inside a training step of a shard of 64 samples in pieces of 16 in f32, [0-9]+ operators, as one ran$'
@@ -106,7 +74,7 @@ awk "BEGIN { exit !($pieces > 0 && $pieces < 0.5 * $whole) }" || fail "$pieces M
 halves=$(wide --micro-batch 0 --dtype bf16)
 awk "BEGIN { exit !($halves > 0 && $halves < 0.7 * $whole) }" || fail "$halves MiB in bf16, $whole in f32"
 run 2 summary --memory --model resnet18 --micro-batch 4
-[[ ! -s $output/stdout ]] || fail 'refused after work'
+[[ ! -s $work/stdout ]] || fail 'refused after work'
 complains '--micro-batch 4: model resnet18 has batch-norm, which looks at a whole shard'
 run 2 summary --micro-batch 4
 complains '--micro-batch: must be with --memory'
@@ -116,36 +84,36 @@ complains '--dtype: must be with --memory'
 run 0 summary --data synthetic --model keras-cnn
 line '^keras-cnn: images 1x28x28, 10 classes$'
 
-printf 'hidden: sequential\n  flatten\n  dense 32\nend\nrelu\ndense classes\n' >"$output/net.lk"
-run 0 summary --model "$output/net.lk" --channels 3 --height 4 --width 5 --classes 7
+printf 'hidden: sequential\n  flatten\n  dense 32\nend\nrelu\ndense classes\n' >"$work/net.lk"
+run 0 summary --model "$work/net.lk" --channels 3 --height 4 --width 5 --classes 7
 line '^hidden\.dense +dense +32 +1952 '
 line '^total +2183 '
 
-printf 'flatten\ndens 10\n' >"$output/wrong.lk"
-run 1 summary --model "$output/wrong.lk"
-complains "$output/wrong.lk:2: unknown layer 'dens'; expected a layer: did you mean 'dense'?"
+printf 'flatten\ndens 10\n' >"$work/wrong.lk"
+run 1 summary --model "$work/wrong.lk"
+complains "$work/wrong.lk:2: unknown layer 'dens'; expected a layer: did you mean 'dense'?"
 # What is wrong with the model comes before data are looked for.
-run 1 summary --model "$output/wrong.lk" --data-dir "$output" --data mnist
-complains "$output/wrong.lk:2: unknown layer"
-wrong=(--data mnist --data-dir "$output/empty" --model "$output/wrong.lk")
+run 1 summary --model "$work/wrong.lk" --data-dir "$work" --data mnist
+complains "$work/wrong.lk:2: unknown layer"
+wrong=(--data mnist --data-dir "$work/empty" --model "$work/wrong.lk")
 export LOCKSTEP_DATA=/nowhere
 for command in train verify; do
     run 1 "$command" "${wrong[@]}"
-    complains "$output/wrong.lk:2: unknown layer 'dens'; expected a layer: did you mean 'dense'?"
+    complains "$work/wrong.lk:2: unknown layer 'dens'; expected a layer: did you mean 'dense'?"
 done
 run 1 sweep --over batch-size=32,64 --measure throughput "${wrong[@]}"
-complains "--over batch-size=32: $output/wrong.lk:2: unknown layer 'dens'"
-printf 'conv2d 1000000000 kernel=3\nflatten\ndense classes\n' >"$output/huge.lk"
-run 1 summary --model "$output/huge.lk"
-complains "$output/huge.lk:1: filters is '1000000000'; expected classes or a whole number from 1 to 16777216"
-printf 'flatten\ndense 1000000\ndense classes\n' >"$output/large.lk"
-run 0 summary --model "$output/large.lk"
+complains "--over batch-size=32: $work/wrong.lk:2: unknown layer 'dens'"
+printf 'conv2d 1000000000 kernel=3\nflatten\ndense classes\n' >"$work/huge.lk"
+run 1 summary --model "$work/huge.lk"
+complains "$work/huge.lk:1: filters is '1000000000'; expected classes or a whole number from 1 to 16777216"
+printf 'flatten\ndense 1000000\ndense classes\n' >"$work/large.lk"
+run 0 summary --model "$work/large.lk"
 line 'training step +not counted: the model is too large'
-printf 'flatten\nrelu\ndense 11\n' >"$output/eleven.lk"
-run 1 summary --model "$output/eleven.lk"
-complains "$output/eleven.lk:3: dense: the output is [1,11]; expected [N,10], one number a class"
-run 1 summary --model "$output/none.lk"
-complains "$output/none.lk: cannot be opened: No such file or directory"
+printf 'flatten\nrelu\ndense 11\n' >"$work/eleven.lk"
+run 1 summary --model "$work/eleven.lk"
+complains "$work/eleven.lk:3: dense: the output is [1,11]; expected [N,10], one number a class"
+run 1 summary --model "$work/none.lk"
+complains "$work/none.lk: cannot be opened: No such file or directory"
 run 2 summary --model lent
 complains "unknown model 'lent': did you mean 'lenet'?"
 run 2 summary --shards 300
@@ -153,4 +121,4 @@ complains '--shards 300: a batch of 256 has at most that many'
 run 2 summary --shards 2 --devices 3
 complains '--devices 3: 2 shards are not one for each'
 run 1 summary --height 8
-grep -q 'lockstep: lenet: conv2: a kernel of 5 does not fit into ' "$output/stderr" || fail 'no such error'
+grep -q 'lockstep: lenet: conv2: a kernel of 5 does not fit into ' "$work/stderr" || fail 'no such error'

@@ -1,66 +1,8 @@
 #!/usr/bin/env bash
 # lockstep sweep: what is refused before the first run, the table, the files, runs that do not count, and interrupts.
-set -euo pipefail
+# shellcheck source=tests/cli_testing.sh
+source "$(dirname "${BASH_SOURCE[0]}")/cli_testing.sh"
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-ulimit -c 0
-
-fail()
-{
-    echo "lockstep ${arguments[*]}: $1"
-    echo "exit status $status; stdout, then stderr:"
-    tail -n 40 "$work/stdout" "$work/stderr"
-    exit 1
-}
-
-# run STATUS [ARGUMENT…]
-run()
-{
-    local expected=$1
-    shift
-    arguments=("$@")
-    status=0
-    "$LOCKSTEP" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
-    [[ $status -eq $expected ]] || fail "exit status is not $expected"
-}
-
-# One line, in which each of the texts stands.
-complains()
-{
-    [[ ! -s $work/stdout ]] || fail "stdout is not empty"
-    [[ $(wc -l <"$work/stderr") -eq 1 && $(<"$work/stderr") == 'lockstep: '* ]] || fail "not one line on stderr"
-    local text
-    for text in "$@"; do
-        grep -qF -- "$text" "$work/stderr" || fail "stderr lacks '$text'"
-    done
-}
-
-says()
-{
-    grep -qF -- "$1" "$work/stderr" || fail "stderr lacks '$1'"
-}
-
-# lines PATTERN…: stdout has exactly these.
-lines()
-{
-    [[ $(wc -l <"$work/stdout") -eq $# ]] || fail "stdout has not $# lines"
-    local i=0 pattern
-    for pattern in "$@"; do
-        i=$((i + 1))
-        sed -n "${i}p" "$work/stdout" | grep -qE -- "$pattern" || fail "line $i of stdout is not $pattern"
-    done
-}
-
-# The JSON file holds each of the texts.
-holds()
-{
-    local file=$1 text
-    shift
-    for text in "$@"; do
-        grep -qF -- "$text" "$file" || fail "$file lacks '$text'"
-    done
-}
 
 cd "$work"
 small=(sweep --data synthetic --limit-train 20 --batch-size 8 --devices 1)
@@ -203,40 +145,9 @@ holds failing/study.json '"failed": 1' '"status": "ok"' '"message": "epoch '
 
 # ---- interrupts ----
 
-# begin ARGUMENT…: in the background, its process in $process.
-begin()
-{
-    arguments=("$@")
-    : >"$work/stdout"
-    : >"$work/stderr"
-    "$LOCKSTEP" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null &
-    process=$!
-    trap 'kill -KILL "$process" 2>/dev/null || true; rm -rf "$work"' EXIT
-}
-
-# until_said PATTERN
-until_said()
-{
-    local tries=0
-    until grep -qE -- "$1" "$work/stderr" 2>/dev/null; do
-        status=-
-        kill -0 "$process" 2>/dev/null || fail "ended before '$1' was there"
-        tries=$((tries + 1))
-        [[ $tries -lt 1200 ]] || fail "'$1' does not come"
-        sleep 0.05
-    done
-}
-
-ends_with()
-{
-    status=0
-    wait "$process" || status=$?
-    [[ $status -eq $1 ]] || fail "exit status is not $1"
-}
-
 begin sweep --data synthetic --batch-size 64 --devices 1 --over epochs=2,100000 --limit-train 128 --out interrupted
-until_said '^run 2 of 2: epochs 100000, seed 0$'
-until_said '^epoch +1/100000'
+until_there '^run 2 of 2: epochs 100000, seed 0$' stderr
+until_there '^epoch +1/100000' stderr
 kill -INT "$process"
 ends_with 130
 says 'finishing this step'
@@ -249,11 +160,10 @@ holds interrupted/study.svg 'not run (1 of 1)'
 # A step of seconds, which a second interrupt does not wait for; the first run is kept.
 begin sweep --data synthetic --limit-train 512 --devices 1 --epochs 2 --over 'model=lenet,resnet18' --batch-size 512 \
       --out at-once
-until_said '^run 2 of 2: model resnet18, seed 0$'
+until_there '^run 2 of 2: model resnet18, seed 0$' stderr
 kill -INT "$process"
-until_said 'finishing this step'
+until_there 'finishing this step' stderr
 kill -INT "$process"
 ends_with 130
 [[ ! -s stdout ]] || fail "the second interrupt waited"
 holds at-once/study.json '"complete": false' '"status": "ok"' '"status": "not run"'
-trap 'rm -rf "$work"' EXIT

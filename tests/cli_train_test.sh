@@ -1,51 +1,9 @@
 #!/usr/bin/env bash
 # train, verify, recipes, ops and devices from outside: what bad input gets, what goes to which stream, and what the
 # lines and records say.
-set -euo pipefail
+# shellcheck source=tests/cli_testing.sh
+source "$(dirname "${BASH_SOURCE[0]}")/cli_testing.sh"
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-ulimit -c 0
-
-fail()
-{
-    echo "lockstep ${arguments[*]}: $1"
-    echo "exit status $status; stdout, then stderr:"
-    cat "$work/stdout" "$work/stderr"
-    exit 1
-}
-
-# run STATUS [ARGUMENT…]
-run()
-{
-    local expected=$1
-    shift
-    arguments=("$@")
-    status=0
-    "$LOCKSTEP" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
-    [[ $status -eq $expected ]] || fail "exit status is not $expected"
-}
-
-silent_stdout()
-{
-    [[ ! -s $work/stdout ]] || fail "stdout is not empty"
-}
-
-# One line, in which each of the texts stands.
-complains()
-{
-    silent_stdout
-    [[ $(wc -l <"$work/stderr") -eq 1 && $(<"$work/stderr") == 'lockstep: '* ]] || fail "not one line on stderr"
-    local text
-    for text in "$@"; do
-        grep -qF -- "$text" "$work/stderr" || fail "stderr lacks '$text'"
-    done
-}
-
-says()
-{
-    grep -qF -- "$1" "$work/stderr" || fail "stderr lacks '$1'"
-}
 
 # A training of a moment; what is wrong is added. An option given twice counts as given last.
 small=(train --data synthetic --limit-train 20 --limit-val 10 --batch-size 8 --epochs 2 --devices 1)
@@ -126,11 +84,6 @@ run 2 "${verify[@]}" --json
 complains '--json'
 
 # ---- bad files: exit status 1 ----
-
-bytes()
-{
-    printf '%b' "$(printf '\\x%s' "$@")"
-}
 
 zeros()
 {
@@ -321,16 +274,6 @@ done_line()
 \"total_seconds\":$number,\"val_loss\":$2,\"flops_per_second\":$number,\"stopped_by\":(null|\"[a-z ]+\"),\
 \"dtype\":\"f32\",\"micro_batch\":0,\"executor\":\"program\",\"fuse\":\"on\",\
 \"algorithms\":\"fast\",\"implementations\":\"[0-9a-f]{16}\"\}\$"
-}
-# lines PATTERN…: stdout has exactly these.
-lines()
-{
-    [[ $(wc -l <"$work/stdout") -eq $# ]] || fail "stdout has not $# lines"
-    local i=0 pattern
-    for pattern in "$@"; do
-        i=$((i + 1))
-        sed -n "${i}p" "$work/stdout" | grep -qE "$pattern" || fail "line $i of stdout is not $pattern"
-    done
 }
 digest_of()
 {
@@ -543,37 +486,6 @@ grep -qE '^epoch 2/2  rate 1e\+06  .*  4 steps skipped$' "$work/stderr" || fail 
 
 # ---- interrupts ----
 
-# begin ARGUMENT…: in the background, its process in $process.
-begin()
-{
-    arguments=("$@")
-    : >"$work/stdout"
-    : >"$work/stderr"
-    "$LOCKSTEP" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null &
-    process=$!
-    trap 'kill -KILL "$process" 2>/dev/null || true; rm -rf "$work"' EXIT
-}
-
-# until_there PATTERN FILE
-until_there()
-{
-    local tries=0
-    until grep -qE -- "$1" "$2" 2>/dev/null; do
-        status=-
-        kill -0 "$process" 2>/dev/null || fail "ended before '$1' was there"
-        tries=$((tries + 1))
-        [[ $tries -lt 1200 ]] || fail "'$1' does not come"
-        sleep 0.05
-    done
-}
-
-ends_with()
-{
-    status=0
-    wait "$process" || status=$?
-    [[ $status -eq $1 ]] || fail "exit status is not $1"
-}
-
 for signal in INT TERM; do
     logs=$work/interrupted-$signal
     begin train --data synthetic --limit-train 128 --limit-val 10 --batch-size 16 --epochs 100000 --devices 1 \
@@ -609,7 +521,6 @@ kill -INT "$process"
 ends_with 130
 says 'finishing this step'
 says 'lockstep: verify: interrupted on 1xcpu after step '
-trap 'rm -rf "$work"' EXIT
 
 # ---- streams that cannot be written ----
 
@@ -635,7 +546,7 @@ lines "$(epoch_line 1 "$number" '')" "$(epoch_line 2 "$number" '')" "$(done_line
 # ---- devices and operators ----
 
 run 0 devices
-[[ ! -s $work/stderr ]] || fail "stderr is not empty"
+silent_stderr
 cores=$(grep -cE '^cpu:[0-9]+ +.+' "$work/stdout")
 [[ $cores -ge 1 && $(grep -cE '^ref:[0-9]+ +.+' "$work/stdout") -eq $cores ]] || fail "cpu and ref differ in number"
 
@@ -646,7 +557,7 @@ run 0 "${small[@]}" --devices "cpu:$cores"
 says "warning: cpu:$cores is beyond the last core, cpu:$((cores - 1))"
 
 run 0 ops
-[[ ! -s $work/stderr ]] || fail "stderr is not empty"
+silent_stderr
 head -n 1 "$work/stdout" | grep -qE '^operator +device +f32 +bf16 +f64 +i32 +i64 +u8 +gradient$' || fail "no heading"
 for operator in conv2d matmul relu avg_pool2d sparse_softmax_cross_entropy add; do
     grep -qE "^$operator +cpu +[a-z]+ .* yes\$" "$work/stdout" || fail "no differentiable $operator in f32 on cpu"
@@ -689,5 +600,5 @@ if [[ $convolution != c ]]; then
     run 1 "${verify[@]}" --devices 1xcpu,1xref
     grep -qE '^different: after step [12] [a-z0-9.]+ on 1xref \(replica 0\) is not what it is on 1xcpu$' "$work/stdout" ||
         fail "no difference is named"
-    [[ ! -s $work/stderr ]] || fail "stderr is not empty"
+    silent_stderr
 fi

@@ -1,43 +1,8 @@
 #!/usr/bin/env bash
 # tune from outside, and what trains with its file: the same bits on any number of devices, and refusals before any work.
-set -euo pipefail
+# shellcheck source=tests/cli_testing.sh
+source "$(dirname "${BASH_SOURCE[0]}")/cli_testing.sh"
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-ulimit -c 0
-
-fail()
-{
-    echo "lockstep ${arguments[*]}: $1"
-    echo "exit status $status; stdout, then stderr:"
-    cat "$work/stdout" "$work/stderr"
-    exit 1
-}
-
-# run STATUS [ARGUMENT…]
-run()
-{
-    local expected=$1
-    shift
-    arguments=("$@")
-    status=0
-    "$LOCKSTEP" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
-    [[ $status -eq $expected ]] || fail "exit status is not $expected"
-}
-
-complains()
-{
-    [[ ! -s $work/stdout ]] || fail 'stdout is not empty'
-    local text
-    for text in "$@"; do
-        grep -qF -- "$text" "$work/stderr" || fail "stderr lacks '$text'"
-    done
-}
-
-prints()
-{
-    grep -qE -- "$1" "$work/stdout" || fail "stdout lacks '$1'"
-}
 
 trained=(--data synthetic --limit-train 48 --batch-size 24 --shards 2)
 small=("${trained[@]}" --limit-val 16)
@@ -52,9 +17,9 @@ fi
 # ---- tune ----
 
 run 0 tune "${small[@]}" --samples 1 --out "$tuned"
-prints '^operator +built-in +ms +fastest +ms +times +problem$'
-prints '^conv2d +[a-z0-9:-]+ +[0-9.]+ +.* f32 x\[12,1,28,28\] w\[20,1,3,3\] stride 1x1 padding 0x0 dilation 1x1$'
-prints "^$tuned written: hash [0-9a-f]{16}$"
+line '^operator +built-in +ms +fastest +ms +times +problem$'
+line '^conv2d +[a-z0-9:-]+ +[0-9.]+ +.* f32 x\[12,1,28,28\] w\[20,1,3,3\] stride 1x1 padding 0x0 dilation 1x1$'
+line "^$tuned written: hash [0-9a-f]{16}$"
 head -n 1 "$tuned" | grep -qE '^lockstep [0-9.]+, device cpu, instruction set [a-z0-9_]+, oneDNN [0-9.]+$' ||
     fail 'the first line does not say what the file is for'
 grep -qE '^conv2d_weight_grad f32 x\[12,20,13,13\] w\[50,20,5,5\] .* = [a-z0-9:-]+$' "$tuned" || fail 'no second layer'
@@ -83,7 +48,7 @@ digest()
 one=$(digest 1 "$tuned")
 two=$(digest 2 "$tuned")
 [[ -n $one && $one == "$two" ]] || fail "digests differ: $one and $two"
-prints "\"algorithms\":\"$tuned\",\"implementations\":\"[0-9a-f]{16}\""
+line "\"algorithms\":\"$tuned\",\"implementations\":\"[0-9a-f]{16}\""
 grep -qE '"implementations":"[0-9a-f]{16}"' "$work/logs/epochs.jsonl" || fail 'the settings lack the implementations'
 cmp -s "$work/logs/algorithms.txt" "$work/logs/algorithms-2.txt" || fail 'two devices run something else than one'
 
@@ -91,11 +56,11 @@ usual=$(digest 1 fast)
 [[ $(digest 2 "$work/logs/algorithms-3.txt") == "$usual" ]] || fail 'what ran does not repeat the run'
 
 run 0 verify "${trained[@]}" --steps 2 --devices 1,2 --algorithms "$tuned"
-prints "^identical after 2 steps with 2 shards, algorithms $tuned\$"
+line "^identical after 2 steps with 2 shards, algorithms $tuned\$"
 run 0 profile "${small[@]}" --steps 1 --warmup 0 --devices 1 --algorithms "$tuned"
-prints "^algorithms $tuned, hash [0-9a-f]{16}\$"
+line "^algorithms $tuned, hash [0-9a-f]{16}\$"
 run 1 verify "${trained[@]}" --steps 1 --devices 1,1xref
-prints '^ +other implementations than on 1xcpu: lockstep [0-9.]+, device ref, hash [0-9a-f]{16} in place of [0-9a-f]{16}$'
+line '^ +other implementations than on 1xcpu: lockstep [0-9.]+, device ref, hash [0-9a-f]{16} in place of [0-9a-f]{16}$'
 
 # One for other shards is used as far as it goes, which is nowhere.
 run 0 train --data synthetic --limit-train 40 --batch-size 20 --shards 2 --limit-val 18 --epochs 1 --algorithms "$tuned"

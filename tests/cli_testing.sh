@@ -1,0 +1,139 @@
+# What the tests of the command share; cli_*_test.sh source it first. $work is a folder of the test's own, in which stdout
+# and stderr are what the command printed last.
+# shellcheck shell=bash disable=SC2034 # what is set here is read there
+set -euo pipefail
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+ulimit -c 0
+arguments=()
+status=-
+
+fail()
+{
+    echo "lockstep ${arguments[*]}: $1"
+    echo "exit status $status; the last lines of stdout and stderr:"
+    tail -n 40 "$work/stdout" "$work/stderr"
+    exit 1
+}
+
+# run STATUS [ARGUMENT…]
+run()
+{
+    local expected=$1
+    shift
+    arguments=("$@")
+    status=0
+    "$LOCKSTEP" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
+    [[ $status -eq $expected ]] || fail "exit status is not $expected"
+}
+
+# --- what it printed -------------------------------------------------------------------------------------------------
+
+silent_stdout()
+{
+    [[ ! -s $work/stdout ]] || fail "stdout is not empty"
+}
+
+silent_stderr()
+{
+    [[ ! -s $work/stderr ]] || fail "stderr is not empty"
+}
+
+# An error: one line, in which each of the texts stands.
+complains()
+{
+    silent_stdout
+    [[ $(wc -l <"$work/stderr") -eq 1 && $(<"$work/stderr") == 'lockstep: '* ]] || fail "not one line on stderr"
+    local text
+    for text in "$@"; do
+        says "$text"
+    done
+}
+
+# An error of this text and no other.
+complains_just()
+{
+    silent_stdout
+    [[ $(<"$work/stderr") == "lockstep: $1" ]] || fail "stderr is not 'lockstep: $1'"
+}
+
+# says TEXT: on stderr.
+says()
+{
+    grep -qF -- "$1" "$work/stderr" || fail "stderr lacks '$1'"
+}
+
+# prints TEXT: on stdout.
+prints()
+{
+    grep -qF -- "$1" "$work/stdout" || fail "stdout lacks '$1'"
+}
+
+# line PATTERN: of stdout.
+line()
+{
+    grep -qE -- "$1" "$work/stdout" || fail "no line of stdout matches '$1'"
+}
+
+# lines PATTERN…: stdout has exactly these.
+lines()
+{
+    [[ $(wc -l <"$work/stdout") -eq $# ]] || fail "stdout has not $# lines"
+    local i=0 pattern
+    for pattern in "$@"; do
+        i=$((i + 1))
+        sed -n "${i}p" "$work/stdout" | grep -qE -- "$pattern" || fail "line $i of stdout is not $pattern"
+    done
+}
+
+# holds FILE TEXT…
+holds()
+{
+    local file=$1 text
+    shift
+    for text in "$@"; do
+        grep -qF -- "$text" "$file" || fail "$file lacks '$text'"
+    done
+}
+
+# bytes HEX…: writes them to stdout.
+bytes()
+{
+    printf '%b' "$(printf '\\x%s' "$@")"
+}
+
+# --- in the background -----------------------------------------------------------------------------------------------
+
+# begin ARGUMENT…: its process is $process.
+begin()
+{
+    arguments=("$@")
+    status=-
+    : >"$work/stdout"
+    : >"$work/stderr"
+    "$LOCKSTEP" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null &
+    process=$!
+    trap 'kill -KILL "$process" 2>/dev/null || true; rm -rf "$work"' EXIT
+}
+
+# until_there PATTERN FILE
+until_there()
+{
+    local tries=0
+    until grep -qE -- "$1" "$2" 2>/dev/null; do
+        kill -0 "$process" 2>/dev/null || fail "ended before '$1' was there"
+        tries=$((tries + 1))
+        [[ $tries -lt 1200 ]] || fail "'$1' does not come"
+        sleep 0.05
+    done
+}
+
+# ends_with STATUS
+ends_with()
+{
+    status=0
+    wait "$process" || status=$?
+    trap 'rm -rf "$work"' EXIT
+    [[ $status -eq $1 ]] || fail "exit status is not $1"
+}
