@@ -316,6 +316,28 @@ static void through_casts(void **state)
     check(g, 2, VALUES(3, 3));
 }
 
+/* 1 + 2^-12 is no bf16 number; neither is 1 + 2^-9, which two uses of one cast add up to. */
+static void what_is_cast_to_bf16_is_summed_in_f32(void **state)
+{
+    (void)state;
+    lk_tensor *w = matrix(1, 2, VALUES(3, 5)), *bias = vector(2, VALUES(1, 2)), *g[2];
+    lk_tensor *x = lk_cast(matrix(2, 1, VALUES(1, 1)), LK_BF16);
+    lk_tensor *rows = lk_cast(matrix(2, 2, VALUES(1, 1, 0x1p-12f, 0x1p-12f)), LK_BF16);
+    lk_tape *tape = WATCH(w, bias);
+    lk_tensor *y = lk_add(lk_matmul(x, lk_cast(w, LK_BF16)), lk_cast(bias, LK_BF16));
+    walk(tape, y, rows, g);
+    assert_int_equal(lk_tensor_dtype(g[0]), LK_F32);
+    assert_int_equal(lk_tensor_dtype(g[1]), LK_F32);
+    check(g[0], 2, VALUES(1 + 0x1p-12f, 1 + 0x1p-12f));
+    check(g[1], 2, VALUES(1 + 0x1p-12f, 1 + 0x1p-12f));
+    tape = WATCH(bias);
+    lk_tensor *b = lk_cast(bias, LK_BF16);
+    y = lk_add(b, lk_mul_scalar(b, 0x1p-9));
+    walk(tape, y, NULL, g);
+    assert_int_equal(lk_tensor_dtype(g[0]), LK_F32);
+    check(g[0], 2, VALUES(1 + 0x1p-9f, 1 + 0x1p-9f));
+}
+
 /* --- whose the gradients are -------------------------------------------------------------------------------------- */
 
 /* Addition and subtraction hand on what they got; reshape and sum give views of it. */
@@ -598,6 +620,7 @@ int main(void)
         TAPE_TEST(through_concatenation),
         TAPE_TEST(through_copies_to_another_device),
         TAPE_TEST(through_casts),
+        TAPE_TEST(what_is_cast_to_bf16_is_summed_in_f32),
         TAPE_TEST(gradients_are_nobody_elses),
         TAPE_TEST(one_gradient_for_many_operands),
         TAPE_TEST(a_gradient_outlives_tape_and_operands),

@@ -277,6 +277,8 @@ static const conformance_case conformance_cases[] = {
     {LK_OP_MATMUL, 0, "outer product", matmul_case, P(matmul_parameters, 17, 1, 13)},
     {LK_OP_MATMUL, 0, "no rows", matmul_case, P(matmul_parameters, 0, 5, 3)},
     {LK_OP_MATMUL, 0, "no terms", matmul_case, P(matmul_parameters, 5, 0, 3)},
+    {LK_OP_MATMUL, NO_GRADIENT, "to f32", matmul_f32_case, P(matmul_parameters, 100, 77, 50)},
+    {LK_OP_MATMUL, NO_GRADIENT, "to f32, no terms", matmul_f32_case, P(matmul_parameters, 5, 0, 3)},
 
     {LK_OP_DENSE_ACT, 0, "small", dense_bias_relu_case, P(matmul_parameters, 7, 5, 3)},
     {LK_OP_DENSE_ACT, 0, "one by one", dense_bias_relu_case, P(matmul_parameters, 1, 1, 1)},
@@ -298,6 +300,7 @@ static const conformance_case conformance_cases[] = {
     {LK_OP_CONV2D, 0, "residual block, batch", residual_case, P(residual_parameters, 9, 12)},
     CONV_CASES(LK_OP_CONV2D_INPUT_GRAD, conv2d_input_grad_case),
     CONV_CASES(LK_OP_CONV2D_WEIGHT_GRAD, conv2d_weight_grad_case),
+    CONV_CASES(LK_OP_CONV2D_WEIGHT_GRAD, conv2d_weight_grad_f32_case),
     POOL_CASES(LK_OP_MAX_POOL2D, EXACT, max_pool2d_case),
     SPECIAL_POOL_CASES("NaN and infinity", max_pool2d_specials_case),
     SPECIAL_POOL_CASES("position of NaN and infinity", max_pool2d_where_case),
@@ -383,6 +386,8 @@ static const conformance_case conformance_cases[] = {
 
     REDUCE_CASES(LK_OP_SUM, 0, reduce_case, lk_sum_at),
     {LK_OP_SUM, 0, "nothing", reduce_case, P(reduce_parameters, lk_sum_at, DIMS(0, 4), {.n_axes = 1, .axes = {0}}, 0)},
+    {LK_OP_SUM, NO_GRADIENT, "to f32", reduce_case,
+     P(reduce_parameters, sum_to_f32, DIMS(33, 10), {.n_axes = 1, .axes = {0}}, 0)},
     REDUCE_INT_CASES(LK_OP_SUM, lk_sum_at),
     REDUCE_CASES(LK_OP_MEAN, 0, reduce_case, lk_mean_at),
     REDUCE_CASES(LK_OP_MAX, EXACT, reduce_case, lk_max_at),

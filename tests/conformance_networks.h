@@ -62,11 +62,10 @@ static inline lk_tensor *conv2d_input_grad_case(trial *t, const void *parameters
 }
 
 /* The gradients of weights and bias, one after the other. */
-static inline lk_tensor *conv2d_weight_grad_case(trial *t, const void *parameters)
+static inline lk_tensor *conv_parameter_gradients(trial *t, const conv_parameters *p, bool f32)
 {
-    const conv_parameters *p = parameters;
     lk_shape size = conv_weight_shape(p), out = conv_output_shape(p);
-    lk_conv2d_grad_attrs attrs = {.conv = conv_opts(p), .bias = p->bias};
+    lk_conv2d_grad_attrs attrs = {.conv = conv_opts(p), .bias = p->bias, .f32 = f32};
     memcpy(attrs.size, size.dim, sizeof attrs.size);
     t->scale = SCALE_ABSOLUTE;
     t->terms = p->n * out.dim[2] * out.dim[3];
@@ -77,6 +76,16 @@ static inline lk_tensor *conv2d_weight_grad_case(trial *t, const void *parameter
     if (!dw || !p->bias)
         return dw;
     return lk_concat((lk_tensor *[]){lk_reshape(dw, LK_SHAPE(-1)), dbias}, 2, 0);
+}
+
+static inline lk_tensor *conv2d_weight_grad_case(trial *t, const void *parameters)
+{
+    return conv_parameter_gradients(t, parameters, false);
+}
+
+static inline lk_tensor *conv2d_weight_grad_f32_case(trial *t, const void *parameters)
+{
+    return conv_parameter_gradients(t, parameters, true);
 }
 
 typedef struct chain_parameters {

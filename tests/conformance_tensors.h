@@ -258,6 +258,17 @@ static inline lk_tensor *matmul_case(trial *t, const void *parameters)
     return lk_matmul(a, floats(t, LK_SHAPE(p->k, p->n)));
 }
 
+/* As gradients of parameters are made: bf16 operands, a result that is not rounded. */
+static inline lk_tensor *matmul_f32_case(trial *t, const void *parameters)
+{
+    const matmul_parameters *p = parameters;
+    t->scale = SCALE_ABSOLUTE;
+    t->terms = p->k;
+    lk_tensor *a = floats(t, LK_SHAPE(p->m, p->k));
+    lk_tensor *b = floats(t, LK_SHAPE(p->k, p->n));
+    return a && b ? lk__matmul(LK_HERE, a, b, true) : NULL;
+}
+
 /* --- reductions -------------------------------------------------------------------------------------------------- */
 
 typedef lk_tensor *(*reduce_function)(lk_place, lk_tensor *, const lk_reduce_opts *);
@@ -268,6 +279,12 @@ typedef struct reduce_parameters {
     lk_reduce_opts opts;
     lk_dtype dtype; /* of the integer cases */
 } reduce_parameters;
+
+/* As biases' gradients are made. */
+static inline lk_tensor *sum_to_f32(lk_place at, lk_tensor *x, const lk_reduce_opts *opts)
+{
+    return lk__sum(at, x, opts, true);
+}
 
 static inline lk_tensor *reduce_case(trial *t, const void *parameters)
 {

@@ -17,6 +17,7 @@ LK_API lk_tape *lk_tape_begin(lk_tensor *const *watched, int n);
 
 /* Ends recording and sets gradients[i] to d target / d watched[i], a new tensor, or to NULL where the target does not
  * depend on watched[i]. The tape is used up: what it recorded is released as it is walked. Asynchronous.
+ * Gradients have the dtype of their tensor; of what lk_cast makes of f32 in bf16, on the way, they are added up in f32.
  * seed: what the walk starts with, of the target's shape and dtype; NULL: ones.
  * Errors: LK_ERR_STATE (not this thread's open tape), LK_ERR_ARGUMENT (a NULL tape or target; the target was not
  * recorded; an operator on the way has no gradient), LK_ERR_SHAPE or LK_ERR_DTYPE (seed), LK_ERR_MEMORY. On failure

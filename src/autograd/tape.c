@@ -15,6 +15,7 @@
 typedef struct gradient_slot {
     const lk_tensor *tensor; /* kept alive by the tape */
     lk_tensor *gradient;     /* one reference, or NULL */
+    bool f32;                /* `tensor` is bf16, cast from f32 */
     bool spoken_for;         /* at the end: `tensor`, itself a gradient, is a seed or was given to the caller */
 } gradient_slot;
 
@@ -120,6 +121,12 @@ static void follow_all(lk_tape *tape, lk_tensor *const *tensors, int n)
             follow(tape, tensors[i]);
 }
 
+/* As masters of parameters are: their gradient goes back to f32, so nothing of it need be rounded to bf16. */
+static bool is_cast_of_f32(const lk_call *call)
+{
+    return call->op->id == LK_OP_CAST && call->in[0]->dtype == LK_F32 && call->out[0]->dtype == LK_BF16;
+}
+
 static lk_status record(void *self, const lk_call *call)
 {
     lk_tape *tape = self;
@@ -129,6 +136,8 @@ static lk_status record(void *self, const lk_call *call)
         return LK_OK;
     LK_TRY(reserve(tape, call->n_out));
     follow_all(tape, call->out, call->n_out);
+    if (is_cast_of_f32(call))
+        find(tape, call->out[0])->f32 = true;
     tape->entries[tape->n_entries++] = (tape_entry){.call = *call};
     lk__call_retain(call);
     return LK_OK;
@@ -232,10 +241,19 @@ void lk_tape_release(lk_tape *tape)
 
 /* --- the walk back ------------------------------------------------------------------------------------------------ */
 
+/* A rule gives a gradient in its tensor's dtype or in that of the sum. */
+static lk_tensor *as_summed(lk_place at, const gradient_slot *slot, lk_tensor *gradient)
+{
+    lk_dtype dtype = slot->f32 ? LK_F32 : slot->tensor->dtype;
+    return gradient->dtype == dtype ? gradient : lk_cast_at(at, gradient, dtype);
+}
+
 /* slot->gradient += gradient; the slot keeps a reference of its own. */
 static lk_status accumulate(lk_place at, gradient_slot *slot, lk_tensor *gradient)
 {
-    lk_tensor *sum = slot->gradient ? lk_add_at(at, slot->gradient, gradient) : gradient;
+    lk_tensor *sum = as_summed(at, slot, gradient);
+    if (sum && slot->gradient)
+        sum = lk_add_at(at, slot->gradient, sum);
     if (!sum)
         return lk_error_status();
     lk_tensor_retain(sum);
@@ -257,8 +275,11 @@ static bool fill_gradient(const lk_tape *tape, lk_gradient *g)
         g->dout[i] = gradient_of(tape, g->call->out[i]);
         contributes |= g->dout[i] != NULL;
     }
-    for (int i = 0; i < g->call->n_in; i++)
-        g->need[i] = find(tape, g->call->in[i]) != NULL;
+    for (int i = 0; i < g->call->n_in; i++) {
+        const gradient_slot *slot = find(tape, g->call->in[i]);
+        g->need[i] = slot != NULL;
+        g->f32[i] = slot && slot->f32;
+    }
     return contributes;
 }
 

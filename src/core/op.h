@@ -62,6 +62,7 @@ typedef struct lk_gradient {
     const lk_call *call;             /* the forward call */
     lk_tensor *dout[LK_MAX_OUTPUTS]; /* of each output; NULL: it did not contribute */
     bool need[LK_MAX_INPUTS];        /* whether din[i] is wanted */
+    bool f32[LK_MAX_INPUTS];         /* din[i] of a bf16 input is added up in f32; a rule may give it in either */
     lk_tensor *din[LK_MAX_INPUTS];   /* result: new tensors, adopted by the open scope; NULL where not wanted or none */
 } lk_gradient;
 

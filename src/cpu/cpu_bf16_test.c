@@ -122,6 +122,61 @@ static void reads_views(void **state)
     lk_scope_end();
 }
 
+/* dw and dbias of conv_block, in f32. */
+static void block_gradients(lk_tensor *const *in, const lk_conv_block_attrs *attrs, lk_tensor **dw, lk_tensor **dbias)
+{
+    lk_call call = {.op = &lk__op_conv_block_grad, .place = LK_HERE, .n_in = 4, .n_out = 2};
+    memcpy(call.in, in, 4 * sizeof *in);
+    lk__call_set_attrs(&call, attrs, sizeof *attrs);
+    assert_int_equal(lk__call(&call), LK_OK);
+    *dw = call.out[0];
+    *dbias = call.out[1];
+}
+
+static void f32_block_gradients(const size *s, lk_tensor *x)
+{
+    const lk_conv_block_attrs attrs = {.conv = {{1, 1}, {1, 1}, {1, 1}, 1},
+                                       .pool = {.kernel = {2, 2}, .stride = {2, 2}},
+                                       .pooling = LK_BLOCK_AVG_POOL,
+                                       .relu = true,
+                                       .bias = true,
+                                       .f32 = true};
+    lk_tensor *w = numbers(LK_SHAPE(s->out, s->in, 3, 3), 3), *bias = numbers(LK_SHAPE(s->out), 4);
+    lk_call block = {.op = &lk__op_conv_block, .place = LK_HERE, .n_in = 3, .n_out = 2, .in = {x, w, bias}};
+    lk__call_set_attrs(&block, &attrs, sizeof attrs);
+    assert_int_equal(lk__call(&block), LK_OK);
+    lk_tensor *dy = numbers(lk_tensor_shape(block.out[0]), 5), *saved = block.out[1], *have[2], *want[2];
+    block_gradients((lk_tensor *[]){dy, saved, x, w}, &attrs, &have[0], &have[1]);
+    block_gradients((lk_tensor *[]){wide(dy), saved, wide(x), wide(w)}, &attrs, &want[0], &want[1]);
+    expect_same_bits(have[0], want[0], s->name);
+    expect_same_bits(have[1], want[1], s->name);
+}
+
+/* Gradients of parameters, which are not rounded: the f32 operator's own. */
+static void f32_gradients(const size *s)
+{
+    lk_scope_begin();
+    const lk_conv2d_opts conv = {.stride = {1, 1}, .padding = {1, 1}, .dilation = {1, 1}, .groups = 1};
+    lk_shape of_w = LK_SHAPE(s->out, s->in, 3, 3);
+    lk_tensor *x = numbers(LK_SHAPE(s->images, s->in, s->size, s->size), 1),
+              *dy = numbers(LK_SHAPE(s->images, s->out, s->size, s->size), 2), *dbias, *want_dbias;
+    lk_tensor *dw = lk__conv2d_weight_grad(LK_HERE, dy, x, of_w, &conv, true, &dbias);
+    expect_same_bits(dw, lk__conv2d_weight_grad(LK_HERE, wide(dy), wide(x), of_w, &conv, false, &want_dbias), s->name);
+    expect_same_bits(dbias, want_dbias, s->name);
+    f32_block_gradients(s, x);
+    lk_tensor *rows = lk_flatten(dy), *columns = lk_transpose(lk_flatten(x), 0, 1);
+    expect_same_bits(lk__matmul(LK_HERE, columns, rows, true), lk_matmul(wide(columns), wide(rows)), s->name);
+    expect_same_bits(lk__sum(LK_HERE, dy, NULL, true), lk_sum(wide(dy), NULL), s->name);
+    lk_scope_end();
+}
+
+static void gives_f32(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        f32_gradients(&sizes[i]);
+}
+
 static void takes_no_elements(void **state)
 {
     (void)state;
@@ -169,10 +224,8 @@ static int release_device(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keeps_layouts),
-        cmocka_unit_test(reads_views),
-        cmocka_unit_test(takes_no_elements),
-        cmocka_unit_test(gives_memory_back),
+        cmocka_unit_test(keeps_layouts),     cmocka_unit_test(reads_views),       cmocka_unit_test(gives_f32),
+        cmocka_unit_test(takes_no_elements), cmocka_unit_test(gives_memory_back),
     };
     return cmocka_run_group_tests(tests, open_device, release_device);
 }

@@ -63,7 +63,7 @@ static void train_conv(lk_device *device, const conv_shape *s)
     lk_tensor *bias = numbers(device, LK_SHAPE(s->filters), 3), *dbias;
     lk_tensor *y = lk_relu(lk_conv2d(x, w, bias, &opts));
     assert_non_null(lk__conv2d_input_grad(LK_HERE, y, w, lk_tensor_shape(x), &opts));
-    assert_non_null(lk__conv2d_weight_grad(LK_HERE, y, x, lk_tensor_shape(w), &opts, &dbias));
+    assert_non_null(lk__conv2d_weight_grad(LK_HERE, y, x, lk_tensor_shape(w), &opts, false, &dbias));
 }
 
 static void train_pool(lk_device *device, int64_t channels, int64_t size)
@@ -441,7 +441,7 @@ static void an_empty_batch_is_fine(void **state)
     lk_tensor *y = lk_avg_pool2d(lk_relu(lk_conv2d(x, w, bias, &opts)), &(lk_pool2d_opts){.kernel = {2, 2}});
     assert_int_equal(lk_tensor_wait(y), LK_OK);
     lk_tensor *dy = lk_zeros(device, LK_F32, LK_SHAPE(0, 4, 6, 6));
-    float *dw = elements(lk__conv2d_weight_grad(LK_HERE, dy, x, lk_tensor_shape(w), &opts, &dbias)),
+    float *dw = elements(lk__conv2d_weight_grad(LK_HERE, dy, x, lk_tensor_shape(w), &opts, false, &dbias)),
           *db = elements(dbias);
     for (int i = 0; i < 4 * 3 * 3 * 3; i++)
         assert_true(dw[i] == 0);

@@ -12,7 +12,7 @@ static lk_status arithmetic_infer(const lk_call *call, lk_meta *out)
 static lk_status set_summed(lk_gradient *g, int i, lk_tensor *t)
 {
     LK_TRY(lk__made(t));
-    g->din[i] = lk__sum_to(g->call->place, t, g->call->in[i]->shape);
+    g->din[i] = lk__sum_to(g->call->place, t, g->call->in[i]->shape, g->f32[i]);
     return lk__made(g->din[i]);
 }
 

@@ -21,7 +21,7 @@ lk_status lk__broadcast(const char *op, lk_shape a, lk_shape b, lk_shape *out)
     return LK_OK;
 }
 
-lk_tensor *lk__sum_to(lk_place at, lk_tensor *t, lk_shape shape)
+lk_tensor *lk__sum_to(lk_place at, lk_tensor *t, lk_shape shape, bool f32)
 {
     if (!t)
         return NULL;
@@ -34,6 +34,6 @@ lk_tensor *lk__sum_to(lk_place at, lk_tensor *t, lk_shape shape)
             opts.axes[opts.n_axes++] = i;
     }
     lk_scope_begin();
-    lk_tensor *sum = opts.n_axes ? lk_sum_at(at, t, &opts) : t;
+    lk_tensor *sum = opts.n_axes ? lk__sum(at, t, &opts, f32) : t;
     return lk__scope_return(sum ? lk_reshape_at(at, sum, shape) : NULL);
 }

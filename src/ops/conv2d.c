@@ -104,9 +104,10 @@ static lk_status weight_grad_infer(const lk_call *call, lk_meta *out)
     LK_TRY(lk__check_same_dtype(call));
     LK_TRY(lk__conv2d_shape(op, x->shape, size_of(attrs), &attrs->conv, &y));
     LK_TRY(lk__check_like(op, "dy", dy, dy->dtype, y));
-    out[0] = (lk_meta){dy->dtype, size_of(attrs)};
+    lk_dtype dtype = lk__result_dtype(dy->dtype, attrs->f32);
+    out[0] = (lk_meta){dtype, size_of(attrs)};
     if (attrs->bias)
-        out[1] = (lk_meta){dy->dtype, LK_SHAPE(attrs->size[0])};
+        out[1] = (lk_meta){dtype, LK_SHAPE(attrs->size[0])};
     return LK_OK;
 }
 
@@ -124,7 +125,7 @@ const lk_op lk__op_conv2d_weight_grad = {
 };
 
 lk_tensor *lk__conv2d_weight_grad(lk_place at, lk_tensor *dy, lk_tensor *x, lk_shape w, const lk_conv2d_opts *conv,
-                                  lk_tensor **dbias)
+                                  bool f32, lk_tensor **dbias)
 {
     if (dbias)
         *dbias = NULL;
@@ -132,6 +133,7 @@ lk_tensor *lk__conv2d_weight_grad(lk_place at, lk_tensor *dy, lk_tensor *x, lk_s
         return NULL;
     lk_call call = {.op = &lk__op_conv2d_weight_grad, .place = at, .n_in = 2, .n_out = dbias ? 2 : 1, .in = {dy, x}};
     lk_conv2d_grad_attrs attrs = grad_attrs(w, conv, dbias != NULL);
+    attrs.f32 = f32;
     lk__call_set_attrs(&call, &attrs, sizeof attrs);
     if (lk__call(&call) != LK_OK)
         return NULL;
@@ -156,7 +158,8 @@ static lk_status conv2d_infer(const lk_call *call, lk_meta *out)
 
 static lk_status bias_gradient(lk_gradient *g)
 {
-    g->din[2] = lk_sum_at(g->call->place, g->dout[0], &(lk_reduce_opts){.n_axes = 3, .axes = {0, 2, 3}});
+    lk_reduce_opts opts = {.n_axes = 3, .axes = {0, 2, 3}};
+    g->din[2] = lk__sum(g->call->place, g->dout[0], &opts, g->f32[2]);
     return lk__made(g->din[2]);
 }
 
@@ -173,7 +176,8 @@ static lk_status conv2d_gradient(lk_gradient *g)
         LK_TRY(lk__made(g->din[0]));
     }
     if (g->need[1]) {
-        g->din[1] = lk__conv2d_weight_grad(at, g->dout[0], x, w->shape, opts, need_bias ? &g->din[2] : NULL);
+        lk_tensor **dbias = need_bias ? &g->din[2] : NULL;
+        g->din[1] = lk__conv2d_weight_grad(at, g->dout[0], x, w->shape, opts, g->f32[1], dbias);
         return lk__made(g->din[1]);
     }
     return need_bias ? bias_gradient(g) : LK_OK;

@@ -47,9 +47,10 @@ static lk_status grad_infer(const lk_call *call, lk_meta *out)
     LK_TRY(lk__check_like(op, "saved", saved, LK_U8, conv));
     LK_TRY(lk__check_like(op, "x", x, dy->dtype, x->shape));
     LK_TRY(lk__check_like(op, "w", w, dy->dtype, w->shape));
-    out[n++] = (lk_meta){dy->dtype, w->shape};
+    lk_dtype dtype = lk__result_dtype(dy->dtype, attrs->f32);
+    out[n++] = (lk_meta){dtype, w->shape};
     if (attrs->bias)
-        out[n++] = (lk_meta){dy->dtype, LK_SHAPE(w->shape.dim[0])};
+        out[n++] = (lk_meta){dtype, LK_SHAPE(w->shape.dim[0])};
     if (attrs->input_grad)
         out[n++] = (lk_meta){dy->dtype, x->shape};
     return LK_OK;
@@ -78,6 +79,7 @@ static lk_status gradient(lk_gradient *g)
     lk_conv_block_attrs attrs = *LK_ATTRS(forward, lk_conv_block_attrs);
     attrs.bias = forward->in[2] && g->need[2];
     attrs.input_grad = g->need[0];
+    attrs.f32 = g->f32[1];
     lk_call call = {.op = &lk__op_conv_block_grad,
                     .place = forward->place,
                     .n_in = 4,

@@ -46,9 +46,11 @@ static bool is_float(lk_dtype dtype)
 static lk_status cast_gradient(lk_gradient *g)
 {
     lk_dtype from = g->call->in[0]->dtype;
-    if (!g->dout[0] || !g->need[0] || !is_float(from) || !is_float(g->dout[0]->dtype))
+    lk_tensor *dy = g->dout[0];
+    if (!dy || !g->need[0] || !is_float(from) || !is_float(dy->dtype))
         return LK_OK;
-    g->din[0] = lk_cast_at(g->call->place, g->dout[0], from);
+    /* The tape adds up what was cast from f32 to bf16 in f32. */
+    g->din[0] = dy->dtype == from ? lk__scope_adopt(lk_tensor_retain(dy)) : lk_cast_at(g->call->place, dy, from);
     return lk__made(g->din[0]);
 }
 

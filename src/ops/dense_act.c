@@ -33,15 +33,15 @@ static lk_status dense_act_gradient(lk_gradient *g)
     lk_tensor *dz = before_relu(g);
     LK_TRY(lk__made(dz));
     if (g->need[0]) {
-        g->din[0] = lk_matmul_at(at, dz, lk_transpose_at(at, in[1], 0, 1));
+        g->din[0] = lk__matmul(at, dz, lk_transpose_at(at, in[1], 0, 1), g->f32[0]);
         LK_TRY(lk__made(g->din[0]));
     }
     if (g->need[1]) {
-        g->din[1] = lk_matmul_at(at, lk_transpose_at(at, in[0], 0, 1), dz);
+        g->din[1] = lk__matmul(at, lk_transpose_at(at, in[0], 0, 1), dz, g->f32[1]);
         LK_TRY(lk__made(g->din[1]));
     }
     if (in[2] && g->need[2]) {
-        g->din[2] = lk__sum_to(at, dz, in[2]->shape);
+        g->din[2] = lk__sum_to(at, dz, in[2]->shape, g->f32[2]);
         LK_TRY(lk__made(g->din[2]));
     }
     return LK_OK;

@@ -10,7 +10,8 @@ static lk_status matmul_infer(const lk_call *call, lk_meta *out)
     if (a->shape.dim[1] != b->shape.dim[0])
         LK_FAIL(LK_ERR_SHAPE, "matmul: a %s has %lld columns but b %s has %lld rows", lk__text(a->shape).string,
                 (long long)a->shape.dim[1], lk__text(b->shape).string, (long long)b->shape.dim[0]);
-    out[0] = (lk_meta){a->dtype, LK_SHAPE(a->shape.dim[0], b->shape.dim[1])};
+    lk_dtype dtype = lk__result_dtype(a->dtype, LK_ATTRS(call, lk_matmul_attrs)->f32);
+    out[0] = (lk_meta){dtype, LK_SHAPE(a->shape.dim[0], b->shape.dim[1])};
     return LK_OK;
 }
 
@@ -21,11 +22,11 @@ static lk_status matmul_gradient(lk_gradient *g)
         return LK_OK;
     lk_place at = g->call->place;
     if (g->need[0]) {
-        g->din[0] = lk_matmul_at(at, g->dout[0], lk_transpose_at(at, g->call->in[1], 0, 1));
+        g->din[0] = lk__matmul(at, g->dout[0], lk_transpose_at(at, g->call->in[1], 0, 1), g->f32[0]);
         LK_TRY(lk__made(g->din[0]));
     }
     if (g->need[1]) {
-        g->din[1] = lk_matmul_at(at, lk_transpose_at(at, g->call->in[0], 0, 1), g->dout[0]);
+        g->din[1] = lk__matmul(at, lk_transpose_at(at, g->call->in[0], 0, 1), g->dout[0], g->f32[1]);
         LK_TRY(lk__made(g->din[1]));
     }
     return LK_OK;
@@ -44,7 +45,13 @@ const lk_op lk__op_matmul = {
     .flops = matmul_flops,
 };
 
+lk_tensor *lk__matmul(lk_place at, lk_tensor *a, lk_tensor *b, bool f32)
+{
+    lk_matmul_attrs attrs = {.f32 = f32};
+    return lk__call_simple(at, &lk__op_matmul, (lk_tensor *[]){a, b}, 2, 2, &attrs, sizeof attrs);
+}
+
 lk_tensor *lk_matmul_at(lk_place at, lk_tensor *a, lk_tensor *b)
 {
-    return lk__call_simple(at, &lk__op_matmul, (lk_tensor *[]){a, b}, 2, 2, NULL, 0);
+    return lk__matmul(at, a, b, false);
 }

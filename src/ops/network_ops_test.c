@@ -18,7 +18,7 @@ static void test_conv2d(void **state)
     check(lk__conv2d_input_grad(LK_HERE, dy, f32(LK_SHAPE(1, 1, 2, 2)), LK_SHAPE(0, 1, 3, 3), &plain), LK_F32,
           LK_SHAPE(0, 1, 3, 3));
     lk_tensor *dw =
-        lk__conv2d_weight_grad(LK_HERE, dy, f32(LK_SHAPE(0, 1, 3, 3)), LK_SHAPE(1, 1, 2, 2), &plain, &dbias);
+        lk__conv2d_weight_grad(LK_HERE, dy, f32(LK_SHAPE(0, 1, 3, 3)), LK_SHAPE(1, 1, 2, 2), &plain, false, &dbias);
     check_values(dw, LK_SHAPE(1, 1, 2, 2), VALUES(0, 0, 0, 0));
     check_values(dbias, LK_SHAPE(1), VALUES(0));
     refused(lk__conv2d_input_grad(LK_HERE, dy, f32(LK_SHAPE(1, 1, 2, 2)), LK_SHAPE(0, 1, 4, 3), &plain), LK_ERR_SHAPE,

@@ -52,7 +52,17 @@ typedef struct lk_concat_attrs { /* (x0, …, xn-1) → y */
     int axis;                    /* not negative */
 } lk_concat_attrs;
 
-/* add, sub, mul, div: (a, b) → y, broadcast.  matmul: (a, b) → y. */
+/* add, sub, mul, div: (a, b) → y, broadcast. */
+
+/* Where attributes say `f32`, the result of bf16 operands is f32: not rounded to bf16. It is for gradients of
+ * parameters, and with it a call has no gradient. */
+
+typedef struct lk_matmul_attrs { /* (a, b) → y */
+    bool f32;
+} lk_matmul_attrs;
+
+/* lk_matmul_at with f32. */
+lk_tensor *lk__matmul(lk_place at, lk_tensor *a, lk_tensor *b, bool f32);
 
 typedef struct lk_dense_act_attrs { /* (x [N, K], w [K, M], bias [M] or NULL) → y = x w + bias */
     bool relu;                      /* of it */
@@ -64,13 +74,14 @@ typedef struct lk_conv2d_grad_attrs {
     lk_conv2d_opts conv;
     int64_t size[4];    /* input_grad: shape of x; weight_grad: shape of w */
     bool bias;          /* weight_grad: a second output, the bias' gradient */
+    bool f32;           /* weight_grad: both */
 } lk_conv2d_grad_attrs; /* input_grad: (dy, w) → dx.  weight_grad: (dy, x) → dw, dbias */
 
 /* The gradients of conv2d as functions: `x` and `w` are shapes, `conv` has every default filled in. dbias may be NULL.
  */
 lk_tensor *lk__conv2d_input_grad(lk_place at, lk_tensor *dy, lk_tensor *w, lk_shape x, const lk_conv2d_opts *conv);
 lk_tensor *lk__conv2d_weight_grad(lk_place at, lk_tensor *dy, lk_tensor *x, lk_shape w, const lk_conv2d_opts *conv,
-                                  lk_tensor **dbias);
+                                  bool f32, lk_tensor **dbias);
 
 /* max_pool2d: (x) → y, where; attributes lk_pool2d_opts, defaults filled in. `where` [N, C, H', W'] i32 belongs to the
  * backend: only its own max_pool2d_grad reads it.  avg_pool2d: (x) → y. */
@@ -92,6 +103,7 @@ typedef struct lk_conv_block_attrs {
     lk_block_pool pooling;
     bool relu;
     bool bias, input_grad; /* matter to the gradient alone */
+    bool f32;              /* dw and dbias */
 } lk_conv_block_attrs;
 
 /* conv_block as a function. On a tape its gradient is conv_block_grad. bias may be NULL.
@@ -142,6 +154,7 @@ typedef struct lk_batch_norm_attrs {
 typedef struct lk_reduce_attrs { /* sum, mean, max: (x) → y */
     unsigned axes;               /* bit i: axis i is reduced */
     bool keepdim;
+    bool f32; /* sum */
 } lk_reduce_attrs;
 /* max_grad: (dy, x, y) → dx, lk_reduce_attrs. */
 
@@ -171,8 +184,11 @@ typedef struct lk_sgd_attrs { /* (parameter, gradient) → parameter, in place *
 } lk_sgd_attrs;
 
 /* The sum of `t` over what broadcasting repeated, with shape `shape`: the gradient of a broadcast operand. Where
- * nothing was repeated that is `t` itself, with a new reference. */
-lk_tensor *lk__sum_to(lk_place at, lk_tensor *t, lk_shape shape);
+ * nothing was repeated that is `t` itself, with a new reference; else f32 is as in attributes. */
+lk_tensor *lk__sum_to(lk_place at, lk_tensor *t, lk_shape shape, bool f32);
+
+/* lk_sum_at with f32. */
+lk_tensor *lk__sum(lk_place at, lk_tensor *x, const lk_reduce_opts *opts, bool f32);
 
 /* The shape of a op b with NumPy's broadcasting. */
 lk_status lk__broadcast(const char *op, lk_shape a, lk_shape b, lk_shape *out);

@@ -81,7 +81,7 @@ static void test_null_passes(void **state)
         lk_log_softmax(none, 0),
         lk_sparse_softmax_cross_entropy(x, none, LK_REDUCTION_SUM),
         lk_in_top_k(none, x, 1),
-        lk__sum_to(LK_HERE, none, LK_SCALAR),
+        lk__sum_to(LK_HERE, none, LK_SCALAR, false),
         lk__conv2d_input_grad(LK_HERE, none, x, LK_SCALAR, &(lk_conv2d_opts){.groups = 1}),
     };
     for (size_t i = 0; i < sizeof made / sizeof *made; i++)
@@ -221,12 +221,12 @@ static void test_sum_to(void **state)
 {
     (void)state;
     lk_tensor *x = counting(LK_SHAPE(2, 2, 3));
-    check_values(lk__sum_to(LK_HERE, x, LK_SHAPE(3)), LK_SHAPE(3), VALUES(18, 22, 26));
-    check_values(lk__sum_to(LK_HERE, x, LK_SHAPE(2, 1)), LK_SHAPE(2, 1), VALUES(24, 42));
-    check_values(lk__sum_to(LK_HERE, x, LK_SCALAR), LK_SCALAR, VALUES(66));
-    assert_ptr_equal(lk__sum_to(LK_HERE, x, x->shape), x);
-    check_values(lk__sum_to(LK_HERE, f32(LK_SHAPE(0, 2)), LK_SHAPE(1, 2)), LK_SHAPE(1, 2), VALUES(0, 0));
-    check_values(lk__sum_to(LK_HERE, f32(LK_SHAPE(1, 2)), LK_SHAPE(2)), LK_SHAPE(2), VALUES(1, 1));
+    check_values(lk__sum_to(LK_HERE, x, LK_SHAPE(3), false), LK_SHAPE(3), VALUES(18, 22, 26));
+    check_values(lk__sum_to(LK_HERE, x, LK_SHAPE(2, 1), false), LK_SHAPE(2, 1), VALUES(24, 42));
+    check_values(lk__sum_to(LK_HERE, x, LK_SCALAR, false), LK_SCALAR, VALUES(66));
+    assert_ptr_equal(lk__sum_to(LK_HERE, x, x->shape, false), x);
+    check_values(lk__sum_to(LK_HERE, f32(LK_SHAPE(0, 2)), LK_SHAPE(1, 2), false), LK_SHAPE(1, 2), VALUES(0, 0));
+    check_values(lk__sum_to(LK_HERE, f32(LK_SHAPE(1, 2)), LK_SHAPE(2), false), LK_SHAPE(2), VALUES(1, 1));
 }
 
 static void test_matmul(void **state)

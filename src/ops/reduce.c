@@ -47,7 +47,9 @@ static lk_status check_not_empty(const lk_call *call, unsigned axes)
 
 static lk_status sum_infer(const lk_call *call, lk_meta *out)
 {
-    return reduce_infer(call, LK_ALL_DTYPES, out);
+    LK_TRY(reduce_infer(call, LK_ALL_DTYPES, out));
+    out[0].dtype = lk__result_dtype(out[0].dtype, LK_ATTRS(call, lk_reduce_attrs)->f32);
+    return LK_OK;
 }
 
 static lk_status mean_infer(const lk_call *call, lk_meta *out)
@@ -164,7 +166,7 @@ static lk_status reduce_attrs(const char *op, const lk_tensor *x, const lk_reduc
     return LK_OK;
 }
 
-static lk_tensor *reduce(lk_place at, const lk_op *op, lk_tensor *x, const lk_reduce_opts *opts)
+static lk_tensor *reduce(lk_place at, const lk_op *op, lk_tensor *x, const lk_reduce_opts *opts, bool f32)
 {
     lk_reduce_attrs attrs;
     if (!x) {
@@ -173,22 +175,28 @@ static lk_tensor *reduce(lk_place at, const lk_op *op, lk_tensor *x, const lk_re
     }
     if (reduce_attrs(op->name, x, opts, &attrs) != LK_OK)
         return NULL;
+    attrs.f32 = f32;
     return lk__call_simple(at, op, &x, 1, 1, &attrs, sizeof attrs);
+}
+
+lk_tensor *lk__sum(lk_place at, lk_tensor *x, const lk_reduce_opts *opts, bool f32)
+{
+    return reduce(at, &lk__op_sum, x, opts, f32);
 }
 
 lk_tensor *lk_sum_at(lk_place at, lk_tensor *x, const lk_reduce_opts *opts)
 {
-    return reduce(at, &lk__op_sum, x, opts);
+    return lk__sum(at, x, opts, false);
 }
 
 lk_tensor *lk_mean_at(lk_place at, lk_tensor *x, const lk_reduce_opts *opts)
 {
-    return reduce(at, &lk__op_mean, x, opts);
+    return reduce(at, &lk__op_mean, x, opts, false);
 }
 
 lk_tensor *lk_max_at(lk_place at, lk_tensor *x, const lk_reduce_opts *opts)
 {
-    return reduce(at, &lk__op_max, x, opts);
+    return reduce(at, &lk__op_max, x, opts, false);
 }
 
 /* --- argmax ------------------------------------------------------------------------------------------------------- */

@@ -10,6 +10,11 @@ lk_shape_text lk__text(lk_shape shape)
     return text;
 }
 
+lk_dtype lk__result_dtype(lk_dtype dtype, bool f32)
+{
+    return f32 && dtype == LK_BF16 ? LK_F32 : dtype;
+}
+
 lk_status lk__check_shape(const char *op, lk_shape shape)
 {
     if (shape.ndim < 0 || shape.ndim > LK_MAX_DIMS)

@@ -16,6 +16,9 @@ typedef struct lk_shape_text {
 
 lk_shape_text lk__text(lk_shape shape);
 
+/* The dtype of what is made of operands of `dtype`, where attributes say `f32`. */
+lk_dtype lk__result_dtype(lk_dtype dtype, bool f32);
+
 /* A shape that a tensor can have. Errors: LK_ERR_SHAPE (too many axes, a negative size, a count beyond int64). */
 lk_status lk__check_shape(const char *op, lk_shape shape);
 

@@ -239,7 +239,7 @@ static lk_status expand_gradient(lk_gradient *g)
 {
     if (!g->dout[0] || !g->need[0])
         return LK_OK;
-    g->din[0] = lk__sum_to(g->call->place, g->dout[0], g->call->in[0]->shape);
+    g->din[0] = lk__sum_to(g->call->place, g->dout[0], g->call->in[0]->shape, g->f32[0]);
     return lk__made(g->din[0]);
 }
 

@@ -99,7 +99,11 @@ static lk_conv_block_attrs attributes(const lk_rewrite *r, const pattern *p)
         attrs.pooling = (lk_block_pool)block_pool_of(r, p->pool);
         attrs.pool = *LK_ATTRS(lk__rewrite_call(r, p->pool), lk_pool2d_opts);
     }
-    attrs.bias = p->weight_grad >= 0 && lk__rewrite_call(r, p->weight_grad)->n_out > 1;
+    if (p->weight_grad < 0)
+        return attrs;
+    const lk_call *weight_grad = lk__rewrite_call(r, p->weight_grad);
+    attrs.bias = weight_grad->n_out > 1;
+    attrs.f32 = LK_ATTRS(weight_grad, lk_conv2d_grad_attrs)->f32;
     return attrs;
 }
 

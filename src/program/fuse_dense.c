@@ -24,6 +24,8 @@ lk_status lk__fuse_dense(lk_rewrite *r, int i)
     if (!lk__rewrite_is(r, i, LK_OP_MATMUL))
         return LK_OK;
     const lk_call *matmul = lk__rewrite_call(r, i);
+    if (LK_ATTRS(matmul, lk_matmul_attrs)->f32)
+        return LK_OK;
     int add = only_reader(r, i, LK_OP_ADD);
     if (matmul->out[0]->shape.ndim != 2 || add < 0 || lk__rewrite_call(r, add)->in[0] != matmul->out[0])
         return LK_OK;

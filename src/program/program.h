@@ -67,7 +67,7 @@ lk_status lk__program_append(lk_program *program, const lk_call *call);
 /* --- fuse.c ------------------------------------------------------------------------------------------------------- */
 
 /* Of what is fused, and of how fused operators round: another number wherever programs give other bits. */
-enum { LK_FUSION_VERSION = 1 };
+enum { LK_FUSION_VERSION = 2 };
 
 lk_status lk__program_fuse(lk_program *program);
 

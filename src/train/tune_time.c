@@ -67,9 +67,10 @@ static lk_status run_conv(const subject *s)
 {
     const lk_conv_problem *p = &s->problem->conv;
     const lk_conv2d_opts *opts = &p->attrs.conv;
-    lk_tensor *y = p->op == LK_OP_CONV2D              ? lk_conv2d(s->x, s->w, NULL, opts)
-                   : p->op == LK_OP_CONV2D_INPUT_GRAD ? lk__conv2d_input_grad(LK_HERE, s->dy, s->w, p->x, opts)
-                                                      : lk__conv2d_weight_grad(LK_HERE, s->dy, s->x, p->w, opts, NULL);
+    lk_tensor *y = p->op == LK_OP_CONV2D ? lk_conv2d(s->x, s->w, NULL, opts)
+                   : p->op == LK_OP_CONV2D_INPUT_GRAD
+                       ? lk__conv2d_input_grad(LK_HERE, s->dy, s->w, p->x, opts)
+                       : lk__conv2d_weight_grad(LK_HERE, s->dy, s->x, p->w, opts, false, NULL);
     return y ? LK_OK : lk_error_status();
 }
 
