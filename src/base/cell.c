@@ -1,20 +1,10 @@
 #include "base/cell.h"
 
 #include "base/mem.h"
+#include "base/thread_end.h"
 
 #include <pthread.h>
 #include <string.h>
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define LK_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define LK_SANITIZED 1
-#endif
-#endif
-#ifndef LK_SANITIZED
-#define LK_SANITIZED 0
-#endif
 
 enum { BATCH = 32, MOST_BATCHES = 64 };
 
@@ -77,36 +67,19 @@ static void give_batch(cell *batch)
 
 /* --- a thread's cells --------------------------------------------------------------------------------------------- */
 
-static pthread_key_t at_thread_exit;
-static bool has_key;
-
-static void end_thread(void *argument)
+static void end_thread(void)
 {
-    cell_cache *cache = argument;
-    free_list(cache->loose);
-    free_list(cache->batch);
-    *cache = (cell_cache){0};
-}
-
-static void make_key(void)
-{
-    has_key = pthread_key_create(&at_thread_exit, end_thread) == 0;
+    free_list(own.loose);
+    free_list(own.batch);
+    own = (cell_cache){0};
 }
 
 /* Where the thread's end would not be noticed it keeps nothing. */
 static bool keep_own(void)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    if (own.is_kept)
-        return true;
-    pthread_once(&once, make_key);
-    own.is_kept = has_key && pthread_setspecific(at_thread_exit, &own) == 0;
+    if (!own.is_kept)
+        own.is_kept = lk__at_thread_end(end_thread);
     return own.is_kept;
-}
-
-static bool is_caching(void)
-{
-    return !LK_SANITIZED && !lk__mem_is_failing();
 }
 
 /* Another thread gave it back. */
@@ -134,7 +107,7 @@ static cell *take_own(void)
 
 void *lk__cell_new(void)
 {
-    void *memory = is_caching() ? take_own() : NULL;
+    void *memory = lk__mem_may_keep() ? take_own() : NULL;
     if (!memory)
         memory = lk__alloc_aligned(LK_CELL_BYTES);
     return memory ? memset(memory, 0, LK_CELL_BYTES) : NULL;
@@ -142,7 +115,7 @@ void *lk__cell_new(void)
 
 void lk__cell_free(void *memory)
 {
-    if (!memory || !is_caching() || !keep_own()) {
+    if (!memory || !lk__mem_may_keep() || !keep_own()) {
         lk__free_aligned(memory);
         return;
     }

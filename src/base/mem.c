@@ -7,6 +7,17 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define LK_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define LK_SANITIZED 1
+#endif
+#endif
+#ifndef LK_SANITIZED
+#define LK_SANITIZED 0
+#endif
+
 static _Atomic int64_t fail_at = -1;
 static _Atomic int64_t allocations;
 
@@ -24,6 +35,11 @@ int64_t lk__mem_allocations(void)
 bool lk__mem_is_failing(void)
 {
     return atomic_load_explicit(&fail_at, memory_order_relaxed) >= 0;
+}
+
+bool lk__mem_may_keep(void)
+{
+    return !LK_SANITIZED && !lk__mem_is_failing();
 }
 
 static bool injected_failure(void)

@@ -41,6 +41,10 @@ bool lk__mul_i64(int64_t a, int64_t b, int64_t *product);
 void lk__mem_fail_at(int64_t n);
 int64_t lk__mem_allocations(void);
 
+/* Whether memory that was let go of may be kept for the next who asks: not under sanitizers, which watch each object,
+ * nor while failures are injected. */
+bool lk__mem_may_keep(void);
+
 /* Whether it is on: since the last call of lk__mem_fail_at, also after the failure. */
 bool lk__mem_is_failing(void);
 

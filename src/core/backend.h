@@ -73,8 +73,9 @@ struct lk_device {
     char name[24];
     lk_queue *queue; /* NULL once closed */
     lk_allocator *allocator;
-    void *state;  /* the backend's, made and used on the queue's thread */
-    double flops; /* of all calls pushed; by the engine's lock */
+    lk_allocator *companions; /* see lk__device_calloc */
+    void *state;              /* the backend's, made and used on the queue's thread */
+    double flops;             /* of all calls pushed; by the engine's lock */
     lk_algorithms algorithms;
     const lk_tuning *tuning; /* NULL: none */
     lk_tuning **tunings;     /* all that there were: calls and programs may be left that were pushed with one */
@@ -99,6 +100,12 @@ const lk_kernel *lk__backend_kernel_of(const lk_call *call);
  * it. On the device's thread. Errors: LK_ERR_MEMORY. */
 lk_status lk__device_arena_take(lk_device *device, size_t bytes, void **data);
 void lk__device_arena_give_back(lk_device *device);
+
+/* Zeroed memory of the process, for what goes along with work on the device: replays, sums. It is kept for the next who
+ * asks. NULL, with the thread's error set, where there is none. From any thread, as long as the device's memory is
+ * referenced. lk__device_free(device, NULL) is fine. */
+void *lk__device_calloc(lk_device *device, size_t count, size_t size);
+void lk__device_free(lk_device *device, void *memory);
 
 /* lk_backend.multiply_adds for any processor, in vectors of four. */
 double lk__multiply_adds(int64_t rounds);

@@ -24,6 +24,7 @@ void lk__device_release_memory(lk_device *device)
         device->backend->close(device, device->state);
     lk__allocator_put(device->allocator, device->arena);
     lk__allocator_free(device->allocator);
+    lk__allocator_free(device->companions);
     for (int i = 0; i < device->n_tunings; i++)
         lk_tuning_release(device->tunings[i]);
     lk__free(device->tunings);
@@ -50,6 +51,67 @@ void lk__device_arena_give_back(lk_device *device)
     device->arena_taken = false;
 }
 
+/* --- what goes along with tensors --------------------------------------------------------------------------------- */
+
+/* Larger ones are mapped by the system, and go back to it. */
+enum { MOST_KEPT = 1 << 20 };
+
+/* In front of the memory. */
+typedef union companion {
+    lk_block *block; /* NULL: it is not kept */
+    unsigned char line[LK_ALIGNMENT];
+} companion;
+
+static void *alloc_companion(void *self, size_t bytes)
+{
+    (void)self;
+    return lk__alloc_aligned(bytes);
+}
+
+static void free_companion(void *self, void *data)
+{
+    (void)self;
+    lk__free_aligned(data);
+}
+
+static companion *new_companion(lk_device *device, size_t bytes)
+{
+    lk_block *block = NULL;
+    companion *head;
+    if (bytes <= MOST_KEPT && lk__mem_may_keep()) {
+        if (lk__allocator_get(device->companions, sizeof *head + bytes, &block) != LK_OK)
+            return NULL;
+        head = block->data;
+    } else {
+        head = lk__alloc_aligned(sizeof *head + bytes);
+    }
+    if (head)
+        head->block = block;
+    return head;
+}
+
+void *lk__device_calloc(lk_device *device, size_t count, size_t size)
+{
+    size_t bytes;
+    if (!lk__mul_size(count, size, &bytes) || bytes > PTRDIFF_MAX) {
+        lk__fail(LK_ERR_MEMORY, "out of memory: %zu items of %zu bytes exceed the address space", count, size);
+        return NULL;
+    }
+    companion *head = new_companion(device, bytes);
+    return head ? memset(head + 1, 0, bytes) : NULL;
+}
+
+void lk__device_free(lk_device *device, void *memory)
+{
+    companion *head = memory ? (companion *)memory - 1 : NULL;
+    if (head && head->block)
+        lk__allocator_put(device->companions, head->block);
+    else
+        lk__free_aligned(head);
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
 static const lk_backend *find_backend(const char *kind)
 {
     for (int i = 0; lk__backends[i]; i++)
@@ -72,6 +134,8 @@ static lk_status open_device(const char *kind, int index, lk_device **out)
 
     lk_memory_source source = {device->backend->alloc, device->backend->free, device};
     lk_status status = lk__allocator_new(source, &device->allocator);
+    if (status == LK_OK)
+        status = lk__allocator_new((lk_memory_source){alloc_companion, free_companion, NULL}, &device->companions);
     if (status == LK_OK)
         status = lk__queue_open(device, index, &device->queue);
     if (status != LK_OK) {

@@ -497,11 +497,12 @@ static lk_status reserve_reader(lk_storage *storage)
         return LK_OK;
     bool is_few = storage->readers == storage->few_readers;
     int capacity = 2 * storage->readers_capacity;
-    lk_use *readers = lk__realloc(is_few ? NULL : storage->readers, (size_t)capacity, sizeof *readers);
+    lk_use *readers = lk__device_calloc(storage->device, (size_t)capacity, sizeof *readers);
     if (!readers)
         return LK_ERR_MEMORY;
-    if (is_few)
-        memcpy(readers, storage->few_readers, sizeof storage->few_readers);
+    memcpy(readers, storage->readers, (size_t)storage->n_readers * sizeof *readers);
+    if (!is_few)
+        lk__device_free(storage->device, storage->readers);
     storage->readers = readers;
     storage->readers_capacity = capacity;
     return LK_OK;

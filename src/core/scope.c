@@ -2,6 +2,7 @@
 #include "core/tensor.h"
 
 #include "base/mem.h"
+#include "base/thread_end.h"
 
 /* Opening a scope cannot fail, so its begin needs a place without an allocation. Scopes nested deeper share the last.
  */
@@ -10,14 +11,23 @@ enum { MAX_DEPTH = 64 };
 typedef struct scope_stack {
     lk_tensor **tensors;
     int64_t count, capacity;
+    bool is_kept; /* between scopes; given back when the thread ends */
     int64_t begins[MAX_DEPTH];
     int64_t depth;
 } scope_stack;
 
 static _Thread_local scope_stack stack;
 
+static void let_go(void)
+{
+    lk__free(stack.tensors);
+    stack = (scope_stack){0};
+}
+
 static lk_status grow(void)
 {
+    if (!stack.is_kept && lk__mem_may_keep())
+        stack.is_kept = lk__at_thread_end(let_go);
     int64_t capacity = stack.capacity ? 2 * stack.capacity : 64;
     lk_tensor **tensors = lk__realloc(stack.tensors, (size_t)capacity, sizeof *tensors);
     if (!tensors)
@@ -42,10 +52,8 @@ void lk_scope_end(void)
         return;
     while (stack.count > stack.begins[stack.depth])
         lk_tensor_release(stack.tensors[--stack.count]);
-    if (stack.depth == 0) { /* a thread that ends outside its scopes leaves nothing behind */
-        lk__free(stack.tensors);
-        stack = (scope_stack){0};
-    }
+    if (stack.depth == 0 && !stack.is_kept) /* a thread that ends outside its scopes leaves nothing behind */
+        let_go();
 }
 
 lk_tensor *lk__scope_adopt(lk_tensor *tensor)

@@ -42,7 +42,7 @@ void lk__storage_release(lk_storage *storage)
         storage->release(storage->user);
     lk__error_release(storage->error);
     if (storage->readers != storage->few_readers)
-        lk__free(storage->readers);
+        lk__device_free(device, storage->readers);
     lk__cell_free(storage);
     lk__device_release_memory(device);
 }

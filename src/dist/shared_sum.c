@@ -3,7 +3,6 @@
  * that earlier readers are waited for; behind, another one, for which the parts of all devices are earlier readers. */
 #include "dist/shared_sum.h"
 
-#include "base/mem.h"
 #include "base/status.h"
 #include "core/backend.h"
 #include "core/tensor.h"
@@ -36,6 +35,7 @@ typedef struct entry {
 
 struct lk_shared_sum_job {
     lk_refcount references; /* of entries under way, and the caller's */
+    lk_device *home;        /* whose memory this is in */
     job *next;              /* in the caller's list */
     int n_devices, n_items, n_addends, n_results;
     int64_t elements; /* of the row */
@@ -64,22 +64,14 @@ static void release_job(job *j)
 {
     if (!lk__refcount_release(&j->references))
         return;
-    for (int i = 0; j->addends && i < j->n_addends; i++)
+    for (int i = 0; i < j->n_addends; i++)
         lk_tensor_release(j->addends[i]);
-    for (int i = 0; j->results && i < j->n_items * j->n_results; i++)
+    for (int i = 0; i < j->n_items * j->n_results; i++)
         lk_tensor_release(j->results[i]);
     pthread_mutex_destroy(&j->lock);
-    lk__free(j->items);
-    lk__free(j->addends);
-    lk__free(j->results);
-    lk__free(j->additions);
-    lk__free(j->devices);
-    lk__free(j->storages);
-    lk__free(j->begins);
-    lk__free(j->entries);
-    lk__free(j->from);
-    lk__free(j->to);
-    lk__free(j);
+    lk_device *home = j->home;
+    lk__device_free(home, j);
+    lk__device_release_memory(home);
 }
 
 /* --- on the devices' threads -------------------------------------------------------------------------------------- */
@@ -249,23 +241,50 @@ static void list_item(job *j, const lk_shared_sum *sum, int i)
     j->n_items++;
 }
 
-static lk_status allocate(job *j, const lk_shared_sum *sum)
+/* Room for `count` items behind the first *used bytes of a block; NULL: there is no block yet. */
+static void *room(void *block, size_t *used, size_t count, size_t size)
 {
-    size_t n = (size_t)sum->n_quantities, k = (size_t)sum->n_devices;
+    void *place = block ? (char *)block + *used : NULL;
+    *used += (count * size + _Alignof(max_align_t) - 1) / _Alignof(max_align_t) * _Alignof(max_align_t);
+    return place;
+}
+
+/* A job and its arrays are one block: gives its bytes, and sets the arrays of `j`, which begins it, if it is there. */
+static size_t lay_out(job *j, const lk_shared_sum *sum)
+{
+    size_t n = (size_t)sum->n_quantities, k = (size_t)sum->n_devices, used = 0;
     size_t addends = n * (size_t)sum->n_nodes, results = n * (size_t)sum->n_results;
-    j->items = lk__calloc(n, sizeof *j->items);
-    j->addends = lk__calloc(addends, sizeof(lk_tensor *));
-    j->results = lk__calloc(results, sizeof(lk_tensor *));
-    j->additions = lk__calloc(addends, 1);
-    j->devices = lk__calloc(k, sizeof(lk_device *));
-    j->storages = lk__calloc(addends + results, sizeof(lk_storage *));
-    j->begins = lk__calloc(k + 1, sizeof *j->begins);
-    j->entries = lk__calloc(3 * k, sizeof *j->entries);
-    j->from = lk__calloc(addends, sizeof(float *));
-    j->to = lk__calloc(results, sizeof(float *));
-    bool complete = j->items && j->addends && j->results && j->additions && j->devices && j->storages && j->begins &&
-                    j->entries && j->from && j->to;
-    return complete ? LK_OK : LK_ERR_MEMORY;
+    job no_job, *to = j ? j : &no_job;
+    room(j, &used, 1, sizeof *j);
+    to->items = room(j, &used, n, sizeof *to->items);
+    to->addends = room(j, &used, addends, sizeof *to->addends);
+    to->results = room(j, &used, results, sizeof *to->results);
+    to->additions = room(j, &used, addends, sizeof *to->additions);
+    to->devices = room(j, &used, k, sizeof *to->devices);
+    to->storages = room(j, &used, addends + results, sizeof *to->storages);
+    to->begins = room(j, &used, k + 1, sizeof *to->begins);
+    to->entries = room(j, &used, 3 * k, sizeof *to->entries);
+    to->from = room(j, &used, addends, sizeof *to->from);
+    to->to = room(j, &used, results, sizeof *to->to);
+    return used;
+}
+
+static job *new_job(const lk_shared_sum *sum)
+{
+    lk_device *home = sum->devices[0];
+    job *j = lk__device_calloc(home, 1, lay_out(NULL, sum));
+    if (!j)
+        return NULL;
+    lay_out(j, sum);
+    lk__refcount_init(&j->references);
+    pthread_mutex_init(&j->lock, NULL);
+    lk__device_retain_memory(home);
+    j->home = home;
+    j->n_devices = sum->n_devices;
+    j->n_results = sum->n_results;
+    j->in_use = sum->in_use;
+    memcpy(j->devices, sum->devices, (size_t)sum->n_devices * sizeof(lk_device *));
+    return j;
 }
 
 static void list_storages(job *j)
@@ -371,8 +390,6 @@ bool lk__shared_sum_takes(const lk_tree_node *nodes, int64_t n_nodes, int i)
 
 static lk_status prepare(job *j, const lk_shared_sum *sum)
 {
-    LK_TRY(allocate(j, sum));
-    memcpy(j->devices, sum->devices, (size_t)sum->n_devices * sizeof(lk_device *));
     for (int q = 0; q < sum->n_quantities; q++) {
         int i = sum->quantities ? sum->quantities[q] : q;
         if (sum->results[i])
@@ -386,14 +403,9 @@ static lk_status prepare(job *j, const lk_shared_sum *sum)
 
 lk_status lk__shared_sum_begin(const lk_shared_sum *sum, job **begun)
 {
-    job *j = lk__calloc(1, sizeof *j);
+    job *j = new_job(sum);
     if (!j)
         return LK_ERR_MEMORY;
-    lk__refcount_init(&j->references);
-    pthread_mutex_init(&j->lock, NULL);
-    j->n_devices = sum->n_devices;
-    j->n_results = sum->n_results;
-    j->in_use = sum->in_use;
     lk_status status = prepare(j, sum);
     if (status == LK_OK && j->n_items > 0)
         status = j->together ? push_together(j) : push_alone(j);

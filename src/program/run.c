@@ -4,7 +4,6 @@
  * is inside stays there from a replay's first segment to its last. */
 #include "program/program.h"
 
-#include "base/mem.h"
 #include "base/status.h"
 #include "core/backend.h"
 #include "core/execute.h"
@@ -164,10 +163,11 @@ static void release_replay(lk_replay *r)
 {
     if (!lk__refcount_release(&r->references))
         return;
-    release_tensors(r->in, r->program->n_in);
-    release_tensors(r->out, r->program->n_out);
-    lk_program_release(r->program);
-    lk__free(r);
+    lk_program *program = r->program;
+    release_tensors(r->in, program->n_in);
+    release_tensors(r->out, program->n_out);
+    lk__device_free(program->device, r);
+    lk_program_release(program);
 }
 
 /* Also where poison has kept the part from running. */
@@ -259,8 +259,8 @@ static lk_replay *allocate(lk_program *program)
 {
     size_t parts = (size_t)program->n_segments + 1, tensors = (size_t)program->n_in + (size_t)program->n_out,
            storages = (size_t)program->n_segments * (size_t)program->n_shared;
-    lk_replay *r =
-        lk__calloc(1, sizeof *r + parts * sizeof(part) + tensors * sizeof(lk_tensor *) + storages * sizeof(void *));
+    size_t arrays = parts * sizeof(part) + tensors * sizeof(lk_tensor *) + storages * sizeof(lk_storage *);
+    lk_replay *r = lk__device_calloc(program->device, 1, sizeof *r + arrays);
     if (!r)
         return NULL;
     lk__refcount_init(&r->references);

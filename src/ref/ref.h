@@ -55,8 +55,9 @@ void lk__ref_rows_next(lk_ref_rows *rows);
 
 #define LK_REF_MAX_SCRATCH 12
 typedef struct lk_ref_scratch {
-    void *block[LK_REF_MAX_SCRATCH];
+    void *block[LK_REF_MAX_SCRATCH]; /* that were allocated, where the thread's own memory has no room */
     int blocks;
+    size_t stacked; /* bytes of the thread's own */
     lk_status status;
 } lk_ref_scratch;
 

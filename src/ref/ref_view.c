@@ -1,4 +1,3 @@
-#include "base/mem.h"
 #include "core/tensor.h"
 #include "ref/ref.h"
 
@@ -108,35 +107,4 @@ void lk__ref_rows_next(lk_ref_rows *rows)
         if (!carry)
             return;
     }
-}
-
-/* --- scratch ----------------------------------------------------------------------------------------------------- */
-
-static void *scratch_new(lk_ref_scratch *scratch, int64_t count, size_t size)
-{
-    if (scratch->status != LK_OK)
-        return NULL;
-    void *block = lk__calloc((size_t)count, size);
-    if (!block)
-        scratch->status = LK_ERR_MEMORY;
-    else
-        scratch->block[scratch->blocks++] = block;
-    return block;
-}
-
-double *lk__ref_new(lk_ref_scratch *scratch, int64_t count)
-{
-    return scratch_new(scratch, count, sizeof(double));
-}
-
-int64_t *lk__ref_new_int(lk_ref_scratch *scratch, int64_t count)
-{
-    return scratch_new(scratch, count, sizeof(int64_t));
-}
-
-lk_status lk__ref_end(lk_ref_scratch *scratch)
-{
-    for (int i = 0; i < scratch->blocks; i++)
-        lk__free(scratch->block[i]);
-    return scratch->status;
 }

@@ -1,8 +1,8 @@
 /* A batch's shards, each on the device that owns it, and their sums. */
 #include "train/trainer.h"
 
-#include "base/mem.h"
 #include "base/status.h"
+#include "core/backend.h"
 #include "dist/strategy.h"
 
 #include <string.h>
@@ -48,7 +48,6 @@ typedef struct shard_run {
     lk__shard_begin_fn begin;
     void *user;
     shard_under_way *under_way; /* [devices] */
-    lk_tensor **values;
 } shard_run;
 
 static lk_status begin_shard(const shard_run *run, int replica, int64_t index)
@@ -129,13 +128,15 @@ static lk_status run_all(const shard_run *run)
 static lk_status allocate_and_run(shard_run *run)
 {
     size_t k = (size_t)run->devices, n = (size_t)run->n;
-    run->under_way = lk__calloc(k, sizeof *run->under_way);
-    run->values = lk__calloc(k * n, sizeof *run->values);
-    if (!run->under_way || !run->values)
-        return LK_ERR_MEMORY;
-    for (size_t d = 0; d < k; d++)
-        run->under_way[d].values = run->values + d * n;
-    return run_all(run);
+    lk_device *device = lk_strategy_device(lk__shard_sum_strategy(run->sum), 0);
+    lk_tensor **values = lk__device_calloc(device, k * n, sizeof(lk_tensor *));
+    run->under_way = lk__device_calloc(device, k, sizeof *run->under_way);
+    for (size_t d = 0; d < k && values && run->under_way; d++)
+        run->under_way[d].values = values + d * n;
+    lk_status status = values && run->under_way ? run_all(run) : LK_ERR_MEMORY;
+    lk__device_free(device, values);
+    lk__device_free(device, run->under_way);
+    return status;
 }
 
 lk_status lk__run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk_batch *batch, lk__shard_begin_fn begin,
@@ -149,8 +150,6 @@ lk_status lk__run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk
                      .begin = begin,
                      .user = user};
     lk_status status = allocate_and_run(&run);
-    lk__free(run.under_way);
-    lk__free(run.values);
     /* After a failure shards are missing: finish then empties the sum, and the first error stays. */
     lk_status finished = lk_shard_sum_finish(sum, sums);
     return status != LK_OK ? status : finished;

@@ -1,0 +1,99 @@
+/* A kernel's temporaries. A thread runs one kernel at a time, and a kernel that calls another one lets go of its own
+ * temporaries last, so they are a stack: memory of the thread's own, as large as any kernel there has needed yet. What
+ * is too large for keeping is allocated for the call. */
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/thread_end.h"
+#include "ref/ref.h"
+
+#include <string.h>
+
+enum { MOST_KEPT = 1 << 20 };
+
+typedef struct scratch_stack {
+    char *memory;
+    size_t size;
+    size_t used; /* as if there were room for all of it */
+    size_t most; /* of `used`, but for what is too large */
+    bool is_kept;
+} scratch_stack;
+
+static _Thread_local scratch_stack own;
+
+static void end_thread(void)
+{
+    lk__free_aligned(own.memory);
+    own = (scratch_stack){0};
+}
+
+static bool is_stacked(size_t bytes)
+{
+    if (bytes > MOST_KEPT || !lk__mem_may_keep())
+        return false;
+    if (!own.is_kept)
+        own.is_kept = lk__at_thread_end(end_thread);
+    return own.is_kept;
+}
+
+static lk_status grow(void)
+{
+    lk__free_aligned(own.memory);
+    own.size = 0;
+    own.memory = lk__alloc_aligned(own.most);
+    if (!own.memory)
+        return LK_ERR_MEMORY;
+    own.size = own.most;
+    return LK_OK;
+}
+
+/* *place NULL: there is no room. */
+static lk_status push(lk_ref_scratch *scratch, size_t bytes, void **place)
+{
+    size_t whole = (bytes + LK_ALIGNMENT - 1) / LK_ALIGNMENT * LK_ALIGNMENT;
+    if (own.used == 0 && own.size < own.most)
+        LK_TRY(grow());
+    scratch->stacked += whole;
+    own.used += whole;
+    if (own.used > own.most && own.used <= MOST_KEPT)
+        own.most = own.used;
+    if (own.used <= own.size)
+        *place = memset(own.memory + own.used - whole, 0, bytes);
+    return LK_OK;
+}
+
+static void *allocate(lk_ref_scratch *scratch, int64_t count, size_t size)
+{
+    void *block = lk__calloc((size_t)count, size);
+    if (block)
+        scratch->block[scratch->blocks++] = block;
+    else
+        scratch->status = LK_ERR_MEMORY;
+    return block;
+}
+
+static void *scratch_new(lk_ref_scratch *scratch, int64_t count, size_t size)
+{
+    size_t bytes;
+    void *place = NULL;
+    if (scratch->status == LK_OK && lk__mul_size((size_t)count, size, &bytes) && is_stacked(bytes))
+        scratch->status = push(scratch, bytes, &place);
+    return place || scratch->status != LK_OK ? place : allocate(scratch, count, size);
+}
+
+double *lk__ref_new(lk_ref_scratch *scratch, int64_t count)
+{
+    return scratch_new(scratch, count, sizeof(double));
+}
+
+int64_t *lk__ref_new_int(lk_ref_scratch *scratch, int64_t count)
+{
+    return scratch_new(scratch, count, sizeof(int64_t));
+}
+
+lk_status lk__ref_end(lk_ref_scratch *scratch)
+{
+    for (int i = 0; i < scratch->blocks; i++)
+        lk__free(scratch->block[i]);
+    own.used -= scratch->stacked;
+    return scratch->status;
+}

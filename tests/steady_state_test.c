@@ -1,0 +1,135 @@
+/* Once all that comes up in training has come up, steps allocate nothing: what they need is kept with its owner. */
+#include "small_network.h"
+
+#include "base/mem.h"
+
+/* Batches of 32, 32 and 3 samples, in four shards. */
+static lk_train_config several_steps(const char *devices)
+{
+    lk_train_config config = small_training();
+    config.devices = devices;
+    config.shards = 4;
+    config.limit_val = 0;
+    return config;
+}
+
+static int64_t allocations_of_epoch(lk_trainer *trainer)
+{
+    lk__mem_fail_at(-1);
+    assert_ok(lk_trainer_run(trainer, lk_trainer_plan(trainer)->steps_per_epoch));
+    return lk__mem_allocations();
+}
+
+static void use_engine(const char *engine)
+{
+    assert_int_equal(setenv("LOCKSTEP_ENGINE", engine, 1), 0);
+    if (lk__mem_may_keep())
+        return;
+    print_message("SKIP: in this build nothing that is freed is kept\n");
+    skip();
+}
+
+/* With threads it is a matter of time how many steps are under way, and so what they need together: it may take more
+ * epochs until no step needs more than what is there. */
+static void train_without_allocating(lk_trainer *trainer, bool threads)
+{
+    enum { WARM = 2, MOST_EPOCHS = 50 };
+    assert_true(allocations_of_epoch(trainer) > 0);
+    for (int i = 1; i < WARM; i++)
+        allocations_of_epoch(trainer);
+    int64_t made = allocations_of_epoch(trainer);
+    for (int i = WARM; threads && made > 0 && i < MOST_EPOCHS; i++)
+        made = allocations_of_epoch(trainer);
+    assert_int_equal(made, 0);
+    lk_trainer_release(trainer);
+}
+
+static void check(const lk_train_config *config, bool threads)
+{
+    use_engine(threads ? "async" : "sync");
+    train_without_allocating(small_trainer(config), threads);
+    train_without_allocating(new_trainer(config), threads);
+}
+
+static void one_device(void **state)
+{
+    (void)state;
+    lk_train_config config = several_steps("1xcpu");
+    check(&config, false);
+    check(&config, true);
+}
+
+static void several_devices(void **state)
+{
+    (void)state;
+    lk_train_config config = several_steps("2xcpu");
+    check(&config, false);
+    check(&config, true);
+    config.devices = "3xcpu";
+    check(&config, false);
+}
+
+/* Gradients that leave one by one, sums over batches, the norm of all gradients, operators as they were called. */
+static void settings(void **state)
+{
+    (void)state;
+    lk_train_config config = several_steps("2xcpu");
+    config.bucket_mb = 1e-6;
+    config.accumulate = 2;
+    config.clip_norm = 0.1;
+    config.optimizer = "adam";
+    config.augment = "shift=0.2,flip";
+    check(&config, false);
+    config.fuse = LK_FUSE_OFF;
+    check(&config, false);
+    config.dtype = LK_PRECISION_BF16;
+    check(&config, false);
+}
+
+/* --- epochs ------------------------------------------------------------------------------------------------------- */
+
+typedef struct watch {
+    int64_t before; /* allocations until the epoch's first step was done */
+    int64_t made;   /* by later steps of epochs but the first two */
+} watch;
+
+static lk_status watch_step(void *user, lk_trainer *trainer, const lk_step_report *report, bool *stop)
+{
+    watch *w = user;
+    (void)trainer, (void)stop;
+    if (report->step == 1)
+        w->before = lk__mem_allocations();
+    if (report->epoch > 2)
+        w->made += lk__mem_allocations() - w->before;
+    return LK_OK;
+}
+
+static void steps_of_an_epoch(void **state)
+{
+    (void)state;
+    use_engine("sync");
+    lk_train_config config = several_steps("2xcpu");
+    config.limit_val = 41;
+    config.epochs = 4;
+    config.top_k = 3;
+    lk_trainer *trainer = small_trainer(&config);
+    lk_train_result result;
+    watch w = {0};
+    lk__mem_fail_at(-1);
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "watch", .step_end = watch_step, .self = &w}));
+    assert_ok(lk_trainer_fit(trainer, &result));
+    assert_true(w.before > 0);
+    assert_int_equal(w.made, 0);
+    lk_trainer_release(trainer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_device),
+        cmocka_unit_test(several_devices),
+        cmocka_unit_test(settings),
+        cmocka_unit_test(steps_of_an_epoch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
