@@ -57,16 +57,6 @@ static size_t make_options(lk_option *table)
     return cli_train_options(own_options, OWN_OPTION_COUNT, NULL, table);
 }
 
-/* Nothing is evaluated, so that what is about evaluation does not matter; a recipe's printing is that of training. */
-static void leave_out_evaluation(lk_train_config *train)
-{
-    train->limit_val = 0;
-    train->target_accuracy = -1;
-    train->patience = -1;
-    train->early_stop = 0;
-    cli_leave_out_records(train);
-}
-
 /* --- measuring ---------------------------------------------------------------------------------------------------- */
 
 typedef struct profile {
@@ -315,8 +305,7 @@ static void print_bound(const profile *p)
         [EXCHANGE] = "a larger --batch-size exchanges the same for more samples",
         [SLOWEST] = "the devices have unequal work or cores, or other processes have one of the cores",
         [INPUT] = "more --workers prepare more batches",
-        [OTHER] = "other processes keep threads from running, or what lies between calls takes too long for steps this "
-                  "small",
+        [OTHER] = "other processes keep threads from running, or calls cost too much in steps this small",
     };
     int largest = SHARD_SUMS;
     for (int part = SHARD_SUMS; part < PART_COUNT; part++)
@@ -376,7 +365,8 @@ static int run(int argc, char **argv)
         return cli_usage_error("LOCKSTEP_ENGINE=sync: devices without threads of their own have no time to add up");
     if (p.config.trace && *p.config.trace && cli_check_file("trace", p.config.trace) != 0)
         return 1;
-    leave_out_evaluation(&p.config.train);
+    cli_leave_out_records(&p.config.train);
+    cli_leave_out_evaluation(&p.config.train); /* what was said about it does not matter */
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
     cli_catch_interrupts(interrupt);
     p.trainer = lk_trainer_new(&p.config.train);

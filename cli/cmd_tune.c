@@ -39,7 +39,8 @@ enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
 
 static size_t make_options(lk_option *table)
 {
-    return cli_train_options(own_options, OWN_OPTION_COUNT, "algorithms", table);
+    static const char *const without[] = {"algorithms", NULL};
+    return cli_train_options(own_options, OWN_OPTION_COUNT, without, table);
 }
 
 /* A recipe's printing and records are those of a training. */

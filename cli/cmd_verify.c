@@ -40,47 +40,23 @@ enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
 /* Any do for a comparison; a recipe keeps its own. */
 static const char any_data[] = "auto";
 
-static bool is_one_of(const char *name, const char *const *names)
-{
-    for (; *names; names++)
-        if (strcmp(name, *names) == 0)
-            return true;
-    return false;
-}
-
-/* What identifies a training, where the data are, and what should not change a result. */
-static bool is_wanted(const lk_option *option)
-{
-    static const char *const evaluation[] = {"val-batch-size", "limit-val",  "top-k", "target-accuracy",
-                                             "patience",       "early-stop", NULL};
-    static const char *const others[] = {"data-dir", "bucket-mb", NULL};
-    return option->recorded ? !is_one_of(option->name, evaluation) : is_one_of(option->name, others);
-}
-
+/* What should not change a result may be tried. Nothing is evaluated. */
 static size_t make_options(lk_option *table)
 {
-    size_t count = 0;
-    for (; count < OWN_OPTION_COUNT; count++)
-        table[count] = own_options[count];
-    for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
-        const lk_option *option = &lk_train_options[i];
-        if (!is_wanted(option))
-            continue;
-        table[count] = *option;
-        if (strcmp(option->name, "data") == 0)
-            table[count].default_text = any_data;
-        count++;
-    }
+    static const char *const without[] = {"devices",         "strategy", "val-batch-size", "limit-val", "top-k",
+                                          "target-accuracy", "patience", "early-stop",     NULL};
+    size_t count = cli_train_options(own_options, OWN_OPTION_COUNT, without, table);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(table[i].name, "data") == 0)
+            table[i].default_text = any_data;
     return count;
 }
 
-/* Nothing is evaluated. */
 static void amend(void *config)
 {
     lk_train_config *train = &((verify_config *)config)->train;
-    train->limit_val = 0;
-    train->target_accuracy = -1;
-    train->early_stop = 0;
+    cli_leave_out_records(train);
+    cli_leave_out_evaluation(train);
     train->top_k = 0;
     if (!train->recipe)
         train->data = any_data;

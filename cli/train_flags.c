@@ -21,24 +21,24 @@ lk_status cli_parse_train(const lk_option *options, size_t count, int argc, char
     return lk_options_parse(options, count, argc, argv, config, NULL);
 }
 
-static bool is_of_records(const char *name)
+static bool is_one_of(const char *name, const char *const *names)
 {
-    static const char *const names[] = {"json", "log-dir", "throughput", "total-time", "plot", "ledger"};
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (strcmp(names[i], name) == 0)
+    for (; names && *names; names++)
+        if (strcmp(name, *names) == 0)
             return true;
     return false;
 }
 
-size_t cli_train_options(const lk_option *own, size_t n_own, const char *without, lk_option *table)
+size_t cli_train_options(const lk_option *own, size_t n_own, const char *const *without, lk_option *table)
 {
+    static const char *const records[] = {"json", "log-dir", "throughput", "total-time", "plot", "ledger", NULL};
     size_t count = 0;
     for (; count < n_own; count++)
         table[count] = own[count];
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
-        const char *name = lk_train_options[i].name;
-        if (!is_of_records(name) && !(without && strcmp(without, name) == 0))
-            table[count++] = lk_train_options[i];
+        const lk_option *option = &lk_train_options[i];
+        if (!is_one_of(option->name, records) && !is_one_of(option->name, without))
+            table[count++] = *option;
     }
     return count;
 }
@@ -47,4 +47,11 @@ void cli_leave_out_records(lk_train_config *config)
 {
     config->log_dir = NULL;
     config->throughput = config->total_time = config->plot = config->ledger = config->json = false;
+}
+
+void cli_leave_out_evaluation(lk_train_config *config)
+{
+    config->limit_val = 0;
+    config->target_accuracy = config->patience = -1;
+    config->early_stop = 0;
 }

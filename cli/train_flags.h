@@ -11,11 +11,14 @@ lk_status cli_parse_train(const lk_option *options, size_t count, int argc, char
                           void (*amend)(void *config));
 
 /* For a command that trains without showing or keeping what train does: fills `table`, of CLI_MAX_OPTIONS, with its own
- * options and train's but for those of records and printing and the one named `without` (NULL: none); gives how many
- * there are. */
-size_t cli_train_options(const lk_option *own, size_t n_own, const char *without, lk_option *table);
+ * options and train's but for those of records and printing and those named in `without`, which ends with NULL (NULL:
+ * none); gives how many there are. */
+size_t cli_train_options(const lk_option *own, size_t n_own, const char *const *without, lk_option *table);
 
 /* Switches off what those left out would ask for, where a recipe does. */
 void cli_leave_out_records(lk_train_config *config);
+
+/* Asks for no evaluation, nor for what needs one. */
+void cli_leave_out_evaluation(lk_train_config *config);
 
 #endif
