@@ -173,10 +173,11 @@ lk_status lk__cpu_run_bf16(lk_call *call)
 {
     lk_call wide = *call;
     stand_in in[LK_MAX_INPUTS], out[LK_MAX_OUTPUTS];
-    for (int i = 0; i < call->n_out; i++)
+    int n_out = call->n_out;
+    for (int i = 0; i < n_out; i++)
         out[i].storage.block = NULL;
     lk_status status = run(call, &wide, in, out);
-    for (int i = 0; i < call->n_out; i++)
+    for (int i = 0; i < n_out; i++)
         end(call->device, &out[i]);
     return status;
 }

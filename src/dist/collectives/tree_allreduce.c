@@ -140,7 +140,7 @@ lk_status lk__tree_allreduce_finish(lk_place at, lk_device *const *devices, int 
 lk_status lk__tree_allreduce(lk_place at, lk_device *const *devices, int n_devices, const lk_transport *transport,
                              int64_t shards, const lk_tree_node *nodes, int64_t n_nodes, int i, lk_tensor **sums)
 {
-    lk_tensor *slices[LK_MAX_DEVICES];
+    lk_tensor *slices[LK_MAX_DEVICES] = {NULL};
     LK_TRY(lk__tree_allreduce_begin(at, devices, n_devices, transport, shards, nodes, n_nodes, i, sums, slices));
     lk_status status = lk__tree_allreduce_finish(at, devices, n_devices, transport, sums, slices);
     release_all(slices, n_devices);
