@@ -7,6 +7,7 @@
 #include "cpu/cpu_lanes_winograd.h"
 #include "cpu/cpu_own.h"
 #include "cpu/cpu_state.h"
+#include "cpu/interleave.h"
 #include "cpu/lanes.h"
 #include "ops/ops.h"
 
@@ -110,7 +111,8 @@ static void make_key(lk_key *key, const lk_call *call, const lk_conv_block_attrs
 {
     lk__key_call(key, call);
     lk__key_add(key, attrs->conv.padding, 2);
-    lk__key_add(key, (int64_t[]){attrs->pooling, attrs->relu, attrs->bias, lk__cpu_choice(call)->in_points}, 4);
+    lk__key_add(key, (int64_t[]){attrs->pooling, attrs->relu, attrs->bias}, 3);
+    lk__key_add(key, (int64_t[]){lk__cpu_choice(call)->in_points, call->plain_next}, 2);
     if (attrs->pooling == LK_BLOCK_NO_POOL)
         return;
     lk__key_add(key, attrs->pool.kernel, 2);
@@ -134,6 +136,46 @@ static size_t points_bytes(const lk_lanes_conv *conv)
     return whole_lines(lk__lanes_winograd()->packed_count(conv));
 }
 
+/* --- plain neighbours --------------------------------------------------------------------------------------------- */
+
+/* Sums of products go over a pair of blocks of images at a time, so what lies plain, or is to lie so, passes through a
+ * pair that stays in the second-level cache. In points strips of all images are together: there tensors are converted.
+ */
+static bool is_read_plain(const lk_call *call, int input)
+{
+    return !lk__cpu_choice(call)->in_points && !call->in[input]->storage->layout;
+}
+
+static bool is_written_plain(const lk_call *call)
+{
+    return !lk__cpu_choice(call)->in_points && call->plain_next;
+}
+
+static lk_status layout_of(const lk_tensor *x, bool plain, const lk_layout **layout)
+{
+    return lk__layout_tagged(x->shape, LK_F32, plain ? dnnl_nchw : lk__cpu_lanes_tag(), layout);
+}
+
+static int64_t pair_images(void)
+{
+    return 2 * lk__lanes()->lanes;
+}
+
+static int64_t image_count(lk_shape x)
+{
+    return x.dim[1] * x.dim[2] * x.dim[3];
+}
+
+static size_t pair_bytes(lk_shape x)
+{
+    return whole_lines((size_t)(pair_images() * image_count(x)));
+}
+
+static lk_interleaving interleaving_of(lk_shape x, int64_t images)
+{
+    return lk__interleaving_of_images(images, x.dim[1], x.dim[2] * x.dim[3], lk__lanes()->lanes);
+}
+
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
 static lk_lanes_block forward_block(const lk_call *call)
@@ -147,26 +189,62 @@ static lk_status prepare_forward(lk_cpu *cpu, const lk_call *call, lk_prepared *
     (void)cpu;
     lk_lanes_block block = forward_block(call);
     describe(prepared, call);
-    prepared->scratch_bytes = packed_bytes(&block.conv);
-    if (lk__cpu_choice(call)->in_points)
-        prepared->scratch_bytes = points_bytes(&block.conv) + lk__lanes_winograd()->memory(&block);
-    LK_TRY(lk__layout_tagged(call->in[0]->shape, LK_F32, lk__cpu_lanes_tag(), &prepared->layouts_in[0]));
-    return lk__layout_tagged(call->out[0]->shape, LK_F32, lk__cpu_lanes_tag(), &prepared->layouts_out[0]);
+    prepared->scratch_bytes =
+        lk__cpu_choice(call)->in_points
+            ? points_bytes(&block.conv) + lk__lanes_winograd()->memory(&block)
+            : packed_bytes(&block.conv) + pair_bytes(call->in[0]->shape) + pair_bytes(call->out[0]->shape);
+    LK_TRY(layout_of(call->in[0], is_read_plain(call, 0), &prepared->layouts_in[0]));
+    return layout_of(call->out[0], is_written_plain(call), &prepared->layouts_out[0]);
+}
+
+static void forward_in_points(const lk_lanes_block *block, lk_call *call, const lk_converted *in, float *scratch)
+{
+    lk__lanes_winograd()->pack(&block->conv, in[1].data, scratch);
+    lk__lanes_winograd()->forward(block, in[0].data, scratch, in[2].data, call->out[0]->storage->data,
+                                  call->out[1]->storage->data, (char *)scratch + points_bytes(&block->conv));
+}
+
+/* A pair of blocks of images, or what is left of one. */
+static void forward_pair(const lk_lanes_block *pair, const lk_call *call, const lk_converted *in, int64_t first,
+                         uint8_t *saved, float *scratch)
+{
+    lk_shape x_shape = call->in[0]->shape, y_shape = call->out[0]->shape;
+    const float *x = (const float *)in[0].data + first * image_count(x_shape);
+    float *y = (float *)call->out[0]->storage->data + first * image_count(y_shape), *to = y;
+    char *memory = (char *)scratch + packed_bytes(&pair->conv);
+    lk_interleaving of_x = interleaving_of(x_shape, pair->conv.images);
+    lk_interleaving of_y = interleaving_of(y_shape, pair->conv.images);
+    if (is_read_plain(call, 0)) {
+        lk__interleave(&of_x, x, (float *)(void *)memory);
+        x = (float *)(void *)memory;
+    }
+    if (is_written_plain(call))
+        to = (float *)(void *)(memory + pair_bytes(x_shape));
+    lk__lanes()->forward(pair, x, scratch, in[2].data, to, saved);
+    if (to != y)
+        lk__deinterleave(&of_y, to, y);
+}
+
+static void forward_by_pairs(const lk_lanes_block *block, const lk_call *call, const lk_converted *in, float *scratch)
+{
+    uint8_t *saved = call->out[1]->storage->data;
+    int64_t all = block->conv.images;
+    lk__lanes()->pack(&block->conv, in[1].data, false, scratch);
+    for (int64_t first = 0; first < all; first += pair_images()) {
+        lk_lanes_block pair = *block;
+        pair.conv.images = pair.pool.images = all - first < pair_images() ? all - first : pair_images();
+        forward_pair(&pair, call, in, first, saved, scratch);
+        saved += lk__lanes()->saved_bytes(&pair);
+    }
 }
 
 static void compute_forward(lk_call *call, const lk_converted *in, float *scratch)
 {
     lk_lanes_block block = forward_block(call);
-    float *y = call->out[0]->storage->data;
-    uint8_t *saved = call->out[1]->storage->data;
-    if (lk__cpu_choice(call)->in_points) {
-        lk__lanes_winograd()->pack(&block.conv, in[1].data, scratch);
-        lk__lanes_winograd()->forward(&block, in[0].data, scratch, in[2].data, y, saved,
-                                      (char *)scratch + points_bytes(&block.conv));
-    } else {
-        lk__lanes()->pack(&block.conv, in[1].data, false, scratch);
-        lk__lanes()->forward(&block, in[0].data, scratch, in[2].data, y, saved);
-    }
+    if (lk__cpu_choice(call)->in_points)
+        forward_in_points(&block, call, in, scratch);
+    else
+        forward_by_pairs(&block, call, in, scratch);
 }
 
 lk_status lk__cpu_conv_block(lk_call *call)
@@ -182,8 +260,11 @@ lk_status lk__cpu_conv_block(lk_call *call)
 
 static lk_lanes_block grad_block(const lk_call *call)
 {
-    return block_of(call->in[2]->shape, call->in[3]->shape, call->in[1]->shape, call->in[0]->shape,
-                    LK_ATTRS(call, lk_conv_block_attrs));
+    lk_lanes_block block = block_of(call->in[2]->shape, call->in[3]->shape, call->in[1]->shape, call->in[0]->shape,
+                                    LK_ATTRS(call, lk_conv_block_attrs));
+    block.plain_dy = is_read_plain(call, 0);
+    block.plain_x = is_read_plain(call, 2);
+    return block;
 }
 
 static size_t larger(size_t a, size_t b)
@@ -201,11 +282,11 @@ static lk_status prepare_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *pre
     if (lk__cpu_choice(call)->in_points)
         prepared->scratch_bytes =
             larger(prepared->scratch_bytes, points_bytes(&block.conv) + lk__lanes_winograd()->memory(&block));
-    LK_TRY(lk__layout_tagged(call->in[0]->shape, LK_F32, lk__cpu_lanes_tag(), &prepared->layouts_in[0]));
-    LK_TRY(lk__layout_tagged(call->in[2]->shape, LK_F32, lk__cpu_lanes_tag(), &prepared->layouts_in[2]));
+    LK_TRY(layout_of(call->in[0], block.plain_dy, &prepared->layouts_in[0]));
+    LK_TRY(layout_of(call->in[2], block.plain_x, &prepared->layouts_in[2]));
     if (!attrs->input_grad)
         return LK_OK;
-    return lk__layout_tagged(call->in[2]->shape, LK_F32, lk__cpu_lanes_tag(), &prepared->layouts_out[1 + attrs->bias]);
+    return layout_of(call->in[2], false, &prepared->layouts_out[1 + attrs->bias]);
 }
 
 static void grad_of_sums(const lk_lanes_block *block, lk_lanes_grad grad, const float *w, float *scratch)

@@ -30,8 +30,9 @@ typedef struct lk_lanes_pool {
 /* Convolution, relu and pooling in one pass. */
 typedef struct lk_lanes_block {
     lk_lanes_conv conv;
-    lk_lanes_pool pool; /* of conv.out, windows that do not overlap; without pooling of 1x1 */
-    bool relu, max;     /* max: of at most 255 elements; else averages */
+    lk_lanes_pool pool;     /* of conv.out, windows that do not overlap; without pooling of 1x1 */
+    bool relu, max;         /* max: of at most 255 elements; else averages */
+    bool plain_x, plain_dy; /* of grad alone: they lie plain */
 } lk_lanes_block;
 
 typedef struct lk_lanes_grad {

@@ -6,6 +6,7 @@
  * tile of output channels by neighbouring x stays in registers over a band of rows. For it dconv lies as
  * [pixel][tile], and x in groups of two channels, [group][H][W][2], so that what a tile reads is contiguous and all
  * taps of a band find it in the first-level cache. */
+#include "cpu/interleave.h"
 #include "cpu/lanes_tiles.h"
 
 #include <string.h>
@@ -56,6 +57,7 @@ typedef struct memory {
     float *tile;                 /* dconv of a band and a tile: [pixel][tile] */
     float *x;                    /* of a block of images, padded, in groups of channels */
     float *dconv;                /* of two blocks of images: [pixel][channel]; for dx alone */
+    float *from_x, *from_dy;     /* two blocks of either, where it lies plain */
     int32_t *offsets[GROUP + 1]; /* of x at each pixel of a band, in floats, by the size of the group */
     size_t n_sums;               /* floats */
 } memory;
@@ -86,6 +88,19 @@ static size_t dconv_count(const lk_lanes_block *block)
     return (size_t)(lk__lanes_used(block, 0) * lk__lanes_used(block, 1) * block->conv.out[2] * LK_WIDTH);
 }
 
+/* Of one block of x and dy as they are read from plain ones. */
+static size_t from_x_count(const lk_lanes_block *block)
+{
+    const int64_t *in = block->conv.in;
+    return block->plain_x ? (size_t)(in[0] * in[1] * in[2] * LK_WIDTH) : 0;
+}
+
+static size_t from_dy_count(const lk_lanes_block *block)
+{
+    const lk_lanes_pool *pool = &block->pool;
+    return block->plain_dy ? (size_t)(pool->out[0] * pool->out[1] * pool->channels * LK_WIDTH) : 0;
+}
+
 static size_t band_pixels(const lk_lanes_block *block)
 {
     return (size_t)(band_rows(block) * lk__lanes_used(block, 1));
@@ -107,6 +122,7 @@ size_t lk__lanes_grad_bytes(const lk_lanes_block *block, bool input_grad)
     size_t floats = sums_count(block) + tile_count(block) + x_count(&block->conv);
     if (input_grad)
         floats += PAIR * dconv_count(block);
+    floats += PAIR * (from_x_count(block) + from_dy_count(block));
     floats += GROUP * band_pixels(block); /* offsets */
     return floats * sizeof(float) + bias_count(block) * sizeof(double);
 }
@@ -127,7 +143,9 @@ static memory memory_of(const lk_lanes_block *block, bool input_grad, void *data
     m.tile = m.sums + m.n_sums;
     m.x = m.tile + tile_count(block);
     m.dconv = m.x + x_count(&block->conv);
-    m.offsets[1] = (int32_t *)(void *)(m.dconv + (input_grad ? PAIR * dconv_count(block) : 0));
+    m.from_x = m.dconv + (input_grad ? PAIR * dconv_count(block) : 0);
+    m.from_dy = m.from_x + PAIR * from_x_count(block);
+    m.offsets[1] = (int32_t *)(void *)(m.from_dy + PAIR * from_dy_count(block));
     m.offsets[2] = m.offsets[1] + band_pixels(block);
     fill_offsets(block, &m);
     return m;
@@ -470,12 +488,27 @@ static void store_sums(const lk_lanes_block *block, const memory *m, const lk_la
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
 
-static image_block images_of(const lk_lanes_block *block, const lk_lanes_grad *grad, int64_t b)
+/* Block b of a tensor; made from a plain one in `memory`. */
+static const float *vectors_of(const lk_lanes_block *block, const float *x, int64_t channels, const int64_t size[2],
+                               int64_t b, bool plain, float *made)
+{
+    int64_t left = block->conv.images - b * LK_WIDTH, images = left < LK_WIDTH ? left : LK_WIDTH;
+    x += b * size[0] * size[1] * channels * LK_WIDTH;
+    if (!plain)
+        return x;
+    lk_interleaving shape = lk__interleaving_of_images(images, channels, size[0] * size[1], LK_WIDTH);
+    lk__interleave(&shape, x, made);
+    return made;
+}
+
+/* Block b, number i of its pair. */
+static image_block images_of(const lk_lanes_block *block, const lk_lanes_grad *grad, int64_t b, int i, const memory *m)
 {
     const int64_t *in = block->conv.in, *out = block->pool.out;
+    float *x = m->from_x + (size_t)i * from_x_count(block), *dy = m->from_dy + (size_t)i * from_dy_count(block);
     size_t saved = lk__lanes_saved_bytes(block) / (size_t)lk__lanes_blocks(block->conv.images);
-    return (image_block){.dy = grad->dy + b * out[0] * out[1] * block->pool.channels * LK_WIDTH,
-                         .x = grad->x + b * in[0] * in[1] * in[2] * LK_WIDTH,
+    return (image_block){.dy = vectors_of(block, grad->dy, block->pool.channels, out, b, block->plain_dy, dy),
+                         .x = vectors_of(block, grad->x, in[2], in, b, block->plain_x, x),
                          .saved = grad->saved ? grad->saved + (size_t)b * saved : NULL};
 }
 
@@ -498,10 +531,10 @@ void lk__lanes_block_grad(const lk_lanes_block *block, const lk_lanes_grad *grad
     memset(m.bias, 0, bias_count(block) * sizeof *m.bias);
     memset(m.sums, 0, m.n_sums * sizeof *m.sums);
     for (int64_t b = 0; b < n; b += PAIR) {
-        image_block images[PAIR] = {images_of(block, grad, b), images_of(block, grad, b)};
         int in_pair = b + 1 < n ? 2 : 1;
-        if (in_pair > 1)
-            images[1] = images_of(block, grad, b + 1);
+        image_block images[PAIR];
+        for (int i = 0; i < in_pair; i++)
+            images[i] = images_of(block, grad, b + i, i, &m);
         if (grad->dx)
             input_grad(block, grad, images, b, in_pair, m.dconv);
         for (int i = 0; i < in_pair; i++)

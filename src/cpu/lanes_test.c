@@ -296,7 +296,7 @@ static void run_grad(const operands *o, const float *x, results *r)
     const lk_lanes_block *b = &o->block;
     lk_lanes_conv back = lk__lanes_input_grad_conv(b);
     size_t bytes = o->winograd ? o->winograd->memory(b) : o->kernels->grad_bytes(b, true);
-    float *dy = in_lanes(o->kernels, o->y_shape, o->dy);
+    float *dy = b->plain_dy ? o->dy : in_lanes(o->kernels, o->y_shape, o->dy);
     float *packed = packed_weights(o, o->winograd ? &b->conv : &back, true);
     char *memory = guarded(bytes);
     lk_lanes_grad grad = {dy, r->saved, x, packed, r->dw, r->dbias, r->dx};
@@ -306,7 +306,8 @@ static void run_grad(const operands *o, const float *x, results *r)
         o->kernels->grad(b, &grad, memory);
     expect_guard(memory, bytes);
     expect_guard(r->dx, lane_bytes(o, o->x_shape));
-    free(dy);
+    if (dy != o->dy)
+        free(dy);
     free(packed);
     free(memory);
 }
@@ -398,10 +399,36 @@ static void for_all_kernels(void (*test)(const subject *t))
     }
 }
 
+static void expect_bits(const void *have, const void *want, size_t bytes, int which, const char *what)
+{
+    if (memcmp(have, want, bytes) != 0)
+        fail_msg("case %d: %s from plain tensors has other bits", which, what);
+}
+
+/* The gradients are the same where x and dy lie plain. */
+static void check_plain(int which, const operands *o, const results *want)
+{
+    operands plain = *o;
+    results r = *want;
+    plain.block.plain_x = plain.block.plain_dy = true;
+    r.dx = guarded(lane_bytes(o, o->x_shape));
+    r.dw = zeros(o->w_count, sizeof(float));
+    r.dbias = zeros(o->conv_shape.channels, sizeof(float));
+    run_grad(&plain, o->x, &r);
+    expect_bits(r.dx, want->dx, lane_bytes(o, o->x_shape), which, "dx");
+    expect_bits(r.dw, want->dw, (size_t)o->w_count * sizeof(float), which, "dw");
+    expect_bits(r.dbias, want->dbias, (size_t)o->conv_shape.channels * sizeof(float), which, "dbias");
+    free(r.dx);
+    free(r.dw);
+    free(r.dbias);
+}
+
 static void check(const subject *t, int which, const operands *o)
 {
     results r = run(o);
     sums s = expected(o);
+    if (!t->winograd)
+        check_plain(which, o, &r);
     expect_lanes_close(t, which, "y", o->y_shape, r.y, s.y);
     expect_lanes_close(t, which, "dx", o->x_shape, r.dx, s.dx);
     for (int64_t i = 0; i < o->w_count; i++)

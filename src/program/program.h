@@ -1,7 +1,7 @@
 /* A program's parts. record.c makes the list of calls, fuse.c puts fused operators in the place of sequences
  * (rewrite.h and a file for each pattern), order.c moves up what finishes outputs, recompute.c makes calls run again
- * (remake.c) instead of keeping what they made, values.c finds out who writes and who reads what, segments.c cuts,
- * memory_plan.c gives tensors their places, and run.c replays. */
+ * (remake.c) instead of keeping what they made, layouts.c tells calls what their neighbours want, values.c finds out
+ * who writes and who reads what, segments.c cuts, memory_plan.c gives tensors their places, and run.c replays. */
 #ifndef LK_PROGRAM_PROGRAM_H
 #define LK_PROGRAM_PROGRAM_H
 
@@ -80,6 +80,11 @@ void lk__program_finish_outputs_early(lk_program *program);
 
 /* See lk_program_opts. */
 lk_status lk__program_recompute(lk_program *program);
+
+/* --- layouts.c ---------------------------------------------------------------------------------------------------- */
+
+/* Sets lk_call.plain_next, which no result depends on. */
+void lk__program_choose_layouts(lk_program *program);
 
 /* --- values.c ----------------------------------------------------------------------------------------------------- */
 

@@ -104,6 +104,7 @@ static lk_status compile(lk_program *program, lk_tensor *const *like, lk_program
     lk__program_finish_outputs_early(program);
     if (opts->recompute)
         LK_TRY(lk__program_recompute(program));
+    lk__program_choose_layouts(program);
     LK_TRY(lk__program_find_values(program));
     return lk__program_cut(program, opts->segment_bytes);
 }
