@@ -41,8 +41,9 @@ NETWORKS = {**REFERENCES, **OTHERS}
 DTYPES = ("f32", "bf16")
 CORES = (1, 2)
 
-SPEED = ["network", "dtype", "batch", "cores", "V", "images/s", "GFLOP/s", "of peak", "PyTorch, images/s", "way", "ratio",
-         "goal", "reached"]
+SPEED = ["network", "dtype", "batch", "cores", "V", "images/s", "GFLOP/s", "of peak", "PyTorch, images/s", "its fastest",
+         "ratio", "goal", "reached"]
+WAYS = ["network", "dtype", "batch", "cores", "PyTorch", "images/s", "samples", "ratio"]
 MEMORY = ["network", "dtype", "batch", "cores", "peak MB", "PyTorch", "ratio", "goal", "reached", "above start, MB",
           "PyTorch", "ratio"]
 
@@ -73,8 +74,8 @@ def check_options(args):
     return "--patience must be more than 0" if args.patience <= 0 else None
 
 
-def peer_ways(bench, cores):
-    """PyTorch's ways to use these cores; the fastest counts."""
+def ways_to_use(bench, cores):
+    """PyTorch's ways to use these cores, and their options."""
     ways = {f"{cores} thread{'s' * (cores > 1)}": ["--threads", cores]}
     if cores > 1:
         ways[f"{cores} DDP processes"] = ["--processes", cores]
@@ -106,6 +107,18 @@ class Samples:
         return statistics.median(self.values(key))
 
 
+class Peer:
+    """A version of PyTorch, and a way for it to use the cores; the fastest counts."""
+
+    def __init__(self, version, way, options):
+        self.version, self.options, self.name, self.samples = version, options, f"{version}, {way}", Samples()
+
+
+def make_peers(bench, cores):
+    return [Peer(version, way, options) for version in bench.peers
+            for way, options in ways_to_use(bench, cores).items()]
+
+
 def read_peak(bench, cpus):
     """What a core can do now."""
     program = bench.args.lockstep.parent / "bench" / "bench_peak"
@@ -126,20 +139,19 @@ class Row:
         self.name, self.network, self.dtype, self.cores = network, NETWORKS[network], dtype, cores
         self.batch = batch or self.network.batch
         self.what = f"{network}, {dtype}, batch {self.batch}, {cores} core{'s' * (cores > 1)}"
-        self.ours, self.peaks, self.peers, self.reason = Samples(), Samples(), {}, None
+        self.ours, self.peaks, self.peers, self.reason = Samples(), Samples(), [], None
 
     def measure(self, bench):
         cpus, devices = bench.cores(self.cores), f"{self.cores}xcpu"
         model = self.network.model or self.name
         setting = {"model": model, "batch": self.batch, "dtype": self.dtype}
         images = bench.images_for(devices, cpus, **setting)
-        ways = {} if bench.peer_missing else peer_ways(bench, self.cores)
-        self.peers = {way: Samples() for way in ways}
+        self.peers = make_peers(bench, self.cores)
         for number in range(bench.args.samples):
             bench.progress(f"{self.what}: sample {number + 1} of {bench.args.samples}")
             self.take_ours(bench, bench.ours(devices, images, cpus, "--epochs", 2, **setting), cpus)
-            for way, options in ways.items():
-                self.take_peer(bench, way, options, cpus)
+            for peer in self.peers:
+                self.take_peer(bench, peer, cpus)
 
     def take_ours(self, bench, process, cpus):
         if not self.peaks.take(lambda: read_peak(bench, cpus)):
@@ -149,27 +161,36 @@ class Row:
         bench.record(self.what, "peak of a core", self.peaks.samples[-1])
         bench.record(self.what, "lockstep", self.ours.samples[-1], process)
 
-    def take_peer(self, bench, way, options, cpus):
-        samples, patience = self.peers[way], bench.args.patience
+    def take_peer(self, bench, peer, cpus):
+        samples, patience = peer.samples, bench.args.patience
         if samples.failure or any(seconds > patience for seconds in samples.values("life_seconds")):
             return
-        process = bench.peer(cpus, *options, model=self.name, batch=self.batch, dtype=self.dtype, limit=10 * patience)
+        process = bench.peer(peer.version, cpus, *peer.options, model=self.name, batch=self.batch, dtype=self.dtype,
+                             limit=10 * patience)
         if samples.take(lambda: {**json.loads(process.finish()), "life_seconds": process.seconds}):
-            bench.record(f"{self.what}, {way}", "torch", samples.samples[-1], process)
+            bench.record(f"{self.what}, {peer.name}", "torch", samples.samples[-1], process)
         else:
-            bench.record(f"{self.what}, {way}", "torch", {"failure": str(samples.failure)}, process)
+            bench.record(f"{self.what}, {peer.name}", "torch", {"failure": str(samples.failure)}, process)
 
     def head(self):
         return [self.name, self.dtype, self.batch, self.cores]
 
     def best_peer(self):
-        """PyTorch's fastest way and its samples; None: nothing was measured."""
-        measured = {way: samples for way, samples in self.peers.items() if samples.samples}
-        speeds = {way: samples.median("images_per_second") for way, samples in measured.items()}
-        return max(measured.items(), key=lambda item: speeds[item[0]], default=(None, None))
+        """The fastest; None: nothing was measured."""
+        measured = [peer for peer in self.peers if peer.samples.samples]
+        return max(measured, key=lambda peer: peer.samples.median("images_per_second"), default=None)
 
     def why_no_peer(self, bench):
-        return bench.peer_missing or next((str(s.failure) for s in self.peers.values() if s.failure), "not measured")
+        failures = (str(peer.samples.failure) for peer in self.peers if peer.samples.failure)
+        return bench.peer_missing or next(failures, "not measured")
+
+    def ratio(self, peer):
+        return self.ours.median("images_per_second") / peer.samples.median("images_per_second")
+
+    def peer_speed(self, peer):
+        """Of one sample, which may be of one long step, two digits."""
+        speeds = peer.samples.values("images_per_second")
+        return summary(speeds, 0 if statistics.median(speeds) >= 100 else 1 if len(speeds) > 1 else 2)
 
     def speed_cells(self, bench):
         if self.reason:
@@ -181,22 +202,30 @@ class Row:
         digits = 1 if ours < 100 else 0
         cells = self.head() + [last["shards"], summary(self.ours.values("images_per_second"), digits),
                                f"{flops / 1e9:.0f}", f"{share:.0%}"]
-        way, peer = self.best_peer()
+        peer = self.best_peer()
         if not peer:
             return cells + [f"not measured: {self.why_no_peer(bench)}", "-", "-", goal, "-"]
-        ratio = ours / peer.median("images_per_second")
-        few = f", {len(peer.samples)} sample" if len(peer.samples) < len(self.ours.samples) else ""
-        return cells + [summary(peer.values("images_per_second"), 2 if few else digits), way + few, f"{ratio:.2f}", goal,
-                        "-" if goal == "-" else "yes" if ratio >= goal else "no"]
+        few = f", {len(peer.samples.samples)} sample" if len(peer.samples.samples) < len(self.ours.samples) else ""
+        return cells + [self.peer_speed(peer), peer.name + few, f"{self.ratio(peer):.2f}", goal,
+                        "-" if goal == "-" else "yes" if self.ratio(peer) >= goal else "no"]
+
+    def way_cells(self):
+        """A line for each of PyTorch's ways."""
+        for peer in self.peers:
+            cells = self.head() + [peer.name]
+            if peer.samples.samples:
+                yield cells + [self.peer_speed(peer), len(peer.samples.samples), f"{self.ratio(peer):.2f}"]
+            else:
+                yield cells + [f"not measured: {peer.samples.failure}", 0, "-"]
 
     def memory_cells(self):
         ours, start = self.ours.median("peak_bytes"), self.peaks.median("start_bytes")
         goal = self.network.memory_goal if self.cores == 1 else 0
-        _, peer = self.best_peer()
+        peer = self.best_peer()
         cells, above = self.head() + [f"{ours / 1e6:.0f}"], [f"{(ours - start) / 1e6:.0f}"]
         if not peer:
             return cells + ["-"] * 4 + above + ["-"] * 2
-        theirs, their_start = peer.median("peak_bytes"), peer.median("start_bytes")
+        theirs, their_start = peer.samples.median("peak_bytes"), peer.samples.median("start_bytes")
         return cells + [f"{theirs / 1e6:.0f}", f"{ours / theirs:.2f}", f"{goal:.2f}" if goal else "-",
                         "-" if not goal else "yes" if ours <= goal * theirs else "no", *above,
                         f"{(theirs - their_start) / 1e6:.0f}", f"{(ours - start) / (theirs - their_start):.2f}"]
@@ -207,7 +236,8 @@ def find_difference(bench, name):
     model = NETWORKS[name].model or name
     text = subprocess.run([bench.args.lockstep, "summary", "--model", model], capture_output=True, text=True).stdout
     ours = re.search(r"^total\s+(\d+)", text, re.MULTILINE)
-    theirs = subprocess.run([bench.python, FILES.parent / "peer_torch.py", "--model", name, "--parameters"],
+    python = next(iter(bench.peers.values()))
+    theirs = subprocess.run([python, FILES.parent / "peer_torch.py", "--model", name, "--parameters"],
                             capture_output=True, text=True).stdout
     if not ours or int(ours[1]) != json.loads(theirs or "{}").get("parameters"):
         return f"{name}: PyTorch's network has not as many parameters as ours"
@@ -221,7 +251,7 @@ def about(seconds):
 def estimate(bench, rows):
     """Seconds, where a step is short beside a sample: starting PyTorch takes some 4 s, ours half a second."""
     length = bench.args.seconds
-    ways = sum(0 if bench.peer_missing else len(peer_ways(bench, row.cores)) for row in rows)
+    ways = sum(len(make_peers(bench, row.cores)) for row in rows)
     return bench.args.samples * (len(rows) * (2 * length + 1) + ways * (length + 5)) + len(rows) * 3
 
 
@@ -246,6 +276,9 @@ def measure(bench):
                        f"{about(passed / (number + 1) * (len(rows) - number - 1))} more at this pace")
     print_cells([SPEED] + [row.speed_cells(bench) for row in rows])
     measured = [row for row in rows if not row.reason]
+    if any(len(row.peers) > 1 for row in measured):
+        print("\nPyTorch's ways, each beside ours:\n")
+        print_cells([WAYS] + [cells for row in measured for cells in row.way_cells()])
     if measured:
         peak = statistics.median(value for row in measured for value in row.peaks.values("flops"))
         print(f"\nPeak of a core, f32, measured before each sample: {peak / 1e9:.0f} GFLOP/s (median). bf16 is computed in "

@@ -9,6 +9,7 @@ loopback interface, a process on each CPU, the batch divided among them.
 import argparse
 import json
 import os
+import sys
 import tempfile
 import time
 
@@ -41,9 +42,9 @@ def make_step(args):
     return step, sum(p.numel() for p in net.parameters())
 
 
-def measure(step, seconds, processes):
+def measure(step, args):
     """Steps and the seconds that they took. Every process makes the same number of steps, for each step waits for all of
-    them. The first is to warm up, unless it takes so long that nothing else in it counts."""
+    them. The first is to warm up, unless it takes so long that nothing else in it counts, as compiling does."""
     def timed(count):
         began = time.perf_counter()
         for _ in range(count):
@@ -51,10 +52,10 @@ def measure(step, seconds, processes):
         return time.perf_counter() - began
 
     taken = timed(1)
-    if taken < 10 * seconds:
+    if args.compile or taken < 10 * args.seconds:
         taken = timed(1)
-    count = torch.tensor(1 if taken >= seconds / 3 else max(3, round(seconds / taken)))
-    if processes > 1:
+    count = torch.tensor(1 if taken >= args.seconds / 3 else max(3, round(args.seconds / taken)))
+    if args.processes > 1:
         torch.distributed.broadcast(count, 0)
     count = count.item()
     if count == 1:
@@ -79,6 +80,14 @@ def total(bytes_of_process, processes):
 
 
 def run(rank, args, meeting):
+    """One of the processes. What goes wrong is one line on standard error."""
+    try:
+        report(rank, args, meeting)
+    except Exception as error:
+        sys.exit(f"{type(error).__name__}: {(str(error).strip() or 'no reason given').splitlines()[0]}")
+
+
+def report(rank, args, meeting):
     at_start = memory("VmRSS")
     torch.set_num_threads(args.threads)
     if args.processes > 1:
@@ -88,7 +97,7 @@ def run(rank, args, meeting):
         torch.distributed.init_process_group("gloo", init_method=f"file://{meeting}/store", rank=rank,
                                              world_size=args.processes)
     step, parameters = make_step(args)
-    steps, seconds = measure(step, args.seconds, args.processes)
+    steps, seconds = measure(step, args)
     peak, at_start = total(memory("VmHWM"), args.processes), total(at_start, args.processes)
     if rank == 0:
         print(json.dumps({"model": args.model, "version": torch.__version__, "dtype": args.dtype, "threads": args.threads,
@@ -98,7 +107,8 @@ def run(rank, args, meeting):
                           "start_bytes": at_start}))
     if args.processes > 1:
         torch.distributed.barrier()  # nobody leaves while another may still wait for it
-        torch.distributed.destroy_process_group()
+        sys.stdout.flush()
+        os._exit(0)  # PyTorch 1.13 may wait for ever when it takes down its process group
 
 
 def main():
@@ -116,11 +126,16 @@ def main():
     if args.parameters:
         print(json.dumps({"parameters": sum(p.numel() for p in NETWORKS[args.model]().parameters())}))
         return
+    if args.compile and not hasattr(torch, "compile"):
+        sys.exit(f"PyTorch {torch.__version__} has no torch.compile")
     with tempfile.TemporaryDirectory() as meeting:
-        if args.processes > 1:
-            torch.multiprocessing.spawn(run, (args, meeting), nprocs=args.processes)
-        else:
+        if args.processes == 1:
             run(0, args, meeting)
+            return
+        try:
+            torch.multiprocessing.spawn(run, (args, meeting), nprocs=args.processes)
+        except torch.multiprocessing.ProcessExitedException:
+            sys.exit(1)
 
 
 if __name__ == "__main__":
