@@ -1,47 +1,20 @@
 /* Micro-batches: the same bits under both executors and on any number of devices; what is refused; what is planned. */
-#include "training.h"
+#include "executors.h"
 
-#include <math.h>
 #include <unistd.h>
 
 static lk_train_config in_pieces(int64_t size)
 {
-    lk_train_config config = small_training();
-    config.shards = 2;
-    config.epochs = 1;
-    config.devices = "1xcpu";
+    lk_train_config config = one_epoch();
     config.micro_batch = size;
     return config;
 }
 
-static double loss_of(const outcome *out)
-{
-    return out->epochs[0].train.loss.sum / (double)out->epochs[0].train.loss.count;
-}
-
-/* Both executors, fusion, two devices. */
-static void check(lk_train_config config)
-{
-    double most = config.dtype == LK_PRECISION_BF16 ? 1e-2 : 1e-5;
-    config.executor = LK_EXECUTOR_EAGER;
-    outcome eager = train(&config);
-    config.executor = LK_EXECUTOR_PROGRAM;
-    config.fuse = LK_FUSE_OFF;
-    outcome program = train(&config);
-    same(&eager, &program);
-    config.fuse = LK_FUSE_ON;
-    outcome fused = train(&config);
-    assert_true(fabs(loss_of(&fused) - loss_of(&eager)) <= most * fabs(loss_of(&eager)));
-    config.devices = "2xcpu";
-    outcome two = train(&config);
-    same(&fused, &two);
-}
-
 /* Shards of 16 samples are one piece of eleven and one of five. */
-static void executors_agree(void **state)
+static void pieces_of_different_sizes(void **state)
 {
     (void)state;
-    check(in_pieces(11));
+    executors_agree(in_pieces(11));
 }
 
 static void with_accumulation_and_label_smoothing(void **state)
@@ -51,7 +24,7 @@ static void with_accumulation_and_label_smoothing(void **state)
     config.accumulate = 2;
     config.label_smoothing = 0.1;
     config.top_k = 3;
-    check(config);
+    executors_agree(config);
 }
 
 static void in_bf16(void **state)
@@ -59,7 +32,7 @@ static void in_bf16(void **state)
     (void)state;
     lk_train_config config = in_pieces(8);
     config.dtype = LK_PRECISION_BF16;
-    check(config);
+    executors_agree(config);
 }
 
 /* Gradients that are only finished at the end leave in several buckets all the same. */
@@ -95,12 +68,12 @@ static void with_dropout(void **state)
     write_model(many_outputs, path);
     lk_train_config config = in_pieces(8);
     config.model = path;
-    check(config);
+    executors_agree(config);
     config.micro_batch = 0;
     outcome whole = train(&config);
     config.micro_batch = 8;
     outcome pieces = train(&config);
-    assert_true(fabs(loss_of(&whole) - loss_of(&pieces)) <= 1e-5 * loss_of(&whole));
+    assert_true(fabs(mean_loss(&whole) - mean_loss(&pieces)) <= 1e-5 * mean_loss(&whole));
     unlink(path);
 }
 
@@ -182,23 +155,17 @@ static void the_default_depends_on_the_model(void **state)
     unlink(path);
 }
 
-static void refuses(const lk_train_config *config, const char *message)
-{
-    assert_null(lk_trainer_new(config));
-    expect_error(lk_error_status(), LK_ERR_ARGUMENT, message);
-}
-
 static void what_cannot_be_is_refused(void **state)
 {
     (void)state;
     lk_train_config config = in_pieces(4);
     config.model = "resnet18";
-    refuses(&config, "--micro-batch 4: model resnet18 has batch-norm, which looks at a whole shard");
+    is_refused(&config, "--micro-batch 4: model resnet18 has batch-norm, which looks at a whole shard");
     config = in_pieces(1);
     config.batch_size = 600;
-    refuses(&config, "--micro-batch 1: a shard of 300 samples has at most 128 pieces; 3 or more");
+    is_refused(&config, "--micro-batch 1: a shard of 300 samples has at most 128 pieces; 3 or more");
     config = in_pieces(-2);
-    refuses(&config, "--micro-batch -2: must be an integer from 0 to 16777216");
+    is_refused(&config, "--micro-batch -2: must be an integer from 0 to 16777216");
 }
 
 /* The search for what is not finite takes the shard whole. */
@@ -225,7 +192,7 @@ static void a_loss_that_is_not_finite_is_found(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(executors_agree),
+        cmocka_unit_test(pieces_of_different_sizes),
         cmocka_unit_test(with_accumulation_and_label_smoothing),
         cmocka_unit_test(in_bf16),
         cmocka_unit_test(with_recomputation_and_buckets),
