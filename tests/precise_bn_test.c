@@ -144,6 +144,31 @@ static void steps_are_reported(void **state)
     lk_trainer_release(trainer);
 }
 
+/* An epoch whose statistics are of fewer batches than were asked for is no result, evaluated or not. */
+static lk_status interrupt_measuring(void *self, lk_trainer *trainer, const lk_eval_report *report)
+{
+    (void)self;
+    if (report->measures_statistics && report->step == 1)
+        lk_trainer_interrupt(trainer);
+    return LK_OK;
+}
+
+static void an_interrupt_ends_measuring(void **state)
+{
+    (void)state;
+    for (int64_t limit_val = 0; limit_val <= 11; limit_val += 11) {
+        lk_train_config config = settings(3);
+        config.limit_val = limit_val;
+        config.epochs = 1;
+        lk_trainer *trainer = small_trainer(&config);
+        assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "interrupt", .eval_step = interrupt_measuring}));
+        lk_train_result result;
+        expect_error(lk_trainer_fit(trainer, &result), LK_ERR_INTERRUPTED,
+                     "batch-norm's statistics: interrupted after 1 of 3 batches");
+        lk_trainer_release(trainer);
+    }
+}
+
 /* Nothing to measure. */
 static void without_batch_norm(void **state)
 {
@@ -157,8 +182,11 @@ static void without_batch_norm(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(on_any_devices),         cmocka_unit_test(parameters_stay),
-        cmocka_unit_test(statistics_of_the_data), cmocka_unit_test(steps_are_reported),
+        cmocka_unit_test(on_any_devices),
+        cmocka_unit_test(parameters_stay),
+        cmocka_unit_test(statistics_of_the_data),
+        cmocka_unit_test(steps_are_reported),
+        cmocka_unit_test(an_interrupt_ends_measuring),
         cmocka_unit_test(without_batch_norm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
