@@ -43,8 +43,8 @@ static const char any_data[] = "auto";
 /* What should not change a result may be tried. Nothing is evaluated. */
 static size_t make_options(lk_option *table)
 {
-    static const char *const without[] = {"devices",         "strategy", "val-batch-size", "limit-val", "top-k",
-                                          "target-accuracy", "patience", "early-stop",     NULL};
+    static const char *const without[] = {"devices",         "strategy", "val-batch-size", "limit-val",  "top-k",
+                                          "target-accuracy", "patience", "early-stop",     "precise-bn", NULL};
     size_t count = cli_train_options(own_options, OWN_OPTION_COUNT, without, table);
     for (size_t i = 0; i < count; i++)
         if (strcmp(table[i].name, "data") == 0)

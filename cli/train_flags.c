@@ -54,4 +54,5 @@ void cli_leave_out_evaluation(lk_train_config *config)
     config->limit_val = 0;
     config->target_accuracy = config->patience = -1;
     config->early_stop = 0;
+    config->precise_batch_norm = 0;
 }
