@@ -56,7 +56,7 @@ static lk_status push(lk_ref_scratch *scratch, size_t bytes, void **place)
     own.used += whole;
     if (own.used > own.most && own.used <= MOST_KEPT)
         own.most = own.used;
-    if (own.used <= own.size)
+    if (own.memory && own.used <= own.size)
         *place = memset(own.memory + own.used - whole, 0, bytes);
     return LK_OK;
 }
