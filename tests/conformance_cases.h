@@ -114,6 +114,12 @@
         {op, flags, "relu alone, batch", run,                                                                          \
          P(block_parameters, {10, 5, 6, 7, 13, 3, 3, {.groups = 1}, true}, LK_BLOCK_NO_POOL, {.kernel = {1, 1}},       \
            true)},                                                                                                     \
+        {op, flags, "relu alone, blocks of channels, batch", run,                                                      \
+         P(block_parameters, {9, 16, 8, 8, 32, 3, 3, {.padding = {1, 1}}, true}, LK_BLOCK_NO_POOL, {.kernel = {1, 1}}, \
+           true)},                                                                                                     \
+        {op, flags, "relu alone, blocks of channels, stride 2", run,                                                   \
+         P(block_parameters, {3, 16, 7, 6, 48, 3, 2, {.stride = {2, 2}}, false}, LK_BLOCK_NO_POOL, {.kernel = {1, 1}}, \
+           true)},                                                                                                     \
         {op, flags, "weights alone, batch", run,                                                                       \
          P(block_parameters, {8, 1, 9, 9, 4, 5, 4, {.groups = 1}, false}, LK_BLOCK_AVG_POOL, {.kernel = {2, 2}},       \
            true)},                                                                                                     \

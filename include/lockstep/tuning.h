@@ -3,7 +3,8 @@
  * Some operators have several implementations for the same shapes, such as convolutions with Winograd's algorithm. The
  * built-in choice among them is a function of operator, shapes and options ("the problem"), instruction set and
  * versions of the libraries. A tuning lists choices that are used instead; problems that it does not list keep the
- * built-in one. Implementations round differently, so a tuning belongs to what identifies a run.
+ * built-in one, but a convolution and relu without pooling are not fused. Implementations round differently, so a
+ * tuning belongs to what identifies a run.
  *
  * In a file the first line says what the choices depend on besides the problem; then there is a problem a line, and
  * empty lines and lines that begin with '#' do not count:

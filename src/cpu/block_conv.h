@@ -23,9 +23,10 @@ typedef struct lk_block_algorithm {
     /* Bytes that `memory` of the functions below has to have, aligned as a cache line. */
     size_t (*memory)(const lk_block_conv *conv);
 
-    /* y = x * w + bias, or without where bias is NULL. w: plain [filters, channels, KH, KW]. */
+    /* y = x * w + bias, or without where bias is NULL. w: plain [filters, channels, KH, KW]. With `passed` it is relu
+     * of that, and `passed` gets a bit for each element of y in memory, set where it is above 0. */
     void (*conv2d)(const lk_block_conv *conv, const float *x, const float *w, const float *bias, float *y,
-                   void *memory);
+                   uint8_t *passed, void *memory);
     /* dx from dy and w. */
     void (*input_grad)(const lk_block_conv *conv, const float *dy, const float *w, float *dx, void *memory);
     /* dw, plain, from dy and x. */

@@ -213,10 +213,29 @@ static float *plain_of(test_layout layout, test_shape s, const float *blocks)
 
 static void run(operands *o)
 {
-    o->algorithm->conv2d(&o->conv, o->x_blocks, o->w, o->bias, o->y, o->memory);
+    o->algorithm->conv2d(&o->conv, o->x_blocks, o->w, o->bias, o->y, NULL, o->memory);
     o->algorithm->input_grad(&o->conv, o->dy_blocks, o->w, o->dx, o->memory);
     o->algorithm->weight_grad(&o->conv, o->dy_blocks, o->x_blocks, o->dw, o->memory);
     expect_guard(o);
+}
+
+/* relu of the result, and its bits in the order in which elements lie. */
+static void check_rectified(operands *o, int which)
+{
+    uint8_t *passed = malloc((size_t)o->y_count / 8 + 1);
+    float *rectified = floats(o->y_count);
+    assert_non_null(passed);
+    passed[o->y_count / 8] = 0x5a;
+    o->algorithm->conv2d(&o->conv, o->x_blocks, o->w, o->bias, rectified, passed, o->memory);
+    for (int64_t i = 0; i < o->y_count; i++) {
+        bool above = o->y[i] > 0;
+        if (rectified[i] != (above ? o->y[i] : 0) || (passed[i / 8] >> i % 8 & 1) != above)
+            fail_msg("%s, case %d: relu of %g in memory at %lld is %g, its bit %d", o->algorithm->name, which,
+                     (double)o->y[i], (long long)i, (double)rectified[i], passed[i / 8] >> i % 8 & 1);
+    }
+    assert_int_equal(passed[o->y_count / 8], 0x5a);
+    free(passed);
+    free(rectified);
 }
 
 static void check_case(const lk_block_algorithm *algorithm, int which)
@@ -224,6 +243,7 @@ static void check_case(const lk_block_algorithm *algorithm, int which)
     operands o = make_operands(algorithm, &cases[which]);
     sums s = expected(&o);
     run(&o);
+    check_rectified(&o, which);
     float *y = plain_of(layout_of(algorithm), o.y_shape, o.y), *dx = plain_of(layout_of(algorithm), o.x_shape, o.dx);
     expect_close(algorithm, which, "y", y, s.y, s.y_size, o.y_count);
     expect_close(algorithm, which, "dx", dx, s.dx, s.dx_size, o.x_count);
@@ -313,10 +333,10 @@ static void check_places(const lk_block_algorithm *algorithm, const conv_case *c
     int64_t x_image = o.x_count / o.conv.images, y_image = o.y_count / o.conv.images;
     float *y = floats(y_image), *dx = floats(x_image);
     one.images = 1;
-    algorithm->conv2d(&o.conv, o.x_blocks, o.w, NULL, o.y, o.memory);
+    algorithm->conv2d(&o.conv, o.x_blocks, o.w, NULL, o.y, NULL, o.memory);
     algorithm->input_grad(&o.conv, o.dy_blocks, o.w, o.dx, o.memory);
     for (int64_t n = 0; n < o.conv.images; n++) {
-        algorithm->conv2d(&one, o.x_blocks + n * x_image, o.w, NULL, y, o.memory);
+        algorithm->conv2d(&one, o.x_blocks + n * x_image, o.w, NULL, y, NULL, o.memory);
         algorithm->input_grad(&one, o.dy_blocks + n * y_image, o.w, dx, o.memory);
         assert_memory_equal(y, o.y + n * y_image, (size_t)y_image * sizeof *y);
         assert_memory_equal(dx, o.dx + n * x_image, (size_t)x_image * sizeof *dx);

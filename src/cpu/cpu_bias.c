@@ -17,15 +17,19 @@ static lk_status prepare(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared
     return lk__layout_tagged(dy->shape, LK_F32, tag, &prepared->layouts_in[0]);
 }
 
+void lk__cpu_bias_sums(const lk_channels *shape, const float *dy, float *dbias, float *scratch)
+{
+    lk_channel_memory memory = lk__channel_memory_of(shape, scratch);
+    lk__channels_sums(shape, dy, dy, memory.tables[0], memory.tables[1]);
+    lk__channels_fold(shape, memory.tables[0], memory.values[0]);
+    for (int64_t c = 0; c < shape->channels; c++)
+        dbias[c] = (float)memory.values[0][c];
+}
+
 static void compute(lk_call *call, const lk_converted *in, float *scratch)
 {
-    float *dbias = lk__cpu_data(call->out[0]);
     lk_channels shape = lk__channels_of(call->in[0], lk__tag_of(call->in[0]));
-    lk_channel_memory memory = lk__channel_memory_of(&shape, scratch);
-    lk__channels_sums(&shape, in[0].data, in[0].data, memory.tables[0], memory.tables[1]);
-    lk__channels_fold(&shape, memory.tables[0], memory.values[0]);
-    for (int64_t c = 0; c < shape.channels; c++)
-        dbias[c] = (float)memory.values[0][c];
+    lk__cpu_bias_sums(&shape, in[0].data, lk__cpu_data(call->out[0]), scratch);
 }
 
 lk_status lk__cpu_bias_gradient(lk_call *call)

@@ -28,7 +28,7 @@ bool lk__cpu_blocks_take_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts
            is_small(x, w.dim[0], opts);
 }
 
-static lk_block_conv conv_of(lk_shape x, lk_shape w, lk_shape y, const lk_conv2d_opts *opts)
+lk_block_conv lk__cpu_block_conv_of(lk_shape x, lk_shape w, lk_shape y, const lk_conv2d_opts *opts)
 {
     lk_block_conv conv = {.images = x.dim[0], .channels = x.dim[1], .filters = w.dim[0]};
     for (int i = 0; i < 2; i++) {
@@ -45,19 +45,19 @@ static lk_block_conv conv_of(lk_shape x, lk_shape w, lk_shape y, const lk_conv2d
 static lk_block_conv forward_conv(const lk_call *call)
 {
     const lk_conv2d_opts *opts = LK_ATTRS(call, lk_conv2d_opts);
-    return conv_of(call->in[0]->shape, call->in[1]->shape, call->out[0]->shape, opts);
+    return lk__cpu_block_conv_of(call->in[0]->shape, call->in[1]->shape, call->out[0]->shape, opts);
 }
 
 static lk_block_conv input_grad_conv(const lk_call *call)
 {
     const lk_conv2d_opts *opts = &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv;
-    return conv_of(call->out[0]->shape, call->in[1]->shape, call->in[0]->shape, opts);
+    return lk__cpu_block_conv_of(call->out[0]->shape, call->in[1]->shape, call->in[0]->shape, opts);
 }
 
 static lk_block_conv weight_grad_conv(const lk_call *call)
 {
     const lk_conv2d_opts *opts = &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv;
-    return conv_of(call->in[1]->shape, call->out[0]->shape, call->in[0]->shape, opts);
+    return lk__cpu_block_conv_of(call->in[1]->shape, call->out[0]->shape, call->in[0]->shape, opts);
 }
 
 /* --- which algorithm ---------------------------------------------------------------------------------------------- */
@@ -83,7 +83,7 @@ static int64_t output_size(const lk_conv_problem *p, int axis)
 static lk_block_conv conv_of_problem(const lk_conv_problem *p)
 {
     lk_shape y = LK_SHAPE(p->x.dim[0], p->w.dim[0], output_size(p, 0), output_size(p, 1));
-    return conv_of(p->x, p->w, y, &p->attrs.conv);
+    return lk__cpu_block_conv_of(p->x, p->w, y, &p->attrs.conv);
 }
 
 /* With AVX-512 oneDNN convolves at close to what the core can do, where it is not strided: docs/performance.md. */
@@ -202,7 +202,7 @@ static lk_status run(lk_call *call, const lk_conv2d_opts *opts, lk_prepare_fn pr
 static void compute_forward(lk_call *call, const lk_converted *in, float *scratch)
 {
     task t = forward_task(call);
-    t.algorithm->conv2d(&t.conv, in[0].data, in[1].data, in[2].data, call->out[0]->storage->data, scratch);
+    t.algorithm->conv2d(&t.conv, in[0].data, in[1].data, in[2].data, call->out[0]->storage->data, NULL, scratch);
 }
 
 lk_status lk__cpu_block_conv2d(lk_call *call)

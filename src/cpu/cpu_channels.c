@@ -27,7 +27,7 @@ lk_channels lk__channels_of(const lk_tensor *x, dnnl_format_tag_t tag)
     }
 }
 
-static size_t memory_bytes(const lk_channels *shape)
+size_t lk__channel_memory_bytes(const lk_channels *shape)
 {
     int64_t doubles = LK_CHANNEL_VALUES * shape->channels + LK_CHANNEL_TABLES * lk__channels_entries(shape);
     return (size_t)doubles * sizeof(double);
@@ -51,5 +51,5 @@ void lk__channels_describe(lk_prepared *prepared, const lk_tensor *x, dnnl_forma
     lk__shape_text(x->shape, text, sizeof text);
     snprintf(prepared->problem, sizeof prepared->problem, "f32 x%s", text);
     snprintf(prepared->implementation, sizeof prepared->implementation, "channels%s", lk__has_avx2() ? ":avx2" : "");
-    prepared->scratch_bytes = memory_bytes(&shape);
+    prepared->scratch_bytes = lk__channel_memory_bytes(&shape);
 }

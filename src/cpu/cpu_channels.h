@@ -19,6 +19,12 @@ typedef struct lk_channel_memory {
 
 lk_channel_memory lk__channel_memory_of(const lk_channels *shape, float *scratch);
 
+/* Bytes of that memory. */
+size_t lk__channel_memory_bytes(const lk_channels *shape);
+
+/* dbias[c] = the sum of dy over channel c. scratch: such memory. */
+void lk__cpu_bias_sums(const lk_channels *shape, const float *dy, float *dbias, float *scratch);
+
 /* Sets problem, implementation and scratch_bytes of a call whose activations are like x, in layout `tag`. */
 void lk__channels_describe(lk_prepared *prepared, const lk_tensor *x, dnnl_format_tag_t tag);
 

@@ -54,6 +54,11 @@ static bool winograd_takes(const lk_conv_problem *p)
     return direct_takes(p) && lk__cpu_winograd_takes(p);
 }
 
+static bool winograd_takes_act(const lk_conv_problem *p)
+{
+    return lk__cpu_blocks_take_act(p) && lk__cpu_winograd_takes(p);
+}
+
 /* --- tables: in the order in which the built-in choice looks ------------------------------------------------------ */
 
 static const char *winograd_name(void)
@@ -108,7 +113,7 @@ static const char *apart_name(void)
     }
 /* clang-format on */
 
-enum { CONVOLUTIONS = 5, BLOCKS = 3 };
+enum { CONVOLUTIONS = 5, BLOCKS = 5 };
 
 static const lk_alternative conv2d[CONVOLUTIONS] = CONVOLUTION(conv2d);
 static const lk_alternative input_grad[CONVOLUTIONS] = CONVOLUTION(conv2d_input_grad);
@@ -123,6 +128,17 @@ static const lk_alternative conv_block[BLOCKS] = {
     {.name = lk__cpu_lanes_name,
      .takes = lk__cpu_lanes_take_block,
      .is_worth = lk__cpu_lanes_want_block,
+     .run = lk__cpu_conv_block},
+    {.name = winograd_name,
+     .block = lk__block_winograd,
+     .takes = winograd_takes_act,
+     .is_worth = lk__cpu_winograd_act_is_worth,
+     .rounds_more = true,
+     .run = lk__cpu_conv_block},
+    {.name = direct_name,
+     .block = lk__block_direct,
+     .takes = lk__cpu_blocks_take_act,
+     .is_worth = lk__cpu_direct_act_is_worth,
      .run = lk__cpu_conv_block},
     {.name = apart_name},
 };
@@ -168,11 +184,20 @@ static const lk_alternative *tuned(const lk_conv_problem *problem, const lk_tuni
     return NULL;
 }
 
+/* A tuning that keeps a block with pooling apart says what its convolution runs on, and nothing of a block that has the
+ * rest but the pooling. */
+static bool may_be_a_rest(const lk_conv_problem *problem)
+{
+    return problem->op == LK_OP_CONV_BLOCK && problem->attrs.pooling == LK_BLOCK_NO_POOL;
+}
+
 /* Gradients of weights are always plain, whatever the call leaves free. */
 static const lk_alternative *choose(const lk_call *call, const lk_conv_problem *problem)
 {
     bool free_layout = call->free_layout || problem->op == LK_OP_CONV2D_WEIGHT_GRAD || problem->op == LK_OP_CONV_BLOCK;
     const lk_alternative *row = call->tuning ? tuned(problem, call->tuning, free_layout) : NULL;
+    if (!row && call->tuning && may_be_a_rest(problem))
+        return &conv_block[BLOCKS - 1];
     return row ? row : built_in(problem, call->algorithms, free_layout);
 }
 

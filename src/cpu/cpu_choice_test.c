@@ -2,6 +2,7 @@
 #include "cpu/cpu_choice.h"
 
 #include "core/tuning.h"
+#include "cpu/isa.h"
 #include "lockstep/autograd.h"
 #include "lockstep/program.h"
 #include "lockstep/tuning.h"
@@ -206,13 +207,44 @@ static lk_status conv_relu_pool(void *user, lk_tensor *const *in, lk_tensor **ou
     return out[0] ? LK_OK : lk_error_status();
 }
 
-static void count_blocks(void *user, const char *op, const char *call)
+typedef struct counts {
+    int blocks, poolings;
+} counts;
+
+static void count_call(void *user, const char *op, const char *call)
 {
+    counts *seen = user;
     (void)call;
-    *(int *)user += strcmp(op, "conv_block") == 0;
+    seen->blocks += strcmp(op, "conv_block") == 0;
+    seen->poolings += strcmp(op, "avg_pool2d") == 0;
 }
 
-/* Blocks of eight channels are not fused unless a tuning says so; others are unless it says not. */
+static counts count_calls(lk_device *device, const lk_conv_problem *p)
+{
+    counts seen = {0};
+    lk_scope_begin();
+    lk_tensor *in[] = {numbers(device, p->x, 1), numbers(device, p->w, 2)};
+    lk_program *program = lk_program_record(device, conv_relu_pool, NULL, in, 2, 1, NULL);
+    assert_non_null(program);
+    lk_program_visit(program, count_call, &seen);
+    lk_program_release(program);
+    lk_scope_end();
+    return seen;
+}
+
+/* Where the pooling stays apart, convolution and relu are fused if their channels fill AVX2's blocks. */
+static void expect_built_in(const lk_conv_problem *p, const char *name)
+{
+    lk_device *device = open_device("cpu");
+    counts seen = count_calls(device, p);
+    assert_int_equal(seen.poolings, strcmp(name, "apart") == 0);
+    if (lk__isa() && lk__isa()->width == 8)
+        assert_int_equal(seen.blocks, 1);
+    lk_device_release(device);
+}
+
+/* Pooling is not fused with blocks of eight channels unless a tuning says so; others are unless it says not. What a
+ * tuning keeps apart has no parts that are fused. */
 static void a_tuning_decides_what_is_fused(void **state)
 {
     (void)state;
@@ -229,21 +261,16 @@ static void a_tuning_decides_what_is_fused(void **state)
         int n;
         lk__conv_problem_text(&p, text, sizeof text);
         assert_int_equal(lk__cpu_choices.list("conv_block", text, names, &n), LK_OK);
+        expect_built_in(&p, names[0]);
         for (int i = 0; i < n; i++) {
             lk_device *device = open_device("cpu");
             lk_tuning *tuning = lk_tuning_new("cpu");
             assert_int_equal(lk_tuning_set(tuning, "conv_block", text, names[i]), LK_OK);
             assert_int_equal(lk_device_set_tuning(device, tuning), LK_OK);
             lk_tuning_release(tuning);
-            int blocks = 0;
-            lk_scope_begin();
-            lk_tensor *in[] = {numbers(device, p.x, 1), numbers(device, p.w, 2)};
-            lk_program *program = lk_program_record(device, conv_relu_pool, NULL, in, 2, 1, NULL);
-            assert_non_null(program);
-            lk_program_visit(program, count_blocks, &blocks);
-            assert_int_equal(blocks, strcmp(names[i], "apart") != 0);
-            lk_program_release(program);
-            lk_scope_end();
+            counts seen = count_calls(device, &p);
+            assert_int_equal(seen.blocks, strcmp(names[i], "apart") != 0);
+            assert_int_equal(seen.poolings, seen.blocks == 0);
             lk_device_release(device);
         }
     }

@@ -1,6 +1,7 @@
 /* conv_block and its gradient with images in the vector lanes. */
 #include "core/backend.h"
 #include "core/tensor.h"
+#include "cpu/cpu_block_conv.h"
 #include "cpu/cpu_choice.h"
 #include "cpu/cpu_kernels.h"
 #include "cpu/cpu_lanes.h"
@@ -250,8 +251,9 @@ static void compute_forward(lk_call *call, const lk_converted *in, float *scratc
 lk_status lk__cpu_conv_block(lk_call *call)
 {
     lk_key key;
-    lk__cpu_choose(call);
     LK_TRY(check_outputs(call));
+    if (lk__cpu_choose(call)->block)
+        return lk__cpu_block_act(call);
     make_key(&key, call, LK_ATTRS(call, lk_conv_block_attrs));
     return lk__own_run(call, &key, prepare_forward, compute_forward);
 }
@@ -334,8 +336,9 @@ static void compute_grad(lk_call *call, const lk_converted *in, float *scratch)
 lk_status lk__cpu_conv_block_grad(lk_call *call)
 {
     lk_key key;
-    lk__cpu_choose(call);
     LK_TRY(check_outputs(call));
+    if (lk__cpu_choose(call)->block)
+        return lk__cpu_block_act_grad(call);
     make_key(&key, call, LK_ATTRS(call, lk_conv_block_attrs));
     return lk__own_run(call, &key, prepare_grad, compute_grad);
 }

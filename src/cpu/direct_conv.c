@@ -1,5 +1,6 @@
 #include "cpu/block_conv.h"
 
+#include "cpu/rectify.h"
 #include "cpu/vector.h"
 
 #include <string.h>
@@ -252,8 +253,15 @@ static void start_image(const direction *d, const float *bias, float *y)
             memcpy(y, bias, BLOCK * sizeof *y);
 }
 
+/* relu of what stays in the second-level cache. */
+static void rectify(float *y, int64_t count, uint8_t *passed)
+{
+    for (int64_t i = 0; i < count; i += BLOCK)
+        vec_storeu(y + i, lk__rectify(vec_loadu(y + i), passed + i / 8));
+}
+
 static void convolve(const lk_block_conv *conv, const direction *d, const float *x, const float *w, const float *bias,
-                     float *y, void *memory)
+                     float *y, uint8_t *passed, void *memory)
 {
     tables t = start(conv, memory);
     int64_t group = group_images(conv), from_image = d->from_channels * d->from_pixels;
@@ -265,6 +273,8 @@ static void convolve(const lk_block_conv *conv, const direction *d, const float 
             start_image(d, bias, y + i * to_image);
         for (int64_t pair = 0; pair < pairs_of(d->to_channels); pair++)
             multiply_group(conv, d, &t, x + first * from_image, pair, images, y + first * to_image);
+        if (passed)
+            rectify(y + first * to_image, images * to_image, passed + first * to_image / 8);
     }
 }
 
@@ -345,16 +355,17 @@ static void weight_grad(const lk_block_conv *conv, const float *dy, const float 
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
 
-static void conv2d(const lk_block_conv *conv, const float *x, const float *w, const float *bias, float *y, void *memory)
+static void conv2d(const lk_block_conv *conv, const float *x, const float *w, const float *bias, float *y,
+                   uint8_t *passed, void *memory)
 {
     direction d = {false, conv->channels, area(conv->in), conv->filters, area(conv->out)};
-    convolve(conv, &d, x, w, bias, y, memory);
+    convolve(conv, &d, x, w, bias, y, passed, memory);
 }
 
 static void input_grad(const lk_block_conv *conv, const float *dy, const float *w, float *dx, void *memory)
 {
     direction d = {true, conv->filters, area(conv->out), conv->channels, area(conv->in)};
-    convolve(conv, &d, dy, w, NULL, dx, memory);
+    convolve(conv, &d, dy, w, NULL, dx, NULL, memory);
 }
 
 static bool takes(const lk_block_conv *conv)

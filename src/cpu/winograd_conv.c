@@ -235,7 +235,7 @@ static void transform_input(const pieces *p, const float *x, lk_tile_range t, in
 }
 
 static void convolve(const pieces *p, const lk_kernels *kernels, const float *x, const float *w, const float *bias,
-                     float *y, void *memory)
+                     float *y, uint8_t *passed, void *memory)
 {
     points at = points_in(memory, p);
     for (int64_t k = 0; k < p->to.channels; k += p->channels) {
@@ -245,23 +245,24 @@ static void convolve(const pieces *p, const lk_kernels *kernels, const float *x,
             lk_tile_range t = {first, least(p->group, p->tiles - first)};
             transform_input(p, x, t, k, at.v);
             multiply(&at, p->from.channels, c.count, t.count);
-            lk__output_of_points(&p->to, at.m, bias, t, c, y);
+            lk__output_of_points(&p->to, at.m, bias, t, c, y, passed);
         }
     }
 }
 
-static void conv2d(const lk_block_conv *conv, const float *x, const float *w, const float *bias, float *y, void *memory)
+static void conv2d(const lk_block_conv *conv, const float *x, const float *w, const float *bias, float *y,
+                   uint8_t *passed, void *memory)
 {
     pieces p = forward_pieces(conv);
     lk_kernels kernels = {conv->filters, conv->channels, false};
-    convolve(&p, &kernels, x, w, bias, y, memory);
+    convolve(&p, &kernels, x, w, bias, y, passed, memory);
 }
 
 static void input_grad(const lk_block_conv *conv, const float *dy, const float *w, float *dx, void *memory)
 {
     pieces p = input_grad_pieces(conv);
     lk_kernels kernels = {conv->filters, conv->channels, true};
-    convolve(&p, &kernels, dy, w, NULL, dx, memory);
+    convolve(&p, &kernels, dy, w, NULL, dx, NULL, memory);
 }
 
 static void weight_grad(const lk_block_conv *conv, const float *dy, const float *x, float *dw, void *memory)

@@ -1,5 +1,7 @@
 #include "cpu/winograd_points.h"
 
+#include "cpu/rectify.h"
+
 #include <string.h>
 
 /* An output tile has OUT x OUT pixels, an input tile IN x IN. */
@@ -153,8 +155,9 @@ static void gradient_tile(const lk_tiles *tiles, const place *p, const float *bl
     store_points(m, to, stride);
 }
 
+/* block, passed: of the image's first pixel. */
 static void output_tile(const lk_tiles *tiles, const place *p, const float *from, int64_t stride, vec bias,
-                        float *block)
+                        float *block, uint8_t *passed)
 {
     vec half[OUT * IN], column[IN], t[OUT], y[OUT];
     for (int c = 0; c < IN; c++) {
@@ -166,10 +169,12 @@ static void output_tile(const lk_tiles *tiles, const place *p, const float *from
     }
     int64_t rows = tiles->size[0] - p->row, columns = tiles->size[1] - p->column;
     for (int64_t r = 0; r < OUT && r < rows; r++) {
-        float *to = block + ((p->row + r) * tiles->size[1] + p->column) * LK_BLOCK;
+        int64_t at = ((p->row + r) * tiles->size[1] + p->column) * LK_BLOCK;
         transform_output(half + r * IN, y);
-        for (int64_t c = 0; c < OUT && c < columns; c++)
-            vec_storeu(to + c * LK_BLOCK, vec_add(y[c], bias));
+        for (int64_t c = 0; c < OUT && c < columns; c++, at += LK_BLOCK) {
+            vec value = vec_add(y[c], bias);
+            vec_storeu(block + at, passed ? lk__rectify(value, passed + at / 8) : value);
+        }
     }
 }
 
@@ -199,15 +204,17 @@ void lk__points_of_gradient(const lk_tiles *tiles, const float *dy, lk_tile_rang
 }
 
 void lk__output_of_points(const lk_tiles *tiles, const float *points, const float *bias, lk_tile_range t,
-                          lk_channel_range c, float *y)
+                          lk_channel_range c, float *y, uint8_t *passed)
 {
     int64_t stride = lk__point_stride(lk__paired(c.count) * t.count);
     for (int64_t i = 0; i < t.count; i++) {
         place p = place_of(tiles, t.first + i);
-        for (int64_t k = 0; k < c.count; k += LK_BLOCK)
+        for (int64_t k = 0; k < c.count; k += LK_BLOCK) {
+            int64_t block = block_offset(tiles, p.image, c.first + k);
             output_tile(tiles, &p, points + k * t.count + i * LK_BLOCK, stride,
-                        bias ? vec_loadu(bias + c.first + k) : vec_zero(),
-                        y + block_offset(tiles, p.image, c.first + k));
+                        bias ? vec_loadu(bias + c.first + k) : vec_zero(), y + block,
+                        passed ? passed + block / 8 : NULL);
+        }
     }
 }
 

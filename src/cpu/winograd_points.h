@@ -56,9 +56,9 @@ void lk__points_of_input(const lk_tiles *tiles, const float *x, lk_tile_range t,
  * there to make a pair. */
 void lk__points_of_gradient(const lk_tiles *tiles, const float *dy, lk_tile_range t, lk_channel_range c, float *points);
 
-/* Points, of the same stride, to outputs. bias: of channel 0; may be NULL. */
+/* Points, of the same stride, to outputs. bias: of channel 0; may be NULL. passed: see block_conv.h; may be NULL. */
 void lk__output_of_points(const lk_tiles *tiles, const float *points, const float *bias, lk_tile_range t,
-                          lk_channel_range c, float *y);
+                          lk_channel_range c, float *y, uint8_t *passed);
 
 /* Plain weights [filters, channels, 3, 3] as a convolution `from` some channels to others sees them. */
 typedef struct lk_kernels {

@@ -147,10 +147,10 @@ static void replace(lk_rewrite *r, const pattern *p, const lk_call *forward, con
         lk__rewrite_replace(r, first, backward, (int[]){p->pool_grad, p->relu_grad, p->weight_grad, p->input_grad}, 4);
 }
 
-lk_status lk__fuse_conv_block(lk_rewrite *r, int i)
+static lk_status try_pattern(lk_rewrite *r, pattern p, bool *fused)
 {
-    pattern p;
-    if (!find_forward(r, i, &p) || !find_backward(r, &p))
+    *fused = false;
+    if (!find_backward(r, &p))
         return LK_OK;
     lk_conv_block_attrs attrs = attributes(r, &p);
     lk_call forward = forward_call(r, &p, &attrs), backward = {0};
@@ -166,6 +166,21 @@ lk_status lk__fuse_conv_block(lk_rewrite *r, int i)
     }
     if (fits)
         replace(r, &p, &forward, &backward);
+    *fused = fits;
     lk_tensor_release(saved);
     return LK_OK;
+}
+
+/* With the pooling, or else without. */
+lk_status lk__fuse_conv_block(lk_rewrite *r, int i)
+{
+    pattern p;
+    bool fused;
+    if (!find_forward(r, i, &p))
+        return LK_OK;
+    LK_TRY(try_pattern(r, p, &fused));
+    if (fused || p.pool < 0)
+        return LK_OK;
+    p.pool = -1;
+    return try_pattern(r, p, &fused);
 }

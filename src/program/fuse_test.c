@@ -1,5 +1,6 @@
 /* Fusion: which operators a program ends up with, and that it computes what the separate ones do. */
 #include "core/backend.h"
+#include "cpu/isa.h"
 #include "cpu/lanes.h"
 #include "lockstep/autograd.h"
 #include "lockstep/device.h"
@@ -210,6 +211,48 @@ static void small_networks_are_fused(void **state)
     lk_device_release(device);
 }
 
+/* Channels that fill blocks: only the first convolution is left as it was. One with Winograd's algorithm, one without,
+ * one before a pooling; all results are those of the separate operators. */
+static lk_tensor *blocks_forward(network *net, lk_tensor *x)
+{
+    lk_tensor *const *p = net->parameters;
+    lk_conv2d_opts same = {.padding = {1, 1}}, halved = {.stride = {2, 2}, .padding = {1, 1}};
+    x = lk_relu(lk_conv2d(x, p[0], NULL, &same));
+    x = lk_relu(lk_conv2d(x, p[1], p[2], &same));
+    x = lk_relu(lk_conv2d(x, p[3], p[4], &halved));
+    x = lk_max_pool2d(lk_relu(lk_conv2d(x, p[5], NULL, &same)), &(lk_pool2d_opts){.kernel = {2, 2}});
+    return lk_matmul(lk_reshape(x, LK_SHAPE(IMAGES, 16 * 4 * 4)), p[6]);
+}
+
+static lk_status train_blocks(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    return train(user, in, blocks_forward, out);
+}
+
+static void convolutions_in_blocks_are_fused_with_relu(void **state)
+{
+    (void)state;
+    if (!lk__isa() || lk__isa()->width != 8) {
+        print_message("SKIP: not with this instruction set\n");
+        skip();
+    }
+    const expectation e = {{"conv2d", "conv_block", "conv_block_grad", "max_pool2d"}, {"conv2d_input_grad"}};
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    network net = {.fn = train_blocks, .n_parameters = 7, .n_out = 9};
+    net.parameters[0] = numbers(device, LK_SHAPE(16, 3, 3, 3), 1);
+    net.parameters[1] = numbers(device, LK_SHAPE(16, 16, 3, 3), 2);
+    net.parameters[2] = numbers(device, LK_SHAPE(16), 3);
+    net.parameters[3] = numbers(device, LK_SHAPE(24, 16, 3, 3), 4);
+    net.parameters[4] = numbers(device, LK_SHAPE(24), 5);
+    net.parameters[5] = numbers(device, LK_SHAPE(16, 24, 3, 3), 6);
+    net.parameters[6] = numbers(device, LK_SHAPE(16 * 4 * 4, CLASSES), 7);
+    make_inputs(&net, device, 3, 16);
+    check(&net, device, &e, 0);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
 /* A bias that is made between the product and the sum. */
 static lk_status late_bias(void *user, lk_tensor *const *in, lk_tensor **out)
 {
@@ -311,9 +354,8 @@ static void the_reference_is_left_alone(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(small_networks_are_fused),
-        cmocka_unit_test(late_biases_are_fused),
-        cmocka_unit_test(batch_norms_are_fused),
+        cmocka_unit_test(small_networks_are_fused),    cmocka_unit_test(convolutions_in_blocks_are_fused_with_relu),
+        cmocka_unit_test(late_biases_are_fused),       cmocka_unit_test(batch_norms_are_fused),
         cmocka_unit_test(the_reference_is_left_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
