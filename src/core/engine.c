@@ -8,13 +8,14 @@
 
 #include <errno.h>
 #include <pthread.h>
+#include <sched.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Entries a ring. It bounds how far a caller can run ahead of a device: a few steps of a small network. */
-enum { RING_ENTRIES = 1024, MAX_QUEUES = 2 * LK_MAX_DEVICES, SPINS = 1000 };
+enum { RING_ENTRIES = 1024, MAX_QUEUES = 2 * LK_MAX_DEVICES, SPINS = 1000, YIELDS = 10000 };
 
 typedef enum entry_kind { ENTRY_CALL, ENTRY_TASK, ENTRY_WAIT } entry_kind;
 
@@ -110,6 +111,18 @@ static bool spin(const _Atomic uint64_t *position, uint64_t target)
     return false;
 }
 
+/* For some milliseconds. A core that goes to sleep comes back slowly, above all a virtual one, and a device that waits
+ * for another one will be needed soon; whoever else wants the core gets it meanwhile. */
+static bool yield_until(const _Atomic uint64_t *position, uint64_t target)
+{
+    for (int i = 0; i < YIELDS; i++) {
+        if (atomic_load_explicit(position, memory_order_acquire) >= target)
+            return true;
+        sched_yield();
+    }
+    return false;
+}
+
 /* On the queue's thread: waits until entry `target` is pushed or the queue is stopped. */
 static void wait_for_work(lk_queue *queue, uint64_t target)
 {
@@ -155,11 +168,9 @@ static void wake_sleepers(lk_queue *queue)
     pthread_mutex_unlock(&queue->lock);
 }
 
-/* On any other thread: waits until the queue has run `target` entries. */
-static void wait_for_progress(lk_queue *queue, uint64_t target)
+/* On any other thread: until the queue has run `target` entries. */
+static void sleep_until(lk_queue *queue, uint64_t target)
 {
-    if (spin(&queue->done, target))
-        return;
     sleeper self = {.target = target};
     sem_init(&self.there, 0, 0);
     pthread_mutex_lock(&queue->lock);
@@ -173,6 +184,12 @@ static void wait_for_progress(lk_queue *queue, uint64_t target)
     while (sem_wait(&self.there) != 0 && errno == EINTR)
         continue;
     sem_destroy(&self.there);
+}
+
+static void wait_for_progress(lk_queue *queue, uint64_t target)
+{
+    if (!spin(&queue->done, target))
+        sleep_until(queue, target);
 }
 
 static void announce_progress(lk_queue *queue, uint64_t done)
@@ -229,7 +246,10 @@ static void show_wait(const ring_entry *entry, int64_t began)
 static void wait_for_other(const ring_entry *entry)
 {
     int64_t began = lk__trace_begin();
-    lk__event_wait(entry->wait);
+    lk_queue *other = entry->wait.queue;
+    uint64_t target = entry->wait.sequence;
+    if (!spin(&other->done, target) && !yield_until(&other->done, target))
+        sleep_until(other, target);
     if (lk__trace_is_on())
         show_wait(entry, began);
 }
