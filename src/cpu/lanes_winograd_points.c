@@ -371,27 +371,27 @@ typedef struct gradient {
     const lk_lanes_block *block;
     place place;
     const float *dy;
-    const vec_bits *signs;
-    const uint8_t *winners;
+    const vec_bits *signs;  /* NULL without relu */
+    const uint8_t *winners; /* NULL but for a maximum */
 } gradient;
 
 static gradient gradient_of(const lk_patches *patches, const lk_lanes_grad *grad, int64_t index)
 {
     const lk_lanes_block *block = patches->block;
     place p = place_of(patches, index);
-    const uint8_t *from = grad->saved ? grad->saved + (size_t)p.images * saved_bytes(block) : NULL;
+    size_t from = (size_t)p.images * saved_bytes(block);
     return (gradient){.block = block,
                       .place = p,
                       .dy = grad->dy + p.images * volume(block->pool.out, block->pool.channels),
-                      .signs = (const vec_bits *)(const void *)from,
-                      .winners = from};
+                      .signs = block->relu ? (const vec_bits *)(const void *)(grad->saved + from) : NULL,
+                      .winners = block->max ? grad->saved + from : NULL};
 }
 
 /* dy where relu let a pixel of the result through. */
 LK_BODY vec let_through(const gradient *g, vec dy, int64_t row, int64_t column, int64_t channel)
 {
     const int64_t *out = g->block->conv.out;
-    return g->block->relu ? vec_where(mask_of_bits(g->signs[(row * out[1] + column) * out[2] + channel]), dy) : dy;
+    return g->signs ? vec_where(mask_of_bits(g->signs[(row * out[1] + column) * out[2] + channel]), dy) : dy;
 }
 
 LK_BODY void load_pixels(const gradient *g, const lk_patches *patches, int64_t channel, vec *d, const int side)
@@ -407,11 +407,10 @@ LK_BODY void load_pixels(const gradient *g, const lk_patches *patches, int64_t c
 }
 
 /* dy of a window at its pixel i. */
-LK_BODY vec window_pixel(const gradient *g, vec dy, const uint8_t *winners, int64_t row, int64_t column, int i,
-                         int64_t channel)
+LK_BODY vec window_pixel(const gradient *g, vec dy, int64_t window, int64_t row, int64_t column, int i, int64_t channel)
 {
-    if (g->block->max)
-        return vec_where(mask_bytes_equal(winners, i), dy);
+    if (g->winners)
+        return vec_where(mask_bytes_equal(g->winners + window, i), dy);
     return let_through(g, dy, 2 * row + i / 2, 2 * column + i % 2, channel);
 }
 
@@ -425,10 +424,10 @@ LK_BODY void load_windows(const gradient *g, int64_t channel, vec *d, const int 
         bool inside = row < pool->out[0] && column < pool->out[1];
         vec dy = vec_zero();
         if (inside)
-            dy = g->block->max ? vec_load(g->dy + at) : vec_mul(vec_load(g->dy + at), vec_set(0.25F));
+            dy = g->winners ? vec_load(g->dy + at) : vec_mul(vec_load(g->dy + at), vec_set(0.25F));
         for (int k = 0; k < 4; k++)
             d[(top + k / 2) * side + left + k % 2] =
-                inside ? window_pixel(g, dy, g->winners + at, row, column, k, channel) : vec_zero();
+                inside ? window_pixel(g, dy, at, row, column, k, channel) : vec_zero();
     }
 }
 

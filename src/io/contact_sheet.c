@@ -129,9 +129,9 @@ static void draw(const lk_contact_sheet *sheet, const layout *l, lk__canvas *can
         lk__png_canvas_pixels(canvas, (int)x, (int)y, (int)l->scale, (int)sheet->width, (int)sheet->height, rgb);
         if (!sheet->captions || !sheet->captions[i])
             continue;
-        double room = (double)(l->cell_width - GAP / 2);
+        int64_t room = l->cell_width - GAP / 2;
         lk__point at = {(double)x, (double)(y + sheet->height * l->scale) + caption_font.size + 2};
-        lk__canvas_fit(canvas, sheet->captions[i], caption_font, room, fitted, sizeof fitted);
+        lk__canvas_fit(canvas, sheet->captions[i], caption_font, (double)room, fitted, sizeof fitted);
         canvas->table->text(canvas, at, fitted, caption_font, LK__LEFT, 0);
     }
 }

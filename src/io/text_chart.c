@@ -247,7 +247,8 @@ static void put_plot_row(text_chart *t, int row)
     lk__bytes_text(&t->out, t->style.ascii ? (*number ? "+" : "|") : *number ? "┤" : "│");
 
     const cell *cells = t->cells + (size_t)row * (size_t)t->columns;
-    int used = t->columns, series = NO_SERIES;
+    int used = t->columns;
+    signed char series = NO_SERIES;
     while (used > 0 && cells[used - 1].series == NO_SERIES)
         used--;
     for (int i = 0; i < used; i++) {

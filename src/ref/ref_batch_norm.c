@@ -119,7 +119,7 @@ static void store_with_tail(lk_ref_scratch *scratch, const lk_call *call, double
         lk__ref_store(y, out);
 }
 
-/* sums NULL: x's own, which out[1] receives. */
+/* given NULL: x's own sums, which out[1] receives. */
 static lk_status normalise_with_sums(lk_call *call, const lk_tensor *given, tail then)
 {
     lk_ref_scratch scratch = {0};
@@ -132,14 +132,14 @@ static lk_status normalise_with_sums(lk_call *call, const lk_tensor *given, tail
     const double *sums = given ? lk__ref_load(&scratch, lk__ref_view(given)) : own;
     double *y = lk__ref_new(&scratch, lk__ref_count(in.shape));
     if (y) {
-        if (own)
+        if (!given)
             channel_sums(x, own, e);
         for (int64_t c = 0; c < e.channels; c++) {
             moments m = moments_of(sums, e.channels, c, LK_ATTRS(call, lk_batch_norm_attrs));
             normalise(x, y, e, c, m, gamma[c], beta[c]);
         }
         store_with_tail(&scratch, call, y, then);
-        if (own)
+        if (!given)
             lk__ref_store(own, lk__ref_view(call->out[1]));
     }
     return lk__ref_end(&scratch);

@@ -233,9 +233,10 @@ static lk_status share_shards(lk_study *study)
 static lk_status share_devices(lk_study *study)
 {
     int64_t cores = lk_device_available("cpu"), most = 0, batch_size[LK_STUDY_MAX_VALUES], shards[LK_STUDY_MAX_VALUES];
+    int n = study->n_values;
     if (study->config.devices || strcmp(study->setting, "devices") == 0)
         return LK_OK;
-    for (int v = 0; v < study->n_values; v++) {
+    for (int v = 0; v < n; v++) {
         lk_train_config config;
         lk_plan plan = {0};
         LK_TRY(value_config(study, v, study->config.seed, &config));
@@ -247,7 +248,7 @@ static lk_status share_devices(lk_study *study)
         most = own > most ? own : most;
     }
     snprintf(study->devices, sizeof study->devices, "%lldxcpu", (long long)most);
-    for (int v = 0; v < study->n_values; v++)
+    for (int v = 0; v < n; v++)
         if (shards[v] ? shards[v] >= most : lk_default_shards(batch_size[v], most) <= batch_size[v])
             study->devices_of[v] = study->devices;
     return LK_OK;
