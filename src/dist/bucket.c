@@ -36,7 +36,7 @@ lk_status lk__bucket_begin_shared(const lk_bucket *bucket, lk_device *const *dev
 {
     lk_shared_sum sum = {.devices = devices,
                          .n_devices = n_devices,
-                         .root = {0, bucket->shards},
+                         .root = bucket->root,
                          .nodes = bucket->nodes,
                          .n_nodes = bucket->n_nodes,
                          .quantities = bucket->quantities,
@@ -48,4 +48,19 @@ lk_status lk__bucket_begin_shared(const lk_bucket *bucket, lk_device *const *dev
         if (lk__shared_sum_takes(bucket->nodes, bucket->n_nodes, bucket->quantities[q]))
             LK_TRY(make_sums(bucket, bucket->quantities[q], devices, n_devices));
     return lk__shared_sum_begin(&sum, bucket->jobs);
+}
+
+lk_status lk__bucket_sum_on(lk_place at, lk_device *device, const lk_bucket *bucket)
+{
+    LK_TRY(lk__bucket_begin_shared(bucket, &device, 1));
+    for (int q = 0; q < bucket->n_quantities; q++) {
+        int i = bucket->quantities[q];
+        lk_tensor *sum;
+        if (bucket->sums[i])
+            continue;
+        LK_TRY(lk__tree_sum(at, device, &lk__transport_inproc, bucket->root, bucket->nodes, bucket->n_nodes, i,
+                            (lk_range){0, -1}, &sum));
+        bucket->sums[i] = lk_tensor_retain(sum);
+    }
+    return LK_OK;
 }

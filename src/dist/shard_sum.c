@@ -1,6 +1,6 @@
 /* A sum over shards keeps, for every quantity and device, the tree nodes it has so far as a stack: a new shard is
- * pushed as a leaf, and while the two uppermost nodes are siblings they are added up. A quantity that every shard has
- * given can be exchanged, whatever the others are waiting for. */
+ * pushed as a leaf, and the nodes of the largest subtree that it completes are added up in one pass over memory. A
+ * quantity that every shard has given can be exchanged, whatever the others are waiting for. */
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/tensor.h"
@@ -21,7 +21,7 @@ struct lk_shard_sum {
     int64_t shards;
     int k, n;           /* devices, quantities */
     lk_range *owned;    /* [k]: a device's shards */
-    int64_t capacity;   /* a range is covered by at most two nodes a level; two more while siblings are added */
+    int64_t capacity;   /* a range is covered by at most two nodes a level; a leaf is pushed before anything is added */
     node_stack *stacks; /* [k][n] */
     lk_range *ranges;   /* [k][capacity][n]: of the nodes in the stacks … */
     lk_tensor **values; /* … and what they have: one reference each, NULL where absent */
@@ -33,8 +33,9 @@ struct lk_shard_sum {
     int n_ready, n_before, n_begun;
     lk_tensor **sums, **begun; /* [k][n]: see lk_bucket */
     lk_shared_sum_job *jobs;
-    lk_tree_node *nodes;  /* scratch: what covers all shards */
-    lk_tensor **siblings; /* [n], scratch: sums of two nodes */
+    lk_tree_node *nodes; /* scratch: what covers all shards, or a subtree */
+    lk_tensor **subtree; /* [n], scratch: sums of what a shard completes */
+    int *all;            /* [n]: 0, 1, … */
 };
 
 static int64_t log2_ceil(int64_t n)
@@ -57,9 +58,10 @@ static lk_status allocate(lk_shard_sum *sum)
     sum->sums = lk__calloc(k * n, sizeof *sum->sums);
     sum->begun = lk__calloc(k * n, sizeof *sum->begun);
     sum->nodes = lk__calloc(nodes, sizeof *sum->nodes);
-    sum->siblings = lk__calloc(n, sizeof *sum->siblings);
+    sum->subtree = lk__calloc(n, sizeof *sum->subtree);
+    sum->all = lk__calloc(n, sizeof *sum->all);
     bool complete = sum->owned && sum->stacks && sum->ranges && sum->values && sum->missing && sum->ready &&
-                    sum->sums && sum->begun && sum->nodes && sum->siblings;
+                    sum->sums && sum->begun && sum->nodes && sum->subtree && sum->all;
     return complete ? LK_OK : LK_ERR_MEMORY;
 }
 
@@ -92,7 +94,7 @@ static void empty(lk_shard_sum *sum)
             drop(&sum->sums[(int64_t)d * sum->n + i]);
             drop(&sum->begun[(int64_t)d * sum->n + i]);
         }
-        drop(&sum->siblings[i]);
+        drop(&sum->subtree[i]);
         sum->missing[i] = sum->shards;
     }
     lk__shared_sum_release(&sum->jobs);
@@ -110,7 +112,8 @@ static void free_arrays(lk_shard_sum *sum)
     lk__free(sum->sums);
     lk__free(sum->begun);
     lk__free(sum->nodes);
-    lk__free(sum->siblings);
+    lk__free(sum->subtree);
+    lk__free(sum->all);
     lk__free(sum);
 }
 
@@ -136,6 +139,8 @@ lk_shard_sum *lk_shard_sum_new(lk_strategy *strategy, int64_t shards, int n)
     }
     for (int d = 0; d < k; d++)
         sum->owned[d] = lk_part(shards, k, d);
+    for (int i = 0; i < n; i++)
+        sum->all[i] = i;
     empty(sum);
     return sum;
 }
@@ -173,25 +178,15 @@ static int owner(const lk_shard_sum *sum, int64_t shard)
 typedef struct gift {
     lk_shard_sum *sum;
     int d;
-    const int *quantities; /* NULL: all */
+    const int *quantities;
     int n;
 } gift;
-
-static int quantity(const gift *g, int j)
-{
-    return g->quantities ? g->quantities[j] : j;
-}
-
-static node_stack *stack_at(const gift *g, int j)
-{
-    return stack_of(g->sum, g->d, quantity(g, j));
-}
 
 static lk_status check_order(const gift *g, int64_t shard)
 {
     bool right = g->d >= 0;
     for (int j = 0; j < g->n && right; j++)
-        right = stack_at(g, j)->next == shard;
+        right = stack_of(g->sum, g->d, g->quantities[j])->next == shard;
     if (!right)
         LK_FAIL(LK_ERR_ARGUMENT, "shard sum: shard %lld of %lld is given twice or out of order", (long long)shard,
                 (long long)g->sum->shards);
@@ -207,75 +202,41 @@ static void push_leaf(const gift *g, int i, int64_t shard, lk_tensor *value)
     g->sum->values[leaf] = lk_tensor_retain(value);
 }
 
-/* The two uppermost nodes; false: there are not two, or they are no siblings. */
-static bool find_siblings(const gift *g, lk_tree_node nodes[2])
+/* The subtree that the shard given last completes: its nodes are the uppermost ones. */
+static lk_bucket completed(const gift *g, int64_t shard)
 {
     lk_shard_sum *sum = g->sum;
-    int i = g->n > 0 ? quantity(g, 0) : 0;
-    int64_t depth = g->n > 0 ? stack_of(sum, g->d, i)->depth : 0;
-    if (depth < 2)
-        return false;
-    for (int64_t s = 0; s < 2; s++)
-        nodes[s] = (lk_tree_node){sum->ranges[slot(sum, g->d, depth - 2 + s, i)],
-                                  sum->values + slot(sum, g->d, depth - 2 + s, 0)};
-    return lk__tree_siblings(sum->shards, nodes[0].range, nodes[1].range);
+    lk_bucket bucket = {.root = lk__tree_completed(sum->shards, sum->owned[g->d], shard),
+                        .nodes = sum->nodes,
+                        .quantities = g->quantities,
+                        .n_quantities = g->n,
+                        .n = sum->n,
+                        .sums = sum->subtree,
+                        .jobs = &sum->jobs};
+    int i = g->quantities[0];
+    int64_t depth = stack_of(sum, g->d, i)->depth, first = depth;
+    while (first > 0 && sum->ranges[slot(sum, g->d, first - 1, i)].begin >= bucket.root.begin)
+        first--;
+    for (int64_t p = first; p < depth; p++)
+        sum->nodes[bucket.n_nodes++] =
+            (lk_tree_node){sum->ranges[slot(sum, g->d, p, i)], sum->values + slot(sum, g->d, p, 0)};
+    return bucket;
 }
 
-/* What shared memory allows is added up at once, into new tensors. */
-static lk_status add_shared(const gift *g, const lk_tree_node nodes[2])
+/* Its sum takes the place of the subtree's nodes. */
+static lk_status add_up(const gift *g, const lk_bucket *bucket)
 {
     lk_shard_sum *sum = g->sum;
-    lk_device *device = lk_strategy_device(sum->strategy, g->d);
-    lk_shared_sum both = {.devices = &device,
-                          .n_devices = 1,
-                          .root = {nodes[0].range.begin, nodes[1].range.end},
-                          .nodes = nodes,
-                          .n_nodes = 2,
-                          .quantities = g->quantities,
-                          .n_quantities = g->n,
-                          .results = sum->siblings,
-                          .n_results = 1,
-                          .stride = sum->n};
+    LK_TRY(lk__bucket_sum_on(LK_HERE, lk_strategy_device(sum->strategy, g->d), bucket));
     for (int j = 0; j < g->n; j++) {
-        int i = quantity(g, j);
-        const lk_tensor *left = nodes[0].values[i], *right = nodes[1].values[i];
-        if (left && right && lk__shared_sum_takes(nodes, 2, i))
-            LK_TRY(lk__tensor_new(device, left->dtype, left->shape, &sum->siblings[i]));
-    }
-    return lk__shared_sum(&both);
-}
-
-/* *left = *left + *right, which is then gone; what is absent from one is what the other has. `total`: their sum, if it
- * is known already. */
-static lk_status replace_siblings(lk_tensor **left, lk_tensor **right, lk_tensor **total)
-{
-    if (*left && *right) {
-        if (!*total)
-            *total = lk_tensor_retain(lk_add(*left, *right));
-        if (!*total)
-            return lk_error_status();
-        drop(left);
-        drop(right);
-        *left = *total;
-        *total = NULL;
-    } else if (*right) {
-        *left = *right;
-        *right = NULL;
-    }
-    return LK_OK;
-}
-
-static lk_status add_siblings(const gift *g, const lk_tree_node nodes[2])
-{
-    lk_shard_sum *sum = g->sum;
-    LK_TRY(add_shared(g, nodes));
-    for (int j = 0; j < g->n; j++) {
-        int i = quantity(g, j);
-        node_stack *stack = stack_at(g, j);
-        int64_t left = slot(sum, g->d, stack->depth - 2, i), right = slot(sum, g->d, stack->depth - 1, i);
-        LK_TRY(replace_siblings(&sum->values[left], &sum->values[right], &sum->siblings[i]));
-        sum->ranges[left].end = sum->ranges[right].end;
-        stack->depth--;
+        int i = g->quantities[j];
+        node_stack *stack = stack_of(sum, g->d, i);
+        for (int64_t p = 0; p < bucket->n_nodes; p++)
+            drop(&sum->values[slot(sum, g->d, --stack->depth, i)]);
+        int64_t node = slot(sum, g->d, stack->depth++, i);
+        sum->ranges[node] = bucket->root;
+        sum->values[node] = sum->subtree[i];
+        sum->subtree[i] = NULL;
     }
     return LK_OK;
 }
@@ -283,14 +244,16 @@ static lk_status add_siblings(const gift *g, const lk_tree_node nodes[2])
 static lk_status take(const gift *g, int64_t shard, lk_tensor *const *values)
 {
     lk_shard_sum *sum = g->sum;
-    lk_tree_node nodes[2];
+    if (g->n == 0)
+        return LK_OK;
     for (int j = 0; j < g->n; j++)
-        push_leaf(g, quantity(g, j), shard, values ? values[quantity(g, j)] : NULL);
-    while (find_siblings(g, nodes))
-        LK_TRY(add_siblings(g, nodes));
+        push_leaf(g, g->quantities[j], shard, values ? values[g->quantities[j]] : NULL);
+    lk_bucket bucket = completed(g, shard);
+    if (bucket.n_nodes > 1)
+        LK_TRY(add_up(g, &bucket));
     for (int j = 0; j < g->n; j++)
-        if (--sum->missing[quantity(g, j)] == 0)
-            sum->ready[sum->n_ready++] = quantity(g, j);
+        if (--sum->missing[g->quantities[j]] == 0)
+            sum->ready[sum->n_ready++] = g->quantities[j];
     return LK_OK;
 }
 
@@ -310,7 +273,7 @@ static lk_status add(lk_shard_sum *sum, int64_t shard, const int *quantities, in
 
 lk_status lk_shard_sum_add(lk_shard_sum *sum, int64_t shard, lk_tensor *const *values)
 {
-    return add(sum, shard, NULL, sum->n, values);
+    return add(sum, shard, sum->all, sum->n, values);
 }
 
 lk_status lk_shard_sum_add_some(lk_shard_sum *sum, int64_t shard, const int *quantities, int n,
@@ -347,7 +310,7 @@ static lk_status begin(lk_place at, lk_shard_sum *sum, int end)
     if (sum->n_begun == end)
         return LK_OK;
     int first = sum->n_begun;
-    lk_bucket bucket = {.shards = sum->shards,
+    lk_bucket bucket = {.root = {0, sum->shards},
                         .nodes = sum->nodes,
                         .n_nodes = collect_nodes(sum, sum->ready[first]),
                         .quantities = sum->ready + first,
@@ -367,7 +330,7 @@ static lk_status begin(lk_place at, lk_shard_sum *sum, int end)
 static lk_status finish(lk_place at, lk_shard_sum *sum)
 {
     const lk_strategy_table *table = sum->strategy->table;
-    lk_bucket bucket = {.shards = sum->shards,
+    lk_bucket bucket = {.root = {0, sum->shards},
                         .quantities = sum->ready,
                         .n_quantities = sum->n_ready,
                         .n = sum->n,

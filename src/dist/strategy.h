@@ -6,9 +6,9 @@
 #include "dist/tree.h"
 
 /* Quantities quantities[0 … n_quantities) of n, which every shard has given: a bucket that is reduced together. The
- * nodes cover [0, shards) in order. sums and begun: [replica * n + i], NULL before. */
+ * nodes cover the root in order. sums and begun: [replica * n + i], NULL before. */
 typedef struct lk_bucket {
-    int64_t shards;
+    lk_range root;
     const lk_tree_node *nodes;
     int64_t n_nodes;
     const int *quantities;
@@ -20,6 +20,10 @@ typedef struct lk_bucket {
 
 /* A strategy's `begin` for the quantities that can be added up in shared memory; of the others sums stay NULL. */
 lk_status lk__bucket_begin_shared(const lk_bucket *bucket, lk_device *const *devices, int n_devices);
+
+/* All of a bucket that is on one device: what shared memory allows in one pass over it. The sums are the caller's; what
+ * else it makes belongs to the open scope. */
+lk_status lk__bucket_sum_on(lk_place at, lk_device *device, const lk_bucket *bucket);
 
 typedef struct lk_strategy_table {
     const char *name;

@@ -4,23 +4,17 @@
 #include "core/tensor.h"
 #include "ops/ops.h"
 
-bool lk__tree_siblings(int64_t shards, lk_range left, lk_range right)
+lk_range lk__tree_completed(int64_t shards, lk_range own, int64_t shard)
 {
-    if (left.end != right.begin)
-        return false;
     lk_range node = {0, shards};
-    while (node.end - node.begin > 1) {
+    while (node.begin < own.begin || node.end > shard + 1) {
         int64_t middle = lk__tree_middle(node);
-        if (node.begin == left.begin && node.end == right.end)
-            return middle == left.end;
-        if (right.end <= middle)
+        if (shard < middle)
             node.end = middle;
-        else if (left.begin >= middle)
-            node.begin = middle;
         else
-            return false;
+            node.begin = middle;
     }
-    return false;
+    return node;
 }
 
 /* a + b on `device`, wherever a and b are. */

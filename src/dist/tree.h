@@ -13,8 +13,8 @@ static inline int64_t lk__tree_middle(lk_range node)
     return node.begin + (node.end - node.begin) / 2;
 }
 
-/* Whether `left` and `right` are the two children of a node of the tree over [0, shards). */
-bool lk__tree_siblings(int64_t shards, lk_range left, lk_range right);
+/* The largest node of the tree over [0, shards) that begins in `own` and whose last shard is `shard`, one of them. */
+lk_range lk__tree_completed(int64_t shards, lk_range own, int64_t shard);
 
 /* A node of the tree and what its device has for it: n quantities, each NULL where absent. */
 typedef struct lk_tree_node {

@@ -69,42 +69,30 @@ static void default_shards_follow_the_rule(void **state)
             assert_int_equal(lk_default_shards(batch_size, count), ruled_shards(batch_size, count));
 }
 
-/* Whether (lo, mid, hi) are a node of the tree over [begin, end) and its middle. */
-static bool is_node(int64_t begin, int64_t end, int64_t lo, int64_t mid, int64_t hi)
+/* Whether [lo, hi) is a node of the tree over [begin, end). */
+static bool is_node(int64_t begin, int64_t end, int64_t lo, int64_t hi)
 {
-    if (end - begin < 2)
-        return false;
     int64_t middle = (begin + end) / 2;
     if (begin == lo && end == hi)
-        return mid == middle;
-    return is_node(begin, middle, lo, mid, hi) || is_node(middle, end, lo, mid, hi);
+        return true;
+    return end - begin > 1 && (is_node(begin, middle, lo, hi) || is_node(middle, end, lo, hi));
 }
 
-static void siblings_are_the_children_of_one_node(void **state)
+static void a_shard_completes_the_largest_node_that_ends_with_it(void **state)
 {
     (void)state;
     for (int64_t v = 1; v <= 17; v++) {
-        int64_t found = 0;
-        for (int64_t lo = 0; lo < v; lo++) {
-            for (int64_t mid = lo + 1; mid < v; mid++) {
-                for (int64_t hi = mid + 1; hi <= v; hi++) {
-                    bool siblings = lk__tree_siblings(v, (lk_range){lo, mid}, (lk_range){mid, hi});
-                    assert_int_equal(siblings, is_node(0, v, lo, mid, hi));
-                    found += siblings;
-                }
+        for (int64_t shard = 0; shard < v; shard++) {
+            for (int64_t first = 0; first <= shard; first++) {
+                int64_t begin = first;
+                while (!is_node(0, v, begin, shard + 1))
+                    begin++;
+                lk_range found = lk__tree_completed(v, (lk_range){first, v}, shard);
+                assert_int_equal(found.begin, begin);
+                assert_int_equal(found.end, shard + 1);
             }
         }
-        assert_int_equal(found, v - 1);
     }
-}
-
-static void ranges_that_do_not_touch_are_no_siblings(void **state)
-{
-    (void)state;
-    assert_false(lk__tree_siblings(8, (lk_range){0, 1}, (lk_range){2, 3}));
-    assert_false(lk__tree_siblings(8, (lk_range){1, 2}, (lk_range){0, 1}));
-    assert_false(lk__tree_siblings(8, (lk_range){0, 2}, (lk_range){1, 4}));
-    assert_false(lk__tree_siblings(1, (lk_range){0, 1}, (lk_range){1, 2}));
 }
 
 /* The comparisons bit for bit would prove nothing if any order of additions gave the same bits. */
@@ -142,8 +130,7 @@ int main(void)
         cmocka_unit_test(parts_cover_everything_in_order),
         cmocka_unit_test(parts_begin_at_the_rounded_product),
         cmocka_unit_test(default_shards_follow_the_rule),
-        cmocka_unit_test(siblings_are_the_children_of_one_node),
-        cmocka_unit_test(ranges_that_do_not_touch_are_no_siblings),
+        cmocka_unit_test(a_shard_completes_the_largest_node_that_ends_with_it),
         cmocka_unit_test(another_order_of_addition_gives_other_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

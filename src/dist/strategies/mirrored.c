@@ -44,7 +44,7 @@ static lk_status begin(lk_place at, lk_strategy *strategy, const lk_bucket *b)
         int i = b->quantities[q];
         if (b->sums[i])
             continue;
-        LK_TRY(lk__tree_allreduce_begin(at, strategy->devices, strategy->n_devices, &lk__transport_inproc, b->shards,
+        LK_TRY(lk__tree_allreduce_begin(at, strategy->devices, strategy->n_devices, &lk__transport_inproc, b->root.end,
                                         b->nodes, b->n_nodes, i, sums, begun));
         put_column(strategy, sums, b->sums, b->n, i);
         put_column(strategy, begun, b->begun, b->n, i);

@@ -22,19 +22,9 @@ static lk_status place(lk_place at, lk_strategy *strategy, lk_tensor *const *ini
     return LK_OK;
 }
 
-static lk_status begin(lk_place at, lk_strategy *strategy, const lk_bucket *b)
+static lk_status begin(lk_place at, lk_strategy *strategy, const lk_bucket *bucket)
 {
-    LK_TRY(lk__bucket_begin_shared(b, strategy->devices, 1));
-    for (int q = 0; q < b->n_quantities; q++) {
-        int i = b->quantities[q];
-        lk_tensor *sum;
-        if (b->sums[i])
-            continue;
-        LK_TRY(lk__tree_sum(at, strategy->devices[0], &lk__transport_inproc, (lk_range){0, b->shards}, b->nodes,
-                            b->n_nodes, i, (lk_range){0, -1}, &sum));
-        b->sums[i] = lk_tensor_retain(sum);
-    }
-    return LK_OK;
+    return lk__bucket_sum_on(at, strategy->devices[0], bucket);
 }
 
 const lk_strategy_table lk__strategy_one_device = {
