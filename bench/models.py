@@ -232,15 +232,15 @@ class Row:
 
 
 def find_difference(bench, name):
-    """What tells that ours and PyTorch's are not the same network, which have as many parameters; None: nothing."""
+    """What tells that ours and every PyTorch's are not the same network, which have as many parameters; None: nothing."""
     model = NETWORKS[name].model or name
     text = subprocess.run([bench.args.lockstep, "summary", "--model", model], capture_output=True, text=True).stdout
     ours = re.search(r"^total\s+(\d+)", text, re.MULTILINE)
-    python = next(iter(bench.peers.values()))
-    theirs = subprocess.run([python, FILES.parent / "peer_torch.py", "--model", name, "--parameters"],
-                            capture_output=True, text=True).stdout
-    if not ours or int(ours[1]) != json.loads(theirs or "{}").get("parameters"):
-        return f"{name}: PyTorch's network has not as many parameters as ours"
+    for version, python in bench.peers.items():
+        theirs = subprocess.run([python, FILES.parent / "peer_torch.py", "--model", name, "--parameters"],
+                                capture_output=True, text=True).stdout
+        if not ours or int(ours[1]) != json.loads(theirs or "{}").get("parameters"):
+            return f"{name}: the network of PyTorch {version} has not as many parameters as ours"
     return None
 
 
