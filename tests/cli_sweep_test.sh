@@ -3,7 +3,6 @@
 # shellcheck source=tests/cli_testing.sh
 source "$(dirname "${BASH_SOURCE[0]}")/cli_testing.sh"
 
-
 cd "$work"
 small=(sweep --data synthetic --limit-train 20 --batch-size 8 --devices 1)
 soon=("${small[@]}" --measure time-to-accuracy --limit-val 100 --epochs 3)
