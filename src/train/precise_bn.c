@@ -99,13 +99,14 @@ lk_status lk__measure_statistics(lk_trainer *trainer)
     int64_t n = plan->precise_batch_norm < plan->steps_per_epoch ? plan->precise_batch_norm : plan->steps_per_epoch;
     if (!trainer->statistics_sum)
         return LK_OK;
-    lk_tensor **sums = lk__calloc((size_t)(trainer->n_devices * statistics_count(trainer)), sizeof *sums);
+    int64_t n_sums = (int64_t)trainer->n_devices * statistics_count(trainer);
+    lk_tensor **sums = lk__calloc((size_t)n_sums, sizeof *sums);
     if (!sums)
         return LK_ERR_MEMORY;
     lk_status status = lk_loader_start(trainer->statistics_loader, trainer->epoch - 1);
     if (status == LK_OK)
         status = run_batches(trainer, n, sums);
-    lk__release_tensors(sums, (int64_t)trainer->n_devices * statistics_count(trainer));
+    lk__release_tensors(sums, n_sums);
     lk__free(sums);
     return status;
 }
