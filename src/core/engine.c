@@ -1,82 +1,13 @@
-#include "core/engine.h"
+#include "core/queue.h"
 
-#include "base/mem.h"
 #include "core/backend.h"
 #include "core/execute.h"
-#include "core/topology.h"
-#include "core/trace.h"
 
-#include <errno.h>
-#include <pthread.h>
-#include <sched.h>
-#include <semaphore.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Entries a ring. It bounds how far a caller can run ahead of a device: a few steps of a small network. */
-enum { RING_ENTRIES = 1024, MAX_QUEUES = 2 * LK_MAX_DEVICES, SPINS = 1000, YIELDS = 10000 };
-
-typedef enum entry_kind { ENTRY_CALL, ENTRY_TASK, ENTRY_WAIT } entry_kind;
-
-typedef struct ring_entry {
-    _Alignas(LK_ALIGNMENT) entry_kind kind;
-    lk__phase phase; /* that runs; of a wait entry, that is waited for */
-    union {
-        lk_call call;
-        lk_task *task;
-        lk_event wait;
-    };
-} ring_entry;
-
-/* A thread that sleeps until a queue has run entry `target`, in the queue's list. It has a semaphore of its own: nobody
- * is woken for what another one waits for, and who wakes up needs no lock. */
-typedef struct sleeper {
-    uint64_t target;
-    sem_t there;
-    struct sleeper *next;
-} sleeper;
-
-/* Entries pushed and entries run are counted from the queue's beginning: entry i is ring[i % RING_ENTRIES]. What one
- * thread writes lies apart from what the other one does, so that neither takes a line of the cache from the other. */
-struct lk_queue {
-    int number;
-    lk_device *device; /* NULL while unused */
-    int core;
-    ring_entry *ring;
-
-    /* Written with the engine's lock. */
-    _Alignas(LK_ALIGNMENT) _Atomic uint64_t pushed;
-    uint64_t known_done;         /* `done` as it was looked at last */
-    uint64_t waited[MAX_QUEUES]; /* how far each other queue was already waited for */
-    double flops;                /* of calls and tasks pushed; those before are in the device */
-
-    /* Written by the queue's thread. */
-    _Alignas(LK_ALIGNMENT) _Atomic uint64_t done;
-    uint64_t shown; /* entries, as a recording was told last */
-    /* While something is recorded: when entries began and ended, each in its place of the ring. */
-    _Atomic int64_t began[RING_ENTRIES], ended[RING_ENTRIES];
-
-    /* Sleeping. The queue's thread sleeps until something is pushed, others until `done` reaches what they wait for;
-     * only then are they woken: a wake-up after every entry would cost more than the entry. A sleeper says what it
-     * waits for before it looks for the last time; whoever changes `pushed` or `done` looks at that afterwards. Both
-     * use sequentially consistent operations, so one of the two sees the other. */
-    _Alignas(LK_ALIGNMENT) pthread_mutex_t lock;
-    pthread_cond_t work;
-    _Atomic bool idle; /* the queue's thread sleeps, or is about to */
-    sleeper *sleepers;
-    _Atomic uint64_t awaited; /* the least of their targets */
-
-    _Atomic bool stop;
-    pthread_t thread;
-    pthread_cond_t opening;
-    bool opened;
-    lk_status open_status;
-    char open_message[256];
-};
-
 static pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
-static lk_queue *queues[MAX_QUEUES];
+static lk_queue *queues[LK_MAX_QUEUES];
 
 static lk_status check_mode(void)
 {
@@ -92,283 +23,18 @@ bool lk__engine_is_sync(void)
     return mode && strcmp(mode, "sync") == 0;
 }
 
-/* --- sleeping and waking ------------------------------------------------------------------------------------------ */
-
-static inline void pause_briefly(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
-}
-
-static bool spin(const _Atomic uint64_t *position, uint64_t target)
-{
-    for (int i = 0; i < SPINS; i++) {
-        if (atomic_load_explicit(position, memory_order_acquire) >= target)
-            return true;
-        pause_briefly();
-    }
-    return false;
-}
-
-/* For some milliseconds. A core that goes to sleep comes back slowly, above all a virtual one, and a device that waits
- * for another one will be needed soon; whoever else wants the core gets it meanwhile. */
-static bool yield_until(const _Atomic uint64_t *position, uint64_t target)
-{
-    for (int i = 0; i < YIELDS; i++) {
-        if (atomic_load_explicit(position, memory_order_acquire) >= target)
-            return true;
-        sched_yield();
-    }
-    return false;
-}
-
-/* On the queue's thread: waits until entry `target` is pushed or the queue is stopped. */
-static void wait_for_work(lk_queue *queue, uint64_t target)
-{
-    if (atomic_load_explicit(&queue->pushed, memory_order_acquire) >= target)
-        return;
-    int64_t began = lk__trace_begin();
-    if (!spin(&queue->pushed, target)) {
-        pthread_mutex_lock(&queue->lock);
-        atomic_store(&queue->idle, true);
-        while (atomic_load(&queue->pushed) < target && !atomic_load(&queue->stop))
-            pthread_cond_wait(&queue->work, &queue->lock);
-        atomic_store(&queue->idle, false);
-        pthread_mutex_unlock(&queue->lock);
-    }
-    lk__trace_end(LK_TRACE_IDLE, began, 0);
-}
-
-static void announce_work(lk_queue *queue)
-{
-    if (!atomic_load(&queue->idle))
-        return;
-    pthread_mutex_lock(&queue->lock);
-    pthread_mutex_unlock(&queue->lock);
-    pthread_cond_signal(&queue->work);
-}
-
-/* Those whose target is reached. */
-static void wake_sleepers(lk_queue *queue)
-{
-    pthread_mutex_lock(&queue->lock);
-    uint64_t done = atomic_load(&queue->done), awaited = UINT64_MAX;
-    for (sleeper **link = &queue->sleepers; *link;) {
-        sleeper *one = *link;
-        if (one->target <= done) {
-            *link = one->next;
-            sem_post(&one->there); /* from here on it may be gone */
-        } else {
-            awaited = one->target < awaited ? one->target : awaited;
-            link = &one->next;
-        }
-    }
-    atomic_store(&queue->awaited, awaited);
-    pthread_mutex_unlock(&queue->lock);
-}
-
-/* On any other thread: until the queue has run `target` entries. */
-static void sleep_until(lk_queue *queue, uint64_t target)
-{
-    sleeper self = {.target = target};
-    sem_init(&self.there, 0, 0);
-    pthread_mutex_lock(&queue->lock);
-    self.next = queue->sleepers;
-    queue->sleepers = &self;
-    if (target < atomic_load(&queue->awaited))
-        atomic_store(&queue->awaited, target);
-    pthread_mutex_unlock(&queue->lock);
-    if (atomic_load(&queue->done) >= target)
-        wake_sleepers(queue); /* the queue's thread may have looked at the list before this one was in it */
-    while (sem_wait(&self.there) != 0 && errno == EINTR)
-        continue;
-    sem_destroy(&self.there);
-}
-
-static void wait_for_progress(lk_queue *queue, uint64_t target)
-{
-    if (!spin(&queue->done, target))
-        sleep_until(queue, target);
-}
-
-static void announce_progress(lk_queue *queue, uint64_t done)
-{
-    if (done >= atomic_load(&queue->awaited))
-        wake_sleepers(queue);
-}
-
-bool lk__event_complete(lk_event event)
-{
-    return !event.queue || atomic_load_explicit(&event.queue->done, memory_order_acquire) >= event.sequence;
-}
-
-void lk__event_wait(lk_event event)
-{
-    if (!lk__event_complete(event))
-        wait_for_progress(event.queue, event.sequence);
-}
-
-/* --- the queue's thread ------------------------------------------------------------------------------------------- */
-
-static void note_time(_Atomic int64_t *time)
-{
-    if (lk__trace_is_on())
-        atomic_store_explicit(time, lk__trace_clock(), memory_order_relaxed);
-}
-
-/* Limited, for what was noted may be older than the recording, or be of an entry that has come into the place since. */
-static int64_t noted_time(const _Atomic int64_t *time, int64_t least, int64_t most)
-{
-    int64_t noted = atomic_load_explicit(time, memory_order_relaxed);
-    return noted < least ? least : noted > most ? most : noted;
-}
-
-static void show_part(lk__trace_kind kind, int64_t began, int64_t ended)
-{
-    if (began < ended)
-        lk__trace_interval(kind, began, ended, 0);
-}
-
-/* What the other queue did before an exchange is no wait for the exchange, nor is what other processes do behind it. */
-static void show_wait(const ring_entry *entry, int64_t began)
-{
-    const lk_queue *other = entry->wait.queue;
-    uint64_t place = (entry->wait.sequence - 1) % RING_ENTRIES;
-    int64_t now = lk__trace_clock(), finished = noted_time(&other->ended[place], began, now), started = finished;
-    if (entry->phase == LK_PHASE_EXCHANGE)
-        started = noted_time(&other->began[place], began, finished);
-    show_part(LK_TRACE_WAIT_DEVICE, began, started);
-    show_part(LK_TRACE_WAIT_EXCHANGE, started, finished);
-    show_part(LK_TRACE_WAIT_CORE, finished, now);
-}
-
-static void wait_for_other(const ring_entry *entry)
-{
-    int64_t began = lk__trace_begin();
-    lk_queue *other = entry->wait.queue;
-    uint64_t target = entry->wait.sequence;
-    if (!spin(&other->done, target) && !yield_until(&other->done, target))
-        sleep_until(other, target);
-    if (lk__trace_is_on())
-        show_wait(entry, began);
-}
-
-/* Tells a recording how many entries there are, where that has changed by much. */
-static void show_length(lk_queue *queue)
-{
-    enum { MUCH = RING_ENTRIES / 32 };
-    uint64_t length = atomic_load_explicit(&queue->pushed, memory_order_relaxed) -
-                      atomic_load_explicit(&queue->done, memory_order_relaxed);
-    uint64_t change = length > queue->shown ? length - queue->shown : queue->shown - length;
-    if (change < MUCH && (length > 1 || queue->shown <= 1))
-        return;
-    queue->shown = length;
-    lk__trace_end(LK_TRACE_QUEUED, lk__trace_clock(), (int64_t)length);
-}
-
-static void run_task(lk_task *task)
-{
-    int64_t began = lk__trace_begin();
-    lk__execute_task(task);
-    lk__trace_end(LK_TRACE_PROGRAM, began, lk__phase_current());
-}
-
-static void run_entry(lk_queue *queue, ring_entry *entry)
-{
-    int64_t place = entry - queue->ring;
-    if (lk__trace_is_on())
-        show_length(queue);
-    note_time(&queue->began[place]);
-    lk__phase_set(entry->phase);
-    switch (entry->kind) {
-    case ENTRY_CALL:
-        lk__execute(queue->device, &entry->call);
-        lk__call_release(&entry->call);
-        break;
-    case ENTRY_TASK:
-        run_task(entry->task);
-        entry->task->release(entry->task);
-        break;
-    case ENTRY_WAIT:
-        wait_for_other(entry);
-        break;
-    }
-    note_time(&queue->ended[place]);
-}
-
-/* Tensors are let go of before the entry counts as done: whoever waited for it finds the memory free. */
-static void finish_entry(lk_queue *queue, uint64_t sequence)
-{
-    atomic_store(&queue->done, sequence);
-    announce_progress(queue, sequence);
-}
-
-static void open_state(lk_queue *queue)
-{
-    lk_device *device = queue->device;
-    lk_error_clear();
-    queue->open_status = device->backend->open(device, &device->state);
-    strncpy(queue->open_message, lk_error_message(), sizeof queue->open_message - 1);
-    lk_error_clear();
-}
-
-static void *queue_main(void *argument)
-{
-    lk_queue *queue = argument;
-    lk__trace_name_thread(LK_TRACK_DEVICE, queue->device->name);
-    pthread_setname_np(pthread_self(), queue->device->name); /* for debuggers and profilers; a long name is refused */
-    lk__topology_bind(queue->core);
-    open_state(queue);
-    pthread_mutex_lock(&queue->lock);
-    queue->opened = true;
-    pthread_cond_signal(&queue->opening);
-    pthread_mutex_unlock(&queue->lock);
-
-    uint64_t next = atomic_load(&queue->done), pushed = next;
-    for (;; next++) {
-        if (next == pushed) {
-            wait_for_work(queue, next + 1);
-            pushed = atomic_load_explicit(&queue->pushed, memory_order_acquire);
-        }
-        if (next == pushed)
-            return NULL; /* stopped, and nothing is left */
-        run_entry(queue, &queue->ring[next % RING_ENTRIES]);
-        finish_entry(queue, next + 1);
-    }
-}
-
 /* --- opening and closing ------------------------------------------------------------------------------------------ */
-
-static lk_queue *new_queue(int number)
-{
-    lk_queue *queue = lk__alloc_aligned(sizeof *queue);
-    if (!queue)
-        return NULL;
-    memset(queue, 0, sizeof *queue);
-    queue->ring = lk__alloc_aligned(RING_ENTRIES * sizeof *queue->ring);
-    if (!queue->ring) {
-        lk__free_aligned(queue);
-        return NULL;
-    }
-    queue->number = number;
-    pthread_mutex_init(&queue->lock, NULL);
-    pthread_cond_init(&queue->work, NULL);
-    pthread_cond_init(&queue->opening, NULL);
-    atomic_init(&queue->awaited, UINT64_MAX);
-    return queue;
-}
 
 static lk_status acquire_queue(lk_device *device, lk_queue **out)
 {
     lk_status status = LK_OK;
     lk_queue *queue = NULL;
     pthread_mutex_lock(&engine_lock);
-    for (int i = 0; i < MAX_QUEUES && !queue && status == LK_OK; i++) {
+    for (int i = 0; i < LK_MAX_QUEUES && !queue && status == LK_OK; i++) {
         if (queues[i] && queues[i]->device)
             continue;
         if (!queues[i])
-            queues[i] = new_queue(i);
+            queues[i] = lk__queue_new(i);
         queue = queues[i];
         if (!queue)
             status = LK_ERR_MEMORY;
@@ -377,7 +43,7 @@ static lk_status acquire_queue(lk_device *device, lk_queue **out)
         queue->device = device;
     pthread_mutex_unlock(&engine_lock);
     if (status == LK_OK && !queue)
-        status = lk__fail(LK_ERR_DEVICE, "device: at most %d devices can be open at once", MAX_QUEUES);
+        status = lk__fail(LK_ERR_DEVICE, "device: at most %d devices can be open at once", LK_MAX_QUEUES);
     *out = queue;
     return status;
 }
@@ -400,18 +66,6 @@ static void release_queue(lk_queue *queue)
     pthread_mutex_unlock(&engine_lock);
 }
 
-static lk_status start_thread(lk_queue *queue)
-{
-    int failed = pthread_create(&queue->thread, NULL, queue_main, queue);
-    if (failed)
-        LK_FAIL(LK_ERR_DEVICE, "device %s: no thread could be started: %s", queue->device->name, strerror(failed));
-    pthread_mutex_lock(&queue->lock);
-    while (!queue->opened)
-        pthread_cond_wait(&queue->opening, &queue->lock);
-    pthread_mutex_unlock(&queue->lock);
-    return LK_OK;
-}
-
 lk_status lk__queue_open(lk_device *device, int core, lk_queue **out)
 {
     lk_queue *queue;
@@ -419,13 +73,7 @@ lk_status lk__queue_open(lk_device *device, int core, lk_queue **out)
     LK_TRY(acquire_queue(device, &queue));
     device->queue = queue;
     queue->core = core;
-    queue->opened = false;
-    atomic_store(&queue->stop, false);
-    lk_status status = LK_OK;
-    if (lk__engine_is_sync())
-        open_state(queue);
-    else
-        status = start_thread(queue);
+    lk_status status = lk__queue_start(queue);
     if (status != LK_OK) {
         release_queue(queue);
         return status;
@@ -442,13 +90,7 @@ lk_status lk__queue_open(lk_device *device, int core, lk_queue **out)
 void lk__queue_close(lk_queue *queue)
 {
     refuse_pushes(queue);
-    if (queue->opened) {
-        pthread_mutex_lock(&queue->lock);
-        atomic_store(&queue->stop, true);
-        pthread_cond_broadcast(&queue->work);
-        pthread_mutex_unlock(&queue->lock);
-        pthread_join(queue->thread, NULL);
-    }
+    lk__queue_stop(queue);
     release_queue(queue);
 }
 
@@ -457,19 +99,19 @@ void lk__queue_close(lk_queue *queue)
 static void publish(lk_queue *queue)
 {
     atomic_store(&queue->pushed, atomic_load_explicit(&queue->pushed, memory_order_relaxed) + 1);
-    announce_work(queue);
+    lk__queue_announce(queue);
 }
 
 static bool is_full(lk_queue *queue, uint64_t position)
 {
-    if (position - queue->known_done < RING_ENTRIES)
+    if (position - queue->known_done < LK_RING_ENTRIES)
         return false;
     queue->known_done = atomic_load_explicit(&queue->done, memory_order_acquire);
-    return position - queue->known_done >= RING_ENTRIES;
+    return position - queue->known_done >= LK_RING_ENTRIES;
 }
 
 /* As much as a call of few operands without attributes takes. The queue's thread was the last to read it. */
-static void prefetch_entry(const ring_entry *entry)
+static void prefetch_entry(const lk_ring_entry *entry)
 {
     enum { LINES = 3 };
     for (int i = 0; i < LINES; i++)
@@ -478,22 +120,22 @@ static void prefetch_entry(const ring_entry *entry)
 
 /* The next free entry. A full ring is waited for until half of it is free: the queue's thread has enough to do
  * meanwhile. That cannot deadlock: whatever the queue is waiting for was pushed before. */
-static ring_entry *next_entry(lk_queue *queue)
+static lk_ring_entry *next_entry(lk_queue *queue)
 {
     uint64_t position = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
     if (is_full(queue, position)) {
         int64_t began = lk__trace_begin();
-        wait_for_progress(queue, position - RING_ENTRIES / 2);
+        lk__queue_wait(queue, position - LK_RING_ENTRIES / 2);
         lk__trace_end(LK_TRACE_WAIT_ROOM, began, 0);
     }
-    prefetch_entry(&queue->ring[(position + 1) % RING_ENTRIES]);
-    return &queue->ring[position % RING_ENTRIES];
+    prefetch_entry(&queue->ring[(position + 1) % LK_RING_ENTRIES]);
+    return &queue->ring[position % LK_RING_ENTRIES];
 }
 
 /* Of what is waited for, which has not run, so its entry is still there. */
 static lk__phase phase_of(lk_event event)
 {
-    return event.queue->ring[(event.sequence - 1) % RING_ENTRIES].phase;
+    return event.queue->ring[(event.sequence - 1) % LK_RING_ENTRIES].phase;
 }
 
 static void push_wait(lk_queue *queue, lk_use use)
@@ -504,8 +146,8 @@ static void push_wait(lk_queue *queue, lk_use use)
     queue->waited[use.queue->number] = use.sequence;
     if (lk__event_complete(event))
         return;
-    ring_entry *entry = next_entry(queue);
-    entry->kind = ENTRY_WAIT;
+    lk_ring_entry *entry = next_entry(queue);
+    entry->kind = LK_ENTRY_WAIT;
     entry->wait = event;
     entry->phase = phase_of(event);
     publish(queue);
@@ -565,19 +207,19 @@ static lk_use next_use(lk_queue *queue)
 }
 
 /* In the synchronous engine, which has no thread, the entry is run at once. */
-static void publish_and_run(lk_queue *queue, ring_entry *entry)
+static void publish_and_run(lk_queue *queue, lk_ring_entry *entry)
 {
     publish(queue);
     if (queue->opened)
         return;
     uint64_t sequence = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
-    bool is_call = entry->kind == ENTRY_CALL;
+    bool is_call = entry->kind == LK_ENTRY_CALL;
     lk__execute_in_caller(queue->device, is_call ? &entry->call : NULL, is_call ? NULL : entry->task);
     if (is_call)
         lk__call_release(&entry->call);
     else
         entry->task->release(entry->task);
-    finish_entry(queue, sequence);
+    lk__queue_finish_entry(queue, sequence);
 }
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
@@ -621,8 +263,8 @@ static lk_status push_locked(const lk_call *call)
             LK_TRY(reserve_reader(call->in[i]->storage));
     push_waits(queue, call);
 
-    ring_entry *entry = next_entry(queue);
-    entry->kind = ENTRY_CALL;
+    lk_ring_entry *entry = next_entry(queue);
+    entry->kind = LK_ENTRY_CALL;
     entry->phase = lk__phase_current();
     lk__call_copy(&entry->call, call);
     lk__call_retain(call);
@@ -683,8 +325,8 @@ static lk_status push_task_locked(lk_task *task)
     for (int i = 0; i < task->n_writes; i++)
         wait_for_uses(queue, task->writes[i]);
 
-    ring_entry *entry = next_entry(queue);
-    entry->kind = ENTRY_TASK;
+    lk_ring_entry *entry = next_entry(queue);
+    entry->kind = LK_ENTRY_TASK;
     entry->phase = lk__phase_current();
     entry->task = task;
     queue->flops += task->flops;
@@ -731,6 +373,17 @@ lk_status lk__engine_push_plain(lk_tensor *tensor)
 }
 
 /* --- waiting ------------------------------------------------------------------------------------------------------ */
+
+bool lk__event_complete(lk_event event)
+{
+    return !event.queue || atomic_load_explicit(&event.queue->done, memory_order_acquire) >= event.sequence;
+}
+
+void lk__event_wait(lk_event event)
+{
+    if (!lk__event_complete(event))
+        lk__queue_wait(event.queue, event.sequence);
+}
 
 static lk_event pending_use(lk_storage *storage, bool readers)
 {
@@ -783,7 +436,7 @@ lk_event lk__queue_last(lk_queue *queue)
 
 lk_status lk__engine_sync(lk_queue *queue)
 {
-    for (int i = 0; i < MAX_QUEUES; i++) {
+    for (int i = 0; i < LK_MAX_QUEUES; i++) {
         pthread_mutex_lock(&engine_lock);
         lk_event last = {NULL, 0};
         if (queues[i] && queues[i]->device && (!queue || queue == queues[i]))
