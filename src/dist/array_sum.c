@@ -1,5 +1,7 @@
 #include "dist/array_sum.h"
 
+#include "cpu/avx2.h"
+
 #include <string.h>
 
 /* Elements at a time: what lies between addends and results stays in the first cache. */
@@ -9,18 +11,23 @@ typedef float block[BLOCK];
 typedef float vector __attribute__((vector_size(32), aligned(4), may_alias));
 enum { WIDTH = sizeof(vector) / sizeof(float) };
 
-/* sum may be a or b, which is why the vectors are explicit: a compiler has to assume that other elements overlap. */
-static void add(float *sum, const float *a, const float *b, int64_t n)
+/* sum may be a or b, which is why the vectors are explicit: a compiler has to assume that other elements overlap. What
+ * the next block needs is on its way meanwhile: its addends are elsewhere than this block's, so no hardware expects it.
+ */
+LK_BODY void add(float *sum, const float *a, const float *b, int64_t n)
 {
     int64_t i = 0;
-    for (; i + WIDTH <= n; i += WIDTH)
+    for (; i + WIDTH <= n; i += WIDTH) {
+        __builtin_prefetch(a + i + BLOCK);
+        __builtin_prefetch(b + i + BLOCK);
         *(vector *)(sum + i) = *(const vector *)(a + i) + *(const vector *)(b + i);
+    }
     for (; i < n; i++)
         sum[i] = a[i] + b[i];
 }
 
 /* The sum of one block: in `result`, which the last addition writes, or an addend itself. */
-static const float *sum_block(const lk_array_sum *sum, int64_t begin, int64_t n, block *scratch, float *result)
+LK_BODY const float *sum_block(const lk_array_sum *sum, int64_t begin, int64_t n, block *scratch, float *result)
 {
     const float *stack[LK_ARRAY_SUM_LEVELS + 1];
     int depth = 0;
@@ -37,7 +44,7 @@ static const float *sum_block(const lk_array_sum *sum, int64_t begin, int64_t n,
     return stack[0]; /* NOLINT(clang-analyzer-core.uninitialized.UndefReturn): there is an addend */
 }
 
-void lk__array_sum(const lk_array_sum *sum, int64_t begin, int64_t end)
+LK_BODY void sum_blocks(const lk_array_sum *sum, int64_t begin, int64_t end)
 {
     _Alignas(64) block scratch[LK_ARRAY_SUM_LEVELS];
     for (; begin < end; begin += BLOCK) {
@@ -47,4 +54,22 @@ void lk__array_sum(const lk_array_sum *sum, int64_t begin, int64_t end)
             if (sum->results[r] + begin != found)
                 memcpy(sum->results[r] + begin, found, (size_t)n * sizeof *found);
     }
+}
+
+LK_AVX2 static void sum_in_avx2(const lk_array_sum *sum, int64_t begin, int64_t end)
+{
+    sum_blocks(sum, begin, end);
+}
+
+static void sum_anywhere(const lk_array_sum *sum, int64_t begin, int64_t end)
+{
+    sum_blocks(sum, begin, end);
+}
+
+void lk__array_sum(const lk_array_sum *sum, int64_t begin, int64_t end)
+{
+    if (lk__has_avx2())
+        sum_in_avx2(sum, begin, end);
+    else
+        sum_anywhere(sum, begin, end);
 }
