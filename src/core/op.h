@@ -104,10 +104,18 @@ enum {
     LK_KERNEL_ORACLE = 2,
 };
 
+/* Flags too: out[o] may be written where in[i] lies, if both are whole storages of lk_call.dtype and of one shape, and
+ * no other operand shares in[i]'s. Then the kernel, whatever layouts it finds, reads an element of in[i] for the last
+ * time before it writes that element of out[o], and no pointer to either is `restrict`. Where a row has several of
+ * these, they hold together, for different outputs on different inputs. */
+#define LK_KERNEL_IN_PLACE(o, i) (1u << (8 + LK_KERNEL_IN_PLACE_INPUTS * (o) + (i)))
+#define LK_KERNEL_IN_PLACE_INPUTS 6
+#define LK_KERNEL_IN_PLACE_ANY (~0u << 8)
+
 struct lk_kernel {
     lk_kernel_fn run;
     unsigned dtypes; /* of lk_call.dtype: LK_DTYPE_BIT(LK_F32) | … */
-    unsigned flags;
+    unsigned flags;  /* LK_KERNEL_… */
     /* Whether it takes this call, of which device, dtype, inputs, attributes and given outputs are set: a function of
      * shapes, strides of outputs, attributes and the processor. What it declines goes to the next table's kernel. NULL:
      * it takes every call. */

@@ -28,4 +28,12 @@ static inline bool lk__has_avx2(void)
  * order, without contraction: the same bits. */
 #define LK_BODY static inline __attribute__((always_inline))
 
+/* Before a loop whose turns may take any order, since none reads what another one writes: it becomes vectors without
+ * asking whether arrays overlap, and so also where a result takes the place of an operand. */
+#if defined(__clang__)
+#define LK_ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define LK_ANY_ORDER _Pragma("GCC ivdep")
+#endif
+
 #endif

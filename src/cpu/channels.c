@@ -323,10 +323,11 @@ LK_BODY void affine_of_run(const operands *o, int64_t at, int64_t n, double a, d
 
 /* --- any number of lanes: constants and sums stay in memory ------------------------------------------------------- */
 
-LK_BODY void sums_of_lanes(const operands *o, int64_t at, int64_t pixels, int64_t lanes, double *restrict first,
-                           double *restrict second, float *restrict kept)
+LK_BODY void sums_of_lanes(const operands *o, int64_t at, int64_t pixels, int64_t lanes, double *first, double *second,
+                           float *kept)
 {
-    for (int64_t p = 0; p < pixels; p++, at += lanes)
+    for (int64_t p = 0; p < pixels; p++, at += lanes) {
+        LK_ANY_ORDER
         for (int64_t i = 0; i < lanes; i++) {
             float x = x_of(o, at + i);
             if (kept)
@@ -334,14 +335,17 @@ LK_BODY void sums_of_lanes(const operands *o, int64_t at, int64_t pixels, int64_
             first[i] += (double)x;
             second[i] += (double)x * (double)o->z[at + i];
         }
+    }
 }
 
 LK_BODY void affine_of_lanes(const operands *o, int64_t at, int64_t pixels, int64_t lanes, const double *a,
-                             const double *b, const double *c, float *restrict y)
+                             const double *b, const double *c, float *y)
 {
-    for (int64_t p = 0; p < pixels; p++, at += lanes)
+    for (int64_t p = 0; p < pixels; p++, at += lanes) {
+        LK_ANY_ORDER
         for (int64_t i = 0; i < lanes; i++)
             y[at + i] = result_of(o, at + i, a[i], o->z ? b[i] : 0, c[i]);
+    }
 }
 
 /* --- all groups --------------------------------------------------------------------------------------------------- */

@@ -47,15 +47,23 @@ static void drop_plain(const frame *f)
         lk__drop_run(&f->drop, sample_of(f, n), 0, count, 1, f->x + n * count, f->y + n * count);
 }
 
+static void clear_channel(const frame *f, int64_t at, int64_t block)
+{
+    for (int64_t p = 0; p < f->pixels; p++)
+        f->y[at + p * block] = 0;
+}
+
 /* Channel by channel where they lie `block` to a pixel. */
 static void drop_strided(const frame *f, int64_t block)
 {
-    int64_t blocks = (f->channels + block - 1) / block, image = blocks * f->pixels * block;
-    memset(f->y, 0, (size_t)(f->images * image) * sizeof *f->y);
+    int64_t padded = (f->channels + block - 1) / block * block;
     for (int64_t n = 0; n < f->images; n++)
-        for (int64_t c = 0; c < f->channels; c++) {
-            int64_t at = n * image + c / block * f->pixels * block + c % block;
-            lk__drop_run(&f->drop, sample_of(f, n), c * f->pixels, f->pixels, block, f->x + at, f->y + at);
+        for (int64_t c = 0; c < padded; c++) {
+            int64_t at = (n * padded + c / block * block) * f->pixels + c % block;
+            if (c < f->channels)
+                lk__drop_run(&f->drop, sample_of(f, n), c * f->pixels, f->pixels, block, f->x + at, f->y + at);
+            else
+                clear_channel(f, at, block);
         }
 }
 
@@ -120,7 +128,7 @@ static void compute(lk_call *call, const lk_converted *in, float *scratch)
     const lk_tensor *y = call->out[0];
     const lk_layout *layout = y->storage->layout;
     if (attrs->rate == 0) {
-        memcpy(y->storage->data, in[0].data, layout ? layout->bytes : y->storage->bytes);
+        memmove(y->storage->data, in[0].data, layout ? layout->bytes : y->storage->bytes);
         return;
     }
     frame f = {.drop = lk__drop_start(&attrs->key, attrs->rate),

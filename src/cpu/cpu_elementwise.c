@@ -2,6 +2,7 @@
  * every layout and stays so. */
 #include "core/backend.h"
 #include "core/tensor.h"
+#include "cpu/avx2.h"
 #include "cpu/cpu_kernels.h"
 #include "cpu/cpu_own.h"
 #include "ops/ops.h"
@@ -40,6 +41,7 @@ static void compute_add(lk_call *call, const lk_converted *in, float *scratch)
     const float *a = in[0].data, *b = in[1].data;
     float *y = lk__cpu_data(call->out[0]);
     int64_t count = count_of(call->out[0]);
+    LK_ANY_ORDER
     for (int64_t i = 0; i < count; i++)
         y[i] = a[i] + b[i];
 }
@@ -50,6 +52,7 @@ static void compute_sub(lk_call *call, const lk_converted *in, float *scratch)
     const float *a = in[0].data, *b = in[1].data;
     float *y = lk__cpu_data(call->out[0]);
     int64_t count = count_of(call->out[0]);
+    LK_ANY_ORDER
     for (int64_t i = 0; i < count; i++)
         y[i] = a[i] - b[i];
 }
@@ -60,6 +63,7 @@ static void compute_mul(lk_call *call, const lk_converted *in, float *scratch)
     const float *a = in[0].data, *b = in[1].data;
     float *y = lk__cpu_data(call->out[0]);
     int64_t count = count_of(call->out[0]);
+    LK_ANY_ORDER
     for (int64_t i = 0; i < count; i++)
         y[i] = a[i] * b[i];
 }

@@ -2,17 +2,20 @@
  * Padding is 0 in every layout and stays so. */
 #include "core/backend.h"
 #include "core/tensor.h"
+#include "cpu/avx2.h"
 #include "cpu/cpu_convert.h"
 #include "cpu/cpu_kernels.h"
 
-static void relu(const float *restrict x, float *restrict y, size_t count)
+static void relu(const float *x, float *y, size_t count)
 {
+    LK_ANY_ORDER
     for (size_t i = 0; i < count; i++)
         y[i] = x[i] <= 0 ? 0 : x[i];
 }
 
-static void relu_grad(const float *restrict dy, const float *restrict y, float *restrict dx, size_t count)
+static void relu_grad(const float *dy, const float *y, float *dx, size_t count)
 {
+    LK_ANY_ORDER
     for (size_t i = 0; i < count; i++) {
         float value = dy[i]; /* read in any case, or the loop cannot be vectorised */
         dx[i] = y[i] > 0 ? value : 0;

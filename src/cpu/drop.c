@@ -94,9 +94,9 @@ LK_AVX2 static void philox_avx2(const uint32_t key[2], blocks *b)
 /* --- keeping ------------------------------------------------------------------------------------------------------ */
 
 /* Without a branch: as many words keep as drop. */
-LK_BODY void keep(const lk_drop *drop, const uint32_t *restrict words, int64_t n, const float *restrict x,
-                  float *restrict y)
+LK_BODY void keep(const lk_drop *drop, const uint32_t *words, int64_t n, const float *x, float *y)
 {
+    LK_ANY_ORDER
     for (int64_t i = 0; i < n; i++) {
         union {
             float value;
