@@ -15,21 +15,26 @@
         .ndim = sizeof((int[]){__VA_ARGS__}) / sizeof(int), .dim = { __VA_ARGS__ } \
     }
 
-#define BINARY_CASES(op, function)                                                                                 \
-    {op, EXACT, "one shape", binary_case, P(binary_parameters, function, DIMS(13, 7), DIMS(13, 7), 0)},            \
-        {op, EXACT, "long", binary_case, P(binary_parameters, function, DIMS(3, 1031), DIMS(3, 1031), 0)},         \
-        {op, EXACT, "bias", binary_case, P(binary_parameters, function, DIMS(9, 10), DIMS(10), 0)},                \
-        {op, EXACT, "column", binary_case, P(binary_parameters, function, DIMS(2, 3, 1), DIMS(1, 4), 0)},          \
-        {op, EXACT, "channels", binary_case, P(binary_parameters, function, DIMS(2, 5, 3, 4), DIMS(5, 1, 1), 0)},  \
-        {op, EXACT, "scalar", binary_case, P(binary_parameters, function, {.ndim = 0}, DIMS(3, 5), 0)},            \
-        {op, EXACT, "two scalars", binary_case, P(binary_parameters, function, {.ndim = 0}, {.ndim = 0}, 0)},      \
-        {op, EXACT, "empty", binary_case, P(binary_parameters, function, DIMS(0, 3), DIMS(3), 0)},                 \
-        {op, EXACT | NO_GRADIENT, "NaN and infinity", binary_specials_case,                                        \
-         P(binary_parameters, function, DIMS(17, 9), DIMS(17, 9), 0)},                                             \
-        {op, NO_GRADIENT, "i32", binary_int_case, P(binary_parameters, function, DIMS(9, 5), DIMS(5), LK_I32)},    \
-        {op, NO_GRADIENT, "i64", binary_int_case, P(binary_parameters, function, DIMS(9, 5), DIMS(9, 5), LK_I64)}, \
-    {                                                                                                              \
-        op, NO_GRADIENT, "u8", binary_int_case, P(binary_parameters, function, DIMS(9, 5), DIMS(9, 1), LK_U8)      \
+#define BINARY_CASES(op, function)                                                                                    \
+    {op, EXACT, "one shape", binary_case, P(binary_parameters, function, DIMS(13, 7), DIMS(13, 7), 0)},               \
+        {op, EXACT, "long", binary_case, P(binary_parameters, function, DIMS(3, 1031), DIMS(3, 1031), 0)},            \
+        {op, EXACT, "bias", binary_case, P(binary_parameters, function, DIMS(9, 10), DIMS(10), 0)},                   \
+        {op, EXACT, "column", binary_case, P(binary_parameters, function, DIMS(2, 3, 1), DIMS(1, 4), 0)},             \
+        {op, EXACT, "channels", binary_case, P(binary_parameters, function, DIMS(2, 5, 3, 4), DIMS(5, 1, 1), 0)},     \
+        {op, EXACT, "images, one shape", binary_case,                                                                 \
+         P(binary_parameters, function, DIMS(9, 5, 3, 4), DIMS(9, 5, 3, 4), 0)},                                      \
+        {op, EXACT, "scalar", binary_case, P(binary_parameters, function, {.ndim = 0}, DIMS(3, 5), 0)},               \
+        {op, EXACT, "two scalars", binary_case, P(binary_parameters, function, {.ndim = 0}, {.ndim = 0}, 0)},         \
+        {op, EXACT, "empty", binary_case, P(binary_parameters, function, DIMS(0, 3), DIMS(3), 0)},                    \
+        {op, EXACT | NO_GRADIENT, "NaN and infinity", binary_specials_case,                                           \
+         P(binary_parameters, function, DIMS(17, 9), DIMS(17, 9), 0)},                                                \
+        {op, NO_GRADIENT, "i32", binary_int_case, P(binary_parameters, function, DIMS(9, 5), DIMS(5), LK_I32)},       \
+        {op, NO_GRADIENT, "i32, one shape", binary_int_case,                                                          \
+         P(binary_parameters, function, DIMS(7), DIMS(7), LK_I32)},                                                   \
+        {op, NO_GRADIENT, "u8, one shape", binary_int_case, P(binary_parameters, function, DIMS(7), DIMS(7), LK_U8)}, \
+        {op, NO_GRADIENT, "i64", binary_int_case, P(binary_parameters, function, DIMS(9, 5), DIMS(9, 5), LK_I64)},    \
+    {                                                                                                                 \
+        op, NO_GRADIENT, "u8", binary_int_case, P(binary_parameters, function, DIMS(9, 5), DIMS(9, 1), LK_U8)         \
     }
 
 #define CONV_CASES(op, run)                                                                                            \

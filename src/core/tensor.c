@@ -153,6 +153,13 @@ bool lk__tensor_is_dense(const lk_tensor *tensor)
     return true;
 }
 
+bool lk__tensor_is_whole(const lk_tensor *tensor)
+{
+    size_t bytes;
+    return tensor->offset == 0 && lk__tensor_is_dense(tensor) &&
+           lk__shape_bytes(tensor->shape, tensor->dtype, &bytes) == LK_OK && bytes == tensor->storage->bytes;
+}
+
 lk_tensor lk__tensor_alias(const lk_tensor *tensor)
 {
     lk_tensor alias = {

@@ -33,6 +33,9 @@ lk_status lk__scope_adopt_all(lk_tensor **tensors, int64_t n, lk_status status);
 /* Row-major without gaps. */
 bool lk__tensor_is_dense(const lk_tensor *tensor);
 
+/* Dense, and all of its storage. */
+bool lk__tensor_is_whole(const lk_tensor *tensor);
+
 /* The struct's copy, for a kernel to change, without its references: other threads may be counting those meanwhile. */
 lk_tensor lk__tensor_alias(const lk_tensor *tensor);
 

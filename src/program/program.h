@@ -1,7 +1,8 @@
 /* A program's parts. record.c makes the list of calls, fuse.c puts fused operators in the place of sequences
  * (rewrite.h and a file for each pattern), order.c moves up what finishes outputs, recompute.c makes calls run again
  * (remake.c) instead of keeping what they made, layouts.c tells calls what their neighbours want, values.c finds out
- * who writes and who reads what, segments.c cuts, memory_plan.c gives tensors their places, and run.c replays. */
+ * who writes and who reads what, segments.c cuts, memory_plan.c gives tensors their places, in_place.c says where a
+ * result may take an operand's, and run.c replays. */
 #ifndef LK_PROGRAM_PROGRAM_H
 #define LK_PROGRAM_PROGRAM_H
 
@@ -26,6 +27,7 @@ typedef struct lk_value {
     int first, last;
     bool written;
     size_t bytes, offset; /* inside: of its place */
+    int place;            /* inside: which one; values that lie there after each other have the same */
 } lk_value;
 
 /* Calls [begin, end), which finish the outputs lk_program.ready[first_ready … first_ready + n_ready). */
@@ -100,5 +102,11 @@ lk_status lk__program_cut(lk_program *program, size_t segment_bytes);
 
 /* Gives the values inside a place, by the bytes that the replay before has used. */
 lk_status lk__program_plan_memory(lk_program *program);
+
+/* --- in_place.c --------------------------------------------------------------------------------------------------- */
+
+/* Whether the call's kernel may write what it makes in `to` where its operand in `from` lies: a function of the kernel,
+ * dtypes, shapes and views. */
+bool lk__call_may_replace(const lk_call *call, const lk_storage *from, const lk_storage *to);
 
 #endif

@@ -35,12 +35,10 @@ static lk_status keep(void *self, const lk_call *call)
 
 /* Each output is a tensor of its own, plain and whole: what is an input, a view, another output or was there before is
  * copied. */
-static bool is_whole(const lk_program *program, int i)
+static bool is_of_its_own(const lk_program *program, int i)
 {
     const lk_tensor *out = program->out[i];
-    size_t bytes;
-    if (lk__shape_bytes(out->shape, out->dtype, &bytes) != LK_OK || !lk__tensor_is_dense(out) || out->offset != 0 ||
-        bytes != out->storage->bytes)
+    if (!lk__tensor_is_whole(out))
         return false;
     for (int j = 0; j < i; j++)
         if (program->out[j] && program->out[j]->storage == out->storage)
@@ -57,7 +55,7 @@ static lk_status finish_outputs(lk_program *program)
     for (int i = 0; i < program->n_out; i++) {
         if (!program->out[i])
             continue;
-        if (!is_whole(program, i))
+        if (!is_of_its_own(program, i))
             program->out[i] = lk_copy(program->out[i], program->device);
         if (!program->out[i])
             return lk_error_status();
