@@ -29,11 +29,14 @@ static inline bool lk__has_avx2(void)
 #define LK_BODY static inline __attribute__((always_inline))
 
 /* Before a loop whose turns may take any order, since none reads what another one writes: it becomes vectors without
- * asking whether arrays overlap, and so also where a result takes the place of an operand. */
-#if defined(__clang__)
-#define LK_ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
-#else
+ * asking whether arrays overlap, and so also where a result takes the place of an operand. Checks of a sanitizer keep
+ * it from that, of which clang would warn. */
+#if !defined(__clang__)
 #define LK_ANY_ORDER _Pragma("GCC ivdep")
+#elif __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(undefined_behavior_sanitizer)
+#define LK_ANY_ORDER
+#else
+#define LK_ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
 #endif
 
 #endif
