@@ -2,7 +2,7 @@
 # Labels: the layer, or `tests`. Tests that want real data find it through $LOCKSTEP_DATA, which CTest passes on.
 
 pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
-if(LK_SANITIZE)
+if(LK_SANITIZE OR NOT ONEDNN_FOUND) # slower, as plain C kernels are
   set(LK_TEST_TIMEOUT 600)
 else()
   set(LK_TEST_TIMEOUT 300)
