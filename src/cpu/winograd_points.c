@@ -267,6 +267,16 @@ LK_BODY void load_eight(const float *w, int64_t stride, __m256 g[TAPS])
                               last[5 * stride], last[6 * stride], last[7 * stride]);
 }
 
+/* In which so many steps the loop arrives at them: the kernels of a block's channels are too many streams, or too far
+ * from each other, for the hardware to expect the next ones. */
+enum { AHEAD = 8 };
+
+LK_BODY void fetch_kernels(const float *w, int64_t stride)
+{
+    for (int64_t o = 0; o < LK_BLOCK; o++)
+        __builtin_prefetch(w + o * stride);
+}
+
 /* Those of a block. */
 LK_BODY void load_kernels(const float *w, int64_t stride, bool turned, vec g[TAPS])
 {
@@ -302,10 +312,13 @@ void lk__points_of_kernels(const lk_kernels *kernels, const float *w, lk_channel
     for (int64_t o = 0; o < to.count; o += LK_PAIR)
         for (int64_t i = 0; i < from; i++)
             for (int64_t k = o; k < o + LK_PAIR; k += LK_BLOCK, points += LK_BLOCK) {
-                if (k < to.count)
-                    load_kernels(w + (to.first + k) * to_stride + i * from_stride, to_stride, turned, g);
-                else
+                const float *at = w + (to.first + k) * to_stride + i * from_stride;
+                if (k < to.count) {
+                    fetch_kernels(at + AHEAD * from_stride, to_stride);
+                    load_kernels(at, to_stride, turned, g);
+                } else {
                     memset(g, 0, sizeof g);
+                }
                 kernel_points(g, points, stride);
             }
 }
