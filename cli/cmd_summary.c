@@ -330,6 +330,8 @@ static lk_status plan_step(const lk_model *model, const summary_config *config, 
     *step = (cli_training_step){.samples = (config->batch_size + shards - 1) / shards,
                                 .dtype = config->dtype == LK_PRECISION_BF16 ? LK_BF16 : LK_F32,
                                 .recompute = config->recompute};
+    if (shards > config->devices) /* as training does it */
+        step->keep_bytes = (size_t)variable_bytes(model, 0, lk_model_parameter_count(model));
     return lk_plan_micro_batch(model, step->samples, config->micro_batch, &step->micro_batch);
 }
 
@@ -352,6 +354,9 @@ static lk_status print_plan(const lk_model *model, const cli_training_step *step
     print_row("planned", (double)memory.planned, note);
     print_row("peak", (double)memory.peak, "needed at the same time: no plan can be smaller");
     print_row("sum", (double)memory.sum, "without planning");
+    if (memory.kept > 0)
+        print_row("kept", (double)memory.kept,
+                  "beside it, of weights in the kernels' order, for the device's other shards");
     return LK_OK;
 }
 

@@ -72,7 +72,7 @@ static lk_status run(training_step *step, lk_device *device, lk_tensor **out, lk
 {
     int64_t samples = step->shard->samples;
     lk_model_input image = lk_model_get_input(step->model);
-    lk_program_opts opts = {.fuse = true, .recompute = step->shard->recompute};
+    lk_program_opts opts = {.fuse = true, .recompute = step->shard->recompute, .keep_bytes = step->shard->keep_bytes};
     lk_status status = lk_model_init(step->model, device, 0, step->variables);
     lk_tensor *in[INPUTS] = {lk_zeros(device, LK_F32, LK_SHAPE(samples, image.channels, image.height, image.width)),
                              lk_zeros(device, LK_I32, LK_SHAPE(samples)), lk_zeros(device, LK_I64, LK_SHAPE(samples)),

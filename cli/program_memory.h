@@ -7,7 +7,8 @@
 typedef struct cli_training_step {
     int64_t samples, micro_batch; /* of the shard, and of a piece; 0: all */
     lk_dtype dtype;               /* see lk_forward_opts */
-    bool recompute;               /* see lk_program_opts */
+    bool recompute;               /* this and the next: see lk_program_opts */
+    size_t keep_bytes;
 } cli_training_step;
 
 /* Of such a step of the model, which runs once. Errors: those of the model and of programs. */

@@ -29,6 +29,9 @@ typedef struct lk_program_opts {
     bool recompute;
     /* A segment ends where the outputs that it has finished have at least so many bytes; 0: all is one segment. */
     size_t segment_bytes;
+    /* So many bytes may be kept of what kernels make of variables alone, weights in their own order for instance, until
+     * a variable is written: worth it where a program is replayed several times in between. No result depends on it. */
+    size_t keep_bytes;
 } lk_program_opts;
 
 /* Records fn on `device`, in the calling thread, and compiles it. like[i]: what in[i] will be, in shape and dtype; its
@@ -83,6 +86,7 @@ LK_API void lk_program_visit(const lk_program *program, void (*visit)(void *user
  * without any sharing. Waits for replays under way. */
 typedef struct lk_program_memory {
     int64_t planned, peak, sum;
+    int64_t kept;        /* see lk_program_opts.keep_bytes */
     int calls, segments; /* calls: operators */
 } lk_program_memory;
 

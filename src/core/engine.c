@@ -198,6 +198,7 @@ static void note_writer(lk_storage *storage, lk_use use)
 {
     storage->writer = use;
     storage->n_readers = 0;
+    storage->writes++;
 }
 
 /* The place of the entry that is published next. */
@@ -330,6 +331,8 @@ static lk_status push_task_locked(lk_task *task)
     entry->phase = lk__phase_current();
     entry->task = task;
     queue->flops += task->flops;
+    for (int i = 0; task->versions && i < task->n_reads; i++)
+        task->versions[i] = task->reads[i]->writes;
     for (int i = 0; i < task->n_reads; i++)
         note_reader(task->reads[i], next_use(queue));
     for (int i = 0; i < task->n_writes; i++)
@@ -396,6 +399,13 @@ static lk_event pending_use(lk_storage *storage, bool readers)
             return event;
     }
     return (lk_event){NULL, 0};
+}
+
+void lk__storage_note_write(lk_storage *storage)
+{
+    pthread_mutex_lock(&engine_lock);
+    storage->writes++;
+    pthread_mutex_unlock(&engine_lock);
 }
 
 bool lk__storage_is_written(lk_storage *storage)

@@ -40,6 +40,7 @@ typedef struct lk_task {
     lk_device *device;
     lk_storage **reads, **writes;
     int n_reads, n_writes;
+    uint64_t *versions; /* NULL, or [n_reads], set by pushing: how often reads[i] was written before it */
     double flops;
     lk_status (*run)(struct lk_task *task); /* on the device's thread */
     void (*release)(struct lk_task *task);  /* once it has run, or was left out because of poison */
@@ -69,6 +70,9 @@ void lk__event_wait(lk_event event);
 
 /* The event after everything pushed to the queue so far. */
 lk_event lk__queue_last(lk_queue *queue);
+
+/* To be called when the host has written the storage, or is about to. */
+void lk__storage_note_write(lk_storage *storage);
 
 /* Whether something was ever pushed, or done by the host, that writes the storage. */
 bool lk__storage_is_written(lk_storage *storage);

@@ -37,10 +37,11 @@ typedef struct lk_call {
     const lk_kernel *kernel;
     lk_algorithms algorithms; /* the device's, when it was pushed; likewise `tuning` */
     const lk_tuning *tuning;
-    const void *choice; /* the backend's: which of its alternatives runs this, once it has chosen */
-    bool free_layout;   /* the outputs are new and nobody holds a view of them: the kernel may choose their layout */
-    bool plain_next;    /* before anything reads the first output it is made plain: better written so, where that is
-                           no more work; with the same bits */
+    const void *choice;   /* the backend's: which of its alternatives runs this, once it has chosen */
+    struct lk_kept *kept; /* of a call of a program: see core/kept.h; NULL: nothing is kept */
+    bool free_layout;     /* the outputs are new and nobody holds a view of them: the kernel may choose their layout */
+    bool plain_next;      /* before anything reads the first output it is made plain: better written so, where that is
+                             no more work; with the same bits */
     int n_in, n_out;
     int attrs_unused; /* bytes at the end of `attrs` that say nothing */
     lk_tensor *out[LK_MAX_OUTPUTS];

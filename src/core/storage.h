@@ -44,6 +44,7 @@ typedef struct lk_storage {
     lk_use writer;
     lk_use *readers; /* few_readers, or memory for more */
     lk_use few_readers[2];
+    uint64_t writes; /* how often what was pushed, or the host, writes it */
 
     void (*release)(void *user); /* wrapped memory */
     void *user;

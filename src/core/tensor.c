@@ -278,6 +278,7 @@ lk_status lk_tensor_write(lk_tensor *tensor, const void *data, size_t bytes)
         LK_TRY(lk__tensor_make_plain(tensor));
     LK_TRY(lk__engine_wait_storage(tensor->storage, true));
     LK_TRY(lk__output_plain(tensor));
+    lk__storage_note_write(tensor->storage);
     copy_elements(tensor, (char *)(uintptr_t)data, false);
     return LK_OK;
 }

@@ -14,6 +14,13 @@ typedef struct lk_block_conv {
     int64_t in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
 } lk_block_conv;
 
+/* Weights: plain [filters, channels, KH, KW], and memory in which an algorithm keeps them in its own order. */
+typedef struct lk_block_weights {
+    const float *plain;
+    float *kept;  /* of kept_bytes, aligned as a cache line; NULL: they are not kept */
+    bool is_made; /* they are there from a call before; else this call brings them there */
+} lk_block_weights;
+
 typedef struct lk_block_algorithm {
     const char *name;
     int block; /* channels of a block */
@@ -23,12 +30,15 @@ typedef struct lk_block_algorithm {
     /* Bytes that `memory` of the functions below has to have, aligned as a cache line. */
     size_t (*memory)(const lk_block_conv *conv);
 
-    /* y = x * w + bias, or without where bias is NULL. w: plain [filters, channels, KH, KW]. With `passed` it is relu
-     * of that, and `passed` gets a bit for each element of y in memory, set where it is above 0. */
-    void (*conv2d)(const lk_block_conv *conv, const float *x, const float *w, const float *bias, float *y,
+    /* Bytes of weights in the order that conv2d, or input_grad, wants. */
+    size_t (*kept_bytes)(const lk_block_conv *conv, bool for_input_grad);
+
+    /* y = x * w + bias, or without where bias is NULL. With `passed` it is relu of that, and `passed` gets a bit for
+     * each element of y in memory, set where it is above 0. */
+    void (*conv2d)(const lk_block_conv *conv, const float *x, const lk_block_weights *w, const float *bias, float *y,
                    uint8_t *passed, void *memory);
     /* dx from dy and w. */
-    void (*input_grad)(const lk_block_conv *conv, const float *dy, const float *w, float *dx, void *memory);
+    void (*input_grad)(const lk_block_conv *conv, const float *dy, const lk_block_weights *w, float *dx, void *memory);
     /* dw, plain, from dy and x. */
     void (*weight_grad)(const lk_block_conv *conv, const float *dy, const float *x, float *dw, void *memory);
 } lk_block_algorithm;

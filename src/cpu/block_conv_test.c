@@ -213,8 +213,9 @@ static float *plain_of(test_layout layout, test_shape s, const float *blocks)
 
 static void run(operands *o)
 {
-    o->algorithm->conv2d(&o->conv, o->x_blocks, o->w, o->bias, o->y, NULL, o->memory);
-    o->algorithm->input_grad(&o->conv, o->dy_blocks, o->w, o->dx, o->memory);
+    lk_block_weights w = {.plain = o->w};
+    o->algorithm->conv2d(&o->conv, o->x_blocks, &w, o->bias, o->y, NULL, o->memory);
+    o->algorithm->input_grad(&o->conv, o->dy_blocks, &w, o->dx, o->memory);
     o->algorithm->weight_grad(&o->conv, o->dy_blocks, o->x_blocks, o->dw, o->memory);
     expect_guard(o);
 }
@@ -226,7 +227,8 @@ static void check_rectified(operands *o, int which)
     float *rectified = floats(o->y_count);
     assert_non_null(passed);
     passed[o->y_count / 8] = 0x5a;
-    o->algorithm->conv2d(&o->conv, o->x_blocks, o->w, o->bias, rectified, passed, o->memory);
+    lk_block_weights w = {.plain = o->w};
+    o->algorithm->conv2d(&o->conv, o->x_blocks, &w, o->bias, rectified, passed, o->memory);
     for (int64_t i = 0; i < o->y_count; i++) {
         bool above = o->y[i] > 0;
         if (rectified[i] != (above ? o->y[i] : 0) || (passed[i / 8] >> i % 8 & 1) != above)
@@ -330,14 +332,15 @@ static void check_places(const lk_block_algorithm *algorithm, const conv_case *c
 {
     operands o = make_operands(algorithm, c);
     lk_block_conv one = o.conv;
+    lk_block_weights w = {.plain = o.w};
     int64_t x_image = o.x_count / o.conv.images, y_image = o.y_count / o.conv.images;
     float *y = floats(y_image), *dx = floats(x_image);
     one.images = 1;
-    algorithm->conv2d(&o.conv, o.x_blocks, o.w, NULL, o.y, NULL, o.memory);
-    algorithm->input_grad(&o.conv, o.dy_blocks, o.w, o.dx, o.memory);
+    algorithm->conv2d(&o.conv, o.x_blocks, &w, NULL, o.y, NULL, o.memory);
+    algorithm->input_grad(&o.conv, o.dy_blocks, &w, o.dx, o.memory);
     for (int64_t n = 0; n < o.conv.images; n++) {
-        algorithm->conv2d(&one, o.x_blocks + n * x_image, o.w, NULL, y, NULL, o.memory);
-        algorithm->input_grad(&one, o.dy_blocks + n * y_image, o.w, dx, o.memory);
+        algorithm->conv2d(&one, o.x_blocks + n * x_image, &w, NULL, y, NULL, o.memory);
+        algorithm->input_grad(&one, o.dy_blocks + n * y_image, &w, dx, o.memory);
         assert_memory_equal(y, o.y + n * y_image, (size_t)y_image * sizeof *y);
         assert_memory_equal(dx, o.dx + n * x_image, (size_t)x_image * sizeof *dx);
     }

@@ -92,6 +92,8 @@ static lk_status prepare_forward(lk_cpu *cpu, const lk_call *call, lk_prepared *
     lk_block_conv conv = conv_of(call, call->in[0], call->in[1], call->out[0]);
     describe(call, prepared);
     prepared->scratch_bytes = algorithm_of(call)->memory(&conv);
+    prepared->weights = 1;
+    prepared->packed_bytes = algorithm_of(call)->kept_bytes(&conv, false);
     LK_TRY(in_blocks(call, call->in[0], &prepared->layouts_in[0]));
     return in_blocks(call, call->out[0], &prepared->layouts_out[0]);
 }
@@ -99,7 +101,8 @@ static lk_status prepare_forward(lk_cpu *cpu, const lk_call *call, lk_prepared *
 static void compute_forward(lk_call *call, const lk_converted *in, float *scratch)
 {
     lk_block_conv conv = conv_of(call, call->in[0], call->in[1], call->out[0]);
-    algorithm_of(call)->conv2d(&conv, in[0].data, in[1].data, in[2].data, call->out[0]->storage->data,
+    lk_block_weights w = lk__cpu_block_weights_of(call, in[1].data);
+    algorithm_of(call)->conv2d(&conv, in[0].data, &w, in[2].data, call->out[0]->storage->data,
                                call->out[1]->storage->data, scratch);
 }
 
@@ -158,6 +161,11 @@ static lk_status prepare_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *pre
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
     describe(call, prepared);
     prepared->scratch_bytes = sums_bytes(call) + (size_t)lk_tensor_count(call->in[0]) * sizeof(float);
+    if (attrs->input_grad) {
+        lk_block_conv conv = grad_conv(call);
+        prepared->weights = 3;
+        prepared->packed_bytes = algorithm_of(call)->kept_bytes(&conv, true);
+    }
     LK_TRY(in_blocks(call, call->in[0], &prepared->layouts_in[0]));
     LK_TRY(in_blocks(call, call->in[2], &prepared->layouts_in[2]));
     return attrs->input_grad ? in_blocks(call, call->in[2], &prepared->layouts_out[1 + attrs->bias]) : LK_OK;
@@ -174,8 +182,10 @@ static void compute_grad(lk_call *call, const lk_converted *in, float *scratch)
     algorithm->weight_grad(&conv, dz, in[2].data, call->out[0]->storage->data, scratch);
     if (attrs->bias)
         lk__cpu_bias_sums(&channels, dz, call->out[1]->storage->data, scratch);
-    if (attrs->input_grad)
-        algorithm->input_grad(&conv, dz, in[3].data, call->out[1 + attrs->bias]->storage->data, scratch);
+    if (!attrs->input_grad)
+        return;
+    lk_block_weights w = lk__cpu_block_weights_of(call, in[3].data);
+    algorithm->input_grad(&conv, dz, &w, call->out[1 + attrs->bias]->storage->data, scratch);
 }
 
 lk_status lk__cpu_block_act_grad(lk_call *call)

@@ -156,6 +156,8 @@ static void describe(const lk_call *call, lk_prepared *prepared, const task *t)
 static lk_status prepare_image(const lk_call *call, const task *t, lk_prepared *prepared)
 {
     describe(call, prepared, t);
+    prepared->weights = 1;
+    prepared->packed_bytes = t->algorithm->kept_bytes(&t->conv, call->op->id == LK_OP_CONV2D_INPUT_GRAD);
     LK_TRY(in_blocks(t, call->in[0], &prepared->layouts_in[0]));
     return in_blocks(t, call->out[0], &prepared->layouts_out[0]);
 }
@@ -199,10 +201,17 @@ static lk_status run(lk_call *call, const lk_conv2d_opts *opts, lk_prepare_fn pr
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
 
+lk_block_weights lk__cpu_block_weights_of(const lk_call *call, const float *plain)
+{
+    lk_packed packed = lk__own_packed(call, NULL);
+    return (lk_block_weights){plain, packed.data, packed.is_made};
+}
+
 static void compute_forward(lk_call *call, const lk_converted *in, float *scratch)
 {
     task t = forward_task(call);
-    t.algorithm->conv2d(&t.conv, in[0].data, in[1].data, in[2].data, call->out[0]->storage->data, NULL, scratch);
+    lk_block_weights w = lk__cpu_block_weights_of(call, in[1].data);
+    t.algorithm->conv2d(&t.conv, in[0].data, &w, in[2].data, call->out[0]->storage->data, NULL, scratch);
 }
 
 lk_status lk__cpu_block_conv2d(lk_call *call)
@@ -213,7 +222,8 @@ lk_status lk__cpu_block_conv2d(lk_call *call)
 static void compute_input_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     task t = input_grad_task(call);
-    t.algorithm->input_grad(&t.conv, in[0].data, in[1].data, call->out[0]->storage->data, scratch);
+    lk_block_weights w = lk__cpu_block_weights_of(call, in[1].data);
+    t.algorithm->input_grad(&t.conv, in[0].data, &w, call->out[0]->storage->data, scratch);
 }
 
 lk_status lk__cpu_block_conv2d_input_grad(lk_call *call)

@@ -25,6 +25,9 @@ bool lk__cpu_blocks_take_act(const lk_conv_problem *problem);
 bool lk__cpu_direct_act_is_worth(const lk_conv_problem *problem);
 bool lk__cpu_winograd_act_is_worth(const lk_conv_problem *problem);
 
+/* The weights of a call that lk__own_run runs, of which `plain` are the elements. */
+lk_block_weights lk__cpu_block_weights_of(const lk_call *call, const float *plain);
+
 /* Of calls for which an alternative with block_conv.h' algorithm was chosen. */
 lk_status lk__cpu_block_conv2d(lk_call *call);
 lk_status lk__cpu_block_conv2d_input_grad(lk_call *call);

@@ -157,7 +157,7 @@ static lk_status forward(lk_call *call)
     key_of(&key, call, opts);
     LK_TRY(lk__prepared_get(cpu, &key, call, prepare_forward, &prepared));
     lk_tensor w = grouped(call->in[1], opts->groups);
-    return lk__prepared_run(cpu, prepared, (lk_tensor *[]){call->in[0], &w, call->out[0], call->in[2]});
+    return lk__prepared_run_weights(call, prepared, (lk_tensor *[]){call->in[0], &w, call->out[0], call->in[2]});
 }
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
@@ -184,7 +184,7 @@ static lk_status input_grad(lk_call *call)
     lk__key_add(&key, call->out[0]->shape.dim, 4);
     LK_TRY(lk__prepared_get(cpu, &key, call, prepare_input_grad, &prepared));
     lk_tensor w = grouped(call->in[1], opts->groups);
-    return lk__prepared_run(cpu, prepared, (lk_tensor *[]){call->in[0], &w, call->out[0]});
+    return lk__prepared_run_weights(call, prepared, (lk_tensor *[]){call->in[0], &w, call->out[0]});
 }
 
 /* Gradients of parameters are always plain: they are summed over shards and devices. */

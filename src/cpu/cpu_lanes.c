@@ -134,8 +134,12 @@ static lk_status prepare_conv(lk_cpu *cpu, const lk_call *call, lk_prepared *pre
     (void)cpu;
     lk_lanes_conv conv = forward_conv(call);
     bool in_points = lk__cpu_choice(call)->in_points;
-    size_t bytes = in_points ? points_bytes(call) : lk__lanes()->packed_count(&conv) * sizeof(float);
-    LK_TRY(prepare(call, prepared, 1, bytes));
+    size_t packed = lk__lanes()->packed_count(&conv) * sizeof(float);
+    if (in_points)
+        packed = lk__lanes_winograd()->packed_count(&conv) * sizeof(float);
+    LK_TRY(prepare(call, prepared, 1, in_points ? points_bytes(call) : packed));
+    prepared->weights = 1;
+    prepared->packed_bytes = packed;
     describe(prepared, call);
     return LK_OK;
 }
@@ -152,14 +156,17 @@ static void compute_conv(lk_call *call, const lk_converted *in, float *scratch)
 {
     lk_lanes_conv conv = forward_conv(call);
     float *y = call->out[0]->storage->data;
+    lk_packed w = lk__own_packed(call, scratch);
     if (lk__cpu_choice(call)->in_points) {
         lk_lanes_block block = points_block(call);
-        lk__lanes_winograd()->pack(&conv, in[1].data, scratch);
-        lk__lanes_winograd()->forward(&block, in[0].data, scratch, in[2].data, y, NULL, scratch + points_count(&block));
+        if (!w.is_made)
+            lk__lanes_winograd()->pack(&conv, in[1].data, w.data);
+        lk__lanes_winograd()->forward(&block, in[0].data, w.data, in[2].data, y, NULL, scratch + points_count(&block));
         return;
     }
-    lk__lanes()->pack(&conv, in[1].data, false, scratch);
-    lk__lanes()->conv2d(&conv, in[0].data, scratch, in[2].data, y);
+    if (!w.is_made)
+        lk__lanes()->pack(&conv, in[1].data, false, w.data);
+    lk__lanes()->conv2d(&conv, in[0].data, w.data, in[2].data, y);
 }
 
 lk_status lk__cpu_lanes_conv2d(lk_call *call)
@@ -171,15 +178,18 @@ static void compute_input_grad(lk_call *call, const lk_converted *in, float *scr
 {
     lk_lanes_conv conv = input_grad_conv(call);
     float *dx = call->out[0]->storage->data;
+    lk_packed w = lk__own_packed(call, scratch);
     if (lk__cpu_choice(call)->in_points) {
         lk_lanes_block block = points_block(call);
-        lk_lanes_grad grad = {.dy = in[0].data, .packed = scratch, .dx = dx};
-        lk__lanes_winograd()->pack(&block.conv, in[1].data, scratch);
+        lk_lanes_grad grad = {.dy = in[0].data, .packed = w.data, .dx = dx};
+        if (!w.is_made)
+            lk__lanes_winograd()->pack(&block.conv, in[1].data, w.data);
         lk__lanes_winograd()->grad(&block, &grad, scratch + points_count(&block));
         return;
     }
-    lk__lanes()->pack(&conv, in[1].data, true, scratch);
-    lk__lanes()->conv2d(&conv, in[0].data, scratch, NULL, dx);
+    if (!w.is_made)
+        lk__lanes()->pack(&conv, in[1].data, true, w.data);
+    lk__lanes()->conv2d(&conv, in[0].data, w.data, NULL, dx);
 }
 
 lk_status lk__cpu_lanes_conv2d_input_grad(lk_call *call)

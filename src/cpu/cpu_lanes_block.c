@@ -194,20 +194,24 @@ static lk_status prepare_forward(lk_cpu *cpu, const lk_call *call, lk_prepared *
         lk__cpu_choice(call)->in_points
             ? points_bytes(&block.conv) + lk__lanes_winograd()->memory(&block)
             : packed_bytes(&block.conv) + pair_bytes(call->in[0]->shape) + pair_bytes(call->out[0]->shape);
+    prepared->weights = 1;
+    prepared->packed_bytes = lk__cpu_choice(call)->in_points ? points_bytes(&block.conv) : packed_bytes(&block.conv);
     LK_TRY(layout_of(call->in[0], is_read_plain(call, 0), &prepared->layouts_in[0]));
     return layout_of(call->out[0], is_written_plain(call), &prepared->layouts_out[0]);
 }
 
 static void forward_in_points(const lk_lanes_block *block, lk_call *call, const lk_converted *in, float *scratch)
 {
-    lk__lanes_winograd()->pack(&block->conv, in[1].data, scratch);
-    lk__lanes_winograd()->forward(block, in[0].data, scratch, in[2].data, call->out[0]->storage->data,
+    lk_packed w = lk__own_packed(call, scratch);
+    if (!w.is_made)
+        lk__lanes_winograd()->pack(&block->conv, in[1].data, w.data);
+    lk__lanes_winograd()->forward(block, in[0].data, w.data, in[2].data, call->out[0]->storage->data,
                                   call->out[1]->storage->data, (char *)scratch + points_bytes(&block->conv));
 }
 
 /* A pair of blocks of images, or what is left of one. */
-static void forward_pair(const lk_lanes_block *pair, const lk_call *call, const lk_converted *in, int64_t first,
-                         uint8_t *saved, float *scratch)
+static void forward_pair(const lk_lanes_block *pair, const lk_call *call, const lk_converted *in, const float *packed,
+                         int64_t first, uint8_t *saved, float *scratch)
 {
     lk_shape x_shape = call->in[0]->shape, y_shape = call->out[0]->shape;
     const float *x = (const float *)in[0].data + first * image_count(x_shape);
@@ -221,7 +225,7 @@ static void forward_pair(const lk_lanes_block *pair, const lk_call *call, const 
     }
     if (is_written_plain(call))
         to = (float *)(void *)(memory + pair_bytes(x_shape));
-    lk__lanes()->forward(pair, x, scratch, in[2].data, to, saved);
+    lk__lanes()->forward(pair, x, packed, in[2].data, to, saved);
     if (to != y)
         lk__deinterleave(&of_y, to, y);
 }
@@ -230,11 +234,13 @@ static void forward_by_pairs(const lk_lanes_block *block, const lk_call *call, c
 {
     uint8_t *saved = call->out[1]->storage->data;
     int64_t all = block->conv.images;
-    lk__lanes()->pack(&block->conv, in[1].data, false, scratch);
+    lk_packed w = lk__own_packed(call, scratch);
+    if (!w.is_made)
+        lk__lanes()->pack(&block->conv, in[1].data, false, w.data);
     for (int64_t first = 0; first < all; first += pair_images()) {
         lk_lanes_block pair = *block;
         pair.conv.images = pair.pool.images = all - first < pair_images() ? all - first : pair_images();
-        forward_pair(&pair, call, in, first, saved, scratch);
+        forward_pair(&pair, call, in, w.data, first, saved, scratch);
         saved += lk__lanes()->saved_bytes(&pair);
     }
 }
@@ -280,10 +286,16 @@ static lk_status prepare_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *pre
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
     lk_lanes_block block = grad_block(call);
     describe(prepared, call);
-    prepared->scratch_bytes = packed_bytes(&block.conv) + lk__lanes()->grad_bytes(&block, attrs->input_grad);
-    if (lk__cpu_choice(call)->in_points)
-        prepared->scratch_bytes =
-            larger(prepared->scratch_bytes, points_bytes(&block.conv) + lk__lanes_winograd()->memory(&block));
+    size_t packed = packed_bytes(&block.conv);
+    prepared->scratch_bytes = packed + lk__lanes()->grad_bytes(&block, attrs->input_grad);
+    if (lk__cpu_choice(call)->in_points) {
+        packed = points_bytes(&block.conv);
+        prepared->scratch_bytes = larger(prepared->scratch_bytes, packed + lk__lanes_winograd()->memory(&block));
+    }
+    if (attrs->input_grad) {
+        prepared->weights = 3;
+        prepared->packed_bytes = packed;
+    }
     LK_TRY(layout_of(call->in[0], block.plain_dy, &prepared->layouts_in[0]));
     LK_TRY(layout_of(call->in[2], block.plain_x, &prepared->layouts_in[2]));
     if (!attrs->input_grad)
@@ -291,30 +303,32 @@ static lk_status prepare_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *pre
     return layout_of(call->in[2], false, &prepared->layouts_out[1 + attrs->bias]);
 }
 
-static void grad_of_sums(const lk_lanes_block *block, lk_lanes_grad grad, const float *w, float *scratch)
+static void grad_of_sums(const lk_lanes_block *block, lk_lanes_grad grad, const float *w, lk_packed packed,
+                         float *scratch)
 {
-    if (grad.dx) {
+    if (grad.dx && !packed.is_made) {
         lk_lanes_conv back = lk__lanes_input_grad_conv(block);
-        lk__lanes()->pack(&back, w, true, scratch);
+        lk__lanes()->pack(&back, w, true, packed.data);
     }
-    grad.packed = scratch;
+    grad.packed = packed.data;
     lk__lanes()->grad(block, &grad, (char *)scratch + packed_bytes(&block->conv));
 }
 
 /* dw may be faster as a plain sum. */
-static void grad_in_points(const lk_lanes_block *block, lk_lanes_grad grad, const float *w, float *scratch)
+static void grad_in_points(const lk_lanes_block *block, lk_lanes_grad grad, const float *w, lk_packed packed,
+                           float *scratch)
 {
     bool sums = lk__cpu_lanes_winograd_sums(block);
     lk_lanes_grad plain = grad;
     plain.dx = NULL;
-    grad.packed = scratch;
+    grad.packed = packed.data;
     if (!sums)
         grad.dw = NULL;
-    if (grad.dx)
-        lk__lanes_winograd()->pack(&block->conv, w, scratch);
+    if (grad.dx && !packed.is_made)
+        lk__lanes_winograd()->pack(&block->conv, w, packed.data);
     lk__lanes_winograd()->grad(block, &grad, (char *)scratch + points_bytes(&block->conv));
     if (!sums)
-        grad_of_sums(block, plain, w, scratch);
+        grad_of_sums(block, plain, w, packed, scratch);
 }
 
 static void compute_grad(lk_call *call, const lk_converted *in, float *scratch)
@@ -327,10 +341,11 @@ static void compute_grad(lk_call *call, const lk_converted *in, float *scratch)
                           .dw = call->out[0]->storage->data,
                           .dbias = attrs->bias ? call->out[1]->storage->data : NULL,
                           .dx = attrs->input_grad ? call->out[1 + attrs->bias]->storage->data : NULL};
+    lk_packed packed = lk__own_packed(call, scratch);
     if (lk__cpu_choice(call)->in_points)
-        grad_in_points(&block, grad, in[3].data, scratch);
+        grad_in_points(&block, grad, in[3].data, packed, scratch);
     else
-        grad_of_sums(&block, grad, in[3].data, scratch);
+        grad_of_sums(&block, grad, in[3].data, packed, scratch);
 }
 
 lk_status lk__cpu_conv_block_grad(lk_call *call)

@@ -1,6 +1,7 @@
 #include "cpu/cpu_own.h"
 
 #include "core/backend.h"
+#include "core/kept.h"
 #include "core/tensor.h"
 #include "cpu/cpu_state.h"
 
@@ -28,17 +29,28 @@ static lk_status allocate_outputs(lk_call *call, const lk_prepared *prepared)
     return LK_OK;
 }
 
+lk_packed lk__own_packed(const lk_call *call, float *otherwise)
+{
+    const lk_kept *kept = call->kept;
+    return kept && kept->block ? (lk_packed){kept->block->data, kept->made} : (lk_packed){otherwise, false};
+}
+
 lk_status lk__own_run(lk_call *call, const lk_key *key, lk_prepare_fn prepare, lk_own_fn compute)
 {
     lk_cpu *cpu = call->device->state;
     lk_prepared *prepared;
     lk_converted in[LK_OWN_INPUTS] = {0};
+    lk_kept *kept = NULL;
     LK_TRY(lk__prepared_get(cpu, key, call, prepare, &prepared));
     lk_status status = convert_inputs(call, prepared, in);
     if (status == LK_OK)
         status = allocate_outputs(call, prepared);
     if (status == LK_OK)
+        status = lk__kept_get(call, prepared->weights, prepared->packed_bytes, &kept);
+    if (status == LK_OK)
         compute(call, in, cpu->scratch);
+    if (status == LK_OK && kept)
+        kept->made = true;
     for (int i = 0; i < call->n_in; i++)
         lk__cpu_as_end(call->device, &in[i]);
     return status;

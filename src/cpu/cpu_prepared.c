@@ -2,6 +2,8 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "core/backend.h"
+#include "core/kept.h"
 #include "core/tensor.h"
 #include "cpu/cpu_state.h"
 
@@ -164,7 +166,8 @@ static lk_status add_reorder(lk_cpu *cpu, lk_prepared *prepared, lk_operand *ope
 {
     dnnl_primitive_desc_t pd;
     bool in = operand->direction == LK_IN;
-    operand->offset = reserve(prepared, lk__md_bytes(wanted));
+    operand->bytes = lk__md_bytes(wanted);
+    operand->offset = reserve(prepared, operand->bytes);
     LK_TRY(lk__dnnl_memory(&operand->outside, outside, cpu->engine));
     LK_TRY(lk__pd_reorder(&pd, cpu->engine, in ? outside : wanted, in ? wanted : outside));
     dnnl_status_t status = dnnl_primitive_create(&operand->reorder, pd);
@@ -240,6 +243,17 @@ static lk_status allocate_output(const lk_operand *operand, lk_tensor *x)
     return lk__output_plain(x);
 }
 
+/* Nothing is reordered that was kept so. */
+static lk_status bind_kept(lk_cpu *cpu, const lk_operand *operand, lk_tensor *x, lk_kept *kept)
+{
+    LK_TRY(set_memory(operand->memory, kept->block->data));
+    LK_TRY(set_memory(operand->outside, lk__cpu_data(x)));
+    if (!kept->made)
+        LK_TRY(run_reorder(cpu, operand));
+    kept->made = true;
+    return LK_OK;
+}
+
 static lk_status bind_operand(lk_cpu *cpu, const lk_operand *operand, lk_tensor *x)
 {
     if (operand->direction == LK_OUT)
@@ -256,13 +270,18 @@ static lk_status bind_operand(lk_cpu *cpu, const lk_operand *operand, lk_tensor 
     return operand->direction == LK_IN ? run_reorder(cpu, operand) : LK_OK;
 }
 
-lk_status lk__prepared_run(lk_cpu *cpu, lk_prepared *prepared, lk_tensor *const *tensors)
+enum { WEIGHTS = 1 };
+
+/* kept: of the operand WEIGHTS; NULL: it is not. */
+static lk_status run(lk_cpu *cpu, lk_prepared *prepared, lk_tensor *const *tensors, lk_kept *kept)
 {
     dnnl_exec_arg_t arguments[LK_MAX_OPERANDS + 1];
     int n = 0;
     LK_TRY(lk__cpu_scratch(cpu, prepared->scratch_bytes));
     for (int i = 0; i < prepared->n_operands; i++) {
-        LK_TRY(bind_operand(cpu, &prepared->operands[i], tensors[i]));
+        const lk_operand *operand = &prepared->operands[i];
+        bool is_kept = kept && i == WEIGHTS;
+        LK_TRY(is_kept ? bind_kept(cpu, operand, tensors[i], kept) : bind_operand(cpu, operand, tensors[i]));
         arguments[n++] = (dnnl_exec_arg_t){prepared->operands[i].argument, prepared->operands[i].memory};
     }
     if (prepared->scratchpad) {
@@ -274,6 +293,20 @@ lk_status lk__prepared_run(lk_cpu *cpu, lk_prepared *prepared, lk_tensor *const 
         if (prepared->operands[i].direction == LK_OUT && prepared->operands[i].reorder)
             LK_TRY(run_reorder(cpu, &prepared->operands[i]));
     return LK_OK;
+}
+
+lk_status lk__prepared_run(lk_cpu *cpu, lk_prepared *prepared, lk_tensor *const *tensors)
+{
+    return run(cpu, prepared, tensors, NULL);
+}
+
+lk_status lk__prepared_run_weights(const lk_call *call, lk_prepared *prepared, lk_tensor *const *tensors)
+{
+    const lk_operand *weights = &prepared->operands[WEIGHTS];
+    lk_kept *kept = NULL;
+    if (weights->reorder && !weights->gather)
+        LK_TRY(lk__kept_get(call, WEIGHTS, weights->bytes, &kept));
+    return run(call->device->state, prepared, tensors, kept);
 }
 
 /* --- nothing to compute ------------------------------------------------------------------------------------------- */

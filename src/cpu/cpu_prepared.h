@@ -44,8 +44,8 @@ typedef struct lk_operand {
     dnnl_memory_t memory;  /* as the primitive wants it */
     dnnl_memory_t outside; /* as the tensor is; NULL: the same */
     dnnl_primitive_t reorder;
-    size_t offset; /* of the temporary */
-    bool gather;   /* the tensor is first copied to gather_offset, row-major */
+    size_t offset, bytes; /* of the temporary */
+    bool gather;          /* the tensor is first copied to gather_offset, row-major */
     size_t gather_offset;
     const lk_layout *layout; /* what an output's storage gets; NULL: plain */
 } lk_operand;
@@ -67,6 +67,8 @@ typedef struct lk_prepared {
 
     /* Where the kernel is not oneDNN's but our own: primitive is NULL, and these are the layouts of its arguments. */
     const lk_layout *layouts_in[LK_OWN_INPUTS], *layouts_out[LK_OWN_OUTPUTS];
+    int weights;         /* its input that the kernel brings into an order of its own, if any */
+    size_t packed_bytes; /* in that order; 0: there is none */
 } lk_prepared;
 
 /* Fills a new lk_prepared for `call`. What was made before a failure is freed by the caller. */
@@ -93,6 +95,9 @@ lk_status lk__prepare_queried(struct lk_cpu *cpu, lk_prepared *prepared, int arg
 
 /* Runs it on tensors in the order in which operands were added. Allocates outputs. */
 lk_status lk__prepared_run(struct lk_cpu *cpu, lk_prepared *prepared, lk_tensor *const *tensors);
+
+/* The same for `call`, whose input 1, and operand 1, are weights that may be kept as the primitive wants them. */
+lk_status lk__prepared_run_weights(const lk_call *call, lk_prepared *prepared, lk_tensor *const *tensors);
 
 /* One execution, with its status checked. */
 lk_status lk__dnnl_execute(struct lk_cpu *cpu, dnnl_primitive_t primitive, int n, const dnnl_exec_arg_t *arguments,

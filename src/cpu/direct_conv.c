@@ -82,6 +82,12 @@ static int64_t packed_count(const lk_block_conv *conv)
     return (forward > backward ? forward : backward) * WIDTH * area(conv->kernel);
 }
 
+static size_t kept_bytes(const lk_block_conv *conv, bool for_input_grad)
+{
+    (void)for_input_grad;
+    return (size_t)packed_count(conv) * sizeof(float);
+}
+
 static size_t memory_bytes(const lk_block_conv *conv)
 {
     int64_t taps = area(conv->kernel);
@@ -260,13 +266,16 @@ static void rectify(float *y, int64_t count, uint8_t *passed)
         vec_storeu(y + i, lk__rectify(vec_loadu(y + i), passed + i / 8));
 }
 
-static void convolve(const lk_block_conv *conv, const direction *d, const float *x, const float *w, const float *bias,
-                     float *y, uint8_t *passed, void *memory)
+static void convolve(const lk_block_conv *conv, const direction *d, const float *x, const lk_block_weights *w,
+                     const float *bias, float *y, uint8_t *passed, void *memory)
 {
     tables t = start(conv, memory);
     int64_t group = group_images(conv), from_image = d->from_channels * d->from_pixels;
     int64_t to_image = d->to_channels * d->to_pixels;
-    pack(conv, w, d->gradient, t.packed);
+    if (w->kept)
+        t.packed = w->kept;
+    if (!w->is_made)
+        pack(conv, w->plain, d->gradient, t.packed);
     for (int64_t first = 0; first < conv->images; first += group) {
         int64_t images = conv->images - first < group ? conv->images - first : group;
         for (int64_t i = first; i < first + images; i++)
@@ -355,14 +364,14 @@ static void weight_grad(const lk_block_conv *conv, const float *dy, const float 
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
 
-static void conv2d(const lk_block_conv *conv, const float *x, const float *w, const float *bias, float *y,
+static void conv2d(const lk_block_conv *conv, const float *x, const lk_block_weights *w, const float *bias, float *y,
                    uint8_t *passed, void *memory)
 {
     direction d = {false, conv->channels, area(conv->in), conv->filters, area(conv->out)};
     convolve(conv, &d, x, w, bias, y, passed, memory);
 }
 
-static void input_grad(const lk_block_conv *conv, const float *dy, const float *w, float *dx, void *memory)
+static void input_grad(const lk_block_conv *conv, const float *dy, const lk_block_weights *w, float *dx, void *memory)
 {
     direction d = {true, conv->filters, area(conv->out), conv->channels, area(conv->in)};
     convolve(conv, &d, dy, w, NULL, dx, NULL, memory);
@@ -374,5 +383,5 @@ static bool takes(const lk_block_conv *conv)
 }
 
 const lk_block_algorithm LK_ISA(lk__block_direct) = {
-    "direct:" LK_ISA_NAME, BLOCK, takes, memory_bytes, conv2d, input_grad, weight_grad,
+    "direct:" LK_ISA_NAME, BLOCK, takes, memory_bytes, kept_bytes, conv2d, input_grad, weight_grad,
 };

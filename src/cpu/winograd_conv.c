@@ -113,6 +113,12 @@ static size_t memory_bytes(const lk_block_conv *conv)
     return (size_t)most(total_count(&forward), total_count(&backward)) * sizeof(float);
 }
 
+static size_t kept_bytes(const lk_block_conv *conv, bool for_input_grad)
+{
+    pieces p = for_input_grad ? input_grad_pieces(conv) : forward_pieces(conv);
+    return (size_t)((p.to.channels + p.channels - 1) / p.channels * u_count(&p)) * sizeof(float);
+}
+
 static points points_in(void *memory, const pieces *p)
 {
     points at = {.u = memory};
@@ -234,13 +240,17 @@ static void transform_input(const pieces *p, const float *x, lk_tile_range t, in
         lk__points_of_input(&p->from, x, t, (lk_channel_range){0, p->from.channels}, v);
 }
 
-static void convolve(const pieces *p, const lk_kernels *kernels, const float *x, const float *w, const float *bias,
-                     float *y, uint8_t *passed, void *memory)
+/* Kept points of kernels are one piece behind the other. */
+static void convolve(const pieces *p, const lk_kernels *kernels, const float *x, const lk_block_weights *w,
+                     const float *bias, float *y, uint8_t *passed, void *memory)
 {
     points at = points_in(memory, p);
     for (int64_t k = 0; k < p->to.channels; k += p->channels) {
+        if (w->kept)
+            at.u = w->kept + k / p->channels * u_count(p);
         lk_channel_range c = {k, least(p->channels, p->to.channels - k)};
-        lk__points_of_kernels(kernels, w, c, at.u);
+        if (!w->is_made)
+            lk__points_of_kernels(kernels, w->plain, c, at.u);
         for (int64_t first = 0; first < p->tiles; first += p->group) {
             lk_tile_range t = {first, least(p->group, p->tiles - first)};
             transform_input(p, x, t, k, at.v);
@@ -250,7 +260,7 @@ static void convolve(const pieces *p, const lk_kernels *kernels, const float *x,
     }
 }
 
-static void conv2d(const lk_block_conv *conv, const float *x, const float *w, const float *bias, float *y,
+static void conv2d(const lk_block_conv *conv, const float *x, const lk_block_weights *w, const float *bias, float *y,
                    uint8_t *passed, void *memory)
 {
     pieces p = forward_pieces(conv);
@@ -258,7 +268,7 @@ static void conv2d(const lk_block_conv *conv, const float *x, const float *w, co
     convolve(&p, &kernels, x, w, bias, y, passed, memory);
 }
 
-static void input_grad(const lk_block_conv *conv, const float *dy, const float *w, float *dx, void *memory)
+static void input_grad(const lk_block_conv *conv, const float *dy, const lk_block_weights *w, float *dx, void *memory)
 {
     pieces p = input_grad_pieces(conv);
     lk_kernels kernels = {conv->filters, conv->channels, true};
@@ -292,5 +302,5 @@ static bool takes(const lk_block_conv *conv)
 }
 
 const lk_block_algorithm LK_ISA(lk__block_winograd) = {
-    "winograd:" LK_ISA_NAME, LK_BLOCK, takes, memory_bytes, conv2d, input_grad, weight_grad,
+    "winograd:" LK_ISA_NAME, LK_BLOCK, takes, memory_bytes, kept_bytes, conv2d, input_grad, weight_grad,
 };

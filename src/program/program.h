@@ -1,8 +1,8 @@
 /* A program's parts. record.c makes the list of calls, fuse.c puts fused operators in the place of sequences
  * (rewrite.h and a file for each pattern), order.c moves up what finishes outputs, recompute.c makes calls run again
  * (remake.c) instead of keeping what they made, layouts.c tells calls what their neighbours want, values.c finds out
- * who writes and who reads what, segments.c cuts, memory_plan.c gives tensors their places, in_place.c says where a
- * result may take an operand's, and run.c replays. */
+ * who writes and who reads what, keep.c lets kernels keep what they make of variables, segments.c cuts, memory_plan.c
+ * gives tensors their places, in_place.c says where a result may take an operand's, and run.c replays. */
 #ifndef LK_PROGRAM_PROGRAM_H
 #define LK_PROGRAM_PROGRAM_H
 
@@ -26,6 +26,7 @@ typedef struct lk_value {
     int index; /* of an input or output */
     int first, last;
     bool written;
+    uint64_t version;     /* outside and not written: how often it was when a replay last read it */
     size_t bytes, offset; /* inside: of its place */
     int place;            /* inside: which one; values that lie there after each other have the same */
 } lk_value;
@@ -49,6 +50,8 @@ struct lk_program {
     lk_value *values;
     int n_values;
     int n_shared;             /* of them, those that are not inside */
+    struct lk_kept *kept;     /* [n_calls]: see keep.c; NULL: nothing is kept */
+    size_t may_keep;          /* bytes left to keep */
     int *dying, *first_dying; /* values whose last use is call i: dying[first_dying[i] … first_dying[i + 1]) */
 
     lk_segment *segments; /* one at least */
@@ -92,6 +95,19 @@ void lk__program_choose_layouts(lk_program *program);
 
 /* Of the calls as they are now. */
 lk_status lk__program_find_values(lk_program *program);
+
+/* --- keep.c ------------------------------------------------------------------------------------------------------- */
+
+/* Lets kernels keep at most `bytes`: see lk_program_opts. After values are known. */
+lk_status lk__program_keep(lk_program *program, size_t bytes);
+
+/* A variable has changed. */
+void lk__program_forget_kept(lk_program *program);
+
+/* That are kept now. */
+size_t lk__program_kept_bytes(const lk_program *program);
+
+void lk__program_drop_kept(lk_program *program);
 
 /* --- segments.c --------------------------------------------------------------------------------------------------- */
 

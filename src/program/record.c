@@ -104,6 +104,7 @@ static lk_status compile(lk_program *program, lk_tensor *const *like, lk_program
         LK_TRY(lk__program_recompute(program));
     lk__program_choose_layouts(program);
     LK_TRY(lk__program_find_values(program));
+    LK_TRY(lk__program_keep(program, opts->keep_bytes));
     return lk__program_cut(program, opts->segment_bytes);
 }
 
@@ -150,6 +151,7 @@ void lk_program_release(lk_program *program)
 {
     if (!program || !lk__refcount_release(&program->references))
         return;
+    lk__program_drop_kept(program);
     for (int i = 0; i < program->n_calls; i++)
         lk__call_release(&program->calls[i]);
     release_tensors(program->in, program->n_in);

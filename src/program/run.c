@@ -27,6 +27,7 @@ struct lk_replay {
     int pushed;            /* segments */
     bool bound, has_arena; /* on the device's thread */
     lk_storage **storages; /* [segments][n_shared] */
+    uint64_t *versions;    /* [segments][n_shared]; NULL: nothing is kept */
     part parts[];          /* [segments], and one to end early */
 };
 
@@ -116,6 +117,28 @@ static void hand_over_outputs(lk_replay *r, const lk_segment *segment)
     }
 }
 
+/* Whether others have to know that a segment, or one behind it, uses the value: nobody else has what is inside. */
+static bool is_shared_from(const lk_value *value, const lk_segment *segment)
+{
+    return value->kind != LK_VALUE_INSIDE && value->last >= segment->begin;
+}
+
+/* What was made of variables holds as long as these do. */
+static void compare_versions(lk_program *program, const part *p)
+{
+    bool changed = false;
+    const uint64_t *version = p->task.versions;
+    for (int i = 0; version && i < program->n_values; i++) {
+        lk_value *value = &program->values[i];
+        if (value->written || !is_shared_from(value, p->segment))
+            continue;
+        changed |= value->kind == LK_VALUE_OUTSIDE && value->version != *version;
+        value->version = *version++;
+    }
+    if (changed)
+        lk__program_forget_kept(program);
+}
+
 static lk_status run_calls(const lk_replay *r, const lk_segment *segment)
 {
     lk_program *program = r->program;
@@ -141,6 +164,7 @@ static lk_status run(lk_task *task)
     if (p->segment == program->segments)
         LK_TRY(bind(r));
     lend_inputs(r);
+    compare_versions(program, p);
     LK_TRY(run_calls(r, p->segment));
     if (p->last && !program->planned) {
         LK_TRY(lk__program_plan_memory(program));
@@ -201,8 +225,8 @@ static lk_status check_input(const lk_program *program, int i, const lk_tensor *
     return LK_OK;
 }
 
-/* What is inside is nobody else's, so nobody waits for it. What later segments use counts too: where one fails, what
- * they would have written is poisoned, and they are left out. */
+/* What later segments use counts too: where one fails, what they would have written is poisoned, and they are left out.
+ */
 static void list_storages(lk_replay *r, int s)
 {
     const lk_program *program = r->program;
@@ -210,9 +234,11 @@ static void list_storages(lk_replay *r, int s)
     lk_storage **storages = r->storages + (size_t)s * (size_t)program->n_shared;
     task->reads = storages;
     task->writes = storages + program->n_shared;
+    if (r->versions)
+        task->versions = r->versions + (size_t)s * (size_t)program->n_shared;
     for (int i = 0; i < program->n_values; i++) {
         const lk_value *value = &program->values[i];
-        if (value->kind == LK_VALUE_INSIDE || value->last < program->segments[s].begin)
+        if (!is_shared_from(value, &program->segments[s]))
             continue;
         lk_storage *storage = value->kind == LK_VALUE_INPUT    ? r->in[value->index]->storage
                               : value->kind == LK_VALUE_OUTPUT ? r->out[value->index]->storage
@@ -260,6 +286,8 @@ static lk_replay *allocate(lk_program *program)
     size_t parts = (size_t)program->n_segments + 1, tensors = (size_t)program->n_in + (size_t)program->n_out,
            storages = (size_t)program->n_segments * (size_t)program->n_shared;
     size_t arrays = parts * sizeof(part) + tensors * sizeof(lk_tensor *) + storages * sizeof(lk_storage *);
+    if (program->kept)
+        arrays += storages * sizeof(uint64_t);
     lk_replay *r = lk__device_calloc(program->device, 1, sizeof *r + arrays);
     if (!r)
         return NULL;
@@ -269,6 +297,8 @@ static lk_replay *allocate(lk_program *program)
     r->in = (lk_tensor **)(r->parts + parts);
     r->out = r->in + program->n_in;
     r->storages = (lk_storage **)(r->out + program->n_out);
+    if (program->kept)
+        r->versions = (uint64_t *)(r->storages + storages);
     return r;
 }
 
@@ -390,7 +420,11 @@ lk_status lk_program_get_memory(lk_program *program, lk_program_memory *memory)
     LK_TRY(lk_device_sync(program->device));
     if (!program->planned)
         LK_FAIL(LK_ERR_STATE, "program: its memory is known once it has run");
-    *memory = (lk_program_memory){(int64_t)program->plan_bytes, (int64_t)program->peak_bytes,
-                                  (int64_t)program->sum_bytes, program->n_calls, program->n_segments};
+    *memory = (lk_program_memory){(int64_t)program->plan_bytes,
+                                  (int64_t)program->peak_bytes,
+                                  (int64_t)program->sum_bytes,
+                                  (int64_t)lk__program_kept_bytes(program),
+                                  program->n_calls,
+                                  program->n_segments};
     return LK_OK;
 }

@@ -68,19 +68,36 @@ lk_program *lk__shard_program_record(lk_trainer *trainer, lk__shard_pass_fn fn, 
     return lk_program_record(shard->device, pass, &r, in, seed ? INPUTS : SEED, n, opts);
 }
 
+/* Between two updates a device computes several shards of a batch with the same weights; then these may take as much
+ * memory again in the order that kernels want. An epoch's last batch is left out: its shards are not that many. */
+static size_t bytes_to_keep(const lk_trainer *trainer, lk__shard_pass_fn fn, int64_t samples)
+{
+    const lk_plan *plan = &trainer->plan;
+    bool repeats = plan->shards > trainer->n_devices || plan->accumulate > 1;
+    if (fn != lk__training_pass || !repeats || samples < plan->batch_size / plan->shards)
+        return 0;
+    lk_tensor *const *variables = lk_replicas_variables(trainer->replicas, 0);
+    size_t bytes = 0;
+    for (int i = 0; i < trainer->n_parameters; i++)
+        bytes += (size_t)lk_tensor_count(variables[i]) * sizeof(float);
+    return bytes;
+}
+
 static lk_status add(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *shard, lk_tensor *seed, int n,
                      lk_program **program)
 {
     lk__shard_programs *programs = trainer->programs;
+    int64_t samples = lk_tensor_shape(shard->labels).dim[0];
     LK_TRY(grow(programs));
     const lk_train_config *config = &trainer->config;
     lk_program_opts opts = {.fuse = config->fuse == LK_FUSE_ON,
                             .recompute = config->recompute,
-                            .segment_bytes = (size_t)(1e6 * config->bucket_mb)};
+                            .segment_bytes = (size_t)(1e6 * config->bucket_mb),
+                            .keep_bytes = bytes_to_keep(trainer, fn, samples)};
     *program = lk__shard_program_record(trainer, fn, shard, seed, n, &opts);
     if (!*program)
         return lk_error_status();
-    programs->list[programs->n++] = (cached){*program, fn, shard->replica, lk_tensor_shape(shard->labels).dim[0]};
+    programs->list[programs->n++] = (cached){*program, fn, shard->replica, samples};
     return LK_OK;
 }
 

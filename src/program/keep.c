@@ -1,0 +1,63 @@
+/* What kernels keep between replays: core/kept.h. */
+#include "program/program.h"
+
+#include "base/mem.h"
+#include "core/backend.h"
+#include "core/kept.h"
+
+static bool is_variable(const lk_program *program, const lk_tensor *tensor)
+{
+    for (int i = 0; tensor && i < program->n_values; i++)
+        if (program->values[i].storage == tensor->storage)
+            return program->values[i].kind == LK_VALUE_OUTSIDE && !program->values[i].written;
+    return false;
+}
+
+static unsigned variables_of(const lk_program *program, const lk_call *call)
+{
+    unsigned inputs = 0;
+    for (int i = 0; i < call->n_in; i++)
+        if (is_variable(program, call->in[i]))
+            inputs |= 1U << i;
+    return inputs;
+}
+
+lk_status lk__program_keep(lk_program *program, size_t bytes)
+{
+    if (bytes == 0)
+        return LK_OK;
+    program->kept = lk__calloc((size_t)program->n_calls + 1, sizeof *program->kept);
+    if (!program->kept)
+        return LK_ERR_MEMORY;
+    program->may_keep = bytes;
+    for (int i = 0; i < program->n_calls; i++) {
+        lk_call *call = &program->calls[i];
+        program->kept[i] = (lk_kept){.inputs = variables_of(program, call), .left = &program->may_keep};
+        if (program->kept[i].inputs)
+            call->kept = &program->kept[i];
+    }
+    return LK_OK;
+}
+
+/* All variables of a network change together, so nobody asks which of them did. */
+void lk__program_forget_kept(lk_program *program)
+{
+    for (int i = 0; program->kept && i < program->n_calls; i++)
+        program->kept[i].made = false;
+}
+
+size_t lk__program_kept_bytes(const lk_program *program)
+{
+    size_t bytes = 0;
+    for (int i = 0; program->kept && i < program->n_calls; i++)
+        bytes += program->kept[i].bytes;
+    return bytes;
+}
+
+void lk__program_drop_kept(lk_program *program)
+{
+    for (int i = 0; program->kept && i < program->n_calls; i++)
+        lk__allocator_put(program->device->allocator, program->kept[i].block);
+    lk__free(program->kept);
+    program->kept = NULL;
+}

@@ -1,0 +1,312 @@
+/* What kernels keep of variables between replays: the same bits as without, whatever becomes of the variables. */
+#include "core/backend.h"
+#include "lockstep/autograd.h"
+#include "lockstep/device.h"
+#include "lockstep/ops.h"
+#include "lockstep/program.h"
+#include "ops/ops.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { IMAGES = 16, MOST_KEPT = 1 << 24 };
+
+/* Convolutions for each of the kernels that bring weights into an order of their own: of images in the lanes with and
+ * without Winograd's algorithm, of blocks of channels likewise, grouped ones; each with its gradients. */
+typedef struct conv_case {
+    int64_t channels, filters, size, kernel, padding, stride, groups;
+    bool relu, pooled;
+} conv_case;
+
+static const conv_case cases[] = {
+    {.channels = 12, .filters = 15, .size = 9, .kernel = 3},
+    {.channels = 12, .filters = 30, .size = 9, .kernel = 2, .relu = true, .pooled = true},
+    {.channels = 12, .filters = 20, .size = 12, .kernel = 5},
+    {.channels = 12, .filters = 20, .size = 12, .kernel = 5, .relu = true, .pooled = true},
+    {.channels = 16, .filters = 32, .size = 8, .kernel = 3, .padding = 1},
+    {.channels = 16, .filters = 32, .size = 8, .kernel = 3, .padding = 1, .relu = true},
+    {.channels = 16, .filters = 48, .size = 8, .kernel = 3, .padding = 1, .stride = 2},
+    {.channels = 32, .filters = 48, .size = 8, .kernel = 1, .relu = true},
+    {.channels = 16, .filters = 32, .size = 8, .kernel = 3, .padding = 1, .groups = 2},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+static lk_tensor *numbers(lk_device *device, lk_shape shape, int seed)
+{
+    int64_t n = lk_shape_count(shape);
+    float *values = malloc((size_t)n * sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < n; i++)
+        values[i] = (float)((i * 7919 + seed * 104729) % 2003) / 1001 - 1;
+    lk_tensor *tensor = lk_tensor_from(device, LK_F32, shape, values);
+    assert_non_null(tensor);
+    free(values);
+    return tensor;
+}
+
+typedef struct network {
+    const conv_case *c;
+    lk_tensor *w, *bias;
+} network;
+
+static lk_shape weights_shape(const conv_case *c)
+{
+    return LK_SHAPE(c->filters, c->channels / (c->groups ? c->groups : 1), c->kernel, c->kernel);
+}
+
+static network make_network(lk_device *device, const conv_case *c, int seed)
+{
+    return (network){c, numbers(device, weights_shape(c), seed), numbers(device, LK_SHAPE(c->filters), seed + 1)};
+}
+
+enum { Y, DX, DW, OUTPUTS };
+
+/* images → y and the gradients of images and weights. */
+static lk_status pass(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    const network *net = user;
+    const conv_case *c = net->c;
+    lk_tensor *watched[] = {in[0], net->w};
+    lk_conv2d_opts opts = {.stride = {c->stride, c->stride}, .padding = {c->padding, c->padding}, .groups = c->groups};
+    lk_tape *tape = lk_tape_begin(watched, 2);
+    if (!tape)
+        return lk_error_status();
+    lk_tensor *y = lk_conv2d(in[0], net->w, net->bias, &opts);
+    if (c->relu)
+        y = lk_relu(y);
+    if (c->pooled)
+        y = lk_max_pool2d(y, &(lk_pool2d_opts){.kernel = {2, 2}});
+    out[Y] = lk_sum(lk_mul(y, y), NULL);
+    lk_status status = lk_tape_gradient(tape, out[Y], NULL, &out[DX]);
+    lk_tape_release(tape);
+    return status;
+}
+
+static lk_tensor *images(lk_device *device, const conv_case *c, int seed)
+{
+    return numbers(device, LK_SHAPE(IMAGES, c->channels, c->size, c->size), seed);
+}
+
+static lk_program *record(lk_device *device, network *net, size_t keep, size_t segment)
+{
+    lk_tensor *like = images(device, net->c, 0);
+    lk_program_opts opts = {.fuse = true, .keep_bytes = keep, .segment_bytes = segment};
+    lk_program *program = lk_program_record(device, pass, net, &like, 1, OUTPUTS, &opts);
+    assert_non_null(program);
+    return program;
+}
+
+static void expect_equal(lk_tensor *have, lk_tensor *want)
+{
+    size_t bytes = (size_t)lk_tensor_count(want) * sizeof(float);
+    float *a = malloc(bytes), *b = malloc(bytes);
+    assert_non_null(a);
+    assert_non_null(b);
+    assert_int_equal(lk_tensor_read(have, a, bytes), LK_OK);
+    assert_int_equal(lk_tensor_read(want, b, bytes), LK_OK);
+    assert_memory_equal(a, b, bytes);
+    free(a);
+    free(b);
+}
+
+static int64_t kept_bytes(lk_program *program)
+{
+    lk_program_memory memory;
+    assert_int_equal(lk_program_get_memory(program, &memory), LK_OK);
+    return memory.kept;
+}
+
+/* Both programs, on the same images. */
+static void expect_same(lk_program *have, lk_program *want, lk_tensor *x)
+{
+    lk_tensor *a[OUTPUTS], *b[OUTPUTS];
+    assert_int_equal(lk_program_run(have, &x, 0, a), LK_OK);
+    assert_int_equal(lk_program_run(want, &x, 0, b), LK_OK);
+    for (int i = 0; i < OUTPUTS; i++)
+        expect_equal(a[i], b[i]);
+}
+
+/* Other weights: by the host, or by an operator. */
+static void change(const network *net, int seed, bool by_host)
+{
+    size_t bytes = (size_t)lk_tensor_count(net->w) * sizeof(float);
+    lk_device *device = lk_tensor_device(net->w);
+    lk_tensor *other = numbers(device, weights_shape(net->c), seed);
+    if (by_host) {
+        float *values = malloc(bytes);
+        assert_non_null(values);
+        assert_int_equal(lk_tensor_read(other, values, bytes), LK_OK);
+        assert_int_equal(lk_tensor_write(net->w, values, bytes), LK_OK);
+        free(values);
+    } else {
+        assert_int_equal(lk_add_into(net->w, net->w, other), LK_OK);
+    }
+}
+
+static bool has_fast_kernels(const lk_device *device)
+{
+    const char *table;
+    lk__backend_kernel(device->backend, LK_OP_CONV2D, LK_F32, &table);
+    return strcmp(table, "cpu") == 0;
+}
+
+static void check_case(lk_device *device, const conv_case *c, size_t segment)
+{
+    lk_scope_begin();
+    network net = make_network(device, c, 1);
+    lk_program *have = record(device, &net, MOST_KEPT, segment), *want = record(device, &net, 0, segment);
+    for (int i = 0; i < 8; i++) {
+        if (i % 3 == 2)
+            change(&net, 10 + i, i % 2);
+        expect_same(have, want, images(device, c, 20 + i));
+    }
+    assert_int_equal(kept_bytes(want), 0);
+    assert_int_equal(kept_bytes(have) > 0, has_fast_kernels(device));
+    lk_program_release(have);
+    lk_program_release(want);
+    lk_scope_end();
+}
+
+static lk_device *open_device(void)
+{
+    lk_device *device = lk_device_open("cpu");
+    assert_non_null(device);
+    return device;
+}
+
+static void changed_weights_are_seen(void **state)
+{
+    (void)state;
+    lk_device *device = open_device();
+    for (int c = 0; c < CASES; c++) {
+        check_case(device, &cases[c], 0);
+        check_case(device, &cases[c], 1);
+    }
+    lk_device_release(device);
+}
+
+/* The new ones are likely to lie where those before were. */
+static void remade_weights_are_seen(void **state)
+{
+    (void)state;
+    lk_device *device = open_device();
+    for (int i = 0; i < 4; i++) {
+        lk_scope_begin();
+        network net = make_network(device, &cases[4], 1 + i);
+        lk_program *have = record(device, &net, MOST_KEPT, 0), *want = record(device, &net, 0, 0);
+        for (int k = 0; k < 2; k++)
+            expect_same(have, want, images(device, net.c, 7));
+        lk_program_release(have);
+        lk_program_release(want);
+        lk_scope_end();
+    }
+    lk_device_release(device);
+}
+
+/* Weights that change between a replay's segments: what comes behind sees the new ones, and so does the next replay. */
+static void weights_may_change_between_segments(void **state)
+{
+    (void)state;
+    lk_device *device = open_device();
+    lk_scope_begin();
+    network net[] = {make_network(device, &cases[5], 1), make_network(device, &cases[5], 1)};
+    lk_program *program[] = {record(device, &net[0], MOST_KEPT, 1), record(device, &net[1], 0, 1)};
+    lk_tensor *x = images(device, net[0].c, 3), *out[2][OUTPUTS];
+    for (int i = 0; i < 6; i++) {
+        for (int p = 0; p < 2; p++) {
+            const int *ready;
+            int n_ready, pushed = 0;
+            lk_replay *replay;
+            assert_int_equal(lk_program_begin(program[p], &x, 0, out[p], &replay), LK_OK);
+            while (lk_replay_segments_left(replay) > 0) {
+                assert_int_equal(lk_replay_push(replay, &ready, &n_ready), LK_OK);
+                if (pushed++ == 0 && i % 2)
+                    change(&net[p], 30 + i, i % 4 == 1);
+            }
+            assert_true(pushed > 1);
+            lk_replay_end(replay);
+        }
+        for (int o = 0; o < OUTPUTS; o++)
+            expect_equal(out[0][o], out[1][o]);
+    }
+    lk_program_release(program[0]);
+    lk_program_release(program[1]);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+/* Where there is room for one order of the weights but not for both, and for none. */
+static void no_more_is_kept_than_allowed(void **state)
+{
+    (void)state;
+    lk_device *device = open_device();
+    lk_scope_begin();
+    network net = make_network(device, &cases[6], 1);
+    lk_program *all = record(device, &net, MOST_KEPT, 0), *want = record(device, &net, 0, 0);
+    expect_same(all, want, images(device, net.c, 2));
+    size_t whole = (size_t)kept_bytes(all);
+    for (size_t bytes = 1; bytes < whole; bytes += whole / 3) {
+        lk_program *some = record(device, &net, bytes, 0);
+        for (int i = 0; i < 3; i++)
+            expect_same(some, want, images(device, net.c, 2 + i));
+        assert_true((size_t)kept_bytes(some) < whole);
+        lk_program_release(some);
+    }
+    lk_program_release(all);
+    lk_program_release(want);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+/* Weights that were computed in the program are made anew by each replay. */
+static lk_status computed(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    network net = *(const network *)user;
+    net.w = lk_mul(net.w, in[1]);
+    return pass(&net, in, out);
+}
+
+static void computed_weights_are_not_kept(void **state)
+{
+    (void)state;
+    lk_device *device = open_device();
+    lk_scope_begin();
+    network net = make_network(device, &cases[4], 1);
+    lk_tensor *in[2] = {images(device, net.c, 0), numbers(device, weights_shape(net.c), 2)}, *a[OUTPUTS], *b[OUTPUTS];
+    lk_program *program[2];
+    for (int p = 0; p < 2; p++) {
+        lk_program_opts opts = {.fuse = true, .keep_bytes = p == 0 ? MOST_KEPT : 0};
+        program[p] = lk_program_record(device, computed, &net, in, 2, OUTPUTS, &opts);
+        assert_non_null(program[p]);
+    }
+    for (int i = 0; i < 4; i++) {
+        in[1] = numbers(device, weights_shape(net.c), 40 + i);
+        assert_int_equal(lk_program_run(program[0], in, 0, a), LK_OK);
+        assert_int_equal(lk_program_run(program[1], in, 0, b), LK_OK);
+        for (int o = 0; o < OUTPUTS; o++)
+            expect_equal(a[o], b[o]);
+    }
+    assert_int_equal(kept_bytes(program[0]), 0);
+    lk_program_release(program[0]);
+    lk_program_release(program[1]);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(changed_weights_are_seen),
+        cmocka_unit_test(remade_weights_are_seen),
+        cmocka_unit_test(weights_may_change_between_segments),
+        cmocka_unit_test(no_more_is_kept_than_allowed),
+        cmocka_unit_test(computed_weights_are_not_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
