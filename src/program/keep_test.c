@@ -1,4 +1,5 @@
 /* What kernels keep of variables between replays: the same bits as without, whatever becomes of the variables. */
+#include "base/mem.h"
 #include "core/backend.h"
 #include "lockstep/autograd.h"
 #include "lockstep/device.h"
@@ -299,6 +300,49 @@ static void computed_weights_are_not_kept(void **state)
     lk_device_release(device);
 }
 
+static lk_status try_two_replays(lk_device *device, network *net, size_t keep, lk_tensor *x, lk_tensor **out)
+{
+    const lk_program_opts opts = {.fuse = true, .keep_bytes = keep};
+    lk_status status = LK_OK;
+    lk_program *program = lk_program_record(device, pass, net, &x, 1, OUTPUTS, &opts);
+    if (!program)
+        return lk_error_status();
+    for (int i = 0; i < 2 && status == LK_OK; i++)
+        status = lk_program_run(program, &x, 0, out);
+    for (int i = 0; i < OUTPUTS && status == LK_OK; i++)
+        status = lk_tensor_wait(out[i]);
+    lk_device_sync(device);
+    lk_program_release(program);
+    return status;
+}
+
+/* One allocation after another is refused, that of what is kept included. */
+static void without_memory_nothing_is_wrong(void **state)
+{
+    (void)state;
+    int64_t n = 0;
+    for (bool refused = true; refused; n++) {
+        lk_device *device = open_device();
+        lk_scope_begin();
+        network net = make_network(device, &cases[5], 1);
+        lk_tensor *x = images(device, net.c, 2), *want[OUTPUTS], *have[OUTPUTS];
+        assert_int_equal(try_two_replays(device, &net, 0, x, want), LK_OK);
+        lk__mem_fail_at(n);
+        lk_status status = try_two_replays(device, &net, MOST_KEPT, x, have);
+        refused = lk__mem_allocations() > n;
+        lk__mem_fail_at(-1);
+        if (status == LK_OK)
+            for (int i = 0; i < OUTPUTS; i++)
+                expect_equal(have[i], want[i]);
+        else
+            assert_int_equal(status, LK_ERR_MEMORY);
+        lk_error_clear();
+        lk_scope_end();
+        lk_device_release(device);
+    }
+    assert_true(n > 10);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -307,6 +351,7 @@ int main(void)
         cmocka_unit_test(weights_may_change_between_segments),
         cmocka_unit_test(no_more_is_kept_than_allowed),
         cmocka_unit_test(computed_weights_are_not_kept),
+        cmocka_unit_test(without_memory_nothing_is_wrong),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
