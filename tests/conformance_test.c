@@ -1,5 +1,6 @@
-/* Every operator on device "cpu", in f32 and bf16, against the reference kernels in f64 on the same numbers: within a
- * stated tolerance, with the same bits every time and on every device. An operator without a case fails. */
+/* Every operator on two devices, in f32 and bf16, against the reference kernels in f64 on the same numbers: within a
+ * stated tolerance, with the same bits every time and on either device. An operator without a case fails. The devices
+ * are those that $LOCKSTEP_TEST_DEVICES names, 2xcpu without it. */
 #include "conformance_cases.h"
 
 typedef struct worst {
@@ -7,7 +8,7 @@ typedef struct worst {
     double error, tolerance;
 } worst;
 
-static lk_device *cpu[2], *ref[2];
+static lk_device *tested[2], *ref[2];
 
 static trial trial_on(lk_device *const *devices, lk_dtype dtype, operand_layout how, operand_set *operands)
 {
@@ -112,9 +113,9 @@ static void check_repeats(context x, const outcome *got, trial again, const char
 
 static void check_bits(context x, const outcome *got, operand_set *operands)
 {
-    lk_device *const other_cpu[] = {cpu[1], cpu[0]};
-    check_repeats(x, got, trial_on(cpu, LK_F32, x.t->layout, operands), "other bits in a second run");
-    check_repeats(x, got, trial_on(other_cpu, LK_F32, x.t->layout, operands), "other bits on a second device");
+    lk_device *const other_way[] = {tested[1], tested[0]};
+    check_repeats(x, got, trial_on(tested, LK_F32, x.t->layout, operands), "other bits in a second run");
+    check_repeats(x, got, trial_on(other_way, LK_F32, x.t->layout, operands), "other bits on a second device");
     if (x.c->flags & EXACT)
         check_repeats(x, got, trial_on(ref, LK_F32, x.t->layout, operands), "other bits than the reference");
 }
@@ -123,9 +124,9 @@ static void check_bits(context x, const outcome *got, operand_set *operands)
 static bool check_layout(const conformance_case *c, lk_dtype dtype, operand_layout how, worst *w)
 {
     operand_set operands = {.dtype = dtype};
-    trial t = trial_on(cpu, dtype, how, &operands);
+    trial t = trial_on(tested, dtype, how, &operands);
     outcome got = outcome_of(c, &t);
-    bool supported = lk_op_is_view(c->op) || lk_op_implementation(c->op, "cpu", dtype);
+    bool supported = lk_op_is_view(c->op) || lk_op_implementation(c->op, lk_device_kind(tested[0]), dtype);
     assert_int_equal(got.dtype != LK_DTYPE_COUNT, supported);
     if (supported) {
         context x = {c, &t};
@@ -142,12 +143,13 @@ static bool check_layout(const conformance_case *c, lk_dtype dtype, operand_layo
 
 static void report(int op, lk_dtype dtype, const worst *w)
 {
-    const char *implementation = lk_op_is_view(op) ? "view" : lk_op_implementation(op, "cpu", dtype);
+    const char *implementation = lk_op_is_view(op) ? "view" : lk_op_implementation(op, lk_device_kind(tested[0]), dtype);
     if (implementation)
         print_message("%-33s %-4s  %-6s  %3d runs  error %.2e, tolerance %.2e\n", lk_op_name(op), lk_dtype_name(dtype),
                       implementation, w->runs, w->error, w->tolerance);
     else
-        print_message("%-33s %-4s  SKIP: unsupported on cpu\n", lk_op_name(op), lk_dtype_name(dtype));
+        print_message("%-33s %-4s  SKIP: unsupported on %s\n", lk_op_name(op), lk_dtype_name(dtype),
+                      lk_device_kind(tested[0]));
 }
 
 static void check_dtype(int op, lk_dtype dtype)
@@ -183,7 +185,8 @@ static int open_devices(void **state)
 {
     (void)state;
     int n;
-    if (lk_devices_open("2xcpu", cpu, 2, &n) != LK_OK || lk_devices_open("2xref", ref, 2, &n) != LK_OK) {
+    const char *spec = getenv("LOCKSTEP_TEST_DEVICES");
+    if (lk_devices_open(spec ? spec : "2xcpu", tested, 2, &n) != LK_OK || lk_devices_open("2xref", ref, 2, &n) != LK_OK) {
         print_error("%s\n", lk_error_message());
         return -1;
     }
@@ -193,7 +196,7 @@ static int open_devices(void **state)
 static int close_devices(void **state)
 {
     (void)state;
-    lk_devices_release(cpu, 2);
+    lk_devices_release(tested, 2);
     lk_devices_release(ref, 2);
     return 0;
 }

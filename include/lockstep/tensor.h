@@ -62,8 +62,8 @@ LK_API lk_tensor *lk_tensor_from(lk_device *device, lk_dtype dtype, lk_shape sha
 
 /* A tensor over memory of the caller's, plain, row-major, aligned to its elements, that the caller leaves alone until
  * `release(user)` is called: once, from any thread (a device's own included: it must not push work), when the last use
- * has run. On failure it is not called. CPU devices only. Errors: LK_ERR_ARGUMENT (not aligned), LK_ERR_SHAPE,
- * LK_ERR_MEMORY. */
+ * has run. On failure it is not called. A device with memory of its own copies the elements there when their turn
+ * comes. Errors: LK_ERR_ARGUMENT (not aligned), LK_ERR_SHAPE, LK_ERR_MEMORY. */
 LK_API lk_tensor *lk_tensor_wrap(lk_device *device, lk_dtype dtype, lk_shape shape, void *data,
                                  void (*release)(void *user), void *user);
 

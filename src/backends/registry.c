@@ -103,7 +103,6 @@ static const lk_backend cpu = {
     .leave = leave_cpu,
     .alloc = alloc_host,
     .free = free_host,
-    .host_memory = true,
     .to_plain = lk__cpu_to_plain,
     .multiply_adds = lk__cpu_multiply_adds,
     .implementations = lk__cpu_implementations,
@@ -118,7 +117,7 @@ static const lk_kernel_table *const ref_tables[] = {&lk__ref_table, NULL};
     {                                                                                                           \
         .kind = name, .tables = ref_tables, .available = lk__topology_cores, .describe = lk__topology_describe, \
         .open = open_ref, .close = close_ref, .enter = enter_ref, .leave = leave_ref, .alloc = alloc_host,      \
-        .free = free_host, .host_memory = true,                                                                 \
+        .free = free_host,                                                                                      \
     }
 
 #ifndef LK_HAVE_ONEDNN

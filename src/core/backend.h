@@ -26,6 +26,28 @@ typedef struct lk_choices {
     bool (*of_call)(const lk_call *call, const char **op, char *problem, size_t size, const char **implementation);
 } lk_choices;
 
+/* Of a kind of device that works by itself, in memory of its own: its kernels only start work, which goes on in the
+ * order in which it was started. */
+typedef struct lk_offload {
+    /* On the device's thread: remembers the place behind what entry `sequence` of its queue has started. */
+    lk_status (*mark)(lk_device *device, uint64_t sequence);
+    /* From any thread: waits until that is done. Errors: what became of it. */
+    lk_status (*wait)(lk_device *device, uint64_t sequence);
+    /* On the device's thread: what it starts next waits for what entry `sequence` of `other`, of the same kind, has
+     * started, and the thread does not. */
+    lk_status (*follow)(lk_device *device, lk_device *other, uint64_t sequence);
+
+    /* Waits for everything that it has started; on the device's thread, or when there is none. */
+    lk_status (*drain)(lk_device *device);
+
+    /* Copies to memory of the process, from any thread: what the device has done before is done. */
+    lk_status (*read)(lk_device *device, const void *from, void *to, size_t bytes);
+    /* Copies from memory of the process, which is free when this comes back; on the device's thread. */
+    lk_status (*write)(lk_device *device, void *to, const void *from, size_t bytes);
+    /* Copies from `other`, this device or another one of the kind; on the device's thread. */
+    lk_status (*bring)(lk_device *device, void *to, lk_device *other, const void *from, size_t bytes);
+} lk_offload;
+
 typedef struct lk_backend {
     const char *kind; /* "cpu" */
     /* Tables in order of preference; a kernel is the first row found for (operator, dtype): a pure function of the
@@ -35,6 +57,8 @@ typedef struct lk_backend {
     /* Physical devices that this process may use, and a line about one. */
     int (*available)(void);
     lk_status (*describe)(int index, char *text, int size);
+    /* lk_device_describe_kind; NULL: it needs nothing but the build. */
+    lk_status (*describe_kind)(char *text, int size);
 
     /* On the queue's own thread, bound to its core: sets what arithmetic depends on, makes *state. */
     lk_status (*open)(lk_device *device, void **state);
@@ -49,7 +73,7 @@ typedef struct lk_backend {
     /* Memory. */
     void *(*alloc)(void *self, size_t bytes);
     void (*free)(void *self, void *data);
-    bool host_memory; /* the process's own: every thread may read and write it */
+    const lk_offload *offload; /* NULL: kernels have done their work when they return, in memory of the process */
 
     /* Writes x, whose storage has a private layout, to `plain` in row-major order. On the thread of `device`, which may
      * be another device of the same kind. NULL: this backend has no layouts. */

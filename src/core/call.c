@@ -94,6 +94,15 @@ static lk_status find_device(lk_call *call)
     return LK_OK;
 }
 
+/* Layouts mean something to one kind of device. */
+static lk_status make_foreign_inputs_plain(const lk_call *call)
+{
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i] && call->in[i]->storage->device->backend != call->device->backend)
+            LK_TRY(lk__tensor_make_plain(call->in[i]));
+    return LK_OK;
+}
+
 static lk_status find_kernel(lk_call *call)
 {
     call->kernel = lk__backend_kernel_of(call);
@@ -159,6 +168,7 @@ lk_status lk__call(lk_call *call)
     bool made[LK_MAX_OUTPUTS] = {false};
     prefetch_counts(call);
     LK_TRY(find_device(call));
+    LK_TRY(make_foreign_inputs_plain(call));
     if (call->n_in > 0)
         call->dtype = call->in[0]->dtype;
     call->algorithms = call->device->algorithms;

@@ -149,6 +149,8 @@ static lk_status open_device(const char *kind, int index, lk_device **out)
 static void warn_about_shared_cores(const lk_device_spec_entry *entries, int count)
 {
     for (int b = 0; lk__backends[b]; b++) {
+        if (lk__backends[b]->offload)
+            continue; /* several queues of one GPU are its own business */
         int wanted = 0, highest = -1, available = lk__backends[b]->available();
         for (int i = 0; i < count; i++) {
             if (strcmp(entries[i].kind, lk__backends[b]->kind) != 0)
@@ -276,6 +278,17 @@ lk_status lk_device_describe(const char *kind, int index, char *text, int size)
     if (!backend)
         LK_FAIL(LK_ERR_ARGUMENT, "device: unknown kind '%s'", kind);
     return backend->describe(index, text, size);
+}
+
+lk_status lk_device_describe_kind(const char *kind, char *text, int size)
+{
+    const lk_backend *backend = find_backend(kind);
+    if (!backend)
+        LK_FAIL(LK_ERR_ARGUMENT, "device: unknown kind '%s'", kind);
+    if (backend->describe_kind)
+        return backend->describe_kind(text, size);
+    snprintf(text, (size_t)size, "built in");
+    return LK_OK;
 }
 
 lk_status lk_device_sync(lk_device *device)

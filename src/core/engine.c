@@ -39,8 +39,11 @@ static lk_status acquire_queue(lk_device *device, lk_queue **out)
         if (!queue)
             status = LK_ERR_MEMORY;
     }
-    if (queue)
+    if (queue) {
         queue->device = device;
+        queue->offload = device->backend->offload;
+        lk__queue_note_finished(queue, atomic_load(&queue->done));
+    }
     pthread_mutex_unlock(&engine_lock);
     if (status == LK_OK && !queue)
         status = lk__fail(LK_ERR_DEVICE, "device: at most %d devices can be open at once", LK_MAX_QUEUES);
@@ -132,7 +135,7 @@ static lk_ring_entry *next_entry(lk_queue *queue)
     return &queue->ring[position % LK_RING_ENTRIES];
 }
 
-/* Of what is waited for, which has not run, so its entry is still there. */
+/* Of what is waited for. Its entry is still there, or, where only the work that it has started is left, most likely. */
 static lk__phase phase_of(lk_event event)
 {
     return event.queue->ring[(event.sequence - 1) % LK_RING_ENTRIES].phase;
@@ -149,6 +152,9 @@ static void push_wait(lk_queue *queue, lk_use use)
     lk_ring_entry *entry = next_entry(queue);
     entry->kind = LK_ENTRY_WAIT;
     entry->wait = event;
+    entry->other = use.queue->offload ? use.queue->device : NULL;
+    if (entry->other)
+        lk__device_retain_memory(entry->other);
     entry->phase = phase_of(event);
     publish(queue);
 }
@@ -207,6 +213,15 @@ static lk_use next_use(lk_queue *queue)
     return (lk_use){queue, atomic_load_explicit(&queue->pushed, memory_order_relaxed) + 1};
 }
 
+/* In the synchronous engine what an entry has started is over when the call that pushed it comes back. */
+static void wait_in_caller(lk_queue *queue, uint64_t sequence)
+{
+    lk_status status = queue->offload->drain(queue->device);
+    if (status != LK_OK)
+        lk__error_note(status);
+    lk__queue_note_finished(queue, sequence);
+}
+
 /* In the synchronous engine, which has no thread, the entry is run at once. */
 static void publish_and_run(lk_queue *queue, lk_ring_entry *entry)
 {
@@ -220,6 +235,8 @@ static void publish_and_run(lk_queue *queue, lk_ring_entry *entry)
         lk__call_release(&entry->call);
     else
         entry->task->release(entry->task);
+    if (queue->offload)
+        wait_in_caller(queue, sequence);
     lk__queue_finish_entry(queue, sequence);
 }
 
@@ -379,13 +396,35 @@ lk_status lk__engine_push_plain(lk_tensor *tensor)
 
 bool lk__event_complete(lk_event event)
 {
-    return !event.queue || atomic_load_explicit(&event.queue->done, memory_order_acquire) >= event.sequence;
+    if (!event.queue)
+        return true;
+    const _Atomic uint64_t *position = event.queue->offload ? &event.queue->finished : &event.queue->done;
+    return atomic_load_explicit(position, memory_order_acquire) >= event.sequence;
 }
 
-void lk__event_wait(lk_event event)
+/* What an entry that has run has started. A queue without a device has seen the end of it. */
+static lk_status wait_for_work_of(lk_event event)
 {
-    if (!lk__event_complete(event))
-        lk__queue_wait(event.queue, event.sequence);
+    pthread_mutex_lock(&engine_lock);
+    lk_device *device = event.queue->device;
+    if (device)
+        lk__device_retain_memory(device);
+    pthread_mutex_unlock(&engine_lock);
+    if (!device)
+        return LK_OK;
+    lk_status status = event.queue->offload->wait(device, event.sequence);
+    if (status == LK_OK)
+        lk__queue_note_finished(event.queue, event.sequence);
+    lk__device_release_memory(device);
+    return status;
+}
+
+lk_status lk__event_wait(lk_event event)
+{
+    if (lk__event_complete(event))
+        return LK_OK;
+    lk__queue_wait(event.queue, event.sequence);
+    return event.queue->offload ? wait_for_work_of(event) : LK_OK;
 }
 
 static lk_event pending_use(lk_storage *storage, bool readers)
@@ -417,13 +456,14 @@ bool lk__storage_is_written(lk_storage *storage)
     return written;
 }
 
-static void wait_for_result(lk_event event)
+static lk_status wait_for_result(lk_event event)
 {
     if (lk__event_complete(event))
-        return;
+        return LK_OK;
     int64_t began = lk__trace_begin();
-    lk__event_wait(event);
+    lk_status status = lk__event_wait(event);
     lk__trace_end(LK_TRACE_WAIT_RESULT, began, 0);
+    return status;
 }
 
 lk_status lk__engine_wait_storage(lk_storage *storage, bool readers)
@@ -434,7 +474,7 @@ lk_status lk__engine_wait_storage(lk_storage *storage, bool readers)
         pthread_mutex_unlock(&engine_lock);
         if (!event.queue)
             break;
-        wait_for_result(event);
+        LK_TRY(wait_for_result(event));
     }
     return storage->error ? lk__error_report(storage->error) : LK_OK;
 }
@@ -452,7 +492,7 @@ lk_status lk__engine_sync(lk_queue *queue)
         if (queues[i] && queues[i]->device && (!queue || queue == queues[i]))
             last = lk__queue_last(queues[i]);
         pthread_mutex_unlock(&engine_lock);
-        wait_for_result(last);
+        LK_TRY(wait_for_result(last));
     }
     return lk__error_report_unreported();
 }

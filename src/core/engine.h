@@ -65,8 +65,11 @@ lk_status lk__engine_push_plain(lk_tensor *tensor);
 /* lk_device_flops. */
 double lk__engine_flops(const lk_device *device);
 
+/* Where the device works by itself: whether what was started is known to be done. */
 bool lk__event_complete(lk_event event);
-void lk__event_wait(lk_event event);
+
+/* Waits for it, on a thread that is no queue's. Errors: what became of the work of a device that works by itself. */
+lk_status lk__event_wait(lk_event event);
 
 /* The event after everything pushed to the queue so far. */
 lk_event lk__queue_last(lk_queue *queue);

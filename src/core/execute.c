@@ -11,6 +11,7 @@
 
 const lk_op lk__op_plain = {.name = "plain", .id = -1};
 const lk_op lk__op_plain_copy = {.name = "plain copy", .id = -1};
+const lk_op lk__op_store = {.name = "store", .id = -1};
 
 /* --- poison ------------------------------------------------------------------------------------------------------- */
 
@@ -101,37 +102,71 @@ static lk_error *poison_of(const lk_call *call)
     return NULL;
 }
 
-/* --- layouts ------------------------------------------------------------------------------------------------------ */
+/* --- stand-ins ---------------------------------------------------------------------------------------------------- */
 
-/* Plain stand-ins for inputs with a private layout. The original stays as it is: other queues may be reading it. */
-typedef struct plain_inputs {
+/* For inputs that a kernel cannot take as they are. The originals stay so: other queues may be reading them. */
+typedef struct stand_ins {
     lk_tensor *original[LK_MAX_INPUTS];
     lk_tensor tensor[LK_MAX_INPUTS];
     lk_storage storage[LK_MAX_INPUTS];
-} plain_inputs;
+} stand_ins;
 
-static lk_status make_stand_in(lk_device *device, lk_call *call, int i, plain_inputs *plain)
+/* As large as its storage, without contents. */
+static lk_status make_stand_in(lk_device *device, lk_call *call, int i, stand_ins *ins)
 {
     lk_tensor *x = call->in[i];
     lk_block *block;
     LK_TRY(lk__allocator_get(device->allocator, x->storage->bytes, &block));
-    plain->storage[i] = (lk_storage){.device = device, .bytes = x->storage->bytes, .block = block, .data = block->data};
-    plain->tensor[i] = lk__tensor_alias(x);
-    plain->tensor[i].storage = &plain->storage[i];
-    plain->original[i] = x;
-    call->in[i] = &plain->tensor[i];
-    return device->backend->to_plain(device, x, block->data);
+    ins->storage[i] = (lk_storage){.device = device, .bytes = x->storage->bytes, .block = block, .data = block->data};
+    ins->tensor[i] = lk__tensor_alias(x);
+    ins->tensor[i].storage = &ins->storage[i];
+    ins->original[i] = x;
+    call->in[i] = &ins->tensor[i];
+    return LK_OK;
 }
 
-static void drop_stand_ins(lk_device *device, lk_call *call, plain_inputs *plain)
+static void drop_stand_ins(lk_device *device, lk_call *call, stand_ins *ins)
 {
     for (int i = 0; i < call->n_in; i++) {
-        if (!plain->original[i])
+        if (!ins->original[i])
             continue;
-        call->in[i] = plain->original[i];
-        lk__allocator_put(device->allocator, plain->storage[i].block);
+        call->in[i] = ins->original[i];
+        lk__allocator_put(device->allocator, ins->storage[i].block);
     }
 }
+
+/* --- memory of others --------------------------------------------------------------------------------------------- */
+
+/* Whether kernels on `device` cannot reach x: one of the two has memory of its own. */
+static bool is_out_of_reach(const lk_device *device, const lk_tensor *x)
+{
+    const lk_device *other = x->storage->device;
+    return other != device && (device->backend->offload || other->backend->offload);
+}
+
+static bool any_out_of_reach(const lk_device *device, const lk_call *call)
+{
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i] && is_out_of_reach(device, call->in[i]))
+            return true;
+    return false;
+}
+
+/* Layouts are known within a kind of device: between kinds, whoever makes a call has x made plain. */
+static lk_status bring_input(lk_device *device, lk_call *call, int i, stand_ins *ins)
+{
+    const lk_storage *from = call->in[i]->storage;
+    const lk_offload *here = device->backend->offload, *there = from->device->backend->offload;
+    LK_TRY(make_stand_in(device, call, i, ins));
+    lk_storage *to = &ins->storage[i];
+    to->layout = from->layout;
+    if (!here)
+        return there->read(from->device, from->data, to->data, from->bytes);
+    return there ? here->bring(device, to->data, from->device, from->data, from->bytes)
+                 : here->write(device, to->data, from->data, from->bytes);
+}
+
+/* --- layouts ------------------------------------------------------------------------------------------------------ */
 
 static bool any_layout(const lk_call *call)
 {
@@ -149,13 +184,20 @@ static lk_status run_plain(lk_call *call)
     return call->kernel->run(call);
 }
 
-static lk_status run_with_stand_ins(lk_device *device, lk_call *call)
+static lk_status make_input_plain(lk_device *device, lk_call *call, int i, stand_ins *ins)
 {
-    plain_inputs plain = {0};
+    const lk_tensor *x = call->in[i];
+    LK_TRY(make_stand_in(device, call, i, ins));
+    return device->backend->to_plain(device, x, ins->storage[i].data);
+}
+
+static lk_status run_with_plain_inputs(lk_device *device, lk_call *call)
+{
+    stand_ins plain = {0};
     lk_status status = LK_OK;
     for (int i = 0; i < call->n_in && status == LK_OK; i++)
         if (call->in[i] && call->in[i]->storage->layout)
-            status = make_stand_in(device, call, i, &plain);
+            status = make_input_plain(device, call, i, &plain);
     if (status == LK_OK)
         status = run_plain(call);
     drop_stand_ins(device, call, &plain);
@@ -181,8 +223,19 @@ static lk_status copy_to_plain(lk_device *device, const lk_tensor *x, lk_tensor 
     LK_TRY(lk__output_plain(out));
     if (x->storage->layout)
         return device->backend->to_plain(device, x, out->storage->data);
+    if (device->backend->offload)
+        return device->backend->offload->bring(device, out->storage->data, device, x->storage->data,
+                                               out->storage->bytes);
     memcpy(out->storage->data, x->storage->data, out->storage->bytes);
     return LK_OK;
+}
+
+static lk_status store(lk_device *device, lk_call *call)
+{
+    const lk_store_attrs *attrs = LK_ATTRS(call, lk_store_attrs);
+    lk_tensor *out = call->out[0];
+    LK_TRY(lk__output_plain(out));
+    return device->backend->offload->write(device, lk__data(out), attrs->from, attrs->bytes);
 }
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
@@ -195,16 +248,36 @@ static lk_status check_inputs(const lk_call *call)
     return LK_OK;
 }
 
+static lk_status run_kernel(lk_device *device, lk_call *call)
+{
+    if (call->kernel->flags & LK_KERNEL_LAYOUTS)
+        return call->kernel->run(call);
+    return any_layout(call) ? run_with_plain_inputs(device, call) : run_plain(call);
+}
+
+static lk_status run_with_brought_inputs(lk_device *device, lk_call *call)
+{
+    stand_ins brought = {0};
+    lk_status status = LK_OK;
+    for (int i = 0; i < call->n_in && status == LK_OK; i++)
+        if (call->in[i] && is_out_of_reach(device, call->in[i]))
+            status = bring_input(device, call, i, &brought);
+    if (status == LK_OK)
+        status = run_kernel(device, call);
+    drop_stand_ins(device, call, &brought);
+    return status;
+}
+
 static lk_status dispatch(lk_device *device, lk_call *call)
 {
     if (call->op == &lk__op_plain)
         return convert_to_plain(device, call->out[0]);
     if (call->op == &lk__op_plain_copy)
         return copy_to_plain(device, call->in[0], call->out[0]);
+    if (call->op == &lk__op_store)
+        return store(device, call);
     LK_TRY(check_inputs(call));
-    if (call->kernel->flags & LK_KERNEL_LAYOUTS)
-        return call->kernel->run(call);
-    return any_layout(call) ? run_with_stand_ins(device, call) : run_plain(call);
+    return any_out_of_reach(device, call) ? run_with_brought_inputs(device, call) : run_kernel(device, call);
 }
 
 static lk_status run(lk_device *device, lk_call *call)
@@ -239,6 +312,11 @@ static lk_error *take_error(lk_status status)
     note_unreported(error);
     lk_error_clear();
     return error;
+}
+
+void lk__error_note(lk_status status)
+{
+    lk__error_release(take_error(status));
 }
 
 void lk__execute(lk_device *device, lk_call *call)

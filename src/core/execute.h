@@ -10,6 +10,13 @@ extern const lk_op lk__op_plain;
 /* out[0] = in[0], which is all of its storage, in the plain layout. */
 extern const lk_op lk__op_plain_copy;
 
+/* Bytes from out[0]'s first element on, from memory of the process. On a device with memory of its own. */
+extern const lk_op lk__op_store;
+typedef struct lk_store_attrs {
+    const void *from;
+    size_t bytes;
+} lk_store_attrs;
+
 void lk__execute(lk_device *device, lk_call *call);
 void lk__execute_task(lk_task *task);
 
@@ -19,6 +26,9 @@ void lk__execute_in_caller(lk_device *device, lk_call *call, lk_task *task);
 /* Layouts, memory and the kernel of one call, without poison: a task's way to run its calls. An error's message says
  * which call it was. */
 lk_status lk__run_call(lk_device *device, lk_call *call);
+
+/* Keeps the thread's error, which `status` is of, for whoever asks for errors next, and clears it. */
+void lk__error_note(lk_status status);
 
 /* Sets the thread's error from poison, which then counts as reported, and gives back its status. */
 lk_status lk__error_report(lk_error *error);

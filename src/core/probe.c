@@ -69,6 +69,8 @@ lk_status lk_device_measure_peak(lk_device *device, double *flops)
 {
     static const lk_op op = {.name = "measure_peak", .id = -1};
     static const lk_kernel kernel = {.run = measure_peak};
+    if (device->backend->offload)
+        LK_FAIL(LK_ERR_UNSUPPORTED, "device %s: its peak is not known: no loop runs on its thread", device->name);
     return probe(device, &op, &kernel, flops);
 }
 

@@ -1,6 +1,5 @@
 #include "core/queue.h"
 
-#include "core/backend.h"
 #include "core/execute.h"
 #include "core/topology.h"
 
@@ -159,13 +158,31 @@ static void show_wait(const lk_ring_entry *entry, int64_t began)
     show_part(LK_TRACE_WAIT_CORE, finished, now);
 }
 
-static void wait_for_other(const lk_ring_entry *entry)
+/* What fails beside the entries has no tensor that could say so. */
+static void note_failure(lk_status status)
+{
+    if (status != LK_OK)
+        lk__error_note(status);
+}
+
+/* What a device that works by itself has started is waited for there, if this one works so too. */
+static lk_status wait_for_work_of(lk_queue *queue, lk_device *other, uint64_t sequence)
+{
+    const lk_offload *offload = other->backend->offload;
+    return queue->offload == offload ? offload->follow(queue->device, other, sequence) : offload->wait(other, sequence);
+}
+
+static void wait_for_other(lk_queue *queue, const lk_ring_entry *entry)
 {
     int64_t began = lk__trace_begin();
     lk_queue *other = entry->wait.queue;
     uint64_t target = entry->wait.sequence;
     if (!spin(&other->done, target) && !yield_until(&other->done, target))
         sleep_until(other, target);
+    if (entry->other) {
+        note_failure(wait_for_work_of(queue, entry->other, target));
+        lk__device_release_memory(entry->other);
+    }
     if (lk__trace_is_on())
         show_wait(entry, began);
 }
@@ -207,7 +224,7 @@ static void run_entry(lk_queue *queue, lk_ring_entry *entry)
         entry->task->release(entry->task);
         break;
     case LK_ENTRY_WAIT:
-        wait_for_other(entry);
+        wait_for_other(queue, entry);
         break;
     }
     note_time(&queue->ended[place]);
@@ -218,6 +235,13 @@ void lk__queue_finish_entry(lk_queue *queue, uint64_t sequence)
 {
     atomic_store(&queue->done, sequence);
     announce_progress(queue, sequence);
+}
+
+void lk__queue_note_finished(lk_queue *queue, uint64_t sequence)
+{
+    uint64_t known = atomic_load(&queue->finished);
+    while (known < sequence && !atomic_compare_exchange_weak(&queue->finished, &known, sequence))
+        continue;
 }
 
 static void open_state(lk_queue *queue)
@@ -234,7 +258,8 @@ static void *queue_main(void *argument)
     lk_queue *queue = argument;
     lk__trace_name_thread(LK_TRACK_DEVICE, queue->device->name);
     pthread_setname_np(pthread_self(), queue->device->name); /* for debuggers and profilers; a long name is refused */
-    lk__topology_bind(queue->core);
+    if (!queue->offload) /* else it only starts work, from wherever the system finds time */
+        lk__topology_bind(queue->core);
     open_state(queue);
     pthread_mutex_lock(&queue->lock);
     queue->opened = true;
@@ -248,10 +273,16 @@ static void *queue_main(void *argument)
             pushed = atomic_load_explicit(&queue->pushed, memory_order_acquire);
         }
         if (next == pushed)
-            return NULL; /* stopped, and nothing is left */
+            break; /* stopped, and nothing is left */
         run_entry(queue, &queue->ring[next % LK_RING_ENTRIES]);
+        if (queue->offload)
+            note_failure(queue->offload->mark(queue->device, next + 1));
         lk__queue_finish_entry(queue, next + 1);
     }
+    if (queue->offload && queue->open_status == LK_OK)
+        note_failure(queue->offload->drain(queue->device));
+    lk__queue_note_finished(queue, next); /* nothing more will become of it, whatever it was */
+    return NULL;
 }
 
 /* --- starting and stopping ---------------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 #define LK_CORE_QUEUE_H
 
 #include "base/mem.h"
+#include "core/backend.h"
 #include "core/engine.h"
 #include "core/trace.h"
 
@@ -21,7 +22,10 @@ typedef struct lk_ring_entry {
     union {
         lk_call call;
         lk_task *task;
-        lk_event wait;
+        struct {
+            lk_event wait;
+            lk_device *other; /* whose queue it is, if it works by itself: a reference to its memory; else NULL */
+        };
     };
 } lk_ring_entry;
 
@@ -29,7 +33,8 @@ typedef struct lk_ring_entry {
  * thread writes lies apart from what the other one does, so that neither takes a line of the cache from the other. */
 struct lk_queue {
     int number;
-    lk_device *device; /* NULL while unused */
+    lk_device *device;         /* NULL while unused */
+    const lk_offload *offload; /* of the device that it has, or had last */
     int core;
     lk_ring_entry *ring;
 
@@ -41,7 +46,8 @@ struct lk_queue {
 
     /* Written by the queue's thread. */
     _Alignas(LK_ALIGNMENT) _Atomic uint64_t done;
-    uint64_t shown; /* entries, as a recording was told last */
+    uint64_t shown;            /* entries, as a recording was told last */
+    _Atomic uint64_t finished; /* of those done, what is known to have been worked off; only with `offload` */
     /* While something is recorded: when entries began and ended, each in its place of the ring. */
     _Atomic int64_t began[LK_RING_ENTRIES], ended[LK_RING_ENTRIES];
 
@@ -79,6 +85,9 @@ void lk__queue_announce(lk_queue *queue);
 
 /* Entry `sequence` has run; whoever waits for it is woken. */
 void lk__queue_finish_entry(lk_queue *queue, uint64_t sequence);
+
+/* Entries up to `sequence` are worked off. */
+void lk__queue_note_finished(lk_queue *queue, uint64_t sequence);
 
 /* On any other thread: waits until the queue has run `target` entries. */
 void lk__queue_wait(lk_queue *queue, uint64_t target);

@@ -27,6 +27,26 @@ const char *lk_dtype_name(lk_dtype dtype)
     return (unsigned)dtype < LK_DTYPE_COUNT ? dtypes[dtype].name : "unknown dtype";
 }
 
+/* --- a device's own memory --------------------------------------------------------------------------------------- */
+
+/* Bytes from a tensor's first element to behind its last. */
+static size_t span_of(const lk_tensor *tensor)
+{
+    int64_t last = lk_tensor_count(tensor) == 0 ? -1 : 0;
+    for (int i = 0; i < tensor->shape.ndim && last >= 0; i++)
+        last += (tensor->shape.dim[i] - 1) * tensor->strides[i];
+    return (size_t)(last + 1) * lk_dtype_size(tensor->dtype);
+}
+
+/* Through the queue, so that the device's thread allocates and starts the copy. */
+static lk_status push_store(lk_tensor *tensor, const void *from)
+{
+    lk_store_attrs attrs = {.from = from, .bytes = span_of(tensor)};
+    lk_call call = {.op = &lk__op_store, .device = tensor->storage->device, .n_out = 1, .out = {tensor}};
+    lk__call_set_attrs(&call, &attrs, sizeof attrs);
+    return lk__engine_push(&call);
+}
+
 /* --- making and freeing ------------------------------------------------------------------------------------------- */
 
 _Static_assert(sizeof(lk_tensor) <= LK_CELL_BYTES, "a tensor is a cell");
@@ -116,7 +136,10 @@ lk_tensor *lk_tensor_wrap(lk_device *device, lk_dtype dtype, lk_shape shape, voi
     lk_tensor *adopted = lk__scope_adopt(tensor);
     if (!adopted)
         return NULL;
-    adopted->storage->data = data;
+    if (!device->backend->offload)
+        adopted->storage->data = data;
+    else if (push_store(adopted, data) != LK_OK)
+        return NULL;
     adopted->storage->release = release;
     adopted->storage->user = user;
     return adopted;
@@ -192,12 +215,11 @@ lk_status lk_tensor_wait(lk_tensor *tensor)
     return lk__engine_wait_storage(tensor->storage, false);
 }
 
-/* Copies between a dense buffer and the tensor's elements. */
-static void copy_elements(const lk_tensor *tensor, char *buffer, bool to_buffer)
+/* Copies between a dense buffer and the tensor's elements, of which `data` is the first. */
+static void copy_elements(const lk_tensor *tensor, char *data, char *buffer, bool to_buffer)
 {
     size_t size = lk_dtype_size(tensor->dtype);
     int64_t count = lk_tensor_count(tensor);
-    char *data = lk__data(tensor);
     if (count == 0)
         return;
     if (lk__tensor_is_dense(tensor)) {
@@ -228,11 +250,74 @@ static lk_status check_host_copy(lk_tensor *tensor, size_t bytes)
     return LK_OK;
 }
 
+/* On a device with memory of its own: elements that lie apart are read with what lies between. */
+static lk_status read_far(const lk_tensor *tensor, void *data)
+{
+    lk_device *device = tensor->storage->device;
+    const lk_offload *offload = device->backend->offload;
+    if (lk__tensor_is_dense(tensor))
+        return offload->read(device, lk__data(tensor), data, span_of(tensor));
+    char *span = lk__alloc_aligned(span_of(tensor));
+    if (!span)
+        return LK_ERR_MEMORY;
+    lk_status status = offload->read(device, lk__data(tensor), span, span_of(tensor));
+    if (status == LK_OK)
+        copy_elements(tensor, span, data, true);
+    lk__free_aligned(span);
+    return status;
+}
+
+/* Of plain storage; there is an element. */
+static lk_status read_elements(const lk_tensor *tensor, void *data)
+{
+    if (tensor->storage->device->backend->offload)
+        return read_far(tensor, data);
+    copy_elements(tensor, lk__data(tensor), data, true);
+    return LK_OK;
+}
+
+static lk_status store(lk_tensor *tensor, const void *from)
+{
+    LK_TRY(push_store(tensor, from));
+    return lk_tensor_wait(tensor);
+}
+
+static lk_status write_far(lk_tensor *tensor, const void *data)
+{
+    if (lk__tensor_is_dense(tensor))
+        return store(tensor, data);
+    if (!tensor->storage->data)
+        LK_FAIL(LK_ERR_STATE, "tensor: a view with gaps of a tensor on %s is written before the whole of it",
+                tensor->storage->device->name);
+    char *span = lk__alloc_aligned(span_of(tensor));
+    if (!span)
+        return LK_ERR_MEMORY;
+    lk_device *device = tensor->storage->device;
+    lk_status status = device->backend->offload->read(device, lk__data(tensor), span, span_of(tensor));
+    if (status == LK_OK) {
+        copy_elements(tensor, span, (char *)(uintptr_t)data, false);
+        status = store(tensor, span);
+    }
+    lk__free_aligned(span);
+    return status;
+}
+
 /* A released device has no thread that could convert; its tensors are then converted here. */
 static lk_status read_closed(lk_tensor *tensor, void *data)
 {
-    const lk_backend *backend = tensor->storage->device->backend;
-    return backend->to_plain(tensor->storage->device, tensor, data);
+    lk_device *device = tensor->storage->device;
+    const lk_offload *offload = device->backend->offload;
+    lk_block *plain;
+    if (!offload)
+        return device->backend->to_plain(device, tensor, data);
+    LK_TRY(lk__allocator_get(device->allocator, tensor->storage->bytes, &plain));
+    lk_status status = device->backend->to_plain(device, tensor, plain->data);
+    if (status == LK_OK)
+        status = offload->drain(device);
+    if (status == LK_OK)
+        status = offload->read(device, plain->data, data, tensor->storage->bytes);
+    lk__allocator_put(device->allocator, plain);
+    return status;
 }
 
 /* The tensor keeps its layout: later kernels may add in an order that depends on it, and reading must not change what
@@ -251,7 +336,7 @@ static lk_status read_private(lk_tensor *tensor, void *data)
     if (status == LK_OK)
         status = lk_tensor_wait(plain);
     if (status == LK_OK)
-        copy_elements(plain, data, true);
+        status = read_elements(plain, data);
     lk_tensor_release(plain);
     return status;
 }
@@ -267,8 +352,7 @@ lk_status lk_tensor_read(lk_tensor *tensor, void *data, size_t bytes)
     /* Only what turned out to have a layout goes through the queue again: others are read while later work runs. */
     if (tensor->storage->layout)
         return tensor->storage->device->queue ? read_private(tensor, data) : read_closed(tensor, data);
-    copy_elements(tensor, data, true);
-    return LK_OK;
+    return read_elements(tensor, data);
 }
 
 lk_status lk_tensor_write(lk_tensor *tensor, const void *data, size_t bytes)
@@ -277,9 +361,11 @@ lk_status lk_tensor_write(lk_tensor *tensor, const void *data, size_t bytes)
     if (tensor->storage->device->queue)
         LK_TRY(lk__tensor_make_plain(tensor));
     LK_TRY(lk__engine_wait_storage(tensor->storage, true));
+    if (tensor->storage->device->backend->offload)
+        return write_far(tensor, data);
     LK_TRY(lk__output_plain(tensor));
     lk__storage_note_write(tensor->storage);
-    copy_elements(tensor, (char *)(uintptr_t)data, false);
+    copy_elements(tensor, lk__data(tensor), (char *)(uintptr_t)data, false);
     return LK_OK;
 }
 

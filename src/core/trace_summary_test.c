@@ -223,8 +223,9 @@ static void no_memory_is_an_error(void **state)
 static void devices_are_probed(void **state)
 {
     (void)state;
-    for (int kind = 0; lk_device_kind_at(kind); kind++) {
-        lk_device *device = lk_device_open(lk_device_kind_at(kind));
+    static const char *const kinds[] = {"cpu", "ref"};
+    for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
+        lk_device *device = lk_device_open(kinds[kind]);
         double flops;
         assert_int_equal(lk_device_measure_peak(device, &flops), LK_OK);
         assert_true(isfinite(flops) && flops > 0);

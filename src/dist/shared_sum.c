@@ -382,7 +382,7 @@ bool lk__shared_sum_takes(const lk_tree_node *nodes, int64_t n_nodes, int i)
 {
     for (int64_t n = 0; n < n_nodes; n++) {
         const lk_tensor *x = nodes[n].values ? nodes[n].values[i] : NULL;
-        if (x && (x->dtype != LK_F32 || !x->storage->device->backend->host_memory || !lk__tensor_is_dense(x)))
+        if (x && (x->dtype != LK_F32 || x->storage->device->backend->offload || !lk__tensor_is_dense(x)))
             return false;
     }
     return !lk__capturing();
