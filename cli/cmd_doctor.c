@@ -1,6 +1,7 @@
 #include "cli.h"
 
 #include "lockstep/build.h"
+#include "lockstep/device.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -79,17 +80,32 @@ static void print_processor(void)
         printf("  processors this process may use: %d of %ld\n", CPU_COUNT(&allowed), sysconf(_SC_NPROCESSORS_ONLN));
 }
 
+static void print_gpus(void)
+{
+    char text[256];
+    puts("\nGPUs");
+    if (lk_device_describe_kind("cuda", text, sizeof text) != LK_OK) {
+        printf("  %s\n", lk_error_message());
+        return;
+    }
+    printf("  %s\n", text);
+    for (int i = 0, n = lk_device_available("cuda"); i < n; i++)
+        if (lk_device_describe("cuda", i, text, sizeof text) == LK_OK)
+            printf("  cuda:%-4d %s\n", i, text);
+}
+
 static int run(int argc, char **argv)
 {
     if (cli_parse(&cmd_doctor, argc, argv, NULL, NULL) != LK_OK)
         return cli_fail();
     print_libraries();
     print_processor();
+    print_gpus();
     return 0;
 }
 
 const cli_command cmd_doctor = {
     .name = "doctor",
-    .summary = "Show which libraries this build has, what missing ones would add, and the processor",
+    .summary = "Show which libraries this build has, what missing ones would add, the processor and the GPUs",
     .run = run,
 };

@@ -13,6 +13,15 @@ function(lk_test name label)
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${LK_TEST_TIMEOUT} SKIP_RETURN_CODE 77)
 endfunction()
 
+# The plug-in for CUDA as tests run it, on the processor. Nothing else here is C++.
+check_language(CXX)
+if(CMAKE_CXX_COMPILER)
+  enable_language(CXX)
+  add_subdirectory(tests/cuda_emulated)
+else()
+  message(STATUS "CUDA: no emulation for tests: no C++ compiler")
+endif()
+
 if(CMOCKA_FOUND)
   lk_programs(tests lockstep_static ${LK_TESTS})
   if(TARGET lockstep_emulated)
@@ -53,6 +62,19 @@ if(TARGET lockstep)
     lk_test(${name} tests bash ${script})
     set_tests_properties(${name} PROPERTIES ENVIRONMENT "LOCKSTEP=$<TARGET_FILE:lockstep>")
   endforeach()
+endif()
+
+# The backend for CUDA where there is no GPU.
+if(TARGET lockstep_cuda_emulated)
+  if(CMOCKA_FOUND)
+    lk_test(cuda_conformance_test tests conformance_test)
+    set_tests_properties(cuda_conformance_test PROPERTIES ENVIRONMENT
+      "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_DEVICES=2xcuda:0")
+  endif()
+  if(TARGET lockstep)
+    set_tests_properties(cuda_test PROPERTIES ENVIRONMENT
+      "LOCKSTEP=$<TARGET_FILE:lockstep>;LOCKSTEP_CUDA_EMULATED=$<TARGET_FILE:lockstep_cuda_emulated>")
+  endif()
 endif()
 
 lk_test(layers tools ${PROJECT_SOURCE_DIR}/tools/check_layers ${PROJECT_SOURCE_DIR})

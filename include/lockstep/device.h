@@ -1,5 +1,6 @@
 /* Devices. A device executes operators in the order in which they were pushed, asynchronously to the caller and to
- * other devices. A CPU device is one core: a worker thread pinned inside the process's set of CPUs. */
+ * other devices. A CPU device is one core: a worker thread pinned inside the process's set of CPUs. A CUDA device is a
+ * stream of a GPU, and a thread that gives it work. */
 #ifndef LOCKSTEP_DEVICE_H
 #define LOCKSTEP_DEVICE_H
 
@@ -17,10 +18,10 @@ typedef struct lk_device lk_device;
 
 /* Opens every device that `spec` names, in order, one reference each, into devices[0 … *count).
  * spec: items joined by commas; an item is KIND, KIND:INDEX, NxKIND (KIND:0 … KIND:N-1), NxKIND:INDEX (N logical
- * devices on one physical one) or N (that many of the best kind present). KIND: cpu, or ref
- * (plain C kernels on the same cores, for tests). More CPU devices than cores is
+ * devices on one physical one) or N (that many of the best kind present). KIND: cpu, ref (plain C kernels on the same
+ * cores, for tests) or cuda (a GPU, by a plug-in that is loaded when one is asked for). More CPU devices than cores is
  * allowed; they share cores, and a warning is logged. Errors: LK_ERR_ARGUMENT (malformed, unknown kind, more than
- * `capacity`), LK_ERR_MEMORY, LK_ERR_DEVICE. */
+ * `capacity`), LK_ERR_MEMORY, LK_ERR_DEVICE (no plug-in, no driver, no such GPU). */
 LK_API lk_status lk_devices_open(const char *spec, lk_device **devices, int capacity, int *count);
 
 /* How many devices `spec` names, without opening any. Errors: LK_ERR_ARGUMENT. */
@@ -48,6 +49,10 @@ LK_API int lk_device_available(const char *kind);
 /* One line about physical device `index` of a kind: "CPU 3, core 3, package 0, NUMA node 0". Written to text[0 … size).
  */
 LK_API lk_status lk_device_describe(const char *kind, int index, char *text, int size);
+
+/* One line about what devices of a kind run on: "driver 13.0, CUDA 13.0, cuBLASLt 13.0.2, cuDNN 9.13.0"; "built in" for
+ * cpu and ref. Errors: LK_ERR_ARGUMENT (unknown kind), LK_ERR_DEVICE (there is none: the message says why). */
+LK_API lk_status lk_device_describe_kind(const char *kind, char *text, int size);
 
 /* Which algorithms its kernels may use. */
 typedef enum lk_algorithms {
@@ -81,7 +86,7 @@ LK_API double lk_device_flops(const lk_device *device);
 
 /* Floating-point operations a second that the device can do in f32, as independent multiply-adds in registers show: the
  * best of some loops of about a millisecond in its thread. Blocks. Errors: those of lk_device_sync, LK_ERR_STATE (the
- * device was released). */
+ * device was released), LK_ERR_UNSUPPORTED (a device of kind cuda). */
 LK_API lk_status lk_device_measure_peak(lk_device *device, double *flops);
 
 /* Processor time that the device's thread has used so far, after what was pushed. Blocks. Errors: the same. */

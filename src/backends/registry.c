@@ -3,6 +3,7 @@
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "core/topology.h"
+#include "cuda/cuda.h"
 #include "lockstep/ops.h"
 #include "ref/ref_table.h"
 #ifdef LK_HAVE_ONEDNN
@@ -127,7 +128,24 @@ static const lk_backend cpu = PLAIN_C_BACKEND("cpu");
 /* The oracle of the tests: on the same cores, plain C kernels alone. */
 static const lk_backend ref = PLAIN_C_BACKEND("ref");
 
-const lk_backend *const lk__backends[] = {&cpu, &ref, NULL};
+/* In every build: what it needs is in a plug-in that is looked for at run time. */
+static const lk_kernel_table *const cuda_tables[] = {&lk__cuda_table, NULL};
+
+static const lk_backend cuda = {
+    .kind = "cuda",
+    .tables = cuda_tables,
+    .available = lk__cuda_available,
+    .describe = lk__cuda_describe,
+    .describe_kind = lk__cuda_describe_kind,
+    .open = lk__cuda_open,
+    .close = lk__cuda_close,
+    .alloc = lk__cuda_alloc,
+    .free = lk__cuda_free,
+    .offload = &lk__cuda_offload,
+    .to_plain = lk__cuda_to_plain,
+};
+
+const lk_backend *const lk__backends[] = {&cpu, &ref, &cuda, NULL};
 
 static bool is_present(const lk_kernel *row, lk_dtype dtype)
 {

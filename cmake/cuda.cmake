@@ -1,0 +1,78 @@
+# The plug-in for CUDA, liblockstep_cuda.so beside the command, where the toolkit and cuDNN are there. What tests run in
+# its place is in tests/cuda_emulated.
+include(CheckLanguage)
+include(GNUInstallDirs)
+
+file(GLOB LK_GPU_KERNELS CONFIGURE_DEPENDS src/cuda/gpu_*.cu)
+file(GLOB LK_GPU_LIBRARIES CONFIGURE_DEPENDS src/cuda/gpu_*.c)
+
+# --- what is there ---------------------------------------------------------------------------------------------------
+
+# LK_CUDA_MISSING: why there is no plug-in; empty where there is one. CMake's own search for a compiler looks only along
+# the path and at $CUDACXX.
+function(lk_find_cuda)
+  set(missing "")
+  find_package(CUDAToolkit 12.0 QUIET)
+  if(NOT CUDAToolkit_FOUND)
+    list(APPEND missing "CUDA toolkit 12 or later")
+  else()
+    if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+      set(ENV{CUDACXX} ${CUDAToolkit_NVCC_EXECUTABLE})
+    endif()
+    check_language(CUDA)
+    if(NOT CMAKE_CUDA_COMPILER)
+      list(APPEND missing "nvcc that works")
+    endif()
+    if(NOT TARGET CUDA::cublasLt)
+      list(APPEND missing "cuBLASLt")
+    endif()
+  endif()
+  find_path(CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_library(CUDNN_LIBRARY cudnn HINTS ${CUDAToolkit_LIBRARY_DIR})
+  mark_as_advanced(CUDNN_INCLUDE_DIR CUDNN_LIBRARY)
+  if(NOT CUDNN_INCLUDE_DIR OR NOT CUDNN_LIBRARY)
+    list(APPEND missing "cuDNN 9")
+  endif()
+  list(JOIN missing ", " missing)
+  set(LK_CUDA_MISSING "${missing}" PARENT_SCOPE)
+  set(LK_CUDA_VERSION "${CUDAToolkit_VERSION}" PARENT_SCOPE)
+  set(LK_CUDA_INCLUDE_DIRS ${CUDAToolkit_INCLUDE_DIRS} ${CUDNN_INCLUDE_DIR} PARENT_SCOPE)
+endfunction()
+
+if(NOT LK_WITH_CUDA)
+  set(LK_CUDA_MISSING "switched off")
+elseif(LK_SANITIZE)
+  set(LK_CUDA_MISSING "sanitizers do not see a GPU")
+else()
+  lk_find_cuda()
+endif()
+
+# --- the plug-in -----------------------------------------------------------------------------------------------------
+
+if(LK_CUDA_MISSING)
+  message(STATUS "CUDA: no plug-in: ${LK_CUDA_MISSING}")
+else()
+  message(STATUS "CUDA: ${LK_CUDA_VERSION}")
+  # Ampere and Hopper as they are; PTX for what comes after.
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
+  endif()
+  enable_language(CUDA)
+  find_package(CUDAToolkit REQUIRED)
+  add_library(lockstep_cuda MODULE ${LK_GPU_KERNELS} ${LK_GPU_LIBRARIES})
+  target_include_directories(lockstep_cuda PRIVATE include src)
+  target_include_directories(lockstep_cuda SYSTEM PRIVATE ${LK_CUDA_INCLUDE_DIRS})
+  # No fused multiply-adds: an update's bits are those of the plain C kernels.
+  target_compile_options(lockstep_cuda PRIVATE
+                         "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;-Xcompiler=-Wall,-Wextra,-ffp-contract=off>")
+  target_link_libraries(lockstep_cuda PRIVATE CUDA::cublasLt ${CUDNN_LIBRARY})
+  target_link_options(lockstep_cuda PRIVATE LINKER:--exclude-libs,ALL LINKER:--no-undefined)
+  # Said outright, for CMake takes the toolkit's folder for one that the dynamic linker knows.
+  get_filename_component(cudnn_folder ${CUDNN_LIBRARY} DIRECTORY)
+  set(folders ${CUDAToolkit_LIBRARY_DIR} ${cudnn_folder})
+  list(REMOVE_DUPLICATES folders)
+  set_target_properties(lockstep_cuda PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_VISIBILITY_PRESET hidden
+                        CUDA_RUNTIME_LIBRARY Static LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
+                        BUILD_RPATH "${folders}" INSTALL_RPATH "${folders}")
+  install(TARGETS lockstep_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()

@@ -1,0 +1,21 @@
+/* CUDA devices, as backends/registry.c sees them. */
+#ifndef LK_CUDA_CUDA_H
+#define LK_CUDA_CUDA_H
+
+#include "core/backend.h"
+
+extern const lk_kernel_table lk__cuda_table;
+extern const lk_offload lk__cuda_offload;
+
+/* GPUs that this process may use; 0 without the plug-in, a driver or a GPU. */
+int lk__cuda_available(void);
+lk_status lk__cuda_describe(int index, char *text, int size);
+lk_status lk__cuda_describe_kind(char *text, int size);
+
+lk_status lk__cuda_open(lk_device *device, void **state);
+void lk__cuda_close(lk_device *device, void *state);
+void *lk__cuda_alloc(void *device, size_t bytes);
+void lk__cuda_free(void *device, void *data);
+lk_status lk__cuda_to_plain(lk_device *device, const lk_tensor *x, void *plain);
+
+#endif

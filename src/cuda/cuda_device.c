@@ -1,0 +1,278 @@
+/* A CUDA device: a stream that the device's thread gives work to, and a second one for what the host reads. */
+#include "base/mem.h"
+#include "cuda/cuda.h"
+#include "cuda/cuda_state.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- GPUs --------------------------------------------------------------------------------------------------------- */
+
+int lk__cuda_available(void)
+{
+    const lk_gpu_driver *driver = lk__cuda_driver(NULL);
+    return driver ? driver->count() : 0;
+}
+
+/* The plug-in, if it finds a GPU. */
+static lk_status find_driver(const lk_gpu_driver **driver)
+{
+    const char *reason;
+    *driver = lk__cuda_driver(&reason);
+    if (!*driver)
+        LK_FAIL(LK_ERR_DEVICE, "no CUDA: %s", reason);
+    if ((*driver)->count() == 0)
+        LK_FAIL(LK_ERR_DEVICE, "no GPU: %s", (*driver)->error());
+    return LK_OK;
+}
+
+static lk_status find_gpu(int index, const lk_gpu_driver **driver)
+{
+    lk_status status = find_driver(driver);
+    if (status != LK_OK) {
+        char reason[512];
+        snprintf(reason, sizeof reason, "%s", lk_error_message());
+        lk_error_clear();
+        LK_FAIL(status, "cuda:%d: %s", index, reason);
+    }
+    if (index >= (*driver)->count())
+        LK_FAIL(LK_ERR_DEVICE, "cuda:%d: there is no such GPU: the last is cuda:%d", index, (*driver)->count() - 1);
+    return LK_OK;
+}
+
+static void append(char *text, int size, const char *format, ...)
+{
+    va_list arguments;
+    size_t used = strlen(text);
+    va_start(arguments, format);
+    vsnprintf(text + used, (size_t)size - used, format, arguments);
+    va_end(arguments);
+}
+
+lk_status lk__cuda_describe(int index, char *text, int size)
+{
+    const lk_gpu_driver *driver;
+    lk_gpu_info info;
+    LK_TRY(find_gpu(index, &driver));
+    LK_TRY(lk__cuda_check(driver, driver->describe(index, &info)));
+    snprintf(text, (size_t)size, "%s, compute capability %d.%d, %.0f GiB, %d multiprocessors, PCI %s", info.name,
+             info.capability[0], info.capability[1], (double)info.memory / (1 << 30), info.multiprocessors, info.bus);
+    for (int other = 0; other < 32; other++)
+        if (info.peers >> other & 1)
+            append(text, size, ", reaches cuda:%d", other);
+    return LK_OK;
+}
+
+lk_status lk__cuda_describe_kind(char *text, int size)
+{
+    const lk_gpu_driver *driver;
+    lk_gpu_versions versions;
+    LK_TRY(find_driver(&driver));
+    driver->versions(&versions);
+    snprintf(text, (size_t)size, "driver %s, CUDA %s", versions.driver, versions.runtime);
+    if (*versions.cublas)
+        append(text, size, ", cuBLASLt %s", versions.cublas);
+    if (*versions.cudnn)
+        append(text, size, ", cuDNN %s", versions.cudnn);
+    if (*versions.nccl)
+        append(text, size, ", NCCL %s", versions.nccl);
+    return LK_OK;
+}
+
+/* --- opening and closing ------------------------------------------------------------------------------------------ */
+
+static void free_events(const lk_gpu_driver *driver, lk_gpu_event **events, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (events[i])
+            driver->event_free(events[i]);
+}
+
+static void close_state(lk_cuda *cuda)
+{
+    const lk_gpu_driver *driver = cuda->driver;
+    free_events(driver, cuda->events, LK_CUDA_EVENTS);
+    free_events(driver, cuda->written, LK_CUDA_BOUNCES);
+    free_events(driver, &cuda->followed, 1);
+    for (int i = 0; i < LK_CUDA_BOUNCES; i++)
+        if (cuda->write_bounce[i])
+            driver->pinned_free(cuda->stream, cuda->write_bounce[i]);
+    if (cuda->read_bounce)
+        driver->pinned_free(cuda->stream, cuda->read_bounce);
+    driver->stream_close(cuda->reader);
+    driver->stream_close(cuda->stream);
+    pthread_mutex_destroy(&cuda->reading);
+    lk__free(cuda);
+}
+
+static lk_status new_events(lk_cuda *cuda, lk_gpu_event **events, int n)
+{
+    for (int i = 0; i < n; i++)
+        LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->event_new(cuda->stream, &events[i])));
+    return LK_OK;
+}
+
+static lk_status new_bounce(lk_cuda *cuda, void **buffer)
+{
+    return lk__cuda_check(cuda->driver, cuda->driver->pinned_alloc(cuda->stream, LK_CUDA_BOUNCE_BYTES, buffer));
+}
+
+static lk_status open_parts(lk_cuda *cuda)
+{
+    LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->stream_open(cuda->gpu, &cuda->stream)));
+    LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->stream_open(cuda->gpu, &cuda->reader)));
+    LK_TRY(new_events(cuda, cuda->events, LK_CUDA_EVENTS));
+    LK_TRY(new_events(cuda, cuda->written, LK_CUDA_BOUNCES));
+    LK_TRY(new_events(cuda, &cuda->followed, 1));
+    LK_TRY(new_bounce(cuda, &cuda->read_bounce));
+    for (int i = 0; i < LK_CUDA_BOUNCES; i++)
+        LK_TRY(new_bounce(cuda, &cuda->write_bounce[i]));
+    return LK_OK;
+}
+
+lk_status lk__cuda_open(lk_device *device, void **state)
+{
+    const lk_gpu_driver *driver;
+    LK_TRY(find_gpu(device->index, &driver));
+    lk_cuda *cuda = lk__calloc(1, sizeof *cuda);
+    if (!cuda)
+        return LK_ERR_MEMORY;
+    cuda->driver = driver;
+    cuda->gpu = device->index;
+    pthread_mutex_init(&cuda->reading, NULL);
+    lk_status status = open_parts(cuda);
+    if (status != LK_OK) {
+        close_state(cuda);
+        return status;
+    }
+    *state = cuda;
+    return LK_OK;
+}
+
+/* The allocator gives its memory back after this, through the streams. */
+void lk__cuda_close(lk_device *device, void *state)
+{
+    lk__allocator_put(device->allocator, device->arena);
+    device->arena = NULL;
+    lk__allocator_trim(device->allocator);
+    close_state(state);
+}
+
+void *lk__cuda_alloc(void *self, size_t bytes)
+{
+    const lk_device *device = self;
+    lk_cuda *cuda = device->state;
+    void *data = NULL;
+    return lk__cuda_check(cuda->driver, cuda->driver->alloc(cuda->stream, bytes, &data)) == LK_OK ? data : NULL;
+}
+
+void lk__cuda_free(void *self, void *data)
+{
+    const lk_device *device = self;
+    lk_cuda *cuda = device->state;
+    cuda->driver->free(cuda->stream, data);
+}
+
+/* --- what is under way -------------------------------------------------------------------------------------------- */
+
+static lk_status mark(lk_device *device, uint64_t sequence)
+{
+    lk_cuda *cuda = device->state;
+    lk_status status =
+        lk__cuda_check(cuda->driver, cuda->driver->event_record(cuda->stream, cuda->events[sequence % LK_CUDA_EVENTS]));
+    atomic_store_explicit(&cuda->marked, sequence, memory_order_release);
+    return status;
+}
+
+/* The event that stands for entry `sequence`, or for a later one. */
+static lk_gpu_event *event_of(lk_cuda *cuda, uint64_t sequence)
+{
+    uint64_t marked = atomic_load_explicit(&cuda->marked, memory_order_acquire);
+    uint64_t oldest = marked < LK_CUDA_EVENTS ? 1 : marked - LK_CUDA_EVENTS + 1;
+    return cuda->events[(sequence < oldest ? marked : sequence) % LK_CUDA_EVENTS];
+}
+
+static lk_status wait(lk_device *device, uint64_t sequence)
+{
+    lk_cuda *cuda = device->state;
+    return lk__cuda_check(cuda->driver, cuda->driver->event_wait(event_of(cuda, sequence)));
+}
+
+static lk_status follow(lk_device *device, lk_device *other, uint64_t sequence)
+{
+    lk_cuda *cuda = device->state;
+    return lk__cuda_check(cuda->driver, cuda->driver->event_follow(cuda->stream, event_of(other->state, sequence)));
+}
+
+static lk_status drain(lk_device *device)
+{
+    lk_cuda *cuda = device->state;
+    return lk__cuda_check(cuda->driver, cuda->driver->stream_wait(cuda->stream));
+}
+
+/* --- memory that others see --------------------------------------------------------------------------------------- */
+
+static size_t chunk_of(size_t left)
+{
+    return left < LK_CUDA_BOUNCE_BYTES ? left : LK_CUDA_BOUNCE_BYTES;
+}
+
+static lk_status read_chunk(lk_cuda *cuda, const char *from, char *to, size_t bytes)
+{
+    const lk_gpu_driver *driver = cuda->driver;
+    LK_TRY(lk__cuda_check(driver, driver->copy(cuda->reader, cuda->read_bounce, from, bytes, LK_GPU_TO_HOST)));
+    LK_TRY(lk__cuda_check(driver, driver->stream_wait(cuda->reader)));
+    memcpy(to, cuda->read_bounce, bytes);
+    return LK_OK;
+}
+
+static lk_status read_memory(lk_device *device, const void *from, void *to, size_t bytes)
+{
+    lk_cuda *cuda = device->state;
+    lk_status status = LK_OK;
+    pthread_mutex_lock(&cuda->reading);
+    for (size_t done = 0; done < bytes && status == LK_OK; done += chunk_of(bytes - done))
+        status = read_chunk(cuda, (const char *)from + done, (char *)to + done, chunk_of(bytes - done));
+    pthread_mutex_unlock(&cuda->reading);
+    return status;
+}
+
+static lk_status write_chunk(lk_cuda *cuda, char *to, const char *from, size_t bytes)
+{
+    const lk_gpu_driver *driver = cuda->driver;
+    int i = cuda->next_bounce;
+    cuda->next_bounce = (i + 1) % LK_CUDA_BOUNCES;
+    LK_TRY(lk__cuda_check(driver, driver->event_wait(cuda->written[i])));
+    memcpy(cuda->write_bounce[i], from, bytes);
+    LK_TRY(lk__cuda_check(driver, driver->copy(cuda->stream, to, cuda->write_bounce[i], bytes, LK_GPU_FROM_HOST)));
+    return lk__cuda_check(driver, driver->event_record(cuda->stream, cuda->written[i]));
+}
+
+static lk_status write_memory(lk_device *device, void *to, const void *from, size_t bytes)
+{
+    for (size_t done = 0; done < bytes; done += chunk_of(bytes - done))
+        LK_TRY(write_chunk(device->state, (char *)to + done, (const char *)from + done, chunk_of(bytes - done)));
+    return LK_OK;
+}
+
+/* The other device may take the memory for something else as soon as this device's thread lets go of the tensor, which
+ * is before the copy has run: what it starts from then on waits for the copy. */
+static lk_status bring(lk_device *device, void *to, lk_device *other, const void *from, size_t bytes)
+{
+    lk_cuda *cuda = device->state, *source = other->state;
+    const lk_gpu_driver *driver = cuda->driver;
+    LK_TRY(lk__cuda_check(driver, driver->copy_peer(cuda->stream, to, source->stream, from, bytes)));
+    LK_TRY(lk__cuda_check(driver, driver->event_record(cuda->stream, cuda->followed)));
+    return lk__cuda_check(driver, driver->event_follow(source->stream, cuda->followed));
+}
+
+const lk_offload lk__cuda_offload = {
+    .mark = mark,
+    .wait = wait,
+    .follow = follow,
+    .drain = drain,
+    .read = read_memory,
+    .write = write_memory,
+    .bring = bring,
+};

@@ -1,0 +1,134 @@
+/* Operators whose results at an element depend on that element alone. */
+#include "cuda/cuda_kernels.h"
+#include "cuda/cuda_state.h"
+#include "ops/ops.h"
+
+#include <string.h>
+
+/* --- relu and other activations ----------------------------------------------------------------------------------- */
+
+lk_status lk__cuda_relu(lk_call *call)
+{
+    lk_cuda_scratch s = {.call = call};
+    lk_status status = LK_OK;
+    const void *layout = lk__cuda_common_layout(call, 1);
+    const void *x = lk__cuda_as(&s, call->in[0], layout);
+    void *y = lk__cuda_out_as(&s, 0, layout);
+    if (s.status == LK_OK)
+        status =
+            LK_CUDA_LAUNCH(call, relu, .x = x, .y = y, .dtype = call->dtype, .count = lk_tensor_count(call->in[0]));
+    return lk__cuda_end(&s, status);
+}
+
+lk_status lk__cuda_relu_grad(lk_call *call)
+{
+    lk_cuda_scratch s = {.call = call};
+    lk_status status = LK_OK;
+    const void *layout = lk__cuda_common_layout(call, 2);
+    const void *dy = lk__cuda_as(&s, call->in[0], layout), *y = lk__cuda_as(&s, call->in[1], layout);
+    void *dx = lk__cuda_out_as(&s, 0, layout);
+    if (s.status == LK_OK)
+        status = LK_CUDA_LAUNCH(call, relu_grad, .dy = dy, .y = y, .dx = dx, .dtype = call->dtype,
+                                .count = lk_tensor_count(call->in[0]));
+    return lk__cuda_end(&s, status);
+}
+
+lk_status lk__cuda_activation(lk_call *call)
+{
+    lk_cuda_scratch s = {.call = call};
+    lk_status status = LK_OK;
+    const lk_activation_attrs *attrs = LK_ATTRS(call, lk_activation_attrs);
+    const void *layout = lk__cuda_common_layout(call, 1);
+    const void *x = lk__cuda_as(&s, call->in[0], layout);
+    void *y = lk__cuda_out_as(&s, 0, layout);
+    if (s.status == LK_OK)
+        status = LK_CUDA_LAUNCH(call, activation, .x = x, .y = y, .dtype = call->dtype,
+                                .count = lk_tensor_count(call->in[0]), .kind = (int)attrs->kind, .alpha = attrs->alpha);
+    return lk__cuda_end(&s, status);
+}
+
+lk_status lk__cuda_activation_grad(lk_call *call)
+{
+    lk_cuda_scratch s = {.call = call};
+    lk_status status = LK_OK;
+    const lk_activation_attrs *attrs = LK_ATTRS(call, lk_activation_attrs);
+    const void *layout = lk__cuda_common_layout(call, 3);
+    const void *dy = lk__cuda_as(&s, call->in[0], layout), *x = lk__cuda_as(&s, call->in[1], layout);
+    const void *y = lk__cuda_as(&s, call->in[2], layout);
+    void *dx = lk__cuda_out_as(&s, 0, layout);
+    if (s.status == LK_OK)
+        status = LK_CUDA_LAUNCH(call, activation_grad, .dy = dy, .x = x, .y = y, .dx = dx, .dtype = call->dtype,
+                                .count = lk_tensor_count(call->in[0]), .kind = (int)attrs->kind, .alpha = attrs->alpha);
+    return lk__cuda_end(&s, status);
+}
+
+/* --- dropout ------------------------------------------------------------------------------------------------------ */
+
+lk_status lk__cuda_dropout(lk_call *call)
+{
+    lk_cuda_scratch s = {.call = call};
+    lk_status status = LK_OK;
+    const lk_dropout_attrs *attrs = LK_ATTRS(call, lk_dropout_attrs);
+    const lk_shape *shape = &call->in[0]->shape;
+    const void *layout = lk__cuda_common_layout(call, 1);
+    const void *x = lk__cuda_as(&s, call->in[0], layout), *indices = lk__cuda_plain(&s, call->in[1]);
+    void *y = lk__cuda_out_as(&s, 0, layout);
+    int64_t images = shape->dim[0], count = lk_tensor_count(call->in[0]), channels = layout ? shape->dim[1] : 1;
+    if (s.status == LK_OK && count > 0)
+        status =
+            LK_CUDA_LAUNCH(call, dropout, .x = x, .y = y, .indices = indices, .dtype = call->dtype, .images = images,
+                           .channels = channels, .pixels = count / images / channels, .channels_last = layout != NULL,
+                           .rate = attrs->rate, .philox = lk__cuda_philox(&attrs->key));
+    return lk__cuda_end(&s, status);
+}
+
+/* --- arithmetic --------------------------------------------------------------------------------------------------- */
+
+/* `x` as an operand of a call whose result has shape `shape`. */
+static lk_gpu_view broadcast(const lk_tensor *x, lk_shape shape)
+{
+    lk_gpu_view own = lk__cuda_view(x), view = own;
+    int missing = shape.ndim - x->shape.ndim;
+    for (int i = 0; i < shape.ndim; i++) {
+        bool repeated = i < missing || (x->shape.dim[i - missing] == 1 && shape.dim[i] != 1);
+        view.stride[i] = repeated ? 0 : own.stride[i - missing];
+    }
+    return view;
+}
+
+/* Operands of any strides and layouts go in as they are; the result lies as its first operand. */
+static lk_status arithmetic(lk_call *call, lk_gpu_binary_op op)
+{
+    lk_tensor *out = call->out[0];
+    const void *layout =
+        call->free_layout && lk__shape_equal(call->in[0]->shape, out->shape) ? call->in[0]->storage->layout : NULL;
+    LK_TRY(lk__storage_allocate(out->storage, out->storage->bytes, layout));
+    lk_gpu_binary arguments = {.y = lk__cuda_view(out),
+                               .a = broadcast(call->in[0], out->shape),
+                               .b = broadcast(call->in[1], out->shape),
+                               .ndim = out->shape.ndim,
+                               .op = op};
+    memcpy(arguments.dim, out->shape.dim, sizeof arguments.dim);
+    const lk_cuda *cuda = lk__cuda_of(call);
+    return lk__cuda_check(cuda->driver, cuda->driver->binary(cuda->stream, &arguments));
+}
+
+lk_status lk__cuda_add(lk_call *call)
+{
+    return arithmetic(call, LK_GPU_ADD);
+}
+
+lk_status lk__cuda_sub(lk_call *call)
+{
+    return arithmetic(call, LK_GPU_SUB);
+}
+
+lk_status lk__cuda_mul(lk_call *call)
+{
+    return arithmetic(call, LK_GPU_MUL);
+}
+
+lk_status lk__cuda_div(lk_call *call)
+{
+    return arithmetic(call, LK_GPU_DIV);
+}

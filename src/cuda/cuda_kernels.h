@@ -1,0 +1,81 @@
+/* A call's operator as launches: what cuda_table.c lists. Each is an lk_kernel_fn that takes layouts. */
+#ifndef LK_CUDA_CUDA_KERNELS_H
+#define LK_CUDA_CUDA_KERNELS_H
+
+#include "core/op.h"
+
+/* cuda_tensors.c */
+lk_status lk__cuda_full(lk_call *call);
+lk_status lk__cuda_arange(lk_call *call);
+lk_status lk__cuda_uniform(lk_call *call);
+lk_status lk__cuda_normal(lk_call *call);
+lk_status lk__cuda_copy(lk_call *call);
+lk_status lk__cuda_cast(lk_call *call);
+lk_status lk__cuda_concat(lk_call *call);
+
+/* cuda_elementwise.c */
+lk_status lk__cuda_add(lk_call *call);
+lk_status lk__cuda_sub(lk_call *call);
+lk_status lk__cuda_mul(lk_call *call);
+lk_status lk__cuda_div(lk_call *call);
+lk_status lk__cuda_relu(lk_call *call);
+lk_status lk__cuda_relu_grad(lk_call *call);
+lk_status lk__cuda_activation(lk_call *call);
+lk_status lk__cuda_activation_grad(lk_call *call);
+lk_status lk__cuda_dropout(lk_call *call);
+
+/* cuda_reduce.c */
+lk_status lk__cuda_sum(lk_call *call);
+lk_status lk__cuda_mean(lk_call *call);
+lk_status lk__cuda_max(lk_call *call);
+lk_status lk__cuda_max_grad(lk_call *call);
+lk_status lk__cuda_argmax(lk_call *call);
+lk_status lk__cuda_softmax(lk_call *call);
+lk_status lk__cuda_softmax_grad(lk_call *call);
+lk_status lk__cuda_log_softmax(lk_call *call);
+lk_status lk__cuda_log_softmax_grad(lk_call *call);
+
+/* cuda_loss.c */
+lk_status lk__cuda_sparse_softmax_cross_entropy(lk_call *call);
+lk_status lk__cuda_sparse_softmax_cross_entropy_grad(lk_call *call);
+lk_status lk__cuda_cross_entropy_step(lk_call *call);
+lk_status lk__cuda_sigmoid_cross_entropy(lk_call *call);
+lk_status lk__cuda_sigmoid_cross_entropy_grad(lk_call *call);
+lk_status lk__cuda_in_top_k(lk_call *call);
+
+/* cuda_batch_norm.c */
+lk_status lk__cuda_channel_sums(lk_call *call);
+lk_status lk__cuda_channel_sums_grad(lk_call *call);
+lk_status lk__cuda_batch_norm(lk_call *call);
+lk_status lk__cuda_batch_norm_grad(lk_call *call);
+lk_status lk__cuda_batch_norm_with(lk_call *call);
+lk_status lk__cuda_batch_norm_with_grad(lk_call *call);
+lk_status lk__cuda_batch_norm_inference(lk_call *call);
+lk_status lk__cuda_batch_norm_inference_grad(lk_call *call);
+lk_status lk__cuda_batch_norm_update(lk_call *call);
+lk_status lk__cuda_batch_norm_act(lk_call *call);
+lk_status lk__cuda_batch_norm_act_grad(lk_call *call);
+lk_status lk__cuda_batch_norm_inference_act(lk_call *call);
+
+/* cuda_pool.c */
+lk_status lk__cuda_max_pool2d(lk_call *call);
+lk_status lk__cuda_max_pool2d_grad(lk_call *call);
+lk_status lk__cuda_avg_pool2d(lk_call *call);
+lk_status lk__cuda_avg_pool2d_grad(lk_call *call);
+
+/* cuda_conv.c, cuda_matmul.c */
+lk_status lk__cuda_conv2d(lk_call *call);
+lk_status lk__cuda_conv2d_input_grad(lk_call *call);
+lk_status lk__cuda_conv2d_weight_grad(lk_call *call);
+lk_status lk__cuda_matmul(lk_call *call);
+lk_status lk__cuda_dense_act(lk_call *call);
+
+/* cuda_update.c */
+lk_status lk__cuda_sgd_update(lk_call *call);
+lk_status lk__cuda_momentum_update(lk_call *call);
+lk_status lk__cuda_adam_update(lk_call *call);
+lk_status lk__cuda_lars_update(lk_call *call);
+lk_status lk__cuda_squared_norms(lk_call *call);
+lk_status lk__cuda_update_scales(lk_call *call);
+
+#endif

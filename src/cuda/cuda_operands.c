@@ -1,0 +1,182 @@
+/* Where a call's operands lie, and getting them to lie as a kernel wants them. */
+#include "cuda/cuda.h"
+#include "cuda/cuda_state.h"
+
+#include <string.h>
+
+const char lk__cuda_channels_last[1] = {0};
+
+/* --- temporaries -------------------------------------------------------------------------------------------------- */
+
+void *lk__cuda_new(lk_cuda_scratch *scratch, size_t bytes)
+{
+    lk_block *block;
+    if (scratch->status == LK_OK)
+        scratch->status = lk__allocator_get(scratch->call->device->allocator, bytes, &block);
+    if (scratch->status != LK_OK)
+        return NULL;
+    scratch->blocks[scratch->n++] = block;
+    return block->data;
+}
+
+/* --- conversions -------------------------------------------------------------------------------------------------- */
+
+void lk__cuda_strides(lk_shape shape, const void *layout, int64_t *strides)
+{
+    lk__shape_strides(shape, strides);
+    if (!layout)
+        return;
+    for (int axis = 2; axis < shape.ndim; axis++)
+        strides[axis] *= shape.dim[1];
+    strides[1] = 1;
+}
+
+lk_gpu_view lk__cuda_view(const lk_tensor *x)
+{
+    lk_gpu_view view = {.dtype = x->dtype};
+    const void *layout = x->storage->layout;
+    view.data = layout ? x->storage->data : lk__data(x);
+    if (layout)
+        lk__cuda_strides(x->shape, layout, view.stride);
+    else
+        memcpy(view.stride, x->strides, sizeof view.stride);
+    return view;
+}
+
+lk_status lk__cuda_convert(const lk_call *call, lk_shape shape, lk_gpu_view y, lk_gpu_view x)
+{
+    lk_gpu_convert arguments = {.y = y, .x = x, .ndim = shape.ndim};
+    memcpy(arguments.dim, shape.dim, sizeof arguments.dim);
+    const lk_cuda *cuda = lk__cuda_of(call);
+    return lk__cuda_check(cuda->driver, cuda->driver->convert(cuda->stream, &arguments));
+}
+
+static lk_gpu_view view_in(void *data, lk_dtype dtype, lk_shape shape, const void *layout)
+{
+    lk_gpu_view view = {.data = data, .dtype = dtype};
+    lk__cuda_strides(shape, layout, view.stride);
+    return view;
+}
+
+lk_status lk__cuda_to_plain(lk_device *device, const lk_tensor *x, void *plain)
+{
+    lk_call call = {.device = device};
+    return lk__cuda_convert(&call, x->shape, view_in(plain, x->dtype, x->shape, NULL), lk__cuda_view(x));
+}
+
+/* --- inputs ------------------------------------------------------------------------------------------------------- */
+
+/* Plain and channels-last are the same order. */
+static bool is_in_either_order(const lk_tensor *x)
+{
+    int64_t channels = x->shape.ndim > 2 ? x->shape.dim[1] : 1, pixels = 1;
+    for (int axis = 2; axis < x->shape.ndim; axis++)
+        pixels *= x->shape.dim[axis];
+    return channels == 1 || pixels == 1;
+}
+
+static bool lies_as(const lk_tensor *x, const void *layout)
+{
+    if (!x->storage->layout)
+        return lk__tensor_is_dense(x) && (!layout || is_in_either_order(x));
+    return layout || is_in_either_order(x);
+}
+
+void *lk__cuda_as(lk_cuda_scratch *scratch, const lk_tensor *x, const void *layout)
+{
+    if (!x)
+        return NULL;
+    if (lies_as(x, layout))
+        return x->storage->layout ? x->storage->data : lk__data(x);
+    void *data = lk__cuda_new(scratch, (size_t)lk_tensor_count(x) * lk_dtype_size(x->dtype));
+    if (data)
+        scratch->status =
+            lk__cuda_convert(scratch->call, x->shape, view_in(data, x->dtype, x->shape, layout), lk__cuda_view(x));
+    return data;
+}
+
+void *lk__cuda_plain(lk_cuda_scratch *scratch, const lk_tensor *x)
+{
+    return lk__cuda_as(scratch, x, NULL);
+}
+
+void *lk__cuda_images(lk_cuda_scratch *scratch, const lk_tensor *x)
+{
+    return lk__cuda_as(scratch, x, lk__cuda_channels_last);
+}
+
+const void *lk__cuda_common_layout(const lk_call *call, int n)
+{
+    if (!call->free_layout || call->out[0]->shape.ndim != 4)
+        return NULL;
+    for (int i = 0; i < n; i++)
+        if (call->in[i] && call->in[i]->storage->layout)
+            return lk__cuda_channels_last;
+    return NULL;
+}
+
+/* --- outputs ------------------------------------------------------------------------------------------------------ */
+
+static bool is_out(const lk_cuda_scratch *scratch, int i)
+{
+    return i < scratch->call->n_out && scratch->call->out[i];
+}
+
+static void *allocate(lk_cuda_scratch *scratch, lk_tensor *out, const void *layout)
+{
+    if (scratch->status == LK_OK)
+        scratch->status = lk__storage_allocate(out->storage, out->storage->bytes, layout);
+    if (scratch->status != LK_OK)
+        return NULL;
+    return layout ? out->storage->data : lk__data(out);
+}
+
+/* A temporary that lk__cuda_end copies to the output. */
+static void *stand_in(lk_cuda_scratch *scratch, int i, const void *layout)
+{
+    const lk_tensor *out = scratch->call->out[i];
+    void *data = lk__cuda_new(scratch, (size_t)lk_tensor_count(out) * lk_dtype_size(out->dtype));
+    scratch->out[i] = data;
+    scratch->out_layout[i] = layout;
+    return data;
+}
+
+void *lk__cuda_out_as(lk_cuda_scratch *scratch, int i, const void *layout)
+{
+    if (!is_out(scratch, i))
+        return NULL;
+    lk_tensor *out = scratch->call->out[i];
+    if (!layout || is_in_either_order(out))
+        return lk__tensor_is_dense(out) ? allocate(scratch, out, NULL) : stand_in(scratch, i, NULL);
+    return scratch->call->free_layout ? allocate(scratch, out, layout) : stand_in(scratch, i, layout);
+}
+
+void *lk__cuda_out(lk_cuda_scratch *scratch, int i)
+{
+    return lk__cuda_out_as(scratch, i, NULL);
+}
+
+void *lk__cuda_out_images(lk_cuda_scratch *scratch, int i)
+{
+    return lk__cuda_out_as(scratch, i, lk__cuda_channels_last);
+}
+
+static lk_status write_output(lk_cuda_scratch *scratch, int i)
+{
+    lk_tensor *out = scratch->call->out[i];
+    if (!scratch->out[i])
+        return LK_OK;
+    LK_TRY(lk__output_plain(out));
+    return lk__cuda_convert(scratch->call, out->shape, lk__cuda_view(out),
+                            view_in(scratch->out[i], out->dtype, out->shape, scratch->out_layout[i]));
+}
+
+lk_status lk__cuda_end(lk_cuda_scratch *scratch, lk_status launched)
+{
+    lk_status status = scratch->status != LK_OK ? scratch->status : launched;
+    for (int i = 0; i < scratch->call->n_out && status == LK_OK; i++)
+        status = write_output(scratch, i);
+    for (int i = 0; i < scratch->n; i++)
+        lk__allocator_put(scratch->call->device->allocator, scratch->blocks[i]);
+    return status;
+}

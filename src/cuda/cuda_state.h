@@ -1,0 +1,110 @@
+/* What a CUDA device keeps, and what the files that turn calls into launches share. */
+#ifndef LK_CUDA_CUDA_STATE_H
+#define LK_CUDA_CUDA_STATE_H
+
+#include "core/backend.h"
+#include "core/tensor.h"
+#include "cuda/cuda_plugin.h"
+#include "lockstep/random.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+/* Entry s of the queue is remembered by event s % LK_CUDA_EVENTS, until that is taken for a later one: a wait for an
+ * older entry then waits for the oldest that is remembered. */
+enum { LK_CUDA_EVENTS = 256, LK_CUDA_BOUNCES = 8, LK_CUDA_BOUNCE_BYTES = 1 << 20 };
+
+typedef struct lk_cuda {
+    const lk_gpu_driver *driver;
+    int gpu;
+    lk_gpu_stream *stream; /* of the device's thread */
+    lk_gpu_event *events[LK_CUDA_EVENTS];
+    _Atomic uint64_t marked; /* entries with an event */
+
+    /* Copies to the host, on the thread that wants them. */
+    pthread_mutex_t reading;
+    lk_gpu_stream *reader;
+    void *read_bounce; /* pinned, LK_CUDA_BOUNCE_BYTES; so are those below */
+
+    /* Copies from the host, on the device's thread: buffers in turns, each with an event behind the copy out of it. */
+    void *write_bounce[LK_CUDA_BOUNCES];
+    lk_gpu_event *written[LK_CUDA_BOUNCES];
+    int next_bounce;
+
+    lk_gpu_event *followed; /* what another device has read of this one's memory: see bring */
+} lk_cuda;
+
+/* --- launching ---------------------------------------------------------------------------------------------------- */
+
+static inline lk_cuda *lk__cuda_of(const lk_call *call)
+{
+    return call->device->state;
+}
+
+/* LK_CUDA_LAUNCH(call, relu, .x = …, .y = …): starts the kernel and gives its status. */
+#define LK_CUDA_LAUNCH(call, kernel, ...)     \
+    lk__cuda_check(lk__cuda_of(call)->driver, \
+                   lk__cuda_of(call)->driver->kernel(lk__cuda_of(call)->stream, &(lk_gpu_##kernel){__VA_ARGS__}))
+
+/* --- operands ----------------------------------------------------------------------------------------------------- */
+
+/* The layout of images that are not plain: channels-last. One object, with nothing in it. */
+extern const char lk__cuda_channels_last[];
+
+/* Temporaries while a call is turned into launches. What is given back may be taken at once, for whatever is launched
+ * later also runs later. As in ref/, a failure is kept until the end. */
+enum { LK_CUDA_MAX_SCRATCH = 12 };
+typedef struct lk_cuda_scratch {
+    const lk_call *call;
+    lk_block *blocks[LK_CUDA_MAX_SCRATCH];
+    int n;
+    void *out[LK_MAX_OUTPUTS]; /* what an output is copied from in the end; NULL: it was written where it is */
+    const void *out_layout[LK_MAX_OUTPUTS];
+    lk_status status;
+} lk_cuda_scratch;
+
+/* NULL after this or an earlier failure. */
+void *lk__cuda_new(lk_cuda_scratch *scratch, size_t bytes);
+
+/* x's elements in row-major order: where they are, or in a temporary. NULL for x NULL, and after a failure. */
+void *lk__cuda_plain(lk_cuda_scratch *scratch, const lk_tensor *x);
+
+/* The same for images [N, C, H, W], or anything [N, C, …], in channels-last order. */
+void *lk__cuda_images(lk_cuda_scratch *scratch, const lk_tensor *x);
+
+/* The same in the order of `layout`, NULL or lk__cuda_channels_last. */
+void *lk__cuda_as(lk_cuda_scratch *scratch, const lk_tensor *x, const void *layout);
+
+/* Where to write out[i] in row-major order; NULL where there is no such output, and after a failure. What the output
+ * cannot be written as, because it is a view with gaps, or of a layout that the call does not leave to its kernel, is a
+ * temporary, from which lk__cuda_end makes the output. */
+void *lk__cuda_out(lk_cuda_scratch *scratch, int i);
+
+/* The same for images in channels-last order, and in the order of `layout`. */
+void *lk__cuda_out_images(lk_cuda_scratch *scratch, int i);
+void *lk__cuda_out_as(lk_cuda_scratch *scratch, int i, const void *layout);
+
+/* The order that suits all of the call's first n inputs and its output best, where any is as good to the kernel:
+ * channels-last if one of them is and the output may be. */
+const void *lk__cuda_common_layout(const lk_call *call, int n);
+
+/* Writes the outputs that have temporaries, gives back all temporaries, and gives the first failure; `launched` is the
+ * status of the kernel itself, or LK_OK where it was not started because of a failure before. */
+lk_status lk__cuda_end(lk_cuda_scratch *scratch, lk_status launched);
+
+/* --- random numbers ----------------------------------------------------------------------------------------------- */
+
+lk_gpu_philox lk__cuda_philox(const lk_random_key *key);
+
+/* --- conversions -------------------------------------------------------------------------------------------------- */
+
+/* Strides of the elements of shape `shape`, in the logical order of axes, where they lie in `layout`. */
+void lk__cuda_strides(lk_shape shape, const void *layout, int64_t *strides);
+
+/* Starts y = x: any dtypes, one shape. */
+lk_status lk__cuda_convert(const lk_call *call, lk_shape shape, lk_gpu_view y, lk_gpu_view x);
+
+/* x as it lies. */
+lk_gpu_view lk__cuda_view(const lk_tensor *x);
+
+#endif

@@ -1,0 +1,116 @@
+/* New tensors, and copies of them in other shapes of memory. */
+#include "base/philox.h"
+#include "cuda/cuda_kernels.h"
+#include "cuda/cuda_state.h"
+#include "ops/ops.h"
+
+#include <string.h>
+
+/* --- creation ----------------------------------------------------------------------------------------------------- */
+
+lk_status lk__cuda_full(lk_call *call)
+{
+    lk_cuda_scratch s = {.call = call};
+    lk_status status = LK_OK;
+    void *y = lk__cuda_out(&s, 0);
+    if (s.status == LK_OK)
+        status = LK_CUDA_LAUNCH(call, fill, .y = y, .dtype = call->out[0]->dtype,
+                                .count = lk_tensor_count(call->out[0]), .value = LK_ATTRS(call, lk_full_attrs)->value);
+    return lk__cuda_end(&s, status);
+}
+
+lk_status lk__cuda_arange(lk_call *call)
+{
+    lk_cuda_scratch s = {.call = call};
+    lk_status status = LK_OK;
+    const lk_arange_attrs *attrs = LK_ATTRS(call, lk_arange_attrs);
+    void *y = lk__cuda_out(&s, 0);
+    if (s.status == LK_OK)
+        status = LK_CUDA_LAUNCH(call, arange, .y = y, .dtype = call->out[0]->dtype,
+                                .count = lk_tensor_count(call->out[0]), .start = attrs->start, .step = attrs->step);
+    return lk__cuda_end(&s, status);
+}
+
+lk_gpu_philox lk__cuda_philox(const lk_random_key *key)
+{
+    lk_gpu_philox philox;
+    lk__philox_start(key, philox.key, philox.counter);
+    return philox;
+}
+
+static lk_status draw(lk_call *call, bool normal)
+{
+    lk_cuda_scratch s = {.call = call};
+    lk_status status = LK_OK;
+    const lk_random_attrs *attrs = LK_ATTRS(call, lk_random_attrs);
+    void *y = lk__cuda_out(&s, 0);
+    if (s.status == LK_OK)
+        status =
+            LK_CUDA_LAUNCH(call, random, .y = y, .dtype = call->out[0]->dtype, .count = lk_tensor_count(call->out[0]),
+                           .a = attrs->a, .b = attrs->b, .normal = normal, .philox = lk__cuda_philox(&attrs->key));
+    return lk__cuda_end(&s, status);
+}
+
+lk_status lk__cuda_uniform(lk_call *call)
+{
+    return draw(call, false);
+}
+
+lk_status lk__cuda_normal(lk_call *call)
+{
+    return draw(call, true);
+}
+
+/* --- copies ------------------------------------------------------------------------------------------------------- */
+
+/* Whether the elements of one shape lie in the same order at x and y, without gaps. */
+static bool lie_alike(const lk_tensor *y, const lk_tensor *x)
+{
+    if (x->storage->layout || y->storage->layout)
+        return x->storage->layout == y->storage->layout;
+    return lk__tensor_is_dense(x) && lk__tensor_is_dense(y);
+}
+
+static lk_status copy_bytes(const lk_call *call, void *to, const void *from, size_t bytes)
+{
+    const lk_cuda *cuda = lk__cuda_of(call);
+    if (to == from || bytes == 0)
+        return LK_OK;
+    return lk__cuda_check(cuda->driver, cuda->driver->copy(cuda->stream, to, from, bytes, LK_GPU_TO_GPU));
+}
+
+/* Of any strides and dtypes; the result lies as x where that is left to this device. */
+static lk_status convert(lk_call *call)
+{
+    const lk_tensor *x = call->in[0];
+    lk_tensor *y = call->out[0];
+    LK_TRY(lk__storage_allocate(y->storage, y->storage->bytes, call->free_layout ? x->storage->layout : NULL));
+    lk_gpu_view to = lk__cuda_view(y), from = lk__cuda_view(x);
+    if (x->dtype == y->dtype && lie_alike(y, x))
+        return copy_bytes(call, to.data, from.data, (size_t)lk_tensor_count(x) * lk_dtype_size(x->dtype));
+    return lk__cuda_convert(call, x->shape, to, from);
+}
+
+lk_status lk__cuda_copy(lk_call *call)
+{
+    return convert(call);
+}
+
+lk_status lk__cuda_cast(lk_call *call)
+{
+    return convert(call);
+}
+
+lk_status lk__cuda_concat(lk_call *call)
+{
+    int axis = LK_ATTRS(call, lk_concat_attrs)->axis;
+    lk_tensor *y = call->out[0];
+    LK_TRY(lk__output_plain(y));
+    lk_gpu_view part = lk__cuda_view(y);
+    for (int i = 0; i < call->n_in; i++) {
+        const lk_tensor *x = call->in[i];
+        LK_TRY(lk__cuda_convert(call, x->shape, part, lk__cuda_view(x)));
+        part.data = (char *)part.data + (size_t)(x->shape.dim[axis] * part.stride[axis]) * lk_dtype_size(y->dtype);
+    }
+    return LK_OK;
+}

@@ -1,0 +1,105 @@
+/* Between the library and the plug-in that speaks to CUDA: one table of functions. The library's side, which turns
+ * calls of operators into launches, includes nothing of CUDA and is in every build; the plug-in, liblockstep_cuda.so,
+ * knows nothing of tensors. So one binary runs with and without a GPU, and tests can put another plug-in in its place.
+ *
+ * Data is memory of the GPU where nothing else is said. A function that takes a stream starts work there and does not
+ * wait for it; what a stream is given runs in that order. Functions may be called from any thread, for one stream from
+ * one thread at a time. */
+#ifndef LK_CUDA_DRIVER_H
+#define LK_CUDA_DRIVER_H
+
+#include "cuda/kernels.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Changes with this file and with kernels.h: a plug-in of another build is refused. */
+enum { LK_GPU_INTERFACE = 1 };
+
+typedef enum lk_gpu_status {
+    LK_GPU_OK,
+    LK_GPU_NO_MEMORY,   /* of the GPU, or pinned */
+    LK_GPU_UNSUPPORTED, /* no library here can do that */
+    LK_GPU_LOST,        /* the GPU is gone, or has met an error after which nothing runs on it (Xid) */
+    LK_GPU_FAILED,
+} lk_gpu_status;
+
+typedef struct lk_gpu_stream lk_gpu_stream; /* a CUDA stream, with what libraries need beside it */
+typedef struct lk_gpu_event lk_gpu_event;
+typedef struct lk_gpu_graph lk_gpu_graph;
+
+typedef struct lk_gpu_info {
+    char name[64];
+    int capability[2]; /* 9, 0 */
+    int multiprocessors;
+    int64_t memory; /* bytes */
+    char bus[32];   /* "0000:3b:00.0" */
+    uint32_t peers; /* bit i: can reach the memory of GPU i directly */
+} lk_gpu_info;
+
+/* Texts like "13.0"; empty where there is no such library. */
+typedef struct lk_gpu_versions {
+    char driver[24], runtime[24], cublas[24], cudnn[24], nccl[24];
+} lk_gpu_versions;
+
+typedef enum lk_gpu_direction { LK_GPU_TO_GPU, LK_GPU_TO_HOST, LK_GPU_FROM_HOST } lk_gpu_direction;
+
+typedef struct lk_gpu_driver {
+    int interface; /* LK_GPU_INTERFACE */
+    size_t size;   /* of this table */
+
+    /* What went wrong in the calling thread last, in one line. */
+    const char *(*error)(void);
+
+    /* --- GPUs --- */
+    int (*count)(void); /* 0 where there is no GPU, or no driver for it: `error` says which */
+    lk_gpu_status (*describe)(int gpu, lk_gpu_info *info);
+    void (*versions)(lk_gpu_versions *versions);
+
+    /* --- streams and events --- */
+    lk_gpu_status (*stream_open)(int gpu, lk_gpu_stream **stream);
+    void (*stream_close)(lk_gpu_stream *stream);         /* NULL is fine; the stream must be idle */
+    lk_gpu_status (*stream_wait)(lk_gpu_stream *stream); /* until it has done everything, on the calling thread */
+    lk_gpu_status (*event_new)(lk_gpu_stream *stream, lk_gpu_event **event);
+    void (*event_free)(lk_gpu_event *event);
+    lk_gpu_status (*event_record)(lk_gpu_stream *stream, lk_gpu_event *event);
+    lk_gpu_status (*event_follow)(lk_gpu_stream *stream, lk_gpu_event *event); /* what comes next waits for it */
+    lk_gpu_status (*event_wait)(lk_gpu_event *event);                          /* on the calling thread */
+
+    /* --- memory --- */
+    lk_gpu_status (*alloc)(lk_gpu_stream *stream, size_t bytes, void **data);
+    void (*free)(lk_gpu_stream *stream, void *data);
+    lk_gpu_status (*pinned_alloc)(lk_gpu_stream *stream, size_t bytes, void **data); /* of the host */
+    void (*pinned_free)(lk_gpu_stream *stream, void *data);
+    lk_gpu_status (*memory_left)(lk_gpu_stream *stream, int64_t *bytes);
+    /* Memory of the host is pinned, and stays as it is until the copy has run. */
+    lk_gpu_status (*copy)(lk_gpu_stream *stream, void *to, const void *from, size_t bytes, lk_gpu_direction direction);
+    /* From the GPU of another stream; runs in the order of `stream`. */
+    lk_gpu_status (*copy_peer)(lk_gpu_stream *stream, void *to, lk_gpu_stream *other, const void *from, size_t bytes);
+
+    /* --- graphs: what a stream is given between begin and end is kept, not run --- */
+    lk_gpu_status (*capture_begin)(lk_gpu_stream *stream);
+    lk_gpu_status (*capture_end)(lk_gpu_stream *stream, lk_gpu_graph **graph);
+    lk_gpu_status (*graph_launch)(lk_gpu_stream *stream, lk_gpu_graph *graph);
+    void (*graph_free)(lk_gpu_graph *graph);
+
+    /* --- kernels.def --- */
+#define LK_GPU_KERNEL(name) lk_gpu_status (*name)(lk_gpu_stream * stream, const lk_gpu_##name *arguments);
+#include "cuda/kernels.def"
+#undef LK_GPU_KERNEL
+} lk_gpu_driver;
+
+/* The only symbol that the plug-in exports. */
+#define LK_GPU_DRIVER_SYMBOL "lk_gpu_driver_table"
+typedef const lk_gpu_driver *(*lk_gpu_driver_fn)(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

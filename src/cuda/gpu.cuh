@@ -1,0 +1,181 @@
+/* What kernels share. Every kernel is written for one thread an element, or a block of threads for a sum of a fixed
+ * order; none depends on how the GPU schedules them. Compiled without contraction to fused multiply-adds. */
+#ifndef LK_CUDA_GPU_CUH
+#define LK_CUDA_GPU_CUH
+
+#include "cuda/gpu_plugin.h"
+
+#include <cuda_bf16.h>
+
+/* Threads that know nothing of each other, and threads of a block that wait for each other. */
+#ifndef LK_GPU_RUN
+#define LK_GPU_RUN(kernel, grid, block, stream, ...) kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
+#define LK_GPU_RUN_TOGETHER(kernel, grid, block, stream, ...) kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
+#endif
+
+typedef __nv_bfloat16 bf16;
+
+static const int THREADS = 256;
+static const int64_t MAX_BLOCKS = 1 << 16;
+
+/* Blocks for one thread an element. Kernels go on by EACH where there are more elements than threads. */
+static inline unsigned blocks_for(int64_t count)
+{
+    int64_t blocks = (count + THREADS - 1) / THREADS;
+    return (unsigned)(blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS);
+}
+
+#define EACH(i, count)                                                                                       \
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, all_ = (int64_t)gridDim.x * blockDim.x; \
+         i < (count); i += all_)
+
+/* What a dtype is computed in, and how it is read and written. */
+template <typename T> struct number {
+    typedef T wide;
+};
+template <> struct number<bf16> {
+    typedef float wide;
+};
+
+template <typename T> static inline __host__ __device__ typename number<T>::wide widen(T x)
+{
+    return x;
+}
+template <> inline __host__ __device__ float widen<bf16>(bf16 x)
+{
+    return __bfloat162float(x);
+}
+
+template <typename T> static inline __host__ __device__ T narrow(typename number<T>::wide x)
+{
+    return x;
+}
+template <> inline __host__ __device__ bf16 narrow<bf16>(float x)
+{
+    return __float2bfloat16_rn(x);
+}
+
+/* Through f32 a double would be rounded twice on its way to bf16: the f32 is made odd where it is not exact, which
+ * keeps what the second rounding needs to know (Boldo, Melquiond: "Emulation of a FMA and correctly rounded sums:
+ * proved algorithms using rounding to odd", IEEE Transactions on Computers 57(4), 2008). */
+static inline __device__ float rounded_to_odd(double x)
+{
+    float nearest = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &nearest, sizeof bits);
+    double error = x - (double)nearest;
+    if (error == 0 || !isfinite(error) || (bits & 1))
+        return nearest;
+    bits += fabs(x) > fabs((double)nearest) ? 1 : -1;
+    memcpy(&nearest, &bits, sizeof bits);
+    return nearest;
+}
+
+template <typename T> static inline __device__ T narrow_double(double x)
+{
+    return (T)x;
+}
+template <> inline __device__ bf16 narrow_double<bf16>(double x)
+{
+    return __float2bfloat16_rn(rounded_to_odd(x));
+}
+
+/* --- the 32 threads of a warp ------------------------------------------------------------------------------------- */
+
+static const unsigned WARP = 0xffffffffu;
+
+/* Over a warp, lane j taking in lane j ^ h for h = 16, 8, 4, 2, 1: every lane has the same bits then. */
+template <typename T> static inline __device__ T warp_sum(T x)
+{
+    for (int h = 16; h > 0; h /= 2)
+        x += __shfl_xor_sync(WARP, x, h);
+    return x;
+}
+
+/* The greatest that is a number. */
+static inline __device__ float warp_max(float x)
+{
+    for (int h = 16; h > 0; h /= 2)
+        x = fmaxf(x, __shfl_xor_sync(WARP, x, h));
+    return x;
+}
+
+/* Kernels with a warp for each line have blocks of dim3(32, WARPS), and so many blocks. */
+static const int WARPS = 8;
+
+static inline unsigned blocks_for_warps(int64_t lines)
+{
+    return (unsigned)((lines + WARPS - 1) / WARPS);
+}
+
+/* Runs `launch`, a statement that uses the type T, for the element type of `dtype`. */
+#define FOR_FLOATS(dtype, launch)                                                          \
+    switch (dtype) {                                                                       \
+    case LK_F32: {                                                                         \
+        typedef float T;                                                                   \
+        launch;                                                                            \
+        break;                                                                             \
+    }                                                                                      \
+    case LK_BF16: {                                                                        \
+        typedef bf16 T;                                                                    \
+        launch;                                                                            \
+        break;                                                                             \
+    }                                                                                      \
+    default:                                                                               \
+        return lk__gpu_fail(LK_GPU_UNSUPPORTED, "%s: neither f32 nor bf16", __func__ + 8); \
+    }
+
+#define FOR_DTYPES(dtype, launch)                                                   \
+    switch (dtype) {                                                                \
+    case LK_F32: {                                                                  \
+        typedef float T;                                                            \
+        launch;                                                                     \
+        break;                                                                      \
+    }                                                                               \
+    case LK_BF16: {                                                                 \
+        typedef bf16 T;                                                             \
+        launch;                                                                     \
+        break;                                                                      \
+    }                                                                               \
+    case LK_F64: {                                                                  \
+        typedef double T;                                                           \
+        launch;                                                                     \
+        break;                                                                      \
+    }                                                                               \
+    case LK_I32: {                                                                  \
+        typedef int32_t T;                                                          \
+        launch;                                                                     \
+        break;                                                                      \
+    }                                                                               \
+    case LK_I64: {                                                                  \
+        typedef int64_t T;                                                          \
+        launch;                                                                     \
+        break;                                                                      \
+    }                                                                               \
+    case LK_U8: {                                                                   \
+        typedef uint8_t T;                                                          \
+        launch;                                                                     \
+        break;                                                                      \
+    }                                                                               \
+    default:                                                                        \
+        return lk__gpu_fail(LK_GPU_UNSUPPORTED, "%s: unknown dtype", __func__ + 8); \
+    }
+
+/* As lk_philox4x32. */
+static inline __device__ void philox(const lk_gpu_philox &start, uint32_t block, uint32_t sample, uint32_t out[4])
+{
+    uint32_t c0 = block, c1 = sample, c2 = start.counter[2], c3 = start.counter[3];
+    uint32_t k0 = start.key[0], k1 = start.key[1];
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+}
+
+#endif

@@ -1,0 +1,493 @@
+/* Convolutions by cuDNN's graphs: one operation, and where a bias is added behind it a second one. A plan for a problem
+ * is the first that cuDNN's heuristics propose, adds in a fixed order, keeps the precision that was asked for, and fits
+ * into the workspace: a function of the problem, the GPU and the version of cuDNN. Where there is none for f32, own
+ * kernels run that take every shape. */
+#include "cuda/gpu_libraries.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum direction { FORWARD, TO_INPUT, TO_WEIGHTS } direction;
+
+typedef struct problem {
+    direction direction;
+    bool bias;
+    lk_dtype weights; /* their dtype: that of all else, or f32 for their gradient */
+    const lk_gpu_conv_shape *shape;
+} problem;
+
+enum { MAX_CONFIGURATIONS = 24, MAX_DESCRIPTORS = MAX_CONFIGURATIONS + 24 };
+typedef struct convolution {
+    lk_gpu_problem problem;
+    cudnnBackendDescriptor_t plan;                 /* NULL: cuDNN has none */
+    cudnnBackendDescriptor_t own[MAX_DESCRIPTORS]; /* what it was made of, in the order of making */
+    int n_own;
+    lk_gpu_status status; /* the first failure while it is made; what comes after does nothing */
+} convolution;
+
+static void free_descriptors(convolution *c)
+{
+    while (c->n_own > 0)
+        cudnnBackendDestroyDescriptor(c->own[--c->n_own]);
+}
+
+static void free_convolution(convolution *c)
+{
+    free_descriptors(c);
+    free(c);
+}
+
+void lk__gpu_convolutions_free(lk_gpu_cache *cache)
+{
+    for (int i = 0; i < LK_GPU_CACHE_LISTS; i++) {
+        while (cache->lists[i]) {
+            lk_gpu_problem *next = cache->lists[i]->next;
+            free_convolution((convolution *)cache->lists[i]);
+            cache->lists[i] = next;
+        }
+    }
+}
+
+/* --- descriptors -------------------------------------------------------------------------------------------------- */
+
+static cudnnBackendDescriptor_t start(convolution *c, cudnnBackendDescriptorType_t type)
+{
+    cudnnBackendDescriptor_t descriptor = NULL;
+    if (c->status == LK_GPU_OK)
+        c->status = lk__gpu_check_dnn(cudnnBackendCreateDescriptor(type, &descriptor), "make a descriptor");
+    if (c->status != LK_GPU_OK)
+        return NULL;
+    return c->own[c->n_own++] = descriptor;
+}
+
+static void set(convolution *c, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                cudnnBackendAttributeType_t type, int64_t count, const void *values)
+{
+    if (c->status == LK_GPU_OK)
+        c->status = lk__gpu_check_dnn(cudnnBackendSetAttribute(descriptor, name, type, count, values),
+                                      "describe a convolution");
+}
+
+static void set_descriptor(convolution *c, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                           cudnnBackendDescriptor_t value)
+{
+    set(c, descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+}
+
+static void finish(convolution *c, cudnnBackendDescriptor_t descriptor)
+{
+    if (c->status == LK_GPU_OK)
+        c->status = lk__gpu_check_dnn(cudnnBackendFinalize(descriptor), "describe a convolution");
+}
+
+/* --- tensors ------------------------------------------------------------------------------------------------------ */
+
+/* Of operands: what a plan is told when it runs. */
+typedef enum operand { IMAGES = 1, RESULTS, WEIGHTS, BIAS, INTERMEDIATE } operand;
+
+static cudnnDataType_t type_of(lk_dtype dtype)
+{
+    return dtype == LK_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+}
+
+/* [dim 0, dim 1, dim 2, dim 3] with axis 1 innermost. An intermediate one is nowhere in memory. */
+static cudnnBackendDescriptor_t tensor(convolution *c, operand id, const int64_t dim[4], cudnnDataType_t type)
+{
+    int64_t strides[4] = {dim[1] * dim[2] * dim[3], 1, dim[3] * dim[1], dim[1]};
+    int64_t alignment = LK_GPU_LIBRARY_ALIGNMENT, number = id;
+    bool is_virtual = id == INTERMEDIATE;
+    cudnnBackendDescriptor_t t = start(c, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    set(c, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    set(c, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dim);
+    set(c, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
+    set(c, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &number);
+    set(c, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+    set(c, t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+    finish(c, t);
+    return t;
+}
+
+static void dims_of(operand id, const lk_gpu_conv_shape *s, int64_t dim[4])
+{
+    const int64_t dims[][4] = {
+        [IMAGES] = {s->images, s->channels, s->size[0], s->size[1]},
+        [RESULTS] = {s->images, s->out_channels, s->out_size[0], s->out_size[1]},
+        [WEIGHTS] = {s->out_channels, s->channels / s->groups, s->kernel[0], s->kernel[1]},
+        [BIAS] = {1, s->out_channels, 1, 1},
+    };
+    memcpy(dim, dims[id], sizeof dims[id]);
+}
+
+static cudnnBackendDescriptor_t operand_tensor(convolution *c, operand id, const lk_gpu_conv_shape *s,
+                                               cudnnDataType_t type)
+{
+    int64_t dim[4];
+    dims_of(id, s, dim);
+    return tensor(c, id, dim, type);
+}
+
+/* Of operand `like`'s shape, in f32, on its way from one operation to the next. */
+static cudnnBackendDescriptor_t intermediate_tensor(convolution *c, operand like, const lk_gpu_conv_shape *s)
+{
+    int64_t dim[4];
+    dims_of(like, s, dim);
+    return tensor(c, INTERMEDIATE, dim, CUDNN_DATA_FLOAT);
+}
+
+/* --- operations --------------------------------------------------------------------------------------------------- */
+
+static cudnnBackendDescriptor_t window(convolution *c, const lk_gpu_conv_shape *s)
+{
+    cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+    cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    int64_t axes = 2;
+    cudnnBackendDescriptor_t d = start(c, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    set(c, d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+    set(c, d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    set(c, d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &axes);
+    set(c, d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, s->stride);
+    set(c, d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding);
+    set(c, d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding);
+    set(c, d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, s->dilation);
+    finish(c, d);
+    return d;
+}
+
+/* What cuDNN calls the parts of an operation, by direction. */
+typedef struct names {
+    cudnnBackendDescriptorType_t operation;
+    cudnnBackendAttributeName_t images, weights, results, window, alpha, beta;
+} names;
+
+static const names names_of[] = {
+    [FORWARD] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+    [TO_INPUT] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+    [TO_WEIGHTS] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
+};
+
+static cudnnBackendDescriptor_t convolve(convolution *c, const problem *p, cudnnBackendDescriptor_t images,
+                                         cudnnBackendDescriptor_t weights, cudnnBackendDescriptor_t results)
+{
+    const float one = 1, zero = 0;
+    const names *n = &names_of[p->direction];
+    cudnnBackendDescriptor_t d = window(c, p->shape), operation = start(c, n->operation);
+    set_descriptor(c, operation, n->images, images);
+    set_descriptor(c, operation, n->weights, weights);
+    set_descriptor(c, operation, n->results, results);
+    set_descriptor(c, operation, n->window, d);
+    set(c, operation, n->alpha, CUDNN_TYPE_FLOAT, 1, &one);
+    set(c, operation, n->beta, CUDNN_TYPE_FLOAT, 1, &zero);
+    finish(c, operation);
+    return operation;
+}
+
+/* y = x + b, or x where b is NULL. */
+static cudnnBackendDescriptor_t add(convolution *c, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t b,
+                                    cudnnBackendDescriptor_t y)
+{
+    cudnnPointwiseMode_t mode = b ? CUDNN_POINTWISE_ADD : CUDNN_POINTWISE_IDENTITY;
+    cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+    cudnnBackendDescriptor_t d = start(c, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    set(c, d, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    set(c, d, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+    finish(c, d);
+    cudnnBackendDescriptor_t operation = start(c, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    set_descriptor(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, d);
+    set_descriptor(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+    if (b)
+        set_descriptor(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
+    set_descriptor(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    finish(c, operation);
+    return operation;
+}
+
+/* The operations of a problem. Engines for a convolution alone write the dtype that they read; with another operation
+ * behind it, if only one that changes nothing, there are some that write f32 from bf16. */
+static int64_t operations_of(convolution *c, const problem *p, cudnnBackendDescriptor_t operations[2])
+{
+    const lk_gpu_conv_shape *s = p->shape;
+    cudnnDataType_t type = type_of(s->dtype);
+    cudnnBackendDescriptor_t images = operand_tensor(c, IMAGES, s, type), sums;
+    cudnnBackendDescriptor_t weights = operand_tensor(c, WEIGHTS, s, type_of(p->weights));
+    cudnnBackendDescriptor_t results = operand_tensor(c, RESULTS, s, type);
+    if (p->bias) {
+        sums = intermediate_tensor(c, RESULTS, s);
+        operations[0] = convolve(c, p, images, weights, sums);
+        operations[1] = add(c, sums, operand_tensor(c, BIAS, s, type), results);
+        return 2;
+    }
+    if (p->weights != s->dtype) {
+        sums = intermediate_tensor(c, WEIGHTS, s);
+        operations[0] = convolve(c, p, images, sums, results);
+        operations[1] = add(c, sums, NULL, weights);
+        return 2;
+    }
+    operations[0] = convolve(c, p, images, weights, results);
+    return 1;
+}
+
+static cudnnBackendDescriptor_t graph_of(convolution *c, cudnnHandle_t dnn, const problem *p)
+{
+    cudnnBackendDescriptor_t operations[2];
+    int64_t n = operations_of(c, p, operations);
+    cudnnBackendDescriptor_t graph = start(c, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    set(c, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, operations);
+    set(c, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn);
+    finish(c, graph);
+    return graph;
+}
+
+/* --- choosing a plan ---------------------------------------------------------------------------------------------- */
+
+/* Bit i: numerical note i. */
+static lk_gpu_status notes_of(cudnnBackendDescriptor_t configuration, unsigned *notes)
+{
+    cudnnBackendDescriptor_t engine = NULL;
+    cudnnBackendNumericalNote_t found[CUDNN_NUMERICAL_NOTE_TYPE_COUNT] = {0};
+    int64_t n = 0;
+    *notes = 0;
+    LK_GPU_TRY(
+        lk__gpu_check_dnn(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine), "make a descriptor"));
+    cudnnStatus_t status = cudnnBackendGetAttribute(configuration, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                          CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, found);
+    cudnnBackendDestroyDescriptor(engine);
+    LK_GPU_TRY(lk__gpu_check_dnn(status, "look at an engine"));
+    for (int64_t i = 0; i < n && i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT; i++)
+        *notes |= 1u << found[i];
+    return LK_GPU_OK;
+}
+
+#define NOTE(name) (1u << CUDNN_NUMERICAL_NOTE_##name)
+
+/* A fixed order of sums, and no more rounding than was asked for: tensor cores take bf16 as it is, and f32 with 10 bits
+ * of mantissa. Winograd's transforms in small tiles cost f32 about a digit; larger ones, transforms of bf16 and
+ * Fourier's cost more. */
+static bool is_exact_enough(unsigned notes, const lk_gpu_conv_shape *s)
+{
+    unsigned refused = NOTE(NONDETERMINISTIC) | NOTE(DOWN_CONVERT_INPUTS) | NOTE(REDUCED_PRECISION_REDUCTION) |
+                       NOTE(FFT) | NOTE(WINOGRAD_TILE_6x6) | NOTE(WINOGRAD_TILE_13x13);
+    if (s->direct || s->dtype == LK_BF16)
+        refused |= NOTE(WINOGRAD) | NOTE(WINOGRAD_TILE_4x4);
+    if (!s->tf32 && s->dtype == LK_F32)
+        refused |= NOTE(TENSOR_CORE);
+    return (notes & refused) == 0;
+}
+
+/* NULL where cuDNN cannot make it after all, or it wants too much workspace. */
+static cudnnBackendDescriptor_t make_plan(convolution *c, cudnnHandle_t dnn, cudnnBackendDescriptor_t configuration)
+{
+    int64_t bytes = 0, n = 0;
+    cudnnBackendDescriptor_t plan = start(c, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    set(c, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn);
+    set_descriptor(c, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+    if (c->status != LK_GPU_OK)
+        return NULL;
+    cudnnStatus_t status = cudnnBackendFinalize(plan);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status =
+            cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n, &bytes);
+    if (status == CUDNN_STATUS_SUCCESS && bytes <= LK_GPU_WORKSPACE_BYTES)
+        return plan;
+    cudnnBackendDestroyDescriptor(c->own[--c->n_own]);
+    return NULL;
+}
+
+/* Takes the first that will do, in the order in which the heuristics like them. */
+static void try_configurations(convolution *c, cudnnHandle_t dnn, const lk_gpu_conv_shape *shape,
+                               cudnnBackendDescriptor_t *configurations, int64_t n)
+{
+    for (int64_t i = 0; i < n && c->status == LK_GPU_OK && !c->plan; i++) {
+        unsigned notes;
+        if (notes_of(configurations[i], &notes) == LK_GPU_OK && is_exact_enough(notes, shape))
+            c->plan = make_plan(c, dnn, configurations[i]);
+    }
+}
+
+/* Configurations that were taken must outlive their plan, so all of a list with one in it stay. */
+static void try_heuristics(convolution *c, cudnnHandle_t dnn, const lk_gpu_conv_shape *shape,
+                           cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode)
+{
+    cudnnBackendDescriptor_t configurations[MAX_CONFIGURATIONS];
+    cudnnBackendDescriptor_t heuristics = start(c, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    int first = c->n_own;
+    int64_t found = 0;
+    set_descriptor(c, heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    set(c, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    for (int i = 0; i < MAX_CONFIGURATIONS; i++)
+        configurations[i] = start(c, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    /* Heuristics that have no answer for a graph fail, which is no error here. */
+    if (c->status == LK_GPU_OK && cudnnBackendFinalize(heuristics) == CUDNN_STATUS_SUCCESS &&
+        cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                 MAX_CONFIGURATIONS, &found, configurations) == CUDNN_STATUS_SUCCESS)
+        try_configurations(c, dnn, shape, configurations, found < MAX_CONFIGURATIONS ? found : MAX_CONFIGURATIONS);
+    while (!c->plan && c->n_own > first)
+        cudnnBackendDestroyDescriptor(c->own[--c->n_own]);
+}
+
+/* A graph that cuDNN does not take at all is as good as one without a plan. */
+static void choose(convolution *c, cudnnHandle_t dnn, const problem *p)
+{
+    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+    cudnnBackendDescriptor_t graph = graph_of(c, dnn, p);
+    for (int i = 0; i < 2 && c->status == LK_GPU_OK && !c->plan; i++)
+        try_heuristics(c, dnn, p->shape, graph, modes[i]);
+    if (c->status == LK_GPU_UNSUPPORTED)
+        c->status = LK_GPU_OK;
+    if (!c->plan)
+        free_descriptors(c);
+}
+
+static lk_gpu_status make_convolution(lk_gpu_libraries *libraries, const problem *p, const int64_t *key,
+                                      convolution **out)
+{
+    convolution *c = calloc(1, sizeof *c);
+    if (!c)
+        return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for a convolution");
+    choose(c, libraries->dnn, p);
+    if (c->status != LK_GPU_OK) {
+        lk_gpu_status status = c->status;
+        free_convolution(c);
+        return status;
+    }
+    lk__gpu_cache_add(&libraries->convolutions, &c->problem, key);
+    *out = c;
+    return LK_GPU_OK;
+}
+
+/* c->plan is NULL where cuDNN has none. */
+static lk_gpu_status convolution_of(lk_gpu_stream *stream, const problem *p, convolution **out)
+{
+    const lk_gpu_conv_shape *s = p->shape;
+    int64_t key[LK_GPU_KEY_WORDS] = {p->direction,    p->bias,        p->weights,    s->dtype,       s->tf32,
+                                     s->images,       s->channels,    s->groups,     s->size[0],     s->size[1],
+                                     s->out_size[0],  s->out_size[1], s->kernel[0],  s->kernel[1],   s->stride[0],
+                                     s->stride[1],    s->padding[0],  s->padding[1], s->dilation[0], s->dilation[1],
+                                     s->out_channels, s->direct};
+    LK_GPU_TRY(lk__gpu_libraries_need(stream));
+    *out = (convolution *)lk__gpu_cache_find(&stream->libraries->convolutions, key);
+    return *out ? LK_GPU_OK : make_convolution(stream->libraries, p, key, out);
+}
+
+/* --- running ------------------------------------------------------------------------------------------------------ */
+
+static lk_gpu_status fill_pack(cudnnBackendDescriptor_t pack, int64_t n, const int64_t *ids, void *const *data,
+                               void *workspace)
+{
+    cudnnStatus_t status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, ids);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, data);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnnBackendFinalize(pack);
+    return lk__gpu_check_dnn(status, "name the operands of a convolution");
+}
+
+/* bias NULL: the plan has none. cuDNN reads what the direction does not write. */
+static lk_gpu_status run(lk_gpu_stream *stream, const convolution *c, const void *images, const void *weights,
+                         const void *results, const void *bias)
+{
+    const lk_gpu_libraries *libraries = stream->libraries;
+    const int64_t ids[] = {IMAGES, WEIGHTS, RESULTS, BIAS};
+    void *data[] = {(void *)(uintptr_t)images, (void *)(uintptr_t)weights, (void *)(uintptr_t)results,
+                    (void *)(uintptr_t)bias};
+    cudnnBackendDescriptor_t pack;
+    LK_GPU_TRY(lk__gpu_check_dnn(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack),
+                                 "make a descriptor"));
+    lk_gpu_status status = fill_pack(pack, bias ? 4 : 3, ids, data, libraries->workspace);
+    if (status == LK_GPU_OK)
+        status = lk__gpu_check_dnn(cudnnBackendExecute(libraries->dnn, c->plan, pack), "convolve");
+    cudnnBackendDestroyDescriptor(pack);
+    return status;
+}
+
+/* Whoever calls can do better than own kernels: in f32, with tensor cores, bf16 operands lose nothing. */
+static lk_gpu_status refuse_bf16(void)
+{
+    return lk__gpu_fail(LK_GPU_UNSUPPORTED, "cuDNN: no engine for this convolution in bf16");
+}
+
+/* y = y + bias, y [rows, channels] */
+static lk_gpu_status add_bias(lk_gpu_stream *stream, const lk_gpu_conv *a)
+{
+    const lk_gpu_conv_shape *s = &a->shape;
+    lk_gpu_view y = {a->y, s->dtype, {s->out_channels, 1}};
+    lk_gpu_binary sum = {.y = y,
+                         .a = y,
+                         .b = {(void *)(uintptr_t)a->bias, s->dtype, {0, 1}},
+                         .ndim = 2,
+                         .dim = {s->images * s->out_size[0] * s->out_size[1], s->out_channels},
+                         .op = LK_GPU_ADD};
+    return lk__gpu_binary(stream, &sum);
+}
+
+/* In f32 without tensor cores cuDNN adds no bias: then that is a kernel of its own. */
+static lk_gpu_status convolve_and_add(lk_gpu_stream *stream, const lk_gpu_conv *a, bool *done)
+{
+    problem p = {FORWARD, a->bias != NULL, a->shape.dtype, &a->shape};
+    convolution *c;
+    LK_GPU_TRY(convolution_of(stream, &p, &c));
+    *done = c->plan != NULL;
+    if (c->plan)
+        return run(stream, c, a->x, a->w, a->y, a->bias);
+    if (!a->bias)
+        return LK_GPU_OK;
+    p.bias = false;
+    LK_GPU_TRY(convolution_of(stream, &p, &c));
+    *done = c->plan != NULL;
+    if (!c->plan)
+        return LK_GPU_OK;
+    LK_GPU_TRY(run(stream, c, a->x, a->w, a->y, NULL));
+    return add_bias(stream, a);
+}
+
+lk_gpu_status lk__gpu_conv(lk_gpu_stream *stream, const lk_gpu_conv *a)
+{
+    const lk_gpu_conv_shape *s = &a->shape;
+    bool done;
+    LK_GPU_TRY(convolve_and_add(stream, a, &done));
+    if (!done)
+        return s->dtype == LK_BF16 ? refuse_bf16() : lk__gpu_direct_conv(stream, a);
+    if (!a->relu)
+        return LK_GPU_OK;
+    /* An operation of cuDNN's for this would make NaN 0. */
+    lk_gpu_relu relu = {.x = a->y,
+                        .y = a->y,
+                        .dtype = s->dtype,
+                        .count = s->images * s->out_size[0] * s->out_size[1] * s->out_channels};
+    return lk__gpu_relu(stream, &relu);
+}
+
+lk_gpu_status lk__gpu_conv_input_grad(lk_gpu_stream *stream, const lk_gpu_conv_input_grad *a)
+{
+    problem p = {TO_INPUT, false, a->shape.dtype, &a->shape};
+    convolution *c;
+    LK_GPU_TRY(convolution_of(stream, &p, &c));
+    if (c->plan)
+        return run(stream, c, a->dx, a->w, a->dy, NULL);
+    return a->shape.dtype == LK_BF16 ? refuse_bf16() : lk__gpu_direct_conv_input_grad(stream, a);
+}
+
+lk_gpu_status lk__gpu_conv_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_weight_grad *a)
+{
+    problem p = {TO_WEIGHTS, false, a->dw_dtype, &a->shape};
+    convolution *c;
+    LK_GPU_TRY(convolution_of(stream, &p, &c));
+    if (c->plan)
+        return run(stream, c, a->x, a->dw, a->dy, NULL);
+    return a->shape.dtype == LK_BF16 ? refuse_bf16() : lk__gpu_direct_conv_weight_grad(stream, a);
+}

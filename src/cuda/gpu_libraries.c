@@ -1,0 +1,116 @@
+/* Making, keeping and freeing what a stream has of cuBLASLt and cuDNN. */
+#include "cuda/gpu_libraries.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- errors ------------------------------------------------------------------------------------------------------- */
+
+lk_gpu_status lk__gpu_check_blas(cublasStatus_t status, const char *what)
+{
+    switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+        return LK_GPU_OK;
+    case CUBLAS_STATUS_ALLOC_FAILED:
+        return lk__gpu_fail(LK_GPU_NO_MEMORY, "cuBLASLt: %s: out of memory", what);
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+    case CUBLAS_STATUS_ARCH_MISMATCH:
+        return lk__gpu_fail(LK_GPU_UNSUPPORTED, "cuBLASLt: %s: %s", what, cublasLtGetStatusString(status));
+    default:
+        return lk__gpu_fail(LK_GPU_FAILED, "cuBLASLt: %s: %s", what, cublasLtGetStatusString(status));
+    }
+}
+
+lk_gpu_status lk__gpu_check_dnn(cudnnStatus_t status, const char *what)
+{
+    if (status == CUDNN_STATUS_SUCCESS)
+        return LK_GPU_OK;
+    if (status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+        status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
+        return lk__gpu_fail(LK_GPU_NO_MEMORY, "cuDNN: %s: out of memory", what);
+    bool is_unsupported = CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED;
+    return lk__gpu_fail(is_unsupported ? LK_GPU_UNSUPPORTED : LK_GPU_FAILED, "cuDNN: %s: %s", what,
+                        cudnnGetErrorString(status));
+}
+
+/* --- what was chosen ---------------------------------------------------------------------------------------------- */
+
+/* FNV-1a over words, folded. */
+static size_t list_of(const int64_t key[LK_GPU_KEY_WORDS])
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int i = 0; i < LK_GPU_KEY_WORDS; i++)
+        hash = (hash ^ (uint64_t)key[i]) * 0x100000001b3u;
+    return (size_t)((hash ^ hash >> 32) % LK_GPU_CACHE_LISTS);
+}
+
+lk_gpu_problem *lk__gpu_cache_find(const lk_gpu_cache *cache, const int64_t key[LK_GPU_KEY_WORDS])
+{
+    lk_gpu_problem *problem = cache->lists[list_of(key)];
+    while (problem && memcmp(problem->key, key, sizeof problem->key) != 0)
+        problem = problem->next;
+    return problem;
+}
+
+void lk__gpu_cache_add(lk_gpu_cache *cache, lk_gpu_problem *problem, const int64_t key[LK_GPU_KEY_WORDS])
+{
+    lk_gpu_problem **list = &cache->lists[list_of(key)];
+    memcpy(problem->key, key, sizeof problem->key);
+    problem->next = *list;
+    *list = problem;
+}
+
+/* --- a stream's libraries ----------------------------------------------------------------------------------------- */
+
+void lk__gpu_libraries_free(lk_gpu_libraries *libraries)
+{
+    if (!libraries)
+        return;
+    lk__gpu_products_free(&libraries->products);
+    lk__gpu_convolutions_free(&libraries->convolutions);
+    if (libraries->blas)
+        cublasLtDestroy(libraries->blas);
+    if (libraries->dnn)
+        cudnnDestroy(libraries->dnn);
+    cudaFree(libraries->workspace);
+    free(libraries);
+}
+
+static lk_gpu_status open_libraries(lk_gpu_libraries *libraries, cudaStream_t stream)
+{
+    LK_GPU_TRY(lk__gpu_check_blas(cublasLtCreate(&libraries->blas), "start"));
+    LK_GPU_TRY(lk__gpu_check_dnn(cudnnCreate(&libraries->dnn), "start"));
+    LK_GPU_TRY(lk__gpu_check_dnn(cudnnSetStream(libraries->dnn, stream), "take a stream"));
+    return lk__gpu_check(cudaMalloc(&libraries->workspace, LK_GPU_WORKSPACE_BYTES),
+                         "allocate the workspace of cuBLASLt and cuDNN");
+}
+
+lk_gpu_status lk__gpu_libraries_need(lk_gpu_stream *stream)
+{
+    LK_GPU_TRY(lk__gpu_check(cudaSetDevice(stream->gpu), "use a GPU"));
+    if (stream->libraries)
+        return LK_GPU_OK;
+    lk_gpu_libraries *libraries = calloc(1, sizeof *libraries);
+    if (!libraries)
+        return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for the handles of cuBLASLt and cuDNN");
+    lk_gpu_status status = open_libraries(libraries, stream->stream);
+    if (status != LK_GPU_OK) {
+        lk__gpu_libraries_free(libraries);
+        return status;
+    }
+    stream->libraries = libraries;
+    return LK_GPU_OK;
+}
+
+/* major 10000 + minor 100 + patch */
+static void write_version(char *text, size_t size, size_t version)
+{
+    snprintf(text, size, "%zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
+}
+
+void lk__gpu_libraries_versions(lk_gpu_versions *versions)
+{
+    write_version(versions->cublas, sizeof versions->cublas, cublasLtGetVersion());
+    write_version(versions->cudnn, sizeof versions->cudnn, cudnnGetVersion());
+}

@@ -1,0 +1,44 @@
+/* What the files of the plug-in share. Nothing here is known to the library. */
+#ifndef LK_CUDA_GPU_PLUGIN_H
+#define LK_CUDA_GPU_PLUGIN_H
+
+#include "cuda/driver.h"
+
+#include <cuda_runtime.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct lk_gpu_libraries lk_gpu_libraries; /* handles and workspaces of cuBLASLt and cuDNN */
+
+struct lk_gpu_stream {
+    int gpu;
+    cudaStream_t stream;
+    lk_gpu_libraries *libraries; /* made when they are needed first */
+};
+
+/* Keeps the text for `error`, and gives back the status. */
+lk_gpu_status lk__gpu_fail(lk_gpu_status status, const char *format, ...);
+
+/* LK_GPU_OK, or the status that an error of the runtime stands for, with a text that says what was being done. */
+lk_gpu_status lk__gpu_check(cudaError_t error, const char *what);
+
+/* Of a launch that has just been made. */
+lk_gpu_status lk__gpu_launched(const char *kernel);
+
+/* gpu_matmul.c and gpu_conv.c. Makes stream->libraries where it is NULL; NULL frees it. */
+lk_gpu_status lk__gpu_libraries_need(lk_gpu_stream *stream);
+void lk__gpu_libraries_free(lk_gpu_libraries *libraries);
+void lk__gpu_libraries_versions(lk_gpu_versions *versions);
+
+/* kernels.def, under the names lk__gpu_<name>. */
+#define LK_GPU_KERNEL(name) lk_gpu_status lk__gpu_##name(lk_gpu_stream *stream, const lk_gpu_##name *arguments);
+#include "cuda/kernels.def"
+#undef LK_GPU_KERNEL
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

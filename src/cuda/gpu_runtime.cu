@@ -1,0 +1,314 @@
+/* CUDA's runtime behind driver.h: GPUs, streams, events, memory, graphs. */
+#include "cuda/gpu_plugin.h"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+
+struct lk_gpu_event {
+    int gpu;
+    cudaEvent_t event;
+};
+
+struct lk_gpu_graph {
+    cudaGraphExec_t executable;
+};
+
+/* --- errors ------------------------------------------------------------------------------------------------------- */
+
+static thread_local char message[256];
+
+static const char *error_text(void)
+{
+    return message;
+}
+
+lk_gpu_status lk__gpu_fail(lk_gpu_status status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+static lk_gpu_status status_of(cudaError_t error)
+{
+    switch (error) {
+    case cudaSuccess:
+        return LK_GPU_OK;
+    case cudaErrorMemoryAllocation:
+        return LK_GPU_NO_MEMORY;
+    case cudaErrorECCUncorrectable:
+    case cudaErrorIllegalAddress:
+    case cudaErrorLaunchFailure:
+    case cudaErrorUnknown:
+        return LK_GPU_LOST;
+    case cudaErrorNotSupported:
+        return LK_GPU_UNSUPPORTED;
+    default:
+        return LK_GPU_FAILED;
+    }
+}
+
+lk_gpu_status lk__gpu_check(cudaError_t error, const char *what)
+{
+    if (error == cudaSuccess)
+        return LK_GPU_OK;
+    cudaGetLastError(); /* or the next launch would report it once more */
+    return lk__gpu_fail(status_of(error), "CUDA: %s: %s (%s)", what, cudaGetErrorString(error),
+                        cudaGetErrorName(error));
+}
+
+lk_gpu_status lk__gpu_launched(const char *kernel)
+{
+    return lk__gpu_check(cudaGetLastError(), kernel);
+}
+
+#define TRY(expression)                       \
+    do {                                      \
+        lk_gpu_status status_ = (expression); \
+        if (status_ != LK_GPU_OK)             \
+            return status_;                   \
+    } while (0)
+
+/* --- GPUs --------------------------------------------------------------------------------------------------------- */
+
+static int count(void)
+{
+    int found = 0;
+    return lk__gpu_check(cudaGetDeviceCount(&found), "look for GPUs") == LK_GPU_OK ? found : 0;
+}
+
+static uint32_t peers_of(int gpu)
+{
+    uint32_t peers = 0;
+    for (int other = 0, n = count(); other < n && other < 32; other++) {
+        int can = 0;
+        if (other != gpu && cudaDeviceCanAccessPeer(&can, gpu, other) == cudaSuccess && can)
+            peers |= 1u << other;
+    }
+    return peers;
+}
+
+static lk_gpu_status describe(int gpu, lk_gpu_info *info)
+{
+    cudaDeviceProp properties;
+    TRY(lk__gpu_check(cudaGetDeviceProperties(&properties, gpu), "describe a GPU"));
+    *info = lk_gpu_info{};
+    snprintf(info->name, sizeof info->name, "%.63s", properties.name);
+    snprintf(info->bus, sizeof info->bus, "%04x:%02x:%02x.0", properties.pciDomainID, properties.pciBusID,
+             properties.pciDeviceID);
+    info->capability[0] = properties.major;
+    info->capability[1] = properties.minor;
+    info->multiprocessors = properties.multiProcessorCount;
+    info->memory = (int64_t)properties.totalGlobalMem;
+    info->peers = peers_of(gpu);
+    return LK_GPU_OK;
+}
+
+static void write_version(char *text, size_t size, int version)
+{
+    snprintf(text, size, "%d.%d", version / 1000, version % 1000 / 10);
+}
+
+static void versions(lk_gpu_versions *found)
+{
+    int number;
+    *found = lk_gpu_versions{};
+    if (cudaDriverGetVersion(&number) == cudaSuccess && number > 0)
+        write_version(found->driver, sizeof found->driver, number);
+    if (cudaRuntimeGetVersion(&number) == cudaSuccess)
+        write_version(found->runtime, sizeof found->runtime, number);
+    lk__gpu_libraries_versions(found);
+}
+
+/* --- streams and events ------------------------------------------------------------------------------------------- */
+
+/* The GPU of the calling thread: what is made, and allocated, is made there. */
+static lk_gpu_status use(int gpu)
+{
+    return lk__gpu_check(cudaSetDevice(gpu), "use a GPU");
+}
+
+static void stream_close(lk_gpu_stream *stream)
+{
+    if (!stream)
+        return;
+    use(stream->gpu);
+    lk__gpu_libraries_free(stream->libraries);
+    if (stream->stream)
+        cudaStreamDestroy(stream->stream);
+    free(stream);
+}
+
+static lk_gpu_status stream_open(int gpu, lk_gpu_stream **out)
+{
+    TRY(use(gpu));
+    lk_gpu_stream *stream = (lk_gpu_stream *)calloc(1, sizeof *stream);
+    if (!stream)
+        return lk__gpu_fail(LK_GPU_NO_MEMORY, "CUDA: out of memory for a stream");
+    stream->gpu = gpu;
+    lk_gpu_status status =
+        lk__gpu_check(cudaStreamCreateWithFlags(&stream->stream, cudaStreamNonBlocking), "make a stream");
+    if (status != LK_GPU_OK) {
+        stream_close(stream);
+        return status;
+    }
+    *out = stream;
+    return LK_GPU_OK;
+}
+
+static lk_gpu_status stream_wait(lk_gpu_stream *stream)
+{
+    return lk__gpu_check(cudaStreamSynchronize(stream->stream), "wait for a GPU");
+}
+
+static void event_free(lk_gpu_event *event)
+{
+    cudaEventDestroy(event->event);
+    free(event);
+}
+
+static lk_gpu_status event_new(lk_gpu_stream *stream, lk_gpu_event **out)
+{
+    TRY(use(stream->gpu));
+    lk_gpu_event *event = (lk_gpu_event *)calloc(1, sizeof *event);
+    if (!event)
+        return lk__gpu_fail(LK_GPU_NO_MEMORY, "CUDA: out of memory for an event");
+    lk_gpu_status status =
+        lk__gpu_check(cudaEventCreateWithFlags(&event->event, cudaEventDisableTiming), "make an event");
+    if (status != LK_GPU_OK) {
+        free(event);
+        return status;
+    }
+    event->gpu = stream->gpu;
+    *out = event;
+    return LK_GPU_OK;
+}
+
+static lk_gpu_status event_record(lk_gpu_stream *stream, lk_gpu_event *event)
+{
+    return lk__gpu_check(cudaEventRecord(event->event, stream->stream), "record an event");
+}
+
+static lk_gpu_status event_follow(lk_gpu_stream *stream, lk_gpu_event *event)
+{
+    return lk__gpu_check(cudaStreamWaitEvent(stream->stream, event->event, 0), "wait for another stream");
+}
+
+static lk_gpu_status event_wait(lk_gpu_event *event)
+{
+    return lk__gpu_check(cudaEventSynchronize(event->event), "wait for a GPU");
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+static lk_gpu_status alloc(lk_gpu_stream *stream, size_t bytes, void **data)
+{
+    TRY(use(stream->gpu));
+    cudaError_t error = cudaMalloc(data, bytes);
+    if (error != cudaErrorMemoryAllocation)
+        return lk__gpu_check(error, "allocate memory");
+    cudaGetLastError();
+    size_t left = 0, total = 0;
+    cudaMemGetInfo(&left, &total);
+    return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory on GPU %d: %zu bytes were asked for, %zu of %zu are left",
+                        stream->gpu, bytes, left, total);
+}
+
+static void free_memory(lk_gpu_stream *stream, void *data)
+{
+    use(stream->gpu);
+    cudaFree(data);
+}
+
+static lk_gpu_status pinned_alloc(lk_gpu_stream *stream, size_t bytes, void **data)
+{
+    TRY(use(stream->gpu));
+    return lk__gpu_check(cudaHostAlloc(data, bytes, cudaHostAllocDefault), "allocate pinned memory");
+}
+
+static void pinned_free(lk_gpu_stream *, void *data)
+{
+    cudaFreeHost(data);
+}
+
+static lk_gpu_status memory_left(lk_gpu_stream *stream, int64_t *bytes)
+{
+    size_t left = 0, total = 0;
+    TRY(use(stream->gpu));
+    TRY(lk__gpu_check(cudaMemGetInfo(&left, &total), "ask for free memory"));
+    *bytes = (int64_t)left;
+    return LK_GPU_OK;
+}
+
+static lk_gpu_status copy(lk_gpu_stream *stream, void *to, const void *from, size_t bytes, lk_gpu_direction direction)
+{
+    cudaMemcpyKind kind = direction == LK_GPU_TO_HOST     ? cudaMemcpyDeviceToHost
+                          : direction == LK_GPU_FROM_HOST ? cudaMemcpyHostToDevice
+                                                          : cudaMemcpyDeviceToDevice;
+    return lk__gpu_check(cudaMemcpyAsync(to, from, bytes, kind, stream->stream), "copy memory");
+}
+
+static lk_gpu_status copy_peer(lk_gpu_stream *stream, void *to, lk_gpu_stream *other, const void *from, size_t bytes)
+{
+    if (other->gpu == stream->gpu)
+        return copy(stream, to, from, bytes, LK_GPU_TO_GPU);
+    return lk__gpu_check(cudaMemcpyPeerAsync(to, stream->gpu, from, other->gpu, bytes, stream->stream),
+                         "copy memory of another GPU");
+}
+
+/* --- graphs ------------------------------------------------------------------------------------------------------- */
+
+static lk_gpu_status capture_begin(lk_gpu_stream *stream)
+{
+    return lk__gpu_check(cudaStreamBeginCapture(stream->stream, cudaStreamCaptureModeThreadLocal), "begin a graph");
+}
+
+static void graph_free(lk_gpu_graph *graph)
+{
+    if (!graph)
+        return;
+    cudaGraphExecDestroy(graph->executable);
+    free(graph);
+}
+
+static lk_gpu_status capture_end(lk_gpu_stream *stream, lk_gpu_graph **out)
+{
+    cudaGraph_t captured;
+    TRY(lk__gpu_check(cudaStreamEndCapture(stream->stream, &captured), "end a graph"));
+    lk_gpu_graph *graph = (lk_gpu_graph *)calloc(1, sizeof *graph);
+    lk_gpu_status status = graph ? lk__gpu_check(cudaGraphInstantiate(&graph->executable, captured, 0), "make a graph")
+                                 : lk__gpu_fail(LK_GPU_NO_MEMORY, "CUDA: out of memory for a graph");
+    cudaGraphDestroy(captured);
+    if (status != LK_GPU_OK) {
+        free(graph);
+        return status;
+    }
+    *out = graph;
+    return LK_GPU_OK;
+}
+
+static lk_gpu_status graph_launch(lk_gpu_stream *stream, lk_gpu_graph *graph)
+{
+    return lk__gpu_check(cudaGraphLaunch(graph->executable, stream->stream), "launch a graph");
+}
+
+/* --- the table ---------------------------------------------------------------------------------------------------- */
+
+static const lk_gpu_driver table = {
+    LK_GPU_INTERFACE, sizeof(lk_gpu_driver), error_text,   count,        describe,
+    versions,         stream_open,           stream_close, stream_wait,  event_new,
+    event_free,       event_record,          event_follow, event_wait,   alloc,
+    free_memory,      pinned_alloc,          pinned_free,  memory_left,  copy,
+    copy_peer,        capture_begin,         capture_end,  graph_launch, graph_free,
+#define LK_GPU_KERNEL(name) lk__gpu_##name,
+#include "cuda/kernels.def"
+#undef LK_GPU_KERNEL
+};
+
+extern "C" __attribute__((visibility("default"))) const lk_gpu_driver *lk_gpu_driver_table(void)
+{
+    return &table;
+}

@@ -1,0 +1,30 @@
+/* As much of CUDA's bf16 as kernels use. */
+#ifndef LK_CUDA_EMULATED_CUDA_BF16_H
+#define LK_CUDA_EMULATED_CUDA_BF16_H
+
+#include <cstdint>
+#include <cstring>
+
+struct __nv_bfloat16 {
+    uint16_t bits;
+};
+
+static inline float __bfloat162float(__nv_bfloat16 x)
+{
+    uint32_t bits = (uint32_t)x.bits << 16;
+    float value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+/* To nearest even; NaN as CUDA gives it. */
+static inline __nv_bfloat16 __float2bfloat16_rn(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    if (value != value)
+        return {0x7fff};
+    return {(uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
+}
+
+#endif

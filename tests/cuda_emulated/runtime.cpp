@@ -1,0 +1,583 @@
+#include "cuda_runtime.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <setjmp.h>
+#include <ucontext.h>
+#include <vector>
+
+/* --- streams ------------------------------------------------------------------------------------------------------ */
+
+/* One point in a stream's work; an event is the latest that was recorded with it. */
+struct point {
+    emulated_stream *stream;
+    bool reached;
+};
+
+struct task {
+    std::function<void()> work;
+    std::shared_ptr<point> reach, wait;
+};
+
+struct emulated_stream {
+    int device;
+    std::deque<task> tasks;
+    emulated_graph *capturing;
+};
+
+struct emulated_event {
+    std::shared_ptr<point> latest;
+};
+
+struct emulated_graph {
+    std::vector<std::function<void()>> work;
+};
+
+static std::recursive_mutex lock;
+static thread_local int current_device;
+static thread_local cudaError_t last_error;
+
+static cudaError_t failed(cudaError_t error)
+{
+    if (error != cudaSuccess)
+        last_error = error;
+    return error;
+}
+
+static void run_first(emulated_stream *stream);
+
+static void run_until(const std::shared_ptr<point> &where)
+{
+    while (where && !where->reached)
+        run_first(where->stream);
+}
+
+static void run_first(emulated_stream *stream)
+{
+    if (stream->tasks.empty()) {
+        fprintf(stderr, "emulated CUDA: something waits for what was never given to a stream\n");
+        abort();
+    }
+    run_until(stream->tasks.front().wait);
+    task first = stream->tasks.front();
+    stream->tasks.pop_front();
+    if (first.work)
+        first.work();
+    if (first.reach)
+        first.reach->reached = true;
+}
+
+static void run_all(emulated_stream *stream)
+{
+    while (!stream->tasks.empty())
+        run_first(stream);
+}
+
+void emulated_push(cudaStream_t stream, std::function<void()> work)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    if (stream->capturing)
+        stream->capturing->work.push_back(std::move(work));
+    else
+        stream->tasks.push_back({std::move(work), nullptr, nullptr});
+}
+
+static std::vector<emulated_stream *> streams;
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    *stream = new emulated_stream{current_device, {}, nullptr};
+    streams.push_back(*stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    run_all(stream);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t stream)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    run_all(stream);
+    for (size_t i = 0; i < streams.size(); i++)
+        if (streams[i] == stream)
+            streams.erase(streams.begin() + (ptrdiff_t)i);
+    delete stream;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+{
+    *event = new emulated_event{};
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t event)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    delete event;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    event->latest = std::make_shared<point>(point{stream, false});
+    stream->tasks.push_back({nullptr, event->latest, nullptr});
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    if (event->latest && !event->latest->reached)
+        stream->tasks.push_back({nullptr, nullptr, event->latest});
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    std::shared_ptr<point> where = event->latest;
+    run_until(where);
+    return cudaSuccess;
+}
+
+/* --- graphs ------------------------------------------------------------------------------------------------------- */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    if (stream->capturing)
+        return failed(cudaErrorInvalidValue);
+    stream->capturing = new emulated_graph{};
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    *graph = stream->capturing;
+    stream->capturing = nullptr;
+    return *graph ? cudaSuccess : failed(cudaErrorInvalidValue);
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long)
+{
+    *executable = new emulated_graph(*graph);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream)
+{
+    for (const std::function<void()> &work : executable->work)
+        emulated_push(stream, work);
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph)
+{
+    delete graph;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable)
+{
+    delete executable;
+    return cudaSuccess;
+}
+
+/* --- devices ------------------------------------------------------------------------------------------------------ */
+
+static int64_t setting(const char *name, int64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text && *text ? strtoll(text, nullptr, 10) : otherwise;
+}
+
+/* $LOCKSTEP_EMULATED_GPUS of them, with $LOCKSTEP_EMULATED_MEMORY bytes each. */
+static int device_count(void)
+{
+    return (int)setting("LOCKSTEP_EMULATED_GPUS", 2);
+}
+
+static int64_t memory_of_all(void)
+{
+    return setting("LOCKSTEP_EMULATED_MEMORY", (int64_t)8 << 30);
+}
+
+cudaError_t cudaGetDeviceCount(int *count)
+{
+    *count = device_count();
+    return *count > 0 ? cudaSuccess : failed(cudaErrorNoDevice);
+}
+
+cudaError_t cudaSetDevice(int device)
+{
+    if (device < 0 || device >= device_count())
+        return failed(cudaErrorInvalidDevice);
+    current_device = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
+{
+    if (device < 0 || device >= device_count())
+        return failed(cudaErrorInvalidDevice);
+    *properties = {};
+    snprintf(properties->name, sizeof properties->name, "emulated GPU %d", device);
+    properties->major = 9;
+    properties->multiProcessorCount = 4;
+    properties->pciBusID = device;
+    properties->totalGlobalMem = (size_t)memory_of_all();
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
+{
+    *can = device != peer;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned)
+{
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version)
+{
+    *version = CUDART_VERSION;
+    return cudaSuccess;
+}
+
+static const std::map<cudaError_t, std::pair<const char *, const char *>> errors = {
+    {cudaSuccess, {"cudaSuccess", "no error"}},
+    {cudaErrorInvalidValue, {"cudaErrorInvalidValue", "invalid argument"}},
+    {cudaErrorMemoryAllocation, {"cudaErrorMemoryAllocation", "out of memory"}},
+    {cudaErrorNoDevice, {"cudaErrorNoDevice", "no CUDA-capable device is detected"}},
+    {cudaErrorInvalidDevice, {"cudaErrorInvalidDevice", "invalid device ordinal"}},
+};
+
+const char *cudaGetErrorName(cudaError_t error)
+{
+    return errors.count(error) ? errors.at(error).first : "cudaErrorUnknown";
+}
+
+const char *cudaGetErrorString(cudaError_t error)
+{
+    return errors.count(error) ? errors.at(error).second : "unknown error";
+}
+
+cudaError_t cudaGetLastError(void)
+{
+    cudaError_t error = last_error;
+    last_error = cudaSuccess;
+    return error;
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+static std::map<void *, size_t> allocations;
+static int64_t allocated;
+
+/* What was never written is not zero by chance. */
+static void *poisoned(size_t bytes)
+{
+    void *data = aligned_alloc(256, (bytes + 255) / 256 * 256);
+    return data ? memset(data, 0xa5, bytes) : nullptr;
+}
+
+cudaError_t cudaMalloc(void **data, size_t bytes)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    *data = allocated + (int64_t)bytes > memory_of_all() ? nullptr : poisoned(bytes);
+    if (!*data)
+        return failed(cudaErrorMemoryAllocation);
+    allocations[*data] = bytes;
+    allocated += (int64_t)bytes;
+    return cudaSuccess;
+}
+
+/* As the real one, which waits for all that is under way. */
+cudaError_t cudaFree(void *data)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    if (!data)
+        return cudaSuccess;
+    for (emulated_stream *stream : streams)
+        run_all(stream);
+    if (!allocations.count(data)) {
+        fprintf(stderr, "emulated CUDA: memory is freed that was not allocated\n");
+        abort();
+    }
+    allocated -= (int64_t)allocations[data];
+    allocations.erase(data);
+    free(data);
+    return cudaSuccess;
+}
+
+cudaError_t cudaHostAlloc(void **data, size_t bytes, unsigned)
+{
+    *data = poisoned(bytes);
+    return *data ? cudaSuccess : failed(cudaErrorMemoryAllocation);
+}
+
+cudaError_t cudaFreeHost(void *data)
+{
+    free(data);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemGetInfo(size_t *left, size_t *total)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    *total = (size_t)memory_of_all();
+    *left = (size_t)(memory_of_all() - allocated);
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
+{
+    emulated_push(stream, [=]() { memmove(to, from, bytes); });
+    return cudaSuccess;
+}
+
+cudaError_t cudaMemcpyPeerAsync(void *to, int, const void *from, int, size_t bytes, cudaStream_t stream)
+{
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
+}
+
+cudaError_t cudaMemsetAsync(void *data, int value, size_t bytes, cudaStream_t stream)
+{
+    emulated_push(stream, [=]() { memset(data, value, bytes); });
+    return cudaSuccess;
+}
+
+/* --- threads ------------------------------------------------------------------------------------------------------ */
+
+thread_local emulated_index threadIdx, blockIdx;
+thread_local dim3 blockDim, gridDim;
+
+/* The threads of a block that may wait for each other: coroutines, each with a stack of its own, that run in turns.
+ * They are kept for later blocks. Switching is by _setjmp, for contexts would ask the system each time. */
+struct fiber {
+    jmp_buf here;
+    std::unique_ptr<char[]> stack;
+    emulated_index index;
+    bool ended;
+};
+
+enum { STACK_BYTES = 64 << 10, MAX_EXCHANGED = 16 };
+
+struct barrier {
+    unsigned arrived, round;
+};
+
+struct block_state {
+    std::vector<std::unique_ptr<fiber>> fibers;
+    unsigned alive;
+    bool is_running;
+    jmp_buf scheduler;
+    fiber *current;
+    const std::function<void()> *thread;
+    barrier all;
+    std::vector<barrier> warps;
+    std::vector<char> exchanged; /* [thread][MAX_EXCHANGED] */
+};
+
+static thread_local block_state state;
+
+static void yield(void)
+{
+    fiber *self = state.current;
+    self->index = threadIdx;
+    if (_setjmp(self->here) == 0)
+        _longjmp(state.scheduler, 1);
+    threadIdx = self->index;
+}
+
+static unsigned flat_index(void)
+{
+    return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+}
+
+static void meet(barrier &at, unsigned expected)
+{
+    unsigned round = at.round;
+    if (++at.arrived == expected) {
+        at.arrived = 0;
+        at.round++;
+        return;
+    }
+    while (at.round == round)
+        yield();
+}
+
+static void require_together(void)
+{
+    if (state.is_running)
+        return;
+    fprintf(stderr, "emulated CUDA: a kernel whose threads wait for each other is launched with LK_GPU_RUN_TOGETHER\n");
+    abort();
+}
+
+void __syncthreads(void)
+{
+    require_together();
+    meet(state.all, state.alive);
+}
+
+static unsigned threads_of_block(void)
+{
+    return blockDim.x * blockDim.y * blockDim.z;
+}
+
+void __syncwarp(unsigned)
+{
+    require_together();
+    unsigned warp = flat_index() / warpSize, left = threads_of_block() - warp * warpSize;
+    meet(state.warps[warp], left < 32 ? left : 32);
+}
+
+int emulated_lane(void)
+{
+    return (int)(flat_index() % warpSize);
+}
+
+void *emulated_exchange(const void *mine, size_t bytes, int from_lane)
+{
+    static thread_local char taken[MAX_EXCHANGED];
+    require_together();
+    unsigned self = flat_index(), from = self / warpSize * warpSize + (unsigned)from_lane;
+    memcpy(&state.exchanged[(size_t)self * MAX_EXCHANGED], mine, bytes);
+    __syncwarp();
+    char got[MAX_EXCHANGED];
+    memcpy(got, &state.exchanged[(size_t)(from < threads_of_block() ? from : self) * MAX_EXCHANGED], bytes);
+    __syncwarp();
+    return memcpy(taken, got, bytes);
+}
+
+/* A thread of one block, then of the next. */
+static void fiber_main(void)
+{
+    for (;;) {
+        threadIdx = state.current->index;
+        (*state.thread)();
+        state.current->ended = true;
+        state.alive--;
+        yield();
+    }
+}
+
+/* Runs the new coroutine up to where it waits for its first block. */
+static std::unique_ptr<fiber> new_fiber(void)
+{
+    std::unique_ptr<fiber> f(new fiber{});
+    ucontext_t start;
+    f->stack.reset(new char[STACK_BYTES]);
+    getcontext(&start);
+    start.uc_stack.ss_sp = f->stack.get();
+    start.uc_stack.ss_size = STACK_BYTES;
+    start.uc_link = nullptr;
+    makecontext(
+        &start,
+        []() {
+            yield();
+            fiber_main();
+        },
+        0);
+    state.current = f.get();
+    if (_setjmp(state.scheduler) == 0)
+        setcontext(&start);
+    return f;
+}
+
+static void resume(fiber *f)
+{
+    state.current = f;
+    if (_setjmp(state.scheduler) == 0)
+        _longjmp(f->here, 1);
+}
+
+static emulated_index index_of(unsigned i, dim3 size)
+{
+    return {i % size.x, i / size.x % size.y, i / size.x / size.y};
+}
+
+/* A thread that has ended waits for nobody any more, so those that are left may go on. */
+static void release_those_left(void)
+{
+    if (state.alive > 0 && state.all.arrived == state.alive) {
+        state.all.arrived = 0;
+        state.all.round++;
+    }
+}
+
+static void run_block_together(void)
+{
+    unsigned threads = threads_of_block();
+    state.alive = threads;
+    state.all = {};
+    state.warps.assign((threads + warpSize - 1) / warpSize, barrier{});
+    for (unsigned t = 0; t < threads; t++) {
+        state.fibers[t]->index = index_of(t, blockDim);
+        state.fibers[t]->ended = false;
+    }
+    while (state.alive > 0) {
+        for (unsigned t = 0; t < threads; t++) {
+            if (state.fibers[t]->ended)
+                continue;
+            resume(state.fibers[t].get());
+            release_those_left();
+        }
+    }
+}
+
+static void prepare_together(const std::function<void()> &thread)
+{
+    unsigned threads = threads_of_block();
+    while (state.fibers.size() < threads)
+        state.fibers.push_back(new_fiber());
+    if (state.exchanged.size() < (size_t)threads * MAX_EXCHANGED)
+        state.exchanged.resize((size_t)threads * MAX_EXCHANGED);
+    state.thread = &thread;
+    state.is_running = true;
+}
+
+static void run_block_apart(const std::function<void()> &thread)
+{
+    for (unsigned t = 0, threads = threads_of_block(); t < threads; t++) {
+        threadIdx = index_of(t, blockDim);
+        thread();
+    }
+}
+
+void emulated_run(dim3 grid, dim3 block, bool together, const std::function<void()> &thread)
+{
+    blockDim = block;
+    gridDim = grid;
+    if (together)
+        prepare_together(thread);
+    for (unsigned b = 0, blocks = grid.x * grid.y * grid.z; b < blocks; b++) {
+        blockIdx = index_of(b, grid);
+        if (together)
+            run_block_together();
+        else
+            run_block_apart(thread);
+    }
+    state.is_running = false;
+}
