@@ -48,13 +48,6 @@ void lk__gpu_convolutions_free(lk_gpu_cache *cache);
 lk_gpu_status lk__gpu_check_blas(cublasStatus_t status, const char *what);
 lk_gpu_status lk__gpu_check_dnn(cudnnStatus_t status, const char *what);
 
-#define LK_GPU_TRY(expression)                \
-    do {                                      \
-        lk_gpu_status status_ = (expression); \
-        if (status_ != LK_GPU_OK)             \
-            return status_;                   \
-    } while (0)
-
 #ifdef __cplusplus
 }
 #endif

@@ -27,6 +27,13 @@ lk_gpu_status lk__gpu_check(cudaError_t error, const char *what);
 /* Of a launch that has just been made. */
 lk_gpu_status lk__gpu_launched(const char *kernel);
 
+#define LK_GPU_TRY(expression)                \
+    do {                                      \
+        lk_gpu_status status_ = (expression); \
+        if (status_ != LK_GPU_OK)             \
+            return status_;                   \
+    } while (0)
+
 /* gpu_matmul.c and gpu_conv.c. Makes stream->libraries where it is NULL; NULL frees it. */
 lk_gpu_status lk__gpu_libraries_need(lk_gpu_stream *stream);
 void lk__gpu_libraries_free(lk_gpu_libraries *libraries);

@@ -65,13 +65,6 @@ lk_gpu_status lk__gpu_launched(const char *kernel)
     return lk__gpu_check(cudaGetLastError(), kernel);
 }
 
-#define TRY(expression)                       \
-    do {                                      \
-        lk_gpu_status status_ = (expression); \
-        if (status_ != LK_GPU_OK)             \
-            return status_;                   \
-    } while (0)
-
 /* --- GPUs --------------------------------------------------------------------------------------------------------- */
 
 static int count(void)
@@ -94,7 +87,7 @@ static uint32_t peers_of(int gpu)
 static lk_gpu_status describe(int gpu, lk_gpu_info *info)
 {
     cudaDeviceProp properties;
-    TRY(lk__gpu_check(cudaGetDeviceProperties(&properties, gpu), "describe a GPU"));
+    LK_GPU_TRY(lk__gpu_check(cudaGetDeviceProperties(&properties, gpu), "describe a GPU"));
     *info = lk_gpu_info{};
     snprintf(info->name, sizeof info->name, "%.63s", properties.name);
     snprintf(info->bus, sizeof info->bus, "%04x:%02x:%02x.0", properties.pciDomainID, properties.pciBusID,
@@ -144,7 +137,7 @@ static void stream_close(lk_gpu_stream *stream)
 
 static lk_gpu_status stream_open(int gpu, lk_gpu_stream **out)
 {
-    TRY(use(gpu));
+    LK_GPU_TRY(use(gpu));
     lk_gpu_stream *stream = (lk_gpu_stream *)calloc(1, sizeof *stream);
     if (!stream)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "CUDA: out of memory for a stream");
@@ -172,7 +165,7 @@ static void event_free(lk_gpu_event *event)
 
 static lk_gpu_status event_new(lk_gpu_stream *stream, lk_gpu_event **out)
 {
-    TRY(use(stream->gpu));
+    LK_GPU_TRY(use(stream->gpu));
     lk_gpu_event *event = (lk_gpu_event *)calloc(1, sizeof *event);
     if (!event)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "CUDA: out of memory for an event");
@@ -206,7 +199,7 @@ static lk_gpu_status event_wait(lk_gpu_event *event)
 
 static lk_gpu_status alloc(lk_gpu_stream *stream, size_t bytes, void **data)
 {
-    TRY(use(stream->gpu));
+    LK_GPU_TRY(use(stream->gpu));
     cudaError_t error = cudaMalloc(data, bytes);
     if (error != cudaErrorMemoryAllocation)
         return lk__gpu_check(error, "allocate memory");
@@ -225,7 +218,7 @@ static void free_memory(lk_gpu_stream *stream, void *data)
 
 static lk_gpu_status pinned_alloc(lk_gpu_stream *stream, size_t bytes, void **data)
 {
-    TRY(use(stream->gpu));
+    LK_GPU_TRY(use(stream->gpu));
     return lk__gpu_check(cudaHostAlloc(data, bytes, cudaHostAllocDefault), "allocate pinned memory");
 }
 
@@ -237,8 +230,8 @@ static void pinned_free(lk_gpu_stream *, void *data)
 static lk_gpu_status memory_left(lk_gpu_stream *stream, int64_t *bytes)
 {
     size_t left = 0, total = 0;
-    TRY(use(stream->gpu));
-    TRY(lk__gpu_check(cudaMemGetInfo(&left, &total), "ask for free memory"));
+    LK_GPU_TRY(use(stream->gpu));
+    LK_GPU_TRY(lk__gpu_check(cudaMemGetInfo(&left, &total), "ask for free memory"));
     *bytes = (int64_t)left;
     return LK_GPU_OK;
 }
@@ -277,7 +270,7 @@ static void graph_free(lk_gpu_graph *graph)
 static lk_gpu_status capture_end(lk_gpu_stream *stream, lk_gpu_graph **out)
 {
     cudaGraph_t captured;
-    TRY(lk__gpu_check(cudaStreamEndCapture(stream->stream, &captured), "end a graph"));
+    LK_GPU_TRY(lk__gpu_check(cudaStreamEndCapture(stream->stream, &captured), "end a graph"));
     lk_gpu_graph *graph = (lk_gpu_graph *)calloc(1, sizeof *graph);
     lk_gpu_status status = graph ? lk__gpu_check(cudaGraphInstantiate(&graph->executable, captured, 0), "make a graph")
                                  : lk__gpu_fail(LK_GPU_NO_MEMORY, "CUDA: out of memory for a graph");
