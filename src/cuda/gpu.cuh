@@ -109,54 +109,29 @@ static inline unsigned blocks_for_warps(int64_t lines)
 }
 
 /* Runs `launch`, a statement that uses the type T, for the element type of `dtype`. */
+#define DTYPE_CASE(dtype, type, ...) \
+    case dtype: {                    \
+        typedef type T;              \
+        __VA_ARGS__;                 \
+        break;                       \
+    }
+
 #define FOR_FLOATS(dtype, launch)                                                          \
     switch (dtype) {                                                                       \
-    case LK_F32: {                                                                         \
-        typedef float T;                                                                   \
-        launch;                                                                            \
-        break;                                                                             \
-    }                                                                                      \
-    case LK_BF16: {                                                                        \
-        typedef bf16 T;                                                                    \
-        launch;                                                                            \
-        break;                                                                             \
-    }                                                                                      \
+        DTYPE_CASE(LK_F32, float, launch)                                                  \
+        DTYPE_CASE(LK_BF16, bf16, launch)                                                  \
     default:                                                                               \
         return lk__gpu_fail(LK_GPU_UNSUPPORTED, "%s: neither f32 nor bf16", __func__ + 8); \
     }
 
 #define FOR_DTYPES(dtype, launch)                                                   \
     switch (dtype) {                                                                \
-    case LK_F32: {                                                                  \
-        typedef float T;                                                            \
-        launch;                                                                     \
-        break;                                                                      \
-    }                                                                               \
-    case LK_BF16: {                                                                 \
-        typedef bf16 T;                                                             \
-        launch;                                                                     \
-        break;                                                                      \
-    }                                                                               \
-    case LK_F64: {                                                                  \
-        typedef double T;                                                           \
-        launch;                                                                     \
-        break;                                                                      \
-    }                                                                               \
-    case LK_I32: {                                                                  \
-        typedef int32_t T;                                                          \
-        launch;                                                                     \
-        break;                                                                      \
-    }                                                                               \
-    case LK_I64: {                                                                  \
-        typedef int64_t T;                                                          \
-        launch;                                                                     \
-        break;                                                                      \
-    }                                                                               \
-    case LK_U8: {                                                                   \
-        typedef uint8_t T;                                                          \
-        launch;                                                                     \
-        break;                                                                      \
-    }                                                                               \
+        DTYPE_CASE(LK_F32, float, launch)                                           \
+        DTYPE_CASE(LK_BF16, bf16, launch)                                           \
+        DTYPE_CASE(LK_F64, double, launch)                                          \
+        DTYPE_CASE(LK_I32, int32_t, launch)                                         \
+        DTYPE_CASE(LK_I64, int64_t, launch)                                         \
+        DTYPE_CASE(LK_U8, uint8_t, launch)                                          \
     default:                                                                        \
         return lk__gpu_fail(LK_GPU_UNSUPPORTED, "%s: unknown dtype", __func__ + 8); \
     }

@@ -176,6 +176,22 @@ static __global__ void __launch_bounds__(THREADS)
     store_block<P, SUMS>(sums, workspace, t, at);
 }
 
+/* Leaves the sums of each block of rows in `workspace`, and says how many blocks there are. */
+template <int SUMS>
+static lk_gpu_status add_blocks_of_rows(lk_gpu_stream *stream, const void *x, lk_dtype dtype, int64_t rows,
+                                        int64_t channels, double *workspace, int *blocks)
+{
+    FOR_PACKS(dtype, channels, address_of(x), {
+        tiling t = tiling_of<P>(rows, channels);
+        row_blocks r = row_blocks_of(t);
+        *blocks = r.count;
+        if (r.count > 0)
+            LK_GPU_RUN_TOGETHER((add_rows<P, SUMS>), dim3(t.tiles, r.count), THREADS, stream->stream,
+                                (const typename P::element *)x, workspace, t, r.rows);
+    })
+    return LK_GPU_OK;
+}
+
 static __global__ void finish_channel_sums(const double *workspace, double *sums, int64_t channels, int blocks)
 {
     int64_t c;
@@ -191,14 +207,7 @@ lk_gpu_status lk__gpu_channel_sums(lk_gpu_stream *stream, const lk_gpu_channel_s
     int blocks = 0;
     if (a->channels == 0)
         return LK_GPU_OK;
-    FOR_PACKS(a->dtype, a->channels, address_of(a->x), {
-        tiling t = tiling_of<P>(a->rows, a->channels);
-        row_blocks r = row_blocks_of(t);
-        blocks = r.count;
-        if (blocks > 0)
-            LK_GPU_RUN_TOGETHER((add_rows<P, 2>), dim3(t.tiles, r.count), THREADS, stream->stream,
-                                (const P::element *)a->x, a->workspace, t, r.rows);
-    })
+    LK_GPU_TRY(add_blocks_of_rows<2>(stream, a->x, a->dtype, a->rows, a->channels, a->workspace, &blocks));
     LK_GPU_RUN_TOGETHER(finish_channel_sums, finish_blocks(a->channels), THREADS, stream->stream, a->workspace, a->sums,
                         a->channels, blocks);
     return lk__gpu_launched("channel_sums");
@@ -218,14 +227,7 @@ lk_gpu_status lk__gpu_column_sums(lk_gpu_stream *stream, const lk_gpu_column_sum
     int blocks = 0;
     if (a->columns == 0)
         return LK_GPU_OK;
-    FOR_PACKS(a->dtype, a->columns, address_of(a->x), {
-        tiling t = tiling_of<P>(a->rows, a->columns);
-        row_blocks r = row_blocks_of(t);
-        blocks = r.count;
-        if (blocks > 0)
-            LK_GPU_RUN_TOGETHER((add_rows<P, 1>), dim3(t.tiles, r.count), THREADS, stream->stream,
-                                (const P::element *)a->x, a->workspace, t, r.rows);
-    })
+    LK_GPU_TRY(add_blocks_of_rows<1>(stream, a->x, a->dtype, a->rows, a->columns, a->workspace, &blocks));
     FOR_FLOATS(a->sums_dtype, LK_GPU_RUN_TOGETHER(finish_column_sums<T>, finish_blocks(a->columns), THREADS,
                                                   stream->stream, a->workspace, (T *)a->sums, a->columns, blocks))
     return lk__gpu_launched("column_sums");
