@@ -121,6 +121,8 @@ static void print_kernels(const lk_plan *plan, const lk_train_config *config)
         fputs(", executor eager", stderr);
     if (config->fuse == LK_FUSE_OFF)
         fputs(", fuse off", stderr);
+    if (plan->tf32)
+        fputs(", tf32", stderr);
     fprintf(stderr, ", hash %016llx\n", (unsigned long long)plan->implementations);
 }
 

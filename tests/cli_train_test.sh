@@ -272,7 +272,7 @@ done_line()
     echo "^\{\"event\":\"done\",\"steps\":$1,\"seconds\":$number,\"images_per_second\":$number,\"val_accuracy\":$2,\
 \"digest\":\"[0-9a-f]{32}\",\"devices\":\[$3\],\"shards\":$4,\"samples_seen\":$5,\"epochs\":[0-9]+,\
 \"total_seconds\":$number,\"val_loss\":$2,\"flops_per_second\":$number,\"stopped_by\":(null|\"[a-z ]+\"),\
-\"dtype\":\"f32\",\"micro_batch\":0,\"executor\":\"program\",\"fuse\":\"on\",\
+\"dtype\":\"f32\",\"tf32\":false,\"micro_batch\":0,\"executor\":\"program\",\"fuse\":\"on\",\
 \"algorithms\":\"fast\",\"implementations\":\"[0-9a-f]{16}\"\}\$"
 }
 digest_of()
@@ -582,10 +582,13 @@ run 0 "${verify[@]}" --devices 1,2 --steps 1 --base-lr 0.002 --recipe keras-mnis
 few=(train --data synthetic --limit-train 20 --limit-val 0 --batch-size 8 --epochs 1 --devices 1)
 run 0 "${few[@]}" --fuse off --dtype bf16 --micro-batch 2 --recompute --json --log-dir "$work/unusual"
 grep -qE '^  kernels   fast, fuse off, hash [0-9a-f]{16}$' "$work/stderr" || fail "no --fuse off in the plan"
-grep -qF '"dtype":"bf16","micro_batch":2,"executor":"program","fuse":"off",' "$work/stdout" || fail "not what ran"
+grep -qF '"dtype":"bf16","tf32":false,"micro_batch":2,"executor":"program","fuse":"off",' "$work/stdout" || fail "not what ran"
 head -n 1 "$work/unusual/epochs.jsonl" | grep -qF '"recompute":true' || fail "no --recompute in the settings"
 run 0 "${few[@]}" --executor eager
 grep -qE '^  kernels   fast, executor eager, hash [0-9a-f]{16}$' "$work/stderr" || fail "no --executor eager in the plan"
+
+run 2 "${few[@]}" --tf32
+complains '--tf32: must be with --devices cuda: cpu:0 has no such arithmetic'
 
 # What should not change a bit may be tried.
 run 0 "${verify[@]}" --devices 1,2

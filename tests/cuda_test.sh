@@ -53,6 +53,22 @@ plain=$(digest)
 [[ $(LOCKSTEP_ENGINE=sync digest) == "$plain" ]] || fail "the synchronous engine gives other bits"
 digest --optimizer adam --clip-norm 1 --dtype bf16 >/dev/null
 
+# The hash in the plan of the last run.
+hash_in_plan()
+{
+    sed -nE 's/^  kernels .* hash ([0-9a-f]{16})$/\1/p' "$work/stderr"
+}
+
+digest >/dev/null
+hash=$(hash_in_plan)
+[[ $(digest --tf32) != "$plain" ]] || fail "--tf32 gives the bits of f32"
+says '  kernels   fast, tf32, hash '
+[[ $(hash_in_plan) != "$hash" ]] || fail "the hash does not tell --tf32"
+run 0 verify --model lenet --data synthetic --devices 1xcuda:0,2xcuda:0 --steps 2 --batch-size 8 --tf32
+line '^identical after 2 steps with '
+run 2 train --devices cuda:0,cpu:0 --data synthetic --tf32
+complains '--tf32: must be with --devices cuda: cpu:0 has no such arithmetic'
+
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 export LOCKSTEP_EMULATED_MEMORY=2000000

@@ -90,7 +90,7 @@ typedef struct lk_json_lines_opts {
  * end
  *     {"event":"done","steps":…,"seconds":…,"images_per_second":…,"val_accuracy":…,"digest":…,"devices":[…],
  *      "shards":…,"samples_seen":…,"epochs":…,"total_seconds":…,"val_loss":…,"flops_per_second":…,"stopped_by":…,
- *      "dtype":…,"micro_batch":…,"executor":…,"fuse":…,"algorithms":…,"implementations":…}
+ *      "dtype":…,"tf32":…,"micro_batch":…,"executor":…,"fuse":…,"algorithms":…,"implementations":…}
  * or, where training ended with an error or was interrupted,
  *     {"event":"stopped","status":…,"message":…,"epochs":…,"steps":…,"samples_seen":…,"seconds":…,"total_seconds":…}
  * to which the epoch that was under way, if one was, adds "partial":{"epoch":…,"step":…,"train_loss":…,

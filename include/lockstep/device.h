@@ -6,6 +6,7 @@
 
 #include "lockstep/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -62,6 +63,11 @@ typedef enum lk_algorithms {
 
 /* For what is pushed to the device from then on; in the thread that pushes it. */
 LK_API void lk_device_set_algorithms(lk_device *device, lk_algorithms algorithms);
+
+/* Whether f32 products of matrices and convolutions may round their operands to TF32, 10 bits of mantissa in place of
+ * 23, as tensor cores of GPUs take them; sums stay f32. For what is pushed to the device from then on; in the thread
+ * that pushes it. Not unless asked for. Errors: LK_ERR_UNSUPPORTED (another kind of device than cuda). */
+LK_API lk_status lk_device_set_tf32(lk_device *device, bool allowed);
 
 /* Choices that override the built-in ones: see tuning.h. */
 typedef struct lk_tuning lk_tuning;

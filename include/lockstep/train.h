@@ -32,6 +32,7 @@ typedef struct lk_train_config {
     bool recompute;         /* see lk_program_opts */
     int64_t micro_batch;    /* samples of a shard that run together; 0: all; -1: as is fastest for the model */
     int dtype;              /* enum lk_precision */
+    bool tf32;              /* see lk_device_set_tf32 */
     int64_t epochs;         /* 0: the model's recipe's */
     int64_t batch_size;     /* global; 0: the model's recipe's */
     int64_t val_batch_size; /* 0: batch_size */
@@ -79,7 +80,7 @@ typedef enum lk_nan_guard { LK_NAN_GUARD_STOP, LK_NAN_GUARD_SKIP, LK_NAN_GUARD_O
 
 /* The flags of `lockstep train`, with offsets into lk_train_config. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 49 };
+enum { LK_TRAIN_OPTION_COUNT = 50 };
 
 /* A recipe is a named list of settings for these options: what one of the project's sources trains. */
 typedef struct lk_recipe {
@@ -117,11 +118,13 @@ typedef struct lk_plan {
     lk_batch_norm_mode batch_norm;
     int64_t precise_batch_norm;
     lk_dtype dtype; /* of the forward and backward pass: LK_F32 or LK_BF16 */
+    bool tf32;      /* of f32 products, see lk_device_set_tf32 */
     lk_augment_opts augment;
     double patience; /* of the target, if there is one */
     uint64_t seed;
     const char *algorithms; /* "fast", "direct", or the file of a tuning */
-    /* XXH3-64 of the executor and the version of fusion, seeded with lk_tuning_hash of lk_trainer_implementations. */
+    /* XXH3-64 of the executor, the version of fusion and TF32, seeded with lk_tuning_hash of
+     * lk_trainer_implementations. */
     uint64_t implementations;
     bool fell_back; /* data "auto": fashion-mnist was not to be had */
 } lk_plan;

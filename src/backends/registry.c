@@ -143,6 +143,7 @@ static const lk_backend cuda = {
     .free = lk__cuda_free,
     .offload = &lk__cuda_offload,
     .to_plain = lk__cuda_to_plain,
+    .has_tf32 = true,
 };
 
 const lk_backend *const lk__backends[] = {&cpu, &ref, &cuda, NULL};

@@ -88,6 +88,8 @@ typedef struct lk_backend {
 
     /* Implementations that a tuning can choose among. NULL: there is one for every problem. */
     const lk_choices *choices;
+
+    bool has_tf32; /* kernels look at lk_call.tf32 */
 } lk_backend;
 
 struct lk_device {
@@ -101,6 +103,7 @@ struct lk_device {
     void *state;              /* the backend's, made and used on the queue's thread */
     double flops;             /* of all calls pushed; by the engine's lock */
     lk_algorithms algorithms;
+    bool tf32;
     const lk_tuning *tuning; /* NULL: none */
     lk_tuning **tunings;     /* all that there were: calls and programs may be left that were pushed with one */
     int n_tunings;

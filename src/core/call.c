@@ -173,6 +173,7 @@ lk_status lk__call(lk_call *call)
         call->dtype = call->in[0]->dtype;
     call->algorithms = call->device->algorithms;
     call->tuning = call->device->tuning;
+    call->tf32 = call->device->tf32;
     LK_TRY(call->op->infer(call, meta));
     LK_TRY(find_kernel(call));
     lk_status status = make_outputs(call, meta, made);

@@ -222,6 +222,15 @@ void lk_device_set_algorithms(lk_device *device, lk_algorithms algorithms)
     device->algorithms = algorithms;
 }
 
+lk_status lk_device_set_tf32(lk_device *device, bool allowed)
+{
+    if (allowed && !device->backend->has_tf32)
+        LK_FAIL(LK_ERR_UNSUPPORTED, "device %s: devices of kind %s have no TF32 arithmetic", device->name,
+                device->backend->kind);
+    device->tf32 = allowed;
+    return LK_OK;
+}
+
 static lk_status keep_tuning(lk_device *device, lk_tuning *tuning)
 {
     for (int i = 0; i < device->n_tunings; i++)

@@ -37,6 +37,7 @@ typedef struct lk_call {
     const lk_kernel *kernel;
     lk_algorithms algorithms; /* the device's, when it was pushed; likewise `tuning` */
     const lk_tuning *tuning;
+    bool tf32;            /* likewise: f32 products may be of operands with 10 bits of mantissa */
     const void *choice;   /* the backend's: which of its alternatives runs this, once it has chosen */
     struct lk_kept *kept; /* of a call of a program: see core/kept.h; NULL: nothing is kept */
     bool free_layout;     /* the outputs are new and nobody holds a view of them: the kernel may choose their layout */

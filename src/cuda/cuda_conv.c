@@ -30,7 +30,7 @@ static lk_gpu_conv_shape shape_of(const lk_call *call, const lk_conv2d_opts *opt
                            .out_channels = w.dim[0],
                            .groups = opts->groups,
                            .dtype = dtype,
-                           .tf32 = call->dtype == LK_BF16,
+                           .tf32 = call->dtype == LK_BF16 || call->tf32,
                            .direct = call->algorithms == LK_ALGORITHMS_DIRECT};
     for (int i = 0; i < 2; i++) {
         s.size[i] = x.dim[2 + i];

@@ -34,10 +34,11 @@ static lk_status multiply(lk_call *call, const lk_tensor *added, bool relu)
     const void *bias = lk__cuda_library_in(&s, added, NULL, call->dtype);
     lk_cuda_result y = lk__cuda_library_out(&s, 0, NULL, NULL, out->dtype);
     if (s.status == LK_OK && lk_tensor_count(out) > 0)
-        s.status = LK_CUDA_LAUNCH(call, matmul, .a = a.data, .b = b.data, .bias = bias, .y = y.data,
-                                  .dtype = call->dtype, .y_dtype = out->dtype, .rows = out->shape.dim[0],
-                                  .inner = call->in[0]->shape.dim[1], .columns = out->shape.dim[1],
-                                  .a_transposed = a.transposed, .b_transposed = b.transposed, .relu = relu);
+        s.status =
+            LK_CUDA_LAUNCH(call, matmul, .a = a.data, .b = b.data, .bias = bias, .y = y.data, .dtype = call->dtype,
+                           .y_dtype = out->dtype, .rows = out->shape.dim[0], .inner = call->in[0]->shape.dim[1],
+                           .columns = out->shape.dim[1], .a_transposed = a.transposed, .b_transposed = b.transposed,
+                           .relu = relu, .tf32 = call->tf32);
     lk__cuda_library_written(&s, 0, &y);
     return lk__cuda_end(&s, LK_OK);
 }

@@ -84,6 +84,7 @@ bool lk__rewrite_fits(const lk_rewrite *r, lk_call *call)
     call->dtype = call->in[0]->dtype;
     call->algorithms = call->device->algorithms;
     call->tuning = call->device->tuning;
+    call->tf32 = call->device->tf32;
     call->kernel = lk__backend_kernel_of(call);
     return call->kernel && !(call->kernel->flags & LK_KERNEL_ORACLE);
 }

@@ -19,7 +19,13 @@
 static lk_status use(lk_trainer *trainer, lk_algorithms algorithms, lk_tuning *tuning)
 {
     for (int i = 0; i < trainer->n_devices; i++) {
-        lk_device_set_algorithms(trainer->devices[i], algorithms);
+        lk_device *device = trainer->devices[i];
+        if (trainer->plan.tf32 && lk_device_set_tf32(device, true) != LK_OK) {
+            lk_error_clear();
+            LK_FAIL(LK_ERR_ARGUMENT, "--tf32: must be with --devices cuda: %s has no such arithmetic",
+                    lk_device_name(device));
+        }
+        lk_device_set_algorithms(device, algorithms);
         LK_TRY(lk_device_set_tuning(trainer->devices[i], tuning));
     }
     return LK_OK;
@@ -134,17 +140,18 @@ lk_status lk__list_choices(lk_trainer *trainer, lk_tuning *choices)
     return add_epoch(trainer, false, plan->val_samples, plan->val_batch_size, choices);
 }
 
-/* Of what runs: fusion gives other bits with the same implementations, and is for programs alone. */
+/* Of what runs: fusion and TF32 give other bits with the same implementations, and fusion is for programs alone. */
 static uint64_t hash(const lk_trainer *trainer)
 {
-    char text[64];
+    char executor[64], text[96];
     if (!trainer->programs)
-        snprintf(text, sizeof text, "eager");
+        snprintf(executor, sizeof executor, "eager");
     else if (trainer->config.fuse == LK_FUSE_OFF)
-        snprintf(text, sizeof text, "program");
+        snprintf(executor, sizeof executor, "program");
     else
-        snprintf(text, sizeof text, "program, fusion %d", LK_FUSION_VERSION);
-    return XXH3_64bits_withSeed(text, strlen(text), lk_tuning_hash(trainer->implementations));
+        snprintf(executor, sizeof executor, "program, fusion %d", LK_FUSION_VERSION);
+    int length = snprintf(text, sizeof text, "%s%s", executor, trainer->plan.tf32 ? ", tf32" : "");
+    return XXH3_64bits_withSeed(text, (size_t)length, lk_tuning_hash(trainer->implementations));
 }
 
 /* Listing has asked for every problem. Without any the built-in choices run, for which nobody would name a file. */

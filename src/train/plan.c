@@ -209,6 +209,7 @@ lk_status lk__plan_numbers(const lk_train_config *config, const char *model, lk_
     plan->batch_norm = (lk_batch_norm_mode)config->batch_norm;
     plan->precise_batch_norm = config->precise_batch_norm;
     plan->dtype = config->dtype == LK_PRECISION_BF16 ? LK_BF16 : LK_F32;
+    plan->tf32 = config->tf32;
     plan->seed = (uint64_t)config->seed;
     plan->algorithms = config->algorithms;
     LK_TRY(plan_optimizer(config, config->optimizer ? config->optimizer : recipe.optimizer, plan));

@@ -118,6 +118,13 @@ const lk_option lk_train_options[] = {
      .recorded = true,
      .help = "f32, or bf16: layers compute and keep their outputs in bf16; parameters, batch-norm's statistics, loss, "
              "sums of gradients and the update stay f32"},
+    {.name = "tf32",
+     .type = LK_OPTION_FLAG,
+     AT(tf32),
+     .recorded = true,
+     .help =
+         "GPUs alone: tensor cores multiply f32 operands of layers rounded to TF32, 10 bits of mantissa in place of "
+         "23, and add up in f32: faster, a relative error of about 1e-3 in a product in place of 1e-7, other bits"},
     {.name = "epochs",
      .type = LK_OPTION_INT64,
      AT(epochs),

@@ -71,6 +71,7 @@ static void put_implementations(json_lines *j, const lk_trainer *trainer)
     const lk_plan *plan = lk_trainer_plan(trainer);
     const lk_train_config *config = lk_trainer_config(trainer);
     put_text(j, "dtype", lk_dtype_name(plan->dtype));
+    lk__json_field(&j->line, LK_BOOL("tf32", plan->tf32));
     put_int(j, "micro_batch", plan->micro_batch);
     put_text(j, "executor", config->executor == LK_EXECUTOR_EAGER ? "eager" : "program");
     put_text(j, "fuse", config->fuse == LK_FUSE_OFF ? "off" : "on");
