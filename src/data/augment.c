@@ -2,38 +2,13 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "lockstep/random.h"
 
 #include <inttypes.h>
-#include <math.h>
 
 /* Keras' ImageDataGenerator adds it to the deviation: a channel of one value divides by it. */
 #define DEVIATION_FLOOR 1e-6
 
 /* --- settings ----------------------------------------------------------------------------------------------------- */
-
-static lk_status check_share(const char *name, double share)
-{
-    if (!(share >= 0 && share < 1))
-        LK_FAIL(LK_ERR_ARGUMENT, "%s %g: expected a share of the image's size, at least 0 and below 1", name, share);
-    return LK_OK;
-}
-
-static lk_status check_opts(const lk_augment_opts *opts, lk__plane_size size)
-{
-    int64_t side = size.height < size.width ? size.height : size.width;
-    LK_TRY(check_share("width shift", opts->width_shift));
-    LK_TRY(check_share("height shift", opts->height_shift));
-    if (opts->crop_padding < 0 || opts->crop_padding >= side)
-        LK_FAIL(LK_ERR_ARGUMENT,
-                "--augment crop=%" PRId64 ": expected 0 to %" PRId64 " for images of %" PRId64 "x%" PRId64,
-                opts->crop_padding, side - 1, size.height, size.width);
-    if (opts->cutout < 0 || opts->cutout > side)
-        LK_FAIL(LK_ERR_ARGUMENT,
-                "--augment cutout=%" PRId64 ": expected 0 to %" PRId64 " for images of %" PRId64 "x%" PRId64,
-                opts->cutout, side, size.height, size.width);
-    return LK_OK;
-}
 
 static lk_status copy_moments(const lk_channel_moments *moments, lk__augmentation *a)
 {
@@ -62,14 +37,10 @@ lk_status lk__augmentation_init(const lk_dataset *dataset, uint64_t seed, bool t
     *a = (lk__augmentation){
         .opts = opts ? *opts : nothing,
         .seed = seed,
-        .shift_purpose = lk_random_purpose("augment.shift"),
-        .flip_purpose = lk_random_purpose("augment.flip"),
-        .crop_purpose = lk_random_purpose("augment.crop"),
-        .cutout_purpose = lk_random_purpose("augment.cutout"),
         .channels = lk_dataset_channels(dataset),
         .size = {lk_dataset_height(dataset), lk_dataset_width(dataset)},
     };
-    LK_TRY(check_opts(&a->opts, a->size));
+    LK_TRY(lk__augmentation_check(&a->opts, a->size));
     if (!train)
         a->opts = (lk_augment_opts){.center = a->opts.center, .standardize = a->opts.standardize};
     return a->opts.center || a->opts.standardize ? copy_moments(moments, a) : LK_OK;
@@ -79,121 +50,6 @@ void lk__augmentation_free(lk__augmentation *augmentation)
 {
     lk__free(augmentation->mean);
     augmentation->mean = augmentation->divisor = NULL;
-}
-
-/* --- choices ------------------------------------------------------------------------------------------------------ */
-
-typedef struct words {
-    uint32_t word[4];
-} words;
-
-static words draw(const lk__augmentation *a, uint64_t purpose, int64_t epoch, int64_t sample)
-{
-    lk_random_key key = {.seed = a->seed, .purpose = purpose, .epoch = (uint64_t)epoch, .sample = (uint64_t)sample};
-    words drawn;
-    lk_random_block(&key, 0, drawn.word);
-    return drawn;
-}
-
-/* Uniform in [-share, share) of the size. Its absolute value stays below the size after rounding too: the greatest
- * share is 1 - 2^-53, and (1 - 2^-53) * size is nearer to the number below size than to size. */
-static double shift_of(uint32_t word, double share, int64_t size)
-{
-    return ((double)word * 0x1p-31 - 1.0) * share * (double)size;
-}
-
-/* Uniform in [0, bound), but for bound / 2^32. */
-static int64_t below(uint32_t word, int64_t bound)
-{
-    return (int64_t)((uint64_t)word * (uint64_t)bound >> 32);
-}
-
-void lk__augmentation_choose(const lk__augmentation *augmentation, int64_t epoch, int64_t sample,
-                             lk__augment_choice *choice)
-{
-    const lk__augmentation *a = augmentation;
-    const lk_augment_opts *opts = &a->opts;
-    *choice = (lk__augment_choice){0};
-    if (opts->height_shift > 0 || opts->width_shift > 0) {
-        words w = draw(a, a->shift_purpose, epoch, sample);
-        choice->shift_down = shift_of(w.word[0], opts->height_shift, a->size.height);
-        choice->shift_right = shift_of(w.word[1], opts->width_shift, a->size.width);
-    }
-    if (opts->horizontal_flip)
-        choice->flipped = draw(a, a->flip_purpose, epoch, sample).word[0] >> 31;
-    if (opts->crop_padding) {
-        words w = draw(a, a->crop_purpose, epoch, sample);
-        choice->crop_down = below(w.word[0], 2 * opts->crop_padding + 1) - opts->crop_padding;
-        choice->crop_right = below(w.word[1], 2 * opts->crop_padding + 1) - opts->crop_padding;
-    }
-    if (opts->cutout) {
-        words w = draw(a, a->cutout_purpose, epoch, sample);
-        choice->cutout_y = below(w.word[0], a->size.height);
-        choice->cutout_x = below(w.word[1], a->size.width);
-    }
-}
-
-/* --- images ------------------------------------------------------------------------------------------------------- */
-
-static int64_t plane_pixels(const lk__augmentation *a)
-{
-    return a->size.height * a->size.width;
-}
-
-int64_t lk__augmentation_scratch(const lk__augmentation *augmentation)
-{
-    return 2 * plane_pixels(augmentation) + augmentation->size.width + 1;
-}
-
-/* Where the passes over a plane write: two planes of scratch in turn, the last pass to the image. */
-typedef struct relay {
-    int left; /* passes to come */
-    float *scratch[2];
-    float *image;
-} relay;
-
-static float *next_plane(relay *r)
-{
-    return --r->left ? r->scratch[r->left % 2] : r->image;
-}
-
-static void move_pixels(const lk__augmentation *a, const lk__augment_choice *choice, const uint8_t *bytes,
-                        float *scratch, float *image)
-{
-    int64_t pixels = plane_pixels(a);
-    bool shifted = choice->shift_down != 0 || choice->shift_right != 0;
-    bool cropped = choice->crop_down != 0 || choice->crop_right != 0;
-    relay r = {.left = 1 + shifted + choice->flipped + cropped, .scratch = {scratch, scratch + pixels}, .image = image};
-    float *from = next_plane(&r), *to;
-    lk__pixels_from_bytes(bytes, pixels, from);
-    if (shifted) {
-        to = next_plane(&r);
-        lk__pixels_shift(from, a->size, choice->shift_down, choice->shift_right, scratch + 2 * pixels, to);
-        from = to;
-    }
-    if (choice->flipped) {
-        to = next_plane(&r);
-        lk__pixels_flip(from, a->size, to);
-        from = to;
-    }
-    if (cropped)
-        lk__pixels_crop(from, a->size, choice->crop_down, choice->crop_right, next_plane(&r));
-}
-
-void lk__augmentation_apply(const lk__augmentation *augmentation, const uint8_t *bytes, int64_t epoch, int64_t sample,
-                            float *scratch, float *image)
-{
-    const lk__augmentation *a = augmentation;
-    int64_t pixels = plane_pixels(a);
-    lk__augment_choice choice;
-    lk__augmentation_choose(a, epoch, sample, &choice);
-    for (int64_t c = 0; c < a->channels; c++, bytes += pixels, image += pixels) {
-        move_pixels(a, &choice, bytes, scratch, image);
-        if (a->mean)
-            lk__pixels_normalize(image, pixels, a->mean[c], a->divisor[c]);
-        if (a->opts.cutout)
-            lk__pixels_cut_out(image, a->size, choice.cutout_y, choice.cutout_x, a->opts.cutout);
-    }
 }
 
 lk_status lk_augment_sample(const lk_dataset *dataset, int64_t index, uint64_t seed, int64_t epoch, bool train,
@@ -211,8 +67,8 @@ lk_status lk_augment_sample(const lk_dataset *dataset, int64_t index, uint64_t s
         status = scratch ? LK_OK : LK_ERR_MEMORY;
     }
     if (status == LK_OK)
-        lk__augmentation_apply(&a, lk_dataset_images(dataset) + index * a.channels * plane_pixels(&a), epoch, index,
-                               scratch, image);
+        lk__augmentation_apply(&a, lk_dataset_images(dataset) + index * a.channels * a.size.height * a.size.width,
+                               epoch, index, scratch, image);
     lk__free(scratch);
     lk__augmentation_free(&a);
     return status;

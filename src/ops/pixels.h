@@ -1,7 +1,7 @@
 /* What augmentation does to one plane of pixels, given what was chosen. A pixel's bits are a function of the pixels it
  * is made from: each is one chain of roundings in f32, wherever it lies in a row. Planes do not overlap. */
-#ifndef LK_DATA_PIXELS_H
-#define LK_DATA_PIXELS_H
+#ifndef LK_OPS_PIXELS_H
+#define LK_OPS_PIXELS_H
 
 #include <stdint.h>
 

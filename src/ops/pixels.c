@@ -1,4 +1,4 @@
-#include "data/pixels.h"
+#include "ops/pixels.h"
 
 #include <math.h>
 #include <string.h>

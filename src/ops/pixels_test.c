@@ -1,10 +1,21 @@
 /* The passes over a plane: against scipy, against the same chain of roundings pixel by pixel, and at edges. */
-#include "data/data_testing.h"
-#include "data/pixels.h"
+#include "ops/pixels.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
 
 #include <math.h>
+#include <stdbool.h>
 
 enum { MAX_SIDE = 41, MAX_PIXELS = MAX_SIDE * MAX_SIDE };
+
+static uint8_t pixel_of(int64_t sample, int64_t pixel)
+{
+    return (uint8_t)(sample * 31 + pixel * 7);
+}
 
 static int64_t clamped(int64_t value, int64_t count)
 {
