@@ -67,9 +67,11 @@ endif()
 # The backend for CUDA where there is no GPU.
 if(TARGET lockstep_cuda_emulated)
   if(CMOCKA_FOUND)
-    lk_test(cuda_conformance_test tests conformance_test)
-    set_tests_properties(cuda_conformance_test PROPERTIES ENVIRONMENT
-      "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_DEVICES=2xcuda:0")
+    foreach(name conformance_test prepare_images_test)
+      lk_test(cuda_${name} tests ${name})
+      set_tests_properties(cuda_${name} PROPERTIES ENVIRONMENT
+        "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_DEVICES=2xcuda:0")
+    endforeach()
   endif()
   if(TARGET lockstep)
     set_tests_properties(cuda_test PROPERTIES ENVIRONMENT

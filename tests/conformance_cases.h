@@ -15,6 +15,18 @@
         .ndim = sizeof((int[]){__VA_ARGS__}) / sizeof(int), .dim = { __VA_ARGS__ } \
     }
 
+/* Grey and coloured, and one beside another operator's layout. */
+#define PREPARE_FLAGS (NO_GRADIENT | NO_BF16 | OF_BYTES)
+#define PREPARE_CASES(name, ...)                                                                   \
+    {LK_OP_PREPARE_IMAGES, EXACT | PREPARE_FLAGS, name, prepare_images_case,                       \
+     P(prepare_parameters, DIMS(5, 1, 9, 7), 11, __VA_ARGS__)},                                    \
+        {LK_OP_PREPARE_IMAGES, EXACT | PREPARE_FLAGS, name ", colours", prepare_images_case,       \
+         P(prepare_parameters, DIMS(7, 3, 8, 11), 9, __VA_ARGS__)},                                \
+    {                                                                                              \
+        LK_OP_PREPARE_IMAGES, PREPARE_FLAGS, name ", before a convolution", prepare_for_conv_case, \
+            P(prepare_parameters, DIMS(7, 3, 8, 11), 9, __VA_ARGS__)                               \
+    }
+
 #define BINARY_CASES(op, function)                                                                                    \
     {op, EXACT, "one shape", binary_case, P(binary_parameters, function, DIMS(13, 7), DIMS(13, 7), 0)},               \
         {op, EXACT, "long", binary_case, P(binary_parameters, function, DIMS(3, 1031), DIMS(3, 1031), 0)},            \
@@ -269,6 +281,29 @@ static const conformance_case conformance_cases[] = {
     {LK_OP_CONCAT, EXACT, "more than a call takes", concat_case, P(concat_parameters, 21, 1)},
     {LK_OP_CONCAT, NO_GRADIENT, "i64", concat_int_case, P(lk_dtype, LK_I64)},
     {LK_OP_CONCAT, NO_GRADIENT, "u8", concat_int_case, P(lk_dtype, LK_U8)},
+
+    {LK_OP_GATHER, EXACT | NO_GRADIENT, "rows", gather_case, P(gather_parameters, DIMS(13, 7, 3), 37, LK_F32)},
+    {LK_OP_GATHER, EXACT | NO_GRADIENT, "elements", gather_case, P(gather_parameters, DIMS(131), 1031, LK_F32)},
+    {LK_OP_GATHER, EXACT | NO_GRADIENT, "none", gather_case, P(gather_parameters, DIMS(13, 7), 0, LK_F32)},
+    {LK_OP_GATHER, EXACT | NO_GRADIENT, "i32", gather_case, P(gather_parameters, DIMS(131), 77, LK_I32)},
+    {LK_OP_GATHER, EXACT | NO_GRADIENT, "i64", gather_case, P(gather_parameters, DIMS(13, 5), 7, LK_I64)},
+    {LK_OP_GATHER, EXACT | NO_GRADIENT, "u8", gather_case, P(gather_parameters, DIMS(13, 3, 5), 7, LK_U8)},
+    PREPARE_CASES("nothing", {.crop_padding = 0}),
+    PREPARE_CASES("shift", {.width_shift = 0.3, .height_shift = 0.2}),
+    PREPARE_CASES("width shift", {.width_shift = 0.9}),
+    PREPARE_CASES("flip", {.horizontal_flip = true}),
+    PREPARE_CASES("crop", {.crop_padding = 3}),
+    PREPARE_CASES("cutout", {.cutout = 4}),
+    PREPARE_CASES("normalised", {.center = true, .standardize = true}),
+    PREPARE_CASES("everything", {.width_shift = 0.3,
+                                 .height_shift = 0.2,
+                                 .horizontal_flip = true,
+                                 .crop_padding = 2,
+                                 .cutout = 3,
+                                 .center = true,
+                                 .standardize = true}),
+    {LK_OP_PREPARE_IMAGES, EXACT | PREPARE_FLAGS, "no sample", prepare_images_case,
+     P(prepare_parameters, DIMS(5, 1, 9, 7), 0, {.crop_padding = 0})},
 
     BINARY_CASES(LK_OP_ADD, lk_add_at),
     {LK_OP_ADD, EXACT, "number", add_scalar_case, NULL},

@@ -177,6 +177,53 @@ static inline lk_tensor *concat_int_case(trial *t, const void *dtype)
     return lk_concat((lk_tensor *[]){a, b, a}, 3, 1);
 }
 
+/* --- gathering ---------------------------------------------------------------------------------------------------- */
+
+typedef struct gather_parameters {
+    lk_shape shape;
+    int64_t n;
+    lk_dtype dtype; /* of x, LK_F32: the trial's */
+} gather_parameters;
+
+static inline lk_tensor *gather_case(trial *t, const void *parameters)
+{
+    const gather_parameters *p = parameters;
+    lk_tensor *x = p->dtype == LK_F32 ? floats(t, p->shape) : integers(t, p->dtype, p->shape, 0, 200);
+    return lk_gather(x, integers(t, LK_I64, LK_SHAPE(p->n), 0, (double)p->shape.dim[0]));
+}
+
+typedef struct prepare_parameters {
+    lk_shape shape;
+    int64_t n;
+    lk_augment_opts opts; /* with center or standardize: moments */
+} prepare_parameters;
+
+static inline lk_tensor *prepare_images_case(trial *t, const void *parameters)
+{
+    static const double moments[] = {0.25, 0.5, 0.125, 0.3, 0.6, 1.7};
+    const prepare_parameters *p = parameters;
+    lk_prepare_images_attrs attrs = {.opts = p->opts, .seed = 7};
+    lk_tensor *images = integers(t, LK_U8, p->shape, 0, 256);
+    lk_tensor *indices = integers(t, LK_I64, LK_SHAPE(p->n), 0, (double)p->shape.dim[0]);
+    lk_tensor *epoch = tensor_from(t->device, LK_I64, LK_SCALAR, (double[]){3});
+    lk_tensor *given = NULL;
+    if (p->opts.center || p->opts.standardize)
+        given = tensor_from(t->device, LK_F32, LK_SHAPE(2, p->shape.dim[1]), moments);
+    return lk__prepare_images(LK_HERE, images, indices, epoch, given, &attrs);
+}
+
+/* As a convolution's operand: its layout is the device's. */
+static inline lk_tensor *prepare_for_conv_case(trial *t, const void *parameters)
+{
+    const prepare_parameters *p = parameters;
+    t->scale = SCALE_ONE;
+    t->terms = 4 * 9 * p->shape.dim[1];
+    t->roundings = 2;
+    lk_tensor *x = prepare_images_case(t, parameters);
+    lk_tensor *w = lk_full(t->device, LK_F32, LK_SHAPE(4, p->shape.dim[1], 3, 3), 0.25);
+    return lk_conv2d(x, w, NULL, NULL);
+}
+
 /* --- arithmetic -------------------------------------------------------------------------------------------------- */
 
 typedef lk_tensor *(*binary_function)(lk_place, lk_tensor *, lk_tensor *);

@@ -120,13 +120,18 @@ static void check_bits(context x, const outcome *got, operand_set *operands)
         check_repeats(x, got, trial_on(ref, LK_F32, x.t->layout, operands), "other bits than the reference");
 }
 
+static const char *implementation_of(const conformance_case *c, lk_dtype dtype)
+{
+    return lk_op_implementation(c->op, lk_device_kind(tested[0]), c->flags & OF_BYTES ? LK_U8 : dtype);
+}
+
 /* False where the case takes no operands: the layouts are all alike. */
 static bool check_layout(const conformance_case *c, lk_dtype dtype, operand_layout how, worst *w)
 {
     operand_set operands = {.dtype = dtype};
     trial t = trial_on(tested, dtype, how, &operands);
     outcome got = outcome_of(c, &t);
-    bool supported = lk_op_is_view(c->op) || lk_op_implementation(c->op, lk_device_kind(tested[0]), dtype);
+    bool supported = lk_op_is_view(c->op) || implementation_of(c, dtype);
     assert_int_equal(got.dtype != LK_DTYPE_COUNT, supported);
     if (supported) {
         context x = {c, &t};
@@ -141,9 +146,8 @@ static bool check_layout(const conformance_case *c, lk_dtype dtype, operand_layo
     return takes_operands;
 }
 
-static void report(int op, lk_dtype dtype, const worst *w)
+static void report(int op, lk_dtype dtype, const char *implementation, const worst *w)
 {
-    const char *implementation = lk_op_is_view(op) ? "view" : lk_op_implementation(op, lk_device_kind(tested[0]), dtype);
     if (implementation)
         print_message("%-33s %-4s  %-6s  %3d runs  error %.2e, tolerance %.2e\n", lk_op_name(op), lk_dtype_name(dtype),
                       implementation, w->runs, w->error, w->tolerance);
@@ -155,18 +159,18 @@ static void report(int op, lk_dtype dtype, const worst *w)
 static void check_dtype(int op, lk_dtype dtype)
 {
     worst w = {0};
-    bool any = false;
+    const conformance_case *any = NULL;
     for (int i = 0; i < CONFORMANCE_CASES; i++) {
         const conformance_case *c = &conformance_cases[i];
         if (c->op != op || (dtype == LK_BF16 && (c->flags & NO_BF16)))
             continue;
-        any = true;
+        any = c;
         for (int how = 0; how < LAYOUT_COUNT; how++)
             if (!check_layout(c, dtype, (operand_layout)how, &w))
                 break;
     }
     if (any)
-        report(op, dtype, &w);
+        report(op, dtype, lk_op_is_view(op) ? "view" : implementation_of(any, dtype), &w);
 }
 
 static void test_operator(void **state)
@@ -186,7 +190,8 @@ static int open_devices(void **state)
     (void)state;
     int n;
     const char *spec = getenv("LOCKSTEP_TEST_DEVICES");
-    if (lk_devices_open(spec ? spec : "2xcpu", tested, 2, &n) != LK_OK || lk_devices_open("2xref", ref, 2, &n) != LK_OK) {
+    if (lk_devices_open(spec ? spec : "2xcpu", tested, 2, &n) != LK_OK ||
+        lk_devices_open("2xref", ref, 2, &n) != LK_OK) {
         print_error("%s\n", lk_error_message());
         return -1;
     }

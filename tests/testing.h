@@ -70,6 +70,7 @@ enum {
     EXACT = 1,       /* f32 has the same bits on every backend */
     NO_GRADIENT = 2, /* not a smooth function of its operands, or not recorded on a tape */
     NO_BF16 = 4,     /* the operator takes no bf16 */
+    OF_BYTES = 8,    /* its first operand is u8, whatever the trial's dtype, and its result f32 */
 };
 
 typedef struct conformance_case {

@@ -78,6 +78,12 @@ LK_API lk_tensor *lk_expand_at(lk_place at, lk_tensor *x, lk_shape shape);
 LK_API lk_tensor *lk_concat_at(lk_place at, lk_tensor *const *x, int n, int axis);
 #define lk_concat(...) lk_concat_at(LK_HERE, __VA_ARGS__)
 
+/* y[i, …] = x[indices[i], …]: x [N, …] of any dtype, indices i64 [n] → [n, …]. Gradient: no. Errors: LK_ERR_SHAPE,
+ * LK_ERR_DTYPE; an index out of range is asynchronous, and on devices that work by themselves no error: its elements
+ * have every bit set, which is NaN, or -1. */
+LK_API lk_tensor *lk_gather_at(lk_place at, lk_tensor *x, lk_tensor *indices);
+#define lk_gather(...) lk_gather_at(LK_HERE, __VA_ARGS__)
+
 /* --- arithmetic -------------------------------------------------------------------------------------------------- */
 
 /* Element by element with NumPy's broadcasting; same dtype, any dtype; integer division truncates, by zero gives 0.

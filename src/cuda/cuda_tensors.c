@@ -114,3 +114,17 @@ lk_status lk__cuda_concat(lk_call *call)
     }
     return LK_OK;
 }
+
+lk_status lk__cuda_gather(lk_call *call)
+{
+    lk_cuda_scratch s = {.call = call};
+    lk_status status = LK_OK;
+    const lk_tensor *x = call->in[0];
+    int64_t rows = x->shape.dim[0], n = call->out[0]->shape.dim[0], count = lk_tensor_count(call->out[0]);
+    const void *data = lk__cuda_plain(&s, x), *indices = lk__cuda_plain(&s, call->in[1]);
+    void *y = lk__cuda_out(&s, 0);
+    if (s.status == LK_OK && count > 0)
+        status = LK_CUDA_LAUNCH(call, gather, .x = data, .indices = indices, .y = y, .size = lk_dtype_size(x->dtype),
+                                .n = n, .rows = rows, .row = count / n);
+    return lk__cuda_end(&s, status);
+}

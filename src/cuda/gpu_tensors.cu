@@ -1,4 +1,4 @@
-/* Kernels for elements of any dtype that lie anywhere: filling, conversion, arithmetic with broadcasting. */
+/* Kernels for elements of any dtype that lie anywhere: filling, conversion, gathering, arithmetic with broadcasting. */
 #include "cuda/gpu.cuh"
 
 #include <cstdint>
@@ -149,6 +149,41 @@ lk_gpu_status lk__gpu_convert(lk_gpu_stream *stream, const lk_gpu_convert *a)
         return LK_GPU_OK;
     FOR_DTYPES(a->y.dtype, return convert_to<T>(stream, a, w))
     return LK_GPU_OK;
+}
+
+/* --- gathering ---------------------------------------------------------------------------------------------------- */
+
+/* T: any type of the elements' size. */
+template <typename T> static __global__ void gather(lk_gpu_gather a)
+{
+    EACH(i, a.n * a.row)
+    {
+        int64_t index = a.indices[i / a.row];
+        bool inside = index >= 0 && index < a.rows;
+        ((T *)a.y)[i] = inside ? ((const T *)a.x)[index * a.row + i % a.row] : (T) ~(T)0;
+    }
+}
+
+#define GATHER(type) LK_GPU_RUN(gather<type>, blocks_for(a->n * a->row), THREADS, stream->stream, *a)
+
+lk_gpu_status lk__gpu_gather(lk_gpu_stream *stream, const lk_gpu_gather *a)
+{
+    if (a->n == 0 || a->row == 0)
+        return LK_GPU_OK;
+    switch (a->size) {
+    case 1:
+        GATHER(uint8_t);
+        break;
+    case 2:
+        GATHER(uint16_t);
+        break;
+    case 4:
+        GATHER(uint32_t);
+        break;
+    default:
+        GATHER(uint64_t);
+    }
+    return lk__gpu_launched("gather");
 }
 
 /* --- filling ------------------------------------------------------------------------------------------------------ */

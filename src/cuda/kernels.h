@@ -70,6 +70,32 @@ typedef struct lk_gpu_binary {
     lk_gpu_binary_op op;
 } lk_gpu_binary;
 
+/* y[i, …] = x[indices[i], …], x [rows, row] of elements of `size` bytes; every bit is set where an index is outside. */
+typedef struct lk_gpu_gather {
+    const void *x;
+    const int64_t *indices; /* [n] */
+    void *y;
+    size_t size;
+    int64_t n, rows, row;
+} lk_gpu_gather;
+
+/* Image i of y, [n, channels, height, width] or channels-last, is made of image indices[i] of x, [images, channels,
+ * height, width]: byte / 255, shifted (bilinear, the edge going on outside), flipped, cropped (0 outside), less mean
+ * and divided by divisor, and 0 in the square of cutout, with ref's bits; NaN where an index is outside. Words 1 to 3
+ * of the counters are the index, the epoch, and the upper halves of both. */
+typedef struct lk_gpu_prepare_images {
+    const uint8_t *x;
+    const int64_t *indices, *epoch; /* [n], [] */
+    const float *moments;           /* [2, channels]: mean, divisor; NULL: neither */
+    float *y;
+    int64_t n, images, channels, height, width;
+    bool channels_last;
+    double height_shift, width_shift; /* shares; both 0: none */
+    int64_t crop_padding, cutout;     /* 0: none */
+    bool flip;
+    lk_gpu_philox shift_words, flip_words, crop_words, cutout_words;
+} lk_gpu_prepare_images;
+
 typedef enum lk_gpu_reduction { LK_GPU_SUM, LK_GPU_MEAN, LK_GPU_MAX, LK_GPU_ARGMAX } lk_gpu_reduction;
 
 /* A shape's axes, and the strides of an operand that has it: those over which a result is made, and those that stay. */

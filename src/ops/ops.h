@@ -4,6 +4,7 @@
 
 #include "core/op.h"
 #include "lockstep/ops.h"
+#include "ops/augmentation.h"
 
 enum {
 #define LK_OP(identifier, name) LK_OP_##identifier,
@@ -51,6 +52,21 @@ typedef struct lk_view_attrs { /* reshape, transpose (axis0, axis1), slice (axis
 typedef struct lk_concat_attrs { /* (x0, …, xn-1) → y */
     int axis;                    /* not negative */
 } lk_concat_attrs;
+
+/* gather: (x, indices) → y. */
+
+typedef struct lk_prepare_images_attrs { /* (images, indices, epoch, moments or NULL) → y */
+    lk_augment_opts opts;                /* but for center and standardize, which moments say */
+    uint64_t seed;
+} lk_prepare_images_attrs;
+
+/* y[i], f32 [n, C, H, W]: sample indices[i] of images u8 [N, C, H, W], prepared as lk_augment_opts says, with the bits
+ * that a loader gives it. indices: i64 [n]. epoch: i64 [], 0 … 2^32 - 1; a tensor, so that what is recorded runs in any
+ * epoch. moments: f32 [2, C], what is subtracted from each channel and what it is then divided by.
+ * Gradient: no. Errors: LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_ARGUMENT (a setting out of range); an index out of range is
+ * asynchronous, and on devices that work by themselves makes the sample NaN. */
+lk_tensor *lk__prepare_images(lk_place at, lk_tensor *images, lk_tensor *indices, lk_tensor *epoch, lk_tensor *moments,
+                              const lk_prepare_images_attrs *attrs);
 
 /* add, sub, mul, div: (a, b) → y, broadcast. */
 

@@ -77,6 +77,12 @@ void lk__ref_store(const double *values, lk_ref_view view);
 /* Rounds to nearest even (floats), or wraps (integers). */
 void lk__ref_store_int(const int64_t *values, lk_ref_view view);
 
+/* x[index] of x [N, …], as [1, …]. */
+lk_ref_view lk__ref_row(lk_ref_view x, int64_t index);
+
+/* Element by element; one shape and dtype. */
+void lk__ref_copy_elements(lk_ref_view out, lk_ref_view in);
+
 /* Frees the temporaries and gives back LK_OK or what went wrong. */
 lk_status lk__ref_end(lk_ref_scratch *scratch);
 
@@ -91,6 +97,8 @@ lk_status lk__ref_normal(lk_call *call);
 lk_status lk__ref_copy(lk_call *call);
 lk_status lk__ref_cast(lk_call *call);
 lk_status lk__ref_concat(lk_call *call);
+lk_status lk__ref_gather(lk_call *call);
+lk_status lk__ref_prepare_images(lk_call *call);
 lk_status lk__ref_add(lk_call *call);
 lk_status lk__ref_sub(lk_call *call);
 lk_status lk__ref_mul(lk_call *call);

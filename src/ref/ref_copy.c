@@ -1,4 +1,5 @@
-/* copy, cast, concat. */
+/* copy, cast, concat, gather. */
+#include "base/status.h"
 #include "ops/ops.h"
 #include "ref/ref.h"
 
@@ -29,8 +30,7 @@ static void copy_row(char *out, int64_t out_step, const char *in, int64_t in_ste
     }
 }
 
-/* out and in: same shape and dtype. */
-static void copy_elements(lk_ref_view out, lk_ref_view in)
+void lk__ref_copy_elements(lk_ref_view out, lk_ref_view in)
 {
     size_t size = lk_dtype_size(out.dtype);
     lk_ref_rows rows;
@@ -40,7 +40,7 @@ static void copy_elements(lk_ref_view out, lk_ref_view in)
 
 lk_status lk__ref_copy(lk_call *call)
 {
-    copy_elements(lk__ref_view(call->out[0]), lk__ref_view(call->in[0]));
+    lk__ref_copy_elements(lk__ref_view(call->out[0]), lk__ref_view(call->in[0]));
     return LK_OK;
 }
 
@@ -69,8 +69,35 @@ lk_status lk__ref_concat(lk_call *call)
     for (int i = 0; i < call->n_in; i++) {
         lk_ref_view in = lk__ref_view(call->in[i]);
         part.shape = in.shape;
-        copy_elements(part, in);
+        lk__ref_copy_elements(part, in);
         part.data = (char *)part.data + (size_t)(in.shape.dim[axis] * part.strides[axis]) * size;
     }
     return LK_OK;
+}
+
+lk_ref_view lk__ref_row(lk_ref_view x, int64_t index)
+{
+    x.data = (char *)x.data + index * x.strides[0] * (int64_t)lk_dtype_size(x.dtype);
+    x.shape.dim[0] = 1;
+    return x;
+}
+
+static lk_status gather(lk_ref_view x, const int64_t *indices, lk_ref_view out)
+{
+    for (int64_t i = 0; i < out.shape.dim[0]; i++) {
+        if (indices[i] < 0 || indices[i] >= x.shape.dim[0])
+            LK_FAIL(LK_ERR_ARGUMENT, "gather: index %lld at %lld is not in [0, %lld)", (long long)indices[i],
+                    (long long)i, (long long)x.shape.dim[0]);
+        lk__ref_copy_elements(lk__ref_row(out, i), lk__ref_row(x, indices[i]));
+    }
+    return LK_OK;
+}
+
+lk_status lk__ref_gather(lk_call *call)
+{
+    lk_ref_scratch scratch = {0};
+    const int64_t *indices = lk__ref_load_int(&scratch, lk__ref_view(call->in[1]));
+    if (scratch.status == LK_OK)
+        scratch.status = gather(lk__ref_view(call->in[0]), indices, lk__ref_view(call->out[0]));
+    return lk__ref_end(&scratch);
 }
