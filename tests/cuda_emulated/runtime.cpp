@@ -29,17 +29,32 @@ struct emulated_stream {
     emulated_graph *capturing;
 };
 
+/* Recorded last while a graph was made: point `number` of it; else `latest`. */
 struct emulated_event {
     std::shared_ptr<point> latest;
+    emulated_graph *graph;
+    size_t number;
+};
+
+/* What a stream was given while the graph was made: work, a point, or to wait for a point. */
+struct graph_entry {
+    size_t stream; /* 0: the one that the graph began with */
+    std::function<void()> work;
+    bool reaches, waits;
+    size_t number; /* of the point */
 };
 
 struct emulated_graph {
-    std::vector<std::function<void()>> work;
+    std::vector<graph_entry> entries;
+    std::vector<emulated_stream *> streams; /* of a graph that can be launched: all but the first are its own */
+    std::vector<size_t> open;               /* entries of each stream that the first does not wait for yet */
+    std::vector<size_t> stream_of_point, open_at_point;
 };
 
 static std::recursive_mutex lock;
 static thread_local int current_device;
 static thread_local cudaError_t last_error;
+static thread_local int graphs_being_made; /* by this thread */
 
 static cudaError_t failed(cudaError_t error)
 {
@@ -77,11 +92,27 @@ static void run_all(emulated_stream *stream)
         run_first(stream);
 }
 
+static size_t place_in(const emulated_graph *graph, const emulated_stream *stream)
+{
+    size_t i = 0;
+    while (graph->streams[i] != stream)
+        i++;
+    return i;
+}
+
+static void keep(emulated_stream *stream, graph_entry entry)
+{
+    emulated_graph *graph = stream->capturing;
+    entry.stream = place_in(graph, stream);
+    graph->entries.push_back(std::move(entry));
+    graph->open[entry.stream]++;
+}
+
 void emulated_push(cudaStream_t stream, std::function<void()> work)
 {
     std::lock_guard<std::recursive_mutex> guard(lock);
     if (stream->capturing)
-        stream->capturing->work.push_back(std::move(work));
+        keep(stream, {0, std::move(work), false, false, 0});
     else
         stream->tasks.push_back({std::move(work), nullptr, nullptr});
 }
@@ -99,6 +130,8 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     std::lock_guard<std::recursive_mutex> guard(lock);
+    if (graphs_being_made > 0)
+        return failed(cudaErrorStreamCaptureUnsupported);
     run_all(stream);
     return cudaSuccess;
 }
@@ -130,14 +163,44 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     std::lock_guard<std::recursive_mutex> guard(lock);
+    event->graph = stream->capturing;
+    if (stream->capturing) {
+        emulated_graph *graph = stream->capturing;
+        size_t place = place_in(graph, stream);
+        event->number = graph->stream_of_point.size();
+        keep(stream, {0, nullptr, true, false, event->number});
+        graph->stream_of_point.push_back(place);
+        graph->open_at_point.push_back(graph->open[place]);
+        return cudaSuccess;
+    }
     event->latest = std::make_shared<point>(point{stream, false});
     stream->tasks.push_back({nullptr, event->latest, nullptr});
+    return cudaSuccess;
+}
+
+/* A stream that waits for a point of a graph becomes part of it. */
+static cudaError_t wait_in_graph(cudaStream_t stream, cudaEvent_t event)
+{
+    emulated_graph *graph = event->graph;
+    if (!graph || (stream->capturing && stream->capturing != graph))
+        return failed(cudaErrorStreamCaptureIsolation);
+    if (!stream->capturing) {
+        stream->capturing = graph;
+        graph->streams.push_back(stream);
+        graph->open.push_back(0);
+    }
+    keep(stream, {0, nullptr, false, true, event->number});
+    size_t from = graph->stream_of_point[event->number];
+    if (place_in(graph, stream) == 0 && graph->open[from] == graph->open_at_point[event->number])
+        graph->open[from] = 0;
     return cudaSuccess;
 }
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
     std::lock_guard<std::recursive_mutex> guard(lock);
+    if (stream->capturing || event->graph)
+        return wait_in_graph(stream, event);
     if (event->latest && !event->latest->reached)
         stream->tasks.push_back({nullptr, nullptr, event->latest});
     return cudaSuccess;
@@ -146,6 +209,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
     std::lock_guard<std::recursive_mutex> guard(lock);
+    if (graphs_being_made > 0 || event->graph)
+        return failed(cudaErrorStreamCaptureUnsupported);
     std::shared_ptr<point> where = event->latest;
     run_until(where);
     return cudaSuccess;
@@ -159,27 +224,56 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
     if (stream->capturing)
         return failed(cudaErrorInvalidValue);
     stream->capturing = new emulated_graph{};
+    stream->capturing->streams.push_back(stream);
+    stream->capturing->open.push_back(0);
+    graphs_being_made++;
     return cudaSuccess;
 }
 
+/* Every stream that became part of it has to be waited for by the first. */
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
     std::lock_guard<std::recursive_mutex> guard(lock);
-    *graph = stream->capturing;
-    stream->capturing = nullptr;
-    return *graph ? cudaSuccess : failed(cudaErrorInvalidValue);
+    emulated_graph *made = stream->capturing;
+    *graph = nullptr;
+    if (!made || made->streams[0] != stream)
+        return failed(cudaErrorInvalidValue);
+    graphs_being_made--;
+    bool is_joined = true;
+    for (size_t i = 0; i < made->streams.size(); i++) {
+        made->streams[i]->capturing = nullptr;
+        is_joined &= i == 0 || made->open[i] == 0;
+    }
+    if (!is_joined) {
+        delete made;
+        return failed(cudaErrorStreamCaptureUnjoined);
+    }
+    *graph = made;
+    return cudaSuccess;
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long)
 {
+    std::lock_guard<std::recursive_mutex> guard(lock);
     *executable = new emulated_graph(*graph);
+    for (size_t i = 1; i < graph->streams.size(); i++) {
+        (*executable)->streams[i] = new emulated_stream{graph->streams[i]->device, {}, nullptr};
+        streams.push_back((*executable)->streams[i]);
+    }
     return cudaSuccess;
 }
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream)
 {
-    for (const std::function<void()> &work : executable->work)
-        emulated_push(stream, work);
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    std::vector<std::shared_ptr<point>> points;
+    for (size_t place : executable->stream_of_point)
+        points.push_back(std::make_shared<point>(point{place ? executable->streams[place] : stream, false}));
+    for (const graph_entry &entry : executable->entries) {
+        emulated_stream *to = entry.stream ? executable->streams[entry.stream] : stream;
+        to->tasks.push_back(
+            {entry.work, entry.reaches ? points[entry.number] : nullptr, entry.waits ? points[entry.number] : nullptr});
+    }
     return cudaSuccess;
 }
 
@@ -191,6 +285,9 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable)
 {
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    for (size_t i = 1; i < executable->streams.size(); i++)
+        cudaStreamDestroy(executable->streams[i]);
     delete executable;
     return cudaSuccess;
 }
@@ -270,6 +367,11 @@ static const std::map<cudaError_t, std::pair<const char *, const char *>> errors
     {cudaErrorMemoryAllocation, {"cudaErrorMemoryAllocation", "out of memory"}},
     {cudaErrorNoDevice, {"cudaErrorNoDevice", "no CUDA-capable device is detected"}},
     {cudaErrorInvalidDevice, {"cudaErrorInvalidDevice", "invalid device ordinal"}},
+    {cudaErrorStreamCaptureUnsupported,
+     {"cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"}},
+    {cudaErrorStreamCaptureUnjoined, {"cudaErrorStreamCaptureUnjoined", "capturing stream has unjoined work"}},
+    {cudaErrorStreamCaptureIsolation,
+     {"cudaErrorStreamCaptureIsolation", "dependency created on uncaptured work in another stream"}},
 };
 
 const char *cudaGetErrorName(cudaError_t error)
@@ -318,6 +420,8 @@ cudaError_t cudaFree(void *data)
     std::lock_guard<std::recursive_mutex> guard(lock);
     if (!data)
         return cudaSuccess;
+    if (graphs_being_made > 0)
+        return failed(cudaErrorStreamCaptureUnsupported);
     for (emulated_stream *stream : streams)
         run_all(stream);
     if (!allocations.count(data)) {
