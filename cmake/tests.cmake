@@ -67,7 +67,7 @@ endif()
 # The backend for CUDA where there is no GPU.
 if(TARGET lockstep_cuda_emulated)
   if(CMOCKA_FOUND)
-    foreach(name conformance_test prepare_images_test)
+    foreach(name branches_test conformance_test prepare_images_test)
       lk_test(cuda_${name} tests ${name})
       set_tests_properties(cuda_${name} PROPERTIES ENVIRONMENT
         "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_DEVICES=2xcuda:0")

@@ -32,6 +32,9 @@ typedef struct lk_program_opts {
     /* So many bytes may be kept of what kernels make of variables alone, weights in their own order for instance, until
      * a variable is written: worth it where a program is replayed several times in between. No result depends on it. */
     size_t keep_bytes;
+    /* From the third replay on, a device that can (a GPU) is given each segment as one graph, whose calls it starts by
+     * itself. No result depends on it. */
+    bool graphs;
 } lk_program_opts;
 
 /* Records fn on `device`, in the calling thread, and compiles it. like[i]: what in[i] will be, in shape and dtype; its
@@ -39,6 +42,14 @@ typedef struct lk_program_opts {
  * device), LK_ERR_MEMORY. */
 LK_API lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, lk_tensor *const *like, int n_in,
                                      int n_out, const lk_program_opts *opts);
+
+/* For the function that is being recorded: what it calls next is in branch `branch`, 1 to LK_MAX_BRANCHES, or in none
+ * (0, which is where it begins). Branches do not need each other's results; what is in none waits for all that was
+ * called before it, and what is in a branch for what was in none. A device that can runs branches beside each other; no
+ * result depends on it, but the memory does: what lies in one branch lies apart from what the others need. Nothing
+ * happens where nothing is recorded. */
+enum { LK_MAX_BRANCHES = 16 };
+LK_API void lk_program_branch(int branch);
 
 /* Runs it on inputs of the recorded shapes and dtypes, dense ones; out[i]: new tensors, adopted by the open scope, or
  * NULL where absent. `step` takes the place of lk_random_key.epoch in random operators such as dropout. Asynchronous.

@@ -142,6 +142,7 @@ static const lk_backend cuda = {
     .alloc = lk__cuda_alloc,
     .free = lk__cuda_free,
     .offload = &lk__cuda_offload,
+    .graphs = &lk__cuda_graphs,
     .to_plain = lk__cuda_to_plain,
     .has_tf32 = true,
 };

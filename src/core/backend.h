@@ -48,6 +48,21 @@ typedef struct lk_offload {
     lk_status (*bring)(lk_device *device, void *to, lk_device *other, const void *from, size_t bytes);
 } lk_offload;
 
+/* Of a kind of device that works by itself: calls beside each other, and calls that it keeps and starts again as a whole.
+ * All on the device's thread. */
+typedef struct lk_graphs {
+    /* What calls start from here on belongs to branch `branch`, as lk_program_branch has it; 0 in the end. */
+    lk_status (*branch)(lk_device *device, int branch);
+
+    /* Between the two, what calls start is kept and not done. *graph is to be freed; NULL after a failure of `end`, which
+     * is to be called in any case. */
+    lk_status (*begin)(lk_device *device);
+    lk_status (*end)(lk_device *device, void **graph);
+    /* Starts what was kept, with `step` where a call's operator has set_step. */
+    lk_status (*launch)(lk_device *device, void *graph, uint64_t step);
+    void (*free)(lk_device *device, void *graph); /* NULL is fine */
+} lk_graphs;
+
 typedef struct lk_backend {
     const char *kind; /* "cpu" */
     /* Tables in order of preference; a kernel is the first row found for (operator, dtype): a pure function of the
@@ -74,6 +89,7 @@ typedef struct lk_backend {
     void *(*alloc)(void *self, size_t bytes);
     void (*free)(void *self, void *data);
     const lk_offload *offload; /* NULL: kernels have done their work when they return, in memory of the process */
+    const lk_graphs *graphs;   /* NULL: calls run one after the other, each as it is started; else `offload` is there too */
 
     /* Writes x, whose storage has a private layout, to `plain` in row-major order. On the thread of `device`, which may
      * be another device of the same kind. NULL: this backend has no layouts. */
@@ -109,6 +125,7 @@ struct lk_device {
     int n_tunings;
     struct lk_block *arena; /* see lk__device_arena_take; on the queue's thread */
     bool arena_taken;
+    struct lk_hold *hold; /* see core/hold.h; on the queue's thread */
 
     /* Of the memory: users and storages. Pushing and running a call both count, so it is apart from what they read. */
     _Alignas(LK_ALIGNMENT) lk_refcount references;

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "core/backend.h"
+#include "core/hold.h"
 #include "core/tensor.h"
 #include "core/trace.h"
 
@@ -116,7 +117,7 @@ static lk_status make_stand_in(lk_device *device, lk_call *call, int i, stand_in
 {
     lk_tensor *x = call->in[i];
     lk_block *block;
-    LK_TRY(lk__allocator_get(device->allocator, x->storage->bytes, &block));
+    LK_TRY(lk__device_take(device, x->storage->bytes, &block));
     ins->storage[i] = (lk_storage){.device = device, .bytes = x->storage->bytes, .block = block, .data = block->data};
     ins->tensor[i] = lk__tensor_alias(x);
     ins->tensor[i].storage = &ins->storage[i];
@@ -131,7 +132,7 @@ static void drop_stand_ins(lk_device *device, lk_call *call, stand_ins *ins)
         if (!ins->original[i])
             continue;
         call->in[i] = ins->original[i];
-        lk__allocator_put(device->allocator, ins->storage[i].block);
+        lk__device_put(device, ins->storage[i].block);
     }
 }
 
@@ -204,10 +205,27 @@ static lk_status run_with_plain_inputs(lk_device *device, lk_call *call)
     return status;
 }
 
+/* What is held stays where it is. */
+static lk_status convert_in_place(lk_device *device, lk_tensor *x)
+{
+    lk_storage *storage = x->storage;
+    lk_block *block;
+    LK_TRY(lk__device_take(device, storage->bytes, &block));
+    lk_status status = device->backend->to_plain(device, x, block->data);
+    if (status == LK_OK)
+        status = device->backend->offload->bring(device, storage->data, device, block->data, storage->bytes);
+    if (status == LK_OK)
+        storage->layout = NULL;
+    lk__device_put(device, block);
+    return status;
+}
+
 static lk_status convert_to_plain(lk_device *device, lk_tensor *x)
 {
     if (!x->storage->layout)
         return LK_OK;
+    if (device->hold)
+        return convert_in_place(device, x);
     lk_block *block;
     LK_TRY(lk__allocator_get(device->allocator, x->storage->bytes, &block));
     lk_status status = device->backend->to_plain(device, x, block->data);

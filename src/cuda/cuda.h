@@ -6,6 +6,7 @@
 
 extern const lk_kernel_table lk__cuda_table;
 extern const lk_offload lk__cuda_offload;
+extern const lk_graphs lk__cuda_graphs;
 
 /* GPUs that this process may use; 0 without the plug-in, a driver or a GPU. */
 int lk__cuda_available(void);

@@ -97,12 +97,14 @@ static void close_state(lk_cuda *cuda)
     free_events(driver, &cuda->followed, 1);
     for (int i = 0; i < LK_CUDA_BOUNCES; i++)
         if (cuda->write_bounce[i])
-            driver->pinned_free(cuda->stream, cuda->write_bounce[i]);
+            driver->pinned_free(cuda->trunk, cuda->write_bounce[i]);
     if (cuda->read_bounce)
-        driver->pinned_free(cuda->stream, cuda->read_bounce);
+        driver->pinned_free(cuda->trunk, cuda->read_bounce);
+    lk__cuda_graphs_close(cuda);
     driver->stream_close(cuda->reader);
-    driver->stream_close(cuda->stream);
+    driver->stream_close(cuda->trunk);
     pthread_mutex_destroy(&cuda->reading);
+    pthread_mutex_destroy(&cuda->capturing);
     lk__free(cuda);
 }
 
@@ -120,7 +122,8 @@ static lk_status new_bounce(lk_cuda *cuda, void **buffer)
 
 static lk_status open_parts(lk_cuda *cuda)
 {
-    LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->stream_open(cuda->gpu, &cuda->stream)));
+    LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->stream_open(cuda->gpu, &cuda->trunk)));
+    cuda->stream = cuda->trunk;
     LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->stream_open(cuda->gpu, &cuda->reader)));
     LK_TRY(new_events(cuda, cuda->events, LK_CUDA_EVENTS));
     LK_TRY(new_events(cuda, cuda->written, LK_CUDA_BOUNCES));
@@ -141,6 +144,7 @@ lk_status lk__cuda_open(lk_device *device, void **state)
     cuda->driver = driver;
     cuda->gpu = device->index;
     pthread_mutex_init(&cuda->reading, NULL);
+    pthread_mutex_init(&cuda->capturing, NULL);
     lk_status status = open_parts(cuda);
     if (status != LK_OK) {
         close_state(cuda);
@@ -164,14 +168,14 @@ void *lk__cuda_alloc(void *self, size_t bytes)
     const lk_device *device = self;
     lk_cuda *cuda = device->state;
     void *data = NULL;
-    return lk__cuda_check(cuda->driver, cuda->driver->alloc(cuda->stream, bytes, &data)) == LK_OK ? data : NULL;
+    return lk__cuda_check(cuda->driver, cuda->driver->alloc(cuda->trunk, bytes, &data)) == LK_OK ? data : NULL;
 }
 
 void lk__cuda_free(void *self, void *data)
 {
     const lk_device *device = self;
     lk_cuda *cuda = device->state;
-    cuda->driver->free(cuda->stream, data);
+    cuda->driver->free(cuda->trunk, data);
 }
 
 /* --- what is under way -------------------------------------------------------------------------------------------- */
@@ -262,9 +266,14 @@ static lk_status bring(lk_device *device, void *to, lk_device *other, const void
 {
     lk_cuda *cuda = device->state, *source = other->state;
     const lk_gpu_driver *driver = cuda->driver;
-    LK_TRY(lk__cuda_check(driver, driver->copy_peer(cuda->stream, to, source->stream, from, bytes)));
+    if (source == cuda)
+        return lk__cuda_check(driver, driver->copy(cuda->stream, to, from, bytes, LK_GPU_TO_GPU));
+    LK_TRY(lk__cuda_check(driver, driver->copy_peer(cuda->stream, to, source->trunk, from, bytes)));
     LK_TRY(lk__cuda_check(driver, driver->event_record(cuda->stream, cuda->followed)));
-    return lk__cuda_check(driver, driver->event_follow(source->stream, cuda->followed));
+    pthread_mutex_lock(&source->capturing);
+    lk_status status = lk__cuda_check(driver, driver->event_follow(source->trunk, cuda->followed));
+    pthread_mutex_unlock(&source->capturing);
+    return status;
 }
 
 const lk_offload lk__cuda_offload = {

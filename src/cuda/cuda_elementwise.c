@@ -78,7 +78,7 @@ lk_status lk__cuda_dropout(lk_call *call)
         status =
             LK_CUDA_LAUNCH(call, dropout, .x = x, .y = y, .indices = indices, .dtype = call->dtype, .images = images,
                            .channels = channels, .pixels = count / images / channels, .channels_last = layout != NULL,
-                           .rate = attrs->rate, .philox = lk__cuda_philox(&attrs->key));
+                           .rate = attrs->rate, .philox = lk__cuda_philox_of_step(call, &attrs->key));
     return lk__cuda_end(&s, status);
 }
 

@@ -1,4 +1,5 @@
 /* Where a call's operands lie, and getting them to lie as a kernel wants them. */
+#include "core/hold.h"
 #include "cuda/cuda.h"
 #include "cuda/cuda_state.h"
 
@@ -12,7 +13,7 @@ void *lk__cuda_new(lk_cuda_scratch *scratch, size_t bytes)
 {
     lk_block *block;
     if (scratch->status == LK_OK)
-        scratch->status = lk__allocator_get(scratch->call->device->allocator, bytes, &block);
+        scratch->status = lk__device_take(scratch->call->device, bytes, &block);
     if (scratch->status != LK_OK)
         return NULL;
     scratch->blocks[scratch->n++] = block;
@@ -177,6 +178,6 @@ lk_status lk__cuda_end(lk_cuda_scratch *scratch, lk_status launched)
     for (int i = 0; i < scratch->call->n_out && status == LK_OK; i++)
         status = write_output(scratch, i);
     for (int i = 0; i < scratch->n; i++)
-        lk__allocator_put(scratch->call->device->allocator, scratch->blocks[i]);
+        lk__device_put(scratch->call->device, scratch->blocks[i]);
     return status;
 }

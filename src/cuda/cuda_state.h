@@ -5,6 +5,7 @@
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "cuda/cuda_plugin.h"
+#include "lockstep/program.h"
 #include "lockstep/random.h"
 
 #include <pthread.h>
@@ -14,10 +15,25 @@
  * older entry then waits for the oldest that is remembered. */
 enum { LK_CUDA_EVENTS = 256, LK_CUDA_BOUNCES = 8, LK_CUDA_BOUNCE_BYTES = 1 << 20 };
 
+/* Of calls that run beside others: see cuda_graph.c. */
+typedef struct lk_cuda_branch {
+    lk_gpu_stream *stream;
+    lk_gpu_event *done;
+    bool is_open; /* it has work that the trunk does not wait for yet */
+} lk_cuda_branch;
+
 typedef struct lk_cuda {
     const lk_gpu_driver *driver;
     int gpu;
-    lk_gpu_stream *stream; /* of the device's thread */
+    lk_gpu_stream *stream; /* what the device's thread starts goes there: to the trunk, or to a branch */
+    lk_gpu_stream *trunk;
+    lk_cuda_branch branches[LK_MAX_BRANCHES]; /* NULL until they are needed */
+    lk_gpu_event *fork;                       /* where the trunk stood when branches were begun */
+    uint64_t
+        *step; /* of the GPU: what calls that a graph keeps take for lk_program_run's step; NULL until one is made */
+    bool is_capturing;
+    /* Held while a graph is made: what other devices' threads give the trunk must not get into it. */
+    pthread_mutex_t capturing;
     lk_gpu_event *events[LK_CUDA_EVENTS];
     _Atomic uint64_t marked; /* entries with an event */
 
@@ -33,6 +49,9 @@ typedef struct lk_cuda {
 
     lk_gpu_event *followed; /* what another device has read of this one's memory: see bring */
 } lk_cuda;
+
+/* cuda_graph.c: gives back what branches and graphs had; the streams are idle. */
+void lk__cuda_graphs_close(lk_cuda *cuda);
 
 /* --- launching ---------------------------------------------------------------------------------------------------- */
 
@@ -95,6 +114,9 @@ lk_status lk__cuda_end(lk_cuda_scratch *scratch, lk_status launched);
 /* --- random numbers ----------------------------------------------------------------------------------------------- */
 
 lk_gpu_philox lk__cuda_philox(const lk_random_key *key);
+
+/* Of an operator with set_step: in a graph the key's epoch is that of the launch. */
+lk_gpu_philox lk__cuda_philox_of_step(const lk_call *call, const lk_random_key *key);
 
 /* --- conversions -------------------------------------------------------------------------------------------------- */
 

@@ -38,6 +38,14 @@ lk_gpu_philox lk__cuda_philox(const lk_random_key *key)
     return philox;
 }
 
+lk_gpu_philox lk__cuda_philox_of_step(const lk_call *call, const lk_random_key *key)
+{
+    lk_gpu_philox philox = lk__cuda_philox(key);
+    const lk_cuda *cuda = lk__cuda_of(call);
+    philox.epoch = cuda->is_capturing ? cuda->step : NULL;
+    return philox;
+}
+
 static lk_status draw(lk_call *call, bool normal)
 {
     lk_cuda_scratch s = {.call = call};

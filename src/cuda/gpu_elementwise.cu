@@ -131,6 +131,10 @@ lk_gpu_status lk__gpu_activation_grad(lk_gpu_stream *stream, const lk_gpu_activa
 template <typename T> static __global__ void dropout(lk_gpu_dropout a, uint64_t dropped, double scale)
 {
     int64_t size = a.channels * a.pixels;
+    if (a.philox.epoch) {
+        a.philox.counter[2] = (uint32_t)*a.philox.epoch;
+        a.philox.counter[3] = (uint32_t)(*a.philox.epoch >> 32);
+    }
     EACH(i, a.images * size)
     {
         int64_t image = i / size, place = i % size;

@@ -12,6 +12,7 @@ struct lk_gpu_event {
 
 struct lk_gpu_graph {
     cudaGraphExec_t executable;
+    cudaEvent_t launched; /* behind the last launch */
 };
 
 /* --- errors ------------------------------------------------------------------------------------------------------- */
@@ -256,36 +257,53 @@ static lk_gpu_status copy_peer(lk_gpu_stream *stream, void *to, lk_gpu_stream *o
 
 static lk_gpu_status capture_begin(lk_gpu_stream *stream)
 {
-    return lk__gpu_check(cudaStreamBeginCapture(stream->stream, cudaStreamCaptureModeThreadLocal), "begin a graph");
+    /* Relaxed: memory may be allocated meanwhile, which is none of the graph's business. */
+    return lk__gpu_check(cudaStreamBeginCapture(stream->stream, cudaStreamCaptureModeRelaxed), "begin a graph");
 }
 
+/* What was launched may still run. */
 static void graph_free(lk_gpu_graph *graph)
 {
     if (!graph)
         return;
-    cudaGraphExecDestroy(graph->executable);
+    if (graph->launched) {
+        cudaEventSynchronize(graph->launched);
+        cudaEventDestroy(graph->launched);
+    }
+    if (graph->executable)
+        cudaGraphExecDestroy(graph->executable);
     free(graph);
+}
+
+static lk_gpu_status make_graph(cudaGraph_t captured, lk_gpu_graph **out)
+{
+    lk_gpu_graph *graph = (lk_gpu_graph *)calloc(1, sizeof *graph);
+    if (!graph)
+        return lk__gpu_fail(LK_GPU_NO_MEMORY, "CUDA: out of memory for a graph");
+    lk_gpu_status status = lk__gpu_check(cudaGraphInstantiate(&graph->executable, captured, 0), "make a graph");
+    if (status == LK_GPU_OK)
+        status = lk__gpu_check(cudaEventCreateWithFlags(&graph->launched, cudaEventDisableTiming), "make an event");
+    if (status == LK_GPU_OK)
+        *out = graph;
+    else
+        graph_free(graph);
+    return status;
 }
 
 static lk_gpu_status capture_end(lk_gpu_stream *stream, lk_gpu_graph **out)
 {
-    cudaGraph_t captured;
+    cudaGraph_t captured = NULL;
+    *out = NULL;
     LK_GPU_TRY(lk__gpu_check(cudaStreamEndCapture(stream->stream, &captured), "end a graph"));
-    lk_gpu_graph *graph = (lk_gpu_graph *)calloc(1, sizeof *graph);
-    lk_gpu_status status = graph ? lk__gpu_check(cudaGraphInstantiate(&graph->executable, captured, 0), "make a graph")
-                                 : lk__gpu_fail(LK_GPU_NO_MEMORY, "CUDA: out of memory for a graph");
+    lk_gpu_status status = make_graph(captured, out);
     cudaGraphDestroy(captured);
-    if (status != LK_GPU_OK) {
-        free(graph);
-        return status;
-    }
-    *out = graph;
-    return LK_GPU_OK;
+    return status;
 }
 
 static lk_gpu_status graph_launch(lk_gpu_stream *stream, lk_gpu_graph *graph)
 {
-    return lk__gpu_check(cudaGraphLaunch(graph->executable, stream->stream), "launch a graph");
+    LK_GPU_TRY(lk__gpu_check(cudaGraphLaunch(graph->executable, stream->stream), "launch a graph"));
+    return lk__gpu_check(cudaEventRecord(graph->launched, stream->stream), "record an event");
 }
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */

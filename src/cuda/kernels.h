@@ -30,9 +30,12 @@ typedef struct lk_gpu_arange {
     double start, step;
 } lk_gpu_arange;
 
-/* Where a stream of random words starts: Philox's key, and the counter of its first block. */
+/* Where a stream of random words starts: Philox's key, and the counter of its first block, of a sample below 2^32.
+ * epoch: NULL, or where a kernel that takes it finds the epoch that stands in counter[2] and counter[3] when it runs.
+ */
 typedef struct lk_gpu_philox {
     uint32_t key[2], counter[4];
+    const uint64_t *epoch;
 } lk_gpu_philox;
 
 /* Element i of the stream in [a, b), or normal with mean a and deviation b (Box and Muller): f32, bf16, f64. */

@@ -102,8 +102,10 @@ void lk__rewrite_replace(lk_rewrite *r, int at, const lk_call *call, const int *
     for (int i = 0; i < n; i++)
         if (gone[i] >= 0)
             r->removed[gone[i]] = true;
+    int branch = r->program->calls[at].branch;
     lk__call_release(&r->program->calls[at]);
     r->program->calls[at] = *call;
+    r->program->calls[at].branch = branch;
     r->removed[at] = false;
 }
 

@@ -5,15 +5,17 @@
 #include "program/program.h"
 
 #include "base/mem.h"
-#include "core/allocator.h"
+#include "core/backend.h"
 #include "lockstep/tensor.h"
 
 #include <stdlib.h>
 
-/* Needed from call `first` to call `last`. */
+/* Needed from call `first` to call `last`, and by calls in other branches from `wide_first` to `wide_last`. */
 typedef struct place {
     size_t bytes, offset;
     int first, last;
+    int wide_first, wide_last;
+    int branch;            /* of the values that lie there */
     const lk_value *holds; /* the value that lies there last */
 } place;
 
@@ -26,7 +28,7 @@ static size_t round_up(size_t bytes)
 
 static bool is_placed(const lk_value *value)
 {
-    return value->kind == LK_VALUE_INSIDE && value->bytes > 0;
+    return value->kind != LK_VALUE_OUTSIDE && value->bytes > 0;
 }
 
 /* The place of an operand that is as large and last needed by the call that makes `value`. NULL: there is none. */
@@ -35,7 +37,7 @@ static place *place_to_take_over(const lk_program *program, place *places, const
     int call = value->first;
     for (int d = program->first_dying[call]; d < program->first_dying[call + 1]; d++) {
         const lk_value *dying = &program->values[program->dying[d]];
-        if (!is_placed(dying) || dying->first >= call || dying->bytes != value->bytes)
+        if (!is_placed(dying) || dying->first >= call || dying->bytes != value->bytes || dying->branch != value->branch)
             continue;
         place *its = &places[dying->place];
         if (its->holds == dying && lk__call_may_replace(&program->calls[call], dying->storage, value->storage))
@@ -52,14 +54,19 @@ static int find_places(lk_program *program, place *places)
         lk_value *value = &program->values[i];
         if (!is_placed(value))
             continue;
-        place *its = place_to_take_over(program, places, value);
+        place *its = value->kind == LK_VALUE_INSIDE ? place_to_take_over(program, places, value) : NULL;
         if (!its) {
             its = &places[n++];
-            *its = (place){.bytes = value->bytes, .first = value->first};
+            *its = (place){.bytes = value->bytes, .first = value->first, .branch = value->branch};
         }
-        its->last = value->last;
+        its->last = value->kind == LK_VALUE_OUTPUT ? program->n_calls - 1 : value->last;
         its->holds = value;
         value->place = (int)(its - places);
+    }
+    for (int i = 0; i < n; i++) {
+        places[i].wide_first = places[i].first;
+        places[i].wide_last = places[i].last;
+        lk__program_widen(program, &places[i].wide_first, &places[i].wide_last);
     }
     return n;
 }
@@ -81,9 +88,12 @@ static int by_offset(const void *a, const void *b)
     return left->offset < right->offset ? -1 : left->offset > right->offset;
 }
 
+/* Calls of one branch, and those of none, are in order among themselves. */
 static bool are_needed_together(const place *a, const place *b)
 {
-    return a->first <= b->last && b->first <= a->last;
+    if (a->branch == b->branch && a->branch != LK_SEVERAL_BRANCHES)
+        return a->first <= b->last && b->first <= a->last;
+    return a->wide_first <= b->wide_last && b->wide_first <= a->wide_last;
 }
 
 /* The lowest offset at which `it` overlaps none of placed[0 … n), which are in the order of their offsets. */
@@ -121,7 +131,7 @@ static size_t peak_of(const place *places, int n, int calls)
     for (int call = 0; call < calls; call++) {
         size_t now = 0;
         for (int i = 0; i < n; i++)
-            if (places[i].first <= call && call <= places[i].last)
+            if (places[i].wide_first <= call && call <= places[i].wide_last)
                 now += places[i].bytes;
         peak = now > peak ? now : peak;
     }
@@ -130,12 +140,21 @@ static size_t peak_of(const place *places, int n, int calls)
 
 /* --- both --------------------------------------------------------------------------------------------------------- */
 
+/* Inputs and outputs have places where the device can make graphs: see run.c. */
+static size_t bytes_of(const lk_program *program, const lk_value *value)
+{
+    bool is_given = value->kind == LK_VALUE_INPUT || value->kind == LK_VALUE_OUTPUT;
+    if (value->kind == LK_VALUE_INSIDE)
+        return value->storage->used;
+    return is_given && program->device->backend->graphs ? value->storage->bytes : 0;
+}
+
 static size_t measure(lk_program *program)
 {
     size_t sum = 0;
     for (int i = 0; i < program->n_values; i++) {
         lk_value *value = &program->values[i];
-        value->bytes = value->kind == LK_VALUE_INSIDE ? round_up(value->storage->used) : 0;
+        value->bytes = round_up(bytes_of(program, value));
         sum += value->bytes;
     }
     return sum;

@@ -1,8 +1,9 @@
 /* A program's parts. record.c makes the list of calls, fuse.c puts fused operators in the place of sequences
  * (rewrite.h and a file for each pattern), order.c moves up what finishes outputs, recompute.c makes calls run again
  * (remake.c) instead of keeping what they made, layouts.c tells calls what their neighbours want, values.c finds out
- * who writes and who reads what, keep.c lets kernels keep what they make of variables, segments.c cuts, memory_plan.c
- * gives tensors their places, in_place.c says where a result may take an operand's, and run.c replays. */
+ * who writes and who reads what, keep.c lets kernels keep what they make of variables, branches.c
+ * knows what runs beside what, segments.c cuts, memory_plan.c gives tensors their places, in_place.c says where a
+ * result may take an operand's, run.c replays, and launch.c starts the calls of a replay. */
 #ifndef LK_PROGRAM_PROGRAM_H
 #define LK_PROGRAM_PROGRAM_H
 
@@ -19,14 +20,18 @@ typedef enum lk_value_kind {
     LK_VALUE_INSIDE,  /* made and needed within the program alone */
 } lk_value_kind;
 
+enum { LK_SEVERAL_BRANCHES = -1 };
+
 /* A storage that calls use. `first` and `last`: calls that write it first, and use it last; an output is ready then. */
 typedef struct lk_value {
     lk_storage *storage;
     lk_value_kind kind;
     int index; /* of an input or output */
     int first, last;
+    int branch; /* of the call that makes it; LK_SEVERAL_BRANCHES: others use it too */
     bool written;
     uint64_t version;     /* outside and not written: how often it was when a replay last read it */
+    const void *address;  /* outside: where graphs find it */
     size_t bytes, offset; /* inside: of its place */
     int place;            /* inside: which one; values that lie there after each other have the same */
 } lk_value;
@@ -35,6 +40,8 @@ typedef struct lk_value {
 typedef struct lk_segment {
     int begin, end;
     int first_ready, n_ready;
+    bool is_warm; /* its calls have run in their branches */
+    void *graph;  /* of the backend's lk_graphs; NULL: there is none */
 } lk_segment;
 
 struct lk_program {
@@ -59,8 +66,12 @@ struct lk_program {
     int *ready;               /* [n_out]: outputs as they are finished */
     atomic_bool being_pushed; /* a replay in several segments has some left to push */
 
+    bool graphs; /* segments may become graphs, where the device has such a thing */
+
     /* On the device's thread, after the first replay. */
     bool planned;
+    struct lk_hold *hold; /* what its calls take for themselves where they run in branches or as a graph */
+    const char *base;     /* where graphs find the plan's memory */
     size_t plan_bytes, peak_bytes, sum_bytes;
 };
 
@@ -114,6 +125,17 @@ void lk__program_drop_kept(lk_program *program);
 /* Cuts the program; see lk_program_opts. After values are known. */
 lk_status lk__program_cut(lk_program *program, size_t segment_bytes);
 
+/* --- branches.c --------------------------------------------------------------------------------------------------- */
+
+/* Whether calls are in branches. */
+bool lk__program_has_branches(const lk_program *program);
+
+/* Takes all calls out of their branches where one needs what another one makes beside it. After values are known. */
+lk_status lk__program_check_branches(lk_program *program);
+
+/* From the first to the last call that may run while calls [*first, *last], and what is between them, do. */
+void lk__program_widen(const lk_program *program, int *first, int *last);
+
 /* --- memory_plan.c ------------------------------------------------------------------------------------------------ */
 
 /* Gives the values inside a place, by the bytes that the replay before has used. */
@@ -124,5 +146,17 @@ lk_status lk__program_plan_memory(lk_program *program);
 /* Whether the call's kernel may write what it makes in `to` where its operand in `from` lies: a function of the kernel,
  * dtypes, shapes and views. */
 bool lk__call_may_replace(const lk_call *call, const lk_storage *from, const lk_storage *to);
+
+/* --- launch.c ----------------------------------------------------------------------------------------------------- */
+
+/* Gives back the memory that a value got besides its place, if any. */
+void lk__value_give_back(const lk_program *program, lk_value *value);
+
+/* Runs a segment's calls. base: where the plan's memory is, with inputs and outputs in it; NULL: these are the
+ * caller's. On the device's thread. */
+lk_status lk__program_launch(lk_program *program, lk_segment *segment, uint64_t step, const char *base);
+
+/* From any thread, when no replay is left. */
+void lk__program_drop_graphs(lk_program *program);
 
 #endif

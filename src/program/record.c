@@ -24,13 +24,27 @@ lk_status lk__program_append(lk_program *program, const lk_call *call)
     return LK_OK;
 }
 
+/* What the calling thread records, and where in it. */
+static _Thread_local struct {
+    bool on;
+    int branch;
+} recording;
+
+void lk_program_branch(int branch)
+{
+    if (recording.on)
+        recording.branch = branch > 0 && branch <= LK_MAX_BRANCHES ? branch : 0;
+}
+
 static lk_status keep(void *self, const lk_call *call)
 {
     lk_program *program = self;
     if (call->device != program->device)
         LK_FAIL(LK_ERR_DEVICE, "program: %s runs on %s, the program is for %s", call->op->name, call->device->name,
                 program->device->name);
-    return lk__program_append(program, call);
+    LK_TRY(lk__program_append(program, call));
+    program->calls[program->n_calls - 1].branch = recording.branch;
+    return LK_OK;
 }
 
 /* Each output is a tensor of its own, plain and whole: what is an input, a view, another output or was there before is
@@ -68,7 +82,10 @@ static lk_status record(lk_program *program, lk_program_fn fn, void *user)
 {
     lk_capture before = lk__capture_set((lk_capture){keep, program});
     lk_scope_begin();
+    recording.on = true;
     lk_status status = fn(user, program->in, program->out);
+    recording.on = false;
+    recording.branch = 0;
     if (status == LK_OK)
         status = finish_outputs(program);
     for (int i = 0; i < program->n_out; i++)
@@ -99,11 +116,13 @@ static lk_status compile(lk_program *program, lk_tensor *const *like, lk_program
             program->flops += program->calls[i].op->flops(&program->calls[i]);
     if (opts->fuse)
         LK_TRY(lk__program_fuse(program));
-    lk__program_finish_outputs_early(program);
+    if (!lk__program_has_branches(program)) /* what is moved into a branch's calls would wait for all branches */
+        lk__program_finish_outputs_early(program);
     if (opts->recompute)
         LK_TRY(lk__program_recompute(program));
     lk__program_choose_layouts(program);
     LK_TRY(lk__program_find_values(program));
+    LK_TRY(lk__program_check_branches(program));
     LK_TRY(lk__program_keep(program, opts->keep_bytes));
     return lk__program_cut(program, opts->segment_bytes);
 }
@@ -111,7 +130,7 @@ static lk_status compile(lk_program *program, lk_tensor *const *like, lk_program
 lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, lk_tensor *const *like, int n_in,
                               int n_out, const lk_program_opts *opts)
 {
-    static const lk_program_opts defaults = {.fuse = true};
+    static const lk_program_opts defaults = {.fuse = true, .graphs = true};
     lk_program *program = lk__calloc(1, sizeof *program);
     if (!program)
         return NULL;
@@ -122,6 +141,7 @@ lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, l
      */
     program->device = device;
     lk__device_retain_memory(device);
+    program->graphs = (opts ? opts : &defaults)->graphs && device->backend->graphs;
     program->n_in = n_in;
     program->n_out = n_out;
     if (compile(program, like, fn, user, opts ? opts : &defaults) == LK_OK)
@@ -151,6 +171,7 @@ void lk_program_release(lk_program *program)
 {
     if (!program || !lk__refcount_release(&program->references))
         return;
+    lk__program_drop_graphs(program);
     lk__program_drop_kept(program);
     for (int i = 0; i < program->n_calls; i++)
         lk__call_release(&program->calls[i]);

@@ -15,7 +15,7 @@
 typedef struct part {
     lk_task task;
     lk_replay *replay;
-    const lk_segment *segment; /* NULL: the end of a replay with segments that were never pushed */
+    lk_segment *segment; /* NULL: the end of a replay with segments that were never pushed */
     bool last;
 } part;
 
@@ -25,7 +25,8 @@ struct lk_replay {
     uint64_t step;
     lk_tensor **in, **out; /* one reference each; out[i] may be NULL, and is once it was handed over */
     int pushed;            /* segments */
-    bool bound, has_arena; /* on the device's thread */
+    bool bound;            /* on the device's thread */
+    char *base;            /* of what is placed; NULL: the plan's memory is in use, or there is no plan */
     lk_storage **storages; /* [segments][n_shared] */
     uint64_t *versions;    /* [segments][n_shared]; NULL: nothing is kept */
     part parts[];          /* [segments], and one to end early */
@@ -47,25 +48,36 @@ static void give_place(lk_value *value, char *base)
     value->storage->layout = NULL;
 }
 
-/* Memory that the value got besides its place, if any. What a first replay took comes once. */
-static void give_back(const lk_program *program, lk_value *value)
-{
-    lk_storage *storage = value->storage;
-    if (program->planned)
-        lk__allocator_put(storage->device->allocator, storage->block);
-    else
-        lk__allocator_drop(storage->device->allocator, storage->block);
-    storage->block = NULL;
-    storage->data = NULL;
-    storage->planned = 0;
-}
-
 static void lend_inputs(const lk_replay *r)
 {
     const lk_program *program = r->program;
     for (int i = 0; i < program->n_values; i++)
         if (program->values[i].kind == LK_VALUE_INPUT)
             lend_input(&program->values[i], r->in[program->values[i].index]);
+}
+
+/* Inputs and outputs have places too where a graph looks for them there: they are copied. */
+static bool copies(const lk_replay *r)
+{
+    return r->base && r->program->device->backend->graphs;
+}
+
+static lk_status copy_inputs(const lk_replay *r)
+{
+    lk_program *program = r->program;
+    lk_device *device = program->device;
+    for (int i = 0; i < program->n_values; i++) {
+        const lk_value *value = &program->values[i];
+        if (value->kind != LK_VALUE_INPUT)
+            continue;
+        const lk_tensor *from = r->in[value->index];
+        void *to = value->storage->data;
+        if (from->storage->layout)
+            LK_TRY(device->backend->to_plain(device, from, to));
+        else
+            LK_TRY(device->backend->offload->bring(device, to, device, lk__data(from), value->storage->bytes));
+    }
+    return LK_OK;
 }
 
 static lk_status bind(lk_replay *r)
@@ -75,13 +87,13 @@ static lk_status bind(lk_replay *r)
     if (program->planned && program->plan_bytes > 0)
         LK_TRY(lk__device_arena_take(program->device, program->plan_bytes, &base));
     r->bound = true;
-    r->has_arena = base != NULL;
+    r->base = base;
     for (int i = 0; i < program->n_values; i++) {
         lk_value *value = &program->values[i];
-        if (value->kind == LK_VALUE_INSIDE)
+        if (value->kind == LK_VALUE_INSIDE || (copies(r) && value->kind != LK_VALUE_OUTSIDE))
             give_place(value, value->bytes > 0 ? base : NULL);
     }
-    return LK_OK;
+    return copies(r) ? copy_inputs(r) : LK_OK;
 }
 
 static void unbind(lk_replay *r)
@@ -94,11 +106,27 @@ static void unbind(lk_replay *r)
         if (value->kind == LK_VALUE_INPUT)
             value->storage->data = NULL;
         else if (value->kind != LK_VALUE_OUTSIDE)
-            give_back(program, value);
+            lk__value_give_back(program, value);
     }
-    if (r->has_arena)
+    if (r->base)
         lk__device_arena_give_back(program->device);
     r->bound = false;
+}
+
+static lk_status copy_output(const lk_storage *from, lk_storage *to)
+{
+    lk_device *device = to->device;
+    LK_TRY(lk__storage_allocate(to, to->bytes, NULL));
+    return device->backend->offload->bring(device, to->data, device, from->data, to->bytes);
+}
+
+static lk_status copy_outputs(const lk_replay *r, const lk_segment *segment)
+{
+    const int *ready = r->program->ready + segment->first_ready;
+    for (int i = 0; i < segment->n_ready; i++)
+        if (r->out[ready[i]])
+            LK_TRY(copy_output(r->program->out[ready[i]]->storage, r->out[ready[i]]->storage));
+    return LK_OK;
 }
 
 /* No later segment uses them: from here on they are the caller's alone. */
@@ -110,8 +138,10 @@ static void hand_over_outputs(lk_replay *r, const lk_segment *segment)
         if (!*out)
             continue;
         lk_storage *from = r->program->out[ready[i]]->storage;
-        lk__storage_replace((*out)->storage, from->block, NULL);
-        from->block = NULL;
+        if (!copies(r)) {
+            lk__storage_replace((*out)->storage, from->block, NULL);
+            from->block = NULL;
+        }
         lk_tensor_release(*out);
         *out = NULL;
     }
@@ -139,20 +169,6 @@ static void compare_versions(lk_program *program, const part *p)
         lk__program_forget_kept(program);
 }
 
-static lk_status run_calls(const lk_replay *r, const lk_segment *segment)
-{
-    lk_program *program = r->program;
-    for (int i = segment->begin; i < segment->end; i++) {
-        lk_call *call = &program->calls[i];
-        if (call->op->set_step)
-            call->op->set_step(call, r->step);
-        LK_TRY(lk__run_call(program->device, call));
-        for (int d = program->first_dying[i]; d < program->first_dying[i + 1]; d++)
-            give_back(program, &program->values[program->dying[d]]);
-    }
-    return LK_OK;
-}
-
 /* Inputs are lent anew: what was pushed between segments may have moved them. */
 static lk_status run(lk_task *task)
 {
@@ -163,9 +179,12 @@ static lk_status run(lk_task *task)
         return LK_OK;
     if (p->segment == program->segments)
         LK_TRY(bind(r));
-    lend_inputs(r);
+    if (!copies(r))
+        lend_inputs(r);
     compare_versions(program, p);
-    LK_TRY(run_calls(r, p->segment));
+    LK_TRY(lk__program_launch(program, p->segment, r->step, copies(r) ? r->base : NULL));
+    if (copies(r))
+        LK_TRY(copy_outputs(r, p->segment));
     if (p->last && !program->planned) {
         LK_TRY(lk__program_plan_memory(program));
         program->planned = true;

@@ -41,9 +41,13 @@ static lk_status use(search *s, const lk_tensor *tensor, int call, bool write)
         bool outside = !write || lk__storage_is_written(tensor->storage);
         lk_value found = {
             .storage = tensor->storage, .kind = outside ? LK_VALUE_OUTSIDE : LK_VALUE_INSIDE, .first = call};
+        found.branch = s->program->calls[call].branch;
         LK_TRY(add(s, &found));
         value = &s->program->values[s->program->n_values - 1];
     }
+    int branch = s->program->calls[call].branch;
+    if (value->branch > 0 && branch > 0 && branch != value->branch)
+        value->branch = LK_SEVERAL_BRANCHES;
     value->last = call;
     value->written |= write;
     return LK_OK;

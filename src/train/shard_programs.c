@@ -93,7 +93,8 @@ static lk_status add(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *
     lk_program_opts opts = {.fuse = config->fuse == LK_FUSE_ON,
                             .recompute = config->recompute,
                             .segment_bytes = (size_t)(1e6 * config->bucket_mb),
-                            .keep_bytes = bytes_to_keep(trainer, fn, samples)};
+                            .keep_bytes = bytes_to_keep(trainer, fn, samples),
+                            .graphs = true};
     *program = lk__shard_program_record(trainer, fn, shard, seed, n, &opts);
     if (!*program)
         return lk_error_status();

@@ -1,0 +1,130 @@
+/* Branches are streams of their own beside the device's, its trunk: events fork them from it and join them to it. A
+ * graph keeps what is started between its beginning and its end, on the trunk and on the branches that were forked
+ * meanwhile. */
+#include "cuda/cuda.h"
+#include "cuda/cuda_state.h"
+
+/* --- branches ----------------------------------------------------------------------------------------------------- */
+
+static lk_status open_branch(lk_cuda *cuda, lk_cuda_branch *branch)
+{
+    const lk_gpu_driver *driver = cuda->driver;
+    if (!cuda->fork)
+        LK_TRY(lk__cuda_check(driver, driver->event_new(cuda->trunk, &cuda->fork)));
+    if (!branch->stream)
+        LK_TRY(lk__cuda_check(driver, driver->stream_open(cuda->gpu, &branch->stream)));
+    if (!branch->done)
+        LK_TRY(lk__cuda_check(driver, driver->event_new(branch->stream, &branch->done)));
+    return LK_OK;
+}
+
+/* What the branch is given next waits for the trunk. */
+static lk_status fork_branch(lk_cuda *cuda, lk_cuda_branch *branch)
+{
+    const lk_gpu_driver *driver = cuda->driver;
+    if (branch->is_open)
+        return LK_OK;
+    LK_TRY(open_branch(cuda, branch));
+    LK_TRY(lk__cuda_check(driver, driver->event_record(cuda->trunk, cuda->fork)));
+    LK_TRY(lk__cuda_check(driver, driver->event_follow(branch->stream, cuda->fork)));
+    branch->is_open = true;
+    return LK_OK;
+}
+
+/* What the trunk is given next waits for all branches. */
+static lk_status join_branches(lk_cuda *cuda)
+{
+    const lk_gpu_driver *driver = cuda->driver;
+    lk_status status = LK_OK;
+    for (int i = 0; i < LK_MAX_BRANCHES; i++) {
+        lk_cuda_branch *branch = &cuda->branches[i];
+        if (!branch->is_open)
+            continue;
+        branch->is_open = false;
+        lk_status joined = lk__cuda_check(driver, driver->event_record(branch->stream, branch->done));
+        if (joined == LK_OK)
+            joined = lk__cuda_check(driver, driver->event_follow(cuda->trunk, branch->done));
+        status = status == LK_OK ? joined : status;
+    }
+    return status;
+}
+
+/* After a failure calls go to the trunk. */
+static lk_status enter_branch(lk_device *device, int branch)
+{
+    lk_cuda *cuda = device->state;
+    cuda->stream = cuda->trunk;
+    if (branch == 0)
+        return join_branches(cuda);
+    LK_TRY(fork_branch(cuda, &cuda->branches[branch - 1]));
+    cuda->stream = cuda->branches[branch - 1].stream;
+    return LK_OK;
+}
+
+/* --- graphs ------------------------------------------------------------------------------------------------------- */
+
+static lk_status begin(lk_device *device)
+{
+    lk_cuda *cuda = device->state;
+    if (!cuda->step) {
+        void *step;
+        LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->alloc(cuda->trunk, sizeof *cuda->step, &step)));
+        cuda->step = step;
+    }
+    pthread_mutex_lock(&cuda->capturing);
+    lk_status status = lk__cuda_check(cuda->driver, cuda->driver->capture_begin(cuda->trunk));
+    cuda->is_capturing = status == LK_OK;
+    if (status != LK_OK)
+        pthread_mutex_unlock(&cuda->capturing);
+    return status;
+}
+
+static lk_status end(lk_device *device, void **kept)
+{
+    lk_cuda *cuda = device->state;
+    lk_gpu_graph *graph = NULL;
+    *kept = NULL;
+    if (!cuda->is_capturing)
+        return LK_OK;
+    cuda->is_capturing = false;
+    lk_status status = lk__cuda_check(cuda->driver, cuda->driver->capture_end(cuda->trunk, &graph));
+    pthread_mutex_unlock(&cuda->capturing);
+    *kept = graph;
+    return status;
+}
+
+static lk_status launch(lk_device *device, void *kept, uint64_t step)
+{
+    lk_cuda *cuda = device->state;
+    LK_TRY(lk__cuda_offload.write(device, cuda->step, &step, sizeof step));
+    return lk__cuda_check(cuda->driver, cuda->driver->graph_launch(cuda->trunk, kept));
+}
+
+static void free_graph(lk_device *device, void *kept)
+{
+    lk_cuda *cuda = device->state;
+    if (kept)
+        cuda->driver->graph_free(kept);
+}
+
+void lk__cuda_graphs_close(lk_cuda *cuda)
+{
+    const lk_gpu_driver *driver = cuda->driver;
+    for (int i = 0; i < LK_MAX_BRANCHES; i++) {
+        if (cuda->branches[i].done)
+            driver->event_free(cuda->branches[i].done);
+        driver->stream_close(cuda->branches[i].stream);
+    }
+    if (cuda->fork)
+        driver->event_free(cuda->fork);
+    if (cuda->step)
+        driver->free(cuda->trunk, cuda->step);
+}
+
+const lk_graphs lk__cuda_graphs = {
+    .branch = enter_branch,
+    .begin = begin,
+    .end = end,
+    .launch = launch,
+    .free = free_graph,
+};

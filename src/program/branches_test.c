@@ -1,0 +1,234 @@
+/* Branches and graphs: the bits of calls one after the other, and memory that no two branches share. */
+#include "program/program.h"
+
+#include "core/backend.h"
+#include "lockstep/autograd.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "program/program_testing.h"
+
+enum { SHARDS = 3, IMAGES = 4, CHANNELS = 8, SIDE = 6, CLASSES = 5, PARAMETERS = 3, OUTPUTS = PARAMETERS + 1 };
+enum { INPUTS = 2 * SHARDS }; /* images, and indices, of each shard */
+
+typedef struct network {
+    lk_tensor *parameters[PARAMETERS];
+    lk_tensor *total; /* to which each replay adds its loss */
+    uint64_t step;
+    bool in_branches;
+} network;
+
+static void make_network(network *net, lk_device *device)
+{
+    net->parameters[0] = numbers(device, LK_SHAPE(CHANNELS, 1, 3, 3), 1);
+    net->parameters[1] = numbers(device, LK_SHAPE(CHANNELS), 2);
+    net->parameters[2] = numbers(device, LK_SHAPE(CHANNELS * SIDE * SIDE, CLASSES), 3);
+    net->total = lk_zeros(device, LK_F32, LK_SCALAR);
+}
+
+static void make_inputs(lk_device *device, int seed, lk_tensor **in)
+{
+    for (int s = 0; s < SHARDS; s++) {
+        int64_t indices[IMAGES];
+        for (int i = 0; i < IMAGES; i++)
+            indices[i] = 100 * seed + s * IMAGES + i;
+        in[2 * s] = numbers(device, LK_SHAPE(IMAGES, 1, SIDE, SIDE), 10 * seed + s);
+        in[2 * s + 1] = lk_tensor_from(device, LK_I64, LK_SHAPE(IMAGES), indices);
+    }
+}
+
+static lk_status shard(const network *net, lk_tensor *const *in, lk_tensor **values)
+{
+    lk_tensor *const *p = net->parameters;
+    lk_tape *tape = lk_tape_begin(p, PARAMETERS);
+    if (!tape)
+        return lk_error_status();
+    lk_tensor *y = lk_relu(lk_conv2d(in[0], p[0], p[1], &(lk_conv2d_opts){.padding = {1, 1}}));
+    y = lk_dropout(y, in[1], 0.5, (lk_random_key){.seed = 1, .purpose = 2, .epoch = net->step});
+    y = lk_matmul(lk_reshape(y, LK_SHAPE(IMAGES, CHANNELS * SIDE * SIDE)), p[2]);
+    values[PARAMETERS] = lk_sum(lk_mul(y, y), NULL);
+    lk_status status = lk_tape_gradient(tape, values[PARAMETERS], NULL, values);
+    lk_tape_release(tape);
+    return status;
+}
+
+static void enter(const network *net, int branch)
+{
+    if (net->in_branches)
+        lk_program_branch(branch);
+}
+
+/* The sums over shards of their gradients and losses. */
+static lk_status train(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    const network *net = user;
+    lk_tensor *values[SHARDS][OUTPUTS] = {{NULL}};
+    for (int s = 0; s < SHARDS; s++) {
+        enter(net, s + 1);
+        lk_status status = shard(net, in + 2 * s, values[s]);
+        if (status != LK_OK)
+            return status;
+    }
+    enter(net, 0);
+    for (int i = 0; i < OUTPUTS; i++)
+        out[i] = lk_add(lk_add(values[0][i], values[1][i]), values[2][i]);
+    return out[OUTPUTS - 1] ? lk_copy_into(net->total, lk_add(net->total, out[OUTPUTS - 1])) : lk_error_status();
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+static bool overlap(const lk_value *a, const lk_value *b)
+{
+    return a->bytes > 0 && b->bytes > 0 && a->offset < b->offset + b->bytes && b->offset < a->offset + a->bytes;
+}
+
+static lk_program *record(network *net, lk_device *device, bool graphs)
+{
+    lk_tensor *like[INPUTS];
+    make_inputs(device, 0, like);
+    lk_program_opts opts = {.graphs = graphs};
+    lk_program *program = lk_program_record(device, train, net, like, INPUTS, OUTPUTS, &opts);
+    if (!program)
+        fail_msg("%s", lk_error_message());
+    return program;
+}
+
+static void branches_lie_apart(void **state)
+{
+    (void)state;
+    lk_device *device = open_device("cpu");
+    int pairs = 0, shared = 0;
+    lk_scope_begin();
+    network net = {.in_branches = true};
+    make_network(&net, device);
+    lk_program *program = record(&net, device, true);
+    lk_tensor *in[INPUTS], *out[OUTPUTS];
+    make_inputs(device, 1, in);
+    assert_ok(lk_program_run(program, in, 0, out));
+    assert_ok(lk_device_sync(device));
+    for (int i = 0; i < program->n_values; i++)
+        for (int j = 0; j < i; j++) {
+            const lk_value *a = &program->values[i], *b = &program->values[j];
+            bool apart = a->branch > 0 && b->branch > 0 && a->branch != b->branch;
+            pairs += apart;
+            shared += overlap(a, b);
+            if (apart)
+                assert_false(overlap(a, b));
+        }
+    assert_true(pairs > 0);
+    assert_true(shared > 0); /* within a branch memory is used again */
+    lk_program_release(program);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+/* --- what depends on what ----------------------------------------------------------------------------------------- */
+
+static lk_status chain(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    (void)user;
+    lk_program_branch(1);
+    lk_tensor *made = lk_add(in[0], in[0]);
+    lk_program_branch(2);
+    out[0] = lk_mul(made, in[0]);
+    return lk_error_status();
+}
+
+static void branches_that_need_each_other_are_none(void **state)
+{
+    (void)state;
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    lk_tensor *in[] = {numbers(device, LK_SHAPE(4), 1)}, *out[1];
+    lk_program *program = lk_program_record(device, chain, NULL, in, 1, 1, NULL);
+    assert_non_null(program);
+    assert_false(lk__program_has_branches(program));
+    assert_ok(lk_program_run(program, in, 0, out));
+    expect_equal(out[0], lk_mul(lk_add(in[0], in[0]), in[0]));
+    lk_program_release(program);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+/* --- bits --------------------------------------------------------------------------------------------------------- */
+
+static lk_status add_large(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    (void)user;
+    lk_tensor *large = lk_expand(in[0], LK_SHAPE(1 << 16, 4));
+    out[0] = lk_sum(lk_add(large, large), NULL);
+    return lk_error_status();
+}
+
+/* A program that needs more memory: the block that programs share moves. */
+static void run_larger(lk_device *device)
+{
+    lk_tensor *in[] = {numbers(device, LK_SHAPE(1, 4), 1)}, *out[1];
+    lk_program *program = lk_program_record(device, add_large, NULL, in, 1, 1, &(lk_program_opts){.graphs = true});
+    assert_non_null(program);
+    for (int i = 0; i < 2; i++)
+        assert_ok(lk_program_run(program, in, 0, out));
+    lk_program_release(program);
+}
+
+/* The first replay takes memory, the second has branches, and from the third on there may be a graph. */
+static void check(const char *spec, bool graphs)
+{
+    lk_device *device = open_device(spec);
+    lk_scope_begin();
+    network net = {.in_branches = true}, plain = {.in_branches = false};
+    make_network(&net, device);
+    make_network(&plain, device);
+    lk_program *program = record(&net, device, graphs);
+    for (int i = 0; i < 7; i++) {
+        lk_tensor *in[INPUTS], *have[OUTPUTS], *want[OUTPUTS] = {NULL};
+        make_inputs(device, i, in);
+        plain.step = (uint64_t)i << 31;
+        assert_ok(train(&plain, in, want));
+        assert_ok(lk_program_run(program, in, plain.step, have));
+        if (i == 4)
+            run_larger(device);
+        for (int j = 0; j < OUTPUTS; j++)
+            expect_equal(have[j], want[j]);
+    }
+    expect_equal(net.total, plain.total);
+    bool has_graph = program->segments[0].graph != NULL;
+    assert_int_equal(has_graph, graphs && device->backend->graphs);
+    lk_program_release(program);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+static void replays_have_the_operators_bits(void **state)
+{
+    (void)state;
+    check("cpu", true);
+}
+
+static void graphs_have_the_operators_bits(void **state)
+{
+    (void)state;
+    if (lk_device_available("cuda") == 0) {
+        print_message("SKIP: there is no GPU\n");
+        skip();
+    }
+    check("cuda", false);
+    check("cuda", true);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(branches_lie_apart),
+        cmocka_unit_test(branches_that_need_each_other_are_none),
+        cmocka_unit_test(replays_have_the_operators_bits),
+        cmocka_unit_test(graphs_have_the_operators_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,146 @@
+/* Starting a segment's calls: one after the other, or, on a device that works by itself, in their branches, and from
+ * then on as a graph. A program's first replay finds out how much memory it needs. The second one gives every value its
+ * place and runs calls in their branches, so that whatever they make for themselves when they are first called is
+ * there; the third one is kept as a graph. A graph has addresses in it: where memory has moved since, it is made anew.
+ */
+#include "program/program.h"
+
+#include "base/status.h"
+#include "core/backend.h"
+#include "core/execute.h"
+#include "core/hold.h"
+#include "core/trace.h"
+
+/* --- calls -------------------------------------------------------------------------------------------------------- */
+
+void lk__value_give_back(const lk_program *program, lk_value *value)
+{
+    lk_storage *storage = value->storage;
+    if (program->planned)
+        lk__allocator_put(storage->device->allocator, storage->block);
+    else
+        lk__allocator_drop(storage->device->allocator, storage->block);
+    storage->block = NULL;
+    storage->data = NULL;
+    storage->planned = 0;
+}
+
+static lk_status run_call(lk_program *program, int i, uint64_t step)
+{
+    lk_call *call = &program->calls[i];
+    if (call->op->set_step)
+        call->op->set_step(call, step);
+    LK_TRY(lk__run_call(program->device, call));
+    for (int d = program->first_dying[i]; d < program->first_dying[i + 1]; d++)
+        lk__value_give_back(program, &program->values[program->dying[d]]);
+    return LK_OK;
+}
+
+static lk_status run_calls(lk_program *program, const lk_segment *segment, uint64_t step)
+{
+    for (int i = segment->begin; i < segment->end; i++)
+        LK_TRY(run_call(program, i, step));
+    return LK_OK;
+}
+
+/* --- branches ----------------------------------------------------------------------------------------------------- */
+
+static lk_status enter(lk_program *program, int branch)
+{
+    lk__hold_use(program->device, program->hold, branch);
+    return program->device->backend->graphs->branch(program->device, branch);
+}
+
+static lk_status run_in_branches(lk_program *program, const lk_segment *segment, uint64_t step)
+{
+    lk_status status = program->hold ? LK_OK : lk__hold_new(&program->hold);
+    int branch = 0;
+    lk__hold_use(program->device, program->hold, branch);
+    for (int i = segment->begin; i < segment->end && status == LK_OK; i++) {
+        if (program->calls[i].branch != branch)
+            status = enter(program, branch = program->calls[i].branch);
+        if (status == LK_OK)
+            status = run_call(program, i, step);
+    }
+    lk_status joined = program->device->backend->graphs->branch(program->device, 0);
+    lk__hold_use(program->device, NULL, 0);
+    return status == LK_OK ? joined : status;
+}
+
+/* --- graphs ------------------------------------------------------------------------------------------------------- */
+
+static bool is_variable(const lk_value *value)
+{
+    return value->kind == LK_VALUE_OUTSIDE;
+}
+
+static bool has_moved(const lk_program *program, const char *base)
+{
+    bool moved = program->base != base;
+    for (int i = 0; i < program->n_values && !moved; i++)
+        moved = is_variable(&program->values[i]) && program->values[i].address != program->values[i].storage->data;
+    return moved;
+}
+
+static void free_graphs(lk_program *program)
+{
+    for (int s = 0; s < program->n_segments; s++) {
+        if (program->segments[s].graph)
+            program->device->backend->graphs->free(program->device, program->segments[s].graph);
+        program->segments[s].graph = NULL;
+    }
+}
+
+static void note_addresses(lk_program *program, const char *base)
+{
+    program->base = base;
+    for (int i = 0; i < program->n_values; i++)
+        if (is_variable(&program->values[i]))
+            program->values[i].address = program->values[i].storage->data;
+}
+
+static lk_status make_graph(lk_program *program, lk_segment *segment, uint64_t step)
+{
+    const lk_graphs *graphs = program->device->backend->graphs;
+    lk_status status = graphs->begin(program->device);
+    if (status == LK_OK)
+        status = run_in_branches(program, segment, step);
+    lk_error_state kept;
+    lk__error_save(&kept);
+    lk_status ended = graphs->end(program->device, &segment->graph);
+    if (status != LK_OK)
+        lk__error_restore(&kept);
+    return status == LK_OK ? ended : status;
+}
+
+static lk_status launch_graph(lk_program *program, lk_segment *segment, uint64_t step, const char *base)
+{
+    if (has_moved(program, base)) {
+        free_graphs(program);
+        note_addresses(program, base);
+    }
+    if (!segment->graph)
+        LK_TRY(make_graph(program, segment, step));
+    return program->device->backend->graphs->launch(program->device, segment->graph, step);
+}
+
+/* A recording tells of calls one by one. */
+lk_status lk__program_launch(lk_program *program, lk_segment *segment, uint64_t step, const char *base)
+{
+    if (!base || lk__trace_is_on())
+        return run_calls(program, segment, step);
+    if (segment->is_warm && program->graphs)
+        return launch_graph(program, segment, step, base);
+    LK_TRY(run_in_branches(program, segment, step));
+    segment->is_warm = true;
+    return LK_OK;
+}
+
+void lk__program_drop_graphs(lk_program *program)
+{
+    if (!program->segments)
+        return;
+    free_graphs(program);
+    lk__hold_free(program->device, program->hold);
+    program->hold = NULL;
+}

@@ -1,0 +1,54 @@
+/* What the tests of programs share: devices, numbers, and comparing them. To be included after cmocka.h. */
+#ifndef LK_PROGRAM_PROGRAM_TESTING_H
+#define LK_PROGRAM_PROGRAM_TESTING_H
+
+#include "lockstep/device.h"
+#include "lockstep/ops.h"
+#include "lockstep/program.h"
+
+#include <stdlib.h>
+
+#define assert_ok(expression)                                                               \
+    do {                                                                                    \
+        if ((expression) != LK_OK)                                                          \
+            fail_msg("%s:%d: %s: %s", __FILE__, __LINE__, #expression, lk_error_message()); \
+    } while (0)
+
+static inline lk_device *open_device(const char *spec)
+{
+    lk_device *device = lk_device_open(spec);
+    if (!device)
+        fail_msg("%s", lk_error_message());
+    return device;
+}
+
+/* f32 in [-1, 1], others for another seed. */
+static inline lk_tensor *numbers(lk_device *device, lk_shape shape, int seed)
+{
+    int64_t n = lk_shape_count(shape);
+    float *values = malloc((size_t)(n ? n : 1) * sizeof *values);
+    assert_non_null(values);
+    for (int64_t i = 0; i < n; i++)
+        values[i] = (float)((i * 7919 + seed * 104729) % 2003) / 1001 - 1;
+    lk_tensor *tensor = lk_tensor_from(device, LK_F32, shape, values);
+    free(values);
+    if (!tensor)
+        fail_msg("%s", lk_error_message());
+    return tensor;
+}
+
+/* To the bit. */
+static inline void expect_equal(lk_tensor *have, lk_tensor *want)
+{
+    size_t bytes = (size_t)lk_tensor_count(want) * lk_dtype_size(lk_tensor_dtype(want));
+    char *a = malloc(bytes ? bytes : 1), *b = malloc(bytes ? bytes : 1);
+    assert_non_null(a);
+    assert_non_null(b);
+    assert_ok(lk_tensor_read(have, a, bytes));
+    assert_ok(lk_tensor_read(want, b, bytes));
+    assert_memory_equal(a, b, bytes);
+    free(a);
+    free(b);
+}
+
+#endif
