@@ -30,7 +30,7 @@ export LOCKSTEP_EMULATED_GPUS=2
 run 1 train --devices cuda:2 --data synthetic
 complains 'cuda:2: there is no such GPU: the last is cuda:1'
 run 0 doctor
-line '^  cuda:1 +emulated GPU 1, compute capability 9.0, .*reaches cuda:0$'
+line '^  cuda:1 +emulated GPU, compute capability 9.0, .*reaches cuda:0$'
 
 # --- training --------------------------------------------------------------------------------------------------------
 
@@ -64,6 +64,30 @@ hash=$(hash_in_plan)
 [[ $(digest --tf32) != "$plain" ]] || fail "--tf32 gives the bits of f32"
 says '  kernels   fast, tf32, hash '
 [[ $(hash_in_plan) != "$hash" ]] || fail "the hash does not tell --tf32"
+# What libraries choose is listed, hashed, and asked for again; another version, or GPU, is seen.
+digest --log-dir "$work/log" >/dev/null
+hash=$(hash_in_plan)
+list=$(echo "$work"/log/algorithms*.txt)
+holds "$list" 'GPU emulated GPU, compute capability 9.0, ' 'cuDNN 1.0.0' 'conv2d f32 x[4,1,28,28] w[20,1,3,3] ' \
+    'matmul f32 a[4,800] b[800,128] bias' ' = emulated:1.0.0'
+digest --algorithms "$list" >/dev/null
+sed -E 's/^(matmul .*) = .*/\1 = other/' "$list" >"$work/other.txt"
+run 1 train --model lenet --data synthetic --devices cuda --limit-train 64 --batch-size 16 --shards 4 \
+    --algorithms "$work/other.txt"
+complains 'must run on other' 'has chosen emulated:1.0.0'
+export LOCKSTEP_EMULATED_VERSION=1.0.1
+run 1 train --data synthetic --devices cuda --algorithms "$list"
+complains 'cuBLASLt 1.0.0' 'cuBLASLt 1.0.1'
+digest >/dev/null
+[[ $(hash_in_plan) != "$hash" ]] || fail "the hash does not tell versions of libraries"
+unset LOCKSTEP_EMULATED_VERSION
+LOCKSTEP_EMULATED_OTHER=0 digest >/dev/null
+[[ $(hash_in_plan) != "$hash" ]] || fail "the hash does not tell GPUs"
+LOCKSTEP_EMULATED_OTHER=1 run 0 train --model lenet --data synthetic --devices 2xcuda --epochs 1 --limit-train 64 \
+    --limit-val 32 --batch-size 16 --shards 4
+says 'cuda:1 is GPU other emulated GPU'
+[[ $(hash_in_plan) != "$hash" ]] || fail "the hash does not tell that GPUs differ"
+
 run 0 verify --model lenet --data synthetic --devices 1xcuda:0,2xcuda:0 --steps 2 --batch-size 8 --tf32
 line '^identical after 2 steps with '
 run 2 train --devices cuda:0,cpu:0 --data synthetic --tf32

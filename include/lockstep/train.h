@@ -124,7 +124,7 @@ typedef struct lk_plan {
     uint64_t seed;
     const char *algorithms; /* "fast", "direct", or the file of a tuning */
     /* XXH3-64 of the executor, the version of fusion and TF32, seeded with lk_tuning_hash of
-     * lk_trainer_implementations. */
+     * lk_trainer_implementations, and where GPUs differ with those that differ from the first. */
     uint64_t implementations;
     bool fell_back; /* data "auto": fashion-mnist was not to be had */
 } lk_plan;

@@ -4,7 +4,8 @@
  * built-in choice among them is a function of operator, shapes and options ("the problem"), instruction set and
  * versions of the libraries. A tuning lists choices that are used instead; problems that it does not list keep the
  * built-in one, but a convolution and relu without pooling are not fused. Implementations round differently, so a
- * tuning belongs to what identifies a run.
+ * tuning belongs to what identifies a run. On devices of kind cuda libraries choose for themselves: a tuning then lists
+ * what they have chosen, and training with it is refused where they choose otherwise.
  *
  * In a file the first line says what the choices depend on besides the problem; then there is a problem a line, and
  * empty lines and lines that begin with '#' do not count:

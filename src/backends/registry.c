@@ -144,6 +144,8 @@ static const lk_backend cuda = {
     .offload = &lk__cuda_offload,
     .graphs = &lk__cuda_graphs,
     .to_plain = lk__cuda_to_plain,
+    .implementations = lk__cuda_implementations,
+    .choices = &lk__cuda_choices,
     .has_tf32 = true,
 };
 

@@ -13,17 +13,23 @@ typedef struct lk_kernel_table {
     const lk_kernel *rows;
 } lk_kernel_table;
 
-enum { LK_MAX_CHOICES = 16, LK_CHOICE_TEXT = 320 };
+enum { LK_MAX_CHOICES = 16, LK_CHOICE_TEXT = 320, LK_CHOICE_NAME = 128 };
+
+/* Of a call: its operator and problem as they are in a tuning, and what will run it. */
+typedef struct lk_call_choice {
+    const char *op; /* static; NULL: its operator has no alternatives */
+    char problem[LK_CHOICE_TEXT], implementation[LK_CHOICE_NAME];
+} lk_call_choice;
 
 typedef struct lk_choices {
-    /* What a choice depends on besides the problem: "instruction set avx2, oneDNN 2.6.3". */
-    void (*describe)(char *text, size_t size);
+    /* What a choice depends on besides the problem: "instruction set avx2, oneDNN 2.6.3"; device NULL: on the first one
+     * of the kind. */
+    void (*describe)(const lk_device *device, char *text, size_t size);
     /* names[0 … *count): static texts, what can run `problem` of operator `op`, the choice without any tuning first.
-     * LK_ERR_ARGUMENT: there is no such problem. */
+     * LK_ERR_ARGUMENT: there is no such problem. NULL: a library chooses, and nobody else can. */
     lk_status (*list)(const char *op, const char *problem, const char **names, int *count);
-    /* Of a call on the device: its operator and problem as they are in a tuning, and what will run it; static texts,
-     * and LK_CHOICE_TEXT bytes for the problem. False: its operator has no alternatives. */
-    bool (*of_call)(const lk_call *call, const char **op, char *problem, size_t size, const char **implementation);
+    /* From any thread but the device's; may wait for it. */
+    lk_status (*of_call)(const lk_call *call, lk_call_choice *choice);
 } lk_choices;
 
 /* Of a kind of device that works by itself, in memory of its own: its kernels only start work, which goes on in the
@@ -150,6 +156,10 @@ void lk__device_arena_give_back(lk_device *device);
  * referenced. lk__device_free(device, NULL) is fine. */
 void *lk__device_calloc(lk_device *device, size_t count, size_t size);
 void lk__device_free(lk_device *device, void *memory);
+
+/* Has the device's thread do `ask`, behind all that was pushed to it, and waits. Errors: those of `ask` and of
+ * lk_device_sync. */
+lk_status lk__device_ask(lk_device *device, lk_status (*ask)(lk_device *device, void *user), void *user);
 
 /* lk_backend.multiply_adds for any processor, in vectors of four. */
 double lk__multiply_adds(int64_t rounds);

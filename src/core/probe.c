@@ -11,14 +11,39 @@ typedef struct probe_attrs {
     double *result;
 } probe_attrs;
 
-static lk_status probe(lk_device *device, const lk_op *op, const lk_kernel *kernel, double *result)
+static lk_status push_and_wait(lk_device *device, const lk_op *op, const lk_kernel *kernel, const void *attrs,
+                               size_t size)
 {
-    probe_attrs attrs = {result};
     lk_call call = {.op = op, .device = device, .kernel = kernel};
-    *result = 0;
-    memcpy(call.attrs.bytes, &attrs, sizeof attrs);
+    memcpy(call.attrs.bytes, attrs, size);
     lk_status status = lk__engine_push(&call);
     return status == LK_OK ? lk_device_sync(device) : status;
+}
+
+static lk_status probe(lk_device *device, const lk_op *op, const lk_kernel *kernel, double *result)
+{
+    *result = 0;
+    return push_and_wait(device, op, kernel, &(probe_attrs){result}, sizeof(probe_attrs));
+}
+
+/* --- whatever it is ----------------------------------------------------------------------------------------------- */
+
+typedef struct question {
+    lk_status (*ask)(lk_device *device, void *user);
+    void *user;
+} question;
+
+static lk_status answer(lk_call *call)
+{
+    const question *q = LK_ATTRS(call, question);
+    return q->ask(call->device, q->user);
+}
+
+lk_status lk__device_ask(lk_device *device, lk_status (*ask)(lk_device *device, void *user), void *user)
+{
+    static const lk_op op = {.name = "question", .id = -1};
+    static const lk_kernel kernel = {.run = answer};
+    return push_and_wait(device, &op, &kernel, &(question){ask, user}, sizeof(question));
 }
 
 /* --- the peak ----------------------------------------------------------------------------------------------------- */

@@ -11,8 +11,7 @@
 #include <xxhash.h>
 
 typedef struct choice {
-    char *op, *problem;
-    const char *implementation; /* the backend's own text */
+    char *op, *problem, *implementation;
 } choice;
 
 struct lk_tuning {
@@ -42,7 +41,7 @@ static void describe_machine(lk_tuning *tuning)
     if (!tuning->backend->choices)
         return;
     used += snprintf(tuning->machine + used, sizeof tuning->machine - (size_t)used, ", ");
-    tuning->backend->choices->describe(tuning->machine + used, sizeof tuning->machine - (size_t)used);
+    tuning->backend->choices->describe(NULL, tuning->machine + used, sizeof tuning->machine - (size_t)used);
 }
 
 lk_tuning *lk_tuning_new(const char *kind)
@@ -72,6 +71,7 @@ static void free_choice(choice *c)
 {
     lk__free(c->op);
     lk__free(c->problem);
+    lk__free(c->implementation);
 }
 
 void lk_tuning_release(lk_tuning *tuning)
@@ -122,18 +122,25 @@ static lk_status grow(lk_tuning *tuning)
     return LK_OK;
 }
 
-/* `implementation`: the backend's own text. */
+static lk_status replace(choice *c, const char *implementation)
+{
+    char *name = lk__strdup(implementation);
+    if (!name)
+        return LK_ERR_MEMORY;
+    lk__free(c->implementation);
+    c->implementation = name;
+    return LK_OK;
+}
+
 static lk_status put(lk_tuning *tuning, const char *op, const char *problem, const char *implementation)
 {
     bool there;
     int place = place_of(tuning, op, problem, &there);
-    if (there) {
-        tuning->choices[place].implementation = implementation;
-        return LK_OK;
-    }
+    if (there)
+        return replace(&tuning->choices[place], implementation);
     LK_TRY(grow(tuning));
-    choice new = {lk__strdup(op), lk__strdup(problem), implementation};
-    if (!new.op || !new.problem) {
+    choice new = {lk__strdup(op), lk__strdup(problem), lk__strdup(implementation)};
+    if (!new.op || !new.problem || !new.implementation) {
         free_choice(&new);
         return LK_ERR_MEMORY;
     }
@@ -165,6 +172,8 @@ lk_status lk_tuning_set(lk_tuning *tuning, const char *op, const char *problem, 
     if (!tuning->backend->choices)
         LK_FAIL(LK_ERR_ARGUMENT, "'%s': there is one implementation for every problem on devices of kind %s", op,
                 tuning->backend->kind);
+    if (!tuning->backend->choices->list)
+        return put(tuning, op, problem, implementation);
     LK_TRY(tuning->backend->choices->list(op, problem, names, &n));
     for (int i = 0; i < n; i++)
         if (strcmp(names[i], implementation) == 0)
@@ -172,14 +181,27 @@ lk_status lk_tuning_set(lk_tuning *tuning, const char *op, const char *problem, 
     return refuse(op, problem, implementation, names, n);
 }
 
+/* Where a library chooses a tuning cannot tell it to; it says what a run had that this one is to be like. */
+static lk_status check_library_choice(const lk_call *call, const lk_call_choice *made)
+{
+    const char *wanted = lk__tuning_find(call->tuning, made->op, made->problem);
+    if (!wanted || strcmp(wanted, made->implementation) == 0)
+        return LK_OK;
+    LK_FAIL(LK_ERR_UNSUPPORTED, "%s %s: must run on %s, as the file says, but the library here has chosen %s", made->op,
+            made->problem, wanted, made->implementation);
+}
+
 lk_status lk__tuning_add_call(lk_tuning *tuning, const lk_call *call)
 {
-    char problem[LK_CHOICE_TEXT];
-    const char *op, *implementation;
+    lk_call_choice made = {.op = NULL};
     const lk_choices *choices = tuning->backend->choices;
-    if (!choices || !choices->of_call(call, &op, problem, sizeof problem, &implementation))
+    if (choices)
+        LK_TRY(choices->of_call(call, &made));
+    if (!made.op)
         return LK_OK;
-    return put(tuning, op, problem, implementation);
+    if (!choices->list && call->tuning)
+        LK_TRY(check_library_choice(call, &made));
+    return put(tuning, made.op, made.problem, made.implementation);
 }
 
 void lk__tuning_prefer(lk_tuning *tuning, const char *implementation)

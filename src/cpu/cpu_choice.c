@@ -217,8 +217,9 @@ bool lk__cpu_chooses_block(const lk_call *call)
 
 /* --- what tunings know of it -------------------------------------------------------------------------------------- */
 
-static void describe(char *text, size_t size)
+static void describe(const lk_device *device, char *text, size_t size)
 {
+    (void)device;
     snprintf(text, size, "instruction set %s, oneDNN %s", lk__dnnl_instruction_set(), lk__dnnl_version_text());
 }
 
@@ -240,15 +241,16 @@ static lk_status list(const char *op, const char *text, const char **names, int 
     return LK_OK;
 }
 
-static bool of_call(const lk_call *call, const char **op, char *text, size_t size, const char **implementation)
+static lk_status of_call(const lk_call *call, lk_call_choice *choice)
 {
     lk_conv_problem problem;
+    choice->op = NULL;
     if (!lk__conv_problem_of(call, &problem))
-        return false;
-    *op = lk_op_name(problem.op);
-    lk__conv_problem_text(&problem, text, size);
-    *implementation = choose(call, &problem)->name();
-    return true;
+        return LK_OK;
+    choice->op = lk_op_name(problem.op);
+    lk__conv_problem_text(&problem, choice->problem, sizeof choice->problem);
+    snprintf(choice->implementation, sizeof choice->implementation, "%s", choose(call, &problem)->name());
+    return LK_OK;
 }
 
 const lk_choices lk__cpu_choices = {.describe = describe, .list = list, .of_call = of_call};

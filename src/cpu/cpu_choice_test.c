@@ -175,8 +175,9 @@ static void the_first_alternative_is_the_built_in_one(void **state)
 {
     (void)state;
     for (size_t i = 0; i < sizeof problems / sizeof *problems; i++) {
-        char text[LK_CHOICE_TEXT], again[LK_CHOICE_TEXT];
-        const char *names[LK_MAX_CHOICES], *op, *implementation;
+        char text[LK_CHOICE_TEXT];
+        const char *names[LK_MAX_CHOICES];
+        lk_call_choice choice;
         int n;
         lk_scope_begin();
         lk_device *device = open_device("cpu");
@@ -186,13 +187,13 @@ static void the_first_alternative_is_the_built_in_one(void **state)
         memcpy(call.attrs.bytes, &problems[i].attrs.conv, sizeof problems[i].attrs.conv);
         lk__conv_problem_text(&problems[i], text, sizeof text);
         assert_int_equal(lk__cpu_choices.list("conv2d", text, names, &n), LK_OK);
-        assert_true(lk__cpu_choices.of_call(&call, &op, again, sizeof again, &implementation));
-        assert_string_equal(op, "conv2d");
-        assert_string_equal(again, text);
-        assert_string_equal(implementation, names[0]);
+        assert_int_equal(lk__cpu_choices.of_call(&call, &choice), LK_OK);
+        assert_string_equal(choice.op, "conv2d");
+        assert_string_equal(choice.problem, text);
+        assert_string_equal(choice.implementation, names[0]);
         call.algorithms = LK_ALGORITHMS_DIRECT;
-        assert_true(lk__cpu_choices.of_call(&call, &op, again, sizeof again, &implementation));
-        assert_null(strstr(implementation, "winograd"));
+        assert_int_equal(lk__cpu_choices.of_call(&call, &choice), LK_OK);
+        assert_null(strstr(choice.implementation, "winograd"));
         lk_scope_end();
         lk_device_release(device);
     }

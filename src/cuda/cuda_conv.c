@@ -148,3 +148,27 @@ lk_status lk__cuda_conv2d_weight_grad(lk_call *call)
 {
     return lk_tensor_count(call->in[0]) > 0 ? convolve(call, weight_grad) : no_gradients(call);
 }
+
+/* --- what runs it ------------------------------------------------------------------------------------------------- */
+
+bool lk__cuda_conv_choice(const lk_call *call, lk_dtype dtype, lk_gpu_choice *choice)
+{
+    const lk_tensor *first = call->in[0], *second = call->in[1], *out = call->out[0];
+    const lk_conv2d_opts *conv =
+        call->op->id == LK_OP_CONV2D ? LK_ATTRS(call, lk_conv2d_opts) : &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv;
+    *choice = (lk_gpu_choice){.kernel = LK_GPU_CONV};
+    if (lk_tensor_count(first) == 0 || lk_tensor_count(out) == 0)
+        return false;
+    if (call->op->id == LK_OP_CONV2D) {
+        choice->conv = shape_of(call, conv, first->shape, second->shape, out->shape, dtype);
+        choice->bias = call->in[2] != NULL;
+    } else if (call->op->id == LK_OP_CONV2D_INPUT_GRAD) {
+        choice->kernel = LK_GPU_CONV_INPUT_GRAD;
+        choice->conv = shape_of(call, conv, out->shape, second->shape, first->shape, dtype);
+    } else {
+        choice->kernel = LK_GPU_CONV_WEIGHT_GRAD;
+        choice->conv = shape_of(call, conv, second->shape, out->shape, first->shape, dtype);
+        choice->dw_dtype = dtype == call->dtype ? out->dtype : dtype;
+    }
+    return true;
+}

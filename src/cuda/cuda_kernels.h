@@ -3,6 +3,7 @@
 #define LK_CUDA_CUDA_KERNELS_H
 
 #include "core/op.h"
+#include "cuda/driver.h"
 
 /* cuda_tensors.c */
 lk_status lk__cuda_full(lk_call *call);
@@ -73,6 +74,11 @@ lk_status lk__cuda_conv2d_input_grad(lk_call *call);
 lk_status lk__cuda_conv2d_weight_grad(lk_call *call);
 lk_status lk__cuda_matmul(lk_call *call);
 lk_status lk__cuda_dense_act(lk_call *call);
+
+/* What cuBLASLt or cuDNN is asked for by a call of matmul or dense_act, and of a convolution that is computed in
+ * `dtype`. False: nothing. */
+bool lk__cuda_matmul_choice(const lk_call *call, lk_gpu_choice *choice);
+bool lk__cuda_conv_choice(const lk_call *call, lk_dtype dtype, lk_gpu_choice *choice);
 
 /* cuda_update.c */
 lk_status lk__cuda_sgd_update(lk_call *call);

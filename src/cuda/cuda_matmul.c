@@ -3,11 +3,6 @@
 #include "cuda/cuda_library_operands.h"
 #include "ops/ops.h"
 
-typedef struct matrix {
-    const void *data;
-    bool transposed;
-} matrix;
-
 static lk_tensor transpose(const lk_tensor *x)
 {
     lk_tensor y = lk__tensor_alias(x);
@@ -18,29 +13,56 @@ static lk_tensor transpose(const lk_tensor *x)
     return y;
 }
 
-/* A dense matrix, or a transposed view of one, as it is; what lies otherwise is copied. */
-static matrix matrix_in(lk_cuda_scratch *s, const lk_tensor *x)
+static bool lies_transposed(const lk_tensor *x)
 {
     lk_tensor transposed = transpose(x);
-    bool is_transposed = !lk__tensor_is_dense(x) && lk__tensor_is_dense(&transposed);
-    return (matrix){lk__cuda_library_in(s, is_transposed ? &transposed : x, NULL, x->dtype), is_transposed};
+    return !lk__tensor_is_dense(x) && lk__tensor_is_dense(&transposed);
+}
+
+/* A dense matrix, or a transposed view of one, as it is; what lies otherwise is copied. */
+static const void *matrix_in(lk_cuda_scratch *s, const lk_tensor *x)
+{
+    lk_tensor transposed = transpose(x);
+    return lk__cuda_library_in(s, lies_transposed(x) ? &transposed : x, NULL, x->dtype);
+}
+
+/* All but where operands are. */
+static lk_gpu_matmul product_of(const lk_call *call, bool relu)
+{
+    const lk_tensor *a = call->in[0], *b = call->in[1], *y = call->out[0];
+    return (lk_gpu_matmul){.dtype = call->dtype,
+                           .y_dtype = y->dtype,
+                           .rows = y->shape.dim[0],
+                           .inner = a->shape.dim[1],
+                           .columns = y->shape.dim[1],
+                           .a_transposed = lies_transposed(a),
+                           .b_transposed = lies_transposed(b),
+                           .relu = relu,
+                           .tf32 = call->tf32};
 }
 
 static lk_status multiply(lk_call *call, const lk_tensor *added, bool relu)
 {
     lk_cuda_scratch s = {.call = call};
-    const lk_tensor *out = call->out[0];
-    matrix a = matrix_in(&s, call->in[0]), b = matrix_in(&s, call->in[1]);
-    const void *bias = lk__cuda_library_in(&s, added, NULL, call->dtype);
-    lk_cuda_result y = lk__cuda_library_out(&s, 0, NULL, NULL, out->dtype);
-    if (s.status == LK_OK && lk_tensor_count(out) > 0)
-        s.status =
-            LK_CUDA_LAUNCH(call, matmul, .a = a.data, .b = b.data, .bias = bias, .y = y.data, .dtype = call->dtype,
-                           .y_dtype = out->dtype, .rows = out->shape.dim[0], .inner = call->in[0]->shape.dim[1],
-                           .columns = out->shape.dim[1], .a_transposed = a.transposed, .b_transposed = b.transposed,
-                           .relu = relu, .tf32 = call->tf32);
+    const lk_cuda *cuda = lk__cuda_of(call);
+    lk_gpu_matmul product = product_of(call, relu);
+    product.a = matrix_in(&s, call->in[0]);
+    product.b = matrix_in(&s, call->in[1]);
+    product.bias = lk__cuda_library_in(&s, added, NULL, call->dtype);
+    lk_cuda_result y = lk__cuda_library_out(&s, 0, NULL, NULL, call->out[0]->dtype);
+    product.y = y.data;
+    if (s.status == LK_OK && lk_tensor_count(call->out[0]) > 0)
+        s.status = lk__cuda_check(cuda->driver, cuda->driver->matmul(cuda->stream, &product));
     lk__cuda_library_written(&s, 0, &y);
     return lk__cuda_end(&s, LK_OK);
+}
+
+bool lk__cuda_matmul_choice(const lk_call *call, lk_gpu_choice *choice)
+{
+    *choice = (lk_gpu_choice){.kernel = LK_GPU_MATMUL, .matmul = product_of(call, false)};
+    if (call->op->id == LK_OP_DENSE_ACT)
+        choice->matmul.bias = call->in[2];
+    return lk_tensor_count(call->out[0]) > 0 && choice->matmul.inner > 0;
 }
 
 lk_status lk__cuda_matmul(lk_call *call)

@@ -47,6 +47,23 @@ typedef struct lk_gpu_versions {
     char driver[24], runtime[24], cublas[24], cudnn[24], nccl[24];
 } lk_gpu_versions;
 
+/* What cuBLASLt or cuDNN runs for a problem. Pointers in `matmul` say no more than whether there is such an operand. */
+typedef enum lk_gpu_library_kernel {
+    LK_GPU_MATMUL,
+    LK_GPU_CONV,
+    LK_GPU_CONV_INPUT_GRAD,
+    LK_GPU_CONV_WEIGHT_GRAD
+} lk_gpu_library_kernel;
+
+typedef struct lk_gpu_choice {
+    lk_gpu_library_kernel kernel;
+    lk_gpu_matmul matmul;   /* of LK_GPU_MATMUL */
+    lk_gpu_conv_shape conv; /* of the others */
+    bool bias;              /* of LK_GPU_CONV */
+    lk_dtype dw_dtype;      /* of LK_GPU_CONV_WEIGHT_GRAD */
+    char name[128];         /* "cudnn:eng28_k2=3", "cublaslt:algo66_tile20", "direct" */
+} lk_gpu_choice;
+
 typedef enum lk_gpu_direction { LK_GPU_TO_GPU, LK_GPU_TO_HOST, LK_GPU_FROM_HOST } lk_gpu_direction;
 
 typedef struct lk_gpu_driver {
@@ -87,6 +104,12 @@ typedef struct lk_gpu_driver {
     lk_gpu_status (*capture_end)(lk_gpu_stream *stream, lk_gpu_graph **graph);
     lk_gpu_status (*graph_launch)(lk_gpu_stream *stream, lk_gpu_graph *graph);
     void (*graph_free)(lk_gpu_graph *graph);
+
+    /* --- what libraries run: from the thread that gives the stream work --- */
+    /* Names what the stream runs for a problem, of which all but the name is given. Errors: those of the kernel. */
+    lk_gpu_status (*choose)(lk_gpu_stream *stream, lk_gpu_choice *choice);
+    /* Gives `visit` everything that was chosen for the stream so far, in no particular order. */
+    void (*choices)(lk_gpu_stream *stream, void (*visit)(void *user, const lk_gpu_choice *choice), void *user);
 
     /* --- kernels.def --- */
 #define LK_GPU_KERNEL(name) lk_gpu_status (*name)(lk_gpu_stream * stream, const lk_gpu_##name *arguments);

@@ -4,6 +4,7 @@
  * kernels run that take every shape. */
 #include "cuda/gpu_libraries.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -306,6 +307,63 @@ static cudnnBackendDescriptor_t make_plan(convolution *c, cudnnHandle_t dnn, cud
     return NULL;
 }
 
+/* One descriptor out of another. */
+static cudnnStatus_t part_of(cudnnBackendDescriptor_t whole, cudnnBackendAttributeName_t name,
+                             cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *part)
+{
+    int64_t n = 0;
+    cudnnStatus_t status = cudnnBackendCreateDescriptor(type, part);
+    if (status != CUDNN_STATUS_SUCCESS)
+        return status;
+    return cudnnBackendGetAttribute(whole, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, part);
+}
+
+/* The engine's number. */
+static cudnnStatus_t number_of(cudnnBackendDescriptor_t configuration, int64_t *number)
+{
+    cudnnBackendDescriptor_t engine = NULL;
+    int64_t n = 0;
+    cudnnStatus_t status =
+        part_of(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &n, number);
+    if (engine)
+        cudnnBackendDestroyDescriptor(engine);
+    return status;
+}
+
+static int name_knob(cudnnBackendDescriptor_t choice, char *name, size_t size)
+{
+    cudnnBackendKnobType_t type = 0;
+    int64_t value = 0, n = 0;
+    if (cudnnBackendGetAttribute(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &n, &type) !=
+            CUDNN_STATUS_SUCCESS ||
+        cudnnBackendGetAttribute(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &n, &value) !=
+            CUDNN_STATUS_SUCCESS)
+        return 0;
+    return snprintf(name, size, "_k%d=%lld", (int)type, (long long)value);
+}
+
+/* "cudnn:eng28_k2=3_k13=1": an engine and its knobs, as cuDNN's frontend writes them. */
+static void name_plan(cudnnBackendDescriptor_t configuration, char *name, size_t size)
+{
+    cudnnBackendDescriptor_t knobs[CUDNN_KNOB_TYPE_COUNTS] = {NULL};
+    int64_t number = -1, n = 0;
+    size_t used;
+    number_of(configuration, &number);
+    used = (size_t)snprintf(name, size, "cudnn:eng%lld", (long long)number);
+    for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; i++)
+        if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knobs[i]) != CUDNN_STATUS_SUCCESS)
+            knobs[i] = NULL;
+    if (cudnnBackendGetAttribute(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                 CUDNN_KNOB_TYPE_COUNTS, &n, knobs) == CUDNN_STATUS_SUCCESS)
+        for (int64_t i = 0; i < n && i < CUDNN_KNOB_TYPE_COUNTS && used < size; i++)
+            used += (size_t)name_knob(knobs[i], name + used, size - used);
+    for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; i++)
+        if (knobs[i])
+            cudnnBackendDestroyDescriptor(knobs[i]);
+}
+
 /* Takes the first that will do, in the order in which the heuristics like them. */
 static void try_configurations(convolution *c, cudnnHandle_t dnn, const lk_gpu_conv_shape *shape,
                                cudnnBackendDescriptor_t *configurations, int64_t n)
@@ -314,6 +372,8 @@ static void try_configurations(convolution *c, cudnnHandle_t dnn, const lk_gpu_c
         unsigned notes;
         if (notes_of(configurations[i], &notes) == LK_GPU_OK && is_exact_enough(notes, shape))
             c->plan = make_plan(c, dnn, configurations[i]);
+        if (c->plan)
+            name_plan(configurations[i], c->problem.choice.name, sizeof c->problem.choice.name);
     }
 }
 
@@ -357,6 +417,12 @@ static lk_gpu_status make_convolution(lk_gpu_libraries *libraries, const problem
     convolution *c = calloc(1, sizeof *c);
     if (!c)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for a convolution");
+    c->problem.choice = (lk_gpu_choice){.kernel = p->direction == FORWARD    ? LK_GPU_CONV
+                                                  : p->direction == TO_INPUT ? LK_GPU_CONV_INPUT_GRAD
+                                                                             : LK_GPU_CONV_WEIGHT_GRAD,
+                                        .conv = *p->shape,
+                                        .bias = p->bias,
+                                        .dw_dtype = p->weights};
     choose(c, libraries->dnn, p);
     if (c->status != LK_GPU_OK) {
         lk_gpu_status status = c->status;
@@ -490,4 +556,37 @@ lk_gpu_status lk__gpu_conv_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_
     if (c->plan)
         return run(stream, c, a->x, a->dw, a->dy, NULL);
     return a->shape.dtype == LK_BF16 ? refuse_bf16() : lk__gpu_direct_conv_weight_grad(stream, a);
+}
+
+/* --- naming ------------------------------------------------------------------------------------------------------- */
+
+static problem problem_of(const lk_gpu_choice *choice)
+{
+    const lk_gpu_conv_shape *s = &choice->conv;
+    switch (choice->kernel) {
+    case LK_GPU_CONV:
+        return (problem){FORWARD, choice->bias, s->dtype, s};
+    case LK_GPU_CONV_INPUT_GRAD:
+        return (problem){TO_INPUT, false, s->dtype, s};
+    default:
+        return (problem){TO_WEIGHTS, false, choice->dw_dtype, s};
+    }
+}
+
+lk_gpu_status lk__gpu_choose_convolution(lk_gpu_stream *stream, lk_gpu_choice *choice)
+{
+    problem p = problem_of(choice);
+    convolution *c;
+    const char *added = "";
+    LK_GPU_TRY(convolution_of(stream, &p, &c));
+    if (!c->plan && p.bias) {
+        p.bias = false;
+        added = ", bias apart";
+        LK_GPU_TRY(convolution_of(stream, &p, &c));
+    }
+    if (!c->plan && choice->conv.dtype == LK_BF16)
+        return refuse_bf16();
+    snprintf(choice->name, sizeof choice->name, "%.100s%s", c->plan ? c->problem.choice.name : "direct",
+             c->plan ? added : "");
+    return LK_GPU_OK;
 }

@@ -61,6 +61,33 @@ void lk__gpu_cache_add(lk_gpu_cache *cache, lk_gpu_problem *problem, const int64
     *list = problem;
 }
 
+lk_gpu_status lk__gpu_choose(lk_gpu_stream *stream, lk_gpu_choice *choice)
+{
+    return choice->kernel == LK_GPU_MATMUL ? lk__gpu_choose_product(stream, choice)
+                                           : lk__gpu_choose_convolution(stream, choice);
+}
+
+/* What was chosen is found again, so that a name says all that runs. */
+static void visit_all(lk_gpu_stream *stream, const lk_gpu_cache *cache,
+                      void (*visit)(void *user, const lk_gpu_choice *choice), void *user)
+{
+    for (int i = 0; i < LK_GPU_CACHE_LISTS; i++) {
+        for (const lk_gpu_problem *problem = cache->lists[i]; problem; problem = problem->next) {
+            lk_gpu_choice choice = problem->choice;
+            if (lk__gpu_choose(stream, &choice) == LK_GPU_OK)
+                visit(user, &choice);
+        }
+    }
+}
+
+void lk__gpu_choices(lk_gpu_stream *stream, void (*visit)(void *user, const lk_gpu_choice *choice), void *user)
+{
+    if (!stream->libraries)
+        return;
+    visit_all(stream, &stream->libraries->products, visit, user);
+    visit_all(stream, &stream->libraries->convolutions, visit, user);
+}
+
 /* --- a stream's libraries ----------------------------------------------------------------------------------------- */
 
 void lk__gpu_libraries_free(lk_gpu_libraries *libraries)

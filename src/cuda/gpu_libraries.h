@@ -21,6 +21,7 @@ enum { LK_GPU_KEY_WORDS = 24, LK_GPU_CACHE_LISTS = 64 };
 typedef struct lk_gpu_problem {
     struct lk_gpu_problem *next;
     int64_t key[LK_GPU_KEY_WORDS];
+    lk_gpu_choice choice; /* name: of the library's own part, "" where it has nothing */
 } lk_gpu_problem;
 
 typedef struct lk_gpu_cache {
@@ -43,6 +44,10 @@ void lk__gpu_cache_add(lk_gpu_cache *cache, lk_gpu_problem *problem, const int64
 /* Frees all that gpu_matmul.c and gpu_conv.c have put there. */
 void lk__gpu_products_free(lk_gpu_cache *cache);
 void lk__gpu_convolutions_free(lk_gpu_cache *cache);
+
+/* lk_gpu_driver.choose for a product, and for a convolution. */
+lk_gpu_status lk__gpu_choose_product(lk_gpu_stream *stream, lk_gpu_choice *choice);
+lk_gpu_status lk__gpu_choose_convolution(lk_gpu_stream *stream, lk_gpu_choice *choice);
 
 /* LK_GPU_OK, or the status that an error stands for, with a text that says what was being done. */
 lk_gpu_status lk__gpu_check_blas(cublasStatus_t status, const char *what);

@@ -2,6 +2,7 @@
  * change places and nothing is transposed. */
 #include "cuda/gpu_libraries.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 typedef struct product {
@@ -132,6 +133,36 @@ static lk_gpu_status choose(cublasLtHandle_t blas, product *p, const lk_gpu_matm
                         (long long)m->rows, (long long)m->inner, (long long)m->inner, (long long)m->columns);
 }
 
+/* "cublaslt:algo66_tile20_stages36_…": the parameters of an algorithm, in the order of their numbers. */
+static lk_gpu_status name_algorithm(const cublasLtMatmulAlgo_t *algorithm, char *name, size_t size)
+{
+    static const struct {
+        cublasLtMatmulAlgoConfigAttributes_t attribute;
+        const char *text;
+        size_t bytes;
+    } parts[] = {
+        {CUBLASLT_ALGO_CONFIG_ID, "algo", 4},
+        {CUBLASLT_ALGO_CONFIG_TILE_ID, "_tile", 4},
+        {CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, "_swizzle", 4},
+        {CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, "_custom", 4},
+        {CUBLASLT_ALGO_CONFIG_STAGES_ID, "_stages", 4},
+        {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, "_inner", 2},
+        {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, "_cluster", 2},
+    };
+    int used = snprintf(name, size, "cublaslt:");
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && (size_t)used < size; i++) {
+        uint32_t word = 0;
+        uint16_t half = 0;
+        void *value = parts[i].bytes == sizeof half ? (void *)&half : (void *)&word;
+        LK_GPU_TRY(lk__gpu_check_blas(
+            cublasLtMatmulAlgoConfigGetAttribute(algorithm, parts[i].attribute, value, parts[i].bytes, NULL),
+            "name an algorithm"));
+        used += snprintf(name + used, size - (size_t)used, "%s%u", parts[i].text,
+                         parts[i].bytes == sizeof half ? (unsigned)half : (unsigned)word);
+    }
+    return LK_GPU_OK;
+}
+
 static lk_gpu_status make_product(lk_gpu_libraries *libraries, const lk_gpu_matmul *m, const int64_t *key,
                                   product **out)
 {
@@ -141,6 +172,9 @@ static lk_gpu_status make_product(lk_gpu_libraries *libraries, const lk_gpu_matm
     lk_gpu_status status = describe(p, m);
     if (status == LK_GPU_OK)
         status = choose(libraries->blas, p, m);
+    p->problem.choice = (lk_gpu_choice){.kernel = LK_GPU_MATMUL, .matmul = *m};
+    if (status == LK_GPU_OK)
+        status = name_algorithm(&p->algorithm, p->problem.choice.name, sizeof p->problem.choice.name);
     if (status != LK_GPU_OK) {
         free(p);
         return status;
@@ -156,6 +190,19 @@ static lk_gpu_status product_of(lk_gpu_libraries *libraries, const lk_gpu_matmul
                                      m->a_transposed, m->b_transposed, m->bias != NULL, m->tf32};
     *out = (product *)lk__gpu_cache_find(&libraries->products, key);
     return *out ? LK_GPU_OK : make_product(libraries, m, key, out);
+}
+
+lk_gpu_status lk__gpu_choose_product(lk_gpu_stream *stream, lk_gpu_choice *choice)
+{
+    const lk_gpu_matmul *m = &choice->matmul;
+    product *p;
+    snprintf(choice->name, sizeof choice->name, "none");
+    if (m->rows == 0 || m->columns == 0 || m->inner == 0)
+        return LK_GPU_OK;
+    LK_GPU_TRY(lk__gpu_libraries_need(stream));
+    LK_GPU_TRY(product_of(stream->libraries, m, &p));
+    snprintf(choice->name, sizeof choice->name, "%s", p->problem.choice.name);
+    return LK_GPU_OK;
 }
 
 /* --- running ------------------------------------------------------------------------------------------------------ */

@@ -39,6 +39,10 @@ lk_gpu_status lk__gpu_libraries_need(lk_gpu_stream *stream);
 void lk__gpu_libraries_free(lk_gpu_libraries *libraries);
 void lk__gpu_libraries_versions(lk_gpu_versions *versions);
 
+/* lk_gpu_driver.choose, .choices */
+lk_gpu_status lk__gpu_choose(lk_gpu_stream *stream, lk_gpu_choice *choice);
+void lk__gpu_choices(lk_gpu_stream *stream, void (*visit)(void *user, const lk_gpu_choice *choice), void *user);
+
 /* kernels.def, under the names lk__gpu_<name>. */
 #define LK_GPU_KERNEL(name) lk_gpu_status lk__gpu_##name(lk_gpu_stream *stream, const lk_gpu_##name *arguments);
 #include "cuda/kernels.def"

@@ -314,6 +314,7 @@ static const lk_gpu_driver table = {
     event_free,       event_record,          event_follow, event_wait,   alloc,
     free_memory,      pinned_alloc,          pinned_free,  memory_left,  copy,
     copy_peer,        capture_begin,         capture_end,  graph_launch, graph_free,
+    lk__gpu_choose,   lk__gpu_choices,
 #define LK_GPU_KERNEL(name) lk__gpu_##name,
 #include "cuda/kernels.def"
 #undef LK_GPU_KERNEL

@@ -140,10 +140,33 @@ lk_status lk__list_choices(lk_trainer *trainer, lk_tuning *choices)
     return add_epoch(trainer, false, plan->val_samples, plan->val_batch_size, choices);
 }
 
+/* GPUs of several models round in several ways: bits then depend on which of them has which shard. */
+static uint64_t add_other_devices(const lk_trainer *trainer, uint64_t seed)
+{
+    char first[256], other[256];
+    const lk_choices *choices = trainer->devices[0]->backend->choices;
+    if (!choices)
+        return seed;
+    choices->describe(trainer->devices[0], first, sizeof first);
+    for (int i = 0; i < trainer->n_devices; i++) {
+        const lk_device *device = trainer->devices[i];
+        if (device->backend != trainer->devices[0]->backend)
+            continue;
+        choices->describe(device, other, sizeof other);
+        if (strcmp(first, other) == 0)
+            continue;
+        lk__log(LK_LOG_WARNING, "%s is %s, and %s is %s: results depend on which device has which shard", device->name,
+                other, trainer->devices[0]->name, first);
+        seed = XXH3_64bits_withSeed(other, strlen(other), seed);
+    }
+    return seed;
+}
+
 /* Of what runs: fusion and TF32 give other bits with the same implementations, and fusion is for programs alone. */
 static uint64_t hash(const lk_trainer *trainer)
 {
     char executor[64], text[96];
+    uint64_t seed = add_other_devices(trainer, lk_tuning_hash(trainer->implementations));
     if (!trainer->programs)
         snprintf(executor, sizeof executor, "eager");
     else if (trainer->config.fuse == LK_FUSE_OFF)
@@ -151,7 +174,7 @@ static uint64_t hash(const lk_trainer *trainer)
     else
         snprintf(executor, sizeof executor, "program, fusion %d", LK_FUSION_VERSION);
     int length = snprintf(text, sizeof text, "%s%s", executor, trainer->plan.tf32 ? ", tf32" : "");
-    return XXH3_64bits_withSeed(text, (size_t)length, lk_tuning_hash(trainer->implementations));
+    return XXH3_64bits_withSeed(text, (size_t)length, seed);
 }
 
 /* Listing has asked for every problem. Without any the built-in choices run, for which nobody would name a file. */

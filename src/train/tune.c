@@ -291,7 +291,7 @@ static lk_status compare(tuner *t)
 static lk_status tune(tuner *t)
 {
     t->choices = t->trainer->devices[0]->backend->choices;
-    if (!t->choices)
+    if (!t->choices || !t->choices->list)
         LK_FAIL(LK_ERR_UNSUPPORTED, "tune: devices of kind %s have one implementation for every problem",
                 lk_device_kind(t->trainer->devices[0]));
     LK_TRY(find_problems(t));

@@ -6,26 +6,39 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
+/* By what it depends on. */
 struct lk_gpu_libraries {
-    char none;
+    std::map<std::vector<int64_t>, lk_gpu_choice> chosen;
 };
 
-lk_gpu_status lk__gpu_libraries_need(lk_gpu_stream *)
+lk_gpu_status lk__gpu_libraries_need(lk_gpu_stream *stream)
 {
+    if (!stream->libraries)
+        stream->libraries = new lk_gpu_libraries{};
     return LK_GPU_OK;
 }
 
-void lk__gpu_libraries_free(lk_gpu_libraries *)
+void lk__gpu_libraries_free(lk_gpu_libraries *libraries)
 {
+    delete libraries;
+}
+
+/* $LOCKSTEP_EMULATED_VERSION: of cuBLASLt and cuDNN. Each version has algorithms of its own. */
+static const char *library_version(void)
+{
+    const char *setting = getenv("LOCKSTEP_EMULATED_VERSION");
+    return setting && *setting ? setting : "1.0.0";
 }
 
 void lk__gpu_libraries_versions(lk_gpu_versions *versions)
 {
-    snprintf(versions->cublas, sizeof versions->cublas, "emulated");
-    snprintf(versions->cudnn, sizeof versions->cudnn, "emulated");
+    snprintf(versions->cublas, sizeof versions->cublas, "%s", library_version());
+    snprintf(versions->cudnn, sizeof versions->cudnn, "%s", library_version());
 }
 
 static void require_alignment(std::initializer_list<const void *> operands)
@@ -37,6 +50,69 @@ static void require_alignment(std::initializer_list<const void *> operands)
                 LK_GPU_LIBRARY_ALIGNMENT);
         abort();
     }
+}
+
+/* --- what runs ---------------------------------------------------------------------------------------------------- */
+
+/* $LOCKSTEP_EMULATED_BF16_CONV=no: as a cuDNN that has no engine for them. */
+static bool is_refused(const lk_gpu_conv_shape &shape)
+{
+    const char *setting = getenv("LOCKSTEP_EMULATED_BF16_CONV");
+    return shape.dtype == LK_BF16 && setting && strcmp(setting, "no") == 0;
+}
+
+static lk_gpu_status refuse(void)
+{
+    return lk__gpu_fail(LK_GPU_UNSUPPORTED, "emulated: no convolutions in bf16");
+}
+
+static std::vector<int64_t> key_of(const lk_gpu_choice &c)
+{
+    const lk_gpu_matmul &m = c.matmul;
+    const lk_gpu_conv_shape &s = c.conv;
+    if (c.kernel == LK_GPU_MATMUL)
+        return {c.kernel,  m.rows,         m.inner,        m.columns,         m.dtype,
+                m.y_dtype, m.a_transposed, m.b_transposed, m.bias != nullptr, m.tf32};
+    return {c.kernel,      s.images,
+            s.channels,    s.out_channels,
+            s.groups,      s.size[0],
+            s.size[1],     s.out_size[0],
+            s.out_size[1], s.kernel[0],
+            s.kernel[1],   s.stride[0],
+            s.stride[1],   s.padding[0],
+            s.padding[1],  s.dilation[0],
+            s.dilation[1], s.dtype,
+            s.tf32,        s.direct,
+            c.bias,        c.kernel == LK_GPU_CONV_WEIGHT_GRAD ? c.dw_dtype : 0};
+}
+
+lk_gpu_status lk__gpu_choose(lk_gpu_stream *stream, lk_gpu_choice *choice)
+{
+    if (choice->kernel != LK_GPU_MATMUL && is_refused(choice->conv))
+        return refuse();
+    snprintf(choice->name, sizeof choice->name, "emulated:%s", library_version());
+    LK_GPU_TRY(lk__gpu_libraries_need(stream));
+    stream->libraries->chosen[key_of(*choice)] = *choice;
+    return LK_GPU_OK;
+}
+
+void lk__gpu_choices(lk_gpu_stream *stream, void (*visit)(void *user, const lk_gpu_choice *choice), void *user)
+{
+    if (!stream->libraries)
+        return;
+    for (const auto &entry : stream->libraries->chosen)
+        visit(user, &entry.second);
+}
+
+static lk_gpu_status choose_convolution(lk_gpu_stream *stream, lk_gpu_library_kernel kernel,
+                                        const lk_gpu_conv_shape &shape, bool bias, lk_dtype dw_dtype)
+{
+    lk_gpu_choice choice = {};
+    choice.kernel = kernel;
+    choice.conv = shape;
+    choice.bias = bias;
+    choice.dw_dtype = dw_dtype;
+    return lk__gpu_choose(stream, &choice);
 }
 
 /* --- TF32 --------------------------------------------------------------------------------------------------------- */
@@ -125,7 +201,10 @@ lk_gpu_status lk__gpu_matmul(lk_gpu_stream *stream, const lk_gpu_matmul *m)
 {
     lk_gpu_matmul with = *m;
     rounded round;
+    lk_gpu_choice choice = {};
     require_alignment({m->a, m->b, m->bias, m->y});
+    choice.matmul = *m;
+    LK_GPU_TRY(lk__gpu_choose(stream, &choice));
     if (rounds(m->tf32, m->dtype)) {
         with.a = round(stream, m->a, m->rows * m->inner);
         with.b = round(stream, m->b, m->inner * m->columns);
@@ -136,25 +215,12 @@ lk_gpu_status lk__gpu_matmul(lk_gpu_stream *stream, const lk_gpu_matmul *m)
 
 /* --- convolutions ------------------------------------------------------------------------------------------------- */
 
-/* $LOCKSTEP_EMULATED_BF16_CONV=no: as a cuDNN that has no engine for them. */
-static bool is_refused(const lk_gpu_conv_shape &shape)
-{
-    const char *setting = getenv("LOCKSTEP_EMULATED_BF16_CONV");
-    return shape.dtype == LK_BF16 && setting && strcmp(setting, "no") == 0;
-}
-
-static lk_gpu_status refuse(void)
-{
-    return lk__gpu_fail(LK_GPU_UNSUPPORTED, "emulated: no convolutions in bf16");
-}
-
 lk_gpu_status lk__gpu_conv(lk_gpu_stream *stream, const lk_gpu_conv *a)
 {
     lk_gpu_conv with = *a;
     rounded round;
     require_alignment({a->x, a->w, a->bias, a->y});
-    if (is_refused(a->shape))
-        return refuse();
+    LK_GPU_TRY(choose_convolution(stream, LK_GPU_CONV, a->shape, a->bias != nullptr, LK_F32));
     if (rounds(a->shape.tf32, a->shape.dtype)) {
         with.x = round(stream, a->x, images_in(a->shape));
         with.w = round(stream, a->w, weights_in(a->shape));
@@ -167,8 +233,7 @@ lk_gpu_status lk__gpu_conv_input_grad(lk_gpu_stream *stream, const lk_gpu_conv_i
     lk_gpu_conv_input_grad with = *a;
     rounded round;
     require_alignment({a->dy, a->w, a->dx});
-    if (is_refused(a->shape))
-        return refuse();
+    LK_GPU_TRY(choose_convolution(stream, LK_GPU_CONV_INPUT_GRAD, a->shape, false, LK_F32));
     if (rounds(a->shape.tf32, a->shape.dtype)) {
         with.dy = round(stream, a->dy, results_in(a->shape));
         with.w = round(stream, a->w, weights_in(a->shape));
@@ -181,8 +246,7 @@ lk_gpu_status lk__gpu_conv_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_
     lk_gpu_conv_weight_grad with = *a;
     rounded round;
     require_alignment({a->dy, a->x, a->dw});
-    if (is_refused(a->shape))
-        return refuse();
+    LK_GPU_TRY(choose_convolution(stream, LK_GPU_CONV_WEIGHT_GRAD, a->shape, false, a->dw_dtype));
     if (rounds(a->shape.tf32, a->shape.dtype)) {
         with.dy = round(stream, a->dy, results_in(a->shape));
         with.x = round(stream, a->x, images_in(a->shape));

@@ -300,7 +300,8 @@ static int64_t setting(const char *name, int64_t otherwise)
     return text && *text ? strtoll(text, nullptr, 10) : otherwise;
 }
 
-/* $LOCKSTEP_EMULATED_GPUS of them, with $LOCKSTEP_EMULATED_MEMORY bytes each. */
+/* $LOCKSTEP_EMULATED_GPUS of them, with $LOCKSTEP_EMULATED_MEMORY bytes each; number $LOCKSTEP_EMULATED_OTHER is of
+ * another model. */
 static int device_count(void)
 {
     return (int)setting("LOCKSTEP_EMULATED_GPUS", 2);
@@ -330,7 +331,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
     if (device < 0 || device >= device_count())
         return failed(cudaErrorInvalidDevice);
     *properties = {};
-    snprintf(properties->name, sizeof properties->name, "emulated GPU %d", device);
+    bool is_other = setting("LOCKSTEP_EMULATED_OTHER", -1) == device;
+    snprintf(properties->name, sizeof properties->name, is_other ? "other emulated GPU" : "emulated GPU");
     properties->major = 9;
     properties->multiProcessorCount = 4;
     properties->pciBusID = device;

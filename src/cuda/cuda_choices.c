@@ -1,0 +1,195 @@
+/* What cuBLASLt and cuDNN have chosen, as the texts that plans, records and lk_device_implementations show. They choose
+ * by heuristics that are a function of problem, GPU and version, so both belong to what identifies a run. */
+#include "base/mem.h"
+#include "cuda/cuda.h"
+#include "cuda/cuda_kernels.h"
+#include "cuda/cuda_state.h"
+#include "ops/ops.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- the machine -------------------------------------------------------------------------------------------------- */
+
+static void describe(const lk_device *device, char *text, size_t size)
+{
+    const lk_gpu_driver *driver = lk__cuda_driver(NULL);
+    lk_gpu_info info;
+    lk_gpu_versions versions;
+    if (!driver || driver->describe(device ? device->index : 0, &info) != LK_GPU_OK) {
+        snprintf(text, size, "no GPU");
+        return;
+    }
+    driver->versions(&versions);
+    snprintf(text, size, "GPU %s, compute capability %d.%d, CUDA %s, cuBLASLt %s, cuDNN %s", info.name,
+             info.capability[0], info.capability[1], versions.runtime, versions.cublas, versions.cudnn);
+}
+
+/* --- a problem ---------------------------------------------------------------------------------------------------- */
+
+static const char *operator_of(const lk_gpu_choice *choice)
+{
+    static const char *const names[] = {
+        [LK_GPU_MATMUL] = "matmul",
+        [LK_GPU_CONV] = "conv2d",
+        [LK_GPU_CONV_INPUT_GRAD] = "conv2d_input_grad",
+        [LK_GPU_CONV_WEIGHT_GRAD] = "conv2d_weight_grad",
+    };
+    return names[choice->kernel];
+}
+
+/* What products are made of. */
+static const char *precision(lk_dtype dtype, bool tf32)
+{
+    return dtype == LK_F32 && tf32 ? "tf32" : lk_dtype_name(dtype);
+}
+
+static void write_product(const lk_gpu_matmul *m, char *text, size_t size)
+{
+    snprintf(text, size, "%s a[%" PRId64 ",%" PRId64 "]%s b[%" PRId64 ",%" PRId64 "]%s%s to %s",
+             precision(m->dtype, m->tf32), m->rows, m->inner, m->a_transposed ? " transposed" : "", m->inner,
+             m->columns, m->b_transposed ? " transposed" : "", m->bias ? " bias" : "", lk_dtype_name(m->y_dtype));
+}
+
+static void write_convolution(const lk_gpu_choice *choice, char *text, size_t size)
+{
+    const lk_gpu_conv_shape *s = &choice->conv;
+    int used =
+        snprintf(text, size,
+                 "%s x[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "] w[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
+                 "] stride %" PRId64 "x%" PRId64 " padding %" PRId64 "x%" PRId64 " dilation %" PRId64 "x%" PRId64,
+                 precision(s->dtype, s->tf32), s->images, s->channels, s->size[0], s->size[1], s->out_channels,
+                 s->channels / s->groups, s->kernel[0], s->kernel[1], s->stride[0], s->stride[1], s->padding[0],
+                 s->padding[1], s->dilation[0], s->dilation[1]);
+    if (s->groups > 1)
+        used += snprintf(text + used, size - (size_t)used, " groups %" PRId64, s->groups);
+    snprintf(text + used, size - (size_t)used, "%s%s%s", choice->bias ? " bias" : "", s->direct ? " direct" : "",
+             choice->kernel == LK_GPU_CONV_WEIGHT_GRAD && choice->dw_dtype != s->dtype ? " to f32" : "");
+}
+
+static void write_choice(const lk_gpu_choice *from, lk_call_choice *to)
+{
+    to->op = operator_of(from);
+    if (from->kernel == LK_GPU_MATMUL)
+        write_product(&from->matmul, to->problem, sizeof to->problem);
+    else
+        write_convolution(from, to->problem, sizeof to->problem);
+    snprintf(to->implementation, sizeof to->implementation, "%s", from->name);
+}
+
+/* --- of a call ---------------------------------------------------------------------------------------------------- */
+
+static lk_status choose(lk_device *device, void *user)
+{
+    const lk_cuda *cuda = device->state;
+    return lk__cuda_check(cuda->driver, cuda->driver->choose(cuda->stream, user));
+}
+
+typedef struct conv_question {
+    const lk_call *call;
+    lk_gpu_choice choice;
+} conv_question;
+
+/* As cuda_conv.c goes on where there is no engine for bf16. */
+static lk_status choose_convolution(lk_device *device, void *user)
+{
+    conv_question *q = user;
+    lk_status status = choose(device, &q->choice);
+    if (status != LK_ERR_UNSUPPORTED || q->call->dtype != LK_BF16)
+        return status;
+    lk_error_clear();
+    lk__cuda_conv_choice(q->call, LK_F32, &q->choice);
+    return choose(device, &q->choice);
+}
+
+static lk_status of_convolution(const lk_call *call, lk_call_choice *choice)
+{
+    conv_question q = {.call = call};
+    if (!lk__cuda_conv_choice(call, call->dtype, &q.choice))
+        return LK_OK;
+    LK_TRY(lk__device_ask(call->device, choose_convolution, &q));
+    write_choice(&q.choice, choice);
+    return LK_OK;
+}
+
+static lk_status of_product(const lk_call *call, lk_call_choice *choice)
+{
+    lk_gpu_choice asked;
+    if (!lk__cuda_matmul_choice(call, &asked))
+        return LK_OK;
+    LK_TRY(lk__device_ask(call->device, choose, &asked));
+    write_choice(&asked, choice);
+    return LK_OK;
+}
+
+static lk_status of_call(const lk_call *call, lk_call_choice *choice)
+{
+    choice->op = NULL;
+    switch (call->op->id) {
+    case LK_OP_MATMUL:
+    case LK_OP_DENSE_ACT:
+        return of_product(call, choice);
+    case LK_OP_CONV2D:
+    case LK_OP_CONV2D_INPUT_GRAD:
+    case LK_OP_CONV2D_WEIGHT_GRAD:
+        return of_convolution(call, choice);
+    default:
+        return LK_OK;
+    }
+}
+
+const lk_choices lk__cuda_choices = {.describe = describe, .of_call = of_call};
+
+/* --- all that a device has met ------------------------------------------------------------------------------------ */
+
+typedef struct gathering {
+    lk_call_choice *list;
+    int n, capacity;
+    lk_status status;
+} gathering;
+
+static void gather(void *user, const lk_gpu_choice *choice)
+{
+    gathering *g = user;
+    if (g->status == LK_OK && g->n == g->capacity) {
+        int capacity = g->capacity ? 2 * g->capacity : 32;
+        lk_call_choice *list = lk__realloc(g->list, (size_t)capacity, sizeof *list);
+        if (list) {
+            g->list = list;
+            g->capacity = capacity;
+        } else {
+            g->status = LK_ERR_MEMORY;
+        }
+    }
+    if (g->status == LK_OK)
+        write_choice(choice, &g->list[g->n++]);
+}
+
+static lk_status gather_all(lk_device *device, void *user)
+{
+    gathering *g = user;
+    const lk_cuda *cuda = device->state;
+    cuda->driver->choices(cuda->stream, gather, g);
+    return g->status;
+}
+
+static int by_text(const void *a, const void *b)
+{
+    const lk_call_choice *left = a, *right = b;
+    int order = strcmp(left->op, right->op);
+    return order ? order : strcmp(left->problem, right->problem);
+}
+
+lk_status lk__cuda_implementations(lk_device *device, lk_implementation_fn visit, void *user)
+{
+    gathering g = {.status = LK_OK};
+    lk_status status = lk__device_ask(device, gather_all, &g);
+    if (status == LK_OK && g.n > 0)
+        qsort(g.list, (size_t)g.n, sizeof *g.list, by_text);
+    for (int i = 0; status == LK_OK && i < g.n; i++)
+        visit(user, g.list[i].op, g.list[i].problem, g.list[i].implementation);
+    lk__free(g.list);
+    return status;
+}
