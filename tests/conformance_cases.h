@@ -501,4 +501,26 @@ static const conformance_case conformance_cases[] = {
 
 #define CONFORMANCE_CASES ((int)(sizeof conformance_cases / sizeof conformance_cases[0]))
 
+/* Whether an operator is to be tested: all are where the command line names none. */
+static inline bool is_asked_for(const char *operator, int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], operator) == 0)
+            return true;
+    return argc == 1;
+}
+
+/* The first argument that names no operator, or NULL. */
+static inline const char *unknown_operator(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        int op = 0;
+        while (op < LK_OP_COUNT && strcmp(argv[i], lk_op_name(op)) != 0)
+            op++;
+        if (op == LK_OP_COUNT)
+            return argv[i];
+    }
+    return NULL;
+}
+
 #endif
