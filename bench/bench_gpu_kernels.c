@@ -1,0 +1,422 @@
+/* The plug-in's kernels one by one, called through its table, on arrays larger than a GPU's caches: a JSON object a
+ * kernel with the seconds of one launch and the bytes that it has to move; a device-to-device copy first and last, to
+ * compare with, and the libraries' matrix product.
+ *
+ * What makes two passes because the second needs a sum from the first counts both. Seconds are the median of several
+ * rounds of launches, each waited for once. Contents are random. Where kernels run on the processor seconds are null:
+ * they would say nothing of a GPU. --quick: small arrays, one launch. */
+#include "cuda/cuda_plugin.h"
+
+#include "lockstep/lockstep.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { CLASSES = 10, ROUNDS = 7, MAX_LAUNCHES = 2000 };
+
+typedef struct bench {
+    const lk_gpu_driver *driver;
+    lk_gpu_stream *stream;
+    bool is_emulated;
+    int rounds;
+    lk_dtype dtype;                 /* of what is measured now */
+    int64_t images, size, channels; /* of x; size: height and width */
+    int64_t count, rows, samples;   /* elements of x, its pixels, rows of logits */
+    int64_t side;                   /* of the matrices */
+    void *x, *dy, *y, *dx;          /* room for `count` elements of f32 */
+    void *one;                      /* of the dtype */
+    float *gamma, *beta, *dgamma, *dbeta, *loss, *hits, *rows_workspace;
+    int32_t *where;
+    double *sums, *dsums, *norms, *workspace;
+    int64_t *labels, *indices, *offsets;
+} bench;
+
+#define CALL(b, kernel, ...) (b)->driver->kernel((b)->stream, &(lk_gpu_##kernel){__VA_ARGS__})
+
+/* --- launches -------------------------------------------------------------------------------------------------- */
+
+static lk_gpu_status run_copy(const bench *b)
+{
+    return b->driver->copy(b->stream, b->y, b->x, (size_t)b->count * 4, LK_GPU_TO_GPU);
+}
+
+static lk_gpu_status run_matmul(const bench *b)
+{
+    return CALL(b, matmul, .a = b->x, .b = b->dy, .y = b->y, .dtype = b->dtype, .y_dtype = b->dtype, .rows = b->side,
+                .inner = b->side, .columns = b->side);
+}
+
+static lk_gpu_view dense(void *data, lk_dtype dtype)
+{
+    return (lk_gpu_view){.data = data, .dtype = dtype, .stride = {1}};
+}
+
+static lk_gpu_status run_add(const bench *b)
+{
+    return CALL(b, binary, .y = dense(b->y, b->dtype), .a = dense(b->x, b->dtype), .b = dense(b->dy, b->dtype),
+                .ndim = 1, .dim = {b->count}, .op = LK_GPU_ADD);
+}
+
+static lk_gpu_status run_cast(const bench *b)
+{
+    return CALL(b, convert, .y = dense(b->y, LK_BF16), .x = dense(b->x, LK_F32), .ndim = 1, .dim = {b->count});
+}
+
+static lk_gpu_status run_relu(const bench *b)
+{
+    return CALL(b, relu, .x = b->x, .y = b->y, .dtype = b->dtype, .count = b->count);
+}
+
+static lk_gpu_status run_relu_grad(const bench *b)
+{
+    return CALL(b, relu_grad, .dy = b->dy, .y = b->x, .dx = b->dx, .dtype = b->dtype, .count = b->count);
+}
+
+static lk_gpu_status run_dropout(const bench *b)
+{
+    return CALL(b, dropout, .x = b->x, .y = b->y, .indices = b->indices, .dtype = b->dtype, .images = b->images,
+                .channels = b->channels, .pixels = b->size * b->size, .channels_last = true, .rate = 0.1,
+                .philox = {.key = {1, 2}});
+}
+
+static lk_gpu_status run_channel_sums(const bench *b)
+{
+    return CALL(b, channel_sums, .x = b->x, .sums = b->sums, .workspace = b->workspace, .dtype = b->dtype,
+                .rows = b->rows, .channels = b->channels);
+}
+
+static lk_gpu_statistics statistics(const bench *b)
+{
+    return (lk_gpu_statistics){.sums = b->sums, .count = b->rows, .epsilon = 1e-5};
+}
+
+static lk_gpu_status run_normalise(const bench *b)
+{
+    return CALL(b, normalise, .x = b->x, .residual = b->dy, .gamma = b->gamma, .beta = b->beta, .y = b->y,
+                .statistics = statistics(b), .dtype = b->dtype, .rows = b->rows, .channels = b->channels, .act = true);
+}
+
+static lk_gpu_status run_normalise_grad(const bench *b)
+{
+    return CALL(b, normalise_grad, .dy = b->dy, .act_y = b->y, .x = b->x, .gamma = b->gamma, .dx = b->dx,
+                .dgamma = b->dgamma, .dbeta = b->dbeta, .dsums = b->dsums, .workspace = b->workspace,
+                .statistics = statistics(b), .through = LK_GPU_THROUGH_SUMS, .dtype = b->dtype, .rows = b->rows,
+                .channels = b->channels);
+}
+
+static lk_gpu_window window(const bench *b)
+{
+    return (lk_gpu_window){.images = b->images,
+                           .channels = b->channels,
+                           .size = {b->size, b->size},
+                           .out_size = {b->size / 2, b->size / 2},
+                           .kernel = {2, 2},
+                           .stride = {2, 2}};
+}
+
+static lk_gpu_status run_max_pool(const bench *b)
+{
+    return CALL(b, max_pool, .x = b->x, .y = b->y, .where = b->where, .dtype = b->dtype, .window = window(b));
+}
+
+static lk_gpu_status run_max_pool_grad(const bench *b)
+{
+    return CALL(b, max_pool_grad, .dy = b->dy, .where = b->where, .dx = b->dx, .dtype = b->dtype, .window = window(b));
+}
+
+static lk_gpu_status run_avg_pool(const bench *b)
+{
+    return CALL(b, avg_pool, .x = b->x, .y = b->y, .dtype = b->dtype, .window = window(b));
+}
+
+static lk_gpu_status run_avg_pool_grad(const bench *b)
+{
+    return CALL(b, avg_pool_grad, .dy = b->dy, .dx = b->dx, .dtype = b->dtype, .window = window(b));
+}
+
+static lk_gpu_status run_softmax(const bench *b)
+{
+    return CALL(b, softmax, .x = b->x, .y = b->y, .dtype = b->dtype, .outer = b->samples, .n = CLASSES, .inner = 1,
+                .log = true);
+}
+
+static lk_gpu_status run_cross_entropy(const bench *b)
+{
+    return CALL(b, cross_entropy, .logits = b->x, .dloss = b->one, .labels = b->labels, .loss = b->loss,
+                .dlogits = b->dx, .hits = b->hits, .workspace = b->rows_workspace, .dtype = b->dtype, .n = b->samples,
+                .classes = CLASSES, .sum = true, .scale = 1, .k = 1);
+}
+
+static lk_gpu_status run_column_sums(const bench *b)
+{
+    return CALL(b, column_sums, .x = b->dy, .sums = b->loss, .workspace = b->workspace, .dtype = b->dtype,
+                .sums_dtype = LK_F32, .rows = b->rows, .columns = b->channels);
+}
+
+static lk_gpu_status run_momentum(const bench *b)
+{
+    return CALL(b, momentum_update, .w = b->x, .v = b->y, .g = b->dy, .count = b->count, .rate = 1e-4F,
+                .momentum = 0.9F, .weight_decay = 1e-4F);
+}
+
+static lk_gpu_status run_adam(const bench *b)
+{
+    return CALL(b, adam_update, .w = b->x, .m = b->y, .v = b->dx, .g = b->dy, .count = b->count, .beta1 = 0.9F,
+                .rest1 = 0.1F, .beta2 = 0.999F, .rest2 = 0.001F, .step = 1e-4F, .unbias = 1, .epsilon = 1e-7F,
+                .keep = 1);
+}
+
+static lk_gpu_status run_sgd(const bench *b)
+{
+    return CALL(b, sgd_update, .w = b->x, .g = b->dy, .y = b->x, .count = b->count, .rate = 1e-4F);
+}
+
+static lk_gpu_status run_squared_norms(const bench *b)
+{
+    return CALL(b, squared_norms, .x = b->dy, .offsets = b->offsets, .norms = b->norms, .workspace = b->workspace,
+                .count = b->count, .segments = 1);
+}
+
+/* --- the table ------------------------------------------------------------------------------------------------- */
+
+enum { BY_F32 = 1, BY_BF16 = 2, BOTH = 3 };
+
+typedef struct kernel {
+    const char *name, *what;
+    lk_gpu_status (*launch)(const bench *b);
+    int dtypes;
+    double elements;   /* of the dtype, that are read and written for each of x */
+    double more_bytes; /* that each of x takes besides */
+} kernel;
+
+/* clang-format off: a line a kernel */
+static const kernel kernels[] = {
+    {"copy", "of device memory", run_copy, BY_F32, 2, 0},
+    {"matmul", "a square matrix product", run_matmul, BOTH, 0, 0},
+    {"channel_sums", "batch-norm statistics", run_channel_sums, BOTH, 1, 0},
+    {"normalise", "batch-norm, residual, ReLU", run_normalise, BOTH, 3, 0},
+    {"normalise_grad", "their gradient: sums, then dx", run_normalise_grad, BOTH, 7, 0},
+    {"max_pool", "2x2, with where", run_max_pool, BOTH, 1.25, 1},
+    {"max_pool_grad", "2x2", run_max_pool_grad, BOTH, 1.25, 1},
+    {"avg_pool", "2x2", run_avg_pool, BOTH, 1.25, 0},
+    {"avg_pool_grad", "2x2", run_avg_pool_grad, BOTH, 1.25, 0},
+    {"relu", "", run_relu, BOTH, 2, 0},
+    {"relu_grad", "", run_relu_grad, BOTH, 3, 0},
+    {"dropout", "Philox", run_dropout, BOTH, 2, 0},
+    {"softmax", "logarithm of, rows of 10", run_softmax, BOTH, 2, 0},
+    {"cross_entropy", "loss, hits and gradient, rows of 10", run_cross_entropy, BOTH, 2, 0.8},
+    {"column_sums", "gradient of a bias", run_column_sums, BOTH, 1, 0},
+    {"add", "a tree sum's node", run_add, BOTH, 3, 0},
+    {"cast", "f32 to bf16", run_cast, BY_F32, 1.5, 0},
+    {"sgd_update", "", run_sgd, BY_F32, 3, 0},
+    {"momentum_update", "", run_momentum, BY_F32, 5, 0},
+    {"adam_update", "", run_adam, BY_F32, 7, 0},
+    {"squared_norms", "in blocks of 4096", run_squared_norms, BY_F32, 1, 0},
+    {"copy", "of device memory, again", run_copy, BY_F32, 2, 0},
+};
+/* clang-format on */
+
+/* --- operands -------------------------------------------------------------------------------------------------- */
+
+static void *array(const bench *b, lk_gpu_status *status, int64_t elements, size_t size)
+{
+    void *data = NULL;
+    if (*status == LK_GPU_OK)
+        *status = b->driver->alloc(b->stream, (size_t)elements * size, &data);
+    return data;
+}
+
+static int64_t larger(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+static lk_gpu_status make_arrays(bench *b)
+{
+    lk_gpu_status status = LK_GPU_OK;
+    void **const large[] = {&b->x, &b->dy, &b->y, &b->dx};
+    float **const by_channel[] = {&b->gamma, &b->beta, &b->dgamma, &b->dbeta, &b->loss, &b->hits};
+    for (size_t i = 0; i < sizeof large / sizeof *large; i++)
+        *large[i] = array(b, &status, b->count, 4);
+    for (size_t i = 0; i < sizeof by_channel / sizeof *by_channel; i++)
+        *by_channel[i] = array(b, &status, b->channels, sizeof(float));
+    b->rows_workspace = array(b, &status, 2 * b->samples, sizeof(float));
+    b->where = array(b, &status, b->count / 4, sizeof *b->where);
+    b->sums = array(b, &status, 2 * b->channels, sizeof *b->sums);
+    b->dsums = array(b, &status, 2 * b->channels, sizeof *b->dsums);
+    b->one = array(b, &status, 1, sizeof(float));
+    b->norms = array(b, &status, 1, sizeof *b->norms);
+    b->workspace =
+        array(b, &status, larger(lk_gpu_sums_workspace(b->rows, b->channels), b->count / LK_GPU_NORM_BLOCK + 2),
+              sizeof *b->workspace);
+    b->labels = array(b, &status, b->samples, sizeof *b->labels);
+    b->indices = array(b, &status, b->images, sizeof *b->indices);
+    b->offsets = array(b, &status, 2, sizeof *b->offsets);
+    return status;
+}
+
+static lk_gpu_status draw(const bench *b, void *y, lk_dtype dtype, int64_t count, uint32_t key)
+{
+    return CALL(b, random, .y = y, .dtype = dtype, .count = count, .a = 0, .b = 1, .normal = true,
+                .philox = {.key = {key, 0}});
+}
+
+/* Those that no kernel writes; `x` holds the labels as floats meanwhile. */
+static lk_gpu_status fill_others(const bench *b)
+{
+    lk_gpu_status status = CALL(b, random, .y = b->x, .dtype = LK_F32, .count = b->samples, .a = 0, .b = CLASSES,
+                                .philox = {.key = {9, 0}});
+    if (status == LK_GPU_OK)
+        status =
+            CALL(b, convert, .y = dense(b->labels, LK_I64), .x = dense(b->x, LK_F32), .ndim = 1, .dim = {b->samples});
+    if (status == LK_GPU_OK)
+        status = CALL(b, arange, .y = b->indices, .dtype = LK_I64, .count = b->images, .step = 1);
+    if (status == LK_GPU_OK)
+        status = CALL(b, arange, .y = b->offsets, .dtype = LK_I64, .count = 2, .step = (double)b->count);
+    if (status == LK_GPU_OK)
+        status = CALL(b, fill, .y = b->gamma, .dtype = LK_F32, .count = b->channels, .value = 1);
+    if (status == LK_GPU_OK)
+        status = CALL(b, fill, .y = b->beta, .dtype = LK_F32, .count = b->channels, .value = 0);
+    return status;
+}
+
+/* Random numbers of the dtype, with their statistics and pooled maxima. y, Adam's second moment as dx, is not negative.
+ */
+static lk_gpu_status fill_large(const bench *b)
+{
+    void *const arrays[] = {b->x, b->dy, b->y, b->dx};
+    lk_gpu_status status = LK_GPU_OK;
+    for (uint32_t i = 0; i < 3 && status == LK_GPU_OK; i++)
+        status = draw(b, arrays[i], b->dtype, b->count, i + 1);
+    if (status == LK_GPU_OK)
+        status = CALL(b, fill, .y = b->dx, .dtype = b->dtype, .count = b->count, .value = 1);
+    if (status == LK_GPU_OK)
+        status = CALL(b, fill, .y = b->one, .dtype = b->dtype, .count = 1, .value = 1);
+    if (status == LK_GPU_OK)
+        status = run_channel_sums(b);
+    return status == LK_GPU_OK ? run_max_pool(b) : status;
+}
+
+/* --- measuring ------------------------------------------------------------------------------------------------- */
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* Seconds a launch, of `launches` of them; less than 0 where one failed. */
+static double time_launches(const bench *b, const kernel *k, int launches)
+{
+    double began = now();
+    for (int i = 0; i < launches; i++)
+        if (k->launch(b) != LK_GPU_OK)
+            return -1;
+    return b->driver->stream_wait(b->stream) == LK_GPU_OK ? (now() - began) / launches : -1;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* The median of the rounds, of about 20 ms each. */
+static double measure(const bench *b, const kernel *k)
+{
+    double seconds[ROUNDS], first = time_launches(b, k, 1);
+    if (first < 0 || b->rounds == 1)
+        return first;
+    double one = time_launches(b, k, 3);
+    int launches = one < 0 ? 1 : 0.02 / one > MAX_LAUNCHES ? MAX_LAUNCHES : (int)(0.02 / one) + 1;
+    for (int i = 0; i < b->rounds; i++)
+        if ((seconds[i] = time_launches(b, k, launches)) < 0)
+            return -1;
+    qsort(seconds, (size_t)b->rounds, sizeof *seconds, ascending);
+    return seconds[b->rounds / 2];
+}
+
+static bool report(const bench *b, const kernel *k)
+{
+    double size = (double)lk_dtype_size(b->dtype), side = (double)b->side, seconds = measure(b, k);
+    double bytes = (double)b->count * (k->elements * size + k->more_bytes);
+    bool is_matmul = k->launch == run_matmul;
+    if (is_matmul)
+        bytes = 3 * side * side * size;
+    if (seconds < 0) {
+        fprintf(stderr, "bench_gpu_kernels: %s %s: %s\n", k->name, lk_dtype_name(b->dtype), b->driver->error());
+        return false;
+    }
+    printf("{\"kernel\": \"%s\", \"what\": \"%s\", \"dtype\": \"%s\", \"bytes\": %.0f, \"flops\": %.0f, ", k->name,
+           k->what, lk_dtype_name(b->dtype), bytes, is_matmul ? 2 * side * side * side : 0);
+    if (b->is_emulated)
+        printf("\"seconds\": null}\n");
+    else
+        printf("\"seconds\": %.9f}\n", seconds);
+    return fflush(stdout) == 0;
+}
+
+static bool measure_all(bench *b, lk_dtype dtype)
+{
+    int mark = dtype == LK_F32 ? BY_F32 : BY_BF16;
+    bool good = true;
+    b->dtype = dtype;
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+        if (!(kernels[i].dtypes & mark))
+            continue;
+        /* Anew each time: a kernel may have left what another must not be timed on. */
+        if (fill_large(b) != LK_GPU_OK) {
+            fprintf(stderr, "bench_gpu_kernels: operands: %s\n", b->driver->error());
+            return false;
+        }
+        good = report(b, &kernels[i]) && good;
+    }
+    return good;
+}
+
+static lk_gpu_status open_gpu(bench *b)
+{
+    lk_gpu_info info;
+    lk_gpu_status status = b->driver->describe(0, &info);
+    if (status == LK_GPU_OK)
+        status = b->driver->stream_open(0, &b->stream);
+    b->is_emulated = strncmp(info.name, "emulated", 8) == 0;
+    return status;
+}
+
+static void choose_sizes(bench *b, bool quick)
+{
+    b->rounds = quick ? 1 : ROUNDS;
+    b->images = quick ? 4 : 1024;
+    b->size = quick ? 8 : 28;
+    b->channels = quick ? 16 : 160;
+    b->side = quick ? 48 : 8192;
+    b->rows = b->images * b->size * b->size;
+    b->count = b->rows * b->channels;
+    b->samples = b->count / CLASSES;
+}
+
+int main(int argc, char **argv)
+{
+    const char *reason;
+    bench b = {.driver = lk__cuda_driver(&reason)};
+    if (!b.driver || b.driver->count() == 0) {
+        fprintf(stderr, "bench_gpu_kernels: %s\n", b.driver ? b.driver->error() : reason);
+        return 1;
+    }
+    choose_sizes(&b, argc > 1 && strcmp(argv[1], "--quick") == 0);
+    lk_gpu_status status = open_gpu(&b);
+    if (status == LK_GPU_OK)
+        status = make_arrays(&b);
+    if (status == LK_GPU_OK)
+        status = fill_others(&b);
+    if (status != LK_GPU_OK) {
+        fprintf(stderr, "bench_gpu_kernels: %s\n", b.driver->error());
+        return 1;
+    }
+    bool in_f32 = measure_all(&b, LK_F32), in_bf16 = measure_all(&b, LK_BF16);
+    return in_f32 && in_bf16 ? 0 : 1;
+}
