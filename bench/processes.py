@@ -47,13 +47,14 @@ def machine():
 class Process:
     """A process on the given CPUs; finish() gives back its output, its seconds and its peak memory."""
 
-    def __init__(self, command, cpus, limit=None):
-        """limit: seconds after which it is ended, with all that it has started."""
+    def __init__(self, command, cpus, limit=None, environment=None):
+        """limit: seconds after which it is ended, with all that it has started. environment: None for that of this
+        process."""
         self.limit = limit
         self.command = [str(word) for word in command]
         self.output, self.errors = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
         self.began = time.perf_counter()
-        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.output,
+        self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.output, env=environment,
                                         stderr=self.errors, start_new_session=limit is not None,
                                         preexec_fn=lambda: os.sched_setaffinity(0, cpus))
 
@@ -79,15 +80,18 @@ class Process:
         self.process.returncode = -signal.SIGKILL
 
     def finish(self):
-        _, status, usage = self.wait()
-        self.seconds = time.perf_counter() - self.began
+        """What it wrote is in `stdout` and `stderr` too, also where it failed."""
+        try:
+            _, status, usage = self.wait()
+        finally:
+            self.seconds = time.perf_counter() - self.began
+            self.stdout, self.stderr = self.text(self.output), self.text(self.errors)
         self.process.returncode = os.waitstatus_to_exitcode(status)
         self.peak_bytes = usage.ru_maxrss * 1024
-        output, errors = self.text(self.output), self.text(self.errors)
         if self.process.returncode != 0:
-            reason = errors.strip().splitlines() or [f"exit status {self.process.returncode}"]
-            raise Failed(f"{Path(self.command[0]).name}: {reason[-1]}")
-        return output
+            reason = self.stderr.strip().splitlines() or [f"exit status {self.process.returncode}"]
+            raise Failed(f"{Path(self.command[0]).name}: {reason[-1].strip()}")
+        return self.stdout
 
     @staticmethod
     def text(file):

@@ -28,13 +28,16 @@ class Row:
         return [self.what, self.ours, self.peer, self.ratio, self.goal, self.reached]
 
 
-def print_cells(table):
-    """The first line is the header."""
+def format_cells(table):
+    """Lines of text; the first of the table is the header."""
     table = [[str(cell) for cell in line] for line in table]
     widths = [max(len(line[i]) for line in table) for i in range(len(table[0]))]
     table.insert(1, ["-" * width for width in widths])
-    for line in table:
-        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |")
+    return ["| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths)) + " |" for line in table]
+
+
+def print_cells(table):
+    print("\n".join(format_cells(table)))
 
 
 def print_table(rows):
