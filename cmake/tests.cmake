@@ -74,7 +74,7 @@ if(TARGET lockstep_cuda_emulated)
     endforeach()
   endif()
   if(TARGET lockstep)
-    set_tests_properties(cuda_test PROPERTIES ENVIRONMENT
+    set_tests_properties(cuda_test gpu_check_test PROPERTIES ENVIRONMENT
       "LOCKSTEP=$<TARGET_FILE:lockstep>;LOCKSTEP_CUDA_EMULATED=$<TARGET_FILE:lockstep_cuda_emulated>")
   endif()
 endif()

@@ -1,0 +1,144 @@
+"""What must hold on a GPU. A check gives what it looked at, in a few words, or raises Failed."""
+import math
+import os
+import re
+import shutil
+from pathlib import Path
+
+from processes import Failed, NotMeasured
+
+MODELS = ("lenet", "keras-cnn", "resnet18", "wrn-16-10")
+DEVICES = "1xcuda:0,2xcuda:0,4xcuda:0"
+TESTED = {"LOCKSTEP_TEST_DEVICES": "2xcuda:0"}
+
+# Operators whose kernels are the plug-in's own: no library's kernel runs in them.
+OWN_OPERATORS = ("add", "cast", "relu", "relu_grad", "dropout", "max_pool2d", "max_pool2d_grad", "avg_pool2d",
+                 "avg_pool2d_grad", "batch_norm", "batch_norm_grad", "batch_norm_act_grad", "batch_norm_update", "sum", "max",
+                 "softmax", "softmax_grad", "cross_entropy_step", "momentum_update", "adam_update", "squared_norms",
+                 "update_scales")
+
+# How far a loss on the GPU may be from the CPU's, relative to it, in each of CURVE_EPOCHS epochs of two steps. Both start at
+# the same weights and draw the same samples and dropout masks, so what differs is rounding: f32 sums of up to 6,000
+# products that are added in another order are some 1e-6 apart, which every update and batch-norm's division by small
+# variances amplifies; a wrong kernel is off by 1e-1 and more. In bf16 each layer's output is rounded to 8 bits: two sums
+# that differ in their last f32 bit may be 4e-3 apart after it, and such differences, of random sign, largely cancel.
+CURVE_BOUNDS = {"f32": 2e-3, "bf16": 3e-2}
+CURVE_EPOCHS = 5
+
+
+def last_line(text, pattern):
+    found = re.findall(pattern, text, re.MULTILINE)
+    return found[-1] if found else None
+
+
+def check_doctor(machine):
+    if "\n  cuda:0 " not in machine.doctor:
+        raise Failed(machine.libraries())
+    return machine.gpu()
+
+
+def run_tests(machine, name, operators=(), before=()):
+    """A test program on the GPU, all of which must pass: how many tests did."""
+    process = machine.run(*before, machine.program(f"tests/{name}"), *operators, environment=TESTED)
+    said = process.stdout + process.stderr
+    passed = last_line(said, r"PASSED.*?(\d+) test")
+    if not passed:
+        raise Failed(f"{name} did not say that it passed")
+    missing = sorted(set(re.findall(r"^(\w+) .*SKIP: unsupported", said, re.MULTILINE)))
+    return f"{passed} tests" + (f", of which unsupported: {' '.join(missing)}" if missing else "")
+
+
+def check_contract(machine, model, dtype):
+    """The same bits on 1, 2 and 4 logical devices of the GPU."""
+    size = ["--steps", 2, "--batch-size", 8] if machine.emulated else ["--steps", 5, "--batch-size", 64]
+    output = machine.run(machine.lockstep, "verify", "--model", model, "--dtype", dtype, "--data", machine.data, "--devices",
+                         DEVICES, "--shards", 4, *size).stdout
+    digests = set(re.findall(r"^\dxcuda:0 +([0-9a-f]{32})$", output, re.MULTILINE))
+    if len(digests) != 1:
+        raise Failed(f"{len(digests)} digests")
+    return f"{DEVICES} alike, {last_line(output, r'^identical (after .*)$')}"
+
+
+def losses(machine, devices, model, dtype):
+    batch = 16 if machine.emulated else 64
+    events = machine.train("--devices", devices, "--model", model, "--dtype", dtype, "--batch-size", batch, "--shards", 4,
+                           "--limit-train", 2 * batch, "--epochs", 2 if machine.emulated else CURVE_EPOCHS, "--base-lr", 0.05,
+                           "--optimizer", "sgd")
+    found = [event["train_loss"] for event in events if event["event"] == "epoch"]
+    return [math.nan if loss is None else loss for loss in found]
+
+
+def check_curve(machine, model, dtype):
+    """Losses of the first epochs on GPU and CPU."""
+    cores = min(4, len(os.sched_getaffinity(0)))
+    gpu, cpu = losses(machine, "cuda:0", model, dtype), losses(machine, f"{cores}xcpu", model, dtype)
+    machine.record(f"losses, {model}, {dtype}", {"cuda": gpu, "cpu": cpu})
+    worst = max(abs(a - b) / abs(b) for a, b in zip(gpu, cpu, strict=True))
+    told = f"{len(gpu)} epochs, at most {worst:.1e} apart of {CURVE_BOUNDS[dtype]:.0e}"
+    if not worst <= CURVE_BOUNDS[dtype]:  # NaN fails
+        raise Failed(told)
+    return told
+
+
+def sanitizer():
+    folders = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
+    places = [str(Path(folder) / "bin") for folder in folders if folder]
+    found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=os.pathsep.join(places))
+    if not found:
+        raise NotMeasured("no compute-sanitizer")
+    return found
+
+
+def check_memory(machine, tool):
+    """compute-sanitizer on the own kernels, which the operators' cases call with small and uneven shapes."""
+    if machine.emulated:
+        raise NotMeasured("emulated")
+    before = [sanitizer(), "--tool", tool, "--error-exitcode", 9]
+    return run_tests(machine, "conformance_test", OWN_OPERATORS, before)
+
+
+def models(machine):
+    return MODELS[:2] if machine.emulated else MODELS
+
+
+def dtypes(machine):
+    return ("f32",) if machine.emulated else ("f32", "bf16")
+
+
+def doctor(machine):
+    yield "a GPU, and the libraries for it", lambda: check_doctor(machine)
+
+
+def conformance(machine):
+    few = OWN_OPERATORS + ("matmul", "conv2d") if machine.emulated else ()
+    yield ("operators against plain C in double, f32 and bf16",
+           lambda: run_tests(machine, "conformance_test", few))
+
+
+def images(machine):
+    yield ("images prepared on the device: the bits of the host's loader",
+           lambda: run_tests(machine, "prepare_images_test"))
+
+
+def gradients(machine):
+    few = ("matmul", "relu", "max_pool2d", "batch_norm") if machine.emulated else ()
+    yield ("gradients against plain C in double, and that against differences",
+           lambda: run_tests(machine, "conformance_gradient_test", few))
+
+
+def contract(machine):
+    for model in models(machine):
+        for dtype in dtypes(machine):
+            yield f"same bits, {model}, {dtype}", lambda model=model, dtype=dtype: check_contract(machine, model, dtype)
+
+
+def curves(machine):
+    for model in models(machine):
+        for dtype in dtypes(machine):
+            yield f"losses beside the CPU's, {model}, {dtype}", (
+                lambda model=model, dtype=dtype: check_curve(machine, model, dtype))
+
+
+def memory(machine):
+    for tool in ("memcheck", "racecheck"):
+        yield f"own kernels under {tool}", lambda tool=tool: check_memory(machine, tool)

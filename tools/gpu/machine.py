@@ -1,0 +1,198 @@
+"""The machine with the GPU: the build to check, what it runs with, and the time there is."""
+import json
+import os
+import re
+import subprocess
+import tarfile
+import tempfile
+import time
+from pathlib import Path
+
+from processes import Failed, NotMeasured, Process, processor
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+DATA_FILE = "fashion-mnist/train-images-idx3-ubyte"
+KEPT_OUTPUT = 256 << 10  # bytes of what one process wrote
+SHORTEST = 3  # seconds under which nothing is begun
+
+
+class Clock:
+    """How much time is left, of all and of the part at hand."""
+
+    def __init__(self, seconds):
+        self.began = time.monotonic()
+        self.end = self.part_end = self.began + seconds
+
+    def begin_part(self, seconds):
+        self.part_end = min(self.end, time.monotonic() + seconds)
+
+    def left(self):
+        left = self.part_end - time.monotonic()
+        if left < SHORTEST:
+            raise NotMeasured("out of time")
+        return left
+
+    def is_over(self):
+        return time.monotonic() >= self.end
+
+    def passed(self):
+        return time.monotonic() - self.began
+
+
+class Machine:
+    """What is checked, and where its output goes."""
+
+    def __init__(self, args):
+        self.python, self.temporary = args.python, None
+        args.out.mkdir(parents=True, exist_ok=True)
+        self.out = args.out
+        self.log, self.samples = open(args.out / "output.log", "w"), open(args.out / "samples.jsonl", "w")
+        self.build = self.find_build(args.build)
+        self.lockstep = self.build / "lockstep"
+        if not self.lockstep.exists():
+            raise NotMeasured(f"there is no {self.lockstep}")
+        self.environment = self.make_environment(args.data)
+        self.data = self.find_data()
+        self.peer = args.peer or self.build / "torch_bench.py"
+        self.clock = Clock(60 * args.minutes)
+        self.doctor = self.find_cuda()
+        self.emulated = "emulated GPU" in self.doctor
+        self.peer_missing = self.find_peer()
+
+    # --- what there is ---
+
+    def find_build(self, build):
+        """A folder, or an archive of tools/gpu_pack; else what is built now."""
+        if build is None:
+            if subprocess.run([ROOT / "dev", "build"]).returncode != 0:
+                raise NotMeasured("./dev build failed")
+            return ROOT / "build"
+        if build.is_dir():
+            return build.resolve()
+        self.temporary = tempfile.TemporaryDirectory(prefix="gpu_check.")
+        with tarfile.open(build) as archive:
+            archive.extractall(self.temporary.name)
+        return Path(self.temporary.name)
+
+    def make_environment(self, data):
+        """Of our programs. A packed build brings libraries, which are not for others."""
+        environment = dict(os.environ)
+        packed = self.build / "data"
+        if data or packed.is_dir():
+            environment["LOCKSTEP_DATA"] = str(data or packed)
+        if (self.build / "lib").is_dir():
+            self.add_libraries(environment, [self.build / "lib"])
+        return environment
+
+    @staticmethod
+    def add_libraries(environment, folders):
+        known = environment.get("LD_LIBRARY_PATH")
+        environment["LD_LIBRARY_PATH"] = ":".join([*([known] if known else []), *(str(folder) for folder in folders)])
+
+    def find_data(self):
+        folder = Path(self.environment.get("LOCKSTEP_DATA", "/nowhere"))
+        there = any((folder / (DATA_FILE + end)).exists() for end in ("", ".gz"))
+        return "fashion-mnist" if there else "synthetic"
+
+    def find_cuda(self):
+        """What `doctor` says. CUDA's libraries may be there only as packages of Python."""
+        said = self.run(self.lockstep, "doctor").stdout
+        if "no CUDA" in said:
+            find = "import nvidia; print(*nvidia.__path__, sep='\\n')"
+            found = subprocess.run([self.python, "-c", find], capture_output=True, text=True).stdout.splitlines()
+            wheels = [lib for path in found for lib in sorted(Path(path).glob("*/lib"))]
+            toolkit = Path(os.environ.get("CUDA_HOME", "/usr/local/cuda")) / "lib64"
+            self.add_libraries(self.environment, [toolkit, *wheels])
+            said = self.run(self.lockstep, "doctor").stdout
+        return said
+
+    def find_peer(self):
+        """Why PyTorch cannot be measured here, or None."""
+        if self.emulated:
+            return "emulated"
+        if not self.peer.exists():
+            return f"no {self.peer}: --peer names it"
+        code = "import torch; print(torch.__version__); assert torch.cuda.is_available(), 'torch sees no GPU'"
+        found = subprocess.run([self.python, "-c", code], capture_output=True, text=True)
+        self.torch = found.stdout.strip()
+        return None if found.returncode == 0 else "torch sees no GPU" if self.torch else "no torch"
+
+    def commit(self):
+        """Of the build: a packed one has it in a file, for there is no history where it is taken to."""
+        packed = self.build / "commit"
+        if packed.exists():
+            return packed.read_text().strip()
+        found = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True)
+        return found.stdout.strip() or "unknown"
+
+    def libraries(self):
+        """Driver, CUDA and libraries, as `doctor` says."""
+        lines = self.doctor.partition("\nGPUs\n")[2].strip().splitlines()
+        return lines[0].strip() if lines else "no GPU"
+
+    def gpu(self):
+        found = re.search(r"^ +cuda:0 +(.*)$", self.doctor, re.MULTILINE)
+        return found[1] if found else "none"
+
+    def describe(self):
+        """What the figures depend on, in lines."""
+        query = ["nvidia-smi", "--query-gpu=driver_version,memory.total,clocks.max.sm,power.limit", "--format=csv,noheader"]
+        try:
+            driver = subprocess.run(query, capture_output=True, text=True).stdout.strip().replace("\n", "; ")
+        except OSError:
+            driver = ""
+        return [f"Date: {time.strftime('%Y-%m-%d %H:%M %z')}", f"Commit: {self.commit()}", f"GPU: {self.gpu()}",
+                f"Driver, memory, clock, power: {driver or 'no nvidia-smi'}", f"Libraries: {self.libraries()}",
+                f"Processor: {processor()}, {len(os.sched_getaffinity(0))} CPUs",
+                f"PyTorch: {self.peer_missing or self.torch}", f"Data: {self.data}"]
+
+    # --- running ---
+
+    def run(self, *command, environment=None):
+        """The process of a program of ours, which has ended well within the time left."""
+        return self.finish(command, {**self.environment, **(environment or {})})
+
+    def run_peer(self, *options):
+        """What PyTorch's measurement says of itself, which is its last line."""
+        if self.peer_missing:
+            raise NotMeasured(self.peer_missing)
+        return json.loads(self.finish([self.python, self.peer, *options], None).stdout.splitlines()[-1])
+
+    def finish(self, command, environment):
+        process = Process(command, os.sched_getaffinity(0), self.clock.left(), environment)
+        try:
+            process.finish()
+        except Failed:
+            if self.clock.is_over():
+                raise NotMeasured(f"out of time after {process.seconds:.0f} s")
+            raise
+        finally:
+            self.keep(process)
+        return process
+
+    def keep(self, process):
+        for text in ("$ " + " ".join(process.command) + "\n", process.stdout, process.stderr):
+            cut = len(text) - KEPT_OUTPUT
+            self.log.write(text if cut <= 0 else f"[{cut} characters left out]\n{text[cut:]}")
+        self.log.write(f"[{process.seconds:.1f} s]\n\n")
+        self.log.flush()
+
+    def program(self, name):
+        """A program of the build."""
+        path = self.build / name
+        if not path.exists():
+            raise NotMeasured(f"no {name} in the build")
+        return path
+
+    def record(self, what, sample):
+        json.dump({"measured": what, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **sample}, self.samples)
+        self.samples.write("\n")
+        self.samples.flush()
+
+    def train(self, *options):
+        """The events of a run of `lockstep train`."""
+        output = self.run(self.lockstep, "train", "--json", "--data", self.data, "--limit-val", 0, *options).stdout
+        events = [json.loads(line) for line in output.splitlines()]
+        if not events or events[-1]["event"] != "done":
+            raise Failed("lockstep train ended without its report")
+        return events

@@ -1,0 +1,262 @@
+"""What is measured on a GPU, ours beside PyTorch in turns, and what is to be reached."""
+import json
+import statistics
+
+from processes import Failed, NotMeasured
+from table import summary
+
+TRAINING_SAMPLES = 60000
+SECONDS = 2  # of a sample
+SHARE_GOAL = 0.8  # of the copy's bandwidth, of each own kernel
+LIBRARIES = ("copy", "matmul")  # kernels that are not ours
+
+# Images a second that another program's authors published for wrn-16-10 on one GPU, by batch size.
+PUBLISHED = {8: 328, 16: 551, 32: 808, 64: 1002, 128: 1165, 256: 1273, 512: 1329, 700: 1332}
+PUBLISHED_GOAL = 10
+WRN_FLOPS = 11.1e9  # an image, forward and backward
+
+EAGER = {"eager": ["--channels-last"]}
+COMPILED = {"compiled": ["--channels-last", "--compile"]}
+GRAPHS = {"CUDA graphs": ["--channels-last", "--compile", "--compile-mode", "reduce-overhead"]}
+TUNED = {"max-autotune": ["--channels-last", "--compile", "--compile-mode", "max-autotune"]}
+WAYS = {**EAGER, **GRAPHS, **COMPILED}
+
+
+class Line:
+    """A row of the table."""
+
+    def __init__(self, what, result="-", peer="-", ratio="-", goal="-", reached="-"):
+        self.cells = [what, result, peer, ratio, goal, reached]
+
+
+def lacking(what, reason, goal="-"):
+    return Line(what, f"not measured: {reason}", goal=goal)
+
+
+class Ours:
+    """Images a second of one setting, sample after sample."""
+
+    def __init__(self, model, batch, dtype, *options):
+        self.setting = ["--model", model, "--batch-size", batch, "--dtype", dtype, *options]
+        self.what = f"{model}, {dtype}, batch {batch}" + "".join(f" {option}" for option in options)
+        self.batch, self.speeds, self.epochs, self.reason = batch, [], [], None
+
+    def train(self, machine, images, epochs):
+        events = machine.train("--devices", "cuda:0", *self.setting, "--limit-train", images, "--epochs", epochs)
+        machine.record(self.what, {"who": "lockstep", "images": images, "events": events})
+        return events
+
+    def sample(self, machine):
+        """Whole epochs of about SECONDS after a first one, which is left out."""
+        if machine.emulated:
+            self.train(machine, self.batch, 2)
+            return
+        if self.speeds:
+            speed = self.speeds[-1]
+        else:
+            speed = self.train(machine, 8 * self.batch, 2)[-1]["images_per_second"]
+        wanted = SECONDS * speed
+        images = int(max(8, min(TRAINING_SAMPLES, wanted) // self.batch)) * self.batch
+        events = self.train(machine, images, 1 + max(1, round(wanted / images)))
+        self.speeds.append(events[-1]["images_per_second"])
+        self.epochs += [event["seconds"] for event in events[1:-1]] if images + self.batch > TRAINING_SAMPLES else []
+
+    def try_sample(self, machine):
+        try:
+            self.sample(machine)
+        except NotMeasured as reason:
+            self.reason = self.reason or reason
+            raise
+
+    def median(self):
+        return statistics.median(self.speeds)
+
+    def text(self):
+        return f"{summary(self.speeds, 0)} images/s"
+
+
+class Comparison:
+    """One setting beside PyTorch's ways; goals: the ratio that is to be reached, by way; "best": of the fastest."""
+
+    def __init__(self, model, batch, dtype, goals):
+        self.model, self.dtype, self.goals = model, dtype, goals
+        self.ours, self.peers, self.reasons = Ours(model, batch, dtype), {}, {}
+
+    def measure(self, machine, ways):
+        """Ours before and after each of them."""
+        self.ours.try_sample(machine)
+        for way, options in ways.items():
+            try:
+                sample = machine.run_peer("--models", self.model, "--batch", self.ours.batch, "--device", "cuda", "--dtype",
+                                          self.dtype, "--seconds", SECONDS, *options)
+                self.peers[way] = sample["images_per_s"]
+                machine.record(f"{self.ours.what}, {way}", {"who": "torch", **sample})
+            except NotMeasured as reason:
+                self.reasons[way] = reason
+                if machine.peer_missing:
+                    continue
+            self.ours.try_sample(machine)
+
+    def lines(self, machine):
+        yield from (self.line(machine, way, goal) for way, goal in self.goals.items())
+        for way in self.peers:
+            if way not in self.goals:
+                yield self.line(machine, way, None)
+
+    def line(self, machine, way, goal):
+        what, told = f"{self.ours.what}, beside PyTorch {way}", f">= {goal} x" if goal else "-"
+        if not self.ours.speeds:
+            return lacking(what, self.ours.reason or ("emulated" if machine.emulated else "not begun"), told)
+        chosen = max(self.peers, key=self.peers.get, default=None) if way == "best" else way
+        if chosen not in self.peers:
+            reason = machine.peer_missing or self.reasons.get(way) or next(iter(self.reasons.values()), "not begun")
+            return Line(what, self.ours.text(), f"not measured: {reason}", goal=told)
+        ratio = self.ours.median() / self.peers[chosen]
+        peer = f"{self.peers[chosen]:.0f}" + (f", {chosen}" if way == "best" else "")
+        return Line(what, self.ours.text(), peer, f"{ratio:.2f}", told,
+                    "-" if not goal else "yes" if ratio >= goal else "no")
+
+
+class Kernels:
+    """Each own kernel's share of what a copy of device memory reaches, and the libraries' ceilings."""
+
+    def __init__(self):
+        self.samples, self.reason = [], None
+
+    def measure(self, machine):
+        quick = ["--quick"] if machine.emulated else []
+        try:
+            process = machine.run(machine.program("bench/bench_gpu_kernels"), *quick)
+            self.samples = [json.loads(line) for line in process.stdout.splitlines()]
+        except NotMeasured as reason:
+            self.reason = reason
+            raise
+        for sample in self.samples:
+            machine.record("kernel", sample)
+        if machine.emulated:
+            self.reason = "emulated"
+
+    def rates(self, kernel, dtype, key):
+        return [s[key] / s["seconds"] for s in self.samples if s["kernel"] == kernel and s["dtype"] == dtype and s["seconds"]]
+
+    def matmul(self, dtype):
+        """Flops a second, or None."""
+        rates = self.rates("matmul", dtype, "flops")
+        return rates[0] if rates else None
+
+    def lines(self):
+        if self.reason or not self.samples:
+            yield lacking("ceilings, and the own kernels' shares of them", self.reason or "not begun", f">= {SHARE_GOAL:.0%}")
+            return
+        copies = self.rates("copy", "f32", "bytes")
+        copy = statistics.median(copies)
+        yield Line("ceiling: copy of device memory, read and written", f"{summary([c / 1e9 for c in copies], 0)} GB/s")
+        for dtype in ("bf16", "f32"):
+            yield Line(f"ceiling: matrix product, {dtype}", f"{self.matmul(dtype) / 1e12:.0f} TFLOP/s")
+        for sample in self.samples:
+            if sample["kernel"] in LIBRARIES:
+                continue
+            rate = sample["bytes"] / sample["seconds"]
+            name = sample["kernel"] + (f" ({sample['what']})" if sample["what"] else "")
+            yield Line(f"kernel {name}, {sample['dtype']}", f"{rate / 1e9:.0f} GB/s", ratio=f"{rate / copy:.0%}",
+                       goal=f">= {SHARE_GOAL:.0%}", reached="yes" if rate >= SHARE_GOAL * copy else "no")
+
+
+class Speeds:
+    """All measurements; parts take samples, lines() makes the table of what there is in the end."""
+
+    def __init__(self, machine):
+        self.machine, self.kernels = machine, Kernels()
+        self.big = [Comparison(model, 512, "bf16", {"best": 1.3}) for model in ("resnet18", "wrn-16-10")]
+        self.small = [Comparison(model, 256, "bf16", {"eager": 3, "CUDA graphs": 1.5}) for model in ("lenet", "keras-cnn")]
+        self.f32 = [Comparison(model, 256 if i < 2 else 512, "f32", {"best": None})
+                    for i, model in enumerate(("lenet", "keras-cnn", "resnet18", "wrn-16-10"))]
+        self.epoch = Ours("lenet", 256, "bf16")
+        self.sizes = [Ours("wrn-16-10", batch, "bf16") for batch in PUBLISHED]
+        self.one_shard = Ours("resnet18", 512, "bf16", "--shards", 1)
+        self.default_shards = Ours("resnet18", 512, "bf16")
+        if machine.emulated:  # as much as shows that each part works
+            self.small = [Comparison("lenet", 16, "f32", {"eager": 3, "CUDA graphs": 1.5})]
+            self.big, self.f32, self.sizes = [], [], []
+            self.one_shard, self.default_shards = Ours("lenet", 16, "f32", "--shards", 1), Ours("lenet", 16, "f32")
+            self.epoch = Ours("lenet", 16, "f32")
+
+    # --- parts: what is sampled, and how ---
+
+    def measure_kernels(self):
+        yield "kernels", lambda: self.kernels.measure(self.machine)
+
+    def compare(self, comparisons, ways):
+        for comparison in comparisons:
+            yield comparison.ours.what, lambda comparison=comparison: comparison.measure(self.machine, ways)
+
+    def measure_big(self):
+        yield from self.compare(self.big, {**EAGER, **GRAPHS, **COMPILED})
+
+    def measure_small(self):
+        yield from self.compare(self.small, {**EAGER, **GRAPHS})
+        yield "LeNet's epoch", lambda: self.epoch.try_sample(self.machine)
+
+    def measure_tuned(self):
+        yield from self.compare(self.big, TUNED)
+
+    def measure_f32(self):
+        yield from self.compare(self.f32, WAYS)
+
+    def measure_sizes(self):
+        for ours in self.sizes:
+            yield ours.what, lambda ours=ours: ours.try_sample(self.machine)
+
+    def measure_shards(self):
+        for ours in 2 * [self.default_shards, self.one_shard]:
+            yield ours.what, lambda ours=ours: ours.try_sample(self.machine)
+
+    # --- the table ---
+
+    def why(self, ours):
+        return ours.reason or ("emulated" if self.machine.emulated else "not begun")
+
+    def size_line(self, ours):
+        published, what = PUBLISHED[ours.batch], f"{ours.what}, beside the published {PUBLISHED[ours.batch]}"
+        if not ours.speeds:
+            return lacking(what, self.why(ours), f">= {PUBLISHED_GOAL} x")
+        ratio = ours.median() / published
+        return Line(what, ours.text(), published, f"{ratio:.1f}", f">= {PUBLISHED_GOAL} x",
+                    "yes" if ratio >= PUBLISHED_GOAL else "no")
+
+    def ceiling_line(self):
+        goal, ours, ceiling = 0.35, self.big[1].ours, self.kernels.matmul("bf16")
+        what = f"{ours.what}: of the bf16 ceiling, at 11.1 GFLOP an image"
+        if not ours.speeds or not ceiling:
+            return lacking(what, self.why(ours), f">= {goal:.0%}")
+        share = ours.median() * WRN_FLOPS / ceiling
+        return Line(what, ours.text(), f"{ceiling / 1e12:.0f} TFLOP/s", f"{share:.0%}", f">= {goal:.0%}",
+                    "yes" if share >= goal else "no")
+
+    def shards_line(self):
+        what = f"{self.default_shards.what}: default shards beside one"
+        if not self.default_shards.speeds or not self.one_shard.speeds:
+            return lacking(what, self.why(self.default_shards), "<= 15% slower")
+        ratio = self.default_shards.median() / self.one_shard.median()
+        return Line(what, self.default_shards.text(), f"{self.one_shard.median():.0f}, one shard", f"{ratio:.2f}",
+                    "<= 15% slower", "yes" if ratio >= 1 / 1.15 else "no")
+
+    def epoch_line(self):
+        what = f"{self.epoch.what}: an epoch of {self.machine.data}, s"
+        if not self.epoch.epochs:
+            return lacking(what, self.why(self.epoch), "<= 0.1")
+        return Line(what, summary(self.epoch.epochs, 3), goal="<= 0.1",
+                    reached="yes" if statistics.median(self.epoch.epochs) <= 0.1 else "no")
+
+    def lines(self):
+        for comparison in self.big + self.small:
+            yield from comparison.lines(self.machine)
+        if self.big:
+            yield self.ceiling_line()
+        yield self.epoch_line()
+        for ours in self.sizes:
+            yield self.size_line(ours)
+        yield self.shards_line()
+        yield from self.kernels.lines()
+        for comparison in self.f32:
+            yield from comparison.lines(self.machine)
