@@ -15,7 +15,7 @@ TESTED = {"LOCKSTEP_TEST_DEVICES": "2xcuda:0"}
 OWN_OPERATORS = ("add", "cast", "relu", "relu_grad", "dropout", "max_pool2d", "max_pool2d_grad", "avg_pool2d",
                  "avg_pool2d_grad", "batch_norm", "batch_norm_grad", "batch_norm_act_grad", "batch_norm_update", "sum", "max",
                  "softmax", "softmax_grad", "cross_entropy_step", "momentum_update", "adam_update", "squared_norms",
-                 "update_scales")
+                 "update_scales", "gather", "prepare_images")
 
 # How far a loss on the GPU may be from the CPU's, relative to it, in each of CURVE_EPOCHS epochs of two steps. Both start at
 # the same weights and draw the same samples and dropout masks, so what differs is rounding: f32 sums of up to 6,000
