@@ -177,6 +177,24 @@ static inline lk_tensor *concat_int_case(trial *t, const void *dtype)
     return lk_concat((lk_tensor *[]){a, b, a}, 3, 1);
 }
 
+/* --- sums --------------------------------------------------------------------------------------------------------- */
+
+typedef struct pairwise_parameters {
+    int n;
+    int64_t count;
+} pairwise_parameters;
+
+static inline lk_tensor *pairwise_sum_case(trial *t, const void *parameters)
+{
+    const pairwise_parameters *p = parameters;
+    lk_tensor *x[LK_MAX_PAIRWISE];
+    t->scale = SCALE_ONE;
+    t->terms = p->n;
+    for (int i = 0; i < p->n; i++)
+        x[i] = floats(t, LK_SHAPE(p->count));
+    return lk__pairwise_sum(LK_HERE, x, p->n);
+}
+
 /* --- gathering ---------------------------------------------------------------------------------------------------- */
 
 typedef struct gather_parameters {

@@ -9,7 +9,7 @@
 typedef struct update_parameters {
     int64_t n;
     bool slots, nesterov, decoupled; /* with a momentum; Nesterov's; AdamW */
-    bool controlled;                 /* with a skip flag and a scale */
+    bool controlled;                 /* with a skip flag, a scale, and rates */
     double skip;
     bool special; /* gradients that are not all finite */
 } update_parameters;
@@ -27,10 +27,12 @@ static inline lk_tensor *gradients_of(trial *t, const update_parameters *p)
 
 static inline lk_update_control control_of(const trial *t, const update_parameters *p)
 {
+    static const double rates[LK_UPDATE_RATES] = {0.3, 250, 0.75};
     if (!p->controlled)
-        return (lk_update_control){NULL, NULL};
+        return (lk_update_control){.skip = NULL};
     return (lk_update_control){.skip = lk_full(t->device, LK_F32, LK_SCALAR, p->skip),
-                               .scale = lk_full(t->device, LK_F32, LK_SCALAR, 0.375)};
+                               .scale = lk_full(t->device, LK_F32, LK_SCALAR, 0.375),
+                               .rates = lk_tensor_from(t->device, LK_F64, LK_SHAPE(LK_UPDATE_RATES), rates)};
 }
 
 static inline void update_scale(trial *t)

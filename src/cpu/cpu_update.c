@@ -56,7 +56,8 @@ lk_status lk__cpu_momentum_update(lk_call *call)
     const lk_momentum_attrs *attrs = LK_ATTRS(call, lk_momentum_attrs);
     float *w = data_of(call->in[0]), *g = data_of(call->in[1]), *v = data_of(call->in[2]);
     int64_t count = lk_tensor_count(call->in[0]);
-    momentum u = {(float)attrs->rate, (float)attrs->momentum, (float)attrs->weight_decay, scale_of(call->in[4])};
+    momentum u = {(float)lk__update_rate(call->in[5], 0, attrs->rate), (float)attrs->momentum,
+                  (float)attrs->weight_decay, scale_of(call->in[4])};
     if (is_skipped(call->in[3]))
         return LK_OK;
     if (!v)
@@ -92,11 +93,11 @@ lk_status lk__cpu_adam_update(lk_call *call)
               .rest1 = (float)attrs->rest1,
               .beta2 = (float)attrs->beta2,
               .rest2 = (float)attrs->rest2,
-              .step = (float)attrs->step,
-              .unbias = (float)attrs->unbias,
+              .step = (float)lk__update_rate(call->in[6], 0, attrs->step),
+              .unbias = (float)lk__update_rate(call->in[6], 1, attrs->unbias),
               .epsilon = (float)attrs->epsilon,
               .decay = (float)attrs->weight_decay,
-              .keep = (float)attrs->keep,
+              .keep = (float)lk__update_rate(call->in[6], 2, attrs->keep),
               .scale = scale_of(call->in[5])};
     if (!is_skipped(call->in[4]))
         update_adam(u, data_of(call->in[0]), data_of(call->in[1]), data_of(call->in[2]), data_of(call->in[3]),
@@ -123,7 +124,7 @@ lk_status lk__cpu_lars_update(lk_call *call)
     int64_t segments = lk_tensor_count(call->in[4]);
     LK_TRY(lk__check_segments(call->op->name, offsets, segments, lk_tensor_count(call->in[0])));
     for (int64_t s = 0; s < segments && !is_skipped(call->in[6]); s++) {
-        momentum u = {.rate = (float)attrs->rate * ratios[s],
+        momentum u = {.rate = (float)lk__update_rate(call->in[8], 0, attrs->rate) * ratios[s],
                       .momentum = (float)attrs->momentum,
                       .decay = (float)attrs->weight_decay * adapted[s],
                       .scale = scale_of(call->in[7])};

@@ -62,6 +62,23 @@ lk_status lk__cuda_activation_grad(lk_call *call)
     return lk__cuda_end(&s, status);
 }
 
+/* --- sums --------------------------------------------------------------------------------------------------------- */
+
+_Static_assert((int)LK_GPU_MAX_PAIRWISE == (int)LK_MAX_PAIRWISE, "operands of pairwise_sum");
+
+lk_status lk__cuda_pairwise_sum(lk_call *call)
+{
+    lk_cuda_scratch s = {.call = call};
+    lk_gpu_pairwise_sum arguments = {.n = call->n_in, .dtype = call->dtype, .count = lk_tensor_count(call->in[0])};
+    const lk_cuda *cuda = lk__cuda_of(call);
+    for (int i = 0; i < call->n_in; i++)
+        arguments.x[i] = lk__cuda_plain(&s, call->in[i]);
+    arguments.y = lk__cuda_out(&s, 0);
+    if (s.status != LK_OK)
+        return lk__cuda_end(&s, LK_OK);
+    return lk__cuda_end(&s, lk__cuda_check(cuda->driver, cuda->driver->pairwise_sum(cuda->stream, &arguments)));
+}
+
 /* --- dropout ------------------------------------------------------------------------------------------------------ */
 
 lk_status lk__cuda_dropout(lk_call *call)

@@ -14,6 +14,7 @@ lk_status lk__cuda_copy(lk_call *call);
 lk_status lk__cuda_cast(lk_call *call);
 lk_status lk__cuda_concat(lk_call *call);
 lk_status lk__cuda_gather(lk_call *call);
+lk_status lk__cuda_pairwise_sum(lk_call *call);
 
 /* cuda_images.c */
 lk_status lk__cuda_prepare_images(lk_call *call);

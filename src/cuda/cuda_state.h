@@ -72,7 +72,7 @@ extern const char lk__cuda_channels_last[];
 
 /* Temporaries while a call is turned into launches. What is given back may be taken at once, for whatever is launched
  * later also runs later. As in ref/, a failure is kept until the end. */
-enum { LK_CUDA_MAX_SCRATCH = 12 };
+enum { LK_CUDA_MAX_SCRATCH = 20 };
 typedef struct lk_cuda_scratch {
     const lk_call *call;
     lk_block *blocks[LK_CUDA_MAX_SCRATCH];

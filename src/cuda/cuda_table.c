@@ -13,6 +13,7 @@ static const lk_kernel rows[LK_OP_COUNT] = {
     [LK_OP_COPY] = {lk__cuda_copy, LK_ALL_DTYPES, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_CAST] = {lk__cuda_cast, LK_ALL_DTYPES, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_CONCAT] = {lk__cuda_concat, LK_ALL_DTYPES, LK_KERNEL_LAYOUTS, NULL},
+    [LK_OP_PAIRWISE_SUM] = {lk__cuda_pairwise_sum, F32 | LK_DTYPE_BIT(LK_F64), LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_GATHER] = {lk__cuda_gather, LK_ALL_DTYPES, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_PREPARE_IMAGES] = {lk__cuda_prepare_images, LK_DTYPE_BIT(LK_U8), LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_ADD] = {lk__cuda_add, LK_ALL_DTYPES, LK_KERNEL_LAYOUTS, NULL},

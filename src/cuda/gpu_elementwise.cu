@@ -124,6 +124,90 @@ lk_gpu_status lk__gpu_activation_grad(lk_gpu_stream *stream, const lk_gpu_activa
     return lk__gpu_launched("activation_grad");
 }
 
+/* --- pairwise_sum ------------------------------------------------------------------------------------------------- */
+
+/* Of N operands, in registers. */
+template <typename T, int N> struct pairs {
+    static inline __device__ T sum(const T *x)
+    {
+        return pairs<T, N / 2>::sum(x) + pairs<T, N / 2>::sum(x + N / 2);
+    }
+};
+
+template <typename T> struct pairs<T, 1> {
+    static inline __device__ T sum(const T *x)
+    {
+        return *x;
+    }
+};
+
+/* WIDTH neighbouring elements a thread, in one access to each operand. */
+template <typename T, int N, int WIDTH> static inline __device__ void sum_pack(const lk_gpu_pairwise_sum &a, int64_t i)
+{
+    struct alignas(WIDTH * sizeof(T)) elements {
+        T at[WIDTH];
+    };
+    elements x[N], y;
+    for (int k = 0; k < N; k++)
+        x[k] = ((const elements *)a.x[k])[i];
+    for (int e = 0; e < WIDTH; e++) {
+        T terms[N];
+        for (int k = 0; k < N; k++)
+            terms[k] = x[k].at[e];
+        y.at[e] = pairs<T, N>::sum(terms);
+    }
+    ((elements *)a.y)[i] = y;
+}
+
+template <typename T, int N, int WIDTH> static __global__ void pairwise_sum(lk_gpu_pairwise_sum a)
+{
+    EACH(i, a.count / WIDTH)
+    sum_pack<T, N, WIDTH>(a, i);
+    if (blockIdx.x == 0 && threadIdx.x < a.count % WIDTH)
+        sum_pack<T, N, 1>(a, a.count / WIDTH * WIDTH + threadIdx.x);
+}
+
+template <typename T, int N> static void run_pairwise_sum(lk_gpu_stream *stream, const lk_gpu_pairwise_sum *a)
+{
+    const int width = 16 / sizeof(T);
+    bool aligned = (uintptr_t)a->y % 16 == 0;
+    for (int i = 0; i < N; i++)
+        aligned = aligned && (uintptr_t)a->x[i] % 16 == 0;
+    if (aligned)
+        LK_GPU_RUN((pairwise_sum<T, N, width>), blocks_for((a->count + width - 1) / width), THREADS, stream->stream,
+                   *a);
+    else
+        LK_GPU_RUN((pairwise_sum<T, N, 1>), blocks_for(a->count), THREADS, stream->stream, *a);
+}
+
+template <typename T> static lk_gpu_status sum_of(lk_gpu_stream *stream, const lk_gpu_pairwise_sum *a)
+{
+    switch (a->n) {
+    case 2:
+        run_pairwise_sum<T, 2>(stream, a);
+        break;
+    case 4:
+        run_pairwise_sum<T, 4>(stream, a);
+        break;
+    case 8:
+        run_pairwise_sum<T, 8>(stream, a);
+        break;
+    case 16:
+        run_pairwise_sum<T, 16>(stream, a);
+        break;
+    default:
+        return lk__gpu_fail(LK_GPU_UNSUPPORTED, "pairwise_sum: %d operands", a->n);
+    }
+    return lk__gpu_launched("pairwise_sum");
+}
+
+lk_gpu_status lk__gpu_pairwise_sum(lk_gpu_stream *stream, const lk_gpu_pairwise_sum *a)
+{
+    if (a->count == 0)
+        return LK_GPU_OK;
+    return a->dtype == LK_F64 ? sum_of<double>(stream, a) : sum_of<float>(stream, a);
+}
+
 /* --- dropout ------------------------------------------------------------------------------------------------------ */
 
 /* A thread an element: the block of Philox that has its word has three others' too, which is little beside the memory.

@@ -42,6 +42,8 @@ template <typename U, int WIDTH> static __global__ void update(U u, int64_t coun
     if (is_skipped(control))
         return;
     float scale = scale_of(control);
+    if (control.rates)
+        u.take(control.rates);
     EACH(i, count / WIDTH)
     update_pack<U, WIDTH>(u, i, scale);
     if (blockIdx.x == 0 && threadIdx.x < count % WIDTH)
@@ -71,6 +73,11 @@ struct descent {
     float *array[ARRAYS]; /* w, g */
     float rate, weight_decay;
 
+    inline __device__ void take(const double *rates)
+    {
+        rate = (float)rates[0];
+    }
+
     inline __device__ void of(float *x, float scale) const
     {
         x[0] = x[0] - rate * decayed(scale, x[1], weight_decay, x[0]);
@@ -81,6 +88,11 @@ template <bool NESTEROV> struct momentum {
     enum { ARRAYS = 3, WRITTEN = 2 };
     float *array[ARRAYS]; /* w, v, g */
     float rate, decay, weight_decay;
+
+    inline __device__ void take(const double *rates)
+    {
+        rate = (float)rates[0];
+    }
 
     inline __device__ void of(float *x, float scale) const
     {
@@ -124,6 +136,13 @@ struct adam {
     enum { ARRAYS = 4, WRITTEN = 3 };
     float *array[ARRAYS]; /* w, m, v, g */
     float beta1, rest1, beta2, rest2, step, unbias, epsilon, weight_decay, keep;
+
+    inline __device__ void take(const double *rates)
+    {
+        step = (float)rates[0];
+        unbias = (float)rates[1];
+        keep = (float)rates[2];
+    }
 
     inline __device__ void of(float *x, float scale) const
     {
@@ -173,6 +192,8 @@ static __global__ void lars_update(lk_gpu_lars_update a)
     if (is_skipped(a.control))
         return;
     float scale = scale_of(a.control);
+    if (a.control.rates)
+        a.rate = (float)a.control.rates[0];
     EACH(i, a.count)
     {
         int64_t s = segment_of(a.offsets, a.segments, i);

@@ -99,6 +99,16 @@ typedef struct lk_gpu_prepare_images {
     lk_gpu_philox shift_words, flip_words, crop_words, cutout_words;
 } lk_gpu_prepare_images;
 
+/* y = ((x[0] + x[1]) + (x[2] + x[3])) + …: n is 2, 4, 8 or 16; dense, f32 or f64. */
+enum { LK_GPU_MAX_PAIRWISE = 16 };
+typedef struct lk_gpu_pairwise_sum {
+    void *y;
+    const void *x[LK_GPU_MAX_PAIRWISE];
+    int n;
+    lk_dtype dtype;
+    int64_t count;
+} lk_gpu_pairwise_sum;
+
 typedef enum lk_gpu_reduction { LK_GPU_SUM, LK_GPU_MEAN, LK_GPU_MAX, LK_GPU_ARGMAX } lk_gpu_reduction;
 
 /* A shape's axes, and the strides of an operand that has it: those over which a result is made, and those that stay. */
@@ -360,9 +370,11 @@ typedef struct lk_gpu_avg_pool_grad {
 /* --- updates: f32, the formulas and the order of operations of ops/update.h ----------------------------------------
  */
 
-/* skip: nothing changes where it is not 0. Either may be NULL. */
+/* skip: nothing changes where it is not 0. rates: three, in the place of rate, or of step, unbias and keep. Each may be
+ * NULL. */
 typedef struct lk_gpu_control {
     const float *skip, *scale;
+    const double *rates;
 } lk_gpu_control;
 
 /* y = w - rate g; y may be w. */

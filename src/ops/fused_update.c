@@ -32,9 +32,17 @@ static lk_status check_scalar(const lk_call *call, int i, const char *operand)
     return call->in[i] ? lk__check_like(call->op->name, operand, call->in[i], LK_F32, LK_SCALAR) : LK_OK;
 }
 
-/* Parameters, gradients, and the skip flag and scale at in[first], which may be NULL. */
+double lk__update_rate(const lk_tensor *rates, int i, double otherwise)
+{
+    return rates ? ((const double *)lk__data(rates))[i] : otherwise;
+}
+
+/* Parameters, gradients, and the skip flag, scale and rates at in[first], which may be NULL. */
 static lk_status check_common(const lk_call *call, int first)
 {
+    const lk_tensor *rates = call->in[first + 2];
+    if (rates)
+        LK_TRY(lk__check_like(call->op->name, "rates", rates, LK_F64, LK_SHAPE(LK_UPDATE_RATES)));
     LK_TRY(lk__check_flat(call->op->name, "w", call->in[0]));
     LK_TRY(check_slot(call, 1, "g"));
     LK_TRY(check_scalar(call, first, "skip"));
@@ -99,9 +107,9 @@ lk_status lk__momentum_update(lk_place at, lk_tensor *w, lk_tensor *g, lk_tensor
 {
     lk_call call = {.op = &lk__op_momentum_update,
                     .place = at,
-                    .n_in = 5,
+                    .n_in = 6,
                     .n_out = v ? 2 : 1,
-                    .in = {w, g, v, control->skip, control->scale},
+                    .in = {w, g, v, control->skip, control->scale, control->rates},
                     .out = {w, v}};
     return update(&call, 2, attrs, sizeof *attrs);
 }
@@ -139,9 +147,9 @@ lk_status lk__adam_update(lk_place at, lk_tensor *w, lk_tensor *g, lk_tensor *m,
 {
     lk_call call = {.op = &lk__op_adam_update,
                     .place = at,
-                    .n_in = 6,
+                    .n_in = 7,
                     .n_out = 3,
-                    .in = {w, g, m, v, control->skip, control->scale},
+                    .in = {w, g, m, v, control->skip, control->scale, control->rates},
                     .out = {w, m, v}};
     return update(&call, 4, attrs, sizeof *attrs);
 }
@@ -182,12 +190,12 @@ const lk_op lk__op_lars_update = {
 lk_status lk__lars_update(lk_place at, lk_tensor *w, lk_tensor *g, lk_tensor *v, const lk_update_segments *segments,
                           const lk_update_control *control, const lk_lars_attrs *attrs)
 {
-    lk_call call = {
-        .op = &lk__op_lars_update,
-        .place = at,
-        .n_in = 8,
-        .n_out = 2,
-        .in = {w, g, v, segments->offsets, segments->ratios, segments->adapted, control->skip, control->scale},
-        .out = {w, v}};
+    lk_call call = {.op = &lk__op_lars_update,
+                    .place = at,
+                    .n_in = 9,
+                    .n_out = 2,
+                    .in = {w, g, v, segments->offsets, segments->ratios, segments->adapted, control->skip,
+                           control->scale, control->rates},
+                    .out = {w, v}};
     return update(&call, 6, attrs, sizeof *attrs);
 }

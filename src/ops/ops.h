@@ -55,6 +55,11 @@ typedef struct lk_concat_attrs { /* (x0, …, xn-1) → y */
 
 /* gather: (x, indices) → y. */
 
+/* pairwise_sum: (x0, …, xn-1) → ((x0 + x1) + (x2 + x3)) + …; n is 2, 4, 8 or 16; f32 or f64, one shape. Each addition
+ * is rounded: a whole subtree of a sum over shards in one pass over memory. On no tape. */
+enum { LK_MAX_PAIRWISE = 16 };
+lk_tensor *lk__pairwise_sum(lk_place at, lk_tensor *const *x, int n);
+
 typedef struct lk_prepare_images_attrs { /* (images, indices, epoch, moments or NULL) → y */
     lk_augment_opts opts;                /* but for center and standardize, which moments say */
     uint64_t seed;

@@ -9,15 +9,20 @@
  * an optimiser remembers; all dense. Each + - * / sqrt is rounded on its own, in the order written here, without fused
  * multiply-adds; attributes are rounded to the dtype first: every device gives the same bits.
  *
- * skip: f32 scalar; where it is not 0 nothing changes. scale: f32 scalar, by which g is multiplied. Either may be NULL.
- * In place, not recorded on a tape. */
+ * skip: f32 scalar; where it is not 0 nothing changes. scale: f32 scalar, by which g is multiplied. rates: f64
+ * [LK_UPDATE_RATES], what changes from step to step in the place of the attributes of that name, so that a recorded
+ * update can be replayed: rate, or Adam's step, unbias and keep. Each may be NULL. In place, not recorded on a tape. */
+enum { LK_UPDATE_RATES = 3 };
 typedef struct lk_update_control {
-    lk_tensor *skip, *scale;
+    lk_tensor *skip, *scale, *rates;
 } lk_update_control;
+
+/* For kernels whose memory is the process's: rates[i], or `otherwise` where there are none. */
+double lk__update_rate(const lk_tensor *rates, int i, double otherwise);
 
 /* g = scale g + weight_decay w;  v = momentum v + g;  w = w - rate (nesterov ? g + momentum v : v);  without v:
  * w = w - rate g. */
-typedef struct lk_momentum_attrs { /* (w, g, v or NULL, skip, scale) → w, v */
+typedef struct lk_momentum_attrs { /* (w, g, v or NULL, skip, scale, rates) → w, v */
     double rate, momentum, weight_decay;
     bool nesterov;
 } lk_momentum_attrs;
@@ -27,7 +32,7 @@ lk_status lk__momentum_update(lk_place at, lk_tensor *w, lk_tensor *g, lk_tensor
 
 /* g = scale g + weight_decay w;  m = beta1 m + rest1 g;  v = beta2 v + rest2 (g g);
  * w = keep w - (step m) / (sqrt(v unbias) + epsilon). */
-typedef struct lk_adam_attrs { /* (w, g, m, v, skip, scale) → w, m, v */
+typedef struct lk_adam_attrs { /* (w, g, m, v, skip, scale, rates) → w, m, v */
     double beta1, rest1;       /* rest1 = 1 - beta1 */
     double beta2, rest2;
     double step;   /* rate / (1 - beta1^t) */
@@ -49,7 +54,7 @@ typedef struct lk_update_segments {
 
 /* In segment i, with l = rate ratios[i] and d = weight_decay adapted[i], rounded once:
  * v = momentum v + l (scale g + d w);  w = w - v. */
-typedef struct lk_lars_attrs { /* (w, g, v, offsets, ratios, adapted, skip, scale) → w, v */
+typedef struct lk_lars_attrs { /* (w, g, v, offsets, ratios, adapted, skip, scale, rates) → w, v */
     double rate, momentum, weight_decay;
 } lk_lars_attrs;
 

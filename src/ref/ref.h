@@ -98,6 +98,7 @@ lk_status lk__ref_copy(lk_call *call);
 lk_status lk__ref_cast(lk_call *call);
 lk_status lk__ref_concat(lk_call *call);
 lk_status lk__ref_gather(lk_call *call);
+lk_status lk__ref_pairwise_sum(lk_call *call);
 lk_status lk__ref_prepare_images(lk_call *call);
 lk_status lk__ref_add(lk_call *call);
 lk_status lk__ref_sub(lk_call *call);

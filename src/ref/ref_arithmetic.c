@@ -1,4 +1,4 @@
-/* add, sub, mul, div, and the update of stochastic gradient descent. */
+/* add, sub, mul, div, pairwise sums, and the update of stochastic gradient descent. */
 #include "ops/ops.h"
 #include "ref/ref.h"
 
@@ -138,6 +138,34 @@ lk_status lk__ref_mul(lk_call *call)
 lk_status lk__ref_div(lk_call *call)
 {
     return binary(call, DIV);
+}
+
+/* --- pairwise_sum ------------------------------------------------------------------------------------------------- */
+
+/* Sums of floats are exact enough in double to be rounded once: see arithmetic_f32. */
+static double sum_pairs(const double *const *x, int64_t element, int n, bool single)
+{
+    if (n == 1)
+        return x[0][element];
+    double sum = sum_pairs(x, element, n / 2, single) + sum_pairs(x + n / 2, element, n / 2, single);
+    return single ? (double)(float)sum : sum;
+}
+
+lk_status lk__ref_pairwise_sum(lk_call *call)
+{
+    lk_ref_scratch scratch = {0};
+    const double *x[LK_MAX_PAIRWISE];
+    lk_ref_view out = lk__ref_view(call->out[0]);
+    int64_t count = lk__ref_count(out.shape);
+    for (int i = 0; i < call->n_in; i++)
+        x[i] = lk__ref_load(&scratch, lk__ref_view(call->in[i]));
+    double *y = lk__ref_new(&scratch, count);
+    if (y) {
+        for (int64_t e = 0; e < count; e++)
+            y[e] = sum_pairs(x, e, call->n_in, call->dtype == LK_F32);
+        lk__ref_store(y, out);
+    }
+    return lk__ref_end(&scratch);
 }
 
 /* --- sgd_update -------------------------------------------------------------------------------------------------- */

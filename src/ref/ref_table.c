@@ -13,6 +13,7 @@ static const lk_kernel rows[LK_OP_COUNT] = {
     [LK_OP_COPY] = {lk__ref_copy, LK_ALL_DTYPES, IN_PLACE(0, 0), NULL},
     [LK_OP_CAST] = {lk__ref_cast, LK_ALL_DTYPES, 0, NULL},
     [LK_OP_CONCAT] = {lk__ref_concat, LK_ALL_DTYPES, 0, NULL},
+    [LK_OP_PAIRWISE_SUM] = {lk__ref_pairwise_sum, LK_DTYPE_BIT(LK_F32) | LK_DTYPE_BIT(LK_F64), 0, NULL},
     [LK_OP_GATHER] = {lk__ref_gather, LK_ALL_DTYPES, 0, NULL},
     [LK_OP_PREPARE_IMAGES] = {lk__ref_prepare_images, LK_DTYPE_BIT(LK_U8), 0, NULL},
     [LK_OP_ADD] = {lk__ref_add, LK_ALL_DTYPES, IN_PLACE(0, 0) | IN_PLACE(0, 1), NULL},

@@ -79,7 +79,7 @@ lk_status lk__ref_momentum_update(lk_call *call)
     momentum u = {.w = lk__data(call->in[0]),
                   .g = lk__data(call->in[1]),
                   .v = data_of(call->in[2]),
-                  .rate = rounded(attrs->rate, single),
+                  .rate = rounded(lk__update_rate(call->in[5], 0, attrs->rate), single),
                   .momentum = rounded(attrs->momentum, single),
                   .weight_decay = rounded(attrs->weight_decay, single),
                   .scale = scale_of(call->in[4]),
@@ -118,17 +118,17 @@ static inline void update_adam(const adam *u, int64_t count, bool single)
     }
 }
 
-static lk_adam_attrs rounded_adam(const lk_adam_attrs *attrs, bool single)
+static lk_adam_attrs rounded_adam(const lk_adam_attrs *attrs, const lk_tensor *rates, bool single)
 {
     return (lk_adam_attrs){.beta1 = rounded(attrs->beta1, single),
                            .rest1 = rounded(attrs->rest1, single),
                            .beta2 = rounded(attrs->beta2, single),
                            .rest2 = rounded(attrs->rest2, single),
-                           .step = rounded(attrs->step, single),
-                           .unbias = rounded(attrs->unbias, single),
+                           .step = rounded(lk__update_rate(rates, 0, attrs->step), single),
+                           .unbias = rounded(lk__update_rate(rates, 1, attrs->unbias), single),
                            .epsilon = rounded(attrs->epsilon, single),
                            .weight_decay = rounded(attrs->weight_decay, single),
-                           .keep = rounded(attrs->keep, single)};
+                           .keep = rounded(lk__update_rate(rates, 2, attrs->keep), single)};
 }
 
 lk_status lk__ref_adam_update(lk_call *call)
@@ -140,7 +140,7 @@ lk_status lk__ref_adam_update(lk_call *call)
               .m = lk__data(call->in[2]),
               .v = lk__data(call->in[3]),
               .scale = scale_of(call->in[5]),
-              .attrs = rounded_adam(LK_ATTRS(call, lk_adam_attrs), single)};
+              .attrs = rounded_adam(LK_ATTRS(call, lk_adam_attrs), call->in[6], single)};
     if (is_skipped(call->in[4]))
         return LK_OK;
     if (single)
@@ -183,7 +183,8 @@ lk_status lk__ref_lars_update(lk_call *call)
               .scale = scale_of(call->in[7])};
     LK_TRY(lk__check_segments(call->op->name, offsets, segments, count));
     for (int64_t s = 0; s < segments && !is_skipped(call->in[6]); s++) {
-        double rate = rounded(rounded(attrs->rate, single) * (double)ratios[s], single);
+        double rate =
+            rounded(rounded(lk__update_rate(call->in[8], 0, attrs->rate), single) * (double)ratios[s], single);
         double decay = rounded(rounded(attrs->weight_decay, single) * (double)adapted[s], single);
         if (single)
             update_lars(&u, offsets[s], offsets[s + 1], rate, decay, true);
