@@ -3,8 +3,9 @@
  * knows nothing of tensors. So one binary runs with and without a GPU, and tests can put another plug-in in its place.
  *
  * Data is memory of the GPU where nothing else is said. A function that takes a stream starts work there and does not
- * wait for it; what a stream is given runs in that order. Functions may be called from any thread, for one stream from
- * one thread at a time. */
+ * wait for it; what a stream is given runs in that order. Functions may be called from any thread, but a stream is given
+ * things by one thread at a time; beside that one, others may use its GPU's memory, have it follow an event, and wait
+ * for it. */
 #ifndef LK_CUDA_DRIVER_H
 #define LK_CUDA_DRIVER_H
 
