@@ -18,6 +18,7 @@ check_language(CXX)
 if(CMAKE_CXX_COMPILER)
   enable_language(CXX)
   add_subdirectory(tests/cuda_emulated)
+  add_subdirectory(tests/cuda_recorder)
 else()
   message(STATUS "CUDA: no emulation for tests: no C++ compiler")
 endif()
@@ -66,7 +67,10 @@ endif()
 
 # The backend for CUDA where there is no GPU.
 if(TARGET lockstep_cuda_emulated)
+  set(recorded "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_recorder>"
+      "LOCKSTEP_CUDA_RECORDED=$<TARGET_FILE:lockstep_cuda_emulated>")
   if(CMOCKA_FOUND)
+    set_tests_properties(cuda_recorder_test PROPERTIES ENVIRONMENT "${recorded}")
     foreach(name branches_test conformance_test prepare_images_test)
       lk_test(cuda_${name} tests ${name})
       set_tests_properties(cuda_${name} PROPERTIES ENVIRONMENT

@@ -1,0 +1,471 @@
+/* What each kernel reads and writes, from its arguments as kernels.h documents them. A kernel of kernels.def without a
+ * function `uses` here does not compile: add one, with a line for each pointer, what is read first, then what is
+ * written; `may_…` for pointers that may be NULL. A view is the range from its first to its last element. */
+#include "recorder_operands.h"
+
+static int64_t size_of(lk_dtype dtype)
+{
+    switch (dtype) {
+    case LK_F64:
+    case LK_I64:
+        return 8;
+    case LK_F32:
+    case LK_I32:
+        return 4;
+    case LK_BF16:
+        return 2;
+    default:
+        return 1;
+    }
+}
+
+enum { FLOAT = sizeof(float), DOUBLE = sizeof(double), INDEX = sizeof(int64_t), PLACE = sizeof(int32_t) };
+
+/* --- any dtype ---------------------------------------------------------------------------------------------------- */
+
+/* The range of elements that lie `stride` apart, from the lowest to the last. */
+class hull
+{
+  public:
+    hull(const void *data, lk_dtype dtype) : data_((const char *)data), size(size_of(dtype))
+    {
+    }
+
+    void axis(int64_t dim, int64_t stride)
+    {
+        is_empty = is_empty || dim == 0;
+        (stride < 0 ? low : high) += (dim - 1) * stride * size;
+    }
+
+    const void *data() const
+    {
+        return data_ + low;
+    }
+
+    int64_t bytes() const
+    {
+        return is_empty ? 0 : high - low + size;
+    }
+
+  private:
+    const char *data_;
+    int64_t size, low = 0, high = 0;
+    bool is_empty = false;
+};
+
+static hull hull_of(const lk_gpu_view &view, int ndim, const int64_t *dim)
+{
+    hull all(view.data, view.dtype);
+    for (int i = 0; i < ndim; i++)
+        all.axis(dim[i], view.stride[i]);
+    return all;
+}
+
+static hull hull_of(const void *data, lk_dtype dtype, const lk_gpu_axes &axes)
+{
+    hull all(data, dtype);
+    for (int i = 0; i < axes.n_kept; i++)
+        all.axis(axes.kept[i], axes.kept_stride[i]);
+    for (int i = 0; i < axes.n_reduced; i++)
+        all.axis(axes.reduced[i], axes.reduced_stride[i]);
+    return all;
+}
+
+static int64_t product(int n, const int64_t *dim)
+{
+    int64_t count = 1;
+    for (int i = 0; i < n; i++)
+        count *= dim[i];
+    return count;
+}
+
+static void uses(const lk_gpu_fill &a, operands &list)
+{
+    list.writes(a.y, a.count * size_of(a.dtype));
+}
+
+static void uses(const lk_gpu_arange &a, operands &list)
+{
+    list.writes(a.y, a.count * size_of(a.dtype));
+}
+
+static void uses(const lk_gpu_random &a, operands &list)
+{
+    list.writes(a.y, a.count * size_of(a.dtype));
+}
+
+static void uses(const lk_gpu_convert &a, operands &list)
+{
+    hull x = hull_of(a.x, a.ndim, a.dim), y = hull_of(a.y, a.ndim, a.dim);
+    list.reads(x.data(), x.bytes());
+    list.writes(y.data(), y.bytes());
+}
+
+static void uses(const lk_gpu_binary &a, operands &list)
+{
+    for (const lk_gpu_view &view : {a.a, a.b}) {
+        hull x = hull_of(view, a.ndim, a.dim);
+        list.reads(x.data(), x.bytes());
+    }
+    hull y = hull_of(a.y, a.ndim, a.dim);
+    list.writes(y.data(), y.bytes());
+}
+
+static void uses(const lk_gpu_gather &a, operands &list)
+{
+    list.reads(a.x, a.rows * a.row * (int64_t)a.size);
+    list.reads(a.indices, a.n * INDEX);
+    list.writes(a.y, a.n * a.row * (int64_t)a.size);
+}
+
+static void uses(const lk_gpu_prepare_images &a, operands &list)
+{
+    int64_t image = a.channels * a.height * a.width;
+    list.reads(a.x, a.images * image);
+    list.reads(a.indices, a.n * INDEX);
+    list.reads(a.epoch, INDEX);
+    list.may_read(a.moments, 2 * a.channels * FLOAT);
+    list.writes(a.y, a.n * image * FLOAT);
+}
+
+static void uses(const lk_gpu_reduce &a, operands &list)
+{
+    int64_t lines = product(a.axes.n_kept, a.axes.kept), line = product(a.axes.n_reduced, a.axes.reduced);
+    int64_t chunks = (line + LK_GPU_REDUCE_CHUNK - 1) / LK_GPU_REDUCE_CHUNK;
+    hull x = hull_of(a.x, a.dtype, a.axes);
+    list.reads(x.data(), x.bytes());
+    list.writes(a.workspace, chunks > 1 ? lines * chunks * 16 : 0);
+    list.writes(a.y, lines * size_of(a.y_dtype));
+}
+
+static void uses(const lk_gpu_max_grad &a, operands &list)
+{
+    int64_t lines = product(a.axes.n_kept, a.axes.kept) * size_of(a.dtype);
+    hull x = hull_of(a.x, a.dtype, a.axes), dx = hull_of(a.dx, a.dtype, a.axes);
+    list.reads(a.dy, lines);
+    list.reads(x.data(), x.bytes());
+    list.reads(a.y, lines);
+    list.writes(dx.data(), dx.bytes());
+}
+
+/* --- element by element ------------------------------------------------------------------------------------------- */
+
+static void uses(const lk_gpu_activation &a, operands &list)
+{
+    int64_t bytes = a.count * size_of(a.dtype);
+    list.reads(a.x, bytes);
+    list.writes(a.y, bytes);
+}
+
+static void uses(const lk_gpu_activation_grad &a, operands &list)
+{
+    int64_t bytes = a.count * size_of(a.dtype);
+    list.reads(a.dy, bytes);
+    list.reads(a.x, bytes);
+    list.reads(a.y, bytes);
+    list.writes(a.dx, bytes);
+}
+
+static void uses(const lk_gpu_relu &a, operands &list)
+{
+    int64_t bytes = a.count * size_of(a.dtype);
+    list.reads(a.x, bytes);
+    list.writes(a.y, bytes);
+}
+
+static void uses(const lk_gpu_relu_grad &a, operands &list)
+{
+    int64_t bytes = a.count * size_of(a.dtype);
+    list.reads(a.dy, bytes);
+    list.reads(a.y, bytes);
+    list.writes(a.dx, bytes);
+}
+
+static void uses(const lk_gpu_dropout &a, operands &list)
+{
+    int64_t bytes = a.images * a.channels * a.pixels * size_of(a.dtype);
+    list.reads(a.x, bytes);
+    list.reads(a.indices, a.images * INDEX);
+    list.may_read(a.philox.epoch, INDEX);
+    list.writes(a.y, bytes);
+}
+
+/* --- losses ------------------------------------------------------------------------------------------------------- */
+
+static void uses(const lk_gpu_softmax &a, operands &list)
+{
+    int64_t bytes = a.outer * a.n * a.inner * size_of(a.dtype);
+    list.reads(a.x, bytes);
+    list.writes(a.y, bytes);
+}
+
+static void uses(const lk_gpu_softmax_grad &a, operands &list)
+{
+    int64_t bytes = a.outer * a.n * a.inner * size_of(a.dtype);
+    list.reads(a.dy, bytes);
+    list.reads(a.y, bytes);
+    list.writes(a.dx, bytes);
+}
+
+static void uses(const lk_gpu_cross_entropy &a, operands &list)
+{
+    int64_t size = size_of(a.dtype), bytes = a.n * a.classes * size, results = a.sum ? 1 : a.n;
+    int64_t parts = (a.loss ? 1 : 0) + (a.hits ? 1 : 0);
+    list.reads(a.logits, bytes);
+    list.reads(a.labels, a.n * INDEX);
+    list.may_read(a.dloss, (a.each ? a.n : 1) * size);
+    list.writes(a.workspace, a.sum ? parts * a.n * FLOAT : 0);
+    list.may_write(a.loss, results * size);
+    list.may_write(a.dlogits, bytes);
+    list.may_write(a.hits, results * FLOAT);
+}
+
+static void uses(const lk_gpu_sigmoid_cross_entropy &a, operands &list)
+{
+    int64_t bytes = a.count * size_of(a.dtype);
+    list.reads(a.logits, bytes);
+    list.reads(a.targets, bytes);
+    list.may_read(a.dloss, bytes);
+    list.writes(a.dloss ? a.dlogits : a.loss, bytes);
+}
+
+/* --- batch-norm --------------------------------------------------------------------------------------------------- */
+
+static void statistics_of(const lk_gpu_statistics &a, int64_t channels, operands &list)
+{
+    if (a.sums) {
+        list.reads(a.sums, 2 * channels * DOUBLE);
+    } else {
+        list.reads(a.mean, channels * FLOAT);
+        list.reads(a.variance, channels * FLOAT);
+    }
+}
+
+static void uses(const lk_gpu_channel_sums &a, operands &list)
+{
+    list.reads(a.x, a.rows * a.channels * size_of(a.dtype));
+    list.writes(a.workspace, lk_gpu_sums_workspace(a.rows, a.channels) * DOUBLE);
+    list.writes(a.sums, 2 * a.channels * DOUBLE);
+}
+
+static void uses(const lk_gpu_channel_sums_grad &a, operands &list)
+{
+    int64_t bytes = a.rows * a.channels * size_of(a.dtype);
+    list.reads(a.x, bytes);
+    list.reads(a.dsums, 2 * a.channels * DOUBLE);
+    list.writes(a.dx, bytes);
+}
+
+static void uses(const lk_gpu_normalise &a, operands &list)
+{
+    int64_t bytes = a.rows * a.channels * size_of(a.dtype);
+    list.reads(a.x, bytes);
+    list.may_read(a.residual, bytes);
+    list.reads(a.gamma, a.channels * FLOAT);
+    list.reads(a.beta, a.channels * FLOAT);
+    statistics_of(a.statistics, a.channels, list);
+    list.writes(a.y, bytes);
+}
+
+static void uses(const lk_gpu_normalise_grad &a, operands &list)
+{
+    int64_t bytes = a.rows * a.channels * size_of(a.dtype);
+    list.reads(a.dy, bytes);
+    list.may_read(a.act_y, bytes);
+    list.reads(a.x, bytes);
+    list.reads(a.gamma, a.channels * FLOAT);
+    statistics_of(a.statistics, a.channels, list);
+    list.writes(a.workspace, lk_gpu_sums_workspace(a.rows, a.channels) * DOUBLE);
+    list.writes(a.dx, bytes);
+    list.may_write(a.dresidual, bytes);
+    list.writes(a.dgamma, a.channels * FLOAT);
+    list.writes(a.dbeta, a.channels * FLOAT);
+    list.writes(a.dsums, a.through == LK_GPU_SUMS_HELD ? 2 * a.channels * DOUBLE : 0);
+}
+
+static void uses(const lk_gpu_running_statistics &a, operands &list)
+{
+    list.may_read(a.skip, FLOAT);
+    statistics_of(a.statistics, a.channels, list);
+    for (const float *moment : {a.mean, a.variance}) {
+        list.reads(moment, a.channels * FLOAT);
+        list.writes(moment, a.channels * FLOAT);
+    }
+}
+
+/* --- pooling ------------------------------------------------------------------------------------------------------ */
+
+static int64_t elements_of_x(const lk_gpu_window &window)
+{
+    return window.images * window.size[0] * window.size[1] * window.channels;
+}
+
+static int64_t elements_of_y(const lk_gpu_window &window)
+{
+    return window.images * window.out_size[0] * window.out_size[1] * window.channels;
+}
+
+static void uses(const lk_gpu_max_pool &a, operands &list)
+{
+    list.reads(a.x, elements_of_x(a.window) * size_of(a.dtype));
+    list.writes(a.y, elements_of_y(a.window) * size_of(a.dtype));
+    list.writes(a.where, elements_of_y(a.window) * PLACE);
+}
+
+static void uses(const lk_gpu_max_pool_grad &a, operands &list)
+{
+    list.reads(a.dy, elements_of_y(a.window) * size_of(a.dtype));
+    list.reads(a.where, elements_of_y(a.window) * PLACE);
+    list.writes(a.dx, elements_of_x(a.window) * size_of(a.dtype));
+}
+
+static void uses(const lk_gpu_avg_pool &a, operands &list)
+{
+    list.reads(a.x, elements_of_x(a.window) * size_of(a.dtype));
+    list.writes(a.y, elements_of_y(a.window) * size_of(a.dtype));
+}
+
+static void uses(const lk_gpu_avg_pool_grad &a, operands &list)
+{
+    list.reads(a.dy, elements_of_y(a.window) * size_of(a.dtype));
+    list.writes(a.dx, elements_of_x(a.window) * size_of(a.dtype));
+}
+
+/* --- updates ------------------------------------------------------------------------------------------------------ */
+
+static void control_of(const lk_gpu_control &control, operands &list)
+{
+    list.may_read(control.skip, FLOAT);
+    list.may_read(control.scale, FLOAT);
+}
+
+/* What an update changes where it is; NULL: there is none. */
+static void state_of(std::initializer_list<const float *> arrays, int64_t count, operands &list)
+{
+    for (const float *array : arrays) {
+        list.may_read(array, count * FLOAT);
+        list.may_write(array, count * FLOAT);
+    }
+}
+
+static void uses(const lk_gpu_sgd_update &a, operands &list)
+{
+    list.reads(a.w, a.count * FLOAT);
+    list.reads(a.g, a.count * FLOAT);
+    list.writes(a.y, a.count * FLOAT);
+}
+
+static void uses(const lk_gpu_momentum_update &a, operands &list)
+{
+    control_of(a.control, list);
+    list.reads(a.g, a.count * FLOAT);
+    state_of({a.w, a.v}, a.count, list);
+}
+
+static void uses(const lk_gpu_adam_update &a, operands &list)
+{
+    control_of(a.control, list);
+    list.reads(a.g, a.count * FLOAT);
+    state_of({a.w, a.m, a.v}, a.count, list);
+}
+
+static void uses(const lk_gpu_lars_update &a, operands &list)
+{
+    control_of(a.control, list);
+    list.reads(a.g, a.count * FLOAT);
+    list.reads(a.ratios, a.segments * FLOAT);
+    list.reads(a.adapted, a.segments * FLOAT);
+    list.reads(a.offsets, (a.segments + 1) * INDEX);
+    state_of({a.w, a.v}, a.count, list);
+}
+
+static void uses(const lk_gpu_squared_norms &a, operands &list)
+{
+    list.reads(a.x, a.count * FLOAT);
+    list.reads(a.offsets, (a.segments + 1) * INDEX);
+    list.writes(a.workspace, (a.count / LK_GPU_NORM_BLOCK + a.segments) * DOUBLE);
+    list.writes(a.norms, a.segments * DOUBLE);
+}
+
+static void uses(const lk_gpu_update_scales &a, operands &list)
+{
+    list.may_read(a.skip, FLOAT);
+    list.may_read(a.loss, FLOAT);
+    list.reads(a.gradients, a.segments * DOUBLE);
+    if (a.ratios) {
+        list.reads(a.adapted, a.segments * FLOAT);
+        list.reads(a.parameters, a.segments * DOUBLE);
+    }
+    list.writes(a.new_skip, FLOAT);
+    list.writes(a.scale, FLOAT);
+    list.writes(a.norm, DOUBLE);
+    list.may_write(a.ratios, a.segments * FLOAT);
+}
+
+/* --- what libraries do -------------------------------------------------------------------------------------------- */
+
+static void uses(const lk_gpu_matmul &a, operands &list)
+{
+    int64_t size = size_of(a.dtype), y_size = size_of(a.y_dtype);
+    list.reads(a.a, a.rows * a.inner * size);
+    list.reads(a.b, a.inner * a.columns * size);
+    list.may_read(a.bias, a.columns * y_size);
+    list.writes(a.y, a.rows * a.columns * y_size);
+}
+
+static int64_t elements_of_x(const lk_gpu_conv_shape &shape)
+{
+    return shape.images * shape.size[0] * shape.size[1] * shape.channels;
+}
+
+static int64_t elements_of_y(const lk_gpu_conv_shape &shape)
+{
+    return shape.images * shape.out_size[0] * shape.out_size[1] * shape.out_channels;
+}
+
+static int64_t elements_of_w(const lk_gpu_conv_shape &shape)
+{
+    return shape.out_channels * shape.kernel[0] * shape.kernel[1] * (shape.channels / shape.groups);
+}
+
+static void uses(const lk_gpu_conv &a, operands &list)
+{
+    int64_t size = size_of(a.shape.dtype);
+    list.reads(a.x, elements_of_x(a.shape) * size);
+    list.reads(a.w, elements_of_w(a.shape) * size);
+    list.may_read(a.bias, a.shape.out_channels * size);
+    list.writes(a.y, elements_of_y(a.shape) * size);
+}
+
+static void uses(const lk_gpu_conv_input_grad &a, operands &list)
+{
+    int64_t size = size_of(a.shape.dtype);
+    list.reads(a.dy, elements_of_y(a.shape) * size);
+    list.reads(a.w, elements_of_w(a.shape) * size);
+    list.writes(a.dx, elements_of_x(a.shape) * size);
+}
+
+static void uses(const lk_gpu_conv_weight_grad &a, operands &list)
+{
+    int64_t size = size_of(a.shape.dtype);
+    list.reads(a.dy, elements_of_y(a.shape) * size);
+    list.reads(a.x, elements_of_x(a.shape) * size);
+    list.writes(a.dw, elements_of_w(a.shape) * size_of(a.dw_dtype));
+}
+
+static void uses(const lk_gpu_column_sums &a, operands &list)
+{
+    list.reads(a.x, a.rows * a.columns * size_of(a.dtype));
+    list.writes(a.workspace, lk_gpu_sums_workspace(a.rows, a.columns) * DOUBLE);
+    list.writes(a.sums, a.columns * size_of(a.sums_dtype));
+}
+
+/* --- all of them -------------------------------------------------------------------------------------------------- */
+
+#define LK_GPU_KERNEL(name)                                          \
+    void operands_of(const lk_gpu_##name &arguments, operands &list) \
+    {                                                                \
+        uses(arguments, list);                                       \
+    }
+#include "cuda/kernels.def"
+#undef LK_GPU_KERNEL

@@ -1,0 +1,275 @@
+/* The table of driver.h that tells the recorder of every call and passes it on to the plug-in that
+ * $LOCKSTEP_CUDA_RECORDED names. An entry that is new in driver.h does not fit in here before it has a function. */
+#include "recorder.h"
+#include "recorder_report.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <dlfcn.h>
+
+static const lk_gpu_driver *inner;
+static recorder &recorded = *new recorder; /* stays: other threads may still run when the process ends */
+
+uint64_t recorder_operations(void)
+{
+    return recorded.operations();
+}
+
+size_t recorder_streams(void)
+{
+    return recorded.streams_opened();
+}
+
+/* --- passing on --------------------------------------------------------------------------------------------------- */
+
+static const char *error_text(void)
+{
+    return refusal.empty() ? inner->error() : refusal.c_str();
+}
+
+template <typename Call> static lk_gpu_status pass(bool is_allowed, Call call)
+{
+    if (!is_allowed)
+        return LK_GPU_FAILED;
+    refusal.clear();
+    return call();
+}
+
+/* What gives a stream something. */
+class turn
+{
+  public:
+    turn(const lk_gpu_stream *stream_, const char *name) : stream(stream_), has_taken(recorded.take(stream_, name))
+    {
+    }
+    ~turn()
+    {
+        if (has_taken)
+            recorded.let_go(stream);
+    }
+
+  private:
+    const lk_gpu_stream *stream;
+    bool has_taken;
+};
+
+static lk_gpu_status noted(const lk_gpu_stream *stream, lk_gpu_status status)
+{
+    if (status == LK_GPU_LOST)
+        recorded.lost(stream);
+    return status;
+}
+
+template <typename Call>
+static lk_gpu_status give(lk_gpu_stream *stream, const char *name, const operands &list, Call call)
+{
+    turn turn(stream, name);
+    return noted(stream, pass(recorded.give(stream, name, list), call));
+}
+
+/* --- GPUs --------------------------------------------------------------------------------------------------------- */
+
+static int count(void)
+{
+    return inner->count();
+}
+
+static lk_gpu_status describe(int gpu, lk_gpu_info *info)
+{
+    return inner->describe(gpu, info);
+}
+
+static void versions(lk_gpu_versions *found)
+{
+    inner->versions(found);
+}
+
+/* --- streams and events ------------------------------------------------------------------------------------------- */
+
+static lk_gpu_status stream_open(int gpu, lk_gpu_stream **stream)
+{
+    lk_gpu_status status = pass(true, [&]() { return inner->stream_open(gpu, stream); });
+    if (status == LK_GPU_OK)
+        recorded.opened(*stream, gpu);
+    return status;
+}
+
+static void stream_close(lk_gpu_stream *stream)
+{
+    if (stream && recorded.close(stream))
+        inner->stream_close(stream);
+}
+
+static lk_gpu_status stream_wait(lk_gpu_stream *stream)
+{
+    vector_clock seen;
+    lk_gpu_status status = pass(recorded.wait_stream(stream, &seen), [&]() { return inner->stream_wait(stream); });
+    if (status == LK_GPU_OK)
+        recorded.waited(seen);
+    return noted(stream, status);
+}
+
+static lk_gpu_status event_new(lk_gpu_stream *stream, lk_gpu_event **event)
+{
+    return pass(true, [&]() { return inner->event_new(stream, event); });
+}
+
+static void event_free(lk_gpu_event *event)
+{
+    recorded.forget(event);
+    inner->event_free(event);
+}
+
+static lk_gpu_status event_record(lk_gpu_stream *stream, lk_gpu_event *event)
+{
+    turn turn(stream, "event_record");
+    return noted(stream, pass(recorded.record(stream, event), [&]() { return inner->event_record(stream, event); }));
+}
+
+/* The thread of another device may tell a stream to wait: see driver.h. */
+static lk_gpu_status event_follow(lk_gpu_stream *stream, lk_gpu_event *event)
+{
+    return noted(stream, pass(recorded.follow(stream, event), [&]() { return inner->event_follow(stream, event); }));
+}
+
+static lk_gpu_status event_wait(lk_gpu_event *event)
+{
+    vector_clock seen;
+    lk_gpu_status status = pass(recorded.wait_event(event, &seen), [&]() { return inner->event_wait(event); });
+    if (status == LK_GPU_OK)
+        recorded.waited(seen);
+    return status;
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+static lk_gpu_status alloc(lk_gpu_stream *stream, size_t bytes, void **data)
+{
+    lk_gpu_status status = pass(recorded.allocate("alloc"), [&]() { return inner->alloc(stream, bytes, data); });
+    if (status == LK_GPU_OK)
+        recorded.allocated(*data, bytes, recorded.gpu_of(stream));
+    return noted(stream, status);
+}
+
+static void free_memory(lk_gpu_stream *stream, void *data)
+{
+    if (recorded.free(data, false))
+        inner->free(stream, data);
+}
+
+static lk_gpu_status pinned_alloc(lk_gpu_stream *stream, size_t bytes, void **data)
+{
+    lk_gpu_status status =
+        pass(recorded.allocate("pinned_alloc"), [&]() { return inner->pinned_alloc(stream, bytes, data); });
+    if (status == LK_GPU_OK)
+        recorded.allocated(*data, bytes, PINNED);
+    return noted(stream, status);
+}
+
+static void pinned_free(lk_gpu_stream *stream, void *data)
+{
+    if (recorded.free(data, true))
+        inner->pinned_free(stream, data);
+}
+
+static lk_gpu_status memory_left(lk_gpu_stream *stream, int64_t *bytes)
+{
+    return pass(true, [&]() { return inner->memory_left(stream, bytes); });
+}
+
+static lk_gpu_status copy(lk_gpu_stream *stream, void *to, const void *from, size_t bytes, lk_gpu_direction direction)
+{
+    int gpu = recorded.gpu_of(stream);
+    operands list(gpu);
+    list.at(direction == LK_GPU_FROM_HOST ? PINNED : gpu).reads(from, (int64_t)bytes);
+    list.at(direction == LK_GPU_TO_HOST ? PINNED : gpu).writes(to, (int64_t)bytes);
+    return give(stream, "copy", list, [&]() { return inner->copy(stream, to, from, bytes, direction); });
+}
+
+static lk_gpu_status copy_peer(lk_gpu_stream *stream, void *to, lk_gpu_stream *other, const void *from, size_t bytes)
+{
+    operands list(recorded.gpu_of(other));
+    list.reads(from, (int64_t)bytes);
+    list.at(recorded.gpu_of(stream)).writes(to, (int64_t)bytes);
+    return give(stream, "copy_peer", list, [&]() { return inner->copy_peer(stream, to, other, from, bytes); });
+}
+
+/* --- graphs ------------------------------------------------------------------------------------------------------- */
+
+static lk_gpu_status capture_begin(lk_gpu_stream *stream)
+{
+    turn turn(stream, "capture_begin");
+    return noted(stream, pass(recorded.begin_capture(stream), [&]() { return inner->capture_begin(stream); }));
+}
+
+static lk_gpu_status capture_end(lk_gpu_stream *stream, lk_gpu_graph **graph)
+{
+    graph_state state = {};
+    turn turn(stream, "capture_end");
+    lk_gpu_status status =
+        pass(recorded.end_capture(stream, &state), [&]() { return inner->capture_end(stream, graph); });
+    if (status != LK_GPU_OK)
+        return noted(stream, status);
+    if (state.is_whole) {
+        recorded.captured(*graph, std::move(state));
+        return LK_GPU_OK;
+    }
+    inner->graph_free(*graph);
+    refusal = "cuda recorder: a stream that was captured is not joined back";
+    return LK_GPU_FAILED;
+}
+
+static lk_gpu_status graph_launch(lk_gpu_stream *stream, lk_gpu_graph *graph)
+{
+    turn turn(stream, "graph_launch");
+    return noted(stream, pass(recorded.launch(stream, graph), [&]() { return inner->graph_launch(stream, graph); }));
+}
+
+static void graph_free(lk_gpu_graph *graph)
+{
+    recorded.forget(graph);
+    inner->graph_free(graph);
+}
+
+/* --- kernels ------------------------------------------------------------------------------------------------------ */
+
+#define LK_GPU_KERNEL(name)                                                                 \
+    static lk_gpu_status name(lk_gpu_stream *stream, const lk_gpu_##name *arguments)        \
+    {                                                                                       \
+        operands list(recorded.gpu_of(stream));                                             \
+        operands_of(*arguments, list);                                                      \
+        return give(stream, #name, list, [&]() { return inner->name(stream, arguments); }); \
+    }
+#include "cuda/kernels.def"
+#undef LK_GPU_KERNEL
+
+/* --- the table ---------------------------------------------------------------------------------------------------- */
+
+static const lk_gpu_driver table = {
+    LK_GPU_INTERFACE, sizeof(lk_gpu_driver), error_text,   count,        describe,
+    versions,         stream_open,           stream_close, stream_wait,  event_new,
+    event_free,       event_record,          event_follow, event_wait,   alloc,
+    free_memory,      pinned_alloc,          pinned_free,  memory_left,  copy,
+    copy_peer,        capture_begin,         capture_end,  graph_launch, graph_free,
+#define LK_GPU_KERNEL(name) name,
+#include "cuda/kernels.def"
+#undef LK_GPU_KERNEL
+};
+
+static const lk_gpu_driver *open_inner(void)
+{
+    const char *path = getenv("LOCKSTEP_CUDA_RECORDED");
+    void *library = path ? dlopen(path, RTLD_NOW | RTLD_LOCAL) : nullptr;
+    void *symbol = library ? dlsym(library, LK_GPU_DRIVER_SYMBOL) : nullptr;
+    const lk_gpu_driver *found = symbol ? ((lk_gpu_driver_fn)symbol)() : nullptr;
+    if (found && found->interface == LK_GPU_INTERFACE && found->size == sizeof *found)
+        return found;
+    fprintf(stderr, "cuda recorder: LOCKSTEP_CUDA_RECORDED=%s: no plug-in of this version\n", path ? path : "");
+    return nullptr;
+}
+
+extern "C" __attribute__((visibility("default"))) const lk_gpu_driver *lk_gpu_driver_table(void)
+{
+    inner = open_inner();
+    return inner ? &table : nullptr;
+}
