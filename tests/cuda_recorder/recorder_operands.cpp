@@ -111,6 +111,13 @@ static void uses(const lk_gpu_binary &a, operands &list)
     list.writes(y.data(), y.bytes());
 }
 
+static void uses(const lk_gpu_pairwise_sum &a, operands &list)
+{
+    for (int i = 0; i < a.n; i++)
+        list.reads(a.x[i], a.count * size_of(a.dtype));
+    list.writes(a.y, a.count * size_of(a.dtype));
+}
+
 static void uses(const lk_gpu_gather &a, operands &list)
 {
     list.reads(a.x, a.rows * a.row * (int64_t)a.size);
@@ -337,6 +344,7 @@ static void control_of(const lk_gpu_control &control, operands &list)
 {
     list.may_read(control.skip, FLOAT);
     list.may_read(control.scale, FLOAT);
+    list.may_read(control.rates, 3 * DOUBLE);
 }
 
 /* What an update changes where it is; NULL: there is none. */
