@@ -231,6 +231,20 @@ static void graph_free(lk_gpu_graph *graph)
     inner->graph_free(graph);
 }
 
+/* --- what libraries run ------------------------------------------------------------------------------------------- */
+
+static lk_gpu_status choose(lk_gpu_stream *stream, lk_gpu_choice *choice)
+{
+    turn turn(stream, "choose");
+    return noted(stream, pass(true, [&]() { return inner->choose(stream, choice); }));
+}
+
+static void choices(lk_gpu_stream *stream, void (*visit)(void *user, const lk_gpu_choice *choice), void *user)
+{
+    turn turn(stream, "choices");
+    inner->choices(stream, visit, user);
+}
+
 /* --- kernels ------------------------------------------------------------------------------------------------------ */
 
 #define LK_GPU_KERNEL(name)                                                                 \
@@ -246,11 +260,33 @@ static void graph_free(lk_gpu_graph *graph)
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const lk_gpu_driver table = {
-    LK_GPU_INTERFACE, sizeof(lk_gpu_driver), error_text,   count,        describe,
-    versions,         stream_open,           stream_close, stream_wait,  event_new,
-    event_free,       event_record,          event_follow, event_wait,   alloc,
-    free_memory,      pinned_alloc,          pinned_free,  memory_left,  copy,
-    copy_peer,        capture_begin,         capture_end,  graph_launch, graph_free,
+    LK_GPU_INTERFACE,
+    sizeof(lk_gpu_driver),
+    error_text,
+    count,
+    describe,
+    versions,
+    stream_open,
+    stream_close,
+    stream_wait,
+    event_new,
+    event_free,
+    event_record,
+    event_follow,
+    event_wait,
+    alloc,
+    free_memory,
+    pinned_alloc,
+    pinned_free,
+    memory_left,
+    copy,
+    copy_peer,
+    capture_begin,
+    capture_end,
+    graph_launch,
+    graph_free,
+    choose,
+    choices,
 #define LK_GPU_KERNEL(name) name,
 #include "cuda/kernels.def"
 #undef LK_GPU_KERNEL
