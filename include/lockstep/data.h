@@ -141,10 +141,11 @@ LK_API lk_status lk_augment_parse(const char *text, lk_augment_opts *opts);
 /* Owned memory, 64-byte aligned, valid until the last reference goes. Reference counts are thread-safe: any thread may
  * drop the last one. A batch may outlive its loader. */
 typedef struct lk_batch {
-    int64_t count;          /* samples; the last batch of an epoch may be smaller */
-    int64_t index;          /* of the batch within the epoch */
-    int64_t epoch;          /* the epoch given to lk_loader_start */
-    const float *images;    /* [count,C,H,W]: byte / 255, correctly rounded, then as lk_loader_opts.augment says */
+    int64_t count; /* samples; the last batch of an epoch may be smaller */
+    int64_t index; /* of the batch within the epoch */
+    int64_t epoch; /* the epoch given to lk_loader_start */
+    /* [count,C,H,W]: byte / 255, correctly rounded, then as lk_loader_opts.augment says; NULL with no_images */
+    const float *images;
     const int32_t *labels;  /* [count] */
     const int64_t *indices; /* [count]: which samples of the data set these are */
 } lk_batch;
@@ -164,6 +165,7 @@ typedef struct lk_loader_opts {
     const lk_augment_opts *augment;
     const lk_channel_moments *moments;
     bool evaluation; /* centring and standardisation only */
+    bool no_images;  /* labels and indices alone: for devices that hold the data set */
 } lk_loader_opts;
 
 /* Keeps a reference to the data set. A loader belongs to one thread at a time.

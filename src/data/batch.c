@@ -47,7 +47,7 @@ static slot *slot_new(lk__batch_pool *pool)
     s->memory.images = (void *)block;
     s->memory.labels = (void *)(block + pool->image_bytes);
     s->memory.indices = (void *)(block + pool->image_bytes + pool->label_bytes);
-    s->batch.images = s->memory.images;
+    s->batch.images = pool->image_bytes > 0 ? s->memory.images : NULL;
     s->batch.labels = s->memory.labels;
     s->batch.indices = s->memory.indices;
     return s;

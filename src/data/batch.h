@@ -14,7 +14,7 @@ typedef struct lk__batch_memory {
     int64_t *indices;
 } lk__batch_memory;
 
-/* `initial` batches of up to `samples` samples of `pixels` values each. Errors: LK_ERR_MEMORY. */
+/* `initial` batches of up to `samples` samples of `pixels` values each; 0: without images. Errors: LK_ERR_MEMORY. */
 lk_status lk__batch_pool_new(int64_t samples, int64_t pixels, int initial, lk__batch_pool **pool);
 void lk__batch_pool_release(lk__batch_pool *pool);
 

@@ -70,8 +70,9 @@ static void fill(const lk_loader *loader, int64_t index, float *scratch, lk_batc
     const uint8_t *labels = lk_dataset_labels(loader->dataset);
     for (int64_t i = 0; i < batch->count; i++) {
         int64_t sample = loader->order[first + i];
-        lk__augmentation_apply(&loader->augmentation, images + sample * loader->pixels, loader->epoch, sample, scratch,
-                               memory->images + i * loader->pixels);
+        if (!loader->opts.no_images)
+            lk__augmentation_apply(&loader->augmentation, images + sample * loader->pixels, loader->epoch, sample,
+                                   scratch, memory->images + i * loader->pixels);
         memory->labels[i] = labels[sample];
         memory->indices[i] = sample;
     }
@@ -218,7 +219,7 @@ static lk_status build(lk_loader *loader)
     if (!loader->order || !loader->ready)
         return LK_ERR_MEMORY;
     int stock = FREELY_HELD + 1 + (opts->workers ? opts->depth : 0);
-    LK_TRY(lk__batch_pool_new(opts->batch_size, loader->pixels, stock, &loader->pool));
+    LK_TRY(lk__batch_pool_new(opts->batch_size, opts->no_images ? 0 : loader->pixels, stock, &loader->pool));
     return opts->workers ? start_workers(loader) : LK_OK;
 }
 

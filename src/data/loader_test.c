@@ -186,6 +186,32 @@ static void test_batches_outlive_the_loader(void **state)
     lk_loader_release(NULL);
 }
 
+/* The same batches, whose images nobody prepares. */
+static void test_no_images(void **state)
+{
+    (void)state;
+    lk_dataset *dataset = open_pair(COUNT, HEIGHT, WIDTH);
+    for (int w = 0; w < WORKER_COUNTS; w++) {
+        int64_t order[COUNT], seen = 0;
+        lk_loader *loader;
+        lk_loader_opts opts = {
+            .batch_size = 10, .seed = 3, .shuffle = true, .workers = worker_counts[w], .no_images = true};
+        expect_ok(lk_loader_new(dataset, &opts, &loader));
+        expect_ok(lk_sample_order(COUNT, 3, 2, true, order));
+        expect_ok(lk_loader_start(loader, 2));
+        for (lk_batch *batch; (batch = next_of(loader)); lk_batch_release(batch)) {
+            assert_null(batch->images);
+            for (int64_t i = 0; i < batch->count; i++, seen++) {
+                assert_int_equal(batch->indices[i], order[seen]);
+                assert_int_equal(batch->labels[i], label_of(order[seen]));
+            }
+        }
+        assert_int_equal(seen, COUNT);
+        lk_loader_release(loader);
+    }
+    lk_dataset_release(dataset);
+}
+
 static void test_releases_while_workers_run(void **state)
 {
     (void)state;
@@ -296,6 +322,7 @@ int main(void)
         IN_DIR(test_starts_again_in_the_middle),
         IN_DIR(test_keeps_what_was_prepared_ahead),
         IN_DIR(test_batches_outlive_the_loader),
+        IN_DIR(test_no_images),
         IN_DIR(test_releases_while_workers_run),
         IN_DIR(test_releases_from_other_threads),
         IN_DIR(test_steady_state_allocates_nothing),
