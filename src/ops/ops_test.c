@@ -12,6 +12,8 @@ static void test_table(void **state)
                                                      "arange",
                                                      "uniform",
                                                      "normal",
+                                                     "gather",
+                                                     "prepare_images",
                                                      "argmax",
                                                      "in_top_k",
                                                      "squared_norms",
