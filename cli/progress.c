@@ -25,7 +25,9 @@ static void print_data(const lk_plan *plan, const lk_train_config *config)
     print_count(plan->train_samples, config->limit_train, " training images");
     fputs(", ", stderr);
     print_count(plan->val_samples, config->limit_val, " for validation");
-    fputc('\n', stderr);
+    fputs(plan->data_on_devices ? ", on the devices\n" : "\n", stderr);
+    if (plan->data_too_large)
+        fputs("            prepared by the host: a quarter of a device's free memory does not take them\n", stderr);
 }
 
 /* Where nobody said how many devices, there is at most one a shard. */

@@ -93,8 +93,20 @@ line '^identical after 2 steps with '
 run 2 train --devices cuda:0,cpu:0 --data synthetic --tf32
 complains '--tf32: must be with --devices cuda: cpu:0 has no such arithmetic'
 
+# --- data on the device ----------------------------------------------------------------------------------------------
+
+prepared=(--augment shift=0.2,flip,crop=3,cutout=6 --normalize standard --ledger)
+by_host=$(digest "${prepared[@]}" --data-on host)
+[[ $(digest "${prepared[@]}") == "$by_host" ]] || fail "images that a GPU prepares have other bits"
+says ' for validation, on the devices'
+says '  ledger: 64 training samples used once, 0 unused, 0 more than once'
+
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 export LOCKSTEP_EMULATED_MEMORY=2000000
 run 1 train --model lenet --data synthetic --devices cuda --epochs 1 --limit-train 64 --batch-size 32
 says 'out of memory on GPU 0: '
+says "prepared by the host: a quarter of a device's free memory does not take them"
+run 1 train --model lenet --data synthetic --devices 2xcuda:0 --epochs 1 --limit-train 64 --limit-val 600 --batch-size 32 \
+    --data-on device
+says '--data-on device: the data set has 0.5 MB, and cuda:0 has 2.0 MB left, of which data may take a quarter for its 2 '

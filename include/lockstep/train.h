@@ -22,6 +22,7 @@ typedef struct lk_train_config {
     const char *model;  /* a reference model or a model file */
     const char *data;   /* "auto": fashion-mnist, or synthetic where that cannot be had */
     const char *data_dir;
+    int data_on;            /* enum lk_data_on: which memory the data set is in when a shard begins */
     const char *devices;    /* NULL: the cores there are, at most as many as shards */
     const char *strategy;   /* NULL: one-device for one device, else mirrored */
     int64_t shards;         /* V; 0: lk_default_shards */
@@ -71,6 +72,10 @@ typedef struct lk_train_config {
     bool throughput, total_time, plot, json, ledger; /* what the command prints */
 } lk_train_config;
 
+/* Host: threads of the loader prepare images, and batches go to the devices. Device: every device has the data set and
+ * prepares its shards' images itself, with the same bits. Auto: device where devices have memory of their own and a
+ * quarter of what is left of it takes the data set, else host. */
+typedef enum lk_data_on { LK_DATA_ON_AUTO, LK_DATA_ON_HOST, LK_DATA_ON_DEVICE } lk_data_on;
 typedef enum lk_batch_norm_mode { LK_BN_SHARD, LK_BN_SYNC } lk_batch_norm_mode;
 typedef enum lk_normalize_mode { LK_NORMALIZE_NONE, LK_NORMALIZE_CENTER, LK_NORMALIZE_STANDARD } lk_normalize_mode;
 typedef enum lk_executor { LK_EXECUTOR_PROGRAM, LK_EXECUTOR_EAGER } lk_executor;
@@ -80,7 +85,7 @@ typedef enum lk_nan_guard { LK_NAN_GUARD_STOP, LK_NAN_GUARD_SKIP, LK_NAN_GUARD_O
 
 /* The flags of `lockstep train`, with offsets into lk_train_config. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 50 };
+enum { LK_TRAIN_OPTION_COUNT = 51 };
 
 /* A recipe is a named list of settings for these options: what one of the project's sources trains. */
 typedef struct lk_recipe {
@@ -126,7 +131,8 @@ typedef struct lk_plan {
     /* XXH3-64 of the executor, the version of fusion and TF32, seeded with lk_tuning_hash of
      * lk_trainer_implementations, and where GPUs differ with those that differ from the first. */
     uint64_t implementations;
-    bool fell_back; /* data "auto": fashion-mnist was not to be had */
+    bool fell_back;                       /* data "auto": fashion-mnist was not to be had */
+    bool data_on_devices, data_too_large; /* see lk_data_on; too large: what kept `auto` from it */
 } lk_plan;
 
 /* What training makes of `asked`, lk_train_config.micro_batch, for shards of up to `shard` samples: *size samples run
@@ -310,8 +316,8 @@ typedef struct lk_shard {
     int64_t index, shards; /* which of how many */
     int64_t global_batch;  /* samples in the whole batch */
     lk_device *device;
-    lk_tensor *images;  /* f32 [N, C, H, W] */
-    lk_tensor *labels;  /* i32 [N] */
+    lk_tensor *images;  /* f32 [N, C, H, W]; NULL of a batch without images */
+    lk_tensor *labels;  /* i32 [N]; likewise */
     lk_tensor *indices; /* i64 [N]: the samples' numbers in the data set */
 } lk_shard;
 

@@ -52,6 +52,9 @@ typedef struct lk_offload {
     lk_status (*write)(lk_device *device, void *to, const void *from, size_t bytes);
     /* Copies from `other`, this device or another one of the kind; on the device's thread. */
     lk_status (*bring)(lk_device *device, void *to, lk_device *other, const void *from, size_t bytes);
+
+    /* What could still be allocated, from any thread. */
+    lk_status (*memory_left)(lk_device *device, int64_t *bytes);
 } lk_offload;
 
 /* Of a kind of device that works by itself: calls beside each other, and calls that it keeps and starts again as a whole.

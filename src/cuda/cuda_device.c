@@ -276,6 +276,15 @@ static lk_status bring(lk_device *device, void *to, lk_device *other, const void
     return status;
 }
 
+static lk_status memory_left(lk_device *device, int64_t *bytes)
+{
+    lk_cuda *cuda = device->state;
+    pthread_mutex_lock(&cuda->reading);
+    lk_status status = lk__cuda_check(cuda->driver, cuda->driver->memory_left(cuda->reader, bytes));
+    pthread_mutex_unlock(&cuda->reading);
+    return status;
+}
+
 const lk_offload lk__cuda_offload = {
     .mark = mark,
     .wait = wait,
@@ -284,4 +293,5 @@ const lk_offload lk__cuda_offload = {
     .read = read_memory,
     .write = write_memory,
     .bring = bring,
+    .memory_left = memory_left,
 };

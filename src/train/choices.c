@@ -74,8 +74,8 @@ static lk_program *record(lk_trainer *trainer, bool training, const lk_shard *sh
 {
     lk_program_opts opts = {.fuse = is_fused(trainer, training)};
     if (training)
-        return lk__shard_program_record(trainer, lk__training_pass, shard, seed, trainer->n_values, &opts);
-    return lk__shard_program_record(trainer, lk__evaluation_pass, shard, NULL, lk__metric_count(trainer), &opts);
+        return lk__shard_program_record(trainer, lk__training_pass, NULL, shard, seed, trainer->n_values, &opts);
+    return lk__shard_program_record(trainer, lk__evaluation_pass, NULL, shard, NULL, lk__metric_count(trainer), &opts);
 }
 
 static lk_status add_program(const lk_program *program, lk_tuning *choices)

@@ -27,11 +27,8 @@ static lk_status statistics_pass(lk_trainer *trainer, const lk_shard *shard, lk_
 static lk_status begin_shard(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay)
 {
     lk_trainer *trainer = user;
-    if (trainer->programs)
-        return lk__shard_programs_begin(trainer, statistics_pass, shard, NULL, statistics_count(trainer), values,
-                                        replay);
-    *replay = NULL;
-    return statistics_pass(trainer, shard, NULL, values);
+    return lk__begin_shard_pass(trainer, statistics_pass, trainer->train_data, shard, NULL, statistics_count(trainer),
+                                values, replay);
 }
 
 static lk_status add_up_batch(lk_trainer *trainer, lk_batch *batch, lk_tensor **sums)
@@ -39,6 +36,7 @@ static lk_status add_up_batch(lk_trainer *trainer, lk_batch *batch, lk_tensor **
     lk_shard_sum *sum = trainer->statistics_sum;
     if (trainer->plan.batch_norm == LK_BN_SYNC)
         return lk__run_statistics_together(trainer, batch, sum, sums);
+    LK_TRY(lk__device_data_start(trainer->train_data, batch->epoch));
     return lk__run_shards(sum, statistics_count(trainer), trainer->train_set, batch, begin_shard, trainer, sums);
 }
 
@@ -89,8 +87,8 @@ lk_status lk__plan_precise_statistics(lk_trainer *trainer)
     trainer->statistics_sum = lk_shard_sum_new(trainer->strategy, plan->shards, statistics_count(trainer));
     if (!trainer->statistics_sum)
         return lk_error_status();
-    return lk__new_loader(trainer, trainer->train_set, plan->batch_size, true, (int)trainer->config.workers,
-                          &trainer->statistics_loader);
+    return lk__new_loader(trainer, trainer->train_set, trainer->train_data, plan->batch_size, true,
+                          (int)trainer->config.workers, &trainer->statistics_loader);
 }
 
 lk_status lk__measure_statistics(lk_trainer *trainer)

@@ -78,6 +78,8 @@ lk_status lk__shard_pass_add(lk__shard_pass *pass, int64_t index, int replica, l
     lk_shard *shard = &pass->shards[i];
     *shard = (lk_shard){.replica = replica, .index = index, .shards = trainer->plan.shards};
     LK_TRY(lk__shard_of_batch(trainer->train_set, pass->batch, samples, trainer->devices[replica], shard));
+    LK_TRY(lk__device_data_start(trainer->train_data, pass->batch->epoch));
+    LK_TRY(lk__device_data_prepare(trainer->train_data, lk__device_data_epoch(trainer->train_data, replica), shard));
     pass->images[i] = shard->images;
     pass->indices[i] = shard->indices;
     pass->seeds[i] = seed;

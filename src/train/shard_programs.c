@@ -41,31 +41,54 @@ static lk_status grow(lk__shard_programs *programs)
 
 /* What is recorded: the pass over a shard whose tensors are the program's inputs. The seed comes last, where there is
  * one. */
-enum { IMAGES, LABELS, INDICES, SEED, INPUTS };
+enum { MAX_INPUTS = 4 };
 
 typedef struct recording {
     lk_trainer *trainer;
+    const lk__device_data *data;
     const lk_shard *shard;
     lk__shard_pass_fn pass;
     bool has_seed;
 } recording;
 
+/* in[], and how many there are. */
+static int inputs_of(const lk__device_data *data, const lk_shard *shard, lk_tensor *seed, lk_tensor **in)
+{
+    int n = 0;
+    if (!data) {
+        in[n++] = shard->images;
+        in[n++] = shard->labels;
+    }
+    in[n++] = shard->indices;
+    if (data)
+        in[n++] = lk__device_data_epoch(data, shard->replica);
+    if (seed)
+        in[n++] = seed;
+    return n;
+}
+
 static lk_status pass(void *user, lk_tensor *const *in, lk_tensor **out)
 {
     const recording *r = user;
     lk_shard shard = *r->shard;
-    shard.images = in[IMAGES];
-    shard.labels = in[LABELS];
-    shard.indices = in[INDICES];
-    return r->pass(r->trainer, &shard, r->has_seed ? in[SEED] : NULL, out);
+    if (r->data) {
+        shard.indices = *in++;
+        LK_TRY(lk__device_data_prepare(r->data, *in++, &shard));
+    } else {
+        shard.images = *in++;
+        shard.labels = *in++;
+        shard.indices = *in++;
+    }
+    return r->pass(r->trainer, &shard, r->has_seed ? *in : NULL, out);
 }
 
-lk_program *lk__shard_program_record(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *shard, lk_tensor *seed,
-                                     int n, const lk_program_opts *opts)
+lk_program *lk__shard_program_record(lk_trainer *trainer, lk__shard_pass_fn fn, const lk__device_data *data,
+                                     const lk_shard *shard, lk_tensor *seed, int n, const lk_program_opts *opts)
 {
-    lk_tensor *in[INPUTS] = {shard->images, shard->labels, shard->indices, seed};
-    recording r = {trainer, shard, fn, seed != NULL};
-    return lk_program_record(shard->device, pass, &r, in, seed ? INPUTS : SEED, n, opts);
+    lk_tensor *in[MAX_INPUTS];
+    int n_in = inputs_of(data, shard, seed, in);
+    recording r = {trainer, data, shard, fn, seed != NULL};
+    return lk_program_record(shard->device, pass, &r, in, n_in, n, opts);
 }
 
 /* Between two updates a device computes several shards of a batch with the same weights; then these may take as much
@@ -83,11 +106,11 @@ static size_t bytes_to_keep(const lk_trainer *trainer, lk__shard_pass_fn fn, int
     return bytes;
 }
 
-static lk_status add(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *shard, lk_tensor *seed, int n,
-                     lk_program **program)
+static lk_status add(lk_trainer *trainer, lk__shard_pass_fn fn, const lk__device_data *data, const lk_shard *shard,
+                     lk_tensor *seed, int n, lk_program **program)
 {
     lk__shard_programs *programs = trainer->programs;
-    int64_t samples = lk_tensor_shape(shard->labels).dim[0];
+    int64_t samples = lk_tensor_shape(shard->indices).dim[0];
     LK_TRY(grow(programs));
     const lk_train_config *config = &trainer->config;
     lk_program_opts opts = {.fuse = config->fuse == LK_FUSE_ON,
@@ -95,7 +118,7 @@ static lk_status add(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *
                             .segment_bytes = (size_t)(1e6 * config->bucket_mb),
                             .keep_bytes = bytes_to_keep(trainer, fn, samples),
                             .graphs = true};
-    *program = lk__shard_program_record(trainer, fn, shard, seed, n, &opts);
+    *program = lk__shard_program_record(trainer, fn, data, shard, seed, n, &opts);
     if (!*program)
         return lk_error_status();
     programs->list[programs->n++] = (cached){*program, fn, shard->replica, samples};
@@ -118,12 +141,24 @@ void lk__shard_programs_release(lk__shard_programs *programs)
     lk__free(programs);
 }
 
-lk_status lk__shard_programs_begin(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *shard, lk_tensor *seed,
-                                   int n, lk_tensor **values, lk_replay **replay)
+static lk_status begin_replay(lk_trainer *trainer, lk__shard_pass_fn fn, const lk__device_data *data,
+                              const lk_shard *shard, lk_tensor *seed, int n, lk_tensor **values, lk_replay **replay)
 {
-    lk_tensor *in[INPUTS] = {shard->images, shard->labels, shard->indices, seed};
-    lk_program *program = find(trainer->programs, fn, shard->replica, lk_tensor_shape(shard->labels).dim[0]);
+    lk_tensor *in[MAX_INPUTS];
+    lk_program *program = find(trainer->programs, fn, shard->replica, lk_tensor_shape(shard->indices).dim[0]);
     if (!program)
-        LK_TRY(add(trainer, fn, shard, seed, n, &program));
+        LK_TRY(add(trainer, fn, data, shard, seed, n, &program));
+    inputs_of(data, shard, seed, in);
     return lk_program_begin(program, in, (uint64_t)trainer->update.number, values, replay);
+}
+
+lk_status lk__begin_shard_pass(lk_trainer *trainer, lk__shard_pass_fn fn, const lk__device_data *data,
+                               const lk_shard *shard, lk_tensor *seed, int n, lk_tensor **values, lk_replay **replay)
+{
+    lk_shard whole = *shard;
+    if (trainer->programs)
+        return begin_replay(trainer, fn, data, shard, seed, n, values, replay);
+    *replay = NULL;
+    LK_TRY(lk__device_data_prepare(data, lk__device_data_epoch(data, shard->replica), &whole));
+    return fn(trainer, &whole, seed, values);
 }

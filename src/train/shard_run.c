@@ -27,9 +27,12 @@ lk_status lk__shard_of_batch(const lk_dataset *dataset, lk_batch *batch, lk_rang
             first = samples.begin, n = samples.end - first;
     shard->device = device;
     shard->global_batch = batch->count;
+    shard->images = shard->labels = NULL;
+    shard->indices = wrap(device, LK_I64, LK_SHAPE(n), batch->indices + first, batch);
+    if (!batch->images)
+        return shard->indices ? LK_OK : lk_error_status();
     shard->images = wrap(device, LK_F32, LK_SHAPE(n, c, h, w), batch->images + first * c * h * w, batch);
     shard->labels = wrap(device, LK_I32, LK_SHAPE(n), batch->labels + first, batch);
-    shard->indices = wrap(device, LK_I64, LK_SHAPE(n), batch->indices + first, batch);
     return shard->images && shard->labels && shard->indices ? LK_OK : lk_error_status();
 }
 

@@ -77,26 +77,19 @@ lk_status lk__evaluation_pass(lk_trainer *trainer, const lk_shard *shard, lk_ten
                           lk__metric_count(trainer), values);
 }
 
-static lk_status begin_pass(lk_trainer *trainer, lk__shard_pass_fn pass, const lk_shard *shard, lk_tensor *seed, int n,
-                            lk_tensor **values, lk_replay **replay)
-{
-    if (trainer->programs)
-        return lk__shard_programs_begin(trainer, pass, shard, seed, n, values, replay);
-    *replay = NULL;
-    return pass(trainer, shard, seed, values);
-}
-
 static lk_status forward_backward(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay)
 {
     lk_trainer *trainer = user;
     lk_tensor *seed = trainer->seeds[shard->replica];
-    return begin_pass(trainer, lk__training_pass, shard, seed, trainer->n_values, values, replay);
+    return lk__begin_shard_pass(trainer, lk__training_pass, trainer->train_data, shard, seed, trainer->n_values, values,
+                                replay);
 }
 
 static lk_status forward_only(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay)
 {
     lk_trainer *trainer = user;
-    return begin_pass(trainer, lk__evaluation_pass, shard, NULL, lk__metric_count(trainer), values, replay);
+    return lk__begin_shard_pass(trainer, lk__evaluation_pass, trainer->val_data, shard, NULL, lk__metric_count(trainer),
+                                values, replay);
 }
 
 /* --- what becomes of the sums ------------------------------------------------------------------------------------- */
@@ -215,6 +208,7 @@ lk_status lk__train_step(lk_trainer *trainer, lk_batch *batch, double rate)
     trainer->update.number = trainer->updates;
     trainer->update.rate = rate;
     LK_TRY(set_seeds(trainer, trainer->update.samples));
+    LK_TRY(lk__device_data_start(trainer->train_data, batch->epoch));
     if (together)
         LK_TRY(lk__run_shards_together(trainer, batch, trainer->sums));
     else
@@ -228,6 +222,7 @@ lk_status lk__train_step(lk_trainer *trainer, lk_batch *batch, double rate)
 lk_status lk__evaluate_step(lk_trainer *trainer, lk_batch *batch)
 {
     int n = lk__metric_count(trainer);
+    LK_TRY(lk__device_data_start(trainer->val_data, batch->epoch));
     LK_TRY(lk__run_shards(trainer->val_sum, n, trainer->val_set, batch, forward_only, trainer, trainer->sums));
     append_pending(trainer, trainer->sums, batch);
     lk__release_tensors(trainer->sums, (int64_t)trainer->n_devices * n);

@@ -4,8 +4,9 @@
 
 enum { MAX_SHARDS = 65536, MAX_BATCH = 1 << 24 };
 
-/* In the order of enum lk_batch_norm_mode, lk_normalize_mode, lk_nan_guard, lk_executor, lk_fuse_mode and
+/* In the order of enum lk_data_on, lk_batch_norm_mode, lk_normalize_mode, lk_nan_guard, lk_executor, lk_fuse_mode and
  * lk_precision. */
+static const char *const data_places[] = {"auto", "host", "device", NULL};
 static const char *const batch_norm_modes[] = {"shard", "sync", NULL};
 static const char *const normalize_modes[] = {"none", "center", "standard", NULL};
 static const char *const nan_guards[] = {"stop", "skip", "off", NULL};
@@ -40,6 +41,14 @@ const lk_option lk_train_options[] = {
      AT(data_dir),
      .value = "DIR",
      .help = "where NAME/FILE or NAME/FILE.gz is looked for before $LOCKSTEP_DATA and ~/.cache/lockstep"},
+    {.name = "data-on",
+     .type = LK_OPTION_CHOICE,
+     AT(data_on),
+     .default_text = "auto",
+     .choices = data_places,
+     .value = "PLACE",
+     .help = "device: the data set is in every device's memory, where images are augmented and normalised; host: the "
+             "loader's threads prepare them; auto: device on GPUs with room, else host. Never changes a result"},
     {.name = "devices",
      .type = LK_OPTION_STRING,
      AT(devices),

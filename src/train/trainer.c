@@ -102,13 +102,15 @@ static lk_status open_data(lk_trainer *trainer)
     return LK_OK;
 }
 
-lk_status lk__new_loader(const lk_trainer *trainer, lk_dataset *dataset, int64_t batch_size, bool training, int workers,
-                         lk_loader **loader)
+/* Without images there is nothing to prepare ahead. */
+lk_status lk__new_loader(const lk_trainer *trainer, lk_dataset *dataset, const lk__device_data *data,
+                         int64_t batch_size, bool training, int workers, lk_loader **loader)
 {
     lk_loader_opts opts = {.batch_size = batch_size,
                            .seed = trainer->plan.seed,
                            .shuffle = training,
-                           .workers = workers,
+                           .workers = data ? 0 : workers,
+                           .no_images = data != NULL,
                            .augment = &trainer->plan.augment,
                            .moments = trainer->moments.channels ? &trainer->moments : NULL,
                            .evaluation = !training};
@@ -119,11 +121,13 @@ static lk_status make_loaders(lk_trainer *trainer)
 {
     const lk_plan *plan = &trainer->plan;
     int workers = (int)trainer->config.workers;
-    LK_TRY(lk__new_loader(trainer, trainer->train_set, plan->batch_size, true, workers, &trainer->train_loader));
+    LK_TRY(lk__new_loader(trainer, trainer->train_set, trainer->train_data, plan->batch_size, true, workers,
+                          &trainer->train_loader));
     LK_TRY(lk_ledger_new(plan->train_samples, &trainer->train_ledger));
     if (!trainer->val_set)
         return LK_OK;
-    LK_TRY(lk__new_loader(trainer, trainer->val_set, plan->val_batch_size, false, workers, &trainer->val_loader));
+    LK_TRY(lk__new_loader(trainer, trainer->val_set, trainer->val_data, plan->val_batch_size, false, workers,
+                          &trainer->val_loader));
     return lk_ledger_new(plan->val_samples, &trainer->val_ledger);
 }
 
@@ -225,6 +229,7 @@ static lk_status build(lk_trainer *trainer)
     LK_TRY(open_devices(trainer));
     LK_TRY(open_data(trainer));
     LK_TRY(make_model(trainer));
+    LK_TRY(lk__place_data(trainer));
     LK_TRY(make_loaders(trainer));
     if (config->executor == LK_EXECUTOR_PROGRAM)
         LK_TRY(lk__shard_programs_new(&trainer->programs));
@@ -297,6 +302,8 @@ void lk_trainer_release(lk_trainer *trainer)
     lk_loader_release(trainer->train_loader);
     lk_loader_release(trainer->val_loader);
     lk_loader_release(trainer->statistics_loader);
+    lk__device_data_release(trainer->train_data);
+    lk__device_data_release(trainer->val_data);
     lk_model_release(trainer->model);
     lk_strategy_release(trainer->strategy);
     lk_tuning_release(trainer->implementations);

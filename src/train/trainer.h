@@ -1,7 +1,8 @@
 /* The trainer's parts. plan.c fills in the configuration's blanks, trainer.c builds the trainer, choices.c lists what
  * will run it. fit.c runs epochs, hooks.c the callbacks' part in them; step.c runs one batch: shard after shard
  * (shard_run.c), or with --bn sync all together (sync_step.c); micro_batch.c takes a shard in pieces, shard_programs.c
- * records the passes, precise_bn.c measures batch-norm's statistics. replicas.c holds and updates the variables.
+ * records the passes, device_data.c has data sets on devices,
+ * precise_bn.c measures batch-norm's statistics. replicas.c holds and updates the variables.
  * replay.c looks for the cause of a number that is not finite; it and sync_step.c run several shards in one pass
  * (shard_pass.c).
  */
@@ -39,6 +40,8 @@ typedef struct lk__step_metrics {
     bool skipped;
 } lk__step_metrics;
 
+typedef struct lk__device_data lk__device_data;
+
 struct lk_trainer {
     lk_train_config config;
     lk_plan plan;
@@ -47,8 +50,9 @@ struct lk_trainer {
     lk_tuning *implementations; /* see lk_trainer_implementations */
     lk_strategy *strategy;
     lk_model *model;
-    lk_dataset *train_set, *val_set; /* val_set NULL: no evaluation */
-    lk_channel_moments moments;      /* empty: images are not normalised */
+    lk_dataset *train_set, *val_set;        /* val_set NULL: no evaluation */
+    lk_channel_moments moments;             /* empty: images are not normalised */
+    lk__device_data *train_data, *val_data; /* NULL: loaders prepare images */
     lk_loader *train_loader, *val_loader;
     lk_ledger *train_ledger, *val_ledger;
     int n_parameters, n_variables;
@@ -111,7 +115,7 @@ lk_status lk__run_shards_together(lk_trainer *trainer, lk_batch *batch, lk_tenso
 /* The forward pass alone, into a sum of batch-norm's statistics. */
 lk_status lk__run_statistics_together(lk_trainer *trainer, lk_batch *batch, lk_shard_sum *sum, lk_tensor **sums);
 
-/* A shard's tensors over the batch's own memory. */
+/* A shard's tensors over the batch's own memory; of a batch without images, indices alone. */
 lk_status lk__shard_of_batch(const lk_dataset *dataset, lk_batch *batch, lk_range samples, lk_device *device,
                              lk_shard *shard);
 
@@ -142,6 +146,23 @@ lk_status lk__plan_precise_statistics(lk_trainer *trainer);
 /* Sets the running statistics from the first batches of the epoch that has ended. */
 lk_status lk__measure_statistics(lk_trainer *trainer);
 
+/* --- device_data.c ------------------------------------------------------------------------------------------------ */
+
+/* Sets train_data and val_data, and what the plan says of them, as config.data_on asks for. Errors: LK_ERR_MEMORY
+ * (asked for `device`, and it does not fit). */
+lk_status lk__place_data(lk_trainer *trainer);
+void lk__device_data_release(lk__device_data *data);
+
+/* The shards that come next are of this epoch. data NULL: does nothing. */
+lk_status lk__device_data_start(lk__device_data *data, int64_t epoch);
+
+/* i64 [], on the replica's device: that epoch. data NULL: NULL. */
+lk_tensor *lk__device_data_epoch(const lk__device_data *data, int replica);
+
+/* Makes the shard's images and labels of its indices; epoch: as above, or what stands for it in a recording. Where the
+ * shard has its images, or data is NULL, it does nothing. */
+lk_status lk__device_data_prepare(const lk__device_data *data, lk_tensor *epoch, lk_shard *shard);
+
 /* --- shard_programs.c --------------------------------------------------------------------------------------------- */
 
 typedef struct lk__shard_programs lk__shard_programs;
@@ -156,14 +177,16 @@ lk_status lk__evaluation_pass(lk_trainer *trainer, const lk_shard *shard, lk_ten
 lk_status lk__shard_programs_new(lk__shard_programs **programs);
 void lk__shard_programs_release(lk__shard_programs *programs);
 
-/* Records fn(trainer, shard, seed, values[0 … n)), whose inputs are the shard's tensors and the seed. Errors: those of
- * lk_program_record. */
-lk_program *lk__shard_program_record(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *shard, lk_tensor *seed,
-                                     int n, const lk_program_opts *opts);
+/* Records fn(trainer, shard, seed, values[0 … n)). Inputs are the shard's images, labels and indices; with `data`,
+ * which then makes the others within the program, indices [n] and the epoch []; and last the seed, if there is one.
+ * Errors: those of lk_program_record. */
+lk_program *lk__shard_program_record(lk_trainer *trainer, lk__shard_pass_fn fn, const lk__device_data *data,
+                                     const lk_shard *shard, lk_tensor *seed, int n, const lk_program_opts *opts);
 
-/* fn(trainer, shard, seed, values[0 … n)) as a program's replay, of which nothing is pushed yet. */
-lk_status lk__shard_programs_begin(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_shard *shard, lk_tensor *seed,
-                                   int n, lk_tensor **values, lk_replay **replay);
+/* fn(trainer, shard, seed, values[0 … n)): as a program's replay, of which nothing is pushed yet; *replay NULL:
+ * operator by operator, all pushed. */
+lk_status lk__begin_shard_pass(lk_trainer *trainer, lk__shard_pass_fn fn, const lk__device_data *data,
+                               const lk_shard *shard, lk_tensor *seed, int n, lk_tensor **values, lk_replay **replay);
 
 /* --- micro_batch.c ------------------------------------------------------------------------------------------------ */
 
@@ -245,7 +268,8 @@ lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int 
 /* The model is made for the training images: others must not reach it. */
 lk_status lk__check_images(const lk_trainer *trainer, const lk_dataset *dataset, lk_status error);
 
-lk_status lk__new_loader(const lk_trainer *trainer, lk_dataset *dataset, int64_t batch_size, bool training, int workers,
-                         lk_loader **loader);
+/* data: where the set's images are prepared; NULL: by the loader. */
+lk_status lk__new_loader(const lk_trainer *trainer, lk_dataset *dataset, const lk__device_data *data,
+                         int64_t batch_size, bool training, int workers, lk_loader **loader);
 
 #endif
