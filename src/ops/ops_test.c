@@ -14,6 +14,7 @@ static void test_table(void **state)
                                                      "normal",
                                                      "gather",
                                                      "prepare_images",
+                                                     "pairwise_sum",
                                                      "argmax",
                                                      "in_top_k",
                                                      "squared_norms",
