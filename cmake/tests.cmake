@@ -76,10 +76,13 @@ if(TARGET lockstep_cuda_emulated)
       set_tests_properties(cuda_${name} PROPERTIES ENVIRONMENT
         "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_DEVICES=2xcuda:0")
     endforeach()
+    lk_test(cuda_recorded_branches_test tests branches_test)
+    set_tests_properties(cuda_recorded_branches_test PROPERTIES ENVIRONMENT "${recorded};LOCKSTEP_TEST_DEVICES=2xcuda:0")
   endif()
   if(TARGET lockstep)
     set_tests_properties(cuda_test gpu_check_test PROPERTIES ENVIRONMENT
       "LOCKSTEP=$<TARGET_FILE:lockstep>;LOCKSTEP_CUDA_EMULATED=$<TARGET_FILE:lockstep_cuda_emulated>")
+    set_tests_properties(cuda_recorded_test PROPERTIES ENVIRONMENT "LOCKSTEP=$<TARGET_FILE:lockstep>;${recorded}")
   endif()
 endif()
 

@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { COUNT = 64, BYTES = COUNT * sizeof(float) };
 
@@ -323,7 +325,7 @@ static void test_memory_that_another_gpu_uses_must_not_be_freed(void **state)
     gpu->copy_peer(w->elsewhere, w->far, w->a, near, BYTES);
     gpu->free(w->a, near);
     EXPECT("free of", "may still be in use", "copy_peer");
-    gpu->stream_wait(w->elsewhere);
+    follow(w->b, w->elsewhere, w->event); /* then a stream of the GPU waits for it */
     gpu->free(w->a, near);
     expect_nothing();
 }
@@ -618,6 +620,32 @@ static void test_a_graph_copies_out_of_pinned_memory_at_each_launch(void **state
     gpu->graph_free(graph);
 }
 
+/* --- the end ------------------------------------------------------------------------------------------------------ */
+
+/* The exit status of a process that ends well but for what it was told. */
+static int status_with(bool is_wrong)
+{
+    fflush(NULL);
+    pid_t child = fork();
+    int status;
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (is_wrong)
+            gpu->free(NULL, &status);
+        exit(0);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void test_a_report_is_the_process_failure(void **state)
+{
+    (void)state;
+    assert_int_equal(status_with(false), 0);
+    assert_int_equal(status_with(true), 3);
+}
+
 /* ------------------------------------------------------------------------------------------------------------------ */
 
 static bool open_recorder(void)
@@ -666,6 +694,7 @@ int main(void)
         TEST(test_a_graph_is_ordered_where_it_is_launched),
         TEST(test_a_graph_keeps_the_memory_that_it_was_captured_with),
         TEST(test_a_graph_copies_out_of_pinned_memory_at_each_launch),
+        cmocka_unit_test(test_a_report_is_the_process_failure),
     };
     if (!open_recorder()) {
         printf("SKIP: there is no recorder over an emulated plug-in: it takes a C++ compiler\n");

@@ -218,8 +218,12 @@ bool recorder::free(const void *data, bool is_pinned)
         return !data;
     if (!b || (b->place == PINNED) != is_pinned)
         return refuse(text("%s of %p, which is not allocated so", name, data));
-    for (const access &a : b->uses.pending(done))
-        if ((is_pinned || gpus[a.stream] != b->place) && !lost_gpus.count(gpus[a.stream]))
+    vector_clock over = done;
+    for (const auto &s : streams)
+        if (s.second->gpu == b->place)
+            over.join(s.second->now);
+    for (const access &a : b->uses.pending(over))
+        if (!lost_gpus.count(gpus[a.stream]))
             return refuse(text("%s of %p, which may still be in use: ", name, data) + text_of(a));
     memory.remove(b);
     return true;

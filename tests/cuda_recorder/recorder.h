@@ -8,8 +8,9 @@
  *
  * Two accesses to a byte are reported where one of them writes and nothing orders them. So are:
  * - memory that was freed, that was never allocated, that is of another GPU, or past its end;
- * - memory of a GPU that is freed while a stream of another GPU may still use it. One of the same GPU may: cudaFree
- *   waits for all that the GPU is doing. That wait is not counted as one of the host, as it is nowhere promised;
+ * - memory of a GPU that is freed while a stream of another GPU may still use it. One of the same GPU may, as cudaFree
+ *   waits for all that the GPU has been given, and so for what its streams follow. That wait is not counted as one of
+ *   the host: nobody promises it;
  * - pinned memory that is freed while a copy may still use it, or has changed when a copy out of it is known to be
  * done;
  * - a stream that is closed before what it was given is known to be done;

@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Training on emulated GPUs under the recorder, which sees what nothing orders even where it went well: see
+# tests/cuda_recorder.
+# shellcheck source=tests/cli_testing.sh
+source "$(dirname "${BASH_SOURCE[0]}")/cli_testing.sh"
+
+if [[ ! -f ${LOCKSTEP_CUDA_PLUGIN:-} || ! -f ${LOCKSTEP_CUDA_RECORDED:-} ]]; then
+    echo "SKIP: there is no recorder over an emulated plug-in: it takes a C++ compiler"
+    exit 77
+fi
+
+# orderly STATUS ARGUMENT…: as `run`; GPUs were used, and nothing was reported.
+orderly()
+{
+    run "$@"
+    grep -qE '^cuda recorder: [1-9][0-9]* operations on [1-9][0-9]* streams, 0 reports$' "$work/stderr" ||
+        fail "the recorder has seen nothing, or something wrong"
+}
+
+cat >"$work/net.lk" <<'END'
+conv2d 4 kernel=3 padding=same bias=no
+batch_norm
+relu
+max_pool 4
+conv2d 8 kernel=3 padding=same
+batch_norm
+relu
+global_avg_pool
+dropout 0.2
+dense classes
+END
+
+# On one GPU and on two, with evaluation and a last batch that is not full.
+small=(--data synthetic --epochs 1 --limit-train 44 --limit-val 16 --batch-size 16 --shards 4)
+normalised=(--model "$work/net.lk" "${small[@]}")
+for devices in cuda 2xcuda:0 3xcuda:0 2xcuda; do
+    orderly 0 train --model lenet "${small[@]}" --devices "$devices"
+    orderly 0 train "${normalised[@]}" --devices "$devices"
+done
+orderly 0 verify --model "$work/net.lk" --data synthetic --devices 1xcuda:0,2xcuda:0,3xcuda:0,2xcuda --steps 2 \
+    --batch-size 8 --shards 4
+line '^identical after 2 steps with 4 shards$'
+
+for devices in 2xcuda:0 2xcuda; do
+    orderly 0 train "${normalised[@]}" --devices "$devices" --bn sync
+    orderly 0 train "${normalised[@]}" --devices "$devices" --recompute --optimizer lars
+    orderly 0 train "${normalised[@]}" --devices "$devices" --optimizer adam --clip-norm 1 --dtype bf16
+    orderly 0 train "${normalised[@]}" --devices "$devices" --executor eager --bucket-mb 0.001
+done
+LOCKSTEP_ENGINE=sync orderly 0 train "${normalised[@]}" --devices 2xcuda
+
+# Many steps, in which streams are marked more often than there are events.
+orderly 0 train --model "$work/net.lk" --data synthetic --epochs 2 --limit-train 240 --limit-val 8 --batch-size 8 \
+    --devices 2xcuda:0
+
+# What is left after a failure is let go of in order, too.
+LOCKSTEP_EMULATED_MEMORY=2000000 orderly 1 train --model lenet "${small[@]}" --devices 2xcuda
+says 'out of memory on GPU '
