@@ -32,6 +32,31 @@ static lk_tensor *part_of(lk_place at, lk_tensor *tensor, lk_range elements)
     return lk_slice_at(at, flat, 0, elements.begin, elements.end);
 }
 
+/* Whether the nodes are as many whole tensors of the device as one pass over memory adds up, each of as many shards as
+ * the others: then the tree over them is that of pairs. */
+static bool are_pairs(const lk_device *device, const lk_tree_node *nodes, int64_t n_nodes, int i, lk_range elements)
+{
+    int64_t shards = nodes[0].range.end - nodes[0].range.begin;
+    if (n_nodes < 2 || n_nodes > LK_MAX_PAIRWISE || (n_nodes & (n_nodes - 1)) != 0 || elements.end >= 0)
+        return false;
+    for (int64_t k = 0; k < n_nodes; k++) {
+        const lk_tensor *value = nodes[k].values ? nodes[k].values[i] : NULL;
+        bool is_float = value && (value->dtype == LK_F32 || value->dtype == LK_F64);
+        if (!is_float || value->storage->device != device || nodes[k].range.end - nodes[k].range.begin != shards)
+            return false;
+    }
+    return true;
+}
+
+static lk_status add_pairs(lk_place at, const lk_tree_node *nodes, int64_t n_nodes, int i, lk_tensor **sum)
+{
+    lk_tensor *values[LK_MAX_PAIRWISE];
+    for (int64_t k = 0; k < n_nodes; k++)
+        values[k] = nodes[k].values[i];
+    *sum = lk__pairwise_sum(at, values, (int)n_nodes);
+    return *sum ? LK_OK : lk_error_status();
+}
+
 lk_status lk__tree_sum(lk_place at, lk_device *device, const lk_transport *transport, lk_range root,
                        const lk_tree_node *nodes, int64_t n_nodes, int i, lk_range elements, lk_tensor **sum)
 {
@@ -41,6 +66,8 @@ lk_status lk__tree_sum(lk_place at, lk_device *device, const lk_transport *trans
         *sum = transport->reach(at, part_of(at, whole, elements), device);
         return whole && !*sum ? lk_error_status() : LK_OK;
     }
+    if (are_pairs(device, nodes, n_nodes, i, elements))
+        return add_pairs(at, nodes, n_nodes, i, sum);
     int64_t middle = lk__tree_middle(root), n_left = 0;
     while (n_left < n_nodes && nodes[n_left].range.end <= middle)
         n_left++;

@@ -26,6 +26,7 @@ struct lk_optimizer {
     int64_t steps;
     double power1, power2;  /* beta1 and beta2 to the power of `steps` */
     lk_tensor *skip, *norm; /* of the last step */
+    bool is_recorded;       /* skip and norm stay where they are: recorded steps write them */
 };
 
 /* Fills in the defaults. Errors: LK_ERR_ARGUMENT. */
@@ -35,6 +36,20 @@ lk_status lk__optimizer_check(lk_optimizer_opts *opts);
  * parameters' device, or NULL. */
 lk_status lk__optimizer_step(lk_place at, lk_optimizer *optimizer, lk_tensor *const *gradients, lk_tensor *loss,
                              double rate);
+
+/* A step that is recorded in a program, and replayed:
+ *
+ *     lk__optimizer_prepare_recording(o);                  … once, before anything is recorded
+ *     lk__optimizer_record(at, o, gradients, loss, rates); … within the recorded function
+ *     lk__optimizer_rates(o, rate, values);                … for each replay: what `rates` is to hold
+ *     lk__optimizer_replayed(o);                           … once it is pushed
+ *
+ * rates: f64 [LK_UPDATE_RATES] on the parameters' device. Errors: those of lk_optimizer_step. */
+lk_status lk__optimizer_prepare_recording(lk_optimizer *optimizer);
+lk_status lk__optimizer_record(lk_place at, lk_optimizer *optimizer, lk_tensor *const *gradients, lk_tensor *loss,
+                               lk_tensor *rates);
+lk_status lk__optimizer_rates(lk_optimizer *optimizer, double rate, double values[]);
+void lk__optimizer_replayed(lk_optimizer *optimizer);
 
 /* The names of the slots that `opts` needs, NULL for the others. */
 void lk__optimizer_slots(const lk_optimizer_opts *opts, const char *names[LK_OPTIMIZER_SLOTS]);

@@ -16,6 +16,23 @@ typedef struct step {
     lk_update_control control;
 } step;
 
+/* Powers by repeated multiplication: pow() differs from one C library to another. */
+static step step_of(lk_place at, lk_optimizer *optimizer, double rate)
+{
+    return (step){.at = at,
+                  .optimizer = optimizer,
+                  .rate = rate,
+                  .power1 = optimizer->power1 * optimizer->opts.beta1,
+                  .power2 = optimizer->power2 * optimizer->opts.beta2};
+}
+
+static lk_status check_rate(double rate)
+{
+    if (!isfinite(rate))
+        LK_FAIL(LK_ERR_ARGUMENT, "optimizer: rate is %g; it must be finite", rate);
+    return LK_OK;
+}
+
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
 
 static lk_status check_gradient(const lk_optimizer *o, int i, const lk_tensor *g)
@@ -98,12 +115,16 @@ static lk_status update_sgd(const step *s)
     return lk__momentum_update(s->at, o->flat, o->gradients, o->slots[0], &s->control, &attrs);
 }
 
-static lk_status update_adam(const step *s)
+static bool is_adam(const lk_optimizer_opts *opts)
 {
-    const lk_optimizer *o = s->optimizer;
-    const lk_optimizer_opts *opts = &o->opts;
+    return opts->kind == LK_ADAM || opts->kind == LK_ADAMW;
+}
+
+static lk_adam_attrs adam_of(const step *s)
+{
+    const lk_optimizer_opts *opts = &s->optimizer->opts;
     bool decoupled = opts->kind == LK_ADAMW;
-    lk_adam_attrs attrs = {.beta1 = opts->beta1,
+    return (lk_adam_attrs){.beta1 = opts->beta1,
                            .rest1 = 1 - opts->beta1,
                            .beta2 = opts->beta2,
                            .rest2 = 1 - opts->beta2,
@@ -112,6 +133,12 @@ static lk_status update_adam(const step *s)
                            .epsilon = opts->epsilon,
                            .weight_decay = decoupled ? 0 : opts->weight_decay,
                            .keep = decoupled ? 1 - s->rate * opts->weight_decay : 1};
+}
+
+static lk_status update_adam(const step *s)
+{
+    const lk_optimizer *o = s->optimizer;
+    lk_adam_attrs attrs = adam_of(s);
     return lk__adam_update(s->at, o->flat, o->gradients, o->slots[0], o->slots[1], &s->control, &attrs);
 }
 
@@ -157,34 +184,47 @@ static void keep_result(lk_tensor *made, lk_tensor **kept)
     *kept = made;
 }
 
-/* Once the update is pushed nothing can fail any more: a step is taken as a whole or not at all. */
-static void finish(const step *s)
+/* Where they are: a recorded step reads the flag of the one before there. */
+static lk_status write_results(const step *s)
+{
+    const lk_optimizer *o = s->optimizer;
+    if (!s->scales.skip)
+        return LK_OK;
+    LK_TRY(lk_copy_into_at(s->at, o->skip, s->scales.skip));
+    return lk_copy_into_at(s->at, o->norm, s->scales.norm);
+}
+
+static void count_step(const step *s)
 {
     lk_optimizer *o = s->optimizer;
     o->steps++;
     o->power1 = s->power1;
     o->power2 = s->power2;
+}
+
+/* Once the update is pushed nothing can fail any more: a step is taken as a whole or not at all. */
+static lk_status finish(const step *s)
+{
+    lk_optimizer *o = s->optimizer;
+    count_step(s);
+    if (o->is_recorded)
+        return write_results(s);
     keep_result(s->scales.skip, &o->skip);
     keep_result(s->scales.norm, &o->norm);
+    return LK_OK;
 }
 
 lk_status lk__optimizer_step(lk_place at, lk_optimizer *optimizer, lk_tensor *const *gradients, lk_tensor *loss,
                              double rate)
 {
-    /* Powers by repeated multiplication: pow() differs from one C library to another. */
-    step s = {.at = at,
-              .optimizer = optimizer,
-              .loss = loss,
-              .rate = rate,
-              .power1 = optimizer->power1 * optimizer->opts.beta1,
-              .power2 = optimizer->power2 * optimizer->opts.beta2};
-    if (!isfinite(rate))
-        LK_FAIL(LK_ERR_ARGUMENT, "optimizer: rate is %g; it must be finite", rate);
+    step s = step_of(at, optimizer, rate);
+    s.loss = loss;
+    LK_TRY(check_rate(rate));
     lk_recorder recorder = lk__recorder_set((lk_recorder){.self = NULL});
     lk_scope_begin();
     lk_status status = run(&s, gradients);
     if (status == LK_OK)
-        finish(&s);
+        status = finish(&s);
     lk_scope_end();
     lk__recorder_set(recorder);
     return status;
@@ -193,4 +233,56 @@ lk_status lk__optimizer_step(lk_place at, lk_optimizer *optimizer, lk_tensor *co
 lk_status lk_optimizer_step_at(lk_place at, lk_optimizer *optimizer, lk_tensor *const *gradients, double rate)
 {
     return lk__optimizer_step(at, optimizer, gradients, NULL, rate);
+}
+
+/* --- a step in a program ------------------------------------------------------------------------------------------ */
+
+static lk_status keep_or_make(lk_device *device, lk_dtype dtype, lk_tensor **kept)
+{
+    if (*kept)
+        return LK_OK;
+    *kept = lk_tensor_retain(lk_zeros(device, dtype, LK_SCALAR));
+    return *kept ? LK_OK : lk_error_status();
+}
+
+lk_status lk__optimizer_prepare_recording(lk_optimizer *optimizer)
+{
+    lk_device *device = lk_tensor_device(optimizer->flat);
+    lk_status status = LK_OK;
+    lk_scope_begin();
+    if (needs_norms(&optimizer->opts)) {
+        status = keep_or_make(device, LK_F32, &optimizer->skip);
+        if (status == LK_OK)
+            status = keep_or_make(device, LK_F64, &optimizer->norm);
+    }
+    lk_scope_end();
+    optimizer->is_recorded = status == LK_OK;
+    return status;
+}
+
+lk_status lk__optimizer_record(lk_place at, lk_optimizer *optimizer, lk_tensor *const *gradients, lk_tensor *loss,
+                               lk_tensor *rates)
+{
+    step s = step_of(at, optimizer, 0);
+    s.loss = loss;
+    s.control.rates = rates;
+    LK_TRY(run(&s, gradients));
+    return write_results(&s);
+}
+
+lk_status lk__optimizer_rates(lk_optimizer *optimizer, double rate, double values[])
+{
+    step s = step_of(LK_HERE, optimizer, rate);
+    LK_TRY(check_rate(rate));
+    lk_adam_attrs adam = adam_of(&s);
+    values[0] = is_adam(&optimizer->opts) ? adam.step : rate;
+    values[1] = adam.unbias;
+    values[2] = adam.keep;
+    return LK_OK;
+}
+
+void lk__optimizer_replayed(lk_optimizer *optimizer)
+{
+    step s = step_of(LK_HERE, optimizer, 0);
+    count_step(&s);
 }
