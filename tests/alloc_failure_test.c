@@ -158,6 +158,16 @@ static void with_all_settings(void **state)
     fail_each(try_everything, &config, 11);
 }
 
+static void with_data_on_devices(void **state)
+{
+    (void)state;
+    lk_train_config config = tiny_training();
+    config.data_on = LK_DATA_ON_DEVICE;
+    config.augment = "shift=0.2,flip";
+    config.normalize = LK_NORMALIZE_STANDARD;
+    fail_each(try_training, &config, 7);
+}
+
 static void with_generated_data(void **state)
 {
     (void)state;
@@ -176,9 +186,8 @@ static void with_generated_data(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(with_a_worker),
-        cmocka_unit_test(without_workers),
-        cmocka_unit_test(with_all_settings),
+        cmocka_unit_test(with_a_worker),       cmocka_unit_test(without_workers),
+        cmocka_unit_test(with_all_settings),   cmocka_unit_test(with_data_on_devices),
         cmocka_unit_test(with_generated_data),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
