@@ -66,6 +66,19 @@ typedef struct lk_strategy lk_strategy;
 LK_API lk_strategy *lk_strategy_new(const char *name, lk_device *const *devices, int n_devices);
 LK_API void lk_strategy_release(lk_strategy *strategy);
 
+/* How sums over shards are made between devices. LK_REDUCE_TREE: by the tree, whose bits do not depend on the devices.
+ * LK_REDUCE_NCCL: NCCL's own all-reduce of what each device has added up, which depends on how many there are. */
+typedef enum lk_reduce { LK_REDUCE_TREE, LK_REDUCE_NCCL } lk_reduce;
+
+/* Of the sums that are begun later; LK_REDUCE_TREE before. Errors: LK_ERR_UNSUPPORTED (NCCL, and why it cannot be used
+ * between these devices), which leaves it as it was. */
+LK_API lk_status lk_strategy_set_reduce(lk_strategy *strategy, lk_reduce reduce);
+
+/* How gradients get from device to device: "inproc" (they share their memory), "peer copies", "NCCL 2.28.9", or "" for
+ * one device. NCCL is used between GPUs where the plug-in has it and can; sums by the tree have the same bits. Valid as
+ * long as the strategy. */
+LK_API const char *lk_strategy_transport(const lk_strategy *strategy);
+
 LK_API const char *lk_strategy_name(const lk_strategy *strategy);
 LK_API int lk_strategy_num_replicas(const lk_strategy *strategy);
 LK_API lk_device *lk_strategy_device(const lk_strategy *strategy, int replica);

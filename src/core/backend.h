@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "core/allocator.h"
 #include "core/engine.h"
+#include "core/links.h"
 #include "core/op.h"
 
 /* A table of kernels, indexed by operator. A row with run NULL, or without the dtype's bit, is absent. */
@@ -57,14 +58,14 @@ typedef struct lk_offload {
     lk_status (*memory_left)(lk_device *device, int64_t *bytes);
 } lk_offload;
 
-/* Of a kind of device that works by itself: calls beside each other, and calls that it keeps and starts again as a whole.
- * All on the device's thread. */
+/* Of a kind of device that works by itself: calls beside each other, and calls that it keeps and starts again as a
+ * whole. All on the device's thread. */
 typedef struct lk_graphs {
     /* What calls start from here on belongs to branch `branch`, as lk_program_branch has it; 0 in the end. */
     lk_status (*branch)(lk_device *device, int branch);
 
-    /* Between the two, what calls start is kept and not done. *graph is to be freed; NULL after a failure of `end`, which
-     * is to be called in any case. */
+    /* Between the two, what calls start is kept and not done. *graph is to be freed; NULL after a failure of `end`,
+     * which is to be called in any case. */
     lk_status (*begin)(lk_device *device);
     lk_status (*end)(lk_device *device, void **graph);
     /* Starts what was kept, with `step` where a call's operator has set_step. */
@@ -98,7 +99,9 @@ typedef struct lk_backend {
     void *(*alloc)(void *self, size_t bytes);
     void (*free)(void *self, void *data);
     const lk_offload *offload; /* NULL: kernels have done their work when they return, in memory of the process */
-    const lk_graphs *graphs;   /* NULL: calls run one after the other, each as it is started; else `offload` is there too */
+    const lk_graphs
+        *graphs; /* NULL: calls run one after the other, each as it is started; else `offload` is there too */
+    const lk_links_table *links; /* between its devices; NULL: they share their memory */
 
     /* Writes x, whose storage has a private layout, to `plain` in row-major order. On the thread of `device`, which may
      * be another device of the same kind. NULL: this backend has no layouts. */
@@ -124,9 +127,10 @@ struct lk_device {
     char name[24];
     lk_queue *queue; /* NULL once closed */
     lk_allocator *allocator;
-    lk_allocator *companions; /* see lk__device_calloc */
-    void *state;              /* the backend's, made and used on the queue's thread */
-    double flops;             /* of all calls pushed; by the engine's lock */
+    lk_allocator *companions;    /* see lk__device_calloc */
+    void *state;                 /* the backend's, made and used on the queue's thread */
+    const lk_links_opts *linked; /* while links are opened: what they are asked for */
+    double flops;                /* of all calls pushed; by the engine's lock */
     lk_algorithms algorithms;
     bool tf32;
     const lk_tuning *tuning; /* NULL: none */

@@ -120,30 +120,66 @@ static const lk_backend *find_backend(const char *kind)
     return NULL;
 }
 
-static lk_status open_device(const char *kind, int index, lk_device **out)
+/* A device without a queue. */
+static lk_device *new_device(const lk_backend *backend, int index)
 {
     lk_device *device = lk__alloc_aligned(sizeof *device);
     if (!device)
-        return LK_ERR_MEMORY;
+        return NULL;
     memset(device, 0, sizeof *device);
     lk__refcount_init(&device->references);
     lk__refcount_init(&device->users);
-    device->backend = find_backend(kind);
+    device->backend = backend;
     device->index = index;
-    snprintf(device->name, sizeof device->name, "%s:%d", kind, index);
+    return device;
+}
 
+static lk_status start_device(lk_device *device, lk_device **out)
+{
     lk_memory_source source = {device->backend->alloc, device->backend->free, device};
     lk_status status = lk__allocator_new(source, &device->allocator);
     if (status == LK_OK)
         status = lk__allocator_new((lk_memory_source){alloc_companion, free_companion, NULL}, &device->companions);
     if (status == LK_OK)
-        status = lk__queue_open(device, index, &device->queue);
+        status = lk__queue_open(device, device->index, &device->queue);
     if (status != LK_OK) {
         lk__device_release_memory(device);
         return status;
     }
     *out = device;
     return LK_OK;
+}
+
+static lk_status open_device(const char *kind, int index, lk_device **out)
+{
+    lk_device *device = new_device(find_backend(kind), index);
+    if (!device)
+        return LK_ERR_MEMORY;
+    snprintf(device->name, sizeof device->name, "%s:%d", kind, index);
+    return start_device(device, out);
+}
+
+const lk_links_table *lk__links_of(const lk_device *device)
+{
+    return device->backend->links;
+}
+
+lk_status lk__links_open(const lk_links_opts *opts, lk_device **links)
+{
+    const lk_links_table *table = lk__links_of(opts->devices[0]);
+    if (!table)
+        LK_FAIL(LK_ERR_UNSUPPORTED, "%s: devices of its kind share their memory", lk_device_name(opts->devices[0]));
+    if (opts->library)
+        LK_TRY(table->check_library(opts->devices, opts->n));
+    lk_device *device = new_device(table->backend, 0);
+    if (!device)
+        return LK_ERR_MEMORY;
+    snprintf(device->name, sizeof device->name, "%s", table->backend->kind);
+    device->linked = opts;
+    lk_status status = start_device(device, links);
+    if (status == LK_OK)
+        device->linked = NULL;
+    return status;
 }
 
 static void warn_about_shared_cores(const lk_device_spec_entry *entries, int count)

@@ -256,7 +256,7 @@ static void open_state(lk_queue *queue)
 static void *queue_main(void *argument)
 {
     lk_queue *queue = argument;
-    lk__trace_name_thread(LK_TRACK_DEVICE, queue->device->name);
+    lk__trace_name_thread(queue->device->linked ? LK_TRACK_LINKS : LK_TRACK_DEVICE, queue->device->name);
     pthread_setname_np(pthread_self(), queue->device->name); /* for debuggers and profilers; a long name is refused */
     if (!queue->offload) /* else it only starts work, from wherever the system finds time */
         lk__topology_bind(queue->core);

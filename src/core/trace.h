@@ -63,7 +63,7 @@ typedef struct lk__trace_chunk {
     lk__trace_event events[LK_TRACE_CHUNK];
 } lk__trace_chunk;
 
-typedef enum lk__track_kind { LK_TRACK_DEVICE, LK_TRACK_CALLER, LK_TRACK_LOADER } lk__track_kind;
+typedef enum lk__track_kind { LK_TRACK_DEVICE, LK_TRACK_LINKS, LK_TRACK_CALLER, LK_TRACK_LOADER } lk__track_kind;
 
 /* Of one thread. Events are in the order of their ends; they nest or lie apart. */
 typedef struct lk__trace_track {

@@ -8,6 +8,7 @@ extern const lk_kernel_table lk__cuda_table;
 extern const lk_offload lk__cuda_offload;
 extern const lk_graphs lk__cuda_graphs;
 extern const lk_choices lk__cuda_choices;
+extern const lk_links_table lk__cuda_links;
 
 /* GPUs that this process may use; 0 without the plug-in, a driver or a GPU. */
 int lk__cuda_available(void);
@@ -17,6 +18,7 @@ lk_status lk__cuda_describe_kind(char *text, int size);
 lk_status lk__cuda_open(lk_device *device, void **state);
 void lk__cuda_close(lk_device *device, void *state);
 lk_status lk__cuda_implementations(lk_device *device, lk_implementation_fn visit, void *user);
+void lk__cuda_enter(lk_device *device, void *state);
 void *lk__cuda_alloc(void *device, size_t bytes);
 void lk__cuda_free(void *device, void *data);
 lk_status lk__cuda_to_plain(lk_device *device, const lk_tensor *x, void *plain);

@@ -89,8 +89,10 @@ static void free_events(const lk_gpu_driver *driver, lk_gpu_event **events, int 
             driver->event_free(events[i]);
 }
 
-static void close_state(lk_cuda *cuda)
+void lk__cuda_stream_free(lk_cuda *cuda)
 {
+    if (!cuda)
+        return;
     const lk_gpu_driver *driver = cuda->driver;
     free_events(driver, cuda->events, LK_CUDA_EVENTS);
     free_events(driver, cuda->written, LK_CUDA_BOUNCES);
@@ -120,14 +122,35 @@ static lk_status new_bounce(lk_cuda *cuda, void **buffer)
     return lk__cuda_check(cuda->driver, cuda->driver->pinned_alloc(cuda->stream, LK_CUDA_BOUNCE_BYTES, buffer));
 }
 
-static lk_status open_parts(lk_cuda *cuda)
+static lk_status open_stream(lk_cuda *cuda)
 {
     LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->stream_open(cuda->gpu, &cuda->trunk)));
     cuda->stream = cuda->trunk;
-    LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->stream_open(cuda->gpu, &cuda->reader)));
     LK_TRY(new_events(cuda, cuda->events, LK_CUDA_EVENTS));
+    return new_events(cuda, &cuda->followed, 1);
+}
+
+lk_status lk__cuda_stream_new(const lk_gpu_driver *driver, int gpu, lk_cuda **out)
+{
+    lk_cuda *cuda = lk__calloc(1, sizeof *cuda);
+    if (!cuda)
+        return LK_ERR_MEMORY;
+    cuda->driver = driver;
+    cuda->gpu = gpu;
+    pthread_mutex_init(&cuda->reading, NULL);
+    pthread_mutex_init(&cuda->capturing, NULL);
+    lk_status status = open_stream(cuda);
+    if (status == LK_OK)
+        *out = cuda;
+    else
+        lk__cuda_stream_free(cuda);
+    return status;
+}
+
+static lk_status open_copies(lk_cuda *cuda)
+{
+    LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->stream_open(cuda->gpu, &cuda->reader)));
     LK_TRY(new_events(cuda, cuda->written, LK_CUDA_BOUNCES));
-    LK_TRY(new_events(cuda, &cuda->followed, 1));
     LK_TRY(new_bounce(cuda, &cuda->read_bounce));
     for (int i = 0; i < LK_CUDA_BOUNCES; i++)
         LK_TRY(new_bounce(cuda, &cuda->write_bounce[i]));
@@ -138,20 +161,22 @@ lk_status lk__cuda_open(lk_device *device, void **state)
 {
     const lk_gpu_driver *driver;
     LK_TRY(find_gpu(device->index, &driver));
-    lk_cuda *cuda = lk__calloc(1, sizeof *cuda);
-    if (!cuda)
-        return LK_ERR_MEMORY;
-    cuda->driver = driver;
-    cuda->gpu = device->index;
-    pthread_mutex_init(&cuda->reading, NULL);
-    pthread_mutex_init(&cuda->capturing, NULL);
-    lk_status status = open_parts(cuda);
-    if (status != LK_OK) {
-        close_state(cuda);
-        return status;
-    }
-    *state = cuda;
-    return LK_OK;
+    lk_cuda *cuda;
+    LK_TRY(lk__cuda_stream_new(driver, device->index, &cuda));
+    lk_status status = open_copies(cuda);
+    if (status == LK_OK)
+        *state = cuda;
+    else
+        lk__cuda_stream_free(cuda);
+    return status;
+}
+
+/* A failure here is the first launch's too. */
+void lk__cuda_enter(lk_device *device, void *state)
+{
+    (void)device;
+    const lk_cuda *cuda = state;
+    cuda->driver->stream_use(cuda->stream);
 }
 
 /* The allocator gives its memory back after this, through the streams. */
@@ -160,7 +185,7 @@ void lk__cuda_close(lk_device *device, void *state)
     lk__allocator_put(device->allocator, device->arena);
     device->arena = NULL;
     lk__allocator_trim(device->allocator);
-    close_state(state);
+    lk__cuda_stream_free(state);
 }
 
 void *lk__cuda_alloc(void *self, size_t bytes)
@@ -182,10 +207,16 @@ void lk__cuda_free(void *self, void *data)
 
 static lk_status mark(lk_device *device, uint64_t sequence)
 {
-    lk_cuda *cuda = device->state;
-    lk_status status =
-        lk__cuda_check(cuda->driver, cuda->driver->event_record(cuda->stream, cuda->events[sequence % LK_CUDA_EVENTS]));
-    atomic_store_explicit(&cuda->marked, sequence, memory_order_release);
+    int n;
+    lk_cuda *const *streams = lk__cuda_streams_of(device, &n);
+    lk_status status = LK_OK;
+    for (int i = 0; i < n; i++) {
+        lk_cuda *cuda = streams[i];
+        lk_gpu_event *event = cuda->events[sequence % LK_CUDA_EVENTS];
+        lk_status marked = lk__cuda_check(cuda->driver, cuda->driver->event_record(cuda->trunk, event));
+        status = status == LK_OK ? marked : status;
+        atomic_store_explicit(&cuda->marked, sequence, memory_order_release);
+    }
     return status;
 }
 
@@ -199,20 +230,32 @@ static lk_gpu_event *event_of(lk_cuda *cuda, uint64_t sequence)
 
 static lk_status wait(lk_device *device, uint64_t sequence)
 {
-    lk_cuda *cuda = device->state;
-    return lk__cuda_check(cuda->driver, cuda->driver->event_wait(event_of(cuda, sequence)));
+    int n;
+    lk_cuda *const *streams = lk__cuda_streams_of(device, &n);
+    for (int i = 0; i < n; i++)
+        LK_TRY(lk__cuda_check(streams[i]->driver, streams[i]->driver->event_wait(event_of(streams[i], sequence))));
+    return LK_OK;
 }
 
 static lk_status follow(lk_device *device, lk_device *other, uint64_t sequence)
 {
-    lk_cuda *cuda = device->state;
-    return lk__cuda_check(cuda->driver, cuda->driver->event_follow(cuda->stream, event_of(other->state, sequence)));
+    int n, others;
+    lk_cuda *const *streams = lk__cuda_streams_of(device, &n), *const *before = lk__cuda_streams_of(other, &others);
+    for (int i = 0; i < n; i++) {
+        const lk_gpu_driver *driver = streams[i]->driver;
+        for (int j = 0; j < others; j++)
+            LK_TRY(lk__cuda_check(driver, driver->event_follow(streams[i]->trunk, event_of(before[j], sequence))));
+    }
+    return LK_OK;
 }
 
 static lk_status drain(lk_device *device)
 {
-    lk_cuda *cuda = device->state;
-    return lk__cuda_check(cuda->driver, cuda->driver->stream_wait(cuda->stream));
+    int n;
+    lk_cuda *const *streams = lk__cuda_streams_of(device, &n);
+    for (int i = 0; i < n; i++)
+        LK_TRY(lk__cuda_check(streams[i]->driver, streams[i]->driver->stream_wait(streams[i]->trunk)));
+    return LK_OK;
 }
 
 /* --- memory that others see --------------------------------------------------------------------------------------- */

@@ -53,6 +53,13 @@ typedef struct lk_cuda {
 /* cuda_graph.c: gives back what branches and graphs had; the streams are idle. */
 void lk__cuda_graphs_close(lk_cuda *cuda);
 
+/* A stream on `gpu` with its events, and nothing else of what a device keeps. */
+lk_status lk__cuda_stream_new(const lk_gpu_driver *driver, int gpu, lk_cuda **cuda);
+void lk__cuda_stream_free(lk_cuda *cuda); /* a device's too. NULL is fine; the stream must be idle */
+
+/* The streams that are the queue of `device`: one, or those of links. *n: how many. */
+lk_cuda *const *lk__cuda_streams_of(lk_device *device, int *n);
+
 /* --- launching ---------------------------------------------------------------------------------------------------- */
 
 static inline lk_cuda *lk__cuda_of(const lk_call *call)

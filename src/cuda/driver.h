@@ -67,6 +67,34 @@ typedef struct lk_gpu_choice {
 
 typedef enum lk_gpu_direction { LK_GPU_TO_GPU, LK_GPU_TO_HOST, LK_GPU_FROM_HOST } lk_gpu_direction;
 
+/* NCCL. A communicator is one rank's, on one stream; ranks may be streams of one thread, threads or processes. Pointers
+ * to floats are to memory of the stream's GPU; sizes are of elements. What is asked for between group_begin and
+ * group_end, of one thread, is started together by group_end: of several ranks in one thread it has to be. */
+typedef struct lk_gpu_comm lk_gpu_comm;
+
+/* Names a communicator that is to be made. Bytes, for whoever hands them to the other ranks. */
+typedef struct lk_gpu_comm_id {
+    char bytes[128];
+} lk_gpu_comm_id;
+
+typedef struct lk_gpu_nccl {
+    int version; /* 22809: 2.28.9 */
+    lk_gpu_status (*new_id)(lk_gpu_comm_id *id);
+    lk_gpu_status (*group_begin)(void);
+    lk_gpu_status (*group_end)(void);
+    /* Waits for the other ranks, in a group at its end; only then is it to be used. */
+    lk_gpu_status (*comm_new)(const lk_gpu_comm_id *id, int rank, int ranks, lk_gpu_stream *stream, lk_gpu_comm **comm);
+    void (*comm_free)(lk_gpu_comm *comm); /* NULL is fine; the stream must be idle */
+    /* What has become of work that was started: an error of another rank, or of the way there. Does not wait. */
+    lk_gpu_status (*comm_check)(lk_gpu_comm *comm);
+    lk_gpu_status (*send)(lk_gpu_comm *comm, const float *x, int64_t count, int to);
+    lk_gpu_status (*receive)(lk_gpu_comm *comm, float *x, int64_t count, int from);
+    /* y[rank r's count elements] = rank r's x[count]; x may be its own place in y. */
+    lk_gpu_status (*all_gather)(lk_gpu_comm *comm, const float *x, float *y, int64_t count);
+    /* x[count] = the sum of all ranks', in an order that depends on how many there are. */
+    lk_gpu_status (*all_reduce)(lk_gpu_comm *comm, float *x, int64_t count);
+} lk_gpu_nccl;
+
 typedef struct lk_gpu_driver {
     int interface; /* LK_GPU_INTERFACE */
     size_t size;   /* of this table */
@@ -81,6 +109,8 @@ typedef struct lk_gpu_driver {
 
     /* --- streams and events --- */
     lk_gpu_status (*stream_open)(int gpu, lk_gpu_stream **stream);
+    /* The calling thread launches kernels for one GPU at a time: that of the stream it has opened, or used, last. */
+    lk_gpu_status (*stream_use)(lk_gpu_stream *stream);
     void (*stream_close)(lk_gpu_stream *stream);         /* NULL is fine; the stream must be idle */
     lk_gpu_status (*stream_wait)(lk_gpu_stream *stream); /* until it has done everything, on the calling thread */
     lk_gpu_status (*event_new)(lk_gpu_stream *stream, lk_gpu_event **event);
@@ -111,6 +141,9 @@ typedef struct lk_gpu_driver {
     lk_gpu_status (*choose)(lk_gpu_stream *stream, lk_gpu_choice *choice);
     /* Gives `visit` everything that was chosen for the stream so far, in no particular order. */
     void (*choices)(lk_gpu_stream *stream, void (*visit)(void *user, const lk_gpu_choice *choice), void *user);
+
+    /* NULL where the plug-in was built without it, or the library does not answer. */
+    const lk_gpu_nccl *(*nccl)(void);
 
     /* --- kernels.def --- */
 #define LK_GPU_KERNEL(name) lk_gpu_status (*name)(lk_gpu_stream * stream, const lk_gpu_##name *arguments);

@@ -43,6 +43,9 @@ void lk__gpu_libraries_versions(lk_gpu_versions *versions);
 lk_gpu_status lk__gpu_choose(lk_gpu_stream *stream, lk_gpu_choice *choice);
 void lk__gpu_choices(lk_gpu_stream *stream, void (*visit)(void *user, const lk_gpu_choice *choice), void *user);
 
+/* gpu_nccl.cu, or gpu_without_nccl.cu. */
+const lk_gpu_nccl *lk__gpu_nccl(void);
+
 /* kernels.def, under the names lk__gpu_<name>. */
 #define LK_GPU_KERNEL(name) lk_gpu_status lk__gpu_##name(lk_gpu_stream *stream, const lk_gpu_##name *arguments);
 #include "cuda/kernels.def"

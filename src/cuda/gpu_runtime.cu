@@ -115,6 +115,10 @@ static void versions(lk_gpu_versions *found)
     if (cudaRuntimeGetVersion(&number) == cudaSuccess)
         write_version(found->runtime, sizeof found->runtime, number);
     lk__gpu_libraries_versions(found);
+    const lk_gpu_nccl *nccl = lk__gpu_nccl();
+    if (nccl)
+        snprintf(found->nccl, sizeof found->nccl, "%d.%d.%d", nccl->version / 10000, nccl->version / 100 % 100,
+                 nccl->version % 100);
 }
 
 /* --- streams and events ------------------------------------------------------------------------------------------- */
@@ -136,9 +140,18 @@ static void stream_close(lk_gpu_stream *stream)
     free(stream);
 }
 
+/* Copies from the calling thread's GPU's peers then go straight to them. It may be so already. */
+static void reach_peers(int gpu)
+{
+    for (uint32_t peers = peers_of(gpu), other = 0; peers; peers >>= 1, other++)
+        if (peers & 1 && cudaDeviceEnablePeerAccess((int)other, 0) != cudaSuccess)
+            cudaGetLastError();
+}
+
 static lk_gpu_status stream_open(int gpu, lk_gpu_stream **out)
 {
     LK_GPU_TRY(use(gpu));
+    reach_peers(gpu);
     lk_gpu_stream *stream = (lk_gpu_stream *)calloc(1, sizeof *stream);
     if (!stream)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "CUDA: out of memory for a stream");
@@ -151,6 +164,11 @@ static lk_gpu_status stream_open(int gpu, lk_gpu_stream **out)
     }
     *out = stream;
     return LK_GPU_OK;
+}
+
+static lk_gpu_status stream_use(lk_gpu_stream *stream)
+{
+    return use(stream->gpu);
 }
 
 static lk_gpu_status stream_wait(lk_gpu_stream *stream)
@@ -309,12 +327,35 @@ static lk_gpu_status graph_launch(lk_gpu_stream *stream, lk_gpu_graph *graph)
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const lk_gpu_driver table = {
-    LK_GPU_INTERFACE, sizeof(lk_gpu_driver), error_text,   count,        describe,
-    versions,         stream_open,           stream_close, stream_wait,  event_new,
-    event_free,       event_record,          event_follow, event_wait,   alloc,
-    free_memory,      pinned_alloc,          pinned_free,  memory_left,  copy,
-    copy_peer,        capture_begin,         capture_end,  graph_launch, graph_free,
-    lk__gpu_choose,   lk__gpu_choices,
+    LK_GPU_INTERFACE,
+    sizeof(lk_gpu_driver),
+    error_text,
+    count,
+    describe,
+    versions,
+    stream_open,
+    stream_use,
+    stream_close,
+    stream_wait,
+    event_new,
+    event_free,
+    event_record,
+    event_follow,
+    event_wait,
+    alloc,
+    free_memory,
+    pinned_alloc,
+    pinned_free,
+    memory_left,
+    copy,
+    copy_peer,
+    capture_begin,
+    capture_end,
+    graph_launch,
+    graph_free,
+    lk__gpu_choose,
+    lk__gpu_choices,
+    lk__gpu_nccl,
 #define LK_GPU_KERNEL(name) lk__gpu_##name,
 #include "cuda/kernels.def"
 #undef LK_GPU_KERNEL

@@ -349,10 +349,11 @@ static lk__phase set_phase(const lk_shard_sum *sum)
     return lk__phase_set(sum->k > 1 ? LK_PHASE_EXCHANGE : LK_PHASE_SHARD_SUM);
 }
 
+/* On a queue of its own it can begin at once: no device waits for another one there. */
 lk_status lk_shard_sum_exchange_at(lk_place at, lk_shard_sum *sum)
 {
     lk__phase before = set_phase(sum);
-    lk_status status = begin(at, sum, sum->n_before);
+    lk_status status = begin(at, sum, sum->strategy->flat ? sum->n_ready : sum->n_before);
     lk__phase_set(before);
     sum->n_before = sum->n_ready;
     if (status != LK_OK)

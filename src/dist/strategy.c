@@ -49,6 +49,10 @@ lk_strategy *lk_strategy_new(const char *name, lk_device *const *devices, int n_
     strategy->n_devices = n_devices;
     for (int d = 0; d < n_devices; d++)
         strategy->devices[d] = lk_device_retain(devices[d]);
+    if (table->open && table->open(strategy) != LK_OK) {
+        lk_strategy_release(strategy);
+        return NULL;
+    }
     return strategy;
 }
 
@@ -56,8 +60,31 @@ void lk_strategy_release(lk_strategy *strategy)
 {
     if (!strategy)
         return;
+    lk__flat_release(strategy->flat);
     lk_devices_release(strategy->devices, strategy->n_devices);
     lk__free(strategy);
+}
+
+/* One device has nobody to exchange with, but has to be one of those that could. */
+static lk_status check_nccl(const lk_strategy *strategy)
+{
+    const lk_links_table *links = lk__links_of(strategy->devices[0]);
+    if (!links)
+        LK_FAIL(LK_ERR_UNSUPPORTED, "NCCL is for GPUs, not for %s", lk_device_name(strategy->devices[0]));
+    return links->check_library(strategy->devices, strategy->n_devices);
+}
+
+lk_status lk_strategy_set_reduce(lk_strategy *strategy, lk_reduce reduce)
+{
+    if (reduce == LK_REDUCE_NCCL)
+        LK_TRY(check_nccl(strategy));
+    strategy->reduce = reduce;
+    return LK_OK;
+}
+
+const char *lk_strategy_transport(const lk_strategy *strategy)
+{
+    return strategy->transport;
 }
 
 const char *lk_strategy_name(const lk_strategy *strategy)

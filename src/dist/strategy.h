@@ -2,6 +2,7 @@
 #ifndef LK_DIST_STRATEGY_H
 #define LK_DIST_STRATEGY_H
 
+#include "dist/flat.h"
 #include "dist/shared_sum.h"
 #include "dist/tree.h"
 
@@ -21,6 +22,9 @@ typedef struct lk_bucket {
 /* A strategy's `begin` for the quantities that can be added up in shared memory; of the others sums stay NULL. */
 lk_status lk__bucket_begin_shared(const lk_bucket *bucket, lk_device *const *devices, int n_devices);
 
+/* The same for those that devices with links can add up. */
+lk_status lk__bucket_begin_flat(const lk_bucket *bucket, lk_flat *flat, lk_device *const *devices, lk_reduce reduce);
+
 /* All of a bucket that is on one device: what shared memory allows in one pass over it. The sums are the caller's; what
  * else it makes belongs to the open scope. */
 lk_status lk__bucket_sum_on(lk_place at, lk_device *device, const lk_bucket *bucket);
@@ -29,6 +33,8 @@ typedef struct lk_strategy_table {
     const char *name;
     /* Whether it can work with these devices, all of one kind. */
     lk_status (*check)(lk_device *const *devices, int n_devices);
+    /* Makes what it keeps; NULL: nothing. On failure that is released by the caller. */
+    lk_status (*open)(lk_strategy *strategy);
     /* See lk_strategy_place. Entries are NULL before and, on failure, released by the caller. */
     lk_status (*place)(lk_place at, lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables);
     /* Pushes what brings the sums of a bucket about. The devices go on with other work between the two: what makes one
@@ -42,6 +48,9 @@ struct lk_strategy {
     const lk_strategy_table *table;
     lk_device *devices[LK_MAX_DEVICES];
     int n_devices;
+    lk_reduce reduce;
+    lk_flat *flat; /* NULL: the devices have no links, or there is one */
+    char transport[32];
 };
 
 /* What lk_shard_sum_new was given. */

@@ -4,6 +4,8 @@
 #include "core/tensor.h"
 #include "ops/ops.h"
 
+#include <string.h>
+
 lk_range lk__tree_completed(int64_t shards, lk_range own, int64_t shard)
 {
     lk_range node = {0, shards};
@@ -15,6 +17,24 @@ lk_range lk__tree_completed(int64_t shards, lk_range own, int64_t shard)
             node.begin = middle;
     }
     return node;
+}
+
+int lk__tree_postfix(lk_range root, const lk_range *nodes, int n_nodes, unsigned char *additions)
+{
+    if (n_nodes <= 1) {
+        memset(additions, 0, (size_t)n_nodes);
+        return 0;
+    }
+    int64_t middle = lk__tree_middle(root);
+    int n_left = 0;
+    while (n_left < n_nodes && nodes[n_left].end <= middle)
+        n_left++;
+    int left = lk__tree_postfix((lk_range){root.begin, middle}, nodes, n_left, additions);
+    int right = lk__tree_postfix((lk_range){middle, root.end}, nodes + n_left, n_nodes - n_left, additions + n_left);
+    if (n_left == 0 || n_left == n_nodes)
+        return left > right ? left : right;
+    additions[n_nodes - 1]++;
+    return left > right + 1 ? left : right + 1;
 }
 
 /* a + b on `device`, wherever a and b are. */

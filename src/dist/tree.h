@@ -22,6 +22,10 @@ typedef struct lk_tree_node {
     lk_tensor *const *values;
 } lk_tree_node;
 
+/* The tree over the nodes that are there, in order, in postfix: behind node i follow additions[i] additions, each of
+ * the two values before it. Gives how many values wait at a time at most for the one they are added to. */
+int lk__tree_postfix(lk_range root, const lk_range *nodes, int n_nodes, unsigned char *additions);
+
 /* The sum over `root` of quantity `i`, given the nodes that cover it in order: pushes the missing additions to
  * `device`, over elements [elements.begin, elements.end) of the flattened quantity (elements.end < 0: all of it, in its
  * own shape); `transport` brings what other devices hold. *sum is NULL where every node is absent; it may be a node's

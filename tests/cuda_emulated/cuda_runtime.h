@@ -93,6 +93,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
 cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaRuntimeGetVersion(int *version);
 cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
@@ -122,6 +123,9 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 /* Gives the stream something to do. */
 void emulated_push(cudaStream_t stream, std::function<void()> work);
 
+/* Ends the process where the calling thread uses another GPU than the stream's. */
+void emulated_require_device(cudaStream_t stream);
+
 /* Runs `thread` once for each thread of each block; `together`: threads of a block may wait for each other. */
 void emulated_run(dim3 grid, dim3 block, bool together, const std::function<void()> &thread);
 
@@ -130,6 +134,7 @@ template <typename... Parameters, typename... Arguments>
 void emulated_launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, bool together, cudaStream_t stream,
                      Arguments... arguments)
 {
+    emulated_require_device(stream);
     emulated_push(stream, [=]() { emulated_run(grid, block, together, [=]() { kernel(arguments...); }); });
 }
 

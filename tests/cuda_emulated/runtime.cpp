@@ -117,6 +117,15 @@ void emulated_push(cudaStream_t stream, std::function<void()> work)
         stream->tasks.push_back({std::move(work), nullptr, nullptr});
 }
 
+void emulated_require_device(cudaStream_t stream)
+{
+    if (stream->device == current_device)
+        return;
+    fprintf(stderr, "emulated CUDA: a kernel is launched on GPU %d by a thread that uses GPU %d\n", stream->device,
+            current_device);
+    abort();
+}
+
 static std::vector<emulated_stream *> streams;
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
@@ -323,6 +332,12 @@ cudaError_t cudaSetDevice(int device)
     if (device < 0 || device >= device_count())
         return failed(cudaErrorInvalidDevice);
     current_device = device;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDevice(int *device)
+{
+    *device = current_device;
     return cudaSuccess;
 }
 

@@ -4,10 +4,30 @@
 #include "dist/strategy.h"
 #include "lockstep/ops.h"
 
+#include <stdio.h>
+
 static lk_status check(lk_device *const *devices, int n_devices)
 {
     (void)devices, (void)n_devices;
     return LK_OK;
+}
+
+/* NCCL where it can be used, else copies. Where devices share their memory nothing has to be kept. */
+static lk_status open_flat(lk_strategy *strategy)
+{
+    const lk_links_table *links = lk__links_of(strategy->devices[0]);
+    bool by_library = links && links->check_library(strategy->devices, strategy->n_devices) == LK_OK;
+    lk_flat_opts opts = {.devices = strategy->devices,
+                         .n = strategy->n_devices,
+                         .transport = by_library ? &lk__transport_nccl : &lk__transport_peer};
+    lk_error_clear(); /* why the library is not used: nobody has asked for it */
+    if (strategy->n_devices == 1)
+        return LK_OK;
+    snprintf(strategy->transport, sizeof strategy->transport, "%s",
+             links ? opts.transport->name : lk__transport_inproc.name);
+    if (by_library)
+        links->describe_library(strategy->transport, sizeof strategy->transport);
+    return links ? lk__flat_new(&opts, &strategy->flat) : LK_OK;
 }
 
 static lk_status place(lk_place at, lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables)
@@ -40,6 +60,8 @@ static lk_status begin(lk_place at, lk_strategy *strategy, const lk_bucket *b)
 {
     lk_tensor *sums[LK_MAX_DEVICES], *begun[LK_MAX_DEVICES];
     LK_TRY(lk__bucket_begin_shared(b, strategy->devices, strategy->n_devices));
+    if (strategy->flat)
+        LK_TRY(lk__bucket_begin_flat(b, strategy->flat, strategy->devices, strategy->reduce));
     for (int q = 0; q < b->n_quantities; q++) {
         int i = b->quantities[q];
         if (b->sums[i])
@@ -69,6 +91,7 @@ static lk_status finish(lk_place at, lk_strategy *strategy, const lk_bucket *b)
 const lk_strategy_table lk__strategy_mirrored = {
     .name = "mirrored",
     .check = check,
+    .open = open_flat,
     .place = place,
     .begin = begin,
     .finish = finish,

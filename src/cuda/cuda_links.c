@@ -1,0 +1,277 @@
+/* Links between CUDA devices: a stream on the GPU of each, and a communicator of NCCL's where that is used. */
+#include "cuda/cuda.h"
+#include "cuda/cuda_state.h"
+
+#include <stdio.h>
+#include <string.h>
+
+_Static_assert(sizeof(lk_links_id) == sizeof(lk_gpu_comm_id), "an id is handed over as bytes");
+_Static_assert((int)LK_LINKS_ADDENDS == (int)LK_GPU_TREE_ADDENDS, "a sum is one launch");
+_Static_assert((int)LK_LINKS_LEVELS == (int)LK_GPU_TREE_LEVELS, "a sum is one launch");
+
+typedef struct cuda_links {
+    const lk_gpu_driver *driver;
+    const lk_gpu_nccl *nccl; /* NULL: not used */
+    int n;
+    lk_cuda **streams;   /* [n] */
+    lk_gpu_comm **comms; /* [n] */
+} cuda_links;
+
+static cuda_links *links_of(lk_device *links)
+{
+    return links->state;
+}
+
+lk_cuda *const *lk__cuda_streams_of(lk_device *device, int *n)
+{
+    bool is_links = device->backend == lk__cuda_links.backend;
+    *n = is_links ? links_of(device)->n : 1;
+    return is_links ? links_of(device)->streams : (lk_cuda *const *)&device->state;
+}
+
+/* --- NCCL --------------------------------------------------------------------------------------------------------- */
+
+/* NCCL_MULTI_RANK_GPU_ENABLE came with it. */
+enum { NCCL_SHARES_GPUS = 23000 };
+
+static const lk_gpu_nccl *find_nccl(void)
+{
+    const lk_gpu_driver *driver = lk__cuda_driver(NULL);
+    return driver ? driver->nccl() : NULL;
+}
+
+static void write_version(char *text, size_t size, int version)
+{
+    snprintf(text, size, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
+}
+
+static lk_status check_library(lk_device *const *devices, int n)
+{
+    const lk_gpu_nccl *nccl = find_nccl();
+    char version[32];
+    if (!nccl)
+        LK_FAIL(LK_ERR_UNSUPPORTED, "the CUDA plug-in has no NCCL: it was built without it");
+    write_version(version, sizeof version, nccl->version);
+    for (int i = 0; i < n && nccl->version < NCCL_SHARES_GPUS; i++)
+        for (int j = 0; j < i; j++)
+            if (devices[i]->index == devices[j]->index)
+                LK_FAIL(LK_ERR_UNSUPPORTED, "%s is several devices, and %s takes a GPU once; 2.30 and later share it",
+                        devices[i]->name, version);
+    return LK_OK;
+}
+
+static void describe_library(char *text, size_t size)
+{
+    const lk_gpu_nccl *nccl = find_nccl();
+    *text = '\0';
+    if (nccl)
+        write_version(text, size, nccl->version);
+}
+
+static lk_status new_id(lk_links_id *id)
+{
+    LK_TRY(check_library(NULL, 0));
+    lk_gpu_comm_id made;
+    LK_TRY(lk__cuda_check(lk__cuda_driver(NULL), find_nccl()->new_id(&made)));
+    memcpy(id, &made, sizeof made);
+    return LK_OK;
+}
+
+/* --- opening and closing ------------------------------------------------------------------------------------------ */
+
+static void free_links(cuda_links *l)
+{
+    for (int i = 0; i < l->n; i++)
+        if (l->comms && l->comms[i])
+            l->nccl->comm_free(l->comms[i]);
+    for (int i = 0; i < l->n; i++)
+        if (l->streams)
+            lk__cuda_stream_free(l->streams[i]);
+    lk__free(l->comms);
+    lk__free(l->streams);
+    lk__free(l);
+}
+
+/* One group, for a thread that waited for one rank before it names the next would wait for ever. */
+static lk_status connect_ranks(cuda_links *l, const lk_links_opts *opts, const lk_gpu_comm_id *id)
+{
+    lk_gpu_status status = l->nccl->group_begin();
+    for (int i = 0; i < l->n && status == LK_GPU_OK; i++)
+        status = l->nccl->comm_new(id, opts->first + i, opts->ranks, l->streams[i]->trunk, &l->comms[i]);
+    lk_gpu_status ended = l->nccl->group_end();
+    return lk__cuda_check(l->driver, status == LK_GPU_OK ? ended : status);
+}
+
+static lk_status open_library(cuda_links *l, const lk_links_opts *opts)
+{
+    lk_gpu_comm_id id;
+    l->nccl = find_nccl();
+    if (opts->id)
+        memcpy(&id, opts->id, sizeof id);
+    else
+        LK_TRY(lk__cuda_check(l->driver, l->nccl->new_id(&id)));
+    return connect_ranks(l, opts, &id);
+}
+
+static lk_status open_all(cuda_links *l, const lk_links_opts *opts)
+{
+    l->streams = lk__calloc((size_t)opts->n, sizeof(lk_cuda *));
+    l->comms = lk__calloc((size_t)opts->n, sizeof(lk_gpu_comm *));
+    if (!l->streams || !l->comms)
+        return LK_ERR_MEMORY;
+    l->n = opts->n;
+    for (int i = 0; i < l->n; i++)
+        LK_TRY(lk__cuda_stream_new(l->driver, opts->devices[i]->index, &l->streams[i]));
+    return opts->library ? open_library(l, opts) : LK_OK;
+}
+
+static lk_status open_links(lk_device *device, void **state)
+{
+    cuda_links *l = lk__calloc(1, sizeof *l);
+    if (!l)
+        return LK_ERR_MEMORY;
+    l->driver = lk__cuda_driver(NULL);
+    lk_status status = open_all(l, device->linked);
+    if (status == LK_OK)
+        *state = l;
+    else
+        free_links(l);
+    return status;
+}
+
+static void close_links(lk_device *device, void *state)
+{
+    (void)device;
+    free_links(state);
+}
+
+static int no_devices(void)
+{
+    return 0;
+}
+
+/* The queue's: nobody opens it by name, it has no memory, and no operator runs there. */
+static const lk_kernel_table *const no_tables[] = {NULL};
+static const lk_backend backend = {
+    .kind = "cuda links",
+    .tables = no_tables,
+    .available = no_devices,
+    .open = open_links,
+    .close = close_links,
+    .alloc = lk__cuda_alloc,
+    .free = lk__cuda_free,
+    .offload = &lk__cuda_offload,
+};
+
+/* --- work --------------------------------------------------------------------------------------------------------- */
+
+static lk_status pack(lk_device *device, const lk_links_copy *copies, int n)
+{
+    lk_cuda *cuda = device->state;
+    for (int begin = 0; begin < n; begin += LK_GPU_COPIES) {
+        lk_gpu_copies some = {.n = n - begin < LK_GPU_COPIES ? n - begin : LK_GPU_COPIES};
+        for (int i = 0; i < some.n; i++) {
+            some.from[i] = copies[begin + i].from;
+            some.to[i] = copies[begin + i].to;
+            some.count[i] = copies[begin + i].count;
+        }
+        LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->copies(cuda->stream, &some)));
+    }
+    return LK_OK;
+}
+
+static lk_status copy(lk_device *links, int to, float *y, int from, const float *x, int64_t count)
+{
+    const cuda_links *l = links_of(links);
+    return lk__cuda_check(l->driver, l->driver->copy_peer(l->streams[to]->trunk, y, l->streams[from]->trunk, x,
+                                                          (size_t)count * sizeof *x));
+}
+
+static lk_status sum(lk_device *links, int on, const lk_links_sum *s)
+{
+    const cuda_links *l = links_of(links);
+    lk_gpu_tree_sum arguments = {.n_addends = s->n_addends, .y = s->y, .count = s->count};
+    memcpy(arguments.addends, s->addends, sizeof arguments.addends);
+    memcpy(arguments.additions, s->additions, sizeof arguments.additions);
+    LK_TRY(lk__cuda_check(l->driver, l->driver->stream_use(l->streams[on]->trunk)));
+    return lk__cuda_check(l->driver, l->driver->tree_sum(l->streams[on]->trunk, &arguments));
+}
+
+static lk_status clear(lk_device *links, int on, float *y, int64_t count)
+{
+    const cuda_links *l = links_of(links);
+    lk_gpu_fill arguments = {.y = y, .dtype = LK_F32, .count = count};
+    LK_TRY(lk__cuda_check(l->driver, l->driver->stream_use(l->streams[on]->trunk)));
+    return lk__cuda_check(l->driver, l->driver->fill(l->streams[on]->trunk, &arguments));
+}
+
+static lk_status join(lk_device *links)
+{
+    const cuda_links *l = links_of(links);
+    const lk_gpu_driver *driver = l->driver;
+    for (int i = 0; i < l->n; i++)
+        LK_TRY(lk__cuda_check(driver, driver->event_record(l->streams[i]->trunk, l->streams[i]->followed)));
+    for (int i = 0; i < l->n; i++)
+        for (int j = 0; j < l->n; j++)
+            if (i != j)
+                LK_TRY(lk__cuda_check(driver, driver->event_follow(l->streams[i]->trunk, l->streams[j]->followed)));
+    return LK_OK;
+}
+
+static lk_status group_begin(lk_device *links)
+{
+    const cuda_links *l = links_of(links);
+    return lk__cuda_check(l->driver, l->nccl->group_begin());
+}
+
+/* What went wrong in an earlier group is found out here at the latest. */
+static lk_status group_end(lk_device *links)
+{
+    const cuda_links *l = links_of(links);
+    LK_TRY(lk__cuda_check(l->driver, l->nccl->group_end()));
+    for (int i = 0; i < l->n; i++)
+        LK_TRY(lk__cuda_check(l->driver, l->nccl->comm_check(l->comms[i])));
+    return LK_OK;
+}
+
+static lk_status send(lk_device *links, int on, const float *x, int64_t count, int to)
+{
+    const cuda_links *l = links_of(links);
+    return lk__cuda_check(l->driver, l->nccl->send(l->comms[on], x, count, to));
+}
+
+static lk_status receive(lk_device *links, int on, float *x, int64_t count, int from)
+{
+    const cuda_links *l = links_of(links);
+    return lk__cuda_check(l->driver, l->nccl->receive(l->comms[on], x, count, from));
+}
+
+static lk_status all_gather(lk_device *links, int on, const float *x, float *y, int64_t count)
+{
+    const cuda_links *l = links_of(links);
+    return lk__cuda_check(l->driver, l->nccl->all_gather(l->comms[on], x, y, count));
+}
+
+static lk_status all_reduce(lk_device *links, int on, float *x, int64_t count)
+{
+    const cuda_links *l = links_of(links);
+    return lk__cuda_check(l->driver, l->nccl->all_reduce(l->comms[on], x, count));
+}
+
+const lk_links_table lk__cuda_links = {
+    .backend = &backend,
+    .check_library = check_library,
+    .describe_library = describe_library,
+    .new_id = new_id,
+    .pack = pack,
+    .copy = copy,
+    .sum = sum,
+    .clear = clear,
+    .join = join,
+    .group_begin = group_begin,
+    .group_end = group_end,
+    .send = send,
+    .receive = receive,
+    .all_gather = all_gather,
+    .all_reduce = all_reduce,
+};

@@ -1,0 +1,558 @@
+#include "dist/flat.h"
+
+#include "base/mem.h"
+#include "core/backend.h"
+#include "core/tensor.h"
+#include "core/trace.h"
+
+#include <pthread.h>
+#include <string.h>
+
+enum { ALIGN = 64 }; /* elements: quantities and slices begin at multiples, whatever kernel reads them */
+
+/* The same number of elements on every device. Free where nobody else holds one of them. */
+typedef struct room_set {
+    struct room_set *next;
+    int64_t elements;
+    lk_tensor *rooms[]; /* [n] */
+} room_set;
+
+struct lk_flat {
+    lk_device **devices; /* [n] */
+    int n, first, ranks;
+    const lk_transport *transport;
+    const lk_links_table *table;
+    lk_device *links;
+    pthread_mutex_t lock; /* of the sets, and of pushing: ranks exchange in one order */
+    room_set *sets;
+};
+
+/* --- opening and closing ------------------------------------------------------------------------------------------ */
+
+static void release_set(const lk_flat *f, room_set *set)
+{
+    for (int d = 0; d < f->n; d++)
+        lk_tensor_release(set->rooms[d]);
+    lk__free(set);
+}
+
+void lk__flat_release(lk_flat *f)
+{
+    if (!f)
+        return;
+    lk_device_release(f->links);
+    while (f->sets) {
+        room_set *set = f->sets;
+        f->sets = set->next;
+        release_set(f, set);
+    }
+    pthread_mutex_destroy(&f->lock);
+    lk__free(f->devices);
+    lk__free(f);
+}
+
+static lk_status open_links(lk_flat *f, const lk_flat_opts *opts)
+{
+    lk_links_opts links = {.devices = f->devices,
+                           .n = f->n,
+                           .library = f->transport->reduce,
+                           .id = opts->id,
+                           .first = f->first,
+                           .ranks = f->ranks};
+    return lk__links_open(&links, &f->links);
+}
+
+lk_status lk__flat_new(const lk_flat_opts *opts, lk_flat **out)
+{
+    lk_flat *f = lk__calloc(1, sizeof *f);
+    if (!f)
+        return LK_ERR_MEMORY;
+    pthread_mutex_init(&f->lock, NULL);
+    f->n = opts->n;
+    f->first = opts->id ? opts->first : 0;
+    f->ranks = opts->id ? opts->ranks : opts->n;
+    f->transport = opts->transport;
+    f->table = lk__links_of(opts->devices[0]);
+    f->devices = lk__calloc((size_t)f->n, sizeof(lk_device *));
+    lk_status status = f->devices ? LK_OK : LK_ERR_MEMORY;
+    for (int d = 0; d < f->n && status == LK_OK; d++)
+        f->devices[d] = opts->devices[d];
+    if (status == LK_OK)
+        status = open_links(f, opts);
+    if (status == LK_OK)
+        *out = f;
+    else
+        lk__flat_release(f);
+    return status;
+}
+
+/* --- rooms -------------------------------------------------------------------------------------------------------- */
+
+static bool is_free(const lk_flat *f, const room_set *set)
+{
+    for (int d = 0; d < f->n; d++)
+        if (!lk__refcount_is_one(&set->rooms[d]->references) ||
+            !lk__refcount_is_one(&set->rooms[d]->storage->references))
+            return false;
+    return true;
+}
+
+static bool is_poisoned(const lk_flat *f, const room_set *set)
+{
+    for (int d = 0; d < f->n; d++)
+        if (set->rooms[d]->storage->error)
+            return true;
+    return false;
+}
+
+/* Free sets with the marks of a failure go: what it was is known to those who used them. */
+static void drop_poisoned(lk_flat *f)
+{
+    for (room_set **link = &f->sets; *link;) {
+        room_set *set = *link;
+        if (!is_free(f, set) || !is_poisoned(f, set)) {
+            link = &set->next;
+            continue;
+        }
+        *link = set->next;
+        lk__event_wait(lk__queue_last(f->links->queue));
+        release_set(f, set);
+    }
+}
+
+static lk_status new_set(lk_flat *f, int64_t elements, room_set **out)
+{
+    room_set *set = lk__calloc(1, sizeof *set + (size_t)f->n * sizeof(lk_tensor *));
+    if (!set)
+        return LK_ERR_MEMORY;
+    set->elements = elements;
+    for (int d = 0; d < f->n; d++) {
+        lk_status status = lk__tensor_new(f->devices[d], LK_F32, LK_SHAPE(elements), &set->rooms[d]);
+        if (status != LK_OK) {
+            release_set(f, set);
+            return status;
+        }
+    }
+    set->next = f->sets;
+    *out = f->sets = set;
+    return LK_OK;
+}
+
+/* A large set for a small bucket would be missing when the next large one comes. */
+static lk_status find_set(lk_flat *f, int64_t elements, room_set **out)
+{
+    drop_poisoned(f);
+    for (room_set *set = f->sets; set; set = set->next) {
+        if (set->elements < elements || set->elements / 2 > elements || !is_free(f, set))
+            continue;
+        *out = set;
+        return LK_OK;
+    }
+    return new_set(f, elements, out);
+}
+
+/* --- where things lie in a room ----------------------------------------------------------------------------------- */
+
+static int64_t own_rows(const lk_flat_exchange *e, int rank)
+{
+    int64_t rows = 0;
+    for (int m = 0; m < e->n_nodes; m++)
+        rows += e->nodes[m].rank == rank;
+    return rows;
+}
+
+static int64_t sum_begin(const lk_flat_exchange *e, int rank)
+{
+    int64_t own = own_rows(e, rank);
+    return own * e->row + (e->n_nodes - own) * lk__flat_chunk_count(e);
+}
+
+static int64_t slice_begin(const lk_flat_exchange *e, int rank)
+{
+    return rank * e->slice;
+}
+
+float *lk__flat_sum_row(const lk_flat_exchange *e, int d)
+{
+    return e->rooms[d] + sum_begin(e, e->first + d);
+}
+
+const float *lk__flat_source(const lk_flat_exchange *e, int d, int m, int to)
+{
+    return e->rooms[d] + e->nodes[m].place * e->row + slice_begin(e, to);
+}
+
+float *lk__flat_chunk(const lk_flat_exchange *e, int d, int m)
+{
+    int rank = e->first + d;
+    if (e->nodes[m].rank == rank)
+        return e->rooms[d] + e->nodes[m].place * e->row + slice_begin(e, rank);
+    int64_t before = 0;
+    for (int i = 0; i < m; i++)
+        before += e->nodes[i].rank != rank;
+    return e->rooms[d] + own_rows(e, rank) * e->row + before * lk__flat_chunk_count(e);
+}
+
+/* --- jobs --------------------------------------------------------------------------------------------------------- */
+
+typedef struct flat_job job;
+
+/* Copies the values of a device's nodes into its room, on its own stream. */
+typedef struct packing {
+    lk_task task;
+    job *job;
+    int device, first, n; /* of the job's pieces */
+} packing;
+
+/* A quantity of one of the device's nodes. */
+typedef struct piece {
+    lk_tensor *value; /* a reference */
+    int64_t to;       /* in the device's room */
+} piece;
+
+struct flat_job {
+    lk_task exchange;
+    lk_refcount references; /* of tasks under way, and the maker's */
+    lk_device *home;        /* whose memory this is in */
+    const lk_flat *flat;
+    lk_flat_exchange e;
+    lk_range root;
+    bool by_library;
+
+    lk_range *ranges;     /* [n_nodes] */
+    lk_flat_node *nodes;  /* [n_nodes] */
+    lk_tensor **rooms;    /* [n]: one reference each */
+    lk_storage **storage; /* [n]: of these */
+    packing *packings;    /* [n] */
+    int n_pieces;
+    piece *pieces;
+    lk_storage **reads;    /* [n_pieces] */
+    lk_links_copy *copies; /* [n_pieces] */
+};
+
+static void release_job(job *j)
+{
+    if (!lk__refcount_release(&j->references))
+        return;
+    for (int i = 0; i < j->n_pieces; i++)
+        lk_tensor_release(j->pieces[i].value);
+    for (int d = 0; d < j->e.n; d++)
+        lk_tensor_release(j->rooms[d]);
+    lk_device *home = j->home;
+    lk__device_free(home, j);
+    lk__device_release_memory(home);
+}
+
+static void release_packing(lk_task *task)
+{
+    release_job(((packing *)task)->job);
+}
+
+static void release_exchange(lk_task *task)
+{
+    release_job((job *)task);
+}
+
+/* --- on the devices' threads -------------------------------------------------------------------------------------- */
+
+static lk_status pack(lk_task *task)
+{
+    const packing *p = (const packing *)task;
+    job *j = p->job;
+    lk_storage *room = j->storage[p->device];
+    LK_TRY(lk__storage_allocate(room, room->bytes, NULL));
+    for (int i = p->first; i < p->first + p->n; i++) {
+        const piece *from = &j->pieces[i];
+        if (!from->value->storage->data)
+            LK_FAIL(LK_ERR_STATE, "allreduce: a tensor was made by lk_tensor_new and never written");
+        j->copies[i] =
+            (lk_links_copy){lk__data(from->value), (float *)room->data + from->to, lk_tensor_count(from->value)};
+    }
+    return j->e.table->pack(task->device, j->copies + p->first, p->n);
+}
+
+/* --- on the links' thread ----------------------------------------------------------------------------------------- */
+
+/* Of all nodes, device d's chunks; or, where rank is not below 0, of its own nodes the whole rows. False: there is
+ * none. */
+static bool list_addends(const job *j, int d, int rank, lk_links_sum *sum)
+{
+    lk_range ranges[LK_FLAT_PARTS];
+    for (int m = 0; m < j->e.n_nodes; m++) {
+        if (rank >= 0 && j->nodes[m].rank != rank)
+            continue;
+        ranges[sum->n_addends] = j->ranges[m];
+        sum->addends[sum->n_addends++] = rank >= 0 ? lk__flat_source(&j->e, d, m, 0) : lk__flat_chunk(&j->e, d, m);
+    }
+    lk__tree_postfix(j->root, ranges, sum->n_addends, sum->additions);
+    return sum->n_addends > 0;
+}
+
+/* Device d's chunk of the whole tree. */
+static lk_status finish_tree(const job *j, int d)
+{
+    const lk_flat_exchange *e = &j->e;
+    lk_links_sum sum = {.y = lk__flat_sum_row(e, d) + slice_begin(e, e->first + d), .count = lk__flat_chunk_count(e)};
+    list_addends(j, d, -1, &sum);
+    return e->table->sum(e->links, d, &sum);
+}
+
+/* What device d has by itself, in all of the sum's row. */
+static lk_status sum_own(const job *j, int d)
+{
+    const lk_flat_exchange *e = &j->e;
+    lk_links_sum sum = {.y = lk__flat_sum_row(e, d), .count = e->row};
+    return list_addends(j, d, e->first + d, &sum) ? e->table->sum(e->links, d, &sum)
+                                                  : e->table->clear(e->links, d, sum.y, sum.count);
+}
+
+static lk_status on_each(const job *j, lk_status (*fn)(const job *, int))
+{
+    for (int d = 0; d < j->e.n; d++)
+        LK_TRY(fn(j, d));
+    return LK_OK;
+}
+
+static lk_status run_exchange(lk_task *task)
+{
+    job *j = (job *)task;
+    const lk_transport *transport = j->flat->transport;
+    for (int d = 0; d < j->e.n; d++)
+        j->e.rooms[d] = j->storage[d]->data;
+    if (j->by_library) {
+        LK_TRY(on_each(j, sum_own));
+        return transport->reduce(&j->e);
+    }
+    LK_TRY(transport->scatter(&j->e));
+    LK_TRY(on_each(j, finish_tree));
+    return j->e.slice ? transport->gather(&j->e) : LK_OK;
+}
+
+/* --- making ------------------------------------------------------------------------------------------------------- */
+
+static int64_t aligned(int64_t elements)
+{
+    return (elements + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+/* The first of this process. */
+static const lk_flat_part *local_part(const lk_flat_sum *sum)
+{
+    const lk_flat_part *part = sum->parts;
+    while (!part->values)
+        part++;
+    return part;
+}
+
+static const lk_tensor *value_like(const lk_flat_sum *sum, int q)
+{
+    return local_part(sum)->values[sum->quantities[q]];
+}
+
+static int count_pieces(const lk_flat_sum *sum)
+{
+    int n = 0;
+    for (int m = 0; m < sum->n_parts; m++)
+        n += sum->parts[m].values ? sum->n_quantities : 0;
+    return n;
+}
+
+/* Room for `count` items behind the first *used bytes of a block; NULL: there is no block yet. */
+static void *place(void *block, size_t *used, size_t count, size_t size)
+{
+    void *here = block ? (char *)block + *used : NULL;
+    *used += (count * size + _Alignof(max_align_t) - 1) / _Alignof(max_align_t) * _Alignof(max_align_t);
+    return here;
+}
+
+/* A job and its arrays are one block: gives its bytes, and sets the arrays of `j`, which begins it, if it is there. */
+static size_t lay_out(job *j, const lk_flat *f, const lk_flat_sum *sum)
+{
+    size_t n = (size_t)f->n, nodes = (size_t)sum->n_parts, pieces = (size_t)count_pieces(sum), used = 0;
+    job no_job, *to = j ? j : &no_job;
+    place(j, &used, 1, sizeof *j);
+    to->ranges = place(j, &used, nodes, sizeof *to->ranges);
+    to->nodes = place(j, &used, nodes, sizeof *to->nodes);
+    to->rooms = place(j, &used, n, sizeof *to->rooms);
+    to->storage = place(j, &used, n, sizeof *to->storage);
+    to->packings = place(j, &used, n, sizeof *to->packings);
+    to->pieces = place(j, &used, pieces, sizeof *to->pieces);
+    to->reads = place(j, &used, pieces, sizeof *to->reads);
+    to->copies = place(j, &used, pieces, sizeof *to->copies);
+    to->e.rooms = place(j, &used, n, sizeof *to->e.rooms);
+    return used;
+}
+
+static void list_nodes(job *j, const lk_flat_sum *sum)
+{
+    for (int m = 0; m < sum->n_parts; m++) {
+        j->ranges[m] = sum->parts[m].range;
+        j->nodes[m] = (lk_flat_node){.rank = sum->parts[m].rank};
+        for (int i = 0; i < m; i++)
+            j->nodes[m].place += j->nodes[i].rank == j->nodes[m].rank;
+    }
+}
+
+static job *new_job(const lk_flat *f, const lk_flat_sum *sum)
+{
+    lk_device *home = f->devices[0];
+    job *j = lk__device_calloc(home, 1, lay_out(NULL, f, sum));
+    if (!j)
+        return NULL;
+    lay_out(j, f, sum);
+    lk__refcount_init(&j->references);
+    lk__device_retain_memory(home);
+    j->home = home;
+    j->flat = f;
+    j->root = sum->root;
+    j->by_library = sum->by_library;
+    j->e.links = f->links;
+    j->e.table = f->table;
+    j->e.n = f->n;
+    j->e.first = f->first;
+    j->e.ranks = f->ranks;
+    j->e.nodes = j->nodes;
+    j->e.n_nodes = sum->n_parts;
+    list_nodes(j, sum);
+    return j;
+}
+
+static void measure(job *j, const lk_flat_sum *sum)
+{
+    int64_t row = 0;
+    for (int q = 0; q < sum->n_quantities; q++)
+        row += aligned(lk_tensor_count(value_like(sum, q)));
+    bool whole = sum->whole && !sum->by_library;
+    j->e.slice = whole ? 0 : aligned((row + j->e.ranks - 1) / j->e.ranks);
+    j->e.row = whole ? row : j->e.slice * j->e.ranks;
+}
+
+static int64_t room_elements(const job *j)
+{
+    int64_t most = 0;
+    for (int d = 0; d < j->e.n; d++) {
+        int64_t elements = sum_begin(&j->e, j->e.first + d) + j->e.row;
+        most = elements > most ? elements : most;
+    }
+    return most;
+}
+
+static lk_status list_pieces(job *j, const lk_flat_sum *sum, int d)
+{
+    packing *p = &j->packings[d];
+    p->job = j;
+    p->device = d;
+    p->first = j->n_pieces;
+    for (int m = 0; m < sum->n_parts; m++) {
+        if (sum->parts[m].rank != j->e.first + d)
+            continue;
+        int64_t to = j->nodes[m].place * j->e.row;
+        for (int q = 0; q < sum->n_quantities; q++) {
+            lk_tensor *value = sum->parts[m].values[sum->quantities[q]];
+            LK_TRY(lk__tensor_make_plain(value));
+            j->pieces[j->n_pieces] = (piece){lk_tensor_retain(value), to};
+            j->reads[j->n_pieces++] = value->storage;
+            to += aligned(lk_tensor_count(value));
+        }
+    }
+    p->n = j->n_pieces - p->first;
+    return LK_OK;
+}
+
+/* sums: views of the sum's row. */
+static lk_status make_sums(const job *j, const lk_flat_sum *sum, int d)
+{
+    int64_t offset = sum_begin(&j->e, j->e.first + d);
+    for (int q = 0; q < sum->n_quantities; q++) {
+        lk_tensor view = {.dtype = LK_F32, .shape = value_like(sum, q)->shape, .offset = offset};
+        lk__shape_strides(view.shape, view.strides);
+        lk_tensor **out = &sum->sums[(int64_t)d * sum->stride + sum->quantities[q]];
+        *out = lk__tensor_over(j->storage[d], &view);
+        if (!*out)
+            return LK_ERR_MEMORY;
+        offset += aligned(lk_tensor_count(*out));
+    }
+    return LK_OK;
+}
+
+/* --- pushing ------------------------------------------------------------------------------------------------------ */
+
+static lk_status push(job *j, lk_task *task)
+{
+    lk__refcount_retain(&j->references);
+    lk_status status = lk__engine_push_task(task);
+    if (status != LK_OK)
+        release_job(j);
+    return status;
+}
+
+/* A device without a node makes its room all the same. */
+static lk_status push_packing(job *j, int d)
+{
+    packing *p = &j->packings[d];
+    p->task = (lk_task){.device = j->flat->devices[d],
+                        .reads = j->reads + p->first,
+                        .writes = j->storage + d,
+                        .n_reads = p->n,
+                        .n_writes = 1,
+                        .run = pack,
+                        .release = release_packing};
+    return push(j, &p->task);
+}
+
+static lk_status push_all(job *j)
+{
+    for (int d = 0; d < j->e.n; d++)
+        LK_TRY(push_packing(j, d));
+    j->exchange = (lk_task){.device = j->e.links,
+                            .writes = j->storage,
+                            .n_writes = j->e.n,
+                            .run = run_exchange,
+                            .release = release_exchange};
+    return push(j, &j->exchange);
+}
+
+static lk_status prepare(lk_flat *f, job *j, const lk_flat_sum *sum)
+{
+    room_set *set;
+    measure(j, sum);
+    LK_TRY(find_set(f, room_elements(j), &set));
+    for (int d = 0; d < f->n; d++) {
+        j->rooms[d] = lk_tensor_retain(set->rooms[d]);
+        j->storage[d] = set->rooms[d]->storage;
+    }
+    for (int d = 0; d < f->n; d++) {
+        LK_TRY(list_pieces(j, sum, d));
+        LK_TRY(make_sums(j, sum, d));
+    }
+    return LK_OK;
+}
+
+lk_status lk__flat_allreduce(lk_flat *f, const lk_flat_sum *sum)
+{
+    if (sum->by_library && !f->transport->reduce)
+        LK_FAIL(LK_ERR_UNSUPPORTED, "allreduce: %s have no reduction of their own", f->transport->name);
+    job *j = new_job(f, sum);
+    if (!j)
+        return LK_ERR_MEMORY;
+    pthread_mutex_lock(&f->lock);
+    lk_status status = prepare(f, j, sum);
+    if (status == LK_OK)
+        status = push_all(j);
+    pthread_mutex_unlock(&f->lock);
+    release_job(j);
+    return status;
+}
+
+/* --- what it takes ------------------------------------------------------------------------------------------------ */
+
+bool lk__flat_takes_tree(lk_range root, const lk_range *nodes, int n_nodes)
+{
+    unsigned char additions[LK_FLAT_PARTS];
+    return n_nodes <= LK_FLAT_PARTS && lk__tree_postfix(root, nodes, n_nodes, additions) <= LK_LINKS_LEVELS;
+}
+
+bool lk__flat_takes(const lk_tensor *x)
+{
+    return x->dtype == LK_F32 && lk__tensor_is_dense(x) && lk__links_of(x->storage->device) && !lk__capturing();
+}

@@ -1,0 +1,59 @@
+/* Sums over the tree between devices that have links (core/links.h). What a bucket has lies in one row on every device,
+ * packed there by the device itself; the rest is the links' queue's: slices are exchanged, each device finishes the
+ * tree for its slice, and what it finished goes to all. Kernels that are pushed to the devices meanwhile do not wait.
+ *
+ * Rows lie in rooms, one on each device, which are kept from step to step. They are the devices' memory, and nothing
+ * else's: so it never matters to a device's allocator, which knows one stream, what another stream still reads. */
+#ifndef LK_DIST_FLAT_H
+#define LK_DIST_FLAT_H
+
+#include "dist/tree.h"
+
+typedef struct lk_flat lk_flat;
+
+typedef struct lk_flat_opts {
+    lk_device *const *devices; /* of this process, ranks [first, first + n) of `ranks` */
+    int n;
+    const lk_transport *transport;
+    const lk_links_id *id; /* NULL: all ranks are here, and first and ranks are not looked at */
+    int first, ranks;
+} lk_flat_opts;
+
+/* The devices have to live as long. Errors: those of lk__links_open. */
+lk_status lk__flat_new(const lk_flat_opts *opts, lk_flat **flat);
+
+/* Waits for what is under way. NULL is fine. */
+void lk__flat_release(lk_flat *flat);
+
+/* A node of the tree on the device of a rank. values: NULL where that is in another process. */
+typedef struct lk_flat_part {
+    lk_range range;
+    int rank;
+    lk_tensor *const *values;
+} lk_flat_part;
+
+enum { LK_FLAT_PARTS = LK_LINKS_ADDENDS };
+
+/* Whether the tree over these nodes is one that devices can add up: no more than LK_FLAT_PARTS, and not too deep. */
+bool lk__flat_takes_tree(lk_range root, const lk_range *nodes, int n_nodes);
+
+/* Whether x is something that a row can hold: f32, on a device with links. */
+bool lk__flat_takes(const lk_tensor *x);
+
+typedef struct lk_flat_sum {
+    lk_range root;
+    const lk_flat_part *parts; /* in order; at least one of this process; no value is absent */
+    int n_parts;
+    const int *quantities;
+    int n_quantities;
+    bool by_library;  /* the library's own reduction: bits depend on the number of ranks */
+    bool whole;       /* every device adds up everything: where hops count, and not bytes */
+    lk_tensor **sums; /* [device * stride + i]: set to new tensors, one reference each; NULL before */
+    int stride;
+} lk_flat_sum;
+
+/* Asynchronous. Every process has to ask for the same sums in the same order. On failure sums that were made are the
+ * caller's to release. Errors: LK_ERR_MEMORY, LK_ERR_UNSUPPORTED (by_library, and the transport has no library). */
+lk_status lk__flat_allreduce(lk_flat *flat, const lk_flat_sum *sum);
+
+#endif
