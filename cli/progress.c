@@ -48,7 +48,12 @@ static void print_idle_cores(const lk_plan *plan, const lk_train_config *config)
 static void print_devices(const lk_plan *plan, const lk_train_config *config)
 {
     long long shards = plan->shards, devices = plan->devices, batch = plan->batch_size;
-    fprintf(stderr, "  devices   %lld, strategy %s\n", devices, plan->strategy);
+    fprintf(stderr, "  devices   %lld, strategy %s", devices, plan->strategy);
+    if (strcmp(plan->transport, "") != 0 && strcmp(plan->transport, "inproc") != 0)
+        fprintf(stderr, ", exchange by %s", plan->transport);
+    fputc('\n', stderr);
+    if (plan->reduce == LK_REDUCE_NCCL)
+        fprintf(stderr, "            sums by NCCL: the bits depend on the number of devices\n");
     fprintf(stderr, "  batch     %lld in %lld shard%s", batch, shards, shards == 1 ? "" : "s");
     if (plan->micro_batch > 0)
         fprintf(stderr, " in pieces of %lld", (long long)plan->micro_batch);

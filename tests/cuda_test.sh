@@ -101,6 +101,61 @@ by_host=$(digest "${prepared[@]}" --data-on host)
 says ' for validation, on the devices'
 says '  ledger: 64 training samples used once, 0 unused, 0 more than once'
 
+# --- several GPUs ----------------------------------------------------------------------------------------------------
+
+# Whatever brings gradients from GPU to GPU: NCCL where it can be used, copies elsewhere.
+export LOCKSTEP_EMULATED_GPUS=3
+verify_gpus()
+{
+    run 0 verify --model lenet --data synthetic --devices 1xcuda,2xcuda,3xcuda --steps 3 --batch-size 8 --shards 4 "$@"
+    line '^identical after 3 steps with 4 shards$'
+    grep '^1xcuda ' "$work/stdout"
+}
+one=$(verify_gpus)
+[[ $(LOCKSTEP_EMULATED_NCCL=no verify_gpus) == "$one" ]] || fail "copies give other bits than NCCL"
+[[ $(LOCKSTEP_ENGINE=sync verify_gpus) == "$one" ]] || fail "the synchronous engine gives other bits"
+[[ $(verify_gpus --bucket-mb 0.01) == "$one" ]] || fail "small buckets give other bits"
+
+train_on()
+{
+    run "$1" train --model lenet --data synthetic --epochs 1 --limit-train 64 --limit-val 32 --batch-size 16 --shards 4 \
+        --devices "$2" "${@:3}"
+}
+train_on 0 3xcuda
+says 'strategy mirrored, exchange by NCCL 2.28.9'
+LOCKSTEP_EMULATED_NCCL=no train_on 0 3xcuda
+says 'strategy mirrored, exchange by peer copies'
+train_on 0 3xcuda:0
+says 'strategy mirrored, exchange by peer copies'
+LOCKSTEP_EMULATED_NCCL=23000 train_on 0 3xcuda:0
+says 'strategy mirrored, exchange by NCCL 2.30.0'
+
+# A sum of NCCL's own.
+hash_of()
+{
+    grep -o 'hash [0-9a-f]*' "$work/stderr"
+}
+train_on 0 2xcuda
+tree=$(hash_of)
+train_on 0 2xcuda --reduce nccl
+says 'sums by NCCL: the bits depend on the number of devices'
+two=$(hash_of)
+train_on 0 3xcuda --reduce nccl
+[[ $tree != "$two" && $two != "$(hash_of)" ]] || fail "the hash does not say how sums are made"
+train_on 2 2xcpu --reduce nccl
+complains '--reduce nccl: NCCL is for GPUs, not for cpu:0'
+train_on 2 2xcuda:0 --reduce nccl
+complains '--reduce nccl: cuda:0 is several devices, and NCCL 2.28.9 takes a GPU once; 2.30 and later share it'
+LOCKSTEP_EMULATED_NCCL=no train_on 2 2xcuda --reduce nccl
+complains '--reduce nccl: the CUDA plug-in has no NCCL: it was built without it'
+
+# When GPUs are connected, and later.
+for group in 1 4; do
+    LOCKSTEP_EMULATED_NCCL_FAILS=$group train_on 1 2xcuda
+    says 'NCCL: exchange between GPUs: unhandled cuda error: as it was asked to'
+done
+export LOCKSTEP_EMULATED_GPUS=2
+
 # --- memory ----------------------------------------------------------------------------------------------------------
 
 export LOCKSTEP_EMULATED_MEMORY=2000000

@@ -25,6 +25,7 @@ typedef struct lk_train_config {
     int data_on;            /* enum lk_data_on: which memory the data set is in when a shard begins */
     const char *devices;    /* NULL: the cores there are, at most as many as shards */
     const char *strategy;   /* NULL: one-device for one device, else mirrored */
+    int reduce;             /* enum lk_reduce */
     int64_t shards;         /* V; 0: lk_default_shards */
     const char *algorithms; /* "fast", "direct", or the file of a tuning */
     int executor;           /* enum lk_executor */
@@ -85,7 +86,7 @@ typedef enum lk_nan_guard { LK_NAN_GUARD_STOP, LK_NAN_GUARD_SKIP, LK_NAN_GUARD_O
 
 /* The flags of `lockstep train`, with offsets into lk_train_config. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 51 };
+enum { LK_TRAIN_OPTION_COUNT = 52 };
 
 /* A recipe is a named list of settings for these options: what one of the project's sources trains. */
 typedef struct lk_recipe {
@@ -128,8 +129,11 @@ typedef struct lk_plan {
     double patience; /* of the target, if there is one */
     uint64_t seed;
     const char *algorithms; /* "fast", "direct", or the file of a tuning */
-    /* XXH3-64 of the executor, the version of fusion and TF32, seeded with lk_tuning_hash of
-     * lk_trainer_implementations, and where GPUs differ with those that differ from the first. */
+    const char *transport;  /* lk_strategy_transport */
+    lk_reduce reduce;
+    /* XXH3-64 of the executor, the version of fusion, TF32, and NCCL's reduction with the number of devices, seeded
+     * with lk_tuning_hash of lk_trainer_implementations, and where GPUs differ with those that differ from the first.
+     */
     uint64_t implementations;
     bool fell_back;                       /* data "auto": fashion-mnist was not to be had */
     bool data_on_devices, data_too_large; /* see lk_data_on; too large: what kept `auto` from it */

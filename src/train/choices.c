@@ -162,10 +162,11 @@ static uint64_t add_other_devices(const lk_trainer *trainer, uint64_t seed)
     return seed;
 }
 
-/* Of what runs: fusion and TF32 give other bits with the same implementations, and fusion is for programs alone. */
+/* Of what runs: fusion, TF32 and NCCL's sums give other bits with the same implementations, and fusion is for programs
+ * alone. */
 static uint64_t hash(const lk_trainer *trainer)
 {
-    char executor[64], text[96];
+    char executor[64], reduction[64] = "", text[160];
     uint64_t seed = add_other_devices(trainer, lk_tuning_hash(trainer->implementations));
     if (!trainer->programs)
         snprintf(executor, sizeof executor, "eager");
@@ -173,7 +174,9 @@ static uint64_t hash(const lk_trainer *trainer)
         snprintf(executor, sizeof executor, "program");
     else
         snprintf(executor, sizeof executor, "program, fusion %d", LK_FUSION_VERSION);
-    int length = snprintf(text, sizeof text, "%s%s", executor, trainer->plan.tf32 ? ", tf32" : "");
+    if (trainer->plan.reduce == LK_REDUCE_NCCL)
+        snprintf(reduction, sizeof reduction, ", %s over %d", trainer->plan.transport, trainer->plan.devices);
+    int length = snprintf(text, sizeof text, "%s%s%s", executor, trainer->plan.tf32 ? ", tf32" : "", reduction);
     return XXH3_64bits_withSeed(text, (size_t)length, seed);
 }
 

@@ -12,6 +12,7 @@ static const char *const normalize_modes[] = {"none", "center", "standard", NULL
 static const char *const nan_guards[] = {"stop", "skip", "off", NULL};
 static const char *const fuse_modes[] = {"on", "off", NULL};
 static const char *const precisions[] = {"f32", "bf16", NULL};
+static const char *const reductions[] = {"tree", "nccl", NULL}; /* of enum lk_reduce */
 static const char *const executors[] = {"program", "eager", NULL};
 
 /* clang-format off: a paragraph an option */
@@ -59,6 +60,15 @@ const lk_option lk_train_options[] = {
      AT(strategy),
      .value = "NAME",
      .help = "one-device or mirrored (unset: one-device for one device, else mirrored)"},
+    {.name = "reduce",
+     .type = LK_OPTION_CHOICE,
+     AT(reduce),
+     .default_text = "tree",
+     .choices = reductions,
+     .value = "NAME",
+     .recorded = true,
+     .help = "how gradients are summed over devices. tree: the same bits on any number of them; nccl: by NCCL's own "
+             "all-reduce, whose bits depend on their number, on GPUs alone"},
     {.name = "shards",
      .type = LK_OPTION_INT64,
      AT(shards),

@@ -133,6 +133,17 @@ static lk_status make_loaders(lk_trainer *trainer)
 
 /* --- devices ------------------------------------------------------------------------------------------------------ */
 
+static lk_status plan_reduction(lk_trainer *trainer)
+{
+    char reason[512];
+    trainer->plan.reduce = (lk_reduce)trainer->config.reduce;
+    if (lk_strategy_set_reduce(trainer->strategy, trainer->plan.reduce) == LK_OK)
+        return LK_OK;
+    snprintf(reason, sizeof reason, "%s", lk_error_message());
+    lk_error_clear();
+    LK_FAIL(LK_ERR_ARGUMENT, "--reduce nccl: %s", reason);
+}
+
 static lk_status open_devices(lk_trainer *trainer)
 {
     const lk_train_config *config = &trainer->config;
@@ -158,7 +169,8 @@ static lk_status open_devices(lk_trainer *trainer)
     if (!trainer->strategy)
         return lk_error_status();
     plan->strategy = lk_strategy_name(trainer->strategy);
-    return LK_OK;
+    plan->transport = lk_strategy_transport(trainer->strategy);
+    return plan_reduction(trainer);
 }
 
 /* --- model -------------------------------------------------------------------------------------------------------- */

@@ -78,6 +78,8 @@ static void put_implementations(json_lines *j, const lk_trainer *trainer)
     snprintf(hash, sizeof hash, "%016" PRIx64, plan->implementations);
     put_text(j, "algorithms", plan->algorithms);
     put_text(j, "implementations", hash);
+    put_text(j, "transport", plan->transport);
+    put_text(j, "reduce", plan->reduce == LK_REDUCE_NCCL ? "nccl" : "tree");
 }
 
 static void begin_line(json_lines *j, const char *event)
