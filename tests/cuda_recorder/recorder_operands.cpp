@@ -118,6 +118,21 @@ static void uses(const lk_gpu_pairwise_sum &a, operands &list)
     list.writes(a.y, a.count * size_of(a.dtype));
 }
 
+static void uses(const lk_gpu_tree_sum &a, operands &list)
+{
+    for (int i = 0; i < a.n_addends; i++)
+        list.reads(a.addends[i], a.count * FLOAT);
+    list.writes(a.y, a.count * FLOAT);
+}
+
+static void uses(const lk_gpu_copies &a, operands &list)
+{
+    for (int i = 0; i < a.n; i++) {
+        list.reads(a.from[i], a.count[i] * FLOAT);
+        list.writes(a.to[i], a.count[i] * FLOAT);
+    }
+}
+
 static void uses(const lk_gpu_gather &a, operands &list)
 {
     list.reads(a.x, a.rows * a.row * (int64_t)a.size);

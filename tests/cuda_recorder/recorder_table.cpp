@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <map>
+#include <mutex>
 
 static const lk_gpu_driver *inner;
 static recorder &recorded = *new recorder; /* stays: other threads may still run when the process ends */
@@ -92,6 +94,11 @@ static lk_gpu_status stream_open(int gpu, lk_gpu_stream **stream)
     if (status == LK_GPU_OK)
         recorded.opened(*stream, gpu);
     return status;
+}
+
+static lk_gpu_status stream_use(lk_gpu_stream *stream)
+{
+    return pass(true, [&]() { return inner->stream_use(stream); });
 }
 
 static void stream_close(lk_gpu_stream *stream)
@@ -245,6 +252,76 @@ static void choices(lk_gpu_stream *stream, void (*visit)(void *user, const lk_gp
     inner->choices(stream, visit, user);
 }
 
+/* --- NCCL --------------------------------------------------------------------------------------------------------- */
+
+/* A rank uses its own GPU's memory alone. That what one receives comes after what another has done is not counted. */
+struct comm_state {
+    lk_gpu_stream *stream;
+    int ranks;
+};
+static std::map<const lk_gpu_comm *, comm_state> comms;
+static std::mutex comms_lock;
+
+static comm_state state_of(const lk_gpu_comm *comm)
+{
+    std::lock_guard<std::mutex> guard(comms_lock);
+    return comms[comm];
+}
+
+static lk_gpu_status comm_new(const lk_gpu_comm_id *id, int rank, int ranks, lk_gpu_stream *stream, lk_gpu_comm **comm)
+{
+    lk_gpu_status status =
+        pass(recorded.allocate("comm_new"), [&]() { return inner->nccl()->comm_new(id, rank, ranks, stream, comm); });
+    std::lock_guard<std::mutex> guard(comms_lock);
+    if (*comm)
+        comms[*comm] = {stream, ranks};
+    return noted(stream, status);
+}
+
+template <typename Call>
+static lk_gpu_status take_part(const lk_gpu_comm *comm, const char *name, const float *x, int64_t read, const float *y,
+                               int64_t written, Call call)
+{
+    lk_gpu_stream *stream = state_of(comm).stream;
+    operands list(recorded.gpu_of(stream));
+    list.reads(x, read * (int64_t)sizeof *x);
+    list.writes(y, written * (int64_t)sizeof *y);
+    return give(stream, name, list, call);
+}
+
+static lk_gpu_status send(lk_gpu_comm *comm, const float *x, int64_t count, int to)
+{
+    return take_part(comm, "send", x, count, x, 0, [&]() { return inner->nccl()->send(comm, x, count, to); });
+}
+
+static lk_gpu_status receive(lk_gpu_comm *comm, float *x, int64_t count, int from)
+{
+    return take_part(comm, "receive", x, 0, x, count, [&]() { return inner->nccl()->receive(comm, x, count, from); });
+}
+
+static lk_gpu_status all_gather(lk_gpu_comm *comm, const float *x, float *y, int64_t count)
+{
+    return take_part(comm, "all_gather", x, count, y, count * state_of(comm).ranks,
+                     [&]() { return inner->nccl()->all_gather(comm, x, y, count); });
+}
+
+static lk_gpu_status all_reduce(lk_gpu_comm *comm, float *x, int64_t count)
+{
+    return take_part(comm, "all_reduce", x, count, x, count,
+                     [&]() { return inner->nccl()->all_reduce(comm, x, count); });
+}
+
+static const lk_gpu_nccl *nccl(void)
+{
+    const lk_gpu_nccl *found = inner->nccl();
+    if (!found)
+        return nullptr;
+    static const lk_gpu_nccl table = {found->version, found->new_id,    found->group_begin, found->group_end,
+                                      comm_new,       found->comm_free, found->comm_check,  send,
+                                      receive,        all_gather,       all_reduce};
+    return &table;
+}
+
 /* --- kernels ------------------------------------------------------------------------------------------------------ */
 
 #define LK_GPU_KERNEL(name)                                                                 \
@@ -267,6 +344,7 @@ static const lk_gpu_driver table = {
     describe,
     versions,
     stream_open,
+    stream_use,
     stream_close,
     stream_wait,
     event_new,
@@ -287,6 +365,7 @@ static const lk_gpu_driver table = {
     graph_free,
     choose,
     choices,
+    nccl,
 #define LK_GPU_KERNEL(name) name,
 #include "cuda/kernels.def"
 #undef LK_GPU_KERNEL
