@@ -63,6 +63,21 @@ static cudaError_t failed(cudaError_t error)
     return error;
 }
 
+static int64_t setting(const char *name, int64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text && *text ? strtoll(text, nullptr, 10) : otherwise;
+}
+
+static int64_t given; /* kernels and copies, to all streams */
+
+/* After $LOCKSTEP_EMULATED_LOST of them every call fails, as after an Xid. */
+static cudaError_t check_alive(void)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    return given > setting("LOCKSTEP_EMULATED_LOST", INT64_MAX) ? failed(cudaErrorLaunchFailure) : cudaSuccess;
+}
+
 static void run_first(emulated_stream *stream);
 
 static void run_until(const std::shared_ptr<point> &where)
@@ -111,6 +126,7 @@ static void keep(emulated_stream *stream, graph_entry entry)
 void emulated_push(cudaStream_t stream, std::function<void()> work)
 {
     std::lock_guard<std::recursive_mutex> guard(lock);
+    given++;
     if (stream->capturing)
         keep(stream, {0, std::move(work), false, false, 0});
     else
@@ -142,7 +158,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
     if (graphs_being_made > 0)
         return failed(cudaErrorStreamCaptureUnsupported);
     run_all(stream);
-    return cudaSuccess;
+    return check_alive();
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
@@ -184,7 +200,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     }
     event->latest = std::make_shared<point>(point{stream, false});
     stream->tasks.push_back({nullptr, event->latest, nullptr});
-    return cudaSuccess;
+    return check_alive();
 }
 
 /* A stream that waits for a point of a graph becomes part of it. */
@@ -212,7 +228,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
         return wait_in_graph(stream, event);
     if (event->latest && !event->latest->reached)
         stream->tasks.push_back({nullptr, nullptr, event->latest});
-    return cudaSuccess;
+    return check_alive();
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
@@ -222,7 +238,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
         return failed(cudaErrorStreamCaptureUnsupported);
     std::shared_ptr<point> where = event->latest;
     run_until(where);
-    return cudaSuccess;
+    return check_alive();
 }
 
 /* --- graphs ------------------------------------------------------------------------------------------------------- */
@@ -303,12 +319,6 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable)
 
 /* --- devices ------------------------------------------------------------------------------------------------------ */
 
-static int64_t setting(const char *name, int64_t otherwise)
-{
-    const char *text = getenv(name);
-    return text && *text ? strtoll(text, nullptr, 10) : otherwise;
-}
-
 /* $LOCKSTEP_EMULATED_GPUS of them, with $LOCKSTEP_EMULATED_MEMORY bytes each; number $LOCKSTEP_EMULATED_OTHER is of
  * another model. */
 static int device_count(void)
@@ -384,6 +394,7 @@ static const std::map<cudaError_t, std::pair<const char *, const char *>> errors
     {cudaErrorMemoryAllocation, {"cudaErrorMemoryAllocation", "out of memory"}},
     {cudaErrorNoDevice, {"cudaErrorNoDevice", "no CUDA-capable device is detected"}},
     {cudaErrorInvalidDevice, {"cudaErrorInvalidDevice", "invalid device ordinal"}},
+    {cudaErrorLaunchFailure, {"cudaErrorLaunchFailure", "unspecified launch failure"}},
     {cudaErrorStreamCaptureUnsupported,
      {"cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"}},
     {cudaErrorStreamCaptureUnjoined, {"cudaErrorStreamCaptureUnjoined", "capturing stream has unjoined work"}},
@@ -403,6 +414,7 @@ const char *cudaGetErrorString(cudaError_t error)
 
 cudaError_t cudaGetLastError(void)
 {
+    check_alive();
     cudaError_t error = last_error;
     last_error = cudaSuccess;
     return error;
@@ -474,7 +486,7 @@ cudaError_t cudaMemGetInfo(size_t *left, size_t *total)
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
 {
     emulated_push(stream, [=]() { memmove(to, from, bytes); });
-    return cudaSuccess;
+    return check_alive();
 }
 
 cudaError_t cudaMemcpyPeerAsync(void *to, int, const void *from, int, size_t bytes, cudaStream_t stream)
