@@ -56,3 +56,8 @@ orderly 0 train --model "$work/net.lk" --data synthetic --epochs 2 --limit-train
 # What is left after a failure is let go of in order, too.
 LOCKSTEP_EMULATED_MEMORY=2000000 orderly 1 train --model lenet "${small[@]}" --devices 2xcuda
 says 'out of memory on GPU '
+
+for given in 5 300 600; do
+    LOCKSTEP_EMULATED_LOST=$given orderly 1 train --model lenet "${small[@]}" --devices 2xcuda:0
+    says 'unspecified launch failure (cudaErrorLaunchFailure)'
+done

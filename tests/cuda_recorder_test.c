@@ -620,6 +620,32 @@ static void test_a_graph_copies_out_of_pinned_memory_at_each_launch(void **state
     gpu->graph_free(graph);
 }
 
+/* --- failures ----------------------------------------------------------------------------------------------------- */
+
+/* What it was to write must not be read before something else has written it. */
+static void test_what_a_failed_operation_was_to_write_is_not_read(void **state)
+{
+    world *w = *state;
+    fill(w->a, w->x);
+    fill(w->a, w->y);
+    gpu->stream_wait(w->a);
+    setenv("LOCKSTEP_EMULATED_LOST", "0", 1);
+    assert_int_equal(relu(w->a, w->x, w->y), LK_GPU_LOST);
+    assert_non_null(strstr(gpu->error(), "unspecified launch failure"));
+    assert_int_equal(gpu->stream_wait(w->a), LK_GPU_LOST);
+    assert_int_equal(gpu->event_record(w->a, w->event), LK_GPU_LOST);
+    assert_int_equal(relu(w->a, w->x, w->z), LK_GPU_LOST);
+    expect_nothing();
+    relu(w->a, w->y, w->z);
+    EXPECT("relu on stream", "reads 256 bytes", "has failed was to write");
+    unsetenv("LOCKSTEP_EMULATED_LOST");
+    gpu->copy(w->a, w->y, w->x, BYTES / 2, LK_GPU_TO_GPU);
+    gpu->copy(w->a, w->x, w->y, BYTES / 2, LK_GPU_TO_GPU);
+    expect_nothing();
+    gpu->copy(w->a, w->x, w->y, BYTES / 2 + 1, LK_GPU_TO_GPU);
+    EXPECT("copy on stream", "has failed was to write");
+}
+
 /* --- the end ------------------------------------------------------------------------------------------------------ */
 
 /* The exit status of a process that ends well but for what it was told. */
@@ -695,6 +721,7 @@ int main(void)
         TEST(test_a_graph_keeps_the_memory_that_it_was_captured_with),
         TEST(test_a_graph_copies_out_of_pinned_memory_at_each_launch),
         cmocka_unit_test(test_a_report_is_the_process_failure),
+        TEST(test_what_a_failed_operation_was_to_write_is_not_read), /* last: GPU 0 is lost to the recorder then */
     };
     if (!open_recorder()) {
         printf("SKIP: there is no recorder over an emulated plug-in: it takes a C++ compiler\n");

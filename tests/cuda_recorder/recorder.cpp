@@ -72,12 +72,6 @@ void recorder::lost(const lk_gpu_stream *stream)
         lost_gpus.insert(s->gpu);
 }
 
-void recorder::check_alive(const stream_state &s, const char *name)
-{
-    if (lost_gpus.count(s.gpu))
-        report(text("%s is given to ", name) + stream_name(s.number) + " after the GPU was lost");
-}
-
 bool recorder::take(const lk_gpu_stream *stream, const char *name)
 {
     std::lock_guard<std::mutex> guard(lock);
@@ -115,6 +109,10 @@ bool recorder::resolve(const stream_state &s, const char *name, const operand &o
     block *b = memory.holding(o, &wrong);
     if (!b)
         return refuse(text_of(a) + ": " + wrong);
+    if (o.is_write)
+        b->unmade.remove(o.begin, o.end);
+    else if (b->unmade.meets(o.begin, o.end))
+        report(text_of(a) + ": an operation that has failed was to write that");
     a.serial = b->serial;
     *use = {b, a};
     return true;
@@ -146,13 +144,20 @@ bool recorder::give(const lk_gpu_stream *stream, const char *name, const operand
     if (!s)
         return false;
     n_operations++;
-    check_alive(*s, name);
     std::vector<std::pair<block *, access>> uses(list.list().size());
     for (size_t i = 0; i < uses.size(); i++)
         if (!resolve(*s, name, list.list()[i], &uses[i]))
             return false;
     commit(*s, uses);
     return true;
+}
+
+void recorder::failed(const operands &list)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    for (const operand &o : list.list())
+        if (block *b = o.is_write ? memory.around(o.begin) : nullptr)
+            b->unmade.add(o.begin, o.end);
 }
 
 /* --- waits of the host -------------------------------------------------------------------------------------------- */

@@ -15,7 +15,8 @@
  * done;
  * - a stream that is closed before what it was given is known to be done;
  * - two threads that give a stream something at once;
- * - what is given to a GPU after it was lost;
+ * - what reads something that an operation was to write which has failed. To give more to a GPU that was lost is no
+ *   error: it fails as the first did;
  * - of captures: begin without end and the reverse, on another stream or thread; memory and waits of the host in the
  *   thread that captures; events of outside, and those of a capture outside; a side stream that is not joined back;
  * - a graph that is launched when memory that it uses was freed, even if the address is in use again.
@@ -72,6 +73,7 @@ class recorder
 
     /* Kernels, copies. */
     bool give(const lk_gpu_stream *stream, const char *name, const operands &list);
+    void failed(const operands &list);
     void lost(const lk_gpu_stream *stream);
 
     /* A thread takes a stream while it gives something; false: another thread has it, which is reported. */
@@ -118,7 +120,6 @@ class recorder
     stream_state *find(const lk_gpu_stream *stream, const char *name);
     bool resolve(const stream_state &s, const char *name, const operand &o, std::pair<block *, access> *use);
     void commit(stream_state &s, std::vector<std::pair<block *, access>> &uses);
-    void check_alive(const stream_state &s, const char *name);
     bool check_not_capturing(const char *name);
     bool is_joined(const capture &c);
     std::string stream_name(size_t number) const;

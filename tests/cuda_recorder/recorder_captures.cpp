@@ -10,7 +10,6 @@ bool recorder::record(const lk_gpu_stream *stream, const lk_gpu_event *event)
     stream_state *s = find(stream, "event_record");
     if (!s)
         return false;
-    check_alive(*s, "event_record");
     if (s->capturing)
         events[event] = {s->capturing->branches[s], s->capturing->id};
     else
@@ -25,7 +24,6 @@ bool recorder::follow(const lk_gpu_stream *stream, const lk_gpu_event *event)
     stream_state *s = find(stream, "event_follow");
     if (!s)
         return false;
-    check_alive(*s, "event_follow");
     const event_state &e = events[event];
     if (s->capturing && s->capturing->id != e.capture)
         return refuse(stream_name(s->number) + " follows an event from outside while it is captured");
@@ -65,7 +63,6 @@ bool recorder::begin_capture(const lk_gpu_stream *stream)
     stream_state *s = find(stream, "capture_begin");
     if (!s)
         return false;
-    check_alive(*s, "capture_begin");
     if (s->capturing)
         return refuse("capture_begin on " + stream_name(s->number) + ", which is captured already");
     s->capturing.reset(new capture{++last_capture, s, std::this_thread::get_id(), {}, {}});
@@ -126,7 +123,6 @@ bool recorder::launch(const lk_gpu_stream *stream, const lk_gpu_graph *graph)
     if (found == graphs.end())
         return refuse("graph_launch of a graph that is not there");
     n_operations++;
-    check_alive(*s, "graph_launch");
     std::vector<std::pair<block *, access>> uses(found->second.uses.size());
     for (size_t i = 0; i < uses.size(); i++) {
         access a = found->second.uses[i];

@@ -50,6 +50,34 @@ std::vector<access> history::pending(const vector_clock &done) const
     return left;
 }
 
+/* --- ranges ------------------------------------------------------------------------------------------------------- */
+
+void ranges::add(uintptr_t begin, uintptr_t end)
+{
+    remove(begin, end);
+    parts.push_back({begin, end});
+}
+
+void ranges::remove(uintptr_t begin, uintptr_t end)
+{
+    std::vector<std::pair<uintptr_t, uintptr_t>> left;
+    for (const auto &part : parts) {
+        if (part.first < std::min(part.second, begin))
+            left.push_back({part.first, std::min(part.second, begin)});
+        if (std::max(part.first, end) < part.second)
+            left.push_back({std::max(part.first, end), part.second});
+    }
+    parts.swap(left);
+}
+
+bool ranges::meets(uintptr_t begin, uintptr_t end) const
+{
+    for (const auto &part : parts)
+        if (part.first < end && begin < part.second)
+            return true;
+    return false;
+}
+
 /* --- blocks ------------------------------------------------------------------------------------------------------- */
 
 enum { REMEMBERED = 256 };
@@ -57,7 +85,7 @@ enum { REMEMBERED = 256 };
 void memory_map::add(const void *data, size_t bytes, int place)
 {
     uintptr_t begin = (uintptr_t)data;
-    blocks[begin] = {begin, begin + bytes, place, ++last_serial, {}};
+    blocks[begin] = {begin, begin + bytes, place, ++last_serial, {}, {}};
 }
 
 block *memory_map::starting_at(const void *data)
@@ -68,7 +96,7 @@ block *memory_map::starting_at(const void *data)
 
 void memory_map::remove(block *gone)
 {
-    freed.push_back({gone->begin, gone->end, gone->place, gone->serial, {}});
+    freed.push_back({gone->begin, gone->end, gone->place, gone->serial, {}, {}});
     if (freed.size() > REMEMBERED)
         freed.pop_front();
     blocks.erase(gone->begin);

@@ -41,11 +41,24 @@ class history
     std::vector<access> accesses;
 };
 
+/* A set of addresses. */
+class ranges
+{
+  public:
+    void add(uintptr_t begin, uintptr_t end);
+    void remove(uintptr_t begin, uintptr_t end);
+    bool meets(uintptr_t begin, uintptr_t end) const;
+
+  private:
+    std::vector<std::pair<uintptr_t, uintptr_t>> parts;
+};
+
 struct block {
     uintptr_t begin, end;
     int place;
     uint64_t serial; /* of allocations: another block at the same address has another */
     history uses;
+    ranges unmade; /* what operations were to write that have failed */
 };
 
 class memory_map

@@ -66,7 +66,10 @@ template <typename Call>
 static lk_gpu_status give(lk_gpu_stream *stream, const char *name, const operands &list, Call call)
 {
     turn turn(stream, name);
-    return noted(stream, pass(recorded.give(stream, name, list), call));
+    lk_gpu_status status = noted(stream, pass(recorded.give(stream, name, list), call));
+    if (status == LK_GPU_LOST || status == LK_GPU_FAILED)
+        recorded.failed(list);
+    return status;
 }
 
 /* --- GPUs --------------------------------------------------------------------------------------------------------- */
