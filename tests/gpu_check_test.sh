@@ -82,6 +82,61 @@ row 'a GPU, and the libraries for it +\| passed' \
     'lenet, .*eager +\| not measured: lockstep train ended' \
     'ceilings, .*\| not measured: no bench/bench_gpu_kernels in the build'
 
+# --- figures ---------------------------------------------------------------------------------------------------------
+
+# Programs that say what a GPU might: the table is made of it. 1200 images/s of ResNet-18, 300 with one shard, 30000 of
+# all else, PyTorch 1000 but for WRN-16-10; a copy at 4000 GB/s.
+fake=$work/fake
+mkdir -p "$fake/bench"
+cat >"$fake/lockstep" <<'END'
+#!/bin/bash
+[[ $1 == train ]] || { printf '\nGPUs\n  driver 580\n  cuda:0    NVIDIA GPU\n'; exit; }
+epochs=1 speed=30000
+while [[ $# -gt 0 ]]; do
+    case "$1 ${2:-}" in
+    '--epochs '*) epochs=$2 ;;
+    '--model resnet18') speed=1200 ;;
+    '--shards 1') speed=300 ;;
+    esac
+    shift
+done
+for ((i = 0; i < epochs; i++)); do
+    echo '{"event":"epoch","train_loss":2.5,"seconds":0.0625}'
+done
+echo "{\"event\":\"done\",\"images_per_second\":$speed}"
+END
+cat >"$fake/bench/bench_gpu_kernels" <<'END'
+#!/bin/sh
+echo '{"kernel": "copy", "what": "", "dtype": "f32", "bytes": 4e9, "flops": 0, "seconds": 0.001}'
+echo '{"kernel": "relu", "what": "", "dtype": "f32", "bytes": 3.9e9, "flops": 0, "seconds": 0.001}'
+echo '{"kernel": "dropout", "what": "Philox", "dtype": "bf16", "bytes": 1e9, "flops": 0, "seconds": 0.001}'
+echo '{"kernel": "matmul", "what": "", "dtype": "bf16", "bytes": 1, "flops": 8e11, "seconds": 0.001}'
+echo '{"kernel": "matmul", "what": "", "dtype": "f32", "bytes": 1, "flops": 5e10, "seconds": 0.001}'
+END
+cat >"$fake/python" <<'END'
+#!/bin/sh
+case $* in
+*torch.__version__*) echo 2.11 ;;
+*wrn-16-10*) echo 'out of memory' >&2; exit 1 ;;
+*'reduce-overhead'*) echo '{"images_per_s": 1000}' ;;
+*) echo '{"images_per_s": 900}' ;;
+esac
+END
+touch "$fake/torch_bench.py"
+chmod +x "$fake/lockstep" "$fake/python" "$fake/bench/bench_gpu_kernels"
+check 0 --build "$fake" --python "$fake/python" --only kernels,big,small,sizes,shards
+row 'resnet18, bf16, batch 512, beside PyTorch fastest +\| 1200 .*images/s +\| 1000, CUDA graphs of eager, CUDA graphs \| 1.20 +\| >= 1.3 x +\| no' \
+    'resnet18, bf16, batch 512, beside PyTorch eager +\| 1200 .*\| 900 .*\| 1.33 +\| - +\| - ' \
+    'wrn-16-10, .*fastest +\| 30000 .*\| not measured: python: out of memory' \
+    'wrn-16-10, .*: of the bf16 ceiling.*\| 800 TFLOP/s .*\| 42% +\| >= 35% +\| yes' \
+    'lenet, bf16, batch 256, beside PyTorch eager .*\| 33.33 +\| >= 3 x +\| yes' \
+    'lenet, .* an epoch of .*\| 0.062 .*<= 0.1 +\| yes' \
+    'wrn-16-10, bf16, batch 700, beside the published 1332 .*\| 22.5 +\| >= 10 x +\| yes' \
+    'wrn-16-10, bf16, batch 8, beside the published 328 .*\| 91.5 ' \
+    'resnet18, .*: default shards beside one .*\| 300, one shard .*\| 4.00 .*\| yes' \
+    'ceiling: copy of device memory.* 4000 GB/s' 'kernel relu, f32 +\| 3900 GB/s .*\| 98% +\| >= 80% +\| yes' \
+    'kernel dropout \(Philox\), bf16 +\| 1000 GB/s .*\| 25% +\| >= 80% +\| no'
+
 # --- no time ---------------------------------------------------------------------------------------------------------
 
 check 0 --build "$build" --only contract --minutes 0.06

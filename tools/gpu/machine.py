@@ -2,6 +2,8 @@
 import json
 import os
 import re
+import shlex
+import signal
 import subprocess
 import tarfile
 import tempfile
@@ -43,7 +45,7 @@ class Machine:
     """What is checked, and where its output goes."""
 
     def __init__(self, args):
-        self.python, self.temporary = args.python, None
+        self.python, self.temporary, self.compiling = args.python, None, None
         args.out.mkdir(parents=True, exist_ok=True)
         self.out = args.out
         self.log, self.samples = open(args.out / "output.log", "w"), open(args.out / "samples.jsonl", "w")
@@ -169,6 +171,22 @@ class Machine:
         finally:
             self.keep(process)
         return process
+
+    # --- meanwhile ---
+
+    def begin_compiling(self, compilations):
+        """PyTorch keeps on disk what it compiles: while nothing is timed it may do so for later."""
+        if self.peer_missing:
+            return
+        commands = [shlex.join(str(word) for word in [self.python, self.peer, *options]) for options in compilations]
+        self.compiling = subprocess.Popen(["sh", "-c", "; ".join(commands)], stdin=subprocess.DEVNULL,
+                                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+
+    def stop_compiling(self):
+        if self.compiling:
+            os.killpg(self.compiling.pid, signal.SIGKILL)
+            self.compiling.wait()
+            self.compiling = None
 
     def keep(self, process):
         for text in ("$ " + " ".join(process.command) + "\n", process.stdout, process.stderr):

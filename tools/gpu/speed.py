@@ -6,7 +6,7 @@ from processes import Failed, NotMeasured
 from table import summary
 
 TRAINING_SAMPLES = 60000
-SECONDS = 2  # of a sample
+SECONDS = 1.5  # of a sample
 SHARE_GOAL = 0.8  # of the copy's bandwidth, of each own kernel
 LIBRARIES = ("copy", "matmul")  # kernels that are not ours
 
@@ -15,11 +15,14 @@ PUBLISHED = {8: 328, 16: 551, 32: 808, 64: 1002, 128: 1165, 256: 1273, 512: 1329
 PUBLISHED_GOAL = 10
 WRN_FLOPS = 11.1e9  # an image, forward and backward
 
-EAGER = {"eager": ["--channels-last"]}
-COMPILED = {"compiled": ["--channels-last", "--compile"]}
-GRAPHS = {"CUDA graphs": ["--channels-last", "--compile", "--compile-mode", "reduce-overhead"]}
-TUNED = {"max-autotune": ["--channels-last", "--compile", "--compile-mode", "max-autotune"]}
-WAYS = {**EAGER, **GRAPHS, **COMPILED}
+# PyTorch's ways. max-autotune uses CUDA graphs too, and is minutes in choosing kernels.
+MAIN_WAYS = {"eager": ["--channels-last"],
+             "CUDA graphs": ["--channels-last", "--compile", "--compile-mode", "reduce-overhead"]}
+OTHER_WAYS = {"compiled": ["--channels-last", "--compile"],
+              "max-autotune": ["--channels-last", "--compile", "--compile-mode", "max-autotune"]}
+
+
+FASTEST = "fastest"
 
 
 class Line:
@@ -36,7 +39,9 @@ def lacking(what, reason, goal="-"):
 class Ours:
     """Images a second of one setting, sample after sample."""
 
-    def __init__(self, model, batch, dtype, *options):
+    def __init__(self, model, batch, dtype, *options, whole=False):
+        """whole: epochs of the whole training set, the last of whose batches is smaller."""
+        self.whole = whole
         self.setting = ["--model", model, "--batch-size", batch, "--dtype", dtype, *options]
         self.what = f"{model}, {dtype}, batch {batch}" + "".join(f" {option}" for option in options)
         self.batch, self.speeds, self.epochs, self.reason = batch, [], [], None
@@ -57,9 +62,11 @@ class Ours:
             speed = self.train(machine, 8 * self.batch, 2)[-1]["images_per_second"]
         wanted = SECONDS * speed
         images = int(max(8, min(TRAINING_SAMPLES, wanted) // self.batch)) * self.batch
+        if self.whole:
+            images = TRAINING_SAMPLES
         events = self.train(machine, images, 1 + max(1, round(wanted / images)))
         self.speeds.append(events[-1]["images_per_second"])
-        self.epochs += [event["seconds"] for event in events[1:-1]] if images + self.batch > TRAINING_SAMPLES else []
+        self.epochs += [event["seconds"] for event in events[1:] if event["event"] == "epoch"]
 
     def try_sample(self, machine):
         try:
@@ -76,19 +83,22 @@ class Ours:
 
 
 class Comparison:
-    """One setting beside PyTorch's ways; goals: the ratio that is to be reached, by way; "best": of the fastest."""
+    """One setting beside PyTorch's ways; goals: the ratio that is to be reached, by way, FASTEST of those measured."""
 
     def __init__(self, model, batch, dtype, goals):
         self.model, self.dtype, self.goals = model, dtype, goals
         self.ours, self.peers, self.reasons = Ours(model, batch, dtype), {}, {}
+
+    def peer_options(self, seconds, options):
+        return ["--models", self.model, "--batch", self.ours.batch, "--device", "cuda", "--dtype", self.dtype, "--seconds",
+                seconds, *options]
 
     def measure(self, machine, ways):
         """Ours before and after each of them."""
         self.ours.try_sample(machine)
         for way, options in ways.items():
             try:
-                sample = machine.run_peer("--models", self.model, "--batch", self.ours.batch, "--device", "cuda", "--dtype",
-                                          self.dtype, "--seconds", SECONDS, *options)
+                sample = machine.run_peer(*self.peer_options(SECONDS, options))
                 self.peers[way] = sample["images_per_s"]
                 machine.record(f"{self.ours.what}, {way}", {"who": "torch", **sample})
             except NotMeasured as reason:
@@ -107,12 +117,12 @@ class Comparison:
         what, told = f"{self.ours.what}, beside PyTorch {way}", f">= {goal} x" if goal else "-"
         if not self.ours.speeds:
             return lacking(what, self.ours.reason or ("emulated" if machine.emulated else "not begun"), told)
-        chosen = max(self.peers, key=self.peers.get, default=None) if way == "best" else way
+        chosen = max(self.peers, key=self.peers.get, default=None) if way == FASTEST else way
         if chosen not in self.peers:
             reason = machine.peer_missing or self.reasons.get(way) or next(iter(self.reasons.values()), "not begun")
             return Line(what, self.ours.text(), f"not measured: {reason}", goal=told)
         ratio = self.ours.median() / self.peers[chosen]
-        peer = f"{self.peers[chosen]:.0f}" + (f", {chosen}" if way == "best" else "")
+        peer = f"{self.peers[chosen]:.0f}" + (f", {chosen} of {', '.join(self.peers)}" if way == FASTEST else "")
         return Line(what, self.ours.text(), peer, f"{ratio:.2f}", told,
                     "-" if not goal else "yes" if ratio >= goal else "no")
 
@@ -167,11 +177,11 @@ class Speeds:
 
     def __init__(self, machine):
         self.machine, self.kernels = machine, Kernels()
-        self.big = [Comparison(model, 512, "bf16", {"best": 1.3}) for model in ("resnet18", "wrn-16-10")]
+        self.big = [Comparison(model, 512, "bf16", {FASTEST: 1.3}) for model in ("resnet18", "wrn-16-10")]
         self.small = [Comparison(model, 256, "bf16", {"eager": 3, "CUDA graphs": 1.5}) for model in ("lenet", "keras-cnn")]
-        self.f32 = [Comparison(model, 256 if i < 2 else 512, "f32", {"best": None})
+        self.f32 = [Comparison(model, 256 if i < 2 else 512, "f32", {FASTEST: None})
                     for i, model in enumerate(("lenet", "keras-cnn", "resnet18", "wrn-16-10"))]
-        self.epoch = Ours("lenet", 256, "bf16")
+        self.epoch = Ours("lenet", 256, "bf16", whole=True)
         self.sizes = [Ours("wrn-16-10", batch, "bf16") for batch in PUBLISHED]
         self.one_shard = Ours("resnet18", 512, "bf16", "--shards", 1)
         self.default_shards = Ours("resnet18", 512, "bf16")
@@ -180,6 +190,11 @@ class Speeds:
             self.big, self.f32, self.sizes = [], [], []
             self.one_shard, self.default_shards = Ours("lenet", 16, "f32", "--shards", 1), Ours("lenet", 16, "f32")
             self.epoch = Ours("lenet", 16, "f32")
+
+    def compilations(self):
+        """Options of the peer that make it compile what it will measure, the first first."""
+        return [comparison.peer_options(0, options) for comparison in self.big + self.small for options in MAIN_WAYS.values()
+                if "--compile" in options]
 
     # --- parts: what is sampled, and how ---
 
@@ -191,17 +206,17 @@ class Speeds:
             yield comparison.ours.what, lambda comparison=comparison: comparison.measure(self.machine, ways)
 
     def measure_big(self):
-        yield from self.compare(self.big, {**EAGER, **GRAPHS, **COMPILED})
+        yield from self.compare(self.big, MAIN_WAYS)
 
     def measure_small(self):
-        yield from self.compare(self.small, {**EAGER, **GRAPHS})
+        yield from self.compare(self.small, MAIN_WAYS)
         yield "LeNet's epoch", lambda: self.epoch.try_sample(self.machine)
 
     def measure_tuned(self):
-        yield from self.compare(self.big, TUNED)
+        yield from self.compare(self.big + self.small, OTHER_WAYS)
 
     def measure_f32(self):
-        yield from self.compare(self.f32, WAYS)
+        yield from self.compare(self.f32, MAIN_WAYS)
 
     def measure_sizes(self):
         for ours in self.sizes:
