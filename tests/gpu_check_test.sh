@@ -47,7 +47,7 @@ check 1 --build "$work"
 # --- what is sound ---------------------------------------------------------------------------------------------------
 
 check 0 --build "$build" --only doctor,contract,kernels,small,shards,memory
-row 'a GPU, and the libraries for it +\| passed: emulated GPU 0' 'same bits, lenet, f32 +\| passed: ' \
+row 'a GPU, and the libraries for it +\| passed: emulated GPU' 'same bits, lenet, f32 +\| passed: ' \
     'same bits, keras-cnn, f32 +\| passed: ' 'own kernels under racecheck +\| not run: emulated' \
     'lenet, .*beside PyTorch CUDA graphs +\| not measured: emulated .*>= 1.5 x' \
     'ceilings, .*\| not measured: emulated .*>= 80%'
