@@ -30,7 +30,7 @@ typedef struct bench {
     float *gamma, *beta, *dgamma, *dbeta, *loss, *hits, *rows_workspace;
     int32_t *where;
     double *sums, *dsums, *norms, *workspace;
-    int64_t *labels, *indices, *offsets;
+    int64_t *labels, *indices, *offsets, *epoch; /* indices: of all planes of x */
 } bench;
 
 #define CALL(b, kernel, ...) (b)->driver->kernel((b)->stream, &(lk_gpu_##kernel){__VA_ARGS__})
@@ -57,6 +57,28 @@ static lk_gpu_status run_add(const bench *b)
 {
     return CALL(b, binary, .y = dense(b->y, b->dtype), .a = dense(b->x, b->dtype), .b = dense(b->dy, b->dtype),
                 .ndim = 1, .dim = {b->count}, .op = LK_GPU_ADD);
+}
+
+/* Of four arrays: the halves of x and of dy. */
+static lk_gpu_status run_pairwise_sum(const bench *b)
+{
+    int64_t half = b->count / 2;
+    const float *x = b->x, *dy = b->dy;
+    return CALL(b, pairwise_sum, .y = b->y, .x = {x, x + half, dy, dy + half}, .n = 4, .dtype = LK_F32, .count = half);
+}
+
+static lk_gpu_status run_gather(const bench *b)
+{
+    return CALL(b, gather, .x = b->x, .indices = b->indices, .y = b->y, .size = lk_dtype_size(b->dtype), .n = b->images,
+                .rows = b->images, .row = b->count / b->images);
+}
+
+/* Images of one channel, of whatever bytes x has. */
+static lk_gpu_status run_prepare_images(const bench *b)
+{
+    return CALL(b, prepare_images, .x = b->x, .indices = b->indices, .epoch = b->epoch, .y = b->y,
+                .n = b->channels * b->images, .images = b->channels * b->images, .channels = 1, .height = b->size,
+                .width = b->size, .height_shift = 0.2, .width_shift = 0.2, .flip = true);
 }
 
 static lk_gpu_status run_cast(const bench *b)
@@ -191,30 +213,33 @@ typedef struct kernel {
     double more_bytes; /* that each of x takes besides */
 } kernel;
 
-/* clang-format off: a line a kernel */
+/* clang-format off */
 static const kernel kernels[] = {
-    {"copy", "of device memory", run_copy, BY_F32, 2, 0},
-    {"matmul", "a square matrix product", run_matmul, BOTH, 0, 0},
-    {"channel_sums", "batch-norm statistics", run_channel_sums, BOTH, 1, 0},
-    {"normalise", "batch-norm, residual, ReLU", run_normalise, BOTH, 3, 0},
-    {"normalise_grad", "their gradient: sums, then dx", run_normalise_grad, BOTH, 7, 0},
-    {"max_pool", "2x2, with where", run_max_pool, BOTH, 1.25, 1},
-    {"max_pool_grad", "2x2", run_max_pool_grad, BOTH, 1.25, 1},
-    {"avg_pool", "2x2", run_avg_pool, BOTH, 1.25, 0},
-    {"avg_pool_grad", "2x2", run_avg_pool_grad, BOTH, 1.25, 0},
-    {"relu", "", run_relu, BOTH, 2, 0},
-    {"relu_grad", "", run_relu_grad, BOTH, 3, 0},
-    {"dropout", "Philox", run_dropout, BOTH, 2, 0},
-    {"softmax", "logarithm of, rows of 10", run_softmax, BOTH, 2, 0},
-    {"cross_entropy", "loss, hits and gradient, rows of 10", run_cross_entropy, BOTH, 2, 0.8},
-    {"column_sums", "gradient of a bias", run_column_sums, BOTH, 1, 0},
-    {"add", "a tree sum's node", run_add, BOTH, 3, 0},
-    {"cast", "f32 to bf16", run_cast, BY_F32, 1.5, 0},
-    {"sgd_update", "", run_sgd, BY_F32, 3, 0},
-    {"momentum_update", "", run_momentum, BY_F32, 5, 0},
-    {"adam_update", "", run_adam, BY_F32, 7, 0},
-    {"squared_norms", "in blocks of 4096", run_squared_norms, BY_F32, 1, 0},
-    {"copy", "of device memory, again", run_copy, BY_F32, 2, 0},
+    {"copy",            "of device memory",                       run_copy,           BY_F32,  2,    0},
+    {"matmul",          "a square matrix product",                run_matmul,         BOTH,    0,    0},
+    {"channel_sums",    "batch-norm statistics",                  run_channel_sums,   BOTH,    1,    0},
+    {"normalise",       "batch-norm, residual, ReLU",             run_normalise,      BOTH,    3,    0},
+    {"normalise_grad",  "their gradient: sums, then dx",          run_normalise_grad, BOTH,    7,    0},
+    {"max_pool",        "2x2, with where",                        run_max_pool,       BOTH,    1.25, 1},
+    {"max_pool_grad",   "2x2",                                    run_max_pool_grad,  BOTH,    1.25, 1},
+    {"avg_pool",        "2x2",                                    run_avg_pool,       BOTH,    1.25, 0},
+    {"avg_pool_grad",   "2x2",                                    run_avg_pool_grad,  BOTH,    1.25, 0},
+    {"relu",            "",                                       run_relu,           BOTH,    2,    0},
+    {"relu_grad",       "",                                       run_relu_grad,      BOTH,    3,    0},
+    {"dropout",         "Philox",                                 run_dropout,        BOTH,    2,    0},
+    {"softmax",         "logarithm of, rows of 10",               run_softmax,        BOTH,    2,    0},
+    {"cross_entropy",   "loss, hits and gradient, rows of 10",    run_cross_entropy,  BOTH,    2,    0.8},
+    {"column_sums",     "gradient of a bias",                     run_column_sums,    BOTH,    1,    0},
+    {"add",             "two tensors",                            run_add,            BOTH,    3,    0},
+    {"cast",            "f32 to bf16",                            run_cast,           BY_F32,  1.5,  0},
+    {"pairwise_sum",    "a tree sum of four",                     run_pairwise_sum,   BY_F32,  2.5,  0},
+    {"gather",          "of samples",                             run_gather,         BOTH,    2,    0},
+    {"prepare_images",  "shift and flip, from bytes",             run_prepare_images, BY_F32,  1,    1},
+    {"sgd_update",      "",                                       run_sgd,            BY_F32,  3,    0},
+    {"momentum_update", "",                                       run_momentum,       BY_F32,  5,    0},
+    {"adam_update",     "",                                       run_adam,           BY_F32,  7,    0},
+    {"squared_norms",   "in blocks of 4096",                      run_squared_norms,  BY_F32,  1,    0},
+    {"copy",            "of device memory, again",                run_copy,           BY_F32,  2,    0},
 };
 /* clang-format on */
 
@@ -252,7 +277,8 @@ static lk_gpu_status make_arrays(bench *b)
         array(b, &status, larger(lk_gpu_sums_workspace(b->rows, b->channels), b->count / LK_GPU_NORM_BLOCK + 2),
               sizeof *b->workspace);
     b->labels = array(b, &status, b->samples, sizeof *b->labels);
-    b->indices = array(b, &status, b->images, sizeof *b->indices);
+    b->indices = array(b, &status, b->images * b->channels, sizeof *b->indices);
+    b->epoch = array(b, &status, 1, sizeof *b->epoch);
     b->offsets = array(b, &status, 2, sizeof *b->offsets);
     return status;
 }
@@ -272,7 +298,9 @@ static lk_gpu_status fill_others(const bench *b)
         status =
             CALL(b, convert, .y = dense(b->labels, LK_I64), .x = dense(b->x, LK_F32), .ndim = 1, .dim = {b->samples});
     if (status == LK_GPU_OK)
-        status = CALL(b, arange, .y = b->indices, .dtype = LK_I64, .count = b->images, .step = 1);
+        status = CALL(b, arange, .y = b->indices, .dtype = LK_I64, .count = b->images * b->channels, .step = 1);
+    if (status == LK_GPU_OK)
+        status = CALL(b, fill, .y = b->epoch, .dtype = LK_I64, .count = 1, .value = 1);
     if (status == LK_GPU_OK)
         status = CALL(b, arange, .y = b->offsets, .dtype = LK_I64, .count = 2, .step = (double)b->count);
     if (status == LK_GPU_OK)
