@@ -15,19 +15,20 @@ TESTED = {"LOCKSTEP_TEST_DEVICES": "2xcuda:0"}
 OWN_OPERATORS = ("add", "cast", "relu", "relu_grad", "dropout", "max_pool2d", "max_pool2d_grad", "avg_pool2d",
                  "avg_pool2d_grad", "batch_norm", "batch_norm_grad", "batch_norm_act_grad", "batch_norm_update", "sum", "max",
                  "softmax", "softmax_grad", "cross_entropy_step", "momentum_update", "adam_update", "squared_norms",
-                 "update_scales", "gather", "prepare_images")
+                 "update_scales", "gather", "prepare_images", "pairwise_sum")
 
 # How far a loss on the GPU may be from the CPU's, relative to it: in the first epoch, and in later ones, of two steps each.
-# Both start at the same weights and draw the same samples and dropout masks, so what differs is rounding. Without
-# batch-norm nothing amplifies it: f32 losses of LeNet stay 1e-7 apart, and bf16's are 2e-3 from f32's. Batch-norm of small
-# shards divides by small variances and ReLUs flip, so that networks with it leave each other fast: ResNet-18's f32 losses
-# with two sets of algorithms of one CPU are 8e-5 apart in the first epoch and 3e-3 in the second, its bf16 losses 2e-3 and
-# 4e-3. The bounds are about ten times that. That gradients are right is another check's to say.
+# Both start at the same weights and draw the same samples and dropout masks, so what differs is rounding; the CPU runs its
+# direct algorithms, which round least. Without batch-norm nothing amplifies it: f32 losses of LeNet stay 1e-7 apart, and
+# bf16's are 2e-3 from f32's. Batch-norm of small shards divides by small variances and ReLUs flip: ResNet-18's f32 losses
+# with two sets of algorithms of one CPU are 3e-5 apart in the first epoch and 2e-3 in the third, its bf16 losses 2e-4 and
+# 8e-4, while WRN-16-10's in f32 are 1e-6 and 6e-6. The bounds leave room for about ten times that and more, for a GPU's
+# sums have other orders everywhere. That gradients are right is another check's to say.
 CURVE_BOUNDS = {
     ("without batch-norm", "f32"): (1e-4, 1e-4),
     ("without batch-norm", "bf16"): (5e-3, 5e-3),
-    ("with batch-norm", "f32"): (1e-3, 3e-2),
-    ("with batch-norm", "bf16"): (2e-2, 4e-2),
+    ("with batch-norm", "f32"): (1e-3, 1e-2),
+    ("with batch-norm", "bf16"): (1e-2, 2e-2),
 }
 WITH_BATCH_NORM = ("resnet18", "wrn-16-10")
 CURVE_EPOCHS = 3
@@ -67,10 +68,11 @@ def check_contract(machine, model, dtype):
     return f"{DEVICES} alike, {last_line(output, r'^identical (after .*)$')}"
 
 
-def losses(machine, devices, model, dtype):
+def losses(machine, devices, model, dtype, *options):
     batch, epochs = (16, 2) if machine.emulated else (64, CURVE_EPOCHS)
     events = machine.train("--devices", devices, "--model", model, "--dtype", dtype, "--batch-size", batch, "--shards",
-                           SHARDS, "--limit-train", 2 * batch, "--epochs", epochs, "--base-lr", 0.01, "--optimizer", "sgd")
+                           SHARDS, "--limit-train", 2 * batch, "--epochs", epochs, "--base-lr", 0.001, "--optimizer", "sgd",
+                           *options)
     found = [event["train_loss"] for event in events if event["event"] == "epoch"]
     return [math.nan if loss is None else loss for loss in found]
 
@@ -78,7 +80,8 @@ def losses(machine, devices, model, dtype):
 def check_curve(machine, model, dtype):
     """Losses of the first epochs on GPU and CPU."""
     cores = min(SHARDS, len(os.sched_getaffinity(0)))
-    gpu, cpu = losses(machine, "cuda:0", model, dtype), losses(machine, f"{cores}xcpu", model, dtype)
+    gpu = losses(machine, "cuda:0", model, dtype)
+    cpu = losses(machine, f"{cores}xcpu", model, dtype, "--algorithms", "direct")
     machine.record(f"losses, {model}, {dtype}", {"cuda": gpu, "cpu": cpu})
     if not gpu or len(gpu) != len(cpu):
         raise Failed(f"{len(gpu)} epochs on the GPU, {len(cpu)} on the CPU")
@@ -129,6 +132,8 @@ def conformance(machine):
 def images(machine):
     yield ("images prepared on the device: the bits of the host's loader",
            lambda: run_tests(machine, "prepare_images_test"))
+    yield ("training with data on the device: the bits of training from the host",
+           lambda: run_tests(machine, "device_data_test"))
 
 
 def gradients(machine):
