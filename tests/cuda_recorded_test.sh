@@ -49,6 +49,12 @@ for devices in 2xcuda:0 2xcuda; do
 done
 LOCKSTEP_ENGINE=sync orderly 0 train "${normalised[@]}" --devices 2xcuda
 
+# What brings gradients from GPU to GPU: NCCL above, copies here.
+export LOCKSTEP_EMULATED_GPUS=3
+LOCKSTEP_EMULATED_NCCL=no orderly 0 train "${normalised[@]}" --devices 3xcuda --bucket-mb 0.001
+orderly 0 train "${normalised[@]}" --devices 3xcuda --reduce nccl
+unset LOCKSTEP_EMULATED_GPUS
+
 # Many steps, in which streams are marked more often than there are events.
 orderly 0 train --model "$work/net.lk" --data synthetic --epochs 2 --limit-train 240 --limit-val 8 --batch-size 8 \
     --devices 2xcuda:0

@@ -1,0 +1,392 @@
+/* Sums over links: devices of one process, ranks that are threads, and ranks that are processes. Needs GPUs, or the
+ * plug-in that emulates them. */
+#include "dist/flat.h"
+#include "dist/dist_testing.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SHARDS = 8, QUANTITIES = 3, GPUS = 3 };
+
+/* Quantity q of shard s: elements from 100 q on of the shard's values. */
+static const int64_t lengths[QUANTITIES] = {10000, 5, 9000};
+
+static const float *values(int64_t shard, int q)
+{
+    return values_of(shard) + (ptrdiff_t)100 * q;
+}
+
+/* Ranks [first, first + n) of `ranks`. */
+typedef struct ranks_here {
+    lk_device *devices[GPUS];
+    int n, first, ranks;
+    const lk_transport *transport;
+    const lk_links_id *id;
+} ranks_here;
+
+static bool is_present(int64_t shard, int round)
+{
+    return round == 0 || (shard != 3 && shard != 4);
+}
+
+/* --- one sum ------------------------------------------------------------------------------------------------------ */
+
+typedef struct one_sum {
+    lk_flat_part parts[SHARDS];
+    lk_tensor *values[SHARDS][QUANTITIES];
+    lk_tensor *sums[GPUS][QUANTITIES];
+    int n_parts;
+} one_sum;
+
+static bool make_values(const ranks_here *here, int rank, int64_t shard, lk_tensor **made)
+{
+    for (int q = 0; q < QUANTITIES; q++) {
+        lk_device *device = here->devices[rank - here->first];
+        made[q] = lk_tensor_from(device, LK_F32, LK_SHAPE(lengths[q]), values(shard, q));
+        if (!made[q])
+            return false;
+    }
+    return true;
+}
+
+/* Each shard is a node, of the rank that owns it. */
+static bool make_parts(const ranks_here *here, int round, one_sum *one)
+{
+    for (int rank = 0; rank < here->ranks; rank++) {
+        lk_range own = lk_part(SHARDS, here->ranks, rank);
+        bool is_here = rank >= here->first && rank < here->first + here->n;
+        for (int64_t s = own.begin; s < own.end; s++) {
+            if (!is_present(s, round))
+                continue;
+            lk_tensor **made = one->values[one->n_parts];
+            if (is_here && !make_values(here, rank, s, made))
+                return false;
+            one->parts[one->n_parts++] = (lk_flat_part){{s, s + 1}, rank, is_here ? made : NULL};
+        }
+    }
+    return true;
+}
+
+static void release(one_sum *one)
+{
+    for (int m = 0; m < SHARDS; m++)
+        for (int q = 0; q < QUANTITIES; q++)
+            lk_tensor_release(one->values[m][q]);
+    for (int d = 0; d < GPUS; d++)
+        for (int q = 0; q < QUANTITIES; q++)
+            lk_tensor_release(one->sums[d][q]);
+}
+
+/* Adding up in another order gives no more than the rounding errors of eight additions. */
+static bool is_near(float have, int q, int64_t i, int round)
+{
+    double sum = 0, size = 0;
+    for (int64_t s = 0; s < SHARDS; s++) {
+        double x = is_present(s, round) ? (double)values(s, q)[i] : 0;
+        sum += x;
+        size += fabs(x);
+    }
+    return fabs((double)have - sum) <= 8 * 0x1p-24 * size;
+}
+
+static bool is_right(lk_tensor *sum, int q, int round, bool by_library)
+{
+    static _Thread_local float have[TABLE];
+    bool present[SHARDS];
+    int64_t n = lengths[q], wrong = 0;
+    for (int64_t s = 0; s < SHARDS; s++)
+        present[s] = is_present(s, round);
+    if (!sum || lk_tensor_read(sum, have, (size_t)n * sizeof *have) != LK_OK)
+        return false;
+    for (int64_t i = 0; i < n; i++) {
+        float expected;
+        tree_sum(present, 0, SHARDS, i + 100 * q, &expected);
+        wrong += by_library ? !is_near(have[i], q, i, round) : memcmp(&have[i], &expected, sizeof expected) != 0;
+    }
+    if (wrong > 0)
+        print_error("quantity %d, round %d: %lld of %lld elements are wrong\n", q, round, (long long)wrong,
+                    (long long)n);
+    return wrong == 0;
+}
+
+static bool sums_up(const ranks_here *here, lk_flat *flat, int round, bool whole, bool by_library)
+{
+    static const int quantities[QUANTITIES] = {0, 1, 2};
+    one_sum one = {.n_parts = 0};
+    lk_flat_sum sum = {.root = {0, SHARDS},
+                       .parts = one.parts,
+                       .quantities = quantities,
+                       .n_quantities = QUANTITIES,
+                       .by_library = by_library,
+                       .whole = whole,
+                       .sums = one.sums[0],
+                       .stride = QUANTITIES};
+    lk_scope_begin();
+    bool right = make_parts(here, round, &one);
+    for (int m = 0; m < SHARDS; m++)
+        for (int q = 0; q < QUANTITIES; q++)
+            lk_tensor_retain(one.values[m][q]);
+    lk_scope_end();
+    sum.n_parts = one.n_parts;
+    right = right && lk__flat_allreduce(flat, &sum) == LK_OK;
+    for (int d = 0; d < here->n && right; d++)
+        for (int q = 0; q < QUANTITIES && right; q++)
+            right = is_right(one.sums[d][q], q, round, by_library);
+    release(&one);
+    return right;
+}
+
+/* Rounds use rooms again, once with fewer nodes. */
+static bool all_sums(const ranks_here *here)
+{
+    lk_flat *flat = NULL;
+    lk_flat_opts opts = {.devices = here->devices,
+                         .n = here->n,
+                         .transport = here->transport,
+                         .id = here->id,
+                         .first = here->first,
+                         .ranks = here->ranks};
+    bool right = lk__flat_new(&opts, &flat) == LK_OK;
+    for (int round = 0; round < 4 && right; round++)
+        for (int whole = 0; whole < 2 && right; whole++)
+            right = sums_up(here, flat, round % 2, whole, false);
+    if (right && here->transport->reduce)
+        right = sums_up(here, flat, 0, false, true) && sums_up(here, flat, 1, false, true);
+    lk__flat_release(flat);
+    if (!right)
+        print_error("ranks %d to %d of %d: %s\n", here->first, here->first + here->n - 1, here->ranks,
+                    lk_error_message());
+    return right;
+}
+
+/* Rank `rank` alone, on a GPU of its own. */
+static bool run_rank(int rank, int ranks, const lk_links_id *id)
+{
+    char name[16];
+    snprintf(name, sizeof name, "cuda:%d", rank);
+    ranks_here here = {.n = 1, .first = rank, .ranks = ranks, .transport = &lk__transport_nccl, .id = id};
+    here.devices[0] = lk_device_open(name);
+    bool right = here.devices[0] && all_sums(&here);
+    lk_device_release(here.devices[0]);
+    return right;
+}
+
+/* --- one process -------------------------------------------------------------------------------------------------- */
+
+static void needs_gpus(int n)
+{
+    int there = lk_device_available("cuda");
+    if (there >= n)
+        return;
+    print_message("SKIP: %d GPUs are needed, there are %d\n", n, there);
+    skip();
+}
+
+static void needs_nccl(void)
+{
+    lk_device *device = lk_device_open("cuda:0");
+    assert_non_null(device);
+    lk_status status = lk__links_of(device)->check_library(&device, 1);
+    lk_device_release(device);
+    if (status == LK_OK)
+        return;
+    print_message("SKIP: %s\n", lk_error_message());
+    lk_error_clear();
+    skip();
+}
+
+static void sum_over(const char *spec, const lk_transport *transport)
+{
+    ranks_here here = {.transport = transport};
+    assert_ok(lk_devices_open(spec, here.devices, GPUS, &here.n));
+    here.ranks = here.n;
+    bool right = all_sums(&here);
+    for (int d = 0; d < here.n; d++) {
+        int64_t now, peak;
+        assert_ok(lk_device_sync(here.devices[d]));
+        lk_device_memory(here.devices[d], &now, &peak);
+        assert_int_equal(now, 0);
+    }
+    lk_devices_release(here.devices, here.n);
+    assert_true(right);
+}
+
+static void devices_of_one_gpu(void **state)
+{
+    (void)state;
+    needs_gpus(1);
+    sum_over("2xcuda:0", &lk__transport_peer);
+    sum_over("3xcuda:0", &lk__transport_peer);
+}
+
+static void peers(void **state)
+{
+    (void)state;
+    needs_gpus(2);
+    sum_over("2xcuda", &lk__transport_peer);
+    if (lk_device_available("cuda") >= 3)
+        sum_over("3xcuda", &lk__transport_peer);
+}
+
+static void nccl_in_one_thread(void **state)
+{
+    (void)state;
+    needs_gpus(2);
+    needs_nccl();
+    sum_over("2xcuda", &lk__transport_nccl);
+    if (lk_device_available("cuda") >= 3)
+        sum_over("3xcuda", &lk__transport_nccl);
+}
+
+/* One that is too wide or too deep for a kernel is left to operators. */
+static void trees_that_are_taken(void **state)
+{
+    (void)state;
+    lk_range leaves[LK_FLAT_PARTS + 1];
+    for (int i = 0; i <= LK_FLAT_PARTS; i++)
+        leaves[i] = (lk_range){i, i + 1};
+    assert_true(lk__flat_takes_tree((lk_range){0, LK_FLAT_PARTS}, leaves, LK_FLAT_PARTS));
+    assert_false(lk__flat_takes_tree((lk_range){0, LK_FLAT_PARTS + 1}, leaves, LK_FLAT_PARTS + 1));
+
+    /* Each node the left half of what is left: the n-th waits for n sums. */
+    int64_t begin = 0, end = (int64_t)1 << 40;
+    lk_range root = {begin, end}, halves[LK_FLAT_PARTS];
+    for (int i = 0; i < 40; i++) {
+        halves[i] = (lk_range){begin, begin + (end - begin) / 2};
+        begin = halves[i].end;
+    }
+    assert_true(lk__flat_takes_tree(root, halves, LK_LINKS_LEVELS + 1));
+    assert_false(lk__flat_takes_tree(root, halves, LK_LINKS_LEVELS + 2));
+}
+
+/* --- several ranks ------------------------------------------------------------------------------------------------ */
+
+typedef struct rank_thread {
+    pthread_t thread;
+    int rank, ranks;
+    const lk_links_id *id;
+    bool right;
+} rank_thread;
+
+static void *rank_main(void *argument)
+{
+    rank_thread *self = argument;
+    self->right = run_rank(self->rank, self->ranks, self->id);
+    return NULL;
+}
+
+static lk_status make_id(lk_links_id *id)
+{
+    lk_device *device = lk_device_open("cuda:0");
+    if (!device)
+        return lk_error_status();
+    lk_status status = lk__links_of(device)->new_id(id);
+    lk_device_release(device);
+    return status;
+}
+
+static void ranks_in_threads(void **state)
+{
+    (void)state;
+    lk_links_id id;
+    needs_gpus(2);
+    needs_nccl();
+    assert_ok(make_id(&id));
+    values_of(0); /* fills the table, before threads want it */
+    rank_thread threads[2] = {{.rank = 0, .ranks = 2, .id = &id}, {.rank = 1, .ranks = 2, .id = &id}};
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(pthread_create(&threads[r].thread, NULL, rank_main, &threads[r]), 0);
+    for (int r = 0; r < 2; r++)
+        pthread_join(threads[r].thread, NULL);
+    assert_true(threads[0].right);
+    assert_true(threads[1].right);
+}
+
+/* This program once more as rank `rank`, which hands its id on to descriptor 1, or takes it from descriptor 0. */
+static pid_t start_rank(int rank, const int between[2])
+{
+    extern char **environ;
+    pid_t child;
+    char text[8];
+    snprintf(text, sizeof text, "%d", rank);
+    char *arguments[] = {"flat_allreduce_test", "--rank", text, NULL};
+    posix_spawn_file_actions_t files;
+    assert_int_equal(posix_spawn_file_actions_init(&files), 0);
+    posix_spawn_file_actions_adddup2(&files, rank == 0 ? between[1] : between[0], rank == 0 ? 1 : 0);
+    int failed = posix_spawn(&child, "/proc/self/exe", &files, NULL, arguments, environ);
+    posix_spawn_file_actions_destroy(&files);
+    assert_int_equal(failed, 0);
+    return child;
+}
+
+/* Waits no longer than that; a rank that hangs is ended, and so is one whose peer has failed. */
+static bool all_succeed(const pid_t *children, int n)
+{
+    enum { SECONDS = 120 };
+    bool right = true;
+    int left = n;
+    for (int tenths = 0; left > 0; tenths++) {
+        int status;
+        pid_t ended = waitpid(-1, &status, WNOHANG);
+        if (ended > 0) {
+            left--;
+            right = right && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+        } else {
+            poll(NULL, 0, 100);
+        }
+        for (int r = 0; r < n && left > 0 && (!right || tenths > 10 * SECONDS); r++)
+            kill(children[r], SIGKILL);
+    }
+    return right;
+}
+
+static void ranks_in_processes(void **state)
+{
+    (void)state;
+    char about[256];
+    int between[2];
+    needs_gpus(2);
+    needs_nccl();
+    assert_ok(lk_device_describe("cuda", 0, about, sizeof about));
+    if (strstr(about, "emulated")) {
+        print_message("SKIP: 2 GPUs are needed, and emulated ones are within a process\n");
+        skip();
+    }
+    assert_int_equal(pipe(between), 0);
+    pid_t children[2] = {start_rank(0, between), start_rank(1, between)};
+    close(between[0]);
+    close(between[1]);
+    assert_true(all_succeed(children, 2));
+}
+
+/* A rank that was started by the test: 0 if all is right. */
+static int rank_process(int rank)
+{
+    lk_links_id id;
+    bool has_id = rank == 0 ? make_id(&id) == LK_OK && write(STDOUT_FILENO, &id, sizeof id) == (ssize_t)sizeof id
+                            : read(STDIN_FILENO, &id, sizeof id) == (ssize_t)sizeof id;
+    if (!has_id) {
+        fprintf(stderr, "rank %d has no id: %s\n", rank, lk_error_message());
+        return 1;
+    }
+    return run_rank(rank, 2, &id) ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "--rank") == 0)
+        return rank_process(atoi(argv[2]));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(trees_that_are_taken),
+        cmocka_unit_test(devices_of_one_gpu),
+        cmocka_unit_test(peers),
+        cmocka_unit_test(nccl_in_one_thread),
+        cmocka_unit_test(ranks_in_threads),
+        cmocka_unit_test(ranks_in_processes),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
