@@ -53,6 +53,28 @@ plain=$(digest)
 [[ $(LOCKSTEP_ENGINE=sync digest) == "$plain" ]] || fail "the synchronous engine gives other bits"
 digest --optimizer adam --clip-norm 1 --dtype bf16 >/dev/null
 
+# A step of one GPU is one program, and one graph: its last batch is a smaller one.
+cat >"$work/net.lk" <<'END'
+conv2d filters=8 kernel=3 padding=1 bias=no
+batch_norm
+relu
+max_pool kernel=2
+dropout rate=0.3
+flatten
+dense units=10
+END
+step()
+{
+    run 0 train --model "$work/net.lk" --data synthetic --epochs 2 --limit-train 75 --limit-val 32 --batch-size 16 --shards 4 \
+        --optimizer adam --clip-norm 1 "$@"
+    grep '^digest' "$work/stderr"
+}
+whole=$(step --devices 1xcuda:0)
+for way in '1xcuda:0 --graphs off' '1xcuda:0 --branches 1' '1xcuda:0 --branches 16 --recompute' '2xcuda:0'; do
+    # shellcheck disable=SC2086 # words of a command
+    [[ $(step --devices $way) == "$whole" ]] || fail "other bits than a step in one graph"
+done
+
 # The hash in the plan of the last run.
 hash_in_plan()
 {

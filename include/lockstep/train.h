@@ -31,6 +31,8 @@ typedef struct lk_train_config {
     int executor;           /* enum lk_executor */
     int fuse;               /* enum lk_fuse_mode */
     double bucket_mb;       /* gradients that are summed together, in 10^6 bytes; 0: all */
+    int graphs;             /* enum lk_graph_mode */
+    int64_t branches;       /* shards that a device may compute at a time: see lk_program_branch */
     bool recompute;         /* see lk_program_opts */
     int64_t micro_batch;    /* samples of a shard that run together; 0: all; -1: as is fastest for the model */
     int dtype;              /* enum lk_precision */
@@ -81,12 +83,13 @@ typedef enum lk_batch_norm_mode { LK_BN_SHARD, LK_BN_SYNC } lk_batch_norm_mode;
 typedef enum lk_normalize_mode { LK_NORMALIZE_NONE, LK_NORMALIZE_CENTER, LK_NORMALIZE_STANDARD } lk_normalize_mode;
 typedef enum lk_executor { LK_EXECUTOR_PROGRAM, LK_EXECUTOR_EAGER } lk_executor;
 typedef enum lk_fuse_mode { LK_FUSE_ON, LK_FUSE_OFF } lk_fuse_mode;
+typedef enum lk_graph_mode { LK_GRAPHS_ON, LK_GRAPHS_OFF } lk_graph_mode;
 typedef enum lk_precision { LK_PRECISION_F32, LK_PRECISION_BF16 } lk_precision; /* see lk_forward_opts.dtype */
 typedef enum lk_nan_guard { LK_NAN_GUARD_STOP, LK_NAN_GUARD_SKIP, LK_NAN_GUARD_OFF } lk_nan_guard;
 
 /* The flags of `lockstep train`, with offsets into lk_train_config. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 52 };
+enum { LK_TRAIN_OPTION_COUNT = 54 };
 
 /* A recipe is a named list of settings for these options: what one of the project's sources trains. */
 typedef struct lk_recipe {

@@ -132,6 +132,17 @@ lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int 
     return LK_OK;
 }
 
+lk_status lk__replicas_record(lk_replicas *replicas, int replica, lk_tensor *const *sums, int loss, int64_t samples,
+                              lk_tensor *rates)
+{
+    lk_optimizer *optimizer = replicas->optimizers[replica];
+    LK_TRY(lk__optimizer_record(LK_HERE, optimizer, sums, sums[loss], rates));
+    if (replicas->n_statistics == 0)
+        return LK_OK;
+    return lk_model_update_statistics(replicas->model, lk_replicas_variables(replicas, replica),
+                                      sums + replicas->n_parameters, samples, 0, lk_optimizer_skipped(optimizer));
+}
+
 lk_status lk__replicas_set_statistics(lk_replicas *replicas, lk_tensor *const *sums, int64_t samples, double momentum)
 {
     for (int r = 0; r < replicas->n_devices; r++)

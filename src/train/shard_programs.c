@@ -117,7 +117,7 @@ static lk_status add(lk_trainer *trainer, lk__shard_pass_fn fn, const lk__device
                             .recompute = config->recompute,
                             .segment_bytes = (size_t)(1e6 * config->bucket_mb),
                             .keep_bytes = bytes_to_keep(trainer, fn, samples),
-                            .graphs = true};
+                            .graphs = config->graphs == LK_GRAPHS_ON};
     *program = lk__shard_program_record(trainer, fn, data, shard, seed, n, &opts);
     if (!*program)
         return lk_error_status();

@@ -1,3 +1,4 @@
+#include "lockstep/program.h"
 #include "lockstep/train.h"
 
 #define AT(field) .offset = offsetof(lk_train_config, field)
@@ -11,6 +12,7 @@ static const char *const batch_norm_modes[] = {"shard", "sync", NULL};
 static const char *const normalize_modes[] = {"none", "center", "standard", NULL};
 static const char *const nan_guards[] = {"stop", "skip", "off", NULL};
 static const char *const fuse_modes[] = {"on", "off", NULL};
+static const char *const graph_modes[] = {"on", "off", NULL};
 static const char *const precisions[] = {"f32", "bf16", NULL};
 static const char *const reductions[] = {"tree", "nccl", NULL}; /* of enum lk_reduce */
 static const char *const executors[] = {"program", "eager", NULL};
@@ -113,6 +115,23 @@ const lk_option lk_train_options[] = {
      .value = "MB",
      .help = "megabytes of gradients that are summed over shards and devices together, while backward goes on; 0: all "
              "of them, behind it. Never changes a result"},
+    {.name = "graphs",
+     .type = LK_OPTION_CHOICE,
+     AT(graphs),
+     .default_text = "on",
+     .choices = graph_modes,
+     .value = "MODE",
+     .help = "whether a GPU is given programs as graphs, which it starts by itself, from their third replay on. Never "
+             "changes a result"},
+    {.name = "branches",
+     .type = LK_OPTION_INT64,
+     AT(branches),
+     .default_text = "4",
+     .minimum = 1,
+     .maximum = LK_MAX_BRANCHES,
+     .value = "N",
+     .help = "shards that a GPU may compute at a time, where it is the only device: more keep it busier and take more "
+             "memory. Never changes a result"},
     {.name = "recompute",
      .type = LK_OPTION_FLAG,
      AT(recompute),

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "data/dataset.h"
 #include "nn/model.h"
+#include "optim/optimizer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -246,6 +247,10 @@ static lk_status build(lk_trainer *trainer)
     if (config->executor == LK_EXECUTOR_PROGRAM)
         LK_TRY(lk__shard_programs_new(&trainer->programs));
     LK_TRY(make_replicas(trainer));
+    if (lk__step_programs_fit(trainer)) {
+        LK_TRY(lk__step_programs_new(&trainer->step_programs));
+        LK_TRY(lk__optimizer_prepare_recording(lk_replicas_optimizer(trainer->replicas, 0)));
+    }
     return lk__list_implementations(trainer);
 }
 
@@ -301,6 +306,7 @@ void lk_trainer_release(lk_trainer *trainer)
     lk__callbacks_release(&trainer->callbacks);
     lk__drop_pending(trainer);
     lk__shard_programs_release(trainer->programs);
+    lk__step_programs_release(trainer->step_programs);
     lk__release_tensors(trainer->seeds, trainer->n_devices);
     free_tensors(trainer->sums, (int64_t)trainer->n_devices * trainer->n_values);
     free_tensors(trainer->accumulated, (int64_t)trainer->n_devices * trainer->n_values);

@@ -1,10 +1,9 @@
 /* The trainer's parts. plan.c fills in the configuration's blanks, trainer.c builds the trainer, choices.c lists what
  * will run it. fit.c runs epochs, hooks.c the callbacks' part in them; step.c runs one batch: shard after shard
  * (shard_run.c), or with --bn sync all together (sync_step.c); micro_batch.c takes a shard in pieces, shard_programs.c
- * records the passes, device_data.c has data sets on devices,
- * precise_bn.c measures batch-norm's statistics. replicas.c holds and updates the variables.
- * replay.c looks for the cause of a number that is not finite; it and sync_step.c run several shards in one pass
- * (shard_pass.c).
+ * records the passes, step_program.c a whole step of one GPU, device_data.c has data sets on devices, precise_bn.c
+ * measures batch-norm's statistics. replicas.c holds and updates the variables. replay.c looks for the cause of a
+ * number that is not finite; it and sync_step.c run several shards in one pass (shard_pass.c).
  */
 #ifndef LK_TRAIN_TRAINER_H
 #define LK_TRAIN_TRAINER_H
@@ -68,8 +67,9 @@ struct lk_trainer {
     lk_tensor **accumulated;          /* the same of the update's earlier batches; NULL without accumulation */
     lk_tensor *seeds[LK_MAX_DEVICES]; /* 1 / seed_count on each device: what backward starts with */
     int64_t seed_count;
-    struct lk__shard_programs *programs; /* NULL: passes are pushed operator by operator */
-    lk_tensor **watched;                 /* batch-norm sync: [shard * n_variables + i], see sync_step.c */
+    struct lk__shard_programs *programs;     /* NULL: passes are pushed operator by operator */
+    struct lk__step_programs *step_programs; /* NULL: shards have programs of their own, or none */
+    lk_tensor **watched;                     /* batch-norm sync: [shard * n_variables + i], see sync_step.c */
     lk__pending_step pending[LK_RUN_AHEAD];
     int n_pending;
     lk__update update;      /* that is being made */
@@ -188,6 +188,21 @@ lk_program *lk__shard_program_record(lk_trainer *trainer, lk__shard_pass_fn fn, 
 lk_status lk__begin_shard_pass(lk_trainer *trainer, lk__shard_pass_fn fn, const lk__device_data *data,
                                const lk_shard *shard, lk_tensor *seed, int n, lk_tensor **values, lk_replay **replay);
 
+/* --- step_program.c ----------------------------------------------------------------------------------------------- */
+
+typedef struct lk__step_programs lk__step_programs;
+
+/* Whether a step is to be one program. Devices and model are there. */
+bool lk__step_programs_fit(const lk_trainer *trainer);
+
+lk_status lk__step_programs_new(lk__step_programs **programs);
+void lk__step_programs_release(lk__step_programs *programs);
+
+/* The training step of trainer->update over `batch`, its one batch, update included. metrics[], and *skipped, as
+ * lk_optimizer_skipped has it: new tensors, adopted by the open scope. */
+lk_status lk__run_training_program(lk_trainer *trainer, lk_batch *batch, lk_tensor **metrics, lk_tensor **skipped);
+lk_status lk__run_evaluation_program(lk_trainer *trainer, lk_batch *batch, lk_tensor **metrics);
+
 /* --- micro_batch.c ------------------------------------------------------------------------------------------------ */
 
 /* Sets plan.micro_batch and plan.val_micro_batch. The model is there. Errors: those of lk_plan_micro_batch. */
@@ -262,6 +277,11 @@ lk_status lk__replicas_set_statistics(lk_replicas *replicas, lk_tensor *const *s
  * loss -1: there is none. */
 lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int loss, int64_t samples,
                              double rate);
+
+/* The update of one replica from sums[0 … variables) and the loss, sums[loss], within a program that is recorded:
+ * lk__optimizer_record. */
+lk_status lk__replicas_record(lk_replicas *replicas, int replica, lk_tensor *const *sums, int loss, int64_t samples,
+                              lk_tensor *rates);
 
 /* --- data --------------------------------------------------------------------------------------------------------- */
 
