@@ -57,6 +57,13 @@ diff "$work/out/table.md" "$work/stdout" || fail "table.md is another table"
 [[ $(grep -c '"measured": "kernel"' "$work/out/samples.jsonl") -ge 30 ]] || fail "not every kernel was run"
 grep -q 'lockstep verify --model lenet' "$work/out/output.log" || fail "output.log lacks a command"
 
+# A folder with a plug-in of its own, which the programs below it do not find by themselves.
+mkdir "$work/whole"
+ln -s "$LOCKSTEP" "$build/bench" "$work/whole"
+ln -s "$LOCKSTEP_CUDA_EMULATED" "$work/whole/liblockstep_cuda.so"
+(unset LOCKSTEP_CUDA_PLUGIN && check 0 --build "$work/whole" --only doctor,kernels)
+row 'a GPU, and the libraries for it +\| passed: emulated GPU'
+
 # --- what is broken --------------------------------------------------------------------------------------------------
 
 # A build in which the gradients are wrong, training fails, and a program is not there: the rest goes on.

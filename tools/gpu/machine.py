@@ -77,8 +77,12 @@ class Machine:
         return Path(self.temporary.name)
 
     def make_environment(self, data):
-        """Of our programs. A packed build brings libraries, which are not for others."""
+        """Of our programs, of which only the command looks for the plug-in where it lies. A packed build brings libraries,
+        which are not for others."""
         environment = dict(os.environ)
+        plugin = self.build / "liblockstep_cuda.so"
+        if plugin.exists():
+            environment.setdefault("LOCKSTEP_CUDA_PLUGIN", str(plugin))
         packed = self.build / "data"
         if data or packed.is_dir():
             environment["LOCKSTEP_DATA"] = str(data or packed)
