@@ -153,18 +153,29 @@ static bool any_out_of_reach(const lk_device *device, const lk_call *call)
     return false;
 }
 
+/* The part of x's storage that has to come: of a slice no more than that. It lies where it lay. */
+static void part_of_storage(const lk_tensor *x, size_t *begin, size_t *bytes)
+{
+    size_t size = lk_dtype_size(x->dtype);
+    bool is_slice = !x->storage->layout && lk__tensor_is_dense(x);
+    *begin = is_slice ? (size_t)x->offset * size : 0;
+    *bytes = is_slice ? (size_t)lk_tensor_count(x) * size : x->storage->bytes;
+}
+
 /* Layouts are known within a kind of device: between kinds, whoever makes a call has x made plain. */
 static lk_status bring_input(lk_device *device, lk_call *call, int i, stand_ins *ins)
 {
-    const lk_storage *from = call->in[i]->storage;
-    const lk_offload *here = device->backend->offload, *there = from->device->backend->offload;
+    const lk_storage *storage = call->in[i]->storage;
+    const lk_offload *here = device->backend->offload, *there = storage->device->backend->offload;
+    size_t begin, bytes;
+    part_of_storage(call->in[i], &begin, &bytes);
     LK_TRY(make_stand_in(device, call, i, ins));
-    lk_storage *to = &ins->storage[i];
-    to->layout = from->layout;
+    ins->storage[i].layout = storage->layout;
+    const char *from = (const char *)storage->data + begin;
+    char *to = (char *)ins->storage[i].data + begin;
     if (!here)
-        return there->read(from->device, from->data, to->data, from->bytes);
-    return there ? here->bring(device, to->data, from->device, from->data, from->bytes)
-                 : here->write(device, to->data, from->data, from->bytes);
+        return there->read(storage->device, from, to, bytes);
+    return there ? here->bring(device, to, storage->device, from, bytes) : here->write(device, to, from, bytes);
 }
 
 /* --- layouts ------------------------------------------------------------------------------------------------------ */
