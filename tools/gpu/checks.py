@@ -54,7 +54,9 @@ def run_tests(machine, name, operators=(), before=()):
     if not passed:
         raise Failed(f"{name} did not say that it passed")
     missing = sorted(set(re.findall(r"^(\w+) .*SKIP: unsupported", said, re.MULTILINE)))
-    return f"{passed} tests" + (f", of which unsupported: {' '.join(missing)}" if missing else "")
+    skipped = last_line(said, r"^\[ +SKIPPED +\] (\d+) test")
+    told = [f"{passed} tests"] + ([f"{skipped} skipped"] if skipped else [])
+    return ", ".join(told + ([f"of which unsupported: {' '.join(missing)}"] if missing else []))
 
 
 def check_contract(machine, model, dtype):
@@ -134,6 +136,11 @@ def images(machine):
            lambda: run_tests(machine, "prepare_images_test"))
     yield ("training with data on the device: the bits of training from the host",
            lambda: run_tests(machine, "device_data_test"))
+
+
+def exchange(machine):
+    yield ("sums over logical devices, GPUs and ranks, by copies and by NCCL: same bits",
+           lambda: run_tests(machine, "flat_allreduce_test"))
 
 
 def gradients(machine):
