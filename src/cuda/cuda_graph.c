@@ -12,7 +12,7 @@ static lk_status open_branch(lk_cuda *cuda, lk_cuda_branch *branch)
     if (!cuda->fork)
         LK_TRY(lk__cuda_check(driver, driver->event_new(cuda->trunk, &cuda->fork)));
     if (!branch->stream)
-        LK_TRY(lk__cuda_check(driver, driver->stream_open(cuda->gpu, &branch->stream)));
+        LK_TRY(lk__cuda_check(driver, driver->stream_open_beside(cuda->trunk, &branch->stream)));
     if (!branch->done)
         LK_TRY(lk__cuda_check(driver, driver->event_new(branch->stream, &branch->done)));
     return LK_OK;

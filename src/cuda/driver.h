@@ -3,9 +3,9 @@
  * knows nothing of tensors. So one binary runs with and without a GPU, and tests can put another plug-in in its place.
  *
  * Data is memory of the GPU where nothing else is said. A function that takes a stream starts work there and does not
- * wait for it; what a stream is given runs in that order. Functions may be called from any thread, but a stream is given
- * things by one thread at a time; beside that one, others may use its GPU's memory, have it follow an event, and wait
- * for it. */
+ * wait for it; what a stream is given runs in that order. Functions may be called from any thread, but a stream is
+ * given things by one thread at a time; beside that one, others may use its GPU's memory, have it follow an event, and
+ * wait for it. */
 #ifndef LK_CUDA_DRIVER_H
 #define LK_CUDA_DRIVER_H
 
@@ -109,6 +109,9 @@ typedef struct lk_gpu_driver {
 
     /* --- streams and events --- */
     lk_gpu_status (*stream_open)(int gpu, lk_gpu_stream **stream);
+    /* Of the GPU of `first`, with which it shares what libraries have: it is used on the same thread, and closed
+     * before. */
+    lk_gpu_status (*stream_open_beside)(lk_gpu_stream *first, lk_gpu_stream **stream);
     /* The calling thread launches kernels for one GPU at a time: that of the stream it has opened, or used, last. */
     lk_gpu_status (*stream_use)(lk_gpu_stream *stream);
     void (*stream_close)(lk_gpu_stream *stream);         /* NULL is fine; the stream must be idle */

@@ -474,7 +474,9 @@ static lk_gpu_status run(lk_gpu_stream *stream, const convolution *c, const void
     cudnnBackendDescriptor_t pack;
     LK_GPU_TRY(lk__gpu_check_dnn(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack),
                                  "make a descriptor"));
-    lk_gpu_status status = fill_pack(pack, bias ? 4 : 3, ids, data, libraries->workspace);
+    lk_gpu_status status = fill_pack(pack, bias ? 4 : 3, ids, data, stream->workspace);
+    if (status == LK_GPU_OK)
+        status = lk__gpu_check_dnn(cudnnSetStream(libraries->dnn, stream->stream), "take a stream");
     if (status == LK_GPU_OK)
         status = lk__gpu_check_dnn(cudnnBackendExecute(libraries->dnn, c->plan, pack), "convolve");
     cudnnBackendDestroyDescriptor(pack);

@@ -90,7 +90,7 @@ void lk__gpu_choices(lk_gpu_stream *stream, void (*visit)(void *user, const lk_g
 
 /* --- a stream's libraries ----------------------------------------------------------------------------------------- */
 
-void lk__gpu_libraries_free(lk_gpu_libraries *libraries)
+static void free_libraries(lk_gpu_libraries *libraries)
 {
     if (!libraries)
         return;
@@ -100,34 +100,43 @@ void lk__gpu_libraries_free(lk_gpu_libraries *libraries)
         cublasLtDestroy(libraries->blas);
     if (libraries->dnn)
         cudnnDestroy(libraries->dnn);
-    cudaFree(libraries->workspace);
     free(libraries);
 }
 
-static lk_gpu_status open_libraries(lk_gpu_libraries *libraries, cudaStream_t stream)
+void lk__gpu_libraries_free(lk_gpu_stream *stream)
 {
-    LK_GPU_TRY(lk__gpu_check_blas(cublasLtCreate(&libraries->blas), "start"));
-    LK_GPU_TRY(lk__gpu_check_dnn(cudnnCreate(&libraries->dnn), "start"));
-    LK_GPU_TRY(lk__gpu_check_dnn(cudnnSetStream(libraries->dnn, stream), "take a stream"));
-    return lk__gpu_check(cudaMalloc(&libraries->workspace, LK_GPU_WORKSPACE_BYTES),
-                         "allocate the workspace of cuBLASLt and cuDNN");
+    if (!stream->first)
+        free_libraries(stream->libraries);
+    cudaFree(stream->workspace);
 }
 
-lk_gpu_status lk__gpu_libraries_need(lk_gpu_stream *stream)
+static lk_gpu_status open_libraries(lk_gpu_stream *stream)
 {
-    LK_GPU_TRY(lk__gpu_check(cudaSetDevice(stream->gpu), "use a GPU"));
     if (stream->libraries)
         return LK_GPU_OK;
     lk_gpu_libraries *libraries = calloc(1, sizeof *libraries);
     if (!libraries)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for the handles of cuBLASLt and cuDNN");
-    lk_gpu_status status = open_libraries(libraries, stream->stream);
-    if (status != LK_GPU_OK) {
-        lk__gpu_libraries_free(libraries);
-        return status;
-    }
-    stream->libraries = libraries;
-    return LK_GPU_OK;
+    lk_gpu_status status = lk__gpu_check_blas(cublasLtCreate(&libraries->blas), "start");
+    if (status == LK_GPU_OK)
+        status = lk__gpu_check_dnn(cudnnCreate(&libraries->dnn), "start");
+    if (status == LK_GPU_OK)
+        stream->libraries = libraries;
+    else
+        free_libraries(libraries);
+    return status;
+}
+
+lk_gpu_status lk__gpu_libraries_need(lk_gpu_stream *stream)
+{
+    lk_gpu_stream *first = stream->first ? stream->first : stream;
+    LK_GPU_TRY(lk__gpu_check(cudaSetDevice(stream->gpu), "use a GPU"));
+    LK_GPU_TRY(open_libraries(first));
+    stream->libraries = first->libraries;
+    if (stream->workspace)
+        return LK_GPU_OK;
+    return lk__gpu_check(cudaMalloc(&stream->workspace, LK_GPU_WORKSPACE_BYTES),
+                         "allocate the workspace of cuBLASLt and cuDNN");
 }
 
 /* major 10000 + minor 100 + patch */

@@ -1,5 +1,6 @@
-/* What a stream has of cuBLASLt and cuDNN, and what both files that use them share. Handles, workspace and everything
- * that was chosen belong to one stream, and so to one thread at a time: nothing here is locked. */
+/* What a stream has of cuBLASLt and cuDNN, and what both files that use them share. Handles and everything that was
+ * chosen belong to one stream and those that were opened beside it, and so to one thread at a time: nothing here is
+ * locked. Each stream has a workspace of its own. */
 #ifndef LK_CUDA_GPU_LIBRARIES_H
 #define LK_CUDA_GPU_LIBRARIES_H
 
@@ -31,7 +32,6 @@ typedef struct lk_gpu_cache {
 struct lk_gpu_libraries {
     cublasLtHandle_t blas;
     cudnnHandle_t dnn;
-    void *workspace;
     lk_gpu_cache products, convolutions;
 };
 

@@ -216,8 +216,8 @@ static lk_gpu_status multiply(lk_gpu_stream *stream, const lk_gpu_matmul *m)
     if (m->bias)
         LK_GPU_TRY(set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &m->bias, sizeof m->bias));
     return lk__gpu_check_blas(cublasLtMatmul(stream->libraries->blas, &p->operation, &one, m->b, &p->b, m->a, &p->a,
-                                             &zero, m->y, &p->y, m->y, &p->y, &p->algorithm,
-                                             stream->libraries->workspace, LK_GPU_WORKSPACE_BYTES, stream->stream),
+                                             &zero, m->y, &p->y, m->y, &p->y, &p->algorithm, stream->workspace,
+                                             LK_GPU_WORKSPACE_BYTES, stream->stream),
                               "multiply");
 }
 

@@ -10,12 +10,14 @@
 extern "C" {
 #endif
 
-typedef struct lk_gpu_libraries lk_gpu_libraries; /* handles and workspaces of cuBLASLt and cuDNN */
+typedef struct lk_gpu_libraries lk_gpu_libraries; /* handles of cuBLASLt and cuDNN, and what was chosen of them */
 
 struct lk_gpu_stream {
     int gpu;
     cudaStream_t stream;
-    lk_gpu_libraries *libraries; /* made when they are needed first */
+    lk_gpu_stream *first;        /* that it was opened beside; NULL: none */
+    lk_gpu_libraries *libraries; /* made when they are needed first; of `first`, if there is one */
+    void *workspace;             /* of libraries, likewise; its own */
 };
 
 /* Keeps the text for `error`, and gives back the status. */
@@ -34,9 +36,9 @@ lk_gpu_status lk__gpu_launched(const char *kernel);
             return status_;                   \
     } while (0)
 
-/* gpu_matmul.c and gpu_conv.c. Makes stream->libraries where it is NULL; NULL frees it. */
+/* gpu_matmul.c and gpu_conv.c. Makes the stream's libraries and workspace where they are not there; frees its own. */
 lk_gpu_status lk__gpu_libraries_need(lk_gpu_stream *stream);
-void lk__gpu_libraries_free(lk_gpu_libraries *libraries);
+void lk__gpu_libraries_free(lk_gpu_stream *stream);
 void lk__gpu_libraries_versions(lk_gpu_versions *versions);
 
 /* lk_gpu_driver.choose, .choices */

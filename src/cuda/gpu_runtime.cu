@@ -134,7 +134,7 @@ static void stream_close(lk_gpu_stream *stream)
     if (!stream)
         return;
     use(stream->gpu);
-    lk__gpu_libraries_free(stream->libraries);
+    lk__gpu_libraries_free(stream);
     if (stream->stream)
         cudaStreamDestroy(stream->stream);
     free(stream);
@@ -163,6 +163,13 @@ static lk_gpu_status stream_open(int gpu, lk_gpu_stream **out)
         return status;
     }
     *out = stream;
+    return LK_GPU_OK;
+}
+
+static lk_gpu_status stream_open_beside(lk_gpu_stream *first, lk_gpu_stream **stream)
+{
+    LK_GPU_TRY(stream_open(first->gpu, stream));
+    (*stream)->first = first;
     return LK_GPU_OK;
 }
 
@@ -327,35 +334,11 @@ static lk_gpu_status graph_launch(lk_gpu_stream *stream, lk_gpu_graph *graph)
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const lk_gpu_driver table = {
-    LK_GPU_INTERFACE,
-    sizeof(lk_gpu_driver),
-    error_text,
-    count,
-    describe,
-    versions,
-    stream_open,
-    stream_use,
-    stream_close,
-    stream_wait,
-    event_new,
-    event_free,
-    event_record,
-    event_follow,
-    event_wait,
-    alloc,
-    free_memory,
-    pinned_alloc,
-    pinned_free,
-    memory_left,
-    copy,
-    copy_peer,
-    capture_begin,
-    capture_end,
-    graph_launch,
-    graph_free,
-    lk__gpu_choose,
-    lk__gpu_choices,
-    lk__gpu_nccl,
+    LK_GPU_INTERFACE, sizeof(lk_gpu_driver), error_text,   count,          describe,        versions,
+    stream_open,      stream_open_beside,    stream_use,   stream_close,   stream_wait,     event_new,
+    event_free,       event_record,          event_follow, event_wait,     alloc,           free_memory,
+    pinned_alloc,     pinned_free,           memory_left,  copy,           copy_peer,       capture_begin,
+    capture_end,      graph_launch,          graph_free,   lk__gpu_choose, lk__gpu_choices, lk__gpu_nccl,
 #define LK_GPU_KERNEL(name) lk__gpu_##name,
 #include "cuda/kernels.def"
 #undef LK_GPU_KERNEL

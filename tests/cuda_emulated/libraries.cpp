@@ -18,14 +18,17 @@ struct lk_gpu_libraries {
 
 lk_gpu_status lk__gpu_libraries_need(lk_gpu_stream *stream)
 {
-    if (!stream->libraries)
-        stream->libraries = new lk_gpu_libraries{};
+    lk_gpu_stream *first = stream->first ? stream->first : stream;
+    if (!first->libraries)
+        first->libraries = new lk_gpu_libraries{};
+    stream->libraries = first->libraries;
     return LK_GPU_OK;
 }
 
-void lk__gpu_libraries_free(lk_gpu_libraries *libraries)
+void lk__gpu_libraries_free(lk_gpu_stream *stream)
 {
-    delete libraries;
+    if (!stream->first)
+        delete stream->libraries;
 }
 
 /* $LOCKSTEP_EMULATED_VERSION: of cuBLASLt and cuDNN. Each version has algorithms of its own. */

@@ -99,6 +99,14 @@ static lk_gpu_status stream_open(int gpu, lk_gpu_stream **stream)
     return status;
 }
 
+static lk_gpu_status stream_open_beside(lk_gpu_stream *first, lk_gpu_stream **stream)
+{
+    lk_gpu_status status = pass(true, [&]() { return inner->stream_open_beside(first, stream); });
+    if (status == LK_GPU_OK)
+        recorded.opened(*stream, recorded.gpu_of(first));
+    return status;
+}
+
 static lk_gpu_status stream_use(lk_gpu_stream *stream)
 {
     return pass(true, [&]() { return inner->stream_use(stream); });
@@ -347,6 +355,7 @@ static const lk_gpu_driver table = {
     describe,
     versions,
     stream_open,
+    stream_open_beside,
     stream_use,
     stream_close,
     stream_wait,
