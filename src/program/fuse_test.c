@@ -3,9 +3,6 @@
 #include "cpu/isa.h"
 #include "cpu/lanes.h"
 #include "lockstep/autograd.h"
-#include "lockstep/device.h"
-#include "lockstep/ops.h"
-#include "lockstep/program.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,27 +13,9 @@
 
 #include <cmocka.h>
 
+#include "program/program_testing.h"
+
 enum { IMAGES = 8, CLASSES = 7, MOST_OUT = 16, MOST_NAMES = 64 };
-
-static lk_device *open_device(const char *spec)
-{
-    lk_device *device = lk_device_open(spec);
-    assert_non_null(device);
-    return device;
-}
-
-static lk_tensor *numbers(lk_device *device, lk_shape shape, int seed)
-{
-    int64_t n = lk_shape_count(shape);
-    float *values = malloc((size_t)n * sizeof *values);
-    assert_non_null(values);
-    for (int64_t i = 0; i < n; i++)
-        values[i] = (float)((i * 7919 + seed * 104729) % 2003) / 1001 - 1;
-    lk_tensor *tensor = lk_tensor_from(device, LK_F32, shape, values);
-    assert_non_null(tensor);
-    free(values);
-    return tensor;
-}
 
 /* --- a program beside itself without fusion ----------------------------------------------------------------------- */
 

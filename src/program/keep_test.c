@@ -2,9 +2,6 @@
 #include "base/mem.h"
 #include "core/backend.h"
 #include "lockstep/autograd.h"
-#include "lockstep/device.h"
-#include "lockstep/ops.h"
-#include "lockstep/program.h"
 #include "ops/ops.h"
 
 #include <setjmp.h>
@@ -15,6 +12,8 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "program/program_testing.h"
 
 enum { IMAGES = 16, MOST_KEPT = 1 << 24 };
 
@@ -37,19 +36,6 @@ static const conv_case cases[] = {
     {.channels = 16, .filters = 32, .size = 8, .kernel = 3, .padding = 1, .groups = 2},
 };
 enum { CASES = sizeof cases / sizeof *cases };
-
-static lk_tensor *numbers(lk_device *device, lk_shape shape, int seed)
-{
-    int64_t n = lk_shape_count(shape);
-    float *values = malloc((size_t)n * sizeof *values);
-    assert_non_null(values);
-    for (int64_t i = 0; i < n; i++)
-        values[i] = (float)((i * 7919 + seed * 104729) % 2003) / 1001 - 1;
-    lk_tensor *tensor = lk_tensor_from(device, LK_F32, shape, values);
-    assert_non_null(tensor);
-    free(values);
-    return tensor;
-}
 
 typedef struct network {
     const conv_case *c;
@@ -101,19 +87,6 @@ static lk_program *record(lk_device *device, network *net, size_t keep, size_t s
     lk_program *program = lk_program_record(device, pass, net, &like, 1, OUTPUTS, &opts);
     assert_non_null(program);
     return program;
-}
-
-static void expect_equal(lk_tensor *have, lk_tensor *want)
-{
-    size_t bytes = (size_t)lk_tensor_count(want) * sizeof(float);
-    float *a = malloc(bytes), *b = malloc(bytes);
-    assert_non_null(a);
-    assert_non_null(b);
-    assert_int_equal(lk_tensor_read(have, a, bytes), LK_OK);
-    assert_int_equal(lk_tensor_read(want, b, bytes), LK_OK);
-    assert_memory_equal(a, b, bytes);
-    free(a);
-    free(b);
 }
 
 static int64_t kept_bytes(lk_program *program)
@@ -174,17 +147,10 @@ static void check_case(lk_device *device, const conv_case *c, size_t segment)
     lk_scope_end();
 }
 
-static lk_device *open_device(void)
-{
-    lk_device *device = lk_device_open("cpu");
-    assert_non_null(device);
-    return device;
-}
-
 static void changed_weights_are_seen(void **state)
 {
     (void)state;
-    lk_device *device = open_device();
+    lk_device *device = open_device("cpu");
     for (int c = 0; c < CASES; c++) {
         check_case(device, &cases[c], 0);
         check_case(device, &cases[c], 1);
@@ -196,7 +162,7 @@ static void changed_weights_are_seen(void **state)
 static void remade_weights_are_seen(void **state)
 {
     (void)state;
-    lk_device *device = open_device();
+    lk_device *device = open_device("cpu");
     for (int i = 0; i < 4; i++) {
         lk_scope_begin();
         network net = make_network(device, &cases[4], 1 + i);
@@ -214,7 +180,7 @@ static void remade_weights_are_seen(void **state)
 static void weights_may_change_between_segments(void **state)
 {
     (void)state;
-    lk_device *device = open_device();
+    lk_device *device = open_device("cpu");
     lk_scope_begin();
     network net[] = {make_network(device, &cases[5], 1), make_network(device, &cases[5], 1)};
     lk_program *program[] = {record(device, &net[0], MOST_KEPT, 1), record(device, &net[1], 0, 1)};
@@ -246,7 +212,7 @@ static void weights_may_change_between_segments(void **state)
 static void no_more_is_kept_than_allowed(void **state)
 {
     (void)state;
-    lk_device *device = open_device();
+    lk_device *device = open_device("cpu");
     lk_scope_begin();
     network net = make_network(device, &cases[6], 1);
     lk_program *all = record(device, &net, MOST_KEPT, 0), *want = record(device, &net, 0, 0);
@@ -276,7 +242,7 @@ static lk_status computed(void *user, lk_tensor *const *in, lk_tensor **out)
 static void computed_weights_are_not_kept(void **state)
 {
     (void)state;
-    lk_device *device = open_device();
+    lk_device *device = open_device("cpu");
     lk_scope_begin();
     network net = make_network(device, &cases[4], 1);
     lk_tensor *in[2] = {images(device, net.c, 0), numbers(device, weights_shape(net.c), 2)}, *a[OUTPUTS], *b[OUTPUTS];
@@ -322,7 +288,7 @@ static void without_memory_nothing_is_wrong(void **state)
     (void)state;
     int64_t n = 0;
     for (bool refused = true; refused; n++) {
-        lk_device *device = open_device();
+        lk_device *device = open_device("cpu");
         lk_scope_begin();
         network net = make_network(device, &cases[5], 1);
         lk_tensor *x = images(device, net.c, 2), *want[OUTPUTS], *have[OUTPUTS];

@@ -1,9 +1,6 @@
 /* Programs: replays give what the operators give by themselves, to the bit, in memory that is shared. */
 #include "core/backend.h"
 #include "lockstep/autograd.h"
-#include "lockstep/device.h"
-#include "lockstep/ops.h"
-#include "lockstep/program.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,28 +11,11 @@
 
 #include <cmocka.h>
 
+#include "program/program_testing.h"
+
 enum { IMAGES = 8, CHANNELS = 16, CLASSES = 10, PARAMETERS = 4 };
 
 static const lk_program_opts unfused = {.fuse = false};
-
-static lk_device *open_device(const char *spec)
-{
-    lk_device *device = lk_device_open(spec);
-    assert_non_null(device);
-    return device;
-}
-
-static lk_tensor *numbers(lk_device *device, lk_shape shape, int seed)
-{
-    float values[IMAGES * CHANNELS * 8 * 8];
-    int64_t n = lk_shape_count(shape);
-    assert_true((size_t)n <= sizeof values / sizeof *values);
-    for (int64_t i = 0; i < n; i++)
-        values[i] = (float)((i * 7919 + seed * 104729) % 2003) / 1001 - 1;
-    lk_tensor *tensor = lk_tensor_from(device, LK_F32, shape, values);
-    assert_non_null(tensor);
-    return tensor;
-}
 
 /* A small network with a layout that changes on the way, a dropout and its gradient. */
 typedef struct network {
@@ -80,19 +60,6 @@ static void make_inputs(lk_device *device, int seed, lk_tensor **in)
     in[0] = numbers(device, LK_SHAPE(IMAGES, 1, 8, 8), 10 + seed);
     in[1] = lk_tensor_from(device, LK_I32, LK_SHAPE(IMAGES), labels);
     in[2] = lk_tensor_from(device, LK_I64, LK_SHAPE(IMAGES), indices);
-}
-
-static void expect_equal(lk_tensor *have, lk_tensor *want)
-{
-    size_t bytes = (size_t)lk_tensor_count(want) * sizeof(float);
-    float *a = malloc(bytes), *b = malloc(bytes);
-    assert_non_null(a);
-    assert_non_null(b);
-    assert_int_equal(lk_tensor_read(have, a, bytes), LK_OK);
-    assert_int_equal(lk_tensor_read(want, b, bytes), LK_OK);
-    assert_memory_equal(a, b, bytes);
-    free(a);
-    free(b);
 }
 
 /* The third replay is the second with a plan. */

@@ -1,10 +1,7 @@
 /* Recomputation: programs that need less memory and give the same bits, in every output and after every replay. */
 #include "base/mem.h"
 #include "lockstep/autograd.h"
-#include "lockstep/device.h"
 #include "lockstep/nn.h"
-#include "lockstep/ops.h"
-#include "lockstep/program.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,13 +12,9 @@
 
 #include <cmocka.h>
 
-enum { IMAGES = 4, CLASSES = 5, BLOCKS = 6, CHANNELS = 8, MAX_OUT = 128, INPUTS = 3 };
+#include "program/program_testing.h"
 
-#define assert_ok(expression)                   \
-    do {                                        \
-        if ((expression) != LK_OK)              \
-            fail_msg("%s", lk_error_message()); \
-    } while (0)
+enum { IMAGES = 4, CLASSES = 5, BLOCKS = 6, CHANNELS = 8, MAX_OUT = 128, INPUTS = 3 };
 
 /* Residual blocks with batch-norm and dropout, as deep as to have something to gain. */
 static lk_layer *block(void)
@@ -123,19 +116,6 @@ static lk_program *record(network *net, lk_program_fn fn, bool fuse, bool recomp
     make_inputs(net, 0, in);
     lk_program_opts opts = {.fuse = fuse, .recompute = recompute};
     return lk_program_record(net->device, fn, net, in, INPUTS, net->n_out, &opts);
-}
-
-static void expect_equal(lk_tensor *have, lk_tensor *want)
-{
-    size_t bytes = (size_t)lk_tensor_count(want) * lk_dtype_size(lk_tensor_dtype(want));
-    char *a = malloc(bytes), *b = malloc(bytes);
-    assert_non_null(a);
-    assert_non_null(b);
-    assert_ok(lk_tensor_read(have, a, bytes));
-    assert_ok(lk_tensor_read(want, b, bytes));
-    assert_memory_equal(a, b, bytes);
-    free(a);
-    free(b);
 }
 
 /* The third replay is the second with a memory plan. */

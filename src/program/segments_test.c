@@ -3,9 +3,6 @@
 #include "base/mem.h"
 #include "core/backend.h"
 #include "lockstep/autograd.h"
-#include "lockstep/device.h"
-#include "lockstep/ops.h"
-#include "lockstep/program.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,24 +13,10 @@
 
 #include <cmocka.h>
 
+#include "program/program_testing.h"
+
 /* Outputs: gradients of two convolutions with biases and of a product, loss, one that is absent. */
 enum { IMAGES = 8, CHANNELS = 16, CLASSES = 10, PARAMETERS = 5, LOSS = PARAMETERS, ABSENT, OUTPUTS };
-
-#define assert_ok(expression)                   \
-    do {                                        \
-        if ((expression) != LK_OK)              \
-            fail_msg("%s", lk_error_message()); \
-    } while (0)
-
-static lk_tensor *numbers(lk_device *device, lk_shape shape, int seed)
-{
-    float values[CHANNELS * 3 * 3 * CHANNELS];
-    int64_t n = lk_shape_count(shape);
-    assert_true((size_t)n <= sizeof values / sizeof *values);
-    for (int64_t i = 0; i < n; i++)
-        values[i] = (float)((i * 7919 + seed * 104729) % 2003) / 1001 - 1;
-    return lk_tensor_from(device, LK_F32, shape, values);
-}
 
 typedef struct network {
     lk_device *device;
@@ -100,19 +83,6 @@ static void end(network *net)
     lk_device_memory(net->device, &now, &peak);
     assert_int_equal(now, net->device->arena ? (int64_t)net->device->arena->size : 0);
     lk_device_release(net->device);
-}
-
-static void expect_equal(lk_tensor *have, lk_tensor *want)
-{
-    size_t bytes = (size_t)lk_tensor_count(want) * sizeof(float);
-    float *a = malloc(bytes), *b = malloc(bytes);
-    assert_non_null(a);
-    assert_non_null(b);
-    assert_ok(lk_tensor_read(have, a, bytes));
-    assert_ok(lk_tensor_read(want, b, bytes));
-    assert_memory_equal(a, b, bytes);
-    free(a);
-    free(b);
 }
 
 static void expect_equal_outputs(lk_tensor *const *have, lk_tensor *const *want)
