@@ -156,6 +156,54 @@ static void branches_that_need_each_other_are_none(void **state)
     lk_device_release(device);
 }
 
+/* --- what branches have in common --------------------------------------------------------------------------------- */
+
+static lk_status round_the_variable(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    lk_tensor *variable = user;
+    for (int s = 0; s < SHARDS; s++) {
+        lk_program_branch(s + 1);
+        lk_tensor *rounded = lk_cast(variable, LK_BF16);
+        out[s] = lk_mul(lk_cast(rounded, LK_F32), in[s]);
+    }
+    lk_program_branch(0);
+    return out[SHARDS - 1] ? lk_copy_into(variable, out[SHARDS - 1]) : lk_error_status();
+}
+
+static void count_casts(void *user, const char *op, const char *call)
+{
+    (void)call;
+    *(int *)user += strcmp(op, "cast") == 0;
+}
+
+/* The variable is written behind the branches: each replay rounds it anew. */
+static void what_is_made_of_variables_is_made_once(void **state)
+{
+    (void)state;
+    int casts = 0;
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    lk_tensor *variable = numbers(device, LK_SHAPE(5), 1), *other = numbers(device, LK_SHAPE(5), 1);
+    lk_tensor *in[SHARDS], *have[SHARDS], *want[SHARDS];
+    for (int s = 0; s < SHARDS; s++)
+        in[s] = numbers(device, LK_SHAPE(5), 2 + s);
+    lk_program *program = lk_program_record(device, round_the_variable, variable, in, SHARDS, SHARDS, NULL);
+    assert_non_null(program);
+    lk_program_visit(program, count_casts, &casts);
+    assert_int_equal(casts, 1 + SHARDS); /* what is made of a shared one is a branch's own */
+    assert_true(lk__program_has_branches(program));
+    for (int i = 0; i < 3; i++) {
+        assert_ok(lk_program_run(program, in, 0, have));
+        assert_ok(round_the_variable(other, in, want));
+        for (int s = 0; s < SHARDS; s++)
+            expect_equal(have[s], want[s]);
+    }
+    expect_equal(variable, other);
+    lk_program_release(program);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
 /* --- bits --------------------------------------------------------------------------------------------------------- */
 
 static lk_status add_large(void *user, lk_tensor *const *in, lk_tensor **out)
@@ -227,6 +275,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(branches_lie_apart),
         cmocka_unit_test(branches_that_need_each_other_are_none),
+        cmocka_unit_test(what_is_made_of_variables_is_made_once),
         cmocka_unit_test(replays_have_the_operators_bits),
         cmocka_unit_test(graphs_have_the_operators_bits),
     };
