@@ -68,6 +68,9 @@ static void print_devices(const lk_plan *plan, const lk_train_config *config)
             stderr,
             "            %lld shards because of %lld devices, not %lld: the same bits on fewer with --shards %lld\n",
             shards, devices, usual, shards);
+    if (plan->memory_there > 0)
+        fprintf(stderr, "  memory    %.1f of %.1f MiB are needed, by estimate\n",
+                (double)plan->memory_needed / (1 << 20), (double)plan->memory_there / (1 << 20));
     print_idle_cores(plan, config);
 }
 

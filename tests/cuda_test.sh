@@ -180,10 +180,43 @@ export LOCKSTEP_EMULATED_GPUS=2
 
 # --- memory ----------------------------------------------------------------------------------------------------------
 
-export LOCKSTEP_EMULATED_MEMORY=2000000
-run 1 train --model lenet --data synthetic --devices cuda --epochs 1 --limit-train 64 --batch-size 32
+# small_gpu BYTES ARGUMENT…: trains LeNet on GPUs with so little memory.
+small_gpu()
+{
+    local bytes=$1
+    shift
+    LOCKSTEP_EMULATED_MEMORY=$bytes run "$expected" train --model lenet --data synthetic --epochs 1 --limit-train 64 \
+        --limit-val 0 "$@"
+}
+
+# Variables alone are too many.
+expected=1
+small_gpu 400000 --devices cuda --batch-size 32
 says 'out of memory on GPU 0: '
+
+# The estimate: what is refused says what would do, and that does.
+small_gpu 8000000 --devices cuda --batch-size 64 --shards 1
+complains '--batch-size 64 does not fit on cuda:0: training needs ' ' MiB (variables and optimiser ' \
+    'and 7.6 MiB are there; the largest that does is '
+largest=$(sed -nE 's/.*the largest that does is ([0-9]+)$/\1/p' "$work/stderr")
+expected=0
+small_gpu 8000000 --devices cuda --batch-size "$largest" --shards 1
+says '  memory    '
+expected=1
+small_gpu 8000000 --devices cuda --batch-size $((largest + 1)) --shards 1
+complains "the largest that does is $largest"
+# More shards need less at a time; two devices of a GPU share its memory.
+expected=0
+small_gpu 8000000 --devices cuda --batch-size 64 --shards 16
+expected=1
+small_gpu 8000000 --devices 2xcuda:0 --batch-size 64 --shards 16
+complains ', for each of 2 devices (' 'does not fit on cuda:0'
+
+# Data that would leave too little for training stay with the host.
+printf 'flatten\ndense classes\n' >"$work/small.lk"
+expected=0
+small_gpu 2000000 --devices cuda --batch-size 32 --limit-val 600 --model "$work/small.lk"
 says "prepared by the host: a quarter of a device's free memory does not take them"
-run 1 train --model lenet --data synthetic --devices 2xcuda:0 --epochs 1 --limit-train 64 --limit-val 600 --batch-size 32 \
-    --data-on device
-says '--data-on device: the data set has 0.5 MB, and cuda:0 has 2.0 MB left, of which data may take a quarter for its 2 '
+expected=1
+small_gpu 2000000 --devices 2xcuda:0 --batch-size 32 --limit-val 600 --data-on device
+complains '--data-on device: the data set has 0.5 MB, and cuda:0 has 2.0 MB left, of which data may take a quarter for its 2 '

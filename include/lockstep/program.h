@@ -32,7 +32,7 @@ typedef struct lk_program_opts {
     /* So many bytes may be kept of what kernels make of variables alone, weights in their own order for instance, until
      * a variable is written: worth it where a program is replayed several times in between. No result depends on it. */
     size_t keep_bytes;
-    /* From the third replay on, a device that can (a GPU) is given each segment as one graph, whose calls it starts by
+    /* From the second replay on, a device that can (a GPU) is given each segment as one graph, whose calls it starts by
      * itself. No result depends on it. */
     bool graphs;
 } lk_program_opts;
@@ -93,8 +93,8 @@ LK_API void lk_program_release(lk_program *program);
 LK_API void lk_program_visit(const lk_program *program, void (*visit)(void *user, const char *op, const char *call),
                              void *user);
 
-/* Bytes of the tensors inside the program, known once it has run: of the plan, at the moment when most is needed, and
- * without any sharing. Waits for replays under way. */
+/* Bytes of the tensors inside the program, known once it has run, or, on a GPU, at once: of the plan, at the moment
+ * when most is needed, and without any sharing. Waits for replays under way. */
 typedef struct lk_program_memory {
     int64_t planned, peak, sum;
     int64_t kept;        /* see lk_program_opts.keep_bytes */

@@ -138,6 +138,9 @@ typedef struct lk_plan {
      * with lk_tuning_hash of lk_trainer_implementations, and where GPUs differ with those that differ from the first.
      */
     uint64_t implementations;
+    /* Of a device with memory of its own, bytes: what training is estimated to take there, and what there is for it;
+     * the worst of them. 0: devices have none, or, with --bn sync, no estimate. */
+    int64_t memory_needed, memory_there;
     bool fell_back;                       /* data "auto": fashion-mnist was not to be had */
     bool data_on_devices, data_too_large; /* see lk_data_on; too large: what kept `auto` from it */
 } lk_plan;

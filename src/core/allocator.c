@@ -27,6 +27,13 @@ static int size_class(size_t bytes, size_t *size)
     return (shift - MIN_SHIFT) * 4 + (int)step;
 }
 
+size_t lk__allocator_block_bytes(size_t bytes)
+{
+    size_t size;
+    size_class(bytes, &size);
+    return size;
+}
+
 lk_status lk__allocator_new(lk_memory_source source, lk_allocator **allocator)
 {
     *allocator = lk__calloc(1, sizeof **allocator);

@@ -38,6 +38,9 @@ void lk__allocator_drop(lk_allocator *allocator, lk_block *block);
 /* All cached blocks go back to the source. */
 void lk__allocator_trim(lk_allocator *allocator);
 
+/* Bytes of the block that lk__allocator_get gives for so many. */
+size_t lk__allocator_block_bytes(size_t bytes);
+
 /* Bytes in blocks handed out, now and at most. */
 void lk__allocator_stats(lk_allocator *allocator, int64_t *now, int64_t *peak);
 

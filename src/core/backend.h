@@ -56,6 +56,8 @@ typedef struct lk_offload {
 
     /* What could still be allocated, from any thread. */
     lk_status (*memory_left)(lk_device *device, int64_t *bytes);
+    /* What calls of a further branch take for libraries, beside their operands and results. */
+    lk_status (*workspace)(lk_device *device, int64_t *bytes);
 } lk_offload;
 
 /* Of a kind of device that works by itself: calls beside each other, and calls that it keeps and starts again as a

@@ -328,6 +328,15 @@ static lk_status memory_left(lk_device *device, int64_t *bytes)
     return status;
 }
 
+static lk_status workspace(lk_device *device, int64_t *bytes)
+{
+    const lk_cuda *cuda = device->state;
+    lk_gpu_info info;
+    LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->describe(cuda->gpu, &info)));
+    *bytes = info.workspace;
+    return LK_OK;
+}
+
 const lk_offload lk__cuda_offload = {
     .mark = mark,
     .wait = wait,
@@ -337,4 +346,5 @@ const lk_offload lk__cuda_offload = {
     .write = write_memory,
     .bring = bring,
     .memory_left = memory_left,
+    .workspace = workspace,
 };

@@ -150,3 +150,8 @@ void lk__gpu_libraries_versions(lk_gpu_versions *versions)
     write_version(versions->cublas, sizeof versions->cublas, cublasLtGetVersion());
     write_version(versions->cudnn, sizeof versions->cudnn, cudnnGetVersion());
 }
+
+int64_t lk__gpu_libraries_workspace(void)
+{
+    return LK_GPU_WORKSPACE_BYTES;
+}

@@ -40,6 +40,7 @@ lk_gpu_status lk__gpu_launched(const char *kernel);
 lk_gpu_status lk__gpu_libraries_need(lk_gpu_stream *stream);
 void lk__gpu_libraries_free(lk_gpu_stream *stream);
 void lk__gpu_libraries_versions(lk_gpu_versions *versions);
+int64_t lk__gpu_libraries_workspace(void);
 
 /* lk_gpu_driver.choose, .choices */
 lk_gpu_status lk__gpu_choose(lk_gpu_stream *stream, lk_gpu_choice *choice);

@@ -98,6 +98,7 @@ static lk_gpu_status describe(int gpu, lk_gpu_info *info)
     info->multiprocessors = properties.multiProcessorCount;
     info->memory = (int64_t)properties.totalGlobalMem;
     info->peers = peers_of(gpu);
+    info->workspace = lk__gpu_libraries_workspace();
     return LK_GPU_OK;
 }
 

@@ -1,7 +1,7 @@
 /* Starting a segment's calls: one after the other, or, on a device that works by itself, in their branches, and from
- * then on as a graph. A program's first replay finds out how much memory it needs. The second one gives every value its
- * place and runs calls in their branches, so that whatever they make for themselves when they are first called is
- * there; the third one is kept as a graph. A graph has addresses in it: where memory has moved since, it is made anew.
+ * then on as a graph. There every value has its place before the first replay, which runs calls in their branches, so
+ * that whatever they make for themselves when they are first called is there; the second one is kept as a graph. A
+ * graph has addresses in it: where memory has moved since, it is made anew.
  */
 #include "program/program.h"
 

@@ -141,28 +141,28 @@ static size_t peak_of(const place *places, int n, int calls)
 /* --- both --------------------------------------------------------------------------------------------------------- */
 
 /* Inputs and outputs have places where the device can make graphs: see run.c. */
-static size_t bytes_of(const lk_program *program, const lk_value *value)
+static size_t bytes_of(const lk_program *program, const lk_value *value, bool by_shapes)
 {
     bool is_given = value->kind == LK_VALUE_INPUT || value->kind == LK_VALUE_OUTPUT;
     if (value->kind == LK_VALUE_INSIDE)
-        return value->storage->used;
+        return by_shapes ? value->storage->bytes : value->storage->used;
     return is_given && program->device->backend->graphs ? value->storage->bytes : 0;
 }
 
-static size_t measure(lk_program *program)
+static size_t measure(lk_program *program, bool by_shapes)
 {
     size_t sum = 0;
     for (int i = 0; i < program->n_values; i++) {
         lk_value *value = &program->values[i];
-        value->bytes = round_up(bytes_of(program, value));
+        value->bytes = round_up(bytes_of(program, value, by_shapes));
         sum += value->bytes;
     }
     return sum;
 }
 
-static void plan(lk_program *program, place *places, place **order)
+static void plan(lk_program *program, bool by_shapes, place *places, place **order)
 {
-    program->sum_bytes = measure(program);
+    program->sum_bytes = measure(program, by_shapes);
     int n = find_places(program, places);
     for (int i = 0; i < n; i++)
         order[i] = &places[i];
@@ -173,14 +173,26 @@ static void plan(lk_program *program, place *places, place **order)
             program->values[i].offset = places[program->values[i].place].offset;
 }
 
-lk_status lk__program_plan_memory(lk_program *program)
+static lk_status plan_memory(lk_program *program, bool by_shapes)
 {
     place *places = lk__calloc((size_t)program->n_values, sizeof *places);
     place **order = lk__calloc((size_t)program->n_values, sizeof *order);
     lk_status status = places && order ? LK_OK : LK_ERR_MEMORY;
     if (status == LK_OK)
-        plan(program, places, order);
+        plan(program, by_shapes, places, order);
     lk__free(places);
     lk__free(order);
     return status;
+}
+
+lk_status lk__program_plan_memory(lk_program *program)
+{
+    return plan_memory(program, false);
+}
+
+lk_status lk__program_plan_by_shapes(lk_program *program)
+{
+    LK_TRY(plan_memory(program, true));
+    program->planned = true;
+    return LK_OK;
 }

@@ -68,8 +68,9 @@ struct lk_program {
 
     bool graphs; /* segments may become graphs, where the device has such a thing */
 
+    bool planned; /* once recorded, where the device works by itself; else after the first replay */
+
     /* On the device's thread, after the first replay. */
-    bool planned;
     struct lk_hold *hold; /* what its calls take for themselves where they run in branches or as a graph */
     const char *base;     /* where graphs find the plan's memory */
     size_t plan_bytes, peak_bytes, sum_bytes;
@@ -145,6 +146,11 @@ void lk__program_widen(const lk_program *program, int *first, int *last);
 
 /* Gives the values inside a place, by the bytes that the replay before has used. */
 lk_status lk__program_plan_memory(lk_program *program);
+
+/* The same before the first replay, on a device whose layouts take no more than plain tensors: one that works by
+ * itself.
+ */
+lk_status lk__program_plan_by_shapes(lk_program *program);
 
 /* --- in_place.c --------------------------------------------------------------------------------------------------- */
 

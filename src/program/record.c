@@ -125,7 +125,8 @@ static lk_status compile(lk_program *program, lk_tensor *const *like, lk_program
     LK_TRY(lk__program_find_values(program));
     LK_TRY(lk__program_check_branches(program));
     LK_TRY(lk__program_keep(program, opts->keep_bytes));
-    return lk__program_cut(program, opts->segment_bytes);
+    LK_TRY(lk__program_cut(program, opts->segment_bytes));
+    return program->device->backend->offload ? lk__program_plan_by_shapes(program) : LK_OK;
 }
 
 lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, lk_tensor *const *like, int n_in,

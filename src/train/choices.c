@@ -51,8 +51,7 @@ lk_status lk__use_algorithms(lk_trainer *trainer)
 
 /* --- listed ------------------------------------------------------------------------------------------------------- */
 
-/* Of so many samples, on the first device. */
-static lk_status make_shard(const lk_trainer *trainer, int64_t samples, lk_shard *shard)
+lk_status lk__make_shard(const lk_trainer *trainer, int64_t samples, lk_shard *shard)
 {
     const lk_dataset *data = trainer->train_set;
     lk_device *device = trainer->devices[0];
@@ -90,7 +89,7 @@ static lk_status add_pass(lk_trainer *trainer, bool training, int64_t samples, l
     lk_shard shard;
     lk_tensor *seed = NULL;
     lk_program *program = NULL;
-    lk_status status = make_shard(trainer, samples, &shard);
+    lk_status status = lk__make_shard(trainer, samples, &shard);
     if (status == LK_OK)
         status = lk__tensor_new(trainer->devices[0], LK_F32, LK_SCALAR, &seed);
     if (status == LK_OK)

@@ -251,7 +251,8 @@ static lk_status build(lk_trainer *trainer)
         LK_TRY(lk__step_programs_new(&trainer->step_programs));
         LK_TRY(lk__optimizer_prepare_recording(lk_replicas_optimizer(trainer->replicas, 0)));
     }
-    return lk__list_implementations(trainer);
+    LK_TRY(lk__list_implementations(trainer));
+    return lk__check_memory(trainer);
 }
 
 /* model NULL: config->model. */

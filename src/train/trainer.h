@@ -132,6 +132,13 @@ void lk__release_tensors(lk_tensor **tensors, int64_t n);
 /* Gives the devices what --algorithms asks for. Errors: those of lk_tuning_read. */
 lk_status lk__use_algorithms(lk_trainer *trainer);
 
+/* memory_estimate.c: where devices have memory of their own, sets the plan's numbers of it. LK_ERR_MEMORY: training
+ * cannot fit, and what would. */
+lk_status lk__check_memory(lk_trainer *trainer);
+
+/* A shard without elements, of so many samples on the first device, to record a pass with. */
+lk_status lk__make_shard(const lk_trainer *trainer, int64_t samples, lk_shard *shard);
+
 /* Sets trainer->implementations and their hash in the plan, once all else is there. */
 lk_status lk__list_implementations(lk_trainer *trainer);
 

@@ -55,6 +55,11 @@ static void require_alignment(std::initializer_list<const void *> operands)
     }
 }
 
+int64_t lk__gpu_libraries_workspace(void)
+{
+    return 0;
+}
+
 /* --- what runs ---------------------------------------------------------------------------------------------------- */
 
 /* $LOCKSTEP_EMULATED_BF16_CONV=no: as a cuDNN that has no engine for them. */

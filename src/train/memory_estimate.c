@@ -1,0 +1,234 @@
+/* What training needs of a device's own memory, before it runs: what the device holds already (variables, the
+ * optimiser's state, data), gradients, the memory plan of a step's program by the shapes in it, images of steps under
+ * way, and workspaces of libraries. Temporaries of single calls are not in it, so what is refused cannot fit, and what
+ * is not refused may still run out. */
+#include "train/trainer.h"
+
+#include "base/status.h"
+#include "core/backend.h"
+#include "core/tensor.h"
+#include "program/program.h"
+
+#include <stdio.h>
+
+/* Bytes on one device, beside what is there before. */
+typedef struct needs {
+    int64_t gradients, step, images;
+    int branches; /* of the step, with a workspace of their own each */
+} needs;
+
+/* --- of a batch --------------------------------------------------------------------------------------------------- */
+
+static int64_t shards_of(const lk_trainer *trainer, int64_t batch)
+{
+    return trainer->config.shards ? trainer->config.shards : lk_default_shards(batch, trainer->n_devices);
+}
+
+static int64_t divide_up(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
+}
+
+static int branches_of(const lk_program *program)
+{
+    int most = 0;
+    for (int i = 0; i < program->n_calls; i++)
+        most = program->calls[i].branch > most ? program->calls[i].branch : most;
+    return most;
+}
+
+static lk_status estimate_program(lk_trainer *trainer, int64_t samples, needs *n)
+{
+    const lk_program_opts opts = {.fuse = trainer->config.fuse == LK_FUSE_ON, .recompute = trainer->config.recompute};
+    lk_shard shard;
+    lk_tensor *seed = NULL;
+    lk_program *program = NULL;
+    lk_status status = lk__make_shard(trainer, samples, &shard);
+    if (status == LK_OK)
+        status = lk__tensor_new(trainer->devices[0], LK_F32, LK_SCALAR, &seed);
+    if (status == LK_OK) {
+        program = lk__shard_program_record(trainer, lk__training_pass, NULL, &shard, seed, trainer->n_values, &opts);
+        status = program ? LK_OK : lk_error_status();
+    }
+    if (status == LK_OK) {
+        n->step = (int64_t)lk__allocator_block_bytes(program->plan_bytes);
+        n->branches = branches_of(program);
+    }
+    lk_program_release(program);
+    lk__release_tensors((lk_tensor *[]){shard.images, shard.labels, shard.indices, seed}, 4);
+    return status;
+}
+
+/* Gradients of a shard, those of the last update and the optimiser's copy of them, and sums of earlier shards that wait
+ * for their sibling in the tree. */
+static int64_t gradient_bytes(const lk_trainer *trainer, int64_t shards)
+{
+    int64_t own = divide_up(shards, trainer->n_devices), waiting = 0;
+    while (own >> (waiting + 1) > 0)
+        waiting++;
+    return (3 + waiting) * trainer->plan.parameters * (int64_t)sizeof(float);
+}
+
+/* Two steps are under way at most; nothing where data are on the devices. */
+static int64_t image_bytes(const lk_trainer *trainer, int64_t batch)
+{
+    const lk_dataset *data = trainer->train_set;
+    int64_t image = lk_dataset_channels(data) * lk_dataset_height(data) * lk_dataset_width(data);
+    if (trainer->train_data)
+        return 0;
+    return 2 * divide_up(batch, trainer->n_devices) * image * (int64_t)sizeof(float);
+}
+
+static lk_status estimate(lk_trainer *trainer, int64_t batch, needs *n)
+{
+    int64_t shards = shards_of(trainer, batch);
+    *n = (needs){.gradients = gradient_bytes(trainer, shards), .images = image_bytes(trainer, batch)};
+    return estimate_program(trainer, divide_up(batch, shards), n);
+}
+
+/* --- of a GPU ----------------------------------------------------------------------------------------------------- */
+
+typedef struct memory {
+    int devices;        /* that share it */
+    int64_t held, left; /* bytes that they have taken so far, and that are left */
+    int64_t workspace;  /* of a branch */
+} memory;
+
+static int64_t total(const needs *n, const memory *m)
+{
+    return n->gradients + n->step + n->images + n->branches * m->workspace;
+}
+
+/* Where the trainer's device d has its memory. */
+static lk_status look_at(const lk_trainer *trainer, int d, memory *m)
+{
+    lk_device *device = trainer->devices[d];
+    *m = (memory){0};
+    for (int i = 0; i < trainer->n_devices; i++) {
+        lk_device *other = trainer->devices[i];
+        int64_t now, peak;
+        if (other->backend != device->backend || other->index != device->index)
+            continue;
+        LK_TRY(lk_device_sync(other));
+        lk__allocator_trim(other->allocator);
+        lk_device_memory(other, &now, &peak);
+        m->devices++;
+        m->held += now;
+    }
+    LK_TRY(device->backend->offload->workspace(device, &m->workspace));
+    return device->backend->offload->memory_left(device, &m->left);
+}
+
+static bool fits(const needs *n, const memory *m)
+{
+    return m->devices * total(n, m) <= m->left;
+}
+
+/* --- the largest batch -------------------------------------------------------------------------------------------- */
+
+static lk_status batch_fits(lk_trainer *trainer, int64_t batch, const memory *m, bool *it_does)
+{
+    needs n;
+    lk_status status = estimate(trainer, batch, &n);
+    *it_does = status == LK_OK && fits(&n, m);
+    return status;
+}
+
+/* The smallest batch with as many shards as `batch`. */
+static int64_t first_of_its_shards(const lk_trainer *trainer, int64_t batch)
+{
+    int64_t low = 1, high = batch;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (shards_of(trainer, middle) == shards_of(trainer, batch))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* In [low, high], of batches with as many shards; `low` fits. */
+static lk_status search(lk_trainer *trainer, int64_t low, int64_t high, const memory *m, int64_t *largest)
+{
+    while (low < high) {
+        int64_t middle = low + (high - low + 1) / 2;
+        bool it_does;
+        LK_TRY(batch_fits(trainer, middle, m, &it_does));
+        if (it_does)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    *largest = low;
+    return LK_OK;
+}
+
+/* Below `batch`, which does not fit; 0: none. Fewer shards may need more, so batches with as many shards are looked at
+ * by themselves. */
+static lk_status find_largest(lk_trainer *trainer, int64_t batch, const memory *m, int64_t *largest)
+{
+    *largest = 0;
+    for (int64_t high = batch - 1, low; high >= shards_of(trainer, 1) && *largest == 0; high = low - 1) {
+        bool it_does;
+        int64_t least = shards_of(trainer, high);
+        low = first_of_its_shards(trainer, high);
+        low = low < least ? least : low;
+        LK_TRY(batch_fits(trainer, low, m, &it_does));
+        if (it_does)
+            LK_TRY(search(trainer, low, high, m, largest));
+    }
+    return LK_OK;
+}
+
+/* --- refusing ----------------------------------------------------------------------------------------------------- */
+
+static double mebibytes(int64_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+static lk_status refuse(lk_trainer *trainer, int d, const needs *n, const memory *m)
+{
+    int64_t largest, batch = trainer->plan.batch_size, each = m->held / m->devices;
+    char instead[64] = "no batch does", sharing[64] = "";
+    LK_TRY(find_largest(trainer, batch, m, &largest));
+    if (largest > 0)
+        snprintf(instead, sizeof instead, "the largest that does is %lld", (long long)largest);
+    if (m->devices > 1)
+        snprintf(sharing, sizeof sharing, ", for each of %d devices", m->devices);
+    LK_FAIL(LK_ERR_MEMORY,
+            "--batch-size %lld does not fit on %s: training needs %.1f MiB%s (variables and optimiser %.1f, gradients "
+            "%.1f, a step %.1f, images %.1f, workspaces %.1f), and %.1f MiB are there; %s",
+            (long long)batch, lk_device_name(trainer->devices[d]), mebibytes(each + total(n, m)), sharing,
+            mebibytes(each), mebibytes(n->gradients), mebibytes(n->step), mebibytes(n->images),
+            mebibytes(n->branches * m->workspace), mebibytes(m->held + m->left), instead);
+}
+
+static lk_status check_device(lk_trainer *trainer, int d, const needs *n)
+{
+    lk_plan *plan = &trainer->plan;
+    memory m;
+    LK_TRY(look_at(trainer, d, &m));
+    if (!fits(n, &m))
+        return refuse(trainer, d, n, &m);
+    int64_t needed = m.held + m.devices * total(n, &m), there = m.held + m.left;
+    if (plan->memory_there == 0 || there - needed < plan->memory_there - plan->memory_needed) {
+        plan->memory_needed = needed;
+        plan->memory_there = there;
+    }
+    return LK_OK;
+}
+
+lk_status lk__check_memory(lk_trainer *trainer)
+{
+    needs n;
+    bool together = trainer->plan.batch_norm == LK_BN_SYNC && lk_model_has_batch_norm(trainer->model);
+    if (!trainer->devices[0]->backend->offload || together)
+        return LK_OK;
+    LK_TRY(estimate(trainer, trainer->plan.batch_size, &n));
+    for (int d = 0; d < trainer->n_devices; d++)
+        if (trainer->devices[d]->backend->offload)
+            LK_TRY(check_device(trainer, d, &n));
+    return LK_OK;
+}
