@@ -83,7 +83,7 @@ if(TARGET lockstep_cuda_emulated)
   endif()
   if(TARGET lockstep)
     set_tests_properties(cuda_test gpu_check_test PROPERTIES ENVIRONMENT
-      "LOCKSTEP=$<TARGET_FILE:lockstep>;LOCKSTEP_CUDA_EMULATED=$<TARGET_FILE:lockstep_cuda_emulated>")
+      "LOCKSTEP=$<TARGET_FILE:lockstep>;LOCKSTEP_CUDA_EMULATED=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_CUDA_INCOMPLETE=$<TARGET_FILE:lockstep_cuda_incomplete>")
     set_tests_properties(cuda_recorded_test PROPERTIES ENVIRONMENT "LOCKSTEP=$<TARGET_FILE:lockstep>;${recorded}")
   endif()
 endif()

@@ -22,6 +22,13 @@ run 1 train --devices cuda --data synthetic
 complains 'cuda:0: no CUDA: ' "$work/none.so"
 
 export LOCKSTEP_CUDA_PLUGIN=$plugin
+# A library that the plug-in needs is missing.
+if [[ -f ${LOCKSTEP_CUDA_INCOMPLETE:-} ]]; then
+    LOCKSTEP_CUDA_PLUGIN=$LOCKSTEP_CUDA_INCOMPLETE run 1 train --devices cuda --data synthetic
+    complains 'cuda:0: no CUDA: liblockstep_absent.so: cannot open shared object file' \
+        'the plug-in for CUDA needs it; install it, or name its folder in LD_LIBRARY_PATH'
+fi
+
 export LOCKSTEP_EMULATED_GPUS=0
 run 1 train --devices cuda --data synthetic
 complains 'cuda:0: no GPU: '
@@ -220,3 +227,30 @@ says "prepared by the host: a quarter of a device's free memory does not take th
 expected=1
 small_gpu 2000000 --devices 2xcuda:0 --batch-size 32 --limit-val 600 --data-on device
 complains '--data-on device: the data set has 0.5 MB, and cuda:0 has 2.0 MB left, of which data may take a quarter for its 2 '
+
+# --- errors of the runtime -------------------------------------------------------------------------------------------
+
+# failing KIND:N:ERROR ARGUMENT…: see tests/cuda_emulated/runtime.cpp.
+failing()
+{
+    local what=$1
+    shift
+    LOCKSTEP_EMULATED_FAIL=$what run 1 train --model lenet --data synthetic --devices cuda --epochs 1 --limit-train 64 \
+        --limit-val 0 --batch-size 16 "$@"
+    [[ $(grep -c '^lockstep: ' "$work/stderr") -eq 1 ]] || fail "not one line of error"
+}
+
+failing count:1:35
+complains 'cuda:0: no GPU: CUDA: ' 'cudaErrorInsufficientDriver' 'install a newer driver'
+failing device:1:46
+complains 'cudaErrorDevicesUnavailable' 'exclusive mode' 'nvidia-smi -c DEFAULT'
+failing launch:200:719
+says 'cudaErrorLaunchFailure'
+says 'dmesg | grep Xid'
+failing run:200:214
+says 'cudaErrorECCUncorrectable'
+says 'nvidia-smi -q -d ECC'
+# Which operator it was: the engine can tell where it waits for each.
+LOCKSTEP_ENGINE=sync failing run:60:719
+says 'cudaErrorLaunchFailure'
+grep -qE '\[[a-z0-9_]+\(.* on cuda:0, called at [^;]*:[0-9]+\]$' "$work/stderr" || fail "no operator is named"

@@ -402,6 +402,19 @@ bool lk__event_complete(lk_event event)
     return atomic_load_explicit(position, memory_order_acquire) >= event.sequence;
 }
 
+/* A device's failure has mostly been met before by an operator, whose error says more. */
+static lk_status first_error(lk_status status)
+{
+    lk_error_state kept;
+    lk__error_save(&kept);
+    lk_error_clear();
+    lk_status first = lk__error_report_unreported();
+    if (first != LK_OK)
+        return first;
+    lk__error_restore(&kept);
+    return status;
+}
+
 /* What an entry that has run has started. A queue without a device has seen the end of it. */
 static lk_status wait_for_work_of(lk_event event)
 {
@@ -416,7 +429,7 @@ static lk_status wait_for_work_of(lk_event event)
     if (status == LK_OK)
         lk__queue_note_finished(event.queue, event.sequence);
     lk__device_release_memory(device);
-    return status;
+    return status == LK_OK ? LK_OK : first_error(status);
 }
 
 lk_status lk__event_wait(lk_event event)

@@ -313,6 +313,8 @@ static lk_status run(lk_device *device, lk_call *call)
 {
     int64_t began = lk__trace_begin();
     lk_status status = dispatch(device, call);
+    if (status == LK_OK && device->backend->offload && lk__engine_is_sync())
+        status = device->backend->offload->drain(device);
     if (began)
         lk__trace_end_call(call, began);
     return status;
@@ -320,12 +322,15 @@ static lk_status run(lk_device *device, lk_call *call)
 
 static lk_status explain(lk_status status, const lk_call *call)
 {
-    char description[256], message[512];
+    char description[256], message[640];
+    /* A device that works by itself reports a loss at some later call. */
+    bool is_later = status == LK_ERR_DEVICE && call->device->backend->offload && !lk__engine_is_sync();
     snprintf(message, sizeof message, "%s", lk_error_message());
     lk__call_describe(call, description, sizeof description);
     lk_error_clear();
-    LK_FAIL(status, "%s [%s on %s, called at %s:%d]", message, description, call->device->name,
-            call->place.file ? call->place.file : "?", call->place.line);
+    LK_FAIL(status, "%s [%s%s on %s, called at %s:%d%s]", message, is_later ? "found by " : "", description,
+            call->device->name, call->place.file ? call->place.file : "?", call->place.line,
+            is_later ? "; LOCKSTEP_ENGINE=sync finds out whose it is" : "");
 }
 
 lk_status lk__run_call(lk_device *device, lk_call *call)

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,11 +29,14 @@ static void own_folder(char *folder, size_t size)
         *slash = '\0';
 }
 
-/* What dlerror says begins with the file's name. */
+/* What dlerror says begins with the file's name: the plug-in's, or that of a library which it needs. */
 static void note_failure(void)
 {
     const char *message = dlerror();
-    snprintf(why_not, sizeof why_not, "%s", message ? message : FILE_NAME ": cannot be loaded");
+    bool is_missing = message && strstr(message, "cannot open shared object file");
+    bool needs_another = is_missing && strncmp(message, "lib", 3) == 0 && !strstr(message, FILE_NAME);
+    snprintf(why_not, sizeof why_not, "%s%s", message ? message : FILE_NAME ": cannot be loaded",
+             needs_another ? ": the plug-in for CUDA needs it; install it, or name its folder in LD_LIBRARY_PATH" : "");
 }
 
 static void *open_beside(const char *format)

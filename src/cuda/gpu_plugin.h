@@ -26,6 +26,9 @@ lk_gpu_status lk__gpu_fail(lk_gpu_status status, const char *format, ...);
 /* LK_GPU_OK, or the status that an error of the runtime stands for, with a text that says what was being done. */
 lk_gpu_status lk__gpu_check(cudaError_t error, const char *what);
 
+/* lk_gpu_driver.error */
+const char *lk__gpu_error_text(void);
+
 /* Of a launch that has just been made. */
 lk_gpu_status lk__gpu_launched(const char *kernel);
 

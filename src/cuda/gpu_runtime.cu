@@ -1,7 +1,6 @@
 /* CUDA's runtime behind driver.h: GPUs, streams, events, memory, graphs. */
 #include "cuda/gpu_plugin.h"
 
-#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 
@@ -14,57 +13,6 @@ struct lk_gpu_graph {
     cudaGraphExec_t executable;
     cudaEvent_t launched; /* behind the last launch */
 };
-
-/* --- errors ------------------------------------------------------------------------------------------------------- */
-
-static thread_local char message[256];
-
-static const char *error_text(void)
-{
-    return message;
-}
-
-lk_gpu_status lk__gpu_fail(lk_gpu_status status, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(message, sizeof message, format, arguments);
-    va_end(arguments);
-    return status;
-}
-
-static lk_gpu_status status_of(cudaError_t error)
-{
-    switch (error) {
-    case cudaSuccess:
-        return LK_GPU_OK;
-    case cudaErrorMemoryAllocation:
-        return LK_GPU_NO_MEMORY;
-    case cudaErrorECCUncorrectable:
-    case cudaErrorIllegalAddress:
-    case cudaErrorLaunchFailure:
-    case cudaErrorUnknown:
-        return LK_GPU_LOST;
-    case cudaErrorNotSupported:
-        return LK_GPU_UNSUPPORTED;
-    default:
-        return LK_GPU_FAILED;
-    }
-}
-
-lk_gpu_status lk__gpu_check(cudaError_t error, const char *what)
-{
-    if (error == cudaSuccess)
-        return LK_GPU_OK;
-    cudaGetLastError(); /* or the next launch would report it once more */
-    return lk__gpu_fail(status_of(error), "CUDA: %s: %s (%s)", what, cudaGetErrorString(error),
-                        cudaGetErrorName(error));
-}
-
-lk_gpu_status lk__gpu_launched(const char *kernel)
-{
-    return lk__gpu_check(cudaGetLastError(), kernel);
-}
 
 /* --- GPUs --------------------------------------------------------------------------------------------------------- */
 
@@ -335,11 +283,11 @@ static lk_gpu_status graph_launch(lk_gpu_stream *stream, lk_gpu_graph *graph)
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const lk_gpu_driver table = {
-    LK_GPU_INTERFACE, sizeof(lk_gpu_driver), error_text,   count,          describe,        versions,
-    stream_open,      stream_open_beside,    stream_use,   stream_close,   stream_wait,     event_new,
-    event_free,       event_record,          event_follow, event_wait,     alloc,           free_memory,
-    pinned_alloc,     pinned_free,           memory_left,  copy,           copy_peer,       capture_begin,
-    capture_end,      graph_launch,          graph_free,   lk__gpu_choose, lk__gpu_choices, lk__gpu_nccl,
+    LK_GPU_INTERFACE, sizeof(lk_gpu_driver), lk__gpu_error_text, count,          describe,        versions,
+    stream_open,      stream_open_beside,    stream_use,         stream_close,   stream_wait,     event_new,
+    event_free,       event_record,          event_follow,       event_wait,     alloc,           free_memory,
+    pinned_alloc,     pinned_free,           memory_left,        copy,           copy_peer,       capture_begin,
+    capture_end,      graph_launch,          graph_free,         lk__gpu_choose, lk__gpu_choices, lk__gpu_nccl,
 #define LK_GPU_KERNEL(name) lk__gpu_##name,
 #include "cuda/kernels.def"
 #undef LK_GPU_KERNEL

@@ -124,10 +124,10 @@ static lk_status launch_graph(lk_program *program, lk_segment *segment, uint64_t
     return program->device->backend->graphs->launch(program->device, segment->graph, step);
 }
 
-/* A recording tells of calls one by one. */
+/* A recording tells of calls one by one, and the synchronous engine waits for each. */
 lk_status lk__program_launch(lk_program *program, lk_segment *segment, uint64_t step, const char *base)
 {
-    if (!base || lk__trace_is_on())
+    if (!base || lk__trace_is_on() || lk__engine_is_sync())
         return run_calls(program, segment, step);
     if (segment->is_warm && program->graphs)
         return launch_graph(program, segment, step, base);

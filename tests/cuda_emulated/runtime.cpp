@@ -54,6 +54,45 @@ struct emulated_graph {
 static std::recursive_mutex lock;
 static thread_local int current_device;
 static thread_local cudaError_t last_error;
+
+/* --- injected errors ---------------------------------------------------------------------------------------------- */
+
+/* $LOCKSTEP_EMULATED_FAIL=KIND:N:ERROR fails the N-th (from 1) call of a kind with an error, by its number: "count",
+ * "device" (the use of one), "launch" (of a kernel, when it is given to a stream) or "run" (the same,
+ * when the stream comes to it, which the next call tells of that looks). After an error that ends a GPU's work, from
+ * 200 on, every call gives it. */
+static struct {
+    std::once_flag read;
+    char kind[16];
+    long at, calls;
+    int error;
+    bool is_lost;
+} injection;
+
+static std::mutex injection_lock;
+
+static cudaError_t lost(void)
+{
+    std::lock_guard<std::mutex> guard(injection_lock);
+    return injection.is_lost ? (cudaError_t)injection.error : cudaSuccess;
+}
+
+static cudaError_t injected(const char *kind)
+{
+    std::call_once(injection.read, []() {
+        const char *text = getenv("LOCKSTEP_EMULATED_FAIL");
+        if (text && sscanf(text, "%15[a-z]:%ld:%d", injection.kind, &injection.at, &injection.error) != 3)
+            abort();
+    });
+    std::lock_guard<std::mutex> guard(injection_lock);
+    if (injection.is_lost)
+        return (cudaError_t)injection.error;
+    if (strcmp(injection.kind, kind) != 0 || ++injection.calls != injection.at)
+        return cudaSuccess;
+    injection.is_lost = injection.error >= 200;
+    return (cudaError_t)injection.error;
+}
+
 static thread_local int graphs_being_made; /* by this thread */
 
 static cudaError_t failed(cudaError_t error)
@@ -75,7 +114,7 @@ static int64_t given; /* kernels and copies, to all streams */
 static cudaError_t check_alive(void)
 {
     std::lock_guard<std::recursive_mutex> guard(lock);
-    return given > setting("LOCKSTEP_EMULATED_LOST", INT64_MAX) ? failed(cudaErrorLaunchFailure) : cudaSuccess;
+    return given > setting("LOCKSTEP_EMULATED_LOST", INT64_MAX) ? failed(cudaErrorLaunchFailure) : failed(lost());
 }
 
 static void run_first(emulated_stream *stream);
@@ -95,7 +134,7 @@ static void run_first(emulated_stream *stream)
     run_until(stream->tasks.front().wait);
     task first = stream->tasks.front();
     stream->tasks.pop_front();
-    if (first.work)
+    if (first.work && injected("run") == cudaSuccess)
         first.work();
     if (first.reach)
         first.reach->reached = true;
@@ -127,6 +166,8 @@ void emulated_push(cudaStream_t stream, std::function<void()> work)
 {
     std::lock_guard<std::recursive_mutex> guard(lock);
     given++;
+    if (failed(injected("launch")) != cudaSuccess)
+        return;
     if (stream->capturing)
         keep(stream, {0, std::move(work), false, false, 0});
     else
@@ -333,6 +374,10 @@ static int64_t memory_of_all(void)
 
 cudaError_t cudaGetDeviceCount(int *count)
 {
+    *count = 0;
+    cudaError_t error = failed(injected("count"));
+    if (error != cudaSuccess)
+        return error;
     *count = device_count();
     return *count > 0 ? cudaSuccess : failed(cudaErrorNoDevice);
 }
@@ -342,7 +387,7 @@ cudaError_t cudaSetDevice(int device)
     if (device < 0 || device >= device_count())
         return failed(cudaErrorInvalidDevice);
     current_device = device;
-    return cudaSuccess;
+    return failed(injected("device"));
 }
 
 cudaError_t cudaGetDevice(int *device)
@@ -393,6 +438,11 @@ static const std::map<cudaError_t, std::pair<const char *, const char *>> errors
     {cudaErrorInvalidValue, {"cudaErrorInvalidValue", "invalid argument"}},
     {cudaErrorMemoryAllocation, {"cudaErrorMemoryAllocation", "out of memory"}},
     {cudaErrorNoDevice, {"cudaErrorNoDevice", "no CUDA-capable device is detected"}},
+    {cudaErrorInsufficientDriver,
+     {"cudaErrorInsufficientDriver", "CUDA driver version is insufficient for CUDA runtime version"}},
+    {cudaErrorDevicesUnavailable, {"cudaErrorDevicesUnavailable", "CUDA-capable device(s) is/are busy or unavailable"}},
+    {cudaErrorECCUncorrectable, {"cudaErrorECCUncorrectable", "uncorrectable ECC error encountered"}},
+    {cudaErrorLaunchFailure, {"cudaErrorLaunchFailure", "unspecified launch failure"}},
     {cudaErrorInvalidDevice, {"cudaErrorInvalidDevice", "invalid device ordinal"}},
     {cudaErrorLaunchFailure, {"cudaErrorLaunchFailure", "unspecified launch failure"}},
     {cudaErrorStreamCaptureUnsupported,
