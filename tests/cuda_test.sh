@@ -212,10 +212,7 @@ says '  memory    '
 expected=1
 small_gpu 8000000 --devices cuda --batch-size $((largest + 1)) --shards 1
 complains "the largest that does is $largest"
-# More shards need less at a time; two devices of a GPU share its memory.
-expected=0
-small_gpu 8000000 --devices cuda --batch-size 64 --shards 16
-expected=1
+# Two devices of a GPU share its memory.
 small_gpu 8000000 --devices 2xcuda:0 --batch-size 64 --shards 16
 complains ', for each of 2 devices (' 'does not fit on cuda:0'
 

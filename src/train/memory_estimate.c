@@ -37,26 +37,28 @@ static int branches_of(const lk_program *program)
     return most;
 }
 
-static lk_status estimate_program(lk_trainer *trainer, int64_t samples, needs *n)
+/* Of a shard. */
+static lk_program *record_shard(lk_trainer *trainer, int64_t samples)
 {
     const lk_program_opts opts = {.fuse = trainer->config.fuse == LK_FUSE_ON, .recompute = trainer->config.recompute};
-    lk_shard shard;
+    lk_shard shard = {0};
     lk_tensor *seed = NULL;
     lk_program *program = NULL;
-    lk_status status = lk__make_shard(trainer, samples, &shard);
-    if (status == LK_OK)
-        status = lk__tensor_new(trainer->devices[0], LK_F32, LK_SCALAR, &seed);
-    if (status == LK_OK) {
+    if (lk__make_shard(trainer, samples, &shard) == LK_OK &&
+        lk__tensor_new(trainer->devices[0], LK_F32, LK_SCALAR, &seed) == LK_OK)
         program = lk__shard_program_record(trainer, lk__training_pass, NULL, &shard, seed, trainer->n_values, &opts);
-        status = program ? LK_OK : lk_error_status();
-    }
-    if (status == LK_OK) {
-        n->step = (int64_t)lk__allocator_block_bytes(program->plan_bytes);
-        n->branches = branches_of(program);
-    }
-    lk_program_release(program);
     lk__release_tensors((lk_tensor *[]){shard.images, shard.labels, shard.indices, seed}, 4);
-    return status;
+    return program;
+}
+
+/* Of all shards, which is what runs where there are step programs. */
+static lk_program *record_step(lk_trainer *trainer, int64_t batch, int64_t shards)
+{
+    int64_t planned = trainer->plan.shards;
+    trainer->plan.shards = shards;
+    lk_program *program = lk__step_program_record(trainer, batch);
+    trainer->plan.shards = planned;
+    return program;
 }
 
 /* Gradients of a shard, those of the last update and the optimiser's copy of them, and sums of earlier shards that wait
@@ -82,8 +84,17 @@ static int64_t image_bytes(const lk_trainer *trainer, int64_t batch)
 static lk_status estimate(lk_trainer *trainer, int64_t batch, needs *n)
 {
     int64_t shards = shards_of(trainer, batch);
-    *n = (needs){.gradients = gradient_bytes(trainer, shards), .images = image_bytes(trainer, batch)};
-    return estimate_program(trainer, divide_up(batch, shards), n);
+    bool is_whole = trainer->step_programs != NULL;
+    lk_program *program =
+        is_whole ? record_step(trainer, batch, shards) : record_shard(trainer, divide_up(batch, shards));
+    if (!program)
+        return lk_error_status();
+    *n = (needs){.gradients = is_whole ? 0 : gradient_bytes(trainer, shards),
+                 .step = (int64_t)lk__allocator_block_bytes(program->plan_bytes),
+                 .images = image_bytes(trainer, batch),
+                 .branches = branches_of(program)};
+    lk_program_release(program);
+    return LK_OK;
 }
 
 /* --- of a GPU ----------------------------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/backend.h"
+#include "core/tensor.h"
 #include "dist/tree.h"
 #include "lockstep/ops.h"
 #include "ops/update.h"
@@ -256,4 +257,35 @@ lk_status lk__run_evaluation_program(lk_trainer *trainer, lk_batch *batch, lk_te
     step_inputs inputs;
     LK_TRY(take_batch(trainer, trainer->val_set, trainer->val_data, batch, &inputs));
     return run(trainer, lk__evaluation_pass, batch, &inputs, metrics);
+}
+
+/* --- before there is a batch -------------------------------------------------------------------------------------- */
+
+/* Tensors without elements, all of them to be released. */
+static lk_status make_inputs(const lk_trainer *trainer, int64_t samples, step_inputs *inputs)
+{
+    lk_device *device = trainer->devices[0];
+    lk_shard whole = {.shards = 1};
+    lk_status status = lk__make_shard(trainer, samples, &whole);
+    inputs->in[inputs->n++] = whole.indices;
+    if (trainer->train_data) {
+        lk__release_tensors((lk_tensor *[]){whole.images, whole.labels}, 2);
+        LK_TRY(lk__tensor_new(device, LK_I64, LK_SCALAR, &inputs->in[inputs->n++]));
+    } else {
+        inputs->in[inputs->n++] = whole.images;
+        inputs->in[inputs->n++] = whole.labels;
+    }
+    LK_TRY(status);
+    LK_TRY(lk__tensor_new(device, LK_F32, LK_SCALAR, &inputs->in[inputs->n++]));
+    return lk__tensor_new(device, LK_F64, LK_SHAPE(LK_UPDATE_RATES), &inputs->in[inputs->n++]);
+}
+
+lk_program *lk__step_program_record(lk_trainer *trainer, int64_t samples)
+{
+    step_inputs like = {0};
+    lk_program *program = NULL;
+    if (make_inputs(trainer, samples, &like) == LK_OK)
+        program = record(trainer, lk__training_pass, samples, &like);
+    lk__release_tensors(like.in, like.n);
+    return program;
 }
