@@ -78,6 +78,9 @@ if(TARGET lockstep_cuda_emulated)
       set_tests_properties(cuda_${name} PROPERTIES ENVIRONMENT
         "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_DEVICES=2xcuda:0")
     endforeach()
+    lk_test(cuda_nan_guard_test tests nan_guard_test)
+    set_tests_properties(cuda_nan_guard_test PROPERTIES ENVIRONMENT
+      "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_KIND=cuda:0")
     lk_test(cuda_recorded_branches_test tests branches_test)
     set_tests_properties(cuda_recorded_branches_test PROPERTIES ENVIRONMENT "${recorded};LOCKSTEP_TEST_DEVICES=2xcuda:0")
   endif()

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 static lk_train_config unstable(lk_nan_guard guard)
 {
@@ -44,8 +45,19 @@ static void fill(lk_trainer *trainer, const char *name, float value)
     fill_but(trainer, name, 0, value, value);
 }
 
-static const char *const specs[] = {"1xcpu", "2xcpu", "3xcpu", "5xcpu"};
-enum { SPECS = 4 };
+/* 1, 2, 3 and 5 devices; two of them. With $LOCKSTEP_TEST_KIND of that kind, "cuda:0" for instance. */
+enum { SPECS = 4, TWO = 1 };
+static char specs[SPECS][32];
+
+static int name_devices(void **state)
+{
+    static const int counts[SPECS] = {1, 2, 3, 5};
+    const char *kind = getenv("LOCKSTEP_TEST_KIND");
+    (void)state;
+    for (int s = 0; s < SPECS; s++)
+        snprintf(specs[s], sizeof specs[s], "%dx%s", counts[s], kind ? kind : "cpu");
+    return 0;
+}
 
 /* Fits, has to end in LK_ERR_NUMERIC with the same message on any devices and the variables as they were; gives the
  * message. */
@@ -217,7 +229,7 @@ static void out_of_memory_on_the_way(void **state)
     (void)state;
     int found = 0, out = 0;
     lk_train_config config = unstable(LK_NAN_GUARD_STOP);
-    config.devices = "2xcpu";
+    config.devices = specs[TWO];
     config.batch_norm = LK_BN_SYNC;
     bool reached = true; /* so many allocations were made */
     for (int64_t n = 0; reached; n += 97) {
@@ -395,7 +407,7 @@ static void without_a_guard(void **state)
     char before[33];
     lk_train_result result;
     lk_train_config config = unstable(LK_NAN_GUARD_OFF);
-    config.devices = "2xcpu";
+    config.devices = specs[TWO];
     lk_trainer *trainer = with_large_weights(&config);
     assert_ok(lk_trainer_digest(trainer, 0, before));
     assert_ok(lk_trainer_fit(trainer, &result));
@@ -421,5 +433,5 @@ int main(void)
         cmocka_unit_test(training_goes_on_after_a_skip),
         cmocka_unit_test(without_a_guard),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, name_devices, NULL);
 }

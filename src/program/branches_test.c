@@ -225,7 +225,7 @@ static void run_larger(lk_device *device)
     lk_program_release(program);
 }
 
-/* The first replay takes memory, the second has branches, and from the third on there may be a graph. */
+/* On a GPU the first replay runs in branches, and from the second on there may be a graph. */
 static void check(const char *spec, bool graphs)
 {
     lk_device *device = open_device(spec);

@@ -121,7 +121,7 @@ const lk_option lk_train_options[] = {
      .default_text = "on",
      .choices = graph_modes,
      .value = "MODE",
-     .help = "whether a GPU is given programs as graphs, which it starts by itself, from their third replay on. Never "
+     .help = "whether a GPU is given programs as graphs, which it starts by itself, from their second replay on. Never "
              "changes a result"},
     {.name = "branches",
      .type = LK_OPTION_INT64,
