@@ -122,6 +122,10 @@ typedef struct lk_gpu_driver {
     lk_gpu_status (*event_record)(lk_gpu_stream *stream, lk_gpu_event *event);
     lk_gpu_status (*event_follow)(lk_gpu_stream *stream, lk_gpu_event *event); /* what comes next waits for it */
     lk_gpu_status (*event_wait)(lk_gpu_event *event);                          /* on the calling thread */
+    /* An event that tells when the stream came to it. */
+    lk_gpu_status (*timer_new)(lk_gpu_stream *stream, lk_gpu_event **event);
+    /* Between two of these of one stream, which has come to both. */
+    lk_gpu_status (*elapsed)(lk_gpu_event *from, lk_gpu_event *to, float *milliseconds);
 
     /* --- memory --- */
     lk_gpu_status (*alloc)(lk_gpu_stream *stream, size_t bytes, void **data);

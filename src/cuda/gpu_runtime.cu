@@ -138,14 +138,13 @@ static void event_free(lk_gpu_event *event)
     free(event);
 }
 
-static lk_gpu_status event_new(lk_gpu_stream *stream, lk_gpu_event **out)
+static lk_gpu_status new_event(lk_gpu_stream *stream, unsigned flags, lk_gpu_event **out)
 {
     LK_GPU_TRY(use(stream->gpu));
     lk_gpu_event *event = (lk_gpu_event *)calloc(1, sizeof *event);
     if (!event)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "CUDA: out of memory for an event");
-    lk_gpu_status status =
-        lk__gpu_check(cudaEventCreateWithFlags(&event->event, cudaEventDisableTiming), "make an event");
+    lk_gpu_status status = lk__gpu_check(cudaEventCreateWithFlags(&event->event, flags), "make an event");
     if (status != LK_GPU_OK) {
         free(event);
         return status;
@@ -153,6 +152,21 @@ static lk_gpu_status event_new(lk_gpu_stream *stream, lk_gpu_event **out)
     event->gpu = stream->gpu;
     *out = event;
     return LK_GPU_OK;
+}
+
+static lk_gpu_status event_new(lk_gpu_stream *stream, lk_gpu_event **event)
+{
+    return new_event(stream, cudaEventDisableTiming, event);
+}
+
+static lk_gpu_status timer_new(lk_gpu_stream *stream, lk_gpu_event **event)
+{
+    return new_event(stream, cudaEventDefault, event);
+}
+
+static lk_gpu_status elapsed(lk_gpu_event *from, lk_gpu_event *to, float *milliseconds)
+{
+    return lk__gpu_check(cudaEventElapsedTime(milliseconds, from->event, to->event), "tell the time between events");
 }
 
 static lk_gpu_status event_record(lk_gpu_stream *stream, lk_gpu_event *event)
@@ -283,11 +297,38 @@ static lk_gpu_status graph_launch(lk_gpu_stream *stream, lk_gpu_graph *graph)
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const lk_gpu_driver table = {
-    LK_GPU_INTERFACE, sizeof(lk_gpu_driver), lk__gpu_error_text, count,          describe,        versions,
-    stream_open,      stream_open_beside,    stream_use,         stream_close,   stream_wait,     event_new,
-    event_free,       event_record,          event_follow,       event_wait,     alloc,           free_memory,
-    pinned_alloc,     pinned_free,           memory_left,        copy,           copy_peer,       capture_begin,
-    capture_end,      graph_launch,          graph_free,         lk__gpu_choose, lk__gpu_choices, lk__gpu_nccl,
+    LK_GPU_INTERFACE,
+    sizeof(lk_gpu_driver),
+    lk__gpu_error_text,
+    count,
+    describe,
+    versions,
+    stream_open,
+    stream_open_beside,
+    stream_use,
+    stream_close,
+    stream_wait,
+    event_new,
+    event_free,
+    event_record,
+    event_follow,
+    event_wait,
+    timer_new,
+    elapsed,
+    alloc,
+    free_memory,
+    pinned_alloc,
+    pinned_free,
+    memory_left,
+    copy,
+    copy_peer,
+    capture_begin,
+    capture_end,
+    graph_launch,
+    graph_free,
+    lk__gpu_choose,
+    lk__gpu_choices,
+    lk__gpu_nccl,
 #define LK_GPU_KERNEL(name) lk__gpu_##name,
 #include "cuda/kernels.def"
 #undef LK_GPU_KERNEL

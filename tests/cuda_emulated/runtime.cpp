@@ -1,5 +1,6 @@
 #include "cuda_runtime.h"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -16,6 +17,7 @@
 struct point {
     emulated_stream *stream;
     bool reached;
+    std::chrono::steady_clock::time_point when; /* it was */
 };
 
 struct task {
@@ -34,6 +36,7 @@ struct emulated_event {
     std::shared_ptr<point> latest;
     emulated_graph *graph;
     size_t number;
+    bool is_timer;
 };
 
 /* What a stream was given while the graph was made: work, a point, or to wait for a point. */
@@ -136,8 +139,10 @@ static void run_first(emulated_stream *stream)
     stream->tasks.pop_front();
     if (first.work && injected("run") == cudaSuccess)
         first.work();
-    if (first.reach)
+    if (first.reach) {
         first.reach->reached = true;
+        first.reach->when = std::chrono::steady_clock::now();
+    }
 }
 
 static void run_all(emulated_stream *stream)
@@ -213,9 +218,10 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
     return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned)
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
     *event = new emulated_event{};
+    (*event)->is_timer = !(flags & cudaEventDisableTiming);
     return cudaSuccess;
 }
 
@@ -239,7 +245,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
         graph->open_at_point.push_back(graph->open[place]);
         return cudaSuccess;
     }
-    event->latest = std::make_shared<point>(point{stream, false});
+    event->latest = std::make_shared<point>(point{stream, false, {}});
     stream->tasks.push_back({nullptr, event->latest, nullptr});
     return check_alive();
 }
@@ -279,6 +285,17 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
         return failed(cudaErrorStreamCaptureUnsupported);
     std::shared_ptr<point> where = event->latest;
     run_until(where);
+    return check_alive();
+}
+
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    if (!from->is_timer || !to->is_timer || !from->latest || !to->latest || from->graph || to->graph)
+        return failed(cudaErrorInvalidValue);
+    if (!from->latest->reached || !to->latest->reached)
+        return failed(cudaErrorNotReady);
+    *milliseconds = std::chrono::duration<float, std::milli>(to->latest->when - from->latest->when).count();
     return check_alive();
 }
 
@@ -334,7 +351,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream)
     std::lock_guard<std::recursive_mutex> guard(lock);
     std::vector<std::shared_ptr<point>> points;
     for (size_t place : executable->stream_of_point)
-        points.push_back(std::make_shared<point>(point{place ? executable->streams[place] : stream, false}));
+        points.push_back(std::make_shared<point>(point{place ? executable->streams[place] : stream, false, {}}));
     for (const graph_entry &entry : executable->entries) {
         emulated_stream *to = entry.stream ? executable->streams[entry.stream] : stream;
         to->tasks.push_back(

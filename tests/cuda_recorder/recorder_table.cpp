@@ -159,6 +159,16 @@ static lk_gpu_status event_wait(lk_gpu_event *event)
     return status;
 }
 
+static lk_gpu_status timer_new(lk_gpu_stream *stream, lk_gpu_event **event)
+{
+    return pass(true, [&]() { return inner->timer_new(stream, event); });
+}
+
+static lk_gpu_status elapsed(lk_gpu_event *from, lk_gpu_event *to, float *milliseconds)
+{
+    return pass(true, [&]() { return inner->elapsed(from, to, milliseconds); });
+}
+
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
 static lk_gpu_status alloc(lk_gpu_stream *stream, size_t bytes, void **data)
@@ -364,6 +374,8 @@ static const lk_gpu_driver table = {
     event_record,
     event_follow,
     event_wait,
+    timer_new,
+    elapsed,
     alloc,
     free_memory,
     pinned_alloc,
