@@ -194,7 +194,7 @@ static void print_head(const profile *p)
         cli_print_clean(plan->algorithms, stdout);
         printf(", hash %016llx\n", (unsigned long long)plan->implementations);
     }
-    printf("peak of a device, f32, measured: %.1f GFLOP/s", 1e-9 * mean_peak(p));
+    printf("peak of a device, %s, measured: %.1f GFLOP/s", plan->tf32 ? "tf32" : "f32", 1e-9 * mean_peak(p));
     if (p->n_devices > 1)
         printf(" (mean; the least is %.1f)", 1e-9 * least_peak(p));
     printf("\n\n");
@@ -288,9 +288,20 @@ static void print_parts(const profile *p)
     }
 }
 
-/* Of the time of all operators, what their threads did not run in. */
+static bool any_gpu(const profile *p)
+{
+    lk_strategy *strategy = lk_trainer_strategy(p->trainer);
+    for (int d = 0; d < p->n_devices; d++)
+        if (strcmp(lk_device_kind(lk_strategy_device(strategy, d)), "cuda") == 0)
+            return true;
+    return false;
+}
+
+/* Of the time of all operators, what their threads did not run in; those of GPUs run in none. */
 static double share_of_others(const profile *p)
 {
+    if (any_gpu(p))
+        return 0;
     double seconds = sum_of_rows(p->summary, 0).seconds;
     return p->processor < seconds ? 1 - p->processor / seconds : 0;
 }
@@ -395,7 +406,8 @@ const cli_command cmd_profile = {
         "  other               no work for another reason, waits for a core, and what lies between operators\n"
         "The last line says what bounds the run: other processes, where they had the cores for a tenth of the\n"
         "operators' time or more; else the largest part but compute, where it takes a tenth of the time or more; else\n"
-        "compute. Winograd's convolution counts the operations that it saves, so it can pass the peak.\n",
+        "compute. Winograd's convolution counts the operations that it saves, so it can pass the peak. Of GPUs\n"
+        "operators' times are the GPU's, and other processes are not told apart.\n",
     .make_options = make_options,
     .run = run,
 };

@@ -122,6 +122,24 @@ line '^identical after 2 steps with '
 run 2 train --devices cuda:0,cpu:0 --data synthetic --tf32
 complains '--tf32: must be with --devices cuda: cpu:0 has no such arithmetic'
 
+# --- recordings and profiles -----------------------------------------------------------------------------------------
+
+[[ $(digest --trace "$work/run.json") == "$plain" ]] || fail "a recording changes bits"
+holds "$work/run.json" '"name":"cuda:0"' '"name":"conv'
+
+run 0 profile --model lenet --data synthetic --devices 2xcuda:0 --steps 3 --warmup 2 --batch-size 16 --shards 2 \
+    --trace "$work/profile.json"
+line '^peak of a device, f32, measured: [0-9.]+ GFLOP/s'
+line '^conv[a-z0-9_]+ +6 +[0-9.]+ +[0-9.]+% +[0-9.]+ +[0-9]+%  f32\['
+line '^Bound by '
+sed -n '/^a step/,/^$/p' "$work/stdout" | awk 'NR > 1 && NF { sub(/%$/, "", $(NF - 2)); sum += $(NF - 2) }
+    END { exit !(sum > 99.6 && sum < 100.4) }' || fail 'the parts do not add up'
+# Operators are what the GPU runs, which is most of a program's time; to start them is little of it.
+awk '/^all operators/ { sub(/%/, "", $5); all = $5 } /^compute / { sub(/%/, "", $3); compute = $3 }
+    END { exit !(all > compute / 3) }' "$work/stdout" || fail "operators have the times of their start"
+run 0 profile --model lenet --data synthetic --devices cuda --steps 1 --warmup 1 --batch-size 8 --tf32
+line '^peak of a device, tf32, measured: [0-9.]+ GFLOP/s'
+
 # --- data on the device ----------------------------------------------------------------------------------------------
 
 prepared=(--augment shift=0.2,flip,crop=3,cutout=6 --normalize standard --ledger)

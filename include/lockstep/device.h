@@ -90,9 +90,9 @@ LK_API void lk_device_memory(const lk_device *device, int64_t *now, int64_t *pea
 /* Floating-point operations of all that was pushed to the device so far, as the operators count them (see ops.h). */
 LK_API double lk_device_flops(const lk_device *device);
 
-/* Floating-point operations a second that the device can do in f32, as independent multiply-adds in registers show: the
- * best of some loops of about a millisecond in its thread. Blocks. Errors: those of lk_device_sync, LK_ERR_STATE (the
- * device was released), LK_ERR_UNSUPPORTED (a device of kind cuda). */
+/* Floating-point operations a second that the device can do in f32, the best of some runs: of about a millisecond of
+ * independent multiply-adds in registers, or of kind cuda of a large product of squares, in TF32 where that is allowed.
+ * Blocks. Errors: those of lk_device_sync, LK_ERR_STATE (the device was released). */
 LK_API lk_status lk_device_measure_peak(lk_device *device, double *flops);
 
 /* Processor time that the device's thread has used so far, after what was pushed. Blocks. Errors: the same. */

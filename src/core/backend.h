@@ -33,6 +33,8 @@ typedef struct lk_choices {
     lk_status (*of_call)(const lk_call *call, lk_call_choice *choice);
 } lk_choices;
 
+enum { LK_STAMPS = 1024 };
+
 /* Of a kind of device that works by itself, in memory of its own: its kernels only start work, which goes on in the
  * order in which it was started. */
 typedef struct lk_offload {
@@ -53,6 +55,15 @@ typedef struct lk_offload {
     lk_status (*write)(lk_device *device, void *to, const void *from, size_t bytes);
     /* Copies from `other`, this device or another one of the kind; on the device's thread. */
     lk_status (*bring)(lk_device *device, void *to, lk_device *other, const void *from, size_t bytes);
+
+    /* For recordings, on the device's thread; NULL: it cannot tell times. Remembers when it comes to this place in its
+     * work, which is one of LK_STAMPS. */
+    lk_status (*stamp)(lk_device *device, int place);
+    /* Waits for everything that it has started, and gives the times of places 0 … n - 1, as lk__trace_clock has them.
+     */
+    lk_status (*read_stamps)(lk_device *device, int n, int64_t *times);
+    /* lk_device_measure_peak, on the device's thread. NULL: it cannot be told. */
+    lk_status (*measure_peak)(lk_device *device, double *flops);
 
     /* What could still be allocated, from any thread. */
     lk_status (*memory_left)(lk_device *device, int64_t *bytes);
@@ -140,7 +151,8 @@ struct lk_device {
     int n_tunings;
     struct lk_block *arena; /* see lk__device_arena_take; on the queue's thread */
     bool arena_taken;
-    struct lk_hold *hold; /* see core/hold.h; on the queue's thread */
+    struct lk_hold *hold;     /* see core/hold.h; on the queue's thread */
+    struct lk_stamps *stamps; /* see core/stamps.h; on the queue's thread */
 
     /* Of the memory: users and storages. Pushing and running a call both count, so it is apart from what they read. */
     _Alignas(LK_ALIGNMENT) lk_refcount references;

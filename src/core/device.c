@@ -28,6 +28,7 @@ void lk__device_release_memory(lk_device *device)
     for (int i = 0; i < device->n_tunings; i++)
         lk_tuning_release(device->tunings[i]);
     lk__free(device->tunings);
+    lk__free(device->stamps);
     lk__free_aligned(device);
 }
 

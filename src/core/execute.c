@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "core/backend.h"
 #include "core/hold.h"
+#include "core/stamps.h"
 #include "core/tensor.h"
 #include "core/trace.h"
 
@@ -309,9 +310,18 @@ static lk_status dispatch(lk_device *device, lk_call *call)
     return any_out_of_reach(device, call) ? run_with_brought_inputs(device, call) : run_kernel(device, call);
 }
 
+static lk_status run_stamped(lk_device *device, lk_call *call, int64_t started)
+{
+    LK_TRY(lk__stamps_begin(device));
+    LK_TRY(dispatch(device, call));
+    return lk__stamps_end(device, call, started);
+}
+
 static lk_status run(lk_device *device, lk_call *call)
 {
     int64_t began = lk__trace_begin();
+    if (began && lk__stamps_are_used(device))
+        return run_stamped(device, call, began);
     lk_status status = dispatch(device, call);
     if (status == LK_OK && device->backend->offload && lk__engine_is_sync())
         status = device->backend->offload->drain(device);

@@ -90,13 +90,19 @@ static lk_status measure_peak(lk_call *call)
     return LK_OK;
 }
 
+static lk_status ask_for_peak(lk_call *call)
+{
+    return call->device->backend->offload->measure_peak(call->device, LK_ATTRS(call, probe_attrs)->result);
+}
+
 lk_status lk_device_measure_peak(lk_device *device, double *flops)
 {
     static const lk_op op = {.name = "measure_peak", .id = -1};
-    static const lk_kernel kernel = {.run = measure_peak};
-    if (device->backend->offload)
+    static const lk_kernel loop = {.run = measure_peak}, by_itself = {.run = ask_for_peak};
+    const lk_offload *offload = device->backend->offload;
+    if (offload && !offload->measure_peak)
         LK_FAIL(LK_ERR_UNSUPPORTED, "device %s: its peak is not known: no loop runs on its thread", device->name);
-    return probe(device, &op, &kernel, flops);
+    return probe(device, &op, offload ? &by_itself : &loop, flops);
 }
 
 /* --- processor time ----------------------------------------------------------------------------------------------- */

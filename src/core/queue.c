@@ -1,6 +1,7 @@
 #include "core/queue.h"
 
 #include "core/execute.h"
+#include "core/stamps.h"
 #include "core/topology.h"
 
 #include <errno.h>
@@ -200,10 +201,18 @@ static void show_length(lk_queue *queue)
     lk__trace_end(LK_TRACE_QUEUED, lk__trace_clock(), (int64_t)length);
 }
 
-static void run_task(lk_task *task)
+/* To a recording an entry is over when what it has started is. */
+static void show_work(lk_queue *queue)
+{
+    if (queue->offload && lk__trace_is_on())
+        note_failure(lk__stamps_show(queue->device));
+}
+
+static void run_task(lk_queue *queue, lk_task *task)
 {
     int64_t began = lk__trace_begin();
     lk__execute_task(task);
+    show_work(queue);
     lk__trace_end(LK_TRACE_PROGRAM, began, lk__phase_current());
 }
 
@@ -217,10 +226,11 @@ static void run_entry(lk_queue *queue, lk_ring_entry *entry)
     switch (entry->kind) {
     case LK_ENTRY_CALL:
         lk__execute(queue->device, &entry->call);
+        show_work(queue);
         lk__call_release(&entry->call);
         break;
     case LK_ENTRY_TASK:
-        run_task(entry->task);
+        run_task(queue, entry->task);
         entry->task->release(entry->task);
         break;
     case LK_ENTRY_WAIT:

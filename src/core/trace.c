@@ -252,7 +252,7 @@ static lk__trace_chunk *chunk_with_room(lk__trace_track *track)
 
 static bool add_event(lk__trace_track *track, const lk__trace_event *event, const lk_call *call)
 {
-    const lk__trace_problem *problem = NULL;
+    const lk__trace_problem *problem = event->problem;
     lk__trace_chunk *chunk = chunk_with_room(track);
     if (!chunk)
         return false;
@@ -266,6 +266,18 @@ static bool add_event(lk__trace_track *track, const lk__trace_event *event, cons
     return true;
 }
 
+/* Under the thread's lock. */
+static void record_locked(thread_recorder *thread, int64_t origin, lk__trace_event event, const lk_call *call)
+{
+    event.begin = event.begin < origin ? origin : event.begin;
+    event.end = event.end < event.begin ? event.begin : event.end;
+    lk__trace_track *track = own_track(thread);
+    if (!track)
+        atomic_fetch_add(&dropped_without_track, 1);
+    else if (!add_event(track, &event, call))
+        track->dropped++;
+}
+
 /* That recording has stopped is seen under the thread's lock: lk_trace_stop takes the track under it after it has said
  * so. */
 static void record(lk__trace_event event, const lk_call *call)
@@ -277,15 +289,8 @@ static void record(lk__trace_event event, const lk_call *call)
     }
     pthread_mutex_lock(&thread->lock);
     int64_t origin = atomic_load(&lk__trace_origin);
-    if (origin) {
-        event.begin = event.begin < origin ? origin : event.begin;
-        event.end = event.end < event.begin ? event.begin : event.end;
-        lk__trace_track *track = own_track(thread);
-        if (!track)
-            atomic_fetch_add(&dropped_without_track, 1);
-        else if (!add_event(track, &event, call))
-            track->dropped++;
-    }
+    if (origin)
+        record_locked(thread, origin, event, call);
     pthread_mutex_unlock(&thread->lock);
 }
 
@@ -303,6 +308,38 @@ void lk__trace_interval(lk__trace_kind kind, int64_t began, int64_t ended, int64
 void lk__trace_end_call(const lk_call *call, int64_t began)
 {
     record((lk__trace_event){.begin = began, .end = lk__trace_clock(), .number = phase, .kind = LK_TRACE_CALL}, call);
+}
+
+lk__trace_noted lk__trace_note_call(const lk_call *call)
+{
+    lk__trace_noted noted = {.number = phase};
+    thread_recorder *thread = own_recorder();
+    if (!thread) {
+        atomic_fetch_add(&dropped_without_track, 1);
+        return noted;
+    }
+    pthread_mutex_lock(&thread->lock);
+    noted.origin = atomic_load(&lk__trace_origin);
+    lk__trace_track *track = noted.origin ? own_track(thread) : NULL;
+    noted.problem = track ? problem_of(track, call) : NULL;
+    pthread_mutex_unlock(&thread->lock);
+    return noted;
+}
+
+/* The problem is of a track that the recording has taken along, if that has ended. */
+void lk__trace_show_call(const lk__trace_noted *noted, int64_t began, int64_t ended)
+{
+    lk__trace_event event = {
+        .begin = began, .end = ended, .problem = noted->problem, .number = noted->number, .kind = LK_TRACE_CALL};
+    if (!noted->origin)
+        return;
+    pthread_mutex_lock(&own->lock);
+    bool is_on = atomic_load(&lk__trace_origin) == noted->origin;
+    if (is_on && noted->problem)
+        record_locked(own, noted->origin, event, NULL);
+    else if (is_on)
+        atomic_fetch_add(&dropped_without_track, 1);
+    pthread_mutex_unlock(&own->lock);
 }
 
 /* --- start and stop ----------------------------------------------------------------------------------------------- */

@@ -106,6 +106,18 @@ void lk__trace_end(lk__trace_kind kind, int64_t began, int64_t number);
 /* The same of a call that has run, in the thread's phase. */
 void lk__trace_end_call(const lk_call *call, int64_t began);
 
+/* A call in the thread's phase whose times are known later: only to the recording that is on now. */
+typedef struct lk__trace_noted {
+    int64_t origin;                   /* 0: nothing was recorded */
+    const lk__trace_problem *problem; /* NULL: there was no room */
+    uint32_t number;
+} lk__trace_noted;
+
+lk__trace_noted lk__trace_note_call(const lk_call *call);
+
+/* On the same thread. */
+void lk__trace_show_call(const lk__trace_noted *noted, int64_t began, int64_t ended);
+
 /* The interval from `began` until `ended`, of which recording may have missed the beginning. */
 void lk__trace_interval(lk__trace_kind kind, int64_t began, int64_t ended, int64_t number);
 

@@ -1,5 +1,6 @@
 /* A CUDA device: a stream that the device's thread gives work to, and a second one for what the host reads. */
 #include "base/mem.h"
+#include "core/trace.h"
 #include "cuda/cuda.h"
 #include "cuda/cuda_state.h"
 
@@ -97,6 +98,8 @@ void lk__cuda_stream_free(lk_cuda *cuda)
     free_events(driver, cuda->events, LK_CUDA_EVENTS);
     free_events(driver, cuda->written, LK_CUDA_BOUNCES);
     free_events(driver, &cuda->followed, 1);
+    free_events(driver, cuda->stamps, LK_STAMPS);
+    free_events(driver, &cuda->now, 1);
     for (int i = 0; i < LK_CUDA_BOUNCES; i++)
         if (cuda->write_bounce[i])
             driver->pinned_free(cuda->trunk, cuda->write_bounce[i]);
@@ -258,6 +261,36 @@ static lk_status drain(lk_device *device)
     return LK_OK;
 }
 
+/* --- times -------------------------------------------------------------------------------------------------------- */
+
+static lk_status record_timer(lk_cuda *cuda, lk_gpu_event **timer)
+{
+    if (!*timer)
+        LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->timer_new(cuda->trunk, timer)));
+    return lk__cuda_check(cuda->driver, cuda->driver->event_record(cuda->trunk, *timer));
+}
+
+static lk_status stamp(lk_device *device, int place)
+{
+    lk_cuda *cuda = device->state;
+    return record_timer(cuda, &cuda->stamps[place]);
+}
+
+/* Both clocks are read when the wait is over, which is some microseconds late. */
+static lk_status read_stamps(lk_device *device, int n, int64_t *times)
+{
+    lk_cuda *cuda = device->state;
+    LK_TRY(record_timer(cuda, &cuda->now));
+    LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->event_wait(cuda->now)));
+    int64_t now = lk__trace_clock();
+    for (int i = 0; i < n; i++) {
+        float milliseconds;
+        LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->elapsed(cuda->stamps[i], cuda->now, &milliseconds)));
+        times[i] = now - (int64_t)(1e6 * (double)milliseconds);
+    }
+    return LK_OK;
+}
+
 /* --- memory that others see --------------------------------------------------------------------------------------- */
 
 static size_t chunk_of(size_t left)
@@ -342,6 +375,9 @@ const lk_offload lk__cuda_offload = {
     .wait = wait,
     .follow = follow,
     .drain = drain,
+    .stamp = stamp,
+    .read_stamps = read_stamps,
+    .measure_peak = lk__cuda_measure_peak,
     .read = read_memory,
     .write = write_memory,
     .bring = bring,

@@ -37,6 +37,9 @@ typedef struct lk_cuda {
     lk_gpu_event *events[LK_CUDA_EVENTS];
     _Atomic uint64_t marked; /* entries with an event */
 
+    lk_gpu_event *stamps[LK_STAMPS]; /* timers; NULL until they are needed */
+    lk_gpu_event *now;               /* one more */
+
     /* Copies to the host, on the thread that wants them. */
     pthread_mutex_t reading;
     lk_gpu_stream *reader;

@@ -1,0 +1,69 @@
+#include "core/stamps.h"
+
+#include "core/trace.h"
+
+enum { MAX_CALLS = LK_STAMPS / 2 };
+
+typedef struct lk_stamps {
+    int n;
+    lk__trace_noted calls[MAX_CALLS]; /* call i is between places 2 i and 2 i + 1 */
+    int64_t started[MAX_CALLS];
+    int64_t times[LK_STAMPS];
+} lk_stamps;
+
+/* That there is no memory is no error of the call: a recording then shows when it was started. */
+static bool make_stamps(lk_device *device)
+{
+    device->stamps = lk__calloc(1, sizeof *device->stamps);
+    if (!device->stamps)
+        lk_error_clear();
+    return device->stamps;
+}
+
+/* Calls with a hold may be on their way into a graph, which has no times. */
+bool lk__stamps_are_used(lk_device *device)
+{
+    const lk_offload *offload = device->backend->offload;
+    return offload && offload->stamp && !device->hold && !lk__engine_is_sync() &&
+           (device->stamps || make_stamps(device));
+}
+
+lk_status lk__stamps_begin(lk_device *device)
+{
+    lk_stamps *stamps = device->stamps;
+    if (stamps->n == MAX_CALLS)
+        LK_TRY(lk__stamps_show(device));
+    return device->backend->offload->stamp(device, 2 * stamps->n);
+}
+
+lk_status lk__stamps_end(lk_device *device, const lk_call *call, int64_t started)
+{
+    lk_stamps *stamps = device->stamps;
+    LK_TRY(device->backend->offload->stamp(device, 2 * stamps->n + 1));
+    stamps->calls[stamps->n] = lk__trace_note_call(call);
+    stamps->started[stamps->n++] = started;
+    return LK_OK;
+}
+
+static int64_t later(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* The two clocks may differ by microseconds, but no call runs before it was started, nor two at a time. */
+lk_status lk__stamps_show(lk_device *device)
+{
+    lk_stamps *stamps = device->stamps;
+    int n = stamps ? stamps->n : 0;
+    if (n == 0)
+        return device->backend->offload->drain(device);
+    stamps->n = 0;
+    LK_TRY(device->backend->offload->read_stamps(device, 2 * n, stamps->times));
+    int64_t end = 0;
+    for (int i = 0; i < n; i++) {
+        int64_t begin = later(later(stamps->times[2 * i], stamps->started[i]), end);
+        end = later(stamps->times[2 * i + 1], begin);
+        lk__trace_show_call(&stamps->calls[i], begin, end);
+    }
+    return LK_OK;
+}
