@@ -1,5 +1,5 @@
-/* conv2d and its gradients. Images and, while they are convolved, weights are channels-last; gradients of weights are
- * made plain, for they are added up over shards.
+/* conv2d, conv_block and their gradients. Images and, while they are convolved, weights are channels-last; gradients of
+ * weights are made plain, for they are added up over shards.
  *
  * What cuDNN has no engine for in bf16 it does in f32. With tensor cores, for which bf16 is exact, that is the same sum
  * of the same products. */
@@ -48,9 +48,9 @@ static const void *images_in(lk_cuda_scratch *s, const lk_tensor *x, lk_dtype dt
     return lk__cuda_library_in(s, x, lk__cuda_channels_last, dtype);
 }
 
-static lk_cuda_result images_out(lk_cuda_scratch *s, lk_dtype dtype)
+static lk_cuda_result images_out(lk_cuda_scratch *s, int i, lk_dtype dtype)
 {
-    return lk__cuda_library_out(s, 0, lk__cuda_channels_last, lk__cuda_channels_last, dtype);
+    return lk__cuda_library_out(s, i, lk__cuda_channels_last, lk__cuda_channels_last, dtype);
 }
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
@@ -61,7 +61,7 @@ static lk_status forward(lk_cuda_scratch *s, lk_dtype dtype)
     const lk_tensor *x = call->in[0], *w = call->in[1];
     const void *images = images_in(s, x, dtype), *weights = images_in(s, w, dtype);
     const void *bias = lk__cuda_library_in(s, call->in[2], NULL, dtype);
-    lk_cuda_result y = images_out(s, dtype);
+    lk_cuda_result y = images_out(s, 0, dtype);
     if (s->status == LK_OK && lk_tensor_count(x) > 0)
         s->status = LK_CUDA_LAUNCH(
             call, conv, .x = images, .w = weights, .bias = bias, .y = y.data,
@@ -82,7 +82,7 @@ static lk_status input_grad(lk_cuda_scratch *s, lk_dtype dtype)
     const lk_call *call = s->call;
     const lk_tensor *dy = call->in[0], *w = call->in[1], *out = call->out[0];
     const void *results = images_in(s, dy, dtype), *weights = images_in(s, w, dtype);
-    lk_cuda_result dx = images_out(s, dtype);
+    lk_cuda_result dx = images_out(s, 0, dtype);
     if (s->status == LK_OK && lk_tensor_count(out) > 0)
         s->status = LK_CUDA_LAUNCH(call, conv_input_grad, .dy = results, .w = weights, .dx = dx.data,
                                    .shape = shape_of(call, &LK_ATTRS(call, lk_conv2d_grad_attrs)->conv, out->shape,
@@ -103,12 +103,12 @@ static lk_status fill_with_zeros(const lk_call *call, void *y, const lk_tensor *
     return LK_CUDA_LAUNCH(call, fill, .y = y, .dtype = like->dtype, .count = lk_tensor_count(like));
 }
 
-/* The sum of dy, [rows, channels] in memory, over rows. */
-static lk_status bias_grad(lk_cuda_scratch *s, const void *results, lk_dtype dtype)
+/* The sum of dy, images of shape `y` and [rows, channels] in memory, over rows. */
+static lk_status bias_grad(lk_cuda_scratch *s, const void *results, lk_shape y, lk_dtype dtype)
 {
     const lk_call *call = s->call;
-    const lk_tensor *dy = call->in[0], *out = call->out[1];
-    int64_t channels = dy->shape.dim[1], rows = lk_tensor_count(dy) / channels;
+    const lk_tensor *out = call->out[1];
+    int64_t channels = y.dim[1], rows = y.dim[0] * y.dim[2] * y.dim[3];
     void *sums = lk__cuda_out(s, 1);
     double *workspace = lk__cuda_new(s, (size_t)lk_gpu_sums_workspace(rows, channels) * sizeof *workspace);
     if (s->status != LK_OK)
@@ -129,7 +129,7 @@ static lk_status weight_grad(lk_cuda_scratch *s, lk_dtype dtype)
         s->status = LK_CUDA_LAUNCH(call, conv_weight_grad, .dy = results, .x = images, .dw = dw.data, .dw_dtype = made,
                                    .shape = shape_of(call, &attrs->conv, x->shape, out->shape, dy->shape, dtype));
     lk__cuda_library_written(s, 0, &dw);
-    return s->status == LK_OK && attrs->bias ? bias_grad(s, results, dtype) : s->status;
+    return s->status == LK_OK && attrs->bias ? bias_grad(s, results, dy->shape, dtype) : s->status;
 }
 
 /* Of no images. */
@@ -147,6 +147,160 @@ static lk_status no_gradients(lk_call *call)
 lk_status lk__cuda_conv2d_weight_grad(lk_call *call)
 {
     return lk_tensor_count(call->in[0]) > 0 ? convolve(call, weight_grad) : no_gradients(call);
+}
+
+/* --- conv_block --------------------------------------------------------------------------------------------------- */
+
+/* From the kernels of what it stands for, in f32 whatever the operands are, so that nothing is rounded between them.
+ * `saved` is 1 for the elements of the convolution's result that dy reaches. */
+
+static float *new_images(lk_cuda_scratch *s, lk_shape shape)
+{
+    return lk__cuda_new(s, (size_t)lk_shape_count(shape) * sizeof(float));
+}
+
+/* conv: relu(conv2d(x, w, bias)), or without relu. */
+static lk_status convolve_and_rectify(lk_cuda_scratch *s, const lk_conv_block_attrs *attrs, float *conv)
+{
+    const lk_call *call = s->call;
+    const lk_tensor *x = call->in[0], *w = call->in[1], *saved = call->out[1];
+    const void *images = images_in(s, x, LK_F32), *weights = images_in(s, w, LK_F32);
+    const void *bias = lk__cuda_library_in(s, call->in[2], NULL, LK_F32);
+    if (s->status != LK_OK)
+        return s->status;
+    LK_TRY(LK_CUDA_LAUNCH(call, conv, .x = images, .w = weights, .bias = bias, .y = conv,
+                          .shape = shape_of(call, &attrs->conv, x->shape, w->shape, saved->shape, LK_F32)));
+    if (!attrs->relu)
+        return LK_OK;
+    return LK_CUDA_LAUNCH(call, relu, .x = conv, .y = conv, .dtype = LK_F32, .count = lk_tensor_count(saved));
+}
+
+/* chosen: 1 for the first maximum of each window. */
+static lk_status max_pool(lk_cuda_scratch *s, lk_gpu_window window, const float *conv, float *y, float *chosen)
+{
+    const lk_call *call = s->call;
+    int64_t count = lk_tensor_count(call->out[0]);
+    int32_t *where = lk__cuda_new(s, (size_t)count * sizeof *where);
+    float *ones = new_images(s, call->out[0]->shape);
+    if (s->status != LK_OK)
+        return s->status;
+    LK_TRY(LK_CUDA_LAUNCH(call, max_pool, .x = conv, .y = y, .where = where, .dtype = LK_F32, .window = window));
+    LK_TRY(LK_CUDA_LAUNCH(call, fill, .y = ones, .dtype = LK_F32, .count = count, .value = 1));
+    return LK_CUDA_LAUNCH(call, max_pool_grad, .dy = ones, .where = where, .dx = chosen, .dtype = LK_F32,
+                          .window = window);
+}
+
+/* conv's result, which lies in y where nothing is pooled, to y, and what dy reaches of it to `saved`. */
+static lk_status pool_and_note(lk_cuda_scratch *s, const lk_conv_block_attrs *attrs, const float *conv, float *y,
+                               float *saved)
+{
+    const lk_call *call = s->call;
+    lk_shape shape = call->out[1]->shape;
+    int64_t count = lk_shape_count(shape);
+    lk_gpu_window window = lk__cuda_window(&attrs->pool, shape, call->out[0]->shape);
+    if (attrs->pooling == LK_BLOCK_MAX_POOL)
+        LK_TRY(max_pool(s, window, conv, y, saved));
+    else
+        LK_TRY(LK_CUDA_LAUNCH(call, fill, .y = saved, .dtype = LK_F32, .count = count, .value = 1));
+    if (attrs->pooling == LK_BLOCK_AVG_POOL)
+        LK_TRY(LK_CUDA_LAUNCH(call, avg_pool, .x = conv, .y = y, .dtype = LK_F32, .window = window));
+    if (!attrs->relu)
+        return LK_OK;
+    return LK_CUDA_LAUNCH(call, relu_grad, .dy = saved, .y = conv, .dx = saved, .dtype = LK_F32, .count = count);
+}
+
+lk_status lk__cuda_conv_block(lk_call *call)
+{
+    lk_cuda_scratch s = {.call = call};
+    const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
+    lk_cuda_result y = images_out(&s, 0, LK_F32), saved = images_out(&s, 1, LK_F32);
+    float *conv = attrs->pooling == LK_BLOCK_NO_POOL ? y.data : new_images(&s, call->out[1]->shape);
+    if (s.status == LK_OK && lk_tensor_count(call->out[1]) > 0) {
+        s.status = convolve_and_rectify(&s, attrs, conv);
+        if (s.status == LK_OK)
+            s.status = pool_and_note(&s, attrs, conv, y.data, saved.data);
+    }
+    lk__cuda_library_written(&s, 0, &y);
+    lk__cuda_library_written(&s, 1, &saved);
+    return lk__cuda_end(&s, LK_OK);
+}
+
+/* The gradient of the convolution's result. A window's first 1 in `saved` is its greatest element, to which all of its
+ * dy goes; a window without any has none to give. */
+static lk_status gradient_of_result(lk_cuda_scratch *s, const lk_conv_block_attrs *attrs, const void *dy, float *dconv)
+{
+    const lk_call *call = s->call;
+    lk_shape y = call->in[0]->shape, shape = call->in[1]->shape;
+    const float *saved = images_in(s, call->in[1], LK_F32), *before = dy;
+    lk_gpu_window window = lk__cuda_window(&attrs->pool, shape, y);
+    if (attrs->pooling == LK_BLOCK_MAX_POOL) {
+        int32_t *where = lk__cuda_new(s, (size_t)lk_shape_count(y) * sizeof *where);
+        float *greatest = new_images(s, y);
+        if (s->status != LK_OK)
+            return s->status;
+        LK_TRY(LK_CUDA_LAUNCH(call, max_pool, .x = saved, .y = greatest, .where = where, .dtype = LK_F32,
+                              .window = window));
+        LK_TRY(LK_CUDA_LAUNCH(call, max_pool_grad, .dy = dy, .where = where, .dx = dconv, .dtype = LK_F32,
+                              .window = window));
+        before = dconv;
+    } else if (attrs->pooling == LK_BLOCK_AVG_POOL && s->status == LK_OK) {
+        LK_TRY(LK_CUDA_LAUNCH(call, avg_pool_grad, .dy = dy, .dx = dconv, .dtype = LK_F32, .window = window));
+        before = dconv;
+    }
+    if (s->status != LK_OK)
+        return s->status;
+    return LK_CUDA_LAUNCH(call, relu_grad, .dy = before, .y = saved, .dx = dconv, .dtype = LK_F32,
+                          .count = lk_shape_count(shape));
+}
+
+/* An average's share of a bf16 is none, and TF32 would round it. */
+static lk_gpu_conv_shape block_shape(const lk_call *call, const lk_conv_block_attrs *attrs)
+{
+    lk_gpu_conv_shape shape =
+        shape_of(call, &attrs->conv, call->in[2]->shape, call->in[3]->shape, call->in[1]->shape, LK_F32);
+    shape.tf32 = call->tf32;
+    return shape;
+}
+
+static lk_status block_weight_grad(lk_cuda_scratch *s, const lk_conv_block_attrs *attrs, const float *dconv)
+{
+    const lk_call *call = s->call;
+    const void *images = images_in(s, call->in[2], LK_F32);
+    lk_cuda_result dw = lk__cuda_library_out(s, 0, NULL, lk__cuda_channels_last, LK_F32);
+    if (s->status == LK_OK)
+        s->status = LK_CUDA_LAUNCH(call, conv_weight_grad, .dy = dconv, .x = images, .dw = dw.data, .dw_dtype = LK_F32,
+                                   .shape = block_shape(call, attrs));
+    lk__cuda_library_written(s, 0, &dw);
+    return s->status == LK_OK && attrs->bias ? bias_grad(s, dconv, call->in[1]->shape, LK_F32) : s->status;
+}
+
+static lk_status block_input_grad(lk_cuda_scratch *s, const lk_conv_block_attrs *attrs, const float *dconv)
+{
+    const lk_call *call = s->call;
+    int out = 1 + attrs->bias;
+    const void *weights = images_in(s, call->in[3], LK_F32);
+    lk_cuda_result dx = images_out(s, out, LK_F32);
+    if (s->status == LK_OK)
+        s->status = LK_CUDA_LAUNCH(call, conv_input_grad, .dy = dconv, .w = weights, .dx = dx.data,
+                                   .shape = block_shape(call, attrs));
+    lk__cuda_library_written(s, out, &dx);
+    return s->status;
+}
+
+lk_status lk__cuda_conv_block_grad(lk_call *call)
+{
+    lk_cuda_scratch s = {.call = call};
+    const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
+    if (lk_tensor_count(call->in[1]) == 0)
+        return no_gradients(call);
+    const void *dy = images_in(&s, call->in[0], LK_F32);
+    float *dconv = new_images(&s, call->in[1]->shape);
+    lk_status status = gradient_of_result(&s, attrs, dy, dconv);
+    if (status == LK_OK)
+        status = block_weight_grad(&s, attrs, dconv);
+    if (status == LK_OK && attrs->input_grad)
+        status = block_input_grad(&s, attrs, dconv);
+    return lk__cuda_end(&s, status);
 }
 
 /* --- what runs it ------------------------------------------------------------------------------------------------- */

@@ -4,6 +4,7 @@
 
 #include "core/op.h"
 #include "cuda/driver.h"
+#include "lockstep/ops.h"
 
 /* cuda_tensors.c */
 lk_status lk__cuda_full(lk_call *call);
@@ -69,10 +70,15 @@ lk_status lk__cuda_max_pool2d_grad(lk_call *call);
 lk_status lk__cuda_avg_pool2d(lk_call *call);
 lk_status lk__cuda_avg_pool2d_grad(lk_call *call);
 
+/* x: the shape of the larger images, y: of the smaller ones. */
+lk_gpu_window lk__cuda_window(const lk_pool2d_opts *opts, lk_shape x, lk_shape y);
+
 /* cuda_conv.c, cuda_matmul.c */
 lk_status lk__cuda_conv2d(lk_call *call);
 lk_status lk__cuda_conv2d_input_grad(lk_call *call);
 lk_status lk__cuda_conv2d_weight_grad(lk_call *call);
+lk_status lk__cuda_conv_block(lk_call *call);
+lk_status lk__cuda_conv_block_grad(lk_call *call);
 lk_status lk__cuda_matmul(lk_call *call);
 lk_status lk__cuda_dense_act(lk_call *call);
 

@@ -3,8 +3,7 @@
 #include "cuda/cuda_state.h"
 #include "ops/ops.h"
 
-/* x: the larger images, y: the smaller ones. */
-static lk_gpu_window window_of(const lk_pool2d_opts *opts, lk_shape x, lk_shape y)
+lk_gpu_window lk__cuda_window(const lk_pool2d_opts *opts, lk_shape x, lk_shape y)
 {
     lk_gpu_window window = {.images = x.dim[0], .channels = x.dim[1], .count_padding = opts->count_include_pad};
     for (int axis = 0; axis < 2; axis++) {
@@ -23,7 +22,7 @@ lk_status lk__cuda_max_pool2d(lk_call *call)
     lk_status status = LK_OK;
     const void *x = lk__cuda_images(&s, call->in[0]);
     void *y = lk__cuda_out_images(&s, 0), *where = lk__cuda_out_images(&s, 1);
-    lk_gpu_window window = window_of(LK_ATTRS(call, lk_pool2d_opts), call->in[0]->shape, call->out[0]->shape);
+    lk_gpu_window window = lk__cuda_window(LK_ATTRS(call, lk_pool2d_opts), call->in[0]->shape, call->out[0]->shape);
     if (s.status == LK_OK)
         status = LK_CUDA_LAUNCH(call, max_pool, .x = x, .y = y, .where = where, .dtype = call->dtype, .window = window);
     return lk__cuda_end(&s, status);
@@ -36,7 +35,7 @@ lk_status lk__cuda_max_pool2d_grad(lk_call *call)
     const lk_pool2d_opts *opts = &LK_ATTRS(call, lk_pool2d_grad_attrs)->pool;
     const void *dy = lk__cuda_images(&s, call->in[0]), *where = lk__cuda_images(&s, call->in[1]);
     void *dx = lk__cuda_out_images(&s, 0);
-    lk_gpu_window window = window_of(opts, call->out[0]->shape, call->in[0]->shape);
+    lk_gpu_window window = lk__cuda_window(opts, call->out[0]->shape, call->in[0]->shape);
     if (s.status == LK_OK)
         status = LK_CUDA_LAUNCH(call, max_pool_grad, .dy = dy, .where = where, .dx = dx, .dtype = call->dtype,
                                 .window = window);
@@ -49,7 +48,7 @@ lk_status lk__cuda_avg_pool2d(lk_call *call)
     lk_status status = LK_OK;
     const void *x = lk__cuda_images(&s, call->in[0]);
     void *y = lk__cuda_out_images(&s, 0);
-    lk_gpu_window window = window_of(LK_ATTRS(call, lk_pool2d_opts), call->in[0]->shape, call->out[0]->shape);
+    lk_gpu_window window = lk__cuda_window(LK_ATTRS(call, lk_pool2d_opts), call->in[0]->shape, call->out[0]->shape);
     if (s.status == LK_OK)
         status = LK_CUDA_LAUNCH(call, avg_pool, .x = x, .y = y, .dtype = call->dtype, .window = window);
     return lk__cuda_end(&s, status);
@@ -62,7 +61,7 @@ lk_status lk__cuda_avg_pool2d_grad(lk_call *call)
     const lk_pool2d_opts *opts = &LK_ATTRS(call, lk_pool2d_grad_attrs)->pool;
     const void *dy = lk__cuda_images(&s, call->in[0]);
     void *dx = lk__cuda_out_images(&s, 0);
-    lk_gpu_window window = window_of(opts, call->out[0]->shape, call->in[0]->shape);
+    lk_gpu_window window = lk__cuda_window(opts, call->out[0]->shape, call->in[0]->shape);
     if (s.status == LK_OK)
         status = LK_CUDA_LAUNCH(call, avg_pool_grad, .dy = dy, .dx = dx, .dtype = call->dtype, .window = window);
     return lk__cuda_end(&s, status);
