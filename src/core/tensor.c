@@ -38,13 +38,17 @@ static size_t span_of(const lk_tensor *tensor)
     return (size_t)(last + 1) * lk_dtype_size(tensor->dtype);
 }
 
-/* Through the queue, so that the device's thread allocates and starts the copy. */
+/* Through the queue, so that the device's thread allocates and starts the copy; at once also while a program is being
+ * recorded, for `from` is the caller's and is not there when the program runs. */
 static lk_status push_store(lk_tensor *tensor, const void *from)
 {
     lk_store_attrs attrs = {.from = from, .bytes = span_of(tensor)};
     lk_call call = {.op = &lk__op_store, .device = tensor->storage->device, .n_out = 1, .out = {tensor}};
     lk__call_set_attrs(&call, &attrs, sizeof attrs);
-    return lk__engine_push(&call);
+    lk_capture capture = lk__capture_set((lk_capture){NULL});
+    lk_status status = lk__engine_push(&call);
+    lk__capture_set(capture);
+    return status;
 }
 
 /* --- making and freeing ------------------------------------------------------------------------------------------- */
