@@ -81,6 +81,9 @@ if(TARGET lockstep_cuda_emulated)
     lk_test(cuda_nan_guard_test tests nan_guard_test)
     set_tests_properties(cuda_nan_guard_test PROPERTIES ENVIRONMENT
       "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_KIND=cuda:0")
+    lk_test(cuda_in_place_kernels_test tests in_place_kernels_test)
+    set_tests_properties(cuda_in_place_kernels_test PROPERTIES ENVIRONMENT
+      "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_DEVICES=cuda:0")
     lk_test(cuda_recorded_branches_test tests branches_test)
     set_tests_properties(cuda_recorded_branches_test PROPERTIES ENVIRONMENT "${recorded};LOCKSTEP_TEST_DEVICES=2xcuda:0")
   endif()

@@ -1,11 +1,13 @@
 /* Kernels that say that a result may take an operand's place (LK_KERNEL_IN_PLACE) give the same there as elsewhere: on
  * the calls of all conformance cases, in every dtype, and, for kernels that work in private layouts, in all of these.
+ * The device is cpu, or the one that $LOCKSTEP_TEST_DEVICES names.
  */
 #include "conformance_cases.h"
 #include "core/backend.h"
 #include "core/execute.h"
 #include "core/tensor.h"
 #include "cpu/cpu_convert.h"
+#include "cuda/cuda_state.h"
 #include "program/program.h"
 
 enum { KERNELS = 4 * LK_OP_COUNT, NOWHERE = -1 };
@@ -13,11 +15,11 @@ enum { KERNELS = 4 * LK_OP_COUNT, NOWHERE = -1 };
 /* What was tried of a kernel: places of its flags, for each dtype. */
 typedef struct tried {
     const lk_kernel *kernel;
-    unsigned flags[LK_DTYPE_COUNT], flags_in_layouts;
+    unsigned flags[LK_DTYPE_COUNT], flags_of_images, flags_in_layouts;
 } tried;
 
 static tried all_tried[KERNELS];
-static lk_device *cpu, *ref;
+static lk_device *tested, *ref;
 
 static tried *tried_of(const lk_kernel *kernel)
 {
@@ -29,6 +31,36 @@ static tried *tried_of(const lk_kernel *kernel)
     return &all_tried[i];
 }
 
+/* --- memory of a device ------------------------------------------------------------------------------------------- */
+
+static void *new_memory(lk_device *device, size_t bytes)
+{
+    void *data = device->backend->alloc(device, bytes > 0 ? bytes : 1);
+    assert_non_null(data);
+    return data;
+}
+
+static void copy(lk_device *device, void *to, const void *from, size_t bytes)
+{
+    if (device->backend->offload)
+        assert_int_equal(device->backend->offload->bring(device, to, device, from, bytes), LK_OK);
+    else
+        memcpy(to, from, bytes);
+}
+
+/* What is in the storage, in memory of the process. */
+static char *contents(const lk_storage *storage)
+{
+    const lk_offload *offload = storage->device->backend->offload;
+    char *text = lk__alloc_aligned(storage->used > 0 ? storage->used : 1);
+    assert_non_null(text);
+    if (!offload)
+        return memcpy(text, storage->data, storage->used);
+    assert_int_equal(offload->drain(storage->device), LK_OK);
+    assert_int_equal(offload->read(storage->device, storage->data, text, storage->used), LK_OK);
+    return text;
+}
+
 /* --- a call on tensors of its own --------------------------------------------------------------------------------- */
 
 /* Which call this is, for messages. */
@@ -38,12 +70,15 @@ typedef struct context {
     const char *layout;
 } context;
 
-/* `tag`: what the operands that are like the result lie in; dnnl_format_tag_undef: as they are. */
+typedef enum which { ALL, FIRST, OTHERS } which;
+
+/* `tag`: what the operands that are like the result lie in, or the `which` of them; dnnl_format_tag_undef: as they are.
+ */
 typedef struct trial_call {
     context where;
     const lk_call *like;
     dnnl_format_tag_t tag;
-    bool first_only; /* of these operands */
+    which which;
     lk_call call;
     lk_tensor in[LK_MAX_INPUTS], out[LK_MAX_OUTPUTS];
     lk_storage in_storage[LK_MAX_INPUTS], out_storage[LK_MAX_OUTPUTS];
@@ -51,37 +86,50 @@ typedef struct trial_call {
 
 static bool is_like_the_result(const lk_call *call, const lk_tensor *x)
 {
-    return x->dtype == LK_F32 && x->shape.ndim == 4 && count_of(x->shape) > 0 &&
-           lk__shape_equal(x->shape, call->out[0]->shape);
+    bool fits = x->dtype == LK_F32 || (call->device->backend->offload && x->dtype == call->dtype);
+    return fits && x->shape.ndim == 4 && count_of(x->shape) > 0 && lk__shape_equal(x->shape, call->out[0]->shape);
 }
 
-static const lk_layout *layout_of(const trial_call *t, int i)
+static bool is_to_be_laid_out(const trial_call *t, int i)
 {
-    const lk_layout *layout = NULL;
-    const lk_tensor *x = t->like->in[i];
-    if (t->tag == dnnl_format_tag_undef || !is_like_the_result(t->like, x) || (t->first_only && i > 0))
-        return NULL;
+    bool asked = t->which == ALL || (t->which == FIRST) == (i == 0);
+    return t->tag != dnnl_format_tag_undef && asked && is_like_the_result(t->like, t->like->in[i]);
+}
+
+/* x in a layout of the processor's kernels, or channels-last on a GPU; gives how many bytes that takes. */
+static size_t lay_out(const trial_call *t, const lk_tensor *x, lk_storage *storage)
+{
+    lk_device *device = t->like->device;
+    if (device->backend->offload) {
+        size_t bytes = (size_t)lk_tensor_count(x) * lk_dtype_size(x->dtype);
+        lk_gpu_view view = {.data = new_memory(device, bytes), .dtype = x->dtype};
+        lk__cuda_strides(x->shape, lk__cuda_channels_last, view.stride);
+        assert_int_equal(lk__cuda_convert(t->like, x->shape, view, lk__cuda_view(x)), LK_OK);
+        storage->data = view.data;
+        storage->layout = lk__cuda_channels_last;
+        return bytes;
+    }
+    const lk_layout *layout;
     assert_int_equal(lk__layout_tagged(x->shape, LK_F32, t->tag, &layout), LK_OK);
-    return layout;
+    storage->data = new_memory(device, layout->bytes);
+    storage->layout = layout;
+    assert_int_equal(lk__cpu_convert(device, x, layout, storage->data), LK_OK);
+    return layout->bytes;
 }
 
 static void copy_operand(trial_call *t, int i)
 {
     lk_tensor *x = t->like->in[i];
     lk_storage *storage = &t->in_storage[i];
-    const lk_layout *layout = layout_of(t, i);
-    size_t bytes = layout ? layout->bytes : x->storage->used;
-    *storage = (lk_storage){.device = t->like->device,
-                            .bytes = x->storage->bytes,
-                            .planned = bytes,
-                            .used = bytes,
-                            .data = lk__alloc_aligned(bytes > 0 ? bytes : 1),
-                            .layout = layout ? layout : x->storage->layout};
-    assert_non_null(storage->data);
-    if (layout)
-        assert_int_equal(lk__cpu_convert(t->like->device, x, layout, storage->data), LK_OK);
-    else
-        memcpy(storage->data, x->storage->data, bytes);
+    *storage = (lk_storage){.device = t->like->device, .bytes = x->storage->bytes, .used = x->storage->used};
+    if (is_to_be_laid_out(t, i)) {
+        storage->used = lay_out(t, x, storage);
+    } else {
+        storage->layout = x->storage->layout;
+        storage->data = new_memory(storage->device, storage->used);
+        copy(storage->device, storage->data, x->storage->data, storage->used);
+    }
+    storage->planned = storage->used;
     t->in[i] = lk__tensor_alias(x);
     t->in[i].storage = storage;
     t->call.in[i] = &t->in[i];
@@ -111,11 +159,12 @@ static void start(trial_call *t, const int *place)
 
 static void end(trial_call *t)
 {
+    lk_device *device = t->like->device;
     for (int i = 0; i < t->call.n_in; i++)
         if (t->like->in[i])
-            lk__free_aligned(t->in_storage[i].data);
+            device->backend->free(device, t->in_storage[i].data);
     for (int o = 0; o < t->call.n_out; o++)
-        lk__allocator_put(t->like->device->allocator, t->out_storage[o].block);
+        lk__allocator_put(device->allocator, t->out_storage[o].block);
 }
 
 /* --- comparing ---------------------------------------------------------------------------------------------------- */
@@ -134,8 +183,9 @@ static void expect_same(const trial_call *in_place, const trial_call *apart, int
     size_t size = lk_dtype_size(dtype);
     assert_ptr_equal(a->layout, b->layout);
     assert_int_equal(a->used, b->used);
+    char *a_contents = contents(a), *b_contents = contents(b);
     for (size_t i = 0; i < a->used / size; i++) {
-        const char *have = (const char *)a->data + i * size, *want = (const char *)b->data + i * size;
+        const char *have = a_contents + i * size, *want = b_contents + i * size;
         bool both_nan = is_float_dtype(dtype) && isnan(value_at(have, dtype, 0)) && isnan(value_at(want, dtype, 0));
         if (!both_nan && memcmp(have, want, size) != 0)
             fail_msg("%s %s, %s, %s: output %d, in the place of input %d (-1: its own), is %.17g at element %zu, but "
@@ -143,6 +193,8 @@ static void expect_same(const trial_call *in_place, const trial_call *apart, int
                      lk_op_name(x->c->op), lk_dtype_name(x->dtype), x->c->name, x->layout, o, input,
                      value_at(have, dtype, 0), i, value_at(want, dtype, 0));
     }
+    lk__free_aligned(a_contents);
+    lk__free_aligned(b_contents);
 }
 
 static void note(const trial_call *t, const int *place)
@@ -152,6 +204,8 @@ static void note(const trial_call *t, const int *place)
         if (place[o] == NOWHERE)
             continue;
         kernel->flags[t->call.dtype] |= LK_KERNEL_IN_PLACE(o, place[o]);
+        if (is_like_the_result(t->like, t->like->in[place[o]]))
+            kernel->flags_of_images |= LK_KERNEL_IN_PLACE(o, place[o]);
         if (t->in_storage[place[o]].layout)
             kernel->flags_in_layouts |= LK_KERNEL_IN_PLACE(o, place[o]);
     }
@@ -203,28 +257,37 @@ static void check_from(trial_call *t, int *place, int o, bool any)
     }
 }
 
+typedef struct named_tag {
+    dnnl_format_tag_t tag;
+    const char *name;
+} named_tag;
+
+static void check_in_layouts(const context *where, const lk_call *call, const named_tag *tags, int n)
+{
+    int place[LK_MAX_OUTPUTS];
+    for (int i = 0; i < n; i++)
+        for (which some = ALL; some <= OTHERS; some++) {
+            trial_call t = {.where = *where, .like = call, .tag = tags[i].tag, .which = some};
+            t.where.layout = tags[i].name;
+            check_from(&t, place, 0, false);
+        }
+}
+
 static void check_call(const context *where, const lk_call *call)
 {
-    static const struct {
-        dnnl_format_tag_t tag;
-        const char *name;
-    } layouts[] = {{dnnl_nhwc, "nhwc"},
-                   {dnnl_nChw4c, "blocks of 4 channels"},
-                   {dnnl_nChw8c, "blocks of 8 channels"},
-                   {dnnl_nChw16c, "blocks of 16 channels"},
-                   {LK_LANES_TAG, "8 images in lanes"},
-                   {LK_WIDE_LANES_TAG, "16 images in lanes"}};
+    static const named_tag of_processor[] = {{dnnl_nhwc, "nhwc"},
+                                             {dnnl_nChw4c, "blocks of 4 channels"},
+                                             {dnnl_nChw8c, "blocks of 8 channels"},
+                                             {dnnl_nChw16c, "blocks of 16 channels"},
+                                             {LK_LANES_TAG, "8 images in lanes"},
+                                             {LK_WIDE_LANES_TAG, "16 images in lanes"}};
     int place[LK_MAX_OUTPUTS];
     trial_call t = {.where = *where, .like = call, .tag = dnnl_format_tag_undef};
     check_from(&t, place, 0, false);
-    if (call->device != cpu || !(call->kernel->flags & LK_KERNEL_LAYOUTS))
+    if (call->device != tested || !(call->kernel->flags & LK_KERNEL_LAYOUTS))
         return;
-    for (size_t i = 0; i < sizeof layouts / sizeof *layouts; i++)
-        for (int first_only = 0; first_only < 2; first_only++) {
-            t = (trial_call){.where = *where, .like = call, .tag = layouts[i].tag, .first_only = first_only};
-            t.where.layout = layouts[i].name;
-            check_from(&t, place, 0, false);
-        }
+    bool gpu = call->device->backend->offload;
+    check_in_layouts(where, call, of_processor, gpu ? 1 : (int)(sizeof of_processor / sizeof *of_processor));
 }
 
 /* --- all cases ---------------------------------------------------------------------------------------------------- */
@@ -259,6 +322,8 @@ static void check_calls(const context *where, lk_program *program)
             check_call(where, &program->calls[i]);
         assert_int_equal(lk__run_call(program->device, &program->calls[i]), LK_OK);
     }
+    if (program->device->backend->offload)
+        assert_int_equal(program->device->backend->offload->drain(program->device), LK_OK);
 }
 
 /* A program is a list of calls: they run here one by one, as on a device's thread. */
@@ -274,6 +339,7 @@ static void check_case(lk_device *device, const conformance_case *c, lk_dtype dt
         lk_program_record(device, run_recorded, &recorded, NULL, 0, 1, &(lk_program_opts){.fuse = false});
     if (!program && lk_error_status() != LK_ERR_UNSUPPORTED)
         fail_msg("%s %s, %s: %s", lk_op_name(c->op), lk_dtype_name(dtype), c->name, lk_error_message());
+    assert_int_equal(lk_device_sync(device), LK_OK);
     if (program && allows_any(program))
         check_calls(&where, program);
     lk_program_release(program);
@@ -283,27 +349,36 @@ static void check_case(lk_device *device, const conformance_case *c, lk_dtype dt
 
 static void check_all(lk_device *device, lk_dtype dtype)
 {
-    for (int i = 0; i < CONFORMANCE_CASES; i++)
-        if (dtype != LK_BF16 || !(conformance_cases[i].flags & NO_BF16))
-            check_case(device, &conformance_cases[i], dtype);
+    for (int i = 0; i < CONFORMANCE_CASES; i++) {
+        const conformance_case *c = &conformance_cases[i];
+        bool takes = dtype == LK_F32 || (dtype == LK_BF16 && !(c->flags & NO_BF16)) ||
+                     (dtype == LK_F64 && lk_op_implementation(c->op, lk_device_kind(device), LK_F64));
+        if (takes)
+            check_case(device, c, dtype);
+    }
 }
 
-static void kernels_for_the_cpu(void **state)
+static void kernels_for_the_device(void **state)
 {
     (void)state;
-    check_all(cpu, LK_F32);
-    check_all(cpu, LK_BF16);
+    check_all(tested, LK_F32);
+    check_all(tested, LK_BF16);
+    if (tested->backend->offload)
+        check_all(tested, LK_F64);
 }
 
 static void kernels_in_c(void **state)
 {
     (void)state;
+    if (tested->backend->offload)
+        skip(); /* without LOCKSTEP_TEST_DEVICES they are tested */
     check_all(ref, LK_F32);
     check_all(ref, LK_BF16);
     check_all(ref, LK_F64);
 }
 
-/* Of kernels that work on copies, which allow whatever the shapes do, those that the cases have were tried. */
+/* Of kernels that work on copies, which allow whatever the shapes do, those that the cases have were tried. On a GPU
+ * every kernel takes layouts, also those that no case has images for. */
 static void expect_tried(const lk_kernel *kernel, int op, lk_dtype dtype)
 {
     const tried *have = tried_of(kernel);
@@ -312,14 +387,15 @@ static void expect_tried(const lk_kernel *kernel, int op, lk_dtype dtype)
         return;
     if (flags & ~have->flags[dtype])
         fail_msg("%s %s: no case for flags %#x", lk_op_name(op), lk_dtype_name(dtype), flags & ~have->flags[dtype]);
-    if ((kernel->flags & LK_KERNEL_LAYOUTS) && (flags & ~have->flags_in_layouts))
+    unsigned in_layouts = tested->backend->offload ? have->flags_of_images : flags;
+    if ((kernel->flags & LK_KERNEL_LAYOUTS) && (in_layouts & ~have->flags_in_layouts))
         fail_msg("%s: no case in private layouts for flags %#x", lk_op_name(op), flags & ~have->flags_in_layouts);
 }
 
 static void every_flag_was_tried(void **state)
 {
     (void)state;
-    for (const lk_kernel_table *const *table = cpu->backend->tables; *table; table++)
+    for (const lk_kernel_table *const *table = tested->backend->tables; *table; table++)
         for (int op = 0; op < LK_OP_COUNT; op++)
             for (lk_dtype dtype = 0; dtype < LK_DTYPE_COUNT; dtype++)
                 if ((*table)->rows[op].run)
@@ -329,21 +405,23 @@ static void every_flag_was_tried(void **state)
 static int open_devices(void **state)
 {
     (void)state;
-    cpu = lk_device_open("cpu");
+    const char *spec = getenv("LOCKSTEP_TEST_DEVICES");
+    tested = lk_device_open(spec ? spec : "cpu");
     ref = lk_device_open("ref");
-    if (!cpu || !ref) {
+    if (!tested || !ref || lk_device_sync(tested) != LK_OK) {
         print_error("%s\n", lk_error_message());
         return -1;
     }
-    cpu->backend->enter(cpu, cpu->state);
+    tested->backend->enter(tested, tested->state);
     return 0;
 }
 
 static int close_devices(void **state)
 {
     (void)state;
-    cpu->backend->leave(cpu, cpu->state);
-    lk_device_release(cpu);
+    if (tested->backend->leave)
+        tested->backend->leave(tested, tested->state);
+    lk_device_release(tested);
     lk_device_release(ref);
     return 0;
 }
@@ -351,7 +429,7 @@ static int close_devices(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(kernels_for_the_cpu),
+        cmocka_unit_test(kernels_for_the_device),
         cmocka_unit_test(kernels_in_c),
         cmocka_unit_test(every_flag_was_tried),
     };

@@ -101,13 +101,20 @@ lk_status lk__cuda_dropout(lk_call *call)
 
 /* --- arithmetic --------------------------------------------------------------------------------------------------- */
 
-/* `x` as an operand of a call whose result has shape `shape`. */
-static lk_gpu_view broadcast(const lk_tensor *x, lk_shape shape)
+/* `x` as an operand of a call whose result is `out`. What lies where the result goes, but in another order, is copied
+ * first: the kernel would overwrite elements that it has not read yet. */
+static lk_gpu_view operand(lk_cuda_scratch *s, const lk_tensor *x, const lk_tensor *out)
 {
-    lk_gpu_view own = lk__cuda_view(x), view = own;
-    int missing = shape.ndim - x->shape.ndim;
-    for (int i = 0; i < shape.ndim; i++) {
-        bool repeated = i < missing || (x->shape.dim[i - missing] == 1 && shape.dim[i] != 1);
+    lk_gpu_view own = lk__cuda_view(x), view;
+    const void *layout = out->storage->layout;
+    if (x->storage->data == out->storage->data && x->storage->layout != layout) {
+        own.data = lk__cuda_as(s, x, layout);
+        lk__cuda_strides(x->shape, layout, own.stride);
+    }
+    view = own;
+    int missing = out->shape.ndim - x->shape.ndim;
+    for (int i = 0; i < out->shape.ndim; i++) {
+        bool repeated = i < missing || (x->shape.dim[i - missing] == 1 && out->shape.dim[i] != 1);
         view.stride[i] = repeated ? 0 : own.stride[i - missing];
     }
     return view;
@@ -116,18 +123,22 @@ static lk_gpu_view broadcast(const lk_tensor *x, lk_shape shape)
 /* Operands of any strides and layouts go in as they are; the result lies as its first operand. */
 static lk_status arithmetic(lk_call *call, lk_gpu_binary_op op)
 {
+    lk_cuda_scratch s = {.call = call};
+    lk_status status = LK_OK;
     lk_tensor *out = call->out[0];
     const void *layout =
         call->free_layout && lk__shape_equal(call->in[0]->shape, out->shape) ? call->in[0]->storage->layout : NULL;
     LK_TRY(lk__storage_allocate(out->storage, out->storage->bytes, layout));
     lk_gpu_binary arguments = {.y = lk__cuda_view(out),
-                               .a = broadcast(call->in[0], out->shape),
-                               .b = broadcast(call->in[1], out->shape),
+                               .a = operand(&s, call->in[0], out),
+                               .b = operand(&s, call->in[1], out),
                                .ndim = out->shape.ndim,
                                .op = op};
     memcpy(arguments.dim, out->shape.dim, sizeof arguments.dim);
     const lk_cuda *cuda = lk__cuda_of(call);
-    return lk__cuda_check(cuda->driver, cuda->driver->binary(cuda->stream, &arguments));
+    if (s.status == LK_OK)
+        status = lk__cuda_check(cuda->driver, cuda->driver->binary(cuda->stream, &arguments));
+    return lk__cuda_end(&s, status);
 }
 
 lk_status lk__cuda_add(lk_call *call)
