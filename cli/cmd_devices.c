@@ -24,6 +24,7 @@ const cli_command cmd_devices = {
     .summary = "List the devices that this process may use",
     .details =
         "A device of kind cpu is one core. Kind ref is the same core with the plain C kernels that tests compare\n"
-        "with. On the command line: 2xcpu, cpu:0,cpu:1, 2xcpu:0 (two devices on one core), or a number.\n",
+        "with. On the command line: 2xcpu, cpu:0,cpu:1, 2xcpu:0 (two devices on one core), or a number:\n"
+        "so many GPUs where one can be used, else cores.\n",
     .run = run,
 };

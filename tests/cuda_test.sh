@@ -16,6 +16,14 @@ run 1 train --devices cuda --data synthetic
 complains 'cuda:0: no CUDA: ' "$work/none.so"
 run 0 doctor
 prints '  no CUDA: '
+train_on_two()
+{
+    run 0 train --model lenet --data synthetic --devices 2 --epochs 1 --limit-train 64 --limit-val 32 --batch-size 16
+}
+train_on_two
+if grep -q 'on the devices' "$work/stderr"; then
+    fail "a number without a kind means GPUs where there are none"
+fi
 
 bytes 00 >"$work/none.so"
 run 1 train --devices cuda --data synthetic
@@ -34,6 +42,8 @@ run 1 train --devices cuda --data synthetic
 complains 'cuda:0: no GPU: '
 
 export LOCKSTEP_EMULATED_GPUS=2
+train_on_two
+says ' for validation, on the devices'
 run 1 train --devices cuda:2 --data synthetic
 complains 'cuda:2: there is no such GPU: the last is cuda:1'
 run 0 doctor

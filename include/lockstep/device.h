@@ -19,7 +19,7 @@ typedef struct lk_device lk_device;
 
 /* Opens every device that `spec` names, in order, one reference each, into devices[0 … *count).
  * spec: items joined by commas; an item is KIND, KIND:INDEX, NxKIND (KIND:0 … KIND:N-1), NxKIND:INDEX (N logical
- * devices on one physical one) or N (that many of the best kind present). KIND: cpu, ref (plain C kernels on the same
+ * devices on one physical one) or N (that many of the best kind present: cuda, else cpu). KIND: cpu, ref (plain C kernels on the same
  * cores, for tests) or cuda (a GPU, by a plug-in that is loaded when one is asked for). More CPU devices than cores is
  * allowed; they share cores, and a warning is logged. Errors: LK_ERR_ARGUMENT (malformed, unknown kind, more than
  * `capacity`), LK_ERR_MEMORY, LK_ERR_DEVICE (no plug-in, no driver, no such GPU). */

@@ -135,6 +135,7 @@ static const lk_backend cuda = {
     .kind = "cuda",
     .tables = cuda_tables,
     .available = lk__cuda_available,
+    .may_be_best = lk__cuda_has_driver,
     .describe = lk__cuda_describe,
     .describe_kind = lk__cuda_describe_kind,
     .open = lk__cuda_open,

@@ -94,6 +94,9 @@ typedef struct lk_backend {
 
     /* Physical devices that this process may use, and a line about one. */
     int (*available)(void);
+    /* Whether it may be that there are any, which is cheaper to tell where there are none. Then `available` tells
+     * whether a number of devices without a kind means this kind, before the others. NULL: it is not preferred. */
+    bool (*may_be_best)(void);
     lk_status (*describe)(int index, char *text, int size);
     /* lk_device_describe_kind; NULL: it needs nothing but the build. */
     lk_status (*describe_kind)(char *text, int size);

@@ -56,6 +56,9 @@ static void list_kinds(char *text, size_t size)
 static const lk_backend *best_backend(void)
 {
     for (int i = 0; lk__backends[i]; i++)
+        if (lk__backends[i]->may_be_best && lk__backends[i]->may_be_best() && lk__backends[i]->available() > 0)
+            return lk__backends[i];
+    for (int i = 0; lk__backends[i]; i++)
         if (lk__backends[i]->available() > 0)
             return lk__backends[i];
     return NULL;

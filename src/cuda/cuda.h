@@ -12,6 +12,11 @@ extern const lk_links_table lk__cuda_links;
 
 /* GPUs that this process may use; 0 without the plug-in, a driver or a GPU. */
 int lk__cuda_available(void);
+
+/* Whether the machine shows signs of a GPU's driver, or somebody has named the plug-in: found out without loading the
+ * plug-in and the libraries that it brings along. */
+bool lk__cuda_has_driver(void);
+
 lk_status lk__cuda_describe(int index, char *text, int size);
 lk_status lk__cuda_describe_kind(char *text, int size);
 

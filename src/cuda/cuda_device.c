@@ -6,9 +6,23 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- GPUs --------------------------------------------------------------------------------------------------------- */
+
+/* Of the NVIDIA driver: a file that Linux shows while its module is there, and what it is talked to through, also in a
+ * container, or /dev/dxg in a virtual machine of Windows. */
+bool lk__cuda_has_driver(void)
+{
+    static const char *const signs[] = {"/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"};
+    const char *plugin = getenv("LOCKSTEP_CUDA_PLUGIN");
+    bool is_there = plugin && *plugin;
+    for (size_t i = 0; i < sizeof signs / sizeof *signs && !is_there; i++)
+        is_there = access(signs[i], F_OK) == 0;
+    return is_there;
+}
 
 int lk__cuda_available(void)
 {

@@ -56,7 +56,8 @@ const lk_option lk_train_options[] = {
      .type = LK_OPTION_STRING,
      AT(devices),
      .value = "SPEC",
-     .help = "devices: 2xcpu, cpu:0,cpu:1, or a number (unset: the cores there are, at most one a shard)"},
+     .help = "devices: 2xcpu, cpu:0,cpu:1, or a number of GPUs, of cores without a GPU (unset: the cores there are, at "
+             "most one a shard)"},
     {.name = "strategy",
      .type = LK_OPTION_STRING,
      AT(strategy),
