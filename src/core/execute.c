@@ -265,7 +265,8 @@ static lk_status store(lk_device *device, lk_call *call)
     const lk_store_attrs *attrs = LK_ATTRS(call, lk_store_attrs);
     lk_tensor *out = call->out[0];
     LK_TRY(lk__output_plain(out));
-    return device->backend->offload->write(device, lk__data(out), attrs->from, attrs->bytes);
+    return device->backend->offload->write(device, lk__data(out), attrs->from ? attrs->from : attrs->carried,
+                                           attrs->bytes);
 }
 
 /* --- running ------------------------------------------------------------------------------------------------------ */

@@ -10,11 +10,14 @@ extern const lk_op lk__op_plain;
 /* out[0] = in[0], which is all of its storage, in the plain layout. */
 extern const lk_op lk__op_plain_copy;
 
-/* Bytes from out[0]'s first element on, from memory of the process. On a device with memory of its own. */
+/* Bytes from out[0]'s first element on, from memory of the process. On a device with memory of its own. A few bytes go
+ * along with the call, so that nobody has to wait until they were taken. */
 extern const lk_op lk__op_store;
+enum { LK_STORE_CARRIED = 64 };
 typedef struct lk_store_attrs {
-    const void *from;
+    const void *from; /* NULL: carried */
     size_t bytes;
+    unsigned char carried[LK_STORE_CARRIED];
 } lk_store_attrs;
 
 void lk__execute(lk_device *device, lk_call *call);

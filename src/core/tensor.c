@@ -40,9 +40,11 @@ static size_t span_of(const lk_tensor *tensor)
 
 /* Through the queue, so that the device's thread allocates and starts the copy; at once also while a program is being
  * recorded, for `from` is the caller's and is not there when the program runs. */
-static lk_status push_store(lk_tensor *tensor, const void *from)
+static lk_status push_store(lk_tensor *tensor, const void *from, bool is_carried)
 {
-    lk_store_attrs attrs = {.from = from, .bytes = span_of(tensor)};
+    lk_store_attrs attrs = {.from = is_carried ? NULL : from, .bytes = span_of(tensor)};
+    if (is_carried)
+        memcpy(attrs.carried, from, attrs.bytes);
     lk_call call = {.op = &lk__op_store, .device = tensor->storage->device, .n_out = 1, .out = {tensor}};
     lk__call_set_attrs(&call, &attrs, sizeof attrs);
     lk_capture capture = lk__capture_set((lk_capture){NULL});
@@ -142,7 +144,7 @@ lk_tensor *lk_tensor_wrap(lk_device *device, lk_dtype dtype, lk_shape shape, voi
         return NULL;
     if (!device->backend->offload)
         adopted->storage->data = data;
-    else if (push_store(adopted, data) != LK_OK)
+    else if (push_store(adopted, data, false) != LK_OK)
         return NULL;
     adopted->storage->release = release;
     adopted->storage->user = user;
@@ -282,8 +284,9 @@ static lk_status read_elements(const lk_tensor *tensor, void *data)
 
 static lk_status store(lk_tensor *tensor, const void *from)
 {
-    LK_TRY(push_store(tensor, from));
-    return lk_tensor_wait(tensor);
+    bool is_carried = span_of(tensor) <= LK_STORE_CARRIED;
+    LK_TRY(push_store(tensor, from, is_carried));
+    return is_carried ? LK_OK : lk_tensor_wait(tensor);
 }
 
 static lk_status write_far(lk_tensor *tensor, const void *data)

@@ -18,7 +18,10 @@ static lk_status convolve_as(lk_call *call, convolve_fn run, lk_dtype dtype)
 static lk_status convolve(lk_call *call, convolve_fn run)
 {
     lk_status status = convolve_as(call, run, call->dtype);
-    return status == LK_ERR_UNSUPPORTED && call->dtype == LK_BF16 ? convolve_as(call, run, LK_F32) : status;
+    if (status != LK_ERR_UNSUPPORTED || call->dtype != LK_BF16)
+        return status;
+    lk_error_clear();
+    return convolve_as(call, run, LK_F32);
 }
 
 /* x and y: images; w: [O, I / groups, KH, KW]. */

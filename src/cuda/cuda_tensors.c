@@ -33,7 +33,7 @@ lk_status lk__cuda_arange(lk_call *call)
 
 lk_gpu_philox lk__cuda_philox(const lk_random_key *key)
 {
-    lk_gpu_philox philox;
+    lk_gpu_philox philox = {.epoch = NULL};
     lk__philox_start(key, philox.key, philox.counter);
     return philox;
 }
@@ -88,11 +88,11 @@ static lk_status copy_bytes(const lk_call *call, void *to, const void *from, siz
 }
 
 /* Of any strides and dtypes; the result lies as x where that is left to this device. */
-static lk_status convert(lk_call *call)
+static lk_status convert(lk_call *call, const void *layout)
 {
     const lk_tensor *x = call->in[0];
     lk_tensor *y = call->out[0];
-    LK_TRY(lk__storage_allocate(y->storage, y->storage->bytes, call->free_layout ? x->storage->layout : NULL));
+    LK_TRY(lk__storage_allocate(y->storage, y->storage->bytes, call->free_layout ? layout : NULL));
     lk_gpu_view to = lk__cuda_view(y), from = lk__cuda_view(x);
     if (x->dtype == y->dtype && lie_alike(y, x))
         return copy_bytes(call, to.data, from.data, (size_t)lk_tensor_count(x) * lk_dtype_size(x->dtype));
@@ -101,12 +101,15 @@ static lk_status convert(lk_call *call)
 
 lk_status lk__cuda_copy(lk_call *call)
 {
-    return convert(call);
+    return convert(call, call->in[0]->storage->layout);
 }
 
+/* To bf16 for a convolution: images, and weights, in the order that it takes. */
 lk_status lk__cuda_cast(lk_call *call)
 {
-    return convert(call);
+    const lk_tensor *x = call->in[0];
+    bool is_for_images = call->out[0]->dtype == LK_BF16 && x->shape.ndim == 4;
+    return convert(call, is_for_images ? lk__cuda_channels_last : x->storage->layout);
 }
 
 lk_status lk__cuda_concat(lk_call *call)

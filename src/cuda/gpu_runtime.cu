@@ -1,6 +1,7 @@
 /* CUDA's runtime behind driver.h: GPUs, streams, events, memory, graphs. */
 #include "cuda/gpu_plugin.h"
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 
@@ -78,29 +79,36 @@ static lk_gpu_status use(int gpu)
     return lk__gpu_check(cudaSetDevice(gpu), "use a GPU");
 }
 
+/* For what any thread may do, that of another GPU too: it has its own GPU back afterwards. */
+struct gpu_scope {
+    int before;
+
+    explicit gpu_scope(int gpu) : before(gpu)
+    {
+        cudaGetDevice(&before);
+        cudaSetDevice(gpu);
+    }
+
+    ~gpu_scope()
+    {
+        cudaSetDevice(before);
+    }
+};
+
 static void stream_close(lk_gpu_stream *stream)
 {
     if (!stream)
         return;
-    use(stream->gpu);
+    gpu_scope scope(stream->gpu);
     lk__gpu_libraries_free(stream);
     if (stream->stream)
         cudaStreamDestroy(stream->stream);
     free(stream);
 }
 
-/* Copies from the calling thread's GPU's peers then go straight to them. It may be so already. */
-static void reach_peers(int gpu)
-{
-    for (uint32_t peers = peers_of(gpu), other = 0; peers; peers >>= 1, other++)
-        if (peers & 1 && cudaDeviceEnablePeerAccess((int)other, 0) != cudaSuccess)
-            cudaGetLastError();
-}
-
 static lk_gpu_status stream_open(int gpu, lk_gpu_stream **out)
 {
     LK_GPU_TRY(use(gpu));
-    reach_peers(gpu);
     lk_gpu_stream *stream = (lk_gpu_stream *)calloc(1, sizeof *stream);
     if (!stream)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "CUDA: out of memory for a stream");
@@ -201,7 +209,7 @@ static lk_gpu_status alloc(lk_gpu_stream *stream, size_t bytes, void **data)
 
 static void free_memory(lk_gpu_stream *stream, void *data)
 {
-    use(stream->gpu);
+    gpu_scope scope(stream->gpu);
     cudaFree(data);
 }
 
@@ -233,10 +241,23 @@ static lk_gpu_status copy(lk_gpu_stream *stream, void *to, const void *from, siz
     return lk__gpu_check(cudaMemcpyAsync(to, from, bytes, kind, stream->stream), "copy memory");
 }
 
+/* The first time that one GPU copies from another it is let straight at its memory, where it can: that maps what both
+ * have, and so is not done for GPUs that are none of the program's business. It may be so already. */
+static void reach_peer(int gpu, int other)
+{
+    static std::atomic<uint32_t> asked[32];
+    uint32_t bit = 1u << (other % 32);
+    if (gpu >= 32 || other >= 32 || (asked[gpu].fetch_or(bit) & bit))
+        return;
+    if (peers_of(gpu) & bit && cudaDeviceEnablePeerAccess(other, 0) != cudaSuccess)
+        cudaGetLastError();
+}
+
 static lk_gpu_status copy_peer(lk_gpu_stream *stream, void *to, lk_gpu_stream *other, const void *from, size_t bytes)
 {
     if (other->gpu == stream->gpu)
         return copy(stream, to, from, bytes, LK_GPU_TO_GPU);
+    reach_peer(stream->gpu, other->gpu);
     return lk__gpu_check(cudaMemcpyPeerAsync(to, stream->gpu, from, other->gpu, bytes, stream->stream),
                          "copy memory of another GPU");
 }

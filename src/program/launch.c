@@ -5,6 +5,7 @@
  */
 #include "program/program.h"
 
+#include "base/log.h"
 #include "base/status.h"
 #include "core/backend.h"
 #include "core/execute.h"
@@ -12,6 +13,13 @@
 #include "core/trace.h"
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
+
+void lk__value_place(lk_value *value, const char *base)
+{
+    value->storage->data = base && value->bytes > 0 ? (char *)(uintptr_t)base + value->offset : NULL;
+    value->storage->planned = value->storage->data ? value->bytes : 0;
+    value->storage->layout = NULL;
+}
 
 void lk__value_give_back(const lk_program *program, lk_value *value)
 {
@@ -108,9 +116,26 @@ static lk_status make_graph(lk_program *program, lk_segment *segment, uint64_t s
     lk_error_state kept;
     lk__error_save(&kept);
     lk_status ended = graphs->end(program->device, &segment->graph);
-    if (status != LK_OK)
-        lk__error_restore(&kept);
-    return status == LK_OK ? ended : status;
+    if (status == LK_OK)
+        return ended;
+    /* What was kept is a part of it. */
+    graphs->free(program->device, segment->graph);
+    segment->graph = NULL;
+    lk__error_restore(&kept);
+    return status;
+}
+
+/* What may not be kept, as some library's kernel might not, may still run. Values are where they were: only those
+ * inside the one segment were let go of. */
+static lk_status run_without_graph(lk_program *program, lk_segment *segment, uint64_t step, const char *base)
+{
+    lk__log(LK_LOG_WARNING, "%s: a program is not launched as a graph: %s", program->device->name, lk_error_message());
+    lk_error_clear();
+    program->graphs = false;
+    for (int i = 0; i < program->n_values; i++)
+        if (program->values[i].kind == LK_VALUE_INSIDE)
+            lk__value_place(&program->values[i], base);
+    return run_in_branches(program, segment, step);
 }
 
 static lk_status launch_graph(lk_program *program, lk_segment *segment, uint64_t step, const char *base)
@@ -119,8 +144,10 @@ static lk_status launch_graph(lk_program *program, lk_segment *segment, uint64_t
         free_graphs(program);
         note_addresses(program, base);
     }
-    if (!segment->graph)
-        LK_TRY(make_graph(program, segment, step));
+    lk_status status = segment->graph ? LK_OK : make_graph(program, segment, step);
+    if (status != LK_OK && program->n_segments == 1)
+        return run_without_graph(program, segment, step, base);
+    LK_TRY(status);
     return program->device->backend->graphs->launch(program->device, segment->graph, step);
 }
 

@@ -160,6 +160,9 @@ bool lk__call_may_replace(const lk_call *call, const lk_storage *from, const lk_
 
 /* --- launch.c ----------------------------------------------------------------------------------------------------- */
 
+/* Gives the value its place in the memory at `base`; NULL: none. */
+void lk__value_place(lk_value *value, const char *base);
+
 /* Gives back the memory that a value got besides its place, if any. */
 void lk__value_give_back(const lk_program *program, lk_value *value);
 

@@ -272,10 +272,8 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(less_memory_same_bits),
-        cmocka_unit_test(nothing_runs_a_third_time),
-        cmocka_unit_test(a_forward_pass_stays_as_it_is),
-        cmocka_unit_test(what_the_step_changes_is_changed_once),
+        cmocka_unit_test(less_memory_same_bits),         cmocka_unit_test(nothing_runs_a_third_time),
+        cmocka_unit_test(a_forward_pass_stays_as_it_is), cmocka_unit_test(what_the_step_changes_is_changed_once),
         cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -102,6 +102,16 @@ static lk_status make_inputs(lk_program *program, lk_tensor *const *like)
     return LK_OK;
 }
 
+/* What lies on another device is brought when a call runs: that is no work that a graph could keep. */
+static bool stays_on_its_device(const lk_program *program)
+{
+    for (int i = 0; i < program->n_calls; i++)
+        for (int k = 0; k < program->calls[i].n_in; k++)
+            if (program->calls[i].in[k] && program->calls[i].in[k]->storage->device != program->device)
+                return false;
+    return true;
+}
+
 static lk_status compile(lk_program *program, lk_tensor *const *like, lk_program_fn fn, void *user,
                          const lk_program_opts *opts)
 {
@@ -111,6 +121,7 @@ static lk_status compile(lk_program *program, lk_tensor *const *like, lk_program
         return LK_ERR_MEMORY;
     LK_TRY(make_inputs(program, like));
     LK_TRY(record(program, fn, user));
+    program->graphs = program->graphs && stays_on_its_device(program);
     for (int i = 0; i < program->n_calls; i++)
         if (program->calls[i].op->flops)
             program->flops += program->calls[i].op->flops(&program->calls[i]);

@@ -41,13 +41,6 @@ static void lend_input(lk_value *value, const lk_tensor *tensor)
     value->storage->layout = tensor->storage->layout;
 }
 
-static void give_place(lk_value *value, char *base)
-{
-    value->storage->data = base ? base + value->offset : NULL;
-    value->storage->planned = base ? value->bytes : 0;
-    value->storage->layout = NULL;
-}
-
 static void lend_inputs(const lk_replay *r)
 {
     const lk_program *program = r->program;
@@ -91,7 +84,7 @@ static lk_status bind(lk_replay *r)
     for (int i = 0; i < program->n_values; i++) {
         lk_value *value = &program->values[i];
         if (value->kind == LK_VALUE_INSIDE || (copies(r) && value->kind != LK_VALUE_OUTSIDE))
-            give_place(value, value->bytes > 0 ? base : NULL);
+            lk__value_place(value, base);
     }
     return copies(r) ? copy_inputs(r) : LK_OK;
 }
