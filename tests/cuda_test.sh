@@ -94,12 +94,13 @@ done
 
 # A launch fails while a graph is made: the step runs without one, with the same bits.
 kept=no
-for launch in 150 200 250 300; do
+for launch in 200 300 250 150; do
     LOCKSTEP_EMULATED_FAIL=launch:$launch:2 "$LOCKSTEP" train --model "$work/net.lk" --data synthetic --epochs 2 --limit-train 75 \
         --limit-val 32 --batch-size 16 --shards 4 --optimizer adam --clip-norm 1 --devices 1xcuda:0 2>"$work/stderr" || continue
     grep -q 'a program is not launched as a graph: ' "$work/stderr" || continue
     kept=yes
     [[ $(grep '^digest' "$work/stderr") == "$whole" ]] || fail "other bits where a graph could not be made"
+    break
 done
 [[ $kept == yes ]] || fail "no launch failed while a graph was made"
 

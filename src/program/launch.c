@@ -145,7 +145,7 @@ static lk_status launch_graph(lk_program *program, lk_segment *segment, uint64_t
         note_addresses(program, base);
     }
     lk_status status = segment->graph ? LK_OK : make_graph(program, segment, step);
-    if (status != LK_OK && program->n_segments == 1)
+    if (status != LK_OK && status != LK_ERR_DEVICE && program->n_segments == 1)
         return run_without_graph(program, segment, step, base);
     LK_TRY(status);
     return program->device->backend->graphs->launch(program->device, segment->graph, step);
