@@ -277,11 +277,12 @@ static lk_status check_values(lk_study *study)
 
 static lk_status make_runs(lk_study *study)
 {
-    study->n_runs = study->n_values * (int)study->opts.seeds;
-    study->runs = lk__calloc((size_t)study->n_runs, sizeof *study->runs);
+    int n = study->n_values * (int)study->opts.seeds;
+    study->runs = lk__calloc((size_t)n, sizeof *study->runs);
     if (!study->runs)
         return LK_ERR_MEMORY;
-    for (int i = 0; i < study->n_runs; i++)
+    study->n_runs = n;
+    for (int i = 0; i < n; i++)
         study->runs[i] = (lk_study_run){.value = i % study->n_values, .seed = study->config.seed + i / study->n_values};
     return LK_OK;
 }
