@@ -91,8 +91,8 @@ static int close_world(void **state)
     wait_for_all(w);
     float *const all[] = {w->x, w->y, w->z};
     for (int i = 0; i < 3; i++)
-        gpu->free(w->a, all[i]);
-    gpu->free(w->elsewhere, w->far);
+        gpu->alloc_free(w->a, all[i]);
+    gpu->alloc_free(w->elsewhere, w->far);
     gpu->pinned_free(w->a, w->pinned);
     gpu->event_free(w->event);
     gpu->event_free(w->other);
@@ -239,7 +239,7 @@ static void test_memory_that_is_not_there_is_reported(void **state)
 {
     world *w = *state;
     float *gone = allocated(w->a), local[COUNT];
-    gpu->free(w->a, gone);
+    gpu->alloc_free(w->a, gone);
     expect_nothing();
     assert_int_equal(fill(w->a, gone), LK_GPU_FAILED);
     EXPECT("memory that was freed", "fill on stream", "writes 256 bytes");
@@ -299,15 +299,15 @@ static void test_what_is_freed_must_be_allocated_so(void **state)
 {
     world *w = *state;
     float *once = allocated(w->a);
-    gpu->free(w->a, NULL);
+    gpu->alloc_free(w->a, NULL);
     gpu->pinned_free(w->a, NULL);
-    gpu->free(w->a, once);
+    gpu->alloc_free(w->a, once);
     expect_nothing();
-    gpu->free(w->a, once);
+    gpu->alloc_free(w->a, once);
     EXPECT("free of", "not allocated so");
-    gpu->free(w->a, w->x + 1);
+    gpu->alloc_free(w->a, w->x + 1);
     EXPECT("free of", "not allocated so");
-    gpu->free(w->a, w->pinned);
+    gpu->alloc_free(w->a, w->pinned);
     EXPECT("free of", "not allocated so");
     gpu->pinned_free(w->a, w->x);
     EXPECT("pinned_free of", "not allocated so");
@@ -319,14 +319,14 @@ static void test_memory_that_another_gpu_uses_must_not_be_freed(void **state)
     world *w = *state;
     float *near = allocated(w->a);
     fill(w->b, near);
-    gpu->free(w->a, near);
+    gpu->alloc_free(w->a, near);
     expect_nothing();
     near = allocated(w->a);
     gpu->copy_peer(w->elsewhere, w->far, w->a, near, BYTES);
-    gpu->free(w->a, near);
+    gpu->alloc_free(w->a, near);
     EXPECT("free of", "may still be in use", "copy_peer");
     follow(w->b, w->elsewhere, w->event); /* then a stream of the GPU waits for it */
-    gpu->free(w->a, near);
+    gpu->alloc_free(w->a, near);
     expect_nothing();
 }
 
@@ -498,7 +498,7 @@ static void test_the_thread_that_captures_neither_allocates_nor_waits(void **sta
     EXPECT("alloc while");
     assert_int_equal(gpu->pinned_alloc(w->a, BYTES, &data), LK_GPU_FAILED);
     EXPECT("pinned_alloc while");
-    gpu->free(w->a, w->x);
+    gpu->alloc_free(w->a, w->x);
     EXPECT("free while");
     gpu->pinned_free(w->a, w->pinned);
     EXPECT("pinned_free while");
@@ -592,13 +592,13 @@ static void test_a_graph_keeps_the_memory_that_it_was_captured_with(void **state
     lk_gpu_graph *graph = captured_relu(w, old, w->y);
     assert_int_equal(gpu->graph_launch(w->a, graph), LK_GPU_OK);
     expect_nothing();
-    gpu->free(w->a, old);
+    gpu->alloc_free(w->a, old);
     float *new = allocated(w->a); /* most likely where the old one was */
     assert_int_equal(gpu->graph_launch(w->a, graph), LK_GPU_FAILED);
     EXPECT("graph_launch: ", "relu on stream", "freed since it was captured");
     gpu->graph_free(graph);
     gpu->stream_wait(w->a);
-    gpu->free(w->a, new);
+    gpu->alloc_free(w->a, new);
 }
 
 static void test_a_graph_copies_out_of_pinned_memory_at_each_launch(void **state)
@@ -657,7 +657,7 @@ static int status_with(bool is_wrong)
     assert_true(child >= 0);
     if (child == 0) {
         if (is_wrong)
-            gpu->free(NULL, &status);
+            gpu->alloc_free(NULL, &status);
         exit(0);
     }
     assert_int_equal(waitpid(child, &status, 0), child);

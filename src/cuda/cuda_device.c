@@ -217,7 +217,7 @@ void lk__cuda_free(void *self, void *data)
 {
     const lk_device *device = self;
     lk_cuda *cuda = device->state;
-    cuda->driver->free(cuda->trunk, data);
+    cuda->driver->alloc_free(cuda->trunk, data);
 }
 
 /* --- what is under way -------------------------------------------------------------------------------------------- */

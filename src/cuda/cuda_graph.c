@@ -118,7 +118,7 @@ void lk__cuda_graphs_close(lk_cuda *cuda)
     if (cuda->fork)
         driver->event_free(cuda->fork);
     if (cuda->step)
-        driver->free(cuda->trunk, cuda->step);
+        driver->alloc_free(cuda->trunk, cuda->step);
 }
 
 const lk_graphs lk__cuda_graphs = {

@@ -103,46 +103,9 @@ typedef struct lk_gpu_driver {
     /* What went wrong in the calling thread last, in one line. */
     const char *(*error)(void);
 
-    /* --- GPUs --- */
-    int (*count)(void); /* 0 where there is no GPU, or no driver for it: `error` says which */
-    lk_gpu_status (*describe)(int gpu, lk_gpu_info *info);
-    void (*versions)(lk_gpu_versions *versions);
-
-    /* --- streams and events --- */
-    lk_gpu_status (*stream_open)(int gpu, lk_gpu_stream **stream);
-    /* Of the GPU of `first`, with which it shares what libraries have: it is used on the same thread, and closed
-     * before. */
-    lk_gpu_status (*stream_open_beside)(lk_gpu_stream *first, lk_gpu_stream **stream);
-    /* The calling thread launches kernels for one GPU at a time: that of the stream it has opened, or used, last. */
-    lk_gpu_status (*stream_use)(lk_gpu_stream *stream);
-    void (*stream_close)(lk_gpu_stream *stream);         /* NULL is fine; the stream must be idle */
-    lk_gpu_status (*stream_wait)(lk_gpu_stream *stream); /* until it has done everything, on the calling thread */
-    lk_gpu_status (*event_new)(lk_gpu_stream *stream, lk_gpu_event **event);
-    void (*event_free)(lk_gpu_event *event);
-    lk_gpu_status (*event_record)(lk_gpu_stream *stream, lk_gpu_event *event);
-    lk_gpu_status (*event_follow)(lk_gpu_stream *stream, lk_gpu_event *event); /* what comes next waits for it */
-    lk_gpu_status (*event_wait)(lk_gpu_event *event);                          /* on the calling thread */
-    /* An event that tells when the stream came to it. */
-    lk_gpu_status (*timer_new)(lk_gpu_stream *stream, lk_gpu_event **event);
-    /* Between two of these of one stream, which has come to both. */
-    lk_gpu_status (*elapsed)(lk_gpu_event *from, lk_gpu_event *to, float *milliseconds);
-
-    /* --- memory --- */
-    lk_gpu_status (*alloc)(lk_gpu_stream *stream, size_t bytes, void **data);
-    void (*free)(lk_gpu_stream *stream, void *data);
-    lk_gpu_status (*pinned_alloc)(lk_gpu_stream *stream, size_t bytes, void **data); /* of the host */
-    void (*pinned_free)(lk_gpu_stream *stream, void *data);
-    lk_gpu_status (*memory_left)(lk_gpu_stream *stream, int64_t *bytes);
-    /* Memory of the host is pinned, and stays as it is until the copy has run. */
-    lk_gpu_status (*copy)(lk_gpu_stream *stream, void *to, const void *from, size_t bytes, lk_gpu_direction direction);
-    /* From the GPU of another stream; runs in the order of `stream`. */
-    lk_gpu_status (*copy_peer)(lk_gpu_stream *stream, void *to, lk_gpu_stream *other, const void *from, size_t bytes);
-
-    /* --- graphs: what a stream is given between begin and end is kept, not run --- */
-    lk_gpu_status (*capture_begin)(lk_gpu_stream *stream);
-    lk_gpu_status (*capture_end)(lk_gpu_stream *stream, lk_gpu_graph **graph);
-    lk_gpu_status (*graph_launch)(lk_gpu_stream *stream, lk_gpu_graph *graph);
-    void (*graph_free)(lk_gpu_graph *graph);
+#define LK_GPU_ENTRY(result, name, ...) result (*name)(__VA_ARGS__);
+#include "cuda/driver.def"
+#undef LK_GPU_ENTRY
 
     /* --- what libraries run: from the thread that gives the stream work --- */
     /* Names what the stream runs for a problem, of which all but the name is given. Errors: those of the kernel. */

@@ -207,7 +207,7 @@ static lk_gpu_status alloc(lk_gpu_stream *stream, size_t bytes, void **data)
                         stream->gpu, bytes, left, total);
 }
 
-static void free_memory(lk_gpu_stream *stream, void *data)
+static void alloc_free(lk_gpu_stream *stream, void *data)
 {
     gpu_scope scope(stream->gpu);
     cudaFree(data);
@@ -318,38 +318,11 @@ static lk_gpu_status graph_launch(lk_gpu_stream *stream, lk_gpu_graph *graph)
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 static const lk_gpu_driver table = {
-    LK_GPU_INTERFACE,
-    sizeof(lk_gpu_driver),
-    lk__gpu_error_text,
-    count,
-    describe,
-    versions,
-    stream_open,
-    stream_open_beside,
-    stream_use,
-    stream_close,
-    stream_wait,
-    event_new,
-    event_free,
-    event_record,
-    event_follow,
-    event_wait,
-    timer_new,
-    elapsed,
-    alloc,
-    free_memory,
-    pinned_alloc,
-    pinned_free,
-    memory_left,
-    copy,
-    copy_peer,
-    capture_begin,
-    capture_end,
-    graph_launch,
-    graph_free,
-    lk__gpu_choose,
-    lk__gpu_choices,
-    lk__gpu_nccl,
+    LK_GPU_INTERFACE, sizeof(lk_gpu_driver), lk__gpu_error_text,
+#define LK_GPU_ENTRY(result, name, ...) name,
+#include "cuda/driver.def"
+#undef LK_GPU_ENTRY
+    lk__gpu_choose,   lk__gpu_choices,       lk__gpu_nccl,
 #define LK_GPU_KERNEL(name) lk__gpu_##name,
 #include "cuda/kernels.def"
 #undef LK_GPU_KERNEL

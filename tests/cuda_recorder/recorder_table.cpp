@@ -1,5 +1,6 @@
 /* The table of driver.h that tells the recorder of every call and passes it on to the plug-in that
- * $LOCKSTEP_CUDA_RECORDED names. An entry that is new in driver.h does not fit in here before it has a function. */
+ * $LOCKSTEP_CUDA_RECORDED names. With an entry that is new in driver.def this does not compile before there is a
+ * function for it, or it is among those that are not told. */
 #include "recorder.h"
 #include "recorder_report.h"
 
@@ -72,22 +73,24 @@ static lk_gpu_status give(lk_gpu_stream *stream, const char *name, const operand
     return status;
 }
 
-/* --- GPUs --------------------------------------------------------------------------------------------------------- */
+/* An entry that the recorder has no interest in. */
+template <auto Entry> struct untold;
+template <typename Result, typename... Arguments, Result (*lk_gpu_driver::*Entry)(Arguments...)> struct untold<Entry> {
+    static Result call(Arguments... arguments)
+    {
+        refusal.clear();
+        return (inner->*Entry)(arguments...);
+    }
+};
 
-static int count(void)
-{
-    return inner->count();
-}
-
-static lk_gpu_status describe(int gpu, lk_gpu_info *info)
-{
-    return inner->describe(gpu, info);
-}
-
-static void versions(lk_gpu_versions *found)
-{
-    inner->versions(found);
-}
+static constexpr auto count = untold<&lk_gpu_driver::count>::call;
+static constexpr auto describe = untold<&lk_gpu_driver::describe>::call;
+static constexpr auto versions = untold<&lk_gpu_driver::versions>::call;
+static constexpr auto stream_use = untold<&lk_gpu_driver::stream_use>::call;
+static constexpr auto event_new = untold<&lk_gpu_driver::event_new>::call;
+static constexpr auto timer_new = untold<&lk_gpu_driver::timer_new>::call;
+static constexpr auto elapsed = untold<&lk_gpu_driver::elapsed>::call;
+static constexpr auto memory_left = untold<&lk_gpu_driver::memory_left>::call;
 
 /* --- streams and events ------------------------------------------------------------------------------------------- */
 
@@ -107,11 +110,6 @@ static lk_gpu_status stream_open_beside(lk_gpu_stream *first, lk_gpu_stream **st
     return status;
 }
 
-static lk_gpu_status stream_use(lk_gpu_stream *stream)
-{
-    return pass(true, [&]() { return inner->stream_use(stream); });
-}
-
 static void stream_close(lk_gpu_stream *stream)
 {
     if (stream && recorded.close(stream))
@@ -125,11 +123,6 @@ static lk_gpu_status stream_wait(lk_gpu_stream *stream)
     if (status == LK_GPU_OK)
         recorded.waited(seen);
     return noted(stream, status);
-}
-
-static lk_gpu_status event_new(lk_gpu_stream *stream, lk_gpu_event **event)
-{
-    return pass(true, [&]() { return inner->event_new(stream, event); });
 }
 
 static void event_free(lk_gpu_event *event)
@@ -159,16 +152,6 @@ static lk_gpu_status event_wait(lk_gpu_event *event)
     return status;
 }
 
-static lk_gpu_status timer_new(lk_gpu_stream *stream, lk_gpu_event **event)
-{
-    return pass(true, [&]() { return inner->timer_new(stream, event); });
-}
-
-static lk_gpu_status elapsed(lk_gpu_event *from, lk_gpu_event *to, float *milliseconds)
-{
-    return pass(true, [&]() { return inner->elapsed(from, to, milliseconds); });
-}
-
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
 static lk_gpu_status alloc(lk_gpu_stream *stream, size_t bytes, void **data)
@@ -179,10 +162,10 @@ static lk_gpu_status alloc(lk_gpu_stream *stream, size_t bytes, void **data)
     return noted(stream, status);
 }
 
-static void free_memory(lk_gpu_stream *stream, void *data)
+static void alloc_free(lk_gpu_stream *stream, void *data)
 {
     if (recorded.free(data, false))
-        inner->free(stream, data);
+        inner->alloc_free(stream, data);
 }
 
 static lk_gpu_status pinned_alloc(lk_gpu_stream *stream, size_t bytes, void **data)
@@ -198,11 +181,6 @@ static void pinned_free(lk_gpu_stream *stream, void *data)
 {
     if (recorded.free(data, true))
         inner->pinned_free(stream, data);
-}
-
-static lk_gpu_status memory_left(lk_gpu_stream *stream, int64_t *bytes)
-{
-    return pass(true, [&]() { return inner->memory_left(stream, bytes); });
 }
 
 static lk_gpu_status copy(lk_gpu_stream *stream, void *to, const void *from, size_t bytes, lk_gpu_direction direction)
@@ -361,32 +339,9 @@ static const lk_gpu_driver table = {
     LK_GPU_INTERFACE,
     sizeof(lk_gpu_driver),
     error_text,
-    count,
-    describe,
-    versions,
-    stream_open,
-    stream_open_beside,
-    stream_use,
-    stream_close,
-    stream_wait,
-    event_new,
-    event_free,
-    event_record,
-    event_follow,
-    event_wait,
-    timer_new,
-    elapsed,
-    alloc,
-    free_memory,
-    pinned_alloc,
-    pinned_free,
-    memory_left,
-    copy,
-    copy_peer,
-    capture_begin,
-    capture_end,
-    graph_launch,
-    graph_free,
+#define LK_GPU_ENTRY(result, name, ...) name,
+#include "cuda/driver.def"
+#undef LK_GPU_ENTRY
     choose,
     choices,
     nccl,
