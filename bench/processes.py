@@ -45,7 +45,8 @@ def machine():
 # --- processes --------------------------------------------------------------------------------------------------------
 
 class Process:
-    """A process on the given CPUs; finish() gives back its output, its seconds and its peak memory."""
+    """A process on the given CPUs, or where this one may run; finish() gives back its output, its seconds and its peak
+    memory."""
 
     def __init__(self, command, cpus, limit=None, environment=None):
         """limit: seconds after which it is ended, with all that it has started. environment: None for that of this
@@ -56,7 +57,7 @@ class Process:
         self.began = time.perf_counter()
         self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=self.output, env=environment,
                                         stderr=self.errors, start_new_session=limit is not None,
-                                        preexec_fn=lambda: os.sched_setaffinity(0, cpus))
+                                        preexec_fn=cpus and (lambda: os.sched_setaffinity(0, cpus)))
 
     def wait(self):
         """As wait4, within the limit."""
@@ -74,8 +75,15 @@ class Process:
         self.kill()
         raise Failed(f"not done after {self.limit:.0f} s")
 
+    def kill_group(self):
+        """Ends it with all that it has started; of one with a limit."""
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:  # it has ended
+            pass
+
     def kill(self):
-        os.killpg(self.process.pid, signal.SIGKILL)
+        self.kill_group()
         os.wait4(self.process.pid, 0)
         self.process.returncode = -signal.SIGKILL
 

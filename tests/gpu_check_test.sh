@@ -124,7 +124,9 @@ cat >"$fake/python" <<'END'
 #!/bin/sh
 case $* in
 *torch.__version__*) echo 2.11 ;;
-*wrn-16-10*) echo 'out of memory' >&2; exit 1 ;;
+*'wrn-16-10 --batch 512'*reduce-overhead*) echo 'out of memory' >&2; exit 1 ;;
+*wrn-16-10,wrn-16-10*) printf '{"images_per_s": %d}\n' 100 150 200; echo 'no more' >&2; exit 1 ;;
+*'wrn-16-10 --batch 8 '*) echo '{"images_per_s": 300}' ;;
 *'reduce-overhead'*) echo '{"images_per_s": 1000}' ;;
 *) echo '{"images_per_s": 900}' ;;
 esac
@@ -132,9 +134,11 @@ END
 touch "$fake/torch_bench.py"
 chmod +x "$fake/lockstep" "$fake/python" "$fake/bench/bench_gpu_kernels"
 check 0 --build "$fake" --python "$fake/python" --only kernels,big,small,sizes,shards
-row 'resnet18, bf16, batch 512, beside PyTorch fastest +\| 1200 .*images/s +\| 1000, CUDA graphs of eager, CUDA graphs \| 1.20 +\| >= 1.3 x +\| no' \
-    'resnet18, bf16, batch 512, beside PyTorch eager +\| 1200 .*\| 900 .*\| 1.33 +\| - +\| - ' \
-    'wrn-16-10, .*fastest +\| 30000 .*\| not measured: python: out of memory' \
+row 'resnet18, bf16, batch 512, beside PyTorch fastest +\| 1200 .*images/s +\| 1000 CUDA graphs, 900 eager, 900 compiled +\| 1.20 +\| >= 1.3 x +\| no' \
+    'wrn-16-10, .*batch 512, beside PyTorch fastest +\| 30000 .*\| 900 eager, 900 compiled, no CUDA graphs: python: out of memory +\| 33.33 +\| >= 1.3 x +\| - ' \
+    'wrn-16-10, .*batch 8, beside PyTorch fastest +\| 30000 .*\| 300 CUDA graphs, 100 eager +\| 100.00 ' \
+    'wrn-16-10, .*batch 16, beside PyTorch fastest +\| 30000 .*\| 1000 CUDA graphs, 150 eager ' \
+    'wrn-16-10, .*batch 64, beside PyTorch fastest +\| 30000 .*\| 1000 CUDA graphs, no eager: python: no more ' \
     'wrn-16-10, .*: of the bf16 ceiling.*\| 800 TFLOP/s .*\| 42% +\| >= 35% +\| yes' \
     'lenet, bf16, batch 256, beside PyTorch eager .*\| 33.33 +\| >= 3 x +\| yes' \
     'lenet, .* an epoch of .*\| 0.062 .*<= 0.1 +\| yes' \
@@ -148,3 +152,10 @@ row 'resnet18, bf16, batch 512, beside PyTorch fastest +\| 1200 .*images/s +\| 1
 
 check 0 --build "$build" --only contract --minutes 0.06
 row 'same bits, keras-cnn, f32 +\| not run: out of time'
+
+# A check that hangs takes nothing from what is measured.
+mkdir "$fake/tests"
+printf '#!/bin/sh\nexec sleep 60\n' >"$fake/tests/conformance_test"
+chmod +x "$fake/tests/conformance_test"
+check 0 --build "$fake" --python "$fake/python" --only conformance,big --minutes 0.13
+row 'operators .*\| not run: out of time after ' 'resnet18, .*\| 1200 .*images/s .*\| 1.20 '

@@ -1,5 +1,6 @@
 """The machine with the GPU: the build to check, what it runs with, and the time there is."""
 import json
+import math
 import os
 import re
 import shlex
@@ -7,6 +8,7 @@ import signal
 import subprocess
 import tarfile
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -17,25 +19,37 @@ DATA_FILE = "fashion-mnist/train-images-idx3-ubyte"
 KEPT_OUTPUT = 256 << 10  # bytes of what one process wrote
 SHORTEST = 3  # seconds under which nothing is begun
 
+# Before the program that measures PyTorch: what makes it faster on one shape, and f32 that is f32.
+PEER_SETTINGS = """import runpy, sys, torch
+torch.backends.cudnn.benchmark = True
+torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+sys.argv = sys.argv[1:]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
 
 class Clock:
-    """How much time is left, of all and of the part at hand."""
+    """How much time is left: of all, and of what the calling thread does now."""
 
     def __init__(self, seconds):
         self.began = time.monotonic()
-        self.end = self.part_end = self.began + seconds
+        self.end = self.began + seconds
+        self.thread = threading.local()
 
-    def begin_part(self, seconds):
-        self.part_end = min(self.end, time.monotonic() + seconds)
+    def begin(self, end, limit=math.inf):
+        """The calling thread has until `end`, and `limit` seconds at the most."""
+        self.thread.end = min(end, self.end)
+        self.thread.limit = min(self.thread.end, time.monotonic() + limit)
 
     def left(self):
-        left = self.part_end - time.monotonic()
+        left = getattr(self.thread, "limit", self.end) - time.monotonic()
         if left < SHORTEST:
             raise NotMeasured("out of time")
         return left
 
     def is_over(self):
-        return time.monotonic() >= self.end
+        """Whether `end` has come, not the limit alone."""
+        return time.monotonic() >= getattr(self.thread, "end", self.end)
 
     def passed(self):
         return time.monotonic() - self.began
@@ -46,9 +60,13 @@ class Machine:
 
     def __init__(self, args):
         self.python, self.temporary, self.compiling = args.python, None, None
+        self.running, self.lock = set(), threading.Lock()
         args.out.mkdir(parents=True, exist_ok=True)
         self.out = args.out
         self.log, self.samples = open(args.out / "output.log", "w"), open(args.out / "samples.jsonl", "w")
+        if args.build is None:
+            self.make_build()
+        self.clock = Clock(60 * args.minutes)
         self.build = self.find_build(args.build)
         self.lockstep = self.build / "lockstep"
         if not self.lockstep.exists():
@@ -56,18 +74,20 @@ class Machine:
         self.environment = self.make_environment(args.data)
         self.data = self.find_data()
         self.peer = args.peer or self.build / "torch_bench.py"
-        self.clock = Clock(60 * args.minutes)
         self.doctor = self.find_cuda()
         self.emulated = "emulated GPU" in self.doctor
         self.peer_missing = self.find_peer()
 
     # --- what there is ---
 
+    @staticmethod
+    def make_build():
+        if subprocess.run([ROOT / "dev", "build"]).returncode != 0:
+            raise NotMeasured("./dev build failed")
+
     def find_build(self, build):
-        """A folder, or an archive of tools/gpu_pack; else what is built now."""
+        """A folder, or an archive of tools/gpu_pack; else what was built now."""
         if build is None:
-            if subprocess.run([ROOT / "dev", "build"]).returncode != 0:
-                raise NotMeasured("./dev build failed")
             return ROOT / "build"
         if build.is_dir():
             return build.resolve()
@@ -140,6 +160,9 @@ class Machine:
         found = re.search(r"^ +cuda:0 +(.*)$", self.doctor, re.MULTILINE)
         return found[1] if found else "none"
 
+    def gpu_name(self):
+        return self.gpu().split(",")[0]
+
     def describe(self):
         """What the figures depend on, in lines."""
         query = ["nvidia-smi", "--query-gpu=driver_version,memory.total,clocks.max.sm,power.limit", "--format=csv,noheader"]
@@ -156,16 +179,28 @@ class Machine:
 
     def run(self, *command, environment=None):
         """The process of a program of ours, which has ended well within the time left."""
-        return self.finish(command, {**self.environment, **(environment or {})})
+        environment = {**self.environment, **(environment or {})}
+        return self.finish(Process(command, None, self.clock.left(), environment))
+
+    def peer_command(self, options):
+        return [self.python, "-c", PEER_SETTINGS, self.peer, *options]
 
     def run_peer(self, *options):
-        """What PyTorch's measurement says of itself, which is its last line."""
+        """What PyTorch's measurements say of themselves, a line each, and why the rest is missing, or None."""
         if self.peer_missing:
-            raise NotMeasured(self.peer_missing)
-        return json.loads(self.finish([self.python, self.peer, *options], None).stdout.splitlines()[-1])
+            return [], self.peer_missing
+        process = reason = None
+        try:
+            process = Process(self.peer_command(options), None, self.clock.left())
+            self.finish(process)
+        except NotMeasured as told:
+            reason = told
+        lines = process.stdout.splitlines() if process else []
+        return [json.loads(line) for line in lines if line.startswith("{")], reason
 
-    def finish(self, command, environment):
-        process = Process(command, os.sched_getaffinity(0), self.clock.left(), environment)
+    def finish(self, process):
+        with self.lock:
+            self.running.add(process)
         try:
             process.finish()
         except Failed:
@@ -173,24 +208,43 @@ class Machine:
                 raise NotMeasured(f"out of time after {process.seconds:.0f} s")
             raise
         finally:
-            self.keep(process)
+            with self.lock:
+                self.running.discard(process)
+                self.keep(process)
         return process
+
+    def end_processes(self):
+        """Those of other threads, whose calls then fail."""
+        with self.lock:
+            for process in self.running:
+                process.kill_group()
 
     # --- meanwhile ---
 
-    def begin_compiling(self, compilations):
-        """PyTorch keeps on disk what it compiles: while nothing is timed it may do so for later."""
+    def begin_compiling(self, lanes):
+        """PyTorch keeps on disk what it compiles: while nothing is timed it may do so for later. Lanes are lists of a
+        peer's options; one lane's are run one after the other, beside those of the others."""
         if self.peer_missing:
             return
-        commands = [shlex.join(str(word) for word in [self.python, self.peer, *options]) for options in compilations]
-        self.compiling = subprocess.Popen(["sh", "-c", "; ".join(commands)], stdin=subprocess.DEVNULL,
-                                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        lanes = ["; ".join(shlex.join(str(word) for word in self.peer_command(options)) for options in lane) for lane in lanes]
+        self.compiling = subprocess.Popen(["sh", "-c", " & ".join(f"({lane})" for lane in lanes) + " & wait"],
+                                          stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                          start_new_session=True)
 
-    def stop_compiling(self):
-        if self.compiling:
+    def end_compiling(self, until):
+        """Waits for it until then, since whoever measures would have to."""
+        if not self.compiling:
+            return
+        try:
+            self.compiling.wait(max(0, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            pass
+        try:
             os.killpg(self.compiling.pid, signal.SIGKILL)
-            self.compiling.wait()
-            self.compiling = None
+        except ProcessLookupError:
+            pass
+        self.compiling.wait()
+        self.compiling = None
 
     def keep(self, process):
         for text in ("$ " + " ".join(process.command) + "\n", process.stdout, process.stderr):
@@ -207,9 +261,10 @@ class Machine:
         return path
 
     def record(self, what, sample):
-        json.dump({"measured": what, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **sample}, self.samples)
-        self.samples.write("\n")
-        self.samples.flush()
+        with self.lock:
+            json.dump({"measured": what, "time": time.strftime("%Y-%m-%dT%H:%M:%S%z"), **sample}, self.samples)
+            self.samples.write("\n")
+            self.samples.flush()
 
     def train(self, *options):
         """The events of a run of `lockstep train`."""

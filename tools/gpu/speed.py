@@ -16,11 +16,12 @@ PUBLISHED_GOAL = 10
 WRN_FLOPS = 11.1e9  # an image, forward and backward
 
 # PyTorch's ways. max-autotune uses CUDA graphs too, and is minutes in choosing kernels.
-MAIN_WAYS = {"eager": ["--channels-last"],
-             "CUDA graphs": ["--channels-last", "--compile", "--compile-mode", "reduce-overhead"]}
-OTHER_WAYS = {"compiled": ["--channels-last", "--compile"],
-              "max-autotune": ["--channels-last", "--compile", "--compile-mode", "max-autotune"]}
-
+WAYS = {"eager": ["--channels-last"],
+        "compiled": ["--channels-last", "--compile"],
+        "CUDA graphs": ["--channels-last", "--compile", "--compile-mode", "reduce-overhead"],
+        "max-autotune": ["--channels-last", "--compile", "--compile-mode", "max-autotune"]}
+BIG_WAYS = ("eager", "compiled", "CUDA graphs")
+SMALL_WAYS = ("eager", "CUDA graphs")  # the goals of the smaller networks are set beside these
 
 FASTEST = "fastest"
 
@@ -82,6 +83,12 @@ class Ours:
         return f"{summary(self.speeds, 0)} images/s"
 
 
+def peer_options(model, batches, dtype, seconds, way):
+    """Of PyTorch's program, for one model at several batch sizes."""
+    return ["--models", ",".join(len(batches) * [model]), "--batch", ",".join(str(batch) for batch in batches), "--device",
+            "cuda", "--dtype", dtype, "--seconds", seconds, *WAYS[way]]
+
+
 class Comparison:
     """One setting beside PyTorch's ways; goals: the ratio that is to be reached, by way, FASTEST of those measured."""
 
@@ -89,29 +96,30 @@ class Comparison:
         self.model, self.dtype, self.goals = model, dtype, goals
         self.ours, self.peers, self.reasons = Ours(model, batch, dtype), {}, {}
 
-    def peer_options(self, seconds, options):
-        return ["--models", self.model, "--batch", self.ours.batch, "--device", "cuda", "--dtype", self.dtype, "--seconds",
-                seconds, *options]
+    def peer_options(self, seconds, way):
+        return peer_options(self.model, [self.ours.batch], self.dtype, seconds, way)
+
+    def keep(self, machine, way, sample):
+        self.peers[way] = sample["images_per_s"]
+        machine.record(f"{self.ours.what}, {way}", {"who": "torch", **sample})
+
+    def measure_peer(self, machine, way):
+        samples, reason = machine.run_peer(*self.peer_options(SECONDS, way))
+        if samples:
+            self.keep(machine, way, samples[0])
+        else:
+            self.reasons[way] = reason or "it said nothing"
 
     def measure(self, machine, ways):
         """Ours before and after each of them."""
         self.ours.try_sample(machine)
-        for way, options in ways.items():
-            try:
-                sample = machine.run_peer(*self.peer_options(SECONDS, options))
-                self.peers[way] = sample["images_per_s"]
-                machine.record(f"{self.ours.what}, {way}", {"who": "torch", **sample})
-            except NotMeasured as reason:
-                self.reasons[way] = reason
-                if machine.peer_missing:
-                    continue
-            self.ours.try_sample(machine)
+        for way in ways:
+            self.measure_peer(machine, way)
+            if not machine.peer_missing:
+                self.ours.try_sample(machine)
 
     def lines(self, machine):
-        yield from (self.line(machine, way, goal) for way, goal in self.goals.items())
-        for way in self.peers:
-            if way not in self.goals:
-                yield self.line(machine, way, None)
+        return [self.line(machine, way, goal) for way, goal in self.goals.items()]
 
     def line(self, machine, way, goal):
         what, told = f"{self.ours.what}, beside PyTorch {way}", f">= {goal} x" if goal else "-"
@@ -122,9 +130,14 @@ class Comparison:
             reason = machine.peer_missing or self.reasons.get(way) or next(iter(self.reasons.values()), "not begun")
             return Line(what, self.ours.text(), f"not measured: {reason}", goal=told)
         ratio = self.ours.median() / self.peers[chosen]
-        peer = f"{self.peers[chosen]:.0f}" + (f", {chosen} of {', '.join(self.peers)}" if way == FASTEST else "")
-        return Line(what, self.ours.text(), peer, f"{ratio:.2f}", told,
-                    "-" if not goal else "yes" if ratio >= goal else "no")
+        peer, missing = f"{self.peers[chosen]:.0f}", []
+        if way == FASTEST:
+            missing = [f"no {other}: {reason}" for other, reason in self.reasons.items() if other not in self.peers]
+            slower = [f"{self.peers[other]:.0f} {other}" for other in self.peers if other != chosen]
+            peer = ", ".join([f"{peer} {chosen}", *slower, *missing])
+        # what is missing might have been faster
+        reached = "-" if not goal or (missing and ratio >= goal) else "yes" if ratio >= goal else "no"
+        return Line(what, self.ours.text(), peer, f"{ratio:.2f}", told, reached)
 
 
 class Kernels:
@@ -182,7 +195,7 @@ class Speeds:
         self.f32 = [Comparison(model, 256 if i < 2 else 512, "f32", {FASTEST: None})
                     for i, model in enumerate(("lenet", "keras-cnn", "resnet18", "wrn-16-10"))]
         self.epoch = Ours("lenet", 256, "bf16", whole=True)
-        self.sizes = [Ours("wrn-16-10", batch, "bf16") for batch in PUBLISHED]
+        self.sizes = [Comparison("wrn-16-10", batch, "bf16", {FASTEST: None}) for batch in PUBLISHED]
         self.one_shard = Ours("resnet18", 512, "bf16", "--shards", 1)
         self.default_shards = Ours("resnet18", 512, "bf16")
         if machine.emulated:  # as much as shows that each part works
@@ -192,9 +205,10 @@ class Speeds:
             self.epoch = Ours("lenet", 16, "f32")
 
     def compilations(self):
-        """Options of the peer that make it compile what it will measure, the first first."""
-        return [comparison.peer_options(0, options) for comparison in self.big + self.small for options in MAIN_WAYS.values()
-                if "--compile" in options]
+        """Options of the peer that make it compile what it will measure, in two lanes: see Machine.begin_compiling."""
+        each = [[comparison.peer_options(0, way) for way in ways if "--compile" in WAYS[way]]
+                for comparisons, ways in ((self.big, BIG_WAYS), (self.small, SMALL_WAYS)) for comparison in comparisons]
+        return [lane for lane in (sum(each[0::2], []), sum(each[1::2], [])) if lane]
 
     # --- parts: what is sampled, and how ---
 
@@ -206,21 +220,37 @@ class Speeds:
             yield comparison.ours.what, lambda comparison=comparison: comparison.measure(self.machine, ways)
 
     def measure_big(self):
-        yield from self.compare(self.big, MAIN_WAYS)
+        yield from self.compare(self.big, BIG_WAYS)
 
     def measure_small(self):
-        yield from self.compare(self.small, MAIN_WAYS)
+        yield from self.compare(self.small, SMALL_WAYS)
         yield "LeNet's epoch", lambda: self.epoch.try_sample(self.machine)
 
     def measure_tuned(self):
-        yield from self.compare(self.big + self.small, OTHER_WAYS)
+        yield from self.compare(self.small, ["compiled"])
+        yield from self.compare(self.small + self.big, ["max-autotune"])
 
     def measure_f32(self):
-        yield from self.compare(self.f32, MAIN_WAYS)
+        yield from self.compare(self.f32, SMALL_WAYS)
 
     def measure_sizes(self):
-        for ours in self.sizes:
-            yield ours.what, lambda ours=ours: ours.try_sample(self.machine)
+        """All of ours first, then PyTorch as far as time goes: eager in one process, compiled the largest first."""
+        for size in self.sizes:
+            yield size.ours.what, lambda size=size: size.ours.try_sample(self.machine)
+        if self.sizes:
+            yield "PyTorch eager at these sizes", self.measure_eager_sizes
+        for size in reversed(self.sizes):
+            yield f"PyTorch with CUDA graphs, batch {size.ours.batch}", (
+                lambda size=size: size.measure_peer(self.machine, "CUDA graphs"))
+
+    def measure_eager_sizes(self):
+        first, way = self.sizes[0], "eager"
+        batches = [size.ours.batch for size in self.sizes]
+        samples, reason = self.machine.run_peer(*peer_options(first.model, batches, first.dtype, SECONDS, way))
+        for size, sample in zip(self.sizes, samples):
+            size.keep(self.machine, way, sample)
+        for size in self.sizes[len(samples):]:
+            size.reasons[way] = reason or "it said nothing"
 
     def measure_shards(self):
         for ours in 2 * [self.default_shards, self.one_shard]:
@@ -269,8 +299,9 @@ class Speeds:
         if self.big:
             yield self.ceiling_line()
         yield self.epoch_line()
-        for ours in self.sizes:
-            yield self.size_line(ours)
+        for size in self.sizes:
+            yield self.size_line(size.ours)
+            yield from size.lines(self.machine)
         yield self.shards_line()
         yield from self.kernels.lines()
         for comparison in self.f32:
