@@ -12,15 +12,14 @@ bool lk__program_has_branches(const lk_program *program)
     return false;
 }
 
-void lk__program_widen(const lk_program *program, int *first, int *last)
+void lk__program_find_beside(const lk_program *program, int *first, int *last)
 {
     const lk_call *calls = program->calls;
-    if (calls[*first].branch > 0)
-        while (*first > 0 && calls[*first - 1].branch > 0)
-            --*first;
-    if (calls[*last].branch > 0)
-        while (*last + 1 < program->n_calls && calls[*last + 1].branch > 0)
-            ++*last;
+    int n = program->n_calls;
+    for (int i = 0; i < n; i++)
+        first[i] = i > 0 && calls[i].branch > 0 && calls[i - 1].branch > 0 ? first[i - 1] : i;
+    for (int i = n - 1; i >= 0; i--)
+        last[i] = i + 1 < n && calls[i].branch > 0 && calls[i + 1].branch > 0 ? last[i + 1] : i;
 }
 
 /* --- checking ----------------------------------------------------------------------------------------------------- */
@@ -34,14 +33,13 @@ typedef struct use {
 
 static use *use_of(const lk_program *program, use *uses, const lk_tensor *tensor, int stretch)
 {
-    for (int i = program->n_values - 1; tensor && i >= 0; i--) {
-        if (program->values[i].storage != tensor->storage)
-            continue;
-        if (uses[i].stretch != stretch)
-            uses[i] = (use){.stretch = stretch};
-        return &uses[i];
-    }
-    return NULL;
+    const lk_value *value = lk__program_value(program, tensor);
+    if (!value)
+        return NULL;
+    use *its = &uses[value - program->values];
+    if (its->stretch != stretch)
+        *its = (use){.stretch = stretch};
+    return its;
 }
 
 /* Whether a call in branch `branch` meets none of another one. */

@@ -26,12 +26,32 @@ static bool contains(lk_tensor *const *tensors, int n, const lk_tensor *t)
     return false;
 }
 
+lk_span lk__rewrite_span(const lk_rewrite *r, const lk_tensor *t)
+{
+    int number = lk__number_of(&r->numbers, t->storage), last = r->program->n_calls - 1;
+    return number >= 0 ? r->spans[number] : (lk_span){0, last, last};
+}
+
+static bool reads(const lk_rewrite *r, int i, const lk_tensor *t)
+{
+    const lk_call *call = lk__rewrite_call(r, i);
+    return !r->removed[i] && contains(call->in, call->n_in, t);
+}
+
+bool lk__rewrite_is_read_before(const lk_rewrite *r, const lk_tensor *t, int call)
+{
+    for (int i = lk__rewrite_span(r, t).first; i < call; i++)
+        if (reads(r, i, t))
+            return true;
+    return false;
+}
+
 int lk__rewrite_readers(const lk_rewrite *r, const lk_tensor *t, int *readers, int capacity)
 {
+    lk_span span = lk__rewrite_span(r, t);
     int n = 0;
-    for (int i = 0; i < r->program->n_calls; i++) {
-        const lk_call *call = &r->program->calls[i];
-        if (r->removed[i] || !contains(call->in, call->n_in, t))
+    for (int i = span.first; i <= span.last; i++) {
+        if (!reads(r, i, t))
             continue;
         if (n < capacity)
             readers[n] = i;
@@ -42,8 +62,9 @@ int lk__rewrite_readers(const lk_rewrite *r, const lk_tensor *t, int *readers, i
 
 int lk__rewrite_writer(const lk_rewrite *r, const lk_tensor *t)
 {
+    lk_span span = lk__rewrite_span(r, t);
     int writer = -1;
-    for (int i = 0; i < r->program->n_calls; i++) {
+    for (int i = span.first; i <= span.last_write; i++) {
         const lk_call *call = &r->program->calls[i];
         if (r->removed[i] || !contains(call->out, call->n_out, t))
             continue;
@@ -74,6 +95,43 @@ bool lk__rewrite_is_between(const lk_rewrite *r, const lk_tensor *t, const int *
         if (!is_among(found[i], readers, n))
             return false;
     return true;
+}
+
+/* --- where to look ------------------------------------------------------------------------------------------------ */
+
+static void note_uses(lk_rewrite *r, int call, lk_tensor *const *tensors, int n, bool write)
+{
+    for (int i = 0; i < n; i++) {
+        int number = tensors[i] ? lk__number_of(&r->numbers, tensors[i]->storage) : -1;
+        if (number < 0)
+            continue;
+        lk_span *span = &r->spans[number];
+        span->first = call < span->first ? call : span->first;
+        span->last = call > span->last ? call : span->last;
+        if (write && call > span->last_write)
+            span->last_write = call;
+    }
+}
+
+static void note_call(lk_rewrite *r, int i)
+{
+    const lk_call *call = lk__rewrite_call(r, i);
+    note_uses(r, i, call->in, call->n_in, false);
+    note_uses(r, i, call->out, call->n_out, true);
+}
+
+static lk_status find_spans(lk_rewrite *r)
+{
+    int n = r->program->n_calls;
+    LK_TRY(lk__program_number(r->program, &r->numbers));
+    r->spans = lk__calloc((size_t)r->numbers.n + 1, sizeof *r->spans);
+    if (!r->spans)
+        return LK_ERR_MEMORY;
+    for (int i = 0; i < r->numbers.n; i++)
+        r->spans[i] = (lk_span){n, -1, -1};
+    for (int i = 0; i < n; i++)
+        note_call(r, i);
+    return LK_OK;
 }
 
 /* --- replacing ---------------------------------------------------------------------------------------------------- */
@@ -107,6 +165,7 @@ void lk__rewrite_replace(lk_rewrite *r, int at, const lk_call *call, const int *
     r->program->calls[at] = *call;
     r->program->calls[at].branch = branch;
     r->removed[at] = false;
+    note_call(r, at);
 }
 
 static void close_gaps(lk_rewrite *r)
@@ -138,10 +197,14 @@ static lk_status try_patterns(lk_rewrite *r)
 
 lk_status lk__program_fuse(lk_program *program)
 {
-    lk_rewrite r = {program, lk__calloc((size_t)program->n_calls + 1, sizeof(bool))};
-    lk_status status = r.removed ? try_patterns(&r) : LK_ERR_MEMORY;
+    lk_rewrite r = {.program = program, .removed = lk__calloc((size_t)program->n_calls + 1, sizeof(bool))};
+    lk_status status = r.removed ? find_spans(&r) : LK_ERR_MEMORY;
+    if (status == LK_OK)
+        status = try_patterns(&r);
     if (r.removed)
         close_gaps(&r);
     lk__free(r.removed);
+    lk__free(r.spans);
+    lk__numbers_free(&r.numbers);
     return status;
 }

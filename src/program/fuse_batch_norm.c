@@ -87,14 +87,6 @@ static bool find_backward(const lk_rewrite *r, pattern *p)
     return p->add >= 0 || lk__rewrite_is_between(r, d, &p->norm_grad, 1);
 }
 
-/* What norm and its gradient make besides must not be needed before the fused calls have run: those stand where relu
- * and its gradient stood. */
-static bool is_needed_before(const lk_rewrite *r, const lk_tensor *t, int call)
-{
-    int first;
-    return t && lk__rewrite_readers(r, t, &first, 1) > 0 && first < call;
-}
-
 static lk_call forward_call(const lk_rewrite *r, const pattern *p)
 {
     const lk_call *norm = lk__rewrite_call(r, p->norm), *relu = lk__rewrite_call(r, p->relu);
@@ -132,7 +124,10 @@ lk_status lk__fuse_batch_norm_act(lk_rewrite *r, int i)
     if (!find_forward(r, i, &p) || !find_backward(r, &p))
         return LK_OK;
     lk_call forward = forward_call(r, &p), backward;
-    if (!lk__rewrite_fits(r, &forward) || is_needed_before(r, forward.out[1], p.relu))
+    if (!lk__rewrite_fits(r, &forward))
+        return LK_OK;
+    /* What norm makes besides must not be needed before the fused call has run, which stands where relu stood. */
+    if (forward.out[1] && lk__rewrite_is_read_before(r, forward.out[1], p.relu))
         return LK_OK;
     if (p.relu_grad >= 0) {
         backward = backward_call(r, &p);

@@ -17,7 +17,8 @@ static lk_tensor *output(const lk_rewrite *r, int call)
 /* What backward starts with has to be there where the loss is. */
 static bool is_there(const lk_rewrite *r, const lk_tensor *dloss, int loss)
 {
-    for (int i = loss; i < r->program->n_calls; i++)
+    lk_span span = lk__rewrite_span(r, dloss);
+    for (int i = loss; i <= span.last_write; i++)
         if (!r->removed[i])
             for (int k = 0; k < lk__rewrite_call(r, i)->n_out; k++)
                 if (lk__rewrite_call(r, i)->out[k] && lk__rewrite_call(r, i)->out[k]->storage == dloss->storage)

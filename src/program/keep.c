@@ -7,10 +7,8 @@
 
 static bool is_variable(const lk_program *program, const lk_tensor *tensor)
 {
-    for (int i = 0; tensor && i < program->n_values; i++)
-        if (program->values[i].storage == tensor->storage)
-            return program->values[i].kind == LK_VALUE_OUTSIDE && !program->values[i].written;
-    return false;
+    const lk_value *value = lk__program_value(program, tensor);
+    return value && value->kind == LK_VALUE_OUTSIDE && !value->written;
 }
 
 static unsigned variables_of(const lk_program *program, const lk_call *call)

@@ -1,35 +1,39 @@
 /* Layouts of a whole program. A kernel lays its output out as suits it, and takes over its inputs' layouts where it
  * can; what it cannot see is what comes after it. Where the output becomes plain before anybody reads it (a view is
  * made of it, or it leaves the program), it is told. */
+#include "base/mem.h"
+#include "base/status.h"
 #include "core/execute.h"
 #include "program/program.h"
 
-static bool contains(lk_tensor *const *tensors, int n, const lk_storage *storage)
+/* next_user: of each value, the first of the calls behind this one that uses it. */
+static void choose(const lk_program *program, lk_call *call, const lk_call *const *next_user)
 {
-    for (int i = 0; i < n; i++)
-        if (tensors[i] && tensors[i]->storage == storage)
-            return true;
-    return false;
+    if (!call->free_layout || call->n_out == 0 || !call->out[0])
+        return;
+    const lk_call *next = next_user[lk__number_of(&program->numbers, call->out[0]->storage)];
+    call->plain_next = next && next->op == &lk__op_plain;
 }
 
-/* The first call behind call i that uses the storage; NULL: none does. */
-static const lk_call *next_user(const lk_program *program, int i, const lk_storage *storage)
+static void note_uses(const lk_program *program, const lk_call *call, const lk_call **next_user)
 {
-    for (i++; i < program->n_calls; i++) {
-        const lk_call *call = &program->calls[i];
-        if (contains(call->in, call->n_in, storage) || contains(call->out, call->n_out, storage))
-            return call;
-    }
-    return NULL;
+    for (int i = 0; i < call->n_in; i++)
+        if (call->in[i])
+            next_user[lk__number_of(&program->numbers, call->in[i]->storage)] = call;
+    for (int i = 0; i < call->n_out; i++)
+        if (call->out[i])
+            next_user[lk__number_of(&program->numbers, call->out[i]->storage)] = call;
 }
 
-void lk__program_choose_layouts(lk_program *program)
+lk_status lk__program_choose_layouts(lk_program *program)
 {
-    for (int i = 0; i < program->n_calls; i++) {
-        lk_call *call = &program->calls[i];
-        if (!call->free_layout || call->n_out == 0 || !call->out[0])
-            continue;
-        const lk_call *next = next_user(program, i, call->out[0]->storage);
-        call->plain_next = next && next->op == &lk__op_plain;
+    const lk_call **next_user = lk__calloc((size_t)program->n_values + 1, sizeof *next_user);
+    if (!next_user)
+        return LK_ERR_MEMORY;
+    for (int i = program->n_calls - 1; i >= 0; i--) {
+        choose(program, &program->calls[i], next_user);
+        note_uses(program, &program->calls[i], next_user);
     }
+    lk__free(next_user);
+    return LK_OK;
 }

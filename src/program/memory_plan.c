@@ -9,6 +9,7 @@
 #include "lockstep/tensor.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 /* Needed from call `first` to call `last`, and by calls in other branches from `wide_first` to `wide_last`. */
 typedef struct place {
@@ -18,6 +19,15 @@ typedef struct place {
     int branch;            /* of the values that lie there */
     const lk_value *holds; /* the value that lies there last */
 } place;
+
+typedef struct planning {
+    lk_program *program;
+    place *places; /* [n_values] */
+    int n;
+    place **order;                   /* [n_values] */
+    int *first_beside, *last_beside; /* [n_calls] */
+    int64_t *change;                 /* [n_calls + 2] */
+} planning;
 
 /* --- who lies where ----------------------------------------------------------------------------------------------- */
 
@@ -46,29 +56,29 @@ static place *place_to_take_over(const lk_program *program, place *places, const
     return NULL;
 }
 
-/* Operands come before what is made of them. Gives back how many places there are. */
-static int find_places(lk_program *program, place *places)
+/* Operands come before what is made of them. */
+static void find_places(planning *p)
 {
-    int n = 0;
+    lk_program *program = p->program;
+    place *places = p->places;
     for (int i = 0; i < program->n_values; i++) {
         lk_value *value = &program->values[i];
         if (!is_placed(value))
             continue;
         place *its = value->kind == LK_VALUE_INSIDE ? place_to_take_over(program, places, value) : NULL;
         if (!its) {
-            its = &places[n++];
+            its = &places[p->n++];
             *its = (place){.bytes = value->bytes, .first = value->first, .branch = value->branch};
         }
         its->last = value->kind == LK_VALUE_OUTPUT ? program->n_calls - 1 : value->last;
         its->holds = value;
         value->place = (int)(its - places);
     }
-    for (int i = 0; i < n; i++) {
-        places[i].wide_first = places[i].first;
-        places[i].wide_last = places[i].last;
-        lk__program_widen(program, &places[i].wide_first, &places[i].wide_last);
+    lk__program_find_beside(program, p->first_beside, p->last_beside);
+    for (int i = 0; i < p->n; i++) {
+        places[i].wide_first = p->first_beside[places[i].first];
+        places[i].wide_last = p->last_beside[places[i].last];
     }
-    return n;
 }
 
 /* --- where that is ------------------------------------------------------------------------------------------------ */
@@ -80,12 +90,6 @@ static int by_size(const void *a, const void *b)
     if (left->bytes != right->bytes)
         return left->bytes < right->bytes ? 1 : -1;
     return left < right ? -1 : left > right;
-}
-
-static int by_offset(const void *a, const void *b)
-{
-    const place *left = *(place *const *)a, *right = *(place *const *)b;
-    return left->offset < right->offset ? -1 : left->offset > right->offset;
 }
 
 /* Calls of one branch, and those of none, are in order among themselves. */
@@ -111,28 +115,45 @@ static size_t lowest_gap(const place *it, place *const *placed, int n)
     return offset;
 }
 
+/* Behind those of placed[0 … n), which are in the order of their offsets, that do not lie further on. */
+static void insert(place *it, place **placed, int n)
+{
+    int low = 0, high = n;
+    while (low < high) {
+        int middle = low + (high - low) / 2;
+        if (placed[middle]->offset <= it->offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    memmove(placed + low + 1, placed + low, (size_t)(n - low) * sizeof *placed);
+    placed[low] = it;
+}
+
 static size_t lay_out(place **places, int n)
 {
     size_t end = 0;
     qsort(places, (size_t)n, sizeof *places, by_size);
     for (int i = 0; i < n; i++) {
-        places[i]->offset = lowest_gap(places[i], places, i);
-        if (places[i]->offset + places[i]->bytes > end)
-            end = places[i]->offset + places[i]->bytes;
-        qsort(places, (size_t)i + 1, sizeof *places, by_offset);
+        place *it = places[i];
+        it->offset = lowest_gap(it, places, i);
+        if (it->offset + it->bytes > end)
+            end = it->offset + it->bytes;
+        insert(it, places, i);
     }
     return end;
 }
 
 /* What is needed at the worst moment, wherever it lies: no plan can be smaller. */
-static size_t peak_of(const place *places, int n, int calls)
+static size_t peak_of(const planning *p)
 {
-    size_t peak = 0;
-    for (int call = 0; call < calls; call++) {
-        size_t now = 0;
-        for (int i = 0; i < n; i++)
-            if (places[i].wide_first <= call && call <= places[i].wide_last)
-                now += places[i].bytes;
+    size_t now = 0, peak = 0;
+    for (int i = 0; i < p->n; i++) {
+        p->change[p->places[i].wide_first] += (int64_t)p->places[i].bytes;
+        p->change[p->places[i].wide_last + 1] -= (int64_t)p->places[i].bytes;
+    }
+    for (int call = 0; call < p->program->n_calls; call++) {
+        now += (size_t)p->change[call];
         peak = now > peak ? now : peak;
     }
     return peak;
@@ -160,28 +181,37 @@ static size_t measure(lk_program *program, bool by_shapes)
     return sum;
 }
 
-static void plan(lk_program *program, bool by_shapes, place *places, place **order)
+static void plan(planning *p, bool by_shapes)
 {
+    lk_program *program = p->program;
     program->sum_bytes = measure(program, by_shapes);
-    int n = find_places(program, places);
-    for (int i = 0; i < n; i++)
-        order[i] = &places[i];
-    program->peak_bytes = peak_of(places, n, program->n_calls);
-    program->plan_bytes = lay_out(order, n);
+    find_places(p);
+    for (int i = 0; i < p->n; i++)
+        p->order[i] = &p->places[i];
+    program->peak_bytes = peak_of(p);
+    program->plan_bytes = lay_out(p->order, p->n);
     for (int i = 0; i < program->n_values; i++)
         if (is_placed(&program->values[i]))
-            program->values[i].offset = places[program->values[i].place].offset;
+            program->values[i].offset = p->places[program->values[i].place].offset;
 }
 
 static lk_status plan_memory(lk_program *program, bool by_shapes)
 {
-    place *places = lk__calloc((size_t)program->n_values, sizeof *places);
-    place **order = lk__calloc((size_t)program->n_values, sizeof *order);
-    lk_status status = places && order ? LK_OK : LK_ERR_MEMORY;
+    size_t values = (size_t)program->n_values, calls = (size_t)program->n_calls;
+    planning p = {.program = program,
+                  .places = lk__calloc(values + 1, sizeof *p.places),
+                  .order = lk__calloc(values + 1, sizeof *p.order),
+                  .first_beside = lk__calloc(calls + 1, sizeof *p.first_beside),
+                  .last_beside = lk__calloc(calls + 1, sizeof *p.last_beside),
+                  .change = lk__calloc(calls + 2, sizeof *p.change)};
+    lk_status status = p.places && p.order && p.first_beside && p.last_beside && p.change ? LK_OK : LK_ERR_MEMORY;
     if (status == LK_OK)
-        plan(program, by_shapes, places, order);
-    lk__free(places);
-    lk__free(order);
+        plan(&p, by_shapes);
+    lk__free(p.places);
+    lk__free(p.order);
+    lk__free(p.first_beside);
+    lk__free(p.last_beside);
+    lk__free(p.change);
     return status;
 }
 

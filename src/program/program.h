@@ -1,15 +1,17 @@
 /* A program's parts. record.c makes the list of calls, share.c makes once what branches have in common, fuse.c puts
  * fused operators in the place of sequences (rewrite.h and a file for each pattern), order.c moves up what finishes
  * outputs, recompute.c makes calls run again (remake.c) instead of keeping what they made, layouts.c tells calls what
- * their neighbours want, values.c finds out who writes and who reads what, keep.c lets kernels keep what they make of
- * variables, branches.c knows what runs beside what, segments.c cuts, memory_plan.c gives tensors their places,
- * in_place.c says where a result may take an operand's, run.c replays, and launch.c starts the calls of a replay. */
+ * their neighbours want, values.c finds out who writes and who reads what (numbers.c finds them), keep.c lets kernels
+ * keep what they make of variables, branches.c knows what runs beside what, segments.c cuts, memory_plan.c gives
+ * tensors their places, in_place.c says where a result may take an operand's, run.c replays, and launch.c starts the
+ * calls of a replay. */
 #ifndef LK_PROGRAM_PROGRAM_H
 #define LK_PROGRAM_PROGRAM_H
 
 #include "base/refcount.h"
 #include "core/engine.h"
 #include "lockstep/program.h"
+#include "program/numbers.h"
 
 #include <stdatomic.h>
 
@@ -56,6 +58,7 @@ struct lk_program {
 
     lk_value *values;
     int n_values;
+    lk_numbers numbers;       /* of the values' storages: their places in values[] */
     int n_shared;             /* of them, those that are not inside */
     struct lk_kept *kept;     /* [n_calls]: see keep.c; NULL: nothing is kept */
     size_t may_keep;          /* bytes left to keep */
@@ -105,13 +108,19 @@ lk_status lk__program_recompute(lk_program *program);
 
 /* --- layouts.c ---------------------------------------------------------------------------------------------------- */
 
-/* Sets lk_call.plain_next, which no result depends on. */
-void lk__program_choose_layouts(lk_program *program);
+/* Sets lk_call.plain_next, which no result depends on. After values are known. */
+lk_status lk__program_choose_layouts(lk_program *program);
 
 /* --- values.c ----------------------------------------------------------------------------------------------------- */
 
+/* Gives all storages that calls use a number. */
+lk_status lk__program_number(const lk_program *program, lk_numbers *numbers);
+
 /* Of the calls as they are now. */
 lk_status lk__program_find_values(lk_program *program);
+
+/* The value that a tensor's storage is; NULL: none, or no tensor. */
+lk_value *lk__program_value(const lk_program *program, const lk_tensor *tensor);
 
 /* --- keep.c ------------------------------------------------------------------------------------------------------- */
 
@@ -139,8 +148,8 @@ bool lk__program_has_branches(const lk_program *program);
 /* Takes all calls out of their branches where one needs what another one makes beside it. After values are known. */
 lk_status lk__program_check_branches(lk_program *program);
 
-/* From the first to the last call that may run while calls [*first, *last], and what is between them, do. */
-void lk__program_widen(const lk_program *program, int *first, int *last);
+/* Of each call: the first and the last one that may run while it does. */
+void lk__program_find_beside(const lk_program *program, int *first, int *last);
 
 /* --- memory_plan.c ------------------------------------------------------------------------------------------------ */
 

@@ -18,10 +18,8 @@
 
 static int value_of(const lk_program *program, const lk_tensor *tensor)
 {
-    for (int i = 0; tensor && i < program->n_values; i++)
-        if (program->values[i].storage == tensor->storage)
-            return i;
-    return -1;
+    const lk_value *value = lk__program_value(program, tensor);
+    return value ? (int)(value - program->values) : -1;
 }
 
 static bool is_inside(const lk_recomputation *r, int value)
@@ -46,17 +44,22 @@ static void number_operands(lk_recomputation *r)
     }
 }
 
-/* The first call at which most bytes, made before it, are still needed. */
-static int find_turn(const lk_recomputation *r)
+/* The first call at which most bytes, made before it, are still needed. Scratch: change [calls + 1]. */
+static int find_turn(const lk_recomputation *r, int64_t *change)
 {
     const lk_program *program = r->program;
-    size_t most = 0;
+    size_t held = 0, most = 0;
     int turn = 0;
+    memset(change, 0, ((size_t)program->n_calls + 1) * sizeof *change);
+    for (int v = 0; v < program->n_values; v++) {
+        const lk_value *value = &program->values[v];
+        if (!is_inside(r, v))
+            continue;
+        change[value->first + 1] += (int64_t)bytes_of(r, v);
+        change[value->last + 1] -= (int64_t)bytes_of(r, v);
+    }
     for (int c = 0; c < program->n_calls; c++) {
-        size_t held = 0;
-        for (int v = 0; v < program->n_values; v++)
-            if (is_inside(r, v) && program->values[v].first < c && program->values[v].last >= c)
-                held += bytes_of(r, v);
+        held += (size_t)change[c];
         if (held > most) {
             most = held;
             turn = c;
@@ -270,14 +273,18 @@ static cost cost_of(lk_recomputation *r, life *lives, int64_t *change)
 
 /* --- where to cut ------------------------------------------------------------------------------------------------- */
 
-/* Bytes that forward's call makes for backward. */
-static size_t kept_by(const lk_recomputation *r, int call)
+/* kept[call]: bytes that forward's call makes for backward. Gives back all of them. */
+static size_t find_kept(const lk_recomputation *r, size_t *kept)
 {
-    size_t bytes = 0;
-    for (int v = 0; v < r->program->n_values; v++)
-        if (is_inside(r, v) && r->uses[v].first_write == call && r->uses[v].first_late >= 0)
-            bytes += bytes_of(r, v);
-    return bytes;
+    size_t total = 0;
+    for (int v = 0; v < r->program->n_values; v++) {
+        const lk_value_uses *uses = &r->uses[v];
+        if (!is_inside(r, v) || uses->first_late < 0 || uses->first_write < 0 || uses->first_write >= r->turn)
+            continue;
+        kept[uses->first_write] += bytes_of(r, v);
+        total += bytes_of(r, v);
+    }
+    return total;
 }
 
 /* Of the second half of [begin, end], the last of the calls before which fewest bytes cross. */
@@ -342,9 +349,7 @@ static void restore_best(lk_recomputation *r, const search *s)
 /* The least memory, and of it the least work: at the end, what need not run again for that is kept after all. */
 static void choose(lk_recomputation *r, search *s)
 {
-    size_t total = 0;
-    for (int c = 0; c < r->turn; c++)
-        total += s->kept[c] = kept_by(r, c);
+    size_t total = find_kept(r, s->kept);
     s->cost = cost_of(r, s->lives, s->change);
     for (size_t parts = 2; parts <= LK_MAX_STRETCHES / 2; parts++) {
         cut(r, s->kept, total / parts);
@@ -378,7 +383,7 @@ static lk_status prepare(lk_recomputation *r, search *s)
         !s->lives || !s->change)
         return LK_ERR_MEMORY;
     number_operands(r);
-    r->turn = find_turn(r);
+    r->turn = find_turn(r, s->change);
     find_uses(r);
     find_crossings(r);
     return LK_OK;

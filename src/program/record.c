@@ -132,8 +132,8 @@ static lk_status compile(lk_program *program, lk_tensor *const *like, lk_program
         lk__program_finish_outputs_early(program);
     if (opts->recompute)
         LK_TRY(lk__program_recompute(program));
-    lk__program_choose_layouts(program);
     LK_TRY(lk__program_find_values(program));
+    LK_TRY(lk__program_choose_layouts(program));
     LK_TRY(lk__program_check_branches(program));
     LK_TRY(lk__program_keep(program, opts->keep_bytes));
     LK_TRY(lk__program_cut(program, opts->segment_bytes));
@@ -192,6 +192,7 @@ void lk_program_release(lk_program *program)
     release_tensors(program->out, program->n_out);
     lk__free(program->calls);
     lk__free(program->values);
+    lk__numbers_free(&program->numbers);
     lk__free(program->dying);
     lk__free(program->first_dying);
     lk__free(program->segments);

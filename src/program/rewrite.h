@@ -5,9 +5,17 @@
 
 #include "program/program.h"
 
+/* Calls that use a storage are in [first, last], and those that write it in [first, last_write]. */
+typedef struct lk_span {
+    int first, last;
+    int last_write; /* -1: none does */
+} lk_span;
+
 typedef struct lk_rewrite {
     lk_program *program;
     bool *removed; /* [n_calls] */
+    lk_numbers numbers;
+    lk_span *spans; /* by number, of the storages that the program uses to begin with */
 } lk_rewrite;
 
 lk_call *lk__rewrite_call(const lk_rewrite *r, int i);
@@ -15,8 +23,14 @@ lk_call *lk__rewrite_call(const lk_rewrite *r, int i);
 /* Whether call i is there still and is of operator `op`. */
 bool lk__rewrite_is(const lk_rewrite *r, int i, int op);
 
+/* Where uses of t are to be looked for. */
+lk_span lk__rewrite_span(const lk_rewrite *r, const lk_tensor *t);
+
 /* The calls that read t, in order: how many, and the first `capacity` of them. */
 int lk__rewrite_readers(const lk_rewrite *r, const lk_tensor *t, int *readers, int capacity);
+
+/* Whether a call before `call` reads t. */
+bool lk__rewrite_is_read_before(const lk_rewrite *r, const lk_tensor *t, int call);
 
 /* The call that writes t, where there is just one; else -1. */
 int lk__rewrite_writer(const lk_rewrite *r, const lk_tensor *t);

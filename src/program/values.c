@@ -4,22 +4,39 @@
 #include "base/mem.h"
 #include "base/status.h"
 
+static lk_status number(lk_numbers *numbers, lk_tensor *const *tensors, int n)
+{
+    int given;
+    for (int i = 0; i < n; i++)
+        if (tensors[i])
+            LK_TRY(lk__number_give(numbers, tensors[i]->storage, &given));
+    return LK_OK;
+}
+
+lk_status lk__program_number(const lk_program *program, lk_numbers *numbers)
+{
+    for (int i = 0; i < program->n_calls; i++) {
+        LK_TRY(number(numbers, program->calls[i].in, program->calls[i].n_in));
+        LK_TRY(number(numbers, program->calls[i].out, program->calls[i].n_out));
+    }
+    return LK_OK;
+}
+
 typedef struct search {
     lk_program *program;
     int capacity;
 } search;
 
-static lk_value *find(const lk_program *program, const lk_storage *storage)
+lk_value *lk__program_value(const lk_program *program, const lk_tensor *tensor)
 {
-    for (int i = program->n_values - 1; i >= 0; i--)
-        if (program->values[i].storage == storage)
-            return &program->values[i];
-    return NULL;
+    int number = tensor ? lk__number_of(&program->numbers, tensor->storage) : -1;
+    return number >= 0 ? &program->values[number] : NULL;
 }
 
 static lk_status add(search *s, const lk_value *value)
 {
     lk_program *program = s->program;
+    int number;
     if (program->n_values == s->capacity) {
         int capacity = s->capacity ? 2 * s->capacity : 64;
         lk_value *values = lk__realloc(program->values, (size_t)capacity, sizeof *values);
@@ -28,6 +45,7 @@ static lk_status add(search *s, const lk_value *value)
         program->values = values;
         s->capacity = capacity;
     }
+    LK_TRY(lk__number_give(&program->numbers, value->storage, &number));
     program->values[program->n_values++] = *value;
     return LK_OK;
 }
@@ -36,7 +54,7 @@ static lk_status use(search *s, const lk_tensor *tensor, int call, bool write)
 {
     if (!tensor)
         return LK_OK;
-    lk_value *value = find(s->program, tensor->storage);
+    lk_value *value = lk__program_value(s->program, tensor);
     if (!value) {
         bool outside = !write || lk__storage_is_written(tensor->storage);
         lk_value found = {
@@ -67,7 +85,7 @@ static void mark_outputs(lk_program *program)
     for (int i = 0; i < program->n_out; i++) {
         if (!program->out[i])
             continue;
-        lk_value *value = find(program, program->out[i]->storage);
+        lk_value *value = lk__program_value(program, program->out[i]);
         value->kind = LK_VALUE_OUTPUT;
         value->index = i;
     }
@@ -79,21 +97,22 @@ static void count_shared(lk_program *program)
         program->n_shared += program->values[i].kind != LK_VALUE_INSIDE;
 }
 
-/* Values by their last use. */
+/* Values by their last use: counted, then each put where those before it end, which moves that end along. */
 static lk_status list_deaths(lk_program *program)
 {
-    int n = 0;
     program->dying = lk__calloc((size_t)program->n_values + 1, sizeof *program->dying);
-    program->first_dying = lk__calloc((size_t)program->n_calls + 1, sizeof *program->first_dying);
+    program->first_dying = lk__calloc((size_t)program->n_calls + 2, sizeof *program->first_dying);
     if (!program->dying || !program->first_dying)
         return LK_ERR_MEMORY;
-    for (int call = 0; call < program->n_calls; call++) {
-        program->first_dying[call] = n;
-        for (int i = 0; i < program->n_values; i++)
-            if (program->values[i].kind == LK_VALUE_INSIDE && program->values[i].last == call)
-                program->dying[n++] = i;
-    }
-    program->first_dying[program->n_calls] = n;
+    int *end = program->first_dying + 1;
+    for (int i = 0; i < program->n_values; i++)
+        if (program->values[i].kind == LK_VALUE_INSIDE)
+            end[program->values[i].last + 1]++;
+    for (int call = 1; call <= program->n_calls; call++)
+        end[call] += end[call - 1];
+    for (int i = 0; i < program->n_values; i++)
+        if (program->values[i].kind == LK_VALUE_INSIDE)
+            program->dying[end[program->values[i].last]++] = i;
     return LK_OK;
 }
 
@@ -105,6 +124,7 @@ static void forget(lk_program *program)
     program->values = NULL;
     program->dying = program->first_dying = NULL;
     program->n_values = program->n_shared = 0;
+    lk__numbers_free(&program->numbers);
 }
 
 lk_status lk__program_find_values(lk_program *program)
