@@ -170,7 +170,7 @@ lk_status lk__links_open(const lk_links_opts *opts, lk_device **links)
     const lk_links_table *table = lk__links_of(opts->devices[0]);
     if (!table)
         LK_FAIL(LK_ERR_UNSUPPORTED, "%s: devices of its kind share their memory", lk_device_name(opts->devices[0]));
-    if (opts->library)
+    if (opts->has_communicator)
         LK_TRY(table->check_library(opts->devices, opts->n));
     lk_device *device = new_device(table->backend, 0);
     if (!device)

@@ -23,7 +23,7 @@ typedef struct lk_links_id {
 typedef struct lk_links_opts {
     lk_device *const *devices;
     int n;
-    bool library;          /* with a library for collectives, which links between processes need */
+    bool has_communicator; /* of a library for collectives, which links between processes need */
     const lk_links_id *id; /* NULL: every rank is here */
     int first, ranks;
 } lk_links_opts;

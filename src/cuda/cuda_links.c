@@ -122,7 +122,7 @@ static lk_status open_all(cuda_links *l, const lk_links_opts *opts)
     l->n = opts->n;
     for (int i = 0; i < l->n; i++)
         LK_TRY(lk__cuda_stream_new(l->driver, opts->devices[i]->index, &l->streams[i]));
-    return opts->library ? open_library(l, opts) : LK_OK;
+    return opts->has_communicator ? open_library(l, opts) : LK_OK;
 }
 
 static lk_status open_links(lk_device *device, void **state)

@@ -55,7 +55,7 @@ static lk_status open_links(lk_flat *f, const lk_flat_opts *opts)
 {
     lk_links_opts links = {.devices = f->devices,
                            .n = f->n,
-                           .library = f->transport->reduce,
+                           .has_communicator = f->transport->reduce,
                            .id = opts->id,
                            .first = f->first,
                            .ranks = f->ranks};
