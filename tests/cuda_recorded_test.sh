@@ -65,6 +65,9 @@ orderly 0 train --model "$work/net.lk" --data synthetic --epochs 2 --limit-train
 LOCKSTEP_EMULATED_MEMORY=2000000 orderly 1 train --model lenet "${small[@]}" --devices 2xcuda
 says 'out of memory on GPU '
 
+LOCKSTEP_EXCHANGE_TIMEOUT=1 LOCKSTEP_EMULATED_NCCL_STALLS=4 orderly 1 train --model lenet "${small[@]}" --devices 2xcuda
+says 'the exchange between GPUs has stood still for 1 s'
+
 for given in 5 300 600; do
     LOCKSTEP_EMULATED_LOST=$given orderly 1 train --model lenet "${small[@]}" --devices 2xcuda:0
     says 'unspecified launch failure (cudaErrorLaunchFailure)'

@@ -223,6 +223,20 @@ for group in 1 4; do
     LOCKSTEP_EMULATED_NCCL_FAILS=$group train_on 1 2xcuda
     says 'NCCL: exchange between GPUs: unhandled cuda error: as it was asked to'
 done
+# An exchange that nobody ends: the first, a later one, and where each entry is waited for.
+export LOCKSTEP_EXCHANGE_TIMEOUT=1
+stalled='the exchange between GPUs has stood still for 1 s; of 2 ranks, rank 0 on cuda:0, rank 1 on cuda:1 wait: '
+for group in 2 5; do
+    LOCKSTEP_EMULATED_NCCL_STALLS=$group train_on 1 2xcuda
+    says "$stalled"
+    LOCKSTEP_EMULATED_NCCL_BREAKS=$group train_on 1 2xcuda --reduce nccl
+    says 'NCCL: exchange between GPUs: remote process exited or there was a network error'
+done
+LOCKSTEP_ENGINE=sync LOCKSTEP_EMULATED_NCCL_STALLS=3 train_on 1 2xcuda
+says "$stalled"
+LOCKSTEP_EXCHANGE_TIMEOUT=0 train_on 2 2xcuda
+complains 'LOCKSTEP_EXCHANGE_TIMEOUT=0: whole seconds from 1 to 86400 are possible'
+unset LOCKSTEP_EXCHANGE_TIMEOUT
 export LOCKSTEP_EMULATED_GPUS=2
 
 # --- memory ----------------------------------------------------------------------------------------------------------

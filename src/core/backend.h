@@ -38,7 +38,8 @@ enum { LK_STAMPS = 1024 };
 /* Of a kind of device that works by itself, in memory of its own: its kernels only start work, which goes on in the
  * order in which it was started. */
 typedef struct lk_offload {
-    /* On the device's thread: remembers the place behind what entry `sequence` of its queue has started. */
+    /* On the device's thread, after each entry: remembers the place behind what entry `sequence` of its queue has
+     * started. */
     lk_status (*mark)(lk_device *device, uint64_t sequence);
     /* From any thread: waits until that is done. Errors: what became of it. */
     lk_status (*wait)(lk_device *device, uint64_t sequence);

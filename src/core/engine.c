@@ -216,7 +216,9 @@ static lk_use next_use(lk_queue *queue)
 /* In the synchronous engine what an entry has started is over when the call that pushed it comes back. */
 static void wait_in_caller(lk_queue *queue, uint64_t sequence)
 {
-    lk_status status = queue->offload->drain(queue->device);
+    lk_status status = queue->offload->mark(queue->device, sequence);
+    if (status == LK_OK)
+        status = queue->offload->drain(queue->device);
     if (status != LK_OK)
         lk__error_note(status);
     lk__queue_note_finished(queue, sequence);

@@ -65,7 +65,8 @@ typedef struct lk_links_table {
     /* What is started next, on any device, waits for what was started on all of them. */
     lk_status (*join)(lk_device *links);
 
-    /* The library's, on the queue's thread: see lk_gpu_nccl in cuda/driver.h. */
+    /* The library's, on the queue's thread: see lk_gpu_nccl in cuda/driver.h. A group ends with the error of any
+     * exchange so far; then there is no further one. */
     lk_status (*group_begin)(lk_device *links);
     lk_status (*group_end)(lk_device *links);
     lk_status (*send)(lk_device *links, int on, const float *x, int64_t count, int to);
@@ -75,8 +76,11 @@ typedef struct lk_links_table {
 } lk_links_table;
 
 /* To be released like a device, after which nothing of it is under way; no kernel runs there. The devices, all of one
- * kind, have to live as long. Waits for the other ranks. Errors: LK_ERR_UNSUPPORTED (devices that share their memory;
- * what check_library says), and what the backend reports. */
+ * kind, have to live as long. Waits for the other ranks, and so does each exchange; with a communicator no longer than
+ * LOCKSTEP_EXCHANGE_TIMEOUT says, in seconds (60), while nothing moves: then whoever waits for the links, or for the
+ * devices, is told so, until these are closed. Errors: LK_ERR_UNSUPPORTED (devices that share their memory; what
+ * check_library says), LK_ERR_DEVICE (a rank does not come), LK_ERR_ARGUMENT (no such number of seconds), and what the
+ * backend reports. */
 lk_status lk__links_open(const lk_links_opts *opts, lk_device **links);
 
 /* NULL: devices of this kind need none. */

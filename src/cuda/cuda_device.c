@@ -124,6 +124,7 @@ void lk__cuda_stream_free(lk_cuda *cuda)
     driver->stream_close(cuda->trunk);
     pthread_mutex_destroy(&cuda->reading);
     pthread_mutex_destroy(&cuda->capturing);
+    pthread_mutex_destroy(&cuda->fault.lock);
     lk__free(cuda);
 }
 
@@ -156,6 +157,7 @@ lk_status lk__cuda_stream_new(const lk_gpu_driver *driver, int gpu, lk_cuda **ou
     cuda->gpu = gpu;
     pthread_mutex_init(&cuda->reading, NULL);
     pthread_mutex_init(&cuda->capturing, NULL);
+    pthread_mutex_init(&cuda->fault.lock, NULL);
     lk_status status = open_stream(cuda);
     if (status == LK_OK)
         *out = cuda;
@@ -222,6 +224,23 @@ void lk__cuda_free(void *self, void *data)
 
 /* --- what is under way -------------------------------------------------------------------------------------------- */
 
+void lk__cuda_fail(lk_cuda *cuda, lk_status status, const char *message)
+{
+    lk_cuda_fault *fault = &cuda->fault;
+    pthread_mutex_lock(&fault->lock);
+    if (atomic_load(&fault->status) == LK_OK) {
+        snprintf(fault->message, sizeof fault->message, "%s", message);
+        atomic_store(&fault->status, status);
+    }
+    pthread_mutex_unlock(&fault->lock);
+}
+
+lk_status lk__cuda_check_fault(lk_cuda *cuda)
+{
+    lk_status status = atomic_load(&cuda->fault.status);
+    return status == LK_OK ? LK_OK : lk__fail(status, "%s", cuda->fault.message);
+}
+
 static lk_status mark(lk_device *device, uint64_t sequence)
 {
     int n;
@@ -237,12 +256,18 @@ static lk_status mark(lk_device *device, uint64_t sequence)
     return status;
 }
 
-/* The event that stands for entry `sequence`, or for a later one. */
-static lk_gpu_event *event_of(lk_cuda *cuda, uint64_t sequence)
+lk_gpu_event *lk__cuda_event_of(lk_cuda *cuda, uint64_t sequence)
 {
     uint64_t marked = atomic_load_explicit(&cuda->marked, memory_order_acquire);
     uint64_t oldest = marked < LK_CUDA_EVENTS ? 1 : marked - LK_CUDA_EVENTS + 1;
     return cuda->events[(sequence < oldest ? marked : sequence) % LK_CUDA_EVENTS];
+}
+
+static lk_status check_faults(lk_cuda *const *streams, int n)
+{
+    for (int i = 0; i < n; i++)
+        LK_TRY(lk__cuda_check_fault(streams[i]));
+    return LK_OK;
 }
 
 static lk_status wait(lk_device *device, uint64_t sequence)
@@ -250,8 +275,9 @@ static lk_status wait(lk_device *device, uint64_t sequence)
     int n;
     lk_cuda *const *streams = lk__cuda_streams_of(device, &n);
     for (int i = 0; i < n; i++)
-        LK_TRY(lk__cuda_check(streams[i]->driver, streams[i]->driver->event_wait(event_of(streams[i], sequence))));
-    return LK_OK;
+        LK_TRY(lk__cuda_check(streams[i]->driver,
+                              streams[i]->driver->event_wait(lk__cuda_event_of(streams[i], sequence))));
+    return check_faults(streams, n);
 }
 
 static lk_status follow(lk_device *device, lk_device *other, uint64_t sequence)
@@ -261,7 +287,8 @@ static lk_status follow(lk_device *device, lk_device *other, uint64_t sequence)
     for (int i = 0; i < n; i++) {
         const lk_gpu_driver *driver = streams[i]->driver;
         for (int j = 0; j < others; j++)
-            LK_TRY(lk__cuda_check(driver, driver->event_follow(streams[i]->trunk, event_of(before[j], sequence))));
+            LK_TRY(lk__cuda_check(driver,
+                                  driver->event_follow(streams[i]->trunk, lk__cuda_event_of(before[j], sequence))));
     }
     return LK_OK;
 }
@@ -272,7 +299,8 @@ static lk_status drain(lk_device *device)
     lk_cuda *const *streams = lk__cuda_streams_of(device, &n);
     for (int i = 0; i < n; i++)
         LK_TRY(lk__cuda_check(streams[i]->driver, streams[i]->driver->stream_wait(streams[i]->trunk)));
-    return LK_OK;
+    return lk__engine_is_sync() ? check_faults(streams, n)
+                                : LK_OK; /* else it is a queue's end, at which nobody waits */
 }
 
 /* --- times -------------------------------------------------------------------------------------------------------- */

@@ -1,6 +1,6 @@
 /* Links between CUDA devices: a stream on the GPU of each, and a communicator of NCCL's where that is used. */
 #include "cuda/cuda.h"
-#include "cuda/cuda_state.h"
+#include "cuda/cuda_ranks.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -11,10 +11,10 @@ _Static_assert((int)LK_LINKS_LEVELS == (int)LK_GPU_TREE_LEVELS, "a sum is one la
 
 typedef struct cuda_links {
     const lk_gpu_driver *driver;
-    const lk_gpu_nccl *nccl; /* NULL: not used */
     int n;
-    lk_cuda **streams;   /* [n] */
-    lk_gpu_comm **comms; /* [n] */
+    lk_cuda **streams; /* [n] */
+    const lk_gpu_nccl *nccl;
+    lk_cuda_ranks *ranks; /* NULL: NCCL is not used */
 } cuda_links;
 
 static cuda_links *links_of(lk_device *links)
@@ -81,48 +81,26 @@ static lk_status new_id(lk_links_id *id)
 
 static void free_links(cuda_links *l)
 {
-    for (int i = 0; i < l->n; i++)
-        if (l->comms && l->comms[i])
-            l->nccl->comm_free(l->comms[i]);
+    lk__cuda_ranks_free(l->ranks);
     for (int i = 0; i < l->n; i++)
         if (l->streams)
             lk__cuda_stream_free(l->streams[i]);
-    lk__free(l->comms);
     lk__free(l->streams);
     lk__free(l);
-}
-
-/* One group, for a thread that waited for one rank before it names the next would wait for ever. */
-static lk_status connect_ranks(cuda_links *l, const lk_links_opts *opts, const lk_gpu_comm_id *id)
-{
-    lk_gpu_status status = l->nccl->group_begin();
-    for (int i = 0; i < l->n && status == LK_GPU_OK; i++)
-        status = l->nccl->comm_new(id, opts->first + i, opts->ranks, l->streams[i]->trunk, &l->comms[i]);
-    lk_gpu_status ended = l->nccl->group_end();
-    return lk__cuda_check(l->driver, status == LK_GPU_OK ? ended : status);
-}
-
-static lk_status open_library(cuda_links *l, const lk_links_opts *opts)
-{
-    lk_gpu_comm_id id;
-    l->nccl = find_nccl();
-    if (opts->id)
-        memcpy(&id, opts->id, sizeof id);
-    else
-        LK_TRY(lk__cuda_check(l->driver, l->nccl->new_id(&id)));
-    return connect_ranks(l, opts, &id);
 }
 
 static lk_status open_all(cuda_links *l, const lk_links_opts *opts)
 {
     l->streams = lk__calloc((size_t)opts->n, sizeof(lk_cuda *));
-    l->comms = lk__calloc((size_t)opts->n, sizeof(lk_gpu_comm *));
-    if (!l->streams || !l->comms)
+    if (!l->streams)
         return LK_ERR_MEMORY;
     l->n = opts->n;
     for (int i = 0; i < l->n; i++)
         LK_TRY(lk__cuda_stream_new(l->driver, opts->devices[i]->index, &l->streams[i]));
-    return opts->has_communicator ? open_library(l, opts) : LK_OK;
+    if (!opts->has_communicator)
+        return LK_OK;
+    l->nccl = find_nccl();
+    return lk__cuda_ranks_new(l->nccl, opts, l->streams, &l->ranks);
 }
 
 static lk_status open_links(lk_device *device, void **state)
@@ -220,42 +198,41 @@ static lk_status join(lk_device *links)
 
 static lk_status group_begin(lk_device *links)
 {
-    const cuda_links *l = links_of(links);
-    return lk__cuda_check(l->driver, l->nccl->group_begin());
+    return lk__cuda_ranks_begin(links_of(links)->ranks);
 }
 
-/* What went wrong in an earlier group is found out here at the latest. */
 static lk_status group_end(lk_device *links)
 {
-    const cuda_links *l = links_of(links);
-    LK_TRY(lk__cuda_check(l->driver, l->nccl->group_end()));
-    for (int i = 0; i < l->n; i++)
-        LK_TRY(lk__cuda_check(l->driver, l->nccl->comm_check(l->comms[i])));
-    return LK_OK;
+    return lk__cuda_ranks_end(links_of(links)->ranks);
+}
+
+static lk_gpu_comm *comm_of(const cuda_links *l, int on)
+{
+    return lk__cuda_ranks_comm(l->ranks, on);
 }
 
 static lk_status send(lk_device *links, int on, const float *x, int64_t count, int to)
 {
     const cuda_links *l = links_of(links);
-    return lk__cuda_check(l->driver, l->nccl->send(l->comms[on], x, count, to));
+    return lk__cuda_check(l->driver, l->nccl->send(comm_of(l, on), x, count, to));
 }
 
 static lk_status receive(lk_device *links, int on, float *x, int64_t count, int from)
 {
     const cuda_links *l = links_of(links);
-    return lk__cuda_check(l->driver, l->nccl->receive(l->comms[on], x, count, from));
+    return lk__cuda_check(l->driver, l->nccl->receive(comm_of(l, on), x, count, from));
 }
 
 static lk_status all_gather(lk_device *links, int on, const float *x, float *y, int64_t count)
 {
     const cuda_links *l = links_of(links);
-    return lk__cuda_check(l->driver, l->nccl->all_gather(l->comms[on], x, y, count));
+    return lk__cuda_check(l->driver, l->nccl->all_gather(comm_of(l, on), x, y, count));
 }
 
 static lk_status all_reduce(lk_device *links, int on, float *x, int64_t count)
 {
     const cuda_links *l = links_of(links);
-    return lk__cuda_check(l->driver, l->nccl->all_reduce(l->comms[on], x, count));
+    return lk__cuda_check(l->driver, l->nccl->all_reduce(comm_of(l, on), x, count));
 }
 
 const lk_links_table lk__cuda_links = {

@@ -22,6 +22,13 @@ typedef struct lk_cuda_branch {
     bool is_open; /* it has work that the trunk does not wait for yet */
 } lk_cuda_branch;
 
+/* What has made it pointless to go on, found beside the streams: set once. */
+typedef struct lk_cuda_fault {
+    pthread_mutex_t lock;
+    _Atomic(lk_status) status; /* LK_OK: none */
+    char message[512];
+} lk_cuda_fault;
+
 typedef struct lk_cuda {
     const lk_gpu_driver *driver;
     int gpu;
@@ -51,7 +58,16 @@ typedef struct lk_cuda {
     int next_bounce;
 
     lk_gpu_event *followed; /* what another device has read of this one's memory: see bring */
+
+    lk_cuda_fault fault;
 } lk_cuda;
+
+/* Whoever waits for the stream from here on is told so, whatever it has done. */
+void lk__cuda_fail(lk_cuda *cuda, lk_status status, const char *message);
+lk_status lk__cuda_check_fault(lk_cuda *cuda);
+
+/* The event that stands for entry `sequence` of its queue, or for a later one. */
+lk_gpu_event *lk__cuda_event_of(lk_cuda *cuda, uint64_t sequence);
 
 /* cuda_graph.c: gives back what branches and graphs had; the streams are idle. */
 void lk__cuda_graphs_close(lk_cuda *cuda);

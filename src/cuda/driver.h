@@ -28,6 +28,7 @@ typedef enum lk_gpu_status {
     LK_GPU_UNSUPPORTED, /* no library here can do that */
     LK_GPU_LOST,        /* the GPU is gone, or has met an error after which nothing runs on it (Xid) */
     LK_GPU_FAILED,
+    LK_GPU_BUSY, /* no failure: it is not done yet; there is no text */
 } lk_gpu_status;
 
 typedef struct lk_gpu_stream lk_gpu_stream; /* a CUDA stream, with what libraries need beside it */
@@ -82,12 +83,18 @@ typedef struct lk_gpu_nccl {
     int version; /* 22809: 2.28.9 */
     lk_gpu_status (*new_id)(lk_gpu_comm_id *id);
     lk_gpu_status (*group_begin)(void);
+    /* LK_GPU_BUSY, of communicators that do not wait: nothing was given to the streams yet. */
     lk_gpu_status (*group_end)(void);
-    /* Waits for the other ranks, in a group at its end; only then is it to be used. */
-    lk_gpu_status (*comm_new)(const lk_gpu_comm_id *id, int rank, int ranks, lk_gpu_stream *stream, lk_gpu_comm **comm);
+    /* In a group, at whose end there is a communicator. waits: the end of a group waits for the other ranks, where it
+     * has to; else it gives LK_GPU_BUSY, and comm_check does until all have come. Of one group all are alike. */
+    lk_gpu_status (*comm_new)(const lk_gpu_comm_id *id, int rank, int ranks, bool waits, lk_gpu_stream *stream,
+                              lk_gpu_comm **comm);
     void (*comm_free)(lk_gpu_comm *comm); /* NULL is fine; the stream must be idle */
     /* What has become of work that was started: an error of another rank, or of the way there. Does not wait. */
     lk_gpu_status (*comm_check)(lk_gpu_comm *comm);
+    /* Ends what is under way, whatever it waits for; what it was to write is undefined. From any thread, while no other
+     * one is in a group. After it there is only comm_free. */
+    void (*comm_abort)(lk_gpu_comm *comm);
     lk_gpu_status (*send)(lk_gpu_comm *comm, const float *x, int64_t count, int to);
     lk_gpu_status (*receive)(lk_gpu_comm *comm, float *x, int64_t count, int from);
     /* y[rank r's count elements] = rank r's x[count]; x may be its own place in y. */

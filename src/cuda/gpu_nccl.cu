@@ -8,7 +8,7 @@
 static_assert(sizeof(lk_gpu_comm_id) == sizeof(ncclUniqueId), "an id is handed over as bytes");
 
 struct lk_gpu_comm {
-    ncclComm_t comm; /* NULL until its group has ended */
+    ncclComm_t comm; /* NULL until its group has ended, and after it was aborted */
     lk_gpu_stream *stream;
 };
 
@@ -17,6 +17,8 @@ static lk_gpu_status check(ncclResult_t result, const char *what)
 {
     if (result == ncclSuccess)
         return LK_GPU_OK;
+    if (result == ncclInProgress)
+        return LK_GPU_BUSY;
     lk_gpu_status status = result == ncclInvalidUsage ? LK_GPU_UNSUPPORTED : LK_GPU_FAILED;
     const char *more = ncclGetLastError(nullptr);
     bool says_more = more && *more;
@@ -44,9 +46,18 @@ static lk_gpu_status group_end(void)
     return check(ncclGroupEnd(), "exchange between GPUs");
 }
 
-static lk_gpu_status comm_new(const lk_gpu_comm_id *id, int rank, int ranks, lk_gpu_stream *stream, lk_gpu_comm **out)
+/* Of what is asked for in a group: whether it is done is told at the group's end. */
+static lk_gpu_status asked(ncclResult_t result, const char *what)
 {
+    return check(result == ncclInProgress ? ncclSuccess : result, what);
+}
+
+static lk_gpu_status comm_new(const lk_gpu_comm_id *id, int rank, int ranks, bool waits, lk_gpu_stream *stream,
+                              lk_gpu_comm **out)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     ncclUniqueId unique;
+    config.blocking = waits;
     memcpy(&unique, id->bytes, sizeof unique);
     LK_GPU_TRY(lk__gpu_check(cudaSetDevice(stream->gpu), "use a GPU"));
     lk_gpu_comm *comm = (lk_gpu_comm *)calloc(1, sizeof *comm);
@@ -54,7 +65,7 @@ static lk_gpu_status comm_new(const lk_gpu_comm_id *id, int rank, int ranks, lk_
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for a communicator");
     comm->stream = stream;
     *out = comm; /* the library writes to it until the group has ended */
-    return check(ncclCommInitRank(&comm->comm, ranks, unique, rank), "connect GPUs");
+    return asked(ncclCommInitRankConfig(&comm->comm, ranks, unique, rank, &config), "connect GPUs");
 }
 
 /* After an error nobody waits for the other ranks. */
@@ -78,27 +89,35 @@ static lk_gpu_status comm_check(lk_gpu_comm *comm)
     return check(state, "exchange between GPUs");
 }
 
+static void comm_abort(lk_gpu_comm *comm)
+{
+    cudaSetDevice(comm->stream->gpu);
+    if (comm->comm)
+        ncclCommAbort(comm->comm);
+    comm->comm = nullptr;
+}
+
 /* --- what ranks do together --------------------------------------------------------------------------------------- */
 
 static lk_gpu_status send(lk_gpu_comm *comm, const float *x, int64_t count, int to)
 {
-    return check(ncclSend(x, (size_t)count, ncclFloat, to, comm->comm, comm->stream->stream), "send to another GPU");
+    return asked(ncclSend(x, (size_t)count, ncclFloat, to, comm->comm, comm->stream->stream), "send to another GPU");
 }
 
 static lk_gpu_status receive(lk_gpu_comm *comm, float *x, int64_t count, int from)
 {
-    return check(ncclRecv(x, (size_t)count, ncclFloat, from, comm->comm, comm->stream->stream),
+    return asked(ncclRecv(x, (size_t)count, ncclFloat, from, comm->comm, comm->stream->stream),
                  "receive from another GPU");
 }
 
 static lk_gpu_status all_gather(lk_gpu_comm *comm, const float *x, float *y, int64_t count)
 {
-    return check(ncclAllGather(x, y, (size_t)count, ncclFloat, comm->comm, comm->stream->stream), "gather");
+    return asked(ncclAllGather(x, y, (size_t)count, ncclFloat, comm->comm, comm->stream->stream), "gather");
 }
 
 static lk_gpu_status all_reduce(lk_gpu_comm *comm, float *x, int64_t count)
 {
-    return check(ncclAllReduce(x, x, (size_t)count, ncclFloat, ncclSum, comm->comm, comm->stream->stream), "reduce");
+    return asked(ncclAllReduce(x, x, (size_t)count, ncclFloat, ncclSum, comm->comm, comm->stream->stream), "reduce");
 }
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */
@@ -112,8 +131,8 @@ static lk_gpu_nccl open_table(void)
         version = 0;
     if (version >= SHARES_GPUS)
         setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
-    return {version,    new_id, group_begin, group_end,  comm_new,  comm_free,
-            comm_check, send,   receive,     all_gather, all_reduce};
+    return {version,    new_id,     group_begin, group_end, comm_new,   comm_free,
+            comm_check, comm_abort, send,        receive,   all_gather, all_reduce};
 }
 
 const lk_gpu_nccl *lk__gpu_nccl(void)

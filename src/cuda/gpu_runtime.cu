@@ -192,6 +192,15 @@ static lk_gpu_status event_wait(lk_gpu_event *event)
     return lk__gpu_check(cudaEventSynchronize(event->event), "wait for a GPU");
 }
 
+static lk_gpu_status event_query(lk_gpu_event *event)
+{
+    cudaError_t error = cudaEventQuery(event->event);
+    if (error != cudaErrorNotReady)
+        return lk__gpu_check(error, "look at an event");
+    cudaGetLastError();
+    return LK_GPU_BUSY;
+}
+
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
 static lk_gpu_status alloc(lk_gpu_stream *stream, size_t bytes, void **data)

@@ -120,6 +120,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags);
 cudaError_t cudaEventDestroy(cudaEvent_t event);
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
 cudaError_t cudaEventSynchronize(cudaEvent_t event);
+cudaError_t cudaEventQuery(cudaEvent_t event); /* runs nothing */
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to);
 cudaError_t cudaMalloc(void **data, size_t bytes);
 cudaError_t cudaFree(void *data);
@@ -141,6 +142,9 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 
 /* Gives the stream something to do. */
 void emulated_push(cudaStream_t stream, std::function<void()> work);
+
+/* The same, which the stream does not begin with before `may_run` says so, nor goes past it. */
+void emulated_push_held(cudaStream_t stream, std::function<bool()> may_run, std::function<void()> work);
 
 /* Ends the process where the calling thread uses another GPU than the stream's. */
 void emulated_require_device(cudaStream_t stream);

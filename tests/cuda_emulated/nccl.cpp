@@ -1,8 +1,10 @@
-/* Ranks meet twice. On the host, at the end of a group: whoever comes first waits for the others, as the library may.
- * Then in their streams: the last to come gives all of them one task, which runs when every stream has come that far
- * and moves what the ranks have asked for. Every rank of a communicator takes part in each of its groups. */
+/* Ranks meet twice. On the host, at the end of a group: whoever comes first waits for the others, as the library may,
+ * or, with a communicator that does not block, asks again until they are there. Then in their streams: the last to come
+ * gives all of them one task, which runs when every stream has come that far and moves what the ranks have asked for.
+ * Every rank of a communicator takes part in each of its groups. */
 #include "nccl.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -26,6 +28,8 @@ struct operation {
 struct world {
     int ranks, joined = 0, arrived = 0;
     uint64_t round = 0;
+    std::atomic<bool> is_aborted{false};
+    ncclResult_t error = ncclSuccess; /* which ranks are told of */
     std::vector<int> gpus;
     std::vector<cudaStream_t> streams;
     std::vector<std::vector<operation>> asked; /* by each rank, in the group that it ends */
@@ -34,6 +38,8 @@ struct world {
 struct emulated_comm {
     std::shared_ptr<world> all;
     int rank;
+    bool blocks;
+    uint64_t rounds; /* that it has taken part in */
 };
 
 static std::mutex lock;
@@ -48,6 +54,7 @@ struct joining {
     ncclComm_t *comm;
     ncclUniqueId id;
     int rank, ranks, gpu;
+    bool blocks;
 };
 static thread_local std::vector<joining> to_join;
 static thread_local std::vector<emulated_comm *> taking_part;
@@ -78,6 +85,7 @@ const char *ncclGetErrorString(ncclResult_t result)
            : result == ncclUnhandledCudaError ? "unhandled cuda error"
            : result == ncclSystemError        ? "unhandled system error"
            : result == ncclInvalidArgument    ? "invalid argument"
+           : result == ncclRemoteError        ? "remote process exited or there was a network error"
                                               : "invalid usage";
 }
 
@@ -138,19 +146,22 @@ static ncclResult_t join_all(void)
     changed.notify_all();
     for (size_t i = 0; i < to_join.size(); i++) {
         world *all = joined[i].get();
-        if (wait_until(guard, [all] { return all->joined == all->ranks; }) != ncclSuccess)
+        bool blocks = to_join[i].blocks;
+        if (blocks && wait_until(guard, [all] { return all->joined == all->ranks; }) != ncclSuccess)
             return group_result;
-        *to_join[i].comm = new emulated_comm{joined[i], to_join[i].rank};
+        *to_join[i].comm = new emulated_comm{joined[i], to_join[i].rank, blocks, 0};
+        if (!blocks)
+            group_result = ncclInProgress;
     }
     return ncclSuccess;
 }
 
-ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank)
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config)
 {
     int gpu = 0;
     cudaGetDevice(&gpu);
     ncclGroupStart();
-    to_join.push_back({comm, id, rank, ranks, gpu});
+    to_join.push_back({comm, id, rank, ranks, gpu, config->blocking != 0});
     return ncclGroupEnd();
 }
 
@@ -162,12 +173,16 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
+    comm->all->is_aborted = true;
     return ncclCommDestroy(comm);
 }
 
-ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t *error)
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
-    *error = ncclSuccess;
+    std::lock_guard<std::mutex> guard(lock);
+    const world *all = comm->all.get();
+    bool is_there = all->joined == all->ranks && all->round >= comm->rounds;
+    *error = all->error != ncclSuccess ? all->error : is_there ? ncclSuccess : ncclInProgress;
     return ncclSuccess;
 }
 
@@ -234,7 +249,8 @@ static void collect(const std::vector<std::vector<operation>> &asked)
 }
 
 /* Runs when all streams have come here, and none goes on before. */
-static void push_to_all(const std::vector<cudaStream_t> &streams, std::function<void()> work)
+static void push_to_all(const std::vector<cudaStream_t> &streams, std::function<bool()> may_run,
+                        std::function<void()> work)
 {
     cudaEvent_t event;
     cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
@@ -242,33 +258,45 @@ static void push_to_all(const std::vector<cudaStream_t> &streams, std::function<
         cudaEventRecord(event, stream);
         cudaStreamWaitEvent(streams[0], event);
     }
-    emulated_push(streams[0], std::move(work));
+    if (may_run)
+        emulated_push_held(streams[0], std::move(may_run), std::move(work));
+    else
+        emulated_push(streams[0], std::move(work));
     cudaEventRecord(event, streams[0]);
     for (cudaStream_t stream : streams)
         cudaStreamWaitEvent(stream, event);
     cudaEventDestroy(event);
 }
 
-static void start(world *all)
+static void start(const std::shared_ptr<world> &all, bool stands_still)
 {
     std::vector<std::vector<operation>> asked(all->asked.size());
     asked.swap(all->asked);
-    push_to_all(all->streams, [asked]() {
-        deliver(asked);
-        collect(asked);
-    });
+    if (stands_still)
+        push_to_all(
+            all->streams, [all]() { return all->is_aborted.load(); }, []() {});
+    else
+        push_to_all(all->streams, nullptr, [asked]() {
+            deliver(asked);
+            collect(asked);
+        });
 }
 
-static ncclResult_t exchange(void)
+static ncclResult_t exchange(bool stands_still, bool breaks)
 {
     std::unique_lock<std::mutex> guard(lock);
     std::vector<std::pair<world *, uint64_t>> rounds;
     for (emulated_comm *comm : taking_part) {
         world *all = comm->all.get();
-        rounds.push_back({all, all->round});
+        comm->rounds++;
+        if (comm->blocks)
+            rounds.push_back({all, all->round});
+        else
+            group_result = ncclInProgress;
         if (++all->arrived < all->ranks)
             continue;
-        start(all);
+        start(comm->all, stands_still || breaks);
+        all->error = breaks ? ncclRemoteError : ncclSuccess;
         all->arrived = 0;
         all->round++;
         changed.notify_all();
@@ -279,11 +307,16 @@ static ncclResult_t exchange(void)
     return ncclSuccess;
 }
 
-static bool is_to_fail(void)
+static bool is_the_one(const char *setting, int group)
 {
-    const char *which = getenv("LOCKSTEP_EMULATED_NCCL_FAILS");
+    const char *which = getenv(setting);
+    return group == (which ? atoi(which) : 0);
+}
+
+static int count_group(void)
+{
     std::lock_guard<std::mutex> guard(lock);
-    return ++groups == (which ? atoi(which) : 0);
+    return ++groups;
 }
 
 ncclResult_t ncclGroupStart(void)
@@ -297,12 +330,14 @@ ncclResult_t ncclGroupEnd(void)
 {
     if (--nesting > 0)
         return ncclSuccess;
-    if (group_result == ncclSuccess && is_to_fail())
+    int group = group_result == ncclSuccess ? count_group() : 0;
+    if (group_result == ncclSuccess && is_the_one("LOCKSTEP_EMULATED_NCCL_FAILS", group))
         failed(ncclUnhandledCudaError, "as it was asked to");
     if (group_result == ncclSuccess && !to_join.empty())
         join_all();
     if (group_result == ncclSuccess && !taking_part.empty())
-        exchange();
+        exchange(is_the_one("LOCKSTEP_EMULATED_NCCL_STALLS", group),
+                 is_the_one("LOCKSTEP_EMULATED_NCCL_BREAKS", group));
     to_join.clear();
     taking_part.clear();
     return group_result;

@@ -1,7 +1,9 @@
 /* As much of NCCL as the plug-in uses, between streams of one process, which may be of one thread or of several.
  *
  * $LOCKSTEP_EMULATED_NCCL: its version, as 22809, the default; "no": a library that does not answer.
- * $LOCKSTEP_EMULATED_NCCL_FAILS: the group, counted from 1, at whose end something goes wrong. */
+ * $LOCKSTEP_EMULATED_NCCL_FAILS: the group, counted from 1, at whose end something goes wrong.
+ * $LOCKSTEP_EMULATED_NCCL_STALLS: the group whose work stands still in the streams until it is aborted, as where
+ * another rank is gone; $LOCKSTEP_EMULATED_NCCL_BREAKS: the same, and the communicators tell of an error. */
 #ifndef LK_CUDA_EMULATED_NCCL_H
 #define LK_CUDA_EMULATED_NCCL_H
 
@@ -18,7 +20,16 @@ typedef enum ncclResult_t {
     ncclSystemError = 2,
     ncclInvalidArgument = 4,
     ncclInvalidUsage = 5,
+    ncclRemoteError = 6,
+    ncclInProgress = 7,
 } ncclResult_t;
+typedef struct ncclConfig_t {
+    int blocking;
+} ncclConfig_t;
+#define NCCL_CONFIG_INITIALIZER \
+    {                           \
+        1                       \
+    }
 typedef enum ncclDataType_t { ncclFloat = 7 } ncclDataType_t;
 typedef enum ncclRedOp_t { ncclSum = 0 } ncclRedOp_t;
 
@@ -26,7 +37,7 @@ ncclResult_t ncclGetVersion(int *version);
 const char *ncclGetErrorString(ncclResult_t result);
 const char *ncclGetLastError(ncclComm_t comm);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
-ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank);
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error);

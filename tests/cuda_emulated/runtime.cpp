@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <setjmp.h>
+#include <thread>
 #include <ucontext.h>
 #include <vector>
 
@@ -23,6 +24,7 @@ struct point {
 struct task {
     std::function<void()> work;
     std::shared_ptr<point> reach, wait;
+    std::function<bool()> may_run; /* empty: at once */
 };
 
 struct emulated_stream {
@@ -120,21 +122,27 @@ static cudaError_t check_alive(void)
     return given > setting("LOCKSTEP_EMULATED_LOST", INT64_MAX) ? failed(cudaErrorLaunchFailure) : failed(lost());
 }
 
-static void run_first(emulated_stream *stream);
+/* These give false where something stands still. */
+static bool run_first(emulated_stream *stream);
 
-static void run_until(const std::shared_ptr<point> &where)
+static bool run_until(const std::shared_ptr<point> &where)
 {
     while (where && !where->reached)
-        run_first(where->stream);
+        if (!run_first(where->stream))
+            return false;
+    return true;
 }
 
-static void run_first(emulated_stream *stream)
+static bool run_first(emulated_stream *stream)
 {
     if (stream->tasks.empty()) {
         fprintf(stderr, "emulated CUDA: something waits for what was never given to a stream\n");
         abort();
     }
-    run_until(stream->tasks.front().wait);
+    if (!run_until(stream->tasks.front().wait))
+        return false;
+    if (stream->tasks.front().may_run && !stream->tasks.front().may_run())
+        return false;
     task first = stream->tasks.front();
     stream->tasks.pop_front();
     if (first.work && injected("run") == cudaSuccess)
@@ -143,12 +151,28 @@ static void run_first(emulated_stream *stream)
         first.reach->reached = true;
         first.reach->when = std::chrono::steady_clock::now();
     }
+    return true;
 }
 
-static void run_all(emulated_stream *stream)
+static bool run_all(emulated_stream *stream)
 {
     while (!stream->tasks.empty())
-        run_first(stream);
+        if (!run_first(stream))
+            return false;
+    return true;
+}
+
+/* For as long as something stands still, others may go on. */
+template <typename Run> static void run_patiently(Run run)
+{
+    for (;;) {
+        {
+            std::lock_guard<std::recursive_mutex> guard(lock);
+            if (run())
+                return;
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
 }
 
 static size_t place_in(const emulated_graph *graph, const emulated_stream *stream)
@@ -176,7 +200,13 @@ void emulated_push(cudaStream_t stream, std::function<void()> work)
     if (stream->capturing)
         keep(stream, {0, std::move(work), false, false, 0});
     else
-        stream->tasks.push_back({std::move(work), nullptr, nullptr});
+        stream->tasks.push_back({std::move(work), nullptr, nullptr, nullptr});
+}
+
+void emulated_push_held(cudaStream_t stream, std::function<bool()> may_run, std::function<void()> work)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    stream->tasks.push_back({std::move(work), nullptr, nullptr, std::move(may_run)});
 }
 
 void emulated_require_device(cudaStream_t stream)
@@ -200,17 +230,16 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-    std::lock_guard<std::recursive_mutex> guard(lock);
     if (graphs_being_made > 0)
         return failed(cudaErrorStreamCaptureUnsupported);
-    run_all(stream);
+    run_patiently([stream]() { return run_all(stream); });
     return check_alive();
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
+    run_patiently([stream]() { return run_all(stream); });
     std::lock_guard<std::recursive_mutex> guard(lock);
-    run_all(stream);
     for (size_t i = 0; i < streams.size(); i++)
         if (streams[i] == stream)
             streams.erase(streams.begin() + (ptrdiff_t)i);
@@ -246,7 +275,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
         return cudaSuccess;
     }
     event->latest = std::make_shared<point>(point{stream, false, {}});
-    stream->tasks.push_back({nullptr, event->latest, nullptr});
+    stream->tasks.push_back({nullptr, event->latest, nullptr, nullptr});
     return check_alive();
 }
 
@@ -274,18 +303,35 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (stream->capturing || event->graph)
         return wait_in_graph(stream, event);
     if (event->latest && !event->latest->reached)
-        stream->tasks.push_back({nullptr, nullptr, event->latest});
+        stream->tasks.push_back({nullptr, nullptr, event->latest, nullptr});
     return check_alive();
+}
+
+/* Whether the event was recorded outside of a graph. */
+static bool look_at(cudaEvent_t event, std::shared_ptr<point> *where)
+{
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    *where = event->latest;
+    return !event->graph;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
-    std::lock_guard<std::recursive_mutex> guard(lock);
-    if (graphs_being_made > 0 || event->graph)
+    std::shared_ptr<point> where;
+    if (!look_at(event, &where) || graphs_being_made > 0)
         return failed(cudaErrorStreamCaptureUnsupported);
-    std::shared_ptr<point> where = event->latest;
-    run_until(where);
+    run_patiently([&where]() { return run_until(where); });
     return check_alive();
+}
+
+cudaError_t cudaEventQuery(cudaEvent_t event)
+{
+    std::shared_ptr<point> where;
+    if (!look_at(event, &where))
+        return failed(cudaErrorStreamCaptureUnsupported);
+    std::lock_guard<std::recursive_mutex> guard(lock);
+    cudaError_t error = check_alive();
+    return error != cudaSuccess || !where || where->reached ? error : cudaErrorNotReady;
 }
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to)
@@ -354,8 +400,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream)
         points.push_back(std::make_shared<point>(point{place ? executable->streams[place] : stream, false, {}}));
     for (const graph_entry &entry : executable->entries) {
         emulated_stream *to = entry.stream ? executable->streams[entry.stream] : stream;
-        to->tasks.push_back(
-            {entry.work, entry.reaches ? points[entry.number] : nullptr, entry.waits ? points[entry.number] : nullptr});
+        to->tasks.push_back({entry.work, entry.reaches ? points[entry.number] : nullptr,
+                             entry.waits ? points[entry.number] : nullptr, nullptr});
     }
     return cudaSuccess;
 }
@@ -513,13 +559,17 @@ cudaError_t cudaMalloc(void **data, size_t bytes)
 /* As the real one, which waits for all that is under way. */
 cudaError_t cudaFree(void *data)
 {
-    std::lock_guard<std::recursive_mutex> guard(lock);
     if (!data)
         return cudaSuccess;
     if (graphs_being_made > 0)
         return failed(cudaErrorStreamCaptureUnsupported);
-    for (emulated_stream *stream : streams)
-        run_all(stream);
+    run_patiently([]() {
+        bool have_all_run = true;
+        for (emulated_stream *stream : streams)
+            have_all_run &= run_all(stream);
+        return have_all_run;
+    });
+    std::lock_guard<std::recursive_mutex> guard(lock);
     if (!allocations.count(data)) {
         fprintf(stderr, "emulated CUDA: memory is freed that was not allocated\n");
         abort();

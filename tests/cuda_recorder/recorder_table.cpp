@@ -88,6 +88,7 @@ static constexpr auto describe = untold<&lk_gpu_driver::describe>::call;
 static constexpr auto versions = untold<&lk_gpu_driver::versions>::call;
 static constexpr auto stream_use = untold<&lk_gpu_driver::stream_use>::call;
 static constexpr auto event_new = untold<&lk_gpu_driver::event_new>::call;
+static constexpr auto event_query = untold<&lk_gpu_driver::event_query>::call;
 static constexpr auto timer_new = untold<&lk_gpu_driver::timer_new>::call;
 static constexpr auto elapsed = untold<&lk_gpu_driver::elapsed>::call;
 static constexpr auto memory_left = untold<&lk_gpu_driver::memory_left>::call;
@@ -267,10 +268,11 @@ static comm_state state_of(const lk_gpu_comm *comm)
     return comms[comm];
 }
 
-static lk_gpu_status comm_new(const lk_gpu_comm_id *id, int rank, int ranks, lk_gpu_stream *stream, lk_gpu_comm **comm)
+static lk_gpu_status comm_new(const lk_gpu_comm_id *id, int rank, int ranks, bool waits, lk_gpu_stream *stream,
+                              lk_gpu_comm **comm)
 {
-    lk_gpu_status status =
-        pass(recorded.allocate("comm_new"), [&]() { return inner->nccl()->comm_new(id, rank, ranks, stream, comm); });
+    lk_gpu_status status = pass(recorded.allocate("comm_new"),
+                                [&]() { return inner->nccl()->comm_new(id, rank, ranks, waits, stream, comm); });
     std::lock_guard<std::mutex> guard(comms_lock);
     if (*comm)
         comms[*comm] = {stream, ranks};
@@ -316,8 +318,8 @@ static const lk_gpu_nccl *nccl(void)
     if (!found)
         return nullptr;
     static const lk_gpu_nccl table = {found->version, found->new_id,    found->group_begin, found->group_end,
-                                      comm_new,       found->comm_free, found->comm_check,  send,
-                                      receive,        all_gather,       all_reduce};
+                                      comm_new,       found->comm_free, found->comm_check,  found->comm_abort,
+                                      send,           receive,          all_gather,         all_reduce};
     return &table;
 }
 

@@ -306,6 +306,101 @@ static void ranks_in_threads(void **state)
     assert_true(threads[1].right);
 }
 
+/* --- ranks that are missing --------------------------------------------------------------------------------------- */
+
+static void complains(const char *text)
+{
+    if (!strstr(lk_error_message(), text))
+        print_error("not '%s', but '%s'\n", text, lk_error_message());
+    assert_non_null(strstr(lk_error_message(), text));
+    lk_error_clear();
+    lk_wait_all(); /* what nobody was told of is none of the next test's business */
+    lk_error_clear();
+}
+
+static void a_rank_that_is_not_started(void **state)
+{
+    (void)state;
+    lk_links_id id;
+    lk_flat *flat = NULL;
+    needs_gpus(1);
+    needs_nccl();
+    assert_ok(make_id(&id));
+    setenv("LOCKSTEP_EXCHANGE_TIMEOUT", "1", 1);
+    lk_device *device = lk_device_open("cuda:0");
+    lk_flat_opts opts = {.devices = &device, .n = 1, .transport = &lk__transport_nccl, .id = &id, .ranks = 2};
+    lk_status status = lk__flat_new(&opts, &flat);
+    unsetenv("LOCKSTEP_EXCHANGE_TIMEOUT");
+    lk_device_release(device);
+    assert_int_equal(status, LK_ERR_DEVICE);
+    complains("connecting GPUs has stood still for 1 s; of 2 ranks, rank 0 on cuda:0 waits: ");
+}
+
+/* Takes part in one sum, and `sums` more. */
+typedef struct leaving_rank {
+    pthread_t thread;
+    int rank, sums;
+    const lk_links_id *id;
+    bool right;
+    lk_status status; /* of the last sum */
+    char message[512];
+} leaving_rank;
+
+static bool sum_and_leave(leaving_rank *self, const ranks_here *here)
+{
+    lk_flat *flat = NULL;
+    lk_flat_opts opts = {.devices = here->devices,
+                         .n = 1,
+                         .transport = here->transport,
+                         .id = here->id,
+                         .first = here->first,
+                         .ranks = here->ranks};
+    bool right = lk__flat_new(&opts, &flat) == LK_OK && sums_up(here, flat, 0, false, false);
+    for (int i = 0; i < self->sums && right; i++) {
+        bool succeeds = sums_up(here, flat, 0, false, false);
+        self->status = succeeds ? LK_OK : lk_error_status();
+        snprintf(self->message, sizeof self->message, "%s", lk_error_message());
+    }
+    lk__flat_release(flat);
+    return right;
+}
+
+static void *leaving_main(void *argument)
+{
+    leaving_rank *self = argument;
+    char name[16];
+    snprintf(name, sizeof name, "cuda:%d", self->rank);
+    ranks_here here = {.n = 1, .first = self->rank, .ranks = 2, .transport = &lk__transport_nccl, .id = self->id};
+    here.devices[0] = lk_device_open(name);
+    self->right = here.devices[0] && sum_and_leave(self, &here);
+    lk_device_release(here.devices[0]);
+    lk_error_clear();
+    return NULL;
+}
+
+/* Rank 1 goes when rank 0 has one more sum to make, and another one after that. */
+static void a_rank_that_leaves(void **state)
+{
+    (void)state;
+    lk_links_id id;
+    needs_gpus(2);
+    needs_nccl();
+    assert_ok(make_id(&id));
+    values_of(0);
+    setenv("LOCKSTEP_EXCHANGE_TIMEOUT", "1", 1);
+    leaving_rank ranks[2] = {{.rank = 0, .sums = 2, .id = &id}, {.rank = 1, .id = &id}};
+    for (int r = 0; r < 2; r++)
+        assert_int_equal(pthread_create(&ranks[r].thread, NULL, leaving_main, &ranks[r]), 0);
+    for (int r = 0; r < 2; r++)
+        pthread_join(ranks[r].thread, NULL);
+    unsetenv("LOCKSTEP_EXCHANGE_TIMEOUT");
+    assert_true(ranks[0].right);
+    assert_true(ranks[1].right);
+    assert_int_equal(ranks[0].status, LK_ERR_DEVICE);
+    lk__fail(LK_ERR_DEVICE, "%s", ranks[0].message);
+    complains("the exchange between GPUs has stood still for 1 s; of 2 ranks, rank 0 on cuda:0 waits: ");
+}
+
 /* This program once more as rank `rank`, which hands its id on to descriptor 1, or takes it from descriptor 0. */
 static pid_t start_rank(int rank, const int between[2])
 {
@@ -387,6 +482,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(nccl_in_one_thread),
         cmocka_unit_test(ranks_in_threads),
         cmocka_unit_test(ranks_in_processes),
+        cmocka_unit_test(a_rank_that_is_not_started),
+        cmocka_unit_test(a_rank_that_leaves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,348 @@
+#include "cuda/cuda_ranks.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { DEFAULT_SECONDS = 60, MOST_SECONDS = 86400, TICK_MS = 50 };
+
+/* How far a stream has come, as its last ticks have found it. */
+typedef struct progress {
+    uint64_t marked;  /* entries that it was given */
+    uint64_t done;    /* of these */
+    uint64_t awaited; /* the one whose end is looked for; no more than `done`: nothing is under way */
+} progress;
+
+struct lk_cuda_ranks {
+    const lk_gpu_driver *driver;
+    const lk_gpu_nccl *nccl;
+    int n, first, ranks;
+    int limit_ms;
+    lk_cuda *const *streams; /* [n] */
+    lk_cuda **devices;       /* [n] */
+    lk_gpu_comm **comms;     /* [n] */
+
+    pthread_mutex_t talking; /* to NCCL: held from a group's beginning to its end */
+
+    progress *progress; /* [n]; the thread's */
+    pthread_t thread;
+    bool is_watched;
+    pthread_mutex_t stopping;
+    pthread_cond_t stop;
+    bool is_stopped;
+};
+
+lk_gpu_comm *lk__cuda_ranks_comm(const lk_cuda_ranks *ranks, int i)
+{
+    return ranks->comms[i];
+}
+
+/* --- ending what stands still ------------------------------------------------------------------------------------- */
+
+/* Those who wait learn of it before their wait is over. With `talking`. */
+static void end_exchanges(lk_cuda_ranks *r, lk_status status, const char *message)
+{
+    for (int i = 0; i < r->n; i++) {
+        lk__cuda_fail(r->streams[i], status, message);
+        lk__cuda_fail(r->devices[i], status, message);
+    }
+    for (int i = 0; i < r->n; i++)
+        r->nccl->comm_abort(r->comms[i]);
+}
+
+static void append_ranks(char *text, size_t size, const lk_cuda_ranks *r)
+{
+    for (int i = 0; i < r->n; i++) {
+        size_t used = strlen(text);
+        snprintf(text + used, size - used, "%srank %d on cuda:%d", i ? ", " : "", r->first + i, r->devices[i]->gpu);
+    }
+}
+
+/* Of `what`, which has not gone on for as long as is allowed. */
+static lk_status stands_still(const lk_cuda_ranks *r, const char *what, const char *advice)
+{
+    char waiting[256] = "";
+    append_ranks(waiting, sizeof waiting, r);
+    LK_FAIL(LK_ERR_DEVICE,
+            "%s has stood still for %d s; of %d ranks, %s %s: %s (LOCKSTEP_EXCHANGE_TIMEOUT sets the seconds)", what,
+            r->limit_ms / 1000, r->ranks, waiting, r->n > 1 ? "wait" : "waits", advice);
+}
+
+static lk_status exchange_stands_still(const lk_cuda_ranks *r)
+{
+    return stands_still(r, "the exchange between GPUs",
+                        r->n < r->ranks ? "is the process of every other rank still there, and does its GPU work?"
+                                        : "does every GPU still work? see nvidia-smi, and dmesg | grep Xid");
+}
+
+/* --- groups ------------------------------------------------------------------------------------------------------- */
+
+static void sleep_ms(int64_t ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
+/* LK_GPU_BUSY while there is one that is not done. */
+static lk_gpu_status check_comms(const lk_cuda_ranks *r)
+{
+    lk_gpu_status status = LK_GPU_OK;
+    for (int i = 0; i < r->n; i++) {
+        lk_gpu_status one = r->nccl->comm_check(r->comms[i]);
+        if (one != LK_GPU_OK && one != LK_GPU_BUSY)
+            return one;
+        status = one == LK_GPU_OK ? status : one;
+    }
+    return status;
+}
+
+/* Until every rank has come to the end of the group; `late` makes the error where one does not. */
+static lk_status wait_for_ranks(const lk_cuda_ranks *r, lk_gpu_status ended,
+                                lk_status (*late)(const lk_cuda_ranks *ranks))
+{
+    enum { OFTEN = 1000 };
+    int asked = 0;
+    if (ended == LK_GPU_OK || ended == LK_GPU_BUSY)
+        ended = check_comms(r);
+    for (int64_t waited = 0; ended == LK_GPU_BUSY; asked++) {
+        if (waited >= r->limit_ms)
+            return late(r);
+        if (asked >= OFTEN) {
+            sleep_ms(1);
+            waited++;
+        }
+        ended = check_comms(r);
+    }
+    return lk__cuda_check(r->driver, ended);
+}
+
+lk_status lk__cuda_ranks_begin(lk_cuda_ranks *r)
+{
+    pthread_mutex_lock(&r->talking);
+    lk_status status = lk__cuda_check_fault(r->streams[0]);
+    if (status == LK_OK)
+        status = lk__cuda_check(r->driver, r->nccl->group_begin());
+    if (status == LK_OK)
+        return LK_OK;
+    pthread_mutex_unlock(&r->talking);
+    return status;
+}
+
+/* A part of a group that was started would wait for the rest for ever. */
+lk_status lk__cuda_ranks_end(lk_cuda_ranks *r)
+{
+    lk_status status = wait_for_ranks(r, r->nccl->group_end(), exchange_stands_still);
+    if (status != LK_OK)
+        end_exchanges(r, status, lk_error_message());
+    pthread_mutex_unlock(&r->talking);
+    return status;
+}
+
+/* --- the thread that looks after them ----------------------------------------------------------------------------- */
+
+/* Whether stream i has come further, or has nothing under way. */
+static lk_gpu_status look_at_stream(lk_cuda_ranks *r, int i, bool *waits, bool *has_moved)
+{
+    progress *p = &r->progress[i];
+    uint64_t marked = atomic_load_explicit(&r->streams[i]->marked, memory_order_acquire);
+    *has_moved |= marked != p->marked;
+    p->marked = marked;
+    if (p->awaited <= p->done)
+        p->awaited = marked;
+    if (p->awaited <= p->done)
+        return LK_GPU_OK;
+    lk_gpu_status status = r->driver->event_query(lk__cuda_event_of(r->streams[i], p->awaited));
+    *waits = true;
+    if (status == LK_GPU_BUSY)
+        return LK_GPU_OK;
+    *has_moved = true;
+    p->done = p->awaited;
+    return status;
+}
+
+/* An error of NCCL's, of a GPU, or LK_OK. Where somebody is in a group, that one looks. */
+static lk_status look_for_errors(lk_cuda_ranks *r, bool *waits, bool *has_moved)
+{
+    for (int i = 0; i < r->n; i++)
+        LK_TRY(lk__cuda_check(r->driver, look_at_stream(r, i, waits, has_moved)));
+    if (pthread_mutex_trylock(&r->talking) != 0)
+        return LK_OK;
+    lk_status status = lk__cuda_check_fault(r->streams[0]);
+    lk_gpu_status found = status == LK_OK ? check_comms(r) : LK_GPU_OK;
+    if (found != LK_GPU_OK && found != LK_GPU_BUSY)
+        status = lk__cuda_check(r->driver, found);
+    pthread_mutex_unlock(&r->talking);
+    return status;
+}
+
+/* False: there is nothing left to look after. `still`: for how many ms nothing has moved, counted in ticks, for a
+ * process that was stopped meanwhile has not waited. */
+static bool tick(lk_cuda_ranks *r, int *still)
+{
+    bool waits = false, has_moved = false;
+    lk_error_clear();
+    lk_status status = look_for_errors(r, &waits, &has_moved);
+    *still = waits && !has_moved ? *still + TICK_MS : 0;
+    if (status == LK_OK && *still >= r->limit_ms)
+        status = exchange_stands_still(r);
+    if (status == LK_OK)
+        return true;
+    pthread_mutex_lock(&r->talking);
+    if (lk__cuda_check_fault(r->streams[0]) == LK_OK)
+        end_exchanges(r, status, lk_error_message());
+    pthread_mutex_unlock(&r->talking);
+    return false;
+}
+
+/* True: it is time to stop. */
+static bool sleep_a_tick(lk_cuda_ranks *r)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += TICK_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000L;
+    until.tv_nsec %= 1000000000L;
+    pthread_mutex_lock(&r->stopping);
+    while (!r->is_stopped && pthread_cond_timedwait(&r->stop, &r->stopping, &until) != ETIMEDOUT)
+        continue;
+    bool is_stopped = r->is_stopped;
+    pthread_mutex_unlock(&r->stopping);
+    return is_stopped;
+}
+
+static void *watch(void *argument)
+{
+    lk_cuda_ranks *r = argument;
+    int still = 0;
+    while (!sleep_a_tick(r) && tick(r, &still))
+        continue;
+    lk_error_clear();
+    return NULL;
+}
+
+static lk_status start_watching(lk_cuda_ranks *r)
+{
+    int failed = pthread_create(&r->thread, NULL, watch, r);
+    if (failed)
+        LK_FAIL(LK_ERR_DEVICE, "links between GPUs: no thread could be started: %s", strerror(failed));
+    r->is_watched = true;
+    return LK_OK;
+}
+
+static void stop_watching(lk_cuda_ranks *r)
+{
+    if (!r->is_watched)
+        return;
+    pthread_mutex_lock(&r->stopping);
+    r->is_stopped = true;
+    pthread_cond_signal(&r->stop);
+    pthread_mutex_unlock(&r->stopping);
+    pthread_join(r->thread, NULL);
+}
+
+/* --- opening and closing ------------------------------------------------------------------------------------------ */
+
+/* Seconds. A rank may be late by as long as the others have something to do that it has not: a checkpoint, say. */
+static lk_status read_limit(int *ms)
+{
+    const char *text = getenv("LOCKSTEP_EXCHANGE_TIMEOUT");
+    char *end;
+    *ms = DEFAULT_SECONDS * 1000;
+    if (!text || !*text)
+        return LK_OK;
+    long seconds = strtol(text, &end, 10);
+    if (*end || seconds < 1 || seconds > MOST_SECONDS)
+        LK_FAIL(LK_ERR_ARGUMENT, "LOCKSTEP_EXCHANGE_TIMEOUT=%s: whole seconds from 1 to %d are possible", text,
+                MOST_SECONDS);
+    *ms = (int)seconds * 1000;
+    return LK_OK;
+}
+
+static lk_status ranks_are_missing(const lk_cuda_ranks *r)
+{
+    return stands_still(r, "connecting GPUs", "was every other rank started, with the same number of ranks?");
+}
+
+/* One group, for a thread that waited for one rank before it names the next would wait for ever. Where all ranks are
+ * here, none can be missing: the library waits more cheaply. */
+static lk_status connect_ranks(lk_cuda_ranks *r, const lk_links_opts *opts)
+{
+    lk_gpu_comm_id id;
+    if (opts->id)
+        memcpy(&id, opts->id, sizeof id);
+    else
+        LK_TRY(lk__cuda_check(r->driver, r->nccl->new_id(&id)));
+    lk_gpu_status status = r->nccl->group_begin();
+    for (int i = 0; i < r->n && status == LK_GPU_OK; i++)
+        status = r->nccl->comm_new(&id, r->first + i, r->ranks, !opts->id, r->streams[i]->trunk, &r->comms[i]);
+    lk_gpu_status ended = r->nccl->group_end();
+    if (status != LK_GPU_OK)
+        return lk__cuda_check(r->driver, status);
+    return ended == LK_GPU_BUSY ? wait_for_ranks(r, ended, ranks_are_missing) : lk__cuda_check(r->driver, ended);
+}
+
+static lk_status open_ranks(lk_cuda_ranks *r, const lk_links_opts *opts)
+{
+    r->devices = lk__calloc((size_t)opts->n, sizeof(lk_cuda *));
+    r->comms = lk__calloc((size_t)opts->n, sizeof(lk_gpu_comm *));
+    r->progress = lk__calloc((size_t)opts->n, sizeof *r->progress);
+    if (!r->devices || !r->comms || !r->progress)
+        return LK_ERR_MEMORY;
+    for (int i = 0; i < opts->n; i++)
+        r->devices[i] = opts->devices[i]->state;
+    r->n = opts->n;
+    LK_TRY(read_limit(&r->limit_ms));
+    LK_TRY(connect_ranks(r, opts));
+    LK_TRY(start_watching(r));
+    return LK_OK;
+}
+
+static void init_locks(lk_cuda_ranks *r)
+{
+    pthread_condattr_t monotonic;
+    pthread_mutex_init(&r->talking, NULL);
+    pthread_mutex_init(&r->stopping, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&r->stop, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+}
+
+lk_status lk__cuda_ranks_new(const lk_gpu_nccl *nccl, const lk_links_opts *opts, lk_cuda *const *streams,
+                             lk_cuda_ranks **ranks)
+{
+    lk_cuda_ranks *r = lk__calloc(1, sizeof *r);
+    if (!r)
+        return LK_ERR_MEMORY;
+    r->driver = streams[0]->driver;
+    r->nccl = nccl;
+    r->first = opts->first;
+    r->ranks = opts->ranks;
+    r->streams = streams;
+    init_locks(r);
+    lk_status status = open_ranks(r, opts);
+    if (status == LK_OK)
+        *ranks = r;
+    else
+        lk__cuda_ranks_free(r);
+    return status;
+}
+
+void lk__cuda_ranks_free(lk_cuda_ranks *r)
+{
+    if (!r)
+        return;
+    stop_watching(r);
+    for (int i = 0; i < r->n; i++)
+        r->nccl->comm_free(r->comms[i]);
+    pthread_mutex_destroy(&r->talking);
+    pthread_mutex_destroy(&r->stopping);
+    pthread_cond_destroy(&r->stop);
+    lk__free(r->progress);
+    lk__free(r->comms);
+    lk__free(r->devices);
+    lk__free(r);
+}
