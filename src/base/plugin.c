@@ -1,0 +1,88 @@
+#include "base/plugin.h"
+
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct search {
+    const lk_plugin *plugin;
+    char *why_not;
+    size_t size;
+} search;
+
+/* The folder of the shared library that this is in, or of the program. */
+static void own_folder(char *folder, size_t size)
+{
+    Dl_info info;
+    static const char here;
+    bool is_found = dladdr(&here, &info) && info.dli_fname && strchr(info.dli_fname, '/');
+    snprintf(folder, size, "%s", is_found ? info.dli_fname : "");
+    ssize_t length = is_found ? -1 : readlink("/proc/self/exe", folder, size - 1);
+    if (length >= 0)
+        folder[length] = '\0';
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        *slash = '\0';
+}
+
+/* What dlerror says begins with the file's name: the plug-in's, or that of a library which it needs. */
+static void note_failure(const search *s)
+{
+    const char *message = dlerror(), *file = s->plugin->file;
+    bool is_missing = message && strstr(message, "cannot open shared object file");
+    bool needs_another = is_missing && strncmp(message, "lib", 3) == 0 && !strstr(message, file);
+    snprintf(s->why_not, s->size, "%s", message ? message : "");
+    if (!message)
+        snprintf(s->why_not, s->size, "%s: cannot be loaded", file);
+    if (needs_another)
+        snprintf(s->why_not, s->size,
+                 "%s: the plug-in for %s needs it; install it, or name its folder in LD_LIBRARY_PATH", message,
+                 s->plugin->subject);
+}
+
+static void *open_beside(const search *s, const char *between)
+{
+    char folder[2048], path[2304];
+    own_folder(folder, sizeof folder);
+    snprintf(path, sizeof path, "%s/%s%s", folder, between, s->plugin->file);
+    if (access(path, F_OK) != 0)
+        return NULL;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        note_failure(s);
+    return library;
+}
+
+static void *open_library(const search *s)
+{
+    const char *path = getenv(s->plugin->variable);
+    bool is_named = path && *path;
+    void *library = NULL;
+    if (!is_named) {
+        library = open_beside(s, "");
+        if (!library && !*s->why_not)
+            library = open_beside(s, "../lib/");
+    }
+    if (library || *s->why_not)
+        return library;
+    library = dlopen(is_named ? path : s->plugin->file, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        note_failure(s);
+    return library;
+}
+
+void *lk__plugin_symbol(const lk_plugin *plugin, char *why_not, size_t size)
+{
+    search s = {plugin, why_not, size};
+    *why_not = '\0';
+    void *library = open_library(&s);
+    void *symbol = library ? dlsym(library, plugin->symbol) : NULL;
+    if (library && !symbol) {
+        snprintf(why_not, size, "%s: is of another version of lockstep", plugin->file);
+        dlclose(library);
+    }
+    return symbol;
+}
