@@ -166,6 +166,9 @@ typedef struct lk_loader_opts {
     const lk_channel_moments *moments;
     bool evaluation; /* centring and standardisation only */
     bool no_images;  /* labels and indices alone: for devices that hold the data set */
+    /* Where several processes train: a batch is cut into so many shards, and images are prepared of shards
+     * [first_shard, end_shard) alone; those of the others are not set. 0: of all samples. */
+    int64_t shards, first_shard, end_shard;
 } lk_loader_opts;
 
 /* Keeps a reference to the data set. A loader belongs to one thread at a time.

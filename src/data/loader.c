@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "core/trace.h"
 #include "data/augment.h"
+#include "lockstep/dist.h"
 
 #include <inttypes.h>
 #include <pthread.h>
@@ -58,6 +59,18 @@ struct lk_loader {
     char error[256];   /* of the first worker that failed in this epoch */
 };
 
+/* Of a batch of so many samples. */
+static lk_range images_wanted(const lk_loader *loader, int64_t count)
+{
+    const lk_loader_opts *opts = &loader->opts;
+    if (opts->no_images)
+        return (lk_range){0, 0};
+    if (opts->shards == 0)
+        return (lk_range){0, count};
+    return (lk_range){lk_part(count, opts->shards, opts->first_shard).begin,
+                      lk_part(count, opts->shards, opts->end_shard - 1).end};
+}
+
 static void fill(const lk_loader *loader, int64_t index, float *scratch, lk_batch *batch,
                  const lk__batch_memory *memory)
 {
@@ -66,11 +79,12 @@ static void fill(const lk_loader *loader, int64_t index, float *scratch, lk_batc
     batch->count = left < loader->opts.batch_size ? left : loader->opts.batch_size;
     batch->index = index;
     batch->epoch = loader->epoch;
+    lk_range wanted = images_wanted(loader, batch->count);
     const uint8_t *images = lk_dataset_images(loader->dataset);
     const uint8_t *labels = lk_dataset_labels(loader->dataset);
     for (int64_t i = 0; i < batch->count; i++) {
         int64_t sample = loader->order[first + i];
-        if (!loader->opts.no_images)
+        if (i >= wanted.begin && i < wanted.end)
             lk__augmentation_apply(&loader->augmentation, images + sample * loader->pixels, loader->epoch, sample,
                                    scratch, memory->images + i * loader->pixels);
         memory->labels[i] = labels[sample];
@@ -190,6 +204,10 @@ static lk_status check_opts(const lk_loader_opts *opts)
         LK_FAIL(LK_ERR_ARGUMENT, "batch size %" PRId64 ": expected at least 1", opts->batch_size);
     if (opts->workers < 0 || opts->workers > MAX_WORKERS)
         LK_FAIL(LK_ERR_ARGUMENT, "%d loader workers: expected 0 to %d", opts->workers, MAX_WORKERS);
+    if (opts->shards < 0 || (opts->shards > 0 && (opts->first_shard < 0 || opts->first_shard >= opts->end_shard ||
+                                                  opts->end_shard > opts->shards)))
+        LK_FAIL(LK_ERR_ARGUMENT, "shards %" PRId64 " to %" PRId64 " of %" PRId64 ": expected some of them",
+                opts->first_shard, opts->end_shard, opts->shards);
     if (opts->depth < 0 || opts->depth > MAX_WORKERS)
         LK_FAIL(LK_ERR_ARGUMENT, "loader depth %d: expected 0 to %d", opts->depth, MAX_WORKERS);
     return LK_OK;
