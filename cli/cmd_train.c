@@ -5,13 +5,15 @@
 
 #include "lockstep/callbacks.h"
 
+#include <errno.h>
 #include <string.h>
 
 typedef struct training {
     lk_train_config config; /* first: cli_parse_train wants it there */
     const char *trace;      /* NULL: none */
     cli_progress progress;
-    FILE *lines; /* where --throughput and its like print */
+    FILE *lines;   /* where --throughput and its like print */
+    FILE *nowhere; /* /dev/null */
 } training;
 
 static const lk_option own_options[] = {
@@ -33,7 +35,7 @@ static size_t make_options(lk_option *table)
 
 /* In the order in which they are called: the drawing has to go before a line is printed, the bar before another line.
  */
-static lk_status add_callbacks(training *t, lk_trainer *trainer)
+static lk_status add_records(training *t, lk_trainer *trainer)
 {
     const lk_train_config *config = &t->config;
     lk_status status = t->trace ? lk_trainer_add(trainer, lk_callback_trace(t->trace)) : LK_OK;
@@ -45,6 +47,18 @@ static lk_status add_callbacks(training *t, lk_trainer *trainer)
         status = lk_trainer_add(trainer, lk_callback_json_lines("-", &(lk_json_lines_opts){.ledger = config->ledger}));
     if (status == LK_OK && config->log_dir && *config->log_dir)
         status = lk_trainer_add(trainer, lk_callback_log_dir(config->log_dir));
+    return status;
+}
+
+/* Of several processes the first one alone writes and prints; each ends where its callbacks say so, which they do
+ * alike. */
+static lk_status add_callbacks(training *t, lk_trainer *trainer)
+{
+    const lk_train_config *config = &t->config;
+    bool is_first = lk_trainer_plan(trainer)->process == 0;
+    lk_status status = is_first ? add_records(t, trainer) : LK_OK;
+    if (!is_first)
+        t->lines = t->nowhere;
     if (status == LK_OK && config->throughput)
         status = lk_trainer_add(trainer, lk_callback_throughput(t->lines));
     if (status == LK_OK && config->target_accuracy >= 0)
@@ -75,7 +89,8 @@ static lk_status train(training *t, lk_trainer *trainer)
     if (status != LK_OK)
         return status;
     print_test_lines(t, &result.val);
-    cli_progress_done(&result);
+    if (lk_trainer_plan(trainer)->process == 0)
+        cli_progress_done(&result);
     return LK_OK;
 }
 
@@ -95,6 +110,9 @@ static int run(int argc, char **argv)
         return 1;
     t.progress.ledger = t.config.ledger;
     t.lines = t.config.json ? stderr : stdout;
+    t.nowhere = fopen("/dev/null", "we");
+    if (!t.nowhere)
+        return cli_usage_error("/dev/null: %s", strerror(errno));
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
     cli_catch_interrupts(interrupt);
     lk_trainer *trainer = lk_trainer_new(&t.config);
@@ -102,6 +120,9 @@ static int run(int argc, char **argv)
     lk_status status = trainer ? train(&t, trainer) : lk_error_status();
     cli_set_work(NULL);
     lk_trainer_release(trainer);
+    if (status == LK_OK)
+        status = lk_leave_processes();
+    fclose(t.nowhere);
     return status == LK_OK ? 0 : cli_fail();
 }
 

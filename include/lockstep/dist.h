@@ -58,7 +58,8 @@ LK_API lk_status lk_allreduce_recorded_at(lk_place at, lk_tensor *const *parts, 
 /* --- strategies -------------------------------------------------------------------------------------------------- */
 
 /* What is where, and when it is summed. "one-device": one replica. "mirrored": a replica of the variables on every
- * device, gradients summed over all of them in every step. */
+ * device, gradients summed over all of them in every step. "multi-worker": the same over the devices of several
+ * processes, which MPI's mpirun or the like has started; each of them makes the strategy with its own devices. */
 typedef struct lk_strategy lk_strategy;
 
 /* Keeps references to the devices. Errors: LK_ERR_ARGUMENT (unknown name, devices of mixed kinds or of a number that
@@ -74,14 +75,25 @@ typedef enum lk_reduce { LK_REDUCE_TREE, LK_REDUCE_NCCL } lk_reduce;
  * between these devices), which leaves it as it was. */
 LK_API lk_status lk_strategy_set_reduce(lk_strategy *strategy, lk_reduce reduce);
 
-/* How gradients get from device to device: "inproc" (they share their memory), "peer copies", "NCCL 2.28.9", or "" for
- * one device. NCCL is used between GPUs where the plug-in has it and can; sums by the tree have the same bits. Valid as
- * long as the strategy. */
+/* How gradients get from device to device: "inproc" (they share their memory), "peer copies", "NCCL 2.28.9", "Open MPI
+ * 4.1.4, 2 processes", or "" for one device. NCCL is used between GPUs where the plug-in has it and can; sums by the
+ * tree have the same bits. Valid as long as the strategy. */
 LK_API const char *lk_strategy_transport(const lk_strategy *strategy);
 
 LK_API const char *lk_strategy_name(const lk_strategy *strategy);
 LK_API int lk_strategy_num_replicas(const lk_strategy *strategy);
+
+/* Devices are ranks [first_rank, first_rank + num_replicas) of `ranks`, counted over all processes, which says whose
+ * shards are whose: lk_part(V, ranks, rank). With one process: 0, and num_replicas. */
+LK_API int lk_strategy_ranks(const lk_strategy *strategy);
+LK_API int lk_strategy_first_rank(const lk_strategy *strategy);
+
 LK_API lk_device *lk_strategy_device(const lk_strategy *strategy, int replica);
+
+/* Where processes train together (multi-worker): this one is through, and may end without the others taking it for
+ * lost. Waits for all of them; nothing can be exchanged afterwards. With one process it does nothing. A process that
+ * ends without it ends the others too. Errors: LK_ERR_BACKEND. */
+LK_API lk_status lk_leave_processes(void);
 
 /* Names that lk_strategy_new takes; NULL past the end. */
 LK_API const char *lk_strategy_name_at(int index);

@@ -110,7 +110,8 @@ typedef struct lk_plan {
     const char *recipe;                           /* NULL: none */
     const char *model, *data, *source, *strategy; /* source: where the samples came from */
     int64_t parameters;                           /* elements */
-    int devices;
+    int devices;                                  /* of all processes */
+    int process, processes;                       /* which one this is, and how many there are */
     int64_t shards, batch_size, val_batch_size, accumulate, epochs;
     int64_t micro_batch;       /* samples of a training shard that run together; 0: all */
     int64_t val_micro_batch;   /* the same of an evaluation's shard */

@@ -167,12 +167,10 @@ const lk_links_table *lk__links_of(const lk_device *device)
 
 lk_status lk__links_open(const lk_links_opts *opts, lk_device **links)
 {
-    const lk_links_table *table = lk__links_of(opts->devices[0]);
-    if (!table)
-        LK_FAIL(LK_ERR_UNSUPPORTED, "%s: devices of its kind share their memory", lk_device_name(opts->devices[0]));
+    const lk_links_table *table = opts->table;
     if (opts->has_communicator)
         LK_TRY(table->check_library(opts->devices, opts->n));
-    lk_device *device = new_device(table->backend, 0);
+    lk_device *device = new_device(table->backend, opts->devices[0]->index);
     if (!device)
         return LK_ERR_MEMORY;
     snprintf(device->name, sizeof device->name, "%s", table->backend->kind);

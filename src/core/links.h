@@ -8,7 +8,7 @@
 #define LK_CORE_LINKS_H
 
 #include "base/status.h"
-#include "lockstep/device.h"
+#include "lockstep/tensor.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -21,6 +21,7 @@ typedef struct lk_links_id {
 
 /* The devices are ranks [first, first + n) of `ranks`; all of them are where every rank is here. */
 typedef struct lk_links_opts {
+    const struct lk_links_table *table; /* what the devices are linked by */
     lk_device *const *devices;
     int n;
     bool has_communicator; /* of a library for collectives, which links between processes need */
@@ -38,16 +39,18 @@ typedef struct lk_links_copy {
 /* A tree in postfix: behind addend i follow additions[i] additions, each of the two values before it. */
 enum { LK_LINKS_ADDENDS = 64, LK_LINKS_LEVELS = 24 };
 typedef struct lk_links_sum {
-    const float *addends[LK_LINKS_ADDENDS];
+    const void *addends[LK_LINKS_ADDENDS];
     unsigned char additions[LK_LINKS_ADDENDS];
     int n_addends; /* at least 1 */
-    float *y;      /* may be an addend */
+    void *y;       /* may be an addend */
+    lk_dtype dtype;
     int64_t count;
 } lk_links_sum;
 
 /* What a kind of device has. Devices of the links are told by their number among them, ranks by theirs among all. */
 typedef struct lk_links_table {
     const struct lk_backend *backend; /* of the queue */
+    unsigned dtypes;                  /* LK_DTYPE_BIT of those that `sum` takes */
 
     /* LK_OK, or why a library cannot be used between these devices: LK_ERR_UNSUPPORTED. */
     lk_status (*check_library)(lk_device *const *devices, int n);

@@ -186,9 +186,24 @@ lk_status lk__topology_describe(int core, char *text, int size)
     return LK_OK;
 }
 
+static int first_core;
+
+void lk__topology_begin_at(int first)
+{
+    first_core = first;
+}
+
+uint64_t lk__topology_set(void)
+{
+    uint64_t set = 14695981039346656037u; /* FNV-1a */
+    for (int i = 0; i < lk__topology_cores(); i++)
+        set = (set ^ (uint64_t)threads[i].cpu) * 1099511628211u;
+    return set;
+}
+
 void lk__topology_bind(int core)
 {
-    const hw_thread *p = &threads[core % lk__topology_cores()];
+    const hw_thread *p = &threads[(first_core + core) % lk__topology_cores()];
     cpu_mask mask;
     memset(&mask, 0, sizeof mask);
     mask_add(&mask, p->cpu);

@@ -237,6 +237,7 @@ static lk_status all_reduce(lk_device *links, int on, float *x, int64_t count)
 
 const lk_links_table lk__cuda_links = {
     .backend = &backend,
+    .dtypes = LK_DTYPE_BIT(LK_F32),
     .check_library = check_library,
     .describe_library = describe_library,
     .new_id = new_id,

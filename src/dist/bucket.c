@@ -74,29 +74,26 @@ enum { SMALL_ELEMENTS = 8192 }; /* up to here hops count, and not bytes */
 typedef struct group {
     uint64_t nodes; /* bit m: node m has them; 0: no device with links can add them up */
     bool small;
+    lk_dtype dtype;
 } group;
 
-static group group_of(const lk_bucket *bucket, int i)
+static group group_of(const lk_bucket *bucket, const lk_flat *flat, int i)
 {
-    group g = {0};
+    group g = {.small = lk_shape_count(bucket->shapes[i]) <= SMALL_ELEMENTS, .dtype = bucket->dtypes[i]};
     for (int64_t m = 0; m < bucket->n_nodes; m++) {
-        const lk_tensor *value = bucket->nodes[m].values ? bucket->nodes[m].values[i] : NULL;
-        if (!value)
-            continue;
-        if (!lk__flat_takes(value))
+        const lk_tree_node *node = &bucket->nodes[m];
+        const lk_tensor *value = node->values ? node->values[i] : NULL;
+        if (value && !lk__flat_takes(flat, value))
             return (group){0};
-        g.nodes |= (uint64_t)1 << m;
-        g.small = lk_tensor_count(value) <= SMALL_ELEMENTS;
+        if (value || (node->elsewhere && !node->empty))
+            g.nodes |= (uint64_t)1 << m;
     }
     return g;
 }
 
-static int rank_of(lk_tensor *const *values, int i, lk_device *const *devices)
+static bool are_together(group a, group b)
 {
-    int rank = 0;
-    while (devices[rank] != lk_tensor_device(values[i]))
-        rank++;
-    return rank;
+    return a.nodes == b.nodes && a.small == b.small && a.dtype == b.dtype;
 }
 
 static bool fits(const lk_bucket *bucket)
@@ -107,33 +104,35 @@ static bool fits(const lk_bucket *bucket)
     return bucket->n_nodes <= LK_FLAT_PARTS && lk__flat_takes_tree(bucket->root, ranges, (int)bucket->n_nodes);
 }
 
-static int list_parts(const lk_bucket *bucket, group g, int i, lk_device *const *devices, lk_flat_part *parts)
+static int list_parts(const lk_bucket *bucket, group g, lk_flat_part *parts)
 {
     int n = 0;
     for (int64_t m = 0; m < bucket->n_nodes; m++) {
         const lk_tree_node *node = &bucket->nodes[m];
         if (g.nodes >> m & 1)
-            parts[n++] = (lk_flat_part){node->range, rank_of(node->values, i, devices), node->values};
+            parts[n++] = (lk_flat_part){node->range, node->rank, node->elsewhere ? NULL : node->values};
     }
     return n;
 }
 
 /* groups[q] of those that are begun is emptied. */
-static lk_status begin_group(const lk_bucket *bucket, lk_flat *flat, lk_device *const *devices, lk_reduce reduce,
-                             group *groups, int first, int *members)
+static lk_status begin_group(const lk_bucket *bucket, lk_flat *flat, lk_reduce reduce, group *groups, int first,
+                             int *members)
 {
     lk_flat_part parts[LK_FLAT_PARTS];
     group g = groups[first];
     lk_flat_sum sum = {.root = bucket->root,
                        .parts = parts,
                        .quantities = members,
+                       .shapes = bucket->shapes,
+                       .dtype = g.dtype,
                        .by_library = reduce == LK_REDUCE_NCCL,
                        .whole = g.small,
                        .sums = bucket->sums,
                        .stride = bucket->n};
-    sum.n_parts = list_parts(bucket, g, bucket->quantities[first], devices, parts);
+    sum.n_parts = list_parts(bucket, g, parts);
     for (int q = first; q < bucket->n_quantities; q++) {
-        if (groups[q].nodes != g.nodes || groups[q].small != g.small)
+        if (!are_together(groups[q], g))
             continue;
         members[sum.n_quantities++] = bucket->quantities[q];
         groups[q].nodes = 0;
@@ -141,21 +140,21 @@ static lk_status begin_group(const lk_bucket *bucket, lk_flat *flat, lk_device *
     return lk__flat_allreduce(flat, &sum);
 }
 
-lk_status lk__bucket_begin_flat(const lk_bucket *bucket, lk_flat *flat, lk_device *const *devices, lk_reduce reduce)
+lk_status lk__bucket_begin_flat(const lk_bucket *bucket, lk_flat *flat, lk_device *home, lk_reduce reduce)
 {
     size_t n = (size_t)bucket->n_quantities;
     if (!fits(bucket))
         return LK_OK;
-    group *groups = lk__device_calloc(devices[0], n, sizeof *groups);
-    int *members = lk__device_calloc(devices[0], n, sizeof *members);
+    group *groups = lk__device_calloc(home, n, sizeof *groups);
+    int *members = lk__device_calloc(home, n, sizeof *members);
     lk_status status = groups && members ? LK_OK : LK_ERR_MEMORY;
     for (int q = 0; q < bucket->n_quantities && status == LK_OK; q++)
         if (!bucket->sums[bucket->quantities[q]])
-            groups[q] = group_of(bucket, bucket->quantities[q]);
+            groups[q] = group_of(bucket, flat, bucket->quantities[q]);
     for (int q = 0; q < bucket->n_quantities && status == LK_OK; q++)
         if (groups[q].nodes)
-            status = begin_group(bucket, flat, devices, reduce, groups, q, members);
-    lk__device_free(devices[0], groups);
-    lk__device_free(devices[0], members);
+            status = begin_group(bucket, flat, reduce, groups, q, members);
+    lk__device_free(home, groups);
+    lk__device_free(home, members);
     return status;
 }

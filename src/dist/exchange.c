@@ -127,7 +127,7 @@ static lk_status reduce(lk_place at, lk_tensor *const *tensors, int64_t n, reduc
     if (!nodes)
         return LK_ERR_MEMORY;
     for (int64_t i = 0; i < n; i++)
-        nodes[i] = (lk_tree_node){{i, i + 1}, tensors + i};
+        nodes[i] = (lk_tree_node){.range = {i, i + 1}, .values = tensors + i};
     lk__phase before = lk__phase_set(result->n > 1 ? LK_PHASE_EXCHANGE : LK_PHASE_SHARD_SUM);
     lk_status status =
         lk__tree_allreduce(at, result->devices, result->n, &lk__transport_inproc, n, nodes, n, 0, result->sums);
@@ -205,7 +205,7 @@ lk_status lk_allreduce_at(lk_place at, lk_tensor *const *tensors, int64_t n)
     lk_tensor **results = lk__calloc((size_t)n, sizeof(lk_tensor *));
     lk_status status = nodes && results ? LK_OK : LK_ERR_MEMORY;
     for (int64_t i = 0; i < n && status == LK_OK; i++)
-        nodes[i] = (lk_tree_node){{i, i + 1}, tensors + i};
+        nodes[i] = (lk_tree_node){.range = {i, i + 1}, .values = tensors + i};
     if (status == LK_OK)
         status = lie_apart(tensors, n) && lk__shared_sum_takes(nodes, n, 0)
                      ? reduce_in_place(tensors, n, nodes, results)

@@ -12,14 +12,16 @@
 typedef struct lk_flat lk_flat;
 
 typedef struct lk_flat_opts {
+    const lk_links_table *table;
     lk_device *const *devices; /* of this process, ranks [first, first + n) of `ranks` */
     int n;
     const lk_transport *transport;
-    const lk_links_id *id; /* NULL: all ranks are here, and first and ranks are not looked at */
-    int first, ranks;
+    const lk_links_id *id;      /* of links between processes; NULL: they are not what connects these */
+    const lk_flat_group *group; /* the processes, for a transport that knows them; else NULL */
+    int first, ranks;           /* not looked at where neither is there: all ranks are here */
 } lk_flat_opts;
 
-/* The devices have to live as long. Errors: those of lk__links_open. */
+/* The devices, and the group, have to live as long. Errors: those of lk__links_open. */
 lk_status lk__flat_new(const lk_flat_opts *opts, lk_flat **flat);
 
 /* Waits for what is under way. NULL is fine. */
@@ -37,18 +39,20 @@ enum { LK_FLAT_PARTS = LK_LINKS_ADDENDS };
 /* Whether the tree over these nodes is one that devices can add up: no more than LK_FLAT_PARTS, and not too deep. */
 bool lk__flat_takes_tree(lk_range root, const lk_range *nodes, int n_nodes);
 
-/* Whether x is something that a row can hold: f32, on a device with links. */
-bool lk__flat_takes(const lk_tensor *x);
+/* Whether x is something that a row can hold: f32, or another dtype that the links can add up. */
+bool lk__flat_takes(const lk_flat *flat, const lk_tensor *x);
 
 typedef struct lk_flat_sum {
     lk_range root;
-    const lk_flat_part *parts; /* in order; at least one of this process; no value is absent */
+    const lk_flat_part *parts; /* in order; no value is absent */
     int n_parts;
     const int *quantities;
     int n_quantities;
-    bool by_library;  /* the library's own reduction: bits depend on the number of ranks */
-    bool whole;       /* every device adds up everything: where hops count, and not bytes */
-    lk_tensor **sums; /* [device * stride + i]: set to new tensors, one reference each; NULL before */
+    const lk_shape *shapes; /* [quantity] */
+    lk_dtype dtype;         /* of all of them */
+    bool by_library;        /* the library's own reduction: bits depend on the number of ranks */
+    bool whole;             /* every device adds up everything: where hops count, and not bytes */
+    lk_tensor **sums;       /* [device * stride + i]: set to new tensors, one reference each; NULL before */
     int stride;
 } lk_flat_sum;
 

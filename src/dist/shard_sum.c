@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "core/tensor.h"
 #include "core/trace.h"
+#include "dist/elsewhere.h"
 #include "dist/strategy.h"
 #include "lockstep/ops.h"
 
@@ -36,6 +37,12 @@ struct lk_shard_sum {
     lk_tree_node *nodes; /* scratch: what covers all shards, or a subtree */
     lk_tensor **subtree; /* [n], scratch: sums of what a shard completes */
     int *all;            /* [n]: 0, 1, … */
+    lk_shape *shapes;    /* [n], and dtypes: of the quantities, for sums over links */
+    lk_dtype *dtypes;
+
+    /* Quantities are then exchanged in an order that all processes have, whenever they are ready: the buckets that are
+     * complete here. NULL: all shards are of this process. */
+    lk_elsewhere *elsewhere;
 };
 
 static int64_t log2_ceil(int64_t n)
@@ -60,8 +67,10 @@ static lk_status allocate(lk_shard_sum *sum)
     sum->nodes = lk__calloc(nodes, sizeof *sum->nodes);
     sum->subtree = lk__calloc(n, sizeof *sum->subtree);
     sum->all = lk__calloc(n, sizeof *sum->all);
+    sum->shapes = lk__calloc(n, sizeof *sum->shapes);
+    sum->dtypes = lk__calloc(n, sizeof *sum->dtypes);
     bool complete = sum->owned && sum->stacks && sum->ranges && sum->values && sum->missing && sum->ready &&
-                    sum->sums && sum->begun && sum->nodes && sum->subtree && sum->all;
+                    sum->sums && sum->begun && sum->nodes && sum->subtree && sum->all && sum->shapes && sum->dtypes;
     return complete ? LK_OK : LK_ERR_MEMORY;
 }
 
@@ -74,6 +83,12 @@ static int64_t slot(const lk_shard_sum *sum, int d, int64_t p, int i)
 static node_stack *stack_of(const lk_shard_sum *sum, int d, int i)
 {
     return &sum->stacks[(int64_t)d * sum->n + i];
+}
+
+/* Of all devices of this process. */
+static int64_t shards_here(const lk_shard_sum *sum)
+{
+    return sum->owned[sum->k - 1].end - sum->owned[0].begin;
 }
 
 static void drop(lk_tensor **tensor)
@@ -95,7 +110,7 @@ static void empty(lk_shard_sum *sum)
             drop(&sum->begun[(int64_t)d * sum->n + i]);
         }
         drop(&sum->subtree[i]);
-        sum->missing[i] = sum->shards;
+        sum->missing[i] = shards_here(sum);
     }
     lk__shared_sum_release(&sum->jobs);
     sum->n_ready = sum->n_before = sum->n_begun = 0;
@@ -114,15 +129,38 @@ static void free_arrays(lk_shard_sum *sum)
     lk__free(sum->nodes);
     lk__free(sum->subtree);
     lk__free(sum->all);
+    lk__free(sum->shapes);
+    lk__free(sum->dtypes);
+    lk__elsewhere_release(sum->elsewhere);
     lk__free(sum);
+}
+
+/* sum->owned is set. */
+static lk_status look_elsewhere(lk_shard_sum *sum)
+{
+    const lk_strategy *s = sum->strategy;
+    if (!s->group)
+        return LK_OK;
+    lk_elsewhere_opts opts = {.shards = sum->shards,
+                              .first = s->first,
+                              .k = s->n_devices,
+                              .ranks = s->ranks,
+                              .n = sum->n,
+                              .shapes = sum->shapes,
+                              .dtypes = sum->dtypes};
+    LK_TRY(lk__elsewhere_new(&opts, &sum->elsewhere));
+    lk__free(sum->nodes);
+    sum->nodes =
+        lk__calloc((size_t)lk__elsewhere_nodes(sum->elsewhere) + (size_t)(sum->k * sum->capacity), sizeof *sum->nodes);
+    return sum->nodes ? LK_OK : LK_ERR_MEMORY;
 }
 
 lk_shard_sum *lk_shard_sum_new(lk_strategy *strategy, int64_t shards, int n)
 {
-    int k = lk_strategy_num_replicas(strategy);
-    if (shards < k || n < 0) {
+    int k = lk_strategy_num_replicas(strategy), ranks = lk_strategy_ranks(strategy);
+    if (shards < ranks || n < 0) {
         lk__fail(LK_ERR_ARGUMENT, "shard sum: %lld shards for %d devices; at least one a device is needed",
-                 (long long)shards, k);
+                 (long long)shards, ranks);
         return NULL;
     }
     lk_shard_sum *sum = lk__calloc(1, sizeof *sum);
@@ -133,12 +171,15 @@ lk_shard_sum *lk_shard_sum_new(lk_strategy *strategy, int64_t shards, int n)
     sum->k = k;
     sum->n = n;
     sum->capacity = 2 * log2_ceil(shards) + 2;
-    if (allocate(sum) != LK_OK) {
+    lk_status status = allocate(sum);
+    for (int d = 0; d < k && status == LK_OK; d++)
+        sum->owned[d] = lk_part(shards, ranks, lk_strategy_first_rank(strategy) + d);
+    if (status == LK_OK)
+        status = look_elsewhere(sum);
+    if (status != LK_OK) {
         free_arrays(sum);
         return NULL;
     }
-    for (int d = 0; d < k; d++)
-        sum->owned[d] = lk_part(shards, k, d);
     for (int i = 0; i < n; i++)
         sum->all[i] = i;
     empty(sum);
@@ -161,6 +202,34 @@ lk_strategy *lk__shard_sum_strategy(const lk_shard_sum *sum)
 int64_t lk__shard_sum_shards(const lk_shard_sum *sum)
 {
     return sum->shards;
+}
+
+lk_range lk__shard_sum_owned(const lk_shard_sum *sum, int replica)
+{
+    return sum->owned[replica];
+}
+
+void lk__shard_sum_start(lk_shard_sum *sum, int64_t samples)
+{
+    if (sum->elsewhere)
+        lk__elsewhere_start(sum->elsewhere, samples);
+}
+
+void lk__shard_sum_tell(lk_shard_sum *sum, int quantity, lk_dtype dtype, lk_shape shape)
+{
+    sum->shapes[quantity] = shape;
+    sum->dtypes[quantity] = dtype;
+    if (sum->elsewhere)
+        lk__elsewhere_learn(sum->elsewhere, quantity, true);
+}
+
+/* From what a shard with samples gives. */
+static void learn(lk_shard_sum *sum, int i, const lk_tensor *value)
+{
+    if (value && sum->strategy->flat)
+        lk__shard_sum_tell(sum, i, value->dtype, value->shape);
+    else if (!value && sum->elsewhere)
+        lk__elsewhere_learn(sum->elsewhere, i, false);
 }
 
 /* --- one device's shards ------------------------------------------------------------------------------------------ */
@@ -219,7 +288,7 @@ static lk_bucket completed(const gift *g, int64_t shard)
         first--;
     for (int64_t p = first; p < depth; p++)
         sum->nodes[bucket.n_nodes++] =
-            (lk_tree_node){sum->ranges[slot(sum, g->d, p, i)], sum->values + slot(sum, g->d, p, 0)};
+            (lk_tree_node){.range = sum->ranges[slot(sum, g->d, p, i)], .values = sum->values + slot(sum, g->d, p, 0)};
     return bucket;
 }
 
@@ -246,13 +315,16 @@ static lk_status take(const gift *g, int64_t shard, lk_tensor *const *values)
     lk_shard_sum *sum = g->sum;
     if (g->n == 0)
         return LK_OK;
-    for (int j = 0; j < g->n; j++)
+    for (int j = 0; j < g->n; j++) {
         push_leaf(g, g->quantities[j], shard, values ? values[g->quantities[j]] : NULL);
+        if (values)
+            learn(sum, g->quantities[j], values[g->quantities[j]]);
+    }
     lk_bucket bucket = completed(g, shard);
     if (bucket.n_nodes > 1)
         LK_TRY(add_up(g, &bucket));
     for (int j = 0; j < g->n; j++)
-        if (--sum->missing[g->quantities[j]] == 0)
+        if (--sum->missing[g->quantities[j]] == 0 && !sum->elsewhere)
             sum->ready[sum->n_ready++] = g->quantities[j];
     return LK_OK;
 }
@@ -290,9 +362,13 @@ static int64_t collect_nodes(const lk_shard_sum *sum, int quantity)
     int64_t count = 0;
     for (int d = 0; d < sum->k; d++)
         for (int64_t p = 0; p < stack_of(sum, d, quantity)->depth; p++)
-            sum->nodes[count++] =
-                (lk_tree_node){sum->ranges[slot(sum, d, p, quantity)], sum->values + slot(sum, d, p, 0)};
-    return count;
+            sum->nodes[count++] = (lk_tree_node){.range = sum->ranges[slot(sum, d, p, quantity)],
+                                                 .values = sum->values + slot(sum, d, p, 0),
+                                                 .rank = lk_strategy_first_rank(sum->strategy) + d};
+    if (!sum->elsewhere)
+        return count;
+    return lk__elsewhere_surround(sum->elsewhere, lk__elsewhere_is_present(sum->elsewhere, quantity), sum->nodes,
+                                  count);
 }
 
 static void drop_nodes(lk_shard_sum *sum, int quantity)
@@ -316,6 +392,8 @@ static lk_status begin(lk_place at, lk_shard_sum *sum, int end)
                         .quantities = sum->ready + first,
                         .n_quantities = end - first,
                         .n = sum->n,
+                        .shapes = sum->shapes,
+                        .dtypes = sum->dtypes,
                         .sums = sum->sums,
                         .begun = sum->begun,
                         .jobs = &sum->jobs};
@@ -327,9 +405,26 @@ static lk_status begin(lk_place at, lk_shard_sum *sum, int end)
     return status;
 }
 
+/* Begins those of the buckets that all processes form which are complete here, in their order. */
+static lk_status begin_buckets(lk_place at, lk_shard_sum *sum)
+{
+    const int *quantities;
+    for (int n; (n = lk__elsewhere_bucket(sum->elsewhere, sum->n_ready, &quantities)) > 0;) {
+        for (int j = 0; j < n; j++)
+            if (sum->missing[quantities[j]] > 0)
+                return LK_OK;
+        memcpy(sum->ready + sum->n_ready, quantities, (size_t)n * sizeof *quantities);
+        sum->n_ready += n;
+        LK_TRY(begin(at, sum, sum->n_ready));
+    }
+    return LK_OK;
+}
+
 static lk_status finish(lk_place at, lk_shard_sum *sum)
 {
     const lk_strategy_table *table = sum->strategy->table;
+    if (sum->elsewhere)
+        LK_TRY(begin_buckets(at, sum));
     lk_bucket bucket = {.root = {0, sum->shards},
                         .quantities = sum->ready,
                         .n_quantities = sum->n_ready,
@@ -346,14 +441,15 @@ static lk_status finish(lk_place at, lk_shard_sum *sum)
 
 static lk__phase set_phase(const lk_shard_sum *sum)
 {
-    return lk__phase_set(sum->k > 1 ? LK_PHASE_EXCHANGE : LK_PHASE_SHARD_SUM);
+    return lk__phase_set(sum->k > 1 || sum->elsewhere ? LK_PHASE_EXCHANGE : LK_PHASE_SHARD_SUM);
 }
 
 /* On a queue of its own it can begin at once: no device waits for another one there. */
 lk_status lk_shard_sum_exchange_at(lk_place at, lk_shard_sum *sum)
 {
     lk__phase before = set_phase(sum);
-    lk_status status = begin(at, sum, sum->strategy->flat ? sum->n_ready : sum->n_before);
+    lk_status status =
+        sum->elsewhere ? begin_buckets(at, sum) : begin(at, sum, sum->strategy->flat ? sum->n_ready : sum->n_before);
     lk__phase_set(before);
     sum->n_before = sum->n_ready;
     if (status != LK_OK)

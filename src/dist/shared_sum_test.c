@@ -60,7 +60,7 @@ static void make_pair(pair *p, int k)
         p->addends[i] = new_tensor(devices[i % k]);
         assert_ok(lk_tensor_write(p->addends[i], values_of(i), COUNT * sizeof(float)));
         p->memory[i] = p->addends[i]->storage->data;
-        p->nodes[i] = (lk_tree_node){{i, i + 1}, &p->addends[i]};
+        p->nodes[i] = (lk_tree_node){.range = {i, i + 1}, .values = &p->addends[i]};
         if (i < k)
             p->sums[i] = new_tensor(devices[i]);
     }

@@ -2,10 +2,12 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "lockstep/ops.h"
 
 #include <string.h>
 
-static const lk_strategy_table *const tables[] = {&lk__strategy_one_device, &lk__strategy_mirrored};
+static const lk_strategy_table *const tables[] = {&lk__strategy_one_device, &lk__strategy_mirrored,
+                                                  &lk__strategy_multi_worker};
 enum { TABLE_COUNT = sizeof tables / sizeof tables[0] };
 
 const char *lk_strategy_name_at(int index)
@@ -20,7 +22,7 @@ static lk_status find_table(const char *name, const lk_strategy_table **table)
         if (strcmp(name, tables[i]->name) == 0)
             return LK_OK;
     }
-    LK_FAIL(LK_ERR_ARGUMENT, "unknown strategy '%s': one-device, mirrored", name ? name : "");
+    LK_FAIL(LK_ERR_ARGUMENT, "unknown strategy '%s': one-device, mirrored, multi-worker", name ? name : "");
 }
 
 static lk_status check_kinds(lk_device *const *devices, int n_devices)
@@ -46,7 +48,7 @@ lk_strategy *lk_strategy_new(const char *name, lk_device *const *devices, int n_
     if (!strategy)
         return NULL;
     strategy->table = table;
-    strategy->n_devices = n_devices;
+    strategy->n_devices = strategy->ranks = n_devices;
     for (int d = 0; d < n_devices; d++)
         strategy->devices[d] = lk_device_retain(devices[d]);
     if (table->open && table->open(strategy) != LK_OK) {
@@ -61,6 +63,7 @@ void lk_strategy_release(lk_strategy *strategy)
     if (!strategy)
         return;
     lk__flat_release(strategy->flat);
+    lk__free(strategy->starts);
     lk_devices_release(strategy->devices, strategy->n_devices);
     lk__free(strategy);
 }
@@ -97,9 +100,32 @@ int lk_strategy_num_replicas(const lk_strategy *strategy)
     return strategy->n_devices;
 }
 
+int lk_strategy_ranks(const lk_strategy *strategy)
+{
+    return strategy->ranks;
+}
+
+int lk_strategy_first_rank(const lk_strategy *strategy)
+{
+    return strategy->first;
+}
+
 lk_device *lk_strategy_device(const lk_strategy *strategy, int replica)
 {
     return replica >= 0 && replica < strategy->n_devices ? strategy->devices[replica] : NULL;
+}
+
+static lk_status copy_to_all(lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables)
+{
+    for (int r = 0; r < strategy->n_devices; r++) {
+        for (int i = 0; i < n; i++) {
+            lk_tensor *copy = lk_copy(initial[i], strategy->devices[r]);
+            if (!copy)
+                return lk_error_status();
+            variables[r * n + i] = lk_tensor_retain(copy);
+        }
+    }
+    return LK_OK;
 }
 
 lk_status lk_strategy_place(lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables)
@@ -107,7 +133,7 @@ lk_status lk_strategy_place(lk_strategy *strategy, lk_tensor *const *initial, in
     int total = strategy->n_devices * n;
     memset(variables, 0, (size_t)total * sizeof *variables);
     lk_scope_begin();
-    lk_status status = strategy->table->place(LK_HERE, strategy, initial, n, variables);
+    lk_status status = copy_to_all(strategy, initial, n, variables);
     lk_scope_end();
     for (int i = 0; i < total && status != LK_OK; i++) {
         lk_tensor_release(variables[i]);

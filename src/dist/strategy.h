@@ -14,6 +14,8 @@ typedef struct lk_bucket {
     int64_t n_nodes;
     const int *quantities;
     int n_quantities, n;
+    const lk_shape *shapes; /* [n], and dtypes: of the quantities; NULL of a bucket that stays on one device */
+    const lk_dtype *dtypes;
     lk_tensor **sums;
     lk_tensor **begun;        /* what `begin` leaves for `finish` … */
     lk_shared_sum_job **jobs; /* … and what it began where devices share their memory */
@@ -22,8 +24,8 @@ typedef struct lk_bucket {
 /* A strategy's `begin` for the quantities that can be added up in shared memory; of the others sums stay NULL. */
 lk_status lk__bucket_begin_shared(const lk_bucket *bucket, lk_device *const *devices, int n_devices);
 
-/* The same for those that devices with links can add up. */
-lk_status lk__bucket_begin_flat(const lk_bucket *bucket, lk_flat *flat, lk_device *const *devices, lk_reduce reduce);
+/* The same for those that devices with links can add up; home: one of them. */
+lk_status lk__bucket_begin_flat(const lk_bucket *bucket, lk_flat *flat, lk_device *home, lk_reduce reduce);
 
 /* All of a bucket that is on one device: what shared memory allows in one pass over it. The sums are the caller's; what
  * else it makes belongs to the open scope. */
@@ -35,8 +37,6 @@ typedef struct lk_strategy_table {
     lk_status (*check)(lk_device *const *devices, int n_devices);
     /* Makes what it keeps; NULL: nothing. On failure that is released by the caller. */
     lk_status (*open)(lk_strategy *strategy);
-    /* See lk_strategy_place. Entries are NULL before and, on failure, released by the caller. */
-    lk_status (*place)(lk_place at, lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables);
     /* Pushes what brings the sums of a bucket about. The devices go on with other work between the two: what makes one
      * wait for the others belongs into `finish` (NULL: there is none), of which nodes are no longer set. Sums are good
      * after it. What is in sums and begun is released by the caller. */
@@ -50,14 +50,28 @@ struct lk_strategy {
     int n_devices;
     lk_reduce reduce;
     lk_flat *flat; /* NULL: the devices have no links, or there is one */
-    char transport[32];
+    char transport[64];
+
+    /* Several processes: the devices are ranks [first, first + n_devices) of `ranks`. One: of themselves. */
+    lk_group *group; /* NULL: one */
+    int *starts;     /* [processes + 1]: of the processes' ranks; NULL: one */
+    int first, ranks;
+    lk_flat_group flat_group;
 };
 
 /* What lk_shard_sum_new was given. */
 lk_strategy *lk__shard_sum_strategy(const lk_shard_sum *sum);
 int64_t lk__shard_sum_shards(const lk_shard_sum *sum);
+lk_range lk__shard_sum_owned(const lk_shard_sum *sum, int replica); /* a device's shards */
+
+/* Where several processes train: the shards that are given next are of a batch of so many samples. */
+void lk__shard_sum_start(lk_shard_sum *sum, int64_t samples);
+
+/* Likewise: what a quantity is, for a process whose shards may be empty in the first batch. */
+void lk__shard_sum_tell(lk_shard_sum *sum, int quantity, lk_dtype dtype, lk_shape shape);
 
 extern const lk_strategy_table lk__strategy_one_device;
 extern const lk_strategy_table lk__strategy_mirrored;
+extern const lk_strategy_table lk__strategy_multi_worker;
 
 #endif

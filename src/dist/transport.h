@@ -3,6 +3,7 @@
 #define LK_DIST_TRANSPORT_H
 
 #include "core/links.h"
+#include "dist/group.h"
 #include "lockstep/tensor.h"
 
 /* A node of the tree in an exchange over links: whose it is, and its place among those of its rank. */
@@ -10,13 +11,20 @@ typedef struct lk_flat_node {
     int rank, place;
 } lk_flat_node;
 
+/* The processes of an exchange: process p has the ranks [starts[p], starts[p + 1]). */
+typedef struct lk_flat_group {
+    lk_group *processes;
+    const int *starts; /* [processes + 1] */
+} lk_flat_group;
+
 /* An exchange of quantities that lie in one row, the same on every rank. A device has a room for it: the rows of its
- * rank's nodes, then a chunk of each node of the others, in their order, then the sum's row. Of a row of `row` elements
- * rank r adds up and gives out slice r, `slice` elements; where slice is 0, every rank adds up all of it. */
+ * rank's nodes, then a chunk of each node of the others, in their order, then the sum's row. Of a row of `row` words
+ * of four bytes rank r adds up and gives out slice r, `slice` words; where slice is 0, every rank adds up all of it. */
 typedef struct lk_flat_exchange {
     lk_device *links;
     const lk_links_table *table;
-    int n, first, ranks; /* this process's devices are ranks [first, first + n) */
+    const lk_flat_group *group; /* NULL: the links' own library, or nothing, connects processes */
+    int n, first, ranks;        /* this process's devices are ranks [first, first + n) */
     const lk_flat_node *nodes;
     int n_nodes;
     int64_t row, slice;
@@ -56,5 +64,6 @@ static inline int64_t lk__flat_chunk_count(const lk_flat_exchange *exchange)
 extern const lk_transport lk__transport_inproc; /* devices that share their memory */
 extern const lk_transport lk__transport_peer;   /* links, by copies from device to device: all ranks are here */
 extern const lk_transport lk__transport_nccl;   /* links, by NCCL's sends, receives and collectives */
+extern const lk_transport lk__transport_mpi;    /* links of devices whose memory is the process's, between processes */
 
 #endif

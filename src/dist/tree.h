@@ -20,6 +20,10 @@ lk_range lk__tree_completed(int64_t shards, lk_range own, int64_t shard);
 typedef struct lk_tree_node {
     lk_range range;
     lk_tensor *const *values;
+    /* Where devices are counted over several processes: whose it is, and whether that is in another one. No value is
+     * there then, and all quantities are, or, `values` being NULL too where it is `empty`, none. */
+    int rank;
+    bool elsewhere, empty;
 } lk_tree_node;
 
 /* The tree over the nodes that are there, in order, in postfix: behind node i follow additions[i] additions, each of

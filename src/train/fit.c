@@ -378,6 +378,8 @@ static lk_status finish_result(const fit_state *fit, lk_status status)
     result->images_per_second = seconds > 0 && images > 0 ? (double)images / seconds : NAN;
     result->flops_per_second = result->images_per_second * fit->flops_per_image;
     result->total_seconds = now() - fit->began;
+    if (status == LK_OK)
+        status = lk__add_over_processes(fit->trainer, &result->flops_per_second);
     if (status == LK_OK || status == LK_ERR_INTERRUPTED) {
         lk_status digested = lk_trainer_digest(fit->trainer, 0, result->digest);
         return status == LK_OK ? digested : status;

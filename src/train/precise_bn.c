@@ -87,8 +87,12 @@ lk_status lk__plan_precise_statistics(lk_trainer *trainer)
     trainer->statistics_sum = lk_shard_sum_new(trainer->strategy, plan->shards, statistics_count(trainer));
     if (!trainer->statistics_sum)
         return lk_error_status();
-    return lk__new_loader(trainer, trainer->train_set, trainer->train_data, plan->batch_size, true,
-                          (int)trainer->config.workers, &trainer->statistics_loader);
+    lk__loader_plan loader = {.dataset = trainer->train_set,
+                              .data = trainer->train_data,
+                              .batch_size = plan->batch_size,
+                              .training = true,
+                              .workers = (int)trainer->config.workers};
+    return lk__new_loader(trainer, &loader, &trainer->statistics_loader);
 }
 
 lk_status lk__measure_statistics(lk_trainer *trainer)

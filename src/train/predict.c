@@ -84,8 +84,11 @@ lk_status lk_trainer_predict(lk_trainer *trainer, lk_dataset *dataset, float *pr
     prediction p = {trainer, dataset, lk__calloc((size_t)trainer->plan.shards, sizeof(lk_tensor *))};
     if (!p.probabilities)
         return LK_ERR_MEMORY;
-    lk_status status = lk__new_loader(trainer, dataset, NULL, trainer->plan.val_batch_size, false,
-                                      (int)trainer->config.workers, &loader);
+    lk__loader_plan plan = {.dataset = dataset,
+                            .batch_size = trainer->plan.val_batch_size,
+                            .all_shards = true,
+                            .workers = (int)trainer->config.workers};
+    lk_status status = lk__new_loader(trainer, &plan, &loader);
     if (status == LK_OK) {
         status = predict_all(&p, loader, probabilities);
         lk_loader_release(loader);

@@ -260,10 +260,14 @@ lk_status lk__replay_update(lk_trainer *trainer, const lk__update *update)
 {
     lk_loader *loader = NULL;
     replay r = {.trainer = trainer, .update = update, .found = {.place = INT64_MAX}};
+    lk__loader_plan plan = {.dataset = trainer->train_set,
+                            .data = trainer->train_data,
+                            .batch_size = trainer->plan.batch_size,
+                            .training = true,
+                            .all_shards = true};
     lk_status status = allocate(&r);
     if (status == LK_OK)
-        status = lk__new_loader(trainer, trainer->train_set, trainer->train_data, trainer->plan.batch_size, true, 0,
-                                &loader);
+        status = lk__new_loader(trainer, &plan, &loader);
     if (status == LK_OK)
         status = look_at_batches(&r, loader, look_at_layers);
     if (status == LK_OK && r.found.place == INT64_MAX)

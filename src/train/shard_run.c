@@ -101,11 +101,10 @@ static lk_status push_segments(const shard_run *run)
 /* Every device's shard number i of its own. */
 static lk_status run_row(const shard_run *run, int64_t i)
 {
-    int64_t shards = lk__shard_sum_shards(run->sum);
     lk_status status = LK_OK;
     lk_scope_begin();
     for (int d = 0; d < run->devices && status == LK_OK; d++) {
-        lk_range own = lk_part(shards, run->devices, d);
+        lk_range own = lk__shard_sum_owned(run->sum, d);
         if (own.begin + i < own.end)
             status = begin_shard(run, d, own.begin + i);
     }
@@ -122,8 +121,13 @@ static lk_status run_row(const shard_run *run, int64_t i)
 /* Every device's first shard, then every device's second, …: all devices have work from the start. */
 static lk_status run_all(const shard_run *run)
 {
-    int64_t shards = lk__shard_sum_shards(run->sum);
-    for (int64_t i = 0; i < (shards + run->devices - 1) / run->devices; i++)
+    int64_t most = 0;
+    for (int d = 0; d < run->devices; d++) {
+        lk_range own = lk__shard_sum_owned(run->sum, d);
+        most = own.end - own.begin > most ? own.end - own.begin : most;
+    }
+    lk__shard_sum_start(run->sum, run->batch->count);
+    for (int64_t i = 0; i < most; i++)
         LK_TRY(run_row(run, i));
     return LK_OK;
 }

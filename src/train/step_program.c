@@ -103,7 +103,7 @@ static lk_status record_shards(const recording *r, lk_tensor *const *in)
     int64_t shards = r->trainer->plan.shards, branches = r->trainer->config.branches;
     for (int64_t s = 0; s < shards; s++) {
         lk_range samples = lk_part(r->count, shards, s);
-        r->nodes[s] = (lk_tree_node){{s, s + 1}, r->values + s * r->n};
+        r->nodes[s] = (lk_tree_node){.range = {s, s + 1}, .values = r->values + s * r->n};
         if (samples.begin == samples.end)
             continue;
         lk_program_branch(branches > 1 ? 1 + (int)(s % branches) : 0);

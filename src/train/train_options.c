@@ -62,7 +62,8 @@ const lk_option lk_train_options[] = {
      .type = LK_OPTION_STRING,
      AT(strategy),
      .value = "NAME",
-     .help = "one-device or mirrored (unset: one-device for one device, else mirrored)"},
+     .help = "one-device, mirrored, or multi-worker, in processes that mpirun has started (unset: one-device for one "
+             "device, else mirrored)"},
     {.name = "reduce",
      .type = LK_OPTION_CHOICE,
      AT(reduce),

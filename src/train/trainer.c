@@ -103,32 +103,50 @@ static lk_status open_data(lk_trainer *trainer)
     return LK_OK;
 }
 
-/* Without images there is nothing to prepare ahead. */
-lk_status lk__new_loader(const lk_trainer *trainer, lk_dataset *dataset, const lk__device_data *data,
-                         int64_t batch_size, bool training, int workers, lk_loader **loader)
+/* Of all devices of this process. */
+static lk_range own_shards(const lk_trainer *trainer)
 {
-    lk_loader_opts opts = {.batch_size = batch_size,
+    int ranks = lk_strategy_ranks(trainer->strategy), first = lk_strategy_first_rank(trainer->strategy);
+    return (lk_range){lk_part(trainer->plan.shards, ranks, first).begin,
+                      lk_part(trainer->plan.shards, ranks, first + trainer->n_devices - 1).end};
+}
+
+/* Without images there is nothing to prepare ahead. */
+lk_status lk__new_loader(const lk_trainer *trainer, const lk__loader_plan *plan, lk_loader **loader)
+{
+    lk_range own = own_shards(trainer);
+    bool is_part = !plan->all_shards && trainer->plan.processes > 1;
+    lk_loader_opts opts = {.batch_size = plan->batch_size,
                            .seed = trainer->plan.seed,
-                           .shuffle = training,
-                           .workers = data ? 0 : workers,
-                           .no_images = data != NULL,
+                           .shuffle = plan->training,
+                           .workers = plan->data ? 0 : plan->workers,
+                           .no_images = plan->data != NULL,
                            .augment = &trainer->plan.augment,
                            .moments = trainer->moments.channels ? &trainer->moments : NULL,
-                           .evaluation = !training};
-    return lk_loader_new(dataset, &opts, loader);
+                           .evaluation = !plan->training,
+                           .shards = is_part ? trainer->plan.shards : 0,
+                           .first_shard = own.begin,
+                           .end_shard = own.end};
+    return lk_loader_new(plan->dataset, &opts, loader);
 }
 
 static lk_status make_loaders(lk_trainer *trainer)
 {
     const lk_plan *plan = &trainer->plan;
-    int workers = (int)trainer->config.workers;
-    LK_TRY(lk__new_loader(trainer, trainer->train_set, trainer->train_data, plan->batch_size, true, workers,
-                          &trainer->train_loader));
+    lk__loader_plan train = {.dataset = trainer->train_set,
+                             .data = trainer->train_data,
+                             .batch_size = plan->batch_size,
+                             .training = true,
+                             .workers = (int)trainer->config.workers};
+    lk__loader_plan val = {.dataset = trainer->val_set,
+                           .data = trainer->val_data,
+                           .batch_size = plan->val_batch_size,
+                           .workers = train.workers};
+    LK_TRY(lk__new_loader(trainer, &train, &trainer->train_loader));
     LK_TRY(lk_ledger_new(plan->train_samples, &trainer->train_ledger));
     if (!trainer->val_set)
         return LK_OK;
-    LK_TRY(lk__new_loader(trainer, trainer->val_set, trainer->val_data, plan->val_batch_size, false, workers,
-                          &trainer->val_loader));
+    LK_TRY(lk__new_loader(trainer, &val, &trainer->val_loader));
     return lk_ledger_new(plan->val_samples, &trainer->val_ledger);
 }
 
@@ -151,13 +169,15 @@ static lk_status open_devices(lk_trainer *trainer)
     lk_plan *plan = &trainer->plan;
     char all_cores[32];
     const char *devices = config->devices;
+    int cores, n_devices;
+    LK_TRY(lk__join_processes(trainer, &cores));
     if (!devices) {
         int64_t shards = config->shards ? config->shards : lk_default_shards(plan->batch_size, 1);
-        int64_t cores = lk_device_available("cpu");
         snprintf(all_cores, sizeof all_cores, "%lldxcpu", (long long)(cores < shards ? cores : shards));
         devices = all_cores;
     }
-    LK_TRY(lk_devices_count(devices, &plan->devices));
+    LK_TRY(lk_devices_count(devices, &n_devices));
+    LK_TRY(lk__count_devices(trainer, n_devices));
     plan->shards = config->shards ? config->shards : lk_default_shards(plan->batch_size, plan->devices);
     LK_TRY(lk__check_shards(config->shards, plan->shards, plan->batch_size, plan->devices));
 

@@ -127,6 +127,18 @@ void lk__drop_pending(lk_trainer *trainer);
 
 void lk__release_tensors(lk_tensor **tensors, int64_t n);
 
+/* --- processes.c -------------------------------------------------------------------------------------------------- */
+
+/* Where the strategy is for several processes: joins them, and sets the plan's numbers of them. *cores: how many are
+ * this process's where all on its machine take as many. */
+lk_status lk__join_processes(lk_trainer *trainer, int *cores);
+
+/* Sets plan.devices, given this process's, and has these take cores that no other process takes. */
+lk_status lk__count_devices(lk_trainer *trainer, int devices);
+
+/* *value becomes the sum of those of all processes. */
+lk_status lk__add_over_processes(const lk_trainer *trainer, double *value);
+
 /* --- choices.c ---------------------------------------------------------------------------------------------------- */
 
 /* Gives the devices what --algorithms asks for. Errors: those of lk_tuning_read. */
@@ -298,8 +310,15 @@ lk_status lk__replicas_record(lk_replicas *replicas, int replica, lk_tensor *con
 /* The model is made for the training images: others must not reach it. */
 lk_status lk__check_images(const lk_trainer *trainer, const lk_dataset *dataset, lk_status error);
 
-/* data: where the set's images are prepared; NULL: by the loader. */
-lk_status lk__new_loader(const lk_trainer *trainer, lk_dataset *dataset, const lk__device_data *data,
-                         int64_t batch_size, bool training, int workers, lk_loader **loader);
+/* data: where the set's images are prepared; NULL: by the loader. all_shards: images of other processes' shards too. */
+typedef struct lk__loader_plan {
+    lk_dataset *dataset;
+    const lk__device_data *data;
+    int64_t batch_size;
+    bool training, all_shards;
+    int workers;
+} lk__loader_plan;
+
+lk_status lk__new_loader(const lk_trainer *trainer, const lk__loader_plan *plan, lk_loader **loader);
 
 #endif

@@ -8,12 +8,16 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { ALIGN = 64 }; /* elements: quantities and slices begin at multiples, whatever kernel reads them */
+/* What lies in a room is counted in words of four bytes, whatever its dtype. */
+enum {
+    WORD = sizeof(float),
+    ALIGN = 64
+}; /* words: quantities and slices begin at multiples, whatever kernel reads them */
 
 /* The same number of elements on every device. Free where nobody else holds one of them. */
 typedef struct room_set {
     struct room_set *next;
-    int64_t elements;
+    int64_t words;
     lk_tensor *rooms[]; /* [n] */
 } room_set;
 
@@ -22,6 +26,7 @@ struct lk_flat {
     int n, first, ranks;
     const lk_transport *transport;
     const lk_links_table *table;
+    const lk_flat_group *group;
     lk_device *links;
     pthread_mutex_t lock; /* of the sets, and of pushing: ranks exchange in one order */
     room_set *sets;
@@ -53,7 +58,8 @@ void lk__flat_release(lk_flat *f)
 
 static lk_status open_links(lk_flat *f, const lk_flat_opts *opts)
 {
-    lk_links_opts links = {.devices = f->devices,
+    lk_links_opts links = {.table = f->table,
+                           .devices = f->devices,
                            .n = f->n,
                            .has_communicator = f->transport->reduce,
                            .id = opts->id,
@@ -69,10 +75,12 @@ lk_status lk__flat_new(const lk_flat_opts *opts, lk_flat **out)
         return LK_ERR_MEMORY;
     pthread_mutex_init(&f->lock, NULL);
     f->n = opts->n;
-    f->first = opts->id ? opts->first : 0;
-    f->ranks = opts->id ? opts->ranks : opts->n;
+    bool is_part = opts->id || opts->group;
+    f->first = is_part ? opts->first : 0;
+    f->ranks = is_part ? opts->ranks : opts->n;
     f->transport = opts->transport;
-    f->table = lk__links_of(opts->devices[0]);
+    f->table = opts->table;
+    f->group = opts->group;
     f->devices = lk__calloc((size_t)f->n, sizeof(lk_device *));
     lk_status status = f->devices ? LK_OK : LK_ERR_MEMORY;
     for (int d = 0; d < f->n && status == LK_OK; d++)
@@ -120,14 +128,14 @@ static void drop_poisoned(lk_flat *f)
     }
 }
 
-static lk_status new_set(lk_flat *f, int64_t elements, room_set **out)
+static lk_status new_set(lk_flat *f, int64_t words, room_set **out)
 {
     room_set *set = lk__calloc(1, sizeof *set + (size_t)f->n * sizeof(lk_tensor *));
     if (!set)
         return LK_ERR_MEMORY;
-    set->elements = elements;
+    set->words = words;
     for (int d = 0; d < f->n; d++) {
-        lk_status status = lk__tensor_new(f->devices[d], LK_F32, LK_SHAPE(elements), &set->rooms[d]);
+        lk_status status = lk__tensor_new(f->devices[d], LK_F32, LK_SHAPE(words), &set->rooms[d]);
         if (status != LK_OK) {
             release_set(f, set);
             return status;
@@ -139,16 +147,16 @@ static lk_status new_set(lk_flat *f, int64_t elements, room_set **out)
 }
 
 /* A large set for a small bucket would be missing when the next large one comes. */
-static lk_status find_set(lk_flat *f, int64_t elements, room_set **out)
+static lk_status find_set(lk_flat *f, int64_t words, room_set **out)
 {
     drop_poisoned(f);
     for (room_set *set = f->sets; set; set = set->next) {
-        if (set->elements < elements || set->elements / 2 > elements || !is_free(f, set))
+        if (set->words < words || set->words / 2 > words || !is_free(f, set))
             continue;
         *out = set;
         return LK_OK;
     }
-    return new_set(f, elements, out);
+    return new_set(f, words, out);
 }
 
 /* --- where things lie in a room ----------------------------------------------------------------------------------- */
@@ -217,6 +225,7 @@ struct flat_job {
     const lk_flat *flat;
     lk_flat_exchange e;
     lk_range root;
+    lk_dtype dtype;
     bool by_library;
 
     lk_range *ranges;     /* [n_nodes] */
@@ -255,6 +264,11 @@ static void release_exchange(lk_task *task)
 
 /* --- on the devices' threads -------------------------------------------------------------------------------------- */
 
+static int64_t words_in(const lk_tensor *x)
+{
+    return lk_tensor_count(x) * (int64_t)lk_dtype_size(x->dtype) / WORD;
+}
+
 static lk_status pack(lk_task *task)
 {
     const packing *p = (const packing *)task;
@@ -265,8 +279,7 @@ static lk_status pack(lk_task *task)
         const piece *from = &j->pieces[i];
         if (!from->value->storage->data)
             LK_FAIL(LK_ERR_STATE, "allreduce: a tensor was made by lk_tensor_new and never written");
-        j->copies[i] =
-            (lk_links_copy){lk__data(from->value), (float *)room->data + from->to, lk_tensor_count(from->value)};
+        j->copies[i] = (lk_links_copy){lk__data(from->value), (float *)room->data + from->to, words_in(from->value)};
     }
     return j->e.table->pack(task->device, j->copies + p->first, p->n);
 }
@@ -288,11 +301,18 @@ static bool list_addends(const job *j, int d, int rank, lk_links_sum *sum)
     return sum->n_addends > 0;
 }
 
+static int64_t elements_in(const job *j, int64_t words)
+{
+    return words * WORD / (int64_t)lk_dtype_size(j->dtype);
+}
+
 /* Device d's chunk of the whole tree. */
 static lk_status finish_tree(const job *j, int d)
 {
     const lk_flat_exchange *e = &j->e;
-    lk_links_sum sum = {.y = lk__flat_sum_row(e, d) + slice_begin(e, e->first + d), .count = lk__flat_chunk_count(e)};
+    lk_links_sum sum = {.y = lk__flat_sum_row(e, d) + slice_begin(e, e->first + d),
+                        .dtype = j->dtype,
+                        .count = elements_in(j, lk__flat_chunk_count(e))};
     list_addends(j, d, -1, &sum);
     return e->table->sum(e->links, d, &sum);
 }
@@ -301,9 +321,9 @@ static lk_status finish_tree(const job *j, int d)
 static lk_status sum_own(const job *j, int d)
 {
     const lk_flat_exchange *e = &j->e;
-    lk_links_sum sum = {.y = lk__flat_sum_row(e, d), .count = e->row};
+    lk_links_sum sum = {.y = lk__flat_sum_row(e, d), .dtype = j->dtype, .count = elements_in(j, e->row)};
     return list_addends(j, d, e->first + d, &sum) ? e->table->sum(e->links, d, &sum)
-                                                  : e->table->clear(e->links, d, sum.y, sum.count);
+                                                  : e->table->clear(e->links, d, sum.y, e->row);
 }
 
 static lk_status on_each(const job *j, lk_status (*fn)(const job *, int))
@@ -330,23 +350,14 @@ static lk_status run_exchange(lk_task *task)
 
 /* --- making ------------------------------------------------------------------------------------------------------- */
 
-static int64_t aligned(int64_t elements)
+static int64_t aligned(int64_t words)
 {
-    return (elements + ALIGN - 1) / ALIGN * ALIGN;
+    return (words + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-/* The first of this process. */
-static const lk_flat_part *local_part(const lk_flat_sum *sum)
+static int64_t row_words(const lk_flat_sum *sum, int q)
 {
-    const lk_flat_part *part = sum->parts;
-    while (!part->values)
-        part++;
-    return part;
-}
-
-static const lk_tensor *value_like(const lk_flat_sum *sum, int q)
-{
-    return local_part(sum)->values[sum->quantities[q]];
+    return aligned(lk_shape_count(sum->shapes[sum->quantities[q]]) * (int64_t)lk_dtype_size(sum->dtype) / WORD);
 }
 
 static int count_pieces(const lk_flat_sum *sum)
@@ -405,9 +416,11 @@ static job *new_job(const lk_flat *f, const lk_flat_sum *sum)
     j->home = home;
     j->flat = f;
     j->root = sum->root;
+    j->dtype = sum->dtype;
     j->by_library = sum->by_library;
     j->e.links = f->links;
     j->e.table = f->table;
+    j->e.group = f->group;
     j->e.n = f->n;
     j->e.first = f->first;
     j->e.ranks = f->ranks;
@@ -421,18 +434,18 @@ static void measure(job *j, const lk_flat_sum *sum)
 {
     int64_t row = 0;
     for (int q = 0; q < sum->n_quantities; q++)
-        row += aligned(lk_tensor_count(value_like(sum, q)));
+        row += row_words(sum, q);
     bool whole = sum->whole && !sum->by_library;
     j->e.slice = whole ? 0 : aligned((row + j->e.ranks - 1) / j->e.ranks);
     j->e.row = whole ? row : j->e.slice * j->e.ranks;
 }
 
-static int64_t room_elements(const job *j)
+static int64_t room_words(const job *j)
 {
     int64_t most = 0;
     for (int d = 0; d < j->e.n; d++) {
-        int64_t elements = sum_begin(&j->e, j->e.first + d) + j->e.row;
-        most = elements > most ? elements : most;
+        int64_t words = sum_begin(&j->e, j->e.first + d) + j->e.row;
+        most = words > most ? words : most;
     }
     return most;
 }
@@ -452,7 +465,7 @@ static lk_status list_pieces(job *j, const lk_flat_sum *sum, int d)
             LK_TRY(lk__tensor_make_plain(value));
             j->pieces[j->n_pieces] = (piece){lk_tensor_retain(value), to};
             j->reads[j->n_pieces++] = value->storage;
-            to += aligned(lk_tensor_count(value));
+            to += row_words(sum, q);
         }
     }
     p->n = j->n_pieces - p->first;
@@ -462,15 +475,16 @@ static lk_status list_pieces(job *j, const lk_flat_sum *sum, int d)
 /* sums: views of the sum's row. */
 static lk_status make_sums(const job *j, const lk_flat_sum *sum, int d)
 {
-    int64_t offset = sum_begin(&j->e, j->e.first + d);
+    int64_t words = sum_begin(&j->e, j->e.first + d);
     for (int q = 0; q < sum->n_quantities; q++) {
-        lk_tensor view = {.dtype = LK_F32, .shape = value_like(sum, q)->shape, .offset = offset};
+        lk_tensor view = {
+            .dtype = sum->dtype, .shape = sum->shapes[sum->quantities[q]], .offset = elements_in(j, words)};
         lk__shape_strides(view.shape, view.strides);
         lk_tensor **out = &sum->sums[(int64_t)d * sum->stride + sum->quantities[q]];
         *out = lk__tensor_over(j->storage[d], &view);
         if (!*out)
             return LK_ERR_MEMORY;
-        offset += aligned(lk_tensor_count(*out));
+        words += row_words(sum, q);
     }
     return LK_OK;
 }
@@ -516,7 +530,7 @@ static lk_status prepare(lk_flat *f, job *j, const lk_flat_sum *sum)
 {
     room_set *set;
     measure(j, sum);
-    LK_TRY(find_set(f, room_elements(j), &set));
+    LK_TRY(find_set(f, room_words(j), &set));
     for (int d = 0; d < f->n; d++) {
         j->rooms[d] = lk_tensor_retain(set->rooms[d]);
         j->storage[d] = set->rooms[d]->storage;
@@ -552,7 +566,7 @@ bool lk__flat_takes_tree(lk_range root, const lk_range *nodes, int n_nodes)
     return n_nodes <= LK_FLAT_PARTS && lk__tree_postfix(root, nodes, n_nodes, additions) <= LK_LINKS_LEVELS;
 }
 
-bool lk__flat_takes(const lk_tensor *x)
+bool lk__flat_takes(const lk_flat *f, const lk_tensor *x)
 {
-    return x->dtype == LK_F32 && lk__tensor_is_dense(x) && lk__links_of(x->storage->device) && !lk__capturing();
+    return (f->table->dtypes & LK_DTYPE_BIT(x->dtype)) && lk__tensor_is_dense(x) && !lk__capturing();
 }

@@ -117,10 +117,15 @@ static bool sums_up(const ranks_here *here, lk_flat *flat, int round, bool whole
 {
     static const int quantities[QUANTITIES] = {0, 1, 2};
     one_sum one = {.n_parts = 0};
+    lk_shape shapes[QUANTITIES];
+    for (int q = 0; q < QUANTITIES; q++)
+        shapes[q] = LK_SHAPE(lengths[q]);
     lk_flat_sum sum = {.root = {0, SHARDS},
                        .parts = one.parts,
                        .quantities = quantities,
                        .n_quantities = QUANTITIES,
+                       .shapes = shapes,
+                       .dtype = LK_F32,
                        .by_library = by_library,
                        .whole = whole,
                        .sums = one.sums[0],
@@ -144,7 +149,8 @@ static bool sums_up(const ranks_here *here, lk_flat *flat, int round, bool whole
 static bool all_sums(const ranks_here *here)
 {
     lk_flat *flat = NULL;
-    lk_flat_opts opts = {.devices = here->devices,
+    lk_flat_opts opts = {.table = lk__links_of(here->devices[0]),
+                         .devices = here->devices,
                          .n = here->n,
                          .transport = here->transport,
                          .id = here->id,

@@ -17,7 +17,8 @@ static lk_status open_flat(lk_strategy *strategy)
 {
     const lk_links_table *links = lk__links_of(strategy->devices[0]);
     bool by_library = links && links->check_library(strategy->devices, strategy->n_devices) == LK_OK;
-    lk_flat_opts opts = {.devices = strategy->devices,
+    lk_flat_opts opts = {.table = links,
+                         .devices = strategy->devices,
                          .n = strategy->n_devices,
                          .transport = by_library ? &lk__transport_nccl : &lk__transport_peer};
     lk_error_clear(); /* why the library is not used: nobody has asked for it */
@@ -28,19 +29,6 @@ static lk_status open_flat(lk_strategy *strategy)
     if (by_library)
         links->describe_library(strategy->transport, sizeof strategy->transport);
     return links ? lk__flat_new(&opts, &strategy->flat) : LK_OK;
-}
-
-static lk_status place(lk_place at, lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables)
-{
-    for (int r = 0; r < strategy->n_devices; r++) {
-        for (int i = 0; i < n; i++) {
-            lk_tensor *copy = lk_copy_at(at, initial[i], strategy->devices[r]);
-            if (!copy)
-                return lk_error_status();
-            variables[r * n + i] = lk_tensor_retain(copy);
-        }
-    }
-    return LK_OK;
 }
 
 /* Column i of a [replica * n + i], and back. */
@@ -61,7 +49,7 @@ static lk_status begin(lk_place at, lk_strategy *strategy, const lk_bucket *b)
     lk_tensor *sums[LK_MAX_DEVICES], *begun[LK_MAX_DEVICES];
     LK_TRY(lk__bucket_begin_shared(b, strategy->devices, strategy->n_devices));
     if (strategy->flat)
-        LK_TRY(lk__bucket_begin_flat(b, strategy->flat, strategy->devices, strategy->reduce));
+        LK_TRY(lk__bucket_begin_flat(b, strategy->flat, strategy->devices[0], strategy->reduce));
     for (int q = 0; q < b->n_quantities; q++) {
         int i = b->quantities[q];
         if (b->sums[i])
@@ -92,7 +80,6 @@ const lk_strategy_table lk__strategy_mirrored = {
     .name = "mirrored",
     .check = check,
     .open = open_flat,
-    .place = place,
     .begin = begin,
     .finish = finish,
 };

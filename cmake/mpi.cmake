@@ -1,0 +1,18 @@
+# The plug-in for messages between processes, liblockstep_mpi.so beside the command, where MPI is there.
+include(GNUInstallDirs)
+
+set(LK_MPI_PLUGIN src/dist/transports/mpi_plugin.c)
+if(LK_WITH_MPI)
+  find_package(MPI QUIET COMPONENTS C)
+endif()
+if(MPI_C_FOUND)
+  message(STATUS "MPI: ${MPI_C_LIBRARIES}")
+  add_library(lockstep_mpi MODULE ${LK_MPI_PLUGIN})
+  target_include_directories(lockstep_mpi PRIVATE src)
+  target_link_libraries(lockstep_mpi PRIVATE MPI::MPI_C Threads::Threads)
+  target_link_options(lockstep_mpi PRIVATE LINKER:--no-undefined)
+  set_target_properties(lockstep_mpi PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+  install(TARGETS lockstep_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+else()
+  message(STATUS "MPI: not used")
+endif()

@@ -1,0 +1,201 @@
+#include "dist/group.h"
+
+#include "base/mem.h"
+#include "base/plugin.h"
+#include "base/status.h"
+#include "lockstep/dist.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+typedef char host_name[LK_MESSAGES_HOST];
+
+struct lk_group {
+    const lk_messages *table;
+    int rank, ranks;
+    host_name *hosts; /* [ranks] */
+};
+
+/* Joining can be done once in a process, and so can leaving. */
+static lk_group the_group;
+static bool is_open, has_left;
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+
+static const lk_plugin plugin = {
+    .file = "liblockstep_mpi.so",
+    .variable = "LOCKSTEP_MPI_PLUGIN",
+    .subject = "MPI",
+    .symbol = LK_MESSAGES_SYMBOL,
+};
+
+/* --- messages ----------------------------------------------------------------------------------------------------- */
+
+static lk_status begin(const lk_group *group, lk_channel channel, const lk_group_message *m, lk_message *message)
+{
+    char error[LK_MESSAGES_ERROR];
+    const lk_messages *table = group->table;
+    lk_messages_status status = m->is_sent ? table->send(channel, m->other, m->data, m->bytes, message, error)
+                                           : table->receive(channel, m->other, m->data, m->bytes, message, error);
+    if (status != LK_MESSAGES_OK)
+        LK_FAIL(LK_ERR_BACKEND, "rank %d: %s", group->rank, error);
+    return LK_OK;
+}
+
+/* Looks again after a while that grows: what comes at once is not kept waiting, and what takes its time leaves the core
+ * to the device that it is shared with. */
+static void pause_before(int look)
+{
+    enum { YIELDS = 8, SHORTEST = 5000, LONGEST = 100000 }; /* nanoseconds */
+    if (look < YIELDS) {
+        sched_yield();
+        return;
+    }
+    long wait = (long)SHORTEST * (look - YIELDS + 1);
+    nanosleep(&(struct timespec){.tv_nsec = wait < LONGEST ? wait : LONGEST}, NULL);
+}
+
+static lk_status wait_for(const lk_group *group, lk_message *messages, int n)
+{
+    char error[LK_MESSAGES_ERROR];
+    bool all = false;
+    for (int look = 0; !all; look++) {
+        if (group->table->done(messages, n, &all, error) != LK_MESSAGES_OK)
+            LK_FAIL(LK_ERR_BACKEND, "rank %d: %s", group->rank, error);
+        if (!all)
+            pause_before(look);
+    }
+    return LK_OK;
+}
+
+/* Memory of messages that were begun stays the library's: a failure here ends the process, not the message. */
+lk_status lk__group_exchange(lk_group *group, lk_channel channel, const lk_group_message *messages, int n)
+{
+    lk_message few[32], *under_way = n <= 32 ? few : lk__calloc((size_t)n, sizeof *under_way);
+    lk_status status = under_way ? LK_OK : LK_ERR_MEMORY;
+    for (int i = 0; i < n && status == LK_OK; i++)
+        status = begin(group, channel, &messages[i], &under_way[i]);
+    if (status == LK_OK)
+        status = wait_for(group, under_way, n);
+    if (under_way != few)
+        lk__free(under_way);
+    return status;
+}
+
+lk_status lk__group_gather(lk_group *group, const void *mine, size_t bytes, void *all)
+{
+    int others = group->ranks - 1, n = 0;
+    memmove((char *)all + (size_t)group->rank * bytes, mine, bytes);
+    lk_group_message *messages = lk__calloc(2 * (size_t)others + 1, sizeof *messages);
+    if (!messages)
+        return LK_ERR_MEMORY;
+    for (int step = 1; step <= others; step++) {
+        int to = (group->rank + step) % group->ranks, from = (group->rank + group->ranks - step) % group->ranks;
+        messages[n++] = (lk_group_message){true, to, (char *)all + (size_t)group->rank * bytes, bytes};
+        messages[n++] = (lk_group_message){false, from, (char *)all + (size_t)from * bytes, bytes};
+    }
+    lk_status status = lk__group_exchange(group, LK_CHANNEL_CONTROL, messages, n);
+    lk__free(messages);
+    return status;
+}
+
+lk_status lk__group_broadcast(lk_group *group, int from, void *data, size_t bytes)
+{
+    if (group->rank != from)
+        return lk__group_exchange(group, LK_CHANNEL_CONTROL, &(lk_group_message){false, from, data, bytes}, 1);
+    for (int to = 0; to < group->ranks; to++)
+        if (to != from)
+            LK_TRY(lk__group_exchange(group, LK_CHANNEL_CONTROL, &(lk_group_message){true, to, data, bytes}, 1));
+    return LK_OK;
+}
+
+/* --- joining and leaving ------------------------------------------------------------------------------------------ */
+
+static lk_status load(lk_group *group)
+{
+    char why_not[512];
+    lk_messages_fn table;
+    *(void **)&table = lk__plugin_symbol(&plugin, why_not, sizeof why_not);
+    if (!table)
+        LK_FAIL(LK_ERR_UNSUPPORTED, "several processes need the plug-in for MPI: %s", why_not);
+    group->table = table();
+    if (group->table->interface != LK_MESSAGES_INTERFACE || group->table->size != sizeof *group->table)
+        LK_FAIL(LK_ERR_UNSUPPORTED, "%s: is of another version of lockstep", plugin.file);
+    return LK_OK;
+}
+
+static lk_status join(lk_group *group)
+{
+    char error[LK_MESSAGES_ERROR];
+    host_name mine;
+    memset(mine, 0, sizeof mine);
+    LK_TRY(load(group));
+    if (group->table->open(&group->rank, &group->ranks, error) != LK_MESSAGES_OK)
+        LK_FAIL(LK_ERR_BACKEND, "%s", error);
+    group->table->host(mine);
+    group->hosts = lk__calloc((size_t)group->ranks, sizeof *group->hosts);
+    return group->hosts ? lk__group_gather(group, mine, sizeof mine, group->hosts) : LK_ERR_MEMORY;
+}
+
+static lk_status open_once(void)
+{
+    if (has_left)
+        LK_FAIL(LK_ERR_STATE, "group: this process has left the others; it cannot join them again");
+    if (is_open)
+        return LK_OK;
+    LK_TRY(join(&the_group));
+    is_open = true;
+    return LK_OK;
+}
+
+lk_status lk__group_open(lk_group **group)
+{
+    pthread_mutex_lock(&opening);
+    lk_status status = open_once();
+    pthread_mutex_unlock(&opening);
+    *group = status == LK_OK ? &the_group : NULL;
+    return status;
+}
+
+static lk_status leave(lk_group *group)
+{
+    char mine = 0;
+    char *all = lk__calloc((size_t)group->ranks, 1);
+    lk_status status = all ? lk__group_gather(group, &mine, 1, all) : LK_ERR_MEMORY;
+    lk__free(all);
+    if (status == LK_OK)
+        group->table->close();
+    lk__free(group->hosts);
+    group->hosts = NULL;
+    return status;
+}
+
+lk_status lk_leave_processes(void)
+{
+    pthread_mutex_lock(&opening);
+    lk_status status = is_open && !has_left ? leave(&the_group) : LK_OK;
+    has_left = is_open;
+    pthread_mutex_unlock(&opening);
+    return status;
+}
+
+int lk__group_rank(const lk_group *group)
+{
+    return group->rank;
+}
+
+int lk__group_ranks(const lk_group *group)
+{
+    return group->ranks;
+}
+
+const char *lk__group_library(const lk_group *group)
+{
+    return group->table->version();
+}
+
+const char *lk__group_host(const lk_group *group, int rank)
+{
+    return group->hosts[rank];
+}

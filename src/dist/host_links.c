@@ -1,0 +1,135 @@
+/* Links between devices whose memory is the process's own, where sums are finished with other processes: a queue beside
+ * the devices', so that computing goes on while messages are under way. It runs on the first device's core. */
+#include "dist/host_links.h"
+
+#include "base/mem.h"
+#include "core/backend.h"
+#include "dist/array_sum.h"
+
+#include <string.h>
+
+/* --- the queue's backend ------------------------------------------------------------------------------------------ */
+
+static lk_status open_links(lk_device *device, void **state)
+{
+    (void)device;
+    *state = NULL;
+    return LK_OK;
+}
+
+static void close_links(lk_device *device, void *state)
+{
+    (void)device;
+    (void)state;
+}
+
+static int no_devices(void)
+{
+    return 0;
+}
+
+static void *alloc_host(void *self, size_t bytes)
+{
+    (void)self;
+    return lk__alloc_aligned(bytes);
+}
+
+static void free_host(void *self, void *data)
+{
+    (void)self;
+    lk__free_aligned(data);
+}
+
+static const lk_kernel_table *const no_tables[] = {NULL};
+static const lk_backend backend = {
+    .kind = "host links",
+    .tables = no_tables,
+    .available = no_devices,
+    .open = open_links,
+    .close = close_links,
+    .alloc = alloc_host,
+    .free = free_host,
+};
+
+/* --- work --------------------------------------------------------------------------------------------------------- */
+
+static lk_status pack(lk_device *device, const lk_links_copy *copies, int n)
+{
+    (void)device;
+    for (int i = 0; i < n; i++)
+        memcpy(copies[i].to, copies[i].from, (size_t)copies[i].count * sizeof(float));
+    return LK_OK;
+}
+
+static lk_status copy(lk_device *links, int to, float *y, int from, const float *x, int64_t count)
+{
+    (void)links;
+    (void)to;
+    (void)from;
+    memcpy(y, x, (size_t)count * sizeof *x);
+    return LK_OK;
+}
+
+/* What is small enough for every rank to add up, and in double: sums of batch-norm. */
+static void sum_doubles(const lk_links_sum *s)
+{
+    double *y = s->y;
+    for (int64_t i = 0; i < s->count; i++) {
+        double stack[LK_LINKS_LEVELS + 1] = {0};
+        int depth = 0;
+        for (int a = 0; a < s->n_addends; a++) {
+            stack[depth++] = ((const double *)s->addends[a])[i];
+            for (int n = 0; n < s->additions[a]; n++, depth--)
+                stack[depth - 2] += stack[depth - 1];
+        }
+        y[i] = stack[0];
+    }
+}
+
+static lk_status sum(lk_device *links, int on, const lk_links_sum *s)
+{
+    (void)links;
+    (void)on;
+    if (s->dtype == LK_F64) {
+        sum_doubles(s);
+        return LK_OK;
+    }
+    const float *addends[LK_LINKS_ADDENDS];
+    float *y = s->y;
+    for (int i = 0; i < s->n_addends; i++)
+        addends[i] = s->addends[i];
+    if (s->n_addends == 1 && addends[0] != y)
+        memcpy(y, addends[0], (size_t)s->count * sizeof *y);
+    else if (s->n_addends > 1)
+        lk__array_sum(&(lk_array_sum){.addends = addends,
+                                      .additions = s->additions,
+                                      .n_addends = s->n_addends,
+                                      .results = &y,
+                                      .n_results = 1},
+                      0, s->count);
+    return LK_OK;
+}
+
+static lk_status clear(lk_device *links, int on, float *y, int64_t count)
+{
+    (void)links;
+    (void)on;
+    memset(y, 0, (size_t)count * sizeof *y);
+    return LK_OK;
+}
+
+static lk_status join(lk_device *links)
+{
+    (void)links;
+    return LK_OK;
+}
+
+const lk_links_table lk__host_links = {
+    .backend = &backend,
+    .dtypes = LK_DTYPE_BIT(LK_F32) | LK_DTYPE_BIT(LK_F64),
+    .pack = pack,
+    .copy = copy,
+    .sum = sum,
+    .clear = clear,
+    .join = join,
+};

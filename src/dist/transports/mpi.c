@@ -1,0 +1,118 @@
+/* Between processes by messages, within one by copies. Two processes match messages by their order, which is that of
+ * nodes and ranks on both sides. */
+#include "dist/transport.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+
+typedef struct message_list {
+    lk_group_message *messages; /* NULL while they are counted */
+    int n;
+} message_list;
+
+static void add(message_list *list, bool is_sent, int other, const float *data, int64_t words)
+{
+    if (list->messages)
+        list->messages[list->n] =
+            (lk_group_message){is_sent, other, (void *)(uintptr_t)data, (size_t)words * sizeof *data};
+    list->n++;
+}
+
+static int process_of(const lk_flat_exchange *e, int rank)
+{
+    int process = 0;
+    while (e->group->starts[process + 1] <= rank)
+        process++;
+    return process;
+}
+
+static bool is_here(const lk_flat_exchange *e, int rank)
+{
+    return rank >= e->first && rank < e->first + e->n;
+}
+
+/* Counts the messages that `fill` lists, then lists them, and exchanges them. */
+static lk_status exchange(const lk_flat_exchange *e, void (*fill)(const lk_flat_exchange *e, message_list *list))
+{
+    message_list list = {0};
+    fill(e, &list);
+    list.messages = lk__calloc((size_t)list.n + 1, sizeof *list.messages);
+    if (!list.messages)
+        return LK_ERR_MEMORY;
+    list.n = 0;
+    fill(e, &list);
+    lk_status status = lk__group_exchange(e->group->processes, LK_CHANNEL_DATA, list.messages, list.n);
+    lk__free(list.messages);
+    return status;
+}
+
+static void list_chunks(const lk_flat_exchange *e, message_list *list)
+{
+    int64_t words = lk__flat_chunk_count(e);
+    for (int m = 0; m < e->n_nodes; m++) {
+        int owner = e->nodes[m].rank;
+        for (int to = 0; to < e->ranks; to++) {
+            if (is_here(e, owner) && !is_here(e, to))
+                add(list, true, process_of(e, to), lk__flat_source(e, owner - e->first, m, to), words);
+            else if (!is_here(e, owner) && is_here(e, to))
+                add(list, false, process_of(e, owner), lk__flat_chunk(e, to - e->first, m), words);
+        }
+    }
+}
+
+static lk_status copy_chunks(const lk_flat_exchange *e)
+{
+    for (int m = 0; m < e->n_nodes; m++) {
+        int owner = e->nodes[m].rank - e->first;
+        if (!is_here(e, e->nodes[m].rank))
+            continue;
+        for (int to = 0; to < e->n; to++)
+            if (to != owner)
+                LK_TRY(e->table->copy(e->links, to, lk__flat_chunk(e, to, m), owner,
+                                      lk__flat_source(e, owner, m, e->first + to), lk__flat_chunk_count(e)));
+    }
+    return LK_OK;
+}
+
+static lk_status scatter(const lk_flat_exchange *e)
+{
+    LK_TRY(copy_chunks(e));
+    return exchange(e, list_chunks);
+}
+
+/* A process gets a slice once, for its first device. */
+static void list_slices(const lk_flat_exchange *e, message_list *list)
+{
+    int processes = lk__group_ranks(e->group->processes), here = lk__group_rank(e->group->processes);
+    for (int step = 1; step < processes; step++) {
+        int to = (here + step) % processes, from = (here + processes - step) % processes;
+        for (int d = 0; d < e->n; d++)
+            add(list, true, to, lk__flat_sum_row(e, d) + (e->first + d) * e->slice, e->slice);
+        for (int rank = e->group->starts[from]; rank < e->group->starts[from + 1]; rank++)
+            add(list, false, from, lk__flat_sum_row(e, 0) + rank * e->slice, e->slice);
+    }
+}
+
+static lk_status copy_slices(const lk_flat_exchange *e)
+{
+    for (int rank = 0; rank < e->ranks; rank++) {
+        int from = is_here(e, rank) ? rank - e->first : 0;
+        for (int to = 0; to < e->n; to++)
+            if (to != from)
+                LK_TRY(e->table->copy(e->links, to, lk__flat_sum_row(e, to) + rank * e->slice, from,
+                                      lk__flat_sum_row(e, from) + rank * e->slice, e->slice));
+    }
+    return LK_OK;
+}
+
+static lk_status gather(const lk_flat_exchange *e)
+{
+    LK_TRY(exchange(e, list_slices));
+    return copy_slices(e);
+}
+
+const lk_transport lk__transport_mpi = {
+    .name = "MPI",
+    .scatter = scatter,
+    .gather = gather,
+};

@@ -1,0 +1,104 @@
+/* A trainer's place among the processes that train together. */
+#include "train/trainer.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/topology.h"
+#include "dist/group.h"
+
+#include <string.h>
+
+/* What ranks tell each other. */
+typedef struct introduction {
+    uint64_t cores; /* lk__topology_set */
+    int devices;    /* 0: not known yet */
+} introduction;
+
+static bool are_neighbours(lk_group *group, const introduction *all, int a, int b)
+{
+    return all[a].cores == all[b].cores && strcmp(lk__group_host(group, a), lk__group_host(group, b)) == 0;
+}
+
+/* all[processes]: to be freed. */
+static lk_status introduce(lk_group *group, int devices, introduction **all)
+{
+    introduction mine = {.cores = lk__topology_set(), .devices = devices};
+    *all = lk__calloc((size_t)lk__group_ranks(group), sizeof **all);
+    lk_status status = *all ? lk__group_gather(group, &mine, sizeof mine, *all) : LK_ERR_MEMORY;
+    if (status != LK_OK)
+        lk__free(*all);
+    return status;
+}
+
+lk_status lk__join_processes(lk_trainer *trainer, int *cores)
+{
+    lk_plan *plan = &trainer->plan;
+    lk_group *group;
+    introduction *all;
+    plan->processes = 1;
+    *cores = lk__topology_cores();
+    if (!trainer->config.strategy || strcmp(trainer->config.strategy, "multi-worker") != 0)
+        return LK_OK;
+    LK_TRY(lk__group_open(&group));
+    plan->process = lk__group_rank(group);
+    plan->processes = lk__group_ranks(group);
+    LK_TRY(introduce(group, 0, &all));
+    int sharing = 0;
+    for (int rank = 0; rank < plan->processes; rank++)
+        sharing += are_neighbours(group, all, rank, plan->process);
+    *cores = *cores > sharing ? *cores / sharing : 1;
+    lk__free(all);
+    return LK_OK;
+}
+
+/* Of processes on one machine that have the same cores to choose from, each takes those behind the ones that processes
+ * before it take. */
+static void take_cores(lk_group *group, const introduction *all, int here)
+{
+    int before = 0, together = 0, cores = lk__topology_cores();
+    for (int rank = 0; rank < lk__group_ranks(group); rank++) {
+        if (!are_neighbours(group, all, rank, here))
+            continue;
+        before += rank < here ? all[rank].devices : 0;
+        together += all[rank].devices;
+    }
+    lk__topology_begin_at(before);
+    if (together > cores && before == 0)
+        lk__log(LK_LOG_WARNING,
+                "%d devices of several processes share %d core%s of %s: more devices than cores gain no speed",
+                together, cores, cores == 1 ? "" : "s", lk__group_host(group, here));
+}
+
+lk_status lk__count_devices(lk_trainer *trainer, int devices)
+{
+    lk_plan *plan = &trainer->plan;
+    lk_group *group;
+    introduction *all;
+    plan->devices = devices;
+    if (plan->processes == 1)
+        return LK_OK;
+    LK_TRY(lk__group_open(&group));
+    LK_TRY(introduce(group, devices, &all));
+    take_cores(group, all, plan->process);
+    plan->devices = 0;
+    for (int rank = 0; rank < plan->processes; rank++)
+        plan->devices += all[rank].devices;
+    lk__free(all);
+    return LK_OK;
+}
+
+lk_status lk__add_over_processes(const lk_trainer *trainer, double *value)
+{
+    lk_group *group;
+    int processes = trainer->plan.processes;
+    if (processes == 1)
+        return LK_OK;
+    LK_TRY(lk__group_open(&group));
+    double *all = lk__calloc((size_t)processes, sizeof *all);
+    lk_status status = all ? lk__group_gather(group, value, sizeof *value, all) : LK_ERR_MEMORY;
+    for (int rank = 0; rank < processes && status == LK_OK; rank++)
+        *value = rank ? *value + all[rank] : all[0];
+    lk__free(all);
+    return status;
+}
