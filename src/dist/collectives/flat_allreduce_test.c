@@ -334,7 +334,12 @@ static void a_rank_that_is_not_started(void **state)
     assert_ok(make_id(&id));
     setenv("LOCKSTEP_EXCHANGE_TIMEOUT", "1", 1);
     lk_device *device = lk_device_open("cuda:0");
-    lk_flat_opts opts = {.devices = &device, .n = 1, .transport = &lk__transport_nccl, .id = &id, .ranks = 2};
+    lk_flat_opts opts = {.table = lk__links_of(device),
+                         .devices = &device,
+                         .n = 1,
+                         .transport = &lk__transport_nccl,
+                         .id = &id,
+                         .ranks = 2};
     lk_status status = lk__flat_new(&opts, &flat);
     unsetenv("LOCKSTEP_EXCHANGE_TIMEOUT");
     lk_device_release(device);
@@ -355,7 +360,8 @@ typedef struct leaving_rank {
 static bool sum_and_leave(leaving_rank *self, const ranks_here *here)
 {
     lk_flat *flat = NULL;
-    lk_flat_opts opts = {.devices = here->devices,
+    lk_flat_opts opts = {.table = lk__links_of(here->devices[0]),
+                         .devices = here->devices,
                          .n = 1,
                          .transport = here->transport,
                          .id = here->id,
