@@ -2,7 +2,7 @@
 #include "base/mem.h"
 #include "core/trace.h"
 #include "cuda/cuda.h"
-#include "cuda/cuda_state.h"
+#include "cuda/cuda_ranks.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -125,6 +125,7 @@ void lk__cuda_stream_free(lk_cuda *cuda)
     pthread_mutex_destroy(&cuda->reading);
     pthread_mutex_destroy(&cuda->capturing);
     pthread_mutex_destroy(&cuda->fault.lock);
+    pthread_mutex_destroy(&cuda->linking);
     lk__free(cuda);
 }
 
@@ -158,6 +159,7 @@ lk_status lk__cuda_stream_new(const lk_gpu_driver *driver, int gpu, lk_cuda **ou
     pthread_mutex_init(&cuda->reading, NULL);
     pthread_mutex_init(&cuda->capturing, NULL);
     pthread_mutex_init(&cuda->fault.lock, NULL);
+    pthread_mutex_init(&cuda->linking, NULL);
     lk_status status = open_stream(cuda);
     if (status == LK_OK)
         *out = cuda;
@@ -212,14 +214,19 @@ void *lk__cuda_alloc(void *self, size_t bytes)
     const lk_device *device = self;
     lk_cuda *cuda = device->state;
     void *data = NULL;
-    return lk__cuda_check(cuda->driver, cuda->driver->alloc(cuda->trunk, bytes, &data)) == LK_OK ? data : NULL;
+    lk__cuda_pause_exchanges(cuda, false);
+    lk_status status = lk__cuda_check(cuda->driver, cuda->driver->alloc(cuda->trunk, bytes, &data));
+    lk__cuda_resume_exchanges(cuda);
+    return status == LK_OK ? data : NULL;
 }
 
 void lk__cuda_free(void *self, void *data)
 {
     const lk_device *device = self;
     lk_cuda *cuda = device->state;
+    lk__cuda_pause_exchanges(cuda, true);
     cuda->driver->alloc_free(cuda->trunk, data);
+    lk__cuda_resume_exchanges(cuda);
 }
 
 /* --- what is under way -------------------------------------------------------------------------------------------- */

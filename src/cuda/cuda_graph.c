@@ -2,7 +2,7 @@
  * graph keeps what is started between its beginning and its end, on the trunk and on the branches that were forked
  * meanwhile. */
 #include "cuda/cuda.h"
-#include "cuda/cuda_state.h"
+#include "cuda/cuda_ranks.h"
 
 /* --- branches ----------------------------------------------------------------------------------------------------- */
 
@@ -67,9 +67,9 @@ static lk_status begin(lk_device *device)
 {
     lk_cuda *cuda = device->state;
     if (!cuda->step) {
-        void *step;
-        LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->alloc(cuda->trunk, sizeof *cuda->step, &step)));
-        cuda->step = step;
+        cuda->step = lk__cuda_alloc(device, sizeof *cuda->step);
+        if (!cuda->step)
+            return lk_error_status();
     }
     pthread_mutex_lock(&cuda->capturing);
     lk_status status = lk__cuda_check(cuda->driver, cuda->driver->capture_begin(cuda->trunk));
@@ -103,8 +103,11 @@ static lk_status launch(lk_device *device, void *kept, uint64_t step)
 static void free_graph(lk_device *device, void *kept)
 {
     lk_cuda *cuda = device->state;
-    if (kept)
-        cuda->driver->graph_free(kept);
+    if (!kept)
+        return;
+    lk__cuda_pause_exchanges(cuda, true);
+    cuda->driver->graph_free(kept);
+    lk__cuda_resume_exchanges(cuda);
 }
 
 void lk__cuda_graphs_close(lk_cuda *cuda)

@@ -17,6 +17,11 @@ typedef struct progress {
     uint64_t awaited; /* the one whose end is looked for; no more than `done`: nothing is under way */
 } progress;
 
+typedef struct lk_cuda_membership {
+    lk_cuda_ranks *ranks;
+    struct lk_cuda_membership *next;
+} membership;
+
 struct lk_cuda_ranks {
     const lk_gpu_driver *driver;
     const lk_gpu_nccl *nccl;
@@ -25,8 +30,11 @@ struct lk_cuda_ranks {
     lk_cuda *const *streams; /* [n] */
     lk_cuda **devices;       /* [n] */
     lk_gpu_comm **comms;     /* [n] */
+    membership *memberships; /* [n] */
 
-    pthread_mutex_t talking; /* to NCCL: held from a group's beginning to its end */
+    /* `launching` is held while a group is made, and while exchanges are paused; `talking`, which is taken after it,
+     * while NCCL is called. Who has paused exchanges may wait for one, which has to be ended by somebody else. */
+    pthread_mutex_t launching, talking;
 
     progress *progress; /* [n]; the thread's */
     pthread_t thread;
@@ -121,6 +129,7 @@ static lk_status wait_for_ranks(const lk_cuda_ranks *r, lk_gpu_status ended,
 
 lk_status lk__cuda_ranks_begin(lk_cuda_ranks *r)
 {
+    pthread_mutex_lock(&r->launching);
     pthread_mutex_lock(&r->talking);
     lk_status status = lk__cuda_check_fault(r->streams[0]);
     if (status == LK_OK)
@@ -128,6 +137,7 @@ lk_status lk__cuda_ranks_begin(lk_cuda_ranks *r)
     if (status == LK_OK)
         return LK_OK;
     pthread_mutex_unlock(&r->talking);
+    pthread_mutex_unlock(&r->launching);
     return status;
 }
 
@@ -138,6 +148,7 @@ lk_status lk__cuda_ranks_end(lk_cuda_ranks *r)
     if (status != LK_OK)
         end_exchanges(r, status, lk_error_message());
     pthread_mutex_unlock(&r->talking);
+    pthread_mutex_unlock(&r->launching);
     return status;
 }
 
@@ -243,6 +254,64 @@ static void stop_watching(lk_cuda_ranks *r)
     pthread_join(r->thread, NULL);
 }
 
+/* --- pausing ------------------------------------------------------------------------------------------------------ */
+
+/* Held while links enter themselves with their devices: then all devices have them in one order, in which they are
+ * locked. */
+static pthread_mutex_t entering = PTHREAD_MUTEX_INITIALIZER;
+
+static void enter_devices(lk_cuda_ranks *r)
+{
+    pthread_mutex_lock(&entering);
+    for (int i = 0; i < r->n; i++) {
+        lk_cuda *device = r->devices[i];
+        pthread_mutex_lock(&device->linking);
+        r->memberships[i] = (membership){r, device->memberships};
+        device->memberships = &r->memberships[i];
+        pthread_mutex_unlock(&device->linking);
+    }
+    pthread_mutex_unlock(&entering);
+}
+
+static void leave_devices(lk_cuda_ranks *r)
+{
+    for (int i = 0; i < r->n; i++) {
+        lk_cuda *device = r->devices[i];
+        pthread_mutex_lock(&device->linking);
+        for (membership **link = &device->memberships; *link; link = &(*link)->next) {
+            if (*link != &r->memberships[i])
+                continue;
+            *link = (*link)->next;
+            break;
+        }
+        pthread_mutex_unlock(&device->linking);
+    }
+}
+
+/* What is under way ends by itself, or is ended by the thread that looks after it. */
+static void wait_for_exchanges(const lk_cuda_ranks *r)
+{
+    for (int i = 0; i < r->n; i++)
+        r->driver->stream_wait(r->streams[i]->trunk);
+}
+
+void lk__cuda_pause_exchanges(lk_cuda *cuda, bool is_idle)
+{
+    pthread_mutex_lock(&cuda->linking);
+    for (const membership *m = cuda->memberships; m; m = m->next) {
+        pthread_mutex_lock(&m->ranks->launching);
+        if (is_idle)
+            wait_for_exchanges(m->ranks);
+    }
+}
+
+void lk__cuda_resume_exchanges(lk_cuda *cuda)
+{
+    for (const membership *m = cuda->memberships; m; m = m->next)
+        pthread_mutex_unlock(&m->ranks->launching);
+    pthread_mutex_unlock(&cuda->linking);
+}
+
 /* --- opening and closing ------------------------------------------------------------------------------------------ */
 
 /* Seconds. A rank may be late by as long as the others have something to do that it has not: a checkpoint, say. */
@@ -288,8 +357,9 @@ static lk_status open_ranks(lk_cuda_ranks *r, const lk_links_opts *opts)
 {
     r->devices = lk__calloc((size_t)opts->n, sizeof(lk_cuda *));
     r->comms = lk__calloc((size_t)opts->n, sizeof(lk_gpu_comm *));
+    r->memberships = lk__calloc((size_t)opts->n, sizeof *r->memberships);
     r->progress = lk__calloc((size_t)opts->n, sizeof *r->progress);
-    if (!r->devices || !r->comms || !r->progress)
+    if (!r->devices || !r->comms || !r->memberships || !r->progress)
         return LK_ERR_MEMORY;
     for (int i = 0; i < opts->n; i++)
         r->devices[i] = opts->devices[i]->state;
@@ -297,12 +367,14 @@ static lk_status open_ranks(lk_cuda_ranks *r, const lk_links_opts *opts)
     LK_TRY(read_limit(&r->limit_ms));
     LK_TRY(connect_ranks(r, opts));
     LK_TRY(start_watching(r));
+    enter_devices(r);
     return LK_OK;
 }
 
 static void init_locks(lk_cuda_ranks *r)
 {
     pthread_condattr_t monotonic;
+    pthread_mutex_init(&r->launching, NULL);
     pthread_mutex_init(&r->talking, NULL);
     pthread_mutex_init(&r->stopping, NULL);
     pthread_condattr_init(&monotonic);
@@ -335,13 +407,16 @@ void lk__cuda_ranks_free(lk_cuda_ranks *r)
 {
     if (!r)
         return;
+    leave_devices(r);
     stop_watching(r);
     for (int i = 0; i < r->n; i++)
         r->nccl->comm_free(r->comms[i]);
+    pthread_mutex_destroy(&r->launching);
     pthread_mutex_destroy(&r->talking);
     pthread_mutex_destroy(&r->stopping);
     pthread_cond_destroy(&r->stop);
     lk__free(r->progress);
+    lk__free(r->memberships);
     lk__free(r->comms);
     lk__free(r->devices);
     lk__free(r);

@@ -60,6 +60,10 @@ typedef struct lk_cuda {
     lk_gpu_event *followed; /* what another device has read of this one's memory: see bring */
 
     lk_cuda_fault fault;
+
+    /* Ranks of open links that the device is one of: see cuda_ranks.h. */
+    pthread_mutex_t linking;
+    struct lk_cuda_membership *memberships;
 } lk_cuda;
 
 /* Whoever waits for the stream from here on is told so, whatever it has done. */

@@ -11,6 +11,8 @@
  * - memory of a GPU that is freed while a stream of another GPU may still use it. One of the same GPU may, as cudaFree
  *   waits for all that the GPU has been given, and so for what its streams follow. That wait is not counted as one of
  *   the host: nobody promises it;
+ * - memory of a GPU that is freed while a kernel of NCCL's may still run there: it may wait for one that is started
+ *   later, and cudaFree for it;
  * - pinned memory that is freed while a copy may still use it, or has changed when a copy out of it is known to be
  * done;
  * - a stream that is closed before what it was given is known to be done;
@@ -38,7 +40,8 @@ struct capture;
 struct stream_state {
     size_t number; /* of streams that were opened, in order */
     int gpu;
-    vector_clock now; /* what was given up to here, and what that is ordered behind */
+    uint64_t exchange; /* the tick of what it was given last for NCCL; 0: nothing, or it was aborted */
+    vector_clock now;  /* what was given up to here, and what that is ordered behind */
     std::shared_ptr<capture> capturing;
     bool is_taken; /* by a thread that is giving it something */
 };
@@ -75,6 +78,7 @@ class recorder
     bool give(const lk_gpu_stream *stream, const char *name, const operands &list);
     void failed(const operands &list);
     void lost(const lk_gpu_stream *stream);
+    void exchanges(const lk_gpu_stream *stream, bool is_aborted);
 
     /* A thread takes a stream while it gives something; false: another thread has it, which is reported. */
     bool take(const lk_gpu_stream *stream, const char *name);

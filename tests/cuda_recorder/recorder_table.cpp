@@ -279,6 +279,12 @@ static lk_gpu_status comm_new(const lk_gpu_comm_id *id, int rank, int ranks, boo
     return noted(stream, status);
 }
 
+static void comm_abort(lk_gpu_comm *comm)
+{
+    inner->nccl()->comm_abort(comm);
+    recorded.exchanges(state_of(comm).stream, true);
+}
+
 template <typename Call>
 static lk_gpu_status take_part(const lk_gpu_comm *comm, const char *name, const float *x, int64_t read, const float *y,
                                int64_t written, Call call)
@@ -287,7 +293,10 @@ static lk_gpu_status take_part(const lk_gpu_comm *comm, const char *name, const 
     operands list(recorded.gpu_of(stream));
     list.reads(x, read * (int64_t)sizeof *x);
     list.writes(y, written * (int64_t)sizeof *y);
-    return give(stream, name, list, call);
+    lk_gpu_status status = give(stream, name, list, call);
+    if (status == LK_GPU_OK)
+        recorded.exchanges(stream, false);
+    return status;
 }
 
 static lk_gpu_status send(lk_gpu_comm *comm, const float *x, int64_t count, int to)
@@ -318,7 +327,7 @@ static const lk_gpu_nccl *nccl(void)
     if (!found)
         return nullptr;
     static const lk_gpu_nccl table = {found->version, found->new_id,    found->group_begin, found->group_end,
-                                      comm_new,       found->comm_free, found->comm_check,  found->comm_abort,
+                                      comm_new,       found->comm_free, found->comm_check,  comm_abort,
                                       send,           receive,          all_gather,         all_reduce};
     return &table;
 }

@@ -3,6 +3,8 @@
 #include "dist/flat.h"
 #include "dist/dist_testing.h"
 
+#include "core/backend.h"
+
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -26,6 +28,7 @@ typedef struct ranks_here {
     int n, first, ranks;
     const lk_transport *transport;
     const lk_links_id *id;
+    bool gives_back; /* memory, while a sum is under way */
 } ranks_here;
 
 static bool is_present(int64_t shard, int round)
@@ -113,6 +116,15 @@ static bool is_right(lk_tensor *sum, int q, int round, bool by_library)
     return wrong == 0;
 }
 
+/* Blocks of the devices' allocators go back to CUDA. */
+static bool give_memory_back(const ranks_here *here)
+{
+    poll(NULL, 0, 20); /* until what was pushed is under way */
+    for (int d = 0; d < here->n; d++)
+        lk__allocator_trim(here->devices[d]->allocator);
+    return true;
+}
+
 static bool sums_up(const ranks_here *here, lk_flat *flat, int round, bool whole, bool by_library)
 {
     static const int quantities[QUANTITIES] = {0, 1, 2};
@@ -137,7 +149,7 @@ static bool sums_up(const ranks_here *here, lk_flat *flat, int round, bool whole
             lk_tensor_retain(one.values[m][q]);
     lk_scope_end();
     sum.n_parts = one.n_parts;
-    right = right && lk__flat_allreduce(flat, &sum) == LK_OK;
+    right = right && lk__flat_allreduce(flat, &sum) == LK_OK && (!here->gives_back || give_memory_back(here));
     for (int d = 0; d < here->n && right; d++)
         for (int q = 0; q < QUANTITIES && right; q++)
             right = is_right(one.sums[d][q], q, round, by_library);
@@ -205,9 +217,9 @@ static void needs_nccl(void)
     skip();
 }
 
-static void sum_over(const char *spec, const lk_transport *transport)
+static void sum_giving_back(const char *spec, const lk_transport *transport, bool gives_back)
 {
-    ranks_here here = {.transport = transport};
+    ranks_here here = {.transport = transport, .gives_back = gives_back};
     assert_ok(lk_devices_open(spec, here.devices, GPUS, &here.n));
     here.ranks = here.n;
     bool right = all_sums(&here);
@@ -219,6 +231,11 @@ static void sum_over(const char *spec, const lk_transport *transport)
     }
     lk_devices_release(here.devices, here.n);
     assert_true(right);
+}
+
+static void sum_over(const char *spec, const lk_transport *transport)
+{
+    sum_giving_back(spec, transport, false);
 }
 
 static void devices_of_one_gpu(void **state)
@@ -246,6 +263,16 @@ static void nccl_in_one_thread(void **state)
     sum_over("2xcuda", &lk__transport_nccl);
     if (lk_device_available("cuda") >= 3)
         sum_over("3xcuda", &lk__transport_nccl);
+}
+
+/* cudaFree waits for kernels, and must not wait for one that waits for another GPU's. */
+static void memory_goes_back_meanwhile(void **state)
+{
+    (void)state;
+    needs_gpus(2);
+    needs_nccl();
+    sum_giving_back("2xcuda", &lk__transport_nccl, true);
+    sum_giving_back("2xcuda", &lk__transport_peer, true);
 }
 
 /* One that is too wide or too deep for a kernel is left to operators. */
@@ -492,6 +519,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(devices_of_one_gpu),
         cmocka_unit_test(peers),
         cmocka_unit_test(nccl_in_one_thread),
+        cmocka_unit_test(memory_goes_back_meanwhile),
         cmocka_unit_test(ranks_in_threads),
         cmocka_unit_test(ranks_in_processes),
         cmocka_unit_test(a_rank_that_is_not_started),
