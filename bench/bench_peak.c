@@ -27,7 +27,7 @@ int main(void)
     lk_status status = device ? lk_device_sync(device) : lk_error_status();
     if (status == LK_OK) {
         bytes = resident_bytes();
-        status = lk_device_measure_peak(device, &flops);
+        status = lk_device_measure_peak(device, LK_F32, &flops);
     }
     lk_device_release(device);
     if (status != LK_OK) {

@@ -63,18 +63,37 @@ typedef struct profile {
     profile_config config;
     lk_trainer *trainer;
     int n_devices;
+    lk_dtype dtype;   /* of the peaks */
     double *peaks;    /* of each device */
+    double copy;      /* bytes a second that a device copies, the mean; 0: they have no memory of their own */
     double processor; /* seconds that the devices' threads had, of all devices */
     lk_trace_summary *summary;
 } profile;
 
+static int count_gpus(const profile *p)
+{
+    lk_strategy *strategy = lk_trainer_strategy(p->trainer);
+    int gpus = 0;
+    for (int d = 0; d < p->n_devices; d++)
+        gpus += strcmp(lk_device_kind(lk_strategy_device(strategy, d)), "cuda") == 0;
+    return gpus;
+}
+
+/* Of what the run computes in, where every device has a peak for that. */
 static lk_status measure_peaks(profile *p)
 {
     lk_strategy *strategy = lk_trainer_strategy(p->trainer);
+    bool all_gpus = count_gpus(p) == p->n_devices;
+    p->dtype = all_gpus ? lk_trainer_plan(p->trainer)->dtype : LK_F32;
     for (int d = 0; d < p->n_devices; d++) {
-        lk_status status = lk_device_measure_peak(lk_strategy_device(strategy, d), &p->peaks[d]);
+        double copy = 0;
+        lk_device *device = lk_strategy_device(strategy, d);
+        lk_status status = lk_device_measure_peak(device, p->dtype, &p->peaks[d]);
+        if (status == LK_OK && all_gpus)
+            status = lk_device_measure_copy(device, &copy);
         if (status != LK_OK)
             return status;
+        p->copy += copy / p->n_devices;
     }
     return LK_OK;
 }
@@ -194,22 +213,40 @@ static void print_head(const profile *p)
         cli_print_clean(plan->algorithms, stdout);
         printf(", hash %016llx\n", (unsigned long long)plan->implementations);
     }
-    printf("peak of a device, %s, measured: %.1f GFLOP/s", plan->tf32 ? "tf32" : "f32", 1e-9 * mean_peak(p));
+    printf("peak of a device, %s, measured: %.1f GFLOP/s",
+           p->dtype == LK_BF16 ? "bf16"
+           : plan->tf32        ? "tf32"
+                               : "f32",
+           1e-9 * mean_peak(p));
     if (p->n_devices > 1)
         printf(" (mean; the least is %.1f)", 1e-9 * least_peak(p));
+    if (p->copy > 0)
+        printf("; a copy in its memory: %.1f GB/s", 1e-9 * p->copy);
     printf("\n\n");
+}
+
+/* Shares of the peak, and of what a copy reads and writes. */
+static double peak_share(const profile *p, const lk_trace_operator *row)
+{
+    return row->seconds > 0 ? row->flops / row->seconds / mean_peak(p) : 0;
+}
+
+static double copy_share(const profile *p, const lk_trace_operator *row)
+{
+    return row->seconds > 0 && p->copy > 0 ? row->bytes / row->seconds / p->copy : 0;
 }
 
 static void print_operator(const profile *p, const lk_trace_operator *row)
 {
-    double rate = row->flops / row->seconds;
     bool counts = row->flops > 0 && row->seconds > 0;
     printf("%-34s %8lld %10.3f %6.1f%%", row->name, (long long)row->calls, per_step(p, row->seconds),
            100 * row->seconds / device_seconds(p));
     if (counts)
-        printf(" %9.1f %6.0f%%", 1e-9 * rate, 100 * rate / mean_peak(p));
+        printf(" %9.1f %6.0f%%", 1e-9 * row->flops / row->seconds, 100 * peak_share(p, row));
     else
         printf(" %9s %7s", "", "");
+    if (p->copy > 0)
+        printf(" %7.0f%%", 100 * copy_share(p, row));
     printf("  %s", row->problem);
     if (strcmp(row->category, "operator") != 0)
         printf("  (%s)", row->category);
@@ -223,6 +260,7 @@ static lk_trace_operator sum_of_rows(const lk_trace_summary *summary, int first)
         sum.calls += summary->operators[i].calls;
         sum.seconds += summary->operators[i].seconds;
         sum.flops += summary->operators[i].flops;
+        sum.bytes += summary->operators[i].bytes;
     }
     return sum;
 }
@@ -231,8 +269,8 @@ static void print_operators(const profile *p)
 {
     const lk_trace_summary *summary = p->summary;
     int rows = p->config.rows < summary->n_operators ? (int)p->config.rows : summary->n_operators;
-    printf("%-34s %8s %10s %7s %9s %7s  %s\n", "operator", "calls", "ms a step", "share", "GFLOP/s", "of peak",
-           "inputs -> outputs");
+    printf("%-34s %8s %10s %7s %9s %7s%s  %s\n", "operator", "calls", "ms a step", "share", "GFLOP/s", "of peak",
+           p->copy > 0 ? "  of copy" : "", "inputs -> outputs");
     for (int i = 0; i < rows; i++)
         print_operator(p, &summary->operators[i]);
     lk_trace_operator rest = sum_of_rows(summary, rows), all = sum_of_rows(summary, 0);
@@ -288,19 +326,10 @@ static void print_parts(const profile *p)
     }
 }
 
-static bool any_gpu(const profile *p)
-{
-    lk_strategy *strategy = lk_trainer_strategy(p->trainer);
-    for (int d = 0; d < p->n_devices; d++)
-        if (strcmp(lk_device_kind(lk_strategy_device(strategy, d)), "cuda") == 0)
-            return true;
-    return false;
-}
-
 /* Of the time of all operators, what their threads did not run in; those of GPUs run in none. */
 static double share_of_others(const profile *p)
 {
-    if (any_gpu(p))
+    if (count_gpus(p) > 0)
         return 0;
     double seconds = sum_of_rows(p->summary, 0).seconds;
     return p->processor < seconds ? 1 - p->processor / seconds : 0;
@@ -334,10 +363,13 @@ static void print_bound(const profile *p)
         return;
     }
     const lk_trace_operator *first = p->summary->operators;
+    bool by_memory = copy_share(p, first) > peak_share(p, first);
     printf("Bound by compute, %.0f%% of the time: %s %s takes most, %.0f%%", 100 * share_of(p, COMPUTE), first->name,
            first->problem, 100 * first->seconds / device_seconds(p));
-    if (first->flops > 0)
-        printf(", at %.0f%% of the peak", 100 * first->flops / first->seconds / mean_peak(p));
+    if (by_memory)
+        printf(", bound by memory, at %.0f%% of a copy", 100 * copy_share(p, first));
+    else if (first->flops > 0)
+        printf(", at %.0f%% of the peak", 100 * peak_share(p, first));
     printf(".\n");
 }
 
@@ -407,7 +439,11 @@ const cli_command cmd_profile = {
         "The last line says what bounds the run: other processes, where they had the cores for a tenth of the\n"
         "operators' time or more; else the largest part but compute, where it takes a tenth of the time or more; else\n"
         "compute. Winograd's convolution counts the operations that it saves, so it can pass the peak. Of GPUs\n"
-        "operators' times are the GPU's, and other processes are not told apart.\n",
+        "operators' times are the GPU's, other processes are not told apart, and beside the share of the peak stands "
+        "that\n"
+        "of a copy: what an operator's inputs and outputs are in bytes, beside what a copy in the GPU's memory reads "
+        "and\n"
+        "writes in that time. The larger of the two is what binds it. From the GPU's caches it may be more than all.\n",
     .make_options = make_options,
     .run = run,
 };

@@ -151,8 +151,9 @@ holds "$work/run.json" '"name":"cuda:0"' '"name":"conv'
 
 run 0 profile --model lenet --data synthetic --devices 2xcuda:0 --steps 3 --warmup 2 --batch-size 16 --shards 2 \
     --trace "$work/profile.json"
-line '^peak of a device, f32, measured: [0-9.]+ GFLOP/s'
-line '^conv[a-z0-9_]+ +6 +[0-9.]+ +[0-9.]+% +[0-9.]+ +[0-9]+%  f32\['
+line '^peak of a device, f32, measured: [0-9.]+ GFLOP/s .*; a copy in its memory: [0-9.]+ GB/s$'
+line '^operator .* of peak  of copy  inputs'
+line '^conv[a-z0-9_]+ +6 +[0-9.]+ +[0-9.]+% +[0-9.]+ +[0-9]+% +[0-9]+%  f32\['
 line '^Bound by '
 sed -n '/^a step/,/^$/p' "$work/stdout" | awk 'NR > 1 && NF { sub(/%$/, "", $(NF - 2)); sum += $(NF - 2) }
     END { exit !(sum > 99.6 && sum < 100.4) }' || fail 'the parts do not add up'
@@ -161,6 +162,8 @@ awk '/^all operators/ { sub(/%/, "", $5); all = $5 } /^compute / { sub(/%/, "", 
     END { exit !(all > compute / 3) }' "$work/stdout" || fail "operators have the times of their start"
 run 0 profile --model lenet --data synthetic --devices cuda --steps 1 --warmup 1 --batch-size 8 --tf32
 line '^peak of a device, tf32, measured: [0-9.]+ GFLOP/s'
+run 0 profile --model lenet --data synthetic --devices cuda --steps 1 --warmup 0 --batch-size 8 --dtype bf16
+line '^peak of a device, bf16, measured: [0-9.]+ GFLOP/s; a copy in its memory: [0-9.]+ GB/s$'
 
 # --- data on the device ----------------------------------------------------------------------------------------------
 

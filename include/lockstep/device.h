@@ -19,10 +19,10 @@ typedef struct lk_device lk_device;
 
 /* Opens every device that `spec` names, in order, one reference each, into devices[0 … *count).
  * spec: items joined by commas; an item is KIND, KIND:INDEX, NxKIND (KIND:0 … KIND:N-1), NxKIND:INDEX (N logical
- * devices on one physical one) or N (that many of the best kind present: cuda, else cpu). KIND: cpu, ref (plain C kernels on the same
- * cores, for tests) or cuda (a GPU, by a plug-in that is loaded when one is asked for). More CPU devices than cores is
- * allowed; they share cores, and a warning is logged. Errors: LK_ERR_ARGUMENT (malformed, unknown kind, more than
- * `capacity`), LK_ERR_MEMORY, LK_ERR_DEVICE (no plug-in, no driver, no such GPU). */
+ * devices on one physical one) or N (that many of the best kind present: cuda, else cpu). KIND: cpu, ref (plain C
+ * kernels on the same cores, for tests) or cuda (a GPU, by a plug-in that is loaded when one is asked for). More CPU
+ * devices than cores is allowed; they share cores, and a warning is logged. Errors: LK_ERR_ARGUMENT (malformed, unknown
+ * kind, more than `capacity`), LK_ERR_MEMORY, LK_ERR_DEVICE (no plug-in, no driver, no such GPU). */
 LK_API lk_status lk_devices_open(const char *spec, lk_device **devices, int capacity, int *count);
 
 /* How many devices `spec` names, without opening any. Errors: LK_ERR_ARGUMENT. */
@@ -90,12 +90,8 @@ LK_API void lk_device_memory(const lk_device *device, int64_t *now, int64_t *pea
 /* Floating-point operations of all that was pushed to the device so far, as the operators count them (see ops.h). */
 LK_API double lk_device_flops(const lk_device *device);
 
-/* Floating-point operations a second that the device can do in f32, the best of some runs: of about a millisecond of
- * independent multiply-adds in registers, or of kind cuda of a large product of squares, in TF32 where that is allowed.
- * Blocks. Errors: those of lk_device_sync, LK_ERR_STATE (the device was released). */
-LK_API lk_status lk_device_measure_peak(lk_device *device, double *flops);
-
-/* Processor time that the device's thread has used so far, after what was pushed. Blocks. Errors: the same. */
+/* Processor time that the device's thread has used so far, after what was pushed. Blocks. Errors: those of
+ * lk_device_sync, LK_ERR_STATE (the device was released). */
 LK_API lk_status lk_device_processor_seconds(lk_device *device, double *seconds);
 
 /* The kinds of device that this build has, best first; NULL past the end. */

@@ -5,7 +5,7 @@
 #ifndef LOCKSTEP_TRACE_H
 #define LOCKSTEP_TRACE_H
 
-#include "lockstep/status.h"
+#include "lockstep/tensor.h"
 
 #include <stdint.h>
 
@@ -51,6 +51,7 @@ typedef struct lk_trace_operator {
     int64_t calls;
     double seconds; /* without operators that ran within it */
     double flops;   /* of all calls, as the operator counts them; 0 where it does not */
+    double bytes;   /* of all calls' inputs and outputs, each read or written once */
 } lk_trace_operator;
 
 /* Where the time of one device went, in seconds; all but `seconds` add up to `seconds`. */
@@ -77,6 +78,19 @@ typedef struct lk_trace_summary {
 /* NULL on failure: LK_ERR_MEMORY. Its texts are its own, the names of operators static. */
 LK_API lk_trace_summary *lk_trace_summarize(const lk_trace *trace);
 LK_API void lk_trace_summary_release(lk_trace_summary *summary);
+
+/* --- what operators could reach --- */
+
+/* Floating-point operations a second that the device can do, the best of some runs: of about a millisecond of
+ * independent multiply-adds in registers, which are in f32 whatever `dtype` is; of kind cuda of a large product of
+ * squares of `dtype`, LK_F32 (in TF32 where that is allowed) or LK_BF16. Blocks. Errors: those of lk_device_sync,
+ * LK_ERR_STATE (the device was released), LK_ERR_DTYPE (another dtype). */
+LK_API lk_status lk_device_measure_peak(lk_device *device, lk_dtype dtype, double *flops);
+
+/* Bytes a second that a copy within the device's own memory reads and writes, the best of some runs, of 256 MiB where
+ * that takes no longer than 2 ms. 0 for devices whose memory is the process's. Blocks. Errors: those of lk_device_sync,
+ * LK_ERR_STATE (the device was released). */
+LK_API lk_status lk_device_measure_copy(lk_device *device, double *bytes);
 
 #ifdef __cplusplus
 }

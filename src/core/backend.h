@@ -63,8 +63,9 @@ typedef struct lk_offload {
     /* Waits for everything that it has started, and gives the times of places 0 … n - 1, as lk__trace_clock has them.
      */
     lk_status (*read_stamps)(lk_device *device, int n, int64_t *times);
-    /* lk_device_measure_peak, on the device's thread. NULL: it cannot be told. */
-    lk_status (*measure_peak)(lk_device *device, double *flops);
+    /* lk_device_measure_peak and lk_device_measure_copy, on the device's thread. NULL: it cannot be told. */
+    lk_status (*measure_peak)(lk_device *device, lk_dtype dtype, double *flops);
+    lk_status (*measure_copy)(lk_device *device, double *bytes);
 
     /* What could still be allocated, from any thread. */
     lk_status (*memory_left)(lk_device *device, int64_t *bytes);

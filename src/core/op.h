@@ -74,6 +74,7 @@ typedef struct lk_gradient {
 enum {
     LK_OP_VIEW = 1,        /* shares its input's storage; has no kernel */
     LK_OP_FREE_LAYOUT = 2, /* a backend may give the outputs a layout of its own */
+    LK_OP_PICKS = 4,       /* reads of its first input as many elements as it writes, not all */
 };
 
 struct lk_op {

@@ -9,6 +9,7 @@ enum { RUNS = 20, LEAST_NANOSECONDS = 1000000 };
 
 typedef struct probe_attrs {
     double *result;
+    lk_dtype dtype;
 } probe_attrs;
 
 static lk_status push_and_wait(lk_device *device, const lk_op *op, const lk_kernel *kernel, const void *attrs,
@@ -20,10 +21,10 @@ static lk_status push_and_wait(lk_device *device, const lk_op *op, const lk_kern
     return status == LK_OK ? lk_device_sync(device) : status;
 }
 
-static lk_status probe(lk_device *device, const lk_op *op, const lk_kernel *kernel, double *result)
+static lk_status probe(lk_device *device, const lk_op *op, const lk_kernel *kernel, lk_dtype dtype, double *result)
 {
     *result = 0;
-    return push_and_wait(device, op, kernel, &(probe_attrs){result}, sizeof(probe_attrs));
+    return push_and_wait(device, op, kernel, &(probe_attrs){result, dtype}, sizeof(probe_attrs));
 }
 
 /* --- whatever it is ----------------------------------------------------------------------------------------------- */
@@ -92,17 +93,34 @@ static lk_status measure_peak(lk_call *call)
 
 static lk_status ask_for_peak(lk_call *call)
 {
-    return call->device->backend->offload->measure_peak(call->device, LK_ATTRS(call, probe_attrs)->result);
+    const probe_attrs *attrs = LK_ATTRS(call, probe_attrs);
+    return call->device->backend->offload->measure_peak(call->device, attrs->dtype, attrs->result);
 }
 
-lk_status lk_device_measure_peak(lk_device *device, double *flops)
+lk_status lk_device_measure_peak(lk_device *device, lk_dtype dtype, double *flops)
 {
     static const lk_op op = {.name = "measure_peak", .id = -1};
     static const lk_kernel loop = {.run = measure_peak}, by_itself = {.run = ask_for_peak};
     const lk_offload *offload = device->backend->offload;
     if (offload && !offload->measure_peak)
         LK_FAIL(LK_ERR_UNSUPPORTED, "device %s: its peak is not known: no loop runs on its thread", device->name);
-    return probe(device, &op, offload ? &by_itself : &loop, flops);
+    if (dtype != LK_F32 && dtype != LK_BF16)
+        LK_FAIL(LK_ERR_DTYPE, "lk_device_measure_peak: %s: must be f32 or bf16", lk_dtype_name(dtype));
+    return probe(device, &op, offload ? &by_itself : &loop, dtype, flops);
+}
+
+static lk_status ask_for_copy(lk_call *call)
+{
+    return call->device->backend->offload->measure_copy(call->device, LK_ATTRS(call, probe_attrs)->result);
+}
+
+lk_status lk_device_measure_copy(lk_device *device, double *bytes)
+{
+    static const lk_op op = {.name = "measure_copy", .id = -1};
+    static const lk_kernel kernel = {.run = ask_for_copy};
+    const lk_offload *offload = device->backend->offload;
+    *bytes = 0;
+    return offload && offload->measure_copy ? probe(device, &op, &kernel, LK_F32, bytes) : LK_OK;
 }
 
 /* --- processor time ----------------------------------------------------------------------------------------------- */
@@ -119,5 +137,5 @@ lk_status lk_device_processor_seconds(lk_device *device, double *seconds)
 {
     static const lk_op op = {.name = "processor_seconds", .id = -1};
     static const lk_kernel kernel = {.run = read_clock};
-    return probe(device, &op, &kernel, seconds);
+    return probe(device, &op, &kernel, LK_F32, seconds);
 }

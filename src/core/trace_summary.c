@@ -246,6 +246,26 @@ static void describe(const lk__trace_problem *problem, char *text, size_t size)
     }
 }
 
+static double bytes_of(const lk__trace_problem *problem)
+{
+    double written = 0, bytes = 0;
+    for (int i = problem->n_in + problem->n_out - 1; i >= 0; i--) { /* outputs first */
+        double elements = 1;
+        lk_dtype dtype;
+        lk_shape shape;
+        if (!lk__problem_operand(problem, i, &dtype, &shape))
+            continue;
+        for (int d = 0; d < shape.ndim; d++)
+            elements *= (double)shape.dim[d];
+        if (i >= problem->n_in)
+            written += elements;
+        else if (i == 0 && (problem->op->flags & LK_OP_PICKS) && elements > written)
+            elements = written;
+        bytes += elements * (double)lk_dtype_size(dtype);
+    }
+    return bytes;
+}
+
 /* The rows of one track: one a phase for each of its problems. */
 static lk_status add_rows(const lk__trace_track *track, lk_trace_operator *rows)
 {
@@ -259,6 +279,7 @@ static lk_status add_rows(const lk__trace_track *track, lk_trace_operator *rows)
         row->calls++;
         row->seconds += 1e-9 * (double)own_time(&list, i);
         row->flops += event->problem->flops;
+        row->bytes += bytes_of(event->problem);
     }
     lk__free(list.events);
     return LK_OK;
@@ -322,6 +343,7 @@ static void merge_rows(lk_trace_summary *summary)
         rows[kept - 1].calls += rows[i].calls;
         rows[kept - 1].seconds += rows[i].seconds;
         rows[kept - 1].flops += rows[i].flops;
+        rows[kept - 1].bytes += rows[i].bytes;
         lk__free((void *)(uintptr_t)rows[i].problem);
     }
     summary->n_operators = kept;

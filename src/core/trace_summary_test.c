@@ -191,6 +191,7 @@ static void operators_are_added_up_over_devices(void **state)
     assert_int_equal(summary->operators[2].calls, 2);
     assert_ms(summary->operators[2].seconds, 3);
     assert_true(summary->operators[2].flops == 14);
+    assert_true(summary->operators[2].bytes == 2 * 8);
     assert_string_equal(summary->devices[0].name, "cpu:0");
     assert_string_equal(summary->devices[1].name, "cpu:1");
     assert_string_equal(summary->devices[2].name, "cpu:10");
@@ -220,18 +221,50 @@ static void no_memory_is_an_error(void **state)
     free_problems();
 }
 
+/* 100 elements from which 10 are made. */
+static double bytes_of_ten(const lk_op *op)
+{
+    begin_trace(30);
+    lk__trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0");
+    lk__trace_problem *problem = lk__calloc(1, sizeof *problem + 4 * sizeof(int64_t));
+    assert_non_null(problem);
+    *problem = (lk__trace_problem){.op = op, .n_in = 1, .n_out = 1, .n_words = 4};
+    const int64_t one_axis = LK_F32 * (LK_MAX_DIMS + 1) + 1, words[] = {one_axis, 100, one_axis, 10};
+    memcpy(problem->words, words, sizeof words);
+    device->buckets[0] = problem;
+    device->n_problems = 1;
+    add_call(device, problem, LK_PHASE_COMPUTE, 0, 2);
+    lk_trace_summary *summary = summarize();
+    double bytes = summary->operators[0].bytes;
+    lk_trace_summary_release(summary);
+    free_problems();
+    return bytes;
+}
+
+static void an_operator_that_picks_reads_no_more_than_it_writes(void **state)
+{
+    (void)state;
+    static const lk_op all = {.name = "sum"}, some = {.name = "gather", .flags = LK_OP_PICKS};
+    assert_true(bytes_of_ten(&all) == 110 * 4);
+    assert_true(bytes_of_ten(&some) == 20 * 4);
+}
+
 static void devices_are_probed(void **state)
 {
     (void)state;
     static const char *const kinds[] = {"cpu", "ref"};
     for (size_t kind = 0; kind < sizeof kinds / sizeof *kinds; kind++) {
         lk_device *device = lk_device_open(kinds[kind]);
-        double flops;
-        assert_int_equal(lk_device_measure_peak(device, &flops), LK_OK);
+        double flops, bytes;
+        assert_int_equal(lk_device_measure_copy(device, &bytes), LK_OK);
+        assert_true(bytes == 0);
+        assert_int_equal(lk_device_measure_peak(device, LK_I32, &flops), LK_ERR_DTYPE);
+        lk_error_clear();
+        assert_int_equal(lk_device_measure_peak(device, LK_F32, &flops), LK_OK);
         assert_true(isfinite(flops) && flops > 0);
         double before, after;
         assert_int_equal(lk_device_processor_seconds(device, &before), LK_OK);
-        assert_int_equal(lk_device_measure_peak(device, &flops), LK_OK);
+        assert_int_equal(lk_device_measure_peak(device, LK_BF16, &flops), LK_OK);
         assert_int_equal(lk_device_processor_seconds(device, &after), LK_OK);
         assert_true(0 < before && before < after);
         lk_device_release(device);
@@ -241,9 +274,13 @@ static void devices_are_probed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(parts_are_told_apart),          cmocka_unit_test(one_device_waits_for_none),
-        cmocka_unit_test(what_encloses_is_counted_once), cmocka_unit_test(operators_are_added_up_over_devices),
-        cmocka_unit_test(no_memory_is_an_error),         cmocka_unit_test(devices_are_probed),
+        cmocka_unit_test(parts_are_told_apart),
+        cmocka_unit_test(one_device_waits_for_none),
+        cmocka_unit_test(what_encloses_is_counted_once),
+        cmocka_unit_test(operators_are_added_up_over_devices),
+        cmocka_unit_test(no_memory_is_an_error),
+        cmocka_unit_test(an_operator_that_picks_reads_no_more_than_it_writes),
+        cmocka_unit_test(devices_are_probed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -27,6 +27,7 @@ void lk__cuda_enter(lk_device *device, void *state);
 void *lk__cuda_alloc(void *device, size_t bytes);
 void lk__cuda_free(void *device, void *data);
 lk_status lk__cuda_to_plain(lk_device *device, const lk_tensor *x, void *plain);
-lk_status lk__cuda_measure_peak(lk_device *device, double *flops);
+lk_status lk__cuda_measure_peak(lk_device *device, lk_dtype dtype, double *flops);
+lk_status lk__cuda_measure_copy(lk_device *device, double *bytes);
 
 #endif

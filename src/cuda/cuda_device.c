@@ -427,6 +427,7 @@ const lk_offload lk__cuda_offload = {
     .stamp = stamp,
     .read_stamps = read_stamps,
     .measure_peak = lk__cuda_measure_peak,
+    .measure_copy = lk__cuda_measure_copy,
     .read = read_memory,
     .write = write_memory,
     .bring = bring,

@@ -1,98 +1,122 @@
-/* lk_device_measure_peak on a GPU: the best that a large product of squares reaches, by the GPU's own clock. */
+/* lk_device_measure_peak and lk_device_measure_copy on a GPU, by its own clock: the best that a large product of
+ * squares reaches, and a copy of more than its caches hold. */
 #include "cuda/cuda.h"
 #include "cuda/cuda_state.h"
 
-enum { LEAST_SIDE = 64, MOST_SIDE = 8192, LEAST_NANOSECONDS = 2000000, RUNS = 10 };
+enum { LEAST_SIDE = 64, MOST_SIDE = 8192, LEAST_COPY = 1 << 20, MOST_COPY = 256 << 20 };
+enum { LEAST_NANOSECONDS = 2000000, RUNS = 10, OPERANDS = 3 };
 
-typedef struct squares {
+/* What is timed: of arrays of `elements` each, `n` of which it takes. */
+typedef struct work {
     lk_device *device;
-    lk_block *a, *b, *y;
-    int64_t side;
-} squares;
+    lk_dtype dtype;
+    int n;
+    int64_t elements, side; /* side: of squares */
+    lk_gpu_status (*start)(const lk_cuda *cuda, const struct work *work);
+    lk_block *blocks[OPERANDS];
+} work;
 
-static void drop_squares(squares *s)
+static lk_gpu_status multiply(const lk_cuda *cuda, const work *w)
 {
-    lk__allocator_drop(s->device->allocator, s->a);
-    lk__allocator_drop(s->device->allocator, s->b);
-    lk__allocator_drop(s->device->allocator, s->y);
+    lk_gpu_matmul product = {.a = w->blocks[0]->data,
+                             .b = w->blocks[1]->data,
+                             .y = w->blocks[2]->data,
+                             .dtype = w->dtype,
+                             .y_dtype = w->dtype,
+                             .rows = w->side,
+                             .inner = w->side,
+                             .columns = w->side,
+                             .tf32 = w->device->tf32};
+    return cuda->driver->matmul(cuda->stream, &product);
 }
 
-static lk_status new_square(const squares *s, lk_block **block)
+static lk_gpu_status copy(const lk_cuda *cuda, const work *w)
 {
-    const lk_cuda *cuda = s->device->state;
-    LK_TRY(lk__allocator_get(s->device->allocator, (size_t)(s->side * s->side) * sizeof(float), block));
-    lk_gpu_fill arguments = {.y = (*block)->data, .dtype = LK_F32, .count = s->side * s->side, .value = 0.7};
-    return lk__cuda_check(cuda->driver, cuda->driver->fill(cuda->stream, &arguments));
+    return cuda->driver->copy(cuda->stream, w->blocks[0]->data, w->blocks[1]->data,
+                              (size_t)w->elements * lk_dtype_size(w->dtype), LK_GPU_TO_GPU);
 }
 
-static lk_status new_squares(squares *s)
+/* Zeros would take less power, and so less time. */
+static lk_status allocate(work *w)
 {
-    LK_TRY(new_square(s, &s->a));
-    LK_TRY(new_square(s, &s->b));
-    return new_square(s, &s->y);
+    const lk_cuda *cuda = w->device->state;
+    for (int i = 0; i < w->n; i++) {
+        LK_TRY(lk__allocator_get(w->device->allocator, (size_t)w->elements * lk_dtype_size(w->dtype), &w->blocks[i]));
+        lk_gpu_fill fill = {.y = w->blocks[i]->data, .dtype = w->dtype, .count = w->elements, .value = 0.7};
+        LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->fill(cuda->stream, &fill)));
+    }
+    return LK_OK;
 }
 
-static lk_status multiply(const squares *s, int64_t *nanoseconds)
+static lk_status run_once(const work *w, int64_t *nanoseconds)
 {
-    const lk_cuda *cuda = s->device->state;
-    const lk_offload *offload = s->device->backend->offload;
+    const lk_cuda *cuda = w->device->state;
+    const lk_offload *offload = w->device->backend->offload;
     int64_t times[2];
-    lk_gpu_matmul product = {.a = s->a->data,
-                             .b = s->b->data,
-                             .y = s->y->data,
-                             .dtype = LK_F32,
-                             .y_dtype = LK_F32,
-                             .rows = s->side,
-                             .inner = s->side,
-                             .columns = s->side,
-                             .tf32 = s->device->tf32};
-    LK_TRY(offload->stamp(s->device, 0));
-    LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->matmul(cuda->stream, &product)));
-    LK_TRY(offload->stamp(s->device, 1));
-    LK_TRY(offload->read_stamps(s->device, 2, times));
+    LK_TRY(offload->stamp(w->device, 0));
+    LK_TRY(lk__cuda_check(cuda->driver, w->start(cuda, w)));
+    LK_TRY(offload->stamp(w->device, 1));
+    LK_TRY(offload->read_stamps(w->device, 2, times));
     *nanoseconds = times[1] - times[0];
     return LK_OK;
 }
 
 /* The first product of a size also chooses its algorithm. */
-static lk_status best_of(squares *s, int runs, int64_t *best)
+static lk_status best_of(work *w, int runs, int64_t *best)
 {
-    LK_TRY(new_squares(s));
-    LK_TRY(multiply(s, best));
+    LK_TRY(allocate(w));
+    LK_TRY(run_once(w, best));
     *best = INT64_MAX;
     for (int i = 0; i < runs; i++) {
         int64_t time;
-        LK_TRY(multiply(s, &time));
+        LK_TRY(run_once(w, &time));
         *best = time < *best ? time : *best;
     }
+    *best = *best > 0 ? *best : 1;
     return LK_OK;
 }
 
 /* Gives the memory back when nothing uses it any more. */
-static lk_status measure(lk_device *device, int64_t side, int runs, int64_t *best)
+static lk_status measure(work w, int runs, int64_t *best)
 {
-    squares s = {.device = device, .side = side};
-    lk_status status = best_of(&s, runs, best);
+    lk_status status = best_of(&w, runs, best);
     if (status != LK_OK) {
         lk_error_state kept;
         lk__error_save(&kept);
-        device->backend->offload->drain(device);
+        w.device->backend->offload->drain(w.device);
         lk__error_restore(&kept);
     }
-    drop_squares(&s);
+    for (int i = 0; i < w.n; i++)
+        lk__allocator_drop(w.device->allocator, w.blocks[i]);
     return status;
 }
 
 /* As large as need be for the launch not to count. */
-lk_status lk__cuda_measure_peak(lk_device *device, double *flops)
+lk_status lk__cuda_measure_peak(lk_device *device, lk_dtype dtype, double *flops)
 {
-    int64_t side = LEAST_SIDE, best;
-    LK_TRY(measure(device, side, 1, &best));
-    while (best < LEAST_NANOSECONDS && side < MOST_SIDE) {
-        side *= 2;
-        LK_TRY(measure(device, side, 1, &best));
+    work w = {.device = device, .dtype = dtype, .n = 3, .start = multiply};
+    int64_t best = 0;
+    for (w.side = LEAST_SIDE;; w.side *= 2) {
+        w.elements = w.side * w.side;
+        LK_TRY(measure(w, 1, &best));
+        if (best >= LEAST_NANOSECONDS || w.side >= MOST_SIDE)
+            break;
     }
-    LK_TRY(measure(device, side, RUNS, &best));
-    *flops = 2.0 * (double)(side * side) * (double)side / (1e-9 * (double)(best > 0 ? best : 1));
+    LK_TRY(measure(w, RUNS, &best));
+    *flops = 2.0 * (double)w.elements * (double)w.side / (1e-9 * (double)best);
+    return LK_OK;
+}
+
+lk_status lk__cuda_measure_copy(lk_device *device, double *bytes)
+{
+    work w = {.device = device, .dtype = LK_F32, .n = 2, .start = copy};
+    int64_t best = 0, size = (int64_t)lk_dtype_size(w.dtype);
+    for (w.elements = LEAST_COPY / size;; w.elements *= 2) {
+        LK_TRY(measure(w, 1, &best));
+        if (best >= LEAST_NANOSECONDS || w.elements * size >= MOST_COPY)
+            break;
+    }
+    LK_TRY(measure(w, RUNS, &best));
+    *bytes = 2.0 * (double)(w.elements * size) / (1e-9 * (double)best);
     return LK_OK;
 }

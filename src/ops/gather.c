@@ -15,6 +15,7 @@ static lk_status gather_infer(const lk_call *call, lk_meta *out)
 const lk_op lk__op_gather = {
     .name = "gather",
     .id = LK_OP_GATHER,
+    .flags = LK_OP_PICKS,
     .infer = gather_infer,
 };
 

@@ -20,7 +20,7 @@ static lk_status prepare_images_infer(const lk_call *call, lk_meta *out)
 const lk_op lk__op_prepare_images = {
     .name = "prepare_images",
     .id = LK_OP_PREPARE_IMAGES,
-    .flags = LK_OP_FREE_LAYOUT,
+    .flags = LK_OP_FREE_LAYOUT | LK_OP_PICKS,
     .infer = prepare_images_infer,
 };
 
