@@ -82,7 +82,7 @@ static void print_processor(void)
 
 static void print_gpus(void)
 {
-    char text[256];
+    char text[2048];
     puts("\nGPUs");
     if (lk_device_describe_kind("cuda", text, sizeof text) != LK_OK) {
         printf("  %s\n", lk_error_message());

@@ -77,7 +77,7 @@ else()
   # No fused multiply-adds: an update's bits are those of the plain C kernels.
   target_compile_options(lockstep_cuda PRIVATE
                          "$<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;-Xcompiler=-Wall,-Wextra,-ffp-contract=off>")
-  target_link_libraries(lockstep_cuda PRIVATE CUDA::cublasLt ${CUDNN_LIBRARY})
+  target_link_libraries(lockstep_cuda PRIVATE CUDA::cublasLt ${CUDNN_LIBRARY} ${CMAKE_DL_LIBS})
   if(NCCL_INCLUDE_DIR AND NCCL_LIBRARY)
     target_include_directories(lockstep_cuda SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})
     target_link_libraries(lockstep_cuda PRIVATE ${NCCL_LIBRARY})

@@ -91,7 +91,7 @@ if(TARGET lockstep_cuda_emulated)
   endif()
   if(TARGET lockstep)
     set_tests_properties(cuda_test gpu_check_test PROPERTIES ENVIRONMENT
-      "LOCKSTEP=$<TARGET_FILE:lockstep>;LOCKSTEP_CUDA_EMULATED=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_CUDA_INCOMPLETE=$<TARGET_FILE:lockstep_cuda_incomplete>")
+      "LOCKSTEP=$<TARGET_FILE:lockstep>;LOCKSTEP_CUDA_EMULATED=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_CUDA_INCOMPLETE=$<TARGET_FILE:lockstep_cuda_incomplete>;LOCKSTEP_EMULATED_NVML=$<TARGET_FILE_DIR:lockstep_emulated_nvml>")
     set_tests_properties(cuda_recorded_test PROPERTIES ENVIRONMENT "LOCKSTEP=$<TARGET_FILE:lockstep>;${recorded}")
   endif()
 endif()

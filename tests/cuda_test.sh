@@ -47,7 +47,10 @@ says ' for validation, on the devices'
 run 1 train --devices cuda:2 --data synthetic
 complains 'cuda:2: there is no such GPU: the last is cuda:1'
 run 0 doctor
-line '^  cuda:1 +emulated GPU, compute capability 9.0, .*reaches cuda:0$'
+line '^  cuda:1 +emulated GPU, compute capability 9.0, .*reaches cuda:0 by a link that NVML does not tell of$'
+LOCKSTEP_EMULATED_GPUS=4 LD_LIBRARY_PATH=$LOCKSTEP_EMULATED_NVML run 0 doctor
+line '^  cuda:0 .*, reaches cuda:1 by NVLink \(2 links\), reaches cuda:2 by PCIe between NUMA nodes, reaches cuda:3 by a link that NVML'
+line '^  cuda:2 .*, reaches cuda:0 by PCIe between NUMA nodes, reaches cuda:1 by PCIe between NUMA nodes, '
 
 # --- training --------------------------------------------------------------------------------------------------------
 

@@ -65,6 +65,23 @@ static void append(char *text, int size, const char *format, ...)
     va_end(arguments);
 }
 
+static void append_path(const lk_gpu_path *path, char *text, int size)
+{
+    static const char *const names[] = {
+        [LK_GPU_PATH_UNKNOWN] = "by a link that NVML does not tell of",
+        [LK_GPU_PATH_NVLINK] = "by NVLink",
+        [LK_GPU_PATH_BOARD] = "on the same board",
+        [LK_GPU_PATH_SWITCH] = "by PCIe through one switch",
+        [LK_GPU_PATH_SWITCHES] = "by PCIe through several switches",
+        [LK_GPU_PATH_BRIDGE] = "by PCIe through the host bridge",
+        [LK_GPU_PATH_NODE] = "by PCIe through host bridges of a NUMA node",
+        [LK_GPU_PATH_SYSTEM] = "by PCIe between NUMA nodes",
+    };
+    append(text, size, "%s", names[path->kind]);
+    if (path->nvlinks > 0)
+        append(text, size, " (%d link%s)", path->nvlinks, path->nvlinks == 1 ? "" : "s");
+}
+
 lk_status lk__cuda_describe(int index, char *text, int size)
 {
     const lk_gpu_driver *driver;
@@ -73,9 +90,14 @@ lk_status lk__cuda_describe(int index, char *text, int size)
     LK_TRY(lk__cuda_check(driver, driver->describe(index, &info)));
     snprintf(text, (size_t)size, "%s, compute capability %d.%d, %.0f GiB, %d multiprocessors, PCI %s", info.name,
              info.capability[0], info.capability[1], (double)info.memory / (1 << 30), info.multiprocessors, info.bus);
-    for (int other = 0; other < 32; other++)
-        if (info.peers >> other & 1)
-            append(text, size, ", reaches cuda:%d", other);
+    for (int other = 0, n = driver->count(); other < n && other < 32; other++) {
+        lk_gpu_path path;
+        if (other == index)
+            continue;
+        LK_TRY(lk__cuda_check(driver, driver->path_between(index, other, &path)));
+        append(text, size, info.peers >> other & 1 ? ", reaches cuda:%d " : ", does not reach cuda:%d, there ", other);
+        append_path(&path, text, size);
+    }
     return LK_OK;
 }
 

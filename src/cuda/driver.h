@@ -45,6 +45,23 @@ typedef struct lk_gpu_info {
     int64_t workspace; /* bytes that a stream takes for cuBLASLt and cuDNN when it runs them first */
 } lk_gpu_info;
 
+/* What lies between two GPUs; of PCI Express, how far up their common ancestor is. */
+typedef enum lk_gpu_path_kind {
+    LK_GPU_PATH_UNKNOWN, /* NVML is not there, or does not say */
+    LK_GPU_PATH_NVLINK,
+    LK_GPU_PATH_BOARD,    /* they are on one */
+    LK_GPU_PATH_SWITCH,   /* PCI Express */
+    LK_GPU_PATH_SWITCHES, /* several of them */
+    LK_GPU_PATH_BRIDGE,   /* the processor's */
+    LK_GPU_PATH_NODE,     /* bridges of one NUMA node */
+    LK_GPU_PATH_SYSTEM    /* between NUMA nodes */
+} lk_gpu_path_kind;
+
+typedef struct lk_gpu_path {
+    lk_gpu_path_kind kind;
+    int nvlinks; /* that lead there, or to switches */
+} lk_gpu_path;
+
 /* Texts like "13.0"; empty where there is no such library. */
 typedef struct lk_gpu_versions {
     char driver[24], runtime[24], cublas[24], cudnn[24], nccl[24];

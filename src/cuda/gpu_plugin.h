@@ -49,6 +49,9 @@ int64_t lk__gpu_libraries_workspace(void);
 lk_gpu_status lk__gpu_choose(lk_gpu_stream *stream, lk_gpu_choice *choice);
 void lk__gpu_choices(lk_gpu_stream *stream, void (*visit)(void *user, const lk_gpu_choice *choice), void *user);
 
+/* gpu_topology.cu. Of GPUs by their places on the bus: "0000:3b:00.0". */
+lk_gpu_path lk__gpu_path(const char *bus, const char *other);
+
 /* gpu_nccl.cu, or gpu_without_nccl.cu. */
 const lk_gpu_nccl *lk__gpu_nccl(void);
 

@@ -51,6 +51,15 @@ static lk_gpu_status describe(int gpu, lk_gpu_info *info)
     return LK_GPU_OK;
 }
 
+static lk_gpu_status path_between(int gpu, int other, lk_gpu_path *path)
+{
+    lk_gpu_info a, b;
+    LK_GPU_TRY(describe(gpu, &a));
+    LK_GPU_TRY(describe(other, &b));
+    *path = lk__gpu_path(a.bus, b.bus);
+    return LK_GPU_OK;
+}
+
 static void write_version(char *text, size_t size, int version)
 {
     snprintf(text, size, "%d.%d", version / 1000, version % 1000 / 10);

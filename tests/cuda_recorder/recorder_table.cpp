@@ -85,6 +85,7 @@ template <typename Result, typename... Arguments, Result (*lk_gpu_driver::*Entry
 
 static constexpr auto count = untold<&lk_gpu_driver::count>::call;
 static constexpr auto describe = untold<&lk_gpu_driver::describe>::call;
+static constexpr auto path_between = untold<&lk_gpu_driver::path_between>::call;
 static constexpr auto versions = untold<&lk_gpu_driver::versions>::call;
 static constexpr auto stream_use = untold<&lk_gpu_driver::stream_use>::call;
 static constexpr auto event_new = untold<&lk_gpu_driver::event_new>::call;
