@@ -140,7 +140,7 @@ typedef struct lk_plan {
      */
     uint64_t implementations;
     /* Of a device with memory of its own, bytes: what training is estimated to take there, and what there is for it;
-     * the worst of them. 0: devices have none, or, with --bn sync, no estimate. */
+     * the worst of them. 0: devices have none. */
     int64_t memory_needed, memory_there;
     bool fell_back;                       /* data "auto": fashion-mnist was not to be had */
     bool data_on_devices, data_too_large; /* see lk_data_on; too large: what kept `auto` from it */

@@ -1,9 +1,11 @@
 /* What training needs of a device's own memory, before it runs: what the device holds already (variables, the
  * optimiser's state, data), gradients, the memory plan of a step's program by the shapes in it, images of steps under
- * way, and workspaces of libraries. Temporaries of single calls are not in it, so what is refused cannot fit, and what
- * is not refused may still run out. */
+ * way, and workspaces of libraries. Where operators are pushed one by one, what they must keep for later ones takes the
+ * plan's place. Temporaries of single calls are not in it, so what is refused cannot fit, and what is not refused may
+ * still run out. */
 #include "train/trainer.h"
 
+#include "base/mem.h"
 #include "base/status.h"
 #include "core/backend.h"
 #include "core/tensor.h"
@@ -21,7 +23,7 @@ typedef struct needs {
 
 static int64_t shards_of(const lk_trainer *trainer, int64_t batch)
 {
-    return trainer->config.shards ? trainer->config.shards : lk_default_shards(batch, trainer->n_devices);
+    return trainer->config.shards ? trainer->config.shards : lk_default_shards(batch, trainer->plan.devices);
 }
 
 static int64_t divide_up(int64_t a, int64_t b)
@@ -37,10 +39,23 @@ static int branches_of(const lk_program *program)
     return most;
 }
 
+/* With --bn sync. */
+static bool runs_together(const lk_trainer *trainer)
+{
+    return trainer->plan.batch_norm == LK_BN_SYNC && lk_model_has_batch_norm(trainer->model);
+}
+
+static bool runs_operators(const lk_trainer *trainer)
+{
+    return !trainer->programs || runs_together(trainer);
+}
+
 /* Of a shard. */
 static lk_program *record_shard(lk_trainer *trainer, int64_t samples)
 {
-    const lk_program_opts opts = {.fuse = trainer->config.fuse == LK_FUSE_ON, .recompute = trainer->config.recompute};
+    bool whole = !runs_operators(trainer);
+    const lk_program_opts opts = {.fuse = whole && trainer->config.fuse == LK_FUSE_ON,
+                                  .recompute = whole && trainer->config.recompute};
     lk_shard shard = {0};
     lk_tensor *seed = NULL;
     lk_program *program = NULL;
@@ -61,11 +76,48 @@ static lk_program *record_step(lk_trainer *trainer, int64_t batch, int64_t shard
     return program;
 }
 
+/* Of one call after the other, in bytes. */
+typedef struct lifetimes {
+    int64_t made; /* by the call */
+    int64_t gone; /* once it has run: nothing uses it again, and it is no result of the pass */
+} lifetimes;
+
+static void find_lifetimes(const lk_program *program, lifetimes *calls)
+{
+    for (int i = 0; i < program->n_values; i++) {
+        const lk_value *value = &program->values[i];
+        int64_t block = (int64_t)lk__allocator_block_bytes(value->storage->bytes);
+        if (value->kind == LK_VALUE_INSIDE || value->kind == LK_VALUE_OUTPUT)
+            calls[value->first].made += block;
+        if (value->kind == LK_VALUE_INSIDE)
+            calls[value->last].gone += block;
+    }
+}
+
+/* At the worst call, where so many shards come by every call together: what all of them hold, and what the call makes
+ * for the first of them. */
+static lk_status held_bytes(const lk_program *program, int64_t shards, int64_t *bytes)
+{
+    lifetimes *calls = lk__calloc((size_t)program->n_calls + 1, sizeof *calls);
+    int64_t held = 0;
+    if (!calls)
+        return LK_ERR_MEMORY;
+    find_lifetimes(program, calls);
+    *bytes = 0;
+    for (int i = 0; i < program->n_calls; i++) {
+        int64_t now = shards * held + calls[i].made;
+        *bytes = now > *bytes ? now : *bytes;
+        held += calls[i].made - calls[i].gone;
+    }
+    lk__free(calls);
+    return LK_OK;
+}
+
 /* Gradients of a shard, those of the last update and the optimiser's copy of them, and sums of earlier shards that wait
  * for their sibling in the tree. */
 static int64_t gradient_bytes(const lk_trainer *trainer, int64_t shards)
 {
-    int64_t own = divide_up(shards, trainer->n_devices), waiting = 0;
+    int64_t own = divide_up(shards, trainer->plan.devices), waiting = 0;
     while (own >> (waiting + 1) > 0)
         waiting++;
     return (3 + waiting) * trainer->plan.parameters * (int64_t)sizeof(float);
@@ -78,11 +130,32 @@ static int64_t image_bytes(const lk_trainer *trainer, int64_t batch)
     int64_t image = lk_dataset_channels(data) * lk_dataset_height(data) * lk_dataset_width(data);
     if (trainer->train_data)
         return 0;
-    return 2 * divide_up(batch, trainer->n_devices) * image * (int64_t)sizeof(float);
+    return 2 * divide_up(batch, trainer->plan.devices) * image * (int64_t)sizeof(float);
+}
+
+/* Operator by operator: a shard, or with --bn sync all of a device's, which come by every operator together. Shards
+ * with a sample more are taken as the others. */
+static lk_status estimate_operators(lk_trainer *trainer, int64_t batch, needs *n)
+{
+    int64_t shards = shards_of(trainer, batch), held;
+    int64_t together = runs_together(trainer) ? divide_up(shards, trainer->plan.devices) : 1;
+    lk_program *program = record_shard(trainer, batch / shards);
+    if (!program)
+        return lk_error_status();
+    lk_status status = held_bytes(program, together, &held);
+    lk_program_release(program);
+    LK_TRY(status);
+    /* The last update's gradients, and the optimiser's copy. */
+    *n = (needs){.gradients = 2 * trainer->plan.parameters * (int64_t)sizeof(float),
+                 .step = held,
+                 .images = image_bytes(trainer, batch)};
+    return LK_OK;
 }
 
 static lk_status estimate(lk_trainer *trainer, int64_t batch, needs *n)
 {
+    if (runs_operators(trainer))
+        return estimate_operators(trainer, batch, n);
     int64_t shards = shards_of(trainer, batch);
     bool is_whole = trainer->step_programs != NULL;
     lk_program *program =
@@ -234,8 +307,7 @@ static lk_status check_device(lk_trainer *trainer, int d, const needs *n)
 lk_status lk__check_memory(lk_trainer *trainer)
 {
     needs n;
-    bool together = trainer->plan.batch_norm == LK_BN_SYNC && lk_model_has_batch_norm(trainer->model);
-    if (!trainer->devices[0]->backend->offload || together)
+    if (!trainer->devices[0]->backend->offload)
         return LK_OK;
     LK_TRY(estimate(trainer, trainer->plan.batch_size, &n));
     for (int d = 0; d < trainer->n_devices; d++)
