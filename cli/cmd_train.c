@@ -120,8 +120,11 @@ static int run(int argc, char **argv)
     lk_status status = trainer ? train(&t, trainer) : lk_error_status();
     cli_set_work(NULL);
     lk_trainer_release(trainer);
-    if (status == LK_OK)
-        status = lk_leave_processes();
+    /* What ended by an error ends the other processes too. */
+    if (status == LK_OK || status == LK_ERR_INTERRUPTED) {
+        lk_status left = lk_leave_processes();
+        status = status == LK_OK ? left : status;
+    }
     fclose(t.nowhere);
     return status == LK_OK ? 0 : cli_fail();
 }

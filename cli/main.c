@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -22,11 +23,20 @@ void cli_print_clean(const char *text, FILE *stream)
         fputc((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text, stream);
 }
 
+/* At once, for other processes may print too. */
 static void print_error_line(const char *text)
 {
-    fputs("lockstep: ", stderr);
-    cli_print_clean(text, stderr);
-    fputc('\n', stderr);
+    char *line = NULL;
+    size_t size;
+    FILE *stream = open_memstream(&line, &size);
+    if (!stream)
+        return;
+    fputs("lockstep: ", stream);
+    cli_print_clean(text, stream);
+    fputc('\n', stream);
+    if (fclose(stream) == 0)
+        fputs(line, stderr);
+    free(line);
 }
 
 int cli_fail(void)

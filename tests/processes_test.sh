@@ -58,3 +58,40 @@ agree --model lenet "${small[@]}"
 # Statistics in double; an update of two batches; the last batch has fewer samples than there are shards.
 agree --model "$work/small.lk" --data synthetic --limit-train 133 --limit-val 67 --batch-size 64 --epochs 2 \
     --optimizer adam --clip-norm 1 --accumulate 2 --augment flip,crop=2
+
+# --- processes that were not started alike ---------------------------------------------------------------------------
+
+# differ TEXT ARGUMENT…: two processes, of which the second one has these arguments too.
+differ()
+{
+    local text=$1
+    shift
+    arguments=("[second process]" "$@")
+    status=0
+    timeout -k 5 100 mpirun --quiet -n 1 "$LOCKSTEP" train "${alike[@]}" : -n 1 "$LOCKSTEP" train "${alike[@]}" "$@" \
+        >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
+    [[ $status -ne 0 && $status -ne 124 ]] || fail "they train"
+    says "lockstep: rank 1 on "
+    says "$text; all processes have to be started alike"
+}
+
+alike=(--model lenet "${small[@]}" --strategy multi-worker --devices 1)
+differ "has another --seed: 1, where rank 0 has 0" --seed 1
+differ "has another --batch-size: 32, where rank 0 has 64" --batch-size 32
+differ "has another --model: keras-cnn, where rank 0 has lenet" --model keras-cnn
+differ "has another --dtype: bf16, where rank 0 has f32" --dtype bf16
+
+# --- an interrupt ----------------------------------------------------------------------------------------------------
+
+# Whichever of them it comes to, both end at the same step.
+mpirun --quiet -n 2 "$LOCKSTEP" train --model lenet --data synthetic --batch-size 64 --epochs 1000 --strategy multi-worker \
+    --devices 1 --json >"$work/stdout" 2>"$work/stderr" </dev/null &
+process=$!
+trap 'kill -KILL "$process" 2>/dev/null || true; rm -rf "$work"' EXIT
+arguments=("[two processes, interrupted]")
+until_there '"epoch":1' "$work/stdout"
+mapfile -t ranks < <(pgrep -P "$process" -f 'lockstep train')
+[[ ${#ranks[@]} -eq 2 ]] || fail "not two ranks below mpirun"
+kill -INT "${ranks[1]}"
+ends_with 130
+says "training: interrupted in epoch"

@@ -215,6 +215,13 @@ LK_API void lk_ledger_reset(lk_ledger *ledger);
 
 /* Notes one use of each of indices[n]. Errors: LK_ERR_ARGUMENT (an index outside the ledger; none is noted then). */
 LK_API lk_status lk_ledger_add(lk_ledger *ledger, const int64_t *indices, int64_t n);
+
+/* How often each of *count samples was used: 255 where it is more. Valid as long as the ledger. */
+LK_API const uint8_t *lk_ledger_uses(const lk_ledger *ledger, int64_t *count);
+
+/* Notes uses[i] uses of each sample i: what another process has noted. */
+LK_API void lk_ledger_add_uses(lk_ledger *ledger, const uint8_t *uses);
+
 LK_API void lk_ledger_check(const lk_ledger *ledger, lk_ledger_report *report);
 
 #ifdef __cplusplus

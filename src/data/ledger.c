@@ -54,6 +54,20 @@ lk_status lk_ledger_add(lk_ledger *ledger, const int64_t *indices, int64_t n)
     return LK_OK;
 }
 
+const uint8_t *lk_ledger_uses(const lk_ledger *ledger, int64_t *count)
+{
+    *count = ledger->count;
+    return ledger->uses;
+}
+
+void lk_ledger_add_uses(lk_ledger *ledger, const uint8_t *uses)
+{
+    for (int64_t i = 0; i < ledger->count; i++) {
+        int sum = ledger->uses[i] + uses[i];
+        ledger->uses[i] = (uint8_t)(sum < UINT8_MAX ? sum : UINT8_MAX);
+    }
+}
+
 void lk_ledger_check(const lk_ledger *ledger, lk_ledger_report *report)
 {
     *report = (lk_ledger_report){.first_bad = -1};

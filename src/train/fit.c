@@ -90,6 +90,7 @@ static lk_status take(lk_trainer *trainer, pass *p, bool training)
     lk__pending_step step;
     lk__step_metrics found;
     LK_TRY(lk__take_pending(trainer, &step, &found));
+    trainer->voted_to_end |= found.interrupted;
     if (training) {
         LK_TRY(guard(trainer, p, &step, &found));
         add_training_step(trainer, p, &step, &found);
@@ -123,17 +124,20 @@ static lk_status push_step(lk_trainer *trainer, pass *p)
     if (!batch)
         return LK_OK;
     int64_t began = lk__trace_begin();
-    lk_status status = lk_ledger_add(p->ledger, batch->indices, batch->count);
+    lk_range own = lk__own_samples(trainer, batch->count);
+    lk_tensor *votes = NULL;
+    lk_status status = lk_ledger_add(p->ledger, batch->indices + own.begin, own.end - own.begin);
+    if (status == LK_OK)
+        status = lk__push_vote(trainer, &votes);
     if (status == LK_OK)
         status = p->push(trainer, batch);
+    if (status == LK_OK)
+        trainer->pending[trainer->n_pending - 1].votes = votes;
+    else
+        lk_tensor_release(votes);
     lk__trace_end(LK_TRACE_PUSH_STEP, began, batch->index);
     lk_batch_release(batch);
     return status == LK_OK && p->ended ? start_ahead(trainer, p) : status;
-}
-
-static bool interrupted(lk_trainer *trainer)
-{
-    return atomic_load(&trainer->interrupted);
 }
 
 /* Ends early, but with all of its steps taken, where a callback or an interrupt says so. */
@@ -142,10 +146,10 @@ static lk_status run_steps(lk_trainer *trainer, pass *p, int64_t epoch, bool tra
     lk_ledger_reset(p->ledger);
     LK_TRY(lk_loader_start(p->loader, epoch));
     p->began = now();
-    while (!p->ended && !p->stopped_by && !interrupted(trainer)) {
+    while (!p->ended && !p->stopped_by && !lk__is_interrupted(trainer)) {
         if (trainer->n_pending == LK_RUN_AHEAD)
             LK_TRY(take(trainer, p, training));
-        if (!p->stopped_by && !interrupted(trainer))
+        if (!p->stopped_by && !lk__is_interrupted(trainer))
             LK_TRY(push_step(trainer, p));
     }
     while (trainer->n_pending > 0)
@@ -169,8 +173,9 @@ static lk_status check_no_pass(const lk_trainer *trainer, const char *what)
     return LK_OK;
 }
 
-static lk_status check_ledger(const lk_ledger *ledger, const char *what, lk_ledger_report *report)
+static lk_status check_ledger(const lk_trainer *trainer, lk_ledger *ledger, const char *what, lk_ledger_report *report)
 {
+    LK_TRY(lk__merge_ledger(trainer, ledger));
     lk_ledger_check(ledger, report);
     if (report->first_bad >= 0)
         LK_FAIL(LK_ERR_STATE, "ledger: %s sample %lld was not used exactly once in this epoch", what,
@@ -208,7 +213,7 @@ lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics)
     lk__drop_pending(trainer);
     LK_TRY(status);
     if (!p.ended) {
-        atomic_store(&trainer->interrupted, false);
+        lk__end_interruption(trainer);
         LK_FAIL(LK_ERR_INTERRUPTED, "evaluation: interrupted after %lld samples", (long long)p.samples);
     }
     *metrics = p.so_far;
@@ -326,7 +331,7 @@ static lk_status train_epoch(fit_state *fit, lk_epoch_report *report, bool *comp
     if (p.samples > 0)
         fit->flops_per_image = (flops_so_far(trainer) - flops) / (double)p.samples;
     count_throughput(fit, &p, report->seconds);
-    if (interrupted(trainer))
+    if (lk__is_interrupted(trainer))
         LK_FAIL(LK_ERR_INTERRUPTED, "training: interrupted in epoch %lld after step %lld", (long long)report->epoch,
                 (long long)p.taken_steps);
     *complete = p.ended;
@@ -346,11 +351,11 @@ static lk_status run_epoch(fit_state *fit)
     trainer->epoch++;
     trainer->epoch_open = false;
     fit->result->epochs++;
-    LK_TRY(check_ledger(trainer->train_ledger, "training", &report.train_ledger));
+    LK_TRY(check_ledger(trainer, trainer->train_ledger, "training", &report.train_ledger));
     LK_TRY(lk__measure_statistics(trainer));
     LK_TRY(lk_trainer_evaluate(trainer, &report.val));
     if (trainer->val_set)
-        LK_TRY(check_ledger(trainer->val_ledger, "validation", &report.val_ledger));
+        LK_TRY(check_ledger(trainer, trainer->val_ledger, "validation", &report.val_ledger));
     fit->result->val = report.val;
     double ended = now();
     report.epoch_seconds = ended - began;
@@ -399,7 +404,7 @@ lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
         status = run_epochs(&fit);
     status = finish_result(&fit, status);
     status = lk__callbacks_train_end(&trainer->callbacks, trainer, result, status);
-    atomic_store(&trainer->interrupted, false);
+    lk__end_interruption(trainer);
     return status;
 }
 
@@ -424,11 +429,11 @@ lk_status lk_trainer_run(lk_trainer *trainer, int64_t steps)
 {
     pass p = {.loader = trainer->train_loader, .ledger = trainer->train_ledger, .push = push_plain};
     LK_TRY(check_no_pass(trainer, "training steps"));
-    for (int64_t step = 0; step < steps && !interrupted(trainer); step++)
+    for (int64_t step = 0; step < steps && !lk__is_interrupted(trainer); step++)
         LK_TRY(run_step(trainer, &p));
     while (trainer->n_pending > 0)
         LK_TRY(take(trainer, &p, true));
-    if (atomic_exchange(&trainer->interrupted, false))
+    if (lk__end_interruption(trainer))
         LK_FAIL(LK_ERR_INTERRUPTED, "training: interrupted after %lld of %lld steps", (long long)p.taken_steps,
                 (long long)steps);
     return LK_OK;

@@ -64,7 +64,7 @@ static lk_status run_batches(lk_trainer *trainer, int64_t n, lk_tensor **sums)
     double began = now();
     for (int64_t i = 0; i < n; i++) {
         lk_batch *batch;
-        if (atomic_exchange(&trainer->interrupted, false))
+        if (lk__is_interrupted(trainer) && lk__end_interruption(trainer))
             LK_FAIL(LK_ERR_INTERRUPTED, "batch-norm's statistics: interrupted after %lld of %lld batches", (long long)i,
                     (long long)n);
         LK_TRY(lk_loader_next(trainer->statistics_loader, &batch));

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "core/topology.h"
 #include "dist/group.h"
+#include "dist/strategy.h"
 
 #include <string.h>
 
@@ -99,6 +100,82 @@ lk_status lk__add_over_processes(const lk_trainer *trainer, double *value)
     lk_status status = all ? lk__group_gather(group, value, sizeof *value, all) : LK_ERR_MEMORY;
     for (int rank = 0; rank < processes && status == LK_OK; rank++)
         *value = rank ? *value + all[rank] : all[0];
+    lk__free(all);
+    return status;
+}
+
+/* --- ending together ---------------------------------------------------------------------------------------------- */
+
+bool lk__is_interrupted(const lk_trainer *trainer)
+{
+    return trainer->vote_sum ? trainer->voted_to_end : atomic_load(&trainer->interrupted);
+}
+
+bool lk__end_interruption(lk_trainer *trainer)
+{
+    bool was = lk__is_interrupted(trainer);
+    if (was || !trainer->vote_sum)
+        atomic_store(&trainer->interrupted, false);
+    trainer->voted_to_end = false;
+    return was;
+}
+
+lk_status lk__plan_votes(lk_trainer *trainer)
+{
+    if (trainer->plan.processes == 1)
+        return LK_OK;
+    trainer->vote_sum = lk_shard_sum_new(trainer->strategy, trainer->plan.shards, 1);
+    return trainer->vote_sum ? LK_OK : lk_error_status();
+}
+
+static lk_status add_votes(lk_trainer *trainer)
+{
+    float vote = atomic_load(&trainer->interrupted);
+    lk_shard_sum *sum = trainer->vote_sum;
+    lk__shard_sum_start(sum, trainer->plan.shards); /* every shard has one, also where it has no samples */
+    for (int d = 0; d < trainer->n_devices; d++) {
+        lk_range own = lk__shard_sum_owned(sum, d);
+        lk_tensor *value = lk_tensor_from(trainer->devices[d], LK_F32, LK_SCALAR, &vote);
+        if (!value)
+            return lk_error_status();
+        for (int64_t s = own.begin; s < own.end; s++)
+            LK_TRY(lk_shard_sum_add(sum, s, &value));
+    }
+    return LK_OK;
+}
+
+lk_status lk__push_vote(lk_trainer *trainer, lk_tensor **votes)
+{
+    lk_tensor *sums[LK_MAX_DEVICES];
+    *votes = NULL;
+    if (!trainer->vote_sum)
+        return LK_OK;
+    lk_scope_begin();
+    lk_status status = add_votes(trainer);
+    lk_scope_end();
+    lk_status finished = lk_shard_sum_finish(trainer->vote_sum, sums);
+    if (status == LK_OK)
+        status = finished;
+    for (int d = 1; d < trainer->n_devices; d++)
+        lk_tensor_release(sums[d]);
+    *votes = sums[0];
+    return status;
+}
+
+lk_status lk__merge_ledger(const lk_trainer *trainer, lk_ledger *ledger)
+{
+    lk_group *group;
+    int processes = trainer->plan.processes;
+    int64_t count;
+    if (processes == 1)
+        return LK_OK;
+    LK_TRY(lk__group_open(&group));
+    const uint8_t *own = lk_ledger_uses(ledger, &count);
+    uint8_t *all = lk__calloc((size_t)processes, (size_t)count);
+    lk_status status = all ? lk__group_gather(group, own, (size_t)count, all) : LK_ERR_MEMORY;
+    for (int rank = 0; rank < processes && status == LK_OK; rank++)
+        if (rank != lk__group_rank(group))
+            lk_ledger_add_uses(ledger, all + rank * count);
     lk__free(all);
     return status;
 }

@@ -272,6 +272,7 @@ static void remove_oldest(lk_trainer *trainer)
     lk_tensor_release(oldest->hits);
     lk_tensor_release(oldest->top_k);
     lk_tensor_release(oldest->skipped);
+    lk_tensor_release(oldest->votes);
     trainer->n_pending--;
     for (int i = 0; i < trainer->n_pending; i++)
         trainer->pending[i] = trainer->pending[i + 1];
@@ -289,10 +290,13 @@ static lk_status read_mean(lk_tensor *sum, int64_t count, lk_mean *mean)
 /* What the step gives last comes first: the rest is there by then, and the caller sleeps and wakes once. */
 static lk_status read_step(const lk__pending_step *step, lk__step_metrics *found)
 {
-    double skipped = 0;
+    double skipped = 0, votes = 0;
     if (step->skipped)
         LK_TRY(lk_tensor_item(step->skipped, &skipped));
+    if (step->votes)
+        LK_TRY(lk_tensor_item(step->votes, &votes));
     found->skipped = skipped != 0;
+    found->interrupted = votes != 0;
     LK_TRY(read_mean(step->top_k, step->count, &found->metrics.top_k));
     LK_TRY(read_mean(step->hits, step->count, &found->metrics.accuracy));
     return read_mean(step->loss, step->count, &found->metrics.loss);
@@ -302,7 +306,7 @@ lk_status lk__take_pending(lk_trainer *trainer, lk__pending_step *step, lk__step
 {
     lk_status status = read_step(&trainer->pending[0], metrics);
     *step = trainer->pending[0];
-    step->loss = step->hits = step->top_k = step->skipped = NULL;
+    step->loss = step->hits = step->top_k = step->skipped = step->votes = NULL;
     remove_oldest(trainer);
     return status;
 }

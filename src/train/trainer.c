@@ -111,6 +111,13 @@ static lk_range own_shards(const lk_trainer *trainer)
                       lk_part(trainer->plan.shards, ranks, first + trainer->n_devices - 1).end};
 }
 
+lk_range lk__own_samples(const lk_trainer *trainer, int64_t count)
+{
+    lk_range own = own_shards(trainer);
+    int64_t shards = trainer->plan.shards;
+    return (lk_range){lk_part(count, shards, own.begin).begin, lk_part(count, shards, own.end - 1).end};
+}
+
 /* Without images there is nothing to prepare ahead. */
 lk_status lk__new_loader(const lk_trainer *trainer, const lk__loader_plan *plan, lk_loader **loader)
 {
@@ -171,6 +178,7 @@ static lk_status open_devices(lk_trainer *trainer)
     const char *devices = config->devices;
     int cores, n_devices;
     LK_TRY(lk__join_processes(trainer, &cores));
+    LK_TRY(lk__agree_on_options(trainer));
     if (!devices) {
         int64_t shards = config->shards ? config->shards : lk_default_shards(plan->batch_size, 1);
         snprintf(all_cores, sizeof all_cores, "%lldxcpu", (long long)(cores < shards ? cores : shards));
@@ -244,6 +252,7 @@ static lk_status make_replicas(lk_trainer *trainer)
     trainer->val_sum = lk_shard_sum_new(trainer->strategy, plan->shards, metrics);
     if (!trainer->train_sum || !trainer->val_sum)
         return lk_error_status();
+    LK_TRY(lk__plan_votes(trainer));
     LK_TRY(lk__plan_precise_statistics(trainer));
     trainer->replicas = lk_replicas_new(trainer->strategy, trainer->model, &plan->optimizer_opts, plan->seed);
     return trainer->replicas ? LK_OK : lk_error_status();
@@ -272,6 +281,7 @@ static lk_status build(lk_trainer *trainer)
         LK_TRY(lk__optimizer_prepare_recording(lk_replicas_optimizer(trainer->replicas, 0)));
     }
     LK_TRY(lk__list_implementations(trainer));
+    LK_TRY(lk__agree_on_work(trainer));
     return lk__check_memory(trainer);
 }
 
@@ -335,6 +345,7 @@ void lk_trainer_release(lk_trainer *trainer)
     lk_shard_sum_release(trainer->train_sum);
     lk_shard_sum_release(trainer->val_sum);
     lk_shard_sum_release(trainer->statistics_sum);
+    lk_shard_sum_release(trainer->vote_sum);
     lk_replicas_release(trainer->replicas);
     lk_ledger_release(trainer->train_ledger);
     lk_ledger_release(trainer->val_ledger);

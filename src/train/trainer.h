@@ -28,6 +28,7 @@ typedef struct lk__update {
 
 typedef struct lk__pending_step {
     lk_tensor *loss, *hits, *top_k; /* scalars, one reference each; top_k may be NULL */
+    lk_tensor *votes;               /* of several processes, how many shards are to end here; else NULL */
     lk_tensor *skipped;             /* 1 where the update was skipped; NULL: no update in this step, or no guard */
     int64_t count;                  /* samples */
     int64_t batch;                  /* within the epoch, from 0 */
@@ -36,7 +37,7 @@ typedef struct lk__pending_step {
 
 typedef struct lk__step_metrics {
     lk_metrics metrics;
-    bool skipped;
+    bool skipped, interrupted;
 } lk__step_metrics;
 
 typedef struct lk__device_data lk__device_data;
@@ -79,6 +80,10 @@ struct lk_trainer {
     bool in_pass; /* fit or an evaluation has steps under way */
     lk__callbacks callbacks;
     atomic_bool interrupted;
+    /* Several processes end at the same step: each gives its vote with every step, as a sum over shards, and acts when
+     * the sum is there. One: NULL. */
+    lk_shard_sum *vote_sum;
+    bool voted_to_end;
 };
 
 /* --- plan.c ------------------------------------------------------------------------------------------------------- */
@@ -136,8 +141,25 @@ lk_status lk__join_processes(lk_trainer *trainer, int *cores);
 /* Sets plan.devices, given this process's, and has these take cores that no other process takes. */
 lk_status lk__count_devices(lk_trainer *trainer, int devices);
 
+/* agreement.c: of several processes, that all were started alike, and that what they have made of it is the same.
+ * LK_ERR_ARGUMENT: which rank was not, and in what. */
+lk_status lk__agree_on_options(const lk_trainer *trainer);
+lk_status lk__agree_on_work(const lk_trainer *trainer);
+
+/* Whether training, or an evaluation, is to end at the step at hand: alike in all processes. */
+bool lk__is_interrupted(const lk_trainer *trainer);
+bool lk__end_interruption(lk_trainer *trainer); /* whether there was one */
+lk_status lk__plan_votes(lk_trainer *trainer);
+lk_status lk__push_vote(lk_trainer *trainer, lk_tensor **votes);
+
+/* Adds up what all processes have in their ledgers. */
+lk_status lk__merge_ledger(const lk_trainer *trainer, lk_ledger *ledger);
+
 /* *value becomes the sum of those of all processes. */
 lk_status lk__add_over_processes(const lk_trainer *trainer, double *value);
+
+/* Samples of this process's shards in a batch of so many. */
+lk_range lk__own_samples(const lk_trainer *trainer, int64_t count);
 
 /* --- choices.c ---------------------------------------------------------------------------------------------------- */
 

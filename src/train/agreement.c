@@ -1,0 +1,155 @@
+/* Before the first step processes that train together compare what they are about to do: where one of them was started
+ * otherwise, what comes out would be nobody's. */
+#include "train/trainer.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "dist/group.h"
+#include "lockstep/build.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+/* Long values are told by their beginning and a hash. */
+typedef struct field {
+    char name[32], value[96];
+} field;
+
+enum { MAX_FIELDS = 128 };
+
+typedef struct field_list {
+    field fields[MAX_FIELDS]; /* zero behind each text, so that they can be compared as bytes */
+    int n;
+} field_list;
+
+static field *add(field_list *list, const char *name)
+{
+    field *f = &list->fields[list->n++];
+    memset(f, 0, sizeof *f);
+    snprintf(f->name, sizeof f->name, "%s", name);
+    return f;
+}
+
+static void add_text(field_list *list, const char *name, const char *text)
+{
+    enum { HASH = 20 };
+    field *f = add(list, name);
+    if (strlen(text) < sizeof f->value)
+        snprintf(f->value, sizeof f->value, "%s", text);
+    else
+        snprintf(f->value, sizeof f->value, "%.*s… %016" PRIx64, (int)sizeof f->value - HASH - 1, text,
+                 (uint64_t)XXH3_64bits(text, strlen(text)));
+}
+
+static void add_hash(field_list *list, const char *name, uint64_t hash)
+{
+    snprintf(add(list, name)->value, sizeof list->fields[0].value, "%016" PRIx64, hash);
+}
+
+/* --- comparing ---------------------------------------------------------------------------------------------------- */
+
+static lk_status compare(lk_group *group, const field *all, int n)
+{
+    for (int rank = 1; rank < lk__group_ranks(group); rank++)
+        for (int i = 0; i < n; i++) {
+            const field *first = &all[i], *other = &all[(int64_t)rank * n + i];
+            if (memcmp(first, other, sizeof *first) != 0)
+                LK_FAIL(LK_ERR_ARGUMENT,
+                        "rank %d on %s has another %s: %.95s, where rank 0 has %.95s; all processes have to be started "
+                        "alike",
+                        rank, lk__group_host(group, rank), first->name, other->value, first->value);
+        }
+    return LK_OK;
+}
+
+/* All ranks list as many fields. */
+static lk_status agree(lk_group *group, const field_list *list)
+{
+    size_t bytes = (size_t)list->n * sizeof(field);
+    field *all = lk__calloc((size_t)lk__group_ranks(group) * (size_t)list->n, sizeof *all);
+    lk_status status = all ? lk__group_gather(group, list->fields, bytes, all) : LK_ERR_MEMORY;
+    if (status == LK_OK)
+        status = compare(group, all, list->n);
+    lk__free(all);
+    return status;
+}
+
+static lk_status with_group(const lk_trainer *trainer, void (*fill)(const lk_trainer *, field_list *))
+{
+    lk_group *group;
+    field_list list = {.n = 0};
+    if (trainer->plan.processes == 1)
+        return LK_OK;
+    LK_TRY(lk__group_open(&group));
+    fill(trainer, &list);
+    return agree(group, &list);
+}
+
+/* --- what is compared --------------------------------------------------------------------------------------------- */
+
+/* Of the same length in every version: what comes after it need not be. */
+static void fill_version(const lk_trainer *trainer, field_list *list)
+{
+    char version[64];
+    (void)trainer;
+    snprintf(version, sizeof version, "%s %s", lk_build_version(), lk_build_revision());
+    add_text(list, "version of lockstep", version);
+}
+
+static void fill_options(const lk_trainer *trainer, field_list *list)
+{
+    for (int i = 0; i < LK_TRAIN_OPTION_COUNT && list->n < MAX_FIELDS; i++) {
+        char text[4096], name[32];
+        const lk_option *option = &lk_train_options[i];
+        if (!option->recorded || strcmp(option->name, "devices") == 0)
+            continue;
+        if (lk_options_text(option, &trainer->config, text, sizeof text) != LK_OK)
+            lk_error_clear();
+        snprintf(name, sizeof name, "--%s", option->name);
+        add_text(list, name, text);
+    }
+}
+
+static uint64_t hash_layout(const lk_model *model)
+{
+    XXH64_hash_t hash = 0;
+    for (int i = 0; i < lk_model_variable_count(model); i++) {
+        lk_shape shape = lk_model_variable_shape(model, i);
+        const char *name = lk_model_variable_name(model, i);
+        hash = XXH3_64bits_withSeed(name, strlen(name), hash);
+        hash = XXH3_64bits_withSeed(shape.dim, (size_t)shape.ndim * sizeof shape.dim[0], hash);
+    }
+    return hash;
+}
+
+static uint64_t hash_data(const lk_dataset *data)
+{
+    size_t samples = data ? (size_t)lk_dataset_count(data) : 0;
+    if (samples == 0)
+        return 0;
+    size_t pixels = (size_t)(lk_dataset_channels(data) * lk_dataset_height(data) * lk_dataset_width(data));
+    XXH64_hash_t labels = XXH3_64bits(lk_dataset_labels(data), samples);
+    return XXH3_64bits_withSeed(lk_dataset_images(data), samples * pixels, labels);
+}
+
+static void fill_built(const lk_trainer *trainer, field_list *list)
+{
+    add_text(list, "model", trainer->plan.model);
+    add_hash(list, "set of variables", hash_layout(trainer->model));
+    add_hash(list, "training set", hash_data(trainer->train_set));
+    add_hash(list, "validation set", hash_data(trainer->val_set));
+    add_hash(list, "choice of kernels", trainer->plan.implementations);
+}
+
+lk_status lk__agree_on_options(const lk_trainer *trainer)
+{
+    LK_TRY(with_group(trainer, fill_version));
+    return with_group(trainer, fill_options);
+}
+
+lk_status lk__agree_on_work(const lk_trainer *trainer)
+{
+    return with_group(trainer, fill_built);
+}
