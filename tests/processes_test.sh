@@ -59,6 +59,19 @@ agree --model lenet "${small[@]}"
 agree --model "$work/small.lk" --data synthetic --limit-train 133 --limit-val 67 --batch-size 64 --epochs 2 \
     --optimizer adam --clip-norm 1 --accumulate 2 --augment flip,crop=2
 
+# --- a description of the cluster ------------------------------------------------------------------------------------
+
+two='{"cluster": {"chief": ["localhost:0"], "worker": ["localhost:0"]}}'
+short=(--model lenet --data synthetic --limit-train 64 --limit-val 0 --epochs 1 --workers 0 --devices cpu:0)
+TF_CONFIG=$two ranks 2 0 train "${short[@]}" --strategy multi-worker
+TF_CONFIG=$two run 2 train "${short[@]}" --strategy multi-worker
+says 'TF_CONFIG: chief and workers are 2, but 1 process was started; start 2 with mpirun -n 2'
+echo '{"cluster": {"worker": ["localhost"]}}' >"$work/cluster.json"
+TF_CONFIG=$two run 1 train "${short[@]}" --strategy multi-worker --cluster "$work/cluster.json"
+says "cluster.json: cluster.worker[0]: 'localhost' is no address; must be host:port"
+run 2 train "${short[@]}" --cluster "$work/cluster.json"
+says "--cluster $work/cluster.json: is for --strategy multi-worker"
+
 # --- processes that were not started alike ---------------------------------------------------------------------------
 
 # differ TEXT ARGUMENT…: two processes, of which the second one has these arguments too.

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/topology.h"
+#include "dist/cluster.h"
 #include "dist/group.h"
 #include "dist/strategy.h"
 
@@ -32,6 +33,15 @@ static lk_status introduce(lk_group *group, int devices, introduction **all)
     return status;
 }
 
+static lk_status check_cluster(const lk_trainer *trainer)
+{
+    lk_cluster *cluster;
+    LK_TRY(lk__cluster_open(trainer->config.cluster, &cluster));
+    lk_status status = cluster ? lk__cluster_check_processes(cluster, trainer->plan.processes) : LK_OK;
+    lk__cluster_release(cluster);
+    return status;
+}
+
 lk_status lk__join_processes(lk_trainer *trainer, int *cores)
 {
     lk_plan *plan = &trainer->plan;
@@ -39,11 +49,15 @@ lk_status lk__join_processes(lk_trainer *trainer, int *cores)
     introduction *all;
     plan->processes = 1;
     *cores = lk__topology_cores();
-    if (!trainer->config.strategy || strcmp(trainer->config.strategy, "multi-worker") != 0)
+    if (!trainer->config.strategy || strcmp(trainer->config.strategy, "multi-worker") != 0) {
+        if (trainer->config.cluster)
+            LK_FAIL(LK_ERR_ARGUMENT, "--cluster %s: is for --strategy multi-worker", trainer->config.cluster);
         return LK_OK;
+    }
     LK_TRY(lk__group_open(&group));
     plan->process = lk__group_rank(group);
     plan->processes = lk__group_ranks(group);
+    LK_TRY(check_cluster(trainer));
     LK_TRY(introduce(group, 0, &all));
     int sharing = 0;
     for (int rank = 0; rank < plan->processes; rank++)

@@ -64,6 +64,12 @@ const lk_option lk_train_options[] = {
      .value = "NAME",
      .help = "one-device, mirrored, or multi-worker, in processes that mpirun has started (unset: one-device for one "
              "device, else mirrored)"},
+    {.name = "cluster",
+     .type = LK_OPTION_STRING,
+     AT(cluster),
+     .value = "FILE",
+     .help = "of --strategy multi-worker: who takes part, as TF_CONFIG describes it; chief and workers have to be as "
+             "many as the processes (unset: $TF_CONFIG, where it is set)"},
     {.name = "reduce",
      .type = LK_OPTION_CHOICE,
      AT(reduce),
