@@ -45,7 +45,8 @@ LK_API lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *
 
 /* For the function that is being recorded: what it calls next is in branch `branch`, 1 to LK_MAX_BRANCHES, or in none
  * (0, which is where it begins). Branches do not need each other's results; what is in none waits for all that was
- * called before it, and what is in a branch for what was in none. A device that can runs branches beside each other; no
+ * called before it, and what is in a branch for what was in none. Where it is called a pass begins, with a forward and
+ * a backward part of its own for lk_program_opts.recompute. A device that can runs branches beside each other; no
  * result depends on it, but the memory does: what lies in one branch lies apart from what the others need. Nothing
  * happens where nothing is recorded. */
 enum { LK_MAX_BRANCHES = 16 };

@@ -43,7 +43,8 @@ typedef struct lk_call {
     bool free_layout;     /* the outputs are new and nobody holds a view of them: the kernel may choose their layout */
     bool plain_next;      /* before anything reads the first output it is made plain: better written so, where that is
                              no more work; with the same bits */
-    int branch;           /* of a call of a program: see lk_program_branch */
+    int branch;           /* of a call of a program: see lk_program_branch … */
+    int pass;             /* … and how often that was called before */
     int n_in, n_out;
     int attrs_unused; /* bytes at the end of `attrs` that say nothing */
     lk_tensor *out[LK_MAX_OUTPUTS];

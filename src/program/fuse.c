@@ -160,10 +160,11 @@ void lk__rewrite_replace(lk_rewrite *r, int at, const lk_call *call, const int *
     for (int i = 0; i < n; i++)
         if (gone[i] >= 0)
             r->removed[gone[i]] = true;
-    int branch = r->program->calls[at].branch;
+    int branch = r->program->calls[at].branch, pass = r->program->calls[at].pass;
     lk__call_release(&r->program->calls[at]);
     r->program->calls[at] = *call;
     r->program->calls[at].branch = branch;
+    r->program->calls[at].pass = pass;
     r->removed[at] = false;
     note_call(r, at);
 }

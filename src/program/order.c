@@ -38,9 +38,12 @@ static bool writes_what_uses(const lk_call *writer, const lk_call *user)
     return false;
 }
 
+/* It becomes a part of the pass that it comes to. */
 static void move_up(lk_call *calls, int from, int to)
 {
     lk_call moved = calls[from];
+    if (to < from)
+        moved.pass = calls[to > 0 ? to - 1 : 0].pass;
     for (int i = from; i > to; i--)
         calls[i] = calls[i - 1];
     calls[to] = moved;

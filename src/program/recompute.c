@@ -6,7 +6,8 @@
  * A call's results are a function of its operands (random ones are keyed), so the second run gives the same bits. It
  * writes new storages: the program's outputs, the sums for running statistics among them, are written once.
  *
- * Nothing says where backward begins. The program turns where most bytes are held for later. */
+ * A program may have several passes, forward and backward each (lk_call.pass), which are looked at one by one. Nothing
+ * says where backward begins. A pass turns where most bytes are held for later. */
 #include "program/recompute.h"
 
 #include "base/mem.h"
@@ -22,9 +23,11 @@ static int value_of(const lk_program *program, const lk_tensor *tensor)
     return value ? (int)(value - program->values) : -1;
 }
 
+/* What calls behind the pass need is like an output of it. */
 static bool is_inside(const lk_recomputation *r, int value)
 {
-    return r->program->values[value].kind == LK_VALUE_INSIDE;
+    const lk_value *v = &r->program->values[value];
+    return v->kind == LK_VALUE_INSIDE && v->first >= r->begin && v->last < r->begin + r->n_calls;
 }
 
 static size_t bytes_of(const lk_recomputation *r, int value)
@@ -35,8 +38,8 @@ static size_t bytes_of(const lk_recomputation *r, int value)
 static void number_operands(lk_recomputation *r)
 {
     const lk_program *program = r->program;
-    for (int c = 0; c < program->n_calls; c++) {
-        const lk_call *call = &program->calls[c];
+    for (int c = 0; c < r->n_calls; c++) {
+        const lk_call *call = &program->calls[r->begin + c];
         for (int i = 0; i < LK_MAX_INPUTS; i++)
             r->in[c * LK_MAX_INPUTS + i] = i < call->n_in ? value_of(program, call->in[i]) : -1;
         for (int i = 0; i < LK_MAX_OUTPUTS; i++)
@@ -50,15 +53,15 @@ static int find_turn(const lk_recomputation *r, int64_t *change)
     const lk_program *program = r->program;
     size_t held = 0, most = 0;
     int turn = 0;
-    memset(change, 0, ((size_t)program->n_calls + 1) * sizeof *change);
-    for (int v = 0; v < program->n_values; v++) {
+    memset(change, 0, ((size_t)r->n_calls + 1) * sizeof *change);
+    for (int v = r->first_value; v < r->end_value; v++) {
         const lk_value *value = &program->values[v];
         if (!is_inside(r, v))
             continue;
-        change[value->first + 1] += (int64_t)bytes_of(r, v);
-        change[value->last + 1] -= (int64_t)bytes_of(r, v);
+        change[value->first - r->begin + 1] += (int64_t)bytes_of(r, v);
+        change[value->last - r->begin + 1] -= (int64_t)bytes_of(r, v);
     }
-    for (int c = 0; c < program->n_calls; c++) {
+    for (int c = 0; c < r->n_calls; c++) {
         held += (size_t)change[c];
         if (held > most) {
             most = held;
@@ -87,7 +90,7 @@ static void find_uses(lk_recomputation *r)
 {
     for (int v = 0; v < r->program->n_values; v++)
         r->uses[v] = (lk_value_uses){-1, -1, -1, -1};
-    for (int c = 0; c < r->program->n_calls; c++) {
+    for (int c = 0; c < r->n_calls; c++) {
         for (int i = 0; i < LK_MAX_INPUTS; i++)
             note_use(r, r->in[c * LK_MAX_INPUTS + i], c, false);
         for (int i = 0; i < LK_MAX_OUTPUTS; i++)
@@ -97,7 +100,7 @@ static void find_uses(lk_recomputation *r)
 
 static void find_crossings(lk_recomputation *r)
 {
-    for (int v = 0; v < r->program->n_values; v++)
+    for (int v = r->first_value; v < r->end_value; v++)
         for (int c = r->uses[v].first_write + 1; is_inside(r, v) && c <= r->uses[v].last_early; c++)
             r->crossing[c] += bytes_of(r, v);
 }
@@ -146,16 +149,16 @@ static void remake_nothing(lk_recomputation *r, const lk_stretch *s)
 {
     for (int c = s->begin; c < s->end; c++)
         r->needed[c] = false;
-    for (int v = 0; v < r->program->n_values; v++)
+    for (int v = r->first_value; v < r->end_value; v++)
         if (is_local(r, v, s))
             r->remade[v] = false;
 }
 
 static bool remake_stretch(lk_recomputation *r, lk_stretch *s)
 {
-    int none = r->program->n_calls;
+    int none = r->n_calls;
     s->before = none;
-    for (int v = 0; v < r->program->n_values; v++) {
+    for (int v = r->first_value; v < r->end_value; v++) {
         int late = r->uses[v].first_late;
         if (!is_local(r, v, s) || late < 0)
             continue;
@@ -184,12 +187,12 @@ static void add_step(lk_recomputation *r, int call, bool again)
 
 static void make_steps(lk_recomputation *r)
 {
-    memset(r->needed, 0, (size_t)r->program->n_calls * sizeof *r->needed);
+    memset(r->needed, 0, (size_t)r->n_calls * sizeof *r->needed);
     memset(r->remade, 0, (size_t)r->program->n_values * sizeof *r->remade);
     r->n_steps = 0;
     for (int s = 0; s < r->n_stretches; s++)
         r->stretches[s].again = r->stretches[s].again && remake_stretch(r, &r->stretches[s]);
-    for (int call = 0; call < r->program->n_calls; call++) {
+    for (int call = 0; call < r->n_calls; call++) {
         for (int s = 0; s < r->n_stretches; s++) {
             const lk_stretch *stretch = &r->stretches[s];
             for (int c = stretch->begin; stretch->again && stretch->before == call && c < stretch->end; c++)
@@ -207,7 +210,7 @@ typedef struct cost {
 
 static double work_of(const lk_recomputation *r, int call)
 {
-    const lk_call *c = &r->program->calls[call];
+    const lk_call *c = &r->program->calls[r->begin + call];
     double work = c->op->flops ? c->op->flops(c) : 0;
     for (int i = 0; i < c->n_out; i++)
         work += c->out[i] ? 10.0 * (double)c->out[i]->storage->bytes : 0;
@@ -277,7 +280,7 @@ static cost cost_of(lk_recomputation *r, life *lives, int64_t *change)
 static size_t find_kept(const lk_recomputation *r, size_t *kept)
 {
     size_t total = 0;
-    for (int v = 0; v < r->program->n_values; v++) {
+    for (int v = r->first_value; v < r->end_value; v++) {
         const lk_value_uses *uses = &r->uses[v];
         if (!is_inside(r, v) || uses->first_late < 0 || uses->first_write < 0 || uses->first_write >= r->turn)
             continue;
@@ -368,7 +371,7 @@ static void choose(lk_recomputation *r, search *s)
 
 static lk_status prepare(lk_recomputation *r, search *s)
 {
-    size_t calls = (size_t)r->program->n_calls, values = (size_t)r->program->n_values;
+    size_t calls = (size_t)r->n_calls, values = (size_t)r->program->n_values;
     r->in = lk__calloc(calls * LK_MAX_INPUTS + 1, sizeof *r->in);
     r->out = lk__calloc(calls * LK_MAX_OUTPUTS + 1, sizeof *r->out);
     r->uses = lk__calloc(values + 1, sizeof *r->uses);
@@ -403,11 +406,23 @@ static void release(lk_recomputation *r, search *s)
     lk__free(s->change);
 }
 
-lk_status lk__program_recompute(lk_program *program)
+/* Values are numbered as calls come to use them. */
+static void find_own_values(lk_recomputation *r)
 {
-    lk_recomputation r = {.program = program};
+    const lk_program *program = r->program;
+    while (r->first_value < program->n_values && program->values[r->first_value].first < r->begin)
+        r->first_value++;
+    r->end_value = r->first_value;
+    while (r->end_value < program->n_values && program->values[r->end_value].first < r->begin + r->n_calls)
+        r->end_value++;
+}
+
+static lk_status recompute_pass(lk_program *program, int begin, int end)
+{
+    lk_recomputation r = {.program = program, .begin = begin, .n_calls = end - begin};
     search s = {0};
     LK_TRY(lk__program_find_values(program));
+    find_own_values(&r);
     lk_status status = prepare(&r, &s);
     if (status == LK_OK) {
         choose(&r, &s);
@@ -415,4 +430,18 @@ lk_status lk__program_recompute(lk_program *program)
     }
     release(&r, &s);
     return status;
+}
+
+/* From the last pass to the first one, which the others' further calls do not move. */
+lk_status lk__program_recompute(lk_program *program)
+{
+    int end = program->n_calls;
+    while (end > 0) {
+        int begin = end - 1;
+        while (begin > 0 && program->calls[begin - 1].pass == program->calls[end - 1].pass)
+            begin--;
+        LK_TRY(recompute_pass(program, begin, end));
+        end = begin;
+    }
+    return LK_OK;
 }

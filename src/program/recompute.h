@@ -4,7 +4,7 @@
 
 #include "program/program.h"
 
-/* Of a value: calls of the program as it was recorded; -1: there is none. */
+/* Of a value: calls of the pass as it was recorded; -1: there is none. */
 typedef struct lk_value_uses {
     int first_write, last_write;
     int last_early; /* use, before the turn */
@@ -18,7 +18,7 @@ typedef struct lk_stretch {
     int before;
 } lk_stretch;
 
-/* A call of the rewritten program. */
+/* A call of the rewritten pass. */
 typedef struct lk_step {
     int call;
     bool again;
@@ -27,7 +27,9 @@ typedef struct lk_step {
 enum { LK_MAX_STRETCHES = 64 };
 
 typedef struct lk_recomputation {
-    lk_program *program; /* with its values */
+    lk_program *program;        /* with its values */
+    int begin, n_calls;         /* of the pass: what calls are counted from here */
+    int first_value, end_value; /* that it is the first to use */
     int *in, *out;       /* values of calls' operands: [call * LK_MAX_INPUTS + i], [call * LK_MAX_OUTPUTS + i]; or -1 */
     lk_value_uses *uses; /* [value] */
     int turn;            /* where forward ends: the first call of those that never run again */
@@ -47,7 +49,7 @@ typedef struct lk_recomputation {
 /* Which life of operand `value` a step reads. */
 bool lk__reads_second_life(const lk_recomputation *r, lk_step step, int value);
 
-/* Puts the steps in the place of the program's calls. */
+/* Puts the steps in the place of the pass's calls. */
 lk_status lk__program_remake(const lk_recomputation *r);
 
 #endif

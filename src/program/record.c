@@ -27,13 +27,15 @@ lk_status lk__program_append(lk_program *program, const lk_call *call)
 /* What the calling thread records, and where in it. */
 static _Thread_local struct {
     bool on;
-    int branch;
+    int branch, pass;
 } recording;
 
 void lk_program_branch(int branch)
 {
-    if (recording.on)
-        recording.branch = branch > 0 && branch <= LK_MAX_BRANCHES ? branch : 0;
+    if (!recording.on)
+        return;
+    recording.branch = branch > 0 && branch <= LK_MAX_BRANCHES ? branch : 0;
+    recording.pass++;
 }
 
 static lk_status keep(void *self, const lk_call *call)
@@ -44,6 +46,7 @@ static lk_status keep(void *self, const lk_call *call)
                 program->device->name);
     LK_TRY(lk__program_append(program, call));
     program->calls[program->n_calls - 1].branch = recording.branch;
+    program->calls[program->n_calls - 1].pass = recording.pass;
     return LK_OK;
 }
 
@@ -85,7 +88,7 @@ static lk_status record(lk_program *program, lk_program_fn fn, void *user)
     recording.on = true;
     lk_status status = fn(user, program->in, program->out);
     recording.on = false;
-    recording.branch = 0;
+    recording.branch = recording.pass = 0;
     if (status == LK_OK)
         status = finish_outputs(program);
     for (int i = 0; i < program->n_out; i++)

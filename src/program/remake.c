@@ -1,4 +1,4 @@
-/* The program with calls that run again. */
+/* The program with calls of a pass that run again. */
 #include "program/recompute.h"
 
 #include "base/mem.h"
@@ -41,15 +41,24 @@ static lk_status redirect_operands(remaking *m, lk_step step, lk_call *call)
     return LK_OK;
 }
 
+static void copy_call(remaking *m, int call)
+{
+    m->calls[m->n] = m->r->program->calls[call];
+    lk__call_retain(&m->calls[m->n++]);
+}
+
 static lk_status make_calls(remaking *m)
 {
+    int begin = m->r->begin, end = begin + m->r->n_calls;
+    for (int call = 0; call < begin; call++)
+        copy_call(m, call);
     for (int s = 0; s < m->r->n_steps; s++) {
         lk_step step = m->r->steps[s];
-        lk_call *call = &m->calls[m->n++];
-        *call = m->r->program->calls[step.call];
-        lk__call_retain(call);
-        LK_TRY(redirect_operands(m, step, call));
+        copy_call(m, begin + step.call);
+        LK_TRY(redirect_operands(m, step, &m->calls[m->n - 1]));
     }
+    for (int call = end; call < m->r->program->n_calls; call++)
+        copy_call(m, call);
     return LK_OK;
 }
 
@@ -74,7 +83,7 @@ lk_status lk__program_remake(const lk_recomputation *r)
     lk_program *program = r->program;
     remaking m = {.r = r};
     m.second = lk__calloc((size_t)program->n_values + 1, sizeof *m.second);
-    m.calls = lk__calloc((size_t)r->n_steps + 1, sizeof *m.calls);
+    m.calls = lk__calloc((size_t)(program->n_calls - r->n_calls + r->n_steps) + 1, sizeof *m.calls);
     lk_status status = m.second && m.calls ? make_calls(&m) : LK_ERR_MEMORY;
     if (status == LK_OK)
         replace_calls(program, &m);

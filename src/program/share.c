@@ -170,7 +170,8 @@ static lk_status rearrange(sharing *s)
     for (int i = 0; i < program->n_calls; i++)
         if (s->shared[i]) {
             calls[n] = program->calls[i];
-            calls[n++].branch = 0;
+            calls[n].branch = calls[n].pass = 0;
+            n++;
         }
     for (int i = 0; i < program->n_calls; i++) {
         if (s->removed[i])
