@@ -18,7 +18,7 @@ run 0 doctor
 prints '  no CUDA: '
 train_on_two()
 {
-    run 0 train --model lenet --data synthetic --devices 2 --epochs 1 --limit-train 64 --limit-val 32 --batch-size 16
+    run 0 train --model lenet --data synthetic --devices 2 --epochs 1 --limit-train 32 --limit-val 16 --batch-size 16
 }
 train_on_two
 if grep -q 'on the devices' "$work/stderr"; then
@@ -64,7 +64,7 @@ done
 # $1: its digest with what follows.
 digest()
 {
-    run 0 train --model lenet --data synthetic --devices 2xcuda:0 --epochs 1 --limit-train 64 --limit-val 32 --batch-size 16 \
+    run 0 train --model lenet --data synthetic --devices 2xcuda:0 --epochs 1 --limit-train 32 --limit-val 16 --batch-size 16 \
         --shards 4 "$@"
     grep '^digest' "$work/stderr"
 }
@@ -137,8 +137,8 @@ digest >/dev/null
 unset LOCKSTEP_EMULATED_VERSION
 LOCKSTEP_EMULATED_OTHER=0 digest >/dev/null
 [[ $(hash_in_plan) != "$hash" ]] || fail "the hash does not tell GPUs"
-LOCKSTEP_EMULATED_OTHER=1 run 0 train --model lenet --data synthetic --devices 2xcuda --epochs 1 --limit-train 64 \
-    --limit-val 32 --batch-size 16 --shards 4
+LOCKSTEP_EMULATED_OTHER=1 run 0 train --model lenet --data synthetic --devices 2xcuda --epochs 1 --limit-train 32 \
+    --limit-val 16 --batch-size 16 --shards 4
 says 'cuda:1 is GPU other emulated GPU'
 [[ $(hash_in_plan) != "$hash" ]] || fail "the hash does not tell that GPUs differ"
 
@@ -174,7 +174,7 @@ prepared=(--augment shift=0.2,flip,crop=3,cutout=6 --normalize standard --ledger
 by_host=$(digest "${prepared[@]}" --data-on host)
 [[ $(digest "${prepared[@]}") == "$by_host" ]] || fail "images that a GPU prepares have other bits"
 says ' for validation, on the devices'
-says '  ledger: 64 training samples used once, 0 unused, 0 more than once'
+says '  ledger: 32 training samples used once, 0 unused, 0 more than once'
 
 # --- several GPUs ----------------------------------------------------------------------------------------------------
 
@@ -182,8 +182,8 @@ says '  ledger: 64 training samples used once, 0 unused, 0 more than once'
 export LOCKSTEP_EMULATED_GPUS=3
 verify_gpus()
 {
-    run 0 verify --model lenet --data synthetic --devices 1xcuda,2xcuda,3xcuda --steps 3 --batch-size 8 --shards 4 "$@"
-    line '^identical after 3 steps with 4 shards$'
+    run 0 verify --model lenet --data synthetic --devices 1xcuda,2xcuda,3xcuda --steps 2 --batch-size 8 --shards 4 "$@"
+    line '^identical after 2 steps with 4 shards$'
     grep '^1xcuda ' "$work/stdout"
 }
 one=$(verify_gpus)
@@ -193,7 +193,7 @@ one=$(verify_gpus)
 
 train_on()
 {
-    run "$1" train --model lenet --data synthetic --epochs 1 --limit-train 64 --limit-val 32 --batch-size 16 --shards 4 \
+    run "$1" train --model lenet --data synthetic --epochs 1 --limit-train 32 --limit-val 16 --batch-size 16 --shards 4 \
         --devices "$2" "${@:3}"
 }
 train_on 0 3xcuda

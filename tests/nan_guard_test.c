@@ -127,17 +127,23 @@ static void the_first_of_several_layers(void **state)
     assert_non_null(strstr(message, " and 11 more of the training set")); /* of a batch of 16 */
 }
 
-/* A tiny weight meets two large ones: what comes out is moderate, but the gradient of the first layer has only the
- * large ones in it. */
-static lk_trainer *with_steep_layers(const lk_train_config *config)
+static lk_trainer *with_layers_in_a_row(const lk_train_config *config)
 {
     lk_layer *root = LK_SEQUENTIAL(
         lk_layer_flatten(), lk_layer_named("a", lk_layer_dense(4, NULL)), lk_layer_named("b", lk_layer_dense(4, NULL)),
         lk_layer_named("c", lk_layer_dense(4, NULL)), lk_layer_named("d", lk_layer_dense(10, NULL)));
-    lk_model *model = lk_model_build("steep", root, (lk_model_input){1, 28, 28, 10});
+    lk_model *model = lk_model_build("row", root, (lk_model_input){1, 28, 28, 10});
     assert_non_null(model);
     lk_trainer *trainer = lk_trainer_new_with(config, model);
     assert_non_null(trainer);
+    return trainer;
+}
+
+/* A tiny weight meets two large ones: what comes out is moderate, but the gradient of the first layer has only the
+ * large ones in it. */
+static lk_trainer *with_steep_layers(const lk_train_config *config)
+{
+    lk_trainer *trainer = with_layers_in_a_row(config);
     fill(trainer, "a.weight", 2e-38F);
     fill(trainer, "b.weight", 3e19F);
     fill(trainer, "c.weight", 3e19F);
@@ -211,7 +217,7 @@ static void a_rate_that_is_too_large(void **state)
     config.epochs = 4;
     for (int s = 0; s < SPECS; s++) {
         config.devices = specs[s];
-        lk_trainer *trainer = new_trainer(&config);
+        lk_trainer *trainer = with_layers_in_a_row(&config);
         assert_int_equal(lk_trainer_run(trainer, 12), LK_ERR_NUMERIC);
         if (s == 0)
             snprintf(first, sizeof first, "%s", lk_error_message());
