@@ -7,6 +7,7 @@
  * for their sibling in the tree. Conversions between layouts and padded ones are not counted, nor are outputs that no
  * gradient reads, which a device that runs behind its queue has freed by then. */
 #include "cli.h"
+#include "gpu_memory.h"
 #include "program_memory.h"
 
 #include "lockstep/autograd.h"
@@ -23,7 +24,10 @@
 typedef struct summary_config {
     const char *model, *data, *data_dir;
     int64_t channels, height, width, classes;
-    int64_t batch_size, shards, devices;
+    int64_t batch_size, shards;
+    const char *device_spec;
+    int64_t devices; /* that it names */
+    bool on_gpus;
     int optimizer; /* lk_optimizer_kind */
     double momentum;
     int batch_norm;
@@ -58,8 +62,8 @@ static const lk_option options[] = {
      .maximum = 1 << 30, .value = "N", .help = "Samples in a global batch"},
     {.name = "shards", .type = LK_OPTION_INT64, .offset = AT(shards), .default_text = "0", .minimum = 1,
      .maximum = 1 << 20, .value = "V", .help = "Logical shards of a batch; unset: as training would choose"},
-    {.name = "devices", .type = LK_OPTION_INT64, .offset = AT(devices), .default_text = "1", .minimum = 1,
-     .maximum = LK_MAX_DEVICES, .value = "N", .help = "Devices that share a batch"},
+    {.name = "devices", .type = LK_OPTION_STRING, .offset = AT(device_spec), .default_text = "1", .value = "N",
+     .help = "Devices that share a batch; with --memory also GPUs, as in training: cuda, 2xcuda, cuda:1"},
     {.name = "optimizer", .type = LK_OPTION_CHOICE, .offset = AT(optimizer), .default_text = "sgd",
      .choices = optimizers, .value = "NAME", .help = "What remembers something about every parameter"},
     {.name = "momentum", .type = LK_OPTION_DOUBLE, .offset = AT(momentum), .default_text = "0", .least = 0,
@@ -68,7 +72,8 @@ static const lk_option options[] = {
      .choices = batch_norms, .value = "MODE",
      .help = "Batch-norm by shard, or over the global batch: a device then holds all its shards at once"},
     {.name = "memory", .type = LK_OPTION_FLAG, .offset = AT(memory),
-     .help = "Run a shard's training step once, and print what its memory plan takes (with --bn shard)"},
+     .help = "Run a shard's training step once, and print what its memory plan takes (with --bn shard); of a GPU, "
+             "print what training is estimated to take there, and how much there is"},
     {.name = "recompute", .type = LK_OPTION_FLAG, .offset = AT(recompute),
      .help = "With --memory: of a step that makes again what backward needs instead of keeping all of it"},
     {.name = "micro-batch", .type = LK_OPTION_INT64, .offset = AT(micro_batch), .default_text = "-1", .minimum = 0,
@@ -172,7 +177,7 @@ static lk_status run_sample(const lk_model *model, lk_device *device, lk_tensor 
 static lk_status count_training_flops(const lk_model *model, double *flops)
 {
     size_t n = (size_t)lk_model_variable_count(model) + 1;
-    lk_device *device = lk_device_open("1");
+    lk_device *device = lk_device_open("cpu");
     lk_tensor **variables = calloc(n, sizeof(lk_tensor *)), **gradients = calloc(n, sizeof(lk_tensor *));
     lk_status status = device ? LK_ERR_MEMORY : lk_error_status();
     lk_scope_begin();
@@ -220,7 +225,7 @@ static lk_status print_flops(const lk_model *model, double forward)
 static lk_status count_states(const summary_config *config, int *states)
 {
     *states = 0;
-    lk_device *device = lk_device_open("1");
+    lk_device *device = lk_device_open("cpu");
     if (!device)
         return lk_error_status();
     lk_scope_begin();
@@ -324,6 +329,38 @@ static lk_status print_memory(const lk_model *model, const summary_config *confi
     return LK_OK;
 }
 
+/* Of a data set of the images that the model was made for. */
+static lk_status find_gpu_memory(const summary_config *config, cli_gpu_memory *memory)
+{
+    lk_train_config train;
+    lk_status status = lk_train_defaults(NULL, &train);
+    if (status != LK_OK)
+        return status;
+    train.model = config->model;
+    train.data = config->data ? config->data : "synthetic";
+    train.data_dir = config->data_dir;
+    train.devices = config->device_spec;
+    train.batch_size = config->batch_size;
+    train.shards = config->shards;
+    train.optimizer = optimizers[config->optimizer];
+    train.momentum = config->momentum;
+    train.batch_norm = config->batch_norm == BN_SYNC ? LK_BN_SYNC : LK_BN_SHARD;
+    train.recompute = config->recompute;
+    train.micro_batch = config->micro_batch;
+    train.dtype = config->dtype;
+    train.limit_val = 0;
+    return cli_gpu_memory_of(&train, memory);
+}
+
+static void print_gpu_memory(const summary_config *config, const cli_gpu_memory *memory)
+{
+    printf("memory of a GPU for a batch of %lld in %lld shard%s on %d device%s in %s%s\n",
+           (long long)config->batch_size, (long long)memory->shards, memory->shards == 1 ? "" : "s", memory->devices,
+           memory->devices == 1 ? "" : "s", precisions[config->dtype], config->recompute ? " with --recompute" : "");
+    print_row("needed", (double)memory->needed, "by estimate, without temporaries of single operators");
+    print_row("there", (double)memory->there, "with what is taken already");
+}
+
 static lk_status plan_step(const lk_model *model, const summary_config *config, cli_training_step *step)
 {
     int64_t shards = config->shards ? config->shards : lk_default_shards(config->batch_size, config->devices);
@@ -369,7 +406,7 @@ static lk_status find_input(const summary_config *config, lk_model_input *input)
         return LK_OK;
     lk_dataset *data;
     const lk_dataset_opts opts = {.dir = config->data_dir, .limit = 1, .offline = true};
-    lk_status status = lk_dataset_open(config->data, LK_SPLIT_TEST, &opts, &data);
+    lk_status status = lk_dataset_open(config->data, config->on_gpus ? LK_SPLIT_TRAIN : LK_SPLIT_TEST, &opts, &data);
     if (status != LK_OK)
         return status;
     *input = (lk_model_input){lk_dataset_channels(data), lk_dataset_height(data), lk_dataset_width(data),
@@ -382,12 +419,17 @@ static lk_status summarise(const lk_model *model, const summary_config *config)
 {
     lk_model_input in = lk_model_get_input(model);
     cli_training_step step;
-    lk_status status = plan_step(model, config, &step);
+    cli_gpu_memory gpu;
+    lk_status status = config->on_gpus ? find_gpu_memory(config, &gpu) : plan_step(model, config, &step);
     if (status != LK_OK)
         return status;
     printf("%s: images %lldx%lldx%lld, %lld classes\n\n", lk_model_name(model), (long long)in.channels,
            (long long)in.height, (long long)in.width, (long long)in.classes);
     status = print_flops(model, print_layers(model));
+    if (status == LK_OK && config->on_gpus) {
+        print_gpu_memory(config, &gpu);
+        return LK_OK;
+    }
     if (status == LK_OK)
         status = print_memory(model, config);
     return status == LK_OK && config->memory ? print_plan(model, &step) : status;
@@ -403,12 +445,39 @@ static const char *needs_memory(const summary_config *config)
     return config->dtype != LK_PRECISION_F32 ? "dtype" : NULL;
 }
 
+/* A number of devices, or GPUs. */
+static int count_devices(summary_config *config)
+{
+    int count;
+    if (lk_devices_count(config->device_spec, &count) != LK_OK)
+        return cli_fail();
+    config->devices = count;
+    config->on_gpus = strstr(config->device_spec, "cuda") != NULL;
+    if (!config->on_gpus && strspn(config->device_spec, "0123456789") < strlen(config->device_spec))
+        return cli_usage_error("--devices %s: must be a number of devices, or GPUs", config->device_spec);
+    if (config->on_gpus && !config->memory)
+        return cli_usage_error("--devices %s: must be with --memory", config->device_spec);
+    return 0;
+}
+
+/* Training takes images from a data set; a generated one has those that are the default here. */
+static bool has_other_images(const summary_config *config)
+{
+    return !config->data &&
+           (config->channels != 1 || config->height != 28 || config->width != 28 || config->classes != 10);
+}
+
 static int run(int argc, char **argv)
 {
     summary_config config;
     lk_model_input input;
     if (cli_parse(&cmd_summary, argc, argv, &config, NULL) != LK_OK)
         return cli_fail();
+    int failed = count_devices(&config);
+    if (failed)
+        return failed;
+    if (config.on_gpus && has_other_images(&config))
+        return cli_usage_error("--devices %s: images of another size must be those of --data", config.device_spec);
     int64_t most = config.shards ? config.shards : config.batch_size;
     if (config.shards > config.batch_size)
         return cli_usage_error("--shards %lld: a batch of %lld has at most that many", (long long)config.shards,

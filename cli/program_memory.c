@@ -96,7 +96,7 @@ lk_status cli_program_memory(const lk_model *model, const cli_training_step *sha
     step.variables = calloc((size_t)lk_model_variable_count(model) + 1, sizeof(lk_tensor *));
     step.piece = calloc((size_t)step.n_out, sizeof(lk_tensor *));
     lk_tensor **out = calloc((size_t)step.n_out, sizeof *out);
-    lk_device *device = lk_device_open("1");
+    lk_device *device = lk_device_open("cpu");
     lk_status status = device ? LK_ERR_MEMORY : lk_error_status();
     lk_scope_begin();
     if (device && step.variables && step.piece && out)

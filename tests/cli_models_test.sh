@@ -118,6 +118,12 @@ run 2 summary --model lent
 complains "unknown model 'lent': did you mean 'lenet'?"
 run 2 summary --shards 300
 complains '--shards 300: a batch of 256 has at most that many'
+run 2 summary --devices cuda
+complains '--devices cuda: must be with --memory'
+run 2 summary --devices 2xcpu
+complains '--devices 2xcpu: must be a number of devices, or GPUs'
+run 2 summary --memory --devices cuda --channels 3
+complains '--devices cuda: images of another size must be those of --data'
 run 2 summary --shards 2 --devices 3
 complains '--devices 3: 2 shards are not one for each'
 run 1 summary --height 8

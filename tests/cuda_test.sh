@@ -282,6 +282,12 @@ expected=0
 small_gpu 3000000 --devices cuda --batch-size $((largest / 4)) --shards 4 --bn sync --model "$work/norm.lk"
 says '  memory    '
 expected=1
+# The same figures without training.
+LOCKSTEP_EMULATED_MEMORY=8000000 run 0 summary --memory --devices cuda --batch-size 16
+grep -qE '^  needed +[1-7]\.[0-9]+ MiB ' "$work/stdout" || fail 'summary does not say what is needed'
+grep -qE '^  there +7\.63 MiB ' "$work/stdout" || fail 'summary does not say what is there'
+LOCKSTEP_EMULATED_MEMORY=8000000 run 1 summary --memory --devices cuda --batch-size 64 --shards 1
+complains '--batch-size 64 does not fit on cuda:0: training needs '
 # Two devices of a GPU share its memory.
 small_gpu 8000000 --devices 2xcuda:0 --batch-size 64 --shards 16
 complains ', for each of 2 devices (' 'does not fit on cuda:0'
