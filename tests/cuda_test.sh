@@ -291,6 +291,8 @@ complains '--batch-size 64 does not fit on cuda:0: training needs '
 # Two devices of a GPU share its memory.
 small_gpu 8000000 --devices 2xcuda:0 --batch-size 64 --shards 16
 complains ', for each of 2 devices (' 'does not fit on cuda:0'
+# Each of two devices has 8 of 16 shards, a node of the tree: a row of its own, half of the other's, and one of sums.
+complains 'gradients 2.5, exchange 1.2, '
 
 # Data that would leave too little for training stay with the host.
 printf 'flatten\ndense classes\n' >"$work/small.lk"

@@ -60,4 +60,7 @@ typedef struct lk_flat_sum {
  * caller's to release. Errors: LK_ERR_MEMORY, LK_ERR_UNSUPPORTED (by_library, and the transport has no library). */
 lk_status lk__flat_allreduce(lk_flat *flat, const lk_flat_sum *sum);
 
+/* Bytes of rooms on each device, at least, while quantities of so many bytes together are exchanged, of all shards. */
+int64_t lk__flat_room_bytes(const lk_flat *flat, int64_t shards, int64_t bytes);
+
 #endif

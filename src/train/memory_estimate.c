@@ -1,21 +1,22 @@
 /* What training needs of a device's own memory, before it runs: what the device holds already (variables, the
- * optimiser's state, data), gradients, the memory plan of a step's program by the shapes in it, images of steps under
- * way, and workspaces of libraries. Where operators are pushed one by one, what they must keep for later ones takes the
- * plan's place. Temporaries of single calls are not in it, so what is refused cannot fit, and what is not refused may
- * still run out. */
+ * optimiser's state, data), gradients, rooms of their exchange, the memory plan of a step's program by the shapes in
+ * it, images of steps under way, and workspaces of libraries. Where operators are pushed one by one, what they must
+ * keep for later ones takes the plan's place. Temporaries of single calls are not in it, so what is refused cannot fit,
+ * and what is not refused may still run out. */
 #include "train/trainer.h"
 
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/backend.h"
 #include "core/tensor.h"
+#include "dist/strategy.h"
 #include "program/program.h"
 
 #include <stdio.h>
 
 /* Bytes on one device, beside what is there before. */
 typedef struct needs {
-    int64_t gradients, step, images;
+    int64_t gradients, exchange, step, images;
     int branches; /* of the step, with a workspace of their own each */
 } needs;
 
@@ -123,6 +124,17 @@ static int64_t gradient_bytes(const lk_trainer *trainer, int64_t shards)
     return (3 + waiting) * trainer->plan.parameters * (int64_t)sizeof(float);
 }
 
+/* Of a step: the sums of its update lie there, and are in no other place. */
+static void count_exchange(const lk_trainer *trainer, int64_t shards, needs *n)
+{
+    const lk_flat *flat = trainer->strategy->flat;
+    int64_t bytes = trainer->plan.parameters * (int64_t)sizeof(float);
+    if (!flat)
+        return;
+    n->exchange = lk__flat_room_bytes(flat, shards, bytes);
+    n->gradients -= bytes;
+}
+
 /* Two steps are under way at most; nothing where data are on the devices. */
 static int64_t image_bytes(const lk_trainer *trainer, int64_t batch)
 {
@@ -149,6 +161,7 @@ static lk_status estimate_operators(lk_trainer *trainer, int64_t batch, needs *n
     *n = (needs){.gradients = 2 * trainer->plan.parameters * (int64_t)sizeof(float),
                  .step = held,
                  .images = image_bytes(trainer, batch)};
+    count_exchange(trainer, shards, n);
     return LK_OK;
 }
 
@@ -167,6 +180,7 @@ static lk_status estimate(lk_trainer *trainer, int64_t batch, needs *n)
                  .images = image_bytes(trainer, batch),
                  .branches = branches_of(program)};
     lk_program_release(program);
+    count_exchange(trainer, shards, n);
     return LK_OK;
 }
 
@@ -180,7 +194,7 @@ typedef struct memory {
 
 static int64_t total(const needs *n, const memory *m)
 {
-    return n->gradients + n->step + n->images + n->branches * m->workspace;
+    return n->gradients + n->exchange + n->step + n->images + n->branches * m->workspace;
 }
 
 /* Where the trainer's device d has its memory. */
@@ -283,9 +297,9 @@ static lk_status refuse(lk_trainer *trainer, int d, const needs *n, const memory
         snprintf(sharing, sizeof sharing, ", for each of %d devices", m->devices);
     LK_FAIL(LK_ERR_MEMORY,
             "--batch-size %lld does not fit on %s: training needs %.1f MiB%s (variables and optimiser %.1f, gradients "
-            "%.1f, a step %.1f, images %.1f, workspaces %.1f), and %.1f MiB are there; %s",
+            "%.1f, exchange %.1f, a step %.1f, images %.1f, workspaces %.1f), and %.1f MiB are there; %s",
             (long long)batch, lk_device_name(trainer->devices[d]), mebibytes(each + total(n, m)), sharing,
-            mebibytes(each), mebibytes(n->gradients), mebibytes(n->step), mebibytes(n->images),
+            mebibytes(each), mebibytes(n->gradients), mebibytes(n->exchange), mebibytes(n->step), mebibytes(n->images),
             mebibytes(n->branches * m->workspace), mebibytes(m->held + m->left), instead);
 }
 

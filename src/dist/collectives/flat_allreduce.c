@@ -169,10 +169,15 @@ static int64_t own_rows(const lk_flat_exchange *e, int rank)
     return rows;
 }
 
+/* Behind the rows of a device's own nodes, and its chunks of the others'. */
+static int64_t behind_nodes(int64_t own, int64_t nodes, int64_t row, int64_t chunk)
+{
+    return own * row + (nodes - own) * chunk;
+}
+
 static int64_t sum_begin(const lk_flat_exchange *e, int rank)
 {
-    int64_t own = own_rows(e, rank);
-    return own * e->row + (e->n_nodes - own) * lk__flat_chunk_count(e);
+    return behind_nodes(own_rows(e, rank), e->n_nodes, e->row, lk__flat_chunk_count(e));
 }
 
 static int64_t slice_begin(const lk_flat_exchange *e, int rank)
@@ -556,6 +561,27 @@ lk_status lk__flat_allreduce(lk_flat *f, const lk_flat_sum *sum)
     pthread_mutex_unlock(&f->lock);
     release_job(j);
     return status;
+}
+
+static int64_t nodes_of(int64_t shards, lk_range own)
+{
+    int64_t n = 0;
+    for (; own.end > own.begin; n++)
+        own.end = lk__tree_completed(shards, own, own.end - 1).begin;
+    return n;
+}
+
+int64_t lk__flat_room_bytes(const lk_flat *f, int64_t shards, int64_t bytes)
+{
+    int64_t nodes = 0, least = INT64_MAX;
+    for (int rank = 0; rank < f->ranks; rank++)
+        nodes += nodes_of(shards, lk_part(shards, f->ranks, rank));
+    for (int rank = f->first; rank < f->first + f->n; rank++) {
+        int64_t own = nodes_of(shards, lk_part(shards, f->ranks, rank));
+        int64_t room = behind_nodes(own, nodes, bytes, bytes / f->ranks) + bytes;
+        least = room < least ? room : least;
+    }
+    return least;
 }
 
 /* --- what it takes ------------------------------------------------------------------------------------------------ */
