@@ -3,6 +3,7 @@
 #include "dist/flat.h"
 #include "dist/dist_testing.h"
 
+#include "base/mem.h"
 #include "core/backend.h"
 
 #include <poll.h>
@@ -181,6 +182,69 @@ static bool all_sums(const ranks_here *here)
     return right;
 }
 
+/* What nobody waited for is not told of later. */
+static void forget_errors(void)
+{
+    lk_error_clear();
+    lk_wait_all();
+    lk_error_clear();
+}
+
+static void expect_no_memory(const ranks_here *here)
+{
+    for (int d = 0; d < here->n; d++) {
+        int64_t now, peak;
+        assert_ok(lk_device_sync(here->devices[d]));
+        lk_device_memory(here->devices[d], &now, &peak);
+        assert_int_equal(now, 0);
+    }
+}
+
+/* --- allocations that fail ---------------------------------------------------------------------------------------- */
+
+static lk_status try_sums(const ranks_here *here)
+{
+    lk_flat *flat = NULL;
+    lk_flat_opts opts = {
+        .table = lk__links_of(here->devices[0]), .devices = here->devices, .n = here->n, .transport = here->transport};
+    bool right = lk__flat_new(&opts, &flat) == LK_OK && sums_up(here, flat, 0, false, false) &&
+                 sums_up(here, flat, 1, true, false) &&
+                 (!here->transport->reduce || sums_up(here, flat, 0, false, true));
+    lk__flat_release(flat);
+    return right ? LK_OK : lk_error_status();
+}
+
+/* Gives how many allocations there were. */
+static int64_t sum_failing_at(const ranks_here *here, int64_t n, int64_t *failures)
+{
+    lk_error_clear();
+    lk__mem_fail_at(n);
+    lk_status status = try_sums(here);
+    int64_t made = lk__mem_allocations();
+    lk__mem_fail_at(-1);
+    *failures += status != LK_OK;
+    if (status != LK_OK && (status != LK_ERR_MEMORY || !strstr(lk_error_message(), "out of memory")))
+        fail_msg("allocation %lld: %s: '%s'", (long long)n, lk_status_name(status), lk_error_message());
+    forget_errors();
+    return made;
+}
+
+static void fail_each(const char *spec, const lk_transport *transport)
+{
+    ranks_here here = {.transport = transport};
+    int64_t failures = 0, n = 0;
+    assert_ok(lk_devices_open(spec, here.devices, GPUS, &here.n));
+    here.ranks = here.n;
+    while (sum_failing_at(&here, n, &failures) > n)
+        n++;
+    print_message("%s, %s: %lld allocations, each refused once: %lld times sums failed\n", spec, transport->name,
+                  (long long)n, (long long)failures);
+    assert_true(failures > n / 2);
+    assert_ok(try_sums(&here));
+    expect_no_memory(&here);
+    lk_devices_release(here.devices, here.n);
+}
+
 /* Rank `rank` alone, on a GPU of its own. */
 static bool run_rank(int rank, int ranks, const lk_links_id *id)
 {
@@ -223,12 +287,7 @@ static void sum_giving_back(const char *spec, const lk_transport *transport, boo
     assert_ok(lk_devices_open(spec, here.devices, GPUS, &here.n));
     here.ranks = here.n;
     bool right = all_sums(&here);
-    for (int d = 0; d < here.n; d++) {
-        int64_t now, peak;
-        assert_ok(lk_device_sync(here.devices[d]));
-        lk_device_memory(here.devices[d], &now, &peak);
-        assert_int_equal(now, 0);
-    }
+    expect_no_memory(&here);
     lk_devices_release(here.devices, here.n);
     assert_true(right);
 }
@@ -273,6 +332,16 @@ static void memory_goes_back_meanwhile(void **state)
     needs_nccl();
     sum_giving_back("2xcuda", &lk__transport_nccl, true);
     sum_giving_back("2xcuda", &lk__transport_peer, true);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    needs_gpus(2);
+    values_of(0);
+    fail_each("2xcuda", &lk__transport_peer);
+    needs_nccl();
+    fail_each("2xcuda", &lk__transport_nccl);
 }
 
 /* One that is too wide or too deep for a kernel is left to operators. */
@@ -346,9 +415,7 @@ static void complains(const char *text)
     if (!strstr(lk_error_message(), text))
         print_error("not '%s', but '%s'\n", text, lk_error_message());
     assert_non_null(strstr(lk_error_message(), text));
-    lk_error_clear();
-    lk_wait_all(); /* what nobody was told of is none of the next test's business */
-    lk_error_clear();
+    forget_errors();
 }
 
 static void a_rank_that_is_not_started(void **state)
@@ -520,6 +587,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(peers),
         cmocka_unit_test(nccl_in_one_thread),
         cmocka_unit_test(memory_goes_back_meanwhile),
+        cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(ranks_in_threads),
         cmocka_unit_test(ranks_in_processes),
         cmocka_unit_test(a_rank_that_is_not_started),
