@@ -168,7 +168,7 @@ static lk_status copy(lk_device *links, int to, float *y, int from, const float 
 static lk_status sum(lk_device *links, int on, const lk_links_sum *s)
 {
     const cuda_links *l = links_of(links);
-    lk_gpu_tree_sum arguments = {.n_addends = s->n_addends, .y = s->y, .count = s->count};
+    lk_gpu_tree_sum arguments = {.n_addends = s->n_addends, .y = s->y, .dtype = s->dtype, .count = s->count};
     memcpy(arguments.addends, s->addends, sizeof arguments.addends);
     memcpy(arguments.additions, s->additions, sizeof arguments.additions);
     LK_TRY(lk__cuda_check(l->driver, l->driver->stream_use(l->streams[on]->trunk)));
@@ -237,7 +237,7 @@ static lk_status all_reduce(lk_device *links, int on, float *x, int64_t count)
 
 const lk_links_table lk__cuda_links = {
     .backend = &backend,
-    .dtypes = LK_DTYPE_BIT(LK_F32),
+    .dtypes = LK_DTYPE_BIT(LK_F32) | LK_DTYPE_BIT(LK_F64),
     .check_library = check_library,
     .describe_library = describe_library,
     .new_id = new_id,

@@ -4,19 +4,19 @@
 /* --- sums --------------------------------------------------------------------------------------------------------- */
 
 /* The value on top stays in a register: a sum of two never touches the stack. */
-static __global__ void tree_sum(const lk_gpu_tree_sum a)
+template <typename T> static __global__ void tree_sum(const lk_gpu_tree_sum a)
 {
     EACH(i, a.count)
     {
-        float waiting[LK_GPU_TREE_LEVELS], top = a.addends[0][i];
+        T waiting[LK_GPU_TREE_LEVELS], top = ((const T *)a.addends[0])[i];
         int depth = 0;
         for (int n = 1; n < a.n_addends; n++) {
             waiting[depth++] = top;
-            top = a.addends[n][i];
+            top = ((const T *)a.addends[n])[i];
             for (int k = 0; k < a.additions[n]; k++)
                 top = waiting[--depth] + top;
         }
-        a.y[i] = top;
+        ((T *)a.y)[i] = top;
     }
 }
 
@@ -24,7 +24,10 @@ lk_gpu_status lk__gpu_tree_sum(lk_gpu_stream *stream, const lk_gpu_tree_sum *a)
 {
     if (a->count == 0)
         return LK_GPU_OK;
-    LK_GPU_RUN(tree_sum, blocks_for(a->count), THREADS, stream->stream, *a);
+    if (a->dtype == LK_F64)
+        LK_GPU_RUN(tree_sum<double>, blocks_for(a->count), THREADS, stream->stream, *a);
+    else
+        LK_GPU_RUN(tree_sum<float>, blocks_for(a->count), THREADS, stream->stream, *a);
     return lk__gpu_launched("tree_sum");
 }
 

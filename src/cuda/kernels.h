@@ -496,14 +496,16 @@ typedef struct lk_gpu_column_sums {
 
 /* --- exchange ----------------------------------------------------------------------------------------------------- */
 
-/* y = a sum of arrays of f32 in a given order: a tree in postfix, where behind addend i follow additions[i] additions,
- * each of the two values before it. No more than LK_GPU_TREE_LEVELS values wait at a time. y may be an addend. */
+/* y = a sum of arrays of f32 or f64 in a given order: a tree in postfix, where behind addend i follow additions[i]
+ * additions, each of the two values before it. No more than LK_GPU_TREE_LEVELS values wait at a time. y may be an
+ * addend. */
 enum { LK_GPU_TREE_ADDENDS = 64, LK_GPU_TREE_LEVELS = 24 };
 typedef struct lk_gpu_tree_sum {
-    const float *addends[LK_GPU_TREE_ADDENDS];
+    const void *addends[LK_GPU_TREE_ADDENDS];
     unsigned char additions[LK_GPU_TREE_ADDENDS];
     int n_addends; /* at least 1 */
-    float *y;
+    void *y;
+    lk_dtype dtype;
     int64_t count;
 } lk_gpu_tree_sum;
 

@@ -4,11 +4,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/device_spec.h"
 #include "core/topology.h"
 #include "dist/cluster.h"
 #include "dist/group.h"
 #include "dist/strategy.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* What ranks tell each other. */
@@ -70,8 +72,8 @@ lk_status lk__join_processes(lk_trainer *trainer, int *cores)
 }
 
 /* Of processes on one machine that have the same cores to choose from, each takes those behind the ones that processes
- * before it take. */
-static void take_cores(lk_group *group, const introduction *all, int here)
+ * before it take. Gives how many these are. */
+static int take_cores(lk_group *group, const introduction *all, int here)
 {
     int before = 0, together = 0, cores = lk__topology_cores();
     for (int rank = 0; rank < lk__group_ranks(group); rank++) {
@@ -85,24 +87,40 @@ static void take_cores(lk_group *group, const introduction *all, int here)
         lk__log(LK_LOG_WARNING,
                 "%d devices of several processes share %d core%s of %s: more devices than cores gain no speed",
                 together, cores, cores == 1 ? "" : "s", lk__group_host(group, here));
+    return before;
 }
 
-lk_status lk__count_devices(lk_trainer *trainer, int devices)
+/* "2xcuda" is the next two GPUs that no process before this one takes; a spec with numbers is taken at its word. */
+static lk_status take_gpus(int before, lk__spec_text spec)
+{
+    lk_device_spec_entry entries[LK_MAX_DEVICES];
+    int n, used = 0;
+    LK_TRY(lk__device_spec_parse(spec, entries, LK_MAX_DEVICES, &n));
+    if (before == 0 || strchr(spec, ':') || strcmp(entries[0].kind, "cuda") != 0)
+        return LK_OK;
+    int gpus = lk_device_available("cuda");
+    for (int i = 0; i < n && gpus > 0; i++)
+        used += snprintf(spec + used, sizeof(lk__spec_text) - (size_t)used, "%s%s:%d", i ? "," : "", entries[i].kind,
+                         (before + i) % gpus);
+    return LK_OK;
+}
+
+lk_status lk__count_devices(lk_trainer *trainer, lk__spec_text spec)
 {
     lk_plan *plan = &trainer->plan;
     lk_group *group;
     introduction *all;
-    plan->devices = devices;
+    LK_TRY(lk_devices_count(spec, &plan->devices));
     if (plan->processes == 1)
         return LK_OK;
     LK_TRY(lk__group_open(&group));
-    LK_TRY(introduce(group, devices, &all));
-    take_cores(group, all, plan->process);
+    LK_TRY(introduce(group, plan->devices, &all));
+    lk_status status = take_gpus(take_cores(group, all, plan->process), spec);
     plan->devices = 0;
     for (int rank = 0; rank < plan->processes; rank++)
         plan->devices += all[rank].devices;
     lk__free(all);
-    return LK_OK;
+    return status;
 }
 
 lk_status lk__add_over_processes(const lk_trainer *trainer, double *value)

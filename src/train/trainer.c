@@ -174,18 +174,18 @@ static lk_status open_devices(lk_trainer *trainer)
 {
     const lk_train_config *config = &trainer->config;
     lk_plan *plan = &trainer->plan;
-    char all_cores[32];
-    const char *devices = config->devices;
-    int cores, n_devices;
+    lk__spec_text devices;
+    int cores;
     LK_TRY(lk__join_processes(trainer, &cores));
     LK_TRY(lk__agree_on_options(trainer));
-    if (!devices) {
+    if (config->devices) {
+        if (snprintf(devices, sizeof devices, "%s", config->devices) >= (int)sizeof devices)
+            LK_FAIL(LK_ERR_ARGUMENT, "--devices: longer than %zu characters", sizeof devices - 1);
+    } else {
         int64_t shards = config->shards ? config->shards : lk_default_shards(plan->batch_size, 1);
-        snprintf(all_cores, sizeof all_cores, "%lldxcpu", (long long)(cores < shards ? cores : shards));
-        devices = all_cores;
+        snprintf(devices, sizeof devices, "%lldxcpu", (long long)(cores < shards ? cores : shards));
     }
-    LK_TRY(lk_devices_count(devices, &n_devices));
-    LK_TRY(lk__count_devices(trainer, n_devices));
+    LK_TRY(lk__count_devices(trainer, devices));
     plan->shards = config->shards ? config->shards : lk_default_shards(plan->batch_size, plan->devices);
     LK_TRY(lk__check_shards(config->shards, plan->shards, plan->batch_size, plan->devices));
 

@@ -138,8 +138,9 @@ void lk__release_tensors(lk_tensor **tensors, int64_t n);
  * this process's where all on its machine take as many. */
 lk_status lk__join_processes(lk_trainer *trainer, int *cores);
 
-/* Sets plan.devices, given this process's, and has these take cores that no other process takes. */
-lk_status lk__count_devices(lk_trainer *trainer, int devices);
+/* Sets plan.devices, given this process's, and has these take cores, or GPUs, that no other process takes. */
+typedef char lk__spec_text[2048];
+lk_status lk__count_devices(lk_trainer *trainer, lk__spec_text spec);
 
 /* agreement.c: of several processes, that all were started alike, and that what they have made of it is the same.
  * LK_ERR_ARGUMENT: which rank was not, and in what. */

@@ -120,9 +120,10 @@ static void uses(const lk_gpu_pairwise_sum &a, operands &list)
 
 static void uses(const lk_gpu_tree_sum &a, operands &list)
 {
+    int64_t bytes = a.count * (a.dtype == LK_F64 ? DOUBLE : FLOAT);
     for (int i = 0; i < a.n_addends; i++)
-        list.reads(a.addends[i], a.count * FLOAT);
-    list.writes(a.y, a.count * FLOAT);
+        list.reads(a.addends[i], bytes);
+    list.writes(a.y, bytes);
 }
 
 static void uses(const lk_gpu_copies &a, operands &list)

@@ -6,14 +6,12 @@
 #include "dist/strategy.h"
 
 #include <stdio.h>
+#include <string.h>
 
 static lk_status check(lk_device *const *devices, int n_devices)
 {
-    (void)n_devices;
-    if (lk__links_of(devices[0]))
-        LK_FAIL(LK_ERR_UNSUPPORTED, "strategy multi-worker: for CPU devices so far, not for %s",
-                lk_device_name(devices[0]));
-    return LK_OK;
+    const lk_links_table *links = lk__links_of(devices[0]);
+    return links ? links->check_library(devices, n_devices) : LK_OK;
 }
 
 /* Every process's number of devices, and where its ranks begin. */
@@ -31,13 +29,10 @@ static lk_status number_devices(lk_strategy *s)
     return LK_OK;
 }
 
-static lk_status open_group(lk_strategy *s)
+/* CPU devices: what a queue beside theirs adds up goes by the processes' messages. */
+static lk_status link_by_messages(lk_strategy *s)
 {
-    LK_TRY(lk__group_open(&s->group));
-    LK_TRY(number_devices(s));
     s->flat_group = (lk_flat_group){s->group, s->starts};
-    snprintf(s->transport, sizeof s->transport, "%s, %d processes", lk__group_library(s->group),
-             lk__group_ranks(s->group));
     lk_flat_opts opts = {.table = &lk__host_links,
                          .devices = s->devices,
                          .n = s->n_devices,
@@ -45,7 +40,37 @@ static lk_status open_group(lk_strategy *s)
                          .group = &s->flat_group,
                          .first = s->first,
                          .ranks = s->ranks};
+    snprintf(s->transport, sizeof s->transport, "%s", lk__group_library(s->group));
     return lk__flat_new(&opts, &s->flat);
+}
+
+/* GPUs: by NCCL, of which the processes' messages only carry the name of what connects them. */
+static lk_status link_by_library(lk_strategy *s, const lk_links_table *links)
+{
+    lk_links_id id = {{0}};
+    if (lk__group_rank(s->group) == 0)
+        LK_TRY(links->new_id(&id));
+    LK_TRY(lk__group_broadcast(s->group, 0, &id, sizeof id));
+    lk_flat_opts opts = {.table = links,
+                         .devices = s->devices,
+                         .n = s->n_devices,
+                         .transport = &lk__transport_nccl,
+                         .id = &id,
+                         .first = s->first,
+                         .ranks = s->ranks};
+    links->describe_library(s->transport, sizeof s->transport);
+    return lk__flat_new(&opts, &s->flat);
+}
+
+static lk_status open_group(lk_strategy *s)
+{
+    const lk_links_table *links = lk__links_of(s->devices[0]);
+    LK_TRY(lk__group_open(&s->group));
+    LK_TRY(number_devices(s));
+    LK_TRY(links ? link_by_library(s, links) : link_by_messages(s));
+    size_t used = strlen(s->transport);
+    snprintf(s->transport + used, sizeof s->transport - used, ", %d processes", lk__group_ranks(s->group));
+    return LK_OK;
 }
 
 static bool is_there(const lk_bucket *bucket, int i)
