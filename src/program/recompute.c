@@ -421,7 +421,6 @@ static lk_status recompute_pass(lk_program *program, int begin, int end)
 {
     lk_recomputation r = {.program = program, .begin = begin, .n_calls = end - begin};
     search s = {0};
-    LK_TRY(lk__program_find_values(program));
     find_own_values(&r);
     lk_status status = prepare(&r, &s);
     if (status == LK_OK) {
@@ -432,10 +431,12 @@ static lk_status recompute_pass(lk_program *program, int begin, int end)
     return status;
 }
 
-/* From the last pass to the first one, which the others' further calls do not move. */
+/* From the last pass to the first one, which the others' further calls do not move: values stay as they were found for
+ * the passes that are left. */
 lk_status lk__program_recompute(lk_program *program)
 {
     int end = program->n_calls;
+    LK_TRY(lk__program_find_values(program));
     while (end > 0) {
         int begin = end - 1;
         while (begin > 0 && program->calls[begin - 1].pass == program->calls[end - 1].pass)

@@ -5,6 +5,8 @@
 #include "base/status.h"
 #include "core/tensor.h"
 
+#include <string.h>
+
 typedef struct remaking {
     const lk_recomputation *r;
     lk_storage **second; /* [value]: where its second life is; NULL: nowhere yet */
@@ -41,24 +43,16 @@ static lk_status redirect_operands(remaking *m, lk_step step, lk_call *call)
     return LK_OK;
 }
 
-static void copy_call(remaking *m, int call)
-{
-    m->calls[m->n] = m->r->program->calls[call];
-    lk__call_retain(&m->calls[m->n++]);
-}
-
+/* Of the pass. */
 static lk_status make_calls(remaking *m)
 {
-    int begin = m->r->begin, end = begin + m->r->n_calls;
-    for (int call = 0; call < begin; call++)
-        copy_call(m, call);
     for (int s = 0; s < m->r->n_steps; s++) {
         lk_step step = m->r->steps[s];
-        copy_call(m, begin + step.call);
-        LK_TRY(redirect_operands(m, step, &m->calls[m->n - 1]));
+        lk_call *call = &m->calls[m->n++];
+        *call = m->r->program->calls[m->r->begin + step.call];
+        lk__call_retain(call);
+        LK_TRY(redirect_operands(m, step, call));
     }
-    for (int call = end; call < m->r->program->n_calls; call++)
-        copy_call(m, call);
     return LK_OK;
 }
 
@@ -69,13 +63,24 @@ static void release_calls(lk_call *calls, int n)
     lk__free(calls);
 }
 
-static void replace_calls(lk_program *program, remaking *m)
+/* The pass's calls give way to those that were made, which the program then owns. */
+static lk_status replace_calls(lk_program *program, remaking *m)
 {
-    release_calls(program->calls, program->n_calls);
-    program->calls = m->calls;
-    program->n_calls = program->calls_capacity = m->n;
-    m->calls = NULL;
+    int begin = m->r->begin, end = begin + m->r->n_calls, behind = program->n_calls - end;
+    int n = begin + m->n + behind;
+    lk_call *calls = lk__calloc((size_t)n, sizeof *calls);
+    if (!calls)
+        return LK_ERR_MEMORY;
+    memcpy(calls, program->calls, (size_t)begin * sizeof *calls);
+    memcpy(calls + begin, m->calls, (size_t)m->n * sizeof *calls);
+    memcpy(calls + begin + m->n, program->calls + end, (size_t)behind * sizeof *calls);
+    for (int i = begin; i < end; i++)
+        lk__call_release(&program->calls[i]);
+    lk__free(program->calls);
+    program->calls = calls;
+    program->n_calls = program->calls_capacity = n;
     m->n = 0;
+    return LK_OK;
 }
 
 lk_status lk__program_remake(const lk_recomputation *r)
@@ -83,10 +88,10 @@ lk_status lk__program_remake(const lk_recomputation *r)
     lk_program *program = r->program;
     remaking m = {.r = r};
     m.second = lk__calloc((size_t)program->n_values + 1, sizeof *m.second);
-    m.calls = lk__calloc((size_t)(program->n_calls - r->n_calls + r->n_steps) + 1, sizeof *m.calls);
+    m.calls = lk__calloc((size_t)r->n_steps + 1, sizeof *m.calls);
     lk_status status = m.second && m.calls ? make_calls(&m) : LK_ERR_MEMORY;
     if (status == LK_OK)
-        replace_calls(program, &m);
+        status = replace_calls(program, &m);
     for (int v = 0; m.second && v < program->n_values; v++)
         if (m.second[v])
             lk__storage_release(m.second[v]);
