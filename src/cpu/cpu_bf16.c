@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "core/backend.h"
 #include "core/tensor.h"
-#include "cpu/bf16.h"
+#include "base/bf16.h"
 #include "cpu/cpu.h"
 #include "cpu/cpu_convert.h"
 #include "cpu/cpu_state.h"

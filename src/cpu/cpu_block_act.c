@@ -2,7 +2,7 @@
  * results, and leaves a bit for each of them. What dy passes on is written down once, for three sums. */
 #include "core/backend.h"
 #include "core/tensor.h"
-#include "cpu/avx2.h"
+#include "base/avx2.h"
 #include "cpu/block_conv.h"
 #include "cpu/cpu_block_conv.h"
 #include "cpu/cpu_channels.h"

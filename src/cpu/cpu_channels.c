@@ -1,7 +1,7 @@
 #include "cpu/cpu_channels.h"
 
 #include "core/tensor.h"
-#include "cpu/avx2.h"
+#include "base/avx2.h"
 
 #include <stdio.h>
 

@@ -2,7 +2,7 @@
 
 #include "core/backend.h"
 #include "core/tensor.h"
-#include "cpu/avx2.h"
+#include "base/avx2.h"
 #include "cpu/cpu.h"
 #include "cpu/cpu_bf16.h"
 #include "cpu/cpu_state.h"

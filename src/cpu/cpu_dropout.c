@@ -1,7 +1,7 @@
 /* dropout, on drop.h' loops, in whatever layout x has. */
 #include "core/backend.h"
 #include "core/tensor.h"
-#include "cpu/avx2.h"
+#include "base/avx2.h"
 #include "cpu/cpu_kernels.h"
 #include "cpu/cpu_own.h"
 #include "cpu/drop.h"

@@ -1,6 +1,6 @@
 /* What a core can do at most: multiply-adds in registers, in enough independent sums to hide their latency. The sums
  * begin with numbers that the compiler does not know: equal ones it could make once. */
-#include "cpu/avx2.h"
+#include "base/avx2.h"
 #include "cpu/cpu.h"
 
 enum { SUMS = 12 };

@@ -2,7 +2,7 @@
  * Padding is 0 in every layout and stays so. */
 #include "core/backend.h"
 #include "core/tensor.h"
-#include "cpu/avx2.h"
+#include "base/avx2.h"
 #include "cpu/cpu_convert.h"
 #include "cpu/cpu_kernels.h"
 

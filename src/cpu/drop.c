@@ -1,7 +1,7 @@
 #include "cpu/drop.h"
 
 #include "base/philox.h"
-#include "cpu/avx2.h"
+#include "base/avx2.h"
 
 #include <math.h>
 #include <string.h>

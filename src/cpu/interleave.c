@@ -1,6 +1,6 @@
 #include "cpu/interleave.h"
 
-#include "cpu/avx2.h"
+#include "base/avx2.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>

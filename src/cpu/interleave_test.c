@@ -1,7 +1,7 @@
 /* Conversions between plain activations and vectors of images or channels. */
 #include "cpu/interleave.h"
 
-#include "cpu/avx2.h"
+#include "base/avx2.h"
 #include "cpu/layouts_testing.h"
 
 #include <math.h>

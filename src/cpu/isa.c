@@ -1,6 +1,6 @@
 #include "cpu/isa.h"
 
-#include "cpu/avx2.h"
+#include "base/avx2.h"
 #include "cpu/dnnl_compat.h"
 
 #include <pthread.h>

@@ -2,7 +2,7 @@
 #ifndef LK_CPU_VECTOR_AVX512_H
 #define LK_CPU_VECTOR_AVX512_H
 
-#include "cpu/avx2.h"
+#include "base/avx2.h"
 
 #include <immintrin.h>
 #include <stdint.h>

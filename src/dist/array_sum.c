@@ -1,6 +1,6 @@
 #include "dist/array_sum.h"
 
-#include "cpu/avx2.h"
+#include "base/avx2.h"
 
 #include <string.h>
 

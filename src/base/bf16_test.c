@@ -1,5 +1,5 @@
 /* Widening and rounding: every bf16 number, and f32 numbers on, beside and between those. */
-#include "cpu/bf16.h"
+#include "base/bf16.h"
 
 #include <math.h>
 #include <setjmp.h>

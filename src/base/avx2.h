@@ -1,6 +1,6 @@
 /* Code for AVX2 beside code for any processor: a function marked LK_AVX2 is only called where lk__has_avx2. */
-#ifndef LK_CPU_AVX2_H
-#define LK_CPU_AVX2_H
+#ifndef LK_BASE_AVX2_H
+#define LK_BASE_AVX2_H
 
 #include <stdbool.h>
 

@@ -1,6 +1,6 @@
 /* bf16: the upper half of an f32. */
-#ifndef LK_CPU_BF16_H
-#define LK_CPU_BF16_H
+#ifndef LK_BASE_BF16_H
+#define LK_BASE_BF16_H
 
 #include <stdint.h>
 

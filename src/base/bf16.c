@@ -1,6 +1,6 @@
-#include "cpu/bf16.h"
+#include "base/bf16.h"
 
-#include "cpu/avx2.h"
+#include "base/avx2.h"
 
 #include <string.h>
 
