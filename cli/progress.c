@@ -52,6 +52,8 @@ static void print_devices(const lk_plan *plan, const lk_train_config *config)
     if (strcmp(plan->transport, "") != 0 && strcmp(plan->transport, "inproc") != 0)
         fprintf(stderr, ", exchange by %s", plan->transport);
     fputc('\n', stderr);
+    if (plan->compressed)
+        fprintf(stderr, "            gradients exchanged as bf16: the bits depend on the number of devices\n");
     if (plan->reduce == LK_REDUCE_NCCL)
         fprintf(stderr, "            sums by NCCL: the bits depend on the number of devices\n");
     fprintf(stderr, "  batch     %lld in %lld shard%s", batch, shards, shards == 1 ? "" : "s");

@@ -72,6 +72,15 @@ says "cluster.json: cluster.worker[0]: 'localhost' is no address; must be host:p
 run 2 train "${short[@]}" --cluster "$work/cluster.json"
 says "--cluster $work/cluster.json: is for --strategy multi-worker"
 
+# Exchanged as bf16: the bits depend on how many devices there are, and not on the processes that have them.
+ranks 1 0 train --model lenet "${small[@]}" --shards 8 --strategy multi-worker --devices 2xcpu:0 --compress bf16
+wanted=$(digest)
+says "gradients exchanged as bf16"
+ranks 2 0 train --model lenet "${small[@]}" --shards 8 --strategy multi-worker --devices cpu:0 --compress bf16
+[[ -n $wanted && $(digest) == "$wanted" ]] || fail "digest $(digest), of one process $wanted"
+ranks 1 2 train --model lenet "${small[@]}" --devices 1 --compress bf16
+says "exchange in bf16: strategy multi-worker on CPU devices has it, not one-device on cpu:0"
+
 # --- processes that were not started alike ---------------------------------------------------------------------------
 
 # differ TEXT ARGUMENT…: two processes, of which the second one has these arguments too.

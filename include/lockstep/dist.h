@@ -75,6 +75,11 @@ typedef enum lk_reduce { LK_REDUCE_TREE, LK_REDUCE_NCCL } lk_reduce;
  * between these devices), which leaves it as it was. */
 LK_API lk_status lk_strategy_set_reduce(lk_strategy *strategy, lk_reduce reduce);
 
+/* Sums that are begun later go from device to device as bf16: half the bytes. What is large is rounded before it
+ * leaves, and once more when it is added up, so bits depend on the number of devices; replicas stay equal. Errors:
+ * LK_ERR_ARGUMENT (of strategies, "multi-worker" on CPU devices has it). */
+LK_API lk_status lk_strategy_set_compression(lk_strategy *strategy, bool compressed);
+
 /* How gradients get from device to device: "inproc" (they share their memory), "peer copies", "NCCL 2.28.9", "Open MPI
  * 4.1.4, 2 processes", or "" for one device. NCCL is used between GPUs where the plug-in has it and can; sums by the
  * tree have the same bits. Valid as long as the strategy. */

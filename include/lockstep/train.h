@@ -27,6 +27,7 @@ typedef struct lk_train_config {
     const char *strategy;   /* NULL: one-device for one device, else mirrored */
     const char *cluster;    /* multi-worker: the file of a cluster's description; NULL: TF_CONFIG's, if it is set */
     int reduce;             /* enum lk_reduce */
+    int compress;           /* 1: exchange in bf16, see lk_strategy_set_compression */
     int64_t shards;         /* V; 0: lk_default_shards */
     const char *algorithms; /* "fast", "direct", or the file of a tuning */
     int executor;           /* enum lk_executor */
@@ -90,7 +91,7 @@ typedef enum lk_nan_guard { LK_NAN_GUARD_STOP, LK_NAN_GUARD_SKIP, LK_NAN_GUARD_O
 
 /* The flags of `lockstep train`, with offsets into lk_train_config. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 55 };
+enum { LK_TRAIN_OPTION_COUNT = 56 };
 
 /* A recipe is a named list of settings for these options: what one of the project's sources trains. */
 typedef struct lk_recipe {
@@ -136,6 +137,7 @@ typedef struct lk_plan {
     const char *algorithms; /* "fast", "direct", or the file of a tuning */
     const char *transport;  /* lk_strategy_transport */
     lk_reduce reduce;
+    bool compressed; /* the exchange */
     /* XXH3-64 of the executor, the version of fusion, TF32, and NCCL's reduction with the number of devices, seeded
      * with lk_tuning_hash of lk_trainer_implementations, and where GPUs differ with those that differ from the first.
      */

@@ -116,7 +116,7 @@ static int list_parts(const lk_bucket *bucket, group g, lk_flat_part *parts)
 }
 
 /* groups[q] of those that are begun is emptied. */
-static lk_status begin_group(const lk_bucket *bucket, lk_flat *flat, lk_reduce reduce, group *groups, int first,
+static lk_status begin_group(const lk_bucket *bucket, const lk_strategy *strategy, group *groups, int first,
                              int *members)
 {
     lk_flat_part parts[LK_FLAT_PARTS];
@@ -126,7 +126,8 @@ static lk_status begin_group(const lk_bucket *bucket, lk_flat *flat, lk_reduce r
                        .quantities = members,
                        .shapes = bucket->shapes,
                        .dtype = g.dtype,
-                       .by_library = reduce == LK_REDUCE_NCCL,
+                       .compressed = strategy->compressed,
+                       .by_library = strategy->reduce == LK_REDUCE_NCCL,
                        .whole = g.small,
                        .sums = bucket->sums,
                        .stride = bucket->n};
@@ -137,11 +138,12 @@ static lk_status begin_group(const lk_bucket *bucket, lk_flat *flat, lk_reduce r
         members[sum.n_quantities++] = bucket->quantities[q];
         groups[q].nodes = 0;
     }
-    return lk__flat_allreduce(flat, &sum);
+    return lk__flat_allreduce(strategy->flat, &sum);
 }
 
-lk_status lk__bucket_begin_flat(const lk_bucket *bucket, lk_flat *flat, lk_device *home, lk_reduce reduce)
+lk_status lk__bucket_begin_flat(const lk_bucket *bucket, const lk_strategy *strategy)
 {
+    lk_device *home = strategy->devices[0];
     size_t n = (size_t)bucket->n_quantities;
     if (!fits(bucket))
         return LK_OK;
@@ -150,10 +152,10 @@ lk_status lk__bucket_begin_flat(const lk_bucket *bucket, lk_flat *flat, lk_devic
     lk_status status = groups && members ? LK_OK : LK_ERR_MEMORY;
     for (int q = 0; q < bucket->n_quantities && status == LK_OK; q++)
         if (!bucket->sums[bucket->quantities[q]])
-            groups[q] = group_of(bucket, flat, bucket->quantities[q]);
+            groups[q] = group_of(bucket, strategy->flat, bucket->quantities[q]);
     for (int q = 0; q < bucket->n_quantities && status == LK_OK; q++)
         if (groups[q].nodes)
-            status = begin_group(bucket, flat, reduce, groups, q, members);
+            status = begin_group(bucket, strategy, groups, q, members);
     lk__device_free(home, groups);
     lk__device_free(home, members);
     return status;

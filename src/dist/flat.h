@@ -50,6 +50,7 @@ typedef struct lk_flat_sum {
     int n_quantities;
     const lk_shape *shapes; /* [quantity] */
     lk_dtype dtype;         /* of all of them */
+    bool compressed;        /* see lk_strategy_set_compression */
     bool by_library;        /* the library's own reduction: bits depend on the number of ranks */
     bool whole;             /* every device adds up everything: where hops count, and not bytes */
     lk_tensor **sums;       /* [device * stride + i]: set to new tensors, one reference each; NULL before */

@@ -85,6 +85,15 @@ lk_status lk_strategy_set_reduce(lk_strategy *strategy, lk_reduce reduce)
     return LK_OK;
 }
 
+lk_status lk_strategy_set_compression(lk_strategy *strategy, bool compressed)
+{
+    if (compressed && strategy->flat_group.processes == NULL)
+        LK_FAIL(LK_ERR_ARGUMENT, "exchange in bf16: strategy multi-worker on CPU devices has it, not %s on %s",
+                strategy->table->name, lk_device_name(strategy->devices[0]));
+    strategy->compressed = compressed;
+    return LK_OK;
+}
+
 const char *lk_strategy_transport(const lk_strategy *strategy)
 {
     return strategy->transport;

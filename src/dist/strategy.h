@@ -24,8 +24,8 @@ typedef struct lk_bucket {
 /* A strategy's `begin` for the quantities that can be added up in shared memory; of the others sums stay NULL. */
 lk_status lk__bucket_begin_shared(const lk_bucket *bucket, lk_device *const *devices, int n_devices);
 
-/* The same for those that devices with links can add up; home: one of them. */
-lk_status lk__bucket_begin_flat(const lk_bucket *bucket, lk_flat *flat, lk_device *home, lk_reduce reduce);
+/* The same for those that strategy->flat can add up. */
+lk_status lk__bucket_begin_flat(const lk_bucket *bucket, const lk_strategy *strategy);
 
 /* All of a bucket that is on one device: what shared memory allows in one pass over it. The sums are the caller's; what
  * else it makes belongs to the open scope. */
@@ -49,6 +49,7 @@ struct lk_strategy {
     lk_device *devices[LK_MAX_DEVICES];
     int n_devices;
     lk_reduce reduce;
+    bool compressed;
     lk_flat *flat; /* NULL: the devices have no links, or there is one */
     char transport[64];
 

@@ -28,7 +28,8 @@ typedef struct lk_flat_exchange {
     const lk_flat_node *nodes;
     int n_nodes;
     int64_t row, slice;
-    float **rooms; /* [n] */
+    bool compressed; /* words are f32, and go to other devices as bf16 */
+    float **rooms;   /* [n] */
 } lk_flat_exchange;
 
 typedef struct lk_transport {

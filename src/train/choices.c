@@ -175,6 +175,8 @@ static uint64_t hash(const lk_trainer *trainer)
         snprintf(executor, sizeof executor, "program, fusion %d", LK_FUSION_VERSION);
     if (trainer->plan.reduce == LK_REDUCE_NCCL)
         snprintf(reduction, sizeof reduction, ", %s over %d", trainer->plan.transport, trainer->plan.devices);
+    else if (trainer->plan.compressed)
+        snprintf(reduction, sizeof reduction, ", bf16 over %d", trainer->plan.devices);
     int length = snprintf(text, sizeof text, "%s%s%s", executor, trainer->plan.tf32 ? ", tf32" : "", reduction);
     return XXH3_64bits_withSeed(text, (size_t)length, seed);
 }

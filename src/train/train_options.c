@@ -15,6 +15,7 @@ static const char *const fuse_modes[] = {"on", "off", NULL};
 static const char *const graph_modes[] = {"on", "off", NULL};
 static const char *const precisions[] = {"f32", "bf16", NULL};
 static const char *const reductions[] = {"tree", "nccl", NULL}; /* of enum lk_reduce */
+static const char *const compressions[] = {"none", "bf16", NULL};
 static const char *const executors[] = {"program", "eager", NULL};
 
 /* clang-format off: a paragraph an option */
@@ -79,6 +80,15 @@ const lk_option lk_train_options[] = {
      .recorded = true,
      .help = "how gradients are summed over devices. tree: the same bits on any number of them; nccl: by NCCL's own "
              "all-reduce, whose bits depend on their number, on GPUs alone"},
+    {.name = "compress",
+     .type = LK_OPTION_CHOICE,
+     AT(compress),
+     .default_text = "none",
+     .choices = compressions,
+     .value = "NAME",
+     .recorded = true,
+     .help = "bf16: gradients go from process to process in half the bytes, and the bits depend on the number of "
+             "devices"},
     {.name = "shards",
      .type = LK_OPTION_INT64,
      AT(shards),

@@ -162,6 +162,8 @@ static lk_status make_loaders(lk_trainer *trainer)
 static lk_status plan_reduction(lk_trainer *trainer)
 {
     char reason[512];
+    trainer->plan.compressed = trainer->config.compress != 0;
+    LK_TRY(lk_strategy_set_compression(trainer->strategy, trainer->plan.compressed));
     trainer->plan.reduce = (lk_reduce)trainer->config.reduce;
     if (lk_strategy_set_reduce(trainer->strategy, trainer->plan.reduce) == LK_OK)
         return LK_OK;

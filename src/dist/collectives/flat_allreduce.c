@@ -443,6 +443,7 @@ static void measure(job *j, const lk_flat_sum *sum)
     bool whole = sum->whole && !sum->by_library;
     j->e.slice = whole ? 0 : aligned((row + j->e.ranks - 1) / j->e.ranks);
     j->e.row = whole ? row : j->e.slice * j->e.ranks;
+    j->e.compressed = sum->compressed && j->e.slice > 0 && sum->dtype == LK_F32;
 }
 
 static int64_t room_words(const job *j)

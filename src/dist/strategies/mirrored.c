@@ -49,7 +49,7 @@ static lk_status begin(lk_place at, lk_strategy *strategy, const lk_bucket *b)
     lk_tensor *sums[LK_MAX_DEVICES], *begun[LK_MAX_DEVICES];
     LK_TRY(lk__bucket_begin_shared(b, strategy->devices, strategy->n_devices));
     if (strategy->flat)
-        LK_TRY(lk__bucket_begin_flat(b, strategy->flat, strategy->devices[0], strategy->reduce));
+        LK_TRY(lk__bucket_begin_flat(b, strategy));
     for (int q = 0; q < b->n_quantities; q++) {
         int i = b->quantities[q];
         if (b->sums[i])

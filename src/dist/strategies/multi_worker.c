@@ -84,7 +84,7 @@ static bool is_there(const lk_bucket *bucket, int i)
 static lk_status begin(lk_place at, lk_strategy *s, const lk_bucket *bucket)
 {
     (void)at;
-    LK_TRY(lk__bucket_begin_flat(bucket, s->flat, s->devices[0], s->reduce));
+    LK_TRY(lk__bucket_begin_flat(bucket, s));
     for (int q = 0; q < bucket->n_quantities; q++)
         if (!bucket->sums[bucket->quantities[q]] && is_there(bucket, bucket->quantities[q]))
             LK_FAIL(LK_ERR_UNSUPPORTED,

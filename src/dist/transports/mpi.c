@@ -2,6 +2,7 @@
  * nodes and ranks on both sides. */
 #include "dist/transport.h"
 
+#include "base/bf16.h"
 #include "base/mem.h"
 #include "base/status.h"
 
@@ -31,6 +32,52 @@ static bool is_here(const lk_flat_exchange *e, int rank)
     return rank >= e->first && rank < e->first + e->n;
 }
 
+/* --- messages as bf16 --------------------------------------------------------------------------------------------- */
+
+static size_t words_of(const lk_group_message *m)
+{
+    return m->bytes / sizeof(float);
+}
+
+static void round_here(float *x, int64_t count)
+{
+    enum { PIECE = 1024 };
+    uint16_t halves[PIECE];
+    for (int64_t i = 0; i < count; i += PIECE) {
+        int64_t n = count - i < PIECE ? count - i : PIECE;
+        lk__bf16_round(x + i, halves, n);
+        lk__bf16_widen(halves, x + i, n);
+    }
+}
+
+/* Every message is half as long; what comes is widened where it belongs. */
+static lk_status exchange_halves(const lk_flat_exchange *e, const message_list *list)
+{
+    size_t words = 0, at = 0;
+    for (int i = 0; i < list->n; i++)
+        words += words_of(&list->messages[i]);
+    uint16_t *halves = lk__alloc_aligned((words + 1) * sizeof *halves);
+    lk_group_message *short_ones = lk__calloc((size_t)list->n + 1, sizeof *short_ones);
+    lk_status status = halves && short_ones ? LK_OK : LK_ERR_MEMORY;
+    for (int i = 0; i < list->n && status == LK_OK; i++) {
+        const lk_group_message *m = &list->messages[i];
+        short_ones[i] = (lk_group_message){m->is_sent, m->other, halves + at, m->bytes / 2};
+        if (m->is_sent)
+            lk__bf16_round(m->data, halves + at, (int64_t)words_of(m));
+        at += words_of(m);
+    }
+    if (status == LK_OK)
+        status = lk__group_exchange(e->group->processes, LK_CHANNEL_DATA, short_ones, list->n);
+    for (int i = 0; i < list->n && status == LK_OK; i++)
+        if (!list->messages[i].is_sent)
+            lk__bf16_widen(short_ones[i].data, list->messages[i].data, (int64_t)words_of(&list->messages[i]));
+    lk__free_aligned(halves);
+    lk__free(short_ones);
+    return status;
+}
+
+/* ------------------------------------------------------------------------------------------------------------------ */
+
 /* Counts the messages that `fill` lists, then lists them, and exchanges them. */
 static lk_status exchange(const lk_flat_exchange *e, void (*fill)(const lk_flat_exchange *e, message_list *list))
 {
@@ -41,7 +88,8 @@ static lk_status exchange(const lk_flat_exchange *e, void (*fill)(const lk_flat_
         return LK_ERR_MEMORY;
     list.n = 0;
     fill(e, &list);
-    lk_status status = lk__group_exchange(e->group->processes, LK_CHANNEL_DATA, list.messages, list.n);
+    lk_status status = e->compressed ? exchange_halves(e, &list)
+                                     : lk__group_exchange(e->group->processes, LK_CHANNEL_DATA, list.messages, list.n);
     lk__free(list.messages);
     return status;
 }
@@ -70,6 +118,9 @@ static lk_status copy_chunks(const lk_flat_exchange *e)
             if (to != owner)
                 LK_TRY(e->table->copy(e->links, to, lk__flat_chunk(e, to, m), owner,
                                       lk__flat_source(e, owner, m, e->first + to), lk__flat_chunk_count(e)));
+        for (int to = 0; to < e->n && e->compressed; to++)
+            if (to != owner)
+                round_here(lk__flat_chunk(e, to, m), lk__flat_chunk_count(e));
     }
     return LK_OK;
 }
@@ -105,8 +156,11 @@ static lk_status copy_slices(const lk_flat_exchange *e)
     return LK_OK;
 }
 
+/* Replicas have to be equal: whoever has a slice as it was rounds it as it comes to the others. */
 static lk_status gather(const lk_flat_exchange *e)
 {
+    for (int d = 0; d < e->n && e->compressed; d++)
+        round_here(lk__flat_sum_row(e, d) + (e->first + d) * e->slice, e->slice);
     LK_TRY(exchange(e, list_slices));
     return copy_slices(e);
 }
