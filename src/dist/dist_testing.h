@@ -95,10 +95,12 @@ static float value_table[ADDENDS][TABLE];
 static inline const float *values_of(int64_t index)
 {
     static bool filled;
-    for (int64_t a = 0; a < ADDENDS && !filled; a++)
-        for (int64_t i = 0; i < TABLE; i++)
-            value_table[a][i] = value_of(a, i);
-    filled = true;
+    if (!filled) {
+        for (int64_t a = 0; a < ADDENDS; a++)
+            for (int64_t i = 0; i < TABLE; i++)
+                value_table[a][i] = value_of(a, i);
+        filled = true;
+    }
     assert_true(index < ADDENDS);
     return value_table[index];
 }
