@@ -31,6 +31,8 @@
     {op, EXACT, "one shape", binary_case, P(binary_parameters, function, DIMS(13, 7), DIMS(13, 7), 0)},               \
         {op, EXACT, "long", binary_case, P(binary_parameters, function, DIMS(3, 1031), DIMS(3, 1031), 0)},            \
         {op, EXACT, "bias", binary_case, P(binary_parameters, function, DIMS(9, 10), DIMS(10), 0)},                   \
+        {op, EXACT, "bias of 16", binary_case, P(binary_parameters, function, DIMS(9, 16), DIMS(16), 0)},             \
+        {op, EXACT, "one a row of 24", binary_case, P(binary_parameters, function, DIMS(7, 24), DIMS(7, 1), 0)},      \
         {op, EXACT, "column", binary_case, P(binary_parameters, function, DIMS(2, 3, 1), DIMS(1, 4), 0)},             \
         {op, EXACT, "channels", binary_case, P(binary_parameters, function, DIMS(2, 5, 3, 4), DIMS(5, 1, 1), 0)},     \
         {op, EXACT, "images, one shape", binary_case,                                                                 \
@@ -251,6 +253,9 @@ static const conformance_case conformance_cases[] = {
 
     {LK_OP_COPY, EXACT, "images", copy_case, SHAPE_OF(3, 5, 7, 2)},
     {LK_OP_COPY, EXACT, "vector", copy_case, SHAPE_OF(1031)},
+    {LK_OP_COPY, EXACT, "in another order, 70 by 45", copy_turned_case, SHAPE_OF(3, 70, 45)},
+    {LK_OP_COPY, EXACT, "in another order, 9 by 301", copy_turned_case, SHAPE_OF(2, 9, 301)},
+    {LK_OP_COPY, EXACT, "in another order, 1500 by 2", copy_turned_case, SHAPE_OF(1500, 2)},
     {LK_OP_COPY, EXACT, "scalar", copy_case, P(lk_shape, .ndim = 0)},
     {LK_OP_COPY, EXACT, "empty", copy_case, SHAPE_OF(3, 0, 2)},
     {LK_OP_COPY, EXACT, "to another device", copy_to_peer_case, SHAPE_OF(3, 5, 7, 2)},
@@ -379,6 +384,8 @@ static const conformance_case conformance_cases[] = {
     {LK_OP_DROPOUT, EXACT, "vector", dropout_case, P(dropout_parameters, DIMS(37), 0.9)},
     {LK_OP_DROPOUT, EXACT, "no sample", dropout_case, P(dropout_parameters, DIMS(0, 3), 0.3)},
     {LK_OP_DROPOUT, NO_GRADIENT, "NaN and infinity", dropout_specials_case, P(dropout_parameters, DIMS(17, 9), 0.4)},
+    {LK_OP_DROPOUT, 0, "behind a convolution, multiple of four", dropout_conv_case,
+     P(dropout_parameters, DIMS(3, 10, 6, 8), 0.3)},
     {LK_OP_DROPOUT, 0, "behind a convolution", dropout_conv_case, P(dropout_parameters, DIMS(2, 16, 5, 7), 0.3)},
     {LK_OP_DROPOUT, 0, "behind a convolution, batch", dropout_conv_case, P(dropout_parameters, DIMS(9, 6, 5, 4), 0.3)},
 

@@ -75,6 +75,12 @@ static inline lk_tensor *copy_case(trial *t, const void *shape)
     return lk_copy(floats(t, *(const lk_shape *)shape), t->device);
 }
 
+/* Its last two axes change places. */
+static inline lk_tensor *copy_turned_case(trial *t, const void *shape)
+{
+    return lk_copy(lk_transpose(floats(t, *(const lk_shape *)shape), -2, -1), t->device);
+}
+
 static inline lk_tensor *copy_to_peer_case(trial *t, const void *shape)
 {
     return lk_copy(floats(t, *(const lk_shape *)shape), t->peer);

@@ -13,6 +13,13 @@
 #define LK_GPU_RUN_TOGETHER(kernel, grid, block, stream, ...) kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
 #endif
 
+/* Before loops over what is in registers: an index that is not known when it is compiled sends an array to memory. */
+#ifdef __CUDACC__
+#define UNROLLED _Pragma("unroll")
+#else
+#define UNROLLED
+#endif
+
 typedef __nv_bfloat16 bf16;
 
 static const int THREADS = 256;

@@ -410,6 +410,31 @@ template <typename P> static inline __device__ void mask(float (&dy)[P::COUNT], 
         dy[i] = values[i] > 0 ? dy[i] : 0;
 }
 
+/* What a gradient is made of in some rows: dy, x unless it is not needed, and y where dy is 0 unless that is above 0.
+ */
+template <typename P, int N, bool X, bool MASK> struct gradient_rows {
+    P dys[N], xs[N], ys[N];
+
+    inline __device__ gradient_rows(const typename P::element *dy, const typename P::element *x,
+                                    const typename P::element *act_y, int64_t offset, int64_t step)
+    {
+        load_rows(dys, dy, offset, step);
+        if (X)
+            load_rows(xs, x, offset, step);
+        if (MASK)
+            load_rows(ys, act_y, offset, step);
+    }
+
+    inline __device__ void get(int k, float (&d)[P::COUNT], float (&values)[P::COUNT]) const
+    {
+        dys[k].get(d);
+        if (X)
+            xs[k].get(values);
+        if (MASK)
+            mask(d, ys[k]);
+    }
+};
+
 /* Σ dy and Σ dy x, whose products are exact in double before they are added. */
 template <typename P, bool MASK>
 static __global__ void __launch_bounds__(THREADS)
@@ -420,17 +445,10 @@ static __global__ void __launch_bounds__(THREADS)
     double sums[2 * P::COUNT] = {};
     each_batch_of_block(t, at, rows_a_block, [&](auto n, int64_t offset, int64_t step) {
         const int N = decltype(n)::value;
-        P dys[N], xs[N], ys[N];
-        load_rows(dys, dy, offset, step);
-        load_rows(xs, x, offset, step);
-        if (MASK)
-            load_rows(ys, act_y, offset, step);
+        gradient_rows<P, N, true, MASK> rows(dy, x, act_y, offset, step);
         for (int k = 0; k < N; k++) {
             float d[P::COUNT], values[P::COUNT];
-            dys[k].get(d);
-            xs[k].get(values);
-            if (MASK)
-                mask(d, ys[k]);
+            rows.get(k, d, values);
             if (MASK && dresidual)
                 store<P>(dresidual + offset + k * step, d);
             for (int i = 0; i < P::COUNT; i++) {
@@ -493,19 +511,10 @@ static __global__ void __launch_bounds__(THREADS, 2)
     }
     each_batch_of_pass(t, at, [&](auto n, int64_t offset, int64_t step) {
         const int N = decltype(n)::value;
-        P dys[N], xs[N], ys[N];
-        load_rows(dys, dy, offset, step);
-        if (X)
-            load_rows(xs, x, offset, step);
-        if (MASK)
-            load_rows(ys, act_y, offset, step);
+        gradient_rows<P, N, X, MASK> rows(dy, x, act_y, offset, step);
         for (int k = 0; k < N; k++) {
             float d[P::COUNT], values[P::COUNT];
-            dys[k].get(d);
-            if (X)
-                xs[k].get(values);
-            if (MASK)
-                mask(d, ys[k]);
+            rows.get(k, d, values);
             for (int i = 0; i < P::COUNT; i++)
                 d[i] = X ? fmaf(a[i], d[i], fmaf(b[i], values[i] - mean[i], c[i])) : a[i] * d[i];
             store<P>(dx + offset + k * step, d);

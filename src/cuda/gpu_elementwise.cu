@@ -1,35 +1,37 @@
-/* Kernels with a thread for each element. */
-#include "cuda/gpu.cuh"
+/* Functions of each element. */
+#include "cuda/gpu_elements.cuh"
 
 /* --- relu --------------------------------------------------------------------------------------------------------- */
 
-template <typename T> static __global__ void relu(const T *x, T *y, int64_t count)
-{
-    EACH(i, count)
-    y[i] = widen(x[i]) <= 0 ? narrow<T>(0) : x[i];
-}
+template <typename T> struct rectified {
+    inline __device__ T operator()(const T (&x)[1]) const
+    {
+        return widen(x[0]) <= 0 ? narrow<T>(0) : x[0];
+    }
+};
 
 lk_gpu_status lk__gpu_relu(lk_gpu_stream *stream, const lk_gpu_relu *a)
 {
     if (a->count == 0)
         return LK_GPU_OK;
-    FOR_FLOATS(a->dtype,
-               LK_GPU_RUN(relu<T>, blocks_for(a->count), THREADS, stream->stream, (const T *)a->x, (T *)a->y, a->count))
+    FOR_FLOATS(a->dtype, map(stream, (T *)a->y, operands<T, 1>{{(const T *)a->x}}, a->count, rectified<T>()))
     return lk__gpu_launched("relu");
 }
 
-template <typename T> static __global__ void relu_grad(const T *dy, const T *y, T *dx, int64_t count)
-{
-    EACH(i, count)
-    dx[i] = widen(y[i]) > 0 ? dy[i] : narrow<T>(0);
-}
+/* Of dy and y. */
+template <typename T> struct rectified_gradient {
+    inline __device__ T operator()(const T (&x)[2]) const
+    {
+        return widen(x[1]) > 0 ? x[0] : narrow<T>(0);
+    }
+};
 
 lk_gpu_status lk__gpu_relu_grad(lk_gpu_stream *stream, const lk_gpu_relu_grad *a)
 {
     if (a->count == 0)
         return LK_GPU_OK;
-    FOR_FLOATS(a->dtype, LK_GPU_RUN(relu_grad<T>, blocks_for(a->count), THREADS, stream->stream, (const T *)a->dy,
-                                    (const T *)a->y, (T *)a->dx, a->count))
+    FOR_FLOATS(a->dtype, map(stream, (T *)a->dx, operands<T, 2>{{(const T *)a->dy, (const T *)a->y}}, a->count,
+                             rectified_gradient<T>()))
     return lk__gpu_launched("relu_grad");
 }
 
@@ -93,34 +95,42 @@ static __device__ float slope(int kind, float alpha, float x, float y)
     }
 }
 
-template <typename T> static __global__ void activation(const T *x, T *y, int64_t count, int kind, float alpha)
-{
-    EACH(i, count)
-    y[i] = narrow<T>(activate(kind, alpha, widen(x[i])));
-}
+template <typename T> struct activated {
+    int kind;
+    float alpha;
+
+    inline __device__ T operator()(const T (&x)[1]) const
+    {
+        return narrow<T>(activate(kind, alpha, widen(x[0])));
+    }
+};
 
 lk_gpu_status lk__gpu_activation(lk_gpu_stream *stream, const lk_gpu_activation *a)
 {
     if (a->count == 0)
         return LK_GPU_OK;
-    FOR_FLOATS(a->dtype, LK_GPU_RUN(activation<T>, blocks_for(a->count), THREADS, stream->stream, (const T *)a->x,
-                                    (T *)a->y, a->count, a->kind, (float)a->alpha))
+    FOR_FLOATS(a->dtype, map(stream, (T *)a->y, operands<T, 1>{{(const T *)a->x}}, a->count,
+                             activated<T>{a->kind, (float)a->alpha}))
     return lk__gpu_launched("activation");
 }
 
-template <typename T>
-static __global__ void activation_grad(const T *dy, const T *x, const T *y, T *dx, int64_t count, int kind, float alpha)
-{
-    EACH(i, count)
-    dx[i] = narrow<T>(widen(dy[i]) * slope(kind, alpha, widen(x[i]), widen(y[i])));
-}
+/* Of dy, x and y. */
+template <typename T> struct activated_gradient {
+    int kind;
+    float alpha;
+
+    inline __device__ T operator()(const T (&x)[3]) const
+    {
+        return narrow<T>(widen(x[0]) * slope(kind, alpha, widen(x[1]), widen(x[2])));
+    }
+};
 
 lk_gpu_status lk__gpu_activation_grad(lk_gpu_stream *stream, const lk_gpu_activation_grad *a)
 {
     if (a->count == 0)
         return LK_GPU_OK;
-    FOR_FLOATS(a->dtype, LK_GPU_RUN(activation_grad<T>, blocks_for(a->count), THREADS, stream->stream, (const T *)a->dy,
-                                    (const T *)a->x, (const T *)a->y, (T *)a->dx, a->count, a->kind, (float)a->alpha))
+    FOR_FLOATS(a->dtype, map(stream, (T *)a->dx, operands<T, 3>{{(const T *)a->dy, (const T *)a->x, (const T *)a->y}},
+                             a->count, activated_gradient<T>{a->kind, (float)a->alpha}))
     return lk__gpu_launched("activation_grad");
 }
 
@@ -141,43 +151,19 @@ template <typename T> struct pairs<T, 1> {
     }
 };
 
-/* WIDTH neighbouring elements a thread, in one access to each operand. */
-template <typename T, int N, int WIDTH> static inline __device__ void sum_pack(const lk_gpu_pairwise_sum &a, int64_t i)
-{
-    struct alignas(WIDTH * sizeof(T)) elements {
-        T at[WIDTH];
-    };
-    elements x[N], y;
-    for (int k = 0; k < N; k++)
-        x[k] = ((const elements *)a.x[k])[i];
-    for (int e = 0; e < WIDTH; e++) {
-        T terms[N];
-        for (int k = 0; k < N; k++)
-            terms[k] = x[k].at[e];
-        y.at[e] = pairs<T, N>::sum(terms);
+template <typename T, int N> struct pairwise {
+    inline __device__ T operator()(const T (&x)[N]) const
+    {
+        return pairs<T, N>::sum(x);
     }
-    ((elements *)a.y)[i] = y;
-}
-
-template <typename T, int N, int WIDTH> static __global__ void pairwise_sum(lk_gpu_pairwise_sum a)
-{
-    EACH(i, a.count / WIDTH)
-    sum_pack<T, N, WIDTH>(a, i);
-    if (blockIdx.x == 0 && threadIdx.x < a.count % WIDTH)
-        sum_pack<T, N, 1>(a, a.count / WIDTH * WIDTH + threadIdx.x);
-}
+};
 
 template <typename T, int N> static void run_pairwise_sum(lk_gpu_stream *stream, const lk_gpu_pairwise_sum *a)
 {
-    const int width = 16 / sizeof(T);
-    bool aligned = (uintptr_t)a->y % 16 == 0;
+    operands<T, N> x;
     for (int i = 0; i < N; i++)
-        aligned = aligned && (uintptr_t)a->x[i] % 16 == 0;
-    if (aligned)
-        LK_GPU_RUN((pairwise_sum<T, N, width>), blocks_for((a->count + width - 1) / width), THREADS, stream->stream,
-                   *a);
-    else
-        LK_GPU_RUN((pairwise_sum<T, N, 1>), blocks_for(a->count), THREADS, stream->stream, *a);
+        x.at[i] = (const T *)a->x[i];
+    map(stream, (T *)a->y, x, a->count, pairwise<T, N>());
 }
 
 template <typename T> static lk_gpu_status sum_of(lk_gpu_stream *stream, const lk_gpu_pairwise_sum *a)
@@ -210,33 +196,69 @@ lk_gpu_status lk__gpu_pairwise_sum(lk_gpu_stream *stream, const lk_gpu_pairwise_
 
 /* --- dropout ------------------------------------------------------------------------------------------------------ */
 
-/* A thread an element: the block of Philox that has its word has three others' too, which is little beside the memory.
- */
-template <typename T> static __global__ void dropout(lk_gpu_dropout a, uint64_t dropped, double scale)
+template <typename I>
+static inline __device__ I place_in_image(const lk_gpu_dropout &a, I element, I channels, I pixels)
 {
-    int64_t size = a.channels * a.pixels;
+    return a.channels_last ? element % pixels * channels + element / pixels : element;
+}
+
+/* A thread takes what one block of Philox decides about: four elements, one after the other as they are numbered. In
+ * channels-last images those are four pixels of one channel, where pixels are a multiple of four; threads then take
+ * neighbouring channels. I counts elements: in 32 bits where those are enough, for divisions in 64 take longer than the
+ * memory. */
+template <typename T, typename I> static __global__ void dropout(lk_gpu_dropout a, uint64_t dropped, double scale)
+{
+    const int WORDS = 4;
+    I channels = (I)a.channels, pixels = (I)a.pixels, size = channels * pixels;
+    I blocks = (size + WORDS - 1) / WORDS, all = (I)a.images * blocks;
+    bool across = a.channels_last && pixels % WORDS == 0;
     if (a.philox.epoch) {
         a.philox.counter[2] = (uint32_t)*a.philox.epoch;
         a.philox.counter[3] = (uint32_t)(*a.philox.epoch >> 32);
     }
-    EACH(i, a.images * size)
-    {
-        int64_t image = i / size, place = i % size;
-        int64_t element = a.channels_last ? place % a.channels * a.pixels + place / a.channels : place;
-        uint32_t words[4];
-        philox(a.philox, (uint32_t)(element / 4), (uint32_t)a.indices[image], words);
-        double x = (double)widen(((const T *)a.x)[i]);
-        ((T *)a.y)[i] = words[element % 4] < dropped ? narrow<T>(0) : narrow<T>((typename number<T>::wide)(x * scale));
+    for (I i = (I)blockIdx.x * THREADS + threadIdx.x; i < all; i += (I)gridDim.x * THREADS) {
+        I image = i / blocks, block = i % blocks;
+        if (across)
+            block = block % channels * (pixels / WORDS) + block / channels;
+        I first = block * WORDS, start = image * size;
+        T x[WORDS];
+        I at[WORDS];
+        uint32_t words[WORDS];
+        if (across) {
+            start += place_in_image(a, first, channels, pixels);
+            for (int k = 0; k < WORDS; k++)
+                at[k] = start + (I)k * channels;
+        } else {
+            for (int k = 0; k < WORDS; k++)
+                at[k] = start + place_in_image(a, first + (I)k, channels, pixels);
+        }
+        for (int k = 0; k < WORDS; k++)
+            if (first + (I)k < size)
+                x[k] = ((const T *)a.x)[at[k]];
+        philox(a.philox, (uint32_t)block, (uint32_t)a.indices[image], words);
+        for (int k = 0; k < WORDS; k++)
+            if (first + (I)k < size)
+                ((T *)a.y)[at[k]] = words[k] < dropped
+                                        ? narrow<T>(0)
+                                        : narrow<T>((typename number<T>::wide)((double)widen(x[k]) * scale));
     }
+}
+
+template <typename T> static void run_dropout(lk_gpu_stream *stream, const lk_gpu_dropout *a, uint64_t dropped)
+{
+    int64_t count = a->images * a->channels * a->pixels;
+    unsigned blocks = blocks_for(a->images * ((a->channels * a->pixels + 3) / 4));
+    if (count < INT32_MAX / 4)
+        LK_GPU_RUN((dropout<T, uint32_t>), blocks, THREADS, stream->stream, *a, dropped, 1 / (1 - a->rate));
+    else
+        LK_GPU_RUN((dropout<T, int64_t>), blocks, THREADS, stream->stream, *a, dropped, 1 / (1 - a->rate));
 }
 
 lk_gpu_status lk__gpu_dropout(lk_gpu_stream *stream, const lk_gpu_dropout *a)
 {
-    int64_t count = a->images * a->channels * a->pixels;
     uint64_t dropped = (uint64_t)ceil(a->rate * 0x1p32); /* words: those below rate 2^32 */
-    if (count == 0)
+    if (a->images * a->channels * a->pixels == 0)
         return LK_GPU_OK;
-    FOR_FLOATS(a->dtype,
-               LK_GPU_RUN(dropout<T>, blocks_for(count), THREADS, stream->stream, *a, dropped, 1 / (1 - a->rate)))
+    FOR_FLOATS(a->dtype, run_dropout<T>(stream, a, dropped))
     return lk__gpu_launched("dropout");
 }

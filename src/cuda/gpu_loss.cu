@@ -1,5 +1,5 @@
 /* Losses: rows of logits against a label each, logits against targets. */
-#include "cuda/gpu.cuh"
+#include "cuda/gpu_elements.cuh"
 
 /* --- cross-entropy ------------------------------------------------------------------------------------------------ */
 
@@ -164,37 +164,30 @@ lk_gpu_status lk__gpu_cross_entropy(lk_gpu_stream *stream, const lk_gpu_cross_en
 
 /* --- sigmoid cross-entropy ---------------------------------------------------------------------------------------- */
 
-template <typename T>
-static __global__ void sigmoid_cross_entropy(const T *logits, const T *targets, T *loss, int64_t count)
-{
-    EACH(i, count)
+/* Of logits and targets. */
+template <typename T> struct sigmoid_loss {
+    inline __device__ T operator()(const T (&x)[2]) const
     {
-        float z = widen(logits[i]), t = widen(targets[i]);
-        loss[i] = narrow<T>((z > 0 ? z : 0) - z * t + log1pf(expf(-fabsf(z))));
+        float z = widen(x[0]), t = widen(x[1]);
+        return narrow<T>((z > 0 ? z : 0) - z * t + log1pf(expf(-fabsf(z))));
     }
-}
+};
 
-template <typename T>
-static __global__ void sigmoid_cross_entropy_grad(const T *logits, const T *targets, const T *dloss, T *dlogits,
-                                                  int64_t count)
-{
-    EACH(i, count)
+/* Of logits, targets and dloss. */
+template <typename T> struct sigmoid_loss_gradient {
+    inline __device__ T operator()(const T (&x)[3]) const
     {
-        float z = widen(logits[i]), t = widen(targets[i]);
-        dlogits[i] = narrow<T>((1 / (1 + expf(-z)) - t) * widen(dloss[i]));
+        return narrow<T>((1 / (1 + expf(-widen(x[0]))) - widen(x[1])) * widen(x[2]));
     }
-}
+};
 
 template <typename T> static void run_sigmoid(lk_gpu_stream *stream, const lk_gpu_sigmoid_cross_entropy *a)
 {
     const T *logits = (const T *)a->logits, *targets = (const T *)a->targets, *dloss = (const T *)a->dloss;
-    T *loss = (T *)a->loss, *dlogits = (T *)a->dlogits;
-    int64_t count = a->count;
     if (dloss)
-        LK_GPU_RUN(sigmoid_cross_entropy_grad<T>, blocks_for(count), THREADS, stream->stream, logits, targets, dloss,
-                   dlogits, count);
+        map(stream, (T *)a->dlogits, operands<T, 3>{{logits, targets, dloss}}, a->count, sigmoid_loss_gradient<T>());
     else
-        LK_GPU_RUN(sigmoid_cross_entropy<T>, blocks_for(count), THREADS, stream->stream, logits, targets, loss, count);
+        map(stream, (T *)a->loss, operands<T, 2>{{logits, targets}}, a->count, sigmoid_loss<T>());
 }
 
 lk_gpu_status lk__gpu_sigmoid_cross_entropy(lk_gpu_stream *stream, const lk_gpu_sigmoid_cross_entropy *a)

@@ -167,17 +167,6 @@ static __global__ void avg_pool(const typename P::element *x, typename P::elemen
     }
 }
 
-lk_gpu_status lk__gpu_avg_pool(lk_gpu_stream *stream, const lk_gpu_avg_pool *a)
-{
-    lk_gpu_window w = a->window;
-    if (w.images == 0)
-        return LK_GPU_OK;
-    FOR_PACKS(a->dtype, w.channels, address_of(a->x) | address_of(a->y),
-              LK_GPU_RUN(avg_pool<P>, blocks_for(packs_in<P>(w, w.out_size)), THREADS, stream->stream,
-                         (const P::element *)a->x, (P::element *)a->y, w))
-    return lk__gpu_launched("avg_pool");
-}
-
 template <typename P>
 static __global__ void avg_pool_grad(const typename P::element *dy, typename P::element *dx, lk_gpu_window w)
 {
@@ -199,13 +188,25 @@ static __global__ void avg_pool_grad(const typename P::element *dy, typename P::
     }
 }
 
-lk_gpu_status lk__gpu_avg_pool_grad(lk_gpu_stream *stream, const lk_gpu_avg_pool_grad *a)
+/* From the images that an average is taken of to its results, or backward. */
+static lk_gpu_status run_average(lk_gpu_stream *stream, const void *from, void *to, lk_dtype dtype,
+                                 const lk_gpu_window &w, bool backward)
 {
-    lk_gpu_window w = a->window;
     if (w.images == 0)
         return LK_GPU_OK;
-    FOR_PACKS(a->dtype, w.channels, address_of(a->dy) | address_of(a->dx),
-              LK_GPU_RUN(avg_pool_grad<P>, blocks_for(packs_in<P>(w, w.size)), THREADS, stream->stream,
-                         (const P::element *)a->dy, (P::element *)a->dx, w))
-    return lk__gpu_launched("avg_pool_grad");
+    FOR_PACKS(dtype, w.channels, address_of(from) | address_of(to),
+              LK_GPU_RUN((backward ? avg_pool_grad<P> : avg_pool<P>),
+                         blocks_for(packs_in<P>(w, backward ? w.size : w.out_size)), THREADS, stream->stream,
+                         (const P::element *)from, (P::element *)to, w))
+    return lk__gpu_launched(backward ? "avg_pool_grad" : "avg_pool");
+}
+
+lk_gpu_status lk__gpu_avg_pool(lk_gpu_stream *stream, const lk_gpu_avg_pool *a)
+{
+    return run_average(stream, a->x, a->y, a->dtype, a->window, false);
+}
+
+lk_gpu_status lk__gpu_avg_pool_grad(lk_gpu_stream *stream, const lk_gpu_avg_pool_grad *a)
+{
+    return run_average(stream, a->dy, a->dx, a->dtype, a->window, true);
 }

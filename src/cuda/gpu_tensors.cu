@@ -1,155 +1,6 @@
-/* Kernels for elements of any dtype that lie anywhere: filling, conversion, gathering, arithmetic with broadcasting. */
-#include "cuda/gpu.cuh"
-
-#include <cstdint>
-
-/* --- where elements lie ------------------------------------------------------------------------------------------- */
-
-/* A shape with up to three operands, in which neighbouring axes that all step through evenly have become one. */
-typedef struct walk {
-    int ndim, operands;
-    int64_t count, dim[LK_MAX_DIMS], stride[3][LK_MAX_DIMS];
-} walk;
-
-static bool are_one_axis(const walk *w, const lk_gpu_view *const *views, int axis, int64_t size)
-{
-    for (int o = 0; o < w->operands; o++)
-        if (w->stride[o][w->ndim - 1] != views[o]->stride[axis] * size)
-            return false;
-    return true;
-}
-
-static walk walk_over(int ndim, const int64_t *dim, const lk_gpu_view *const *views, int operands)
-{
-    walk w = {};
-    w.operands = operands;
-    w.count = 1;
-    for (int axis = 0; axis < ndim; axis++) {
-        w.count *= dim[axis];
-        if (dim[axis] == 1)
-            continue;
-        bool joins = w.ndim > 0 && are_one_axis(&w, views, axis, dim[axis]);
-        if (!joins)
-            w.dim[w.ndim++] = 1;
-        w.dim[w.ndim - 1] *= dim[axis];
-        for (int o = 0; o < operands; o++)
-            w.stride[o][w.ndim - 1] = views[o]->stride[axis];
-    }
-    return w;
-}
-
-/* Of element i in row-major order. */
-static inline __device__ void offsets(const walk &w, int64_t i, int64_t *at)
-{
-    for (int o = 0; o < w.operands; o++)
-        at[o] = 0;
-    for (int axis = w.ndim - 1; axis > 0; axis--) {
-        int64_t index = i % w.dim[axis];
-        i /= w.dim[axis];
-        for (int o = 0; o < w.operands; o++)
-            at[o] += index * w.stride[o][axis];
-    }
-    for (int o = 0; o < w.operands; o++) /* no division where there is one axis */
-        at[o] += i * w.stride[o][0];
-}
-
-/* --- conversion --------------------------------------------------------------------------------------------------- */
-
-/* Truncated and saturated, NaN as 0. */
-template <typename I> static inline __device__ I saturated(double x, double least, double beyond)
-{
-    if (isnan(x))
-        return 0;
-    if (x >= beyond)
-        return (I)(beyond == 0x1p63 ? INT64_MAX : (int64_t)beyond - 1);
-    return x <= least ? (I)(int64_t)least : (I)x;
-}
-
-template <typename To, typename From> struct conversion {
-    static inline __device__ To of(From x)
-    {
-        return (To)x;
-    }
-};
-template <typename From> struct conversion<bf16, From> {
-    static inline __device__ bf16 of(From x)
-    {
-        return __float2bfloat16_rn((float)x);
-    }
-};
-template <typename To> struct conversion<To, bf16> {
-    static inline __device__ To of(bf16 x)
-    {
-        return conversion<To, float>::of(__bfloat162float(x));
-    }
-};
-template <> struct conversion<bf16, bf16> {
-    static inline __device__ bf16 of(bf16 x)
-    {
-        return x;
-    }
-};
-template <> struct conversion<bf16, double> {
-    static inline __device__ bf16 of(double x)
-    {
-        return __float2bfloat16_rn(rounded_to_odd(x));
-    }
-};
-template <> struct conversion<bf16, int64_t> {
-    static inline __device__ bf16 of(int64_t x)
-    {
-        return conversion<bf16, double>::of((double)x);
-    }
-};
-template <> struct conversion<bf16, int32_t> {
-    static inline __device__ bf16 of(int32_t x)
-    {
-        return conversion<bf16, double>::of((double)x);
-    }
-};
-#define SATURATED(I, least, beyond)                        \
-    template <> struct conversion<I, double> {             \
-        static inline __device__ I of(double x)            \
-        {                                                  \
-            return saturated<I>(x, least, beyond);         \
-        }                                                  \
-    };                                                     \
-    template <> struct conversion<I, float> {              \
-        static inline __device__ I of(float x)             \
-        {                                                  \
-            return saturated<I>((double)x, least, beyond); \
-        }                                                  \
-    }
-SATURATED(int32_t, -0x1p31, 0x1p31);
-SATURATED(int64_t, -0x1p63, 0x1p63);
-SATURATED(uint8_t, 0, 256);
-
-template <typename To, typename From> static __global__ void convert(To *y, const From *x, walk w)
-{
-    EACH(i, w.count)
-    {
-        int64_t at[2];
-        offsets(w, i, at);
-        y[at[0]] = conversion<To, From>::of(x[at[1]]);
-    }
-}
-
-template <typename To> static lk_gpu_status convert_to(lk_gpu_stream *stream, const lk_gpu_convert *a, const walk &w)
-{
-    FOR_DTYPES(a->x.dtype, LK_GPU_RUN((convert<To, T>), blocks_for(w.count), THREADS, stream->stream, (To *)a->y.data,
-                                      (const T *)a->x.data, w))
-    return lk__gpu_launched("convert");
-}
-
-lk_gpu_status lk__gpu_convert(lk_gpu_stream *stream, const lk_gpu_convert *a)
-{
-    const lk_gpu_view *views[] = {&a->y, &a->x};
-    walk w = walk_over(a->ndim, a->dim, views, 2);
-    if (w.count == 0)
-        return LK_GPU_OK;
-    FOR_DTYPES(a->y.dtype, return convert_to<T>(stream, a, w))
-    return LK_GPU_OK;
-}
+/* Kernels for elements of any dtype: gathering, filling, arithmetic with broadcasting. */
+#include "cuda/gpu_conversion.cuh"
+#include "cuda/gpu_walk.cuh"
 
 /* --- gathering ---------------------------------------------------------------------------------------------------- */
 
@@ -188,18 +39,36 @@ lk_gpu_status lk__gpu_gather(lk_gpu_stream *stream, const lk_gpu_gather *a)
 
 /* --- filling ------------------------------------------------------------------------------------------------------ */
 
-template <typename T> static __global__ void fill(T *y, int64_t count, double value)
+/* Packs from the first multiple of 16 bytes on; what lies before and behind them goes to the first block. */
+template <typename T> static __global__ void fill(T *y, int64_t count, int64_t before, double value)
 {
-    EACH(i, count)
-    y[i] = conversion<T, double>::of(value);
+    const int WIDTH = widest<T>::WIDTH;
+    int64_t packs = (count - before) / WIDTH, behind = before + packs * WIDTH;
+    T one = conversion<T, double>::of(value);
+    elements<T, WIDTH> pack;
+    for (int e = 0; e < WIDTH; e++)
+        pack.at[e] = one;
+    EACH(i, packs)
+    *(elements<T, WIDTH> *)(y + before + i * WIDTH) = pack;
+    if (blockIdx.x == 0 && threadIdx.x < before)
+        y[threadIdx.x] = one;
+    if (blockIdx.x == 0 && threadIdx.x < count - behind)
+        y[behind + threadIdx.x] = one;
+}
+
+template <typename T> static void run_fill(lk_gpu_stream *stream, const lk_gpu_fill *a)
+{
+    int64_t width = widest<T>::WIDTH;
+    int64_t before = (int64_t)(16 - (uintptr_t)a->y % 16) % 16 / (int64_t)sizeof(T);
+    LK_GPU_RUN(fill<T>, blocks_for((a->count + width - 1) / width), THREADS, stream->stream, (T *)a->y, a->count,
+               before < a->count ? before : a->count, a->value);
 }
 
 lk_gpu_status lk__gpu_fill(lk_gpu_stream *stream, const lk_gpu_fill *a)
 {
     if (a->count == 0)
         return LK_GPU_OK;
-    FOR_DTYPES(a->dtype,
-               LK_GPU_RUN(fill<T>, blocks_for(a->count), THREADS, stream->stream, (T *)a->y, a->count, a->value))
+    FOR_DTYPES(a->dtype, run_fill<T>(stream, a))
     return lk__gpu_launched("fill");
 }
 
@@ -286,23 +155,36 @@ INTEGERS(int32_t, uint32_t);
 INTEGERS(int64_t, uint64_t);
 INTEGERS(uint8_t, uint8_t);
 
-template <typename T> static __global__ void binary(T *y, const T *a, const T *b, walk w, lk_gpu_binary_op op)
-{
-    EACH(i, w.count)
+template <typename T> struct combined {
+    lk_gpu_binary_op op;
+
+    inline __device__ T operator()(const T (&x)[2]) const
     {
-        int64_t at[3];
-        offsets(w, i, at);
-        y[at[0]] = arithmetic<T>::of(op, a[at[1]], b[at[2]]);
+        return arithmetic<T>::of(op, x[0], x[1]);
     }
+};
+
+template <typename T> static lk_gpu_status run_binary(lk_gpu_stream *stream, const lk_gpu_binary *a)
+{
+    const lk_gpu_view *views[] = {&a->y, &a->a, &a->b};
+    const int WIDTH = widest<T>::WIDTH;
+    operands<T, 2> x = {{(const T *)a->a.data, (const T *)a->b.data}};
+    T *y = (T *)a->y.data;
+    walk w = walk_over(a->ndim, a->dim, views, 3);
+    if (is_one_array(w))
+        map(stream, y, x, w.count, combined<T>{a->op});
+    else if (in_packs(&w, views, WIDTH))
+        map_places<WIDTH>(stream, y, x, w.count, combined<T>{a->op}, w);
+    else
+        map_places<1>(stream, y, x, w.count, combined<T>{a->op}, w);
+    return lk__gpu_launched("binary");
 }
 
 lk_gpu_status lk__gpu_binary(lk_gpu_stream *stream, const lk_gpu_binary *a)
 {
-    const lk_gpu_view *views[] = {&a->y, &a->a, &a->b};
-    walk w = walk_over(a->ndim, a->dim, views, 3);
-    if (w.count == 0)
-        return LK_GPU_OK;
-    FOR_DTYPES(a->y.dtype, LK_GPU_RUN(binary<T>, blocks_for(w.count), THREADS, stream->stream, (T *)a->y.data,
-                                      (const T *)a->a.data, (const T *)a->b.data, w, a->op))
-    return lk__gpu_launched("binary");
+    for (int i = 0; i < a->ndim; i++)
+        if (a->dim[i] == 0)
+            return LK_GPU_OK;
+    FOR_DTYPES(a->y.dtype, return run_binary<T>(stream, a))
+    return LK_GPU_OK;
 }

@@ -1,30 +1,27 @@
 /* Updates of all parameters, and the norms they need. Each operation is rounded on its own, in the order written here,
  * which is that of ops/update.h: the bits are those of every other device. */
-#include "cuda/gpu.cuh"
+#include "cuda/gpu_elements.cuh"
 
 /* --- arrays, element by element ----------------------------------------------------------------------------------- */
 
 /* An update has so many ARRAYS, reads element i of each into x, and has changed the first WRITTEN of them after of(x,
  * scale). */
-template <int WIDTH> struct alignas(sizeof(float) * WIDTH) pack {
-    float value[WIDTH];
-};
-
 template <typename U, int WIDTH> static inline __device__ void update_pack(const U &u, int64_t i, float scale)
 {
-    pack<WIDTH> x[U::ARRAYS];
+    typedef elements<float, WIDTH> pack;
+    pack x[U::ARRAYS];
     for (int a = 0; a < U::ARRAYS; a++)
-        x[a] = ((const pack<WIDTH> *)u.array[a])[i];
+        x[a] = ((const pack *)u.array[a])[i];
     for (int j = 0; j < WIDTH; j++) {
         float one[U::ARRAYS];
         for (int a = 0; a < U::ARRAYS; a++)
-            one[a] = x[a].value[j];
+            one[a] = x[a].at[j];
         u.of(one, scale);
         for (int a = 0; a < U::WRITTEN; a++)
-            x[a].value[j] = one[a];
+            x[a].at[j] = one[a];
     }
     for (int a = 0; a < U::WRITTEN; a++)
-        ((pack<WIDTH> *)u.array[a])[i] = x[a];
+        ((pack *)u.array[a])[i] = x[a];
 }
 
 static inline __device__ bool is_skipped(const lk_gpu_control &control)
@@ -52,11 +49,13 @@ template <typename U, int WIDTH> static __global__ void update(U u, int64_t coun
 
 template <typename U> static void run(lk_gpu_stream *stream, const U &u, int64_t count, const lk_gpu_control &control)
 {
+    const int WIDTH = widest<float>::WIDTH;
     bool aligned = true;
     for (int a = 0; a < U::ARRAYS; a++)
-        aligned = aligned && (uintptr_t)u.array[a] % sizeof(pack<4>) == 0;
+        aligned = aligned && is_aligned<float, WIDTH>(u.array[a]);
     if (aligned)
-        LK_GPU_RUN((update<U, 4>), blocks_for((count + 3) / 4), THREADS, stream->stream, u, count, control);
+        LK_GPU_RUN((update<U, WIDTH>), blocks_for((count + WIDTH - 1) / WIDTH), THREADS, stream->stream, u, count,
+                   control);
     else
         LK_GPU_RUN((update<U, 1>), blocks_for(count), THREADS, stream->stream, u, count, control);
 }
@@ -116,17 +115,21 @@ lk_gpu_status lk__gpu_momentum_update(lk_gpu_stream *stream, const lk_gpu_moment
     return lk__gpu_launched("momentum_update");
 }
 
-static __global__ void sgd_update(lk_gpu_sgd_update a)
-{
-    EACH(i, a.count)
-    a.y[i] = a.w[i] - a.rate * a.g[i];
-}
+/* Of w and g. */
+struct plain_descent {
+    float rate;
+
+    inline __device__ float operator()(const float (&x)[2]) const
+    {
+        return x[0] - rate * x[1];
+    }
+};
 
 lk_gpu_status lk__gpu_sgd_update(lk_gpu_stream *stream, const lk_gpu_sgd_update *a)
 {
     if (a->count == 0)
         return LK_GPU_OK;
-    LK_GPU_RUN(sgd_update, blocks_for(a->count), THREADS, stream->stream, *a);
+    map(stream, a->y, operands<float, 2>{{a->w, a->g}}, a->count, plain_descent{a->rate});
     return lk__gpu_launched("sgd_update");
 }
 
