@@ -107,6 +107,9 @@ enum {
     LK_KERNEL_LAYOUTS = 1,
     /* Correct, and slower than the operators that this one stands for: nobody should choose it for speed. */
     LK_KERNEL_ORACLE = 2,
+    /* in[1] is weights that the kernel lays out anew each time it runs, where a cast to their own dtype has not laid
+     * them out so. Made apart, what several calls need can be made once. */
+    LK_KERNEL_LAYS_OUT_WEIGHTS = 4,
 };
 
 /* Flags too: out[o] may be written where in[i] lies, if both are whole storages of lk_call.dtype and of one shape, and

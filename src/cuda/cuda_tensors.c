@@ -104,11 +104,13 @@ lk_status lk__cuda_copy(lk_call *call)
     return convert(call, call->in[0]->storage->layout);
 }
 
-/* To bf16 for a convolution: images, and weights, in the order that it takes. */
+/* To bf16 for a convolution: images, and weights, in the order that it takes. What is cast to its own dtype is weights
+ * for one as well: see LK_KERNEL_LAYS_OUT_WEIGHTS. */
 lk_status lk__cuda_cast(lk_call *call)
 {
     const lk_tensor *x = call->in[0];
-    bool is_for_images = call->out[0]->dtype == LK_BF16 && x->shape.ndim == 4;
+    lk_dtype dtype = call->out[0]->dtype;
+    bool is_for_images = x->shape.ndim == 4 && (dtype == LK_BF16 || dtype == x->dtype);
     return convert(call, is_for_images ? lk__cuda_channels_last : x->storage->layout);
 }
 

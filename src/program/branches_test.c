@@ -204,6 +204,59 @@ static void what_is_made_of_variables_is_made_once(void **state)
     lk_device_release(device);
 }
 
+/* Forward and backward of every branch take the variable's weights, which the last one writes. */
+static lk_status convolve_with_the_variable(void *user, lk_tensor *const *in, lk_tensor **out)
+{
+    lk_tensor *variable = user, *change = NULL;
+    for (int s = 0; s < SHARDS; s++) {
+        lk_program_branch(s + 1);
+        lk_tape *tape = lk_tape_begin((lk_tensor *[]){variable, in[s]}, 2);
+        if (!tape)
+            return lk_error_status();
+        lk_tensor *y = lk_conv2d(in[s], variable, NULL, &(lk_conv2d_opts){.padding = {1, 1}}), *gradients[2];
+        lk_status status = lk_tape_gradient(tape, lk_sum(lk_mul(y, y), NULL), NULL, gradients);
+        lk_tape_release(tape);
+        if (status != LK_OK)
+            return status;
+        change = gradients[0];
+        out[s] = gradients[1];
+    }
+    lk_program_branch(0);
+    return lk_sgd_update(variable, change, 1e-3);
+}
+
+static void weights_are_laid_out_once(void **state)
+{
+    (void)state;
+    int casts = 0;
+    if (lk_device_available("cuda") == 0) {
+        print_message("SKIP: there is no GPU\n");
+        skip();
+    }
+    lk_device *device = open_device("cuda");
+    lk_scope_begin();
+    lk_tensor *variable = numbers(device, LK_SHAPE(6, 4, 3, 3), 1), *other = numbers(device, LK_SHAPE(6, 4, 3, 3), 1);
+    lk_tensor *in[SHARDS], *have[SHARDS], *want[SHARDS];
+    for (int s = 0; s < SHARDS; s++)
+        in[s] = numbers(device, LK_SHAPE(IMAGES, 4, SIDE, SIDE), 2 + s);
+    lk_program *program = lk_program_record(device, convolve_with_the_variable, variable, in, SHARDS, SHARDS,
+                                            &(lk_program_opts){.graphs = true});
+    assert_non_null(program);
+    lk_program_visit(program, count_casts, &casts);
+    assert_int_equal(casts, 1);
+    assert_true(lk__program_has_branches(program));
+    for (int i = 0; i < 4; i++) {
+        assert_ok(lk_program_run(program, in, 0, have));
+        assert_ok(convolve_with_the_variable(other, in, want));
+        for (int s = 0; s < SHARDS; s++)
+            expect_equal(have[s], want[s]);
+    }
+    expect_equal(variable, other);
+    lk_program_release(program);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
 /* --- bits --------------------------------------------------------------------------------------------------------- */
 
 static lk_status add_large(void *user, lk_tensor *const *in, lk_tensor **out)
@@ -276,6 +329,7 @@ int main(void)
         cmocka_unit_test(branches_lie_apart),
         cmocka_unit_test(branches_that_need_each_other_are_none),
         cmocka_unit_test(what_is_made_of_variables_is_made_once),
+        cmocka_unit_test(weights_are_laid_out_once),
         cmocka_unit_test(replays_have_the_operators_bits),
         cmocka_unit_test(graphs_have_the_operators_bits),
     };

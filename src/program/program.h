@@ -1,10 +1,10 @@
-/* A program's parts. record.c makes the list of calls, share.c makes once what branches have in common, fuse.c puts
- * fused operators in the place of sequences (rewrite.h and a file for each pattern), order.c moves up what finishes
- * outputs, recompute.c makes calls run again (remake.c) instead of keeping what they made, layouts.c tells calls what
- * their neighbours want, values.c finds out who writes and who reads what (numbers.c finds them), keep.c lets kernels
- * keep what they make of variables, branches.c knows what runs beside what, segments.c cuts, memory_plan.c gives
- * tensors their places, in_place.c says where a result may take an operand's, run.c replays, and launch.c starts the
- * calls of a replay. */
+/* A program's parts. record.c makes the list of calls, weights.c adds those that lay weights out, share.c makes once
+ * what branches have in common, fuse.c puts fused operators in the place of sequences (rewrite.h and a file for each
+ * pattern), order.c moves up what finishes outputs, recompute.c makes calls run again (remake.c) instead of keeping
+ * what they made, layouts.c tells calls what their neighbours want, values.c finds out who writes and who reads what
+ * (numbers.c finds them), keep.c lets kernels keep what they make of variables, branches.c knows what runs beside what,
+ * segments.c cuts, memory_plan.c gives tensors their places, in_place.c says where a result may take an operand's,
+ * run.c replays, and launch.c starts the calls of a replay. */
 #ifndef LK_PROGRAM_PROGRAM_H
 #define LK_PROGRAM_PROGRAM_H
 
@@ -83,6 +83,11 @@ struct lk_program {
 
 /* Adds a call at the end, with references of its own. */
 lk_status lk__program_append(lk_program *program, const lk_call *call);
+
+/* --- weights.c ---------------------------------------------------------------------------------------------------- */
+
+/* Puts a cast before each call in a branch that would lay a variable out for itself: LK_KERNEL_LAYS_OUT_WEIGHTS. */
+lk_status lk__program_lay_out_weights(lk_program *program);
 
 /* --- share.c ------------------------------------------------------------------------------------------------------ */
 

@@ -128,6 +128,7 @@ static lk_status compile(lk_program *program, lk_tensor *const *like, lk_program
     for (int i = 0; i < program->n_calls; i++)
         if (program->calls[i].op->flops)
             program->flops += program->calls[i].op->flops(&program->calls[i]);
+    LK_TRY(lk__program_lay_out_weights(program));
     LK_TRY(lk__program_share(program));
     if (opts->fuse)
         LK_TRY(lk__program_fuse(program));

@@ -1,5 +1,5 @@
-/* Sharing: what calls in branches make of variables alone, their copies in bf16 for instance, is the same in all of
- * them, and made once, before the first branch. */
+/* Sharing: what calls in branches make of variables alone, their copies in bf16 or in another order, is the same in all
+ * of them, and made once, before the first branch. */
 #include "program/program.h"
 
 #include "base/mem.h"
