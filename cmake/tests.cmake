@@ -75,7 +75,7 @@ if(TARGET lockstep_cuda_emulated)
       "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_EMULATED_GPUS=3")
     lk_test(cuda_recorded_flat_allreduce_test tests flat_allreduce_test)
     set_tests_properties(cuda_recorded_flat_allreduce_test PROPERTIES ENVIRONMENT "${recorded};LOCKSTEP_EMULATED_GPUS=3")
-    foreach(name branches_test conformance_test device_data_test prepare_images_test)
+    foreach(name branches_test conformance_test device_data_test labels_test prepare_images_test)
       lk_test(cuda_${name} tests ${name})
       set_tests_properties(cuda_${name} PROPERTIES ENVIRONMENT
         "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_DEVICES=2xcuda:0")

@@ -258,7 +258,8 @@ typedef enum lk_reduction { LK_REDUCTION_NONE, LK_REDUCTION_SUM, LK_REDUCTION_ME
 
 /* logits: [N, C] float.  labels: [N] i32 or i64, in [0, C).  loss: -log_softmax(logits)[i, labels[i]]; [N] like the
  * logits, or their sum or mean as a scalar.  Gradient: with respect to the logits, softmax - onehot. Errors:
- * LK_ERR_SHAPE, LK_ERR_DTYPE; a label out of range is an asynchronous LK_ERR_ARGUMENT that names it. */
+ * LK_ERR_SHAPE, LK_ERR_DTYPE; a label out of range is an asynchronous LK_ERR_ARGUMENT that names it; on GPUs, whose
+ * kernels cannot fail, the sample's loss and gradient are NaN. Data sets check their labels when they are opened. */
 LK_API lk_tensor *lk_sparse_softmax_cross_entropy_at(lk_place at, lk_tensor *logits, lk_tensor *labels,
                                                      lk_reduction reduction);
 #define lk_sparse_softmax_cross_entropy(...) lk_sparse_softmax_cross_entropy_at(LK_HERE, __VA_ARGS__)
@@ -278,7 +279,7 @@ LK_API lk_tensor *lk_sigmoid_cross_entropy_at(lk_place at, lk_tensor *logits, lk
 /* logits: [N, C] float.  labels: [N] i32 or i64.  [N] f32: 1 where fewer than k logits of the row are greater than the
  * label's, or equal to it and before it; else 0: so k = 1 is argmax == label, and ties do not depend on a sort.
  * Gradient: no. Errors: LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_ARGUMENT (k below 1 or above C); a label out of range is
- * asynchronous. */
+ * an asynchronous LK_ERR_ARGUMENT that names it; on GPUs its result is NaN. */
 LK_API lk_tensor *lk_in_top_k_at(lk_place at, lk_tensor *logits, lk_tensor *labels, int k);
 #define lk_in_top_k(...) lk_in_top_k_at(LK_HERE, __VA_ARGS__)
 
