@@ -173,7 +173,7 @@ template <typename T> static lk_gpu_status run_binary(lk_gpu_stream *stream, con
     walk w = walk_over(a->ndim, a->dim, views, 3);
     if (is_one_array(w))
         map(stream, y, x, w.count, combined<T>{a->op});
-    else if (in_packs(&w, views, WIDTH))
+    else if (in_packs(&w, views, WIDTH, sizeof(T)))
         map_places<WIDTH>(stream, y, x, w.count, combined<T>{a->op}, w);
     else
         map_places<1>(stream, y, x, w.count, combined<T>{a->op}, w);

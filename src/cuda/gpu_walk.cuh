@@ -4,22 +4,6 @@
 
 #include "cuda/gpu_elements.cuh"
 
-static inline size_t size_of(lk_dtype dtype)
-{
-    switch (dtype) {
-    case LK_F64:
-    case LK_I64:
-        return 8;
-    case LK_F32:
-    case LK_I32:
-        return 4;
-    case LK_BF16:
-        return 2;
-    default:
-        return 1;
-    }
-}
-
 /* A shape with up to three operands, in which neighbouring axes that all step through evenly have become one. */
 typedef struct walk {
     int ndim, operands;
@@ -83,16 +67,15 @@ static inline bool is_one_array(const walk &w)
     return is;
 }
 
-/* Makes the last axis one of packs of `width` elements. False where an operand has none: each has to lie together along
- * that axis and begin at multiples of a pack everywhere, or be repeated along it. */
-static inline bool in_packs(walk *w, const lk_gpu_view *const *views, int width)
+/* Makes the last axis one of packs of `width` elements of `size` bytes. False where an operand has none: each has to
+ * lie together along that axis and begin at multiples of a pack everywhere, or be repeated along it. */
+static inline bool in_packs(walk *w, const lk_gpu_view *const *views, int width, size_t size)
 {
     int last = w->ndim - 1;
     if (last < 0 || w->dim[last] % width != 0)
         return false;
     for (int o = 0; o < w->operands; o++) {
-        uintptr_t bytes = (uintptr_t)width * size_of(views[o]->dtype);
-        bool lies = w->stride[o][last] == 1 && (uintptr_t)views[o]->data % bytes == 0;
+        bool lies = w->stride[o][last] == 1 && (uintptr_t)views[o]->data % (width * size) == 0;
         for (int axis = 0; axis < last; axis++)
             lies = lies && w->stride[o][axis] % width == 0;
         if (!lies && (o == 0 || w->stride[o][last] != 0))

@@ -176,7 +176,21 @@ static void count_casts(void *user, const char *op, const char *call)
     *(int *)user += strcmp(op, "cast") == 0;
 }
 
-/* The variable is written behind the branches: each replay rounds it anew. */
+/* The variable is written behind the branches, so each replay makes anew what it needs of it. Releases the program. */
+static void expect_the_operators_bits(lk_program *program, lk_program_fn fn, lk_tensor *const *in, lk_tensor *variable,
+                                      lk_tensor *other)
+{
+    lk_tensor *have[SHARDS], *want[SHARDS];
+    for (int i = 0; i < 4; i++) {
+        assert_ok(lk_program_run(program, in, 0, have));
+        assert_ok(fn(other, in, want));
+        for (int s = 0; s < SHARDS; s++)
+            expect_equal(have[s], want[s]);
+    }
+    expect_equal(variable, other);
+    lk_program_release(program);
+}
+
 static void what_is_made_of_variables_is_made_once(void **state)
 {
     (void)state;
@@ -184,7 +198,7 @@ static void what_is_made_of_variables_is_made_once(void **state)
     lk_device *device = open_device("cpu");
     lk_scope_begin();
     lk_tensor *variable = numbers(device, LK_SHAPE(5), 1), *other = numbers(device, LK_SHAPE(5), 1);
-    lk_tensor *in[SHARDS], *have[SHARDS], *want[SHARDS];
+    lk_tensor *in[SHARDS];
     for (int s = 0; s < SHARDS; s++)
         in[s] = numbers(device, LK_SHAPE(5), 2 + s);
     lk_program *program = lk_program_record(device, round_the_variable, variable, in, SHARDS, SHARDS, NULL);
@@ -192,14 +206,7 @@ static void what_is_made_of_variables_is_made_once(void **state)
     lk_program_visit(program, count_casts, &casts);
     assert_int_equal(casts, 1 + SHARDS); /* what is made of a shared one is a branch's own */
     assert_true(lk__program_has_branches(program));
-    for (int i = 0; i < 3; i++) {
-        assert_ok(lk_program_run(program, in, 0, have));
-        assert_ok(round_the_variable(other, in, want));
-        for (int s = 0; s < SHARDS; s++)
-            expect_equal(have[s], want[s]);
-    }
-    expect_equal(variable, other);
-    lk_program_release(program);
+    expect_the_operators_bits(program, round_the_variable, in, variable, other);
     lk_scope_end();
     lk_device_release(device);
 }
@@ -236,7 +243,7 @@ static void weights_are_laid_out_once(void **state)
     lk_device *device = open_device("cuda");
     lk_scope_begin();
     lk_tensor *variable = numbers(device, LK_SHAPE(6, 4, 3, 3), 1), *other = numbers(device, LK_SHAPE(6, 4, 3, 3), 1);
-    lk_tensor *in[SHARDS], *have[SHARDS], *want[SHARDS];
+    lk_tensor *in[SHARDS];
     for (int s = 0; s < SHARDS; s++)
         in[s] = numbers(device, LK_SHAPE(IMAGES, 4, SIDE, SIDE), 2 + s);
     lk_program *program = lk_program_record(device, convolve_with_the_variable, variable, in, SHARDS, SHARDS,
@@ -245,14 +252,7 @@ static void weights_are_laid_out_once(void **state)
     lk_program_visit(program, count_casts, &casts);
     assert_int_equal(casts, 1);
     assert_true(lk__program_has_branches(program));
-    for (int i = 0; i < 4; i++) {
-        assert_ok(lk_program_run(program, in, 0, have));
-        assert_ok(convolve_with_the_variable(other, in, want));
-        for (int s = 0; s < SHARDS; s++)
-            expect_equal(have[s], want[s]);
-    }
-    expect_equal(variable, other);
-    lk_program_release(program);
+    expect_the_operators_bits(program, convolve_with_the_variable, in, variable, other);
     lk_scope_end();
     lk_device_release(device);
 }
