@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Three hosts that train together: network namespaces of this machine, with links that are slow and, where the kernel has
+# netem, late.
+# shellcheck source=tests/cli_testing.sh
+source "$(dirname "$0")/cli_testing.sh"
+
+skip()
+{
+    echo "SKIP: $1"
+    exit 77
+}
+
+command -v mpirun >/dev/null || skip "no mpirun"
+[[ -e $(dirname "$LOCKSTEP")/liblockstep_mpi.so ]] || skip "no plug-in for MPI in this build"
+command -v ip >/dev/null || skip "no ip (Debian and Ubuntu: iproute2)"
+
+id=lk$$
+hosts=(one two three)
+
+remove_hosts()
+{
+    local name
+    for name in hub "${hosts[@]}"; do
+        ip netns pids "$id-$name" 2>/dev/null | xargs -r kill -KILL 2>/dev/null || true
+        ip netns del "$id-$name" 2>/dev/null || true
+    done
+    rm -rf "$work"
+}
+
+# A bridge in a namespace of its own: nothing of the machine's network is touched.
+make_hosts()
+{
+    local i=0 name
+    ip netns add "$id-hub" && ip -n "$id-hub" link add bridge0 type bridge && ip -n "$id-hub" link set bridge0 up || return
+    for name in "${hosts[@]}"; do
+        i=$((i + 1))
+        ip netns add "$id-$name" || return
+        ip -n "$id-hub" link add "port$i" type veth peer name eth0 netns "$id-$name" || return
+        ip -n "$id-hub" link set "port$i" master bridge0 up || return
+        ip -n "$id-$name" link set lo up || return
+        ip -n "$id-$name" link set eth0 up || return
+        ip -n "$id-$name" addr add "10.77.0.$i/24" dev eth0 || return
+    done
+}
+
+slow_links()
+{
+    local name
+    for name in "${hosts[@]}"; do
+        if tc -n "$id-$name" qdisc add dev eth0 root netem delay 1ms rate 400mbit 2>/dev/null; then
+            links="1 ms late, 400 Mbit/s"
+        elif tc -n "$id-$name" qdisc add dev eth0 root tbf rate 400mbit burst 64k latency 50ms 2>/dev/null; then
+            links="400 Mbit/s; not late, for this kernel has no netem"
+        else
+            links="as they are, for this kernel can slow down none"
+        fi
+    done
+}
+
+trap remove_hosts EXIT
+make_hosts 2>"$work/stderr" || skip "no network namespaces here: $(tail -n 1 "$work/stderr")"
+slow_links
+echo "links: $links"
+
+# What mpirun takes for ssh: agent HOST COMMAND…
+cat >"$work/agent" <<EOF
+#!/usr/bin/env bash
+names=(${hosts[*]})
+name=\${names[\${1##*.} - 1]}
+shift
+exec ip netns exec "$id-\$name" unshare --uts sh -c "hostname \$name; \$*"
+EOF
+chmod +x "$work/agent"
+
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_plm_rsh_agent=$work/agent
+export OMPI_MCA_oob_tcp_if_include=eth0 OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=eth0
+
+# on_hosts STATUS ARGUMENT…: lockstep on the three of them, started from the first one.
+on_hosts()
+{
+    local expected=$1
+    shift
+    arguments=("[three hosts]" "$@")
+    status=0
+    ip netns exec "$id-one" unshare --uts sh -c 'hostname one; exec "$@"' sh timeout -k 5 200 mpirun --quiet \
+        -H 10.77.0.1:1,10.77.0.2:1,10.77.0.3:1 -n 3 "$LOCKSTEP" "$@" >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
+    [[ $status -eq $expected ]] || fail "exit status is not $expected"
+}
+
+settings=(train --model lenet --data synthetic --limit-train 512 --limit-val 100 --epochs 2 --shards 8)
+run 0 "${settings[@]}" --devices 1
+wanted=$(sed -n 's/^digest //p' "$work/stderr")
+on_hosts 0 "${settings[@]}" --devices 1 --strategy multi-worker
+digest=$(sed -n 's/^digest //p' "$work/stderr")
+[[ -n $wanted && $digest == "$wanted" ]] || fail "digest $digest, of one device $wanted"
+says "devices   3, strategy multi-worker"
+
+for name in "${hosts[@]}"; do
+    [[ -z $(ip netns pids "$id-$name") ]] || fail "processes are left on host $name"
+done
