@@ -59,6 +59,16 @@ static lk_gpu_status run_add(const bench *b)
                 .ndim = 1, .dim = {b->count}, .op = LK_GPU_ADD);
 }
 
+/* A number a channel to each pixel. */
+static lk_gpu_status run_add_bias(const bench *b)
+{
+    lk_gpu_view y = {.data = b->y, .dtype = b->dtype, .stride = {b->channels, 1}}, x = y, bias = y;
+    x.data = b->x;
+    bias.data = b->dy;
+    bias.stride[0] = 0;
+    return CALL(b, binary, .y = y, .a = x, .b = bias, .ndim = 2, .dim = {b->rows, b->channels}, .op = LK_GPU_ADD);
+}
+
 /* Of four arrays: the halves of x and of dy. */
 static lk_gpu_status run_pairwise_sum(const bench *b)
 {
@@ -84,6 +94,15 @@ static lk_gpu_status run_prepare_images(const bench *b)
 static lk_gpu_status run_cast(const bench *b)
 {
     return CALL(b, convert, .y = dense(b->y, LK_BF16), .x = dense(b->x, LK_F32), .ndim = 1, .dim = {b->count});
+}
+
+/* Channels-last images from row-major ones. */
+static lk_gpu_status run_reorder(const bench *b)
+{
+    int64_t pixels = b->size * b->size;
+    lk_gpu_view x = {.data = b->x, .dtype = b->dtype, .stride = {b->channels * pixels, pixels, 1}};
+    lk_gpu_view y = {.data = b->y, .dtype = b->dtype, .stride = {b->channels * pixels, 1, b->channels}};
+    return CALL(b, convert, .y = y, .x = x, .ndim = 3, .dim = {b->images, b->channels, pixels});
 }
 
 static lk_gpu_status run_relu(const bench *b)
@@ -231,6 +250,8 @@ static const kernel kernels[] = {
     {"cross_entropy",   "loss, hits and gradient, rows of 10",    run_cross_entropy,  BOTH,    2,    0.8},
     {"column_sums",     "gradient of a bias",                     run_column_sums,    BOTH,    1,    0},
     {"add",             "two tensors",                            run_add,            BOTH,    3,    0},
+    {"add_bias",        "a number a channel",                     run_add_bias,       BOTH,    2,    0},
+    {"reorder",         "images to channels-last",                run_reorder,        BOTH,    2,    0},
     {"cast",            "f32 to bf16",                            run_cast,           BY_F32,  1.5,  0},
     {"pairwise_sum",    "a tree sum of four",                     run_pairwise_sum,   BY_F32,  2.5,  0},
     {"gather",          "of samples",                             run_gather,         BOTH,    2,    0},
