@@ -11,6 +11,7 @@
 #include "lockstep/ops.h"
 #include "ops/update.h"
 #include "optim/optimizer.h"
+#include "program/program.h"
 
 /* Inputs: the batch's indices; the epoch, where the data are on the device, else the batch's images and labels; and in
  * training what backward starts with and what the optimiser steps by. */
@@ -280,12 +281,22 @@ static lk_status make_inputs(const lk_trainer *trainer, int64_t samples, step_in
     return lk__tensor_new(device, LK_F64, LK_SHAPE(LK_UPDATE_RATES), &inputs->in[inputs->n++]);
 }
 
+static lk_program *keep(lk_trainer *trainer, int64_t samples, const step_inputs *like)
+{
+    lk_program *program;
+    if (find(trainer, lk__training_pass, samples, like, &program) != LK_OK)
+        return NULL;
+    lk__refcount_retain(&program->references);
+    return program;
+}
+
 lk_program *lk__step_program_record(lk_trainer *trainer, int64_t samples)
 {
     step_inputs like = {0};
     lk_program *program = NULL;
     if (make_inputs(trainer, samples, &like) == LK_OK)
-        program = record(trainer, lk__training_pass, samples, &like);
+        program = samples == trainer->plan.batch_size ? keep(trainer, samples, &like)
+                                                      : record(trainer, lk__training_pass, samples, &like);
     lk__release_tensors(like.in, like.n);
     return program;
 }

@@ -240,7 +240,8 @@ bool lk__step_programs_fit(const lk_trainer *trainer);
 lk_status lk__step_programs_new(lk__step_programs **programs);
 void lk__step_programs_release(lk__step_programs *programs);
 
-/* The program of a training step of a batch of so many samples, by itself: to look at. NULL: the thread's error. */
+/* The program of a training step of a batch of so many samples: to look at, and to be released. That of the plan's
+ * batch is the one that will run. NULL: the thread's error. */
 lk_program *lk__step_program_record(lk_trainer *trainer, int64_t samples);
 
 /* The training step of trainer->update over `batch`, its one batch, update included. metrics[], and *skipped, as
