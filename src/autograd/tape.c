@@ -315,7 +315,7 @@ static lk_status fill_function(const lk_tape *tape, const lk_function *function,
 static lk_status walk_function(lk_tape *tape, const lk_function *function, lk_tensor **dout, lk_tensor **din)
 {
     LK_TRY(fill_function(tape, function, dout));
-    LK_TRY(function->gradient(function->place, dout, din, function->n));
+    LK_TRY(function->gradient(function->user, function->place, dout, din, function->n));
     for (int i = 0; i < function->n; i++) {
         gradient_slot *slot = find(tape, function->in[i]);
         if (slot)

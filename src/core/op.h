@@ -153,7 +153,8 @@ typedef struct lk_function {
     int n;
     lk_tensor *const *in, *const *out; /* out: new tensors, each an object of its own */
     /* din[0 … n) from dout[0 … n), none of them NULL: new tensors, adopted by the open scope. */
-    lk_status (*gradient)(lk_place at, lk_tensor *const *dout, lk_tensor **din, int n);
+    lk_status (*gradient)(void *user, lk_place at, lk_tensor *const *dout, lk_tensor **din, int n);
+    void *user; /* as long as the tape */
 } lk_function;
 
 /* A tape. The open one of a thread is told of every differentiable call made there, after it was pushed, and of every

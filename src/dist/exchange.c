@@ -238,6 +238,12 @@ static lk_status reduce_to_views(lk_place at, lk_tensor *const *parts, lk_tensor
     return status;
 }
 
+static lk_status gradient(void *user, lk_place at, lk_tensor *const *dout, lk_tensor **din, int n)
+{
+    (void)user;
+    return lk_allreduce_recorded_at(at, dout, din, n);
+}
+
 lk_status lk_allreduce_recorded_at(lk_place at, lk_tensor *const *parts, lk_tensor **sums, int n)
 {
     memset(sums, 0, (size_t)n * sizeof *sums);
@@ -248,6 +254,6 @@ lk_status lk_allreduce_recorded_at(lk_place at, lk_tensor *const *parts, lk_tens
     lk_status status = reduce_to_views(at, parts, sums, n);
     lk__recorder_set(recorder);
     LK_TRY(status);
-    lk_function function = {"allreduce", at, n, parts, sums, lk_allreduce_recorded_at};
+    lk_function function = {"allreduce", at, n, parts, sums, gradient, NULL};
     return recorder.record_function ? recorder.record_function(recorder.self, &function) : LK_OK;
 }

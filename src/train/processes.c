@@ -56,8 +56,6 @@ lk_status lk__join_processes(lk_trainer *trainer, int *cores)
             LK_FAIL(LK_ERR_ARGUMENT, "--cluster %s: is for --strategy multi-worker", trainer->config.cluster);
         return LK_OK;
     }
-    if (plan->batch_norm == LK_BN_SYNC)
-        LK_FAIL(LK_ERR_ARGUMENT, "--bn sync: not with --strategy multi-worker; statistics there are a shard's own");
     LK_TRY(lk__group_open(&group));
     plan->process = lk__group_rank(group);
     plan->processes = lk__group_ranks(group);

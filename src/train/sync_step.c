@@ -4,6 +4,9 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/op.h"
+#include "dist/strategy.h"
+#include "lockstep/ops.h"
 
 #include <string.h>
 
@@ -17,6 +20,30 @@ typedef struct together {
 static int statistics_count(const lk_trainer *trainer)
 {
     return trainer->n_updated - trainer->n_parameters;
+}
+
+/* A process without samples would not come to the sums that the others wait for. */
+static lk_status check_batches(const lk_trainer *trainer)
+{
+    const lk_plan *plan = &trainer->plan;
+    int64_t last = plan->train_samples - (plan->steps_per_epoch - 1) * plan->batch_size;
+    lk_range own = lk__own_samples(trainer, last);
+    if (own.begin == own.end)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "--bn sync: the last batch of %lld samples leaves process %d without any; use another --batch-size or "
+                "--limit-train",
+                (long long)last, plan->process);
+    return LK_OK;
+}
+
+lk_status lk__plan_sync(lk_trainer *trainer)
+{
+    if (trainer->plan.batch_norm != LK_BN_SYNC)
+        return LK_OK;
+    if (trainer->plan.processes > 1)
+        LK_TRY(check_batches(trainer));
+    trainer->sync_sum = lk_shard_sum_new(trainer->strategy, trainer->plan.shards, 1);
+    return trainer->sync_sum ? LK_OK : lk_error_status();
 }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
@@ -40,7 +67,7 @@ static void release(together *t)
 
 static lk_status view_replica(lk_trainer *trainer, int replica)
 {
-    lk_range own = lk_part(trainer->plan.shards, trainer->n_devices, replica);
+    lk_range own = lk__shard_sum_owned(trainer->train_sum, replica);
     for (int64_t s = own.begin; s < own.end; s++) {
         lk_tensor **views = trainer->watched + s * trainer->n_variables;
         lk_status status = lk__view_variables(trainer, replica, views);
@@ -67,13 +94,67 @@ static lk_status make_views(lk_trainer *trainer)
     return status;
 }
 
+/* --- sums in the middle of a pass --------------------------------------------------------------------------------- */
+
+/* Of every shard's part, by the tree over all of them: on each replica, one reference each. */
+static lk_status reduce(const together *t, lk_tensor *const *parts, lk_tensor **reduced)
+{
+    lk_shard_sum *sum = t->trainer->sync_sum;
+    lk_status status = LK_OK;
+    int i = 0;
+    lk__shard_sum_start(sum, t->pass.batch->count);
+    for (int d = 0; d < t->trainer->n_devices; d++) {
+        lk_range own = lk__shard_sum_owned(sum, d);
+        for (int64_t s = own.begin; s < own.end && status == LK_OK; s++) {
+            bool present = i < t->pass.n && t->pass.shards[i].index == s;
+            status = lk_shard_sum_add(sum, s, present ? parts + i : NULL);
+            i += present;
+        }
+    }
+    lk_status finished = lk_shard_sum_finish(sum, reduced);
+    return status != LK_OK ? status : finished;
+}
+
+/* Views, for a tape tells tensors apart by object. */
+static lk_status give_views(const together *t, lk_tensor *const *reduced, lk_tensor **sums)
+{
+    for (int i = 0; i < t->pass.n; i++) {
+        lk_tensor *sum = reduced[t->pass.shards[i].replica];
+        sums[i] = lk_reshape(sum, lk_tensor_shape(sum));
+        if (!sums[i])
+            return lk_error_status();
+    }
+    return LK_OK;
+}
+
+/* Its gradient is the same sum of the outputs' gradients. */
+static lk_status sum_recorded(void *user, lk_place at, lk_tensor *const *parts, lk_tensor **sums, int n)
+{
+    const together *t = user;
+    lk_tensor *reduced[LK_MAX_DEVICES] = {NULL};
+    lk_recorder recorder = lk__recorder_set((lk_recorder){0});
+    lk_status status = reduce(t, parts, reduced);
+    if (status == LK_OK)
+        status = give_views(t, reduced, sums);
+    lk__release_tensors(reduced, t->trainer->n_devices);
+    lk__recorder_set(recorder);
+    LK_TRY(status);
+    lk_function function = {"allreduce", at, n, parts, sums, sum_recorded, user};
+    return recorder.record_function ? recorder.record_function(recorder.self, &function) : LK_OK;
+}
+
+static lk_status sync(void *user, lk_tensor *const *parts, lk_tensor **sums, int n)
+{
+    return sum_recorded(user, LK_HERE, parts, sums, n);
+}
+
 /* --- the passes --------------------------------------------------------------------------------------------------- */
 
 static lk_status add_shards(together *t)
 {
     lk_trainer *trainer = t->trainer;
     for (int r = 0; r < trainer->n_devices; r++) {
-        lk_range own = lk_part(trainer->plan.shards, trainer->n_devices, r);
+        lk_range own = lk__shard_sum_owned(trainer->train_sum, r);
         for (int64_t s = own.begin; s < own.end; s++)
             LK_TRY(lk__shard_pass_add(&t->pass, s, r, trainer->watched + s * trainer->n_variables, trainer->seeds[r]));
     }
@@ -84,6 +165,10 @@ static lk_status forward_statistics(together *t)
 {
     lk_forward_opts opts = lk__shard_pass_opts(&t->pass);
     opts.statistics = t->statistics;
+    if (opts.sync) {
+        opts.sync = sync;
+        opts.sync_user = t;
+    }
     return lk__shard_pass_forward(&t->pass, &opts);
 }
 
@@ -116,10 +201,14 @@ static void gather_values(together *t)
 static lk_status add_up(const together *t, lk_shard_sum *sum, lk_tensor **values, int stride)
 {
     int64_t i = 0;
-    for (int64_t s = 0; s < t->trainer->plan.shards; s++) {
-        bool present = i < t->pass.n && t->pass.shards[i].index == s;
-        LK_TRY(lk_shard_sum_add(sum, s, present ? values + i * stride : NULL));
-        i += present;
+    lk__shard_sum_start(sum, t->pass.batch->count);
+    for (int d = 0; d < t->trainer->n_devices; d++) {
+        lk_range own = lk__shard_sum_owned(sum, d);
+        for (int64_t s = own.begin; s < own.end; s++) {
+            bool present = i < t->pass.n && t->pass.shards[i].index == s;
+            LK_TRY(lk_shard_sum_add(sum, s, present ? values + i * stride : NULL));
+            i += present;
+        }
     }
     return LK_OK;
 }

@@ -255,6 +255,7 @@ static lk_status make_replicas(lk_trainer *trainer)
     if (!trainer->train_sum || !trainer->val_sum)
         return lk_error_status();
     LK_TRY(lk__plan_votes(trainer));
+    LK_TRY(lk__plan_sync(trainer));
     LK_TRY(lk__plan_precise_statistics(trainer));
     trainer->replicas = lk_replicas_new(trainer->strategy, trainer->model, &plan->optimizer_opts, plan->seed);
     return trainer->replicas ? LK_OK : lk_error_status();
@@ -348,6 +349,7 @@ void lk_trainer_release(lk_trainer *trainer)
     lk_shard_sum_release(trainer->val_sum);
     lk_shard_sum_release(trainer->statistics_sum);
     lk_shard_sum_release(trainer->vote_sum);
+    lk_shard_sum_release(trainer->sync_sum);
     lk_replicas_release(trainer->replicas);
     lk_ledger_release(trainer->train_ledger);
     lk_ledger_release(trainer->val_ledger);

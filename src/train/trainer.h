@@ -62,6 +62,7 @@ struct lk_trainer {
     int n_values, n_updated;
     lk_shard_sum *train_sum;      /* of n_values */
     lk_shard_sum *val_sum;        /* of the metrics alone */
+    lk_shard_sum *sync_sum;       /* of what --bn sync adds up in the middle of a pass; NULL without it */
     lk_shard_sum *statistics_sum; /* of batch-norm's alone; NULL: they are as training leaves them */
     lk_loader *statistics_loader;
     lk_tensor **sums;                 /* what train_sum gives: [replica * n_values + i] */
@@ -116,6 +117,9 @@ lk_status lk__evaluate_step(lk_trainer *trainer, lk_batch *batch);
 
 /* sums[r * n_values + i] of all shards of the batch in one forward and one backward pass (--bn sync). */
 lk_status lk__run_shards_together(lk_trainer *trainer, lk_batch *batch, lk_tensor **sums);
+
+/* Makes what --bn sync needs. Errors: LK_ERR_ARGUMENT (a process without a sample in some batch). */
+lk_status lk__plan_sync(lk_trainer *trainer);
 
 /* The forward pass alone, into a sum of batch-norm's statistics. */
 lk_status lk__run_statistics_together(lk_trainer *trainer, lk_batch *batch, lk_shard_sum *sum, lk_tensor **sums);
