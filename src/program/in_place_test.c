@@ -12,7 +12,8 @@
 
 #include <cmocka.h>
 
-enum { IMAGES = 8, CHANNELS = 8, SIZE = 6, WIDTH = 24, INPUTS = 4, OUTPUTS = 2 };
+/* Images and channels fill the vectors and blocks of any instruction set, so that no layout has more elements. */
+enum { IMAGES = 16, CHANNELS = 16, SIZE = 6, WIDTH = 24, INPUTS = 4, OUTPUTS = 2 };
 enum { IMAGE_FLOATS = IMAGES * CHANNELS * SIZE * SIZE, SQUARE_FLOATS = WIDTH * WIDTH };
 
 static lk_tensor *numbers(lk_device *device, lk_shape shape, uint64_t purpose)
