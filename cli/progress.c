@@ -49,6 +49,8 @@ static void print_devices(const lk_plan *plan, const lk_train_config *config)
 {
     long long shards = plan->shards, devices = plan->devices, batch = plan->batch_size;
     fprintf(stderr, "  devices   %lld, strategy %s", devices, plan->strategy);
+    if (plan->storage)
+        fprintf(stderr, ", variables on %s", plan->storage);
     if (strcmp(plan->transport, "") != 0 && strcmp(plan->transport, "inproc") != 0)
         fprintf(stderr, ", exchange by %s", plan->transport);
     fputc('\n', stderr);

@@ -80,9 +80,11 @@ if(TARGET lockstep_cuda_emulated)
       set_tests_properties(cuda_${name} PROPERTIES ENVIRONMENT
         "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_DEVICES=2xcuda:0")
     endforeach()
-    lk_test(cuda_nan_guard_test tests nan_guard_test)
-    set_tests_properties(cuda_nan_guard_test PROPERTIES ENVIRONMENT
-      "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_KIND=cuda:0")
+    foreach(name central_storage_test nan_guard_test)
+      lk_test(cuda_${name} tests ${name})
+      set_tests_properties(cuda_${name} PROPERTIES ENVIRONMENT
+        "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_KIND=cuda:0")
+    endforeach()
     lk_test(cuda_in_place_kernels_test tests in_place_kernels_test)
     set_tests_properties(cuda_in_place_kernels_test PROPERTIES ENVIRONMENT
       "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_TEST_DEVICES=cuda:0")

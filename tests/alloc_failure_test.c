@@ -168,6 +168,16 @@ static void with_data_on_devices(void **state)
     fail_each(try_training, &config, 7);
 }
 
+static void with_central_storage(void **state)
+{
+    (void)state;
+    lk_train_config config = tiny_training();
+    config.strategy = "central-storage";
+    config.storage = "cpu:1";
+    config.optimizer = "adam";
+    fail_each(try_everything, &config, 7);
+}
+
 static void with_generated_data(void **state)
 {
     (void)state;
@@ -186,9 +196,9 @@ static void with_generated_data(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(with_a_worker),       cmocka_unit_test(without_workers),
-        cmocka_unit_test(with_all_settings),   cmocka_unit_test(with_data_on_devices),
-        cmocka_unit_test(with_generated_data),
+        cmocka_unit_test(with_a_worker),        cmocka_unit_test(without_workers),
+        cmocka_unit_test(with_all_settings),    cmocka_unit_test(with_data_on_devices),
+        cmocka_unit_test(with_central_storage), cmocka_unit_test(with_generated_data),
     };
     return cmocka_run_group_tests(tests, make_files, remove_files);
 }

@@ -32,6 +32,14 @@ run 2 "${small[@]}" --strategy ring
 complains "'ring'" 'one-device' 'mirrored'
 run 2 "${small[@]}" --strategy one-device --devices 2
 complains 'one-device' '2 devices' 'mirrored'
+run 2 "${small[@]}" --strategy mirrored --storage cpu:0
+complains 'mirrored' 'no storing device' 'central-storage'
+run 2 "${small[@]}" --strategy central-storage --storage 2xcpu
+complains '--storage 2xcpu' '2 devices' 'cpu:0'
+run 2 "${small[@]}" --strategy central-storage --devices cpu,ref
+complains 'cpu:0' 'ref:0' 'one kind'
+run 2 "${small[@]}" --strategy central-storage --reduce nccl
+complains '--reduce nccl' 'central-storage'
 
 run 2 "${small[@]}" --devices cpu,ref
 complains 'cpu:0' 'ref:0' 'one kind'

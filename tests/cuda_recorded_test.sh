@@ -50,6 +50,8 @@ done
 orderly 0 train "${normalised[@]}" --devices cuda:0,cuda:1,cuda:0 --bucket-mb 0.001
 orderly 0 train "${normalised[@]}" --devices 2xcuda --reduce nccl
 LOCKSTEP_ENGINE=sync orderly 0 train "${normalised[@]}" --devices 2xcuda
+orderly 0 train "${normalised[@]}" --devices 2xcuda --strategy central-storage
+orderly 0 train "${normalised[@]}" --devices 2xcuda --strategy central-storage --storage cuda:1 --optimizer adam
 
 # What brings gradients from GPU to GPU: NCCL above, copies here.
 export LOCKSTEP_EMULATED_GPUS=3

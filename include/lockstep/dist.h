@@ -58,7 +58,8 @@ LK_API lk_status lk_allreduce_recorded_at(lk_place at, lk_tensor *const *parts, 
 /* --- strategies -------------------------------------------------------------------------------------------------- */
 
 /* What is where, and when it is summed. "one-device": one replica. "mirrored": a replica of the variables on every
- * device, gradients summed over all of them in every step. "multi-worker": the same over the devices of several
+ * device, gradients summed over all of them in every step. "central-storage": variables and the optimiser's state on
+ * one device, which the others read; gradients summed there. "multi-worker": the same over the devices of several
  * processes, which MPI's mpirun or the like has started; each of them makes the strategy with its own devices. */
 typedef struct lk_strategy lk_strategy;
 
@@ -95,6 +96,17 @@ LK_API int lk_strategy_first_rank(const lk_strategy *strategy);
 
 LK_API lk_device *lk_strategy_device(const lk_strategy *strategy, int replica);
 
+/* Of central-storage, the device with the variables; of others NULL. It need not be one that computes, nor of their
+ * kind. */
+LK_API lk_device *lk_strategy_storage(const lk_strategy *strategy);
+
+/* Before variables are placed; until then it is the first device where devices share the process's memory, else cpu:0.
+ * Keeps a reference. Errors: LK_ERR_ARGUMENT (another strategy than central-storage). */
+LK_API lk_status lk_strategy_set_storage(lk_strategy *strategy, lk_device *device);
+
+/* How many devices have variables of their own: 1 of central-storage, else as many as replicas. */
+LK_API int lk_strategy_owners(const lk_strategy *strategy);
+
 /* Where processes train together (multi-worker): this one is through, and may end without the others taking it for
  * lost. Waits for all of them; nothing can be exchanged afterwards. With one process it does nothing. A process that
  * ends without it ends the others too. Errors: LK_ERR_BACKEND. */
@@ -103,7 +115,8 @@ LK_API lk_status lk_leave_processes(void);
 /* Names that lk_strategy_new takes; NULL past the end. */
 LK_API const char *lk_strategy_name_at(int index);
 
-/* variables[r * n + i] = a copy of initial[i] on replica r's device, one reference each. Asynchronous. */
+/* variables[r * n + i] = a copy of initial[i] on replica r's device, r in [0, owners); with central-storage that is the
+ * storing one. One reference each. Asynchronous. */
 LK_API lk_status lk_strategy_place(lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables);
 
 /* A sum over shards of n quantities at once (gradients, losses, counts). Siblings in the tree are added on the device
@@ -131,8 +144,9 @@ LK_API lk_status lk_shard_sum_exchange_at(lk_place at, lk_shard_sum *sum);
 #define lk_shard_sum_exchange(...) lk_shard_sum_exchange_at(LK_HERE, __VA_ARGS__)
 
 /* sums[r * n + i] = the sum over all shards of quantity i, on replica r's device, one reference each (NULL where it was
- * absent from every shard); the object is then ready for the next step. Asynchronous.
- * Errors: LK_ERR_STATE (a shard is missing). On failure every entry is NULL and the object is empty again. */
+ * absent from every shard); with central-storage sums[i] is on the storing device, and the rest NULL. The object is
+ * then ready for the next step. Asynchronous. Errors: LK_ERR_STATE (a shard is missing). On failure every entry is NULL
+ * and the object is empty again. */
 LK_API lk_status lk_shard_sum_finish_at(lk_place at, lk_shard_sum *sum, lk_tensor **sums);
 #define lk_shard_sum_finish(...) lk_shard_sum_finish_at(LK_HERE, __VA_ARGS__)
 

@@ -25,6 +25,7 @@ typedef struct lk_train_config {
     int data_on;            /* enum lk_data_on: which memory the data set is in when a shard begins */
     const char *devices;    /* NULL: the cores there are, at most as many as shards */
     const char *strategy;   /* NULL: one-device for one device, else mirrored */
+    const char *storage;    /* of central-storage; NULL: see lk_strategy_set_storage */
     const char *cluster;    /* multi-worker: the file of a cluster's description; NULL: TF_CONFIG's, if it is set */
     int reduce;             /* enum lk_reduce */
     int compress;           /* 1: exchange in bf16, see lk_strategy_set_compression */
@@ -91,7 +92,7 @@ typedef enum lk_nan_guard { LK_NAN_GUARD_STOP, LK_NAN_GUARD_SKIP, LK_NAN_GUARD_O
 
 /* The flags of `lockstep train`, with offsets into lk_train_config. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 56 };
+enum { LK_TRAIN_OPTION_COUNT = 57 };
 
 /* A recipe is a named list of settings for these options: what one of the project's sources trains. */
 typedef struct lk_recipe {
@@ -113,6 +114,7 @@ typedef struct lk_plan {
     const char *model, *data, *source, *strategy; /* source: where the samples came from */
     int64_t parameters;                           /* elements */
     int devices;                                  /* of all processes */
+    const char *storage;                          /* of central-storage: the device's name; else NULL */
     int process, processes;                       /* which one this is, and how many there are */
     int64_t shards, batch_size, val_batch_size, accumulate, epochs;
     int64_t micro_batch;       /* samples of a training shard that run together; 0: all */
@@ -301,8 +303,8 @@ LK_API lk_status lk_trainer_variable_hash(lk_trainer *trainer, int replica, int 
 
 /* --- a loop of one's own ----------------------------------------------------------------------------------------- */
 
-/* The variables of a model, and an optimiser for them, on every device of a strategy: what lk_trainer trains, for loops
- * written by hand; a loop may have several. */
+/* The variables of a model, and an optimiser for them, where the strategy has them, on every device or on one: what
+ * lk_trainer trains, for loops written by hand; a loop may have several. */
 typedef struct lk_replicas lk_replicas;
 
 /* Keeps the strategy and the model: both have to live as long. opts NULL: no optimiser (lk_replicas_apply is then an
@@ -311,12 +313,15 @@ LK_API lk_replicas *lk_replicas_new(lk_strategy *strategy, const lk_model *model
                                     uint64_t seed);
 LK_API void lk_replicas_release(lk_replicas *replicas);
 
-/* The variables on replica's device: the model's parameters, then its buffers. Borrowed. */
+/* The variables on replica's device: the model's parameters, then its buffers. Borrowed. With central-storage they are
+ * for reading: what the storing device has, as of the last update. */
 LK_API lk_tensor *const *lk_replicas_variables(const lk_replicas *replicas, int replica);
+/* That of replica's own variables, or of the storing device's. NULL: there is none. Borrowed. */
 LK_API lk_optimizer *lk_replicas_optimizer(const lk_replicas *replicas, int replica);
 
-/* Updates every replica: sums[replica * stride + i] holds at i = 0 the model's gradients and after them its batch-norm
- * statistics, over `samples` samples. Asynchronous. */
+/* Updates every replica, or what one device stores: sums[replica * stride + i], as lk_shard_sum_finish gives them,
+ * holds at i = 0 the model's gradients and after them its batch-norm statistics, over `samples` samples. Asynchronous.
+ */
 LK_API lk_status lk_replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int64_t samples,
                                    double rate);
 

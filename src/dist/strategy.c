@@ -7,7 +7,7 @@
 #include <string.h>
 
 static const lk_strategy_table *const tables[] = {&lk__strategy_one_device, &lk__strategy_mirrored,
-                                                  &lk__strategy_multi_worker};
+                                                  &lk__strategy_central_storage, &lk__strategy_multi_worker};
 enum { TABLE_COUNT = sizeof tables / sizeof tables[0] };
 
 const char *lk_strategy_name_at(int index)
@@ -22,7 +22,8 @@ static lk_status find_table(const char *name, const lk_strategy_table **table)
         if (strcmp(name, tables[i]->name) == 0)
             return LK_OK;
     }
-    LK_FAIL(LK_ERR_ARGUMENT, "unknown strategy '%s': one-device, mirrored, multi-worker", name ? name : "");
+    LK_FAIL(LK_ERR_ARGUMENT, "unknown strategy '%s': one-device, mirrored, central-storage, multi-worker",
+            name ? name : "");
 }
 
 static lk_status check_kinds(lk_device *const *devices, int n_devices)
@@ -64,6 +65,7 @@ void lk_strategy_release(lk_strategy *strategy)
         return;
     lk__flat_release(strategy->flat);
     lk__free(strategy->starts);
+    lk_device_release(strategy->storage);
     lk_devices_release(strategy->devices, strategy->n_devices);
     lk__free(strategy);
 }
@@ -71,6 +73,9 @@ void lk_strategy_release(lk_strategy *strategy)
 /* One device has nobody to exchange with, but has to be one of those that could. */
 static lk_status check_nccl(const lk_strategy *strategy)
 {
+    if (strategy->storage)
+        LK_FAIL(LK_ERR_UNSUPPORTED, "NCCL sums on every GPU, strategy central-storage on %s alone",
+                lk_device_name(strategy->storage));
     const lk_links_table *links = lk__links_of(strategy->devices[0]);
     if (!links)
         LK_FAIL(LK_ERR_UNSUPPORTED, "NCCL is for GPUs, not for %s", lk_device_name(strategy->devices[0]));
@@ -92,6 +97,23 @@ lk_status lk_strategy_set_compression(lk_strategy *strategy, bool compressed)
                 strategy->table->name, lk_device_name(strategy->devices[0]));
     strategy->compressed = compressed;
     return LK_OK;
+}
+
+lk_status lk_strategy_set_storage(lk_strategy *strategy, lk_device *device)
+{
+    lk_device *before = strategy->storage;
+    if (!before)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "strategy %s: has no storing device: each device has its own variables; central-storage has one",
+                strategy->table->name);
+    strategy->storage = lk_device_retain(device);
+    lk_device_release(before);
+    return LK_OK;
+}
+
+lk_device *lk_strategy_storage(const lk_strategy *strategy)
+{
+    return strategy->storage;
 }
 
 const char *lk_strategy_transport(const lk_strategy *strategy)
@@ -124,25 +146,37 @@ lk_device *lk_strategy_device(const lk_strategy *strategy, int replica)
     return replica >= 0 && replica < strategy->n_devices ? strategy->devices[replica] : NULL;
 }
 
-static lk_status copy_to_all(lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables)
+static lk_status copy_to(lk_device *device, lk_tensor *const *initial, int n, lk_tensor **variables)
 {
-    for (int r = 0; r < strategy->n_devices; r++) {
-        for (int i = 0; i < n; i++) {
-            lk_tensor *copy = lk_copy(initial[i], strategy->devices[r]);
-            if (!copy)
-                return lk_error_status();
-            variables[r * n + i] = lk_tensor_retain(copy);
-        }
+    for (int i = 0; i < n; i++) {
+        lk_tensor *copy = lk_copy(initial[i], device);
+        if (!copy)
+            return lk_error_status();
+        variables[i] = lk_tensor_retain(copy);
     }
     return LK_OK;
 }
 
+static lk_status copy_to_owners(lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables)
+{
+    if (strategy->storage)
+        return copy_to(strategy->storage, initial, n, variables);
+    for (int r = 0; r < strategy->n_devices; r++)
+        LK_TRY(copy_to(strategy->devices[r], initial, n, variables + (int64_t)r * n));
+    return LK_OK;
+}
+
+int lk_strategy_owners(const lk_strategy *strategy)
+{
+    return strategy->storage ? 1 : strategy->n_devices;
+}
+
 lk_status lk_strategy_place(lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables)
 {
-    int total = strategy->n_devices * n;
+    int total = lk_strategy_owners(strategy) * n;
     memset(variables, 0, (size_t)total * sizeof *variables);
     lk_scope_begin();
-    lk_status status = copy_to_all(strategy, initial, n, variables);
+    lk_status status = copy_to_owners(strategy, initial, n, variables);
     lk_scope_end();
     for (int i = 0; i < total && status != LK_OK; i++) {
         lk_tensor_release(variables[i]);

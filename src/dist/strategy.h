@@ -48,6 +48,7 @@ struct lk_strategy {
     const lk_strategy_table *table;
     lk_device *devices[LK_MAX_DEVICES];
     int n_devices;
+    lk_device *storage; /* of central-storage: where all variables are, and sums go; NULL: each device has its own */
     lk_reduce reduce;
     bool compressed;
     lk_flat *flat; /* NULL: the devices have no links, or there is one */
@@ -74,5 +75,6 @@ void lk__shard_sum_tell(lk_shard_sum *sum, int quantity, lk_dtype dtype, lk_shap
 extern const lk_strategy_table lk__strategy_one_device;
 extern const lk_strategy_table lk__strategy_mirrored;
 extern const lk_strategy_table lk__strategy_multi_worker;
+extern const lk_strategy_table lk__strategy_central_storage;
 
 #endif

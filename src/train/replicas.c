@@ -1,17 +1,20 @@
-/* A model's variables on every device, packed for the optimiser, and their updates. */
+/* A model's variables on every device that has some of its own, packed for the optimiser, and their updates. */
 #include "train/trainer.h"
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "dist/stored.h"
 #include "optim/optimizer.h"
 
 struct lk_replicas {
     lk_strategy *strategy;
     const lk_model *model;
-    int n_devices, n_parameters, n_variables, n_statistics;
-    lk_tensor **variables;     /* [replica * n_variables + i] */
-    lk_tensor **flats;         /* [replica]: what lk_pack made of the parameters */
-    lk_optimizer **optimizers; /* [replica]; NULL: none */
+    int n_devices, n_owners, n_parameters, n_variables, n_statistics;
+    lk_tensor **variables;     /* [replica * n_variables + i]: what passes read */
+    lk_tensor **owned;         /* [owner * n_variables + i]: what updates write; where each has its own, `variables` */
+    lk_tensor **flats;         /* [owner]: what lk_pack made of the parameters */
+    lk_optimizer **optimizers; /* [owner]; NULL: none */
+    lk_stored *stored;         /* how the replicas read what one device stores; NULL: each has its own */
 };
 
 static lk_status place_variables(lk_replicas *replicas, uint64_t seed)
@@ -22,33 +25,61 @@ static lk_status place_variables(lk_replicas *replicas, uint64_t seed)
     lk_scope_begin();
     lk_status status = lk_model_init(replicas->model, lk_strategy_device(replicas->strategy, 0), seed, initial);
     if (status == LK_OK)
-        status = lk_strategy_place(replicas->strategy, initial, replicas->n_variables, replicas->variables);
+        status = lk_strategy_place(replicas->strategy, initial, replicas->n_variables, replicas->owned);
     lk_scope_end();
     lk__free(initial);
     return status;
 }
 
+static lk_tensor **owned_by(const lk_replicas *replicas, int owner)
+{
+    return replicas->owned + (int64_t)owner * replicas->n_variables;
+}
+
 /* A reference of the replicas' own to the flat tensor, whatever scope is open. */
-static lk_status pack(lk_replicas *replicas, int r)
+static lk_status pack(lk_replicas *replicas, int owner)
 {
     lk_tensor *flat = NULL;
     lk_scope_begin();
-    lk_status status = lk_pack(replicas->variables + (int64_t)r * replicas->n_variables, replicas->n_parameters, &flat);
-    replicas->flats[r] = lk_tensor_retain(flat);
+    lk_status status = lk_pack(owned_by(replicas, owner), replicas->n_parameters, &flat);
+    replicas->flats[owner] = lk_tensor_retain(flat);
     lk_scope_end();
     return status;
 }
 
+/* Buffers in one piece too: each piece is fetched by itself. */
+static lk_status pack_buffers(lk_replicas *replicas)
+{
+    int n = replicas->n_parameters, buffers = replicas->n_variables - n;
+    lk_tensor *flat = NULL;
+    if (buffers == 0)
+        return LK_OK;
+    lk_scope_begin();
+    lk_status status = lk_pack(replicas->owned + n, buffers, &flat);
+    lk_scope_end();
+    return status;
+}
+
+static lk_status make_stored(lk_replicas *replicas)
+{
+    lk_device *devices[LK_MAX_DEVICES];
+    for (int r = 0; r < replicas->n_devices; r++)
+        devices[r] = lk_strategy_device(replicas->strategy, r);
+    LK_TRY(pack_buffers(replicas));
+    return lk__stored_new(replicas->owned, replicas->n_variables, devices, replicas->n_devices, replicas->variables,
+                          &replicas->stored);
+}
+
 static lk_status make_optimizers(lk_replicas *replicas, const lk_optimizer_opts *opts)
 {
-    replicas->optimizers = lk__calloc((size_t)replicas->n_devices, sizeof(lk_optimizer *));
+    replicas->optimizers = lk__calloc((size_t)replicas->n_owners, sizeof(lk_optimizer *));
     if (!replicas->optimizers)
         return LK_ERR_MEMORY;
-    for (int r = 0; r < replicas->n_devices; r++) {
-        lk_tensor **parameters = replicas->variables + (int64_t)r * replicas->n_variables;
-        LK_TRY(pack(replicas, r));
-        replicas->optimizers[r] = lk_optimizer_new(opts, replicas->flats[r], parameters, replicas->n_parameters);
-        if (!replicas->optimizers[r])
+    for (int o = 0; o < replicas->n_owners; o++) {
+        LK_TRY(pack(replicas, o));
+        replicas->optimizers[o] =
+            lk_optimizer_new(opts, replicas->flats[o], owned_by(replicas, o), replicas->n_parameters);
+        if (!replicas->optimizers[o])
             return lk_error_status();
     }
     return LK_OK;
@@ -57,12 +88,16 @@ static lk_status make_optimizers(lk_replicas *replicas, const lk_optimizer_opts 
 static lk_status build(lk_replicas *replicas, const lk_optimizer_opts *opts, uint64_t seed)
 {
     size_t k = (size_t)replicas->n_devices;
+    bool is_central = lk_strategy_storage(replicas->strategy);
     replicas->variables = lk__calloc(k * (size_t)replicas->n_variables, sizeof(lk_tensor *));
-    replicas->flats = lk__calloc(k, sizeof(lk_tensor *));
-    if (!replicas->variables || !replicas->flats)
+    replicas->owned = is_central ? lk__calloc((size_t)replicas->n_variables, sizeof(lk_tensor *)) : replicas->variables;
+    replicas->flats = lk__calloc((size_t)replicas->n_owners, sizeof(lk_tensor *));
+    if (!replicas->variables || !replicas->owned || !replicas->flats)
         return LK_ERR_MEMORY;
     LK_TRY(place_variables(replicas, seed));
-    return opts ? make_optimizers(replicas, opts) : LK_OK;
+    if (opts)
+        LK_TRY(make_optimizers(replicas, opts));
+    return is_central ? make_stored(replicas) : LK_OK;
 }
 
 lk_replicas *lk_replicas_new(lk_strategy *strategy, const lk_model *model, const lk_optimizer_opts *opts, uint64_t seed)
@@ -73,6 +108,7 @@ lk_replicas *lk_replicas_new(lk_strategy *strategy, const lk_model *model, const
     replicas->strategy = strategy;
     replicas->model = model;
     replicas->n_devices = lk_strategy_num_replicas(strategy);
+    replicas->n_owners = lk_strategy_owners(strategy);
     replicas->n_parameters = lk_model_parameter_count(model);
     replicas->n_variables = lk_model_variable_count(model);
     replicas->n_statistics = lk_model_statistics_count(model);
@@ -86,12 +122,18 @@ void lk_replicas_release(lk_replicas *replicas)
 {
     if (!replicas)
         return;
-    for (int r = 0; replicas->optimizers && r < replicas->n_devices; r++)
-        lk_optimizer_release(replicas->optimizers[r]);
-    for (int r = 0; replicas->flats && r < replicas->n_devices; r++)
-        lk_tensor_release(replicas->flats[r]);
+    lk__stored_release(replicas->stored);
+    for (int o = 0; replicas->optimizers && o < replicas->n_owners; o++)
+        lk_optimizer_release(replicas->optimizers[o]);
+    for (int o = 0; replicas->flats && o < replicas->n_owners; o++)
+        lk_tensor_release(replicas->flats[o]);
     for (int64_t i = 0; replicas->variables && i < (int64_t)replicas->n_devices * replicas->n_variables; i++)
         lk_tensor_release(replicas->variables[i]);
+    if (replicas->owned != replicas->variables) {
+        for (int i = 0; replicas->owned && i < replicas->n_variables; i++)
+            lk_tensor_release(replicas->owned[i]);
+        lk__free(replicas->owned);
+    }
     lk__free(replicas->optimizers);
     lk__free(replicas->flats);
     lk__free(replicas->variables);
@@ -112,7 +154,21 @@ const lk_model *lk__replicas_model(const lk_replicas *replicas)
 
 lk_optimizer *lk_replicas_optimizer(const lk_replicas *replicas, int replica)
 {
-    return replicas->optimizers && replica >= 0 && replica < replicas->n_devices ? replicas->optimizers[replica] : NULL;
+    if (!replicas->optimizers || replica < 0 || replica >= replicas->n_devices)
+        return NULL;
+    return replicas->optimizers[replicas->n_owners == 1 ? 0 : replica];
+}
+
+/* --- updates ------------------------------------------------------------------------------------------------------ */
+
+static lk_status begin_update(lk_replicas *replicas)
+{
+    return replicas->stored ? lk__stored_begin_update(replicas->stored) : LK_OK;
+}
+
+static lk_status end_update(lk_replicas *replicas)
+{
+    return replicas->stored ? lk__stored_end_update(replicas->stored) : LK_OK;
 }
 
 lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int loss, int64_t samples,
@@ -121,15 +177,16 @@ lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int 
     int n = replicas->n_parameters;
     if (!replicas->optimizers)
         LK_FAIL(LK_ERR_STATE, "replicas: there is no optimizer to apply gradients with");
-    for (int r = 0; r < replicas->n_devices; r++) {
-        lk_tensor *const *values = sums + (int64_t)r * stride;
-        lk_optimizer *optimizer = replicas->optimizers[r];
+    LK_TRY(begin_update(replicas));
+    for (int o = 0; o < replicas->n_owners; o++) {
+        lk_tensor *const *values = sums + (int64_t)o * stride;
+        lk_optimizer *optimizer = replicas->optimizers[o];
         LK_TRY(lk__optimizer_step(LK_HERE, optimizer, values, loss < 0 ? NULL : values[loss], rate));
         if (replicas->n_statistics > 0)
-            LK_TRY(lk_model_update_statistics(replicas->model, lk_replicas_variables(replicas, r), values + n, samples,
-                                              0, lk_optimizer_skipped(optimizer)));
+            LK_TRY(lk_model_update_statistics(replicas->model, owned_by(replicas, o), values + n, samples, 0,
+                                              lk_optimizer_skipped(optimizer)));
     }
-    return LK_OK;
+    return end_update(replicas);
 }
 
 lk_status lk__replicas_record(lk_replicas *replicas, int replica, lk_tensor *const *sums, int loss, int64_t samples,
@@ -145,10 +202,11 @@ lk_status lk__replicas_record(lk_replicas *replicas, int replica, lk_tensor *con
 
 lk_status lk__replicas_set_statistics(lk_replicas *replicas, lk_tensor *const *sums, int64_t samples, double momentum)
 {
-    for (int r = 0; r < replicas->n_devices; r++)
-        LK_TRY(lk_model_update_statistics(replicas->model, lk_replicas_variables(replicas, r),
-                                          sums + (int64_t)r * replicas->n_statistics, samples, momentum, NULL));
-    return LK_OK;
+    LK_TRY(begin_update(replicas));
+    for (int o = 0; o < replicas->n_owners; o++)
+        LK_TRY(lk_model_update_statistics(replicas->model, owned_by(replicas, o),
+                                          sums + (int64_t)o * replicas->n_statistics, samples, momentum, NULL));
+    return end_update(replicas);
 }
 
 lk_status lk_replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int64_t samples, double rate)

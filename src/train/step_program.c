@@ -40,7 +40,7 @@ bool lk__step_programs_fit(const lk_trainer *trainer)
 {
     bool together = trainer->plan.batch_norm == LK_BN_SYNC && lk_model_has_batch_norm(trainer->model);
     return trainer->programs && lk_strategy_ranks(trainer->strategy) == 1 && trainer->plan.accumulate == 1 &&
-           !together && trainer->devices[0]->backend->graphs;
+           !together && !lk_strategy_storage(trainer->strategy) && trainer->devices[0]->backend->graphs;
 }
 
 lk_status lk__step_programs_new(lk__step_programs **programs)

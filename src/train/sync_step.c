@@ -115,6 +115,21 @@ static lk_status reduce(const together *t, lk_tensor *const *parts, lk_tensor **
     return status != LK_OK ? status : finished;
 }
 
+/* A sum that one device stores, reduced[0], is wanted on each that computes. */
+static lk_status spread(const lk_trainer *trainer, lk_tensor **reduced)
+{
+    lk_tensor *stored = reduced[0];
+    lk_status status = LK_OK;
+    reduced[0] = NULL;
+    for (int d = 0; d < trainer->n_devices && status == LK_OK; d++) {
+        bool is_there = trainer->devices[d] == lk_strategy_storage(trainer->strategy);
+        reduced[d] = lk_tensor_retain(is_there ? stored : lk_copy(stored, trainer->devices[d]));
+        status = reduced[d] ? LK_OK : lk_error_status();
+    }
+    lk_tensor_release(stored);
+    return status;
+}
+
 /* Views, for a tape tells tensors apart by object. */
 static lk_status give_views(const together *t, lk_tensor *const *reduced, lk_tensor **sums)
 {
@@ -134,6 +149,8 @@ static lk_status sum_recorded(void *user, lk_place at, lk_tensor *const *parts, 
     lk_tensor *reduced[LK_MAX_DEVICES] = {NULL};
     lk_recorder recorder = lk__recorder_set((lk_recorder){0});
     lk_status status = reduce(t, parts, reduced);
+    if (status == LK_OK && lk_strategy_storage(t->trainer->strategy))
+        status = spread(t->trainer, reduced);
     if (status == LK_OK)
         status = give_views(t, reduced, sums);
     lk__release_tensors(reduced, t->trainer->n_devices);

@@ -63,8 +63,14 @@ const lk_option lk_train_options[] = {
      .type = LK_OPTION_STRING,
      AT(strategy),
      .value = "NAME",
-     .help = "one-device, mirrored, or multi-worker, in processes that mpirun has started (unset: one-device for one "
-             "device, else mirrored)"},
+     .help = "one-device; mirrored; central-storage, with the variables on one device; multi-worker, in processes that "
+             "mpirun has started (unset: one-device for one device, else mirrored)"},
+    {.name = "storage",
+     .type = LK_OPTION_STRING,
+     AT(storage),
+     .value = "DEVICE",
+     .help = "of --strategy central-storage: the device with the variables and the optimiser's state, which makes the "
+             "updates (unset: the first core that computes; of GPUs cpu:0). Never changes a result"},
     {.name = "cluster",
      .type = LK_OPTION_STRING,
      AT(cluster),

@@ -172,6 +172,38 @@ static lk_status plan_reduction(lk_trainer *trainer)
     LK_FAIL(LK_ERR_ARGUMENT, "--reduce nccl: %s", reason);
 }
 
+/* A physical device that computes stores with the same queue. */
+static lk_device *open_storage(const lk_trainer *trainer)
+{
+    lk_device *device = lk_device_open(trainer->config.storage);
+    for (int d = 0; device && d < trainer->n_devices; d++) {
+        if (strcmp(lk_device_name(trainer->devices[d]), lk_device_name(device)) != 0)
+            continue;
+        lk_device_release(device);
+        return lk_device_retain(trainer->devices[d]);
+    }
+    return device;
+}
+
+static lk_status set_storage(lk_trainer *trainer)
+{
+    const char *spec = trainer->config.storage;
+    int count = 1;
+    if (spec)
+        LK_TRY(lk_devices_count(spec, &count));
+    if (count != 1)
+        LK_FAIL(LK_ERR_ARGUMENT, "--storage %s: names %d devices; must be one, as in cpu:0", spec, count);
+    if (spec) {
+        lk_device *device = open_storage(trainer);
+        lk_status status = device ? lk_strategy_set_storage(trainer->strategy, device) : lk_error_status();
+        lk_device_release(device);
+        LK_TRY(status);
+    }
+    lk_device *storage = lk_strategy_storage(trainer->strategy);
+    trainer->plan.storage = storage ? lk_device_name(storage) : NULL;
+    return LK_OK;
+}
+
 static lk_status open_devices(lk_trainer *trainer)
 {
     const lk_train_config *config = &trainer->config;
@@ -201,6 +233,7 @@ static lk_status open_devices(lk_trainer *trainer)
         return lk_error_status();
     plan->strategy = lk_strategy_name(trainer->strategy);
     plan->transport = lk_strategy_transport(trainer->strategy);
+    LK_TRY(set_storage(trainer));
     return plan_reduction(trainer);
 }
 

@@ -28,6 +28,7 @@ static lk_train_config resolve(const lk_train_config *asked, const lk_plan *plan
     config.model = plan->model;
     config.data = plan->data;
     config.strategy = plan->strategy;
+    config.storage = plan->storage;
     config.shards = plan->shards;
     config.micro_batch = plan->micro_batch;
     config.epochs = plan->epochs;

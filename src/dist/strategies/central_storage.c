@@ -1,0 +1,48 @@
+/* The variables and the optimiser's state are on one device. The others compute with what they read there, in place or
+ * as copies (dist/stored.h), and sums over shards are finished where the update is made. */
+#include "base/status.h"
+#include "core/backend.h"
+#include "dist/strategy.h"
+#include "lockstep/ops.h"
+
+static lk_status check(lk_device *const *devices, int n_devices)
+{
+    (void)devices, (void)n_devices;
+    return LK_OK;
+}
+
+/* Devices that share the process's memory read a first one's in place; for others a core of the processor stores. */
+static lk_status open_storage(lk_strategy *s)
+{
+    s->storage = s->devices[0]->backend->offload ? lk_device_open("cpu:0") : lk_device_retain(s->devices[0]);
+    return s->storage ? LK_OK : lk_error_status();
+}
+
+/* What is there alone is not added to anything, and may be anywhere. */
+static lk_status bring(lk_place at, lk_device *storage, lk_tensor **sum)
+{
+    if (!*sum || lk_tensor_device(*sum) == storage)
+        return LK_OK;
+    lk_tensor *copy = lk_copy_at(at, *sum, storage);
+    if (!copy)
+        return lk_error_status();
+    lk_tensor_retain(copy);
+    lk_tensor_release(*sum);
+    *sum = copy;
+    return LK_OK;
+}
+
+static lk_status begin(lk_place at, lk_strategy *s, const lk_bucket *bucket)
+{
+    LK_TRY(lk__bucket_sum_on(at, s->storage, bucket));
+    for (int q = 0; q < bucket->n_quantities; q++)
+        LK_TRY(bring(at, s->storage, &bucket->sums[bucket->quantities[q]]));
+    return LK_OK;
+}
+
+const lk_strategy_table lk__strategy_central_storage = {
+    .name = "central-storage",
+    .check = check,
+    .open = open_storage,
+    .begin = begin,
+};
