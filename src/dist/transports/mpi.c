@@ -3,8 +3,8 @@
 #include "dist/transport.h"
 
 #include "base/bf16.h"
-#include "base/mem.h"
 #include "base/status.h"
+#include "core/backend.h"
 
 typedef struct message_list {
     lk_group_message *messages; /* NULL while they are counted */
@@ -56,8 +56,8 @@ static lk_status exchange_halves(const lk_flat_exchange *e, const message_list *
     size_t words = 0, at = 0;
     for (int i = 0; i < list->n; i++)
         words += words_of(&list->messages[i]);
-    uint16_t *halves = lk__alloc_aligned((words + 1) * sizeof *halves);
-    lk_group_message *short_ones = lk__calloc((size_t)list->n + 1, sizeof *short_ones);
+    uint16_t *halves = lk__device_calloc(e->links, words + 1, sizeof *halves);
+    lk_group_message *short_ones = lk__device_calloc(e->links, (size_t)list->n + 1, sizeof *short_ones);
     lk_status status = halves && short_ones ? LK_OK : LK_ERR_MEMORY;
     for (int i = 0; i < list->n && status == LK_OK; i++) {
         const lk_group_message *m = &list->messages[i];
@@ -71,8 +71,8 @@ static lk_status exchange_halves(const lk_flat_exchange *e, const message_list *
     for (int i = 0; i < list->n && status == LK_OK; i++)
         if (!list->messages[i].is_sent)
             lk__bf16_widen(short_ones[i].data, list->messages[i].data, (int64_t)words_of(&list->messages[i]));
-    lk__free_aligned(halves);
-    lk__free(short_ones);
+    lk__device_free(e->links, halves);
+    lk__device_free(e->links, short_ones);
     return status;
 }
 
@@ -83,14 +83,14 @@ static lk_status exchange(const lk_flat_exchange *e, void (*fill)(const lk_flat_
 {
     message_list list = {0};
     fill(e, &list);
-    list.messages = lk__calloc((size_t)list.n + 1, sizeof *list.messages);
+    list.messages = lk__device_calloc(e->links, (size_t)list.n + 1, sizeof *list.messages);
     if (!list.messages)
         return LK_ERR_MEMORY;
     list.n = 0;
     fill(e, &list);
     lk_status status = e->compressed ? exchange_halves(e, &list)
                                      : lk__group_exchange(e->group->processes, LK_CHANNEL_DATA, list.messages, list.n);
-    lk__free(list.messages);
+    lk__device_free(e->links, list.messages);
     return status;
 }
 
