@@ -1,5 +1,6 @@
 #include "core/queue.h"
 
+#include "base/heartbeat.h"
 #include "core/backend.h"
 #include "core/execute.h"
 
@@ -476,7 +477,9 @@ static lk_status wait_for_result(lk_event event)
     if (lk__event_complete(event))
         return LK_OK;
     int64_t began = lk__trace_begin();
+    lk__doing before = lk__now_for_a_while(LK_DOING_WAIT, "wait for results");
     lk_status status = lk__event_wait(event);
+    lk__now_again(before);
     lk__trace_end(LK_TRACE_WAIT_RESULT, began, 0);
     return status;
 }

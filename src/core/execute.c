@@ -1,5 +1,6 @@
 #include "core/execute.h"
 
+#include "base/heartbeat.h"
 #include "base/mem.h"
 #include "core/backend.h"
 #include "core/hold.h"
@@ -321,6 +322,8 @@ static lk_status run_stamped(lk_device *device, lk_call *call, int64_t started)
 static lk_status run(lk_device *device, lk_call *call)
 {
     int64_t began = lk__trace_begin();
+    /* One that is only started is no work of this thread, however long the driver keeps it. */
+    lk__now(device->backend->offload ? LK_DOING_WAIT : LK_DOING_OPERATOR, call->op->name);
     if (began && lk__stamps_are_used(device))
         return run_stamped(device, call, began);
     lk_status status = dispatch(device, call);

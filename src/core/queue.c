@@ -1,5 +1,6 @@
 #include "core/queue.h"
 
+#include "base/heartbeat.h"
 #include "core/execute.h"
 #include "core/stamps.h"
 #include "core/topology.h"
@@ -57,6 +58,7 @@ static void wait_for_work(lk_queue *queue, uint64_t target)
         return;
     int64_t began = lk__trace_begin();
     if (!spin(&queue->pushed, target)) {
+        lk__now(LK_DOING_NOTHING, "no work");
         pthread_mutex_lock(&queue->lock);
         atomic_store(&queue->idle, true);
         while (atomic_load(&queue->pushed) < target && !atomic_load(&queue->stop))
@@ -106,10 +108,12 @@ static void sleep_until(lk_queue *queue, uint64_t target)
     if (target < atomic_load(&queue->awaited))
         atomic_store(&queue->awaited, target);
     pthread_mutex_unlock(&queue->lock);
+    lk__doing before = lk__now_for_a_while(LK_DOING_WAIT, "wait for results");
     if (atomic_load(&queue->done) >= target)
         wake_sleepers(queue); /* the queue's thread may have looked at the list before this one was in it */
     while (sem_wait(&self.there) != 0 && errno == EINTR)
         continue;
+    lk__now_again(before);
     sem_destroy(&self.there);
 }
 
@@ -270,6 +274,7 @@ static void *queue_main(void *argument)
     pthread_setname_np(pthread_self(), queue->device->name); /* for debuggers and profilers; a long name is refused */
     if (!queue->offload) /* else it only starts work, from wherever the system finds time */
         lk__topology_bind(queue->core);
+    lk__now(LK_DOING_WORK, "open a device");
     open_state(queue);
     pthread_mutex_lock(&queue->lock);
     queue->opened = true;

@@ -1,5 +1,6 @@
 #include "data/fetch.h"
 
+#include "base/heartbeat.h"
 #include "data/byte_source.h"
 #include "data/http.h"
 
@@ -88,11 +89,14 @@ static lk_status lock(const lk__fetch_job *job, const paths *p, int *fd, lk__fet
         return refuse(reason, LK_ERR_IO, "%s cannot be opened: %s", p->lock, strerror(errno));
     int64_t size = -1;
     lk_status status = LK_OK;
+    lk__doing before = lk__now_for_a_while(LK_DOING_OTHERS, "wait for another's download");
     for (int stalled = 0; flock(*fd, LOCK_EX | LOCK_NB) != 0; stalled++) {
         int error = errno;
         int64_t now = file_size(p->part);
-        if (now != size)
+        if (now != size) {
             stalled = 0;
+            lk__heartbeat_beat();
+        }
         size = now;
         if (error != EWOULDBLOCK && error != EINTR)
             status = refuse(reason, LK_ERR_IO, "%s cannot be locked: %s", p->lock, strerror(error));
@@ -100,13 +104,14 @@ static lk_status lock(const lk__fetch_job *job, const paths *p, int *fd, lk__fet
             status = refuse(reason, LK_ERR_IO, "another process holds %s, and its download does not move", p->lock);
         else if (job->progress && !job->progress(job->progress_user, job->file->name, now, 0))
             status = refuse(reason, LK_ERR_INTERRUPTED, "stopped on request");
-        if (status != LK_OK) {
-            close(*fd);
-            return status;
-        }
+        if (status != LK_OK)
+            break;
         nanosleep(&(struct timespec){.tv_nsec = POLL_MILLISECONDS * 1000000L}, NULL);
     }
-    return LK_OK;
+    lk__now_again(before);
+    if (status != LK_OK)
+        close(*fd);
+    return status;
 }
 
 static bool write_all(int fd, const uint8_t *bytes, size_t count)

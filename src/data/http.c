@@ -1,5 +1,7 @@
 #include "data/http.h"
 
+#include "base/heartbeat.h"
+
 #include <stdio.h>
 
 #ifdef LK_HAVE_CURL
@@ -49,6 +51,7 @@ static int report(void *user, curl_off_t total, curl_off_t now, curl_off_t uploa
     (void)upload_total, (void)upload_now;
     transfer *t = user;
     const lk__http_request *request = t->request;
+    lk__heartbeat_beat(); /* a server that sends nothing ends the transfer itself */
     if (!request->progress)
         return 0;
     int64_t whole = total ? request->offset + total : 0;

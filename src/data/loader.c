@@ -5,6 +5,7 @@
  * it. */
 #include "data/batch.h"
 
+#include "base/heartbeat.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/trace.h"
@@ -97,7 +98,9 @@ static lk_status prepare(const lk_loader *loader, int64_t index, float *scratch,
     lk__batch_memory memory;
     int64_t began = lk__trace_begin();
     LK_TRY(lk__batch_pool_take(loader->pool, batch, &memory));
+    lk__doing before = lk__now_for_a_while(LK_DOING_WORK, "prepare a batch");
     fill(loader, index, scratch, *batch, &memory);
+    lk__now_again(before);
     lk__trace_end(LK_TRACE_PREPARE, began, index);
     return LK_OK;
 }
@@ -318,8 +321,10 @@ static void wait_for(lk_loader *loader, const outcome *place)
     if (place->there)
         return;
     int64_t began = lk__trace_begin();
+    lk__doing before = lk__now_for_a_while(LK_DOING_WAIT, "wait for a batch");
     while (!place->there)
         pthread_cond_wait(&loader->finished, &loader->mutex);
+    lk__now_again(before);
     lk__trace_end(LK_TRACE_WAIT_BATCH, began, loader->delivered);
 }
 

@@ -1,5 +1,6 @@
 #include "dist/group.h"
 
+#include "base/heartbeat.h"
 #include "base/mem.h"
 #include "base/plugin.h"
 #include "base/status.h"
@@ -76,8 +77,10 @@ lk_status lk__group_exchange(lk_group *group, lk_channel channel, const lk_group
     lk_status status = under_way ? LK_OK : LK_ERR_MEMORY;
     for (int i = 0; i < n && status == LK_OK; i++)
         status = begin(group, channel, &messages[i], &under_way[i]);
+    lk__doing before = lk__now_for_a_while(LK_DOING_OTHERS, channel == LK_CHANNEL_DATA ? "exchange" : "agreement");
     if (status == LK_OK)
         status = wait_for(group, under_way, n);
+    lk__now_again(before);
     if (under_way != few)
         lk__free(under_way);
     return status;
@@ -131,7 +134,10 @@ static lk_status join(lk_group *group)
     host_name mine;
     memset(mine, 0, sizeof mine);
     LK_TRY(load(group));
-    if (group->table->open(&group->rank, &group->ranks, error) != LK_MESSAGES_OK)
+    lk__doing before = lk__now_for_a_while(LK_DOING_OTHERS, "wait for all processes to join");
+    lk_messages_status opened = group->table->open(&group->rank, &group->ranks, error);
+    lk__now_again(before);
+    if (opened != LK_MESSAGES_OK)
         LK_FAIL(LK_ERR_BACKEND, "%s", error);
     group->table->host(mine);
     group->hosts = lk__calloc((size_t)group->ranks, sizeof *group->hosts);
@@ -174,7 +180,9 @@ static lk_status leave(lk_group *group)
 lk_status lk_leave_processes(void)
 {
     pthread_mutex_lock(&opening);
+    lk__doing before = lk__now_for_a_while(LK_DOING_OTHERS, "wait for all processes to leave");
     lk_status status = is_open && !has_left ? leave(&the_group) : LK_OK;
+    lk__now_again(before);
     has_left = is_open;
     pthread_mutex_unlock(&opening);
     return status;

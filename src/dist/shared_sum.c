@@ -3,6 +3,7 @@
  * that earlier readers are waited for; behind, another one, for which the parts of all devices are earlier readers. */
 #include "dist/shared_sum.h"
 
+#include "base/heartbeat.h"
 #include "base/status.h"
 #include "core/backend.h"
 #include "core/tensor.h"
@@ -178,6 +179,7 @@ static lk_status run_part(lk_task *task)
 {
     const entry *e = (const entry *)task;
     int64_t began = lk__trace_begin();
+    lk__now(LK_DOING_OPERATOR, "tree sum");
     if (place(e->job) != LK_OK)
         return e->job->together ? LK_OK : outcome(e->job);
     add_items(e->job, e);

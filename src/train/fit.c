@@ -2,6 +2,7 @@
  * metrics, which it wants anyway. */
 #include "train/trainer.h"
 
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "core/trace.h"
@@ -140,6 +141,12 @@ static lk_status push_step(lk_trainer *trainer, pass *p)
     return status == LK_OK && p->ended ? start_ahead(trainer, p) : status;
 }
 
+/* The oldest step that is under way. */
+static void tell_step(const lk_trainer *trainer)
+{
+    lk__heartbeat_step(trainer->steps - (trainer->n_pending > 0 ? trainer->n_pending - 1 : 0));
+}
+
 /* Ends early, but with all of its steps taken, where a callback or an interrupt says so. */
 static lk_status run_steps(lk_trainer *trainer, pass *p, int64_t epoch, bool training)
 {
@@ -151,6 +158,8 @@ static lk_status run_steps(lk_trainer *trainer, pass *p, int64_t epoch, bool tra
             LK_TRY(take(trainer, p, training));
         if (!p->stopped_by && !lk__is_interrupted(trainer))
             LK_TRY(push_step(trainer, p));
+        if (training)
+            tell_step(trainer);
     }
     while (trainer->n_pending > 0)
         LK_TRY(take(trainer, p, training));
@@ -160,7 +169,9 @@ static lk_status run_steps(lk_trainer *trainer, pass *p, int64_t epoch, bool tra
 static lk_status run_pass(lk_trainer *trainer, pass *p, int64_t epoch, bool training)
 {
     trainer->in_pass = true;
+    lk__doing before = lk__now_for_a_while(LK_DOING_WORK, training ? "training" : "evaluation");
     lk_status status = run_steps(trainer, p, epoch, training);
+    lk__now_again(before);
     trainer->in_pass = false;
     return status;
 }
@@ -399,6 +410,7 @@ lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
         LK_FAIL(LK_ERR_STATE, "training: an epoch was left half way; lk_trainer_run has to end it first");
     LK_TRY(check_no_pass(trainer, "training"));
     fit_state fit = {.trainer = trainer, .result = result, .began = now(), .first_epoch = trainer->epoch};
+    lk__now(LK_DOING_WORK, "records");
     lk_status status = lk__callbacks_train_begin(&trainer->callbacks, trainer);
     if (status == LK_OK)
         status = run_epochs(&fit);

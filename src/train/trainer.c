@@ -1,6 +1,7 @@
 /* A trainer is built from a plan: data, devices, model, replicas, loaders. */
 #include "train/trainer.h"
 
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
@@ -324,6 +325,7 @@ static lk_status build(lk_trainer *trainer)
 /* model NULL: config->model. */
 static lk_trainer *make_trainer(const lk_train_config *config, lk_model *model)
 {
+    lk__heartbeat_begin();
     lk_trainer *trainer = lk__calloc(1, sizeof *trainer);
     if (!trainer) {
         lk_model_release(model);

@@ -1,5 +1,6 @@
 #include "dist/flat.h"
 
+#include "base/heartbeat.h"
 #include "base/mem.h"
 #include "core/backend.h"
 #include "core/tensor.h"
@@ -342,6 +343,7 @@ static lk_status run_exchange(lk_task *task)
 {
     job *j = (job *)task;
     const lk_transport *transport = j->flat->transport;
+    lk__now(j->e.n < j->e.ranks ? LK_DOING_OTHERS : LK_DOING_OPERATOR, "exchange");
     for (int d = 0; d < j->e.n; d++)
         j->e.rooms[d] = j->storage[d]->data;
     if (j->by_library) {

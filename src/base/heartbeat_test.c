@@ -1,0 +1,300 @@
+#include "base/heartbeat.h"
+
+#include "lockstep/heartbeat.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+static void sleep_ms(int ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
+}
+
+/* A process that does what `life` says, and does not come back from it. */
+typedef struct watched {
+    lk_heartbeat *heartbeat;
+    pid_t process;
+} watched;
+
+static void name_in_environment(int descriptor)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", descriptor);
+    setenv(LK_HEART_VARIABLE, text, 1);
+}
+
+static watched begin(void (*life)(void))
+{
+    watched w;
+    assert_int_equal(lk_heartbeat_new(&w.heartbeat), LK_OK);
+    w.process = fork();
+    assert_true(w.process >= 0);
+    if (w.process == 0) {
+        name_in_environment(lk_heartbeat_descriptor(w.heartbeat));
+        lk__heartbeat_begin();
+        life();
+        _exit(0);
+    }
+    return w;
+}
+
+static lk_heart_report look(const watched *w)
+{
+    lk_heart_report report;
+    lk_heartbeat_look(w->heartbeat, w->process, &report);
+    return report;
+}
+
+/* Looks until the process is at `operation` in that state. */
+static lk_heart_report until(const watched *w, lk_heart_state state, const char *operation)
+{
+    lk_heart_report report = look(w);
+    for (int i = 0; i < 1000 && (report.state != state || strcmp(report.operation, operation) != 0); i++) {
+        sleep_ms(10);
+        report = look(w);
+    }
+    assert_int_equal(report.state, state);
+    assert_string_equal(report.operation, operation);
+    return report;
+}
+
+static void end(watched *w)
+{
+    kill(w->process, SIGKILL);
+    waitpid(w->process, NULL, 0);
+    lk_heartbeat_release(w->heartbeat);
+}
+
+/* Whether there is progress in a second and a half; it comes to that only where there is none. */
+static bool goes_on(const watched *w)
+{
+    enum { LOOKS = 30, MS = 50 };
+    look(w);
+    for (int i = 0; i < LOOKS; i++) {
+        sleep_ms(MS);
+        if (look(w).silent == 0)
+            return true;
+    }
+    return false;
+}
+
+/* --- lives -------------------------------------------------------------------------------------------------------- */
+
+static void sleep_in_an_operator(void)
+{
+    lk__heartbeat_step(7);
+    lk__now(LK_DOING_OPERATOR, "conv2d");
+    for (;;)
+        pause();
+}
+
+static void compute_in_one_operator(void)
+{
+    lk__now(LK_DOING_OPERATOR, "conv2d");
+    for (volatile int i = 0;;)
+        i = i + 1;
+}
+
+static void poll_for_others(void)
+{
+    lk__now(LK_DOING_OTHERS, "exchange");
+    for (volatile int i = 0;;)
+        i = i + 1;
+}
+
+static void begin_operators(void)
+{
+    for (;;) {
+        lk__now(LK_DOING_WAIT, "gpu operator");
+        sleep_ms(20);
+    }
+}
+
+static void read_while_at_work(void)
+{
+    char byte;
+    int zero = open("/dev/zero", O_RDONLY);
+    lk__now(LK_DOING_WORK, "read");
+    for (; zero >= 0;) {
+        if (read(zero, &byte, 1) != 1)
+            _exit(1);
+        sleep_ms(20);
+    }
+}
+
+static void *exchange_in_a_thread(void *unused)
+{
+    lk__now(LK_DOING_OTHERS, "exchange");
+    for (;;)
+        pause();
+    return unused;
+}
+
+static void wait_for_a_thread(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, exchange_in_a_thread, NULL);
+    lk__doing before = lk__now_for_a_while(LK_DOING_WAIT, "wait for results");
+    pthread_join(thread, NULL);
+    lk__now_again(before);
+}
+
+static void *one_operator(void *unused)
+{
+    lk__now(LK_DOING_OPERATOR, "conv2d");
+    return unused;
+}
+
+/* More of them than there are places, one after the other. */
+static void start_many_threads(void)
+{
+    lk__doing before = lk__now_for_a_while(LK_DOING_OTHERS, "exchange");
+    for (int i = 0; i < 2 * LK_HEART_THREADS; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, one_operator, NULL) != 0)
+            _exit(1);
+        pthread_join(thread, NULL);
+    }
+    lk__now_again(before);
+    lk__now_for_a_while(LK_DOING_WAIT, "a name that is longer than there is room for it");
+    for (;;)
+        pause();
+}
+
+/* --- tests -------------------------------------------------------------------------------------------------------- */
+
+static void says_what_a_silent_process_is_at(void **state)
+{
+    (void)state;
+    watched w = begin(sleep_in_an_operator);
+    lk_heart_report report = until(&w, LK_HEART_WORKS, "conv2d");
+    assert_int_equal(report.step, 7);
+    assert_false(goes_on(&w));
+    assert_true(look(&w).silent > 1);
+    end(&w);
+}
+
+static void counts_computing_as_progress(void **state)
+{
+    (void)state;
+    watched w = begin(compute_in_one_operator);
+    until(&w, LK_HEART_WORKS, "conv2d");
+    assert_true(goes_on(&w));
+    kill(w.process, SIGSTOP);
+    until(&w, LK_HEART_STOPPED, "conv2d");
+    assert_false(goes_on(&w));
+    kill(w.process, SIGCONT);
+    until(&w, LK_HEART_WORKS, "conv2d");
+    assert_true(goes_on(&w));
+    end(&w);
+}
+
+static void counts_operators_and_reading_as_progress(void **state)
+{
+    (void)state;
+    watched w = begin(begin_operators);
+    until(&w, LK_HEART_WAITS, "gpu operator");
+    assert_true(goes_on(&w));
+    end(&w);
+    w = begin(read_while_at_work);
+    until(&w, LK_HEART_WORKS, "read");
+    assert_true(goes_on(&w));
+    end(&w);
+}
+
+static void counts_no_waiting_as_progress(void **state)
+{
+    (void)state;
+    watched w = begin(poll_for_others);
+    until(&w, LK_HEART_WAITS_FOR_OTHERS, "exchange");
+    assert_false(goes_on(&w));
+    end(&w);
+    w = begin(wait_for_a_thread);
+    until(&w, LK_HEART_WAITS_FOR_OTHERS, "exchange");
+    assert_false(goes_on(&w));
+    end(&w);
+}
+
+static void keeps_what_a_killed_process_was_at(void **state)
+{
+    (void)state;
+    watched w = begin(sleep_in_an_operator);
+    until(&w, LK_HEART_WORKS, "conv2d");
+    kill(w.process, SIGKILL);
+    waitpid(w.process, NULL, 0);
+    lk_heart_report report = look(&w);
+    assert_int_equal(report.state, LK_HEART_GONE);
+    assert_int_equal(report.step, 7);
+    assert_string_equal(report.operation, "conv2d");
+    lk_heartbeat_release(w.heartbeat);
+}
+
+static void takes_back_places_of_threads(void **state)
+{
+    (void)state;
+    watched w = begin(start_many_threads);
+    until(&w, LK_HEART_WAITS, "a name that is longer than there is roo");
+    end(&w);
+}
+
+/* Each by a process of its own: a process looks once. */
+static bool is_ignored(const char *text)
+{
+    int status = 0;
+    pid_t process = fork();
+    if (process == 0) {
+        setenv(LK_HEART_VARIABLE, text, 1);
+        lk__heartbeat_begin();
+        lk__now(LK_DOING_WORK, "work");
+        _exit(atomic_load(&lk__heart_of_process) != NULL);
+    }
+    waitpid(process, &status, 0);
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static void ignores_what_is_no_heartbeat(void **state)
+{
+    (void)state;
+    char number[16];
+    lk_heartbeat *heartbeat;
+    FILE *file = tmpfile();
+    assert_non_null(file);
+    assert_int_equal(ftruncate(fileno(file), sizeof(lk__heart)), 0);
+    snprintf(number, sizeof number, "%d", fileno(file));
+    assert_true(is_ignored(number));
+    assert_true(is_ignored(""));
+    assert_true(is_ignored("-1"));
+    assert_true(is_ignored("0x"));
+    assert_true(is_ignored("99999999999999999999"));
+    fclose(file);
+    assert_int_equal(lk_heartbeat_new(&heartbeat), LK_OK);
+    snprintf(number, sizeof number, "%d", lk_heartbeat_descriptor(heartbeat));
+    assert_false(is_ignored(number));
+    lk_heartbeat_release(heartbeat);
+    lk_heartbeat_release(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(says_what_a_silent_process_is_at),
+        cmocka_unit_test(counts_computing_as_progress),
+        cmocka_unit_test(counts_operators_and_reading_as_progress),
+        cmocka_unit_test(counts_no_waiting_as_progress),
+        cmocka_unit_test(keeps_what_a_killed_process_was_at),
+        cmocka_unit_test(takes_back_places_of_threads),
+        cmocka_unit_test(ignores_what_is_no_heartbeat),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,220 @@
+/* The watcher's side of a heartbeat. */
+#include "lockstep/heartbeat.h"
+
+#include "base/heartbeat.h"
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+struct lk_heartbeat {
+    lk__heart *heart;
+    int descriptor;
+    /* At the look before. */
+    uint64_t beats, used, transferred;
+    double looked; /* 0: nobody has */
+    double silent;
+};
+
+/* Seconds that count between two looks: whoever looks more rarely was kept from it, and the process may have been too.
+ */
+#define MOST_BETWEEN 1.0
+
+/* In seconds, on a clock that only goes forward. */
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+/* --- the shared memory -------------------------------------------------------------------------------------------- */
+
+static lk_status open_memory(lk_heartbeat *h)
+{
+    h->descriptor = memfd_create("lockstep heartbeat", MFD_CLOEXEC);
+    if (h->descriptor < 0 || ftruncate(h->descriptor, sizeof *h->heart) != 0)
+        LK_FAIL(LK_ERR_IO, "heartbeat: no shared memory: %s", strerror(errno));
+    void *memory = mmap(NULL, sizeof *h->heart, PROT_READ | PROT_WRITE, MAP_SHARED, h->descriptor, 0);
+    if (memory == MAP_FAILED)
+        LK_FAIL(LK_ERR_IO, "heartbeat: no shared memory: %s", strerror(errno));
+    h->heart = memory;
+    h->heart->magic = LK_HEART_MAGIC;
+    return LK_OK;
+}
+
+lk_status lk_heartbeat_new(lk_heartbeat **heartbeat)
+{
+    *heartbeat = NULL;
+    lk_heartbeat *h = lk__calloc(1, sizeof *h);
+    if (!h)
+        return LK_ERR_MEMORY;
+    lk_status status = open_memory(h);
+    if (status == LK_OK)
+        *heartbeat = h;
+    else
+        lk_heartbeat_release(h);
+    return status;
+}
+
+void lk_heartbeat_release(lk_heartbeat *h)
+{
+    if (!h)
+        return;
+    if (h->heart)
+        munmap(h->heart, sizeof *h->heart);
+    if (h->descriptor >= 0)
+        close(h->descriptor);
+    lk__free(h);
+}
+
+int lk_heartbeat_descriptor(const lk_heartbeat *h)
+{
+    return h->descriptor;
+}
+
+/* --- the system's files ------------------------------------------------------------------------------------------- */
+
+/* A file that may be gone already: then it is empty. */
+static void read_text(const char *path, char *text, size_t size)
+{
+    FILE *file = fopen(path, "re");
+    size_t n = file ? fread(text, 1, size - 1, file) : 0;
+    text[n] = '\0';
+    if (file)
+        fclose(file);
+}
+
+/* proc(5): the state is behind the name, which may hold anything, and times in ticks are fields 14 and 15. */
+static char read_stat(const char *path, uint64_t *used)
+{
+    char text[1024], state = '\0';
+    uint64_t user = 0, system = 0;
+    read_text(path, text, sizeof text);
+    const char *behind = strrchr(text, ')');
+    if (!behind || sscanf(behind + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64, &state, &user,
+                          &system) != 3)
+        return '\0';
+    *used += user + system;
+    return state;
+}
+
+static uint64_t number_behind(const char *text, const char *name)
+{
+    const char *at = strstr(text, name);
+    return at ? strtoull(at + strlen(name), NULL, 10) : 0;
+}
+
+static uint64_t bytes_transferred(int64_t process)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/io", process);
+    read_text(path, text, sizeof text);
+    return number_behind(text, "rchar: ") + number_behind(text, "wchar: ");
+}
+
+/* --- looking ------------------------------------------------------------------------------------------------------ */
+
+typedef struct view {
+    uint64_t beats;
+    uint64_t used; /* ticks of threads that are at work */
+    bool any, works;
+    lk__doing_kind kind;
+    char what[LK_DOING_LENGTH];
+} view;
+
+/* Again where the thread wrote meanwhile; one that writes all the time is at either. */
+static lk__doing_kind read_note(const lk__heart_thread *thread, char what[LK_DOING_LENGTH], uint64_t *beats)
+{
+    enum { TRIES = 8 };
+    uint64_t words[LK_DOING_LENGTH / sizeof(uint64_t)];
+    uint32_t kind = 0;
+    for (int i = 0; i < TRIES; i++) {
+        *beats = atomic_load_explicit(&thread->beats, memory_order_acquire);
+        const lk__heart_note *note = &thread->notes[*beats % 2];
+        kind = atomic_load_explicit(&note->kind, memory_order_relaxed);
+        for (size_t w = 0; w < sizeof words / sizeof *words; w++)
+            words[w] = atomic_load_explicit(&note->what[w], memory_order_relaxed);
+        atomic_thread_fence(memory_order_acquire);
+        if (atomic_load_explicit(&thread->beats, memory_order_relaxed) == *beats)
+            break;
+    }
+    memcpy(what, words, LK_DOING_LENGTH);
+    what[LK_DOING_LENGTH - 1] = '\0';
+    return kind < LK_DOING_KINDS ? (lk__doing_kind)kind : LK_DOING_NOTHING;
+}
+
+static void look_at_thread(const lk__heart_thread *thread, int64_t process, view *v)
+{
+    char what[LK_DOING_LENGTH], path[96];
+    uint64_t beats;
+    int32_t id = atomic_load_explicit(&thread->id, memory_order_acquire);
+    if (!id)
+        return;
+    lk__doing_kind kind = read_note(thread, what, &beats);
+    v->any = true;
+    v->beats += beats;
+    if (kind == LK_DOING_WORK || kind == LK_DOING_OPERATOR) {
+        v->works = true;
+        snprintf(path, sizeof path, "/proc/%" PRId64 "/task/%" PRId32 "/stat", process, id);
+        read_stat(path, &v->used);
+    }
+    if (kind > v->kind) {
+        v->kind = kind;
+        memcpy(v->what, what, sizeof what);
+    }
+}
+
+static view look_at_threads(const lk__heart *heart, int64_t process)
+{
+    view v = {.beats = atomic_load(&heart->beats)};
+    for (int i = 0; i < LK_HEART_THREADS; i++)
+        look_at_thread(&heart->threads[i], process, &v);
+    if (!v.any)
+        v = (view){.works = true, .kind = LK_DOING_WORK, .what = "start"};
+    return v;
+}
+
+static lk_heart_state state_of(char system_state, const view *v)
+{
+    switch (system_state) {
+    case '\0':
+    case 'Z':
+    case 'X':
+        return LK_HEART_GONE;
+    case 'T':
+    case 't':
+        return LK_HEART_STOPPED;
+    default:
+        return v->works ? LK_HEART_WORKS : v->kind == LK_DOING_OTHERS ? LK_HEART_WAITS_FOR_OTHERS : LK_HEART_WAITS;
+    }
+}
+
+void lk_heartbeat_look(lk_heartbeat *h, int64_t process, lk_heart_report *report)
+{
+    char path[64];
+    uint64_t of_process = 0;
+    snprintf(path, sizeof path, "/proc/%" PRId64 "/stat", process);
+    char state = read_stat(path, &of_process);
+    view v = look_at_threads(h->heart, process);
+    uint64_t used = v.any ? v.used : of_process, transferred = v.works ? bytes_transferred(process) : h->transferred;
+    double time = now(), since = h->looked > 0 ? time - h->looked : 0;
+    bool goes_on = v.beats != h->beats || used != h->used || transferred != h->transferred;
+    h->silent = goes_on ? 0 : h->silent + (since < MOST_BETWEEN ? since : MOST_BETWEEN);
+    h->looked = time;
+    h->beats = v.beats;
+    h->used = used;
+    h->transferred = transferred;
+    *report = (lk_heart_report){.state = state_of(state, &v),
+                                .step = atomic_load_explicit(&h->heart->step, memory_order_relaxed),
+                                .silent = h->silent};
+    memcpy(report->operation, v.what, sizeof v.what);
+}
