@@ -404,6 +404,8 @@ static int run(int argc, char **argv)
     const char *engine = getenv("LOCKSTEP_ENGINE");
     if (cli_parse_train(options, count, argc, argv, &p.config, NULL) != LK_OK)
         return cli_fail();
+    if (cli_check_one_process(&p.config.train) != 0)
+        return 2;
     if (engine && strcmp(engine, "sync") == 0)
         return cli_usage_error("LOCKSTEP_ENGINE=sync: devices without threads of their own have no time to add up");
     if (p.config.trace && *p.config.trace && cli_check_file("trace", p.config.trace) != 0)

@@ -345,7 +345,9 @@ static int run(int argc, char **argv)
     sweep s = {0};
     if (parse(argc, argv, &s.config) != LK_OK)
         return cli_fail();
-    int status = check(&s.config);
+    int status = cli_check_one_process(&s.config.train);
+    if (status == 0)
+        status = check(&s.config);
     if (status != 0)
         return status;
     lk_log_set(cli_print_log_once, NULL, LK_LOG_INFO);

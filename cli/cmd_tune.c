@@ -142,6 +142,8 @@ static int run(int argc, char **argv)
     size_t count = make_options(options);
     if (cli_parse_train(options, count, argc, argv, &config, amend) != LK_OK)
         return cli_fail();
+    if (cli_check_one_process(&config.train) != 0)
+        return 2;
     if (!config.out || !*config.out)
         return cli_usage_error("--out is missing: the file that the choices go to");
     if (cli_check_file("out", config.out) != 0)

@@ -1,5 +1,7 @@
 #include "train_flags.h"
 
+#include "cli.h"
+
 #include <string.h>
 
 /* Read twice: once for the recipe, whose settings are then overridden by all other flags. */
@@ -41,6 +43,14 @@ size_t cli_train_options(const lk_option *own, size_t n_own, const char *const *
             table[count++] = *option;
     }
     return count;
+}
+
+int cli_check_one_process(const lk_train_config *config)
+{
+    static const char *const of_processes[] = {"multi-worker", "parameter-server", NULL};
+    if (config->strategy && is_one_of(config->strategy, of_processes))
+        return cli_usage_error("--strategy %s: is for `lockstep train`", config->strategy);
+    return 0;
 }
 
 void cli_leave_out_records(lk_train_config *config)

@@ -15,6 +15,10 @@ lk_status cli_parse_train(const lk_option *options, size_t count, int argc, char
  * none); gives how many there are. */
 size_t cli_train_options(const lk_option *own, size_t n_own, const char *const *without, lk_option *table);
 
+/* 0; or, where the strategy is one of several processes, which `lockstep train` alone takes part in, a printed error
+ * and its exit status. */
+int cli_check_one_process(const lk_train_config *config);
+
 /* Switches off what those left out would ask for, where a recipe does. */
 void cli_leave_out_records(lk_train_config *config);
 

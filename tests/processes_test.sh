@@ -122,3 +122,10 @@ mapfile -t ranks < <(pgrep -P "$process" -f 'lockstep train')
 kill -INT "${ranks[1]}"
 ends_with 130
 says "training: interrupted in epoch"
+
+# --- where there is one process --------------------------------------------------------------------------------------
+
+for command in profile verify sweep; do
+    run 2 $command --strategy multi-worker
+    complains "--strategy multi-worker: is for \`lockstep train\`"
+done
