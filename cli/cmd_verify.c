@@ -179,8 +179,6 @@ static int run(int argc, char **argv)
     size_t count = make_options(options);
     if (cli_parse_train(options, count, argc, argv, &config, amend) != LK_OK)
         return cli_fail();
-    if (cli_check_one_process(&config.train) != 0)
-        return 2;
     lk_log_set(cli_print_log_once, NULL, LK_LOG_INFO);
     char *list = strdup(config.devices);
     if (!list) {

@@ -125,7 +125,7 @@ says "training: interrupted in epoch"
 
 # --- where there is one process --------------------------------------------------------------------------------------
 
-for command in profile verify sweep; do
+for command in profile sweep; do
     run 2 $command --strategy multi-worker
     complains "--strategy multi-worker: is for \`lockstep train\`"
 done
