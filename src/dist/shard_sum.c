@@ -242,7 +242,8 @@ static int owner(const lk_shard_sum *sum, int64_t shard)
     return -1;
 }
 
-/* What one shard gives at once. All of its quantities have the same nodes: these follow from the shards given before.
+/* What one shard, or a node, gives at once. All of its quantities have the same nodes: these follow from the shards
+ * given before.
  */
 typedef struct gift {
     lk_shard_sum *sum;
@@ -251,24 +252,24 @@ typedef struct gift {
     int n;
 } gift;
 
-static lk_status check_order(const gift *g, int64_t shard)
+static lk_status check_order(const gift *g, lk_range node)
 {
     bool right = g->d >= 0;
     for (int j = 0; j < g->n && right; j++)
-        right = stack_of(g->sum, g->d, g->quantities[j])->next == shard;
+        right = stack_of(g->sum, g->d, g->quantities[j])->next == node.begin;
     if (!right)
-        LK_FAIL(LK_ERR_ARGUMENT, "shard sum: shard %lld of %lld is given twice or out of order", (long long)shard,
+        LK_FAIL(LK_ERR_ARGUMENT, "shard sum: shard %lld of %lld is given twice or out of order", (long long)node.begin,
                 (long long)g->sum->shards);
     return LK_OK;
 }
 
-static void push_leaf(const gift *g, int i, int64_t shard, lk_tensor *value)
+static void push_node(const gift *g, int i, lk_range node, lk_tensor *value)
 {
     node_stack *stack = stack_of(g->sum, g->d, i);
-    int64_t leaf = slot(g->sum, g->d, stack->depth++, i);
-    stack->next++;
-    g->sum->ranges[leaf] = (lk_range){shard, shard + 1};
-    g->sum->values[leaf] = lk_tensor_retain(value);
+    int64_t top = slot(g->sum, g->d, stack->depth++, i);
+    stack->next = node.end;
+    g->sum->ranges[top] = node;
+    g->sum->values[top] = lk_tensor_retain(value);
 }
 
 /* The subtree that the shard given last completes: its nodes are the uppermost ones. */
@@ -310,32 +311,35 @@ static lk_status add_up(const gift *g, const lk_bucket *bucket)
     return LK_OK;
 }
 
-static lk_status take(const gift *g, int64_t shard, lk_tensor *const *values)
+static lk_status take(const gift *g, lk_range node, lk_tensor *const *values)
 {
     lk_shard_sum *sum = g->sum;
     if (g->n == 0)
         return LK_OK;
     for (int j = 0; j < g->n; j++) {
-        push_leaf(g, g->quantities[j], shard, values ? values[g->quantities[j]] : NULL);
+        push_node(g, g->quantities[j], node, values ? values[g->quantities[j]] : NULL);
         if (values)
             learn(sum, g->quantities[j], values[g->quantities[j]]);
     }
-    lk_bucket bucket = completed(g, shard);
+    lk_bucket bucket = completed(g, node.end - 1);
     if (bucket.n_nodes > 1)
         LK_TRY(add_up(g, &bucket));
-    for (int j = 0; j < g->n; j++)
-        if (--sum->missing[g->quantities[j]] == 0 && !sum->elsewhere)
-            sum->ready[sum->n_ready++] = g->quantities[j];
+    for (int j = 0; j < g->n; j++) {
+        int i = g->quantities[j];
+        sum->missing[i] -= node.end - node.begin;
+        if (sum->missing[i] == 0 && !sum->elsewhere)
+            sum->ready[sum->n_ready++] = i;
+    }
     return LK_OK;
 }
 
-static lk_status add(lk_shard_sum *sum, int64_t shard, const int *quantities, int n, lk_tensor *const *values)
+static lk_status add(lk_shard_sum *sum, lk_range node, const int *quantities, int n, lk_tensor *const *values)
 {
-    gift g = {sum, owner(sum, shard), quantities, n};
-    LK_TRY(check_order(&g, shard));
+    gift g = {sum, owner(sum, node.begin), quantities, n};
+    LK_TRY(check_order(&g, node));
     lk__phase before = lk__phase_set(LK_PHASE_SHARD_SUM);
     lk_scope_begin();
-    lk_status status = take(&g, shard, values);
+    lk_status status = take(&g, node, values);
     lk_scope_end();
     lk__phase_set(before);
     if (status != LK_OK) /* some quantities are added up, some are not: nothing of it is of use */
@@ -345,13 +349,19 @@ static lk_status add(lk_shard_sum *sum, int64_t shard, const int *quantities, in
 
 lk_status lk_shard_sum_add(lk_shard_sum *sum, int64_t shard, lk_tensor *const *values)
 {
-    return add(sum, shard, sum->all, sum->n, values);
+    return add(sum, (lk_range){shard, shard + 1}, sum->all, sum->n, values);
 }
 
 lk_status lk_shard_sum_add_some(lk_shard_sum *sum, int64_t shard, const int *quantities, int n,
                                 lk_tensor *const *values)
 {
-    return add(sum, shard, quantities, n, values);
+    return add(sum, (lk_range){shard, shard + 1}, quantities, n, values);
+}
+
+lk_status lk__shard_sum_add_node(lk_shard_sum *sum, lk_range node, const int *quantities, int n,
+                                 lk_tensor *const *values)
+{
+    return add(sum, node, quantities, n, values);
 }
 
 /* --- all devices -------------------------------------------------------------------------------------------------- */

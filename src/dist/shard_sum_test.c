@@ -2,6 +2,7 @@
 #include "dist/dist_testing.h"
 
 #include "base/mem.h"
+#include "dist/strategy.h"
 
 enum { QUANTITIES = 4 };
 
@@ -35,6 +36,17 @@ static int owner_of(const shard_case *c, int64_t shard)
     return -1;
 }
 
+static lk_tensor *shard_value(const shard_case *c, int64_t shard, int quantity)
+{
+    lk_device *device = devices[owner_of(c, shard)];
+    return lk_tensor_from(device, LK_F32, LK_SHAPE(c->length[quantity]), values_of(shard));
+}
+
+static bool is_absent(const shard_case *c, int64_t shard, int quantity)
+{
+    return c->empty[shard] || (quantity == QUANTITIES - 1 && c->lacking[shard]);
+}
+
 static lk_status add_values(lk_shard_sum *sum, int64_t shard, int quantity, lk_tensor *const *values)
 {
     return quantity < 0 ? lk_shard_sum_add(sum, shard, values)
@@ -50,10 +62,8 @@ static lk_status add_quantity(const shard_case *c, lk_shard_sum *sum, int64_t sh
     lk_status status = LK_OK;
     lk_scope_begin();
     for (int i = 0; i < QUANTITIES && status == LK_OK; i++) {
-        bool absent = i == QUANTITIES - 1 && c->lacking[shard];
-        values[i] = absent
-                        ? NULL
-                        : lk_tensor_from(devices[owner_of(c, shard)], LK_F32, LK_SHAPE(c->length[i]), values_of(shard));
+        bool absent = is_absent(c, shard, i);
+        values[i] = absent ? NULL : shard_value(c, shard, i);
         status = absent || values[i] ? LK_OK : lk_error_status();
     }
     if (status == LK_OK)
@@ -114,6 +124,42 @@ static lk_status add_piecewise(const shard_case *c, lk_shard_sum *sum)
     return status;
 }
 
+/* The sum over a node, as its device has added it up; NULL: absent. */
+static lk_tensor *node_sum(const shard_case *c, lk_range node, int quantity)
+{
+    lk_tensor *values[ADDENDS], *sum;
+    lk_tree_node leaves[ADDENDS];
+    int64_t n = node.end - node.begin;
+    for (int64_t s = 0; s < n; s++) {
+        values[s] = is_absent(c, node.begin + s, quantity) ? NULL : shard_value(c, node.begin + s, quantity);
+        leaves[s] = (lk_tree_node){.range = {node.begin + s, node.begin + s + 1}, .values = values + s};
+    }
+    assert_ok(lk__tree_sum(LK_HERE, devices[owner_of(c, node.begin)], &lk__transport_inproc, node, leaves, n, 0,
+                           (lk_range){0, -1}, &sum));
+    return sum;
+}
+
+/* Every device's nodes, as their sums are there, the last quantities first. */
+static lk_status add_by_nodes(const shard_case *c, lk_shard_sum *sum)
+{
+    static const int halves[2][2] = {{3, 1}, {2, 0}};
+    lk_range nodes[LK_TREE_COVER];
+    lk_status status = LK_OK;
+    for (int half = 0; half < 2; half++)
+        for (int d = 0; d < c->k; d++) {
+            int n = lk__tree_cover(c->shards, lk_part(c->shards, c->k, d), nodes);
+            for (int m = 0; m < n && status == LK_OK; m++) {
+                lk_tensor *values[QUANTITIES];
+                lk_scope_begin();
+                for (int i = 0; i < QUANTITIES; i++)
+                    values[i] = node_sum(c, nodes[m], i);
+                status = lk__shard_sum_add_node(sum, nodes[m], halves[half], 2, values);
+                lk_scope_end();
+            }
+        }
+    return status;
+}
+
 static void check_sums(const shard_case *c, lk_tensor **sums)
 {
     for (int i = 0; i < QUANTITIES; i++) {
@@ -142,8 +188,10 @@ static void sum_and_compare(const shard_case *c)
     lk_strategy *strategy = open_strategy(c->k);
     lk_shard_sum *sum = lk_shard_sum_new(strategy, c->shards, QUANTITIES);
     assert_non_null(sum);
-    for (int round = 0; round < 3; round++) { /* the object is ready for the next step */
-        assert_ok(round == 0 ? add_in_turns(c, sum) : round == 1 ? add_by_device(c, sum) : add_piecewise(c, sum));
+    lk_status (*const ways[])(const shard_case *, lk_shard_sum *) = {add_in_turns, add_by_device, add_piecewise,
+                                                                     add_by_nodes};
+    for (int round = 0; round < 4; round++) { /* the object is ready for the next step */
+        assert_ok(ways[round](c, sum));
         assert_ok(lk_shard_sum_finish(sum, sums));
         check_sums(c, sums);
     }

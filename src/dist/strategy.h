@@ -72,6 +72,11 @@ void lk__shard_sum_start(lk_shard_sum *sum, int64_t samples);
 /* Likewise: what a quantity is, for a process whose shards may be empty in the first batch. */
 void lk__shard_sum_tell(lk_shard_sum *sum, int quantity, lk_dtype dtype, lk_shape shape);
 
+/* lk_shard_sum_add_some of a node of the tree that a device has added up by itself, instead of its shards one by one:
+ * one that begins where the device's shards before it end. */
+lk_status lk__shard_sum_add_node(lk_shard_sum *sum, lk_range node, const int *quantities, int n,
+                                 lk_tensor *const *values);
+
 extern const lk_strategy_table lk__strategy_one_device;
 extern const lk_strategy_table lk__strategy_mirrored;
 extern const lk_strategy_table lk__strategy_multi_worker;

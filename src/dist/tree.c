@@ -19,6 +19,24 @@ lk_range lk__tree_completed(int64_t shards, lk_range own, int64_t shard)
     return node;
 }
 
+static int cover(lk_range node, lk_range own, lk_range *nodes, int n)
+{
+    if (node.end <= own.begin || own.end <= node.begin)
+        return n;
+    if (own.begin <= node.begin && node.end <= own.end) {
+        nodes[n] = node;
+        return n + 1;
+    }
+    int64_t middle = lk__tree_middle(node);
+    n = cover((lk_range){node.begin, middle}, own, nodes, n);
+    return cover((lk_range){middle, node.end}, own, nodes, n);
+}
+
+int lk__tree_cover(int64_t shards, lk_range own, lk_range nodes[LK_TREE_COVER])
+{
+    return cover((lk_range){0, shards}, own, nodes, 0);
+}
+
 int lk__tree_postfix(lk_range root, const lk_range *nodes, int n_nodes, unsigned char *additions)
 {
     if (n_nodes <= 1) {

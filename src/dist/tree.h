@@ -16,6 +16,10 @@ static inline int64_t lk__tree_middle(lk_range node)
 /* The largest node of the tree over [0, shards) that begins in `own` and whose last shard is `shard`, one of them. */
 lk_range lk__tree_completed(int64_t shards, lk_range own, int64_t shard);
 
+/* The nodes of the tree over [0, shards) that cover `own`, as few as there are, in order: nodes[0 … count). */
+enum { LK_TREE_COVER = 126 };
+int lk__tree_cover(int64_t shards, lk_range own, lk_range nodes[LK_TREE_COVER]);
+
 /* A node of the tree and what its device has for it: n quantities, each NULL where absent. */
 typedef struct lk_tree_node {
     lk_range range;

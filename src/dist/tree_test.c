@@ -95,6 +95,31 @@ static void a_shard_completes_the_largest_node_that_ends_with_it(void **state)
     }
 }
 
+static void a_range_is_covered_by_the_largest_nodes(void **state)
+{
+    (void)state;
+    for (int64_t v = 1; v <= 17; v++) {
+        for (int64_t first = 0; first < v; first++) {
+            for (int64_t end = first + 1; end <= v; end++) {
+                lk_range nodes[LK_TREE_COVER];
+                int n = lk__tree_cover(v, (lk_range){first, end}, nodes);
+                int64_t next = first;
+                for (int i = 0; i < n; i++) {
+                    int64_t last = end;
+                    while (!is_node(0, v, next, last))
+                        last--;
+                    assert_int_equal(nodes[i].begin, next);
+                    assert_int_equal(nodes[i].end, last);
+                    next = last;
+                }
+                assert_int_equal(next, end);
+            }
+        }
+    }
+    lk_range nodes[LK_TREE_COVER];
+    assert_in_range(lk__tree_cover(INT64_MAX, (lk_range){1, INT64_MAX - 1}, nodes), 100, LK_TREE_COVER);
+}
+
 /* The comparisons bit for bit would prove nothing if any order of additions gave the same bits. */
 static void another_order_of_addition_gives_other_bits(void **state)
 {
@@ -131,6 +156,7 @@ int main(void)
         cmocka_unit_test(parts_begin_at_the_rounded_product),
         cmocka_unit_test(default_shards_follow_the_rule),
         cmocka_unit_test(a_shard_completes_the_largest_node_that_ends_with_it),
+        cmocka_unit_test(a_range_is_covered_by_the_largest_nodes),
         cmocka_unit_test(another_order_of_addition_gives_other_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
