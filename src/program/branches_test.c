@@ -19,7 +19,8 @@ enum { INPUTS = 2 * SHARDS }; /* images, and indices, of each shard */
 
 typedef struct network {
     lk_tensor *parameters[PARAMETERS];
-    lk_tensor *total; /* to which each replay adds its loss */
+    lk_tensor *total; /* to which each replay adds its loss; NULL: that is all that it gives */
+    size_t segment_bytes;
     uint64_t step;
     bool in_branches;
 } network;
@@ -29,7 +30,7 @@ static void make_network(network *net, lk_device *device)
     net->parameters[0] = numbers(device, LK_SHAPE(CHANNELS, 1, 3, 3), 1);
     net->parameters[1] = numbers(device, LK_SHAPE(CHANNELS), 2);
     net->parameters[2] = numbers(device, LK_SHAPE(CHANNELS * SIDE * SIDE, CLASSES), 3);
-    net->total = lk_zeros(device, LK_F32, LK_SCALAR);
+    net->total = net->segment_bytes > 0 ? NULL : lk_zeros(device, LK_F32, LK_SCALAR);
 }
 
 static void make_inputs(lk_device *device, int seed, lk_tensor **in)
@@ -78,6 +79,8 @@ static lk_status train(void *user, lk_tensor *const *in, lk_tensor **out)
     enter(net, 0);
     for (int i = 0; i < OUTPUTS; i++)
         out[i] = lk_add(lk_add(values[0][i], values[1][i]), values[2][i]);
+    if (!net->total)
+        return lk_error_status();
     return out[OUTPUTS - 1] ? lk_copy_into(net->total, lk_add(net->total, out[OUTPUTS - 1])) : lk_error_status();
 }
 
@@ -92,7 +95,7 @@ static lk_program *record(network *net, lk_device *device, bool graphs)
 {
     lk_tensor *like[INPUTS];
     make_inputs(device, 0, like);
-    lk_program_opts opts = {.graphs = graphs};
+    lk_program_opts opts = {.graphs = graphs, .segment_bytes = net->segment_bytes};
     lk_program *program = lk_program_record(device, train, net, like, INPUTS, OUTPUTS, &opts);
     if (!program)
         fail_msg("%s", lk_error_message());
@@ -126,6 +129,42 @@ static void branches_lie_apart(void **state)
     lk_program_release(program);
     lk_scope_end();
     lk_device_release(device);
+}
+
+/* --- segments ----------------------------------------------------------------------------------------------------- */
+
+static bool has_branch(const lk_program *program, const lk_segment *segment, int branch)
+{
+    for (int i = segment->begin; i < segment->end; i++)
+        if (program->calls[i].branch == branch)
+            return true;
+    return false;
+}
+
+/* The last layer's gradient is finished first, and as large as all others together. */
+static void check_segments(bool in_branches)
+{
+    lk_device *device = open_device("cpu");
+    lk_scope_begin();
+    network net = {.in_branches = in_branches, .segment_bytes = 4 * CHANNELS * SIDE * SIDE * CLASSES};
+    make_network(&net, device);
+    lk_program *program = record(&net, device, true);
+    assert_int_equal(program->n_segments, 2);
+    assert_int_equal(program->segments[0].n_ready, 2); /* the loss too */
+    assert_int_equal(program->ready[1], PARAMETERS - 1);
+    for (int s = 0; s < 2; s++)
+        for (int b = 1; b <= SHARDS; b++)
+            assert_int_equal(has_branch(program, &program->segments[s], b), in_branches);
+    lk_program_release(program);
+    lk_scope_end();
+    lk_device_release(device);
+}
+
+static void a_segment_has_a_part_of_every_branch(void **state)
+{
+    (void)state;
+    check_segments(true);
+    check_segments(false);
 }
 
 /* --- what depends on what ----------------------------------------------------------------------------------------- */
@@ -278,12 +317,18 @@ static void run_larger(lk_device *device)
     lk_program_release(program);
 }
 
+static void expect_graphs(const lk_program *program, bool graphs)
+{
+    for (int s = 0; s < program->n_segments; s++)
+        assert_int_equal(program->segments[s].graph != NULL, graphs);
+}
+
 /* On a GPU the first replay runs in branches, and from the second on there may be a graph. */
-static void check(const char *spec, bool graphs)
+static void check_replays(const char *spec, bool graphs, size_t segment_bytes)
 {
     lk_device *device = open_device(spec);
     lk_scope_begin();
-    network net = {.in_branches = true}, plain = {.in_branches = false};
+    network net = {.in_branches = true, .segment_bytes = segment_bytes}, plain = {.segment_bytes = segment_bytes};
     make_network(&net, device);
     make_network(&plain, device);
     lk_program *program = record(&net, device, graphs);
@@ -298,12 +343,20 @@ static void check(const char *spec, bool graphs)
         for (int j = 0; j < OUTPUTS; j++)
             expect_equal(have[j], want[j]);
     }
-    expect_equal(net.total, plain.total);
-    bool has_graph = program->segments[0].graph != NULL;
-    assert_int_equal(has_graph, graphs && device->backend->graphs);
+    if (net.total)
+        expect_equal(net.total, plain.total);
+    assert_int_equal(program->n_segments > 1, segment_bytes > 0);
+    expect_graphs(program, graphs && device->backend->graphs);
     lk_program_release(program);
     lk_scope_end();
     lk_device_release(device);
+}
+
+static void check(const char *spec, bool graphs)
+{
+    check_replays(spec, graphs, 0);
+    check_replays(spec, graphs, 1);
+    check_replays(spec, graphs, 5000);
 }
 
 static void replays_have_the_operators_bits(void **state)
@@ -327,6 +380,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(branches_lie_apart),
+        cmocka_unit_test(a_segment_has_a_part_of_every_branch),
         cmocka_unit_test(branches_that_need_each_other_are_none),
         cmocka_unit_test(what_is_made_of_variables_is_made_once),
         cmocka_unit_test(weights_are_laid_out_once),

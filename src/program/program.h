@@ -1,10 +1,10 @@
 /* A program's parts. record.c makes the list of calls, weights.c adds those that lay weights out, share.c makes once
  * what branches have in common, fuse.c puts fused operators in the place of sequences (rewrite.h and a file for each
  * pattern), order.c moves up what finishes outputs, recompute.c makes calls run again (remake.c) instead of keeping
- * what they made, layouts.c tells calls what their neighbours want, values.c finds out who writes and who reads what
- * (numbers.c finds them), keep.c lets kernels keep what they make of variables, branches.c knows what runs beside what,
- * segments.c cuts, memory_plan.c gives tensors their places, in_place.c says where a result may take an operand's,
- * run.c replays, and launch.c starts the calls of a replay. */
+ * what they made, branch_order.c orders branches that are to be cut, layouts.c tells calls what their neighbours want,
+ * values.c finds out who writes and who reads what (numbers.c finds them), keep.c lets kernels keep what they make of
+ * variables, branches.c knows what runs beside what, segments.c cuts, memory_plan.c gives tensors their places,
+ * in_place.c says where a result may take an operand's, run.c replays, and launch.c starts the calls of a replay. */
 #ifndef LK_PROGRAM_PROGRAM_H
 #define LK_PROGRAM_PROGRAM_H
 
@@ -104,7 +104,15 @@ lk_status lk__program_fuse(lk_program *program);
 /* --- order.c ------------------------------------------------------------------------------------------------------ */
 
 /* Moves what makes nothing but outputs up to where all that it needs is there. */
-void lk__program_finish_outputs_early(lk_program *program);
+lk_status lk__program_finish_outputs_early(lk_program *program);
+
+/* *finishes: [n_calls], whether a call makes nothing but outputs, or sums that only such sums need; the caller's. */
+lk_status lk__program_find_finishing(const lk_program *program, bool **finishes);
+
+/* --- branch_order.c ----------------------------------------------------------------------------------------------- */
+
+/* Orders the calls of branches by what segments of so many bytes are to finish. */
+lk_status lk__program_order_branches(lk_program *program, size_t segment_bytes);
 
 /* --- recompute.c -------------------------------------------------------------------------------------------------- */
 

@@ -132,10 +132,10 @@ static lk_status compile(lk_program *program, lk_tensor *const *like, lk_program
     LK_TRY(lk__program_share(program));
     if (opts->fuse)
         LK_TRY(lk__program_fuse(program));
-    if (!lk__program_has_branches(program)) /* what is moved into a branch's calls would wait for all branches */
-        lk__program_finish_outputs_early(program);
+    LK_TRY(lk__program_finish_outputs_early(program));
     if (opts->recompute)
         LK_TRY(lk__program_recompute(program));
+    LK_TRY(lk__program_order_branches(program, opts->segment_bytes));
     LK_TRY(lk__program_find_values(program));
     LK_TRY(lk__program_choose_layouts(program));
     LK_TRY(lk__program_check_branches(program));
