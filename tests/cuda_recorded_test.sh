@@ -46,7 +46,9 @@ for devices in 2xcuda:0 2xcuda; do
     orderly 0 train "${normalised[@]}" --devices "$devices" --recompute --optimizer lars
     orderly 0 train "${normalised[@]}" --devices "$devices" --optimizer adam --clip-norm 1 --dtype bf16
     orderly 0 train "${normalised[@]}" --devices "$devices" --executor eager --bucket-mb 0.001
+    orderly 0 train "${normalised[@]}" --devices "$devices" --accumulate 2 --branches 2 --bucket-mb 0.001
 done
+orderly 0 train "${normalised[@]}" --devices cuda --accumulate 2
 orderly 0 train "${normalised[@]}" --devices cuda:0,cuda:1,cuda:0 --bucket-mb 0.001
 orderly 0 train "${normalised[@]}" --devices 2xcuda --reduce nccl
 LOCKSTEP_ENGINE=sync orderly 0 train "${normalised[@]}" --devices 2xcuda

@@ -94,6 +94,18 @@ for way in '1xcuda:0 --graphs off' '1xcuda:0 --branches 1' '1xcuda:0 --branches 
     # shellcheck disable=SC2086 # words of a command
     [[ $(step --devices $way) == "$whole" ]] || fail "other bits than a step in one graph"
 done
+# So are the passes of a GPU among several, cut where buckets are finished, and of an update's batch.
+for way in '2xcuda:0 --graphs off' '2xcuda:0 --branches 1 --bucket-mb 0.001' \
+    '3xcuda:0 --branches 2 --bucket-mb 0.0005 --recompute' '2xcuda --bucket-mb 0'; do
+    # shellcheck disable=SC2086 # words of a command
+    [[ $(step --devices $way) == "$whole" ]] || fail "other bits than a step in one graph"
+done
+accumulated=$(step --devices 1xcuda:0 --accumulate 2 --branches 1)
+[[ $accumulated != "$whole" ]] || fail "updates of two batches are those of one"
+for way in '1xcuda:0' '1xcuda:0 --graphs off' '2xcuda:0 --branches 2 --bucket-mb 0.001' '3xcuda:0 --recompute'; do
+    # shellcheck disable=SC2086 # words of a command
+    [[ $(step --accumulate 2 --devices $way) == "$accumulated" ]] || fail "other bits of an update of two batches"
+done
 
 # A launch fails while a graph is made: the step runs without one, with the same bits.
 kept=no
@@ -292,7 +304,7 @@ complains '--batch-size 64 does not fit on cuda:0: training needs '
 small_gpu 8000000 --devices 2xcuda:0 --batch-size 64 --shards 16
 complains ', for each of 2 devices (' 'does not fit on cuda:0'
 # Each of two devices has 8 of 16 shards, a node of the tree: a row of its own, half of the other's, and one of sums.
-complains 'gradients 2.5, exchange 1.2, '
+complains 'gradients 1.0, exchange 1.2, '
 
 # Data that would leave too little for training stay with the host.
 printf 'flatten\ndense classes\n' >"$work/small.lk"

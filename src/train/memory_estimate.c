@@ -54,20 +54,19 @@ static bool runs_operators(const lk_trainer *trainer)
 /* Of a shard. */
 static lk_program *record_shard(lk_trainer *trainer, int64_t samples)
 {
-    bool whole = !runs_operators(trainer);
-    const lk_program_opts opts = {.fuse = whole && trainer->config.fuse == LK_FUSE_ON,
-                                  .recompute = whole && trainer->config.recompute};
+    const lk_program_opts as_pushed = {0};
     lk_shard shard = {0};
     lk_tensor *seed = NULL;
     lk_program *program = NULL;
     if (lk__make_shard(trainer, samples, &shard) == LK_OK &&
         lk__tensor_new(trainer->devices[0], LK_F32, LK_SCALAR, &seed) == LK_OK)
-        program = lk__shard_program_record(trainer, lk__training_pass, NULL, &shard, seed, trainer->n_values, &opts);
+        program =
+            lk__shard_program_record(trainer, lk__training_pass, NULL, &shard, seed, trainer->n_values, &as_pushed);
     lk__release_tensors((lk_tensor *[]){shard.images, shard.labels, shard.indices, seed}, 4);
     return program;
 }
 
-/* Of all shards, which is what runs where there are step programs. */
+/* Of all shards of a device. */
 static lk_program *record_step(lk_trainer *trainer, int64_t batch, int64_t shards)
 {
     int64_t planned = trainer->plan.shards;
@@ -114,14 +113,21 @@ static lk_status held_bytes(const lk_program *program, int64_t shards, int64_t *
     return LK_OK;
 }
 
-/* Gradients of a shard, those of the last update and the optimiser's copy of them, and sums of earlier shards that wait
- * for their sibling in the tree. */
+/* Gradients outside of programs: of the nodes of the tree that a device's program gives, and the optimiser's copy;
+ * where devices exchange them, those of all; and those of an update's earlier batches. A step that is one program has
+ * all of them inside. */
 static int64_t gradient_bytes(const lk_trainer *trainer, int64_t shards)
 {
-    int64_t own = divide_up(shards, trainer->plan.devices), waiting = 0;
-    while (own >> (waiting + 1) > 0)
-        waiting++;
-    return (3 + waiting) * trainer->plan.parameters * (int64_t)sizeof(float);
+    lk_range nodes[LK_TREE_COVER];
+    int ranks = lk_strategy_ranks(trainer->strategy), most = 0;
+    if (lk__step_is_one_program(trainer))
+        return 0;
+    for (int r = 0; r < ranks; r++) {
+        int n = lk__tree_cover(shards, lk_part(shards, ranks, r), nodes);
+        most = n > most ? n : most;
+    }
+    int copies = most + 1 + (ranks > 1) + (trainer->plan.accumulate > 1);
+    return copies * trainer->plan.parameters * (int64_t)sizeof(float);
 }
 
 /* Of a step: the sums of its update lie there, and are in no other place. */
@@ -170,12 +176,10 @@ static lk_status estimate(lk_trainer *trainer, int64_t batch, needs *n)
     if (runs_operators(trainer))
         return estimate_operators(trainer, batch, n);
     int64_t shards = shards_of(trainer, batch);
-    bool is_whole = trainer->step_programs != NULL;
-    lk_program *program =
-        is_whole ? record_step(trainer, batch, shards) : record_shard(trainer, divide_up(batch, shards));
+    lk_program *program = record_step(trainer, batch, shards);
     if (!program)
         return lk_error_status();
-    *n = (needs){.gradients = is_whole ? 0 : gradient_bytes(trainer, shards),
+    *n = (needs){.gradients = gradient_bytes(trainer, shards),
                  .step = (int64_t)lk__allocator_block_bytes(program->plan_bytes),
                  .images = image_bytes(trainer, batch),
                  .branches = branches_of(program)};

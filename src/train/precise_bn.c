@@ -37,7 +37,8 @@ static lk_status add_up_batch(lk_trainer *trainer, lk_batch *batch, lk_tensor **
     if (trainer->plan.batch_norm == LK_BN_SYNC)
         return lk__run_statistics_together(trainer, batch, sum, sums);
     LK_TRY(lk__device_data_start(trainer->train_data, batch->epoch));
-    return lk__run_shards(sum, statistics_count(trainer), trainer->train_set, batch, begin_shard, trainer, sums);
+    return lk__run_shards(sum, statistics_count(trainer), trainer->train_set, batch, begin_shard, trainer,
+                          trainer->step_programs != NULL, sums);
 }
 
 /* The mean of batches 0 … i is that of those before it and 1 / (i + 1) of what batch i differs from it. The caller's

@@ -156,6 +156,8 @@ lk_status lk__begin_shard_pass(lk_trainer *trainer, lk__shard_pass_fn fn, const 
                                const lk_shard *shard, lk_tensor *seed, int n, lk_tensor **values, lk_replay **replay)
 {
     lk_shard whole = *shard;
+    if (trainer->step_programs)
+        return lk__begin_device_pass(trainer, fn, data, shard, seed, n, values, replay);
     if (trainer->programs)
         return begin_replay(trainer, fn, data, shard, seed, n, values, replay);
     *replay = NULL;

@@ -36,12 +36,15 @@ lk_status lk__shard_of_batch(const lk_dataset *dataset, lk_batch *batch, lk_rang
     return shard->images && shard->labels && shard->indices ? LK_OK : lk_error_status();
 }
 
-/* A device's shard whose values are on their way. */
-typedef struct shard_under_way {
-    int64_t index;
-    lk_tensor **values; /* [n] */
+/* A device's shards, one or all of them, whose values are on their way: of each node of the tree over shards that is
+ * theirs. */
+typedef struct pass_under_way {
+    lk_range *nodes;    /* [n_nodes] */
+    lk_tensor **values; /* [n_nodes][n] */
+    int *there;         /* [n]: how many nodes have a value; all do, or none, as far as the sum knows */
     lk_replay *replay;  /* with segments left to push; NULL: the sum has all values */
-} shard_under_way;
+    int n_nodes;
+} pass_under_way;
 
 typedef struct shard_run {
     lk_shard_sum *sum;
@@ -50,31 +53,67 @@ typedef struct shard_run {
     lk_batch *batch;
     lk__shard_begin_fn begin;
     void *user;
-    shard_under_way *under_way; /* [devices] */
+    bool by_device;            /* all shards of a device at a time */
+    pass_under_way *under_way; /* [devices] */
+    int *complete;             /* [n], scratch: quantities */
 } shard_run;
 
-static lk_status begin_shard(const shard_run *run, int replica, int64_t index)
+static lk_range samples_of(const shard_run *run, lk_range shards)
 {
-    shard_under_way *s = &run->under_way[replica];
-    int64_t shards = lk__shard_sum_shards(run->sum);
-    lk_range samples = lk_part(run->batch->count, shards, index);
-    if (samples.begin == samples.end)
-        return lk_shard_sum_add(run->sum, index, NULL);
-    lk_device *device = lk_strategy_device(lk__shard_sum_strategy(run->sum), replica);
-    lk_shard shard = {.replica = replica, .index = index, .shards = shards};
-    s->index = index;
-    memset(s->values, 0, (size_t)run->n * sizeof *s->values);
-    LK_TRY(lk__shard_of_batch(run->dataset, run->batch, samples, device, &shard));
-    LK_TRY(run->begin(run->user, &shard, s->values, &s->replay));
-    return s->replay ? LK_OK : lk_shard_sum_add(run->sum, index, s->values);
+    int64_t count = run->batch->count, all = lk__shard_sum_shards(run->sum);
+    return (lk_range){lk_part(count, all, shards.begin).begin, lk_part(count, all, shards.end - 1).end};
 }
 
-static lk_status push_segment(const shard_run *run, shard_under_way *s)
+/* Quantities complete[0 … n). Of nodes without samples they are absent. */
+static lk_status add_nodes(const shard_run *run, const pass_under_way *p, int n)
+{
+    for (int m = 0; m < p->n_nodes; m++) {
+        lk_range samples = samples_of(run, p->nodes[m]);
+        lk_tensor *const *values = samples.begin < samples.end ? p->values + (int64_t)m * run->n : NULL;
+        LK_TRY(lk__shard_sum_add_node(run->sum, p->nodes[m], run->complete, n, values));
+    }
+    return LK_OK;
+}
+
+static lk_status add_all(const shard_run *run, const pass_under_way *p)
+{
+    for (int i = 0; i < run->n; i++)
+        run->complete[i] = i;
+    return add_nodes(run, p, run->n);
+}
+
+static lk_status begin_pass(const shard_run *run, int replica, lk_range shards)
+{
+    pass_under_way *p = &run->under_way[replica];
+    lk_range samples = samples_of(run, shards);
+    lk_device *device = lk_strategy_device(lk__shard_sum_strategy(run->sum), replica);
+    lk_shard shard = {.replica = replica, .index = shards.begin, .shards = lk__shard_sum_shards(run->sum)};
+    p->n_nodes = lk__tree_cover(shard.shards, shards, p->nodes);
+    if (samples.begin == samples.end)
+        return add_all(run, p);
+    memset(p->values, 0, (size_t)p->n_nodes * (size_t)run->n * sizeof(lk_tensor *));
+    memset(p->there, 0, (size_t)run->n * sizeof *p->there);
+    LK_TRY(lk__shard_of_batch(run->dataset, run->batch, samples, device, &shard));
+    LK_TRY(run->begin(run->user, &shard, p->values, &p->replay));
+    return p->replay ? LK_OK : add_all(run, p);
+}
+
+/* The sum takes nodes in order, which need not be that of a replay; nothing can leave before all nodes have it. */
+static int find_complete(const shard_run *run, pass_under_way *p, const int *ready, int n_ready)
+{
+    int n = 0;
+    for (int r = 0; r < n_ready; r++)
+        if (++p->there[ready[r] % run->n] == p->n_nodes)
+            run->complete[n++] = ready[r] % run->n;
+    return n;
+}
+
+static lk_status push_segment(const shard_run *run, pass_under_way *s)
 {
     const int *ready;
     int n_ready;
     LK_TRY(lk_replay_push(s->replay, &ready, &n_ready));
-    LK_TRY(lk_shard_sum_add_some(run->sum, s->index, ready, n_ready, s->values));
+    LK_TRY(add_nodes(run, s, find_complete(run, s, ready, n_ready)));
     if (lk_replay_segments_left(s->replay) > 0)
         return LK_OK;
     lk_replay_end(s->replay);
@@ -98,15 +137,15 @@ static lk_status push_segments(const shard_run *run)
     return LK_OK;
 }
 
-/* Every device's shard number i of its own. */
+/* Every device's shard number i of its own, or all of its shards. */
 static lk_status run_row(const shard_run *run, int64_t i)
 {
     lk_status status = LK_OK;
     lk_scope_begin();
     for (int d = 0; d < run->devices && status == LK_OK; d++) {
-        lk_range own = lk__shard_sum_owned(run->sum, d);
-        if (own.begin + i < own.end)
-            status = begin_shard(run, d, own.begin + i);
+        lk_range own = lk__shard_sum_owned(run->sum, d), one = {own.begin + i, own.begin + i + 1};
+        if (run->by_device || one.end <= own.end)
+            status = begin_pass(run, d, run->by_device ? own : one);
     }
     if (status == LK_OK)
         status = push_segments(run);
@@ -127,27 +166,54 @@ static lk_status run_all(const shard_run *run)
         most = own.end - own.begin > most ? own.end - own.begin : most;
     }
     lk__shard_sum_start(run->sum, run->batch->count);
-    for (int64_t i = 0; i < most; i++)
+    for (int64_t i = 0; i < (run->by_device ? 1 : most); i++)
         LK_TRY(run_row(run, i));
     return LK_OK;
 }
 
+static int most_nodes(const shard_run *run)
+{
+    lk_range nodes[LK_TREE_COVER];
+    int64_t shards = lk__shard_sum_shards(run->sum);
+    int most = 1;
+    for (int d = 0; d < run->devices && run->by_device; d++) {
+        int n = lk__tree_cover(shards, lk__shard_sum_owned(run->sum, d), nodes);
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 static lk_status allocate_and_run(shard_run *run)
 {
-    size_t k = (size_t)run->devices, n = (size_t)run->n;
+    size_t k = (size_t)run->devices, n = (size_t)run->n, m = (size_t)most_nodes(run);
     lk_device *device = lk_strategy_device(lk__shard_sum_strategy(run->sum), 0);
-    lk_tensor **values = lk__device_calloc(device, k * n, sizeof(lk_tensor *));
+    lk_tensor **values = lk__device_calloc(device, k * m * n, sizeof(lk_tensor *));
+    lk_range *nodes = lk__device_calloc(device, k * m, sizeof *nodes);
+    int *counts = lk__device_calloc(device, (k + 1) * n, sizeof *counts);
     run->under_way = lk__device_calloc(device, k, sizeof *run->under_way);
-    for (size_t d = 0; d < k && values && run->under_way; d++)
-        run->under_way[d].values = values + d * n;
-    lk_status status = values && run->under_way ? run_all(run) : LK_ERR_MEMORY;
+    run->complete = counts;
+    bool is_there = values && nodes && counts && run->under_way;
+    for (size_t d = 0; d < k && is_there; d++)
+        run->under_way[d] =
+            (pass_under_way){.nodes = nodes + d * m, .values = values + d * m * n, .there = counts + (d + 1) * n};
+    lk_status status = is_there ? run_all(run) : LK_ERR_MEMORY;
     lk__device_free(device, values);
+    lk__device_free(device, nodes);
+    lk__device_free(device, counts);
     lk__device_free(device, run->under_way);
     return status;
 }
 
+static lk_status run_batch(shard_run *run, lk_tensor **sums)
+{
+    lk_status status = allocate_and_run(run);
+    /* After a failure shards are missing: finish then empties the sum, and the first error stays. */
+    lk_status finished = lk_shard_sum_finish(run->sum, sums);
+    return status != LK_OK ? status : finished;
+}
+
 lk_status lk__run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk_batch *batch, lk__shard_begin_fn begin,
-                         void *user, lk_tensor **sums)
+                         void *user, bool by_device, lk_tensor **sums)
 {
     shard_run run = {.sum = sum,
                      .devices = lk_strategy_num_replicas(lk__shard_sum_strategy(sum)),
@@ -155,11 +221,9 @@ lk_status lk__run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk
                      .dataset = dataset,
                      .batch = batch,
                      .begin = begin,
-                     .user = user};
-    lk_status status = allocate_and_run(&run);
-    /* After a failure shards are missing: finish then empties the sum, and the first error stays. */
-    lk_status finished = lk_shard_sum_finish(sum, sums);
-    return status != LK_OK ? status : finished;
+                     .user = user,
+                     .by_device = by_device};
+    return run_batch(&run, sums);
 }
 
 /* --- a function that gives all values at once --------------------------------------------------------------------- */
@@ -180,5 +244,5 @@ lk_status lk_run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk_
                         void *user, lk_tensor **sums)
 {
     whole_shard whole = {fn, user};
-    return lk__run_shards(sum, n, dataset, batch, begin_whole, &whole, sums);
+    return lk__run_shards(sum, n, dataset, batch, begin_whole, &whole, false, sums);
 }

@@ -205,20 +205,15 @@ static lk__update update_of_batch(const lk_trainer *trainer, int64_t epoch, int6
 static lk_status run_program(lk_trainer *trainer, lk_batch *batch)
 {
     lk_tensor *metrics[LK_MAX_METRICS], *skipped;
-    LK_TRY(lk__run_training_program(trainer, batch, metrics, &skipped));
-    lk__pending_step *pending = append_pending(trainer, metrics, batch);
-    pending->skipped = lk_tensor_retain(skipped);
-    pending->update = trainer->update;
-    trainer->updates++;
-    trainer->steps++;
-    return LK_OK;
-}
-
-static lk_status in_a_scope(lk_status (*run)(lk_trainer *trainer, lk_batch *batch), lk_trainer *trainer,
-                            lk_batch *batch)
-{
     lk_scope_begin();
-    lk_status status = run(trainer, batch);
+    lk_status status = lk__run_training_program(trainer, batch, metrics, &skipped);
+    if (status == LK_OK) {
+        lk__pending_step *pending = append_pending(trainer, metrics, batch);
+        pending->skipped = lk_tensor_retain(skipped);
+        pending->update = trainer->update;
+        trainer->updates++;
+        trainer->steps++;
+    }
     lk_scope_end();
     return status;
 }
@@ -231,33 +226,24 @@ lk_status lk__train_step(lk_trainer *trainer, lk_batch *batch, double rate)
     trainer->update.rate = rate;
     LK_TRY(set_seeds(trainer, trainer->update.samples));
     LK_TRY(lk__device_data_start(trainer->train_data, batch->epoch));
-    if (trainer->step_programs)
-        return in_a_scope(run_program, trainer, batch);
+    if (lk__step_is_one_program(trainer))
+        return run_program(trainer, batch);
     if (together)
         LK_TRY(lk__run_shards_together(trainer, batch, trainer->sums));
     else
         LK_TRY(lk__run_shards(trainer->train_sum, trainer->n_values, trainer->train_set, batch, forward_backward,
-                              trainer, trainer->sums));
+                              trainer, trainer->step_programs != NULL, trainer->sums));
     lk_status status = finish_batch(trainer, batch);
     lk__release_tensors(trainer->sums, (int64_t)trainer->n_devices * trainer->n_values);
     return status;
-}
-
-static lk_status evaluate_program(lk_trainer *trainer, lk_batch *batch)
-{
-    lk_tensor *metrics[LK_MAX_METRICS];
-    LK_TRY(lk__run_evaluation_program(trainer, batch, metrics));
-    append_pending(trainer, metrics, batch);
-    return LK_OK;
 }
 
 lk_status lk__evaluate_step(lk_trainer *trainer, lk_batch *batch)
 {
     int n = lk__metric_count(trainer);
     LK_TRY(lk__device_data_start(trainer->val_data, batch->epoch));
-    if (trainer->step_programs)
-        return in_a_scope(evaluate_program, trainer, batch);
-    LK_TRY(lk__run_shards(trainer->val_sum, n, trainer->val_set, batch, forward_only, trainer, trainer->sums));
+    LK_TRY(lk__run_shards(trainer->val_sum, n, trainer->val_set, batch, forward_only, trainer,
+                          trainer->step_programs != NULL, trainer->sums));
     append_pending(trainer, trainer->sums, batch);
     lk__release_tensors(trainer->sums, (int64_t)trainer->n_devices * n);
     return LK_OK;

@@ -154,8 +154,8 @@ const lk_option lk_train_options[] = {
      .minimum = 1,
      .maximum = LK_MAX_BRANCHES,
      .value = "N",
-     .help = "shards that a GPU may compute at a time, where it is the only device: more keep it busier and take more "
-             "memory. Never changes a result"},
+     .help = "shards that a GPU may compute at a time: more keep it busier and take more memory. Never changes a "
+             "result"},
     {.name = "recompute",
      .type = LK_OPTION_FLAG,
      AT(recompute),

@@ -313,10 +313,10 @@ static lk_status build(lk_trainer *trainer)
     if (config->executor == LK_EXECUTOR_PROGRAM)
         LK_TRY(lk__shard_programs_new(&trainer->programs));
     LK_TRY(make_replicas(trainer));
-    if (lk__step_programs_fit(trainer)) {
+    if (lk__step_programs_fit(trainer))
         LK_TRY(lk__step_programs_new(&trainer->step_programs));
+    if (lk__step_is_one_program(trainer))
         LK_TRY(lk__optimizer_prepare_recording(lk_replicas_optimizer(trainer->replicas, 0)));
-    }
     LK_TRY(lk__list_implementations(trainer));
     LK_TRY(lk__agree_on_work(trainer));
     return lk__check_memory(trainer);

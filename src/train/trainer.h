@@ -1,7 +1,7 @@
 /* The trainer's parts. plan.c fills in the configuration's blanks, trainer.c builds the trainer, choices.c lists what
  * will run it. fit.c runs epochs, hooks.c the callbacks' part in them; step.c runs one batch: shard after shard
  * (shard_run.c), or with --bn sync all together (sync_step.c); micro_batch.c takes a shard in pieces, shard_programs.c
- * records the passes, step_program.c a whole step of one GPU, device_data.c has data sets on devices, precise_bn.c
+ * records the passes, step_program.c those of a GPU as one, device_data.c has data sets on devices, precise_bn.c
  * measures batch-norm's statistics. replicas.c holds and updates the variables. replay.c looks for the cause of a
  * number that is not finite; it and sync_step.c run several shards in one pass (shard_pass.c).
  */
@@ -70,7 +70,7 @@ struct lk_trainer {
     lk_tensor *seeds[LK_MAX_DEVICES]; /* 1 / seed_count on each device: what backward starts with */
     int64_t seed_count;
     struct lk__shard_programs *programs;     /* NULL: passes are pushed operator by operator */
-    struct lk__step_programs *step_programs; /* NULL: shards have programs of their own, or none */
+    struct lk__step_programs *step_programs; /* NULL: passes have programs of their own, or none */
     lk_tensor **watched;                     /* batch-norm sync: [shard * n_variables + i], see sync_step.c */
     lk__pending_step pending[LK_RUN_AHEAD];
     int n_pending;
@@ -230,7 +230,7 @@ lk_program *lk__shard_program_record(lk_trainer *trainer, lk__shard_pass_fn fn, 
                                      const lk_shard *shard, lk_tensor *seed, int n, const lk_program_opts *opts);
 
 /* fn(trainer, shard, seed, values[0 … n)): as a program's replay, of which nothing is pushed yet; *replay NULL:
- * operator by operator, all pushed. */
+ * operator by operator, all pushed. Where there are step programs, it is lk__begin_device_pass. */
 lk_status lk__begin_shard_pass(lk_trainer *trainer, lk__shard_pass_fn fn, const lk__device_data *data,
                                const lk_shard *shard, lk_tensor *seed, int n, lk_tensor **values, lk_replay **replay);
 
@@ -238,20 +238,27 @@ lk_status lk__begin_shard_pass(lk_trainer *trainer, lk__shard_pass_fn fn, const 
 
 typedef struct lk__step_programs lk__step_programs;
 
-/* Whether a step is to be one program. Devices and model are there. */
+/* Whether a device's shards of a batch are to be one program. Devices and model are there. */
 bool lk__step_programs_fit(const lk_trainer *trainer);
+
+/* Whether that program has the update in it. */
+bool lk__step_is_one_program(const lk_trainer *trainer);
 
 lk_status lk__step_programs_new(lk__step_programs **programs);
 void lk__step_programs_release(lk__step_programs *programs);
 
-/* The program of a training step of a batch of so many samples: to look at, and to be released. That of the plan's
- * batch is the one that will run. NULL: the thread's error. */
+/* The program of a training step of a batch of so many samples, on the device that has most of them: to look at, and to
+ * be released. That of the plan's batch is the one that will run. NULL: the thread's error. */
 lk_program *lk__step_program_record(lk_trainer *trainer, int64_t samples);
 
-/* The training step of trainer->update over `batch`, its one batch, update included. metrics[], and *skipped, as
- * lk_optimizer_skipped has it: new tensors, adopted by the open scope. */
+/* lk__begin_shard_pass of all shards of a device at once: `own` has all of its samples of the batch. values: of the
+ * nodes that cover its shards, [node * n + i]. */
+lk_status lk__begin_device_pass(lk_trainer *trainer, lk__shard_pass_fn fn, const lk__device_data *data,
+                                const lk_shard *own, lk_tensor *seed, int n, lk_tensor **values, lk_replay **replay);
+
+/* The training step of trainer->update over `batch`, its one batch, where it is one program. metrics[], and *skipped,
+ * as lk_optimizer_skipped has it: new tensors, adopted by the open scope. */
 lk_status lk__run_training_program(lk_trainer *trainer, lk_batch *batch, lk_tensor **metrics, lk_tensor **skipped);
-lk_status lk__run_evaluation_program(lk_trainer *trainer, lk_batch *batch, lk_tensor **metrics);
 
 /* --- micro_batch.c ------------------------------------------------------------------------------------------------ */
 
@@ -265,13 +272,14 @@ lk_status lk__run_pieces(lk_trainer *trainer, int64_t size, lk__shard_pass_fn pa
 
 /* --- shard_run.c -------------------------------------------------------------------------------------------------- */
 
-/* As lk_shard_fn, but values may be on their way: *replay NULL: they are not. */
+/* As lk_shard_fn, but values may be on their way: *replay NULL: they are not. by_device: for all shards of a device at
+ * once, which `shard` then stands for; values: of the tree's nodes that cover them, [node * n + i]. */
 typedef lk_status (*lk__shard_begin_fn)(void *user, const lk_shard *shard, lk_tensor **values, lk_replay **replay);
 
 /* As lk_run_shards. Replays are pushed segment by segment, and what a segment finishes is summed while the next ones
  * run: over the device's shards at once, over devices behind the next segment. */
 lk_status lk__run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk_batch *batch, lk__shard_begin_fn begin,
-                         void *user, lk_tensor **sums);
+                         void *user, bool by_device, lk_tensor **sums);
 
 /* --- shard_pass.c ------------------------------------------------------------------------------------------------- */
 
