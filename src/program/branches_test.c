@@ -1,6 +1,7 @@
 /* Branches and graphs: the bits of calls one after the other, and memory that no two branches share. */
 #include "program/program.h"
 
+#include "base/mem.h"
 #include "core/backend.h"
 #include "lockstep/autograd.h"
 
@@ -165,6 +166,32 @@ static void a_segment_has_a_part_of_every_branch(void **state)
     (void)state;
     check_segments(true);
     check_segments(false);
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    lk_device *device = open_device("cpu");
+    int failures = 0;
+    lk_scope_begin();
+    network net = {.in_branches = true, .segment_bytes = 1};
+    lk_tensor *like[INPUTS];
+    make_network(&net, device);
+    make_inputs(device, 0, like);
+    for (int64_t n = 0, allocations = 1; allocations > 0; n++) {
+        lk_error_clear();
+        lk__mem_fail_at(n);
+        lk_program *program = lk_program_record(device, train, &net, like, INPUTS, OUTPUTS,
+                                                &(lk_program_opts){.segment_bytes = net.segment_bytes});
+        allocations = lk__mem_allocations() - n; /* 0: none was left to fail */
+        lk__mem_fail_at(-1);
+        failures += !program;
+        lk_program_release(program);
+    }
+    assert_true(failures > 10);
+    lk_error_clear();
+    lk_scope_end();
+    lk_device_release(device);
 }
 
 /* --- what depends on what ----------------------------------------------------------------------------------------- */
@@ -381,6 +408,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(branches_lie_apart),
         cmocka_unit_test(a_segment_has_a_part_of_every_branch),
+        cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(branches_that_need_each_other_are_none),
         cmocka_unit_test(what_is_made_of_variables_is_made_once),
         cmocka_unit_test(weights_are_laid_out_once),
