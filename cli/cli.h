@@ -21,6 +21,8 @@ typedef struct cli_command {
     /* Instead of `options`: fills `table`, of CLI_MAX_OPTIONS, and gives how many there are. For a command that takes
      * options of another table. */
     size_t (*make_options)(lk_option *table);
+    size_t config_size; /* of the struct that their offsets refer to, where others parse them too */
+    bool is_internal;   /* the project's own commands start it: not listed in help */
     /* Gets what follows the command's name and gives the exit status. */
     int (*run)(int argc, char **argv);
 } cli_command;

@@ -150,5 +150,6 @@ const cli_command cmd_train = {
         "The first interrupt (control-C) ends training after the step at hand, with its records written and exit\n"
         "status 130; a second ends at once.\n",
     .make_options = make_options,
+    .config_size = sizeof(training),
     .run = run,
 };

@@ -4,11 +4,14 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 static void (*end_work_at_hand)(void *work);
 static _Atomic(void *) work_at_hand;
+static bool is_supervised; /* `lockstep launch` says it once for all of its ranks */
 static atomic_int interrupts;
 static atomic_int handlers; /* that may hold the work at hand: a signal may come to any thread */
 
@@ -23,7 +26,8 @@ static void on_interrupt(int signal)
         _exit(130);
     end_work_at_hand(work);
     atomic_fetch_sub(&handlers, 1);
-    (void)!write(STDERR_FILENO, note, sizeof note - 1);
+    if (!is_supervised)
+        (void)!write(STDERR_FILENO, note, sizeof note - 1);
     errno = saved;
 }
 
@@ -31,6 +35,7 @@ void cli_catch_interrupts(void (*end_work)(void *work))
 {
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
     end_work_at_hand = end_work;
+    is_supervised = getenv("LOCKSTEP_HEARTBEAT");
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

@@ -93,12 +93,14 @@ lk_status cli_parse(const cli_command *command, int argc, char **argv, void *con
 const cli_command *cli_find_command(const char *name)
 {
     const char *names[COMMAND_COUNT];
+    size_t shown = 0;
     for (int i = 0; i < COMMAND_COUNT; i++) {
-        names[i] = commands[i]->name;
-        if (strcmp(name, names[i]) == 0)
+        if (strcmp(name, commands[i]->name) == 0)
             return commands[i];
+        if (!commands[i]->is_internal)
+            names[shown++] = commands[i]->name;
     }
-    const char *near = lk_nearest_word(name, names, COMMAND_COUNT, sizeof names[0]);
+    const char *near = lk_nearest_word(name, names, shown, sizeof names[0]);
     if (near)
         cli_usage_error("unknown command '%s': did you mean '%s'?", name, near);
     else
@@ -112,7 +114,8 @@ void cli_print_overview(FILE *stream)
           "Trains image-classification networks on several devices, to the same bits on any number of them.\n\n",
           stream);
     for (int i = 0; i < COMMAND_COUNT; i++)
-        fprintf(stream, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+        if (!commands[i]->is_internal)
+            fprintf(stream, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
     fputs("\n'lockstep help COMMAND' describes a command and its options.\n", stream);
 }
 

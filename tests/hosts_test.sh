@@ -96,6 +96,66 @@ digest=$(sed -n 's/^digest //p' "$work/stderr")
 [[ -n $wanted && $digest == "$wanted" ]] || fail "digest $digest, of one device $wanted"
 says "devices   3, strategy multi-worker"
 
-for name in "${hosts[@]}"; do
-    [[ -z $(ip netns pids "$id-$name") ]] || fail "processes are left on host $name"
+none_left()
+{
+    local tries=0 name
+    for name in "${hosts[@]}"; do
+        while [[ -n $(ip netns pids "$id-$name") ]]; do
+            tries=$((tries + 1))
+            [[ $tries -lt 50 ]] || fail "processes are left on host $name"
+            sleep 0.1
+        done
+    done
+}
+none_left
+
+# --- lockstep launch --------------------------------------------------------------------------------------------------
+
+# launch_on_hosts ARGUMENT…: in the background, started from the first host.
+launch_on_hosts()
+{
+    arguments=("[three hosts]" launch "$@")
+    : >"$work/stderr" # what was there before is not what is waited for
+    ip netns exec "$id-one" unshare --uts sh -c 'hostname one; exec "$@"' sh timeout -k 5 200 "$LOCKSTEP" launch \
+        --hosts 10.77.0.1,10.77.0.2:1,10.77.0.3:1 "$@" >"$work/stdout" 2>"$work/stderr" </dev/null &
+    process=$!
+}
+
+ended()
+{
+    status=0
+    wait "$process" || status=$?
+    [[ $status -eq $1 ]] || fail "exit status is not $1"
+}
+
+launch_on_hosts -- "${settings[@]}" --devices 1 --json
+ended 0
+prints "\"digest\":\"$wanted\""
+none_left
+
+long=(-- train --model lenet --data synthetic --limit-train 256 --limit-val 0 --batch-size 64 --epochs 1000000 --shards 8
+    --devices cpu:0 --workers 1)
+
+# One that ends on another host is named with its host, and ends all.
+launch_on_hosts "${long[@]}"
+until_there '^\[0\] epoch *3/' "$work/stderr"
+for id_of_process in $(ip netns pids "$id-two"); do
+    if tr '\0' ' ' <"/proc/$id_of_process/cmdline" | grep -q '^[^ ]*lockstep train '; then
+        kill -KILL "$id_of_process"
+    fi
 done
+began=$(date +%s%3N)
+ended 1
+echo "a rank killed on another host was named, and all was over, after $(($(date +%s%3N) - began)) ms"
+tail -n 1 "$work/stderr" | grep -qE '^rank 1 on two killed by signal 9, step [1-9]' || fail "the last line does not name it"
+none_left
+
+# One whose host is not heard of any more: nobody tells, but that it is silent is seen.
+launch_on_hosts --stall-timeout 3 "${long[@]}"
+until_there '^\[0\] epoch *3/' "$work/stderr"
+ip -n "$id-three" link set eth0 down
+began=$(date +%s%3N)
+ended 1
+echo "a host that was cut off was named after $(($(date +%s%3N) - began)) ms, of a stall timeout of 3 s"
+tail -n 1 "$work/stderr" | grep -qE '^rank 2 on three: no progress for [34] s, step [1-9]' ||
+    fail "the last line does not name it"

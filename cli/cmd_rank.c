@@ -1,0 +1,259 @@
+/* What `lockstep launch` starts in the place of a rank: it starts the rank, watches it, and tells the launcher. The
+ * rank never outlives it. */
+#include "cli.h"
+#include "rank_record.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LOOK_MS = 250, REPORT_MS = 500 };
+
+typedef struct supervised {
+    int rank;
+    pid_t process;
+    int output, errors; /* what it writes comes from there; -1: it has closed it */
+    lk_heartbeat *heartbeat;
+    lk_heart_report told;
+    int64_t told_ms;
+    bool is_heard; /* the launcher reads what is sent */
+} supervised;
+
+static volatile sig_atomic_t wants_end, wants_interrupt;
+static int wake[2]; /* a byte comes for each signal */
+
+static int64_t clock_ms(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
+}
+
+static void on_signal(int signal)
+{
+    int saved = errno;
+    if (signal == SIGUSR1)
+        wants_interrupt = 1;
+    else if (signal != SIGCHLD)
+        wants_end = 1;
+    (void)!write(wake[1], "", 1);
+    errno = saved;
+}
+
+/* mpirun hands SIGUSR1 on, which is how an interrupt comes to all machines, and ends with SIGTERM. */
+static const int caught[] = {SIGCHLD, SIGUSR1, SIGTERM, SIGINT, SIGHUP};
+enum { CAUGHT = sizeof caught / sizeof caught[0] };
+
+static bool catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigset_t none;
+    sigemptyset(&action.sa_mask);
+    sigemptyset(&none);
+    if (pipe2(wake, O_CLOEXEC | O_NONBLOCK) != 0)
+        return false;
+    for (int i = 0; i < CAUGHT; i++)
+        sigaction(caught[i], &action, NULL);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    return true;
+}
+
+/* --- starting ----------------------------------------------------------------------------------------------------- */
+
+/* In a group of its own: signals to that of its supervisor are not meant for it. */
+static _Noreturn void become_rank(const supervised *s, pid_t parent, const char *program, char **arguments,
+                                  const int output[2], const int errors[2])
+{
+    char number[16];
+    int descriptor = lk_heartbeat_descriptor(s->heartbeat), nothing = open("/dev/null", O_RDONLY);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(1);
+    for (int i = 0; i < CAUGHT; i++)
+        signal(caught[i], SIG_DFL);
+    fcntl(descriptor, F_SETFD, 0);
+    snprintf(number, sizeof number, "%d", descriptor);
+    setenv("LOCKSTEP_HEARTBEAT", number, 1);
+    if (dup2(nothing, STDIN_FILENO) >= 0 && dup2(output[1], STDOUT_FILENO) >= 0 && dup2(errors[1], STDERR_FILENO) >= 0)
+        execv(program, arguments);
+    dprintf(STDERR_FILENO, "lockstep: %s could not be started: %s\n", program, strerror(errno));
+    _exit(1);
+}
+
+/* arguments[0] is set to the command's path, so that the rank can be told from its supervisor in a list of processes.
+ */
+static bool start_rank(supervised *s, char **arguments)
+{
+    static char program[PATH_MAX];
+    int output[2], errors[2];
+    if (!realpath("/proc/self/exe", program) || pipe2(output, O_CLOEXEC) != 0 || pipe2(errors, O_CLOEXEC) != 0)
+        return false;
+    arguments[0] = program;
+    pid_t parent = getpid();
+    s->process = fork();
+    if (s->process == 0)
+        become_rank(s, parent, program, arguments, output, errors);
+    close(output[1]);
+    close(errors[1]);
+    s->output = output[0];
+    s->errors = errors[0];
+    fcntl(s->output, F_SETFL, O_NONBLOCK);
+    fcntl(s->errors, F_SETFL, O_NONBLOCK);
+    return s->process > 0;
+}
+
+/* --- watching ----------------------------------------------------------------------------------------------------- */
+
+static void send(supervised *s, cli_record_kind kind, const void *data, size_t bytes)
+{
+    if (s->is_heard && !cli_record_send(s->rank, kind, data, bytes))
+        s->is_heard = false;
+}
+
+/* What is there now; without end there is always more, so not all at once. */
+static void pass_on(supervised *s, int *from, cli_record_kind kind)
+{
+    char bytes[16 * CLI_RECORD_DATA];
+    ssize_t n = *from >= 0 ? read(*from, bytes, sizeof bytes) : -1;
+    if (n > 0)
+        send(s, kind, bytes, (size_t)n);
+    if (n == 0) {
+        close(*from);
+        *from = -1;
+    }
+}
+
+static void look(supervised *s)
+{
+    lk_heart_report report;
+    lk_heartbeat_look(s->heartbeat, s->process, &report);
+    int64_t now = clock_ms();
+    bool is_same = report.state == s->told.state && report.step == s->told.step && s->told.silent == 0 &&
+                   report.silent == 0 && strcmp(report.operation, s->told.operation) == 0;
+    if (report.state == LK_HEART_GONE || (is_same && now - s->told_ms < REPORT_MS))
+        return;
+    s->told = report;
+    s->told_ms = now;
+    send(s, CLI_RECORD_HEART, &report, sizeof report);
+}
+
+static void kill_rank(const supervised *s)
+{
+    kill(-s->process, SIGKILL);
+    kill(s->process, SIGKILL); /* it may not have a group yet */
+}
+
+static void wait_for_something(const supervised *s)
+{
+    char bytes[64];
+    struct pollfd watched[] = {
+        {.fd = wake[0], .events = POLLIN},
+        {.fd = s->output, .events = POLLIN},
+        {.fd = s->errors, .events = POLLIN},
+        {.fd = STDERR_FILENO}, /* an error: the other end is closed */
+    };
+    poll(watched, sizeof watched / sizeof watched[0], LOOK_MS);
+    if (watched[3].revents & (POLLERR | POLLHUP | POLLNVAL))
+        wants_end = 1;
+    while (read(wake[0], bytes, sizeof bytes) > 0)
+        continue;
+}
+
+/* Whether it has ended by itself. */
+static bool has_ended(supervised *s, int *status)
+{
+    if (waitpid(s->process, status, WNOHANG) != s->process)
+        return false;
+    for (int tries = 0; tries < 64; tries++) { /* what it wrote last; somebody else may hold the pipe too */
+        pass_on(s, &s->errors, CLI_RECORD_STDERR);
+        pass_on(s, &s->output, CLI_RECORD_STDOUT);
+    }
+    return true;
+}
+
+static void tell_end(supervised *s, int status)
+{
+    cli_rank_end end = {.by_signal = WIFSIGNALED(status),
+                        .number = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status)};
+    lk_heartbeat_look(s->heartbeat, s->process, &end.heart);
+    kill(-s->process, SIGKILL); /* what it may have started itself */
+    send(s, CLI_RECORD_END, &end, sizeof end);
+}
+
+/* The exit status says nothing of the rank's: mpirun would end all others at once, also those that are ending in good
+ * order. */
+static int watch(supervised *s)
+{
+    int status;
+    for (;;) {
+        wait_for_something(s);
+        if (has_ended(s, &status)) {
+            tell_end(s, status);
+            return 0;
+        }
+        if (wants_end || !s->is_heard)
+            break;
+        if (wants_interrupt) {
+            wants_interrupt = 0;
+            kill(s->process, SIGINT);
+        }
+        pass_on(s, &s->errors, CLI_RECORD_STDERR);
+        pass_on(s, &s->output, CLI_RECORD_STDOUT);
+        look(s);
+    }
+    kill_rank(s);
+    waitpid(s->process, &status, 0);
+    return 1;
+}
+
+/* --- the command -------------------------------------------------------------------------------------------------- */
+
+static bool find_rank(int *rank)
+{
+    static const char *const variables[] = {CLI_RANK_VARIABLE, "OMPI_COMM_WORLD_RANK", "PMIX_RANK"};
+    for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
+        const char *text = getenv(variables[i]);
+        char *end;
+        long number = text ? strtol(text, &end, 10) : -1;
+        if (text && end != text && !*end && number >= 0 && number <= INT_MAX) {
+            *rank = (int)number;
+            return true;
+        }
+    }
+    return false;
+}
+
+static int run(int argc, char **argv)
+{
+    char host[256] = "";
+    supervised s = {.output = -1, .errors = -1, .is_heard = true};
+    if (argc < 2 || strcmp(argv[0], "--") != 0 || !find_rank(&s.rank))
+        return cli_usage_error("'rank' is what 'lockstep launch' starts, and of no use by itself");
+    gethostname(host, sizeof host - 1);
+    if (!catch_signals() || lk_heartbeat_new(&s.heartbeat) != LK_OK || !start_rank(&s, argv)) {
+        int failed = errno;
+        lk_heartbeat_release(s.heartbeat);
+        return cli_usage_error("rank %d on %s could not be started: %s", s.rank, host, strerror(failed));
+    }
+    send(&s, CLI_RECORD_HOST, host, strlen(host));
+    int status = watch(&s);
+    lk_heartbeat_release(s.heartbeat);
+    return status;
+}
+
+const cli_command cmd_rank = {
+    .name = "rank",
+    .summary = "Start one process of `lockstep launch`, and watch it",
+    .arguments = "-- COMMAND [OPTION…]",
+    .is_internal = true,
+    .run = run,
+};

@@ -1,0 +1,58 @@
+#include "descendants.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+void cli_adopt_descendants(void)
+{
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+/* proc(5): the parent is behind the state, which is behind the name. */
+static bool is_child(const char *process)
+{
+    char path[64], text[512];
+    int parent = 0;
+    snprintf(path, sizeof path, "/proc/%.20s/stat", process);
+    FILE *file = fopen(path, "re");
+    size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    text[n] = '\0';
+    if (file)
+        fclose(file);
+    const char *behind = strrchr(text, ')');
+    return behind && sscanf(behind + 1, " %*c %d", &parent) == 1 && parent == getpid();
+}
+
+static void kill_children(void)
+{
+    DIR *all = opendir("/proc");
+    for (struct dirent *entry = all ? readdir(all) : NULL; entry; entry = readdir(all))
+        if (isdigit((unsigned char)entry->d_name[0]) && is_child(entry->d_name))
+            kill((pid_t)atol(entry->d_name), SIGKILL);
+    if (all)
+        closedir(all);
+}
+
+void cli_kill_descendants(void)
+{
+    enum { TRIES = 100, NANOSECONDS = 10 * 1000 * 1000 };
+    for (int i = 0; i < TRIES; i++) {
+        kill_children(); /* what they had is a child then */
+        pid_t ended;
+        do
+            ended = waitpid(-1, NULL, WNOHANG);
+        while (ended > 0);
+        if (ended < 0)
+            return; /* there is none */
+        nanosleep(&(struct timespec){.tv_nsec = NANOSECONDS}, NULL);
+    }
+}

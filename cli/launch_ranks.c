@@ -1,0 +1,297 @@
+#include "launch_ranks.h"
+
+#include "cli.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { LINE_BYTES = 8192, INTERRUPTED = 130 };
+
+typedef struct line {
+    char bytes[LINE_BYTES];
+    size_t n;
+} line;
+
+typedef struct rank {
+    char host[256];
+    lk_heart_report heart;
+    double unheard; /* seconds since it was told */
+    bool is_there, has_ended;
+    cli_rank_end end;
+    line *line; /* of standard error, that is not complete; NULL: it has written nothing */
+    FILE *log;
+} rank;
+
+struct cli_ranks {
+    int n;
+    int first_failed, stalled; /* -1: none */
+    double silence;            /* of the one that stalled */
+    const char *log_dir;
+    rank ranks[];
+};
+
+/* --- output ------------------------------------------------------------------------------------------------------- */
+
+/* At once, for a terminal or a file may be others' too. */
+static void print_line(const cli_ranks *ranks, rank *r)
+{
+    fprintf(stderr, "[%d] %.*s\n", (int)(r - ranks->ranks), (int)r->line->n, r->line->bytes);
+    if (r->log) {
+        fwrite(r->line->bytes, 1, r->line->n, r->log);
+        fputc('\n', r->log);
+        fflush(r->log);
+    }
+    r->line->n = 0;
+}
+
+/* One that ends without a line's end. */
+static void end_line(const cli_ranks *ranks, rank *r)
+{
+    if (r->line && r->line->n > 0)
+        print_line(ranks, r);
+}
+
+static bool has_line(rank *r)
+{
+    if (!r->line)
+        r->line = calloc(1, sizeof *r->line);
+    return r->line;
+}
+
+static void take_lines(const cli_ranks *ranks, rank *r, const char *bytes, size_t n)
+{
+    for (size_t i = 0; i < n && has_line(r); i++) {
+        if (bytes[i] != '\n')
+            r->line->bytes[r->line->n++] = bytes[i];
+        if (bytes[i] == '\n' || r->line->n == sizeof r->line->bytes)
+            print_line(ranks, r);
+    }
+}
+
+static void take_output(cli_ranks *ranks, rank *r, const cli_record *record)
+{
+    if (r != ranks->ranks) {
+        take_lines(ranks, r, record->data, (size_t)record->bytes);
+        return;
+    }
+    fwrite(record->data, 1, (size_t)record->bytes, stdout);
+    fflush(stdout);
+}
+
+/* --- records ------------------------------------------------------------------------------------------------------ */
+
+static bool is_failure(const cli_rank_end *end)
+{
+    return end->by_signal || (end->number != 0 && end->number != INTERRUPTED);
+}
+
+/* A signal is a cause; an exit status may be an echo of another rank's end. */
+static void take_end(cli_ranks *ranks, rank *r, const cli_rank_end *end)
+{
+    r->has_ended = true;
+    r->end = *end;
+    r->heart = end->heart;
+    end_line(ranks, r);
+    bool is_better = ranks->first_failed < 0 || (end->by_signal && !ranks->ranks[ranks->first_failed].end.by_signal);
+    if (is_failure(end) && is_better)
+        ranks->first_failed = (int)(r - ranks->ranks);
+}
+
+void cli_ranks_take(cli_ranks *ranks, const cli_record *record)
+{
+    cli_rank_end end;
+    if (record->rank >= ranks->n)
+        return;
+    rank *r = &ranks->ranks[record->rank];
+    r->unheard = 0;
+    switch (record->kind) {
+    case CLI_RECORD_HOST:
+        snprintf(r->host, sizeof r->host, "%.*s", record->bytes, record->data);
+        r->is_there = true;
+        break;
+    case CLI_RECORD_STDOUT:
+        take_output(ranks, r, record);
+        break;
+    case CLI_RECORD_STDERR:
+        take_lines(ranks, r, record->data, (size_t)record->bytes);
+        break;
+    case CLI_RECORD_HEART:
+        memcpy(&r->heart, record->data, sizeof r->heart);
+        break;
+    case CLI_RECORD_END:
+        memcpy(&end, record->data, sizeof end);
+        take_end(ranks, r, &end);
+        break;
+    default:
+        break;
+    }
+}
+
+void cli_ranks_age(cli_ranks *ranks, double seconds)
+{
+    for (int i = 0; i < ranks->n; i++)
+        ranks->ranks[i].unheard += seconds < 1 ? seconds : 1;
+}
+
+/* --- what became of them ------------------------------------------------------------------------------------------ */
+
+bool cli_ranks_any_failed(const cli_ranks *ranks, bool *by_signal)
+{
+    *by_signal = ranks->first_failed >= 0 && ranks->ranks[ranks->first_failed].end.by_signal;
+    return ranks->first_failed >= 0;
+}
+
+static double silence(const rank *r)
+{
+    return r->heart.silent + r->unheard;
+}
+
+/* One whose supervisor is not heard of is as good as stopped, whatever it was at. */
+static lk_heart_state state_of(const rank *r, double seconds)
+{
+    return r->unheard >= seconds ? LK_HEART_STOPPED : r->heart.state;
+}
+
+/* Whether a is more likely the cause than b, where both stand still. */
+static bool is_before(const rank *a, const rank *b, double seconds)
+{
+    lk_heart_state of_a = state_of(a, seconds), of_b = state_of(b, seconds);
+    return of_a != of_b ? of_a < of_b : a->heart.step < b->heart.step;
+}
+
+/* Those that wait for others are no cause while one of the others goes on. Ranks that are not there yet are mpirun's to
+ * start. */
+bool cli_ranks_any_stalled(cli_ranks *ranks, double seconds)
+{
+    bool all = true;
+    int culprit = -1;
+    for (int i = 0; i < ranks->n; i++) {
+        const rank *r = &ranks->ranks[i];
+        bool is_silent = r->is_there && !r->has_ended && silence(r) >= seconds;
+        all = all && (is_silent || r->has_ended);
+        if (is_silent && (culprit < 0 || is_before(r, &ranks->ranks[culprit], seconds)))
+            culprit = i;
+    }
+    if (culprit < 0 || (!all && state_of(&ranks->ranks[culprit], seconds) == LK_HEART_WAITS_FOR_OTHERS))
+        return false;
+    ranks->stalled = culprit;
+    ranks->silence = silence(&ranks->ranks[culprit]);
+    return true;
+}
+
+bool cli_ranks_all_ended(const cli_ranks *ranks)
+{
+    for (int i = 0; i < ranks->n; i++)
+        if (!ranks->ranks[i].has_ended)
+            return false;
+    return true;
+}
+
+int cli_ranks_status(const cli_ranks *ranks)
+{
+    for (int i = 0; i < ranks->n; i++)
+        if (ranks->ranks[i].has_ended && ranks->ranks[i].end.number == INTERRUPTED)
+            return INTERRUPTED;
+    return 0;
+}
+
+/* --- the last line ------------------------------------------------------------------------------------------------ */
+
+static void print_last(cli_ranks *ranks, rank *r, const char *format, ...) LK_PRINTF(3, 4);
+
+static void print_last(cli_ranks *ranks, rank *r, const char *format, ...)
+{
+    char what[128], text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    for (int i = 0; i < ranks->n; i++)
+        end_line(ranks, &ranks->ranks[i]);
+    snprintf(text, sizeof text, "rank %d on %s%s, step %lld, in %s", (int)(r - ranks->ranks), r->host, what,
+             (long long)r->heart.step, *r->heart.operation ? r->heart.operation : "start");
+    fprintf(stderr, "%s\n", text);
+    if (r->log)
+        fprintf(r->log, "%s\n", text);
+}
+
+int cli_ranks_print_failed(cli_ranks *ranks)
+{
+    rank *r = &ranks->ranks[ranks->first_failed];
+    if (r->end.by_signal)
+        print_last(ranks, r, " killed by signal %d", r->end.number);
+    else
+        print_last(ranks, r, " exited with status %d", r->end.number);
+    return r->end.by_signal ? 1 : r->end.number;
+}
+
+int cli_ranks_print_stalled(cli_ranks *ranks)
+{
+    print_last(ranks, &ranks->ranks[ranks->stalled], ": no progress for %.0f s", ranks->silence);
+    return 1;
+}
+
+/* --- beginning and end -------------------------------------------------------------------------------------------- */
+
+static bool open_log(rank *r, int number, const char *log_dir)
+{
+    char path[PATH_MAX];
+    if ((size_t)snprintf(path, sizeof path, "%s/rank-%d.log", log_dir, number) >= sizeof path)
+        errno = ENAMETOOLONG;
+    else
+        r->log = fopen(path, "we");
+    if (!r->log)
+        cli_usage_error("--log-dir: %s: %s", path, strerror(errno));
+    return r->log;
+}
+
+static bool make_folder(const char *path)
+{
+    struct stat there;
+    if (mkdir(path, 0777) == 0 || (stat(path, &there) == 0 && S_ISDIR(there.st_mode)))
+        return true;
+    cli_usage_error("--log-dir %s: %s", path, strerror(errno == EEXIST ? ENOTDIR : errno));
+    return false;
+}
+
+static bool open_logs(cli_ranks *ranks, const char *log_dir)
+{
+    if (!make_folder(log_dir))
+        return false;
+    for (int i = 0; i < ranks->n; i++)
+        if (!open_log(&ranks->ranks[i], i, log_dir))
+            return false;
+    return true;
+}
+
+cli_ranks *cli_ranks_new(int n, const char *log_dir)
+{
+    cli_ranks *ranks = calloc(1, sizeof *ranks + (size_t)n * sizeof *ranks->ranks);
+    if (!ranks) {
+        cli_usage_error("%d ranks: %s", n, strerror(errno));
+        return NULL;
+    }
+    ranks->n = n;
+    ranks->first_failed = ranks->stalled = -1;
+    if (!log_dir || !*log_dir || open_logs(ranks, log_dir))
+        return ranks;
+    cli_ranks_release(ranks);
+    return NULL;
+}
+
+void cli_ranks_release(cli_ranks *ranks)
+{
+    for (int i = 0; ranks && i < ranks->n; i++) {
+        rank *r = &ranks->ranks[i];
+        end_line(ranks, r);
+        if (r->log)
+            fclose(r->log);
+        free(r->line);
+    }
+    free(ranks);
+}

@@ -1,0 +1,192 @@
+#!/usr/bin/env bash
+# lockstep launch: the same bits, whose output is whose, and which rank is named when one of them ends or stands still.
+# shellcheck source=tests/cli_testing.sh
+source "$(dirname "$0")/cli_testing.sh"
+
+train=(-- train --data synthetic)
+
+# --- what is refused, which needs no MPI ------------------------------------------------------------------------------
+
+refused()
+{
+    local text=$1
+    shift
+    run 2 launch "$@"
+    complains "$text"
+}
+
+refused '--processes 0: must be an integer from 1 to 4096' -n 0 "${train[@]}"
+refused 'how many processes? -n N, or --hosts with places' "${train[@]}"
+refused "'-- train' and its options are missing" -n 2 train
+refused "'-- train' and its options are missing" -n 2 --
+refused "'verify' cannot be run by several processes; 'train' can" -n 2 -- verify
+refused '--epochs many: must be an integer' -n 2 "${train[@]}" --epochs many
+refused '--strategy mirrored trains in one process' -n 2 "${train[@]}" --strategy mirrored
+refused '--stall-timeout 1.5: must be 0, or at least 2' -n 2 --stall-timeout 1.5 "${train[@]}"
+refused '--hosts a:0: has to be of the form a:2,b:2' --hosts a:0 "${train[@]}"
+refused '--hosts localhost,: has to be of the form' --hosts localhost, "${train[@]}"
+refused "there is no machine 'host.invalid'" --hosts localhost:2,host.invalid:2 "${train[@]}"
+
+run 2 rank "${train[@]}"
+complains "'rank' is what 'lockstep launch' starts"
+
+if command -v mpirun >/dev/null; then
+    status=0
+    arguments=(launch without mpirun)
+    PATH=/nowhere "$LOCKSTEP" launch -n 2 "${train[@]}" >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
+    [[ $status -eq 1 ]] || fail "exit status is not 1"
+    complains 'there is no mpirun' openmpi-bin
+fi
+
+if ! command -v mpirun >/dev/null || [[ ! -e $(dirname "$LOCKSTEP")/liblockstep_mpi.so ]]; then
+    echo "SKIP: no mpirun, or no plug-in for MPI in this build"
+    exit 77
+fi
+
+# --- processes --------------------------------------------------------------------------------------------------------
+
+# Every process of this test has this in its arguments.
+mark=$((RANDOM * 32768 + RANDOM + 1000000))
+process=
+
+clean_up()
+{
+    [[ -z $process ]] || kill -KILL "$process" 2>/dev/null || true
+    pkill -KILL -f -- "--seed $mark" || true
+    rm -rf "$work"
+}
+trap clean_up EXIT
+
+# None of the processes may be there for long after the launcher.
+none_left()
+{
+    local tries=0
+    while pgrep -f -- "--seed $mark" >/dev/null; do
+        tries=$((tries + 1))
+        [[ $tries -lt 100 ]] || fail "left behind: $(pgrep -fa -- "--seed $mark")"
+        sleep 0.1
+    done
+}
+
+# launch STATUS ARGUMENT…
+launch()
+{
+    local expected=$1
+    shift
+    arguments=(launch "$@" --seed "$mark")
+    status=0
+    timeout -k 5 200 "$LOCKSTEP" "${arguments[@]}" >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
+    [[ $status -eq $expected ]] || fail "exit status is not $expected"
+    none_left
+}
+
+# In the background: one that goes on until it is ended, and is training when this returns.
+launch_long()
+{
+    begin launch "$@" "${train[@]}" --limit-train 256 --limit-val 0 --batch-size 64 --epochs 1000000 --shards 8 \
+        --devices cpu:0 --workers 1 --seed "$mark"
+    trap clean_up EXIT
+    until_there '^\[0\] epoch *3/' "$work/stderr"
+}
+
+# The process of rank $1, as it stands in the list of processes.
+rank_process()
+{
+    local id
+    for id in $(pgrep -f -- "lockstep train .*--seed $mark"); do
+        if tr '\0' '\n' <"/proc/$id/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1"; then
+            echo "$id"
+        fi
+    done
+}
+
+# ended STATUS PATTERN: the launcher ends so, and the last line is that.
+ended()
+{
+    ends_with "$1"
+    process=
+    trap clean_up EXIT
+    tail -n 1 "$work/stderr" | grep -qE -- "$2" || fail "the last line is not $2"
+    none_left
+}
+
+now()
+{
+    date +%s%3N
+}
+
+# --- the same bits ----------------------------------------------------------------------------------------------------
+
+small=("${train[@]}" --limit-train 200 --limit-val 60 --batch-size 64 --epochs 2 --shards 8 --workers 1)
+run 0 "${small[@]:1}" --devices 1 --json --seed "$mark"
+wanted=$(grep -o '"digest":"[0-9a-f]*"' "$work/stdout")
+[[ -n $wanted ]] || fail "no digest"
+for n in 1 2 4; do
+    launch 0 -n $n --log-dir "$work/logs" "${small[@]}" --devices cpu:0 --json
+    prints "$wanted"
+    [[ $(grep -c . "$work/stdout") -eq 3 ]] || fail "stdout is not that of one rank" # two epochs, done
+    if grep -v '^{.*}$' "$work/stdout"; then
+        fail "not JSON alone"
+    fi
+    if grep -v '^\[[0-3]\] ' "$work/stderr"; then
+        fail "a line without a rank's number"
+    fi
+    says '[0] epoch 2/2'
+done
+holds "$work/logs/rank-0.log" 'epoch 2/2'
+[[ -e $work/logs/rank-3.log ]] || fail "no log of rank 3"
+launch 0 --hosts localhost:2 "${small[@]}" --devices cpu:0 --json --strategy multi-worker
+prints "$wanted"
+
+# --- a rank that ends -------------------------------------------------------------------------------------------------
+
+launch_long -n 3
+[[ $(pgrep -cf -- "lockstep train .*--seed $mark") -eq 3 ]] || fail "not three ranks in the list of processes"
+began=$(now)
+kill -KILL "$(rank_process 1)"
+ended 1 '^rank 1 on [^ ]+ killed by signal 9, step [1-9][0-9]*, in [a-z]'
+echo "a killed rank was named, and all was over, after $(($(now) - began)) ms"
+
+launch_long -n 2 --stall-timeout 2
+began=$(now)
+kill -STOP "$(rank_process 0)"
+ended 1 '^rank 0 on [^ ]+: no progress for 2 s, step [1-9][0-9]*, in [a-z]'
+echo "a stopped rank was named after $(($(now) - began)) ms, of a stall timeout of 2 s"
+
+# What goes wrong in every rank, what in one alone.
+launch 2 -n 2 -- train --model none-such
+says "[0] lockstep: unknown model 'none-such'"
+tail -n 1 "$work/stderr" | grep -qE '^rank [01] on [^ ]+ exited with status 2, step 0, in start$' || fail "the last line names no rank"
+
+launch_long -n 2
+kill -TERM "$(rank_process 1)" # as an interrupt of one rank: all end at the same step
+ended 130 '^\[[01]\] lockstep: training: interrupted in epoch'
+
+# --- interrupts, and what starts the ranks being killed -----------------------------------------------------------------
+
+launch_long -n 2
+kill -INT "$process"
+ended 130 '^\[[01]\] lockstep: training: interrupted in epoch'
+[[ $(grep -c 'a second interrupt ends at once' "$work/stderr") -eq 1 ]] || fail "not said once"
+[[ $(grep -c 'interrupted in epoch' "$work/stderr") -eq 2 ]] || fail "not both ranks ended in good order"
+[[ $(sed -n 's/.*interrupted in epoch//p' "$work/stderr" | sort -u | wc -l) -eq 1 ]] || fail "not at the same step"
+
+launch_long -n 2
+kill -STOP "$(rank_process 0)"
+kill -INT "$process"
+sleep 0.3
+kill -INT "$process"
+ended 130 .
+
+launch_long -n 2
+kill -KILL "$(pgrep -f -P "$process" mpirun)"
+ended 1 '^lockstep: mpirun was killed by signal 9$'
+
+launch_long -n 2
+kill -KILL "$process"
+ended 137 .
+
+# A rank's supervisor is missed as the rank is.
+launch_long -n 2
+kill -KILL "$(pgrep -f -- "^[^ ]*lockstep rank .*--seed $mark" | head -n 1)"
+ended 1 'mpirun ended with status'
