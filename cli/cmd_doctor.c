@@ -2,6 +2,7 @@
 
 #include "lockstep/build.h"
 #include "lockstep/device.h"
+#include "lockstep/pjrt.h"
 
 #include <sched.h>
 #include <stdlib.h>
@@ -94,18 +95,56 @@ static void print_gpus(void)
             printf("  cuda:%-4d %s\n", i, text);
 }
 
+/* Where a plug-in is named: it may be slow to find that there is no device. */
+static void print_pjrt(const char *path)
+{
+    lk_pjrt *pjrt;
+    if (!path && !lk_pjrt_default_path())
+        return;
+    puts("\nDevices of a PJRT plug-in, for which there are no kernels");
+    fflush(stdout);
+    if (lk_pjrt_find(path, &pjrt) != LK_OK) {
+        printf("  %s\n", lk_error_message());
+        return;
+    }
+    printf("  %s: platform %s, PJRT %d.%d\n", pjrt->path, pjrt->platform, pjrt->major, pjrt->minor);
+    if (*pjrt->version)
+        printf("  %s\n", pjrt->version);
+    for (int d = 0; d < pjrt->n_devices; d++)
+        printf("  %s\n", pjrt->devices[d]);
+    if (pjrt->n_devices == 0)
+        puts("  no device");
+    lk_pjrt_release(pjrt);
+}
+
+typedef struct doctor {
+    const char *pjrt; /* NULL: none was named */
+} doctor;
+
+static const lk_option doctor_options[] = {
+    {.name = "pjrt",
+     .type = LK_OPTION_STRING,
+     .offset = offsetof(doctor, pjrt),
+     .value = "FILE",
+     .help = "a PJRT plug-in whose devices are listed too (unset: $PJRT_PLUGIN_LIBRARY_PATH, else $TPU_LIBRARY_PATH)"},
+};
+
 static int run(int argc, char **argv)
 {
-    if (cli_parse(&cmd_doctor, argc, argv, NULL, NULL) != LK_OK)
+    doctor config = {0};
+    if (cli_parse(&cmd_doctor, argc, argv, &config, NULL) != LK_OK)
         return cli_fail();
     print_libraries();
     print_processor();
     print_gpus();
+    print_pjrt(config.pjrt);
     return 0;
 }
 
 const cli_command cmd_doctor = {
     .name = "doctor",
     .summary = "Show which libraries this build has, what missing ones would add, the processor and the GPUs",
+    .options = doctor_options,
+    .option_count = sizeof doctor_options / sizeof doctor_options[0],
     .run = run,
 };

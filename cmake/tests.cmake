@@ -23,6 +23,11 @@ else()
   message(STATUS "CUDA: no emulation for tests: no C++ compiler")
 endif()
 
+# A PJRT plug-in for tests.
+add_library(lockstep_pjrt_test MODULE tests/pjrt_plugin/pjrt_test_plugin.c)
+target_include_directories(lockstep_pjrt_test PRIVATE src)
+set_target_properties(lockstep_pjrt_test PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+
 if(CMOCKA_FOUND)
   lk_programs(tests lockstep_static ${LK_TESTS})
   if(TARGET lockstep_emulated)
@@ -37,6 +42,9 @@ if(CMOCKA_FOUND)
     target_link_libraries(${name} PRIVATE PkgConfig::CMOCKA $<TARGET_NAME_IF_EXISTS:lockstep_emulated>)
     lk_test(${name} ${label} ${name})
   endforeach()
+
+  add_dependencies(pjrt_test lockstep_pjrt_test)
+  set_tests_properties(pjrt_test PROPERTIES ENVIRONMENT "LOCKSTEP_TEST_PJRT_PLUGIN=$<TARGET_FILE:lockstep_pjrt_test>")
 
   # The same tests on kernels for wider vectors than the processor may have: see tests/emulated.
   if(TARGET lockstep_emulated)

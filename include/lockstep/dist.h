@@ -63,6 +63,12 @@ LK_API lk_status lk_allreduce_recorded_at(lk_place at, lk_tensor *const *parts, 
  * processes, which MPI's mpirun or the like has started; each of them makes the strategy with its own devices. */
 typedef struct lk_strategy lk_strategy;
 
+/* Whether the strategy works with devices that lk_devices_open opens. LK_OK: it does. "tpu" has its own, behind the
+ * PJRT plug-in of that file (NULL: see lk_pjrt_find), for which there are no kernels: LK_ERR_UNSUPPORTED, with the
+ * devices found, or the errors of lk_pjrt_find. Errors also: LK_ERR_ARGUMENT (unknown name; a plug-in, where none is
+ * needed). */
+LK_API lk_status lk_strategy_find(const char *name, const char *plugin);
+
 /* Keeps references to the devices. Errors: LK_ERR_ARGUMENT (unknown name, devices of mixed kinds or of a number that
  * it does not take), LK_ERR_MEMORY. */
 LK_API lk_strategy *lk_strategy_new(const char *name, lk_device *const *devices, int n_devices);

@@ -25,6 +25,7 @@ typedef struct lk_train_config {
     int data_on;            /* enum lk_data_on: which memory the data set is in when a shard begins */
     const char *devices;    /* NULL: the cores there are, at most as many as shards */
     const char *strategy;   /* NULL: one-device for one device, else mirrored */
+    const char *pjrt;       /* of tpu: the file of a plug-in; NULL: see lk_pjrt_find */
     const char *storage;    /* of central-storage; NULL: see lk_strategy_set_storage */
     const char *cluster;    /* multi-worker: the file of a cluster's description; NULL: TF_CONFIG's, if it is set */
     int reduce;             /* enum lk_reduce */
@@ -92,7 +93,7 @@ typedef enum lk_nan_guard { LK_NAN_GUARD_STOP, LK_NAN_GUARD_SKIP, LK_NAN_GUARD_O
 
 /* The flags of `lockstep train`, with offsets into lk_train_config. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 57 };
+enum { LK_TRAIN_OPTION_COUNT = 58 };
 
 /* A recipe is a named list of settings for these options: what one of the project's sources trains. */
 typedef struct lk_recipe {

@@ -7,7 +7,8 @@
 #include <string.h>
 
 static const lk_strategy_table *const tables[] = {&lk__strategy_one_device, &lk__strategy_mirrored,
-                                                  &lk__strategy_central_storage, &lk__strategy_multi_worker};
+                                                  &lk__strategy_central_storage, &lk__strategy_multi_worker,
+                                                  &lk__strategy_tpu};
 enum { TABLE_COUNT = sizeof tables / sizeof tables[0] };
 
 const char *lk_strategy_name_at(int index)
@@ -22,7 +23,7 @@ static lk_status find_table(const char *name, const lk_strategy_table **table)
         if (strcmp(name, tables[i]->name) == 0)
             return LK_OK;
     }
-    LK_FAIL(LK_ERR_ARGUMENT, "unknown strategy '%s': one-device, mirrored, central-storage, multi-worker",
+    LK_FAIL(LK_ERR_ARGUMENT, "unknown strategy '%s': one-device, mirrored, central-storage, multi-worker, tpu",
             name ? name : "");
 }
 
@@ -32,6 +33,17 @@ static lk_status check_kinds(lk_device *const *devices, int n_devices)
         if (strcmp(lk_device_kind(devices[d]), lk_device_kind(devices[0])) != 0)
             LK_FAIL(LK_ERR_ARGUMENT, "strategy: %s and %s compute different bits; use devices of one kind",
                     lk_device_name(devices[0]), lk_device_name(devices[d]));
+    return LK_OK;
+}
+
+lk_status lk_strategy_find(const char *name, const char *plugin)
+{
+    const lk_strategy_table *table;
+    LK_TRY(find_table(name, &table));
+    if (table->find)
+        return table->find(plugin);
+    if (plugin)
+        LK_FAIL(LK_ERR_ARGUMENT, "strategy %s: needs no PJRT plug-in; tpu does", name);
     return LK_OK;
 }
 

@@ -33,6 +33,9 @@ lk_status lk__bucket_sum_on(lk_place at, lk_device *device, const lk_bucket *buc
 
 typedef struct lk_strategy_table {
     const char *name;
+    /* Of a strategy whose devices a plug-in has: looks for them, and says why none can be had; `plugin` NULL: the one
+     * that the environment names. NULL: the devices are those that lk_devices_open opens. */
+    lk_status (*find)(const char *plugin);
     /* Whether it can work with these devices, all of one kind. */
     lk_status (*check)(lk_device *const *devices, int n_devices);
     /* Makes what it keeps; NULL: nothing. On failure that is released by the caller. */
@@ -81,5 +84,6 @@ extern const lk_strategy_table lk__strategy_one_device;
 extern const lk_strategy_table lk__strategy_mirrored;
 extern const lk_strategy_table lk__strategy_multi_worker;
 extern const lk_strategy_table lk__strategy_central_storage;
+extern const lk_strategy_table lk__strategy_tpu;
 
 #endif

@@ -64,7 +64,14 @@ const lk_option lk_train_options[] = {
      AT(strategy),
      .value = "NAME",
      .help = "one-device; mirrored; central-storage, with the variables on one device; multi-worker, in processes that "
-             "mpirun has started (unset: one-device for one device, else mirrored)"},
+             "mpirun has started; tpu, which finds devices and cannot train on them (unset: one-device for one device, "
+             "else mirrored)"},
+    {.name = "pjrt",
+     .type = LK_OPTION_STRING,
+     AT(pjrt),
+     .value = "FILE",
+     .help = "of --strategy tpu: the PJRT plug-in with the devices (unset: $PJRT_PLUGIN_LIBRARY_PATH, else "
+             "$TPU_LIBRARY_PATH)"},
     {.name = "storage",
      .type = LK_OPTION_STRING,
      AT(storage),

@@ -1,0 +1,147 @@
+/* Finding the devices of a PJRT plug-in: of the one that tests/pjrt_plugin is, and of what is none. */
+#include "lockstep/dist.h"
+#include "lockstep/pjrt.h"
+#include "training.h"
+
+#include <dlfcn.h>
+
+static const char *plugin; /* $LOCKSTEP_TEST_PJRT_PLUGIN */
+
+static void says(const char *mode)
+{
+    setenv("LOCKSTEP_TEST_PJRT", mode, 1);
+    lk_error_clear();
+}
+
+static int nothing_is_left(void **state)
+{
+    (void)state;
+    void *library = dlopen(plugin, RTLD_NOW | RTLD_NOLOAD);
+    int (*left)(void);
+    *(void **)&left = library ? dlsym(library, "lk_test_pjrt_left") : NULL;
+    return left && left() == 0 ? 0 : -1;
+}
+
+static void devices_are_found(void **state)
+{
+    (void)state;
+    lk_pjrt *pjrt;
+    says("");
+    assert_ok(lk_pjrt_find(plugin, &pjrt));
+    assert_string_equal(pjrt->path, plugin);
+    assert_int_equal(pjrt->major, 0);
+    assert_int_equal(pjrt->minor, 81);
+    assert_string_equal(pjrt->platform, "test");
+    assert_string_equal(pjrt->version, "first line second line");
+    assert_int_equal(pjrt->n_devices, 2);
+    assert_string_equal(pjrt->devices[0], "TEST_0(process=0)");
+    assert_string_equal(pjrt->devices[1], "TEST_1 [2J(process=0)");
+    lk_pjrt_release(pjrt);
+    says("no device");
+    assert_ok(lk_pjrt_find(plugin, &pjrt));
+    assert_int_equal(pjrt->n_devices, 0);
+    lk_pjrt_release(pjrt);
+    says("no version");
+    assert_ok(lk_pjrt_find(plugin, &pjrt));
+    assert_string_equal(pjrt->version, "");
+    lk_pjrt_release(pjrt);
+    lk_pjrt_release(NULL);
+}
+
+static void what_is_wrong_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *mode;
+        lk_status status;
+        const char *message;
+    } cases[] = {
+        {"no set-up", LK_ERR_BACKEND, ": its set-up: the set-up failed"},
+        {"no client", LK_ERR_BACKEND, ": a client: the device is in use by process 7"},
+        {"no description", LK_ERR_BACKEND, ": a device's description: it went away"},
+        {"many devices", LK_ERR_BACKEND, ": says that it has 1099511627776 devices"},
+        {"no end", LK_ERR_BACKEND, ": the end of a client: it would not end"},
+        {"version 1", LK_ERR_UNSUPPORTED, ": is built for PJRT 1.81; versions 0.x are known"},
+        {"a short table", LK_ERR_UNSUPPORTED, ": its table of functions (PJRT 0.81) has "},
+        {"no table", LK_ERR_UNSUPPORTED, ": GetPjrtApi gives no table of PJRT's functions"},
+        {"nothing", LK_ERR_UNSUPPORTED, ": GetPjrtApi gives no table of PJRT's functions"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        lk_pjrt *pjrt;
+        says(cases[i].mode);
+        assert_int_equal(lk_pjrt_find(plugin, &pjrt), cases[i].status);
+        assert_null(pjrt);
+        if (strncmp(lk_error_message(), plugin, strlen(plugin)) != 0 || !strstr(lk_error_message(), cases[i].message))
+            fail_msg("%s: says %s", cases[i].mode, lk_error_message());
+    }
+    lk_error_clear();
+}
+
+static void plugins_come_from_the_environment(void **state)
+{
+    (void)state;
+    lk_pjrt *pjrt;
+    says("");
+    unsetenv("PJRT_PLUGIN_LIBRARY_PATH");
+    unsetenv("TPU_LIBRARY_PATH");
+    assert_null(lk_pjrt_default_path());
+    assert_int_equal(lk_pjrt_find(NULL, &pjrt), LK_ERR_NOT_FOUND);
+    assert_non_null(strstr(lk_error_message(), "no PJRT plug-in is named: give its file, libtpu.so for TPUs, with "));
+    lk_error_clear();
+    setenv("TPU_LIBRARY_PATH", "/nowhere/libtpu.so", 1);
+    assert_int_equal(lk_pjrt_find(NULL, &pjrt), LK_ERR_DEVICE);
+    assert_non_null(strstr(lk_error_message(), "PJRT plug-in: /nowhere/libtpu.so: "));
+    lk_error_clear();
+    setenv("PJRT_PLUGIN_LIBRARY_PATH", plugin, 1);
+    assert_ok(lk_pjrt_find(NULL, &pjrt));
+    assert_string_equal(pjrt->path, plugin);
+    lk_pjrt_release(pjrt);
+    assert_int_equal(lk_pjrt_find("libz.so.1", &pjrt), LK_ERR_UNSUPPORTED);
+    assert_string_equal(lk_error_message(), "libz.so.1: is no PJRT plug-in: it exports no GetPjrtApi");
+    lk_error_clear();
+    unsetenv("PJRT_PLUGIN_LIBRARY_PATH");
+    unsetenv("TPU_LIBRARY_PATH");
+}
+
+static void the_strategy_does_not_train(void **state)
+{
+    (void)state;
+    lk_train_config config = small_training();
+    says("");
+    config.strategy = "tpu";
+    config.pjrt = plugin;
+    assert_null(lk_trainer_new(&config));
+    assert_int_equal(lk_error_status(), LK_ERR_UNSUPPORTED);
+    assert_non_null(
+        strstr(lk_error_message(), "strategy tpu: cannot train: there are no kernels for devices of a PJRT "));
+    assert_non_null(strstr(lk_error_message(), " (platform test, PJRT 0.81) has TEST_0(process=0) and 1 more. Train "));
+    says("no device");
+    assert_null(lk_trainer_new(&config));
+    assert_non_null(strstr(lk_error_message(), " (platform test, PJRT 0.81) has no device. Train with --devices cpu"));
+    lk_error_clear();
+
+    lk_device *device = lk_device_open("cpu:0");
+    assert_null(lk_strategy_new("tpu", &device, 1));
+    expect_error(lk_error_status(), LK_ERR_ARGUMENT,
+                 "strategy tpu: is for devices of a PJRT plug-in, and cpu:0 is none");
+    expect_error(lk_strategy_find("mirrored", plugin), LK_ERR_ARGUMENT,
+                 "strategy mirrored: needs no PJRT plug-in; tpu does");
+    assert_ok(lk_strategy_find("mirrored", NULL));
+    lk_device_release(device);
+}
+
+int main(void)
+{
+    plugin = getenv("LOCKSTEP_TEST_PJRT_PLUGIN");
+    if (!plugin) {
+        puts("SKIP: LOCKSTEP_TEST_PJRT_PLUGIN does not name the test's plug-in; CTest does");
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(devices_are_found, nothing_is_left),
+        cmocka_unit_test_teardown(what_is_wrong_is_named, nothing_is_left),
+        cmocka_unit_test_teardown(plugins_come_from_the_environment, nothing_is_left),
+        cmocka_unit_test_teardown(the_strategy_does_not_train, nothing_is_left),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
