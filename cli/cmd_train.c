@@ -1,5 +1,6 @@
 #include "cli.h"
 #include "interrupts.h"
+#include "roles.h"
 #include "progress.h"
 #include "train_flags.h"
 
@@ -91,12 +92,26 @@ static lk_status train(training *t, lk_trainer *trainer)
     print_test_lines(t, &result.val);
     if (lk_trainer_plan(trainer)->process == 0)
         cli_progress_done(&result);
+    cli_print_async(trainer);
     return LK_OK;
 }
 
 static void interrupt(void *trainer)
 {
     lk_trainer_interrupt(trainer);
+}
+
+static lk_status train_or_work(training *t, lk_train_role role)
+{
+    cli_catch_interrupts(interrupt);
+    lk_trainer *trainer = lk_trainer_new(&t->config);
+    cli_set_work(trainer);
+    lk_status status = lk_error_status();
+    if (trainer)
+        status = role == LK_TRAIN_WORKER ? cli_work(trainer) : train(t, trainer);
+    cli_set_work(NULL);
+    lk_trainer_release(trainer);
+    return status;
 }
 
 static int run(int argc, char **argv)
@@ -114,12 +129,10 @@ static int run(int argc, char **argv)
     if (!t.nowhere)
         return cli_usage_error("/dev/null: %s", strerror(errno));
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
-    cli_catch_interrupts(interrupt);
-    lk_trainer *trainer = lk_trainer_new(&t.config);
-    cli_set_work(trainer);
-    lk_status status = trainer ? train(&t, trainer) : lk_error_status();
-    cli_set_work(NULL);
-    lk_trainer_release(trainer);
+    lk_train_role role;
+    lk_status status = lk_train_role_of(&t.config, &role);
+    if (status == LK_OK)
+        status = role == LK_TRAIN_PS ? cli_serve_parameters(&t.config) : train_or_work(&t, role);
     /* What ended by an error ends the other processes too. */
     if (status == LK_OK || status == LK_ERR_INTERRUPTED) {
         lk_status left = lk_leave_processes();

@@ -246,7 +246,9 @@ void cli_progress_done(const lk_train_result *result)
     fprintf(stderr, "done: %lld step%s in %.1f s", (long long)result->steps, result->steps == 1 ? "" : "s",
             result->seconds);
     if (isfinite(result->images_per_second))
-        fprintf(stderr, ", %.0f images/s, %.1f GFLOP/s", result->images_per_second, 1e-9 * result->flops_per_second);
+        fprintf(stderr, ", %.0f images/s", result->images_per_second);
+    if (isfinite(result->flops_per_second))
+        fprintf(stderr, ", %.1f GFLOP/s", 1e-9 * result->flops_per_second);
     if (result->val.accuracy.count)
         fprintf(stderr, ", val accuracy %.4f", lk_mean_value(result->val.accuracy));
     fprintf(stderr, "\ndigest %s\n", result->digest);

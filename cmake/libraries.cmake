@@ -31,6 +31,13 @@ if(LK_WITH_CAIRO)
   endif()
 endif()
 
+if(LK_WITH_ZMQ)
+  pkg_check_modules(ZMQ IMPORTED_TARGET libzmq>=4.3)
+  if(ZMQ_FOUND)
+    list(APPEND LK_LIBRARIES PkgConfig::ZMQ)
+  endif()
+endif()
+
 # Not find_package(dnnl): Debian's package configuration stops with an error where OpenCL's headers are missing, which a
 # CPU has no use for.
 if(LK_WITH_ONEDNN)
@@ -52,7 +59,7 @@ if(LK_WITH_ONEDNN)
   endif()
 endif()
 
-foreach(library ONEDNN HWLOC CURL CAIRO)
+foreach(library ONEDNN HWLOC CURL CAIRO ZMQ)
   if(${library}_FOUND)
     message(STATUS "${library}: ${${library}_VERSION}")
     list(APPEND LK_BUILD_INFO LK_HAVE_${library} LK_${library}_VERSION="${${library}_VERSION}")

@@ -14,6 +14,7 @@
 #include "lockstep/ops.h"
 #include "lockstep/optim.h"
 #include "lockstep/options.h"
+#include "lockstep/parameter_server.h"
 #include "lockstep/pjrt.h"
 #include "lockstep/plot.h"
 #include "lockstep/program.h"

@@ -22,12 +22,26 @@ typedef struct lk_train_config {
     const char *model;  /* a reference model or a model file */
     const char *data;   /* "auto": fashion-mnist, or synthetic where that cannot be had */
     const char *data_dir;
-    int data_on;            /* enum lk_data_on: which memory the data set is in when a shard begins */
-    const char *devices;    /* NULL: the cores there are, at most as many as shards */
-    const char *strategy;   /* NULL: one-device for one device, else mirrored */
-    const char *pjrt;       /* of tpu: the file of a plug-in; NULL: see lk_pjrt_find */
-    const char *storage;    /* of central-storage; NULL: see lk_strategy_set_storage */
-    const char *cluster;    /* multi-worker: the file of a cluster's description; NULL: TF_CONFIG's, if it is set */
+    int data_on;          /* enum lk_data_on: which memory the data set is in when a shard begins */
+    const char *devices;  /* NULL: the cores there are, at most as many as shards */
+    const char *strategy; /* NULL: one-device for one device, else mirrored */
+    const char *pjrt;     /* of tpu: the file of a plug-in; NULL: see lk_pjrt_find */
+    const char *storage;  /* of central-storage; NULL: see lk_strategy_set_storage */
+    const char *cluster;  /* the file of a cluster's description; NULL: TF_CONFIG's, if it is set */
+
+    /* Of parameter-server: see lockstep/parameter_server.h. */
+    int role;                 /* enum lk_train_role */
+    int64_t task_index;       /* of a server; -1: 0 */
+    int64_t servers;          /* 0: as many as the description of the cluster lists, else 1 */
+    const char *coordinator;  /* where the chief listens, "host:port"; NULL: as the description says */
+    const char *listen;       /* where a server listens; NULL: likewise, else any port of loopback */
+    int64_t max_staleness;    /* -1: no limit */
+    const char *snapshot_dir; /* NULL: servers keep no snapshots */
+    int64_t snapshot_every;   /* updates */
+    const char *keys;         /* a .key file of lk_make_keys; NULL: none */
+    double peer_timeout;      /* seconds of silence after which a process counts as lost */
+    double join_timeout;      /* seconds in which the chief, or its servers, have to be there */
+
     int reduce;             /* enum lk_reduce */
     int compress;           /* 1: exchange in bf16, see lk_strategy_set_compression */
     int64_t shards;         /* V; 0: lk_default_shards */
@@ -93,7 +107,7 @@ typedef enum lk_nan_guard { LK_NAN_GUARD_STOP, LK_NAN_GUARD_SKIP, LK_NAN_GUARD_O
 
 /* The flags of `lockstep train`, with offsets into lk_train_config. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 58 };
+enum { LK_TRAIN_OPTION_COUNT = 69 };
 
 /* A recipe is a named list of settings for these options: what one of the project's sources trains. */
 typedef struct lk_recipe {

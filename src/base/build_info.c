@@ -31,6 +31,12 @@
 #define CAIRO_STATE false, ""
 #endif
 
+#ifdef LK_HAVE_ZMQ
+#define ZMQ_STATE true, LK_ZMQ_VERSION
+#else
+#define ZMQ_STATE false, ""
+#endif
+
 #define TEXT_OF(token) #token
 #define VERSION_TEXT(major, minor, patch) TEXT_OF(major) "." TEXT_OF(minor) "." TEXT_OF(patch)
 #if defined(__clang__)
@@ -53,6 +59,8 @@ static lk_component components[] = {
      "libhwloc-dev"},
     {"libcurl", false, CURL_STATE, "fetches data sets; without it they must be on disk", "libcurl4-openssl-dev"},
     {"libcairo", false, CAIRO_STATE, "draws PNG pictures; without it charts are SVG only", "libcairo2-dev"},
+    {"ZeroMQ", false, ZMQ_STATE, "carries the messages of --strategy parameter-server; without it there is none",
+     "libzmq3-dev"},
 };
 
 static void ask_versions(void)

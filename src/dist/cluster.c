@@ -120,15 +120,21 @@ static bool read_host(const char *text, size_t length, lk_cluster_address *addre
     return true;
 }
 
+bool lk__cluster_read_address(const char *text, lk_cluster_address *address)
+{
+    const char *colon = strrchr(text, ':');
+    return colon && read_host(text, (size_t)(colon - text), address) && read_port(colon + 1, &address->port);
+}
+
 static lk_status read_address(const char *source, const char *role, size_t index, const json_t *value,
                               lk_cluster_address *address)
 {
     char quoted[QUOTED];
-    const char *text = json_string_value(value), *colon = text ? strrchr(text, ':') : NULL;
+    const char *text = json_string_value(value);
     if (!text)
         LK_FAIL(LK_ERR_FORMAT, "%s: cluster.%s[%zu]: is %s; must be an address in quotes, \"host:port\"", source, role,
                 index, kind_of(value));
-    if (!colon || !read_host(text, (size_t)(colon - text), address) || !read_port(colon + 1, &address->port))
+    if (!lk__cluster_read_address(text, address))
         LK_FAIL(
             LK_ERR_FORMAT,
             "%s: cluster.%s[%zu]: '%s' is no address; must be host:port or [ipv6]:port, with a port from 0 to 65535",

@@ -35,6 +35,9 @@ typedef struct lk_cluster lk_cluster;
 /* "chief", "worker", "ps" */
 const char *lk__cluster_role_name(lk_cluster_role role);
 
+/* Reads "host:port" or "[ipv6]:port", with a port from 0 to 65535. False: it is none. */
+bool lk__cluster_read_address(const char *text, lk_cluster_address *address);
+
 /* A description in text[0 … bytes); source: what messages call it, copied. Where it has no "cluster", *cluster is NULL.
  * Errors, all with the source and the place in it: LK_ERR_FORMAT, LK_ERR_MEMORY. */
 lk_status lk__cluster_parse(const char *text, size_t bytes, const char *source, lk_cluster **cluster);

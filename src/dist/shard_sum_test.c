@@ -325,11 +325,13 @@ static void strategies(void **state)
     assert_string_equal(lk_strategy_name_at(1), "mirrored");
     assert_string_equal(lk_strategy_name_at(2), "central-storage");
     assert_string_equal(lk_strategy_name_at(3), "multi-worker");
-    assert_string_equal(lk_strategy_name_at(4), "tpu");
-    assert_null(lk_strategy_name_at(5));
+    assert_string_equal(lk_strategy_name_at(4), "parameter-server");
+    assert_string_equal(lk_strategy_name_at(5), "tpu");
+    assert_null(lk_strategy_name_at(6));
     assert_null(lk_strategy_new("sparse", devices, 1));
     expect_error(lk_error_status(), LK_ERR_ARGUMENT,
-                 "unknown strategy 'sparse': one-device, mirrored, central-storage, multi-worker, tpu");
+                 "unknown strategy 'sparse': one-device, mirrored, central-storage, multi-worker, "
+                 "parameter-server, tpu");
     assert_null(lk_strategy_new("one-device", devices, 2));
     expect_error(lk_error_status(), LK_ERR_ARGUMENT, "strategy one-device: 2 devices; use mirrored for several");
     assert_null(lk_strategy_new("mirrored", devices, 0));

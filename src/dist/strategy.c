@@ -6,9 +6,9 @@
 
 #include <string.h>
 
-static const lk_strategy_table *const tables[] = {&lk__strategy_one_device, &lk__strategy_mirrored,
-                                                  &lk__strategy_central_storage, &lk__strategy_multi_worker,
-                                                  &lk__strategy_tpu};
+static const lk_strategy_table *const tables[] = {&lk__strategy_one_device,       &lk__strategy_mirrored,
+                                                  &lk__strategy_central_storage,  &lk__strategy_multi_worker,
+                                                  &lk__strategy_parameter_server, &lk__strategy_tpu};
 enum { TABLE_COUNT = sizeof tables / sizeof tables[0] };
 
 const char *lk_strategy_name_at(int index)
@@ -23,7 +23,8 @@ static lk_status find_table(const char *name, const lk_strategy_table **table)
         if (strcmp(name, tables[i]->name) == 0)
             return LK_OK;
     }
-    LK_FAIL(LK_ERR_ARGUMENT, "unknown strategy '%s': one-device, mirrored, central-storage, multi-worker, tpu",
+    LK_FAIL(LK_ERR_ARGUMENT,
+            "unknown strategy '%s': one-device, mirrored, central-storage, multi-worker, parameter-server, tpu",
             name ? name : "");
 }
 

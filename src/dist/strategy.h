@@ -84,6 +84,7 @@ extern const lk_strategy_table lk__strategy_one_device;
 extern const lk_strategy_table lk__strategy_mirrored;
 extern const lk_strategy_table lk__strategy_multi_worker;
 extern const lk_strategy_table lk__strategy_central_storage;
+extern const lk_strategy_table lk__strategy_parameter_server;
 extern const lk_strategy_table lk__strategy_tpu;
 
 #endif

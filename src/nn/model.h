@@ -62,6 +62,9 @@ lk_status lk__init_check(const char *kind, const char *what, lk_init init);
 /* `init`, or `kind` where it is the default. */
 lk_init lk__init_or(lk_init init, lk_init_kind kind);
 
+/* Which variables are a batch-norm layer's running mean and variance. Gives their momentum. */
+double lk__batch_norm_running(const lk_layer *layer, int *mean, int *variance);
+
 /* lk_batch_norm_update of a batch-norm layer's running statistics. momentum 0: the layer's own. */
 lk_status lk__batch_norm_update(const lk_layer *layer, lk_tensor *const *variables, lk_tensor *sums, int64_t samples,
                                 double momentum, lk_tensor *skip);

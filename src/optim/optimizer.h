@@ -51,6 +51,9 @@ lk_status lk__optimizer_record(lk_place at, lk_optimizer *optimizer, lk_tensor *
 lk_status lk__optimizer_rates(lk_optimizer *optimizer, double rate, double values[]);
 void lk__optimizer_replayed(lk_optimizer *optimizer);
 
+/* Has it taken so many steps, as one that is restored. */
+void lk__optimizer_resume(lk_optimizer *optimizer, int64_t steps);
+
 /* The names of the slots that `opts` needs, NULL for the others. */
 void lk__optimizer_slots(const lk_optimizer_opts *opts, const char *names[LK_OPTIMIZER_SLOTS]);
 

@@ -281,6 +281,14 @@ lk_status lk__optimizer_rates(lk_optimizer *optimizer, double rate, double value
     return LK_OK;
 }
 
+void lk__optimizer_resume(lk_optimizer *optimizer, int64_t steps)
+{
+    optimizer->steps = 0;
+    optimizer->power1 = optimizer->power2 = 1;
+    while (optimizer->steps < steps)
+        lk__optimizer_replayed(optimizer);
+}
+
 void lk__optimizer_replayed(lk_optimizer *optimizer)
 {
     step s = step_of(LK_HERE, optimizer, 0);

@@ -1,6 +1,6 @@
 /* Before the first step processes that train together compare what they are about to do: where one of them was started
  * otherwise, what comes out would be nobody's. */
-#include "train/trainer.h"
+#include "train/ps_agreement.h"
 
 #include "base/mem.h"
 #include "base/status.h"
@@ -103,7 +103,8 @@ static void fill_options(const lk_trainer *trainer, field_list *list)
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT && list->n < MAX_FIELDS; i++) {
         char text[4096], name[32];
         const lk_option *option = &lk_train_options[i];
-        if (!option->recorded || strcmp(option->name, "devices") == 0)
+        bool is_own = strcmp(option->name, "devices") == 0 || strcmp(option->name, "max-staleness") == 0;
+        if (!option->recorded || is_own)
             continue;
         if (lk_options_text(option, &trainer->config, text, sizeof text) != LK_OK)
             lk_error_clear();
@@ -134,13 +135,15 @@ static uint64_t hash_data(const lk_dataset *data)
     return XXH3_64bits_withSeed(lk_dataset_images(data), samples * pixels, labels);
 }
 
+static const char kernels[] = "choice of kernels";
+
 static void fill_built(const lk_trainer *trainer, field_list *list)
 {
     add_text(list, "model", trainer->plan.model);
     add_hash(list, "set of variables", hash_layout(trainer->model));
     add_hash(list, "training set", hash_data(trainer->train_set));
     add_hash(list, "validation set", hash_data(trainer->val_set));
-    add_hash(list, "choice of kernels", trainer->plan.implementations);
+    add_hash(list, kernels, trainer->plan.implementations);
 }
 
 lk_status lk__agree_on_options(const lk_trainer *trainer)
@@ -152,4 +155,60 @@ lk_status lk__agree_on_options(const lk_trainer *trainer)
 lk_status lk__agree_on_work(const lk_trainer *trainer)
 {
     return with_group(trainer, fill_built);
+}
+
+/* --- of processes that come one by one ---------------------------------------------------------------------------- */
+
+/* Where the default depends on devices. */
+static void fill_shards(const lk_trainer *trainer, field_list *list)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, trainer->plan.shards);
+    add_text(list, "number of shards", text);
+}
+
+lk_status lk__agreement_list(const lk_trainer *trainer, void **fields, size_t *bytes)
+{
+    field_list *list = lk__calloc(1, sizeof *list);
+    *fields = list;
+    if (!list)
+        return LK_ERR_MEMORY;
+    fill_version(trainer, list);
+    fill_options(trainer, list);
+    fill_shards(trainer, list);
+    fill_built(trainer, list);
+    *bytes = (size_t)list->n * sizeof(field);
+    return LK_OK;
+}
+
+/* What comes from outside need not end where a text does. */
+static void copy_value(const field *f, char value[sizeof f->value + 1])
+{
+    memcpy(value, f->value, sizeof f->value);
+    value[sizeof f->value] = '\0';
+    for (char *c = value; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
+}
+
+bool lk__agreement_is_same(const void *mine, size_t bytes, const void *theirs, size_t their_bytes, bool same_kernels,
+                           const char *host, char *reason, size_t size)
+{
+    const field *first = mine;
+    size_t n = (bytes < their_bytes ? bytes : their_bytes) / sizeof *first;
+    for (size_t i = 0; i < n; i++) {
+        field other;
+        char value[sizeof other.value + 1];
+        memcpy(&other, (const char *)theirs + i * sizeof other, sizeof other);
+        bool counts = same_kernels || strcmp(first[i].name, kernels) != 0;
+        if (!counts || memcmp(&first[i], &other, sizeof other) == 0)
+            continue;
+        copy_value(&other, value);
+        snprintf(reason, size, "a worker on %s has another %s: %s, where the chief has %s", host, first[i].name, value,
+                 first[i].value);
+        return false;
+    }
+    snprintf(reason, size, "a worker on %s says %zu bytes of what it trains, where the chief has %zu", host,
+             their_bytes, bytes);
+    return bytes == their_bytes;
 }

@@ -4,6 +4,7 @@
 
 #include "base/heartbeat.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "base/status.h"
 #include "core/trace.h"
 
@@ -86,22 +87,59 @@ static lk_status guard(lk_trainer *trainer, pass *p, const lk__pending_step *ste
     return LK_OK;
 }
 
+static lk_status account(lk_trainer *trainer, pass *p, bool training, const lk__pending_step *step,
+                         const lk__step_metrics *found)
+{
+    trainer->voted_to_end |= found->interrupted;
+    if (training) {
+        LK_TRY(guard(trainer, p, step, found));
+        add_training_step(trainer, p, step, found);
+    } else {
+        add_metrics(&p->so_far, &found->metrics);
+    }
+    p->taken_steps++;
+    p->samples += step->count;
+    p->rate = step->update.rate;
+    return p->taken ? p->taken(p->user, p, step, found, &p->stopped_by) : LK_OK;
+}
+
 static lk_status take(lk_trainer *trainer, pass *p, bool training)
 {
     lk__pending_step step;
     lk__step_metrics found;
     LK_TRY(lk__take_pending(trainer, &step, &found));
-    trainer->voted_to_end |= found.interrupted;
-    if (training) {
-        LK_TRY(guard(trainer, p, &step, &found));
-        add_training_step(trainer, p, &step, &found);
-    } else {
-        add_metrics(&p->so_far, &found.metrics);
-    }
-    p->taken_steps++;
-    p->samples += step.count;
-    p->rate = step.update.rate;
-    return p->taken ? p->taken(p->user, p, &step, &found, &p->stopped_by) : LK_OK;
+    return account(trainer, p, training, &step, &found);
+}
+
+/* --- rates -------------------------------------------------------------------------------------------------------- */
+
+static double rate_of(lk_trainer *trainer, int64_t epoch, int64_t update, bool hooks)
+{
+    const lk_plan *plan = &trainer->plan;
+    double fraction = (double)epoch + (double)update / (double)plan->updates_per_epoch;
+    double rate = lk_schedule_rate(&plan->schedule, fraction);
+    return hooks ? lk__callbacks_rate(&trainer->callbacks, trainer, fraction, rate) : rate;
+}
+
+/* An update has the rate of its first batch. */
+static double rate_of_batch(lk_trainer *trainer, const lk_batch *batch, bool hooks)
+{
+    int64_t accumulate = trainer->plan.accumulate;
+    bool is_first = batch->index % accumulate == 0;
+    return is_first ? rate_of(trainer, batch->epoch, batch->index / accumulate, hooks) : trainer->update.rate;
+}
+
+static lk_status hand_out_epoch(lk_trainer *trainer)
+{
+    int64_t n = trainer->plan.steps_per_epoch;
+    double *rates = lk__calloc((size_t)n, sizeof *rates);
+    if (!rates)
+        return LK_ERR_MEMORY;
+    for (int64_t i = 0; i < n; i++)
+        rates[i] = rate_of(trainer, trainer->epoch, i, true);
+    lk_status status = lk__ps_begin_epoch(trainer, rates);
+    lk__free(rates);
+    return status;
 }
 
 /* --- a pass ------------------------------------------------------------------------------------------------------- */
@@ -166,11 +204,37 @@ static lk_status run_steps(lk_trainer *trainer, pass *p, int64_t epoch, bool tra
     return LK_OK;
 }
 
+/* The same where workers elsewhere take the steps (parameter-server), in whatever order they are through. */
+static lk_status run_steps_elsewhere(lk_trainer *trainer, pass *p)
+{
+    bool stopped = false;
+    lk_ledger_reset(p->ledger);
+    p->began = now();
+    LK_TRY(hand_out_epoch(trainer));
+    if (p->evaluates && trainer->val_loader)
+        LK_TRY(lk_loader_start(trainer->val_loader, 0));
+    while (!lk__ps_epoch_is_over(trainer)) {
+        lk__pending_step step;
+        lk__step_metrics found;
+        bool any;
+        LK_TRY(lk__ps_next_step(trainer, &step, &found, &any));
+        if (any)
+            LK_TRY(account(trainer, p, true, &step, &found));
+        if (!stopped && (p->stopped_by || lk__is_interrupted(trainer))) {
+            lk__ps_stop_epoch(trainer);
+            stopped = true;
+        }
+    }
+    p->ended = p->taken_steps == trainer->plan.steps_per_epoch;
+    return lk__ps_pull(trainer);
+}
+
 static lk_status run_pass(lk_trainer *trainer, pass *p, int64_t epoch, bool training)
 {
     trainer->in_pass = true;
     lk__doing before = lk__now_for_a_while(LK_DOING_WORK, training ? "training" : "evaluation");
-    lk_status status = run_steps(trainer, p, epoch, training);
+    lk_status status =
+        training && trainer->chief ? run_steps_elsewhere(trainer, p) : run_steps(trainer, p, epoch, training);
     lk__now_again(before);
     trainer->in_pass = false;
     return status;
@@ -233,26 +297,14 @@ lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics)
 
 /* --- training steps ----------------------------------------------------------------------------------------------- */
 
-/* An update has the rate of its first batch. */
-static double rate_of(lk_trainer *trainer, const lk_batch *batch, bool hooks)
-{
-    const lk_plan *plan = &trainer->plan;
-    if (batch->index % plan->accumulate != 0)
-        return trainer->update.rate;
-    int64_t update = batch->index / plan->accumulate;
-    double epoch = (double)batch->epoch + (double)update / (double)plan->updates_per_epoch;
-    double rate = lk_schedule_rate(&plan->schedule, epoch);
-    return hooks ? lk__callbacks_rate(&trainer->callbacks, trainer, epoch, rate) : rate;
-}
-
 static lk_status push_with_hooks(lk_trainer *trainer, lk_batch *batch)
 {
-    return lk__train_step(trainer, batch, rate_of(trainer, batch, true));
+    return lk__train_step(trainer, batch, rate_of_batch(trainer, batch, true));
 }
 
 static lk_status push_plain(lk_trainer *trainer, lk_batch *batch)
 {
-    return lk__train_step(trainer, batch, rate_of(trainer, batch, false));
+    return lk__train_step(trainer, batch, rate_of_batch(trainer, batch, false));
 }
 
 /* --- fit ---------------------------------------------------------------------------------------------------------- */
@@ -392,7 +444,8 @@ static lk_status finish_result(const fit_state *fit, lk_status status)
     double seconds = fit->images > 0 ? fit->seconds : fit->first_seconds;
     int64_t images = fit->images > 0 ? fit->images : fit->first_images;
     result->images_per_second = seconds > 0 && images > 0 ? (double)images / seconds : NAN;
-    result->flops_per_second = result->images_per_second * fit->flops_per_image;
+    /* Workers elsewhere do not say what they compute. */
+    result->flops_per_second = fit->trainer->chief ? NAN : result->images_per_second * fit->flops_per_image;
     result->total_seconds = now() - fit->began;
     if (status == LK_OK)
         status = lk__add_over_processes(fit->trainer, &result->flops_per_second);
@@ -416,6 +469,7 @@ lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
         status = run_epochs(&fit);
     status = finish_result(&fit, status);
     status = lk__callbacks_train_end(&trainer->callbacks, trainer, result, status);
+    lk__ps_end(trainer, status);
     lk__end_interruption(trainer);
     return status;
 }

@@ -9,6 +9,7 @@
 #include "dist/cluster.h"
 #include "dist/group.h"
 #include "dist/strategy.h"
+#include "train/ps_place.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -52,8 +53,9 @@ lk_status lk__join_processes(lk_trainer *trainer, int *cores)
     plan->processes = 1;
     *cores = lk__topology_cores();
     if (!trainer->config.strategy || strcmp(trainer->config.strategy, "multi-worker") != 0) {
-        if (trainer->config.cluster)
-            LK_FAIL(LK_ERR_ARGUMENT, "--cluster %s: is for --strategy multi-worker", trainer->config.cluster);
+        if (trainer->config.cluster && !lk__ps_is_asked_for(&trainer->config))
+            LK_FAIL(LK_ERR_ARGUMENT, "--cluster %s: is for --strategy multi-worker and parameter-server",
+                    trainer->config.cluster);
         return LK_OK;
     }
     LK_TRY(lk__group_open(&group));

@@ -48,6 +48,7 @@ typedef struct pass_under_way {
 
 typedef struct shard_run {
     lk_shard_sum *sum;
+    int64_t first, shards; /* the sum's shards are those from `first` on, of so many that the batch is cut into */
     int devices, n;
     const lk_dataset *dataset;
     lk_batch *batch;
@@ -60,8 +61,9 @@ typedef struct shard_run {
 
 static lk_range samples_of(const shard_run *run, lk_range shards)
 {
-    int64_t count = run->batch->count, all = lk__shard_sum_shards(run->sum);
-    return (lk_range){lk_part(count, all, shards.begin).begin, lk_part(count, all, shards.end - 1).end};
+    int64_t count = run->batch->count;
+    return (lk_range){lk_part(count, run->shards, run->first + shards.begin).begin,
+                      lk_part(count, run->shards, run->first + shards.end - 1).end};
 }
 
 /* Quantities complete[0 … n). Of nodes without samples they are absent. */
@@ -87,8 +89,8 @@ static lk_status begin_pass(const shard_run *run, int replica, lk_range shards)
     pass_under_way *p = &run->under_way[replica];
     lk_range samples = samples_of(run, shards);
     lk_device *device = lk_strategy_device(lk__shard_sum_strategy(run->sum), replica);
-    lk_shard shard = {.replica = replica, .index = shards.begin, .shards = lk__shard_sum_shards(run->sum)};
-    p->n_nodes = lk__tree_cover(shard.shards, shards, p->nodes);
+    lk_shard shard = {.replica = replica, .index = run->first + shards.begin, .shards = run->shards};
+    p->n_nodes = lk__tree_cover(lk__shard_sum_shards(run->sum), shards, p->nodes);
     if (samples.begin == samples.end)
         return add_all(run, p);
     memset(p->values, 0, (size_t)p->n_nodes * (size_t)run->n * sizeof(lk_tensor *));
@@ -216,6 +218,7 @@ lk_status lk__run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk
                          void *user, bool by_device, lk_tensor **sums)
 {
     shard_run run = {.sum = sum,
+                     .shards = lk__shard_sum_shards(sum),
                      .devices = lk_strategy_num_replicas(lk__shard_sum_strategy(sum)),
                      .n = n,
                      .dataset = dataset,
@@ -223,6 +226,21 @@ lk_status lk__run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk
                      .begin = begin,
                      .user = user,
                      .by_device = by_device};
+    return run_batch(&run, sums);
+}
+
+lk_status lk__run_shards_of(lk_shard_sum *sum, int64_t first, int64_t shards, int n, const lk_dataset *dataset,
+                            lk_batch *batch, lk__shard_begin_fn begin, void *user, lk_tensor **sums)
+{
+    shard_run run = {.sum = sum,
+                     .first = first,
+                     .shards = shards,
+                     .devices = lk_strategy_num_replicas(lk__shard_sum_strategy(sum)),
+                     .n = n,
+                     .dataset = dataset,
+                     .batch = batch,
+                     .begin = begin,
+                     .user = user};
     return run_batch(&run, sums);
 }
 

@@ -238,6 +238,15 @@ lk_status lk__train_step(lk_trainer *trainer, lk_batch *batch, double rate)
     return status;
 }
 
+lk_status lk__run_training_shards(lk_trainer *trainer, lk_shard_sum *sum, int64_t first, lk_batch *batch,
+                                  lk_tensor **sums)
+{
+    LK_TRY(set_seeds(trainer, trainer->update.samples));
+    LK_TRY(lk__device_data_start(trainer->train_data, batch->epoch));
+    return lk__run_shards_of(sum, first, trainer->plan.shards, trainer->n_values, trainer->train_set, batch,
+                             forward_backward, trainer, sums);
+}
+
 lk_status lk__evaluate_step(lk_trainer *trainer, lk_batch *batch)
 {
     int n = lk__metric_count(trainer);

@@ -50,7 +50,7 @@ struct lk__step_programs {
 bool lk__step_programs_fit(const lk_trainer *trainer)
 {
     bool together = trainer->plan.batch_norm == LK_BN_SYNC && lk_model_has_batch_norm(trainer->model);
-    return trainer->programs && !together && trainer->devices[0]->backend->graphs;
+    return trainer->programs && !together && !trainer->applies_elsewhere && trainer->devices[0]->backend->graphs;
 }
 
 bool lk__step_is_one_program(const lk_trainer *trainer)

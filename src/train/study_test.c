@@ -154,7 +154,8 @@ static void bad_values(void **state)
         {"optimizer=sgd,sdg", "--over optimizer=sdg: --optimizer sdg: must be sgd, adam, adamw or lars"},
         {"top-k=10,11", "--over top-k=11: --top-k 11: there are 10 classes"},
         {"strategy=mirrored,ring",
-         "--over strategy=ring: unknown strategy 'ring': one-device, mirrored, central-storage, multi-worker, tpu"},
+         "--over strategy=ring: unknown strategy 'ring': one-device, mirrored, central-storage, multi-worker, "
+         "parameter-server, tpu"},
     };
     lk_train_config config = tiny();
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)

@@ -3,7 +3,9 @@
 
 #define AT(field) .offset = offsetof(lk_train_config, field)
 
-enum { MAX_SHARDS = 65536, MAX_BATCH = 1 << 24 };
+enum { MAX_SHARDS = 65536, MAX_BATCH = 1 << 24, MAX_SERVERS = 256, MAX_STALENESS = 1 << 20 };
+
+static const char *const roles[] = {"auto", "chief", "worker", "ps", NULL}; /* of enum lk_train_role */
 
 /* In the order of enum lk_data_on, lk_batch_norm_mode, lk_normalize_mode, lk_nan_guard, lk_executor, lk_fuse_mode and
  * lk_precision. */
@@ -63,9 +65,10 @@ const lk_option lk_train_options[] = {
      .type = LK_OPTION_STRING,
      AT(strategy),
      .value = "NAME",
-     .help = "one-device; mirrored; central-storage, with the variables on one device; multi-worker, in processes that "
-             "mpirun has started; tpu, which finds devices and cannot train on them (unset: one-device for one device, "
-             "else mirrored)"},
+     .help =
+         "one-device; mirrored; central-storage, with the variables on one device; multi-worker, in processes that "
+         "mpirun has started; parameter-server, asynchronous, in processes with a --role; tpu, which finds devices and "
+         "cannot train on them (unset: one-device for one device, else mirrored)"},
     {.name = "pjrt",
      .type = LK_OPTION_STRING,
      AT(pjrt),
@@ -83,7 +86,97 @@ const lk_option lk_train_options[] = {
      AT(cluster),
      .value = "FILE",
      .help = "of --strategy multi-worker: who takes part, as TF_CONFIG describes it; chief and workers have to be as "
-             "many as the processes (unset: $TF_CONFIG, where it is set)"},
+             "many as the processes; of parameter-server: role, task index and addresses (unset: $TF_CONFIG, where it "
+             "is set)"},
+    {.name = "role",
+     .type = LK_OPTION_CHOICE,
+     AT(role),
+     .default_text = "auto",
+     .choices = roles,
+     .value = "ROLE",
+     .help =
+         "of --strategy parameter-server: chief hands out batches and evaluates, worker computes gradients, ps holds "
+         "variables; auto: as the description of the cluster says"},
+    {.name = "task-index",
+     .type = LK_OPTION_INT64,
+     AT(task_index),
+     .default_text = "-1",
+     .minimum = 0,
+     .maximum = MAX_SERVERS - 1,
+     .value = "N",
+     .help = "which of the parameter servers this is, from 0 (unset: as the description of the cluster says, else 0)"},
+    {.name = "servers",
+     .type = LK_OPTION_INT64,
+     AT(servers),
+     .default_text = "0",
+     .minimum = 1,
+     .maximum = MAX_SERVERS,
+     .value = "N",
+     .help =
+         "parameter servers that the variables are spread over (unset: those of the cluster's description, else 1)"},
+    {.name = "coordinator",
+     .type = LK_OPTION_STRING,
+     AT(coordinator),
+     .value = "HOST:PORT",
+     .help = "where the chief of a parameter-server training listens; the chief may take port 0 (unset: as the "
+             "description of the cluster says; for the chief else any port of 127.0.0.1)"},
+    {.name = "listen",
+     .type = LK_OPTION_STRING,
+     AT(listen),
+     .value = "HOST:PORT",
+     .help = "where this parameter server listens (unset: as the description of the cluster says, else any port of "
+             "127.0.0.1)"},
+    {.name = "max-staleness",
+     .type = LK_OPTION_INT64,
+     AT(max_staleness),
+     .default_text = "-1",
+     .minimum = 0,
+     .maximum = MAX_STALENESS,
+     .value = "S",
+     .recorded = true,
+     .help =
+         "of --strategy parameter-server: updates that may be applied between a worker's pull and its push; a worker "
+         "waits rather than exceed it; 0: workers share each batch, with the bits of the synchronous strategies "
+         "(unset: no limit)"},
+    {.name = "snapshot-dir",
+     .type = LK_OPTION_STRING,
+     AT(snapshot_dir),
+     .value = "DIR",
+     .help =
+         "where a parameter server keeps its snapshot, from which it goes on when it is started again (unset: none)"},
+    {.name = "snapshot-every",
+     .type = LK_OPTION_INT64,
+     AT(snapshot_every),
+     .default_text = "100",
+     .minimum = 1,
+     .maximum = INT64_MAX,
+     .value = "N",
+     .help = "updates between two snapshots of a parameter server"},
+    {.name = "keys",
+     .type = LK_OPTION_STRING,
+     AT(keys),
+     .value = "FILE",
+     .help =
+         "this process's key, as `lockstep keys` makes it, with the list of allowed ones beside it: connections are "
+         "encrypted, and needed beyond loopback (unset: none)"},
+    {.name = "peer-timeout",
+     .type = LK_OPTION_DOUBLE,
+     AT(peer_timeout),
+     .default_text = "5",
+     .least = 0.5,
+     .greatest = 1e5,
+     .value = "S",
+     .help = "seconds of silence after which a process of a parameter-server training counts as lost"},
+    {.name = "join-timeout",
+     .type = LK_OPTION_DOUBLE,
+     AT(join_timeout),
+     .default_text = "60",
+     .least = 0.5,
+     .greatest = 1e6,
+     .value = "S",
+     .help =
+         "seconds in which the chief of a parameter-server training has to answer, its servers have to be there, and "
+         "one that was lost has to be back"},
     {.name = "reduce",
      .type = LK_OPTION_CHOICE,
      AT(reduce),

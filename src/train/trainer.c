@@ -145,11 +145,11 @@ static lk_status make_loaders(lk_trainer *trainer)
                              .data = trainer->train_data,
                              .batch_size = plan->batch_size,
                              .training = true,
-                             .workers = (int)trainer->config.workers};
+                             .workers = trainer->role == LK_TRAIN_WORKER ? 0 : (int)trainer->config.workers};
     lk__loader_plan val = {.dataset = trainer->val_set,
                            .data = trainer->val_data,
                            .batch_size = plan->val_batch_size,
-                           .workers = train.workers};
+                           .workers = (int)trainer->config.workers};
     LK_TRY(lk__new_loader(trainer, &train, &trainer->train_loader));
     LK_TRY(lk_ledger_new(plan->train_samples, &trainer->train_ledger));
     if (!trainer->val_set)
@@ -293,7 +293,8 @@ static lk_status make_replicas(lk_trainer *trainer)
     LK_TRY(lk__plan_votes(trainer));
     LK_TRY(lk__plan_sync(trainer));
     LK_TRY(lk__plan_precise_statistics(trainer));
-    trainer->replicas = lk_replicas_new(trainer->strategy, trainer->model, &plan->optimizer_opts, plan->seed);
+    trainer->replicas = lk_replicas_new(trainer->strategy, trainer->model,
+                                        trainer->applies_elsewhere ? NULL : &plan->optimizer_opts, plan->seed);
     return trainer->replicas ? LK_OK : lk_error_status();
 }
 
@@ -307,6 +308,7 @@ static lk_status build(lk_trainer *trainer)
     LK_TRY(lk__plan_numbers(config, name, &trainer->plan));
     if (!trainer->model)
         LK_TRY(lk_model_check(name));
+    LK_TRY(lk__ps_open(trainer));
     LK_TRY(open_devices(trainer));
     LK_TRY(open_data(trainer));
     LK_TRY(make_model(trainer));
@@ -321,7 +323,8 @@ static lk_status build(lk_trainer *trainer)
         LK_TRY(lk__optimizer_prepare_recording(lk_replicas_optimizer(trainer->replicas, 0)));
     LK_TRY(lk__list_implementations(trainer));
     LK_TRY(lk__agree_on_work(trainer));
-    return lk__check_memory(trainer);
+    LK_TRY(lk__check_memory(trainer));
+    return lk__ps_start(trainer);
 }
 
 /* model NULL: config->model. */
@@ -375,6 +378,7 @@ void lk_trainer_release(lk_trainer *trainer)
     if (!trainer)
         return;
     lk__callbacks_release(&trainer->callbacks);
+    lk__ps_release(trainer->chief);
     lk__drop_pending(trainer);
     lk__shard_programs_release(trainer->programs);
     lk__step_programs_release(trainer->step_programs);
@@ -442,7 +446,8 @@ lk_tensor *const *lk_trainer_variables(const lk_trainer *trainer, int replica)
 
 lk_tensor *const *lk_trainer_gradients(const lk_trainer *trainer)
 {
-    return lk_optimizer_gradients(lk_replicas_optimizer(trainer->replicas, 0));
+    const lk_optimizer *optimizer = lk_replicas_optimizer(trainer->replicas, 0);
+    return optimizer ? lk_optimizer_gradients(optimizer) : NULL;
 }
 
 lk_status lk_trainer_add(lk_trainer *trainer, lk_callback callback)

@@ -10,6 +10,7 @@
 
 #include "train/hooks.h"
 
+#include "lockstep/parameter_server.h"
 #include "lockstep/program.h"
 
 #include <stdatomic.h>
@@ -85,6 +86,9 @@ struct lk_trainer {
      * the sum is there. One: NULL. */
     lk_shard_sum *vote_sum;
     bool voted_to_end;
+    struct ps_chief *chief; /* of strategy parameter-server: what hands out; NULL: none, or not the chief */
+    lk_train_role role;     /* LK_TRAIN_CHIEF with every other strategy */
+    bool applies_elsewhere; /* servers have the optimiser; what is handed out need not be all shards of a device */
 };
 
 /* --- plan.c ------------------------------------------------------------------------------------------------------- */
@@ -111,6 +115,11 @@ lk_forward_opts lk__training_opts(const lk_trainer *trainer, const lk__update *u
 /* Pushes one training step over `batch`; its metrics are appended to trainer->pending. `rate` is of the update that the
  * batch is part of. */
 lk_status lk__train_step(lk_trainer *trainer, lk_batch *batch, double rate);
+
+/* Forward and backward of as many shards of `batch` as the sum has, from `first` on; the batch's update is
+ * trainer->update. sums: as lk_shard_sum_finish gives them, of trainer->n_values. No update. */
+lk_status lk__run_training_shards(lk_trainer *trainer, lk_shard_sum *sum, int64_t first, lk_batch *batch,
+                                  lk_tensor **sums);
 
 /* Pushes the forward pass of `batch`, and appends likewise. */
 lk_status lk__evaluate_step(lk_trainer *trainer, lk_batch *batch);
@@ -165,6 +174,30 @@ lk_status lk__add_over_processes(const lk_trainer *trainer, double *value);
 
 /* Samples of this process's shards in a batch of so many. */
 lk_range lk__own_samples(const lk_trainer *trainer, int64_t count);
+
+/* --- ps_chief.c --------------------------------------------------------------------------------------------------- */
+
+/* Of strategy parameter-server. Sets trainer->role; the chief begins to listen. Whatever the strategy cannot do is an
+ * error, LK_ERR_ARGUMENT. */
+lk_status lk__ps_open(lk_trainer *trainer);
+
+/* Model and variables are there: the chief begins to answer. */
+lk_status lk__ps_start(lk_trainer *trainer);
+void lk__ps_release(struct ps_chief *chief); /* NULL is fine */
+
+/* Hands out an epoch; rates[steps_per_epoch]. Errors: those of lk__ps_coordinator_begin. */
+lk_status lk__ps_begin_epoch(lk_trainer *trainer, const double *rates);
+
+/* The next step that is through; *any false: none within a while. */
+lk_status lk__ps_next_step(lk_trainer *trainer, lk__pending_step *step, lk__step_metrics *metrics, bool *any);
+void lk__ps_stop_epoch(lk_trainer *trainer);
+bool lk__ps_epoch_is_over(lk_trainer *trainer);
+
+/* Brings the servers' variables here, and the report up to date. */
+lk_status lk__ps_pull(lk_trainer *trainer);
+
+/* Tells everybody that training has ended, and how. */
+void lk__ps_end(lk_trainer *trainer, lk_status status);
 
 /* --- choices.c ---------------------------------------------------------------------------------------------------- */
 
@@ -280,6 +313,11 @@ typedef lk_status (*lk__shard_begin_fn)(void *user, const lk_shard *shard, lk_te
  * run: over the device's shards at once, over devices behind the next segment. */
 lk_status lk__run_shards(lk_shard_sum *sum, int n, const lk_dataset *dataset, lk_batch *batch, lk__shard_begin_fn begin,
                          void *user, bool by_device, lk_tensor **sums);
+
+/* The same for as many shards as the sum has, from shard `first` on, of a batch that is cut into `shards`: a node of
+ * the tree over them. */
+lk_status lk__run_shards_of(lk_shard_sum *sum, int64_t first, int64_t shards, int n, const lk_dataset *dataset,
+                            lk_batch *batch, lk__shard_begin_fn begin, void *user, lk_tensor **sums);
 
 /* --- shard_pass.c ------------------------------------------------------------------------------------------------- */
 

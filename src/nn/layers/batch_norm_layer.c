@@ -104,6 +104,14 @@ static lk_status batch_norm_forward(lk_layer_call *call, const void *config, lk_
 static const lk_layer_table batch_norm_table = {
     .kind = "batch_norm", .build = batch_norm_build, .forward_shards = batch_norm_forward};
 
+double lk__batch_norm_running(const lk_layer *layer, int *mean, int *variance)
+{
+    const batch_norm_config *c = layer->config;
+    *mean = layer->variables[RUNNING_MEAN];
+    *variance = layer->variables[RUNNING_VAR];
+    return c->momentum;
+}
+
 lk_status lk__batch_norm_update(const lk_layer *layer, lk_tensor *const *variables, lk_tensor *sums, int64_t samples,
                                 double momentum, lk_tensor *skip)
 {

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "io/append_file.h"
 #include "io/json.h"
+#include "lockstep/parameter_server.h"
 #include "train/callbacks/settings.h"
 
 #include <errno.h>
@@ -166,6 +167,32 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
     return end_line(j);
 }
 
+/* How often which staleness occurred, as far as one did. */
+static void put_async(json_lines *j, const lk_async_report *r)
+{
+    int bins = LK_STALENESS_BINS;
+    if (!r)
+        return;
+    while (bins > 0 && r->staleness[bins - 1] == 0)
+        bins--;
+    lk__json_open(&j->line, "asynchronous", '{');
+    put_int(j, "updates", r->updates);
+    put_int(j, "handed_out", r->handed_out);
+    put_int(j, "handed_again", r->handed_again);
+    put_int(j, "repeated_pushes", r->repeated_pushes);
+    put_int(j, "refused_pushes", r->refused_pushes);
+    put_int(j, "workers_joined", r->workers_joined);
+    put_int(j, "workers_lost", r->workers_lost);
+    put_int(j, "server_restarts", r->server_restarts);
+    put_int(j, "lost_updates", r->lost_updates);
+    put_int(j, "max_staleness", r->max_staleness);
+    lk__json_open(&j->line, "staleness", '[');
+    for (int s = 0; s < bins; s++)
+        put_int(j, NULL, r->staleness[s]);
+    lk__json_close(&j->line, ']');
+    lk__json_close(&j->line, '}');
+}
+
 static lk_status write_done(json_lines *j, const lk_trainer *trainer, const lk_train_result *result)
 {
     begin_line(j, "done");
@@ -183,6 +210,7 @@ static lk_status write_done(json_lines *j, const lk_trainer *trainer, const lk_t
     put_real(j, "flops_per_second", result->flops_per_second);
     put_text(j, "stopped_by", result->stopped_by);
     put_implementations(j, trainer);
+    put_async(j, lk_trainer_async_report(trainer));
     return end_line(j);
 }
 

@@ -1,0 +1,121 @@
+#include "dist/placement.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "lockstep/dist.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t padded(int64_t count)
+{
+    return (count + LK_PLACEMENT_STEP - 1) / LK_PLACEMENT_STEP * LK_PLACEMENT_STEP;
+}
+
+typedef struct sized {
+    int64_t count;
+    int variable;
+} sized;
+
+static int by_size(const void *a, const void *b)
+{
+    const sized *left = a, *right = b;
+    if (left->count != right->count)
+        return left->count > right->count ? -1 : 1;
+    return left->variable - right->variable;
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const lk_placed *left = a, *right = b;
+    if (left->server != right->server)
+        return left->server - right->server;
+    if (left->variable != right->variable)
+        return left->variable - right->variable;
+    return (left->begin > right->begin) - (left->begin < right->begin);
+}
+
+static int least_loaded(const int64_t *load, int servers)
+{
+    int least = 0;
+    for (int s = 1; s < servers; s++)
+        if (load[s] < load[least])
+            least = s;
+    return least;
+}
+
+static void add(lk_placement *p, int64_t *load, lk_placed part)
+{
+    p->parts[p->n++] = part;
+    load[part.server] += padded(part.count);
+}
+
+/* Steps are dealt out evenly; the last part may be smaller by what its last step lacks. */
+static void split(lk_placement *p, int64_t *load, sized variable)
+{
+    int64_t steps = padded(variable.count) / LK_PLACEMENT_STEP;
+    for (int s = 0; s < p->servers; s++) {
+        lk_range range = lk_part(steps, p->servers, s);
+        int64_t begin = range.begin * LK_PLACEMENT_STEP, end = range.end * LK_PLACEMENT_STEP;
+        end = end < variable.count ? end : variable.count;
+        add(p, load, (lk_placed){variable.variable, s, begin, end - begin, 0});
+    }
+}
+
+static void place_all(lk_placement *p, const sized *order, int variables, int64_t extra)
+{
+    int64_t load[LK_MAX_SERVERS] = {0};
+    for (int i = 0; i < variables; i++) {
+        if (p->servers > 1 && order[i].count > LK_PLACEMENT_WHOLE)
+            split(p, load, order[i]);
+        else
+            add(p, load, (lk_placed){order[i].variable, least_loaded(load, p->servers), 0, order[i].count, 0});
+    }
+    p->extra_server = least_loaded(load, p->servers);
+    p->extra[p->extra_server] = extra;
+}
+
+static void lay_out(lk_placement *p)
+{
+    int server = 0;
+    qsort(p->parts, (size_t)p->n, sizeof *p->parts, by_place);
+    for (int i = 0; i < p->n; i++) {
+        lk_placed *part = &p->parts[i];
+        while (server < part->server)
+            p->first[++server] = i;
+        part->at = p->elements[server];
+        p->elements[server] += padded(part->count);
+    }
+    while (server < p->servers)
+        p->first[++server] = p->n;
+}
+
+lk_status lk__placement_new(const int64_t *counts, int variables, int64_t extra, int servers, lk_placement *placement)
+{
+    memset(placement, 0, sizeof *placement);
+    if (variables < 1)
+        LK_FAIL(LK_ERR_ARGUMENT, "parameter-server: there are no variables");
+    if (servers < 1 || servers > LK_MAX_SERVERS)
+        LK_FAIL(LK_ERR_ARGUMENT, "parameter-server: %d servers; 1 to %d are possible", servers, LK_MAX_SERVERS);
+    sized *order = lk__calloc((size_t)variables, sizeof *order);
+    placement->parts = lk__calloc((size_t)variables * (size_t)servers, sizeof *placement->parts);
+    if (order && placement->parts) {
+        for (int i = 0; i < variables; i++)
+            order[i] = (sized){counts[i], i};
+        qsort(order, (size_t)variables, sizeof *order, by_size);
+        placement->servers = servers;
+        place_all(placement, order, variables, extra);
+        lay_out(placement);
+    }
+    lk_status status = order && placement->parts ? LK_OK : LK_ERR_MEMORY;
+    lk__free(order);
+    if (status != LK_OK)
+        lk__placement_free(placement);
+    return status;
+}
+
+void lk__placement_free(lk_placement *placement)
+{
+    lk__free(placement->parts);
+    memset(placement, 0, sizeof *placement);
+}

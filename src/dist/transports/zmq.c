@@ -1,0 +1,548 @@
+/* Requests and replies over ZeroMQ: a service is a ROUTER, a peer a DEALER. */
+#include "dist/requests.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <string.h>
+
+#ifdef LK_HAVE_ZMQ
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <zmq.h>
+
+enum { LINGER = 1000, KEY_BYTES = 32, MONITOR_TEXT = 64 };
+
+/* Of one message: more is no request of this project, whatever its sender says. */
+static const int64_t most_bytes = INT64_C(1) << 32;
+
+struct lk_post {
+    void *context;
+    bool has_keys;
+    lk_keys keys;
+    pthread_t doorkeeper; /* with keys: who looks at those that connect */
+    void *door;
+    atomic_int peers; /* so far: names their monitors */
+};
+
+struct lk_service {
+    void *socket;
+    int port;
+};
+
+struct lk_peer {
+    void *socket, *monitor;
+    const char *refusal;
+};
+
+/* The message behind an lk_mail, which comes first. */
+typedef struct parcel {
+    lk_mail mail;
+    zmq_msg_t sender; /* of a request */
+    zmq_msg_t frames[LK_MAX_FRAMES];
+    bool has_sender;
+} parcel;
+
+static lk_status fail(const char *what)
+{
+    LK_FAIL(LK_ERR_BACKEND, "ZeroMQ: %s: %s", what, zmq_strerror(zmq_errno()));
+}
+
+/* --- who may connect ---------------------------------------------------------------------------------------------- */
+
+/* A request of ZAP (rfc.zeromq.org/spec/27): version, id, domain, address, identity, mechanism, credentials. */
+enum { ZAP_VERSION, ZAP_ID, ZAP_DOMAIN, ZAP_ADDRESS, ZAP_IDENTITY, ZAP_MECHANISM, ZAP_CREDENTIALS, ZAP_FRAMES };
+
+/* frames[ZAP_FRAMES]; of a request that is longer or shorter, false. */
+static bool receive_zap(void *door, zmq_msg_t *frames)
+{
+    int n = 0;
+    for (bool more = true; more; n++) {
+        zmq_msg_t ignored, *frame = n < ZAP_FRAMES ? &frames[n] : &ignored;
+        zmq_msg_init(frame);
+        if (zmq_msg_recv(frame, door, 0) < 0) {
+            zmq_msg_close(frame);
+            break;
+        }
+        more = zmq_msg_more(frame);
+        if (n >= ZAP_FRAMES)
+            zmq_msg_close(frame);
+    }
+    for (int i = n; i < ZAP_FRAMES; i++)
+        zmq_msg_init(&frames[i]);
+    return n == ZAP_FRAMES;
+}
+
+static bool is_allowed(const lk_post *post, zmq_msg_t *frames, char key[LK_KEY_TEXT])
+{
+    bool is_curve =
+        zmq_msg_size(&frames[ZAP_MECHANISM]) == 5 && memcmp(zmq_msg_data(&frames[ZAP_MECHANISM]), "CURVE", 5) == 0;
+    strcpy(key, "none");
+    if (!is_curve || zmq_msg_size(&frames[ZAP_CREDENTIALS]) != KEY_BYTES)
+        return false;
+    zmq_z85_encode(key, zmq_msg_data(&frames[ZAP_CREDENTIALS]), KEY_BYTES);
+    return lk__keys_find(&post->keys, key) != NULL;
+}
+
+static void answer_zap(void *door, zmq_msg_t *id, bool allowed, const char *key)
+{
+    const char *code = allowed ? "200" : "400", *text = allowed ? "" : "this key is not allowed",
+               *user = allowed ? key : "";
+    zmq_send(door, "1.0", 3, ZMQ_SNDMORE);
+    zmq_msg_send(id, door, ZMQ_SNDMORE);
+    zmq_send(door, code, 3, ZMQ_SNDMORE);
+    zmq_send(door, text, strlen(text), ZMQ_SNDMORE);
+    zmq_send(door, user, strlen(user), ZMQ_SNDMORE);
+    zmq_send(door, "", 0, 0);
+}
+
+static void *keep_door(void *argument)
+{
+    lk_post *post = argument;
+    for (;;) {
+        zmq_msg_t frames[ZAP_FRAMES];
+        char key[LK_KEY_TEXT];
+        bool whole = receive_zap(post->door, frames);
+        if (whole) {
+            bool allowed = is_allowed(post, frames, key);
+            if (!allowed)
+                lk__log(LK_LOG_WARNING, "a connection from %.*s was refused: its key, %s, is not allowed",
+                        (int)zmq_msg_size(&frames[ZAP_ADDRESS]), (const char *)zmq_msg_data(&frames[ZAP_ADDRESS]), key);
+            answer_zap(post->door, &frames[ZAP_ID], allowed, key);
+        }
+        bool ended = !whole && zmq_errno() == ETERM;
+        for (int i = 0; i < ZAP_FRAMES; i++)
+            zmq_msg_close(&frames[i]);
+        if (ended)
+            break;
+    }
+    zmq_close(post->door);
+    return NULL;
+}
+
+static lk_status open_door(lk_post *post)
+{
+    post->door = zmq_socket(post->context, ZMQ_REP);
+    if (!post->door || zmq_bind(post->door, "inproc://zeromq.zap.01") != 0)
+        return fail("who may connect cannot be looked at");
+    if (pthread_create(&post->doorkeeper, NULL, keep_door, post) != 0)
+        LK_FAIL(LK_ERR_MEMORY, "ZeroMQ: no thread to look at who connects");
+    return LK_OK;
+}
+
+/* --- post --------------------------------------------------------------------------------------------------------- */
+
+lk_status lk__post_open(const lk_keys *keys, lk_post **post)
+{
+    lk_post *made = lk__calloc(1, sizeof *made);
+    *post = NULL;
+    if (!made)
+        return LK_ERR_MEMORY;
+    lk_status status = LK_OK;
+    atomic_init(&made->peers, 0);
+    made->context = zmq_ctx_new();
+    if (!made->context)
+        status = fail("no context");
+    if (status == LK_OK && keys && !zmq_has("curve"))
+        status = lk__fail(LK_ERR_UNSUPPORTED, "this ZeroMQ was built without CURVE: keys cannot be used");
+    if (status == LK_OK && keys)
+        status = lk__keys_copy(keys, &made->keys);
+    if (status == LK_OK && keys)
+        status = open_door(made);
+    made->has_keys = keys && status == LK_OK;
+    if (status == LK_OK) {
+        *post = made;
+        return LK_OK;
+    }
+    if (made->door)
+        zmq_close(made->door);
+    if (made->context)
+        zmq_ctx_term(made->context);
+    lk__keys_free(&made->keys);
+    lk__free(made);
+    return status;
+}
+
+void lk__post_release(lk_post *post)
+{
+    if (!post)
+        return;
+    if (post->has_keys) {
+        zmq_ctx_shutdown(post->context);
+        pthread_join(post->doorkeeper, NULL);
+    }
+    zmq_ctx_term(post->context);
+    lk__keys_free(&post->keys);
+    lk__free(post);
+}
+
+lk_status lk__keys_generate(char public_key[LK_KEY_TEXT], char secret_key[LK_KEY_TEXT])
+{
+    if (zmq_curve_keypair(public_key, secret_key) != 0)
+        LK_FAIL(LK_ERR_UNSUPPORTED, "this ZeroMQ was built without CURVE: it makes no keys");
+    return LK_OK;
+}
+
+/* --- sockets ------------------------------------------------------------------------------------------------------ */
+
+static lk_status check_loopback(const lk_post *post, const lk_address *address)
+{
+    char text[LK_ADDRESS_TEXT + 16];
+    lk__address_print(address, text);
+    if (!post->has_keys && !address->is_loopback)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s is reachable from other machines: that takes --keys, see `lockstep keys`", text);
+    return LK_OK;
+}
+
+static bool set_int(void *socket, int option, int value)
+{
+    return zmq_setsockopt(socket, option, &value, sizeof value) == 0;
+}
+
+/* No limit on messages that wait: whoever asks has one request under way. */
+static lk_status open_socket(const lk_post *post, const lk_address *address, int type, void **socket)
+{
+    *socket = zmq_socket(post->context, type);
+    bool set = *socket && set_int(*socket, ZMQ_LINGER, LINGER) && set_int(*socket, ZMQ_SNDHWM, 0) &&
+               set_int(*socket, ZMQ_RCVHWM, 0) && set_int(*socket, ZMQ_IPV6, address->is_ipv6) &&
+               zmq_setsockopt(*socket, ZMQ_MAXMSGSIZE, &most_bytes, sizeof most_bytes) == 0;
+    if (set && post->has_keys)
+        set = zmq_setsockopt(*socket, ZMQ_CURVE_SECRETKEY, post->keys.secret_key, LK_KEY_TEXT) == 0;
+    return set ? LK_OK : fail("no socket");
+}
+
+/* --- receiving and sending ---------------------------------------------------------------------------------------- */
+
+static void discard_rest(void *socket)
+{
+    zmq_msg_t frame;
+    for (bool more = true; more;) {
+        zmq_msg_init(&frame);
+        more = zmq_msg_recv(&frame, socket, 0) >= 0 && zmq_msg_more(&frame);
+        zmq_msg_close(&frame);
+    }
+}
+
+void lk__mail_release(lk_mail *mail)
+{
+    parcel *p = (parcel *)mail;
+    if (!p)
+        return;
+    for (int i = 0; i < p->mail.n; i++)
+        zmq_msg_close(&p->frames[i]);
+    if (p->has_sender)
+        zmq_msg_close(&p->sender);
+    lk__free(p);
+}
+
+static bool receive_frames(void *socket, parcel *p)
+{
+    bool more = true;
+    while (more && p->mail.n < LK_MAX_FRAMES) {
+        zmq_msg_t *frame = &p->frames[p->mail.n];
+        zmq_msg_init(frame);
+        if (zmq_msg_recv(frame, socket, 0) < 0) {
+            zmq_msg_close(frame);
+            return false;
+        }
+        p->mail.frames[p->mail.n++] = (lk_frame){zmq_msg_data(frame), zmq_msg_size(frame)};
+        more = zmq_msg_more(frame);
+    }
+    if (more)
+        discard_rest(socket);
+    return !more;
+}
+
+static void note_key(parcel *p)
+{
+    const char *key = p->mail.n > 0 ? zmq_msg_gets(&p->frames[0], "User-Id") : NULL;
+    snprintf(p->mail.key, sizeof p->mail.key, "%s", key ? key : "");
+}
+
+/* A message is there. One that is not as it should be is dropped: *mail stays NULL. */
+static lk_status take(void *socket, bool has_sender, lk_mail **mail)
+{
+    parcel *p = lk__calloc(1, sizeof *p);
+    if (!p)
+        return LK_ERR_MEMORY;
+    bool whole = true;
+    if (has_sender) {
+        zmq_msg_init(&p->sender);
+        p->has_sender = true;
+        whole = zmq_msg_recv(&p->sender, socket, 0) >= 0 && zmq_msg_more(&p->sender);
+    }
+    if (whole && receive_frames(socket, p)) {
+        note_key(p);
+        *mail = &p->mail;
+        return LK_OK;
+    }
+    lk__mail_release(&p->mail);
+    return LK_OK;
+}
+
+static lk_status receive(void *socket, int milliseconds, bool has_sender, lk_mail **mail)
+{
+    zmq_pollitem_t item = {.socket = socket, .events = ZMQ_POLLIN};
+    *mail = NULL;
+    int n = zmq_poll(&item, 1, milliseconds);
+    if (n < 0 && zmq_errno() != EINTR)
+        return fail("nothing can be received");
+    return n > 0 ? take(socket, has_sender, mail) : LK_OK;
+}
+
+/* Not sent for want of somebody to send to: as if it had been lost on its way. */
+static lk_status send_frames(void *socket, const lk_frame *frames, int n)
+{
+    for (int i = 0; i < n; i++) {
+        int sent;
+        do
+            sent = zmq_send(socket, frames[i].data, frames[i].bytes, i + 1 < n ? ZMQ_SNDMORE : 0);
+        while (sent < 0 && zmq_errno() == EINTR);
+        if (sent < 0)
+            return zmq_errno() == EHOSTUNREACH ? LK_OK : fail("nothing can be sent");
+    }
+    return LK_OK;
+}
+
+/* --- service ------------------------------------------------------------------------------------------------------ */
+
+static lk_status bind_service(const lk_post *post, const lk_address *address, lk_service *service)
+{
+    char text[LK_ADDRESS_TEXT + 16], endpoint[LK_ADDRESS_TEXT + 32];
+    size_t size = sizeof endpoint;
+    lk__address_print(address, text);
+    LK_TRY(open_socket(post, address, ZMQ_ROUTER, &service->socket));
+    if (post->has_keys && !set_int(service->socket, ZMQ_CURVE_SERVER, 1))
+        return fail("keys cannot be used");
+    snprintf(endpoint, sizeof endpoint, "tcp://%s", text);
+    if (zmq_bind(service->socket, endpoint) != 0) {
+        int error = zmq_errno();
+        LK_FAIL(LK_ERR_IO, "%s: cannot listen there: %s", text,
+                error == EADDRINUSE ? "another process has taken the port" : zmq_strerror(error));
+    }
+    if (zmq_getsockopt(service->socket, ZMQ_LAST_ENDPOINT, endpoint, &size) != 0)
+        return fail("a port's number");
+    const char *colon = strrchr(endpoint, ':');
+    return colon && sscanf(colon, ":%d", &service->port) == 1 ? LK_OK : fail("a port's number");
+}
+
+lk_status lk__service_open(lk_post *post, const lk_address *address, lk_service **service)
+{
+    *service = NULL;
+    LK_TRY(check_loopback(post, address));
+    lk_service *made = lk__calloc(1, sizeof *made);
+    if (!made)
+        return LK_ERR_MEMORY;
+    lk_status status = bind_service(post, address, made);
+    if (status == LK_OK)
+        *service = made;
+    else
+        lk__service_release(made);
+    return status;
+}
+
+void lk__service_release(lk_service *service)
+{
+    if (!service)
+        return;
+    if (service->socket)
+        zmq_close(service->socket);
+    lk__free(service);
+}
+
+int lk__service_port(const lk_service *service)
+{
+    return service->port;
+}
+
+lk_status lk__service_receive(lk_service *service, int milliseconds, lk_mail **mail)
+{
+    return receive(service->socket, milliseconds, true, mail);
+}
+
+lk_status lk__service_reply(lk_service *service, const lk_mail *request, const lk_frame *frames, int n)
+{
+    const parcel *p = (const parcel *)request;
+    lk_frame all[LK_MAX_FRAMES + 1] = {{zmq_msg_data((zmq_msg_t *)&p->sender), zmq_msg_size(&p->sender)}};
+    memcpy(all + 1, frames, (size_t)n * sizeof *frames);
+    return send_frames(service->socket, all, n + 1);
+}
+
+/* --- peer --------------------------------------------------------------------------------------------------------- */
+
+static lk_status watch(lk_post *post, lk_peer *peer)
+{
+    char name[MONITOR_TEXT];
+    snprintf(name, sizeof name, "inproc://peer-%d", atomic_fetch_add(&post->peers, 1));
+    int events =
+        ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
+    if (zmq_socket_monitor(peer->socket, name, events) != 0)
+        return fail("a connection cannot be watched");
+    peer->monitor = zmq_socket(post->context, ZMQ_PAIR);
+    return peer->monitor && zmq_connect(peer->monitor, name) == 0 ? LK_OK : fail("a connection cannot be watched");
+}
+
+static lk_status connect_peer(lk_post *post, const lk_address *address, const char *key, lk_peer *peer)
+{
+    char text[LK_ADDRESS_TEXT + 16], endpoint[LK_ADDRESS_TEXT + 32];
+    LK_TRY(open_socket(post, address, ZMQ_DEALER, &peer->socket));
+    if (post->has_keys) {
+        bool set = key && zmq_setsockopt(peer->socket, ZMQ_CURVE_PUBLICKEY, post->keys.public_key, LK_KEY_TEXT) == 0 &&
+                   zmq_setsockopt(peer->socket, ZMQ_CURVE_SERVERKEY, key, LK_KEY_TEXT) == 0;
+        if (!set)
+            return fail("keys cannot be used");
+    }
+    LK_TRY(watch(post, peer));
+    lk__address_print(address, text);
+    snprintf(endpoint, sizeof endpoint, "tcp://%s", text);
+    return zmq_connect(peer->socket, endpoint) == 0 ? LK_OK : fail(endpoint);
+}
+
+lk_status lk__peer_open(lk_post *post, const lk_address *address, const char *key, lk_peer **peer)
+{
+    *peer = NULL;
+    LK_TRY(check_loopback(post, address));
+    lk_peer *made = lk__calloc(1, sizeof *made);
+    if (!made)
+        return LK_ERR_MEMORY;
+    lk_status status = connect_peer(post, address, key, made);
+    if (status == LK_OK)
+        *peer = made;
+    else
+        lk__peer_release(made);
+    return status;
+}
+
+void lk__peer_release(lk_peer *peer)
+{
+    if (!peer)
+        return;
+    if (peer->socket) {
+        zmq_socket_monitor(peer->socket, NULL, 0);
+        zmq_close(peer->socket);
+    }
+    if (peer->monitor)
+        zmq_close(peer->monitor);
+    lk__free(peer);
+}
+
+lk_status lk__peer_send(lk_peer *peer, const lk_frame *frames, int n)
+{
+    return send_frames(peer->socket, frames, n);
+}
+
+lk_status lk__peer_receive(lk_peer *peer, int milliseconds, lk_mail **mail)
+{
+    return receive(peer->socket, milliseconds, false, mail);
+}
+
+const char *lk__peer_refusal(lk_peer *peer)
+{
+    lk_mail *mail;
+    while (receive(peer->monitor, 0, false, &mail) == LK_OK && mail) {
+        uint16_t event = 0;
+        if (mail->n > 0 && mail->frames[0].bytes >= sizeof event)
+            memcpy(&event, mail->frames[0].data, sizeof event);
+        peer->refusal = event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH ? "it does not allow this process's key"
+                        : event ? "the two do not agree on keys: its key is another one, or one of them has none"
+                                : peer->refusal;
+        lk__mail_release(mail);
+    }
+    return peer->refusal;
+}
+
+#else
+
+static lk_status refuse(void)
+{
+    LK_FAIL(LK_ERR_UNSUPPORTED, "this build has no ZeroMQ: install libzmq3-dev and build again");
+}
+
+lk_status lk__post_open(const lk_keys *keys, lk_post **post)
+{
+    (void)keys;
+    *post = NULL;
+    return refuse();
+}
+
+lk_status lk__keys_generate(char public_key[LK_KEY_TEXT], char secret_key[LK_KEY_TEXT])
+{
+    *public_key = *secret_key = '\0';
+    return refuse();
+}
+
+/* Nothing below is ever reached: there is no post to call it with. */
+
+void lk__post_release(lk_post *post)
+{
+    (void)post;
+}
+
+void lk__mail_release(lk_mail *mail)
+{
+    (void)mail;
+}
+
+lk_status lk__service_open(lk_post *post, const lk_address *address, lk_service **service)
+{
+    (void)post, (void)address, (void)service;
+    return refuse();
+}
+
+void lk__service_release(lk_service *service)
+{
+    (void)service;
+}
+
+int lk__service_port(const lk_service *service)
+{
+    (void)service;
+    return 0;
+}
+
+lk_status lk__service_receive(lk_service *service, int milliseconds, lk_mail **mail)
+{
+    (void)service, (void)milliseconds, (void)mail;
+    return refuse();
+}
+
+lk_status lk__service_reply(lk_service *service, const lk_mail *request, const lk_frame *frames, int n)
+{
+    (void)service, (void)request, (void)frames, (void)n;
+    return refuse();
+}
+
+lk_status lk__peer_open(lk_post *post, const lk_address *address, const char *key, lk_peer **peer)
+{
+    (void)post, (void)address, (void)key, (void)peer;
+    return refuse();
+}
+
+void lk__peer_release(lk_peer *peer)
+{
+    (void)peer;
+}
+
+lk_status lk__peer_send(lk_peer *peer, const lk_frame *frames, int n)
+{
+    (void)peer, (void)frames, (void)n;
+    return refuse();
+}
+
+lk_status lk__peer_receive(lk_peer *peer, int milliseconds, lk_mail **mail)
+{
+    (void)peer, (void)milliseconds, (void)mail;
+    return refuse();
+}
+
+const char *lk__peer_refusal(lk_peer *peer)
+{
+    (void)peer;
+    return NULL;
+}
+
+#endif

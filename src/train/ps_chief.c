@@ -1,0 +1,263 @@
+/* The chief of a parameter-server training: what a trainer does of it. */
+#include "train/ps_coordinator.h"
+#include "train/ps_agreement.h"
+#include "train/ps_chief_call.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct ps_chief {
+    ps_place place;
+    lk_post *post;
+    ps_coordinator *coordinator;
+    ps_layout layout;
+    ps_directory directory;
+    ps_client *client;
+    int64_t *order; /* of the epoch's samples */
+    double *rates;
+    bool has_ended;
+    lk_async_report report;
+};
+
+/* --- what it cannot do -------------------------------------------------------------------------------------------- */
+
+static lk_status check_plan(const lk_plan *plan, int servers)
+{
+    if (plan->batch_norm == LK_BN_SYNC)
+        LK_FAIL(LK_ERR_ARGUMENT, "--bn sync: needs all shards of a batch at one time, which workers at their own pace "
+                                 "have not; strategy parameter-server takes --bn shard");
+    if (plan->accumulate > 1)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "--accumulate %lld: strategy parameter-server applies every batch by itself; a larger "
+                "--batch-size comes to the same",
+                (long long)plan->accumulate);
+    if (plan->precise_batch_norm > 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "--precise-bn: strategy parameter-server leaves running statistics as pushes make "
+                                 "them");
+    if (plan->optimizer_opts.clip_norm > 0 && servers > 1)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "--clip-norm: needs the norm of all gradients, and each of %d servers has a part of "
+                "them; it goes with --servers 1",
+                servers);
+    return LK_OK;
+}
+
+static lk_status check_split(const lk_trainer *trainer, const ps_layout *layout)
+{
+    int split = lk__ps_layout_split(layout);
+    if (trainer->plan.optimizer_opts.kind == LK_LARS && split >= 0)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "--optimizer lars: needs the norm of each variable, and %s is split over %d servers; "
+                "it goes with --servers 1",
+                lk_model_variable_name(trainer->model, split), layout->placement.servers);
+    return LK_OK;
+}
+
+/* --- life --------------------------------------------------------------------------------------------------------- */
+
+lk_status lk_train_role_of(const lk_train_config *config, lk_train_role *role)
+{
+    ps_place place;
+    *role = LK_TRAIN_CHIEF;
+    if (!lk__ps_is_asked_for(config)) {
+        if (config->role != LK_TRAIN_ROLE_AUTO)
+            LK_FAIL(LK_ERR_ARGUMENT, "--role: is for --strategy parameter-server");
+        return LK_OK;
+    }
+    LK_TRY(lk__ps_place_find(config, &place));
+    *role = place.role;
+    lk__ps_place_free(&place);
+    return LK_OK;
+}
+
+lk_status lk_make_keys(const char *folder, const char *name)
+{
+    char public_key[LK_KEY_TEXT], secret_key[LK_KEY_TEXT];
+    LK_TRY(lk__keys_generate(public_key, secret_key));
+    return lk__keys_write(folder, name, public_key, secret_key);
+}
+
+static lk_status open_chief(lk_trainer *trainer, struct ps_chief *chief)
+{
+    LK_TRY(lk__ps_place_find(&trainer->config, &chief->place));
+    LK_TRY(check_plan(&trainer->plan, chief->place.servers));
+    LK_TRY(lk__post_open(chief->place.has_keys ? &chief->place.keys : NULL, &chief->post));
+    LK_TRY(lk__ps_coordinator_open(chief->post, &chief->place, &chief->coordinator));
+    lk__log(LK_LOG_INFO, "the chief listens at %s", chief->place.chief_text);
+    return LK_OK;
+}
+
+lk_status lk__ps_open(lk_trainer *trainer)
+{
+    LK_TRY(lk_train_role_of(&trainer->config, &trainer->role));
+    trainer->applies_elsewhere = lk__ps_is_asked_for(&trainer->config);
+    if (!trainer->applies_elsewhere || trainer->role == LK_TRAIN_WORKER)
+        return LK_OK;
+    if (trainer->role != LK_TRAIN_CHIEF)
+        LK_FAIL(LK_ERR_ARGUMENT, "trainer: a parameter server trains nothing; see lk_parameter_server_new");
+    trainer->chief = lk__calloc(1, sizeof *trainer->chief);
+    return trainer->chief ? open_chief(trainer, trainer->chief) : LK_ERR_MEMORY;
+}
+
+void lk__ps_release(struct ps_chief *chief)
+{
+    if (!chief)
+        return;
+    if (chief->coordinator && !chief->has_ended)
+        lk__ps_coordinator_end(chief->coordinator, PS_FAILED, "it could not begin");
+    lk__ps_client_release(chief->client);
+    lk__ps_coordinator_release(chief->coordinator);
+    lk__post_release(chief->post);
+    lk__ps_layout_free(&chief->layout);
+    lk__ps_place_free(&chief->place);
+    lk__free(chief->order);
+    lk__free(chief->rates);
+    lk__free(chief);
+}
+
+static ps_setup setup_of(const lk_trainer *trainer)
+{
+    const lk_plan *plan = &trainer->plan;
+    const lk_optimizer_opts *o = &plan->optimizer_opts;
+    return (ps_setup){.run = lk__ps_nonce(),
+                      .batches = plan->epochs * plan->steps_per_epoch,
+                      .shards = plan->shards,
+                      .max_staleness = trainer->config.max_staleness,
+                      .optimizer = o->kind,
+                      .nesterov = o->nesterov,
+                      .momentum = o->momentum,
+                      .weight_decay = o->weight_decay,
+                      .beta1 = o->beta1,
+                      .beta2 = o->beta2,
+                      .epsilon = o->epsilon,
+                      .trust = o->trust,
+                      .clip_norm = o->clip_norm};
+}
+
+static lk_status start(lk_trainer *trainer, struct ps_chief *chief)
+{
+    const lk_plan *plan = &trainer->plan;
+    void *fields;
+    ps_training training = {
+        .setup = setup_of(trainer), .layout = &chief->layout, .variables = lk_trainer_variables(trainer, 0)};
+    LK_TRY(lk__ps_layout_new(trainer->model, chief->place.servers, &chief->layout));
+    LK_TRY(check_split(trainer, &chief->layout));
+    chief->order = lk__calloc((size_t)plan->train_samples, sizeof *chief->order);
+    chief->rates = lk__calloc((size_t)plan->steps_per_epoch, sizeof *chief->rates);
+    if (!chief->order || !chief->rates)
+        return LK_ERR_MEMORY;
+    LK_TRY(lk__agreement_list(trainer, &fields, &training.agreement_bytes));
+    training.agreement = fields;
+    lk_status status = lk__ps_coordinator_start(chief->coordinator, &training);
+    lk__free(fields);
+    LK_TRY(status);
+    chief->directory = lk__ps_coordinator_directory(chief->coordinator);
+    return lk__ps_client_new(chief->post, &chief->layout, training.setup.run, &chief->directory, &chief->client);
+}
+
+lk_status lk__ps_start(lk_trainer *trainer)
+{
+    return trainer->chief ? start(trainer, trainer->chief) : LK_OK;
+}
+
+/* --- an epoch ----------------------------------------------------------------------------------------------------- */
+
+lk_status lk__ps_begin_epoch(lk_trainer *trainer, const double *rates)
+{
+    struct ps_chief *chief = trainer->chief;
+    const lk_plan *plan = &trainer->plan;
+    LK_TRY(lk_sample_order(plan->train_samples, plan->seed, trainer->epoch, true, chief->order));
+    memcpy(chief->rates, rates, (size_t)plan->steps_per_epoch * sizeof *rates);
+    ps_epoch epoch = {.epoch = trainer->epoch,
+                      .first = trainer->epoch * plan->steps_per_epoch,
+                      .count = plan->steps_per_epoch,
+                      .batch_size = plan->batch_size,
+                      .samples = plan->train_samples,
+                      .rates = rates};
+    return lk__ps_coordinator_begin(chief->coordinator, &epoch);
+}
+
+static lk_mean mean(double sum, int64_t count)
+{
+    return (lk_mean){.sum = sum, .count = count};
+}
+
+lk_status lk__ps_next_step(lk_trainer *trainer, lk__pending_step *step, lk__step_metrics *metrics, bool *any)
+{
+    enum { PATIENCE = 100 };
+    struct ps_chief *chief = trainer->chief;
+    const lk_plan *plan = &trainer->plan;
+    ps_finished f;
+    LK_TRY(lk__ps_coordinator_next(chief->coordinator, PATIENCE, &f, any));
+    if (!*any)
+        return LK_OK;
+    *step = (lk__pending_step){.count = f.samples, .batch = f.index};
+    step->update = (lk__update){.epoch = trainer->epoch,
+                                .number = trainer->updates,
+                                .first = f.index,
+                                .batches = 1,
+                                .samples = f.samples,
+                                .rate = chief->rates[f.index]};
+    *metrics = (lk__step_metrics){.skipped = f.skipped};
+    metrics->metrics.loss = mean(f.loss, f.samples);
+    metrics->metrics.accuracy = mean(f.hits, f.samples);
+    if (plan->top_k > 0)
+        metrics->metrics.top_k = mean(f.top_k, f.samples);
+    trainer->updates++;
+    trainer->steps++;
+    return lk_ledger_add(trainer->train_ledger, chief->order + f.index * plan->batch_size, f.samples);
+}
+
+void lk__ps_stop_epoch(lk_trainer *trainer)
+{
+    lk__ps_coordinator_stop(trainer->chief->coordinator);
+}
+
+bool lk__ps_epoch_is_over(lk_trainer *trainer)
+{
+    return lk__ps_coordinator_is_idle(trainer->chief->coordinator);
+}
+
+/* --- variables and the report ------------------------------------------------------------------------------------- */
+
+/* A server has applied each batch once, but for those that it lost. */
+static void update_report(struct ps_chief *chief)
+{
+    lk_async_report *report = &chief->report;
+    lk__ps_coordinator_report(chief->coordinator, report);
+    report->lost_updates = 0;
+    for (int s = 0; s < chief->place.servers; s++) {
+        int64_t lost = report->updates - lk__ps_client_version(chief->client, s);
+        report->lost_updates += lost > 0 ? lost : 0;
+    }
+}
+
+lk_status lk__ps_pull(lk_trainer *trainer)
+{
+    struct ps_chief *chief = trainer->chief;
+    lk_tensor *const *sets[LK_MAX_DEVICES];
+    for (int r = 0; r < trainer->n_devices; r++)
+        sets[r] = lk_trainer_variables(trainer, r);
+    LK_TRY(lk__ps_client_pull(chief->client, sets, trainer->n_devices));
+    update_report(chief);
+    return LK_OK;
+}
+
+void lk__ps_end(lk_trainer *trainer, lk_status status)
+{
+    struct ps_chief *chief = trainer->chief;
+    if (!chief || chief->has_ended)
+        return;
+    chief->has_ended = true;
+    lk__ps_coordinator_end(chief->coordinator, status == LK_OK ? PS_ENDED : PS_FAILED,
+                           status == LK_OK ? "" : lk_error_message());
+}
+
+const lk_async_report *lk_trainer_async_report(const lk_trainer *trainer)
+{
+    return trainer->chief ? &trainer->chief->report : NULL;
+}

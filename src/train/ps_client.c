@@ -1,0 +1,303 @@
+#include "train/ps_client.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "train/ps_chief_call.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+/* Milliseconds between two looks at a server that does not answer, and looks after which a request is sent once more
+ * though nobody says that the server was lost: a connection may have been. */
+enum { LOOK = 20, LOOKS = 500 };
+
+typedef struct link {
+    ps_server_place place;
+    lk_peer *peer; /* NULL: not connected */
+    float *flat;   /* [elements]: pulled, or to be pushed */
+    lk_mail *mail; /* the answer, while it is looked at */
+    ps_variables pulled;
+} link;
+
+struct ps_client {
+    lk_post *post;
+    const ps_layout *layout;
+    uint64_t run, number;
+    const ps_directory *directory;
+    int servers, generation;
+    link *links;
+    ps_server_place *places; /* scratch */
+    float *running, *scratch;
+    double *sums;
+};
+
+/* --- life --------------------------------------------------------------------------------------------------------- */
+
+static lk_status allocate(ps_client *c)
+{
+    const lk_placement *p = &c->layout->placement;
+    size_t statistics = (size_t)c->layout->statistics + 1;
+    c->links = lk__calloc((size_t)c->servers, sizeof *c->links);
+    c->places = lk__calloc((size_t)c->servers, sizeof *c->places);
+    c->running = lk__calloc(statistics, sizeof *c->running);
+    c->sums = lk__calloc(statistics, sizeof *c->sums);
+    c->scratch = lk__calloc((size_t)lk__ps_layout_largest(c->layout), sizeof *c->scratch);
+    if (!c->links || !c->places || !c->running || !c->sums || !c->scratch)
+        return LK_ERR_MEMORY;
+    for (int s = 0; s < c->servers; s++) {
+        c->links[s].flat = lk__calloc((size_t)p->elements[s], sizeof(float));
+        if (!c->links[s].flat)
+            return LK_ERR_MEMORY;
+    }
+    return LK_OK;
+}
+
+lk_status lk__ps_client_new(lk_post *post, const ps_layout *layout, uint64_t run, const ps_directory *directory,
+                            ps_client **client)
+{
+    ps_client *c = lk__calloc(1, sizeof *c);
+    *client = c;
+    if (!c)
+        return LK_ERR_MEMORY;
+    c->post = post;
+    c->layout = layout;
+    c->run = run;
+    c->directory = directory;
+    c->servers = layout->placement.servers;
+    c->generation = -1;
+    return allocate(c);
+}
+
+void lk__ps_client_release(ps_client *c)
+{
+    if (!c)
+        return;
+    for (int s = 0; c->links && s < c->servers; s++) {
+        lk__peer_release(c->links[s].peer);
+        lk__mail_release(c->links[s].mail);
+        lk__free(c->links[s].flat);
+    }
+    lk__free(c->links);
+    lk__free(c->places);
+    lk__free(c->running);
+    lk__free(c->sums);
+    lk__free(c->scratch);
+    lk__free(c);
+}
+
+int64_t lk__ps_client_version(const ps_client *c, int server)
+{
+    return c->links[server].pulled.version;
+}
+
+/* --- connections -------------------------------------------------------------------------------------------------- */
+
+/* Connects to a server that is somewhere else, or another process, since. */
+static lk_status follow(ps_client *c, link *l, const ps_server_place *place)
+{
+    lk_cluster_address named;
+    lk_address address;
+    if (!place->is_there || (l->peer && place->incarnation == l->place.incarnation))
+        return LK_OK;
+    if (!lk__cluster_read_address(place->address, &named))
+        LK_FAIL(LK_ERR_FORMAT, "the chief gives '%.60s' as a server's address", place->address);
+    LK_TRY(lk__address_resolve("a parameter server", &named, &address));
+    lk__peer_release(l->peer);
+    l->peer = NULL;
+    l->place = *place;
+    return lk__peer_open(c->post, &address, *place->key ? place->key : NULL, &l->peer);
+}
+
+static lk_status follow_all(ps_client *c)
+{
+    if (c->generation == c->directory->generation(c->directory->user))
+        return LK_OK;
+    int generation;
+    LK_TRY(c->directory->look_up(c->directory->user, c->places, &generation));
+    for (int s = 0; s < c->servers; s++)
+        LK_TRY(follow(c, &c->links[s], &c->places[s]));
+    c->generation = generation;
+    return LK_OK;
+}
+
+/* --- a request to all servers ------------------------------------------------------------------------------------- */
+
+typedef struct request {
+    void (*describe)(const ps_client *c, int server, const void *user, lk_wire_first *first, lk_frame *frames, int *n);
+    lk_status (*take)(ps_client *c, int server, void *user);
+    void *user;
+} request;
+
+static lk_status send_to(ps_client *c, int server, const request *r, uint64_t number)
+{
+    lk_wire_first first;
+    lk_frame frames[LK_MAX_FRAMES];
+    int n;
+    if (!c->links[server].peer)
+        return LK_OK;
+    r->describe(c, server, r->user, &first, frames, &n);
+    first.header.number = number;
+    return lk__peer_send(c->links[server].peer, frames, n);
+}
+
+/* The answer to `number`, if it comes within the time; older ones are dropped. */
+static lk_status hear(link *l, uint64_t number)
+{
+    lk_wire_header header;
+    lk_mail *mail;
+    if (!l->peer)
+        return LK_OK;
+    LK_TRY(lk__peer_receive(l->peer, LOOK, &mail));
+    if (!mail)
+        return LK_OK;
+    lk_status status = lk__wire_header(mail, &header);
+    if (status == LK_OK && header.number == number && header.kind == PS_REFUSED)
+        status = lk__ps_refused("a parameter server", mail);
+    if (status == LK_OK && header.number == number)
+        l->mail = mail;
+    else
+        lk__mail_release(mail);
+    return status;
+}
+
+/* Without a connection there is nothing to wait in. */
+static void rest(const link *l)
+{
+    static const struct timespec look = {.tv_nsec = LOOK * 1000000L};
+    if (!l->peer)
+        nanosleep(&look, NULL);
+}
+
+static lk_status await(ps_client *c, int server, const request *r, uint64_t number)
+{
+    link *l = &c->links[server];
+    for (int looks = 1; !l->mail; looks++) {
+        const lk_peer *before = l->peer;
+        LK_TRY(hear(l, number));
+        if (l->mail)
+            break;
+        rest(l);
+        LK_TRY(c->directory->check(c->directory->user));
+        LK_TRY(follow_all(c));
+        if (l->peer != before || looks % LOOKS == 0)
+            LK_TRY(send_to(c, server, r, number));
+    }
+    lk_status status = r->take(c, server, r->user);
+    lk__mail_release(l->mail);
+    l->mail = NULL;
+    return status;
+}
+
+static lk_status ask_all(ps_client *c, const request *r)
+{
+    uint64_t number = ++c->number;
+    LK_TRY(follow_all(c));
+    for (int s = 0; s < c->servers; s++)
+        LK_TRY(send_to(c, s, r, number));
+    for (int s = 0; s < c->servers; s++)
+        LK_TRY(await(c, s, r, number));
+    return LK_OK;
+}
+
+/* --- pull --------------------------------------------------------------------------------------------------------- */
+
+static void describe_pull(const ps_client *c, int server, const void *user, lk_wire_first *first, lk_frame *frames,
+                          int *n)
+{
+    (void)server, (void)user;
+    ps_empty pull = {.run = c->run};
+    frames[0] = lk__wire_first(first, PS_PULL, 0, &pull, sizeof pull);
+    *n = 1;
+}
+
+static lk_status take_variables(ps_client *c, int server, void *user)
+{
+    (void)user;
+    link *l = &c->links[server];
+    const void *flat, *running;
+    size_t bytes = (size_t)c->layout->placement.elements[server] * sizeof(float),
+           extra = (size_t)lk__ps_layout_statistics(c->layout, server) * sizeof(float);
+    LK_TRY(lk__wire_body(l->mail, PS_VARIABLES, "variables", &l->pulled, sizeof l->pulled, 2, 2));
+    LK_TRY(lk__wire_frame(l->mail, 0, "variables", bytes, &flat));
+    LK_TRY(lk__wire_frame(l->mail, 1, "variables", extra, &running));
+    memcpy(l->flat, flat, bytes);
+    if (extra > 0)
+        memcpy(c->running, running, extra);
+    return LK_OK;
+}
+
+lk_status lk__ps_client_pull(ps_client *c, lk_tensor *const *const *sets, int n_sets)
+{
+    const float *flats[LK_MAX_SERVERS];
+    request r = {.describe = describe_pull, .take = take_variables};
+    LK_TRY(ask_all(c, &r));
+    for (int s = 0; s < c->servers; s++)
+        flats[s] = c->links[s].flat;
+    return lk__ps_layout_write(c->layout, sets, n_sets, flats, c->running, c->scratch);
+}
+
+/* --- push --------------------------------------------------------------------------------------------------------- */
+
+static bool are_finite(const float *values, int64_t n)
+{
+    float sum = 0; /* x - x is 0, or NaN where x is not finite */
+    for (int64_t i = 0; i < n; i++)
+        sum += values[i] - values[i];
+    return sum == 0;
+}
+
+lk_status lk__ps_client_load(ps_client *c, lk_tensor *const *values, bool *finite)
+{
+    float *flats[LK_MAX_SERVERS];
+    for (int s = 0; s < c->servers; s++)
+        flats[s] = c->links[s].flat;
+    LK_TRY(lk__ps_layout_gradients(c->layout, values, flats, c->sums, c->scratch));
+    *finite = true;
+    for (int s = 0; s < c->servers; s++)
+        *finite = *finite && are_finite(flats[s], c->layout->placement.elements[s]);
+    return LK_OK;
+}
+
+typedef struct pushing {
+    const ps_push *push;
+    bool is_empty;
+    ps_push_result *result;
+} pushing;
+
+static void describe_push(const ps_client *c, int server, const void *user, lk_wire_first *first, lk_frame *frames,
+                          int *n)
+{
+    const pushing *p = user;
+    const link *l = &c->links[server];
+    bool sends = !p->is_empty && !p->push->is_skipped;
+    ps_push push = *p->push;
+    push.run = c->run;
+    push.incarnation = l->pulled.incarnation;
+    push.version = l->pulled.version;
+    frames[0] = lk__wire_first(first, PS_PUSH, 0, &push, sizeof push);
+    frames[1] = (lk_frame){l->flat, sends ? (size_t)c->layout->placement.elements[server] * sizeof(float) : 0};
+    frames[2] = (lk_frame){c->sums, sends ? (size_t)lk__ps_layout_statistics(c->layout, server) * sizeof(double) : 0};
+    *n = 3;
+}
+
+static lk_status take_pushed(ps_client *c, int server, void *user)
+{
+    ps_push_result *result = ((pushing *)user)->result;
+    ps_pushed pushed;
+    LK_TRY(lk__wire_body(c->links[server].mail, PS_PUSHED, "pushed", &pushed, sizeof pushed, 0, 0));
+    result->repeated += pushed.status == PS_REPEATED;
+    result->too_stale += pushed.status == PS_TOO_STALE;
+    bool counts = pushed.status == PS_APPLIED || pushed.status == PS_HELD;
+    if (counts && pushed.staleness > result->staleness)
+        result->staleness = pushed.staleness;
+    return LK_OK;
+}
+
+lk_status lk__ps_client_push(ps_client *c, const ps_push *push, bool is_empty, ps_push_result *result)
+{
+    pushing p = {push, is_empty, result};
+    request r = {.describe = describe_push, .take = take_pushed, .user = &p};
+    *result = (ps_push_result){0};
+    return ask_all(c, &r);
+}

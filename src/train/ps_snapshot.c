@@ -1,0 +1,251 @@
+#include "train/ps_snapshot.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+enum { FORMAT = 1 };
+
+static const char magic[8] = "LKPSNAP";
+
+/* The file begins with it; `contents` of so many bytes follow, in the order of `lay_out`. */
+typedef struct preamble {
+    char magic[8];
+    uint32_t format, setup_bytes;
+    ps_setup setup;
+    int64_t version, steps;
+    uint64_t bytes, hash; /* of the contents */
+    uint64_t own_hash;    /* of all that stands before it */
+} preamble;
+
+typedef struct contents {
+    unsigned char *memory;
+    size_t bytes;
+    ps_part *parts;
+    ps_layer *layers;
+    float *flat, *slots[LK_OPTIMIZER_SLOTS], *running; /* a slot that the optimiser has not: NULL */
+    unsigned char *applied;
+} contents;
+
+/* --- layout ------------------------------------------------------------------------------------------------------- */
+
+static void *place(unsigned char *memory, size_t *at, size_t bytes)
+{
+    void *here = memory ? memory + *at : NULL;
+    *at += (bytes + 7) / 8 * 8;
+    return here;
+}
+
+/* Where everything is in `memory`, and how many bytes that are. */
+static contents lay_out(const ps_setup *setup, unsigned char *memory)
+{
+    const char *names[LK_OPTIMIZER_SLOTS];
+    contents c = {.memory = memory};
+    lk_optimizer_opts opts = {.kind = (lk_optimizer_kind)setup->optimizer, .momentum = setup->momentum};
+    size_t elements = (size_t)setup->elements * sizeof(float);
+    lk__optimizer_slots(&opts, names);
+    c.parts = place(memory, &c.bytes, (size_t)setup->parts * sizeof *c.parts);
+    c.layers = place(memory, &c.bytes, (size_t)setup->layers * sizeof *c.layers);
+    c.flat = place(memory, &c.bytes, elements);
+    for (int i = 0; i < LK_OPTIMIZER_SLOTS; i++)
+        if (names[i])
+            c.slots[i] = place(memory, &c.bytes, elements);
+    c.running = place(memory, &c.bytes, (size_t)setup->statistics * sizeof(float));
+    c.applied = place(memory, &c.bytes, (size_t)(setup->batches / 8 + 1));
+    return c;
+}
+
+/* --- writing ------------------------------------------------------------------------------------------------------ */
+
+static lk_status fill(ps_store *s, const contents *c)
+{
+    const ps_setup *setup = &s->setup;
+    memcpy(c->parts, s->parts, (size_t)setup->parts * sizeof *c->parts);
+    if (setup->layers > 0)
+        memcpy(c->layers, s->layers, (size_t)setup->layers * sizeof *c->layers);
+    LK_TRY(lk__ps_store_read(s));
+    memcpy(c->flat, s->reply, (size_t)setup->elements * sizeof(float));
+    memcpy(c->running, s->reply + setup->elements, (size_t)setup->statistics * sizeof(float));
+    for (int i = 0; i < LK_OPTIMIZER_SLOTS; i++)
+        if (c->slots[i])
+            LK_TRY(lk_tensor_read(lk_optimizer_state(s->optimizer, i, NULL), c->slots[i],
+                                  (size_t)setup->elements * sizeof(float)));
+    memcpy(c->applied, s->applied, (size_t)(setup->batches / 8 + 1));
+    return LK_OK;
+}
+
+static bool write_all(int fd, const void *data, size_t bytes)
+{
+    const char *next = data;
+    while (bytes > 0) {
+        ssize_t n = write(fd, next, bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        next += n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
+static lk_status refuse(const char *path, const char *what)
+{
+    LK_FAIL(LK_ERR_IO, "snapshot %s: cannot be %s: %s", path, what, strerror(errno));
+}
+
+/* The new name is on disk only once its folder is. */
+static lk_status sync_folder(const char *path)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    bool synced = fd >= 0 && fsync(fd) == 0;
+    if (fd >= 0)
+        close(fd);
+    return synced ? LK_OK : refuse(path, "brought to disk");
+}
+
+static lk_status write_file(const char *path, const preamble *p, const contents *c)
+{
+    char beside[PATH_MAX];
+    if (snprintf(beside, sizeof beside, "%s.tmp", path) >= (int)sizeof beside)
+        LK_FAIL(LK_ERR_ARGUMENT, "snapshot %.60s…: the path is too long", path);
+    int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return refuse(beside, "written");
+    bool written = write_all(fd, p, sizeof *p) && write_all(fd, c->memory, c->bytes) && fsync(fd) == 0;
+    if (close(fd) != 0)
+        written = false;
+    if (!written || rename(beside, path) != 0) {
+        lk_status status = refuse(path, "written");
+        unlink(beside);
+        return status;
+    }
+    return sync_folder(path);
+}
+
+lk_status lk__ps_snapshot_write(ps_store *s, const char *path)
+{
+    contents c = lay_out(&s->setup, NULL);
+    unsigned char *memory = lk__calloc(c.bytes, 1);
+    if (!memory)
+        return LK_ERR_MEMORY;
+    c = lay_out(&s->setup, memory);
+    lk_status status = fill(s, &c);
+    if (status == LK_OK) {
+        preamble p;
+        memset(&p, 0, sizeof p);
+        memcpy(p.magic, magic, sizeof magic);
+        p.format = FORMAT;
+        p.setup_bytes = sizeof p.setup;
+        p.setup = s->setup;
+        p.version = s->version;
+        p.steps = lk_optimizer_steps(s->optimizer);
+        p.bytes = c.bytes;
+        p.hash = XXH3_64bits(memory, c.bytes);
+        p.own_hash = XXH3_64bits(&p, offsetof(preamble, own_hash));
+        status = write_file(path, &p, &c);
+    }
+    lk__free(memory);
+    return status;
+}
+
+/* --- reading ------------------------------------------------------------------------------------------------------ */
+
+static lk_status check_preamble(const char *path, const preamble *p, size_t bytes)
+{
+    if (bytes < sizeof *p || memcmp(p->magic, magic, sizeof magic) != 0)
+        LK_FAIL(LK_ERR_FORMAT, "snapshot %s: is none: it does not begin as one does", path);
+    if (p->format != FORMAT || p->setup_bytes != sizeof p->setup)
+        LK_FAIL(LK_ERR_FORMAT, "snapshot %s: of format %u, and this version reads %d", path, p->format, FORMAT);
+    if (p->own_hash != XXH3_64bits(p, offsetof(preamble, own_hash)))
+        LK_FAIL(LK_ERR_FORMAT, "snapshot %s: its beginning is damaged", path);
+    LK_TRY(lk__ps_setup_check(&p->setup, NULL, NULL));
+    if (p->bytes != bytes - sizeof *p || p->bytes != lay_out(&p->setup, NULL).bytes)
+        LK_FAIL(LK_ERR_FORMAT, "snapshot %s: has %zu bytes, where %zu belong behind its beginning", path,
+                bytes - sizeof *p, (size_t)p->bytes);
+    return LK_OK;
+}
+
+static lk_status restore(const preamble *p, const contents *c, ps_store **store)
+{
+    LK_TRY(lk__ps_store_new(&p->setup, c->parts, c->layers, store));
+    ps_store *s = *store;
+    LK_TRY(lk__ps_store_write(s, c->flat, c->running));
+    for (int i = 0; i < LK_OPTIMIZER_SLOTS; i++)
+        if (c->slots[i])
+            LK_TRY(lk_tensor_write(lk_optimizer_state(s->optimizer, i, NULL), c->slots[i],
+                                   (size_t)p->setup.elements * sizeof(float)));
+    memcpy(s->applied, c->applied, (size_t)(p->setup.batches / 8 + 1));
+    lk__optimizer_resume(s->optimizer, p->steps);
+    s->version = s->restored = p->version;
+    return LK_OK;
+}
+
+static lk_status parse(const char *path, unsigned char *memory, size_t bytes, ps_store **store)
+{
+    preamble p;
+    memset(&p, 0, sizeof p);
+    memcpy(&p, memory, bytes < sizeof p ? bytes : sizeof p);
+    LK_TRY(check_preamble(path, &p, bytes));
+    contents c = lay_out(&p.setup, memory + sizeof p);
+    if (p.hash != XXH3_64bits(c.memory, c.bytes))
+        LK_FAIL(LK_ERR_FORMAT, "snapshot %s: its contents are damaged", path);
+    lk_status status = restore(&p, &c, store);
+    if (status != LK_OK) {
+        lk__ps_store_release(*store);
+        *store = NULL;
+    }
+    return status;
+}
+
+static bool read_all(int fd, unsigned char *memory, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t n = read(fd, memory, bytes);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        memory += n;
+        bytes -= (size_t)n;
+    }
+    return true;
+}
+
+static lk_status read_file(int fd, const char *path, ps_store **store)
+{
+    struct stat there;
+    if (fstat(fd, &there) != 0)
+        return refuse(path, "read");
+    size_t bytes = (size_t)there.st_size;
+    unsigned char *memory = lk__alloc_aligned(bytes + 1);
+    if (!memory)
+        return LK_ERR_MEMORY;
+    lk_status status = read_all(fd, memory, bytes) ? LK_OK : refuse(path, "read");
+    if (status == LK_OK)
+        status = parse(path, memory, bytes, store);
+    lk__free_aligned(memory);
+    return status;
+}
+
+lk_status lk__ps_snapshot_read(const char *path, ps_store **store)
+{
+    *store = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return errno == ENOENT ? LK_OK : refuse(path, "read");
+    lk_status status = read_file(fd, path, store);
+    close(fd);
+    return status;
+}

@@ -1,0 +1,376 @@
+/* A worker of a parameter-server training: it asks for a batch, pulls the variables, computes gradients, and pushes
+ * them. */
+#include "train/ps_agreement.h"
+#include "train/ps_chief_call.h"
+#include "train/ps_client.h"
+#include "train/ps_pulse.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MAX_SUMS = 64 }; /* sizes of nodes: two at each depth of the tree */
+
+typedef struct worker {
+    lk_trainer *trainer;
+    lk_train_result *result;
+    ps_place place;
+    lk_post *post;
+    lk_peer *peer;
+    ps_pulse_thread *pulse;
+    ps_welcome welcome;
+    ps_layout layout;
+    ps_directory directory;
+    ps_client *client;
+    uint64_t number;
+    lk_shard_sum *sums[MAX_SUMS]; /* of as many shards as nodes have had */
+    int64_t sizes[MAX_SUMS];
+    int n_sums;
+} worker;
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+static bool is_interrupted(void *user)
+{
+    return atomic_load(&((worker *)user)->trainer->interrupted);
+}
+
+/* --- asking the chief --------------------------------------------------------------------------------------------- */
+
+typedef struct question {
+    int kind, reply;
+    const char *what;
+    const void *body;
+    size_t bytes;
+    int frames; /* behind the answer's structure */
+} question;
+
+/* Whether training, and waiting for it, go on. */
+static lk_status check(void *user)
+{
+    worker *w = user;
+    LK_TRY(lk__ps_pulse_check(w->pulse));
+    if (is_interrupted(w))
+        LK_FAIL(LK_ERR_INTERRUPTED, "worker %d: interrupted", w->welcome.worker);
+    return LK_OK;
+}
+
+/* Answers to earlier questions are dropped. */
+static lk_status hear(worker *w, uint64_t number, lk_mail **mail)
+{
+    lk_wire_header header;
+    LK_TRY(lk__peer_receive(w->peer, 50, mail));
+    if (!*mail)
+        return LK_OK;
+    lk_status status = lk__wire_header(*mail, &header);
+    if (status == LK_OK && header.number == number)
+        return LK_OK;
+    lk__mail_release(*mail);
+    *mail = NULL;
+    return status;
+}
+
+/* *mail: the answer, to be released. It may take as long as others need; the question is repeated now and then, for a
+ * connection may have been lost. */
+static lk_status ask(worker *w, const question *q, void *answer, size_t bytes, lk_mail **mail)
+{
+    enum { LOOKS = 100 };
+    lk_wire_first first;
+    uint64_t number = ++w->number;
+    lk_frame frame = lk__wire_first(&first, q->kind, number, q->body, q->bytes);
+    *mail = NULL;
+    for (int looks = 0; !*mail; looks++) {
+        if (looks % LOOKS == 0)
+            LK_TRY(lk__peer_send(w->peer, &frame, 1));
+        LK_TRY(hear(w, number, mail));
+        if (!*mail)
+            LK_TRY(check(w));
+    }
+    lk_status status = lk__wire_body(*mail, q->reply, q->what, answer, bytes, q->frames, q->frames);
+    if (status != LK_OK) {
+        lk__mail_release(*mail);
+        *mail = NULL;
+    }
+    return status;
+}
+
+static lk_status ask_briefly(worker *w, const question *q, void *answer, size_t bytes)
+{
+    lk_mail *mail;
+    LK_TRY(ask(w, q, answer, bytes, &mail));
+    lk__mail_release(mail);
+    return LK_OK;
+}
+
+/* --- servers ------------------------------------------------------------------------------------------------------ */
+
+static int generation(void *user)
+{
+    return lk__ps_pulse_generation(((worker *)user)->pulse);
+}
+
+static lk_status look_up(void *user, ps_server_place *places, int *of)
+{
+    worker *w = user;
+    ps_empty table = {.run = w->welcome.run};
+    ps_servers servers;
+    const void *data;
+    lk_mail *mail;
+    question q = {PS_TABLE, PS_SERVERS, "table of servers", &table, sizeof table, 1};
+    size_t bytes = (size_t)w->welcome.servers * sizeof *places;
+    LK_TRY(ask(w, &q, &servers, sizeof servers, &mail));
+    lk_status status = lk__wire_frame(mail, 0, q.what, bytes, &data);
+    if (status == LK_OK) {
+        memcpy(places, data, bytes);
+        *of = servers.generation;
+    }
+    lk__mail_release(mail);
+    for (int s = 0; s < w->welcome.servers && status == LK_OK; s++)
+        places[s].address[sizeof places[s].address - 1] = places[s].key[sizeof places[s].key - 1] = '\0';
+    return status;
+}
+
+/* --- a hand-out --------------------------------------------------------------------------------------------------- */
+
+static lk_status sum_of(worker *w, int64_t shards, lk_shard_sum **sum)
+{
+    for (int i = 0; i < w->n_sums; i++)
+        if (w->sizes[i] == shards) {
+            *sum = w->sums[i];
+            return LK_OK;
+        }
+    if (w->n_sums == MAX_SUMS)
+        LK_FAIL(LK_ERR_FORMAT, "task: a node of %lld shards, after %d other sizes", (long long)shards, MAX_SUMS);
+    *sum = lk_shard_sum_new(w->trainer->strategy, shards, w->trainer->n_values);
+    if (!*sum)
+        return lk_error_status();
+    w->sums[w->n_sums] = *sum;
+    w->sizes[w->n_sums++] = shards;
+    return LK_OK;
+}
+
+static lk_status check_task(const worker *w, const ps_task *task)
+{
+    const lk_plan *plan = &w->trainer->plan;
+    bool is_good = task->first_shard >= 0 && task->first_shard < task->end_shard && task->end_shard <= plan->shards &&
+                   task->index >= 0 && task->index < plan->steps_per_epoch && task->samples >= 1 && task->batch >= 0;
+    if (!is_good)
+        LK_FAIL(LK_ERR_FORMAT, "task: batch %lld of %lld, shards %lld to %lld of %lld", (long long)task->index,
+                (long long)plan->steps_per_epoch, (long long)task->first_shard, (long long)task->end_shard,
+                (long long)plan->shards);
+    return LK_OK;
+}
+
+/* The sums over the hand-out's shards into trainer->sums. */
+static lk_status compute(worker *w, const ps_task *task)
+{
+    lk_trainer *trainer = w->trainer;
+    lk_shard_sum *sum;
+    lk_batch *batch;
+    trainer->update = (lk__update){.epoch = task->epoch,
+                                   .number = task->batch,
+                                   .first = task->index,
+                                   .batches = 1,
+                                   .samples = task->samples,
+                                   .rate = task->rate};
+    LK_TRY(sum_of(w, task->end_shard - task->first_shard, &sum));
+    LK_TRY(lk_loader_start_at(trainer->train_loader, task->epoch, task->index));
+    LK_TRY(lk_loader_next(trainer->train_loader, &batch));
+    lk_status status = lk__run_training_shards(trainer, sum, task->first_shard, batch, trainer->sums);
+    lk_batch_release(batch);
+    return status;
+}
+
+static lk_status read_metrics(const worker *w, ps_work *work)
+{
+    const lk_trainer *trainer = w->trainer;
+    lk_tensor *const *metrics = trainer->sums + trainer->n_updated;
+    LK_TRY(lk_tensor_item(metrics[0], &work->loss));
+    LK_TRY(lk_tensor_item(metrics[1], &work->hits));
+    return trainer->plan.top_k > 0 ? lk_tensor_item(metrics[2], &work->top_k) : LK_OK;
+}
+
+/* May it be pushed? Waits where others have to push first. */
+static lk_status ask_for_grant(worker *w, const ps_task *task, bool *granted)
+{
+    ps_ask body = {.worker = w->welcome.worker, .batch = task->batch, .run = w->welcome.run};
+    question q = {PS_ASK, PS_ANSWER, "answer", &body, sizeof body, 0};
+    ps_answer answer;
+    *granted = task->granted != 0;
+    if (*granted)
+        return LK_OK;
+    LK_TRY(ask_briefly(w, &q, &answer, sizeof answer));
+    *granted = answer.granted != 0;
+    return LK_OK;
+}
+
+static lk_status push(worker *w, const ps_task *task, bool is_empty, ps_work *work)
+{
+    ps_push_result result;
+    bool granted;
+    ps_push body = {.batch = task->batch,
+                    .first_shard = task->first_shard,
+                    .end_shard = task->end_shard,
+                    .is_skipped = work->outcome == PS_SKIPPED,
+                    .samples = task->samples,
+                    .rate = task->rate};
+    LK_TRY(ask_for_grant(w, task, &granted));
+    if (granted)
+        LK_TRY(lk__ps_client_push(w->client, &body, is_empty, &result));
+    if (!granted || result.too_stale > 0) {
+        work->outcome = PS_DROPPED;
+        return LK_OK;
+    }
+    work->staleness = result.staleness;
+    work->repeated = result.repeated;
+    return LK_OK;
+}
+
+/* Of what was computed; a node whose shards are all empty has nothing. */
+static lk_status deliver(worker *w, const ps_task *task, ps_work *work)
+{
+    const lk_trainer *trainer = w->trainer;
+    bool finite = true, is_empty = !trainer->sums[trainer->n_updated];
+    work->outcome = PS_DONE;
+    if (!is_empty) {
+        LK_TRY(lk__ps_client_load(w->client, trainer->sums, &finite));
+        LK_TRY(read_metrics(w, work));
+    }
+    if ((!finite || !isfinite(work->loss)) && trainer->config.nan_guard != LK_NAN_GUARD_OFF)
+        work->outcome = trainer->config.nan_guard == LK_NAN_GUARD_SKIP ? PS_SKIPPED : PS_NOT_FINITE;
+    return work->outcome == PS_NOT_FINITE ? LK_OK : push(w, task, is_empty, work);
+}
+
+static lk_status carry_out(worker *w, const ps_task *task, ps_work *work)
+{
+    lk_trainer *trainer = w->trainer;
+    lk_tensor *const *sets[LK_MAX_DEVICES];
+    LK_TRY(check_task(w, task));
+    for (int r = 0; r < trainer->n_devices; r++)
+        sets[r] = lk_trainer_variables(trainer, r);
+    work->batch = task->batch;
+    work->first_shard = task->first_shard;
+    work->end_shard = task->end_shard;
+    LK_TRY(lk__ps_client_pull(w->client, sets, trainer->n_devices));
+    lk_status status = compute(w, task);
+    if (status == LK_OK)
+        status = deliver(w, task, work);
+    lk__release_tensors(trainer->sums, (int64_t)trainer->n_devices * trainer->n_values);
+    LK_TRY(status);
+    lk_range samples = {lk_part(task->samples, trainer->plan.shards, task->first_shard).begin,
+                        lk_part(task->samples, trainer->plan.shards, task->end_shard - 1).end};
+    w->result->steps += work->outcome == PS_DONE || work->outcome == PS_SKIPPED;
+    w->result->samples_seen += samples.end - samples.begin;
+    return LK_OK;
+}
+
+/* --- life --------------------------------------------------------------------------------------------------------- */
+
+/* Why training has ended comes with the next pulse. */
+static lk_status end_of_training(worker *w, ps_state state)
+{
+    static const struct timespec look = {.tv_nsec = 10 * 1000000L};
+    for (int looks = 0; state == PS_FAILED && looks < 100; looks++) {
+        LK_TRY(lk__ps_pulse_check(w->pulse));
+        nanosleep(&look, NULL);
+    }
+    if (state == PS_FAILED)
+        LK_FAIL(LK_ERR_BACKEND, "the chief has ended training");
+    return LK_OK;
+}
+
+static lk_status work(worker *w)
+{
+    ps_work report = {.outcome = PS_NOTHING};
+    for (;;) {
+        ps_task task;
+        report.worker = w->welcome.worker;
+        report.run = w->welcome.run;
+        question q = {PS_WORK, PS_TASK, "task", &report, sizeof report, 0};
+        LK_TRY(ask_briefly(w, &q, &task, sizeof task));
+        if (task.state != PS_RUNNING)
+            return end_of_training(w, (ps_state)task.state);
+        double began = now();
+        report = (ps_work){.outcome = PS_NOTHING};
+        LK_TRY(carry_out(w, &task, &report));
+        w->result->seconds += now() - began;
+    }
+}
+
+static lk_status join(worker *w)
+{
+    ps_join body = {.role = PS_WORKER, .devices = w->trainer->n_devices, .nonce = lk__ps_nonce()};
+    void *fields;
+    size_t bytes;
+    lk_mail *mail = NULL;
+    gethostname(body.host, sizeof body.host - 1);
+    LK_TRY(lk__agreement_list(w->trainer, &fields, &bytes));
+    lk_status status = lk__ps_join(w->post, &w->place, &body, fields, bytes, is_interrupted, w, &mail);
+    lk__free(fields);
+    LK_TRY(status);
+    status = lk__wire_body(mail, PS_WELCOME, "welcome", &w->welcome, sizeof w->welcome, 0, 0);
+    lk__mail_release(mail);
+    LK_TRY(status);
+    lk__log(LK_LOG_INFO, "worker %d of the chief at %s, %d parameter server%s", w->welcome.worker, w->place.chief_text,
+            w->welcome.servers, w->welcome.servers == 1 ? "" : "s");
+    ps_beat beat = {.role = PS_WORKER, .id = w->welcome.worker, .run = w->welcome.run};
+    LK_TRY(lk__peer_open(w->post, &w->place.chief, w->place.chief_key, &w->peer));
+    return lk__ps_pulse_start(w->post, &w->place, &beat, &w->pulse);
+}
+
+/* In good order, so that nobody waits for it; the chief may have gone. */
+static void leave(worker *w)
+{
+    ps_ask body = {.worker = w->welcome.worker, .run = w->welcome.run};
+    lk_wire_first first;
+    lk_frame frame = lk__wire_first(&first, PS_LEAVE, ++w->number, &body, sizeof body);
+    lk_mail *mail = NULL;
+    if (lk__peer_send(w->peer, &frame, 1) == LK_OK && lk__peer_receive(w->peer, 500, &mail) == LK_OK)
+        lk__mail_release(mail);
+}
+
+static lk_status run(worker *w)
+{
+    w->directory = (ps_directory){.user = w, .generation = generation, .look_up = look_up, .check = check};
+    LK_TRY(lk__ps_place_find(&w->trainer->config, &w->place));
+    LK_TRY(lk__post_open(w->place.has_keys ? &w->place.keys : NULL, &w->post));
+    LK_TRY(join(w));
+    LK_TRY(lk__ps_layout_new(w->trainer->model, w->welcome.servers, &w->layout));
+    LK_TRY(lk__ps_client_new(w->post, &w->layout, w->welcome.run, &w->directory, &w->client));
+    lk_status status = work(w);
+    if (status == LK_ERR_INTERRUPTED)
+        leave(w);
+    return status;
+}
+
+lk_status lk_trainer_work(lk_trainer *trainer, lk_train_result *result)
+{
+    worker w = {.trainer = trainer, .result = result};
+    *result = (lk_train_result){0};
+    if (trainer->role != LK_TRAIN_WORKER)
+        LK_FAIL(LK_ERR_STATE, "training: this process is no worker of strategy parameter-server (--role worker)");
+    double began = now();
+    lk_status status = run(&w);
+    result->total_seconds = now() - began;
+    lk__ps_pulse_stop(w.pulse);
+    lk__ps_client_release(w.client);
+    lk__peer_release(w.peer);
+    lk__post_release(w.post);
+    lk__ps_layout_free(&w.layout);
+    lk__ps_place_free(&w.place);
+    for (int i = 0; i < w.n_sums; i++)
+        lk_shard_sum_release(w.sums[i]);
+    atomic_store(&trainer->interrupted, false);
+    return status;
+}
