@@ -10,8 +10,7 @@ skip()
     exit 77
 }
 
-command -v mpirun >/dev/null || skip "no mpirun"
-[[ -e $(dirname "$LOCKSTEP")/liblockstep_mpi.so ]] || skip "no plug-in for MPI in this build"
+needs_mpi
 command -v ip >/dev/null || skip "no ip (Debian and Ubuntu: iproute2)"
 
 id=lk$$

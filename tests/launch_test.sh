@@ -38,10 +38,7 @@ if command -v mpirun >/dev/null; then
     complains 'there is no mpirun' openmpi-bin
 fi
 
-if ! command -v mpirun >/dev/null || [[ ! -e $(dirname "$LOCKSTEP")/liblockstep_mpi.so ]]; then
-    echo "SKIP: no mpirun, or no plug-in for MPI in this build"
-    exit 77
-fi
+needs_mpi
 
 # --- processes --------------------------------------------------------------------------------------------------------
 

@@ -3,10 +3,7 @@
 # shellcheck source=tests/cli_testing.sh
 source "$(dirname "$0")/cli_testing.sh"
 
-if ! command -v mpirun >/dev/null || [[ ! -e $(dirname "$LOCKSTEP")/liblockstep_mpi.so ]]; then
-    echo "SKIP: no mpirun, or no plug-in for MPI in this build"
-    exit 77
-fi
+needs_mpi
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none OMPI_MCA_btl=self,vader,tcp
 export OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_oob_tcp_if_include=lo
