@@ -110,8 +110,11 @@ static void measure(way *w, int64_t bytes, int samples, int rank)
 
 int main(int argc, char **argv)
 {
+    const char *local = getenv("OMPI_COMM_WORLD_LOCAL_RANK");
+    char core[32];
+    snprintf(core, sizeof core, "cpu:%d", local ? atoi(local) : 0);
     int samples = argc > 1 ? atoi(argv[1]) : 21, rank;
-    way w = {.device = lk_device_open("cpu:0")};
+    way w = {.device = lk_device_open(core)};
     if (samples < 1 || samples > MAX_SAMPLES) {
         fprintf(stderr, "bench_allreduce: 1 to %d samples\n", MAX_SAMPLES);
         return 2;

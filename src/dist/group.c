@@ -7,6 +7,8 @@
 #include "lockstep/dist.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -44,28 +46,34 @@ static lk_status begin(const lk_group *group, lk_channel channel, const lk_group
     return LK_OK;
 }
 
-/* Looks again after a while that grows: what comes at once is not kept waiting, and what takes its time leaves the core
- * to the device that it is shared with. */
-static void pause_before(int look)
+static int64_t now(void)
 {
-    enum { YIELDS = 8, SHORTEST = 5000, LONGEST = 100000 }; /* nanoseconds */
-    if (look < YIELDS) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
+}
+
+/* Messages move on while somebody looks, so at first it looks all the time and only gives way to who wants the core;
+ * what takes longer waits for a rank that computes, and sleeps, for its own core may be shared with a device. */
+static void pause_after(int64_t waited)
+{
+    enum { AWAKE = 2000000, SLEEP = 50000 }; /* nanoseconds */
+    if (waited < AWAKE)
         sched_yield();
-        return;
-    }
-    long wait = (long)SHORTEST * (look - YIELDS + 1);
-    nanosleep(&(struct timespec){.tv_nsec = wait < LONGEST ? wait : LONGEST}, NULL);
+    else
+        nanosleep(&(struct timespec){.tv_nsec = SLEEP}, NULL);
 }
 
 static lk_status wait_for(const lk_group *group, lk_message *messages, int n)
 {
     char error[LK_MESSAGES_ERROR];
     bool all = false;
-    for (int look = 0; !all; look++) {
+    int64_t began = now();
+    while (!all) {
         if (group->table->done(messages, n, &all, error) != LK_MESSAGES_OK)
             LK_FAIL(LK_ERR_BACKEND, "rank %d: %s", group->rank, error);
         if (!all)
-            pause_before(look);
+            pause_after(now() - began);
     }
     return LK_OK;
 }
