@@ -14,18 +14,6 @@
 #include <fenv.h>
 #include <string.h>
 
-static void *alloc_host(void *self, size_t bytes)
-{
-    (void)self;
-    return lk__alloc_aligned(bytes);
-}
-
-static void free_host(void *self, void *data)
-{
-    (void)self;
-    lk__free_aligned(data);
-}
-
 /* Rounding, denormals and exceptions as the ABI says, whatever the thread that opened the device had: a new thread
  * inherits its creator's control register. */
 static _Thread_local fenv_t callers_environment;
@@ -102,8 +90,8 @@ static const lk_backend cpu = {
     .close = close_cpu,
     .enter = enter_cpu,
     .leave = leave_cpu,
-    .alloc = alloc_host,
-    .free = free_host,
+    .alloc = lk__host_alloc,
+    .free = lk__host_free,
     .to_plain = lk__cpu_to_plain,
     .multiply_adds = lk__cpu_multiply_adds,
     .implementations = lk__cpu_implementations,
@@ -117,8 +105,8 @@ static const lk_kernel_table *const ref_tables[] = {&lk__ref_table, NULL};
 #define PLAIN_C_BACKEND(name)                                                                                   \
     {                                                                                                           \
         .kind = name, .tables = ref_tables, .available = lk__topology_cores, .describe = lk__topology_describe, \
-        .open = open_ref, .close = close_ref, .enter = enter_ref, .leave = leave_ref, .alloc = alloc_host,      \
-        .free = free_host,                                                                                      \
+        .open = open_ref, .close = close_ref, .enter = enter_ref, .leave = leave_ref, .alloc = lk__host_alloc,  \
+        .free = lk__host_free,                                                                                  \
     }
 
 #ifndef LK_HAVE_ONEDNN

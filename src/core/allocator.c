@@ -4,6 +4,18 @@
 
 #include <pthread.h>
 
+void *lk__host_alloc(void *self, size_t bytes)
+{
+    (void)self;
+    return lk__alloc_aligned(bytes);
+}
+
+void lk__host_free(void *self, void *data)
+{
+    (void)self;
+    lk__free_aligned(data);
+}
+
 enum { MIN_SHIFT = 8, CLASSES = (48 - MIN_SHIFT) * 4 };
 
 struct lk_allocator {

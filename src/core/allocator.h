@@ -23,6 +23,10 @@ typedef struct lk_memory_source {
     void *self;
 } lk_memory_source;
 
+/* These two where it is the process's. */
+void *lk__host_alloc(void *self, size_t bytes);
+void lk__host_free(void *self, void *data);
+
 lk_status lk__allocator_new(lk_memory_source source, lk_allocator **allocator);
 
 /* Every block must have come back. */

@@ -63,18 +63,6 @@ typedef union companion {
     unsigned char line[LK_ALIGNMENT];
 } companion;
 
-static void *alloc_companion(void *self, size_t bytes)
-{
-    (void)self;
-    return lk__alloc_aligned(bytes);
-}
-
-static void free_companion(void *self, void *data)
-{
-    (void)self;
-    lk__free_aligned(data);
-}
-
 static companion *new_companion(lk_device *device, size_t bytes)
 {
     lk_block *block = NULL;
@@ -140,7 +128,7 @@ static lk_status start_device(lk_device *device, lk_device **out)
     lk_memory_source source = {device->backend->alloc, device->backend->free, device};
     lk_status status = lk__allocator_new(source, &device->allocator);
     if (status == LK_OK)
-        status = lk__allocator_new((lk_memory_source){alloc_companion, free_companion, NULL}, &device->companions);
+        status = lk__allocator_new((lk_memory_source){lk__host_alloc, lk__host_free, NULL}, &device->companions);
     if (status == LK_OK)
         status = lk__queue_open(device, device->index, &device->queue);
     if (status != LK_OK) {

@@ -38,10 +38,7 @@ static const lk_plugin plugin = {
 static lk_status begin(const lk_group *group, lk_channel channel, const lk_group_message *m, lk_message *message)
 {
     char error[LK_MESSAGES_ERROR];
-    const lk_messages *table = group->table;
-    lk_messages_status status = m->is_sent ? table->send(channel, m->other, m->data, m->bytes, message, error)
-                                           : table->receive(channel, m->other, m->data, m->bytes, message, error);
-    if (status != LK_MESSAGES_OK)
+    if (group->table->begin(m->is_sent, channel, m->other, m->data, m->bytes, message, error) != LK_MESSAGES_OK)
         LK_FAIL(LK_ERR_BACKEND, "rank %d: %s", group->rank, error);
     return LK_OK;
 }

@@ -2,7 +2,6 @@
  * the devices', so that computing goes on while messages are under way. It runs on the first device's core. */
 #include "dist/host_links.h"
 
-#include "base/mem.h"
 #include "core/backend.h"
 #include "dist/array_sum.h"
 
@@ -28,18 +27,6 @@ static int no_devices(void)
     return 0;
 }
 
-static void *alloc_host(void *self, size_t bytes)
-{
-    (void)self;
-    return lk__alloc_aligned(bytes);
-}
-
-static void free_host(void *self, void *data)
-{
-    (void)self;
-    lk__free_aligned(data);
-}
-
 static const lk_kernel_table *const no_tables[] = {NULL};
 static const lk_backend backend = {
     .kind = "host links",
@@ -47,8 +34,8 @@ static const lk_backend backend = {
     .available = no_devices,
     .open = open_links,
     .close = close_links,
-    .alloc = alloc_host,
-    .free = free_host,
+    .alloc = lk__host_alloc,
+    .free = lk__host_free,
 };
 
 /* --- work --------------------------------------------------------------------------------------------------------- */

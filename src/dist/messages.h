@@ -31,11 +31,10 @@ typedef struct lk_messages {
     /* Of the machine that this rank is on. */
     void (*host)(char name[LK_MESSAGES_HOST]);
 
-    /* Begin; memory is the message's until `done` says so. From any thread, one at a time. */
-    lk_messages_status (*send)(lk_channel channel, int to, const void *data, size_t bytes, lk_message *message,
-                               char error[LK_MESSAGES_ERROR]);
-    lk_messages_status (*receive)(lk_channel channel, int from, void *data, size_t bytes, lk_message *message,
-                                  char error[LK_MESSAGES_ERROR]);
+    /* Begins to send to rank `other`, or to receive from it; of a message that is sent, data is only read. Memory is
+     * the message's until `done` says so. From any thread, one at a time. */
+    lk_messages_status (*begin)(bool is_sent, lk_channel channel, int other, void *data, size_t bytes,
+                                lk_message *message, char error[LK_MESSAGES_ERROR]);
     /* Whether all of messages[0 … n) have arrived, or left; does not wait. Once they have, they are not to be asked for
      * again. */
     lk_messages_status (*done)(lk_message *messages, int n, bool *all, char error[LK_MESSAGES_ERROR]);

@@ -86,30 +86,25 @@ static lk_messages_status count_elements(size_t bytes, int *count, MPI_Datatype 
     return LK_MESSAGES_FAILED;
 }
 
-static lk_messages_status begin_sending(lk_channel channel, int to, const void *data, size_t bytes, lk_message *message,
-                                        char error[LK_MESSAGES_ERROR])
+static int start(bool is_sent, lk_channel channel, int other, void *data, int count, MPI_Datatype type,
+                 MPI_Request *request)
 {
-    int count;
-    MPI_Datatype type;
-    if (count_elements(bytes, &count, &type, error) != LK_MESSAGES_OK)
-        return LK_MESSAGES_FAILED;
     pthread_mutex_lock(&lock);
-    int code = MPI_Isend(data, count, type, to, 0, channels[channel], (MPI_Request *)(void *)message);
+    int code = is_sent ? MPI_Isend(data, count, type, other, 0, channels[channel], request)
+                       : MPI_Irecv(data, count, type, other, 0, channels[channel], request);
     pthread_mutex_unlock(&lock);
-    return check(code, "send to another process", error);
+    return code;
 }
 
-static lk_messages_status begin_receiving(lk_channel channel, int from, void *data, size_t bytes, lk_message *message,
-                                          char error[LK_MESSAGES_ERROR])
+static lk_messages_status begin(bool is_sent, lk_channel channel, int other, void *data, size_t bytes,
+                                lk_message *message, char error[LK_MESSAGES_ERROR])
 {
     int count;
     MPI_Datatype type;
     if (count_elements(bytes, &count, &type, error) != LK_MESSAGES_OK)
         return LK_MESSAGES_FAILED;
-    pthread_mutex_lock(&lock);
-    int code = MPI_Irecv(data, count, type, from, 0, channels[channel], (MPI_Request *)(void *)message);
-    pthread_mutex_unlock(&lock);
-    return check(code, "receive from another process", error);
+    return check(start(is_sent, channel, other, data, count, type, (MPI_Request *)(void *)message),
+                 is_sent ? "send to another process" : "receive from another process", error);
 }
 
 static lk_messages_status done(lk_message *messages, int n, bool *all, char error[LK_MESSAGES_ERROR])
@@ -146,8 +141,7 @@ const lk_messages *lk_messages_of_plugin(void)
         .open = join_all,
         .version = version,
         .host = host,
-        .send = begin_sending,
-        .receive = begin_receiving,
+        .begin = begin,
         .done = done,
         .close = leave,
         .end_all = end_all,
