@@ -91,6 +91,7 @@ typedef struct lk_json_lines_opts {
  *     {"event":"done","steps":…,"seconds":…,"images_per_second":…,"val_accuracy":…,"digest":…,"devices":[…],
  *      "shards":…,"samples_seen":…,"epochs":…,"total_seconds":…,"val_loss":…,"flops_per_second":…,"stopped_by":…,
  *      "dtype":…,"tf32":…,"micro_batch":…,"executor":…,"fuse":…,"algorithms":…,"implementations":…}
+ * to which lk_callback_scaling, where it was added before, adds "scaling":{…}, what lk_scaling_write writes,
  * or, where training ended with an error or was interrupted,
  *     {"event":"stopped","status":…,"message":…,"epochs":…,"steps":…,"samples_seen":…,"seconds":…,"total_seconds":…}
  * to which the epoch that was under way, if one was, adds "partial":{"epoch":…,"step":…,"train_loss":…,
@@ -115,12 +116,12 @@ LK_API lk_callback lk_callback_curves(const char *svg_path, const char *png_path
 LK_API lk_callback lk_callback_live_plot(FILE *stream);
 
 /* All of the records of a run in the folder `dir`, which is made with those above it: lk_callback_tensorboard,
- * epochs.csv, epochs.jsonl (with settings and ledger), algorithms.txt (lk_trainer_implementations), curves.svg and
- * curves.png; a build without libcairo leaves out the PNG and says so once (lockstep/log.h). A folder that holds an
- * earlier run's files keeps them: the next run's are epochs-2.csv and so on, the one after that has 3. TensorBoard
- * takes all event files of a folder for one run: those that are to be compared want folders of their own below one that
- * it is shown. Errors, at once: LK_ERR_IO (the folder can neither be made nor written), LK_ERR_ARGUMENT (an empty
- * name). */
+ * epochs.csv, epochs.jsonl (with settings and ledger), algorithms.txt (lk_trainer_implementations), scaling.json (where
+ * lk_callback_scaling was added before), curves.svg and curves.png; a build without libcairo leaves out the PNG and
+ * says so once (lockstep/log.h). A folder that holds an earlier run's files keeps them: the next run's are epochs-2.csv
+ * and so on, the one after that has 3. TensorBoard takes all event files of a folder for one run: those that are to be
+ * compared want folders of their own below one that it is shown. Errors, at once: LK_ERR_IO (the folder can neither be
+ * made nor written), LK_ERR_ARGUMENT (an empty name). */
 LK_API lk_callback lk_callback_log_dir(const char *dir);
 
 /* Records training from its beginning to its end, interrupted or not, and writes it to `path` then: see lk_trace_start

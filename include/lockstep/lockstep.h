@@ -20,6 +20,7 @@
 #include "lockstep/program.h"
 #include "lockstep/random.h"
 #include "lockstep/record.h"
+#include "lockstep/scaling.h"
 #include "lockstep/status.h"
 #include "lockstep/study.h"
 #include "lockstep/tensor.h"

@@ -68,8 +68,6 @@ lk_status lk__bucket_sum_on(lk_place at, lk_device *device, const lk_bucket *buc
 
 /* --- links -------------------------------------------------------------------------------------------------------- */
 
-enum { SMALL_ELEMENTS = 8192 }; /* up to here hops count, and not bytes */
-
 /* Quantities of one bucket that the same nodes have, and which are all small or all large. */
 typedef struct group {
     uint64_t nodes; /* bit m: node m has them; 0: no device with links can add them up */
@@ -79,7 +77,7 @@ typedef struct group {
 
 static group group_of(const lk_bucket *bucket, const lk_flat *flat, int i)
 {
-    group g = {.small = lk_shape_count(bucket->shapes[i]) <= SMALL_ELEMENTS, .dtype = bucket->dtypes[i]};
+    group g = {.small = lk_shape_count(bucket->shapes[i]) <= LK_FLAT_SMALL, .dtype = bucket->dtypes[i]};
     for (int64_t m = 0; m < bucket->n_nodes; m++) {
         const lk_tree_node *node = &bucket->nodes[m];
         const lk_tensor *value = node->values ? node->values[i] : NULL;

@@ -34,7 +34,10 @@ typedef struct lk_flat_part {
     lk_tensor *const *values;
 } lk_flat_part;
 
-enum { LK_FLAT_PARTS = LK_LINKS_ADDENDS };
+enum {
+    LK_FLAT_PARTS = LK_LINKS_ADDENDS,
+    LK_FLAT_SMALL = 8192 /* elements of a quantity up to which hops count, and not bytes: see lk_flat_sum.whole */
+};
 
 /* Whether the tree over these nodes is one that devices can add up: no more than LK_FLAT_PARTS, and not too deep. */
 bool lk__flat_takes_tree(lk_range root, const lk_range *nodes, int n_nodes);

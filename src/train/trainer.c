@@ -379,6 +379,7 @@ void lk_trainer_release(lk_trainer *trainer)
         return;
     lk__callbacks_release(&trainer->callbacks);
     lk__ps_release(trainer->chief);
+    lk__free(trainer->scaling);
     lk__drop_pending(trainer);
     lk__shard_programs_release(trainer->programs);
     lk__step_programs_release(trainer->step_programs);

@@ -12,6 +12,7 @@
 
 #include "lockstep/parameter_server.h"
 #include "lockstep/program.h"
+#include "lockstep/scaling.h"
 
 #include <stdatomic.h>
 
@@ -81,6 +82,7 @@ struct lk_trainer {
     bool epoch_open;
     bool in_pass; /* fit or an evaluation has steps under way */
     lk__callbacks callbacks;
+    lk_scaling_report *scaling; /* see lk_trainer_scaling */
     atomic_bool interrupted;
     /* Several processes end at the same step: each gives its vote with every step, as a sum over shards, and acts when
      * the sum is there. One: NULL. */

@@ -7,6 +7,7 @@
 #include "io/json.h"
 #include "lockstep/parameter_server.h"
 #include "train/callbacks/settings.h"
+#include "train/scaling.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -211,6 +212,8 @@ static lk_status write_done(json_lines *j, const lk_trainer *trainer, const lk_t
     put_text(j, "stopped_by", result->stopped_by);
     put_implementations(j, trainer);
     put_async(j, lk_trainer_async_report(trainer));
+    if (lk_trainer_scaling(trainer))
+        lk__scaling_put(&j->line, "scaling", lk_trainer_scaling(trainer));
     return end_line(j);
 }
 

@@ -6,6 +6,7 @@
 #include "base/status.h"
 #include "lockstep/build.h"
 #include "lockstep/record.h"
+#include "lockstep/scaling.h"
 #include "train/hooks.h"
 
 #include <errno.h>
@@ -19,6 +20,7 @@ typedef struct log_dir {
     char *dir;
     lk__callbacks records;
     char *algorithms; /* where the implementations are listed; NULL before there are records */
+    char *scaling;    /* where the scaling report goes; likewise */
 } log_dir;
 
 /* --- the folder --------------------------------------------------------------------------------------------------- */
@@ -94,7 +96,8 @@ static lk_status add_records(log_dir *log)
     lk__free(csv);
     lk__free(lines);
     log->algorithms = path_of(log, "algorithms", run, "txt");
-    if (status == LK_OK && !log->algorithms)
+    log->scaling = path_of(log, "scaling", run, "json");
+    if (status == LK_OK && (!log->algorithms || !log->scaling))
         status = LK_ERR_MEMORY;
     return status == LK_OK ? add_curves(log, run) : status;
 }
@@ -147,13 +150,16 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
 static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
 {
     log_dir *log = self;
-    return lk__callbacks_train_end(&log->records, trainer, result, status);
+    const lk_scaling_report *report = lk_trainer_scaling(trainer);
+    lk_status ended = lk__callbacks_train_end(&log->records, trainer, result, status);
+    return ended == LK_OK && report ? lk_scaling_write(report, log->scaling) : ended;
 }
 
 static void release(void *self)
 {
     log_dir *log = self;
     lk__callbacks_release(&log->records);
+    lk__free(log->scaling);
     lk__free(log->algorithms);
     lk__free(log->dir);
     lk__free(log);

@@ -1,0 +1,104 @@
+/* What several devices gained: where a step's time went, how fast the exchange is, and what more devices would give.
+ * docs/scaling.md has the formulas. */
+#ifndef LOCKSTEP_SCALING_H
+#define LOCKSTEP_SCALING_H
+
+#include "lockstep/train.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Of one run. What was not measured is NAN, and a text empty. */
+typedef struct lk_scaling_report {
+    char model[64], data[64], strategy[32], transport[64], dtype[16], kind[16]; /* kind: of the devices */
+    char implementations[24];   /* lk_plan.implementations, in hexadecimal digits */
+    char host[256];             /* of the first process */
+    int64_t devices, processes; /* devices: of all processes */
+    int64_t batch_size, shards, parameters;
+    double images_per_second; /* lk_train_result's */
+
+    /* Steps in which everything was recorded; 0: none were, and what follows up to `update` was not measured. Times are
+     * in seconds a step, means over all devices, and the five add up to step_seconds. */
+    int64_t steps;
+    double step_seconds;
+    double compute;           /* operators, and sums over a device's own shards */
+    double exchange;          /* sums over several devices' shards, and waits for them: what backward did not hide */
+    double slowest;           /* waits for devices that came later */
+    double input;             /* no work, because a batch was not there */
+    double other;             /* no work for another reason, and what lies between operators */
+    char slowest_device[320]; /* the one that waited least: "cpu:1", or "cpu:1 of rank 0 on HOST"; one device: empty */
+    double core_share;        /* part of the operators' time in which their threads had a core; 1 for GPUs */
+    double computing;         /* compute * core_share: what a device needs where it has a core for itself */
+    double update;            /* the part of it that every device does alike, whatever its shards are */
+
+    /* Of the exchange, from timed sums when training had ended; for strategies mirrored and multi-worker. */
+    double latency;      /* seconds a message */
+    double bandwidth;    /* bytes a second that go out of a device */
+    int64_t messages;    /* from a device to each other one, in a step */
+    double sliced_bytes; /* of a step's values, of which each device adds up a slice … */
+    double whole_bytes;  /* … and of those so small that each device adds them all up */
+
+    /* Of a run on one device with the same settings and of the same host, in the folder of the records; NAN: there was
+     * none. */
+    double one_device_images_per_second;
+} lk_scaling_report;
+
+/* Measures fit with a synchronous strategy: in every process that trains together, and before callbacks that look at
+ * the result. It records a window of up to 20 steps, or of all but the first and last ones of an epoch, whatever is
+ * less; where something is being recorded already it does not. When fit has ended well, and was not interrupted, it
+ * times the exchange. dir: of lk_callback_log_dir, to look for a run on one device; NULL: none. Errors: LK_ERR_MEMORY,
+ * those of lk_device_sync. */
+LK_API lk_callback lk_callback_scaling(const char *dir);
+
+/* What it has measured of the last fit, alike in every process but for the run on one device, which the first one alone
+ * looks for; NULL: nothing. Valid until the next fit. */
+LK_API const lk_scaling_report *lk_trainer_scaling(const lk_trainer *trainer);
+
+/* One JSON object. The file is replaced as a whole. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
+LK_API lk_status lk_scaling_write(const lk_scaling_report *report, const char *path);
+
+/* path: such a file, or a folder of records, of which it is the last run's. Errors: LK_ERR_NOT_FOUND (a folder without
+ * one, nothing of that name), LK_ERR_FORMAT (no such file; the message names place and field), LK_ERR_IO,
+ * LK_ERR_MEMORY. */
+LK_API lk_status lk_scaling_read(const char *path, lk_scaling_report *report);
+
+/* --- what follows from it ---------------------------------------------------------------------------------------- */
+
+typedef struct lk_speedup {
+    double speedup;    /* over one device; NAN: not known */
+    double efficiency; /* speedup / devices */
+    bool measured;     /* else from this run's own computing time */
+} lk_speedup;
+
+/* Against the run on one device that the report knows of, else estimated; of GPUs it is not estimated. */
+LK_API lk_speedup lk_scaling_speedup(const lk_scaling_report *report);
+
+/* Sets many->one_device_images_per_second. Errors: LK_ERR_ARGUMENT: `one` is of several devices, its throughput was not
+ * measured, or the two differ in what they train, which the message names. */
+LK_API lk_status lk_scaling_compare(const lk_scaling_report *one, lk_scaling_report *many);
+
+/* The time of exchanging the gradients of a step between so many devices, by the measured latency and bandwidth; NAN
+ * where these were not measured. */
+LK_API double lk_scaling_exchange_seconds(const lk_scaling_report *report, int64_t devices);
+
+typedef struct lk_scaling_prediction {
+    double step_seconds;
+    double speedup; /* of samples a second, over one device */
+    double efficiency;
+} lk_scaling_prediction;
+
+/* Of `devices`, each with a core or GPU for itself, connected as the run's were. `weak`: each has as many samples as in
+ * the run; else all have the run's batch together, of whose shards each has ceil(shards / devices). False: not to be
+ * predicted, for latency, bandwidth or computing time were not measured, or there are fewer shards than devices. */
+LK_API bool lk_scaling_predict(const lk_scaling_report *report, int64_t devices, bool weak,
+                               lk_scaling_prediction *prediction);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,454 @@
+/* Measures what the scaling report is made of: a window of steps is recorded and added up, and the exchange is timed
+ * when training has ended. Of several processes each looks at its own devices; then all of them know of all. */
+#include "lockstep/callbacks.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/trace.h"
+#include "dist/group.h"
+#include "dist/strategy.h"
+#include "train/scaling.h"
+#include "train/trainer.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    FIRST_STEP = 5, /* before it programs are recorded and memory is planned */
+    WINDOW = 20,
+    /* The last steps that are under way when the window ends have to be of the epoch, and as large as all others. */
+    STEPS_BEHIND = LK_RUN_AHEAD + 1,
+    LEAST_WINDOW = 2,
+    SMALL_ROW = 1 << 14, /* elements: more than LK_FLAT_SMALL, so that it goes the way that gradients go */
+    LEAST_ROW = 1 << 19,
+    LARGEST_ROW = 1 << 22
+};
+
+typedef struct measuring {
+    char *dir;                  /* NULL: none */
+    bool on;                    /* the strategy is one whose steps are to be measured */
+    int64_t epoch, first, last; /* steps (first, last] of the epoch are recorded; epoch 0: none */
+    bool recording;
+    double processor;
+    lk_trace *trace;
+} measuring;
+
+typedef struct device_times {
+    char name[32];
+    double compute, exchange, slowest, input, other;
+} device_times;
+
+/* Of one process, in seconds of the whole window. */
+typedef struct process_times {
+    int64_t steps; /* 0: nothing was recorded */
+    double seconds, operators, processor, update;
+    double small_sum, large_sum; /* of the exchange */
+    int n;
+    device_times devices[LK_MAX_DEVICES];
+} process_times;
+
+/* --- the window --------------------------------------------------------------------------------------------------- */
+
+/* In an epoch of its own run, so that no evaluation comes into it; in the second one where the first is short. */
+static void plan_window(measuring *m, const lk_trainer *trainer)
+{
+    int64_t steps = trainer->plan.steps_per_epoch, left = trainer->plan.epochs - trainer->epoch;
+    m->epoch = trainer->epoch + 1;
+    m->first = FIRST_STEP;
+    if (steps < FIRST_STEP + WINDOW + STEPS_BEHIND) {
+        m->epoch += left > 1;
+        m->first = left > 1 ? 1 : 2;
+    }
+    m->last = m->first + WINDOW < steps - STEPS_BEHIND ? m->first + WINDOW : steps - STEPS_BEHIND;
+    if (m->last - m->first < LEAST_WINDOW)
+        m->epoch = 0;
+}
+
+static lk_status processor_seconds(const lk_trainer *trainer, double *sum)
+{
+    *sum = 0;
+    for (int d = 0; d < trainer->n_devices; d++) {
+        double seconds;
+        LK_TRY(lk_device_processor_seconds(trainer->devices[d], &seconds));
+        *sum += seconds;
+    }
+    return LK_OK;
+}
+
+/* Devices have nothing to do when it begins and when it ends, so what is recorded is so many steps. */
+static lk_status begin_window(measuring *m, const lk_trainer *trainer)
+{
+    if (lk__trace_is_on())
+        return LK_OK;
+    LK_TRY(processor_seconds(trainer, &m->processor));
+    LK_TRY(lk_trace_start(NULL));
+    m->recording = true;
+    return LK_OK;
+}
+
+static lk_status end_window(measuring *m, const lk_trainer *trainer)
+{
+    double before = m->processor;
+    if (!m->recording)
+        return LK_OK;
+    LK_TRY(processor_seconds(trainer, &m->processor));
+    m->processor -= before;
+    m->trace = lk_trace_stop();
+    m->recording = false;
+    return m->trace ? LK_OK : lk_error_status();
+}
+
+static void drop_window(measuring *m)
+{
+    if (m->recording)
+        lk_trace_release(lk_trace_stop());
+    lk_trace_release(m->trace);
+    m->recording = false;
+    m->trace = NULL;
+}
+
+/* Strategies with all variables on every device, whose exchange the model is of. */
+static bool is_replicated(const char *strategy)
+{
+    return strcmp(strategy, "mirrored") == 0 || strcmp(strategy, "multi-worker") == 0;
+}
+
+/* Where every step is all devices'. */
+static bool is_synchronous(const char *strategy)
+{
+    return is_replicated(strategy) || strcmp(strategy, "one-device") == 0 || strcmp(strategy, "central-storage") == 0;
+}
+
+/* --- one process -------------------------------------------------------------------------------------------------- */
+
+static bool is_own(const lk_trainer *trainer, const char *name)
+{
+    for (int d = 0; d < trainer->n_devices; d++)
+        if (strcmp(lk_device_name(trainer->devices[d]), name) == 0)
+            return true;
+    return false;
+}
+
+static bool ends_in(const char *name, const char *end)
+{
+    size_t length = strlen(name), wanted = strlen(end);
+    return length >= wanted && strcmp(name + length - wanted, end) == 0;
+}
+
+/* Of what is done once a device, and not once a shard. */
+static bool is_of_update(const lk_trace_operator *op)
+{
+    return ends_in(op->name, "_update") || strcmp(op->name, "squared_norms") == 0 ||
+           strcmp(op->name, "update_scales") == 0;
+}
+
+static void add_up(const measuring *m, const lk_trainer *trainer, const lk_trace_summary *summary, process_times *t)
+{
+    for (int d = 0; d < summary->n_devices && t->n < LK_MAX_DEVICES; d++) {
+        const lk_trace_device *from = &summary->devices[d];
+        device_times *to = &t->devices[t->n];
+        if (!is_own(trainer, from->name))
+            continue;
+        t->n++;
+        snprintf(to->name, sizeof to->name, "%s", from->name);
+        to->compute = from->compute + from->shard_sums;
+        to->exchange = from->exchange;
+        to->slowest = from->slowest;
+        to->input = from->input;
+        to->other = from->other;
+    }
+    for (int i = 0; i < summary->n_operators; i++) {
+        const lk_trace_operator *op = &summary->operators[i];
+        t->operators += op->seconds;
+        t->update += is_of_update(op) ? op->seconds : 0;
+    }
+    t->seconds = summary->seconds;
+    t->processor = m->processor;
+    t->steps = t->n == trainer->n_devices ? m->last - m->first : 0;
+}
+
+static lk_status add_up_window(const measuring *m, const lk_trainer *trainer, process_times *t)
+{
+    if (!m->trace || lk_trace_dropped(m->trace) > 0)
+        return LK_OK;
+    lk_trace_summary *summary = lk_trace_summarize(m->trace);
+    if (!summary)
+        return lk_error_status();
+    add_up(m, trainer, summary, t);
+    lk_trace_summary_release(summary);
+    return LK_OK;
+}
+
+/* Elements of the longer row that the exchange is timed with. */
+static int64_t large_row(const lk_plan *plan)
+{
+    int64_t most = plan->parameters < LARGEST_ROW ? plan->parameters : LARGEST_ROW;
+    return most > LEAST_ROW ? most : LEAST_ROW;
+}
+
+static lk_status time_exchange(const lk_trainer *trainer, process_times *t)
+{
+    t->small_sum = t->large_sum = NAN;
+    if (trainer->plan.devices < 2 || !is_replicated(trainer->plan.strategy))
+        return LK_OK;
+    LK_TRY(lk__time_exchange(trainer->strategy, SMALL_ROW, &t->small_sum));
+    return lk__time_exchange(trainer->strategy, large_row(&trainer->plan), &t->large_sum);
+}
+
+/* --- all of them -------------------------------------------------------------------------------------------------- */
+
+/* What devices of all processes have, added up. */
+typedef struct sums {
+    int64_t steps;
+    int n;
+    double seconds, operators, processor, update;
+    device_times of; /* its name: the one that waited least */
+    double least_exchange, least_wait;
+    int rank; /* of that device */
+} sums;
+
+static void add_device(sums *s, const device_times *d, int rank)
+{
+    double wait = d->exchange + d->slowest;
+    s->of.compute += d->compute;
+    s->of.exchange += d->exchange;
+    s->of.slowest += d->slowest;
+    s->of.input += d->input;
+    s->of.other += d->other;
+    if (s->n == 0 || d->exchange < s->least_exchange)
+        s->least_exchange = d->exchange;
+    if (s->n == 0 || wait < s->least_wait) {
+        s->least_wait = wait;
+        s->rank = rank;
+        memcpy(s->of.name, d->name, sizeof d->name);
+    }
+    s->n++;
+}
+
+static sums add_processes(const process_times *all, int processes)
+{
+    sums s = {.steps = all[0].steps};
+    for (int p = 0; p < processes; p++) {
+        s.steps = all[p].steps < s.steps ? all[p].steps : s.steps;
+        s.seconds += all[p].seconds / processes;
+        s.operators += all[p].operators;
+        s.processor += all[p].processor;
+        s.update += all[p].update;
+        for (int d = 0; d < all[p].n; d++)
+            add_device(&s, &all[p].devices[d], p);
+    }
+    return s;
+}
+
+/* Between processes a message that is waited for does not say whether it is late or under way. What even the device
+ * that waits least has to wait for is the exchange's; what others wait longer is for that one. */
+static void put_times(const sums *s, int processes, lk_scaling_report *r)
+{
+    double devices = s->n, per_step = 1 / (devices * (double)s->steps);
+    double exchange = processes > 1 ? devices * s->least_exchange : s->of.exchange;
+    bool on_cores = strcmp(r->kind, "cpu") == 0 && s->operators > 0;
+    r->steps = s->steps;
+    r->step_seconds = s->seconds / (double)s->steps;
+    r->compute = s->of.compute * per_step;
+    r->exchange = exchange * per_step;
+    r->slowest = (s->of.slowest + s->of.exchange - exchange) * per_step;
+    r->input = s->of.input * per_step;
+    r->other = r->step_seconds - r->compute - r->exchange - r->slowest - r->input;
+    r->core_share = on_cores && s->processor < s->operators ? s->processor / s->operators : 1;
+    r->computing = r->compute * r->core_share;
+    r->update = is_replicated(r->strategy) ? s->update * per_step * r->core_share : 0;
+}
+
+static void name_slowest(const lk_trainer *trainer, const lk_group *group, const sums *s, lk_scaling_report *r)
+{
+    if (trainer->plan.devices < 2)
+        return;
+    if (group)
+        snprintf(r->slowest_device, sizeof r->slowest_device, "%s of rank %d on %s", s->of.name, s->rank,
+                 lk__group_host(group, s->rank));
+    else
+        snprintf(r->slowest_device, sizeof r->slowest_device, "%s", s->of.name);
+}
+
+/* --- the exchange ------------------------------------------------------------------------------------------------- */
+
+static int64_t count_buckets(const lk_trainer *trainer)
+{
+    const lk_train_config *config = &trainer->config;
+    bool at_once = config->executor == LK_EXECUTOR_EAGER || config->bucket_mb <= 0 ||
+                   (trainer->plan.batch_norm == LK_BN_SYNC && lk_model_has_batch_norm(trainer->model));
+    double bytes = (double)trainer->plan.parameters * sizeof(float);
+    return at_once ? 1 : (int64_t)ceil(bytes / (1e6 * config->bucket_mb));
+}
+
+static void put_amounts(const lk_trainer *trainer, lk_scaling_report *r)
+{
+    int64_t buckets = count_buckets(trainer);
+    r->sliced_bytes = r->whole_bytes = 0;
+    for (int i = 0; i < trainer->n_parameters; i++) {
+        int64_t elements = lk_shape_count(lk_model_variable_shape(trainer->model, i));
+        bool whole = trainer->strategy->flat && elements <= LK_FLAT_SMALL;
+        *(whole ? &r->whole_bytes : &r->sliced_bytes) += (double)elements * sizeof(float);
+    }
+    r->messages = (r->sliced_bytes > 0 ? 2 * buckets : 0) + (r->whole_bytes > 0 ? buckets : 0);
+    r->messages += trainer->vote_sum != NULL;
+}
+
+/* Two sums of rows of known lengths are two equations for latency and bandwidth. */
+static void put_exchange(const lk_trainer *trainer, const process_times *all, lk_scaling_report *r)
+{
+    double small = 0, large = 0, others = r->devices > 1 ? (double)(r->devices - 1) : NAN;
+    double small_bytes = SMALL_ROW * sizeof(float), large_bytes = (double)large_row(&trainer->plan) * sizeof(float);
+    for (int64_t p = 0; p < r->processes; p++) {
+        small += all[p].small_sum / (double)r->processes;
+        large += all[p].large_sum / (double)r->processes;
+    }
+    if (isfinite(large))
+        put_amounts(trainer, r);
+    if (!(large > small)) /* also where they were not timed */
+        return;
+    double sent = 2 * others / (double)r->devices;
+    r->bandwidth = sent * (large_bytes - small_bytes) / (large - small);
+    r->latency = fmax(0, (small - sent * small_bytes / r->bandwidth) / (2 * others));
+}
+
+/* --- the report --------------------------------------------------------------------------------------------------- */
+
+static void describe_run(const lk_trainer *trainer, const lk_group *group, lk_scaling_report *r)
+{
+    const lk_plan *plan = &trainer->plan;
+    lk__scaling_clear(r);
+    snprintf(r->model, sizeof r->model, "%s", plan->model);
+    snprintf(r->data, sizeof r->data, "%s", plan->data);
+    snprintf(r->strategy, sizeof r->strategy, "%s", plan->strategy);
+    snprintf(r->transport, sizeof r->transport, "%s", plan->transport);
+    snprintf(r->dtype, sizeof r->dtype, "%s", lk_dtype_name(plan->dtype));
+    snprintf(r->kind, sizeof r->kind, "%s", lk_device_kind(trainer->devices[0]));
+    snprintf(r->implementations, sizeof r->implementations, "%016" PRIx64, plan->implementations);
+    if (group)
+        snprintf(r->host, sizeof r->host, "%s", lk__group_host(group, 0));
+    else if (gethostname(r->host, sizeof r->host - 1) != 0)
+        r->host[0] = '\0';
+    r->devices = plan->devices;
+    r->processes = plan->processes;
+    r->batch_size = plan->batch_size;
+    r->shards = plan->shards;
+    r->parameters = plan->parameters;
+}
+
+static lk_status make_report(const measuring *m, lk_trainer *trainer, const process_times *all,
+                             double images_per_second)
+{
+    lk_group *group = NULL;
+    int processes = trainer->plan.processes;
+    sums s = add_processes(all, processes);
+    if (processes > 1)
+        LK_TRY(lk__group_open(&group));
+    lk_scaling_report *r = lk__calloc(1, sizeof *r);
+    if (!r)
+        return LK_ERR_MEMORY;
+    lk__free(trainer->scaling);
+    trainer->scaling = r;
+    describe_run(trainer, group, r);
+    r->images_per_second = images_per_second;
+    if (s.steps > 0) {
+        put_times(&s, processes, r);
+        name_slowest(trainer, group, &s, r);
+    }
+    put_exchange(trainer, all, r);
+    return m->dir && r->devices > 1 && trainer->plan.process == 0 ? lk__scaling_find_one_device(m->dir, r) : LK_OK;
+}
+
+/* all[processes], of which this one's is set. */
+static lk_status tell_each_other(const lk_trainer *trainer, const process_times *mine, process_times *all)
+{
+    lk_group *group;
+    if (trainer->plan.processes == 1) {
+        *all = *mine;
+        return LK_OK;
+    }
+    LK_TRY(lk__group_open(&group));
+    return lk__group_gather(group, mine, sizeof *mine, all);
+}
+
+static lk_status measure(const measuring *m, lk_trainer *trainer, const lk_train_result *result, process_times *all)
+{
+    process_times *mine = &all[trainer->plan.processes];
+    LK_TRY(add_up_window(m, trainer, mine));
+    LK_TRY(time_exchange(trainer, mine));
+    LK_TRY(tell_each_other(trainer, mine, all));
+    return make_report(m, trainer, all, result->images_per_second);
+}
+
+/* --- hooks -------------------------------------------------------------------------------------------------------- */
+
+static lk_status train_begin(void *self, lk_trainer *trainer)
+{
+    measuring *m = self;
+    lk__free(trainer->scaling);
+    trainer->scaling = NULL;
+    m->on = is_synchronous(trainer->plan.strategy);
+    m->epoch = 0;
+    if (m->on)
+        plan_window(m, trainer);
+    return LK_OK;
+}
+
+static lk_status step_end(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
+{
+    measuring *m = self;
+    (void)stop;
+    if (report->epoch != m->epoch)
+        return LK_OK;
+    if (report->step == m->first)
+        return begin_window(m, trainer);
+    return report->step == m->last ? end_window(m, trainer) : LK_OK;
+}
+
+/* All processes come here alike: what ends one by an error ends them all. */
+static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+{
+    measuring *m = self;
+    if (status == LK_OK && m->on) {
+        process_times *all = lk__calloc((size_t)trainer->plan.processes + 1, sizeof *all);
+        status = all ? measure(m, trainer, result, all) : LK_ERR_MEMORY;
+        lk__free(all);
+    }
+    drop_window(m);
+    return status;
+}
+
+static void release(void *self)
+{
+    measuring *m = self;
+    drop_window(m);
+    lk__free(m->dir);
+    lk__free(m);
+}
+
+lk_callback lk_callback_scaling(const char *dir)
+{
+    measuring *m = lk__calloc(1, sizeof *m);
+    if (!m)
+        return (lk_callback){0};
+    m->dir = dir ? lk__strdup(dir) : NULL;
+    if (dir && !m->dir) {
+        release(m);
+        return (lk_callback){0};
+    }
+    return (lk_callback){.name = "scaling",
+                         .train_begin = train_begin,
+                         .step_end = step_end,
+                         .train_end = train_end,
+                         .release = release,
+                         .self = m};
+}
+
+const lk_scaling_report *lk_trainer_scaling(const lk_trainer *trainer)
+{
+    return trainer->scaling;
+}
