@@ -5,6 +5,7 @@
 #include "train_flags.h"
 
 #include "lockstep/callbacks.h"
+#include "lockstep/scaling.h"
 
 #include <errno.h>
 #include <string.h>
@@ -51,13 +52,22 @@ static lk_status add_records(training *t, lk_trainer *trainer)
     return status;
 }
 
+/* For runs on several devices, and for those on one that these may be compared with. */
+static lk_status add_scaling(const training *t, lk_trainer *trainer)
+{
+    const char *dir = t->config.log_dir && *t->config.log_dir ? t->config.log_dir : NULL;
+    return lk_trainer_plan(trainer)->devices > 1 || dir ? lk_trainer_add(trainer, lk_callback_scaling(dir)) : LK_OK;
+}
+
 /* Of several processes the first one alone writes and prints; each ends where its callbacks say so, which they do
  * alike. */
 static lk_status add_callbacks(training *t, lk_trainer *trainer)
 {
     const lk_train_config *config = &t->config;
     bool is_first = lk_trainer_plan(trainer)->process == 0;
-    lk_status status = is_first ? add_records(t, trainer) : LK_OK;
+    lk_status status = add_scaling(t, trainer);
+    if (status == LK_OK && is_first)
+        status = add_records(t, trainer);
     if (!is_first)
         t->lines = t->nowhere;
     if (status == LK_OK && config->throughput)
@@ -91,7 +101,7 @@ static lk_status train(training *t, lk_trainer *trainer)
         return status;
     print_test_lines(t, &result.val);
     if (lk_trainer_plan(trainer)->process == 0)
-        cli_progress_done(&result);
+        cli_progress_done(trainer, &result);
     cli_print_async(trainer);
     return LK_OK;
 }
@@ -153,9 +163,12 @@ const cli_command cmd_train = {
         "output, or, with --json, to standard error; with one of the first three the test loss and accuracy follow\n"
         "at the end.\n"
         "\n"
-        "--log-dir writes an event file for TensorBoard, epochs.csv, epochs.jsonl, curves.svg, curves.png, and, for\n"
-        "--algorithms of a run that is to be like this one, algorithms.txt;\n"
+        "--log-dir writes an event file for TensorBoard, epochs.csv, epochs.jsonl, curves.svg, curves.png,\n"
+        "scaling.json, and, for --algorithms of a run that is to be like this one, algorithms.txt;\n"
         "where an earlier run's are there the names are epochs-2.csv and so on.\n"
+        "\n"
+        "A run on several devices ends with what they gained and where a step's time went; so does `lockstep report`\n"
+        "of a --log-dir, with more of it.\n"
         "\n"
         "--trace writes a recording of operators with shapes and flops, queues, exchange, loader and waits, in\n"
         "Chrome's trace event format, when training ends; `lockstep profile` adds up where the time goes.\n"

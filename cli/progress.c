@@ -1,6 +1,7 @@
 #include "progress.h"
 
 #include "cli.h"
+#include "scaling_text.h"
 
 #include "lockstep/callbacks.h"
 
@@ -241,8 +242,9 @@ lk_status cli_progress_add(cli_progress *progress, lk_trainer *trainer)
                                                  .self = progress});
 }
 
-void cli_progress_done(const lk_train_result *result)
+void cli_progress_done(const lk_trainer *trainer, const lk_train_result *result)
 {
+    const lk_scaling_report *scaling = lk_trainer_scaling(trainer);
     fprintf(stderr, "done: %lld step%s in %.1f s", (long long)result->steps, result->steps == 1 ? "" : "s",
             result->seconds);
     if (isfinite(result->images_per_second))
@@ -251,7 +253,10 @@ void cli_progress_done(const lk_train_result *result)
         fprintf(stderr, ", %.1f GFLOP/s", 1e-9 * result->flops_per_second);
     if (result->val.accuracy.count)
         fprintf(stderr, ", val accuracy %.4f", lk_mean_value(result->val.accuracy));
-    fprintf(stderr, "\ndigest %s\n", result->digest);
+    fputc('\n', stderr);
+    if (scaling && scaling->devices > 1)
+        cli_print_scaling(scaling, stderr);
+    fprintf(stderr, "digest %s\n", result->digest);
 }
 
 void cli_print_log(void *user, lk_log_level level, const char *message)

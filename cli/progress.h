@@ -16,7 +16,7 @@ typedef struct cli_progress {
 lk_status cli_progress_add(cli_progress *progress, lk_trainer *trainer);
 
 /* The last lines, for a training that ended well. */
-void cli_progress_done(const lk_train_result *result);
+void cli_progress_done(const lk_trainer *trainer, const lk_train_result *result);
 
 /* Says that data "auto" turned out to be synthetic. */
 void cli_note_fallback(void);

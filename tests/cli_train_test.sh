@@ -281,7 +281,7 @@ done_line()
 \"digest\":\"[0-9a-f]{32}\",\"devices\":\[$3\],\"shards\":$4,\"samples_seen\":$5,\"epochs\":[0-9]+,\
 \"total_seconds\":$number,\"val_loss\":$2,\"flops_per_second\":$number,\"stopped_by\":(null|\"[a-z ]+\"),\
 \"dtype\":\"f32\",\"tf32\":false,\"micro_batch\":0,\"executor\":\"program\",\"fuse\":\"on\",\
-\"algorithms\":\"fast\",\"implementations\":\"[0-9a-f]{16}\",\"transport\":\"(inproc)?\",\"reduce\":\"tree\"\}\$"
+\"algorithms\":\"fast\",\"implementations\":\"[0-9a-f]{16}\",\"transport\":\"(inproc)?\",\"reduce\":\"tree\"(,\"scaling\":\{.+\})?\}\$"
 }
 digest_of()
 {
