@@ -51,9 +51,13 @@ void lk__handouts_start(lk_handouts *h, int64_t first, int64_t count)
     h->n = 0;
 }
 
+/* A batch that workers share is finished where it is begun, or some of its nodes would count for all. */
 void lk__handouts_stop(lk_handouts *h)
 {
     h->end = h->next;
+    for (int i = h->n - 1; i >= 0 && h->max_staleness != 0; i--)
+        if (h->open[i].worker == NOBODY)
+            h->open[i] = h->open[--h->n];
 }
 
 static lk_status grow(lk_handouts *h, int n)

@@ -39,7 +39,7 @@ void lk__handouts_release(lk_handouts *handouts);
 /* An epoch of batches [first, first + count); nothing of another one is left. */
 void lk__handouts_start(lk_handouts *handouts, int64_t first, int64_t count);
 
-/* No new batches from now on; those that are handed out are still to be finished. */
+/* No new batches from now on, nor those that wait to be handed out again; what workers have is still to be finished. */
 void lk__handouts_stop(lk_handouts *handouts);
 
 /* Something for a worker, which has nothing. nodes: into how many a batch that workers share is cut, a power of two.

@@ -240,6 +240,8 @@ lk_status lk__ps_pull(lk_trainer *trainer)
 {
     struct ps_chief *chief = trainer->chief;
     lk_tensor *const *sets[LK_MAX_DEVICES];
+    if (lk__is_interrupted(trainer) && !lk__ps_coordinator_has_servers(chief->coordinator))
+        return LK_OK;
     for (int r = 0; r < trainer->n_devices; r++)
         sets[r] = lk_trainer_variables(trainer, r);
     LK_TRY(lk__ps_client_pull(chief->client, sets, trainer->n_devices));

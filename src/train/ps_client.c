@@ -14,9 +14,10 @@ enum { LOOK = 20, LOOKS = 500 };
 
 typedef struct link {
     ps_server_place place;
-    lk_peer *peer; /* NULL: not connected */
-    float *flat;   /* [elements]: pulled, or to be pushed */
-    lk_mail *mail; /* the answer, while it is looked at */
+    lk_peer *peer;         /* NULL: not connected */
+    int connection, asked; /* counts connections; the one that the request at hand was sent over */
+    float *flat;           /* [elements]: pulled, or to be pushed */
+    lk_mail *mail;         /* the answer, while it is looked at */
     ps_variables pulled;
 } link;
 
@@ -106,6 +107,7 @@ static lk_status follow(ps_client *c, link *l, const ps_server_place *place)
     lk__peer_release(l->peer);
     l->peer = NULL;
     l->place = *place;
+    l->connection++;
     return lk__peer_open(c->post, &address, *place->key ? place->key : NULL, &l->peer);
 }
 
@@ -134,6 +136,7 @@ static lk_status send_to(ps_client *c, int server, const request *r, uint64_t nu
     lk_wire_first first;
     lk_frame frames[LK_MAX_FRAMES];
     int n;
+    c->links[server].asked = c->links[server].connection;
     if (!c->links[server].peer)
         return LK_OK;
     r->describe(c, server, r->user, &first, frames, &n);
@@ -173,14 +176,13 @@ static lk_status await(ps_client *c, int server, const request *r, uint64_t numb
 {
     link *l = &c->links[server];
     for (int looks = 1; !l->mail; looks++) {
-        const lk_peer *before = l->peer;
         LK_TRY(hear(l, number));
         if (l->mail)
             break;
         rest(l);
         LK_TRY(c->directory->check(c->directory->user));
         LK_TRY(follow_all(c));
-        if (l->peer != before || looks % LOOKS == 0)
+        if (l->asked != l->connection || looks % LOOKS == 0)
             LK_TRY(send_to(c, server, r, number));
     }
     lk_status status = r->take(c, server, r->user);

@@ -228,6 +228,16 @@ void lk__ps_coordinator_stop(ps_coordinator *c)
     pthread_mutex_unlock(&c->mutex);
 }
 
+bool lk__ps_coordinator_has_servers(ps_coordinator *c)
+{
+    bool all = true;
+    pthread_mutex_lock(&c->mutex);
+    for (int s = 0; s < c->place->servers; s++)
+        all = all && c->servers[s].place.is_there;
+    pthread_mutex_unlock(&c->mutex);
+    return all;
+}
+
 bool lk__ps_coordinator_is_idle(ps_coordinator *c)
 {
     pthread_mutex_lock(&c->mutex);

@@ -50,6 +50,9 @@ void lk__ps_coordinator_stop(ps_coordinator *coordinator);
 /* All that was handed out is finished, and has been told by lk__ps_coordinator_next. */
 bool lk__ps_coordinator_is_idle(ps_coordinator *coordinator);
 
+/* Whether all servers are there. */
+bool lk__ps_coordinator_has_servers(ps_coordinator *coordinator);
+
 /* Tells all processes how training ended, and waits two seconds at most until they know. */
 void lk__ps_coordinator_end(ps_coordinator *coordinator, ps_state state, const char *reason);
 

@@ -195,7 +195,8 @@ lk_status lk__ps_next_step(lk_trainer *trainer, lk__pending_step *step, lk__step
 void lk__ps_stop_epoch(lk_trainer *trainer);
 bool lk__ps_epoch_is_over(lk_trainer *trainer);
 
-/* Brings the servers' variables here, and the report up to date. */
+/* Brings the servers' variables here, and the report up to date. Waits for servers that are not there, unless training
+ * is interrupted. */
 lk_status lk__ps_pull(lk_trainer *trainer);
 
 /* Tells everybody that training has ended, and how. */

@@ -1,0 +1,295 @@
+#!/usr/bin/env bash
+# Asynchronous training in real processes on loopback: workers that are killed, stopped and join, servers that are killed
+# and come back, keys, and everything that may be wrong from the start.
+# shellcheck source=tests/cli_testing.sh
+source "$(dirname "$0")/cli_testing.sh"
+
+if ! "$LOCKSTEP" doctor 2>/dev/null | grep -E '^  ZeroMQ +[0-9]' >/dev/null; then
+    echo "SKIP: this build has no ZeroMQ"
+    exit 77
+fi
+
+processes=()
+end_processes()
+{
+    local process
+    for process in "${processes[@]}"; do
+        kill -CONT "$process" 2>/dev/null || true
+        kill -KILL "$process" 2>/dev/null || true
+    done
+    processes=()
+}
+trap 'end_processes; rm -rf "$work"' EXIT
+
+cat >"$work/small.lk" <<'EOM'
+conv1: conv2d 8 kernel=3 stride=2
+batch_norm
+relu
+flatten
+dense 80
+relu
+dropout 0.2
+dense classes
+EOM
+
+# --- processes -------------------------------------------------------------------------------------------------------
+
+# start NAME ARGUMENT…: lockstep train in the background; its id is in $process, what it prints in NAME.out and NAME.err.
+start()
+{
+    local name=$1
+    shift
+    : >"$work/$name.out"
+    : >"$work/$name.err"
+    timeout -k 5 240 "$LOCKSTEP" train --strategy parameter-server --peer-timeout 1 --join-timeout 20 "$@" \
+        >"$work/$name.out" 2>"$work/$name.err" </dev/null &
+    process=$!
+    processes+=("$process")
+}
+
+# The process that timeout watches.
+child()
+{
+    pgrep -P "$1"
+}
+
+# chief ARGUMENT…: its address is $address.
+chief()
+{
+    start chief --role chief "$@" --json
+    chief_process=$process
+    wait_for chief 'the chief listens at'
+    address=$(sed -n 's/.*the chief listens at //p' "$work/chief.err")
+}
+
+# ps INDEX ARGUMENT…, worker NAME ARGUMENT…
+ps()
+{
+    local index=$1
+    shift
+    start "ps$index" --role ps --task-index "$index" --coordinator "$address" "$@"
+}
+
+worker()
+{
+    local name=$1
+    shift
+    start "$name" --role worker --coordinator "$address" --devices 1 "$@"
+}
+
+show()
+{
+    local file
+    for file in "$work"/*.err "$work"/chief.out; do
+        echo "--- ${file##*/}"
+        tail -n 15 "$file"
+    done
+    fail "$1"
+}
+
+# wait_for NAME TEXT: on its stderr.
+wait_for()
+{
+    local tries=0
+    until grep -qF -- "$2" "$work/$1.err" 2>/dev/null; do
+        tries=$((tries + 1))
+        [[ $tries -lt 600 ]] || show "$1 does not say '$2'"
+        sleep 0.05
+    done
+}
+
+# wait_for_epoch N: the chief has finished it.
+wait_for_epoch()
+{
+    local tries=0
+    until grep -q "\"event\":\"epoch\",\"epoch\":$1," "$work/chief.out"; do
+        tries=$((tries + 1))
+        [[ $tries -lt 3000 ]] || show "epoch $1 does not come"
+        sleep 0.02
+    done
+}
+
+# ends PROCESS STATUS
+ends()
+{
+    status=0
+    wait "$1" || status=$?
+    [[ $status -eq $2 ]] || show "exit status $status is not $2"
+}
+
+# All processes have ended well but those given, which were killed.
+all_end_well()
+{
+    local process killed
+    ends "$chief_process" 0
+    for process in "${processes[@]}"; do
+        killed=
+        for other in "$@"; do
+            [[ $other != "$process" ]] || killed=1
+        done
+        [[ $process == "$chief_process" || -n $killed ]] || ends "$process" 0
+    done
+    processes=()
+}
+
+# counted NAME: a number of the chief's last line.
+counted()
+{
+    tail -n 1 "$work/chief.out" | sed -n "s/.*\"asynchronous\":{[^}]*\"$1\":\([0-9]*\).*/\1/p"
+}
+
+# is NAME NUMBER
+is()
+{
+    [[ $(counted "$1") == "$2" ]] || show "$1 is $(counted "$1"), not $2"
+}
+
+digest()
+{
+    tail -n 1 "$1" | sed -n 's/.*"digest":"\([0-9a-f]*\)".*/\1/p'
+}
+
+data=(--data synthetic --limit-val 200)
+
+# --- no staleness: the bits of one device ----------------------------------------------------------------------------
+
+small=("${data[@]}" --model "$work/small.lk" --limit-train 700 --batch-size 64 --shards 8 --epochs 2 --optimizer adam)
+run 0 train "${small[@]}" --devices 1 --json
+wanted=$(digest "$work/stdout")
+[[ -n $wanted ]] || fail "no digest"
+chief "${small[@]}" --servers 2 --max-staleness 0
+worker a "${small[@]}"
+worker b "${small[@]}"
+worker c "${small[@]}" --devices 2
+ps 0 --servers 2
+ps 1 --servers 2
+all_end_well
+[[ $(digest "$work/chief.out") == "$wanted" ]] || show "digest $(digest "$work/chief.out"), of one device $wanted"
+is updates 22
+is max_staleness 0
+
+# --- a limit that holds, workers that are killed, stopped, and join --------------------------------------------------
+
+large=("${data[@]}" --model lenet --limit-train 12000 --batch-size 240 --shards 4 --epochs 6)
+chief "${large[@]}" --max-staleness 1
+ps 0
+worker a "${large[@]}"
+killed=$process
+worker b "${large[@]}"
+stopped=$(child "$process")
+wait_for_epoch 1
+kill -KILL "$(child "$killed")"
+wait_for chief 'has been silent for 1 s'
+worker c "${large[@]}"
+wait_for_epoch 3
+kill -STOP "$stopped"
+wait_for_epoch 4
+kill -CONT "$stopped"
+all_end_well "$killed"
+is updates 300
+is handed_out 300
+is workers_lost 2
+is lost_updates 0
+[[ $(counted max_staleness) -le 1 ]] || show "staleness $(counted max_staleness)"
+[[ $(counted handed_again) -ge 1 ]] || show "nothing was handed out again"
+
+# --- a server that is killed, and comes back -------------------------------------------------------------------------
+
+chief "${large[@]}" --servers 2
+ps 0 --servers 2
+ps 1 --servers 2 --snapshot-dir "$work/snapshots" --snapshot-every 20
+killed=$process
+worker a "${large[@]}"
+worker b "${large[@]}"
+wait_for_epoch 2
+kill -KILL "$(child "$killed")"
+ps 1 --servers 2 --snapshot-dir "$work/snapshots" --snapshot-every 20
+wait_for ps1 'as its snapshot has them'
+all_end_well "$killed"
+is updates 300
+is server_restarts 1
+[[ $(counted lost_updates) -le 20 ]] || show "lost $(counted lost_updates) updates of 20 between snapshots"
+[[ ! -e $work/snapshots/server-1.snapshot ]] || show "a snapshot is left"
+
+# Without a snapshot its part of the variables is gone.
+chief "${large[@]}"
+ps 0
+killed=$process
+worker a "${large[@]}"
+wait_for_epoch 1
+kill -KILL "$(child "$killed")"
+ps 0
+ends "$chief_process" 1
+wait_for chief 'parameter server 0 came back without a snapshot of this training'
+wait_for a 'the chief has ended training: parameter server 0 came back'
+end_processes
+wait
+
+# --- keys ------------------------------------------------------------------------------------------------------------
+
+run 0 keys "$work/keys" chief ps worker
+lines "$work/keys/chief.key" "$work/keys/ps.key" "$work/keys/worker.key"
+run 2 keys "$work/keys" worker
+complains 'worker.key: is there already'
+run 2 keys "$work/keys" ../x
+complains "'../x' is no name"
+run 0 keys "$work/others" chief worker
+cp "$work/keys/allowed" "$work/others/allowed"
+chief "${small[@]}" --keys "$work/keys/chief.key"
+ps 0 --keys "$work/keys/ps.key"
+worker stranger "${small[@]}" --keys "$work/others/worker.key"
+ends "$process" 1
+wait_for stranger "does not allow this process's key"
+wait_for chief 'a connection from 127.0.0.1 was refused: its key,'
+worker open "${small[@]}" --join-timeout 1
+ends "$process" 1
+wait_for open "lockstep: the chief at $address"
+worker a "${small[@]}" --keys "$work/keys/worker.key"
+ends "$chief_process" 0
+is updates 22
+end_processes
+wait
+
+# --- what is wrong from the start ------------------------------------------------------------------------------------
+
+chief "${small[@]}"
+worker a "${small[@]}" --seed 1
+ends "$process" 2
+wait_for a 'has another --seed: 1, where the chief has 0'
+ps 3
+ends "$process" 2
+wait_for ps3 '--task-index 3: there are 1 parameter servers'
+ps 0 --listen "$address"
+ends "$process" 1
+wait_for ps0 "$address: cannot listen there: another process has taken the port"
+ps 0 --listen "$address"0000
+ends "$process" 2
+ps 0 --listen 192.0.2.1:0
+ends "$process" 2
+wait_for ps0 'that takes --keys'
+# Bytes that are no message at all.
+(echo 'GET / HTTP/1.0' >"/dev/tcp/${address%:*}/${address#*:}") 2>/dev/null || true
+kill -INT "$(child "$chief_process")"
+ends "$chief_process" 130
+end_processes
+wait
+
+strategy=(train --strategy parameter-server "${small[@]}")
+run 2 "${strategy[@]}"
+complains '--role chief, worker or ps'
+run 2 "${strategy[@]}" --role worker
+complains 'where is the chief?'
+run 1 "${strategy[@]}" --role worker --coordinator no-such-host.invalid:5000
+complains "host 'no-such-host.invalid' does not resolve"
+run 1 "${strategy[@]}" --role worker --devices 1 --coordinator "$address" --join-timeout 0.5
+complains "the chief at $address does not answer"
+run 2 "${strategy[@]}" --role chief --bn sync
+complains '--bn sync: needs all shards'
+run 2 "${strategy[@]}" --role chief --accumulate 2
+complains '--accumulate 2: strategy parameter-server'
+run 2 "${strategy[@]}" --role chief --clip-norm 1 --servers 2
+complains '--clip-norm: needs the norm of all gradients'
+run 2 "${strategy[@]}" --role chief --optimizer lars --servers 2
+says '--optimizer lars: needs the norm of each variable, and dense.weight is split over 2 servers'
+run 2 train "${small[@]}" --role worker
+complains '--role: is for --strategy parameter-server'
