@@ -256,6 +256,9 @@ void cli_progress_done(const lk_trainer *trainer, const lk_train_result *result)
     fputc('\n', stderr);
     if (scaling && scaling->devices > 1)
         cli_print_scaling(scaling, stderr);
+    if (result->audits > 0)
+        fprintf(stderr, "audit: replicas compared %lld time%s, no difference\n", (long long)result->audits,
+                result->audits == 1 ? "" : "s");
     fprintf(stderr, "digest %s\n", result->digest);
 }
 

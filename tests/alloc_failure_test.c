@@ -174,6 +174,7 @@ static void with_central_storage(void **state)
     lk_train_config config = tiny_training();
     config.strategy = "central-storage";
     config.storage = "cpu:1";
+    config.audit_every = 1;
     config.optimizer = "adam";
     fail_each(try_everything, &config, 7);
 }

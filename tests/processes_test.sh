@@ -83,6 +83,33 @@ ranks 2 0 train --model lenet "${small[@]}" --shards 8 --strategy multi-worker -
 ranks 1 2 train --model lenet "${small[@]}" --devices 1 --compress bf16
 says "exchange in bf16: strategy multi-worker on CPU devices has it, not one-device on cpu:0"
 
+# --- replicas that differ ----------------------------------------------------------------------------------------------
+
+ranks 2 0 train --model lenet "${small[@]}" --strategy multi-worker --devices 1 --audit-every 3
+says 'audit: replicas compared 3 times, no difference' # after steps 3 and 6, and at the end
+
+# audits N RANK: a program of N processes with two devices each, in which RANK damages a tensor of one.
+audits()
+{
+    arguments=("[audit_test, $1 processes]" rank "$2")
+    status=0
+    LOCKSTEP_MPI_PLUGIN=$(dirname "$LOCKSTEP")/liblockstep_mpi.so timeout -k 5 100 mpirun --quiet -n "$1" "$audit_test" rank "$2" \
+        >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
+    [[ $status -eq 0 ]] || fail "exit status is not 0"
+}
+
+audit_test=$(dirname "$LOCKSTEP")/tests/audit_test
+if [[ -x $audit_test ]]; then
+    audits 2 9
+    [[ $(grep -c '^audits 4, equal$' "$work/stdout") -eq 2 ]] || fail "equal replicas are not"
+    audits 2 1
+    [[ $(grep -c '^audits 1, audit after step 6: dense.bias of replica 1 of rank 1 on .* differs' "$work/stdout") -eq 2 ]] ||
+        fail "not each rank names tensor and rank"
+    audits 3 0
+    [[ $(grep -c '^audits 1, audit after step 6: dense.bias of replica 1 of rank 0 on ' "$work/stdout") -eq 3 ]] ||
+        fail "not each rank names tensor and rank"
+fi
+
 # --- processes that were not started alike ---------------------------------------------------------------------------
 
 # differ TEXT ARGUMENT…: two processes, of which the second one has these arguments too.

@@ -85,11 +85,12 @@ typedef struct lk_train_config {
     const char *augment; /* see lk_augment_parse; NULL: none */
     int normalize;       /* enum lk_normalize_mode */
 
-    double target_accuracy;                          /* stop above it; below 0: never */
-    double patience;                                 /* of a target, epochs in a row; -1: 2 */
-    int64_t early_stop;                              /* stop after so many epochs without a better val loss; 0: never */
-    int nan_guard;                                   /* enum lk_nan_guard */
-    const char *log_dir;                             /* event files, CSV, JSON lines and curves; NULL: none */
+    double target_accuracy; /* stop above it; below 0: never */
+    double patience;        /* of a target, epochs in a row; -1: 2 */
+    int64_t early_stop;     /* stop after so many epochs without a better val loss; 0: never */
+    int64_t audit_every;    /* compare replicas after so many steps, and at the end; 0: never */
+    int nan_guard;          /* enum lk_nan_guard */
+    const char *log_dir;    /* event files, CSV, JSON lines and curves; NULL: none */
     bool throughput, total_time, plot, json, ledger; /* what the command prints */
 } lk_train_config;
 
@@ -107,7 +108,7 @@ typedef enum lk_nan_guard { LK_NAN_GUARD_STOP, LK_NAN_GUARD_SKIP, LK_NAN_GUARD_O
 
 /* The flags of `lockstep train`, with offsets into lk_train_config. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 69 };
+enum { LK_TRAIN_OPTION_COUNT = 70 };
 
 /* A recipe is a named list of settings for these options: what one of the project's sources trains. */
 typedef struct lk_recipe {
@@ -255,6 +256,7 @@ typedef struct lk_train_result {
     double images_per_second;
     double flops_per_second; /* the same, in the operators' floating-point operations */
     lk_metrics val;          /* of the last epoch */
+    int64_t audits;          /* how often replicas were compared since the trainer was made, and were equal */
     const char *stopped_by;  /* the callback that ended training before its last epoch; NULL: none */
     char digest[33];
 } lk_train_result;
@@ -293,8 +295,9 @@ LK_API void lk_trainer_interrupt(lk_trainer *trainer);
 /* --- fit, evaluate, predict -------------------------------------------------------------------------------------- */
 
 /* Trains all epochs. Blocks. Errors: those of operators and callbacks, LK_ERR_STATE if a sample was not used exactly
- * once in an epoch or lk_trainer_run, or a fit that step_end ended, stopped in the middle of one, LK_ERR_INTERRUPTED,
- * LK_ERR_NUMERIC (nan_guard stop: the message names layer or loss, step, samples). *result is set as far as it goes. */
+ * once in an epoch, where an audit finds replicas that differ, or lk_trainer_run, or a fit that step_end ended, stopped
+ * in the middle of one, LK_ERR_INTERRUPTED, LK_ERR_NUMERIC (nan_guard stop: the message names layer or loss, step,
+ * samples). *result is set as far as it goes. */
 LK_API lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result);
 
 /* Trains `steps` further steps, epoch after epoch, without evaluation or callbacks. Blocks. Errors also: LK_ERR_STATE

@@ -85,18 +85,23 @@ lk_status lk_trainer_digest(lk_trainer *trainer, int replica, char digest[33])
     return lk_replicas_digest(trainer->replicas, replica, digest);
 }
 
-lk_status lk_trainer_variable_hash(lk_trainer *trainer, int replica, int index, uint64_t *hash)
+lk_status lk__hash_tensor(lk_tensor *tensor, uint64_t *hash)
 {
     size_t bytes;
-    lk_tensor *const *variables = lk_trainer_variables(trainer, replica);
-    if (!variables)
-        LK_FAIL(LK_ERR_ARGUMENT, "variable hash: there is no replica %d", replica);
-    if (index < 0 || index >= trainer->n_variables)
-        LK_FAIL(LK_ERR_ARGUMENT, "variable hash: there is no variable %d; there are %d", index, trainer->n_variables);
-    float *values = read_variable(variables[index], &bytes);
+    float *values = read_variable(tensor, &bytes);
     if (!values)
         return lk_error_status();
     *hash = XXH3_64bits(values, bytes);
     lk__free(values);
     return LK_OK;
+}
+
+lk_status lk_trainer_variable_hash(lk_trainer *trainer, int replica, int index, uint64_t *hash)
+{
+    lk_tensor *const *variables = lk_trainer_variables(trainer, replica);
+    if (!variables)
+        LK_FAIL(LK_ERR_ARGUMENT, "variable hash: there is no replica %d", replica);
+    if (index < 0 || index >= trainer->n_variables)
+        LK_FAIL(LK_ERR_ARGUMENT, "variable hash: there is no variable %d; there are %d", index, trainer->n_variables);
+    return lk__hash_tensor(variables[index], hash);
 }

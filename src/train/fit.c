@@ -299,12 +299,14 @@ lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics)
 
 static lk_status push_with_hooks(lk_trainer *trainer, lk_batch *batch)
 {
-    return lk__train_step(trainer, batch, rate_of_batch(trainer, batch, true));
+    LK_TRY(lk__train_step(trainer, batch, rate_of_batch(trainer, batch, true)));
+    return lk__audit(trainer, false);
 }
 
 static lk_status push_plain(lk_trainer *trainer, lk_batch *batch)
 {
-    return lk__train_step(trainer, batch, rate_of_batch(trainer, batch, false));
+    LK_TRY(lk__train_step(trainer, batch, rate_of_batch(trainer, batch, false)));
+    return lk__audit(trainer, false);
 }
 
 /* --- fit ---------------------------------------------------------------------------------------------------------- */
@@ -467,6 +469,9 @@ lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
     lk_status status = lk__callbacks_train_begin(&trainer->callbacks, trainer);
     if (status == LK_OK)
         status = run_epochs(&fit);
+    if (status == LK_OK)
+        status = lk__audit(trainer, true);
+    result->audits = trainer->audits;
     status = finish_result(&fit, status);
     status = lk__callbacks_train_end(&trainer->callbacks, trainer, result, status);
     lk__ps_end(trainer, status);

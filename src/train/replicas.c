@@ -147,6 +147,11 @@ lk_tensor *const *lk_replicas_variables(const lk_replicas *replicas, int replica
     return replicas->variables + (int64_t)replica * replicas->n_variables;
 }
 
+lk_tensor *const *lk__replicas_stored(const lk_replicas *replicas)
+{
+    return replicas->stored ? replicas->owned : NULL;
+}
+
 const lk_model *lk__replicas_model(const lk_replicas *replicas)
 {
     return replicas->model;

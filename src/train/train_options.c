@@ -531,6 +531,17 @@ const lk_option lk_train_options[] = {
      .recorded = true,
      .help = "where loss or gradients are not finite: stop, and say which layer and samples; skip the update; off: go "
              "on"},
+    {.name = "audit-every",
+     .type = LK_OPTION_INT64,
+     AT(audit_every),
+     .default_text = "0",
+     .minimum = 0,
+     .maximum = INT64_MAX,
+     .value = "N",
+     .recorded = true,
+     .help = "after every N steps, and at the end, compare the parameters, buffers and optimiser's state of all "
+             "replicas, of other processes too, and end where they differ; waits for the devices, and reads all of it; "
+             "0: never"},
     {.name = "log-dir",
      .type = LK_OPTION_STRING,
      AT(log_dir),

@@ -321,6 +321,7 @@ static lk_status build(lk_trainer *trainer)
         LK_TRY(lk__step_programs_new(&trainer->step_programs));
     if (lk__step_is_one_program(trainer))
         LK_TRY(lk__optimizer_prepare_recording(lk_replicas_optimizer(trainer->replicas, 0)));
+    LK_TRY(lk__plan_audit(trainer));
     LK_TRY(lk__list_implementations(trainer));
     LK_TRY(lk__agree_on_work(trainer));
     LK_TRY(lk__check_memory(trainer));

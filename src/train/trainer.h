@@ -2,8 +2,8 @@
  * will run it. fit.c runs epochs, hooks.c the callbacks' part in them; step.c runs one batch: shard after shard
  * (shard_run.c), or with --bn sync all together (sync_step.c); micro_batch.c takes a shard in pieces, shard_programs.c
  * records the passes, step_program.c those of a GPU as one, device_data.c has data sets on devices, precise_bn.c
- * measures batch-norm's statistics. replicas.c holds and updates the variables. replay.c looks for the cause of a
- * number that is not finite; it and sync_step.c run several shards in one pass (shard_pass.c).
+ * measures batch-norm's statistics. replicas.c holds and updates the variables, audit.c compares them. replay.c looks
+ * for the cause of a number that is not finite; it and sync_step.c run several shards in one pass (shard_pass.c).
  */
 #ifndef LK_TRAIN_TRAINER_H
 #define LK_TRAIN_TRAINER_H
@@ -76,9 +76,10 @@ struct lk_trainer {
     lk_tensor **watched;                     /* batch-norm sync: [shard * n_variables + i], see sync_step.c */
     lk__pending_step pending[LK_RUN_AHEAD];
     int n_pending;
-    lk__update update;      /* that is being made */
-    int64_t steps, updates; /* pushed since the beginning of training */
-    int64_t epoch;          /* from 0, of the batch that comes next */
+    lk__update update;       /* that is being made */
+    int64_t steps, updates;  /* pushed since the beginning of training */
+    int64_t audits, audited; /* audits that found no difference; steps there were at the last one */
+    int64_t epoch;           /* from 0, of the batch that comes next */
     bool epoch_open;
     bool in_pass; /* fit or an evaluation has steps under way */
     lk__callbacks callbacks;
@@ -201,6 +202,18 @@ lk_status lk__ps_pull(lk_trainer *trainer);
 
 /* Tells everybody that training has ended, and how. */
 void lk__ps_end(lk_trainer *trainer, lk_status status);
+
+/* --- audit.c ------------------------------------------------------------------------------------------------------ */
+
+/* XXH3-64 of an f32 tensor's elements in row-major order. Waits for them. */
+lk_status lk__hash_tensor(lk_tensor *tensor, uint64_t *hash);
+
+/* Says so where --audit-every has nothing to compare. Errors: LK_ERR_ARGUMENT (parameter-server). */
+lk_status lk__plan_audit(const lk_trainer *trainer);
+
+/* Behind a step, or, at_end, behind the last one: compares the replicas where that is due. Waits for the updates so
+ * far. Errors: LK_ERR_STATE, with the tensor and the replicas that differ. */
+lk_status lk__audit(lk_trainer *trainer, bool at_end);
 
 /* --- choices.c ---------------------------------------------------------------------------------------------------- */
 
@@ -368,6 +381,9 @@ lk_status lk__replay_update(lk_trainer *trainer, const lk__update *update);
 /* --- replicas ----------------------------------------------------------------------------------------------------- */
 
 const lk_model *lk__replicas_model(const lk_replicas *replicas);
+
+/* What the storing device has; NULL: there is none. */
+lk_tensor *const *lk__replicas_stored(const lk_replicas *replicas);
 
 /* lk_model_update_statistics on every replica; sums[replica * statistics + i]. */
 lk_status lk__replicas_set_statistics(lk_replicas *replicas, lk_tensor *const *sums, int64_t samples, double momentum);

@@ -1,0 +1,246 @@
+/* --audit-every: whether replicas that have had the same updates are equal, parameters, buffers and the optimiser's
+ * state, over the devices of a process and over processes. Everything is read and hashed, one tensor after the other.
+ */
+#include "train/trainer.h"
+
+#include "base/heartbeat.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/tensor.h"
+#include "dist/group.h"
+#include "dist/strategy.h"
+#include "train/ps_place.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* Copies of the same tensors: of each replica, and what a device stores for all of them. */
+typedef struct audit {
+    lk_trainer *trainer;
+    lk_group *group; /* NULL: one process */
+    int slots;       /* of the optimiser's state that each copy has */
+    int tensors;     /* of a copy: variables, and of each slot a tensor for each parameter */
+    int here, most;  /* copies: of this process, and of the one that has most */
+    int processes;
+    uint64_t *own; /* [most][tensors] */
+    uint64_t *all; /* [processes][most][tensors] */
+} audit;
+
+/* One of all processes' copies. */
+typedef struct place {
+    int process, copy;
+} place;
+
+static int copies_of(const audit *a, int process)
+{
+    const int *starts = lk_trainer_strategy(a->trainer)->starts;
+    return starts ? starts[process + 1] - starts[process] : a->here;
+}
+
+static const uint64_t *hashes_of(const audit *a, place p)
+{
+    return a->all + ((int64_t)p.process * a->most + p.copy) * a->tensors;
+}
+
+/* --- hashing ------------------------------------------------------------------------------------------------------ */
+
+/* A parameter's part of what the optimiser remembers, which is laid out as the packed parameters. */
+static lk_status hash_state(lk_tensor *slot, lk_tensor *parameter, uint64_t *hash)
+{
+    lk_tensor *part = lk__tensor_over(slot->storage, parameter);
+    if (!part)
+        return LK_ERR_MEMORY;
+    lk_status status = lk__hash_tensor(part, hash);
+    lk_tensor_release(part);
+    return status;
+}
+
+static lk_status hash_copy(const audit *a, int copy, uint64_t *hashes)
+{
+    lk_trainer *trainer = a->trainer;
+    bool is_stored = copy == trainer->n_devices;
+    lk_tensor *const *variables =
+        is_stored ? lk__replicas_stored(trainer->replicas) : lk_trainer_variables(trainer, copy);
+    for (int i = 0; i < trainer->n_variables; i++)
+        LK_TRY(lk__hash_tensor(variables[i], hashes++));
+    for (int s = 0; s < a->slots; s++)
+        for (int i = 0; i < trainer->n_parameters; i++)
+            LK_TRY(hash_state(lk_optimizer_state(lk_replicas_optimizer(trainer->replicas, copy), s, NULL), variables[i],
+                              hashes++));
+    return LK_OK;
+}
+
+static lk_status hash_all(audit *a)
+{
+    for (int copy = 0; copy < a->here; copy++)
+        LK_TRY(hash_copy(a, copy, a->own + (int64_t)copy * a->tensors));
+    size_t bytes = (size_t)a->most * (size_t)a->tensors * sizeof *a->own;
+    if (a->group)
+        return lk__group_gather(a->group, a->own, bytes, a->all);
+    memcpy(a->all, a->own, bytes);
+    return LK_OK;
+}
+
+/* --- comparing ---------------------------------------------------------------------------------------------------- */
+
+static bool next_place(const audit *a, place *p)
+{
+    p->copy++;
+    while (p->process < a->processes && p->copy >= copies_of(a, p->process))
+        *p = (place){p->process + 1, 0};
+    return p->process < a->processes;
+}
+
+static int count_equal(const audit *a, int tensor, uint64_t hash)
+{
+    int n = 0;
+    for (place p = {0, -1}; next_place(a, &p);)
+        n += hashes_of(a, p)[tensor] == hash;
+    return n;
+}
+
+/* The first of those that most copies are equal to, and the first that differs from it. False: all are equal. */
+static bool find_difference(const audit *a, int tensor, place *usual, place *other)
+{
+    int best = 0;
+    for (place p = {0, -1}; next_place(a, &p);) {
+        int n = count_equal(a, tensor, hashes_of(a, p)[tensor]);
+        if (n > best) {
+            best = n;
+            *usual = p;
+        }
+    }
+    for (*other = (place){0, -1}; next_place(a, other);)
+        if (hashes_of(a, *other)[tensor] != hashes_of(a, *usual)[tensor])
+            return true;
+    return false;
+}
+
+typedef char name_text[384];
+
+static const char *name_tensor(const audit *a, int tensor, name_text text)
+{
+    const lk_trainer *trainer = a->trainer;
+    int state = tensor - trainer->n_variables;
+    if (state < 0)
+        return lk_model_variable_name(trainer->model, tensor);
+    const char *slot = "";
+    lk_optimizer_state(lk_replicas_optimizer(trainer->replicas, 0), state / trainer->n_parameters, &slot);
+    snprintf(text, sizeof(name_text), "%s of %s", slot,
+             lk_model_variable_name(trainer->model, state % trainer->n_parameters));
+    return text;
+}
+
+static const char *name_place(const audit *a, place p, name_text text)
+{
+    const lk_trainer *trainer = a->trainer;
+    if (p.copy == trainer->n_devices && lk_strategy_storage(trainer->strategy))
+        snprintf(text, sizeof(name_text), "what %s stores", trainer->plan.storage);
+    else if (a->group)
+        snprintf(text, sizeof(name_text), "replica %d of rank %d on %s", p.copy, p.process,
+                 lk__group_host(a->group, p.process));
+    else
+        snprintf(text, sizeof(name_text), "replica %d (%s)", p.copy, lk_device_name(trainer->devices[p.copy]));
+    return text;
+}
+
+/* All processes come to the same. */
+static lk_status compare(const audit *a)
+{
+    name_text name, here, there, more = "";
+    place usual = {0, 0}, other = {0, 0};
+    int first = -1, n = 0;
+    for (int t = 0; t < a->tensors; t++) {
+        place found_usual = {0, 0}, found_other;
+        if (!find_difference(a, t, &found_usual, &found_other))
+            continue;
+        if (n++ == 0) {
+            first = t;
+            usual = found_usual;
+            other = found_other;
+        }
+    }
+    if (n == 0)
+        return LK_OK;
+    if (n > 1)
+        snprintf(more, sizeof more, ", and %d more tensor%s", n - 1, n == 2 ? "" : "s");
+    LK_FAIL(LK_ERR_STATE,
+            "audit after step %lld: %s of %s differs from that of %s%s; after the same updates they have to be equal",
+            (long long)a->trainer->steps, name_tensor(a, first, name), name_place(a, other, here),
+            name_place(a, usual, there), more);
+}
+
+/* --- when --------------------------------------------------------------------------------------------------------- */
+
+static int count_slots(const lk_trainer *trainer)
+{
+    const lk_optimizer *optimizer = lk_replicas_optimizer(trainer->replicas, 0);
+    int n = 0;
+    while (lk_optimizer_state(optimizer, n, NULL))
+        n++;
+    return n;
+}
+
+static lk_status init(audit *a, lk_trainer *trainer)
+{
+    bool is_central = lk_strategy_storage(trainer->strategy);
+    *a = (audit){.trainer = trainer,
+                 .slots = is_central ? 0 : count_slots(trainer),
+                 .here = trainer->n_devices + is_central,
+                 .processes = trainer->plan.processes};
+    a->tensors = trainer->n_variables + a->slots * trainer->n_parameters;
+    if (a->processes > 1)
+        LK_TRY(lk__group_open(&a->group));
+    for (int process = 0; process < a->processes; process++)
+        a->most = copies_of(a, process) > a->most ? copies_of(a, process) : a->most;
+    size_t hashes = (size_t)a->most * (size_t)a->tensors;
+    a->own = lk__calloc(hashes, sizeof *a->own);
+    a->all = lk__calloc((size_t)a->processes * hashes, sizeof *a->all);
+    return a->own && a->all ? LK_OK : LK_ERR_MEMORY;
+}
+
+static lk_status run(lk_trainer *trainer)
+{
+    audit a;
+    lk_status status = init(&a, trainer);
+    if (status == LK_OK)
+        status = hash_all(&a);
+    if (status == LK_OK)
+        status = compare(&a);
+    lk__free(a.own);
+    lk__free(a.all);
+    return status;
+}
+
+static bool has_copies(const lk_trainer *trainer)
+{
+    return trainer->plan.devices > 1 || lk_strategy_storage(trainer->strategy);
+}
+
+lk_status lk__plan_audit(const lk_trainer *trainer)
+{
+    if (trainer->config.audit_every == 0)
+        return LK_OK;
+    if (lk__ps_is_asked_for(&trainer->config))
+        LK_FAIL(LK_ERR_ARGUMENT, "--audit-every: workers of strategy parameter-server have their own updates each, and "
+                                 "need not be equal");
+    if (!has_copies(trainer))
+        lk__log(LK_LOG_WARNING, "--audit-every %lld: there is one replica, and nothing to compare it with",
+                (long long)trainer->config.audit_every);
+    return LK_OK;
+}
+
+lk_status lk__audit(lk_trainer *trainer, bool at_end)
+{
+    int64_t every = trainer->config.audit_every, steps = trainer->steps;
+    bool is_due = every > 0 && (at_end ? steps > trainer->audited : steps % every == 0);
+    if (!is_due || !has_copies(trainer))
+        return LK_OK;
+    lk__doing before = lk__now_for_a_while(LK_DOING_WORK, "audit");
+    lk_status status = run(trainer);
+    lk__now_again(before);
+    trainer->audited = steps;
+    trainer->audits += status == LK_OK;
+    return status;
+}
