@@ -87,6 +87,7 @@ static void print_gpus(void)
     puts("\nGPUs");
     if (lk_device_describe_kind("cuda", text, sizeof text) != LK_OK) {
         printf("  %s\n", lk_error_message());
+        lk_error_clear();
         return;
     }
     printf("  %s\n", text);

@@ -33,6 +33,15 @@ cp "$work/stdout" "$work/version"
 run 0 version
 cmp -s "$work/stdout" "$work/version" || fail "differs from --version"
 
+run 0 doctor --pjrt /nowhere/libtpu.so
+prints '  PJRT plug-in: /nowhere/libtpu.so: '
+pjrt=$(dirname "$LOCKSTEP")/tests/liblockstep_pjrt_test.so
+if [[ -e $pjrt ]]; then
+    run 0 doctor --pjrt "$pjrt"
+    prints "  $pjrt: platform test, PJRT 0.81"
+    prints '  first line second line'
+    prints '  TEST_0(process=0)'
+fi
 run 0 doctor
 for library in zlib xxHash jansson oneDNN hwloc libcurl libcairo; do
     shows "  $library "

@@ -53,7 +53,8 @@ enum { ZLIB, XXHASH, JANSSON };
 static lk_component components[] = {
     [ZLIB] = {"zlib", true, true, "", "reads compressed data sets", "zlib1g-dev"},
     [XXHASH] = {"xxHash", true, true, "", "digests and the keys of random streams", "libxxhash-dev"},
-    [JANSSON] = {"jansson", true, true, "", "writes the JSON of studies", "libjansson-dev"},
+    [JANSSON] = {"jansson", true, true, "", "writes the JSON of studies, reads descriptions of clusters",
+                 "libjansson-dev"},
     {"oneDNN", false, ONEDNN_STATE, "fast CPU kernels; without it plain C kernels run", "libdnnl-dev"},
     {"hwloc", false, HWLOC_STATE, "places devices on physical cores; without it on processors in their numbers' order",
      "libhwloc-dev"},

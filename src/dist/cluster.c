@@ -438,7 +438,8 @@ lk_status lk__cluster_check_processes(const lk_cluster *cluster, int processes)
 {
     int wanted = cluster->counts[LK_ROLE_CHIEF] + cluster->counts[LK_ROLE_WORKER];
     if (wanted != processes)
-        LK_FAIL(LK_ERR_ARGUMENT, "%s: chief and workers are %d, but %d process%s started; start %d with mpirun -n %d",
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "%s: chief and workers are %d, but %d process%s started; start %d (lockstep launch -n %d)",
                 cluster->source, wanted, processes, processes == 1 ? " was" : "es were", wanted, wanted);
     return LK_OK;
 }

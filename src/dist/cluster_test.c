@@ -246,7 +246,7 @@ static void processes_have_to_be_as_many(void **state)
     assert_int_equal(lk__cluster_check_processes(cluster, 3), LK_OK);
     assert_int_equal(lk__cluster_check_processes(cluster, 1), LK_ERR_ARGUMENT);
     assert_string_equal(lk_error_message(), "TF_CONFIG: chief and workers are 3, but 1 process was started; start 3 "
-                                            "with mpirun -n 3");
+                                            "(lockstep launch -n 3)");
     lk_error_clear();
     lk__cluster_release(cluster);
 }
