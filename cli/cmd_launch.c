@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_RANKS = 4096, LEAST_TIMEOUT = 2 }; /* s: reports come every half second */
+enum { MAX_RANKS = 4096, MAX_SERVERS = 256, LEAST_TIMEOUT = 2 }; /* s: reports come every half second */
 
 typedef struct launch_config {
-    int64_t processes;
+    int64_t processes, workers, servers;
     const char *hosts;
     double stall_timeout;
     const char *log_dir;
@@ -34,6 +34,22 @@ static const lk_option options[] = {
      AT(hosts),
      .value = "LIST",
      .help = "machines and how many processes each takes: a:2,b:2 (unset: all on this one)"},
+    {.name = "workers",
+     .type = LK_OPTION_INT64,
+     AT(workers),
+     .default_text = "0",
+     .minimum = 1,
+     .maximum = MAX_RANKS,
+     .value = "N",
+     .help = "of --strategy parameter-server, on this machine and without MPI: workers (unset: another strategy)"},
+    {.name = "servers",
+     .type = LK_OPTION_INT64,
+     AT(servers),
+     .default_text = "1",
+     .minimum = 1,
+     .maximum = MAX_SERVERS,
+     .value = "N",
+     .help = "of --workers: parameter servers that the variables are spread over"},
     {.name = "stall-timeout",
      .type = LK_OPTION_DOUBLE,
      AT(stall_timeout),
@@ -71,7 +87,7 @@ static void name_n(int argc, char **argv)
 }
 
 /* Of the command that each process is going to run: what is wrong with it is said once. */
-static int check_training(int argc, char **argv, const char **strategy)
+static int check_training(int argc, char **argv, lk_train_config *found)
 {
     lk_option table[CLI_MAX_OPTIONS];
     size_t count = cmd_train.make_options(table);
@@ -84,7 +100,7 @@ static int check_training(int argc, char **argv, const char **strategy)
     }
     memcpy((void *)arguments, (void *)argv, (size_t)argc * sizeof *arguments);
     lk_status status = cli_parse_train(table, count, argc, arguments, config, NULL);
-    *strategy = ((const lk_train_config *)config)->strategy;
+    *found = *(const lk_train_config *)config; /* first in it */
     free(config);
     free((void *)arguments);
     return status == LK_OK ? 0 : cli_fail();
@@ -98,38 +114,59 @@ static int check_numbers(launch_config *config)
     if (config->stall_timeout > 0 && config->stall_timeout < LEAST_TIMEOUT)
         return cli_usage_error("launch: --stall-timeout %g: must be 0, or at least %d", config->stall_timeout,
                                LEAST_TIMEOUT);
+    if (config->workers > 0 && (config->processes > 0 || config->hosts))
+        return cli_usage_error("launch: --workers is for processes of --strategy parameter-server on this machine, %s "
+                               "for those of multi-worker",
+                               config->hosts ? "--hosts" : "-n");
+    if (config->workers > 0)
+        config->processes = 1 + config->servers + config->workers;
     if (config->processes == 0)
         config->processes = places;
     if (config->processes == 0)
-        return cli_usage_error("launch: how many processes? -n N, or --hosts with places");
+        return cli_usage_error("launch: how many processes? -n N, --hosts with places, or --workers N");
     if (config->processes > MAX_RANKS)
-        return cli_usage_error("launch: --hosts %s: %d places; at most %d processes can be started", config->hosts,
-                               places, MAX_RANKS);
+        return cli_usage_error("launch: %lld processes; at most %d can be started", (long long)config->processes,
+                               MAX_RANKS);
     return 0;
 }
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
 
+static int check_strategy(const launch_config *config, const char *strategy)
+{
+    bool is_asynchronous = strategy && strcmp(strategy, "parameter-server") == 0;
+    if (config->workers > 0 && strategy && !is_asynchronous)
+        return cli_usage_error("launch: --workers: is for --strategy parameter-server, not %s", strategy);
+    if (config->workers == 0 && is_asynchronous)
+        return cli_usage_error("launch: --strategy parameter-server is started by --workers N and --servers N");
+    if (config->workers == 0 && strategy && strcmp(strategy, "multi-worker") != 0)
+        return cli_usage_error("launch: --strategy %s trains in one process; multi-worker is for several", strategy);
+    return 0;
+}
+
 static int start(const launch_config *config, int argc, char **argv)
 {
-    static const char *const by_default[] = {"--strategy", "multi-worker"};
-    const char *strategy = NULL;
-    int status = check_training(argc - 1, argv + 1, &strategy);
+    lk_train_config train = {.strategy = NULL};
+    int status = check_training(argc - 1, argv + 1, &train), n = 0;
+    if (status == 0)
+        status = check_strategy(config, train.strategy);
     if (status != 0)
         return status;
-    if (strategy && strcmp(strategy, "multi-worker") != 0)
-        return cli_usage_error("launch: --strategy %s trains in one process; multi-worker is for several", strategy);
     char **command = calloc((size_t)argc + 3, sizeof *command);
     if (!command)
         return cli_usage_error("launch: %s", strerror(errno));
-    int n = 0;
     command[n++] = argv[0];
-    for (int i = 0; i < 2 && !strategy; i++)
-        command[n++] = (char *)(uintptr_t)by_default[i];
+    if (!train.strategy) {
+        command[n++] = (char *)(uintptr_t) "--strategy";
+        command[n++] = (char *)(uintptr_t)(config->workers > 0 ? "parameter-server" : "multi-worker");
+    }
     for (int i = 1; i < argc; i++)
         command[n++] = argv[i];
     status = cli_job_run(&(cli_job_opts){.ranks = (int)config->processes,
                                          .hosts = config->hosts,
+                                         .servers = config->workers > 0 ? (int)config->servers : 0,
+                                         .workers = (int)config->workers,
+                                         .restarts_servers = train.snapshot_dir && *train.snapshot_dir,
                                          .stall_timeout = config->stall_timeout,
                                          .log_dir = config->log_dir,
                                          .command = command});
@@ -158,23 +195,24 @@ const cli_command cmd_launch = {
     .summary = "Train in several processes, on one machine or on many",
     .arguments = "-- train [OPTION…]",
     .details =
-        "Starts N processes of `lockstep train --strategy multi-worker`, its ranks, by Open MPI's mpirun. --devices "
-        "is\n"
-        "per process; ranks on one machine take different cores while there are any.\n"
+        "Starts N processes of `lockstep train --strategy multi-worker`, its ranks, by Open MPI's mpirun. --devices\n"
+        "is per process; ranks on one machine take different cores while there are any.\n"
         "\n"
         "Standard output is rank 0's. What ranks write to standard error has their number in front: `[1] …`.\n"
         "\n"
-        "Where a rank dies, ends by an error or does not go on, all are ended, and the last line on standard error "
-        "says\n"
-        "which one it was, where, and what it was at. Computing, reading, writing and downloading are progress, and "
-        "so\n"
-        "is waiting for another rank that does one of these.\n"
+        "Where a rank dies, ends by an error or does not go on, all are ended, and the last line on standard error\n"
+        "says which one it was, where, and what it was at. Computing, reading, writing and downloading are\n"
+        "progress, and so is waiting for another rank that does one of these.\n"
         "\n"
-        "The command has to be there under the same path on every machine, and machines are reached by ssh without a\n"
-        "password. Variables that begin with LOCKSTEP_ are handed on.\n"
+        "With --workers it starts a chief, servers and workers of --strategy parameter-server instead, on this\n"
+        "machine and without MPI, each worker on cores of its own. Training goes on without a worker that dies. A\n"
+        "server that dies is started again where there is a --snapshot-dir.\n"
         "\n"
-        "The first interrupt (control-C) ends training after the step at hand, a second one at once. Exit status: 130\n"
-        "after an interrupt; of a rank that ended by an error, its own.\n",
+        "The command has to be there under the same path on every machine, and machines are reached by ssh without\n"
+        "a password. Variables that begin with LOCKSTEP_ are handed on.\n"
+        "\n"
+        "The first interrupt (control-C) ends training after the step at hand, a second one at once. Exit status:\n"
+        "130 after an interrupt; of a rank that ended by an error, its own.\n",
     .options = options,
     .option_count = OPTION_COUNT,
     .run = run,

@@ -6,27 +6,28 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 /* Milliseconds. What mpirun has not ended by then, as on a machine that does not answer, ends when it is gone. */
-enum { TICK = 100, FOR_OTHER_FAILURES = 200, FOR_THE_END = 1000 };
+enum { TICK = 100, FOR_OTHER_FAILURES = 200, FOR_THE_END = 1000, AFTER_THE_CHIEF = 5000, MOST_RESTARTS = 10 };
 
-typedef enum job_outcome { RUNNING, FAILED, STALLED, ENDED_AT_ONCE } job_outcome;
+typedef enum job_outcome { RUNNING, FAILED, STALLED, ENDED_AT_ONCE, CHIEF_ENDED } job_outcome;
 
 typedef struct job {
     const cli_job_opts *opts;
     cli_ranks *ranks;
-    pid_t starter; /* mpirun */
-    int from;      /* what it and the ranks write; -1: they have ended */
+    pid_t *starters; /* mpirun, or the supervisor of each rank; 0: it has ended */
+    int n_starters;
+    int status; /* of mpirun, once it has ended */
+    cli_meeting meeting;
+    int from, to; /* what they write comes from there. -1: all have ended; to: also where they are started later */
     char bytes[1 << 16];
     size_t n_bytes;
     FILE *said; /* what mpirun says of its own when a failure is known: memory, printed where it was none of a rank's */
@@ -34,7 +35,10 @@ typedef struct job {
     size_t said_bytes;
     int interrupts; /* that were passed on */
     job_outcome outcome;
-    int64_t now, failed, ended; /* failed: when a failure was seen first; ended: when the job was told to end; 0: not */
+    int restarts;
+    /* 0: it was not. failed: when a failure was seen first; ended: when the job was told to end; left: when the chief
+     * had ended */
+    int64_t now, failed, ended, left;
 } job;
 
 static volatile sig_atomic_t interrupts;
@@ -59,126 +63,6 @@ static int64_t clock_ms(void)
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
-}
-
-/* --- starting ----------------------------------------------------------------------------------------------------- */
-
-typedef struct argument_list {
-    char **items;
-    int n;
-} argument_list;
-
-static void add(argument_list *list, const char *argument)
-{
-    list->items[list->n++] = (char *)(uintptr_t)argument;
-}
-
-/* Settings of the library's go to other machines too. */
-static void add_environment(argument_list *list)
-{
-    extern char **environ;
-    for (char **variable = environ; *variable; variable++) {
-        if (strncmp(*variable, "LOCKSTEP_", 9) != 0)
-            continue;
-        add(list, "-x");
-        add(list, *variable);
-    }
-}
-
-static int count_strings(char *const *strings)
-{
-    int n = 0;
-    while (strings[n])
-        n++;
-    return n;
-}
-
-/* Ranks choose their cores themselves. */
-static char **make_arguments(const cli_job_opts *opts, const char *program)
-{
-    extern char **environ;
-    static char number[16];
-    static const char *const first[] = {
-        "mpirun", "--allow-run-as-root", "--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none", "--stdin", "none"};
-    enum { FIRST = sizeof first / sizeof first[0], OTHERS = 8 };
-    size_t room = FIRST + OTHERS + 2 * (size_t)count_strings(environ) + (size_t)count_strings(opts->command);
-    argument_list list = {.items = calloc(room, sizeof(char *))};
-    if (!list.items)
-        return NULL;
-    for (int i = 0; i < FIRST; i++)
-        add(&list, first[i]);
-    snprintf(number, sizeof number, "%d", opts->ranks);
-    add(&list, "-n");
-    add(&list, number);
-    if (opts->hosts) {
-        add(&list, "--host");
-        add(&list, opts->hosts);
-    }
-    add_environment(&list);
-    add(&list, program);
-    add(&list, "rank");
-    add(&list, "--");
-    for (char *const *argument = opts->command; *argument; argument++)
-        add(&list, *argument);
-    return list.items;
-}
-
-/* Within one machine nothing goes over a network. Nobody is there to type a password. What the user has set stays. */
-static void set_environment(const cli_job_opts *opts)
-{
-    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
-    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
-    setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0); /* there is nothing that ranks could put in order then */
-    if (opts->hosts) {
-        if (!getenv("OMPI_MCA_plm_rsh_agent"))
-            setenv("OMPI_MCA_plm_rsh_args", "-o BatchMode=yes -o ConnectTimeout=10", 0);
-        return;
-    }
-    setenv("OMPI_MCA_btl_tcp_if_include", "lo", 0);
-    setenv("OMPI_MCA_oob_tcp_if_include", "lo", 0);
-}
-
-/* In a group of its own: control-C is for the launcher to pass on. `failed` tells of what goes wrong before mpirun
- * runs, and closes when it does. */
-static _Noreturn void become_mpirun(const cli_job_opts *opts, char **arguments, pid_t parent, int output, int failed)
-{
-    int nothing = open("/dev/null", O_RDWR);
-    setpgid(0, 0);
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    if (getppid() != parent)
-        _exit(1);
-    signal(SIGINT, SIG_DFL);
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGPIPE, SIG_DFL);
-    set_environment(opts);
-    if (dup2(nothing, STDIN_FILENO) >= 0 && dup2(nothing, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0)
-        execvp(arguments[0], arguments);
-    int error = errno;
-    (void)!write(failed, &error, sizeof error);
-    _exit(1);
-}
-
-static bool start(job *j, char **arguments)
-{
-    int output[2], failed[2], error = 0;
-    if (pipe2(output, O_CLOEXEC) != 0 || pipe2(failed, O_CLOEXEC) != 0) {
-        cli_usage_error("launch: %s", strerror(errno));
-        return false;
-    }
-    pid_t parent = getpid();
-    j->starter = fork();
-    if (j->starter == 0)
-        become_mpirun(j->opts, arguments, parent, output[1], failed[1]);
-    close(output[1]);
-    close(failed[1]);
-    j->from = output[0];
-    bool is_started = j->starter > 0 && read(failed[0], &error, sizeof error) == 0;
-    close(failed[0]);
-    if (!is_started && error == ENOENT)
-        cli_usage_error("launch: there is no mpirun: install Open MPI (Debian and Ubuntu: openmpi-bin)");
-    else if (!is_started)
-        cli_usage_error("launch: mpirun could not be started: %s", strerror(error ? error : errno));
-    return is_started;
 }
 
 /* --- what comes --------------------------------------------------------------------------------------------------- */
@@ -215,25 +99,39 @@ static void receive(job *j)
 
 /* --- watching ----------------------------------------------------------------------------------------------------- */
 
+static void signal_all(const job *j, int signal)
+{
+    for (int i = 0; i < j->n_starters; i++)
+        if (j->starters[i] > 0)
+            kill(j->starters[i], signal);
+}
+
 static void end_job(job *j, job_outcome outcome)
 {
     j->outcome = outcome;
     j->ended = j->now;
-    kill(j->starter, SIGTERM);
+    signal_all(j, SIGTERM);
 }
 
-/* The first interrupt is the ranks' to end by; the second one ends them. */
+/* The first interrupt is the ranks' to end by, or the chief's, which ends the others; the second one ends them. */
 static void pass_interrupts_on(job *j)
 {
     if (interrupts == 0 || j->ended)
         return;
     if (j->interrupts == 0) {
         fputs("lockstep: finishing this step; a second interrupt ends at once\n", stderr);
-        kill(j->starter, SIGUSR1);
+        if (j->starters[0] > 0)
+            kill(j->starters[0], SIGUSR1);
         j->interrupts = 1;
     }
     if (interrupts > 1)
         end_job(j, ENDED_AT_ONCE);
+}
+
+static bool is_stalled(job *j)
+{
+    double timeout = j->opts->stall_timeout;
+    return timeout > 0 && cli_ranks_any_stalled(j->ranks, timeout, j->opts->workers > 0);
 }
 
 /* One that ended by an error is given some time for another one to turn out to be the cause, and to say what it was. */
@@ -246,20 +144,93 @@ static void look_at_ranks(job *j)
         j->failed = j->failed ? j->failed : j->now;
         if (by_signal || j->now - j->failed >= FOR_OTHER_FAILURES)
             end_job(j, FAILED);
-    } else if (j->opts->stall_timeout > 0 && cli_ranks_any_stalled(j->ranks, j->opts->stall_timeout)) {
+    } else if (is_stalled(j)) {
         end_job(j, STALLED);
     }
 }
+
+/* --- a parameter-server training ------------------------------------------------------------------------------------
+ */
+
+static bool start_again(job *j, int rank)
+{
+    if (!j->opts->restarts_servers || j->restarts == MOST_RESTARTS)
+        return false;
+    j->restarts++;
+    j->starters[rank] = cli_role_start(j->opts, &j->meeting, rank, j->to);
+    return j->starters[rank] > 0;
+}
+
+/* Of workers some may go, of servers those that can be started again. */
+static void look_at_ended(job *j, int rank)
+{
+    bool is_server = cli_role_is_server(j->opts, rank);
+    if (rank == 0) {
+        j->left = j->now;
+        if (cli_ranks_has_failed(j->ranks, 0)) {
+            cli_ranks_blame(j->ranks, 0);
+            end_job(j, FAILED);
+        }
+    } else if (cli_ranks_has_failed(j->ranks, rank) && !j->left && !j->interrupts) {
+        bool starts = is_server && start_again(j, rank);
+        bool is_last = is_server ? !starts : cli_ranks_none_left(j->ranks, 1 + j->opts->servers);
+        if (is_last) {
+            cli_ranks_blame(j->ranks, rank);
+            end_job(j, cli_ranks_is_stopped(j->ranks, 0) ? STALLED : FAILED);
+            return;
+        }
+        cli_ranks_print_end(j->ranks, rank);
+        if (starts)
+            cli_ranks_begin_again(j->ranks, rank);
+    }
+}
+
+static void look_at_roles(job *j)
+{
+    const double patience = 3;
+    for (int rank; !j->ended && (rank = cli_ranks_next_ended(j->ranks, patience)) >= 0;)
+        look_at_ended(j, rank);
+    if (!j->ended && j->left && j->now - j->left >= AFTER_THE_CHIEF)
+        end_job(j, CHIEF_ENDED);
+    else if (!j->ended && !j->left && is_stalled(j))
+        end_job(j, STALLED);
+}
+
+/* A supervisor that was killed has taken its rank along, and told nobody. */
+static void reap(job *j)
+{
+    int status;
+    for (pid_t ended; (ended = waitpid(-1, &status, WNOHANG)) > 0;)
+        for (int i = 0; i < j->n_starters; i++) {
+            if (j->starters[i] != ended)
+                continue;
+            j->starters[i] = 0;
+            if (j->opts->workers > 0 && WIFSIGNALED(status))
+                cli_ranks_lose(j->ranks, i, WTERMSIG(status));
+            else if (j->opts->workers == 0)
+                j->status = status;
+        }
+}
+
+/* --- the loop -------------------------------------------------------------------------------------------------------
+ */
 
 static bool has_time(const job *j)
 {
     return !j->ended || j->now - j->ended < FOR_THE_END;
 }
 
+/* mpirun closes what it writes to when it ends. */
+static bool goes_on(const job *j)
+{
+    bool is_over = j->opts->workers > 0 ? cli_ranks_all_ended(j->ranks) && (j->left || j->ended) : j->from < 0;
+    return !is_over && has_time(j);
+}
+
 static void watch(job *j)
 {
     j->now = clock_ms();
-    while (j->from >= 0 && has_time(j)) {
+    while (goes_on(j)) {
         struct pollfd watched = {.fd = j->from, .events = POLLIN};
         if (poll(&watched, 1, TICK) > 0)
             receive(j);
@@ -267,10 +238,14 @@ static void watch(job *j)
         j->now = clock_ms();
         cli_ranks_age(j->ranks, 1e-3 * (double)(j->now - before));
         pass_interrupts_on(j);
-        look_at_ranks(j);
+        reap(j);
+        if (j->opts->workers > 0)
+            look_at_roles(j);
+        else
+            look_at_ranks(j);
     }
     if (j->from >= 0) {
-        kill(j->starter, SIGKILL);
+        signal_all(j, SIGKILL);
         close(j->from);
     }
 }
@@ -287,8 +262,9 @@ static void print_said(job *j)
 }
 
 /* mpirun ended, and no rank had failed. */
-static int tell_mpirun(job *j, int status)
+static int tell_mpirun(job *j)
 {
+    int status = j->status;
     int rank_status = cli_ranks_status(j->ranks);
     if (j->interrupts > 0 || rank_status)
         return 130;
@@ -303,53 +279,96 @@ static int tell_mpirun(job *j, int status)
     return 1;
 }
 
-static int tell(job *j, int status)
+static int tell(job *j)
 {
     bool by_signal;
     if (j->outcome == ENDED_AT_ONCE)
         return 130;
     if (j->outcome == STALLED)
         return cli_ranks_print_stalled(j->ranks);
+    if (j->opts->workers > 0 && j->outcome != FAILED)
+        return cli_ranks_status(j->ranks);
     if (cli_ranks_any_failed(j->ranks, &by_signal))
         return cli_ranks_print_failed(j->ranks);
-    return tell_mpirun(j, status);
+    return tell_mpirun(j);
 }
 
-static int run(job *j, char **arguments)
+/* --- starting ----------------------------------------------------------------------------------------------------- */
+
+static bool start_all(job *j)
 {
-    int status = 0;
+    if (j->opts->workers == 0)
+        return (j->starters[0] = cli_mpirun_start(j->opts, j->to)) > 0;
+    if (!cli_meeting_open(&j->meeting))
+        return false;
+    for (int i = 0; i < j->n_starters; i++)
+        if ((j->starters[i] = cli_role_start(j->opts, &j->meeting, i, j->to)) < 0)
+            return false;
+    return true;
+}
+
+static bool start(job *j)
+{
+    int output[2];
+    if (pipe2(output, O_CLOEXEC) != 0) {
+        cli_usage_error("launch: %s", strerror(errno));
+        return false;
+    }
+    j->from = output[0];
+    j->to = output[1];
+    bool is_started = start_all(j);
+    if (j->opts->workers == 0) {
+        close(j->to);
+        j->to = -1;
+    }
+    return is_started;
+}
+
+static int run(job *j)
+{
     catch_interrupts();
     cli_adopt_descendants();
-    if (!start(j, arguments))
-        return 1;
-    watch(j);
-    while (waitpid(j->starter, &status, 0) < 0 && errno == EINTR)
+    bool is_started = start(j);
+    if (is_started)
+        watch(j);
+    while (j->opts->workers == 0 && j->starters[0] > 0 && waitpid(j->starters[0], &j->status, 0) < 0 && errno == EINTR)
         continue;
     cli_kill_descendants();
-    return tell(j, status);
+    if (j->to >= 0)
+        close(j->to);
+    return is_started ? tell(j) : 1;
+}
+
+static char (*make_names(const cli_job_opts *opts))[CLI_RANK_NAME]
+{
+    char(*names)[CLI_RANK_NAME] = opts->workers > 0 ? calloc((size_t)opts->ranks, sizeof *names) : NULL;
+    for (int i = 0; names && i < opts->ranks; i++)
+        cli_role_name(opts, i, names[i], sizeof names[i]);
+    return names;
 }
 
 int cli_job_run(const cli_job_opts *opts)
 {
-    static char program[PATH_MAX];
-    job *j = calloc(1, sizeof *j);
-    char **arguments = realpath("/proc/self/exe", program) ? make_arguments(opts, program) : NULL;
     int status = 1;
-    if (!j || !arguments) {
-        cli_usage_error("launch: %s", strerror(errno));
-    } else {
-        j->opts = opts;
-        j->from = -1;
-        j->ranks = cli_ranks_new(opts->ranks, opts->log_dir);
-        j->said = open_memstream(&j->said_text, &j->said_bytes);
-        if (j->ranks)
-            status = run(j, arguments);
-        cli_ranks_release(j->ranks);
-        if (j->said)
-            fclose(j->said);
-        free(j->said_text);
-    }
-    free(arguments);
+    job *j = calloc(1, sizeof *j);
+    if (!j)
+        return cli_usage_error("launch: %s", strerror(errno));
+    char(*names)[CLI_RANK_NAME] = make_names(opts);
+    j->opts = opts;
+    j->from = j->to = j->meeting.socket = -1;
+    j->n_starters = opts->workers > 0 ? opts->ranks : 1;
+    j->starters = calloc((size_t)j->n_starters, sizeof *j->starters);
+    j->said = open_memstream(&j->said_text, &j->said_bytes);
+    j->ranks = j->starters ? cli_ranks_new(opts->ranks, (const char(*)[CLI_RANK_NAME])names, opts->log_dir) : NULL;
+    if (j->ranks)
+        status = run(j);
+    cli_ranks_release(j->ranks);
+    cli_meeting_close(&j->meeting);
+    if (j->said)
+        fclose(j->said);
+    free(j->said_text);
+    free(j->starters);
+    free(names);
     free(j);
     return status;
 }

@@ -18,10 +18,11 @@ typedef struct line {
 } line;
 
 typedef struct rank {
+    char name[CLI_RANK_NAME]; /* "1", "worker-0" */
     char host[256];
     lk_heart_report heart;
     double unheard; /* seconds since it was told */
-    bool is_there, has_ended;
+    bool is_there, has_ended, is_given;
     cli_rank_end end;
     line *line; /* of standard error, that is not complete; NULL: it has written nothing */
     FILE *log;
@@ -31,16 +32,16 @@ struct cli_ranks {
     int n;
     int first_failed, stalled; /* -1: none */
     double silence;            /* of the one that stalled */
-    const char *log_dir;
+    const char *title;         /* in front of a name: "rank " */
     rank ranks[];
 };
 
 /* --- output ------------------------------------------------------------------------------------------------------- */
 
 /* At once, for a terminal or a file may be others' too. */
-static void print_line(const cli_ranks *ranks, rank *r)
+static void print_line(rank *r)
 {
-    fprintf(stderr, "[%d] %.*s\n", (int)(r - ranks->ranks), (int)r->line->n, r->line->bytes);
+    fprintf(stderr, "[%s] %.*s\n", r->name, (int)r->line->n, r->line->bytes);
     if (r->log) {
         fwrite(r->line->bytes, 1, r->line->n, r->log);
         fputc('\n', r->log);
@@ -50,10 +51,10 @@ static void print_line(const cli_ranks *ranks, rank *r)
 }
 
 /* One that ends without a line's end. */
-static void end_line(const cli_ranks *ranks, rank *r)
+static void end_line(rank *r)
 {
     if (r->line && r->line->n > 0)
-        print_line(ranks, r);
+        print_line(r);
 }
 
 static bool has_line(rank *r)
@@ -63,20 +64,20 @@ static bool has_line(rank *r)
     return r->line;
 }
 
-static void take_lines(const cli_ranks *ranks, rank *r, const char *bytes, size_t n)
+static void take_lines(rank *r, const char *bytes, size_t n)
 {
     for (size_t i = 0; i < n && has_line(r); i++) {
         if (bytes[i] != '\n')
             r->line->bytes[r->line->n++] = bytes[i];
         if (bytes[i] == '\n' || r->line->n == sizeof r->line->bytes)
-            print_line(ranks, r);
+            print_line(r);
     }
 }
 
 static void take_output(cli_ranks *ranks, rank *r, const cli_record *record)
 {
     if (r != ranks->ranks) {
-        take_lines(ranks, r, record->data, (size_t)record->bytes);
+        take_lines(r, record->data, (size_t)record->bytes);
         return;
     }
     fwrite(record->data, 1, (size_t)record->bytes, stdout);
@@ -96,7 +97,7 @@ static void take_end(cli_ranks *ranks, rank *r, const cli_rank_end *end)
     r->has_ended = true;
     r->end = *end;
     r->heart = end->heart;
-    end_line(ranks, r);
+    end_line(r);
     bool is_better = ranks->first_failed < 0 || (end->by_signal && !ranks->ranks[ranks->first_failed].end.by_signal);
     if (is_failure(end) && is_better)
         ranks->first_failed = (int)(r - ranks->ranks);
@@ -118,7 +119,7 @@ void cli_ranks_take(cli_ranks *ranks, const cli_record *record)
         take_output(ranks, r, record);
         break;
     case CLI_RECORD_STDERR:
-        take_lines(ranks, r, record->data, (size_t)record->bytes);
+        take_lines(r, record->data, (size_t)record->bytes);
         break;
     case CLI_RECORD_HEART:
         memcpy(&r->heart, record->data, sizeof r->heart);
@@ -166,18 +167,19 @@ static bool is_before(const rank *a, const rank *b, double seconds)
 
 /* Those that wait for others are no cause while one of the others goes on. Ranks that are not there yet are mpirun's to
  * start. */
-bool cli_ranks_any_stalled(cli_ranks *ranks, double seconds)
+bool cli_ranks_any_stalled(cli_ranks *ranks, double seconds, bool all)
 {
-    bool all = true;
+    bool is_all = true;
     int culprit = -1;
     for (int i = 0; i < ranks->n; i++) {
         const rank *r = &ranks->ranks[i];
         bool is_silent = r->is_there && !r->has_ended && silence(r) >= seconds;
-        all = all && (is_silent || r->has_ended);
+        is_all = is_all && (is_silent || r->has_ended);
         if (is_silent && (culprit < 0 || is_before(r, &ranks->ranks[culprit], seconds)))
             culprit = i;
     }
-    if (culprit < 0 || (!all && state_of(&ranks->ranks[culprit], seconds) == LK_HEART_WAITS_FOR_OTHERS))
+    if (culprit < 0 || (!is_all && all) ||
+        (!is_all && state_of(&ranks->ranks[culprit], seconds) == LK_HEART_WAITS_FOR_OTHERS))
         return false;
     ranks->stalled = culprit;
     ranks->silence = silence(&ranks->ranks[culprit]);
@@ -191,6 +193,64 @@ bool cli_ranks_all_ended(const cli_ranks *ranks)
             return false;
     return true;
 }
+
+/* --- where ranks may come and go ---------------------------------------------------------------------------------- */
+
+int cli_ranks_next_ended(cli_ranks *ranks, double patience)
+{
+    for (int i = 0; i < ranks->n; i++) {
+        rank *r = &ranks->ranks[i];
+        bool may_be_echo = i > 0 && is_failure(&r->end) && !r->end.by_signal && r->unheard < patience;
+        if (!r->has_ended || r->is_given || may_be_echo)
+            continue;
+        r->is_given = true;
+        return i;
+    }
+    return -1;
+}
+
+bool cli_ranks_has_failed(const cli_ranks *ranks, int i)
+{
+    return ranks->ranks[i].has_ended && is_failure(&ranks->ranks[i].end);
+}
+
+bool cli_ranks_none_left(const cli_ranks *ranks, int first)
+{
+    for (int i = first; i < ranks->n; i++)
+        if (!ranks->ranks[i].has_ended)
+            return false;
+    return true;
+}
+
+bool cli_ranks_is_stopped(cli_ranks *ranks, int i)
+{
+    const rank *r = &ranks->ranks[i];
+    if (r->has_ended || r->heart.state != LK_HEART_STOPPED)
+        return false;
+    ranks->stalled = i;
+    ranks->silence = silence(r);
+    return true;
+}
+
+void cli_ranks_lose(cli_ranks *ranks, int i, int signal)
+{
+    rank *r = &ranks->ranks[i];
+    cli_rank_end end = {.heart = r->heart, .by_signal = true, .number = signal};
+    if (!r->has_ended)
+        take_end(ranks, r, &end);
+}
+
+void cli_ranks_begin_again(cli_ranks *ranks, int i)
+{
+    rank *r = &ranks->ranks[i];
+    r->has_ended = r->is_given = r->is_there = false;
+    r->heart = (lk_heart_report){.state = LK_HEART_WORKS};
+    r->unheard = 0;
+    if (ranks->first_failed == i)
+        ranks->first_failed = -1;
+}
+
+/* --- the end ------------------------------------------------------------------------------------------------------ */
 
 int cli_ranks_status(const cli_ranks *ranks)
 {
@@ -212,21 +272,32 @@ static void print_last(cli_ranks *ranks, rank *r, const char *format, ...)
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
     for (int i = 0; i < ranks->n; i++)
-        end_line(ranks, &ranks->ranks[i]);
-    snprintf(text, sizeof text, "rank %d on %s%s, step %lld, in %s", (int)(r - ranks->ranks), r->host, what,
+        end_line(&ranks->ranks[i]);
+    snprintf(text, sizeof text, "%s%s on %s%s, step %lld, in %s", ranks->title, r->name, r->host, what,
              (long long)r->heart.step, *r->heart.operation ? r->heart.operation : "start");
     fprintf(stderr, "%s\n", text);
     if (r->log)
         fprintf(r->log, "%s\n", text);
 }
 
-int cli_ranks_print_failed(cli_ranks *ranks)
+void cli_ranks_blame(cli_ranks *ranks, int i)
 {
-    rank *r = &ranks->ranks[ranks->first_failed];
+    ranks->first_failed = i;
+}
+
+void cli_ranks_print_end(cli_ranks *ranks, int i)
+{
+    rank *r = &ranks->ranks[i];
     if (r->end.by_signal)
         print_last(ranks, r, " killed by signal %d", r->end.number);
     else
         print_last(ranks, r, " exited with status %d", r->end.number);
+}
+
+int cli_ranks_print_failed(cli_ranks *ranks)
+{
+    const rank *r = &ranks->ranks[ranks->first_failed];
+    cli_ranks_print_end(ranks, ranks->first_failed);
     return r->end.by_signal ? 1 : r->end.number;
 }
 
@@ -238,10 +309,10 @@ int cli_ranks_print_stalled(cli_ranks *ranks)
 
 /* --- beginning and end -------------------------------------------------------------------------------------------- */
 
-static bool open_log(rank *r, int number, const char *log_dir)
+static bool open_log(rank *r, const char *title, const char *log_dir)
 {
     char path[PATH_MAX];
-    if ((size_t)snprintf(path, sizeof path, "%s/rank-%d.log", log_dir, number) >= sizeof path)
+    if ((size_t)snprintf(path, sizeof path, "%s/%s%s.log", log_dir, *title ? "rank-" : "", r->name) >= sizeof path)
         errno = ENAMETOOLONG;
     else
         r->log = fopen(path, "we");
@@ -264,12 +335,12 @@ static bool open_logs(cli_ranks *ranks, const char *log_dir)
     if (!make_folder(log_dir))
         return false;
     for (int i = 0; i < ranks->n; i++)
-        if (!open_log(&ranks->ranks[i], i, log_dir))
+        if (!open_log(&ranks->ranks[i], ranks->title, log_dir))
             return false;
     return true;
 }
 
-cli_ranks *cli_ranks_new(int n, const char *log_dir)
+cli_ranks *cli_ranks_new(int n, const char (*names)[CLI_RANK_NAME], const char *log_dir)
 {
     cli_ranks *ranks = calloc(1, sizeof *ranks + (size_t)n * sizeof *ranks->ranks);
     if (!ranks) {
@@ -278,6 +349,14 @@ cli_ranks *cli_ranks_new(int n, const char *log_dir)
     }
     ranks->n = n;
     ranks->first_failed = ranks->stalled = -1;
+    ranks->title = names ? "" : "rank ";
+    for (int i = 0; i < n; i++) {
+        rank *r = &ranks->ranks[i];
+        if (names)
+            memcpy(r->name, names[i], sizeof r->name);
+        else
+            snprintf(r->name, sizeof r->name, "%d", i);
+    }
     if (!log_dir || !*log_dir || open_logs(ranks, log_dir))
         return ranks;
     cli_ranks_release(ranks);
@@ -288,7 +367,7 @@ void cli_ranks_release(cli_ranks *ranks)
 {
     for (int i = 0; ranks && i < ranks->n; i++) {
         rank *r = &ranks->ranks[i];
-        end_line(ranks, r);
+        end_line(r);
         if (r->log)
             fclose(r->log);
         free(r->line);

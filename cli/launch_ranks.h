@@ -6,9 +6,11 @@
 
 typedef struct cli_ranks cli_ranks;
 
-/* log_dir: where what rank i writes to standard error is kept, as rank-i.log; NULL: nowhere. NULL, with the error
- * printed, where that cannot be. */
-cli_ranks *cli_ranks_new(int n, const char *log_dir);
+enum { CLI_RANK_NAME = 24 };
+
+/* names: what each is called; NULL: rank i. log_dir: where what a rank writes to standard error is kept, as rank-i.log
+ * or NAME.log; NULL: nowhere. NULL, with the error printed, where that cannot be. */
+cli_ranks *cli_ranks_new(int n, const char (*names)[CLI_RANK_NAME], const char *log_dir);
 void cli_ranks_release(cli_ranks *ranks); /* NULL is fine; prints what has no line's end yet */
 
 /* Prints what rank 0 writes to standard output there, and all else to standard error, lines with the rank's number in
@@ -21,11 +23,37 @@ void cli_ranks_age(cli_ranks *ranks, double seconds);
 /* Whether a rank has ended as it should not have; *by_signal: without having been able to say why. */
 bool cli_ranks_any_failed(const cli_ranks *ranks, bool *by_signal);
 
-/* Whether a rank does not go on for `seconds`, and not because it waits for another one that does. The first time that
- * there is one is remembered. */
-bool cli_ranks_any_stalled(cli_ranks *ranks, double seconds);
+/* Whether a rank does not go on for `seconds`, and not because it waits for another one that does; or, with `all`, none
+ * of them goes on. Which one that is is remembered. */
+bool cli_ranks_any_stalled(cli_ranks *ranks, double seconds, bool all);
 
 bool cli_ranks_all_ended(const cli_ranks *ranks);
+
+/* --- where ranks may come and go ---------------------------------------------------------------------------------- */
+
+/* The next one that has ended and was not given before; -1: there is none. Others than rank 0 that have ended by an
+ * error are given after `patience` seconds: that may be an echo of rank 0's end. */
+int cli_ranks_next_ended(cli_ranks *ranks, double patience);
+
+bool cli_ranks_has_failed(const cli_ranks *ranks, int rank);
+bool cli_ranks_none_left(const cli_ranks *ranks, int first); /* of those from there on */
+
+/* Whether it stands still for its own part, which is then what cli_ranks_print_stalled says. */
+bool cli_ranks_is_stopped(cli_ranks *ranks, int rank);
+
+/* It has ended by that signal, and nothing of it will say so; unless it has said so. */
+void cli_ranks_lose(cli_ranks *ranks, int rank, int signal);
+
+/* It was started once more. */
+void cli_ranks_begin_again(cli_ranks *ranks, int rank);
+
+/* It is the one that failed, whoever did so first. */
+void cli_ranks_blame(cli_ranks *ranks, int rank);
+
+/* Prints the line that says how it ended. */
+void cli_ranks_print_end(cli_ranks *ranks, int rank);
+
+/* --- the end ------------------------------------------------------------------------------------------------------ */
 
 /* The exit status of a run in which no rank failed: 130 where one was interrupted, else 0. */
 int cli_ranks_status(const cli_ranks *ranks);

@@ -2,6 +2,8 @@
 # lockstep launch: the same bits, whose output is whose, and which rank is named when one of them ends or stands still.
 # shellcheck source=tests/cli_testing.sh
 source "$(dirname "$0")/cli_testing.sh"
+# shellcheck source=tests/launch_testing.sh
+source "$(dirname "$0")/launch_testing.sh"
 
 train=(-- train --data synthetic)
 
@@ -16,13 +18,16 @@ refused()
 }
 
 refused '--processes 0: must be an integer from 1 to 4096' -n 0 "${train[@]}"
-refused 'how many processes? -n N, or --hosts with places' "${train[@]}"
+refused 'how many processes? -n N, --hosts with places, or --workers N' "${train[@]}"
 refused "'-- train' and its options are missing" -n 2 train
 refused "'-- train' and its options are missing" -n 2 --
 refused "'verify' cannot be run by several processes; 'train' can" -n 2 -- verify
 refused '--epochs many: must be an integer' -n 2 "${train[@]}" --epochs many
 refused '--strategy mirrored trains in one process' -n 2 "${train[@]}" --strategy mirrored
 refused '--stall-timeout 1.5: must be 0, or at least 2' -n 2 --stall-timeout 1.5 "${train[@]}"
+refused '--workers: is for --strategy parameter-server, not multi-worker' --workers 2 "${train[@]}" --strategy multi-worker
+refused '--workers is for processes of --strategy parameter-server on this machine, -n' -n 2 --workers 2 "${train[@]}"
+refused '--strategy parameter-server is started by --workers N' -n 2 "${train[@]}" --strategy parameter-server
 refused '--hosts a:0: has to be of the form a:2,b:2' --hosts a:0 "${train[@]}"
 refused '--hosts localhost,: has to be of the form' --hosts localhost, "${train[@]}"
 refused "there is no machine 'host.invalid'" --hosts localhost:2,host.invalid:2 "${train[@]}"
@@ -39,43 +44,6 @@ if command -v mpirun >/dev/null; then
 fi
 
 needs_mpi
-
-# --- processes --------------------------------------------------------------------------------------------------------
-
-# Every process of this test has this in its arguments.
-mark=$((RANDOM * 32768 + RANDOM + 1000000))
-process=
-
-clean_up()
-{
-    [[ -z $process ]] || kill -KILL "$process" 2>/dev/null || true
-    pkill -KILL -f -- "--seed $mark" || true
-    rm -rf "$work"
-}
-trap clean_up EXIT
-
-# None of the processes may be there for long after the launcher.
-none_left()
-{
-    local tries=0
-    while pgrep -f -- "--seed $mark" >/dev/null; do
-        tries=$((tries + 1))
-        [[ $tries -lt 100 ]] || fail "left behind: $(pgrep -fa -- "--seed $mark")"
-        sleep 0.1
-    done
-}
-
-# launch STATUS ARGUMENT…
-launch()
-{
-    local expected=$1
-    shift
-    arguments=(launch "$@" --seed "$mark")
-    status=0
-    timeout -k 5 200 "$LOCKSTEP" "${arguments[@]}" >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
-    [[ $status -eq $expected ]] || fail "exit status is not $expected"
-    none_left
-}
 
 # In the background: one that goes on until it is ended, and is training when this returns.
 launch_long()
@@ -95,21 +63,6 @@ rank_process()
             echo "$id"
         fi
     done
-}
-
-# ended STATUS PATTERN: the launcher ends so, and the last line is that.
-ended()
-{
-    ends_with "$1"
-    process=
-    trap clean_up EXIT
-    tail -n 1 "$work/stderr" | grep -qE -- "$2" || fail "the last line is not $2"
-    none_left
-}
-
-now()
-{
-    date +%s%3N
 }
 
 # --- the same bits ----------------------------------------------------------------------------------------------------

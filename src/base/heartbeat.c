@@ -118,6 +118,12 @@ lk__doing lk__heartbeat_exchange(lk__doing doing)
     return before;
 }
 
+void lk__heartbeat_remain(lk__doing doing)
+{
+    if (current.kind != doing.kind || current.what != doing.what)
+        lk__heartbeat_write(doing);
+}
+
 void lk__heartbeat_beat(void)
 {
     lk__heart *heart = atomic_load_explicit(&lk__heart_of_process, memory_order_relaxed);

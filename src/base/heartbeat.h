@@ -78,6 +78,16 @@ static inline void lk__now_again(lk__doing before)
     lk__now(before.kind, before.what);
 }
 
+/* What the calling thread does from now on, which is no progress if that is what it did before: for loops that look
+ * again and again. */
+void lk__heartbeat_remain(lk__doing doing);
+
+static inline void lk__still(lk__doing_kind kind, const char *what)
+{
+    if (atomic_load_explicit(&lk__heart_of_process, memory_order_relaxed))
+        lk__heartbeat_remain((lk__doing){kind, what});
+}
+
 /* The thread goes on with what it does. */
 void lk__heartbeat_beat(void);
 

@@ -217,9 +217,13 @@ static lk_status run_steps_elsewhere(lk_trainer *trainer, pass *p)
         lk__pending_step step;
         lk__step_metrics found;
         bool any;
+        lk__still(LK_DOING_OTHERS, "wait for workers");
         LK_TRY(lk__ps_next_step(trainer, &step, &found, &any));
-        if (any)
+        if (any) {
+            lk__now(LK_DOING_WORK, "training");
+            lk__heartbeat_step(trainer->steps);
             LK_TRY(account(trainer, p, true, &step, &found));
+        }
         if (!stopped && (p->stopped_by || lk__is_interrupted(trainer))) {
             lk__ps_stop_epoch(trainer);
             stopped = true;

@@ -1,5 +1,6 @@
 #include "train/ps_chief_call.h"
 
+#include "base/heartbeat.h"
 #include "base/status.h"
 
 #include <string.h>
@@ -105,7 +106,9 @@ lk_status lk__ps_join(lk_post *post, const ps_place *place, const ps_join *join,
     j.frames[0] = lk__wire_first(&first, PS_JOIN, 0, join, sizeof *join);
     j.frames[1] = (lk_frame){more, bytes};
     LK_TRY(lk__peer_open(post, &place->chief, place->chief_key, &j.peer));
+    lk__doing before = lk__now_for_a_while(LK_DOING_OTHERS, "wait for the chief");
     lk_status status = ask(&j, mail);
+    lk__now_again(before);
     lk__peer_release(j.peer);
     return status;
 }

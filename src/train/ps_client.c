@@ -1,5 +1,6 @@
 #include "train/ps_client.h"
 
+#include "base/heartbeat.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "train/ps_chief_call.h"
@@ -176,6 +177,7 @@ static lk_status await(ps_client *c, int server, const request *r, uint64_t numb
 {
     link *l = &c->links[server];
     for (int looks = 1; !l->mail; looks++) {
+        lk__still(LK_DOING_OTHERS, "wait for a parameter server");
         LK_TRY(hear(l, number));
         if (l->mail)
             break;
@@ -185,6 +187,7 @@ static lk_status await(ps_client *c, int server, const request *r, uint64_t numb
         if (l->asked != l->connection || looks % LOOKS == 0)
             LK_TRY(send_to(c, server, r, number));
     }
+    lk__now(LK_DOING_WORK, "training");
     lk_status status = r->take(c, server, r->user);
     lk__mail_release(l->mail);
     l->mail = NULL;

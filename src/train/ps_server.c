@@ -2,6 +2,7 @@
  * pushes until the chief says that training has ended. */
 #include "lockstep/parameter_server.h"
 
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
@@ -58,6 +59,7 @@ static lk_status build(lk_parameter_server *server)
 
 lk_parameter_server *lk_parameter_server_new(const lk_train_config *config)
 {
+    lk__heartbeat_begin();
     lk_parameter_server *server = lk__calloc(1, sizeof *server);
     if (!server)
         return NULL;
@@ -235,7 +237,10 @@ static lk_status serve(lk_parameter_server *server)
         LK_TRY(lk__ps_pulse_check(server->pulse));
         if (atomic_load(&server->interrupted))
             LK_FAIL(LK_ERR_INTERRUPTED, "parameter server %d: interrupted", server->place.index);
+        lk__still(LK_DOING_OTHERS, "wait for workers");
         LK_TRY(lk__service_receive(server->service, PATIENCE, &mail));
+        if (mail)
+            lk__now(LK_DOING_WORK, "answer a worker");
         lk_status status = mail ? answer(server, mail) : LK_OK;
         lk__mail_release(mail);
         LK_TRY(status);

@@ -5,6 +5,7 @@
 #include "train/ps_client.h"
 #include "train/ps_pulse.h"
 
+#include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
@@ -91,12 +92,14 @@ static lk_status ask(worker *w, const question *q, void *answer, size_t bytes, l
     lk_frame frame = lk__wire_first(&first, q->kind, number, q->body, q->bytes);
     *mail = NULL;
     for (int looks = 0; !*mail; looks++) {
+        lk__still(LK_DOING_OTHERS, "wait for the chief");
         if (looks % LOOKS == 0)
             LK_TRY(lk__peer_send(w->peer, &frame, 1));
         LK_TRY(hear(w, number, mail));
         if (!*mail)
             LK_TRY(check(w));
     }
+    lk__now(LK_DOING_WORK, "training");
     lk_status status = lk__wire_body(*mail, q->reply, q->what, answer, bytes, q->frames, q->frames);
     if (status != LK_OK) {
         lk__mail_release(*mail);
@@ -271,6 +274,7 @@ static lk_status carry_out(worker *w, const ps_task *task, ps_work *work)
     lk_range samples = {lk_part(task->samples, trainer->plan.shards, task->first_shard).begin,
                         lk_part(task->samples, trainer->plan.shards, task->end_shard - 1).end};
     w->result->steps += work->outcome == PS_DONE || work->outcome == PS_SKIPPED;
+    lk__heartbeat_step(w->result->steps + 1);
     w->result->samples_seen += samples.end - samples.begin;
     return LK_OK;
 }

@@ -65,10 +65,10 @@ const lk_option lk_train_options[] = {
      .type = LK_OPTION_STRING,
      AT(strategy),
      .value = "NAME",
-     .help =
-         "one-device; mirrored; central-storage, with the variables on one device; multi-worker, in processes that "
-         "mpirun has started; parameter-server, asynchronous, in processes with a --role; tpu, which finds devices and "
-         "cannot train on them (unset: one-device for one device, else mirrored)"},
+     .help = "one-device; mirrored; central-storage, with the variables on one device; multi-worker, in processes that "
+             "mpirun or lockstep launch has started; parameter-server, asynchronous, in processes with a --role; tpu, "
+             "which finds devices and "
+             "cannot train on them (unset: one-device for one device, else mirrored)"},
     {.name = "pjrt",
      .type = LK_OPTION_STRING,
      AT(pjrt),

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# lockstep launch --workers: the processes of a parameter-server training, of which some may go.
+# shellcheck source=tests/cli_testing.sh
+source "$(dirname "$0")/cli_testing.sh"
+# shellcheck source=tests/launch_testing.sh
+source "$(dirname "$0")/launch_testing.sh"
+
+if ! "$LOCKSTEP" doctor | grep -qiE 'zeromq +(yes|[0-9])'; then
+    echo "SKIP: this build has no ZeroMQ"
+    exit 77
+fi
+
+train=(-- train --model lenet --data synthetic --limit-val 0 --batch-size 32 --workers 1)
+
+# begin_roles ARGUMENT…: in the background; it is training when this returns.
+begin_roles()
+{
+    begin launch "$@" --seed "$mark"
+    trap clean_up EXIT
+    until_there '^\[chief\] epoch *3/' "$work/stderr"
+}
+
+# The process in the role of $1, of that index if that is said.
+role_process()
+{
+    pgrep -f -- "lockstep train .*--seed $mark --role $1 --task-index ${2:-0} "
+}
+
+# Finished, though not all of its processes were there to the end.
+finished()
+{
+    ends_with 0
+    process=
+    trap clean_up EXIT
+    says '[chief] done: '
+    none_left
+}
+
+# --- the same bits as without it --------------------------------------------------------------------------------------
+
+settings=(--limit-train 200 --epochs 2 --shards 4)
+run 0 "${train[@]:1}" "${settings[@]}" --devices 1 --json --seed "$mark"
+wanted=$(grep -o '"digest":"[0-9a-f]*"' "$work/stdout")
+launch 0 --workers 2 --servers 2 --log-dir "$work/logs" "${train[@]}" "${settings[@]}" --max-staleness 0 --devices 1 --json
+prints "$wanted"
+if grep -v '^{.*}$' "$work/stdout"; then
+    fail "not JSON alone"
+fi
+if grep -vE '^\[(chief|ps-[01]|worker-[01])\] ' "$work/stderr"; then
+    fail "a line without a role"
+fi
+holds "$work/logs/worker-1.log" 'steps with'
+[[ -e $work/logs/chief.log && -e $work/logs/ps-1.log ]] || fail "logs are missing"
+
+# --- processes that go ------------------------------------------------------------------------------------------------
+
+many=(--limit-train 1024 --epochs 40)
+short=(--peer-timeout 1 --devices cpu:0)
+
+begin_roles --workers 2 "${train[@]}" "${many[@]}" "${short[@]}"
+kill -KILL "$(role_process worker | head -n 1)"
+finished
+grep -qE '^worker-[01] on [^ ]+ killed by signal 9, step [1-9][0-9]*, in [a-z]' "$work/stderr" || fail "the worker is not named"
+
+begin_roles --workers 1 --servers 2 "${train[@]}" "${many[@]}" "${short[@]}" --snapshot-dir "$work/snapshots"
+kill -KILL "$(role_process ps 1)"
+finished
+grep -qE '^ps-1 on [^ ]+ killed by signal 9' "$work/stderr" || fail "the server is not named"
+says '1 server restart,'
+
+# ended STATUS PATTERN: see launch_testing.sh
+long=(--limit-train 1024 --epochs 1000000)
+
+begin_roles --workers 2 "${train[@]}" "${long[@]}" "${short[@]}"
+kill -KILL "$(role_process ps)"
+ended 1 '^ps-0 on [^ ]+ killed by signal 9'
+
+begin_roles --workers 2 "${train[@]}" "${long[@]}" "${short[@]}"
+kill -KILL "$(role_process chief)"
+ended 1 '^chief on [^ ]+ killed by signal 9, step [1-9]'
+
+begin_roles --workers 2 "${train[@]}" "${long[@]}" "${short[@]}"
+kill -STOP "$(role_process chief)"
+ended 1 '^chief on [^ ]+: no progress for [1-9][0-9]* s, step [1-9]'
+
+begin_roles --workers 2 --stall-timeout 2 "${train[@]}" "${long[@]}" --peer-timeout 30 --devices cpu:0
+kill -STOP "$(role_process ps)"
+ended 1 '^ps-0 on [^ ]+: no progress for [23] s'
+
+begin_roles --workers 2 "${train[@]}" "${long[@]}" "${short[@]}"
+kill -INT "$process"
+ended 130 '^\[.*'
+says '[chief] lockstep: training: interrupted in epoch'
