@@ -1,4 +1,5 @@
 /* Finding the devices of a PJRT plug-in: of the one that tests/pjrt_plugin is, and of what is none. */
+#include "base/mem.h"
 #include "lockstep/dist.h"
 #include "lockstep/pjrt.h"
 #include "training.h"
@@ -77,6 +78,25 @@ static void what_is_wrong_is_named(void **state)
     lk_error_clear();
 }
 
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    lk_status status = LK_ERR_MEMORY;
+    int n = 0;
+    says("");
+    for (; status != LK_OK; n++) {
+        lk_pjrt *pjrt;
+        lk_error_clear();
+        lk__mem_fail_at(n);
+        status = lk_pjrt_find(plugin, &pjrt);
+        lk__mem_fail_at(-1);
+        assert_true(status == LK_OK ? pjrt != NULL : status == LK_ERR_MEMORY && !pjrt);
+        lk_pjrt_release(pjrt);
+    }
+    assert_true(n > 5);
+    lk_error_clear();
+}
+
 static void plugins_come_from_the_environment(void **state)
 {
     (void)state;
@@ -140,6 +160,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(devices_are_found, nothing_is_left),
         cmocka_unit_test_teardown(what_is_wrong_is_named, nothing_is_left),
+        cmocka_unit_test_teardown(every_allocation_may_fail, nothing_is_left),
         cmocka_unit_test_teardown(plugins_come_from_the_environment, nothing_is_left),
         cmocka_unit_test_teardown(the_strategy_does_not_train, nothing_is_left),
     };

@@ -1,4 +1,5 @@
 /* Descriptions of clusters: what TensorFlow and Kubeflow write, and what nobody should. */
+#include "base/mem.h"
 #include "dist/cluster.h"
 
 #include <setjmp.h>
@@ -238,6 +239,25 @@ static void a_file_comes_before_the_variable(void **state)
     unsetenv("TF_CONFIG");
 }
 
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    const char *text = "{" CLUSTER ", \"task\": {\"type\": \"worker\", \"index\": 1}}";
+    lk_status status = LK_ERR_MEMORY;
+    int n = 0;
+    for (; status != LK_OK; n++) {
+        lk_cluster *cluster;
+        lk_error_clear();
+        lk__mem_fail_at(n);
+        status = lk__cluster_parse(text, strlen(text), "TF_CONFIG", &cluster);
+        lk__mem_fail_at(-1);
+        assert_true(status == LK_OK ? cluster != NULL : status == LK_ERR_MEMORY && !cluster);
+        lk__cluster_release(cluster);
+    }
+    assert_true(n > 3);
+    lk_error_clear();
+}
+
 static void processes_have_to_be_as_many(void **state)
 {
     (void)state;
@@ -257,7 +277,7 @@ int main(void)
         cmocka_unit_test(what_tensorflow_writes_is_read), cmocka_unit_test(what_kubeflow_writes_is_read),
         cmocka_unit_test(what_is_wrong_is_named),         cmocka_unit_test(what_is_huge_is_refused),
         cmocka_unit_test(a_cut_description_is_refused),   cmocka_unit_test(a_file_comes_before_the_variable),
-        cmocka_unit_test(processes_have_to_be_as_many),
+        cmocka_unit_test(every_allocation_may_fail),      cmocka_unit_test(processes_have_to_be_as_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
