@@ -168,6 +168,38 @@ all_end_well
 is updates 22
 is max_staleness 0
 
+# --- the description of a cluster says who is who; norms of whole variables ------------------------------------------
+
+small=("${data[@]}" --model lenet --limit-train 300 --batch-size 64 --shards 4 --epochs 2)
+small+=(--optimizer lars --momentum 0.9 --wd 0.001 --clip-norm 1)
+run 0 train "${small[@]}" --devices 1 --json
+wanted=$(digest "$work/stdout")
+chief "${small[@]}" --max-staleness 0
+cluster="{\"cluster\": {\"chief\": [\"$address\"], \"worker\": [\"127.0.0.1:0\"], \"ps\": [\"127.0.0.1:0\"]}"
+TF_CONFIG="$cluster, \"task\": {\"type\": \"ps\", \"index\": 0}}" start ps0
+echo "$cluster, \"task\": {\"type\": \"worker\", \"index\": 0}}" >"$work/cluster.json"
+start a --cluster "$work/cluster.json" "${small[@]}"
+all_end_well
+[[ $(digest "$work/chief.out") == "$wanted" ]] || show "digest $(digest "$work/chief.out"), of one device $wanted"
+is updates 10
+
+# --- numbers that are not finite -------------------------------------------------------------------------------------
+
+small=("${data[@]}" --model keras-cnn --limit-train 300 --batch-size 64 --epochs 2 --optimizer sgd --base-lr 1e6)
+chief "${small[@]}"
+ps 0
+worker a "${small[@]}"
+ends "$process" 1
+ends "$chief_process" 1
+wait_for chief 'loss or gradients are not finite, found by worker 0'
+end_processes
+wait
+chief "${small[@]}" --nan-guard skip
+ps 0
+worker a "${small[@]}" --nan-guard skip
+all_end_well
+is updates 10
+
 # --- a limit that holds, workers that are killed, stopped, and join --------------------------------------------------
 
 large=("${data[@]}" --model lenet --limit-train 12000 --batch-size 240 --shards 4 --epochs 6)
@@ -235,6 +267,7 @@ run 2 keys "$work/keys" ../x
 complains "'../x' is no name"
 run 0 keys "$work/others" chief worker
 cp "$work/keys/allowed" "$work/others/allowed"
+small=("${data[@]}" --model "$work/small.lk" --limit-train 700 --batch-size 64 --epochs 2)
 chief "${small[@]}" --keys "$work/keys/chief.key"
 ps 0 --keys "$work/keys/ps.key"
 worker stranger "${small[@]}" --keys "$work/others/worker.key"

@@ -91,8 +91,9 @@ typedef struct lk_json_lines_opts {
  *     {"event":"done","steps":…,"seconds":…,"images_per_second":…,"val_accuracy":…,"digest":…,"devices":[…],
  *      "shards":…,"samples_seen":…,"epochs":…,"total_seconds":…,"val_loss":…,"flops_per_second":…,"stopped_by":…,
  *      "dtype":…,"tf32":…,"micro_batch":…,"executor":…,"fuse":…,"algorithms":…,"implementations":…}
- * to which lk_callback_scaling, where it was added before, adds "scaling":{…}, what lk_scaling_write writes,
- * or, where training ended with an error or was interrupted,
+ * to which parameter-server adds "asynchronous":{…}, the numbers of lk_async_report, and lk_callback_scaling, where it
+ * was added before, adds "scaling":{…}, what lk_scaling_write writes, or, where training ended with an error or was
+ * interrupted,
  *     {"event":"stopped","status":…,"message":…,"epochs":…,"steps":…,"samples_seen":…,"seconds":…,"total_seconds":…}
  * to which the epoch that was under way, if one was, adds "partial":{"epoch":…,"step":…,"train_loss":…,
  * "train_accuracy":…}. opts NULL: neither. Errors: LK_ERR_IO. */

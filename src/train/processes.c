@@ -111,6 +111,8 @@ lk_status lk__count_devices(lk_trainer *trainer, lk__spec_text spec)
     lk_group *group;
     introduction *all;
     LK_TRY(lk_devices_count(spec, &plan->devices));
+    if (trainer->role == LK_TRAIN_WORKER)
+        return lk__ps_take_seat(trainer, plan->devices);
     if (plan->processes == 1)
         return LK_OK;
     LK_TRY(lk__group_open(&group));

@@ -93,8 +93,8 @@ static lk_status ask(joining *j, lk_mail **mail)
     return give_up(j);
 }
 
-lk_status lk__ps_join(lk_post *post, const ps_place *place, const ps_join *join, const void *more, size_t bytes,
-                      bool (*is_interrupted)(void *user), void *user, lk_mail **mail)
+lk_status lk__ps_join(lk_post *post, const ps_place *place, ps_kind kind, const ps_join *join, const void *more,
+                      size_t bytes, bool (*is_interrupted)(void *user), void *user, lk_mail **mail)
 {
     lk_wire_first first;
     joining j = {.place = place,
@@ -103,7 +103,7 @@ lk_status lk__ps_join(lk_post *post, const ps_place *place, const ps_join *join,
                  .user = user,
                  .end = now() + place->join_timeout};
     *mail = NULL;
-    j.frames[0] = lk__wire_first(&first, PS_JOIN, 0, join, sizeof *join);
+    j.frames[0] = lk__wire_first(&first, kind, 0, join, sizeof *join);
     j.frames[1] = (lk_frame){more, bytes};
     LK_TRY(lk__peer_open(post, &place->chief, place->chief_key, &j.peer));
     lk__doing before = lk__now_for_a_while(LK_DOING_OTHERS, "wait for the chief");

@@ -56,14 +56,34 @@ lk_status lk__ps_find_worker(ps_coordinator *c, int id, uint64_t run, ps_worker_
 static void heard_of(ps_coordinator *c, ps_worker_seat *worker)
 {
     worker->silence = 0;
-    if (worker->is_there || worker->has_left)
+    if (worker->is_there || worker->has_left || !worker->has_joined)
         return;
     worker->is_there = true;
     c->report.workers_joined++;
     lk__log(LK_LOG_INFO, "worker %d on %s is back", (int)(worker - c->workers), worker->host);
 }
 
-/* The seat of a process that has joined already, or a new one. */
+/* Whether the seat's devices may be on these cores of the host. */
+static bool overlaps(const ps_coordinator *c, const ps_worker_seat *seat, const char *host, int first, int devices)
+{
+    bool is_coming = !seat->has_joined && seat->silence < c->place->join_timeout;
+    return (seat->is_there || is_coming) && strcmp(seat->host, host) == 0 && first < seat->first_core + seat->devices &&
+           seat->first_core < first + devices;
+}
+
+/* Behind those of workers that are there, or where one was that is gone. */
+static int find_cores(const ps_coordinator *c, const char *host, int devices)
+{
+    int first = 0;
+    for (int i = 0; i < c->n_workers; i++)
+        if (overlaps(c, &c->workers[i], host, first, devices)) {
+            first = c->workers[i].first_core + c->workers[i].devices;
+            i = -1;
+        }
+    return first;
+}
+
+/* The seat of a process that has asked already, or a new one. */
 static lk_status seat_worker(ps_coordinator *c, const ps_join *join, ps_worker_seat **worker)
 {
     for (int i = 0; i < c->n_workers; i++)
@@ -79,17 +99,30 @@ static lk_status seat_worker(ps_coordinator *c, const ps_join *join, ps_worker_s
         c->workers = more;
         c->capacity = capacity;
     }
-    *worker = &c->workers[c->n_workers];
-    memset(*worker, 0, sizeof **worker);
-    (*worker)->nonce = join->nonce;
-    (*worker)->devices = join->devices;
-    (*worker)->is_there = true;
-    memcpy((*worker)->host, join->host, sizeof join->host);
-    c->report.workers_joined++;
-    lk__log(LK_LOG_INFO, "worker %d on %s has joined, with %d device%s", c->n_workers, join->host, join->devices,
-            join->devices == 1 ? "" : "s");
-    c->n_workers++;
+    ps_worker_seat seat = {.nonce = join->nonce, .devices = join->devices};
+    memcpy(seat.host, join->host, sizeof join->host);
+    seat.first_core = find_cores(c, seat.host, seat.devices);
+    *worker = &c->workers[c->n_workers++];
+    **worker = seat;
     return LK_OK;
+}
+
+static lk_status offer_seat(ps_coordinator *c, const lk_mail *mail, uint64_t number, const ps_join *join)
+{
+    ps_worker_seat *worker;
+    LK_TRY(seat_worker(c, join, &worker));
+    ps_seated seated = {.first_core = worker->first_core};
+    return lk__ps_reply(c, mail, PS_SEATED, number, &seated, sizeof seated, NULL, 0);
+}
+
+static void welcome(ps_coordinator *c, ps_worker_seat *worker)
+{
+    if (worker->has_joined)
+        return;
+    worker->has_joined = worker->is_there = true;
+    c->report.workers_joined++;
+    lk__log(LK_LOG_INFO, "worker %d on %s has joined, with %d device%s", (int)(worker - c->workers), worker->host,
+            worker->devices, worker->devices == 1 ? "" : "s");
 }
 
 static lk_status join_worker(ps_coordinator *c, const lk_mail *mail, uint64_t number, const ps_join *join)
@@ -97,22 +130,20 @@ static lk_status join_worker(ps_coordinator *c, const lk_mail *mail, uint64_t nu
     char reason[LK_MESSAGE_BYTES / 2];
     ps_worker_seat *worker;
     lk_frame theirs = mail->n > 1 ? mail->frames[1] : (lk_frame){NULL, 0};
-    if (join->devices < 1 || join->devices > c->training.setup.shards)
-        LK_FAIL(LK_ERR_FORMAT, "join: %d devices, where a batch has %lld shards", join->devices,
-                (long long)c->training.setup.shards);
     if (!lk__agreement_is_same(c->agreement, c->training.agreement_bytes, theirs.data, theirs.bytes,
                                c->training.setup.max_staleness == 0, join->host, reason, sizeof reason)) {
         lk__log(LK_LOG_WARNING, "a worker is refused: %s", reason);
         return lk__ps_refuse(c, mail, number, reason);
     }
     LK_TRY(seat_worker(c, join, &worker));
+    welcome(c, worker);
     heard_of(c, worker);
-    ps_welcome welcome = {.worker = (int32_t)(worker - c->workers),
-                          .servers = c->place->servers,
-                          .run = c->training.setup.run,
-                          .max_staleness = c->training.setup.max_staleness,
-                          .shards = c->training.setup.shards};
-    return lk__ps_reply(c, mail, PS_WELCOME, number, &welcome, sizeof welcome, NULL, 0);
+    ps_welcome body = {.worker = (int32_t)(worker - c->workers),
+                       .servers = c->place->servers,
+                       .run = c->training.setup.run,
+                       .max_staleness = c->training.setup.max_staleness,
+                       .shards = c->training.setup.shards};
+    return lk__ps_reply(c, mail, PS_WELCOME, number, &body, sizeof body, NULL, 0);
 }
 
 /* --- servers ------------------------------------------------------------------------------------------------------ */
@@ -199,17 +230,31 @@ static lk_status join_server(ps_coordinator *c, const lk_mail *mail, uint64_t nu
     return seat_server(c, mail, number, join);
 }
 
-static lk_status join(ps_coordinator *c, const lk_mail *mail, uint64_t number)
+/* A worker: the seat comes before its devices are open, joining when it has all. */
+static lk_status let_in(ps_coordinator *c, const lk_mail *mail, const lk_wire_header *header, const ps_join *join)
+{
+    char reason[128];
+    long long shards = (long long)c->training.setup.shards;
+    if (join->devices < 1 || join->devices > shards) {
+        snprintf(reason, sizeof reason, "%d devices, where a batch has %lld shards", join->devices, shards);
+        return lk__ps_refuse(c, mail, header->number, reason);
+    }
+    return header->kind == PS_SEAT ? offer_seat(c, mail, header->number, join)
+                                   : join_worker(c, mail, header->number, join);
+}
+
+static lk_status join(ps_coordinator *c, const lk_mail *mail, const lk_wire_header *header)
 {
     ps_join join;
-    LK_TRY(lk__wire_body(mail, PS_JOIN, "join", &join, sizeof join, 0, 1));
+    uint64_t number = header->number;
+    LK_TRY(lk__wire_body(mail, header->kind, "join", &join, sizeof join, 0, 1));
     join.host[sizeof join.host - 1] = join.address[sizeof join.address - 1] = '\0';
     if (c->state != PS_RUNNING)
         return lk__ps_refuse(c, mail, number, "training has ended");
-    if (join.role == PS_WORKER)
-        return join_worker(c, mail, number, &join);
-    if (join.role == PS_SERVER)
+    if (join.role == PS_SERVER && header->kind == PS_JOIN)
         return join_server(c, mail, number, &join);
+    if (join.role == PS_WORKER)
+        return let_in(c, mail, header, &join);
     LK_FAIL(LK_ERR_FORMAT, "join: role %d; must be %d or %d", join.role, PS_WORKER, PS_SERVER);
 }
 
@@ -279,8 +324,9 @@ lk_status lk__ps_members_answer(ps_coordinator *c, lk_mail *mail, const lk_wire_
 {
     *keep = false;
     switch (header->kind) {
+    case PS_SEAT:
     case PS_JOIN:
-        return join(c, mail, header->number);
+        return join(c, mail, header);
     case PS_BEAT:
         return hear_beat(c, mail, header->number);
     case PS_TABLE:

@@ -13,12 +13,12 @@
 typedef struct ps_worker_seat {
     uint64_t nonce;
     char host[64];
-    int devices;
-    bool is_there, has_left, was_told; /* told: that training has ended */
-    double silence;                    /* seconds since it was heard of */
-    lk_mail *waiting;                  /* its request, which is not answered yet; NULL: none */
-    uint64_t number;                   /* of its last request … */
-    lk_wire_first reply;               /* … and the answer, if there was one, which may be asked for again */
+    int devices, first_core;
+    bool has_joined, is_there, has_left, was_told; /* told: that training has ended */
+    double silence;                                /* seconds since it was heard of */
+    lk_mail *waiting;                              /* its request, which is not answered yet; NULL: none */
+    uint64_t number;                               /* of its last request … */
+    lk_wire_first reply; /* … and the answer, if there was one, which may be asked for again */
     bool replied;
     ps_ask ask;     /* of a waiting PS_ASK */
     bool asks_push; /* waiting is a PS_ASK, not a PS_WORK */

@@ -1,8 +1,9 @@
 /* What the processes of --strategy parameter-server say to each other: structures behind a wire header (dist/wire.h),
  * and the frames that follow. Whoever changes one raises LK_WIRE_VERSION.
  *
- * The chief is asked by all: JOIN, BEAT, TABLE; by workers: WORK, ASK, LEAVE. Servers are asked by workers and the
- * chief: PULL, PUSH. Each request has one reply, which repeats its number; all may be sent twice without harm. */
+ * The chief is asked by all: JOIN (workers: SEAT before), BEAT, TABLE; by workers: WORK, ASK, LEAVE. Servers are asked
+ * by workers and the chief: PULL, PUSH. Each request has one reply, which repeats its number; all may be sent twice
+ * without harm. */
 #ifndef LK_TRAIN_PS_PROTOCOL_H
 #define LK_TRAIN_PS_PROTOCOL_H
 
@@ -10,7 +11,9 @@
 #include "dist/wire.h"
 
 typedef enum ps_kind {
-    PS_JOIN = 1,
+    PS_SEAT = 1, /* as PS_JOIN, of a worker that has not opened its devices */
+    PS_SEATED,
+    PS_JOIN,
     PS_WELCOME, /* to a worker */
     PS_SETUP,   /* to a server */
     PS_LATER,   /* to a server: the one before it may still be there; ask again */
@@ -46,6 +49,10 @@ typedef struct ps_join {
     char address[PS_ADDRESS]; /* where a server listens: "127.0.0.1:40000" */
     char host[64];            /* name of the machine */
 } ps_join;                    /* frame 0: of a worker, what it is about to train, see agreement.c */
+
+typedef struct ps_seated {
+    int32_t first_core, reserved; /* cores of its machine that no other worker takes begin with it */
+} ps_seated;
 
 typedef struct ps_welcome {
     int32_t worker, servers;

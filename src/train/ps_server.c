@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/topology.h"
 #include "lockstep/record.h"
 #include "train/ps_chief_call.h"
 #include "train/ps_pulse.h"
@@ -50,6 +51,8 @@ static lk_status build(lk_parameter_server *server)
     if (!lk__ps_is_asked_for(config))
         LK_FAIL(LK_ERR_ARGUMENT, "--role ps: is for --strategy parameter-server");
     LK_TRY(lk__ps_place_find(config, &server->place));
+    /* Workers on this machine begin with the first core. */
+    lk__topology_begin_at(lk__topology_cores() - 1 - server->place.index % lk__topology_cores());
     LK_TRY(lk__post_open(server->place.has_keys ? &server->place.keys : NULL, &server->post));
     LK_TRY(lk__service_open(server->post, &server->place.own, &server->service));
     server->place.own.port = lk__service_port(server->service);
@@ -137,7 +140,7 @@ static lk_status join(lk_parameter_server *server)
     snprintf(join.address, sizeof join.address, "%s", server->place.own_text);
     gethostname(join.host, sizeof join.host - 1);
     lk_mail *mail;
-    LK_TRY(lk__ps_join(server->post, &server->place, &join, NULL, 0, is_interrupted, server, &mail));
+    LK_TRY(lk__ps_join(server->post, &server->place, PS_JOIN, &join, NULL, 0, is_interrupted, server, &mail));
     lk_status status = take_setup(server, mail);
     lk__mail_release(mail);
     if (status != LK_OK)

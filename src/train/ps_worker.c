@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/topology.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -312,15 +313,47 @@ static lk_status work(worker *w)
     }
 }
 
+static lk_status ask_for_seat(worker *w, int devices)
+{
+    ps_join body = {.role = PS_WORKER, .devices = devices, .nonce = w->trainer->nonce};
+    ps_seated seated;
+    lk_mail *mail;
+    gethostname(body.host, sizeof body.host - 1);
+    LK_TRY(lk__ps_join(w->post, &w->place, PS_SEAT, &body, NULL, 0, is_interrupted, w, &mail));
+    lk_status status = lk__wire_body(mail, PS_SEATED, "seat", &seated, sizeof seated, 0, 0);
+    lk__mail_release(mail);
+    if (status == LK_OK && seated.first_core >= 0)
+        lk__topology_begin_at(seated.first_core % lk__topology_cores());
+    return status;
+}
+
+static lk_status open_post(worker *w)
+{
+    LK_TRY(lk__ps_place_find(&w->trainer->config, &w->place));
+    return lk__post_open(w->place.has_keys ? &w->place.keys : NULL, &w->post);
+}
+
+lk_status lk__ps_take_seat(lk_trainer *trainer, int devices)
+{
+    worker w = {.trainer = trainer};
+    trainer->nonce = lk__ps_nonce();
+    lk_status status = open_post(&w);
+    if (status == LK_OK)
+        status = ask_for_seat(&w, devices);
+    lk__post_release(w.post);
+    lk__ps_place_free(&w.place);
+    return status;
+}
+
 static lk_status join(worker *w)
 {
-    ps_join body = {.role = PS_WORKER, .devices = w->trainer->n_devices, .nonce = lk__ps_nonce()};
+    ps_join body = {.role = PS_WORKER, .devices = w->trainer->n_devices, .nonce = w->trainer->nonce};
     void *fields;
     size_t bytes;
     lk_mail *mail = NULL;
     gethostname(body.host, sizeof body.host - 1);
     LK_TRY(lk__agreement_list(w->trainer, &fields, &bytes));
-    lk_status status = lk__ps_join(w->post, &w->place, &body, fields, bytes, is_interrupted, w, &mail);
+    lk_status status = lk__ps_join(w->post, &w->place, PS_JOIN, &body, fields, bytes, is_interrupted, w, &mail);
     lk__free(fields);
     LK_TRY(status);
     status = lk__wire_body(mail, PS_WELCOME, "welcome", &w->welcome, sizeof w->welcome, 0, 0);
@@ -347,8 +380,7 @@ static void leave(worker *w)
 static lk_status run(worker *w)
 {
     w->directory = (ps_directory){.user = w, .generation = generation, .look_up = look_up, .check = check};
-    LK_TRY(lk__ps_place_find(&w->trainer->config, &w->place));
-    LK_TRY(lk__post_open(w->place.has_keys ? &w->place.keys : NULL, &w->post));
+    LK_TRY(open_post(w));
     LK_TRY(join(w));
     LK_TRY(lk__ps_layout_new(w->trainer->model, w->welcome.servers, &w->layout));
     LK_TRY(lk__ps_client_new(w->post, &w->layout, w->welcome.run, &w->directory, &w->client));

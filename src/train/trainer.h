@@ -91,6 +91,7 @@ struct lk_trainer {
     bool voted_to_end;
     struct ps_chief *chief; /* of strategy parameter-server: what hands out; NULL: none, or not the chief */
     lk_train_role role;     /* LK_TRAIN_CHIEF with every other strategy */
+    uint64_t nonce;         /* a worker's: by which the chief knows it */
     bool applies_elsewhere; /* servers have the optimiser; what is handed out need not be all shards of a device */
 };
 
@@ -183,6 +184,10 @@ lk_range lk__own_samples(const lk_trainer *trainer, int64_t count);
 /* Of strategy parameter-server. Sets trainer->role; the chief begins to listen. Whatever the strategy cannot do is an
  * error, LK_ERR_ARGUMENT. */
 lk_status lk__ps_open(lk_trainer *trainer);
+
+/* ps_worker.c: asks the chief which cores no other worker on this machine takes, and has devices that are opened later
+ * take these. Errors: those of lk_trainer_work. */
+lk_status lk__ps_take_seat(lk_trainer *trainer, int devices);
 
 /* Model and variables are there: the chief begins to answer. */
 lk_status lk__ps_start(lk_trainer *trainer);
