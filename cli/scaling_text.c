@@ -40,10 +40,12 @@ static void print_no_steps(FILE *stream)
 static void print_no_exchange(const lk_scaling_report *r, FILE *stream)
 {
     bool has_model = strcmp(r->strategy, "mirrored") == 0 || strcmp(r->strategy, "multi-worker") == 0;
-    if (has_model)
+    if (!has_model)
+        fprintf(stream, "exchange: latency and bandwidth are not measured with strategy %s\n", r->strategy);
+    else if (r->messages > 0)
         fputs("exchange: latency and bandwidth not measured: a long row was not slower than a short one\n", stream);
     else
-        fprintf(stream, "exchange: latency and bandwidth are not measured with strategy %s\n", r->strategy);
+        fputs("exchange: latency and bandwidth not measured: the run is too short\n", stream);
 }
 
 /* Where it makes figures unlike those of an idle machine. */
@@ -57,7 +59,11 @@ static void print_other_processes(const lk_scaling_report *r, FILE *stream)
 
 static void print_exchange(const lk_scaling_report *r, FILE *stream)
 {
-    fprintf(stream, "exchange: latency %.1f us, bandwidth %.2f GB/s", 1e6 * r->latency, 1e-9 * r->bandwidth);
+    if (r->latency > 0)
+        fprintf(stream, "exchange: latency %.1f us", 1e6 * r->latency);
+    else
+        fputs("exchange: latency too short to tell", stream);
+    fprintf(stream, ", bandwidth %.2f GB/s", 1e-9 * r->bandwidth);
 }
 
 /* --- a few lines -------------------------------------------------------------------------------------------------- */

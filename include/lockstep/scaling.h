@@ -35,8 +35,9 @@ typedef struct lk_scaling_report {
     double computing;         /* compute * core_share: what a device needs where it has a core for itself */
     double update;            /* the part of it that every device does alike, whatever its shards are */
 
-    /* Of the exchange, from timed sums when training had ended; for strategies mirrored and multi-worker. */
-    double latency;      /* seconds a message */
+    /* Of the exchange, from timed sums when training had ended; for strategies mirrored and multi-worker, in runs long
+     * enough for a window of steps. */
+    double latency;      /* seconds a message; 0: too short to tell */
     double bandwidth;    /* bytes a second that go out of a device */
     int64_t messages;    /* from a device to each other one, in a step */
     double sliced_bytes; /* of a step's values, of which each device adds up a slice … */

@@ -8,7 +8,8 @@
 
 #include <stdlib.h>
 
-enum { WARM_UP = 2, REPEATS = 15 };
+enum { LEAST_REPEATS = 3, MOST_REPEATS = 15 };
+#define SECONDS 0.2 /* that they take together, where the fewest do not take longer */
 
 static int compare(const void *a, const void *b)
 {
@@ -40,17 +41,42 @@ static lk_status sum_once(lk_strategy *strategy, lk_shard_sum *sum, lk_tensor **
     return wait_and_release(sums, n, status);
 }
 
+static lk_status time_sum(lk_strategy *strategy, lk_shard_sum *sum, lk_tensor **rows, double *seconds)
+{
+    int64_t began = lk__trace_clock();
+    LK_TRY(sum_once(strategy, sum, rows));
+    *seconds = 1e-9 * (double)(lk__trace_clock() - began);
+    return LK_OK;
+}
+
+/* The longest that it took in any of the processes, which all have to repeat it as often. */
+static lk_status agree(const lk_strategy *strategy, double *seconds)
+{
+    if (!strategy->group)
+        return LK_OK;
+    int processes = lk__group_ranks(strategy->group);
+    double *all = lk__calloc((size_t)processes, sizeof *all);
+    lk_status status = all ? lk__group_gather(strategy->group, seconds, sizeof *seconds, all) : LK_ERR_MEMORY;
+    for (int p = 0; p < processes && status == LK_OK; p++)
+        *seconds = all[p] > *seconds ? all[p] : *seconds;
+    lk__free(all);
+    return status;
+}
+
+/* The first one makes what is kept, the second one says how long they take. */
 static lk_status time_sums(lk_strategy *strategy, lk_shard_sum *sum, lk_tensor **rows, double *seconds)
 {
-    double times[REPEATS];
-    for (int i = -WARM_UP; i < REPEATS; i++) {
-        int64_t began = lk__trace_clock();
-        LK_TRY(sum_once(strategy, sum, rows));
-        if (i >= 0)
-            times[i] = 1e-9 * (double)(lk__trace_clock() - began);
-    }
-    qsort(times, REPEATS, sizeof *times, compare);
-    *seconds = times[REPEATS / 2];
+    double times[MOST_REPEATS], once;
+    LK_TRY(time_sum(strategy, sum, rows, &once));
+    LK_TRY(time_sum(strategy, sum, rows, &once));
+    LK_TRY(agree(strategy, &once));
+    int repeats = MOST_REPEATS;
+    while (repeats > LEAST_REPEATS && repeats * once > SECONDS)
+        repeats--;
+    for (int i = 0; i < repeats; i++)
+        LK_TRY(time_sum(strategy, sum, rows, &times[i]));
+    qsort(times, (size_t)repeats, sizeof *times, compare);
+    *seconds = times[repeats / 2];
     return LK_OK;
 }
 

@@ -190,10 +190,11 @@ static int64_t large_row(const lk_plan *plan)
     return most > LEAST_ROW ? most : LEAST_ROW;
 }
 
-static lk_status time_exchange(const lk_trainer *trainer, process_times *t)
+/* Of a run that is too short for a window nothing would follow from it. */
+static lk_status time_exchange(const measuring *m, const lk_trainer *trainer, process_times *t)
 {
     t->small_sum = t->large_sum = NAN;
-    if (trainer->plan.devices < 2 || !is_replicated(trainer->plan.strategy))
+    if (m->epoch == 0 || trainer->plan.devices < 2 || !is_replicated(trainer->plan.strategy))
         return LK_OK;
     LK_TRY(lk__time_exchange(trainer->strategy, SMALL_ROW, &t->small_sum));
     return lk__time_exchange(trainer->strategy, large_row(&trainer->plan), &t->large_sum);
@@ -313,7 +314,11 @@ static void put_exchange(const lk_trainer *trainer, const process_times *all, lk
         return;
     double sent = 2 * others / (double)r->devices;
     r->bandwidth = sent * (large_bytes - small_bytes) / (large - small);
-    r->latency = fmax(0, (small - sent * small_bytes / r->bandwidth) / (2 * others));
+    r->latency = (small - sent * small_bytes / r->bandwidth) / (2 * others);
+    if (r->latency < 0) { /* too little to be told from what bytes take */
+        r->latency = 0;
+        r->bandwidth = sent * large_bytes / large;
+    }
 }
 
 /* --- the report --------------------------------------------------------------------------------------------------- */
@@ -379,7 +384,7 @@ static lk_status measure(const measuring *m, lk_trainer *trainer, const lk_train
 {
     process_times *mine = &all[trainer->plan.processes];
     LK_TRY(add_up_window(m, trainer, mine));
-    LK_TRY(time_exchange(trainer, mine));
+    LK_TRY(time_exchange(m, trainer, mine));
     LK_TRY(tell_each_other(trainer, mine, all));
     return make_report(m, trainer, all, result->images_per_second);
 }
