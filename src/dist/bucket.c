@@ -33,7 +33,8 @@ static lk_status make_sums(const lk_bucket *bucket, int i, lk_device *const *dev
     return LK_OK;
 }
 
-lk_status lk__bucket_begin_shared(const lk_bucket *bucket, lk_device *const *devices, int n_devices)
+static lk_status begin_shared(const lk_bucket *bucket, lk_device *const *devices, int n_devices,
+                              lk_device *const *homes, int n_homes)
 {
     lk_shared_sum sum = {.devices = devices,
                          .n_devices = n_devices,
@@ -43,23 +44,29 @@ lk_status lk__bucket_begin_shared(const lk_bucket *bucket, lk_device *const *dev
                          .quantities = bucket->quantities,
                          .n_quantities = bucket->n_quantities,
                          .results = bucket->sums,
-                         .n_results = n_devices,
+                         .n_results = n_homes,
                          .stride = bucket->n};
     for (int q = 0; q < bucket->n_quantities; q++)
         if (lk__shared_sum_takes(bucket->nodes, bucket->n_nodes, bucket->quantities[q]))
-            LK_TRY(make_sums(bucket, bucket->quantities[q], devices, n_devices));
+            LK_TRY(make_sums(bucket, bucket->quantities[q], homes, n_homes));
     return lk__shared_sum_begin(&sum, bucket->jobs);
 }
 
-lk_status lk__bucket_sum_on(lk_place at, lk_device *device, const lk_bucket *bucket)
+lk_status lk__bucket_begin_shared(const lk_bucket *bucket, lk_device *const *devices, int n_devices)
 {
-    LK_TRY(lk__bucket_begin_shared(bucket, &device, 1));
+    return begin_shared(bucket, devices, n_devices, devices, n_devices);
+}
+
+lk_status lk__bucket_sum_on(lk_place at, lk_device *home, lk_device *const *devices, int n_devices,
+                            const lk_bucket *bucket)
+{
+    LK_TRY(begin_shared(bucket, devices, n_devices, &home, 1));
     for (int q = 0; q < bucket->n_quantities; q++) {
         int i = bucket->quantities[q];
         lk_tensor *sum;
         if (bucket->sums[i])
             continue;
-        LK_TRY(lk__tree_sum(at, device, &lk__transport_inproc, bucket->root, bucket->nodes, bucket->n_nodes, i,
+        LK_TRY(lk__tree_sum(at, home, &lk__transport_inproc, bucket->root, bucket->nodes, bucket->n_nodes, i,
                             (lk_range){0, -1}, &sum));
         bucket->sums[i] = lk_tensor_retain(sum);
     }

@@ -297,7 +297,8 @@ static lk_bucket completed(const gift *g, int64_t shard)
 static lk_status add_up(const gift *g, const lk_bucket *bucket)
 {
     lk_shard_sum *sum = g->sum;
-    LK_TRY(lk__bucket_sum_on(LK_HERE, lk_strategy_device(sum->strategy, g->d), bucket));
+    lk_device *device = lk_strategy_device(sum->strategy, g->d);
+    LK_TRY(lk__bucket_sum_on(LK_HERE, device, &device, 1, bucket));
     for (int j = 0; j < g->n; j++) {
         int i = g->quantities[j];
         node_stack *stack = stack_of(sum, g->d, i);

@@ -333,6 +333,8 @@ static lk_status push_alone(job *j)
     int n = j->in_use ? 1 : j->n_devices;
     for (int d = 0; d < n; d++) {
         int begin = j->begins[d], end = j->begins[j->in_use ? j->n_devices : d + 1];
+        if (begin == end)
+            continue; /* there is one result, on another device */
         lk_task task = {.device = j->devices[d],
                         .reads = j->storages,
                         .writes = j->storages + begin,
@@ -340,7 +342,7 @@ static lk_status push_alone(job *j)
                         .n_writes = end - begin,
                         .flops = j->flops,
                         .run = run_part};
-        LK_TRY(push(j, task, all, j->in_use ? 0 : d, j->in_use ? j->n_results : 1));
+        LK_TRY(push(j, task, all, j->in_use || j->n_results == 1 ? 0 : d, j->in_use ? j->n_results : 1));
     }
     return LK_OK;
 }
@@ -399,7 +401,7 @@ static lk_status prepare(job *j, const lk_shared_sum *sum)
     }
     list_storages(j);
     j->together = sum->n_devices > 1 && j->elements > SMALL_ELEMENTS;
-    j->may_take_over = j->together || sum->n_devices == 1;
+    j->may_take_over = j->together || sum->n_results == 1;
     return make_plain(j);
 }
 

@@ -14,9 +14,10 @@ typedef struct lk_shared_sum {
     const int *quantities; /* NULL: 0, 1, … */
     int n_quantities;
 
-    /* results[r * stride + i]: where the sum of quantity i goes, on one of the devices, r in [0, n_results). They are
-     * either all new, without memory yet, or all in use; these may be addends. Left out is a quantity whose results are
-     * NULL, and one whose only result is its only addend. */
+    /* results[r * stride + i]: where the sum of quantity i goes, on one of the devices, r in [0, n_results): on
+     * devices[r], or, where there is one result alone, the same device of every quantity. They are either all new,
+     * without memory yet, or all in use; these may be addends. Left out is a quantity whose results are NULL, and one
+     * whose only result is its only addend. */
     lk_tensor *const *results;
     int n_results, stride;
     bool in_use;

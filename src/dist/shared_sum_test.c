@@ -100,6 +100,41 @@ static void release_pair(pair *p)
         lk_tensor_release(p->sums[d]);
 }
 
+/* On one of three devices, large and small: all of them work, or that one does. */
+static void a_result_may_be_wanted_on_one_device(void **state)
+{
+    (void)state;
+    static const bool present[3] = {true, true, true};
+    static const int64_t counts[] = {COUNT, 7};
+    for (int c = 0; c < 2; c++) {
+        for (int home = 0; home < 3; home++) {
+            lk_tensor *addends[3], *result;
+            lk_tree_node nodes[3];
+            lk_shape shape = LK_SHAPE(counts[c]);
+            for (int i = 0; i < 3; i++) {
+                addends[i] = lk_tensor_from(devices[i], LK_F32, shape, values_of(i));
+                nodes[i] = (lk_tree_node){.range = {i, i + 1}, .values = &addends[i]};
+            }
+            assert_ok(lk__tensor_new(devices[home], LK_F32, shape, &result));
+            assert_ok(lk__shared_sum(&(lk_shared_sum){.devices = devices,
+                                                      .n_devices = 3,
+                                                      .root = {0, 3},
+                                                      .nodes = nodes,
+                                                      .n_nodes = 3,
+                                                      .n_quantities = 1,
+                                                      .results = &result,
+                                                      .n_results = 1,
+                                                      .stride = 1}));
+            for (int i = 0; i < 3; i++)
+                lk_tensor_release(addends[i]);
+            float *expected = tree_sums(present, 3, counts[c]);
+            assert_bits(result, expected, counts[c]);
+            free(expected);
+            lk_tensor_release(result);
+        }
+    }
+}
+
 static void results_take_over_what_nobody_holds(void **state)
 {
     (void)state;
@@ -263,10 +298,15 @@ static void every_allocation_may_fail(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        DIST_TEST(results_take_over_what_nobody_holds), DIST_TEST(what_is_held_stays_as_it_is),
-        DIST_TEST(a_device_goes_on_between_the_halves), DIST_TEST(a_half_that_is_given_up_leaves_nothing),
-        DIST_TEST(in_place_readers_keep_their_order),   DIST_TEST(what_was_never_written_is_told_by_every_result),
-        DIST_TEST(poison_reaches_every_result),         DIST_TEST(every_allocation_may_fail),
+        DIST_TEST(a_result_may_be_wanted_on_one_device),
+        DIST_TEST(results_take_over_what_nobody_holds),
+        DIST_TEST(what_is_held_stays_as_it_is),
+        DIST_TEST(a_device_goes_on_between_the_halves),
+        DIST_TEST(a_half_that_is_given_up_leaves_nothing),
+        DIST_TEST(in_place_readers_keep_their_order),
+        DIST_TEST(what_was_never_written_is_told_by_every_result),
+        DIST_TEST(poison_reaches_every_result),
+        DIST_TEST(every_allocation_may_fail),
     };
     return RUN_DIST_TESTS(tests);
 }

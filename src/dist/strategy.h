@@ -27,9 +27,11 @@ lk_status lk__bucket_begin_shared(const lk_bucket *bucket, lk_device *const *dev
 /* The same for those that strategy->flat can add up. */
 lk_status lk__bucket_begin_flat(const lk_bucket *bucket, const lk_strategy *strategy);
 
-/* All of a bucket that is on one device: what shared memory allows in one pass over it. The sums are the caller's; what
- * else it makes belongs to the open scope. */
-lk_status lk__bucket_sum_on(lk_place at, lk_device *device, const lk_bucket *bucket);
+/* All of a bucket, on `home` alone: what shared memory allows in one pass over it. `devices`, of which `home` is one,
+ * share the work; where they are several, lk__shared_sum_finish is to follow. What one node alone has may stay on its
+ * device. The sums are the caller's; what else it makes belongs to the open scope. */
+lk_status lk__bucket_sum_on(lk_place at, lk_device *home, lk_device *const *devices, int n_devices,
+                            const lk_bucket *bucket);
 
 typedef struct lk_strategy_table {
     const char *name;

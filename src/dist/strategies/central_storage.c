@@ -32,12 +32,30 @@ static lk_status bring(lk_place at, lk_device *storage, lk_tensor **sum)
     return LK_OK;
 }
 
+static bool computes(const lk_strategy *s)
+{
+    for (int d = 0; d < s->n_devices; d++)
+        if (s->devices[d] == s->storage)
+            return true;
+    return false;
+}
+
+/* Devices that share their memory share the work too, where the one that stores is one of them. */
 static lk_status begin(lk_place at, lk_strategy *s, const lk_bucket *bucket)
 {
-    LK_TRY(lk__bucket_sum_on(at, s->storage, bucket));
+    if (computes(s))
+        LK_TRY(lk__bucket_sum_on(at, s->storage, s->devices, s->n_devices, bucket));
+    else
+        LK_TRY(lk__bucket_sum_on(at, s->storage, &s->storage, 1, bucket));
     for (int q = 0; q < bucket->n_quantities; q++)
         LK_TRY(bring(at, s->storage, &bucket->sums[bucket->quantities[q]]));
     return LK_OK;
+}
+
+static lk_status finish(lk_place at, lk_strategy *s, const lk_bucket *bucket)
+{
+    (void)at, (void)s;
+    return lk__shared_sum_finish(*bucket->jobs);
 }
 
 const lk_strategy_table lk__strategy_central_storage = {
@@ -45,4 +63,5 @@ const lk_strategy_table lk__strategy_central_storage = {
     .check = check,
     .open = open_storage,
     .begin = begin,
+    .finish = finish,
 };

@@ -12,7 +12,7 @@ static lk_status check(lk_device *const *devices, int n_devices)
 
 static lk_status begin(lk_place at, lk_strategy *strategy, const lk_bucket *bucket)
 {
-    return lk__bucket_sum_on(at, strategy->devices[0], bucket);
+    return lk__bucket_sum_on(at, strategy->devices[0], strategy->devices, 1, bucket);
 }
 
 const lk_strategy_table lk__strategy_one_device = {
