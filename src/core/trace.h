@@ -138,4 +138,8 @@ bool lk__problem_operand(const lk__trace_problem *problem, int i, lk_dtype *dtyp
  * Errors: LK_ERR_MEMORY. */
 lk_status lk__trace_sorted_tracks(const lk_trace *trace, lk__trace_track ***tracks, int *count);
 
+/* Seconds that device d of the summary's has waited for exchanges: seconds[i], i from 0 to n, before marks[i] and
+ * behind the mark before; n marks, in order. Errors: LK_ERR_MEMORY. */
+lk_status lk__trace_exchange_waits(const lk_trace *trace, int d, const int64_t *marks, int n, double *seconds);
+
 #endif

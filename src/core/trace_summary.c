@@ -217,6 +217,44 @@ static lk_status summarize_waiting(const lk_trace *trace, lk__trace_track *const
     return status;
 }
 
+/* --- a device's waits, one by one ------------------------------------------------------------------------------------
+ */
+
+static void add_wait(const lk__trace_event *event, const int64_t *marks, int n, double *seconds)
+{
+    int64_t from = event->begin;
+    for (int i = 0; i <= n && from < event->end; i++) {
+        int64_t to = i < n && marks[i] < event->end ? marks[i] : event->end;
+        if (to <= from)
+            continue;
+        seconds[i] += 1e-9 * (double)(to - from);
+        from = to;
+    }
+}
+
+static const lk__trace_track *device_track(lk__trace_track *const *tracks, int n, int d)
+{
+    for (int t = 0; t < n; t++)
+        if (tracks[t]->kind == LK_TRACK_DEVICE && d-- == 0)
+            return tracks[t];
+    return NULL;
+}
+
+lk_status lk__trace_exchange_waits(const lk_trace *trace, int d, const int64_t *marks, int n, double *seconds)
+{
+    lk__trace_track **tracks;
+    int n_tracks;
+    memset(seconds, 0, ((size_t)n + 1) * sizeof *seconds);
+    LK_TRY(lk__trace_sorted_tracks(trace, &tracks, &n_tracks));
+    const lk__trace_track *track = device_track(tracks, n_tracks, d);
+    for (const lk__trace_chunk *chunk = track ? track->first : NULL; chunk; chunk = chunk->next)
+        for (int i = 0; i < chunk->n; i++)
+            if (chunk->events[i].kind == LK_TRACE_WAIT_EXCHANGE)
+                add_wait(&chunk->events[i], marks, n, seconds);
+    lk__free(tracks);
+    return LK_OK;
+}
+
 /* --- operators ---------------------------------------------------------------------------------------------------- */
 
 static void append(char *text, size_t size, const char *more)

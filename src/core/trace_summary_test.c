@@ -133,6 +133,37 @@ static void parts_are_told_apart(void **state)
     free_problems();
 }
 
+static void waits_for_exchanges_are_cut_at_marks(void **state)
+{
+    (void)state;
+    double seconds[4];
+    const int64_t marks[] = {origin + 10000000, origin + 20000000, origin + 30000000};
+    begin_trace(100);
+    lk__trace_track *second = add_track(LK_TRACK_DEVICE, "cpu:1"), *caller = add_track(LK_TRACK_CALLER, "caller");
+    lk__trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0");
+    add(caller, LK_TRACE_WAIT_EXCHANGE, 0, 50);
+    add(device, LK_TRACE_WAIT_EXCHANGE, 1, 3);
+    add(device, LK_TRACE_WAIT_DEVICE, 3, 9);
+    add(device, LK_TRACE_WAIT_EXCHANGE, 9, 24);
+    add(device, LK_TRACE_WAIT_EXCHANGE, 30, 41);
+    add(second, LK_TRACE_WAIT_EXCHANGE, 10, 20);
+    assert_int_equal(lk__trace_exchange_waits(&made.trace, 0, marks, 3, seconds), LK_OK);
+    assert_ms(seconds[0], 3);
+    assert_ms(seconds[1], 10);
+    assert_ms(seconds[2], 4);
+    assert_ms(seconds[3], 11);
+    assert_int_equal(lk__trace_exchange_waits(&made.trace, 1, marks, 2, seconds), LK_OK);
+    assert_ms(seconds[0], 0);
+    assert_ms(seconds[1], 10);
+    assert_ms(seconds[2], 0);
+    assert_int_equal(lk__trace_exchange_waits(&made.trace, 0, NULL, 0, seconds), LK_OK);
+    assert_ms(seconds[0], 28);
+    lk__mem_fail_at(0);
+    assert_int_equal(lk__trace_exchange_waits(&made.trace, 0, marks, 3, seconds), LK_ERR_MEMORY);
+    lk__mem_fail_at(-1);
+    lk_error_clear();
+}
+
 /* Of a single device nobody is slower. */
 static void one_device_waits_for_none(void **state)
 {
@@ -275,6 +306,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(parts_are_told_apart),
+        cmocka_unit_test(waits_for_exchanges_are_cut_at_marks),
         cmocka_unit_test(one_device_waits_for_none),
         cmocka_unit_test(what_encloses_is_counted_once),
         cmocka_unit_test(operators_are_added_up_over_devices),

@@ -35,11 +35,14 @@ typedef struct measuring {
     bool recording;
     double processor;
     lk_trace *trace;
+    int64_t marks[WINDOW]; /* when steps of the window had arrived, but for the last one */
+    int n_marks;
 } measuring;
 
 typedef struct device_times {
     char name[32];
     double compute, exchange, slowest, input, other;
+    double waits[WINDOW]; /* that are part of `exchange`, from mark to mark */
 } device_times;
 
 /* Of one process, in seconds of the whole window. */
@@ -87,6 +90,7 @@ static lk_status begin_window(measuring *m, const lk_trainer *trainer)
     LK_TRY(processor_seconds(trainer, &m->processor));
     LK_TRY(lk_trace_start(NULL));
     m->recording = true;
+    m->n_marks = 0;
     return LK_OK;
 }
 
@@ -146,7 +150,8 @@ static bool is_of_update(const lk_trace_operator *op)
            strcmp(op->name, "update_scales") == 0;
 }
 
-static void add_up(const measuring *m, const lk_trainer *trainer, const lk_trace_summary *summary, process_times *t)
+static lk_status add_up(const measuring *m, const lk_trainer *trainer, const lk_trace_summary *summary,
+                        process_times *t)
 {
     for (int d = 0; d < summary->n_devices && t->n < LK_MAX_DEVICES; d++) {
         const lk_trace_device *from = &summary->devices[d];
@@ -160,6 +165,7 @@ static void add_up(const measuring *m, const lk_trainer *trainer, const lk_trace
         to->slowest = from->slowest;
         to->input = from->input;
         to->other = from->other;
+        LK_TRY(lk__trace_exchange_waits(m->trace, d, m->marks, m->n_marks, to->waits));
     }
     for (int i = 0; i < summary->n_operators; i++) {
         const lk_trace_operator *op = &summary->operators[i];
@@ -169,6 +175,7 @@ static void add_up(const measuring *m, const lk_trainer *trainer, const lk_trace
     t->seconds = summary->seconds;
     t->processor = m->processor;
     t->steps = t->n == trainer->n_devices ? m->last - m->first : 0;
+    return LK_OK;
 }
 
 static lk_status add_up_window(const measuring *m, const lk_trainer *trainer, process_times *t)
@@ -178,9 +185,9 @@ static lk_status add_up_window(const measuring *m, const lk_trainer *trainer, pr
     lk_trace_summary *summary = lk_trace_summarize(m->trace);
     if (!summary)
         return lk_error_status();
-    add_up(m, trainer, summary, t);
+    lk_status status = add_up(m, trainer, summary, t);
     lk_trace_summary_release(summary);
-    return LK_OK;
+    return status;
 }
 
 /* Elements of the longer row that the exchange is timed with. */
@@ -207,8 +214,8 @@ typedef struct sums {
     int64_t steps;
     int n;
     double seconds, operators, processor, update;
-    device_times of; /* its name: the one that waited least */
-    double least_exchange, least_wait;
+    device_times of; /* its name: the one that waited least; its waits: each of the one that waited least then */
+    double waits, least_wait;
     int rank; /* of that device */
 } sums;
 
@@ -220,8 +227,10 @@ static void add_device(sums *s, const device_times *d, int rank)
     s->of.slowest += d->slowest;
     s->of.input += d->input;
     s->of.other += d->other;
-    if (s->n == 0 || d->exchange < s->least_exchange)
-        s->least_exchange = d->exchange;
+    for (int i = 0; i < WINDOW; i++) {
+        s->waits += d->waits[i];
+        s->of.waits[i] = s->n == 0 || d->waits[i] < s->of.waits[i] ? d->waits[i] : s->of.waits[i];
+    }
     if (s->n == 0 || wait < s->least_wait) {
         s->least_wait = wait;
         s->rank = rank;
@@ -246,17 +255,24 @@ static sums add_processes(const process_times *all, int processes)
 }
 
 /* Between processes a message that is waited for does not say whether it is late or under way. What even the device
- * that waits least has to wait for is the exchange's; what others wait longer is for that one. */
+ * that waits least in a step has to wait for is the exchange's; what others wait longer is for that one. */
+static double late_messages(const sums *s)
+{
+    double late = s->waits;
+    for (int i = 0; i < WINDOW; i++)
+        late -= s->n * s->of.waits[i];
+    return late;
+}
+
 static void put_times(const sums *s, int processes, lk_scaling_report *r)
 {
-    double devices = s->n, per_step = 1 / (devices * (double)s->steps);
-    double exchange = processes > 1 ? devices * s->least_exchange : s->of.exchange;
+    double per_step = 1 / ((double)s->n * (double)s->steps), late = processes > 1 ? late_messages(s) : 0;
     bool on_cores = strcmp(r->kind, "cpu") == 0 && s->operators > 0;
     r->steps = s->steps;
     r->step_seconds = s->seconds / (double)s->steps;
     r->compute = s->of.compute * per_step;
-    r->exchange = exchange * per_step;
-    r->slowest = (s->of.slowest + s->of.exchange - exchange) * per_step;
+    r->exchange = (s->of.exchange - late) * per_step;
+    r->slowest = (s->of.slowest + late) * per_step;
     r->input = s->of.input * per_step;
     r->other = r->step_seconds - r->compute - r->exchange - r->slowest - r->input;
     r->core_share = on_cores && s->processor < s->operators ? s->processor / s->operators : 1;
@@ -411,6 +427,8 @@ static lk_status step_end(void *self, lk_trainer *trainer, const lk_step_report 
         return LK_OK;
     if (report->step == m->first)
         return begin_window(m, trainer);
+    if (m->recording && report->step < m->last)
+        m->marks[m->n_marks++] = lk__trace_clock();
     return report->step == m->last ? end_window(m, trainer) : LK_OK;
 }
 
