@@ -149,8 +149,7 @@ static void look_at_ranks(job *j)
     }
 }
 
-/* --- a parameter-server training ------------------------------------------------------------------------------------
- */
+/* --- a parameter-server training ---------------------------------------------------------------------------------- */
 
 static bool start_again(job *j, int rank)
 {
@@ -196,24 +195,38 @@ static void look_at_roles(job *j)
         end_job(j, STALLED);
 }
 
-/* A supervisor that was killed has taken its rank along, and told nobody. */
+/* What is there now. */
+static void drain(job *j)
+{
+    enum { MOST = 64 };
+    struct pollfd watched = {.fd = j->from, .events = POLLIN};
+    for (int i = 0; i < MOST && j->from >= 0 && poll(&watched, 1, 0) > 0; i++)
+        receive(j);
+}
+
+/* A supervisor tells of its rank's end before its own; one that has not was killed, and has taken its rank along, or
+ * could not start it. */
+static void note_starter(job *j, int i, int status)
+{
+    j->starters[i] = 0;
+    if (j->opts->workers == 0) {
+        j->status = status;
+        return;
+    }
+    drain(j);
+    cli_ranks_lose(j->ranks, i, WIFSIGNALED(status), WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+}
+
 static void reap(job *j)
 {
     int status;
     for (pid_t ended; (ended = waitpid(-1, &status, WNOHANG)) > 0;)
-        for (int i = 0; i < j->n_starters; i++) {
-            if (j->starters[i] != ended)
-                continue;
-            j->starters[i] = 0;
-            if (j->opts->workers > 0 && WIFSIGNALED(status))
-                cli_ranks_lose(j->ranks, i, WTERMSIG(status));
-            else if (j->opts->workers == 0)
-                j->status = status;
-        }
+        for (int i = 0; i < j->n_starters; i++)
+            if (j->starters[i] == ended)
+                note_starter(j, i, status);
 }
 
-/* --- the loop -------------------------------------------------------------------------------------------------------
- */
+/* --- the loop ----------------------------------------------------------------------------------------------------- */
 
 static bool has_time(const job *j)
 {

@@ -3,29 +3,21 @@
 #include "cli.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-enum { LINE_BYTES = 8192, INTERRUPTED = 130 };
-
-typedef struct line {
-    char bytes[LINE_BYTES];
-    size_t n;
-} line;
+enum { INTERRUPTED = 130 };
 
 typedef struct rank {
-    char name[CLI_RANK_NAME]; /* "1", "worker-0" */
+    cli_rank_output output;
     char host[256];
     lk_heart_report heart;
     double unheard; /* seconds since it was told */
     bool is_there, has_ended, is_given;
     cli_rank_end end;
-    line *line; /* of standard error, that is not complete; NULL: it has written nothing */
-    FILE *log;
 } rank;
 
 struct cli_ranks {
@@ -36,55 +28,17 @@ struct cli_ranks {
     rank ranks[];
 };
 
-/* --- output ------------------------------------------------------------------------------------------------------- */
-
-/* At once, for a terminal or a file may be others' too. */
-static void print_line(rank *r)
-{
-    fprintf(stderr, "[%s] %.*s\n", r->name, (int)r->line->n, r->line->bytes);
-    if (r->log) {
-        fwrite(r->line->bytes, 1, r->line->n, r->log);
-        fputc('\n', r->log);
-        fflush(r->log);
-    }
-    r->line->n = 0;
-}
-
-/* One that ends without a line's end. */
-static void end_line(rank *r)
-{
-    if (r->line && r->line->n > 0)
-        print_line(r);
-}
-
-static bool has_line(rank *r)
-{
-    if (!r->line)
-        r->line = calloc(1, sizeof *r->line);
-    return r->line;
-}
-
-static void take_lines(rank *r, const char *bytes, size_t n)
-{
-    for (size_t i = 0; i < n && has_line(r); i++) {
-        if (bytes[i] != '\n')
-            r->line->bytes[r->line->n++] = bytes[i];
-        if (bytes[i] == '\n' || r->line->n == sizeof r->line->bytes)
-            print_line(r);
-    }
-}
+/* --- records ------------------------------------------------------------------------------------------------------ */
 
 static void take_output(cli_ranks *ranks, rank *r, const cli_record *record)
 {
     if (r != ranks->ranks) {
-        take_lines(r, record->data, (size_t)record->bytes);
+        cli_output_take(&r->output, record->data, (size_t)record->bytes);
         return;
     }
     fwrite(record->data, 1, (size_t)record->bytes, stdout);
     fflush(stdout);
 }
-
-/* --- records ------------------------------------------------------------------------------------------------------ */
 
 static bool is_failure(const cli_rank_end *end)
 {
@@ -97,7 +51,7 @@ static void take_end(cli_ranks *ranks, rank *r, const cli_rank_end *end)
     r->has_ended = true;
     r->end = *end;
     r->heart = end->heart;
-    end_line(r);
+    cli_output_flush(&r->output);
     bool is_better = ranks->first_failed < 0 || (end->by_signal && !ranks->ranks[ranks->first_failed].end.by_signal);
     if (is_failure(end) && is_better)
         ranks->first_failed = (int)(r - ranks->ranks);
@@ -119,7 +73,7 @@ void cli_ranks_take(cli_ranks *ranks, const cli_record *record)
         take_output(ranks, r, record);
         break;
     case CLI_RECORD_STDERR:
-        take_lines(r, record->data, (size_t)record->bytes);
+        cli_output_take(&r->output, record->data, (size_t)record->bytes);
         break;
     case CLI_RECORD_HEART:
         memcpy(&r->heart, record->data, sizeof r->heart);
@@ -232,10 +186,10 @@ bool cli_ranks_is_stopped(cli_ranks *ranks, int i)
     return true;
 }
 
-void cli_ranks_lose(cli_ranks *ranks, int i, int signal)
+void cli_ranks_lose(cli_ranks *ranks, int i, bool by_signal, int number)
 {
     rank *r = &ranks->ranks[i];
-    cli_rank_end end = {.heart = r->heart, .by_signal = true, .number = signal};
+    cli_rank_end end = {.heart = r->heart, .by_signal = by_signal, .number = number};
     if (!r->has_ended)
         take_end(ranks, r, &end);
 }
@@ -272,12 +226,12 @@ static void print_last(cli_ranks *ranks, rank *r, const char *format, ...)
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
     for (int i = 0; i < ranks->n; i++)
-        end_line(&ranks->ranks[i]);
-    snprintf(text, sizeof text, "%s%s on %s%s, step %lld, in %s", ranks->title, r->name, r->host, what,
+        cli_output_flush(&ranks->ranks[i].output);
+    snprintf(text, sizeof text, "%s%s on %s%s, step %lld, in %s", ranks->title, r->output.name, r->host, what,
              (long long)r->heart.step, *r->heart.operation ? r->heart.operation : "start");
     fprintf(stderr, "%s\n", text);
-    if (r->log)
-        fprintf(r->log, "%s\n", text);
+    if (r->output.log)
+        fprintf(r->output.log, "%s\n", text);
 }
 
 void cli_ranks_blame(cli_ranks *ranks, int i)
@@ -309,18 +263,6 @@ int cli_ranks_print_stalled(cli_ranks *ranks)
 
 /* --- beginning and end -------------------------------------------------------------------------------------------- */
 
-static bool open_log(rank *r, const char *title, const char *log_dir)
-{
-    char path[PATH_MAX];
-    if ((size_t)snprintf(path, sizeof path, "%s/%s%s.log", log_dir, *title ? "rank-" : "", r->name) >= sizeof path)
-        errno = ENAMETOOLONG;
-    else
-        r->log = fopen(path, "we");
-    if (!r->log)
-        cli_usage_error("--log-dir: %s: %s", path, strerror(errno));
-    return r->log;
-}
-
 static bool make_folder(const char *path)
 {
     struct stat there;
@@ -335,7 +277,7 @@ static bool open_logs(cli_ranks *ranks, const char *log_dir)
     if (!make_folder(log_dir))
         return false;
     for (int i = 0; i < ranks->n; i++)
-        if (!open_log(&ranks->ranks[i], ranks->title, log_dir))
+        if (!cli_output_open_log(&ranks->ranks[i].output, ranks->title, log_dir))
             return false;
     return true;
 }
@@ -351,11 +293,11 @@ cli_ranks *cli_ranks_new(int n, const char (*names)[CLI_RANK_NAME], const char *
     ranks->first_failed = ranks->stalled = -1;
     ranks->title = names ? "" : "rank ";
     for (int i = 0; i < n; i++) {
-        rank *r = &ranks->ranks[i];
+        char *name = ranks->ranks[i].output.name;
         if (names)
-            memcpy(r->name, names[i], sizeof r->name);
+            memcpy(name, names[i], sizeof names[i]);
         else
-            snprintf(r->name, sizeof r->name, "%d", i);
+            snprintf(name, CLI_RANK_NAME, "%d", i);
     }
     if (!log_dir || !*log_dir || open_logs(ranks, log_dir))
         return ranks;
@@ -365,12 +307,7 @@ cli_ranks *cli_ranks_new(int n, const char (*names)[CLI_RANK_NAME], const char *
 
 void cli_ranks_release(cli_ranks *ranks)
 {
-    for (int i = 0; ranks && i < ranks->n; i++) {
-        rank *r = &ranks->ranks[i];
-        end_line(r);
-        if (r->log)
-            fclose(r->log);
-        free(r->line);
-    }
+    for (int i = 0; ranks && i < ranks->n; i++)
+        cli_output_close(&ranks->ranks[i].output);
     free(ranks);
 }

@@ -2,11 +2,10 @@
 #ifndef LK_CLI_LAUNCH_RANKS_H
 #define LK_CLI_LAUNCH_RANKS_H
 
+#include "rank_output.h"
 #include "rank_record.h"
 
 typedef struct cli_ranks cli_ranks;
-
-enum { CLI_RANK_NAME = 24 };
 
 /* names: what each is called; NULL: rank i. log_dir: where what a rank writes to standard error is kept, as rank-i.log
  * or NAME.log; NULL: nowhere. NULL, with the error printed, where that cannot be. */
@@ -41,8 +40,8 @@ bool cli_ranks_none_left(const cli_ranks *ranks, int first); /* of those from th
 /* Whether it stands still for its own part, which is then what cli_ranks_print_stalled says. */
 bool cli_ranks_is_stopped(cli_ranks *ranks, int rank);
 
-/* It has ended by that signal, and nothing of it will say so; unless it has said so. */
-void cli_ranks_lose(cli_ranks *ranks, int rank, int signal);
+/* It has ended so, and nothing of it will say so; unless it has said how itself. */
+void cli_ranks_lose(cli_ranks *ranks, int rank, bool by_signal, int number);
 
 /* It was started once more. */
 void cli_ranks_begin_again(cli_ranks *ranks, int rank);

@@ -68,7 +68,6 @@ finished
 grep -qE '^ps-1 on [^ ]+ killed by signal 9' "$work/stderr" || fail "the server is not named"
 says '1 server restart,'
 
-# ended STATUS PATTERN: see launch_testing.sh
 long=(--limit-train 1024 --epochs 1000000)
 
 begin_roles --workers 2 "${train[@]}" "${long[@]}" "${short[@]}"
@@ -86,6 +85,11 @@ ended 1 '^chief on [^ ]+: no progress for [1-9][0-9]* s, step [1-9]'
 begin_roles --workers 2 --stall-timeout 2 "${train[@]}" "${long[@]}" --peer-timeout 30 --devices cpu:0
 kill -STOP "$(role_process ps)"
 ended 1 '^ps-0 on [^ ]+: no progress for [23] s'
+
+# A supervisor is missed as what it supervises is.
+begin_roles --workers 1 "${train[@]}" "${long[@]}" "${short[@]}"
+kill -KILL "$(pgrep -f -- "^[^ ]*lockstep rank .*--seed $mark --role worker ")"
+ended 1 '^worker-0 on [^ ]+ killed by signal 9'
 
 begin_roles --workers 2 "${train[@]}" "${long[@]}" "${short[@]}"
 kill -INT "$process"

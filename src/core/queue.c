@@ -274,7 +274,8 @@ static void *queue_main(void *argument)
     pthread_setname_np(pthread_self(), queue->device->name); /* for debuggers and profilers; a long name is refused */
     if (!queue->offload) /* else it only starts work, from wherever the system finds time */
         lk__topology_bind(queue->core);
-    lk__now(LK_DOING_WORK, "open a device");
+    /* Links may connect to other processes then. */
+    lk__now(queue->device->linked ? LK_DOING_OTHERS : LK_DOING_WORK, "open a device");
     open_state(queue);
     pthread_mutex_lock(&queue->lock);
     queue->opened = true;
@@ -326,10 +327,12 @@ static lk_status start_thread(lk_queue *queue)
     int failed = pthread_create(&queue->thread, NULL, queue_main, queue);
     if (failed)
         LK_FAIL(LK_ERR_DEVICE, "device %s: no thread could be started: %s", queue->device->name, strerror(failed));
+    lk__doing before = lk__now_for_a_while(LK_DOING_WAIT, "open a device");
     pthread_mutex_lock(&queue->lock);
     while (!queue->opened)
         pthread_cond_wait(&queue->opening, &queue->lock);
     pthread_mutex_unlock(&queue->lock);
+    lk__now_again(before);
     return LK_OK;
 }
 
