@@ -257,6 +257,26 @@ wait_for a 'the chief has ended training: parameter server 0 came back'
 end_processes
 wait
 
+# --- a chief that is killed, a server that is stopped for a while ----------------------------------------------------
+
+chief "${large[@]}" --epochs 1000
+ps 0
+server=$process
+stopped=$(child "$process")
+worker a "${large[@]}" --epochs 1000
+wait_for_epoch 1
+kill -STOP "$stopped"
+wait_for chief 'has been silent for 1 s: training waits for it'
+kill -CONT "$stopped"
+wait_for chief 'parameter server 0 answers again'
+kill -KILL "$(child "$chief_process")"
+ends "$process" 1
+ends "$server" 1
+wait_for a "the chief at $address has not answered for 1 s"
+wait_for ps0 "the chief at $address has not answered for 1 s"
+end_processes
+wait
+
 # --- keys ------------------------------------------------------------------------------------------------------------
 
 run 0 keys "$work/keys" chief ps worker
@@ -297,6 +317,9 @@ ends "$process" 1
 wait_for ps0 "$address: cannot listen there: another process has taken the port"
 ps 0 --listen "$address"0000
 ends "$process" 2
+ps 0 --listen 0.0.0.0:0
+ends "$process" 2
+wait_for ps0 'it has to be one of this machine'
 ps 0 --listen 192.0.2.1:0
 ends "$process" 2
 wait_for ps0 'that takes --keys'

@@ -15,6 +15,13 @@ static bool is_loopback(const struct sockaddr *address)
     return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
 }
 
+static bool is_unspecified(const struct sockaddr *address)
+{
+    if (address->sa_family == AF_INET)
+        return ((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr == htonl(INADDR_ANY);
+    return IN6_IS_ADDR_UNSPECIFIED(&((const struct sockaddr_in6 *)(const void *)address)->sin6_addr);
+}
+
 lk_status lk__address_resolve(const char *what, const lk_cluster_address *place, lk_address *address)
 {
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *found;
@@ -22,8 +29,10 @@ lk_status lk__address_resolve(const char *what, const lk_cluster_address *place,
     if (error)
         LK_FAIL(LK_ERR_NOT_FOUND, "%s: host '%s' does not resolve: %s", what, place->host,
                 error == EAI_SYSTEM ? strerror(errno) : gai_strerror(error));
-    *address = (lk_address){
-        .port = place->port, .is_loopback = is_loopback(found->ai_addr), .is_ipv6 = found->ai_family == AF_INET6};
+    *address = (lk_address){.port = place->port,
+                            .is_loopback = is_loopback(found->ai_addr),
+                            .is_ipv6 = found->ai_family == AF_INET6,
+                            .is_unspecified = is_unspecified(found->ai_addr)};
     error = getnameinfo(found->ai_addr, found->ai_addrlen, address->numeric, sizeof address->numeric, NULL, 0,
                         NI_NUMERICHOST);
     freeaddrinfo(found);

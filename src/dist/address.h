@@ -10,6 +10,7 @@ typedef struct lk_address {
     char numeric[LK_ADDRESS_TEXT]; /* of the host: "127.0.0.1", "::1" */
     int port;                      /* 0: whichever is free */
     bool is_loopback, is_ipv6;
+    bool is_unspecified; /* 0.0.0.0 or ::, all addresses of this machine */
 } lk_address;
 
 /* Finds the host's address. what: what messages call it, as "--coordinator". Errors: LK_ERR_NOT_FOUND (it does not

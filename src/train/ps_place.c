@@ -79,7 +79,13 @@ static lk_status find_own(const lk_train_config *config, const described *d, ps_
     else if (!place->chief.is_loopback)
         LK_FAIL(LK_ERR_ARGUMENT, "strategy parameter-server: --listen HOST:PORT has to say where this server can be "
                                  "reached, as the chief is not on this machine's loopback");
-    return lk__address_resolve(config->listen ? "--listen" : "the cluster's ps", &named, &place->own);
+    LK_TRY(lk__address_resolve(config->listen ? "--listen" : "the cluster's ps", &named, &place->own));
+    if (place->own.is_unspecified)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "--listen %s:%d: others are told to come there, so it has to be one of this machine's "
+                "addresses",
+                place->own.numeric, place->own.port);
+    return LK_OK;
 }
 
 static lk_status find_keys(const lk_train_config *config, ps_place *place)

@@ -2,7 +2,8 @@
  * whole or refused. */
 #include "train/ps_snapshot.h"
 
-#include "lockstep/ops.h"
+#include "base/mem.h"
+#include "lockstep/device.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -248,8 +249,6 @@ static void setups_that_make_no_sense(void **state)
 
 /* --- snapshots ---------------------------------------------------------------------------------------------------- */
 
-static char path[] = "/tmp/ps_store_test.XXXXXX";
-
 static void train(ps_store *store, int64_t begin, int64_t end)
 {
     for (int64_t batch = begin; batch < end; batch++) {
@@ -257,6 +256,8 @@ static void train(ps_store *store, int64_t begin, int64_t end)
         assert_int_equal(push(store, &p, batch).status, PS_APPLIED);
     }
 }
+
+static char path[] = "/tmp/ps_store_test.XXXXXX";
 
 static void a_snapshot_goes_on_where_it_was(void **state)
 {
@@ -318,6 +319,50 @@ static void a_damaged_snapshot_is_refused(void **state)
     assert_null(restored);
 }
 
+/* All that a server does, with each of its allocations failing once. */
+static lk_status live(void)
+{
+    ps_setup setup = setup_of(LK_ADAM, 0);
+    ps_store *store = NULL, *restored = NULL;
+    ps_pushed pushed;
+    float flat[ELEMENTS] = {0}, running[STATISTICS] = {0}, gradients[ELEMENTS];
+    double sums[STATISTICS];
+    fill(1, gradients, sums);
+    lk_status status = lk__ps_store_new(&setup, parts, layers, &store);
+    if (status == LK_OK)
+        status = lk__ps_store_write(store, flat, running);
+    for (int64_t n = 0; n < 2 && status == LK_OK; n++) {
+        ps_push p = push_of(store, 0, 2 * n, 2 * n + 2);
+        status = lk__ps_store_push(store, &p, gradients, sums, &pushed);
+    }
+    if (status == LK_OK)
+        status = lk__ps_snapshot_write(store, path);
+    if (status == LK_OK)
+        status = lk__ps_snapshot_read(path, &restored);
+    lk__ps_store_release(store);
+    lk__ps_store_release(restored);
+    return status;
+}
+
+static void every_allocation_may_fail(void **state)
+{
+    (void)state;
+    int64_t failures = 0, allocations = 1;
+    for (int64_t n = 0; n <= allocations; n++) { /* the last one lets all of them be made */
+        lk_error_clear();
+        lk__mem_fail_at(n);
+        lk_status status = live();
+        allocations = lk__mem_allocations();
+        lk__mem_fail_at(-1);
+        (void)lk_wait_all();
+        assert_true(status == LK_OK || status == LK_ERR_MEMORY);
+        failures += status != LK_OK;
+    }
+    lk_error_clear();
+    assert_true(failures > 10);
+    assert_int_equal(live(), LK_OK);
+}
+
 static int make_path(void **state)
 {
     (void)state;
@@ -344,6 +389,7 @@ int main(void)
         cmocka_unit_test(setups_that_make_no_sense),
         cmocka_unit_test(a_snapshot_goes_on_where_it_was),
         cmocka_unit_test(a_damaged_snapshot_is_refused),
+        cmocka_unit_test(every_allocation_may_fail),
     };
     return cmocka_run_group_tests(tests, make_path, remove_path);
 }
