@@ -1,6 +1,5 @@
 #include "descendants.h"
 
-#include <ctype.h>
 #include <dirent.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -17,27 +16,28 @@ void cli_adopt_descendants(void)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-/* proc(5): the parent is behind the state, which is behind the name. */
-static bool is_child(const char *process)
+/* proc(5): ") S 123 …": the parent is behind the state, which is behind the name. */
+static bool is_child(long process)
 {
     char path[64], text[512];
-    int parent = 0;
-    snprintf(path, sizeof path, "/proc/%.20s/stat", process);
+    snprintf(path, sizeof path, "/proc/%ld/stat", process);
     FILE *file = fopen(path, "re");
     size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
     text[n] = '\0';
     if (file)
         fclose(file);
     const char *behind = strrchr(text, ')');
-    return behind && sscanf(behind + 1, " %*c %d", &parent) == 1 && parent == getpid();
+    return behind && strlen(behind) > 4 && strtol(behind + 4, NULL, 10) == getpid();
 }
 
 static void kill_children(void)
 {
     DIR *all = opendir("/proc");
-    for (struct dirent *entry = all ? readdir(all) : NULL; entry; entry = readdir(all))
-        if (isdigit((unsigned char)entry->d_name[0]) && is_child(entry->d_name))
-            kill((pid_t)atol(entry->d_name), SIGKILL);
+    for (struct dirent *entry = all ? readdir(all) : NULL; entry; entry = readdir(all)) {
+        long process = strtol(entry->d_name, NULL, 10); /* 0: no process */
+        if (process > 0 && is_child(process))
+            kill((pid_t)process, SIGKILL);
+    }
     if (all)
         closedir(all);
 }

@@ -25,7 +25,6 @@ static void add(argument_list *list, const char *argument)
 /* Settings of the library's go to other machines too. */
 static void add_environment(argument_list *list)
 {
-    extern char **environ;
     for (char **variable = environ; *variable; variable++) {
         if (strncmp(*variable, "LOCKSTEP_", 9) != 0)
             continue;
@@ -45,7 +44,6 @@ static int count_strings(char *const *strings)
 /* Ranks choose their cores themselves. */
 static char **make_arguments(const cli_job_opts *opts, const char *program)
 {
-    extern char **environ;
     static char number[16];
     static const char *const first[] = {
         "mpirun", "--allow-run-as-root", "--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none", "--stdin", "none"};

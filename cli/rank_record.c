@@ -45,7 +45,7 @@ size_t cli_record_parse(const char *bytes, size_t n, void *user,
     while (at < n) {
         const char *begin = memchr(bytes + at, mark[0], n - at);
         size_t text = begin ? (size_t)(begin - (bytes + at)) : n - at;
-        if (text)
+        if (text > 0)
             on_text(user, bytes + at, text);
         at += text;
         if (n - at < sizeof(cli_record))

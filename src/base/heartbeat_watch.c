@@ -93,18 +93,28 @@ static void read_text(const char *path, char *text, size_t size)
         fclose(file);
 }
 
-/* proc(5): the state is behind the name, which may hold anything, and times in ticks are fields 14 and 15. */
+/* Behind n more words. */
+static const char *skip_words(const char *text, int n)
+{
+    for (; n > 0; n--) {
+        text += strspn(text, " ");
+        text += strcspn(text, " ");
+    }
+    return text;
+}
+
+/* proc(5): the state is behind the name, which may hold anything; times in ticks are ten fields behind that. */
 static char read_stat(const char *path, uint64_t *used)
 {
-    char text[1024], state = '\0';
-    uint64_t user = 0, system = 0;
+    enum { BETWEEN = 10 };
+    char text[1024], *end;
     read_text(path, text, sizeof text);
     const char *behind = strrchr(text, ')');
-    if (!behind || sscanf(behind + 1, " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %" SCNu64 " %" SCNu64, &state, &user,
-                          &system) != 3)
+    if (!behind || strlen(behind) < 3)
         return '\0';
-    *used += user + system;
-    return state;
+    uint64_t user = strtoull(skip_words(behind + 3, BETWEEN), &end, 10);
+    *used += user + strtoull(end, NULL, 10);
+    return behind[2];
 }
 
 static uint64_t number_behind(const char *text, const char *name)
@@ -154,7 +164,7 @@ static lk__doing_kind read_note(const lk__heart_thread *thread, char what[LK_DOI
 
 static void look_at_thread(const lk__heart_thread *thread, int64_t process, view *v)
 {
-    char what[LK_DOING_LENGTH], path[96];
+    char what[LK_DOING_LENGTH];
     uint64_t beats;
     int32_t id = atomic_load_explicit(&thread->id, memory_order_acquire);
     if (!id)
@@ -163,6 +173,7 @@ static void look_at_thread(const lk__heart_thread *thread, int64_t process, view
     v->any = true;
     v->beats += beats;
     if (kind == LK_DOING_WORK || kind == LK_DOING_OPERATOR) {
+        char path[96];
         v->works = true;
         snprintf(path, sizeof path, "/proc/%" PRId64 "/task/%" PRId32 "/stat", process, id);
         read_stat(path, &v->used);
