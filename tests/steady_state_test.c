@@ -69,6 +69,18 @@ static void several_devices(void **state)
     check(&config, false);
 }
 
+static void central_storage(void **state)
+{
+    (void)state;
+    lk_train_config config = several_steps("2xcpu");
+    config.strategy = "central-storage";
+    check(&config, false);
+    check(&config, true);
+    config.devices = "cpu:1,cpu:2";
+    config.storage = "cpu:0";
+    check(&config, false);
+}
+
 /* Gradients that leave one by one, sums over batches, the norm of all gradients, operators as they were called. */
 static void settings(void **state)
 {
@@ -126,10 +138,8 @@ static void steps_of_an_epoch(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_device),
-        cmocka_unit_test(several_devices),
-        cmocka_unit_test(settings),
-        cmocka_unit_test(steps_of_an_epoch),
+        cmocka_unit_test(one_device), cmocka_unit_test(several_devices),   cmocka_unit_test(central_storage),
+        cmocka_unit_test(settings),   cmocka_unit_test(steps_of_an_epoch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
