@@ -267,6 +267,7 @@ static void reach_peer(int gpu, int other)
     uint32_t bit = 1u << (other % 32);
     if (gpu >= 32 || other >= 32 || (asked[gpu].fetch_or(bit) & bit))
         return;
+    gpu_scope scope(gpu); /* what is let at the other one is the calling thread's GPU */
     if (peers_of(gpu) & bit && cudaDeviceEnablePeerAccess(other, 0) != cudaSuccess)
         cudaGetLastError();
 }

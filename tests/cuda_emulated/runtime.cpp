@@ -1,5 +1,6 @@
 #include "cuda_runtime.h"
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -479,8 +480,14 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
     return cudaSuccess;
 }
 
-cudaError_t cudaDeviceEnablePeerAccess(int, unsigned)
+/* Bit i of [device]: it may reach the memory of device i. */
+static std::atomic<uint32_t> reached[32];
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned)
 {
+    if (peer == current_device || peer < 0 || peer >= device_count())
+        return failed(cudaErrorInvalidDevice);
+    reached[current_device] |= 1u << peer;
     return cudaSuccess;
 }
 
@@ -606,8 +613,13 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     return check_alive();
 }
 
-cudaError_t cudaMemcpyPeerAsync(void *to, int, const void *from, int, size_t bytes, cudaStream_t stream)
+/* CUDA copies by way of the host where a GPU was not let at its peer: right, slow, and never meant here. */
+cudaError_t cudaMemcpyPeerAsync(void *to, int device, const void *from, int peer, size_t bytes, cudaStream_t stream)
 {
+    if (device != peer && !(reached[device] >> peer & 1)) {
+        fprintf(stderr, "emulated CUDA: GPU %d copies from GPU %d, which it was not let at\n", device, peer);
+        abort();
+    }
     return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
 }
 
