@@ -43,6 +43,15 @@ row()
 
 check 2 --build "$build" --only none
 check 1 --build "$work"
+for broken in "$work/none" "$LOCKSTEP"; do
+    check 1 --build "$broken" --only doctor
+    grep -q "^gpu_check: --build $broken: neither a build's folder nor an archive of tools/gpu_pack: " "$work/stderr" ||
+        fail "it does not say what is wrong with --build"
+done
+status=0
+"$root/tools/gpu_pack" --build "$build" --peer "$work/none" "$work/packed" 2>"$work/stderr" || status=$?
+[[ $status -eq 2 ]] || fail "gpu_pack takes a peer that is not there"
+grep -q -- "--peer $work/none: there is no such file" "$work/stderr" || fail "it does not say what is wrong with --peer"
 
 # --- what is sound ---------------------------------------------------------------------------------------------------
 

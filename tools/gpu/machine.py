@@ -1,5 +1,6 @@
 """The machine with the GPU: the build to check, what it runs with, and the time there is."""
 import json
+import lzma
 import math
 import os
 import re
@@ -92,8 +93,11 @@ class Machine:
         if build.is_dir():
             return build.resolve()
         self.temporary = tempfile.TemporaryDirectory(prefix="gpu_check.")
-        with tarfile.open(build) as archive:
-            archive.extractall(self.temporary.name)
+        try:
+            with tarfile.open(build) as archive:
+                archive.extractall(self.temporary.name)
+        except (OSError, EOFError, tarfile.TarError, lzma.LZMAError) as error:
+            raise NotMeasured(f"--build {build}: neither a build's folder nor an archive of tools/gpu_pack: {error}")
         return Path(self.temporary.name)
 
     def make_environment(self, data):
