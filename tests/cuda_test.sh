@@ -334,6 +334,9 @@ complains 'cudaErrorDevicesUnavailable' 'exclusive mode' 'nvidia-smi -c DEFAULT'
 failing launch:200:719
 says 'cudaErrorLaunchFailure'
 says 'dmesg | grep Xid'
+failing run:200:717
+says 'cudaErrorInvalidAddressSpace'
+says 'dmesg | grep Xid'
 failing run:200:214
 says 'cudaErrorECCUncorrectable'
 says 'nvidia-smi -q -d ECC'

@@ -54,6 +54,7 @@ static const struct {
     {cudaErrorHardwareStackError, LK_GPU_LOST, NOTHING_RUNS},
     {cudaErrorIllegalInstruction, LK_GPU_LOST, NOTHING_RUNS},
     {cudaErrorMisalignedAddress, LK_GPU_LOST, NOTHING_RUNS},
+    {cudaErrorInvalidAddressSpace, LK_GPU_LOST, NOTHING_RUNS},
     {cudaErrorInvalidPc, LK_GPU_LOST, NOTHING_RUNS},
     {cudaErrorLaunchFailure, LK_GPU_LOST, NOTHING_RUNS},
     {cudaErrorUnknown, LK_GPU_LOST, NOTHING_RUNS},

@@ -513,6 +513,8 @@ static const std::map<cudaError_t, std::pair<const char *, const char *>> errors
     {cudaErrorDevicesUnavailable, {"cudaErrorDevicesUnavailable", "CUDA-capable device(s) is/are busy or unavailable"}},
     {cudaErrorECCUncorrectable, {"cudaErrorECCUncorrectable", "uncorrectable ECC error encountered"}},
     {cudaErrorLaunchFailure, {"cudaErrorLaunchFailure", "unspecified launch failure"}},
+    {cudaErrorInvalidAddressSpace,
+     {"cudaErrorInvalidAddressSpace", "operation not supported on global/shared address space"}},
     {cudaErrorInvalidDevice, {"cudaErrorInvalidDevice", "invalid device ordinal"}},
     {cudaErrorLaunchFailure, {"cudaErrorLaunchFailure", "unspecified launch failure"}},
     {cudaErrorStreamCaptureUnsupported,
