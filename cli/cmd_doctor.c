@@ -91,9 +91,14 @@ static void print_gpus(void)
         return;
     }
     printf("  %s\n", text);
-    for (int i = 0, n = lk_device_available("cuda"); i < n; i++)
+    int n = lk_device_available("cuda");
+    for (int i = 0; i < n; i++)
         if (lk_device_describe("cuda", i, text, sizeof text) == LK_OK)
             printf("  cuda:%-4d %s\n", i, text);
+    if (n == 0 && lk_device_describe("cuda", 0, text, sizeof text) != LK_OK) {
+        printf("  %s\n", lk_error_message());
+        lk_error_clear();
+    }
 }
 
 /* Where a plug-in is named: it may be slow to find that there is no device. */

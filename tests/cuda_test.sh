@@ -40,6 +40,13 @@ fi
 export LOCKSTEP_EMULATED_GPUS=0
 run 1 train --devices cuda --data synthetic
 complains 'cuda:0: no GPU: '
+# Versions are told where they may be the reason.
+run 0 doctor
+line '^  driver [0-9.]+, CUDA [0-9.]+, cuBLASLt [0-9.]+, cuDNN [0-9.]+'
+line '^  cuda:0: no GPU: CUDA: .*\(cudaErrorNoDevice\): see nvidia-smi'
+LOCKSTEP_EMULATED_DRIVER=0 LOCKSTEP_EMULATED_FAIL=count:2:35 run 0 doctor
+line '^  no driver, CUDA [0-9.]+, '
+line '^  cuda:0: no GPU: CUDA: .*: there is no driver; install '
 
 export LOCKSTEP_EMULATED_GPUS=2
 train_on_two

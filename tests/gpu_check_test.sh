@@ -48,6 +48,8 @@ for broken in "$work/none" "$LOCKSTEP"; do
     grep -q "^gpu_check: --build $broken: neither a build's folder nor an archive of tools/gpu_pack: " "$work/stderr" ||
         fail "it does not say what is wrong with --build"
 done
+LOCKSTEP_EMULATED_GPUS=0 check 1 --build "$build" --only doctor
+row 'a GPU, and the libraries for it +\| FAILED: cuda:0: no GPU: .*cudaErrorNoDevice'
 status=0
 "$root/tools/gpu_pack" --build "$build" --peer "$work/none" "$work/packed" 2>"$work/stderr" || status=$?
 [[ $status -eq 2 ]] || fail "gpu_pack takes a peer that is not there"

@@ -52,7 +52,8 @@ LK_API int lk_device_available(const char *kind);
 LK_API lk_status lk_device_describe(const char *kind, int index, char *text, int size);
 
 /* One line about what devices of a kind run on: "driver 13.0, CUDA 13.0, cuBLASLt 13.0.2, cuDNN 9.13.0"; "built in" for
- * cpu and ref. Errors: LK_ERR_ARGUMENT (unknown kind), LK_ERR_DEVICE (there is none: the message says why). */
+ * cpu and ref. It says nothing of whether there is a device. Errors: LK_ERR_ARGUMENT (unknown kind), LK_ERR_DEVICE
+ * (what devices would run on is not there: the message says what). */
 LK_API lk_status lk_device_describe_kind(const char *kind, char *text, int size);
 
 /* Which algorithms its kernels may use. */

@@ -30,13 +30,19 @@ int lk__cuda_available(void)
     return driver ? driver->count() : 0;
 }
 
-/* The plug-in, if it finds a GPU. */
-static lk_status find_driver(const lk_gpu_driver **driver)
+static lk_status find_plugin(const lk_gpu_driver **driver)
 {
     const char *reason;
     *driver = lk__cuda_driver(&reason);
     if (!*driver)
         LK_FAIL(LK_ERR_DEVICE, "no CUDA: %s", reason);
+    return LK_OK;
+}
+
+/* The plug-in, if it finds a GPU. */
+static lk_status find_driver(const lk_gpu_driver **driver)
+{
+    LK_TRY(find_plugin(driver));
     if ((*driver)->count() == 0)
         LK_FAIL(LK_ERR_DEVICE, "no GPU: %s", (*driver)->error());
     return LK_OK;
@@ -105,9 +111,10 @@ lk_status lk__cuda_describe_kind(char *text, int size)
 {
     const lk_gpu_driver *driver;
     lk_gpu_versions versions;
-    LK_TRY(find_driver(&driver));
+    LK_TRY(find_plugin(&driver));
     driver->versions(&versions);
-    snprintf(text, (size_t)size, "driver %s, CUDA %s", versions.driver, versions.runtime);
+    snprintf(text, (size_t)size, "%s%s, CUDA %s", *versions.driver ? "driver " : "no driver", versions.driver,
+             versions.runtime);
     if (*versions.cublas)
         append(text, size, ", cuBLASLt %s", versions.cublas);
     if (*versions.cudnn)

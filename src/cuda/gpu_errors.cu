@@ -60,6 +60,13 @@ static const struct {
     {cudaErrorUnknown, LK_GPU_LOST, NOTHING_RUNS},
 };
 
+/* For CUDA a driver that is not there is one that is too old. */
+static bool has_no_driver(void)
+{
+    int version = 0;
+    return cudaDriverGetVersion(&version) == cudaSuccess && version == 0;
+}
+
 lk_gpu_status lk__gpu_check(cudaError_t error, const char *what)
 {
     lk_gpu_status status = LK_GPU_FAILED;
@@ -73,6 +80,8 @@ lk_gpu_status lk__gpu_check(cudaError_t error, const char *what)
         status = meaning.status;
         advice = meaning.advice;
     }
+    if (error == cudaErrorInsufficientDriver && has_no_driver())
+        advice = "there is no driver; install NVIDIA's, or pass it on to the container";
     return lk__gpu_fail(status, "CUDA: %s: %s (%s)%s%s", what, cudaGetErrorString(error), cudaGetErrorName(error),
                         advice ? ": " : "", advice ? advice : "");
 }

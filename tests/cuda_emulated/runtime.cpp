@@ -491,9 +491,10 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned)
     return cudaSuccess;
 }
 
+/* $LOCKSTEP_EMULATED_DRIVER: another one; 0: there is none. */
 cudaError_t cudaDriverGetVersion(int *version)
 {
-    *version = CUDART_VERSION;
+    *version = (int)setting("LOCKSTEP_EMULATED_DRIVER", CUDART_VERSION);
     return cudaSuccess;
 }
 

@@ -42,7 +42,7 @@ def last_line(text, pattern):
 
 def check_doctor(machine):
     if "\n  cuda:0 " not in machine.doctor:
-        raise Failed(machine.libraries())
+        raise Failed(last_line(machine.doctor, r"^ +(cuda:0: .*)$") or machine.libraries())
     return machine.gpu()
 
 
