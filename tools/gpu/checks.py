@@ -11,11 +11,14 @@ MODELS = ("lenet", "keras-cnn", "resnet18", "wrn-16-10")
 DEVICES = "1xcuda:0,2xcuda:0,4xcuda:0"
 TESTED = {"LOCKSTEP_TEST_DEVICES": "2xcuda:0"}
 
-# Operators whose kernels are the plug-in's own: no library's kernel runs in them.
-OWN_OPERATORS = ("add", "cast", "relu", "relu_grad", "dropout", "max_pool2d", "max_pool2d_grad", "avg_pool2d",
-                 "avg_pool2d_grad", "batch_norm", "batch_norm_grad", "batch_norm_act_grad", "batch_norm_update", "sum", "max",
-                 "softmax", "softmax_grad", "cross_entropy_step", "momentum_update", "adam_update", "squared_norms",
-                 "update_scales", "gather", "prepare_images", "pairwise_sum")
+# Operators whose kernels are the plug-in's own: no library's kernel runs in them. Together they run each of those but the
+# exchange's, a bias's gradient and the convolution without a library.
+OWN_OPERATORS = ("full", "arange", "uniform", "copy", "add", "cast", "relu", "relu_grad", "activation", "activation_grad",
+                 "dropout", "max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad", "channel_sums",
+                 "channel_sums_grad", "batch_norm", "batch_norm_grad", "batch_norm_act", "batch_norm_act_grad",
+                 "batch_norm_update", "sum", "max", "max_grad", "softmax", "softmax_grad", "cross_entropy_step",
+                 "sigmoid_cross_entropy", "sigmoid_cross_entropy_grad", "sgd_update", "momentum_update", "adam_update",
+                 "lars_update", "squared_norms", "update_scales", "gather", "prepare_images", "pairwise_sum")
 
 # How far a loss on the GPU may be from the CPU's, relative to it: in the first epoch, and in later ones, of two steps each.
 # Both start at the same weights and draw the same samples and dropout masks, so what differs is rounding; the CPU runs its
