@@ -93,16 +93,39 @@ void lk_parameter_server_interrupt(lk_parameter_server *server)
 
 /* --- joining ------------------------------------------------------------------------------------------------------ */
 
+/* A table of a message, which may begin anywhere; to be freed. */
+static lk_status copy_table(const lk_mail *mail, int frame, size_t bytes, void **table)
+{
+    const void *data;
+    LK_TRY(lk__wire_frame(mail, frame, "setup", bytes, &data));
+    *table = lk__calloc(bytes + 1, 1);
+    if (!*table)
+        return LK_ERR_MEMORY;
+    memcpy(*table, data, bytes);
+    return LK_OK;
+}
+
+static lk_status make_store(lk_parameter_server *server, const lk_mail *mail, const ps_setup *setup)
+{
+    void *parts = NULL, *layers = NULL;
+    lk_status status = copy_table(mail, 0, (size_t)setup->parts * sizeof(ps_part), &parts);
+    if (status == LK_OK)
+        status = copy_table(mail, 1, (size_t)setup->layers * sizeof(ps_layer), &layers);
+    if (status == LK_OK)
+        status = lk__ps_store_new(setup, parts, layers, &server->store);
+    lk__free(parts);
+    lk__free(layers);
+    return status;
+}
+
 /* A new store as the setup says; its variables come with it. */
 static lk_status set_up(lk_parameter_server *server, const lk_mail *mail, const ps_setup *setup)
 {
-    const void *parts, *layers, *flat, *running;
+    const void *flat, *running;
     LK_TRY(lk__ps_setup_check(setup, NULL, NULL));
-    LK_TRY(lk__wire_frame(mail, 0, "setup", (size_t)setup->parts * sizeof(ps_part), &parts));
-    LK_TRY(lk__wire_frame(mail, 1, "setup", (size_t)setup->layers * sizeof(ps_layer), &layers));
     lk__ps_store_release(server->store);
     server->store = NULL;
-    LK_TRY(lk__ps_store_new(setup, parts, layers, &server->store));
+    LK_TRY(make_store(server, mail, setup));
     LK_TRY(lk__wire_frame(mail, 2, "setup", (size_t)setup->elements * sizeof(float), &flat));
     LK_TRY(lk__wire_frame(mail, 3, "setup", (size_t)setup->statistics * sizeof(float), &running));
     return lk__ps_store_write(server->store, flat, running);

@@ -312,6 +312,7 @@ static lk_status add_node(ps_store *s, const ps_push *push, const float *gradien
             node.values[SUMS] = tensor_of(s, LK_F64, s->setup.statistics, sums);
         if (!node.values[GRADIENTS] || (s->setup.layers > 0 && !node.values[SUMS])) {
             lk_tensor_release(node.values[GRADIENTS]);
+            lk_tensor_release(node.values[SUMS]);
             return lk_error_status();
         }
     }
