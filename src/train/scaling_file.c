@@ -215,12 +215,14 @@ static lk_status read_file(const char *path, lk_scaling_report *report)
 /* Of "scaling.json" 1, of "scaling-7.json" 7; of other names 0. */
 static int run_of(const char *name)
 {
-    int run = 0, length = 0;
+    static const char start[] = "scaling-";
+    char *end;
     if (strcmp(name, "scaling.json") == 0)
         return 1;
-    if (sscanf(name, "scaling-%7d.json%n", &run, &length) != 1 || length == 0 || name[length])
+    if (strncmp(name, start, sizeof start - 1) != 0)
         return 0;
-    return run;
+    long run = strtol(name + sizeof start - 1, &end, 10);
+    return strcmp(end, ".json") == 0 && run > 1 && run < INT32_MAX ? (int)run : 0;
 }
 
 /* The last one before `before`; 0: there is none. */
