@@ -17,7 +17,8 @@ void lk__scaling_put(lk__bytes *out, const char *name, const lk_scaling_report *
 lk_status lk__scaling_find_one_device(const char *dir, lk_scaling_report *report);
 
 /* Sums over all devices of the strategy, of a row of `elements` f32 that each of them has. All processes ask for the
- * same. *seconds: the median of some. Blocks. Errors: LK_ERR_MEMORY, those of lk_device_sync. */
+ * same, and get the same: *seconds of the quickest of some, each as long as the process took that was longest at it.
+ * Blocks. Errors: LK_ERR_MEMORY, those of lk_device_sync. */
 lk_status lk__time_exchange(lk_strategy *strategy, int64_t elements, double *seconds);
 
 #endif

@@ -49,7 +49,7 @@ typedef struct device_times {
 typedef struct process_times {
     int64_t steps; /* 0: nothing was recorded */
     double seconds, operators, processor, update;
-    double small_sum, large_sum; /* of the exchange */
+    double small_sum, large_sum; /* of the exchange: alike in all of them */
     int n;
     device_times devices[LK_MAX_DEVICES];
 } process_times;
@@ -318,12 +318,8 @@ static void put_amounts(const lk_trainer *trainer, lk_scaling_report *r)
 /* Two sums of rows of known lengths are two equations for latency and bandwidth. */
 static void put_exchange(const lk_trainer *trainer, const process_times *all, lk_scaling_report *r)
 {
-    double small = 0, large = 0, others = r->devices > 1 ? (double)(r->devices - 1) : NAN;
+    double small = all[0].small_sum, large = all[0].large_sum, others = (double)(r->devices - 1);
     double small_bytes = SMALL_ROW * sizeof(float), large_bytes = (double)large_row(&trainer->plan) * sizeof(float);
-    for (int64_t p = 0; p < r->processes; p++) {
-        small += all[p].small_sum / (double)r->processes;
-        large += all[p].large_sum / (double)r->processes;
-    }
     if (isfinite(large))
         put_amounts(trainer, r);
     if (!(large > small)) /* also where they were not timed */
