@@ -263,8 +263,13 @@ chief "${large[@]}" --epochs 1000
 ps 0
 server=$process
 stopped=$(child "$process")
+worker b "${large[@]}" --epochs 1000
+left=$process
 worker a "${large[@]}" --epochs 1000
 wait_for_epoch 1
+kill -INT "$(child "$left")"
+ends "$left" 130
+wait_for chief 'has left'
 kill -STOP "$stopped"
 wait_for chief 'has been silent for 1 s: training waits for it'
 kill -CONT "$stopped"

@@ -468,6 +468,8 @@ lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
     if (trainer->epoch_open)
         LK_FAIL(LK_ERR_STATE, "training: an epoch was left half way; lk_trainer_run has to end it first");
     LK_TRY(check_no_pass(trainer, "training"));
+    if (trainer->role == LK_TRAIN_WORKER)
+        LK_FAIL(LK_ERR_STATE, "training: a worker of strategy parameter-server works for its chief: lk_trainer_work");
     fit_state fit = {.trainer = trainer, .result = result, .began = now(), .first_epoch = trainer->epoch};
     lk__now(LK_DOING_WORK, "records");
     lk_status status = lk__callbacks_train_begin(&trainer->callbacks, trainer);
@@ -504,6 +506,8 @@ lk_status lk_trainer_run(lk_trainer *trainer, int64_t steps)
 {
     pass p = {.loader = trainer->train_loader, .ledger = trainer->train_ledger, .push = push_plain};
     LK_TRY(check_no_pass(trainer, "training steps"));
+    if (trainer->applies_elsewhere)
+        LK_FAIL(LK_ERR_STATE, "training steps: strategy parameter-server has its workers take them: lk_trainer_fit");
     for (int64_t step = 0; step < steps && !lk__is_interrupted(trainer); step++)
         LK_TRY(run_step(trainer, &p));
     while (trainer->n_pending > 0)

@@ -9,11 +9,13 @@
 
 #include <stdbool.h>
 
+enum { PS_QUANTITIES = 2 };
+
 /* A node of a batch's tree whose other nodes are still to come. */
 typedef struct ps_node {
     lk_range range;
-    bool is_empty;        /* no shard of it had samples */
-    lk_tensor *values[2]; /* gradients, sums of batch-norm; NULL: there are none */
+    bool is_empty;                    /* no shard of it had samples */
+    lk_tensor *values[PS_QUANTITIES]; /* gradients, sums of batch-norm; NULL: there are none */
 } ps_node;
 
 typedef struct ps_store {
@@ -43,11 +45,19 @@ lk_status lk__ps_setup_check(const ps_setup *setup, const ps_part *parts, const 
 lk_status lk__ps_store_new(const ps_setup *setup, const ps_part *parts, const ps_layer *layers, ps_store **store);
 void lk__ps_store_release(ps_store *store); /* NULL is fine */
 
+/* Whether a number from outside is one of at least `least` things, and not too large to multiply. */
+bool lk__ps_is_count(int64_t value, int64_t least);
+
+lk_shape lk__ps_part_shape(const ps_part *part);
+
 /* flat[elements], running[statistics]. Waits. */
 lk_status lk__ps_store_write(ps_store *store, const float *flat, const float *running);
 
 /* Into store->reply: parameters, and behind them running statistics. Waits. */
 lk_status lk__ps_store_read(ps_store *store);
+
+/* ps_apply.c: lets go of nodes whose batch has not become complete. */
+void lk__ps_store_forget_nodes(ps_store *store);
 
 /* Takes a push; gradients NULL: nothing is to be added. Errors: LK_ERR_FORMAT (a push that makes no sense; nothing is
  * changed), those of operators. */

@@ -1,0 +1,238 @@
+/* What a store does with a push: it holds the nodes of a batch until all are there, adds them up by the tree, and has
+ * the optimiser apply the sum, once. */
+#include "train/ps_store.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "dist/tree.h"
+#include "lockstep/ops.h"
+#include "optim/pack.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { GRADIENTS, SUMS };
+
+void lk__ps_store_forget_nodes(ps_store *s)
+{
+    for (int i = 0; i < s->n_nodes; i++)
+        for (int q = 0; q < PS_QUANTITIES; q++)
+            lk_tensor_release(s->nodes[i].values[q]);
+    s->n_nodes = 0;
+    s->pending = -1;
+    s->pending_skipped = false;
+}
+
+/* --- applying ----------------------------------------------------------------------------------------------------- */
+
+static bool is_applied(const ps_store *s, int64_t batch)
+{
+    return s->applied[batch / 8] >> (batch % 8) & 1;
+}
+
+/* Parts of the summed gradients, by the optimiser. */
+static lk_status apply_gradients(ps_store *s, lk_tensor *sum, double rate)
+{
+    lk_tensor **parts = lk__calloc((size_t)s->setup.parts, sizeof *parts);
+    int64_t begin = 0;
+    lk_status status = parts ? LK_OK : LK_ERR_MEMORY;
+    for (int i = 0; i < s->setup.parts && status == LK_OK; i++) {
+        parts[i] = lk__pack_view(LK_HERE, sum, begin, lk__ps_part_shape(&s->parts[i]));
+        status = parts[i] ? lk__pack_add(s->variables[i], &begin) : lk_error_status();
+    }
+    if (status == LK_OK)
+        status = lk_optimizer_step(s->optimizer, parts, rate);
+    for (int i = 0; parts && i < s->setup.parts; i++)
+        lk_tensor_release(parts[i]);
+    lk__free(parts);
+    return status;
+}
+
+static lk_status apply_sums(ps_store *s, lk_tensor *sum, int64_t samples)
+{
+    int64_t begin = 0;
+    for (int i = 0; i < s->setup.layers; i++) {
+        const ps_layer *layer = &s->layers[i];
+        lk_tensor *part =
+            lk_reshape(lk_slice(sum, 0, begin, begin + 2 * layer->channels), LK_SHAPE(2, layer->channels));
+        LK_TRY(lk_batch_norm_update(s->running[2 * i], s->running[2 * i + 1], part, samples * layer->positions,
+                                    layer->momentum, NULL));
+        begin += 2 * layer->channels;
+    }
+    return LK_OK;
+}
+
+static lk_status sum_nodes(ps_store *s, int quantity, lk_tensor **sum)
+{
+    lk_tree_node *nodes = lk__calloc((size_t)s->n_nodes, sizeof *nodes);
+    if (!nodes)
+        return LK_ERR_MEMORY;
+    for (int i = 0; i < s->n_nodes; i++) {
+        nodes[i].range = s->nodes[i].range;
+        nodes[i].values = s->nodes[i].is_empty ? NULL : s->nodes[i].values;
+    }
+    lk_status status = lk__tree_sum(LK_HERE, s->device, &lk__transport_inproc, (lk_range){0, s->setup.shards}, nodes,
+                                    s->n_nodes, quantity, (lk_range){0, -1}, sum);
+    lk__free(nodes);
+    return status;
+}
+
+static lk_status apply_nodes(ps_store *s, const ps_push *push)
+{
+    lk_tensor *gradients, *sums = NULL;
+    if (s->pending_skipped) {
+        lk__optimizer_replayed(s->optimizer);
+        return LK_OK;
+    }
+    LK_TRY(sum_nodes(s, GRADIENTS, &gradients));
+    if (s->setup.layers > 0)
+        LK_TRY(sum_nodes(s, SUMS, &sums));
+    if (!gradients)
+        LK_FAIL(LK_ERR_FORMAT, "push of batch %lld: all of its shards are empty", (long long)push->batch);
+    LK_TRY(apply_gradients(s, gradients, push->rate));
+    return sums ? apply_sums(s, sums, push->samples) : LK_OK;
+}
+
+/* Whether the nodes are all of the tree's. */
+static bool is_complete(const ps_store *s)
+{
+    int64_t covered = 0;
+    for (int i = 0; i < s->n_nodes; i++)
+        covered += s->nodes[i].range.end - s->nodes[i].range.begin;
+    return covered == s->setup.shards;
+}
+
+static lk_status make_room(ps_store *s)
+{
+    if (s->n_nodes < s->nodes_capacity)
+        return LK_OK;
+    int capacity = s->nodes_capacity ? 2 * s->nodes_capacity : 4;
+    ps_node *nodes = lk__realloc(s->nodes, (size_t)capacity, sizeof *nodes);
+    if (!nodes)
+        return LK_ERR_MEMORY;
+    s->nodes = nodes;
+    s->nodes_capacity = capacity;
+    return LK_OK;
+}
+
+static lk_tensor *tensor_of(ps_store *s, lk_dtype dtype, int64_t count, const void *data)
+{
+    lk_scope_begin();
+    lk_tensor *tensor = lk_tensor_retain(lk_tensor_from(s->device, dtype, LK_SHAPE(count), data));
+    lk_scope_end();
+    return tensor;
+}
+
+static lk_status add_node(ps_store *s, const ps_push *push, const float *gradients, const double *sums)
+{
+    int place = s->n_nodes;
+    ps_node node = {.range = {push->first_shard, push->end_shard}, .is_empty = !gradients};
+    LK_TRY(make_room(s));
+    if (gradients) {
+        node.values[GRADIENTS] = tensor_of(s, LK_F32, s->setup.elements, gradients);
+        if (s->setup.layers > 0)
+            node.values[SUMS] = tensor_of(s, LK_F64, s->setup.statistics, sums);
+        if (!node.values[GRADIENTS] || (s->setup.layers > 0 && !node.values[SUMS])) {
+            lk_tensor_release(node.values[GRADIENTS]);
+            lk_tensor_release(node.values[SUMS]);
+            return lk_error_status();
+        }
+    }
+    for (; place > 0 && s->nodes[place - 1].range.begin > node.range.begin; place--)
+        s->nodes[place] = s->nodes[place - 1];
+    s->nodes[place] = node;
+    s->n_nodes++;
+    s->pending_skipped |= push->is_skipped != 0;
+    return LK_OK;
+}
+
+/* --- a push ------------------------------------------------------------------------------------------------------- */
+
+static bool is_node(lk_range node, lk_range wanted)
+{
+    while (node.begin < wanted.begin || node.end > wanted.end) {
+        int64_t middle = lk__tree_middle(node);
+        if (wanted.begin >= middle)
+            node.begin = middle;
+        else
+            node.end = middle;
+        if (node.end - node.begin < wanted.end - wanted.begin)
+            return false;
+    }
+    return node.begin == wanted.begin && node.end == wanted.end;
+}
+
+static lk_status check_push(const ps_store *s, const ps_push *push)
+{
+    lk_range node = {push->first_shard, push->end_shard};
+    if (push->batch < 0 || push->batch >= s->setup.batches)
+        LK_FAIL(LK_ERR_FORMAT, "push of batch %lld: there are %lld", (long long)push->batch,
+                (long long)s->setup.batches);
+    if (node.begin < 0 || node.begin >= node.end || node.end > s->setup.shards ||
+        !is_node((lk_range){0, s->setup.shards}, node))
+        LK_FAIL(LK_ERR_FORMAT, "push of batch %lld: shards %lld to %lld are no node of the tree over %lld",
+                (long long)push->batch, (long long)node.begin, (long long)node.end, (long long)s->setup.shards);
+    if (!isfinite(push->rate) || !lk__ps_is_count(push->samples, 1))
+        LK_FAIL(LK_ERR_FORMAT, "push of batch %lld: rate %g, %lld samples", (long long)push->batch, push->rate,
+                (long long)push->samples);
+    return LK_OK;
+}
+
+/* Updates between the pull and now. What was pulled before this process went on from a snapshot is as old as that. */
+static int64_t staleness_of(const ps_store *s, const ps_push *push)
+{
+    int64_t since = push->incarnation == s->setup.incarnation ? push->version : s->restored;
+    return s->version > since ? s->version - since : 0;
+}
+
+static bool is_held(const ps_store *s, const ps_push *push)
+{
+    for (int i = 0; i < s->n_nodes; i++)
+        if (s->nodes[i].range.begin < push->end_shard && s->nodes[i].range.end > push->first_shard)
+            return true;
+    return false;
+}
+
+static lk_status take(ps_store *s, const ps_push *push, const float *gradients, const double *sums,
+                      ps_push_status *status)
+{
+    *status = PS_HELD;
+    if (s->pending != push->batch)
+        lk__ps_store_forget_nodes(s);
+    s->pending = push->batch;
+    if (is_held(s, push))
+        return LK_OK;
+    LK_TRY(add_node(s, push, gradients, sums));
+    if (!is_complete(s))
+        return LK_OK;
+    lk_scope_begin();
+    lk_status applied = apply_nodes(s, push);
+    lk_scope_end();
+    lk__ps_store_forget_nodes(s);
+    LK_TRY(applied);
+    s->applied[push->batch / 8] |= (unsigned char)(1 << push->batch % 8);
+    s->version++;
+    *status = PS_APPLIED;
+    return LK_OK;
+}
+
+lk_status lk__ps_store_push(ps_store *s, const ps_push *push, const float *gradients, const double *sums,
+                            ps_pushed *pushed)
+{
+    ps_push_status status;
+    LK_TRY(check_push(s, push));
+    *pushed =
+        (ps_pushed){.incarnation = s->setup.incarnation, .staleness = staleness_of(s, push), .version = s->version};
+    if (is_applied(s, push->batch)) {
+        pushed->status = PS_REPEATED;
+        return LK_OK;
+    }
+    if (s->setup.max_staleness >= 0 && pushed->staleness > s->setup.max_staleness) {
+        pushed->status = PS_TOO_STALE;
+        return LK_OK;
+    }
+    LK_TRY(take(s, push, gradients, sums, &status));
+    pushed->status = status;
+    pushed->version = s->version;
+    return LK_OK;
+}
