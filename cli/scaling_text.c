@@ -16,7 +16,8 @@ static double milliseconds(double seconds)
 
 static const char *source_of(const lk_speedup *s)
 {
-    return s->measured ? "against a measured run on one" : "against one as estimated from this run's computing time";
+    return s->measured ? "against a measured run on one"
+                       : "against one as estimated from the recorded steps' computing time";
 }
 
 static void print_speedup(const lk_scaling_report *r, FILE *stream)
@@ -55,6 +56,19 @@ static void print_other_processes(const lk_scaling_report *r, FILE *stream)
         fprintf(stream,
                 "other processes, or more devices than cores, took the cores for %.0f%% of the operators' time\n",
                 100 * (1 - r->core_share));
+}
+
+/* A window that something else came into says little of the run. */
+static bool is_unlike_run(const lk_scaling_report *r)
+{
+    double run_step = (double)r->batch_size / r->images_per_second;
+    return r->steps > 0 && (r->step_seconds > 1.2 * run_step || r->step_seconds < run_step / 1.2);
+}
+
+static void print_unlike_run(const lk_scaling_report *r, FILE *stream)
+{
+    fprintf(stream, "the run's steps took %.2f ms in the mean: those that were recorded are not like them\n",
+            milliseconds((double)r->batch_size / r->images_per_second));
 }
 
 static void print_exchange(const lk_scaling_report *r, FILE *stream)
@@ -109,6 +123,10 @@ void cli_print_scaling(const lk_scaling_report *r, FILE *stream)
     if (r->steps > 0 && r->core_share < 0.9)
         fputs("  ", stream);
     print_other_processes(r, stream);
+    if (is_unlike_run(r)) {
+        fputs("  ", stream);
+        print_unlike_run(r, stream);
+    }
 }
 
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
@@ -164,6 +182,8 @@ static void print_step(const lk_scaling_report *r, FILE *stream)
     print_part(r, "all", r->step_seconds, stream);
     fprintf(stream, "  %lld steps%s\n", (long long)r->steps, r->devices > 1 ? ", mean of all devices" : "");
     print_other_processes(r, stream);
+    if (is_unlike_run(r))
+        print_unlike_run(r, stream);
 }
 
 static void print_prediction(const lk_scaling_report *r, int64_t devices, bool weak, FILE *stream)
