@@ -49,7 +49,8 @@ static void print_idle_cores(const lk_plan *plan, const lk_train_config *config)
 static void print_devices(const lk_plan *plan, const lk_train_config *config)
 {
     long long shards = plan->shards, devices = plan->devices, batch = plan->batch_size;
-    fprintf(stderr, "  devices   %lld, strategy %s", devices, plan->strategy);
+    bool elsewhere = strcmp(plan->strategy, "parameter-server") == 0; /* workers train; this is the chief */
+    fprintf(stderr, "  devices   %lld%s, strategy %s", devices, elsewhere ? " for the evaluation" : "", plan->strategy);
     if (plan->storage)
         fprintf(stderr, ", variables on %s", plan->storage);
     if (strcmp(plan->transport, "") != 0 && strcmp(plan->transport, "inproc") != 0)
@@ -63,7 +64,9 @@ static void print_devices(const lk_plan *plan, const lk_train_config *config)
     if (plan->micro_batch > 0)
         fprintf(stderr, " in pieces of %lld", (long long)plan->micro_batch);
     fputs(", ", stderr);
-    if (batch % devices == 0 && shards % devices == 0)
+    if (elsewhere)
+        fputs("on the workers' devices\n", stderr);
+    else if (batch % devices == 0 && shards % devices == 0)
         fprintf(stderr, "%lld samples a device\n", batch / devices);
     else
         fprintf(stderr, "about %.0f samples a device\n", (double)batch / (double)devices);
