@@ -4,6 +4,7 @@
  * records the passes, step_program.c those of a GPU as one, device_data.c has data sets on devices, precise_bn.c
  * measures batch-norm's statistics. replicas.c holds and updates the variables, audit.c compares them. replay.c looks
  * for the cause of a number that is not finite; it and sync_step.c run several shards in one pass (shard_pass.c).
+ * ps_*.c are the processes of strategy parameter-server: see ps_protocol.h.
  */
 #ifndef LK_TRAIN_TRAINER_H
 #define LK_TRAIN_TRAINER_H

@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <zmq.h>
 
 enum { LINGER = 1000, KEY_BYTES = 32, MONITOR_TEXT = 64 };
@@ -327,7 +328,8 @@ static lk_status bind_service(const lk_post *post, const lk_address *address, lk
     if (zmq_getsockopt(service->socket, ZMQ_LAST_ENDPOINT, endpoint, &size) != 0)
         return fail("a port's number");
     const char *colon = strrchr(endpoint, ':');
-    return colon && sscanf(colon, ":%d", &service->port) == 1 ? LK_OK : fail("a port's number");
+    service->port = colon ? (int)strtol(colon + 1, NULL, 10) : 0;
+    return service->port > 0 ? LK_OK : fail("a port's number");
 }
 
 lk_status lk__service_open(lk_post *post, const lk_address *address, lk_service **service)
