@@ -131,6 +131,16 @@ differ "has another --seed: 1, where rank 0 has 0" --seed 1
 differ "has another --batch-size: 32, where rank 0 has 64" --batch-size 32
 differ "has another --model: keras-cnn, where rank 0 has lenet" --model keras-cnn
 differ "has another --dtype: bf16, where rank 0 has f32" --dtype bf16
+# Where one of them has GPUs, whichever it is: they must not wait for each other first.
+emulated=$(dirname "$LOCKSTEP")/tests/liblockstep_cuda_emulated.so
+if [[ -f $emulated ]]; then
+    export LOCKSTEP_CUDA_PLUGIN=$emulated
+    alike+=(--devices cpu:0)
+    differ "has another kind of devices: cuda, where rank 0 has cpu" --devices cuda:0
+    alike+=(--devices cuda:0)
+    differ "has another kind of devices: cpu, where rank 0 has cuda" --devices cpu:0
+    unset LOCKSTEP_CUDA_PLUGIN
+fi
 
 # --- an interrupt ----------------------------------------------------------------------------------------------------
 

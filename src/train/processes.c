@@ -18,6 +18,7 @@
 typedef struct introduction {
     uint64_t cores; /* lk__topology_set */
     int devices;    /* 0: not known yet */
+    char kind[16];  /* of the devices */
 } introduction;
 
 static bool are_neighbours(lk_group *group, const introduction *all, int a, int b)
@@ -26,9 +27,13 @@ static bool are_neighbours(lk_group *group, const introduction *all, int a, int 
 }
 
 /* all[processes]: to be freed. */
-static lk_status introduce(lk_group *group, int devices, introduction **all)
+static lk_status introduce(lk_group *group, int devices, const char *kind, introduction **all)
 {
-    introduction mine = {.cores = lk__topology_set(), .devices = devices};
+    introduction mine;
+    memset(&mine, 0, sizeof mine); /* gaps are sent too */
+    mine.cores = lk__topology_set();
+    mine.devices = devices;
+    snprintf(mine.kind, sizeof mine.kind, "%s", kind);
     *all = lk__calloc((size_t)lk__group_ranks(group), sizeof **all);
     lk_status status = *all ? lk__group_gather(group, &mine, sizeof mine, *all) : LK_ERR_MEMORY;
     if (status != LK_OK)
@@ -62,7 +67,7 @@ lk_status lk__join_processes(lk_trainer *trainer, int *cores)
     plan->process = lk__group_rank(group);
     plan->processes = lk__group_ranks(group);
     LK_TRY(check_cluster(trainer));
-    LK_TRY(introduce(group, 0, &all));
+    LK_TRY(introduce(group, 0, "", &all));
     int sharing = 0;
     for (int rank = 0; rank < plan->processes; rank++)
         sharing += are_neighbours(group, all, rank, plan->process);
@@ -90,12 +95,22 @@ static int take_cores(lk_group *group, const introduction *all, int here)
     return before;
 }
 
-/* "2xcuda" is the next two GPUs that no process before this one takes; a spec with numbers is taken at its word. */
-static lk_status take_gpus(int before, lk__spec_text spec)
+/* Processes with GPUs and those without would wait for different messages. */
+static lk_status check_kinds(lk_group *group, const introduction *all)
 {
-    lk_device_spec_entry entries[LK_MAX_DEVICES];
-    int n, used = 0;
-    LK_TRY(lk__device_spec_parse(spec, entries, LK_MAX_DEVICES, &n));
+    for (int rank = 1; rank < lk__group_ranks(group); rank++)
+        if (strcmp(all[rank].kind, all[0].kind) != 0)
+            LK_FAIL(LK_ERR_ARGUMENT,
+                    "rank %d on %s has another kind of devices: %s, where rank 0 has %s; all processes have to be "
+                    "started alike",
+                    rank, lk__group_host(group, rank), all[rank].kind, all[0].kind);
+    return LK_OK;
+}
+
+/* "2xcuda" is the next two GPUs that no process before this one takes; a spec with numbers is taken at its word. */
+static lk_status take_gpus(int before, const lk_device_spec_entry *entries, int n, lk__spec_text spec)
+{
+    int used = 0;
     if (before == 0 || strchr(spec, ':') || strcmp(entries[0].kind, "cuda") != 0)
         return LK_OK;
     int gpus = lk_device_available("cuda");
@@ -110,14 +125,17 @@ lk_status lk__count_devices(lk_trainer *trainer, lk__spec_text spec)
     lk_plan *plan = &trainer->plan;
     lk_group *group;
     introduction *all;
-    LK_TRY(lk_devices_count(spec, &plan->devices));
+    lk_device_spec_entry entries[LK_MAX_DEVICES];
+    LK_TRY(lk__device_spec_parse(spec, entries, LK_MAX_DEVICES, &plan->devices));
     if (trainer->role == LK_TRAIN_WORKER)
         return lk__ps_take_seat(trainer, plan->devices);
     if (plan->processes == 1)
         return LK_OK;
     LK_TRY(lk__group_open(&group));
-    LK_TRY(introduce(group, plan->devices, &all));
-    lk_status status = take_gpus(take_cores(group, all, plan->process), spec);
+    LK_TRY(introduce(group, plan->devices, entries[0].kind, &all));
+    lk_status status = check_kinds(group, all);
+    if (status == LK_OK)
+        status = take_gpus(take_cores(group, all, plan->process), entries, plan->devices, spec);
     plan->devices = 0;
     for (int rank = 0; rank < plan->processes; rank++)
         plan->devices += all[rank].devices;
