@@ -41,8 +41,6 @@ typedef struct lk_messages {
 
     /* Leaves in good order; the others have to do so too. */
     void (*close)(void);
-    /* Ends all processes, with this exit status. */
-    void (*end_all)(int status);
 } lk_messages;
 
 /* The one function that a plug-in exports. */

@@ -126,11 +126,6 @@ static void leave(void)
     MPI_Finalize();
 }
 
-static void end_all(int status)
-{
-    MPI_Abort(MPI_COMM_WORLD, status);
-}
-
 __attribute__((visibility("default"))) const lk_messages *lk_messages_of_plugin(void);
 
 const lk_messages *lk_messages_of_plugin(void)
@@ -144,7 +139,6 @@ const lk_messages *lk_messages_of_plugin(void)
         .begin = begin,
         .done = done,
         .close = leave,
-        .end_all = end_all,
     };
     return &table;
 }
