@@ -69,7 +69,8 @@ static lk_status open_group(lk_strategy *s)
     LK_TRY(number_devices(s));
     LK_TRY(links ? link_by_library(s, links) : link_by_messages(s));
     size_t used = strlen(s->transport);
-    snprintf(s->transport + used, sizeof s->transport - used, ", %d processes", lk__group_ranks(s->group));
+    int processes = lk__group_ranks(s->group);
+    snprintf(s->transport + used, sizeof s->transport - used, ", %d process%s", processes, processes == 1 ? "" : "es");
     return LK_OK;
 }
 
