@@ -51,11 +51,18 @@ void lk__wire_text(const lk_mail *mail, int i, char *text, size_t size)
 {
     lk_frame frame = i + 1 < mail->n ? mail->frames[i + 1] : (lk_frame){NULL, 0};
     size_t n = frame.bytes < size - 1 ? frame.bytes : size - 1;
-    for (size_t k = 0; k < n; k++) {
-        unsigned char c = ((const unsigned char *)frame.data)[k];
-        text[k] = (char)(c < ' ' || c == 0x7f ? '?' : c);
-    }
+    if (n > 0)
+        memcpy(text, frame.data, n);
     text[n] = '\0';
+    lk__wire_tame(text, n + 1);
+}
+
+void lk__wire_tame(char *text, size_t size)
+{
+    text[size - 1] = '\0';
+    for (char *c = text; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f)
+            *c = '?';
 }
 
 lk_frame lk__wire_first(lk_wire_first *first, int kind, uint64_t number, const void *body, size_t bytes)

@@ -31,6 +31,10 @@ lk_status lk__wire_frame(const lk_mail *mail, int i, const char *what, size_t by
 /* The text of frame `i`, cut off at size - 1 bytes; what a terminal would obey is replaced. */
 void lk__wire_text(const lk_mail *mail, int i, char *text, size_t size);
 
+/* Text in a structure from outside, of `size` bytes, that messages quote: ends it, and replaces what a terminal would
+ * obey. */
+void lk__wire_tame(char *text, size_t size);
+
 /* The first frame of a message that is to be sent: header and structure. */
 enum { LK_WIRE_BODY = 256 };
 

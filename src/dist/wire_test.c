@@ -96,6 +96,9 @@ static void foreign_texts_speak_to_no_terminal(void **state)
     assert_string_equal(text, "a?[2Jbc");
     lk__wire_text(&mail, 5, text, sizeof text);
     assert_string_equal(text, "");
+    char whole[] = {'a', '\033', 'b', '\n', 'c', 'd'}; /* as a structure may have it, without an end */
+    lk__wire_tame(whole, sizeof whole);
+    assert_string_equal(whole, "a?b?c");
 }
 
 int main(void)

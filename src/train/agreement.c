@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "dist/group.h"
+#include "dist/wire.h"
 #include "lockstep/build.h"
 
 #include <inttypes.h>
@@ -185,10 +186,7 @@ lk_status lk__agreement_list(const lk_trainer *trainer, void **fields, size_t *b
 static void copy_value(const field *f, char value[sizeof f->value + 1])
 {
     memcpy(value, f->value, sizeof f->value);
-    value[sizeof f->value] = '\0';
-    for (char *c = value; *c; c++)
-        if ((unsigned char)*c < ' ' || *c == 0x7f)
-            *c = '?';
+    lk__wire_tame(value, sizeof f->value + 1);
 }
 
 bool lk__agreement_is_same(const void *mine, size_t bytes, const void *theirs, size_t their_bytes, bool same_kernels,

@@ -248,7 +248,8 @@ static lk_status join(ps_coordinator *c, const lk_mail *mail, const lk_wire_head
     ps_join join;
     uint64_t number = header->number;
     LK_TRY(lk__wire_body(mail, header->kind, "join", &join, sizeof join, 0, 1));
-    join.host[sizeof join.host - 1] = join.address[sizeof join.address - 1] = '\0';
+    lk__wire_tame(join.host, sizeof join.host);
+    lk__wire_tame(join.address, sizeof join.address);
     if (c->state != PS_RUNNING)
         return lk__ps_refuse(c, mail, number, "training has ended");
     if (join.role == PS_SERVER && header->kind == PS_JOIN)
