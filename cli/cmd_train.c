@@ -8,6 +8,8 @@
 #include "lockstep/scaling.h"
 
 #include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct training {
@@ -124,6 +126,18 @@ static lk_status train_or_work(training *t, lk_train_role role)
     return status;
 }
 
+/* Several that were started together and of which each trains all by itself are hardly what was meant. */
+static void warn_of_others(const lk_train_config *config)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *processes = getenv("OMPI_COMM_WORLD_SIZE");
+    if (config->strategy || !rank || !processes || strcmp(rank, "0") != 0 || strcmp(processes, "1") == 0)
+        return;
+    fprintf(stderr,
+            "warning: mpirun has started %s processes, and each of them trains by itself; they train together "
+            "with --strategy multi-worker\n",
+            processes);
+}
+
 static int run(int argc, char **argv)
 {
     training t = {0};
@@ -139,6 +153,7 @@ static int run(int argc, char **argv)
     if (!t.nowhere)
         return cli_usage_error("/dev/null: %s", strerror(errno));
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
+    warn_of_others(&t.config);
     lk_train_role role;
     lk_status status = lk_train_role_of(&t.config, &role);
     if (status == LK_OK)

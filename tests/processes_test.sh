@@ -63,6 +63,8 @@ short=(--model lenet --data synthetic --limit-train 64 --limit-val 0 --epochs 1 
 TF_CONFIG=$two ranks 2 0 train "${short[@]}" --strategy multi-worker
 TF_CONFIG=$two run 2 train "${short[@]}" --strategy multi-worker
 says 'TF_CONFIG: chief and workers are 2, but 1 process was started; start 2 (lockstep launch -n 2)'
+ranks 2 0 train "${short[@]}"
+says 'warning: mpirun has started 2 processes, and each of them trains by itself; they train together with --strategy multi-worker'
 echo '{"cluster": {"worker": ["localhost"]}}' >"$work/cluster.json"
 TF_CONFIG=$two run 1 train "${short[@]}" --strategy multi-worker --cluster "$work/cluster.json"
 says "cluster.json: cluster.worker[0]: 'localhost' is no address; must be host:port"
