@@ -45,11 +45,11 @@ static const lk_option options[] = {
     {.name = "servers",
      .type = LK_OPTION_INT64,
      AT(servers),
-     .default_text = "1",
+     .default_text = "0",
      .minimum = 1,
      .maximum = MAX_SERVERS,
      .value = "N",
-     .help = "of --workers: parameter servers that the variables are spread over"},
+     .help = "of --workers: parameter servers that the variables are spread over (unset: 1)"},
     {.name = "stall-timeout",
      .type = LK_OPTION_DOUBLE,
      AT(stall_timeout),
@@ -118,6 +118,10 @@ static int check_numbers(launch_config *config)
         return cli_usage_error("launch: --workers is for processes of --strategy parameter-server on this machine, %s "
                                "for those of multi-worker",
                                config->hosts ? "--hosts" : "-n");
+    if (config->workers == 0 && config->servers > 0)
+        return cli_usage_error("launch: --servers %lld: must be with --workers", (long long)config->servers);
+    if (config->workers > 0 && config->servers == 0)
+        config->servers = 1;
     if (config->workers > 0)
         config->processes = 1 + config->servers + config->workers;
     if (config->processes == 0)

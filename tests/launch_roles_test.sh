@@ -41,6 +41,8 @@ finished()
 settings=(--limit-train 200 --epochs 2 --shards 4)
 run 0 "${train[@]:1}" "${settings[@]}" --devices 1 --json --seed "$mark"
 wanted=$(grep -o '"digest":"[0-9a-f]*"' "$work/stdout")
+run 2 launch -n 2 --servers 3 "${train[@]}"
+complains "launch: --servers 3: must be with --workers"
 launch 0 --workers 2 --servers 2 --log-dir "$work/logs" "${train[@]}" "${settings[@]}" --max-staleness 0 --devices 1 --json
 prints "$wanted"
 if grep -v '^{.*}$' "$work/stdout"; then

@@ -68,9 +68,9 @@ lk_status lk__join_processes(lk_trainer *trainer, int *cores)
     plan->processes = lk__group_ranks(group);
     LK_TRY(check_cluster(trainer));
     LK_TRY(introduce(group, 0, "", &all));
-    int sharing = 0;
+    int sharing = 1;
     for (int rank = 0; rank < plan->processes; rank++)
-        sharing += are_neighbours(group, all, rank, plan->process);
+        sharing += rank != plan->process && are_neighbours(group, all, rank, plan->process);
     *cores = *cores > sharing ? *cores / sharing : 1;
     lk__free(all);
     return LK_OK;

@@ -66,12 +66,15 @@ static lk_status exchange_halves(const lk_flat_exchange *e, const message_list *
             lk__bf16_round(m->data, halves + at, (int64_t)words_of(m));
         at += words_of(m);
     }
+    bool is_over = status != LK_OK;
     if (status == LK_OK)
         status = lk__group_exchange(e->group->processes, LK_CHANNEL_DATA, short_ones, list->n);
+    is_over |= status == LK_OK;
     for (int i = 0; i < list->n && status == LK_OK; i++)
         if (!list->messages[i].is_sent)
             lk__bf16_widen(short_ones[i].data, list->messages[i].data, (int64_t)words_of(&list->messages[i]));
-    lk__device_free(e->links, halves);
+    if (is_over) /* else messages are still under way, until the process ends because of it */
+        lk__device_free(e->links, halves);
     lk__device_free(e->links, short_ones);
     return status;
 }
