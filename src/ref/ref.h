@@ -53,7 +53,8 @@ typedef struct lk_ref_rows {
 void lk__ref_rows_begin(lk_ref_rows *rows, const lk_ref_view *views, int n);
 void lk__ref_rows_next(lk_ref_rows *rows);
 
-#define LK_REF_MAX_SCRATCH 12
+/* Temporaries of one kernel: one for each operand of a call with the most of them, and some for results. */
+#define LK_REF_MAX_SCRATCH (LK_MAX_INPUTS + 4)
 typedef struct lk_ref_scratch {
     void *block[LK_REF_MAX_SCRATCH]; /* that were allocated, where the thread's own memory has no room */
     int blocks;

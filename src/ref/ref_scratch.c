@@ -63,7 +63,11 @@ static lk_status push(lk_ref_scratch *scratch, size_t bytes, void **place)
 
 static void *allocate(lk_ref_scratch *scratch, int64_t count, size_t size)
 {
-    void *block = lk__calloc((size_t)count, size);
+    void *block = NULL;
+    if (scratch->blocks == LK_REF_MAX_SCRATCH)
+        lk__fail(LK_ERR_MEMORY, "a kernel with more than %d temporaries", LK_REF_MAX_SCRATCH);
+    else
+        block = lk__calloc((size_t)count, size);
     if (block)
         scratch->block[scratch->blocks++] = block;
     else

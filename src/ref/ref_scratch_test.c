@@ -215,6 +215,17 @@ static void too_many_elements_are_refused(void **state)
     lk_error_clear();
 }
 
+static void too_many_temporaries_are_refused(void **state)
+{
+    (void)state;
+    lk_ref_scratch scratch = {0};
+    for (int i = 0; i < LK_REF_MAX_SCRATCH; i++)
+        assert_non_null(lk__ref_new(&scratch, MOST_KEPT + 1));
+    assert_null(lk__ref_new(&scratch, MOST_KEPT + 1));
+    assert_int_equal(lk__ref_end(&scratch), LK_ERR_MEMORY);
+    lk_error_clear();
+}
+
 static bool is_mapped(const void *address)
 {
     size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -263,6 +274,7 @@ int main(void)
         cmocka_unit_test_setup(temporaries_of_both_types_lie_apart, prepare),
         cmocka_unit_test_setup(a_failed_allocation_ends_a_kernel, prepare),
         cmocka_unit_test_setup(too_many_elements_are_refused, prepare),
+        cmocka_unit_test_setup(too_many_temporaries_are_refused, prepare),
         cmocka_unit_test_setup(room_goes_at_the_end_of_its_thread, prepare),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
