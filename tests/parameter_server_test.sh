@@ -273,6 +273,8 @@ worker b "${large[@]}" --epochs 1000
 left=$process
 worker a "${large[@]}" --epochs 1000
 wait_for_epoch 1
+# An interrupt that comes before it has joined may find nobody who listens.
+wait_for b 'worker '
 signal INT "$left"
 ends "$left" 130
 wait_for chief 'has left'
