@@ -182,7 +182,7 @@ static void wait_for_other(lk_queue *queue, const lk_ring_entry *entry)
     int64_t began = lk__trace_begin();
     lk_queue *other = entry->wait.queue;
     uint64_t target = entry->wait.sequence;
-    if (!spin(&other->done, target) && !yield_until(&other->done, target))
+    if (queue->is_beside || other->is_beside || (!spin(&other->done, target) && !yield_until(&other->done, target)))
         sleep_until(other, target);
     if (entry->other) {
         note_failure(wait_for_work_of(queue, entry->other, target));
@@ -339,6 +339,7 @@ static lk_status start_thread(lk_queue *queue)
 lk_status lk__queue_start(lk_queue *queue)
 {
     queue->opened = false;
+    queue->is_beside = queue->device->linked && !queue->offload;
     atomic_store(&queue->stop, false);
     if (!lk__engine_is_sync())
         return start_thread(queue);

@@ -36,6 +36,7 @@ struct lk_queue {
     lk_device *device;         /* NULL while unused */
     const lk_offload *offload; /* of the device that it has, or had last */
     int core;
+    bool is_beside; /* its thread shares the core of a device's: neither spins while the other one works */
     lk_ring_entry *ring;
 
     /* Written with the engine's lock. */

@@ -50,15 +50,18 @@ static int64_t now(void)
     return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
 }
 
-/* Messages move on while somebody looks, so at first it looks all the time and only gives way to who wants the core;
- * what takes longer waits for a rank that computes, and sleeps, for its own core may be shared with a device. */
+/* Messages move on while somebody looks, so at first it looks all the time. Where giving way takes long, a device
+ * computes on this core, and looking would take its time; what takes longer itself waits for a rank that computes. Then
+ * it sleeps between two looks. */
 static void pause_after(int64_t waited)
 {
-    enum { AWAKE = 2000000, SLEEP = 50000 }; /* nanoseconds */
+    enum { AWAKE = 2000000, SHORT = 20000, SLEEP = 50000, LONG_SLEEP = 200000 }; /* nanoseconds */
+    int64_t began = now();
     if (waited < AWAKE)
         sched_yield();
-    else
-        nanosleep(&(struct timespec){.tv_nsec = SLEEP}, NULL);
+    bool is_wanted = waited < AWAKE && now() - began > SHORT;
+    if (is_wanted || waited >= AWAKE)
+        nanosleep(&(struct timespec){.tv_nsec = is_wanted ? LONG_SLEEP : SLEEP}, NULL);
 }
 
 static lk_status wait_for(const lk_group *group, lk_message *messages, int n)
