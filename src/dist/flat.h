@@ -1,9 +1,7 @@
 /* Sums over the tree between devices that have links (core/links.h). What a bucket has lies in one row on every device,
  * packed there by the device itself; the rest is the links' queue's: slices are exchanged, each device finishes the
  * tree for its slice, and what it finished goes to all. Kernels that are pushed to the devices meanwhile do not wait.
- *
- * Rows lie in rooms, one on each device, which are kept from step to step. They are the devices' memory, and nothing
- * else's: so it never matters to a device's allocator, which knows one stream, what another stream still reads. */
+ * Rows lie in rooms (dist/flat_rooms.h). */
 #ifndef LK_DIST_FLAT_H
 #define LK_DIST_FLAT_H
 

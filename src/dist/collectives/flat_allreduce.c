@@ -1,4 +1,5 @@
 #include "dist/flat.h"
+#include "dist/flat_rooms.h"
 
 #include "base/heartbeat.h"
 #include "base/mem.h"
@@ -15,13 +16,6 @@ enum {
     ALIGN = 64
 }; /* words: quantities and slices begin at multiples, whatever kernel reads them */
 
-/* The same number of elements on every device. Free where nobody else holds one of them. */
-typedef struct room_set {
-    struct room_set *next;
-    int64_t words;
-    lk_tensor *rooms[]; /* [n] */
-} room_set;
-
 struct lk_flat {
     lk_device **devices; /* [n] */
     int n, first, ranks;
@@ -29,29 +23,18 @@ struct lk_flat {
     const lk_links_table *table;
     const lk_flat_group *group;
     lk_device *links;
-    pthread_mutex_t lock; /* of the sets, and of pushing: ranks exchange in one order */
-    room_set *sets;
+    pthread_mutex_t lock; /* of the rooms, and of pushing: ranks exchange in one order */
+    lk_rooms rooms;
 };
 
 /* --- opening and closing ------------------------------------------------------------------------------------------ */
-
-static void release_set(const lk_flat *f, room_set *set)
-{
-    for (int d = 0; d < f->n; d++)
-        lk_tensor_release(set->rooms[d]);
-    lk__free(set);
-}
 
 void lk__flat_release(lk_flat *f)
 {
     if (!f)
         return;
     lk_device_release(f->links);
-    while (f->sets) {
-        room_set *set = f->sets;
-        f->sets = set->next;
-        release_set(f, set);
-    }
+    lk__rooms_release(&f->rooms);
     pthread_mutex_destroy(&f->lock);
     lk__free(f->devices);
     lk__free(f);
@@ -86,6 +69,7 @@ lk_status lk__flat_new(const lk_flat_opts *opts, lk_flat **out)
     lk_status status = f->devices ? LK_OK : LK_ERR_MEMORY;
     for (int d = 0; d < f->n && status == LK_OK; d++)
         f->devices[d] = opts->devices[d];
+    f->rooms = (lk_rooms){.devices = f->devices, .n = f->n};
     if (status == LK_OK)
         status = open_links(f, opts);
     if (status == LK_OK)
@@ -93,118 +77,6 @@ lk_status lk__flat_new(const lk_flat_opts *opts, lk_flat **out)
     else
         lk__flat_release(f);
     return status;
-}
-
-/* --- rooms -------------------------------------------------------------------------------------------------------- */
-
-static bool is_free(const lk_flat *f, const room_set *set)
-{
-    for (int d = 0; d < f->n; d++)
-        if (!lk__refcount_is_one(&set->rooms[d]->references) ||
-            !lk__refcount_is_one(&set->rooms[d]->storage->references))
-            return false;
-    return true;
-}
-
-static bool is_poisoned(const lk_flat *f, const room_set *set)
-{
-    for (int d = 0; d < f->n; d++)
-        if (set->rooms[d]->storage->error)
-            return true;
-    return false;
-}
-
-/* Free sets with the marks of a failure go: what it was is known to those who used them. */
-static void drop_poisoned(lk_flat *f)
-{
-    for (room_set **link = &f->sets; *link;) {
-        room_set *set = *link;
-        if (!is_free(f, set) || !is_poisoned(f, set)) {
-            link = &set->next;
-            continue;
-        }
-        *link = set->next;
-        lk__event_wait(lk__queue_last(f->links->queue));
-        release_set(f, set);
-    }
-}
-
-static lk_status new_set(lk_flat *f, int64_t words, room_set **out)
-{
-    room_set *set = lk__calloc(1, sizeof *set + (size_t)f->n * sizeof(lk_tensor *));
-    if (!set)
-        return LK_ERR_MEMORY;
-    set->words = words;
-    for (int d = 0; d < f->n; d++) {
-        lk_status status = lk__tensor_new(f->devices[d], LK_F32, LK_SHAPE(words), &set->rooms[d]);
-        if (status != LK_OK) {
-            release_set(f, set);
-            return status;
-        }
-    }
-    set->next = f->sets;
-    *out = f->sets = set;
-    return LK_OK;
-}
-
-/* A large set for a small bucket would be missing when the next large one comes. */
-static lk_status find_set(lk_flat *f, int64_t words, room_set **out)
-{
-    drop_poisoned(f);
-    for (room_set *set = f->sets; set; set = set->next) {
-        if (set->words < words || set->words / 2 > words || !is_free(f, set))
-            continue;
-        *out = set;
-        return LK_OK;
-    }
-    return new_set(f, words, out);
-}
-
-/* --- where things lie in a room ----------------------------------------------------------------------------------- */
-
-static int64_t own_rows(const lk_flat_exchange *e, int rank)
-{
-    int64_t rows = 0;
-    for (int m = 0; m < e->n_nodes; m++)
-        rows += e->nodes[m].rank == rank;
-    return rows;
-}
-
-/* Behind the rows of a device's own nodes, and its chunks of the others'. */
-static int64_t behind_nodes(int64_t own, int64_t nodes, int64_t row, int64_t chunk)
-{
-    return own * row + (nodes - own) * chunk;
-}
-
-static int64_t sum_begin(const lk_flat_exchange *e, int rank)
-{
-    return behind_nodes(own_rows(e, rank), e->n_nodes, e->row, lk__flat_chunk_count(e));
-}
-
-static int64_t slice_begin(const lk_flat_exchange *e, int rank)
-{
-    return rank * e->slice;
-}
-
-float *lk__flat_sum_row(const lk_flat_exchange *e, int d)
-{
-    return e->rooms[d] + sum_begin(e, e->first + d);
-}
-
-const float *lk__flat_source(const lk_flat_exchange *e, int d, int m, int to)
-{
-    return e->rooms[d] + e->nodes[m].place * e->row + slice_begin(e, to);
-}
-
-float *lk__flat_chunk(const lk_flat_exchange *e, int d, int m)
-{
-    int rank = e->first + d;
-    if (e->nodes[m].rank == rank)
-        return e->rooms[d] + e->nodes[m].place * e->row + slice_begin(e, rank);
-    int64_t before = 0;
-    for (int i = 0; i < m; i++)
-        before += e->nodes[i].rank != rank;
-    return e->rooms[d] + own_rows(e, rank) * e->row + before * lk__flat_chunk_count(e);
 }
 
 /* --- jobs --------------------------------------------------------------------------------------------------------- */
@@ -316,7 +188,7 @@ static int64_t elements_in(const job *j, int64_t words)
 static lk_status finish_tree(const job *j, int d)
 {
     const lk_flat_exchange *e = &j->e;
-    lk_links_sum sum = {.y = lk__flat_sum_row(e, d) + slice_begin(e, e->first + d),
+    lk_links_sum sum = {.y = lk__flat_sum_row(e, d) + lk__flat_slice_begin(e, e->first + d),
                         .dtype = j->dtype,
                         .count = elements_in(j, lk__flat_chunk_count(e))};
     list_addends(j, d, -1, &sum);
@@ -448,16 +320,6 @@ static void measure(job *j, const lk_flat_sum *sum)
     j->e.compressed = sum->compressed && j->e.slice > 0 && sum->dtype == LK_F32;
 }
 
-static int64_t room_words(const job *j)
-{
-    int64_t most = 0;
-    for (int d = 0; d < j->e.n; d++) {
-        int64_t words = sum_begin(&j->e, j->e.first + d) + j->e.row;
-        most = words > most ? words : most;
-    }
-    return most;
-}
-
 static lk_status list_pieces(job *j, const lk_flat_sum *sum, int d)
 {
     packing *p = &j->packings[d];
@@ -483,7 +345,7 @@ static lk_status list_pieces(job *j, const lk_flat_sum *sum, int d)
 /* sums: views of the sum's row. */
 static lk_status make_sums(const job *j, const lk_flat_sum *sum, int d)
 {
-    int64_t words = sum_begin(&j->e, j->e.first + d);
+    int64_t words = lk__flat_sum_begin(&j->e, d);
     for (int q = 0; q < sum->n_quantities; q++) {
         lk_tensor view = {
             .dtype = sum->dtype, .shape = sum->shapes[sum->quantities[q]], .offset = elements_in(j, words)};
@@ -536,13 +398,10 @@ static lk_status push_all(job *j)
 
 static lk_status prepare(lk_flat *f, job *j, const lk_flat_sum *sum)
 {
-    room_set *set;
     measure(j, sum);
-    LK_TRY(find_set(f, room_words(j), &set));
-    for (int d = 0; d < f->n; d++) {
-        j->rooms[d] = lk_tensor_retain(set->rooms[d]);
-        j->storage[d] = set->rooms[d]->storage;
-    }
+    LK_TRY(lk__rooms_take(&f->rooms, f->links, lk__flat_room_words(&j->e), j->rooms));
+    for (int d = 0; d < f->n; d++)
+        j->storage[d] = j->rooms[d]->storage;
     for (int d = 0; d < f->n; d++) {
         LK_TRY(list_pieces(j, sum, d));
         LK_TRY(make_sums(j, sum, d));
@@ -581,7 +440,7 @@ int64_t lk__flat_room_bytes(const lk_flat *f, int64_t shards, int64_t bytes)
         nodes += nodes_of(shards, lk_part(shards, f->ranks, rank));
     for (int rank = f->first; rank < f->first + f->n; rank++) {
         int64_t own = nodes_of(shards, lk_part(shards, f->ranks, rank));
-        int64_t room = behind_nodes(own, nodes, bytes, bytes / f->ranks) + bytes;
+        int64_t room = lk__flat_behind_nodes(own, nodes, bytes, bytes / f->ranks) + bytes;
         least = room < least ? room : least;
     }
     return least;
