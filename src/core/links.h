@@ -51,6 +51,7 @@ typedef struct lk_links_sum {
 typedef struct lk_links_table {
     const struct lk_backend *backend; /* of the queue */
     unsigned dtypes;                  /* LK_DTYPE_BIT of those that `sum` takes */
+    bool in_place;                    /* memory is the process's: what devices wrote is read and sent where it is */
 
     /* LK_OK, or why a library cannot be used between these devices: LK_ERR_UNSUPPORTED. */
     lk_status (*check_library)(lk_device *const *devices, int n);
@@ -58,7 +59,8 @@ typedef struct lk_links_table {
     void (*describe_library)(char *text, size_t size);
     lk_status (*new_id)(lk_links_id *id);
 
-    /* On the thread of `device`, which may be none of links, in its own stream. */
+    /* On the thread of `device`, which may be none of links, in its own stream; or on the queue's, of what is read in
+     * place. */
     lk_status (*pack)(lk_device *device, const lk_links_copy *copies, int n);
 
     /* On the queue's thread. What is started on one device runs in order. */

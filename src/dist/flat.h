@@ -1,7 +1,7 @@
 /* Sums over the tree between devices that have links (core/links.h). What a bucket has lies in one row on every device,
- * packed there by the device itself; the rest is the links' queue's: slices are exchanged, each device finishes the
- * tree for its slice, and what it finished goes to all. Kernels that are pushed to the devices meanwhile do not wait.
- * Rows lie in rooms (dist/flat_rooms.h). */
+ * packed there by the device itself, or read where it is if its memory is the process's; the rest is the links'
+ * queue's: slices are exchanged, each device finishes the tree for its slice, and what it finished goes to all. Kernels
+ * that are pushed to the devices meanwhile do not wait. Rows lie in rooms (dist/flat_rooms.h). */
 #ifndef LK_DIST_FLAT_H
 #define LK_DIST_FLAT_H
 
@@ -62,7 +62,8 @@ typedef struct lk_flat_sum {
  * caller's to release. Errors: LK_ERR_MEMORY, LK_ERR_UNSUPPORTED (by_library, and the transport has no library). */
 lk_status lk__flat_allreduce(lk_flat *flat, const lk_flat_sum *sum);
 
-/* Bytes of rooms on each device, at least, while quantities of so many bytes together are exchanged, of all shards. */
+/* Bytes of rooms on each device, or of values that stay where they are meanwhile, at least, while quantities of so many
+ * bytes together are exchanged, of all shards. */
 int64_t lk__flat_room_bytes(const lk_flat *flat, int64_t shards, int64_t bytes);
 
 #endif

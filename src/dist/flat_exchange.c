@@ -1,6 +1,7 @@
 #include "dist/flat_exchange.h"
 
-static int64_t own_rows(const lk_flat_exchange *e, int rank)
+/* Of a rank's nodes. */
+static int64_t own_nodes(const lk_flat_exchange *e, int rank)
 {
     int64_t rows = 0;
     for (int m = 0; m < e->n_nodes; m++)
@@ -8,14 +9,16 @@ static int64_t own_rows(const lk_flat_exchange *e, int rank)
     return rows;
 }
 
-int64_t lk__flat_behind_nodes(int64_t own, int64_t nodes, int64_t row, int64_t chunk)
+/* The rows of a rank's nodes. */
+static int64_t rows_words(const lk_flat_exchange *e, int rank)
 {
-    return own * row + (nodes - own) * chunk;
+    return e->values ? 0 : own_nodes(e, rank) * e->row;
 }
 
 int64_t lk__flat_sum_begin(const lk_flat_exchange *e, int d)
 {
-    return lk__flat_behind_nodes(own_rows(e, e->first + d), e->n_nodes, e->row, lk__flat_chunk_count(e));
+    int rank = e->first + d;
+    return rows_words(e, rank) + (e->n_nodes - own_nodes(e, rank)) * lk__flat_chunk_count(e);
 }
 
 int64_t lk__flat_room_words(const lk_flat_exchange *e)
@@ -33,18 +36,35 @@ float *lk__flat_sum_row(const lk_flat_exchange *e, int d)
     return e->rooms[d] + lk__flat_sum_begin(e, d);
 }
 
-const float *lk__flat_source(const lk_flat_exchange *e, int d, int m, int to)
+float *lk__flat_own_row(const lk_flat_exchange *e, int d, int m)
 {
-    return e->rooms[d] + e->nodes[m].place * e->row + lk__flat_slice_begin(e, to);
+    return e->rooms[d] + e->nodes[m].place * e->row;
 }
 
 float *lk__flat_chunk(const lk_flat_exchange *e, int d, int m)
 {
     int rank = e->first + d;
-    if (e->nodes[m].rank == rank)
-        return e->rooms[d] + e->nodes[m].place * e->row + lk__flat_slice_begin(e, rank);
     int64_t before = 0;
     for (int i = 0; i < m; i++)
         before += e->nodes[i].rank != rank;
-    return e->rooms[d] + own_rows(e, rank) * e->row + before * lk__flat_chunk_count(e);
+    return e->rooms[d] + rows_words(e, rank) + before * lk__flat_chunk_count(e);
+}
+
+lk_range lk__flat_shared(const lk_flat_exchange *e, int s, int rank)
+{
+    int64_t begin = e->spans[s].begin, end = begin + e->spans[s].words;
+    int64_t first = lk__flat_slice_begin(e, rank), behind = first + lk__flat_chunk_count(e);
+    begin = begin > first ? begin : first;
+    end = end < behind ? end : behind;
+    return (lk_range){begin, end > begin ? end : begin};
+}
+
+const float *lk__flat_words(const lk_flat_exchange *e, int d, int m, int s, int64_t begin)
+{
+    int rank = e->first + d;
+    if (e->nodes[m].rank != rank)
+        return lk__flat_chunk(e, d, m) + (begin - lk__flat_slice_begin(e, rank));
+    if (e->values)
+        return e->values[m * e->n_spans + s] + (begin - e->spans[s].begin);
+    return lk__flat_own_row(e, d, m) + begin;
 }

@@ -114,6 +114,7 @@ static lk_status join(lk_device *links)
 const lk_links_table lk__host_links = {
     .backend = &backend,
     .dtypes = LK_DTYPE_BIT(LK_F32) | LK_DTYPE_BIT(LK_F64),
+    .in_place = true,
     .pack = pack,
     .copy = copy,
     .sum = sum,

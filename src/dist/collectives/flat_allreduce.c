@@ -90,10 +90,10 @@ typedef struct packing {
     int device, first, n; /* of the job's pieces */
 } packing;
 
-/* A quantity of one of the device's nodes. */
+/* Quantity q of node m, one of the device's. */
 typedef struct piece {
     lk_tensor *value; /* a reference */
-    int64_t to;       /* in the device's room */
+    int m, q;
 } piece;
 
 struct flat_job {
@@ -105,9 +105,12 @@ struct flat_job {
     lk_range root;
     lk_dtype dtype;
     bool by_library;
+    lk_flat_span all;
 
     lk_range *ranges;     /* [n_nodes] */
     lk_flat_node *nodes;  /* [n_nodes] */
+    lk_flat_span *spans;  /* [n_quantities] */
+    const float **values; /* [n_nodes * n_quantities] */
     lk_tensor **rooms;    /* [n]: one reference each */
     lk_storage **storage; /* [n]: of these */
     packing *packings;    /* [n] */
@@ -147,36 +150,52 @@ static int64_t words_in(const lk_tensor *x)
     return lk_tensor_count(x) * (int64_t)lk_dtype_size(x->dtype) / WORD;
 }
 
-static lk_status pack(lk_task *task)
+static lk_status check_written(const lk_tensor *value)
 {
-    const packing *p = (const packing *)task;
-    job *j = p->job;
+    if (!value->storage->data)
+        LK_FAIL(LK_ERR_STATE, "allreduce: a tensor was made by lk_tensor_new and never written");
+    return LK_OK;
+}
+
+static lk_status pack_on(lk_device *device, const packing *p)
+{
+    const job *j = p->job;
     lk_storage *room = j->storage[p->device];
     LK_TRY(lk__storage_allocate(room, room->bytes, NULL));
+    j->e.rooms[p->device] = room->data;
     for (int i = p->first; i < p->first + p->n; i++) {
         const piece *from = &j->pieces[i];
-        if (!from->value->storage->data)
-            LK_FAIL(LK_ERR_STATE, "allreduce: a tensor was made by lk_tensor_new and never written");
-        j->copies[i] = (lk_links_copy){lk__data(from->value), (float *)room->data + from->to, words_in(from->value)};
+        float *row = lk__flat_own_row(&j->e, p->device, from->m);
+        LK_TRY(check_written(from->value));
+        j->copies[i] = (lk_links_copy){lk__data(from->value), row + j->spans[from->q].begin, words_in(from->value)};
     }
-    return j->e.table->pack(task->device, j->copies + p->first, p->n);
+    return j->e.table->pack(device, j->copies + p->first, p->n);
+}
+
+static lk_status pack(lk_task *task)
+{
+    return pack_on(task->device, (const packing *)task);
 }
 
 /* --- on the links' thread ----------------------------------------------------------------------------------------- */
 
-/* Of all nodes, device d's chunks; or, where rank is not below 0, of its own nodes the whole rows. False: there is
- * none. */
-static bool list_addends(const job *j, int d, int rank, lk_links_sum *sum)
+/* Nothing is packed: what the devices have stays where it is. */
+static lk_status find_on(const job *j, int d)
 {
-    lk_range ranges[LK_FLAT_PARTS];
-    for (int m = 0; m < j->e.n_nodes; m++) {
-        if (rank >= 0 && j->nodes[m].rank != rank)
-            continue;
-        ranges[sum->n_addends] = j->ranges[m];
-        sum->addends[sum->n_addends++] = rank >= 0 ? lk__flat_source(&j->e, d, m, 0) : lk__flat_chunk(&j->e, d, m);
+    const packing *p = &j->packings[d];
+    lk_storage *room = j->storage[d];
+    LK_TRY(lk__storage_allocate(room, room->bytes, NULL));
+    for (int i = p->first; i < p->first + p->n; i++) {
+        const piece *from = &j->pieces[i];
+        LK_TRY(check_written(from->value));
+        j->values[from->m * j->e.n_spans + from->q] = lk__data(from->value);
     }
-    lk__tree_postfix(j->root, ranges, sum->n_addends, sum->additions);
-    return sum->n_addends > 0;
+    return LK_OK;
+}
+
+static lk_status bring(const job *j, int d)
+{
+    return j->e.values ? find_on(j, d) : pack_on(j->e.links, &j->packings[d]);
 }
 
 static int64_t elements_in(const job *j, int64_t words)
@@ -188,11 +207,19 @@ static int64_t elements_in(const job *j, int64_t words)
 static lk_status finish_tree(const job *j, int d)
 {
     const lk_flat_exchange *e = &j->e;
-    lk_links_sum sum = {.y = lk__flat_sum_row(e, d) + lk__flat_slice_begin(e, e->first + d),
-                        .dtype = j->dtype,
-                        .count = elements_in(j, lk__flat_chunk_count(e))};
-    list_addends(j, d, -1, &sum);
-    return e->table->sum(e->links, d, &sum);
+    lk_links_sum sum = {.dtype = j->dtype, .n_addends = e->n_nodes};
+    lk__tree_postfix(j->root, j->ranges, e->n_nodes, sum.additions);
+    for (int s = 0; s < e->n_spans; s++) {
+        lk_range words = lk__flat_shared(e, s, e->first + d);
+        if (words.begin == words.end)
+            continue;
+        for (int m = 0; m < e->n_nodes; m++)
+            sum.addends[m] = lk__flat_words(e, d, m, s, words.begin);
+        sum.y = lk__flat_sum_row(e, d) + words.begin;
+        sum.count = elements_in(j, words.end - words.begin);
+        LK_TRY(e->table->sum(e->links, d, &sum));
+    }
+    return LK_OK;
 }
 
 /* What device d has by itself, in all of the sum's row. */
@@ -200,8 +227,17 @@ static lk_status sum_own(const job *j, int d)
 {
     const lk_flat_exchange *e = &j->e;
     lk_links_sum sum = {.y = lk__flat_sum_row(e, d), .dtype = j->dtype, .count = elements_in(j, e->row)};
-    return list_addends(j, d, e->first + d, &sum) ? e->table->sum(e->links, d, &sum)
-                                                  : e->table->clear(e->links, d, sum.y, e->row);
+    lk_range ranges[LK_FLAT_PARTS];
+    for (int m = 0; m < e->n_nodes; m++) {
+        if (j->nodes[m].rank != e->first + d)
+            continue;
+        ranges[sum.n_addends] = j->ranges[m];
+        sum.addends[sum.n_addends++] = lk__flat_own_row(e, d, m);
+    }
+    if (sum.n_addends == 0)
+        return e->table->clear(e->links, d, sum.y, e->row);
+    lk__tree_postfix(j->root, ranges, sum.n_addends, sum.additions);
+    return e->table->sum(e->links, d, &sum);
 }
 
 static lk_status on_each(const job *j, lk_status (*fn)(const job *, int))
@@ -216,6 +252,8 @@ static lk_status run_exchange(lk_task *task)
     job *j = (job *)task;
     const lk_transport *transport = j->flat->transport;
     lk__now(j->e.n < j->e.ranks ? LK_DOING_OTHERS : LK_DOING_OPERATOR, "exchange");
+    if (j->e.table->in_place)
+        LK_TRY(on_each(j, bring));
     for (int d = 0; d < j->e.n; d++)
         j->e.rooms[d] = j->storage[d]->data;
     if (j->by_library) {
@@ -234,9 +272,9 @@ static int64_t aligned(int64_t words)
     return (words + ALIGN - 1) / ALIGN * ALIGN;
 }
 
-static int64_t row_words(const lk_flat_sum *sum, int q)
+static int64_t words_of(const lk_flat_sum *sum, int q)
 {
-    return aligned(lk_shape_count(sum->shapes[sum->quantities[q]]) * (int64_t)lk_dtype_size(sum->dtype) / WORD);
+    return lk_shape_count(sum->shapes[sum->quantities[q]]) * (int64_t)lk_dtype_size(sum->dtype) / WORD;
 }
 
 static int count_pieces(const lk_flat_sum *sum)
@@ -258,11 +296,14 @@ static void *place(void *block, size_t *used, size_t count, size_t size)
 /* A job and its arrays are one block: gives its bytes, and sets the arrays of `j`, which begins it, if it is there. */
 static size_t lay_out(job *j, const lk_flat *f, const lk_flat_sum *sum)
 {
-    size_t n = (size_t)f->n, nodes = (size_t)sum->n_parts, pieces = (size_t)count_pieces(sum), used = 0;
+    size_t n = (size_t)f->n, nodes = (size_t)sum->n_parts, quantities = (size_t)sum->n_quantities;
+    size_t pieces = (size_t)count_pieces(sum), used = 0;
     job no_job, *to = j ? j : &no_job;
     place(j, &used, 1, sizeof *j);
     to->ranges = place(j, &used, nodes, sizeof *to->ranges);
     to->nodes = place(j, &used, nodes, sizeof *to->nodes);
+    to->spans = place(j, &used, quantities, sizeof *to->spans);
+    to->values = place(j, &used, f->table->in_place ? nodes * quantities : 0, sizeof *to->values);
     to->rooms = place(j, &used, n, sizeof *to->rooms);
     to->storage = place(j, &used, n, sizeof *to->storage);
     to->packings = place(j, &used, n, sizeof *to->packings);
@@ -309,15 +350,24 @@ static job *new_job(const lk_flat *f, const lk_flat_sum *sum)
     return j;
 }
 
+/* Spans of a row that is packed are one, for it lies together. */
 static void measure(job *j, const lk_flat_sum *sum)
 {
+    lk_flat_exchange *e = &j->e;
     int64_t row = 0;
-    for (int q = 0; q < sum->n_quantities; q++)
-        row += row_words(sum, q);
+    for (int q = 0; q < sum->n_quantities; q++) {
+        j->spans[q] = (lk_flat_span){row, words_of(sum, q)};
+        row += aligned(j->spans[q].words);
+    }
     bool whole = sum->whole && !sum->by_library;
-    j->e.slice = whole ? 0 : aligned((row + j->e.ranks - 1) / j->e.ranks);
-    j->e.row = whole ? row : j->e.slice * j->e.ranks;
-    j->e.compressed = sum->compressed && j->e.slice > 0 && sum->dtype == LK_F32;
+    e->slice = whole ? 0 : aligned((row + e->ranks - 1) / e->ranks);
+    e->row = whole ? row : e->slice * e->ranks;
+    e->compressed = sum->compressed && e->slice > 0 && sum->dtype == LK_F32;
+    bool in_place = e->table->in_place && !whole;
+    j->all = (lk_flat_span){0, e->row};
+    e->spans = in_place ? j->spans : &j->all;
+    e->n_spans = in_place ? sum->n_quantities : 1;
+    e->values = in_place ? j->values : NULL;
 }
 
 static lk_status list_pieces(job *j, const lk_flat_sum *sum, int d)
@@ -329,13 +379,11 @@ static lk_status list_pieces(job *j, const lk_flat_sum *sum, int d)
     for (int m = 0; m < sum->n_parts; m++) {
         if (sum->parts[m].rank != j->e.first + d)
             continue;
-        int64_t to = j->nodes[m].place * j->e.row;
         for (int q = 0; q < sum->n_quantities; q++) {
             lk_tensor *value = sum->parts[m].values[sum->quantities[q]];
             LK_TRY(lk__tensor_make_plain(value));
-            j->pieces[j->n_pieces] = (piece){lk_tensor_retain(value), to};
+            j->pieces[j->n_pieces] = (piece){lk_tensor_retain(value), m, q};
             j->reads[j->n_pieces++] = value->storage;
-            to += row_words(sum, q);
         }
     }
     p->n = j->n_pieces - p->first;
@@ -345,16 +393,16 @@ static lk_status list_pieces(job *j, const lk_flat_sum *sum, int d)
 /* sums: views of the sum's row. */
 static lk_status make_sums(const job *j, const lk_flat_sum *sum, int d)
 {
-    int64_t words = lk__flat_sum_begin(&j->e, d);
+    int64_t begin = lk__flat_sum_begin(&j->e, d);
     for (int q = 0; q < sum->n_quantities; q++) {
-        lk_tensor view = {
-            .dtype = sum->dtype, .shape = sum->shapes[sum->quantities[q]], .offset = elements_in(j, words)};
+        lk_tensor view = {.dtype = sum->dtype,
+                          .shape = sum->shapes[sum->quantities[q]],
+                          .offset = elements_in(j, begin + j->spans[q].begin)};
         lk__shape_strides(view.shape, view.strides);
         lk_tensor **out = &sum->sums[(int64_t)d * sum->stride + sum->quantities[q]];
         *out = lk__tensor_over(j->storage[d], &view);
         if (!*out)
             return LK_ERR_MEMORY;
-        words += row_words(sum, q);
     }
     return LK_OK;
 }
@@ -386,9 +434,12 @@ static lk_status push_packing(job *j, int d)
 
 static lk_status push_all(job *j)
 {
-    for (int d = 0; d < j->e.n; d++)
+    bool in_place = j->e.table->in_place;
+    for (int d = 0; d < j->e.n && !in_place; d++)
         LK_TRY(push_packing(j, d));
     j->exchange = (lk_task){.device = j->e.links,
+                            .reads = j->reads,
+                            .n_reads = in_place ? j->n_pieces : 0,
                             .writes = j->storage,
                             .n_writes = j->e.n,
                             .run = run_exchange,
@@ -440,7 +491,7 @@ int64_t lk__flat_room_bytes(const lk_flat *f, int64_t shards, int64_t bytes)
         nodes += nodes_of(shards, lk_part(shards, f->ranks, rank));
     for (int rank = f->first; rank < f->first + f->n; rank++) {
         int64_t own = nodes_of(shards, lk_part(shards, f->ranks, rank));
-        int64_t room = lk__flat_behind_nodes(own, nodes, bytes, bytes / f->ranks) + bytes;
+        int64_t room = own * bytes + (nodes - own) * (bytes / f->ranks) + bytes;
         least = room < least ? room : least;
     }
     return least;

@@ -97,33 +97,57 @@ static lk_status exchange(const lk_flat_exchange *e, void (*fill)(const lk_flat_
     return status;
 }
 
+static int64_t length(lk_range words)
+{
+    return words.end - words.begin;
+}
+
+/* What rank `to` needs of node m, each span by itself: from there, or as it is sent. */
+static void list_node(const lk_flat_exchange *e, message_list *list, int m, int to)
+{
+    int owner = e->nodes[m].rank;
+    for (int s = 0; s < e->n_spans; s++) {
+        lk_range words = lk__flat_shared(e, s, to);
+        if (length(words) == 0)
+            continue;
+        if (is_here(e, owner))
+            add(list, true, process_of(e, to), lk__flat_words(e, owner - e->first, m, s, words.begin), length(words));
+        else
+            add(list, false, process_of(e, owner), lk__flat_words(e, to - e->first, m, s, words.begin), length(words));
+    }
+}
+
 static void list_chunks(const lk_flat_exchange *e, message_list *list)
 {
-    int64_t words = lk__flat_chunk_count(e);
-    for (int m = 0; m < e->n_nodes; m++) {
-        int owner = e->nodes[m].rank;
-        for (int to = 0; to < e->ranks; to++) {
-            if (is_here(e, owner) && !is_here(e, to))
-                add(list, true, process_of(e, to), lk__flat_source(e, owner - e->first, m, to), words);
-            else if (!is_here(e, owner) && is_here(e, to))
-                add(list, false, process_of(e, owner), lk__flat_chunk(e, to - e->first, m), words);
-        }
+    for (int m = 0; m < e->n_nodes; m++)
+        for (int to = 0; to < e->ranks; to++)
+            if (is_here(e, e->nodes[m].rank) != is_here(e, to))
+                list_node(e, list, m, to);
+}
+
+/* Of node m, from device `from` to device `to`. */
+static lk_status copy_node(const lk_flat_exchange *e, int m, int from, int to)
+{
+    float *chunk = lk__flat_chunk(e, to, m);
+    for (int s = 0; s < e->n_spans; s++) {
+        lk_range words = lk__flat_shared(e, s, e->first + to);
+        if (length(words) == 0)
+            continue;
+        float *here = chunk + (words.begin - lk__flat_slice_begin(e, e->first + to));
+        LK_TRY(e->table->copy(e->links, to, here, from, lk__flat_words(e, from, m, s, words.begin), length(words)));
+        if (e->compressed)
+            round_here(here, length(words));
     }
+    return LK_OK;
 }
 
 static lk_status copy_chunks(const lk_flat_exchange *e)
 {
     for (int m = 0; m < e->n_nodes; m++) {
         int owner = e->nodes[m].rank - e->first;
-        if (!is_here(e, e->nodes[m].rank))
-            continue;
-        for (int to = 0; to < e->n; to++)
+        for (int to = 0; to < e->n && is_here(e, e->nodes[m].rank); to++)
             if (to != owner)
-                LK_TRY(e->table->copy(e->links, to, lk__flat_chunk(e, to, m), owner,
-                                      lk__flat_source(e, owner, m, e->first + to), lk__flat_chunk_count(e)));
-        for (int to = 0; to < e->n && e->compressed; to++)
-            if (to != owner)
-                round_here(lk__flat_chunk(e, to, m), lk__flat_chunk_count(e));
+                LK_TRY(copy_node(e, m, owner, to));
     }
     return LK_OK;
 }

@@ -5,7 +5,8 @@ static lk_status send_node(const lk_flat_exchange *e, int d, int m)
 {
     for (int to = 0; to < e->ranks; to++)
         if (to != e->nodes[m].rank)
-            LK_TRY(e->table->send(e->links, d, lk__flat_source(e, d, m, to), lk__flat_chunk_count(e), to));
+            LK_TRY(e->table->send(e->links, d, lk__flat_own_row(e, d, m) + lk__flat_slice_begin(e, to),
+                                  lk__flat_chunk_count(e), to));
     return LK_OK;
 }
 

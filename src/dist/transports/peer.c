@@ -8,8 +8,8 @@ static lk_status scatter(const lk_flat_exchange *e)
         for (int j = 1; j < e->n; j++)
             for (int from = (d + j) % e->n, m = 0; m < e->n_nodes; m++)
                 if (e->nodes[m].rank == from)
-                    LK_TRY(e->table->copy(e->links, d, lk__flat_chunk(e, d, m), from, lk__flat_source(e, from, m, d),
-                                          count));
+                    LK_TRY(e->table->copy(e->links, d, lk__flat_chunk(e, d, m), from,
+                                          lk__flat_own_row(e, from, m) + lk__flat_slice_begin(e, d), count));
     return LK_OK;
 }
 
