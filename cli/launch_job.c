@@ -1,19 +1,15 @@
 #include "launch_job.h"
 
 #include "cli.h"
-#include "descendants.h"
 #include "launch_ranks.h"
+#include "launch_starters.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 /* Milliseconds. What mpirun has not ended by then, as on a machine that does not answer, ends when it is gone. */
 enum { TICK = 100, FOR_OTHER_FAILURES = 200, FOR_THE_END = 1000, AFTER_THE_CHIEF = 5000, MOST_RESTARTS = 10 };
@@ -23,13 +19,7 @@ typedef enum job_outcome { RUNNING, FAILED, STALLED, ENDED_AT_ONCE, CHIEF_ENDED 
 typedef struct job {
     const cli_job_opts *opts;
     cli_ranks *ranks;
-    pid_t *starters; /* mpirun, or the supervisor of each rank; 0: it has ended */
-    int n_starters;
-    int status; /* of mpirun, once it has ended */
-    cli_meeting meeting;
-    int from, to; /* what they write comes from there. -1: all have ended; to: also where they are started later */
-    char bytes[1 << 16];
-    size_t n_bytes;
+    cli_starters *starters;
     FILE *said; /* what mpirun says of its own when a failure is known: memory, printed where it was none of a rank's */
     char *said_text;
     size_t said_bytes;
@@ -80,37 +70,21 @@ static void take_text(void *self, const char *text, size_t bytes)
         fwrite(text, 1, bytes, is_echo ? j->said : stderr);
 }
 
-static void receive(job *j)
+/* A supervisor tells of its rank's end before its own; one that has not was killed, and has taken its rank along, or
+ * could not start it. */
+static void lose_rank(void *self, int rank, int status)
 {
-    ssize_t n = read(j->from, j->bytes + j->n_bytes, sizeof j->bytes - j->n_bytes);
-    if (n < 0 && (errno == EINTR || errno == EAGAIN))
-        return;
-    if (n <= 0) {
-        take_text(j, j->bytes, j->n_bytes); /* of a record that was not whole */
-        close(j->from);
-        j->from = -1;
-        return;
-    }
-    j->n_bytes += (size_t)n;
-    size_t done = cli_record_parse(j->bytes, j->n_bytes, j, take_record, take_text);
-    j->n_bytes -= done;
-    memmove(j->bytes, j->bytes + done, j->n_bytes);
+    bool by_signal = WIFSIGNALED(status);
+    cli_ranks_lose(((job *)self)->ranks, rank, by_signal, by_signal ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
 /* --- watching ----------------------------------------------------------------------------------------------------- */
-
-static void signal_all(const job *j, int signal)
-{
-    for (int i = 0; i < j->n_starters; i++)
-        if (j->starters[i] > 0)
-            kill(j->starters[i], signal);
-}
 
 static void end_job(job *j, job_outcome outcome)
 {
     j->outcome = outcome;
     j->ended = j->now;
-    signal_all(j, SIGTERM);
+    cli_starters_signal_all(j->starters, SIGTERM);
 }
 
 /* The first interrupt is the ranks' to end by, or the chief's, which ends the others; the second one ends them. */
@@ -120,8 +94,7 @@ static void pass_interrupts_on(job *j)
         return;
     if (j->interrupts == 0) {
         fputs("lockstep: finishing this step; a second interrupt ends at once\n", stderr);
-        if (j->starters[0] > 0)
-            kill(j->starters[0], SIGUSR1);
+        cli_starters_signal_first(j->starters, SIGUSR1);
         j->interrupts = 1;
     }
     if (interrupts > 1)
@@ -156,8 +129,7 @@ static bool start_again(job *j, int rank)
     if (!j->opts->restarts_servers || j->restarts == MOST_RESTARTS)
         return false;
     j->restarts++;
-    j->starters[rank] = cli_role_start(j->opts, &j->meeting, rank, j->to);
-    return j->starters[rank] > 0;
+    return cli_starters_start_again(j->starters, rank);
 }
 
 /* Of workers some may go, of servers those that can be started again. */
@@ -195,37 +167,6 @@ static void look_at_roles(job *j)
         end_job(j, STALLED);
 }
 
-/* What is there now. */
-static void drain(job *j)
-{
-    enum { MOST = 64 };
-    struct pollfd watched = {.fd = j->from, .events = POLLIN};
-    for (int i = 0; i < MOST && j->from >= 0 && poll(&watched, 1, 0) > 0; i++)
-        receive(j);
-}
-
-/* A supervisor tells of its rank's end before its own; one that has not was killed, and has taken its rank along, or
- * could not start it. */
-static void note_starter(job *j, int i, int status)
-{
-    j->starters[i] = 0;
-    if (j->opts->workers == 0) {
-        j->status = status;
-        return;
-    }
-    drain(j);
-    cli_ranks_lose(j->ranks, i, WIFSIGNALED(status), WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-}
-
-static void reap(job *j)
-{
-    int status;
-    for (pid_t ended; (ended = waitpid(-1, &status, WNOHANG)) > 0;)
-        for (int i = 0; i < j->n_starters; i++)
-            if (j->starters[i] == ended)
-                note_starter(j, i, status);
-}
-
 /* --- the loop ----------------------------------------------------------------------------------------------------- */
 
 static bool has_time(const job *j)
@@ -233,10 +174,10 @@ static bool has_time(const job *j)
     return !j->ended || j->now - j->ended < FOR_THE_END;
 }
 
-/* mpirun closes what it writes to when it ends. */
 static bool goes_on(const job *j)
 {
-    bool is_over = j->opts->workers > 0 ? cli_ranks_all_ended(j->ranks) && (j->left || j->ended) : j->from < 0;
+    bool is_over = j->opts->workers > 0 ? cli_ranks_all_ended(j->ranks) && (j->left || j->ended)
+                                        : !cli_starters_are_heard(j->starters);
     return !is_over && has_time(j);
 }
 
@@ -244,22 +185,16 @@ static void watch(job *j)
 {
     j->now = clock_ms();
     while (goes_on(j)) {
-        struct pollfd watched = {.fd = j->from, .events = POLLIN};
-        if (poll(&watched, 1, TICK) > 0)
-            receive(j);
+        cli_starters_listen(j->starters, TICK);
         int64_t before = j->now;
         j->now = clock_ms();
         cli_ranks_age(j->ranks, 1e-3 * (double)(j->now - before));
         pass_interrupts_on(j);
-        reap(j);
+        cli_starters_reap(j->starters);
         if (j->opts->workers > 0)
             look_at_roles(j);
         else
             look_at_ranks(j);
-    }
-    if (j->from >= 0) {
-        signal_all(j, SIGKILL);
-        close(j->from);
     }
 }
 
@@ -275,9 +210,8 @@ static void print_said(job *j)
 }
 
 /* mpirun ended, and no rank had failed. */
-static int tell_mpirun(job *j)
+static int tell_mpirun(job *j, int status)
 {
-    int status = j->status;
     int rank_status = cli_ranks_status(j->ranks);
     if (j->interrupts > 0 || rank_status)
         return 130;
@@ -292,7 +226,7 @@ static int tell_mpirun(job *j)
     return 1;
 }
 
-static int tell(job *j)
+static int tell(job *j, int status)
 {
     bool by_signal;
     if (j->outcome == ENDED_AT_ONCE)
@@ -303,53 +237,19 @@ static int tell(job *j)
         return cli_ranks_status(j->ranks);
     if (cli_ranks_any_failed(j->ranks, &by_signal))
         return cli_ranks_print_failed(j->ranks);
-    return tell_mpirun(j);
+    return tell_mpirun(j, status);
 }
 
-/* --- starting ----------------------------------------------------------------------------------------------------- */
-
-static bool start_all(job *j)
-{
-    if (j->opts->workers == 0)
-        return (j->starters[0] = cli_mpirun_start(j->opts, j->to)) > 0;
-    if (!cli_meeting_open(&j->meeting))
-        return false;
-    for (int i = 0; i < j->n_starters; i++)
-        if ((j->starters[i] = cli_role_start(j->opts, &j->meeting, i, j->to)) < 0)
-            return false;
-    return true;
-}
-
-static bool start(job *j)
-{
-    int output[2];
-    if (pipe2(output, O_CLOEXEC) != 0) {
-        cli_usage_error("launch: %s", strerror(errno));
-        return false;
-    }
-    j->from = output[0];
-    j->to = output[1];
-    bool is_started = start_all(j);
-    if (j->opts->workers == 0) {
-        close(j->to);
-        j->to = -1;
-    }
-    return is_started;
-}
+/* --- all of it ---------------------------------------------------------------------------------------------------- */
 
 static int run(job *j)
 {
     catch_interrupts();
-    cli_adopt_descendants();
-    bool is_started = start(j);
+    bool is_started = cli_starters_start(j->starters);
     if (is_started)
         watch(j);
-    while (j->opts->workers == 0 && j->starters[0] > 0 && waitpid(j->starters[0], &j->status, 0) < 0 && errno == EINTR)
-        continue;
-    cli_kill_descendants();
-    if (j->to >= 0)
-        close(j->to);
-    return is_started ? tell(j) : 1;
+    int status = cli_starters_end(j->starters);
+    return is_started ? tell(j, status) : 1;
 }
 
 static char (*make_names(const cli_job_opts *opts))[CLI_RANK_NAME]
@@ -366,21 +266,22 @@ int cli_job_run(const cli_job_opts *opts)
     job *j = calloc(1, sizeof *j);
     if (!j)
         return cli_usage_error("launch: %s", strerror(errno));
+    const cli_starters_events events = {j, take_record, take_text, lose_rank};
     char(*names)[CLI_RANK_NAME] = make_names(opts);
     j->opts = opts;
-    j->from = j->to = j->meeting.socket = -1;
-    j->n_starters = opts->workers > 0 ? opts->ranks : 1;
-    j->starters = calloc((size_t)j->n_starters, sizeof *j->starters);
+    j->starters = cli_starters_new(opts, &events);
     j->said = open_memstream(&j->said_text, &j->said_bytes);
-    j->ranks = j->starters ? cli_ranks_new(opts->ranks, (const char(*)[CLI_RANK_NAME])names, opts->log_dir) : NULL;
+    if (j->starters)
+        j->ranks = cli_ranks_new(opts->ranks, (const char(*)[CLI_RANK_NAME])names, opts->log_dir);
+    else
+        cli_usage_error("launch: %s", strerror(errno));
     if (j->ranks)
         status = run(j);
     cli_ranks_release(j->ranks);
-    cli_meeting_close(&j->meeting);
+    cli_starters_release(j->starters);
     if (j->said)
         fclose(j->said);
     free(j->said_text);
-    free(j->starters);
     free(names);
     free(j);
     return status;
