@@ -28,6 +28,8 @@ typedef struct supervised {
 } supervised;
 
 static volatile sig_atomic_t wants_end, wants_interrupt;
+static volatile sig_atomic_t ended_by; /* the signal of one who did not start this; 0: none */
+static pid_t starter;
 static int wake[2]; /* a byte comes for each signal */
 
 static int64_t clock_ms(void)
@@ -37,13 +39,17 @@ static int64_t clock_ms(void)
     return (int64_t)time.tv_sec * 1000 + time.tv_nsec / 1000000;
 }
 
-static void on_signal(int signal)
+static void on_signal(int signal, siginfo_t *info, void *context)
 {
     int saved = errno;
-    if (signal == SIGUSR1)
+    (void)context;
+    if (signal == SIGUSR1) {
         wants_interrupt = 1;
-    else if (signal != SIGCHLD)
+    } else if (signal != SIGCHLD) {
         wants_end = 1;
+        if (info->si_pid != starter && !ended_by)
+            ended_by = signal;
+    }
     (void)!write(wake[1], "", 1);
     errno = saved;
 }
@@ -54,8 +60,9 @@ enum { CAUGHT = sizeof caught / sizeof caught[0] };
 
 static bool catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
     sigset_t none;
+    starter = getppid();
     sigemptyset(&action.sa_mask);
     sigemptyset(&none);
     if (pipe2(wake, O_CLOEXEC | O_NONBLOCK) != 0)
@@ -180,13 +187,28 @@ static bool has_ended(supervised *s, int *status)
     return true;
 }
 
-static void tell_end(supervised *s, int status)
+static void tell_end(supervised *s, cli_rank_end end)
 {
-    cli_rank_end end = {.by_signal = WIFSIGNALED(status),
-                        .number = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status)};
     lk_heartbeat_look(s->heartbeat, s->process, &end.heart);
     kill(-s->process, SIGKILL); /* what it may have started itself */
     send(s, CLI_RECORD_END, &end, sizeof end);
+}
+
+static cli_rank_end end_of_rank(int status)
+{
+    bool by_signal = WIFSIGNALED(status);
+    return (cli_rank_end){.by_signal = by_signal, .number = by_signal ? WTERMSIG(status) : WEXITSTATUS(status)};
+}
+
+/* By whoever started this, that a failure is known; or by somebody else, who is no part of the job. */
+static int end_early(supervised *s)
+{
+    kill_rank(s);
+    waitpid(s->process, NULL, 0);
+    if (!ended_by)
+        return 1;
+    tell_end(s, (cli_rank_end){.of_supervisor = true, .by_signal = true, .number = ended_by});
+    return 0;
 }
 
 /* The exit status says nothing of the rank's: mpirun would end all others at once, also those that are ending in good
@@ -197,7 +219,7 @@ static int watch(supervised *s)
     for (;;) {
         wait_for_something(s);
         if (has_ended(s, &status)) {
-            tell_end(s, status);
+            tell_end(s, end_of_rank(status));
             return 0;
         }
         if (wants_end || !s->is_heard)
@@ -210,9 +232,7 @@ static int watch(supervised *s)
         pass_on(s, &s->output, CLI_RECORD_STDOUT);
         look(s);
     }
-    kill_rank(s);
-    waitpid(s->process, &status, 0);
-    return 1;
+    return end_early(s);
 }
 
 /* --- the command -------------------------------------------------------------------------------------------------- */

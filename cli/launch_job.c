@@ -20,9 +20,8 @@ typedef struct job {
     const cli_job_opts *opts;
     cli_ranks *ranks;
     cli_starters *starters;
-    FILE *said; /* what mpirun says of its own when a failure is known: memory, printed where it was none of a rank's */
-    char *said_text;
-    size_t said_bytes;
+    char said[4096]; /* by mpirun itself: the last of it, a string */
+    size_t n_said;
     int interrupts; /* that were passed on */
     job_outcome outcome;
     int restarts;
@@ -62,12 +61,34 @@ static void take_record(void *self, const cli_record *record)
     cli_ranks_take(((job *)self)->ranks, record);
 }
 
+/* Of `bytes` that mpirun says, gives how many were kept. */
+static size_t keep_text(job *j, const char *text, size_t bytes)
+{
+    size_t half = sizeof j->said / 2, n = bytes < half ? bytes : half;
+    if (j->n_said + n >= sizeof j->said) {
+        j->n_said -= half;
+        memmove(j->said, j->said + half, j->n_said);
+    }
+    for (size_t i = 0; i < n; i++)
+        j->said[j->n_said + i] = (char)(text[i] ? text[i] : ' ');
+    j->n_said += n;
+    j->said[j->n_said] = '\0';
+    return n;
+}
+
+/* A supervisor that was killed can say nothing of it; mpirun does, and ends the others. */
 static void take_text(void *self, const char *text, size_t bytes)
 {
     job *j = self;
+    int rank, signal;
     bool is_echo = j->failed || j->ended || j->interrupts;
-    if (!is_echo || j->said)
-        fwrite(text, 1, bytes, is_echo ? j->said : stderr);
+    if (!is_echo)
+        fwrite(text, 1, bytes, stderr);
+    for (size_t done = 0; done < bytes && !j->ended;) {
+        done += keep_text(j, text + done, bytes - done);
+        if (cli_mpirun_names_killed(j->said, &rank, &signal))
+            cli_ranks_lose(j->ranks, rank, true, signal);
+    }
 }
 
 /* A supervisor tells of its rank's end before its own; one that has not was killed, and has taken its rank along, or
@@ -200,15 +221,6 @@ static void watch(job *j)
 
 /* --- what became of it -------------------------------------------------------------------------------------------- */
 
-static void print_said(job *j)
-{
-    if (!j->said || fflush(j->said) != 0)
-        return;
-    fwrite(j->said_text, 1, j->said_bytes, stderr);
-    if (j->said_bytes > 0 && j->said_text[j->said_bytes - 1] != '\n')
-        fputc('\n', stderr);
-}
-
 /* mpirun ended, and no rank had failed. */
 static int tell_mpirun(job *j, int status)
 {
@@ -217,7 +229,6 @@ static int tell_mpirun(job *j, int status)
         return 130;
     if (status == 0 && cli_ranks_all_ended(j->ranks))
         return 0;
-    print_said(j);
     if (WIFSIGNALED(status))
         fprintf(stderr, "lockstep: mpirun was killed by signal %d\n", WTERMSIG(status));
     else
@@ -270,7 +281,6 @@ int cli_job_run(const cli_job_opts *opts)
     char(*names)[CLI_RANK_NAME] = make_names(opts);
     j->opts = opts;
     j->starters = cli_starters_new(opts, &events);
-    j->said = open_memstream(&j->said_text, &j->said_bytes);
     if (j->starters)
         j->ranks = cli_ranks_new(opts->ranks, (const char(*)[CLI_RANK_NAME])names, opts->log_dir);
     else
@@ -279,9 +289,6 @@ int cli_job_run(const cli_job_opts *opts)
         status = run(j);
     cli_ranks_release(j->ranks);
     cli_starters_release(j->starters);
-    if (j->said)
-        fclose(j->said);
-    free(j->said_text);
     free(names);
     free(j);
     return status;

@@ -26,6 +26,9 @@ int cli_job_run(const cli_job_opts *opts);
  * cannot be started. */
 pid_t cli_mpirun_start(const cli_job_opts *opts, int output);
 
+/* Whether mpirun says in `text` that what it started as a rank, the rank's supervisor, was ended by a signal. */
+bool cli_mpirun_names_killed(const char *text, int *rank, int *signal);
+
 /* Where the processes of a parameter-server training meet. */
 typedef struct cli_meeting {
     int socket; /* has the port, so that nobody else takes it; -1: none */

@@ -7,6 +7,7 @@
 #include <limits.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -138,4 +139,15 @@ pid_t cli_mpirun_start(const cli_job_opts *opts, int output)
     pid_t mpirun = start(opts, arguments, output);
     free(arguments);
     return mpirun;
+}
+
+/* "mpirun noticed that process rank 1 with PID 7963 on node HOST exited on signal 9 (Killed)." */
+bool cli_mpirun_names_killed(const char *text, int *rank, int *signal)
+{
+    char behind; /* the number is whole */
+    for (const char *at = text; (at = strstr(at, "process rank ")); at++)
+        if (sscanf(at, "process rank %d with PID %*d on node %*s exited on signal %d%c", rank, signal, &behind) == 3 &&
+            *rank >= 0)
+            return true;
+    return false;
 }

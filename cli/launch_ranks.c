@@ -188,10 +188,11 @@ bool cli_ranks_is_stopped(cli_ranks *ranks, int i)
 
 void cli_ranks_lose(cli_ranks *ranks, int i, bool by_signal, int number)
 {
+    if (i >= ranks->n || ranks->ranks[i].has_ended)
+        return;
     rank *r = &ranks->ranks[i];
-    cli_rank_end end = {.heart = r->heart, .by_signal = by_signal, .number = number};
-    if (!r->has_ended)
-        take_end(ranks, r, &end);
+    take_end(ranks, r,
+             &(cli_rank_end){.heart = r->heart, .of_supervisor = true, .by_signal = by_signal, .number = number});
 }
 
 void cli_ranks_begin_again(cli_ranks *ranks, int i)
@@ -227,8 +228,8 @@ static void print_last(cli_ranks *ranks, rank *r, const char *format, ...)
     va_end(arguments);
     for (int i = 0; i < ranks->n; i++)
         cli_output_flush(&ranks->ranks[i].output);
-    snprintf(text, sizeof text, "%s%s on %s%s, step %lld, in %s", ranks->title, r->output.name, r->host, what,
-             (long long)r->heart.step, *r->heart.operation ? r->heart.operation : "start");
+    snprintf(text, sizeof text, "%s%s%s%s%s, step %lld, in %s", ranks->title, r->output.name, *r->host ? " on " : "",
+             r->host, what, (long long)r->heart.step, *r->heart.operation ? r->heart.operation : "start");
     fprintf(stderr, "%s\n", text);
     if (r->output.log)
         fprintf(r->output.log, "%s\n", text);
@@ -242,10 +243,12 @@ void cli_ranks_blame(cli_ranks *ranks, int i)
 void cli_ranks_print_end(cli_ranks *ranks, int i)
 {
     rank *r = &ranks->ranks[i];
+    bool of_supervisor = r->end.of_supervisor;
+    const char *whose = of_supervisor ? ": its supervisor (lockstep rank)" : "";
     if (r->end.by_signal)
-        print_last(ranks, r, " killed by signal %d", r->end.number);
+        print_last(ranks, r, "%s %skilled by signal %d", whose, of_supervisor ? "was " : "", r->end.number);
     else
-        print_last(ranks, r, " exited with status %d", r->end.number);
+        print_last(ranks, r, "%s exited with status %d", whose, r->end.number);
 }
 
 int cli_ranks_print_failed(cli_ranks *ranks)

@@ -40,7 +40,7 @@ bool cli_ranks_none_left(const cli_ranks *ranks, int first); /* of those from th
 /* Whether it stands still for its own part, which is then what cli_ranks_print_stalled says. */
 bool cli_ranks_is_stopped(cli_ranks *ranks, int rank);
 
-/* It has ended so, and nothing of it will say so; unless it has said how itself. */
+/* Its supervisor has ended so, and the rank with it; unless how the rank ended is known. */
 void cli_ranks_lose(cli_ranks *ranks, int rank, bool by_signal, int number);
 
 /* It was started once more. */

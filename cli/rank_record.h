@@ -17,13 +17,14 @@ typedef enum cli_record_kind {
     CLI_RECORD_HOST,   /* its name. The first record of a rank */
     CLI_RECORD_STDOUT, /* what the rank wrote */
     CLI_RECORD_STDERR,
-    CLI_RECORD_HEART, /* cli_rank_heart */
-    CLI_RECORD_END,   /* cli_rank_end; not sent where the rank was ended by whoever supervises it */
+    CLI_RECORD_HEART, /* lk_heart_report */
+    CLI_RECORD_END,   /* cli_rank_end; not sent where whoever started the supervisor has ended it */
     CLI_RECORD_KINDS
 } cli_record_kind;
 
 typedef struct cli_rank_end {
     lk_heart_report heart;
+    bool of_supervisor; /* how that ended, and the rank because of it */
     bool by_signal;
     int number; /* the signal's, or the exit status */
 } cli_rank_end;

@@ -135,19 +135,29 @@ none_left
 long=(-- train --model lenet --data synthetic --limit-train 256 --limit-val 0 --batch-size 64 --epochs 1000000 --shards 8
     --devices cpu:0 --workers 1)
 
+# killed_on_two COMMAND PATTERN: what has that name on the second host is killed, and the last line is that.
+killed_on_two()
+{
+    local id_of_process
+    launch_on_hosts "${long[@]}"
+    until_there '^\[0\] epoch *3/' "$work/stderr"
+    began=$(date +%s%3N)
+    for id_of_process in $(ip netns pids "$id-two"); do
+        if tr '\0' ' ' <"/proc/$id_of_process/cmdline" | grep -q "^[^ ]*$1 "; then
+            kill -KILL "$id_of_process"
+        fi
+    done
+    ended 1
+    echo "$1 was killed on another host, and all was over, after $(($(date +%s%3N) - began)) ms"
+    tail -n 1 "$work/stderr" | grep -qE "$2" || fail "the last line is not $2"
+    none_left
+}
+
 # One that ends on another host is named with its host, and ends all.
-launch_on_hosts "${long[@]}"
-until_there '^\[0\] epoch *3/' "$work/stderr"
-for id_of_process in $(ip netns pids "$id-two"); do
-    if tr '\0' ' ' <"/proc/$id_of_process/cmdline" | grep -q '^[^ ]*lockstep train '; then
-        kill -KILL "$id_of_process"
-    fi
-done
-began=$(date +%s%3N)
-ended 1
-echo "a rank killed on another host was named, and all was over, after $(($(date +%s%3N) - began)) ms"
-tail -n 1 "$work/stderr" | grep -qE '^rank 1 on two killed by signal 9, step [1-9]' || fail "the last line does not name it"
-none_left
+killed_on_two 'lockstep train' '^rank 1 on two killed by signal 9, step [1-9]'
+killed_on_two 'lockstep rank' '^rank 1 on two: its supervisor \(lockstep rank\) was killed by signal 9, step [0-9]'
+# Of what started it there nobody but mpirun knows.
+killed_on_two orted '^lockstep: mpirun ended with status [0-9]+ before all ranks had ended'
 
 # One whose host is not heard of any more: nobody tells, but that it is silent is seen.
 launch_on_hosts --stall-timeout 3 "${long[@]}"

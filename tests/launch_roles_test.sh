@@ -91,7 +91,11 @@ ended 1 '^ps-0 on [^ ]+: no progress for [23] s'
 # A supervisor is missed as what it supervises is.
 begin_roles --workers 1 "${train[@]}" "${long[@]}" "${short[@]}"
 kill -KILL "$(pgrep -f -- "^[^ ]*lockstep rank .*--seed $mark --role worker ")"
-ended 1 '^worker-0 on [^ ]+ killed by signal 9'
+ended 1 '^worker-0 on [^ ]+: its supervisor \(lockstep rank\) was killed by signal 9'
+
+begin_roles --workers 1 "${train[@]}" "${long[@]}" "${short[@]}"
+kill -KILL "$process"
+ended 137 .
 
 begin_roles --workers 2 "${train[@]}" "${long[@]}" "${short[@]}"
 kill -INT "$process"

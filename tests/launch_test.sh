@@ -54,15 +54,20 @@ launch_long()
     until_there '^\[0\] epoch *3/' "$work/stderr"
 }
 
-# The process of rank $1, as it stands in the list of processes.
-rank_process()
+# The process of rank $1 that is $2 in the list of processes.
+process_of_rank()
 {
     local id
-    for id in $(pgrep -f -- "lockstep train .*--seed $mark"); do
+    for id in $(pgrep -f -- "^[^ ]*$2 .*--seed $mark"); do
         if tr '\0' '\n' <"/proc/$id/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1"; then
             echo "$id"
         fi
     done
+}
+
+rank_process()
+{
+    process_of_rank "$1" 'lockstep train'
 }
 
 # --- the same bits ----------------------------------------------------------------------------------------------------
@@ -124,7 +129,7 @@ ended 130 '^\[[01]\] lockstep: training: interrupted in epoch'
 launch_long -n 2
 kill -STOP "$(rank_process 0)"
 kill -INT "$process"
-sleep 0.3
+until_there 'a second interrupt ends at once' "$work/stderr"
 kill -INT "$process"
 ended 130 .
 
@@ -136,7 +141,15 @@ launch_long -n 2
 kill -KILL "$process"
 ended 137 .
 
-# A rank's supervisor is missed as the rank is.
 launch_long -n 2
-kill -KILL "$(pgrep -f -- "^[^ ]*lockstep rank .*--seed $mark" | head -n 1)"
-ended 1 'mpirun ended with status'
+kill -TERM "$(pgrep -f -P "$process" mpirun)"
+ended 1 '^lockstep: mpirun '
+
+# A rank's supervisor is missed as the rank is, which ends with it.
+for name in KILL TERM; do
+    launch_long -n 3
+    began=$(now)
+    kill -s $name "$(process_of_rank 1 'lockstep rank')"
+    ended 1 "^rank 1 on [^ ]+: its supervisor \(lockstep rank\) was killed by signal $(kill -l $name), step [0-9]+, in [a-z]"
+    echo "a rank whose supervisor was killed was named, and all was over, after $(($(now) - began)) ms"
+done
