@@ -40,10 +40,7 @@ static void print_no_steps(FILE *stream)
 
 static void print_no_exchange(const lk_scaling_report *r, FILE *stream)
 {
-    bool has_model = strcmp(r->strategy, "mirrored") == 0 || strcmp(r->strategy, "multi-worker") == 0;
-    if (!has_model)
-        fprintf(stream, "exchange: latency and bandwidth are not measured with strategy %s\n", r->strategy);
-    else if (r->messages > 0)
+    if (r->messages > 0)
         fputs("exchange: latency and bandwidth not measured: a long row was not slower than a short one\n", stream);
     else
         fputs("exchange: latency and bandwidth not measured: the run is too short\n", stream);
@@ -140,6 +137,10 @@ static void print_run(const lk_scaling_report *r, FILE *stream)
     fprintf(stream, ", strategy %s", r->strategy);
     if (*r->transport)
         fprintf(stream, " over %s", r->transport);
+    if (*r->storage) {
+        fputs(", variables on ", stream);
+        cli_print_clean(r->storage, stream);
+    }
     fprintf(stream, ", batch %lld in %lld shard%s, %s\n", (long long)r->batch_size, (long long)r->shards,
             r->shards == 1 ? "" : "s", r->dtype);
 }
@@ -225,8 +226,9 @@ void cli_print_scaling_table(const lk_scaling_report *r, FILE *stream)
         return;
     }
     print_exchange(r, stream);
-    fprintf(stream, "; a step's gradients: %.3f MB, %lld message%s to each device\n",
-            1e-6 * (r->sliced_bytes + r->whole_bytes), (long long)r->messages, r->messages == 1 ? "" : "s");
+    fprintf(stream, "; a step's gradients%s: %.3f MB, %lld message%s to each device\n",
+            *r->storage ? " and variables" : "", 1e-6 * (r->sliced_bytes + r->whole_bytes), (long long)r->messages,
+            r->messages == 1 ? "" : "s");
     if (lk_scaling_predict(r, 2, true, &p))
         print_predictions(r, stream);
 }

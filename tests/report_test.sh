@@ -33,6 +33,17 @@ has_parts()
     line "^all +[0-9.]+ +100.0%  $1 steps"
 }
 
+# has_exchange WHAT: latency and bandwidth, of that in a step, and a prediction; or that they could not be told.
+has_exchange()
+{
+    local devices
+    line "^exchange: latency .* GB/s; a step's $1 to each device|^exchange: latency and bandwidth not measured"
+    ! grep -q 'not measured' "$work/stdout" || return 0
+    for devices in 2 4 8 16 32 64 128 256 512 1024; do
+        line "^$devices +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+%"
+    done
+}
+
 # ---- one process ----
 
 run 0 "${small[@]}" --devices 1 --log-dir "$work/one"
@@ -55,11 +66,8 @@ silent_stderr
 line '^lenet on synthetic, 2 cpu devices, strategy mirrored over inproc, batch 8 in 2 shards, f32$'
 line '^speed-up [0-9.]+ on 2 devices, efficiency [0-9]+%, against one as estimated'
 has_parts 7
-line "^exchange: latency .* GB/s|^exchange: latency and bandwidth not measured"
+has_exchange 'gradients: 0.516 MB, 2 messages'
 if ! grep -q 'not measured' "$work/stdout"; then
-    for devices in 2 4 8 16 32 64 128 256 512 1024; do
-        line "^$devices +[0-9.]+ +[0-9.]+ +[0-9.]+ +[0-9.]+%"
-    done
     line '^2 .*% +[0-9.]+ +[0-9.]+ +[0-9.]+%$'
     line '^4 .*%( +-){3}$' # of two shards
 fi
@@ -93,8 +101,17 @@ run 0 "${small[@]}" --devices 2xcpu:0 --trace "$work/run.json" --log-dir "$work/
 says "a step's time was not measured"
 holds "$work/run.json" '"cat":"exchange"'
 run 0 "${small[@]}" --devices 2xcpu:0 --strategy central-storage --log-dir "$work/central"
-says 'latency and bandwidth are not measured with strategy central-storage'
-has_json "$work/central/scaling.json" 'r["compute"] > 0' 'r["latency"] is None'
+says ' waiting for the slowest (cpu:0)'
+has_json "$work/central/scaling.json" 'r["compute"] > 0' 'r["storage"] == "cpu:0"' 'r["storing_devices"] == 0' \
+    'r["messages"] == 3' 'r["latency"] is None or r["whole_bytes"] == r["sliced_bytes"] > 0'
+run 0 report "$work/central"
+line '^lenet on synthetic, 2 cpu devices, strategy central-storage, variables on cpu:0, batch 8 in 2 shards, f32$'
+has_exchange 'gradients and variables: 1.033 MB, 3 messages'
+run 0 "${small[@]}" --devices 2xcpu:0 --strategy central-storage --storage cpu:1 --log-dir "$work/beside"
+has_json "$work/beside/scaling.json" 'r["storage"] == "cpu:1"' 'r["storing_devices"] == 1' 'r["messages"] == 2' \
+    'r["sliced_bytes"] == 0'
+run 0 report "$work/beside"
+has_exchange 'gradients and variables: 1.033 MB, 2 messages'
 
 # ---- what is wrong ----
 

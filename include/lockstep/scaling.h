@@ -17,7 +17,9 @@ typedef struct lk_scaling_report {
     char model[64], data[64], strategy[32], transport[64], dtype[16], kind[16]; /* kind: of the devices */
     char implementations[24];   /* lk_plan.implementations, in hexadecimal digits */
     char host[256];             /* of the first process */
-    int64_t devices, processes; /* devices: of all processes */
+    char storage[32];           /* the device that stores the variables; empty: each has its own */
+    int64_t devices, processes; /* devices: that compute, of all processes */
+    int64_t storing_devices;    /* 1 where the one that stores is none of these */
     int64_t batch_size, shards, parameters;
     double images_per_second; /* lk_train_result's */
 
@@ -32,16 +34,16 @@ typedef struct lk_scaling_report {
     double other;             /* no work for another reason, and what lies between operators */
     char slowest_device[320]; /* the one that waited least: "cpu:1", or "cpu:1 of rank 0 on HOST"; one device: empty */
     double core_share;        /* part of the operators' time in which their threads had a core; 1 for GPUs */
-    double computing;         /* compute * core_share: what a device needs where it has a core for itself */
-    double update;            /* the part of it that every device does alike, whatever its shards are */
+    double computing;         /* compute * core_share, what a device needs where it has a core for itself; with a
+                               * storing device, and all of `update` in it, which that one makes for all */
+    double update;            /* the part of it that does not depend on how many shards a device has */
 
-    /* Of the exchange, from timed sums when training had ended; for strategies mirrored and multi-worker, in runs long
-     * enough for a window of steps. */
+    /* Of the exchange, from timed sums when training had ended, in runs long enough for a window of steps. */
     double latency;      /* seconds a message; 0: too short to tell */
     double bandwidth;    /* bytes a second that go out of a device */
     int64_t messages;    /* from a device to each other one, in a step */
     double sliced_bytes; /* of a step's values, of which each device adds up a slice … */
-    double whole_bytes;  /* … and of those so small that each device adds them all up */
+    double whole_bytes;  /* … and of those that go whole to each other device, or to the storing one and from there */
 
     /* Of a run on one device with the same settings and of the same host, in the folder of the records; NAN: there was
      * none. */

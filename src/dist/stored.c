@@ -10,6 +10,7 @@
 #include "core/backend.h"
 #include "core/engine.h"
 #include "core/tensor.h"
+#include "core/trace.h"
 #include "lockstep/ops.h"
 
 /* What a device has of a stored block. */
@@ -223,7 +224,10 @@ lk_status lk__stored_begin_update(lk_stored *s)
 lk_status lk__stored_end_update(lk_stored *s)
 {
     LK_TRY(push_bracket(s, s->n_blocks));
-    for (int c = 0; c < s->n_copies; c++)
-        LK_TRY(lk_copy_into(s->copies[c].to, s->copies[c].from));
-    return LK_OK;
+    lk__phase before = lk__phase_set(LK_PHASE_EXCHANGE);
+    lk_status status = LK_OK;
+    for (int c = 0; c < s->n_copies && status == LK_OK; c++)
+        status = lk_copy_into(s->copies[c].to, s->copies[c].from);
+    lk__phase_set(before);
+    return status;
 }

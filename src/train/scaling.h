@@ -1,5 +1,6 @@
-/* The scaling report's parts: callbacks/measure_scaling.c makes it, exchange_time.c times the exchange for it;
- * scaling_model.c has what follows from its numbers, scaling_file.c has it in a file. */
+/* The scaling report's parts: callbacks/measure_scaling.c makes it, with what scaling_exchange.c knows of the exchange
+ * and exchange_time.c times of it; scaling_model.c has what follows from its numbers, scaling_file.c has it in a file.
+ */
 #ifndef LK_TRAIN_SCALING_H
 #define LK_TRAIN_SCALING_H
 
@@ -16,9 +17,26 @@ void lk__scaling_put(lk__bytes *out, const char *name, const lk_scaling_report *
  * takes and that was made on the same host. None is no error. */
 lk_status lk__scaling_find_one_device(const char *dir, lk_scaling_report *report);
 
-/* Sums over all devices of the strategy, of a row of `elements` f32 that each of them has. All processes ask for the
- * same, and get the same: *seconds of the quickest of some, each as long as the process took that was longest at it.
- * Blocks. Errors: LK_ERR_MEMORY, those of lk_device_sync. */
+/* Other devices that one of so many exchanges with; with a storing device that does not compute, that one too. */
+double lk__scaling_others(const lk_scaling_report *report, int64_t devices);
+
+/* How often the bytes leave a device that are summed up in slices. */
+double lk__scaling_slices(int64_t devices);
+
+/* Whether the strategy has a storing device that is none of those that compute. */
+bool lk__stores_beside(const lk_strategy *strategy);
+
+/* The strategy's exchange of rows of `elements` f32 that each device has: their sum over all devices, and, where one of
+ * them stores the variables, the fetching of as many. All processes ask for the same, and get the same: *seconds of the
+ * quickest of some, each as long as the process took that was longest at it. Blocks. Errors: LK_ERR_MEMORY, those of
+ * lk_device_sync. */
 lk_status lk__time_exchange(lk_strategy *strategy, int64_t elements, double *seconds);
+
+/* That of a small and of a large row; NAN: there is one device. */
+lk_status lk__time_rows(const lk_trainer *trainer, double *small, double *large);
+
+/* Latency, bandwidth and a step's amounts from these times, where they were taken. report: its `devices` and
+ * `storing_devices` are set. */
+void lk__put_exchange(const lk_trainer *trainer, double small, double large, lk_scaling_report *report);
 
 #endif

@@ -1,6 +1,6 @@
 /* What follows from a scaling report's numbers. docs/scaling.md derives the formulas. */
 #include "base/status.h"
-#include "lockstep/scaling.h"
+#include "train/scaling.h"
 
 #include <math.h>
 #include <string.h>
@@ -65,10 +65,20 @@ lk_status lk_scaling_compare(const lk_scaling_report *one, lk_scaling_report *ma
 
 /* --- prediction --------------------------------------------------------------------------------------------------- */
 
+double lk__scaling_others(const lk_scaling_report *r, int64_t devices)
+{
+    return (double)(devices - 1 + r->storing_devices);
+}
+
+double lk__scaling_slices(int64_t devices)
+{
+    return 2 * (double)(devices - 1) / (double)devices;
+}
+
 double lk_scaling_exchange_seconds(const lk_scaling_report *r, int64_t devices)
 {
-    double others = (double)(devices - 1);
-    double bytes = others * r->whole_bytes + 2 * others / (double)devices * r->sliced_bytes;
+    double others = lk__scaling_others(r, devices);
+    double bytes = others * r->whole_bytes + lk__scaling_slices(devices) * r->sliced_bytes;
     return others * (double)r->messages * r->latency + bytes / r->bandwidth;
 }
 

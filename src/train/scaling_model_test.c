@@ -50,6 +50,31 @@ static void prediction_is_the_formula(void **state)
     assert_true(isnan(p.step_seconds));
 }
 
+/* Gradients go in slices to where they are stored; from there the others fetch the variables, whole. */
+static void stored_variables_cost_more_with_every_device(void **state)
+{
+    (void)state;
+    lk_scaling_report r = known_report();
+    lk_scaling_prediction p;
+    strcpy(r.storage, "cpu:0");
+    r.sliced_bytes = r.whole_bytes = 1e6;
+    assert_near(lk_scaling_exchange_seconds(&r, 2), 3e-4 + 1e-3 + 1e-3);
+    assert_near(lk_scaling_exchange_seconds(&r, 8), 7 * (3e-4 + 1e-3) + 1.75e-3);
+    assert_true(lk_scaling_predict(&r, 8, true, &p)); /* 1.3 ms were hidden */
+    assert_near(p.step_seconds, 0.010 + 0.01085 - 0.0013);
+
+    r.storing_devices = 1; /* with which all of them exchange, there and back */
+    r.sliced_bytes = 0;
+    r.whole_bytes = 2e6;
+    r.messages = 2;
+    assert_near(lk_scaling_exchange_seconds(&r, 1), 2e-4 + 2e-3);
+    assert_near(lk_scaling_exchange_seconds(&r, 2), 2 * (2e-4 + 2e-3));
+    assert_near(lk_scaling_exchange_seconds(&r, 1024), 1024 * (2e-4 + 2e-3));
+    assert_true(lk_scaling_predict(&r, 4, false, &p)); /* 3.4 ms were hidden */
+    assert_near(p.step_seconds, 0.001 + 0.018 / 4 + 0.0088 - 0.0034);
+    assert_near(p.speedup, 0.019 / p.step_seconds);
+}
+
 static void nothing_is_predicted_of_what_was_not_measured(void **state)
 {
     (void)state;
@@ -93,6 +118,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(speedup_is_measured_or_estimated),
         cmocka_unit_test(prediction_is_the_formula),
+        cmocka_unit_test(stored_variables_cost_more_with_every_device),
         cmocka_unit_test(nothing_is_predicted_of_what_was_not_measured),
         cmocka_unit_test(runs_are_compared_if_they_are_alike),
     };

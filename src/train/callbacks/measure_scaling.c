@@ -22,10 +22,7 @@ enum {
     WINDOW = 20,
     /* The last steps that are under way when the window ends have to be of the epoch, and as large as all others. */
     STEPS_BEHIND = LK_RUN_AHEAD + 1,
-    LEAST_WINDOW = 2,
-    SMALL_ROW = 1 << 14, /* elements: more than LK_FLAT_SMALL, so that it goes the way that gradients go */
-    LEAST_ROW = 1 << 19,
-    LARGEST_ROW = 1 << 22
+    LEAST_WINDOW = 2
 };
 
 typedef struct measuring {
@@ -79,6 +76,11 @@ static lk_status processor_seconds(const lk_trainer *trainer, double *sum)
         LK_TRY(lk_device_processor_seconds(trainer->devices[d], &seconds));
         *sum += seconds;
     }
+    if (lk__stores_beside(trainer->strategy)) {
+        double seconds;
+        LK_TRY(lk_device_processor_seconds(lk_strategy_storage(trainer->strategy), &seconds));
+        *sum += seconds;
+    }
     return LK_OK;
 }
 
@@ -115,16 +117,10 @@ static void drop_window(measuring *m)
     m->trace = NULL;
 }
 
-/* Strategies with all variables on every device, whose exchange the model is of. */
-static bool is_replicated(const char *strategy)
-{
-    return strcmp(strategy, "mirrored") == 0 || strcmp(strategy, "multi-worker") == 0;
-}
-
 /* Where every step is all devices'. */
-static bool is_synchronous(const char *strategy)
+static bool is_synchronous(const lk_trainer *trainer)
 {
-    return is_replicated(strategy) || strcmp(strategy, "one-device") == 0 || strcmp(strategy, "central-storage") == 0;
+    return !trainer->applies_elsewhere;
 }
 
 /* --- one process -------------------------------------------------------------------------------------------------- */
@@ -143,7 +139,7 @@ static bool ends_in(const char *name, const char *end)
     return length >= wanted && strcmp(name + length - wanted, end) == 0;
 }
 
-/* Of what is done once a device, and not once a shard. */
+/* Of what is done once a device, or once where the variables are stored, and not once a shard. */
 static bool is_of_update(const lk_trace_operator *op)
 {
     return ends_in(op->name, "_update") || strcmp(op->name, "squared_norms") == 0 ||
@@ -190,21 +186,11 @@ static lk_status add_up_window(const measuring *m, const lk_trainer *trainer, pr
     return status;
 }
 
-/* Elements of the longer row that the exchange is timed with. */
-static int64_t large_row(const lk_plan *plan)
-{
-    int64_t most = plan->parameters < LARGEST_ROW ? plan->parameters : LARGEST_ROW;
-    return most > LEAST_ROW ? most : LEAST_ROW;
-}
-
 /* Of a run that is too short for a window nothing would follow from it. */
 static lk_status time_exchange(const measuring *m, const lk_trainer *trainer, process_times *t)
 {
     t->small_sum = t->large_sum = NAN;
-    if (m->epoch == 0 || trainer->plan.devices < 2 || !is_replicated(trainer->plan.strategy))
-        return LK_OK;
-    LK_TRY(lk__time_exchange(trainer->strategy, SMALL_ROW, &t->small_sum));
-    return lk__time_exchange(trainer->strategy, large_row(&trainer->plan), &t->large_sum);
+    return m->epoch > 0 ? lk__time_rows(trainer, &t->small_sum, &t->large_sum) : LK_OK;
 }
 
 /* --- all of them -------------------------------------------------------------------------------------------------- */
@@ -264,6 +250,14 @@ static double late_messages(const sums *s)
     return late;
 }
 
+/* There is one update, for which all wait, and not a part of each device's mean. */
+static void put_stored_update(int devices, lk_scaling_report *r)
+{
+    double share = r->update;
+    r->update *= devices;
+    r->computing += r->storing_devices > 0 ? r->update : r->update - share;
+}
+
 static void put_times(const sums *s, int processes, lk_scaling_report *r)
 {
     double per_step = 1 / ((double)s->n * (double)s->steps), late = processes > 1 ? late_messages(s) : 0;
@@ -276,8 +270,10 @@ static void put_times(const sums *s, int processes, lk_scaling_report *r)
     r->input = s->of.input * per_step;
     r->other = r->step_seconds - r->compute - r->exchange - r->slowest - r->input;
     r->core_share = on_cores && s->processor < s->operators ? s->processor / s->operators : 1;
+    r->update = s->update * per_step * r->core_share;
     r->computing = r->compute * r->core_share;
-    r->update = is_replicated(r->strategy) ? s->update * per_step * r->core_share : 0;
+    if (*r->storage)
+        put_stored_update(s->n, r);
 }
 
 static void name_slowest(const lk_trainer *trainer, const lk_group *group, const sums *s, lk_scaling_report *r)
@@ -291,48 +287,6 @@ static void name_slowest(const lk_trainer *trainer, const lk_group *group, const
         snprintf(r->slowest_device, sizeof r->slowest_device, "%s", s->of.name);
 }
 
-/* --- the exchange ------------------------------------------------------------------------------------------------- */
-
-static int64_t count_buckets(const lk_trainer *trainer)
-{
-    const lk_train_config *config = &trainer->config;
-    bool at_once = config->executor == LK_EXECUTOR_EAGER || config->bucket_mb <= 0 ||
-                   (trainer->plan.batch_norm == LK_BN_SYNC && lk_model_has_batch_norm(trainer->model));
-    double bytes = (double)trainer->plan.parameters * sizeof(float);
-    return at_once ? 1 : (int64_t)ceil(bytes / (1e6 * config->bucket_mb));
-}
-
-static void put_amounts(const lk_trainer *trainer, lk_scaling_report *r)
-{
-    int64_t buckets = count_buckets(trainer);
-    r->sliced_bytes = r->whole_bytes = 0;
-    for (int i = 0; i < trainer->n_parameters; i++) {
-        int64_t elements = lk_shape_count(lk_model_variable_shape(trainer->model, i));
-        bool whole = trainer->strategy->flat && elements <= LK_FLAT_SMALL;
-        *(whole ? &r->whole_bytes : &r->sliced_bytes) += (double)elements * sizeof(float);
-    }
-    r->messages = (r->sliced_bytes > 0 ? 2 * buckets : 0) + (r->whole_bytes > 0 ? buckets : 0);
-    r->messages += trainer->vote_sum != NULL;
-}
-
-/* Two sums of rows of known lengths are two equations for latency and bandwidth. */
-static void put_exchange(const lk_trainer *trainer, const process_times *all, lk_scaling_report *r)
-{
-    double small = all[0].small_sum, large = all[0].large_sum, others = (double)(r->devices - 1);
-    double small_bytes = SMALL_ROW * sizeof(float), large_bytes = (double)large_row(&trainer->plan) * sizeof(float);
-    if (isfinite(large))
-        put_amounts(trainer, r);
-    if (!(large > small)) /* also where they were not timed */
-        return;
-    double sent = 2 * others / (double)r->devices;
-    r->bandwidth = sent * (large_bytes - small_bytes) / (large - small);
-    r->latency = (small - sent * small_bytes / r->bandwidth) / (2 * others);
-    if (r->latency < 0) { /* too little to be told from what bytes take */
-        r->latency = 0;
-        r->bandwidth = sent * large_bytes / large;
-    }
-}
-
 /* --- the report --------------------------------------------------------------------------------------------------- */
 
 static void describe_run(const lk_trainer *trainer, const lk_group *group, lk_scaling_report *r)
@@ -343,6 +297,7 @@ static void describe_run(const lk_trainer *trainer, const lk_group *group, lk_sc
     snprintf(r->data, sizeof r->data, "%s", plan->data);
     snprintf(r->strategy, sizeof r->strategy, "%s", plan->strategy);
     snprintf(r->transport, sizeof r->transport, "%s", plan->transport);
+    snprintf(r->storage, sizeof r->storage, "%s", plan->storage ? plan->storage : "");
     snprintf(r->dtype, sizeof r->dtype, "%s", lk_dtype_name(plan->dtype));
     snprintf(r->kind, sizeof r->kind, "%s", lk_device_kind(trainer->devices[0]));
     snprintf(r->implementations, sizeof r->implementations, "%016" PRIx64, plan->implementations);
@@ -351,6 +306,7 @@ static void describe_run(const lk_trainer *trainer, const lk_group *group, lk_sc
     else if (gethostname(r->host, sizeof r->host - 1) != 0)
         r->host[0] = '\0';
     r->devices = plan->devices;
+    r->storing_devices = lk__stores_beside(trainer->strategy);
     r->processes = plan->processes;
     r->batch_size = plan->batch_size;
     r->shards = plan->shards;
@@ -376,7 +332,7 @@ static lk_status make_report(const measuring *m, lk_trainer *trainer, const proc
         put_times(&s, processes, r);
         name_slowest(trainer, group, &s, r);
     }
-    put_exchange(trainer, all, r);
+    lk__put_exchange(trainer, all[0].small_sum, all[0].large_sum, r);
     return m->dir && r->devices > 1 && trainer->plan.process == 0 ? lk__scaling_find_one_device(m->dir, r) : LK_OK;
 }
 
@@ -408,7 +364,7 @@ static lk_status train_begin(void *self, lk_trainer *trainer)
     measuring *m = self;
     lk__free(trainer->scaling);
     trainer->scaling = NULL;
-    m->on = is_synchronous(trainer->plan.strategy);
+    m->on = is_synchronous(trainer);
     m->epoch = 0;
     if (m->on)
         plan_window(m, trainer);

@@ -4,7 +4,7 @@
 #include "lockstep/callbacks.h"
 #include "lockstep/trace.h"
 
-static lk_trainer *new_trainer(const char *devices, int64_t steps, int64_t epochs)
+static lk_train_config short_run(const char *devices, int64_t steps, int64_t epochs)
 {
     lk_train_config config;
     lk_error_clear();
@@ -16,6 +16,12 @@ static lk_trainer *new_trainer(const char *devices, int64_t steps, int64_t epoch
     config.epochs = epochs;
     config.devices = devices;
     config.shards = 2;
+    return config;
+}
+
+static lk_trainer *new_trainer(const char *devices, int64_t steps, int64_t epochs)
+{
+    lk_train_config config = short_run(devices, steps, epochs);
     lk_trainer *trainer = lk_trainer_new(&config);
     if (!trainer)
         fail_msg("%s", lk_error_message());
@@ -63,24 +69,72 @@ static void two_devices_are_measured(void **state)
     assert_true(isnan(r.one_device_images_per_second));
 }
 
-static void central_storage_is_measured_without_a_model(void **state)
+static lk_trainer *new_central_trainer(const char *devices, const char *storage)
+{
+    lk_train_config config = short_run(devices, 12, 1);
+    config.strategy = "central-storage";
+    config.storage = storage;
+    lk_trainer *trainer = lk_trainer_new(&config);
+    if (!trainer)
+        fail_msg("%s", lk_error_message());
+    return trainer;
+}
+
+/* Where the first device stores, it makes the update, of which its own mean has a part. */
+static void stored_variables_are_measured(void **state)
 {
     (void)state;
-    lk_train_config config;
-    assert_ok(lk_train_defaults(NULL, &config));
-    config.data = "synthetic";
-    config.limit_train = 64;
-    config.limit_val = 0;
-    config.batch_size = 8;
-    config.epochs = 1;
-    config.devices = "2xcpu";
-    config.strategy = "central-storage";
-    lk_trainer *trainer = lk_trainer_new(&config);
-    assert_non_null(trainer);
-    lk_scaling_report r = run_with(trainer, NULL);
     lk_scaling_prediction p;
-    assert_true(r.compute > 0 && r.update == 0 && isnan(r.bandwidth) && isnan(r.latency));
-    assert_false(lk_scaling_predict(&r, 4, true, &p));
+    lk_scaling_report r = run_with(new_central_trainer("2xcpu:0", NULL), NULL);
+    double sum = r.compute + r.exchange + r.slowest + r.input + r.other;
+    assert_true(fabs(sum - r.step_seconds) < 1e-9);
+    assert_true(r.update > 0 && r.computing > r.compute * r.core_share && r.update < r.computing);
+    assert_string_equal(r.strategy, "central-storage");
+    assert_string_equal(r.storage, "cpu:0");
+    assert_int_equal(r.storing_devices, 0);
+    assert_near(r.sliced_bytes, 4.0 * 129068);
+    assert_near(r.whole_bytes, 4.0 * 129068);
+    assert_int_equal(r.messages, 3);
+    assert_true(isnan(r.bandwidth) || (r.bandwidth > 0 && r.latency >= 0 && lk_scaling_predict(&r, 4, true, &p)));
+
+    r = run_with(new_central_trainer("2xcpu:0", "cpu:1"), NULL);
+    assert_true(r.update > 0 && r.computing > r.compute * r.core_share);
+    assert_string_equal(r.storage, "cpu:1");
+    assert_int_equal(r.devices, 2);
+    assert_int_equal(r.storing_devices, 1);
+    assert_near(r.whole_bytes, 8.0 * 129068);
+    assert_true(r.sliced_bytes == 0 && r.messages == 2);
+}
+
+/* As long as the formula says that rows of 64 KiB and of 2 MiB take with 10 us a message and 1 GB/s. */
+static void times_give_latency_and_bandwidth(void **state)
+{
+    (void)state;
+    struct {
+        lk_trainer *trainer;
+        double messages, bytes, others; /* from one of two devices to those that it exchanges with */
+    } cases[] = {
+        {new_trainer("2xcpu:0", 12, 1), 2, 1, 1},
+        {new_central_trainer("2xcpu:0", NULL), 3, 2, 1},
+        {new_central_trainer("2xcpu:0", "cpu:1"), 4, 4, 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        double small = 1e-5 * cases[i].messages + 1e-9 * cases[i].bytes * 65536,
+               large = 1e-5 * cases[i].messages + 1e-9 * cases[i].bytes * 2097152;
+        lk_scaling_report r;
+        lk__scaling_clear(&r);
+        r.devices = 2;
+        r.storing_devices = cases[i].others > 1;
+        lk__put_exchange(cases[i].trainer, small, large, &r);
+        assert_near(r.latency, 1e-5);
+        assert_near(r.bandwidth, 1e9);
+        lk__put_exchange(cases[i].trainer, small, small, &r); /* nothing new follows */
+        assert_near(r.bandwidth, 1e9);
+        lk__put_exchange(cases[i].trainer, small / 1e3, large, &r);
+        assert_true(r.latency == 0);
+        assert_near(r.bandwidth, cases[i].bytes * 2097152 / large);
+        lk_trainer_release(cases[i].trainer);
+    }
 }
 
 /* The second epoch where there is one; nothing where an epoch is too short. */
@@ -198,7 +252,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(two_devices_are_measured),
-        cmocka_unit_test(central_storage_is_measured_without_a_model),
+        cmocka_unit_test(stored_variables_are_measured),
+        cmocka_unit_test(times_give_latency_and_bandwidth),
         cmocka_unit_test(windows_lie_within_an_epoch),
         cmocka_unit_test(another_recording_is_left_alone),
         cmocka_unit_test(an_interrupt_ends_the_recording),
