@@ -1,5 +1,5 @@
 /* What a coordinator knows, under its mutex, and the parts of its thread: ps_coordinator.c keeps time, ps_members.c
- * knows who is there, ps_work.c hands out. */
+ * knows who is there, ps_registry.c where servers are, ps_work.c hands out. */
 #ifndef LK_TRAIN_PS_MEMBERS_H
 #define LK_TRAIN_PS_MEMBERS_H
 
@@ -84,6 +84,12 @@ int lk__ps_count_workers(const ps_coordinator *c);
 
 /* Time goes by: who has been silent for too long is lost. */
 lk_status lk__ps_members_tick(ps_coordinator *c, double seconds);
+
+/* Of servers: PS_JOIN and PS_BEAT, PS_TABLE, and time. */
+lk_status lk__ps_registry_join(ps_coordinator *c, const lk_mail *mail, uint64_t number, const ps_join *join);
+lk_status lk__ps_registry_hear(ps_coordinator *c, const ps_beat *beat);
+lk_status lk__ps_registry_send(ps_coordinator *c, const lk_mail *mail, uint64_t number);
+void lk__ps_registry_tick(ps_coordinator *c, double seconds);
 
 /* Answers those that wait and can be answered now. */
 lk_status lk__ps_work_serve(ps_coordinator *c);
