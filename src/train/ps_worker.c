@@ -1,36 +1,21 @@
 /* A worker of a parameter-server training: it asks for a batch, pulls the variables, computes gradients, and pushes
  * them. */
-#include "train/ps_agreement.h"
-#include "train/ps_chief_call.h"
-#include "train/ps_client.h"
-#include "train/ps_pulse.h"
+#include "train/ps_membership.h"
 
 #include "base/heartbeat.h"
-#include "base/log.h"
-#include "base/mem.h"
 #include "base/status.h"
-#include "core/topology.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { MAX_SUMS = 64 }; /* sizes of nodes: two at each depth of the tree */
 
 typedef struct worker {
     lk_trainer *trainer;
     lk_train_result *result;
-    ps_place place;
-    lk_post *post;
-    lk_peer *peer;
-    ps_pulse_thread *pulse;
-    ps_welcome welcome;
+    ps_membership membership;
     ps_layout layout;
-    ps_directory directory;
     ps_client *client;
-    uint64_t number;
     lk_shard_sum *sums[MAX_SUMS]; /* of as many shards as nodes have had */
     int64_t sizes[MAX_SUMS];
     int n_sums;
@@ -41,108 +26,6 @@ static double now(void)
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
-
-static bool is_interrupted(void *user)
-{
-    return atomic_load(&((worker *)user)->trainer->interrupted);
-}
-
-/* --- asking the chief --------------------------------------------------------------------------------------------- */
-
-typedef struct question {
-    int kind, reply;
-    const char *what;
-    const void *body;
-    size_t bytes;
-    int frames; /* behind the answer's structure */
-} question;
-
-/* Whether training, and waiting for it, go on. */
-static lk_status check(void *user)
-{
-    worker *w = user;
-    LK_TRY(lk__ps_pulse_check(w->pulse));
-    if (is_interrupted(w))
-        LK_FAIL(LK_ERR_INTERRUPTED, "worker %d: interrupted", w->welcome.worker);
-    return LK_OK;
-}
-
-/* Answers to earlier questions are dropped. */
-static lk_status hear(worker *w, uint64_t number, lk_mail **mail)
-{
-    lk_wire_header header;
-    LK_TRY(lk__peer_receive(w->peer, 50, mail));
-    if (!*mail)
-        return LK_OK;
-    lk_status status = lk__wire_header(*mail, &header);
-    if (status == LK_OK && header.number == number)
-        return LK_OK;
-    lk__mail_release(*mail);
-    *mail = NULL;
-    return status;
-}
-
-/* *mail: the answer, to be released. It may take as long as others need; the question is repeated now and then, for a
- * connection may have been lost. */
-static lk_status ask(worker *w, const question *q, void *answer, size_t bytes, lk_mail **mail)
-{
-    enum { LOOKS = 100 };
-    lk_wire_first first;
-    uint64_t number = ++w->number;
-    lk_frame frame = lk__wire_first(&first, q->kind, number, q->body, q->bytes);
-    *mail = NULL;
-    for (int looks = 0; !*mail; looks++) {
-        lk__still(LK_DOING_OTHERS, "wait for the chief");
-        if (looks % LOOKS == 0)
-            LK_TRY(lk__peer_send(w->peer, &frame, 1));
-        LK_TRY(hear(w, number, mail));
-        if (!*mail)
-            LK_TRY(check(w));
-    }
-    lk__now(LK_DOING_WORK, "training");
-    lk_status status = lk__wire_body(*mail, q->reply, q->what, answer, bytes, q->frames, q->frames);
-    if (status != LK_OK) {
-        lk__mail_release(*mail);
-        *mail = NULL;
-    }
-    return status;
-}
-
-static lk_status ask_briefly(worker *w, const question *q, void *answer, size_t bytes)
-{
-    lk_mail *mail;
-    LK_TRY(ask(w, q, answer, bytes, &mail));
-    lk__mail_release(mail);
-    return LK_OK;
-}
-
-/* --- servers ------------------------------------------------------------------------------------------------------ */
-
-static int generation(void *user)
-{
-    return lk__ps_pulse_generation(((worker *)user)->pulse);
-}
-
-static lk_status look_up(void *user, ps_server_place *places, int *of)
-{
-    worker *w = user;
-    ps_empty table = {.run = w->welcome.run};
-    ps_servers servers;
-    const void *data;
-    lk_mail *mail;
-    question q = {PS_TABLE, PS_SERVERS, "table of servers", &table, sizeof table, 1};
-    size_t bytes = (size_t)w->welcome.servers * sizeof *places;
-    LK_TRY(ask(w, &q, &servers, sizeof servers, &mail));
-    lk_status status = lk__wire_frame(mail, 0, q.what, bytes, &data);
-    if (status == LK_OK) {
-        memcpy(places, data, bytes);
-        *of = servers.generation;
-    }
-    lk__mail_release(mail);
-    for (int s = 0; s < w->welcome.servers && status == LK_OK; s++)
-        places[s].address[sizeof places[s].address - 1] = places[s].key[sizeof places[s].key - 1] = '\0';
-    return status;
 }
 
 /* --- a hand-out --------------------------------------------------------------------------------------------------- */
@@ -208,13 +91,14 @@ static lk_status read_metrics(const worker *w, ps_work *work)
 /* May it be pushed? Waits where others have to push first. */
 static lk_status ask_for_grant(worker *w, const ps_task *task, bool *granted)
 {
-    ps_ask body = {.worker = w->welcome.worker, .batch = task->batch, .run = w->welcome.run};
-    question q = {PS_ASK, PS_ANSWER, "answer", &body, sizeof body, 0};
+    const ps_welcome *welcome = &w->membership.welcome;
+    ps_ask body = {.worker = welcome->worker, .batch = task->batch, .run = welcome->run};
+    ps_question q = {PS_ASK, PS_ANSWER, "answer", &body, sizeof body};
     ps_answer answer;
     *granted = task->granted != 0;
     if (*granted)
         return LK_OK;
-    LK_TRY(ask_briefly(w, &q, &answer, sizeof answer));
+    LK_TRY(lk__ps_membership_ask(&w->membership, &q, &answer, sizeof answer));
     *granted = answer.granted != 0;
     return LK_OK;
 }
@@ -287,7 +171,7 @@ static lk_status end_of_training(worker *w, ps_state state)
 {
     static const struct timespec look = {.tv_nsec = 10 * 1000000L};
     for (int looks = 0; state == PS_FAILED && looks < 100; looks++) {
-        LK_TRY(lk__ps_pulse_check(w->pulse));
+        LK_TRY(lk__ps_pulse_check(w->membership.pulse));
         nanosleep(&look, NULL);
     }
     if (state == PS_FAILED)
@@ -300,10 +184,10 @@ static lk_status work(worker *w)
     ps_work report = {.outcome = PS_NOTHING};
     for (;;) {
         ps_task task;
-        report.worker = w->welcome.worker;
-        report.run = w->welcome.run;
-        question q = {PS_WORK, PS_TASK, "task", &report, sizeof report, 0};
-        LK_TRY(ask_briefly(w, &q, &task, sizeof task));
+        report.worker = w->membership.welcome.worker;
+        report.run = w->membership.welcome.run;
+        ps_question q = {PS_WORK, PS_TASK, "task", &report, sizeof report};
+        LK_TRY(lk__ps_membership_ask(&w->membership, &q, &task, sizeof task));
         if (task.state != PS_RUNNING)
             return end_of_training(w, (ps_state)task.state);
         double began = now();
@@ -313,80 +197,15 @@ static lk_status work(worker *w)
     }
 }
 
-static lk_status ask_for_seat(worker *w, int devices)
-{
-    ps_join body = {.role = PS_WORKER, .devices = devices, .nonce = w->trainer->nonce};
-    ps_seated seated;
-    lk_mail *mail;
-    gethostname(body.host, sizeof body.host - 1);
-    LK_TRY(lk__ps_join(w->post, &w->place, PS_SEAT, &body, NULL, 0, is_interrupted, w, &mail));
-    lk_status status = lk__wire_body(mail, PS_SEATED, "seat", &seated, sizeof seated, 0, 0);
-    lk__mail_release(mail);
-    if (status == LK_OK && seated.first_core >= 0)
-        lk__topology_begin_at(seated.first_core % lk__topology_cores());
-    return status;
-}
-
-static lk_status open_post(worker *w)
-{
-    LK_TRY(lk__ps_place_find(&w->trainer->config, &w->place));
-    return lk__post_open(w->place.has_keys ? &w->place.keys : NULL, &w->post);
-}
-
-lk_status lk__ps_take_seat(lk_trainer *trainer, int devices)
-{
-    worker w = {.trainer = trainer};
-    trainer->nonce = lk__ps_nonce();
-    lk_status status = open_post(&w);
-    if (status == LK_OK)
-        status = ask_for_seat(&w, devices);
-    lk__post_release(w.post);
-    lk__ps_place_free(&w.place);
-    return status;
-}
-
-static lk_status join(worker *w)
-{
-    ps_join body = {.role = PS_WORKER, .devices = w->trainer->n_devices, .nonce = w->trainer->nonce};
-    void *fields;
-    size_t bytes;
-    lk_mail *mail = NULL;
-    gethostname(body.host, sizeof body.host - 1);
-    LK_TRY(lk__agreement_list(w->trainer, &fields, &bytes));
-    lk_status status = lk__ps_join(w->post, &w->place, PS_JOIN, &body, fields, bytes, is_interrupted, w, &mail);
-    lk__free(fields);
-    LK_TRY(status);
-    status = lk__wire_body(mail, PS_WELCOME, "welcome", &w->welcome, sizeof w->welcome, 0, 0);
-    lk__mail_release(mail);
-    LK_TRY(status);
-    lk__log(LK_LOG_INFO, "worker %d of the chief at %s, %d parameter server%s", w->welcome.worker, w->place.chief_text,
-            w->welcome.servers, w->welcome.servers == 1 ? "" : "s");
-    ps_beat beat = {.role = PS_WORKER, .id = w->welcome.worker, .run = w->welcome.run};
-    LK_TRY(lk__peer_open(w->post, &w->place.chief, w->place.chief_key, &w->peer));
-    return lk__ps_pulse_start(w->post, &w->place, &beat, &w->pulse);
-}
-
-/* In good order, so that nobody waits for it; the chief may have gone. */
-static void leave(worker *w)
-{
-    ps_ask body = {.worker = w->welcome.worker, .run = w->welcome.run};
-    lk_wire_first first;
-    lk_frame frame = lk__wire_first(&first, PS_LEAVE, ++w->number, &body, sizeof body);
-    lk_mail *mail = NULL;
-    if (lk__peer_send(w->peer, &frame, 1) == LK_OK && lk__peer_receive(w->peer, 500, &mail) == LK_OK)
-        lk__mail_release(mail);
-}
-
 static lk_status run(worker *w)
 {
-    w->directory = (ps_directory){.user = w, .generation = generation, .look_up = look_up, .check = check};
-    LK_TRY(open_post(w));
-    LK_TRY(join(w));
-    LK_TRY(lk__ps_layout_new(w->trainer->model, w->welcome.servers, &w->layout));
-    LK_TRY(lk__ps_client_new(w->post, &w->layout, w->welcome.run, &w->directory, &w->client));
+    ps_membership *m = &w->membership;
+    LK_TRY(lk__ps_membership_open(w->trainer, m));
+    LK_TRY(lk__ps_layout_new(w->trainer->model, m->welcome.servers, &w->layout));
+    LK_TRY(lk__ps_client_new(m->post, &w->layout, m->welcome.run, &m->directory, &w->client));
     lk_status status = work(w);
     if (status == LK_ERR_INTERRUPTED)
-        leave(w);
+        lk__ps_membership_leave(m);
     return status;
 }
 
@@ -399,12 +218,9 @@ lk_status lk_trainer_work(lk_trainer *trainer, lk_train_result *result)
     double began = now();
     lk_status status = run(&w);
     result->total_seconds = now() - began;
-    lk__ps_pulse_stop(w.pulse);
     lk__ps_client_release(w.client);
-    lk__peer_release(w.peer);
-    lk__post_release(w.post);
     lk__ps_layout_free(&w.layout);
-    lk__ps_place_free(&w.place);
+    lk__ps_membership_close(&w.membership);
     for (int i = 0; i < w.n_sums; i++)
         lk_shard_sum_release(w.sums[i]);
     atomic_store(&trainer->interrupted, false);
