@@ -11,7 +11,7 @@ enum { NOBODY = -1 };
 typedef struct held {
     int64_t batch;
     lk_range node;
-    int worker;     /* NOBODY: it waits for one */
+    int64_t worker; /* NOBODY: it waits for one */
     int64_t behind; /* see the header */
     bool granted, was_out;
 } held;
@@ -154,7 +154,7 @@ static lk_status open_next(lk_handouts *h, int64_t nodes)
     return LK_OK;
 }
 
-lk_status lk__handouts_take(lk_handouts *h, int worker, int64_t nodes, lk_handout *handout, bool *given)
+lk_status lk__handouts_take(lk_handouts *h, int64_t worker, int64_t nodes, lk_handout *handout, bool *given)
 {
     *given = false;
     LK_TRY(grow(h, 1));
@@ -177,7 +177,7 @@ lk_status lk__handouts_take(lk_handouts *h, int worker, int64_t nodes, lk_handou
     return LK_OK;
 }
 
-lk_grant lk__handouts_grant(lk_handouts *h, int worker, int64_t batch)
+lk_grant lk__handouts_grant(lk_handouts *h, int64_t worker, int64_t batch)
 {
     held *mine = NULL;
     for (int i = 0; i < h->n && !mine; i++)
@@ -223,7 +223,7 @@ lk_finish lk__handouts_finish(lk_handouts *h, int64_t batch, lk_range node)
     return LK_FINISHED_BEFORE;
 }
 
-int lk__handouts_give_back(lk_handouts *h, int worker)
+int lk__handouts_give_back(lk_handouts *h, int64_t worker)
 {
     int n = 0;
     for (int i = 0; i < h->n; i++) {

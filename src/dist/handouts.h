@@ -42,14 +42,14 @@ void lk__handouts_start(lk_handouts *handouts, int64_t first, int64_t count);
 /* No new batches from now on, nor those that wait to be handed out again; what workers have is still to be finished. */
 void lk__handouts_stop(lk_handouts *handouts);
 
-/* Something for a worker, which has nothing. nodes: into how many a batch that workers share is cut, a power of two.
- * *given false: nothing now. Errors: LK_ERR_MEMORY. */
-lk_status lk__handouts_take(lk_handouts *handouts, int worker, int64_t nodes, lk_handout *handout, bool *given);
+/* Something for a worker, which has nothing. worker: its number, not below 0. nodes: into how many a batch that workers
+ * share is cut, a power of two. *given false: nothing now. Errors: LK_ERR_MEMORY. */
+lk_status lk__handouts_take(lk_handouts *handouts, int64_t worker, int64_t nodes, lk_handout *handout, bool *given);
 
 typedef enum lk_grant { LK_GRANTED, LK_GRANT_LATER, LK_GRANT_NEVER } lk_grant;
 
 /* May the worker push this? Never: it is no longer the worker's, who is to forget it. */
-lk_grant lk__handouts_grant(lk_handouts *handouts, int worker, int64_t batch);
+lk_grant lk__handouts_grant(lk_handouts *handouts, int64_t worker, int64_t batch);
 
 typedef enum lk_finish {
     LK_FINISHED_PART,  /* other nodes of its batch are not finished */
@@ -61,7 +61,7 @@ typedef enum lk_finish {
 lk_finish lk__handouts_finish(lk_handouts *handouts, int64_t batch, lk_range node);
 
 /* What the worker has is to be handed out again. Gives how many those were. */
-int lk__handouts_give_back(lk_handouts *handouts, int worker);
+int lk__handouts_give_back(lk_handouts *handouts, int64_t worker);
 
 /* Whether all batches of the epoch, or those handed out before the stop, are finished. */
 bool lk__handouts_are_finished(const lk_handouts *handouts);

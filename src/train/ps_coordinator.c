@@ -123,14 +123,12 @@ void lk__ps_coordinator_release(ps_coordinator *c)
     atomic_store(&c->stop, true);
     if (c->is_started)
         pthread_join(c->thread, NULL);
-    for (int i = 0; i < c->n_workers; i++)
-        lk__mail_release(c->workers[i].waiting);
+    lk__ps_seats_free(&c->seats);
     for (int s = 0; c->servers && s < c->place->servers; s++)
         lk__free(c->servers[s].initial);
     lk__service_release(c->service);
     lk__handouts_release(c->handouts);
     lk__free(c->servers);
-    lk__free(c->workers);
     lk__free(c->agreement);
     lk__free(c->rates);
     lk__free(c->finished);
@@ -250,8 +248,8 @@ bool lk__ps_coordinator_is_idle(ps_coordinator *c)
 
 static bool all_know(const ps_coordinator *c)
 {
-    for (int i = 0; i < c->n_workers; i++)
-        if (c->workers[i].is_there && !c->workers[i].was_told)
+    for (int i = 0; i < c->seats.n; i++)
+        if (c->seats.seats[i].state == PS_SEAT_TAKEN && !c->seats.seats[i].was_told)
             return false;
     for (int s = 0; s < c->place->servers; s++)
         if (c->servers[s].place.is_there && !c->servers[s].was_told)

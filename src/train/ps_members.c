@@ -2,7 +2,6 @@
 #include "train/ps_members.h"
 
 #include "base/log.h"
-#include "base/mem.h"
 #include "base/status.h"
 #include "train/ps_agreement.h"
 
@@ -28,110 +27,70 @@ lk_status lk__ps_refuse(ps_coordinator *c, const lk_mail *to, uint64_t number, c
 
 /* --- workers ------------------------------------------------------------------------------------------------------ */
 
-int lk__ps_count_workers(const ps_coordinator *c)
-{
-    int n = 0;
-    for (int i = 0; i < c->n_workers; i++)
-        n += c->workers[i].is_there;
-    return n;
-}
-
-lk_status lk__ps_find_worker(ps_coordinator *c, int id, uint64_t run, ps_worker_seat **worker)
+lk_status lk__ps_find_seat(ps_coordinator *c, int64_t worker, uint64_t run, ps_seat **seat)
 {
     if (run != c->training.setup.run)
         LK_FAIL(LK_ERR_FORMAT, "message: of another training, run %016llx", (unsigned long long)run);
-    if (id < 0 || id >= c->n_workers)
-        LK_FAIL(LK_ERR_FORMAT, "message: of worker %d; there are %d", id, c->n_workers);
-    *worker = &c->workers[id];
+    if (worker < 0 || worker >= c->seats.workers)
+        LK_FAIL(LK_ERR_FORMAT, "message: of worker %lld; there have been %lld", (long long)worker,
+                (long long)c->seats.workers);
+    *seat = lk__ps_seats_of_worker(&c->seats, worker);
     return LK_OK;
 }
 
-static void heard_of(ps_coordinator *c, ps_worker_seat *worker)
+/* A worker is there when it is heard of under its number: a request to join may come late, when it has gone. */
+static void heard_of(ps_coordinator *c, ps_seat *seat)
 {
-    worker->silence = 0;
-    if (worker->is_there || worker->has_left || !worker->has_joined)
+    long long worker = (long long)seat->worker;
+    seat->silence = 0;
+    if (seat->state == PS_SEAT_TAKEN)
         return;
-    worker->is_there = true;
+    if (seat->state == PS_SEAT_LOST)
+        lk__log(LK_LOG_INFO, "worker %lld on %s is back", worker, seat->host);
+    else
+        lk__log(LK_LOG_INFO, "worker %lld on %s has joined, with %d device%s", worker, seat->host, seat->devices,
+                seat->devices == 1 ? "" : "s");
+    seat->state = PS_SEAT_TAKEN;
     c->report.workers_joined++;
-    lk__log(LK_LOG_INFO, "worker %d on %s is back", (int)(worker - c->workers), worker->host);
 }
 
-/* Whether the seat's devices may be on these cores of the host. */
-static bool overlaps(const ps_coordinator *c, const ps_worker_seat *seat, const char *host, int first, int devices)
+/* The seat of a process that has asked already, or one for it. */
+static lk_status seat_worker(ps_coordinator *c, const ps_join *join, ps_seat **seat)
 {
-    bool is_coming = !seat->has_joined && seat->silence < c->place->join_timeout;
-    return (seat->is_there || is_coming) && strcmp(seat->host, host) == 0 && first < seat->first_core + seat->devices &&
-           seat->first_core < first + devices;
-}
-
-/* Behind those of workers that are there, or where one was that is gone. */
-static int find_cores(const ps_coordinator *c, const char *host, int devices)
-{
-    int first = 0;
-    for (int i = 0; i < c->n_workers; i++)
-        if (overlaps(c, &c->workers[i], host, first, devices)) {
-            first = c->workers[i].first_core + c->workers[i].devices;
-            i = -1;
-        }
-    return first;
-}
-
-/* The seat of a process that has asked already, or a new one. */
-static lk_status seat_worker(ps_coordinator *c, const ps_join *join, ps_worker_seat **worker)
-{
-    for (int i = 0; i < c->n_workers; i++)
-        if (c->workers[i].nonce == join->nonce) {
-            *worker = &c->workers[i];
-            return LK_OK;
-        }
-    if (c->n_workers == c->capacity) {
-        int capacity = c->capacity ? 2 * c->capacity : 8;
-        ps_worker_seat *more = lk__realloc(c->workers, (size_t)capacity, sizeof *more);
-        if (!more)
-            return LK_ERR_MEMORY;
-        c->workers = more;
-        c->capacity = capacity;
-    }
-    ps_worker_seat seat = {.nonce = join->nonce, .devices = join->devices};
-    memcpy(seat.host, join->host, sizeof join->host);
-    seat.first_core = find_cores(c, seat.host, seat.devices);
-    *worker = &c->workers[c->n_workers++];
-    **worker = seat;
+    *seat = lk__ps_seats_of_process(&c->seats, join->nonce);
+    if (*seat)
+        return LK_OK;
+    LK_TRY(lk__ps_seats_find(&c->seats, seat));
+    if ((*seat)->waiting)
+        LK_TRY(lk__ps_forget(c, (*seat)->waiting, (*seat)->number, (*seat)->asks_push));
+    lk__ps_seat_clear(*seat);
+    lk__ps_seats_keep(&c->seats, *seat, join, c->place->join_timeout);
     return LK_OK;
 }
 
 static lk_status offer_seat(ps_coordinator *c, const lk_mail *mail, uint64_t number, const ps_join *join)
 {
-    ps_worker_seat *worker;
-    LK_TRY(seat_worker(c, join, &worker));
-    ps_seated seated = {.first_core = worker->first_core};
+    ps_seat *seat;
+    LK_TRY(seat_worker(c, join, &seat));
+    ps_seated seated = {.first_core = seat->first_core};
     return lk__ps_reply(c, mail, PS_SEATED, number, &seated, sizeof seated, NULL, 0);
-}
-
-static void welcome(ps_coordinator *c, ps_worker_seat *worker)
-{
-    if (worker->has_joined)
-        return;
-    worker->has_joined = worker->is_there = true;
-    c->report.workers_joined++;
-    lk__log(LK_LOG_INFO, "worker %d on %s has joined, with %d device%s", (int)(worker - c->workers), worker->host,
-            worker->devices, worker->devices == 1 ? "" : "s");
 }
 
 static lk_status join_worker(ps_coordinator *c, const lk_mail *mail, uint64_t number, const ps_join *join)
 {
     char reason[LK_MESSAGE_BYTES / 2];
-    ps_worker_seat *worker;
+    ps_seat *seat;
     lk_frame theirs = mail->n > 1 ? mail->frames[1] : (lk_frame){NULL, 0};
     if (!lk__agreement_is_same(c->agreement, c->training.agreement_bytes, theirs.data, theirs.bytes,
                                c->training.setup.max_staleness == 0, join->host, reason, sizeof reason)) {
         lk__log(LK_LOG_WARNING, "a worker is refused: %s", reason);
         return lk__ps_refuse(c, mail, number, reason);
     }
-    LK_TRY(seat_worker(c, join, &worker));
-    welcome(c, worker);
-    heard_of(c, worker);
-    ps_welcome body = {.worker = (int32_t)(worker - c->workers),
+    LK_TRY(seat_worker(c, join, &seat));
+    lk__ps_seats_number(&c->seats, seat);
+    if (seat->state == PS_SEAT_KEPT)
+        seat->silence = 0;
+    ps_welcome body = {.worker = seat->worker,
                        .servers = c->place->servers,
                        .run = c->training.setup.run,
                        .max_staleness = c->training.setup.max_staleness,
@@ -173,14 +132,15 @@ static lk_status join(ps_coordinator *c, const lk_mail *mail, const lk_wire_head
 static lk_status hear_beat(ps_coordinator *c, const lk_mail *mail, uint64_t number)
 {
     ps_beat beat;
-    ps_worker_seat *worker;
+    ps_seat *seat = NULL;
     LK_TRY(lk__wire_body(mail, PS_BEAT, "beat", &beat, sizeof beat, 0, 0));
-    if (beat.role == PS_WORKER) {
-        LK_TRY(lk__ps_find_worker(c, beat.id, beat.run, &worker));
-        heard_of(c, worker);
-        worker->was_told = c->state != PS_RUNNING;
-    } else {
+    if (beat.role == PS_WORKER)
+        LK_TRY(lk__ps_find_seat(c, beat.id, beat.run, &seat));
+    else
         LK_TRY(lk__ps_registry_hear(c, &beat));
+    if (seat) {
+        heard_of(c, seat);
+        seat->was_told = c->state != PS_RUNNING;
     }
     ps_pulse pulse = {.state = c->state, .generation = atomic_load(&c->generation)};
     lk_frame reason = {c->reason, strlen(c->reason)};
@@ -190,14 +150,14 @@ static lk_status hear_beat(ps_coordinator *c, const lk_mail *mail, uint64_t numb
 static lk_status leave(ps_coordinator *c, const lk_mail *mail, uint64_t number)
 {
     ps_ask ask;
-    ps_worker_seat *worker;
+    ps_seat *seat;
     LK_TRY(lk__wire_body(mail, PS_LEAVE, "leave", &ask, sizeof ask, 0, 0));
-    LK_TRY(lk__ps_find_worker(c, ask.worker, ask.run, &worker));
-    if (worker->is_there)
-        lk__log(LK_LOG_INFO, "worker %d on %s has left", ask.worker, worker->host);
-    worker->is_there = false;
-    worker->has_left = true;
+    LK_TRY(lk__ps_find_seat(c, ask.worker, ask.run, &seat));
+    if (seat && seat->state == PS_SEAT_TAKEN)
+        lk__log(LK_LOG_INFO, "worker %lld on %s has left", (long long)ask.worker, seat->host);
     lk__handouts_give_back(c->handouts, ask.worker);
+    if (seat)
+        lk__ps_seat_clear(seat);
     return lk__ps_reply(c, mail, PS_FAREWELL, number, &ask, sizeof ask, NULL, 0);
 }
 
@@ -221,25 +181,25 @@ lk_status lk__ps_members_answer(ps_coordinator *c, lk_mail *mail, const lk_wire_
 
 /* --- silence ------------------------------------------------------------------------------------------------------ */
 
-static void lose_worker(ps_coordinator *c, int id)
+static void lose(ps_coordinator *c, ps_seat *seat)
 {
-    ps_worker_seat *worker = &c->workers[id];
-    worker->is_there = false;
+    seat->state = PS_SEAT_LOST;
     c->report.workers_lost++;
-    int had = lk__handouts_give_back(c->handouts, id);
-    lk__log(LK_LOG_WARNING, "worker %d on %s has been silent for %g s%s", id, worker->host, c->place->timeout,
-            had ? ": its batch is handed out again" : "");
+    int had = lk__handouts_give_back(c->handouts, seat->worker);
+    lk__log(LK_LOG_WARNING, "worker %lld on %s has been silent for %g s%s", (long long)seat->worker, seat->host,
+            c->place->timeout, had ? ": its batch is handed out again" : "");
 }
 
 lk_status lk__ps_members_tick(ps_coordinator *c, double seconds)
 {
-    for (int i = 0; i < c->n_workers; i++) {
-        c->workers[i].silence += seconds;
-        if (c->workers[i].is_there && c->workers[i].silence > c->place->timeout)
-            lose_worker(c, i);
+    for (int i = 0; i < c->seats.n; i++) {
+        ps_seat *seat = &c->seats.seats[i];
+        seat->silence += seconds;
+        if (seat->state == PS_SEAT_TAKEN && seat->silence > c->place->timeout)
+            lose(c, seat);
     }
     lk__ps_registry_tick(c, seconds);
-    bool waits = !lk__handouts_are_finished(c->handouts) && lk__ps_count_workers(c) == 0;
+    bool waits = !lk__handouts_are_finished(c->handouts) && lk__ps_seats_count(&c->seats) == 0;
     c->alone = waits ? c->alone + seconds : 0;
     if (c->alone > c->place->join_timeout)
         lk__ps_fail(c, LK_ERR_BACKEND, "there has been no worker for %g s (--join-timeout)", c->place->join_timeout);

@@ -6,23 +6,10 @@
 #include "base/status.h"
 #include "dist/handouts.h"
 #include "train/ps_coordinator.h"
+#include "train/ps_seats.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
-
-typedef struct ps_worker_seat {
-    uint64_t nonce;
-    char host[64];
-    int devices, first_core;
-    bool has_joined, is_there, has_left, was_told; /* told: that training has ended */
-    double silence;                                /* seconds since it was heard of */
-    lk_mail *waiting;                              /* its request, which is not answered yet; NULL: none */
-    uint64_t number;                               /* of its last request … */
-    lk_wire_first reply; /* … and the answer, if there was one, which may be asked for again */
-    bool replied;
-    ps_ask ask;     /* of a waiting PS_ASK */
-    bool asks_push; /* waiting is a PS_ASK, not a PS_WORK */
-} ps_worker_seat;
 
 typedef struct ps_server_seat {
     ps_server_place place;
@@ -50,8 +37,7 @@ struct ps_coordinator {
     lk_status failure; /* LK_OK, or what lk__ps_coordinator_next is to say */
     char failure_text[LK_MESSAGE_BYTES];
     ps_server_seat *servers; /* [place->servers] */
-    ps_worker_seat *workers; /* [n_workers]: all that ever joined */
-    int n_workers, capacity;
+    ps_seats seats;          /* of workers */
     atomic_int generation;
     double alone; /* seconds of an epoch without a worker */
     int damaged;  /* messages that were not understood */
@@ -77,10 +63,12 @@ lk_status lk__ps_reply(ps_coordinator *c, const lk_mail *to, int kind, uint64_t 
                        const lk_frame *more, int n_more);
 lk_status lk__ps_refuse(ps_coordinator *c, const lk_mail *to, uint64_t number, const char *reason);
 
-/* The worker of a message; LK_ERR_FORMAT: there is none of that number, or it belongs to another training. */
-lk_status lk__ps_find_worker(ps_coordinator *c, int id, uint64_t run, ps_worker_seat **worker);
+/* The seat of a message's worker; NULL: it had one. LK_ERR_FORMAT: there was never one of that number, or it belongs to
+ * another training. */
+lk_status lk__ps_find_seat(ps_coordinator *c, int64_t worker, uint64_t run, ps_seat **seat);
 
-int lk__ps_count_workers(const ps_coordinator *c);
+/* Tells a worker without a seat, which sent a PS_ASK or a PS_WORK, that it is to join again. */
+lk_status lk__ps_forget(ps_coordinator *c, const lk_mail *mail, uint64_t number, bool asks_push);
 
 /* Time goes by: who has been silent for too long is lost. */
 lk_status lk__ps_members_tick(ps_coordinator *c, double seconds);

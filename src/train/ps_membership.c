@@ -22,7 +22,7 @@ lk_status lk__ps_membership_check(ps_membership *m)
 {
     LK_TRY(lk__ps_pulse_check(m->pulse));
     if (is_interrupted(m))
-        LK_FAIL(LK_ERR_INTERRUPTED, "worker %d: interrupted", m->welcome.worker);
+        LK_FAIL(LK_ERR_INTERRUPTED, "worker %lld: interrupted", (long long)m->welcome.worker);
     return LK_OK;
 }
 
@@ -155,8 +155,8 @@ static lk_status join(ps_membership *m)
     status = lk__wire_body(mail, PS_WELCOME, "welcome", &m->welcome, sizeof m->welcome, 0, 0);
     lk__mail_release(mail);
     LK_TRY(status);
-    lk__log(LK_LOG_INFO, "worker %d of the chief at %s, %d parameter server%s", m->welcome.worker, m->place.chief_text,
-            m->welcome.servers, m->welcome.servers == 1 ? "" : "s");
+    lk__log(LK_LOG_INFO, "worker %lld of the chief at %s, %d parameter server%s", (long long)m->welcome.worker,
+            m->place.chief_text, m->welcome.servers, m->welcome.servers == 1 ? "" : "s");
     ps_beat beat = {.role = PS_WORKER, .id = m->welcome.worker, .run = m->welcome.run};
     return lk__ps_pulse_start(m->post, &m->place, &beat, &m->pulse);
 }
@@ -168,6 +168,17 @@ lk_status lk__ps_membership_open(lk_trainer *trainer, ps_membership *m)
     LK_TRY(open_post(m));
     LK_TRY(lk__peer_open(m->post, &m->place.chief, m->place.chief_key, &m->peer));
     return join(m);
+}
+
+lk_status lk__ps_membership_renew(ps_membership *m)
+{
+    uint64_t run = m->welcome.run;
+    lk__ps_pulse_stop(m->pulse);
+    m->pulse = NULL;
+    LK_TRY(join(m));
+    if (m->welcome.run != run)
+        LK_FAIL(LK_ERR_BACKEND, "the chief at %s has begun another training", m->place.chief_text);
+    return LK_OK;
 }
 
 void lk__ps_membership_leave(ps_membership *m)

@@ -36,6 +36,9 @@ lk_status lk__ps_membership_ask(ps_membership *membership, const ps_question *qu
  * gone), LK_ERR_INTERRUPTED. */
 lk_status lk__ps_membership_check(ps_membership *membership);
 
+/* Joins again, as another worker: the chief's answer was PS_FORGOTTEN. */
+lk_status lk__ps_membership_renew(ps_membership *membership);
+
 /* In good order, so that nobody waits for this worker; the chief may have gone. */
 void lk__ps_membership_leave(ps_membership *membership);
 

@@ -55,7 +55,8 @@ typedef struct ps_seated {
 } ps_seated;
 
 typedef struct ps_welcome {
-    int32_t worker, servers;
+    int64_t worker; /* its number, which no other worker ever has */
+    int32_t servers, reserved;
     uint64_t run;
     int64_t max_staleness, shards;
 } ps_welcome;
@@ -83,12 +84,16 @@ typedef struct ps_setup {
     int64_t elements, statistics; /* f32 of its parameters with gaps, and of running statistics */
 } ps_setup; /* frame 0: ps_part[parts]; 1: ps_layer[layers]; 2, 3: initial parameters and running statistics */
 
-typedef enum ps_state { PS_RUNNING, PS_ENDED, PS_FAILED } ps_state;
+typedef enum ps_state {
+    PS_RUNNING,
+    PS_ENDED,
+    PS_FAILED,
+    PS_FORGOTTEN /* to a worker that was lost, and whose seat somebody else has: it is to join again */
+} ps_state;
 
 typedef struct ps_beat {
-    int32_t role, id;
-    int32_t incarnation; /* of a server */
-    int32_t reserved;
+    int64_t id;
+    int32_t role, incarnation; /* incarnation: of a server */
     uint64_t run;
 } ps_beat;
 
@@ -118,9 +123,11 @@ typedef enum ps_outcome {
     PS_DROPPED     /* not pushed: it has become too stale, or somebody else's */
 } ps_outcome;
 
-/* A worker's report on its last hand-out, and the request for another. */
+/* A worker's report on its last hand-out, and the request for another. Where the answer is PS_FORGOTTEN the report has
+ * not been read. */
 typedef struct ps_work {
-    int32_t worker, outcome;
+    int64_t worker;
+    int32_t outcome, reserved;
     int64_t batch, first_shard, end_shard;
     int64_t staleness; /* most of all servers */
     int64_t repeated;  /* servers that had it already */
@@ -140,8 +147,7 @@ typedef struct ps_task {
 } ps_task;
 
 typedef struct ps_ask {
-    int32_t worker, reserved;
-    int64_t batch;
+    int64_t worker, batch;
     uint64_t run;
 } ps_ask;
 

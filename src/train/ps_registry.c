@@ -103,7 +103,7 @@ lk_status lk__ps_registry_join(ps_coordinator *c, const lk_mail *mail, uint64_t 
 lk_status lk__ps_registry_hear(ps_coordinator *c, const ps_beat *beat)
 {
     if (beat->run != c->training.setup.run || beat->id < 0 || beat->id >= c->place->servers)
-        LK_FAIL(LK_ERR_FORMAT, "beat: of server %d, run %016llx", beat->id, (unsigned long long)beat->run);
+        LK_FAIL(LK_ERR_FORMAT, "beat: of server %lld, run %016llx", (long long)beat->id, (unsigned long long)beat->run);
     ps_server_seat *server = &c->servers[beat->id];
     if (beat->incarnation != server->place.incarnation)
         return LK_OK;
@@ -113,7 +113,7 @@ lk_status lk__ps_registry_hear(ps_coordinator *c, const ps_beat *beat)
         return LK_OK;
     server->place.is_there = 1;
     server->missed = 0;
-    lk__log(LK_LOG_INFO, "parameter server %d answers again", beat->id);
+    lk__log(LK_LOG_INFO, "parameter server %d answers again", (int)beat->id);
     table_changed(c);
     return LK_OK;
 }

@@ -79,9 +79,9 @@ static lk_status take_report(ps_coordinator *c, const ps_work *work)
     if (work->outcome == PS_NOT_FINITE)
         lk__ps_fail(
             c, LK_ERR_NUMERIC,
-            "epoch %lld, step %lld: loss or gradients are not finite, found by worker %d; a smaller --base-lr or "
+            "epoch %lld, step %lld: loss or gradients are not finite, found by worker %lld; a smaller --base-lr or "
             "--clip-norm may help, --nan-guard skip leaves such updates out",
-            (long long)c->epoch.epoch + 1, (long long)(work->batch - c->epoch.first) + 1, work->worker);
+            (long long)c->epoch.epoch + 1, (long long)(work->batch - c->epoch.first) + 1, (long long)work->worker);
     bool is_done = work->outcome == PS_DONE || work->outcome == PS_SKIPPED;
     if (is_done && (work->staleness < 0 || work->first_shard < 0 || work->end_shard > c->training.setup.shards))
         LK_FAIL(LK_ERR_FORMAT, "work: shards %lld to %lld, staleness %lld", (long long)work->first_shard,
@@ -92,36 +92,45 @@ static lk_status take_report(ps_coordinator *c, const ps_work *work)
 /* --- answers ------------------------------------------------------------------------------------------------------ */
 
 /* The answer to what the worker waits for, which is kept in case it does not arrive. */
-static lk_status answer(ps_coordinator *c, ps_worker_seat *worker, int kind, const void *body, size_t bytes)
+static lk_status answer(ps_coordinator *c, ps_seat *seat, int kind, const void *body, size_t bytes)
 {
-    lk_frame frame = lk__wire_first(&worker->reply, kind, worker->number, body, bytes);
-    lk_status status = lk__service_reply(c->service, worker->waiting, &frame, 1);
-    worker->replied = true;
-    lk__mail_release(worker->waiting);
-    worker->waiting = NULL;
+    lk_frame frame = lk__wire_first(&seat->reply, kind, seat->number, body, bytes);
+    lk_status status = lk__service_reply(c->service, seat->waiting, &frame, 1);
+    seat->replied = true;
+    lk__mail_release(seat->waiting);
+    seat->waiting = NULL;
     return status;
+}
+
+lk_status lk__ps_forget(ps_coordinator *c, const lk_mail *mail, uint64_t number, bool asks_push)
+{
+    ps_state state = c->state == PS_RUNNING ? PS_FORGOTTEN : c->state;
+    ps_answer no = {.granted = 0, .state = state};
+    ps_task none = {.state = state};
+    return asks_push ? lk__ps_reply(c, mail, PS_ANSWER, number, &no, sizeof no, NULL, 0)
+                     : lk__ps_reply(c, mail, PS_TASK, number, &none, sizeof none, NULL, 0);
 }
 
 /* As many nodes as there are workers, rounded up to a power of two, of no fewer shards than a worker has devices. */
 static int64_t nodes_of_batch(const ps_coordinator *c)
 {
-    int64_t nodes = 1, workers = lk__ps_count_workers(c), devices = 1;
-    for (int i = 0; i < c->n_workers; i++)
-        if (c->workers[i].is_there && c->workers[i].devices > devices)
-            devices = c->workers[i].devices;
+    const ps_seats *seats = &c->seats;
+    int64_t nodes = 1, workers = lk__ps_seats_count(seats), devices = 1;
+    for (int i = 0; i < seats->n; i++)
+        if (seats->seats[i].state == PS_SEAT_TAKEN && seats->seats[i].devices > devices)
+            devices = seats->seats[i].devices;
     while (nodes < workers && c->training.setup.shards / (2 * nodes) >= devices)
         nodes *= 2;
     return nodes;
 }
 
-static lk_status hand_out(ps_coordinator *c, int id)
+static lk_status hand_out(ps_coordinator *c, ps_seat *seat)
 {
-    ps_worker_seat *worker = &c->workers[id];
     lk_handout handout;
     bool given = false;
     ps_task task = {.state = c->state};
     if (c->state == PS_RUNNING) {
-        LK_TRY(lk__handouts_take(c->handouts, id, nodes_of_batch(c), &handout, &given));
+        LK_TRY(lk__handouts_take(c->handouts, seat->worker, nodes_of_batch(c), &handout, &given));
         if (!given)
             return LK_OK;
         task.granted = handout.granted;
@@ -133,28 +142,28 @@ static lk_status hand_out(ps_coordinator *c, int id)
         task.samples = samples_of(c, task.index);
         task.rate = c->rates[task.index];
     }
-    return answer(c, worker, PS_TASK, &task, sizeof task);
+    return answer(c, seat, PS_TASK, &task, sizeof task);
 }
 
-static lk_status grant(ps_coordinator *c, int id)
+static lk_status grant(ps_coordinator *c, ps_seat *seat)
 {
-    ps_worker_seat *worker = &c->workers[id];
-    lk_grant granted = lk__handouts_grant(c->handouts, id, worker->ask.batch);
+    lk_grant granted = lk__handouts_grant(c->handouts, seat->worker, seat->ask.batch);
     ps_answer body = {.granted = granted == LK_GRANTED, .state = c->state};
     if (granted == LK_GRANT_LATER && c->state == PS_RUNNING)
         return LK_OK;
-    return answer(c, worker, PS_ANSWER, &body, sizeof body);
+    return answer(c, seat, PS_ANSWER, &body, sizeof body);
 }
 
 /* Pushes come first: they may be what the others wait for. */
 lk_status lk__ps_work_serve(ps_coordinator *c)
 {
     for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < c->n_workers; i++) {
-            const ps_worker_seat *worker = &c->workers[i];
-            if (!worker->waiting || worker->asks_push != (pass == 0) || (!worker->is_there && c->state == PS_RUNNING))
+        for (int i = 0; i < c->seats.n; i++) {
+            ps_seat *seat = &c->seats.seats[i];
+            bool is_served = seat->state == PS_SEAT_TAKEN || c->state != PS_RUNNING;
+            if (!seat->waiting || seat->asks_push != (pass == 0) || !is_served)
                 continue;
-            LK_TRY(pass == 0 ? grant(c, i) : hand_out(c, i));
+            LK_TRY(pass == 0 ? grant(c, seat) : hand_out(c, seat));
         }
     return LK_OK;
 }
@@ -162,25 +171,25 @@ lk_status lk__ps_work_serve(ps_coordinator *c)
 /* --- requests ----------------------------------------------------------------------------------------------------- */
 
 /* A request that has come before is not carried out again: its answer is repeated, or still to come. */
-static lk_status begin(ps_coordinator *c, ps_worker_seat *worker, lk_mail *mail, uint64_t number, bool *is_new)
+static lk_status begin(ps_coordinator *c, ps_seat *seat, lk_mail *mail, uint64_t number, bool *is_new)
 {
-    *is_new = number != worker->number;
-    if (!*is_new && worker->replied) {
-        lk_frame frame = {&worker->reply, worker->reply.bytes};
+    *is_new = number != seat->number;
+    if (!*is_new && seat->replied) {
+        lk_frame frame = {&seat->reply, seat->reply.bytes};
         LK_TRY(lk__service_reply(c->service, mail, &frame, 1));
         lk__mail_release(mail);
         return LK_OK;
     }
-    lk__mail_release(worker->waiting);
-    worker->waiting = mail;
-    worker->number = number;
-    worker->replied = false;
+    lk__mail_release(seat->waiting);
+    seat->waiting = mail;
+    seat->number = number;
+    seat->replied = false;
     return LK_OK;
 }
 
 lk_status lk__ps_work_answer(ps_coordinator *c, lk_mail *mail, const lk_wire_header *header, bool *keep)
 {
-    ps_worker_seat *worker;
+    ps_seat *seat;
     ps_work work = {.outcome = PS_NOTHING};
     ps_ask ask;
     bool is_new, asks = header->kind == PS_ASK;
@@ -189,12 +198,14 @@ lk_status lk__ps_work_answer(ps_coordinator *c, lk_mail *mail, const lk_wire_hea
         LK_TRY(lk__wire_body(mail, PS_ASK, "ask", &ask, sizeof ask, 0, 0));
     else
         LK_TRY(lk__wire_body(mail, PS_WORK, "work", &work, sizeof work, 0, 0));
-    LK_TRY(lk__ps_find_worker(c, asks ? ask.worker : work.worker, asks ? ask.run : work.run, &worker));
-    LK_TRY(begin(c, worker, mail, header->number, &is_new));
+    LK_TRY(lk__ps_find_seat(c, asks ? ask.worker : work.worker, asks ? ask.run : work.run, &seat));
+    if (!seat)
+        return lk__ps_forget(c, mail, header->number, asks);
+    LK_TRY(begin(c, seat, mail, header->number, &is_new));
     *keep = true;
-    worker->asks_push = asks;
+    seat->asks_push = asks;
     if (asks)
-        worker->ask = ask;
+        seat->ask = ask;
     else if (is_new)
         LK_TRY(take_report(c, &work));
     return LK_OK;

@@ -188,6 +188,10 @@ static lk_status work(worker *w)
         report.run = w->membership.welcome.run;
         ps_question q = {PS_WORK, PS_TASK, "task", &report, sizeof report};
         LK_TRY(lk__ps_membership_ask(&w->membership, &q, &task, sizeof task));
+        if (task.state == PS_FORGOTTEN) {
+            LK_TRY(lk__ps_membership_renew(&w->membership));
+            continue; /* with the same report */
+        }
         if (task.state != PS_RUNNING)
             return end_of_training(w, (ps_state)task.state);
         double began = now();

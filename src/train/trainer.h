@@ -186,8 +186,8 @@ lk_range lk__own_samples(const lk_trainer *trainer, int64_t count);
  * error, LK_ERR_ARGUMENT. */
 lk_status lk__ps_open(lk_trainer *trainer);
 
-/* ps_worker.c: asks the chief which cores no other worker on this machine takes, and has devices that are opened later
- * take these. Errors: those of lk_trainer_work. */
+/* ps_membership.c: asks the chief which cores no other worker on this machine takes, and has devices that are opened
+ * later take these. Errors: those of lk_trainer_work. */
 lk_status lk__ps_take_seat(lk_trainer *trainer, int devices);
 
 /* Model and variables are there: the chief begins to answer. */

@@ -1,0 +1,175 @@
+/* A worker and a server as they are, each in a thread, and a chief that forgets them. */
+#include "train/ps_testing.h"
+
+#include <time.h>
+
+enum { SOON = 600 /* tenths of a second; for what has to come */ };
+
+static chief c;
+
+/* --- the two ------------------------------------------------------------------------------------------------------ */
+
+typedef struct process {
+    pthread_t thread;
+    lk_train_config config;
+    lk_status status;
+    char message[LK_MESSAGE_BYTES];
+} process;
+
+static void *serve(void *argument)
+{
+    process *p = argument;
+    lk_parameter_server *server = lk_parameter_server_new(&p->config);
+    p->status = server ? lk_parameter_server_run(server) : lk_error_status();
+    snprintf(p->message, sizeof p->message, "%s", lk_error_message());
+    lk_parameter_server_release(server);
+    return NULL;
+}
+
+static void *train(void *argument)
+{
+    process *p = argument;
+    lk_train_result result;
+    lk_trainer *trainer = lk_trainer_new(&p->config);
+    p->status = trainer ? lk_trainer_work(trainer, &result) : lk_error_status();
+    snprintf(p->message, sizeof p->message, "%s", lk_error_message());
+    lk_trainer_release(trainer);
+    return NULL;
+}
+
+static void begin(process *p, lk_train_role role)
+{
+    p->config = settings();
+    p->config.strategy = "parameter-server";
+    p->config.role = role;
+    p->config.coordinator = c.place.chief_text;
+    assert_int_equal(pthread_create(&p->thread, NULL, role == LK_TRAIN_PS ? serve : train, p), 0);
+}
+
+static void ends_well(process *p)
+{
+    pthread_join(p->thread, NULL);
+    if (p->status != LK_OK)
+        fail_msg("%s", p->message);
+}
+
+/* --- the chief ---------------------------------------------------------------------------------------------------- */
+
+/* Every batch once, whoever has trained it. */
+static void an_epoch_is_finished(void)
+{
+    int finished[BATCHES] = {0};
+    for (int i = 0; i < BATCHES; i++) {
+        ps_finished one = {.index = 0};
+        bool any = false;
+        for (int looks = 0; looks < SOON && !any; looks++)
+            ok(lk__ps_coordinator_next(c.coordinator, 100, &one, &any));
+        assert_true(any);
+        finished[one.index]++;
+    }
+    for (int i = 0; i < BATCHES; i++)
+        assert_int_equal(finished[i], 1);
+    assert_true(lk__ps_coordinator_is_idle(c.coordinator));
+}
+
+/* As if all had been silent, and so many processes had come since that one more takes the worker's seat. */
+static void be_short_of_seats(int64_t worker)
+{
+    ps_seats *seats = &c.coordinator->seats;
+    static uint64_t nonce = 1000;
+    pthread_mutex_lock(&c.coordinator->mutex);
+    ok(lk__ps_members_tick(c.coordinator, 2 * timeout));
+    for (int i = 0; i < seats->n; i++)
+        if (seats->seats[i].worker != worker)
+            seats->seats[i].silence = 0;
+    while (seats->n < PS_SPARE_SEATS) {
+        ps_join join = {.devices = 1, .nonce = nonce++, .host = "elsewhere"};
+        ps_seat *seat;
+        ok(lk__ps_seats_find(seats, &seat));
+        lk__ps_seats_keep(seats, seat, &join, timeout);
+    }
+    pthread_mutex_unlock(&c.coordinator->mutex);
+}
+
+/* Its next beat may come before the process that takes its seat. */
+static void forget(int64_t worker)
+{
+    lk_peer *peer;
+    ok(lk__peer_open(c.post, &c.place.chief, NULL, &peer));
+    for (uint64_t nonce = 1; seat_of(&c, worker) >= 0; nonce++) {
+        ps_join join = {.role = PS_WORKER, .devices = 1, .nonce = nonce, .host = "elsewhere"};
+        lk_wire_first first;
+        lk_frame frame = lk__wire_first(&first, PS_SEAT, nonce, &join, sizeof join);
+        lk_mail *mail;
+        be_short_of_seats(worker);
+        ok(lk__peer_send(peer, &frame, 1));
+        ok(lk__peer_receive(peer, 100 * SOON, &mail));
+        assert_non_null(mail);
+        lk__mail_release(mail);
+    }
+    lk__peer_release(peer);
+}
+
+static lk_async_report all_are_back(void)
+{
+    static const struct timespec look = {.tv_nsec = 100 * 1000000L};
+    lk_async_report report = report_of(&c);
+    for (int looks = 0; looks < SOON && report.workers_joined <= report.workers_lost; looks++) {
+        nanosleep(&look, NULL);
+        report = report_of(&c);
+    }
+    assert_int_equal(report.workers_joined, report.workers_lost + 1);
+    return report;
+}
+
+/* --- tests -------------------------------------------------------------------------------------------------------- */
+
+/* Between two epochs it waits for work, in the middle of one it works. */
+static void a_worker_that_was_forgotten_joins_again(void **state)
+{
+    (void)state;
+    process server, worker;
+    begin(&server, LK_TRAIN_PS);
+    begin(&worker, LK_TRAIN_WORKER);
+    an_epoch_is_finished();
+    for (int64_t epoch = 1; epoch <= 3; epoch++) {
+        if (epoch < 3)
+            forget(epoch - 1);
+        begin_epoch(&c, epoch);
+        if (epoch == 3)
+            forget(epoch - 1);
+        an_epoch_is_finished();
+    }
+    lk_async_report report = all_are_back();
+    assert_int_equal(report.updates, 4 * BATCHES);
+    assert_int_equal(report.handed_out, 4 * BATCHES);
+    assert_true(report.workers_lost >= 3);
+    assert_int_equal(report.max_staleness, 0); /* there was nobody else */
+    lk__ps_coordinator_end(c.coordinator, PS_ENDED, "");
+    ends_well(&worker);
+    ends_well(&server);
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    open_chief(&c);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    close_chief(&c);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_worker_that_was_forgotten_joins_again, set_up, tear_down),
+    };
+    if (!has_zmq())
+        return 77;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
