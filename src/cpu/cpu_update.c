@@ -1,11 +1,13 @@
 /* The fused updates and the norms they need: loops that compilers turn into vectors. Each operation is rounded on its
  * own, so the width of a vector makes no difference. */
+#include "base/avx2.h"
 #include "core/tensor.h"
 #include "cpu/cpu_kernels.h"
 #include "ops/ops.h"
 #include "ops/update.h"
 
 #include <math.h>
+#include <string.h>
 
 static float *data_of(const lk_tensor *tensor)
 {
@@ -136,29 +138,44 @@ lk_status lk__cpu_lars_update(lk_call *call)
 
 /* --- norms -------------------------------------------------------------------------------------------------------- */
 
-/* Lanes that are summed together: their sums stay in registers. */
-enum { GROUP = 8 };
+typedef float singles __attribute__((vector_size(16), aligned(4), may_alias));
+typedef double doubles __attribute__((vector_size(32)));
+enum { WIDTH = sizeof(doubles) / sizeof(double), VECTORS = LK_NORM_LANES / WIDTH, AHEAD = 512 };
 
-/* sum[j] = the sum of squares of lane j, of `rows` elements each, LK_NORM_LANES apart. */
-static void sum_lanes(const float *restrict x, int64_t rows, double *restrict sum)
+/* Of `rows` elements a lane. The sums stay in registers; what comes from memory is asked for early. */
+LK_BODY void sum_lanes(const float *x, int64_t rows, doubles *lanes)
 {
-    double lane[GROUP] = {0};
-    for (int64_t row = 0; row < rows; row++) {
-        for (int j = 0; j < GROUP; j++) {
-            double value = (double)x[row * LK_NORM_LANES + j];
-            lane[j] += value * value;
+    doubles sum[VECTORS] = {{0}};
+    for (int64_t row = 0; row < rows; row++, x += LK_NORM_LANES) {
+        __builtin_prefetch(x + AHEAD);
+        __builtin_prefetch(x + AHEAD + LK_NORM_LANES / 2);
+#pragma GCC unroll 8
+        for (int j = 0; j < VECTORS; j++) {
+            doubles value = __builtin_convertvector(*(const singles *)(x + (ptrdiff_t)j * WIDTH), doubles);
+            sum[j] += value * value;
         }
     }
-    for (int j = 0; j < GROUP; j++)
-        sum[j] = lane[j];
+    for (int j = 0; j < VECTORS; j++)
+        lanes[j] = sum[j];
+}
+
+LK_AVX2 static void sum_lanes_in_avx2(const float *x, int64_t rows, doubles *lanes)
+{
+    sum_lanes(x, rows, lanes);
+}
+
+static void sum_lanes_anywhere(const float *x, int64_t rows, doubles *lanes)
+{
+    sum_lanes(x, rows, lanes);
 }
 
 static double block_sum(const float *x, int64_t n)
 {
+    doubles lanes[VECTORS];
     double lane[LK_NORM_LANES];
     int64_t rows = n / LK_NORM_LANES;
-    for (int j = 0; j < LK_NORM_LANES; j += GROUP)
-        sum_lanes(x + j, rows, lane + j);
+    (lk__has_avx2() ? sum_lanes_in_avx2 : sum_lanes_anywhere)(x, rows, lanes);
+    memcpy(lane, lanes, sizeof lane);
     x += rows * LK_NORM_LANES;
     for (int64_t j = 0; j < n % LK_NORM_LANES; j++)
         lane[j] += (double)x[j] * (double)x[j];
