@@ -246,15 +246,33 @@ bool lk__ps_coordinator_is_idle(ps_coordinator *c)
 
 /* --- the end ------------------------------------------------------------------------------------------------------ */
 
-static bool all_know(const ps_coordinator *c)
+/* A worker that was welcomed a moment ago has yet to be told that training has ended. */
+static bool is_awaited(const ps_coordinator *c, const ps_seat *seat)
+{
+    bool is_coming = seat->state == PS_SEAT_KEPT && seat->worker >= 0 && seat->silence < c->place->timeout;
+    return seat->state == PS_SEAT_TAKEN || is_coming;
+}
+
+static bool awaits_nobody(const ps_coordinator *c)
+{
+    bool nobody = true;
+    for (int i = 0; i < c->seats.n; i++)
+        nobody = nobody && !is_awaited(c, &c->seats.seats[i]);
+    for (int s = 0; s < c->place->servers; s++)
+        nobody = nobody && (!c->servers[s].place.is_there || c->servers[s].was_told);
+    return nobody;
+}
+
+static void name_those_awaited(const ps_coordinator *c)
 {
     for (int i = 0; i < c->seats.n; i++)
-        if (c->seats.seats[i].state == PS_SEAT_TAKEN && !c->seats.seats[i].was_told)
-            return false;
+        if (is_awaited(c, &c->seats.seats[i]))
+            lk__log(LK_LOG_WARNING, "worker %lld on %s does not hear that training has ended",
+                    (long long)c->seats.seats[i].worker, c->seats.seats[i].host);
     for (int s = 0; s < c->place->servers; s++)
         if (c->servers[s].place.is_there && !c->servers[s].was_told)
-            return false;
-    return true;
+            lk__log(LK_LOG_WARNING, "parameter server %d at %s does not hear that training has ended", s,
+                    c->servers[s].place.address);
 }
 
 void lk__ps_coordinator_end(ps_coordinator *c, ps_state state, const char *reason)
@@ -263,17 +281,16 @@ void lk__ps_coordinator_end(ps_coordinator *c, ps_state state, const char *reaso
     static const struct timespec look = {.tv_nsec = LOOK * 1000000L};
     if (!c->is_started)
         return;
-    bool known = false;
     pthread_mutex_lock(&c->mutex);
     c->state = state;
     snprintf(c->reason, sizeof c->reason, "%s", reason);
-    pthread_mutex_unlock(&c->mutex);
-    for (int waited = 0; waited < PATIENCE && !known; waited += LOOK) {
+    for (int waited = 0; waited < PATIENCE && !awaits_nobody(c); waited += LOOK) {
+        pthread_mutex_unlock(&c->mutex);
         nanosleep(&look, NULL);
         pthread_mutex_lock(&c->mutex);
-        known = all_know(c);
-        pthread_mutex_unlock(&c->mutex);
     }
+    name_those_awaited(c);
+    pthread_mutex_unlock(&c->mutex);
 }
 
 void lk__ps_coordinator_report(ps_coordinator *c, lk_async_report *report)

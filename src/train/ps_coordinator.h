@@ -53,7 +53,8 @@ bool lk__ps_coordinator_is_idle(ps_coordinator *coordinator);
 /* Whether all servers are there. */
 bool lk__ps_coordinator_has_servers(ps_coordinator *coordinator);
 
-/* Tells all processes how training ended, and waits two seconds at most until they know. */
+/* Tells all processes how training ended, and waits until workers have left and servers know; for those that do not
+ * answer two seconds, and names them. */
 void lk__ps_coordinator_end(ps_coordinator *coordinator, ps_state state, const char *reason);
 
 /* Where servers are, for the chief's own client. */

@@ -138,10 +138,8 @@ static lk_status hear_beat(ps_coordinator *c, const lk_mail *mail, uint64_t numb
         LK_TRY(lk__ps_find_seat(c, beat.id, beat.run, &seat));
     else
         LK_TRY(lk__ps_registry_hear(c, &beat));
-    if (seat) {
+    if (seat)
         heard_of(c, seat);
-        seat->was_told = c->state != PS_RUNNING;
-    }
     ps_pulse pulse = {.state = c->state, .generation = atomic_load(&c->generation)};
     lk_frame reason = {c->reason, strlen(c->reason)};
     return lk__ps_reply(c, mail, PS_PULSE, number, &pulse, sizeof pulse, &reason, 1);
@@ -153,7 +151,7 @@ static lk_status leave(ps_coordinator *c, const lk_mail *mail, uint64_t number)
     ps_seat *seat;
     LK_TRY(lk__wire_body(mail, PS_LEAVE, "leave", &ask, sizeof ask, 0, 0));
     LK_TRY(lk__ps_find_seat(c, ask.worker, ask.run, &seat));
-    if (seat && seat->state == PS_SEAT_TAKEN)
+    if (seat && seat->state == PS_SEAT_TAKEN && c->state == PS_RUNNING)
         lk__log(LK_LOG_INFO, "worker %lld on %s has left", (long long)ask.worker, seat->host);
     lk__handouts_give_back(c->handouts, ask.worker);
     if (seat)

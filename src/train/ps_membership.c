@@ -21,6 +21,9 @@ static bool is_interrupted(void *user)
 lk_status lk__ps_membership_check(ps_membership *m)
 {
     LK_TRY(lk__ps_pulse_check(m->pulse));
+    m->has_ended = lk__ps_pulse_state(m->pulse) == PS_ENDED;
+    if (m->has_ended)
+        LK_FAIL(LK_ERR_STATE, "the chief at %s has ended training", m->place.chief_text);
     if (is_interrupted(m))
         LK_FAIL(LK_ERR_INTERRUPTED, "worker %lld: interrupted", (long long)m->welcome.worker);
     return LK_OK;
@@ -181,7 +184,8 @@ lk_status lk__ps_membership_renew(ps_membership *m)
     return LK_OK;
 }
 
-void lk__ps_membership_leave(ps_membership *m)
+/* In good order, so that nobody waits for this worker. */
+static void leave(ps_membership *m)
 {
     ps_ask body = {.worker = m->welcome.worker, .run = m->welcome.run};
     lk_wire_first first;
@@ -193,6 +197,8 @@ void lk__ps_membership_leave(ps_membership *m)
 
 void lk__ps_membership_close(ps_membership *m)
 {
+    if (m->pulse && !lk__ps_pulse_is_lost(m->pulse))
+        leave(m);
     lk__ps_pulse_stop(m->pulse);
     lk__peer_release(m->peer);
     lk__post_release(m->post);

@@ -16,10 +16,13 @@ typedef struct ps_membership {
     ps_welcome welcome;
     ps_directory directory; /* where servers are, as the chief says */
     uint64_t number;        /* of the last question */
+    bool has_ended;         /* lk__ps_membership_check has found out that training has */
 } ps_membership;
 
 /* Finds the chief and joins it. The trainer lives as long. After a failure too it is to be closed. */
 lk_status lk__ps_membership_open(lk_trainer *trainer, ps_membership *membership);
+
+/* Takes leave of the chief, however training has ended, unless that is gone. */
 void lk__ps_membership_close(ps_membership *membership);
 
 typedef struct ps_question {
@@ -32,14 +35,11 @@ typedef struct ps_question {
 /* The chief's answer, which may take as long as others need. Errors: those of lk__ps_membership_check. */
 lk_status lk__ps_membership_ask(ps_membership *membership, const ps_question *question, void *answer, size_t bytes);
 
-/* Whether training goes on, and this process with it. Errors: LK_ERR_BACKEND (it has failed, and why; or the chief is
- * gone), LK_ERR_INTERRUPTED. */
+/* Whether training goes on, and this process with it. Errors: LK_ERR_STATE (it has ended well: has_ended),
+ * LK_ERR_BACKEND (it has failed, and why; or the chief is gone), LK_ERR_INTERRUPTED. */
 lk_status lk__ps_membership_check(ps_membership *membership);
 
 /* Joins again, as another worker: the chief's answer was PS_FORGOTTEN. */
 lk_status lk__ps_membership_renew(ps_membership *membership);
-
-/* In good order, so that nobody waits for this worker; the chief may have gone. */
-void lk__ps_membership_leave(ps_membership *membership);
 
 #endif

@@ -150,6 +150,22 @@ static void a_worker_that_was_forgotten_joins_again(void **state)
     ends_well(&server);
 }
 
+static void an_end_is_heard_of_by_whoever_waits(void **state)
+{
+    static const struct timespec look = {.tv_nsec = 100 * 1000000L};
+    (void)state;
+    process worker;
+    begin(&worker, LK_TRAIN_WORKER);
+    for (int looks = 0; looks < SOON && report_of(&c).handed_out == 0; looks++)
+        nanosleep(&look, NULL);
+    assert_int_equal(report_of(&c).handed_out, 1); /* for which it needs a server */
+    lk__ps_coordinator_end(c.coordinator, PS_ENDED, "");
+    ends_well(&worker);
+    for (int looks = 0; looks < SOON && seat_of(&c, 0) >= 0; looks++)
+        nanosleep(&look, NULL);
+    assert_int_equal(seat_of(&c, 0), -1); /* it has taken leave */
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -168,6 +184,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_worker_that_was_forgotten_joins_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_end_is_heard_of_by_whoever_waits, set_up, tear_down),
     };
     if (!has_zmq())
         return 77;

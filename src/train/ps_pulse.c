@@ -106,6 +106,11 @@ ps_state lk__ps_pulse_state(const ps_pulse_thread *pulse)
     return (ps_state)atomic_load(&pulse->state);
 }
 
+bool lk__ps_pulse_is_lost(const ps_pulse_thread *pulse)
+{
+    return atomic_load(&pulse->lost);
+}
+
 int lk__ps_pulse_generation(const ps_pulse_thread *pulse)
 {
     return atomic_load(&pulse->generation);
@@ -120,7 +125,7 @@ lk_status lk__ps_pulse_check(ps_pulse_thread *pulse)
         pthread_mutex_unlock(&pulse->mutex);
         LK_FAIL(LK_ERR_BACKEND, "the chief has ended training: %s", reason);
     }
-    if (atomic_load(&pulse->lost))
+    if (lk__ps_pulse_is_lost(pulse))
         LK_FAIL(LK_ERR_BACKEND, "the chief at %s has not answered for %g s", pulse->place->chief_text,
                 pulse->place->timeout);
     return LK_OK;

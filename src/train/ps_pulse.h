@@ -14,11 +14,13 @@ void lk__ps_pulse_stop(ps_pulse_thread *pulse); /* NULL is fine */
 
 ps_state lk__ps_pulse_state(const ps_pulse_thread *pulse);
 
+/* Whether the chief has not answered for the time that place->timeout says. */
+bool lk__ps_pulse_is_lost(const ps_pulse_thread *pulse);
+
 /* Changes when a server has come or gone. */
 int lk__ps_pulse_generation(const ps_pulse_thread *pulse);
 
-/* LK_ERR_BACKEND: the chief has not answered for the time that place->timeout says, or reports that training failed,
- * and why. */
+/* LK_ERR_BACKEND: the chief is lost, or reports that training failed, and why. */
 lk_status lk__ps_pulse_check(ps_pulse_thread *pulse);
 
 #endif

@@ -22,7 +22,6 @@ typedef struct ps_seat {
     uint64_t nonce; /* of its process */
     char host[64];
     int devices, first_core;
-    bool was_told;       /* that training has ended */
     double silence;      /* seconds since it was heard of */
     lk_mail *waiting;    /* its request, which is not answered yet; NULL: none */
     uint64_t number;     /* of its last request … */

@@ -208,9 +208,10 @@ static lk_status run(worker *w)
     LK_TRY(lk__ps_layout_new(w->trainer->model, m->welcome.servers, &w->layout));
     LK_TRY(lk__ps_client_new(m->post, &w->layout, m->welcome.run, &m->directory, &w->client));
     lk_status status = work(w);
-    if (status == LK_ERR_INTERRUPTED)
-        lk__ps_membership_leave(m);
-    return status;
+    if (!m->has_ended)
+        return status;
+    lk_error_clear(); /* nobody waits for what it was at */
+    return LK_OK;
 }
 
 lk_status lk_trainer_work(lk_trainer *trainer, lk_train_result *result)
