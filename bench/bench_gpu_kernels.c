@@ -214,6 +214,14 @@ static lk_gpu_status run_sgd(const bench *b)
     return CALL(b, sgd_update, .w = b->x, .g = b->dy, .y = b->x, .count = b->count, .rate = 1e-4F);
 }
 
+/* One segment; what its ratio is does not matter. */
+static lk_gpu_status run_lars(const bench *b)
+{
+    return CALL(b, lars_update, .w = b->x, .v = b->y, .g = b->dy, .ratios = b->loss, .adapted = b->loss,
+                .offsets = b->offsets, .count = b->count, .segments = 1, .rate = 1e-4F, .momentum = 0.9F,
+                .weight_decay = 1e-4F);
+}
+
 static lk_gpu_status run_squared_norms(const bench *b)
 {
     return CALL(b, squared_norms, .x = b->dy, .offsets = b->offsets, .norms = b->norms, .workspace = b->workspace,
@@ -259,6 +267,7 @@ static const kernel kernels[] = {
     {"sgd_update",      "",                                       run_sgd,            BY_F32,  3,    0},
     {"momentum_update", "",                                       run_momentum,       BY_F32,  5,    0},
     {"adam_update",     "",                                       run_adam,           BY_F32,  7,    0},
+    {"lars_update",     "one segment",                            run_lars,           BY_F32,  5,    0},
     {"squared_norms",   "in blocks of 4096",                      run_squared_norms,  BY_F32,  1,    0},
     {"copy",            "of device memory, again",                run_copy,           BY_F32,  2,    0},
 };

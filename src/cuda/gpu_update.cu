@@ -190,31 +190,57 @@ static inline __device__ int64_t segment_of(const int64_t *offsets, int64_t segm
     return first - 1;
 }
 
-static __global__ void lars_update(lk_gpu_lars_update a)
+/* With the rate and the decay of a segment. */
+struct lars {
+    enum { ARRAYS = 3, WRITTEN = 2 };
+    float *array[ARRAYS]; /* w, v, g */
+    float rate, decay, weight_decay;
+
+    inline __device__ void of(float *x, float scale) const
+    {
+        float g = decayed(scale, x[2], weight_decay, x[0]);
+        x[1] = decay * x[1] + rate * g;
+        x[0] = x[0] - x[1];
+    }
+};
+
+/* WIDTH elements of one segment are read and written at once, others one by one. */
+template <int WIDTH> static inline __device__ void update_lars(const lk_gpu_lars_update &a, int64_t pack, float scale)
+{
+    int64_t begin = pack * WIDTH, s = segment_of(a.offsets, a.segments, begin);
+    if (WIDTH > 1 && (s < 0 || begin + WIDTH > a.offsets[s + 1])) {
+        for (int j = 0; j < WIDTH; j++)
+            update_lars<1>(a, begin + j, scale);
+        return;
+    }
+    if (s < 0 || begin >= a.offsets[s + 1])
+        return;
+    lars u = {{a.w, a.v, (float *)a.g}, a.rate * a.ratios[s], a.momentum, a.weight_decay * a.adapted[s]};
+    update_pack<lars, WIDTH>(u, pack, scale);
+}
+
+template <int WIDTH> static __global__ void lars_update(lk_gpu_lars_update a)
 {
     if (is_skipped(a.control))
         return;
     float scale = scale_of(a.control);
     if (a.control.rates)
         a.rate = (float)a.control.rates[0];
-    EACH(i, a.count)
-    {
-        int64_t s = segment_of(a.offsets, a.segments, i);
-        if (s < 0 || i >= a.offsets[s + 1])
-            continue;
-        float rate = a.rate * a.ratios[s], w = a.w[i];
-        float g = decayed(scale, a.g[i], a.weight_decay * a.adapted[s], w);
-        float v = a.momentum * a.v[i] + rate * g;
-        a.v[i] = v;
-        a.w[i] = w - v;
-    }
+    EACH(pack, a.count / WIDTH)
+    update_lars<WIDTH>(a, pack, scale);
+    if (blockIdx.x == 0 && threadIdx.x < a.count % WIDTH)
+        update_lars<1>(a, a.count / WIDTH * WIDTH + threadIdx.x, scale);
 }
 
 lk_gpu_status lk__gpu_lars_update(lk_gpu_stream *stream, const lk_gpu_lars_update *a)
 {
+    const int WIDTH = widest<float>::WIDTH;
     if (a->count == 0)
         return LK_GPU_OK;
-    LK_GPU_RUN(lars_update, blocks_for(a->count), THREADS, stream->stream, *a);
+    if (is_aligned<float, WIDTH>(a->w) && is_aligned<float, WIDTH>(a->v) && is_aligned<float, WIDTH>(a->g))
+        LK_GPU_RUN((lars_update<WIDTH>), blocks_for((a->count + WIDTH - 1) / WIDTH), THREADS, stream->stream, *a);
+    else
+        LK_GPU_RUN((lars_update<1>), blocks_for(a->count), THREADS, stream->stream, *a);
     return lk__gpu_launched("lars_update");
 }
 
