@@ -3,7 +3,7 @@
 #include "launch_job.h"
 #include "train_flags.h"
 
-#include "lockstep/train.h"
+#include "lockstep/parameter_server.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -148,12 +148,24 @@ static int check_strategy(const launch_config *config, const char *strategy)
     return 0;
 }
 
+/* Whether the options go with each other: of ranks, which all have the same ones. */
+static int check_rank(const lk_train_config *train, const char *strategy)
+{
+    lk_train_role role;
+    lk_train_config config = *train;
+    config.strategy = strategy;
+    return lk_train_role_of(&config, &role) == LK_OK ? 0 : cli_fail();
+}
+
 static int start(const launch_config *config, int argc, char **argv)
 {
     lk_train_config train = {.strategy = NULL};
     int status = check_training(argc - 1, argv + 1, &train), n = 0;
+    const char *strategy = config->workers > 0 ? "parameter-server" : "multi-worker";
     if (status == 0)
         status = check_strategy(config, train.strategy);
+    if (status == 0 && config->workers == 0)
+        status = check_rank(&train, strategy);
     if (status != 0)
         return status;
     char **command = calloc((size_t)argc + 3, sizeof *command);
@@ -162,7 +174,7 @@ static int start(const launch_config *config, int argc, char **argv)
     command[n++] = argv[0];
     if (!train.strategy) {
         command[n++] = (char *)(uintptr_t) "--strategy";
-        command[n++] = (char *)(uintptr_t)(config->workers > 0 ? "parameter-server" : "multi-worker");
+        command[n++] = (char *)(uintptr_t)strategy;
     }
     for (int i = 1; i < argc; i++)
         command[n++] = argv[i];

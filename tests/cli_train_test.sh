@@ -32,8 +32,6 @@ run 2 "${small[@]}" --strategy ring
 complains "'ring'" 'one-device' 'mirrored'
 run 2 "${small[@]}" --strategy one-device --devices 2
 complains 'one-device' '2 devices' 'mirrored'
-run 2 "${small[@]}" --strategy mirrored --storage cpu:0
-complains 'mirrored' 'no storing device' 'central-storage'
 run 2 "${small[@]}" --strategy central-storage --storage 2xcpu
 complains '--storage 2xcpu' '2 devices' 'cpu:0'
 run 2 "${small[@]}" --strategy central-storage --devices cpu,ref

@@ -28,6 +28,7 @@ refused '--stall-timeout 1.5: must be 0, or at least 2' -n 2 --stall-timeout 1.5
 refused '--workers: is for --strategy parameter-server, not multi-worker' --workers 2 "${train[@]}" --strategy multi-worker
 refused '--workers is for processes of --strategy parameter-server on this machine, -n' -n 2 --workers 2 "${train[@]}"
 refused '--strategy parameter-server is started by --workers N' -n 2 "${train[@]}" --strategy parameter-server
+refused '--max-staleness: is for --strategy parameter-server, not multi-worker' -n 2 "${train[@]}" --max-staleness 1
 refused '--hosts a:0: has to be of the form a:2,b:2' --hosts a:0 "${train[@]}"
 refused '--hosts localhost,: has to be of the form' --hosts localhost, "${train[@]}"
 refused "there is no machine 'host.invalid'" --hosts localhost:2,host.invalid:2 "${train[@]}"

@@ -357,9 +357,3 @@ run 2 "${strategy[@]}" --role chief --clip-norm 1 --servers 2
 complains '--clip-norm: needs the norm of all gradients'
 run 2 "${strategy[@]}" --role chief --optimizer lars --servers 2
 says '--optimizer lars: needs the norm of each variable, and dense.weight is split over 2 servers'
-run 2 train "${small[@]}" --role worker
-complains '--role: is for --strategy parameter-server'
-run 2 train --model lenet --data synthetic --max-staleness 1
-complains '--max-staleness: is for --strategy parameter-server'
-run 2 train --model lenet --data synthetic --keys "$work/keys/chief.key"
-complains '--keys: is for --strategy parameter-server'

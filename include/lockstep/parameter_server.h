@@ -22,7 +22,8 @@ extern "C" {
 typedef enum lk_train_role { LK_TRAIN_ROLE_AUTO, LK_TRAIN_CHIEF, LK_TRAIN_WORKER, LK_TRAIN_PS } lk_train_role;
 
 /* What this process is to be. LK_TRAIN_CHIEF for every other strategy: it trains. Errors: LK_ERR_ARGUMENT (nobody says
- * so), those of the description of the cluster and of keys, LK_ERR_NOT_FOUND (a host that does not resolve). */
+ * so, or an option is for another strategy), those of the description of the cluster and of keys, LK_ERR_NOT_FOUND (a
+ * host that does not resolve). */
 LK_API lk_status lk_train_role_of(const lk_train_config *config, lk_train_role *role);
 
 /* Works for the chief until it says that training has ended; `trainer` is of a configuration whose role is worker.

@@ -37,10 +37,10 @@ typedef struct lk_train_config {
     const char *listen;       /* where a server listens; NULL: likewise, else any port of loopback */
     int64_t max_staleness;    /* -1: no limit */
     const char *snapshot_dir; /* NULL: servers keep no snapshots */
-    int64_t snapshot_every;   /* updates */
+    int64_t snapshot_every;   /* updates; 0: 100 */
     const char *keys;         /* a .key file of lk_make_keys; NULL: none */
-    double peer_timeout;      /* seconds of silence after which a process counts as lost */
-    double join_timeout;      /* seconds in which the chief, or its servers, have to be there */
+    double peer_timeout;      /* seconds of silence after which a process counts as lost; 0: 5 */
+    double join_timeout;      /* seconds in which the chief, or its servers, have to be there; 0: 60 */
 
     int reduce;             /* enum lk_reduce */
     int compress;           /* 1: exchange in bf16, see lk_strategy_set_compression */

@@ -9,7 +9,6 @@
 #include "dist/cluster.h"
 #include "dist/group.h"
 #include "dist/strategy.h"
-#include "train/ps_place.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -57,12 +56,8 @@ lk_status lk__join_processes(lk_trainer *trainer, int *cores)
     introduction *all;
     plan->processes = 1;
     *cores = lk__topology_cores();
-    if (!trainer->config.strategy || strcmp(trainer->config.strategy, "multi-worker") != 0) {
-        if (trainer->config.cluster && !lk__ps_is_asked_for(&trainer->config))
-            LK_FAIL(LK_ERR_ARGUMENT, "--cluster %s: is for --strategy multi-worker and parameter-server",
-                    trainer->config.cluster);
+    if (!trainer->config.strategy || strcmp(trainer->config.strategy, "multi-worker") != 0)
         return LK_OK;
-    }
     LK_TRY(lk__group_open(&group));
     plan->process = lk__group_rank(group);
     plan->processes = lk__group_ranks(group);

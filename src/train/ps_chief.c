@@ -2,6 +2,7 @@
 #include "train/ps_coordinator.h"
 #include "train/ps_agreement.h"
 #include "train/ps_chief_call.h"
+#include "train/strategy_options.h"
 
 #include "base/log.h"
 #include "base/mem.h"
@@ -59,30 +60,13 @@ static lk_status check_split(const lk_trainer *trainer, const ps_layout *layout)
 
 /* --- life --------------------------------------------------------------------------------------------------------- */
 
-/* What means nothing with another strategy would be taken for what was trained with. */
-static lk_status refuse_own(const lk_train_config *config)
-{
-    const struct {
-        const char *name;
-        bool is_given;
-    } own[] = {
-        {"role", config->role != LK_TRAIN_ROLE_AUTO},   {"max-staleness", config->max_staleness >= 0},
-        {"coordinator", config->coordinator != NULL},   {"listen", config->listen != NULL},
-        {"snapshot-dir", config->snapshot_dir != NULL}, {"keys", config->keys != NULL},
-    };
-    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
-        if (own[i].is_given)
-            LK_FAIL(LK_ERR_ARGUMENT, "--%s: is for --strategy parameter-server", own[i].name);
-    return LK_OK;
-}
-
 lk_status lk_train_role_of(const lk_train_config *config, lk_train_role *role)
 {
     ps_place place;
     *role = LK_TRAIN_CHIEF;
-    if (!lk__ps_is_asked_for(config)) {
-        return refuse_own(config);
-    }
+    LK_TRY(lk__check_strategy_options(config));
+    if (!lk__ps_is_asked_for(config))
+        return LK_OK;
     LK_TRY(lk__ps_place_find(config, &place));
     *role = place.role;
     lk__ps_place_free(&place);

@@ -102,8 +102,9 @@ static lk_status find_keys(const lk_train_config *config, ps_place *place)
 
 static lk_status find(const lk_train_config *config, const described *d, ps_place *place)
 {
-    place->timeout = config->peer_timeout;
-    place->join_timeout = config->join_timeout;
+    enum { PEER_TIMEOUT = 5, JOIN_TIMEOUT = 60 };
+    place->timeout = config->peer_timeout > 0 ? config->peer_timeout : PEER_TIMEOUT;
+    place->join_timeout = config->join_timeout > 0 ? config->join_timeout : JOIN_TIMEOUT;
     LK_TRY(find_role(config, d, place));
     LK_TRY(find_chief(config, d, place));
     LK_TRY(find_own(config, d, place));

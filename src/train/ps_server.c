@@ -11,6 +11,7 @@
 #include "train/ps_chief_call.h"
 #include "train/ps_pulse.h"
 #include "train/ps_snapshot.h"
+#include "train/strategy_options.h"
 
 #include <limits.h>
 #include <stdatomic.h>
@@ -48,6 +49,7 @@ static lk_status find_snapshot(lk_parameter_server *server)
 static lk_status build(lk_parameter_server *server)
 {
     const lk_train_config *config = &server->config;
+    LK_TRY(lk__check_strategy_options(config));
     if (!lk__ps_is_asked_for(config))
         LK_FAIL(LK_ERR_ARGUMENT, "--role ps: is for --strategy parameter-server");
     LK_TRY(lk__ps_place_find(config, &server->place));
@@ -200,7 +202,9 @@ static lk_status answer_pull(lk_parameter_server *server, const lk_mail *mail, u
 
 static lk_status keep_snapshot(lk_parameter_server *server)
 {
-    if (!*server->snapshot || server->store->version - server->kept < server->config.snapshot_every)
+    enum { EVERY = 100 };
+    int64_t every = server->config.snapshot_every > 0 ? server->config.snapshot_every : EVERY;
+    if (!*server->snapshot || server->store->version - server->kept < every)
         return LK_OK;
     server->kept = server->store->version;
     return lk__ps_snapshot_write(server->store, server->snapshot);

@@ -211,8 +211,8 @@ static lk_status open_devices(lk_trainer *trainer)
     lk_plan *plan = &trainer->plan;
     lk__spec_text devices;
     int cores;
-    if (config->strategy || config->pjrt)
-        LK_TRY(lk_strategy_find(config->strategy ? config->strategy : "mirrored", config->pjrt));
+    if (config->strategy)
+        LK_TRY(lk_strategy_find(config->strategy, config->pjrt));
     LK_TRY(lk__join_processes(trainer, &cores));
     LK_TRY(lk__agree_on_options(trainer));
     if (config->devices) {
