@@ -15,7 +15,10 @@ struct lk_elsewhere {
     int64_t n_nodes, n_lower;
     int64_t most;     /* nodes that the devices of this process can have */
     bool *is_present; /* [n] */
-    int *order;       /* [n]: backward finishes what was made last first */
+    bool *is_known;   /* [n]: whether it is present */
+    int n_known;
+    bool has_idle_ranks;
+    int *order; /* [n]: backward finishes what was made last first */
 };
 
 /* Nodes that cover a rank's shards, in order: as many as are left when each one that is completed takes the place of
@@ -55,8 +58,9 @@ lk_status lk__elsewhere_new(const lk_elsewhere_opts *opts, lk_elsewhere **elsewh
     e->opts = *opts;
     e->nodes = lk__calloc((size_t)opts->shards, sizeof *e->nodes);
     e->is_present = lk__calloc((size_t)opts->n, sizeof *e->is_present);
+    e->is_known = lk__calloc((size_t)opts->n, sizeof *e->is_known);
     e->order = lk__calloc((size_t)opts->n, sizeof *e->order);
-    if (!e->nodes || !e->is_present || !e->order) {
+    if (!e->nodes || !e->is_present || !e->is_known || !e->order) {
         lk__elsewhere_release(e);
         return LK_ERR_MEMORY;
     }
@@ -73,6 +77,7 @@ void lk__elsewhere_release(lk_elsewhere *e)
         return;
     lk__free(e->nodes);
     lk__free(e->is_present);
+    lk__free(e->is_known);
     lk__free(e->order);
     lk__free(e);
 }
@@ -82,18 +87,35 @@ int64_t lk__elsewhere_nodes(const lk_elsewhere *e)
     return e->n_nodes + e->most;
 }
 
+static bool is_idle(const lk_elsewhere *e, int64_t samples, lk_range shards)
+{
+    return lk_part(samples, e->opts.shards, shards.begin).begin == lk_part(samples, e->opts.shards, shards.end - 1).end;
+}
+
 void lk__elsewhere_start(lk_elsewhere *e, int64_t samples)
 {
-    for (int64_t m = 0; m < e->n_nodes; m++) {
-        lk_range shards = e->nodes[m].range;
-        e->nodes[m].empty = lk_part(samples, e->opts.shards, shards.begin).begin ==
-                            lk_part(samples, e->opts.shards, shards.end - 1).end;
-    }
+    e->has_idle_ranks = false;
+    for (int rank = 0; rank < e->opts.ranks && e->n_known < e->opts.n; rank++)
+        e->has_idle_ranks |= is_idle(e, samples, lk_part(e->opts.shards, e->opts.ranks, rank));
+    for (int64_t m = 0; m < e->n_nodes; m++)
+        e->nodes[m].empty = is_idle(e, samples, e->nodes[m].range);
+}
+
+bool lk__elsewhere_has_idle_ranks(const lk_elsewhere *e)
+{
+    return e->has_idle_ranks;
 }
 
 void lk__elsewhere_learn(lk_elsewhere *e, int i, bool is_there)
 {
+    e->n_known += !e->is_known[i];
+    e->is_known[i] = true;
     e->is_present[i] = is_there;
+}
+
+bool lk__elsewhere_knows(const lk_elsewhere *e, int i)
+{
+    return e->is_known[i];
 }
 
 int64_t lk__elsewhere_surround(const lk_elsewhere *e, bool present, lk_tree_node *nodes, int64_t n)
@@ -122,6 +144,8 @@ int lk__elsewhere_bucket(const lk_elsewhere *e, int done, const int **quantities
     const int *order = e->order + done;
     int64_t bytes = 0;
     int n = 0;
+    if (e->n_known < e->opts.n)
+        return 0;
     for (; done + n < e->opts.n && bytes < BUCKET_BYTES; n++) {
         if (e->is_present[order[n]] != e->is_present[order[0]])
             break;

@@ -26,6 +26,10 @@ void lk__elsewhere_start(lk_elsewhere *elsewhere, int64_t samples);
 
 /* Shape and dtype of quantity i are known; or a shard with samples has no value of it, and so nobody has. */
 void lk__elsewhere_learn(lk_elsewhere *elsewhere, int i, bool is_there);
+bool lk__elsewhere_knows(const lk_elsewhere *elsewhere, int i);
+
+/* Whether there may be a process that this batch, the first one, teaches nothing. All processes come to the same. */
+bool lk__elsewhere_has_idle_ranks(const lk_elsewhere *elsewhere);
 
 /* Puts the other processes' nodes in front of nodes[0 … n), which are this one's, and behind them. Gives how many there
  * are then. present: whether the quantities that are exchanged are there at all. */
@@ -34,7 +38,8 @@ int64_t lk__elsewhere_surround(const lk_elsewhere *elsewhere, bool present, lk_t
 bool lk__elsewhere_is_present(const lk_elsewhere *elsewhere, int i);
 
 /* Buckets that all processes form alike: *quantities of the one that comes after `done` quantities, and how many; all
- * of them are there, or none of them is, for anybody. Gives 0 at the end. */
+ * of them are there, or none of them is, for anybody. Gives 0 at the end, and while there is a quantity that is not
+ * known, for it might belong to the bucket. */
 int lk__elsewhere_bucket(const lk_elsewhere *elsewhere, int done, const int **quantities);
 
 #endif

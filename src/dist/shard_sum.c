@@ -215,21 +215,15 @@ void lk__shard_sum_start(lk_shard_sum *sum, int64_t samples)
         lk__elsewhere_start(sum->elsewhere, samples);
 }
 
-void lk__shard_sum_tell(lk_shard_sum *sum, int quantity, lk_dtype dtype, lk_shape shape)
-{
-    sum->shapes[quantity] = shape;
-    sum->dtypes[quantity] = dtype;
-    if (sum->elsewhere)
-        lk__elsewhere_learn(sum->elsewhere, quantity, true);
-}
-
 /* From what a shard with samples gives. */
 static void learn(lk_shard_sum *sum, int i, const lk_tensor *value)
 {
-    if (value && sum->strategy->flat)
-        lk__shard_sum_tell(sum, i, value->dtype, value->shape);
-    else if (!value && sum->elsewhere)
-        lk__elsewhere_learn(sum->elsewhere, i, false);
+    if (value) {
+        sum->shapes[i] = value->shape;
+        sum->dtypes[i] = value->dtype;
+    }
+    if (sum->elsewhere)
+        lk__elsewhere_learn(sum->elsewhere, i, value != NULL);
 }
 
 /* --- one device's shards ------------------------------------------------------------------------------------------ */
@@ -416,6 +410,56 @@ static lk_status begin(lk_place at, lk_shard_sum *sum, int end)
     return status;
 }
 
+/* What processes tell each other of a quantity. */
+typedef struct quantity {
+    bool is_known, is_present;
+    lk_dtype dtype;
+    lk_shape shape;
+} quantity;
+
+static quantity known_of(const lk_shard_sum *sum, int i)
+{
+    quantity q;
+    memset(&q, 0, sizeof q); /* gaps are sent too */
+    q.is_known = lk__elsewhere_knows(sum->elsewhere, i);
+    q.is_present = lk__elsewhere_is_present(sum->elsewhere, i);
+    q.dtype = sum->dtypes[i];
+    q.shape = sum->shapes[i];
+    return q;
+}
+
+static void learn_of_others(lk_shard_sum *sum, const quantity *told, int processes)
+{
+    for (int i = 0; i < sum->n; i++) {
+        const quantity *q = told + i;
+        for (int p = 1; p < processes && !q->is_known; p++)
+            q = told + (ptrdiff_t)p * sum->n + i;
+        if (!q->is_known)
+            continue;
+        sum->shapes[i] = q->shape;
+        sum->dtypes[i] = q->dtype;
+        lk__elsewhere_learn(sum->elsewhere, i, q->is_present);
+    }
+}
+
+/* A process without samples knows of no quantity how large it is, and needs that for its part of the sums. */
+static lk_status ask_others(lk_shard_sum *sum)
+{
+    lk_group *group = sum->strategy->group;
+    size_t processes = (size_t)lk__group_ranks(group), n = (size_t)sum->n;
+    quantity *own = lk__calloc(n, sizeof *own), *all = lk__calloc(processes * n, sizeof *all);
+    lk_status status = own && all ? LK_OK : LK_ERR_MEMORY;
+    for (int i = 0; i < sum->n && status == LK_OK; i++)
+        own[i] = known_of(sum, i);
+    if (status == LK_OK)
+        status = lk__group_gather(group, own, n * sizeof *own, all);
+    if (status == LK_OK)
+        learn_of_others(sum, all, (int)processes);
+    lk__free(own);
+    lk__free(all);
+    return status;
+}
+
 /* Begins those of the buckets that all processes form which are complete here, in their order. */
 static lk_status begin_buckets(lk_place at, lk_shard_sum *sum)
 {
@@ -434,6 +478,8 @@ static lk_status begin_buckets(lk_place at, lk_shard_sum *sum)
 static lk_status finish(lk_place at, lk_shard_sum *sum)
 {
     const lk_strategy_table *table = sum->strategy->table;
+    if (sum->elsewhere && lk__elsewhere_has_idle_ranks(sum->elsewhere))
+        LK_TRY(ask_others(sum));
     if (sum->elsewhere)
         LK_TRY(begin_buckets(at, sum));
     lk_bucket bucket = {.root = {0, sum->shards},
@@ -455,12 +501,19 @@ static lk__phase set_phase(const lk_shard_sum *sum)
     return lk__phase_set(sum->k > 1 || sum->elsewhere ? LK_PHASE_EXCHANGE : LK_PHASE_SHARD_SUM);
 }
 
+/* Where processes have yet to tell each other something, whoever waited for an exchange before would wait for ever. */
+static lk_status exchange(lk_place at, lk_shard_sum *sum)
+{
+    if (sum->elsewhere)
+        return lk__elsewhere_has_idle_ranks(sum->elsewhere) ? LK_OK : begin_buckets(at, sum);
+    return begin(at, sum, sum->strategy->flat ? sum->n_ready : sum->n_before);
+}
+
 /* On a queue of its own it can begin at once: no device waits for another one there. */
 lk_status lk_shard_sum_exchange_at(lk_place at, lk_shard_sum *sum)
 {
     lk__phase before = set_phase(sum);
-    lk_status status =
-        sum->elsewhere ? begin_buckets(at, sum) : begin(at, sum, sum->strategy->flat ? sum->n_ready : sum->n_before);
+    lk_status status = exchange(at, sum);
     lk__phase_set(before);
     sum->n_before = sum->n_ready;
     if (status != LK_OK)

@@ -74,9 +74,6 @@ lk_range lk__shard_sum_owned(const lk_shard_sum *sum, int replica); /* a device'
 /* Where several processes train: the shards that are given next are of a batch of so many samples. */
 void lk__shard_sum_start(lk_shard_sum *sum, int64_t samples);
 
-/* Likewise: what a quantity is, for a process whose shards may be empty in the first batch. */
-void lk__shard_sum_tell(lk_shard_sum *sum, int quantity, lk_dtype dtype, lk_shape shape);
-
 /* lk_shard_sum_add_some of a node of the tree that a device has added up by itself, instead of its shards one by one:
  * one that begins where the device's shards before it end. */
 lk_status lk__shard_sum_add_node(lk_shard_sum *sum, lk_range node, const int *quantities, int n,
