@@ -40,6 +40,7 @@ if(CMOCKA_FOUND)
     string(REGEX REPLACE "^src/" "" label ${label})
     target_include_directories(${name} PRIVATE src)
     target_link_libraries(${name} PRIVATE PkgConfig::CMOCKA $<TARGET_NAME_IF_EXISTS:lockstep_emulated>)
+    target_compile_definitions(${name} PRIVATE LK_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
     lk_test(${name} ${label} ${name})
   endforeach()
 

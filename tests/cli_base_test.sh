@@ -43,7 +43,7 @@ if [[ -e $pjrt ]]; then
     prints '  TEST_0(process=0)'
 fi
 run 0 doctor
-for library in zlib xxHash jansson oneDNN hwloc libcurl libcairo ZeroMQ; do
+for library in zlib xxHash jansson oneDNN hwloc libcurl libcairo libpng libjpeg ZeroMQ; do
     shows "  $library "
 done
 shows 'processors this process may use: '

@@ -9,6 +9,7 @@
 #include "lockstep/device.h"
 #include "lockstep/dist.h"
 #include "lockstep/heartbeat.h"
+#include "lockstep/image.h"
 #include "lockstep/log.h"
 #include "lockstep/nn.h"
 #include "lockstep/ops.h"

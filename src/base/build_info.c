@@ -31,6 +31,18 @@
 #define CAIRO_STATE false, ""
 #endif
 
+#ifdef LK_HAVE_PNG
+#define PNG_STATE true, LK_PNG_VERSION
+#else
+#define PNG_STATE false, ""
+#endif
+
+#ifdef LK_HAVE_JPEG
+#define JPEG_STATE true, LK_JPEG_VERSION
+#else
+#define JPEG_STATE false, ""
+#endif
+
 #ifdef LK_HAVE_ZMQ
 #define ZMQ_STATE true, LK_ZMQ_VERSION
 #else
@@ -60,6 +72,8 @@ static lk_component components[] = {
      "libhwloc-dev"},
     {"libcurl", false, CURL_STATE, "fetches data sets; without it they must be on disk", "libcurl4-openssl-dev"},
     {"libcairo", false, CAIRO_STATE, "draws PNG pictures; without it charts are SVG only", "libcairo2-dev"},
+    {"libpng", false, PNG_STATE, "reads PNG pictures; without it there are JPEG, PGM and PPM", "libpng-dev"},
+    {"libjpeg", false, JPEG_STATE, "reads JPEG pictures; without it there are PNG, PGM and PPM", "libjpeg-dev"},
     {"ZeroMQ", false, ZMQ_STATE, "carries the messages of --strategy parameter-server; without it there is none",
      "libzmq3-dev"},
 };

@@ -1,0 +1,289 @@
+/* Pictures: what Pillow made of those in tests/data/pictures, bit for bit, and files that nobody should have made. */
+#include "data/data_testing.h"
+
+#include "lockstep/build.h"
+#include "lockstep/image.h"
+
+#include <sys/resource.h>
+
+enum { HEIGHT = 29, WIDTH = 37 };
+
+static const char *stored(const char *name)
+{
+    static char paths[4][512];
+    static int next;
+    char *path = paths[next++ % 4];
+    snprintf(path, sizeof paths[0], "%s/pictures/%s", LK_TEST_DATA, name);
+    return path;
+}
+
+static void needs(const char *library)
+{
+    if (!lk_build_has(library))
+        skip();
+}
+
+static bytes contents(const char *path)
+{
+    bytes b = {0};
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    uint8_t chunk[4096];
+    for (size_t got; (got = fread(chunk, 1, sizeof chunk, file)) > 0;)
+        append(&b, chunk, got);
+    fclose(file);
+    return b;
+}
+
+static void expect_same(const lk_image *a, const lk_image *b)
+{
+    assert_int_equal(a->channels, b->channels);
+    assert_int_equal(a->height, b->height);
+    assert_int_equal(a->width, b->width);
+    assert_memory_equal(a->pixels, b->pixels, (size_t)(a->channels * a->height * a->width));
+}
+
+/* The picture, read so, is the one that Pillow has left in a PGM or PPM file. */
+static void expect_stored(const char *name, const lk_image_opts *opts, const char *expected)
+{
+    lk_image image, there;
+    expect_ok(lk_image_read(stored(name), opts, &image));
+    expect_ok(lk_image_read(stored(expected), NULL, &there));
+    expect_same(&image, &there);
+    lk_image_free(&image);
+    lk_image_free(&there);
+}
+
+/* --- what is read ------------------------------------------------------------------------------------------------- */
+
+static void reads_pgm_and_ppm(void **state)
+{
+    (void)state;
+    static const char ppm[] = "P3 # red and blue\n2 1\n4\n4 0 0\n0 2 4\n";
+    lk_image image;
+    expect_ok(lk_image_decode(ppm, sizeof ppm - 1, "ppm", NULL, &image));
+    assert_int_equal(image.channels, 3);
+    assert_int_equal(image.height, 1);
+    assert_int_equal(image.width, 2);
+    assert_memory_equal(image.pixels, ((uint8_t[]){255, 0, 0, 128, 0, 255}), 6);
+    lk_image_free(&image);
+
+    static const uint8_t pgm[] = "P5\n2 2\n65535\n\x00\x00\xff\xff\x80\x00\x01\x01";
+    expect_ok(lk_image_decode(pgm, sizeof pgm - 1, "pgm", NULL, &image));
+    assert_int_equal(image.channels, 1);
+    assert_memory_equal(image.pixels, ((uint8_t[]){0, 255, 128, 1}), 4);
+    lk_image_free(&image);
+}
+
+static void reads_png(void **state)
+{
+    (void)state;
+    needs("libpng");
+    lk_image image;
+    expect_ok(lk_image_read_header(stored("colour.png"), &image));
+    assert_int_equal(image.channels, 3);
+    assert_int_equal(image.height, HEIGHT);
+    assert_int_equal(image.width, WIDTH);
+    assert_null(image.pixels);
+    expect_stored("colour.png", NULL, "colour.png.ppm");
+    expect_stored("palette.png", NULL, "palette.png.ppm");
+    expect_stored("alpha.png", NULL, "alpha.png.ppm");
+    expect_stored("one_bit.png", NULL, "one_bit.png.pgm");
+}
+
+/* Pillow cuts 16 bits off; they are scaled here, as PNG's specification has it. */
+static void reads_png_of_sixteen_bits(void **state)
+{
+    (void)state;
+    needs("libpng");
+    lk_image image;
+    expect_ok(lk_image_read(stored("sixteen_bits.png"), NULL, &image));
+    assert_int_equal(image.channels, 1);
+    for (int y = 0; y < HEIGHT; y++)
+        for (int x = 0; x < WIDTH; x++)
+            assert_int_equal(image.pixels[y * WIDTH + x], ((x * 1771 + y * 911) % 65536 * 255 + 32767) / 65535);
+    lk_image_free(&image);
+}
+
+static void reads_jpeg(void **state)
+{
+    (void)state;
+    needs("libjpeg");
+    expect_stored("grey.jpg", NULL, "grey.jpg.pgm");
+    expect_stored("colour.jpg", NULL, "colour.jpg.ppm");
+    expect_stored("progressive.jpg", NULL, "progressive.jpg.ppm");
+}
+
+static void changes_channels(void **state)
+{
+    (void)state;
+    needs("libjpeg");
+    expect_stored("colour.jpg", &(lk_image_opts){.channels = 1}, "colour.jpg.pgm");
+    lk_image grey, colour;
+    expect_ok(lk_image_read(stored("grey.jpg"), NULL, &grey));
+    expect_ok(lk_image_read(stored("grey.jpg"), &(lk_image_opts){.channels = 3}, &colour));
+    assert_int_equal(colour.channels, 3);
+    for (int c = 0; c < 3; c++)
+        assert_memory_equal(colour.pixels + c * HEIGHT * WIDTH, grey.pixels, HEIGHT * WIDTH);
+    lk_image_free(&grey);
+    lk_image_free(&colour);
+}
+
+static void resizes_as_pillow_does(void **state)
+{
+    (void)state;
+    static const struct {
+        int64_t height, width;
+        const char *expected;
+    } sizes[] = {{11, 12, "colour.png.11x12.ppm"},
+                 {28, 28, "colour.png.28x28.ppm"},
+                 {50, 90, "colour.png.50x90.ppm"},
+                 {29, 20, "colour.png.29x20.ppm"}};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
+        expect_stored("colour.png.ppm", &(lk_image_opts){.height = sizes[i].height, .width = sizes[i].width},
+                      sizes[i].expected);
+    needs("libpng");
+    expect_stored("grey.png", &(lk_image_opts){.height = 28, .width = 28}, "grey.png.28x28.pgm");
+}
+
+/* --- what is refused ---------------------------------------------------------------------------------------------- */
+
+static void refuse_file(const char *path, ...)
+{
+    lk_image image = {.height = 1};
+    lk_status status = lk_image_read(path, NULL, &image);
+    assert_null(image.pixels);
+    assert_int_equal(image.height, 0);
+    va_list texts;
+    va_start(texts, path);
+    const char *text = va_arg(texts, const char *);
+    const char *second = va_arg(texts, const char *);
+    va_end(texts);
+    expect_error(status, LK_ERR_FORMAT, path, text, second, NULL);
+}
+
+static void refuse_bytes(const void *data, size_t size, const char *text)
+{
+    lk_image image;
+    expect_error(lk_image_decode(data, size, "it", NULL, &image), LK_ERR_FORMAT, "it: ", text, NULL);
+    assert_null(image.pixels);
+}
+
+static void refuses_what_is_no_picture(void **state)
+{
+    (void)state;
+    lk_image image;
+    refuse_bytes("", 0, "is empty");
+    refuse_bytes("<", 1, "begins with byte 3c");
+    refuse_bytes("<html>", 6, "is no picture of a known format: begins with bytes 3c 68");
+    expect_error(lk_image_read(in_dir("none"), NULL, &image), LK_ERR_IO, "cannot be opened", NULL);
+    expect_error(lk_image_read(test_dir, NULL, &image), LK_ERR_IO, "is not a regular file", NULL);
+    assert_int_equal(mkfifo(in_dir("fifo"), 0600), 0);
+    expect_error(lk_image_read(in_dir("fifo"), NULL, &image), LK_ERR_IO, "is not a regular file", NULL);
+    expect_error(lk_image_read(in_dir("none"), &(lk_image_opts){.channels = 2}, &image), LK_ERR_ARGUMENT, "2 channels",
+                 NULL);
+    expect_error(lk_image_read(in_dir("none"), &(lk_image_opts){.height = 2}, &image), LK_ERR_ARGUMENT, "2x0", NULL);
+}
+
+static void refuses_damaged_pnm(void **state)
+{
+    (void)state;
+    refuse_bytes("P5\n2 2\n255\n123", 14, "the header promises 4 bytes of pixels, but there are 3");
+    refuse_bytes("P5\n2 x", 6, "no height at offset 5");
+    refuse_bytes("P5\n2", 4, "truncated PGM or PPM data: no height");
+    refuse_bytes("P5\n2 2\n65536\n", 13, "largest value 65536 at offset 7: expected at most 65535");
+    refuse_bytes("P5\n0 2\n255\n", 11, "expected at least 1");
+    refuse_bytes("P2\n1 1\n7\n8\n", 11, "value 8 at offset 9: expected at most 7");
+    refuse_bytes("P6\n999999999 999999999\n255\n", 27, "expected at most 67108864 in all");
+}
+
+/* At every length and with every byte changed: an error, or a picture, and never more memory than it promises. */
+static void survives_damage(const char *name)
+{
+    bytes whole = contents(stored(name));
+    lk_image image;
+    for (size_t size = 0; size + 13 < whole.size; size += 1 + whole.size / 97)
+        refuse_bytes(whole.data, size, size ? " " : "is empty");
+    for (size_t i = 0; i < whole.size; i++) {
+        whole.data[i] ^= (uint8_t)(1 << i % 8);
+        if (lk_image_decode(whole.data, whole.size, "it", NULL, &image) != LK_OK)
+            assert_true(lk_error_status() == LK_ERR_FORMAT && strstr(lk_error_message(), "it: "));
+        lk_error_clear();
+        lk_image_free(&image);
+        whole.data[i] ^= (uint8_t)(1 << i % 8);
+    }
+    drop(&whole);
+}
+
+static void survives_damaged_png(void **state)
+{
+    (void)state;
+    needs("libpng");
+    survives_damage("colour.png");
+    survives_damage("palette.png");
+    survives_damage("grey.png");
+}
+
+static void survives_damaged_jpeg(void **state)
+{
+    (void)state;
+    needs("libjpeg");
+    survives_damage("colour.jpg");
+    survives_damage("progressive.jpg");
+    refuse_file(stored("cmyk.jpg"), "4 colour components, expected 1 or 3", NULL);
+}
+
+/* A header of 60,000 x 60,000 in a file of a few hundred bytes takes no memory. */
+static void refuses_bombs(void **state)
+{
+    (void)state;
+    needs("libpng");
+    needs("libjpeg");
+    bytes png = contents(stored("grey.png")), jpeg = contents(stored("grey.jpg"));
+    static const uint8_t large[] = {0, 0, 0xea, 0x60, 0, 0, 0xea, 0x60};
+    memcpy(png.data + 16, large, sizeof large);
+    uLong sum = crc32(0, png.data + 12, 17);
+    for (int i = 0; i < 4; i++)
+        png.data[29 + i] = (uint8_t)(sum >> (24 - 8 * i));
+    size_t frame = 0;
+    while (jpeg.data[frame] != 0xff || jpeg.data[frame + 1] != 0xc0)
+        frame++;
+    static const uint8_t sides[] = {0xea, 0x60, 0xea, 0x60};
+    memcpy(jpeg.data + frame + 5, sides, sizeof sides);
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    refuse_bytes(png.data, png.size, "PNG of 60000x60000 pixels: expected at most 67108864 in all");
+    refuse_bytes(jpeg.data, jpeg.size, "JPEG of 60000x60000 pixels: expected at most 67108864 in all");
+    getrusage(RUSAGE_SELF, &after);
+    assert_true(after.ru_maxrss - before.ru_maxrss < 16 * 1024);
+    drop(&png);
+    drop(&jpeg);
+    static const char tall[] = "P5\n1 60000000\n255\n";
+    lk_image image;
+    bytes pgm = {0};
+    append(&pgm, tall, sizeof tall - 1);
+    uint8_t *nothing = calloc(1, 60000000);
+    append(&pgm, nothing, 60000000);
+    expect_error(lk_image_decode(pgm.data, pgm.size, "it", &(lk_image_opts){.height = 8, .width = 8}, &image),
+                 LK_ERR_FORMAT, "of 60000000x1 pixels is too high to become 8 wide", NULL);
+    free(nothing);
+    drop(&pgm);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_pgm_and_ppm),
+        cmocka_unit_test(reads_png),
+        cmocka_unit_test(reads_png_of_sixteen_bits),
+        cmocka_unit_test(reads_jpeg),
+        cmocka_unit_test(changes_channels),
+        cmocka_unit_test(resizes_as_pillow_does),
+        cmocka_unit_test_setup_teardown(refuses_what_is_no_picture, make_test_dir, remove_test_dir),
+        cmocka_unit_test(refuses_damaged_pnm),
+        cmocka_unit_test(survives_damaged_png),
+        cmocka_unit_test(survives_damaged_jpeg),
+        cmocka_unit_test(refuses_bombs),
+    };
+    return cmocka_run_group_tests_name("image", tests, NULL, NULL);
+}

@@ -1,0 +1,125 @@
+/* PGM and PPM: "P5", or P2, P3, P6, then width, height and the largest value as decimal numbers, then the values, as
+ * bytes or, where the largest is above 255, two of them; in P2 and P3 as decimal numbers. */
+#include "data/codec.h"
+
+enum { LARGEST = 65535, MAX_DIGITS = 9 };
+
+typedef struct reading {
+    lk__encoded *encoded;
+    size_t position;
+    bool text;
+    int64_t largest;
+} reading;
+
+static bool recognises(const uint8_t *bytes, size_t size)
+{
+    return size >= 3 && bytes[0] == 'P' && (bytes[1] == '2' || bytes[1] == '3' || bytes[1] == '5' || bytes[1] == '6') &&
+           (bytes[2] == ' ' || bytes[2] == '#' || (bytes[2] >= '\t' && bytes[2] <= '\r'));
+}
+
+static bool is_space(uint8_t byte)
+{
+    return byte == ' ' || (byte >= '\t' && byte <= '\r');
+}
+
+static void skip_space(reading *r)
+{
+    const lk__encoded *e = r->encoded;
+    while (r->position < e->size && (is_space(e->bytes[r->position]) || e->bytes[r->position] == '#')) {
+        if (e->bytes[r->position] == '#')
+            while (r->position < e->size && e->bytes[r->position] != '\n')
+                r->position++;
+        else
+            r->position++;
+    }
+}
+
+static lk_status read_number(reading *r, const char *what, int64_t largest, int64_t *number)
+{
+    lk__encoded *e = r->encoded;
+    skip_space(r);
+    size_t first = r->position;
+    int64_t value = 0;
+    for (; r->position < e->size && r->position - first < MAX_DIGITS; r->position++) {
+        uint8_t byte = e->bytes[r->position];
+        if (byte < '0' || byte > '9')
+            break;
+        value = 10 * value + (byte - '0');
+    }
+    if (r->position == first)
+        return lk__encoded_problem(e, LK_ERR_FORMAT, "%s: no %s at offset %zu",
+                                   first == e->size ? "truncated PGM or PPM data" : "damaged PGM or PPM data", what,
+                                   first);
+    if (value > largest)
+        return lk__encoded_problem(e, LK_ERR_FORMAT, "%s %lld at offset %zu: expected at most %lld", what,
+                                   (long long)value, first, (long long)largest);
+    *number = value;
+    return LK_OK;
+}
+
+static lk_status read_header(reading *r, lk_image *image)
+{
+    lk__encoded *e = r->encoded;
+    char kind = (char)e->bytes[1];
+    r->text = kind == '2' || kind == '3';
+    r->position = 2;
+    image->channels = kind == '2' || kind == '5' ? 1 : 3;
+    lk_status status = read_number(r, "width", INT32_MAX, &image->width);
+    if (status == LK_OK)
+        status = read_number(r, "height", INT32_MAX, &image->height);
+    if (status == LK_OK)
+        status = read_number(r, "largest value", LARGEST, &r->largest);
+    if (status != LK_OK)
+        return status;
+    if (image->width < 1 || image->height < 1 || r->largest < 1)
+        return lk__encoded_problem(e, LK_ERR_FORMAT,
+                                   "PGM or PPM of %lldx%lld pixels of values up to %lld: expected "
+                                   "at least 1",
+                                   (long long)image->width, (long long)image->height, (long long)r->largest);
+    r->position++; /* one space */
+    return LK_OK;
+}
+
+static lk_status examine(lk__encoded *encoded, lk_image *image)
+{
+    return read_header(&(reading){.encoded = encoded}, image);
+}
+
+static uint8_t scaled(const reading *r, int64_t value)
+{
+    if (value > r->largest)
+        value = r->largest;
+    return (uint8_t)(r->largest == UINT8_MAX ? value : (value * UINT8_MAX + r->largest / 2) / r->largest);
+}
+
+static lk_status decode(lk__encoded *encoded, const lk_image *image, uint8_t *pixels)
+{
+    reading r = {.encoded = encoded};
+    lk_image header;
+    lk_status status = read_header(&r, &header);
+    if (status != LK_OK)
+        return status;
+    int64_t values = image->height * image->width * image->channels;
+    for (int64_t i = 0; i < values && r.text; i++) {
+        int64_t value;
+        status = read_number(&r, "value", r.largest, &value);
+        if (status != LK_OK)
+            return status;
+        pixels[i] = scaled(&r, value);
+    }
+    if (r.text)
+        return LK_OK;
+    size_t bytes = r.largest > UINT8_MAX ? 2 : 1;
+    size_t there = r.position < encoded->size ? encoded->size - r.position : 0;
+    if (there < (size_t)values * bytes)
+        return lk__encoded_problem(
+            encoded, LK_ERR_FORMAT,
+            "truncated PGM or PPM data: the header promises %zu bytes of pixels, but there are %zu",
+            (size_t)values * bytes, there);
+    const uint8_t *from = encoded->bytes + r.position;
+    for (int64_t i = 0; i < values; i++, from += bytes)
+        pixels[i] = scaled(&r, bytes == 2 ? from[0] << 8 | from[1] : from[0]);
+    return LK_OK;
+}
+
+const lk__codec lk__pnm_codec = {.name = "PGM or PPM", .recognises = recognises, .examine = examine, .decode = decode};
