@@ -54,6 +54,9 @@ const cli_command cmd_report = {
         "and from the latency and bandwidth that the exchange was measured to have, a prediction for 2 to 1024\n"
         "devices. docs/scaling.md has the formulas.\n"
         "\n"
+        "Of parameter-server it is a worker's step, of each worker and in the mean: computing, pulling and pushing,\n"
+        "waiting because of --max-staleness, waiting for work or input; and a prediction for 2 to 1024 workers.\n"
+        "\n"
         "With two runs of the same settings, the first on one device, the speed-up is what was measured of the two.\n"
         "With one it is estimated from the run's own computing time, unless its folder had such a run before.\n",
     .run = run,

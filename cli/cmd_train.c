@@ -5,6 +5,7 @@
 #include "train_flags.h"
 
 #include "lockstep/callbacks.h"
+#include "lockstep/parameter_server.h"
 #include "lockstep/scaling.h"
 
 #include <errno.h>
@@ -54,11 +55,12 @@ static lk_status add_records(training *t, lk_trainer *trainer)
     return status;
 }
 
-/* For runs on several devices, and for those on one that these may be compared with. */
+/* For runs on several devices, or on workers', and for those on one that these may be compared with. */
 static lk_status add_scaling(const training *t, lk_trainer *trainer)
 {
     const char *dir = t->config.log_dir && *t->config.log_dir ? t->config.log_dir : NULL;
-    return lk_trainer_plan(trainer)->devices > 1 || dir ? lk_trainer_add(trainer, lk_callback_scaling(dir)) : LK_OK;
+    bool has_others = lk_trainer_plan(trainer)->devices > 1 || lk_trainer_async_report(trainer);
+    return has_others || dir ? lk_trainer_add(trainer, lk_callback_scaling(dir)) : LK_OK;
 }
 
 /* Of several processes the first one alone writes and prints; each ends where its callbacks say so, which they do

@@ -257,7 +257,7 @@ void cli_progress_done(const lk_trainer *trainer, const lk_train_result *result)
     if (result->val.accuracy.count)
         fprintf(stderr, ", val accuracy %.4f", lk_mean_value(result->val.accuracy));
     fputc('\n', stderr);
-    if (scaling && scaling->devices > 1)
+    if (scaling && (scaling->devices > 1 || scaling->servers > 0))
         cli_print_scaling(scaling, stderr);
     if (result->audits > 0)
         fprintf(stderr, "audit: replicas compared %lld time%s, no difference\n", (long long)result->audits,

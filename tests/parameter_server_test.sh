@@ -155,6 +155,22 @@ digest()
     tail -n 1 "$1" | sed -n 's/.*"digest":"\([0-9a-f]*\)".*/\1/p'
 }
 
+# scaling EXPRESSION…: of `r`, the scaling report in the chief's last line.
+scaling()
+{
+    local expression
+    command -v python3 >/dev/null || return 0
+    for expression in "$@"; do
+        python3 - "$work/chief.out" "$expression" <<'END' || show "the report is not $expression"
+import json, sys
+r = json.loads(open(sys.argv[1]).read().splitlines()[-1])["scaling"]
+parts = ("compute", "exchange", "slowest", "input", "other")
+adds_up = lambda of: abs(sum(of[part] for part in parts) - of["step_seconds"]) < 1e-9
+sys.exit(not eval(sys.argv[2]))
+END
+    done
+}
+
 data=(--data synthetic --limit-val 200)
 
 # --- no staleness: the bits of one device ----------------------------------------------------------------------------
@@ -173,6 +189,10 @@ all_end_well
 [[ $(digest "$work/chief.out") == "$wanted" ]] || show "digest $(digest "$work/chief.out"), of one device $wanted"
 is updates 22
 is max_staleness 0
+wait_for chief "against one as estimated from the workers' computing time"
+scaling 'r["servers"] == 2' 'r["max_staleness"] == 0' '1 <= r["workers"] <= r["devices"] <= 4' 'adds_up(r)' \
+    'r["batch_size"] >= r["step_samples"] > 0' 'r["messages"] == 6' 'r["compute"] > 0' 'r["exchange"] > 0' \
+    'r["input"] > 0' 'r["server_bytes"] < r["whole_bytes"] < 2 * r["server_bytes"] + 4096' 'r["update"] > 0'
 
 # --- the description of a cluster says who is who; norms of whole variables ------------------------------------------
 
@@ -209,7 +229,7 @@ is updates 10
 
 # With this limit the others wait for one that is killed or stopped until it counts as lost.
 large=("${data[@]}" --model lenet --limit-train 6000 --batch-size 120 --shards 2 --epochs 8)
-chief "${large[@]}" --max-staleness 1
+chief "${large[@]}" --max-staleness 1 --log-dir "$work/logs"
 ps 0
 worker a "${large[@]}"
 killed=$process
@@ -231,6 +251,32 @@ is handed_out 400
 is lost_updates 0
 [[ $(counted max_staleness) -le 1 ]] || show "staleness $(counted max_staleness)"
 [[ $(counted handed_again) -ge 1 ]] || show "nothing was handed out again"
+
+# What each worker told of its time, also one that was killed.
+scaling '2 <= r["workers"] == r["devices"] == len(r["worker"]) <= 3' 'r["max_staleness"] == 1' 'r["messages"] == 8' \
+    'r["steps"] == sum(w["steps"] for w in r["worker"]) > 300' 'r["slowest"] > 0' 'adds_up(r)' \
+    'all(adds_up(w) and w["compute"] > 0 and w["exchange"] > 0 for w in r["worker"])' \
+    'r["slowest_device"] in [w["name"] for w in r["worker"]]' 'r["strategy"] == "parameter-server"' \
+    'r["computing"] > r["update"] > 0' 'r["speedup"] > 0 and not r["speedup_measured"]' 'r["bandwidth"] > 0'
+[[ $(grep -c '^speed-up' "$work/chief.err") -eq 1 ]] || show "there is no speed-up"
+wait_for chief 'waiting because of --max-staleness'
+wait_for chief 'the slowest is worker '
+run 0 report "$work/logs"
+silent_stderr
+line '^lenet on synthetic, [23] cpu devices of [23] workers, 1 server, strategy parameter-server over ZeroMQ, batch 120 in 2 shards, f32$'
+for part in compute 'pulling and pushing' 'waiting because of --max-staleness' 'waiting for work or input' other all; do
+    line "^$part +-?[0-9.]+ +-?[0-9.]+%"
+done
+line '^ +[0-9]+( +[0-9.]+){6}  worker [012] on .*, the slowest$'
+line '^servers: latency .* GB/s, an update takes [0-9.]+ ms, at most [0-9]+ a second; .*: 1.033 MB, 8 messages to and fro$'
+for workers in 2 4 8 16 32 64 128 256 512 1024; do
+    line "^$workers( +[0-9.]+){3} +[0-9.]+%( +-){3}$"
+done
+run 0 train "${large[@]}" --epochs 1 --devices 1 --log-dir "$work/one"
+run 0 report "$work/one" "$work/logs"
+line 'against a measured run on one$'
+run 2 report "$work/logs" "$work/one"
+complains 'the first one is on'
 
 # --- a server that is killed, and comes back -------------------------------------------------------------------------
 

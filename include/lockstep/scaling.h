@@ -12,6 +12,16 @@
 extern "C" {
 #endif
 
+/* A worker of strategy parameter-server. Times are in seconds a step of its own, and what they are in the report. */
+typedef struct lk_scaling_worker {
+    char name[96]; /* "worker 1 on HOST" */
+    int64_t devices, steps, samples;
+    double step_seconds, compute, exchange, slowest, input, other;
+    double computing; /* without an update */
+} lk_scaling_worker;
+
+enum { LK_SCALING_WORKERS = 64 };
+
 /* Of one run. What was not measured is NAN, and a text empty. */
 typedef struct lk_scaling_report {
     char model[64], data[64], strategy[32], transport[64], dtype[16], kind[16]; /* kind: of the devices */
@@ -48,13 +58,27 @@ typedef struct lk_scaling_report {
     /* Of a run on one device with the same settings and of the same host, in the folder of the records; NAN: there was
      * none. */
     double one_device_images_per_second;
+
+    /* Of strategy parameter-server, where above the following differs: devices are those of all workers that took part,
+     * processes these workers; steps are theirs added up, without the first few of each, and times means over them, by
+     * the clock; exchange is pulling and pushing; slowest is waiting, because of max_staleness, until others have
+     * pushed, and slowest_device the worker with most time a sample for computing and exchange; input is waiting for a
+     * hand-out and its samples; latency, bandwidth and messages are between a worker and each server, whole_bytes what
+     * goes to and fro between a worker and all of them in a step. Other strategies: servers 0. */
+    int64_t servers;
+    double max_staleness; /* NAN: no limit */
+    double step_samples;  /* of a worker's step, in the mean */
+    double server_bytes;  /* in a worker's step, of the server that has most of it */
+    double server_update; /* processor time for an update, of the slowest server; `update`: of all servers together */
+    int64_t workers;
+    lk_scaling_worker worker[LK_SCALING_WORKERS]; /* of `workers` the first to join */
 } lk_scaling_report;
 
-/* Measures fit with a synchronous strategy: in every process that trains together, and before callbacks that look at
- * the result. It records a window of up to 20 steps, or of all but the first and last ones of an epoch, whatever is
- * less; where something is being recorded already it does not. When fit has ended well, and was not interrupted, it
- * times the exchange. dir: of lk_callback_log_dir, to look for a run on one device; NULL: none. Errors: LK_ERR_MEMORY,
- * those of lk_device_sync. */
+/* Measures fit, in every process that trains together, and before callbacks that look at the result. It records a
+ * window of up to 20 steps, or of all but the first and last ones of an epoch, whatever is less; where something is
+ * being recorded already it does not. When fit has ended well, and was not interrupted, it times the exchange. With
+ * strategy parameter-server it records nothing: workers keep times of their own and tell the chief. dir: of
+ * lk_callback_log_dir, to look for a run on one device; NULL: none. Errors: LK_ERR_MEMORY, those of lk_device_sync. */
 LK_API lk_callback lk_callback_scaling(const char *dir);
 
 /* What it has measured of the last fit, alike in every process but for the run on one device, which the first one alone
@@ -77,28 +101,34 @@ typedef struct lk_speedup {
     bool measured;     /* else from this run's own computing time */
 } lk_speedup;
 
-/* Against the run on one device that the report knows of, else estimated; of GPUs it is not estimated. */
+/* Against the run on one device that the report knows of, else estimated; of GPUs it is not estimated, but for those of
+ * parameter-server's workers. */
 LK_API lk_speedup lk_scaling_speedup(const lk_scaling_report *report);
 
-/* Sets many->one_device_images_per_second. Errors: LK_ERR_ARGUMENT: `one` is of several devices, its throughput was not
- * measured, or the two differ in what they train, which the message names. */
+/* Sets many->one_device_images_per_second. Errors: LK_ERR_ARGUMENT: `one` is of several devices or of
+ * parameter-server, its throughput was not measured, or the two differ in what they train, which the message names. */
 LK_API lk_status lk_scaling_compare(const lk_scaling_report *one, lk_scaling_report *many);
 
-/* The time of exchanging the gradients of a step between so many devices, by the measured latency and bandwidth; NAN
- * where these were not measured. */
+/* The time of exchanging the gradients of a step between so many devices, or of a worker's step between so many workers
+ * and their servers, by the measured latency and bandwidth; NAN where these were not measured. */
 LK_API double lk_scaling_exchange_seconds(const lk_scaling_report *report, int64_t devices);
 
 typedef struct lk_scaling_prediction {
     double step_seconds;
-    double speedup; /* of samples a second, over one device */
+    double speedup; /* of samples a second, over one device, or over one worker by itself */
     double efficiency;
 } lk_scaling_prediction;
 
-/* Of `devices`, each with a core or GPU for itself, connected as the run's were. `weak`: each has as many samples as in
- * the run; else all have the run's batch together, of whose shards each has ceil(shards / devices). False: not to be
- * predicted, for latency, bandwidth or computing time were not measured, or there are fewer shards than devices. */
+/* Of `devices`, each with a core or GPU for itself, connected as the run's were; with servers, of so many workers, to
+ * as many servers as the run had. `weak`: each has as many samples as in the run; else all have the run's batch
+ * together, of whose shards each has ceil(shards / devices), which workers do where max_staleness is 0. False: not to
+ * be predicted, for latency, bandwidth or computing time were not measured, or there are fewer shards than devices. */
 LK_API bool lk_scaling_predict(const lk_scaling_report *report, int64_t devices, bool weak,
                                lk_scaling_prediction *prediction);
+
+/* Updates a second that servers can take, however many workers there are; NAN: not measured, no servers, or workers
+ * that share batches (max_staleness 0). */
+LK_API double lk_scaling_most_updates(const lk_scaling_report *report);
 
 #ifdef __cplusplus
 }

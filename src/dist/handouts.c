@@ -154,18 +154,28 @@ static lk_status open_next(lk_handouts *h, int64_t nodes)
     return LK_OK;
 }
 
-lk_status lk__handouts_take(lk_handouts *h, int64_t worker, int64_t nodes, lk_handout *handout, bool *given)
+/* Of a batch that workers share others have the rest, and the next one needs its update. */
+static bool is_held_back(const lk_handouts *h)
 {
-    *given = false;
+    return h->max_staleness == 0 && h->n > 0 && h->next < h->end;
+}
+
+lk_status lk__handouts_take(lk_handouts *h, int64_t worker, int64_t nodes, lk_handout *handout, lk_take *take)
+{
+    *take = LK_TAKE_NONE;
     LK_TRY(grow(h, 1));
     int64_t behind = is_limited(h) ? on_their_way(h) : 0;
-    if (is_limited(h) && !can_finish(h, NULL, 0, behind))
+    if (is_limited(h) && !can_finish(h, NULL, 0, behind)) {
+        *take = waiting(h) || h->next < h->end ? LK_TAKE_HELD_BACK : LK_TAKE_NONE;
         return LK_OK;
+    }
     if (!waiting(h))
         LK_TRY(open_next(h, nodes));
     held *one = waiting(h);
-    if (!one)
+    if (!one) {
+        *take = is_held_back(h) ? LK_TAKE_HELD_BACK : LK_TAKE_NONE;
         return LK_OK;
+    }
     one->worker = worker;
     one->behind = behind;
     one->granted = !is_limited(h);
@@ -173,7 +183,7 @@ lk_status lk__handouts_take(lk_handouts *h, int64_t worker, int64_t nodes, lk_ha
     h->counts.handed_out += !one->was_out;
     one->was_out = true;
     *handout = (lk_handout){one->batch, one->node, one->granted};
-    *given = true;
+    *take = LK_TAKEN;
     return LK_OK;
 }
 

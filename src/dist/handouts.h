@@ -42,9 +42,15 @@ void lk__handouts_start(lk_handouts *handouts, int64_t first, int64_t count);
 /* No new batches from now on, nor those that wait to be handed out again; what workers have is still to be finished. */
 void lk__handouts_stop(lk_handouts *handouts);
 
+typedef enum lk_take {
+    LK_TAKEN,
+    LK_TAKE_HELD_BACK, /* not now, because of max_staleness: others have to push first */
+    LK_TAKE_NONE       /* not now: there is nothing that nobody has */
+} lk_take;
+
 /* Something for a worker, which has nothing. worker: its number, not below 0. nodes: into how many a batch that workers
- * share is cut, a power of two. *given false: nothing now. Errors: LK_ERR_MEMORY. */
-lk_status lk__handouts_take(lk_handouts *handouts, int64_t worker, int64_t nodes, lk_handout *handout, bool *given);
+ * share is cut, a power of two. Errors: LK_ERR_MEMORY. */
+lk_status lk__handouts_take(lk_handouts *handouts, int64_t worker, int64_t nodes, lk_handout *handout, lk_take *take);
 
 typedef enum lk_grant { LK_GRANTED, LK_GRANT_LATER, LK_GRANT_NEVER } lk_grant;
 

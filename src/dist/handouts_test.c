@@ -49,12 +49,12 @@ static void push(play *p, player *w)
 static bool act(play *p, int id)
 {
     player *w = &p->players[id];
-    bool given;
+    lk_take take;
     switch (w->doing) {
     case ASKS:
-        assert_int_equal(lk__handouts_take(p->handouts, id, 1, &w->handout, &given), LK_OK);
-        w->doing = given ? PULLS : ASKS;
-        return given;
+        assert_int_equal(lk__handouts_take(p->handouts, id, 1, &w->handout, &take), LK_OK);
+        w->doing = take == LK_TAKEN ? PULLS : ASKS;
+        return take == LK_TAKEN;
     case PULLS:
         w->pulled = p->version;
         w->doing = COMPUTES;
@@ -154,33 +154,53 @@ static void workers_share_a_batch_without_staleness(void **state)
     (void)state;
     lk_handouts *h;
     lk_handout a, b, c;
-    bool given;
+    lk_take take;
     assert_int_equal(lk__handouts_new(SHARDS, 0, &h), LK_OK);
     lk__handouts_start(h, 0, 2);
-    assert_int_equal(lk__handouts_take(h, 0, 2, &a, &given), LK_OK);
-    assert_true(given && a.granted);
-    assert_int_equal(lk__handouts_take(h, 1, 2, &b, &given), LK_OK);
-    assert_true(given);
+    assert_int_equal(lk__handouts_take(h, 0, 2, &a, &take), LK_OK);
+    assert_true(take == LK_TAKEN && a.granted);
+    assert_int_equal(lk__handouts_take(h, 1, 2, &b, &take), LK_OK);
+    assert_int_equal(take, LK_TAKEN);
     assert_int_equal(a.batch, 0);
     assert_int_equal(b.batch, 0);
     assert_int_equal(a.node.begin + b.node.begin, SHARDS / 2);
     assert_int_equal(a.node.end - a.node.begin, SHARDS / 2);
-    assert_int_equal(lk__handouts_take(h, 2, 2, &c, &given), LK_OK);
-    assert_false(given); /* the next batch needs this one's update */
+    assert_int_equal(lk__handouts_take(h, 2, 2, &c, &take), LK_OK);
+    assert_int_equal(take, LK_TAKE_HELD_BACK); /* the next batch needs this one's update */
     assert_int_equal(lk__handouts_finish(h, 0, a.node), LK_FINISHED_PART);
-    assert_int_equal(lk__handouts_take(h, 0, 2, &c, &given), LK_OK);
-    assert_false(given);
+    assert_int_equal(lk__handouts_take(h, 0, 2, &c, &take), LK_OK);
+    assert_int_equal(take, LK_TAKE_HELD_BACK);
     assert_int_equal(lk__handouts_give_back(h, 1), 1);
-    assert_int_equal(lk__handouts_take(h, 2, 2, &c, &given), LK_OK);
-    assert_true(given && c.batch == 0 && c.node.begin == b.node.begin);
+    assert_int_equal(lk__handouts_take(h, 2, 2, &c, &take), LK_OK);
+    assert_true(take == LK_TAKEN && c.batch == 0 && c.node.begin == b.node.begin);
     assert_int_equal(lk__handouts_finish(h, 0, b.node), LK_FINISHED_BATCH); /* the first one was only late */
     assert_int_equal(lk__handouts_finish(h, 0, c.node), LK_FINISHED_BEFORE);
-    assert_int_equal(lk__handouts_take(h, 0, 4, &a, &given), LK_OK);
-    assert_true(given && a.batch == 1 && a.node.end - a.node.begin == SHARDS / 4);
+    assert_int_equal(lk__handouts_take(h, 0, 4, &a, &take), LK_OK);
+    assert_true(take == LK_TAKEN && a.batch == 1 && a.node.end - a.node.begin == SHARDS / 4);
     lk_handout_counts counts = lk__handouts_counts(h);
     assert_int_equal(counts.handed_out, 3);
     assert_int_equal(counts.again, 1);
     assert_int_equal(counts.repeated, 1);
+    lk__handouts_release(h);
+}
+
+static void who_waits_for_others_is_told_so(void **state)
+{
+    (void)state;
+    lk_handouts *h;
+    lk_handout handout;
+    lk_take take;
+    assert_int_equal(lk__handouts_new(SHARDS, 1, &h), LK_OK);
+    lk__handouts_start(h, 0, 3);
+    for (int worker = 0; worker < 2; worker++) {
+        assert_int_equal(lk__handouts_take(h, worker, 1, &handout, &take), LK_OK);
+        assert_int_equal(take, LK_TAKEN);
+    }
+    assert_int_equal(lk__handouts_take(h, 2, 1, &handout, &take), LK_OK);
+    assert_int_equal(take, LK_TAKE_HELD_BACK); /* two would be applied between its pull and its push */
+    lk__handouts_stop(h);
+    assert_int_equal(lk__handouts_take(h, 2, 1, &handout, &take), LK_OK);
+    assert_int_equal(take, LK_TAKE_NONE);
     lk__handouts_release(h);
 }
 
@@ -189,15 +209,15 @@ static void a_stop_ends_what_is_out(void **state)
     (void)state;
     lk_handouts *h;
     lk_handout a, b;
-    bool given;
+    lk_take take;
     assert_int_equal(lk__handouts_new(SHARDS, LK_NO_STALENESS_LIMIT, &h), LK_OK);
     lk__handouts_start(h, 0, 10);
-    assert_int_equal(lk__handouts_take(h, 0, 1, &a, &given), LK_OK);
-    assert_int_equal(lk__handouts_take(h, 1, 1, &b, &given), LK_OK);
+    assert_int_equal(lk__handouts_take(h, 0, 1, &a, &take), LK_OK);
+    assert_int_equal(lk__handouts_take(h, 1, 1, &b, &take), LK_OK);
     assert_int_equal(lk__handouts_give_back(h, 1), 1);
     lk__handouts_stop(h);
-    assert_int_equal(lk__handouts_take(h, 2, 1, &b, &given), LK_OK);
-    assert_false(given);
+    assert_int_equal(lk__handouts_take(h, 2, 1, &b, &take), LK_OK);
+    assert_int_equal(take, LK_TAKE_NONE);
     assert_false(lk__handouts_are_finished(h));
     assert_int_equal(lk__handouts_finish(h, a.batch, a.node), LK_FINISHED_BATCH);
     assert_true(lk__handouts_are_finished(h));
@@ -211,6 +231,7 @@ int main(void)
         cmocka_unit_test(without_a_limit_nobody_asks),
         cmocka_unit_test(what_the_lost_had_is_handed_out_again),
         cmocka_unit_test(workers_share_a_batch_without_staleness),
+        cmocka_unit_test(who_waits_for_others_is_told_so),
         cmocka_unit_test(a_stop_ends_what_is_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

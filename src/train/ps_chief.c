@@ -2,6 +2,7 @@
 #include "train/ps_coordinator.h"
 #include "train/ps_agreement.h"
 #include "train/ps_chief_call.h"
+#include "train/ps_report.h"
 #include "train/strategy_options.h"
 
 #include "base/log.h"
@@ -244,6 +245,7 @@ lk_status lk__ps_pull(lk_trainer *trainer)
     for (int r = 0; r < trainer->n_devices; r++)
         sets[r] = lk_trainer_variables(trainer, r);
     LK_TRY(lk__ps_client_pull(chief->client, sets, trainer->n_devices));
+    LK_TRY(lk__ps_client_pull_nothing(chief->client, true));
     update_report(chief);
     return LK_OK;
 }
@@ -256,6 +258,21 @@ void lk__ps_end(lk_trainer *trainer, lk_status status)
     chief->has_ended = true;
     lk__ps_coordinator_end(chief->coordinator, status == LK_OK ? PS_ENDED : PS_FAILED,
                            status == LK_OK ? "" : lk_error_message());
+}
+
+lk_status lk__ps_report(const lk_trainer *trainer, lk_scaling_report *report)
+{
+    const struct ps_chief *chief = trainer->chief;
+    double updates[LK_MAX_SERVERS];
+    ps_worked *workers;
+    int n;
+    LK_TRY(lk__ps_coordinator_workers(chief->coordinator, &workers, &n));
+    for (int s = 0; s < chief->place.servers; s++)
+        updates[s] = lk__ps_client_update_seconds(chief->client, s);
+    lk__ps_put_workers(workers, n, report);
+    lk__ps_put_servers(workers, n, &chief->layout, updates, trainer->config.max_staleness, report);
+    lk__free(workers);
+    return LK_OK;
 }
 
 const lk_async_report *lk_trainer_async_report(const lk_trainer *trainer)

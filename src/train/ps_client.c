@@ -20,6 +20,7 @@ typedef struct link {
     float *flat;           /* [elements]: pulled, or to be pushed */
     lk_mail *mail;         /* the answer, while it is looked at */
     ps_variables pulled;
+    ps_variables timed; /* what an empty pull was answered */
 } link;
 
 struct ps_client {
@@ -91,6 +92,12 @@ void lk__ps_client_release(ps_client *c)
 int64_t lk__ps_client_version(const ps_client *c, int server)
 {
     return c->links[server].pulled.version;
+}
+
+double lk__ps_client_update_seconds(const ps_client *c, int server)
+{
+    const ps_variables *said = &c->links[server].timed;
+    return said->timed > 0 && said->seconds > 0 ? said->seconds / (double)said->timed : NAN;
 }
 
 /* --- connections -------------------------------------------------------------------------------------------------- */
@@ -210,8 +217,9 @@ static lk_status ask_all(ps_client *c, const request *r)
 static void describe_pull(const ps_client *c, int server, const void *user, lk_wire_first *first, lk_frame *frames,
                           int *n)
 {
-    (void)server, (void)user;
-    ps_empty pull = {.run = c->run};
+    (void)server;
+    ps_pull pull = *(const ps_pull *)user;
+    pull.run = c->run;
     frames[0] = lk__wire_first(first, PS_PULL, 0, &pull, sizeof pull);
     *n = 1;
 }
@@ -232,10 +240,26 @@ static lk_status take_variables(ps_client *c, int server, void *user)
     return LK_OK;
 }
 
+/* Of a pull that was empty. */
+static lk_status take_times(ps_client *c, int server, void *user)
+{
+    (void)user;
+    link *l = &c->links[server];
+    return lk__wire_body(l->mail, PS_VARIABLES, "variables", &l->timed, sizeof l->timed, 2, 2);
+}
+
+lk_status lk__ps_client_pull_nothing(ps_client *c, bool is_timed)
+{
+    ps_pull pull = {.is_empty = 1, .is_timed = is_timed};
+    request r = {.describe = describe_pull, .take = take_times, .user = &pull};
+    return ask_all(c, &r);
+}
+
 lk_status lk__ps_client_pull(ps_client *c, lk_tensor *const *const *sets, int n_sets)
 {
     const float *flats[LK_MAX_SERVERS];
-    request r = {.describe = describe_pull, .take = take_variables};
+    ps_pull pull = {.is_empty = 0};
+    request r = {.describe = describe_pull, .take = take_variables, .user = &pull};
     LK_TRY(ask_all(c, &r));
     for (int s = 0; s < c->servers; s++)
         flats[s] = c->links[s].flat;

@@ -24,8 +24,14 @@ void lk__ps_client_release(ps_client *client); /* NULL is fine */
 /* The variables into every one of n_sets sets. Waits. */
 lk_status lk__ps_client_pull(ps_client *client, lk_tensor *const *const *sets, int n_sets);
 
+/* Asks all servers for no variables, which takes as long as messages do; or, is_timed, for what updates take. Waits. */
+lk_status lk__ps_client_pull_nothing(ps_client *client, bool is_timed);
+
 /* Updates that server s had applied when it was pulled from last. */
 int64_t lk__ps_client_version(const ps_client *client, int server);
+
+/* What its device takes for an update, in processor time, when it was last asked; NAN: too few were timed. */
+double lk__ps_client_update_seconds(const ps_client *client, int server);
 
 typedef struct ps_push_result {
     int64_t staleness; /* most of all servers */

@@ -303,6 +303,14 @@ void lk__ps_coordinator_report(ps_coordinator *c, lk_async_report *report)
     pthread_mutex_unlock(&c->mutex);
 }
 
+lk_status lk__ps_coordinator_workers(ps_coordinator *c, ps_worked **workers, int *n)
+{
+    pthread_mutex_lock(&c->mutex);
+    lk_status status = lk__ps_crew_list(&c->crew, &c->seats, workers, n);
+    pthread_mutex_unlock(&c->mutex);
+    return status;
+}
+
 /* --- servers ------------------------------------------------------------------------------------------------------ */
 
 static int generation(void *user)

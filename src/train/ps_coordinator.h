@@ -4,6 +4,7 @@
 #define LK_TRAIN_PS_COORDINATOR_H
 
 #include "train/ps_client.h"
+#include "train/ps_crew.h"
 #include "train/ps_place.h"
 
 typedef struct ps_coordinator ps_coordinator;
@@ -59,6 +60,9 @@ void lk__ps_coordinator_end(ps_coordinator *coordinator, ps_state state, const c
 
 /* Where servers are, for the chief's own client. */
 ps_directory lk__ps_coordinator_directory(ps_coordinator *coordinator);
+
+/* lk__ps_crew_list. */
+lk_status lk__ps_coordinator_workers(ps_coordinator *coordinator, ps_worked **workers, int *n);
 
 /* All but lost_updates. */
 void lk__ps_coordinator_report(ps_coordinator *coordinator, lk_async_report *report);

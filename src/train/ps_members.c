@@ -63,6 +63,7 @@ static lk_status seat_worker(ps_coordinator *c, const ps_join *join, ps_seat **s
     LK_TRY(lk__ps_seats_find(&c->seats, seat));
     if ((*seat)->waiting)
         LK_TRY(lk__ps_forget(c, (*seat)->waiting, (*seat)->number, (*seat)->asks_push));
+    lk__ps_crew_part(&c->crew, *seat);
     lk__ps_seat_clear(*seat);
     lk__ps_seats_keep(&c->seats, *seat, join, c->place->join_timeout);
     return LK_OK;
@@ -154,8 +155,10 @@ static lk_status leave(ps_coordinator *c, const lk_mail *mail, uint64_t number)
     if (seat && seat->state == PS_SEAT_TAKEN && c->state == PS_RUNNING)
         lk__log(LK_LOG_INFO, "worker %lld on %s has left", (long long)ask.worker, seat->host);
     lk__handouts_give_back(c->handouts, ask.worker);
-    if (seat)
+    if (seat) {
+        lk__ps_crew_part(&c->crew, seat);
         lk__ps_seat_clear(seat);
+    }
     return lk__ps_reply(c, mail, PS_FAREWELL, number, &ask, sizeof ask, NULL, 0);
 }
 

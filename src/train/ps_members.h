@@ -6,7 +6,6 @@
 #include "base/status.h"
 #include "dist/handouts.h"
 #include "train/ps_coordinator.h"
-#include "train/ps_seats.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -38,6 +37,7 @@ struct ps_coordinator {
     char failure_text[LK_MESSAGE_BYTES];
     ps_server_seat *servers; /* [place->servers] */
     ps_seats seats;          /* of workers */
+    ps_crew crew;
     atomic_int generation;
     double alone; /* seconds of an epoch without a worker */
     int damaged;  /* messages that were not understood */

@@ -29,7 +29,7 @@ typedef enum ps_kind {
     PS_LEAVE,
     PS_FAREWELL,
     PS_PULL,
-    PS_VARIABLES, /* frame 0: f32 parameters; frame 1: f32 running statistics */
+    PS_VARIABLES, /* frame 0: f32 parameters; frame 1: f32 running statistics; of an empty pull both are empty */
     PS_PUSH,      /* frame 0: f32 gradients; frame 1: f64 sums of batch-norm; both empty where nothing is added */
     PS_PUSHED
 } ps_kind;
@@ -123,6 +123,18 @@ typedef enum ps_outcome {
     PS_DROPPED     /* not pushed: it has become too stale, or somebody else's */
 } ps_outcome;
 
+/* Where a worker's time has gone, in seconds, since its first few steps: see ps_times.h. */
+typedef struct ps_times {
+    int64_t steps, samples;
+    double seconds;            /* all but what it waited between epochs */
+    double compute;            /* by the clock … */
+    double computing, busiest; /* … and of a core: the mean of its devices, and the most that one of them had */
+    double exchange;           /* pulling and pushing */
+    double stale;              /* waiting, because of max_staleness, until others have pushed */
+    double input;              /* waiting for a hand-out, and for its samples */
+    double small, large;       /* the quickest pulls of nothing and of all variables; 0: there was none */
+} ps_times;
+
 /* A worker's report on its last hand-out, and the request for another. Where the answer is PS_FORGOTTEN the report has
  * not been read. */
 typedef struct ps_work {
@@ -133,6 +145,7 @@ typedef struct ps_work {
     int64_t repeated;  /* servers that had it already */
     int64_t samples;
     double loss, hits, top_k; /* sums over the samples */
+    ps_times times;           /* so far */
     uint64_t run;
 } ps_work;
 
@@ -144,6 +157,7 @@ typedef struct ps_task {
     int64_t first_shard, end_shard;
     int64_t samples; /* of the whole batch */
     double rate;
+    double held_back, between; /* seconds that the request has waited because of max_staleness, and between epochs */
 } ps_task;
 
 typedef struct ps_ask {
@@ -155,9 +169,17 @@ typedef struct ps_answer {
     int32_t granted, state;
 } ps_answer;
 
+typedef struct ps_pull {
+    uint64_t run;
+    int32_t is_empty; /* of no variables: to see how long messages take, or … */
+    int32_t is_timed; /* … what updates have taken */
+} ps_pull;
+
 typedef struct ps_variables {
     int32_t incarnation, reserved;
     int64_t version; /* updates applied since the beginning of training */
+    int64_t timed;   /* where that was asked for: updates since this process had applied a few … */
+    double seconds;  /* … and the processor time that its device has taken since */
 } ps_variables;
 
 typedef struct ps_push {

@@ -16,6 +16,15 @@ typedef enum ps_seat_state {
     PS_SEAT_LOST   /* it has been silent for too long, and may come back */
 } ps_seat_state;
 
+/* Why a worker's request is not answered, since when, and how long it has been so for either of two reasons. */
+typedef enum ps_reason { PS_BUSY, PS_HELD_BACK, PS_BETWEEN } ps_reason;
+
+typedef struct ps_hold {
+    ps_reason reason;
+    int64_t since;
+    double held_back, between;
+} ps_hold;
+
 typedef struct ps_seat {
     ps_seat_state state;
     int64_t worker; /* its number; below 0: it has not joined */
@@ -29,6 +38,8 @@ typedef struct ps_seat {
     bool replied;
     ps_ask ask;     /* of a waiting PS_ASK */
     bool asks_push; /* waiting is a PS_ASK, not a PS_WORK */
+    ps_hold hold;
+    ps_times times; /* as it last said */
 } ps_seat;
 
 typedef struct ps_seats {

@@ -187,16 +187,21 @@ static lk_status check_run(const lk_parameter_server *server, uint64_t run)
 
 static lk_status answer_pull(lk_parameter_server *server, const lk_mail *mail, uint64_t number)
 {
-    ps_empty pull;
+    ps_pull pull;
     lk_wire_first first;
     ps_store *store = server->store;
     LK_TRY(lk__wire_body(mail, PS_PULL, "pull", &pull, sizeof pull, 0, 0));
     LK_TRY(check_run(server, pull.run));
-    LK_TRY(lk__ps_store_read(store));
     ps_variables variables = {.incarnation = store->setup.incarnation, .version = store->version};
+    if (!pull.is_empty)
+        LK_TRY(lk__ps_store_read(store));
+    if (pull.is_timed)
+        LK_TRY(lk__ps_store_time(store, &variables.timed, &variables.seconds));
+    size_t elements = pull.is_empty ? 0 : (size_t)store->setup.elements,
+           statistics = pull.is_empty ? 0 : (size_t)store->setup.statistics;
     lk_frame frames[] = {lk__wire_first(&first, PS_VARIABLES, number, &variables, sizeof variables),
-                         {store->reply, (size_t)store->setup.elements * sizeof(float)},
-                         {store->reply + store->setup.elements, (size_t)store->setup.statistics * sizeof(float)}};
+                         {store->reply, elements * sizeof(float)},
+                         {store->reply + store->setup.elements, statistics * sizeof(float)}};
     return lk__service_reply(server->service, mail, frames, 3);
 }
 
@@ -225,6 +230,7 @@ static lk_status answer_push(lk_parameter_server *server, const lk_mail *mail, u
         LK_TRY(lk__wire_frame(mail, 1, "push", (size_t)setup->statistics * sizeof(double), &sums));
     }
     LK_TRY(lk__ps_store_push(server->store, &push, gradients, sums, &pushed));
+    LK_TRY(lk__ps_store_begin_timing(server->store));
     LK_TRY(keep_snapshot(server));
     lk_frame frame = lk__wire_first(&first, PS_PUSHED, number, &pushed, sizeof pushed);
     return lk__service_reply(server->service, mail, &frame, 1);

@@ -185,3 +185,26 @@ lk_status lk__ps_store_read(ps_store *s)
     }
     return LK_OK;
 }
+
+/* --- timing ------------------------------------------------------------------------------------------------------- */
+
+lk_status lk__ps_store_begin_timing(ps_store *s)
+{
+    enum { LEFT_OUT = 5 }; /* in which memory is taken and kernels are made */
+    if (s->timed_seconds > 0 || s->version - s->restored < LEFT_OUT)
+        return LK_OK;
+    s->timed_from = s->version;
+    return lk_device_processor_seconds(s->device, &s->timed_seconds);
+}
+
+lk_status lk__ps_store_time(ps_store *s, int64_t *timed, double *seconds)
+{
+    *timed = 0;
+    *seconds = 0;
+    if (s->timed_seconds == 0)
+        return LK_OK;
+    LK_TRY(lk_device_processor_seconds(s->device, seconds));
+    *seconds -= s->timed_seconds;
+    *timed = s->version - s->timed_from;
+    return LK_OK;
+}

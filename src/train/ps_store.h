@@ -30,6 +30,8 @@ typedef struct ps_store {
     unsigned char *applied; /* a bit for each batch of the training */
     int64_t version;        /* batches applied */
     int64_t restored;       /* `version` when this process began */
+    int64_t timed_from;     /* `version`, and the device's processor time, from where on updates are timed; … */
+    double timed_seconds;   /* … 0: from none yet */
     float *reply;           /* [elements + statistics]: what is sent to those that pull */
 
     int64_t pending; /* the batch that `nodes` are of; -1: none */
@@ -55,6 +57,12 @@ lk_status lk__ps_store_write(ps_store *store, const float *flat, const float *ru
 
 /* Into store->reply: parameters, and behind them running statistics. Waits. */
 lk_status lk__ps_store_read(ps_store *store);
+
+/* Updates since the first few, and the processor time that the device took for them. Waits. */
+lk_status lk__ps_store_time(ps_store *store, int64_t *timed, double *seconds);
+
+/* To be called after each push: begins to time updates when it is time to. */
+lk_status lk__ps_store_begin_timing(ps_store *store);
 
 /* ps_apply.c: lets go of nodes whose batch has not become complete. */
 void lk__ps_store_forget_nodes(ps_store *store);

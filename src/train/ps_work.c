@@ -4,6 +4,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/trace.h"
+#include "train/ps_times.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -69,8 +71,9 @@ static lk_status take_done(ps_coordinator *c, const ps_work *work)
     return finish == LK_FINISHED_BATCH ? finish_batch(c, work->batch) : LK_OK;
 }
 
-static lk_status take_report(ps_coordinator *c, const ps_work *work)
+static lk_status take_report(ps_coordinator *c, ps_seat *seat, const ps_work *work)
 {
+    seat->times = work->times;
     bool is_of_epoch = work->batch >= c->epoch.first && work->batch < c->epoch.first + c->epoch.count;
     if (work->outcome == PS_DROPPED) {
         c->report.refused_pushes++;
@@ -124,14 +127,33 @@ static int64_t nodes_of_batch(const ps_coordinator *c)
     return nodes;
 }
 
+/* What kept it waiting until now did so since the last look. */
+static void hold(ps_hold *h, ps_reason reason)
+{
+    int64_t now = lk__trace_clock();
+    double seconds = 1e-9 * (double)(now - h->since);
+    h->held_back += h->reason == PS_HELD_BACK ? seconds : 0;
+    h->between += h->reason == PS_BETWEEN ? seconds : 0;
+    h->reason = reason;
+    h->since = now;
+}
+
+static ps_reason reason_of(const ps_coordinator *c, lk_take take)
+{
+    if (take == LK_TAKE_HELD_BACK)
+        return PS_HELD_BACK;
+    return take == LK_TAKE_NONE && lk__handouts_are_finished(c->handouts) ? PS_BETWEEN : PS_BUSY;
+}
+
 static lk_status hand_out(ps_coordinator *c, ps_seat *seat)
 {
     lk_handout handout;
-    bool given = false;
+    lk_take take;
     ps_task task = {.state = c->state};
     if (c->state == PS_RUNNING) {
-        LK_TRY(lk__handouts_take(c->handouts, seat->worker, nodes_of_batch(c), &handout, &given));
-        if (!given)
+        LK_TRY(lk__handouts_take(c->handouts, seat->worker, nodes_of_batch(c), &handout, &take));
+        hold(&seat->hold, reason_of(c, take));
+        if (take != LK_TAKEN)
             return LK_OK;
         task.granted = handout.granted;
         task.batch = handout.batch;
@@ -141,6 +163,8 @@ static lk_status hand_out(ps_coordinator *c, ps_seat *seat)
         task.end_shard = handout.node.end;
         task.samples = samples_of(c, task.index);
         task.rate = c->rates[task.index];
+        task.held_back = seat->hold.held_back;
+        task.between = seat->hold.between;
     }
     return answer(c, seat, PS_TASK, &task, sizeof task);
 }
@@ -182,6 +206,8 @@ static lk_status begin(ps_coordinator *c, ps_seat *seat, lk_mail *mail, uint64_t
     }
     lk__mail_release(seat->waiting);
     seat->waiting = mail;
+    if (*is_new)
+        seat->hold = (ps_hold){.reason = PS_BUSY, .since = lk__trace_clock()};
     seat->number = number;
     seat->replied = false;
     return LK_OK;
@@ -201,12 +227,13 @@ lk_status lk__ps_work_answer(ps_coordinator *c, lk_mail *mail, const lk_wire_hea
     LK_TRY(lk__ps_find_seat(c, asks ? ask.worker : work.worker, asks ? ask.run : work.run, &seat));
     if (!seat)
         return lk__ps_forget(c, mail, header->number, asks);
+    LK_TRY(lk__ps_times_check(&work.times));
     LK_TRY(begin(c, seat, mail, header->number, &is_new));
     *keep = true;
     seat->asks_push = asks;
     if (asks)
         seat->ask = ask;
     else if (is_new)
-        LK_TRY(take_report(c, &work));
+        LK_TRY(take_report(c, seat, &work));
     return LK_OK;
 }

@@ -1,6 +1,7 @@
 /* A worker of a parameter-server training: it asks for a batch, pulls the variables, computes gradients, and pushes
  * them. */
 #include "train/ps_membership.h"
+#include "train/ps_times.h"
 
 #include "base/heartbeat.h"
 #include "base/status.h"
@@ -16,6 +17,7 @@ typedef struct worker {
     ps_membership membership;
     ps_layout layout;
     ps_client *client;
+    ps_watch watch;
     lk_shard_sum *sums[MAX_SUMS]; /* of as many shards as nodes have had */
     int64_t sizes[MAX_SUMS];
     int n_sums;
@@ -74,7 +76,10 @@ static lk_status compute(worker *w, const ps_task *task)
     LK_TRY(sum_of(w, task->end_shard - task->first_shard, &sum));
     LK_TRY(lk_loader_start_at(trainer->train_loader, task->epoch, task->index));
     LK_TRY(lk_loader_next(trainer->train_loader, &batch));
+    lk__ps_watch_lap(&w->watch, &w->watch.step.input);
     lk_status status = lk__run_training_shards(trainer, sum, task->first_shard, batch, trainer->sums);
+    if (status == LK_OK)
+        status = lk__ps_watch_computed(&w->watch, trainer);
     lk_batch_release(batch);
     return status;
 }
@@ -98,7 +103,9 @@ static lk_status ask_for_grant(worker *w, const ps_task *task, bool *granted)
     *granted = task->granted != 0;
     if (*granted)
         return LK_OK;
+    lk__ps_watch_lap(&w->watch, &w->watch.step.exchange);
     LK_TRY(lk__ps_membership_ask(&w->membership, &q, &answer, sizeof answer));
+    lk__ps_watch_lap(&w->watch, &w->watch.step.stale);
     *granted = answer.granted != 0;
     return LK_OK;
 }
@@ -150,17 +157,20 @@ static lk_status carry_out(worker *w, const ps_task *task, ps_work *work)
     work->batch = task->batch;
     work->first_shard = task->first_shard;
     work->end_shard = task->end_shard;
-    LK_TRY(lk__ps_client_pull(w->client, sets, trainer->n_devices));
+    LK_TRY(lk__ps_watch_pull(&w->watch, w->client, sets, trainer->n_devices));
     lk_status status = compute(w, task);
     if (status == LK_OK)
         status = deliver(w, task, work);
+    lk__ps_watch_lap(&w->watch, &w->watch.step.exchange);
     lk__release_tensors(trainer->sums, (int64_t)trainer->n_devices * trainer->n_values);
     LK_TRY(status);
     lk_range samples = {lk_part(task->samples, trainer->plan.shards, task->first_shard).begin,
                         lk_part(task->samples, trainer->plan.shards, task->end_shard - 1).end};
-    w->result->steps += work->outcome == PS_DONE || work->outcome == PS_SKIPPED;
+    bool is_done = work->outcome == PS_DONE || work->outcome == PS_SKIPPED;
+    w->result->steps += is_done;
     lk__heartbeat_step(w->result->steps + 1);
     w->result->samples_seen += samples.end - samples.begin;
+    lk__ps_watch_end_step(&w->watch, is_done ? samples.end - samples.begin : 0);
     return LK_OK;
 }
 
@@ -182,18 +192,22 @@ static lk_status end_of_training(worker *w, ps_state state)
 static lk_status work(worker *w)
 {
     ps_work report = {.outcome = PS_NOTHING};
+    lk__ps_watch_start(&w->watch);
     for (;;) {
         ps_task task;
+        report.times = w->watch.times;
         report.worker = w->membership.welcome.worker;
         report.run = w->membership.welcome.run;
         ps_question q = {PS_WORK, PS_TASK, "task", &report, sizeof report};
         LK_TRY(lk__ps_membership_ask(&w->membership, &q, &task, sizeof task));
         if (task.state == PS_FORGOTTEN) {
             LK_TRY(lk__ps_membership_renew(&w->membership));
+            lk__ps_watch_restart(&w->watch);
             continue; /* with the same report */
         }
         if (task.state != PS_RUNNING)
             return end_of_training(w, (ps_state)task.state);
+        lk__ps_watch_waited(&w->watch, &task);
         double began = now();
         report = (ps_work){.outcome = PS_NOTHING};
         LK_TRY(carry_out(w, &task, &report));

@@ -6,14 +6,11 @@
 #include "io/append_file.h"
 #include "io/json.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 typedef struct row {
     const char *name;
@@ -21,14 +18,15 @@ typedef struct row {
     size_t offset, size;
 } row;
 
-#define ROW(kind_, name_)                                                              \
-    {                                                                                  \
-        .name = #name_, .kind = (kind_), .offset = offsetof(lk_scaling_report, name_), \
-        .size = sizeof((lk_scaling_report *)NULL)->name_                               \
+#define ROW(type, kind_, name_)                                                                               \
+    {                                                                                                         \
+        .name = #name_, .kind = (kind_), .offset = offsetof(type, name_), .size = sizeof((type *)NULL)->name_ \
     }
-#define TEXT(name_) ROW(LK_FIELD_TEXT, name_)
-#define COUNT(name_) ROW(LK_FIELD_INT, name_)
-#define NUMBER(name_) ROW(LK_FIELD_REAL, name_)
+#define TEXT(name_) ROW(lk_scaling_report, LK_FIELD_TEXT, name_)
+#define COUNT(name_) ROW(lk_scaling_report, LK_FIELD_INT, name_)
+#define NUMBER(name_) ROW(lk_scaling_report, LK_FIELD_REAL, name_)
+#define WORKER_COUNT(name_) ROW(lk_scaling_worker, LK_FIELD_INT, name_)
+#define WORKER_NUMBER(name_) ROW(lk_scaling_worker, LK_FIELD_REAL, name_)
 
 static const row rows[] = {
     TEXT(model),
@@ -64,8 +62,31 @@ static const row rows[] = {
     NUMBER(sliced_bytes),
     NUMBER(whole_bytes),
     NUMBER(one_device_images_per_second),
+    COUNT(servers),
+    NUMBER(max_staleness),
+    NUMBER(step_samples),
+    NUMBER(server_bytes),
+    NUMBER(server_update),
+    COUNT(workers),
 };
-enum { ROW_COUNT = sizeof rows / sizeof rows[0], MOST_BYTES = 1 << 20 };
+static const row worker_rows[] = {
+    ROW(lk_scaling_worker, LK_FIELD_TEXT, name),
+    WORKER_COUNT(devices),
+    WORKER_COUNT(steps),
+    WORKER_COUNT(samples),
+    WORKER_NUMBER(step_seconds),
+    WORKER_NUMBER(compute),
+    WORKER_NUMBER(exchange),
+    WORKER_NUMBER(slowest),
+    WORKER_NUMBER(input),
+    WORKER_NUMBER(other),
+    WORKER_NUMBER(computing),
+};
+enum {
+    ROW_COUNT = sizeof rows / sizeof rows[0],
+    WORKER_ROW_COUNT = sizeof worker_rows / sizeof worker_rows[0],
+    MOST_BYTES = 1 << 20
+};
 
 void lk__scaling_clear(lk_scaling_report *report)
 {
@@ -77,9 +98,10 @@ void lk__scaling_clear(lk_scaling_report *report)
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
-static lk_field field_of(const row *r, const lk_scaling_report *report)
+/* whole: what the row is a field of. */
+static lk_field field_of(const row *r, const void *whole)
 {
-    const void *value = (const char *)report + r->offset;
+    const void *value = (const char *)whole + r->offset;
     if (r->kind == LK_FIELD_TEXT)
         return LK_TEXT(r->name, (const char *)value);
     if (r->kind == LK_FIELD_INT)
@@ -97,11 +119,29 @@ static void put_speedup(lk__bytes *out, const lk_scaling_report *report)
     lk__json_field(out, known ? LK_BOOL("speedup_measured", s.measured) : LK_NONE("speedup_measured"));
 }
 
+static int listed_workers(const lk_scaling_report *report)
+{
+    return report->workers < LK_SCALING_WORKERS ? (int)report->workers : LK_SCALING_WORKERS;
+}
+
+static void put_workers(lk__bytes *out, const lk_scaling_report *report)
+{
+    lk__json_open(out, "worker", '[');
+    for (int w = 0; w < listed_workers(report); w++) {
+        lk__json_open(out, NULL, '{');
+        for (int i = 0; i < WORKER_ROW_COUNT; i++)
+            lk__json_field(out, field_of(&worker_rows[i], &report->worker[w]));
+        lk__json_close(out, '}');
+    }
+    lk__json_close(out, ']');
+}
+
 void lk__scaling_put(lk__bytes *out, const char *name, const lk_scaling_report *report)
 {
     lk__json_open(out, name, '{');
     for (int i = 0; i < ROW_COUNT; i++)
         lk__json_field(out, field_of(&rows[i], report));
+    put_workers(out, report);
     put_speedup(out, report);
     lk__json_close(out, '}');
 }
@@ -128,10 +168,10 @@ static lk_status read_text(const char *path, const row *r, const json_t *value, 
     return LK_OK;
 }
 
-static lk_status read_row(const char *path, const row *r, const json_t *root, lk_scaling_report *report)
+static lk_status read_row(const char *path, const row *r, const json_t *object, void *whole)
 {
-    const json_t *value = json_object_get(root, r->name);
-    void *into = (char *)report + r->offset;
+    const json_t *value = json_object_get(object, r->name);
+    void *into = (char *)whole + r->offset;
     if (!value)
         LK_FAIL(LK_ERR_FORMAT, "%s: %s is missing: not a whole scaling report", path, r->name);
     if (r->kind == LK_FIELD_TEXT)
@@ -165,6 +205,19 @@ static lk_status check_counts(const char *path, const lk_scaling_report *report)
     return LK_OK;
 }
 
+static lk_status read_workers(const char *path, const json_t *root, lk_scaling_report *report)
+{
+    const json_t *list = json_object_get(root, "worker");
+    int n = listed_workers(report);
+    if (!json_is_array(list) || json_array_size(list) != (size_t)n)
+        LK_FAIL(LK_ERR_FORMAT, "%s: worker: must be a list of %d, as there are %lld workers", path, n,
+                (long long)report->workers);
+    for (int w = 0; w < n; w++)
+        for (int i = 0; i < WORKER_ROW_COUNT; i++)
+            LK_TRY(read_row(path, &worker_rows[i], json_array_get(list, (size_t)w), &report->worker[w]));
+    return LK_OK;
+}
+
 static lk_status parse(const char *path, const lk__bytes *text, lk_scaling_report *report)
 {
     json_error_t error;
@@ -178,6 +231,8 @@ static lk_status parse(const char *path, const lk__bytes *text, lk_scaling_repor
     lk__scaling_clear(report);
     for (int i = 0; i < ROW_COUNT && status == LK_OK; i++)
         status = read_row(path, &rows[i], root, report);
+    if (status == LK_OK)
+        status = read_workers(path, root, report);
     json_decref(root);
     return status == LK_OK ? check_counts(path, report) : status;
 }
@@ -202,98 +257,13 @@ static lk_status read_all(const char *path, lk__bytes *text)
     return lk__bytes_status(text);
 }
 
-static lk_status read_file(const char *path, lk_scaling_report *report)
+lk_status lk__scaling_read_file(const char *path, lk_scaling_report *report)
 {
     lk__bytes text = {0};
+    lk__scaling_clear(report);
     lk_status status = read_all(path, &text);
     if (status == LK_OK)
         status = parse(path, &text, report);
     lk__bytes_free(&text);
     return status;
-}
-
-/* --- folders ------------------------------------------------------------------------------------------------------ */
-
-/* Of "scaling.json" 1, of "scaling-7.json" 7; of other names 0. */
-static int run_of(const char *name)
-{
-    static const char start[] = "scaling-";
-    char *end;
-    if (strcmp(name, "scaling.json") == 0)
-        return 1;
-    if (strncmp(name, start, sizeof start - 1) != 0)
-        return 0;
-    long run = strtol(name + sizeof start - 1, &end, 10);
-    return strcmp(end, ".json") == 0 && run > 1 && run < INT32_MAX ? (int)run : 0;
-}
-
-/* The last one before `before`; 0: there is none. */
-static lk_status last_run(const char *dir, int before, int *run)
-{
-    DIR *folder = opendir(dir);
-    *run = 0;
-    if (!folder)
-        LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", dir, strerror(errno));
-    for (struct dirent *entry; (entry = readdir(folder));) {
-        int number = run_of(entry->d_name);
-        if (number > *run && number < before)
-            *run = number;
-    }
-    closedir(folder);
-    return LK_OK;
-}
-
-static lk_status read_run(const char *dir, int run, lk_scaling_report *report)
-{
-    size_t size = strlen(dir) + 32;
-    char *path = lk__calloc(size, 1);
-    if (!path)
-        return LK_ERR_MEMORY;
-    if (run == 1)
-        snprintf(path, size, "%s/scaling.json", dir);
-    else
-        snprintf(path, size, "%s/scaling-%d.json", dir, run);
-    lk_status status = read_file(path, report);
-    lk__free(path);
-    return status;
-}
-
-lk_status lk_scaling_read(const char *path, lk_scaling_report *report)
-{
-    struct stat about;
-    int run;
-    lk__scaling_clear(report);
-    if (stat(path, &about) != 0 || !S_ISDIR(about.st_mode))
-        return read_file(path, report);
-    LK_TRY(last_run(path, INT32_MAX, &run));
-    if (run == 0)
-        LK_FAIL(LK_ERR_NOT_FOUND, "%s: holds no scaling report: `lockstep train --log-dir` leaves one", path);
-    return read_run(path, run, report);
-}
-
-static bool is_like(const lk_scaling_report *one, lk_scaling_report *report)
-{
-    if (strcmp(one->host, report->host) != 0)
-        return false;
-    bool like = lk_scaling_compare(one, report) == LK_OK;
-    lk_error_clear(); /* another run's file is nothing that this one has to answer for */
-    return like;
-}
-
-lk_status lk__scaling_find_one_device(const char *dir, lk_scaling_report *report)
-{
-    lk_scaling_report one;
-    DIR *folder = opendir(dir);
-    if (!folder) /* it is made when the records begin */
-        return LK_OK;
-    closedir(folder);
-    for (int run = INT32_MAX; run > 0;) {
-        LK_TRY(last_run(dir, run, &run));
-        if (run > 0 && read_run(dir, run, &one) == LK_OK && is_like(&one, report))
-            return LK_OK;
-        if (lk_error_status() == LK_ERR_MEMORY)
-            return LK_ERR_MEMORY;
-        lk_error_clear();
-    }
-    return LK_OK;
 }

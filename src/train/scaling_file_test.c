@@ -20,6 +20,35 @@ static void reports_are_read_as_they_were_written(void **state)
     assert_memory_equal(&read, &r, sizeof r); /* both begin as zeros; what was not measured is the same NAN */
 }
 
+static void workers_are_read_as_they_were_written(void **state)
+{
+    char text[8192];
+    lk_scaling_report r = known_report(), read;
+    const char *path = in_dir(state, "scaling.json");
+    r.servers = 1;
+    r.workers = 2;
+    r.max_staleness = 3;
+    r.step_samples = 63.5;
+    r.worker[0] = (lk_scaling_worker){"worker 0 on a", 1, 10, 635, 0.02, 0.01, 0.005, 0.002, 0.002, 0.001, 0.0125};
+    r.worker[1] = (lk_scaling_worker){"worker 4 on b", 2, 12, 762, 0.03, 0.02, 0.005, 0.002, 0.002, 0.001, NAN};
+    assert_ok(lk_scaling_write(&r, path));
+    assert_ok(lk_scaling_read(path, &read));
+    assert_true(isnan(read.worker[1].computing));
+    read.worker[1].computing = r.worker[1].computing;
+    assert_memory_equal(&read, &r, sizeof r);
+
+    read_text(path, text, sizeof text);
+    char *count = strstr(text, "\"workers\":2");
+    assert_non_null(count);
+    count[strlen("\"workers\":")] = '3';
+    write_text(path, text, strlen(text));
+    expect_error(lk_scaling_read(path, &read), LK_ERR_FORMAT, "worker: must be a list of 3, as there are 3 workers");
+    count[strlen("\"workers\":")] = '2';
+    memcpy(strstr(text, "\"samples\":762"), "\"samplex", 8);
+    write_text(path, text, strlen(text));
+    expect_error(lk_scaling_read(path, &read), LK_ERR_FORMAT, "samples is missing");
+}
+
 static void a_folder_gives_its_last_run(void **state)
 {
     lk_scaling_report r = known_report(), read;
@@ -46,6 +75,7 @@ static void damage_is_named(void **state)
         {"\"steps\":20", "\"steps\":-1", "steps: must be a whole number from 0"},
         {"\"devices\":2", "\"devices\":0", "devices: must be at least 1"},
         {"\"shards\":8,", "", "shards is missing"},
+        {"\"worker\":[]", "\"worker\":[{}]", "worker: must be a list of 0"},
         {"\"compute\":0.01", "\"compute\":\"x\"", "compute: must be a number, or null"},
         {"\"kind\":\"cpu\"", "\"kind\":\"a kind of device that has no end\"", "kind: must be a text of less than 16"},
         {"\"kind\":\"cpu\"", "\"kind\":3", "kind: must be a text"},
@@ -96,6 +126,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(reports_are_read_as_they_were_written, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(workers_are_read_as_they_were_written, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(a_folder_gives_its_last_run, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(damage_is_named, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(every_failed_allocation_is_reported, make_dir, remove_dir),

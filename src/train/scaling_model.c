@@ -19,6 +19,8 @@ lk_speedup lk_scaling_speedup(const lk_scaling_report *r)
     if (isfinite(r->one_device_images_per_second)) {
         result.speedup = r->images_per_second / r->one_device_images_per_second;
         result.measured = true;
+    } else if (r->servers > 0) {
+        result.speedup = r->images_per_second * lk__servers_one_device_seconds(r) / (double)r->batch_size;
     } else if (r->devices == 1) {
         result.speedup = 1;
         result.measured = true;
@@ -48,6 +50,9 @@ lk_status lk_scaling_compare(const lk_scaling_report *one, lk_scaling_report *ma
     if (one->devices != 1)
         LK_FAIL(LK_ERR_ARGUMENT, "the runs cannot be compared: the first one is on %lld devices, and has to be on one",
                 (long long)one->devices);
+    if (one->servers > 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "the runs cannot be compared: the first one is with a parameter server, and has to be "
+                                 "on one device by itself");
     LK_TRY(compare_texts("the model", one->model, many->model));
     LK_TRY(compare_texts("the data set", one->data, many->data));
     LK_TRY(compare_texts("the kind of device", one->kind, many->kind));
@@ -77,6 +82,8 @@ double lk__scaling_slices(int64_t devices)
 
 double lk_scaling_exchange_seconds(const lk_scaling_report *r, int64_t devices)
 {
+    if (r->servers > 0)
+        return lk__servers_exchange_seconds(r, devices);
     double others = lk__scaling_others(r, devices);
     double bytes = others * r->whole_bytes + lk__scaling_slices(devices) * r->sliced_bytes;
     return others * (double)r->messages * r->latency + bytes / r->bandwidth;
@@ -97,8 +104,10 @@ static double computing_of_shards(const lk_scaling_report *r, double shards)
 
 bool lk_scaling_predict(const lk_scaling_report *r, int64_t devices, bool weak, lk_scaling_prediction *prediction)
 {
-    double exchange = lk_scaling_exchange_seconds(r, devices), exposed = exchange - hidden_seconds(r);
     *prediction = (lk_scaling_prediction){NAN, NAN, NAN};
+    if (r->servers > 0)
+        return lk__servers_predict(r, devices, weak, prediction);
+    double exchange = lk_scaling_exchange_seconds(r, devices), exposed = exchange - hidden_seconds(r);
     if (devices < 1 || r->devices < 2 || r->steps == 0 || !isfinite(exposed) || (!weak && devices > r->shards))
         return false;
     double most_shards = ceil((double)r->shards / (double)devices);

@@ -206,6 +206,9 @@ bool lk__ps_epoch_is_over(lk_trainer *trainer);
  * is interrupted. */
 lk_status lk__ps_pull(lk_trainer *trainer);
 
+/* What workers and servers have told of their times, into a report that describes the run. Errors: LK_ERR_MEMORY. */
+lk_status lk__ps_report(const lk_trainer *trainer, lk_scaling_report *report);
+
 /* Tells everybody that training has ended, and how. */
 void lk__ps_end(lk_trainer *trainer, lk_status status);
 

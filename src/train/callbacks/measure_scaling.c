@@ -27,7 +27,6 @@ enum {
 
 typedef struct measuring {
     char *dir;                  /* NULL: none */
-    bool on;                    /* the strategy is one whose steps are to be measured */
     int64_t epoch, first, last; /* steps (first, last] of the epoch are recorded; epoch 0: none */
     bool recording;
     double processor;
@@ -115,12 +114,6 @@ static void drop_window(measuring *m)
     lk_trace_release(m->trace);
     m->recording = false;
     m->trace = NULL;
-}
-
-/* Where every step is all devices'. */
-static bool is_synchronous(const lk_trainer *trainer)
-{
-    return !trainer->applies_elsewhere;
 }
 
 /* --- one process -------------------------------------------------------------------------------------------------- */
@@ -313,6 +306,25 @@ static void describe_run(const lk_trainer *trainer, const lk_group *group, lk_sc
     r->parameters = plan->parameters;
 }
 
+static lk_status begin_report(lk_trainer *trainer, const lk_group *group, double images_per_second)
+{
+    lk_scaling_report *r = lk__calloc(1, sizeof *r);
+    if (!r)
+        return LK_ERR_MEMORY;
+    lk__free(trainer->scaling);
+    trainer->scaling = r;
+    describe_run(trainer, group, r);
+    r->images_per_second = images_per_second;
+    return LK_OK;
+}
+
+static lk_status find_one_device(const measuring *m, const lk_trainer *trainer)
+{
+    lk_scaling_report *r = trainer->scaling;
+    bool is_alone = r->devices == 1 && r->servers == 0;
+    return m->dir && !is_alone && trainer->plan.process == 0 ? lk__scaling_find_one_device(m->dir, r) : LK_OK;
+}
+
 static lk_status make_report(const measuring *m, lk_trainer *trainer, const process_times *all,
                              double images_per_second)
 {
@@ -321,19 +333,21 @@ static lk_status make_report(const measuring *m, lk_trainer *trainer, const proc
     sums s = add_processes(all, processes);
     if (processes > 1)
         LK_TRY(lk__group_open(&group));
-    lk_scaling_report *r = lk__calloc(1, sizeof *r);
-    if (!r)
-        return LK_ERR_MEMORY;
-    lk__free(trainer->scaling);
-    trainer->scaling = r;
-    describe_run(trainer, group, r);
-    r->images_per_second = images_per_second;
+    LK_TRY(begin_report(trainer, group, images_per_second));
     if (s.steps > 0) {
-        put_times(&s, processes, r);
-        name_slowest(trainer, group, &s, r);
+        put_times(&s, processes, trainer->scaling);
+        name_slowest(trainer, group, &s, trainer->scaling);
     }
-    lk__put_exchange(trainer, all[0].small_sum, all[0].large_sum, r);
-    return m->dir && r->devices > 1 && trainer->plan.process == 0 ? lk__scaling_find_one_device(m->dir, r) : LK_OK;
+    lk__put_exchange(trainer, all[0].small_sum, all[0].large_sum, trainer->scaling);
+    return find_one_device(m, trainer);
+}
+
+/* Workers elsewhere have measured. */
+static lk_status make_chief_report(const measuring *m, lk_trainer *trainer, double images_per_second)
+{
+    LK_TRY(begin_report(trainer, NULL, images_per_second));
+    LK_TRY(lk__ps_report(trainer, trainer->scaling));
+    return find_one_device(m, trainer);
 }
 
 /* all[processes], of which this one's is set. */
@@ -348,13 +362,23 @@ static lk_status tell_each_other(const lk_trainer *trainer, const process_times 
     return lk__group_gather(group, mine, sizeof *mine, all);
 }
 
-static lk_status measure(const measuring *m, lk_trainer *trainer, const lk_train_result *result, process_times *all)
+static lk_status measure_all(const measuring *m, lk_trainer *trainer, double images_per_second, process_times *all)
 {
     process_times *mine = &all[trainer->plan.processes];
     LK_TRY(add_up_window(m, trainer, mine));
     LK_TRY(time_exchange(m, trainer, mine));
     LK_TRY(tell_each_other(trainer, mine, all));
-    return make_report(m, trainer, all, result->images_per_second);
+    return make_report(m, trainer, all, images_per_second);
+}
+
+static lk_status measure(const measuring *m, lk_trainer *trainer, double images_per_second)
+{
+    if (trainer->chief)
+        return make_chief_report(m, trainer, images_per_second);
+    process_times *all = lk__calloc((size_t)trainer->plan.processes + 1, sizeof *all);
+    lk_status status = all ? measure_all(m, trainer, images_per_second, all) : LK_ERR_MEMORY;
+    lk__free(all);
+    return status;
 }
 
 /* --- hooks -------------------------------------------------------------------------------------------------------- */
@@ -364,9 +388,8 @@ static lk_status train_begin(void *self, lk_trainer *trainer)
     measuring *m = self;
     lk__free(trainer->scaling);
     trainer->scaling = NULL;
-    m->on = is_synchronous(trainer);
     m->epoch = 0;
-    if (m->on)
+    if (!trainer->chief)
         plan_window(m, trainer);
     return LK_OK;
 }
@@ -388,11 +411,8 @@ static lk_status step_end(void *self, lk_trainer *trainer, const lk_step_report 
 static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
 {
     measuring *m = self;
-    if (status == LK_OK && m->on) {
-        process_times *all = lk__calloc((size_t)trainer->plan.processes + 1, sizeof *all);
-        status = all ? measure(m, trainer, result, all) : LK_ERR_MEMORY;
-        lk__free(all);
-    }
+    if (status == LK_OK)
+        status = measure(m, trainer, result->images_per_second);
     drop_window(m);
     return status;
 }
