@@ -130,6 +130,7 @@ LK_API lk_layer *lk_layer_dropout(double rate);
  * table; every layer above is one. */
 typedef struct lk_layer_builder lk_layer_builder; /* building: what a layer asks for */
 typedef struct lk_layer_call lk_layer_call;       /* running: what it gets */
+typedef struct lk_node lk_node;                   /* what it computes, for who writes networks down: see below */
 
 typedef struct lk_layer_table {
     const char *kind; /* "conv2d" */
@@ -143,6 +144,9 @@ typedef struct lk_layer_table {
      * belong to the open scope. */
     lk_status (*forward_shards)(lk_layer_call *call, const void *config, lk_tensor *const *x, lk_tensor **y);
     void (*release)(void *config); /* what config holds, not config itself; NULL: nothing */
+    /* What the layer computes in inference, where that is one of enum lk_node_kind: sets the kind and what that needs
+     * of *node, which is zeroed. NULL: none of them; a network with the layer cannot be exported. */
+    void (*describe)(const void *config, lk_node *node);
 } lk_layer_table;
 
 /* A layer of `table`, which is borrowed and has to outlive it. config: `size` bytes, copied; what they point to is the
@@ -239,6 +243,50 @@ typedef struct lk_layer_info {
 } lk_layer_info;
 LK_API int lk_model_layer_count(const lk_model *model);
 LK_API lk_layer_info lk_model_layer(const lk_model *model, int index);
+
+/* --- a model as a graph ------------------------------------------------------------------------------------------ */
+
+/* What a node of the graph computes in inference; x: its input. Layers' variables, in their order, are the node's. */
+typedef enum lk_node_kind {
+    LK_NODE_INPUT,      /* the images */
+    LK_NODE_IDENTITY,   /* x: only while a layer describes itself, no node of a graph */
+    LK_NODE_CONV2D,     /* kernel, stride, padding; variables: weight [O, C, K, K], bias [O] or none */
+    LK_NODE_DENSE,      /* variables: weight [K, units], bias [units] or none */
+    LK_NODE_BATCH_NORM, /* epsilon; variables: weight, bias, running mean, running variance, of axis 1's size each */
+    LK_NODE_ACTIVATION, /* activation; alpha, of those that have one */
+    LK_NODE_MAX_POOL,   /* kernel, stride, padding: not looked at */
+    LK_NODE_AVG_POOL,   /* kernel, stride, padding: neither summed nor counted */
+    LK_NODE_GLOBAL_MAX_POOL, /* [N, C, H, W] -> [N, C] */
+    LK_NODE_GLOBAL_AVG_POOL,
+    LK_NODE_RESHAPE, /* to the output's shape, in row-major order */
+    LK_NODE_ADD,     /* x + the second input, of equal shapes */
+    LK_NODE_KIND_COUNT
+} lk_node_kind;
+
+enum { LK_NODE_INPUTS = 2, LK_NODE_VARIABLES = 4 };
+
+struct lk_node {
+    lk_node_kind kind;
+    int64_t kernel, stride, padding; /* alike along H and W */
+    double epsilon, alpha;
+    lk_activation activation;
+    /* Set by lk_model_graph. */
+    const char *name;                /* the layer's path; of the images: "images" */
+    int input[LK_NODE_INPUTS];       /* nodes before this one; -1: none */
+    int variable[LK_NODE_VARIABLES]; /* of the model; -1: none */
+    lk_shape output;                 /* of one sample: dim[0] is 1 */
+};
+
+/* The nodes in an order in which each comes behind its inputs: the images first, the logits last. */
+typedef struct lk_graph {
+    lk_node *nodes;
+    int n;
+} lk_graph;
+
+/* Valid as long as the model; lk_graph_free lets go of it. Errors: LK_ERR_UNSUPPORTED, with the path of a layer that
+ * does not describe itself; LK_ERR_MEMORY. On failure *graph is empty. */
+LK_API lk_status lk_model_graph(const lk_model *model, lk_graph *graph);
+LK_API void lk_graph_free(lk_graph *graph);
 
 /* --- the forward pass -------------------------------------------------------------------------------------------- */
 

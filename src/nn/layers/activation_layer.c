@@ -66,9 +66,19 @@ static lk_tensor *activation_forward(lk_layer_call *call, const void *config, lk
     return functions[*(const lk_activation *)config](x);
 }
 
-#define ACTIVATION(name)                                                       \
-    {                                                                          \
-        .kind = name, .build = activation_build, .forward = activation_forward \
+static void activation_describe(const void *config, lk_node *node)
+{
+    node->kind = LK_NODE_ACTIVATION;
+    node->activation = *(const lk_activation *)config;
+    if (node->activation == LK_LEAKY_RELU)
+        node->alpha = leaky_alpha;
+    else if (node->activation == LK_ELU)
+        node->alpha = elu_alpha;
+}
+
+#define ACTIVATION(name)                                                                                        \
+    {                                                                                                           \
+        .kind = name, .build = activation_build, .forward = activation_forward, .describe = activation_describe \
     }
 
 static const lk_layer_table tables[LK_ACTIVATION_COUNT] = {

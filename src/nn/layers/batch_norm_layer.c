@@ -101,8 +101,16 @@ static lk_status batch_norm_forward(lk_layer_call *call, const void *config, lk_
     return call->opts->sync ? global_batch(call, config, x, y) : each_shard(call, config, x, y);
 }
 
-static const lk_layer_table batch_norm_table = {
-    .kind = "batch_norm", .build = batch_norm_build, .forward_shards = batch_norm_forward};
+static void batch_norm_describe(const void *config, lk_node *node)
+{
+    node->kind = LK_NODE_BATCH_NORM;
+    node->epsilon = ((const batch_norm_config *)config)->epsilon;
+}
+
+static const lk_layer_table batch_norm_table = {.kind = "batch_norm",
+                                                .build = batch_norm_build,
+                                                .forward_shards = batch_norm_forward,
+                                                .describe = batch_norm_describe};
 
 double lk__batch_norm_running(const lk_layer *layer, int *mean, int *variance)
 {

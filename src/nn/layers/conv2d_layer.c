@@ -37,7 +37,17 @@ static lk_tensor *conv2d_forward(lk_layer_call *call, const void *config, lk_ten
     return lk_conv2d(x, weight, bias, &opts);
 }
 
-static const lk_layer_table conv2d_table = {.kind = "conv2d", .build = conv2d_build, .forward = conv2d_forward};
+static void conv2d_describe(const void *config, lk_node *node)
+{
+    const conv2d_config *c = config;
+    node->kind = LK_NODE_CONV2D;
+    node->kernel = c->kernel;
+    node->stride = c->stride;
+    node->padding = c->padding;
+}
+
+static const lk_layer_table conv2d_table = {
+    .kind = "conv2d", .build = conv2d_build, .forward = conv2d_forward, .describe = conv2d_describe};
 
 static lk_status check(const conv2d_config *c, bool same, int64_t padding)
 {

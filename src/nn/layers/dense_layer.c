@@ -30,7 +30,14 @@ static lk_tensor *dense_forward(lk_layer_call *call, const void *config, lk_tens
     return c->bias ? lk_add(y, lk_layer_call_variable(call, 0, 1)) : y;
 }
 
-static const lk_layer_table dense_table = {.kind = "dense", .build = dense_build, .forward = dense_forward};
+static void dense_describe(const void *config, lk_node *node)
+{
+    (void)config;
+    node->kind = LK_NODE_DENSE;
+}
+
+static const lk_layer_table dense_table = {
+    .kind = "dense", .build = dense_build, .forward = dense_forward, .describe = dense_describe};
 
 lk_layer *lk_layer_dense(int64_t units, const lk_dense_layer_opts *opts)
 {

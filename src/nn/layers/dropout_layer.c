@@ -29,7 +29,14 @@ static lk_tensor *dropout_forward(lk_layer_call *call, const void *config, lk_te
     return lk_dropout(x, indices, rate, key);
 }
 
-static const lk_layer_table dropout_table = {.kind = "dropout", .build = dropout_build, .forward = dropout_forward};
+static void dropout_describe(const void *config, lk_node *node)
+{
+    (void)config;
+    node->kind = LK_NODE_IDENTITY;
+}
+
+static const lk_layer_table dropout_table = {
+    .kind = "dropout", .build = dropout_build, .forward = dropout_forward, .describe = dropout_describe};
 
 lk_layer *lk_layer_dropout(double rate)
 {

@@ -35,8 +35,19 @@ static lk_tensor *pool_forward(lk_layer_call *call, const void *config, lk_tenso
     return c->max ? lk_max_pool2d(x, &opts) : lk_avg_pool2d(x, &opts);
 }
 
-static const lk_layer_table max_pool_table = {.kind = "max_pool", .build = pool_build, .forward = pool_forward};
-static const lk_layer_table avg_pool_table = {.kind = "avg_pool", .build = pool_build, .forward = pool_forward};
+static void pool_describe(const void *config, lk_node *node)
+{
+    const pool_config *c = config;
+    node->kind = c->max ? LK_NODE_MAX_POOL : LK_NODE_AVG_POOL;
+    node->kernel = c->kernel;
+    node->stride = c->stride;
+    node->padding = c->padding;
+}
+
+static const lk_layer_table max_pool_table = {
+    .kind = "max_pool", .build = pool_build, .forward = pool_forward, .describe = pool_describe};
+static const lk_layer_table avg_pool_table = {
+    .kind = "avg_pool", .build = pool_build, .forward = pool_forward, .describe = pool_describe};
 
 static lk_layer *pool(const lk_layer_table *table, int64_t kernel, const lk_pool_layer_opts *opts)
 {
@@ -98,10 +109,26 @@ static lk_tensor *global_avg_forward(lk_layer_call *call, const void *config, lk
     return lk_flatten(lk_global_avg_pool2d(x));
 }
 
-static const lk_layer_table global_max_table = {
-    .kind = "global_max_pool", .build = global_max_build, .forward = global_max_forward};
-static const lk_layer_table global_avg_table = {
-    .kind = "global_avg_pool", .build = global_avg_build, .forward = global_avg_forward};
+static void global_max_describe(const void *config, lk_node *node)
+{
+    (void)config;
+    node->kind = LK_NODE_GLOBAL_MAX_POOL;
+}
+
+static void global_avg_describe(const void *config, lk_node *node)
+{
+    (void)config;
+    node->kind = LK_NODE_GLOBAL_AVG_POOL;
+}
+
+static const lk_layer_table global_max_table = {.kind = "global_max_pool",
+                                                .build = global_max_build,
+                                                .forward = global_max_forward,
+                                                .describe = global_max_describe};
+static const lk_layer_table global_avg_table = {.kind = "global_avg_pool",
+                                                .build = global_avg_build,
+                                                .forward = global_avg_forward,
+                                                .describe = global_avg_describe};
 
 lk_layer *lk_layer_global_max_pool(void)
 {

@@ -19,7 +19,14 @@ static lk_tensor *flatten_forward(lk_layer_call *call, const void *config, lk_te
     return lk_flatten(x);
 }
 
-static const lk_layer_table flatten_table = {.kind = "flatten", .build = flatten_build, .forward = flatten_forward};
+static void reshape_describe(const void *config, lk_node *node)
+{
+    (void)config;
+    node->kind = LK_NODE_RESHAPE;
+}
+
+static const lk_layer_table flatten_table = {
+    .kind = "flatten", .build = flatten_build, .forward = flatten_forward, .describe = reshape_describe};
 
 lk_layer *lk_layer_flatten(void)
 {
@@ -52,7 +59,8 @@ static lk_tensor *reshape_forward(lk_layer_call *call, const void *config, lk_te
     return x ? lk_reshape(x, LK_SHAPE(lk_tensor_shape(x).dim[0], c->channels, c->height, c->width)) : NULL;
 }
 
-static const lk_layer_table reshape_table = {.kind = "reshape", .build = reshape_build, .forward = reshape_forward};
+static const lk_layer_table reshape_table = {
+    .kind = "reshape", .build = reshape_build, .forward = reshape_forward, .describe = reshape_describe};
 
 lk_layer *lk_layer_reshape(int64_t channels, int64_t height, int64_t width)
 {
