@@ -8,6 +8,7 @@
 #include "lockstep/data.h"
 #include "lockstep/device.h"
 #include "lockstep/dist.h"
+#include "lockstep/export.h"
 #include "lockstep/heartbeat.h"
 #include "lockstep/image.h"
 #include "lockstep/log.h"

@@ -14,7 +14,7 @@ static size_t encode_varint(uint64_t value, unsigned char bytes[MAX_VARINT])
     return size;
 }
 
-static void put_varint(lk__bytes *out, uint64_t value)
+void lk__put_varint(lk__bytes *out, uint64_t value)
 {
     unsigned char bytes[MAX_VARINT];
     lk__bytes_put(out, bytes, encode_varint(value, bytes));
@@ -22,7 +22,7 @@ static void put_varint(lk__bytes *out, uint64_t value)
 
 static void put_key(lk__bytes *out, int field, enum wire_type type)
 {
-    put_varint(out, (uint64_t)field << 3 | (uint64_t)type);
+    lk__put_varint(out, (uint64_t)field << 3 | (uint64_t)type);
 }
 
 static void put_little_endian(lk__bytes *out, uint64_t value, int size)
@@ -43,6 +43,19 @@ void lk__put_u64(lk__bytes *out, uint64_t value)
     put_little_endian(out, value, 8);
 }
 
+void lk__put_floats(lk__bytes *out, const float *values, size_t count)
+{
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    lk__bytes_put(out, values, count * sizeof *values);
+#else
+    for (size_t i = 0; i < count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &values[i], sizeof bits);
+        lk__put_u32(out, bits);
+    }
+#endif
+}
+
 static void put_double(lk__bytes *out, double value)
 {
     uint64_t bits;
@@ -53,7 +66,7 @@ static void put_double(lk__bytes *out, double value)
 void lk__pb_varint(lk__bytes *out, int field, uint64_t value)
 {
     put_key(out, field, WIRE_VARINT);
-    put_varint(out, value);
+    lk__put_varint(out, value);
 }
 
 void lk__pb_double(lk__bytes *out, int field, double value)
@@ -73,16 +86,29 @@ void lk__pb_float(lk__bytes *out, int field, float value)
 void lk__pb_doubles(lk__bytes *out, int field, const double *values, size_t count)
 {
     put_key(out, field, WIRE_LENGTH);
-    put_varint(out, (uint64_t)count * 8);
+    lk__put_varint(out, (uint64_t)count * 8);
     for (size_t i = 0; i < count; i++)
         put_double(out, values[i]);
+}
+
+void lk__pb_varints(lk__bytes *out, int field, const int64_t *values, size_t count)
+{
+    size_t begin = lk__pb_begin(out, field);
+    for (size_t i = 0; i < count; i++)
+        lk__put_varint(out, (uint64_t)values[i]);
+    lk__pb_end(out, begin);
+}
+
+void lk__pb_bytes(lk__bytes *out, int field, size_t size)
+{
+    put_key(out, field, WIRE_LENGTH);
+    lk__put_varint(out, size);
 }
 
 void lk__pb_string(lk__bytes *out, int field, const char *text)
 {
     size_t size = strlen(text);
-    put_key(out, field, WIRE_LENGTH);
-    put_varint(out, size);
+    lk__pb_bytes(out, field, size);
     lk__bytes_put(out, text, size);
 }
 

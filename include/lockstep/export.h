@@ -1,0 +1,52 @@
+/* Trained networks for other programs: ONNX.
+ *
+ * What is written takes images as f32 [N, C, H, W] in [0, 1],
+ * prepares them as the training did (centring, standardisation), and gives logits [N, classes] and, beside them,
+ * probabilities: their softmax. It computes in f32, whatever the training computed in. */
+#ifndef LOCKSTEP_EXPORT_H
+#define LOCKSTEP_EXPORT_H
+
+#include "lockstep/nn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum lk_export_format {
+    LK_EXPORT_ONNX, /* a file: opset 13; any runtime of ONNX */
+    LK_EXPORT_FORMAT_COUNT
+} lk_export_format;
+
+/* "onnx"; NULL past the end. */
+LK_API const char *lk_export_format_name(lk_export_format format);
+
+typedef struct lk_export_network {
+    const lk_model *model;
+    const float *const *variables; /* [lk_model_variable_count]: row-major, in host memory, finite */
+    /* How images were prepared: (x - mean) where they were centred, divided by (deviation + 1e-6) where they were
+     * standardised (lk_augment_opts). */
+    bool center, standardize;
+    const double *mean, *deviation; /* [channels], of pixels in [0, 1]; needed by what is set above */
+    const char *const *class_names; /* [classes], UTF-8; NULL: there are none */
+} lk_export_network;
+
+typedef struct lk_export_opts {
+    /* ONNX: weights go to PATH.data, beside it, which they do anyway where the file would have more than 2^31 - 1
+     * bytes. */
+    bool external_data;
+} lk_export_opts;
+
+/* Writes `network` to the file `path`. Files are written beside
+ * their place, brought to disk and renamed, and take the place of others. Everything is
+ * borrowed; opts NULL: the defaults. Waits for nothing but the disk.
+ * Errors: LK_ERR_UNSUPPORTED (a layer of one's own that does not describe itself, a model without classes, a network
+ * beyond what the format can hold), LK_ERR_ARGUMENT (a path that the format cannot have, a value that is not finite),
+ * LK_ERR_IO, LK_ERR_MEMORY. */
+LK_API lk_status lk_export(const lk_export_network *network, lk_export_format format, const char *path,
+                           const lk_export_opts *opts);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
