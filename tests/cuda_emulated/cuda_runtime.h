@@ -75,8 +75,13 @@ typedef struct emulated_event *cudaEvent_t;
 typedef struct emulated_graph *cudaGraph_t;
 typedef struct emulated_graph *cudaGraphExec_t;
 
+typedef struct cudaUUID {
+    char bytes[16];
+} cudaUUID_t;
+
 typedef struct cudaDeviceProp {
     char name[256];
+    cudaUUID_t uuid;
     int major, minor, multiProcessorCount, pciDomainID, pciBusID, pciDeviceID;
     size_t totalGlobalMem;
 } cudaDeviceProp;
@@ -146,6 +151,13 @@ void emulated_push(cudaStream_t stream, std::function<void()> work);
 
 /* The same, which the stream does not begin with before `may_run` says so, nor goes past it. */
 void emulated_push_held(cudaStream_t stream, std::function<bool()> may_run, std::function<void()> work);
+
+/* The first again; what it gives runs the stream up to there, unless something stands still before, and says whether it
+ * has come there. */
+std::function<bool()> emulated_push_reachable(cudaStream_t stream, std::function<void()> work);
+
+/* Which of the machine's GPUs that is. */
+int emulated_gpu(int device);
 
 /* Ends the process where the calling thread uses another GPU than the stream's. */
 void emulated_require_device(cudaStream_t stream);

@@ -1,51 +1,54 @@
-/* Ranks meet twice. On the host, at the end of a group: whoever comes first waits for the others, as the library may,
- * or, with a communicator that does not block, asks again until they are there. Then in their streams: the last to come
- * gives all of them one task, which runs when every stream has come that far and moves what the ranks have asked for.
- * Every rank of a communicator takes part in each of its groups. */
+/* Ranks of a process meet twice. On the host, at the end of a group: whoever comes first waits for the others, as the
+ * library may, or, with a communicator that does not block, asks again until they are there. Then in their streams: the
+ * last to come gives all of them one task, which runs when every stream has come that far and moves what the ranks have
+ * asked for. Every rank of a communicator takes part in each of its groups.
+ *
+ * Where there are ranks in other processes, the streams first come to a task that tells those what the ranks here send
+ * and ask for, and then stand still until the others have told theirs: see nccl_wire.h. A stream does nothing before
+ * somebody waits for it, so what comes from another process counts as somebody who waits. */
 #include "nccl.h"
+#include "nccl_parts.h"
+#include "nccl_wire.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
-struct operation {
-    enum { SEND, RECEIVE, GATHER, REDUCE } kind;
-    const float *x;
-    float *y;
-    size_t count;
-    int peer;
-};
-
-/* What all ranks of a communicator share. */
+/* What the ranks of a communicator that are in this process share. */
 struct world {
-    int ranks, joined = 0, arrived = 0;
-    uint64_t round = 0;
+    std::string name;
+    int ranks, arrived = 0, handles = 0, finalized = 0;
+    int round = 0;
     std::atomic<bool> is_aborted{false};
     ncclResult_t error = ncclSuccess; /* which ranks are told of */
-    std::vector<int> gpus;
-    std::vector<cudaStream_t> streams;
-    std::vector<std::vector<operation>> asked; /* by each rank, in the group that it ends */
+    std::map<int, int> gpus;          /* of the ranks here */
+    std::map<int, cudaStream_t> streams;
+    requests asked;                            /* in the group that they end */
+    std::unique_ptr<process_link> link;        /* NULL: all ranks are here */
+    std::map<int, std::function<bool()>> told; /* of each group: brings the streams to where it is told */
 };
 
 struct emulated_comm {
     std::shared_ptr<world> all;
     int rank;
     bool blocks;
-    uint64_t rounds; /* that it has taken part in */
+    int rounds; /* that it has taken part in */
+    bool is_finalized;
 };
 
-static std::mutex lock;
-static std::condition_variable changed;
-static std::map<std::string, std::shared_ptr<world>> worlds;
-static int ids, groups;
+/* They stay when static objects go: threads of links may still run then. */
+static std::mutex &lock = *new std::mutex;
+static std::condition_variable &changed = *new std::condition_variable;
+static std::map<std::string, std::shared_ptr<world>> &worlds = *new std::map<std::string, std::shared_ptr<world>>;
+static int groups;
 static thread_local int nesting;
 static thread_local ncclResult_t group_result;
 static thread_local std::string last_error;
@@ -57,9 +60,9 @@ struct joining {
     bool blocks;
 };
 static thread_local std::vector<joining> to_join;
-static thread_local std::vector<emulated_comm *> taking_part;
+static thread_local std::vector<emulated_comm *> taking_part, to_finalize;
 
-static ncclResult_t failed(ncclResult_t result, const char *why)
+static ncclResult_t failed(ncclResult_t result, const std::string &why)
 {
     last_error = why;
     return group_result = result;
@@ -94,46 +97,96 @@ const char *ncclGetLastError(ncclComm_t)
     return last_error.c_str();
 }
 
-/* --- meeting ------------------------------------------------------------------------------------------------------ */
-
-static std::string key_of(const ncclUniqueId &id)
-{
-    return std::string(id.internal, sizeof id.internal);
-}
+/* --- communicators ------------------------------------------------------------------------------------------------ */
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
 {
-    std::lock_guard<std::mutex> guard(lock);
+    std::string name = hub_open();
     *id = {};
-    snprintf(id->internal, sizeof id->internal, "emulated communicator %d", ++ids);
+    snprintf(id->internal, sizeof id->internal, "%s", name.c_str());
+    return name.empty() ? failed(ncclSystemError, "no socket") : ncclSuccess;
+}
+
+/* With `lock`, which is let go of while nothing has changed: other processes do not notify. Where a rank never comes, a
+ * test should not wait for ever. */
+template <typename Condition> static ncclResult_t wait_until(std::unique_lock<std::mutex> &guard, Condition is_so)
+{
+    auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!is_so()) {
+        if (std::chrono::steady_clock::now() > end)
+            return failed(ncclSystemError, "a rank does not come");
+        changed.wait_for(guard, std::chrono::milliseconds(1));
+    }
     return ncclSuccess;
 }
 
-/* Until `is_so`; where a rank never comes, a test should not wait for ever. */
-template <typename Condition> static ncclResult_t wait_until(std::unique_lock<std::mutex> &guard, Condition is_so)
+static bool are_all_here(const world *all)
 {
-    return changed.wait_for(guard, std::chrono::seconds(60), is_so) ? ncclSuccess
-                                                                    : failed(ncclSystemError, "a rank does not come");
+    return (int)all->gpus.size() == all->ranks || (all->link && all->link->is_complete());
+}
+
+static bool are_all_final(const world *all)
+{
+    return all->finalized == all->ranks || (all->link && all->link->is_final());
+}
+
+/* What is wrong with the communicator, of which ranks are told when they look. */
+static ncclResult_t error_of(const world *all)
+{
+    std::string why;
+    ncclResult_t result = all->error;
+    if (result == ncclSuccess && all->link)
+        result = all->link->error(&why);
+    if (!why.empty())
+        last_error = why;
+    return result;
+}
+
+/* Called by the thread of the link, without a lock. */
+static bool run_to(const std::string &name, int group)
+{
+    std::function<bool()> run;
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        auto found = worlds.find(name);
+        if (found != worlds.end() && found->second->told.count(group))
+            run = found->second->told[group];
+    }
+    return run && run();
 }
 
 static ncclResult_t join_world(const joining &j, std::shared_ptr<world> *out)
 {
-    std::shared_ptr<world> &all = worlds[key_of(j.id)];
+    std::string name(j.id.internal, strnlen(j.id.internal, sizeof j.id.internal));
+    std::shared_ptr<world> &all = worlds[name];
     if (!all) {
         all = std::make_shared<world>();
+        all->name = name;
         all->ranks = j.ranks;
-        all->streams.resize((size_t)j.ranks);
-        all->asked.resize((size_t)j.ranks);
     }
-    for (int gpu : all->gpus)
-        if (gpu == j.gpu && version() < 23000)
+    for (const auto &other : all->gpus)
+        if (other.second == j.gpu && version() < 23000)
             return failed(ncclInvalidUsage, "Duplicate GPU detected");
-    if (j.rank < 0 || j.rank >= j.ranks || j.ranks != all->ranks || all->joined == all->ranks)
+    if (j.rank < 0 || j.rank >= j.ranks || j.ranks != all->ranks || all->gpus.count(j.rank))
         return failed(ncclInvalidArgument, "ranks do not agree");
-    all->gpus.push_back(j.gpu);
-    all->joined++;
+    all->gpus[j.rank] = j.gpu;
     *out = all;
     return ncclSuccess;
+}
+
+/* Those that this thread has just brought: others need to hear of them where there are any. */
+static void introduce(const std::vector<std::shared_ptr<world>> &joined)
+{
+    for (size_t i = 0; i < joined.size(); i++) {
+        world *all = joined[i].get();
+        if (!all->link && (int)all->gpus.size() == all->ranks) {
+            hub_cancel(all->name);
+            continue;
+        }
+        if (!all->link)
+            all->link.reset(new process_link(all->name, [name = all->name](int group) { return run_to(name, group); }));
+        all->link->join(to_join[i].rank, {to_join[i].ranks, to_join[i].gpu, version() >= 23000});
+    }
 }
 
 static ncclResult_t join_all(void)
@@ -143,13 +196,15 @@ static ncclResult_t join_all(void)
     for (size_t i = 0; i < to_join.size(); i++)
         if (join_world(to_join[i], &joined[i]) != ncclSuccess)
             return group_result;
+    introduce(joined);
     changed.notify_all();
     for (size_t i = 0; i < to_join.size(); i++) {
         world *all = joined[i].get();
         bool blocks = to_join[i].blocks;
-        if (blocks && wait_until(guard, [all] { return all->joined == all->ranks; }) != ncclSuccess)
+        if (blocks && wait_until(guard, [all] { return are_all_here(all); }) != ncclSuccess)
             return group_result;
-        *to_join[i].comm = new emulated_comm{joined[i], to_join[i].rank, blocks, 0};
+        *to_join[i].comm = new emulated_comm{joined[i], to_join[i].rank, blocks, 0, false};
+        all->handles++;
         if (!blocks)
             group_result = ncclInProgress;
     }
@@ -158,142 +213,163 @@ static ncclResult_t join_all(void)
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config)
 {
-    int gpu = 0;
-    cudaGetDevice(&gpu);
+    int device = 0;
+    cudaGetDevice(&device);
     ncclGroupStart();
-    to_join.push_back({comm, id, rank, ranks, gpu, config->blocking != 0});
+    to_join.push_back({comm, id, rank, ranks, emulated_gpu(device), config->blocking != 0});
     return ncclGroupEnd();
+}
+
+/* The last one here takes the connection with it, whose thread must be free to call `run_to`. */
+static void let_go(ncclComm_t comm)
+{
+    std::shared_ptr<world> all = comm->all;
+    bool is_last;
+    {
+        std::lock_guard<std::mutex> guard(lock);
+        is_last = --all->handles == 0;
+        if (is_last)
+            worlds.erase(all->name);
+    }
+    if (is_last && all->link)
+        all->link->leave();
+    delete comm;
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
-    delete comm;
+    let_go(comm);
     return ncclSuccess;
 }
 
+/* Other ranks are not told: what they have under way stands still. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     comm->all->is_aborted = true;
-    return ncclCommDestroy(comm);
+    let_go(comm);
+    return ncclSuccess;
+}
+
+static ncclResult_t finalize_all(void)
+{
+    std::unique_lock<std::mutex> guard(lock);
+    for (emulated_comm *comm : to_finalize) {
+        if (comm->is_finalized)
+            return failed(ncclInvalidArgument, "a rank is finalized twice");
+        comm->is_finalized = true;
+        comm->all->finalized++;
+        if (comm->all->link)
+            comm->all->link->finalize(comm->rank);
+    }
+    changed.notify_all();
+    for (emulated_comm *comm : to_finalize) {
+        world *all = comm->all.get();
+        if (!comm->blocks)
+            group_result = ncclInProgress;
+        else if (wait_until(guard, [all] { return are_all_final(all); }) != ncclSuccess)
+            return group_result;
+    }
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm)
+{
+    ncclGroupStart();
+    to_finalize.push_back(comm);
+    return ncclGroupEnd();
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error)
 {
     std::lock_guard<std::mutex> guard(lock);
     const world *all = comm->all.get();
-    bool is_there = all->joined == all->ranks && all->round >= comm->rounds;
-    *error = all->error != ncclSuccess ? all->error : is_there ? ncclSuccess : ncclInProgress;
+    bool is_done = are_all_here(all) && all->round >= comm->rounds && (!comm->is_finalized || are_all_final(all));
+    *error = error_of(all);
+    if (*error == ncclSuccess)
+        *error = is_done ? ncclSuccess : ncclInProgress;
     return ncclSuccess;
 }
 
-/* --- what ranks ask for ------------------------------------------------------------------------------------------- */
+/* --- groups ------------------------------------------------------------------------------------------------------- */
 
-static void copy(float *to, const float *from, size_t count)
+static std::vector<cudaStream_t> streams_of(const world *all)
 {
-    if (to != from)
-        memcpy(to, from, count * sizeof *to);
+    std::vector<cudaStream_t> streams;
+    for (const auto &s : all->streams)
+        streams.push_back(s.second);
+    return streams;
 }
 
-/* The k-th send from one rank to another is the k-th that this one receives from it. */
-static void deliver(const std::vector<std::vector<operation>> &asked)
+/* What is pushed to the first stream between the two runs when all streams have come here, and none goes on before. */
+static void gather(const std::vector<cudaStream_t> &streams, cudaEvent_t event)
 {
-    std::map<std::pair<size_t, size_t>, std::deque<operation>> sent;
-    for (size_t r = 0; r < asked.size(); r++)
-        for (const operation &o : asked[r])
-            if (o.kind == operation::SEND)
-                sent[{r, (size_t)o.peer}].push_back(o);
-    for (size_t r = 0; r < asked.size(); r++) {
-        for (const operation &o : asked[r]) {
-            if (o.kind != operation::RECEIVE)
-                continue;
-            std::deque<operation> &from = sent[{(size_t)o.peer, r}];
-            if (from.empty() || from.front().count != o.count) {
-                fprintf(stderr, "emulated NCCL: rank %zu receives what rank %d does not send\n", r, o.peer);
-                abort();
-            }
-            copy(o.y, from.front().x, o.count);
-            from.pop_front();
-        }
-    }
-    for (const auto &left : sent) {
-        if (left.second.empty())
-            continue;
-        fprintf(stderr, "emulated NCCL: nobody receives what rank %zu sends\n", left.first.first);
-        abort();
-    }
-}
-
-/* The i-th collective of each rank: all must ask for the same. */
-static void collect(const std::vector<std::vector<operation>> &asked)
-{
-    for (size_t i = 0; i < asked[0].size(); i++) {
-        const operation &first = asked[0][i];
-        if (first.kind == operation::SEND || first.kind == operation::RECEIVE)
-            continue;
-        std::vector<float> sum(first.count);
-        for (const std::vector<operation> &rank : asked) {
-            if (i >= rank.size() || rank[i].kind != first.kind || rank[i].count != first.count) {
-                fprintf(stderr, "emulated NCCL: ranks ask for different collectives\n");
-                abort();
-            }
-            for (size_t e = 0; e < first.count; e++)
-                sum[e] += rank[i].x[e];
-        }
-        for (const std::vector<operation> &to : asked) {
-            if (first.kind == operation::REDUCE)
-                copy(to[i].y, sum.data(), first.count);
-            for (size_t r = 0; r < asked.size() && first.kind == operation::GATHER; r++)
-                copy(to[i].y + r * first.count, asked[r][i].x, first.count);
-        }
-    }
-}
-
-/* Runs when all streams have come here, and none goes on before. */
-static void push_to_all(const std::vector<cudaStream_t> &streams, std::function<bool()> may_run,
-                        std::function<void()> work)
-{
-    cudaEvent_t event;
-    cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
     for (cudaStream_t stream : streams) {
         cudaEventRecord(event, stream);
         cudaStreamWaitEvent(streams[0], event);
     }
-    if (may_run)
-        emulated_push_held(streams[0], std::move(may_run), std::move(work));
-    else
-        emulated_push(streams[0], std::move(work));
+}
+
+static void release(const std::vector<cudaStream_t> &streams, cudaEvent_t event)
+{
     cudaEventRecord(event, streams[0]);
     for (cudaStream_t stream : streams)
         cudaStreamWaitEvent(stream, event);
-    cudaEventDestroy(event);
+}
+
+/* Of a group that other processes take part in. */
+static void push_parts(const std::shared_ptr<world> &all, cudaStream_t stream, const requests &asked)
+{
+    enum { MOST_UNDER_WAY = 1000 };
+    int group = all->round;
+    all->told[group] =
+        emulated_push_reachable(stream, [all, group, asked]() { all->link->publish(group, pack_part(asked)); });
+    all->told.erase(all->told.begin(), all->told.lower_bound(group - MOST_UNDER_WAY));
+    auto have_all_come = [all, group, here = (int)asked.size()]() {
+        return here + all->link->ranks_told(group) == all->ranks || all->is_aborted;
+    };
+    emulated_push_held(stream, have_all_come, [all, group, asked]() {
+        requests whole = asked;
+        std::vector<std::string> parts = all->link->take_parts(group);
+        for (const std::string &part : parts)
+            unpack_part(part, &whole);
+        if (!all->is_aborted)
+            carry_out(whole);
+    });
 }
 
 static void start(const std::shared_ptr<world> &all, bool stands_still)
 {
-    std::vector<std::vector<operation>> asked(all->asked.size());
+    std::vector<cudaStream_t> streams = streams_of(all.get());
+    requests asked;
+    cudaEvent_t event;
     asked.swap(all->asked);
+    cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
+    gather(streams, event);
     if (stands_still)
-        push_to_all(
-            all->streams, [all]() { return all->is_aborted.load(); }, []() {});
+        emulated_push_held(
+            streams[0], [all]() { return all->is_aborted.load(); }, []() {});
+    else if (all->link)
+        push_parts(all, streams[0], asked);
     else
-        push_to_all(all->streams, nullptr, [asked]() {
-            deliver(asked);
-            collect(asked);
-        });
+        emulated_push(streams[0], [asked]() { carry_out(asked); });
+    release(streams, event);
+    cudaEventDestroy(event);
 }
 
 static ncclResult_t exchange(bool stands_still, bool breaks)
 {
     std::unique_lock<std::mutex> guard(lock);
-    std::vector<std::pair<world *, uint64_t>> rounds;
+    std::vector<std::pair<world *, int>> rounds;
     for (emulated_comm *comm : taking_part) {
         world *all = comm->all.get();
+        if (error_of(all) != ncclSuccess)
+            return failed(error_of(all), last_error);
         comm->rounds++;
         if (comm->blocks)
             rounds.push_back({all, all->round});
         else
             group_result = ncclInProgress;
-        if (++all->arrived < all->ranks)
+        if (++all->arrived < (int)all->gpus.size())
             continue;
         start(comm->all, stands_still || breaks);
         all->error = breaks ? ncclRemoteError : ncclSuccess;
@@ -301,7 +377,7 @@ static ncclResult_t exchange(bool stands_still, bool breaks)
         all->round++;
         changed.notify_all();
     }
-    for (const std::pair<world *, uint64_t> &r : rounds)
+    for (const std::pair<world *, int> &r : rounds)
         if (wait_until(guard, [&r] { return r.first->round > r.second; }) != ncclSuccess)
             return group_result;
     return ncclSuccess;
@@ -338,8 +414,11 @@ ncclResult_t ncclGroupEnd(void)
     if (group_result == ncclSuccess && !taking_part.empty())
         exchange(is_the_one("LOCKSTEP_EMULATED_NCCL_STALLS", group),
                  is_the_one("LOCKSTEP_EMULATED_NCCL_BREAKS", group));
+    if (group_result == ncclSuccess && !to_finalize.empty())
+        finalize_all();
     to_join.clear();
     taking_part.clear();
+    to_finalize.clear();
     return group_result;
 }
 
@@ -348,12 +427,10 @@ static ncclResult_t ask(ncclComm_t comm, cudaStream_t stream, const operation &o
     ncclGroupStart();
     {
         std::lock_guard<std::mutex> guard(lock);
-        comm->all->streams[(size_t)comm->rank] = stream;
-        comm->all->asked[(size_t)comm->rank].push_back(o);
+        comm->all->streams[comm->rank] = stream;
+        comm->all->asked[comm->rank].push_back(o);
     }
-    bool is_new = true;
-    for (emulated_comm *other : taking_part)
-        is_new = is_new && other != comm;
+    bool is_new = std::find(taking_part.begin(), taking_part.end(), comm) == taking_part.end();
     if (is_new)
         taking_part.push_back(comm);
     return ncclGroupEnd();

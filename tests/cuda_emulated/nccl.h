@@ -1,9 +1,10 @@
-/* As much of NCCL as the plug-in uses, between streams of one process, which may be of one thread or of several.
+/* As much of NCCL as the plug-in uses, between streams of one thread, of several, or of several processes of a machine.
  *
  * $LOCKSTEP_EMULATED_NCCL: its version, as 22809, the default; "no": a library that does not answer.
  * $LOCKSTEP_EMULATED_NCCL_FAILS: the group, counted from 1, at whose end something goes wrong.
  * $LOCKSTEP_EMULATED_NCCL_STALLS: the group whose work stands still in the streams until it is aborted, as where
- * another rank is gone; $LOCKSTEP_EMULATED_NCCL_BREAKS: the same, and the communicators tell of an error. */
+ * another rank is gone; $LOCKSTEP_EMULATED_NCCL_BREAKS: the same, and the communicators tell of an error.
+ * $LOCKSTEP_EMULATED_NCCL_SILENT: nobody is told that a process has ended, as where GPUs reach each other's memory. */
 #ifndef LK_CUDA_EMULATED_NCCL_H
 #define LK_CUDA_EMULATED_NCCL_H
 
@@ -38,6 +39,7 @@ const char *ncclGetErrorString(ncclResult_t result);
 const char *ncclGetLastError(ncclComm_t comm);
 ncclResult_t ncclGetUniqueId(ncclUniqueId *id);
 ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config);
+ncclResult_t ncclCommFinalize(ncclComm_t comm);
 ncclResult_t ncclCommDestroy(ncclComm_t comm);
 ncclResult_t ncclCommAbort(ncclComm_t comm);
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error);

@@ -445,6 +445,8 @@ static void a_rank_that_is_not_started(void **state)
 typedef struct leaving_rank {
     pthread_t thread;
     int rank, sums;
+    bool dies;     /* with its process */
+    bool may_fail; /* the first sum too */
     const lk_links_id *id;
     bool right;
     lk_status status; /* of the last sum */
@@ -461,12 +463,15 @@ static bool sum_and_leave(leaving_rank *self, const ranks_here *here)
                          .id = here->id,
                          .first = here->first,
                          .ranks = here->ranks};
-    bool right = lk__flat_new(&opts, &flat) == LK_OK && sums_up(here, flat, 0, false, false);
-    for (int i = 0; i < self->sums && right; i++) {
+    bool right = lk__flat_new(&opts, &flat) == LK_OK;
+    for (int i = 0; i <= self->sums && right; i++) {
         bool succeeds = sums_up(here, flat, 0, false, false);
         self->status = succeeds ? LK_OK : lk_error_status();
         snprintf(self->message, sizeof self->message, "%s", lk_error_message());
+        right = succeeds || i > 0 || self->may_fail;
     }
+    if (self->dies)
+        raise(SIGKILL);
     lk__flat_release(flat);
     return right;
 }
@@ -507,14 +512,15 @@ static void a_rank_that_leaves(void **state)
     complains("the exchange between GPUs has stood still for 1 s; of 2 ranks, rank 0 on cuda:0 waits: ");
 }
 
-/* This program once more as rank `rank`, which hands its id on to descriptor 1, or takes it from descriptor 0. */
-static pid_t start_rank(int rank, const int between[2])
+/* This program once more as rank `rank`, which hands its id on to descriptor 1, or takes it from descriptor 0. `how`:
+ * --rank, or --leaving-rank, of which rank 1 dies. */
+static pid_t start_rank(char *how, int rank, const int between[2])
 {
     extern char **environ;
     pid_t child;
     char text[8];
     snprintf(text, sizeof text, "%d", rank);
-    char *arguments[] = {"flat_allreduce_test", "--rank", text, NULL};
+    char *arguments[] = {"flat_allreduce_test", how, text, NULL};
     posix_spawn_file_actions_t files;
     assert_int_equal(posix_spawn_file_actions_init(&files), 0);
     posix_spawn_file_actions_adddup2(&files, rank == 0 ? between[1] : between[0], rank == 0 ? 1 : 0);
@@ -524,48 +530,81 @@ static pid_t start_rank(int rank, const int between[2])
     return child;
 }
 
-/* Waits no longer than that; a rank that hangs is ended, and so is one whose peer has failed. */
-static bool all_succeed(const pid_t *children, int n)
+enum { PROCESSES = 2 };
+
+/* Waits no longer than that; a rank that hangs is ended, and so is one whose peer has failed. `killed`: that one is to
+ * be, the others are to succeed. */
+static bool all_end_well(const pid_t children[PROCESSES], int killed)
 {
     enum { SECONDS = 120 };
     bool right = true;
-    int left = n;
+    int left = PROCESSES;
     for (int tenths = 0; left > 0; tenths++) {
         int status;
         pid_t ended = waitpid(-1, &status, WNOHANG);
         if (ended > 0) {
+            bool is_to_die = killed >= 0 && ended == children[killed];
             left--;
-            right = right && WIFEXITED(status) && WEXITSTATUS(status) == 0;
+            right = right && (is_to_die ? WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL
+                                        : WIFEXITED(status) && WEXITSTATUS(status) == 0);
         } else {
             poll(NULL, 0, 100);
         }
-        for (int r = 0; r < n && left > 0 && (!right || tenths > 10 * SECONDS); r++)
+        for (int r = 0; r < PROCESSES && left > 0 && (!right || tenths > 10 * SECONDS); r++)
             kill(children[r], SIGKILL);
     }
     return right;
 }
 
+static void run_processes(char *how, int killed)
+{
+    int between[2];
+    pid_t children[PROCESSES];
+    needs_gpus(PROCESSES);
+    needs_nccl();
+    assert_int_equal(pipe(between), 0);
+    for (int r = 0; r < PROCESSES; r++)
+        children[r] = start_rank(how, r, between);
+    close(between[0]);
+    close(between[1]);
+    assert_true(all_end_well(children, killed));
+}
+
 static void ranks_in_processes(void **state)
 {
     (void)state;
-    char about[256];
-    int between[2];
-    needs_gpus(2);
-    needs_nccl();
-    assert_ok(lk_device_describe("cuda", 0, about, sizeof about));
-    if (strstr(about, "emulated")) {
-        print_message("SKIP: 2 GPUs are needed, and emulated ones are within a process\n");
-        skip();
-    }
-    assert_int_equal(pipe(between), 0);
-    pid_t children[2] = {start_rank(0, between), start_rank(1, between)};
-    close(between[0]);
-    close(between[1]);
-    assert_true(all_succeed(children, 2));
+    run_processes("--rank", -1);
+}
+
+/* Its process is gone, without a word to anybody. */
+static void a_rank_that_dies(void **state)
+{
+    (void)state;
+    setenv("LOCKSTEP_EXCHANGE_TIMEOUT", "2", 1);
+    run_processes("--leaving-rank", 1);
+    /* As where NCCL is not told by anybody: ranks that reach each other's memory. */
+    setenv("LOCKSTEP_EMULATED_NCCL_SILENT", "1", 1);
+    run_processes("--leaving-rank", 1);
+    unsetenv("LOCKSTEP_EMULATED_NCCL_SILENT");
+    unsetenv("LOCKSTEP_EXCHANGE_TIMEOUT");
+}
+
+/* What the other rank is told, of NCCL or of the time, perhaps before it has its part of the first sum. */
+static bool outlives(int rank, const lk_links_id *id)
+{
+    leaving_rank self = {.rank = rank, .sums = rank == 0 ? 2 : 0, .dies = rank == 1, .may_fail = rank == 0, .id = id};
+    values_of(0);
+    leaving_main(&self);
+    bool is_named =
+        strstr(self.message, "the exchange between GPUs has stood still for 2 s; of 2 ranks, rank 0 on cuda:0 waits") ||
+        strstr(self.message, "NCCL: exchange between GPUs: ");
+    if (!is_named)
+        fprintf(stderr, "rank %d is told '%s'\n", rank, self.message);
+    return self.right && self.status != LK_OK && is_named;
 }
 
 /* A rank that was started by the test: 0 if all is right. */
-static int rank_process(int rank)
+static int rank_process(int rank, bool leaves)
 {
     lk_links_id id;
     bool has_id = rank == 0 ? make_id(&id) == LK_OK && write(STDOUT_FILENO, &id, sizeof id) == (ssize_t)sizeof id
@@ -574,13 +613,13 @@ static int rank_process(int rank)
         fprintf(stderr, "rank %d has no id: %s\n", rank, lk_error_message());
         return 1;
     }
-    return run_rank(rank, 2, &id) ? 0 : 1;
+    return (leaves ? outlives(rank, &id) : run_rank(rank, PROCESSES, &id)) ? 0 : 1;
 }
 
 int main(int argc, char **argv)
 {
-    if (argc == 3 && strcmp(argv[1], "--rank") == 0)
-        return rank_process(atoi(argv[2]));
+    if (argc == 3 && (strcmp(argv[1], "--rank") == 0 || strcmp(argv[1], "--leaving-rank") == 0))
+        return rank_process(atoi(argv[2]), strcmp(argv[1], "--leaving-rank") == 0);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trees_that_are_taken),
         cmocka_unit_test(devices_of_one_gpu),
@@ -592,6 +631,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(ranks_in_processes),
         cmocka_unit_test(a_rank_that_is_not_started),
         cmocka_unit_test(a_rank_that_leaves),
+        cmocka_unit_test(a_rank_that_dies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# Several processes that train together on GPUs, which are emulated, as NCCL between them is: see tests/cuda_emulated.
+# shellcheck source=tests/cli_testing.sh
+source "$(dirname "$0")/cli_testing.sh"
+# shellcheck source=tests/processes_testing.sh
+source "$(dirname "$0")/processes_testing.sh"
+
+plugin=$(dirname "$LOCKSTEP")/tests/liblockstep_cuda_emulated.so
+if [[ ! -f $plugin ]]; then
+    echo "SKIP: there is no emulated plug-in: it takes a C++ compiler"
+    exit 77
+fi
+export LOCKSTEP_CUDA_PLUGIN=$plugin LOCKSTEP_EMULATED_GPUS=4
+
+cat >"$work/small.lk" <<'EOT'
+conv1: conv2d 4 kernel=3 stride=2
+batch_norm
+relu
+flatten
+dropout 0.2
+dense classes
+EOT
+
+# --- the same bits ---------------------------------------------------------------------------------------------------
+
+# agree ARGUMENT…: one process with a GPU, and each way to spread four, or three, over processes.
+agree()
+{
+    local n wanted
+    run 0 train "$@" --shards 4 --devices cuda
+    wanted=$(digest)
+    [[ -n $wanted ]] || fail "no digest"
+    for n in 1 2 4; do
+        ranks $n 0 train "$@" --shards 4 --strategy multi-worker --devices $((4 / n))xcuda
+        same "$wanted"
+        says "devices   4, strategy multi-worker, exchange by NCCL 2.28.9, $n process"
+    done
+    ranks 3 0 train "$@" --shards 4 --strategy multi-worker --devices cuda
+    same "$wanted"
+}
+
+small=(--model "$work/small.lk" --data synthetic --limit-train 75 --limit-val 32 --batch-size 16 --epochs 2 --workers 1)
+agree "${small[@]}" --optimizer adam --clip-norm 1
+agree "${small[@]}" --bn sync
+# Several buckets; batches that the host prepares.
+agree --model lenet --data synthetic --limit-train 32 --limit-val 16 --batch-size 16 --epochs 1 --workers 1 --bucket-mb 0.05 \
+    --data-on host
+# A batch that leaves processes without samples.
+agree --model "$work/small.lk" --data synthetic --limit-train 2 --limit-val 3 --batch-size 16 --epochs 2 --workers 1
+# Two processes with a GPU each.
+run 0 train "${small[@]}" --shards 4 --devices 2xcuda
+wanted=$(digest)
+ranks 2 0 train "${small[@]}" --shards 4 --strategy multi-worker --devices cuda
+same "$wanted"
+LOCKSTEP_ENGINE=sync ranks 2 0 train "${small[@]}" --shards 4 --strategy multi-worker --devices cuda
+same "$wanted"
+
+# In an order of the library's own, which the number of ranks decides.
+ranks 1 0 train "${small[@]}" --shards 4 --strategy multi-worker --devices 4xcuda --reduce nccl
+by_library=$(digest)
+says 'sums by NCCL: the bits depend on the number of devices'
+for n in 2 4; do
+    ranks $n 0 train "${small[@]}" --shards 4 --strategy multi-worker --devices $((4 / n))xcuda --reduce nccl
+    same "$by_library"
+done
+
+ranks 2 2 train "${small[@]}" --shards 4 --strategy multi-worker --devices cuda --compress bf16
+says 'exchange in bf16: strategy multi-worker on CPU devices has it, not multi-worker on cuda:'
+LOCKSTEP_EMULATED_NCCL=no ranks 2 1 train "${small[@]}" --strategy multi-worker --devices cuda
+says 'the CUDA plug-in has no NCCL: it was built without it'
+
+status=0
+arguments=(launch)
+timeout -k 5 200 "$LOCKSTEP" launch -n 2 -- train "${small[@]}" --shards 4 --devices cuda >"$work/stdout" 2>"$work/stderr" \
+    </dev/null || status=$?
+[[ $status -eq 0 ]] || fail "exit status is not 0"
+[[ $(sed -n 's/^\[0\] digest //p' "$work/stderr") == "$wanted" ]] || fail "another digest below lockstep launch"
+
+# --- ranks that end, or stand still ----------------------------------------------------------------------------------
+
+# As if a thing of the library's stood still in the GPU, in every rank, and as if it had found an error.
+export LOCKSTEP_EXCHANGE_TIMEOUT=1
+LOCKSTEP_EMULATED_NCCL_STALLS=5 ranks 2 1 train "${small[@]}" --shards 4 --strategy multi-worker --devices cuda
+grep -qE 'the exchange between GPUs has stood still for 1 s; of 2 ranks, rank [01] on cuda:[01] waits: is the process of every' \
+    "$work/stderr" || fail "no rank says that it waits"
+LOCKSTEP_EMULATED_NCCL_BREAKS=5 ranks 2 1 train "${small[@]}" --shards 4 --strategy multi-worker --devices cuda
+says 'NCCL: exchange between GPUs: remote process exited or there was a network error'
+
+# killed RANK TEXT: one of two processes is killed, and mpirun lets the other one go on, whose error is this.
+killed()
+{
+    local rank=$1 text=$2 other=$((1 - $1)) both
+    rm -rf "$work/log"
+    arguments=("[two processes, one is killed]")
+    : >"$work/stdout"
+    timeout -k 5 100 mpirun --quiet --enable-recovery --output-filename "$work/log" -n 2 "$LOCKSTEP" train "${small[@]}" \
+        --shards 4 --epochs 100000 --strategy multi-worker --devices 2xcuda --json >"$work/stdout" 2>"$work/stderr" </dev/null &
+    process=$!
+    trap 'kill -TERM "$process" 2>/dev/null || true; wait "$process" || true; rm -rf "$work"' EXIT
+    until_there '"epoch":2' "$work/stdout"
+    mapfile -t both < <(pgrep -P "$(pgrep -P "$process")" -f 'lockstep train')
+    [[ ${#both[@]} -eq 2 ]] || fail "not two ranks below mpirun"
+    if ! tr '\0' '\n' <"/proc/${both[$rank]}/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$rank"; then
+        both=("${both[1]}" "${both[0]}")
+    fi
+    kill -KILL "${both[$rank]}"
+    wait "$process" || true
+    trap 'rm -rf "$work"' EXIT
+    cat "$work"/log/*/rank."$other"/stderr >"$work/stderr"
+    grep -qE -- "$text" "$work/stderr" || fail "rank $other does not say '$text'"
+    ! pgrep -f "$work/small.lk" || fail "a process is left"
+}
+
+killed 1 'NCCL: exchange between GPUs: remote process exited or there was a network error: the process of rank 2 rank 3 has closed'
+# The process that has named the communicator.
+killed 0 'NCCL: exchange between GPUs: remote process exited or there was a network error: '
+# Where GPUs reach each other's memory nobody tells NCCL.
+LOCKSTEP_EMULATED_NCCL_SILENT=1 killed 1 \
+    'the exchange between GPUs has stood still for 1 s; of 4 ranks, rank 0 on cuda:0, rank 1 on cuda:1 wait: '
