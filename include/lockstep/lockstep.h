@@ -5,6 +5,7 @@
 #include "lockstep/autograd.h"
 #include "lockstep/build.h"
 #include "lockstep/callbacks.h"
+#include "lockstep/checkpoint.h"
 #include "lockstep/data.h"
 #include "lockstep/device.h"
 #include "lockstep/dist.h"

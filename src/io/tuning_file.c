@@ -1,10 +1,9 @@
 /* Tunings as files: see lockstep/tuning.h. */
-#include "lockstep/tuning.h"
+#include "io/tuning_file.h"
 
 #include "base/mem.h"
 #include "base/status.h"
 #include "io/append_file.h"
-#include "io/bytes.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -20,12 +19,17 @@ static void put_line(void *user, const char *op, const char *problem, const char
         lk__bytes_text(text, words[i]);
 }
 
+void lk__tuning_put(const lk_tuning *tuning, lk__bytes *text)
+{
+    lk__bytes_text(text, lk_tuning_machine(tuning));
+    lk__bytes_char(text, '\n');
+    lk_tuning_visit(tuning, put_line, text);
+}
+
 lk_status lk_tuning_write(const lk_tuning *tuning, const char *path)
 {
     lk__bytes text = {0};
-    lk__bytes_text(&text, lk_tuning_machine(tuning));
-    lk__bytes_char(&text, '\n');
-    lk_tuning_visit(tuning, put_line, &text);
+    lk__tuning_put(tuning, &text);
     lk_status status = lk__bytes_status(&text);
     if (status == LK_OK)
         status = lk__replace_file(path, text.data, text.size);

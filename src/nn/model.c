@@ -56,7 +56,10 @@ static lk_model *model_of(const char *name, lk_model_input input)
     if ((!file && !reference) || lk__model_check_input(name, input) != LK_OK)
         return NULL;
     lk_layer *root = file ? lk__model_file_read(name, input) : reference->make(input);
-    return root ? lk__model_of(name, file, root, input) : NULL;
+    lk_model *model = root ? lk__model_of(name, file, root, input) : NULL;
+    if (model)
+        model->reference = reference != NULL;
+    return model;
 }
 
 /* What a pipe says can be read once only. */

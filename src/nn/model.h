@@ -16,6 +16,7 @@ typedef struct lk_variable_spec {
 struct lk_model {
     char *name;
     const char *file; /* `name` where it is a file's; NULL: it is not */
+    bool reference;   /* `name` is a reference model's */
     lk_model_input input;
     lk_layer *root;
     lk_variable_spec *variables; /* parameters, then buffers, once it is built */

@@ -87,6 +87,25 @@ static lk_status guard(lk_trainer *trainer, pass *p, const lk__pending_step *ste
     return LK_OK;
 }
 
+/* The end of an update is a place to go on from. */
+static void advance(lk_trainer *trainer, const pass *p, const lk__pending_step *step)
+{
+    lk__position *at = &trainer->position;
+    bool rolls_over = !p->evaluates && step->batch + 1 == trainer->plan.steps_per_epoch;
+    if (step->batch + 1 < step->update.first + step->update.batches)
+        return;
+    *at = (lk__position){.epoch = step->update.epoch + rolls_over,
+                         .batch = rolls_over ? 0 : step->batch + 1,
+                         .steps = at->steps + step->update.batches,
+                         .updates = at->updates + 1,
+                         .samples_seen = at->samples_seen + step->update.samples,
+                         .samples = p->samples,
+                         .so_far = p->so_far,
+                         .skipped = p->skipped,
+                         .rate = p->rate,
+                         .seconds = now() - p->began};
+}
+
 static lk_status account(lk_trainer *trainer, pass *p, bool training, const lk__pending_step *step,
                          const lk__step_metrics *found)
 {
@@ -100,6 +119,8 @@ static lk_status account(lk_trainer *trainer, pass *p, bool training, const lk__
     p->taken_steps++;
     p->samples += step->count;
     p->rate = step->update.rate;
+    if (training)
+        advance(trainer, p, step);
     return p->taken ? p->taken(p->user, p, step, found, &p->stopped_by) : LK_OK;
 }
 
@@ -504,7 +525,7 @@ static lk_status run_step(lk_trainer *trainer, pass *p)
 
 lk_status lk_trainer_run(lk_trainer *trainer, int64_t steps)
 {
-    pass p = {.loader = trainer->train_loader, .ledger = trainer->train_ledger, .push = push_plain};
+    pass p = {.loader = trainer->train_loader, .ledger = trainer->train_ledger, .push = push_plain, .began = now()};
     LK_TRY(check_no_pass(trainer, "training steps"));
     if (trainer->applies_elsewhere)
         LK_FAIL(LK_ERR_STATE, "training steps: strategy parameter-server has its workers take them: lk_trainer_fit");

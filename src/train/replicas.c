@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "dist/stored.h"
 #include "optim/optimizer.h"
+#include "train/checkpoint.h"
 
 struct lk_replicas {
     lk_strategy *strategy;
@@ -166,12 +167,22 @@ lk_optimizer *lk_replicas_optimizer(const lk_replicas *replicas, int replica)
 
 /* --- updates ------------------------------------------------------------------------------------------------------ */
 
-static lk_status begin_update(lk_replicas *replicas)
+int lk__replicas_owners(const lk_replicas *replicas)
+{
+    return replicas->n_owners;
+}
+
+lk_tensor *const *lk__replicas_owned(const lk_replicas *replicas, int owner)
+{
+    return owned_by(replicas, owner);
+}
+
+lk_status lk__replicas_begin_update(lk_replicas *replicas)
 {
     return replicas->stored ? lk__stored_begin_update(replicas->stored) : LK_OK;
 }
 
-static lk_status end_update(lk_replicas *replicas)
+lk_status lk__replicas_end_update(lk_replicas *replicas)
 {
     return replicas->stored ? lk__stored_end_update(replicas->stored) : LK_OK;
 }
@@ -182,7 +193,7 @@ lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int 
     int n = replicas->n_parameters;
     if (!replicas->optimizers)
         LK_FAIL(LK_ERR_STATE, "replicas: there is no optimizer to apply gradients with");
-    LK_TRY(begin_update(replicas));
+    LK_TRY(lk__replicas_begin_update(replicas));
     for (int o = 0; o < replicas->n_owners; o++) {
         lk_tensor *const *values = sums + (int64_t)o * stride;
         lk_optimizer *optimizer = replicas->optimizers[o];
@@ -191,7 +202,7 @@ lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int 
             LK_TRY(lk_model_update_statistics(replicas->model, owned_by(replicas, o), values + n, samples, 0,
                                               lk_optimizer_skipped(optimizer)));
     }
-    return end_update(replicas);
+    return lk__replicas_end_update(replicas);
 }
 
 lk_status lk__replicas_record(lk_replicas *replicas, int replica, lk_tensor *const *sums, int loss, int64_t samples,
@@ -207,11 +218,11 @@ lk_status lk__replicas_record(lk_replicas *replicas, int replica, lk_tensor *con
 
 lk_status lk__replicas_set_statistics(lk_replicas *replicas, lk_tensor *const *sums, int64_t samples, double momentum)
 {
-    LK_TRY(begin_update(replicas));
+    LK_TRY(lk__replicas_begin_update(replicas));
     for (int o = 0; o < replicas->n_owners; o++)
         LK_TRY(lk_model_update_statistics(replicas->model, owned_by(replicas, o),
                                           sums + (int64_t)o * replicas->n_statistics, samples, momentum, NULL));
-    return end_update(replicas);
+    return lk__replicas_end_update(replicas);
 }
 
 lk_status lk_replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int64_t samples, double rate)

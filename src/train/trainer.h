@@ -43,6 +43,17 @@ typedef struct lk__step_metrics {
     bool skipped, interrupted;
 } lk__step_metrics;
 
+/* Where training stands: behind the last update that is through, which is where it can go on from. */
+typedef struct lk__position {
+    int64_t epoch,
+        batch; /* from 0: the batch that comes next; at an epoch's end, before its evaluation, behind the last */
+    int64_t steps, updates, samples_seen; /* since the beginning of training */
+    int64_t samples;                      /* of the epoch */
+    lk_metrics so_far;                    /* of the epoch, as in lk_step_report; so are: */
+    int64_t skipped;
+    double rate, seconds;
+} lk__position;
+
 typedef struct lk__device_data lk__device_data;
 
 struct lk_trainer {
@@ -81,6 +92,7 @@ struct lk_trainer {
     int64_t steps, updates;  /* pushed since the beginning of training */
     int64_t audits, audited; /* audits that found no difference; steps there were at the last one */
     int64_t epoch;           /* from 0, of the batch that comes next */
+    lk__position position;
     bool epoch_open;
     bool in_pass; /* fit or an evaluation has steps under way */
     lk__callbacks callbacks;

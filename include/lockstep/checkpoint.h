@@ -1,0 +1,96 @@
+/* Checkpoints: what training was at, in a folder from which it goes on, and from which others take the network.
+ *
+ * A checkpoint folder D holds a folder for each checkpoint, checkpoint-00000120 after 120 steps, and best.json, which
+ * names the best one. In a checkpoint are model.safetensors (parameters and buffers), optimizer.safetensors,
+ * state.json, implementations (a tuning), model.lk where the model came from a file, and manifest.json with the size
+ * and XXH3-64 of each: docs/checkpoints.md. It gets its name once all of it is on disk. */
+#ifndef LOCKSTEP_CHECKPOINT_H
+#define LOCKSTEP_CHECKPOINT_H
+
+#include "lockstep/train.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- reading ------------------------------------------------------------------------------------------------------ */
+
+typedef enum lk_checkpoint_which { LK_CHECKPOINT_LAST, LK_CHECKPOINT_BEST } lk_checkpoint_which;
+
+typedef struct lk_checkpoint lk_checkpoint;
+
+typedef struct lk_checkpoint_setting {
+    const char *name, *value; /* of lk_train_options, as lk_options_text writes it; "": not set */
+} lk_checkpoint_setting;
+
+/* NULL and 0: not known, as of a loop of one's own that did not say. */
+typedef struct lk_checkpoint_info {
+    const char *folder; /* of the checkpoint itself */
+    const char *model;  /* a reference model's name, a model file's path as it was given, or what lk_model_build got */
+    const char *model_file; /* the model file as it was then: its copy in the checkpoint; NULL: there is none */
+    const char *data;       /* the data set's name */
+    int64_t channels, height, width, classes;
+    const char *const *class_names; /* [classes]; NULL: they have none */
+    /* What happens to bytes / 255: minus mean[c], then divided by deviation[c] + 1e-6. [channels]; NULL: neither. */
+    bool center, standardize;
+    const double *mean, *deviation;
+    lk_dtype dtype; /* of the forward pass: LK_F32 or LK_BF16 */
+    uint64_t seed;
+    int64_t epoch; /* epochs that are over, each with its evaluation */
+    int64_t batch; /* of the epoch that was under way: how many batches are over; 0: none was */
+    int64_t steps, updates, samples_seen;
+    bool finished;      /* training had ended by itself */
+    const char *metric; /* by which the best is chosen: "val_accuracy", …; NULL: not yet */
+    double best;        /* its value, the best so far */
+    int64_t best_epoch;
+    const lk_checkpoint_setting *settings; /* [n_settings] */
+    int n_settings;
+} lk_checkpoint_info;
+
+/* Opens the last checkpoint of a folder, or the best one, or the one that `folder` itself is, reads it whole and checks
+ * it against its manifest. A damaged last one is said in a warning (lockstep/log.h), and the one before it is taken.
+ * Errors: LK_ERR_NOT_FOUND (there is none, or no such folder), LK_ERR_FORMAT (damaged, all of them; the message is of
+ * the newest), LK_ERR_IO, LK_ERR_MEMORY. */
+LK_API lk_status lk_checkpoint_open(const char *folder, lk_checkpoint_which which, lk_checkpoint **checkpoint);
+LK_API void lk_checkpoint_release(lk_checkpoint *checkpoint); /* NULL is fine */
+
+/* Valid as long as the checkpoint. */
+LK_API const lk_checkpoint_info *lk_checkpoint_get_info(const lk_checkpoint *checkpoint);
+
+/* The value of a setting by its option's name; NULL: there is none. */
+LK_API const char *lk_checkpoint_get_setting(const lk_checkpoint *checkpoint, const char *name);
+
+/* A new model, built for the same images: its variables are the checkpoint's, in the same order. Errors:
+ * LK_ERR_UNSUPPORTED (a model that its program has built itself, which only that can), LK_ERR_FORMAT (its variables are
+ * others). */
+LK_API lk_model *lk_checkpoint_model(const lk_checkpoint *checkpoint);
+
+/* Parameters, then buffers. */
+LK_API int lk_checkpoint_variable_count(const lk_checkpoint *checkpoint);
+
+/* Elements in row-major order, borrowed; name and shape may be NULL. NULL past the end. */
+LK_API const float *lk_checkpoint_variable(const lk_checkpoint *checkpoint, int index, const char **name,
+                                           lk_shape *shape);
+
+/* variables[i]: a new tensor on the device for each variable; on failure every entry is NULL. Asynchronous. */
+LK_API lk_status lk_checkpoint_load(const lk_checkpoint *checkpoint, lk_device *device, lk_tensor **variables);
+
+/* --- writing ------------------------------------------------------------------------------------------------------ */
+
+/* Writes a checkpoint of replicas into `folder`, which is made: of info the position (epoch, batch, steps,
+ * samples_seen), seed, data, class_names, normalisation and dtype count, the rest comes from the replicas. A checkpoint
+ * after as many steps is replaced. Waits for the devices and the disk. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
+LK_API lk_status lk_replicas_save(lk_replicas *replicas, const char *folder, const lk_checkpoint_info *info);
+
+/* The same of a trainer, of where it stands. Errors also: LK_ERR_STATE (while steps are under way). */
+LK_API lk_status lk_trainer_save(lk_trainer *trainer, const char *folder);
+
+/* Gives every replica, and the optimiser, what the checkpoint has. Errors: LK_ERR_FORMAT (variables of other names or
+ * shapes; an optimiser of another kind). */
+LK_API lk_status lk_replicas_restore(lk_replicas *replicas, const lk_checkpoint *checkpoint);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

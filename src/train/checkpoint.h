@@ -1,0 +1,111 @@
+/* Checkpoints inside the library. checkpoint_write.c makes the folder of one, checkpoint_read.c finds, checks and reads
+ * it, checkpoint_state.c makes and reads state.json, replicas_state.c brings variables and the optimiser's state to
+ * host memory and back. */
+#ifndef LK_TRAIN_CHECKPOINT_H
+#define LK_TRAIN_CHECKPOINT_H
+
+#include "io/bytes.h"
+#include "io/safetensors.h"
+#include "lockstep/checkpoint.h"
+#include "optim/optimizer.h"
+
+#include <jansson.h>
+
+enum { LK_CHECKPOINT_VERSION = 1, LK_CHECKPOINT_NAME = 48 };
+
+#define LK_MANIFEST_FORMAT "lockstep manifest"
+
+/* Copies in host memory, so that training can go on while they are written. The model's names have to live as long. */
+typedef struct lk__checkpoint_contents {
+    const lk_model *model;
+    float *variables; /* one after the other, in the model's order */
+    int n_slots;      /* of the optimiser's state */
+    const char *slot_names[LK_OPTIMIZER_SLOTS];
+    float *slots[LK_OPTIMIZER_SLOTS];      /* parameters one after the other */
+    lk__bytes state;                       /* state.json */
+    lk__bytes implementations, model_file; /* empty: there is no such file */
+    int64_t steps;                         /* by which the checkpoint is named */
+} lk__checkpoint_contents;
+
+/* Room for the replicas' variables and state. Errors: LK_ERR_MEMORY; lk__checkpoint_contents_free frees what there is.
+ */
+lk_status lk__checkpoint_contents_init(lk__checkpoint_contents *contents, lk_replicas *replicas);
+void lk__checkpoint_contents_free(lk__checkpoint_contents *contents);
+
+/* Fills in variables and slots. Waits for the devices. */
+lk_status lk__checkpoint_contents_copy(lk__checkpoint_contents *contents, lk_replicas *replicas);
+
+/* --- checkpoint_state.c ------------------------------------------------------------------------------------------- */
+
+/* What info, model and replicas say, as the beginning of an object that lk__state_end closes. */
+void lk__state_begin(lk__bytes *out, const lk_checkpoint_info *info, const lk_model *model, lk_replicas *replicas);
+lk_status lk__state_end(lk__bytes *out);
+
+/* Reads it, into memory of the checkpoint's. path: for messages. Errors: LK_ERR_FORMAT, LK_ERR_MEMORY. */
+lk_status lk__state_read(const char *path, lk_checkpoint *checkpoint);
+
+/* --- checkpoint_write.c ------------------------------------------------------------------------------------------- */
+
+/* "checkpoint-00000120" */
+void lk__checkpoint_name(int64_t steps, char name[LK_CHECKPOINT_NAME]);
+
+/* Writes folder/checkpoint-N; `folder` is there. Errors: LK_ERR_IO, LK_ERR_MEMORY; nothing is then changed. */
+lk_status lk__checkpoint_write(const char *folder, const lk__checkpoint_contents *contents);
+
+/* best.json; value of the metric, of the checkpoint `name`. */
+lk_status lk__checkpoint_write_best(const char *folder, const char *name, const char *metric, double value);
+
+/* Removes what killed processes left half written. */
+lk_status lk__checkpoint_clean(const char *folder);
+
+/* --- checkpoint_read.c -------------------------------------------------------------------------------------------- */
+
+struct lk_checkpoint {
+    lk_checkpoint_info info;
+    char *folder;
+    json_t *state;
+    char *model_file;
+    lk__safetensors *model, *optimizer; /* optimizer NULL: there is none */
+    int n;
+    const lk__safetensor **tensors; /* [n]: in the model's order */
+    float **values;                 /* [n] */
+    const char **class_names;
+    double *moments; /* mean, then deviation */
+    lk_checkpoint_setting *settings;
+};
+
+/* Steps of the checkpoints in a folder, ascending; to be freed. A folder that is not there has none. */
+lk_status lk__checkpoint_list(const char *folder, int64_t **steps, int *n);
+
+/* "checkpoint-N" of best.json, "": there is none. Errors: LK_ERR_FORMAT, LK_ERR_IO. */
+lk_status lk__checkpoint_read_best(const char *folder, char name[LK_CHECKPOINT_NAME]);
+
+/* Whether its variables are the model's. Errors: LK_ERR_FORMAT, with the first that is not. */
+lk_status lk__checkpoint_check_model(const lk_checkpoint *checkpoint, const lk_model *model);
+
+/* Reads a file of at most so many bytes, in which no name comes twice; *json: to be let go of with json_decref. Errors:
+ * LK_ERR_FORMAT, LK_ERR_IO. */
+lk_status lk__load_json(const char *path, int64_t most, json_t **json);
+
+/* A checkpoint folder's own: reads it whole and compares it with its manifest. */
+lk_status lk__checkpoint_verify(const char *folder);
+
+/* --- checkpoint_trainer.c ----------------------------------------------------------------------------------------- */
+
+/* Fills in all of `contents` for where the trainer stands; of `extra`, what says how training goes: finished, metric,
+ * best and best_epoch. more(user, out), NULL: nothing, adds to state.json. Waits for the devices. */
+lk_status lk__checkpoint_of_trainer(lk_trainer *trainer, const lk_checkpoint_info *extra,
+                                    lk_status (*more)(void *user, lk__bytes *out), void *user,
+                                    lk__checkpoint_contents *contents);
+
+/* --- replicas.c --------------------------------------------------------------------------------------------------- */
+
+/* What updates write: lk__replicas_owned(replicas, o), o in [0, lk__replicas_owners). */
+int lk__replicas_owners(const lk_replicas *replicas);
+lk_tensor *const *lk__replicas_owned(const lk_replicas *replicas, int owner);
+
+/* Around what writes them. */
+lk_status lk__replicas_begin_update(lk_replicas *replicas);
+lk_status lk__replicas_end_update(lk_replicas *replicas);
+
+#endif

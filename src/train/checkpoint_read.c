@@ -1,0 +1,425 @@
+/* Checkpoints: found, checked against their manifest, read. */
+#include "train/checkpoint.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+static lk_status path_of(const char *folder, const char *name, char path[PATH_MAX])
+{
+    if (snprintf(path, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX)
+        LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", folder);
+    return LK_OK;
+}
+
+lk_status lk__load_json(const char *path, int64_t most, json_t **json)
+{
+    struct stat there;
+    json_error_t error;
+    *json = NULL;
+    if (stat(path, &there) != 0 && errno == ENOENT)
+        LK_FAIL(LK_ERR_FORMAT, "%s: is missing", path);
+    if (stat(path, &there) != 0)
+        LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+    if (!S_ISREG(there.st_mode) || there.st_size > most)
+        LK_FAIL(LK_ERR_FORMAT, "%s: is no file of at most %lld bytes", path, (long long)most);
+    *json = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (!*json)
+        LK_FAIL(LK_ERR_FORMAT, "%s: is not JSON: line %d: %.80s", path, error.line, error.text);
+    return LK_OK;
+}
+
+/* --- what a folder has -------------------------------------------------------------------------------------------- */
+
+/* Steps of "checkpoint-00000120"; -1: another name. */
+static int64_t steps_of(const char *name)
+{
+    static const char prefix[] = "checkpoint-";
+    const char *digits = name + sizeof prefix - 1;
+    size_t length = strlen(name);
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0 || length < sizeof prefix + 7 || length > sizeof prefix + 17 ||
+        strspn(digits, "0123456789") != strlen(digits))
+        return -1;
+    return strtoll(digits, NULL, 10);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+lk_status lk__checkpoint_list(const char *folder, int64_t **steps, int *n)
+{
+    DIR *entries = opendir(folder);
+    *steps = NULL;
+    *n = 0;
+    if (!entries && errno != ENOENT)
+        LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", folder, strerror(errno));
+    if (!entries)
+        return LK_OK;
+    for (struct dirent *entry; (entry = readdir(entries));) {
+        int64_t found = steps_of(entry->d_name);
+        if (found < 0)
+            continue;
+        int64_t *grown = lk__realloc(*steps, (size_t)*n + 1, sizeof **steps);
+        if (!grown) {
+            closedir(entries);
+            lk__free(*steps);
+            *steps = NULL;
+            return LK_ERR_MEMORY;
+        }
+        *steps = grown;
+        grown[(*n)++] = found;
+    }
+    closedir(entries);
+    if (*n > 0)
+        qsort(*steps, (size_t)*n, sizeof **steps, by_number);
+    return LK_OK;
+}
+
+lk_status lk__checkpoint_read_best(const char *folder, char name[LK_CHECKPOINT_NAME])
+{
+    char path[PATH_MAX];
+    json_t *best;
+    name[0] = '\0';
+    LK_TRY(path_of(folder, "best.json", path));
+    if (access(path, F_OK) != 0)
+        return LK_OK;
+    LK_TRY(lk__load_json(path, 1 << 16, &best));
+    const char *text = json_string_value(json_object_get(best, "checkpoint"));
+    bool is_one = text && steps_of(text) >= 0;
+    if (is_one)
+        snprintf(name, LK_CHECKPOINT_NAME, "%s", text);
+    json_decref(best);
+    if (!is_one)
+        LK_FAIL(LK_ERR_FORMAT, "%s: names no checkpoint", path);
+    return LK_OK;
+}
+
+/* --- the manifest ------------------------------------------------------------------------------------------------- */
+
+static lk_status hash_stream(const char *path, int fd, int64_t *bytes, uint64_t *hash)
+{
+    enum { PIECE = 1 << 20 };
+    unsigned char *piece = lk__alloc_aligned(PIECE);
+    XXH3_state_t *state = XXH3_createState();
+    lk_status status = piece && state ? LK_OK : lk__fail(LK_ERR_MEMORY, "out of memory: the hash of %s", path);
+    ssize_t got = 1;
+    *bytes = 0;
+    if (status == LK_OK)
+        XXH3_64bits_reset(state);
+    while (status == LK_OK && got > 0) {
+        got = read(fd, piece, PIECE);
+        if (got < 0 && errno == EINTR)
+            got = 1;
+        else if (got < 0)
+            status = lk__fail(LK_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+        else
+            XXH3_64bits_update(state, piece, (size_t)got);
+        *bytes += got > 0 ? got : 0;
+    }
+    if (status == LK_OK)
+        *hash = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    lk__free_aligned(piece);
+    return status;
+}
+
+static lk_status check_file(const char *folder, const char *name, const json_t *listed)
+{
+    char path[PATH_MAX], text[24];
+    struct stat there;
+    int64_t bytes = 0, wanted = json_integer_value(json_object_get(listed, "bytes"));
+    uint64_t hash = 0;
+    const char *xxh3 = json_string_value(json_object_get(listed, "xxh3"));
+    if (strchr(name, '/') || name[0] == '.' || !json_is_integer(json_object_get(listed, "bytes")) || !xxh3)
+        LK_FAIL(LK_ERR_FORMAT, "%s/manifest.json: lists '%.60s' otherwise than it should", folder, name);
+    LK_TRY(path_of(folder, name, path));
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0 && errno == ENOENT)
+        LK_FAIL(LK_ERR_FORMAT, "%s: is missing, and the manifest lists it", path);
+    if (fd < 0)
+        LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+    lk_status status = LK_OK;
+    if (fstat(fd, &there) != 0 || !S_ISREG(there.st_mode))
+        status = lk__fail(LK_ERR_FORMAT, "%s: is not a regular file", path);
+    else if (there.st_size != wanted)
+        status = lk__fail(LK_ERR_FORMAT, "%s: has %lld bytes, and the manifest says %lld", path,
+                          (long long)there.st_size, (long long)wanted);
+    if (status == LK_OK)
+        status = hash_stream(path, fd, &bytes, &hash);
+    close(fd);
+    LK_TRY(status);
+    snprintf(text, sizeof text, "%016" PRIx64, hash);
+    if (bytes != wanted || strcmp(text, xxh3) != 0)
+        LK_FAIL(LK_ERR_FORMAT, "%s: is damaged: its hash is %s, and the manifest says %.20s", path, text, xxh3);
+    return LK_OK;
+}
+
+static lk_status check_files(const char *folder, const json_t *manifest)
+{
+    static const char *const needed[] = {"model.safetensors", "state.json"};
+    const char *name;
+    json_t *listed, *files = json_object_get(manifest, "files");
+    const char *format = json_string_value(json_object_get(manifest, "format"));
+    if (!format || strcmp(format, LK_MANIFEST_FORMAT) != 0 ||
+        json_integer_value(json_object_get(manifest, "version")) != LK_CHECKPOINT_VERSION)
+        LK_FAIL(LK_ERR_FORMAT, "%s/manifest.json: is not '%s' of version %d", folder, LK_MANIFEST_FORMAT,
+                LK_CHECKPOINT_VERSION);
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
+        if (!json_object_get(files, needed[i]))
+            LK_FAIL(LK_ERR_FORMAT, "%s/manifest.json: does not list %s", folder, needed[i]);
+    json_object_foreach(files, name, listed) LK_TRY(check_file(folder, name, listed));
+    return LK_OK;
+}
+
+lk_status lk__checkpoint_verify(const char *folder)
+{
+    char path[PATH_MAX];
+    json_t *manifest;
+    LK_TRY(path_of(folder, "manifest.json", path));
+    LK_TRY(lk__load_json(path, 1 << 20, &manifest));
+    lk_status status = check_files(folder, manifest);
+    json_decref(manifest);
+    return status;
+}
+
+/* --- contents ----------------------------------------------------------------------------------------------------- */
+
+static lk_status read_variable(lk_checkpoint *c, int index, const char *name)
+{
+    const lk__safetensor *tensor = lk__safetensors_find(c->model, name);
+    if (!tensor || strcmp(tensor->dtype, "F32") != 0)
+        LK_FAIL(LK_ERR_FORMAT, "%s/model.safetensors: has no %s of f32", c->folder, name);
+    c->tensors[index] = tensor;
+    c->values[index] = lk__calloc((size_t)tensor->count + 1, sizeof **c->values);
+    if (!c->values[index])
+        return LK_ERR_MEMORY;
+    return lk__safetensors_read(c->model, tensor, c->values[index]);
+}
+
+static lk_status read_variables(lk_checkpoint *c)
+{
+    const json_t *names = json_object_get(json_object_get(c->state, "model"), "variables");
+    int n = (int)json_array_size(names);
+    if (n != lk__safetensors_count(c->model))
+        LK_FAIL(LK_ERR_FORMAT, "%s: model.safetensors has %d tensors, and state.json names %d", c->folder,
+                lk__safetensors_count(c->model), n);
+    c->tensors = lk__calloc((size_t)n + 1, sizeof *c->tensors);
+    c->values = lk__calloc((size_t)n + 1, sizeof *c->values);
+    if (!c->tensors || !c->values)
+        return LK_ERR_MEMORY;
+    c->n = n;
+    for (int i = 0; i < n; i++) {
+        const char *name = json_string_value(json_array_get(names, (size_t)i));
+        LK_TRY(read_variable(c, i, name ? name : ""));
+    }
+    return LK_OK;
+}
+
+static lk_status read_contents(lk_checkpoint *c)
+{
+    char path[PATH_MAX];
+    LK_TRY(lk__checkpoint_verify(c->folder));
+    LK_TRY(path_of(c->folder, "state.json", path));
+    LK_TRY(lk__state_read(path, c));
+    LK_TRY(path_of(c->folder, "model.safetensors", path));
+    LK_TRY(lk__safetensors_open(path, &c->model));
+    LK_TRY(read_variables(c));
+    LK_TRY(path_of(c->folder, "optimizer.safetensors", path));
+    if (access(path, F_OK) == 0)
+        LK_TRY(lk__safetensors_open(path, &c->optimizer));
+    LK_TRY(path_of(c->folder, "model.lk", path));
+    if (access(path, F_OK) != 0)
+        return LK_OK;
+    c->info.model_file = c->model_file = lk__strdup(path);
+    return c->model_file ? LK_OK : LK_ERR_MEMORY;
+}
+
+static lk_status open_one(const char *folder, lk_checkpoint **checkpoint)
+{
+    lk_checkpoint *c = lk__calloc(1, sizeof *c);
+    if (!c)
+        return LK_ERR_MEMORY;
+    c->folder = lk__strdup(folder);
+    c->info.folder = c->folder;
+    lk_status status = c->folder ? read_contents(c) : LK_ERR_MEMORY;
+    if (status == LK_OK)
+        *checkpoint = c;
+    else
+        lk_checkpoint_release(c);
+    return status;
+}
+
+void lk_checkpoint_release(lk_checkpoint *c)
+{
+    if (!c)
+        return;
+    for (int i = 0; c->values && i < c->n; i++)
+        lk__free(c->values[i]);
+    lk__safetensors_close(c->model);
+    lk__safetensors_close(c->optimizer);
+    json_decref(c->state);
+    lk__free(c->values);
+    lk__free(c->tensors);
+    lk__free(c->class_names);
+    lk__free(c->moments);
+    lk__free(c->settings);
+    lk__free(c->model_file);
+    lk__free(c->folder);
+    lk__free(c);
+}
+
+/* --- opening ------------------------------------------------------------------------------------------------------ */
+
+/* From the newest on; what is damaged is said once something else is found in its place. */
+static lk_status open_newest(const char *folder, const int64_t *steps, int n, lk_checkpoint **checkpoint)
+{
+    lk_error_state first = {.status = LK_OK};
+    for (int i = n - 1; i >= 0; i--) {
+        char name[LK_CHECKPOINT_NAME], path[PATH_MAX];
+        lk__checkpoint_name(steps[i], name);
+        LK_TRY(path_of(folder, name, path));
+        lk_status status = open_one(path, checkpoint);
+        if (status == LK_OK && first.status != LK_OK)
+            lk__log(LK_LOG_WARNING, "%s; %s is used in its place", first.message, name);
+        if (status != LK_ERR_FORMAT && status != LK_ERR_IO)
+            return status;
+        if (first.status == LK_OK)
+            lk__error_save(&first);
+        lk_error_clear();
+    }
+    lk__error_restore(&first);
+    return first.status;
+}
+
+static lk_status open_last(const char *folder, lk_checkpoint **checkpoint)
+{
+    int64_t *steps;
+    int n;
+    LK_TRY(lk__checkpoint_list(folder, &steps, &n));
+    lk_status status = LK_OK;
+    if (n == 0)
+        status = lk__fail(LK_ERR_NOT_FOUND, "%s: there is no checkpoint", folder);
+    else
+        status = open_newest(folder, steps, n, checkpoint);
+    lk__free(steps);
+    return status;
+}
+
+static lk_status open_best(const char *folder, lk_checkpoint **checkpoint)
+{
+    char name[LK_CHECKPOINT_NAME], path[PATH_MAX];
+    LK_TRY(lk__checkpoint_read_best(folder, name));
+    if (!*name)
+        LK_FAIL(LK_ERR_NOT_FOUND, "%s: there is no best checkpoint", folder);
+    LK_TRY(path_of(folder, name, path));
+    return open_one(path, checkpoint);
+}
+
+lk_status lk_checkpoint_open(const char *folder, lk_checkpoint_which which, lk_checkpoint **checkpoint)
+{
+    char path[PATH_MAX];
+    *checkpoint = NULL;
+    LK_TRY(path_of(folder, "manifest.json", path));
+    if (access(path, F_OK) == 0)
+        return open_one(folder, checkpoint);
+    return which == LK_CHECKPOINT_BEST ? open_best(folder, checkpoint) : open_last(folder, checkpoint);
+}
+
+/* --- asking ------------------------------------------------------------------------------------------------------- */
+
+const lk_checkpoint_info *lk_checkpoint_get_info(const lk_checkpoint *checkpoint)
+{
+    return &checkpoint->info;
+}
+
+const char *lk_checkpoint_get_setting(const lk_checkpoint *checkpoint, const char *name)
+{
+    for (int i = 0; i < checkpoint->info.n_settings; i++)
+        if (strcmp(checkpoint->settings[i].name, name) == 0)
+            return checkpoint->settings[i].value;
+    return NULL;
+}
+
+int lk_checkpoint_variable_count(const lk_checkpoint *checkpoint)
+{
+    return checkpoint->n;
+}
+
+const float *lk_checkpoint_variable(const lk_checkpoint *checkpoint, int index, const char **name, lk_shape *shape)
+{
+    if (index < 0 || index >= checkpoint->n)
+        return NULL;
+    if (name)
+        *name = checkpoint->tensors[index]->name;
+    if (shape)
+        *shape = checkpoint->tensors[index]->shape;
+    return checkpoint->values[index];
+}
+
+lk_status lk__checkpoint_check_model(const lk_checkpoint *c, const lk_model *model)
+{
+    if (lk_model_variable_count(model) != c->n)
+        LK_FAIL(LK_ERR_FORMAT, "%s: has %d variables, and model %s has %d", c->folder, c->n, lk_model_name(model),
+                lk_model_variable_count(model));
+    for (int i = 0; i < c->n; i++) {
+        lk_shape want = lk_model_variable_shape(model, i), have = c->tensors[i]->shape;
+        const char *name = lk_model_variable_name(model, i);
+        if (strcmp(name, c->tensors[i]->name) != 0)
+            LK_FAIL(LK_ERR_FORMAT, "%s: variable %d is %s, and of model %s it is %s", c->folder, i, c->tensors[i]->name,
+                    lk_model_name(model), name);
+        if (want.ndim != have.ndim || memcmp(want.dim, have.dim, (size_t)want.ndim * sizeof *want.dim) != 0)
+            LK_FAIL(LK_ERR_FORMAT, "%s: variable %s has another shape than that of model %s", c->folder, name,
+                    lk_model_name(model));
+    }
+    return LK_OK;
+}
+
+lk_model *lk_checkpoint_model(const lk_checkpoint *c)
+{
+    const lk_checkpoint_info *info = &c->info;
+    const char *kind = json_string_value(json_object_get(json_object_get(c->state, "model"), "kind"));
+    lk_model_input input = {info->channels, info->height, info->width, info->classes};
+    if (strcmp(kind, "reference") != 0 && !info->model_file) {
+        lk__fail(LK_ERR_UNSUPPORTED, "%s: model %s was built by a program of its own, and only that can build it again",
+                 c->folder, info->model);
+        return NULL;
+    }
+    lk_model *model = lk_model_new(info->model_file ? info->model_file : info->model, input);
+    if (!model || lk__checkpoint_check_model(c, model) == LK_OK)
+        return model;
+    lk_model_release(model);
+    return NULL;
+}
+
+lk_status lk_checkpoint_load(const lk_checkpoint *c, lk_device *device, lk_tensor **variables)
+{
+    lk_status status = LK_OK;
+    for (int i = 0; i < c->n; i++)
+        variables[i] = NULL;
+    lk_scope_begin();
+    for (int i = 0; i < c->n && status == LK_OK; i++) {
+        variables[i] = lk_tensor_retain(lk_tensor_from(device, LK_F32, c->tensors[i]->shape, c->values[i]));
+        status = variables[i] ? LK_OK : lk_error_status();
+    }
+    lk_scope_end();
+    for (int i = 0; i < c->n && status != LK_OK; i++) {
+        lk_tensor_release(variables[i]);
+        variables[i] = NULL;
+    }
+    return status;
+}

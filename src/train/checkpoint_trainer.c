@@ -1,0 +1,113 @@
+/* What a trainer puts into a checkpoint beside its replicas. */
+#include "train/checkpoint.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "io/json.h"
+#include "io/tuning_file.h"
+#include "lockstep/record.h"
+#include "nn/model.h"
+#include "train/callbacks/settings.h"
+#include "train/trainer.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static lk_status put_setting(void *user, const lk_field *setting)
+{
+    lk__json_field(user, LK_TEXT(setting->name, setting->text));
+    return LK_OK;
+}
+
+/* To be freed; NULL: the data set names none. */
+static lk_status list_class_names(const lk_trainer *trainer, const char ***names)
+{
+    int64_t n = trainer->plan.classes;
+    *names = NULL;
+    if (!lk_dataset_class_name(trainer->train_set, 0))
+        return LK_OK;
+    *names = lk__calloc((size_t)n, sizeof **names);
+    for (int64_t c = 0; *names && c < n; c++)
+        (*names)[c] = lk_dataset_class_name(trainer->train_set, c);
+    return *names ? LK_OK : LK_ERR_MEMORY;
+}
+
+static lk_status read_model_file(const lk_model *model, lk__bytes *text)
+{
+    unsigned char piece[4096];
+    lk__bytes_clear(text);
+    if (!model->file)
+        return LK_OK;
+    FILE *file = fopen(model->file, "rbe");
+    if (!file)
+        LK_FAIL(LK_ERR_IO, "%s: cannot be read again for a checkpoint: %s", model->file, strerror(errno));
+    for (size_t got; (got = fread(piece, 1, sizeof piece, file)) > 0;)
+        lk__bytes_put(text, piece, got);
+    bool failed = ferror(file) || text->size == 0;
+    fclose(file);
+    if (failed)
+        LK_FAIL(LK_ERR_IO, "%s: cannot be read again for a checkpoint", model->file);
+    return lk__bytes_status(text);
+}
+
+lk_status lk__checkpoint_of_trainer(lk_trainer *trainer, const lk_checkpoint_info *extra,
+                                    lk_status (*more)(void *user, lk__bytes *out), void *user,
+                                    lk__checkpoint_contents *contents)
+{
+    const lk_plan *plan = &trainer->plan;
+    const lk__position *at = &trainer->position;
+    const char **class_names;
+    LK_TRY(list_class_names(trainer, &class_names));
+    lk_checkpoint_info info = {.data = plan->data,
+                               .class_names = class_names,
+                               .center = plan->augment.center,
+                               .standardize = plan->augment.standardize,
+                               .mean = trainer->moments.mean,
+                               .deviation = trainer->moments.deviation,
+                               .dtype = plan->dtype,
+                               .seed = plan->seed,
+                               .epoch = at->epoch,
+                               .batch = at->batch,
+                               .steps = at->steps,
+                               .samples_seen = at->samples_seen,
+                               .finished = extra->finished,
+                               .metric = extra->metric,
+                               .best = extra->best,
+                               .best_epoch = extra->best_epoch};
+    lk__bytes *state = &contents->state;
+    lk__state_begin(state, &info, trainer->model, trainer->replicas);
+    lk__free(class_names);
+    lk__json_open(state, "settings", '{');
+    lk_status status = lk__settings_visit(trainer, put_setting, state);
+    lk__json_close(state, '}');
+    if (status == LK_OK && more)
+        status = more(user, state);
+    LK_TRY(status);
+    LK_TRY(lk__state_end(state));
+    lk__bytes_clear(&contents->implementations);
+    lk__tuning_put(trainer->implementations, &contents->implementations);
+    LK_TRY(lk__bytes_status(&contents->implementations));
+    LK_TRY(read_model_file(trainer->model, &contents->model_file));
+    contents->steps = at->steps;
+    return lk__checkpoint_contents_copy(contents, trainer->replicas);
+}
+
+static lk_status save(lk_trainer *trainer, const char *folder, lk__checkpoint_contents *contents)
+{
+    LK_TRY(lk__checkpoint_contents_init(contents, trainer->replicas));
+    LK_TRY(lk__checkpoint_of_trainer(trainer, &(lk_checkpoint_info){0}, NULL, NULL, contents));
+    LK_TRY(lk_make_directory(folder));
+    LK_TRY(lk__checkpoint_clean(folder));
+    return lk__checkpoint_write(folder, contents);
+}
+
+lk_status lk_trainer_save(lk_trainer *trainer, const char *folder)
+{
+    lk__checkpoint_contents contents = {0};
+    if (trainer->in_pass)
+        LK_FAIL(LK_ERR_STATE, "checkpoint: steps are under way; from epoch_end on it can be asked for");
+    lk_status status = save(trainer, folder, &contents);
+    lk__checkpoint_contents_free(&contents);
+    return status;
+}

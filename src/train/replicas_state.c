@@ -1,0 +1,180 @@
+/* Variables and the optimiser's state, from devices to host memory and back. */
+#include "train/checkpoint.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/tensor.h"
+#include "lockstep/record.h"
+#include "train/trainer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int64_t elements(const lk_model *model, int n)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += lk_shape_count(lk_model_variable_shape(model, i));
+    return sum;
+}
+
+/* --- to the host -------------------------------------------------------------------------------------------------- */
+
+lk_status lk__checkpoint_contents_init(lk__checkpoint_contents *c, lk_replicas *replicas)
+{
+    const lk_model *model = lk__replicas_model(replicas);
+    lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
+    *c = (lk__checkpoint_contents){.model = model};
+    c->variables = lk__calloc((size_t)elements(model, lk_model_variable_count(model)), sizeof *c->variables);
+    if (!c->variables)
+        return LK_ERR_MEMORY;
+    const char *name;
+    for (int s = 0; optimizer && lk_optimizer_state(optimizer, s, &name); s++) {
+        c->slot_names[s] = name;
+        c->slots[s] = lk__calloc((size_t)elements(model, lk_model_parameter_count(model)), sizeof *c->slots[s]);
+        if (!c->slots[s])
+            return LK_ERR_MEMORY;
+        c->n_slots = s + 1;
+    }
+    return LK_OK;
+}
+
+void lk__checkpoint_contents_free(lk__checkpoint_contents *c)
+{
+    lk__free(c->variables);
+    for (int s = 0; s < LK_OPTIMIZER_SLOTS; s++)
+        lk__free(c->slots[s]);
+    lk__bytes_free(&c->state);
+    lk__bytes_free(&c->implementations);
+    lk__bytes_free(&c->model_file);
+    *c = (lk__checkpoint_contents){.model = NULL};
+}
+
+/* fn(the part of a slot that belongs to each parameter, its place in values), one after the other. */
+static lk_status each_part(lk_tensor *slot, lk_tensor *const *parameters, int n, float *values, bool write)
+{
+    for (int i = 0; i < n; i++) {
+        lk_tensor *part = lk__tensor_over(slot->storage, parameters[i]);
+        size_t count = (size_t)lk_tensor_count(parameters[i]);
+        if (!part)
+            return LK_ERR_MEMORY;
+        lk_status status = write ? lk_tensor_write(part, values, count * sizeof *values)
+                                 : lk_tensor_read(part, values, count * sizeof *values);
+        lk_tensor_release(part);
+        LK_TRY(status);
+        values += count;
+    }
+    return LK_OK;
+}
+
+lk_status lk__checkpoint_contents_copy(lk__checkpoint_contents *c, lk_replicas *replicas)
+{
+    lk_tensor *const *variables = lk__replicas_owned(replicas, 0);
+    lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
+    float *values = c->variables;
+    for (int i = 0; i < lk_model_variable_count(c->model); i++) {
+        size_t count = (size_t)lk_tensor_count(variables[i]);
+        LK_TRY(lk_tensor_read(variables[i], values, count * sizeof *values));
+        values += count;
+    }
+    for (int s = 0; s < c->n_slots; s++)
+        LK_TRY(each_part(lk_optimizer_state(optimizer, s, NULL), variables, lk_model_parameter_count(c->model),
+                         c->slots[s], false));
+    return LK_OK;
+}
+
+/* --- to the devices ----------------------------------------------------------------------------------------------- */
+
+static lk_status read_slot(const lk_checkpoint *checkpoint, const lk_model *model, const char *slot, float *values)
+{
+    char name[1024];
+    for (int i = 0; i < lk_model_parameter_count(model); i++) {
+        snprintf(name, sizeof name, "%s.%s", slot, lk_model_variable_name(model, i));
+        const lk__safetensor *tensor = lk__safetensors_find(checkpoint->optimizer, name);
+        int64_t count = lk_shape_count(lk_model_variable_shape(model, i));
+        if (!tensor || tensor->count != count)
+            LK_FAIL(LK_ERR_FORMAT, "%s/optimizer.safetensors: has no %s of %lld elements", checkpoint->info.folder,
+                    name, (long long)count);
+        LK_TRY(lk__safetensors_read(checkpoint->optimizer, tensor, values));
+        values += count;
+    }
+    return LK_OK;
+}
+
+static lk_status restore_optimizer(lk_replicas *replicas, const lk_checkpoint *checkpoint, int owner, float *values)
+{
+    const lk_model *model = lk__replicas_model(replicas);
+    lk_optimizer *optimizer = lk_replicas_optimizer(replicas, owner);
+    const char *slot;
+    for (int s = 0; lk_optimizer_state(optimizer, s, &slot); s++) {
+        LK_TRY(read_slot(checkpoint, model, slot, values));
+        LK_TRY(each_part(lk_optimizer_state(optimizer, s, NULL), lk__replicas_owned(replicas, owner),
+                         lk_model_parameter_count(model), values, true));
+    }
+    lk__optimizer_resume(optimizer, checkpoint->info.updates);
+    return LK_OK;
+}
+
+static lk_status check_optimizer(const lk_checkpoint *checkpoint, const lk_optimizer *optimizer)
+{
+    const json_t *saved = json_object_get(checkpoint->state, "optimizer");
+    const char *kind = json_string_value(json_object_get(saved, "kind"));
+    if (!optimizer)
+        return LK_OK;
+    if (!kind || !checkpoint->optimizer)
+        LK_FAIL(LK_ERR_FORMAT, "%s: holds no optimizer's state, and training cannot go on from it",
+                checkpoint->info.folder);
+    if (strcmp(kind, lk_optimizer_name((int)optimizer->opts.kind)) != 0)
+        LK_FAIL(LK_ERR_FORMAT, "%s: holds the state of optimizer %s, and this one is %s", checkpoint->info.folder, kind,
+                lk_optimizer_name((int)optimizer->opts.kind));
+    return LK_OK;
+}
+
+static lk_status restore_owner(lk_replicas *replicas, const lk_checkpoint *checkpoint, int owner, float *values)
+{
+    lk_tensor *const *variables = lk__replicas_owned(replicas, owner);
+    for (int i = 0; i < checkpoint->n; i++)
+        LK_TRY(lk_tensor_write(variables[i], checkpoint->values[i],
+                               (size_t)checkpoint->tensors[i]->count * sizeof *values));
+    return lk_replicas_optimizer(replicas, owner) ? restore_optimizer(replicas, checkpoint, owner, values) : LK_OK;
+}
+
+lk_status lk_replicas_restore(lk_replicas *replicas, const lk_checkpoint *checkpoint)
+{
+    const lk_model *model = lk__replicas_model(replicas);
+    LK_TRY(lk__checkpoint_check_model(checkpoint, model));
+    LK_TRY(check_optimizer(checkpoint, lk_replicas_optimizer(replicas, 0)));
+    float *values = lk__calloc((size_t)elements(model, lk_model_parameter_count(model)) + 1, sizeof *values);
+    if (!values)
+        return LK_ERR_MEMORY;
+    lk_status status = lk__replicas_begin_update(replicas);
+    for (int o = 0; o < lk__replicas_owners(replicas) && status == LK_OK; o++)
+        status = restore_owner(replicas, checkpoint, o, values);
+    if (status == LK_OK)
+        status = lk__replicas_end_update(replicas);
+    lk__free(values);
+    return status;
+}
+
+/* --- of a loop of one's own --------------------------------------------------------------------------------------- */
+
+static lk_status save(lk_replicas *replicas, const char *folder, const lk_checkpoint_info *info,
+                      lk__checkpoint_contents *contents)
+{
+    LK_TRY(lk__checkpoint_contents_init(contents, replicas));
+    LK_TRY(lk__checkpoint_contents_copy(contents, replicas));
+    lk__state_begin(&contents->state, info, contents->model, replicas);
+    LK_TRY(lk__state_end(&contents->state));
+    contents->steps = info->steps;
+    LK_TRY(lk_make_directory(folder));
+    LK_TRY(lk__checkpoint_clean(folder));
+    return lk__checkpoint_write(folder, contents);
+}
+
+lk_status lk_replicas_save(lk_replicas *replicas, const char *folder, const lk_checkpoint_info *info)
+{
+    lk__checkpoint_contents contents = {0};
+    lk_status status = save(replicas, folder, info, &contents);
+    lk__checkpoint_contents_free(&contents);
+    return status;
+}
