@@ -68,6 +68,15 @@ static const export_case export_cases[] = {
 };
 enum { EXPORT_CASES = sizeof export_cases / sizeof export_cases[0], EXPORT_CHANNELS = 3 };
 
+static inline const export_case *export_case_of(const char *name)
+{
+    for (int i = 0; i < EXPORT_CASES; i++)
+        if (strcmp(export_cases[i].name, name) == 0)
+            return &export_cases[i];
+    fail_msg("there is no network %s", name);
+    return NULL;
+}
+
 typedef struct exported {
     network net;
     lk_export_network source;
@@ -98,12 +107,19 @@ static inline lk_model *export_model(const export_case *c, const char *folder)
     return model;
 }
 
-/* Biases and what batch-norm keeps are not what they start as, where a mistake with them would not show. */
+/* Biases and what batch-norm keeps are not what they start as, where a mistake with them would not show, and weights
+ * are large enough for the images to show in the logits. */
 static inline void stir(float *values, int64_t count, const char *name)
 {
     const char *dot = strrchr(name, '.');
     bool positive = dot && (strcmp(dot, ".running_var") == 0);
     bool vector = dot && (positive || strcmp(dot, ".running_mean") == 0 || strcmp(dot, ".bias") == 0);
+    double squares = 0;
+    for (int64_t i = 0; i < count; i++)
+        squares += (double)values[i] * values[i];
+    if (!vector && squares < 1e-3 * (double)count) /* N(0, 0.01) */
+        for (int64_t i = 0; i < count; i++)
+            values[i] *= 8;
     lk_random_key key = {.seed = 11, .purpose = lk_random_purpose(name)};
     for (int64_t i = 0; vector && i < count; i++) {
         uint32_t words[4];
@@ -151,6 +167,12 @@ static inline exported open_exported(const export_case *c, const char *folder)
                                    .deviation = export_deviation};
     e.images = values_of(images(&e.net, e.n));
     e.logits = values_of(lk_model_forward(e.net.model, e.net.variables, prepared(&e), NULL));
+    double difference = 0, scale = 0;
+    for (int64_t i = 0; i < c->input.classes; i++) {
+        scale = fmax(scale, fabs(e.logits[i]));
+        difference = fmax(difference, fabs(e.logits[i] - e.logits[c->input.classes + i]));
+    }
+    assert_true(difference > 1e-2 * scale);
     return e;
 }
 

@@ -1,4 +1,4 @@
-/* Trained networks for other programs: ONNX.
+/* Trained networks for other programs: ONNX and TensorFlow's SavedModel.
  *
  * What is written takes images as f32 [N, C, H, W] in [0, 1],
  * prepares them as the training did (centring, standardisation), and gives logits [N, classes] and, beside them,
@@ -13,11 +13,12 @@ extern "C" {
 #endif
 
 typedef enum lk_export_format {
-    LK_EXPORT_ONNX, /* a file: opset 13; any runtime of ONNX */
+    LK_EXPORT_ONNX,       /* a file: opset 13; any runtime of ONNX */
+    LK_EXPORT_SAVEDMODEL, /* a folder: saved_model.pb with the signature serving_default; TensorFlow, its Serving */
     LK_EXPORT_FORMAT_COUNT
 } lk_export_format;
 
-/* "onnx"; NULL past the end. */
+/* "onnx", "savedmodel"; NULL past the end. */
 LK_API const char *lk_export_format_name(lk_export_format format);
 
 typedef struct lk_export_network {
@@ -36,8 +37,8 @@ typedef struct lk_export_opts {
     bool external_data;
 } lk_export_opts;
 
-/* Writes `network` to the file `path`. Files are written beside
- * their place, brought to disk and renamed, and take the place of others. Everything is
+/* Writes `network`. path: the file, of SavedModel the folder. Files are written beside
+ * their place, brought to disk and renamed, and take the place of others; a folder must not be there yet. Everything is
  * borrowed; opts NULL: the defaults. Waits for nothing but the disk.
  * Errors: LK_ERR_UNSUPPORTED (a layer of one's own that does not describe itself, a model without classes, a network
  * beyond what the format can hold), LK_ERR_ARGUMENT (a path that the format cannot have, a value that is not finite),

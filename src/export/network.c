@@ -9,7 +9,8 @@
 
 static const double deviation_floor = 1e-6; /* see lk_augment_opts */
 
-static const lk__export_writer *const writers[LK_EXPORT_FORMAT_COUNT] = {[LK_EXPORT_ONNX] = &lk__export_onnx};
+static const lk__export_writer *const writers[LK_EXPORT_FORMAT_COUNT] = {
+    [LK_EXPORT_ONNX] = &lk__export_onnx, [LK_EXPORT_SAVEDMODEL] = &lk__export_savedmodel};
 
 const char *lk_export_format_name(lk_export_format format)
 {
@@ -81,6 +82,9 @@ static lk_status check_nodes(const lk__network *network)
         if (strlen(graph->nodes[i].name) > LK__EXPORT_MAX_PATH)
             LK_FAIL(LK_ERR_UNSUPPORTED, "%s: the path of layer '%.40s...' has more than %d bytes",
                     lk_model_name(network->model), graph->nodes[i].name, LK__EXPORT_MAX_PATH);
+        if (graph->nodes[i].output.ndim != 2 && graph->nodes[i].output.ndim != 4)
+            LK_FAIL(LK_ERR_UNSUPPORTED, "%s: layer '%s' gives %d axes; expected [N, K] or [N, C, H, W]",
+                    lk_model_name(network->model), graph->nodes[i].name, graph->nodes[i].output.ndim);
         LK_TRY(check_variables(network, &graph->nodes[i]));
     }
     return LK_OK;

@@ -24,7 +24,7 @@ typedef struct lk__export_writer {
     lk_status (*write)(const lk__network *network, const char *path, const lk_export_opts *opts);
 } lk__export_writer;
 
-extern const lk__export_writer lk__export_onnx;
+extern const lk__export_writer lk__export_onnx, lk__export_savedmodel;
 
 int64_t lk__network_count(const lk__network *network, int variable); /* elements */
 

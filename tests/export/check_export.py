@@ -1,19 +1,16 @@
-"""check_export.py FORMAT PATH FOLDER: runs what was exported to PATH and compares it with what FOLDER holds.
+"""check_export.py FORMAT FOLDER: runs the networks in FOLDER and compares what they give with what they should.
 
-FOLDER/about.json: the shape of the images and the number of classes; FOLDER/images and FOLDER/logits: f32. FORMAT is
-onnx (checker, shape inference and runtime). Exit status 77: the peer is
+FOLDER/NAME/network is what was exported; about.json beside it has the shape of the images and the number of classes,
+images and logits are f32. FORMAT is onnx (checker, shape inference and runtime) or savedmodel (load, its signature, TFSMLayer). Exit status 77: the peer is
 not installed, said in a line."""
 
+import importlib.util
 import json
+import os
 import pathlib
 import sys
 
 TOLERANCE = 1e-4  # of the largest logit
-
-
-def skip(error):
-    print(f"SKIP: {error}")
-    sys.exit(77)
 
 
 def compare(name, have, want):
@@ -33,11 +30,9 @@ def softmax(logits):
 
 
 def check_onnx(path, images, logits):
-    try:
-        import onnx
-        import onnxruntime
-    except ImportError as error:
-        skip(error)
+    import onnx
+    import onnxruntime
+
     model = onnx.load(path)
     onnx.checker.check_model(str(path), full_check=True)
     assert model.opset_import[0].version >= 13
@@ -51,16 +46,44 @@ def check_onnx(path, images, logits):
         compare(f"probabilities of {n}", have[1], softmax(logits[:n]))
 
 
-def main():
-    form, path, folder = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-    try:
-        import numpy as np
-    except ImportError as error:
-        skip(error)
+def check_savedmodel(path, images, logits):
+    import tensorflow as tf
+
+    loaded = tf.saved_model.load(str(path))
+    signature = loaded.signatures["serving_default"]
+    assert signature.structured_input_signature[1]["images"].shape[0] is None
+    for n in (len(images), 1):
+        have = signature(images=tf.constant(images[:n]))
+        compare(f"logits of {n}", have["logits"].numpy(), logits[:n])
+        compare(f"probabilities of {n}", have["probabilities"].numpy(), softmax(logits[:n]))
+    layer = tf.keras.layers.TFSMLayer(str(path), call_endpoint="serving_default")
+    compare("as a layer", layer(tf.constant(images))["logits"].numpy(), logits)
+
+
+def check(run, folder):
+    import numpy as np
+
     about = json.loads((folder / "about.json").read_text())
     images = np.fromfile(folder / "images", np.float32).reshape(about["images"])
     logits = np.fromfile(folder / "logits", np.float32).reshape(len(images), about["classes"])
-    {"onnx": check_onnx}[form](path, images, logits)
+    print(folder.name)
+    run(folder / "network", images, logits)
+
+
+def main():
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+    run, peers = {
+        "onnx": (check_onnx, ["numpy", "onnx", "onnxruntime"]),
+        "savedmodel": (check_savedmodel, ["numpy", "tensorflow"]),
+    }[sys.argv[1]]
+    for peer in peers:
+        if not importlib.util.find_spec(peer):
+            print(f"SKIP: {sys.executable} has no {peer}")
+            sys.exit(77)
+    folders = [f for f in sorted(pathlib.Path(sys.argv[2]).iterdir()) if f.is_dir()]
+    assert folders, "there is nothing to check"
+    for folder in folders:
+        check(run, folder)
 
 
 main()

@@ -1,0 +1,415 @@
+/* TensorFlow's SavedModel: a folder with saved_model.pb (saved_model.proto, meta_graph.proto, graph.proto of
+ * TensorFlow), whose graph holds the weights as constants, so there are no variables to restore.
+ *
+ * TensorFlow has convolutions and pooling on CPUs in channels-last order alone: images are transposed at the beginning,
+ * and only a reshape, which is of row-major [C, H, W], goes back. Nodes are named network/PATH: TensorFlow's names do
+ * not begin with '_' or '-', as a layer's may. */
+#include "export/network.h"
+#include "export/output.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "export/tf_graph.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { NAME_BYTES = LK__EXPORT_MAX_PATH + 64 };
+
+typedef struct saved_model {
+    const lk__network *network;
+    lk__tf_graph graph;
+} saved_model;
+
+static const char *name_in(const lk_node *node, const char *suffix, char text[NAME_BYTES])
+{
+    snprintf(text, NAME_BYTES, "network/%s%s%s", node->name, *suffix ? "/" : "", suffix);
+    return text;
+}
+
+static bool is_image(const lk_node *node)
+{
+    return node->output.ndim == 4;
+}
+
+#define INPUTS(...) ((const char *const[]){__VA_ARGS__, NULL})
+
+/* --- constants ---------------------------------------------------------------------------------------------------- */
+
+/* [O, C, K, K] -> [K, K, C, O] */
+static void put_filters(saved_model *s, const char *name, lk_shape shape, const float *values)
+{
+    int64_t filters = shape.dim[0], channels = shape.dim[1], area = shape.dim[2] * shape.dim[3];
+    float *turned = lk__calloc((size_t)(filters * channels), (size_t)area * sizeof *turned);
+    if (!turned) {
+        s->graph.bytes.failed = true;
+        return;
+    }
+    for (int64_t o = 0; o < filters; o++)
+        for (int64_t c = 0; c < channels; c++)
+            for (int64_t k = 0; k < area; k++)
+                turned[(k * channels + c) * filters + o] = values[(o * channels + c) * area + k];
+    lk__tf_floats(&s->graph, name, LK_SHAPE(shape.dim[2], shape.dim[3], channels, filters), turned);
+    lk__free(turned);
+}
+
+static const char *put_variable(saved_model *s, const lk_node *node, int i, char name[NAME_BYTES])
+{
+    int variable = node->variable[i];
+    const lk_model *model = s->network->model;
+    lk_shape shape = lk_model_variable_shape(model, variable);
+    snprintf(name, NAME_BYTES, "network/%.*s", LK__EXPORT_MAX_PATH, lk_model_variable_name(model, variable));
+    if (shape.ndim == 4)
+        put_filters(s, name, shape, s->network->variables[variable]);
+    else
+        lk__tf_floats(&s->graph, name, shape, s->network->variables[variable]);
+    return name;
+}
+
+/* --- nodes -------------------------------------------------------------------------------------------------------- */
+
+static void put_node(saved_model *s, const char *op, const char *name, const char *const *inputs)
+{
+    lk__tf_begin(&s->graph, op, name, inputs);
+    lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
+    lk__tf_end(&s->graph);
+}
+
+static void put_transpose(saved_model *s, const char *name, const char *x, bool to_channels_last)
+{
+    static const int32_t to_last[] = {0, 2, 3, 1}, to_first[] = {0, 3, 1, 2};
+    char order[NAME_BYTES + 8];
+    snprintf(order, sizeof order, "%s/order", name);
+    lk__tf_integers(&s->graph, order, LK_SHAPE(4), to_channels_last ? to_last : to_first);
+    lk__tf_begin(&s->graph, "Transpose", name, INPUTS(x, order));
+    lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
+    lk__tf_type(&s->graph, "Tperm", LK__TF_INT32);
+    lk__tf_end(&s->graph);
+}
+
+/* x with `padding` around each image, of `value`. */
+static const char *put_padding(saved_model *s, const lk_node *node, const char *x, float value, char name[NAME_BYTES])
+{
+    char sizes[NAME_BYTES], edge[NAME_BYTES];
+    int32_t p = (int32_t)node->padding;
+    if (p == 0)
+        return x;
+    lk__tf_integers(&s->graph, name_in(node, "padding", sizes), LK_SHAPE(4, 2),
+                    (const int32_t[]){0, 0, p, p, p, p, 0, 0});
+    lk__tf_floats(&s->graph, name_in(node, "edge", edge), (lk_shape){0}, &value);
+    lk__tf_begin(&s->graph, "PadV2", name_in(node, "padded", name), INPUTS(x, sizes, edge));
+    lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
+    lk__tf_type(&s->graph, "Tpaddings", LK__TF_INT32);
+    lk__tf_end(&s->graph);
+    return name;
+}
+
+static void put_conv2d(saved_model *s, const lk_node *node, const char *x, const char *y)
+{
+    char padded[NAME_BYTES], weight[NAME_BYTES], bias[NAME_BYTES], product[NAME_BYTES];
+    bool has_bias = node->variable[1] >= 0;
+    const char *conv = has_bias ? name_in(node, "product", product) : y;
+    x = put_padding(s, node, x, 0, padded);
+    lk__tf_begin(&s->graph, "Conv2D", conv, INPUTS(x, put_variable(s, node, 0, weight)));
+    lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
+    lk__tf_window(&s->graph, "strides", node->stride);
+    lk__tf_text(&s->graph, "padding", "VALID");
+    lk__tf_end(&s->graph);
+    if (has_bias)
+        put_node(s, "BiasAdd", y, INPUTS(conv, put_variable(s, node, 1, bias)));
+}
+
+static void put_dense(saved_model *s, const lk_node *node, const char *x, const char *y)
+{
+    char weight[NAME_BYTES], bias[NAME_BYTES], product[NAME_BYTES];
+    bool has_bias = node->variable[1] >= 0;
+    const char *matmul = has_bias ? name_in(node, "product", product) : y;
+    put_node(s, "MatMul", matmul, INPUTS(x, put_variable(s, node, 0, weight)));
+    if (has_bias)
+        put_node(s, "BiasAdd", y, INPUTS(matmul, put_variable(s, node, 1, bias)));
+}
+
+/* Channels are the last axis, of images and of flat data. */
+static void put_batch_norm(saved_model *s, const lk_node *node, const char *x, const char *y)
+{
+    char scale[NAME_BYTES], shift[NAME_BYTES], product[NAME_BYTES];
+    int64_t channels = node->output.dim[1];
+    float *values = lk__calloc((size_t)channels, 2 * sizeof *values);
+    if (!values) {
+        s->graph.bytes.failed = true;
+        return;
+    }
+    lk__node_scale_shift(s->network, node, values, values + channels);
+    lk__tf_floats(&s->graph, name_in(node, "scale", scale), LK_SHAPE(channels), values);
+    lk__tf_floats(&s->graph, name_in(node, "shift", shift), LK_SHAPE(channels), values + channels);
+    lk__free(values);
+    put_node(s, "Mul", name_in(node, "product", product), INPUTS(x, scale));
+    put_node(s, "AddV2", y, INPUTS(product, shift));
+}
+
+static void put_gelu(saved_model *s, const lk_node *node, const char *x, const char *y)
+{
+    char root[NAME_BYTES], half[NAME_BYTES], one[NAME_BYTES], scaled[NAME_BYTES], erf[NAME_BYTES], sum[NAME_BYTES],
+        product[NAME_BYTES];
+    lk__tf_floats(&s->graph, name_in(node, "root_of_half", root), (lk_shape){0}, &(float){(float)sqrt(0.5)});
+    lk__tf_floats(&s->graph, name_in(node, "half", half), (lk_shape){0}, &(float){0.5f});
+    lk__tf_floats(&s->graph, name_in(node, "one", one), (lk_shape){0}, &(float){1});
+    put_node(s, "Mul", name_in(node, "scaled", scaled), INPUTS(x, root));
+    put_node(s, "Erf", name_in(node, "erf", erf), INPUTS(scaled));
+    put_node(s, "AddV2", name_in(node, "sum", sum), INPUTS(erf, one));
+    put_node(s, "Mul", name_in(node, "product", product), INPUTS(x, sum));
+    put_node(s, "Mul", y, INPUTS(product, half));
+}
+
+static void put_activation(saved_model *s, const lk_node *node, const char *x, const char *y)
+{
+    static const char *const ops[LK_ACTIVATION_COUNT] = {
+        [LK_RELU] = "Relu", [LK_LEAKY_RELU] = "LeakyRelu", [LK_ELU] = "Elu", [LK_SIGMOID] = "Sigmoid",
+        [LK_TANH] = "Tanh", [LK_SOFTPLUS] = "Softplus"};
+    char inner[NAME_BYTES];
+    if (node->activation == LK_GELU) {
+        put_gelu(s, node, x, y);
+    } else if (node->activation == LK_SILU) {
+        put_node(s, "Sigmoid", name_in(node, "sigmoid", inner), INPUTS(x));
+        put_node(s, "Mul", y, INPUTS(x, inner));
+    } else {
+        lk__tf_begin(&s->graph, ops[node->activation], y, INPUTS(x));
+        lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
+        if (node->activation == LK_LEAKY_RELU)
+            lk__tf_float(&s->graph, "alpha", (float)node->alpha);
+        lk__tf_end(&s->graph);
+    }
+}
+
+static void put_window(saved_model *s, const char *op, const lk_node *node, const char *x, const char *y)
+{
+    lk__tf_begin(&s->graph, op, y, INPUTS(x));
+    lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
+    lk__tf_window(&s->graph, "ksize", node->kernel);
+    lk__tf_window(&s->graph, "strides", node->stride);
+    lk__tf_text(&s->graph, "padding", "VALID");
+    lk__tf_end(&s->graph);
+}
+
+static void put_max_pool(saved_model *s, const lk_node *node, const char *x, const char *y)
+{
+    char padded[NAME_BYTES];
+    put_window(s, "MaxPool", node, put_padding(s, node, x, -INFINITY, padded), y);
+}
+
+/* How many of a window's places along an axis of `size` are no padding. */
+static int64_t covered(const lk_node *node, int64_t place, int64_t size)
+{
+    int64_t begin = place * node->stride - node->padding, end = begin + node->kernel;
+    return (end < size ? end : size) - (begin > 0 ? begin : 0);
+}
+
+/* AvgPool divides by the whole window; padding does not count here, so what it gives is multiplied by what is lacking.
+ */
+static void put_avg_pool(saved_model *s, const lk_node *node, const lk_node *input, const char *x, const char *y)
+{
+    char padded[NAME_BYTES], pooled[NAME_BYTES], factor[NAME_BYTES];
+    if (node->padding == 0) {
+        put_window(s, "AvgPool", node, x, y);
+        return;
+    }
+    int64_t rows = node->output.dim[2], columns = node->output.dim[3];
+    float *factors = lk__calloc((size_t)rows, (size_t)columns * sizeof *factors);
+    if (!factors) {
+        s->graph.bytes.failed = true;
+        return;
+    }
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++)
+            factors[i * columns + j] =
+                (float)(node->kernel * node->kernel) /
+                (float)(covered(node, i, input->output.dim[2]) * covered(node, j, input->output.dim[3]));
+    lk__tf_floats(&s->graph, name_in(node, "factor", factor), LK_SHAPE(1, rows, columns, 1), factors);
+    lk__free(factors);
+    put_window(s, "AvgPool", node, put_padding(s, node, x, 0, padded), name_in(node, "pooled", pooled));
+    put_node(s, "Mul", y, INPUTS(pooled, factor));
+}
+
+static void put_global_pool(saved_model *s, const lk_node *node, const char *x, const char *y)
+{
+    char axes[NAME_BYTES];
+    lk__tf_integers(&s->graph, name_in(node, "axes", axes), LK_SHAPE(2), (const int32_t[]){1, 2});
+    lk__tf_begin(&s->graph, node->kind == LK_NODE_GLOBAL_MAX_POOL ? "Max" : "Mean", y, INPUTS(x, axes));
+    lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
+    lk__tf_type(&s->graph, "Tidx", LK__TF_INT32);
+    lk__tf_end(&s->graph);
+}
+
+static void put_reshape(saved_model *s, const lk_node *node, const lk_node *input, const char *x, const char *y)
+{
+    char first[NAME_BYTES], shape[NAME_BYTES], shaped[NAME_BYTES];
+    int32_t dims[LK_MAX_DIMS] = {-1};
+    const char *plain = is_image(node) ? name_in(node, "shaped", shaped) : y;
+    if (is_image(input)) {
+        put_transpose(s, name_in(node, "channels_first", first), x, false);
+        x = first;
+    }
+    for (int i = 1; i < node->output.ndim; i++)
+        dims[i] = (int32_t)node->output.dim[i];
+    lk__tf_integers(&s->graph, name_in(node, "shape", shape), LK_SHAPE(node->output.ndim), dims);
+    lk__tf_begin(&s->graph, "Reshape", plain, INPUTS(x, shape));
+    lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
+    lk__tf_type(&s->graph, "Tshape", LK__TF_INT32);
+    lk__tf_end(&s->graph);
+    if (is_image(node))
+        put_transpose(s, y, plain, true);
+}
+
+static void put_layer(saved_model *s, const lk_node *node, const char *x, const char *z, const char *y)
+{
+    const lk_node *input = &s->network->graph.nodes[node->input[0]];
+    switch (node->kind) {
+    case LK_NODE_CONV2D:
+        put_conv2d(s, node, x, y);
+        break;
+    case LK_NODE_DENSE:
+        put_dense(s, node, x, y);
+        break;
+    case LK_NODE_BATCH_NORM:
+        put_batch_norm(s, node, x, y);
+        break;
+    case LK_NODE_ACTIVATION:
+        put_activation(s, node, x, y);
+        break;
+    case LK_NODE_MAX_POOL:
+        put_max_pool(s, node, x, y);
+        break;
+    case LK_NODE_AVG_POOL:
+        put_avg_pool(s, node, input, x, y);
+        break;
+    case LK_NODE_GLOBAL_MAX_POOL:
+    case LK_NODE_GLOBAL_AVG_POOL:
+        put_global_pool(s, node, x, y);
+        break;
+    case LK_NODE_RESHAPE:
+        put_reshape(s, node, input, x, y);
+        break;
+    default:
+        put_node(s, "AddV2", y, INPUTS(x, z));
+        break;
+    }
+}
+
+/* --- the graph ---------------------------------------------------------------------------------------------------- */
+
+static const char *value_of(const saved_model *s, int node, char text[NAME_BYTES])
+{
+    if (node == 0)
+        return "images/channels_last";
+    if (node == s->network->graph.n - 1)
+        return "logits";
+    return name_in(&s->network->graph.nodes[node], "", text);
+}
+
+static void put_images(saved_model *s)
+{
+    const lk__network *network = s->network;
+    const lk_model_input *in = &network->input;
+    const char *images = network->mean ? "images/channels_last_raw" : "images/channels_last";
+    lk__tf_input(&s->graph, "images", LK_SHAPE(-1, in->channels, in->height, in->width));
+    put_transpose(s, images, "images", true);
+    if (!network->mean)
+        return;
+    lk__tf_floats(&s->graph, "images/mean", LK_SHAPE(in->channels), network->mean);
+    lk__tf_floats(&s->graph, "images/divisor", LK_SHAPE(in->channels), network->divisor);
+    put_node(s, "Sub", "images/centred", INPUTS(images, "images/mean"));
+    put_node(s, "RealDiv", "images/channels_last", INPUTS("images/centred", "images/divisor"));
+}
+
+static void put_graph(saved_model *s)
+{
+    const lk_graph *graph = &s->network->graph;
+    char x[NAME_BYTES], z[NAME_BYTES], y[NAME_BYTES];
+    put_images(s);
+    for (int i = 1; i < graph->n; i++) {
+        const lk_node *node = &graph->nodes[i];
+        const char *second = node->input[1] < 0 ? NULL : value_of(s, node->input[1], z);
+        put_layer(s, node, value_of(s, node->input[0], x), second, value_of(s, i, y));
+    }
+    put_node(s, "Softmax", "probabilities", INPUTS("logits"));
+}
+
+/* --- files -------------------------------------------------------------------------------------------------------- */
+
+static lk_status write_folder(const char *folder, const lk__bytes *bytes)
+{
+    char path[PATH_MAX];
+    int size = snprintf(path, sizeof path, "%s/saved_model.pb", folder);
+    if (size < 0 || (size_t)size >= sizeof path)
+        LK_FAIL(LK_ERR_ARGUMENT, "the path %.40s... is too long", folder);
+    return lk__output_file(path, bytes->data, bytes->size);
+}
+
+/* The folder takes its place when it is whole. */
+static lk_status place_folder(const char *path, const lk__bytes *bytes)
+{
+    char beside[PATH_MAX];
+    int size = snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid());
+    if (size < 0 || (size_t)size >= sizeof beside)
+        LK_FAIL(LK_ERR_ARGUMENT, "the path %.40s... is too long", path);
+    if (mkdir(beside, 0777) != 0)
+        LK_FAIL(LK_ERR_IO, "%s: the folder cannot be made: %s", path, strerror(errno));
+    lk_status status = write_folder(beside, bytes);
+    if (status == LK_OK && rename(beside, path) != 0) {
+        lk__fail(LK_ERR_IO, "%s: the folder cannot be put in its place: %s", path, strerror(errno));
+        status = LK_ERR_IO;
+    }
+    if (status == LK_OK)
+        return LK_OK;
+    size_t length = strlen(beside);
+    snprintf(beside + length, sizeof beside - length, "/saved_model.pb");
+    unlink(beside);
+    beside[length] = '\0';
+    rmdir(beside);
+    return status;
+}
+
+static lk_status check(const lk__network *network, const char *path)
+{
+    struct stat there;
+    const int64_t most = (INT32_MAX - (64 << 20)) / (int64_t)sizeof(float);
+    if (network->elements > most)
+        LK_FAIL(
+            LK_ERR_UNSUPPORTED,
+            "%s: %lld values are more than a SavedModel's graph can hold, %lld; ONNX holds them, in a file beside it",
+            lk_model_name(network->model), (long long)network->elements, (long long)most);
+    for (int i = 0; i < network->graph.n; i++) {
+        const lk_node *node = &network->graph.nodes[i];
+        if (node->kind == LK_NODE_ACTIVATION && node->activation == LK_ELU && node->alpha != 1)
+            LK_FAIL(LK_ERR_UNSUPPORTED, "%s: layer '%s' is an elu of alpha %g; TensorFlow has that of alpha 1",
+                    lk_model_name(network->model), node->name, node->alpha);
+    }
+    if (lstat(path, &there) == 0)
+        LK_FAIL(LK_ERR_IO, "%s: is there already; a SavedModel is written to a new folder", path);
+    return LK_OK;
+}
+
+static lk_status write_savedmodel(const lk__network *network, const char *path, const lk_export_opts *opts)
+{
+    (void)opts;
+    saved_model s = {.network = network};
+    LK_TRY(check(network, path));
+    size_t begin = lk__tf_open(&s.graph);
+    put_graph(&s);
+    const lk_model_input *in = &network->input;
+    const lk__tf_value images = {"images", LK_SHAPE(-1, in->channels, in->height, in->width)},
+                       outputs[] = {{"logits", LK_SHAPE(-1, in->classes)},
+                                    {"probabilities", LK_SHAPE(-1, in->classes)}};
+    lk__tf_close(&s.graph, begin, &images, outputs, 2);
+    lk_status status = lk__bytes_status(&s.graph.bytes);
+    if (status == LK_OK)
+        status = place_folder(path, &s.graph.bytes);
+    lk__bytes_free(&s.graph.bytes);
+    return status;
+}
+
+const lk__export_writer lk__export_savedmodel = {.name = "savedmodel", .write = write_savedmodel};
