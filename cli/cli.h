@@ -51,6 +51,12 @@ int cli_check_file(const char *option, const char *path);
 /* The command of that name, or NULL with the error printed. */
 const cli_command *cli_find_command(const char *name);
 
+/* The commands that help lists, in its order; NULL past the last. */
+const cli_command *cli_listed_command(size_t index);
+
+/* The options of a command: its own table, or what it fills `made`, of CLI_MAX_OPTIONS, with. */
+const lk_option *cli_options_of(const cli_command *command, lk_option *made, size_t *count);
+
 void cli_print_overview(FILE *stream);
 void cli_print_help(const cli_command *command, FILE *stream);
 

@@ -108,22 +108,36 @@ const cli_command *cli_find_command(const char *name)
     return NULL;
 }
 
+const cli_command *cli_listed_command(size_t index)
+{
+    for (size_t i = 0; i < COMMAND_COUNT; i++)
+        if (!commands[i]->is_internal && index-- == 0)
+            return commands[i];
+    return NULL;
+}
+
+const lk_option *cli_options_of(const cli_command *command, lk_option *made, size_t *count)
+{
+    *count = command->make_options ? command->make_options(made) : command->option_count;
+    return command->make_options ? made : command->options;
+}
+
 void cli_print_overview(FILE *stream)
 {
     fputs("Usage: lockstep COMMAND [OPTION…]\n\n"
           "Trains image-classification networks on several devices, to the same bits on any number of them.\n\n",
           stream);
-    for (int i = 0; i < COMMAND_COUNT; i++)
-        if (!commands[i]->is_internal)
-            fprintf(stream, "  %-10s %s\n", commands[i]->name, commands[i]->summary);
+    const cli_command *command;
+    for (size_t i = 0; (command = cli_listed_command(i)); i++)
+        fprintf(stream, "  %-10s %s\n", command->name, command->summary);
     fputs("\n'lockstep help COMMAND' describes a command and its options.\n", stream);
 }
 
 void cli_print_help(const cli_command *command, FILE *stream)
 {
     lk_option made[CLI_MAX_OPTIONS];
-    const lk_option *options = command->make_options ? made : command->options;
-    size_t count = command->make_options ? command->make_options(made) : command->option_count;
+    size_t count;
+    const lk_option *options = cli_options_of(command, made, &count);
     fprintf(stream, "Usage: lockstep %s%s%s%s\n\n%s.\n", command->name, count ? " [OPTION…]" : "",
             command->arguments ? " " : "", command->arguments ? command->arguments : "", command->summary);
     if (count) {

@@ -1,7 +1,6 @@
 # The plug-in for CUDA, liblockstep_cuda.so beside the command, where the toolkit and cuDNN are there. What tests run in
 # its place is in tests/cuda_emulated.
 include(CheckLanguage)
-include(GNUInstallDirs)
 
 file(GLOB LK_GPU_KERNELS CONFIGURE_DEPENDS src/cuda/gpu_*.cu)
 file(GLOB LK_GPU_LIBRARIES CONFIGURE_DEPENDS src/cuda/gpu_*.c)
@@ -88,8 +87,8 @@ else()
   get_filename_component(cudnn_folder ${CUDNN_LIBRARY} DIRECTORY)
   set(folders ${CUDAToolkit_LIBRARY_DIR} ${cudnn_folder} ${nccl_folder})
   list(REMOVE_DUPLICATES folders)
-  set_target_properties(lockstep_cuda PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_VISIBILITY_PRESET hidden
+  set_target_properties(lockstep_cuda PROPERTIES NO_SONAME ON CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON CUDA_VISIBILITY_PRESET hidden
                         CUDA_RUNTIME_LIBRARY Static LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}
                         BUILD_RPATH "${folders}" INSTALL_RPATH "${folders}")
-  install(TARGETS lockstep_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(TARGETS lockstep_cuda LIBRARY DESTINATION ${LK_PLUGINS_DIR} COMPONENT cuda)
 endif()

@@ -1,5 +1,4 @@
 # The plug-in for messages between processes, liblockstep_mpi.so beside the command, where MPI is there.
-include(GNUInstallDirs)
 
 set(LK_MPI_PLUGIN src/dist/transports/mpi_plugin.c)
 if(LK_WITH_MPI)
@@ -11,8 +10,8 @@ if(MPI_C_FOUND)
   target_include_directories(lockstep_mpi PRIVATE src)
   target_link_libraries(lockstep_mpi PRIVATE MPI::MPI_C Threads::Threads)
   target_link_options(lockstep_mpi PRIVATE LINKER:--no-undefined)
-  set_target_properties(lockstep_mpi PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
-  install(TARGETS lockstep_mpi LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  set_target_properties(lockstep_mpi PROPERTIES NO_SONAME ON LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+  install(TARGETS lockstep_mpi LIBRARY DESTINATION ${LK_PLUGINS_DIR} COMPONENT mpi)
 else()
   message(STATUS "MPI: not used")
 endif()

@@ -63,6 +63,10 @@ LK_API lk_status lk_options_parse(const lk_option *options, size_t count, int ar
  * shortest that does. LK_ERR_ARGUMENT when `size` bytes do not hold it and its end. */
 LK_API lk_status lk_options_text(const lk_option *option, const void *config, char *text, size_t size);
 
+/* Writes what help says of an option: its sentence, range, default and variable. LK_ERR_ARGUMENT when `size` bytes do
+ * not hold it and its end; what fits is there. */
+LK_API lk_status lk_option_describe(const lk_option *option, char *text, size_t size);
+
 /* Prints the table's part of a command's help: a paragraph for each option with range, default and variable. */
 LK_API void lk_options_help(const lk_option *options, size_t count, FILE *stream);
 

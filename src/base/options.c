@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -312,6 +313,35 @@ static bool shows_default(const lk_option *option)
            set_value(&alone, &scratch, option->default_text, false);
 }
 
+/* Adds to what `text` holds, and counts in *used what there would be in it had it room. */
+LK_PRINTF(4, 5)
+static void append(char *text, size_t size, size_t *used, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(*used < size ? text + *used : NULL, *used < size ? size - *used : 0, format, arguments);
+    va_end(arguments);
+    *used += length > 0 ? (size_t)length : 0;
+}
+
+lk_status lk_option_describe(const lk_option *option, char *text, size_t size)
+{
+    size_t used = 0;
+    append(text, size, &used, "%s", option->help);
+    if (has_range(option) || option->type == LK_OPTION_CHOICE) {
+        char values[256];
+        describe_values(option, values, sizeof values);
+        append(text, size, &used, "; %s", values);
+    }
+    if (shows_default(option))
+        append(text, size, &used, " (default %s)", option->default_text);
+    if (option->environment)
+        append(text, size, &used, " [$%s]", option->environment);
+    if (used >= size)
+        LK_FAIL(LK_ERR_ARGUMENT, "--%s: its description does not fit %zu bytes", option->name, size);
+    return LK_OK;
+}
+
 void lk_options_help(const lk_option *options, size_t count, FILE *stream)
 {
     for (size_t i = 0; i < count; i++) {
@@ -325,15 +355,8 @@ void lk_options_help(const lk_option *options, size_t count, FILE *stream)
         }
         fprintf(stream, "%*s", HELP_INDENT - column, "");
 
-        char text[1024], values[256];
-        int used = snprintf(text, sizeof text, "%s", option->help);
-        describe_values(option, values, sizeof values);
-        if (has_range(option) || option->type == LK_OPTION_CHOICE)
-            used += snprintf(text + used, sizeof text - (size_t)used, "; %s", values);
-        if (shows_default(option))
-            used += snprintf(text + used, sizeof text - (size_t)used, " (default %s)", option->default_text);
-        if (option->environment)
-            snprintf(text + used, sizeof text - (size_t)used, " [$%s]", option->environment);
+        char text[1024];
+        lk_option_describe(option, text, sizeof text);
         print_wrapped(text, stream);
     }
 }

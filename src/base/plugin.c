@@ -1,11 +1,15 @@
 #include "base/plugin.h"
 
 #include <dlfcn.h>
+#include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+/* Where an installation has plug-ins (cmake/install.cmake): seen from its libraries, and from its programs. */
+static const char *const folders[] = {"", "lockstep/", LK_PLUGINS_FROM_PROGRAMS "/"};
 
 typedef struct search {
     const lk_plugin *plugin;
@@ -13,16 +17,15 @@ typedef struct search {
     size_t size;
 } search;
 
-/* The folder of the shared library that this is in, or of the program. */
-static void own_folder(char *folder, size_t size)
+/* The folder of the shared library that this is in, or of the program, where its file really is: a link to a program
+ * may lie anywhere. */
+static void own_folder(char *folder)
 {
     Dl_info info;
     static const char here;
     bool is_found = dladdr(&here, &info) && info.dli_fname && strchr(info.dli_fname, '/');
-    snprintf(folder, size, "%s", is_found ? info.dli_fname : "");
-    ssize_t length = is_found ? -1 : readlink("/proc/self/exe", folder, size - 1);
-    if (length >= 0)
-        folder[length] = '\0';
+    if (!realpath(is_found ? info.dli_fname : "/proc/self/exe", folder))
+        folder[0] = '\0';
     char *slash = strrchr(folder, '/');
     if (slash)
         *slash = '\0';
@@ -45,8 +48,8 @@ static void note_failure(const search *s)
 
 static void *open_beside(const search *s, const char *between)
 {
-    char folder[2048], path[2304];
-    own_folder(folder, sizeof folder);
+    char folder[PATH_MAX], path[PATH_MAX + 256];
+    own_folder(folder);
     snprintf(path, sizeof path, "%s/%s%s", folder, between, s->plugin->file);
     if (access(path, F_OK) != 0)
         return NULL;
@@ -61,11 +64,8 @@ static void *open_library(const search *s)
     const char *path = getenv(s->plugin->variable);
     bool is_named = path && *path;
     void *library = NULL;
-    if (!is_named) {
-        library = open_beside(s, "");
-        if (!library && !*s->why_not)
-            library = open_beside(s, "../lib/");
-    }
+    for (size_t i = 0; i < sizeof folders / sizeof *folders && !is_named && !library && !*s->why_not; i++)
+        library = open_beside(s, folders[i]);
     if (library || *s->why_not)
         return library;
     library = dlopen(is_named ? path : s->plugin->file, RTLD_NOW | RTLD_LOCAL);

@@ -13,7 +13,8 @@ typedef struct lk_plugin {
 } lk_plugin;
 
 /* The address of the symbol in the file that the variable names, else in `file` beside the running library or program,
- * in ../lib from there, or where the dynamic linker looks. NULL: why_not says why. The plug-in stays loaded. */
+ * as in a build, in the folder of an installation that belongs to either, or where the dynamic linker looks. NULL:
+ * why_not says why. The plug-in stays loaded. */
 void *lk__plugin_symbol(const lk_plugin *plugin, char *why_not, size_t size);
 
 #endif

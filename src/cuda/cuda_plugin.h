@@ -6,8 +6,7 @@
 #include "cuda/driver.h"
 
 /* The plug-in's table. NULL where there is none: *reason, if not NULL, then says why, and is static. It is the file
- * that $LOCKSTEP_CUDA_PLUGIN names, else liblockstep_cuda.so beside the running library or program, in ../lib from
- * there, or where the dynamic linker looks. */
+ * that $LOCKSTEP_CUDA_PLUGIN names, else liblockstep_cuda.so where base/plugin.h says. */
 const lk_gpu_driver *lk__cuda_driver(const char **reason);
 
 /* LK_OK, or the thread's error with what the plug-in says: LK_ERR_MEMORY, LK_ERR_UNSUPPORTED, LK_ERR_DEVICE (the GPU is
