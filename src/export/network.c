@@ -10,7 +10,10 @@
 static const double deviation_floor = 1e-6; /* see lk_augment_opts */
 
 static const lk__export_writer *const writers[LK_EXPORT_FORMAT_COUNT] = {
-    [LK_EXPORT_ONNX] = &lk__export_onnx, [LK_EXPORT_SAVEDMODEL] = &lk__export_savedmodel};
+    [LK_EXPORT_SAFETENSORS] = &lk__export_safetensors,
+    [LK_EXPORT_ONNX] = &lk__export_onnx,
+    [LK_EXPORT_SAVEDMODEL] = &lk__export_savedmodel,
+    [LK_EXPORT_C] = &lk__export_c};
 
 const char *lk_export_format_name(lk_export_format format)
 {
@@ -129,7 +132,7 @@ static lk_status take_moments(const lk_export_network *given, lk__network *netwo
     return LK_OK;
 }
 
-static lk_status open_network(const lk_export_network *given, lk__network *network)
+static lk_status open_network(const lk_export_network *given, bool variables_only, lk__network *network)
 {
     *network = (lk__network){.model = given->model,
                              .input = lk_model_get_input(given->model),
@@ -137,6 +140,8 @@ static lk_status open_network(const lk_export_network *given, lk__network *netwo
                              .class_names = given->class_names};
     for (int v = 0; v < lk_model_variable_count(given->model); v++)
         network->elements += lk__network_count(network, v);
+    if (variables_only)
+        return LK_OK;
     LK_TRY(lk_model_graph(given->model, &network->graph));
     LK_TRY(check_nodes(network));
     LK_TRY(check_values(network));
@@ -153,7 +158,7 @@ lk_status lk_export(const lk_export_network *network, lk_export_format format, c
     if (!path || !*path)
         LK_FAIL(LK_ERR_ARGUMENT, "export: the path of what is to be written is empty");
     lk__network taken;
-    lk_status status = open_network(network, &taken);
+    lk_status status = open_network(network, writers[format]->variables_only, &taken);
     if (status == LK_OK)
         status = writers[format]->write(&taken, path, opts ? opts : &defaults);
     lk_graph_free(&taken.graph);

@@ -21,10 +21,11 @@ typedef struct lk__network {
 
 typedef struct lk__export_writer {
     const char *name;
+    bool variables_only; /* neither nodes nor values are looked at */
     lk_status (*write)(const lk__network *network, const char *path, const lk_export_opts *opts);
 } lk__export_writer;
 
-extern const lk__export_writer lk__export_onnx, lk__export_savedmodel;
+extern const lk__export_writer lk__export_safetensors, lk__export_onnx, lk__export_savedmodel, lk__export_c;
 
 int64_t lk__network_count(const lk__network *network, int variable); /* elements */
 

@@ -1,10 +1,10 @@
 /* ONNX (onnx.proto, IR version 7; operators of opset 13). Nodes have their layers' paths as names, what they give is
  * PATH/output, and weights have the variables' names. */
 #include "export/network.h"
-#include "export/output.h"
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "io/durable.h"
 #include "io/json.h"
 #include "io/protobuf.h"
 #include "lockstep/build.h"
@@ -69,9 +69,9 @@ enum { DATA_ALIGNMENT = 4096, NAME_BYTES = LK__EXPORT_MAX_PATH + 64 };
 typedef struct onnx {
     const lk__network *network;
     lk__bytes model;
-    lk__output data; /* open: weights go there */
+    bool beside; /* weights go to `data` */
+    lk__durable_file data;
     const char *data_name;
-    int64_t data_bytes;
     lk_status status; /* of `data` */
 } onnx;
 
@@ -106,17 +106,16 @@ static void put_external(onnx *o, const float *values, int64_t count)
     lk__bytes little = {0};
     lk__put_floats(&little, values, (size_t)count);
     put_entry(&o->model, TENSOR_EXTERNAL, "location", o->data_name);
-    put_number_entry(&o->model, TENSOR_EXTERNAL, "offset", o->data_bytes);
+    put_number_entry(&o->model, TENSOR_EXTERNAL, "offset", o->data.bytes);
     put_number_entry(&o->model, TENSOR_EXTERNAL, "length", (int64_t)bytes);
     lk__pb_varint(&o->model, TENSOR_LOCATION, LOCATION_IS_EXTERNAL);
     size_t padding = (DATA_ALIGNMENT - bytes % DATA_ALIGNMENT) % DATA_ALIGNMENT;
     if (o->status == LK_OK)
         o->status = lk__bytes_status(&little);
     if (o->status == LK_OK)
-        o->status = lk__output_write(&o->data, little.data, little.size);
+        o->status = lk__durable_put(&o->data, little.data, little.size);
     if (o->status == LK_OK)
-        o->status = lk__output_write(&o->data, zeros, padding);
-    o->data_bytes += (int64_t)(bytes + padding);
+        o->status = lk__durable_put(&o->data, zeros, padding);
     lk__bytes_free(&little);
 }
 
@@ -127,7 +126,7 @@ static void put_floats(onnx *o, const char *name, lk_shape shape, const float *v
     put_dims(&o->model, shape);
     lk__pb_varint(&o->model, TENSOR_TYPE, TENSOR_IS_FLOAT);
     lk__pb_string(&o->model, TENSOR_NAME, name);
-    if (o->data.file) {
+    if (o->beside) {
         put_external(o, values, count);
     } else {
         lk__pb_bytes(&o->model, TENSOR_RAW, (size_t)count * sizeof *values);
@@ -448,15 +447,24 @@ static char *data_path(const char *path, const char **name)
     return data;
 }
 
-static lk_status write_model(onnx *o, const char *path)
+/* Weights that are beside come to disk before the file that names them. */
+static lk_status write_model(onnx *o, const char *path, const char *data)
 {
+    char beside[PATH_MAX];
+    uint64_t hash;
+    if (o->beside) {
+        LK_TRY(lk__durable_beside(data, beside));
+        LK_TRY(lk__durable_open(&o->data, beside));
+    }
     put_model(o);
     lk_status status = o->status == LK_OK ? lk__bytes_status(&o->model) : o->status;
-    status = lk__output_close(&o->data, status); /* before the file that names it */
-    if (status == LK_OK)
-        status = lk__output_file(path, o->model.data, o->model.size);
-    lk__bytes_free(&o->model);
-    return status;
+    if (o->beside && status == LK_OK)
+        status = lk__durable_finish(&o->data, &hash);
+    if (o->beside) {
+        lk__durable_abandon(&o->data);
+        status = lk__durable_rename(beside, data, status);
+    }
+    return status == LK_OK ? lk__durable_write(path, o->model.data, o->model.size) : status;
 }
 
 static lk_status write_onnx(const lk__network *network, const char *path, const lk_export_opts *opts)
@@ -464,14 +472,12 @@ static lk_status write_onnx(const lk__network *network, const char *path, const 
     /* What protobuf can read at once, with room for what is no weight. */
     const int64_t most = INT32_MAX - (64 << 20);
     onnx o = {.network = network};
-    if (!opts->external_data && network->elements * (int64_t)sizeof(float) <= most)
-        return write_model(&o, path);
+    o.beside = opts->external_data || network->elements * (int64_t)sizeof(float) > most;
     char *data = data_path(path, &o.data_name);
     if (!data)
         return LK_ERR_MEMORY;
-    lk_status status = lk__output_open(&o.data, data);
-    if (status == LK_OK)
-        status = write_model(&o, path);
+    lk_status status = write_model(&o, path, data);
+    lk__bytes_free(&o.model);
     lk__free(data);
     return status;
 }

@@ -5,18 +5,17 @@
  * and only a reshape, which is of row-major [C, H, W], goes back. Nodes are named network/PATH: TensorFlow's names do
  * not begin with '_' or '-', as a layer's may. */
 #include "export/network.h"
-#include "export/output.h"
 
 #include "base/mem.h"
 #include "base/status.h"
 #include "export/tf_graph.h"
+#include "io/durable.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 enum { NAME_BYTES = LK__EXPORT_MAX_PATH + 64 };
 
@@ -343,33 +342,25 @@ static void put_graph(saved_model *s)
 static lk_status write_folder(const char *folder, const lk__bytes *bytes)
 {
     char path[PATH_MAX];
-    int size = snprintf(path, sizeof path, "%s/saved_model.pb", folder);
-    if (size < 0 || (size_t)size >= sizeof path)
-        LK_FAIL(LK_ERR_ARGUMENT, "the path %.40s... is too long", folder);
-    return lk__output_file(path, bytes->data, bytes->size);
+    if (snprintf(path, sizeof path, "%s/saved_model.pb", folder) >= (int)sizeof path)
+        LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", folder);
+    return lk__durable_write(path, bytes->data, bytes->size);
 }
 
-/* The folder takes its place when it is whole. */
+/* The folder gets its name when it is whole. */
 static lk_status place_folder(const char *path, const lk__bytes *bytes)
 {
     char beside[PATH_MAX];
-    int size = snprintf(beside, sizeof beside, "%s.%ld.tmp", path, (long)getpid());
-    if (size < 0 || (size_t)size >= sizeof beside)
-        LK_FAIL(LK_ERR_ARGUMENT, "the path %.40s... is too long", path);
+    int swapped = 0;
+    LK_TRY(lk__durable_beside(path, beside));
+    LK_TRY(lk__remove_folder(beside)); /* of one that was killed */
     if (mkdir(beside, 0777) != 0)
         LK_FAIL(LK_ERR_IO, "%s: the folder cannot be made: %s", path, strerror(errno));
     lk_status status = write_folder(beside, bytes);
-    if (status == LK_OK && rename(beside, path) != 0) {
-        lk__fail(LK_ERR_IO, "%s: the folder cannot be put in its place: %s", path, strerror(errno));
-        status = LK_ERR_IO;
-    }
     if (status == LK_OK)
-        return LK_OK;
-    size_t length = strlen(beside);
-    snprintf(beside + length, sizeof beside - length, "/saved_model.pb");
-    unlink(beside);
-    beside[length] = '\0';
-    rmdir(beside);
+        status = lk__durable_rename_folder(beside, path, &swapped);
+    if (status != LK_OK)
+        lk__remove_folder(beside);
     return status;
 }
 

@@ -131,26 +131,37 @@ static lk_status sync_folder_of(const char *path)
     return lk__sync_folder(folder);
 }
 
+lk_status lk__durable_beside(const char *path, char beside[PATH_MAX])
+{
+    if (snprintf(beside, PATH_MAX, "%s.tmp", path) >= PATH_MAX)
+        LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", path);
+    return LK_OK;
+}
+
+lk_status lk__durable_rename(const char *from, const char *to, lk_status status)
+{
+    if (status == LK_OK && rename(from, to) != 0)
+        status = refuse(to, "written", errno);
+    if (status != LK_OK) {
+        unlink(from);
+        return status;
+    }
+    dawdle();
+    return sync_folder_of(to);
+}
+
 lk_status lk__durable_write(const char *path, const void *data, size_t bytes)
 {
     char beside[PATH_MAX];
     lk__durable_file file;
     uint64_t hash;
-    if (snprintf(beside, sizeof beside, "%s.tmp", path) >= (int)sizeof beside)
-        LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", path);
+    LK_TRY(lk__durable_beside(path, beside));
     LK_TRY(lk__durable_open(&file, beside));
     lk_status status = lk__durable_put(&file, data, bytes);
     if (status == LK_OK)
         status = lk__durable_finish(&file, &hash);
     lk__durable_abandon(&file);
-    if (status == LK_OK && rename(beside, path) != 0)
-        status = refuse(path, "written", errno);
-    if (status != LK_OK) {
-        unlink(beside);
-        return status;
-    }
-    dawdle();
-    return sync_folder_of(path);
+    return lk__durable_rename(beside, path, status);
 }
 
 lk_status lk__durable_rename_folder(const char *from, const char *to, int *swapped)

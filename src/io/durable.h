@@ -8,6 +8,7 @@
 
 #include "lockstep/status.h"
 
+#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -31,6 +32,13 @@ void lk__durable_abandon(lk__durable_file *file);
 
 /* Brings to disk which names a folder has. */
 lk_status lk__sync_folder(const char *folder);
+
+/* Where what is to be `path` is written until it is whole. Errors: LK_ERR_ARGUMENT (too long a path). */
+lk_status lk__durable_beside(const char *path, char beside[PATH_MAX]);
+
+/* Of a file that is closed and on disk: status LK_OK gives it the name `to`, and brings that to disk; any other removes
+ * it and is given back. Errors: LK_ERR_IO. */
+lk_status lk__durable_rename(const char *from, const char *to, lk_status status);
 
 /* A new file in the place of `path`, or what was there. Errors: LK_ERR_IO, LK_ERR_ARGUMENT (too long a path). */
 lk_status lk__durable_write(const char *path, const void *data, size_t bytes);

@@ -1,0 +1,496 @@
+/* A C file with its header, and, above a million parameters, the weights in a file beside them. */
+#include "export/c_plan.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "io/bytes.h"
+#include "io/durable.h"
+#include "io/protobuf.h"
+#include "lockstep/build.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { MAX_PARAMETERS_INSIDE = 1000000, NAME_BYTES = 256 };
+
+typedef struct c_source {
+    const lk__network *network;
+    lk__c_plan plan;
+    char name[NAME_BYTES]; /* prefix of what the header declares */
+    char stem[PATH_MAX];   /* the path without ".c" */
+    const char *file;      /* its part behind the last '/' */
+    bool beside;           /* weights are in a file */
+    uint64_t hash;         /* of that file */
+    lk__bytes out;
+} c_source;
+
+/* --- names -------------------------------------------------------------------------------------------------------- */
+
+static lk_status take_name(c_source *s, const char *path)
+{
+    size_t length = strlen(path);
+    if (length >= sizeof s->stem)
+        LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", path);
+    if (length < 3 || strcmp(path + length - 2, ".c") != 0 || path[length - 3] == '/')
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: C is written to a file whose name ends in '.c'; expected a path as net.c", path);
+    memcpy(s->stem, path, length - 2);
+    s->stem[length - 2] = '\0';
+    const char *slash = strrchr(s->stem, '/');
+    s->file = slash ? slash + 1 : s->stem;
+    int n = snprintf(s->name, sizeof s->name, "%s%s", isalpha((unsigned char)*s->file) ? "" : "net_", s->file);
+    if (n >= (int)sizeof s->name)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: the name is too long for one in C", path);
+    for (char *c = s->name; *c; c++)
+        if (!isalnum((unsigned char)*c) || (unsigned char)*c > 127)
+            *c = '_';
+    return LK_OK;
+}
+
+/* Text in which '@' stands for the prefix. */
+static void put(c_source *s, const char *text)
+{
+    for (const char *at; (at = strchr(text, '@')); text = at + 1) {
+        lk__bytes_put(&s->out, text, (size_t)(at - text));
+        lk__bytes_text(&s->out, s->name);
+    }
+    lk__bytes_text(&s->out, text);
+}
+
+static void put_upper_define(c_source *s, const char *what, int64_t value)
+{
+    lk__bytes_text(&s->out, "#define ");
+    for (const char *c = s->name; *c; c++)
+        lk__bytes_char(&s->out, (char)toupper((unsigned char)*c));
+    lk__bytes_format(&s->out, "_%s %lld\n", what, (long long)value);
+}
+
+static void put_guard(c_source *s, const char *directive)
+{
+    lk__bytes_text(&s->out, directive);
+    for (const char *c = s->name; *c; c++)
+        lk__bytes_char(&s->out, (char)toupper((unsigned char)*c));
+    lk__bytes_text(&s->out, "_H\n");
+}
+
+/* --- the header --------------------------------------------------------------------------------------------------- */
+
+static void put_about(c_source *s)
+{
+    const lk_model_input *in = &s->network->input;
+    lk__bytes_format(&s->out,
+                     "images of %lldx%lldx%lld (channels, height, width), %lld classes, written by lockstep %s",
+                     (long long)in->channels, (long long)in->height, (long long)in->width, (long long)in->classes,
+                     lk_build_version());
+}
+
+static void put_functions(c_source *s)
+{
+    const char *weights = s->beside ? "const float *weights, " : "";
+    static const char *const prototypes[] = {"void @_logits(%sconst float *image, float *scratch, float *logits);\n",
+                                             "void @_logits_bytes(%sconst unsigned char *image, float *scratch, "
+                                             "float *logits);\n",
+                                             "int @_classify(%sconst float *image, float *scratch, "
+                                             "float *probabilities);\n",
+                                             "int @_classify_bytes(%sconst unsigned char *image, float *scratch, "
+                                             "float *probabilities);\n"};
+    for (size_t i = 0; i < sizeof prototypes / sizeof prototypes[0]; i++) {
+        char text[256];
+        snprintf(text, sizeof text, prototypes[i], weights);
+        put(s, text);
+    }
+}
+
+static void put_header(c_source *s)
+{
+    const lk_model_input *in = &s->network->input;
+    lk__bytes_text(&s->out, "/* An image-classification network: ");
+    put_about(s);
+    put(s, ".\n"
+           " *\n"
+           " * image: of functions without _bytes [channels, height, width] numbers from 0 to 1; of those with it "
+           "bytes, the\n"
+           " * channels of a pixel beside each other, [height, width, channels], as decoders of pictures give them.\n"
+           " * scratch: as many floats as SCRATCH says, of the caller's; what they hold does not matter.\n"
+           " * logits, probabilities: one for each class; probabilities may be NULL. classify gives the most probable "
+           "class.\n"
+           " * Nothing is allocated and nothing is kept: any number of threads may call, each with scratch memory of "
+           "its own. */\n");
+    put_guard(s, "#ifndef ");
+    put_guard(s, "#define ");
+    lk__bytes_text(&s->out, "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
+    put_upper_define(s, "CHANNELS", in->channels);
+    put_upper_define(s, "HEIGHT", in->height);
+    put_upper_define(s, "WIDTH", in->width);
+    put_upper_define(s, "CLASSES", in->classes);
+    put_upper_define(s, "SCRATCH", s->plan.scratch);
+    lk__bytes_char(&s->out, '\n');
+    if (s->network->class_names)
+        put(s, "extern const char *const @_class_names[];\n\n");
+    if (s->beside)
+        put(s, "/* Reads the weights, which the functions below need, from the file that was written beside this one.\n"
+               " * Gives NULL, and in *weights what free() lets go of; or what is wrong with the file, in words. */\n"
+               "const char *@_load(const char *path, float **weights);\n\n");
+    put_functions(s);
+    lk__bytes_text(&s->out, "\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
+}
+
+/* --- weights ------------------------------------------------------------------------------------------------------ */
+
+/* Hexadecimal: exact, in any locale. */
+static void put_number(lk__bytes *out, float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    uint32_t fraction = (bits & 0x7FFFFF) << 1;
+    int exponent = (int)(bits >> 23 & 0xFF);
+    const char *sign = bits >> 31 ? "-" : "";
+    if (exponent == 0 && fraction == 0)
+        lk__bytes_format(out, "%s0", sign);
+    else if (exponent == 0)
+        lk__bytes_format(out, "%s0x0.%06" PRIx32 "p-126f", sign, fraction);
+    else
+        lk__bytes_format(out, "%s0x1.%06" PRIx32 "p%df", sign, fraction, exponent - 127);
+}
+
+static void put_weights(c_source *s)
+{
+    enum { A_LINE = 6 };
+    lk__bytes_format(&s->out, "static const float weights[%lld] = {", (long long)s->plan.n_weights);
+    for (int64_t i = 0; i < s->plan.n_weights; i++) {
+        lk__bytes_text(&s->out, i % A_LINE == 0 ? "\n    " : " ");
+        put_number(&s->out, s->plan.weights[i]);
+        lk__bytes_char(&s->out, ',');
+    }
+    lk__bytes_text(&s->out, "\n};\n\n");
+}
+
+/* As the file's own function of this name: FNV-1a. */
+static uint64_t hash_of(const lk__bytes *bytes)
+{
+    uint64_t h = 0xCBF29CE484222325;
+    for (size_t i = 0; i < bytes->size; i++)
+        h = (h ^ bytes->data[i]) * 0x100000001B3;
+    return h;
+}
+
+static void put_loader(c_source *s)
+{
+    lk__bytes_format(&s->out, "enum { WEIGHTS = %lld };\n\n", (long long)s->plan.n_weights);
+    lk__bytes_text(&s->out, lk__c_loader_text());
+    put(s, "const char *@_load(const char *path, float **weights)\n"
+           "{\n"
+           "    const size_t size = (size_t)WEIGHTS * 4;\n"
+           "    FILE *file = fopen(path, \"rb\");\n"
+           "    *weights = NULL;\n"
+           "    if (!file)\n"
+           "        return \"the file with the weights cannot be opened\";\n"
+           "    float *values = malloc(size);\n"
+           "    const char *error = values ? NULL : \"there is no memory for the weights\";\n"
+           "    if (!error && fread(values, 1, size, file) != size)\n"
+           "        error = \"the file with the weights is too short, or cannot be read\";\n"
+           "    if (!error && fgetc(file) != EOF)\n"
+           "        error = \"the file with the weights is too long\";\n");
+    lk__bytes_format(&s->out, "    if (!error && hash((const unsigned char *)values, size) != 0x%016" PRIX64 ")\n",
+                     s->hash);
+    put(s, "        error = \"the file holds weights of another network, or damaged ones\";\n"
+           "    fclose(file);\n"
+           "    if (error) {\n"
+           "        free(values);\n"
+           "        return error;\n"
+           "    }\n"
+           "    decode(values);\n"
+           "    *weights = values;\n"
+           "    return NULL;\n"
+           "}\n\n");
+}
+
+/* --- calls -------------------------------------------------------------------------------------------------------- */
+
+/* What an array's elements are called: "scratch + 16". */
+static void put_place(c_source *s, const char *array, int64_t place)
+{
+    if (place < 0)
+        lk__bytes_text(&s->out, "NULL");
+    else if (place == 0)
+        lk__bytes_text(&s->out, array);
+    else
+        lk__bytes_format(&s->out, "%s + %lld", array, (long long)place);
+}
+
+static void put_places(c_source *s, const char *const *arrays, const int64_t *places, int n)
+{
+    for (int i = 0; i < n; i++) {
+        lk__bytes_text(&s->out, i ? ", " : "");
+        put_place(s, arrays[i], places[i]);
+    }
+}
+
+#define NUMBERS(...) \
+    put_numbers(s, (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+
+static void put_numbers(c_source *s, const int64_t *numbers, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        lk__bytes_format(&s->out, ", %lld", (long long)numbers[i]);
+}
+
+static void put_x(c_source *s, int64_t place)
+{
+    put_place(s, "scratch", place);
+}
+
+static void put_y(c_source *s, int64_t place)
+{
+    lk__bytes_text(&s->out, ", ");
+    put_x(s, place);
+}
+
+static void put_factors(c_source *s, const lk__c_call *call)
+{
+    static const char *const arrays[] = {"weights", "weights"};
+    lk__bytes_text(&s->out, ", ");
+    put_places(s, arrays, (const int64_t[]){call->first, call->second}, 2);
+}
+
+static int64_t pixels_of(const lk_node *node)
+{
+    return node->output.ndim == 4 ? node->output.dim[2] * node->output.dim[3] : 1;
+}
+
+static void put_convolution(c_source *s, const lk__c_call *call, const lk_node *input)
+{
+    const lk_node *node = call->node;
+    bool dense = node->kind == LK_NODE_DENSE;
+    put_x(s, call->x);
+    NUMBERS(dense ? 1 : input->output.dim[3] + 2 * node->padding, input->output.dim[1]);
+    put_factors(s, call);
+    put_y(s, call->y);
+    if (dense)
+        NUMBERS(1, 1, node->output.dim[1], 1, 1);
+    else
+        NUMBERS(node->output.dim[2], node->output.dim[3], node->output.dim[1], node->kernel, node->stride);
+}
+
+static void put_pooling(c_source *s, const lk__c_call *call, const lk_node *input)
+{
+    const lk_node *node = call->node;
+    lk_shape in = input->output;
+    put_x(s, call->x);
+    NUMBERS(in.dim[2], in.dim[3], in.dim[1]);
+    put_y(s, call->y);
+    if (node->kind == LK_NODE_GLOBAL_MAX_POOL || node->kind == LK_NODE_GLOBAL_AVG_POOL)
+        NUMBERS(1, 1, in.dim[2], in.dim[3], 1, 0);
+    else
+        NUMBERS(node->output.dim[2], node->output.dim[3], node->kernel, node->kernel, node->stride, node->padding);
+}
+
+static void put_arguments(c_source *s, const lk__c_call *call)
+{
+    const lk_node *node = call->node, *input = &s->network->graph.nodes[node->input[0]];
+    switch (call->kernel) {
+    case LK__C_CONV2D:
+        put_convolution(s, call, input);
+        return;
+    case LK__C_MAX_POOL:
+    case LK__C_AVG_POOL:
+        put_pooling(s, call, input);
+        return;
+    case LK__C_PAD:
+        put_x(s, call->x);
+        NUMBERS(input->output.dim[2], input->output.dim[3], input->output.dim[1], node->padding);
+        break;
+    case LK__C_SCALE:
+        put_x(s, call->x);
+        NUMBERS(pixels_of(node), node->output.dim[1]);
+        put_factors(s, call);
+        break;
+    case LK__C_ADD:
+        put_x(s, call->x);
+        put_y(s, call->z);
+        NUMBERS(lk__node_count(node));
+        break;
+    case LK__C_TO_PLANES:
+        put_x(s, call->x);
+        NUMBERS(pixels_of(input), input->output.dim[1]);
+        break;
+    case LK__C_FROM_PLANES:
+        put_x(s, call->x);
+        NUMBERS(pixels_of(node), node->output.dim[1]);
+        break;
+    default:
+        put_x(s, call->x);
+        NUMBERS(lk__node_count(node));
+        lk__bytes_text(&s->out, ", ");
+        put_number(&s->out, (float)node->alpha);
+        break;
+    }
+    put_y(s, call->y);
+}
+
+static void put_calls(c_source *s)
+{
+    const char *name = "";
+    for (int i = 0; i < s->plan.n; i++) {
+        const lk__c_call *call = &s->plan.calls[i];
+        if (call->node->name != name) {
+            name = call->node->name;
+            lk__bytes_text(&s->out, "    /* ");
+            lk__bytes_text(&s->out, name);
+            lk__bytes_text(&s->out, " */\n");
+        }
+        lk__bytes_format(&s->out, "    %s(", lk__c_kernel_name(call->kernel));
+        put_arguments(s, call);
+        lk__bytes_text(&s->out, ");\n");
+    }
+}
+
+/* --- the file ----------------------------------------------------------------------------------------------------- */
+
+static void put_kernels(c_source *s)
+{
+    bool used[LK__C_KERNEL_COUNT] = {[LK__C_PREPARE] = true, [LK__C_PREPARE_BYTES] = true};
+    for (int i = 0; i < s->plan.n; i++)
+        used[s->plan.calls[i].kernel] = true;
+    for (int k = 0; k < LK__C_KERNEL_COUNT; k++)
+        if (used[k])
+            lk__bytes_text(&s->out, lk__c_kernel_text((lk__c_kernel)k));
+}
+
+/* A string of C in which nothing is an escape or a trigraph but what is meant to be. */
+static void put_string(lk__bytes *out, const char *text)
+{
+    lk__bytes_char(out, '"');
+    for (; *text; text++) {
+        unsigned char c = (unsigned char)*text;
+        if (isalnum(c) || c == ' ' || c == '-' || c == '_' || c == '/' || c == '.' || c == ',')
+            lk__bytes_char(out, (char)c);
+        else
+            lk__bytes_format(out, "\\%03o", c);
+    }
+    lk__bytes_char(out, '"');
+}
+
+static void put_class_names(c_source *s)
+{
+    if (!s->network->class_names)
+        return;
+    put(s, "const char *const @_class_names[] = {\n");
+    for (int64_t i = 0; i < s->network->input.classes; i++) {
+        lk__bytes_text(&s->out, "    ");
+        put_string(&s->out, s->network->class_names[i]);
+        lk__bytes_text(&s->out, ",\n");
+    }
+    lk__bytes_text(&s->out, "};\n\n");
+}
+
+static void put_entry(c_source *s, const char *suffix, const char *type, const char *kernel)
+{
+    static const char *const moments[] = {"weights", "weights", "scratch"};
+    const char *weights = s->beside ? "const float *weights, " : "", *given = s->beside ? "weights, " : "";
+    const lk_model_input *in = &s->network->input;
+    char text[512];
+    snprintf(text, sizeof text, "void @_logits%s(%sconst %s *image, float *scratch, float *logits)\n{\n    %s(image",
+             suffix, weights, type, kernel);
+    put(s, text);
+    NUMBERS(in->height * in->width, in->channels);
+    lk__bytes_text(&s->out, ", ");
+    put_places(s, moments, (const int64_t[]){s->plan.mean, s->plan.divisor, s->plan.image}, 3);
+    snprintf(text, sizeof text, ");\n    run(%sscratch, logits);\n}\n\n", given);
+    put(s, text);
+    snprintf(text, sizeof text,
+             "int @_classify%s(%sconst %s *image, float *scratch, float *probabilities)\n{\n"
+             "    float logits[%lld];\n    @_logits%s(%simage, scratch, logits);\n"
+             "    return choose(logits, probabilities);\n}\n%s",
+             suffix, weights, type, (long long)in->classes, suffix, given, *suffix ? "" : "\n");
+    put(s, text);
+}
+
+/* Softmax with the largest logit taken away, which keeps expf() finite. */
+static void put_choose(c_source *s)
+{
+    lk__bytes_format(&s->out,
+                     "static int choose(const float *logits, float *probabilities)\n{\n"
+                     "    int best = 0;\n    float sum = 0;\n"
+                     "    for (int i = 1; i < %lld; i++)\n        best = logits[i] > logits[best] ? i : best;\n",
+                     (long long)s->network->input.classes);
+    lk__bytes_format(&s->out,
+                     "    for (int i = 0; i < %lld && probabilities; i++)\n"
+                     "        sum += probabilities[i] = expf(logits[i] - logits[best]);\n",
+                     (long long)s->network->input.classes);
+    lk__bytes_format(&s->out,
+                     "    for (int i = 0; i < %lld && probabilities; i++)\n        probabilities[i] /= sum;\n"
+                     "    return best;\n}\n\n",
+                     (long long)s->network->input.classes);
+}
+
+static void put_source(c_source *s)
+{
+    lk__bytes_text(&s->out, "/* ");
+    put_about(s);
+    lk__bytes_text(&s->out, ".\n * Values are channels-last, [height, width, channels], inside. */\n#include \"");
+    lk__bytes_text(&s->out, s->file);
+    lk__bytes_text(&s->out, ".h\"\n\n#include <math.h>\n#include <stddef.h>\n");
+    if (s->beside)
+        lk__bytes_text(&s->out, "#include <stdint.h>\n#include <stdio.h>\n#include <stdlib.h>\n");
+    lk__bytes_text(&s->out, "#include <string.h>\n\n");
+    put_class_names(s);
+    if (s->beside)
+        put_loader(s);
+    else if (s->plan.n_weights > 0)
+        put_weights(s);
+    put_kernels(s);
+    put(s, s->beside ? "static void run(const float *weights, float *scratch, float *logits)\n{\n"
+                     : "static void run(float *scratch, float *logits)\n{\n");
+    put_calls(s);
+    lk__bytes_text(&s->out, "    memcpy(logits, ");
+    put_place(s, "scratch", s->plan.logits);
+    lk__bytes_format(&s->out, ", %lld * sizeof(float));\n}\n\n", (long long)s->network->input.classes);
+    put_choose(s);
+    put_entry(s, "", "float", "prepare");
+    put_entry(s, "_bytes", "unsigned char", "prepare_bytes");
+}
+
+/* --- files -------------------------------------------------------------------------------------------------------- */
+
+static lk_status write_file(c_source *s, const char *ending)
+{
+    char path[PATH_MAX];
+    LK_TRY(lk__bytes_status(&s->out));
+    if (snprintf(path, sizeof path, "%s%s", s->stem, ending) >= (int)sizeof path)
+        LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", s->stem);
+    lk_status status = lk__durable_write(path, s->out.data, s->out.size);
+    lk__bytes_clear(&s->out);
+    return status;
+}
+
+/* The source comes last, so what it needs is there. */
+static lk_status write_files(c_source *s)
+{
+    int64_t parameters = s->network->elements;
+    s->beside = parameters > MAX_PARAMETERS_INSIDE;
+    if (s->beside) {
+        lk__put_floats(&s->out, s->plan.weights, (size_t)s->plan.n_weights);
+        s->hash = hash_of(&s->out);
+        LK_TRY(write_file(s, ".weights"));
+    }
+    put_header(s);
+    LK_TRY(write_file(s, ".h"));
+    put_source(s);
+    return write_file(s, ".c");
+}
+
+static lk_status write_c(const lk__network *network, const char *path, const lk_export_opts *opts)
+{
+    (void)opts;
+    c_source s = {.network = network};
+    LK_TRY(take_name(&s, path));
+    LK_TRY(lk__c_plan_make(network, &s.plan));
+    lk_status status = write_files(&s);
+    lk__bytes_free(&s.out);
+    lk__c_plan_free(&s.plan);
+    return status;
+}
+
+const lk__export_writer lk__export_c = {.name = "c", .write = write_c};

@@ -1,0 +1,330 @@
+/* Networks exported as C: compiled without a warning by what compilers there are, run, and compared with the library;
+ * and what they say of a file of weights that is not theirs. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/mem.h"
+#include "export_networks.h"
+
+#include <ctype.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#define FOLDER_PATTERN "/tmp/lockstep-export-XXXXXX"
+
+static char folder[] = FOLDER_PATTERN;
+
+static int shell(const char *command)
+{
+    int status = system(command);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+static const char *path_of(const char *name, const char *ending)
+{
+    static char path[600];
+    snprintf(path, sizeof path, "%s/%s%s", folder, name, ending);
+    return path;
+}
+
+static bool there_is(const char *compiler)
+{
+    char command[256];
+    snprintf(command, sizeof command, "command -v '%s' >/dev/null", compiler);
+    return shell(command) == 0;
+}
+
+/* --- the program around ---------------------------------------------------------------------------------------------
+ */
+
+/* Reads images from stdin and writes logits, probabilities and classes to stdout; each image twice, the second time
+ * with scratch memory that is full of something else. */
+static const char program[] =
+    "#include \"FILE.h\"\n"
+    "#include <stdio.h>\n"
+    "#include <stdlib.h>\n"
+    "#include <string.h>\n"
+    "enum { PIXELS = UPPER_CHANNELS * UPPER_HEIGHT * UPPER_WIDTH };\n"
+    "int main(int argc, char **argv)\n"
+    "{\n"
+    "    static float image[PIXELS], scratch[UPPER_SCRATCH + 1];\n"
+    "    static unsigned char bytes[PIXELS];\n"
+    "    float logits[UPPER_CLASSES], probabilities[UPPER_CLASSES];\n"
+    "    LOAD\n"
+    "    scratch[UPPER_SCRATCH] = 42;\n"
+    "    while (fread(image, sizeof image, 1, stdin) == 1) {\n"
+    "        memset(scratch, 0xFF, UPPER_SCRATCH * sizeof(float));\n"
+    "        LOWER_logits(WEIGHTS image, scratch, logits);\n"
+    "        int best = LOWER_classify(WEIGHTS image, scratch, probabilities);\n"
+    "        if (LOWER_classify(WEIGHTS image, scratch, NULL) != best || scratch[UPPER_SCRATCH] != 42)\n"
+    "            return 3;\n"
+    "        fwrite(logits, sizeof logits, 1, stdout);\n"
+    "        fwrite(probabilities, sizeof probabilities, 1, stdout);\n"
+    "        for (int i = 0; i < UPPER_HEIGHT * UPPER_WIDTH; i++)\n"
+    "            for (int c = 0; c < UPPER_CHANNELS; c++)\n"
+    "                bytes[i * UPPER_CHANNELS + c] =\n"
+    "                    (unsigned char)(image[c * UPPER_HEIGHT * UPPER_WIDTH + i] * 255 + 0.5f);\n"
+    "        LOWER_logits_bytes(WEIGHTS bytes, scratch, logits);\n"
+    "        fwrite(logits, sizeof logits, 1, stdout);\n"
+    "        if (LOWER_classify_bytes(WEIGHTS bytes, scratch, probabilities) >= UPPER_CLASSES)\n"
+    "            return 3;\n"
+    "        fwrite(&best, sizeof best, 1, stdout);\n"
+    "    }\n"
+    "    END\n"
+    "    (void)argc, (void)argv;\n"
+    "    return 0;\n"
+    "}\n";
+
+static const char load[] = "float *weights;\n"
+                           "    const char *error = LOWER_load(argv[1], &weights);\n"
+                           "    if (error)\n"
+                           "        return fprintf(stderr, \"%s\\n\", error), 2;\n";
+
+static void put_words(FILE *file, const char *text, const char *name, bool weights)
+{
+    static const char *const words[] = {"FILE", "UPPER", "LOWER", "LOAD", "WEIGHTS", "END"};
+    for (; *text; text++) {
+        int word = 0;
+        while (word < 6 && strncmp(text, words[word], strlen(words[word])) != 0)
+            word++;
+        if (word == 6) {
+            fputc(*text, file);
+            continue;
+        }
+        text += strlen(words[word]) - 1;
+        if (word == 0)
+            fputs(name, file);
+        else if (word == 3 && weights)
+            put_words(file, load, name, weights);
+        else if (word > 3 && weights)
+            fputs(word == 4 ? "weights," : "free(weights);", file);
+        for (const char *c = name; *c && (word == 1 || word == 2); c++)
+            fputc(!isalnum((unsigned char)*c) ? '_' : word == 1 ? toupper((unsigned char)*c) : *c, file);
+    }
+}
+
+static bool build(const char *name, const char *compiler, const char *options, bool weights)
+{
+    char command[2048];
+    FILE *file = fopen(path_of("main", ".c"), "w");
+    assert_non_null(file);
+    put_words(file, program, name, weights);
+    assert_int_equal(fclose(file), 0);
+    snprintf(command, sizeof command,
+             "cd '%s' && %s -std=c11 -Wall -Wextra -pedantic -Werror %s -o program main.c '%s.c' -lm", folder, compiler,
+             options, name);
+    return shell(command) == 0;
+}
+
+/* --- comparison -----------------------------------------------------------------------------------------------------
+ */
+
+static double distance(const float *have, const float *want, int64_t n)
+{
+    double difference = 0, scale = 0;
+    for (int64_t i = 0; i < n; i++) {
+        difference = fmax(difference, fabs((double)have[i] - want[i]));
+        scale = fmax(scale, fabs((double)want[i]));
+    }
+    return isfinite(difference) ? difference / scale : (double)INFINITY;
+}
+
+static int64_t best_of(const float *values, int64_t n)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        best = values[i] > values[best] ? i : best;
+    return best;
+}
+
+static void assert_softmax(const float *have, const float *logits, int64_t n)
+{
+    double sum = 0, most = logits[best_of(logits, n)];
+    for (int64_t i = 0; i < n; i++)
+        sum += exp(logits[i] - most);
+    for (int64_t i = 0; i < n; i++)
+        assert_true(fabs(have[i] - exp(logits[i] - most) / sum) < 1e-3);
+}
+
+/* Of bytes other numbers come, which the library is asked for too. */
+static float *logits_of_bytes(exported *e)
+{
+    lk_model_input in = lk_model_get_input(e->net.model);
+    for (int64_t i = 0; i < e->n * in.channels * in.height * in.width; i++)
+        e->images[i] = (float)(unsigned char)(e->images[i] * 255 + 0.5f) / 255.0f;
+    return values_of(lk_model_forward(e->net.model, e->net.variables, prepared(e), NULL));
+}
+
+static void run_and_compare(const exported *e, const float *of_bytes, const char *name)
+{
+    char command[2048];
+    int64_t classes = lk_model_get_input(e->net.model).classes;
+    float *logits = malloc((size_t)classes * sizeof *logits);
+    assert_non_null(logits);
+    snprintf(command, sizeof command, "cd '%s' && ./program '%s.weights' <images >results", folder, name);
+    assert_int_equal(shell(command), 0);
+    FILE *file = fopen(path_of("results", ""), "rb");
+    assert_non_null(file);
+    for (int64_t i = 0; i < e->n; i++) {
+        const float *want = e->logits + i * classes, *want_of_bytes = of_bytes + i * classes;
+        int best;
+        assert_int_equal(fread(logits, sizeof *logits, (size_t)classes, file), classes);
+        double difference = distance(logits, want, classes);
+        assert_true(difference <= 1e-4);
+        assert_int_equal(fread(logits, sizeof *logits, (size_t)classes, file), classes);
+        assert_softmax(logits, want, classes);
+        assert_int_equal(fread(logits, sizeof *logits, (size_t)classes, file), classes);
+        double difference_of_bytes = distance(logits, want_of_bytes, classes);
+        assert_true(difference_of_bytes <= 1e-4);
+        assert_int_equal(fread(&best, sizeof best, 1, file), 1);
+        assert_int_equal(best, best_of(want, classes));
+        printf("%s: %.2e of the largest, of bytes %.2e\n", name, difference, difference_of_bytes);
+    }
+    assert_int_equal(fgetc(file), EOF);
+    fclose(file);
+    free(logits);
+}
+
+static void write_images(const exported *e)
+{
+    lk_model_input in = lk_model_get_input(e->net.model);
+    size_t count = (size_t)(e->n * in.channels * in.height * in.width);
+    FILE *file = fopen(path_of("images", ""), "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(e->images, sizeof *e->images, count, file), count);
+    assert_int_equal(fclose(file), 0);
+}
+
+/* Plain; with what the compiler finds by itself; and for the widest vectors of this processor. */
+static void check(const export_case *c)
+{
+    static const char *const compilers[][2] = {
+        {"gcc", "-O2"}, {"clang", "-O2"}, {"gcc", "-O3 -march=native"}, {"clang", "-O3 -march=native"}};
+    lk_scope_begin();
+    exported e = open_exported(c, folder);
+    write_images(&e);
+    assert_no_error(lk_export(&e.source, LK_EXPORT_C, path_of(c->name, ".c"), NULL) == LK_OK);
+    bool weights = access(path_of(c->name, ".weights"), R_OK) == 0;
+    float *of_bytes = logits_of_bytes(&e);
+    for (size_t i = 0; i < sizeof compilers / sizeof compilers[0]; i++) {
+        /* The larger ones have no kernels of their own. */
+        if (!there_is(compilers[i][0]) || (i > 0 && strcmp(c->name, "every-layer") != 0))
+            continue;
+        printf("%s %s\n", compilers[i][0], compilers[i][1]);
+        assert_true(build(c->name, compilers[i][0], compilers[i][1], weights));
+        run_and_compare(&e, of_bytes, c->name);
+    }
+    free(of_bytes);
+    close_exported(&e);
+    lk_scope_end();
+}
+
+static void test_networks(void **state)
+{
+    (void)state;
+    if (!there_is("gcc") && !there_is("clang")) {
+        print_message("SKIP: there is neither gcc nor clang\n");
+        skip();
+    }
+    for (int i = 0; i < EXPORT_CASES; i++)
+        check(&export_cases[i]);
+}
+
+/* --- weights in a file ----------------------------------------------------------------------------------------------
+ */
+
+static void expect_refusal(const char *change, const char *message)
+{
+    char command[2048];
+    snprintf(
+        command, sizeof command,
+        "cd '%s' && cp resnet18.weights other && (%s) && { ./program other <images >results 2>said; [ $? -eq 2 ]; } "
+        "&& grep -qxF '%s' said",
+        folder, change, message);
+    if (shell(command) != 0)
+        fail_msg("%s: not '%s'", change, message);
+}
+
+static void test_weights_that_are_not_its_own(void **state)
+{
+    (void)state;
+    if (!there_is("gcc")) {
+        print_message("SKIP: there is no gcc\n");
+        skip();
+    }
+    lk_scope_begin();
+    exported e = open_exported(export_case_of("resnet18"), folder);
+    write_images(&e);
+    assert_no_error(lk_export(&e.source, LK_EXPORT_C, path_of("resnet18", ".c"), NULL) == LK_OK);
+    close_exported(&e);
+    lk_scope_end();
+    assert_true(build("resnet18", "gcc", "-O1", true));
+    expect_refusal("rm other", "the file with the weights cannot be opened");
+    expect_refusal("truncate -s -1 other", "the file with the weights is too short, or cannot be read");
+    expect_refusal("printf x >>other", "the file with the weights is too long");
+    expect_refusal("printf '\\252' | dd of=other bs=1 seek=1234567 conv=notrunc 2>/dev/null",
+                   "the file holds weights of another network, or damaged ones");
+}
+
+/* --- the file's own text --------------------------------------------------------------------------------------------
+ */
+
+static void test_names(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"plain \"quoted\" ?\?/", "caf\xC3\xA9\n", "c"};
+    char command[1024];
+    lk_scope_begin();
+    exported e = open_exported(export_case_of("global-average"), folder);
+    e.source.class_names = names;
+    assert_no_error(lk_export(&e.source, LK_EXPORT_C, path_of("2 nets-b", ".c"), NULL) == LK_OK);
+    FILE *file = fopen(path_of("main", ".c"), "w");
+    assert_non_null(file);
+    fputs("#include \"2 nets-b.h\"\n#include <string.h>\nint main(void) { return NET_2_NETS_B_CLASSES != 3 ||"
+          " strcmp(net_2_nets_b_class_names[0], \"plain \\\"quoted\\\" ?\\?/\") ||"
+          " strcmp(net_2_nets_b_class_names[1], \"caf\\303\\251\\n\"); }\n",
+          file);
+    assert_int_equal(fclose(file), 0);
+    snprintf(command, sizeof command,
+             "cd '%s' && gcc -std=c11 -Wall -Wextra -pedantic -Werror -o program main.c '2 nets-b.c' -lm && ./program",
+             folder);
+    if (there_is("gcc"))
+        assert_int_equal(shell(command), 0);
+    static const char *const refused[] = {"net", "net.cc", ".c"};
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(lk_export(&e.source, LK_EXPORT_C, path_of(refused[i], ""), NULL), LK_ERR_ARGUMENT);
+        assert_error(LK_ERR_ARGUMENT, "C is written to a file whose name ends in '.c'; expected a path as net.c");
+    }
+    close_exported(&e);
+    lk_scope_end();
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    memcpy(folder, FOLDER_PATTERN, sizeof folder);
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[600];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return shell(command);
+}
+
+#define FOLDER_TEST(function) cmocka_unit_test_setup_teardown(function, make_folder, remove_folder)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FOLDER_TEST(test_networks),
+        FOLDER_TEST(test_weights_that_are_not_its_own),
+        FOLDER_TEST(test_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
