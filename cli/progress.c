@@ -147,7 +147,9 @@ static void print_kernels(const lk_plan *plan, const lk_train_config *config)
 static void print_plan(const lk_plan *plan, const lk_train_config *config)
 {
     cli_print_clean(plan->model, stderr);
-    fprintf(stderr, " (%lld parameters) on %s (", (long long)plan->parameters, plan->data);
+    fprintf(stderr, " (%lld parameters) on ", (long long)plan->parameters);
+    cli_print_clean(plan->data, stderr);
+    fputs(" (", stderr);
     cli_print_clean(plan->source, stderr);
     fputs(")\n", stderr);
     print_data(plan, config);

@@ -66,7 +66,7 @@ complains_just '--samples 20: the training set holds 10'
 run 2 "${sheet[@]}" --epoch 0
 complains_just '--epoch 0: must be an integer from 1 to 4294967295'
 run 2 "${sheet[@]}" --data cifar
-complains_just "unknown data set 'cifar': expected one of fashion-mnist, mnist, synthetic"
+complains_just "unknown data set 'cifar': expected one of fashion-mnist, mnist, synthetic, or the path of a folder or file"
 run 1 "${sheet[@]}" --data mnist --data-dir "$work/data"
 grep -q 'has label 10' "$work/stderr" || fail "no word of the label"
 [[ ! -e $work/sheet.png ]] || fail "it left a file"

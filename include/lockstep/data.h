@@ -30,19 +30,41 @@ typedef struct lk_dataset_opts {
     bool offline;    /* never download */
     lk_fetch_progress_fn progress;
     void *progress_user;
+
+    /* Of any data set; NULL and 0 leave it as it is. */
+    const char *resize; /* "HxW": see lk_image_read */
+    int64_t channels;   /* 1: grey; 3: colour */
+    double val_split;   /* above 0: the test set is this share of each class of the training set, and missing there */
+
+    /* Of data sets made of the user's files. */
+    const char *shape;        /* of a row of CSV: "CxHxW" or "HxW"; NULL: as its header says */
+    const char *label_column; /* of CSV: its name in the header; NULL: "label" or "class", else the first */
+    bool skip_bad;            /* leave out pictures, and rows of CSV, that cannot be used, with a warning for each */
+    int threads;              /* that decode pictures; 0 or 1: the caller's alone. Never changes a byte */
+    const char *cache_dir;    /* where decoded pictures are kept; NULL: packed/ in the cache; "none": nowhere */
 } lk_dataset_opts;
 
-/* Opens a data set by name; `opts` NULL means defaults.
+/* Opens a data set by name, or by the path of a folder or file of the user's own; `opts` NULL means defaults.
  *
  * fashion-mnist and mnist are looked for as DIR/NAME/FILE, then DIR/NAME/FILE.gz, with the four usual file names, in
  * opts->dir, in $LOCKSTEP_DATA and in the cache ($XDG_CACHE_HOME/lockstep, else ~/.cache/lockstep); the first place
  * that has a file of the split is taken. What is nowhere is downloaded into the cache, checked and kept there
  * uncompressed. synthetic is generated (28x28 grey images of ten shapes, the same bytes on every machine).
  *
+ * Any other name is a path. What is there decides what it is (docs/data.md has the details):
+ *   train/CLASS/… and val/ or test/       PNG, JPEG, PGM and PPM pictures; CLASS/… alone with opts->val_split
+ *   data_batch_1.bin … test_batch.bin     CIFAR-10, binary; train.bin and test.bin: CIFAR-100
+ *   train-images*, train-labels*, t10k-*  IDX files of any shape; test-* is fine too
+ *   train.csv and val.csv or test.csv     rows of a label and pixels; one file FILE.csv with opts->val_split
+ * Pictures are decoded once, all of them before the call returns, into a file of the cache that is mapped: the next
+ * call only maps it, as long as names, sizes and times of the files and the settings are the same. Their order follows
+ * from their names alone.
+ *
  * The caller gets one reference.
- * Errors: LK_ERR_ARGUMENT (unknown name, the message lists the known ones), LK_ERR_NOT_FOUND (in none of the places,
- * and the download failed), LK_ERR_IO (found and unreadable), LK_ERR_FORMAT (a file was found and is damaged: never
- * skipped for the next place), LK_ERR_INTERRUPTED, LK_ERR_MEMORY. */
+ * Errors: LK_ERR_ARGUMENT (unknown name, the message lists the known ones; opts; no test set), LK_ERR_NOT_FOUND (in
+ * none of the places, and the download failed), LK_ERR_IO (found and unreadable), LK_ERR_FORMAT (a file was found and
+ * is damaged: never skipped for the next place; the message names files, and how many there are of them),
+ * LK_ERR_INTERRUPTED, LK_ERR_MEMORY. */
 LK_API lk_status lk_dataset_open(const char *name, lk_split split, const lk_dataset_opts *opts, lk_dataset **dataset);
 
 /* Opens a pair of IDX files of unsigned bytes, each plain or gzip-compressed: images [N,H,W] or [N,C,H,W], labels [N]
@@ -68,11 +90,18 @@ LK_API const uint8_t *lk_dataset_labels(const lk_dataset *dataset);
 /* NULL where the class is out of range or the data set names none. */
 LK_API const char *lk_dataset_class_name(const lk_dataset *dataset, int64_t label);
 
-/* "fashion-mnist"; "idx" for a pair of files. */
+/* The file of a sample, below the data set's folder: "train/cat/7.png"; NULL where samples have no files of their own
+ * or there is none of that index. Owned by the data set. */
+LK_API const char *lk_dataset_sample_name(const lk_dataset *dataset, int64_t index);
+
+/* "fashion-mnist"; "idx" for a pair of files; for a path its last part. */
 LK_API const char *lk_dataset_name(const lk_dataset *dataset);
 
 /* Where the samples came from: the path of the images, or "generated". */
 LK_API const char *lk_dataset_source(const lk_dataset *dataset);
+
+/* Whether lk_dataset_open knows the name, or there is a file or folder of that path. */
+LK_API bool lk_dataset_is_known(const char *name);
 
 /* Names that lk_dataset_open knows, in alphabetical order; NULL past the last. */
 LK_API const char *lk_dataset_known_name(size_t i);

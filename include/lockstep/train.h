@@ -20,14 +20,21 @@ extern "C" {
 typedef struct lk_train_config {
     const char *recipe; /* NULL: none; lk_train_defaults has applied it, but for schedule and lr_steps */
     const char *model;  /* a reference model or a model file */
-    const char *data;   /* "auto": fashion-mnist, or synthetic where that cannot be had */
+    const char *data;   /* "auto": fashion-mnist, or synthetic where that cannot be had; else see lk_dataset_open */
     const char *data_dir;
-    int data_on;          /* enum lk_data_on: which memory the data set is in when a shard begins */
-    const char *devices;  /* NULL: the cores there are, at most as many as shards */
-    const char *strategy; /* NULL: one-device for one device, else mirrored */
-    const char *pjrt;     /* of tpu: the file of a plug-in; NULL: see lk_pjrt_find */
-    const char *storage;  /* of central-storage; NULL: see lk_strategy_set_storage */
-    const char *cluster;  /* the file of a cluster's description; NULL: TF_CONFIG's, if it is set */
+    const char *resize; /* this and what follows: see lk_dataset_opts */
+    int64_t channels;   /* 0: the data's */
+    double val_split;
+    const char *image_shape; /* lk_dataset_opts.shape */
+    const char *label_column;
+    bool skip_bad;
+    const char *data_cache; /* lk_dataset_opts.cache_dir */
+    int data_on;            /* enum lk_data_on: which memory the data set is in when a shard begins */
+    const char *devices;    /* NULL: the cores there are, at most as many as shards */
+    const char *strategy;   /* NULL: one-device for one device, else mirrored */
+    const char *pjrt;       /* of tpu: the file of a plug-in; NULL: see lk_pjrt_find */
+    const char *storage;    /* of central-storage; NULL: see lk_strategy_set_storage */
+    const char *cluster;    /* the file of a cluster's description; NULL: TF_CONFIG's, if it is set */
 
     /* Of parameter-server: see lockstep/parameter_server.h. */
     int role;                 /* enum lk_train_role */
@@ -108,7 +115,7 @@ typedef enum lk_nan_guard { LK_NAN_GUARD_STOP, LK_NAN_GUARD_SKIP, LK_NAN_GUARD_O
 
 /* The flags of `lockstep train`, with offsets into lk_train_config. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 70 };
+enum { LK_TRAIN_OPTION_COUNT = 77 };
 
 /* A recipe is a named list of settings for these options: what one of the project's sources trains. */
 typedef struct lk_recipe {
@@ -123,6 +130,9 @@ LK_API const lk_recipe *lk_recipe_at(int index);
  * which stay NULL: config->recipe stands for them, so that one of them may be set without the other. Errors:
  * LK_ERR_ARGUMENT (unknown recipe, with the nearest name). */
 LK_API lk_status lk_train_defaults(const char *recipe, lk_train_config *config);
+
+/* How lk_dataset_open finds the data that a configuration names, all of them. Borrows its strings. */
+LK_API lk_dataset_opts lk_train_dataset_opts(const lk_train_config *config);
 
 /* What will be done: the configuration with every blank filled in. */
 typedef struct lk_plan {

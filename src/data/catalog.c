@@ -2,6 +2,7 @@
 
 #include "base/status.h"
 #include "data/locate.h"
+#include "data/own_data.h"
 #include "data/synthetic.h"
 
 #include <limits.h>
@@ -65,25 +66,54 @@ const char *lk_dataset_names(void)
     return LK_DATASET_NAMES;
 }
 
+/* What is held out of the training set is never a split that the files have. */
+static lk_status open_samples(const lk__catalog_entry *entry, lk_split split, const lk_dataset_opts *opts,
+                              char source[PATH_MAX], lk__samples *samples)
+{
+    if (opts->val_split > 0)
+        split = LK_SPLIT_TRAIN;
+    if (entry->generated) {
+        strcpy(source, LK__GENERATED);
+        return lk__samples_generate(&entry->kind, split, opts->val_split > 0 ? 0 : opts->limit, samples);
+    }
+    lk__located files;
+    LK_TRY(lk__locate(entry, split, opts, &files));
+    memcpy(source, files.path[LK__IMAGES], PATH_MAX);
+    return lk__samples_from_idx(&entry->kind, files.path[LK__IMAGES], files.path[LK__LABELS], samples);
+}
+
 lk_status lk__catalog_open(const lk__catalog_entry *entry, lk_split split, const lk_dataset_opts *opts,
                            lk_dataset **dataset)
 {
-    if (entry->generated)
-        return lk__dataset_generate(&entry->kind, split, opts->limit, dataset);
-    lk__located files;
-    LK_TRY(lk__locate(entry, split, opts, &files));
-    return lk__dataset_from_idx(&entry->kind, files.path[LK__IMAGES], files.path[LK__LABELS], opts->limit, dataset);
+    char source[PATH_MAX];
+    lk__samples samples = {0};
+    LK_TRY(open_samples(entry, split, opts, source, &samples));
+    return lk__dataset_finish(entry->kind.name, source, &samples, split, opts, dataset);
+}
+
+static lk_status open_known(const char *name, lk_split split, const lk_dataset_opts *opts, lk_dataset **dataset)
+{
+    const lk__catalog_entry *entry = lk__catalog_find(name);
+    LK_TRY(lk__check_data_opts(opts));
+    if (entry)
+        return lk__catalog_open(entry, split, opts, dataset);
+    if (lk__is_own_data(name))
+        return lk__own_data_open(name, split, opts, dataset);
+    LK_FAIL(LK_ERR_ARGUMENT,
+            "unknown data set '%s': expected one of " LK_DATASET_NAMES ", or the path of a folder or file", name);
 }
 
 lk_status lk_dataset_open(const char *name, lk_split split, const lk_dataset_opts *opts, lk_dataset **dataset)
 {
     *dataset = NULL;
-    const lk__catalog_entry *entry = name ? lk__catalog_find(name) : NULL;
-    if (!entry)
-        LK_FAIL(LK_ERR_ARGUMENT, "unknown data set '%s': expected one of " LK_DATASET_NAMES, name ? name : "");
+    static const lk_dataset_opts defaults;
     if (split != LK_SPLIT_TRAIN && split != LK_SPLIT_TEST)
         LK_FAIL(LK_ERR_ARGUMENT, "unknown split %d of data set %s: expected LK_SPLIT_TRAIN or LK_SPLIT_TEST",
-                (int)split, name);
-    static const lk_dataset_opts defaults;
-    return lk__catalog_open(entry, split, opts ? opts : &defaults, dataset);
+                (int)split, name ? name : "");
+    return open_known(name ? name : "", split, opts ? opts : &defaults, dataset);
+}
+
+bool lk_dataset_is_known(const char *name)
+{
+    return lk__catalog_find(name) || lk__is_own_data(name);
 }

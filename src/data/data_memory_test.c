@@ -3,6 +3,7 @@
 #include "data/data_testing.h"
 
 #include "base/mem.h"
+#include "lockstep/build.h"
 
 enum { COUNT = 40, MANY = 10000 };
 
@@ -61,6 +62,52 @@ static lk_status open_by_name(void)
     assert_true((status == LK_OK) == (dataset != NULL));
     lk_dataset_release(dataset);
     return status;
+}
+
+/* --- the user's own ----------------------------------------------------------------------------------------------- */
+
+static const char *own;
+static lk_dataset_opts own_opts;
+
+static lk_status open_own(void)
+{
+    lk_dataset *dataset = NULL;
+    lk_status status = lk_dataset_open(in_dir(own), LK_SPLIT_TRAIN, &own_opts, &dataset);
+    assert_true((status == LK_OK) == (dataset != NULL));
+    lk_dataset_release(dataset);
+    return status;
+}
+
+static void write_text(const char *name, const char *text)
+{
+    bytes file = {0};
+    append(&file, text, strlen(text));
+    write_file(in_dir(name), &file);
+    drop(&file);
+}
+
+static void make_own_files(void)
+{
+    static const char *const folders[] = {"set", "set/train", "set/train/a", "set/train/b", "cifar"};
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(mkdir(in_dir(folders[i]), 0777), 0);
+    uint8_t pixels[5 * 4 * 3] = {1, 2, 3};
+    bytes png = png_of(pixels, 5, 4, lk_build_has("libpng") ? 3 : 1), record = {0};
+    write_file(in_dir(lk_build_has("libpng") ? "set/train/a/1.png" : "set/train/a/1.txt"), &png);
+    write_text("set/train/a/2.pgm", "P2 1 1 9 4");
+    write_text("set/train/b/1.pgm", "P2 2 1 9 4 5");
+    write_text("set/train/b/2.pgm", "P2 2 1 9 4");
+    for (int i = 0; i < 3073; i++)
+        append(&record, "\1", 1);
+    write_file(in_dir("cifar/data_batch_1.bin"), &record);
+    for (int i = 2; i <= 5; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "cifar/data_batch_%d.bin", i);
+        write_file(in_dir(name), &record);
+    }
+    write_text("rows.csv", "label,1x1,1x2\n1,2,3\n0,5,6\nx\n1,5,6\n");
+    drop(&png);
+    drop(&record);
 }
 
 static lk_status make_ledger(void)
@@ -145,6 +192,25 @@ static void test_opening(void **state)
     fail_everywhere(open_by_name);
 }
 
+static void test_own_data(void **state)
+{
+    (void)state;
+    make_own_files();
+    own = "set";
+    own_opts = (lk_dataset_opts){.resize = "3x3", .skip_bad = true, .cache_dir = "none"};
+    fail_everywhere(open_own);
+    own_opts.threads = 3;
+    fail_everywhere(open_own);
+    own_opts.cache_dir = in_dir("cache");
+    fail_everywhere(open_own);
+    own = "cifar";
+    own_opts = (lk_dataset_opts){.resize = "3x3", .channels = 1, .val_split = 0.5};
+    fail_everywhere(open_own);
+    own = "rows.csv";
+    own_opts = (lk_dataset_opts){.skip_bad = true};
+    fail_everywhere(open_own);
+}
+
 static void test_ledger(void **state)
 {
     (void)state;
@@ -213,8 +279,8 @@ static void test_loader_recovers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_FILES(test_opening),      WITH_FILES(test_ledger),          WITH_FILES(test_epoch),
-        WITH_FILES(test_augmentation), WITH_FILES(test_loader_recovers),
+        WITH_FILES(test_own_data), WITH_FILES(test_opening),      WITH_FILES(test_ledger),
+        WITH_FILES(test_epoch),    WITH_FILES(test_augmentation), WITH_FILES(test_loader_recovers),
     };
     return cmocka_run_group_tests_name("data_memory", tests, NULL, NULL);
 }

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "lockstep/data.h"
+#include "lockstep/log.h"
 
 #include <fcntl.h>
 #include <ftw.h>
@@ -192,6 +193,74 @@ static inline lk_dataset *open_channels(uint32_t count, uint32_t channels, uint3
     if (lk_dataset_open_idx(in_dir("channels"), in_dir("labels"), 10, 0, &dataset) != LK_OK)
         fail_msg("%s", lk_error_message());
     return dataset;
+}
+
+/* ---- pictures ---- */
+
+static inline void append_chunk(bytes *b, const char *kind, const void *data, size_t size)
+{
+    append_u32(b, (uint32_t)size);
+    size_t begin = b->size;
+    append(b, kind, 4);
+    append(b, data, size);
+    append_u32(b, (uint32_t)crc32(0, b->data + begin, (uInt)(size + 4)));
+}
+
+/* A PNG file of pixels [height,width,channels] in 8 bits. */
+static inline bytes png_of(const uint8_t *pixels, uint32_t height, uint32_t width, int channels)
+{
+    bytes png = {0}, header = {0}, rows = {0};
+    append(&png, "\x89PNG\r\n\x1a\n", 8);
+    append_u32(&header, width);
+    append_u32(&header, height);
+    append(&header, (uint8_t[]){8, channels == 1 ? 0 : 2, 0, 0, 0}, 5);
+    append_chunk(&png, "IHDR", header.data, header.size);
+    for (uint32_t y = 0; y < height; y++) {
+        append(&rows, "", 1);
+        append(&rows, pixels + (size_t)y * width * (size_t)channels, (size_t)width * (size_t)channels);
+    }
+    uLongf size = compressBound(rows.size);
+    uint8_t *packed = malloc(size);
+    assert_non_null(packed);
+    assert_int_equal(compress(packed, &size, rows.data, rows.size), Z_OK);
+    append_chunk(&png, "IDAT", packed, size);
+    append_chunk(&png, "IEND", "", 0);
+    free(packed);
+    drop(&header);
+    drop(&rows);
+    return png;
+}
+
+static inline bytes ppm_of(const uint8_t *pixels, uint32_t height, uint32_t width, int channels)
+{
+    char header[64];
+    bytes ppm = {0};
+    append(&ppm, header,
+           (size_t)snprintf(header, sizeof header, "P%d\n%u %u\n255\n", channels == 1 ? 5 : 6, width, height));
+    append(&ppm, pixels, (size_t)height * width * (size_t)channels);
+    return ppm;
+}
+
+/* What the library has said since the last call of hear_nothing: texts, a line each. */
+static char heard[16384];
+
+static inline void hear(void *user, lk_log_level level, const char *message)
+{
+    (void)user, (void)level;
+    strncat(heard, message, sizeof heard - strlen(heard) - 2);
+    strcat(heard, "\n");
+}
+
+static inline void hear_nothing(void)
+{
+    heard[0] = '\0';
+    lk_log_set(hear, NULL, LK_LOG_INFO);
+}
+
+static inline void expect_heard(const char *text)
+{
+    if (!strstr(heard, text))
+        fail_msg("'%s' does not say '%s'", heard, text);
 }
 
 /* ---- outcomes ---- */

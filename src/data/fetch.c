@@ -2,6 +2,7 @@
 
 #include "base/heartbeat.h"
 #include "data/byte_source.h"
+#include "data/cache.h"
 #include "data/http.h"
 
 #include <ctype.h>
@@ -58,15 +59,9 @@ static lk_status make_dirs(const char *dir, lk__fetch_reason *reason)
 {
     char path[PATH_MAX];
     snprintf(path, sizeof path, "%s", dir);
-    for (char *slash = strchr(path + 1, '/');; slash = strchr(slash + 1, '/')) {
-        if (slash)
-            *slash = '\0';
-        if (mkdir(path, 0777) != 0 && errno != EEXIST)
-            return refuse(reason, LK_ERR_IO, "the directory %s cannot be made: %s", path, strerror(errno));
-        if (!slash)
-            return LK_OK;
-        *slash = '/';
-    }
+    if (!lk__make_folders(path))
+        return refuse(reason, LK_ERR_IO, "the directory %s cannot be made: %s", path, strerror(errno));
+    return LK_OK;
 }
 
 static int64_t file_size(const char *path)
@@ -176,15 +171,6 @@ static lk_status check_sum(const lk__remote_file *file, int fd, const char *url,
                   (unsigned long long)file->xxh3_high, (unsigned long long)file->xxh3_low);
 }
 
-static void sync_dir(const char *dir)
-{
-    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0)
-        return;
-    fsync(fd); /* the rename is already seen by everybody; this only makes it outlast a power cut */
-    close(fd);
-}
-
 static lk_status decode_and_check(const lk__fetch_job *job, const paths *p, const char *url, int fd,
                                   lk__fetch_reason *reason)
 {
@@ -216,7 +202,7 @@ static lk_status install(const lk__fetch_job *job, const paths *p, const char *u
         unlink(p->decoded);
         return status;
     }
-    sync_dir(job->dir);
+    lk__cache_sync(job->dir);
     unlink(p->part);
     return LK_OK;
 }

@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/status.h"
+#include "data/cache.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -31,14 +32,14 @@ static const char *variable(const char *name)
     return value && *value ? value : NULL;
 }
 
-static lk_status set_place(search *s, int i, const char *what, const char *root, const char *below)
+static lk_status set_place(search *s, int i, const char *what, const char *root)
 {
     place *p = &s->places[i];
     p->what = what;
     p->set = root != NULL;
     if (!root)
         return LK_OK;
-    int length = snprintf(p->dir, sizeof p->dir, "%s%s/%s", root, below, s->entry->kind.name);
+    int length = snprintf(p->dir, sizeof p->dir, "%s/%s", root, s->entry->kind.name);
     if (length < 0 || (size_t)length >= sizeof p->dir)
         LK_FAIL(LK_ERR_IO, "%s: the path is too long", what);
     return LK_OK;
@@ -46,13 +47,10 @@ static lk_status set_place(search *s, int i, const char *what, const char *root,
 
 static lk_status set_places(search *s, const lk_dataset_opts *opts)
 {
-    const char *cache = variable("XDG_CACHE_HOME");
-    LK_TRY(set_place(s, GIVEN, "the given directory", opts->dir && *opts->dir ? opts->dir : NULL, ""));
-    LK_TRY(set_place(s, ENVIRONMENT, "$LOCKSTEP_DATA", variable("LOCKSTEP_DATA"), ""));
-    /* The XDG specification has relative paths ignored. */
-    if (cache && cache[0] == '/')
-        return set_place(s, CACHE, "the cache", cache, "/lockstep");
-    return set_place(s, CACHE, "the cache", variable("HOME"), "/.cache/lockstep");
+    char cache[PATH_MAX];
+    LK_TRY(set_place(s, GIVEN, "the given directory", opts->dir && *opts->dir ? opts->dir : NULL));
+    LK_TRY(set_place(s, ENVIRONMENT, "$LOCKSTEP_DATA", variable("LOCKSTEP_DATA")));
+    return set_place(s, CACHE, "the cache", lk__cache_folder(cache) ? cache : NULL);
 }
 
 /* DIR/FILE, else DIR/FILE.gz. What exists and cannot be reached is an error, not absence. */

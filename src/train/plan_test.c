@@ -378,7 +378,9 @@ static void what_the_data_say_no_to(void **state)
     config.augment = NULL;
     config.data = "nope";
     assert_null(lk_trainer_new(&config));
-    assert_string_equal(lk_error_message(), "--data nope: must be one of fashion-mnist, mnist, synthetic, auto");
+    assert_string_equal(lk_error_message(),
+                        "--data nope: must be one of fashion-mnist, mnist, synthetic, auto, or the path of a folder "
+                        "or file");
     lk_error_clear();
     config.data = "synthetic";
     lk_model *model = lk_model_new("lenet", (lk_model_input){3, 32, 32, 10});

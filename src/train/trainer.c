@@ -14,20 +14,32 @@
 
 /* --- data --------------------------------------------------------------------------------------------------------- */
 
+lk_dataset_opts lk_train_dataset_opts(const lk_train_config *config)
+{
+    return (lk_dataset_opts){.dir = config->data_dir,
+                             .resize = config->resize,
+                             .channels = config->channels,
+                             .val_split = config->val_split,
+                             .shape = config->image_shape,
+                             .label_column = config->label_column,
+                             .skip_bad = config->skip_bad,
+                             .threads = (int)config->workers,
+                             .cache_dir = config->data_cache};
+}
+
 static lk_status open_split(const char *name, lk_split split, const lk_train_config *config, int64_t limit,
                             lk_dataset **dataset)
 {
-    lk_dataset_opts opts = {.dir = config->data_dir, .limit = limit > 0 ? limit : 0};
+    lk_dataset_opts opts = lk_train_dataset_opts(config);
+    opts.limit = limit > 0 ? limit : 0;
     return lk_dataset_open(name, split, &opts, dataset);
 }
 
 static lk_status check_name(const char *name)
 {
-    bool known = strcmp(name, "auto") == 0;
-    for (size_t i = 0; !known && lk_dataset_known_name(i); i++)
-        known = strcmp(name, lk_dataset_known_name(i)) == 0;
-    if (!known)
-        LK_FAIL(LK_ERR_ARGUMENT, "--data %s: must be one of %s, auto", name, lk_dataset_names());
+    if (strcmp(name, "auto") != 0 && !lk_dataset_is_known(name))
+        LK_FAIL(LK_ERR_ARGUMENT, "--data %s: must be one of %s, auto, or the path of a folder or file", name,
+                lk_dataset_names());
     return LK_OK;
 }
 

@@ -1,0 +1,95 @@
+#include "data/decode.h"
+
+#include "base/heartbeat.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "data/picture.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+enum { AT_A_TIME = 16 };
+
+typedef lk_status (*work_fn)(lk__decode_job *job, int64_t i, lk__picture_memory *memory, lk__encoded *encoded);
+
+typedef struct crew {
+    lk__decode_job *job;
+    work_fn work;
+    _Atomic int64_t next;
+    _Atomic bool out_of_memory;
+} crew;
+
+/* Only memory ends the work; of what is wrong with a file a note is left. */
+static bool do_one(crew *c, int64_t i, lk__picture_memory *memory)
+{
+    lk__encoded encoded;
+    lk_status status = lk__picture_read_file(c->job->files[i].path, memory, &encoded);
+    if (status == LK_OK)
+        status = c->work(c->job, i, memory, &encoded);
+    if (status == LK_OK)
+        return true;
+    if (status != LK_ERR_MEMORY)
+        c->job->problems[i] = lk__strdup(encoded.problem);
+    return c->job->problems[i] != NULL;
+}
+
+static void *take_part(void *argument)
+{
+    crew *c = argument;
+    lk__picture_memory memory = {0};
+    lk__doing before = lk__now_for_a_while(LK_DOING_WORK, "decode pictures");
+    while (!atomic_load(&c->out_of_memory)) {
+        int64_t first = atomic_fetch_add(&c->next, AT_A_TIME), end = first + AT_A_TIME;
+        if (first >= c->job->count)
+            break;
+        for (int64_t i = first; i < end && i < c->job->count; i++)
+            if (!c->job->problems[i] && !do_one(c, i, &memory))
+                atomic_store(&c->out_of_memory, true);
+        lk__heartbeat_beat();
+    }
+    lk__now_again(before);
+    lk__picture_memory_free(&memory);
+    return NULL;
+}
+
+/* A thread that cannot be started is one fewer. */
+static lk_status work_together(lk__decode_job *job, work_fn work)
+{
+    crew c = {.job = job, .work = work};
+    int wanted = job->threads > 1 ? job->threads - 1 : 0, started = 0;
+    pthread_t *threads = wanted ? lk__calloc((size_t)wanted, sizeof *threads) : NULL;
+    if (wanted && !threads)
+        return LK_ERR_MEMORY;
+    while (started < wanted && pthread_create(&threads[started], NULL, take_part, &c) == 0)
+        started++;
+    take_part(&c);
+    for (int i = 0; i < started; i++)
+        pthread_join(threads[i], NULL);
+    lk__free(threads);
+    if (atomic_load(&c.out_of_memory))
+        LK_FAIL(LK_ERR_MEMORY, "out of memory while pictures are decoded");
+    return LK_OK;
+}
+
+static lk_status examine(lk__decode_job *job, int64_t i, lk__picture_memory *memory, lk__encoded *encoded)
+{
+    (void)memory;
+    return lk__picture_examine(encoded, &job->headers[i]);
+}
+
+static lk_status decode(lk__decode_job *job, int64_t i, lk__picture_memory *memory, lk__encoded *encoded)
+{
+    const lk_image *wanted = &job->wanted;
+    return lk__picture_decode(encoded, wanted, memory,
+                              job->images + i * wanted->channels * wanted->height * wanted->width);
+}
+
+lk_status lk__examine_files(lk__decode_job *job)
+{
+    return work_together(job, examine);
+}
+
+lk_status lk__decode_files(lk__decode_job *job)
+{
+    return work_together(job, decode);
+}

@@ -1,0 +1,204 @@
+#include "data/own_data.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "base/log.h"
+#include "data/dataset.h"
+#include "data/picture_set.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+bool lk__is_own_data(const char *path)
+{
+    struct stat status;
+    return path && *path && stat(path, &status) == 0;
+}
+
+static bool is_file(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0 && S_ISREG(status.st_mode);
+}
+
+bool lk__find_file(const char *folder, const char *name, char path[PATH_MAX])
+{
+    if (snprintf(path, PATH_MAX, "%s/%s.gz", folder, name) >= PATH_MAX)
+        return false;
+    path[strlen(path) - 3] = '\0';
+    if (is_file(path))
+        return true;
+    strcat(path, ".gz");
+    return is_file(path);
+}
+
+static bool has_folder(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    return snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX && lk__is_folder(path);
+}
+
+/* What opts->val_split is for. */
+static lk_status no_test_set(const char *path, const char *expected)
+{
+    LK_FAIL(LK_ERR_ARGUMENT,
+            "%s has no validation set (%s): --val-split 0.1 holds out a tenth of each class, --limit-val "
+            "0 trains without one",
+            path, expected);
+}
+
+/* --- folders of pictures ------------------------------------------------------------------------------------------ */
+
+typedef struct pictures {
+    const char *root;
+    lk_split split;
+    const lk_dataset_opts *opts;
+    lk__folder folder;
+} pictures;
+
+static lk_status select_held_out(pictures *p)
+{
+    int64_t n = p->folder.count, count;
+    uint8_t *labels = lk__calloc((size_t)n, 1);
+    int64_t *indices = lk__calloc((size_t)n, sizeof *indices);
+    lk_status status = labels && indices ? LK_OK : LK_ERR_MEMORY;
+    for (int64_t i = 0; status == LK_OK && i < n; i++)
+        labels[i] = p->folder.files[i].label;
+    if (status == LK_OK)
+        status = lk__held_out(labels, n, p->opts->val_split, p->split, indices, &count);
+    if (status == LK_OK)
+        lk__folder_select(&p->folder, indices, count);
+    lk__free(labels);
+    lk__free(indices);
+    if (status == LK_OK && p->folder.count == 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "--val-split %g: no class of %s has two pictures", p->opts->val_split, p->root);
+    return status;
+}
+
+static lk_status scan_pictures(pictures *p)
+{
+    bool split_by_folders = has_folder(p->root, "train"), held_out = p->opts->val_split > 0;
+    const char *test = has_folder(p->root, "val") ? "val" : "test";
+    char train[PATH_MAX], path[PATH_MAX];
+    snprintf(train, PATH_MAX, "%s%s", p->root, split_by_folders ? "/train" : "");
+    snprintf(path, PATH_MAX, "%s", train);
+    if (p->split == LK_SPLIT_TEST && !held_out) {
+        if (!split_by_folders || !has_folder(p->root, test))
+            return no_test_set(p->root, split_by_folders ? "val/ or test/ beside train/"
+                                                         : "val/ or test/ beside a train/ with the classes");
+        snprintf(path, PATH_MAX, "%s/%s", p->root, test);
+    }
+    LK_TRY(lk__list_folders(train, &p->folder.classes));
+    LK_TRY(lk__folder_scan(path, &p->folder));
+    if (p->folder.others)
+        lk__log(LK_LOG_WARNING, "%" PRId64 " files of %s are no pictures by their names, as %s: left out",
+                p->folder.others, path, p->folder.other);
+    return held_out ? select_held_out(p) : LK_OK;
+}
+
+static lk_status read_pictures(pictures *p, lk__samples *samples)
+{
+    lk_status status = scan_pictures(p);
+    if (status == LK_OK)
+        status = lk__picture_set_open(p->root, p->split, p->opts, &p->folder, samples);
+    lk__folder_free(&p->folder);
+    if (status != LK_OK)
+        lk__samples_free(samples);
+    return status;
+}
+
+/* --- CSV ---------------------------------------------------------------------------------------------------------- */
+
+static lk_status read_csv_folder(const char *folder, lk_split split, const lk_dataset_opts *opts, char source[PATH_MAX],
+                                 lk__samples *samples)
+{
+    char train[PATH_MAX];
+    if (!lk__find_file(folder, "train.csv", train))
+        LK_FAIL(LK_ERR_IO, "%s/train.csv: cannot be reached", folder);
+    memcpy(source, train, PATH_MAX);
+    if (split == LK_SPLIT_TRAIN)
+        return lk__csv_read(train, NULL, opts, samples);
+    if (!lk__find_file(folder, "val.csv", source) && !lk__find_file(folder, "test.csv", source))
+        return no_test_set(folder, "val.csv or test.csv beside train.csv");
+    return lk__csv_read(source, train, opts, samples);
+}
+
+static lk_status read_file(const char *path, lk_split split, const lk_dataset_opts *opts, char source[PATH_MAX],
+                           lk__samples *samples)
+{
+    size_t length = strlen(path), less = length > 3 && strcasecmp(path + length - 3, ".gz") == 0 ? 3 : 0;
+    if (length < 5 + less || strncasecmp(path + length - less - 4, ".csv", 4) != 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "data set %s: a file of samples is a .csv or .csv.gz file", path);
+    if (split == LK_SPLIT_TEST)
+        return no_test_set(path, "one file of samples");
+    snprintf(source, PATH_MAX, "%s", path);
+    return lk__csv_read(path, NULL, opts, samples);
+}
+
+/* --- what is there ------------------------------------------------------------------------------------------------ */
+
+static lk_status read_folder(const char *path, lk_split split, const lk_dataset_opts *opts, char source[PATH_MAX],
+                             lk__samples *samples)
+{
+    char file[PATH_MAX];
+    if (lk__is_cifar(path))
+        return lk__cifar_read(path, split, source, samples);
+    if (lk__is_idx_folder(path))
+        return lk__idx_folder_read(path, split, source, samples);
+    if (lk__find_file(path, "train.csv", file))
+        return read_csv_folder(path, split, opts, source, samples);
+    LK_FAIL(
+        LK_ERR_ARGUMENT,
+        "%s: nothing to train with: expected folders of pictures (train/CLASS/… or CLASS/…), CIFAR's data_batch_1.bin "
+        "or train.bin, train-images* and train-labels* in IDX, or train.csv",
+        path);
+}
+
+static lk_status look_for_folders(const char *path, bool *holds)
+{
+    lk__names names = {0};
+    lk_status status = lk__list_folders(path, &names);
+    *holds = names.count > 0;
+    lk__names_free(&names);
+    return status;
+}
+
+static bool holds_other_samples(const char *path)
+{
+    char file[PATH_MAX];
+    return lk__is_cifar(path) || lk__is_idx_folder(path) || lk__find_file(path, "train.csv", file);
+}
+
+static lk_status open_path(const char *path, const char *name, lk_split split, const lk_dataset_opts *opts,
+                           lk_dataset **dataset)
+{
+    char source[PATH_MAX];
+    lk__samples samples = {0};
+    bool holds_pictures = has_folder(path, "train");
+    if (!holds_pictures && lk__is_folder(path) && !holds_other_samples(path))
+        LK_TRY(look_for_folders(path, &holds_pictures));
+    if (holds_pictures) {
+        pictures p = {.root = path, .split = split, .opts = opts};
+        LK_TRY(read_pictures(&p, &samples));
+        return lk__dataset_make(name, path, &samples, opts->limit, dataset);
+    }
+    lk_split wanted = opts->val_split > 0 ? LK_SPLIT_TRAIN : split;
+    LK_TRY(lk__is_folder(path) ? read_folder(path, wanted, opts, source, &samples)
+                               : read_file(path, wanted, opts, source, &samples));
+    return lk__dataset_finish(name, source, &samples, split, opts, dataset);
+}
+
+lk_status lk__own_data_open(const char *path, lk_split split, const lk_dataset_opts *opts, lk_dataset **dataset)
+{
+    char clean[PATH_MAX];
+    if (snprintf(clean, PATH_MAX, "%s", path) >= PATH_MAX - 32)
+        LK_FAIL(LK_ERR_IO, "data set %.200s: the path is too long", path);
+    size_t length = strlen(clean);
+    while (length > 1 && clean[length - 1] == '/')
+        clean[--length] = '\0';
+    const char *slash = strrchr(clean, '/');
+    return open_path(clean, slash && slash[1] ? slash + 1 : clean, split, opts, dataset);
+}

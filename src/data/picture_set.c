@@ -1,0 +1,344 @@
+#include "data/picture_set.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "data/cache.h"
+#include "data/decode.h"
+#include "data/packed_file.h"
+#include "lockstep/build.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+enum { NAMED = 3, LOGGED = 20 };
+
+typedef struct build {
+    const char *root;
+    lk_split split;
+    const lk_dataset_opts *opts;
+    lk__folder *folder;
+    lk__samples *samples;
+    lk__decode_job job;
+    uint8_t *kept;   /* [files] */
+    uint8_t *labels; /* [kept files] */
+    lk__packed_key key;
+    bool packs; /* there is a cache to write to */
+    lk__packed pack;
+} build;
+
+/* --- the key ------------------------------------------------------------------------------------------------------ */
+
+/* Counts as the settings do: another version may decode to other bytes. */
+static const int64_t format_version = 1;
+
+static void hash_text(XXH3_state_t *state, const char *text)
+{
+    XXH3_128bits_update(state, text, strlen(text) + 1);
+}
+
+static void hash_settings(XXH3_state_t *state, const build *b)
+{
+    const int64_t numbers[] = {format_version, b->job.wanted.channels, b->job.wanted.height, b->job.wanted.width};
+    XXH3_128bits_update(state, numbers, sizeof numbers);
+    size_t count;
+    const lk_component *libraries = lk_build_components(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(libraries[i].name, "libjpeg") == 0 || strcmp(libraries[i].name, "libpng") == 0)
+            hash_text(state, libraries[i].version);
+}
+
+static lk_status make_key(build *b, XXH3_state_t *state)
+{
+    XXH3_128bits_reset(state);
+    hash_settings(state, b);
+    for (int64_t i = 0; i < b->folder->classes.count; i++)
+        hash_text(state, b->folder->classes.at[i]);
+    for (int64_t i = 0; i < b->folder->count; i++) {
+        const lk__folder_file *file = &b->folder->files[i];
+        const int64_t numbers[] = {file->bytes, file->modified, file->label};
+        hash_text(state, file->path + strlen(b->root));
+        XXH3_128bits_update(state, numbers, sizeof numbers);
+    }
+    XXH128_hash_t sum = XXH3_128bits_digest(state);
+    b->key = (lk__packed_key){sum.high64, sum.low64};
+    return LK_OK;
+}
+
+/* One file of the cache for a folder, a split and settings: what has changed takes the old one's place. */
+static void name_pack(const build *b, XXH3_state_t *state, char name[64])
+{
+    const char *end = b->root + strlen(b->root), *begin = end;
+    char *whole = realpath(b->root, NULL);
+    while (begin > b->root && begin[-1] != '/')
+        begin--;
+    XXH3_128bits_reset(state);
+    hash_settings(state, b);
+    hash_text(state, whole ? whole : b->root);
+    XXH3_128bits_update(state, &b->split, sizeof b->split);
+    XXH3_128bits_update(state, &b->opts->val_split, sizeof b->opts->val_split);
+    snprintf(name, 64, "%.32s-%016" PRIx64, *begin ? begin : "pictures", XXH3_128bits_digest(state).high64);
+    free(whole);
+}
+
+static lk_status open_cache(build *b)
+{
+    char folder[PATH_MAX], name[64], problem[512] = "";
+    const char *given = b->opts->cache_dir;
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        LK_FAIL(LK_ERR_MEMORY, "out of memory");
+    lk_status status = make_key(b, state);
+    name_pack(b, state, name);
+    XXH3_freeState(state);
+    if (given && strcmp(given, "none") == 0)
+        return status;
+    if (given && *given)
+        b->packs = snprintf(folder, sizeof folder, "%s", given) < PATH_MAX;
+    else
+        b->packs = lk__cache_folder(folder) && strlen(folder) + sizeof "/packed" <= sizeof folder;
+    if (b->packs && !given)
+        strcat(folder, "/packed");
+    if (b->packs && lk__packed_lock(&b->pack, folder, name, problem) != LK_OK)
+        b->packs = false;
+    if (!b->packs)
+        lk__log(LK_LOG_WARNING, "no cache for the pictures of %s, which are decoded anew in every run: %s", b->root,
+                problem[0] ? problem : "without HOME or XDG_CACHE_HOME there is no place for it");
+    return status;
+}
+
+/* --- pictures that cannot be used --------------------------------------------------------------------------------- */
+
+static int64_t count_bad(const build *b)
+{
+    int64_t bad = 0;
+    for (int64_t i = 0; i < b->job.count; i++)
+        bad += b->job.problems[i] != NULL;
+    return bad;
+}
+
+static lk_status refuse_bad(const build *b, int64_t bad)
+{
+    char list[800] = "";
+    size_t used = 0;
+    int64_t named = 0;
+    for (int64_t i = 0; i < b->job.count && named < NAMED; i++) {
+        if (!b->job.problems[i])
+            continue;
+        int length = snprintf(list + used, sizeof list - used, "%s%s: %s", named++ ? "; " : "", b->job.files[i].path,
+                              b->job.problems[i]);
+        used += length < 0 || (size_t)length >= sizeof list - used ? sizeof list - 1 - used : (size_t)length;
+    }
+    LK_FAIL(LK_ERR_FORMAT, "%" PRId64 " of %" PRId64 " pictures cannot be used (--skip-bad leaves them out): %s%s", bad,
+            b->job.count, list, bad > named ? "; …" : "");
+}
+
+static void log_bad(const build *b, int64_t bad)
+{
+    int64_t logged = 0;
+    for (int64_t i = 0; i < b->job.count && logged < LOGGED; i++)
+        if (b->job.problems[i]) {
+            lk__log(LK_LOG_WARNING, "left out: %s: %s", b->job.files[i].path, b->job.problems[i]);
+            logged++;
+        }
+    lk__log(LK_LOG_WARNING, "%" PRId64 " of %" PRId64 " pictures of %s cannot be used and are left out%s", bad,
+            b->job.count, b->root, bad > logged ? "; the first of them are named above" : "");
+}
+
+/* Marks what is kept. */
+static lk_status keep_good(build *b)
+{
+    int64_t bad = count_bad(b);
+    if (bad == b->job.count)
+        LK_FAIL(LK_ERR_FORMAT, "%s: none of its %" PRId64 " pictures can be used; the first: %s: %s", b->root, bad,
+                b->job.files[0].path, b->job.problems[0]);
+    for (int64_t i = 0; i < b->job.count; i++)
+        b->kept[i] = !b->job.problems[i];
+    return LK_OK;
+}
+
+/* --- decoding ----------------------------------------------------------------------------------------------------- */
+
+/* Colour where any is, and the size that all have. */
+static lk_status agree_on_sizes(build *b)
+{
+    const lk_image *first = NULL, *headers = b->job.headers;
+    int64_t at = 0, channels = 1;
+    bool resized = b->job.wanted.height != 0;
+    for (int64_t i = 0; i < b->job.count; i++) {
+        if (!b->kept[i])
+            continue;
+        channels = headers[i].channels > channels ? headers[i].channels : channels;
+        if (!first) {
+            first = &headers[i];
+            at = i;
+        } else if (!resized && (first->height != headers[i].height || first->width != headers[i].width)) {
+            LK_FAIL(LK_ERR_FORMAT,
+                    "%s: pictures of several sizes, as %s of %" PRId64 "x%" PRId64 " and %s of %" PRId64 "x%" PRId64
+                    ": --resize HxW gives all of them one",
+                    b->root, b->job.files[at].path, first->height, first->width, b->job.files[i].path,
+                    headers[i].height, headers[i].width);
+        }
+    }
+    if (!b->job.wanted.channels)
+        b->job.wanted.channels = channels;
+    if (!resized) {
+        b->job.wanted.height = first->height;
+        b->job.wanted.width = first->width;
+    }
+    return LK_OK;
+}
+
+/* Where decoding goes: into the cache's file, or where there is no room for one into memory. */
+static lk_status take_room(build *b)
+{
+    lk__samples *s = b->samples;
+    char problem[512];
+    s->channels = b->job.wanted.channels;
+    s->height = b->job.wanted.height;
+    s->width = b->job.wanted.width;
+    if (b->packs && lk__packed_begin(&b->pack, s, b->job.count, &b->job.images, problem) == LK_OK)
+        return LK_OK;
+    if (b->packs)
+        lk__log(LK_LOG_WARNING, "the pictures of %s are decoded into memory, and anew in the next run: %s", b->root,
+                problem);
+    b->packs = false;
+    uint8_t *labels;
+    LK_TRY(lk__samples_allocate(s, b->job.count, &labels));
+    b->job.images = s->memory;
+    return LK_OK;
+}
+
+static void move_together(build *b)
+{
+    lk__samples *s = b->samples;
+    int64_t values = s->channels * s->height * s->width;
+    s->count = 0;
+    for (int64_t i = 0; i < b->job.count; i++) {
+        if (!b->kept[i])
+            continue;
+        if (s->count != i)
+            memmove(b->job.images + s->count * values, b->job.images + i * values, (size_t)values);
+        b->labels[s->count++] = b->job.files[i].label;
+    }
+}
+
+static void finish(build *b)
+{
+    lk__samples *s = b->samples;
+    char problem[512];
+    move_together(b);
+    if (!b->packs) {
+        int64_t values = s->count * s->channels * s->height * s->width;
+        memcpy(s->memory + values, b->labels, (size_t)s->count);
+        s->labels = s->memory + values;
+    } else if (lk__packed_finish(&b->pack, &b->key, b->job.count, b->labels, b->kept, s, problem) != LK_OK) {
+        lk__log(LK_LOG_WARNING, "the pictures of %s are decoded anew in the next run: %s", b->root, problem);
+    }
+}
+
+static lk_status decode_all(build *b)
+{
+    if (b->job.count > 1000)
+        lk__log(LK_LOG_INFO, "decoding %" PRId64 " pictures of %s, once", b->job.count, b->root);
+    LK_TRY(lk__examine_files(&b->job));
+    LK_TRY(keep_good(b));
+    LK_TRY(agree_on_sizes(b));
+    LK_TRY(take_room(b));
+    LK_TRY(lk__decode_files(&b->job));
+    int64_t bad = count_bad(b);
+    if (bad && !b->opts->skip_bad)
+        return refuse_bad(b, bad); /* all of them, whichever way they are */
+    LK_TRY(keep_good(b));
+    if (bad)
+        log_bad(b, bad);
+    finish(b);
+    return LK_OK;
+}
+
+/* What is packed without some of the pictures is of no use to who did not ask to leave them out. */
+static bool use_packed(build *b)
+{
+    lk_status status = lk__packed_read(&b->pack, &b->key, b->job.count, b->samples, b->kept);
+    if (status == LK_ERR_FORMAT || status == LK_ERR_STATE)
+        lk__log(LK_LOG_INFO, "%s is %s: made anew", b->pack.path,
+                status == LK_ERR_STATE ? "of other pictures" : "damaged");
+    if (status != LK_OK)
+        return false;
+    int64_t bad = b->job.count - b->samples->count;
+    if (bad && !b->opts->skip_bad) {
+        lk__samples_free(b->samples);
+        return false;
+    }
+    int64_t logged = 0;
+    for (int64_t i = 0; i < b->job.count && logged < LOGGED && bad; i++)
+        if (!b->kept[i]) {
+            lk__log(LK_LOG_WARNING, "left out: %s", b->job.files[i].path);
+            logged++;
+        }
+    if (bad)
+        lk__log(LK_LOG_WARNING, "%" PRId64 " of %" PRId64 " pictures of %s cannot be used and are left out", bad,
+                b->job.count, b->root);
+    return true;
+}
+
+/* --- the data set ------------------------------------------------------------------------------------------------- */
+
+/* Samples are called as their files are, without the folder that all are in. */
+static lk_status name_samples(build *b)
+{
+    size_t root = strlen(b->root);
+    b->samples->classes = b->folder->classes.count;
+    b->samples->class_names = b->folder->classes;
+    b->folder->classes = (lk__names){0};
+    for (int64_t i = 0; i < b->job.count; i++) {
+        const char *path = b->job.files[i].path;
+        if (b->kept[i])
+            LK_TRY(lk__names_add(&b->samples->files, path + root + 1));
+    }
+    return LK_OK;
+}
+
+static lk_status build_samples(build *b)
+{
+    size_t files = (size_t)b->folder->count;
+    b->job.problems = lk__calloc(files, sizeof *b->job.problems);
+    b->job.headers = lk__calloc(files, sizeof *b->job.headers);
+    b->kept = lk__calloc(files, 1);
+    b->labels = lk__calloc(files, 1);
+    if (!b->job.problems || !b->job.headers || !b->kept || !b->labels)
+        return LK_ERR_MEMORY;
+    LK_TRY(open_cache(b));
+    if (!b->packs || !use_packed(b))
+        LK_TRY(decode_all(b));
+    return name_samples(b);
+}
+
+lk_status lk__picture_set_open(const char *root, lk_split split, const lk_dataset_opts *opts, lk__folder *folder,
+                               lk__samples *samples)
+{
+    build b = {
+        .root = root,
+        .split = split,
+        .opts = opts,
+        .folder = folder,
+        .samples = samples,
+        .job = {.files = folder->files, .count = folder->count, .threads = opts->threads},
+        .pack = {.lock = -1, .fd = -1},
+    };
+    b.job.wanted.channels = opts->channels;
+    lk_status status = lk__parse_resize(opts->resize, &b.job.wanted.height, &b.job.wanted.width);
+    if (status == LK_OK)
+        status = build_samples(&b);
+    lk__packed_close(&b.pack);
+    for (int64_t i = 0; b.job.problems && i < b.job.count; i++)
+        lk__free(b.job.problems[i]);
+    lk__free(b.job.problems);
+    lk__free(b.job.headers);
+    lk__free(b.kept);
+    lk__free(b.labels);
+    return status;
+}

@@ -1,0 +1,70 @@
+/* Samples on their way into a data set, wherever they come from. */
+#ifndef LK_DATA_SAMPLES_H
+#define LK_DATA_SAMPLES_H
+
+#include "data/idx.h"
+#include "lockstep/data.h"
+
+/* A list of texts of its own. */
+typedef struct lk__names {
+    char **at;
+    int64_t count, capacity;
+} lk__names;
+
+/* Copies `name`. Errors: LK_ERR_MEMORY. */
+lk_status lk__names_add(lk__names *names, const char *name);
+void lk__names_sort(lk__names *names); /* byte by byte, as strcmp does */
+void lk__names_free(lk__names *names);
+
+/* Zeroes: none. Owns what it points to. */
+typedef struct lk__samples {
+    int64_t count, channels, height, width, classes;
+    const uint8_t *images, *labels; /* [count,C,H,W] and [count], inside one of the following */
+    uint8_t *memory;                /* aligned: images, then labels */
+    lk__idx image_file, label_file;
+    const uint8_t *mapping; /* of a packed cache */
+    size_t mapping_size;
+    lk__names class_names; /* [classes], or empty */
+    lk__names files;       /* [count]: each sample's own; or empty */
+} lk__samples;
+
+void lk__samples_free(lk__samples *samples);
+
+/* Takes memory for `count` samples of the sizes that are set. What `images` and `labels` point to may be written
+ * through *memory and *label_memory. Errors: LK_ERR_MEMORY. */
+lk_status lk__samples_allocate(lk__samples *samples, int64_t count, uint8_t **label_memory);
+
+/* For samples that come one by one: makes room for one more, by doubling; the caller counts. Zeroes at first. */
+typedef struct lk__samples_room {
+    uint8_t *labels; /* what samples->labels points to */
+    int64_t capacity;
+} lk__samples_room;
+
+lk_status lk__samples_make_room(lk__samples *samples, lk__samples_room *room);
+
+/* Refuses labels that are not below samples->classes: `source` is named. Errors: LK_ERR_FORMAT. */
+lk_status lk__samples_check_labels(const lk__samples *samples, const char *source);
+
+/* Puts what was `made` of them in their place. Classes and names stay. */
+void lk__samples_adopt(lk__samples *samples, lk__samples *made);
+
+/* Leaves the given ones, in their order, copied; not the names of their files. Errors: LK_ERR_MEMORY. */
+lk_status lk__samples_select(lk__samples *samples, const int64_t *indices, int64_t count);
+
+/* What opts->resize and opts->channels ask for, where the samples are not like that yet.
+ * Errors: LK_ERR_ARGUMENT, LK_ERR_FORMAT (channels that are neither grey nor colour), LK_ERR_MEMORY. */
+lk_status lk__samples_convert(lk__samples *samples, const lk_dataset_opts *opts, const char *source);
+
+/* Which of `count` samples a split has where `share` of each class is held out for validation: a function of the labels
+ * alone. indices[count], ascending. Errors: LK_ERR_MEMORY. */
+lk_status lk__held_out(const uint8_t *labels, int64_t count, double share, lk_split split, int64_t *indices,
+                       int64_t *chosen);
+
+/* "HxW" and "CxHxW" or "HxW". NULL leaves zeroes. Errors: LK_ERR_ARGUMENT. */
+lk_status lk__parse_resize(const char *text, int64_t *height, int64_t *width);
+lk_status lk__parse_shape(const char *text, int64_t *channels, int64_t *height, int64_t *width);
+
+/* The checks of options that need no data. Errors: LK_ERR_ARGUMENT. */
+lk_status lk__check_data_opts(const lk_dataset_opts *opts);
+
+#endif

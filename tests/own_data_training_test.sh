@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Training on data of one's own: folders of colour pictures and CIFAR's files through every network, and the same bits
+# whatever the devices, the threads that decode, and the cache.
+# shellcheck source=tests/cli_testing.sh
+source "$(dirname "${BASH_SOURCE[0]}")/cli_testing.sh"
+export XDG_CACHE_HOME=$work/cache
+
+# picture FILE SIDE SEED: a PPM file of SIDE x SIDE pixels that repeat.
+picture()
+{
+    { printf 'P6\n%d %d\n255\n' "$2" "$2"; head -c $((3 * $2 * $2)) <(yes "$3 a pixel $(($3 * 7919))"); } >"$1"
+}
+
+mkdir -p "$work"/set/{train,val}/{cat,dog,newt}
+for i in {1..16}; do
+    picture "$work/set/train/cat/$i.ppm" 32 "$i"
+    picture "$work/set/train/dog/$i.ppm" 32 $((100 + i))
+    picture "$work/set/train/newt/$i.ppm" 32 $((200 + i))
+done
+for class in cat dog newt; do
+    picture "$work/set/val/$class/1.ppm" 32 7
+done
+
+# digest_of ARGUMENT…: trains on the folder.
+digest_of()
+{
+    run 0 train --data "$work/set" --epochs 1 --batch-size 24 --shards 4 --seed 3 "$@"
+    grep '^digest' "$work/stdout" "$work/stderr" | awk '{ print $NF }'
+}
+
+# --- every network ---
+
+for model in lenet keras-cnn resnet18 wrn-16-10; do
+    limits=()
+    [[ $model != resnet18 && $model != wrn-16-10 ]] || limits=(--limit-train 8 --batch-size 4 --limit-val 3)
+    run 0 train --data "$work/set" --model "$model" --epochs 1 --batch-size 16 --devices 1xcpu "${limits[@]}"
+    grep -q 'done: ' "$work/stdout" "$work/stderr" || fail "$model did not train"
+done
+
+# --- the same bits ---
+
+expected=$(digest_of --devices 1xcpu --workers 0 --data-cache none)
+[[ $expected =~ ^[0-9a-f]{32}$ ]] || fail "no digest"
+for arguments in "--devices 2xcpu --workers 1" "--devices 1xcpu --workers 3 --data-cache none" "--devices 2xcpu --workers 3"; do
+    # shellcheck disable=SC2086 # words
+    [[ $(digest_of $arguments) == "$expected" ]] || fail "$arguments: another digest"
+done
+[[ $(digest_of --devices 1xcpu --resize 16x16) != "$expected" ]] || fail "--resize changes nothing"
+[[ $(digest_of --devices 1xcpu --channels 1) != "$expected" ]] || fail "--channels changes nothing"
+[[ $(digest_of --devices 1xcpu --val-split 0.25) != "$expected" ]] || fail "--val-split changes nothing"
+
+# --- a broken picture ---
+
+head -c 900 "$work/set/train/dog/3.ppm" >"$work/cut"
+mv "$work/cut" "$work/set/train/dog/3.ppm"
+run 1 train --data "$work/set" --epochs 1 --devices 1xcpu
+says '1 of 48 pictures cannot be used (--skip-bad leaves them out)'
+says 'train/dog/3.ppm: truncated'
+run 0 train --data "$work/set" --epochs 1 --devices 1xcpu --skip-bad
+says 'train/dog/3.ppm'
+says '1 of 48 pictures of'
+says '47 training images'
+
+# --- other data ---
+
+run 2 train --data "$work/none" --epochs 1
+complains 'must be one of' 'or the path of a folder or file'
+mkdir "$work/cifar"
+for i in 1 2 3 4 5; do
+    for label in 00 01 02 03 04 05 06 07 08 09; do
+        bytes "$label"
+        head -c 3072 <(yes "$i$label")
+    done >"$work/cifar/data_batch_$i.bin"
+done
+cp "$work/cifar/data_batch_1.bin" "$work/cifar/test_batch.bin"
+run 0 train --data "$work/cifar" --epochs 1 --batch-size 10 --devices 1xcpu
+says '50 training images, 10 for validation'
+{ echo 'label,1x1,1x2,2x1,2x2'; for i in {0..9}; do echo "$((i % 2)),1,2,3,$i"; done; } >"$work/rows.csv"
+run 2 train --data "$work/rows.csv" --epochs 1
+complains 'has no validation set' '--val-split 0.1' '--limit-val 0'
+run 0 train --data "$work/rows.csv" --resize 28x28 --val-split 0.2 --epochs 1 --batch-size 4 --devices 1xcpu
+says '8 training images, 2 for validation'
