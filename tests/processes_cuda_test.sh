@@ -69,6 +69,44 @@ says 'exchange in bf16: strategy multi-worker on CPU devices has it, not multi-w
 LOCKSTEP_EMULATED_NCCL=no ranks 2 1 train "${small[@]}" --strategy multi-worker --devices cuda
 says 'the CUDA plug-in has no NCCL: it was built without it'
 
+# --- whose GPUs are whose -----------------------------------------------------------------------------------------------
+
+# Here none can have a GPU that another one has.
+two=(train "${small[@]}" --shards 4 --strategy multi-worker)
+export LOCKSTEP_EMULATED_GPUS=2
+ranks 2 0 "${two[@]}" --devices cuda
+same "$wanted"
+# Ranks that are bound to different cores see the same GPUs.
+OMPI_MCA_hwloc_base_binding_policy=core:overload-allowed ranks 2 0 "${two[@]}" --devices cuda
+same "$wanted"
+once='and NCCL 2.28.9 takes a GPU once: start fewer processes, or leave it to them which GPUs they take'
+ranks 3 1 "${two[@]}" --devices cuda
+says "strategy multi-worker: rank 2 on $(hostname) has cuda:0, which rank 0 on $(hostname) has as cuda:0, $once"
+ranks 2 1 "${two[@]}" --devices cuda:1
+says "strategy multi-worker: rank 1 on $(hostname) has cuda:1, which rank 0 on $(hostname) has as cuda:1, $once"
+LOCKSTEP_EMULATED_NCCL=23000 ranks 3 0 "${two[@]}" --devices cuda
+same "$wanted"
+
+# apart STATUS GPUS SPEC GPUS SPEC: two processes that each see some of four GPUs.
+export LOCKSTEP_EMULATED_GPUS=4
+apart()
+{
+    arguments=("[two processes, and their GPUs]" "${@:2}")
+    status=0
+    timeout -k 5 100 mpirun --quiet -n 1 -x CUDA_VISIBLE_DEVICES="$2" "$LOCKSTEP" "${two[@]}" --devices "$3" \
+        : -n 1 -x CUDA_VISIBLE_DEVICES="$4" "$LOCKSTEP" "${two[@]}" --devices "$5" \
+        >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
+    [[ $status -eq $1 ]] || fail "exit status is not $1"
+}
+apart 0 3,1 cuda 3 cuda # the second one has no choice
+same "$wanted"
+apart 0 0,1 2xcuda 3,2 2xcuda
+says 'devices   4, strategy multi-worker, exchange by NCCL 2.28.9, 2 processes'
+apart 0 0,1,2,3 cuda 0,1,2,3 cuda:0 # what is asked for by number is given first
+same "$wanted"
+apart 1 0,1 cuda:1 2,1 cuda:1
+says "rank 1 on $(hostname) has cuda:1, which rank 0 on $(hostname) has as cuda:1, $once"
+
 status=0
 arguments=(launch)
 timeout -k 5 200 "$LOCKSTEP" launch -n 2 -- train "${small[@]}" --shards 4 --devices cuda >"$work/stdout" 2>"$work/stderr" \

@@ -125,6 +125,7 @@ static const lk_backend cuda = {
     .available = lk__cuda_available,
     .may_be_best = lk__cuda_has_driver,
     .describe = lk__cuda_describe,
+    .identify = lk__cuda_identify,
     .describe_kind = lk__cuda_describe_kind,
     .open = lk__cuda_open,
     .close = lk__cuda_close,

@@ -88,6 +88,11 @@ typedef struct lk_graphs {
     void (*free)(lk_device *device, void *graph); /* NULL is fine */
 } lk_graphs;
 
+/* What no other physical device has, whichever processes see it under whichever number. */
+typedef struct lk_device_identity {
+    unsigned char bytes[16];
+} lk_device_identity;
+
 typedef struct lk_backend {
     const char *kind; /* "cpu" */
     /* Tables in order of preference; a kernel is the first row found for (operator, dtype): a pure function of the
@@ -100,6 +105,8 @@ typedef struct lk_backend {
      * whether a number of devices without a kind means this kind, before the others. NULL: it is not preferred. */
     bool (*may_be_best)(void);
     lk_status (*describe)(int index, char *text, int size);
+    /* NULL: processes that have devices of this kind need not choose. */
+    lk_status (*identify)(int index, lk_device_identity *identity);
     /* lk_device_describe_kind; NULL: it needs nothing but the build. */
     lk_status (*describe_kind)(char *text, int size);
 
@@ -165,6 +172,9 @@ struct lk_device {
 
 /* Set by backends/registry.c: the kinds in order of preference, NULL-terminated. */
 extern const lk_backend *const lk__backends[];
+
+/* NULL: there is no such kind. */
+const lk_backend *lk__backend_of_kind(const char *kind);
 
 /* The first row for (operator, dtype); *implementation, if not NULL, is its table's name. NULL: none. */
 const lk_kernel *lk__backend_kernel(const lk_backend *backend, int op, lk_dtype dtype, const char **implementation);

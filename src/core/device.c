@@ -101,7 +101,7 @@ void lk__device_free(lk_device *device, void *memory)
 
 /* ------------------------------------------------------------------------------------------------------------------ */
 
-static const lk_backend *find_backend(const char *kind)
+const lk_backend *lk__backend_of_kind(const char *kind)
 {
     for (int i = 0; lk__backends[i]; i++)
         if (strcmp(lk__backends[i]->kind, kind) == 0)
@@ -141,7 +141,7 @@ static lk_status start_device(lk_device *device, lk_device **out)
 
 static lk_status open_device(const char *kind, int index, lk_device **out)
 {
-    lk_device *device = new_device(find_backend(kind), index);
+    lk_device *device = new_device(lk__backend_of_kind(kind), index);
     if (!device)
         return LK_ERR_MEMORY;
     snprintf(device->name, sizeof device->name, "%s:%d", kind, index);
@@ -290,7 +290,7 @@ const char *lk_device_kind(const lk_device *device)
 
 int lk_device_available(const char *kind)
 {
-    const lk_backend *backend = find_backend(kind);
+    const lk_backend *backend = lk__backend_of_kind(kind);
     return backend ? backend->available() : 0;
 }
 
@@ -306,7 +306,7 @@ const char *lk_device_kind_at(int index)
 
 lk_status lk_device_describe(const char *kind, int index, char *text, int size)
 {
-    const lk_backend *backend = find_backend(kind);
+    const lk_backend *backend = lk__backend_of_kind(kind);
     if (!backend)
         LK_FAIL(LK_ERR_ARGUMENT, "device: unknown kind '%s'", kind);
     return backend->describe(index, text, size);
@@ -314,7 +314,7 @@ lk_status lk_device_describe(const char *kind, int index, char *text, int size)
 
 lk_status lk_device_describe_kind(const char *kind, char *text, int size)
 {
-    const lk_backend *backend = find_backend(kind);
+    const lk_backend *backend = lk__backend_of_kind(kind);
     if (!backend)
         LK_FAIL(LK_ERR_ARGUMENT, "device: unknown kind '%s'", kind);
     if (backend->describe_kind)

@@ -57,6 +57,8 @@ typedef struct lk_links_table {
     lk_status (*check_library)(lk_device *const *devices, int n);
     /* "NCCL 2.28.9" */
     void (*describe_library)(char *text, size_t size);
+    /* Whether it takes several ranks on one physical device. */
+    bool (*shares_devices)(void);
     lk_status (*new_id)(lk_links_id *id);
 
     /* On the thread of `device`, which may be none of links, in its own stream; or on the queue's, of what is read in

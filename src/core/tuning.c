@@ -26,14 +26,6 @@ struct lk_tuning {
 
 /* --- making one --------------------------------------------------------------------------------------------------- */
 
-static const lk_backend *find_backend(const char *kind)
-{
-    for (int i = 0; lk__backends[i]; i++)
-        if (strcmp(lk__backends[i]->kind, kind) == 0)
-            return lk__backends[i];
-    return NULL;
-}
-
 static void describe_machine(lk_tuning *tuning)
 {
     int used = snprintf(tuning->machine, sizeof tuning->machine, "lockstep %s, device %s", lk_build_version(),
@@ -46,7 +38,7 @@ static void describe_machine(lk_tuning *tuning)
 
 lk_tuning *lk_tuning_new(const char *kind)
 {
-    const lk_backend *backend = find_backend(kind);
+    const lk_backend *backend = lk__backend_of_kind(kind);
     if (!backend) {
         lk__fail(LK_ERR_ARGUMENT, "tuning: unknown kind of device '%s'", kind);
         return NULL;

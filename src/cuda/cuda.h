@@ -18,6 +18,7 @@ int lk__cuda_available(void);
 bool lk__cuda_has_driver(void);
 
 lk_status lk__cuda_describe(int index, char *text, int size);
+lk_status lk__cuda_identify(int index, lk_device_identity *identity);
 lk_status lk__cuda_describe_kind(char *text, int size);
 
 lk_status lk__cuda_open(lk_device *device, void **state);

@@ -10,6 +10,9 @@
 #include <string.h>
 #include <unistd.h>
 
+_Static_assert(sizeof((lk_gpu_info *)NULL)->uuid == sizeof((lk_device_identity *)NULL)->bytes,
+               "what identifies a GPU is its UUID");
+
 /* --- GPUs --------------------------------------------------------------------------------------------------------- */
 
 /* Of the NVIDIA driver: a file that Linux shows while its module is there, and what it is talked to through, also in a
@@ -104,6 +107,16 @@ lk_status lk__cuda_describe(int index, char *text, int size)
         append(text, size, info.peers >> other & 1 ? ", reaches cuda:%d " : ", does not reach cuda:%d, there ", other);
         append_path(&path, text, size);
     }
+    return LK_OK;
+}
+
+lk_status lk__cuda_identify(int index, lk_device_identity *identity)
+{
+    const lk_gpu_driver *driver;
+    lk_gpu_info info;
+    LK_TRY(find_gpu(index, &driver));
+    LK_TRY(lk__cuda_check(driver, driver->describe(index, &info)));
+    memcpy(identity->bytes, info.uuid, sizeof identity->bytes);
     return LK_OK;
 }
 

@@ -45,6 +45,12 @@ static void write_version(char *text, size_t size, int version)
     snprintf(text, size, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
 }
 
+static bool shares_devices(void)
+{
+    const lk_gpu_nccl *nccl = find_nccl();
+    return nccl && nccl->version >= NCCL_SHARES_GPUS;
+}
+
 static lk_status check_library(lk_device *const *devices, int n)
 {
     const lk_gpu_nccl *nccl = find_nccl();
@@ -52,7 +58,7 @@ static lk_status check_library(lk_device *const *devices, int n)
     if (!nccl)
         LK_FAIL(LK_ERR_UNSUPPORTED, "the CUDA plug-in has no NCCL: it was built without it");
     write_version(version, sizeof version, nccl->version);
-    for (int i = 0; i < n && nccl->version < NCCL_SHARES_GPUS; i++)
+    for (int i = 0; i < n && !shares_devices(); i++)
         for (int j = 0; j < i; j++)
             if (devices[i]->index == devices[j]->index)
                 LK_FAIL(LK_ERR_UNSUPPORTED, "%s is several devices, and %s takes a GPU once; 2.30 and later share it",
@@ -240,6 +246,7 @@ const lk_links_table lk__cuda_links = {
     .dtypes = LK_DTYPE_BIT(LK_F32) | LK_DTYPE_BIT(LK_F64),
     .check_library = check_library,
     .describe_library = describe_library,
+    .shares_devices = shares_devices,
     .new_id = new_id,
     .pack = pack,
     .copy = copy,

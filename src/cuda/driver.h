@@ -39,8 +39,9 @@ typedef struct lk_gpu_info {
     char name[64];
     int capability[2]; /* 9, 0 */
     int multiprocessors;
-    int64_t memory;    /* bytes */
-    char bus[32];      /* "0000:3b:00.0" */
+    int64_t memory; /* bytes */
+    char bus[32];   /* "0000:3b:00.0" */
+    unsigned char uuid[16];
     uint32_t peers;    /* bit i: can reach the memory of GPU i directly */
     int64_t workspace; /* bytes that a stream takes for cuBLASLt and cuDNN when it runs them first */
 } lk_gpu_info;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 struct lk_gpu_event {
     int gpu;
@@ -42,6 +43,7 @@ static lk_gpu_status describe(int gpu, lk_gpu_info *info)
     snprintf(info->name, sizeof info->name, "%.63s", properties.name);
     snprintf(info->bus, sizeof info->bus, "%04x:%02x:%02x.0", properties.pciDomainID, properties.pciBusID,
              properties.pciDeviceID);
+    memcpy(info->uuid, &properties.uuid, sizeof info->uuid);
     info->capability[0] = properties.major;
     info->capability[1] = properties.minor;
     info->multiprocessors = properties.multiProcessorCount;

@@ -4,11 +4,13 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/backend.h"
 #include "core/device_spec.h"
 #include "core/topology.h"
 #include "dist/cluster.h"
 #include "dist/group.h"
 #include "dist/strategy.h"
+#include "train/gpu_shares.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -72,8 +74,8 @@ lk_status lk__join_processes(lk_trainer *trainer, int *cores)
 }
 
 /* Of processes on one machine that have the same cores to choose from, each takes those behind the ones that processes
- * before it take. Gives how many these are. */
-static int take_cores(lk_group *group, const introduction *all, int here)
+ * before it take. `number` is its first device's, which decides the core together with this. */
+static void take_cores(lk_group *group, const introduction *all, int here, int number)
 {
     int before = 0, together = 0, cores = lk__topology_cores();
     for (int rank = 0; rank < lk__group_ranks(group); rank++) {
@@ -82,12 +84,12 @@ static int take_cores(lk_group *group, const introduction *all, int here)
         before += rank < here ? all[rank].devices : 0;
         together += all[rank].devices;
     }
-    lk__topology_begin_at(before);
-    if (together > cores && before == 0)
+    bool has_gpus = lk__backend_of_kind(all[here].kind)->offload;
+    lk__topology_begin_at((before + cores - number % cores) % cores);
+    if (together > cores && before == 0 && !has_gpus)
         lk__log(LK_LOG_WARNING,
                 "%d devices of several processes share %d core%s of %s: more devices than cores gain no speed",
                 together, cores, cores == 1 ? "" : "s", lk__group_host(group, here));
-    return before;
 }
 
 /* Processes with GPUs and those without would wait for different messages. */
@@ -102,16 +104,78 @@ static lk_status check_kinds(lk_group *group, const introduction *all)
     return LK_OK;
 }
 
-/* "2xcuda" is the next two GPUs that no process before this one takes; a spec with numbers is taken at its word. */
-static lk_status take_gpus(int before, const lk_device_spec_entry *entries, int n, lk__spec_text spec)
+static bool has_numbers(const char *spec)
+{
+    return strchr(spec, ':');
+}
+
+static lk_status describe_share(const char *spec, const lk_device_spec_entry *entries, int n, lk_gpu_share *share)
+{
+    const lk_backend *backend = lk__backend_of_kind(entries[0].kind);
+    int seen = backend->available();
+    share->devices = n;
+    share->seen = seen < LK_GPUS_SEEN ? seen : LK_GPUS_SEEN;
+    for (int i = 0; i < n; i++)
+        share->numbers[i] = has_numbers(spec) ? entries[i].index : -1;
+    for (int i = 0; i < share->seen; i++)
+        LK_TRY(backend->identify(i, &share->gpus[i]));
+    return LK_OK;
+}
+
+static void write_spec(const lk_gpu_share *share, const char *kind, lk__spec_text spec)
 {
     int used = 0;
-    if (before == 0 || strchr(spec, ':') || strcmp(entries[0].kind, "cuda") != 0)
+    for (int i = 0; i < share->devices; i++)
+        used += snprintf(spec + used, sizeof(lk__spec_text) - (size_t)used, "%s%s:%d", i ? "," : "", kind,
+                         share->numbers[i]);
+}
+
+/* all[ranks]; those of this process's machine come to stand first, in the order of ranks. */
+static lk_gpu_share *of_this_machine(lk_group *group, lk_gpu_share *all, int here, int *n)
+{
+    lk_gpu_share *own = NULL;
+    *n = 0;
+    for (int rank = 0; rank < lk__group_ranks(group); rank++) {
+        if (strcmp(lk__group_host(group, rank), lk__group_host(group, here)) != 0)
+            continue;
+        if (rank == here)
+            own = all + *n;
+        memmove(all + (*n)++, all + rank, sizeof *all);
+    }
+    return own;
+}
+
+/* "2xcuda" is two GPUs that no other process of the machine takes, whichever cores these have; a spec with numbers is
+ * taken at its word. */
+static lk_status take_gpus(lk_group *group, const lk_device_spec_entry *entries, int n, lk__spec_text spec)
+{
+    int neighbours;
+    if (!lk__backend_of_kind(entries[0].kind)->identify)
         return LK_OK;
-    int gpus = lk_device_available("cuda");
-    for (int i = 0; i < n && gpus > 0; i++)
-        used += snprintf(spec + used, sizeof(lk__spec_text) - (size_t)used, "%s%s:%d", i ? "," : "", entries[i].kind,
-                         (before + i) % gpus);
+    lk_gpu_share *mine = lk__calloc(1, sizeof *mine), *all = lk__calloc((size_t)lk__group_ranks(group), sizeof *all);
+    lk_status status = mine && all ? describe_share(spec, entries, n, mine) : LK_ERR_MEMORY;
+    if (status == LK_OK)
+        status = lk__group_gather(group, mine, sizeof *mine, all);
+    if (status == LK_OK && !has_numbers(spec)) {
+        const lk_gpu_share *own = of_this_machine(group, all, lk__group_rank(group), &neighbours);
+        lk__gpu_shares_assign(all, neighbours);
+        write_spec(own, entries[0].kind, spec);
+    }
+    lk__free(mine);
+    lk__free(all);
+    return status;
+}
+
+/* Which cores and GPUs. */
+static lk_status take_own(lk_group *group, const introduction *all, lk__spec_text spec)
+{
+    lk_device_spec_entry entries[LK_MAX_DEVICES];
+    int n;
+    LK_TRY(check_kinds(group, all));
+    LK_TRY(lk__device_spec_parse(spec, entries, LK_MAX_DEVICES, &n));
+    LK_TRY(take_gpus(group, entries, n, spec));
+    LK_TRY(lk__device_spec_parse(spec, entries, LK_MAX_DEVICES, &n));
+    take_cores(group, all, lk__group_rank(group), lk__backend_of_kind(entries[0].kind)->offload ? entries[0].index : 0);
     return LK_OK;
 }
 
@@ -128,9 +192,7 @@ lk_status lk__count_devices(lk_trainer *trainer, lk__spec_text spec)
         return LK_OK;
     LK_TRY(lk__group_open(&group));
     LK_TRY(introduce(group, plan->devices, entries[0].kind, &all));
-    lk_status status = check_kinds(group, all);
-    if (status == LK_OK)
-        status = take_gpus(take_cores(group, all, plan->process), entries, plan->devices, spec);
+    lk_status status = take_own(group, all, spec);
     plan->devices = 0;
     for (int rank = 0; rank < plan->processes; rank++)
         plan->devices += all[rank].devices;

@@ -2,6 +2,7 @@
  * of them, and sums over shards are finished by messages between processes. */
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/backend.h"
 #include "dist/host_links.h"
 #include "dist/strategy.h"
 
@@ -44,10 +45,64 @@ static lk_status link_by_messages(lk_strategy *s)
     return lk__flat_new(&opts, &s->flat);
 }
 
+/* A process's devices, for the others. */
+typedef struct place {
+    lk_device_identity devices[LK_MAX_DEVICES];
+    char names[LK_MAX_DEVICES][24];
+} place;
+
+static lk_status same_device(const lk_strategy *s, const place *all, int p, int i, int q, int j)
+{
+    LK_FAIL(
+        LK_ERR_UNSUPPORTED,
+        "strategy multi-worker: rank %d on %s has %s, which rank %d on %s has as %s, and %s takes a GPU once: start "
+        "fewer processes, or leave it to them which GPUs they take (--devices cuda, or Nxcuda)",
+        q, lk__group_host(s->group, q), all[q].names[j], p, lk__group_host(s->group, p), all[p].names[i], s->transport);
+}
+
+/* All processes come to the same. */
+static lk_status check_devices(const lk_strategy *s, const place *all)
+{
+    int processes = lk__group_ranks(s->group);
+    for (int q = 1; q < processes; q++)
+        for (int p = 0; p < q; p++)
+            for (int j = 0; j < s->starts[q + 1] - s->starts[q]; j++)
+                for (int i = 0; i < s->starts[p + 1] - s->starts[p]; i++)
+                    if (memcmp(&all[p].devices[i], &all[q].devices[j], sizeof(lk_device_identity)) == 0)
+                        return same_device(s, all, p, i, q, j);
+    return LK_OK;
+}
+
+static lk_status gather_places(const lk_strategy *s, place *own, place *all)
+{
+    for (int i = 0; i < s->n_devices; i++) {
+        const lk_device *device = s->devices[i];
+        LK_TRY(device->backend->identify(device->index, &own->devices[i]));
+        snprintf(own->names[i], sizeof own->names[i], "%s", device->name);
+    }
+    return lk__group_gather(s->group, own, sizeof *own, all);
+}
+
+/* The library would find it out as well, and say it worse. */
+static lk_status check_sharing(const lk_strategy *s, const lk_links_table *links)
+{
+    if (links->shares_devices())
+        return LK_OK;
+    place *own = lk__calloc(1, sizeof *own), *all = lk__calloc((size_t)lk__group_ranks(s->group), sizeof *all);
+    lk_status status = own && all ? gather_places(s, own, all) : LK_ERR_MEMORY;
+    if (status == LK_OK)
+        status = check_devices(s, all);
+    lk__free(own);
+    lk__free(all);
+    return status;
+}
+
 /* GPUs: by NCCL, of which the processes' messages only carry the name of what connects them. */
 static lk_status link_by_library(lk_strategy *s, const lk_links_table *links)
 {
     lk_links_id id = {{0}};
+    links->describe_library(s->transport, sizeof s->transport);
+    LK_TRY(check_sharing(s, links));
     if (lk__group_rank(s->group) == 0)
         LK_TRY(links->new_id(&id));
     LK_TRY(lk__group_broadcast(s->group, 0, &id, sizeof id));
@@ -58,7 +113,6 @@ static lk_status link_by_library(lk_strategy *s, const lk_links_table *links)
                          .id = &id,
                          .first = s->first,
                          .ranks = s->ranks};
-    links->describe_library(s->transport, sizeof s->transport);
     return lk__flat_new(&opts, &s->flat);
 }
 
