@@ -3,9 +3,9 @@
 
 pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
 if(LK_SANITIZE OR NOT ONEDNN_FOUND) # slower, as plain C kernels are
-  set(LK_TEST_TIMEOUT 600)
+  set(LK_TEST_TIMEOUT 1800)
 else()
-  set(LK_TEST_TIMEOUT 300)
+  set(LK_TEST_TIMEOUT 900)
 endif()
 
 function(lk_test name label)

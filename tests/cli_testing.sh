@@ -134,7 +134,7 @@ until_there()
     until grep -qE -- "$1" "$2" 2>/dev/null; do
         kill -0 "$process" 2>/dev/null || fail "ended before '$1' was there"
         tries=$((tries + 1))
-        [[ $tries -lt 1200 ]] || fail "'$1' does not come"
+        [[ $tries -lt 2400 ]] || fail "'$1' does not come"
         sleep 0.05
     done
 }

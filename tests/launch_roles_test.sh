@@ -51,18 +51,19 @@ fi
 if grep -vE '^\[(chief|ps-[01]|worker-[01])\] ' "$work/stderr"; then
     fail "a line without a role"
 fi
-holds "$work/logs/worker-1.log" 'steps with'
+# One of the workers may come when the other one has done all there was.
+grep -qF 'steps with' "$work/logs/worker-0.log" "$work/logs/worker-1.log" || fail "no worker says what it did"
 [[ -e $work/logs/chief.log && -e $work/logs/ps-1.log ]] || fail "logs are missing"
 
 # --- processes that go ------------------------------------------------------------------------------------------------
 
-many=(--limit-train 1024 --epochs 40)
-short=(--peer-timeout 1 --devices cpu:0)
+many=(--limit-train 1024 --epochs 60)
+short=(--peer-timeout 2 --devices cpu:0)
 
 begin_roles --workers 2 "${train[@]}" "${many[@]}" "${short[@]}"
-kill -KILL "$(role_process worker | head -n 1)"
+kill -KILL "$(role_process worker | head -n 1)" # it need not be the one that has trained so far
 finished
-grep -qE '^worker-[01] on [^ ]+ killed by signal 9, step [1-9][0-9]*, in [a-z]' "$work/stderr" || fail "the worker is not named"
+grep -qE '^worker-[01] on [^ ]+ killed by signal 9, step [0-9]+, in [a-z]' "$work/stderr" || fail "the worker is not named"
 
 begin_roles --workers 1 --servers 2 "${train[@]}" "${many[@]}" "${short[@]}" --snapshot-dir "$work/snapshots"
 kill -KILL "$(role_process ps 1)"
@@ -86,7 +87,7 @@ ended 1 '^chief on [^ ]+: no progress for [1-9][0-9]* s, step [1-9]'
 
 begin_roles --workers 2 --stall-timeout 2 "${train[@]}" "${long[@]}" --peer-timeout 30 --devices cpu:0
 kill -STOP "$(role_process ps)"
-ended 1 '^ps-0 on [^ ]+: no progress for [23] s'
+ended 1 '^ps-0 on [^ ]+: no progress for [0-9]+ s'
 
 # A supervisor is missed as what it supervises is.
 begin_roles --workers 1 "${train[@]}" "${long[@]}" "${short[@]}"

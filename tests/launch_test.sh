@@ -106,7 +106,7 @@ echo "a killed rank was named, and all was over, after $(($(now) - began)) ms"
 launch_long -n 2 --stall-timeout 2
 began=$(now)
 kill -STOP "$(rank_process 0)"
-ended 1 '^rank 0 on [^ ]+: no progress for 2 s, step [1-9][0-9]*, in [a-z]'
+ended 1 '^rank 0 on [^ ]+: no progress for [0-9]+ s, step [1-9][0-9]*, in [a-z]'
 echo "a stopped rank was named after $(($(now) - began)) ms, of a stall timeout of 2 s"
 
 # What goes wrong in every rank, what in one alone.

@@ -19,7 +19,7 @@ none_left()
     local tries=0
     while pgrep -f -- "--seed $mark" >/dev/null; do
         tries=$((tries + 1))
-        [[ $tries -lt 100 ]] || fail "left behind: $(pgrep -fa -- "--seed $mark")"
+        [[ $tries -lt 600 ]] || fail "left behind: $(pgrep -fa -- "--seed $mark")"
         sleep 0.1
     done
 }

@@ -127,10 +127,10 @@ fi
 # --- an interrupt ----------------------------------------------------------------------------------------------------
 
 # Whichever of them it comes to, both end at the same step.
-mpirun --quiet -n 2 "$LOCKSTEP" train --model lenet --data synthetic --batch-size 64 --epochs 1000 --strategy multi-worker \
-    --devices 1 --json >"$work/stdout" 2>"$work/stderr" </dev/null &
+mpirun --quiet -n 2 "$LOCKSTEP" train --model lenet --data synthetic --limit-train 2560 --batch-size 64 --epochs 1000000 \
+    --strategy multi-worker --devices 1 --json >"$work/stdout" 2>"$work/stderr" </dev/null &
 process=$!
-trap 'kill -KILL "$process" 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'pkill -KILL -P "$process" || true; kill -KILL "$process" 2>/dev/null || true; rm -rf "$work"' EXIT
 arguments=("[two processes, interrupted]")
 until_there '"epoch":1' "$work/stdout"
 mapfile -t ranks < <(pgrep -P "$process" -f 'lockstep train')
