@@ -132,6 +132,65 @@ static void test_what_was_never_written_cannot_be_read(void **state)
     assert_int_equal(lk_tensor_wait(lk_add_scalar(x, 1)), LK_ERR_STATE);
 }
 
+/* Counts what becomes of it. */
+typedef struct counted_task {
+    lk_task task;
+    int runs, left_out, released;
+    lk_status status;
+    char why[1024];
+} counted_task;
+
+static lk_status count_run(lk_task *task)
+{
+    ((counted_task *)task)->runs++;
+    return LK_OK;
+}
+
+static void count_left_out(lk_task *task, lk_status status, const char *why)
+{
+    counted_task *t = (counted_task *)task;
+    t->left_out++;
+    t->status = status;
+    snprintf(t->why, sizeof t->why, "%s", why);
+}
+
+static void count_release(lk_task *task)
+{
+    ((counted_task *)task)->released++;
+}
+
+static counted_task push_reading(lk_device *device, const lk_tensor *x)
+{
+    counted_task t = {.task = {.device = device,
+                               .reads = (lk_storage *[]){x->storage},
+                               .n_reads = 1,
+                               .run = count_run,
+                               .leave_out = count_left_out,
+                               .release = count_release}};
+    assert_int_equal(lk__engine_push_task(&t.task), LK_OK);
+    lk_device_sync(device);
+    lk_error_clear();
+    return t;
+}
+
+static void test_a_task_is_told_that_it_is_left_out(void **state)
+{
+    devices *d = *state;
+    int line;
+    counted_task fine = push_reading(d->b, number(d->a, 1));
+    assert_int_equal(fine.runs, 1);
+    assert_int_equal(fine.left_out, 0);
+    assert_int_equal(fine.released, 1);
+    lk_tensor *loss = failing(d->a, &line);
+    counted_task poisoned = push_reading(d->b, loss);
+    assert_int_equal(poisoned.runs, 0);
+    assert_int_equal(poisoned.left_out, 1);
+    assert_int_equal(poisoned.released, 1);
+    assert_reported(lk_tensor_wait(loss), &line);
+    assert_int_equal(poisoned.status, LK_ERR_ARGUMENT);
+    assert_non_null(strstr(poisoned.why, "label 7"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -142,6 +201,7 @@ int main(void)
         TEST(test_independent_tensors_stay_readable),
         TEST(test_the_first_of_several_failures_is_kept),
         TEST(test_what_was_never_written_cannot_be_read),
+        TEST(test_a_task_is_told_that_it_is_left_out),
     };
     int failed = cmocka_run_group_tests_name("asynchronous engine", tests, NULL, NULL);
     setenv("LOCKSTEP_ENGINE", "sync", 1);

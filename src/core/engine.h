@@ -43,7 +43,9 @@ typedef struct lk_task {
     uint64_t *versions; /* NULL, or [n_reads], set by pushing: how often reads[i] was written before it */
     double flops;
     lk_status (*run)(struct lk_task *task); /* on the device's thread */
-    void (*release)(struct lk_task *task);  /* once it has run, or was left out because of poison */
+    /* NULL, or called there instead of run where what it reads or writes is poisoned, with what by. */
+    void (*leave_out)(struct lk_task *task, lk_status status, const char *why);
+    void (*release)(struct lk_task *task); /* once it has run, or was left out */
 } lk_task;
 
 /* As lk__engine_push. On failure nothing was pushed, and the task is still the caller's. */

@@ -398,6 +398,8 @@ void lk__execute_task(lk_task *task)
 {
     lk_error *error = poison_of_task(task);
     lk_status status = LK_OK;
+    if (error && task->leave_out)
+        task->leave_out(task, error->status, error->message);
     if (!error) {
         lk_error_clear();
         status = task->run(task);
