@@ -78,7 +78,6 @@ static lk_status wait_for(const lk_group *group, lk_message *messages, int n)
     return LK_OK;
 }
 
-/* Memory of messages that were begun stays the library's: a failure here ends the process, not the message. */
 lk_status lk__group_exchange(lk_group *group, lk_channel channel, const lk_group_message *messages, int n)
 {
     lk_message few[32], *under_way = n <= 32 ? few : lk__calloc((size_t)n, sizeof *under_way);
@@ -94,24 +93,64 @@ lk_status lk__group_exchange(lk_group *group, lk_channel channel, const lk_group
     return status;
 }
 
-lk_status lk__group_gather(lk_group *group, const void *mine, size_t bytes, void *all)
+/* Memory of messages that may be under way still, when they have failed: it stays, for as long as the process. */
+typedef struct block {
+    struct block *next;
+    max_align_t bytes[];
+} block;
+
+static block *new_block(size_t bytes)
+{
+    return lk__calloc(1, sizeof(block) + bytes);
+}
+
+static void end_block(block *b, lk_status status)
+{
+    static block *kept;
+    static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
+    if (status == LK_OK) {
+        lk__free(b);
+        return;
+    }
+    pthread_mutex_lock(&keeping);
+    b->next = kept;
+    kept = b;
+    pthread_mutex_unlock(&keeping);
+}
+
+/* rows: [ranks * bytes], of which this rank's is there. */
+static lk_status gather(lk_group *group, char *rows, size_t bytes)
 {
     int others = group->ranks - 1, n = 0;
-    memmove((char *)all + (size_t)group->rank * bytes, mine, bytes);
     lk_group_message *messages = lk__calloc(2 * (size_t)others + 1, sizeof *messages);
     if (!messages)
         return LK_ERR_MEMORY;
     for (int step = 1; step <= others; step++) {
         int to = (group->rank + step) % group->ranks, from = (group->rank + group->ranks - step) % group->ranks;
-        messages[n++] = (lk_group_message){true, to, (char *)all + (size_t)group->rank * bytes, bytes};
-        messages[n++] = (lk_group_message){false, from, (char *)all + (size_t)from * bytes, bytes};
+        messages[n++] = (lk_group_message){true, to, rows + (size_t)group->rank * bytes, bytes};
+        messages[n++] = (lk_group_message){false, from, rows + (size_t)from * bytes, bytes};
     }
     lk_status status = lk__group_exchange(group, LK_CHANNEL_CONTROL, messages, n);
     lk__free(messages);
     return status;
 }
 
-lk_status lk__group_broadcast(lk_group *group, int from, void *data, size_t bytes)
+lk_status lk__group_gather(lk_group *group, const void *mine, size_t bytes, void *all)
+{
+    size_t size = (size_t)group->ranks * bytes;
+    block *b = new_block(size);
+    if (!b)
+        return LK_ERR_MEMORY;
+    char *rows = (char *)b->bytes;
+    memcpy(rows + (size_t)group->rank * bytes, mine, bytes);
+    lk_status status = gather(group, rows, bytes);
+    if (status == LK_OK)
+        memcpy(all, rows, size);
+    end_block(b, status);
+    return status;
+}
+
+static lk_status broadcast(lk_group *group, int from, void *data, size_t bytes)
 {
     if (group->rank != from)
         return lk__group_exchange(group, LK_CHANNEL_CONTROL, &(lk_group_message){false, from, data, bytes}, 1);
@@ -119,6 +158,19 @@ lk_status lk__group_broadcast(lk_group *group, int from, void *data, size_t byte
         if (to != from)
             LK_TRY(lk__group_exchange(group, LK_CHANNEL_CONTROL, &(lk_group_message){true, to, data, bytes}, 1));
     return LK_OK;
+}
+
+lk_status lk__group_broadcast(lk_group *group, int from, void *data, size_t bytes)
+{
+    block *b = new_block(bytes);
+    if (!b)
+        return LK_ERR_MEMORY;
+    memcpy(b->bytes, data, bytes);
+    lk_status status = broadcast(group, from, b->bytes, bytes);
+    if (status == LK_OK)
+        memcpy(data, b->bytes, bytes);
+    end_block(b, status);
+    return status;
 }
 
 /* --- joining and leaving ------------------------------------------------------------------------------------------ */

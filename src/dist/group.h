@@ -37,7 +37,8 @@ typedef struct lk_group_message {
     size_t bytes;
 } lk_group_message;
 
-/* Sends and receives all of them, and waits. Between two ranks messages are matched by their order. */
+/* Sends and receives all of them, and waits. Between two ranks messages are matched by their order. On failure some may
+ * be under way still, and their data theirs, for as long as the process. */
 lk_status lk__group_exchange(lk_group *group, lk_channel channel, const lk_group_message *messages, int n);
 
 #endif

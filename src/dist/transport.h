@@ -7,6 +7,7 @@
 
 typedef struct lk_transport {
     const char *name;
+    bool is_late; /* after a failure it may still read and write what an exchange works on, as long as the process */
 
     /* A tensor with the elements of `tensor` that kernels of `device` can read: the same one where memory is shared,
      * else a copy on its way. Belongs to the open scope, or is `tensor`. NULL for NULL. Asynchronous. NULL where a

@@ -101,6 +101,7 @@ struct flat_job {
     lk_refcount references; /* of tasks under way, and the maker's */
     lk_device *home;        /* whose memory this is in */
     const lk_flat *flat;
+    job *next_kept;
     lk_flat_exchange e;
     lk_range root;
     lk_dtype dtype;
@@ -247,9 +248,21 @@ static lk_status on_each(const job *j, lk_status (*fn)(const job *, int))
     return LK_OK;
 }
 
-static lk_status run_exchange(lk_task *task)
+/* Nobody else gets the memory that the job works on. */
+static void keep_for_good(job *j)
 {
-    job *j = (job *)task;
+    static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
+    static job *kept;
+    lk__refcount_retain(&j->references);
+    lk__device_retain_memory(j->e.links);
+    pthread_mutex_lock(&keeping);
+    j->next_kept = kept;
+    kept = j;
+    pthread_mutex_unlock(&keeping);
+}
+
+static lk_status exchange(job *j)
+{
     const lk_transport *transport = j->flat->transport;
     lk__now(j->e.n < j->e.ranks ? LK_DOING_OTHERS : LK_DOING_OPERATOR, "exchange");
     if (j->e.table->in_place)
@@ -263,6 +276,15 @@ static lk_status run_exchange(lk_task *task)
     LK_TRY(transport->scatter(&j->e));
     LK_TRY(on_each(j, finish_tree));
     return j->e.slice ? transport->gather(&j->e) : LK_OK;
+}
+
+static lk_status run_exchange(lk_task *task)
+{
+    job *j = (job *)task;
+    lk_status status = exchange(j);
+    if (status != LK_OK && j->flat->transport->is_late)
+        keep_for_good(j);
+    return status;
 }
 
 /* --- making ------------------------------------------------------------------------------------------------------- */

@@ -194,6 +194,7 @@ static lk_status gather(const lk_flat_exchange *e)
 
 const lk_transport lk__transport_mpi = {
     .name = "MPI",
+    .is_late = true,
     .scatter = scatter,
     .gather = gather,
 };
