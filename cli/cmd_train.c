@@ -160,13 +160,16 @@ static int run(int argc, char **argv)
     lk_status status = lk_train_role_of(&t.config, &role);
     if (status == LK_OK)
         status = role == LK_TRAIN_PS ? cli_serve_parameters(&t.config) : train_or_work(&t, role);
-    /* What ended by an error ends the other processes too. */
     if (status == LK_OK || status == LK_ERR_INTERRUPTED) {
         lk_status left = lk_leave_processes();
         status = status == LK_OK ? left : status;
     }
     fclose(t.nowhere);
-    return status == LK_OK ? 0 : cli_fail();
+    if (status == LK_OK)
+        return 0;
+    int code = cli_fail();
+    lk_abandon_processes();
+    return code;
 }
 
 const cli_command cmd_train = {

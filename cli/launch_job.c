@@ -12,7 +12,14 @@
 #include <time.h>
 
 /* Milliseconds. What mpirun has not ended by then, as on a machine that does not answer, ends when it is gone. */
-enum { TICK = 100, FOR_OTHER_FAILURES = 200, FOR_THE_END = 1000, AFTER_THE_CHIEF = 5000, MOST_RESTARTS = 10 };
+enum {
+    TICK = 100,
+    FOR_OTHER_FAILURES = 200,
+    FOR_THE_CAUSE = 1500,
+    FOR_THE_END = 1000,
+    AFTER_THE_CHIEF = 5000,
+    MOST_RESTARTS = 10
+};
 
 typedef enum job_outcome { RUNNING, FAILED, STALLED, ENDED_AT_ONCE, CHIEF_ENDED } job_outcome;
 
@@ -129,14 +136,19 @@ static bool is_stalled(job *j)
 }
 
 /* One that ended by an error is given some time for another one to turn out to be the cause, and to say what it was. */
+static int64_t patience_after(cli_failure failure)
+{
+    return failure == CLI_FAILURE_SIGNAL ? 0 : failure == CLI_FAILURE_ERROR ? FOR_OTHER_FAILURES : FOR_THE_CAUSE;
+}
+
 static void look_at_ranks(job *j)
 {
-    bool by_signal;
     if (j->ended)
         return;
-    if (cli_ranks_any_failed(j->ranks, &by_signal)) {
+    cli_failure failure = cli_ranks_failure(j->ranks);
+    if (failure != CLI_NO_FAILURE) {
         j->failed = j->failed ? j->failed : j->now;
-        if (by_signal || j->now - j->failed >= FOR_OTHER_FAILURES)
+        if (j->now - j->failed >= patience_after(failure))
             end_job(j, FAILED);
     } else if (is_stalled(j)) {
         end_job(j, STALLED);
@@ -239,14 +251,13 @@ static int tell_mpirun(job *j, int status)
 
 static int tell(job *j, int status)
 {
-    bool by_signal;
     if (j->outcome == ENDED_AT_ONCE)
         return 130;
     if (j->outcome == STALLED)
         return cli_ranks_print_stalled(j->ranks);
     if (j->opts->workers > 0 && j->outcome != FAILED)
         return cli_ranks_status(j->ranks);
-    if (cli_ranks_any_failed(j->ranks, &by_signal))
+    if (cli_ranks_failure(j->ranks) != CLI_NO_FAILURE)
         return cli_ranks_print_failed(j->ranks);
     return tell_mpirun(j, status);
 }

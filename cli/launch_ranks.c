@@ -45,15 +45,25 @@ static bool is_failure(const cli_rank_end *end)
     return end->by_signal || (end->number != 0 && end->number != INTERRUPTED);
 }
 
-/* A signal is a cause; an exit status may be an echo of another rank's end. */
+static cli_failure failure_of(const cli_rank_end *end)
+{
+    if (!is_failure(end))
+        return CLI_NO_FAILURE;
+    return end->by_signal ? CLI_FAILURE_SIGNAL : end->heart.follows ? CLI_FAILURE_FOLLOWS : CLI_FAILURE_ERROR;
+}
+
+cli_failure cli_ranks_failure(const cli_ranks *ranks)
+{
+    return ranks->first_failed < 0 ? CLI_NO_FAILURE : failure_of(&ranks->ranks[ranks->first_failed].end);
+}
+
 static void take_end(cli_ranks *ranks, rank *r, const cli_rank_end *end)
 {
     r->has_ended = true;
     r->end = *end;
     r->heart = end->heart;
     cli_output_flush(&r->output);
-    bool is_better = ranks->first_failed < 0 || (end->by_signal && !ranks->ranks[ranks->first_failed].end.by_signal);
-    if (is_failure(end) && is_better)
+    if (failure_of(end) > cli_ranks_failure(ranks))
         ranks->first_failed = (int)(r - ranks->ranks);
 }
 
@@ -94,12 +104,6 @@ void cli_ranks_age(cli_ranks *ranks, double seconds)
 }
 
 /* --- what became of them ------------------------------------------------------------------------------------------ */
-
-bool cli_ranks_any_failed(const cli_ranks *ranks, bool *by_signal)
-{
-    *by_signal = ranks->first_failed >= 0 && ranks->ranks[ranks->first_failed].end.by_signal;
-    return ranks->first_failed >= 0;
-}
 
 static double silence(const rank *r)
 {

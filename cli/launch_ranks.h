@@ -19,8 +19,16 @@ void cli_ranks_take(cli_ranks *ranks, const cli_record *record);
 /* So many seconds have gone by, of which at most one counts: the launcher may have been kept from reading. */
 void cli_ranks_age(cli_ranks *ranks, double seconds);
 
-/* Whether a rank has ended as it should not have; *by_signal: without having been able to say why. */
-bool cli_ranks_any_failed(const cli_ranks *ranks, bool *by_signal);
+/* How likely it is that a rank that has ended as it should not have is the cause of all. */
+typedef enum cli_failure {
+    CLI_NO_FAILURE,
+    CLI_FAILURE_FOLLOWS, /* it says that another one has given up */
+    CLI_FAILURE_ERROR,   /* it may be an echo of another one's end */
+    CLI_FAILURE_SIGNAL   /* it was not able to say why */
+} cli_failure;
+
+/* Of the likeliest one. */
+cli_failure cli_ranks_failure(const cli_ranks *ranks);
 
 /* Whether a rank does not go on for `seconds`, and not because it waits for another one that does; or, with `all`, none
  * of them goes on. Which one that is is remembered. */

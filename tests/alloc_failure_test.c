@@ -1,6 +1,6 @@
 /* One allocation after another is made to fail, in whichever thread it happens: a short training either goes through to
  * the same digest, or ends in LK_ERR_MEMORY with a message. That nothing leaks and nothing freed is used shows under
- * AddressSanitizer. */
+ * AddressSanitizer. With the arguments `rank R N`, under mpirun, rank R is refused one: see give_up_test.sh. */
 #include "small_network.h"
 
 #include "base/mem.h"
@@ -194,8 +194,70 @@ static void with_generated_data(void **state)
     assert_true(failures > 0);
 }
 
-int main(void)
+/* --- one of several processes ------------------------------------------------------------------------------------- */
+
+typedef struct injection {
+    bool is_mine;
+    int64_t n;
+} injection;
+
+/* Says what the step has found, which all ranks have to find alike; then, once, the n-th allocation is refused. */
+static lk_status inject(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
 {
+    injection *i = self;
+    (void)stop;
+    (void)trainer;
+    printf("epoch %lld step %lld loss %a\n", (long long)report->epoch, (long long)report->step, report->batch.loss.sum);
+    fflush(stdout);
+    if (i->is_mine && report->epoch == 1 && report->step == 2)
+        lk__mem_fail_at(i->n);
+    return LK_OK;
+}
+
+static lk_trainer *join_training(int *rank)
+{
+    lk_train_config config = small_training();
+    config.limit_train = 60;
+    config.limit_val = 0;
+    config.batch_size = 12;
+    config.shards = 8;
+    config.devices = "cpu:0";
+    config.strategy = "multi-worker";
+    lk_trainer *trainer = small_trainer(&config);
+    *rank = lk_trainer_plan(trainer)->process;
+    return trainer;
+}
+
+/* Under mpirun; says how it ended. */
+static int as_rank(int failing, int64_t n)
+{
+    lk_train_result result;
+    int rank;
+    lk_trainer *trainer = join_training(&rank);
+    injection i = {.is_mine = rank == failing, .n = n};
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "inject", .step_end = inject, .self = &i}));
+    lk_status status = lk_trainer_fit(trainer, &result);
+    if (i.is_mine)
+        printf("allocations %lld\n", (long long)lk__mem_allocations());
+    lk__mem_fail_at(-1);
+    lk_trainer_release(trainer);
+    if (status == LK_OK)
+        status = lk_leave_processes();
+    if (status == LK_OK)
+        printf("rank %d: digest %s\n", rank, result.digest);
+    else
+        printf("rank %d: %s: %s\n", rank, lk_status_name(status), lk_error_message());
+    fflush(stdout);
+    if (status == LK_OK)
+        return 0;
+    lk_abandon_processes();
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 4 && strcmp(argv[1], "rank") == 0)
+        return as_rank(atoi(argv[2]), atoll(argv[3]));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(with_a_worker),        cmocka_unit_test(without_workers),
         cmocka_unit_test(with_all_settings),    cmocka_unit_test(with_data_on_devices),

@@ -190,7 +190,10 @@ static int as_rank(int damaged)
     printf("audits %lld, %s\n", (long long)result.audits, status == LK_OK ? "equal" : lk_error_message());
     fflush(stdout);
     lk_trainer_release(trainer);
-    return lk_leave_processes() != LK_OK;
+    if (status == LK_OK)
+        return lk_leave_processes() != LK_OK;
+    lk_abandon_processes();
+    return 0;
 }
 
 int main(int argc, char **argv)

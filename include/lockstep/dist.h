@@ -115,8 +115,15 @@ LK_API int lk_strategy_owners(const lk_strategy *strategy);
 
 /* Where processes train together (multi-worker): this one is through, and may end without the others taking it for
  * lost. Waits for all of them; nothing can be exchanged afterwards. With one process it does nothing. A process that
- * ends without it ends the others too. Errors: LK_ERR_BACKEND. */
+ * ends without it ends the others too. Errors: LK_ERR_BACKEND, and those of another process that has given up. */
 LK_API lk_status lk_leave_processes(void);
+
+/* For a process that ends by an error, the thread's, once that was reported and everything was released; does nothing
+ * where it trains with no others, or has left them. What fails in one of several processes fails in all of them: in the
+ * others with the same status, and "rank 1 on HOST gave up: " in front of the message. Training sees to that by itself;
+ * this does where something else has failed. Then, as whoever started the processes may end all when the first one
+ * ends, it waits until the others, too, have come here, a second at most. */
+LK_API void lk_abandon_processes(void);
 
 /* Names that lk_strategy_new takes; NULL past the end. */
 LK_API const char *lk_strategy_name_at(int index);

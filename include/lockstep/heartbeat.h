@@ -8,6 +8,7 @@
 
 #include "lockstep/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -28,6 +29,7 @@ typedef struct lk_heart_report {
     int64_t step;       /* the step of training at hand, from 1; 0: training has not begun */
     double silent;      /* seconds without progress, of which at most one counts between two looks */
     char operation[40]; /* "conv2d", "exchange", "wait for a batch" */
+    bool follows;       /* it ends because another process has given up, which it has said */
 } lk_heart_report;
 
 typedef struct lk_heartbeat lk_heartbeat;

@@ -137,3 +137,10 @@ void lk__heartbeat_step(int64_t step)
     if (heart)
         atomic_store_explicit(&heart->step, step, memory_order_relaxed);
 }
+
+void lk__heartbeat_follow(void)
+{
+    lk__heart *heart = atomic_load_explicit(&lk__heart_of_process, memory_order_relaxed);
+    if (heart)
+        atomic_store_explicit(&heart->follows, 1, memory_order_relaxed);
+}

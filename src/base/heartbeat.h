@@ -25,7 +25,7 @@ typedef struct lk__doing {
 /* --- the shared memory -------------------------------------------------------------------------------------------- */
 
 enum { LK_DOING_LENGTH = 40, LK_HEART_THREADS = 256 };
-#define LK_HEART_MAGIC UINT64_C(0x31747261656b6c) /* "lkeart1" */
+#define LK_HEART_MAGIC UINT64_C(0x32747261656b6c) /* "lkeart2" */
 #define LK_HEART_VARIABLE "LOCKSTEP_HEARTBEAT"
 
 /* Written by turns, so that what a process was at when it was killed is whole: the one with the parity of `beats`. */
@@ -43,7 +43,8 @@ typedef struct lk__heart_thread {
 typedef struct lk__heart {
     uint64_t magic;
     _Atomic int64_t step;
-    _Atomic uint64_t beats; /* of threads without a place, and of those that have ended */
+    _Atomic uint32_t follows; /* 1: see lk__heartbeat_follow */
+    _Atomic uint64_t beats;   /* of threads without a place, and of those that have ended */
     lk__heart_thread threads[LK_HEART_THREADS];
 } lk__heart;
 
@@ -93,5 +94,8 @@ void lk__heartbeat_beat(void);
 
 /* The step of training at hand, from 1. */
 void lk__heartbeat_step(int64_t step);
+
+/* The process ends because another one has given up. */
+void lk__heartbeat_follow(void);
 
 #endif

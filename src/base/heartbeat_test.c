@@ -99,6 +99,12 @@ static void sleep_in_an_operator(void)
         pause();
 }
 
+static void follow_another(void)
+{
+    lk__heartbeat_follow();
+    sleep_in_an_operator();
+}
+
 static void compute_in_one_operator(void)
 {
     lk__now(LK_DOING_OPERATOR, "conv2d");
@@ -248,6 +254,17 @@ static void takes_back_places_of_threads(void **state)
     end(&w);
 }
 
+static void says_that_it_follows_another(void **state)
+{
+    (void)state;
+    watched w = begin(sleep_in_an_operator);
+    assert_false(until(&w, LK_HEART_WORKS, "conv2d").follows);
+    end(&w);
+    w = begin(follow_another);
+    assert_true(until(&w, LK_HEART_WORKS, "conv2d").follows);
+    end(&w);
+}
+
 /* Each by a process of its own: a process looks once. */
 static bool is_ignored(const char *text)
 {
@@ -294,6 +311,7 @@ int main(void)
         cmocka_unit_test(counts_no_waiting_as_progress),
         cmocka_unit_test(keeps_what_a_killed_process_was_at),
         cmocka_unit_test(takes_back_places_of_threads),
+        cmocka_unit_test(says_that_it_follows_another),
         cmocka_unit_test(ignores_what_is_no_heartbeat),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

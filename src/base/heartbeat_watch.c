@@ -226,6 +226,7 @@ void lk_heartbeat_look(lk_heartbeat *h, int64_t process, lk_heart_report *report
     h->transferred = transferred;
     *report = (lk_heart_report){.state = state_of(state, &v),
                                 .step = atomic_load_explicit(&h->heart->step, memory_order_relaxed),
-                                .silent = h->silent};
+                                .silent = h->silent,
+                                .follows = atomic_load_explicit(&h->heart->follows, memory_order_relaxed) != 0};
     memcpy(report->operation, v.what, sizeof v.what);
 }

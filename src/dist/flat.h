@@ -15,7 +15,7 @@ typedef struct lk_flat_opts {
     int n;
     const lk_transport *transport;
     const lk_links_id *id;      /* of links between processes; NULL: they are not what connects these */
-    const lk_flat_group *group; /* the processes, for a transport that knows them; else NULL */
+    const lk_flat_group *group; /* the processes, which are told where one cannot go on; NULL: all ranks are here */
     int first, ranks;           /* not looked at where neither is there: all ranks are here */
 } lk_flat_opts;
 

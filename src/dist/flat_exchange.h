@@ -29,7 +29,7 @@ typedef struct lk_flat_span {
 typedef struct lk_flat_exchange {
     lk_device *links;
     const lk_links_table *table;
-    const lk_flat_group *group; /* NULL: the links' own library, or nothing, connects processes */
+    const lk_flat_group *group; /* NULL: there is one */
     int n, first, ranks;        /* this process's devices are ranks [first, first + n) */
     const lk_flat_node *nodes;
     int n_nodes;

@@ -1,5 +1,7 @@
 #include "dist/group.h"
 
+#include "dist/group_notes.h"
+
 #include "base/heartbeat.h"
 #include "base/mem.h"
 #include "base/plugin.h"
@@ -8,6 +10,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +22,8 @@ struct lk_group {
     const lk_messages *table;
     int rank, ranks;
     host_name *hosts; /* [ranks] */
+    lk_notes notes;
+    atomic_bool has_notes; /* it has joined, and not left */
 };
 
 /* Joining can be done once in a process, and so can leaving. */
@@ -32,6 +37,39 @@ static const lk_plugin plugin = {
     .subject = "MPI",
     .symbol = LK_MESSAGES_SYMBOL,
 };
+
+/* --- giving up ---------------------------------------------------------------------------------------------------- */
+
+void lk__group_give_up(lk_group *group, lk_status status, const char *why)
+{
+    if (atomic_load(&group->has_notes))
+        lk__notes_give_up(&group->notes, status, why);
+}
+
+void lk__processes_give_up(lk_status status)
+{
+    lk__group_give_up(&the_group, status, lk_error_message());
+}
+
+/* The same error everywhere: of the rank that gave up its own. */
+static lk_status fail_as_noted(const lk_group *group)
+{
+    const lk_note *note = &group->notes.first;
+    lk_status status = (lk_status)note->status;
+    if (note->rank == group->rank)
+        LK_FAIL(status, "%s", note->text);
+    bool is_known = group->hosts && note->rank >= 0 && note->rank < group->ranks;
+    LK_FAIL(status, "rank %d%s%s gave up: %s", note->rank, is_known ? " on " : "",
+            is_known ? group->hosts[note->rank] : "", note->text);
+}
+
+/* What is not done is done by nobody: the others would take what comes next for it. */
+static lk_status or_give_up(lk_group *group, lk_status status)
+{
+    if (status != LK_OK)
+        lk__group_give_up(group, status, lk_error_message());
+    return status;
+}
 
 /* --- messages ----------------------------------------------------------------------------------------------------- */
 
@@ -64,22 +102,33 @@ static void pause_after(int64_t waited)
         nanosleep(&(struct timespec){.tv_nsec = is_wanted ? LONG_SLEEP : SLEEP}, NULL);
 }
 
-static lk_status wait_for(const lk_group *group, lk_message *messages, int n)
+/* At first nobody asks whether a rank has given up. Once one has, what was sent before may still come: where all ranks
+ * find the same error in it, each finds it by itself. */
+static lk_status wait_for(lk_group *group, lk_message *messages, int n)
 {
+    enum { UNTROUBLED = 1000000, PATIENCE = 50000000 }; /* nanoseconds */
     char error[LK_MESSAGES_ERROR];
     bool all = false;
-    int64_t began = now();
-    while (!all) {
+    int64_t began = now(), known = 0; /* since when one has; 0: nobody has */
+    for (;;) {
         if (group->table->done(messages, n, &all, error) != LK_MESSAGES_OK)
             LK_FAIL(LK_ERR_BACKEND, "rank %d: %s", group->rank, error);
-        if (!all)
-            pause_after(now() - began);
+        if (all)
+            break;
+        int64_t waited = now() - began;
+        if (!known && waited > UNTROUBLED && lk__notes_look(&group->notes))
+            known = waited;
+        if (known && waited - known > PATIENCE)
+            return fail_as_noted(group);
+        pause_after(waited);
     }
     return LK_OK;
 }
 
 lk_status lk__group_exchange(lk_group *group, lk_channel channel, const lk_group_message *messages, int n)
 {
+    if (lk__notes_are_bad(&group->notes))
+        return fail_as_noted(group);
     lk_message few[32], *under_way = n <= 32 ? few : lk__calloc((size_t)n, sizeof *under_way);
     lk_status status = under_way ? LK_OK : LK_ERR_MEMORY;
     for (int i = 0; i < n && status == LK_OK; i++)
@@ -90,7 +139,7 @@ lk_status lk__group_exchange(lk_group *group, lk_channel channel, const lk_group
     lk__now_again(before);
     if (under_way != few)
         lk__free(under_way);
-    return status;
+    return or_give_up(group, status);
 }
 
 /* Memory of messages that may be under way still, when they have failed: it stays, for as long as the process. */
@@ -124,7 +173,7 @@ static lk_status gather(lk_group *group, char *rows, size_t bytes)
     int others = group->ranks - 1, n = 0;
     lk_group_message *messages = lk__calloc(2 * (size_t)others + 1, sizeof *messages);
     if (!messages)
-        return LK_ERR_MEMORY;
+        return or_give_up(group, LK_ERR_MEMORY);
     for (int step = 1; step <= others; step++) {
         int to = (group->rank + step) % group->ranks, from = (group->rank + group->ranks - step) % group->ranks;
         messages[n++] = (lk_group_message){true, to, rows + (size_t)group->rank * bytes, bytes};
@@ -140,7 +189,7 @@ lk_status lk__group_gather(lk_group *group, const void *mine, size_t bytes, void
     size_t size = (size_t)group->ranks * bytes;
     block *b = new_block(size);
     if (!b)
-        return LK_ERR_MEMORY;
+        return or_give_up(group, LK_ERR_MEMORY);
     char *rows = (char *)b->bytes;
     memcpy(rows + (size_t)group->rank * bytes, mine, bytes);
     lk_status status = gather(group, rows, bytes);
@@ -164,7 +213,7 @@ lk_status lk__group_broadcast(lk_group *group, int from, void *data, size_t byte
 {
     block *b = new_block(bytes);
     if (!b)
-        return LK_ERR_MEMORY;
+        return or_give_up(group, LK_ERR_MEMORY);
     memcpy(b->bytes, data, bytes);
     lk_status status = broadcast(group, from, b->bytes, bytes);
     if (status == LK_OK)
@@ -199,6 +248,8 @@ static lk_status join(lk_group *group)
     lk__now_again(before);
     if (opened != LK_MESSAGES_OK)
         LK_FAIL(LK_ERR_BACKEND, "%s", error);
+    LK_TRY(lk__notes_open(&group->notes, group->table, group->rank, group->ranks));
+    atomic_store(&group->has_notes, true);
     group->table->host(mine);
     group->hosts = lk__calloc((size_t)group->ranks, sizeof *group->hosts);
     return group->hosts ? lk__group_gather(group, mine, sizeof mine, group->hosts) : LK_ERR_MEMORY;
@@ -224,16 +275,23 @@ lk_status lk__group_open(lk_group **group)
     return status;
 }
 
+static void close_messages(lk_group *group)
+{
+    atomic_store(&group->has_notes, false);
+    lk__notes_close(&group->notes);
+    group->table->close();
+    lk__free(group->hosts);
+    group->hosts = NULL;
+}
+
 static lk_status leave(lk_group *group)
 {
     char mine = 0;
     char *all = lk__calloc((size_t)group->ranks, 1);
-    lk_status status = all ? lk__group_gather(group, &mine, 1, all) : LK_ERR_MEMORY;
+    lk_status status = all ? lk__group_gather(group, &mine, 1, all) : or_give_up(group, LK_ERR_MEMORY);
     lk__free(all);
     if (status == LK_OK)
-        group->table->close();
-    lk__free(group->hosts);
-    group->hosts = NULL;
+        close_messages(group);
     return status;
 }
 
@@ -246,6 +304,19 @@ lk_status lk_leave_processes(void)
     has_left = is_open;
     pthread_mutex_unlock(&opening);
     return status;
+}
+
+/* Where one does not come, whoever started the processes sees to the end. */
+void lk_abandon_processes(void)
+{
+    const double patience = 1;
+    if (!atomic_load(&the_group.has_notes))
+        return;
+    lk__processes_give_up(lk_error_status());
+    lk__doing before = lk__now_for_a_while(LK_DOING_OTHERS, "wait for all processes to leave");
+    if (lk__notes_part(&the_group.notes, patience))
+        close_messages(&the_group);
+    lk__now_again(before);
 }
 
 int lk__group_rank(const lk_group *group)

@@ -1,8 +1,10 @@
 /* Processes that train together. There is one group in a process: those that were started with it. What ranks do here
  * they all do, in the same order, on one thread each; `lk__group_exchange` is for the thread of a queue.
  *
- * Whoever waits sleeps between two looks, for ranks share cores with devices that compute. A rank that never comes is
- * found by whoever started the processes (see lockstep launch), which ends them all. */
+ * Whoever waits sleeps between two looks, for ranks share cores with devices that compute. What fails here, or is left
+ * out, gives up: then everything fails, here and on all other ranks, with an error that says who it was and why, for
+ * whatever came next would be taken for what is missing. A rank that never comes is found by whoever started the
+ * processes (see lockstep launch), which ends them all. */
 #ifndef LK_DIST_GROUP_H
 #define LK_DIST_GROUP_H
 
@@ -38,7 +40,14 @@ typedef struct lk_group_message {
 } lk_group_message;
 
 /* Sends and receives all of them, and waits. Between two ranks messages are matched by their order. On failure some may
- * be under way still, and their data theirs, for as long as the process. */
+ * be under way still, and their data theirs, for as long as the process. Errors: LK_ERR_MEMORY, LK_ERR_BACKEND, and
+ * what a rank has given up by. */
 lk_status lk__group_exchange(lk_group *group, lk_channel channel, const lk_group_message *messages, int n);
+
+/* This rank cannot go on, for an error that was not found here. The first time counts; from any thread. */
+void lk__group_give_up(lk_group *group, lk_status status, const char *why);
+
+/* The same of the thread's error, where the process has joined others. */
+void lk__processes_give_up(lk_status status);
 
 #endif

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { LK_MESSAGES_INTERFACE = 1, LK_MESSAGES_ERROR = 512, LK_MESSAGES_HOST = 256 };
+enum { LK_MESSAGES_INTERFACE = 2, LK_MESSAGES_ERROR = 512, LK_MESSAGES_HOST = 256 };
 
 typedef enum lk_messages_status { LK_MESSAGES_OK, LK_MESSAGES_FAILED } lk_messages_status;
 
@@ -17,7 +17,9 @@ typedef struct lk_message {
 
 /* Messages of one channel between two ranks arrive in the order in which they were sent; channels do not see each
  * other. */
-typedef enum lk_channel { LK_CHANNEL_CONTROL, LK_CHANNEL_DATA } lk_channel;
+typedef enum lk_channel { LK_CHANNEL_CONTROL, LK_CHANNEL_DATA, LK_CHANNEL_NOTES, LK_CHANNELS } lk_channel;
+
+enum { LK_MESSAGES_ANYBODY = -1 }; /* whom a message may come from */
 
 typedef struct lk_messages {
     unsigned interface;
@@ -31,15 +33,18 @@ typedef struct lk_messages {
     /* Of the machine that this rank is on. */
     void (*host)(char name[LK_MESSAGES_HOST]);
 
-    /* Begins to send to rank `other`, or to receive from it; of a message that is sent, data is only read. Memory is
-     * the message's until `done` says so. From any thread, one at a time. */
+    /* Begins to send to rank `other`, or to receive from it, or from LK_MESSAGES_ANYBODY; of a message that is sent,
+     * data is only read. Memory is the message's until `done` says so. From any thread, one at a time. */
     lk_messages_status (*begin)(bool is_sent, lk_channel channel, int other, void *data, size_t bytes,
                                 lk_message *message, char error[LK_MESSAGES_ERROR]);
     /* Whether all of messages[0 … n) have arrived, or left; does not wait. Once they have, they are not to be asked for
      * again. */
     lk_messages_status (*done)(lk_message *messages, int n, bool *all, char error[LK_MESSAGES_ERROR]);
 
-    /* Leaves in good order; the others have to do so too. */
+    /* Of a message to be received: it is not to come any more. */
+    void (*cancel)(lk_message *message);
+
+    /* Leaves, as the others have to; messages that are under way are left so. */
     void (*close)(void);
 } lk_messages;
 

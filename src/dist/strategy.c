@@ -105,7 +105,7 @@ lk_status lk_strategy_set_reduce(lk_strategy *strategy, lk_reduce reduce)
 
 lk_status lk_strategy_set_compression(lk_strategy *strategy, bool compressed)
 {
-    if (compressed && strategy->flat_group.processes == NULL)
+    if (compressed && (!strategy->group || lk__links_of(strategy->devices[0])))
         LK_FAIL(LK_ERR_ARGUMENT, "exchange in bf16: strategy multi-worker on CPU devices has it, not %s on %s",
                 strategy->table->name, lk_device_name(strategy->devices[0]));
     strategy->compressed = compressed;

@@ -309,7 +309,7 @@ lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics)
     LK_TRY(check_no_pass(trainer, "evaluation"));
     if (!trainer->val_set)
         return LK_OK;
-    lk_status status = run_pass(trainer, &p, 0, false);
+    lk_status status = lk__or_give_up(trainer, run_pass(trainer, &p, 0, false));
     lk__drop_pending(trainer);
     LK_TRY(status);
     if (!p.ended) {
@@ -499,8 +499,8 @@ lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
     if (status == LK_OK)
         status = lk__audit(trainer, true);
     result->audits = trainer->audits;
-    status = finish_result(&fit, status);
-    status = lk__callbacks_train_end(&trainer->callbacks, trainer, result, status);
+    status = lk__or_give_up(trainer, finish_result(&fit, status));
+    status = lk__or_give_up(trainer, lk__callbacks_train_end(&trainer->callbacks, trainer, result, status));
     lk__ps_end(trainer, status);
     lk__end_interruption(trainer);
     return status;
@@ -523,16 +523,22 @@ static lk_status run_step(lk_trainer *trainer, pass *p)
     return LK_OK;
 }
 
+static lk_status run_steps_alone(lk_trainer *trainer, pass *p, int64_t steps)
+{
+    for (int64_t step = 0; step < steps && !lk__is_interrupted(trainer); step++)
+        LK_TRY(run_step(trainer, p));
+    while (trainer->n_pending > 0)
+        LK_TRY(take(trainer, p, true));
+    return LK_OK;
+}
+
 lk_status lk_trainer_run(lk_trainer *trainer, int64_t steps)
 {
     pass p = {.loader = trainer->train_loader, .ledger = trainer->train_ledger, .push = push_plain, .began = now()};
     LK_TRY(check_no_pass(trainer, "training steps"));
     if (trainer->applies_elsewhere)
         LK_FAIL(LK_ERR_STATE, "training steps: strategy parameter-server has its workers take them: lk_trainer_fit");
-    for (int64_t step = 0; step < steps && !lk__is_interrupted(trainer); step++)
-        LK_TRY(run_step(trainer, &p));
-    while (trainer->n_pending > 0)
-        LK_TRY(take(trainer, &p, true));
+    LK_TRY(lk__or_give_up(trainer, run_steps_alone(trainer, &p, steps)));
     if (lk__end_interruption(trainer))
         LK_FAIL(LK_ERR_INTERRUPTED, "training: interrupted after %lld of %lld steps", (long long)p.taken_steps,
                 (long long)steps);

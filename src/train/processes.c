@@ -215,6 +215,13 @@ lk_status lk__add_over_processes(const lk_trainer *trainer, double *value)
     return status;
 }
 
+lk_status lk__or_give_up(const lk_trainer *trainer, lk_status status)
+{
+    if (status != LK_OK && status != LK_ERR_INTERRUPTED && trainer->plan.processes > 1)
+        lk__processes_give_up(status);
+    return status;
+}
+
 /* --- ending together ---------------------------------------------------------------------------------------------- */
 
 bool lk__is_interrupted(const lk_trainer *trainer)

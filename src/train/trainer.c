@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "data/dataset.h"
+#include "dist/group.h"
 #include "nn/model.h"
 #include "optim/optimizer.h"
 
@@ -352,8 +353,10 @@ static lk_trainer *make_trainer(const lk_train_config *config, lk_model *model)
     trainer->config = *config;
     trainer->model = model;
     atomic_init(&trainer->interrupted, false);
-    if (build(trainer) == LK_OK)
+    lk_status status = build(trainer);
+    if (status == LK_OK)
         return trainer;
+    lk__processes_give_up(status);
     lk_trainer_release(trainer);
     return NULL;
 }

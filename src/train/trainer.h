@@ -189,6 +189,10 @@ lk_status lk__merge_ledger(const lk_trainer *trainer, lk_ledger *ledger);
 /* *value becomes the sum of those of all processes. */
 lk_status lk__add_over_processes(const lk_trainer *trainer, double *value);
 
+/* Gives back `status`. Where this process cannot go on because of it the others are told; an interrupt ends all of them
+ * at the same step. */
+lk_status lk__or_give_up(const lk_trainer *trainer, lk_status status);
+
 /* Samples of this process's shards in a batch of so many. */
 lk_range lk__own_samples(const lk_trainer *trainer, int64_t count);
 

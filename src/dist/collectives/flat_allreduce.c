@@ -278,12 +278,21 @@ static lk_status exchange(job *j)
     return j->e.slice ? transport->gather(&j->e) : LK_OK;
 }
 
+static void leave_out_exchange(lk_task *task, lk_status status, const char *why)
+{
+    const job *j = (const job *)task;
+    if (j->e.group)
+        lk__group_give_up(j->e.group->processes, status, why);
+}
+
 static lk_status run_exchange(lk_task *task)
 {
     job *j = (job *)task;
     lk_status status = exchange(j);
     if (status != LK_OK && j->flat->transport->is_late)
         keep_for_good(j);
+    if (status != LK_OK)
+        leave_out_exchange(task, status, lk_error_message());
     return status;
 }
 
@@ -465,6 +474,7 @@ static lk_status push_all(job *j)
                             .writes = j->storage,
                             .n_writes = j->e.n,
                             .run = run_exchange,
+                            .leave_out = leave_out_exchange,
                             .release = release_exchange};
     return push(j, &j->exchange);
 }

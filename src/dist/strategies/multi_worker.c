@@ -33,7 +33,6 @@ static lk_status number_devices(lk_strategy *s)
 /* CPU devices: what a queue beside theirs adds up goes by the processes' messages. */
 static lk_status link_by_messages(lk_strategy *s)
 {
-    s->flat_group = (lk_flat_group){s->group, s->starts};
     lk_flat_opts opts = {.table = &lk__host_links,
                          .devices = s->devices,
                          .n = s->n_devices,
@@ -111,6 +110,7 @@ static lk_status link_by_library(lk_strategy *s, const lk_links_table *links)
                          .n = s->n_devices,
                          .transport = &lk__transport_nccl,
                          .id = &id,
+                         .group = &s->flat_group,
                          .first = s->first,
                          .ranks = s->ranks};
     return lk__flat_new(&opts, &s->flat);
@@ -121,6 +121,7 @@ static lk_status open_group(lk_strategy *s)
     const lk_links_table *links = lk__links_of(s->devices[0]);
     LK_TRY(lk__group_open(&s->group));
     LK_TRY(number_devices(s));
+    s->flat_group = (lk_flat_group){s->group, s->starts};
     LK_TRY(links ? link_by_library(s, links) : link_by_messages(s));
     size_t used = strlen(s->transport);
     int processes = lk__group_ranks(s->group);
@@ -136,9 +137,8 @@ static bool is_there(const lk_bucket *bucket, int i)
     return false;
 }
 
-static lk_status begin(lk_place at, lk_strategy *s, const lk_bucket *bucket)
+static lk_status begin_here(lk_strategy *s, const lk_bucket *bucket)
 {
-    (void)at;
     LK_TRY(lk__bucket_begin_flat(bucket, s));
     for (int q = 0; q < bucket->n_quantities; q++)
         if (!bucket->sums[bucket->quantities[q]] && is_there(bucket, bucket->quantities[q]))
@@ -146,6 +146,16 @@ static lk_status begin(lk_place at, lk_strategy *s, const lk_bucket *bucket)
                     "strategy multi-worker: sums of f32 and f64, over at most %d nodes of the tree, can be made",
                     LK_FLAT_PARTS);
     return LK_OK;
+}
+
+/* The others begin it all the same. */
+static lk_status begin(lk_place at, lk_strategy *s, const lk_bucket *bucket)
+{
+    (void)at;
+    lk_status status = begin_here(s, bucket);
+    if (status != LK_OK)
+        lk__group_give_up(s->group, status, lk_error_message());
+    return status;
 }
 
 const lk_strategy_table lk__strategy_multi_worker = {

@@ -10,8 +10,8 @@
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(lk_message), "a message holds a request");
 
-/* Two communicators, so that messages of one channel are never taken for the other's. */
-static MPI_Comm channels[2];
+/* A communicator each, so that messages of one channel are never taken for another's. */
+static MPI_Comm channels[LK_CHANNELS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* What an error code means, in the library's words. */
@@ -49,8 +49,9 @@ static lk_messages_status join_all(int *rank, int *ranks, char error[LK_MESSAGES
     }
     MPI_Comm_rank(MPI_COMM_WORLD, rank);
     MPI_Comm_size(MPI_COMM_WORLD, ranks);
-    status = make_channel(&channels[LK_CHANNEL_CONTROL], error);
-    return status == LK_MESSAGES_OK ? make_channel(&channels[LK_CHANNEL_DATA], error) : status;
+    for (int i = 0; i < LK_CHANNELS && status == LK_MESSAGES_OK; i++)
+        status = make_channel(&channels[i], error);
+    return status;
 }
 
 /* "Open MPI v4.1.4, package: …" without what comes behind the number. */
@@ -86,12 +87,17 @@ static lk_messages_status count_elements(size_t bytes, int *count, MPI_Datatype 
     return LK_MESSAGES_FAILED;
 }
 
+static int source(int other)
+{
+    return other == LK_MESSAGES_ANYBODY ? MPI_ANY_SOURCE : other;
+}
+
 static int start(bool is_sent, lk_channel channel, int other, void *data, int count, MPI_Datatype type,
                  MPI_Request *request)
 {
     pthread_mutex_lock(&lock);
     int code = is_sent ? MPI_Isend(data, count, type, other, 0, channels[channel], request)
-                       : MPI_Irecv(data, count, type, other, 0, channels[channel], request);
+                       : MPI_Irecv(data, count, type, source(other), 0, channels[channel], request);
     pthread_mutex_unlock(&lock);
     return code;
 }
@@ -119,10 +125,18 @@ static lk_messages_status done(lk_message *messages, int n, bool *all, char erro
     return check(code, "exchange with another process", error);
 }
 
+static void cancel(lk_message *message)
+{
+    MPI_Request *request = (MPI_Request *)(void *)message;
+    pthread_mutex_lock(&lock);
+    if (MPI_Cancel(request) == MPI_SUCCESS)
+        MPI_Wait(request, MPI_STATUS_IGNORE);
+    pthread_mutex_unlock(&lock);
+}
+
+/* The communicators go with the rest, whether messages are under way in them or not. */
 static void leave(void)
 {
-    MPI_Comm_free(&channels[LK_CHANNEL_CONTROL]);
-    MPI_Comm_free(&channels[LK_CHANNEL_DATA]);
     MPI_Finalize();
 }
 
@@ -138,6 +152,7 @@ const lk_messages *lk_messages_of_plugin(void)
         .host = host,
         .begin = begin,
         .done = done,
+        .cancel = cancel,
         .close = leave,
     };
     return &table;
