@@ -49,6 +49,43 @@ static const char every_layer[] = "first: conv2d 6 kernel=3 padding=same init=he
                                   "global_max_pool\n"
                                   "dense classes\n";
 
+/* Every kind of node once, and every activation, in a few kilobytes: tests/data/export has what becomes of it. */
+static const char every_kind[] = "first: conv2d 2 kernel=3 padding=1\n"
+                                 "batch_norm\n"
+                                 "leaky_relu\n"
+                                 "block: sequential\n"
+                                 "  residual\n"
+                                 "    conv2d 3 kernel=1 bias=no\n"
+                                 "    elu\n"
+                                 "  shortcut\n"
+                                 "    conv2d 3 kernel=1\n"
+                                 "    silu\n"
+                                 "  end\n"
+                                 "  gelu\n"
+                                 "end\n"
+                                 "max_pool 3 stride=2 padding=1\n"
+                                 "avg_pool 3 stride=1 padding=1\n"
+                                 "softplus\n"
+                                 "flatten\n"
+                                 "dense 12 bias=no\n"
+                                 "batch_norm epsilon=1e-3\n"
+                                 "sigmoid\n"
+                                 "reshape channels=3 height=2 width=2\n"
+                                 "residual\n"
+                                 "  max_pool 2\n"
+                                 "  tanh\n"
+                                 "shortcut\n"
+                                 "  avg_pool 2\n"
+                                 "  relu\n"
+                                 "end\n"
+                                 "dropout 0.5\n"
+                                 "residual\n"
+                                 "  global_max_pool\n"
+                                 "shortcut\n"
+                                 "  global_avg_pool\n"
+                                 "end\n"
+                                 "dense classes\n";
+
 typedef struct export_case {
     const char *name; /* of the model, or of its text */
     const char *text; /* a model file; NULL: none */
@@ -64,6 +101,7 @@ static const export_case export_cases[] = {
     {"resnet18", NULL, {1, 28, 28, 10}, false, true, 2},
     {"wrn-16-10", NULL, {3, 24, 28, 10}, true, true, 2},
     {"every-layer", every_layer, {3, 29, 23, 4}, true, true, 4},
+    {"every-kind", every_kind, {2, 5, 4, 3}, true, true, 3},
     {"global-average", "conv2d 5 kernel=3\nglobal_avg_pool\ndense classes\n", {2, 9, 11, 3}, false, false, 3},
 };
 enum { EXPORT_CASES = sizeof export_cases / sizeof export_cases[0], EXPORT_CHANNELS = 3 };
