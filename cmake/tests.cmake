@@ -74,6 +74,8 @@ if(TARGET lockstep)
   endforeach()
 endif()
 
+include(cmake/fuzz.cmake)
+
 # The backend for CUDA where there is no GPU.
 if(TARGET lockstep_cuda_emulated)
   set(recorded "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_recorder>"

@@ -1,0 +1,82 @@
+# Fuzz targets, tests/fuzz/NAME_fuzz.c with seeds in tests/fuzz/corpus/NAME. Each is a program fuzz/NAME_changes, which any
+# compiler makes and which goes through the seeds and changes of them, and, where there is clang with libFuzzer, a program
+# fuzz/NAME: for that one the parsers are compiled anew, with coverage and sanitizers, and linked in front of the library.
+# Both are tests, for seconds; `./dev fuzz` goes on for longer.
+
+find_program(LK_CLANG NAMES clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14)
+set(LK_FUZZ_FLAGS -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
+if(LK_CLANG AND NOT LK_SANITIZE AND NOT CMAKE_CROSSCOMPILING AND NOT DEFINED LK_HAVE_LIBFUZZER)
+  file(WRITE ${PROJECT_BINARY_DIR}/fuzz/try.c
+       "int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return n > 9 && d[0]; }\n")
+  execute_process(COMMAND ${LK_CLANG} ${LK_FUZZ_FLAGS} ${PROJECT_BINARY_DIR}/fuzz/try.c -o ${PROJECT_BINARY_DIR}/fuzz/try
+                  RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+  if(failed)
+    message(STATUS "libFuzzer: not found")
+    set(LK_HAVE_LIBFUZZER OFF CACHE INTERNAL "clang has libFuzzer")
+  else()
+    set(LK_HAVE_LIBFUZZER ON CACHE INTERNAL "clang has libFuzzer")
+  endif()
+endif()
+
+set(LK_FUZZ_LIBRARIES ${ZLIB_LIBRARIES} ${ONEDNN_LIBRARY})
+foreach(library XXHASH JANSSON HWLOC CURL CAIRO PNG JPEG ZMQ)
+  list(APPEND LK_FUZZ_LIBRARIES ${${library}_LINK_LIBRARIES})
+endforeach()
+list(REMOVE_DUPLICATES LK_FUZZ_LIBRARIES)
+if(NOT ONEDNN_FOUND)
+  list(FILTER LK_FUZZ_LIBRARIES EXCLUDE REGEX "NOTFOUND")
+endif()
+
+# lk_fuzz(NAME SOURCES SOURCE… [SEEDS FOLDER…]): the sources are what clang compiles anew, the folders have more seeds.
+function(lk_fuzz name)
+  cmake_parse_arguments(PARSE_ARGV 1 of "" "" "SOURCES;SEEDS")
+  set(seeds ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name})
+  list(TRANSFORM of_SEEDS PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE more)
+  list(APPEND seeds ${more})
+  set(target ${PROJECT_SOURCE_DIR}/tests/fuzz/${name}_fuzz.c)
+  add_executable(fuzz_${name} ${target} tests/fuzz/fuzz_main.c)
+  target_include_directories(fuzz_${name} PRIVATE src)
+  target_link_libraries(fuzz_${name} PRIVATE lockstep_static)
+  set_target_properties(fuzz_${name} PROPERTIES OUTPUT_NAME ${name}_changes
+                        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
+  lk_test(fuzz_${name} fuzz fuzz_${name} ${seeds})
+  if(NOT LK_HAVE_LIBFUZZER)
+    return()
+  endif()
+
+  set(objects "")
+  foreach(source ${target} ${of_SOURCES})
+    get_filename_component(file ${source} NAME_WE)
+    get_filename_component(source ${source} ABSOLUTE)
+    get_property(defined SOURCE ${source} PROPERTY COMPILE_DEFINITIONS)
+    list(TRANSFORM defined PREPEND -D)
+    set(object ${PROJECT_BINARY_DIR}/fuzz/${name}.${file}.o)
+    add_custom_command(OUTPUT ${object}
+      COMMAND ${LK_CLANG} -std=c11 -O1 -g -D_GNU_SOURCE ${defined} -I${PROJECT_SOURCE_DIR}/include -I${PROJECT_SOURCE_DIR}/src
+              -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all
+              -MD -MF ${object}.d -c ${source} -o ${object}
+      DEPENDS ${source} DEPFILE ${object}.d COMMENT "Compiling fuzz/${name}: ${file}.c" VERBATIM)
+    list(APPEND objects ${object})
+  endforeach()
+  set(program ${PROJECT_BINARY_DIR}/fuzz/${name})
+  add_custom_command(OUTPUT ${program}
+    COMMAND ${LK_CLANG} ${LK_FUZZ_FLAGS} ${objects} $<TARGET_FILE:lockstep_static> ${LK_FUZZ_LIBRARIES} -lpthread -ldl -lm
+            -o ${program}
+    DEPENDS ${objects} lockstep_static COMMENT "Linking fuzz/${name}" VERBATIM)
+  add_custom_target(libfuzzer_${name} ALL DEPENDS ${program})
+  set(found ${PROJECT_BINARY_DIR}/fuzz/found/${name})
+  file(MAKE_DIRECTORY ${found})
+  lk_test(libfuzzer_${name} fuzz ${program} -max_total_time=2 -timeout=60 -rss_limit_mb=2048 -print_final_stats=1
+          -artifact_prefix=${PROJECT_BINARY_DIR}/fuzz/${name}- ${found} ${seeds})
+endfunction()
+
+lk_fuzz(idx SOURCES src/data/idx.c src/data/byte_source.c)
+lk_fuzz(gzip SOURCES src/data/idx.c src/data/byte_source.c)
+lk_fuzz(picture SEEDS tests/data/pictures
+        SOURCES src/data/image.c src/data/picture.c src/data/png_codec.c src/data/jpeg_codec.c src/data/pnm_codec.c
+                src/data/resize.c)
+lk_fuzz(model SEEDS examples/models
+        SOURCES src/nn/model_file.c src/nn/model_words.c src/nn/model.c src/nn/model_build.c src/nn/model_names.c)
+lk_fuzz(cluster SOURCES src/dist/cluster.c)
+lk_fuzz(safetensors SOURCES src/io/safetensors.c)
+lk_fuzz(checkpoint SOURCES src/train/checkpoint_read.c src/train/checkpoint_state.c src/io/safetensors.c)

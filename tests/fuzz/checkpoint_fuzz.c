@@ -1,0 +1,122 @@
+/* Checkpoints. The first byte of the input says which file the rest is: 'm' manifest.json, 's' state.json, under a
+ * manifest that fits it, 'b' best.json. The other files are whole. */
+#include "fuzz.h"
+
+#include "io/safetensors.h"
+#include "lockstep/checkpoint.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <xxhash.h>
+
+static char folder[64], one[96];
+static int64_t model_bytes;
+static uint64_t model_hash;
+
+static const char whole_state[] =
+    "{\"format\":\"lockstep checkpoint\",\"version\":1,\"model\":{\"kind\":\"built\",\"name\":\"n\",\"channels\":1,"
+    "\"height\":2,\"width\":2,\"classes\":2,\"variables\":[\"w\"]},\"data\":{\"name\":\"d\"},\"dtype\":\"f32\","
+    "\"seed\":\"1\",\"position\":{\"epoch\":1,\"batch\":0,\"steps\":1,\"updates\":1,\"samples_seen\":4}}";
+
+static void put(const char *in, const char *name, const void *data, size_t size)
+{
+    char path[160];
+    snprintf(path, sizeof path, "%s/%s", in, name);
+    FILE *file = fopen(path, "wb");
+    FUZZ_CHECK(file && fwrite(data, 1, size, file) == size && fclose(file) == 0);
+}
+
+static void put_manifest(const void *state, size_t bytes)
+{
+    char text[512];
+    int length = snprintf(text, sizeof text,
+                          "{\"format\":\"lockstep manifest\",\"version\":1,\"files\":{\"model.safetensors\":{\"bytes\":"
+                          "%" PRId64 ",\"xxh3\":\"%016" PRIx64
+                          "\"},\"state.json\":{\"bytes\":%zu,\"xxh3\":\"%016" PRIx64 "\"}}}",
+                          model_bytes, model_hash, bytes, (uint64_t)XXH3_64bits(state, bytes));
+    put(one, "manifest.json", text, (size_t)length);
+}
+
+static void remove_all(void)
+{
+    static const char *const names[] = {"model.safetensors", "state.json", "manifest.json", "../best.json"};
+    char path[160];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", one, names[i]);
+        remove(path);
+    }
+    rmdir(one);
+    rmdir(folder);
+}
+
+static void put_whole(void)
+{
+    put(one, "state.json", whole_state, sizeof whole_state - 1);
+    put_manifest(whole_state, sizeof whole_state - 1);
+}
+
+static void make(void)
+{
+    static const float values[] = {1, 2, 3};
+    char path[160];
+    lk__safetensors_entry entry = {.name = "w", .shape = LK_SHAPE(3), .values = values};
+    /* In memory where that is possible: every input is a few files. */
+    snprintf(folder, sizeof folder, "%s/lockstep-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
+    FUZZ_CHECK(mkdtemp(folder));
+    snprintf(one, sizeof one, "%s/checkpoint-00000001", folder);
+    snprintf(path, sizeof path, "%s/model.safetensors", one);
+    FUZZ_CHECK(mkdir(one, 0700) == 0);
+    atexit(remove_all);
+    FUZZ_CHECK(lk__safetensors_write(path, &entry, 1, NULL, &model_bytes, &model_hash) == LK_OK);
+    put_whole();
+    lk_checkpoint *checkpoint;
+    FUZZ_CHECK(lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &checkpoint) == LK_OK);
+    lk_checkpoint_release(checkpoint);
+}
+
+static void look_at(const lk_checkpoint *checkpoint)
+{
+    const lk_checkpoint_info *info = lk_checkpoint_get_info(checkpoint);
+    FUZZ_CHECK(info->model && info->channels >= 1 && info->height >= 1 && info->width >= 1 && info->classes >= 0);
+    for (int64_t c = 0; info->class_names && c < info->classes; c++)
+        fuzz_touch(info->class_names[c], strlen(info->class_names[c]));
+    if (info->mean)
+        fuzz_touch(info->mean, (size_t)info->channels * sizeof *info->mean);
+    if (info->deviation)
+        fuzz_touch(info->deviation, (size_t)info->channels * sizeof *info->deviation);
+    for (int i = 0; i < info->n_settings; i++)
+        FUZZ_CHECK(lk_checkpoint_get_setting(checkpoint, info->settings[i].name));
+    for (int i = 0; i < lk_checkpoint_variable_count(checkpoint); i++) {
+        lk_shape shape;
+        const float *values = lk_checkpoint_variable(checkpoint, i, NULL, &shape);
+        fuzz_touch(values, (size_t)lk_shape_count(shape) * sizeof *values);
+    }
+    /* No file of it is a reference model's. */
+    lk_model *model = lk_checkpoint_model(checkpoint);
+    fuzz_went_well(model ? LK_OK : lk_error_status());
+    lk_model_release(model);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    lk_checkpoint *checkpoint = NULL;
+    if (!*folder)
+        make();
+    if (size < 1 || !strchr("msb", data[0]) || !data[0])
+        return 0;
+    if (data[0] == 'm') {
+        put(one, "manifest.json", data + 1, size - 1);
+    } else if (data[0] == 's') {
+        put(one, "state.json", data + 1, size - 1);
+        put_manifest(data + 1, size - 1);
+    } else {
+        put(folder, "best.json", data + 1, size - 1);
+    }
+    lk_checkpoint_which which = data[0] == 'b' ? LK_CHECKPOINT_BEST : LK_CHECKPOINT_LAST;
+    if (fuzz_went_well(lk_checkpoint_open(folder, which, &checkpoint)))
+        look_at(checkpoint);
+    lk_checkpoint_release(checkpoint);
+    put_whole();
+    return 0;
+}
