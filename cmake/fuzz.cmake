@@ -75,6 +75,7 @@ lk_fuzz(gzip SOURCES src/data/idx.c src/data/byte_source.c)
 lk_fuzz(picture SEEDS tests/data/pictures
         SOURCES src/data/image.c src/data/picture.c src/data/png_codec.c src/data/jpeg_codec.c src/data/pnm_codec.c
                 src/data/resize.c)
+lk_fuzz(csv SOURCES src/data/csv.c src/data/samples.c src/data/byte_source.c)
 lk_fuzz(model SEEDS examples/models
         SOURCES src/nn/model_file.c src/nn/model_words.c src/nn/model.c src/nn/model_build.c src/nn/model_names.c)
 lk_fuzz(cluster SOURCES src/dist/cluster.c)

@@ -159,11 +159,12 @@ static void find_shape(csv *c)
     int end = 0;
     copy_field(c->line, c->label == c->columns - 1 ? c->columns - 2 : c->columns - 1, name, sizeof name);
     lk__samples *s = c->samples;
-    if (sscanf(name, "%5lldx%5lldx%5lld%n", &a, &b, &d, &end) == 3 && !name[end] && a * b * d == c->columns - 1) {
+    if (sscanf(name, "%5lldx%5lldx%5lld%n", &a, &b, &d, &end) == 3 && !name[end] && a > 0 && b > 0 &&
+        a * b * d == c->columns - 1) {
         s->channels = a;
         s->height = b;
         s->width = d;
-    } else if (sscanf(name, "%5lldx%5lld%n", &a, &b, &end) == 2 && !name[end] && a * b == c->columns - 1) {
+    } else if (sscanf(name, "%5lldx%5lld%n", &a, &b, &end) == 2 && !name[end] && a > 0 && a * b == c->columns - 1) {
         s->channels = 1;
         s->height = a;
         s->width = b;
