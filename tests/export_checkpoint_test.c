@@ -1,0 +1,160 @@
+/* From training to a program without the library: a checkpoint's network in C gives the probabilities that the trainer
+ * gives, of the data set's bytes, with what the run did to images. */
+#include "training.h"
+
+#include "lockstep/export.h"
+
+#include <math.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FOLDER_PATTERN "/tmp/lockstep-export-XXXXXX"
+
+static char folder[] = FOLDER_PATTERN;
+
+static int shell(const char *command)
+{
+    char there[2048];
+    snprintf(there, sizeof there, "cd '%s' && %s", folder, command);
+    int status = system(there);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+static const char *path_of(const char *name)
+{
+    static char path[600];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static void write_text(const char *name, const char *text)
+{
+    FILE *file = fopen(path_of(name), "w");
+    assert_non_null(file);
+    assert_true(fputs(text, file) >= 0);
+    assert_int_equal(fclose(file), 0);
+}
+
+static const char model[] = "conv2d 6 kernel=3 padding=same bias=no\n"
+                            "batch_norm\n"
+                            "relu\n"
+                            "max_pool 2\n"
+                            "dropout 0.1\n"
+                            "flatten\n"
+                            "dense classes\n";
+
+static const char program[] = "#include \"net.h\"\n"
+                              "#include <stdio.h>\n"
+                              "int main(void)\n"
+                              "{\n"
+                              "    static unsigned char image[NET_CHANNELS * NET_HEIGHT * NET_WIDTH];\n"
+                              "    static float scratch[NET_SCRATCH];\n"
+                              "    float probabilities[NET_CLASSES];\n"
+                              "    while (fread(image, sizeof image, 1, stdin) == 1) {\n"
+                              "        net_classify_bytes(image, scratch, probabilities);\n"
+                              "        fwrite(probabilities, sizeof probabilities, 1, stdout);\n"
+                              "    }\n"
+                              "    return 0;\n"
+                              "}\n";
+
+/* An untrained and a trained network differ by far more than the tolerance. */
+static void compare(lk_trainer *trainer)
+{
+    enum { SAMPLES = 41 };
+    const lk_dataset *data = lk_trainer_dataset(trainer, LK_SPLIT_TEST);
+    lk_dataset *samples = (lk_dataset *)(uintptr_t)data;
+    int64_t classes = lk_dataset_classes(data), pixels = lk_dataset_height(data) * lk_dataset_width(data);
+    float *want = calloc((size_t)(2 * SAMPLES * classes), sizeof *want), *have = want + SAMPLES * classes;
+    assert_non_null(want);
+    assert_int_equal(lk_dataset_count(data), SAMPLES);
+    assert_int_equal(lk_dataset_channels(data), 1);
+    assert_ok(lk_trainer_predict(trainer, samples, want));
+    FILE *file = fopen(path_of("images"), "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(lk_dataset_images(data), (size_t)pixels, SAMPLES, file), SAMPLES);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(shell("./program <images >probabilities"), 0);
+    file = fopen(path_of("probabilities"), "rb");
+    assert_non_null(file);
+    assert_int_equal(fread(have, sizeof *have * (size_t)classes, SAMPLES, file), SAMPLES);
+    fclose(file);
+    double difference = 0, spread = 0;
+    for (int64_t i = 0; i < SAMPLES * classes; i++) {
+        difference = fmax(difference, fabs((double)have[i] - want[i]));
+        spread = fmax(spread, fabs((double)want[i] - want[i % classes]));
+    }
+    printf("probabilities: %.2e apart, %.2f over the samples\n", difference, spread);
+    assert_true(spread > 0.01);
+    assert_true(difference < 1e-5);
+    free(want);
+}
+
+static void check(int normalize)
+{
+    lk_train_config config = small_training();
+    lk_checkpoint *checkpoint;
+    write_text("net.lk", model);
+    config.model = path_of("net.lk");
+    config.normalize = normalize;
+    lk_trainer *trainer = new_trainer(&config);
+    lk_train_result result;
+    assert_ok(lk_trainer_fit(trainer, &result));
+    assert_ok(lk_trainer_save(trainer, path_of("run")));
+    assert_int_equal(remove(path_of("net.lk")), 0);
+    assert_ok(lk_checkpoint_open(path_of("run"), LK_CHECKPOINT_LAST, &checkpoint));
+    assert_ok(lk_export_checkpoint(checkpoint, LK_EXPORT_C, path_of("net.c"), NULL));
+    lk_checkpoint_release(checkpoint);
+    write_text("main.c", program);
+    assert_int_equal(shell("gcc -O2 -o program main.c net.c -lm"), 0);
+    compare(trainer);
+    lk_trainer_release(trainer);
+}
+
+static void as_they_are(void **state)
+{
+    (void)state;
+    check(LK_NORMALIZE_NONE);
+}
+
+static void centred(void **state)
+{
+    (void)state;
+    check(LK_NORMALIZE_CENTER);
+}
+
+static void standardised(void **state)
+{
+    (void)state;
+    check(LK_NORMALIZE_STANDARD);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    memcpy(folder, FOLDER_PATTERN, sizeof folder);
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[600];
+    snprintf(command, sizeof command, "rm -rf '%s'", folder);
+    return system(command);
+}
+
+#define FOLDER_TEST(function) cmocka_unit_test_setup_teardown(function, make_folder, remove_folder)
+
+int main(void)
+{
+    if (system("command -v gcc >/dev/null") != 0) {
+        printf("SKIP: there is no gcc\n");
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        FOLDER_TEST(as_they_are),
+        FOLDER_TEST(centred),
+        FOLDER_TEST(standardised),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
