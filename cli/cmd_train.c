@@ -5,6 +5,7 @@
 #include "train_flags.h"
 
 #include "lockstep/callbacks.h"
+#include "lockstep/checkpoint.h"
 #include "lockstep/parameter_server.h"
 #include "lockstep/scaling.h"
 
@@ -63,6 +64,13 @@ static lk_status add_scaling(const training *t, lk_trainer *trainer)
     return has_others || dir ? lk_trainer_add(trainer, lk_callback_scaling(dir)) : LK_OK;
 }
 
+static lk_status add_checkpoints(const lk_train_config *config, lk_trainer *trainer)
+{
+    lk_checkpoint_opts opts = {.keep = config->keep, .best = (lk_best_metric)config->checkpoint_best};
+    lk_status status = lk_checkpoint_parse_every(config->checkpoint_every, &opts);
+    return status == LK_OK ? lk_trainer_add(trainer, lk_callback_checkpoint(config->checkpoint_dir, &opts)) : status;
+}
+
 /* Of several processes the first one alone writes and prints; each ends where its callbacks say so, which they do
  * alike. */
 static lk_status add_callbacks(training *t, lk_trainer *trainer)
@@ -83,6 +91,8 @@ static lk_status add_callbacks(training *t, lk_trainer *trainer)
         status = lk_trainer_add(trainer, lk_callback_stop_on_plateau(config->early_stop, 0, t->lines));
     if (status == LK_OK && config->total_time)
         status = lk_trainer_add(trainer, lk_callback_total_time(t->lines));
+    if (status == LK_OK && is_first && config->checkpoint_dir && *config->checkpoint_dir)
+        status = add_checkpoints(config, trainer);
     return status;
 }
 

@@ -264,7 +264,7 @@ void cli_progress_done(const lk_trainer *trainer, const lk_train_result *result)
     if (result->audits > 0)
         fprintf(stderr, "audit: replicas compared %lld time%s, no difference\n", (long long)result->audits,
                 result->audits == 1 ? "" : "s");
-    fprintf(stderr, "digest %s\n", result->digest);
+    fprintf(stderr, "state digest %s\ndigest %s\n", result->state_digest, result->digest);
 }
 
 void cli_print_log(void *user, lk_log_level level, const char *message)

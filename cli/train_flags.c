@@ -33,7 +33,9 @@ static bool is_one_of(const char *name, const char *const *names)
 
 size_t cli_train_options(const lk_option *own, size_t n_own, const char *const *without, lk_option *table)
 {
-    static const char *const records[] = {"json", "log-dir", "throughput", "total-time", "plot", "ledger", NULL};
+    static const char *const records[] = {
+        "json", "log-dir", "throughput",      "total-time", "plot", "ledger", "checkpoint-dir", "checkpoint-every",
+        "keep", "resume",  "checkpoint-best", "override",   NULL};
     size_t count = 0;
     for (; count < n_own; count++)
         table[count] = own[count];
@@ -55,7 +57,8 @@ int cli_check_one_process(const lk_train_config *config)
 
 void cli_leave_out_records(lk_train_config *config)
 {
-    config->log_dir = NULL;
+    config->log_dir = config->checkpoint_dir = NULL;
+    config->resume = config->override = false;
     config->throughput = config->total_time = config->plot = config->ledger = config->json = false;
 }
 

@@ -276,7 +276,7 @@ epoch_line()
 done_line()
 {
     echo "^\{\"event\":\"done\",\"steps\":$1,\"seconds\":$number,\"images_per_second\":$number,\"val_accuracy\":$2,\
-\"digest\":\"[0-9a-f]{32}\",\"devices\":\[$3\],\"shards\":$4,\"samples_seen\":$5,\"epochs\":[0-9]+,\
+\"digest\":\"[0-9a-f]{32}\",\"state_digest\":\"[0-9a-f]{32}\",\"devices\":\[$3\],\"shards\":$4,\"samples_seen\":$5,\"epochs\":[0-9]+,\
 \"total_seconds\":$number,\"val_loss\":$2,\"flops_per_second\":$number,\"stopped_by\":(null|\"[a-z ]+\"),\
 \"dtype\":\"f32\",\"tf32\":false,\"micro_batch\":0,\"executor\":\"program\",\"fuse\":\"on\",\
 \"algorithms\":\"fast\",\"implementations\":\"[0-9a-f]{16}\",\"transport\":\"(inproc)?\",\"reduce\":\"tree\"(,\"scaling\":\{.+\})?\}\$"

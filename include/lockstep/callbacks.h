@@ -88,8 +88,8 @@ typedef struct lk_json_lines_opts {
  *      "images_per_second":…,"steps":…,"rate":…,"total_seconds":…,"skipped_steps":…}
  * with train_top_k and val_top_k where top-k is asked for, and null for what was not measured or is not finite; at the
  * end
- *     {"event":"done","steps":…,"seconds":…,"images_per_second":…,"val_accuracy":…,"digest":…,"devices":[…],
- *      "shards":…,"samples_seen":…,"epochs":…,"total_seconds":…,"val_loss":…,"flops_per_second":…,"stopped_by":…,
+ *     {"event":"done","steps":…,"seconds":…,"images_per_second":…,"val_accuracy":…,"digest":…,"state_digest":…,
+ *      "devices":[…],"shards":…,"samples_seen":…,"epochs":…,"total_seconds":…,"val_loss":…,"flops_per_second":…,"stopped_by":…,
  *      "dtype":…,"tf32":…,"micro_batch":…,"executor":…,"fuse":…,"algorithms":…,"implementations":…}
  * to which parameter-server adds "asynchronous":{…}, the numbers of lk_async_report, and lk_callback_scaling, where it
  * was added before, adds "scaling":{…}, what lk_scaling_write writes, or, where training ended with an error or was

@@ -75,6 +75,28 @@ LK_API const float *lk_checkpoint_variable(const lk_checkpoint *checkpoint, int 
 /* variables[i]: a new tensor on the device for each variable; on failure every entry is NULL. Asynchronous. */
 LK_API lk_status lk_checkpoint_load(const lk_checkpoint *checkpoint, lk_device *device, lk_tensor **variables);
 
+/* --- while fit trains --------------------------------------------------------------------------------------------- */
+
+/* Zeroes: after every epoch, the newest three, the best by validation accuracy. */
+typedef struct lk_checkpoint_opts {
+    int64_t every_steps;  /* 0: not by steps */
+    double every_minutes; /* 0: not by time; neither: after every epoch */
+    int64_t keep;         /* the newest so many, besides the best; 0: 3 */
+    lk_best_metric best;
+} lk_checkpoint_opts;
+
+/* "500" (steps), "5m" (minutes) or "epoch" into every_steps and every_minutes. Errors: LK_ERR_ARGUMENT. */
+LK_API lk_status lk_checkpoint_parse_every(const char *text, lk_checkpoint_opts *opts);
+
+/* Writes checkpoints into `folder`, which is made: as often as opts say (NULL: zeroes), where an epoch is the best so
+ * far, at the end, and where training is interrupted. Training waits only while variables and the optimiser's state are
+ * copied to host memory, where there is room for two checkpoints; a thread writes them. Between two updates, so with
+ * accumulation one may come some batches late. A checkpoint holds what other callbacks save too; add it in one process
+ * of several, the first. Where one cannot be written the others stay as they are, and a warning says so
+ * (lockstep/log.h); where it was the last one, fit gives that error at the end. When training begins: LK_ERR_IO,
+ * LK_ERR_ARGUMENT (best by a validation metric, and there is no evaluation). */
+LK_API lk_callback lk_callback_checkpoint(const char *folder, const lk_checkpoint_opts *opts);
+
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
 /* Writes a checkpoint of replicas into `folder`, which is made: of info the position (epoch, batch, steps,
@@ -84,6 +106,11 @@ LK_API lk_status lk_replicas_save(lk_replicas *replicas, const char *folder, con
 
 /* The same of a trainer, of where it stands. Errors also: LK_ERR_STATE (while steps are under way). */
 LK_API lk_status lk_trainer_save(lk_trainer *trainer, const char *folder);
+
+/* Gives every replica the parameters and buffers of a safetensors file: F32, F64, F16 or BF16, under their names here
+ * or, of the reference models, under PyTorch's, with or without "module." before them, as docs/checkpoints.md lists
+ * them. Errors: LK_ERR_IO, LK_ERR_FORMAT (a tensor that is missing, of another shape, or one too many). */
+LK_API lk_status lk_replicas_load_weights(lk_replicas *replicas, const char *path);
 
 /* Gives every replica, and the optimiser, what the checkpoint has. Errors: LK_ERR_FORMAT (variables of other names or
  * shapes; an optimiser of another kind). */

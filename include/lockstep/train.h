@@ -98,6 +98,16 @@ typedef struct lk_train_config {
     int64_t audit_every;    /* compare replicas after so many steps, and at the end; 0: never */
     int nan_guard;          /* enum lk_nan_guard */
     const char *log_dir;    /* event files, CSV, JSON lines and curves; NULL: none */
+
+    /* See lockstep/checkpoint.h. */
+    const char *checkpoint_dir;   /* NULL: none */
+    const char *checkpoint_every; /* "100" steps, "5m" minutes, "epoch" */
+    int checkpoint_best;          /* enum lk_best_metric */
+    int64_t keep;                 /* checkpoints, besides the best */
+    bool resume;                  /* goes on from the last checkpoint, where there is one */
+    bool override;                /* with other settings, too */
+    const char *weights;          /* a safetensors file of initial parameters and buffers; NULL: as the model says */
+
     bool throughput, total_time, plot, json, ledger; /* what the command prints */
 } lk_train_config;
 
@@ -111,11 +121,20 @@ typedef enum lk_executor { LK_EXECUTOR_PROGRAM, LK_EXECUTOR_EAGER } lk_executor;
 typedef enum lk_fuse_mode { LK_FUSE_ON, LK_FUSE_OFF } lk_fuse_mode;
 typedef enum lk_graph_mode { LK_GRAPHS_ON, LK_GRAPHS_OFF } lk_graph_mode;
 typedef enum lk_precision { LK_PRECISION_F32, LK_PRECISION_BF16 } lk_precision; /* see lk_forward_opts.dtype */
+/* Auto: the validation accuracy; without an evaluation the training loss. */
+typedef enum lk_best_metric {
+    LK_BEST_AUTO,
+    LK_BEST_VAL_ACCURACY,
+    LK_BEST_VAL_LOSS,
+    LK_BEST_TRAIN_ACCURACY,
+    LK_BEST_TRAIN_LOSS,
+    LK_BEST_NONE
+} lk_best_metric;
 typedef enum lk_nan_guard { LK_NAN_GUARD_STOP, LK_NAN_GUARD_SKIP, LK_NAN_GUARD_OFF } lk_nan_guard;
 
 /* The flags of `lockstep train`, with offsets into lk_train_config. */
 LK_API extern const lk_option lk_train_options[];
-enum { LK_TRAIN_OPTION_COUNT = 77 };
+enum { LK_TRAIN_OPTION_COUNT = 84 };
 
 /* A recipe is a named list of settings for these options: what one of the project's sources trains. */
 typedef struct lk_recipe {
@@ -258,6 +277,7 @@ typedef struct lk_epoch_report {
     lk_ledger_report train_ledger, val_ledger;
 } lk_epoch_report;
 
+/* Of all of the training, also where it went on from a checkpoint; but throughput is of this run, where it trained. */
 typedef struct lk_train_result {
     int64_t epochs, steps, samples_seen;
     double seconds; /* training alone */
@@ -269,7 +289,28 @@ typedef struct lk_train_result {
     int64_t audits;          /* how often replicas were compared since the trainer was made, and were equal */
     const char *stopped_by;  /* the callback that ended training before its last epoch; NULL: none */
     char digest[33];
+    char state_digest[33]; /* of the optimiser's state too: lk_trainer_state_digest */
 } lk_train_result;
+
+/* A moment at which nothing is under way: variables and the optimiser's state are those after the update that is the
+ * last, and training can go on from here. */
+typedef struct lk_rest_report {
+    int64_t epoch, batch, steps;      /* epoch from 1, and so many batches of it are through */
+    const lk_epoch_report *epoch_end; /* where an epoch has ended, evaluation and every epoch_end included; else NULL */
+    bool ends;                        /* training ends here by itself */
+    bool interrupted;
+} lk_rest_report;
+
+/* What a callback remembers from one run to the next: names of its own, with numbers or a text each. */
+typedef struct lk_state lk_state;
+
+/* In `save`. A name once. Whether memory sufficed is asked by who called. */
+LK_API void lk_state_set(lk_state *state, const char *name, const double *values, int64_t n);
+LK_API void lk_state_set_text(lk_state *state, const char *name, const char *text);
+
+/* In `resume`. Reads up to n numbers; gives how many there are, -1: nothing of that name. */
+LK_API int64_t lk_state_get(const lk_state *state, const char *name, double *values, int64_t n);
+LK_API const char *lk_state_get_text(const lk_state *state, const char *name); /* borrowed; NULL: there is none */
 
 /* --- callbacks --------------------------------------------------------------------------------------------------- */
 
@@ -288,6 +329,16 @@ typedef struct lk_callback {
      * lk_trainer_evaluate is asked for. */
     lk_status (*eval_step)(void *self, lk_trainer *trainer, const lk_eval_report *report);
     lk_status (*epoch_end)(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop);
+    /* Asked after the push of an update that does not end an epoch, `steps` after the beginning of training: whether
+     * all steps are to be waited for, and rest to be called. */
+    bool (*wants_rest)(void *self, lk_trainer *trainer, int64_t steps);
+    /* Then, and without being asked after every epoch_end, where a callback has ended training in the middle of an
+     * epoch, and where an interrupt has. */
+    lk_status (*rest)(void *self, lk_trainer *trainer, const lk_rest_report *report);
+    /* For checkpoints: what has to be remembered; and, before train_begin of a training that goes on from one, what
+     * was. Not called where the checkpoint has nothing under the callback's name. */
+    lk_status (*save)(void *self, lk_trainer *trainer, lk_state *state);
+    lk_status (*resume)(void *self, lk_trainer *trainer, const lk_state *state);
     /* However training ended; `status` says how. Not called where train_begin was not, or failed. */
     lk_status (*train_end)(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status);
     void (*release)(void *self);
@@ -326,7 +377,11 @@ LK_API lk_status lk_trainer_predict(lk_trainer *trainer, lk_dataset *dataset, fl
  * little-endian f32) of one replica. Waits. Errors: LK_ERR_ARGUMENT (no such replica). */
 LK_API lk_status lk_trainer_digest(lk_trainer *trainer, int replica, char digest[33]);
 
-/* The same of variable `index` alone, XXH3-64. Errors: LK_ERR_ARGUMENT (no such replica or variable). */
+/* Of replica 0's parameters and buffers in the order of their names, then what the optimiser remembers of each
+ * parameter, in the same order, then how many updates it has made (64 bits, little-endian): XXH3-128. */
+LK_API lk_status lk_trainer_state_digest(lk_trainer *trainer, char digest[33]);
+
+/* As lk_trainer_digest of variable `index` alone, XXH3-64. Errors: LK_ERR_ARGUMENT (no such replica or variable). */
 LK_API lk_status lk_trainer_variable_hash(lk_trainer *trainer, int replica, int index, uint64_t *hash);
 
 /* --- a loop of one's own ----------------------------------------------------------------------------------------- */

@@ -95,6 +95,11 @@ lk_status lk__append_cut(lk__append_file *file, int64_t size)
     return LK_OK;
 }
 
+lk_status lk__append_keep(lk__append_file *file, int64_t size)
+{
+    return size < file->whole ? lk__append_cut(file, size) : LK_OK;
+}
+
 lk_status lk__append(lk__append_file *file, const void *data, size_t size)
 {
     if (file->torn)

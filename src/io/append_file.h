@@ -26,6 +26,9 @@ lk_status lk__append(lk__append_file *file, const void *data, size_t size);
 /* Takes out what lies behind the first `size` bytes. */
 lk_status lk__append_cut(lk__append_file *file, int64_t size);
 
+/* Keeps the first so many bytes of records, of which there may be fewer. */
+lk_status lk__append_keep(lk__append_file *file, int64_t size);
+
 lk_status lk__append_sync(lk__append_file *file);
 
 /* Writes a file beside `path` and renames it into place. */

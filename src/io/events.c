@@ -8,6 +8,7 @@
 #include "io/append_file.h"
 #include "io/crc32c.h"
 #include "io/protobuf.h"
+#include "io/resume_files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -133,6 +134,23 @@ lk_event_writer *lk_event_writer_new(const char *dir)
 fail:
     lk_event_writer_release(writer);
     return NULL;
+}
+
+lk_event_writer *lk__event_writer_reopen(const char *path, int64_t bytes)
+{
+    lk_event_writer *writer = lk__calloc(1, sizeof *writer);
+    if (!writer)
+        return NULL;
+    writer->file.fd = -1;
+    if (lk__append_open(&writer->file, path, 0) == LK_OK && lk__append_keep(&writer->file, bytes) == LK_OK)
+        return writer;
+    lk_event_writer_release(writer);
+    return NULL;
+}
+
+int64_t lk__event_writer_bytes(const lk_event_writer *writer)
+{
+    return writer->file.whole;
 }
 
 void lk_event_writer_release(lk_event_writer *writer)

@@ -5,6 +5,7 @@
 #include "io/append_file.h"
 #include "io/bytes.h"
 #include "io/json.h"
+#include "io/resume_files.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -32,6 +33,20 @@ lk_row_writer *lk_row_writer_new(const char *path, lk_row_format format, bool ap
         return NULL;
     }
     return writer;
+}
+
+lk_row_writer *lk__row_writer_reopen(const char *path, lk_row_format format, int64_t bytes)
+{
+    lk_row_writer *writer = lk_row_writer_new(path, format, true);
+    if (!writer || lk__append_keep(&writer->file, bytes) == LK_OK)
+        return writer;
+    lk_row_writer_release(writer);
+    return NULL;
+}
+
+int64_t lk__row_writer_bytes(const lk_row_writer *writer)
+{
+    return writer->file.whole;
 }
 
 void lk_row_writer_release(lk_row_writer *writer)

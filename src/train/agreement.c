@@ -7,6 +7,7 @@
 #include "dist/group.h"
 #include "dist/wire.h"
 #include "lockstep/build.h"
+#include "lockstep/checkpoint.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -101,6 +102,9 @@ static void fill_version(const lk_trainer *trainer, field_list *list)
 
 static void fill_options(const lk_trainer *trainer, field_list *list)
 {
+    const lk_checkpoint_info *resumed = trainer->resumed ? lk_checkpoint_get_info(trainer->resumed) : NULL;
+    const char *folder = resumed ? strrchr(resumed->folder, '/') : NULL;
+    add_text(list, "checkpoint to go on from", !resumed ? "none" : folder ? folder + 1 : resumed->folder);
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT && list->n < MAX_FIELDS; i++) {
         char text[4096], name[32];
         const lk_option *option = &lk_train_options[i];
@@ -126,7 +130,7 @@ static uint64_t hash_layout(const lk_model *model)
     return hash;
 }
 
-static uint64_t hash_data(const lk_dataset *data)
+uint64_t lk__hash_data(const lk_dataset *data)
 {
     size_t samples = data ? (size_t)lk_dataset_count(data) : 0;
     if (samples == 0)
@@ -142,8 +146,8 @@ static void fill_built(const lk_trainer *trainer, field_list *list)
 {
     add_text(list, "model", trainer->plan.model);
     add_hash(list, "set of variables", hash_layout(trainer->model));
-    add_hash(list, "training set", hash_data(trainer->train_set));
-    add_hash(list, "validation set", hash_data(trainer->val_set));
+    add_hash(list, "training set", lk__hash_data(trainer->train_set));
+    add_hash(list, "validation set", lk__hash_data(trainer->val_set));
     add_hash(list, kernels, trainer->plan.implementations);
 }
 

@@ -35,6 +35,9 @@ void lk__checkpoint_contents_free(lk__checkpoint_contents *contents);
 /* Fills in variables and slots. Waits for the devices. */
 lk_status lk__checkpoint_contents_copy(lk__checkpoint_contents *contents, lk_replicas *replicas);
 
+/* values[i]: of variable i. On every replica, or what is stored. */
+lk_status lk__replicas_write(lk_replicas *replicas, float *const *values);
+
 /* --- checkpoint_state.c ------------------------------------------------------------------------------------------- */
 
 /* What info, model and replicas say, as the beginning of an object that lk__state_end closes. */
@@ -64,7 +67,7 @@ struct lk_checkpoint {
     lk_checkpoint_info info;
     char *folder;
     json_t *state;
-    char *model_file;
+    char *model_file, *implementations; /* paths; NULL: there is none */
     lk__safetensors *model, *optimizer; /* optimizer NULL: there is none */
     int n;
     const lk__safetensor **tensors; /* [n]: in the model's order */
@@ -79,6 +82,9 @@ lk_status lk__checkpoint_list(const char *folder, int64_t **steps, int *n);
 
 /* "checkpoint-N" of best.json, "": there is none. Errors: LK_ERR_FORMAT, LK_ERR_IO. */
 lk_status lk__checkpoint_read_best(const char *folder, char name[LK_CHECKPOINT_NAME]);
+
+/* A member of state.json; NULL: there is none. */
+const json_t *lk__checkpoint_member(const lk_checkpoint *checkpoint, const char *name);
 
 /* Whether its variables are the model's. Errors: LK_ERR_FORMAT, with the first that is not. */
 lk_status lk__checkpoint_check_model(const lk_checkpoint *checkpoint, const lk_model *model);

@@ -230,6 +230,17 @@ static lk_status read_variables(lk_checkpoint *c)
     return LK_OK;
 }
 
+/* *path: to be freed; NULL: there is no such file. */
+static lk_status find_file(const lk_checkpoint *c, const char *name, char **path)
+{
+    char found[PATH_MAX];
+    LK_TRY(path_of(c->folder, name, found));
+    if (access(found, F_OK) != 0)
+        return LK_OK;
+    *path = lk__strdup(found);
+    return *path ? LK_OK : LK_ERR_MEMORY;
+}
+
 static lk_status read_contents(lk_checkpoint *c)
 {
     char path[PATH_MAX];
@@ -242,11 +253,10 @@ static lk_status read_contents(lk_checkpoint *c)
     LK_TRY(path_of(c->folder, "optimizer.safetensors", path));
     if (access(path, F_OK) == 0)
         LK_TRY(lk__safetensors_open(path, &c->optimizer));
-    LK_TRY(path_of(c->folder, "model.lk", path));
-    if (access(path, F_OK) != 0)
-        return LK_OK;
-    c->info.model_file = c->model_file = lk__strdup(path);
-    return c->model_file ? LK_OK : LK_ERR_MEMORY;
+    LK_TRY(find_file(c, "implementations", &c->implementations));
+    LK_TRY(find_file(c, "model.lk", &c->model_file));
+    c->info.model_file = c->model_file;
+    return LK_OK;
 }
 
 static lk_status open_one(const char *folder, lk_checkpoint **checkpoint)
@@ -279,6 +289,7 @@ void lk_checkpoint_release(lk_checkpoint *c)
     lk__free(c->moments);
     lk__free(c->settings);
     lk__free(c->model_file);
+    lk__free(c->implementations);
     lk__free(c->folder);
     lk__free(c);
 }
@@ -369,6 +380,11 @@ const float *lk_checkpoint_variable(const lk_checkpoint *checkpoint, int index, 
     if (shape)
         *shape = checkpoint->tensors[index]->shape;
     return checkpoint->values[index];
+}
+
+const json_t *lk__checkpoint_member(const lk_checkpoint *checkpoint, const char *name)
+{
+    return json_object_get(checkpoint->state, name);
 }
 
 lk_status lk__checkpoint_check_model(const lk_checkpoint *c, const lk_model *model)

@@ -11,6 +11,7 @@
 #include "train/trainer.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -78,6 +79,11 @@ lk_status lk__checkpoint_of_trainer(lk_trainer *trainer, const lk_checkpoint_inf
     lk__bytes *state = &contents->state;
     lk__state_begin(state, &info, trainer->model, trainer->replicas);
     lk__free(class_names);
+    char training_set[24];
+    if (trainer->training_set == 0)
+        trainer->training_set = lk__hash_data(trainer->train_set);
+    snprintf(training_set, sizeof training_set, "%016" PRIx64, trainer->training_set);
+    lk__json_field(state, LK_TEXT("training_set", training_set));
     lk__json_open(state, "settings", '{');
     lk_status status = lk__settings_visit(trainer, put_setting, state);
     lk__json_close(state, '}');

@@ -38,6 +38,8 @@ lk_status lk__use_algorithms(lk_trainer *trainer)
         return use(trainer, LK_ALGORITHMS_FAST, NULL);
     if (strcmp(name, "direct") == 0)
         return use(trainer, LK_ALGORITHMS_DIRECT, NULL);
+    if (lk__resume_implementations(trainer))
+        name = lk__resume_implementations(trainer);
     if (access(name, F_OK) != 0)
         LK_FAIL(LK_ERR_IO, "tuning %s: cannot be read: %s; must be fast, direct or the file of a tuning", name,
                 strerror(errno));

@@ -3,6 +3,11 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "io/json.h"
+#include "train/callback_state.h"
+
+#include <stdio.h>
+#include <string.h>
 
 static void release(const lk_callback *callback)
 {
@@ -107,6 +112,65 @@ lk_status lk__callbacks_eval_step(const lk__callbacks *callbacks, lk_trainer *tr
         const lk_callback *callback = &callbacks->list[i];
         if (callback->eval_step)
             LK_TRY(callback->eval_step(callback->self, trainer, report));
+    }
+    return LK_OK;
+}
+
+bool lk__callbacks_want_rest(const lk__callbacks *callbacks, lk_trainer *trainer, int64_t steps)
+{
+    bool wanted = false;
+    for (int i = 0; i < callbacks->n; i++) {
+        const lk_callback *callback = &callbacks->list[i];
+        if (callback->wants_rest)
+            wanted |= callback->wants_rest(callback->self, trainer, steps);
+    }
+    return wanted;
+}
+
+lk_status lk__callbacks_rest(const lk__callbacks *callbacks, lk_trainer *trainer, const lk_rest_report *report)
+{
+    for (int i = 0; i < callbacks->n; i++) {
+        const lk_callback *callback = &callbacks->list[i];
+        if (callback->rest)
+            LK_TRY(callback->rest(callback->self, trainer, report));
+    }
+    return LK_OK;
+}
+
+enum { MEMBER_NAME = 80 };
+
+static void member_name(const lk__callbacks *callbacks, int index, char name[MEMBER_NAME])
+{
+    int same = 1;
+    for (int i = 0; i < index; i++)
+        same += strcmp(callbacks->list[i].name, callbacks->list[index].name) == 0;
+    snprintf(name, MEMBER_NAME, same > 1 ? "%.60s %d" : "%.60s", callbacks->list[index].name, same);
+}
+
+lk_status lk__callbacks_save(const lk__callbacks *callbacks, lk_trainer *trainer, lk_state *state)
+{
+    char name[MEMBER_NAME];
+    for (int i = 0; i < callbacks->n; i++) {
+        const lk_callback *callback = &callbacks->list[i];
+        if (!callback->save)
+            continue;
+        member_name(callbacks, i, name);
+        lk__json_open(state->out, name, '{');
+        LK_TRY(callback->save(callback->self, trainer, state));
+        lk__json_close(state->out, '}');
+    }
+    return LK_OK;
+}
+
+lk_status lk__callbacks_resume(const lk__callbacks *callbacks, lk_trainer *trainer, const lk_state *state)
+{
+    char name[MEMBER_NAME];
+    for (int i = 0; i < callbacks->n; i++) {
+        const lk_callback *callback = &callbacks->list[i];
+        member_name(callbacks, i, name);
+        lk_state member = {.in = json_object_get(state->in, name)};
+        if (callback->resume && member.in)
+            LK_TRY(callback->resume(callback->self, trainer, &member));
     }
     return LK_OK;
 }

@@ -27,6 +27,14 @@ lk_status lk__callbacks_epoch_end(const lk__callbacks *callbacks, lk_trainer *tr
 
 lk_status lk__callbacks_eval_step(const lk__callbacks *callbacks, lk_trainer *trainer, const lk_eval_report *report);
 
+/* Whether one of them does. */
+bool lk__callbacks_want_rest(const lk__callbacks *callbacks, lk_trainer *trainer, int64_t steps);
+lk_status lk__callbacks_rest(const lk__callbacks *callbacks, lk_trainer *trainer, const lk_rest_report *report);
+
+/* A member of `state` each, called as the callback is, "name 2" where two have a name. */
+lk_status lk__callbacks_save(const lk__callbacks *callbacks, lk_trainer *trainer, lk_state *state);
+lk_status lk__callbacks_resume(const lk__callbacks *callbacks, lk_trainer *trainer, const lk_state *state);
+
 /* Of those that have begun. Gives back `status`, or the first error where that is LK_OK. */
 lk_status lk__callbacks_train_end(lk__callbacks *callbacks, lk_trainer *trainer, const lk_train_result *result,
                                   lk_status status);

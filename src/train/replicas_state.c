@@ -130,13 +130,16 @@ static lk_status check_optimizer(const lk_checkpoint *checkpoint, const lk_optim
     return LK_OK;
 }
 
-static lk_status restore_owner(lk_replicas *replicas, const lk_checkpoint *checkpoint, int owner, float *values)
+lk_status lk__replicas_write(lk_replicas *replicas, float *const *values)
 {
-    lk_tensor *const *variables = lk__replicas_owned(replicas, owner);
-    for (int i = 0; i < checkpoint->n; i++)
-        LK_TRY(lk_tensor_write(variables[i], checkpoint->values[i],
-                               (size_t)checkpoint->tensors[i]->count * sizeof *values));
-    return lk_replicas_optimizer(replicas, owner) ? restore_optimizer(replicas, checkpoint, owner, values) : LK_OK;
+    const lk_model *model = lk__replicas_model(replicas);
+    LK_TRY(lk__replicas_begin_update(replicas));
+    for (int o = 0; o < lk__replicas_owners(replicas); o++) {
+        lk_tensor *const *variables = lk__replicas_owned(replicas, o);
+        for (int i = 0; i < lk_model_variable_count(model); i++)
+            LK_TRY(lk_tensor_write(variables[i], values[i], (size_t)lk_tensor_count(variables[i]) * sizeof(float)));
+    }
+    return lk__replicas_end_update(replicas);
 }
 
 lk_status lk_replicas_restore(lk_replicas *replicas, const lk_checkpoint *checkpoint)
@@ -144,14 +147,12 @@ lk_status lk_replicas_restore(lk_replicas *replicas, const lk_checkpoint *checkp
     const lk_model *model = lk__replicas_model(replicas);
     LK_TRY(lk__checkpoint_check_model(checkpoint, model));
     LK_TRY(check_optimizer(checkpoint, lk_replicas_optimizer(replicas, 0)));
+    LK_TRY(lk__replicas_write(replicas, checkpoint->values));
     float *values = lk__calloc((size_t)elements(model, lk_model_parameter_count(model)) + 1, sizeof *values);
-    if (!values)
-        return LK_ERR_MEMORY;
-    lk_status status = lk__replicas_begin_update(replicas);
+    lk_status status = values ? LK_OK : LK_ERR_MEMORY;
     for (int o = 0; o < lk__replicas_owners(replicas) && status == LK_OK; o++)
-        status = restore_owner(replicas, checkpoint, o, values);
-    if (status == LK_OK)
-        status = lk__replicas_end_update(replicas);
+        if (lk_replicas_optimizer(replicas, o))
+            status = restore_optimizer(replicas, checkpoint, o, values);
     lk__free(values);
     return status;
 }

@@ -18,6 +18,8 @@ static const char *const graph_modes[] = {"on", "off", NULL};
 static const char *const precisions[] = {"f32", "bf16", NULL};
 static const char *const reductions[] = {"tree", "nccl", NULL}; /* of enum lk_reduce */
 static const char *const compressions[] = {"none", "bf16", NULL};
+static const char *const best_metrics[] = {"auto",       "val-accuracy", "val-loss", "train-accuracy",
+                                           "train-loss", "none",         NULL}; /* of enum lk_best_metric */
 static const char *const executors[] = {"program", "eager", NULL};
 
 /* clang-format off: a paragraph an option */
@@ -595,6 +597,51 @@ const lk_option lk_train_options[] = {
      AT(log_dir),
      .value = "DIR",
      .help = "write event files, CSV, JSON lines and curves there (unset: none)"},
+    {.name = "checkpoint-dir",
+     .type = LK_OPTION_STRING,
+     AT(checkpoint_dir),
+     .value = "DIR",
+     .help = "write checkpoints there, from which training can go on and `lockstep export` and others read (unset: "
+             "none)"},
+    {.name = "checkpoint-every",
+     .type = LK_OPTION_STRING,
+     AT(checkpoint_every),
+     .default_text = "epoch",
+     .value = "N",
+     .help = "how often: after N steps, as 500; after minutes, as 5m; or after every epoch. One is always written at "
+             "the end, and one where the best is found"},
+    {.name = "checkpoint-best",
+     .type = LK_OPTION_CHOICE,
+     AT(checkpoint_best),
+     .default_text = "auto",
+     .choices = best_metrics,
+     .value = "METRIC",
+     .help = "by which the best checkpoint is chosen, and kept; auto: val-accuracy, without an evaluation train-loss"},
+    {.name = "keep",
+     .type = LK_OPTION_INT64,
+     AT(keep),
+     .default_text = "3",
+     .minimum = 1,
+     .maximum = 1000000,
+     .value = "K",
+     .help = "checkpoints that are kept, the newest, besides the best"},
+    {.name = "resume",
+     .type = LK_OPTION_FLAG,
+     AT(resume),
+     .help =
+         "go on from the last checkpoint of --checkpoint-dir, with the bits of a run that was never stopped, on any "
+         "devices; where there is none, begin"},
+    {.name = "override",
+     .type = LK_OPTION_FLAG,
+     AT(override),
+     .help = "resume with settings that are not those of the checkpoint"},
+    {.name = "weights",
+     .type = LK_OPTION_STRING,
+     AT(weights),
+     .value = "FILE",
+     .recorded = true,
+     .help = "initial parameters and buffers from a safetensors file, by their names here or in PyTorch (unset: as the "
+             "model initialises them)"},
     {.name = "throughput", .type = LK_OPTION_FLAG, AT(throughput), .help = "print images a second after every epoch"},
     {.name = "total-time",
      .type = LK_OPTION_FLAG,

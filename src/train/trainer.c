@@ -7,6 +7,7 @@
 #include "base/status.h"
 #include "data/dataset.h"
 #include "dist/group.h"
+#include "lockstep/checkpoint.h"
 #include "nn/model.h"
 #include "optim/optimizer.h"
 
@@ -311,6 +312,13 @@ static lk_status make_replicas(lk_trainer *trainer)
     return trainer->replicas ? LK_OK : lk_error_status();
 }
 
+static lk_status load_weights(lk_trainer *trainer)
+{
+    if (trainer->applies_elsewhere)
+        LK_FAIL(LK_ERR_ARGUMENT, "--weights: strategy parameter-server initialises variables on its servers");
+    return lk_replicas_load_weights(trainer->replicas, trainer->config.weights);
+}
+
 /* --- the trainer -------------------------------------------------------------------------------------------------- */
 
 static lk_status build(lk_trainer *trainer)
@@ -321,6 +329,7 @@ static lk_status build(lk_trainer *trainer)
     LK_TRY(lk__plan_numbers(config, name, &trainer->plan));
     if (!trainer->model)
         LK_TRY(lk_model_check(name));
+    LK_TRY(lk__resume_open(trainer));
     LK_TRY(lk__ps_open(trainer));
     LK_TRY(open_devices(trainer));
     LK_TRY(open_data(trainer));
@@ -336,6 +345,9 @@ static lk_status build(lk_trainer *trainer)
         LK_TRY(lk__optimizer_prepare_recording(lk_replicas_optimizer(trainer->replicas, 0)));
     LK_TRY(lk__plan_audit(trainer));
     LK_TRY(lk__list_implementations(trainer));
+    if (config->weights && *config->weights && !trainer->resumed)
+        LK_TRY(load_weights(trainer));
+    LK_TRY(lk__resume_restore(trainer));
     LK_TRY(lk__agree_on_work(trainer));
     LK_TRY(lk__check_memory(trainer));
     return lk__ps_start(trainer);
@@ -416,6 +428,7 @@ void lk_trainer_release(lk_trainer *trainer)
     lk_loader_release(trainer->statistics_loader);
     lk__device_data_release(trainer->train_data);
     lk__device_data_release(trainer->val_data);
+    lk_checkpoint_release(trainer->resumed);
     lk_model_release(trainer->model);
     lk_strategy_release(trainer->strategy);
     lk_tuning_release(trainer->implementations);

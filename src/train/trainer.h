@@ -93,6 +93,9 @@ struct lk_trainer {
     int64_t audits, audited; /* audits that found no difference; steps there were at the last one */
     int64_t epoch;           /* from 0, of the batch that comes next */
     lk__position position;
+    uint64_t training_set;         /* XXH3-64 of it; 0: nobody has asked */
+    struct lk_checkpoint *resumed; /* that training goes on from; NULL: none */
+    struct lk__fit *fit;           /* that is at work; NULL: none */
     bool epoch_open;
     bool in_pass; /* fit or an evaluation has steps under way */
     lk__callbacks callbacks;
@@ -107,6 +110,22 @@ struct lk_trainer {
     uint64_t nonce;         /* a worker's: by which the chief knows it */
     bool applies_elsewhere; /* servers have the optimiser; what is handed out need not be all shards of a device */
 };
+
+/* --- resume.c ----------------------------------------------------------------------------------------------------- */
+
+/* Looks into --checkpoint-dir: sets trainer->resumed, and what of the configuration goes with it, where there is
+ * something to go on from and that was asked for. Errors: LK_ERR_ARGUMENT (options that do not go together; a folder in
+ * which there is something, and nobody asked to go on from it), what lk_checkpoint_open reports but LK_ERR_NOT_FOUND.
+ */
+lk_status lk__resume_open(lk_trainer *trainer);
+
+/* The file of the implementations that the checkpoint was made with, which stands for the tuning that both were asked
+ * for; NULL: there is none. */
+const char *lk__resume_implementations(const lk_trainer *trainer);
+
+/* Everything is there: compares settings with the checkpoint's, and has the trainer stand where it says. Errors:
+ * LK_ERR_ARGUMENT, with all the settings that are others. */
+lk_status lk__resume_restore(lk_trainer *trainer);
 
 /* --- plan.c ------------------------------------------------------------------------------------------------------- */
 
@@ -176,6 +195,9 @@ lk_status lk__count_devices(lk_trainer *trainer, lk__spec_text spec);
  * LK_ERR_ARGUMENT: which rank was not, and in what. */
 lk_status lk__agree_on_options(const lk_trainer *trainer);
 lk_status lk__agree_on_work(const lk_trainer *trainer);
+
+/* XXH3-64 of all labels and images; NULL: 0. */
+uint64_t lk__hash_data(const lk_dataset *data);
 
 /* Whether training, or an evaluation, is to end at the step at hand: alike in all processes. */
 bool lk__is_interrupted(const lk_trainer *trainer);

@@ -26,6 +26,21 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
     return LK_OK;
 }
 
+static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
+{
+    (void)trainer;
+    const curves *c = self;
+    lk__history_save(&c->history, state);
+    return LK_OK;
+}
+
+static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
+{
+    (void)trainer;
+    curves *c = self;
+    return lk__history_resume(&c->history, state);
+}
+
 static void release(void *self)
 {
     curves *c = self;
@@ -46,5 +61,6 @@ lk_callback lk_callback_curves(const char *svg_path, const char *png_path)
         release(c);
         return (lk_callback){0};
     }
-    return (lk_callback){.name = "curves", .epoch_end = epoch_end, .release = release, .self = c};
+    return (lk_callback){
+        .name = "curves", .epoch_end = epoch_end, .save = save, .resume = resume, .release = release, .self = c};
 }

@@ -2,7 +2,7 @@
 #include "lockstep/callbacks.h"
 
 #include "base/mem.h"
-#include "lockstep/record.h"
+#include "io/resume_files.h"
 
 #include <string.h>
 
@@ -63,6 +63,30 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
     return lk_row_write(csv->writer, row, COLUMNS);
 }
 
+static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
+{
+    (void)trainer;
+    const epoch_csv *csv = self;
+    if (!csv->writer)
+        return LK_OK;
+    lk_state_set_text(state, "path", csv->path);
+    lk_state_set(state, "bytes", (double[]){(double)lk__row_writer_bytes(csv->writer)}, 1);
+    return LK_OK;
+}
+
+/* Another file begins anew. */
+static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
+{
+    (void)trainer;
+    epoch_csv *csv = self;
+    double bytes;
+    const char *path = lk_state_get_text(state, "path");
+    if (csv->writer || !path || strcmp(path, csv->path) != 0 || lk_state_get(state, "bytes", &bytes, 1) != 1)
+        return LK_OK;
+    csv->writer = lk__row_writer_reopen(path, LK_ROWS_CSV, (int64_t)bytes);
+    return csv->writer ? LK_OK : lk_error_status();
+}
+
 static void release(void *self)
 {
     epoch_csv *csv = self;
@@ -81,6 +105,11 @@ lk_callback lk_callback_csv(const char *path)
         release(csv);
         return (lk_callback){0};
     }
-    return (lk_callback){
-        .name = "CSV", .train_begin = train_begin, .epoch_end = epoch_end, .release = release, .self = csv};
+    return (lk_callback){.name = "CSV",
+                         .train_begin = train_begin,
+                         .epoch_end = epoch_end,
+                         .save = save,
+                         .resume = resume,
+                         .release = release,
+                         .self = csv};
 }

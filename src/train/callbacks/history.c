@@ -41,6 +41,35 @@ lk_status lk__history_add(lk__history *history, const lk_epoch_report *report)
     return LK_OK;
 }
 
+static const char *const line_names[] = {[LK_HISTORY_TRAIN_LOSS] = "train_loss",
+                                         [LK_HISTORY_VAL_LOSS] = "val_loss",
+                                         [LK_HISTORY_TRAIN_ACCURACY] = "train_accuracy",
+                                         [LK_HISTORY_VAL_ACCURACY] = "val_accuracy"};
+
+void lk__history_save(const lk__history *history, lk_state *state)
+{
+    lk_state_set(state, "epoch", history->epoch, history->count);
+    for (int i = 0; i < LK_HISTORY_LINES; i++)
+        lk_state_set(state, line_names[i], history->line[i], history->count);
+}
+
+lk_status lk__history_resume(lk__history *history, const lk_state *state)
+{
+    int64_t count = lk_state_get(state, "epoch", NULL, 0);
+    bool complete = count >= 0;
+    for (history->count = 0; complete && history->count < count; history->count++)
+        LK_TRY(make_room(history));
+    complete = complete && lk_state_get(state, "epoch", history->epoch, count) == count;
+    for (int i = 0; complete && i < LK_HISTORY_LINES; i++)
+        complete = lk_state_get(state, line_names[i], history->line[i], count) == count;
+    if (!complete)
+        LK_FAIL(LK_ERR_FORMAT, "the checkpoint does not hold the epochs' losses and accuracies");
+    for (int64_t n = 0; n < count; n++)
+        for (int i = 0; i < LK_HISTORY_LINES; i++)
+            history->measured = history->measured || isfinite(history->line[i][n]);
+    return LK_OK;
+}
+
 /* Losses are shown from 0, so that what hardly changes looks like it, up to this or more. */
 static const double LEAST_LOSS = 0.1;
 

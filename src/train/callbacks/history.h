@@ -24,6 +24,10 @@ typedef struct lk__history {
 /* Errors: LK_ERR_MEMORY. */
 lk_status lk__history_add(lk__history *history, const lk_epoch_report *report);
 
+/* For checkpoints. Errors: LK_ERR_FORMAT, LK_ERR_MEMORY. */
+void lk__history_save(const lk__history *history, lk_state *state);
+lk_status lk__history_resume(lk__history *history, const lk_state *state);
+
 /* The chart and its series, over the history's own memory: losses on the axis at the left, from 0, accuracies on one
  * from 0 to 1 at the right, where losses that begin high do not flatten them. */
 lk_line_chart lk__history_chart(const lk__history *history, lk_series series[LK_HISTORY_LINES]);

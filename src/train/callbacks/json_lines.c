@@ -17,7 +17,7 @@
 
 typedef struct json_lines {
     char *path;
-    bool to_stdout, opened;
+    bool to_stdout, opened, resumed;
     lk__append_file file; /* where it is open */
     lk_json_lines_opts opts;
     lk__bytes line;
@@ -127,7 +127,9 @@ static lk_status train_begin(void *self, lk_trainer *trainer)
     if (!j->to_stdout && !j->opened)
         LK_TRY(lk__append_open(&j->file, j->path, O_TRUNC));
     j->opened = true;
-    return j->opts.settings ? write_settings(j, trainer) : LK_OK;
+    bool goes_on = j->resumed;
+    j->resumed = false;
+    return j->opts.settings && !goes_on ? write_settings(j, trainer) : LK_OK;
 }
 
 static lk_status step_end(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
@@ -202,6 +204,7 @@ static lk_status write_done(json_lines *j, const lk_trainer *trainer, const lk_t
     put_real(j, "images_per_second", result->images_per_second);
     put_mean(j, "val_accuracy", result->val.accuracy);
     put_text(j, "digest", result->digest);
+    put_text(j, "state_digest", result->state_digest);
     put_devices(j, trainer);
     put_int(j, "shards", lk_trainer_plan(trainer)->shards);
     put_int(j, "samples_seen", result->samples_seen);
@@ -243,6 +246,32 @@ static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_resul
     return status == LK_OK ? write_done(self, trainer, result) : write_stopped(self, result, status);
 }
 
+static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
+{
+    (void)trainer;
+    const json_lines *j = self;
+    if (!j->opened || j->to_stdout)
+        return LK_OK;
+    lk_state_set_text(state, "path", j->path);
+    lk_state_set(state, "bytes", (double[]){(double)j->file.whole}, 1);
+    return LK_OK;
+}
+
+/* Another file begins anew. */
+static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
+{
+    (void)trainer;
+    json_lines *j = self;
+    double bytes;
+    const char *path = lk_state_get_text(state, "path");
+    if (j->to_stdout || j->opened || !path || strcmp(path, j->path) != 0 ||
+        lk_state_get(state, "bytes", &bytes, 1) != 1)
+        return LK_OK;
+    LK_TRY(lk__append_open(&j->file, j->path, 0));
+    j->opened = j->resumed = true;
+    return lk__append_keep(&j->file, (int64_t)bytes);
+}
+
 static void release(void *self)
 {
     json_lines *j = self;
@@ -269,6 +298,8 @@ lk_callback lk_callback_json_lines(const char *path, const lk_json_lines_opts *o
                          .train_begin = train_begin,
                          .step_end = step_end,
                          .epoch_end = epoch_end,
+                         .save = save,
+                         .resume = resume,
                          .train_end = train_end,
                          .release = release,
                          .self = j};

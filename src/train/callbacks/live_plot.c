@@ -106,6 +106,21 @@ static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_resul
     return p->history.measured && !p->drawn ? draw(p) : LK_OK;
 }
 
+static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
+{
+    (void)trainer;
+    const live_plot *p = self;
+    lk__history_save(&p->history, state);
+    return LK_OK;
+}
+
+static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
+{
+    (void)trainer;
+    live_plot *p = self;
+    return lk__history_resume(&p->history, state);
+}
+
 static void release(void *self)
 {
     live_plot *p = self;
@@ -123,6 +138,8 @@ lk_callback lk_callback_live_plot(FILE *stream)
                          .train_begin = train_begin,
                          .epoch_begin = epoch_begin,
                          .epoch_end = epoch_end,
+                         .save = save,
+                         .resume = resume,
                          .train_end = train_end,
                          .release = release,
                          .self = p};

@@ -4,9 +4,11 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "io/json.h"
 #include "lockstep/build.h"
 #include "lockstep/record.h"
 #include "lockstep/scaling.h"
+#include "train/callback_state.h"
 #include "train/hooks.h"
 
 #include <errno.h>
@@ -19,6 +21,7 @@ enum { MAX_RUNS = 1000000 };
 typedef struct log_dir {
     char *dir;
     lk__callbacks records;
+    int run;          /* whose records they are */
     char *algorithms; /* where the implementations are listed; NULL before there are records */
     char *scaling;    /* where the scaling report goes; likewise */
 } log_dir;
@@ -83,10 +86,10 @@ static lk_status add_curves(log_dir *log, int run)
     return status;
 }
 
+/* Of run log->run. */
 static lk_status add_records(log_dir *log)
 {
-    int run;
-    LK_TRY(take_number(log, &run));
+    int run = log->run;
     LK_TRY(lk__callbacks_add(&log->records, lk_callback_tensorboard(log->dir)));
     char *csv = path_of(log, "epochs", run, "csv"), *lines = path_of(log, "epochs", run, "jsonl");
     lk_json_lines_opts opts = {.settings = true, .ledger = true};
@@ -107,7 +110,11 @@ static lk_status add_records(log_dir *log)
 static lk_status train_begin(void *self, lk_trainer *trainer)
 {
     log_dir *log = self;
-    lk_status status = log->records.n == 0 ? add_records(log) : LK_OK;
+    lk_status status = LK_OK;
+    if (log->records.n == 0)
+        status = take_number(log, &log->run);
+    if (status == LK_OK && log->records.n == 0)
+        status = add_records(log);
     if (status == LK_OK)
         status = lk__callbacks_train_begin(&log->records, trainer);
     if (status == LK_OK)
@@ -147,6 +154,40 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
     return status;
 }
 
+static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
+{
+    const log_dir *log = self;
+    if (log->records.n == 0)
+        return LK_OK;
+    lk_state_set_text(state, "folder", log->dir);
+    lk_state_set(state, "run", (double[]){log->run}, 1);
+    lk__json_open(state->out, "records", '{');
+    LK_TRY(lk__callbacks_save(&log->records, trainer, state));
+    lk__json_close(state->out, '}');
+    return LK_OK;
+}
+
+/* Where the folder is another one, or its files are gone, records begin anew. */
+static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
+{
+    log_dir *log = self;
+    double run;
+    const char *folder = lk_state_get_text(state, "folder");
+    if (!folder || strcmp(folder, log->dir) != 0 || lk_state_get(state, "run", &run, 1) != 1 || log->records.n > 0)
+        return LK_OK;
+    char *csv = path_of(log, "epochs", (int)run, "csv");
+    if (!csv)
+        return LK_ERR_MEMORY;
+    bool is_there = access(csv, W_OK) == 0;
+    lk__free(csv);
+    if (!is_there)
+        return LK_OK;
+    log->run = (int)run;
+    LK_TRY(add_records(log));
+    lk_state records = {.in = json_object_get(state->in, "records")};
+    return lk__callbacks_resume(&log->records, trainer, &records);
+}
+
 static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
 {
     log_dir *log = self;
@@ -181,6 +222,8 @@ lk_callback lk_callback_log_dir(const char *dir)
                          .rate = rate_from_records,
                          .step_end = step_end,
                          .epoch_end = epoch_end,
+                         .save = save,
+                         .resume = resume,
                          .train_end = train_end,
                          .release = release,
                          .self = log};

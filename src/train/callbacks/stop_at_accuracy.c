@@ -9,12 +9,15 @@ typedef struct stopper {
     FILE *stream;
     int64_t met; /* epochs in a row */
     int64_t stopped_epoch;
+    bool resumed;
 } stopper;
 
 static lk_status train_begin(void *self, lk_trainer *trainer)
 {
     stopper *s = self;
-    s->met = s->stopped_epoch = 0;
+    if (!s->resumed)
+        s->met = s->stopped_epoch = 0;
+    s->resumed = false;
     if (!lk_trainer_dataset(trainer, LK_SPLIT_TEST))
         LK_FAIL(LK_ERR_ARGUMENT, "stop at accuracy %g: there is no evaluation (limit-val 0) to measure it", s->target);
     return LK_OK;
@@ -48,6 +51,28 @@ static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_resul
     return LK_OK;
 }
 
+static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
+{
+    (void)trainer;
+    const stopper *s = self;
+    const double epochs[] = {(double)s->met, (double)s->stopped_epoch};
+    lk_state_set(state, "epochs", epochs, 2);
+    return LK_OK;
+}
+
+static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
+{
+    (void)trainer;
+    stopper *s = self;
+    double epochs[2];
+    if (lk_state_get(state, "epochs", epochs, 2) != 2)
+        LK_FAIL(LK_ERR_FORMAT, "stop at accuracy: the checkpoint does not say how many epochs were above the target");
+    s->met = (int64_t)epochs[0];
+    s->stopped_epoch = (int64_t)epochs[1];
+    s->resumed = true;
+    return LK_OK;
+}
+
 /* Written so that NaN is refused too. */
 static lk_status check(double target, double patience)
 {
@@ -70,6 +95,8 @@ lk_callback lk_callback_stop_at_accuracy(double target, double patience, FILE *s
     return (lk_callback){.name = "stop at accuracy",
                          .train_begin = train_begin,
                          .epoch_end = epoch_end,
+                         .save = save,
+                         .resume = resume,
                          .train_end = train_end,
                          .release = lk__free,
                          .self = s};

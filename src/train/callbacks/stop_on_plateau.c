@@ -12,13 +12,17 @@ typedef struct plateau {
     FILE *stream;
     double best; /* INFINITY before the first epoch */
     int64_t best_epoch, waited, stopped_epoch;
+    bool resumed;
 } plateau;
 
 static lk_status train_begin(void *self, lk_trainer *trainer)
 {
     plateau *p = self;
-    p->best = INFINITY;
-    p->best_epoch = p->waited = p->stopped_epoch = 0;
+    if (!p->resumed) {
+        p->best = INFINITY;
+        p->best_epoch = p->waited = p->stopped_epoch = 0;
+    }
+    p->resumed = false;
     if (!lk_trainer_dataset(trainer, LK_SPLIT_TEST))
         LK_FAIL(LK_ERR_ARGUMENT, "stop on plateau: there is no evaluation (limit-val 0) that gives a validation loss");
     return LK_OK;
@@ -55,6 +59,30 @@ static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_resul
     return LK_OK;
 }
 
+static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
+{
+    (void)trainer;
+    const plateau *p = self;
+    const double values[] = {p->best, (double)p->best_epoch, (double)p->waited, (double)p->stopped_epoch};
+    lk_state_set(state, "best", values, 4);
+    return LK_OK;
+}
+
+static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
+{
+    (void)trainer;
+    plateau *p = self;
+    double values[4];
+    if (lk_state_get(state, "best", values, 4) != 4)
+        LK_FAIL(LK_ERR_FORMAT, "stop on plateau: the checkpoint does not say which validation loss was the best");
+    p->best = values[0];
+    p->best_epoch = (int64_t)values[1];
+    p->waited = (int64_t)values[2];
+    p->stopped_epoch = (int64_t)values[3];
+    p->resumed = true;
+    return LK_OK;
+}
+
 static lk_status check(int64_t patience, double min_delta)
 {
     if (patience < 1)
@@ -76,6 +104,8 @@ lk_callback lk_callback_stop_on_plateau(int64_t patience, double min_delta, FILE
     return (lk_callback){.name = "stop on plateau",
                          .train_begin = train_begin,
                          .epoch_end = epoch_end,
+                         .save = save,
+                         .resume = resume,
                          .train_end = train_end,
                          .release = lk__free,
                          .self = p};

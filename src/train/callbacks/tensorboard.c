@@ -3,15 +3,18 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "lockstep/record.h"
+#include "io/resume_files.h"
 #include "train/callbacks/settings.h"
 
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 typedef struct tensorboard {
     char *dir;
     lk_event_writer *events; /* of the training at hand */
-    float *values;           /* of a tensor, as it was read */
+    bool resumed;
+    float *values; /* of a tensor, as it was read */
     int64_t capacity;
 } tensorboard;
 
@@ -106,6 +109,10 @@ static lk_status write_histograms(tensorboard *t, const lk_trainer *trainer, int
 static lk_status train_begin(void *self, lk_trainer *trainer)
 {
     tensorboard *t = self;
+    bool goes_on = t->resumed;
+    t->resumed = false;
+    if (goes_on)
+        return LK_OK;
     lk_event_writer_release(t->events);
     t->events = lk_event_writer_new(t->dir);
     return t->events ? write_settings(t, trainer) : lk_error_status();
@@ -124,6 +131,34 @@ static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_resul
     (void)trainer, (void)result, (void)status;
     tensorboard *t = self;
     return lk_event_writer_flush(t->events);
+}
+
+static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
+{
+    (void)trainer;
+    const tensorboard *t = self;
+    if (!t->events)
+        return LK_OK;
+    lk_state_set_text(state, "path", lk_event_writer_path(t->events));
+    lk_state_set(state, "bytes", (double[]){(double)lk__event_writer_bytes(t->events)}, 1);
+    return LK_OK;
+}
+
+/* Where the file is gone, or is in another folder, another one begins. */
+static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
+{
+    (void)trainer;
+    tensorboard *t = self;
+    double bytes;
+    size_t length = strlen(t->dir);
+    const char *path = lk_state_get_text(state, "path");
+    bool is_here = path && strncmp(path, t->dir, length) == 0 && path[length] == '/' && access(path, W_OK) == 0;
+    if (!is_here || lk_state_get(state, "bytes", &bytes, 1) != 1)
+        return LK_OK;
+    lk_event_writer_release(t->events);
+    t->events = lk__event_writer_reopen(path, (int64_t)bytes);
+    t->resumed = t->events != NULL;
+    return t->events ? LK_OK : lk_error_status();
 }
 
 static void release(void *self)
@@ -148,6 +183,8 @@ lk_callback lk_callback_tensorboard(const char *dir)
     return (lk_callback){.name = "TensorBoard",
                          .train_begin = train_begin,
                          .epoch_end = epoch_end,
+                         .save = save,
+                         .resume = resume,
                          .train_end = train_end,
                          .release = release,
                          .self = t};

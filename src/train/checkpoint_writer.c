@@ -1,0 +1,261 @@
+#include "train/checkpoint_writer.h"
+
+#include "base/heartbeat.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/trace.h"
+#include "lockstep/record.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { ROOM = 2 };
+
+typedef struct job {
+    lk__checkpoint_contents contents;
+    const char *metric; /* NULL: not the best */
+    double value;
+    bool queued;
+    int64_t number; /* in the order in which they came */
+} job;
+
+struct lk__checkpoint_writer {
+    char *folder;
+    int64_t keep;
+    char best[LK_CHECKPOINT_NAME]; /* the writer's own: the name in best.json */
+    job jobs[ROOM];
+    pthread_t thread;
+    bool running;
+
+    pthread_mutex_t mutex; /* guards what follows, and `queued` */
+    pthread_cond_t changed;
+    bool stopping;
+    int64_t numbers;
+    lk_error_state last, unsaid; /* of the last one; of those nobody was told of */
+};
+
+/* --- the folder --------------------------------------------------------------------------------------------------- */
+
+static lk_status path_of(const lk__checkpoint_writer *w, const char *prefix, int64_t steps, char path[PATH_MAX])
+{
+    char name[LK_CHECKPOINT_NAME];
+    lk__checkpoint_name(steps, name);
+    if (snprintf(path, PATH_MAX, "%s/%s%s", w->folder, prefix, name) >= PATH_MAX)
+        LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", w->folder);
+    return LK_OK;
+}
+
+static lk_status put_aside(const lk__checkpoint_writer *w, int64_t steps)
+{
+    char path[PATH_MAX], aside[PATH_MAX];
+    LK_TRY(path_of(w, "", steps, path));
+    LK_TRY(path_of(w, "damaged-", steps, aside));
+    LK_TRY(lk__remove_folder(aside));
+    if (rename(path, aside) != 0)
+        LK_FAIL(LK_ERR_IO, "%s: cannot be renamed: %s", path, strerror(errno));
+    return LK_OK;
+}
+
+static lk_status prepare(lk__checkpoint_writer *w, int64_t steps)
+{
+    int64_t *found;
+    int n;
+    LK_TRY(lk_make_directory(w->folder));
+    LK_TRY(lk__checkpoint_clean(w->folder));
+    if (lk__checkpoint_read_best(w->folder, w->best) != LK_OK)
+        lk_error_clear(); /* damaged: the next best takes its place */
+    LK_TRY(lk__checkpoint_list(w->folder, &found, &n));
+    lk_status status = LK_OK;
+    for (int i = 0; i < n && status == LK_OK; i++)
+        if (found[i] > steps)
+            status = put_aside(w, found[i]);
+    lk__free(found);
+    return status;
+}
+
+/* All but the newest and the best. */
+static lk_status prune(const lk__checkpoint_writer *w)
+{
+    int64_t *found;
+    int n;
+    LK_TRY(lk__checkpoint_list(w->folder, &found, &n));
+    lk_status status = LK_OK;
+    for (int i = 0; i < n - w->keep && status == LK_OK; i++) {
+        char path[PATH_MAX], name[LK_CHECKPOINT_NAME];
+        lk__checkpoint_name(found[i], name);
+        if (strcmp(name, w->best) == 0)
+            continue;
+        status = path_of(w, "", found[i], path);
+        if (status == LK_OK)
+            status = lk__remove_folder(path);
+    }
+    lk__free(found);
+    return status;
+}
+
+static lk_status write_job(lk__checkpoint_writer *w, const job *j)
+{
+    LK_TRY(lk__checkpoint_write(w->folder, &j->contents));
+    if (j->metric) {
+        char name[LK_CHECKPOINT_NAME];
+        lk__checkpoint_name(j->contents.steps, name);
+        LK_TRY(lk__checkpoint_write_best(w->folder, name, j->metric, j->value));
+        memcpy(w->best, name, sizeof name);
+    }
+    return prune(w);
+}
+
+/* --- the thread --------------------------------------------------------------------------------------------------- */
+
+/* With the mutex. */
+static job *oldest(lk__checkpoint_writer *w)
+{
+    job *found = NULL;
+    for (int i = 0; i < ROOM; i++)
+        if (w->jobs[i].queued && (!found || w->jobs[i].number < found->number))
+            found = &w->jobs[i];
+    return found;
+}
+
+static void *run(void *argument)
+{
+    lk__checkpoint_writer *w = argument;
+    lk__trace_name_thread(LK_TRACK_LOADER, "checkpoints");
+    pthread_mutex_lock(&w->mutex);
+    for (job *j; (j = oldest(w)) || !w->stopping;) {
+        if (!j) {
+            pthread_cond_wait(&w->changed, &w->mutex);
+            continue;
+        }
+        pthread_mutex_unlock(&w->mutex);
+        lk_error_clear();
+        lk_status status = write_job(w, j);
+        lk_error_state error = {.status = LK_OK};
+        if (status != LK_OK)
+            lk__error_save(&error);
+        pthread_mutex_lock(&w->mutex);
+        w->last = error;
+        if (status != LK_OK)
+            w->unsaid = error;
+        j->queued = false;
+        pthread_cond_broadcast(&w->changed);
+    }
+    pthread_mutex_unlock(&w->mutex);
+    return NULL;
+}
+
+static lk_status build(lk__checkpoint_writer *w, const char *folder, int64_t steps, lk_replicas *replicas)
+{
+    w->folder = lk__strdup(folder);
+    if (!w->folder)
+        return LK_ERR_MEMORY;
+    LK_TRY(prepare(w, steps));
+    for (int i = 0; i < ROOM; i++)
+        LK_TRY(lk__checkpoint_contents_init(&w->jobs[i].contents, replicas));
+    int error = pthread_create(&w->thread, NULL, run, w);
+    if (error)
+        LK_FAIL(LK_ERR_MEMORY, "the thread that writes checkpoints cannot be started: %s", strerror(error));
+    w->running = true;
+    return LK_OK;
+}
+
+lk_status lk__checkpoint_writer_new(const char *folder, int64_t steps, int64_t keep, lk_replicas *replicas,
+                                    lk__checkpoint_writer **writer)
+{
+    lk__checkpoint_writer *w = lk__calloc(1, sizeof *w);
+    *writer = NULL;
+    if (!w)
+        return LK_ERR_MEMORY;
+    w->keep = keep;
+    pthread_mutex_init(&w->mutex, NULL);
+    pthread_cond_init(&w->changed, NULL);
+    lk_status status = build(w, folder, steps, replicas);
+    if (status == LK_OK)
+        *writer = w;
+    else
+        lk__checkpoint_writer_release(w);
+    return status;
+}
+
+void lk__checkpoint_writer_release(lk__checkpoint_writer *w)
+{
+    if (!w)
+        return;
+    pthread_mutex_lock(&w->mutex);
+    w->stopping = true;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
+    if (w->running)
+        pthread_join(w->thread, NULL);
+    for (int i = 0; i < ROOM; i++)
+        lk__checkpoint_contents_free(&w->jobs[i].contents);
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->mutex);
+    lk__free(w->folder);
+    lk__free(w);
+}
+
+/* --- handing over ------------------------------------------------------------------------------------------------- */
+
+/* With the mutex. */
+static job *free_job(lk__checkpoint_writer *w)
+{
+    for (int i = 0; i < ROOM; i++)
+        if (!w->jobs[i].queued)
+            return &w->jobs[i];
+    return NULL;
+}
+
+lk__checkpoint_contents *lk__checkpoint_writer_take(lk__checkpoint_writer *w)
+{
+    lk__doing before = lk__now_for_a_while(LK_DOING_WAIT, "wait for checkpoints to be written");
+    pthread_mutex_lock(&w->mutex);
+    job *j;
+    while (!(j = free_job(w)))
+        pthread_cond_wait(&w->changed, &w->mutex);
+    pthread_mutex_unlock(&w->mutex);
+    lk__now_again(before);
+    return &j->contents;
+}
+
+void lk__checkpoint_writer_put(lk__checkpoint_writer *w, lk__checkpoint_contents *contents, const char *metric,
+                               double value)
+{
+    job *j = NULL;
+    for (int i = 0; i < ROOM; i++)
+        if (&w->jobs[i].contents == contents)
+            j = &w->jobs[i];
+    j->metric = metric;
+    j->value = value;
+    pthread_mutex_lock(&w->mutex);
+    j->number = w->numbers++;
+    j->queued = true;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->mutex);
+}
+
+lk_status lk__checkpoint_writer_drain(lk__checkpoint_writer *w)
+{
+    lk__doing before = lk__now_for_a_while(LK_DOING_WAIT, "wait for checkpoints to be written");
+    pthread_mutex_lock(&w->mutex);
+    while (oldest(w))
+        pthread_cond_wait(&w->changed, &w->mutex);
+    lk_error_state last = w->last;
+    pthread_mutex_unlock(&w->mutex);
+    lk__now_again(before);
+    return last.status == LK_OK ? LK_OK
+                                : lk__fail(last.status, "the last checkpoint could not be written: %s", last.message);
+}
+
+bool lk__checkpoint_writer_failure(lk__checkpoint_writer *w, lk_error_state *error)
+{
+    pthread_mutex_lock(&w->mutex);
+    *error = w->unsaid;
+    w->unsaid = (lk_error_state){.status = LK_OK};
+    pthread_mutex_unlock(&w->mutex);
+    return error->status != LK_OK;
+}

@@ -1,0 +1,34 @@
+/* Writes checkpoints in a thread of its own. There is room for two: one is written, and the next is filled meanwhile.
+ */
+#ifndef LK_TRAIN_CHECKPOINT_WRITER_H
+#define LK_TRAIN_CHECKPOINT_WRITER_H
+
+#include "train/checkpoint.h"
+
+#include <stdbool.h>
+
+typedef struct lk__checkpoint_writer lk__checkpoint_writer;
+
+/* Makes the folder, and takes out of it what a killed process left. Checkpoints after more than `steps` steps, which
+ * could not be read, are put aside as damaged-checkpoint-N. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
+lk_status lk__checkpoint_writer_new(const char *folder, int64_t steps, int64_t keep, lk_replicas *replicas,
+                                    lk__checkpoint_writer **writer);
+
+/* Waits for what is still to be written. NULL is fine. */
+void lk__checkpoint_writer_release(lk__checkpoint_writer *writer);
+
+/* Room to fill in; waits where there is none. Then lk__checkpoint_writer_put, also where nothing could be filled in:
+ * contents NULL. */
+lk__checkpoint_contents *lk__checkpoint_writer_take(lk__checkpoint_writer *writer);
+
+/* Has it written. metric: it is the best so far by this, with this value; NULL: it is not. */
+void lk__checkpoint_writer_put(lk__checkpoint_writer *writer, lk__checkpoint_contents *contents, const char *metric,
+                               double value);
+
+/* Waits until all is written. Gives back how the last one went. */
+lk_status lk__checkpoint_writer_drain(lk__checkpoint_writer *writer);
+
+/* What failed since the last call; false: nothing. */
+bool lk__checkpoint_writer_failure(lk__checkpoint_writer *writer, lk_error_state *error);
+
+#endif

@@ -1,0 +1,66 @@
+/* The part of a checkpoint that is fit's own. */
+#include "train/fit.h"
+
+#include "base/status.h"
+#include "train/pass.h"
+
+#include <math.h>
+
+enum { METRICS = 6, TOTALS = 6, EPOCH = 5 };
+
+static void put_metrics(lk_state *state, const char *name, const lk_metrics *m)
+{
+    const double values[METRICS] = {m->loss.sum,  (double)m->loss.count, m->accuracy.sum, (double)m->accuracy.count,
+                                    m->top_k.sum, (double)m->top_k.count};
+    lk_state_set(state, name, values, METRICS);
+}
+
+static bool get_metrics(const lk_state *state, const char *name, lk_metrics *m)
+{
+    double v[METRICS];
+    if (lk_state_get(state, name, v, METRICS) != METRICS)
+        return false;
+    *m = (lk_metrics){{v[0], (int64_t)v[1]}, {v[2], (int64_t)v[3]}, {v[4], (int64_t)v[5]}};
+    return true;
+}
+
+void lk__fit_save(const lk__fit *fit, lk_state *state)
+{
+    const lk_train_result *whole = &fit->whole;
+    const lk__position *at = &fit->trainer->position;
+    double now = lk__seconds();
+    const double totals[TOTALS] = {(double)whole->epochs, (double)whole->steps, (double)whole->samples_seen,
+                                   whole->seconds,        now - fit->began,     fit->result->images_per_second};
+    const double epoch[EPOCH] = {(double)at->samples, (double)at->skipped, at->rate, at->seconds,
+                                 at->batch > 0 ? now - fit->epoch_began : 0};
+    lk_state_set(state, "whole", totals, TOTALS);
+    lk_state_set(state, "epoch", epoch, EPOCH);
+    put_metrics(state, "so_far", &at->so_far);
+    put_metrics(state, "val", &whole->val);
+    if (fit->result->stopped_by)
+        lk_state_set_text(state, "stopped_by", fit->result->stopped_by);
+}
+
+lk_status lk__fit_resume(lk__fit *fit, const lk_state *state)
+{
+    double whole[TOTALS], epoch[EPOCH];
+    lk_train_result *result = fit->result;
+    lk__position *at = &fit->trainer->position;
+    if (lk_state_get(state, "whole", whole, TOTALS) != TOTALS || lk_state_get(state, "epoch", epoch, EPOCH) != EPOCH ||
+        !get_metrics(state, "so_far", &at->so_far) || !get_metrics(state, "val", &result->val))
+        LK_FAIL(LK_ERR_FORMAT, "the checkpoint does not say what training had come to");
+    result->epochs = (int64_t)whole[0];
+    result->steps = (int64_t)whole[1];
+    result->samples_seen = (int64_t)whole[2];
+    result->seconds = whole[3];
+    fit->began -= whole[4];
+    result->images_per_second = whole[5];
+    result->stopped_by = lk_state_get_text(state, "stopped_by");
+    at->samples = fit->first_samples = (int64_t)epoch[0];
+    at->skipped = (int64_t)epoch[1];
+    at->rate = epoch[2];
+    at->seconds = epoch[3];
+    fit->epoch_began = lk__seconds() - epoch[4];
+    fit->whole = *result;
+    return LK_OK;
+}

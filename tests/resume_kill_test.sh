@@ -1,0 +1,66 @@
+#!/usr/bin/env bash
+# Trainings that are killed at any moment, also while a checkpoint is written, which is made slow, end, resumed, with the
+# bits of one that was left alone. $LOCKSTEP_TEST_KILLS says how many are killed; ./dev kills has 50.
+# shellcheck source=tests/cli_testing.sh
+source "$(dirname "${BASH_SOURCE[0]}")/cli_testing.sh"
+
+kills=${LOCKSTEP_TEST_KILLS:-3}
+RANDOM=${LOCKSTEP_TEST_SEED:-$$}
+echo "LOCKSTEP_TEST_SEED=$RANDOM"
+
+training=(train --json --model lenet --data synthetic --limit-train 600 --limit-val 100 --batch-size 32 --shards 6
+    --epochs 3 --momentum 0.9 --seed 5 --augment shift=0.1)
+often=("${training[@]}" --checkpoint-dir "$work/checkpoints" --checkpoint-every 11 --log-dir "$work/log")
+
+# field NAME: of the last line of JSON.
+field()
+{
+    tail -n 1 "$work/stdout" | sed -n "s/.*\"$1\":\"\([0-9a-f]*\)\".*/\1/p"
+}
+
+now()
+{
+    date +%s%N
+}
+
+run 0 "${training[@]}" --devices 1
+digest=$(field digest)
+state=$(field state_digest)
+[[ -n $digest && -n $state ]] || fail 'there is no digest'
+export LOCKSTEP_CHECKPOINT_SLOW=2
+began=$(now)
+run 0 "${often[@]}" --devices 2
+length=$((($(now) - began) / 1000000))
+cut -d, -f1-9 "$work/log/epochs.csv" >"$work/epochs"
+
+# killed_within MILLISECONDS ARGUMENT…: false where it had ended by itself.
+killed_within()
+{
+    local after=$((RANDOM * $1 / 32768))
+    shift
+    begin "$@"
+    sleep "$((after / 1000)).$(printf %03d $((after % 1000)))"
+    kill -KILL "$process" 2>/dev/null || true
+    status=0
+    wait "$process" || status=$?
+    trap 'rm -rf "$work"' EXIT
+    [[ $status -eq 137 ]]
+}
+
+total=0 unfinished=0 twice=0
+while [[ $total -lt $kills ]]; do
+    rm -rf "$work/checkpoints" "$work/log"
+    killed_within $((length * 11 / 10)) "${often[@]}" --resume --devices $((RANDOM % 3 + 1)) 2>/dev/null || continue
+    total=$((total + 1))
+    ! compgen -G "$work/checkpoints/.unfinished-*" >/dev/null || unfinished=$((unfinished + 1))
+    if [[ $((RANDOM % 3)) -eq 0 ]]; then
+        ! killed_within "$length" "${often[@]}" --resume --devices $((RANDOM % 3 + 1)) 2>/dev/null || twice=$((twice + 1))
+    fi
+    LOCKSTEP_CHECKPOINT_SLOW=0 run 0 "${often[@]}" --resume --devices $((RANDOM % 3 + 1))
+    [[ $(field digest) == "$digest" && $(field state_digest) == "$state" ]] || fail "kill $total: other bits"
+    # Of records that are named in a checkpoint no row is missing and none is there twice.
+    csv=$(find "$work/log" -name 'epochs*.csv' | sort -V | tail -n 1)
+    cut -d, -f1-9 "$csv" | cmp -s - "$work/epochs" || fail "kill $total: other records in $csv"
+    ! compgen -G "$work/checkpoints/.unfinished-*" >/dev/null || fail "kill $total: something unfinished is left"
+done
+echo "$total killed, $unfinished of them while a checkpoint was written, $twice a second time: all have the same bits"
