@@ -39,16 +39,21 @@ prints 'has label 10, expected 0 to 9'
 # --- what is refused ---
 
 sheet=(data preview --data synthetic --out "$work/sheet.png")
-run 2 data preview
-complains_just '--out FILE is missing: a preview needs to know where to write its picture'
 run 2 data preview --out sheet.svg
 complains_just '--out sheet.svg: a preview is a PNG file: expected a name that ends in .png'
 run 1 data preview --out "$work/no/sheet.png"
 complains_just "$work/no/sheet.png: cannot be written: No such file or directory"
 run 2 data show
-complains_just "unknown argument 'show': expected preview, or nothing for a list of data sets"
-run 2 data preview twice
+complains_just "unknown argument 'show': expected list, fetch, info or preview, or nothing for the list"
+run 2 data preview twice three
+complains_just "unexpected argument 'three'"
+run 2 data list twice
 complains_just "unexpected argument 'twice'"
+run 2 data fetch cifar
+complains_just 'fetch cifar: must be one of fashion-mnist, mnist, synthetic'
+run 1 data fetch mnist
+complains 'data set mnist: no train-images-idx3-ubyte[.gz]'
+rm -rf "$work/cache"
 run 2 data --out "$work/sheet.png"
 complains_just "--out belongs to 'lockstep data preview'"
 run 2 "${sheet[@]}" --augment flop
@@ -70,6 +75,48 @@ complains_just "unknown data set 'cifar': expected one of fashion-mnist, mnist, 
 run 1 "${sheet[@]}" --data mnist --data-dir "$work/data"
 grep -q 'has label 10' "$work/stderr" || fail "no word of the label"
 [[ ! -e $work/sheet.png ]] || fail "it left a file"
+
+# --- info ---
+
+# picture FILE BYTE…: a PGM file of 2x2 pixels.
+picture()
+{
+    local file=$1
+    shift
+    { printf 'P5\n2 2\n255\n'; bytes "$@"; } >"$file"
+}
+
+mkdir -p "$work"/own/train/{cat,dog} "$work"/own/val/dog
+picture "$work/own/train/cat/1.pgm" 00 00 00 00
+picture "$work/own/train/cat/2.pgm" ff ff ff ff
+picture "$work/own/train/dog/1.pgm" ff ff ff ff
+picture "$work/own/val/dog/7.pgm" 00 00 00 00
+run 0 data info "$work/own"
+silent_stderr
+lines "^train: 3 images of 1x2x2, 2 classes; $work/own$" \
+    '^  channel 0 +mean 0.666667, deviation 0.471405 \(of bytes / 255\)$' \
+    '^ +2 +66.7%  #{30} +0 cat$' '^ +1 +33.3%  #{15} +1 dog$' \
+    '^  1 images are the same as an earlier one, 1 of them under another label$' \
+    '^    train/cat/2.pgm is train/dog/1.pgm, as cat and dog$' \
+    "^validation: 1 images of 1x2x2, 2 classes; $work/own$" \
+    '^  channel 0 +mean 0.000000, deviation 0.000000 \(of bytes / 255\)$' \
+    '^ +0 +0.0%   +0 cat$' '^ +1 +100.0%  #{30} +1 dog$' '^  0 images are the same as an earlier one$' \
+    '^  1 images are in the training set too, 1 of them under another label$' \
+    '^    val/dog/7.pgm is train/cat/1.pgm, as dog and cat$'
+run 0 data info "$work/own" --resize 4x4 --channels 3 --val-split 0.5
+prints 'train: 2 images of 3x4x4'
+mv "$work/own/val" "$work/own/later"
+run 0 data info "$work/own"
+prints 'has no validation set (val/ or test/ beside train/)'
+rm -rf "$work/cache"
+
+# --- previews in the terminal ---
+
+TERM=dumb run 0 data preview "$work/own" --samples 3
+silent_stderr
+[[ $(grep -c '@@' "$work/stdout") -eq 1 ]] || fail "two white images are not in one row"
+line '^(ca|do) '
+prints '3 samples of own'
 
 # --- previews ---
 

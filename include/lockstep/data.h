@@ -28,6 +28,9 @@ typedef struct lk_dataset_opts {
     const char *dir; /* where to look first; NULL: nowhere before $LOCKSTEP_DATA */
     int64_t limit;   /* the first so many samples; 0 or negative: all */
     bool offline;    /* never download */
+    /* Where downloads are tried first, as MIRROR/NAME/FILE.gz: what serves a folder that `dir` could be. What comes
+     * from there is checked like the rest. NULL: only where the data set's authors say. */
+    const char *mirror;
     lk_fetch_progress_fn progress;
     void *progress_user;
 
@@ -108,6 +111,14 @@ LK_API const char *lk_dataset_known_name(size_t i);
 
 /* The same in one text: "fashion-mnist, mnist, synthetic". Static. */
 LK_API const char *lk_dataset_names(void);
+
+/* How many samples each class has: counts[classes]. */
+LK_API void lk_dataset_class_counts(const lk_dataset *dataset, int64_t *counts);
+
+/* equals[count]: of each sample of `dataset` the first sample of `in` with the same pixels, -1: there is none. `in` may
+ * be `dataset`: what is the first of its kind has its own number then. Images of other shapes are never equal. Errors:
+ * LK_ERR_MEMORY. */
+LK_API lk_status lk_dataset_find_equal(const lk_dataset *dataset, const lk_dataset *in, int64_t *equals);
 
 /* ---- order ---- */
 

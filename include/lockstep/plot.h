@@ -12,6 +12,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -51,6 +52,10 @@ typedef struct lk_text_style {
     bool ascii;        /* nothing beyond ASCII; else box drawing, and Braille where colours tell the series apart */
     bool colour;       /* ANSI escape sequences */
 } lk_text_style;
+
+/* What a stream can show: columns and rows of its terminal, less the last column, where a line would wrap, and 0 where
+ * it is none; ascii and colour as the environment says (LC_ALL, LC_CTYPE, LANG; TERM, NO_COLOR). */
+LK_API lk_text_style lk_text_style_of(FILE *stream);
 
 /* The chart as `rows` lines of at most `columns` characters, each ended by a newline; to be freed with lk_free. The
  * labels of the axes are left out where there is no room. NULL on failure: LK_ERR_ARGUMENT as above, and for a size
@@ -98,6 +103,13 @@ typedef struct lk_contact_sheet {
  * Errors: LK_ERR_ARGUMENT (a count, size or dtype out of range; a sheet of more than 16384 pixels a side), LK_ERR_IO,
  * LK_ERR_MEMORY, LK_ERR_UNSUPPORTED (no libcairo), LK_ERR_BACKEND. */
 LK_API lk_status lk_contact_sheet_write(const lk_contact_sheet *sheet, const char *path);
+
+/* The images as text, each ended line at most style.columns characters (24 to 1000) wide, to be freed with lk_free: a
+ * character for two pixels, one above the other, in the terminal's 256 colours, or without colours one of ten that are
+ * as dense as the two are bright. Images wider than 28 pixels, or than there are columns, are made smaller by a whole
+ * factor. title, columns and scale of the sheet and rows of the style do not matter. NULL on failure: LK_ERR_ARGUMENT,
+ * LK_ERR_MEMORY. */
+LK_API char *lk_contact_sheet_text(const lk_contact_sheet *sheet, lk_text_style style);
 
 #ifdef __cplusplus
 }

@@ -13,13 +13,14 @@ static const char *const fashion_names[] = {"T-shirt/top", "Trouser", "Pullover"
 static const char *const digit_names[] = {"0", "1", "2", "3", "4", "5", "6", "7", "8", "9"};
 
 /* Alphabetical, as is LK_DATASET_NAMES. The addresses are HTTPS only, so that who sits in between can break a download
- * but not write one. Fashion-MNIST: its authors' repository. MNIST: the page of its authors refuses downloads; these
- * are the copies that PyTorch and TensorFlow take, byte for byte the original. */
+ * but not write one. Fashion-MNIST: its authors' repository, and the copy that Keras takes. MNIST: the page of its
+ * authors refuses downloads; these are the copies that PyTorch and TensorFlow take, byte for byte the original. */
 #define LK_DATASET_NAMES "fashion-mnist, mnist, synthetic"
 static const lk__catalog_entry catalog[] = {
     {
         .kind = {.name = "fashion-mnist", .classes = 10, .class_names = fashion_names},
-        .base_urls = {"https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion"},
+        .base_urls = {"https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion",
+                      "https://storage.googleapis.com/tensorflow/tf-keras-datasets"},
         .files =
             {
                 [LK_SPLIT_TRAIN] = {{"train-images-idx3-ubyte", 47040016, 0xe5a664e2905b9295, 0xca72265d7c26283b},

@@ -4,7 +4,7 @@
 
 #include "lockstep/data.h"
 
-#define LK__FETCH_MAX_URLS 2
+#define LK__FETCH_MAX_URLS 4
 
 /* A file by its content. The checksum is over the decoded bytes, so it holds for any compressor. */
 typedef struct lk__remote_file {

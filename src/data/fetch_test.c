@@ -30,6 +30,7 @@ static struct {
     bytes body;                         /* what any path answers with */
     behaviour behaviours[MAX_REQUESTS]; /* of one request after another; the rest of them SERVE */
     long offsets[MAX_REQUESTS];         /* the offset each request asked for */
+    char paths[MAX_REQUESTS][64];       /* and the path */
     int requests;
 } server;
 
@@ -106,6 +107,8 @@ static void serve_one(int fd)
     long offset = range ? strtol(range + strlen("Range: bytes="), NULL, 10) : 0;
     int number = server.requests++ % MAX_REQUESTS;
     server.offsets[number] = offset;
+    server.paths[number][0] = '\0';
+    sscanf(request, "GET %63s", server.paths[number]);
     answer(fd, offset, server.behaviours[number]);
     shutdown(fd, SHUT_WR);
     while (recv(fd, request, sizeof request, 0) > 0)
@@ -490,6 +493,23 @@ static void test_opens_what_it_downloads(void **state)
                  "data set remote: no train-images-idx3-ubyte[.gz]", in_dir("cache/lockstep/remote"), "not gzip data",
                  NULL);
     stop_server();
+
+    /* A mirror comes first, and its pages are no data either. */
+    lk_dataset_opts opts = {0};
+    server.behaviours[0] = PAGE;
+    server.behaviours[1] = SERVE;
+    start_server();
+    char mirror[64];
+    snprintf(mirror, sizeof mirror, "http://127.0.0.1:%d/mirror", server.port);
+    snprintf(base_url[0], sizeof base_url[0], "http://127.0.0.1:%d/data", server.port);
+    opts.mirror = mirror;
+    expect_ok(lk__catalog_open(&entry, LK_SPLIT_TRAIN, &opts, &dataset));
+    assert_memory_equal(lk_dataset_images(dataset), content.data + 16, 150 * 784);
+    lk_dataset_release(dataset);
+    stop_server();
+    assert_int_equal(server.requests, 2);
+    assert_string_equal(server.paths[0], "/mirror/remote/train-images-idx3-ubyte.gz");
+    assert_string_equal(server.paths[1], "/data/train-images-idx3-ubyte.gz");
 }
 
 static void test_says_that_it_cannot_download(void **state)

@@ -127,17 +127,25 @@ static bool announce_progress(void *user, const char *file, int64_t done, int64_
 static lk_status fetch_missing(search *s, const lk_dataset_opts *opts)
 {
     const place *cache = &s->places[CACHE];
+    char mirror[1024];
+    if (opts->mirror &&
+        snprintf(mirror, sizeof mirror, "%s/%s", opts->mirror, s->entry->kind.name) >= (int)sizeof mirror)
+        LK_FAIL(LK_ERR_ARGUMENT, "mirror %.64s…: longer than %zu characters", opts->mirror, sizeof mirror);
     for (int i = 0; i < LK__FILES; i++) {
         if (s->found[i])
             continue;
         announced_progress progress = {.search = s, .opts = opts};
+        int n = 0;
         lk__fetch_job job = {
             .file = &s->files[i],
             .dir = cache->dir,
             .progress = announce_progress,
             .progress_user = &progress,
         };
-        memcpy(job.base_urls, s->entry->base_urls, sizeof job.base_urls);
+        if (opts->mirror && *opts->mirror)
+            job.base_urls[n++] = mirror;
+        for (int url = 0; url < LK__FETCH_MAX_URLS && s->entry->base_urls[url] && n < LK__FETCH_MAX_URLS; url++)
+            job.base_urls[n++] = s->entry->base_urls[url];
         lk__fetch_reason reason;
         lk_status status = lk__fetch_file(&job, &reason);
         if (status == LK_ERR_MEMORY || status == LK_ERR_INTERRUPTED)

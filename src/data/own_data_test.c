@@ -324,6 +324,30 @@ static void sizes_and_channels_are_changed(void **state)
     refuse("", LK_SPLIT_TRAIN, &opts, LK_ERR_ARGUMENT, "--channels 2: must be 1 (grey) or 3 (colour)", "");
 }
 
+/* Samples 1 and 3 of five are one image, of which the other set has a copy at 2. */
+static void equal_images_are_found(void **state)
+{
+    (void)state;
+    lk_dataset_opts opts = {.shape = "1x2"};
+    int64_t equals[5], counts[3];
+    write_text("a.csv", "0,1,2\n1,3,4\n2,5,6\n2,3,4\n0,1,3\n");
+    write_text("b.csv", "0,9,9\n1,9,8\n1,3,4\n2,3,4\n");
+    lk_dataset *a = open_path("a.csv", LK_SPLIT_TRAIN, &opts), *b = open_path("b.csv", LK_SPLIT_TRAIN, &opts);
+    expect_ok(lk_dataset_find_equal(a, a, equals));
+    assert_memory_equal(equals, ((int64_t[]){0, 1, 2, 1, 4}), sizeof equals);
+    expect_ok(lk_dataset_find_equal(a, b, equals));
+    assert_memory_equal(equals, ((int64_t[]){-1, 2, -1, 2, -1}), sizeof equals);
+    lk_dataset_class_counts(a, counts);
+    assert_memory_equal(counts, ((int64_t[]){2, 1, 2}), sizeof counts);
+    lk_dataset_release(b);
+    opts.shape = "2x1";
+    b = open_path("b.csv", LK_SPLIT_TRAIN, &opts);
+    expect_ok(lk_dataset_find_equal(a, b, equals));
+    assert_memory_equal(equals, ((int64_t[]){-1, -1, -1, -1, -1}), sizeof equals);
+    lk_dataset_release(a);
+    lk_dataset_release(b);
+}
+
 #define IN_DIR(test) cmocka_unit_test_setup_teardown(test, make_test_dir, remove_test_dir)
 
 int main(void)
@@ -332,6 +356,7 @@ int main(void)
         IN_DIR(reads_cifar_10),         IN_DIR(reads_cifar_100),       IN_DIR(refuses_damaged_cifar),
         IN_DIR(reads_idx_of_any_shape), IN_DIR(reads_csv_with_a_flag), IN_DIR(reads_csv_with_a_header),
         IN_DIR(bad_rows_are_named),     IN_DIR(a_share_is_held_out),   IN_DIR(sizes_and_channels_are_changed),
+        IN_DIR(equal_images_are_found),
     };
     return cmocka_run_group_tests_name("own_data", tests, NULL, NULL);
 }

@@ -1,6 +1,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "io/canvas.h"
+#include "io/contact_sheet.h"
 #include "lockstep/plot.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@ typedef struct layout {
     int64_t top, width, height;
 } layout;
 
-static lk_status check(const lk_contact_sheet *sheet)
+lk_status lk__contact_sheet_check(const lk_contact_sheet *sheet)
 {
     if (sheet->count < 1 || sheet->height < 1 || sheet->width < 1 || (sheet->channels != 1 && sheet->channels != 3))
         LK_FAIL(LK_ERR_ARGUMENT,
@@ -71,8 +72,7 @@ static lk_status make_room_for_title(const lk_contact_sheet *sheet, layout *l)
     return status;
 }
 
-/* What is black and what is white. */
-static void find_range(const lk_contact_sheet *sheet, double *black, double *white)
+void lk__contact_sheet_range(const lk_contact_sheet *sheet, double *black, double *white)
 {
     *black = sheet->black;
     *white = sheet->white;
@@ -90,8 +90,8 @@ static void find_range(const lk_contact_sheet *sheet, double *black, double *whi
         *white = *black + 1;
 }
 
-/* rgb of image `index`. */
-static void convert(const lk_contact_sheet *sheet, int64_t index, double black, double white, unsigned char *rgb)
+void lk__contact_sheet_convert(const lk_contact_sheet *sheet, int64_t index, double black, double white,
+                               unsigned char *rgb)
 {
     int64_t pixels = sheet->height * sheet->width, image = index * sheet->channels * pixels;
     for (int64_t i = 0; i < pixels; i++) {
@@ -118,14 +118,14 @@ static void draw(const lk_contact_sheet *sheet, const layout *l, lk__canvas *can
 {
     char fitted[FIT];
     double black, white;
-    find_range(sheet, &black, &white);
+    lk__contact_sheet_range(sheet, &black, &white);
     if (sheet->title) {
         lk__canvas_fit(canvas, sheet->title, title_font, (double)(l->width - 2 * MARGIN), fitted, sizeof fitted);
         canvas->table->text(canvas, (lk__point){MARGIN, MARGIN + title_font.size}, fitted, title_font, LK__LEFT, 0);
     }
     for (int64_t i = 0; i < sheet->count; i++) {
         int64_t x = MARGIN + i % l->columns * l->cell_width, y = l->top + i / l->columns * l->cell_height;
-        convert(sheet, i, black, white, rgb);
+        lk__contact_sheet_convert(sheet, i, black, white, rgb);
         lk__png_canvas_pixels(canvas, (int)x, (int)y, (int)l->scale, (int)sheet->width, (int)sheet->height, rgb);
         if (!sheet->captions || !sheet->captions[i])
             continue;
@@ -139,7 +139,7 @@ static void draw(const lk_contact_sheet *sheet, const layout *l, lk__canvas *can
 lk_status lk_contact_sheet_write(const lk_contact_sheet *sheet, const char *path)
 {
     layout l;
-    LK_TRY(check(sheet));
+    LK_TRY(lk__contact_sheet_check(sheet));
     LK_TRY(make_layout(sheet, &l));
     LK_TRY(make_room_for_title(sheet, &l));
     lk__canvas *canvas;

@@ -10,8 +10,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 enum { COLUMNS = 78, ROWS = 16, LEAST_COLUMNS = 24, LEAST_ROWS = 8, OTHER_LINES = 4 };
 
@@ -24,37 +22,21 @@ typedef struct live_plot {
     lk__history history;
 } live_plot;
 
-/* As locale(7): the first of the three that is set decides. */
-static bool is_utf8(void)
-{
-    static const char *const names[] = {"LC_ALL", "LC_CTYPE", "LANG"};
-    for (int i = 0; i < 3; i++) {
-        const char *value = getenv(names[i]);
-        if (value && *value)
-            return strstr(value, "UTF-8") || strstr(value, "utf8");
-    }
-    return false;
-}
-
 static lk_status train_begin(void *self, lk_trainer *trainer)
 {
     live_plot *p = self;
-    struct winsize size;
-    const char *kind = getenv("TERM");
+    lk_text_style terminal = lk_text_style_of(p->stream);
     p->epochs = lk_trainer_plan(trainer)->epochs;
     p->drawn = 0;
-    p->style = (lk_text_style){.columns = COLUMNS, .rows = ROWS, .ascii = !is_utf8()};
-    p->in_place = isatty(fileno(p->stream)) && kind && strcmp(kind, "dumb") != 0 &&
-                  ioctl(fileno(p->stream), TIOCGWINSZ, &size) == 0 && size.ws_col > LEAST_COLUMNS &&
-                  size.ws_row >= LEAST_ROWS + OTHER_LINES;
+    p->style = (lk_text_style){.columns = COLUMNS, .rows = ROWS, .ascii = terminal.ascii};
+    p->in_place = terminal.columns >= LEAST_COLUMNS && terminal.rows >= LEAST_ROWS + OTHER_LINES;
     if (!p->in_place)
         return LK_OK;
-    const char *no_colour = getenv("NO_COLOR");
-    p->style.colour = !no_colour || !*no_colour;
-    if (size.ws_col <= COLUMNS)
-        p->style.columns = size.ws_col - 1; /* a full line would wrap */
-    if (size.ws_row < ROWS + OTHER_LINES)
-        p->style.rows = size.ws_row - OTHER_LINES;
+    p->style.colour = terminal.colour;
+    if (terminal.columns < COLUMNS)
+        p->style.columns = terminal.columns;
+    if (terminal.rows < ROWS + OTHER_LINES)
+        p->style.rows = terminal.rows - OTHER_LINES;
     return LK_OK;
 }
 

@@ -1,0 +1,221 @@
+#include "data_command.h"
+
+#include "cli.h"
+#include "progress.h"
+
+#include "lockstep/plot.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+enum { COLUMNS = 79, LEAST_COLUMNS = 24 }; /* of a preview in a file, or in what is hardly a terminal */
+
+typedef struct preview {
+    const data_config *config;
+    lk_augment_opts augment;
+    bool pairs; /* each sample twice: as it is, and augmented beside it */
+    lk_dataset *dataset;
+    lk_channel_moments moments;
+    int64_t *order;
+    float *images;         /* [count, C, H, W] */
+    const char **captions; /* [count] */
+    char (*numbers)[32];   /* [count], for captions that are no class names */
+    int64_t count;
+} preview;
+
+static bool augments(const lk_augment_opts *opts)
+{
+    return opts->width_shift > 0 || opts->height_shift > 0 || opts->horizontal_flip || opts->crop_padding > 0 ||
+           opts->cutout > 0;
+}
+
+/* Whether the file can be made shows before data are read, or downloaded. */
+static int check_out(const char *out)
+{
+    if (!out || !*out)
+        return 0;
+    size_t length = strlen(out);
+    if (length < 4 || strcasecmp(out + length - 4, ".png") != 0)
+        return cli_usage_error("--out %s: a preview is a PNG file: expected a name that ends in .png", out);
+    const char *slash = strrchr(out, '/');
+    char *folder = !slash ? strdup(".") : slash == out ? strdup("/") : strndup(out, (size_t)(slash - out));
+    int error = !folder ? ENOMEM : access(folder, W_OK | X_OK) ? errno : 0;
+    free(folder);
+    if (!error)
+        return 0;
+    fputs("lockstep: ", stderr);
+    cli_print_clean(out, stderr);
+    fprintf(stderr, ": cannot be written: %s\n", strerror(error));
+    return 1;
+}
+
+static lk_status open_dataset(preview *p)
+{
+    const data_config *config = p->config;
+    if (strcmp(config->train.data, "auto") != 0)
+        return cli_data_open(config, config->train.data, LK_SPLIT_TRAIN, &p->dataset);
+    lk_status status = cli_data_open(config, "fashion-mnist", LK_SPLIT_TRAIN, &p->dataset);
+    if (status != LK_ERR_NOT_FOUND)
+        return status;
+    cli_print_log(NULL, LK_LOG_WARNING, lk_error_message());
+    lk_error_clear();
+    fputs("note: fashion-mnist is neither here nor could it be fetched; showing synthetic images instead\n", stderr);
+    return cli_data_open(config, "synthetic", LK_SPLIT_TRAIN, &p->dataset);
+}
+
+static int64_t values_of(const lk_dataset *dataset)
+{
+    return lk_dataset_channels(dataset) * lk_dataset_height(dataset) * lk_dataset_width(dataset);
+}
+
+static bool allocate(preview *p)
+{
+    p->count = (p->pairs ? 2 : 1) * p->config->samples;
+    p->order = calloc((size_t)lk_dataset_count(p->dataset), sizeof *p->order);
+    p->images = calloc((size_t)p->count, (size_t)values_of(p->dataset) * sizeof *p->images);
+    p->captions = calloc((size_t)p->count, sizeof *p->captions);
+    p->numbers = calloc((size_t)p->count, sizeof *p->numbers);
+    return p->order && p->images && p->captions && p->numbers;
+}
+
+static lk_status draw_image(preview *p, int64_t place, int64_t sample, bool train)
+{
+    const data_config *config = p->config;
+    return lk_augment_sample(p->dataset, sample, (uint64_t)config->train.seed, config->epoch - 1, train, &p->augment,
+                             &p->moments, p->images + place * values_of(p->dataset));
+}
+
+/* What it is, and beside it which sample it is. */
+static lk_status draw_sample(preview *p, int64_t place, int64_t sample)
+{
+    int64_t label = lk_dataset_labels(p->dataset)[sample];
+    p->captions[place] = cli_data_class(p->dataset, label, p->numbers[place]);
+    lk_status status = draw_image(p, place, sample, false);
+    if (status != LK_OK || !p->pairs)
+        return status;
+    snprintf(p->numbers[place + 1], sizeof p->numbers[place + 1], "#%lld", (long long)sample);
+    p->captions[place + 1] = p->numbers[place + 1];
+    return draw_image(p, place + 1, sample, true);
+}
+
+static lk_status draw_samples(preview *p)
+{
+    const data_config *config = p->config;
+    lk_status status = LK_OK;
+    if (p->augment.center || p->augment.standardize)
+        status = lk_dataset_moments(p->dataset, &p->moments);
+    if (status == LK_OK)
+        status = lk_sample_order(lk_dataset_count(p->dataset), (uint64_t)config->train.seed, config->epoch - 1, true,
+                                 p->order);
+    for (int64_t i = 0; status == LK_OK && i < config->samples; i++)
+        status = draw_sample(p, (p->pairs ? 2 : 1) * i, p->order[i]);
+    return status;
+}
+
+/* What byte 0 and byte 255 became, over all channels. */
+static void set_range(const preview *p, lk_contact_sheet *sheet)
+{
+    sheet->black = 0;
+    sheet->white = 1;
+    for (int64_t c = 0; c < p->moments.channels; c++) {
+        double mean = p->augment.center ? p->moments.mean[c] : 0;
+        double divisor = p->augment.standardize ? p->moments.deviation[c] + 1e-6 : 1;
+        double black = -mean / divisor, white = (1 - mean) / divisor;
+        sheet->black = c == 0 || black < sheet->black ? black : sheet->black;
+        sheet->white = c == 0 || white > sheet->white ? white : sheet->white;
+    }
+}
+
+/* About as many rows as samples in a row, where a pair is twice as wide as high; pairs are not torn apart. */
+static int64_t columns_of(const preview *p)
+{
+    if (!p->pairs)
+        return 0;
+    int64_t side = 1;
+    while (2 * side * side < p->config->samples)
+        side++;
+    return 2 * side;
+}
+
+static lk_status print_sheet(const lk_contact_sheet *sheet)
+{
+    lk_text_style style = lk_text_style_of(stdout);
+    if (style.columns < LEAST_COLUMNS)
+        style.columns = COLUMNS;
+    char *text = lk_contact_sheet_text(sheet, style);
+    if (!text)
+        return lk_error_status();
+    fputs(text, stdout);
+    lk_free(text);
+    return LK_OK;
+}
+
+static lk_status show_sheet(const preview *p)
+{
+    const data_config *config = p->config;
+    char title[256];
+    bool normalized = config->train.normalize != LK_NORMALIZE_NONE;
+    snprintf(title, sizeof title, "%s, seed %lld, epoch %lld%s%.100s%s%s", lk_dataset_name(p->dataset),
+             (long long)config->train.seed, (long long)config->epoch, p->pairs ? ": " : "",
+             p->pairs ? config->train.augment : "", normalized ? ", normalize " : "",
+             normalized ? cli_normalize_modes[config->train.normalize] : "");
+    lk_contact_sheet sheet = {
+        .title = title,
+        .images = p->images,
+        .dtype = LK_F32,
+        .count = p->count,
+        .channels = lk_dataset_channels(p->dataset),
+        .height = lk_dataset_height(p->dataset),
+        .width = lk_dataset_width(p->dataset),
+        .captions = p->captions,
+        .columns = columns_of(p),
+    };
+    set_range(p, &sheet);
+    return config->out ? lk_contact_sheet_write(&sheet, config->out) : print_sheet(&sheet);
+}
+
+static int draw(preview *p)
+{
+    const data_config *config = p->config;
+    if (open_dataset(p) != LK_OK)
+        return cli_fail();
+    if (config->samples > lk_dataset_count(p->dataset))
+        return cli_usage_error("--samples %lld: the training set holds %lld", (long long)config->samples,
+                               (long long)lk_dataset_count(p->dataset));
+    if (!allocate(p)) {
+        fputs("lockstep: out of memory for a preview\n", stderr);
+        return 1;
+    }
+    if (draw_samples(p) != LK_OK || show_sheet(p) != LK_OK)
+        return cli_fail();
+    cli_print_clean(config->out ? config->out : "", stdout);
+    printf("%s%lld sample%s of ", config->out ? ": " : "", (long long)config->samples, config->samples == 1 ? "" : "s");
+    cli_print_clean(lk_dataset_name(p->dataset), stdout);
+    putchar('\n');
+    return 0;
+}
+
+int cli_data_preview(const data_config *config)
+{
+    preview p = {.config = config};
+    int status = check_out(config->out);
+    if (status)
+        return status;
+    if (lk_augment_parse(config->train.augment, &p.augment) != LK_OK)
+        return cli_fail();
+    p.pairs = augments(&p.augment);
+    p.augment.center = config->train.normalize != LK_NORMALIZE_NONE;
+    p.augment.standardize = config->train.normalize == LK_NORMALIZE_STANDARD;
+    lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
+    status = draw(&p);
+    lk_dataset_release(p.dataset);
+    lk_channel_moments_free(&p.moments);
+    free(p.order);
+    free(p.images);
+    free(p.captions);
+    free(p.numbers);
+    return status;
+}
