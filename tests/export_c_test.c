@@ -10,35 +10,13 @@
 #include "export_networks.h"
 
 #include <ctype.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
-
-#define FOLDER_PATTERN "/tmp/lockstep-export-XXXXXX"
-
-static char folder[] = FOLDER_PATTERN;
-
-static int shell(const char *command)
-{
-    int status = system(command);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-}
-
-static const char *path_of(const char *name, const char *ending)
-{
-    static char path[600];
-    snprintf(path, sizeof path, "%s/%s%s", folder, name, ending);
-    return path;
-}
 
 static bool there_is(const char *compiler)
 {
-    char command[256];
-    snprintf(command, sizeof command, "command -v '%s' >/dev/null", compiler);
-    return shell(command) == 0;
+    return shell("command -v '%s' >/dev/null", compiler) == 0;
 }
 
-/* --- the program around ---------------------------------------------------------------------------------------------
- */
+/* --- the program around ------------------------------------------------------------------------------------------- */
 
 /* Reads images from stdin and writes logits, probabilities and classes to stdout; each image twice, the second time
  * with scratch memory that is full of something else. */
@@ -108,19 +86,15 @@ static void put_words(FILE *file, const char *text, const char *name, bool weigh
 
 static bool build(const char *name, const char *compiler, const char *options, bool weights)
 {
-    char command[2048];
-    FILE *file = fopen(path_of("main", ".c"), "w");
+    FILE *file = fopen(path_of("main.c"), "w");
     assert_non_null(file);
     put_words(file, program, name, weights);
     assert_int_equal(fclose(file), 0);
-    snprintf(command, sizeof command,
-             "cd '%s' && %s -std=c11 -Wall -Wextra -pedantic -Werror %s -o program main.c '%s.c' -lm", folder, compiler,
-             options, name);
-    return shell(command) == 0;
+    return shell("%s -std=c11 -Wall -Wextra -pedantic -Werror %s -o program main.c '%s.c' -lm", compiler, options,
+                 name) == 0;
 }
 
-/* --- comparison -----------------------------------------------------------------------------------------------------
- */
+/* --- comparison --------------------------------------------------------------------------------------------------- */
 
 static double distance(const float *have, const float *want, int64_t n)
 {
@@ -160,13 +134,11 @@ static float *logits_of_bytes(exported *e)
 
 static void run_and_compare(const exported *e, const float *of_bytes, const char *name)
 {
-    char command[2048];
     int64_t classes = lk_model_get_input(e->net.model).classes;
     float *logits = malloc((size_t)classes * sizeof *logits);
     assert_non_null(logits);
-    snprintf(command, sizeof command, "cd '%s' && ./program '%s.weights' <images >results", folder, name);
-    assert_int_equal(shell(command), 0);
-    FILE *file = fopen(path_of("results", ""), "rb");
+    assert_int_equal(shell("./program '%s.weights' <images >results", name), 0);
+    FILE *file = fopen(path_of("results"), "rb");
     assert_non_null(file);
     for (int64_t i = 0; i < e->n; i++) {
         const float *want = e->logits + i * classes, *want_of_bytes = of_bytes + i * classes;
@@ -192,20 +164,14 @@ static void write_images(const exported *e)
 {
     lk_model_input in = lk_model_get_input(e->net.model);
     size_t count = (size_t)(e->n * in.channels * in.height * in.width);
-    FILE *file = fopen(path_of("images", ""), "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(e->images, sizeof *e->images, count, file), count);
-    assert_int_equal(fclose(file), 0);
+    write_file(path_of("images"), e->images, count * sizeof *e->images);
 }
 
 /* Whether the compiler is there and takes the options. */
 static bool works(const char *compiler, const char *options)
 {
-    char command[512];
-    snprintf(command, sizeof command,
-             "cd '%s' && echo 'int main(void) { return 0; }' >empty.c && %s %s empty.c -o empty 2>&1", folder, compiler,
-             options);
-    return there_is(compiler) && shell(command) == 0;
+    return there_is(compiler) &&
+           shell("echo 'int main(void) { return 0; }' >empty.c && %s %s empty.c -o empty 2>&1", compiler, options) == 0;
 }
 
 /* Plain; for the widest vectors of this processor; and with every access and sum watched. */
@@ -217,10 +183,10 @@ static void check(const export_case *c)
                                                {"clang", "-O3 -march=native"},
                                                {"gcc", "-O1 -fsanitize=address,undefined -fno-sanitize-recover=all"}};
     lk_scope_begin();
-    exported e = open_exported(c, folder);
+    exported e = open_exported(c);
     write_images(&e);
-    assert_no_error(lk_export(&e.source, LK_EXPORT_C, path_of(c->name, ".c"), NULL) == LK_OK);
-    bool weights = access(path_of(c->name, ".weights"), R_OK) == 0;
+    assert_no_error(lk_export(&e.source, LK_EXPORT_C, path_of("%s.c", c->name), NULL) == LK_OK);
+    bool weights = access(path_of("%s.weights", c->name), R_OK) == 0;
     float *of_bytes = logits_of_bytes(&e);
     for (size_t i = 0; i < sizeof compilers / sizeof compilers[0]; i++) {
         /* The larger ones have no kernels of their own. */
@@ -246,18 +212,13 @@ static void test_networks(void **state)
         check(&export_cases[i]);
 }
 
-/* --- weights in a file ----------------------------------------------------------------------------------------------
- */
+/* --- weights in a file -------------------------------------------------------------------------------------------- */
 
 static void expect_refusal(const char *change, const char *message)
 {
-    char command[2048];
-    snprintf(
-        command, sizeof command,
-        "cd '%s' && cp resnet18.weights other && (%s) && { ./program other <images >results 2>said; [ $? -eq 2 ]; } "
-        "&& grep -qxF '%s' said",
-        folder, change, message);
-    if (shell(command) != 0)
+    if (shell("cp resnet18.weights other && (%s) && { ./program other <images >results 2>said; [ $? -eq 2 ]; } && "
+              "grep -qxF '%s' said",
+              change, message) != 0)
         fail_msg("%s: not '%s'", change, message);
 }
 
@@ -269,9 +230,9 @@ static void test_weights_that_are_not_its_own(void **state)
         skip();
     }
     lk_scope_begin();
-    exported e = open_exported(export_case_of("resnet18"), folder);
+    exported e = open_exported(export_case_of("resnet18"));
     write_images(&e);
-    assert_no_error(lk_export(&e.source, LK_EXPORT_C, path_of("resnet18", ".c"), NULL) == LK_OK);
+    assert_no_error(lk_export(&e.source, LK_EXPORT_C, path_of("resnet18.c"), NULL) == LK_OK);
     close_exported(&e);
     lk_scope_end();
     assert_true(build("resnet18", "gcc", "-O1", true));
@@ -282,55 +243,35 @@ static void test_weights_that_are_not_its_own(void **state)
                    "the file holds weights of another network, or damaged ones");
 }
 
-/* --- the file's own text --------------------------------------------------------------------------------------------
- */
+/* --- the file's own text ------------------------------------------------------------------------------------------ */
 
 static void test_names(void **state)
 {
     (void)state;
     static const char *const names[] = {"plain \"quoted\" ?\?/", "caf\xC3\xA9\n", "c"};
-    char command[1024];
     lk_scope_begin();
-    exported e = open_exported(export_case_of("global-average"), folder);
+    exported e = open_exported(export_case_of("global-average"));
     e.source.class_names = names;
-    assert_no_error(lk_export(&e.source, LK_EXPORT_C, path_of("2 nets-b", ".c"), NULL) == LK_OK);
-    FILE *file = fopen(path_of("main", ".c"), "w");
+    assert_no_error(lk_export(&e.source, LK_EXPORT_C, path_of("2 nets-b.c"), NULL) == LK_OK);
+    FILE *file = fopen(path_of("main.c"), "w");
     assert_non_null(file);
     fputs("#include \"2 nets-b.h\"\n#include <string.h>\nint main(void) { return NET_2_NETS_B_CLASSES != 3 ||"
           " strcmp(net_2_nets_b_class_names[0], \"plain \\\"quoted\\\" ?\\?/\") ||"
           " strcmp(net_2_nets_b_class_names[1], \"caf\\303\\251\\n\"); }\n",
           file);
     assert_int_equal(fclose(file), 0);
-    snprintf(command, sizeof command,
-             "cd '%s' && gcc -std=c11 -Wall -Wextra -pedantic -Werror -o program main.c '2 nets-b.c' -lm && ./program",
-             folder);
     if (there_is("gcc"))
-        assert_int_equal(shell(command), 0);
+        assert_int_equal(shell("gcc -std=c11 -Wall -Wextra -pedantic -Werror -o program main.c '2 nets-b.c' -lm && "
+                               "./program"),
+                         0);
     static const char *const refused[] = {"net", "net.cc", ".c"};
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(lk_export(&e.source, LK_EXPORT_C, path_of(refused[i], ""), NULL), LK_ERR_ARGUMENT);
+        assert_int_equal(lk_export(&e.source, LK_EXPORT_C, path_of("%s", refused[i]), NULL), LK_ERR_ARGUMENT);
         assert_error(LK_ERR_ARGUMENT, "C is written to a file whose name ends in '.c'; expected a path as net.c");
     }
     close_exported(&e);
     lk_scope_end();
 }
-
-static int make_folder(void **state)
-{
-    (void)state;
-    memcpy(folder, FOLDER_PATTERN, sizeof folder);
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char command[600];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return shell(command);
-}
-
-#define FOLDER_TEST(function) cmocka_unit_test_setup_teardown(function, make_folder, remove_folder)
 
 int main(void)
 {

@@ -5,35 +5,7 @@
 #include "lockstep/export.h"
 
 #include <math.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#define FOLDER_PATTERN "/tmp/lockstep-export-XXXXXX"
-
-static char folder[] = FOLDER_PATTERN;
-
-static int shell(const char *command)
-{
-    char there[2048];
-    snprintf(there, sizeof there, "cd '%s' && %s", folder, command);
-    int status = system(there);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
-}
-
-static const char *path_of(const char *name)
-{
-    static char path[600];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
-
-static void write_text(const char *name, const char *text)
-{
-    FILE *file = fopen(path_of(name), "w");
-    assert_non_null(file);
-    assert_true(fputs(text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
-}
+#include "export_folder.h"
 
 static const char model[] = "conv2d 6 kernel=3 padding=same bias=no\n"
                             "batch_norm\n"
@@ -69,12 +41,9 @@ static void compare(lk_trainer *trainer)
     assert_int_equal(lk_dataset_count(data), SAMPLES);
     assert_int_equal(lk_dataset_channels(data), 1);
     assert_ok(lk_trainer_predict(trainer, samples, want));
-    FILE *file = fopen(path_of("images"), "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(lk_dataset_images(data), (size_t)pixels, SAMPLES, file), SAMPLES);
-    assert_int_equal(fclose(file), 0);
+    write_file(path_of("images"), lk_dataset_images(data), (size_t)(SAMPLES * pixels));
     assert_int_equal(shell("./program <images >probabilities"), 0);
-    file = fopen(path_of("probabilities"), "rb");
+    FILE *file = fopen(path_of("probabilities"), "rb");
     assert_non_null(file);
     assert_int_equal(fread(have, sizeof *have * (size_t)classes, SAMPLES, file), SAMPLES);
     fclose(file);
@@ -93,18 +62,20 @@ static void check(int normalize)
 {
     lk_train_config config = small_training();
     lk_checkpoint *checkpoint;
-    write_text("net.lk", model);
-    config.model = path_of("net.lk");
+    write_file(path_of("net.lk"), model, strlen(model));
+    char name[600];
+    snprintf(name, sizeof name, "%s", path_of("net.lk"));
+    config.model = name;
     config.normalize = normalize;
     lk_trainer *trainer = new_trainer(&config);
     lk_train_result result;
     assert_ok(lk_trainer_fit(trainer, &result));
     assert_ok(lk_trainer_save(trainer, path_of("run")));
-    assert_int_equal(remove(path_of("net.lk")), 0);
+    assert_int_equal(remove(name), 0);
     assert_ok(lk_checkpoint_open(path_of("run"), LK_CHECKPOINT_LAST, &checkpoint));
     assert_ok(lk_export_checkpoint(checkpoint, LK_EXPORT_C, path_of("net.c"), NULL));
     lk_checkpoint_release(checkpoint);
-    write_text("main.c", program);
+    write_file(path_of("main.c"), program, strlen(program));
     assert_int_equal(shell("gcc -O2 -o program main.c net.c -lm"), 0);
     compare(trainer);
     lk_trainer_release(trainer);
@@ -127,23 +98,6 @@ static void standardised(void **state)
     (void)state;
     check(LK_NORMALIZE_STANDARD);
 }
-
-static int make_folder(void **state)
-{
-    (void)state;
-    memcpy(folder, FOLDER_PATTERN, sizeof folder);
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char command[600];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
-}
-
-#define FOLDER_TEST(function) cmocka_unit_test_setup_teardown(function, make_folder, remove_folder)
 
 int main(void)
 {

@@ -2,10 +2,10 @@
 #ifndef LK_TESTS_EXPORT_NETWORKS_H
 #define LK_TESTS_EXPORT_NETWORKS_H
 
+#include "export_folder.h"
+
 #include "lockstep/export.h"
 #include "nn/nn_testing.h"
-
-#include <unistd.h>
 
 /* All kinds of layers and blocks of model files, one after the other on small images. */
 static const char every_layer[] = "first: conv2d 6 kernel=3 padding=same init=he_normal\n"
@@ -87,7 +87,7 @@ static const char every_kind[] = "first: conv2d 2 kernel=3 padding=1\n"
                                  "dense classes\n";
 
 typedef struct export_case {
-    const char *name; /* of the model, or of its text */
+    const char *name; /* of the model, up to a ':', or of its text */
     const char *text; /* a model file; NULL: none */
     lk_model_input input;
     bool center, standardize;
@@ -96,7 +96,7 @@ typedef struct export_case {
 
 static const export_case export_cases[] = {
     {"lenet", NULL, {1, 28, 28, 10}, false, false, 5},
-    {"lenet-colour", NULL, {3, 37, 32, 7}, true, true, 3},
+    {"lenet:colour", NULL, {3, 37, 32, 7}, true, true, 3},
     {"keras-cnn", NULL, {1, 28, 28, 10}, true, false, 3},
     {"resnet18", NULL, {1, 28, 28, 10}, false, true, 2},
     {"wrn-16-10", NULL, {3, 24, 28, 10}, true, true, 2},
@@ -126,20 +126,14 @@ typedef struct exported {
 static const double export_mean[EXPORT_CHANNELS] = {0.47, 0.33, 0.61};
 static const double export_deviation[EXPORT_CHANNELS] = {0.29, 0.21, 0.4};
 
-static inline lk_model *export_model(const export_case *c, const char *folder)
+static inline lk_model *export_model(const export_case *c)
 {
-    char path[512];
-    if (!c->text) {
-        snprintf(path, sizeof path, "%s", c->name);
-        if (strcmp(path, "lenet-colour") == 0)
-            path[strlen("lenet")] = '\0';
-        return lk_model_new(path, c->input);
-    }
-    snprintf(path, sizeof path, "%s/%s.lk", folder, c->name);
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    assert_true(fputs(c->text, file) >= 0);
-    assert_int_equal(fclose(file), 0);
+    char name[64], path[700];
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(c->name, ":"), c->name);
+    if (!c->text)
+        return lk_model_new(name, c->input);
+    snprintf(path, sizeof path, "%s", path_of("%s.lk", name));
+    write_file(path, c->text, strlen(c->text));
     lk_model *model = lk_model_new(path, c->input);
     unlink(path);
     return model;
@@ -185,9 +179,9 @@ static inline lk_tensor *prepared(const exported *e)
 }
 
 /* In an open scope, to which its tensors belong. */
-static inline exported open_exported(const export_case *c, const char *folder)
+static inline exported open_exported(const export_case *c)
 {
-    exported e = {.net = network_of(export_model(c, folder)), .n = c->images};
+    exported e = {.net = network_of(export_model(c)), .n = c->images};
     int count = lk_model_variable_count(e.net.model);
     e.values = calloc((size_t)count, sizeof *e.values);
     assert_non_null(e.values);

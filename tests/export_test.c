@@ -16,17 +16,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 
-#define FOLDER_PATTERN "/tmp/lockstep-export-XXXXXX"
-
-static char folder[] = FOLDER_PATTERN;
 static char source_folder[512]; /* tests/ of the source tree */
-
-static const char *path_of(const char *name)
-{
-    static char path[600];
-    snprintf(path, sizeof path, "%s/%s", folder, name);
-    return path;
-}
 
 static int entries(void)
 {
@@ -39,8 +29,7 @@ static int entries(void)
     return count - 2;
 }
 
-/* --- bytes ----------------------------------------------------------------------------------------------------------
- */
+/* --- bytes -------------------------------------------------------------------------------------------------------- */
 
 typedef struct contents {
     unsigned char *data;
@@ -102,12 +91,8 @@ static void compare(const char *have_path, const char *name, bool has_version)
     contents have = read_file(have_path);
     if (has_version)
         forget_version(&have);
-    if (getenv("LOCKSTEP_KEEP_EXPORTS")) {
-        FILE *file = fopen(want_path, "wb");
-        assert_non_null(file);
-        assert_int_equal(fwrite(have.data, 1, have.size, file), have.size);
-        assert_int_equal(fclose(file), 0);
-    }
+    if (getenv("LOCKSTEP_KEEP_EXPORTS"))
+        write_file(want_path, have.data, have.size);
     contents want = read_file(want_path);
     assert_int_equal(have.size, want.size);
     assert_memory_equal(have.data, want.data, have.size);
@@ -119,7 +104,7 @@ static void test_bytes(void **state)
 {
     (void)state;
     lk_scope_begin();
-    exported e = open_exported(export_case_of("every-kind"), folder);
+    exported e = open_exported(export_case_of("every-kind"));
     set_values(&e);
     assert_no_error(lk_export(&e.source, LK_EXPORT_ONNX, path_of("every-kind.onnx"), NULL) == LK_OK);
     compare(path_of("every-kind.onnx"), "every-kind.onnx", true);
@@ -137,7 +122,7 @@ static void test_external_data(void **state)
 {
     (void)state;
     lk_scope_begin();
-    exported e = open_exported(export_case_of("every-kind"), folder);
+    exported e = open_exported(export_case_of("every-kind"));
     assert_no_error(
         lk_export(&e.source, LK_EXPORT_ONNX, path_of("net.onnx"), &(lk_export_opts){.external_data = true}) == LK_OK);
     contents data = read_file(path_of("net.onnx.data")), model = read_file(path_of("net.onnx"));
@@ -160,7 +145,7 @@ static void test_safetensors(void **state)
 {
     (void)state;
     lk_scope_begin();
-    exported e = open_exported(export_case_of("every-kind"), folder);
+    exported e = open_exported(export_case_of("every-kind"));
     e.values[0][0] = NAN; /* which weights that are looked at elsewhere may be */
     assert_no_error(lk_export(&e.source, LK_EXPORT_SAFETENSORS, path_of("net.safetensors"), NULL) == LK_OK);
     contents file = read_file(path_of("net.safetensors"));
@@ -175,8 +160,7 @@ static void test_safetensors(void **state)
     lk_scope_end();
 }
 
-/* --- what cannot be -------------------------------------------------------------------------------------------------
- */
+/* --- what cannot be ----------------------------------------------------------------------------------------------- */
 
 static void refuse(const lk_export_network *source, lk_export_format format, const char *path, lk_status status,
                    const char *message)
@@ -191,7 +175,7 @@ static void test_networks_that_cannot_be_exported(void **state)
 {
     (void)state;
     lk_scope_begin();
-    exported e = open_exported(export_case_of("every-kind"), folder);
+    exported e = open_exported(export_case_of("every-kind"));
     lk_export_network source = e.source;
     source.mean = NULL;
     refuse(&source, LK_EXPORT_ONNX, path_of("x"), LK_ERR_ARGUMENT, "need mean and deviation of each channel");
@@ -245,8 +229,7 @@ static void test_layers_that_describe_themselves_wrongly(void **state)
     lk_scope_end();
 }
 
-/* --- what cannot be written -----------------------------------------------------------------------------------------
- */
+/* --- what cannot be written --------------------------------------------------------------------------------------- */
 
 static const char *const names[LK_EXPORT_FORMAT_COUNT] = {"net.safetensors", "net.onnx", "net", "net.c"};
 
@@ -255,7 +238,7 @@ static void test_places_that_cannot_be_written(void **state)
     (void)state;
     char path[700], long_path[5000];
     lk_scope_begin();
-    exported e = open_exported(export_case_of("every-kind"), folder);
+    exported e = open_exported(export_case_of("every-kind"));
     memset(long_path, 'x', sizeof long_path);
     memcpy(long_path + sizeof long_path - 3, ".c", 3);
     for (int format = 0; format < LK_EXPORT_FORMAT_COUNT; format++) {
@@ -278,26 +261,22 @@ static void test_full_disks(void **state)
     struct rlimit before, small;
     static const char old[] = "old";
     lk_scope_begin();
-    exported e = open_exported(export_case_of("every-kind"), folder);
+    exported e = open_exported(export_case_of("every-kind"));
     signal(SIGXFSZ, SIG_IGN);
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     for (int format = 0; format < LK_EXPORT_FORMAT_COUNT; format++) {
-        if (format != LK_EXPORT_SAVEDMODEL) {
-            FILE *file = fopen(path_of(names[format]), "w");
-            assert_non_null(file);
-            fputs(old, file);
-            fclose(file);
-        }
+        if (format != LK_EXPORT_SAVEDMODEL)
+            write_file(path_of("%s", names[format]), old, strlen(old));
         int there = entries();
         small = (struct rlimit){.rlim_cur = 512, .rlim_max = before.rlim_max};
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
-        lk_status status = lk_export(&e.source, (lk_export_format)format, path_of(names[format]), NULL);
+        lk_status status = lk_export(&e.source, (lk_export_format)format, path_of("%s", names[format]), NULL);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
         assert_int_equal(status, LK_ERR_IO);
         assert_error(LK_ERR_IO, "File too large");
         assert_int_equal(entries(), there);
         if (format != LK_EXPORT_SAVEDMODEL) {
-            contents file = read_file(path_of(names[format]));
+            contents file = read_file(path_of("%s", names[format]));
             assert_int_equal(file.size, strlen(old));
             free(file.data);
         }
@@ -312,11 +291,11 @@ static void test_failed_allocations(void **state)
     (void)state;
     static const lk_export_opts beside = {.external_data = true};
     lk_scope_begin();
-    exported e = open_exported(export_case_of("every-kind"), folder);
+    exported e = open_exported(export_case_of("every-kind"));
     for (int format = 0; format < LK_EXPORT_FORMAT_COUNT; format++)
         for (int64_t n = 0;; n++) {
             lk__mem_fail_at(n);
-            lk_status status = lk_export(&e.source, (lk_export_format)format, path_of(names[format]), &beside);
+            lk_status status = lk_export(&e.source, (lk_export_format)format, path_of("%s", names[format]), &beside);
             lk__mem_fail_at(-1);
             if (status == LK_OK) {
                 assert_true(n > 2);
@@ -330,23 +309,6 @@ static void test_failed_allocations(void **state)
     close_exported(&e);
     lk_scope_end();
 }
-
-static int make_folder(void **state)
-{
-    (void)state;
-    memcpy(folder, FOLDER_PATTERN, sizeof folder);
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    char command[600];
-    snprintf(command, sizeof command, "rm -rf '%s'", folder);
-    return system(command);
-}
-
-#define FOLDER_TEST(function) cmocka_unit_test_setup_teardown(function, make_folder, remove_folder)
 
 int main(void)
 {
