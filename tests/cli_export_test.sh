@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# lockstep export: each format of a run's last and best checkpoint, and what cannot be.
+# shellcheck source=tests/cli_testing.sh
+source "$(dirname "${BASH_SOURCE[0]}")/cli_testing.sh"
+
+cd "$work"
+run 0 train --model lenet --data synthetic --limit-train 128 --limit-val 64 --batch-size 32 --epochs 2 \
+    --normalize standard --checkpoint-dir run
+
+# --- formats ---------------------------------------------------------------------------------------------------------
+
+run 0 export run --out net.onnx
+silent_stderr
+lines '^net\.onnx: lenet for images of 1x28x28 in 10 classes, 129068 values, after 8 steps$'
+[[ $(stat -c %s net.onnx) -gt $((129068 * 4)) ]] || fail "net.onnx is too small for its weights"
+holds net.onnx conv1.weight images/divisor probabilities
+
+run 0 export run --out beside.onnx --external-data
+[[ $(stat -c %s beside.onnx.data) -ge $((129068 * 4)) && $(stat -c %s beside.onnx) -lt 10000 ]] ||
+    fail "the weights are not in beside.onnx.data"
+
+run 1 export --format savedmodel --out served/1 run
+complains 'served/1' 'No such file or directory'
+mkdir served
+run 0 export --format savedmodel --out served/1 run
+holds served/1/saved_model.pb serving_default network/conv1
+run 1 export --format savedmodel --out served/1 run
+complains_just "served/1: is there already; a SavedModel is written to a new folder"
+
+run 0 export run --best --out net.safetensors
+holds net.safetensors '"conv1.weight"'
+cmp -s net.safetensors run/checkpoint-00000008/model.safetensors ||
+    cmp -s net.safetensors run/checkpoint-00000004/model.safetensors ||
+    fail "net.safetensors is no checkpoint's"
+
+run 0 export run --out net.c
+holds net.h 'int net_classify(const float *image, float *scratch, float *probabilities);' '#define NET_CLASSES 10'
+[[ ! -e net.weights ]] || fail "weights are beside net.c"
+if command -v gcc >/dev/null; then
+    gcc -std=c11 -Wall -Wextra -pedantic -Werror -c net.c || fail "net.c does not compile"
+fi
+
+# --- command lines that make no sense --------------------------------------------------------------------------------
+
+run 2 export
+complains 'export of what?' '--checkpoint-dir'
+run 2 export run run --out x.onnx
+complains "unexpected argument 'run'"
+run 2 export run
+complains '--out is missing'
+run 2 export run --out net
+complains '--out net: its ending does not say what to write' '.safetensors, .onnx or .c' '--format'
+run 2 export run --out net.c --external-data
+complains '--external-data: must be with --format onnx'
+run 2 export run --format c --out net.onnx
+complains "net.onnx: C is written to a file whose name ends in '.c'"
+run 2 export run --out x.onnx --format onx
+complains '--format onx: must be'
+
+# --- runs that are none ----------------------------------------------------------------------------------------------
+
+run 1 export missing --out x.onnx
+complains missing
+mkdir empty
+run 1 export empty --out x.onnx
+complains 'empty: there is no checkpoint'
+run 1 export net.onnx --out x.onnx
+complains net.onnx
+
+# A byte of the last checkpoint has changed: the one before is taken, and that is said.
+before=$(cksum <net.onnx)
+printf '\125' | dd of=run/checkpoint-00000008/model.safetensors bs=1 seek=5000 conv=notrunc status=none
+run 0 export run --out net.onnx
+says checkpoint-00000008
+line 'after 4 steps$'
+[[ $(cksum <net.onnx) != "$before" ]] || fail "net.onnx has not changed"
+
+# All are damaged: an error, and the file that was there stays.
+before=$(cksum <net.onnx)
+for file in run/checkpoint-*/model.safetensors; do
+    truncate -s 1000 "$file"
+done
+run 1 export run --out net.onnx
+silent_stdout
+says model.safetensors
+[[ $(cksum <net.onnx) == "$before" ]] || fail "a failed export changed net.onnx"
+[[ ! -e x.onnx && -z $(ls -d ./*.tmp 2>/dev/null) ]] || fail "something was left behind"
