@@ -1,0 +1,451 @@
+/* Training that is interrupted anywhere and goes on from its checkpoint, on other devices and with another strategy,
+ * has the bits, the reports and the records of training that never was. */
+#include "small_network.h"
+
+#include "lockstep/callbacks.h"
+#include "lockstep/checkpoint.h"
+#include "lockstep/log.h"
+
+#include <ftw.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[64];
+
+static int remove_entry(const char *path, const struct stat *there, int type, struct FTW *place)
+{
+    (void)there, (void)type, (void)place;
+    return remove(path);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/lockstep-resume-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static void empty_folder(void)
+{
+    assert_int_equal(remove_folder(NULL), 0);
+    assert_int_equal(mkdir(folder, 0700), 0);
+}
+
+/* Three epochs of three batches, the last of three samples; six shards, of which three are then empty. */
+static lk_train_config usual(void)
+{
+    lk_train_config config = small_training();
+    config.epochs = 3;
+    config.shards = 6;
+    config.momentum = 0.9;
+    config.base_lr = 0.05;
+    config.seed = 11;
+    config.augment = "shift=0.1,flip";
+    config.devices = "2xcpu";
+    return config;
+}
+
+typedef struct breaking {
+    int64_t step; /* since the beginning of training; 0: not by a step */
+    int64_t eval; /* epoch whose evaluation is interrupted; 0: none */
+} breaking;
+
+static lk_status break_at_step(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
+{
+    breaking *b = self;
+    (void)stop;
+    if ((report->epoch - 1) * report->steps + report->step == b->step)
+        lk_trainer_interrupt(trainer);
+    return LK_OK;
+}
+
+static lk_status break_in_evaluation(void *self, lk_trainer *trainer, const lk_eval_report *report)
+{
+    const breaking *b = self;
+    if (report->epoch == b->eval && report->step == 1)
+        lk_trainer_interrupt(trainer);
+    return LK_OK;
+}
+
+static void add_checkpoints(lk_trainer *trainer, int64_t every)
+{
+    lk_checkpoint_opts opts = {.every_steps = every, .keep = 2};
+    assert_ok(lk_trainer_add(trainer, lk_callback_checkpoint(folder, &opts)));
+}
+
+static void train_until(const lk_train_config *config, breaking b)
+{
+    lk_train_result result;
+    lk_train_config own = *config;
+    own.checkpoint_dir = folder;
+    lk_trainer *trainer = small_trainer(&own);
+    assert_ok(lk_trainer_add(
+        trainer,
+        (lk_callback){.name = "break", .step_end = break_at_step, .eval_step = break_in_evaluation, .self = &b}));
+    add_checkpoints(trainer, 2);
+    assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_INTERRUPTED);
+    lk_error_clear();
+    lk_trainer_release(trainer);
+}
+
+typedef struct kept {
+    lk_train_result result;
+    lk_epoch_report epochs[MAX_EPOCHS];
+} kept;
+
+static lk_status keep_report(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    kept *k = self;
+    (void)trainer, (void)stop;
+    k->epochs[report->epoch - 1] = *report;
+    return LK_OK;
+}
+
+/* Reports of epochs that were over before stay as they are in `k`. */
+static void train_to_the_end(const lk_train_config *config, bool resume, kept *k)
+{
+    lk_train_config own = *config;
+    own.checkpoint_dir = resume ? folder : NULL;
+    own.resume = resume;
+    lk_trainer *trainer = small_trainer(&own);
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "keep", .epoch_end = keep_report, .self = k}));
+    if (resume)
+        add_checkpoints(trainer, 0);
+    if (lk_trainer_fit(trainer, &k->result) != LK_OK)
+        fail_msg("%s", lk_error_message());
+    same_replicas(trainer, k->result.digest);
+    lk_trainer_release(trainer);
+}
+
+static void same_end(const kept *have, const kept *want, const char *what)
+{
+    if (strcmp(have->result.digest, want->result.digest) != 0 ||
+        strcmp(have->result.state_digest, want->result.state_digest) != 0)
+        fail_msg("%s: other bits", what);
+    assert_int_equal(have->result.steps, want->result.steps);
+    assert_int_equal(have->result.epochs, want->result.epochs);
+    assert_int_equal(have->result.samples_seen, want->result.samples_seen);
+    same_metrics(&have->result.val, &want->result.val);
+    for (int e = 0; e < 3; e++) {
+        if (have->epochs[e].epoch == 0)
+            continue;
+        same_metrics(&have->epochs[e].train, &want->epochs[e].train);
+        same_metrics(&have->epochs[e].val, &want->epochs[e].val);
+        assert_int_equal(have->epochs[e].samples, want->epochs[e].samples);
+        assert_int_equal(have->epochs[e].train_ledger.used_once, 67);
+        assert_int_equal(have->epochs[e].skipped_steps, want->epochs[e].skipped_steps);
+        assert_true(have->epochs[e].rate == want->epochs[e].rate);
+    }
+}
+
+/* --- anywhere, on anything ---------------------------------------------------------------------------------------- */
+
+static void goes_on_anywhere(void **state)
+{
+    (void)state;
+    static const breaking places[] = {{.step = 1}, {.step = 2}, {.step = 3}, {.step = 4},
+                                      {.eval = 1}, {.eval = 2}, {.step = 9}};
+    static const char *const devices[] = {"1xcpu", "3xcpu", "2xcpu"};
+    lk_train_config config = usual(), other = config;
+    kept whole = {0};
+    train_to_the_end(&config, false, &whole);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        char what[64];
+        kept resumed = {0};
+        snprintf(what, sizeof what, "interrupted at step %lld, evaluation %lld", (long long)places[i].step,
+                 (long long)places[i].eval);
+        train_until(&config, places[i]);
+        other.devices = devices[i % 3];
+        train_to_the_end(&other, true, &resumed);
+        same_end(&resumed, &whole, what);
+        empty_folder();
+    }
+}
+
+typedef struct setting {
+    const char *what;
+    void (*set)(lk_train_config *config);
+} setting;
+
+static void accumulates(lk_train_config *c)
+{
+    c->accumulate = 2;
+}
+
+static void syncs(lk_train_config *c)
+{
+    c->batch_norm = LK_BN_SYNC;
+}
+
+static void measures(lk_train_config *c)
+{
+    c->precise_batch_norm = 2;
+}
+
+static void rounds(lk_train_config *c)
+{
+    c->dtype = LK_PRECISION_BF16;
+}
+
+static void adapts(lk_train_config *c)
+{
+    c->optimizer = "adam";
+    c->momentum = -1;
+    c->clip_norm = 0.5;
+    c->schedule = "cosine";
+    c->warmup_epochs = 1.5;
+}
+
+static void adapts_layers(lk_train_config *c)
+{
+    c->optimizer = "lars";
+    c->weight_decay = 1e-4;
+    c->normalize = LK_NORMALIZE_STANDARD;
+}
+
+static void runs_eagerly(lk_train_config *c)
+{
+    c->executor = LK_EXECUTOR_EAGER;
+    c->nan_guard = LK_NAN_GUARD_SKIP;
+    c->top_k = 3;
+}
+
+static void goes_on_with_any_setting(void **state)
+{
+    (void)state;
+    static const setting settings[] = {{"accumulate", accumulates},
+                                       {"bn sync", syncs},
+                                       {"precise bn", measures},
+                                       {"bf16", rounds},
+                                       {"adam", adapts},
+                                       {"lars", adapts_layers},
+                                       {"eager", runs_eagerly}};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        lk_train_config config = usual();
+        kept whole = {0}, resumed = {0};
+        settings[i].set(&config);
+        train_to_the_end(&config, false, &whole);
+        train_until(&config, (breaking){.step = 4});
+        config.devices = "1xcpu";
+        train_to_the_end(&config, true, &resumed);
+        same_end(&resumed, &whole, settings[i].what);
+        empty_folder();
+    }
+}
+
+static void goes_on_with_any_strategy(void **state)
+{
+    (void)state;
+    static const char *const strategies[] = {"mirrored", "central-storage", "one-device"};
+    lk_train_config config = usual();
+    kept whole = {0};
+    train_to_the_end(&config, false, &whole);
+    for (int from = 0; from < 3; from++) {
+        lk_train_config first = config, second = config;
+        kept resumed = {0};
+        first.strategy = strategies[from];
+        second.strategy = strategies[(from + 1) % 3];
+        first.devices = from == 2 ? "1xcpu" : "3xcpu";
+        second.devices = from == 1 ? "1xcpu" : "2xcpu";
+        train_until(&first, (breaking){.step = 5});
+        train_to_the_end(&second, true, &resumed);
+        same_end(&resumed, &whole, second.strategy);
+        empty_folder();
+    }
+}
+
+/* Two devices made two shards of what is one on one. */
+static void keeps_the_number_of_shards(void **state)
+{
+    (void)state;
+    lk_train_config config = usual();
+    kept whole = {0}, resumed = {0};
+    config.shards = 0;
+    train_to_the_end(&config, false, &whole);
+    train_until(&config, (breaking){.step = 4});
+    config.devices = "1xcpu";
+    train_to_the_end(&config, true, &resumed);
+    same_end(&resumed, &whole, "one device");
+}
+
+/* --- what a folder allows ----------------------------------------------------------------------------------------- */
+
+static void refused(const lk_train_config *config, const char *message)
+{
+    lk_error_clear();
+    assert_null(lk_trainer_new_with(config, small_network()));
+    assert_int_equal(lk_error_status(), LK_ERR_ARGUMENT);
+    if (!strstr(lk_error_message(), message))
+        fail_msg("'%s' is not in '%s'", message, lk_error_message());
+    lk_error_clear();
+}
+
+static void refuses_what_was_not_asked_for(void **state)
+{
+    (void)state;
+    lk_train_config config = usual();
+    config.resume = true;
+    refused(&config, "--checkpoint-dir");
+    config.resume = false;
+    train_until(&config, (breaking){.step = 4});
+    config.checkpoint_dir = folder;
+    refused(&config, "is not empty; --resume");
+    config.checkpoint_every = "5x";
+    refused(&config, "--checkpoint-every 5x");
+    config.checkpoint_every = "0";
+    refused(&config, "--checkpoint-every 0");
+    config.checkpoint_every = "1.5m";
+    config.resume = true;
+    config.momentum = 0.8;
+    config.limit_train = 66;
+    refused(&config, "--momentum was 0.9 and is 0.8");
+    refused(&config, "--limit-train was 67 and is 66");
+    config.override = true;
+    refused(&config, "cannot be changed in the middle of an epoch");
+    config.limit_train = 67;
+    lk_train_result result;
+    lk_trainer *trainer = small_trainer(&config);
+    assert_ok(lk_trainer_fit(trainer, &result));
+    assert_int_equal(result.steps, 9);
+    lk_trainer_release(trainer);
+    config.data = "synthetic";
+    config.seed = 12;
+    config.momentum = 0.9;
+    config.override = false;
+    refused(&config, "--seed was 11 and is 12");
+}
+
+/* What says that it is over stays so. */
+static void a_training_that_has_ended_stays_as_it_is(void **state)
+{
+    (void)state;
+    lk_train_config config = usual();
+    kept whole = {0}, again = {0};
+    train_to_the_end(&config, true, &whole); /* nothing is there: it begins */
+    lk_checkpoint *last, *best;
+    assert_ok(lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &last));
+    assert_true(lk_checkpoint_get_info(last)->finished && lk_checkpoint_get_info(last)->epoch == 3);
+    assert_ok(lk_checkpoint_open(folder, LK_CHECKPOINT_BEST, &best));
+    assert_string_equal(lk_checkpoint_get_info(best)->metric, "val_accuracy");
+    int64_t epoch = lk_checkpoint_get_info(best)->epoch;
+    double accuracy = lk_mean_value(whole.epochs[epoch - 1].val.accuracy);
+    assert_true(lk_checkpoint_get_info(best)->best == accuracy);
+    for (int e = 0; e < 3; e++)
+        assert_true(lk_mean_value(whole.epochs[e].val.accuracy) <= accuracy);
+    lk_checkpoint_release(last);
+    lk_checkpoint_release(best);
+    train_to_the_end(&config, true, &again);
+    same_end(&again, &whole, "again");
+    assert_int_equal(again.epochs[2].epoch, 0);
+    assert_true(again.result.seconds == whole.result.seconds);
+}
+
+static lk_train_result train_with_stops(bool resume, int64_t until, int64_t *epochs)
+{
+    lk_train_config config = usual();
+    lk_train_result result;
+    breaking b = {.step = until};
+    config.epochs = 4;
+    config.base_lr = 1e-6; /* so that nothing becomes better */
+    config.checkpoint_dir = until || resume ? folder : NULL;
+    config.resume = resume;
+    lk_trainer *trainer = small_trainer(&config);
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "break", .step_end = break_at_step, .self = &b}));
+    assert_ok(lk_trainer_add(trainer, lk_callback_stop_on_plateau(2, 0.5, NULL)));
+    assert_ok(lk_trainer_add(trainer, lk_callback_stop_at_accuracy(0, 9, NULL)));
+    if (config.checkpoint_dir)
+        add_checkpoints(trainer, 0);
+    lk_status status = lk_trainer_fit(trainer, &result);
+    assert_int_equal(status, until ? LK_ERR_INTERRUPTED : LK_OK);
+    lk_error_clear();
+    *epochs = result.epochs;
+    lk_trainer_release(trainer);
+    return result;
+}
+
+/* Of the epochs that a stop waits for, one was before the interrupt. */
+static void callbacks_remember(void **state)
+{
+    (void)state;
+    int64_t whole, epochs;
+    lk_train_result want = train_with_stops(false, 0, &whole);
+    assert_string_equal(want.stopped_by, "stop on plateau");
+    assert_int_equal(whole, 3);
+    train_with_stops(false, 7, &epochs);
+    assert_int_equal(epochs, 2);
+    lk_train_result have = train_with_stops(true, 0, &epochs);
+    assert_int_equal(epochs, whole);
+    assert_string_equal(have.digest, want.digest);
+    have = train_with_stops(true, 0, &epochs);
+    assert_int_equal(epochs, whole);
+    assert_string_equal(have.state_digest, want.state_digest);
+}
+
+/* Interrupted again and again, at every step. */
+static void goes_on_again_and_again(void **state)
+{
+    (void)state;
+    lk_train_config config = usual();
+    kept whole = {0}, resumed = {0};
+    train_to_the_end(&config, false, &whole);
+    for (int64_t step = 1; step < 9; step++) {
+        breaking b = {.step = step};
+        lk_train_result result;
+        lk_train_config own = config;
+        own.checkpoint_dir = folder;
+        own.resume = true;
+        lk_trainer *trainer = small_trainer(&own);
+        assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "break", .step_end = break_at_step, .self = &b}));
+        add_checkpoints(trainer, 100);
+        lk_status status = lk_trainer_fit(trainer, &result);
+        assert_true(status == LK_ERR_INTERRUPTED || status == LK_OK);
+        lk_error_clear();
+        lk_trainer_release(trainer);
+    }
+    train_to_the_end(&config, true, &resumed);
+    same_end(&resumed, &whole, "again and again");
+}
+
+/* A trainer's steps without fit. */
+static void steps_alone_go_on(void **state)
+{
+    (void)state;
+    lk_train_config config = usual();
+    char want[33], have[33];
+    lk_trainer *trainer = small_trainer(&config);
+    assert_ok(lk_trainer_run(trainer, 4));
+    assert_ok(lk_trainer_save(trainer, folder));
+    assert_ok(lk_trainer_run(trainer, 4));
+    assert_ok(lk_trainer_state_digest(trainer, want));
+    lk_trainer_release(trainer);
+    config.checkpoint_dir = folder;
+    config.resume = true;
+    config.devices = "1xcpu";
+    trainer = small_trainer(&config);
+    assert_ok(lk_trainer_run(trainer, 4));
+    assert_ok(lk_trainer_state_digest(trainer, have));
+    assert_string_equal(have, want);
+    lk_trainer_release(trainer);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(goes_on_anywhere, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(goes_on_with_any_setting, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(goes_on_with_any_strategy, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(keeps_the_number_of_shards, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(refuses_what_was_not_asked_for, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_training_that_has_ended_stays_as_it_is, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(callbacks_remember, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(goes_on_again_and_again, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(steps_alone_go_on, make_folder, remove_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
