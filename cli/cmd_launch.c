@@ -16,6 +16,7 @@ typedef struct launch_config {
     const char *hosts;
     double stall_timeout;
     const char *log_dir;
+    int64_t max_restarts;
 } launch_config;
 
 #define AT(field) .offset = offsetof(launch_config, field)
@@ -63,6 +64,15 @@ static const lk_option options[] = {
      AT(log_dir),
      .value = "DIR",
      .help = "keep what rank i writes to standard error in DIR/rank-i.log (unset: nowhere)"},
+    {.name = "max-restarts",
+     .type = LK_OPTION_INT64,
+     AT(max_restarts),
+     .default_text = "0",
+     .minimum = 0,
+     .maximum = 1000000,
+     .value = "N",
+     .help = "where a rank dies, ends by an error or does not go on: start all of them again, from the last checkpoint "
+             "of train's --checkpoint-dir, at most so many times"},
 };
 
 enum { OPTION_COUNT = sizeof options / sizeof options[0] };
@@ -168,7 +178,10 @@ static int start(const launch_config *config, int argc, char **argv)
         status = check_rank(&train, strategy);
     if (status != 0)
         return status;
-    char **command = calloc((size_t)argc + 3, sizeof *command);
+    if (config->max_restarts > 0 && (config->workers > 0 || !train.checkpoint_dir || !*train.checkpoint_dir))
+        return cli_usage_error("launch: --max-restarts: must be with train's --checkpoint-dir, which ranks of "
+                               "multi-worker have");
+    char **command = calloc(2 * ((size_t)argc + 4), sizeof *command), **again = command + argc + 4;
     if (!command)
         return cli_usage_error("launch: %s", strerror(errno));
     command[n++] = argv[0];
@@ -178,6 +191,9 @@ static int start(const launch_config *config, int argc, char **argv)
     }
     for (int i = 1; i < argc; i++)
         command[n++] = argv[i];
+    for (int i = 0; i < n; i++)
+        again[i] = command[i];
+    again[n] = (char *)(uintptr_t) "--resume";
     status = cli_job_run(&(cli_job_opts){.ranks = (int)config->processes,
                                          .hosts = config->hosts,
                                          .servers = config->workers > 0 ? (int)config->servers : 0,
@@ -185,7 +201,9 @@ static int start(const launch_config *config, int argc, char **argv)
                                          .restarts_servers = train.snapshot_dir && *train.snapshot_dir,
                                          .stall_timeout = config->stall_timeout,
                                          .log_dir = config->log_dir,
-                                         .command = command});
+                                         .command = command,
+                                         .max_restarts = (int)config->max_restarts,
+                                         .again = again});
     free((void *)command);
     return status;
 }
@@ -218,7 +236,8 @@ const cli_command cmd_launch = {
         "\n"
         "Where a rank dies, ends by an error or does not go on, all are ended, and the last line on standard error\n"
         "says which one it was, where, and what it was at. Computing, reading, writing and downloading are\n"
-        "progress, and so is waiting for another rank that does one of these.\n"
+        "progress, and so is waiting for another rank that does one of these. With --max-restarts they are then\n"
+        "started again and go on from their last checkpoint.\n"
         "\n"
         "With --workers it starts a chief, servers and workers of --strategy parameter-server instead, on this\n"
         "machine and without MPI, each worker on cores of its own. Training goes on without a worker that dies. A\n"

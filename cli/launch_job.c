@@ -262,6 +262,12 @@ static int tell(job *j, int status)
     return tell_mpirun(j, status);
 }
 
+/* Whether to start it again may help: not where somebody wanted the end, nor where the ranks were told nonsense. */
+static bool may_start_again(const job *j, int status)
+{
+    return status != 0 && status != 2 && j->interrupts == 0 && interrupts == 0 && j->outcome != ENDED_AT_ONCE;
+}
+
 /* --- all of it ---------------------------------------------------------------------------------------------------- */
 
 static int run(job *j)
@@ -282,9 +288,11 @@ static char (*make_names(const cli_job_opts *opts))[CLI_RANK_NAME]
     return names;
 }
 
-int cli_job_run(const cli_job_opts *opts)
+/* is_again: a log goes on. */
+static int run_once(const cli_job_opts *opts, bool is_again, bool *may_again)
 {
     int status = 1;
+    *may_again = false;
     job *j = calloc(1, sizeof *j);
     if (!j)
         return cli_usage_error("launch: %s", strerror(errno));
@@ -293,14 +301,30 @@ int cli_job_run(const cli_job_opts *opts)
     j->opts = opts;
     j->starters = cli_starters_new(opts, &events);
     if (j->starters)
-        j->ranks = cli_ranks_new(opts->ranks, (const char(*)[CLI_RANK_NAME])names, opts->log_dir);
+        j->ranks = cli_ranks_new(opts->ranks, (const char(*)[CLI_RANK_NAME])names, opts->log_dir, is_again);
     else
         cli_usage_error("launch: %s", strerror(errno));
-    if (j->ranks)
+    if (j->ranks) {
         status = run(j);
+        *may_again = may_start_again(j, status);
+    }
     cli_ranks_release(j->ranks);
     cli_starters_release(j->starters);
     free(names);
     free(j);
+    return status;
+}
+
+int cli_job_run(const cli_job_opts *opts)
+{
+    bool may_again;
+    int status = run_once(opts, false, &may_again);
+    for (int n = 1; may_again && n <= opts->max_restarts; n++) {
+        cli_job_opts again = *opts;
+        again.command = opts->again;
+        fprintf(stderr, "lockstep: starting all ranks again, from the last checkpoint: restart %d of at most %d\n", n,
+                opts->max_restarts);
+        status = run_once(&again, true, &may_again);
+    }
     return status;
 }

@@ -14,6 +14,8 @@ typedef struct cli_job_opts {
     double stall_timeout;  /* seconds; 0: for ever */
     const char *log_dir;   /* NULL: none */
     char *const *command;  /* "train", its arguments, NULL */
+    int max_restarts;      /* of all ranks of MPI, after one of them has died, ended by an error or not gone on */
+    char *const *again;    /* with which they are then started: they go on from a checkpoint */
 } cli_job_opts;
 
 /* Starts the job, passes on what it writes, and gives its exit status when all of it has ended, with what went wrong

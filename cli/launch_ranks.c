@@ -279,17 +279,17 @@ static bool make_folder(const char *path)
     return false;
 }
 
-static bool open_logs(cli_ranks *ranks, const char *log_dir)
+static bool open_logs(cli_ranks *ranks, const char *log_dir, bool goes_on)
 {
     if (!make_folder(log_dir))
         return false;
     for (int i = 0; i < ranks->n; i++)
-        if (!cli_output_open_log(&ranks->ranks[i].output, ranks->title, log_dir))
+        if (!cli_output_open_log(&ranks->ranks[i].output, ranks->title, log_dir, goes_on))
             return false;
     return true;
 }
 
-cli_ranks *cli_ranks_new(int n, const char (*names)[CLI_RANK_NAME], const char *log_dir)
+cli_ranks *cli_ranks_new(int n, const char (*names)[CLI_RANK_NAME], const char *log_dir, bool goes_on)
 {
     cli_ranks *ranks = calloc(1, sizeof *ranks + (size_t)n * sizeof *ranks->ranks);
     if (!ranks) {
@@ -306,7 +306,7 @@ cli_ranks *cli_ranks_new(int n, const char (*names)[CLI_RANK_NAME], const char *
         else
             snprintf(name, CLI_RANK_NAME, "%d", i);
     }
-    if (!log_dir || !*log_dir || open_logs(ranks, log_dir))
+    if (!log_dir || !*log_dir || open_logs(ranks, log_dir, goes_on))
         return ranks;
     cli_ranks_release(ranks);
     return NULL;

@@ -8,8 +8,9 @@
 typedef struct cli_ranks cli_ranks;
 
 /* names: what each is called; NULL: rank i. log_dir: where what a rank writes to standard error is kept, as rank-i.log
- * or NAME.log; NULL: nowhere. NULL, with the error printed, where that cannot be. */
-cli_ranks *cli_ranks_new(int n, const char (*names)[CLI_RANK_NAME], const char *log_dir);
+ * or NAME.log, below what is there where it goes_on; NULL: nowhere. NULL, with the error printed, where that cannot be.
+ */
+cli_ranks *cli_ranks_new(int n, const char (*names)[CLI_RANK_NAME], const char *log_dir, bool goes_on);
 void cli_ranks_release(cli_ranks *ranks); /* NULL is fine; prints what has no line's end yet */
 
 /* Prints what rank 0 writes to standard output there, and all else to standard error, lines with the rank's number in

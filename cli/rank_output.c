@@ -47,13 +47,13 @@ void cli_output_take(cli_rank_output *o, const char *bytes, size_t n)
     }
 }
 
-bool cli_output_open_log(cli_rank_output *o, const char *title, const char *folder)
+bool cli_output_open_log(cli_rank_output *o, const char *title, const char *folder, bool goes_on)
 {
     char path[PATH_MAX];
     if ((size_t)snprintf(path, sizeof path, "%s/%s%s.log", folder, *title ? "rank-" : "", o->name) >= sizeof path)
         errno = ENAMETOOLONG;
     else
-        o->log = fopen(path, "we");
+        o->log = fopen(path, goes_on ? "ae" : "we");
     if (!o->log)
         cli_usage_error("--log-dir: %s: %s", path, strerror(errno));
     return o->log;

@@ -17,9 +17,10 @@ typedef struct cli_rank_output {
     FILE *log;                /* NULL: none */
 } cli_rank_output;
 
-/* Keeps the lines in FOLDER/rank-NAME.log, or, without a title, in FOLDER/NAME.log too. False with the error printed.
+/* Keeps the lines in FOLDER/rank-NAME.log, or, without a title, in FOLDER/NAME.log too; goes_on: below those that are
+ * there. False with the error printed.
  */
-bool cli_output_open_log(cli_rank_output *output, const char *title, const char *folder);
+bool cli_output_open_log(cli_rank_output *output, const char *title, const char *folder, bool goes_on);
 
 /* Prints what is complete. */
 void cli_output_take(cli_rank_output *output, const char *bytes, size_t n);

@@ -95,9 +95,41 @@ lk_status lk__append_cut(lk__append_file *file, int64_t size)
     return LK_OK;
 }
 
-lk_status lk__append_keep(lk__append_file *file, int64_t size)
+/* Where the line after so many begins, or the file's last whole one ends; *lines: how many were found. */
+static lk_status find_line(const lk__append_file *file, int64_t most, int64_t *lines, int64_t *end)
 {
-    return size < file->whole ? lk__append_cut(file, size) : LK_OK;
+    char piece[4096];
+    *lines = *end = 0;
+    for (int64_t at = 0; *lines < most;) {
+        ssize_t got = pread(file->fd, piece, sizeof piece, (off_t)at);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            return refuse(file->path, "read", errno);
+        if (got == 0)
+            return LK_OK;
+        for (ssize_t i = 0; i < got && *lines < most; i++) {
+            if (piece[i] != '\n')
+                continue;
+            *end = at + i + 1;
+            ++*lines;
+        }
+        at += got;
+    }
+    return LK_OK;
+}
+
+lk_status lk__append_count_lines(const lk__append_file *file, int64_t *lines)
+{
+    int64_t end;
+    return find_line(file, INT64_MAX, lines, &end);
+}
+
+lk_status lk__append_keep_lines(lk__append_file *file, int64_t lines)
+{
+    int64_t found, end;
+    LK_TRY(find_line(file, lines, &found, &end));
+    return end < file->whole ? lk__append_cut(file, end) : LK_OK;
 }
 
 lk_status lk__append(lk__append_file *file, const void *data, size_t size)

@@ -26,8 +26,10 @@ lk_status lk__append(lk__append_file *file, const void *data, size_t size);
 /* Takes out what lies behind the first `size` bytes. */
 lk_status lk__append_cut(lk__append_file *file, int64_t size);
 
-/* Keeps the first so many bytes of records, of which there may be fewer. */
-lk_status lk__append_keep(lk__append_file *file, int64_t size);
+/* How many lines there are; keeps the first so many, of which there may be fewer, and cuts off the others. Errors:
+ * LK_ERR_IO. */
+lk_status lk__append_count_lines(const lk__append_file *file, int64_t *lines);
+lk_status lk__append_keep_lines(lk__append_file *file, int64_t lines);
 
 lk_status lk__append_sync(lk__append_file *file);
 

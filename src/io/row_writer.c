@@ -35,18 +35,18 @@ lk_row_writer *lk_row_writer_new(const char *path, lk_row_format format, bool ap
     return writer;
 }
 
-lk_row_writer *lk__row_writer_reopen(const char *path, lk_row_format format, int64_t bytes)
+lk_row_writer *lk__row_writer_reopen(const char *path, lk_row_format format, int64_t lines)
 {
     lk_row_writer *writer = lk_row_writer_new(path, format, true);
-    if (!writer || lk__append_keep(&writer->file, bytes) == LK_OK)
+    if (!writer || lk__append_keep_lines(&writer->file, lines) == LK_OK)
         return writer;
     lk_row_writer_release(writer);
     return NULL;
 }
 
-int64_t lk__row_writer_bytes(const lk_row_writer *writer)
+lk_status lk__row_writer_lines(const lk_row_writer *writer, int64_t *lines)
 {
-    return writer->file.whole;
+    return lk__append_count_lines(&writer->file, lines);
 }
 
 void lk_row_writer_release(lk_row_writer *writer)

@@ -2,6 +2,7 @@
 #include "lockstep/callbacks.h"
 
 #include "base/mem.h"
+#include "base/status.h"
 #include "io/resume_files.h"
 
 #include <string.h>
@@ -69,8 +70,10 @@ static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
     const epoch_csv *csv = self;
     if (!csv->writer)
         return LK_OK;
+    int64_t lines;
+    LK_TRY(lk__row_writer_lines(csv->writer, &lines));
     lk_state_set_text(state, "path", csv->path);
-    lk_state_set(state, "bytes", (double[]){(double)lk__row_writer_bytes(csv->writer)}, 1);
+    lk_state_set(state, "lines", (double[]){(double)lines}, 1);
     return LK_OK;
 }
 
@@ -79,11 +82,11 @@ static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     (void)trainer;
     epoch_csv *csv = self;
-    double bytes;
+    double lines;
     const char *path = lk_state_get_text(state, "path");
-    if (csv->writer || !path || strcmp(path, csv->path) != 0 || lk_state_get(state, "bytes", &bytes, 1) != 1)
+    if (csv->writer || !path || strcmp(path, csv->path) != 0 || lk_state_get(state, "lines", &lines, 1) != 1)
         return LK_OK;
-    csv->writer = lk__row_writer_reopen(path, LK_ROWS_CSV, (int64_t)bytes);
+    csv->writer = lk__row_writer_reopen(path, LK_ROWS_CSV, (int64_t)lines);
     return csv->writer ? LK_OK : lk_error_status();
 }
 

@@ -252,8 +252,10 @@ static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
     const json_lines *j = self;
     if (!j->opened || j->to_stdout)
         return LK_OK;
+    int64_t lines;
+    LK_TRY(lk__append_count_lines(&j->file, &lines));
     lk_state_set_text(state, "path", j->path);
-    lk_state_set(state, "bytes", (double[]){(double)j->file.whole}, 1);
+    lk_state_set(state, "lines", (double[]){(double)lines}, 1);
     return LK_OK;
 }
 
@@ -262,14 +264,14 @@ static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     (void)trainer;
     json_lines *j = self;
-    double bytes;
+    double lines;
     const char *path = lk_state_get_text(state, "path");
     if (j->to_stdout || j->opened || !path || strcmp(path, j->path) != 0 ||
-        lk_state_get(state, "bytes", &bytes, 1) != 1)
+        lk_state_get(state, "lines", &lines, 1) != 1)
         return LK_OK;
     LK_TRY(lk__append_open(&j->file, j->path, 0));
     j->opened = j->resumed = true;
-    return lk__append_keep(&j->file, (int64_t)bytes);
+    return lk__append_keep_lines(&j->file, (int64_t)lines);
 }
 
 static void release(void *self)

@@ -140,7 +140,7 @@ static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
     if (!t->events)
         return LK_OK;
     lk_state_set_text(state, "path", lk_event_writer_path(t->events));
-    lk_state_set(state, "bytes", (double[]){(double)lk__event_writer_bytes(t->events)}, 1);
+    lk_state_set(state, "records", (double[]){(double)lk__event_writer_records(t->events)}, 1);
     return LK_OK;
 }
 
@@ -149,14 +149,14 @@ static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     (void)trainer;
     tensorboard *t = self;
-    double bytes;
+    double records;
     size_t length = strlen(t->dir);
     const char *path = lk_state_get_text(state, "path");
     bool is_here = path && strncmp(path, t->dir, length) == 0 && path[length] == '/' && access(path, W_OK) == 0;
-    if (!is_here || lk_state_get(state, "bytes", &bytes, 1) != 1)
+    if (!is_here || lk_state_get(state, "records", &records, 1) != 1)
         return LK_OK;
     lk_event_writer_release(t->events);
-    t->events = lk__event_writer_reopen(path, (int64_t)bytes);
+    t->events = lk__event_writer_reopen(path, (int64_t)records);
     t->resumed = t->events != NULL;
     return t->events ? LK_OK : lk_error_status();
 }

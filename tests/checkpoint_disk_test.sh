@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# A disk that is full, a folder that cannot be written, and files that are not what was written: said by name, with what
+# was there before intact.
+# A file system of its own takes a name space of its own, which ends with the test.
+if [[ -z ${LOCKSTEP_TEST_INSIDE-} ]] && unshare -m true 2>/dev/null; then
+    LOCKSTEP_TEST_INSIDE=1 exec unshare -m "${BASH_SOURCE[0]}"
+fi
+# shellcheck source=tests/cli_testing.sh
+source "$(dirname "${BASH_SOURCE[0]}")/cli_testing.sh"
+
+training=(train --json --model lenet --data synthetic --limit-train 200 --limit-val 50 --batch-size 50 --epochs 3
+    --momentum 0.9 --devices 1)
+kept=("${training[@]}" --checkpoint-dir "$work/kept" --checkpoint-every 2)
+
+# field NAME: of the last line of JSON.
+field()
+{
+    tail -n 1 "$work/stdout" | sed -n "s/.*\"$1\":\"\([0-9a-f]*\)\".*/\1/p"
+}
+
+ends_alike()
+{
+    [[ $(field digest) == "$digest" && $(field state_digest) == "$state" ]] || fail 'other bits'
+}
+
+run 0 "${training[@]}"
+digest=$(field digest)
+state=$(field state_digest)
+
+# ---- files ----
+
+newest()
+{
+    find "$work/kept" -maxdepth 1 -name 'checkpoint-*' | sort | tail -n 1
+}
+
+# Newer ones are gone, as after a kill.
+rewind()
+{
+    rm -rf "$work/kept"
+    cp -r "$work/whole" "$work/kept"
+    rm -rf "$work/kept/checkpoint-00000012" "$work/kept/checkpoint-00000010"
+}
+
+run 0 "${kept[@]}" --keep 100
+ends_alike
+cp -r "$work/kept" "$work/whole"
+
+# damaged TEXT: the newest is, and the one before it is taken.
+damaged()
+{
+    local name
+    name=$(basename "$(newest)")
+    run 0 "${kept[@]}" --resume
+    ends_alike
+    says "$1"
+    says 'checkpoint-00000006 is used in its place'
+    [[ -d $work/kept/damaged-$name ]] || fail "$name was not put aside"
+}
+
+rewind
+printf '\x5a' | dd of="$(newest)/model.safetensors" bs=1 seek=5000 conv=notrunc status=none
+damaged 'checkpoint-00000008/model.safetensors: is damaged'
+rewind
+truncate -s 100000 "$(newest)/optimizer.safetensors"
+damaged 'checkpoint-00000008/optimizer.safetensors: has 100000 bytes, and the manifest says'
+rewind
+rm "$(newest)/state.json"
+damaged 'checkpoint-00000008/state.json: is missing, and the manifest lists it'
+rewind
+rm "$(newest)/manifest.json"
+damaged 'checkpoint-00000008/manifest.json: is missing'
+
+rewind
+for checkpoint in "$work"/kept/checkpoint-*; do
+    truncate -s 7 "$checkpoint/model.safetensors"
+done
+run 1 "${kept[@]}" --resume
+complains 'checkpoint-00000008/model.safetensors: has 7 bytes'
+
+# A header of 2 GB, one of nothing but brackets, tensors that overlap.
+printf '\0\0\0\200\0\0\0\0{}' >"$work/hostile"
+truncate -s 2147483700 "$work/hostile"
+(ulimit -v 4000000 && run 1 "${training[@]}" --weights "$work/hostile")
+says 'a header of 2147483648 bytes'
+{ printf '\0\0\100\0\0\0\0\0' && head -c 4194304 /dev/zero | tr '\0' '['; } >"$work/hostile"
+(ulimit -v 4000000 && run 1 "${training[@]}" --weights "$work/hostile")
+says 'the header is not JSON'
+header='{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}}'
+printf "\\x$(printf %x ${#header})\\0\\0\\0\\0\\0\\0\\0%s123456789012" "$header" >"$work/hostile"
+run 1 "${training[@]}" --weights "$work/hostile"
+says 'tensor b: begins at byte 4'
+
+# ---- disks ----
+
+mkdir "$work/disk"
+if [[ -z ${LOCKSTEP_TEST_INSIDE-} ]] || ! mount -t tmpfs -o size=2600k none "$work/disk" 2>/dev/null; then
+    echo 'SKIP: file systems cannot be mounted here: nothing of full disks and read-only folders'
+    exit 77
+fi
+
+# Two checkpoints have room there, and three have not.
+full=("${training[@]}" --checkpoint-dir "$work/disk/kept" --checkpoint-every 4 --keep 2 --checkpoint-best none)
+run 1 "${full[@]}"
+says 'a checkpoint could not be written: '
+says 'the last checkpoint could not be written: '
+says 'No space left on device'
+ends_alike
+[[ $(find "$work/disk/kept" -name '.unfinished*') == '' ]] || fail 'something unfinished is left'
+mount -o remount,size=20m "$work/disk"
+run 0 "${full[@]}" --resume
+ends_alike
+mount -o remount,ro "$work/disk"
+run 0 "${full[@]}" --resume
+ends_alike
+run 1 "${training[@]}" --checkpoint-dir "$work/disk/other"
+complains "$work/disk/other" 'Read-only file system'
+mount -o remount,rw "$work/disk"
+rm -rf "$work/disk/kept"
+mkdir "$work/disk/empty"
+mount -o remount,ro "$work/disk"
+run 1 "${training[@]}" --checkpoint-dir "$work/disk/empty"
+complains "--checkpoint-dir $work/disk/empty: cannot be written: Read-only file system"
+umount "$work/disk"
