@@ -98,25 +98,36 @@ static void put_number_entry(lk__bytes *out, int field, const char *key, int64_t
     put_entry(out, field, key, text);
 }
 
+static lk_status write_data(onnx *o, const float *values, int64_t count)
+{
+    enum { PIECE = 1 << 16 };
+    lk_status status = LK_OK;
+    lk__bytes little = {0};
+    for (int64_t i = 0; i < count && status == LK_OK; i += PIECE) {
+        lk__bytes_clear(&little);
+        lk__put_floats(&little, values + i, (size_t)(count - i < PIECE ? count - i : PIECE));
+        status = lk__bytes_status(&little);
+        if (status == LK_OK)
+            status = lk__durable_put(&o->data, little.data, little.size);
+    }
+    lk__bytes_free(&little);
+    return status;
+}
+
 /* Where the values lie in the file beside. */
 static void put_external(onnx *o, const float *values, int64_t count)
 {
     static const char zeros[DATA_ALIGNMENT];
-    size_t bytes = (size_t)count * sizeof *values;
-    lk__bytes little = {0};
-    lk__put_floats(&little, values, (size_t)count);
+    int64_t bytes = count * (int64_t)sizeof *values;
     put_entry(&o->model, TENSOR_EXTERNAL, "location", o->data_name);
     put_number_entry(&o->model, TENSOR_EXTERNAL, "offset", o->data.bytes);
-    put_number_entry(&o->model, TENSOR_EXTERNAL, "length", (int64_t)bytes);
+    put_number_entry(&o->model, TENSOR_EXTERNAL, "length", bytes);
     lk__pb_varint(&o->model, TENSOR_LOCATION, LOCATION_IS_EXTERNAL);
-    size_t padding = (DATA_ALIGNMENT - bytes % DATA_ALIGNMENT) % DATA_ALIGNMENT;
     if (o->status == LK_OK)
-        o->status = lk__bytes_status(&little);
+        o->status = write_data(o, values, count);
     if (o->status == LK_OK)
-        o->status = lk__durable_put(&o->data, little.data, little.size);
-    if (o->status == LK_OK)
-        o->status = lk__durable_put(&o->data, zeros, padding);
-    lk__bytes_free(&little);
+        o->status =
+            lk__durable_put(&o->data, zeros, (size_t)((DATA_ALIGNMENT - bytes % DATA_ALIGNMENT) % DATA_ALIGNMENT));
 }
 
 static void put_floats(onnx *o, const char *name, lk_shape shape, const float *values)
