@@ -407,6 +407,10 @@ static lk_status find_input(const summary_config *config, lk_model_input *input)
     lk_dataset *data;
     const lk_dataset_opts opts = {.dir = config->data_dir, .limit = 1, .offline = true};
     lk_status status = lk_dataset_open(config->data, config->on_gpus ? LK_SPLIT_TRAIN : LK_SPLIT_TEST, &opts, &data);
+    if (status == LK_ERR_ARGUMENT && !config->on_gpus && lk_dataset_is_known(config->data)) {
+        lk_error_clear(); /* data of one's own may have no test set */
+        status = lk_dataset_open(config->data, LK_SPLIT_TRAIN, &opts, &data);
+    }
     if (status != LK_OK)
         return status;
     *input = (lk_model_input){lk_dataset_channels(data), lk_dataset_height(data), lk_dataset_width(data),

@@ -49,6 +49,25 @@ done
 [[ $(digest_of --devices 1xcpu --channels 1) != "$expected" ]] || fail "--channels changes nothing"
 [[ $(digest_of --devices 1xcpu --val-split 0.25) != "$expected" ]] || fail "--val-split changes nothing"
 
+run 0 summary --data "$work/set/train" --model lenet
+prints 'images 3x32x32, 3 classes'
+
+# --- a full disk ---
+
+# Only where a file system can be made that nobody else sees. What is decoded is larger than it.
+# shellcheck disable=SC2016 # for the inner shell
+on_small_disk=(unshare -rm bash -c 'mount -t tmpfs -o size=64k none "$1" && shift && "$@"' - "$work/small")
+mkdir "$work/small"
+if "${on_small_disk[@]}" true 2>/dev/null; then
+    "${on_small_disk[@]}" "$LOCKSTEP" train --data "$work/set" --epochs 1 --batch-size 24 --shards 4 --seed 3 \
+        --devices 1xcpu --data-cache "$work/small" >"$work/stdout" 2>"$work/stderr" || fail "it fails on a full disk"
+    says 'cannot be written: No space left on device'
+    [[ $(cat "$work/stdout" "$work/stderr" | awk '/^digest/ { print $NF }') == "$expected" ]] ||
+        fail "another digest on a full disk"
+else
+    echo "no file system of the test's own: nothing is known of full disks"
+fi
+
 # --- a broken picture ---
 
 head -c 900 "$work/set/train/dog/3.ppm" >"$work/cut"

@@ -16,6 +16,13 @@
 
 /* --- data --------------------------------------------------------------------------------------------------------- */
 
+/* The loader's threads; nothing else runs while pictures are decoded, so there may be one for each core. */
+static int decoding_threads(const lk_train_config *config)
+{
+    int cores = lk_device_available("cpu");
+    return config->workers > 0 && config->workers < cores ? cores : (int)config->workers;
+}
+
 lk_dataset_opts lk_train_dataset_opts(const lk_train_config *config)
 {
     return (lk_dataset_opts){.dir = config->data_dir,
@@ -25,7 +32,7 @@ lk_dataset_opts lk_train_dataset_opts(const lk_train_config *config)
                              .shape = config->image_shape,
                              .label_column = config->label_column,
                              .skip_bad = config->skip_bad,
-                             .threads = (int)config->workers,
+                             .threads = decoding_threads(config),
                              .cache_dir = config->data_cache};
 }
 
