@@ -124,6 +124,30 @@ grep -qE 'the exchange between GPUs has stood still for 1 s; of 2 ranks, rank [0
 LOCKSTEP_EMULATED_NCCL_BREAKS=5 ranks 2 1 train "${small[@]}" --shards 4 --strategy multi-worker --devices cuda
 says 'NCCL: exchange between GPUs: remote process exited or there was a network error'
 
+# An error of one process's own, at a launch of a kernel that may be retried: the other one, whose GPU waits, is told.
+unset LOCKSTEP_EXCHANGE_TIMEOUT
+training=(train "${small[@]}" --shards 4 --epochs 4 --strategy multi-worker --devices cuda)
+ranks 2 0 "${training[@]}"
+wanted=$(digest) failures=0
+for launch in 50 850; do
+    arguments=("[two processes, one fails at launch $launch]")
+    status=0
+    timeout -k 5 50 mpirun --quiet -n 1 "$LOCKSTEP" "${training[@]}" : \
+        -n 1 env LOCKSTEP_EMULATED_FAIL=launch:$launch:2 "$LOCKSTEP" "${training[@]}" \
+        >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
+    if [[ $status -eq 0 ]]; then
+        same "$wanted"
+        continue
+    fi
+    failures=$((failures + 1))
+    [[ $status -eq 1 ]] || fail "exit status is not 1"
+    message=$(sed -n '/ gave up: /d; s/^lockstep: //p' "$work/stderr")
+    [[ -n $message ]] || fail "the one that fails does not say why"
+    says "lockstep: rank 1 on $(hostname) gave up: $message"
+done
+[[ $failures -gt 0 ]] || fail "nothing has failed"
+export LOCKSTEP_EXCHANGE_TIMEOUT=1
+
 # killed RANK TEXT: one of two processes is killed, and mpirun lets the other one go on, whose error is this.
 killed()
 {

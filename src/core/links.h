@@ -27,6 +27,10 @@ typedef struct lk_links_opts {
     bool has_communicator; /* of a library for collectives, which links between processes need */
     const lk_links_id *id; /* NULL: every rank is here */
     int first, ranks;
+    /* NULL, or gives `user`'s error once another rank is known not to come any more, which ends an exchange that waits;
+     * else LK_OK. Asked now and then, on any thread. */
+    lk_status (*others)(void *user);
+    void *user;
 } lk_links_opts;
 
 /* count elements of f32. */

@@ -26,6 +26,8 @@ struct lk_cuda_ranks {
     const lk_gpu_driver *driver;
     const lk_gpu_nccl *nccl;
     int n, first, ranks;
+    lk_status (*others)(void *user); /* of lk_links_opts */
+    void *user;
     int limit_ms;
     lk_cuda *const *streams; /* [n] */
     lk_device **devices;     /* [n]; a reference to the memory of each: links may be closed after them */
@@ -87,6 +89,11 @@ static lk_status exchange_stands_still(const lk_cuda_ranks *r)
                                         : "does every GPU still work? see nvidia-smi, and dmesg | grep Xid");
 }
 
+static lk_status ask_for_others(const lk_cuda_ranks *r)
+{
+    return r->others ? r->others(r->user) : LK_OK;
+}
+
 /* --- groups ------------------------------------------------------------------------------------------------------- */
 
 static void sleep_ms(int64_t ms)
@@ -121,6 +128,8 @@ static lk_status wait_for_ranks(const lk_cuda_ranks *r, lk_gpu_status ended,
         if (asked >= OFTEN) {
             sleep_ms(1);
             waited++;
+            if (waited % TICK_MS == 0)
+                LK_TRY(ask_for_others(r));
         }
         ended = check_comms(r);
     }
@@ -197,6 +206,8 @@ static bool tick(lk_cuda_ranks *r, int *still)
     lk_error_clear();
     lk_status status = look_for_errors(r, &waits, &has_moved);
     *still = waits && !has_moved ? *still + TICK_MS : 0;
+    if (status == LK_OK && *still > TICK_MS)
+        status = ask_for_others(r);
     if (status == LK_OK && *still >= r->limit_ms)
         status = exchange_stands_still(r);
     if (status == LK_OK)
@@ -395,6 +406,8 @@ lk_status lk__cuda_ranks_new(const lk_gpu_nccl *nccl, const lk_links_opts *opts,
     r->nccl = nccl;
     r->first = opts->first;
     r->ranks = opts->ranks;
+    r->others = opts->others;
+    r->user = opts->user;
     r->streams = streams;
     init_locks(r);
     lk_status status = open_ranks(r, opts);

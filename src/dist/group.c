@@ -63,6 +63,16 @@ static lk_status fail_as_noted(const lk_group *group)
             is_known ? group->hosts[note->rank] : "", note->text);
 }
 
+lk_status lk__group_check(const lk_group *group)
+{
+    return lk__notes_are_bad(&group->notes) ? fail_as_noted(group) : LK_OK;
+}
+
+lk_status lk__group_look(lk_group *group)
+{
+    return atomic_load(&group->has_notes) && lk__notes_look(&group->notes) ? fail_as_noted(group) : LK_OK;
+}
+
 /* What is not done is done by nobody: the others would take what comes next for it. */
 static lk_status or_give_up(lk_group *group, lk_status status)
 {
@@ -127,8 +137,7 @@ static lk_status wait_for(lk_group *group, lk_message *messages, int n)
 
 lk_status lk__group_exchange(lk_group *group, lk_channel channel, const lk_group_message *messages, int n)
 {
-    if (lk__notes_are_bad(&group->notes))
-        return fail_as_noted(group);
+    LK_TRY(lk__group_check(group));
     lk_message few[32], *under_way = n <= 32 ? few : lk__calloc((size_t)n, sizeof *under_way);
     lk_status status = under_way ? LK_OK : LK_ERR_MEMORY;
     for (int i = 0; i < n && status == LK_OK; i++)

@@ -44,6 +44,11 @@ typedef struct lk_group_message {
  * what a rank has given up by. */
 lk_status lk__group_exchange(lk_group *group, lk_channel channel, const lk_group_message *messages, int n);
 
+/* For exchanges by other means than messages: LK_OK, or the error by which a rank is known to have given up, where none
+ * may begin; `look` reads what has come, for whoever waits. From any thread. */
+lk_status lk__group_check(const lk_group *group);
+lk_status lk__group_look(lk_group *group);
+
 /* This rank cannot go on, for an error that was not found here. The first time counts; from any thread. */
 void lk__group_give_up(lk_group *group, lk_status status, const char *why);
 

@@ -40,6 +40,11 @@ void lk__flat_release(lk_flat *f)
     lk__free(f);
 }
 
+static lk_status look_at_processes(void *processes)
+{
+    return lk__group_look(processes);
+}
+
 static lk_status open_links(lk_flat *f, const lk_flat_opts *opts)
 {
     lk_links_opts links = {.table = f->table,
@@ -48,7 +53,9 @@ static lk_status open_links(lk_flat *f, const lk_flat_opts *opts)
                            .has_communicator = f->transport->reduce,
                            .id = opts->id,
                            .first = f->first,
-                           .ranks = f->ranks};
+                           .ranks = f->ranks,
+                           .others = f->group ? look_at_processes : NULL,
+                           .user = f->group ? f->group->processes : NULL};
     return lk__links_open(&links, &f->links);
 }
 
@@ -264,6 +271,8 @@ static void keep_for_good(job *j)
 static lk_status exchange(job *j)
 {
     const lk_transport *transport = j->flat->transport;
+    if (j->e.group)
+        LK_TRY(lk__group_check(j->e.group->processes));
     lk__now(j->e.n < j->e.ranks ? LK_DOING_OTHERS : LK_DOING_OPERATOR, "exchange");
     if (j->e.table->in_place)
         LK_TRY(on_each(j, bring));
