@@ -20,6 +20,7 @@
 #include "lockstep/parameter_server.h"
 #include "lockstep/pjrt.h"
 #include "lockstep/plot.h"
+#include "lockstep/predict.h"
 #include "lockstep/program.h"
 #include "lockstep/random.h"
 #include "lockstep/record.h"

@@ -82,6 +82,20 @@ typedef struct lk_bar_chart {
  * end of an interval that is negative or not finite). */
 LK_API lk_status lk_bar_chart_write(const lk_bar_chart *chart, const char *path);
 
+/* ---- matrices of counts ---- */
+
+/* A square for each count, darker the greater its share of its row. */
+typedef struct lk_matrix_chart {
+    const char *title, *row_label, *column_label; /* NULL: none */
+    const char *const *names;                     /* [size] of rows and columns, each may be NULL; NULL: numbers */
+    const int64_t *counts;                        /* [size][size], none negative */
+    int64_t size;                                 /* 1 … 256 */
+} lk_matrix_chart;
+
+/* Writes the chart to `path`, as its ending says: ".svg" or ".png". Counts stand in their squares where there is room.
+ * Errors: LK_ERR_ARGUMENT (ending, size, a negative count), others as lk_line_chart_write. */
+LK_API lk_status lk_matrix_chart_write(const lk_matrix_chart *chart, const char *path);
+
 /* ---- sheets of images ---- */
 
 typedef struct lk_contact_sheet {

@@ -1,0 +1,296 @@
+#include "cli.h"
+#include "evaluation_text.h"
+#include "progress.h"
+
+#include "lockstep/build.h"
+#include "lockstep/callbacks.h"
+#include "lockstep/predict.h"
+#include "lockstep/record.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct evaluate_config {
+    lk_train_config train; /* first: its options' offsets */
+    bool best;
+    int split; /* lk_split */
+    int64_t limit, batch_size, mistakes;
+    const char *out;
+} evaluate_config;
+
+#define AT(field) .offset = offsetof(evaluate_config, field)
+
+static const char *const splits[] = {[LK_SPLIT_TRAIN] = "train", [LK_SPLIT_TEST] = "test", NULL};
+
+/* clang-format off: a paragraph an option */
+static const lk_option own_options[] = {
+    {.name = "best", .type = LK_OPTION_FLAG, AT(best), .help = "evaluate the best checkpoint, not the last one"},
+    {.name = "split",
+     .type = LK_OPTION_CHOICE,
+     AT(split),
+     .default_text = "test",
+     .choices = splits,
+     .value = "WHICH",
+     .help = "which part of the data"},
+    {.name = "limit",
+     .type = LK_OPTION_INT64,
+     AT(limit),
+     .default_text = "-1",
+     .minimum = 1,
+     .maximum = INT64_MAX,
+     .value = "N",
+     .help = "only the first N samples (unset: all)"},
+    {.name = "batch-size",
+     .type = LK_OPTION_INT64,
+     AT(batch_size),
+     .default_text = "64",
+     .minimum = 1,
+     .maximum = 1 << 20,
+     .value = "N",
+     .help = "images that a device gets at a time"},
+    {.name = "mistakes",
+     .type = LK_OPTION_INT64,
+     AT(mistakes),
+     .default_text = "36",
+     .minimum = 0,
+     .maximum = 1024,
+     .value = "N",
+     .help = "how many of the worst mistakes are listed in JSON and shown in mistakes.png"},
+    {.name = "out",
+     .type = LK_OPTION_STRING,
+     AT(out),
+     .value = "DIR",
+     .help = "write confusion.svg, confusion.png, mistakes.png and evaluation.json there (unset: nowhere)"},
+};
+/* clang-format on */
+
+/* Of `lockstep train`: which data, and how they are read. The first ones are the run's where nothing else is said. */
+static const char *const run_options[] = {"data", "val-split", "image-shape", "label-column", "skip-bad"};
+static const char *const other_options[] = {"data-dir", "data-cache", "workers", "devices", "json"};
+
+enum {
+    OWN_COUNT = sizeof own_options / sizeof *own_options,
+    RUN_COUNT = sizeof run_options / sizeof *run_options,
+    OTHER_COUNT = sizeof other_options / sizeof *other_options
+};
+
+static size_t add_option(const char *name, lk_option *table)
+{
+    for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
+        if (strcmp(lk_train_options[i].name, name) != 0)
+            continue;
+        *table = lk_train_options[i];
+        if (strcmp(name, "data") == 0) {
+            table->default_text = NULL;
+            table->help = "a data set's name or the path of one's own, as for `lockstep train` (unset: the run's)";
+        } else if (strcmp(name, "devices") == 0) {
+            table->help = "devices: 2xcpu, cpu:0,cpu:1, or a number (unset: the cores there are)";
+        } else if (strcmp(name, "json") == 0) {
+            table->help = "print an object of JSON on standard output, not tables";
+        }
+        return 1;
+    }
+    return 0;
+}
+
+static size_t make_options(lk_option *table)
+{
+    size_t count = 0;
+    for (int i = 0; i < RUN_COUNT; i++)
+        count += add_option(run_options[i], table + count);
+    for (int i = 0; i < OTHER_COUNT; i++)
+        count += add_option(other_options[i], table + count);
+    memcpy(table + count, own_options, sizeof own_options);
+    return count + OWN_COUNT;
+}
+
+/* --- files -------------------------------------------------------------------------------------------------------- */
+
+static lk_status path_in(const char *folder, const char *name, char path[PATH_MAX])
+{
+    if (snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX)
+        return LK_OK;
+    fprintf(stderr, "lockstep: --out: the path is too long\n");
+    return LK_ERR_ARGUMENT;
+}
+
+static lk_status write_json(const cli_evaluation *e, FILE *stream)
+{
+    char *text = lk_evaluation_json(&e->found, e->names);
+    if (!text)
+        return lk_error_status();
+    fprintf(stream, "%s\n", text);
+    lk_free(text);
+    return LK_OK;
+}
+
+static lk_status write_files(const cli_evaluation *e, const char *out)
+{
+    char path[PATH_MAX], title[256];
+    lk_status status = lk_make_directory(out);
+    snprintf(title, sizeof title, "%.80s on %.80s: accuracy %.4f", e->info->model, lk_dataset_name(e->dataset),
+             lk_mean_value(e->found.accuracy));
+    bool has_png = lk_build_has("libcairo");
+    if (status == LK_OK)
+        status = path_in(out, "confusion.svg", path);
+    if (status == LK_OK)
+        status = lk_evaluation_draw(&e->found, e->names, title, path);
+    if (status == LK_OK && has_png)
+        status = path_in(out, "confusion.png", path);
+    if (status == LK_OK && has_png)
+        status = lk_evaluation_draw(&e->found, e->names, title, path);
+    bool has_sheet = has_png && e->found.n_mistakes > 0 &&
+                     (lk_dataset_channels(e->dataset) == 1 || lk_dataset_channels(e->dataset) == 3);
+    if (status == LK_OK && has_sheet)
+        status = path_in(out, "mistakes.png", path);
+    if (status == LK_OK && has_sheet)
+        status = lk_evaluation_sheet(&e->found, e->dataset, e->names, path);
+    if (status == LK_OK && !has_png)
+        fputs("lockstep: this build has no libcairo: no PNG of the confusion matrix and of the mistakes\n", stderr);
+    if (status == LK_OK)
+        status = path_in(out, "evaluation.json", path);
+    if (status != LK_OK)
+        return status;
+    FILE *file = fopen(path, "w");
+    if (!file) {
+        fprintf(stderr, "lockstep: %s: cannot be written\n", path);
+        return LK_ERR_IO;
+    }
+    status = write_json(e, file);
+    if (fclose(file) == 0 || status != LK_OK)
+        return status;
+    fprintf(stderr, "lockstep: %s: cannot be written\n", path);
+    return LK_ERR_IO;
+}
+
+/* --- the command -------------------------------------------------------------------------------------------------- */
+
+/* Images of any size are brought to the network's. */
+static lk_status open_dataset(const evaluate_config *config, cli_evaluation *e)
+{
+    lk_dataset_opts opts = lk_train_dataset_opts(&config->train);
+    char size[64];
+    snprintf(size, sizeof size, "%" PRId64 "x%" PRId64, e->info->height, e->info->width);
+    opts.resize = size;
+    opts.channels = e->info->channels == 1 || e->info->channels == 3 ? e->info->channels : 0;
+    opts.limit = config->limit > 0 ? config->limit : 0;
+    return lk_dataset_open(config->train.data, (lk_split)config->split, &opts, &e->dataset);
+}
+
+static lk_status open_predictor(const lk_checkpoint *checkpoint, const evaluate_config *config, cli_evaluation *e)
+{
+    char cores[32];
+    lk_predictor_opts opts = {.devices = config->train.devices, .batch_size = config->batch_size};
+    snprintf(cores, sizeof cores, "%dxcpu", lk_device_available("cpu"));
+    if (!opts.devices || !*opts.devices)
+        opts.devices = cores;
+    e->predictor = lk_predictor_new(checkpoint, &opts);
+    return e->predictor ? LK_OK : lk_error_status();
+}
+
+/* The names of the run's classes, else those of the data. */
+static lk_status find_names(cli_evaluation *e)
+{
+    int64_t classes = lk_predictor_input(e->predictor).classes;
+    e->names = calloc((size_t)classes + 1, sizeof *e->names);
+    if (!e->names) {
+        fputs("lockstep: out of memory\n", stderr);
+        return LK_ERR_MEMORY;
+    }
+    for (int64_t c = 0; c < classes; c++) {
+        const char *name = lk_predictor_class_name(e->predictor, c);
+        e->names[c] = name ? name : lk_dataset_class_name(e->dataset, c);
+    }
+    return LK_OK;
+}
+
+static lk_status evaluate(const lk_checkpoint *checkpoint, const evaluate_config *config, cli_evaluation *e)
+{
+    lk_status status = open_dataset(config, e);
+    e->split = splits[config->split];
+    if (status == LK_OK)
+        status = open_predictor(checkpoint, config, e);
+    if (status == LK_OK)
+        status = find_names(e);
+    if (status == LK_OK)
+        status = lk_evaluate(e->predictor, e->dataset, config->mistakes, &e->found);
+    if (status == LK_OK && config->train.json)
+        status = write_json(e, stdout);
+    else if (status == LK_OK)
+        cli_print_evaluation(e);
+    if (status == LK_OK && config->out && *config->out)
+        status = write_files(e, config->out);
+    lk_evaluation_free(&e->found);
+    lk_predictor_release(e->predictor);
+    lk_dataset_release(e->dataset);
+    free(e->names);
+    return status;
+}
+
+/* Defaults, then what the run was trained with, then the command line, of which `arguments` is a copy. */
+static lk_status read_settings(const lk_checkpoint *checkpoint, int argc, char **arguments, evaluate_config *config)
+{
+    lk_option table[CLI_MAX_OPTIONS];
+    size_t count = make_options(table);
+    int positionals;
+    lk_status status = lk_options_defaults(table, count, config);
+    for (int i = 0; status == LK_OK && i < RUN_COUNT; i++) {
+        const char *value = lk_checkpoint_get_setting(checkpoint, run_options[i]);
+        if (value && *value)
+            status = lk_options_set(table, count, config, run_options[i], value);
+    }
+    if (!config->train.data)
+        config->train.data = lk_checkpoint_get_info(checkpoint)->data;
+    return status != LK_OK ? status : lk_options_parse(table, count, argc, arguments, config, &positionals);
+}
+
+static int run(int argc, char **argv)
+{
+    evaluate_config config = {0};
+    cli_evaluation e = {0};
+    lk_option table[CLI_MAX_OPTIONS];
+    size_t count = make_options(table);
+    int positionals, status = 0;
+    char **arguments = calloc((size_t)argc + 1, sizeof *arguments); /* parsing moves them */
+    if (!arguments)
+        return cli_usage_error("evaluate: out of memory");
+    memcpy(arguments, argv, (size_t)argc * sizeof *argv);
+    lk_checkpoint *checkpoint = NULL;
+    lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
+    if (lk_options_defaults(table, count, &config) != LK_OK ||
+        lk_options_parse(table, count, argc, argv, &config, &positionals) != LK_OK)
+        status = cli_fail();
+    else if (positionals != 1)
+        status = cli_usage_error("evaluate: one checkpoint folder is needed: lockstep evaluate RUN");
+    else if (lk_checkpoint_open(argv[0], config.best ? LK_CHECKPOINT_BEST : LK_CHECKPOINT_LAST, &checkpoint) != LK_OK ||
+             read_settings(checkpoint, argc, arguments, &config) != LK_OK)
+        status = cli_fail();
+    else if (!config.train.data)
+        status = cli_usage_error("evaluate: the run does not say which data it was trained on: --data NAME");
+    e.info = checkpoint ? lk_checkpoint_get_info(checkpoint) : NULL;
+    if (status == 0 && evaluate(checkpoint, &config, &e) != LK_OK)
+        status = lk_error_status() != LK_OK ? cli_fail() : 1;
+    lk_checkpoint_release(checkpoint);
+    free(arguments);
+    return status;
+}
+
+const cli_command cmd_evaluate = {
+    .name = "evaluate",
+    .summary = "Measure how good a trained network is, class by class",
+    .arguments = "RUN",
+    .details =
+        "RUN is a checkpoint folder (`lockstep train --checkpoint-dir`), or one of the checkpoints in it. Every "
+        "sample\n"
+        "of the data is counted once; pictures of other sizes are resized to the network's.\n"
+        "\n"
+        "Printed are accuracy and loss, each class's precision, recall and F1, and, for up to 20 classes, the\n"
+        "confusion matrix. --out draws the matrix, and the worst mistakes as a contact sheet. --json prints all of it\n"
+        "as one object.\n",
+    .make_options = make_options,
+    .config_size = sizeof(evaluate_config),
+    .run = run,
+};

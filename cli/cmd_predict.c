@@ -1,0 +1,173 @@
+#include "cli.h"
+#include "progress.h"
+
+#include "lockstep/image.h"
+#include "lockstep/predict.h"
+#include "lockstep/tensor.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_INPUT = 256 << 20 };
+
+typedef struct predict_config {
+    int64_t top;
+    const char *device;
+    bool best, json;
+} predict_config;
+
+#define AT(field) .offset = offsetof(predict_config, field)
+
+/* clang-format off: a paragraph an option */
+static const lk_option options[] = {
+    {.name = "top",
+     .type = LK_OPTION_INT64,
+     AT(top),
+     .default_text = "3",
+     .minimum = 1,
+     .maximum = INT64_MAX,
+     .value = "K",
+     .help = "say the K likeliest classes, at most as many as there are"},
+    {.name = "best", .type = LK_OPTION_FLAG, AT(best), .help = "use the best checkpoint, not the last one"},
+    {.name = "device",
+     .type = LK_OPTION_STRING,
+     AT(device),
+     .default_text = "cpu",
+     .value = "NAME",
+     .help = "the device that computes: cpu, cuda:0"},
+    {.name = "json", .type = LK_OPTION_FLAG, AT(json), .help = "print an object of JSON for each picture"},
+};
+/* clang-format on */
+
+/* --- one picture -------------------------------------------------------------------------------------------------- */
+
+static lk_status predict_input(lk_predictor *predictor, float *probabilities)
+{
+    unsigned char *bytes = NULL;
+    size_t size = 0, capacity = 0;
+    for (size_t got = 1; got > 0; size += got) {
+        if (size == capacity) {
+            capacity = capacity ? 2 * capacity : 1 << 16;
+            unsigned char *grown = capacity <= MOST_INPUT ? realloc(bytes, capacity) : NULL;
+            if (!grown) {
+                free(bytes);
+                fprintf(stderr, "lockstep: standard input has more than %d bytes\n", MOST_INPUT);
+                return LK_ERR_FORMAT;
+            }
+            bytes = grown;
+        }
+        got = fread(bytes + size, 1, capacity - size, stdin);
+    }
+    lk_status status = lk_predict_bytes(predictor, bytes, size, "standard input", probabilities);
+    free(bytes);
+    return status;
+}
+
+static lk_status print_json(const lk_predictor *predictor, const char *name, const float *probabilities, int64_t k)
+{
+    char *text = lk_prediction_json(predictor, name, probabilities, k);
+    if (!text)
+        return lk_error_status();
+    puts(text);
+    lk_free(text);
+    return LK_OK;
+}
+
+static lk_status print_line(const lk_predictor *predictor, const char *name, const float *probabilities, int64_t k)
+{
+    int64_t classes = lk_predictor_input(predictor).classes, *top = calloc((size_t)classes, sizeof *top);
+    if (!top) {
+        fputs("lockstep: out of memory\n", stderr);
+        return LK_ERR_MEMORY;
+    }
+    lk_top_classes(probabilities, classes, k, top);
+    cli_print_clean(name, stdout);
+    putchar(':');
+    for (int64_t i = 0; i < k; i++) {
+        const char *class_name = lk_predictor_class_name(predictor, top[i]);
+        fputs(i ? ", " : " ", stdout);
+        if (class_name)
+            cli_print_clean(class_name, stdout);
+        else
+            printf("class %" PRId64, top[i]);
+        printf(" %.4f", (double)probabilities[top[i]]);
+    }
+    putchar('\n');
+    free(top);
+    return LK_OK;
+}
+
+/* The exit status: what cannot be read is said, and the others are still looked at. */
+static int predict_one(lk_predictor *predictor, const predict_config *config, const char *name, float *probabilities)
+{
+    int64_t classes = lk_predictor_input(predictor).classes, k = config->top < classes ? config->top : classes;
+    lk_status status = strcmp(name, "-") == 0 ? predict_input(predictor, probabilities)
+                                              : lk_predict_file(predictor, name, probabilities);
+    if (status == LK_OK)
+        status = (config->json ? print_json : print_line)(predictor, name, probabilities, k);
+    if (status == LK_OK)
+        return 0;
+    if (lk_error_status() != LK_OK)
+        cli_fail();
+    lk_error_clear();
+    return 1;
+}
+
+/* --- the command -------------------------------------------------------------------------------------------------- */
+
+static lk_predictor *open_predictor(const char *run, const predict_config *config)
+{
+    lk_checkpoint *checkpoint;
+    lk_predictor *predictor = NULL;
+    if (lk_checkpoint_open(run, config->best ? LK_CHECKPOINT_BEST : LK_CHECKPOINT_LAST, &checkpoint) == LK_OK) {
+        predictor = lk_predictor_new(checkpoint, &(lk_predictor_opts){.devices = config->device, .batch_size = 1});
+        lk_checkpoint_release(checkpoint);
+    }
+    return predictor;
+}
+
+static int run(int argc, char **argv)
+{
+    predict_config config;
+    int count, devices;
+    if (cli_parse(&cmd_predict, argc, argv, &config, &count) != LK_OK)
+        return cli_fail();
+    if (count < 2)
+        return cli_usage_error("predict: a checkpoint folder and at least one picture are needed: lockstep predict RUN "
+                               "picture.png");
+    if (lk_devices_count(config.device, &devices) != LK_OK)
+        return cli_fail();
+    if (devices != 1)
+        return cli_usage_error("--device %s: must name one device", config.device);
+    lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
+    lk_predictor *predictor = open_predictor(argv[0], &config);
+    if (!predictor)
+        return cli_fail();
+    float *probabilities = calloc((size_t)lk_predictor_input(predictor).classes, sizeof *probabilities);
+    int status = probabilities ? 0 : 1;
+    for (int i = 1; probabilities && i < count; i++)
+        status |= predict_one(predictor, &config, argv[i], probabilities);
+    free(probabilities);
+    lk_predictor_release(predictor);
+    return status;
+}
+
+const cli_command cmd_predict = {
+    .name = "predict",
+    .summary = "Say what a trained network sees in pictures",
+    .arguments = "RUN FILE…",
+    .details =
+        "RUN is a checkpoint folder (`lockstep train --checkpoint-dir`), or one of the checkpoints in it. Pictures "
+        "are\n"
+        "PNG, JPEG, PGM or PPM, resized to what the network takes, made grey or colour as it is; - is standard input.\n"
+        "A line a picture: the likeliest classes, each with its probability. With --json, an object a line:\n"
+        "\n"
+        "  {\"file\":\"shoe.png\",\"predictions\":[{\"class\":9,\"name\":\"ankle boot\",\"probability\":0.93}]}\n"
+        "\n"
+        "A picture that cannot be read is said on standard error; the exit status is then 1, and the others are still\n"
+        "looked at.\n",
+    .options = options,
+    .option_count = sizeof options / sizeof options[0],
+    .run = run,
+};

@@ -1,0 +1,138 @@
+#include "evaluation_text.h"
+
+#include "cli.h"
+
+#include "lockstep/callbacks.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+/* Columns of a terminal; what is beyond ASCII counts once. */
+static int width_of(const char *text)
+{
+    int width = 0;
+    for (; *text; text++)
+        width += ((unsigned char)*text & 0xC0) != 0x80;
+    return width;
+}
+
+static const char *name_of(const cli_evaluation *e, int64_t class, char number[24])
+{
+    snprintf(number, 24, "%" PRId64, class);
+    return e->names[class] ? e->names[class] : number;
+}
+
+static int width_of_names(const cli_evaluation *e)
+{
+    int width = 5;
+    char number[24];
+    for (int64_t c = 0; c < e->found.classes; c++) {
+        int own = width_of(name_of(e, c, number));
+        width = own > width ? own : width;
+    }
+    return width;
+}
+
+static void print_name(const cli_evaluation *e, int64_t class, int width)
+{
+    char number[24];
+    const char *name = name_of(e, class, number);
+    int missing = width - width_of(name);
+    cli_print_clean(name, stdout);
+    printf("%*s", missing > 0 ? missing : 0, "");
+}
+
+static void print_share(double share)
+{
+    if (isnan(share))
+        printf("  %9s", "-");
+    else
+        printf("  %9.4f", share);
+}
+
+static void print_classes(const cli_evaluation *e, int width)
+{
+    const lk_evaluation *f = &e->found;
+    printf("%-*s   images  precision     recall         F1\n", width, "class");
+    for (int64_t c = 0; c < f->classes; c++) {
+        int64_t count = 0;
+        for (int64_t k = 0; k < f->classes; k++)
+            count += f->confusion[c * f->classes + k];
+        print_name(e, c, width);
+        printf("  %7" PRId64, count);
+        print_share(f->precision[c]);
+        print_share(f->recall[c]);
+        print_share(f->f1[c]);
+        putchar('\n');
+    }
+}
+
+/* Beyond so many classes a line does not fit a terminal; the picture shows them all. */
+enum { MOST_COLUMNS = 20, LISTED = 10 };
+
+static void print_matrix(const cli_evaluation *e, int width)
+{
+    const lk_evaluation *f = &e->found;
+    int digits = 4;
+    for (int64_t i = 0; i < f->classes * f->classes; i++) {
+        int own = snprintf(NULL, 0, "%" PRId64, f->confusion[i]);
+        digits = own > digits ? own : digits;
+    }
+    printf("\nlabel (row) predicted as (column)\n%*s", width, "");
+    for (int64_t k = 0; k < f->classes; k++)
+        printf(" %*" PRId64, digits, k);
+    putchar('\n');
+    for (int64_t c = 0; c < f->classes; c++) {
+        print_name(e, c, width);
+        for (int64_t k = 0; k < f->classes; k++)
+            printf(" %*" PRId64, digits, f->confusion[c * f->classes + k]);
+        putchar('\n');
+    }
+}
+
+static void print_confused(const cli_evaluation *e)
+{
+    const lk_evaluation *f = &e->found;
+    int64_t below = INT64_MAX, at = -1;
+    printf("\nmost often confused\n");
+    for (int listed = 0; listed < LISTED; listed++) {
+        int64_t most = 0, place = -1;
+        for (int64_t i = 0; i < f->classes * f->classes; i++) {
+            bool comes_later = f->confusion[i] < below || (f->confusion[i] == below && i > at);
+            if (i / f->classes != i % f->classes && comes_later && f->confusion[i] > most) {
+                most = f->confusion[i];
+                place = i;
+            }
+        }
+        if (place < 0)
+            return;
+        printf("  %7" PRId64 "  ", most);
+        print_name(e, place / f->classes, 0);
+        fputs(" as ", stdout);
+        print_name(e, place % f->classes, 0);
+        putchar('\n');
+        below = most;
+        at = place;
+    }
+}
+
+void cli_print_evaluation(const cli_evaluation *e)
+{
+    const lk_evaluation *f = &e->found;
+    int width = width_of_names(e);
+    cli_print_clean(e->info->model, stdout);
+    fputs(" of ", stdout);
+    cli_print_clean(e->info->folder, stdout);
+    fputs(" on ", stdout);
+    cli_print_clean(lk_dataset_name(e->dataset), stdout);
+    printf(" (%s: ", e->split);
+    cli_print_clean(lk_dataset_source(e->dataset), stdout);
+    printf(")\naccuracy %.4f (%" PRId64 " of %" PRId64 "), loss %.4f\n\n", lk_mean_value(f->accuracy),
+           f->count - f->wrong, f->count, lk_mean_value(f->loss));
+    print_classes(e, width);
+    if (f->classes <= MOST_COLUMNS)
+        print_matrix(e, width);
+    if (f->wrong > 0)
+        print_confused(e);
+}

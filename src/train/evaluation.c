@@ -1,0 +1,217 @@
+/* How good a network is on a data set, class by class, and what it gets most wrong. */
+#include "base/mem.h"
+#include "base/status.h"
+#include "lockstep/plot.h"
+#include "train/predictor.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct counting {
+    lk_evaluation *evaluation;
+    const uint8_t *labels;
+    int64_t most;   /* mistakes that are kept */
+    double *losses; /* [most]: of those kept, the greatest first */
+    double *row;    /* [classes] */
+} counting;
+
+/* --- counting ----------------------------------------------------------------------------------------------------- */
+
+static void keep_mistake(counting *c, const lk_mistake *mistake, double loss)
+{
+    lk_evaluation *e = c->evaluation;
+    int64_t place = e->n_mistakes;
+    while (place > 0 && c->losses[place - 1] < loss)
+        place--;
+    if (place == c->most)
+        return;
+    if (e->n_mistakes < c->most)
+        e->n_mistakes++;
+    size_t behind = (size_t)(e->n_mistakes - 1 - place);
+    memmove(e->mistakes + place + 1, e->mistakes + place, behind * sizeof *e->mistakes);
+    memmove(c->losses + place + 1, c->losses + place, behind * sizeof *c->losses);
+    e->mistakes[place] = *mistake;
+    c->losses[place] = loss;
+}
+
+static lk_status count_batch(void *user, int64_t first, int64_t count, const float *logits)
+{
+    counting *c = user;
+    lk_evaluation *e = c->evaluation;
+    for (int64_t i = 0; i < count; i++) {
+        const float *row = logits + i * e->classes;
+        int64_t label = c->labels[first + i], likeliest = 0;
+        double loss = lk__softmax(row, e->classes, c->row) - (double)row[label];
+        for (int64_t k = 1; k < e->classes; k++)
+            if (row[k] > row[likeliest])
+                likeliest = k;
+        e->confusion[label * e->classes + likeliest]++;
+        e->loss.sum += loss;
+        e->loss.count++;
+        e->accuracy.sum += likeliest == label;
+        e->accuracy.count++;
+        if (likeliest == label)
+            continue;
+        e->wrong++;
+        keep_mistake(c,
+                     &(lk_mistake){.sample = first + i,
+                                   .label = label,
+                                   .predicted = likeliest,
+                                   .label_probability = (float)c->row[label],
+                                   .predicted_probability = (float)c->row[likeliest]},
+                     loss);
+    }
+    return LK_OK;
+}
+
+static double share(int64_t part, int64_t whole)
+{
+    return whole > 0 ? (double)part / (double)whole : NAN;
+}
+
+static void rate_classes(lk_evaluation *e)
+{
+    for (int64_t c = 0; c < e->classes; c++) {
+        int64_t right = e->confusion[c * e->classes + c], labelled = 0, predicted = 0;
+        for (int64_t k = 0; k < e->classes; k++) {
+            labelled += e->confusion[c * e->classes + k];
+            predicted += e->confusion[k * e->classes + c];
+        }
+        e->precision[c] = share(right, predicted);
+        e->recall[c] = share(right, labelled);
+        e->f1[c] = share(2 * right, labelled + predicted);
+    }
+}
+
+/* --- the whole ---------------------------------------------------------------------------------------------------- */
+
+static lk_status check(const lk_predictor *predictor, const lk_dataset *dataset)
+{
+    lk_model_input input = lk_predictor_input(predictor);
+    int64_t c = lk_dataset_channels(dataset), h = lk_dataset_height(dataset), w = lk_dataset_width(dataset);
+    if (c != input.channels || h != input.height || w != input.width)
+        LK_FAIL(LK_ERR_SHAPE,
+                "%s: its images are %" PRId64 "x%" PRId64 "x%" PRId64 ", the network takes %" PRId64 "x%" PRId64
+                "x%" PRId64,
+                lk_dataset_name(dataset), c, h, w, input.channels, input.height, input.width);
+    for (int64_t i = 0; i < lk_dataset_count(dataset); i++)
+        if (lk_dataset_labels(dataset)[i] >= input.classes)
+            LK_FAIL(LK_ERR_SHAPE, "%s: sample %" PRId64 " has label %d, the network knows %" PRId64 " classes",
+                    lk_dataset_name(dataset), i, lk_dataset_labels(dataset)[i], input.classes);
+    return LK_OK;
+}
+
+static lk_status make_room(counting *c)
+{
+    lk_evaluation *e = c->evaluation;
+    size_t classes = (size_t)e->classes, most = (size_t)c->most;
+    e->confusion = lk__calloc(classes * classes, sizeof *e->confusion);
+    e->precision = lk__calloc(classes, 3 * sizeof *e->precision);
+    e->mistakes = lk__calloc(most + 1, sizeof *e->mistakes);
+    c->losses = lk__calloc(most + 1, sizeof *c->losses);
+    c->row = lk__calloc(classes, sizeof *c->row);
+    if (!e->confusion || !e->precision || !e->mistakes || !c->losses || !c->row)
+        return LK_ERR_MEMORY;
+    e->recall = e->precision + classes;
+    e->f1 = e->recall + classes;
+    return LK_OK;
+}
+
+lk_status lk_evaluate(lk_predictor *predictor, const lk_dataset *dataset, int64_t mistakes, lk_evaluation *evaluation)
+{
+    int64_t count = lk_dataset_count(dataset);
+    *evaluation = (lk_evaluation){.count = count, .classes = lk_predictor_input(predictor).classes};
+    LK_TRY(check(predictor, dataset));
+    counting c = {.evaluation = evaluation,
+                  .labels = lk_dataset_labels(dataset),
+                  .most = mistakes < 0       ? 0
+                          : mistakes < count ? mistakes
+                                             : count};
+    lk_status status = make_room(&c);
+    if (status == LK_OK)
+        status = lk__predict_logits(predictor, lk_dataset_images(dataset), count, count_batch, &c);
+    if (status == LK_OK)
+        rate_classes(evaluation);
+    else
+        lk_evaluation_free(evaluation);
+    lk__free(c.losses);
+    lk__free(c.row);
+    return status;
+}
+
+void lk_evaluation_free(lk_evaluation *evaluation)
+{
+    lk__free(evaluation->confusion);
+    lk__free(evaluation->precision);
+    lk__free(evaluation->mistakes);
+    *evaluation = (lk_evaluation){0};
+}
+
+/* --- pictures ----------------------------------------------------------------------------------------------------- */
+
+lk_status lk_evaluation_draw(const lk_evaluation *e, const char *const *names, const char *title, const char *path)
+{
+    lk_matrix_chart chart = {.title = title,
+                             .row_label = "label",
+                             .column_label = "predicted",
+                             .names = names,
+                             .counts = e->confusion,
+                             .size = e->classes};
+    return lk_matrix_chart_write(&chart, path);
+}
+
+enum { CAPTION = 96, WIDTH = 150 }; /* bytes; pixels, so that most captions are whole */
+
+static void put_caption(const lk_mistake *m, const char *const *names, char *caption)
+{
+    char label[24], predicted[24];
+    snprintf(label, sizeof label, "%" PRId64, m->label);
+    snprintf(predicted, sizeof predicted, "%" PRId64, m->predicted);
+    snprintf(caption, CAPTION, "%.32s: %.32s %.0f%%", names && names[m->label] ? names[m->label] : label,
+             names && names[m->predicted] ? names[m->predicted] : predicted, 100 * (double)m->predicted_probability);
+}
+
+static lk_status write_sheet(const lk_evaluation *e, const lk_dataset *dataset, uint8_t *images, char *texts,
+                             const char **captions, const char *const *names, const char *path)
+{
+    int64_t c = lk_dataset_channels(dataset), h = lk_dataset_height(dataset), w = lk_dataset_width(dataset);
+    for (int64_t i = 0; i < e->n_mistakes; i++) {
+        memcpy(images + i * c * h * w, lk_dataset_images(dataset) + e->mistakes[i].sample * c * h * w,
+               (size_t)(c * h * w));
+        captions[i] = texts + i * CAPTION;
+        put_caption(&e->mistakes[i], names, texts + i * CAPTION);
+    }
+    char title[128];
+    snprintf(title, sizeof title, "the worst of %" PRId64 " mistakes, label: prediction", e->wrong);
+    lk_contact_sheet sheet = {.title = title,
+                              .images = images,
+                              .dtype = LK_U8,
+                              .count = e->n_mistakes,
+                              .channels = c,
+                              .height = h,
+                              .width = w,
+                              .captions = captions,
+                              .scale = (WIDTH + w - 1) / w};
+    return lk_contact_sheet_write(&sheet, path);
+}
+
+lk_status lk_evaluation_sheet(const lk_evaluation *e, const lk_dataset *dataset, const char *const *names,
+                              const char *path)
+{
+    if (e->n_mistakes < 1)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: there are no mistakes to show", path);
+    size_t pixels = (size_t)(lk_dataset_channels(dataset) * lk_dataset_height(dataset) * lk_dataset_width(dataset));
+    size_t count = (size_t)e->n_mistakes;
+    uint8_t *images = lk__calloc(count, pixels);
+    char *texts = lk__calloc(count, CAPTION);
+    const char **captions = lk__calloc(count, sizeof *captions);
+    lk_status status = LK_ERR_MEMORY;
+    if (images && texts && captions)
+        status = write_sheet(e, dataset, images, texts, captions, names, path);
+    lk__free(images);
+    lk__free(texts);
+    lk__free(captions);
+    return status;
+}

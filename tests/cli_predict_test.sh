@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# lockstep evaluate and lockstep predict, on a run that was just trained.
+# shellcheck source=tests/cli_testing.sh
+. "$(dirname "$0")/cli_testing.sh"
+
+pictures=$(cd "$(dirname "$0")/data/pictures" && pwd)
+trained=$work/run
+export XDG_CACHE_HOME=$work/cache
+
+run 0 train --model lenet --data synthetic --limit-train 512 --limit-val 200 --batch-size 32 --epochs 3 --base-lr 0.5 \
+    --normalize standard --devices 1xcpu --checkpoint-dir "$trained" --json
+accuracy=$(grep -o '"val_accuracy":[0-9.]*' "$work/stdout" | tail -n 1 | cut -d: -f2)
+[[ -n $accuracy ]] || fail "no validation accuracy"
+
+# --- evaluate --------------------------------------------------------------------------------------------------------
+
+# What training had measured, whatever the devices and batches.
+run 0 evaluate "$trained" --limit 200 --json
+silent_stderr
+line "^\{\"count\":200,\"loss\":[0-9.]+,\"accuracy\":$accuracy,\"classes\":\[\{\"class\":0,"
+cp "$work/stdout" "$work/first"
+run 0 evaluate "$trained" --limit 200 --json --devices 2xcpu --batch-size 7
+line "\"accuracy\":$accuracy,"
+run 0 evaluate "$trained" --limit 200 --out "$work/out"
+prints "accuracy $(printf %.4f "$accuracy") ("
+line '^class +images +precision +recall +F1$'
+prints 'label (row) predicted as (column)'
+holds "$work/out/confusion.svg" 'lenet on synthetic: accuracy'
+cmp "$work/first" "$work/out/evaluation.json" || fail "evaluation.json is not what --json prints"
+matrix=$(grep -o '"confusion":\[\[[^a-z]*\]\]' "$work/first" | tr -c '0-9\n' ' ')
+sum=0
+for count in $matrix; do
+    sum=$((sum + count))
+done
+[[ $sum -eq 200 ]] || fail "the confusion matrix counts $sum samples"
+if "$LOCKSTEP" doctor | grep -q 'libcairo  [0-9]'; then
+    for picture in confusion mistakes; do
+        [[ $(head -c 4 "$work/out/$picture.png" | tail -c 3) == PNG ]] || fail "$picture.png is no PNG"
+    done
+fi
+run 0 evaluate "$trained" --best --split train --limit 32
+prints '(train: '
+run 1 evaluate "$work"
+complains "$work: there is no checkpoint"
+run 2 evaluate
+complains 'one checkpoint folder is needed'
+run 2 evaluate "$trained" --data nowhere
+complains nowhere
+
+# Pictures of any size, in a folder of one's own.
+mkdir -p "$work/own/test/a" "$work/own/test/b" "$work/own/train/a" "$work/own/train/b"
+for split in train test; do
+    cp "$pictures/grey.png" "$work/own/$split/a/1.png"
+    cp "$pictures/colour.png" "$work/own/$split/b/1.png"
+done
+if "$LOCKSTEP" doctor | grep -q 'libpng  *[0-9]'; then
+    run 0 evaluate "$trained" --data "$work/own"
+    prints '(test: '
+fi
+
+# --- predict ---------------------------------------------------------------------------------------------------------
+
+printf 'P5 28 28 255\n' >"$work/black.pgm"
+head -c 784 /dev/zero >>"$work/black.pgm"
+run 0 predict "$trained" "$work/black.pgm"
+silent_stderr
+line "^$work/black.pgm: [^,]+ [01]\.[0-9]{4}, [^,]+ 0\.[0-9]{4}, [^,]+ 0\.[0-9]{4}$"
+best=$(sed -E 's/.*: (.*) [01]\.[0-9]{4},.*,.*/\1/' "$work/stdout")
+run 0 predict "$trained" "$work/black.pgm" "$work/black.pgm" --top 1
+lines ": $best [01]\.[0-9]{4}$" ": $best [01]\.[0-9]{4}$"
+run 0 predict "$trained" "$work/black.pgm" --top 99 --json
+line "^\{\"file\":\"$work/black.pgm\",\"predictions\":\[\{\"class\":[0-9],\"name\":\"$best\",\"probability\":[0-9.e-]+\}"
+[[ $(grep -o '"class":' "$work/stdout" | wc -l) -eq 10 ]] || fail "not ten classes"
+"$LOCKSTEP" predict "$trained" - --top 1 <"$work/black.pgm" >"$work/stdout" 2>"$work/stderr" || fail "standard input"
+line "^-: $best "
+for file in colour.png:libpng grey.jpg:libjpeg; do
+    if "$LOCKSTEP" doctor | grep -q "${file#*:}  *[0-9]"; then
+        run 0 predict "$trained" "$pictures/${file%:*}"
+        line "${file%:*}: "
+    fi
+done
+
+# One that cannot be read is said, and the others are looked at.
+head -c 300 "$work/black.pgm" >"$work/cut.pgm"
+run 1 predict "$trained" "$work/none.png" "$work/cut.pgm" "$work/black.pgm"
+lines "black.pgm: "
+says "$work/none.png: cannot be opened"
+says "$work/cut.pgm: "
+run 2 predict "$trained"
+complains 'at least one picture'
+run 2 predict "$trained" "$work/black.pgm" --device 2xcpu
+complains_just '--device 2xcpu: must name one device'
+run 1 predict "$work/nowhere" "$work/black.pgm"
+complains "$work/nowhere: there is no checkpoint"

@@ -1,0 +1,205 @@
+/* What a checkpoint predicts is what its trainer does, on any devices and in any batches, and evaluations count it
+ * right. */
+#include "training.h"
+
+#include "lockstep/callbacks.h"
+#include "lockstep/predict.h"
+
+#include <ftw.h>
+#include <math.h>
+#include <unistd.h>
+
+enum { IMAGES = 41, CLASSES = 10, MISTAKES = 5 };
+
+static char folder[64];
+static lk_trainer *trainer;
+static lk_checkpoint *checkpoint;
+static lk_dataset *dataset;
+
+static int remove_entry(const char *path, const struct stat *there, int type, struct FTW *place)
+{
+    (void)there, (void)type, (void)place;
+    return remove(path);
+}
+
+static int train_and_save(void **state)
+{
+    (void)state;
+    lk_train_config config = small_training();
+    config.model = "keras-cnn";
+    config.normalize = LK_NORMALIZE_STANDARD;
+    snprintf(folder, sizeof folder, "/tmp/lockstep-predictor-XXXXXX");
+    trainer = mkdtemp(folder) ? new_trainer(&config) : NULL;
+    return trainer && lk_trainer_run(trainer, 6) == LK_OK && lk_trainer_save(trainer, folder) == LK_OK &&
+                   lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &checkpoint) == LK_OK &&
+                   lk_dataset_open("synthetic", LK_SPLIT_TEST, &(lk_dataset_opts){.limit = IMAGES}, &dataset) == LK_OK
+               ? 0
+               : -1;
+}
+
+static int remove_all(void **state)
+{
+    (void)state;
+    lk_dataset_release(dataset);
+    lk_checkpoint_release(checkpoint);
+    lk_trainer_release(trainer);
+    return nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static lk_predictor *new_predictor(const char *devices, int64_t batch_size)
+{
+    lk_predictor *predictor =
+        lk_predictor_new(checkpoint, &(lk_predictor_opts){.devices = devices, .batch_size = batch_size});
+    if (!predictor)
+        fail_msg("%s", lk_error_message());
+    return predictor;
+}
+
+/* Which implementation runs follows from shapes, so bits may differ. */
+static void near(const float *have, const float *want)
+{
+    for (int i = 0; i < IMAGES * CLASSES; i++)
+        assert_true(fabsf(have[i] - want[i]) < 1e-5f);
+}
+
+static void predicts_as_its_trainer(void **state)
+{
+    (void)state;
+    static float want[IMAGES * CLASSES], have[IMAGES * CLASSES];
+    static const struct {
+        const char *devices;
+        int64_t batch_size;
+    } ways[] = {{NULL, 0}, {"cpu:0", 1}, {"2xcpu", 7}, {"3xcpu", 16}, {"2xcpu", 64}};
+    assert_ok(lk_trainer_predict(trainer, dataset, want));
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        lk_predictor *predictor = new_predictor(ways[i].devices, ways[i].batch_size);
+        memset(have, 0, sizeof have);
+        assert_ok(lk_predict(predictor, lk_dataset_images(dataset), IMAGES, have));
+        near(have, want);
+        lk_predictor_release(predictor);
+    }
+}
+
+static int64_t likeliest(const float *probabilities)
+{
+    int64_t top;
+    lk_top_classes(probabilities, CLASSES, 1, &top);
+    return top;
+}
+
+static void evaluates_as_its_trainer(void **state)
+{
+    (void)state;
+    static float probabilities[IMAGES * CLASSES];
+    lk_metrics metrics;
+    lk_evaluation e;
+    int64_t confusion[CLASSES][CLASSES] = {{0}};
+    assert_ok(lk_trainer_evaluate(trainer, &metrics));
+    lk_predictor *predictor = new_predictor("2xcpu", 8);
+    assert_ok(lk_predict(predictor, lk_dataset_images(dataset), IMAGES, probabilities));
+    for (int i = 0; i < IMAGES; i++)
+        confusion[lk_dataset_labels(dataset)[i]][likeliest(probabilities + i * CLASSES)]++;
+    assert_ok(lk_evaluate(predictor, dataset, MISTAKES, &e));
+    assert_int_equal(e.count, IMAGES);
+    assert_int_equal(e.accuracy.count, IMAGES);
+    assert_true(e.accuracy.sum == metrics.accuracy.sum && e.accuracy.sum < IMAGES);
+    assert_true(fabs(e.loss.sum - metrics.loss.sum) < 1e-3);
+    assert_int_equal(e.wrong, IMAGES - (int64_t)e.accuracy.sum);
+    assert_memory_equal(e.confusion, confusion, sizeof confusion);
+    lk_evaluation_free(&e);
+    lk_predictor_release(predictor);
+}
+
+static void rates_classes(void **state)
+{
+    (void)state;
+    lk_evaluation e;
+    lk_predictor *predictor = new_predictor(NULL, 0);
+    assert_ok(lk_evaluate(predictor, dataset, 0, &e));
+    assert_int_equal(e.n_mistakes, 0);
+    for (int64_t c = 0; c < CLASSES; c++) {
+        double right = (double)e.confusion[c * CLASSES + c], row = 0, column = 0;
+        for (int64_t k = 0; k < CLASSES; k++) {
+            row += (double)e.confusion[c * CLASSES + k];
+            column += (double)e.confusion[k * CLASSES + c];
+        }
+        assert_true(row > 0 ? e.recall[c] == right / row : isnan(e.recall[c]));
+        assert_true(column > 0 ? e.precision[c] == right / column : isnan(e.precision[c]));
+        if (right > 0)
+            assert_true(fabs(e.f1[c] - 2 / (1 / e.precision[c] + 1 / e.recall[c])) < 1e-12);
+    }
+    lk_evaluation_free(&e);
+    lk_predictor_release(predictor);
+}
+
+static void keeps_the_worst_mistakes(void **state)
+{
+    (void)state;
+    static float probabilities[IMAGES * CLASSES];
+    lk_evaluation e;
+    lk_predictor *predictor = new_predictor(NULL, 4);
+    assert_ok(lk_predict(predictor, lk_dataset_images(dataset), IMAGES, probabilities));
+    assert_ok(lk_evaluate(predictor, dataset, MISTAKES, &e));
+    assert_int_equal(e.n_mistakes, MISTAKES);
+    for (int64_t m = 0; m < e.n_mistakes; m++) {
+        const lk_mistake *mistake = &e.mistakes[m];
+        const float *row = probabilities + mistake->sample * CLASSES;
+        assert_int_equal(mistake->label, lk_dataset_labels(dataset)[mistake->sample]);
+        assert_int_equal(mistake->predicted, likeliest(row));
+        assert_true(mistake->label != mistake->predicted);
+        assert_true(fabsf(mistake->label_probability - row[mistake->label]) < 1e-6f);
+        assert_true(m == 0 || mistake->label_probability >= e.mistakes[m - 1].label_probability);
+    }
+    /* No other mistake is worse than those. */
+    int64_t worse = 0;
+    for (int i = 0; i < IMAGES; i++) {
+        const float *row = probabilities + i * CLASSES;
+        int64_t label = lk_dataset_labels(dataset)[i];
+        worse += likeliest(row) != label && row[label] < e.mistakes[MISTAKES - 1].label_probability - 1e-6f;
+    }
+    assert_true(worse < MISTAKES);
+    lk_evaluation_free(&e);
+    lk_predictor_release(predictor);
+}
+
+static void orders_classes(void **state)
+{
+    (void)state;
+    static const float probabilities[] = {0.1f, 0.4f, 0.1f, 0.3f, 0.1f};
+    static const int64_t want[] = {1, 3, 0, 2, 4};
+    int64_t top[5];
+    lk_top_classes(probabilities, 5, 5, top);
+    assert_memory_equal(top, want, sizeof want);
+}
+
+static void refuses_what_does_not_fit(void **state)
+{
+    (void)state;
+    lk_dataset *other;
+    lk_evaluation e;
+    float probabilities[CLASSES];
+    assert_ok(lk_dataset_open("synthetic", LK_SPLIT_TEST, &(lk_dataset_opts){.limit = 4, .resize = "20x30"}, &other));
+    lk_predictor *predictor = new_predictor(NULL, 0);
+    expect_error(lk_evaluate(predictor, other, 1, &e), LK_ERR_SHAPE,
+                 "synthetic: its images are 1x20x30, the network takes 1x28x28");
+    expect_error(lk_predict(predictor, lk_dataset_images(dataset), 0, probabilities), LK_ERR_ARGUMENT,
+                 "prediction: 0 images; at least 1");
+    assert_int_equal(lk_predict_bytes(predictor, "none", 4, "a text", probabilities), LK_ERR_FORMAT);
+    assert_non_null(strstr(lk_error_message(), "a text: "));
+    lk_error_clear();
+    lk_predictor_release(predictor);
+    lk_dataset_release(other);
+    assert_null(lk_predictor_new(checkpoint, &(lk_predictor_opts){.devices = "gpu"}));
+    assert_int_equal(lk_error_status(), LK_ERR_ARGUMENT);
+    lk_error_clear();
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(predicts_as_its_trainer), cmocka_unit_test(evaluates_as_its_trainer),
+        cmocka_unit_test(rates_classes),           cmocka_unit_test(keeps_the_worst_mistakes),
+        cmocka_unit_test(orders_classes),          cmocka_unit_test(refuses_what_does_not_fit),
+    };
+    return cmocka_run_group_tests(tests, train_and_save, remove_all);
+}
