@@ -84,6 +84,8 @@ if(TARGET lockstep_cuda_emulated)
     set_tests_properties(cuda_recorder_test PROPERTIES ENVIRONMENT "${recorded}")
     set_tests_properties(flat_allreduce_test PROPERTIES ENVIRONMENT
       "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_EMULATED_GPUS=3")
+    set_tests_properties(second_gpu_test PROPERTIES ENVIRONMENT
+      "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_emulated>")
     lk_test(cuda_recorded_flat_allreduce_test tests flat_allreduce_test)
     set_tests_properties(cuda_recorded_flat_allreduce_test PROPERTIES ENVIRONMENT "${recorded};LOCKSTEP_EMULATED_GPUS=3")
     foreach(name branches_test conformance_test device_data_test labels_test prepare_images_test)

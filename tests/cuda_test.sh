@@ -217,6 +217,11 @@ train_on()
 }
 train_on 0 3xcuda
 says 'strategy mirrored, exchange by NCCL 2.28.9'
+# Nothing of a GPU is taken that was not asked for.
+for devices in cuda:1 cuda:1,cuda:2 2xcuda:2; do
+    LOCKSTEP_EMULATED_CONTEXTS=1 train_on 0 $devices
+    grep -qE "^emulated CUDA: process [0-9]+ has contexts on GPUs( [12])+$" "$work/stderr" || fail "other GPUs have contexts"
+done
 LOCKSTEP_EMULATED_NCCL=no train_on 0 3xcuda
 says 'strategy mirrored, exchange by peer copies'
 train_on 0 3xcuda:0

@@ -130,7 +130,7 @@ static lk_gpu_status open_libraries(lk_gpu_stream *stream)
 lk_gpu_status lk__gpu_libraries_need(lk_gpu_stream *stream)
 {
     lk_gpu_stream *first = stream->first ? stream->first : stream;
-    LK_GPU_TRY(lk__gpu_check(cudaSetDevice(stream->gpu), "use a GPU"));
+    LK_GPU_TRY(lk__gpu_use(stream->gpu));
     LK_GPU_TRY(open_libraries(first));
     stream->libraries = first->libraries;
     if (stream->workspace)

@@ -1,5 +1,5 @@
 /* NCCL behind driver.h. */
-#include "cuda/gpu_plugin.h"
+#include "cuda/gpu_current.cuh"
 
 #include <cstdlib>
 #include <cstring>
@@ -59,7 +59,7 @@ static lk_gpu_status comm_new(const lk_gpu_comm_id *id, int rank, int ranks, boo
     ncclUniqueId unique;
     config.blocking = waits;
     memcpy(&unique, id->bytes, sizeof unique);
-    LK_GPU_TRY(lk__gpu_check(cudaSetDevice(stream->gpu), "use a GPU"));
+    LK_GPU_TRY(lk__gpu_use(stream->gpu));
     lk_gpu_comm *comm = (lk_gpu_comm *)calloc(1, sizeof *comm);
     if (!comm)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for a communicator");
@@ -74,7 +74,7 @@ static void comm_free(lk_gpu_comm *comm)
     ncclResult_t state = ncclSuccess;
     if (!comm)
         return;
-    cudaSetDevice(comm->stream->gpu);
+    gpu_scope scope(comm->stream->gpu);
     if (comm->comm && ncclCommGetAsyncError(comm->comm, &state) == ncclSuccess && state == ncclSuccess)
         ncclCommDestroy(comm->comm);
     else if (comm->comm)
@@ -85,13 +85,14 @@ static void comm_free(lk_gpu_comm *comm)
 static lk_gpu_status comm_check(lk_gpu_comm *comm)
 {
     ncclResult_t state = ncclSuccess;
+    lk__gpu_need(comm->stream->gpu);
     LK_GPU_TRY(check(ncclCommGetAsyncError(comm->comm, &state), "look for errors"));
     return check(state, "exchange between GPUs");
 }
 
 static void comm_abort(lk_gpu_comm *comm)
 {
-    cudaSetDevice(comm->stream->gpu);
+    gpu_scope scope(comm->stream->gpu);
     if (comm->comm)
         ncclCommAbort(comm->comm);
     comm->comm = nullptr;
@@ -99,25 +100,31 @@ static void comm_abort(lk_gpu_comm *comm)
 
 /* --- what ranks do together --------------------------------------------------------------------------------------- */
 
+/* At the end of the group the library gives the thread back the GPU that it used: there has to be one. */
+static cudaStream_t stream_of(lk_gpu_comm *comm)
+{
+    lk__gpu_need(comm->stream->gpu);
+    return comm->stream->stream;
+}
+
 static lk_gpu_status send(lk_gpu_comm *comm, const float *x, int64_t count, int to)
 {
-    return asked(ncclSend(x, (size_t)count, ncclFloat, to, comm->comm, comm->stream->stream), "send to another GPU");
+    return asked(ncclSend(x, (size_t)count, ncclFloat, to, comm->comm, stream_of(comm)), "send to another GPU");
 }
 
 static lk_gpu_status receive(lk_gpu_comm *comm, float *x, int64_t count, int from)
 {
-    return asked(ncclRecv(x, (size_t)count, ncclFloat, from, comm->comm, comm->stream->stream),
-                 "receive from another GPU");
+    return asked(ncclRecv(x, (size_t)count, ncclFloat, from, comm->comm, stream_of(comm)), "receive from another GPU");
 }
 
 static lk_gpu_status all_gather(lk_gpu_comm *comm, const float *x, float *y, int64_t count)
 {
-    return asked(ncclAllGather(x, y, (size_t)count, ncclFloat, comm->comm, comm->stream->stream), "gather");
+    return asked(ncclAllGather(x, y, (size_t)count, ncclFloat, comm->comm, stream_of(comm)), "gather");
 }
 
 static lk_gpu_status all_reduce(lk_gpu_comm *comm, float *x, int64_t count)
 {
-    return asked(ncclAllReduce(x, x, (size_t)count, ncclFloat, ncclSum, comm->comm, comm->stream->stream), "reduce");
+    return asked(ncclAllReduce(x, x, (size_t)count, ncclFloat, ncclSum, comm->comm, stream_of(comm)), "reduce");
 }
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */

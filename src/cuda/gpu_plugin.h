@@ -39,6 +39,9 @@ lk_gpu_status lk__gpu_launched(const char *kernel);
             return status_;                   \
     } while (0)
 
+/* gpu_current.cu. What the calling thread makes and allocates from here on is made there. */
+lk_gpu_status lk__gpu_use(int gpu);
+
 /* gpu_matmul.c and gpu_conv.c. Makes the stream's libraries and workspace where they are not there; frees its own. */
 lk_gpu_status lk__gpu_libraries_need(lk_gpu_stream *stream);
 void lk__gpu_libraries_free(lk_gpu_stream *stream);

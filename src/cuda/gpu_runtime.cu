@@ -1,5 +1,5 @@
 /* CUDA's runtime behind driver.h: GPUs, streams, events, memory, graphs. */
-#include "cuda/gpu_plugin.h"
+#include "cuda/gpu_current.cuh"
 
 #include <atomic>
 #include <cstdio>
@@ -12,6 +12,7 @@ struct lk_gpu_event {
 };
 
 struct lk_gpu_graph {
+    int gpu;
     cudaGraphExec_t executable;
     cudaEvent_t launched; /* behind the last launch */
 };
@@ -84,28 +85,6 @@ static void versions(lk_gpu_versions *found)
 
 /* --- streams and events ------------------------------------------------------------------------------------------- */
 
-/* The GPU of the calling thread: what is made, and allocated, is made there. */
-static lk_gpu_status use(int gpu)
-{
-    return lk__gpu_check(cudaSetDevice(gpu), "use a GPU");
-}
-
-/* For what any thread may do, that of another GPU too: it has its own GPU back afterwards. */
-struct gpu_scope {
-    int before;
-
-    explicit gpu_scope(int gpu) : before(gpu)
-    {
-        cudaGetDevice(&before);
-        cudaSetDevice(gpu);
-    }
-
-    ~gpu_scope()
-    {
-        cudaSetDevice(before);
-    }
-};
-
 static void stream_close(lk_gpu_stream *stream)
 {
     if (!stream)
@@ -119,7 +98,7 @@ static void stream_close(lk_gpu_stream *stream)
 
 static lk_gpu_status stream_open(int gpu, lk_gpu_stream **out)
 {
-    LK_GPU_TRY(use(gpu));
+    LK_GPU_TRY(lk__gpu_use(gpu));
     lk_gpu_stream *stream = (lk_gpu_stream *)calloc(1, sizeof *stream);
     if (!stream)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "CUDA: out of memory for a stream");
@@ -143,23 +122,25 @@ static lk_gpu_status stream_open_beside(lk_gpu_stream *first, lk_gpu_stream **st
 
 static lk_gpu_status stream_use(lk_gpu_stream *stream)
 {
-    return use(stream->gpu);
+    return lk__gpu_use(stream->gpu);
 }
 
 static lk_gpu_status stream_wait(lk_gpu_stream *stream)
 {
+    lk__gpu_need(stream->gpu);
     return lk__gpu_check(cudaStreamSynchronize(stream->stream), "wait for a GPU");
 }
 
 static void event_free(lk_gpu_event *event)
 {
+    lk__gpu_need(event->gpu);
     cudaEventDestroy(event->event);
     free(event);
 }
 
 static lk_gpu_status new_event(lk_gpu_stream *stream, unsigned flags, lk_gpu_event **out)
 {
-    LK_GPU_TRY(use(stream->gpu));
+    LK_GPU_TRY(lk__gpu_use(stream->gpu));
     lk_gpu_event *event = (lk_gpu_event *)calloc(1, sizeof *event);
     if (!event)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "CUDA: out of memory for an event");
@@ -185,26 +166,31 @@ static lk_gpu_status timer_new(lk_gpu_stream *stream, lk_gpu_event **event)
 
 static lk_gpu_status elapsed(lk_gpu_event *from, lk_gpu_event *to, float *milliseconds)
 {
+    lk__gpu_need(from->gpu);
     return lk__gpu_check(cudaEventElapsedTime(milliseconds, from->event, to->event), "tell the time between events");
 }
 
 static lk_gpu_status event_record(lk_gpu_stream *stream, lk_gpu_event *event)
 {
+    lk__gpu_need(stream->gpu);
     return lk__gpu_check(cudaEventRecord(event->event, stream->stream), "record an event");
 }
 
 static lk_gpu_status event_follow(lk_gpu_stream *stream, lk_gpu_event *event)
 {
+    lk__gpu_need(stream->gpu);
     return lk__gpu_check(cudaStreamWaitEvent(stream->stream, event->event, 0), "wait for another stream");
 }
 
 static lk_gpu_status event_wait(lk_gpu_event *event)
 {
+    lk__gpu_need(event->gpu);
     return lk__gpu_check(cudaEventSynchronize(event->event), "wait for a GPU");
 }
 
 static lk_gpu_status event_query(lk_gpu_event *event)
 {
+    lk__gpu_need(event->gpu);
     cudaError_t error = cudaEventQuery(event->event);
     if (error != cudaErrorNotReady)
         return lk__gpu_check(error, "look at an event");
@@ -216,7 +202,7 @@ static lk_gpu_status event_query(lk_gpu_event *event)
 
 static lk_gpu_status alloc(lk_gpu_stream *stream, size_t bytes, void **data)
 {
-    LK_GPU_TRY(use(stream->gpu));
+    LK_GPU_TRY(lk__gpu_use(stream->gpu));
     cudaError_t error = cudaMalloc(data, bytes);
     if (error != cudaErrorMemoryAllocation)
         return lk__gpu_check(error, "allocate memory");
@@ -235,19 +221,20 @@ static void alloc_free(lk_gpu_stream *stream, void *data)
 
 static lk_gpu_status pinned_alloc(lk_gpu_stream *stream, size_t bytes, void **data)
 {
-    LK_GPU_TRY(use(stream->gpu));
+    LK_GPU_TRY(lk__gpu_use(stream->gpu));
     return lk__gpu_check(cudaHostAlloc(data, bytes, cudaHostAllocDefault), "allocate pinned memory");
 }
 
-static void pinned_free(lk_gpu_stream *, void *data)
+static void pinned_free(lk_gpu_stream *stream, void *data)
 {
+    lk__gpu_need(stream->gpu);
     cudaFreeHost(data);
 }
 
 static lk_gpu_status memory_left(lk_gpu_stream *stream, int64_t *bytes)
 {
     size_t left = 0, total = 0;
-    LK_GPU_TRY(use(stream->gpu));
+    LK_GPU_TRY(lk__gpu_use(stream->gpu));
     LK_GPU_TRY(lk__gpu_check(cudaMemGetInfo(&left, &total), "ask for free memory"));
     *bytes = (int64_t)left;
     return LK_GPU_OK;
@@ -255,6 +242,7 @@ static lk_gpu_status memory_left(lk_gpu_stream *stream, int64_t *bytes)
 
 static lk_gpu_status copy(lk_gpu_stream *stream, void *to, const void *from, size_t bytes, lk_gpu_direction direction)
 {
+    lk__gpu_need(stream->gpu);
     cudaMemcpyKind kind = direction == LK_GPU_TO_HOST     ? cudaMemcpyDeviceToHost
                           : direction == LK_GPU_FROM_HOST ? cudaMemcpyHostToDevice
                                                           : cudaMemcpyDeviceToDevice;
@@ -276,6 +264,7 @@ static void reach_peer(int gpu, int other)
 
 static lk_gpu_status copy_peer(lk_gpu_stream *stream, void *to, lk_gpu_stream *other, const void *from, size_t bytes)
 {
+    lk__gpu_need(stream->gpu);
     if (other->gpu == stream->gpu)
         return copy(stream, to, from, bytes, LK_GPU_TO_GPU);
     reach_peer(stream->gpu, other->gpu);
@@ -287,6 +276,7 @@ static lk_gpu_status copy_peer(lk_gpu_stream *stream, void *to, lk_gpu_stream *o
 
 static lk_gpu_status capture_begin(lk_gpu_stream *stream)
 {
+    lk__gpu_need(stream->gpu);
     /* Relaxed: memory may be allocated meanwhile, which is none of the graph's business. */
     return lk__gpu_check(cudaStreamBeginCapture(stream->stream, cudaStreamCaptureModeRelaxed), "begin a graph");
 }
@@ -296,6 +286,7 @@ static void graph_free(lk_gpu_graph *graph)
 {
     if (!graph)
         return;
+    lk__gpu_need(graph->gpu);
     if (graph->launched) {
         cudaEventSynchronize(graph->launched);
         cudaEventDestroy(graph->launched);
@@ -305,11 +296,12 @@ static void graph_free(lk_gpu_graph *graph)
     free(graph);
 }
 
-static lk_gpu_status make_graph(cudaGraph_t captured, lk_gpu_graph **out)
+static lk_gpu_status make_graph(int gpu, cudaGraph_t captured, lk_gpu_graph **out)
 {
     lk_gpu_graph *graph = (lk_gpu_graph *)calloc(1, sizeof *graph);
     if (!graph)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "CUDA: out of memory for a graph");
+    graph->gpu = gpu;
     lk_gpu_status status = lk__gpu_check(cudaGraphInstantiate(&graph->executable, captured, 0), "make a graph");
     if (status == LK_GPU_OK)
         status = lk__gpu_check(cudaEventCreateWithFlags(&graph->launched, cudaEventDisableTiming), "make an event");
@@ -322,16 +314,18 @@ static lk_gpu_status make_graph(cudaGraph_t captured, lk_gpu_graph **out)
 
 static lk_gpu_status capture_end(lk_gpu_stream *stream, lk_gpu_graph **out)
 {
+    lk__gpu_need(stream->gpu);
     cudaGraph_t captured = NULL;
     *out = NULL;
     LK_GPU_TRY(lk__gpu_check(cudaStreamEndCapture(stream->stream, &captured), "end a graph"));
-    lk_gpu_status status = make_graph(captured, out);
+    lk_gpu_status status = make_graph(stream->gpu, captured, out);
     cudaGraphDestroy(captured);
     return status;
 }
 
 static lk_gpu_status graph_launch(lk_gpu_stream *stream, lk_gpu_graph *graph)
 {
+    lk__gpu_need(stream->gpu);
     LK_GPU_TRY(lk__gpu_check(cudaGraphLaunch(graph->executable, stream->stream), "launch a graph"));
     return lk__gpu_check(cudaEventRecord(graph->launched, stream->stream), "record an event");
 }

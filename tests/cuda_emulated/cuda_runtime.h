@@ -37,6 +37,8 @@ extern thread_local emulated_index threadIdx, blockIdx;
 extern thread_local dim3 blockDim, gridDim;
 enum { warpSize = 32 };
 
+#define CUDART_VERSION 13000
+
 /* --- the runtime -------------------------------------------------------------------------------------------------- */
 
 typedef enum cudaError {
@@ -99,12 +101,17 @@ typedef enum cudaStreamCaptureMode {
     cudaStreamCaptureModeRelaxed
 } cudaStreamCaptureMode;
 
+typedef enum cudaDriverEntryPointQueryResult {
+    cudaDriverEntryPointSuccess = 0,
+    cudaDriverEntryPointSymbolNotFound = 1
+} cudaDriverEntryPointQueryResult;
+
 enum {
+    cudaEnableDefault = 0,
     cudaStreamNonBlocking = 1,
     cudaEventDefault = 0,
     cudaEventDisableTiming = 2,
-    cudaHostAllocDefault = 0,
-    CUDART_VERSION = 13000
+    cudaHostAllocDefault = 0
 };
 
 const char *cudaGetErrorName(cudaError_t error);
@@ -116,6 +123,8 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer);
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned flags);
 cudaError_t cudaDriverGetVersion(int *version);
 cudaError_t cudaRuntimeGetVersion(int *version);
+cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
+                                             unsigned long long flags, cudaDriverEntryPointQueryResult *result);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int *device);
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags);
@@ -158,6 +167,10 @@ std::function<bool()> emulated_push_reachable(cudaStream_t stream, std::function
 
 /* Which of the machine's GPUs that is. */
 int emulated_gpu(int device);
+
+/* Of a call that makes the device's context where there is none; and of one that says what for. */
+void emulated_need_context(int device);
+void emulated_context_is_used(int device);
 
 /* Ends the process where the calling thread uses another GPU than the stream's. */
 void emulated_require_device(cudaStream_t stream);

@@ -395,6 +395,14 @@ static int count_group(void)
     return ++groups;
 }
 
+/* The real one uses the ranks' GPUs in turns, and then the thread's again, whether that has chosen one or not. */
+static void restore_device(void)
+{
+    int device = 0;
+    cudaGetDevice(&device);
+    cudaSetDevice(device);
+}
+
 ncclResult_t ncclGroupStart(void)
 {
     if (nesting++ == 0)
@@ -416,6 +424,8 @@ ncclResult_t ncclGroupEnd(void)
                  is_the_one("LOCKSTEP_EMULATED_NCCL_BREAKS", group));
     if (group_result == ncclSuccess && !to_finalize.empty())
         finalize_all();
+    if (!to_join.empty() || !taking_part.empty() || !to_finalize.empty())
+        restore_device();
     to_join.clear();
     taking_part.clear();
     to_finalize.clear();

@@ -233,6 +233,7 @@ static std::vector<emulated_stream *> streams;
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 {
     std::lock_guard<std::recursive_mutex> guard(lock);
+    emulated_context_is_used(current_device);
     *stream = new emulated_stream{current_device, {}, nullptr};
     streams.push_back(*stream);
     return cudaSuccess;
@@ -240,6 +241,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
+    emulated_need_context(current_device);
     if (graphs_being_made > 0)
         return failed(cudaErrorStreamCaptureUnsupported);
     run_patiently([stream]() { return run_all(stream); });
@@ -248,6 +250,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
+    emulated_need_context(current_device);
     run_patiently([stream]() { return run_all(stream); });
     std::lock_guard<std::recursive_mutex> guard(lock);
     for (size_t i = 0; i < streams.size(); i++)
@@ -259,6 +262,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream)
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
+    emulated_need_context(current_device);
     *event = new emulated_event{};
     (*event)->is_timer = !(flags & cudaEventDisableTiming);
     return cudaSuccess;
@@ -266,6 +270,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
+    emulated_need_context(current_device);
     std::lock_guard<std::recursive_mutex> guard(lock);
     delete event;
     return cudaSuccess;
@@ -273,6 +278,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
+    emulated_need_context(current_device);
     std::lock_guard<std::recursive_mutex> guard(lock);
     event->graph = stream->capturing;
     if (stream->capturing) {
@@ -309,6 +315,7 @@ static cudaError_t wait_in_graph(cudaStream_t stream, cudaEvent_t event)
 
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
+    emulated_need_context(current_device);
     std::lock_guard<std::recursive_mutex> guard(lock);
     if (stream->capturing || event->graph)
         return wait_in_graph(stream, event);
@@ -327,6 +334,7 @@ static bool look_at(cudaEvent_t event, std::shared_ptr<point> *where)
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
+    emulated_need_context(current_device);
     std::shared_ptr<point> where;
     if (!look_at(event, &where) || graphs_being_made > 0)
         return failed(cudaErrorStreamCaptureUnsupported);
@@ -336,6 +344,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
+    emulated_need_context(current_device);
     std::shared_ptr<point> where;
     if (!look_at(event, &where))
         return failed(cudaErrorStreamCaptureUnsupported);
@@ -346,6 +355,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
 
 cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to)
 {
+    emulated_need_context(current_device);
     std::lock_guard<std::recursive_mutex> guard(lock);
     if (!from->is_timer || !to->is_timer || !from->latest || !to->latest || from->graph || to->graph)
         return failed(cudaErrorInvalidValue);
@@ -359,6 +369,7 @@ cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEven
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
 {
+    emulated_need_context(current_device);
     std::lock_guard<std::recursive_mutex> guard(lock);
     if (stream->capturing)
         return failed(cudaErrorInvalidValue);
@@ -372,6 +383,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
 /* Every stream that became part of it has to be waited for by the first. */
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
+    emulated_need_context(current_device);
     std::lock_guard<std::recursive_mutex> guard(lock);
     emulated_graph *made = stream->capturing;
     *graph = nullptr;
@@ -393,6 +405,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long)
 {
+    emulated_need_context(current_device);
     std::lock_guard<std::recursive_mutex> guard(lock);
     *executable = new emulated_graph(*graph);
     for (size_t i = 1; i < graph->streams.size(); i++) {
@@ -404,6 +417,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph,
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream)
 {
+    emulated_need_context(current_device);
     std::lock_guard<std::recursive_mutex> guard(lock);
     std::vector<std::shared_ptr<point>> points;
     for (size_t place : executable->stream_of_point)
@@ -424,6 +438,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable)
 {
+    emulated_need_context(current_device);
     std::lock_guard<std::recursive_mutex> guard(lock);
     for (size_t i = 1; i < executable->streams.size(); i++)
         cudaStreamDestroy(executable->streams[i]);
@@ -484,7 +499,10 @@ cudaError_t cudaSetDevice(int device)
     if (device < 0 || device >= device_count())
         return failed(cudaErrorInvalidDevice);
     current_device = device;
-    return failed(injected("device"));
+    cudaError_t error = failed(injected("device"));
+    if (error == cudaSuccess)
+        emulated_need_context(device);
+    return error;
 }
 
 cudaError_t cudaGetDevice(int *device)
@@ -592,6 +610,7 @@ static void *poisoned(size_t bytes)
 
 cudaError_t cudaMalloc(void **data, size_t bytes)
 {
+    emulated_need_context(current_device);
     std::lock_guard<std::recursive_mutex> guard(lock);
     *data = allocated + (int64_t)bytes > memory_of_all() ? nullptr : poisoned(bytes);
     if (!*data)
@@ -604,6 +623,7 @@ cudaError_t cudaMalloc(void **data, size_t bytes)
 /* As the real one, which waits for all that is under way. */
 cudaError_t cudaFree(void *data)
 {
+    emulated_need_context(current_device);
     if (!data)
         return cudaSuccess;
     if (graphs_being_made > 0)
@@ -627,18 +647,21 @@ cudaError_t cudaFree(void *data)
 
 cudaError_t cudaHostAlloc(void **data, size_t bytes, unsigned)
 {
+    emulated_need_context(current_device);
     *data = poisoned(bytes);
     return *data ? cudaSuccess : failed(cudaErrorMemoryAllocation);
 }
 
 cudaError_t cudaFreeHost(void *data)
 {
+    emulated_need_context(current_device);
     free(data);
     return cudaSuccess;
 }
 
 cudaError_t cudaMemGetInfo(size_t *left, size_t *total)
 {
+    emulated_need_context(current_device);
     std::lock_guard<std::recursive_mutex> guard(lock);
     *total = (size_t)memory_of_all();
     *left = (size_t)(memory_of_all() - allocated);
@@ -647,6 +670,7 @@ cudaError_t cudaMemGetInfo(size_t *left, size_t *total)
 
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind, cudaStream_t stream)
 {
+    emulated_need_context(current_device);
     emulated_push(stream, [=]() { memmove(to, from, bytes); });
     return check_alive();
 }
@@ -663,6 +687,7 @@ cudaError_t cudaMemcpyPeerAsync(void *to, int device, const void *from, int peer
 
 cudaError_t cudaMemsetAsync(void *data, int value, size_t bytes, cudaStream_t stream)
 {
+    emulated_need_context(current_device);
     emulated_push(stream, [=]() { memset(data, value, bytes); });
     return cudaSuccess;
 }
