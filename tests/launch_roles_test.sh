@@ -55,6 +55,20 @@ fi
 grep -qF 'steps with' "$work/logs/worker-0.log" "$work/logs/worker-1.log" || fail "no worker says what it did"
 [[ -e $work/logs/chief.log && -e $work/logs/ps-1.log ]] || fail "logs are missing"
 
+# Workers on one machine take different GPUs.
+plugin=$(dirname "$LOCKSTEP")/tests/liblockstep_cuda_emulated.so
+if [[ -f $plugin ]]; then
+    export LOCKSTEP_CUDA_PLUGIN=$plugin LOCKSTEP_EMULATED_GPUS=2 LOCKSTEP_EMULATED_CONTEXTS=1
+    settings=(--limit-train 64 --epochs 1 --shards 2 --devices cuda)
+    run 0 "${train[@]:1}" "${settings[@]}" --json --seed "$mark"
+    wanted=$(grep -o '"digest":"[0-9a-f]*"' "$work/stdout")
+    launch 0 --workers 2 "${train[@]}" "${settings[@]}" --max-staleness 0 --json
+    prints "$wanted"
+    used=$(sed -nE 's/^\[worker-[01]\] emulated CUDA: process [0-9]+ has contexts on GPUs //p' "$work/stderr" | sort | xargs)
+    [[ $used == '0 1' ]] || fail "workers have GPUs $used"
+    unset LOCKSTEP_CUDA_PLUGIN LOCKSTEP_EMULATED_GPUS LOCKSTEP_EMULATED_CONTEXTS
+fi
+
 # --- processes that go ------------------------------------------------------------------------------------------------
 
 many=(--limit-train 1024 --epochs 60)

@@ -73,9 +73,16 @@ lk_status lk__join_processes(lk_trainer *trainer, int *cores)
     return LK_OK;
 }
 
+/* Devices get the cores behind those of `before` others. */
+static void begin_behind(int before, const lk_device_spec_entry *first)
+{
+    int cores = lk__topology_cores(), number = lk__backend_of_kind(first->kind)->offload ? first->index : 0;
+    lk__topology_begin_at((before + cores - number % cores) % cores); /* a device's number decides too */
+}
+
 /* Of processes on one machine that have the same cores to choose from, each takes those behind the ones that processes
- * before it take. `number` is its first device's, which decides the core together with this. */
-static void take_cores(lk_group *group, const introduction *all, int here, int number)
+ * before it take. */
+static void take_cores(lk_group *group, const introduction *all, int here, const lk_device_spec_entry *first)
 {
     int before = 0, together = 0, cores = lk__topology_cores();
     for (int rank = 0; rank < lk__group_ranks(group); rank++) {
@@ -85,7 +92,7 @@ static void take_cores(lk_group *group, const introduction *all, int here, int n
         together += all[rank].devices;
     }
     bool has_gpus = lk__backend_of_kind(all[here].kind)->offload;
-    lk__topology_begin_at((before + cores - number % cores) % cores);
+    begin_behind(before, first);
     if (together > cores && before == 0 && !has_gpus)
         lk__log(LK_LOG_WARNING,
                 "%d devices of several processes share %d core%s of %s: more devices than cores gain no speed",
@@ -122,12 +129,12 @@ static lk_status describe_share(const char *spec, const lk_device_spec_entry *en
     return LK_OK;
 }
 
-static void write_spec(const lk_gpu_share *share, const char *kind, lk__spec_text spec)
+static void write_spec(const lk_device_spec_entry *entries, int n, lk__spec_text spec)
 {
     int used = 0;
-    for (int i = 0; i < share->devices; i++)
-        used += snprintf(spec + used, sizeof(lk__spec_text) - (size_t)used, "%s%s:%d", i ? "," : "", kind,
-                         share->numbers[i]);
+    for (int i = 0; i < n; i++)
+        used += snprintf(spec + used, sizeof(lk__spec_text) - (size_t)used, "%s%s:%d", i ? "," : "", entries[i].kind,
+                         entries[i].index);
 }
 
 /* all[ranks]; those of this process's machine come to stand first, in the order of ranks. */
@@ -147,7 +154,7 @@ static lk_gpu_share *of_this_machine(lk_group *group, lk_gpu_share *all, int her
 
 /* "2xcuda" is two GPUs that no other process of the machine takes, whichever cores these have; a spec with numbers is
  * taken at its word. */
-static lk_status take_gpus(lk_group *group, const lk_device_spec_entry *entries, int n, lk__spec_text spec)
+static lk_status take_gpus(lk_group *group, lk_device_spec_entry *entries, int n, lk__spec_text spec)
 {
     int neighbours;
     if (!lk__backend_of_kind(entries[0].kind)->identify)
@@ -159,7 +166,9 @@ static lk_status take_gpus(lk_group *group, const lk_device_spec_entry *entries,
     if (status == LK_OK && !has_numbers(spec)) {
         const lk_gpu_share *own = of_this_machine(group, all, lk__group_rank(group), &neighbours);
         lk__gpu_shares_assign(all, neighbours);
-        write_spec(own, entries[0].kind, spec);
+        for (int i = 0; i < n; i++)
+            entries[i].index = own->numbers[i];
+        write_spec(entries, n, spec);
     }
     lk__free(mine);
     lk__free(all);
@@ -174,8 +183,22 @@ static lk_status take_own(lk_group *group, const introduction *all, lk__spec_tex
     LK_TRY(check_kinds(group, all));
     LK_TRY(lk__device_spec_parse(spec, entries, LK_MAX_DEVICES, &n));
     LK_TRY(take_gpus(group, entries, n, spec));
-    LK_TRY(lk__device_spec_parse(spec, entries, LK_MAX_DEVICES, &n));
-    take_cores(group, all, lk__group_rank(group), lk__backend_of_kind(entries[0].kind)->offload ? entries[0].index : 0);
+    take_cores(group, all, lk__group_rank(group), entries);
+    return LK_OK;
+}
+
+/* A worker that a chief gives work has cores and GPUs behind those of the workers before it on its machine. */
+static lk_status take_seat(lk_trainer *trainer, lk_device_spec_entry *entries, lk__spec_text spec)
+{
+    int n = trainer->plan.devices, before;
+    LK_TRY(lk__ps_take_seat(trainer, n, &before));
+    const lk_backend *backend = lk__backend_of_kind(entries[0].kind);
+    int gpus = backend->identify && !has_numbers(spec) ? backend->available() : 0;
+    for (int i = 0; i < n && gpus > 0; i++)
+        entries[i].index = (before + i) % gpus;
+    if (gpus > 0)
+        write_spec(entries, n, spec);
+    begin_behind(before, entries);
     return LK_OK;
 }
 
@@ -187,7 +210,7 @@ lk_status lk__count_devices(lk_trainer *trainer, lk__spec_text spec)
     lk_device_spec_entry entries[LK_MAX_DEVICES];
     LK_TRY(lk__device_spec_parse(spec, entries, LK_MAX_DEVICES, &plan->devices));
     if (trainer->role == LK_TRAIN_WORKER)
-        return lk__ps_take_seat(trainer, plan->devices);
+        return take_seat(trainer, entries, spec);
     if (plan->processes == 1)
         return LK_OK;
     LK_TRY(lk__group_open(&group));

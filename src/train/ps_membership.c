@@ -4,7 +4,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/topology.h"
 #include "train/ps_agreement.h"
 #include "train/ps_chief_call.h"
 
@@ -119,7 +118,7 @@ static lk_status open_post(ps_membership *m)
     return lk__post_open(m->place.has_keys ? &m->place.keys : NULL, &m->post);
 }
 
-static lk_status ask_for_seat(ps_membership *m, int devices)
+static lk_status ask_for_seat(ps_membership *m, int devices, int *before)
 {
     ps_join body = {.role = PS_WORKER, .devices = devices, .nonce = m->trainer->nonce};
     ps_seated seated;
@@ -128,18 +127,17 @@ static lk_status ask_for_seat(ps_membership *m, int devices)
     LK_TRY(lk__ps_join(m->post, &m->place, PS_SEAT, &body, NULL, 0, is_interrupted, m, &mail));
     lk_status status = lk__wire_body(mail, PS_SEATED, "seat", &seated, sizeof seated, 0, 0);
     lk__mail_release(mail);
-    if (status == LK_OK && seated.first_core >= 0)
-        lk__topology_begin_at(seated.first_core % lk__topology_cores());
+    *before = status == LK_OK && seated.first_core > 0 ? seated.first_core : 0;
     return status;
 }
 
-lk_status lk__ps_take_seat(lk_trainer *trainer, int devices)
+lk_status lk__ps_take_seat(lk_trainer *trainer, int devices, int *before)
 {
     ps_membership m = {.trainer = trainer};
     trainer->nonce = lk__ps_nonce();
     lk_status status = open_post(&m);
     if (status == LK_OK)
-        status = ask_for_seat(&m, devices);
+        status = ask_for_seat(&m, devices, before);
     lk__ps_membership_close(&m);
     return status;
 }

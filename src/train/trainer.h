@@ -224,9 +224,9 @@ lk_range lk__own_samples(const lk_trainer *trainer, int64_t count);
  * error, LK_ERR_ARGUMENT. */
 lk_status lk__ps_open(lk_trainer *trainer);
 
-/* ps_membership.c: asks the chief which cores no other worker on this machine takes, and has devices that are opened
- * later take these. Errors: those of lk_trainer_work. */
-lk_status lk__ps_take_seat(lk_trainer *trainer, int devices);
+/* ps_membership.c: asks the chief for a place of so many devices on this machine; *before: how many of other workers
+ * are before them. Errors: those of lk_trainer_work. */
+lk_status lk__ps_take_seat(lk_trainer *trainer, int devices, int *before);
 
 /* Model and variables are there: the chief begins to answer. */
 lk_status lk__ps_start(lk_trainer *trainer);
