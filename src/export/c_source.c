@@ -1,5 +1,5 @@
 /* A C file with its header, and, above a million parameters, the weights in a file beside them. */
-#include "export/c_plan.h"
+#include "export/c_calls.h"
 
 #include "base/mem.h"
 #include "base/status.h"
@@ -138,29 +138,13 @@ static void put_header(c_source *s)
 
 /* --- weights ------------------------------------------------------------------------------------------------------ */
 
-/* Hexadecimal: exact, in any locale. */
-static void put_number(lk__bytes *out, float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    uint32_t fraction = (bits & 0x7FFFFF) << 1;
-    int exponent = (int)(bits >> 23 & 0xFF);
-    const char *sign = bits >> 31 ? "-" : "";
-    if (exponent == 0 && fraction == 0)
-        lk__bytes_format(out, "%s0", sign);
-    else if (exponent == 0)
-        lk__bytes_format(out, "%s0x0.%06" PRIx32 "p-126f", sign, fraction);
-    else
-        lk__bytes_format(out, "%s0x1.%06" PRIx32 "p%df", sign, fraction, exponent - 127);
-}
-
 static void put_weights(c_source *s)
 {
     enum { A_LINE = 6 };
     lk__bytes_format(&s->out, "static const float weights[%lld] = {", (long long)s->plan.n_weights);
     for (int64_t i = 0; i < s->plan.n_weights; i++) {
         lk__bytes_text(&s->out, i % A_LINE == 0 ? "\n    " : " ");
-        put_number(&s->out, s->plan.weights[i]);
+        lk__c_put_number(&s->out, s->plan.weights[i]);
         lk__bytes_char(&s->out, ',');
     }
     lk__bytes_text(&s->out, "\n};\n\n");
@@ -204,146 +188,6 @@ static void put_loader(c_source *s)
            "    *weights = values;\n"
            "    return NULL;\n"
            "}\n\n");
-}
-
-/* --- calls -------------------------------------------------------------------------------------------------------- */
-
-/* What an array's elements are called: "scratch + 16". */
-static void put_place(c_source *s, const char *array, int64_t place)
-{
-    if (place < 0)
-        lk__bytes_text(&s->out, "NULL");
-    else if (place == 0)
-        lk__bytes_text(&s->out, array);
-    else
-        lk__bytes_format(&s->out, "%s + %lld", array, (long long)place);
-}
-
-static void put_places(c_source *s, const char *const *arrays, const int64_t *places, int n)
-{
-    for (int i = 0; i < n; i++) {
-        lk__bytes_text(&s->out, i ? ", " : "");
-        put_place(s, arrays[i], places[i]);
-    }
-}
-
-#define NUMBERS(...) \
-    put_numbers(s, (const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
-
-static void put_numbers(c_source *s, const int64_t *numbers, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        lk__bytes_format(&s->out, ", %lld", (long long)numbers[i]);
-}
-
-static void put_x(c_source *s, int64_t place)
-{
-    put_place(s, "scratch", place);
-}
-
-static void put_y(c_source *s, int64_t place)
-{
-    lk__bytes_text(&s->out, ", ");
-    put_x(s, place);
-}
-
-static void put_factors(c_source *s, const lk__c_call *call)
-{
-    static const char *const arrays[] = {"weights", "weights"};
-    lk__bytes_text(&s->out, ", ");
-    put_places(s, arrays, (const int64_t[]){call->first, call->second}, 2);
-}
-
-static int64_t pixels_of(const lk_node *node)
-{
-    return node->output.ndim == 4 ? node->output.dim[2] * node->output.dim[3] : 1;
-}
-
-static void put_convolution(c_source *s, const lk__c_call *call, const lk_node *input)
-{
-    const lk_node *node = call->node;
-    bool dense = node->kind == LK_NODE_DENSE;
-    put_x(s, call->x);
-    NUMBERS(dense ? 1 : input->output.dim[3] + 2 * node->padding, input->output.dim[1]);
-    put_factors(s, call);
-    put_y(s, call->y);
-    if (dense)
-        NUMBERS(1, 1, node->output.dim[1], 1, 1);
-    else
-        NUMBERS(node->output.dim[2], node->output.dim[3], node->output.dim[1], node->kernel, node->stride);
-}
-
-static void put_pooling(c_source *s, const lk__c_call *call, const lk_node *input)
-{
-    const lk_node *node = call->node;
-    lk_shape in = input->output;
-    put_x(s, call->x);
-    NUMBERS(in.dim[2], in.dim[3], in.dim[1]);
-    put_y(s, call->y);
-    if (node->kind == LK_NODE_GLOBAL_MAX_POOL || node->kind == LK_NODE_GLOBAL_AVG_POOL)
-        NUMBERS(1, 1, in.dim[2], in.dim[3], 1, 0);
-    else
-        NUMBERS(node->output.dim[2], node->output.dim[3], node->kernel, node->kernel, node->stride, node->padding);
-}
-
-static void put_arguments(c_source *s, const lk__c_call *call)
-{
-    const lk_node *node = call->node, *input = &s->network->graph.nodes[node->input[0]];
-    switch (call->kernel) {
-    case LK__C_CONV2D:
-        put_convolution(s, call, input);
-        return;
-    case LK__C_MAX_POOL:
-    case LK__C_AVG_POOL:
-        put_pooling(s, call, input);
-        return;
-    case LK__C_PAD:
-        put_x(s, call->x);
-        NUMBERS(input->output.dim[2], input->output.dim[3], input->output.dim[1], node->padding);
-        break;
-    case LK__C_SCALE:
-        put_x(s, call->x);
-        NUMBERS(pixels_of(node), node->output.dim[1]);
-        put_factors(s, call);
-        break;
-    case LK__C_ADD:
-        put_x(s, call->x);
-        put_y(s, call->z);
-        NUMBERS(lk__node_count(node));
-        break;
-    case LK__C_TO_PLANES:
-        put_x(s, call->x);
-        NUMBERS(pixels_of(input), input->output.dim[1]);
-        break;
-    case LK__C_FROM_PLANES:
-        put_x(s, call->x);
-        NUMBERS(pixels_of(node), node->output.dim[1]);
-        break;
-    default:
-        put_x(s, call->x);
-        NUMBERS(lk__node_count(node));
-        lk__bytes_text(&s->out, ", ");
-        put_number(&s->out, (float)node->alpha);
-        break;
-    }
-    put_y(s, call->y);
-}
-
-static void put_calls(c_source *s)
-{
-    const char *name = "";
-    for (int i = 0; i < s->plan.n; i++) {
-        const lk__c_call *call = &s->plan.calls[i];
-        if (call->node->name != name) {
-            name = call->node->name;
-            lk__bytes_text(&s->out, "    /* ");
-            lk__bytes_text(&s->out, name);
-            lk__bytes_text(&s->out, " */\n");
-        }
-        lk__bytes_format(&s->out, "    %s(", lk__c_kernel_name(call->kernel));
-        put_arguments(s, call);
-        lk__bytes_text(&s->out, ");\n");
-    }
 }
 
 /* --- the file ----------------------------------------------------------------------------------------------------- */
@@ -394,9 +238,9 @@ static void put_entry(c_source *s, const char *suffix, const char *type, const c
     snprintf(text, sizeof text, "void @_logits%s(%sconst %s *image, float *scratch, float *logits)\n{\n    %s(image",
              suffix, weights, type, kernel);
     put(s, text);
-    NUMBERS(in->height * in->width, in->channels);
+    LK__C_PUT_NUMBERS(&s->out, in->height * in->width, in->channels);
     lk__bytes_text(&s->out, ", ");
-    put_places(s, moments, (const int64_t[]){s->plan.mean, s->plan.divisor, s->plan.image}, 3);
+    lk__c_put_places(&s->out, moments, (const int64_t[]){s->plan.mean, s->plan.divisor, s->plan.image}, 3);
     snprintf(text, sizeof text, ");\n    run(%sscratch, logits);\n}\n\n", given);
     put(s, text);
     snprintf(text, sizeof text,
@@ -443,9 +287,9 @@ static void put_source(c_source *s)
     put_kernels(s);
     put(s, s->beside ? "static void run(const float *weights, float *scratch, float *logits)\n{\n"
                      : "static void run(float *scratch, float *logits)\n{\n");
-    put_calls(s);
+    lk__c_put_calls(&s->out, s->network, &s->plan);
     lk__bytes_text(&s->out, "    memcpy(logits, ");
-    put_place(s, "scratch", s->plan.logits);
+    lk__c_put_place(&s->out, "scratch", s->plan.logits);
     lk__bytes_format(&s->out, ", %lld * sizeof(float));\n}\n\n", (long long)s->network->input.classes);
     put_choose(s);
     put_entry(s, "", "float", "prepare");

@@ -9,42 +9,17 @@ enum { SCHEMA_VERSION = 1, GRAPH_PRODUCER = 440 };
 
 /* Numbers of fields in saved_model.proto, meta_graph.proto, graph.proto, versions.proto, node_def.proto,
  * attr_value.proto, tensor.proto and tensor_shape.proto. */
+/* clang-format off */
 enum {
-    SAVED_SCHEMA = 1,
-    SAVED_META_GRAPH = 2,
-    META_INFO = 1,
-    META_GRAPH = 2,
-    META_SIGNATURE = 5,
-    INFO_TAGS = 4,
-    INFO_STRIPPED_DEFAULTS = 7,
-    SIGNATURE_INPUTS = 1,
-    SIGNATURE_OUTPUTS = 2,
-    SIGNATURE_METHOD = 3,
-    INFO_NAME = 1,
-    INFO_DTYPE = 2,
-    INFO_SHAPE = 3,
-    GRAPH_NODE = 1,
-    GRAPH_VERSIONS = 4,
-    VERSIONS_PRODUCER = 1,
-    NODE_NAME = 1,
-    NODE_OP = 2,
-    NODE_INPUT = 3,
-    NODE_ATTRIBUTE = 5,
-    ENTRY_KEY = 1,
-    ENTRY_VALUE = 2,
-    VALUE_LIST = 1,
-    VALUE_TEXT = 2,
-    VALUE_FLOAT = 4,
-    VALUE_TYPE = 6,
-    VALUE_SHAPE = 7,
-    VALUE_TENSOR = 8,
-    LIST_INTS = 3,
-    TENSOR_DTYPE = 1,
-    TENSOR_SHAPE = 2,
-    TENSOR_CONTENT = 4,
-    SHAPE_DIM = 2,
-    DIM_SIZE = 1
+    SAVED_SCHEMA = 1, SAVED_META_GRAPH = 2,
+    META_INFO = 1, META_GRAPH = 2, META_SIGNATURE = 5, INFO_TAGS = 4, INFO_STRIPPED_DEFAULTS = 7,
+    SIGNATURE_INPUTS = 1, SIGNATURE_OUTPUTS = 2, SIGNATURE_METHOD = 3, INFO_NAME = 1, INFO_DTYPE = 2, INFO_SHAPE = 3,
+    GRAPH_NODE = 1, GRAPH_VERSIONS = 4, VERSIONS_PRODUCER = 1,
+    NODE_NAME = 1, NODE_OP = 2, NODE_INPUT = 3, NODE_ATTRIBUTE = 5, ENTRY_KEY = 1, ENTRY_VALUE = 2,
+    VALUE_LIST = 1, VALUE_TEXT = 2, VALUE_FLOAT = 4, VALUE_TYPE = 6, VALUE_SHAPE = 7, VALUE_TENSOR = 8, LIST_INTS = 3,
+    TENSOR_DTYPE = 1, TENSOR_SHAPE = 2, TENSOR_CONTENT = 4, SHAPE_DIM = 2, DIM_SIZE = 1
 };
+/* clang-format on */
 
 static void put_shape(lk__bytes *out, int field, lk_shape shape)
 {
