@@ -87,6 +87,8 @@ static void reads_png(void **state)
     assert_null(image.pixels);
     expect_stored("colour.png", NULL, "colour.png.ppm");
     expect_stored("palette.png", NULL, "palette.png.ppm");
+    expect_stored("transparent.png", NULL, "palette.png.ppm");
+    expect_stored("interlaced.png", NULL, "colour.png.ppm");
     expect_stored("alpha.png", NULL, "alpha.png.ppm");
     expect_stored("one_bit.png", NULL, "one_bit.png.pgm");
 }
@@ -221,6 +223,7 @@ static void survives_damaged_png(void **state)
     needs("libpng");
     survives_damage("colour.png");
     survives_damage("palette.png");
+    survives_damage("interlaced.png");
     survives_damage("grey.png");
 }
 

@@ -16,7 +16,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { PAGE = 4096, PROBLEM = 512, POLL_MILLISECONDS = 20 };
+enum { PAGE = 4096, PROBLEM = 512, PIECE = 16 << 20, POLL_MILLISECONDS = 20 };
 
 static const char magic[8] = "LKPACK1";
 #define BYTE_ORDER_MARK UINT64_C(0x0102030405060708)
@@ -108,6 +108,22 @@ static void place(lk__samples *samples, const uint8_t *bytes)
     samples->labels = samples->images + samples->count * samples->channels * samples->height * samples->width;
 }
 
+/* Of a file that may be larger than memory. */
+static uint64_t sum_of(const uint8_t *bytes, size_t size)
+{
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        return XXH3_64bits(bytes, size);
+    XXH3_64bits_reset(state);
+    for (size_t done = 0; done < size; done += PIECE) {
+        XXH3_64bits_update(state, bytes + done, size - done < PIECE ? size - done : PIECE);
+        lk__heartbeat_beat();
+    }
+    uint64_t sum = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    return sum;
+}
+
 /* What stands in the file is believed when its sums are right. */
 static lk_status check(const uint8_t *bytes, size_t size, const lk__packed_key *key, int64_t files,
                        lk__samples *samples)
@@ -126,7 +142,7 @@ static lk_status check(const uint8_t *bytes, size_t size, const lk__packed_key *
         return LK_ERR_FORMAT;
     *samples = (lk__samples){.count = h.count, .channels = h.channels, .height = h.height, .width = h.width};
     size_t body = body_size(samples, files, h.count);
-    if (body == 0 || size != PAGE + body || XXH3_64bits(bytes + PAGE, body) != h.body_sum)
+    if (body == 0 || size != PAGE + body || sum_of(bytes + PAGE, body) != h.body_sum)
         return LK_ERR_FORMAT;
     place(samples, bytes);
     return LK_OK;
@@ -214,7 +230,7 @@ static void write_rest(lk__packed *pack, const lk__packed_key *key, int64_t file
         .channels = samples->channels,
         .height = samples->height,
         .width = samples->width,
-        .body_sum = XXH3_64bits(pack->bytes + PAGE, body),
+        .body_sum = sum_of(pack->bytes + PAGE, body),
     };
     memcpy(h.magic, magic, sizeof magic);
     h.header_sum = XXH3_64bits(&h, offsetof(header, header_sum));

@@ -24,7 +24,8 @@ typedef struct lk__packed {
 } lk__packed;
 
 /* Sets path to FOLDER/NAME.pack, makes the folder and waits for whoever writes that file now. After a failure there is
- * nothing to close. `problem`, of 512 bytes, says why. Errors: LK_ERR_IO. */
+ * nothing to close, and the file, if there is one, can still be read. `problem`, of 512 bytes, says why. Errors:
+ * LK_ERR_IO. */
 lk_status lk__packed_lock(lk__packed *pack, const char *folder, const char *name, char *problem);
 
 /* What was packed under this key of so many files: samples without names, and kept[files]. LK_ERR_NOT_FOUND where there

@@ -26,7 +26,9 @@ typedef struct build {
     uint8_t *kept;   /* [files] */
     uint8_t *labels; /* [kept files] */
     lk__packed_key key;
-    bool packs; /* there is a cache to write to */
+    bool packs;        /* there is a cache to write to */
+    bool looks;        /* there is one to read from */
+    char problem[512]; /* why there is none to write to; "": that is how it was asked for */
     lk__packed pack;
 } build;
 
@@ -86,7 +88,7 @@ static void name_pack(const build *b, XXH3_state_t *state, char name[64])
 
 static lk_status open_cache(build *b)
 {
-    char folder[PATH_MAX], name[64], problem[512] = "";
+    char folder[PATH_MAX], name[64];
     const char *given = b->opts->cache_dir;
     XXH3_state_t *state = XXH3_createState();
     if (!state)
@@ -96,17 +98,14 @@ static lk_status open_cache(build *b)
     XXH3_freeState(state);
     if (given && strcmp(given, "none") == 0)
         return status;
-    if (given && *given)
-        b->packs = snprintf(folder, sizeof folder, "%s", given) < PATH_MAX;
-    else
-        b->packs = lk__cache_folder(folder) && strlen(folder) + sizeof "/packed" <= sizeof folder;
-    if (b->packs && !given)
+    b->looks = given && *given ? snprintf(folder, sizeof folder, "%s", given) < PATH_MAX
+                               : lk__cache_folder(folder) && strlen(folder) + sizeof "/packed" <= sizeof folder;
+    if (!b->looks)
+        snprintf(b->problem, sizeof b->problem, "%s",
+                 given ? "its path is too long" : "without HOME or XDG_CACHE_HOME there is no place for one");
+    if (b->looks && !(given && *given))
         strcat(folder, "/packed");
-    if (b->packs && lk__packed_lock(&b->pack, folder, name, problem) != LK_OK)
-        b->packs = false;
-    if (!b->packs)
-        lk__log(LK_LOG_WARNING, "no cache for the pictures of %s, which are decoded anew in every run: %s", b->root,
-                problem[0] ? problem : "without HOME or XDG_CACHE_HOME there is no place for it");
+    b->packs = b->looks && lk__packed_lock(&b->pack, folder, name, b->problem) == LK_OK;
     return status;
 }
 
@@ -242,6 +241,9 @@ static void finish(build *b)
 
 static lk_status decode_all(build *b)
 {
+    if (b->problem[0])
+        lk__log(LK_LOG_WARNING, "no cache for the pictures of %s, which are decoded anew in every run: %s", b->root,
+                b->problem);
     if (b->job.count > 1000)
         lk__log(LK_LOG_INFO, "decoding %" PRId64 " pictures of %s, once", b->job.count, b->root);
     LK_TRY(lk__examine_files(&b->job));
@@ -312,7 +314,7 @@ static lk_status build_samples(build *b)
     if (!b->job.problems || !b->job.headers || !b->kept || !b->labels)
         return LK_ERR_MEMORY;
     LK_TRY(open_cache(b));
-    if (!b->packs || !use_packed(b))
+    if (!b->looks || !use_packed(b))
         LK_TRY(decode_all(b));
     return name_samples(b);
 }

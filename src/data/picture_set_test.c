@@ -390,6 +390,24 @@ static void without_a_place_for_the_cache_it_works(void **state)
     expect_heard("Not a directory");
 }
 
+/* As in a folder that only others may write to. */
+static void a_cache_that_cannot_be_locked_is_read(void **state)
+{
+    (void)state;
+    make_set();
+    lk_dataset_opts opts = settings();
+    expect_set(&opts);
+    char lock[256];
+    find_pack(lock);
+    strcpy(strstr(lock, ".pack"), ".lock");
+    assert_int_equal(unlink(lock), 0);
+    assert_int_equal(mkdir(lock, 0700), 0);
+    change_in_secret("set/train/a/9.pgm", 99);
+    hear_nothing();
+    expect_set(&opts);
+    assert_string_equal(heard, "");
+}
+
 /* Its file is mapped. */
 static void an_open_set_outlives_its_cache(void **state)
 {
@@ -421,6 +439,7 @@ int main(void)
         IN_DIR(a_stale_cache_is_made_anew),
         IN_DIR(a_damaged_cache_is_made_anew),
         IN_DIR(without_a_place_for_the_cache_it_works),
+        IN_DIR(a_cache_that_cannot_be_locked_is_read),
         IN_DIR(an_open_set_outlives_its_cache),
     };
     return cmocka_run_group_tests_name("picture_set", tests, NULL, NULL);
