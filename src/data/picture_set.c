@@ -261,10 +261,24 @@ static lk_status decode_all(build *b)
     return LK_OK;
 }
 
+/* Labels follow from the files; what was packed by somebody else may say anything. */
+static bool labels_are_right(const build *b)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < b->job.count; i++)
+        if (b->kept[i] && (n == b->samples->count || b->samples->labels[n++] != b->job.files[i].label))
+            return false;
+    return n == b->samples->count;
+}
+
 /* What is packed without some of the pictures is of no use to who did not ask to leave them out. */
 static bool use_packed(build *b)
 {
     lk_status status = lk__packed_read(&b->pack, &b->key, b->job.count, b->samples, b->kept);
+    if (status == LK_OK && !labels_are_right(b)) {
+        lk__samples_free(b->samples);
+        status = LK_ERR_FORMAT;
+    }
     if (status == LK_ERR_FORMAT || status == LK_ERR_STATE)
         lk__log(LK_LOG_INFO, "%s is %s: made anew", b->pack.path,
                 status == LK_ERR_STATE ? "of other pictures" : "damaged");

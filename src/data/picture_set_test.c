@@ -5,6 +5,7 @@
 
 #include <glob.h>
 #include <utime.h>
+#include <xxhash.h>
 
 enum { SIDE = 6, VALUES = SIDE * SIDE };
 
@@ -378,6 +379,35 @@ static void a_damaged_cache_is_made_anew(void **state)
     assert_string_equal(heard, "");
 }
 
+/* Its sums are right, and a label is of no class. */
+static void a_forged_cache_is_made_anew(void **state)
+{
+    (void)state;
+    enum { BODY_SUM = 72, HEADER_SUM = 80, PAGE = 4096, LABELS = PAGE + 5 * VALUES };
+    make_set();
+    lk_dataset_opts opts = settings();
+    expect_set(&opts);
+    char path[256];
+    uint8_t bytes_of_file[PAGE + 5 * (VALUES + 2)];
+    find_pack(path);
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fread(bytes_of_file, 1, sizeof bytes_of_file, file), sizeof bytes_of_file);
+    for (int label = 1; label < 200; label += 198) {
+        bytes_of_file[LABELS] = (uint8_t)label;
+        XXH64_hash_t sum = XXH3_64bits(bytes_of_file + PAGE, sizeof bytes_of_file - PAGE);
+        memcpy(bytes_of_file + BODY_SUM, &sum, sizeof sum);
+        sum = XXH3_64bits(bytes_of_file, HEADER_SUM);
+        memcpy(bytes_of_file + HEADER_SUM, &sum, sizeof sum);
+        bytes forged = {.data = bytes_of_file, .size = sizeof bytes_of_file};
+        write_file(path, &forged);
+        hear_nothing();
+        expect_set(&opts);
+        expect_heard("is damaged: made anew");
+    }
+    fclose(file);
+}
+
 static void without_a_place_for_the_cache_it_works(void **state)
 {
     (void)state;
@@ -438,6 +468,7 @@ int main(void)
         IN_DIR(the_cache_is_used),
         IN_DIR(a_stale_cache_is_made_anew),
         IN_DIR(a_damaged_cache_is_made_anew),
+        IN_DIR(a_forged_cache_is_made_anew),
         IN_DIR(without_a_place_for_the_cache_it_works),
         IN_DIR(a_cache_that_cannot_be_locked_is_read),
         IN_DIR(an_open_set_outlives_its_cache),
