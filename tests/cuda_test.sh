@@ -132,6 +132,16 @@ hash_in_plan()
     sed -nE 's/^  kernels .* hash ([0-9a-f]{16})$/\1/p' "$work/stderr"
 }
 
+# What a checkpoint holds, a GPU's own program goes on from: on one device and on two.
+digest --checkpoint-dir "$work/whole" --checkpoint-every 1 --optimizer adam >/dev/null
+adam=$(grep '^digest' "$work/stderr")
+for devices in 1xcuda 2xcuda:0; do
+    mkdir -p "$work/half"
+    cp -r "$work/whole/checkpoint-00000001" "$work/half"
+    [[ $(digest --checkpoint-dir "$work/half" --optimizer adam --resume --devices $devices) == "$adam" ]] ||
+        fail "a resumed run on $devices has other bits"
+    rm -rf "$work/half"
+done
 digest >/dev/null
 hash=$(hash_in_plan)
 [[ $(digest --tf32) != "$plain" ]] || fail "--tf32 gives the bits of f32"

@@ -1,0 +1,201 @@
+/* Networks with the weights of PyTorch's make what PyTorch makes of an image, and PyTorch reads what is written here.
+ */
+#include "training.h"
+
+#include "io/safetensors.h"
+#include "lockstep/checkpoint.h"
+
+#include <ftw.h>
+#include <libgen.h>
+#include <math.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { IMAGES = 2, PIXELS = 28 * 28, CLASSES = 10 };
+
+static char folder[64], source_folder[1024];
+
+/* Exit status of tests/torch/torch_weights.py. */
+static int torch(const char *what)
+{
+    char command[2048];
+    const char *interpreter = getenv("PYTHON");
+    snprintf(command, sizeof command, "'%s' '%s/torch/torch_weights.py' %s %s", interpreter ? interpreter : "python3",
+             source_folder, what, folder);
+    int status = system(command);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+/* `name` in the folder, with what follows; valid until the next call. */
+static const char *path_of(const char *name, const char *more)
+{
+    static char path[256];
+    snprintf(path, sizeof path, "%s/%s%s", folder, name, more);
+    return path;
+}
+
+static void read_tensor(const char *path, const char *tensor, float *values)
+{
+    lk__safetensors *file;
+    assert_ok(lk__safetensors_open(path, &file));
+    const lk__safetensor *found = lk__safetensors_find(file, tensor);
+    assert_non_null(found);
+    assert_ok(lk__safetensors_read(file, found, values));
+    lk__safetensors_close(file);
+}
+
+static void compare_logits(const char *path, const lk_model *model, lk_replicas *replicas, lk_device *device)
+{
+    float images[IMAGES * PIXELS], want[IMAGES * CLASSES], have[IMAGES * CLASSES];
+    read_tensor(path, "images", images);
+    read_tensor(path, "logits", want);
+    lk_scope_begin();
+    lk_tensor *x = lk_tensor_from(device, LK_F32, LK_SHAPE(IMAGES, 1, 28, 28), images);
+    lk_tensor *logits = lk_model_forward(model, lk_replicas_variables(replicas, 0), x, NULL);
+    assert_ok(lk_tensor_read(logits, have, sizeof have));
+    lk_scope_end();
+    double largest = 0, farthest = 0;
+    for (int i = 0; i < IMAGES * CLASSES; i++) {
+        largest = fmax(largest, fabs(want[i]));
+        farthest = fmax(farthest, fabs(want[i] - have[i]));
+    }
+    assert_true(largest > 0);
+    if (farthest > 1e-4 * largest)
+        fail_msg("logits are off by %g of %g", farthest, largest);
+}
+
+/* `pytorch`: what the script calls the network. */
+static void takes_over(const char *name, const char *pytorch)
+{
+    char want[33], have[33];
+    lk_device *device = lk_device_open("cpu");
+    lk_strategy *strategy = lk_strategy_new("one-device", &device, 1);
+    lk_model *model = lk_model_new(name, (lk_model_input){1, 28, 28, CLASSES});
+    assert_true(strategy && model);
+    lk_replicas *replicas = lk_replicas_new(strategy, model, NULL, 1);
+    assert_non_null(replicas);
+    if (lk_replicas_load_weights(replicas, path_of(pytorch, ".safetensors")) != LK_OK)
+        fail_msg("%s", lk_error_message());
+    compare_logits(path_of(pytorch, ".outputs"), model, replicas, device);
+    assert_ok(lk_replicas_digest(replicas, 0, want));
+    assert_ok(lk_replicas_save(replicas, path_of(pytorch, ""), &(lk_checkpoint_info){.steps = 1}));
+    lk_replicas_release(replicas);
+
+    /* And by the names that they have here. */
+    replicas = lk_replicas_new(strategy, model, NULL, 2);
+    assert_non_null(replicas);
+    assert_ok(lk_replicas_load_weights(replicas, path_of(pytorch, "/checkpoint-00000001/model.safetensors")));
+    assert_ok(lk_replicas_digest(replicas, 0, have));
+    assert_string_equal(have, want);
+    lk_replicas_release(replicas);
+    lk_model_release(model);
+    lk_strategy_release(strategy);
+    lk_device_release(device);
+}
+
+static void takes_pytorchs_weights(void **state)
+{
+    (void)state;
+    static const char *const models[][2] = {{"lenet", "lenet"},
+                                            {"keras-cnn", "keras-cnn"},
+                                            {"resnet18", "resnet18"},
+                                            {"resnet18", "resnet18-book"},
+                                            {"wrn-16-10", "wrn-16-10"}};
+    int status = torch("write");
+    if (status == 77 || status == 127) {
+        printf("SKIP: python3 (or $PYTHON) has no PyTorch\n");
+        skip();
+    }
+    assert_int_equal(status, 0);
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+        takes_over(models[i][0], models[i][1]);
+    assert_int_equal(torch("check"), 0);
+}
+
+/* --- what does not fit -------------------------------------------------------------------------------------------- */
+
+static const float zeros[5408 * 64];
+
+static void write_weights(const lk__safetensors_entry *entries, int n)
+{
+    char path[128];
+    int64_t bytes;
+    uint64_t hash;
+    snprintf(path, sizeof path, "%s/weights.safetensors", folder);
+    assert_ok(lk__safetensors_write(path, entries, n, NULL, &bytes, &hash));
+}
+
+static void refused(const char *message)
+{
+    char path[128];
+    lk_train_config config = small_training();
+    config.model = "keras-cnn";
+    snprintf(path, sizeof path, "%s/weights.safetensors", folder);
+    config.weights = path;
+    lk_error_clear();
+    assert_null(lk_trainer_new(&config));
+    assert_int_equal(lk_error_status(), LK_ERR_FORMAT);
+    if (!strstr(lk_error_message(), message))
+        fail_msg("'%s' is not in '%s'", message, lk_error_message());
+    lk_error_clear();
+}
+
+static void refuses_what_does_not_fit(void **state)
+{
+    (void)state;
+    lk__safetensors_entry entries[] = {
+        {"module.0.weight", LK_SHAPE(32, 1, 3, 3), zeros}, {"module.0.bias", LK_SHAPE(32), zeros},
+        {"module.4.weight", LK_SHAPE(64, 5408), zeros},    {"module.4.bias", LK_SHAPE(64), zeros},
+        {"module.6.weight", LK_SHAPE(10, 64), zeros},      {"module.6.bias", LK_SHAPE(10), zeros},
+        {"module.7.weight", LK_SHAPE(10, 64), zeros}};
+    enum { ALL = 6 };
+    lk_train_config config = small_training();
+    char path[128];
+    write_weights(entries, ALL);
+    config.model = "keras-cnn";
+    snprintf(path, sizeof path, "%s/weights.safetensors", folder);
+    config.weights = path;
+    lk_trainer_release(new_trainer(&config));
+    write_weights(entries, ALL + 1);
+    refused("has 7 tensors, and model keras-cnn has 6 variables");
+    entries[2].name = "module.5.weight";
+    write_weights(entries, ALL);
+    refused("has no 4.weight, which is dense1.weight of model keras-cnn");
+    entries[2] = (lk__safetensors_entry){"module.4.weight", LK_SHAPE(5408, 64), zeros};
+    write_weights(entries, ALL);
+    refused("and not the shape that dense1.weight needs");
+    entries[0].name = entries[5].name = "module.9.weight";
+    entries[5].name = "other";
+    write_weights(entries, ALL);
+    refused("nor as PyTorch calls them");
+}
+
+static int remove_entry(const char *path, const struct stat *there, int type, struct FTW *place)
+{
+    (void)there, (void)type, (void)place;
+    return remove(path);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/lockstep-weights-XXXXXX");
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    return nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+int main(void)
+{
+    char file[] = __FILE__;
+    snprintf(source_folder, sizeof source_folder, "%s", dirname(file));
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(takes_pytorchs_weights, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(refuses_what_does_not_fit, make_folder, remove_folder),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
