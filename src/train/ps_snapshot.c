@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "io/durable.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -82,56 +83,25 @@ static lk_status fill(ps_store *s, const contents *c)
     return LK_OK;
 }
 
-static bool write_all(int fd, const void *data, size_t bytes)
-{
-    const char *next = data;
-    while (bytes > 0) {
-        ssize_t n = write(fd, next, bytes);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        next += n;
-        bytes -= (size_t)n;
-    }
-    return true;
-}
-
 static lk_status refuse(const char *path, const char *what)
 {
     LK_FAIL(LK_ERR_IO, "snapshot %s: cannot be %s: %s", path, what, strerror(errno));
 }
 
-/* The new name is on disk only once its folder is. */
-static lk_status sync_folder(const char *path)
-{
-    char folder[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bool synced = fd >= 0 && fsync(fd) == 0;
-    if (fd >= 0)
-        close(fd);
-    return synced ? LK_OK : refuse(path, "brought to disk");
-}
-
 static lk_status write_file(const char *path, const preamble *p, const contents *c)
 {
     char beside[PATH_MAX];
-    if (snprintf(beside, sizeof beside, "%s.tmp", path) >= (int)sizeof beside)
-        LK_FAIL(LK_ERR_ARGUMENT, "snapshot %.60s…: the path is too long", path);
-    int fd = open(beside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return refuse(beside, "written");
-    bool written = write_all(fd, p, sizeof *p) && write_all(fd, c->memory, c->bytes) && fsync(fd) == 0;
-    if (close(fd) != 0)
-        written = false;
-    if (!written || rename(beside, path) != 0) {
-        lk_status status = refuse(path, "written");
-        unlink(beside);
-        return status;
-    }
-    return sync_folder(path);
+    lk__durable_file file;
+    uint64_t hash;
+    LK_TRY(lk__durable_beside(path, beside));
+    LK_TRY(lk__durable_open(&file, beside));
+    lk_status status = lk__durable_put(&file, p, sizeof *p);
+    if (status == LK_OK)
+        status = lk__durable_put(&file, c->memory, c->bytes);
+    if (status == LK_OK)
+        status = lk__durable_finish(&file, &hash);
+    lk__durable_abandon(&file);
+    return lk__durable_rename(beside, path, status);
 }
 
 lk_status lk__ps_snapshot_write(ps_store *s, const char *path)
