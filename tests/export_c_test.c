@@ -273,12 +273,28 @@ static void test_names(void **state)
     lk_scope_end();
 }
 
+/* Nothing is declared that is not used. */
+static void test_networks_without_weights(void **state)
+{
+    (void)state;
+    lk_scope_begin();
+    network net = open_layers(LK_SEQUENTIAL(lk_layer_activation(LK_RELU), lk_layer_global_avg_pool()),
+                              (lk_model_input){3, 5, 4, 3});
+    const lk_export_network source = {.model = net.model, .variables = (const float *const[]){NULL}};
+    assert_no_error(lk_export(&source, LK_EXPORT_C, path_of("none.c"), NULL) == LK_OK);
+    if (there_is("gcc"))
+        assert_true(build("none", "gcc", "-O2", false));
+    close_network(&net);
+    lk_scope_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         FOLDER_TEST(test_networks),
         FOLDER_TEST(test_weights_that_are_not_its_own),
         FOLDER_TEST(test_names),
+        FOLDER_TEST(test_networks_without_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

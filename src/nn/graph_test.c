@@ -78,7 +78,30 @@ static lk_tensor *twice(lk_layer_call *call, const void *config, lk_tensor *x)
     return lk_add(x, x);
 }
 
+static void describe_as_relu(const void *config, lk_node *node)
+{
+    (void)config;
+    node->kind = LK_NODE_ACTIVATION;
+    node->activation = LK_RELU;
+}
+
 static void test_layers_of_ones_own(void **state)
+{
+    (void)state;
+    static const lk_layer_table table = {.kind = "mine", .forward = twice, .describe = describe_as_relu};
+    lk_layer *own = lk_layer_new(&table, NULL, 0, NULL, 0);
+    lk_model *model = lk_model_build("net", LK_SEQUENTIAL(own, lk_layer_flatten(), lk_layer_dense(4, NULL)), image);
+    lk_graph graph;
+    assert_no_error(model && lk_model_graph(model, &graph) == LK_OK);
+    assert_int_equal(graph.n, 4);
+    assert_string_equal(graph.nodes[1].name, "mine");
+    assert_true(graph.nodes[1].kind == LK_NODE_ACTIVATION && graph.nodes[1].activation == LK_RELU);
+    assert_int_equal(lk_shape_count(graph.nodes[1].output), 192);
+    lk_graph_free(&graph);
+    lk_model_release(model);
+}
+
+static void test_layers_that_say_nothing(void **state)
 {
     (void)state;
     static const lk_layer_table table = {.kind = "twice", .forward = twice};
@@ -120,6 +143,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_nodes_follow_the_forward_pass),
         cmocka_unit_test(test_layers_of_ones_own),
+        cmocka_unit_test(test_layers_that_say_nothing),
         cmocka_unit_test(test_failed_allocations_leave_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
