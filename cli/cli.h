@@ -38,6 +38,12 @@ lk_status cli_parse(const cli_command *command, int argc, char **argv, void *con
 /* Prints a text that may hold names from outside: control characters, which could also speak to a terminal, as '?'. */
 void cli_print_clean(const char *text, FILE *stream);
 
+/* Columns that a text of UTF-8 takes in a terminal, each character one. */
+int cli_text_width(const char *text);
+
+/* Prints that memory did not suffice; gives LK_ERR_MEMORY, without an error of the thread's. */
+lk_status cli_out_of_memory(void);
+
 /* Prints "lockstep: " and the thread's error as one line to stderr, and gives the exit status that belongs to it. */
 int cli_fail(void);
 

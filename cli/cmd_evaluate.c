@@ -196,10 +196,8 @@ static lk_status find_names(cli_evaluation *e)
 {
     int64_t classes = lk_predictor_input(e->predictor).classes;
     e->names = calloc((size_t)classes + 1, sizeof *e->names);
-    if (!e->names) {
-        fputs("lockstep: out of memory\n", stderr);
-        return LK_ERR_MEMORY;
-    }
+    if (!e->names)
+        return cli_out_of_memory();
     for (int64_t c = 0; c < classes; c++) {
         const char *name = lk_predictor_class_name(e->predictor, c);
         e->names[c] = name ? name : lk_dataset_class_name(e->dataset, c);

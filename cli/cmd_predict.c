@@ -77,10 +77,8 @@ static lk_status print_json(const lk_predictor *predictor, const char *name, con
 static lk_status print_line(const lk_predictor *predictor, const char *name, const float *probabilities, int64_t k)
 {
     int64_t classes = lk_predictor_input(predictor).classes, *top = calloc((size_t)classes, sizeof *top);
-    if (!top) {
-        fputs("lockstep: out of memory\n", stderr);
-        return LK_ERR_MEMORY;
-    }
+    if (!top)
+        return cli_out_of_memory();
     lk_top_classes(probabilities, classes, k, top);
     cli_print_clean(name, stdout);
     putchar(':');

@@ -8,15 +8,6 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Columns of a terminal; what is beyond ASCII counts once. */
-static int width_of(const char *text)
-{
-    int width = 0;
-    for (; *text; text++)
-        width += ((unsigned char)*text & 0xC0) != 0x80;
-    return width;
-}
-
 static const char *name_of(const cli_evaluation *e, int64_t class, char number[24])
 {
     snprintf(number, 24, "%" PRId64, class);
@@ -28,7 +19,7 @@ static int width_of_names(const cli_evaluation *e)
     int width = 5;
     char number[24];
     for (int64_t c = 0; c < e->found.classes; c++) {
-        int own = width_of(name_of(e, c, number));
+        int own = cli_text_width(name_of(e, c, number));
         width = own > width ? own : width;
     }
     return width;
@@ -38,7 +29,7 @@ static void print_name(const cli_evaluation *e, int64_t class, int width)
 {
     char number[24];
     const char *name = name_of(e, class, number);
-    int missing = width - width_of(name);
+    int missing = width - cli_text_width(name);
     cli_print_clean(name, stdout);
     printf("%*s", missing > 0 ? missing : 0, "");
 }

@@ -23,6 +23,20 @@ void cli_print_clean(const char *text, FILE *stream)
         fputc((unsigned char)*text < ' ' || *text == 0x7f ? '?' : *text, stream);
 }
 
+int cli_text_width(const char *text)
+{
+    int width = 0;
+    for (; *text; text++)
+        width += ((unsigned char)*text & 0xC0) != 0x80;
+    return width;
+}
+
+lk_status cli_out_of_memory(void)
+{
+    fputs("lockstep: out of memory\n", stderr);
+    return LK_ERR_MEMORY;
+}
+
 /* At once, for other processes may print too. */
 static void print_error_line(const char *text)
 {

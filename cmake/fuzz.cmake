@@ -81,3 +81,4 @@ lk_fuzz(model SEEDS examples/models
 lk_fuzz(cluster SOURCES src/dist/cluster.c)
 lk_fuzz(safetensors SOURCES src/io/safetensors.c)
 lk_fuzz(checkpoint SOURCES src/train/checkpoint_read.c src/train/checkpoint_state.c src/io/safetensors.c)
+lk_fuzz(records SOURCES src/train/run_records.c src/io/json.c src/io/bytes.c)

@@ -24,6 +24,7 @@
 #include "lockstep/program.h"
 #include "lockstep/random.h"
 #include "lockstep/record.h"
+#include "lockstep/runs.h"
 #include "lockstep/scaling.h"
 #include "lockstep/status.h"
 #include "lockstep/study.h"

@@ -66,3 +66,12 @@ void lk__json_close(lk__bytes *out, char bracket)
 {
     lk__bytes_char(out, bracket);
 }
+
+char *lk__json_text(lk__bytes *out)
+{
+    lk__bytes_char(out, '\0');
+    if (lk__bytes_status(out) == LK_OK)
+        return (char *)out->data;
+    lk__bytes_free(out);
+    return NULL;
+}

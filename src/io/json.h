@@ -15,4 +15,7 @@ void lk__json_field(lk__bytes *out, lk_field field);
 /* bracket: '}' or ']'. */
 void lk__json_close(lk__bytes *out, char bracket);
 
+/* The whole as a text, which is the caller's; NULL, with `out` freed, where memory did not suffice. */
+char *lk__json_text(lk__bytes *out);
+
 #endif

@@ -6,16 +6,6 @@
 
 #include <math.h>
 
-/* The text, or NULL where memory did not suffice. */
-static char *finish(lk__bytes *out)
-{
-    lk__bytes_char(out, '\0');
-    if (lk__bytes_status(out) == LK_OK)
-        return (char *)out->data;
-    lk__bytes_free(out);
-    return NULL;
-}
-
 char *lk_prediction_json(const lk_predictor *predictor, const char *name, const float *probabilities, int64_t k)
 {
     lk__bytes out = {0};
@@ -37,7 +27,7 @@ char *lk_prediction_json(const lk_predictor *predictor, const char *name, const 
     lk__json_close(&out, ']');
     lk__json_close(&out, '}');
     lk__free(top);
-    return finish(&out);
+    return lk__json_text(&out);
 }
 
 static lk_field real_or_none(const char *name, double value)
@@ -93,5 +83,5 @@ char *lk_evaluation_json(const lk_evaluation *e, const char *const *names)
     }
     lk__json_close(&out, ']');
     lk__json_close(&out, '}');
-    return finish(&out);
+    return lk__json_text(&out);
 }

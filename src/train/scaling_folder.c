@@ -3,26 +3,13 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "train/run_records.h"
 
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-/* Of "scaling.json" 1, of "scaling-7.json" 7; of other names 0. */
-static int run_of(const char *name)
-{
-    static const char start[] = "scaling-";
-    char *end;
-    if (strcmp(name, "scaling.json") == 0)
-        return 1;
-    if (strncmp(name, start, sizeof start - 1) != 0)
-        return 0;
-    long run = strtol(name + sizeof start - 1, &end, 10);
-    return strcmp(end, ".json") == 0 && run > 1 && run < INT32_MAX ? (int)run : 0;
-}
 
 /* The last one before `before`; 0: there is none. */
 static lk_status last_run(const char *dir, int before, int *run)
@@ -32,7 +19,7 @@ static lk_status last_run(const char *dir, int before, int *run)
     if (!folder)
         LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", dir, strerror(errno));
     for (struct dirent *entry; (entry = readdir(folder));) {
-        int number = run_of(entry->d_name);
+        int number = lk__record_number(entry->d_name, "scaling", ".json");
         if (number > *run && number < before)
             *run = number;
     }

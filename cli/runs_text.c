@@ -1,0 +1,202 @@
+/* What a comparison prints, and what it shares with the list. */
+#include "runs_text.h"
+
+#include "cli.h"
+
+#include "lockstep/plot.h"
+#include "lockstep/tensor.h"
+
+#include <inttypes.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+const char *cli_run_setting(const lk_run *run, const char *name)
+{
+    const char *value = lk_run_get_setting(run, name);
+    return value && *value ? value : "-";
+}
+
+const char *cli_share_text(double share, char text[CLI_NUMBER])
+{
+    snprintf(text, CLI_NUMBER, isnan(share) ? "-" : "%.4f", share);
+    return text;
+}
+
+const char *cli_time_text(double seconds, char text[CLI_TIME])
+{
+    if (isnan(seconds))
+        snprintf(text, CLI_TIME, "-");
+    else if (seconds < 60)
+        snprintf(text, CLI_TIME, "%.1f s", seconds);
+    else if (seconds < 3600)
+        snprintf(text, CLI_TIME, "%d min %d s", (int)seconds / 60, (int)seconds % 60);
+    else
+        snprintf(text, CLI_TIME, "%.0f h %d min", floor(seconds / 3600), (int)fmod(seconds / 60, 60));
+    return text;
+}
+
+void cli_run_name(const char *path, char *text, size_t size)
+{
+    static const char first[] = "/epochs.jsonl";
+    size_t length = strlen(path), end = sizeof first - 1;
+    bool is_first = length > end && strcmp(path + length - end, first) == 0;
+    snprintf(text, size, "%.*s", (int)(is_first ? length - end : length), path);
+}
+
+static void print_triple(const char *name, const char *a, const char *b)
+{
+    printf("  %-22s ", name);
+    cli_print_clean(a, stdout);
+    printf("%*s", cli_text_width(a) < 24 ? 24 - cli_text_width(a) : 0, "");
+    fputs("  ", stdout);
+    cli_print_clean(b, stdout);
+    putchar('\n');
+}
+
+/* Settings of the one, and of the other what it lacks. */
+static int print_differences(const lk_run *a, const lk_run *b)
+{
+    int different = 0;
+    for (int side = 0; side < 2; side++) {
+        const lk_run *of = side ? b : a, *other = side ? a : b;
+        for (int i = 0; i < of->n_settings; i++) {
+            const char *name = of->settings[i].name, *there = lk_run_get_setting(other, name);
+            if (side ? there != NULL : there && strcmp(of->settings[i].value, there) == 0)
+                continue;
+            print_triple(name, cli_run_setting(a, name), cli_run_setting(b, name));
+            different++;
+        }
+    }
+    return different;
+}
+
+static void print_results(const lk_run *a, const lk_run *b)
+{
+    const lk_run *const runs[2] = {a, b};
+    char best[2][CLI_NUMBER + 24], took[2][CLI_TIME], epochs[2][CLI_NUMBER], rate[2][CLI_NUMBER];
+    for (int i = 0; i < 2; i++) {
+        double accuracy, images = 0;
+        const lk_run_epoch *epoch = lk_run_best(runs[i], &accuracy);
+        cli_share_text(accuracy, best[i]);
+        if (epoch)
+            snprintf(best[i], sizeof best[i], "%.4f (epoch %" PRId64 ")", accuracy, epoch->epoch);
+        cli_time_text(runs[i]->seconds, took[i]);
+        snprintf(epochs[i], CLI_NUMBER, "%" PRId64 "%s", runs[i]->n_epochs, runs[i]->finished ? "" : ", not finished");
+        for (int64_t e = 0; e < runs[i]->n_epochs; e++)
+            images += runs[i]->epochs[e].images_per_second / (double)runs[i]->n_epochs;
+        snprintf(rate[i], CLI_NUMBER, runs[i]->n_epochs ? "%.0f" : "-", images);
+    }
+    print_triple("best accuracy", best[0], best[1]);
+    print_triple("epochs", epochs[0], epochs[1]);
+    print_triple("time", took[0], took[1]);
+    print_triple("images a second", rate[0], rate[1]);
+    print_triple("digest", a->digest ? a->digest : "-", b->digest ? b->digest : "-");
+}
+
+/* A curve of a run: `place` is of a double in lk_run_epoch. */
+typedef struct curve {
+    double *x, *y;
+    bool measured;
+} curve;
+
+static bool make_curve(const lk_run *run, size_t place, curve *c)
+{
+    size_t n = (size_t)run->n_epochs;
+    *c = (curve){calloc(n + 1, sizeof *c->x), calloc(n + 1, sizeof *c->y), false};
+    for (size_t i = 0; c->x && c->y && i < n; i++) {
+        c->x[i] = (double)run->epochs[i].epoch;
+        c->y[i] = *(const double *)((const char *)&run->epochs[i] + place);
+        c->measured |= !isnan(c->y[i]);
+    }
+    return c->x && c->y;
+}
+
+static lk_text_style style(void)
+{
+    struct winsize window;
+    bool is_terminal = isatty(STDOUT_FILENO) == 1;
+    lk_text_style s = {.columns = 80, .rows = 18, .colour = is_terminal};
+    if (is_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col >= 24)
+        s.columns = window.ws_col < 110 ? window.ws_col : 110;
+    setlocale(LC_CTYPE, "");
+    s.ascii = strcmp(nl_langinfo(CODESET), "UTF-8") != 0;
+    return s;
+}
+
+/* Both runs' curves of one quantity, in the terminal and, where out is not NULL, in a file; nothing where neither has
+ * any. */
+static lk_status draw(const lk_run *a, const lk_run *b, const char *const names[2], const char *title, size_t place,
+                      double most, const char *out)
+{
+    curve curves[2];
+    bool made = make_curve(a, place, &curves[0]);
+    made = make_curve(b, place, &curves[1]) && made;
+    lk_status status = made ? LK_OK : cli_out_of_memory();
+    if (status == LK_OK && (curves[0].measured || curves[1].measured)) {
+        const lk_series series[2] = {{.name = names[0], .x = curves[0].x, .y = curves[0].y, .count = a->n_epochs},
+                                     {.name = names[1], .x = curves[1].x, .y = curves[1].y, .count = b->n_epochs}};
+        const lk_line_chart chart = {
+            .title = title, .x_label = "epoch", .series = series, .series_count = 2, .y_max = most};
+        char *text = lk_line_chart_text(&chart, style());
+        status = text ? LK_OK : lk_error_status();
+        if (text)
+            printf("\n%s", text);
+        lk_free(text);
+        if (status == LK_OK && out)
+            status = lk_line_chart_write(&chart, out);
+    }
+    for (int i = 0; i < 2; i++) {
+        free(curves[i].x);
+        free(curves[i].y);
+    }
+    return status;
+}
+
+static bool is_evaluated(const lk_run *run)
+{
+    for (int64_t i = 0; i < run->n_epochs; i++)
+        if (!isnan(run->epochs[i].val_accuracy))
+            return true;
+    return false;
+}
+
+static lk_status compare(const lk_run *a, const lk_run *b, const char *out)
+{
+    char paths[2][4200];
+    cli_run_name(a->path, paths[0], sizeof paths[0]);
+    cli_run_name(b->path, paths[1], sizeof paths[1]);
+    const char *const names[2] = {paths[0], paths[1]};
+    print_triple("", paths[0], paths[1]);
+    if (print_differences(a, b) == 0)
+        puts("  no setting differs");
+    putchar('\n');
+    print_results(a, b);
+    bool evaluated = is_evaluated(a) && is_evaluated(b);
+    lk_status status =
+        draw(a, b, names, evaluated ? "validation accuracy" : "training accuracy",
+             evaluated ? offsetof(lk_run_epoch, val_accuracy) : offsetof(lk_run_epoch, train_accuracy), 1, out);
+    if (status == LK_OK)
+        status = draw(a, b, names, evaluated ? "validation loss" : "training loss",
+                      evaluated ? offsetof(lk_run_epoch, val_loss) : offsetof(lk_run_epoch, train_loss), 0, NULL);
+    return status;
+}
+
+int cli_compare_runs(const char *path_a, const char *path_b, const char *out)
+{
+    lk_run *a = NULL, *b = NULL;
+    lk_status status = lk_run_read(path_a, &a);
+    if (status == LK_OK)
+        status = lk_run_read(path_b, &b);
+    if (status == LK_OK)
+        status = compare(a, b, out);
+    lk_run_release(a);
+    lk_run_release(b);
+    if (status == LK_OK)
+        return 0;
+    return lk_error_status() != LK_OK ? cli_fail() : 1;
+}

@@ -1,0 +1,298 @@
+/* Files of JSON lines as callbacks/json_lines.c writes them for callbacks/log_dir.c. */
+#include "train/run_records.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "io/json.h"
+#include "lockstep/runs.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MOST_BYTES = 64 << 20, NUMBER_TEXT = 40 };
+
+/* What is handed out, and what it points to. */
+typedef struct records {
+    lk_run run; /* first */
+    char *path, *digest;
+    lk_run_setting *settings; /* names and values are copies */
+    lk_run_epoch *epochs;
+    int64_t capacity;
+} records;
+
+int lk__record_number(const char *name, const char *stem, const char *extension)
+{
+    char *end;
+    size_t length = strlen(stem);
+    if (strncmp(name, stem, length) != 0)
+        return 0;
+    if (strcmp(name + length, extension) == 0)
+        return 1;
+    if (name[length] != '-' || name[length + 1] < '1' || name[length + 1] > '9')
+        return 0;
+    long number = strtol(name + length + 1, &end, 10);
+    return strcmp(end, extension) == 0 && number > 1 && number < INT32_MAX ? (int)number : 0;
+}
+
+/* --- lines -------------------------------------------------------------------------------------------------------- */
+
+static double real_of(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* As it stands in the line; to be freed. */
+static char *text_of(const json_t *value)
+{
+    char number[NUMBER_TEXT];
+    if (json_is_string(value))
+        return lk__strdup(json_string_value(value));
+    if (json_is_integer(value))
+        snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
+    else if (json_is_real(value))
+        snprintf(number, sizeof number, "%.12g", json_real_value(value));
+    else
+        snprintf(number, sizeof number, "%s", json_is_boolean(value) ? json_is_true(value) ? "yes" : "no" : "");
+    return lk__strdup(number);
+}
+
+static lk_status read_settings(records *r, json_t *line)
+{
+    const char *name;
+    json_t *value;
+    if (r->settings)
+        return LK_OK;
+    r->settings = lk__calloc(json_object_size(line) + 1, sizeof *r->settings);
+    r->run.settings = r->settings;
+    if (!r->settings)
+        return LK_ERR_MEMORY;
+    json_object_foreach(line, name, value)
+    {
+        if (strcmp(name, "event") == 0)
+            continue;
+        lk_run_setting *setting = &r->settings[r->run.n_settings++];
+        setting->name = lk__strdup(name);
+        setting->value = text_of(value);
+        if (!setting->name || !setting->value)
+            return LK_ERR_MEMORY;
+    }
+    return LK_OK;
+}
+
+static lk_status read_epoch(records *r, const json_t *line, int64_t number)
+{
+    const json_t *epoch = json_object_get(line, "epoch");
+    int64_t n = r->run.n_epochs;
+    if (!json_is_integer(epoch) || json_integer_value(epoch) < 1 ||
+        (n > 0 && json_integer_value(epoch) <= r->epochs[n - 1].epoch))
+        LK_FAIL(LK_ERR_FORMAT, "%s:%lld: must be an epoch later than the one before", r->path, (long long)number);
+    if (n == r->capacity) {
+        int64_t capacity = 2 * n + 16;
+        lk_run_epoch *grown = lk__realloc(r->epochs, (size_t)capacity, sizeof *grown);
+        if (!grown)
+            return LK_ERR_MEMORY;
+        r->epochs = grown;
+        r->capacity = capacity;
+        r->run.epochs = grown;
+    }
+    r->epochs[r->run.n_epochs++] = (lk_run_epoch){.epoch = json_integer_value(epoch),
+                                                  .train_loss = real_of(line, "train_loss"),
+                                                  .train_accuracy = real_of(line, "train_accuracy"),
+                                                  .val_loss = real_of(line, "val_loss"),
+                                                  .val_accuracy = real_of(line, "val_accuracy"),
+                                                  .rate = real_of(line, "rate"),
+                                                  .total_seconds = real_of(line, "total_seconds"),
+                                                  .images_per_second = real_of(line, "images_per_second")};
+    return LK_OK;
+}
+
+static lk_status read_end(records *r, const json_t *line)
+{
+    const char *digest = json_string_value(json_object_get(line, "digest"));
+    lk__free(r->digest);
+    r->digest = digest ? lk__strdup(digest) : NULL;
+    r->run.digest = r->digest;
+    r->run.finished = true;
+    return digest && !r->digest ? LK_ERR_MEMORY : LK_OK;
+}
+
+static lk_status read_line(records *r, const char *text, size_t length, int64_t number)
+{
+    json_error_t error;
+    json_t *line = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    const char *event = json_string_value(json_object_get(line, "event"));
+    lk_status status = LK_OK;
+    if (!line)
+        status = lk__fail(LK_ERR_FORMAT, "%s:%lld: is not JSON: %.80s", r->path, (long long)number, error.text);
+    else if (!event)
+        status = lk__fail(LK_ERR_FORMAT, "%s:%lld: must be an object with an event", r->path, (long long)number);
+    else if (strcmp(event, "settings") == 0)
+        status = read_settings(r, line);
+    else if (strcmp(event, "epoch") == 0)
+        status = read_epoch(r, line, number);
+    else if (strcmp(event, "done") == 0)
+        status = read_end(r, line);
+    json_decref(line);
+    return status;
+}
+
+/* A last line without its end is what a program that died has left. */
+static lk_status read_lines(records *r, const lk__bytes *text)
+{
+    const char *line = (const char *)text->data, *end = text->size ? line + text->size : line, *stop;
+    for (int64_t number = 1; line < end && (stop = memchr(line, '\n', (size_t)(end - line))); number++) {
+        LK_TRY(read_line(r, line, (size_t)(stop - line), number));
+        line = stop + 1;
+    }
+    return LK_OK;
+}
+
+/* --- files -------------------------------------------------------------------------------------------------------- */
+
+static lk_status load(const char *path, lk__bytes *text)
+{
+    char piece[1 << 14];
+    FILE *file = fopen(path, "re");
+    if (!file)
+        LK_FAIL(errno == ENOENT ? LK_ERR_NOT_FOUND : LK_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+    for (size_t n; text->size <= MOST_BYTES && (n = fread(piece, 1, sizeof piece, file)) > 0;)
+        lk__bytes_put(text, piece, n);
+    bool failed = ferror(file);
+    int error = errno;
+    fclose(file);
+    if (failed)
+        LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", path, strerror(error));
+    if (text->size > MOST_BYTES)
+        LK_FAIL(LK_ERR_FORMAT, "%s: has more than %d bytes", path, MOST_BYTES);
+    return lk__bytes_status(text);
+}
+
+static lk_status read_file(records *r)
+{
+    lk__bytes text = {0};
+    lk_status status = load(r->path, &text);
+    if (status == LK_OK)
+        status = read_lines(r, &text);
+    lk__bytes_free(&text);
+    r->run.seconds = r->run.n_epochs > 0 ? r->epochs[r->run.n_epochs - 1].total_seconds : NAN;
+    return status;
+}
+
+/* The file of the folder's last run. */
+static lk_status last_file(const char *folder, char path[PATH_MAX])
+{
+    int last = 0;
+    DIR *entries = opendir(folder);
+    if (!entries)
+        LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", folder, strerror(errno));
+    for (struct dirent *entry; (entry = readdir(entries));) {
+        int number = lk__record_number(entry->d_name, "epochs", ".jsonl");
+        last = number > last ? number : last;
+    }
+    closedir(entries);
+    if (last == 0)
+        LK_FAIL(LK_ERR_NOT_FOUND, "%s: holds no records of a run, which are called epochs.jsonl", folder);
+    int length = last == 1 ? snprintf(path, PATH_MAX, "%s/epochs.jsonl", folder)
+                           : snprintf(path, PATH_MAX, "%s/epochs-%d.jsonl", folder, last);
+    if (length >= PATH_MAX)
+        LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", folder);
+    return LK_OK;
+}
+
+lk_status lk_run_read(const char *path, lk_run **run)
+{
+    char file[PATH_MAX];
+    struct stat about;
+    *run = NULL;
+    if (stat(path, &about) != 0)
+        LK_FAIL(errno == ENOENT ? LK_ERR_NOT_FOUND : LK_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+    if (S_ISDIR(about.st_mode)) {
+        LK_TRY(last_file(path, file));
+        path = file;
+    }
+    records *r = lk__calloc(1, sizeof *r);
+    if (!r)
+        return LK_ERR_MEMORY;
+    r->path = lk__strdup(path);
+    r->run.path = r->path;
+    lk_status status = r->path ? read_file(r) : LK_ERR_MEMORY;
+    if (status == LK_OK)
+        *run = &r->run;
+    else
+        lk_run_release(&r->run);
+    return status;
+}
+
+void lk_run_release(lk_run *run)
+{
+    records *r = (records *)run;
+    if (!r)
+        return;
+    for (int i = 0; i < r->run.n_settings; i++) {
+        lk__free((void *)(uintptr_t)r->settings[i].name);
+        lk__free((void *)(uintptr_t)r->settings[i].value);
+    }
+    lk__free(r->settings);
+    lk__free(r->epochs);
+    lk__free(r->digest);
+    lk__free(r->path);
+    lk__free(r);
+}
+
+/* --- questions ---------------------------------------------------------------------------------------------------- */
+
+const char *lk_run_get_setting(const lk_run *run, const char *name)
+{
+    for (int i = 0; i < run->n_settings; i++)
+        if (strcmp(run->settings[i].name, name) == 0)
+            return run->settings[i].value;
+    return NULL;
+}
+
+const lk_run_epoch *lk_run_best(const lk_run *run, double *accuracy)
+{
+    const lk_run_epoch *best = NULL;
+    *accuracy = NAN;
+    for (int trained = 0; !best && trained <= 1; trained++) {
+        for (int64_t i = 0; i < run->n_epochs; i++) {
+            double value = trained ? run->epochs[i].train_accuracy : run->epochs[i].val_accuracy;
+            if (isnan(value) || (best && value <= *accuracy))
+                continue;
+            best = &run->epochs[i];
+            *accuracy = value;
+        }
+    }
+    return best;
+}
+
+char *lk_run_json(const lk_run *run)
+{
+    double accuracy;
+    lk__bytes out = {0};
+    const lk_run_epoch *best = lk_run_best(run, &accuracy);
+    const lk_field fields[] = {
+        LK_TEXT("path", run->path),
+        LK_TEXT("model", lk_run_get_setting(run, "model")),
+        LK_TEXT("data", lk_run_get_setting(run, "data")),
+        LK_TEXT("devices", lk_run_get_setting(run, "devices in use")),
+        LK_INT("epochs", run->n_epochs),
+        best ? LK_REAL("best_accuracy", accuracy) : LK_NONE("best_accuracy"),
+        best ? LK_INT("best_epoch", best->epoch) : LK_NONE("best_epoch"),
+        isnan(run->seconds) ? LK_NONE("seconds") : LK_REAL("seconds", run->seconds),
+        LK_BOOL("finished", run->finished),
+        LK_TEXT("digest", run->digest),
+    };
+    lk__json_open(&out, NULL, '{');
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        lk__json_field(&out, fields[i]);
+    lk__json_close(&out, '}');
+    return lk__json_text(&out);
+}

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# lockstep runs, on what trainings have just left.
+# shellcheck source=tests/cli_testing.sh
+. "$(dirname "$0")/cli_testing.sh"
+
+small=(train --model lenet --data synthetic --limit-train 64 --limit-val 32 --batch-size 32)
+export LC_ALL=C.UTF-8
+
+run 0 "${small[@]}" --epochs 2 --devices 1xcpu --log-dir "$work/logs/a"
+run 0 "${small[@]}" --epochs 3 --devices 2xcpu --shards 2 --base-lr 0.05 --log-dir "$work/logs/b"
+run 0 "${small[@]}" --epochs 1 --limit-val 0 --devices 1xcpu --log-dir "$work/logs/b"
+digest=$(awk '/^digest/ { print $2 }' "$work/stdout" "$work/stderr")
+
+run 0 runs "$work/logs"
+silent_stderr
+lines '^run +model +data +devices +epochs +best accuracy +time' \
+    '^a +lenet +synthetic +cpu:0 +2 +[01]\.[0-9]{4} \(epoch [12]\) +[0-9.]+ s$' \
+    '^b +lenet +synthetic +cpu:0,cpu:1 +3 +[01]\.[0-9]{4} \(epoch [1-3]\) ' \
+    '^b/epochs-2\.jsonl +lenet +synthetic +cpu:0 +1 +[01]\.[0-9]{4} \(epoch 1\) '
+run 0 runs --json "$work/logs/"
+lines '"path":".*/a/epochs.jsonl".*"finished":true' '"devices":"cpu:0,cpu:1","epochs":3,' "\"digest\":\"$digest\""
+
+# The last run of a folder is meant.
+run 0 runs compare "$work/logs/b/epochs.jsonl" "$work/logs/b" --out "$work/curves.svg"
+line '^  base-lr +0\.05 +[0-9.]+$'
+line '^  shards +2 '
+line '^  devices in use +cpu:0,cpu:1 +cpu:0$'
+line "^  digest +[0-9a-f]{32} +$digest\$"
+line 'training accuracy' # only one of them was evaluated
+line 'training loss'
+line '● .*b +▲ .*b/epochs-2\.jsonl'
+if grep -q '^  model' "$work/stdout"; then
+    fail "the model is said to differ"
+fi
+holds "$work/curves.svg" '<svg' 'training accuracy'
+run 0 runs compare "$work/logs/a" "$work/logs/b/epochs.jsonl"
+line 'validation accuracy'
+line 'validation loss'
+LC_ALL=C run 0 runs compare "$work/logs/a" "$work/logs/a"
+prints 'no setting differs'
+if LC_ALL=C grep -q '[^ -~]' "$work/stdout"; then
+    fail "more than ASCII where the locale has no more"
+fi
+
+# What a dying program leaves, and what nobody wrote.
+head -c -20 "$work/logs/a/epochs.jsonl" >"$work/cut"
+mv "$work/cut" "$work/logs/a/epochs.jsonl"
+run 0 runs "$work/logs/a"
+line '^\. .* not finished$'
+echo nonsense >>"$work/logs/b/epochs.jsonl"
+run 1 runs "$work/logs"
+line '^a '
+says 'b/epochs.jsonl:'
+run 1 runs "$work/nowhere"
+complains "$work/nowhere: cannot be read"
+mkdir "$work/empty"
+run 0 runs "$work/empty"
+silent_stdout
+says 'no runs in'
+run 1 runs compare "$work/logs/a" "$work/empty"
+complains 'holds no records of a run'
+run 2 runs compare "$work/logs/a"
+complains 'two runs are needed'
+run 2 runs a b
+complains "unexpected argument 'b'"
