@@ -86,6 +86,18 @@ static const char every_kind[] = "first: conv2d 2 kernel=3 padding=1\n"
                                  "end\n"
                                  "dense classes\n";
 
+/* Names that a format might take for its own, or not take at all. */
+static const char odd_names[] = "-a: conv2d 2 kernel=1\n"
+                                "_b: gelu\n"
+                                "images: conv2d 2 kernel=1\n"
+                                "logits: gelu\n"
+                                "probabilities: conv2d 3 kernel=1\n"
+                                "network: flatten\n"
+                                "weights: dense 5\n"
+                                "scratch: sequential\n"
+                                "  weight: dense classes\n"
+                                "end\n";
+
 typedef struct export_case {
     const char *name; /* of the model, up to a ':', or of its text */
     const char *text; /* a model file; NULL: none */
@@ -102,6 +114,7 @@ static const export_case export_cases[] = {
     {"wrn-16-10", NULL, {3, 24, 28, 10}, true, true, 2},
     {"every-layer", every_layer, {3, 29, 23, 4}, true, true, 4},
     {"every-kind", every_kind, {2, 5, 4, 3}, true, true, 3},
+    {"odd-names", odd_names, {1, 3, 3, 3}, true, true, 2},
     {"global-average", "conv2d 5 kernel=3\nglobal_avg_pool\ndense classes\n", {2, 9, 11, 3}, false, false, 3},
 };
 enum { EXPORT_CASES = sizeof export_cases / sizeof export_cases[0], EXPORT_CHANNELS = 3 };
