@@ -55,7 +55,7 @@ typedef struct reading {
 static lk_status read_record(reading *r, lk__byte_source *source, const char *path, bool *ended)
 {
     uint8_t record[VALUES + 2];
-    size_t got, bytes = (size_t)(VALUES + r->version->labels), offset = source->position;
+    size_t got, bytes = VALUES + (size_t)r->version->labels, offset = source->position;
     lk_status status = lk__byte_source_read(source, record, bytes, &got);
     if (status != LK_OK)
         LK_FAIL(status, "%s: %s", path, source->problem);
@@ -122,6 +122,8 @@ static lk_status read_names(const version *v, const char *folder, lk__names *nam
 
 static lk_status read_split(reading *r, const char *folder, lk_split split, char source[PATH_MAX])
 {
+    if (!r->version)
+        LK_FAIL(LK_ERR_IO, "%s: CIFAR's files are gone", folder);
     const char *const *files = r->version->files[split];
     for (int i = 0; files[i]; i++) {
         char path[PATH_MAX];

@@ -11,8 +11,7 @@
 
 /* --- options ------------------------------------------------------------------------------------------------------ */
 
-/* Numbers from 1 to LK_IMAGE_MAX_SIDE, joined by x; gives how many there are, 0 where that is not so. */
-static int read_sizes(const char *text, int64_t size[3])
+int lk__read_sizes(const char *text, int64_t size[3])
 {
     int n = 0;
     for (const char *p = text; n < 3; p++) {
@@ -33,7 +32,7 @@ static int read_sizes(const char *text, int64_t size[3])
 lk_status lk__parse_resize(const char *text, int64_t *height, int64_t *width)
 {
     int64_t size[3] = {0};
-    if (text && *text && read_sizes(text, size) != 2)
+    if (text && *text && lk__read_sizes(text, size) != 2)
         LK_FAIL(LK_ERR_ARGUMENT, "--resize %s: must be HEIGHTxWIDTH, each from 1 to %d", text, LK_IMAGE_MAX_SIDE);
     *height = size[0];
     *width = size[1];
@@ -43,7 +42,7 @@ lk_status lk__parse_resize(const char *text, int64_t *height, int64_t *width)
 lk_status lk__parse_shape(const char *text, int64_t *channels, int64_t *height, int64_t *width)
 {
     int64_t size[3] = {0};
-    int n = text && *text ? read_sizes(text, size) : 3;
+    int n = text && *text ? lk__read_sizes(text, size) : 3;
     if (n < 2)
         LK_FAIL(LK_ERR_ARGUMENT, "--image-shape %s: must be CHANNELSxHEIGHTxWIDTH or HEIGHTxWIDTH", text);
     *channels = n == 3 ? size[0] : 1;

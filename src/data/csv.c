@@ -155,20 +155,16 @@ static lk_status find_label(csv *c)
 static void find_shape(csv *c)
 {
     char name[64];
-    long long a, b, d;
-    int end = 0;
+    int64_t size[3];
     copy_field(c->line, c->label == c->columns - 1 ? c->columns - 2 : c->columns - 1, name, sizeof name);
-    lk__samples *s = c->samples;
-    if (sscanf(name, "%5lldx%5lldx%5lld%n", &a, &b, &d, &end) == 3 && !name[end] && a > 0 && b > 0 &&
-        a * b * d == c->columns - 1) {
-        s->channels = a;
-        s->height = b;
-        s->width = d;
-    } else if (sscanf(name, "%5lldx%5lld%n", &a, &b, &end) == 2 && !name[end] && a > 0 && a * b == c->columns - 1) {
-        s->channels = 1;
-        s->height = a;
-        s->width = b;
-    }
+    int n = lk__read_sizes(name, size);
+    lk__samples shape = {
+        .channels = n == 3 ? size[0] : 1, .height = n > 1 ? size[n - 2] : 0, .width = n > 1 ? size[n - 1] : 0};
+    if (n < 2 || shape.channels * shape.height * shape.width != c->columns - 1)
+        return;
+    c->samples->channels = shape.channels;
+    c->samples->height = shape.height;
+    c->samples->width = shape.width;
 }
 
 static lk_status check_shape(const csv *c)

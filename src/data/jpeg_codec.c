@@ -83,7 +83,8 @@ static void read_pixels(reading *r, const lk_image *image, uint8_t *pixels)
     jpeg_finish_decompress(&r->jpeg);
 }
 
-static lk_status read_jpeg(reading *r, lk_image *header, const lk_image *image, uint8_t *pixels)
+/* With `pixels` those of the header's sizes too. */
+static lk_status read_jpeg(reading *r, lk_image *header, uint8_t *pixels)
 {
     if (setjmp(r->leave))
         return r->status;
@@ -92,30 +93,30 @@ static lk_status read_jpeg(reading *r, lk_image *header, const lk_image *image, 
         return lk__encoded_problem(r->encoded, LK_ERR_FORMAT, "JPEG with %d colour components, expected 1 or 3",
                                    r->jpeg.num_components);
     if (pixels)
-        read_pixels(r, image, pixels);
+        read_pixels(r, header, pixels);
     return LK_OK;
 }
 
-static lk_status read_and_free(lk__encoded *encoded, lk_image *header, const lk_image *image, uint8_t *pixels)
+static lk_status read_and_free(lk__encoded *encoded, lk_image *header, uint8_t *pixels)
 {
     reading r = {.encoded = encoded};
     r.jpeg.err = jpeg_std_error(&r.errors);
     r.errors.error_exit = stop;
     r.errors.emit_message = warn;
-    lk_status status = read_jpeg(&r, header, image, pixels);
+    lk_status status = read_jpeg(&r, header, pixels);
     jpeg_destroy_decompress(&r.jpeg);
     return status;
 }
 
 static lk_status examine(lk__encoded *encoded, lk_image *image)
 {
-    return read_and_free(encoded, image, NULL, NULL);
+    return read_and_free(encoded, image, NULL);
 }
 
 static lk_status decode(lk__encoded *encoded, const lk_image *image, uint8_t *pixels)
 {
-    lk_image header;
-    return read_and_free(encoded, &header, image, pixels);
+    lk_image header = *image;
+    return read_and_free(encoded, &header, pixels);
 }
 
 const lk__codec lk__jpeg_codec = {.name = "JPEG", .recognises = recognises, .examine = examine, .decode = decode};

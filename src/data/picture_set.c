@@ -161,26 +161,32 @@ static lk_status keep_good(build *b)
 
 /* --- decoding ----------------------------------------------------------------------------------------------------- */
 
+/* Of files that can be used there is at least one. */
+static int64_t first_kept(const build *b)
+{
+    int64_t i = 0;
+    while (!b->kept[i])
+        i++;
+    return i;
+}
+
 /* Colour where any is, and the size that all have. */
 static lk_status agree_on_sizes(build *b)
 {
-    const lk_image *first = NULL, *headers = b->job.headers;
-    int64_t at = 0, channels = 1;
+    const lk_image *headers = b->job.headers;
+    int64_t at = first_kept(b), channels = 1;
+    const lk_image *first = &headers[at];
     bool resized = b->job.wanted.height != 0;
-    for (int64_t i = 0; i < b->job.count; i++) {
+    for (int64_t i = at; i < b->job.count; i++) {
         if (!b->kept[i])
             continue;
         channels = headers[i].channels > channels ? headers[i].channels : channels;
-        if (!first) {
-            first = &headers[i];
-            at = i;
-        } else if (!resized && (first->height != headers[i].height || first->width != headers[i].width)) {
+        if (!resized && (first->height != headers[i].height || first->width != headers[i].width))
             LK_FAIL(LK_ERR_FORMAT,
                     "%s: pictures of several sizes, as %s of %" PRId64 "x%" PRId64 " and %s of %" PRId64 "x%" PRId64
                     ": --resize HxW gives all of them one",
                     b->root, b->job.files[at].path, first->height, first->width, b->job.files[i].path,
                     headers[i].height, headers[i].width);
-        }
     }
     if (!b->job.wanted.channels)
         b->job.wanted.channels = channels;

@@ -116,13 +116,14 @@ static lk_status failed(const reading *r)
     return r->out_of_memory ? lk__encoded_problem(r->encoded, LK_ERR_MEMORY, "out of memory") : LK_ERR_FORMAT;
 }
 
-static lk_status read_png(reading *r, lk_image *header, const lk_image *image, uint8_t *pixels)
+/* With `pixels` those of the header's sizes too. */
+static lk_status read_png(reading *r, lk_image *header, uint8_t *pixels)
 {
     if (setjmp(png_jmpbuf(r->png)))
         return failed(r);
     read_header(r, header);
     if (pixels)
-        read_pixels(r, image, pixels);
+        read_pixels(r, header, pixels);
     return LK_OK;
 }
 
@@ -131,7 +132,7 @@ static lk_status examine(lk__encoded *encoded, lk_image *image)
     reading r = {.encoded = encoded};
     lk_status status = begin(&r);
     if (status == LK_OK)
-        status = read_png(&r, image, NULL, NULL);
+        status = read_png(&r, image, NULL);
     end(&r);
     return status;
 }
@@ -139,10 +140,10 @@ static lk_status examine(lk__encoded *encoded, lk_image *image)
 static lk_status decode(lk__encoded *encoded, const lk_image *image, uint8_t *pixels)
 {
     reading r = {.encoded = encoded};
-    lk_image header;
+    lk_image header = *image;
     lk_status status = begin(&r);
     if (status == LK_OK)
-        status = read_png(&r, &header, image, pixels);
+        status = read_png(&r, &header, pixels);
     end(&r);
     return status;
 }

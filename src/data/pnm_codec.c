@@ -40,6 +40,7 @@ static lk_status read_number(reading *r, const char *what, int64_t largest, int6
     skip_space(r);
     size_t first = r->position;
     int64_t value = 0;
+    *number = 0;
     for (; r->position < e->size && r->position - first < MAX_DIGITS; r->position++) {
         uint8_t byte = e->bytes[r->position];
         if (byte < '0' || byte > '9')
@@ -87,8 +88,8 @@ static lk_status examine(lk__encoded *encoded, lk_image *image)
 
 static uint8_t scaled(const reading *r, int64_t value)
 {
-    if (value > r->largest)
-        value = r->largest;
+    if (r->largest < 1 || value > r->largest)
+        return UINT8_MAX;
     return (uint8_t)(r->largest == UINT8_MAX ? value : (value * UINT8_MAX + r->largest / 2) / r->largest);
 }
 

@@ -60,6 +60,9 @@ lk_status lk__samples_convert(lk__samples *samples, const lk_dataset_opts *opts,
 lk_status lk__held_out(const uint8_t *labels, int64_t count, double share, lk_split split, int64_t *indices,
                        int64_t *chosen);
 
+/* Numbers from 1 to LK_IMAGE_MAX_SIDE, joined by x: how many there are, at most three; 0 where that is not so. */
+int lk__read_sizes(const char *text, int64_t size[3]);
+
 /* "HxW" and "CxHxW" or "HxW". NULL leaves zeroes. Errors: LK_ERR_ARGUMENT. */
 lk_status lk__parse_resize(const char *text, int64_t *height, int64_t *width);
 lk_status lk__parse_shape(const char *text, int64_t *channels, int64_t *height, int64_t *width);

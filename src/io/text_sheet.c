@@ -62,7 +62,7 @@ static void shrink(const text_sheet *t, const unsigned char *rgb, unsigned char 
                 for (int64_t v = y * f; v < (y + 1) * f && v < h; v++)
                     for (int64_t u = x * f; u < (x + 1) * f && u < w; u++, n++)
                         sum += rgb[3 * (v * w + u) + c];
-                small[3 * (y * t->width + x) + c] = (unsigned char)((sum + n / 2) / n);
+                small[3 * (y * t->width + x) + c] = (unsigned char)(n ? (sum + n / 2) / n : 0);
             }
 }
 
