@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { DEFAULT_SECONDS = 60, MOST_SECONDS = 86400, TICK_MS = 50 };
+enum { DEFAULT_SECONDS = 60, MOST_SECONDS = 86400, TICK_MS = 50, LEAVING_MS = 5000 };
 
 /* How far a stream has come, as its last ticks have found it. */
 typedef struct progress {
@@ -29,6 +29,7 @@ struct lk_cuda_ranks {
     lk_status (*others)(void *user); /* of lk_links_opts */
     void *user;
     int limit_ms;
+    bool are_connected;
     lk_cuda *const *streams; /* [n] */
     lk_device **devices;     /* [n]; a reference to the memory of each: links may be closed after them */
     lk_gpu_comm **comms;     /* [n] */
@@ -114,8 +115,8 @@ static lk_gpu_status check_comms(const lk_cuda_ranks *r)
     return status;
 }
 
-/* Until every rank has come to the end of the group; `late` makes the error where one does not. */
-static lk_status wait_for_ranks(const lk_cuda_ranks *r, lk_gpu_status ended,
+/* Until every rank has come to the end of the group; `late` makes the error where one does not, for so many ms. */
+static lk_status wait_for_ranks(const lk_cuda_ranks *r, lk_gpu_status ended, int64_t limit_ms,
                                 lk_status (*late)(const lk_cuda_ranks *ranks))
 {
     enum { OFTEN = 1000 };
@@ -123,7 +124,7 @@ static lk_status wait_for_ranks(const lk_cuda_ranks *r, lk_gpu_status ended,
     if (ended == LK_GPU_OK || ended == LK_GPU_BUSY)
         ended = check_comms(r);
     for (int64_t waited = 0; ended == LK_GPU_BUSY; asked++) {
-        if (waited >= r->limit_ms)
+        if (waited >= limit_ms)
             return late(r);
         if (asked >= OFTEN) {
             sleep_ms(1);
@@ -153,7 +154,7 @@ lk_status lk__cuda_ranks_begin(lk_cuda_ranks *r)
 /* A part of a group that was started would wait for the rest for ever. */
 lk_status lk__cuda_ranks_end(lk_cuda_ranks *r)
 {
-    lk_status status = wait_for_ranks(r, r->nccl->group_end(), exchange_stands_still);
+    lk_status status = wait_for_ranks(r, r->nccl->group_end(), r->limit_ms, exchange_stands_still);
     if (status != LK_OK)
         end_exchanges(r, status, lk_error_message());
     pthread_mutex_unlock(&r->talking);
@@ -361,7 +362,8 @@ static lk_status connect_ranks(lk_cuda_ranks *r, const lk_links_opts *opts)
     lk_gpu_status ended = r->nccl->group_end();
     if (status != LK_GPU_OK)
         return lk__cuda_check(r->driver, status);
-    return ended == LK_GPU_BUSY ? wait_for_ranks(r, ended, ranks_are_missing) : lk__cuda_check(r->driver, ended);
+    return ended == LK_GPU_BUSY ? wait_for_ranks(r, ended, r->limit_ms, ranks_are_missing)
+                                : lk__cuda_check(r->driver, ended);
 }
 
 static lk_status open_ranks(lk_cuda_ranks *r, const lk_links_opts *opts)
@@ -379,6 +381,7 @@ static lk_status open_ranks(lk_cuda_ranks *r, const lk_links_opts *opts)
     r->n = opts->n;
     LK_TRY(read_limit(&r->limit_ms));
     LK_TRY(connect_ranks(r, opts));
+    r->are_connected = true;
     LK_TRY(start_watching(r));
     enter_devices(r);
     return LK_OK;
@@ -418,12 +421,42 @@ lk_status lk__cuda_ranks_new(const lk_gpu_nccl *nccl, const lk_links_opts *opts,
     return status;
 }
 
+static lk_status is_left_alone(const lk_cuda_ranks *r)
+{
+    (void)r;
+    return LK_ERR_DEVICE;
+}
+
+static lk_status finalize(const lk_cuda_ranks *r)
+{
+    lk_gpu_status status = r->nccl->group_begin();
+    for (int i = 0; i < r->n && status == LK_GPU_OK; i++)
+        status = r->nccl->comm_finalize(r->comms[i]);
+    lk_gpu_status ended = r->nccl->group_end();
+    return wait_for_ranks(r, status == LK_GPU_OK ? ended : status, r->limit_ms < LEAVING_MS ? r->limit_ms : LEAVING_MS,
+                          is_left_alone);
+}
+
+/* All exchanges are done, so nothing is lost where that fails: ranks of other processes, which take leave at about the
+ * same time, may have ended by an error of their own. Whoever is left alone is then aborted. */
+static void take_leave(const lk_cuda_ranks *r)
+{
+    lk_error_state before;
+    if (!r->are_connected)
+        return;
+    lk__error_save(&before);
+    if (lk__cuda_check_fault(r->streams[0]) == LK_OK)
+        finalize(r);
+    lk__error_restore(&before);
+}
+
 void lk__cuda_ranks_free(lk_cuda_ranks *r)
 {
     if (!r)
         return;
     leave_devices(r);
     stop_watching(r);
+    take_leave(r);
     for (int i = 0; i < r->n; i++)
         r->nccl->comm_free(r->comms[i]);
     for (int i = 0; i < r->n; i++)

@@ -107,7 +107,12 @@ typedef struct lk_gpu_nccl {
      * has to; else it gives LK_GPU_BUSY, and comm_check does until all have come. Of one group all are alike. */
     lk_gpu_status (*comm_new)(const lk_gpu_comm_id *id, int rank, int ranks, bool waits, lk_gpu_stream *stream,
                               lk_gpu_comm **comm);
-    void (*comm_free)(lk_gpu_comm *comm); /* NULL is fine; the stream must be idle */
+    /* In a group, of ranks without an error whose streams are idle; as comm_new it waits for all ranks, or gives
+     * LK_GPU_BUSY. */
+    lk_gpu_status (*comm_finalize)(lk_gpu_comm *comm);
+    /* One that has finalized, as comm_check says, leaves without waiting for anybody; any other is aborted. NULL is
+     * fine. */
+    void (*comm_free)(lk_gpu_comm *comm);
     /* What has become of work that was started: an error of another rank, or of the way there. Does not wait. */
     lk_gpu_status (*comm_check)(lk_gpu_comm *comm);
     /* Ends what is under way, whatever it waits for; what it was to write is undefined. From any thread, while no other

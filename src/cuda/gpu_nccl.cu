@@ -10,6 +10,7 @@ static_assert(sizeof(lk_gpu_comm_id) == sizeof(ncclUniqueId), "an id is handed o
 struct lk_gpu_comm {
     ncclComm_t comm; /* NULL until its group has ended, and after it was aborted */
     lk_gpu_stream *stream;
+    bool is_finalized; /* or is finalizing */
 };
 
 /* What an error of the library's means: where it says more about itself, that too. */
@@ -68,14 +69,24 @@ static lk_gpu_status comm_new(const lk_gpu_comm_id *id, int rank, int ranks, boo
     return asked(ncclCommInitRankConfig(&comm->comm, ranks, unique, rank, &config), "connect GPUs");
 }
 
-/* After an error nobody waits for the other ranks. */
+static lk_gpu_status comm_finalize(lk_gpu_comm *comm)
+{
+    lk__gpu_need(comm->stream->gpu);
+    comm->is_finalized = true;
+    return asked(ncclCommFinalize(comm->comm), "let go of other GPUs");
+}
+
+/* ncclCommDestroy alone finalizes too, and would wait for the ranks of this machine as long as they take ("an
+ * intra-node collective call", as NCCL's manual says); after ncclCommFinalize has succeeded it is a local matter. */
 static void comm_free(lk_gpu_comm *comm)
 {
     ncclResult_t state = ncclSuccess;
     if (!comm)
         return;
     gpu_scope scope(comm->stream->gpu);
-    if (comm->comm && ncclCommGetAsyncError(comm->comm, &state) == ncclSuccess && state == ncclSuccess)
+    bool has_left = comm->comm && comm->is_finalized && ncclCommGetAsyncError(comm->comm, &state) == ncclSuccess &&
+                    state == ncclSuccess;
+    if (has_left)
         ncclCommDestroy(comm->comm);
     else if (comm->comm)
         ncclCommAbort(comm->comm);
@@ -138,7 +149,7 @@ static lk_gpu_nccl open_table(void)
         version = 0;
     if (version >= SHARES_GPUS)
         setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
-    return {version,    new_id,     group_begin, group_end, comm_new,   comm_free,
+    return {version,    new_id,     group_begin, group_end, comm_new,   comm_finalize, comm_free,
             comm_check, comm_abort, send,        receive,   all_gather, all_reduce};
 }
 

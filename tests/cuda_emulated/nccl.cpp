@@ -236,8 +236,18 @@ static void let_go(ncclComm_t comm)
     delete comm;
 }
 
+/* The real one would do by itself what is left to do, and might wait for other ranks with that: its manual recommends
+ * ncclCommFinalize first, and asks for success of that. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
+    ncclResult_t state = ncclInProgress;
+    if (comm->is_finalized)
+        ncclCommGetAsyncError(comm, &state);
+    if (state != ncclSuccess) {
+        fprintf(stderr, "emulated NCCL: rank %d is destroyed, and %s\n", comm->rank,
+                comm->is_finalized ? "has not finalized yet" : "was not finalized");
+        abort();
+    }
     let_go(comm);
     return ncclSuccess;
 }
@@ -245,6 +255,11 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 /* Other ranks are not told: what they have under way stands still. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
+    const char *allowed = getenv("LOCKSTEP_EMULATED_NCCL_ABORTS");
+    if (allowed && strcmp(allowed, "no") == 0) {
+        fprintf(stderr, "emulated NCCL: rank %d is aborted\n", comm->rank);
+        abort();
+    }
     comm->all->is_aborted = true;
     let_go(comm);
     return ncclSuccess;

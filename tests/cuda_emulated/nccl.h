@@ -4,6 +4,8 @@
  * $LOCKSTEP_EMULATED_NCCL_FAILS: the group, counted from 1, at whose end something goes wrong.
  * $LOCKSTEP_EMULATED_NCCL_STALLS: the group whose work stands still in the streams until it is aborted, as where
  * another rank is gone; $LOCKSTEP_EMULATED_NCCL_BREAKS: the same, and the communicators tell of an error.
+ * $LOCKSTEP_EMULATED_NCCL_ABORTS: "no": a communicator that is aborted, and does not leave in good order, ends the
+ * program.
  * $LOCKSTEP_EMULATED_NCCL_SILENT: nobody is told that a process has ended, as where GPUs reach each other's memory. */
 #ifndef LK_CUDA_EMULATED_NCCL_H
 #define LK_CUDA_EMULATED_NCCL_H

@@ -327,9 +327,19 @@ static const lk_gpu_nccl *nccl(void)
     const lk_gpu_nccl *found = inner->nccl();
     if (!found)
         return nullptr;
-    static const lk_gpu_nccl table = {found->version, found->new_id,    found->group_begin, found->group_end,
-                                      comm_new,       found->comm_free, found->comm_check,  comm_abort,
-                                      send,           receive,          all_gather,         all_reduce};
+    static const lk_gpu_nccl table = {found->version,
+                                      found->new_id,
+                                      found->group_begin,
+                                      found->group_end,
+                                      comm_new,
+                                      found->comm_finalize,
+                                      found->comm_free,
+                                      found->comm_check,
+                                      comm_abort,
+                                      send,
+                                      receive,
+                                      all_gather,
+                                      all_reduce};
     return &table;
 }
 
