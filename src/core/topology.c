@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -186,11 +187,12 @@ lk_status lk__topology_describe(int core, char *text, int size)
     return LK_OK;
 }
 
-static int first_core;
+/* Of the process, whose parts may begin in several threads. */
+static atomic_int first_core;
 
 void lk__topology_begin_at(int first)
 {
-    first_core = first;
+    atomic_store(&first_core, first);
 }
 
 uint64_t lk__topology_set(void)
@@ -203,7 +205,7 @@ uint64_t lk__topology_set(void)
 
 void lk__topology_bind(int core)
 {
-    const hw_thread *p = &threads[(first_core + core) % lk__topology_cores()];
+    const hw_thread *p = &threads[(atomic_load(&first_core) + core) % lk__topology_cores()];
     cpu_mask mask;
     memset(&mask, 0, sizeof mask);
     mask_add(&mask, p->cpu);
