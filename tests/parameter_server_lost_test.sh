@@ -19,7 +19,7 @@ signal KILL "$gone"
 ps 1 --servers 2 --snapshot-dir "$work/snapshots" --snapshot-every 20
 wait_for ps1 'as its snapshot has them'
 all_end_well "$gone"
-is updates 800
+is updates 500
 is server_restarts 1
 [[ $(counted lost_updates) -le 20 ]] || show "lost $(counted lost_updates) updates of 20 between snapshots"
 [[ ! -e $work/snapshots/server-1.snapshot ]] || show "a snapshot is left"

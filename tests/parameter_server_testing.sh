@@ -39,7 +39,7 @@ start()
     shift
     : >"$work/$name.out"
     : >"$work/$name.err"
-    timeout -k 5 240 "$LOCKSTEP" train --strategy parameter-server --peer-timeout 2 --join-timeout 100 "$@" \
+    timeout -k 5 800 "$LOCKSTEP" train --strategy parameter-server --peer-timeout 2 --join-timeout 100 "$@" \
         >"$work/$name.out" 2>"$work/$name.err" </dev/null &
     process=$!
     processes+=("$process")
@@ -186,4 +186,4 @@ END
 data=(--data synthetic --limit-val 200)
 
 # Some seconds of training: long enough for what a test does to it meanwhile.
-large=("${data[@]}" --model lenet --limit-train 6000 --batch-size 120 --shards 2 --epochs 16)
+large=("${data[@]}" --model lenet --limit-train 6000 --batch-size 120 --shards 2 --epochs 10)
