@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { SLOW_PIECE = 1 << 16, PIECE = 1 << 22 };
+enum { SLOW_PIECE = 1 << 16, PIECE = 1 << 22, EARLY = 1 << 20 };
 
 /* Milliseconds. */
 static long slowness(void)
@@ -82,6 +82,8 @@ static int write_all(int fd, const unsigned char *data, size_t bytes)
             return errno;
         data += written;
         bytes -= (size_t)written;
+        if (written >= EARLY)
+            sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); /* the disk begins; who waits for it is fsync */
         dawdle();
     }
     return 0;
@@ -89,10 +91,10 @@ static int write_all(int fd, const unsigned char *data, size_t bytes)
 
 lk_status lk__durable_put(lk__durable_file *file, const void *data, size_t bytes)
 {
+    XXH3_64bits_update(file->hash, data, bytes);
     int error = write_all(file->fd, data, bytes);
     if (error)
         return refuse(file->path, "written", error);
-    XXH3_64bits_update(file->hash, data, bytes);
     file->bytes += (int64_t)bytes;
     return LK_OK;
 }

@@ -169,6 +169,19 @@ static lk_status check_file(const char *folder, const char *name, const json_t *
     return LK_OK;
 }
 
+/* So that the disk works while another file is hashed. */
+static void read_ahead(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    if (strchr(name, '/') || snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
+        return;
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0)
+        return;
+    posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
+    close(fd);
+}
+
 static lk_status check_files(const char *folder, const json_t *manifest)
 {
     static const char *const needed[] = {"model.safetensors", "state.json"};
@@ -182,6 +195,7 @@ static lk_status check_files(const char *folder, const json_t *manifest)
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         if (!json_object_get(files, needed[i]))
             LK_FAIL(LK_ERR_FORMAT, "%s/manifest.json: does not list %s", folder, needed[i]);
+    json_object_foreach(files, name, listed) read_ahead(folder, name);
     json_object_foreach(files, name, listed) LK_TRY(check_file(folder, name, listed));
     return LK_OK;
 }
