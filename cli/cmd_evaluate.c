@@ -245,33 +245,42 @@ static lk_status read_settings(const lk_checkpoint *checkpoint, int argc, char *
     return status != LK_OK ? status : lk_options_parse(table, count, argc, arguments, config, &positionals);
 }
 
+/* The exit status. */
+static int evaluate_run(const char *path, int argc, char **arguments, evaluate_config *config)
+{
+    lk_checkpoint *checkpoint;
+    int status = 0;
+    if (lk_checkpoint_open(path, config->best ? LK_CHECKPOINT_BEST : LK_CHECKPOINT_LAST, &checkpoint) != LK_OK)
+        return cli_fail();
+    cli_evaluation e = {.info = lk_checkpoint_get_info(checkpoint)};
+    if (read_settings(checkpoint, argc, arguments, config) != LK_OK)
+        status = cli_fail();
+    else if (!config->train.data)
+        status = cli_usage_error("evaluate: the run does not say which data it was trained on: --data NAME");
+    else if (evaluate(checkpoint, config, &e) != LK_OK)
+        status = lk_error_status() != LK_OK ? cli_fail() : 1;
+    lk_checkpoint_release(checkpoint);
+    return status;
+}
+
 static int run(int argc, char **argv)
 {
     evaluate_config config = {0};
-    cli_evaluation e = {0};
     lk_option table[CLI_MAX_OPTIONS];
     size_t count = make_options(table);
-    int positionals, status = 0;
+    int positionals, status;
     char **arguments = calloc((size_t)argc + 1, sizeof *arguments); /* parsing moves them */
     if (!arguments)
         return cli_usage_error("evaluate: out of memory");
     memcpy(arguments, argv, (size_t)argc * sizeof *argv);
-    lk_checkpoint *checkpoint = NULL;
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
     if (lk_options_defaults(table, count, &config) != LK_OK ||
         lk_options_parse(table, count, argc, argv, &config, &positionals) != LK_OK)
         status = cli_fail();
     else if (positionals != 1)
         status = cli_usage_error("evaluate: one checkpoint folder is needed: lockstep evaluate RUN");
-    else if (lk_checkpoint_open(argv[0], config.best ? LK_CHECKPOINT_BEST : LK_CHECKPOINT_LAST, &checkpoint) != LK_OK ||
-             read_settings(checkpoint, argc, arguments, &config) != LK_OK)
-        status = cli_fail();
-    else if (!config.train.data)
-        status = cli_usage_error("evaluate: the run does not say which data it was trained on: --data NAME");
-    e.info = checkpoint ? lk_checkpoint_get_info(checkpoint) : NULL;
-    if (status == 0 && evaluate(checkpoint, &config, &e) != LK_OK)
-        status = lk_error_status() != LK_OK ? cli_fail() : 1;
-    lk_checkpoint_release(checkpoint);
+    else
+        status = evaluate_run(argv[0], argc, arguments, &config);
     free(arguments);
     return status;
 }
@@ -281,9 +290,8 @@ const cli_command cmd_evaluate = {
     .summary = "Measure how good a trained network is, class by class",
     .arguments = "RUN",
     .details =
-        "RUN is a checkpoint folder (`lockstep train --checkpoint-dir`), or one of the checkpoints in it. Every "
-        "sample\n"
-        "of the data is counted once; pictures of other sizes are resized to the network's.\n"
+        "RUN is a checkpoint folder (`lockstep train --checkpoint-dir`), or one of the checkpoints in it. Each\n"
+        "sample of the data is counted once; pictures of other sizes are resized to the network's.\n"
         "\n"
         "Printed are accuracy and loss, each class's precision, recall and F1, and, for up to 20 classes, the\n"
         "confusion matrix. --out draws the matrix, and the worst mistakes as a contact sheet. --json prints all of it\n"

@@ -156,9 +156,8 @@ const cli_command cmd_predict = {
     .summary = "Say what a trained network sees in pictures",
     .arguments = "RUN FILE…",
     .details =
-        "RUN is a checkpoint folder (`lockstep train --checkpoint-dir`), or one of the checkpoints in it. Pictures "
-        "are\n"
-        "PNG, JPEG, PGM or PPM, resized to what the network takes, made grey or colour as it is; - is standard input.\n"
+        "RUN is a checkpoint folder (`lockstep train --checkpoint-dir`), or one of the checkpoints in it. Pictures\n"
+        "are PNG, JPEG, PGM or PPM, resized to what the network takes, grey or colour as it is; - is standard input.\n"
         "A line a picture: the likeliest classes, each with its probability. With --json, an object a line:\n"
         "\n"
         "  {\"file\":\"shoe.png\",\"predictions\":[{\"class\":9,\"name\":\"ankle boot\",\"probability\":0.93}]}\n"

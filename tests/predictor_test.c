@@ -2,6 +2,7 @@
  * right. */
 #include "training.h"
 
+#include "base/mem.h"
 #include "lockstep/callbacks.h"
 #include "lockstep/predict.h"
 
@@ -194,12 +195,44 @@ static void refuses_what_does_not_fit(void **state)
     lk_error_clear();
 }
 
+/* Of every few allocations one fails, in whichever thread: all goes through, or ends in an error that says so. */
+static void survives_failed_allocations(void **state)
+{
+    (void)state;
+    enum { STRIDE = 5 };
+    bool went_through = false;
+    for (int64_t n = 0; !went_through; n += STRIDE) {
+        lk_evaluation e = {0};
+        char *text = NULL;
+        lk__mem_fail_at(n);
+        lk_predictor *predictor = lk_predictor_new(checkpoint, &(lk_predictor_opts){.devices = "2xcpu"});
+        lk_status status = predictor ? lk_evaluate(predictor, dataset, MISTAKES, &e) : lk_error_status();
+        if (status == LK_OK) {
+            text = lk_evaluation_json(&e, NULL);
+            status = text ? LK_OK : lk_error_status();
+        }
+        went_through = lk__mem_allocations() <= n;
+        lk__mem_fail_at(-1);
+        if (status != LK_OK)
+            assert_int_equal(status, LK_ERR_MEMORY);
+        assert_true(status != LK_OK || (e.count == IMAGES && e.n_mistakes == MISTAKES));
+        lk_free(text);
+        lk_evaluation_free(&e);
+        lk_predictor_release(predictor);
+        lk_error_clear();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(predicts_as_its_trainer), cmocka_unit_test(evaluates_as_its_trainer),
-        cmocka_unit_test(rates_classes),           cmocka_unit_test(keeps_the_worst_mistakes),
-        cmocka_unit_test(orders_classes),          cmocka_unit_test(refuses_what_does_not_fit),
+        cmocka_unit_test(predicts_as_its_trainer),
+        cmocka_unit_test(evaluates_as_its_trainer),
+        cmocka_unit_test(rates_classes),
+        cmocka_unit_test(keeps_the_worst_mistakes),
+        cmocka_unit_test(orders_classes),
+        cmocka_unit_test(refuses_what_does_not_fit),
+        cmocka_unit_test(survives_failed_allocations),
     };
     return cmocka_run_group_tests(tests, train_and_save, remove_all);
 }

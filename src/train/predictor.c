@@ -214,7 +214,7 @@ double lk__softmax(const float *logits, int64_t n, double *probabilities)
         sum += probabilities[i] = exp((double)logits[i] - greatest);
     for (int64_t i = 0; i < n; i++)
         probabilities[i] /= sum;
-    return greatest + log(sum);
+    return greatest + log(fmax(sum, 1)); /* the greatest alone gives 1 */
 }
 
 typedef struct target {
