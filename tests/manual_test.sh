@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Manual pages are well-formed and name every command and option, and shells complete what help lists.
+# shellcheck source=tests/cli_testing.sh
+. "$(dirname "$0")/cli_testing.sh"
+
+mkdir "$work/man"
+run 0 manual "$work/man"
+for shell in bash zsh fish; do
+    run 0 completion $shell
+    cp "$work/stdout" "$work/$shell"
+done
+
+# --- manual pages ----------------------------------------------------------------------------------------------------
+
+run 0 help
+mapfile -t commands < <(sed -nE 's/^  ([a-z]+) +.*/\1/p' "$work/stdout")
+[[ ${#commands[@]} -gt 10 ]] || fail "help lists ${#commands[@]} commands"
+for name in lockstep "${commands[@]/#/lockstep-}"; do
+    [[ -s $work/man/$name.1 ]] || fail "no manual page $name"
+    text=$(<"$work/man/$name.1")
+    if command -v groff >/dev/null; then
+        warnings=$(groff -man -Kutf8 -Tutf8 -ww <<<"$text" 2>&1 >/dev/null)
+        [[ -z $warnings ]] || fail "$name.1: $warnings"
+    fi
+    if command -v mandoc >/dev/null; then
+        warnings=$(mandoc -Tlint -Wwarning <<<"$text" | grep -v 'missing date' || true)
+        [[ -z $warnings ]] || fail "$name.1: $warnings"
+    fi
+    [[ $name != lockstep ]] || continue
+    run 0 help "${name#lockstep-}"
+    while read -r option; do
+        grep -qF -- "\\fB${option//-/\\-}\\fR" <<<"$text" || fail "$name.1 lacks $option"
+    done < <(sed -nE 's/^  (--[a-z0-9-]+).*/\1/p' "$work/stdout")
+done
+
+# --- completion ------------------------------------------------------------------------------------------------------
+
+completes()
+{
+    local expected=$1
+    shift
+    found=$(bash --norc -c '. "$1"; shift; compopt() { :; }; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _lockstep
+        echo "${COMPREPLY[*]}"' bash "$work/bash" "$@")
+    [[ $found == "$expected" ]] || fail "'$*' is completed to '$found', not '$expected'"
+}
+completes "train" lockstep tra
+completes "--dtype" lockstep train --dt
+completes "f32 bf16" lockstep train --dtype ""
+completes "bf16" lockstep train --dtype = b
+completes "--optimizer" lockstep launch -n 2 -- train --opti
+completes "--workers" lockstep launch --wor
+completes "profile" lockstep help prof
+completes "" lockstep train --seed ""
+mkdir -p "$work/folders/logs-1"
+cd "$work/folders"
+completes "logs-1" lockstep train --log-dir lo
+for shell in zsh fish; do
+    ! command -v $shell >/dev/null || $shell -n "$work/$shell" || fail "$shell cannot read its completion"
+done
+run 2 completion tcsh
+complains_just "unknown shell 'tcsh': expected bash, zsh or fish"
