@@ -2,6 +2,7 @@
  * found. */
 #include "small_network.h"
 
+#include "base/mem.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/log.h"
 
@@ -333,6 +334,42 @@ static void manifests_list_nothing_elsewhere(void **state)
     }
 }
 
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+/* What is there stays, whatever fails. */
+static void unwinds_without_memory(void **state)
+{
+    (void)state;
+    lk_model *model = dense_model(7);
+    lk_strategy *strategy;
+    lk_replicas *replicas = new_replicas(&strategy, "one-device", "cpu", model, 3);
+    lk_checkpoint *checkpoint;
+    save_at(10, 1);
+    for (int64_t n = 0, failed = 1; failed; n++) {
+        lk__mem_fail_at(n);
+        lk_status status = lk_replicas_save(replicas, folder, &(lk_checkpoint_info){.steps = 10, .seed = 3});
+        failed = lk__mem_allocations() > n;
+        lk__mem_fail_at(-1);
+        assert_true(status == LK_ERR_MEMORY || !failed);
+        lk_error_clear();
+        checkpoint = open_last(folder);
+        assert_true(lk_checkpoint_get_info(checkpoint)->seed == (status == LK_OK ? 3 : 1));
+        lk_checkpoint_release(checkpoint);
+    }
+    for (int64_t n = 0, failed = 1; failed; n++) {
+        lk__mem_fail_at(n);
+        lk_status status = lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &checkpoint);
+        failed = lk__mem_allocations() > n;
+        lk__mem_fail_at(-1);
+        assert_int_equal(status, failed ? LK_ERR_MEMORY : LK_OK);
+        lk_error_clear();
+        lk_checkpoint_release(checkpoint);
+    }
+    lk_replicas_release(replicas);
+    lk_strategy_release(strategy);
+    lk_model_release(model);
+}
+
 static void says_that_there_is_none(void **state)
 {
     (void)state;
@@ -362,6 +399,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(keeps_model_files, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(finds_what_is_damaged, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(manifests_list_nothing_elsewhere, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(unwinds_without_memory, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(says_that_there_is_none, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -72,6 +72,10 @@ run 0 "${long[@]}"
 wanted=$(digests)
 begin "${long[@]}" --checkpoint-dir "$folder"
 until_there '^epoch *4/' "$work/stderr"
+other_status=0
+"$LOCKSTEP" "${long[@]}" --checkpoint-dir "$folder" --resume >"$work/other" 2>&1 </dev/null || other_status=$?
+[[ $other_status -eq 1 && $(<"$work/other") == *'another training writes its checkpoints there' ]] ||
+    fail "a second training in the folder: $other_status, $(<"$work/other")"
 kill -TERM "$process"
 ends_with 130
 [[ $(kept | wc -w) -ge 2 ]] || fail "an interrupt leaves $(kept)"

@@ -10,7 +10,8 @@
 typedef struct lk__checkpoint_writer lk__checkpoint_writer;
 
 /* Makes the folder, and takes out of it what a killed process left. Checkpoints after more than `steps` steps, which
- * could not be read, are put aside as damaged-checkpoint-N. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
+ * could not be read, are put aside as damaged-checkpoint-N. Errors: LK_ERR_IO, LK_ERR_MEMORY, LK_ERR_STATE (another one
+ * writes there). */
 lk_status lk__checkpoint_writer_new(const char *folder, int64_t steps, int64_t keep, lk_replicas *replicas,
                                     lk__checkpoint_writer **writer);
 
