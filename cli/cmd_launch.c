@@ -181,7 +181,7 @@ static int start(const launch_config *config, int argc, char **argv)
     if (config->max_restarts > 0 && (config->workers > 0 || !train.checkpoint_dir || !*train.checkpoint_dir))
         return cli_usage_error("launch: --max-restarts: must be with train's --checkpoint-dir, which ranks of "
                                "multi-worker have");
-    char **command = calloc(2 * ((size_t)argc + 4), sizeof *command), **again = command + argc + 4;
+    char **command = calloc(2 * ((size_t)argc + 4), sizeof *command);
     if (!command)
         return cli_usage_error("launch: %s", strerror(errno));
     command[n++] = argv[0];
@@ -191,6 +191,7 @@ static int start(const launch_config *config, int argc, char **argv)
     }
     for (int i = 1; i < argc; i++)
         command[n++] = argv[i];
+    char **again = command + argc + 4;
     for (int i = 0; i < n; i++)
         again[i] = command[i];
     again[n] = (char *)(uintptr_t) "--resume";

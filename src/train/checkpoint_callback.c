@@ -85,7 +85,9 @@ static double value_of(lk_best_metric metric, const lk_epoch_report *report)
 /* What is not a number is not better; of equals the first stays. */
 static bool is_better(saver *s, const lk_epoch_report *report)
 {
-    double value = report ? value_of(s->metric, report) : NAN;
+    if (!report)
+        return false;
+    double value = value_of(s->metric, report);
     bool low = s->metric == LK_BEST_VAL_LOSS || s->metric == LK_BEST_TRAIN_LOSS;
     if (isnan(value) || (s->has_best && !(low ? value < s->best : value > s->best)))
         return false;

@@ -195,8 +195,14 @@ static lk_status check_files(const char *folder, const json_t *manifest)
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         if (!json_object_get(files, needed[i]))
             LK_FAIL(LK_ERR_FORMAT, "%s/manifest.json: does not list %s", folder, needed[i]);
-    json_object_foreach(files, name, listed) read_ahead(folder, name);
-    json_object_foreach(files, name, listed) LK_TRY(check_file(folder, name, listed));
+    json_object_foreach(files, name, listed)
+    {
+        read_ahead(folder, name);
+    }
+    json_object_foreach(files, name, listed)
+    {
+        LK_TRY(check_file(folder, name, listed));
+    }
     return LK_OK;
 }
 

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char format[] = "lockstep checkpoint";
@@ -211,8 +212,9 @@ static lk_status read_position(const char *path, lk_checkpoint *c)
     LK_TRY(read_integer(path, position, "steps", 0, &info->steps));
     LK_TRY(read_integer(path, position, "updates", 0, &info->updates));
     LK_TRY(read_integer(path, position, "samples_seen", 0, &info->samples_seen));
-    if (!seed || sscanf(seed, "%" SCNu64, &info->seed) != 1)
+    if (!seed || !*seed || strspn(seed, "0123456789") != strlen(seed))
         return missing(path, "seed");
+    info->seed = strtoull(seed, NULL, 10);
     return LK_OK;
 }
 

@@ -242,10 +242,9 @@ lk__checkpoint_contents *lk__checkpoint_writer_take(lk__checkpoint_writer *w)
 void lk__checkpoint_writer_put(lk__checkpoint_writer *w, lk__checkpoint_contents *contents, const char *metric,
                                double value)
 {
-    job *j = NULL;
-    for (int i = 0; i < ROOM; i++)
-        if (&w->jobs[i].contents == contents)
-            j = &w->jobs[i];
+    job *j = &w->jobs[0];
+    while (&j->contents != contents)
+        j++;
     j->metric = metric;
     j->value = value;
     pthread_mutex_lock(&w->mutex);
