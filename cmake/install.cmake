@@ -26,8 +26,9 @@ install(FILES ${PROJECT_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBD
 
 install(TARGETS lockstep RUNTIME COMPONENT command)
 
-# The command knows its own options, so it writes what is made from them. Another machine's cannot be asked.
-if(NOT CMAKE_CROSSCOMPILING)
+# The command knows its own options, so it writes what is made from them. Another machine's cannot be asked, and under
+# ThreadSanitizer it may not start without help.
+if(NOT CMAKE_CROSSCOMPILING AND NOT LK_SANITIZE)
   set(folder ${PROJECT_BINARY_DIR}/manual)
   file(MAKE_DIRECTORY ${folder})
   find_program(GZIP gzip)
