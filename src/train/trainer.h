@@ -1,9 +1,10 @@
 /* The trainer's parts. plan.c fills in the configuration's blanks, trainer.c builds the trainer, choices.c lists what
- * will run it. fit.c runs epochs, hooks.c the callbacks' part in them; step.c runs one batch: shard after shard
- * (shard_run.c), or with --bn sync all together (sync_step.c); micro_batch.c takes a shard in pieces, shard_programs.c
- * records the passes, step_program.c those of a GPU as one, device_data.c has data sets on devices, precise_bn.c
- * measures batch-norm's statistics. replicas.c holds and updates the variables, audit.c compares them. replay.c looks
- * for the cause of a number that is not finite; it and sync_step.c run several shards in one pass (shard_pass.c).
+ * will run it. fit.c runs epochs, pass.c the batches of one, hooks.c the callbacks' part in them; step.c runs one
+ * batch: shard after shard (shard_run.c), or with --bn sync all together (sync_step.c); micro_batch.c takes a shard in
+ * pieces, shard_programs.c records the passes, step_program.c those of a GPU as one, device_data.c has data sets on
+ * devices, precise_bn.c measures batch-norm's statistics. replicas.c holds and updates the variables, audit.c compares
+ * them. replay.c looks for the cause of a number that is not finite; it and sync_step.c run several shards in one pass
+ * (shard_pass.c). checkpoint*.c write and read where training stands, resume.c puts a trainer there: see checkpoint.h.
  * ps_*.c are the processes of strategy parameter-server: see ps_protocol.h.
  */
 #ifndef LK_TRAIN_TRAINER_H
