@@ -1,4 +1,5 @@
-/* Pictures: what Pillow made of those in tests/data/pictures, bit for bit, and files that nobody should have made. */
+/* Pictures: what Pillow made of those in tests/data/pictures (tests/data/make_pictures.py), bit for bit, and files that
+ * nobody should have made. */
 #include "data/data_testing.h"
 
 #include "lockstep/build.h"
