@@ -70,7 +70,8 @@ static inline void append(bytes *b, const void *data, size_t size)
         b->data = realloc(b->data, b->capacity);
         assert_non_null(b->data);
     }
-    memcpy(b->data + b->size, data, size);
+    if (size)
+        memcpy(b->data + b->size, data, size);
     b->size += size;
 }
 

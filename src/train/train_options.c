@@ -408,7 +408,7 @@ const lk_option lk_train_options[] = {
      .minimum = 0,
      .maximum = 64,
      .value = "N",
-     .help = "threads that prepare batches ahead; 0: prepared between steps"},
+     .help = "threads that prepare batches ahead, and at least as many decode pictures before; 0: none"},
     {.name = "optimizer",
      .type = LK_OPTION_STRING,
      AT(optimizer),
