@@ -169,8 +169,12 @@ static void orders_classes(void **state)
     static const float probabilities[] = {0.1f, 0.4f, 0.1f, 0.3f, 0.1f};
     static const int64_t want[] = {1, 3, 0, 2, 4};
     int64_t top[5];
-    lk_top_classes(probabilities, 5, 5, top);
-    assert_memory_equal(top, want, sizeof want);
+    for (int k = 0; k <= 5; k++) {
+        memset(top, 0xFF, sizeof top);
+        lk_top_classes(probabilities, 5, k, top);
+        assert_memory_equal(top, want, (size_t)k * sizeof *top);
+        assert_true(k == 5 || top[k] == -1);
+    }
 }
 
 static void refuses_what_does_not_fit(void **state)

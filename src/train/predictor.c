@@ -275,15 +275,15 @@ lk_status lk_predict_bytes(lk_predictor *p, const void *bytes, size_t size, cons
 
 void lk_top_classes(const float *probabilities, int64_t classes, int64_t k, int64_t *top)
 {
-    for (int64_t i = 0; i < k; i++) {
-        int64_t best = -1;
-        for (int64_t c = 0; c < classes; c++) {
-            bool is_taken = false;
-            for (int64_t j = 0; j < i; j++)
-                is_taken |= top[j] == c;
-            if (!is_taken && (best < 0 || probabilities[c] > probabilities[best]))
-                best = c;
-        }
-        top[i] = best;
+    int64_t n = 0;
+    for (int64_t c = 0; c < classes; c++) {
+        int64_t place = n;
+        while (place > 0 && probabilities[top[place - 1]] < probabilities[c])
+            place--;
+        if (place == k)
+            continue;
+        n += n < k;
+        memmove(top + place + 1, top + place, (size_t)(n - 1 - place) * sizeof *top);
+        top[place] = c;
     }
 }
