@@ -17,7 +17,9 @@
 
 struct lk__safetensors {
     char *path;
-    int fd; /* -1: a header alone */
+    int fd;              /* -1: a header alone, or all of it in memory: */
+    unsigned char *data; /* [size] */
+    int64_t size;
     json_t *header;
     lk__safetensor *tensors; /* in the order of their elements */
     int n;
@@ -218,6 +220,12 @@ lk_status lk__safetensors_parse(const char *path, const void *header, size_t byt
 static lk_status read_at(const lk__safetensors *file, int64_t at, void *data, size_t bytes)
 {
     unsigned char *next = data;
+    if (file->data && (at > file->size || (int64_t)bytes > file->size - at))
+        LK_FAIL(LK_ERR_FORMAT, "%s: ends at byte %lld", file->path, (long long)file->size);
+    if (file->data) {
+        memcpy(data, file->data + at, bytes);
+        return LK_OK;
+    }
     while (bytes > 0) {
         ssize_t n = pread(file->fd, next, bytes, (off_t)at);
         if (n < 0 && errno == EINTR)
@@ -234,33 +242,55 @@ static lk_status read_at(const lk__safetensors *file, int64_t at, void *data, si
     return LK_OK;
 }
 
-static lk_status read_header(lk__safetensors *file)
+static lk_status read_header(lk__safetensors *file, int64_t size)
 {
-    struct stat there;
     unsigned char prefix[8];
     uint64_t bytes = 0;
-    file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
-    if (file->fd < 0 || fstat(file->fd, &there) != 0)
-        LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", file->path, strerror(errno));
-    if (!S_ISREG(there.st_mode))
-        LK_FAIL(LK_ERR_IO, "%s: is not a regular file", file->path);
-    if (there.st_size < (off_t)sizeof prefix)
-        LK_FAIL(LK_ERR_FORMAT, "%s: %lld bytes; a safetensors file has at least 8", file->path,
-                (long long)there.st_size);
+    if (size < (int64_t)sizeof prefix)
+        LK_FAIL(LK_ERR_FORMAT, "%s: %lld bytes; a safetensors file has at least 8", file->path, (long long)size);
     LK_TRY(read_at(file, 0, prefix, sizeof prefix));
     for (int i = 7; i >= 0; i--)
         bytes = bytes << 8 | prefix[i];
-    if (bytes > LK_SAFETENSORS_MAX_HEADER || bytes > (uint64_t)there.st_size - sizeof prefix)
+    if (bytes > LK_SAFETENSORS_MAX_HEADER || bytes > (uint64_t)size - sizeof prefix)
         LK_FAIL(LK_ERR_FORMAT,
                 "%s: is no safetensors file: a header of %llu bytes in a file of %lld; at most %d are read", file->path,
-                (unsigned long long)bytes, (long long)there.st_size, LK_SAFETENSORS_MAX_HEADER);
+                (unsigned long long)bytes, (long long)size, LK_SAFETENSORS_MAX_HEADER);
     char *header = lk__calloc((size_t)bytes + 1, 1);
     if (!header)
         return LK_ERR_MEMORY;
     lk_status status = read_at(file, sizeof prefix, header, (size_t)bytes);
     if (status == LK_OK)
-        status = parse(file, header, (size_t)bytes, there.st_size);
+        status = parse(file, header, (size_t)bytes, size);
     lk__free(header);
+    return status;
+}
+
+static lk_status open_file(lk__safetensors *file)
+{
+    struct stat there;
+    file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    if (file->fd < 0 || fstat(file->fd, &there) != 0)
+        LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", file->path, strerror(errno));
+    if (!S_ISREG(there.st_mode))
+        LK_FAIL(LK_ERR_IO, "%s: is not a regular file", file->path);
+    return read_header(file, there.st_size);
+}
+
+lk_status lk__safetensors_take(const char *path, unsigned char *data, int64_t size, lk__safetensors **file)
+{
+    *file = NULL;
+    lk__safetensors *made = new_file(path);
+    if (!made) {
+        lk__free_aligned(data);
+        return LK_ERR_MEMORY;
+    }
+    made->data = data;
+    made->size = size;
+    lk_status status = read_header(made, size);
+    if (status == LK_OK)
+        *file = made;
+    else
+        lk__safetensors_close(made);
     return status;
 }
 
@@ -270,7 +300,7 @@ lk_status lk__safetensors_open(const char *path, lk__safetensors **file)
     lk__safetensors *made = new_file(path);
     if (!made)
         return LK_ERR_MEMORY;
-    lk_status status = read_header(made);
+    lk_status status = open_file(made);
     if (status == LK_OK)
         *file = made;
     else
@@ -285,6 +315,7 @@ void lk__safetensors_close(lk__safetensors *file)
     if (file->fd >= 0)
         close(file->fd);
     json_decref(file->header);
+    lk__free_aligned(file->data);
     lk__free(file->tensors);
     lk__free(file->path);
     lk__free(file);
@@ -346,7 +377,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "elements are read as 
 lk_status lk__safetensors_read(const lk__safetensors *file, const lk__safetensor *tensor, float *values)
 {
     char name[QUOTED];
-    if (file->fd < 0)
+    if (file->fd < 0 && !file->data)
         LK_FAIL(LK_ERR_STATE, "%s: its header alone is there", file->path);
     if (strcmp(tensor->dtype, "F32") == 0)
         return read_at(file, tensor->begin, values, (size_t)tensor->bytes);
@@ -359,4 +390,10 @@ lk_status lk__safetensors_read(const lk__safetensors *file, const lk__safetensor
                           quote(tensor->name, name), tensor->dtype);
     lk__free_aligned(raw);
     return status;
+}
+
+const float *lk__safetensors_values(const lk__safetensors *file, const lk__safetensor *tensor)
+{
+    bool is_here = file->data && strcmp(tensor->dtype, "F32") == 0 && tensor->begin % (int64_t)sizeof(float) == 0;
+    return is_here ? (const float *)(const void *)(file->data + tensor->begin) : NULL;
 }

@@ -34,6 +34,12 @@ void lk__safetensors_close(lk__safetensors *file); /* NULL is fine */
 lk_status lk__safetensors_parse(const char *path, const void *header, size_t bytes, int64_t size,
                                 lk__safetensors **file);
 
+/* A file that is in memory as a whole, from lk__alloc_aligned, which is taken, also on failure. */
+lk_status lk__safetensors_take(const char *path, unsigned char *data, int64_t size, lk__safetensors **file);
+
+/* Of such a file the elements where they lie; NULL: they are not F32, or lie where no float can. */
+const float *lk__safetensors_values(const lk__safetensors *file, const lk__safetensor *tensor);
+
 int lk__safetensors_count(const lk__safetensors *file);
 const lk__safetensor *lk__safetensors_at(const lk__safetensors *file, int index); /* in the order of the elements */
 const lk__safetensor *lk__safetensors_find(const lk__safetensors *file, const char *name); /* NULL: there is none */

@@ -36,7 +36,7 @@ void lk__checkpoint_contents_free(lk__checkpoint_contents *contents);
 lk_status lk__checkpoint_contents_copy(lk__checkpoint_contents *contents, lk_replicas *replicas);
 
 /* values[i]: of variable i. On every replica, or what is stored. */
-lk_status lk__replicas_write(lk_replicas *replicas, float *const *values);
+lk_status lk__replicas_write(lk_replicas *replicas, const float *const *values);
 
 /* --- checkpoint_state.c ------------------------------------------------------------------------------------------- */
 
@@ -71,7 +71,7 @@ struct lk_checkpoint {
     lk__safetensors *model, *optimizer; /* optimizer NULL: there is none */
     int n;
     const lk__safetensor **tensors; /* [n]: in the model's order */
-    float **values;                 /* [n] */
+    const float **values;           /* [n]: within `model` */
     const char **class_names;
     double *moments; /* mean, then deviation */
     lk_checkpoint_setting *settings;
@@ -86,15 +86,15 @@ lk_status lk__checkpoint_read_best(const char *folder, char name[LK_CHECKPOINT_N
 /* A member of state.json; NULL: there is none. */
 const json_t *lk__checkpoint_member(const lk_checkpoint *checkpoint, const char *name);
 
+/* Lets go of all tensors; what state.json says stays. */
+void lk__checkpoint_drop_tensors(lk_checkpoint *checkpoint);
+
 /* Whether its variables are the model's. Errors: LK_ERR_FORMAT, with the first that is not. */
 lk_status lk__checkpoint_check_model(const lk_checkpoint *checkpoint, const lk_model *model);
 
 /* Reads a file of at most so many bytes, in which no name comes twice; *json: to be let go of with json_decref. Errors:
  * LK_ERR_FORMAT, LK_ERR_IO. */
 lk_status lk__load_json(const char *path, int64_t most, json_t **json);
-
-/* A checkpoint folder's own: reads it whole and compares it with its manifest. */
-lk_status lk__checkpoint_verify(const char *folder);
 
 /* --- checkpoint_trainer.c ----------------------------------------------------------------------------------------- */
 

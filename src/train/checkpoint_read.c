@@ -111,25 +111,29 @@ lk_status lk__checkpoint_read_best(const char *folder, char name[LK_CHECKPOINT_N
 
 /* --- the manifest ------------------------------------------------------------------------------------------------- */
 
-static lk_status hash_stream(const char *path, int fd, int64_t *bytes, uint64_t *hash)
+/* Of a file of so many bytes. whole: where they are to be; NULL: nowhere. */
+static lk_status hash_stream(const char *path, int fd, int64_t bytes, unsigned char *whole, uint64_t *hash)
 {
     enum { PIECE = 1 << 20 };
-    unsigned char *piece = lk__alloc_aligned(PIECE);
+    unsigned char *piece = whole ? NULL : lk__alloc_aligned(PIECE);
     XXH3_state_t *state = XXH3_createState();
-    lk_status status = piece && state ? LK_OK : lk__fail(LK_ERR_MEMORY, "out of memory: the hash of %s", path);
-    ssize_t got = 1;
-    *bytes = 0;
+    lk_status status =
+        (whole || piece) && state ? LK_OK : lk__fail(LK_ERR_MEMORY, "out of memory: the hash of %s", path);
     if (status == LK_OK)
         XXH3_64bits_reset(state);
-    while (status == LK_OK && got > 0) {
-        got = read(fd, piece, PIECE);
+    for (int64_t at = 0; at < bytes && status == LK_OK;) {
+        unsigned char *to = whole ? whole + at : piece;
+        ssize_t got = read(fd, to, bytes - at < PIECE ? (size_t)(bytes - at) : PIECE);
         if (got < 0 && errno == EINTR)
-            got = 1;
-        else if (got < 0)
+            continue;
+        if (got < 0)
             status = lk__fail(LK_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+        else if (got == 0)
+            status = lk__fail(LK_ERR_FORMAT, "%s: ends at byte %lld, and the manifest says %lld", path, (long long)at,
+                              (long long)bytes);
         else
-            XXH3_64bits_update(state, piece, (size_t)got);
-        *bytes += got > 0 ? got : 0;
+            XXH3_64bits_update(state, to, (size_t)got);
+        at += got;
     }
     if (status == LK_OK)
         *hash = XXH3_64bits_digest(state);
@@ -138,35 +142,64 @@ static lk_status hash_stream(const char *path, int fd, int64_t *bytes, uint64_t 
     return status;
 }
 
-static lk_status check_file(const char *folder, const char *name, const json_t *listed)
+static lk_status open_listed(const char *path, int64_t bytes, int *fd)
 {
-    char path[PATH_MAX], text[24];
     struct stat there;
-    int64_t bytes = 0, wanted = json_integer_value(json_object_get(listed, "bytes"));
-    uint64_t hash = 0;
-    const char *xxh3 = json_string_value(json_object_get(listed, "xxh3"));
-    if (strchr(name, '/') || name[0] == '.' || !json_is_integer(json_object_get(listed, "bytes")) || !xxh3)
-        LK_FAIL(LK_ERR_FORMAT, "%s/manifest.json: lists '%.60s' otherwise than it should", folder, name);
-    LK_TRY(path_of(folder, name, path));
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0 && errno == ENOENT)
-        LK_FAIL(LK_ERR_FORMAT, "%s: is missing, and the manifest lists it", path);
-    if (fd < 0)
-        LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
     lk_status status = LK_OK;
-    if (fstat(fd, &there) != 0 || !S_ISREG(there.st_mode))
+    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (*fd < 0 && errno == ENOENT)
+        LK_FAIL(LK_ERR_FORMAT, "%s: is missing, and the manifest lists it", path);
+    if (*fd < 0)
+        LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+    if (fstat(*fd, &there) != 0 || !S_ISREG(there.st_mode))
         status = lk__fail(LK_ERR_FORMAT, "%s: is not a regular file", path);
-    else if (there.st_size != wanted)
+    else if (there.st_size != bytes)
         status = lk__fail(LK_ERR_FORMAT, "%s: has %lld bytes, and the manifest says %lld", path,
-                          (long long)there.st_size, (long long)wanted);
-    if (status == LK_OK)
-        status = hash_stream(path, fd, &bytes, &hash);
+                          (long long)there.st_size, (long long)bytes);
+    if (status != LK_OK)
+        close(*fd);
+    return status;
+}
+
+/* keep: *data becomes all of it. */
+static lk_status check_file(const char *path, const json_t *listed, bool keep, unsigned char **data, int64_t *bytes)
+{
+    char text[24];
+    uint64_t hash = 0;
+    int fd;
+    const char *xxh3 = json_string_value(json_object_get(listed, "xxh3"));
+    *bytes = json_integer_value(json_object_get(listed, "bytes"));
+    if (!json_is_integer(json_object_get(listed, "bytes")) || *bytes < 0 || !xxh3)
+        LK_FAIL(LK_ERR_FORMAT, "%s: is listed in the manifest otherwise than it should", path);
+    LK_TRY(open_listed(path, *bytes, &fd));
+    *data = keep ? lk__alloc_aligned((size_t)*bytes + 1) : NULL;
+    lk_status status = keep && !*data ? LK_ERR_MEMORY : hash_stream(path, fd, *bytes, *data, &hash);
     close(fd);
-    LK_TRY(status);
     snprintf(text, sizeof text, "%016" PRIx64, hash);
-    if (bytes != wanted || strcmp(text, xxh3) != 0)
-        LK_FAIL(LK_ERR_FORMAT, "%s: is damaged: its hash is %s, and the manifest says %.20s", path, text, xxh3);
-    return LK_OK;
+    if (status == LK_OK && strcmp(text, xxh3) != 0)
+        status =
+            lk__fail(LK_ERR_FORMAT, "%s: is damaged: its hash is %s, and the manifest says %.20s", path, text, xxh3);
+    if (status != LK_OK) {
+        lk__free_aligned(*data);
+        *data = NULL;
+    }
+    return status;
+}
+
+/* Tensors stay in memory: they are read once. */
+static lk_status take_file(lk_checkpoint *c, const char *name, const json_t *listed)
+{
+    char path[PATH_MAX];
+    unsigned char *data;
+    int64_t bytes;
+    lk__safetensors **tensors = strcmp(name, "model.safetensors") == 0       ? &c->model
+                                : strcmp(name, "optimizer.safetensors") == 0 ? &c->optimizer
+                                                                             : NULL;
+    if (strchr(name, '/') || name[0] == '.')
+        LK_FAIL(LK_ERR_FORMAT, "%s/manifest.json: lists '%.60s', which is no file of a checkpoint", c->folder, name);
+    LK_TRY(path_of(c->folder, name, path));
+    LK_TRY(check_file(path, listed, tensors, &data, &bytes));
+    return tensors ? lk__safetensors_take(path, data, bytes, tensors) : LK_OK;
 }
 
 /* So that the disk works while another file is hashed. */
@@ -182,8 +215,9 @@ static void read_ahead(const char *folder, const char *name)
     close(fd);
 }
 
-static lk_status check_files(const char *folder, const json_t *manifest)
+static lk_status take_files(lk_checkpoint *c, const json_t *manifest)
 {
+    const char *folder = c->folder;
     static const char *const needed[] = {"model.safetensors", "state.json"};
     const char *name;
     json_t *listed, *files = json_object_get(manifest, "files");
@@ -201,18 +235,18 @@ static lk_status check_files(const char *folder, const json_t *manifest)
     }
     json_object_foreach(files, name, listed)
     {
-        LK_TRY(check_file(folder, name, listed));
+        LK_TRY(take_file(c, name, listed));
     }
     return LK_OK;
 }
 
-lk_status lk__checkpoint_verify(const char *folder)
+static lk_status read_manifest(lk_checkpoint *c)
 {
     char path[PATH_MAX];
     json_t *manifest;
-    LK_TRY(path_of(folder, "manifest.json", path));
+    LK_TRY(path_of(c->folder, "manifest.json", path));
     LK_TRY(lk__load_json(path, 1 << 20, &manifest));
-    lk_status status = check_files(folder, manifest);
+    lk_status status = take_files(c, manifest);
     json_decref(manifest);
     return status;
 }
@@ -225,10 +259,10 @@ static lk_status read_variable(lk_checkpoint *c, int index, const char *name)
     if (!tensor || strcmp(tensor->dtype, "F32") != 0)
         LK_FAIL(LK_ERR_FORMAT, "%s/model.safetensors: has no %s of f32", c->folder, name);
     c->tensors[index] = tensor;
-    c->values[index] = lk__calloc((size_t)tensor->count + 1, sizeof **c->values);
+    c->values[index] = lk__safetensors_values(c->model, tensor);
     if (!c->values[index])
-        return LK_ERR_MEMORY;
-    return lk__safetensors_read(c->model, tensor, c->values[index]);
+        LK_FAIL(LK_ERR_FORMAT, "%s/model.safetensors: %s lies where no f32 can", c->folder, name);
+    return LK_OK;
 }
 
 static lk_status read_variables(lk_checkpoint *c)
@@ -264,15 +298,10 @@ static lk_status find_file(const lk_checkpoint *c, const char *name, char **path
 static lk_status read_contents(lk_checkpoint *c)
 {
     char path[PATH_MAX];
-    LK_TRY(lk__checkpoint_verify(c->folder));
+    LK_TRY(read_manifest(c));
     LK_TRY(path_of(c->folder, "state.json", path));
     LK_TRY(lk__state_read(path, c));
-    LK_TRY(path_of(c->folder, "model.safetensors", path));
-    LK_TRY(lk__safetensors_open(path, &c->model));
     LK_TRY(read_variables(c));
-    LK_TRY(path_of(c->folder, "optimizer.safetensors", path));
-    if (access(path, F_OK) == 0)
-        LK_TRY(lk__safetensors_open(path, &c->optimizer));
     LK_TRY(find_file(c, "implementations", &c->implementations));
     LK_TRY(find_file(c, "model.lk", &c->model_file));
     c->info.model_file = c->model_file;
@@ -294,17 +323,22 @@ static lk_status open_one(const char *folder, lk_checkpoint **checkpoint)
     return status;
 }
 
+void lk__checkpoint_drop_tensors(lk_checkpoint *c)
+{
+    lk__safetensors_close(c->model);
+    lk__safetensors_close(c->optimizer);
+    c->model = c->optimizer = NULL;
+    c->n = 0;
+}
+
 void lk_checkpoint_release(lk_checkpoint *c)
 {
     if (!c)
         return;
-    for (int i = 0; c->values && i < c->n; i++)
-        lk__free(c->values[i]);
-    lk__safetensors_close(c->model);
-    lk__safetensors_close(c->optimizer);
+    lk__checkpoint_drop_tensors(c);
     json_decref(c->state);
-    lk__free(c->values);
-    lk__free(c->tensors);
+    lk__free((void *)c->values);
+    lk__free((void *)c->tensors);
     lk__free(c->class_names);
     lk__free(c->moments);
     lk__free(c->settings);

@@ -200,7 +200,7 @@ static lk_status read_all(const char *path, const lk__safetensors *file, lk_repl
     if (status == LK_OK)
         status = check_rest(path, file, model);
     if (status == LK_OK)
-        status = lk__replicas_write(replicas, values);
+        status = lk__replicas_write(replicas, (const float *const *)values);
     for (int i = 0; values && i < count; i++)
         lk__free(values[i]);
     lk__free(values);

@@ -50,16 +50,18 @@ void lk__checkpoint_contents_free(lk__checkpoint_contents *c)
     *c = (lk__checkpoint_contents){.model = NULL};
 }
 
-/* fn(the part of a slot that belongs to each parameter, its place in values), one after the other. */
-static lk_status each_part(lk_tensor *slot, lk_tensor *const *parameters, int n, float *values, bool write)
+/* The part of a slot that belongs to the parameter: a new reference. */
+static lk_tensor *part_of(lk_optimizer *optimizer, int slot, const lk_tensor *parameter)
+{
+    return lk__tensor_over(lk_optimizer_state(optimizer, slot, NULL)->storage, parameter);
+}
+
+static lk_status copy_slot(lk_optimizer *optimizer, int slot, lk_tensor *const *parameters, int n, float *values)
 {
     for (int i = 0; i < n; i++) {
-        lk_tensor *part = lk__tensor_over(slot->storage, parameters[i]);
+        lk_tensor *part = part_of(optimizer, slot, parameters[i]);
         size_t count = (size_t)lk_tensor_count(parameters[i]);
-        if (!part)
-            return LK_ERR_MEMORY;
-        lk_status status = write ? lk_tensor_write(part, values, count * sizeof *values)
-                                 : lk_tensor_read(part, values, count * sizeof *values);
+        lk_status status = part ? lk_tensor_read(part, values, count * sizeof *values) : LK_ERR_MEMORY;
         lk_tensor_release(part);
         LK_TRY(status);
         values += count;
@@ -78,39 +80,48 @@ lk_status lk__checkpoint_contents_copy(lk__checkpoint_contents *c, lk_replicas *
         values += count;
     }
     for (int s = 0; s < c->n_slots; s++)
-        LK_TRY(each_part(lk_optimizer_state(optimizer, s, NULL), variables, lk_model_parameter_count(c->model),
-                         c->slots[s], false));
+        LK_TRY(copy_slot(optimizer, s, variables, lk_model_parameter_count(c->model), c->slots[s]));
     return LK_OK;
 }
 
 /* --- to the devices ----------------------------------------------------------------------------------------------- */
 
-static lk_status read_slot(const lk_checkpoint *checkpoint, const lk_model *model, const char *slot, float *values)
+static lk_status find_part(const lk_checkpoint *checkpoint, const char *slot, const char *variable, int64_t count,
+                           const float **values)
 {
     char name[1024];
+    snprintf(name, sizeof name, "%s.%s", slot, variable);
+    const lk__safetensor *tensor = lk__safetensors_find(checkpoint->optimizer, name);
+    *values = tensor ? lk__safetensors_values(checkpoint->optimizer, tensor) : NULL;
+    if (!*values || tensor->count != count)
+        LK_FAIL(LK_ERR_FORMAT, "%s/optimizer.safetensors: has no %s of %lld elements of f32", checkpoint->info.folder,
+                name, (long long)count);
+    return LK_OK;
+}
+
+static lk_status restore_slot(lk_replicas *replicas, const lk_checkpoint *checkpoint, int owner, int slot,
+                              const char *slot_name)
+{
+    const lk_model *model = lk__replicas_model(replicas);
+    lk_tensor *const *parameters = lk__replicas_owned(replicas, owner);
     for (int i = 0; i < lk_model_parameter_count(model); i++) {
-        snprintf(name, sizeof name, "%s.%s", slot, lk_model_variable_name(model, i));
-        const lk__safetensor *tensor = lk__safetensors_find(checkpoint->optimizer, name);
-        int64_t count = lk_shape_count(lk_model_variable_shape(model, i));
-        if (!tensor || tensor->count != count)
-            LK_FAIL(LK_ERR_FORMAT, "%s/optimizer.safetensors: has no %s of %lld elements", checkpoint->info.folder,
-                    name, (long long)count);
-        LK_TRY(lk__safetensors_read(checkpoint->optimizer, tensor, values));
-        values += count;
+        const float *values;
+        int64_t count = lk_tensor_count(parameters[i]);
+        LK_TRY(find_part(checkpoint, slot_name, lk_model_variable_name(model, i), count, &values));
+        lk_tensor *part = part_of(lk_replicas_optimizer(replicas, owner), slot, parameters[i]);
+        lk_status status = part ? lk_tensor_write(part, values, (size_t)count * sizeof *values) : LK_ERR_MEMORY;
+        lk_tensor_release(part);
+        LK_TRY(status);
     }
     return LK_OK;
 }
 
-static lk_status restore_optimizer(lk_replicas *replicas, const lk_checkpoint *checkpoint, int owner, float *values)
+static lk_status restore_optimizer(lk_replicas *replicas, const lk_checkpoint *checkpoint, int owner)
 {
-    const lk_model *model = lk__replicas_model(replicas);
     lk_optimizer *optimizer = lk_replicas_optimizer(replicas, owner);
-    const char *slot;
-    for (int s = 0; lk_optimizer_state(optimizer, s, &slot); s++) {
-        LK_TRY(read_slot(checkpoint, model, slot, values));
-        LK_TRY(each_part(lk_optimizer_state(optimizer, s, NULL), lk__replicas_owned(replicas, owner),
-                         lk_model_parameter_count(model), values, true));
-    }
+    const char *name;
+    for (int s = 0; lk_optimizer_state(optimizer, s, &name); s++)
+        LK_TRY(restore_slot(replicas, checkpoint, owner, s, name));
     lk__optimizer_resume(optimizer, checkpoint->info.updates);
     return LK_OK;
 }
@@ -130,7 +141,7 @@ static lk_status check_optimizer(const lk_checkpoint *checkpoint, const lk_optim
     return LK_OK;
 }
 
-lk_status lk__replicas_write(lk_replicas *replicas, float *const *values)
+lk_status lk__replicas_write(lk_replicas *replicas, const float *const *values)
 {
     const lk_model *model = lk__replicas_model(replicas);
     LK_TRY(lk__replicas_begin_update(replicas));
@@ -148,13 +159,10 @@ lk_status lk_replicas_restore(lk_replicas *replicas, const lk_checkpoint *checkp
     LK_TRY(lk__checkpoint_check_model(checkpoint, model));
     LK_TRY(check_optimizer(checkpoint, lk_replicas_optimizer(replicas, 0)));
     LK_TRY(lk__replicas_write(replicas, checkpoint->values));
-    float *values = lk__calloc((size_t)elements(model, lk_model_parameter_count(model)) + 1, sizeof *values);
-    lk_status status = values ? LK_OK : LK_ERR_MEMORY;
-    for (int o = 0; o < lk__replicas_owners(replicas) && status == LK_OK; o++)
+    for (int o = 0; o < lk__replicas_owners(replicas); o++)
         if (lk_replicas_optimizer(replicas, o))
-            status = restore_optimizer(replicas, checkpoint, o, values);
-    lk__free(values);
-    return status;
+            LK_TRY(restore_optimizer(replicas, checkpoint, o));
+    return LK_OK;
 }
 
 /* --- of a loop of one's own --------------------------------------------------------------------------------------- */

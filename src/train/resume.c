@@ -218,6 +218,7 @@ lk_status lk__resume_restore(lk_trainer *trainer)
     LK_TRY(check_settings(trainer));
     LK_TRY(check_position(trainer));
     LK_TRY(lk_replicas_restore(trainer->replicas, trainer->resumed));
+    lk__checkpoint_drop_tensors(trainer->resumed);
     trainer->epoch = info->epoch;
     trainer->steps = trainer->audited = info->steps;
     trainer->updates = info->updates;
