@@ -47,7 +47,10 @@ done
 export PKG_CONFIG_PATH=$prefix/lib/pkgconfig LD_LIBRARY_PATH=$prefix/lib
 read -ra flags < <(pkg-config --cflags --libs lockstep)
 cc -std=c11 -Wall -Wextra -Werror "$outside/outside.c" -o "$work/outside" "${flags[@]}"
-[[ $("$work/outside") == "$expected" ]] || fail "made with pkg-config: another digest"
+mapfile -t said < <("$work/outside" "" "$work/run")
+[[ ${said[0]} == "$expected" ]] || fail "made with pkg-config: another digest"
+run 0 evaluate "$work/run" --limit 96
+prints "accuracy ${said[1]} ("
 if [[ -e $build/liblockstep_mpi.so ]]; then
     [[ $("$work/outside" multi-worker) == "$expected" ]] || fail "made with pkg-config: no plug-in for MPI"
 fi
