@@ -321,6 +321,25 @@ static void refuses_what_was_not_asked_for(void **state)
     refused(&config, "--seed was 11 and is 12");
 }
 
+/* A callback alone, without checkpoint_dir in the configuration. */
+static void writes_over_nothing(void **state)
+{
+    (void)state;
+    lk_train_config config = usual();
+    lk_train_result result;
+    train_until(&config, (breaking){.step = 4});
+    lk_trainer *trainer = small_trainer(&config);
+    add_checkpoints(trainer, 0);
+    assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_ARGUMENT);
+    assert_non_null(strstr(lk_error_message(), "holds checkpoints of another training"));
+    lk_error_clear();
+    lk_trainer_release(trainer);
+    lk_checkpoint *last;
+    assert_ok(lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &last));
+    assert_true(lk_checkpoint_get_info(last)->steps >= 4);
+    lk_checkpoint_release(last);
+}
+
 /* What says that it is over stays so. */
 static void a_training_that_has_ended_stays_as_it_is(void **state)
 {
@@ -442,6 +461,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(goes_on_with_any_strategy, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(keeps_the_number_of_shards, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(refuses_what_was_not_asked_for, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(writes_over_nothing, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_training_that_has_ended_stays_as_it_is, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(callbacks_remember, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(goes_on_again_and_again, make_folder, remove_folder),

@@ -94,7 +94,8 @@ LK_API lk_status lk_checkpoint_parse_every(const char *text, lk_checkpoint_opts 
  * accumulation one may come some batches late. A checkpoint holds what other callbacks save too; add it in one process
  * of several, the first. Where one cannot be written the others stay as they are, and a warning says so
  * (lockstep/log.h); where it was the last one, fit gives that error at the end. When training begins: LK_ERR_IO,
- * LK_ERR_ARGUMENT (best by a validation metric, and there is no evaluation), LK_ERR_STATE (another one writes there).
+ * LK_ERR_ARGUMENT (best by a validation metric, and there is no evaluation; checkpoints of another training in the
+ * folder), LK_ERR_STATE (another one writes there).
  */
 LK_API lk_callback lk_callback_checkpoint(const char *folder, const lk_checkpoint_opts *opts);
 

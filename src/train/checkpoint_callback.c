@@ -166,8 +166,8 @@ static lk_status train_begin(void *self, lk_trainer *trainer)
                 metric_names[s->metric]);
     s->last = trainer->position;
     s->last_time = lk__seconds();
-    LK_TRY(lk__checkpoint_writer_new(s->folder, trainer->position.steps, s->opts.keep > 0 ? s->opts.keep : 3,
-                                     trainer->replicas, &s->writer));
+    LK_TRY(lk__checkpoint_writer_new(s->folder, trainer->position.steps, trainer->resumed != NULL,
+                                     s->opts.keep > 0 ? s->opts.keep : 3, trainer->replicas, &s->writer));
     LK_TRY(name_best(s, trainer));
     /* From the first moment on there is something to go on from: whose records these are, above all. */
     return trainer->resumed ? LK_OK : write_one(s, trainer, false, false);

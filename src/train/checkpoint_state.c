@@ -55,7 +55,7 @@ static void put_data(lk__bytes *out, const lk_checkpoint_info *info, lk_model_in
     if (info->class_names) {
         lk__json_open(out, "class_names", '[');
         for (int64_t c = 0; c < input.classes; c++)
-            lk__json_field(out, LK_TEXT(NULL, info->class_names[c]));
+            lk__json_field(out, LK_TEXT(NULL, info->class_names[c] ? info->class_names[c] : ""));
         lk__json_close(out, ']');
     }
     lk__json_field(out, LK_BOOL("center", info->center));

@@ -73,7 +73,7 @@ static lk_status lock(lk__checkpoint_writer *w)
     return LK_OK;
 }
 
-static lk_status prepare(lk__checkpoint_writer *w, int64_t steps)
+static lk_status prepare(lk__checkpoint_writer *w, int64_t steps, bool goes_on)
 {
     int64_t *found;
     int n;
@@ -84,6 +84,11 @@ static lk_status prepare(lk__checkpoint_writer *w, int64_t steps)
         lk_error_clear(); /* damaged: the next best takes its place */
     LK_TRY(lk__checkpoint_list(w->folder, &found, &n));
     lk_status status = LK_OK;
+    if (n > 0 && found[n - 1] > steps && !goes_on)
+        status = lk__fail(LK_ERR_ARGUMENT,
+                          "%s: holds checkpoints of another training, after %lld steps: go on from "
+                          "them, or name another folder",
+                          w->folder, (long long)found[n - 1]);
     for (int i = 0; i < n && status == LK_OK; i++)
         if (found[i] > steps)
             status = put_aside(w, found[i]);
@@ -162,12 +167,12 @@ static void *run(void *argument)
     return NULL;
 }
 
-static lk_status build(lk__checkpoint_writer *w, const char *folder, int64_t steps, lk_replicas *replicas)
+static lk_status build(lk__checkpoint_writer *w, const char *folder, int64_t steps, bool goes_on, lk_replicas *replicas)
 {
     w->folder = lk__strdup(folder);
     if (!w->folder)
         return LK_ERR_MEMORY;
-    LK_TRY(prepare(w, steps));
+    LK_TRY(prepare(w, steps, goes_on));
     for (int i = 0; i < ROOM; i++)
         LK_TRY(lk__checkpoint_contents_init(&w->jobs[i].contents, replicas));
     int error = pthread_create(&w->thread, NULL, run, w);
@@ -177,8 +182,8 @@ static lk_status build(lk__checkpoint_writer *w, const char *folder, int64_t ste
     return LK_OK;
 }
 
-lk_status lk__checkpoint_writer_new(const char *folder, int64_t steps, int64_t keep, lk_replicas *replicas,
-                                    lk__checkpoint_writer **writer)
+lk_status lk__checkpoint_writer_new(const char *folder, int64_t steps, bool goes_on, int64_t keep,
+                                    lk_replicas *replicas, lk__checkpoint_writer **writer)
 {
     lk__checkpoint_writer *w = lk__calloc(1, sizeof *w);
     *writer = NULL;
@@ -188,7 +193,7 @@ lk_status lk__checkpoint_writer_new(const char *folder, int64_t steps, int64_t k
     w->lock = -1;
     pthread_mutex_init(&w->mutex, NULL);
     pthread_cond_init(&w->changed, NULL);
-    lk_status status = build(w, folder, steps, replicas);
+    lk_status status = build(w, folder, steps, goes_on, replicas);
     if (status == LK_OK)
         *writer = w;
     else

@@ -9,11 +9,12 @@
 
 typedef struct lk__checkpoint_writer lk__checkpoint_writer;
 
-/* Makes the folder, and takes out of it what a killed process left. Checkpoints after more than `steps` steps, which
+/* Makes the folder, and takes out of it what a killed process left. Checkpoints after more than `steps` steps are not
+ * of this training (LK_ERR_ARGUMENT), or, where that goes on from one of them,
  * could not be read, are put aside as damaged-checkpoint-N. Errors: LK_ERR_IO, LK_ERR_MEMORY, LK_ERR_STATE (another one
  * writes there). */
-lk_status lk__checkpoint_writer_new(const char *folder, int64_t steps, int64_t keep, lk_replicas *replicas,
-                                    lk__checkpoint_writer **writer);
+lk_status lk__checkpoint_writer_new(const char *folder, int64_t steps, bool goes_on, int64_t keep,
+                                    lk_replicas *replicas, lk__checkpoint_writer **writer);
 
 /* Waits for what is still to be written. NULL is fine. */
 void lk__checkpoint_writer_release(lk__checkpoint_writer *writer);
