@@ -264,7 +264,7 @@ static lk_status run_steps_elsewhere(lk_trainer *trainer, lk__pass *p)
 {
     bool stopped = false;
     lk_ledger_reset(p->ledger);
-    p->began = lk__seconds();
+    p->entered = p->began = lk__seconds();
     LK_TRY(hand_out_epoch(trainer));
     if (p->evaluates && trainer->val_loader)
         LK_TRY(lk_loader_start(trainer->val_loader, 0));
