@@ -63,9 +63,9 @@ static int open_world(void **state)
 {
     world *w = calloc(1, sizeof *w);
     void *pinned;
-    assert_int_equal(gpu->stream_open(0, &w->a), LK_GPU_OK);
-    assert_int_equal(gpu->stream_open(0, &w->b), LK_GPU_OK);
-    assert_int_equal(gpu->stream_open(1, &w->elsewhere), LK_GPU_OK);
+    assert_int_equal(gpu->stream_open(0, NULL, &w->a), LK_GPU_OK);
+    assert_int_equal(gpu->stream_open(0, NULL, &w->b), LK_GPU_OK);
+    assert_int_equal(gpu->stream_open(1, NULL, &w->elsewhere), LK_GPU_OK);
     assert_int_equal(gpu->event_new(w->a, &w->event), LK_GPU_OK);
     assert_int_equal(gpu->event_new(w->a, &w->other), LK_GPU_OK);
     w->x = allocated(w->a);
@@ -378,13 +378,13 @@ static void test_a_stream_is_closed_when_it_is_idle(void **state)
 {
     world *w = *state;
     lk_gpu_stream *stream;
-    assert_int_equal(gpu->stream_open(0, &stream), LK_GPU_OK);
+    assert_int_equal(gpu->stream_open(0, NULL, &stream), LK_GPU_OK);
     fill(stream, w->x);
     gpu->stream_close(stream);
     EXPECT("is closed before");
     assert_int_equal(fill(stream, w->x), LK_GPU_FAILED);
     EXPECT("fill on a stream that is not open");
-    assert_int_equal(gpu->stream_open(0, &stream), LK_GPU_OK);
+    assert_int_equal(gpu->stream_open(0, NULL, &stream), LK_GPU_OK);
     fill(stream, w->y);
     gpu->stream_wait(stream);
     gpu->stream_close(stream);

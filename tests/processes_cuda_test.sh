@@ -162,7 +162,7 @@ killed()
     until_there '"epoch":2' "$work/stdout"
     mapfile -t both < <(pgrep -P "$(pgrep -P "$process")" -f 'lockstep train')
     [[ ${#both[@]} -eq 2 ]] || fail "not two ranks below mpirun"
-    if ! tr '\0' '\n' <"/proc/${both[$rank]}/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$rank"; then
+    if ! grep -zqx "OMPI_COMM_WORLD_RANK=$rank" "/proc/${both[$rank]}/environ"; then
         both=("${both[1]}" "${both[0]}")
     fi
     kill -KILL "${both[$rank]}"

@@ -183,21 +183,45 @@ static lk_status new_bounce(lk_cuda *cuda, void **buffer)
     return lk__cuda_check(cuda->driver, cuda->driver->pinned_alloc(cuda->stream, LK_CUDA_BOUNCE_BYTES, buffer));
 }
 
+/* Whose exchanges they are. */
+static lk_cuda *exchanging(void *user)
+{
+    lk_cuda *cuda = user;
+    return cuda->device ? cuda->device : cuda;
+}
+
+static void begin_pause(void *user, bool is_idle)
+{
+    lk__cuda_pause_exchanges(exchanging(user), is_idle);
+}
+
+static void end_pause(void *user)
+{
+    lk__cuda_resume_exchanges(exchanging(user));
+}
+
+static lk_status open_one(lk_cuda *cuda, lk_gpu_stream **stream)
+{
+    lk_gpu_pauses pauses = {begin_pause, end_pause, cuda};
+    return lk__cuda_check(cuda->driver, cuda->driver->stream_open(cuda->gpu, &pauses, stream));
+}
+
 static lk_status open_stream(lk_cuda *cuda)
 {
-    LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->stream_open(cuda->gpu, &cuda->trunk)));
+    LK_TRY(open_one(cuda, &cuda->trunk));
     cuda->stream = cuda->trunk;
     LK_TRY(new_events(cuda, cuda->events, LK_CUDA_EVENTS));
     return new_events(cuda, &cuda->followed, 1);
 }
 
-lk_status lk__cuda_stream_new(const lk_gpu_driver *driver, int gpu, lk_cuda **out)
+lk_status lk__cuda_stream_new(const lk_gpu_driver *driver, int gpu, lk_cuda *device, lk_cuda **out)
 {
     lk_cuda *cuda = lk__calloc(1, sizeof *cuda);
     if (!cuda)
         return LK_ERR_MEMORY;
     cuda->driver = driver;
     cuda->gpu = gpu;
+    cuda->device = device;
     pthread_mutex_init(&cuda->reading, NULL);
     pthread_mutex_init(&cuda->capturing, NULL);
     pthread_mutex_init(&cuda->fault.lock, NULL);
@@ -212,7 +236,7 @@ lk_status lk__cuda_stream_new(const lk_gpu_driver *driver, int gpu, lk_cuda **ou
 
 static lk_status open_copies(lk_cuda *cuda)
 {
-    LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->stream_open(cuda->gpu, &cuda->reader)));
+    LK_TRY(open_one(cuda, &cuda->reader));
     LK_TRY(new_events(cuda, cuda->written, LK_CUDA_BOUNCES));
     LK_TRY(new_bounce(cuda, &cuda->read_bounce));
     for (int i = 0; i < LK_CUDA_BOUNCES; i++)
@@ -225,7 +249,7 @@ lk_status lk__cuda_open(lk_device *device, void **state)
     const lk_gpu_driver *driver;
     LK_TRY(find_gpu(device->index, &driver));
     lk_cuda *cuda;
-    LK_TRY(lk__cuda_stream_new(driver, device->index, &cuda));
+    LK_TRY(lk__cuda_stream_new(driver, device->index, NULL, &cuda));
     lk_status status = open_copies(cuda);
     if (status == LK_OK)
         *state = cuda;
@@ -256,9 +280,7 @@ void *lk__cuda_alloc(void *self, size_t bytes)
     const lk_device *device = self;
     lk_cuda *cuda = device->state;
     void *data = NULL;
-    lk__cuda_pause_exchanges(cuda, false);
     lk_status status = lk__cuda_check(cuda->driver, cuda->driver->alloc(cuda->trunk, bytes, &data));
-    lk__cuda_resume_exchanges(cuda);
     return status == LK_OK ? data : NULL;
 }
 
@@ -266,9 +288,7 @@ void lk__cuda_free(void *self, void *data)
 {
     const lk_device *device = self;
     lk_cuda *cuda = device->state;
-    lk__cuda_pause_exchanges(cuda, true);
     cuda->driver->alloc_free(cuda->trunk, data);
-    lk__cuda_resume_exchanges(cuda);
 }
 
 /* --- what is under way -------------------------------------------------------------------------------------------- */

@@ -2,7 +2,7 @@
  * graph keeps what is started between its beginning and its end, on the trunk and on the branches that were forked
  * meanwhile. */
 #include "cuda/cuda.h"
-#include "cuda/cuda_ranks.h"
+#include "cuda/cuda_state.h"
 
 /* --- branches ----------------------------------------------------------------------------------------------------- */
 
@@ -103,11 +103,8 @@ static lk_status launch(lk_device *device, void *kept, uint64_t step)
 static void free_graph(lk_device *device, void *kept)
 {
     lk_cuda *cuda = device->state;
-    if (!kept)
-        return;
-    lk__cuda_pause_exchanges(cuda, true);
-    cuda->driver->graph_free(kept);
-    lk__cuda_resume_exchanges(cuda);
+    if (kept)
+        cuda->driver->graph_free(kept);
 }
 
 void lk__cuda_graphs_close(lk_cuda *cuda)

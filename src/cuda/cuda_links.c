@@ -12,7 +12,8 @@ _Static_assert((int)LK_LINKS_LEVELS == (int)LK_GPU_TREE_LEVELS, "a sum is one la
 typedef struct cuda_links {
     const lk_gpu_driver *driver;
     int n;
-    lk_cuda **streams; /* [n] */
+    lk_device **devices; /* [n]; a reference to the memory of each: links may be closed after them */
+    lk_cuda **streams;   /* [n] */
     const lk_gpu_nccl *nccl;
     lk_cuda_ranks *ranks; /* NULL: NCCL is not used */
 } cuda_links;
@@ -88,21 +89,28 @@ static lk_status new_id(lk_links_id *id)
 static void free_links(cuda_links *l)
 {
     lk__cuda_ranks_free(l->ranks);
-    for (int i = 0; i < l->n; i++)
-        if (l->streams)
-            lk__cuda_stream_free(l->streams[i]);
+    for (int i = 0; i < l->n; i++) {
+        lk__cuda_stream_free(l->streams[i]);
+        lk__device_release_memory(l->devices[i]);
+    }
     lk__free(l->streams);
+    lk__free(l->devices);
     lk__free(l);
 }
 
 static lk_status open_all(cuda_links *l, const lk_links_opts *opts)
 {
+    l->devices = lk__calloc((size_t)opts->n, sizeof(lk_device *));
     l->streams = lk__calloc((size_t)opts->n, sizeof(lk_cuda *));
-    if (!l->streams)
+    if (!l->devices || !l->streams)
         return LK_ERR_MEMORY;
+    for (int i = 0; i < opts->n; i++) {
+        l->devices[i] = opts->devices[i];
+        lk__device_retain_memory(l->devices[i]);
+    }
     l->n = opts->n;
     for (int i = 0; i < l->n; i++)
-        LK_TRY(lk__cuda_stream_new(l->driver, opts->devices[i]->index, &l->streams[i]));
+        LK_TRY(lk__cuda_stream_new(l->driver, opts->devices[i]->index, opts->devices[i]->state, &l->streams[i]));
     if (!opts->has_communicator)
         return LK_OK;
     l->nccl = find_nccl();

@@ -30,8 +30,7 @@ struct lk_cuda_ranks {
     void *user;
     int limit_ms;
     bool are_connected;
-    lk_cuda *const *streams; /* [n] */
-    lk_device **devices;     /* [n]; a reference to the memory of each: links may be closed after them */
+    lk_cuda *const *streams; /* [n]; beside the devices */
     lk_gpu_comm **comms;     /* [n] */
     membership *memberships; /* [n] */
 
@@ -59,7 +58,7 @@ static void end_exchanges(lk_cuda_ranks *r, lk_status status, const char *messag
 {
     for (int i = 0; i < r->n; i++) {
         lk__cuda_fail(r->streams[i], status, message);
-        lk__cuda_fail(r->devices[i]->state, status, message);
+        lk__cuda_fail(r->streams[i]->device, status, message);
     }
     for (int i = 0; i < r->n; i++)
         r->nccl->comm_abort(r->comms[i]);
@@ -276,7 +275,7 @@ static void enter_devices(lk_cuda_ranks *r)
 {
     pthread_mutex_lock(&entering);
     for (int i = 0; i < r->n; i++) {
-        lk_cuda *device = r->devices[i]->state;
+        lk_cuda *device = r->streams[i]->device;
         pthread_mutex_lock(&device->linking);
         r->memberships[i] = (membership){r, device->memberships};
         device->memberships = &r->memberships[i];
@@ -288,7 +287,7 @@ static void enter_devices(lk_cuda_ranks *r)
 static void leave_devices(lk_cuda_ranks *r)
 {
     for (int i = 0; i < r->n; i++) {
-        lk_cuda *device = r->devices[i]->state;
+        lk_cuda *device = r->streams[i]->device;
         pthread_mutex_lock(&device->linking);
         for (membership **link = &device->memberships; *link; link = &(*link)->next) {
             if (*link != &r->memberships[i])
@@ -368,16 +367,11 @@ static lk_status connect_ranks(lk_cuda_ranks *r, const lk_links_opts *opts)
 
 static lk_status open_ranks(lk_cuda_ranks *r, const lk_links_opts *opts)
 {
-    r->devices = lk__calloc((size_t)opts->n, sizeof(lk_device *));
     r->comms = lk__calloc((size_t)opts->n, sizeof(lk_gpu_comm *));
     r->memberships = lk__calloc((size_t)opts->n, sizeof *r->memberships);
     r->progress = lk__calloc((size_t)opts->n, sizeof *r->progress);
-    if (!r->devices || !r->comms || !r->memberships || !r->progress)
+    if (!r->comms || !r->memberships || !r->progress)
         return LK_ERR_MEMORY;
-    for (int i = 0; i < opts->n; i++) {
-        r->devices[i] = opts->devices[i];
-        lk__device_retain_memory(r->devices[i]);
-    }
     r->n = opts->n;
     LK_TRY(read_limit(&r->limit_ms));
     LK_TRY(connect_ranks(r, opts));
@@ -459,8 +453,6 @@ void lk__cuda_ranks_free(lk_cuda_ranks *r)
     take_leave(r);
     for (int i = 0; i < r->n; i++)
         r->nccl->comm_free(r->comms[i]);
-    for (int i = 0; i < r->n; i++)
-        lk__device_release_memory(r->devices[i]);
     pthread_mutex_destroy(&r->launching);
     pthread_mutex_destroy(&r->talking);
     pthread_mutex_destroy(&r->stopping);
@@ -468,6 +460,5 @@ void lk__cuda_ranks_free(lk_cuda_ranks *r)
     lk__free(r->progress);
     lk__free(r->memberships);
     lk__free(r->comms);
-    lk__free(r->devices);
     lk__free(r);
 }

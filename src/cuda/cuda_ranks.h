@@ -22,9 +22,8 @@ lk_gpu_comm *lk__cuda_ranks_comm(const lk_cuda_ranks *ranks, int i);
 lk_status lk__cuda_ranks_begin(lk_cuda_ranks *ranks);
 lk_status lk__cuda_ranks_end(lk_cuda_ranks *ranks);
 
-/* Around a call of CUDA's that may wait, on the device's GPU or on all, for what was started there: no links of the
- * device start an exchange meanwhile, which would be one GPU's part without another's. is_idle: nor is one under way.
- */
+/* lk_gpu_pauses of a device: no links of the device start an exchange meanwhile, which would be one GPU's part without
+ * another's. is_idle: nor is one under way. */
 void lk__cuda_pause_exchanges(lk_cuda *cuda, bool is_idle);
 void lk__cuda_resume_exchanges(lk_cuda *cuda);
 

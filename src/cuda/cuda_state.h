@@ -32,7 +32,8 @@ typedef struct lk_cuda_fault {
 typedef struct lk_cuda {
     const lk_gpu_driver *driver;
     int gpu;
-    lk_gpu_stream *stream; /* what the device's thread starts goes there: to the trunk, or to a branch */
+    struct lk_cuda *device; /* of a stream of links: the device that it is beside; else NULL */
+    lk_gpu_stream *stream;  /* what the device's thread starts goes there: to the trunk, or to a branch */
     lk_gpu_stream *trunk;
     lk_cuda_branch branches[LK_MAX_BRANCHES]; /* NULL until they are needed */
     lk_gpu_event *fork;                       /* where the trunk stood when branches were begun */
@@ -76,8 +77,9 @@ lk_gpu_event *lk__cuda_event_of(lk_cuda *cuda, uint64_t sequence);
 /* cuda_graph.c: gives back what branches and graphs had; the streams are idle. */
 void lk__cuda_graphs_close(lk_cuda *cuda);
 
-/* A stream on `gpu` with its events, and nothing else of what a device keeps. */
-lk_status lk__cuda_stream_new(const lk_gpu_driver *driver, int gpu, lk_cuda **cuda);
+/* A stream on `gpu` with its events, and nothing else of what a device keeps. device: as in lk_cuda; it lives as long.
+ */
+lk_status lk__cuda_stream_new(const lk_gpu_driver *driver, int gpu, lk_cuda *device, lk_cuda **cuda);
 void lk__cuda_stream_free(lk_cuda *cuda); /* a device's too. NULL is fine; the stream must be idle */
 
 /* The streams that are the queue of `device`: one, or those of links. *n: how many. */

@@ -35,6 +35,16 @@ typedef struct lk_gpu_stream lk_gpu_stream; /* a CUDA stream, with what librarie
 typedef struct lk_gpu_event lk_gpu_event;
 typedef struct lk_gpu_graph lk_gpu_graph;
 
+/* What the plug-in calls around whatever of CUDA's waits for all that was started on a GPU, or may: memory of the GPU
+ * or of the host that is given back, the first steps of libraries, a graph that is made. Between the two no exchange of
+ * NCCL's is started there, and with is_idle none is under way: its kernels wait for other ranks, which what is called
+ * may keep from coming, by a lock or because this thread would have to start them. They do not nest. */
+typedef struct lk_gpu_pauses {
+    void (*begin)(void *user, bool is_idle);
+    void (*end)(void *user);
+    void *user;
+} lk_gpu_pauses;
+
 typedef struct lk_gpu_info {
     char name[64];
     int capability[2]; /* 9, 0 */

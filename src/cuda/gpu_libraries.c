@@ -90,10 +90,8 @@ void lk__gpu_choices(lk_gpu_stream *stream, void (*visit)(void *user, const lk_g
 
 /* --- a stream's libraries ----------------------------------------------------------------------------------------- */
 
-static void free_libraries(lk_gpu_libraries *libraries)
+void lk__gpu_libraries_close(lk_gpu_libraries *libraries)
 {
-    if (!libraries)
-        return;
     lk__gpu_products_free(&libraries->products);
     lk__gpu_convolutions_free(&libraries->convolutions);
     if (libraries->blas)
@@ -103,17 +101,8 @@ static void free_libraries(lk_gpu_libraries *libraries)
     free(libraries);
 }
 
-void lk__gpu_libraries_free(lk_gpu_stream *stream)
+lk_gpu_status lk__gpu_libraries_open(lk_gpu_libraries **out)
 {
-    if (!stream->first)
-        free_libraries(stream->libraries);
-    cudaFree(stream->workspace);
-}
-
-static lk_gpu_status open_libraries(lk_gpu_stream *stream)
-{
-    if (stream->libraries)
-        return LK_GPU_OK;
     lk_gpu_libraries *libraries = calloc(1, sizeof *libraries);
     if (!libraries)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for the handles of cuBLASLt and cuDNN");
@@ -121,22 +110,10 @@ static lk_gpu_status open_libraries(lk_gpu_stream *stream)
     if (status == LK_GPU_OK)
         status = lk__gpu_check_dnn(cudnnCreate(&libraries->dnn), "start");
     if (status == LK_GPU_OK)
-        stream->libraries = libraries;
+        *out = libraries;
     else
-        free_libraries(libraries);
+        lk__gpu_libraries_close(libraries);
     return status;
-}
-
-lk_gpu_status lk__gpu_libraries_need(lk_gpu_stream *stream)
-{
-    lk_gpu_stream *first = stream->first ? stream->first : stream;
-    LK_GPU_TRY(lk__gpu_use(stream->gpu));
-    LK_GPU_TRY(open_libraries(first));
-    stream->libraries = first->libraries;
-    if (stream->workspace)
-        return LK_GPU_OK;
-    return lk__gpu_check(cudaMalloc(&stream->workspace, LK_GPU_WORKSPACE_BYTES),
-                         "allocate the workspace of cuBLASLt and cuDNN");
 }
 
 /* major 10000 + minor 100 + patch */

@@ -18,6 +18,7 @@ struct lk_gpu_stream {
     lk_gpu_stream *first;        /* that it was opened beside; NULL: none */
     lk_gpu_libraries *libraries; /* made when they are needed first; of `first`, if there is one */
     void *workspace;             /* of libraries, likewise; its own */
+    lk_gpu_pauses pauses;
 };
 
 /* Keeps the text for `error`, and gives back the status. */
@@ -42,9 +43,17 @@ lk_gpu_status lk__gpu_launched(const char *kernel);
 /* gpu_current.cu. What the calling thread makes and allocates from here on is made there. */
 lk_gpu_status lk__gpu_use(int gpu);
 
-/* gpu_matmul.c and gpu_conv.c. Makes the stream's libraries and workspace where they are not there; frees its own. */
+/* gpu_first_use.cu: the stream's lk_gpu_pauses. */
+void lk__gpu_pause(const lk_gpu_stream *stream, bool is_idle);
+void lk__gpu_resume(const lk_gpu_stream *stream);
+
+/* Makes the stream's libraries and workspace where they are not there; frees its own. */
 lk_gpu_status lk__gpu_libraries_need(lk_gpu_stream *stream);
 void lk__gpu_libraries_free(lk_gpu_stream *stream);
+
+/* gpu_libraries.c. On the GPU of the calling thread, while exchanges pause. Bytes are of a workspace. */
+lk_gpu_status lk__gpu_libraries_open(lk_gpu_libraries **libraries);
+void lk__gpu_libraries_close(lk_gpu_libraries *libraries);
 void lk__gpu_libraries_versions(lk_gpu_versions *versions);
 int64_t lk__gpu_libraries_workspace(void);
 

@@ -1,5 +1,6 @@
 /* CUDA's runtime behind driver.h: GPUs, streams, events, memory, graphs. */
 #include "cuda/gpu_current.cuh"
+#include "cuda/gpu_pause.cuh"
 
 #include <atomic>
 #include <cstdio>
@@ -12,7 +13,7 @@ struct lk_gpu_event {
 };
 
 struct lk_gpu_graph {
-    int gpu;
+    const lk_gpu_stream *stream; /* that it was made on */
     cudaGraphExec_t executable;
     cudaEvent_t launched; /* behind the last launch */
 };
@@ -96,13 +97,15 @@ static void stream_close(lk_gpu_stream *stream)
     free(stream);
 }
 
-static lk_gpu_status stream_open(int gpu, lk_gpu_stream **out)
+static lk_gpu_status stream_open(int gpu, const lk_gpu_pauses *pauses, lk_gpu_stream **out)
 {
     LK_GPU_TRY(lk__gpu_use(gpu));
     lk_gpu_stream *stream = (lk_gpu_stream *)calloc(1, sizeof *stream);
     if (!stream)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "CUDA: out of memory for a stream");
     stream->gpu = gpu;
+    if (pauses)
+        stream->pauses = *pauses;
     lk_gpu_status status =
         lk__gpu_check(cudaStreamCreateWithFlags(&stream->stream, cudaStreamNonBlocking), "make a stream");
     if (status != LK_GPU_OK) {
@@ -115,7 +118,7 @@ static lk_gpu_status stream_open(int gpu, lk_gpu_stream **out)
 
 static lk_gpu_status stream_open_beside(lk_gpu_stream *first, lk_gpu_stream **stream)
 {
-    LK_GPU_TRY(stream_open(first->gpu, stream));
+    LK_GPU_TRY(stream_open(first->gpu, &first->pauses, stream));
     (*stream)->first = first;
     return LK_GPU_OK;
 }
@@ -200,10 +203,17 @@ static lk_gpu_status event_query(lk_gpu_event *event)
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
+/* Also while a graph is made, where nothing can be waited for. */
+static cudaError_t alloc_between_exchanges(lk_gpu_stream *stream, size_t bytes, void **data)
+{
+    gpu_pause pause(stream, false);
+    return cudaMalloc(data, bytes);
+}
+
 static lk_gpu_status alloc(lk_gpu_stream *stream, size_t bytes, void **data)
 {
     LK_GPU_TRY(lk__gpu_use(stream->gpu));
-    cudaError_t error = cudaMalloc(data, bytes);
+    cudaError_t error = alloc_between_exchanges(stream, bytes, data);
     if (error != cudaErrorMemoryAllocation)
         return lk__gpu_check(error, "allocate memory");
     cudaGetLastError();
@@ -216,18 +226,21 @@ static lk_gpu_status alloc(lk_gpu_stream *stream, size_t bytes, void **data)
 static void alloc_free(lk_gpu_stream *stream, void *data)
 {
     gpu_scope scope(stream->gpu);
+    gpu_pause pause(stream, true);
     cudaFree(data);
 }
 
 static lk_gpu_status pinned_alloc(lk_gpu_stream *stream, size_t bytes, void **data)
 {
     LK_GPU_TRY(lk__gpu_use(stream->gpu));
+    gpu_pause pause(stream, true);
     return lk__gpu_check(cudaHostAlloc(data, bytes, cudaHostAllocDefault), "allocate pinned memory");
 }
 
 static void pinned_free(lk_gpu_stream *stream, void *data)
 {
-    lk__gpu_need(stream->gpu);
+    gpu_scope scope(stream->gpu);
+    gpu_pause pause(stream, true);
     cudaFreeHost(data);
 }
 
@@ -251,13 +264,15 @@ static lk_gpu_status copy(lk_gpu_stream *stream, void *to, const void *from, siz
 
 /* The first time that one GPU copies from another it is let straight at its memory, where it can: that maps what both
  * have, and so is not done for GPUs that are none of the program's business. It may be so already. */
-static void reach_peer(int gpu, int other)
+static void reach_peer(const lk_gpu_stream *stream, int other)
 {
     static std::atomic<uint32_t> asked[32];
+    int gpu = stream->gpu;
     uint32_t bit = 1u << (other % 32);
     if (gpu >= 32 || other >= 32 || (asked[gpu].fetch_or(bit) & bit))
         return;
     gpu_scope scope(gpu); /* what is let at the other one is the calling thread's GPU */
+    gpu_pause pause(stream, true);
     if (peers_of(gpu) & bit && cudaDeviceEnablePeerAccess(other, 0) != cudaSuccess)
         cudaGetLastError();
 }
@@ -267,7 +282,7 @@ static lk_gpu_status copy_peer(lk_gpu_stream *stream, void *to, lk_gpu_stream *o
     lk__gpu_need(stream->gpu);
     if (other->gpu == stream->gpu)
         return copy(stream, to, from, bytes, LK_GPU_TO_GPU);
-    reach_peer(stream->gpu, other->gpu);
+    reach_peer(stream, other->gpu);
     return lk__gpu_check(cudaMemcpyPeerAsync(to, stream->gpu, from, other->gpu, bytes, stream->stream),
                          "copy memory of another GPU");
 }
@@ -282,11 +297,8 @@ static lk_gpu_status capture_begin(lk_gpu_stream *stream)
 }
 
 /* What was launched may still run. */
-static void graph_free(lk_gpu_graph *graph)
+static void destroy_graph(lk_gpu_graph *graph)
 {
-    if (!graph)
-        return;
-    lk__gpu_need(graph->gpu);
     if (graph->launched) {
         cudaEventSynchronize(graph->launched);
         cudaEventDestroy(graph->launched);
@@ -296,19 +308,29 @@ static void graph_free(lk_gpu_graph *graph)
     free(graph);
 }
 
-static lk_gpu_status make_graph(int gpu, cudaGraph_t captured, lk_gpu_graph **out)
+static void graph_free(lk_gpu_graph *graph)
+{
+    if (!graph)
+        return;
+    lk__gpu_need(graph->stream->gpu);
+    gpu_pause pause(graph->stream, true);
+    destroy_graph(graph);
+}
+
+static lk_gpu_status make_graph(const lk_gpu_stream *stream, cudaGraph_t captured, lk_gpu_graph **out)
 {
     lk_gpu_graph *graph = (lk_gpu_graph *)calloc(1, sizeof *graph);
     if (!graph)
         return lk__gpu_fail(LK_GPU_NO_MEMORY, "CUDA: out of memory for a graph");
-    graph->gpu = gpu;
+    gpu_pause pause(stream, true); /* it has memory of the GPU */
+    graph->stream = stream;
     lk_gpu_status status = lk__gpu_check(cudaGraphInstantiate(&graph->executable, captured, 0), "make a graph");
     if (status == LK_GPU_OK)
         status = lk__gpu_check(cudaEventCreateWithFlags(&graph->launched, cudaEventDisableTiming), "make an event");
     if (status == LK_GPU_OK)
         *out = graph;
     else
-        graph_free(graph);
+        destroy_graph(graph);
     return status;
 }
 
@@ -318,7 +340,7 @@ static lk_gpu_status capture_end(lk_gpu_stream *stream, lk_gpu_graph **out)
     cudaGraph_t captured = NULL;
     *out = NULL;
     LK_GPU_TRY(lk__gpu_check(cudaStreamEndCapture(stream->stream, &captured), "end a graph"));
-    lk_gpu_status status = make_graph(stream->gpu, captured, out);
+    lk_gpu_status status = make_graph(stream, captured, out);
     cudaGraphDestroy(captured);
     return status;
 }

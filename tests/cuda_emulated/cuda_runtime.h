@@ -168,6 +168,13 @@ std::function<bool()> emulated_push_reachable(cudaStream_t stream, std::function
 /* Which of the machine's GPUs that is. */
 int emulated_gpu(int device);
 
+/* exchanges.cpp: streams of a device that NCCL is giving something to, and that have not come past it. What may wait
+ * for the device's other streams requires that there are none of the first, or, is_idle, of either. */
+void emulated_exchange_starts(int device, int change);
+void emulated_exchange_is_under_way(int device, int change);
+void emulated_require_no_exchange(int device, bool is_idle, const char *what);
+int emulated_device_of(cudaStream_t stream);
+
 /* Of a call that makes the device's context where there is none; and of one that says what for. */
 void emulated_need_context(int device);
 void emulated_context_is_used(int device);

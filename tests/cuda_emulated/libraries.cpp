@@ -16,19 +16,24 @@ struct lk_gpu_libraries {
     std::map<std::vector<int64_t>, lk_gpu_choice> chosen;
 };
 
-lk_gpu_status lk__gpu_libraries_need(lk_gpu_stream *stream)
+static void require_no_exchange(const char *what)
 {
-    lk_gpu_stream *first = stream->first ? stream->first : stream;
-    if (!first->libraries)
-        first->libraries = new lk_gpu_libraries{};
-    stream->libraries = first->libraries;
+    int device = 0;
+    cudaGetDevice(&device);
+    emulated_require_no_exchange(device, true, what);
+}
+
+lk_gpu_status lk__gpu_libraries_open(lk_gpu_libraries **libraries)
+{
+    require_no_exchange("cuBLASLt and cuDNN are started");
+    *libraries = new lk_gpu_libraries{};
     return LK_GPU_OK;
 }
 
-void lk__gpu_libraries_free(lk_gpu_stream *stream)
+void lk__gpu_libraries_close(lk_gpu_libraries *libraries)
 {
-    if (!stream->first)
-        delete stream->libraries;
+    require_no_exchange("cuBLASLt and cuDNN are ended");
+    delete libraries;
 }
 
 /* $LOCKSTEP_EMULATED_VERSION: of cuBLASLt and cuDNN. Each version has algorithms of its own. */
@@ -57,7 +62,7 @@ static void require_alignment(std::initializer_list<const void *> operands)
 
 int64_t lk__gpu_libraries_workspace(void)
 {
-    return 0;
+    return 256;
 }
 
 /* --- what runs ---------------------------------------------------------------------------------------------------- */

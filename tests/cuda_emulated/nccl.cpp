@@ -324,6 +324,20 @@ static void gather(const std::vector<cudaStream_t> &streams, cudaEvent_t event)
     }
 }
 
+/* Until the first stream has come this far, which is as far as it has been given something. */
+static void follow(const std::vector<cudaStream_t> &streams)
+{
+    std::vector<int> devices;
+    for (cudaStream_t stream : streams)
+        devices.push_back(emulated_device_of(stream));
+    for (int device : devices)
+        emulated_exchange_is_under_way(device, 1);
+    emulated_push_reachable(streams[0], [devices]() { /* which is no launch, and so does not fail */
+                                                      for (int device : devices)
+                                                          emulated_exchange_is_under_way(device, -1);
+    });
+}
+
 static void release(const std::vector<cudaStream_t> &streams, cudaEvent_t event)
 {
     cudaEventRecord(event, streams[0]);
@@ -367,6 +381,7 @@ static void start(const std::shared_ptr<world> &all, bool stands_still)
         push_parts(all, streams[0], asked);
     else
         emulated_push(streams[0], [asked]() { carry_out(asked); });
+    follow(streams);
     release(streams, event);
     cudaEventDestroy(event);
 }
@@ -434,11 +449,15 @@ ncclResult_t ncclGroupEnd(void)
         failed(ncclUnhandledCudaError, "as it was asked to");
     if (group_result == ncclSuccess && !to_join.empty())
         join_all();
+    if (!taking_part.empty()) /* time for other threads to come in between */
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
     if (group_result == ncclSuccess && !taking_part.empty())
         exchange(is_the_one("LOCKSTEP_EMULATED_NCCL_STALLS", group),
                  is_the_one("LOCKSTEP_EMULATED_NCCL_BREAKS", group));
     if (group_result == ncclSuccess && !to_finalize.empty())
         finalize_all();
+    for (emulated_comm *comm : taking_part)
+        emulated_exchange_starts(emulated_device_of(comm->all->streams[comm->rank]), -1);
     if (!to_join.empty() || !taking_part.empty() || !to_finalize.empty())
         restore_device();
     to_join.clear();
@@ -455,9 +474,10 @@ static ncclResult_t ask(ncclComm_t comm, cudaStream_t stream, const operation &o
         comm->all->streams[comm->rank] = stream;
         comm->all->asked[comm->rank].push_back(o);
     }
-    bool is_new = std::find(taking_part.begin(), taking_part.end(), comm) == taking_part.end();
-    if (is_new)
+    if (std::find(taking_part.begin(), taking_part.end(), comm) == taking_part.end()) {
+        emulated_exchange_starts(emulated_device_of(stream), 1);
         taking_part.push_back(comm);
+    }
     return ncclGroupEnd();
 }
 

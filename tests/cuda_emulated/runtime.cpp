@@ -228,6 +228,11 @@ void emulated_require_device(cudaStream_t stream)
     abort();
 }
 
+int emulated_device_of(cudaStream_t stream)
+{
+    return stream->device;
+}
+
 static std::vector<emulated_stream *> streams;
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
@@ -406,6 +411,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long)
 {
     emulated_need_context(current_device);
+    emulated_require_no_exchange(current_device, true, "a graph is made");
     std::lock_guard<std::recursive_mutex> guard(lock);
     *executable = new emulated_graph(*graph);
     for (size_t i = 1; i < graph->streams.size(); i++) {
@@ -439,6 +445,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable)
 {
     emulated_need_context(current_device);
+    emulated_require_no_exchange(current_device, true, "a graph is destroyed");
     std::lock_guard<std::recursive_mutex> guard(lock);
     for (size_t i = 1; i < executable->streams.size(); i++)
         cudaStreamDestroy(executable->streams[i]);
@@ -540,6 +547,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned)
 {
     if (peer == current_device || peer < 0 || peer >= device_count())
         return failed(cudaErrorInvalidDevice);
+    emulated_require_no_exchange(current_device, true, "a peer's memory is mapped");
     reached[current_device] |= 1u << peer;
     return cudaSuccess;
 }
@@ -611,6 +619,7 @@ static void *poisoned(size_t bytes)
 cudaError_t cudaMalloc(void **data, size_t bytes)
 {
     emulated_need_context(current_device);
+    emulated_require_no_exchange(current_device, false, "memory is allocated");
     std::lock_guard<std::recursive_mutex> guard(lock);
     *data = allocated + (int64_t)bytes > memory_of_all() ? nullptr : poisoned(bytes);
     if (!*data)
@@ -628,6 +637,7 @@ cudaError_t cudaFree(void *data)
         return cudaSuccess;
     if (graphs_being_made > 0)
         return failed(cudaErrorStreamCaptureUnsupported);
+    emulated_require_no_exchange(current_device, true, "memory is freed");
     run_patiently([]() {
         bool have_all_run = true;
         for (emulated_stream *stream : streams)
@@ -648,6 +658,7 @@ cudaError_t cudaFree(void *data)
 cudaError_t cudaHostAlloc(void **data, size_t bytes, unsigned)
 {
     emulated_need_context(current_device);
+    emulated_require_no_exchange(current_device, true, "pinned memory is allocated");
     *data = poisoned(bytes);
     return *data ? cudaSuccess : failed(cudaErrorMemoryAllocation);
 }
@@ -655,6 +666,7 @@ cudaError_t cudaHostAlloc(void **data, size_t bytes, unsigned)
 cudaError_t cudaFreeHost(void *data)
 {
     emulated_need_context(current_device);
+    emulated_require_no_exchange(current_device, true, "pinned memory is freed");
     free(data);
     return cudaSuccess;
 }

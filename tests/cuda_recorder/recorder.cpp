@@ -79,6 +79,14 @@ void recorder::exchanges(const lk_gpu_stream *stream, bool is_aborted)
         s->exchange = is_aborted ? 0 : s->now.at(s->number);
 }
 
+void recorder::paused(int gpu)
+{
+    std::lock_guard<std::mutex> guard(lock);
+    for (const auto &s : streams)
+        if (s.second->gpu == gpu && s.second->exchange > done.at(s.second->number) && !lost_gpus.count(gpu))
+            report("exchanges are paused while NCCL's kernels may still run on " + stream_name(s.second->number));
+}
+
 bool recorder::take(const lk_gpu_stream *stream, const char *name)
 {
     std::lock_guard<std::mutex> guard(lock);
@@ -232,10 +240,6 @@ bool recorder::free(const void *data, bool is_pinned)
     if (!b || (b->place == PINNED) != is_pinned)
         return refuse(text("%s of %p, which is not allocated so", name, data));
     vector_clock over = done;
-    for (const auto &s : streams)
-        if (s.second->gpu == b->place && s.second->exchange > done.at(s.second->number) && !lost_gpus.count(b->place))
-            return refuse(text("%s of %p while NCCL's kernels may still run on ", name, data) +
-                          stream_name(s.second->number));
     for (const auto &s : streams)
         if (s.second->gpu == b->place)
             over.join(s.second->now);

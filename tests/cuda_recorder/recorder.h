@@ -11,8 +11,7 @@
  * - memory of a GPU that is freed while a stream of another GPU may still use it. One of the same GPU may, as cudaFree
  *   waits for all that the GPU has been given, and so for what its streams follow. That wait is not counted as one of
  *   the host: nobody promises it;
- * - memory of a GPU that is freed while a kernel of NCCL's may still run there: it may wait for one that is started
- *   later, and cudaFree for it;
+ * - a GPU on which a kernel of NCCL's may still run when exchanges there are said to be paused (lk_gpu_pauses);
  * - pinned memory that is freed while a copy may still use it, or has changed when a copy out of it is known to be
  * done;
  * - a stream that is closed before what it was given is known to be done;
@@ -79,6 +78,7 @@ class recorder
     void failed(const operands &list);
     void lost(const lk_gpu_stream *stream);
     void exchanges(const lk_gpu_stream *stream, bool is_aborted);
+    void paused(int gpu);
 
     /* A thread takes a stream while it gives something; false: another thread has it, which is reported. */
     bool take(const lk_gpu_stream *stream, const char *name);

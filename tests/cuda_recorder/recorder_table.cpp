@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <dlfcn.h>
+#include <list>
 #include <map>
 #include <mutex>
 
@@ -96,9 +97,43 @@ static constexpr auto memory_left = untold<&lk_gpu_driver::memory_left>::call;
 
 /* --- streams and events ------------------------------------------------------------------------------------------- */
 
-static lk_gpu_status stream_open(int gpu, lk_gpu_stream **stream)
+/* Of a stream and those beside it; they stay. */
+struct recorded_pauses {
+    lk_gpu_pauses inner;
+    int gpu;
+};
+
+static void begin_pause(void *user, bool is_idle)
 {
-    lk_gpu_status status = pass(true, [&]() { return inner->stream_open(gpu, stream); });
+    const recorded_pauses *p = (const recorded_pauses *)user;
+    p->inner.begin(p->inner.user, is_idle);
+    if (is_idle)
+        recorded.paused(p->gpu);
+}
+
+static void end_pause(void *user)
+{
+    const recorded_pauses *p = (const recorded_pauses *)user;
+    p->inner.end(p->inner.user);
+}
+
+static const lk_gpu_pauses *record_pauses(int gpu, const lk_gpu_pauses *pauses, lk_gpu_pauses *told)
+{
+    static std::list<recorded_pauses> &all = *new std::list<recorded_pauses>;
+    static std::mutex all_lock;
+    if (!pauses)
+        return nullptr;
+    std::lock_guard<std::mutex> guard(all_lock);
+    all.push_back({*pauses, gpu});
+    *told = {begin_pause, end_pause, &all.back()};
+    return told;
+}
+
+static lk_gpu_status stream_open(int gpu, const lk_gpu_pauses *pauses, lk_gpu_stream **stream)
+{
+    lk_gpu_pauses told;
+    lk_gpu_status status =
+        pass(true, [&]() { return inner->stream_open(gpu, record_pauses(gpu, pauses, &told), stream); });
     if (status == LK_GPU_OK)
         recorded.opened(*stream, gpu);
     return status;

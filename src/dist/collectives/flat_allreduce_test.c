@@ -24,13 +24,14 @@ static const float *values(int64_t shard, int q)
 }
 
 /* Ranks [first, first + n) of `ranks`. */
-typedef struct ranks_here {
+typedef struct ranks_here ranks_here;
+struct ranks_here {
     lk_device *devices[GPUS];
     int n, first, ranks;
     const lk_transport *transport;
     const lk_links_id *id;
-    bool gives_back; /* memory, while a sum is under way */
-} ranks_here;
+    bool (*meanwhile)(const ranks_here *here); /* while a sum is under way; NULL: nothing */
+};
 
 static bool is_present(int64_t shard, int round)
 {
@@ -117,13 +118,34 @@ static bool is_right(lk_tensor *sum, int q, int round, bool by_library)
     return wrong == 0;
 }
 
+static void let_it_get_under_way(void)
+{
+    poll(NULL, 0, 20);
+}
+
 /* Blocks of the devices' allocators go back to CUDA. */
 static bool give_memory_back(const ranks_here *here)
 {
-    poll(NULL, 0, 20); /* until what was pushed is under way */
+    let_it_get_under_way();
     for (int d = 0; d < here->n; d++)
         lk__allocator_trim(here->devices[d]->allocator);
     return true;
+}
+
+/* The first time on a device it takes the libraries' handles and their workspace. */
+static bool multiply(const ranks_here *here)
+{
+    static const float values[4] = {1, 2, 3, 4};
+    bool right = true;
+    let_it_get_under_way();
+    lk_scope_begin();
+    for (int d = 0; d < here->n && right; d++) {
+        lk_tensor *x = lk_tensor_from(here->devices[d], LK_F32, LK_SHAPE(2, 2), values), *y = lk_matmul(x, x);
+        float found[4];
+        right = y && lk_tensor_read(y, found, sizeof found) == LK_OK && found[0] == 7 && found[3] == 22;
+    }
+    lk_scope_end();
+    return right;
 }
 
 static bool sums_up(const ranks_here *here, lk_flat *flat, int round, bool whole, bool by_library)
@@ -150,7 +172,7 @@ static bool sums_up(const ranks_here *here, lk_flat *flat, int round, bool whole
             lk_tensor_retain(one.values[m][q]);
     lk_scope_end();
     sum.n_parts = one.n_parts;
-    right = right && lk__flat_allreduce(flat, &sum) == LK_OK && (!here->gives_back || give_memory_back(here));
+    right = right && lk__flat_allreduce(flat, &sum) == LK_OK && (!here->meanwhile || here->meanwhile(here));
     for (int d = 0; d < here->n && right; d++)
         for (int q = 0; q < QUANTITIES && right; q++)
             right = is_right(one.sums[d][q], q, round, by_library);
@@ -281,9 +303,9 @@ static void needs_nccl(void)
     skip();
 }
 
-static void sum_giving_back(const char *spec, const lk_transport *transport, bool gives_back)
+static void sum_beside(const char *spec, const lk_transport *transport, bool (*meanwhile)(const ranks_here *here))
 {
-    ranks_here here = {.transport = transport, .gives_back = gives_back};
+    ranks_here here = {.transport = transport, .meanwhile = meanwhile};
     assert_ok(lk_devices_open(spec, here.devices, GPUS, &here.n));
     here.ranks = here.n;
     bool right = all_sums(&here);
@@ -294,7 +316,7 @@ static void sum_giving_back(const char *spec, const lk_transport *transport, boo
 
 static void sum_over(const char *spec, const lk_transport *transport)
 {
-    sum_giving_back(spec, transport, false);
+    sum_beside(spec, transport, NULL);
 }
 
 static void devices_of_one_gpu(void **state)
@@ -330,8 +352,17 @@ static void memory_goes_back_meanwhile(void **state)
     (void)state;
     needs_gpus(2);
     needs_nccl();
-    sum_giving_back("2xcuda", &lk__transport_nccl, true);
-    sum_giving_back("2xcuda", &lk__transport_peer, true);
+    sum_beside("2xcuda", &lk__transport_nccl, give_memory_back);
+    sum_beside("2xcuda", &lk__transport_peer, give_memory_back);
+}
+
+/* Neither must what libraries do when they are used first. */
+static void libraries_start_meanwhile(void **state)
+{
+    (void)state;
+    needs_gpus(2);
+    needs_nccl();
+    sum_beside("2xcuda", &lk__transport_nccl, multiply);
 }
 
 static void every_allocation_may_fail(void **state)
@@ -626,6 +657,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(peers),
         cmocka_unit_test(nccl_in_one_thread),
         cmocka_unit_test(memory_goes_back_meanwhile),
+        cmocka_unit_test(libraries_start_meanwhile),
         cmocka_unit_test(every_allocation_may_fail),
         cmocka_unit_test(ranks_in_threads),
         cmocka_unit_test(ranks_in_processes),
