@@ -440,7 +440,7 @@ static lk_gpu_status open_gpu(bench *b)
     lk_gpu_info info;
     lk_gpu_status status = b->driver->describe(0, &info);
     if (status == LK_GPU_OK)
-        status = b->driver->stream_open(0, &b->stream);
+        status = b->driver->stream_open(0, NULL, &b->stream);
     b->is_emulated = strncmp(info.name, "emulated", 8) == 0;
     return status;
 }
