@@ -100,13 +100,13 @@ static inline bytes compressed(const bytes *content)
 {
     z_stream stream = {0};
     assert_int_equal(deflateInit2(&stream, 6, Z_DEFLATED, 16 + MAX_WBITS, 8, Z_DEFAULT_STRATEGY), Z_OK);
-    bytes out = {.size = deflateBound(&stream, content->size) + 64};
-    out.data = malloc(out.size);
+    bytes out = {.capacity = deflateBound(&stream, content->size) + 64};
+    out.data = malloc(out.capacity);
     assert_non_null(out.data);
     stream.next_in = content->data;
     stream.avail_in = (uInt)content->size;
     stream.next_out = out.data;
-    stream.avail_out = (uInt)out.size;
+    stream.avail_out = (uInt)out.capacity;
     assert_int_equal(deflate(&stream, Z_FINISH), Z_STREAM_END);
     out.size = stream.total_out;
     deflateEnd(&stream);
