@@ -1,6 +1,6 @@
-/* Checkpoints inside the library. checkpoint_write.c makes the folder of one, checkpoint_read.c finds, checks and reads
- * it, checkpoint_state.c makes and reads state.json, replicas_state.c brings variables and the optimiser's state to
- * host memory and back. */
+/* Checkpoints inside the library. checkpoint_write.c makes the folder of one, checkpoint_read.c finds it
+ * and reads what is in it, checkpoint_files.c brings its files to memory and checks them, checkpoint_state.c makes and
+ * reads state.json, replicas_state.c brings variables and the optimiser's state to host memory and back. */
 #ifndef LK_TRAIN_CHECKPOINT_H
 #define LK_TRAIN_CHECKPOINT_H
 
@@ -10,6 +10,7 @@
 #include "optim/optimizer.h"
 
 #include <jansson.h>
+#include <limits.h>
 
 enum { LK_CHECKPOINT_VERSION = 1, LK_CHECKPOINT_NAME = 48 };
 
@@ -95,6 +96,15 @@ lk_status lk__checkpoint_check_model(const lk_checkpoint *checkpoint, const lk_m
 /* Reads a file of at most so many bytes, in which no name comes twice; *json: to be let go of with json_decref. Errors:
  * LK_ERR_FORMAT, LK_ERR_IO. */
 lk_status lk__load_json(const char *path, int64_t most, json_t **json);
+
+/* --- checkpoint_files.c ------------------------------------------------------------------------------------------- */
+
+/* Of a file in a folder. Errors: LK_ERR_ARGUMENT: too long. */
+lk_status lk__checkpoint_path(const char *folder, const char *name, char path[PATH_MAX]);
+
+/* Compares all files of checkpoint->folder with its manifest, and keeps the tensors. Errors: LK_ERR_FORMAT and
+ * LK_ERR_IO, with the first that is not what it should be; LK_ERR_MEMORY. */
+lk_status lk__checkpoint_read_files(lk_checkpoint *checkpoint);
 
 /* --- checkpoint_trainer.c ----------------------------------------------------------------------------------------- */
 

@@ -1,4 +1,4 @@
-/* Checkpoints: found, checked against their manifest, read. */
+/* Checkpoints: found, and what is in them. */
 #include "train/checkpoint.h"
 
 #include "base/log.h"
@@ -7,22 +7,12 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <xxhash.h>
-
-static lk_status path_of(const char *folder, const char *name, char path[PATH_MAX])
-{
-    if (snprintf(path, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX)
-        LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", folder);
-    return LK_OK;
-}
 
 lk_status lk__load_json(const char *path, int64_t most, json_t **json)
 {
@@ -95,7 +85,7 @@ lk_status lk__checkpoint_read_best(const char *folder, char name[LK_CHECKPOINT_N
     char path[PATH_MAX];
     json_t *best;
     name[0] = '\0';
-    LK_TRY(path_of(folder, "best.json", path));
+    LK_TRY(lk__checkpoint_path(folder, "best.json", path));
     if (access(path, F_OK) != 0)
         return LK_OK;
     LK_TRY(lk__load_json(path, 1 << 16, &best));
@@ -107,148 +97,6 @@ lk_status lk__checkpoint_read_best(const char *folder, char name[LK_CHECKPOINT_N
     if (!is_one)
         LK_FAIL(LK_ERR_FORMAT, "%s: names no checkpoint", path);
     return LK_OK;
-}
-
-/* --- the manifest ------------------------------------------------------------------------------------------------- */
-
-/* Of a file of so many bytes. whole: where they are to be; NULL: nowhere. */
-static lk_status hash_stream(const char *path, int fd, int64_t bytes, unsigned char *whole, uint64_t *hash)
-{
-    enum { PIECE = 1 << 20 };
-    unsigned char *piece = whole ? NULL : lk__alloc_aligned(PIECE);
-    XXH3_state_t *state = XXH3_createState();
-    lk_status status =
-        (whole || piece) && state ? LK_OK : lk__fail(LK_ERR_MEMORY, "out of memory: the hash of %s", path);
-    if (status == LK_OK)
-        XXH3_64bits_reset(state);
-    for (int64_t at = 0; at < bytes && status == LK_OK;) {
-        unsigned char *to = whole ? whole + at : piece;
-        ssize_t got = read(fd, to, bytes - at < PIECE ? (size_t)(bytes - at) : PIECE);
-        if (got < 0 && errno == EINTR)
-            continue;
-        if (got < 0)
-            status = lk__fail(LK_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
-        else if (got == 0)
-            status = lk__fail(LK_ERR_FORMAT, "%s: ends at byte %lld, and the manifest says %lld", path, (long long)at,
-                              (long long)bytes);
-        else
-            XXH3_64bits_update(state, to, (size_t)got);
-        at += got;
-    }
-    if (status == LK_OK)
-        *hash = XXH3_64bits_digest(state);
-    XXH3_freeState(state);
-    lk__free_aligned(piece);
-    return status;
-}
-
-static lk_status open_listed(const char *path, int64_t bytes, int *fd)
-{
-    struct stat there;
-    lk_status status = LK_OK;
-    *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (*fd < 0 && errno == ENOENT)
-        LK_FAIL(LK_ERR_FORMAT, "%s: is missing, and the manifest lists it", path);
-    if (*fd < 0)
-        LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
-    if (fstat(*fd, &there) != 0 || !S_ISREG(there.st_mode))
-        status = lk__fail(LK_ERR_FORMAT, "%s: is not a regular file", path);
-    else if (there.st_size != bytes)
-        status = lk__fail(LK_ERR_FORMAT, "%s: has %lld bytes, and the manifest says %lld", path,
-                          (long long)there.st_size, (long long)bytes);
-    if (status != LK_OK)
-        close(*fd);
-    return status;
-}
-
-/* keep: *data becomes all of it. */
-static lk_status check_file(const char *path, const json_t *listed, bool keep, unsigned char **data, int64_t *bytes)
-{
-    char text[24];
-    uint64_t hash = 0;
-    int fd;
-    const char *xxh3 = json_string_value(json_object_get(listed, "xxh3"));
-    *bytes = json_integer_value(json_object_get(listed, "bytes"));
-    if (!json_is_integer(json_object_get(listed, "bytes")) || *bytes < 0 || !xxh3)
-        LK_FAIL(LK_ERR_FORMAT, "%s: is listed in the manifest otherwise than it should", path);
-    LK_TRY(open_listed(path, *bytes, &fd));
-    *data = keep ? lk__alloc_aligned((size_t)*bytes + 1) : NULL;
-    lk_status status = keep && !*data ? LK_ERR_MEMORY : hash_stream(path, fd, *bytes, *data, &hash);
-    close(fd);
-    snprintf(text, sizeof text, "%016" PRIx64, hash);
-    if (status == LK_OK && strcmp(text, xxh3) != 0)
-        status =
-            lk__fail(LK_ERR_FORMAT, "%s: is damaged: its hash is %s, and the manifest says %.20s", path, text, xxh3);
-    if (status != LK_OK) {
-        lk__free_aligned(*data);
-        *data = NULL;
-    }
-    return status;
-}
-
-/* Tensors stay in memory: they are read once. */
-static lk_status take_file(lk_checkpoint *c, const char *name, const json_t *listed)
-{
-    char path[PATH_MAX];
-    unsigned char *data;
-    int64_t bytes;
-    lk__safetensors **tensors = strcmp(name, "model.safetensors") == 0       ? &c->model
-                                : strcmp(name, "optimizer.safetensors") == 0 ? &c->optimizer
-                                                                             : NULL;
-    if (strchr(name, '/') || name[0] == '.')
-        LK_FAIL(LK_ERR_FORMAT, "%s/manifest.json: lists '%.60s', which is no file of a checkpoint", c->folder, name);
-    LK_TRY(path_of(c->folder, name, path));
-    LK_TRY(check_file(path, listed, tensors, &data, &bytes));
-    return tensors ? lk__safetensors_take(path, data, bytes, tensors) : LK_OK;
-}
-
-/* So that the disk works while another file is hashed. */
-static void read_ahead(const char *folder, const char *name)
-{
-    char path[PATH_MAX];
-    if (strchr(name, '/') || snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
-        return;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return;
-    posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
-    close(fd);
-}
-
-static lk_status take_files(lk_checkpoint *c, const json_t *manifest)
-{
-    const char *folder = c->folder;
-    static const char *const needed[] = {"model.safetensors", "state.json"};
-    const char *name;
-    json_t *listed, *files = json_object_get(manifest, "files");
-    const char *format = json_string_value(json_object_get(manifest, "format"));
-    if (!format || strcmp(format, LK_MANIFEST_FORMAT) != 0 ||
-        json_integer_value(json_object_get(manifest, "version")) != LK_CHECKPOINT_VERSION)
-        LK_FAIL(LK_ERR_FORMAT, "%s/manifest.json: is not '%s' of version %d", folder, LK_MANIFEST_FORMAT,
-                LK_CHECKPOINT_VERSION);
-    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
-        if (!json_object_get(files, needed[i]))
-            LK_FAIL(LK_ERR_FORMAT, "%s/manifest.json: does not list %s", folder, needed[i]);
-    json_object_foreach(files, name, listed)
-    {
-        read_ahead(folder, name);
-    }
-    json_object_foreach(files, name, listed)
-    {
-        LK_TRY(take_file(c, name, listed));
-    }
-    return LK_OK;
-}
-
-static lk_status read_manifest(lk_checkpoint *c)
-{
-    char path[PATH_MAX];
-    json_t *manifest;
-    LK_TRY(path_of(c->folder, "manifest.json", path));
-    LK_TRY(lk__load_json(path, 1 << 20, &manifest));
-    lk_status status = take_files(c, manifest);
-    json_decref(manifest);
-    return status;
 }
 
 /* --- contents ----------------------------------------------------------------------------------------------------- */
@@ -288,7 +136,7 @@ static lk_status read_variables(lk_checkpoint *c)
 static lk_status find_file(const lk_checkpoint *c, const char *name, char **path)
 {
     char found[PATH_MAX];
-    LK_TRY(path_of(c->folder, name, found));
+    LK_TRY(lk__checkpoint_path(c->folder, name, found));
     if (access(found, F_OK) != 0)
         return LK_OK;
     *path = lk__strdup(found);
@@ -298,8 +146,8 @@ static lk_status find_file(const lk_checkpoint *c, const char *name, char **path
 static lk_status read_contents(lk_checkpoint *c)
 {
     char path[PATH_MAX];
-    LK_TRY(read_manifest(c));
-    LK_TRY(path_of(c->folder, "state.json", path));
+    LK_TRY(lk__checkpoint_read_files(c));
+    LK_TRY(lk__checkpoint_path(c->folder, "state.json", path));
     LK_TRY(lk__state_read(path, c));
     LK_TRY(read_variables(c));
     LK_TRY(find_file(c, "implementations", &c->implementations));
@@ -357,7 +205,7 @@ static lk_status open_newest(const char *folder, const int64_t *steps, int n, lk
     for (int i = n - 1; i >= 0; i--) {
         char name[LK_CHECKPOINT_NAME], path[PATH_MAX];
         lk__checkpoint_name(steps[i], name);
-        LK_TRY(path_of(folder, name, path));
+        LK_TRY(lk__checkpoint_path(folder, name, path));
         lk_status status = open_one(path, checkpoint);
         if (status == LK_OK && first.status != LK_OK)
             lk__log(LK_LOG_WARNING, "%s; %s is used in its place", first.message, name);
@@ -391,7 +239,7 @@ static lk_status open_best(const char *folder, lk_checkpoint **checkpoint)
     LK_TRY(lk__checkpoint_read_best(folder, name));
     if (!*name)
         LK_FAIL(LK_ERR_NOT_FOUND, "%s: there is no best checkpoint", folder);
-    LK_TRY(path_of(folder, name, path));
+    LK_TRY(lk__checkpoint_path(folder, name, path));
     return open_one(path, checkpoint);
 }
 
@@ -399,7 +247,7 @@ lk_status lk_checkpoint_open(const char *folder, lk_checkpoint_which which, lk_c
 {
     char path[PATH_MAX];
     *checkpoint = NULL;
-    LK_TRY(path_of(folder, "manifest.json", path));
+    LK_TRY(lk__checkpoint_path(folder, "manifest.json", path));
     if (access(path, F_OK) == 0)
         return open_one(folder, checkpoint);
     return which == LK_CHECKPOINT_BEST ? open_best(folder, checkpoint) : open_last(folder, checkpoint);

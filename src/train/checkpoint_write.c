@@ -25,13 +25,6 @@ void lk__checkpoint_name(int64_t steps, char name[LK_CHECKPOINT_NAME])
     snprintf(name, LK_CHECKPOINT_NAME, "checkpoint-%08" PRId64, steps);
 }
 
-static lk_status path_of(const char *folder, const char *name, char path[PATH_MAX])
-{
-    if (snprintf(path, PATH_MAX, "%s/%s", folder, name) >= PATH_MAX)
-        LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", folder);
-    return LK_OK;
-}
-
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
 static void list(manifest *m, const char *name, int64_t bytes, uint64_t hash)
@@ -49,7 +42,7 @@ static lk_status write_bytes(manifest *m, const char *name, const lk__bytes *byt
     char path[PATH_MAX];
     lk__durable_file file;
     uint64_t hash = 0;
-    LK_TRY(path_of(m->folder, name, path));
+    LK_TRY(lk__checkpoint_path(m->folder, name, path));
     LK_TRY(lk__durable_open(&file, path));
     lk_status status = lk__durable_put(&file, bytes->data, bytes->size);
     if (status == LK_OK)
@@ -66,7 +59,7 @@ static lk_status write_tensors(manifest *m, const char *name, const lk__safetens
     char path[PATH_MAX];
     int64_t bytes;
     uint64_t hash;
-    LK_TRY(path_of(m->folder, name, path));
+    LK_TRY(lk__checkpoint_path(m->folder, name, path));
     LK_TRY(lk__safetensors_write(path, entries, n, metadata, &bytes, &hash));
     list(m, name, bytes, hash);
     return LK_OK;
@@ -156,8 +149,8 @@ lk_status lk__checkpoint_write(const char *folder, const lk__checkpoint_contents
     char name[LK_CHECKPOINT_NAME], hidden[LK_CHECKPOINT_NAME + sizeof unfinished], path[PATH_MAX], beside[PATH_MAX];
     lk__checkpoint_name(contents->steps, name);
     snprintf(hidden, sizeof hidden, "%s%s", unfinished, name);
-    LK_TRY(path_of(folder, name, path));
-    LK_TRY(path_of(folder, hidden, beside));
+    LK_TRY(lk__checkpoint_path(folder, name, path));
+    LK_TRY(lk__checkpoint_path(folder, hidden, beside));
     LK_TRY(lk__remove_folder(beside));
     if (mkdir(beside, 0777) != 0)
         LK_FAIL(LK_ERR_IO, "%s: cannot be made: %s", beside, strerror(errno));
@@ -178,7 +171,7 @@ lk_status lk__checkpoint_write_best(const char *folder, const char *name, const 
 {
     char path[PATH_MAX];
     lk__bytes text = {0};
-    LK_TRY(path_of(folder, "best.json", path));
+    LK_TRY(lk__checkpoint_path(folder, "best.json", path));
     lk__json_open(&text, NULL, '{');
     lk__json_field(&text, LK_TEXT("checkpoint", name));
     lk__json_field(&text, LK_TEXT("metric", metric));
@@ -202,7 +195,7 @@ lk_status lk__checkpoint_clean(const char *folder)
     for (struct dirent *entry; status == LK_OK && (entry = readdir(entries));) {
         if (strncmp(entry->d_name, unfinished, sizeof unfinished - 1) != 0)
             continue;
-        status = path_of(folder, entry->d_name, path);
+        status = lk__checkpoint_path(folder, entry->d_name, path);
         if (status == LK_OK)
             status = lk__remove_folder(path);
     }
