@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -98,15 +99,17 @@ static lk_status check_file(const char *path, const json_t *listed, bool keep, u
     return status;
 }
 
+static const char set_aside[] = "optimizer.safetensors"; /* see take_all */
+
 /* Tensors stay in memory: they are read once. */
 static lk_status take_file(lk_checkpoint *c, const char *name, const json_t *listed)
 {
     char path[PATH_MAX];
     unsigned char *data;
     int64_t bytes;
-    lk__safetensors **tensors = strcmp(name, "model.safetensors") == 0       ? &c->model
-                                : strcmp(name, "optimizer.safetensors") == 0 ? &c->optimizer
-                                                                             : NULL;
+    lk__safetensors **tensors = strcmp(name, "model.safetensors") == 0 ? &c->model
+                                : strcmp(name, set_aside) == 0         ? &c->optimizer
+                                                                       : NULL;
     if (strchr(name, '/') || name[0] == '.')
         LK_FAIL(LK_ERR_FORMAT, "%s/manifest.json: lists '%.60s', which is no file of a checkpoint", c->folder, name);
     LK_TRY(lk__checkpoint_path(c->folder, name, path));
@@ -114,26 +117,58 @@ static lk_status take_file(lk_checkpoint *c, const char *name, const json_t *lis
     return tensors ? lk__safetensors_take(path, data, bytes, tensors) : LK_OK;
 }
 
-/* So that the disk works while another file is hashed. */
-static void read_ahead(const char *folder, const char *name)
+/* --- all of them -------------------------------------------------------------------------------------------------- */
+
+/* The optimiser's state is as large as the model or twice that: a thread of its own takes it meanwhile. */
+typedef struct aside {
+    lk_checkpoint *checkpoint;
+    const json_t *listed;
+    lk_error_state error;
+} aside;
+
+static void *take_aside(void *argument)
 {
-    char path[PATH_MAX];
-    if (strchr(name, '/') || snprintf(path, sizeof path, "%s/%s", folder, name) >= (int)sizeof path)
-        return;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd < 0)
-        return;
-    posix_fadvise(fd, 0, 0, POSIX_FADV_WILLNEED);
-    close(fd);
+    aside *a = argument;
+    take_file(a->checkpoint, set_aside, a->listed);
+    lk__error_save(&a->error);
+    return NULL;
+}
+
+static lk_status take_others(lk_checkpoint *c, json_t *files)
+{
+    const char *name;
+    json_t *listed;
+    json_object_foreach(files, name, listed)
+    {
+        if (strcmp(name, set_aside) != 0)
+            LK_TRY(take_file(c, name, listed));
+    }
+    return LK_OK;
+}
+
+/* Without a thread one comes after the other. */
+static lk_status take_all(lk_checkpoint *c, json_t *files)
+{
+    aside a = {.checkpoint = c, .listed = json_object_get(files, set_aside)};
+    pthread_t thread;
+    bool is_thread = a.listed && pthread_create(&thread, NULL, take_aside, &a) == 0;
+    lk_status status = take_others(c, files);
+    if (is_thread)
+        pthread_join(thread, NULL);
+    else if (a.listed && status == LK_OK)
+        return take_file(c, set_aside, a.listed);
+    if (status == LK_OK && is_thread && a.error.status != LK_OK) {
+        lk__error_restore(&a.error);
+        status = a.error.status;
+    }
+    return status;
 }
 
 static lk_status take_files(lk_checkpoint *c, const json_t *manifest)
 {
-    const char *folder = c->folder;
     static const char *const needed[] = {"model.safetensors", "state.json"};
-    const char *name;
-    json_t *listed, *files = json_object_get(manifest, "files");
-    const char *format = json_string_value(json_object_get(manifest, "format"));
+    json_t *files = json_object_get(manifest, "files");
+    const char *folder = c->folder, *format = json_string_value(json_object_get(manifest, "format"));
     if (!format || strcmp(format, LK_MANIFEST_FORMAT) != 0 ||
         json_integer_value(json_object_get(manifest, "version")) != LK_CHECKPOINT_VERSION)
         LK_FAIL(LK_ERR_FORMAT, "%s/manifest.json: is not '%s' of version %d", folder, LK_MANIFEST_FORMAT,
@@ -141,15 +176,7 @@ static lk_status take_files(lk_checkpoint *c, const json_t *manifest)
     for (size_t i = 0; i < sizeof needed / sizeof *needed; i++)
         if (!json_object_get(files, needed[i]))
             LK_FAIL(LK_ERR_FORMAT, "%s/manifest.json: does not list %s", folder, needed[i]);
-    json_object_foreach(files, name, listed)
-    {
-        read_ahead(folder, name);
-    }
-    json_object_foreach(files, name, listed)
-    {
-        LK_TRY(take_file(c, name, listed));
-    }
-    return LK_OK;
+    return take_all(c, files);
 }
 
 lk_status lk__checkpoint_read_files(lk_checkpoint *c)
