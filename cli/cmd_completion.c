@@ -1,58 +1,12 @@
 /* Completion of command lines in shells, made from the tables of options. */
-#include "cli.h"
+#include "completion.h"
 
-#include <ctype.h>
 #include <string.h>
-
-/* What comes after an option, or in the place of an argument. */
-typedef enum completes { NOTHING, WORDS, FILES, FOLDERS, COMMANDS } completes;
-
-static completes value_of(const lk_option *option)
-{
-    if (option->type == LK_OPTION_CHOICE)
-        return WORDS;
-    if (option->type != LK_OPTION_STRING)
-        return NOTHING;
-    if (strstr(option->value, "DIR"))
-        return FOLDERS;
-    return strstr(option->value, "FILE") ? FILES : NOTHING;
-}
-
-/* What the usage line calls a command's arguments: "[COMMAND]", "RUN FILE…", "[preview]". */
-static completes argument_of(const cli_command *command)
-{
-    const char *arguments = command->arguments;
-    if (!arguments)
-        return NOTHING;
-    if (strstr(arguments, "COMMAND"))
-        return COMMANDS;
-    if (strstr(arguments, "FILE"))
-        return FILES;
-    return strstr(arguments, "DIR") || strstr(arguments, "RUN") || strstr(arguments, "FOLDER") ? FOLDERS : NOTHING;
-}
-
-/* The words in lower case of a usage line, which stand for themselves. */
-static void put_literals(const cli_command *command, FILE *out)
-{
-    const char *text = command->arguments ? command->arguments : "";
-    while (*text) {
-        size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz-");
-        if (length > 1 && islower((unsigned char)text[0]))
-            fprintf(out, " %.*s", (int)length, text);
-        text += length ? length : 1;
-    }
-}
 
 /* Which command a line is about: of `launch`, the one behind it. */
 static bool runs_another(const cli_command *command)
 {
     return command->arguments && strncmp(command->arguments, "-- ", 3) == 0;
-}
-
-static void put_choices(const lk_option *option, FILE *out)
-{
-    for (size_t i = 0; option->choices[i]; i++)
-        fprintf(out, "%s%s", i ? " " : "", option->choices[i]);
 }
 
 static void put_command_names(FILE *out)
@@ -64,24 +18,37 @@ static void put_command_names(FILE *out)
 
 /* --- bash --------------------------------------------------------------------------------------------------------- */
 
-static const char *const bash_actions[] = {
-    [NOTHING] = "return",
-    [FILES] = "mapfile -t COMPREPLY < <(compgen -f -- \"$current\"); compopt -o filenames; return",
-    [FOLDERS] = "mapfile -t COMPREPLY < <(compgen -d -- \"$current\"); compopt -o filenames; return",
-};
+static const char *const bash_places[CLI_PLACES_COUNT] = {[CLI_FOLDERS] = "-d", [CLI_FILES] = "-f"};
 
-/* All options of a command whose values are of that kind, as one pattern of `case`. */
-static void put_bash_values(const lk_option *options, size_t count, completes kind, FILE *out)
+/* Gives what is typed and what may stand for it to the shell. */
+static void put_bash_action(const cli_completion *c, FILE *out)
+{
+    if (*c->words || c->places) {
+        fputs("mapfile -t COMPREPLY < <(", out);
+        if (*c->words)
+            fprintf(out, "compgen -W '%s' -- \"$current\"%s", c->words, c->places ? "; " : "");
+        if (c->places)
+            fprintf(out, "compgen %s -- \"$current\"", bash_places[c->places]);
+        fputs(c->places ? ")\n            compopt -o filenames\n            " : ")\n            ", out);
+    }
+    fputs("return\n            ;;\n", out);
+}
+
+/* All options of a command whose values are no words but places of that kind, as one pattern of `case`. */
+static void put_bash_places(const lk_option *options, size_t count, cli_places places, FILE *out)
 {
     bool is_first = true;
     for (size_t i = 0; i < count; i++) {
-        if (options[i].type == LK_OPTION_FLAG || value_of(&options[i]) != kind)
+        cli_completion c = cli_complete_value(&options[i]);
+        if (options[i].type == LK_OPTION_FLAG || *c.words || c.places != places)
             continue;
         fprintf(out, "%s--%s", is_first ? "        " : " | ", options[i].name);
         is_first = false;
     }
-    if (!is_first)
-        fprintf(out, ")\n            %s\n            ;;\n", bash_actions[kind]);
+    if (is_first)
+        return;
+    fputs(")\n            ", out);
+    put_bash_action(&(cli_completion){.places = places}, out);
 }
 
 static void put_bash_command(const cli_command *command, FILE *out)
@@ -93,26 +60,23 @@ static void put_bash_command(const cli_command *command, FILE *out)
     if (count)
         fputs("        case $previous in\n", out);
     for (size_t i = 0; i < count; i++) {
-        if (value_of(&options[i]) != WORDS)
+        cli_completion c = cli_complete_value(&options[i]);
+        if (!*c.words)
             continue;
-        fprintf(out, "        --%s)\n            mapfile -t COMPREPLY < <(compgen -W '", options[i].name);
-        put_choices(&options[i], out);
-        fputs("' -- \"$current\")\n            return\n            ;;\n", out);
+        fprintf(out, "        --%s)\n            ", options[i].name);
+        put_bash_action(&c, out);
     }
-    for (completes kind = NOTHING; kind <= FOLDERS; kind++)
-        if (kind != WORDS)
-            put_bash_values(options, count, kind, out);
+    for (cli_places places = 0; places < CLI_PLACES_COUNT; places++)
+        put_bash_places(options, count, places, out);
     if (count)
         fputs("        esac\n", out);
     fputs("        options='--help", out);
     for (size_t i = 0; i < count; i++)
         fprintf(out, options[i].type == LK_OPTION_FLAG ? " --%s --no-%s" : " --%s", options[i].name, options[i].name);
-    fputs("'\n        words='", out);
-    put_literals(command, out);
-    completes argument = argument_of(command);
-    fprintf(out, "%s'\n", argument == COMMANDS ? " '$commands'" : "");
-    if (argument == FILES || argument == FOLDERS)
-        fprintf(out, "        places=-%c\n", argument == FILES ? 'f' : 'd');
+    cli_completion argument = cli_complete_argument(command);
+    fprintf(out, "'\n        words='%s'\n", argument.words);
+    if (argument.places)
+        fprintf(out, "        places=%s\n", bash_places[argument.places]);
     fputs("        ;;\n", out);
 }
 
@@ -186,12 +150,17 @@ static void put_sentence(const char *text, const char *escaped, FILE *out)
     }
 }
 
-static const char *const zsh_actions[] = {
-    [NOTHING] = " ",
-    [FILES] = "_files",
-    [FOLDERS] = "_files -/",
-    [COMMANDS] = "($commands)",
-};
+/* For _arguments; with a space in front it leaves an action as it is. */
+static void put_zsh_action(const cli_completion *c, FILE *out)
+{
+    static const char *const actions[CLI_PLACES_COUNT] = {" ", "_files -/", "_files"};
+    if (*c->words && c->places)
+        fprintf(out, " _lockstep_%s %s", c->places == CLI_FILES ? "files" : "folders", c->words);
+    else if (*c->words)
+        fprintf(out, "(%s)", c->words);
+    else
+        fputs(actions[c->places], out);
+}
 
 static void put_zsh_option(const lk_option *option, FILE *out)
 {
@@ -199,12 +168,12 @@ static void put_zsh_option(const lk_option *option, FILE *out)
     fprintf(out, " \\\n            '--%s%s[", option->name, is_flag ? "" : "=");
     put_sentence(option->help, "[]:\\", out);
     fputc(']', out);
-    if (!is_flag && value_of(option) == WORDS) {
-        fprintf(out, ":%s:(", option->value);
-        put_choices(option, out);
-        fputc(')', out);
-    } else if (!is_flag) {
-        fprintf(out, ":%s:%s", option->value, zsh_actions[value_of(option)]);
+    if (!is_flag) {
+        cli_completion c = cli_complete_value(option);
+        fputc(':', out);
+        put_sentence(option->value, ":\\", out);
+        fputc(':', out);
+        put_zsh_action(&c, out);
     }
     fputc('\'', out);
     if (is_flag)
@@ -216,6 +185,16 @@ static void print_zsh(FILE *out)
     const cli_command *command;
     fputs("#compdef lockstep\n"
           "# Completion for lockstep in zsh, made by `lockstep completion zsh`.\n"
+          "_lockstep_files()\n"
+          "{\n"
+          "    compadd -- \"$@\"\n"
+          "    _files\n"
+          "}\n"
+          "_lockstep_folders()\n"
+          "{\n"
+          "    compadd -- \"$@\"\n"
+          "    _files -/\n"
+          "}\n"
           "_lockstep()\n"
           "{\n"
           "    local -a commands=(",
@@ -234,40 +213,36 @@ static void print_zsh(FILE *out)
         lk_option made[CLI_MAX_OPTIONS];
         size_t count;
         const lk_option *options = cli_options_of(command, made, &count);
-        completes argument = argument_of(command);
+        cli_completion argument = cli_complete_argument(command);
         fprintf(out, "    %s)\n        _arguments '--help[describe the command]'", command->name);
         for (size_t o = 0; o < count; o++)
             put_zsh_option(&options[o], out);
         fputs(" \\\n            \"*::argument:", out);
         if (runs_another(command))
             fputs("_lockstep", out);
-        else if (argument == NOTHING && command->arguments) {
-            fputc('(', out);
-            put_literals(command, out);
-            fputc(')', out);
-        } else
-            fputs(zsh_actions[argument], out);
+        else
+            put_zsh_action(&argument, out);
         fputs("\"\n        ;;\n", out);
     }
     fputs("    esac\n}\n_lockstep \"$@\"\n", out);
+}
+
+/* Words and paths. */
+static void put_fish_action(const cli_completion *c, FILE *out)
+{
+    fputs(c->places == CLI_FILES ? " -F" : " -f", out);
+    if (*c->words || c->places == CLI_FOLDERS)
+        fprintf(out, " -a '%s%s%s'", c->words, *c->words && c->places == CLI_FOLDERS ? " " : "",
+                c->places == CLI_FOLDERS ? "(__fish_complete_directories)" : "");
 }
 
 static void put_fish_option(const cli_command *command, const lk_option *option, FILE *out)
 {
     fprintf(out, "complete -c lockstep -n '__fish_seen_subcommand_from %s' -l %s", command->name, option->name);
     if (option->type != LK_OPTION_FLAG) {
-        completes kind = value_of(option);
+        cli_completion c = cli_complete_value(option);
         fputs(" -r", out);
-        if (kind == WORDS) {
-            fputs(" -f -a '", out);
-            put_choices(option, out);
-            fputc('\'', out);
-        } else if (kind == FOLDERS)
-            fputs(" -f -a '(__fish_complete_directories)'", out);
-        else if (kind == FILES)
-            fputs(" -F", out);
-        else
-            fputs(" -f", out);
+        put_fish_action(&c, out);
     }
     fputs(" -d '", out);
     put_sentence(option->help, "\\", out);
@@ -284,7 +259,6 @@ static void print_fish(FILE *out)
         lk_option made[CLI_MAX_OPTIONS];
         size_t count;
         const lk_option *options = cli_options_of(command, made, &count);
-        completes argument = argument_of(command);
         fprintf(out, "complete -c lockstep -n __fish_use_subcommand -a %s -d '", command->name);
         put_sentence(command->summary, "\\", out);
         fputs("'\n", out);
@@ -292,18 +266,10 @@ static void print_fish(FILE *out)
             put_fish_option(command, &options[o], out);
         if (!command->arguments)
             continue;
-        fprintf(out, "complete -c lockstep -n '__fish_seen_subcommand_from %s' ", command->name);
-        if (argument == FILES || argument == FOLDERS)
-            fprintf(out, "%s\n", argument == FILES ? "-F" : "-a '(__fish_complete_directories)'");
-        else {
-            fputs("-a '", out);
-            put_literals(command, out);
-            if (argument == COMMANDS) {
-                fputc(' ', out);
-                put_command_names(out);
-            }
-            fputs("'\n", out);
-        }
+        cli_completion argument = cli_complete_argument(command);
+        fprintf(out, "complete -c lockstep -n '__fish_seen_subcommand_from %s'", command->name);
+        put_fish_action(&argument, out);
+        fputc('\n', out);
     }
 }
 

@@ -54,6 +54,29 @@ completes "" lockstep train --seed ""
 mkdir -p "$work/folders/logs-1"
 cd "$work/folders"
 completes "logs-1" lockstep train --log-dir lo
+completes "logs-1" lockstep export ""
+
+# Names that the library knows, beside the files that may stand in their place.
+mkdir "$work/files"
+cd "$work/files"
+touch net.lk
+mapfile -t models < <("$LOCKSTEP" models | awk 'NR > 1 { print $1 }')
+mapfile -t data < <("$LOCKSTEP" data list | awk '{ print $1 }')
+mapfile -t recipes < <("$LOCKSTEP" recipes | awk '{ print $1 }')
+completes "${models[*]} net.lk" lockstep train --model ""
+completes "lenet" lockstep summary --model le
+completes "net.lk" lockstep launch -- train --model ne
+completes "${data[*]} net.lk" lockstep evaluate --data ""
+completes "mnist" lockstep data fetch mn
+completes "parameter-server" lockstep train --strategy par
+completes "adam adamw" lockstep train --optimizer ad
+completes "${recipes[*]}" lockstep recipes ""
+completes "net.lk" lockstep train --weights ne
+completes "compare" lockstep runs comp
+if command -v fish >/dev/null; then
+    found=$(HOME=$work fish --no-config -c "source '$work/fish'; complete -C 'lockstep train --model '" | cut -f 1 | sort)
+    [[ $found == "$(printf '%s\n' "${models[@]}" net.lk | sort)" ]] || fail "fish completes models to '$found'"
+fi
 for shell in zsh fish; do
     ! command -v $shell >/dev/null || $shell -n "$work/$shell" || fail "$shell cannot read its completion"
 done
