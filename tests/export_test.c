@@ -254,6 +254,73 @@ static void test_places_that_cannot_be_written(void **state)
     lk_scope_end();
 }
 
+static void put_text(const char *name, const char *text)
+{
+    write_file(path_of("%s", name), text, strlen(text));
+}
+
+static void assert_text(const char *name, const char *text)
+{
+    contents file = read_file(path_of("%s", name));
+    assert_int_equal(file.size, strlen(text));
+    assert_memory_equal(file.data, text, file.size);
+    free(file.data);
+}
+
+/* Nothing but what is asked for is touched: neither names that a temporary file might have, nor what is no file. */
+static void test_what_is_beside(void **state)
+{
+    (void)state;
+    struct stat about;
+    lk_scope_begin();
+    exported e = open_exported(export_case_of("every-kind"));
+    assert_int_equal(mkdir(path_of("net.tmp"), 0777), 0);
+    put_text("net.tmp/kept", "mine");
+    put_text("net.onnx.tmp", "mine");
+    assert_no_error(lk_export(&e.source, LK_EXPORT_SAVEDMODEL, path_of("net///"), NULL) == LK_OK);
+    assert_no_error(lk_export(&e.source, LK_EXPORT_ONNX, path_of("net.onnx"), NULL) == LK_OK);
+    assert_text("net.tmp/kept", "mine");
+    assert_text("net.onnx.tmp", "mine");
+    assert_int_equal(stat(path_of("net/saved_model.pb"), &about), 0);
+    assert_int_equal(entries(), 4);
+
+    assert_int_equal(mkfifo(path_of("pipe"), 0666), 0);
+    refuse(&e.source, LK_EXPORT_ONNX, path_of("pipe"), LK_ERR_IO, "it is no file whose place another could take");
+    assert_int_equal(stat(path_of("pipe"), &about), 0);
+    assert_true(S_ISFIFO(about.st_mode));
+
+    put_text("target", "old");
+    assert_int_equal(symlink("target", path_of("link")), 0);
+    assert_no_error(lk_export(&e.source, LK_EXPORT_ONNX, path_of("link"), NULL) == LK_OK);
+    assert_int_equal(lstat(path_of("link"), &about), 0);
+    assert_true(S_ISLNK(about.st_mode));
+    assert_int_equal(stat(path_of("target"), &about), 0);
+    assert_true(about.st_size > 1000);
+    close_exported(&e);
+    lk_scope_end();
+}
+
+/* Where one of several files cannot be written the others stay as they were. */
+static void test_files_that_belong_together(void **state)
+{
+    (void)state;
+    static const lk_export_opts beside = {.external_data = true};
+    lk_scope_begin();
+    exported e = open_exported(export_case_of("every-kind"));
+    put_text("net.h", "old");
+    assert_int_equal(mkdir(path_of("net.c"), 0777), 0);
+    refuse(&e.source, LK_EXPORT_C, path_of("net.c"), LK_ERR_IO, "Is a directory");
+    assert_text("net.h", "old");
+    put_text("net.onnx.data", "old");
+    assert_int_equal(mkdir(path_of("net.onnx"), 0777), 0);
+    assert_int_equal(lk_export(&e.source, LK_EXPORT_ONNX, path_of("net.onnx"), &beside), LK_ERR_IO);
+    assert_error(LK_ERR_IO, "Is a directory");
+    assert_text("net.onnx.data", "old");
+    assert_int_equal(entries(), 4);
+    close_exported(&e);
+    lk_scope_end();
+}
+
 /* What was there stays, whole, where a disk is full. */
 static void test_full_disks(void **state)
 {
@@ -322,6 +389,8 @@ int main(void)
         FOLDER_TEST(test_models_that_cannot_be_exported),
         FOLDER_TEST(test_layers_that_describe_themselves_wrongly),
         FOLDER_TEST(test_places_that_cannot_be_written),
+        FOLDER_TEST(test_what_is_beside),
+        FOLDER_TEST(test_files_that_belong_together),
         FOLDER_TEST(test_full_disks),
         FOLDER_TEST(test_failed_allocations),
     };

@@ -1,10 +1,10 @@
 /* A C file with its header, and, above a million parameters, the weights in a file beside them. */
 #include "export/c_calls.h"
+#include "export/export_files.h"
 
 #include "base/mem.h"
 #include "base/status.h"
 #include "io/bytes.h"
-#include "io/durable.h"
 #include "io/protobuf.h"
 #include "lockstep/build.h"
 
@@ -39,6 +39,12 @@ static lk_status take_name(c_source *s, const char *path)
     s->stem[length - 2] = '\0';
     const char *slash = strrchr(s->stem, '/');
     s->file = slash ? slash + 1 : s->stem;
+    for (const char *c = s->file; *c; c++)
+        if (*c == '"' || *c == '\\' || iscntrl((unsigned char)*c))
+            LK_FAIL(LK_ERR_ARGUMENT,
+                    "%s: C cannot include NAME.h where NAME has a quote, a backslash or a control "
+                    "character",
+                    path);
     int n = snprintf(s->name, sizeof s->name, "%s%s", isalpha((unsigned char)*s->file) ? "" : "net_", s->file);
     if (n >= (int)sizeof s->name)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: the name is too long for one in C", path);
@@ -298,31 +304,30 @@ static void put_source(c_source *s)
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-static lk_status write_file(c_source *s, const char *ending)
+static lk_status write_file(c_source *s, lk__export_files *files, const char *ending)
 {
     char path[PATH_MAX];
-    LK_TRY(lk__bytes_status(&s->out));
     if (snprintf(path, sizeof path, "%s%s", s->stem, ending) >= (int)sizeof path)
         LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", s->stem);
-    lk_status status = lk__durable_write(path, s->out.data, s->out.size);
+    lk_status status = lk__export_put(files, path, &s->out);
     lk__bytes_clear(&s->out);
     return status;
 }
 
 /* The source comes last, so what it needs is there. */
-static lk_status write_files(c_source *s)
+static lk_status write_files(c_source *s, lk__export_files *files)
 {
     int64_t parameters = s->network->elements;
     s->beside = parameters > MAX_PARAMETERS_INSIDE;
     if (s->beside) {
         lk__put_floats(&s->out, s->plan.weights, (size_t)s->plan.n_weights);
         s->hash = hash_of(&s->out);
-        LK_TRY(write_file(s, ".weights"));
+        LK_TRY(write_file(s, files, ".weights"));
     }
     put_header(s);
-    LK_TRY(write_file(s, ".h"));
+    LK_TRY(write_file(s, files, ".h"));
     put_source(s);
-    return write_file(s, ".c");
+    return write_file(s, files, ".c");
 }
 
 static lk_status write_c(const lk__network *network, const char *path, const lk_export_opts *opts)
@@ -331,7 +336,8 @@ static lk_status write_c(const lk__network *network, const char *path, const lk_
     c_source s = {.network = network};
     LK_TRY(take_name(&s, path));
     LK_TRY(lk__c_plan_make(network, &s.plan));
-    lk_status status = write_files(&s);
+    lk__export_files files = {0};
+    lk_status status = lk__export_end(&files, write_files(&s, &files));
     lk__bytes_free(&s.out);
     lk__c_plan_free(&s.plan);
     return status;

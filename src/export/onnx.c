@@ -1,5 +1,6 @@
 /* ONNX. Nodes have their layers' paths as names, what they give is
  * PATH/output, and weights have the variables' names. */
+#include "export/export_files.h"
 #include "export/network.h"
 #include "export/onnx_graph.h"
 
@@ -223,25 +224,30 @@ static char *data_path(const char *path, const char **name)
     return data;
 }
 
-/* Weights that are beside come to disk before the file that names them. */
+static lk_status open_data(onnx *o, lk__export_files *files, const char *data)
+{
+    const char *beside;
+    LK_TRY(lk__export_begin(files, data, &beside));
+    return lk__durable_open(&o->graph.data, beside);
+}
+
+/* Weights that are beside come before the file that names them. */
 static lk_status write_model(onnx *o, const char *path, const char *data)
 {
-    char beside[PATH_MAX];
+    lk__export_files files = {0};
     uint64_t hash;
-    if (o->graph.beside) {
-        LK_TRY(lk__durable_beside(data, beside));
-        LK_TRY(lk__durable_open(&o->graph.data, beside));
+    lk_status status = o->graph.beside ? open_data(o, &files, data) : LK_OK;
+    if (status == LK_OK) {
+        put_graph(o);
+        put_metadata(o);
+        status = o->graph.status;
     }
-    put_graph(o);
-    put_metadata(o);
-    lk_status status = o->graph.status == LK_OK ? lk__bytes_status(&o->graph.model) : o->graph.status;
     if (o->graph.beside && status == LK_OK)
         status = lk__durable_finish(&o->graph.data, &hash);
-    if (o->graph.beside) {
-        lk__durable_abandon(&o->graph.data);
-        status = lk__durable_rename(beside, data, status);
-    }
-    return status == LK_OK ? lk__durable_write(path, o->graph.model.data, o->graph.model.size) : status;
+    lk__durable_abandon(&o->graph.data);
+    if (status == LK_OK)
+        status = lk__export_put(&files, path, &o->graph.model);
+    return lk__export_end(&files, status);
 }
 
 static lk_status write_onnx(const lk__network *network, const char *path, const lk_export_opts *opts)

@@ -4,6 +4,7 @@
  * TensorFlow has convolutions and pooling on CPUs in channels-last order alone: images are transposed at the beginning,
  * and only a reshape, which is of row-major [C, H, W], goes back. Nodes are named network/PATH: TensorFlow's names do
  * not begin with '_' or '-', as a layer's may. */
+#include "export/export_files.h"
 #include "export/network.h"
 
 #include "base/mem.h"
@@ -11,11 +12,9 @@
 #include "export/tf_graph.h"
 #include "io/durable.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 enum { NAME_BYTES = LK__EXPORT_MAX_PATH + 64 };
 
@@ -347,26 +346,8 @@ static lk_status write_folder(const char *folder, const lk__bytes *bytes)
     return lk__durable_write(path, bytes->data, bytes->size);
 }
 
-/* The folder gets its name when it is whole. */
-static lk_status place_folder(const char *path, const lk__bytes *bytes)
+static lk_status check(const lk__network *network)
 {
-    char beside[PATH_MAX];
-    int swapped = 0;
-    LK_TRY(lk__durable_beside(path, beside));
-    LK_TRY(lk__remove_folder(beside)); /* of one that was killed */
-    if (mkdir(beside, 0777) != 0)
-        LK_FAIL(LK_ERR_IO, "%s: the folder cannot be made: %s", path, strerror(errno));
-    lk_status status = write_folder(beside, bytes);
-    if (status == LK_OK)
-        status = lk__durable_rename_folder(beside, path, &swapped);
-    if (status != LK_OK)
-        lk__remove_folder(beside);
-    return status;
-}
-
-static lk_status check(const lk__network *network, const char *path)
-{
-    struct stat there;
     const int64_t most = (INT32_MAX - (64 << 20)) / (int64_t)sizeof(float);
     if (network->elements > most)
         LK_FAIL(
@@ -379,8 +360,6 @@ static lk_status check(const lk__network *network, const char *path)
             LK_FAIL(LK_ERR_UNSUPPORTED, "%s: layer '%s' is an elu of alpha %g; TensorFlow has that of alpha 1",
                     lk_model_name(network->model), node->name, node->alpha);
     }
-    if (lstat(path, &there) == 0)
-        LK_FAIL(LK_ERR_IO, "%s: is there already; a SavedModel is written to a new folder", path);
     return LK_OK;
 }
 
@@ -388,7 +367,9 @@ static lk_status write_savedmodel(const lk__network *network, const char *path, 
 {
     (void)opts;
     saved_model s = {.network = network};
-    LK_TRY(check(network, path));
+    lk__export_file folder;
+    LK_TRY(check(network));
+    LK_TRY(lk__export_begin_folder(path, &folder));
     size_t begin = lk__tf_open(&s.graph);
     put_graph(&s);
     const lk_model_input *in = &network->input;
@@ -398,9 +379,9 @@ static lk_status write_savedmodel(const lk__network *network, const char *path, 
     lk__tf_close(&s.graph, begin, &images, outputs, 2);
     lk_status status = lk__bytes_status(&s.graph.bytes);
     if (status == LK_OK)
-        status = place_folder(path, &s.graph.bytes);
+        status = write_folder(folder.beside, &s.graph.bytes);
     lk__bytes_free(&s.graph.bytes);
-    return status;
+    return lk__export_end_folder(&folder, status);
 }
 
 const lk__export_writer lk__export_savedmodel = {.name = "savedmodel", .write = write_savedmodel};
