@@ -1,6 +1,7 @@
 /* Reference models by name, and what a model tells about itself. */
 #include "nn/model.h"
 
+#include "base/mem.h"
 #include "base/status.h"
 #include "core/tensor.h"
 #include "lockstep/options.h"
@@ -55,10 +56,15 @@ static lk_model *model_of(const char *name, lk_model_input input)
     const lk_reference_model *reference = file ? NULL : find(name);
     if ((!file && !reference) || lk__model_check_input(name, input) != LK_OK)
         return NULL;
-    lk_layer *root = file ? lk__model_file_read(name, input) : reference->make(input);
+    char *text = NULL;
+    lk_layer *root = file ? lk__model_file_read(name, input, &text) : reference->make(input);
     lk_model *model = root ? lk__model_of(name, file, root, input) : NULL;
-    if (model)
-        model->reference = reference != NULL;
+    if (!model) {
+        lk__free(text);
+        return NULL;
+    }
+    model->text = text;
+    model->reference = reference != NULL;
     return model;
 }
 

@@ -16,6 +16,7 @@ typedef struct lk_variable_spec {
 struct lk_model {
     char *name;
     const char *file; /* `name` where it is a file's; NULL: it is not */
+    char *text;       /* the file's, as it was read; NULL: it is no file's */
     bool reference;   /* `name` is a reference model's */
     lk_model_input input;
     lk_layer *root;
@@ -36,8 +37,9 @@ typedef struct lk_reference_model {
 
 extern const lk_reference_model lk__model_lenet, lk__model_keras_cnn, lk__model_resnet18, lk__model_wrn_16_10;
 
-/* The root layer that a model file describes, or NULL with the error. */
-lk_layer *lk__model_file_read(const char *path, lk_model_input input);
+/* The root layer that a model file describes, or NULL with the error. *text: what the file says, to be freed, NULL on
+ * failure. */
+lk_layer *lk__model_file_read(const char *path, lk_model_input input, char **text);
 
 lk_status lk__model_check_input(const char *name, lk_model_input input);
 

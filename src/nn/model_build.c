@@ -358,6 +358,7 @@ void lk_model_release(lk_model *model)
     lk__free(model->rows.layers);
     lk__free(model->statistics.layers);
     lk_layer_release(model->root);
+    lk__free(model->text);
     lk__free(model->name);
     lk__free(model);
 }

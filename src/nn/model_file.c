@@ -25,7 +25,8 @@ typedef struct text_line {
 typedef struct model_reader {
     const char *path;
     lk_model_input input;
-    char *text;
+    char *whole; /* as it was read */
+    char *text;  /* cut into lines */
     int n_text_lines;
     text_line *lines; /* that say something, without comments */
     int n_lines, next;
@@ -81,7 +82,9 @@ static lk_status read_text(model_reader *r)
         LK_FAIL(LK_ERR_IO, "%s: cannot be opened: %s", r->path, strerror(errno));
     lk_status status = read_stream(r, stream);
     fclose(stream);
-    return status;
+    LK_TRY(status);
+    r->whole = lk__strdup(r->text);
+    return r->whole ? LK_OK : LK_ERR_MEMORY;
 }
 
 static lk_status add_line(model_reader *r, int number, char *text)
@@ -341,11 +344,14 @@ static lk_layer *read_model(model_reader *r)
     return NULL;
 }
 
-lk_layer *lk__model_file_read(const char *path, lk_model_input input)
+lk_layer *lk__model_file_read(const char *path, lk_model_input input, char **text)
 {
     model_reader reader = {.path = path, .input = input};
     lk_layer *root = read_model(&reader);
     lk__free(reader.text);
     lk__free(reader.lines);
+    if (!root)
+        lk__free(reader.whole);
+    *text = root ? reader.whole : NULL;
     return root;
 }

@@ -8,6 +8,7 @@
 #include "dist/wire.h"
 #include "lockstep/build.h"
 #include "lockstep/checkpoint.h"
+#include "nn/model.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -140,11 +141,25 @@ uint64_t lk__hash_data(const lk_dataset *data)
     return XXH3_64bits_withSeed(lk_dataset_images(data), samples * pixels, labels);
 }
 
+uint64_t lk__hash_split(lk_trainer *trainer, lk_split split)
+{
+    uint64_t *hash = &trainer->data_hashes[split == LK_SPLIT_TRAIN ? 0 : 1];
+    if (*hash == 0)
+        *hash = lk__hash_data(lk_trainer_dataset(trainer, split));
+    return *hash;
+}
+
+static uint64_t hash_text(const char *text)
+{
+    return text ? XXH3_64bits(text, strlen(text)) : 0;
+}
+
 static const char kernels[] = "choice of kernels";
 
 static void fill_built(const lk_trainer *trainer, field_list *list)
 {
     add_text(list, "model", trainer->plan.model);
+    add_hash(list, "model file", hash_text(trainer->model->text));
     add_hash(list, "set of variables", hash_layout(trainer->model));
     add_hash(list, "training set", lk__hash_data(trainer->train_set));
     add_hash(list, "validation set", lk__hash_data(trainer->val_set));

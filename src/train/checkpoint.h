@@ -16,16 +16,16 @@ enum { LK_CHECKPOINT_VERSION = 1, LK_CHECKPOINT_NAME = 48 };
 
 #define LK_MANIFEST_FORMAT "lockstep manifest"
 
-/* Copies in host memory, so that training can go on while they are written. The model's names have to live as long. */
+/* Copies in host memory, so that training can go on while they are written. The model has to live as long. */
 typedef struct lk__checkpoint_contents {
     const lk_model *model;
     float *variables; /* one after the other, in the model's order */
     int n_slots;      /* of the optimiser's state */
     const char *slot_names[LK_OPTIMIZER_SLOTS];
-    float *slots[LK_OPTIMIZER_SLOTS];      /* parameters one after the other */
-    lk__bytes state;                       /* state.json */
-    lk__bytes implementations, model_file; /* empty: there is no such file */
-    int64_t steps;                         /* by which the checkpoint is named */
+    float *slots[LK_OPTIMIZER_SLOTS]; /* parameters one after the other */
+    lk__bytes state;                  /* state.json */
+    lk__bytes implementations;        /* empty: there is no such file */
+    int64_t steps;                    /* by which the checkpoint is named */
 } lk__checkpoint_contents;
 
 /* Room for the replicas' variables and state. Errors: LK_ERR_MEMORY; lk__checkpoint_contents_free frees what there is.
@@ -35,6 +35,10 @@ void lk__checkpoint_contents_free(lk__checkpoint_contents *contents);
 
 /* Fills in variables and slots. Waits for the devices. */
 lk_status lk__checkpoint_contents_copy(lk__checkpoint_contents *contents, lk_replicas *replicas);
+
+/* lk_replicas_restore. same_settings false: an optimiser of another kind begins anew, and so does what only this one
+ * remembers. */
+lk_status lk__replicas_restore(lk_replicas *replicas, const lk_checkpoint *checkpoint, bool same_settings);
 
 /* values[i]: of variable i. On every replica, or what is stored. */
 lk_status lk__replicas_write(lk_replicas *replicas, const float *const *values);
@@ -69,7 +73,10 @@ struct lk_checkpoint {
     char *folder;
     json_t *state;
     char *model_file, *implementations; /* paths; NULL: there is none */
+    char *model_text;                   /* what the model file says */
     lk__safetensors *model, *optimizer; /* optimizer NULL: there is none */
+    const char *optimizer_kind;         /* NULL: likewise */
+    int64_t optimizer_steps;
     int n;
     const lk__safetensor **tensors; /* [n]: in the model's order */
     const float **values;           /* [n]: within `model` */

@@ -74,7 +74,7 @@ static lk_status open_listed(const char *path, int64_t bytes, int *fd)
     return status;
 }
 
-/* keep: *data becomes all of it. */
+/* keep: *data becomes all of it, with room for one more byte. */
 static lk_status check_file(const char *path, const json_t *listed, bool keep, unsigned char **data, int64_t *bytes)
 {
     char text[24];
@@ -101,7 +101,14 @@ static lk_status check_file(const char *path, const json_t *listed, bool keep, u
 
 static const char set_aside[] = "optimizer.safetensors"; /* see take_all */
 
-/* Tensors stay in memory: they are read once. */
+static lk_status keep_path(const char *path, char **kept)
+{
+    *kept = lk__strdup(path);
+    return *kept ? LK_OK : LK_ERR_MEMORY;
+}
+
+/* Tensors stay in memory: they are read once. Of other files the paths are kept: what the manifest does not list is not
+ * the checkpoint's. */
 static lk_status take_file(lk_checkpoint *c, const char *name, const json_t *listed)
 {
     char path[PATH_MAX];
@@ -113,8 +120,17 @@ static lk_status take_file(lk_checkpoint *c, const char *name, const json_t *lis
     if (strchr(name, '/') || name[0] == '.')
         LK_FAIL(LK_ERR_FORMAT, "%s/manifest.json: lists '%.60s', which is no file of a checkpoint", c->folder, name);
     LK_TRY(lk__checkpoint_path(c->folder, name, path));
-    LK_TRY(check_file(path, listed, tensors, &data, &bytes));
-    return tensors ? lk__safetensors_take(path, data, bytes, tensors) : LK_OK;
+    bool is_model = strcmp(name, "model.lk") == 0, is_tuning = strcmp(name, "implementations") == 0;
+    LK_TRY(check_file(path, listed, tensors || is_model, &data, &bytes));
+    if (tensors)
+        return lk__safetensors_take(path, data, bytes, tensors);
+    if (is_model) {
+        data[bytes] = '\0';
+        c->model_text = (char *)data;
+    }
+    if (is_model || is_tuning)
+        return keep_path(path, is_model ? &c->model_file : &c->implementations);
+    return LK_OK;
 }
 
 /* --- all of them -------------------------------------------------------------------------------------------------- */

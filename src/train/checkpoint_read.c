@@ -132,17 +132,6 @@ static lk_status read_variables(lk_checkpoint *c)
     return LK_OK;
 }
 
-/* *path: to be freed; NULL: there is no such file. */
-static lk_status find_file(const lk_checkpoint *c, const char *name, char **path)
-{
-    char found[PATH_MAX];
-    LK_TRY(lk__checkpoint_path(c->folder, name, found));
-    if (access(found, F_OK) != 0)
-        return LK_OK;
-    *path = lk__strdup(found);
-    return *path ? LK_OK : LK_ERR_MEMORY;
-}
-
 static lk_status read_contents(lk_checkpoint *c)
 {
     char path[PATH_MAX];
@@ -150,8 +139,6 @@ static lk_status read_contents(lk_checkpoint *c)
     LK_TRY(lk__checkpoint_path(c->folder, "state.json", path));
     LK_TRY(lk__state_read(path, c));
     LK_TRY(read_variables(c));
-    LK_TRY(find_file(c, "implementations", &c->implementations));
-    LK_TRY(find_file(c, "model.lk", &c->model_file));
     c->info.model_file = c->model_file;
     return LK_OK;
 }
@@ -191,6 +178,7 @@ void lk_checkpoint_release(lk_checkpoint *c)
     lk__free(c->moments);
     lk__free(c->settings);
     lk__free(c->model_file);
+    lk__free_aligned(c->model_text);
     lk__free(c->implementations);
     lk__free(c->folder);
     lk__free(c);

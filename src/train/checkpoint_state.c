@@ -67,14 +67,22 @@ static void put_data(lk__bytes *out, const lk_checkpoint_info *info, lk_model_in
     lk__json_close(out, '}');
 }
 
-static void put_position(lk__bytes *out, const lk_checkpoint_info *info, int64_t updates)
+static void put_position(lk__bytes *out, const lk_checkpoint_info *info)
 {
     lk__json_open(out, "position", '{');
     lk__json_field(out, LK_INT("epoch", info->epoch));
     lk__json_field(out, LK_INT("batch", info->batch));
     lk__json_field(out, LK_INT("steps", info->steps));
-    lk__json_field(out, LK_INT("updates", updates));
+    lk__json_field(out, LK_INT("updates", info->updates));
     lk__json_field(out, LK_INT("samples_seen", info->samples_seen));
+    lk__json_close(out, '}');
+}
+
+static void put_optimizer(lk__bytes *out, const lk_optimizer *optimizer)
+{
+    lk__json_open(out, "optimizer", '{');
+    lk__json_field(out, LK_TEXT("kind", lk_optimizer_name((int)optimizer->opts.kind)));
+    lk__json_field(out, LK_INT("steps", lk_optimizer_steps(optimizer)));
     lk__json_close(out, '}');
 }
 
@@ -91,7 +99,6 @@ void lk__state_begin(lk__bytes *out, const lk_checkpoint_info *info, const lk_mo
 {
     char seed[24], version[96];
     const lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
-    int64_t updates = optimizer ? lk_optimizer_steps(optimizer) : info->updates;
     snprintf(seed, sizeof seed, "%" PRIu64, info->seed); /* as a text: JSON's numbers end before */
     snprintf(version, sizeof version, "%s %s", lk_build_version(), lk_build_revision());
     lk__bytes_clear(out);
@@ -103,13 +110,9 @@ void lk__state_begin(lk__bytes *out, const lk_checkpoint_info *info, const lk_mo
     put_data(out, info, lk_model_get_input(model));
     lk__json_field(out, LK_TEXT("dtype", info->dtype == LK_BF16 ? "bf16" : "f32"));
     lk__json_field(out, LK_TEXT("seed", seed));
-    put_position(out, info, updates);
+    put_position(out, info);
     if (optimizer)
-        lk__json_open(out, "optimizer", '{');
-    if (optimizer)
-        lk__json_field(out, LK_TEXT("kind", lk_optimizer_name((int)optimizer->opts.kind)));
-    if (optimizer)
-        lk__json_close(out, '}');
+        put_optimizer(out, optimizer);
     if (info->metric)
         put_best(out, info);
     lk__json_field(out, LK_BOOL("finished", info->finished));
@@ -218,6 +221,13 @@ static lk_status read_position(const char *path, lk_checkpoint *c)
     return LK_OK;
 }
 
+static lk_status read_optimizer(const char *path, lk_checkpoint *c)
+{
+    const json_t *optimizer = json_object_get(c->state, "optimizer");
+    c->optimizer_kind = json_string_value(json_object_get(optimizer, "kind"));
+    return optimizer ? read_integer(path, optimizer, "steps", 0, &c->optimizer_steps) : LK_OK;
+}
+
 static void read_best(lk_checkpoint *c)
 {
     const json_t *best = json_object_get(c->state, "best");
@@ -260,6 +270,7 @@ lk_status lk__state_read(const char *path, lk_checkpoint *c)
     LK_TRY(read_model(path, c));
     LK_TRY(read_data(path, c));
     LK_TRY(read_position(path, c));
+    LK_TRY(read_optimizer(path, c));
     read_best(c);
     return read_settings(path, c);
 }

@@ -10,7 +10,6 @@
 #include "train/callbacks/settings.h"
 #include "train/trainer.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +18,13 @@ static lk_status put_setting(void *user, const lk_field *setting)
 {
     lk__json_field(user, LK_TEXT(setting->name, setting->text));
     return LK_OK;
+}
+
+static void put_hash(lk__bytes *out, const char *name, uint64_t hash)
+{
+    char text[24];
+    snprintf(text, sizeof text, "%016" PRIx64, hash);
+    lk__json_field(out, LK_TEXT(name, text));
 }
 
 /* To be freed; NULL: the data set names none. */
@@ -32,24 +38,6 @@ static lk_status list_class_names(const lk_trainer *trainer, const char ***names
     for (int64_t c = 0; *names && c < n; c++)
         (*names)[c] = lk_dataset_class_name(trainer->train_set, c);
     return *names ? LK_OK : LK_ERR_MEMORY;
-}
-
-static lk_status read_model_file(const lk_model *model, lk__bytes *text)
-{
-    unsigned char piece[4096];
-    lk__bytes_clear(text);
-    if (!model->file)
-        return LK_OK;
-    FILE *file = fopen(model->file, "rbe");
-    if (!file)
-        LK_FAIL(LK_ERR_IO, "%s: cannot be read again for a checkpoint: %s", model->file, strerror(errno));
-    for (size_t got; (got = fread(piece, 1, sizeof piece, file)) > 0;)
-        lk__bytes_put(text, piece, got);
-    bool failed = ferror(file) || text->size == 0;
-    fclose(file);
-    if (failed)
-        LK_FAIL(LK_ERR_IO, "%s: cannot be read again for a checkpoint", model->file);
-    return lk__bytes_status(text);
 }
 
 lk_status lk__checkpoint_of_trainer(lk_trainer *trainer, const lk_checkpoint_info *extra,
@@ -71,6 +59,7 @@ lk_status lk__checkpoint_of_trainer(lk_trainer *trainer, const lk_checkpoint_inf
                                .epoch = at->epoch,
                                .batch = at->batch,
                                .steps = at->steps,
+                               .updates = at->updates,
                                .samples_seen = at->samples_seen,
                                .finished = extra->finished,
                                .metric = extra->metric,
@@ -79,11 +68,8 @@ lk_status lk__checkpoint_of_trainer(lk_trainer *trainer, const lk_checkpoint_inf
     lk__bytes *state = &contents->state;
     lk__state_begin(state, &info, trainer->model, trainer->replicas);
     lk__free(class_names);
-    char training_set[24];
-    if (trainer->training_set == 0)
-        trainer->training_set = lk__hash_data(trainer->train_set);
-    snprintf(training_set, sizeof training_set, "%016" PRIx64, trainer->training_set);
-    lk__json_field(state, LK_TEXT("training_set", training_set));
+    put_hash(state, "training_set", lk__hash_split(trainer, LK_SPLIT_TRAIN));
+    put_hash(state, "validation_set", lk__hash_split(trainer, LK_SPLIT_TEST));
     lk__json_open(state, "settings", '{');
     lk_status status = lk__settings_visit(trainer, put_setting, state);
     lk__json_close(state, '}');
@@ -94,7 +80,6 @@ lk_status lk__checkpoint_of_trainer(lk_trainer *trainer, const lk_checkpoint_inf
     lk__bytes_clear(&contents->implementations);
     lk__tuning_put(trainer->implementations, &contents->implementations);
     LK_TRY(lk__bytes_status(&contents->implementations));
-    LK_TRY(read_model_file(trainer->model, &contents->model_file));
     contents->steps = at->steps;
     return lk__checkpoint_contents_copy(contents, trainer->replicas);
 }

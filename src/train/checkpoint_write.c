@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "io/json.h"
+#include "nn/model.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -37,19 +38,19 @@ static void list(manifest *m, const char *name, int64_t bytes, uint64_t hash)
     lk__json_close(&m->text, '}');
 }
 
-static lk_status write_bytes(manifest *m, const char *name, const lk__bytes *bytes)
+static lk_status write_file(manifest *m, const char *name, const void *data, size_t bytes)
 {
     char path[PATH_MAX];
     lk__durable_file file;
     uint64_t hash = 0;
     LK_TRY(lk__checkpoint_path(m->folder, name, path));
     LK_TRY(lk__durable_open(&file, path));
-    lk_status status = lk__durable_put(&file, bytes->data, bytes->size);
+    lk_status status = lk__durable_put(&file, data, bytes);
     if (status == LK_OK)
         status = lk__durable_finish(&file, &hash);
     lk__durable_abandon(&file);
     if (status == LK_OK && strcmp(name, "manifest.json") != 0)
-        list(m, name, (int64_t)bytes->size, hash);
+        list(m, name, (int64_t)bytes, hash);
     return status;
 }
 
@@ -123,16 +124,16 @@ static lk_status write_files(manifest *m, const lk__checkpoint_contents *c)
     lk__json_open(&m->text, "files", '{');
     LK_TRY(write_model(m, c));
     LK_TRY(write_slots(m, c));
-    LK_TRY(write_bytes(m, "state.json", &c->state));
+    LK_TRY(write_file(m, "state.json", c->state.data, c->state.size));
     if (c->implementations.size > 0)
-        LK_TRY(write_bytes(m, "implementations", &c->implementations));
-    if (c->model_file.size > 0)
-        LK_TRY(write_bytes(m, "model.lk", &c->model_file));
+        LK_TRY(write_file(m, "implementations", c->implementations.data, c->implementations.size));
+    if (c->model->text)
+        LK_TRY(write_file(m, "model.lk", c->model->text, strlen(c->model->text)));
     lk__json_close(&m->text, '}');
     lk__json_close(&m->text, '}');
     lk__bytes_char(&m->text, '\n');
     LK_TRY(lk__bytes_status(&m->text));
-    return write_bytes(m, "manifest.json", &m->text);
+    return write_file(m, "manifest.json", m->text.data, m->text.size);
 }
 
 /* --- the folder --------------------------------------------------------------------------------------------------- */

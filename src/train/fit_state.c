@@ -55,7 +55,8 @@ lk_status lk__fit_resume(lk__fit *fit, const lk_state *state)
     result->seconds = whole[3];
     fit->began -= whole[4];
     result->images_per_second = whole[5];
-    result->stopped_by = lk_state_get_text(state, "stopped_by");
+    if (!fit->trainer->stops_otherwise)
+        result->stopped_by = lk_state_get_text(state, "stopped_by");
     at->samples = fit->first_samples = (int64_t)epoch[0];
     at->skipped = (int64_t)epoch[1];
     at->rate = epoch[2];

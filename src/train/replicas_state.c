@@ -46,7 +46,6 @@ void lk__checkpoint_contents_free(lk__checkpoint_contents *c)
         lk__free(c->slots[s]);
     lk__bytes_free(&c->state);
     lk__bytes_free(&c->implementations);
-    lk__bytes_free(&c->model_file);
     *c = (lk__checkpoint_contents){.model = NULL};
 }
 
@@ -116,29 +115,40 @@ static lk_status restore_slot(lk_replicas *replicas, const lk_checkpoint *checkp
     return LK_OK;
 }
 
-static lk_status restore_optimizer(lk_replicas *replicas, const lk_checkpoint *checkpoint, int owner)
+/* Whether the checkpoint has the slot for the model's first parameter. */
+static bool has_slot(const lk_checkpoint *checkpoint, const lk_model *model, const char *slot)
+{
+    char name[1024];
+    snprintf(name, sizeof name, "%s.%s", slot, lk_model_variable_name(model, 0));
+    return lk__safetensors_find(checkpoint->optimizer, name) != NULL;
+}
+
+static lk_status restore_optimizer(lk_replicas *replicas, const lk_checkpoint *checkpoint, int owner,
+                                   bool same_settings)
 {
     lk_optimizer *optimizer = lk_replicas_optimizer(replicas, owner);
     const char *name;
     for (int s = 0; lk_optimizer_state(optimizer, s, &name); s++)
-        LK_TRY(restore_slot(replicas, checkpoint, owner, s, name));
-    lk__optimizer_resume(optimizer, checkpoint->info.updates);
+        if (same_settings || has_slot(checkpoint, lk__replicas_model(replicas), name))
+            LK_TRY(restore_slot(replicas, checkpoint, owner, s, name));
+    lk__optimizer_resume(optimizer, checkpoint->optimizer_steps);
     return LK_OK;
 }
 
-static lk_status check_optimizer(const lk_checkpoint *checkpoint, const lk_optimizer *optimizer)
+/* *same: the checkpoint's is of the same kind; an error where that must be and is not. */
+static lk_status compare_optimizer(const lk_checkpoint *checkpoint, const lk_optimizer *optimizer, bool must_be,
+                                   bool *same)
 {
-    const json_t *saved = json_object_get(checkpoint->state, "optimizer");
-    const char *kind = json_string_value(json_object_get(saved, "kind"));
-    if (!optimizer)
+    const char *kind = checkpoint->optimizer ? checkpoint->optimizer_kind : NULL;
+    const char *own = optimizer ? lk_optimizer_name((int)optimizer->opts.kind) : "";
+    *same = kind && strcmp(kind, own) == 0;
+    if (!optimizer || !must_be || *same)
         return LK_OK;
-    if (!kind || !checkpoint->optimizer)
+    if (!kind)
         LK_FAIL(LK_ERR_FORMAT, "%s: holds no optimizer's state, and training cannot go on from it",
                 checkpoint->info.folder);
-    if (strcmp(kind, lk_optimizer_name((int)optimizer->opts.kind)) != 0)
-        LK_FAIL(LK_ERR_FORMAT, "%s: holds the state of optimizer %s, and this one is %s", checkpoint->info.folder, kind,
-                lk_optimizer_name((int)optimizer->opts.kind));
-    return LK_OK;
+    LK_FAIL(LK_ERR_FORMAT, "%s: holds the state of optimizer %s, and this one is %s", checkpoint->info.folder, kind,
+            own);
 }
 
 lk_status lk__replicas_write(lk_replicas *replicas, const float *const *values)
@@ -153,16 +163,20 @@ lk_status lk__replicas_write(lk_replicas *replicas, const float *const *values)
     return lk__replicas_end_update(replicas);
 }
 
+lk_status lk__replicas_restore(lk_replicas *replicas, const lk_checkpoint *checkpoint, bool same_settings)
+{
+    bool same;
+    LK_TRY(lk__checkpoint_check_model(checkpoint, lk__replicas_model(replicas)));
+    LK_TRY(compare_optimizer(checkpoint, lk_replicas_optimizer(replicas, 0), same_settings, &same));
+    LK_TRY(lk__replicas_write(replicas, checkpoint->values));
+    for (int o = 0; o < lk__replicas_owners(replicas) && same; o++)
+        LK_TRY(restore_optimizer(replicas, checkpoint, o, same_settings));
+    return LK_OK;
+}
+
 lk_status lk_replicas_restore(lk_replicas *replicas, const lk_checkpoint *checkpoint)
 {
-    const lk_model *model = lk__replicas_model(replicas);
-    LK_TRY(lk__checkpoint_check_model(checkpoint, model));
-    LK_TRY(check_optimizer(checkpoint, lk_replicas_optimizer(replicas, 0)));
-    LK_TRY(lk__replicas_write(replicas, checkpoint->values));
-    for (int o = 0; o < lk__replicas_owners(replicas); o++)
-        if (lk_replicas_optimizer(replicas, o))
-            LK_TRY(restore_optimizer(replicas, checkpoint, o));
-    return LK_OK;
+    return lk__replicas_restore(replicas, checkpoint, true);
 }
 
 /* --- of a loop of one's own --------------------------------------------------------------------------------------- */
@@ -172,7 +186,11 @@ static lk_status save(lk_replicas *replicas, const char *folder, const lk_checkp
 {
     LK_TRY(lk__checkpoint_contents_init(contents, replicas));
     LK_TRY(lk__checkpoint_contents_copy(contents, replicas));
-    lk__state_begin(&contents->state, info, contents->model, replicas);
+    const lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
+    lk_checkpoint_info known = *info;
+    if (optimizer)
+        known.updates = lk_optimizer_steps(optimizer);
+    lk__state_begin(&contents->state, &known, contents->model, replicas);
     LK_TRY(lk__state_end(&contents->state));
     contents->steps = info->steps;
     LK_TRY(lk_make_directory(folder));

@@ -4,6 +4,7 @@
 #include "base/status.h"
 #include "io/bytes.h"
 #include "lockstep/record.h"
+#include "nn/model.h"
 #include "train/callbacks/settings.h"
 #include "train/checkpoint.h"
 #include "train/trainer.h"
@@ -99,9 +100,11 @@ const char *lk__resume_implementations(const lk_trainer *trainer)
 /* --- settings ----------------------------------------------------------------------------------------------------- */
 
 typedef struct comparison {
+    const lk_trainer *trainer;
     const lk_checkpoint *checkpoint;
     lk__bytes others;
     const char *in_epoch; /* one that decides which samples a batch has; NULL: none */
+    bool stops;           /* one that decides when training stops */
     int n;
 } comparison;
 
@@ -116,14 +119,24 @@ static bool is_one_of(const char *name, const char *const *names)
 static void note(comparison *c, const char *what, const char *then, const char *now)
 {
     const char *none = "nothing";
-    lk__bytes_format(&c->others, "%s%.60s was %.60s and is %.60s", c->n++ ? "; " : "", what, *then ? then : none,
+    lk__bytes_format(&c->others, "%s%.60s was %.150s and is %.150s", c->n++ ? "; " : "", what, *then ? then : none,
                      *now ? now : none);
+}
+
+/* Of model files what they say counts, not where they lie. Where they say something else both are named. */
+static void compare_models(comparison *c, const char *then, const char *now)
+{
+    const char *text = c->trainer->model->text;
+    bool are_files = text && c->checkpoint->model_text;
+    if (strcmp(are_files ? c->checkpoint->model_text : then, are_files ? text : now) != 0)
+        note(c, "--model", are_files ? c->checkpoint->model_file : then, now);
 }
 
 /* What changes no bit, or only says where something came from, may be otherwise. */
 static lk_status compare(void *user, const lk_field *setting)
 {
     static const char *const free_ones[] = {"recipe",
+                                            "data", /* its bytes are compared */
                                             "weights",
                                             "recompute",
                                             "audit-every",
@@ -135,34 +148,52 @@ static lk_status compare(void *user, const lk_field *setting)
                                             "source of the samples",
                                             "validation micro-batch",
                                             NULL};
-    static const char *const of_batches[] = {"data", "batch-size", "accumulate", "seed", "training samples", NULL};
+    static const char *const of_batches[] = {"batch-size", "accumulate", "seed", "training samples", NULL};
+    static const char *const of_stops[] = {"target-accuracy", "patience", "early-stop", NULL};
     comparison *c = user;
     char name[64];
     const char *then = lk_checkpoint_get_setting(c->checkpoint, setting->name);
     const char *now = setting->text ? setting->text : "";
-    if (!then || strcmp(then, now) == 0 || is_one_of(setting->name, free_ones))
-        return LK_OK;
-    if (is_one_of(setting->name, of_batches))
-        c->in_epoch = setting->name;
-    bool is_option = !strchr(setting->name, ' ') && strcmp(setting->name, "implementations") != 0;
-    snprintf(name, sizeof name, "%s%s", is_option ? "--" : "", setting->name);
-    note(c, name, then, now);
+    if (then && strcmp(setting->name, "model") == 0)
+        compare_models(c, then, now);
+    else if (then && strcmp(then, now) != 0 && !is_one_of(setting->name, free_ones)) {
+        if (is_one_of(setting->name, of_batches))
+            c->in_epoch = setting->name;
+        c->stops |= is_one_of(setting->name, of_stops);
+        bool is_option = !strchr(setting->name, ' ') && strcmp(setting->name, "implementations") != 0;
+        snprintf(name, sizeof name, "%s%s", is_option ? "--" : "", setting->name);
+        note(c, name, then, now);
+    }
     return LK_OK;
 }
 
-static void compare_data(lk_trainer *trainer, comparison *c)
+/* Whether it has the bytes that it had; then, now: their hashes. */
+static bool is_same(lk_trainer *trainer, lk_split split, const char *member, const char **then, char now[24])
 {
-    char now[24];
-    const char *then = json_string_value(lk__checkpoint_member(c->checkpoint, "training_set"));
-    trainer->training_set = lk__hash_data(trainer->train_set);
-    snprintf(now, sizeof now, "%016" PRIx64, trainer->training_set);
-    if (!then || strcmp(then, now) == 0)
-        return;
-    c->in_epoch = "training set";
-    note(c, "the training set (its hash)", then, now);
+    *then = json_string_value(lk__checkpoint_member(trainer->resumed, member));
+    snprintf(now, 24, "%016" PRIx64, lk__hash_split(trainer, split));
+    return !*then || strcmp(*then, now) == 0;
 }
 
-static lk_status judge(const lk_trainer *trainer, const comparison *c)
+/* Where data of another name have other bytes the name says more than hashes. */
+static void compare_data(lk_trainer *trainer, comparison *c)
+{
+    char now[2][24];
+    const char *then[2], *named = lk_checkpoint_get_setting(c->checkpoint, "data");
+    bool same_train = is_same(trainer, LK_SPLIT_TRAIN, "training_set", &then[0], now[0]);
+    bool same_val = is_same(trainer, LK_SPLIT_TEST, "validation_set", &then[1], now[1]);
+    bool same_name = !named || strcmp(named, trainer->plan.data) == 0;
+    if (!same_train)
+        c->in_epoch = "training set";
+    if (!same_name && !(same_train && same_val))
+        note(c, "--data", named, trainer->plan.data);
+    if (same_name && !same_train)
+        note(c, "the training set (its hash)", then[0], now[0]);
+    if (same_name && !same_val)
+        note(c, "the validation set (its hash)", then[1], now[1]);
+}
+
+static lk_status judge(lk_trainer *trainer, const comparison *c)
 {
     const lk_checkpoint_info *info = &c->checkpoint->info;
     const char *others = (const char *)c->others.data;
@@ -175,12 +206,13 @@ static lk_status judge(const lk_trainer *trainer, const comparison *c)
         LK_FAIL(LK_ERR_ARGUMENT, "--override: %s cannot be changed in the middle of an epoch, which %s is in",
                 c->in_epoch, info->folder);
     lk__log(LK_LOG_WARNING, "going on with other settings than those of %s: %s", info->folder, others);
+    trainer->stops_otherwise = c->stops;
     return LK_OK;
 }
 
 static lk_status check_settings(lk_trainer *trainer)
 {
-    comparison c = {.checkpoint = trainer->resumed};
+    comparison c = {.trainer = trainer, .checkpoint = trainer->resumed};
     lk_status status = lk__settings_visit(trainer, compare, &c);
     compare_data(trainer, &c);
     lk__bytes_char(&c.others, '\0');
@@ -217,7 +249,7 @@ lk_status lk__resume_restore(lk_trainer *trainer)
     const lk_checkpoint_info *info = &trainer->resumed->info;
     LK_TRY(check_settings(trainer));
     LK_TRY(check_position(trainer));
-    LK_TRY(lk_replicas_restore(trainer->replicas, trainer->resumed));
+    LK_TRY(lk__replicas_restore(trainer->replicas, trainer->resumed, !trainer->config.override));
     lk__checkpoint_drop_tensors(trainer->resumed);
     trainer->epoch = info->epoch;
     trainer->steps = trainer->audited = info->steps;

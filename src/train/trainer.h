@@ -94,8 +94,9 @@ struct lk_trainer {
     int64_t audits, audited; /* audits that found no difference; steps there were at the last one */
     int64_t epoch;           /* from 0, of the batch that comes next */
     lk__position position;
-    uint64_t training_set;         /* XXH3-64 of it; 0: nobody has asked */
+    uint64_t data_hashes[2];       /* XXH3-64 of each split; 0: nobody has asked */
     struct lk_checkpoint *resumed; /* that training goes on from; NULL: none */
+    bool stops_otherwise;          /* than that did: what stopped it does not any more */
     struct lk__fit *fit;           /* that is at work; NULL: none */
     bool epoch_open;
     bool in_pass; /* fit or an evaluation has steps under way */
@@ -199,6 +200,9 @@ lk_status lk__agree_on_work(const lk_trainer *trainer);
 
 /* XXH3-64 of all labels and images; NULL: 0. */
 uint64_t lk__hash_data(const lk_dataset *data);
+
+/* The same of a trainer's, which is computed once. */
+uint64_t lk__hash_split(lk_trainer *trainer, lk_split split);
 
 /* Whether training, or an evaluation, is to end at the step at hand: alike in all processes. */
 bool lk__is_interrupted(const lk_trainer *trainer);

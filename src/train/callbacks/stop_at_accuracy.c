@@ -27,6 +27,7 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
 {
     (void)trainer;
     stopper *s = self;
+    s->stopped_epoch = 0;
     /* A comparison with NaN is false: what was not measured does not count. */
     if (!(lk_mean_value(report->val.accuracy) > s->target)) {
         s->met = 0;

@@ -33,6 +33,7 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
     (void)trainer;
     plateau *p = self;
     double loss = lk_mean_value(report->val.loss);
+    p->stopped_epoch = 0;
     if (loss < p->best - p->min_delta) {
         p->best = loss;
         p->best_epoch = report->epoch;
