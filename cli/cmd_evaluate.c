@@ -7,6 +7,7 @@
 #include "lockstep/predict.h"
 #include "lockstep/record.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
@@ -34,7 +35,7 @@ static const lk_option own_options[] = {
      .default_text = "test",
      .choices = splits,
      .value = "WHICH",
-     .help = "which part of the data"},
+     .help = "which part of the data; where nothing is set apart for tests, train is all of it"},
     {.name = "limit",
      .type = LK_OPTION_INT64,
      AT(limit),
@@ -67,7 +68,8 @@ static const lk_option own_options[] = {
 };
 /* clang-format on */
 
-/* Of `lockstep train`: which data, and how they are read. The first ones are the run's where nothing else is said. */
+/* Of `lockstep train`: which data, and how they are read. The first ones are the run's where nothing else is said, the
+ * share held out where the data are the run's too. */
 static const char *const run_options[] = {"data", "val-split", "image-shape", "label-column", "skip-bad"};
 static const char *const other_options[] = {"data-dir", "data-cache", "workers", "devices", "json"};
 
@@ -130,12 +132,10 @@ static lk_status write_json(const cli_evaluation *e, FILE *stream)
 static lk_status write_files(const cli_evaluation *e, const char *out)
 {
     char path[PATH_MAX], title[256];
-    lk_status status = lk_make_directory(out);
     snprintf(title, sizeof title, "%.80s on %.80s: accuracy %.4f", e->info->model, lk_dataset_name(e->dataset),
              lk_mean_value(e->found.accuracy));
     bool has_png = lk_build_has("libcairo");
-    if (status == LK_OK)
-        status = path_in(out, "confusion.svg", path);
+    lk_status status = path_in(out, "confusion.svg", path);
     if (status == LK_OK)
         status = lk_evaluation_draw(&e->found, e->names, title, path);
     if (status == LK_OK && has_png)
@@ -155,14 +155,13 @@ static lk_status write_files(const cli_evaluation *e, const char *out)
     if (status != LK_OK)
         return status;
     FILE *file = fopen(path, "w");
-    if (!file) {
-        fprintf(stderr, "lockstep: %s: cannot be written\n", path);
-        return LK_ERR_IO;
-    }
-    status = write_json(e, file);
-    if (fclose(file) == 0 || status != LK_OK)
+    status = file ? write_json(e, file) : LK_OK;
+    bool is_written = file && !ferror(file);
+    if (file && fclose(file) != 0)
+        is_written = false;
+    if (is_written || status != LK_OK)
         return status;
-    fprintf(stderr, "lockstep: %s: cannot be written\n", path);
+    fprintf(stderr, "lockstep: %s: cannot be written: %s\n", path, strerror(errno));
     return LK_ERR_IO;
 }
 
@@ -207,8 +206,11 @@ static lk_status find_names(cli_evaluation *e)
 
 static lk_status evaluate(const lk_checkpoint *checkpoint, const evaluate_config *config, cli_evaluation *e)
 {
-    lk_status status = open_dataset(config, e);
+    bool has_out = config->out && *config->out;
+    lk_status status = has_out ? lk_make_directory(config->out) : LK_OK; /* before time is spent */
     e->split = splits[config->split];
+    if (status == LK_OK)
+        status = open_dataset(config, e);
     if (status == LK_OK)
         status = open_predictor(checkpoint, config, e);
     if (status == LK_OK)
@@ -219,7 +221,7 @@ static lk_status evaluate(const lk_checkpoint *checkpoint, const evaluate_config
         status = write_json(e, stdout);
     else if (status == LK_OK)
         cli_print_evaluation(e);
-    if (status == LK_OK && config->out && *config->out)
+    if (status == LK_OK && has_out)
         status = write_files(e, config->out);
     lk_evaluation_free(&e->found);
     lk_predictor_release(e->predictor);
@@ -228,16 +230,18 @@ static lk_status evaluate(const lk_checkpoint *checkpoint, const evaluate_config
     return status;
 }
 
-/* Defaults, then what the run was trained with, then the command line, of which `arguments` is a copy. */
+/* Defaults, then what the run was trained with, then the command line, of which `arguments` is a copy. config: what the
+ * command line says alone. */
 static lk_status read_settings(const lk_checkpoint *checkpoint, int argc, char **arguments, evaluate_config *config)
 {
     lk_option table[CLI_MAX_OPTIONS];
     size_t count = make_options(table);
     int positionals;
+    bool is_other = config->train.data != NULL; /* of which no share was held out in training */
     lk_status status = lk_options_defaults(table, count, config);
     for (int i = 0; status == LK_OK && i < RUN_COUNT; i++) {
         const char *value = lk_checkpoint_get_setting(checkpoint, run_options[i]);
-        if (value && *value)
+        if (value && *value && !(is_other && strcmp(run_options[i], "val-split") == 0))
             status = lk_options_set(table, count, config, run_options[i], value);
     }
     if (!config->train.data)
@@ -249,6 +253,7 @@ static lk_status read_settings(const lk_checkpoint *checkpoint, int argc, char *
 static int evaluate_run(const char *path, int argc, char **arguments, evaluate_config *config)
 {
     lk_checkpoint *checkpoint;
+    bool has_data = config->train.data != NULL;
     int status = 0;
     if (lk_checkpoint_open(path, config->best ? LK_CHECKPOINT_BEST : LK_CHECKPOINT_LAST, &checkpoint) != LK_OK)
         return cli_fail();
@@ -257,6 +262,8 @@ static int evaluate_run(const char *path, int argc, char **arguments, evaluate_c
         status = cli_fail();
     else if (!config->train.data)
         status = cli_usage_error("evaluate: the run does not say which data it was trained on: --data NAME");
+    else if (!has_data && !lk_dataset_is_known(config->train.data))
+        status = cli_usage_error("the run's data, '%s', are not there: --data says where they are", config->train.data);
     else if (evaluate(checkpoint, config, &e) != LK_OK)
         status = lk_error_status() != LK_OK ? cli_fail() : 1;
     lk_checkpoint_release(checkpoint);

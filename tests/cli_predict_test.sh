@@ -40,6 +40,15 @@ if "$LOCKSTEP" doctor | grep -q 'libcairo  [0-9]'; then
 fi
 run 0 evaluate "$trained" --best --split train --limit 32
 prints '(train: '
+# A folder that cannot be made is said before time is spent; and a full disk is no success.
+: >"$work/taken"
+run 1 evaluate "$trained" --limit 8 --out "$work/taken"
+silent_stdout
+complains "$work/taken cannot be made"
+mkdir "$work/small"
+ln -s /dev/full "$work/small/evaluation.json"
+run 1 evaluate "$trained" --limit 8 --out "$work/small"
+says 'evaluation.json: cannot be written: No space left on device'
 run 1 evaluate "$work"
 complains "$work: there is no checkpoint"
 run 2 evaluate
@@ -47,15 +56,39 @@ complains 'one checkpoint folder is needed'
 run 2 evaluate "$trained" --data nowhere
 complains nowhere
 
-# Pictures of any size, in a folder of one's own.
-mkdir -p "$work/own/test/a" "$work/own/test/b" "$work/own/train/a" "$work/own/train/b"
+# Pictures of any size, in a folder of one's own. Its classes are the network's of these names, whatever their numbers.
+mkdir -p "$work/own/test/"{ring,cross} "$work/own/train/"{ring,cross}
 for split in train test; do
-    cp "$pictures/grey.png" "$work/own/$split/a/1.png"
-    cp "$pictures/colour.png" "$work/own/$split/b/1.png"
+    cp "$pictures/grey.png" "$work/own/$split/cross/1.png"
+    cp "$pictures/colour.png" "$work/own/$split/ring/1.png"
 done
 if "$LOCKSTEP" doctor | grep -q 'libpng  *[0-9]'; then
     run 0 evaluate "$trained" --data "$work/own"
     prints '(test: '
+    line '^ring +1 '
+    line '^cross +1 '
+    mkdir "$work/split"
+    cp -r "$work/own/train" "$work/split/"
+    for n in 2 3 4; do
+        cp "$pictures/grey.png" "$work/split/train/cross/$n.png"
+        cp "$pictures/grey.png" "$work/split/train/ring/$n.png"
+    done
+    run 0 train --model lenet --data "$work/split" --resize 28x28 --channels 1 --val-split 0.5 --batch-size 4 \
+        --epochs 1 --checkpoint-dir "$work/halves"
+    mv "$work/split" "$work/moved"
+    run 2 evaluate "$work/halves"
+    complains_just "the run's data, '$work/split', are not there: --data says where they are"
+    mv "$work/moved" "$work/split"
+    run 0 evaluate "$work/halves"
+    line '^ring +2 '
+    run 0 evaluate "$work/halves" --data "$work/own"
+    line '^ring +1 '
+    run 0 evaluate "$work/halves" --data "$work/split" --split train
+    line '^ring +4 '
+    mv "$work/own/test/ring" "$work/own/test/wheel"
+    mv "$work/own/train/ring" "$work/own/train/wheel"
+    run 1 evaluate "$trained" --data "$work/own"
+    says "own: its class 'wheel' is none of the network's 10, 'disc' to 'cross'"
 fi
 
 # --- predict ---------------------------------------------------------------------------------------------------------

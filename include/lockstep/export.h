@@ -43,8 +43,8 @@ typedef struct lk_export_opts {
 } lk_export_opts;
 
 /* Writes `network`. path: the file, of SavedModel the folder, of C the file that ends in ".c". Files are written beside
- * their place, brought to disk and, when all are there, renamed; they take the place of others, and of what a link leads
- * to. A folder must not be there yet. Everything is borrowed; opts NULL: the defaults. Waits for the disk.
+ * their place, brought to disk and, when all are there, renamed; they take the place of others, and of what a link
+ * leads to. A folder must not be there yet. Everything is borrowed; opts NULL: the defaults. Waits for the disk.
  * Errors: LK_ERR_UNSUPPORTED (a layer of one's own that does not describe itself, a model without classes, a network
  * beyond what the format can hold), LK_ERR_ARGUMENT (a path that the format cannot have; but for safetensors, a value
  * that is not finite), LK_ERR_IO, LK_ERR_MEMORY. */

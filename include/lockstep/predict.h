@@ -57,8 +57,8 @@ LK_API char *lk_prediction_json(const lk_predictor *predictor, const char *name,
 /* --- evaluation --------------------------------------------------------------------------------------------------- */
 
 typedef struct lk_mistake {
-    int64_t sample; /* of the data set */
-    int64_t label, predicted;
+    int64_t sample;           /* of the data set */
+    int64_t label, predicted; /* classes of the network */
     float label_probability, predicted_probability;
 } lk_mistake;
 
@@ -75,7 +75,9 @@ typedef struct lk_evaluation {
 } lk_evaluation;
 
 /* Counts every sample of a data set once; mistakes: how many are kept. lk_evaluation_free frees what it points to.
- * Errors: LK_ERR_SHAPE (images of another size, labels beyond the network's classes), those of lk_predict. */
+ * Where data set and network both name their classes a label is the network's class of that name, whatever its number;
+ * else that of its number. Errors: LK_ERR_SHAPE (images of another size, a sample's class is none of the network's),
+ * those of lk_predict. */
 LK_API lk_status lk_evaluate(lk_predictor *predictor, const lk_dataset *dataset, int64_t mistakes,
                              lk_evaluation *evaluation);
 LK_API void lk_evaluation_free(lk_evaluation *evaluation);

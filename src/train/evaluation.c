@@ -11,10 +11,11 @@
 
 typedef struct counting {
     lk_evaluation *evaluation;
-    const uint8_t *labels;
-    int64_t most;   /* mistakes that are kept */
-    double *losses; /* [most]: of those kept, the greatest first */
-    double *row;    /* [classes] */
+    const uint8_t *labels; /* of the data set */
+    int64_t *class_of;     /* [classes of the data set]: the network's; -1: it has none of that name */
+    int64_t most;          /* mistakes that are kept */
+    double *losses;        /* [most]: of those kept, the greatest first */
+    double *row;           /* [classes] */
 } counting;
 
 /* --- counting ----------------------------------------------------------------------------------------------------- */
@@ -42,7 +43,7 @@ static lk_status count_batch(void *user, int64_t first, int64_t count, const flo
     lk_evaluation *e = c->evaluation;
     for (int64_t i = 0; i < count; i++) {
         const float *row = logits + i * e->classes;
-        int64_t label = c->labels[first + i], likeliest = 0;
+        int64_t label = c->class_of[c->labels[first + i]], likeliest = 0;
         double loss = lk__softmax(row, e->classes, c->row) - (double)row[label];
         for (int64_t k = 1; k < e->classes; k++)
             if (row[k] > row[likeliest])
@@ -87,7 +88,7 @@ static void rate_classes(lk_evaluation *e)
 
 /* --- the whole ---------------------------------------------------------------------------------------------------- */
 
-static lk_status check(const lk_predictor *predictor, const lk_dataset *dataset)
+static lk_status check_images(const lk_predictor *predictor, const lk_dataset *dataset)
 {
     lk_model_input input = lk_predictor_input(predictor);
     int64_t c = lk_dataset_channels(dataset), h = lk_dataset_height(dataset), w = lk_dataset_width(dataset);
@@ -96,10 +97,41 @@ static lk_status check(const lk_predictor *predictor, const lk_dataset *dataset)
                 "%s: its images are %" PRId64 "x%" PRId64 "x%" PRId64 ", the network takes %" PRId64 "x%" PRId64
                 "x%" PRId64,
                 lk_dataset_name(dataset), c, h, w, input.channels, input.height, input.width);
-    for (int64_t i = 0; i < lk_dataset_count(dataset); i++)
-        if (lk_dataset_labels(dataset)[i] >= input.classes)
-            LK_FAIL(LK_ERR_SHAPE, "%s: sample %" PRId64 " has label %d, the network knows %" PRId64 " classes",
-                    lk_dataset_name(dataset), i, lk_dataset_labels(dataset)[i], input.classes);
+    return LK_OK;
+}
+
+/* A class of the data as one of the network's: by their names where both have some, else by their numbers. */
+static int64_t find_class(const lk_predictor *predictor, const lk_dataset *dataset, int64_t label)
+{
+    int64_t classes = lk_predictor_input(predictor).classes;
+    const char *name = lk_dataset_class_name(dataset, label);
+    if (!name || !lk_predictor_class_name(predictor, 0))
+        return label < classes ? label : -1;
+    for (int64_t c = 0; c < classes; c++)
+        if (strcmp(lk_predictor_class_name(predictor, c), name) == 0)
+            return c;
+    return -1;
+}
+
+static lk_status match_classes(const lk_predictor *predictor, const lk_dataset *dataset, counting *c)
+{
+    int64_t n = lk_dataset_classes(dataset), classes = lk_predictor_input(predictor).classes;
+    c->labels = lk_dataset_labels(dataset);
+    c->class_of = lk__calloc((size_t)n, sizeof *c->class_of);
+    if (!c->class_of)
+        return LK_ERR_MEMORY;
+    for (int64_t label = 0; label < n; label++)
+        c->class_of[label] = find_class(predictor, dataset, label);
+    for (int64_t i = 0; i < lk_dataset_count(dataset); i++) {
+        if (c->class_of[c->labels[i]] >= 0)
+            continue;
+        const char *name = lk_dataset_class_name(dataset, c->labels[i]), *own = lk_predictor_class_name(predictor, 0);
+        if (name && own)
+            LK_FAIL(LK_ERR_SHAPE, "%s: its class '%s' is none of the network's %" PRId64 ", '%s' to '%s'",
+                    lk_dataset_name(dataset), name, classes, own, lk_predictor_class_name(predictor, classes - 1));
+        LK_FAIL(LK_ERR_SHAPE, "%s: sample %" PRId64 " has label %d, the network knows %" PRId64 " classes",
+                lk_dataset_name(dataset), i, c->labels[i], classes);
+    }
     return LK_OK;
 }
 
@@ -123,19 +155,18 @@ lk_status lk_evaluate(lk_predictor *predictor, const lk_dataset *dataset, int64_
 {
     int64_t count = lk_dataset_count(dataset);
     *evaluation = (lk_evaluation){.count = count, .classes = lk_predictor_input(predictor).classes};
-    LK_TRY(check(predictor, dataset));
-    counting c = {.evaluation = evaluation,
-                  .labels = lk_dataset_labels(dataset),
-                  .most = mistakes < 0       ? 0
-                          : mistakes < count ? mistakes
-                                             : count};
-    lk_status status = make_room(&c);
+    LK_TRY(check_images(predictor, dataset));
+    counting c = {.evaluation = evaluation, .most = mistakes < 0 ? 0 : mistakes < count ? mistakes : count};
+    lk_status status = match_classes(predictor, dataset, &c);
+    if (status == LK_OK)
+        status = make_room(&c);
     if (status == LK_OK)
         status = lk__predict_logits(predictor, lk_dataset_images(dataset), count, count_batch, &c);
     if (status == LK_OK)
         rate_classes(evaluation);
     else
         lk_evaluation_free(evaluation);
+    lk__free(c.class_of);
     lk__free(c.losses);
     lk__free(c.row);
     return status;
