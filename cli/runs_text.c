@@ -48,11 +48,13 @@ void cli_run_name(const char *path, char *text, size_t size)
     snprintf(text, size, "%.*s", (int)(is_first ? length - end : length), path);
 }
 
+enum { COLUMN = 32 }; /* a digest */
+
 static void print_triple(const char *name, const char *a, const char *b)
 {
     printf("  %-22s ", name);
     cli_print_clean(a, stdout);
-    printf("%*s", cli_text_width(a) < 24 ? 24 - cli_text_width(a) : 0, "");
+    printf("%*s", cli_text_width(a) < COLUMN ? COLUMN - cli_text_width(a) : 0, "");
     fputs("  ", stdout);
     cli_print_clean(b, stdout);
     putchar('\n');
@@ -66,7 +68,8 @@ static int print_differences(const lk_run *a, const lk_run *b)
         const lk_run *of = side ? b : a, *other = side ? a : b;
         for (int i = 0; i < of->n_settings; i++) {
             const char *name = of->settings[i].name, *there = lk_run_get_setting(other, name);
-            if (side ? there != NULL : there && strcmp(of->settings[i].value, there) == 0)
+            const char *own = of->settings[i].value;
+            if (there ? side || strcmp(own, there) == 0 : !*own) /* not set is not said */
                 continue;
             print_triple(name, cli_run_setting(a, name), cli_run_setting(b, name));
             different++;
@@ -89,7 +92,7 @@ static void print_results(const lk_run *a, const lk_run *b)
         snprintf(epochs[i], CLI_NUMBER, "%" PRId64 "%s", runs[i]->n_epochs, runs[i]->finished ? "" : ", not finished");
         for (int64_t e = 0; e < runs[i]->n_epochs; e++)
             images += runs[i]->epochs[e].images_per_second / (double)runs[i]->n_epochs;
-        snprintf(rate[i], CLI_NUMBER, runs[i]->n_epochs ? "%.0f" : "-", images);
+        snprintf(rate[i], CLI_NUMBER, runs[i]->n_epochs && !isnan(images) ? "%.0f" : "-", images);
     }
     print_triple("best accuracy", best[0], best[1]);
     print_triple("epochs", epochs[0], epochs[1]);

@@ -32,6 +32,7 @@ line '● .*b +▲ .*b/epochs-2\.jsonl'
 if grep -q '^  model' "$work/stdout"; then
     fail "the model is said to differ"
 fi
+! grep -qE '^  [a-z]+ +- +-$' "$work/stdout" || fail "a setting that neither has is said to differ"
 holds "$work/curves.svg" '<svg' 'training accuracy'
 run 0 runs compare "$work/logs/a" "$work/logs/b/epochs.jsonl"
 line 'validation accuracy'
@@ -51,12 +52,33 @@ echo nonsense >>"$work/logs/b/epochs.jsonl"
 run 1 runs "$work/logs"
 line '^a '
 says 'b/epochs.jsonl:'
+
+# A folder that may not be read does not hide the others. To root no folder is closed, unless it gives that up.
+mkdir -p "$work/shared/closed"
+cp -r "$work/logs/a" "$work/shared/open"
+chmod 0 "$work/shared/closed"
+printf '#!/bin/sh\nexec %s "%s" "$@"\n' \
+    "$([[ $(id -u) -ne 0 ]] || echo setpriv --bounding-set=-dac_override,-dac_read_search)" "$LOCKSTEP" >"$work/user"
+chmod +x "$work/user"
+if "$work/user" version >/dev/null 2>&1; then
+    LOCKSTEP=$work/user run 1 runs "$work/shared"
+    line '^open +lenet '
+    says 'shared/closed: cannot be read: Permission denied'
+else
+    echo "SKIP: no setpriv; folders that may not be read were not tried"
+fi
+chmod 700 "$work/shared/closed"
+
 run 1 runs "$work/nowhere"
 complains "$work/nowhere: cannot be read"
 mkdir "$work/empty"
 run 0 runs "$work/empty"
 silent_stdout
 says 'no runs in'
+mkdir "$work/odd"
+mkfifo "$work/odd/epochs.jsonl"
+run 1 runs compare "$work/logs/a" "$work/odd"
+complains 'odd/epochs.jsonl: is no file'
 run 1 runs compare "$work/logs/a" "$work/empty"
 complains 'holds no records of a run'
 run 2 runs compare "$work/logs/a"

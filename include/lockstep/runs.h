@@ -53,8 +53,9 @@ LK_API const lk_run_epoch *lk_run_best(const lk_run *run, double *accuracy);
 LK_API char *lk_run_json(const lk_run *run);
 
 /* Calls visit for every file of records in a folder and the folders in it, eight deep, in the order of their names;
- * hidden folders are left out. The path begins with `folder` and is valid during the call. Ends with the first error of
- * `visit`. Errors: LK_ERR_NOT_FOUND (no such folder), LK_ERR_IO (which cannot be read), LK_ERR_MEMORY. */
+ * hidden folders are left out. One in it that cannot be read is given to `visit` itself: lk_run_read says why. The path
+ * begins with `folder` and is valid during the call. Ends with the first error of `visit`. Errors: LK_ERR_NOT_FOUND (no
+ * such folder), LK_ERR_IO (which cannot be read), LK_ERR_MEMORY. */
 LK_API lk_status lk_runs_visit(const char *folder, lk_status (*visit)(void *user, const char *path), void *user);
 
 #ifdef __cplusplus

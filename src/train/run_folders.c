@@ -62,6 +62,11 @@ static lk_status visit_folder(const visiting *v, const char *folder, int depth)
 {
     lk__names names = {0};
     lk_status status = list_folder(folder, &names);
+    if (depth > 0 && (status == LK_ERR_IO || status == LK_ERR_NOT_FOUND)) {
+        lk_error_clear();
+        lk__names_free(&names);
+        return status == LK_ERR_IO ? v->visit(v->user, folder) : LK_OK; /* not found: it has just gone */
+    }
     for (int64_t i = 0; status == LK_OK && i < names.count; i++)
         status = visit_entry(v, folder, names.at[i], depth);
     lk__names_free(&names);

@@ -218,6 +218,8 @@ lk_status lk_run_read(const char *path, lk_run **run)
         LK_TRY(last_file(path, file));
         path = file;
     }
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) /* a pipe might keep the reader waiting */
+        LK_FAIL(LK_ERR_IO, "%s: is no file", path);
     records *r = lk__calloc(1, sizeof *r);
     if (!r)
         return LK_ERR_MEMORY;
