@@ -78,13 +78,20 @@ done
 run 1 "${kept[@]}" --resume
 complains 'checkpoint-00000008/model.safetensors: has 7 bytes'
 
-# A header of 2 GB, one of nothing but brackets, tensors that overlap.
+# A header of 2 GB, one of nothing but brackets, tensors that overlap. Sanitizers reserve more than any bound.
+bounded()
+{
+    (
+        [[ $("$LOCKSTEP" version) == *sanitizers* ]] || ulimit -v 4000000
+        run 1 "${training[@]}" --weights "$work/hostile"
+    )
+}
 printf '\0\0\0\200\0\0\0\0{}' >"$work/hostile"
 truncate -s 2147483700 "$work/hostile"
-(ulimit -v 4000000 && run 1 "${training[@]}" --weights "$work/hostile")
+bounded
 says 'a header of 2147483648 bytes'
 { printf '\0\0\100\0\0\0\0\0' && head -c 4194304 /dev/zero | tr '\0' '['; } >"$work/hostile"
-(ulimit -v 4000000 && run 1 "${training[@]}" --weights "$work/hostile")
+bounded
 says 'the header is not JSON'
 header='{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"b":{"dtype":"F32","shape":[2],"data_offsets":[4,12]}}'
 printf "\\x$(printf %x ${#header})\\0\\0\\0\\0\\0\\0\\0%s123456789012" "$header" >"$work/hostile"
