@@ -302,6 +302,7 @@ const cli_command cmd_completion = {
     .details = "  source <(lockstep completion bash)\n"
                "  lockstep completion fish >~/.config/fish/completions/lockstep.fish\n"
                "\n"
-               "An installation has put all three where the shells look for them.\n",
+               "An installation has put all three where the shells look for them. Below a prefix of one's own zsh\n"
+               "wants fpath=(PREFIX/share/zsh/site-functions $fpath) before compinit.\n",
     .run = run,
 };

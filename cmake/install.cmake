@@ -48,7 +48,10 @@ if(NOT CMAKE_CROSSCOMPILING AND NOT LK_SANITIZE)
   add_custom_target(manual ALL DEPENDS manual.stamp)
   install(DIRECTORY ${folder}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT command)
   install(FILES ${folder}/lockstep DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT command)
-  install(FILES ${folder}/_lockstep DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT command)
+  # zsh looks into the one below /usr/local, as other systems' do below /usr; Debian's packages have the other.
+  install(FILES ${folder}/_lockstep DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT unpackaged)
+  install(FILES ${folder}/_lockstep DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT command
+          EXCLUDE_FROM_ALL)
   install(FILES ${folder}/lockstep.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d
           COMPONENT command)
 endif()

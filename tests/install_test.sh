@@ -62,6 +62,6 @@ cmake --build "$work/cmake" >"$work/stdout" 2>"$work/stderr" || fail "made with 
 # --- the rest --------------------------------------------------------------------------------------------------------
 
 for file in man/man1/lockstep.1 man/man1/lockstep-train.1 bash-completion/completions/lockstep \
-    zsh/vendor-completions/_lockstep fish/vendor_completions.d/lockstep.fish; do
+    zsh/site-functions/_lockstep fish/vendor_completions.d/lockstep.fish; do
     compgen -G "$prefix/share/$file*" >/dev/null || fail "share/$file is not installed"
 done

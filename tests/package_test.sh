@@ -24,6 +24,8 @@ LOCKSTEP=$work/root/usr/bin/lockstep
 run 0 version
 [[ $(<"$work/stdout") == "$("$made" version)" ]] || fail "the package has another version"
 [[ ! -e $build/liblockstep_mpi.so || -e $work/root/usr/lib/lockstep/liblockstep_mpi.so ]] || fail "no plug-in"
+[[ -e $work/root/usr/share/zsh/vendor-completions/_lockstep && ! -e $work/root/usr/share/zsh/site-functions ]] ||
+    fail "completion for zsh is not where Debian's looks"
 [[ -e $work/root/usr/include/lockstep/lockstep.h && -e $work/root/usr/share/doc/liblockstep0/copyright ]] ||
     fail "the packages lack files"
 if command -v lintian >/dev/null; then
