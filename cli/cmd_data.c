@@ -1,5 +1,7 @@
 #include "cli.h"
 #include "data_command.h"
+#include "data_progress.h"
+#include "interrupts.h"
 #include "progress.h"
 #include "train_flags.h"
 
@@ -7,7 +9,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #define AT(field) .offset = offsetof(data_config, field)
 
@@ -71,28 +72,16 @@ static size_t make_options(lk_option *table)
 
 /* --- what the parts share ----------------------------------------------------------------------------------------- */
 
-/* A line that is written over where stderr is a terminal. */
-static bool show_progress(void *user, const char *file, int64_t done, int64_t total)
-{
-    int *percent = user;
-    int now = total > 0 ? (int)(100 * done / total) : -1;
-    if (!isatty(fileno(stderr)) || now == *percent || now < 0)
-        return true;
-    *percent = now;
-    fprintf(stderr, "\r%s %3d%% of %.1f MB%s", file, now, (double)total / 1e6, now == 100 ? "\n" : "");
-    fflush(stderr);
-    return true;
-}
-
 lk_status cli_data_open(const data_config *config, const char *name, lk_split split, lk_dataset **dataset)
 {
-    int percent = -1;
     lk_dataset_opts opts = lk_train_dataset_opts(&config->train);
     opts.limit = split == LK_SPLIT_TRAIN && config->train.limit_train > 0 ? config->train.limit_train : 0;
     opts.mirror = config->mirror;
-    opts.progress = show_progress;
-    opts.progress_user = &percent;
-    return lk_dataset_open(name, split, &opts, dataset);
+    opts.progress = cli_show_data_progress;
+    lk_status status = lk_dataset_open(name, split, &opts, dataset);
+    if (status != LK_ERR_INTERRUPTED)
+        cli_stop_asking();
+    return status;
 }
 
 void cli_data_print_shape(const lk_dataset *dataset)
@@ -186,6 +175,7 @@ static int run(int argc, char **argv)
     if (wanted->run != cli_data_preview && (config.out || config.train.augment))
         return cli_usage_error("--%s belongs to 'lockstep data preview'", config.out ? "out" : "augment");
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
+    cli_catch_interrupts(NULL);
     return wanted->run(&config);
 }
 

@@ -1,5 +1,7 @@
 #include "cli.h"
+#include "data_progress.h"
 #include "evaluation_text.h"
+#include "interrupts.h"
 #include "progress.h"
 
 #include "lockstep/build.h"
@@ -176,7 +178,11 @@ static lk_status open_dataset(const evaluate_config *config, cli_evaluation *e)
     opts.resize = size;
     opts.channels = e->info->channels == 1 || e->info->channels == 3 ? e->info->channels : 0;
     opts.limit = config->limit > 0 ? config->limit : 0;
-    return lk_dataset_open(config->train.data, (lk_split)config->split, &opts, &e->dataset);
+    opts.progress = cli_show_data_progress;
+    lk_status status = lk_dataset_open(config->train.data, (lk_split)config->split, &opts, &e->dataset);
+    if (status != LK_ERR_INTERRUPTED)
+        cli_stop_asking();
+    return status;
 }
 
 static lk_status open_predictor(const lk_checkpoint *checkpoint, const evaluate_config *config, cli_evaluation *e)
@@ -281,6 +287,7 @@ static int run(int argc, char **argv)
         return cli_usage_error("evaluate: out of memory");
     memcpy(arguments, argv, (size_t)argc * sizeof *argv);
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
+    cli_catch_interrupts(NULL);
     if (lk_options_defaults(table, count, &config) != LK_OK ||
         lk_options_parse(table, count, argc, argv, &config, &positionals) != LK_OK)
         status = cli_fail();

@@ -7,7 +7,9 @@
  * for their sibling in the tree. Conversions between layouts and padded ones are not counted, nor are outputs that no
  * gradient reads, which a device that runs behind its queue has freed by then. */
 #include "cli.h"
+#include "data_progress.h"
 #include "gpu_memory.h"
+#include "interrupts.h"
 #include "program_memory.h"
 
 #include "lockstep/autograd.h"
@@ -405,7 +407,11 @@ static lk_status find_input(const summary_config *config, lk_model_input *input)
     if (!config->data)
         return LK_OK;
     lk_dataset *data;
-    const lk_dataset_opts opts = {.dir = config->data_dir, .limit = 1, .offline = true};
+    const lk_dataset_opts opts = {.dir = config->data_dir,
+                                  .limit = 1,
+                                  .offline = true,
+                                  .threads = lk_device_available("cpu"),
+                                  .progress = cli_show_data_progress};
     lk_status status = lk_dataset_open(config->data, config->on_gpus ? LK_SPLIT_TRAIN : LK_SPLIT_TEST, &opts, &data);
     if (status == LK_ERR_ARGUMENT && !config->on_gpus && lk_dataset_is_known(config->data)) {
         lk_error_clear(); /* data of one's own may have no test set */
@@ -413,6 +419,7 @@ static lk_status find_input(const summary_config *config, lk_model_input *input)
     }
     if (status != LK_OK)
         return status;
+    cli_stop_asking();
     *input = (lk_model_input){lk_dataset_channels(data), lk_dataset_height(data), lk_dataset_width(data),
                               lk_dataset_classes(data)};
     lk_dataset_release(data);
@@ -482,6 +489,7 @@ static int run(int argc, char **argv)
         return failed;
     if (config.on_gpus && has_other_images(&config))
         return cli_usage_error("--devices %s: images of another size must be those of --data", config.device_spec);
+    cli_catch_interrupts(NULL);
     int64_t most = config.shards ? config.shards : config.batch_size;
     if (config.shards > config.batch_size)
         return cli_usage_error("--shards %lld: a batch of %lld has at most that many", (long long)config.shards,

@@ -125,7 +125,7 @@ static void interrupt(void *trainer)
     lk_trainer_interrupt(trainer);
 }
 
-static lk_status train_or_work(training *t, lk_train_role role)
+static lk_status train_or_work(training *t, lk_train_role role, bool *was_made)
 {
     cli_catch_interrupts(interrupt);
     lk_trainer *trainer = lk_trainer_new(&t->config);
@@ -133,6 +133,7 @@ static lk_status train_or_work(training *t, lk_train_role role)
     lk_status status = lk_error_status();
     if (trainer)
         status = role == LK_TRAIN_WORKER ? cli_work(trainer) : train(t, trainer);
+    *was_made = trainer != NULL;
     cli_set_work(NULL);
     lk_trainer_release(trainer);
     return status;
@@ -167,10 +168,12 @@ static int run(int argc, char **argv)
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
     warn_of_others(&t.config);
     lk_train_role role;
+    bool joined = true;
     lk_status status = lk_train_role_of(&t.config, &role);
     if (status == LK_OK)
-        status = role == LK_TRAIN_PS ? cli_serve_parameters(&t.config) : train_or_work(&t, role);
-    if (status == LK_OK || status == LK_ERR_INTERRUPTED) {
+        status = role == LK_TRAIN_PS ? cli_serve_parameters(&t.config) : train_or_work(&t, role, &joined);
+    /* Others would wait for ever for one that was interrupted before it came to train with them. */
+    if (status == LK_OK || (status == LK_ERR_INTERRUPTED && joined)) {
         lk_status left = lk_leave_processes();
         status = status == LK_OK ? left : status;
     }

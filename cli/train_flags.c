@@ -1,6 +1,7 @@
 #include "train_flags.h"
 
 #include "cli.h"
+#include "data_progress.h"
 
 #include <string.h>
 
@@ -20,6 +21,7 @@ lk_status cli_parse_train(const lk_option *options, size_t count, int argc, char
         return status;
     if (amend)
         amend(config);
+    ((lk_train_config *)config)->data_progress = cli_show_data_progress;
     return lk_options_parse(options, count, argc, argv, config, NULL);
 }
 

@@ -127,16 +127,23 @@ begin()
     trap 'kill -KILL "$process" 2>/dev/null || true; rm -rf "$work"' EXIT
 }
 
+# until_true WHAT COMMAND…: waits until the command, which prints nothing that counts, succeeds.
+until_true()
+{
+    local what=$1 tries=0
+    shift
+    until "$@" &>/dev/null; do
+        kill -0 "$process" 2>/dev/null || fail "ended before $what was there"
+        tries=$((tries + 1))
+        [[ $tries -lt 2400 ]] || fail "$what does not come"
+        sleep 0.05
+    done
+}
+
 # until_there PATTERN FILE
 until_there()
 {
-    local tries=0
-    until grep -qE -- "$1" "$2" 2>/dev/null; do
-        kill -0 "$process" 2>/dev/null || fail "ended before '$1' was there"
-        tries=$((tries + 1))
-        [[ $tries -lt 2400 ]] || fail "'$1' does not come"
-        sleep 0.05
-    done
+    until_true "'$1'" grep -qE -- "$1" "$2"
 }
 
 # ends_with STATUS

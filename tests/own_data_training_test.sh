@@ -52,6 +52,28 @@ done
 run 0 summary --data "$work/set/train" --model lenet
 prints 'images 3x32x32, 3 classes'
 
+# --- more classes than a byte has ---
+
+for i in {100..399}; do
+    mkdir -p "$work/many/class$i"
+    for k in 1 2; do
+        { printf 'P5\n28 28\n255\n'; head -c 784 <(yes "$k a row of class $i"); } >"$work/many/class$i/$k.pgm"
+    done
+done
+many=(train --data "$work/many" --val-split 0.5 --model lenet --epochs 1 --batch-size 60 --shards 2 --top-k 5)
+run 0 "${many[@]}" --devices 2xcpu --checkpoint-dir "$work/of-many"
+expected_of_many=$(awk '/^digest/ { print $NF }' "$work/stderr")
+run 0 "${many[@]}" --devices 1xcpu --data-on device
+says "digest $expected_of_many"
+run 0 evaluate "$work/of-many" --json
+grep -q '"name":"class399","count":1,' "$work/stdout" || fail "no word of the last class"
+run 0 predict "$work/of-many" "$work/many/class399/1.pgm"
+if run_evaluation=$("$LOCKSTEP" evaluate "$work/of-many" --out "$work/drawn" 2>&1); then
+    grep -q 'a square is 2 x 2 classes' "$work/drawn/confusion.svg" || fail "the matrix does not join classes"
+else
+    [[ $run_evaluation == *cairo* ]] || fail "evaluate --out: $run_evaluation"
+fi
+
 # --- a full disk ---
 
 # Only where a file system can be made that nobody else sees. What is decoded is larger than it.

@@ -14,15 +14,34 @@ extern "C" {
 
 /* ---- data sets ---- */
 
+enum { LK_MAX_CLASSES = 65536 }; /* of a data set */
+
 /* Images and labels in memory, immutable once open and free to be read by any thread; reference-counted. An
  * uncompressed file is mapped, not copied: it must not be truncated while the data set lives. */
 typedef struct lk_dataset lk_dataset;
 
 typedef enum lk_split { LK_SPLIT_TRAIN, LK_SPLIT_TEST } lk_split;
 
-/* How a download goes on: `done` of about `total` bytes of `file` (`total` 0: unknown). False stops it with
- * LK_ERR_INTERRUPTED; what has arrived is kept and the next try goes on from there. Called from the opening thread. */
-typedef bool (*lk_fetch_progress_fn)(void *user, const char *file, int64_t done, int64_t total);
+/* What opening a data set is at. */
+typedef enum lk_data_work {
+    LK_DATA_DOWNLOADING, /* bytes of the file `name` */
+    LK_DATA_WAITING,     /* for another process that downloads the file, or decodes the pictures, `name` */
+    LK_DATA_EXAMINING,   /* headers of pictures of the folder `name` */
+    LK_DATA_DECODING,    /* its pictures */
+    LK_DATA_STORING,     /* bytes of the decoded pictures, on their way into the cache */
+    LK_DATA_CHECKING     /* the same, found there */
+} lk_data_work;
+
+typedef struct lk_data_progress {
+    lk_data_work work;
+    const char *name;
+    int64_t done, total; /* total 0: unknown */
+} lk_data_progress;
+
+/* How opening goes on, if it takes long. False ends it with LK_ERR_INTERRUPTED, soon and leaving nothing half-written
+ * but what has arrived of a download, from where the next try goes on. Called from the opening thread, before anything
+ * is written. */
+typedef bool (*lk_data_progress_fn)(void *user, const lk_data_progress *progress);
 
 typedef struct lk_dataset_opts {
     const char *dir; /* where to look first; NULL: nowhere before $LOCKSTEP_DATA */
@@ -31,7 +50,7 @@ typedef struct lk_dataset_opts {
     /* Where downloads are tried first, as MIRROR/NAME/FILE.gz: what serves a folder that `dir` could be. What comes
      * from there is checked like the rest. NULL: only where the data set's authors say. */
     const char *mirror;
-    lk_fetch_progress_fn progress;
+    lk_data_progress_fn progress; /* NULL: nobody wants to know */
     void *progress_user;
 
     /* Of any data set; NULL and 0 leave it as it is. */
@@ -86,9 +105,9 @@ LK_API int64_t lk_dataset_height(const lk_dataset *dataset);
 LK_API int64_t lk_dataset_width(const lk_dataset *dataset);
 LK_API int64_t lk_dataset_classes(const lk_dataset *dataset);
 
-/* u8 [N,C,H,W] and u8 [N]; owned by the data set. */
+/* u8 [N,C,H,W] and i32 [N], each from 0 to classes - 1; owned by the data set. */
 LK_API const uint8_t *lk_dataset_images(const lk_dataset *dataset);
-LK_API const uint8_t *lk_dataset_labels(const lk_dataset *dataset);
+LK_API const int32_t *lk_dataset_labels(const lk_dataset *dataset);
 
 /* NULL where the class is out of range or the data set names none. */
 LK_API const char *lk_dataset_class_name(const lk_dataset *dataset, int64_t label);

@@ -84,12 +84,14 @@ LK_API lk_status lk_bar_chart_write(const lk_bar_chart *chart, const char *path)
 
 /* ---- matrices of counts ---- */
 
+enum { LK_MATRIX_CHART_MOST = 256 };
+
 /* A square for each count, darker the greater its share of its row. */
 typedef struct lk_matrix_chart {
     const char *title, *row_label, *column_label; /* NULL: none */
     const char *const *names;                     /* [size] of rows and columns, each may be NULL; NULL: numbers */
     const int64_t *counts;                        /* [size][size], none negative */
-    int64_t size;                                 /* 1 … 256 */
+    int64_t size;                                 /* 1 … LK_MATRIX_CHART_MOST */
 } lk_matrix_chart;
 
 /* Writes the chart to `path`, as its ending says: ".svg" or ".png". Counts stand in their squares where there is room.

@@ -83,7 +83,8 @@ LK_API lk_status lk_evaluate(lk_predictor *predictor, const lk_dataset *dataset,
 LK_API void lk_evaluation_free(lk_evaluation *evaluation);
 
 /* The confusion matrix as a picture, SVG or PNG by the ending of `path`. names [classes], each may be NULL; NULL: the
- * classes' numbers. title NULL: none. Errors: those of lk_matrix_chart_write. */
+ * classes' numbers. Of more than LK_MATRIX_CHART_MOST classes neighbours share a square, as is added to the title.
+ * title NULL: none. Errors: those of lk_matrix_chart_write, LK_ERR_MEMORY. */
 LK_API lk_status lk_evaluation_draw(const lk_evaluation *evaluation, const char *const *names, const char *title,
                                     const char *path);
 

@@ -109,6 +109,9 @@ typedef struct lk_train_config {
     const char *weights;          /* a safetensors file of initial parameters and buffers; NULL: as the model says */
 
     bool throughput, total_time, plot, json, ledger; /* what the command prints */
+
+    lk_data_progress_fn data_progress; /* as of lk_dataset_opts, whenever data are opened; NULL: none */
+    void *data_progress_user;
 } lk_train_config;
 
 /* Host: threads of the loader prepare images, and batches go to the devices. Device: every device has the data set and

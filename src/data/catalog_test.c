@@ -183,7 +183,7 @@ static void check_sum(const lk__remote_file *file, const void *data, size_t size
     drop(&whole);
 }
 
-static void check_real(const char *name, lk_split split, int64_t count, const uint8_t first_labels[5])
+static void check_real(const char *name, lk_split split, int64_t count, const int32_t first_labels[5])
 {
     lk_dataset *dataset;
     lk_status status = lk_dataset_open(name, split, &(lk_dataset_opts){.dir = saved_data, .offline = true}, &dataset);
@@ -193,10 +193,15 @@ static void check_real(const char *name, lk_split split, int64_t count, const ui
     assert_int_equal(lk_dataset_height(dataset), 28);
     assert_int_equal(lk_dataset_width(dataset), 28);
     assert_int_equal(lk_dataset_classes(dataset), 10);
-    assert_memory_equal(lk_dataset_labels(dataset), first_labels, 5);
+    assert_memory_equal(lk_dataset_labels(dataset), first_labels, 5 * sizeof *first_labels);
     const lk__remote_file *files = lk__catalog_find(name)->files[split];
     check_sum(&files[LK__IMAGES], lk_dataset_images(dataset), (size_t)count * 784, 3, (const int64_t[]){count, 28, 28});
-    check_sum(&files[LK__LABELS], lk_dataset_labels(dataset), (size_t)count, 1, &count);
+    uint8_t *labels = malloc((size_t)count);
+    assert_non_null(labels);
+    for (int64_t i = 0; i < count; i++)
+        labels[i] = (uint8_t)lk_dataset_labels(dataset)[i];
+    check_sum(&files[LK__LABELS], labels, (size_t)count, 1, &count);
+    free(labels);
     lk_dataset_release(dataset);
 }
 
@@ -207,10 +212,10 @@ static void test_real_data(void **state)
         print_message("SKIP: LOCKSTEP_DATA is not set, so there are no real data sets to read\n");
         skip();
     }
-    check_real("fashion-mnist", LK_SPLIT_TRAIN, 60000, (const uint8_t[]){9, 0, 0, 3, 0});
-    check_real("fashion-mnist", LK_SPLIT_TEST, 10000, (const uint8_t[]){9, 2, 1, 1, 6});
-    check_real("mnist", LK_SPLIT_TRAIN, 60000, (const uint8_t[]){5, 0, 4, 1, 9});
-    check_real("mnist", LK_SPLIT_TEST, 10000, (const uint8_t[]){7, 2, 1, 0, 4});
+    check_real("fashion-mnist", LK_SPLIT_TRAIN, 60000, (const int32_t[]){9, 0, 0, 3, 0});
+    check_real("fashion-mnist", LK_SPLIT_TEST, 10000, (const int32_t[]){9, 2, 1, 1, 6});
+    check_real("mnist", LK_SPLIT_TRAIN, 60000, (const int32_t[]){5, 0, 4, 1, 9});
+    check_real("mnist", LK_SPLIT_TEST, 10000, (const int32_t[]){7, 2, 1, 0, 4});
 }
 
 #define IN_EMPTY_WORLD(test) cmocka_unit_test_setup_teardown(test, make_empty_world, restore_world)

@@ -9,7 +9,7 @@
 void lk_dataset_class_counts(const lk_dataset *dataset, int64_t *counts)
 {
     memset(counts, 0, (size_t)lk_dataset_classes(dataset) * sizeof *counts);
-    const uint8_t *labels = lk_dataset_labels(dataset);
+    const int32_t *labels = lk_dataset_labels(dataset);
     for (int64_t i = 0; i < lk_dataset_count(dataset); i++)
         counts[labels[i]]++;
 }

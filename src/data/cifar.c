@@ -49,7 +49,7 @@ bool lk__is_cifar(const char *folder)
 typedef struct reading {
     const version *version;
     lk__samples *samples;
-    lk__samples_room room;
+    int64_t capacity; /* of samples */
 } reading;
 
 static lk_status read_record(reading *r, lk__byte_source *source, const char *path, bool *ended)
@@ -69,9 +69,9 @@ static lk_status read_record(reading *r, lk__byte_source *source, const char *pa
     if (label >= r->version->classes)
         LK_FAIL(LK_ERR_FORMAT, "%s: record at offset %zu has label %d, expected 0 to %d", path, offset, label,
                 r->version->classes - 1);
-    LK_TRY(lk__samples_make_room(r->samples, &r->room));
+    LK_TRY(lk__samples_make_room(r->samples, &r->capacity));
     memcpy(r->samples->memory + r->samples->count * VALUES, record + r->version->labels, VALUES);
-    r->room.labels[r->samples->count++] = (uint8_t)label;
+    r->samples->labels[r->samples->count++] = label;
     return LK_OK;
 }
 

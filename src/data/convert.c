@@ -98,11 +98,10 @@ static lk_status convert_all(const lk__samples *from, lk__samples *to, uint8_t *
 
 static lk_status convert(lk__samples *samples, lk__samples *made)
 {
-    uint8_t *labels;
     uint8_t *planes = lk__calloc((size_t)(samples->height * samples->width), (size_t)made->channels);
-    lk_status status = planes ? lk__samples_allocate(made, samples->count, &labels) : LK_ERR_MEMORY;
+    lk_status status = planes ? lk__samples_allocate(made, samples->count) : LK_ERR_MEMORY;
     if (status == LK_OK) {
-        memcpy(labels, samples->labels, (size_t)samples->count);
+        memcpy(made->labels, samples->labels, (size_t)samples->count * sizeof *made->labels);
         status = convert_all(samples, made, planes);
     }
     lk__free(planes);

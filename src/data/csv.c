@@ -17,7 +17,7 @@ typedef struct csv {
     const char *path;
     const lk_dataset_opts *opts;
     lk__samples *samples;
-    lk__samples_room room;
+    int64_t room; /* for samples */
     lk__byte_source source;
     uint8_t *chunk; /* [CHUNK] */
     size_t chunk_size, chunk_position;
@@ -94,18 +94,22 @@ static const char *skip_blanks(const char *p)
     return p;
 }
 
-/* A number from 0 to 255, up to the comma or the end; NULL where there is none. */
-static const char *read_value(const char *p, uint8_t *value)
+/* A number from 0 to `largest`, in quotes or not, up to the comma or the end; NULL where there is none. */
+static const char *read_value(const char *p, int32_t largest, int32_t *value)
 {
-    int number = 0;
+    int32_t number = 0;
     p = skip_blanks(p);
+    bool quoted = *p == '"';
+    p += quoted;
     if (*p < '0' || *p > '9')
         return NULL;
     for (; *p >= '0' && *p <= '9'; p++)
-        if ((number = 10 * number + (*p - '0')) > UINT8_MAX)
+        if ((number = 10 * number + (*p - '0')) > largest)
             return NULL;
+    if (quoted && *p++ != '"')
+        return NULL;
     p = skip_blanks(p);
-    *value = (uint8_t)number;
+    *value = number;
     return *p == ',' || *p == '\0' ? p : NULL;
 }
 
@@ -195,6 +199,11 @@ static lk_status read_header(csv *c, bool *is_row)
 {
     lk__samples *s = c->samples;
     char first[64];
+    static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, as spreadsheets write it */
+    if (strncmp(c->line, mark, sizeof mark - 1) == 0) {
+        c->length -= sizeof mark - 1;
+        memmove(c->line, c->line + sizeof mark - 1, c->length + 1);
+    }
     c->columns = count_columns(c->line);
     copy_field(c->line, 0, first, sizeof first);
     *is_row = first[0] == '\0' || first[strspn(first, "+-.0123456789eE")] == '\0';
@@ -220,15 +229,20 @@ static bool LK_PRINTF(2, 3) is_bad(csv *c, const char *format, ...)
     return false;
 }
 
-static bool parse_row(csv *c, uint8_t *pixels, uint8_t *label)
+static bool parse_row(csv *c, uint8_t *pixels, int32_t *label)
 {
     const char *p = c->line;
     for (int64_t i = 0; i < c->columns; i++) {
-        uint8_t *value = i == c->label ? label : pixels++;
-        const char *end = read_value(p, value);
+        int32_t value, largest = i == c->label ? LK_MAX_CLASSES - 1 : UINT8_MAX;
+        const char *end = read_value(p, largest, &value);
         if (!end)
-            return is_bad(c, "column %" PRId64 " is '%.*s', expected an integer from 0 to 255", i + 1,
-                          (int)(strcspn(p, ",") < 24 ? strcspn(p, ",") : 24), p);
+            return is_bad(c, "column %" PRId64 " is '%.*s', expected %san integer from 0 to %d", i + 1,
+                          (int)(strcspn(p, ",") < 24 ? strcspn(p, ",") : 24), p, i == c->label ? "a label, " : "",
+                          largest);
+        if (i == c->label)
+            *label = value;
+        else
+            *pixels++ = (uint8_t)value;
         bool last = i == c->columns - 1;
         if (last != (*end == '\0'))
             return is_bad(c, "%" PRId64 " columns, expected %" PRId64, count_columns(c->line), c->columns);
@@ -243,9 +257,9 @@ static lk_status add_row(csv *c)
     if (c->length == 0)
         return LK_OK; /* an empty line at the end, or in between */
     LK_TRY(lk__samples_make_room(s, &c->room));
-    if (parse_row(c, s->memory + s->count * (c->columns - 1), &c->room.labels[s->count])) {
-        if (c->room.labels[s->count] >= s->classes)
-            s->classes = c->room.labels[s->count] + 1;
+    if (parse_row(c, s->memory + s->count * (c->columns - 1), &s->labels[s->count])) {
+        if (s->labels[s->count] >= s->classes)
+            s->classes = s->labels[s->count] + 1;
         s->count++;
         return LK_OK;
     }

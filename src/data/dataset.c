@@ -87,12 +87,10 @@ static lk_status name_classes(const lk__dataset_kind *kind, lk__samples *samples
     return LK_OK;
 }
 
-static lk_status read_files(const char *images_path, const char *labels_path, lk__samples *samples)
+static lk_status take_labels(const lk__idx *labels, const char *labels_path, const char *images_path,
+                             lk__samples *samples)
 {
-    lk__idx *images = &samples->image_file;
-    lk__idx *labels = &samples->label_file;
-    LK_TRY(lk__idx_open(images_path, 3, 4, images));
-    LK_TRY(lk__idx_open(labels_path, 1, 1, labels));
+    const lk__idx *images = &samples->image_file;
     if (images->dim[0] != labels->dim[0])
         LK_FAIL(LK_ERR_FORMAT, "%s holds %" PRId64 " images, but %s holds %" PRId64 " labels: expected equal counts",
                 images_path, images->dim[0], labels_path, labels->dim[0]);
@@ -101,8 +99,20 @@ static lk_status read_files(const char *images_path, const char *labels_path, lk
     samples->height = images->dim[images->dims - 2];
     samples->width = images->dim[images->dims - 1];
     samples->images = images->data;
-    samples->labels = labels->data;
+    LK_TRY(lk__samples_allocate_labels(samples, samples->count));
+    for (int64_t i = 0; i < samples->count; i++)
+        samples->labels[i] = labels->data[i];
     return lk__samples_check_labels(samples, labels_path);
+}
+
+static lk_status read_files(const char *images_path, const char *labels_path, lk__samples *samples)
+{
+    lk__idx labels;
+    LK_TRY(lk__idx_open(images_path, 3, 4, &samples->image_file));
+    LK_TRY(lk__idx_open(labels_path, 1, 1, &labels));
+    lk_status status = take_labels(&labels, labels_path, images_path, samples);
+    lk__idx_close(&labels);
+    return status;
 }
 
 static lk_status freed_after(lk_status status, lk__samples *samples)
@@ -122,12 +132,11 @@ lk_status lk__samples_from_idx(const lk__dataset_kind *kind, const char *images_
 
 static lk_status generate(const lk__dataset_kind *kind, lk_split split, int64_t count, lk__samples *samples)
 {
-    uint8_t *labels;
     samples->channels = 1;
     samples->height = samples->width = LK__SYNTHETIC_SIZE;
     LK_TRY(name_classes(kind, samples));
-    LK_TRY(lk__samples_allocate(samples, count, &labels));
-    return lk__synthetic_generate(split, count, samples->memory, labels);
+    LK_TRY(lk__samples_allocate(samples, count));
+    return lk__synthetic_generate(split, count, samples->memory, samples->labels);
 }
 
 lk_status lk__samples_generate(const lk__dataset_kind *kind, lk_split split, int64_t limit, lk__samples *samples)
@@ -143,7 +152,7 @@ lk_status lk_dataset_open_idx(const char *images_path, const char *labels_path, 
     if (!images_path || !labels_path)
         LK_FAIL(LK_ERR_ARGUMENT, "an IDX data set needs the paths of its images and of its labels");
     if (classes < 1 || classes > 256)
-        LK_FAIL(LK_ERR_ARGUMENT, "%" PRId64 " classes: expected 1 to 256, labels being bytes", classes);
+        LK_FAIL(LK_ERR_ARGUMENT, "%" PRId64 " classes: expected 1 to 256, labels of IDX files being bytes", classes);
     const lk__dataset_kind kind = {.name = "idx", .classes = classes};
     lk__samples samples;
     LK_TRY(lk__samples_from_idx(&kind, images_path, labels_path, &samples));
@@ -195,28 +204,32 @@ const uint8_t *lk_dataset_images(const lk_dataset *dataset)
     return dataset->samples.images;
 }
 
-const uint8_t *lk_dataset_labels(const lk_dataset *dataset)
+const int32_t *lk_dataset_labels(const lk_dataset *dataset)
 {
     return dataset->samples.labels;
 }
 
-int64_t lk__dataset_empty_classes(const lk_dataset *dataset, bool whole, int64_t *first)
+lk_status lk__dataset_empty_classes(const lk_dataset *dataset, bool whole, int64_t *empty, int64_t *first)
 {
     const lk__samples *samples = &dataset->samples;
-    bool has[UINT8_MAX + 1] = {false};
-    int64_t count = whole ? samples->count : dataset->count, empty = 0;
+    int64_t count = whole ? samples->count : dataset->count;
+    *empty = 0;
     /* Of what is generated no more than the limit is in memory; the whole has all classes in turn. */
     if (whole && strcmp(dataset->source, LK__GENERATED) == 0)
-        return 0;
+        return LK_OK;
+    bool *has = lk__calloc((size_t)samples->classes, sizeof *has);
+    if (!has)
+        return LK_ERR_MEMORY;
     for (int64_t i = 0; i < count; i++)
         has[samples->labels[i]] = true;
     for (int64_t label = samples->classes - 1; label >= 0; label--) {
         if (has[label])
             continue;
-        empty++;
+        ++*empty;
         *first = label;
     }
-    return empty;
+    lk__free(has);
+    return LK_OK;
 }
 
 const char *lk_dataset_class_name(const lk_dataset *dataset, int64_t label)

@@ -29,7 +29,8 @@ lk_status lk__samples_from_idx(const lk__dataset_kind *kind, const char *images_
                                lk__samples *samples);
 lk_status lk__samples_generate(const lk__dataset_kind *kind, lk_split split, int64_t limit, lk__samples *samples);
 
-/* How many classes have no sample within the limit, or with `whole` in the whole set; *first is one of them. */
-int64_t lk__dataset_empty_classes(const lk_dataset *dataset, bool whole, int64_t *first);
+/* How many classes have no sample within the limit, or with `whole` in the whole set; *first is the first of them.
+ * Errors: LK_ERR_MEMORY. */
+lk_status lk__dataset_empty_classes(const lk_dataset *dataset, bool whole, int64_t *empty, int64_t *first);
 
 #endif

@@ -5,18 +5,19 @@
 #include "base/status.h"
 #include "data/picture.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
-
-enum { AT_A_TIME = 16 };
 
 typedef lk_status (*work_fn)(lk__decode_job *job, int64_t i, lk__picture_memory *memory, lk__encoded *encoded);
 
 typedef struct crew {
     lk__decode_job *job;
     work_fn work;
-    _Atomic int64_t next;
-    _Atomic bool out_of_memory;
+    lk_data_work what;
+    pthread_t caller; /* who alone tells how it goes on */
+    _Atomic int64_t next, done;
+    _Atomic bool out_of_memory, interrupted;
 } crew;
 
 /* Only memory ends the work; of what is wrong with a file a note is left. */
@@ -33,18 +34,26 @@ static bool do_one(crew *c, int64_t i, lk__picture_memory *memory)
     return c->job->problems[i] != NULL;
 }
 
+static bool goes_on(crew *c)
+{
+    if (pthread_equal(pthread_self(), c->caller) &&
+        !lk__opening_goes_on(c->job->opening, c->what, atomic_load(&c->done), c->job->count))
+        atomic_store(&c->interrupted, true);
+    return !atomic_load(&c->out_of_memory) && !atomic_load(&c->interrupted);
+}
+
 static void *take_part(void *argument)
 {
     crew *c = argument;
     lk__picture_memory memory = {0};
     lk__doing before = lk__now_for_a_while(LK_DOING_WORK, "decode pictures");
-    while (!atomic_load(&c->out_of_memory)) {
-        int64_t first = atomic_fetch_add(&c->next, AT_A_TIME), end = first + AT_A_TIME;
-        if (first >= c->job->count)
+    while (goes_on(c)) {
+        int64_t i = atomic_fetch_add(&c->next, 1);
+        if (i >= c->job->count)
             break;
-        for (int64_t i = first; i < end && i < c->job->count; i++)
-            if (!c->job->problems[i] && !do_one(c, i, &memory))
-                atomic_store(&c->out_of_memory, true);
+        if (!c->job->problems[i] && !do_one(c, i, &memory))
+            atomic_store(&c->out_of_memory, true);
+        atomic_fetch_add(&c->done, 1);
         lk__heartbeat_beat();
     }
     lk__now_again(before);
@@ -53,9 +62,9 @@ static void *take_part(void *argument)
 }
 
 /* A thread that cannot be started is one fewer. */
-static lk_status work_together(lk__decode_job *job, work_fn work)
+static lk_status work_together(lk__decode_job *job, work_fn work, lk_data_work what)
 {
-    crew c = {.job = job, .work = work};
+    crew c = {.job = job, .work = work, .what = what, .caller = pthread_self()};
     int wanted = job->threads > 1 ? job->threads - 1 : 0, started = 0;
     pthread_t *threads = wanted ? lk__calloc((size_t)wanted, sizeof *threads) : NULL;
     if (wanted && !threads)
@@ -68,6 +77,10 @@ static lk_status work_together(lk__decode_job *job, work_fn work)
     lk__free(threads);
     if (atomic_load(&c.out_of_memory))
         LK_FAIL(LK_ERR_MEMORY, "out of memory while pictures are decoded");
+    if (atomic_load(&c.interrupted) || !lk__opening_goes_on(job->opening, what, job->count, job->count))
+        LK_FAIL(LK_ERR_INTERRUPTED, "%s: interrupted after %" PRId64 " of %" PRId64 " pictures were %s",
+                job->opening->name, atomic_load(&c.done), job->count,
+                what == LK_DATA_DECODING ? "decoded" : "examined");
     return LK_OK;
 }
 
@@ -86,10 +99,10 @@ static lk_status decode(lk__decode_job *job, int64_t i, lk__picture_memory *memo
 
 lk_status lk__examine_files(lk__decode_job *job)
 {
-    return work_together(job, examine);
+    return work_together(job, examine, LK_DATA_EXAMINING);
 }
 
 lk_status lk__decode_files(lk__decode_job *job)
 {
-    return work_together(job, decode);
+    return work_together(job, decode, LK_DATA_DECODING);
 }

@@ -76,6 +76,11 @@ static bool exists(const char *path)
     return stat(path, &status) == 0;
 }
 
+static lk__opening opening_of(const lk__fetch_job *job)
+{
+    return (lk__opening){job->progress, job->progress_user, job->file->name};
+}
+
 /* flock goes with its process, so a lock is never left behind; a stopped process is not waited for for ever. */
 static lk_status lock(const lk__fetch_job *job, const paths *p, int *fd, lk__fetch_reason *reason)
 {
@@ -84,6 +89,7 @@ static lk_status lock(const lk__fetch_job *job, const paths *p, int *fd, lk__fet
         return refuse(reason, LK_ERR_IO, "%s cannot be opened: %s", p->lock, strerror(errno));
     int64_t size = -1;
     lk_status status = LK_OK;
+    const lk__opening opening = opening_of(job);
     lk__doing before = lk__now_for_a_while(LK_DOING_OTHERS, "wait for another's download");
     for (int stalled = 0; flock(*fd, LOCK_EX | LOCK_NB) != 0; stalled++) {
         int error = errno;
@@ -97,7 +103,7 @@ static lk_status lock(const lk__fetch_job *job, const paths *p, int *fd, lk__fet
             status = refuse(reason, LK_ERR_IO, "%s cannot be locked: %s", p->lock, strerror(error));
         else if (stalled >= STALLED_POLLS)
             status = refuse(reason, LK_ERR_IO, "another process holds %s, and its download does not move", p->lock);
-        else if (job->progress && !job->progress(job->progress_user, job->file->name, now, 0))
+        else if (!lk__opening_goes_on(&opening, LK_DATA_WAITING, now, 0))
             status = refuse(reason, LK_ERR_INTERRUPTED, "stopped on request");
         if (status != LK_OK)
             break;
@@ -221,9 +227,7 @@ static lk_status request(const lk__fetch_job *job, const paths *p, const char *u
         .fd = fd,
         .offset = offset,
         .limit = job->file->bytes + GZIP_OVERHEAD,
-        .file = job->file->name,
-        .progress = job->progress,
-        .progress_user = job->progress_user,
+        .opening = opening_of(job),
     };
     lk__http_answer answer;
     lk_status status = lk__http_get(&get, &answer);

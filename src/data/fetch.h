@@ -18,7 +18,7 @@ typedef struct lk__fetch_job {
     const char *base_urls[LK__FETCH_MAX_URLS]; /* BASE/NAME.gz; tried in this order; NULL: none */
     const lk__remote_file *file;
     const char *dir; /* made where it is missing */
-    lk_fetch_progress_fn progress;
+    lk_data_progress_fn progress;
     void *progress_user;
 } lk__fetch_job;
 

@@ -184,24 +184,25 @@ static int tear_down(void **state)
     return remove_test_dir(state);
 }
 
-static bool keep_going(void *user, const char *file, int64_t done, int64_t total)
+static bool keep_going(void *user, const lk_data_progress *progress)
 {
     int64_t *furthest = user;
-    assert_string_equal(file, remote.name);
-    assert_true(done >= 0 && (total == 0 || done <= total));
-    *furthest = done > *furthest ? done : *furthest;
+    assert_int_equal(progress->work, LK_DATA_DOWNLOADING);
+    assert_string_equal(progress->name, remote.name);
+    assert_true(progress->done >= 0 && (progress->total == 0 || progress->done <= progress->total));
+    *furthest = progress->done > *furthest ? progress->done : *furthest;
     return true;
 }
 
-static bool stop_half_way(void *user, const char *file, int64_t done, int64_t total)
+static bool stop_half_way(void *user, const lk_data_progress *progress)
 {
-    (void)user, (void)file, (void)total;
-    return done < (int64_t)server.body.size / 4;
+    (void)user;
+    return progress->done < (int64_t)server.body.size / 4;
 }
 
 static lk__fetch_reason reason;
 
-static lk_status fetch_with(lk_fetch_progress_fn progress, void *user)
+static lk_status fetch_with(lk_data_progress_fn progress, void *user)
 {
     char dir[256];
     snprintf(dir, sizeof dir, "%s", in_dir("some/where"));

@@ -100,7 +100,7 @@ static lk_status add_file(lk__folder *folder, const char *path, const struct sta
         .path = copy,
         .bytes = status->st_size,
         .modified = (int64_t)status->st_mtim.tv_sec * 1000000000 + status->st_mtim.tv_nsec,
-        .label = (uint8_t)label,
+        .label = label,
     };
     return LK_OK;
 }
@@ -148,20 +148,32 @@ static lk_status scan_class(lk__folder *folder, const char *path, int label, int
 /* Files lie class by class, in the order of their folders' names, then of their own. */
 static lk_status take_turns(lk__folder *folder)
 {
-    int64_t next[UINT8_MAX + 1], end[UINT8_MAX + 1] = {0}, n = 0;
+    typedef struct turn {
+        int64_t next, end;
+    } turn;
     lk__folder_file *mixed = lk__calloc((size_t)folder->count + 1, sizeof *mixed);
-    if (!mixed)
+    turn *turns = lk__calloc((size_t)folder->classes.count, sizeof *turns);
+    if (!mixed || !turns) {
+        lk__free(mixed);
+        lk__free(turns);
         return LK_ERR_MEMORY;
-    for (int64_t i = 0; i < folder->count; i++)
-        end[folder->files[i].label] = i + 1;
-    for (int64_t label = 0, begin = 0; label < folder->classes.count; label++) {
-        next[label] = begin;
-        begin = end[label] ? end[label] : begin;
     }
-    while (n < folder->count)
-        for (int64_t label = 0; label < folder->classes.count; label++)
-            if (next[label] < end[label])
-                mixed[n++] = folder->files[next[label]++];
+    int64_t classes = 0, n = 0;
+    for (int64_t i = 0; i < folder->count; i++) {
+        if (i == 0 || folder->files[i].label != folder->files[i - 1].label)
+            turns[classes++].next = i;
+        turns[classes - 1].end = i + 1;
+    }
+    while (n < folder->count) {
+        int64_t left = 0;
+        for (int64_t i = 0; i < classes; i++) {
+            mixed[n++] = folder->files[turns[i].next++];
+            if (turns[i].next < turns[i].end)
+                turns[left++] = turns[i];
+        }
+        classes = left;
+    }
+    lk__free(turns);
     lk__free(folder->files);
     folder->files = mixed;
     folder->capacity = folder->count + 1;
@@ -172,9 +184,9 @@ static lk_status check_classes(const char *path, const lk__names *classes)
 {
     if (classes->count < 1)
         LK_FAIL(LK_ERR_FORMAT, "%s: no folders in it; expected one for each class, with its pictures", path);
-    if (classes->count > UINT8_MAX + 1)
-        LK_FAIL(LK_ERR_FORMAT, "%s: %" PRId64 " folders, expected at most %d: labels are bytes", path, classes->count,
-                UINT8_MAX + 1);
+    if (classes->count > LK_MAX_CLASSES)
+        LK_FAIL(LK_ERR_FORMAT, "%s: %" PRId64 " folders, expected one for each of at most %d classes", path,
+                classes->count, LK_MAX_CLASSES);
     return LK_OK;
 }
 

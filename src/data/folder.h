@@ -10,7 +10,7 @@ typedef struct lk__folder_file {
     char *path; /* as it is opened */
     int64_t bytes;
     int64_t modified; /* nanoseconds */
-    uint8_t label;
+    int32_t label;
 } lk__folder_file;
 
 /* Zeroes: nothing. */

@@ -52,10 +52,8 @@ static int report(void *user, curl_off_t total, curl_off_t now, curl_off_t uploa
     transfer *t = user;
     const lk__http_request *request = t->request;
     lk__heartbeat_beat(); /* a server that sends nothing ends the transfer itself */
-    if (!request->progress)
-        return 0;
     int64_t whole = total ? request->offset + total : 0;
-    t->stopped = !request->progress(request->progress_user, request->file, request->offset + now, whole);
+    t->stopped = !lk__opening_goes_on(&request->opening, LK_DATA_DOWNLOADING, request->offset + now, whole);
     return t->stopped;
 }
 

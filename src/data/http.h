@@ -3,16 +3,14 @@
 #ifndef LK_DATA_HTTP_H
 #define LK_DATA_HTTP_H
 
-#include "lockstep/data.h"
+#include "data/opening.h"
 
 typedef struct lk__http_request {
     const char *url;
-    int fd;           /* open for writing, at `offset` */
-    int64_t offset;   /* bytes that are there already: only the rest is asked for */
-    int64_t limit;    /* more bytes than this in all are refused */
-    const char *file; /* for progress */
-    lk_fetch_progress_fn progress;
-    void *progress_user;
+    int fd;         /* open for writing, at `offset` */
+    int64_t offset; /* bytes that are there already: only the rest is asked for */
+    int64_t limit;  /* more bytes than this in all are refused */
+    lk__opening opening;
 } lk__http_request;
 
 typedef struct lk__http_answer {

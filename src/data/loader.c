@@ -82,7 +82,7 @@ static void fill(const lk_loader *loader, int64_t index, float *scratch, lk_batc
     batch->epoch = loader->epoch;
     lk_range wanted = images_wanted(loader, batch->count);
     const uint8_t *images = lk_dataset_images(loader->dataset);
-    const uint8_t *labels = lk_dataset_labels(loader->dataset);
+    const int32_t *labels = lk_dataset_labels(loader->dataset);
     for (int64_t i = 0; i < batch->count; i++) {
         int64_t sample = loader->order[first + i];
         if (i >= wanted.begin && i < wanted.end)

@@ -113,15 +113,15 @@ typedef struct announced_progress {
     bool announced;
 } announced_progress;
 
-static bool announce_progress(void *user, const char *file, int64_t done, int64_t total)
+static bool announce_progress(void *user, const lk_data_progress *progress)
 {
-    announced_progress *progress = user;
-    if (!progress->announced && done > 0) {
-        lk__log(LK_LOG_INFO, "downloading %s of data set %s into %s", file, progress->search->entry->kind.name,
-                progress->search->places[CACHE].dir);
-        progress->announced = true;
+    announced_progress *a = user;
+    if (!a->announced && progress->work == LK_DATA_DOWNLOADING && progress->done > 0) {
+        lk__log(LK_LOG_INFO, "downloading %s of data set %s into %s", progress->name, a->search->entry->kind.name,
+                a->search->places[CACHE].dir);
+        a->announced = true;
     }
-    return !progress->opts->progress || progress->opts->progress(progress->opts->progress_user, file, done, total);
+    return !a->opts->progress || a->opts->progress(a->opts->progress_user, progress);
 }
 
 static lk_status fetch_missing(search *s, const lk_dataset_opts *opts)

@@ -62,7 +62,7 @@ typedef struct pictures {
 static lk_status select_held_out(pictures *p)
 {
     int64_t n = p->folder.count, count;
-    uint8_t *labels = lk__calloc((size_t)n, 1);
+    int32_t *labels = lk__calloc((size_t)n, sizeof *labels);
     int64_t *indices = lk__calloc((size_t)n, sizeof *indices);
     lk_status status = labels && indices ? LK_OK : LK_ERR_MEMORY;
     for (int64_t i = 0; status == LK_OK && i < n; i++)

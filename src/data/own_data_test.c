@@ -151,11 +151,11 @@ static void reads_idx_of_any_shape(void **state)
 
 /* --- CSV ---------------------------------------------------------------------------------------------------------- */
 
-static void expect_rows(const lk_dataset *dataset, int count, const uint8_t *labels, const uint8_t *images)
+static void expect_rows(const lk_dataset *dataset, int count, const int32_t *labels, const uint8_t *images)
 {
     size_t values = (size_t)(lk_dataset_channels(dataset) * lk_dataset_height(dataset) * lk_dataset_width(dataset));
     assert_int_equal(lk_dataset_count(dataset), count);
-    assert_memory_equal(lk_dataset_labels(dataset), labels, (size_t)count);
+    assert_memory_equal(lk_dataset_labels(dataset), labels, (size_t)count * sizeof *labels);
     assert_memory_equal(lk_dataset_images(dataset), images, (size_t)count * values);
 }
 
@@ -171,7 +171,7 @@ static void reads_csv_with_a_flag(void **state)
     assert_int_equal(lk_dataset_height(dataset), 1);
     assert_int_equal(lk_dataset_classes(dataset), 4);
     assert_string_equal(lk_dataset_name(dataset), "a.csv");
-    expect_rows(dataset, 2, (uint8_t[]){3, 0}, two_rows);
+    expect_rows(dataset, 2, (int32_t[]){3, 0}, two_rows);
     lk_dataset_release(dataset);
     opts.shape = "2x3";
     dataset = open_path("a.csv", LK_SPLIT_TRAIN, &opts);
@@ -202,11 +202,11 @@ static void reads_csv_with_a_header(void **state)
     lk_dataset *dataset = open_path("", LK_SPLIT_TRAIN, NULL);
     assert_int_equal(lk_dataset_height(dataset), 2);
     assert_int_equal(lk_dataset_width(dataset), 3);
-    expect_rows(dataset, 2, (uint8_t[]){3, 0}, two_rows);
+    expect_rows(dataset, 2, (int32_t[]){3, 0}, two_rows);
     lk_dataset_release(dataset);
     dataset = open_path("", LK_SPLIT_TEST, NULL);
     assert_int_equal(lk_dataset_classes(dataset), 4);
-    expect_rows(dataset, 1, (uint8_t[]){3}, two_rows);
+    expect_rows(dataset, 1, (int32_t[]){3}, two_rows);
     lk_dataset_release(dataset);
     write_text("val.csv", "label,1x1,1x2,1x3,2x1,2x2,2x3\n4,1,2,3,4,5,6\n");
     refuse("", LK_SPLIT_TEST, NULL, LK_ERR_FORMAT, "val.csv: sample 0 has label 4, expected 0 to 3", "");
@@ -214,13 +214,33 @@ static void reads_csv_with_a_header(void **state)
     lk_dataset_opts opts = {.label_column = "kind", .shape = "1x2"};
     write_text("b.csv", "x,kind,label\n1,2,3\n");
     dataset = open_path("b.csv", LK_SPLIT_TRAIN, &opts);
-    expect_rows(dataset, 1, (uint8_t[]){2}, (uint8_t[]){1, 3});
+    expect_rows(dataset, 1, (int32_t[]){2}, (uint8_t[]){1, 3});
     lk_dataset_release(dataset);
     opts.label_column = "sort";
     refuse("b.csv", LK_SPLIT_TRAIN, &opts, LK_ERR_ARGUMENT, "--label-column sort: no column of that name", "b.csv");
     opts = (lk_dataset_opts){0};
     write_text("b.csv", "label,pixel0,pixel1,pixel2,pixel3\n1,2,3,4,5\n");
     refuse("b.csv", LK_SPLIT_TRAIN, &opts, LK_ERR_ARGUMENT, "4 pixels a row", "(1x2x2 would fit)");
+}
+
+/* Of spreadsheets and other programs. */
+static void reads_csv_as_others_write_it(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "\xef\xbb\xbflabel,1x1,1x2\r\n1,2,3\r\n300,5,6\r\n\r\n",
+        "\"1x1\",\"1x2\",\"label\"\n\"2\",\"3\",\"1\"\n \"5\" , 6,\t300",
+        "Label , 1x1, 1x2\n1, 2, 3\n\n300 ,5,006\n",
+        "\xef\xbb\xbf"
+        "1,2,3\n300,5,6\n",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        write_text("b.csv", texts[i]);
+        lk_dataset *dataset = open_path("b.csv", LK_SPLIT_TRAIN, &(lk_dataset_opts){.shape = i == 3 ? "1x2" : NULL});
+        expect_rows(dataset, 2, (int32_t[]){1, 300}, (uint8_t[]){2, 3, 5, 6});
+        assert_int_equal(lk_dataset_classes(dataset), 301);
+        lk_dataset_release(dataset);
+    }
 }
 
 static void bad_rows_are_named(void **state)
@@ -232,7 +252,8 @@ static void bad_rows_are_named(void **state)
         {"1,2,3", "b.csv:3: 3 columns, expected 5"},
         {"1,2,3,4,5,6", "b.csv:3: 6 columns, expected 5"},
         {"1,2,256,4,5", "b.csv:3: column 3 is '256', expected an integer from 0 to 255"},
-        {"300,2,2,4,5", "b.csv:3: column 1 is '300'"},
+        {"65536,2,2,4,5", "b.csv:3: column 1 is '65536', expected a label, an integer from 0 to 65535"},
+        {"1,\"2,3,4,5", "b.csv:3: column 2 is '\"2'"},
         {"1,2,-3,4,5", "b.csv:3: column 3 is '-3'"},
         {"1,2,0.5,4,5", "b.csv:3: column 3 is '0.5'"},
         {"1,2,,4,5", "b.csv:3: column 3 is ''"},
@@ -249,7 +270,7 @@ static void bad_rows_are_named(void **state)
         opts.skip_bad = true;
         hear_nothing();
         lk_dataset *dataset = open_path("b.csv", LK_SPLIT_TRAIN, &opts);
-        expect_rows(dataset, 3, (uint8_t[]){0, 1, 1}, (uint8_t[]){1, 2, 3, 4, 1, 2, 3, 4, 9, 8, 7, 6});
+        expect_rows(dataset, 3, (int32_t[]){0, 1, 1}, (uint8_t[]){1, 2, 3, 4, 1, 2, 3, 4, 9, 8, 7, 6});
         expect_heard(bad[i].problem);
         expect_heard("1 rows of ");
         lk_dataset_release(dataset);
@@ -353,9 +374,16 @@ static void equal_images_are_found(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_DIR(reads_cifar_10),         IN_DIR(reads_cifar_100),       IN_DIR(refuses_damaged_cifar),
-        IN_DIR(reads_idx_of_any_shape), IN_DIR(reads_csv_with_a_flag), IN_DIR(reads_csv_with_a_header),
-        IN_DIR(bad_rows_are_named),     IN_DIR(a_share_is_held_out),   IN_DIR(sizes_and_channels_are_changed),
+        IN_DIR(reads_cifar_10),
+        IN_DIR(reads_cifar_100),
+        IN_DIR(refuses_damaged_cifar),
+        IN_DIR(reads_idx_of_any_shape),
+        IN_DIR(reads_csv_with_a_flag),
+        IN_DIR(reads_csv_with_a_header),
+        IN_DIR(reads_csv_as_others_write_it),
+        IN_DIR(bad_rows_are_named),
+        IN_DIR(a_share_is_held_out),
+        IN_DIR(sizes_and_channels_are_changed),
         IN_DIR(equal_images_are_found),
     };
     return cmocka_run_group_tests_name("own_data", tests, NULL, NULL);

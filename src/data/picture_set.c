@@ -23,8 +23,7 @@ typedef struct build {
     lk__folder *folder;
     lk__samples *samples;
     lk__decode_job job;
-    uint8_t *kept;   /* [files] */
-    uint8_t *labels; /* [kept files] */
+    uint8_t *kept; /* [files] */
     lk__packed_key key;
     bool packs;        /* there is a cache to write to */
     bool looks;        /* there is one to read from */
@@ -35,7 +34,7 @@ typedef struct build {
 /* --- the key ------------------------------------------------------------------------------------------------------ */
 
 /* Counts as the settings do: another version may decode to other bytes. */
-static const int64_t format_version = 1;
+static const int64_t format_version = 2;
 
 static void hash_text(XXH3_state_t *state, const char *text)
 {
@@ -105,8 +104,10 @@ static lk_status open_cache(build *b)
                  given ? "its path is too long" : "without HOME or XDG_CACHE_HOME there is no place for one");
     if (b->looks && !(given && *given))
         strcat(folder, "/packed");
-    b->packs = b->looks && lk__packed_lock(&b->pack, folder, name, b->problem) == LK_OK;
-    return status;
+    if (b->looks)
+        status = lk__packed_lock(&b->pack, folder, name, b->job.opening, b->problem);
+    b->packs = b->looks && status == LK_OK;
+    return status == LK_ERR_IO ? LK_OK : status;
 }
 
 /* --- pictures that cannot be used --------------------------------------------------------------------------------- */
@@ -211,8 +212,7 @@ static lk_status take_room(build *b)
         lk__log(LK_LOG_WARNING, "the pictures of %s are decoded into memory, and anew in the next run: %s", b->root,
                 problem);
     b->packs = false;
-    uint8_t *labels;
-    LK_TRY(lk__samples_allocate(s, b->job.count, &labels));
+    LK_TRY(lk__samples_allocate_images(s, b->job.count));
     b->job.images = s->memory;
     return LK_OK;
 }
@@ -227,22 +227,21 @@ static void move_together(build *b)
             continue;
         if (s->count != i)
             memmove(b->job.images + s->count * values, b->job.images + i * values, (size_t)values);
-        b->labels[s->count++] = b->job.files[i].label;
+        s->count++;
     }
 }
 
-static void finish(build *b)
+static lk_status finish(build *b)
 {
-    lk__samples *s = b->samples;
     char problem[512];
     move_together(b);
-    if (!b->packs) {
-        int64_t values = s->count * s->channels * s->height * s->width;
-        memcpy(s->memory + values, b->labels, (size_t)s->count);
-        s->labels = s->memory + values;
-    } else if (lk__packed_finish(&b->pack, &b->key, b->job.count, b->labels, b->kept, s, problem) != LK_OK) {
-        lk__log(LK_LOG_WARNING, "the pictures of %s are decoded anew in the next run: %s", b->root, problem);
-    }
+    if (!b->packs)
+        return LK_OK;
+    lk_status status = lk__packed_finish(&b->pack, &b->key, b->job.count, b->kept, b->samples, problem);
+    if (status != LK_ERR_IO)
+        return status;
+    lk__log(LK_LOG_WARNING, "the pictures of %s are decoded anew in the next run: %s", b->root, problem);
+    return LK_OK;
 }
 
 static lk_status decode_all(build *b)
@@ -263,38 +262,38 @@ static lk_status decode_all(build *b)
     LK_TRY(keep_good(b));
     if (bad)
         log_bad(b, bad);
-    finish(b);
-    return LK_OK;
+    return finish(b);
 }
 
-/* Labels follow from the files; what was packed by somebody else may say anything. */
-static bool labels_are_right(const build *b)
+/* What was packed by somebody else may say anything. */
+static bool marks_are_right(const build *b)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < b->job.count; i++)
-        if (b->kept[i] && (n == b->samples->count || b->samples->labels[n++] != b->job.files[i].label))
-            return false;
+    for (int64_t i = 0; i < b->job.count && b->kept[i] <= 1; i++)
+        n += b->kept[i];
     return n == b->samples->count;
 }
 
 /* What is packed without some of the pictures is of no use to who did not ask to leave them out. */
-static bool use_packed(build *b)
+static lk_status use_packed(build *b, bool *used)
 {
     lk_status status = lk__packed_read(&b->pack, &b->key, b->job.count, b->samples, b->kept);
-    if (status == LK_OK && !labels_are_right(b)) {
+    *used = false;
+    if (status == LK_OK && !marks_are_right(b)) {
         lk__samples_free(b->samples);
         status = LK_ERR_FORMAT;
     }
     if (status == LK_ERR_FORMAT || status == LK_ERR_STATE)
         lk__log(LK_LOG_INFO, "%s is %s: made anew", b->pack.path,
                 status == LK_ERR_STATE ? "of other pictures" : "damaged");
-    if (status != LK_OK)
-        return false;
+    if (status == LK_ERR_MEMORY || status == LK_ERR_INTERRUPTED)
+        return status;
     int64_t bad = b->job.count - b->samples->count;
-    if (bad && !b->opts->skip_bad) {
+    if (status != LK_OK || (bad && !b->opts->skip_bad)) {
         lk__samples_free(b->samples);
-        return false;
+        return LK_OK;
     }
+    *used = true;
     int64_t logged = 0;
     for (int64_t i = 0; i < b->job.count && logged < LOGGED && bad; i++)
         if (!b->kept[i]) {
@@ -304,22 +303,25 @@ static bool use_packed(build *b)
     if (bad)
         lk__log(LK_LOG_WARNING, "%" PRId64 " of %" PRId64 " pictures of %s cannot be used and are left out", bad,
                 b->job.count, b->root);
-    return true;
+    return LK_OK;
 }
 
 /* --- the data set ------------------------------------------------------------------------------------------------- */
 
-/* Samples are called as their files are, without the folder that all are in. */
-static lk_status name_samples(build *b)
+/* Samples are called as their files are, without the folder that all are in; labels follow from it. */
+static lk_status label_samples(build *b)
 {
     size_t root = strlen(b->root);
+    int64_t n = 0;
+    LK_TRY(lk__samples_allocate_labels(b->samples, b->samples->count));
     b->samples->classes = b->folder->classes.count;
     b->samples->class_names = b->folder->classes;
     b->folder->classes = (lk__names){0};
     for (int64_t i = 0; i < b->job.count; i++) {
-        const char *path = b->job.files[i].path;
-        if (b->kept[i])
-            LK_TRY(lk__names_add(&b->samples->files, path + root + 1));
+        if (!b->kept[i])
+            continue;
+        b->samples->labels[n++] = b->job.files[i].label;
+        LK_TRY(lk__names_add(&b->samples->files, b->job.files[i].path + root + 1));
     }
     return LK_OK;
 }
@@ -330,25 +332,28 @@ static lk_status build_samples(build *b)
     b->job.problems = lk__calloc(files, sizeof *b->job.problems);
     b->job.headers = lk__calloc(files, sizeof *b->job.headers);
     b->kept = lk__calloc(files, 1);
-    b->labels = lk__calloc(files, 1);
-    if (!b->job.problems || !b->job.headers || !b->kept || !b->labels)
+    bool packed = false;
+    if (!b->job.problems || !b->job.headers || !b->kept)
         return LK_ERR_MEMORY;
     LK_TRY(open_cache(b));
-    if (!b->looks || !use_packed(b))
+    if (b->looks)
+        LK_TRY(use_packed(b, &packed));
+    if (!packed)
         LK_TRY(decode_all(b));
-    return name_samples(b);
+    return label_samples(b);
 }
 
 lk_status lk__picture_set_open(const char *root, lk_split split, const lk_dataset_opts *opts, lk__folder *folder,
                                lk__samples *samples)
 {
+    const lk__opening opening = {opts->progress, opts->progress_user, root};
     build b = {
         .root = root,
         .split = split,
         .opts = opts,
         .folder = folder,
         .samples = samples,
-        .job = {.files = folder->files, .count = folder->count, .threads = opts->threads},
+        .job = {.files = folder->files, .count = folder->count, .threads = opts->threads, .opening = &opening},
         .pack = {.lock = -1, .fd = -1},
     };
     b.job.wanted.channels = opts->channels;
@@ -361,6 +366,5 @@ lk_status lk__picture_set_open(const char *root, lk_split split, const lk_datase
     lk__free(b.job.problems);
     lk__free(b.job.headers);
     lk__free(b.kept);
-    lk__free(b.labels);
     return status;
 }

@@ -1,108 +1,9 @@
-/* Folders of pictures as data sets: classes, order, sizes, what is broken, and the packed cache. */
-#include "data/data_testing.h"
+/* Folders of pictures as data sets: classes, order, sizes, and what is broken. */
+#include "data/pictures_testing.h"
 
 #include "lockstep/build.h"
 
-#include <glob.h>
-#include <utime.h>
-#include <xxhash.h>
-
-enum { SIDE = 6, VALUES = SIDE * SIDE };
-
-/* --- folders ------------------------------------------------------------------------------------------------------ */
-
-static void make_folder(const char *name)
-{
-    char path[256];
-    snprintf(path, sizeof path, "%s/%s", test_dir, name);
-    for (char *slash = strchr(path + strlen(test_dir) + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = '\0';
-        mkdir(path, 0700);
-        *slash = '/';
-    }
-    mkdir(path, 0700);
-}
-
-static void fill(uint8_t *pixels, int64_t count, int seed)
-{
-    for (int64_t i = 0; i < count; i++)
-        pixels[i] = (uint8_t)(seed * 37 + i * 11);
-}
-
-/* DIR/NAME.pgm or .ppm of given sizes, with pixels of the seed. */
-static void make_picture(const char *name, int seed, uint32_t height, uint32_t width, int channels)
-{
-    uint8_t pixels[64 * 64 * 3];
-    fill(pixels, (int64_t)height * width * channels, seed);
-    bool png = strstr(name, ".png") != NULL;
-    bytes file = (png ? png_of : ppm_of)(pixels, height, width, channels);
-    write_file(in_dir(name), &file);
-    drop(&file);
-}
-
-static void make_broken(const char *name, const char *text)
-{
-    bytes file = {0};
-    append(&file, text, strlen(text));
-    write_file(in_dir(name), &file);
-    drop(&file);
-}
-
-/* Two classes, `b` with one picture more; written in an order that is not that of names. */
-static void make_set(void)
-{
-    static const char *const folders[] = {"set/train/b", "set/train/a", "set/test/a", "set/test/b"};
-    for (int i = 0; i < 4; i++)
-        make_folder(folders[i]);
-    make_picture("set/train/b/2.pgm", 12, SIDE, SIDE, 1);
-    make_picture("set/train/a/10.pgm", 1, SIDE, SIDE, 1);
-    make_picture("set/train/b/1.PGM", 11, SIDE, SIDE, 1);
-    make_picture("set/train/a/9.pgm", 2, SIDE, SIDE, 1);
-    make_picture("set/train/b/3.pgm", 13, SIDE, SIDE, 1);
-    make_picture("set/test/a/1.pgm", 21, SIDE, SIDE, 1);
-}
-
-static lk_dataset_opts settings(void)
-{
-    static char cache[256];
-    snprintf(cache, sizeof cache, "%s/cache", test_dir);
-    return (lk_dataset_opts){.cache_dir = cache, .offline = true};
-}
-
-static lk_dataset *open_set(lk_split split, const lk_dataset_opts *opts)
-{
-    lk_dataset *dataset;
-    expect_ok(lk_dataset_open(in_dir("set"), split, opts, &dataset));
-    return dataset;
-}
-
-/* Sample i has the pixels of seeds[i]. */
-static void expect_samples(const lk_dataset *dataset, const int *seeds, int count)
-{
-    assert_int_equal(lk_dataset_count(dataset), count);
-    for (int i = 0; i < count; i++) {
-        uint8_t pixels[VALUES];
-        fill(pixels, VALUES, seeds[i]);
-        assert_memory_equal(lk_dataset_images(dataset) + (size_t)i * VALUES, pixels, VALUES);
-    }
-}
-
-static const int seeds_of_set[] = {1, 11, 2, 12, 13};
-
-static void expect_set(const lk_dataset_opts *opts)
-{
-    lk_dataset *dataset = open_set(LK_SPLIT_TRAIN, opts);
-    expect_samples(dataset, seeds_of_set, 5);
-    lk_dataset_release(dataset);
-}
-
-static void expect_no_set(const lk_dataset_opts *opts, lk_status expected, const char *text, const char *second)
-{
-    lk_dataset *dataset;
-    lk_status status = lk_dataset_open(in_dir("set"), LK_SPLIT_TRAIN, opts, &dataset);
-    assert_null(dataset);
-    expect_error(status, expected, text, second, NULL);
-}
+#include <unistd.h>
 
 /* --- samples ------------------------------------------------------------------------------------------------------ */
 
@@ -123,7 +24,7 @@ static void samples_are_ordered_by_name(void **state)
     assert_string_equal(lk_dataset_class_name(dataset, 1), "b");
     assert_null(lk_dataset_class_name(dataset, 2));
     expect_samples(dataset, seeds_of_set, 5);
-    assert_memory_equal(lk_dataset_labels(dataset), ((uint8_t[]){0, 1, 0, 1, 1}), 5);
+    assert_memory_equal(lk_dataset_labels(dataset), ((int32_t[]){0, 1, 0, 1, 1}), 5 * sizeof(int32_t));
     assert_string_equal(lk_dataset_sample_name(dataset, 0), "train/a/10.pgm");
     assert_string_equal(lk_dataset_sample_name(dataset, 1), "train/b/1.PGM");
     assert_string_equal(lk_dataset_sample_name(dataset, 4), "train/b/3.pgm");
@@ -174,7 +75,7 @@ static void threads_change_nothing(void **state)
     for (opts.threads = 1; opts.threads <= 5; opts.threads += 2) {
         lk_dataset *together = open_set(LK_SPLIT_TRAIN, &opts);
         assert_memory_equal(lk_dataset_images(together), lk_dataset_images(alone), 100 * 3 * 9 * 8);
-        assert_memory_equal(lk_dataset_labels(together), lk_dataset_labels(alone), 100);
+        assert_memory_equal(lk_dataset_labels(together), lk_dataset_labels(alone), 100 * sizeof(int32_t));
         lk_dataset_release(together);
     }
     lk_dataset_release(alone);
@@ -285,172 +186,45 @@ static void nothing_to_train_with(void **state)
     expect_no_set(&opts, LK_ERR_FORMAT, "more than 16 folders below that of a class", "loop/loop");
 }
 
-/* --- the cache ---------------------------------------------------------------------------------------------------- */
+/* --- many classes ------------------------------------------------------------------------------------------------- */
 
-static void find_pack(char path[256])
-{
-    glob_t found;
-    assert_int_equal(glob(in_dir("cache/*.pack"), 0, NULL, &found), 0);
-    assert_int_equal(found.gl_pathc, 1);
-    snprintf(path, 256, "%s", found.gl_pathv[0]);
-    globfree(&found);
-}
-
-/* Other pixels, of which size and time say nothing: what is decoded anew shows. */
-static void change_in_secret(const char *name, int seed)
-{
-    struct stat before;
-    assert_int_equal(stat(in_dir(name), &before), 0);
-    make_picture(name, seed, SIDE, SIDE, 1);
-    const struct timespec times[] = {before.st_mtim, before.st_mtim};
-    assert_int_equal(utimensat(AT_FDCWD, in_dir(name), times, 0), 0);
-}
-
-static void the_cache_is_used(void **state)
+static void more_classes_than_a_byte_has(void **state)
 {
     (void)state;
-    make_set();
+    enum { CLASSES = 300 };
+    for (int label = 0; label < CLASSES; label++)
+        for (int i = 0; i < 2; i++) {
+            char name[64];
+            snprintf(name, sizeof name, "set/class%03d", label);
+            make_folder(name);
+            snprintf(name, sizeof name, "set/class%03d/%d.pgm", label, i);
+            make_picture(name, 2 * label + i, SIDE, SIDE, 1);
+        }
     lk_dataset_opts opts = settings();
-    expect_set(&opts);
-    change_in_secret("set/train/a/9.pgm", 99);
-    expect_set(&opts);
-    /* Nor does it matter how the folder is called. */
-    char path[256];
-    lk_dataset *dataset;
-    snprintf(path, sizeof path, "%s/../%s/set//", test_dir, strrchr(test_dir, '/') + 1);
-    expect_ok(lk_dataset_open(path, LK_SPLIT_TRAIN, &opts, &dataset));
-    expect_samples(dataset, seeds_of_set, 5);
-    lk_dataset_release(dataset);
-    opts.cache_dir = "none";
-    dataset = open_set(LK_SPLIT_TRAIN, &opts);
-    expect_samples(dataset, (int[]){1, 11, 99, 12, 13}, 5);
-    lk_dataset_release(dataset);
-}
-
-static void a_stale_cache_is_made_anew(void **state)
-{
-    (void)state;
-    make_set();
-    lk_dataset_opts opts = settings();
-    expect_set(&opts);
-    change_in_secret("set/train/a/9.pgm", 99);
-    assert_int_equal(utime(in_dir("set/train/b/1.PGM"), &(struct utimbuf){1000, 1000}), 0);
-    hear_nothing();
-    lk_dataset *dataset = open_set(LK_SPLIT_TRAIN, &opts);
-    expect_samples(dataset, (int[]){1, 11, 99, 12, 13}, 5);
-    expect_heard("is of other pictures: made anew");
-    lk_dataset_release(dataset);
-    make_picture("set/train/a/95.pgm", 5, SIDE, SIDE, 1);
-    dataset = open_set(LK_SPLIT_TRAIN, &opts);
-    expect_samples(dataset, (int[]){1, 11, 99, 12, 5, 13}, 6);
-    lk_dataset_release(dataset);
-}
-
-static void a_damaged_cache_is_made_anew(void **state)
-{
-    (void)state;
-    make_set();
-    lk_dataset_opts opts = settings();
-    expect_set(&opts);
-    char path[256];
-    find_pack(path);
-    static const long places[] = {0, 8, 20, 70, 80, 4096, 4100};
-    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-        FILE *file = fopen(path, "r+b");
-        assert_non_null(file);
-        fseek(file, places[i], SEEK_SET);
-        int byte = fgetc(file);
-        fseek(file, places[i], SEEK_SET);
-        fputc(byte ^ 0x10, file);
-        fclose(file);
-        hear_nothing();
-        expect_set(&opts);
-        expect_heard("is damaged: made anew");
+    for (int time = 0; time < 2; time++) { /* decoded, then of the cache */
+        lk_dataset *dataset = open_set(LK_SPLIT_TRAIN, &opts);
+        assert_int_equal(lk_dataset_classes(dataset), CLASSES);
+        assert_int_equal(lk_dataset_count(dataset), 2 * CLASSES);
+        for (int i = 0; i < 2 * CLASSES; i++)
+            assert_int_equal(lk_dataset_labels(dataset)[i], i % CLASSES);
+        assert_string_equal(lk_dataset_class_name(dataset, 299), "class299");
+        int64_t counts[CLASSES];
+        lk_dataset_class_counts(dataset, counts);
+        assert_int_equal(counts[299], 2);
+        lk_dataset_release(dataset);
     }
-    static const off_t sizes[] = {0, 100, 4096, 4100};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        assert_int_equal(truncate(path, sizes[i]), 0);
-        hear_nothing();
-        expect_set(&opts);
-        expect_heard("is damaged: made anew");
+    opts.val_split = 0.5;
+    for (int split = 0; split < 2; split++) {
+        lk_dataset *dataset = open_set((lk_split)split, &opts);
+        assert_int_equal(lk_dataset_count(dataset), CLASSES);
+        for (int i = 0; i < CLASSES; i++)
+            assert_int_equal(lk_dataset_labels(dataset)[i], atoi(lk_dataset_sample_name(dataset, i) + strlen("class")));
+        int64_t counts[CLASSES];
+        lk_dataset_class_counts(dataset, counts);
+        for (int label = 0; label < CLASSES; label++)
+            assert_int_equal(counts[label], 1);
+        lk_dataset_release(dataset);
     }
-    hear_nothing();
-    expect_set(&opts);
-    assert_string_equal(heard, "");
-}
-
-/* Its sums are right, and a label is of no class. */
-static void a_forged_cache_is_made_anew(void **state)
-{
-    (void)state;
-    enum { BODY_SUM = 72, HEADER_SUM = 80, PAGE = 4096, LABELS = PAGE + 5 * VALUES };
-    make_set();
-    lk_dataset_opts opts = settings();
-    expect_set(&opts);
-    char path[256];
-    uint8_t bytes_of_file[PAGE + 5 * (VALUES + 2)];
-    find_pack(path);
-    FILE *file = fopen(path, "r+b");
-    assert_non_null(file);
-    assert_int_equal(fread(bytes_of_file, 1, sizeof bytes_of_file, file), sizeof bytes_of_file);
-    for (int label = 1; label < 200; label += 198) {
-        bytes_of_file[LABELS] = (uint8_t)label;
-        XXH64_hash_t sum = XXH3_64bits(bytes_of_file + PAGE, sizeof bytes_of_file - PAGE);
-        memcpy(bytes_of_file + BODY_SUM, &sum, sizeof sum);
-        sum = XXH3_64bits(bytes_of_file, HEADER_SUM);
-        memcpy(bytes_of_file + HEADER_SUM, &sum, sizeof sum);
-        bytes forged = {.data = bytes_of_file, .size = sizeof bytes_of_file};
-        write_file(path, &forged);
-        hear_nothing();
-        expect_set(&opts);
-        expect_heard("is damaged: made anew");
-    }
-    fclose(file);
-}
-
-static void without_a_place_for_the_cache_it_works(void **state)
-{
-    (void)state;
-    make_set();
-    make_broken("cache", "a file where the folder would be");
-    lk_dataset_opts opts = settings();
-    hear_nothing();
-    expect_set(&opts);
-    expect_heard("no cache for the pictures of ");
-    expect_heard("Not a directory");
-}
-
-/* As in a folder that only others may write to. */
-static void a_cache_that_cannot_be_locked_is_read(void **state)
-{
-    (void)state;
-    make_set();
-    lk_dataset_opts opts = settings();
-    expect_set(&opts);
-    char lock[256];
-    find_pack(lock);
-    strcpy(strstr(lock, ".pack"), ".lock");
-    assert_int_equal(unlink(lock), 0);
-    assert_int_equal(mkdir(lock, 0700), 0);
-    change_in_secret("set/train/a/9.pgm", 99);
-    hear_nothing();
-    expect_set(&opts);
-    assert_string_equal(heard, "");
-}
-
-/* Its file is mapped. */
-static void an_open_set_outlives_its_cache(void **state)
-{
-    (void)state;
-    make_set();
-    lk_dataset_opts opts = settings();
-    lk_dataset *dataset = open_set(LK_SPLIT_TRAIN, &opts);
-    char path[256];
-    find_pack(path);
-    assert_int_equal(unlink(path), 0);
-    expect_set(&opts);
-    expect_samples(dataset, seeds_of_set, 5);
-    lk_dataset_release(dataset);
 }
 
 #define IN_DIR(test) cmocka_unit_test_setup_teardown(test, make_test_dir, remove_test_dir)
@@ -458,20 +232,9 @@ static void an_open_set_outlives_its_cache(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_DIR(samples_are_ordered_by_name),
-        IN_DIR(val_is_taken_before_test),
-        IN_DIR(threads_change_nothing),
-        IN_DIR(sizes_have_to_agree),
-        IN_DIR(a_share_is_held_out),
-        IN_DIR(broken_pictures_are_named),
-        IN_DIR(nothing_to_train_with),
-        IN_DIR(the_cache_is_used),
-        IN_DIR(a_stale_cache_is_made_anew),
-        IN_DIR(a_damaged_cache_is_made_anew),
-        IN_DIR(a_forged_cache_is_made_anew),
-        IN_DIR(without_a_place_for_the_cache_it_works),
-        IN_DIR(a_cache_that_cannot_be_locked_is_read),
-        IN_DIR(an_open_set_outlives_its_cache),
+        IN_DIR(samples_are_ordered_by_name), IN_DIR(val_is_taken_before_test), IN_DIR(threads_change_nothing),
+        IN_DIR(sizes_have_to_agree),         IN_DIR(a_share_is_held_out),      IN_DIR(more_classes_than_a_byte_has),
+        IN_DIR(broken_pictures_are_named),   IN_DIR(nothing_to_train_with),
     };
     return cmocka_run_group_tests_name("picture_set", tests, NULL, NULL);
 }

@@ -10,9 +10,9 @@
 void lk__samples_free(lk__samples *samples)
 {
     lk__idx_close(&samples->image_file);
-    lk__idx_close(&samples->label_file);
     lk__byte_source_unmap(samples->mapping, samples->mapping_size);
     lk__free_aligned(samples->memory);
+    lk__free_aligned(samples->labels);
     lk__names_free(&samples->class_names);
     lk__names_free(&samples->files);
     *samples = (lk__samples){0};
@@ -23,19 +23,33 @@ static int64_t values_of(const lk__samples *samples)
     return samples->channels * samples->height * samples->width;
 }
 
-lk_status lk__samples_allocate(lk__samples *samples, int64_t count, uint8_t **label_memory)
+lk_status lk__samples_allocate_labels(lk__samples *samples, int64_t count)
+{
+    size_t bytes;
+    bool fits = lk__mul_size((size_t)count, sizeof *samples->labels, &bytes);
+    samples->labels = fits ? lk__alloc_aligned(bytes ? bytes : 1) : NULL;
+    return samples->labels ? LK_OK : LK_ERR_MEMORY;
+}
+
+lk_status lk__samples_allocate_images(lk__samples *samples, int64_t count)
 {
     int64_t bytes;
-    if (!lk__mul_i64(count, values_of(samples) + 1, &bytes) || bytes > PTRDIFF_MAX)
+    if (!lk__mul_i64(count, values_of(samples), &bytes) || bytes > PTRDIFF_MAX)
         LK_FAIL(LK_ERR_MEMORY, "out of memory: %" PRId64 " samples exceed the address space", count);
-    samples->memory = lk__alloc_aligned(bytes ? (size_t)bytes : 1);
-    if (!samples->memory)
-        return LK_ERR_MEMORY;
-    samples->count = count;
-    samples->images = samples->memory;
-    *label_memory = samples->memory + count * values_of(samples);
-    samples->labels = *label_memory;
-    return LK_OK;
+    samples->images = samples->memory = lk__alloc_aligned(bytes ? (size_t)bytes : 1);
+    return samples->memory ? LK_OK : LK_ERR_MEMORY;
+}
+
+lk_status lk__samples_allocate(lk__samples *samples, int64_t count)
+{
+    LK_TRY(lk__samples_allocate_labels(samples, count));
+    lk_status status = lk__samples_allocate_images(samples, count);
+    samples->count = status == LK_OK ? count : 0;
+    if (status != LK_OK) {
+        lk__free_aligned(samples->labels);
+        samples->labels = NULL;
+    }
+    return status;
 }
 
 void lk__samples_adopt(lk__samples *samples, lk__samples *made)
@@ -49,21 +63,20 @@ void lk__samples_adopt(lk__samples *samples, lk__samples *made)
     samples->files = files;
 }
 
-lk_status lk__samples_make_room(lk__samples *samples, lk__samples_room *room)
+lk_status lk__samples_make_room(lk__samples *samples, int64_t *capacity)
 {
-    if (samples->count < room->capacity)
+    if (samples->count < *capacity)
         return LK_OK;
     lk__samples larger = {.channels = samples->channels, .height = samples->height, .width = samples->width};
-    int64_t capacity = room->capacity ? 2 * room->capacity : 1024;
-    uint8_t *labels;
-    LK_TRY(lk__samples_allocate(&larger, capacity, &labels));
+    int64_t room = *capacity ? 2 * *capacity : 1024;
+    LK_TRY(lk__samples_allocate(&larger, room));
     if (samples->count) {
         memcpy(larger.memory, samples->memory, (size_t)(samples->count * values_of(samples)));
-        memcpy(labels, room->labels, (size_t)samples->count);
+        memcpy(larger.labels, samples->labels, (size_t)samples->count * sizeof *samples->labels);
     }
     larger.count = samples->count;
     lk__samples_adopt(samples, &larger);
-    *room = (lk__samples_room){labels, capacity};
+    *capacity = room;
     return LK_OK;
 }
 
@@ -81,25 +94,34 @@ lk_status lk__samples_check_labels(const lk__samples *samples, const char *sourc
 lk_status lk__samples_select(lk__samples *samples, const int64_t *indices, int64_t count)
 {
     lk__samples made = {.channels = samples->channels, .height = samples->height, .width = samples->width};
-    uint8_t *labels;
-    LK_TRY(lk__samples_allocate(&made, count, &labels));
+    LK_TRY(lk__samples_allocate(&made, count));
     int64_t values = values_of(samples);
     for (int64_t i = 0; i < count; i++) {
         memcpy(made.memory + i * values, samples->images + indices[i] * values, (size_t)values);
-        labels[i] = samples->labels[indices[i]];
+        made.labels[i] = samples->labels[indices[i]];
     }
     lk__samples_adopt(samples, &made);
     return LK_OK;
 }
 
+/* members[0 … end[0]) are the samples of class 0, ascending, members[end[0] … end[1]) those of class 1, and so on. */
+static void sort_by_class(const int32_t *labels, int64_t count, int64_t classes, int64_t *members, int64_t *end)
+{
+    for (int64_t i = 0; i < count; i++)
+        end[labels[i]]++;
+    for (int64_t label = 0, begin = 0; label < classes; label++) {
+        int64_t n = end[label];
+        end[label] = begin;
+        begin += n;
+    }
+    for (int64_t i = 0; i < count; i++)
+        members[end[labels[i]]++] = i;
+}
+
 /* Of a class's samples those that come first in an order of the class's own: at least one, where there are two. */
-static lk_status hold_out_of_class(const uint8_t *labels, int64_t count, int label, double share, int64_t *scratch,
+static lk_status hold_out_of_class(int64_t label, const int64_t *members, int64_t n, double share, int64_t *order,
                                    uint8_t *held)
 {
-    int64_t *order = scratch, *members = scratch + count, n = 0;
-    for (int64_t i = 0; i < count; i++)
-        if (labels[i] == label)
-            members[n++] = i;
     int64_t wanted = (int64_t)(share * (double)n + 0.5);
     if (n >= 2)
         wanted = wanted < 1 ? 1 : wanted >= n ? n - 1 : wanted;
@@ -111,19 +133,25 @@ static lk_status hold_out_of_class(const uint8_t *labels, int64_t count, int lab
     return LK_OK;
 }
 
-lk_status lk__held_out(const uint8_t *labels, int64_t count, double share, lk_split split, int64_t *indices,
+lk_status lk__held_out(const int32_t *labels, int64_t count, double share, lk_split split, int64_t *indices,
                        int64_t *chosen)
 {
-    int64_t *scratch = lk__calloc((size_t)count, 2 * sizeof *scratch);
+    int64_t *members = lk__calloc((size_t)count, sizeof *members);
+    int64_t *order = lk__calloc((size_t)count, sizeof *order);
+    int64_t *end = lk__calloc(LK_MAX_CLASSES, sizeof *end);
     uint8_t *held = lk__calloc((size_t)count, 1);
-    lk_status status = scratch && held ? LK_OK : LK_ERR_MEMORY;
-    for (int label = 0; status == LK_OK && label <= UINT8_MAX; label++)
-        status = hold_out_of_class(labels, count, label, share, scratch, held);
+    lk_status status = members && order && end && held ? LK_OK : LK_ERR_MEMORY;
+    if (status == LK_OK)
+        sort_by_class(labels, count, LK_MAX_CLASSES, members, end);
+    for (int64_t label = 0, begin = 0; status == LK_OK && label < LK_MAX_CLASSES; begin = end[label++])
+        status = hold_out_of_class(label, members + begin, end[label] - begin, share, order, held);
     *chosen = 0;
     for (int64_t i = 0; status == LK_OK && i < count; i++)
         if (held[i] == (split == LK_SPLIT_TEST))
             indices[(*chosen)++] = i;
-    lk__free(scratch);
+    lk__free(members);
+    lk__free(order);
+    lk__free(end);
     lk__free(held);
     return status;
 }

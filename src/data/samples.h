@@ -19,9 +19,10 @@ void lk__names_free(lk__names *names);
 /* Zeroes: none. Owns what it points to. */
 typedef struct lk__samples {
     int64_t count, channels, height, width, classes;
-    const uint8_t *images, *labels; /* [count,C,H,W] and [count], inside one of the following */
-    uint8_t *memory;                /* aligned: images, then labels */
-    lk__idx image_file, label_file;
+    const uint8_t *images; /* [count,C,H,W], inside `memory`, `image_file` or `mapping` */
+    int32_t *labels;       /* [count]; aligned */
+    uint8_t *memory;       /* aligned */
+    lk__idx image_file;
     const uint8_t *mapping; /* of a packed cache */
     size_t mapping_size;
     lk__names class_names; /* [classes], or empty */
@@ -30,17 +31,15 @@ typedef struct lk__samples {
 
 void lk__samples_free(lk__samples *samples);
 
-/* Takes memory for `count` samples of the sizes that are set. What `images` and `labels` point to may be written
- * through *memory and *label_memory. Errors: LK_ERR_MEMORY. */
-lk_status lk__samples_allocate(lk__samples *samples, int64_t count, uint8_t **label_memory);
+/* Takes memory for `count` samples of the sizes that are set: `memory`, to which `images` points, and `labels`; or for
+ * one of them, without setting the count. Errors: LK_ERR_MEMORY, after which there is nothing of it. */
+lk_status lk__samples_allocate(lk__samples *samples, int64_t count);
+lk_status lk__samples_allocate_images(lk__samples *samples, int64_t count);
+lk_status lk__samples_allocate_labels(lk__samples *samples, int64_t count);
 
-/* For samples that come one by one: makes room for one more, by doubling; the caller counts. Zeroes at first. */
-typedef struct lk__samples_room {
-    uint8_t *labels; /* what samples->labels points to */
-    int64_t capacity;
-} lk__samples_room;
-
-lk_status lk__samples_make_room(lk__samples *samples, lk__samples_room *room);
+/* For samples that come one by one: makes room for one more than samples->count, by doubling; the caller counts.
+ * *capacity: how many there is room for, 0 at first. */
+lk_status lk__samples_make_room(lk__samples *samples, int64_t *capacity);
 
 /* Refuses labels that are not below samples->classes: `source` is named. Errors: LK_ERR_FORMAT. */
 lk_status lk__samples_check_labels(const lk__samples *samples, const char *source);
@@ -57,7 +56,7 @@ lk_status lk__samples_convert(lk__samples *samples, const lk_dataset_opts *opts,
 
 /* Which of `count` samples a split has where `share` of each class is held out for validation: a function of the labels
  * alone. indices[count], ascending. Errors: LK_ERR_MEMORY. */
-lk_status lk__held_out(const uint8_t *labels, int64_t count, double share, lk_split split, int64_t *indices,
+lk_status lk__held_out(const int32_t *labels, int64_t count, double share, lk_split split, int64_t *indices,
                        int64_t *chosen);
 
 /* Numbers from 1 to LK_IMAGE_MAX_SIDE, joined by x: how many there are, at most three; 0 where that is not so. */

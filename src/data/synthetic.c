@@ -155,7 +155,7 @@ int64_t lk__synthetic_count(lk_split split)
     return split == LK_SPLIT_TRAIN ? 60000 : 10000;
 }
 
-lk_status lk__synthetic_generate(lk_split split, int64_t count, uint8_t *images, uint8_t *labels)
+lk_status lk__synthetic_generate(lk_split split, int64_t count, uint8_t *images, int32_t *labels)
 {
     stencil *stencils = draw_all();
     if (!stencils)

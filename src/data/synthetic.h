@@ -15,6 +15,6 @@ int64_t lk__synthetic_count(lk_split split);
 
 /* The first `count` samples of a split: images [count, 1, 28, 28], labels [count]. Sample i is a function of (split, i)
  * alone, in integer arithmetic, so its bytes are the same on every machine. Errors: LK_ERR_MEMORY. */
-lk_status lk__synthetic_generate(lk_split split, int64_t count, uint8_t *images, uint8_t *labels);
+lk_status lk__synthetic_generate(lk_split split, int64_t count, uint8_t *images, int32_t *labels);
 
 #endif

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { MOST_SIZE = 256, SQUARES = 560, LEAST_SIDE = 3, MOST_SIDE = 52, LEAST_NAMED = 9, NAME_ROOM = 130, FIT = 256 };
+enum { SQUARES = 560, LEAST_SIDE = 3, MOST_SIDE = 52, LEAST_NAMED = 9, NAME_ROOM = 130, FIT = 256 };
 
 static const double LEAN = 45; /* degrees of the names of columns */
 
@@ -18,8 +18,8 @@ typedef struct layout {
 
 static lk_status check(const lk_matrix_chart *chart)
 {
-    if (chart->size < 1 || chart->size > MOST_SIZE)
-        LK_FAIL(LK_ERR_ARGUMENT, "matrix chart: %" PRId64 " rows; it takes 1 … %d", chart->size, MOST_SIZE);
+    if (chart->size < 1 || chart->size > LK_MATRIX_CHART_MOST)
+        LK_FAIL(LK_ERR_ARGUMENT, "matrix chart: %" PRId64 " rows; it takes 1 … %d", chart->size, LK_MATRIX_CHART_MOST);
     for (int64_t i = 0; i < chart->size * chart->size; i++)
         if (chart->counts[i] < 0)
             LK_FAIL(LK_ERR_ARGUMENT,

@@ -137,7 +137,7 @@ uint64_t lk__hash_data(const lk_dataset *data)
     if (samples == 0)
         return 0;
     size_t pixels = (size_t)(lk_dataset_channels(data) * lk_dataset_height(data) * lk_dataset_width(data));
-    XXH64_hash_t labels = XXH3_64bits(lk_dataset_labels(data), samples);
+    XXH64_hash_t labels = XXH3_64bits(lk_dataset_labels(data), samples * sizeof *lk_dataset_labels(data));
     return XXH3_64bits_withSeed(lk_dataset_images(data), samples * pixels, labels);
 }
 

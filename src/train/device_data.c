@@ -34,9 +34,9 @@ static void release_dataset(void *dataset)
 }
 
 /* Without a copy in between; the device reads it when it gets there. */
-static lk_tensor *wrap(lk_device *device, lk_shape shape, const uint8_t *bytes, lk_dataset *dataset)
+static lk_tensor *wrap(lk_device *device, lk_dtype dtype, lk_shape shape, const void *values, lk_dataset *dataset)
 {
-    lk_tensor *tensor = lk_tensor_wrap(device, LK_U8, shape, (void *)(uintptr_t)bytes, release_dataset, dataset);
+    lk_tensor *tensor = lk_tensor_wrap(device, dtype, shape, (void *)(uintptr_t)values, release_dataset, dataset);
     if (tensor)
         lk_dataset_retain(dataset);
     return tensor;
@@ -47,9 +47,8 @@ static lk_status upload_to(lk_device *device, lk_dataset *dataset, const lk__aug
     int64_t n = lk_dataset_count(dataset);
     lk_shape shape = LK_SHAPE(n, a->channels, a->size.height, a->size.width);
     lk_scope_begin();
-    on->images = lk_tensor_retain(wrap(device, shape, lk_dataset_images(dataset), dataset));
-    lk_tensor *labels = wrap(device, LK_SHAPE(n), lk_dataset_labels(dataset), dataset);
-    on->labels = lk_tensor_retain(lk_cast(labels, LK_I32));
+    on->images = lk_tensor_retain(wrap(device, LK_U8, shape, lk_dataset_images(dataset), dataset));
+    on->labels = lk_tensor_retain(wrap(device, LK_I32, LK_SHAPE(n), lk_dataset_labels(dataset), dataset));
     if (a->mean)
         on->moments = lk_tensor_retain(lk_tensor_from(device, LK_F32, LK_SHAPE(2, a->channels), a->mean));
     lk_scope_end();
@@ -93,13 +92,12 @@ void lk__device_data_release(lk__device_data *data)
 
 /* --- whether they fit --------------------------------------------------------------------------------------------- */
 
-/* On a device; labels as they are uploaded and as they stay. */
 static int64_t bytes_of(const lk_dataset *dataset)
 {
     if (!dataset)
         return 0;
     int64_t pixels = lk_dataset_channels(dataset) * lk_dataset_height(dataset) * lk_dataset_width(dataset);
-    return lk_dataset_count(dataset) * (pixels + 1 + (int64_t)sizeof(int32_t));
+    return lk_dataset_count(dataset) * (pixels + (int64_t)sizeof(int32_t));
 }
 
 /* A GPU's logical devices share its memory, and each has a copy. */

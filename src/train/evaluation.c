@@ -11,7 +11,7 @@
 
 typedef struct counting {
     lk_evaluation *evaluation;
-    const uint8_t *labels; /* of the data set */
+    const int32_t *labels; /* of the data set */
     int64_t *class_of;     /* [classes of the data set]: the network's; -1: it has none of that name */
     int64_t most;          /* mistakes that are kept */
     double *losses;        /* [most]: of those kept, the greatest first */
@@ -182,8 +182,29 @@ void lk_evaluation_free(lk_evaluation *evaluation)
 
 /* --- pictures ----------------------------------------------------------------------------------------------------- */
 
+/* Of more classes than a chart has squares neighbours share one. */
+static lk_status draw_joined(const lk_evaluation *e, int64_t side, const char *title, const char *path)
+{
+    int64_t size = (e->classes + side - 1) / side, *counts = lk__calloc((size_t)(size * size), sizeof *counts);
+    if (!counts)
+        return LK_ERR_MEMORY;
+    for (int64_t i = 0; i < e->classes; i++)
+        for (int64_t k = 0; k < e->classes; k++)
+            counts[i / side * size + k / side] += e->confusion[i * e->classes + k];
+    char text[256];
+    snprintf(text, sizeof text, "%.180s (a square is %" PRId64 " x %" PRId64 " classes)", title ? title : "", side,
+             side);
+    lk_matrix_chart chart = {
+        .title = text, .row_label = "label", .column_label = "predicted", .counts = counts, .size = size};
+    lk_status status = lk_matrix_chart_write(&chart, path);
+    lk__free(counts);
+    return status;
+}
+
 lk_status lk_evaluation_draw(const lk_evaluation *e, const char *const *names, const char *title, const char *path)
 {
+    if (e->classes > LK_MATRIX_CHART_MOST)
+        return draw_joined(e, (e->classes + LK_MATRIX_CHART_MOST - 1) / LK_MATRIX_CHART_MOST, title, path);
     lk_matrix_chart chart = {.title = title,
                              .row_label = "label",
                              .column_label = "predicted",

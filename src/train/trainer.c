@@ -33,7 +33,9 @@ lk_dataset_opts lk_train_dataset_opts(const lk_train_config *config)
                              .label_column = config->label_column,
                              .skip_bad = config->skip_bad,
                              .threads = decoding_threads(config),
-                             .cache_dir = config->data_cache};
+                             .cache_dir = config->data_cache,
+                             .progress = config->data_progress,
+                             .progress_user = config->data_progress_user};
 }
 
 static lk_status open_split(const char *name, lk_split split, const lk_train_config *config, int64_t limit,
@@ -83,12 +85,13 @@ lk_status lk__check_images(const lk_trainer *trainer, const lk_dataset *dataset,
 /* What has no image cannot be learned. Where limit_train is the reason that may be meant so, to try things. */
 static lk_status check_classes(const lk_dataset *train, int64_t limit, lk_plan *plan)
 {
-    int64_t first;
+    int64_t first, empty;
     plan->classes = lk_dataset_classes(train);
-    plan->empty_classes = lk__dataset_empty_classes(train, false, &first);
+    LK_TRY(lk__dataset_empty_classes(train, false, &plan->empty_classes, &first));
     if (plan->empty_classes == 0)
         return LK_OK;
-    if (lk__dataset_empty_classes(train, true, &first) == 0) {
+    LK_TRY(lk__dataset_empty_classes(train, true, &empty, &first));
+    if (empty == 0) {
         lk__log(LK_LOG_WARNING,
                 "%lld of %lld classes have no training image, and will not be learned: --limit-train %lld is too small",
                 (long long)plan->empty_classes, (long long)plan->classes, (long long)limit);

@@ -76,7 +76,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     FUZZ_CHECK(samples.classes == (is_hundred ? 100 : 10) && samples.channels == 3);
     for (int64_t i = 0; i < samples.count; i++)
-        FUZZ_CHECK(samples.labels[i] < samples.classes);
+        FUZZ_CHECK(samples.labels[i] >= 0 && samples.labels[i] < samples.classes);
     fuzz_touch(samples.images, (size_t)samples.count * VALUES);
     lk__samples_free(&samples);
     return 0;

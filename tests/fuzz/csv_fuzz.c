@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     FUZZ_CHECK(samples.count >= 1 && samples.channels >= 1 && samples.height >= 1 && samples.width >= 1);
     FUZZ_CHECK((size_t)samples.count <= size && samples.classes >= 1 && samples.classes <= 256);
     for (int64_t i = 0; i < samples.count; i++)
-        FUZZ_CHECK(samples.labels[i] < samples.classes);
+        FUZZ_CHECK(samples.labels[i] >= 0 && samples.labels[i] < samples.classes);
     fuzz_touch(samples.images, (size_t)(samples.count * samples.channels * samples.height * samples.width));
     lk__samples_free(&samples);
     return 0;

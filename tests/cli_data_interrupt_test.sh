@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# Interrupts while data are opened: commands end soon with status 130, and nothing half-written stays.
+# shellcheck source=tests/cli_testing.sh
+source "$(dirname "${BASH_SOURCE[0]}")/cli_testing.sh"
+export XDG_CACHE_HOME=$work/cache
+packed=$XDG_CACHE_HOME/lockstep/packed
+
+# Pictures that take long together and no room: one file of zeroes that are not stored, under many names.
+mkdir -p "$work"/slow/{a,b}
+printf 'P5\n8000 8000\n255\n' >"$work/slow/a/0.pgm"
+truncate -s $((64000000 + $(stat -c %s "$work/slow/a/0.pgm"))) "$work/slow/a/0.pgm"
+for i in {1..40}; do
+    ln "$work/slow/a/0.pgm" "$work/slow/a/$i.pgm"
+    ln "$work/slow/a/0.pgm" "$work/slow/b/$i.pgm"
+done
+
+# leaves_nothing: no picture of the cache, whole or not.
+leaves_nothing()
+{
+    ! compgen -G "$packed/*.pack*" >/dev/null || fail "it left $(ls "$packed")"
+}
+
+# interrupted SIGNAL ARGUMENT…
+interrupted()
+{
+    local signal=$1
+    shift
+    begin "$@"
+    until_true "the cache's file" compgen -G "$packed/*.pack.tmp"
+    kill -"$signal" "$process"
+    ends_with 130
+    silent_stdout
+    says 'stopping; a second interrupt ends at once'
+    grep -qE '^lockstep: .*slow: interrupted after [0-9]+ of [0-9]+ pictures were decoded$' "$work/stderr" ||
+        fail "it does not say where it was"
+    leaves_nothing
+}
+
+interrupted INT train --data "$work/slow" --resize 28x28 --val-split 0.2 --devices 1xcpu --checkpoint-dir "$work/ck"
+[[ -z $(ls "$work/ck") ]] || fail "it left something among checkpoints"
+interrupted TERM train --data "$work/slow" --resize 28x28 --val-split 0.2 --devices 1xcpu --workers 0 --json
+interrupted INT data info "$work/slow" --resize 28x28
+interrupted TERM data preview "$work/slow" --resize 28x28
+interrupted INT verify --data "$work/slow" --resize 28x28
+interrupted INT profile --data "$work/slow" --resize 28x28 --limit-val 0 --devices 1xcpu
+interrupted INT summary --data "$work/slow"
+
+# Another process has it: who waits is shown so on a terminal, and may go.
+if command -v flock >/dev/null && command -v script >/dev/null; then
+    for lock in "$packed"/*.lock; do
+        exec {held}>"$lock"
+        flock "$held"
+    done
+    begin data info "$work/slow" --resize 28x28
+    sleep 0.5
+    kill -INT "$process"
+    ends_with 130
+    says 'slow: interrupted while another process decodes its pictures'
+    : >"$work/terminal"
+    script -qefc "'$LOCKSTEP' data info '$work/slow' --resize 28x28" "$work/terminal" >"$work/stdout" 2>&1 </dev/null &
+    process=$!
+    until_there 'waiting for another process that prepares .*slow' "$work/terminal"
+    kill -TERM "$process"
+    wait "$process" || true
+else
+    echo "no flock or no script: nothing is known of terminals"
+fi
