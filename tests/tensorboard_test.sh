@@ -73,3 +73,39 @@ assert events.Histograms("weights/conv1.weight")[-1].histogram_value.num == 180
 assert events.Histograms("gradients/conv1.weight")[-1].histogram_value.num == 180
 assert "| model | lenet |" in events.Tensors("settings")[0].tensor_proto.string_val[0].decode()
 END
+
+# What a training writes that was killed in the middle of an epoch and went on: each epoch once, the settings once, and
+# the values of a training that was left alone.
+training=(train --model lenet --data synthetic --limit-train 64 --limit-val 32 --batch-size 16 --epochs 5 --base-lr 0.05
+    --devices 1 --shards 2)
+"$LOCKSTEP" "${training[@]}" --log-dir "$logs/alone" >"$logs/output" 2>&1
+"$LOCKSTEP" "${training[@]}" --log-dir "$logs/resumed" --checkpoint-dir "$logs/kept" --checkpoint-every 3 --keep 100 \
+    >"$logs/output" 2>&1
+rm -rf "$logs"/kept/checkpoint-0000001[2-9] "$logs"/kept/checkpoint-0000002*
+# Of its last record a killed process may have written a part.
+cp "$logs"/resumed/events.* "$logs/torn"
+head -c $(($(stat -c %s "$logs/torn") - 7)) "$logs/torn" >"$(echo "$logs"/resumed/events.*)"
+"$LOCKSTEP" "${training[@]}" --log-dir "$logs/resumed" --checkpoint-dir "$logs/kept" --resume >"$logs/output" 2>&1
+"$python" - "$logs/alone" "$logs/resumed" <<'END'
+import glob
+import sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+alone, resumed = [EventAccumulator(path, size_guidance={"scalars": 0, "histograms": 0, "tensors": 0}).Reload()
+                  for path in sys.argv[1:]]
+files = glob.glob(sys.argv[2] + "/events.*")
+assert len(files) == 1, files
+assert alone.Tags() == resumed.Tags(), (alone.Tags(), resumed.Tags())
+for tag in alone.Tags()["scalars"]:
+    curves = [[(e.step, e.value) for e in run.Scalars(tag)] for run in (alone, resumed)]
+    assert [step for step, _ in curves[1]] == [1, 2, 3, 4, 5], (tag, curves[1])
+    assert tag == "images_per_second" or curves[0] == curves[1], (tag, curves)
+for tag in alone.Tags()["histograms"]:
+    values = [[(e.step, e.histogram_value) for e in run.Histograms(tag)] for run in (alone, resumed)]
+    assert values[0] == values[1] and len(values[1]) == 5, tag
+assert len(resumed.Tensors("settings")) == 1
+# All records of the file, and nothing behind them that cannot be read.
+counts = [len(list(EventFileLoader(glob.glob(path + "/events.*")[0]).Load())) for path in sys.argv[1:]]
+assert counts[0] == counts[1], counts
+END

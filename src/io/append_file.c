@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 lk_status lk_make_directory(const char *path)
 {
@@ -95,41 +96,45 @@ lk_status lk__append_cut(lk__append_file *file, int64_t size)
     return LK_OK;
 }
 
-/* Where the line after so many begins, or the file's last whole one ends; *lines: how many were found. */
-static lk_status find_line(const lk__append_file *file, int64_t most, int64_t *lines, int64_t *end)
+/* Of a file's first `bytes` bytes; false: they cannot be read. */
+static bool hash_beginning(int fd, int64_t bytes, uint64_t *hash)
 {
-    char piece[4096];
-    *lines = *end = 0;
-    for (int64_t at = 0; *lines < most;) {
-        ssize_t got = pread(file->fd, piece, sizeof piece, (off_t)at);
+    unsigned char piece[1 << 16];
+    XXH3_state_t *state = XXH3_createState();
+    bool known = state != NULL;
+    if (known)
+        XXH3_64bits_reset(state);
+    for (int64_t at = 0; at < bytes && known;) {
+        ssize_t got = pread(fd, piece, bytes - at < (int64_t)sizeof piece ? (size_t)(bytes - at) : sizeof piece, at);
         if (got < 0 && errno == EINTR)
             continue;
-        if (got < 0)
-            return refuse(file->path, "read", errno);
-        if (got == 0)
-            return LK_OK;
-        for (ssize_t i = 0; i < got && *lines < most; i++) {
-            if (piece[i] != '\n')
-                continue;
-            *end = at + i + 1;
-            ++*lines;
-        }
+        known = got > 0;
+        if (known)
+            XXH3_64bits_update(state, piece, (size_t)got);
         at += got;
     }
-    return LK_OK;
+    if (known)
+        *hash = XXH3_64bits_digest(state);
+    XXH3_freeState(state);
+    return known;
 }
 
-lk_status lk__append_count_lines(const lk__append_file *file, int64_t *lines)
+lk__file_mark lk__append_mark(const lk__append_file *file)
 {
-    int64_t end;
-    return find_line(file, INT64_MAX, lines, &end);
+    lk__file_mark mark = {.bytes = file->whole};
+    if (!file->regular || !hash_beginning(file->fd, mark.bytes, &mark.hash))
+        mark.bytes = -1;
+    return mark;
 }
 
-lk_status lk__append_keep_lines(lk__append_file *file, int64_t lines)
+bool lk__file_has_mark(const char *path, lk__file_mark mark)
 {
-    int64_t found, end;
-    LK_TRY(find_line(file, lines, &found, &end));
-    return end < file->whole ? lk__append_cut(file, end) : LK_OK;
+    uint64_t hash;
+    int fd = mark.bytes < 0 ? -1 : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    bool has = fd >= 0 && hash_beginning(fd, mark.bytes, &hash) && hash == mark.hash;
+    if (fd >= 0)
+        close(fd);
+    return has;
 }
 
 lk_status lk__append(lk__append_file *file, const void *data, size_t size)

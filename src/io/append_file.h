@@ -26,10 +26,17 @@ lk_status lk__append(lk__append_file *file, const void *data, size_t size);
 /* Takes out what lies behind the first `size` bytes. */
 lk_status lk__append_cut(lk__append_file *file, int64_t size);
 
-/* How many lines there are; keeps the first so many, of which there may be fewer, and cuts off the others. Errors:
- * LK_ERR_IO. */
-lk_status lk__append_count_lines(const lk__append_file *file, int64_t *lines);
-lk_status lk__append_keep_lines(lk__append_file *file, int64_t lines);
+/* What a file holds, so that it is known again, wherever it lies then. */
+typedef struct lk__file_mark {
+    int64_t bytes; /* -1: of a file that cannot be read */
+    uint64_t hash; /* XXH3-64 of them */
+} lk__file_mark;
+
+/* Of the whole records so far. */
+lk__file_mark lk__append_mark(const lk__append_file *file);
+
+/* Whether the file begins with what was marked. */
+bool lk__file_has_mark(const char *path, lk__file_mark mark);
 
 lk_status lk__append_sync(lk__append_file *file);
 

@@ -5,7 +5,6 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "io/append_file.h"
 #include "io/crc32c.h"
 #include "io/protobuf.h"
 #include "io/resume_files.h"
@@ -34,11 +33,10 @@ enum histogram_field {
     HISTOGRAM_LIMIT = 6,
     HISTOGRAM_BUCKET = 7
 };
-enum { BUCKETS = 30, HOST_BYTES = 256, RECORD_HEAD = 12 };
+enum { BUCKETS = 30, HOST_BYTES = 256 };
 
 struct lk_event_writer {
     lk__append_file file;
-    int64_t records;
     lk__bytes event, record;
 };
 
@@ -65,9 +63,7 @@ static lk_status write_event(lk_event_writer *writer)
     lk__bytes_put(record, event->data, event->size);
     lk__put_u32(record, masked_crc(event->data, event->size));
     LK_TRY(lk__bytes_status(record));
-    LK_TRY(lk__append(&writer->file, record->data, record->size));
-    writer->records++;
-    return LK_OK;
+    return lk__append(&writer->file, record->data, record->size);
 }
 
 static double now(void)
@@ -139,44 +135,21 @@ fail:
     return NULL;
 }
 
-/* Where the record after so many begins, or the last whole one ends. */
-static lk_status keep_records(lk_event_writer *writer, int64_t most)
-{
-    int64_t end = 0;
-    while (writer->records < most) {
-        unsigned char head[8];
-        uint64_t size = 0;
-        ssize_t got = pread(writer->file.fd, head, sizeof head, (off_t)end);
-        if (got < 0 && errno != EINTR)
-            LK_FAIL(LK_ERR_IO, "%s cannot be read: %s", writer->file.path, strerror(errno));
-        if (got < 0)
-            continue;
-        for (int i = 7; i >= 0; i--)
-            size = size << 8 | head[i];
-        int64_t left = writer->file.whole - end - RECORD_HEAD - (int64_t)sizeof(uint32_t);
-        if (got < (ssize_t)sizeof head || left < 0 || size > (uint64_t)left)
-            break;
-        end += RECORD_HEAD + (int64_t)size + (int64_t)sizeof(uint32_t);
-        writer->records++;
-    }
-    return end < writer->file.whole ? lk__append_cut(&writer->file, end) : LK_OK;
-}
-
-lk_event_writer *lk__event_writer_reopen(const char *path, int64_t records)
+lk_event_writer *lk__event_writer_reopen(const char *path, int64_t bytes)
 {
     lk_event_writer *writer = lk__calloc(1, sizeof *writer);
     if (!writer)
         return NULL;
     writer->file.fd = -1;
-    if (lk__append_open(&writer->file, path, 0) == LK_OK && keep_records(writer, records) == LK_OK)
+    if (lk__append_open(&writer->file, path, 0) == LK_OK && lk__append_cut(&writer->file, bytes) == LK_OK)
         return writer;
     lk_event_writer_release(writer);
     return NULL;
 }
 
-int64_t lk__event_writer_records(const lk_event_writer *writer)
+lk__file_mark lk__event_writer_mark(const lk_event_writer *writer)
 {
-    return writer->records;
+    return lk__append_mark(&writer->file);
 }
 
 void lk_event_writer_release(lk_event_writer *writer)

@@ -2,17 +2,17 @@
 #ifndef LK_IO_RESUME_FILES_H
 #define LK_IO_RESUME_FILES_H
 
+#include "io/append_file.h"
 #include "lockstep/record.h"
 
-/* Whole lines, or records, so far. Errors: LK_ERR_IO. */
-lk_status lk__row_writer_lines(const lk_row_writer *writer, int64_t *lines);
-int64_t lk__event_writer_records(const lk_event_writer *writer);
+lk__file_mark lk__row_writer_mark(const lk_row_writer *writer);
+lk__file_mark lk__event_writer_mark(const lk_event_writer *writer);
 
-/* Opens a file of rows again, with the first so many lines of it, names included; NULL on failure: LK_ERR_IO,
- * LK_ERR_MEMORY. */
-lk_row_writer *lk__row_writer_reopen(const char *path, lk_row_format format, int64_t lines);
+/* Opens a file of rows again, with the first so many bytes of it, whole lines, names included; NULL on failure:
+ * LK_ERR_IO, LK_ERR_MEMORY. */
+lk_row_writer *lk__row_writer_reopen(const char *path, lk_row_format format, int64_t bytes);
 
-/* The same of an event file, and its records. */
-lk_event_writer *lk__event_writer_reopen(const char *path, int64_t records);
+/* The same of an event file. */
+lk_event_writer *lk__event_writer_reopen(const char *path, int64_t bytes);
 
 #endif

@@ -2,7 +2,6 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "io/append_file.h"
 #include "io/bytes.h"
 #include "io/json.h"
 #include "io/resume_files.h"
@@ -35,18 +34,18 @@ lk_row_writer *lk_row_writer_new(const char *path, lk_row_format format, bool ap
     return writer;
 }
 
-lk_row_writer *lk__row_writer_reopen(const char *path, lk_row_format format, int64_t lines)
+lk_row_writer *lk__row_writer_reopen(const char *path, lk_row_format format, int64_t bytes)
 {
     lk_row_writer *writer = lk_row_writer_new(path, format, true);
-    if (!writer || lk__append_keep_lines(&writer->file, lines) == LK_OK)
+    if (!writer || lk__append_cut(&writer->file, bytes) == LK_OK)
         return writer;
     lk_row_writer_release(writer);
     return NULL;
 }
 
-lk_status lk__row_writer_lines(const lk_row_writer *writer, int64_t *lines)
+lk__file_mark lk__row_writer_mark(const lk_row_writer *writer)
 {
-    return lk__append_count_lines(&writer->file, lines);
+    return lk__append_mark(&writer->file);
 }
 
 void lk_row_writer_release(lk_row_writer *writer)

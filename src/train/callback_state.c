@@ -1,9 +1,13 @@
 #include "train/callback_state.h"
 
+#include "base/log.h"
 #include "io/json.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 void lk_state_set(lk_state *state, const char *name, const double *values, int64_t n)
 {
@@ -41,4 +45,31 @@ int64_t lk_state_get(const lk_state *state, const char *name, double *values, in
 const char *lk_state_get_text(const lk_state *state, const char *name)
 {
     return json_string_value(json_object_get(state->in, name));
+}
+
+/* --- files -------------------------------------------------------------------------------------------------------- */
+
+void lk__state_set_mark(lk_state *state, lk__file_mark mark)
+{
+    char hash[24];
+    if (mark.bytes < 0)
+        return;
+    snprintf(hash, sizeof hash, "%016" PRIx64, mark.hash);
+    lk_state_set(state, "bytes", (double[]){(double)mark.bytes}, 1);
+    lk_state_set_text(state, "xxh3", hash);
+}
+
+bool lk__state_has_mark(const lk_state *state, const char *path, int64_t *bytes)
+{
+    double size;
+    lk__file_mark mark;
+    const char *hash = lk_state_get_text(state, "xxh3");
+    if (!hash || lk_state_get(state, "bytes", &size, 1) != 1 || sscanf(hash, "%" SCNx64, &mark.hash) != 1)
+        return false;
+    *bytes = mark.bytes = (int64_t)size;
+    bool has = lk__file_has_mark(path, mark);
+    if (!has && access(path, F_OK) == 0)
+        lk__log(LK_LOG_WARNING, "%s: is not the file that was there when the checkpoint was made; records begin anew",
+                path);
+    return has;
 }

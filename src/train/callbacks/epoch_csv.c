@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "io/resume_files.h"
+#include "train/callback_state.h"
 
 #include <string.h>
 
@@ -68,12 +69,8 @@ static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
 {
     (void)trainer;
     const epoch_csv *csv = self;
-    if (!csv->writer)
-        return LK_OK;
-    int64_t lines;
-    LK_TRY(lk__row_writer_lines(csv->writer, &lines));
-    lk_state_set_text(state, "path", csv->path);
-    lk_state_set(state, "lines", (double[]){(double)lines}, 1);
+    if (csv->writer)
+        lk__state_set_mark(state, lk__row_writer_mark(csv->writer));
     return LK_OK;
 }
 
@@ -82,11 +79,10 @@ static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     (void)trainer;
     epoch_csv *csv = self;
-    double lines;
-    const char *path = lk_state_get_text(state, "path");
-    if (csv->writer || !path || strcmp(path, csv->path) != 0 || lk_state_get(state, "lines", &lines, 1) != 1)
+    int64_t bytes;
+    if (csv->writer || !lk__state_has_mark(state, csv->path, &bytes))
         return LK_OK;
-    csv->writer = lk__row_writer_reopen(path, LK_ROWS_CSV, (int64_t)lines);
+    csv->writer = lk__row_writer_reopen(csv->path, LK_ROWS_CSV, bytes);
     return csv->writer ? LK_OK : lk_error_status();
 }
 

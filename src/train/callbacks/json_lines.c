@@ -6,6 +6,7 @@
 #include "io/append_file.h"
 #include "io/json.h"
 #include "lockstep/parameter_server.h"
+#include "train/callback_state.h"
 #include "train/callbacks/settings.h"
 #include "train/scaling.h"
 
@@ -250,12 +251,8 @@ static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
 {
     (void)trainer;
     const json_lines *j = self;
-    if (!j->opened || j->to_stdout)
-        return LK_OK;
-    int64_t lines;
-    LK_TRY(lk__append_count_lines(&j->file, &lines));
-    lk_state_set_text(state, "path", j->path);
-    lk_state_set(state, "lines", (double[]){(double)lines}, 1);
+    if (j->opened && !j->to_stdout)
+        lk__state_set_mark(state, lk__append_mark(&j->file));
     return LK_OK;
 }
 
@@ -264,14 +261,12 @@ static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     (void)trainer;
     json_lines *j = self;
-    double lines;
-    const char *path = lk_state_get_text(state, "path");
-    if (j->to_stdout || j->opened || !path || strcmp(path, j->path) != 0 ||
-        lk_state_get(state, "lines", &lines, 1) != 1)
+    int64_t bytes;
+    if (j->to_stdout || j->opened || !lk__state_has_mark(state, j->path, &bytes))
         return LK_OK;
     LK_TRY(lk__append_open(&j->file, j->path, 0));
     j->opened = j->resumed = true;
-    return lk__append_keep_lines(&j->file, (int64_t)lines);
+    return lk__append_cut(&j->file, bytes);
 }
 
 static void release(void *self)

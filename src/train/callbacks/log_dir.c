@@ -159,7 +159,6 @@ static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
     const log_dir *log = self;
     if (log->records.n == 0)
         return LK_OK;
-    lk_state_set_text(state, "folder", log->dir);
     lk_state_set(state, "run", (double[]){log->run}, 1);
     lk__json_open(state->out, "records", '{');
     LK_TRY(lk__callbacks_save(&log->records, trainer, state));
@@ -167,24 +166,24 @@ static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
     return LK_OK;
 }
 
-/* Where the folder is another one, or its files are gone, records begin anew. */
+/* Whichever folder it is: where its files are others, or gone, records begin anew. */
 static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     log_dir *log = self;
     double run;
-    const char *folder = lk_state_get_text(state, "folder");
-    if (!folder || strcmp(folder, log->dir) != 0 || lk_state_get(state, "run", &run, 1) != 1 || log->records.n > 0)
+    int64_t bytes;
+    lk_state records = {.in = json_object_get(state->in, "records")}, rows = {.in = json_object_get(records.in, "CSV")};
+    if (lk_state_get(state, "run", &run, 1) != 1 || log->records.n > 0)
         return LK_OK;
     char *csv = path_of(log, "epochs", (int)run, "csv");
     if (!csv)
         return LK_ERR_MEMORY;
-    bool is_there = access(csv, W_OK) == 0;
+    bool is_there = lk__state_has_mark(&rows, csv, &bytes);
     lk__free(csv);
     if (!is_there)
         return LK_OK;
     log->run = (int)run;
     LK_TRY(add_records(log));
-    lk_state records = {.in = json_object_get(state->in, "records")};
     return lk__callbacks_resume(&log->records, trainer, &records);
 }
 

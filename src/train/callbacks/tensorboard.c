@@ -4,11 +4,12 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "io/resume_files.h"
+#include "train/callback_state.h"
 #include "train/callbacks/settings.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 typedef struct tensorboard {
     char *dir;
@@ -139,24 +140,25 @@ static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
     const tensorboard *t = self;
     if (!t->events)
         return LK_OK;
-    lk_state_set_text(state, "path", lk_event_writer_path(t->events));
-    lk_state_set(state, "records", (double[]){(double)lk__event_writer_records(t->events)}, 1);
+    const char *path = lk_event_writer_path(t->events), *slash = strrchr(path, '/');
+    lk_state_set_text(state, "file", slash ? slash + 1 : path);
+    lk__state_set_mark(state, lk__event_writer_mark(t->events));
     return LK_OK;
 }
 
-/* Where the file is gone, or is in another folder, another one begins. */
+/* Where the file is gone another one begins. */
 static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     (void)trainer;
     tensorboard *t = self;
-    double records;
-    size_t length = strlen(t->dir);
-    const char *path = lk_state_get_text(state, "path");
-    bool is_here = path && strncmp(path, t->dir, length) == 0 && path[length] == '/' && access(path, W_OK) == 0;
-    if (!is_here || lk_state_get(state, "records", &records, 1) != 1)
+    char path[PATH_MAX];
+    int64_t bytes;
+    const char *file = lk_state_get_text(state, "file");
+    bool is_name = file && !strchr(file, '/') && snprintf(path, sizeof path, "%s/%s", t->dir, file) < PATH_MAX;
+    if (!is_name || !lk__state_has_mark(state, path, &bytes))
         return LK_OK;
     lk_event_writer_release(t->events);
-    t->events = lk__event_writer_reopen(path, (int64_t)records);
+    t->events = lk__event_writer_reopen(path, bytes);
     t->resumed = t->events != NULL;
     return t->events ? LK_OK : lk_error_status();
 }
