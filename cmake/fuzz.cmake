@@ -80,7 +80,7 @@ lk_fuzz(model SEEDS examples/models
         SOURCES src/nn/model_file.c src/nn/model_words.c src/nn/model.c src/nn/model_build.c src/nn/model_names.c)
 lk_fuzz(cluster SOURCES src/dist/cluster.c)
 lk_fuzz(safetensors SOURCES src/io/safetensors.c)
-lk_fuzz(checkpoint SOURCES src/train/checkpoint_read.c src/train/checkpoint_files.c src/train/checkpoint_state.c
+lk_fuzz(checkpoint SOURCES src/train/checkpoint_folder.c src/train/checkpoint_read.c src/train/checkpoint_files.c src/train/checkpoint_state.c
                 src/io/safetensors.c)
 lk_fuzz(records SOURCES src/train/run_records.c src/io/json.c src/io/bytes.c)
 lk_fuzz(cifar SOURCES src/data/cifar.c src/data/samples.c src/data/byte_source.c)

@@ -406,6 +406,107 @@ static void callbacks_remember(void **state)
     assert_string_equal(have.state_digest, want.state_digest);
 }
 
+/* Nothing changes from the third epoch on. */
+static double rate_until_third(void *user, double epoch, double rate)
+{
+    (void)user;
+    return epoch < 2 ? rate : 0;
+}
+
+/* The second epoch's checkpoint cannot be written: what is in its way cannot be removed. */
+static lk_status put_in_the_way(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    double *losses = self;
+    char path[128];
+    (void)trainer, (void)stop;
+    losses[report->epoch - 1] = lk_mean_value(report->val.loss);
+    if (report->epoch != 2)
+        return LK_OK;
+    snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000006", folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000006/stays", folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    return LK_OK;
+}
+
+static void is_best(int64_t epoch, double loss)
+{
+    lk_checkpoint *best;
+    if (lk_checkpoint_open(folder, LK_CHECKPOINT_BEST, &best) != LK_OK)
+        fail_msg("%s", lk_error_message());
+    const lk_checkpoint_info *info = lk_checkpoint_get_info(best);
+    assert_string_equal(info->metric, "val_loss");
+    assert_int_equal(info->epoch, epoch);
+    assert_int_equal(info->best_epoch, epoch);
+    assert_true(info->best == loss);
+    lk_checkpoint_release(best);
+}
+
+static lk_trainer *training_with_best(bool resume, int64_t epochs, double losses[4])
+{
+    lk_train_config config = small_training();
+    config.model = "keras-cnn";
+    config.base_lr = 0.02;
+    config.epochs = epochs;
+    config.checkpoint_dir = folder;
+    config.resume = config.override = resume;
+    lk_checkpoint_opts opts = {.every_steps = 1, .keep = 1, .best = LK_BEST_VAL_LOSS};
+    lk_trainer *trainer = new_trainer(&config);
+    assert_ok(lk_trainer_add(trainer, lk_callback_rate(rate_until_third, NULL)));
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "way", .epoch_end = put_in_the_way, .self = losses}));
+    assert_ok(lk_trainer_add(trainer, lk_callback_checkpoint(folder, &opts)));
+    return trainer;
+}
+
+/* What could not be written is not the best, also where nothing comes that is better; and what is the best is kept. */
+static void the_best_is_one_that_is_there(void **state)
+{
+    (void)state;
+    double losses[4];
+    lk_train_result result;
+    lk_trainer *trainer = training_with_best(false, 4, losses);
+    assert_ok(lk_trainer_fit(trainer, &result));
+    lk_trainer_release(trainer);
+    assert_true(losses[1] < losses[0] && losses[2] == losses[1] && losses[3] == losses[2]);
+    is_best(3, losses[2]);
+}
+
+/* The best is named again where its name is lost, and is forgotten where it is gone itself. */
+static void going_on_finds_the_best(void **state)
+{
+    (void)state;
+    char path[128];
+    double losses[4] = {0};
+    lk_train_result result;
+    lk_trainer *trainer = training_with_best(false, 1, losses);
+    assert_ok(lk_trainer_fit(trainer, &result));
+    lk_trainer_release(trainer);
+    is_best(1, losses[0]);
+    snprintf(path, sizeof path, "%s/best.json", folder);
+    assert_int_equal(unlink(path), 0);
+    trainer = training_with_best(true, 1, losses);
+    assert_ok(lk_trainer_fit(trainer, &result));
+    lk_trainer_release(trainer);
+    is_best(1, losses[0]);
+
+    /* Checkpoints of the middle of the second epoch remember a best that is gone. */
+    trainer = training_with_best(true, 2, losses);
+    breaking b = {.step = 4};
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "break", .step_end = break_at_step, .self = &b}));
+    assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_INTERRUPTED);
+    lk_error_clear();
+    lk_trainer_release(trainer);
+    is_best(1, losses[0]);
+    char gone[160];
+    snprintf(path, sizeof path, "%s/checkpoint-00000003", folder);
+    snprintf(gone, sizeof gone, "%s/gone", folder);
+    assert_int_equal(rename(path, gone), 0);
+    trainer = training_with_best(true, 4, losses);
+    assert_ok(lk_trainer_fit(trainer, &result));
+    lk_trainer_release(trainer);
+    is_best(3, losses[2]);
+}
+
 /* Interrupted again and again, at every step. */
 static void goes_on_again_and_again(void **state)
 {
@@ -464,6 +565,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(writes_over_nothing, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_training_that_has_ended_stays_as_it_is, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(callbacks_remember, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(the_best_is_one_that_is_there, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(going_on_finds_the_best, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(goes_on_again_and_again, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(steps_alone_go_on, make_folder, remove_folder),
     };

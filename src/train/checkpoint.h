@@ -1,6 +1,7 @@
-/* Checkpoints inside the library. checkpoint_write.c makes the folder of one, checkpoint_read.c finds it
- * and reads what is in it, checkpoint_files.c brings its files to memory and checks them, checkpoint_state.c makes and
- * reads state.json, replicas_state.c brings variables and the optimiser's state to host memory and back. */
+/* Checkpoints inside the library. checkpoint_folder.c knows a folder of them, checkpoint_write.c makes one,
+ * checkpoint_read.c opens it and reads what is in it, checkpoint_files.c brings its files to memory and checks them,
+ * checkpoint_state.c makes and reads state.json, replicas_state.c brings variables and the optimiser's state to host
+ * memory and back. */
 #ifndef LK_TRAIN_CHECKPOINT_H
 #define LK_TRAIN_CHECKPOINT_H
 
@@ -15,6 +16,7 @@
 enum { LK_CHECKPOINT_VERSION = 1, LK_CHECKPOINT_NAME = 48 };
 
 #define LK_MANIFEST_FORMAT "lockstep manifest"
+#define LK_UNFINISHED ".unfinished-" /* what the name of a folder begins with until it is whole */
 
 /* Copies in host memory, so that training can go on while they are written. The model has to live as long. */
 typedef struct lk__checkpoint_contents {
@@ -52,19 +54,35 @@ lk_status lk__state_end(lk__bytes *out);
 /* Reads it, into memory of the checkpoint's. path: for messages. Errors: LK_ERR_FORMAT, LK_ERR_MEMORY. */
 lk_status lk__state_read(const char *path, lk_checkpoint *checkpoint);
 
-/* --- checkpoint_write.c ------------------------------------------------------------------------------------------- */
+/* --- checkpoint_folder.c ------------------------------------------------------------------------------------------ */
 
 /* "checkpoint-00000120" */
 void lk__checkpoint_name(int64_t steps, char name[LK_CHECKPOINT_NAME]);
 
-/* Writes folder/checkpoint-N; `folder` is there. Errors: LK_ERR_IO, LK_ERR_MEMORY; nothing is then changed. */
-lk_status lk__checkpoint_write(const char *folder, const lk__checkpoint_contents *contents);
+/* Steps of the checkpoints in a folder, ascending; to be freed. A folder that is not there has none. */
+lk_status lk__checkpoint_list(const char *folder, int64_t **steps, int *n);
 
-/* best.json; value of the metric, of the checkpoint `name`. */
-lk_status lk__checkpoint_write_best(const char *folder, const char *name, const char *metric, double value);
+/* What best.json says. */
+typedef struct lk__best {
+    char name[LK_CHECKPOINT_NAME], metric[24]; /* name "": there is none */
+    double value;
+    int64_t epoch; /* that gave the value, from 1 */
+} lk__best;
+
+/* name "" where there is no best.json. Errors: LK_ERR_FORMAT, LK_ERR_IO. */
+lk_status lk__checkpoint_read_best(const char *folder, lk__best *best);
+lk_status lk__checkpoint_write_best(const char *folder, const lk__best *best);
+
+/* Removes all but the newest so many, and the one of the name `best`. */
+lk_status lk__checkpoint_prune(const char *folder, int64_t keep, const char *best);
 
 /* Removes what killed processes left half written. */
 lk_status lk__checkpoint_clean(const char *folder);
+
+/* --- checkpoint_write.c ------------------------------------------------------------------------------------------- */
+
+/* Writes folder/checkpoint-N; `folder` is there. Errors: LK_ERR_IO, LK_ERR_MEMORY; nothing is then changed. */
+lk_status lk__checkpoint_write(const char *folder, const lk__checkpoint_contents *contents);
 
 /* --- checkpoint_read.c -------------------------------------------------------------------------------------------- */
 
@@ -84,12 +102,6 @@ struct lk_checkpoint {
     double *moments; /* mean, then deviation */
     lk_checkpoint_setting *settings;
 };
-
-/* Steps of the checkpoints in a folder, ascending; to be freed. A folder that is not there has none. */
-lk_status lk__checkpoint_list(const char *folder, int64_t **steps, int *n);
-
-/* "checkpoint-N" of best.json, "": there is none. Errors: LK_ERR_FORMAT, LK_ERR_IO. */
-lk_status lk__checkpoint_read_best(const char *folder, char name[LK_CHECKPOINT_NAME]);
 
 /* A member of state.json; NULL: there is none. */
 const json_t *lk__checkpoint_member(const lk_checkpoint *checkpoint, const char *name);

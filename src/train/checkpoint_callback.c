@@ -11,22 +11,22 @@
 #include "train/pass.h"
 
 #include <errno.h>
-#include <inttypes.h>
+#include <limits.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct saver {
     char *folder;
     lk_checkpoint_opts opts;
     lk__checkpoint_writer *writer; /* of the training at hand */
     lk_best_metric metric;         /* not LK_BEST_AUTO */
-    bool has_best;
-    double best;
-    int64_t best_epoch;
-    lk__position last; /* that is written, or on its way */
-    bool last_ends;    /* it says that training has ended */
-    bool any;          /* there is a last one */
+    lk__best best;                 /* handed over to be written; name "": none */
+    lk__position last;             /* that is written, or on its way */
+    bool last_ends;                /* it says that training has ended */
+    bool any;                      /* there is a last one */
     double last_time;
 } saver;
 
@@ -82,6 +82,11 @@ static double value_of(lk_best_metric metric, const lk_epoch_report *report)
     }
 }
 
+static void name_metric(lk__best *best, lk_best_metric metric)
+{
+    snprintf(best->metric, sizeof best->metric, "%s", metric_names[metric]);
+}
+
 /* What is not a number is not better; of equals the first stays. */
 static bool is_better(saver *s, const lk_epoch_report *report)
 {
@@ -89,11 +94,11 @@ static bool is_better(saver *s, const lk_epoch_report *report)
         return false;
     double value = value_of(s->metric, report);
     bool low = s->metric == LK_BEST_VAL_LOSS || s->metric == LK_BEST_TRAIN_LOSS;
-    if (isnan(value) || (s->has_best && !(low ? value < s->best : value > s->best)))
+    if (!isfinite(value) || (*s->best.name && !(low ? value < s->best.value : value > s->best.value)))
         return false;
-    s->has_best = true;
-    s->best = value;
-    s->best_epoch = report->epoch;
+    s->best = (lk__best){.value = value, .epoch = report->epoch};
+    lk__checkpoint_name(report->steps, s->best.name);
+    name_metric(&s->best, s->metric);
     return true;
 }
 
@@ -115,14 +120,14 @@ static lk_status put_states(void *user, lk__bytes *out)
 static lk_status write_one(saver *s, lk_trainer *trainer, bool ends, bool is_best)
 {
     lk_checkpoint_info extra = {.finished = ends};
-    if (s->has_best) {
-        extra.metric = metric_names[s->metric];
-        extra.best = s->best;
-        extra.best_epoch = s->best_epoch;
+    if (*s->best.name) {
+        extra.metric = s->best.metric;
+        extra.best = s->best.value;
+        extra.best_epoch = s->best.epoch;
     }
     lk__checkpoint_contents *contents = lk__checkpoint_writer_take(s->writer);
     LK_TRY(lk__checkpoint_of_trainer(trainer, &extra, put_states, trainer, contents));
-    lk__checkpoint_writer_put(s->writer, contents, is_best ? metric_names[s->metric] : NULL, s->best);
+    lk__checkpoint_writer_put(s->writer, contents, is_best ? &s->best : NULL);
     s->last = trainer->position;
     s->last_ends = ends;
     s->any = true;
@@ -130,27 +135,38 @@ static lk_status write_one(saver *s, lk_trainer *trainer, bool ends, bool is_bes
     return LK_OK;
 }
 
-static void tell_failures(saver *s)
+/* The best is one that is there: where the last of them could not be written, what comes is compared with the one
+ * before. */
+static void look_after_failures(saver *s)
 {
     lk_error_state error;
-    if (s->writer && lk__checkpoint_writer_failure(s->writer, &error))
+    if (lk__checkpoint_writer_failure(s->writer, &error))
         lk__log(LK_LOG_WARNING, "a checkpoint could not be written: %s; training goes on", error.message);
+    lk__checkpoint_writer_lost_best(s->writer, &s->best);
 }
 
 /* --- hooks -------------------------------------------------------------------------------------------------------- */
 
-/* A run that was killed may have written the best without saying so. */
-static lk_status name_best(const saver *s, const lk_trainer *trainer)
+/* What the checkpoint calls the best is so where best.json says it too. A run that was killed may have written the best
+ * without saying so; one whose best could not be written, or is damaged, has the one that best.json names, or none. */
+static lk_status find_best(saver *s, const lk_trainer *trainer)
 {
-    char name[LK_CHECKPOINT_NAME], named[LK_CHECKPOINT_NAME];
     const lk__position *at = &trainer->position;
-    if (!trainer->resumed || !s->has_best || at->batch > 0 || at->epoch != s->best_epoch)
+    char path[PATH_MAX];
+    lk__best said;
+    if (!trainer->resumed || s->best.epoch == 0)
         return LK_OK;
-    lk__checkpoint_name(at->steps, name);
-    if (lk__checkpoint_read_best(s->folder, named) == LK_OK && strcmp(name, named) == 0)
-        return LK_OK;
-    lk_error_clear();
-    return lk__checkpoint_write_best(s->folder, name, metric_names[s->metric], s->best);
+    if (lk__checkpoint_read_best(s->folder, &said) != LK_OK)
+        lk_error_clear();
+    bool same_metric = s->metric != LK_BEST_NONE && strcmp(s->best.metric, metric_names[s->metric]) == 0;
+    if (same_metric && at->batch == 0 && at->epoch == s->best.epoch) {
+        lk__checkpoint_name(at->steps, s->best.name);
+        return strcmp(s->best.name, said.name) == 0 ? LK_OK : lk__checkpoint_write_best(s->folder, &s->best);
+    }
+    LK_TRY(lk__checkpoint_path(s->folder, said.name, path));
+    bool is_there = same_metric && *said.name && strcmp(said.metric, s->best.metric) == 0 && access(path, F_OK) == 0;
+    s->best = is_there ? said : (lk__best){.name = ""};
+    return LK_OK;
 }
 
 static lk_status train_begin(void *self, lk_trainer *trainer)
@@ -168,7 +184,7 @@ static lk_status train_begin(void *self, lk_trainer *trainer)
     s->last_time = lk__seconds();
     LK_TRY(lk__checkpoint_writer_new(s->folder, trainer->position.steps, trainer->resumed != NULL,
                                      s->opts.keep > 0 ? s->opts.keep : 3, trainer->replicas, &s->writer));
-    LK_TRY(name_best(s, trainer));
+    LK_TRY(find_best(s, trainer));
     /* From the first moment on there is something to go on from: whose records these are, above all. */
     return trainer->resumed ? LK_OK : write_one(s, trainer, false, false);
 }
@@ -184,7 +200,7 @@ static bool wants_rest(void *self, lk_trainer *trainer, int64_t steps)
 {
     (void)trainer;
     saver *s = self;
-    tell_failures(s);
+    look_after_failures(s);
     return is_due(s, steps);
 }
 
@@ -200,7 +216,7 @@ static lk_status rest(void *self, lk_trainer *trainer, const lk_rest_report *rep
     saver *s = self;
     bool is_best = is_better(s, report->epoch_end);
     bool every_epoch = s->opts.every_steps == 0 && s->opts.every_minutes == 0 && report->epoch_end;
-    tell_failures(s);
+    look_after_failures(s);
     if (!(is_best || every_epoch || report->ends || report->interrupted || is_due(s, report->steps)))
         return LK_OK;
     return is_written(s, trainer, report->ends) ? LK_OK : write_one(s, trainer, report->ends, is_best);
@@ -210,8 +226,8 @@ static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
 {
     (void)trainer;
     const saver *s = self;
-    const double best[] = {s->has_best, (double)s->metric, s->best, (double)s->best_epoch};
-    lk_state_set(state, "best", best, 4);
+    const double best[] = {(double)s->metric, s->best.value, (double)s->best.epoch};
+    lk_state_set(state, "best", best, 3);
     return LK_OK;
 }
 
@@ -220,13 +236,11 @@ static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     (void)trainer;
     saver *s = self;
-    double best[4];
-    if (lk_state_get(state, "best", best, 4) != 4 || best[0] == 0 ||
-        (s->opts.best != LK_BEST_AUTO && s->opts.best != (lk_best_metric)best[1]))
+    double best[3];
+    if (lk_state_get(state, "best", best, 3) != 3 || !(best[0] > LK_BEST_AUTO && best[0] < LK_BEST_NONE))
         return LK_OK;
-    s->has_best = true;
-    s->best = best[2];
-    s->best_epoch = (int64_t)best[3];
+    s->best = (lk__best){.value = best[1], .epoch = (int64_t)best[2]};
+    name_metric(&s->best, (lk_best_metric)best[0]);
     return LK_OK;
 }
 

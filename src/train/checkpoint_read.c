@@ -1,15 +1,13 @@
-/* Checkpoints: found, and what is in them. */
+/* Checkpoints: what is in them. */
 #include "train/checkpoint.h"
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -28,74 +26,6 @@ lk_status lk__load_json(const char *path, int64_t most, json_t **json)
     *json = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
     if (!*json)
         LK_FAIL(LK_ERR_FORMAT, "%s: is not JSON: line %d: %.80s", path, error.line, error.text);
-    return LK_OK;
-}
-
-/* --- what a folder has -------------------------------------------------------------------------------------------- */
-
-/* Steps of "checkpoint-00000120"; -1: another name. */
-static int64_t steps_of(const char *name)
-{
-    static const char prefix[] = "checkpoint-";
-    const char *digits = name + sizeof prefix - 1;
-    size_t length = strlen(name);
-    if (strncmp(name, prefix, sizeof prefix - 1) != 0 || length < sizeof prefix + 7 || length > sizeof prefix + 17 ||
-        strspn(digits, "0123456789") != strlen(digits))
-        return -1;
-    return strtoll(digits, NULL, 10);
-}
-
-static int by_number(const void *a, const void *b)
-{
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
-lk_status lk__checkpoint_list(const char *folder, int64_t **steps, int *n)
-{
-    DIR *entries = opendir(folder);
-    *steps = NULL;
-    *n = 0;
-    if (!entries && errno != ENOENT)
-        LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", folder, strerror(errno));
-    if (!entries)
-        return LK_OK;
-    for (struct dirent *entry; (entry = readdir(entries));) {
-        int64_t found = steps_of(entry->d_name);
-        if (found < 0)
-            continue;
-        int64_t *grown = lk__realloc(*steps, (size_t)*n + 1, sizeof **steps);
-        if (!grown) {
-            closedir(entries);
-            lk__free(*steps);
-            *steps = NULL;
-            return LK_ERR_MEMORY;
-        }
-        *steps = grown;
-        grown[(*n)++] = found;
-    }
-    closedir(entries);
-    if (*n > 0)
-        qsort(*steps, (size_t)*n, sizeof **steps, by_number);
-    return LK_OK;
-}
-
-lk_status lk__checkpoint_read_best(const char *folder, char name[LK_CHECKPOINT_NAME])
-{
-    char path[PATH_MAX];
-    json_t *best;
-    name[0] = '\0';
-    LK_TRY(lk__checkpoint_path(folder, "best.json", path));
-    if (access(path, F_OK) != 0)
-        return LK_OK;
-    LK_TRY(lk__load_json(path, 1 << 16, &best));
-    const char *text = json_string_value(json_object_get(best, "checkpoint"));
-    bool is_one = text && steps_of(text) >= 0;
-    if (is_one)
-        snprintf(name, LK_CHECKPOINT_NAME, "%s", text);
-    json_decref(best);
-    if (!is_one)
-        LK_FAIL(LK_ERR_FORMAT, "%s: names no checkpoint", path);
     return LK_OK;
 }
 
@@ -223,11 +153,12 @@ static lk_status open_last(const char *folder, lk_checkpoint **checkpoint)
 
 static lk_status open_best(const char *folder, lk_checkpoint **checkpoint)
 {
-    char name[LK_CHECKPOINT_NAME], path[PATH_MAX];
-    LK_TRY(lk__checkpoint_read_best(folder, name));
-    if (!*name)
+    lk__best best;
+    char path[PATH_MAX];
+    LK_TRY(lk__checkpoint_read_best(folder, &best));
+    if (!*best.name)
         LK_FAIL(LK_ERR_NOT_FOUND, "%s: there is no best checkpoint", folder);
-    LK_TRY(lk__checkpoint_path(folder, name, path));
+    LK_TRY(lk__checkpoint_path(folder, best.name, path));
     return open_one(path, checkpoint);
 }
 

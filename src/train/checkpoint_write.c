@@ -6,7 +6,6 @@
 #include "io/json.h"
 #include "nn/model.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -14,17 +13,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char unfinished[] = ".unfinished-";
-
 typedef struct manifest {
     const char *folder; /* in which files are written */
     lk__bytes text;
 } manifest;
-
-void lk__checkpoint_name(int64_t steps, char name[LK_CHECKPOINT_NAME])
-{
-    snprintf(name, LK_CHECKPOINT_NAME, "checkpoint-%08" PRId64, steps);
-}
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
@@ -147,9 +139,9 @@ static lk_status place(const char *beside, const char *path)
 
 lk_status lk__checkpoint_write(const char *folder, const lk__checkpoint_contents *contents)
 {
-    char name[LK_CHECKPOINT_NAME], hidden[LK_CHECKPOINT_NAME + sizeof unfinished], path[PATH_MAX], beside[PATH_MAX];
+    char name[LK_CHECKPOINT_NAME], hidden[LK_CHECKPOINT_NAME + sizeof LK_UNFINISHED], path[PATH_MAX], beside[PATH_MAX];
     lk__checkpoint_name(contents->steps, name);
-    snprintf(hidden, sizeof hidden, "%s%s", unfinished, name);
+    snprintf(hidden, sizeof hidden, LK_UNFINISHED "%s", name);
     LK_TRY(lk__checkpoint_path(folder, name, path));
     LK_TRY(lk__checkpoint_path(folder, hidden, beside));
     LK_TRY(lk__remove_folder(beside));
@@ -165,41 +157,5 @@ lk_status lk__checkpoint_write(const char *folder, const lk__checkpoint_contents
     lk_error_clear();
     lk__remove_folder(beside);
     lk__error_restore(&kept);
-    return status;
-}
-
-lk_status lk__checkpoint_write_best(const char *folder, const char *name, const char *metric, double value)
-{
-    char path[PATH_MAX];
-    lk__bytes text = {0};
-    LK_TRY(lk__checkpoint_path(folder, "best.json", path));
-    lk__json_open(&text, NULL, '{');
-    lk__json_field(&text, LK_TEXT("checkpoint", name));
-    lk__json_field(&text, LK_TEXT("metric", metric));
-    lk__json_field(&text, LK_REAL("value", value));
-    lk__json_close(&text, '}');
-    lk__bytes_char(&text, '\n');
-    lk_status status = lk__bytes_status(&text);
-    if (status == LK_OK)
-        status = lk__durable_write(path, text.data, text.size);
-    lk__bytes_free(&text);
-    return status;
-}
-
-lk_status lk__checkpoint_clean(const char *folder)
-{
-    char path[PATH_MAX];
-    lk_status status = LK_OK;
-    DIR *entries = opendir(folder);
-    if (!entries)
-        LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", folder, strerror(errno));
-    for (struct dirent *entry; status == LK_OK && (entry = readdir(entries));) {
-        if (strncmp(entry->d_name, unfinished, sizeof unfinished - 1) != 0)
-            continue;
-        status = lk__checkpoint_path(folder, entry->d_name, path);
-        if (status == LK_OK)
-            status = lk__remove_folder(path);
-    }
-    closedir(entries);
     return status;
 }

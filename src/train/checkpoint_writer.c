@@ -20,8 +20,7 @@ enum { ROOM = 2 };
 
 typedef struct job {
     lk__checkpoint_contents contents;
-    const char *metric; /* NULL: not the best */
-    double value;
+    lk__best best; /* name "": it is not */
     bool queued;
     int64_t number; /* in the order in which they came */
 } job;
@@ -30,7 +29,7 @@ struct lk__checkpoint_writer {
     char *folder;
     int lock; /* the folder, open, so that one process writes there; -1: none */
     int64_t keep;
-    char best[LK_CHECKPOINT_NAME]; /* the writer's own: the name in best.json */
+    lk__best best; /* the writer's own: what best.json says */
     job jobs[ROOM];
     pthread_t thread;
     bool running;
@@ -40,6 +39,8 @@ struct lk__checkpoint_writer {
     bool stopping;
     int64_t numbers;
     lk_error_state last, unsaid; /* of the last one; of those nobody was told of */
+    bool lost_best;              /* one that was to be the best is not there, and nobody was told */
+    lk__best kept;               /* a copy of `best` */
 };
 
 /* --- the folder --------------------------------------------------------------------------------------------------- */
@@ -80,7 +81,7 @@ static lk_status prepare(lk__checkpoint_writer *w, int64_t steps, bool goes_on)
     LK_TRY(lk_make_directory(w->folder));
     LK_TRY(lock(w));
     LK_TRY(lk__checkpoint_clean(w->folder));
-    if (lk__checkpoint_read_best(w->folder, w->best) != LK_OK)
+    if (lk__checkpoint_read_best(w->folder, &w->best) != LK_OK)
         lk_error_clear(); /* damaged: the next best takes its place */
     LK_TRY(lk__checkpoint_list(w->folder, &found, &n));
     lk_status status = LK_OK;
@@ -96,36 +97,14 @@ static lk_status prepare(lk__checkpoint_writer *w, int64_t steps, bool goes_on)
     return status;
 }
 
-/* All but the newest and the best. */
-static lk_status prune(const lk__checkpoint_writer *w)
-{
-    int64_t *found;
-    int n;
-    LK_TRY(lk__checkpoint_list(w->folder, &found, &n));
-    lk_status status = LK_OK;
-    for (int i = 0; i < n - w->keep && status == LK_OK; i++) {
-        char path[PATH_MAX], name[LK_CHECKPOINT_NAME];
-        lk__checkpoint_name(found[i], name);
-        if (strcmp(name, w->best) == 0)
-            continue;
-        status = path_of(w, "", found[i], path);
-        if (status == LK_OK)
-            status = lk__remove_folder(path);
-    }
-    lk__free(found);
-    return status;
-}
-
 static lk_status write_job(lk__checkpoint_writer *w, const job *j)
 {
     LK_TRY(lk__checkpoint_write(w->folder, &j->contents));
-    if (j->metric) {
-        char name[LK_CHECKPOINT_NAME];
-        lk__checkpoint_name(j->contents.steps, name);
-        LK_TRY(lk__checkpoint_write_best(w->folder, name, j->metric, j->value));
-        memcpy(w->best, name, sizeof name);
+    if (*j->best.name) {
+        LK_TRY(lk__checkpoint_write_best(w->folder, &j->best));
+        w->best = j->best;
     }
-    return prune(w);
+    return lk__checkpoint_prune(w->folder, w->keep, w->best.name);
 }
 
 /* --- the thread --------------------------------------------------------------------------------------------------- */
@@ -160,6 +139,8 @@ static void *run(void *argument)
         w->last = error;
         if (status != LK_OK)
             w->unsaid = error;
+        w->lost_best |= *j->best.name && strcmp(w->best.name, j->best.name) != 0;
+        w->kept = w->best;
         j->queued = false;
         pthread_cond_broadcast(&w->changed);
     }
@@ -244,14 +225,12 @@ lk__checkpoint_contents *lk__checkpoint_writer_take(lk__checkpoint_writer *w)
     return &j->contents;
 }
 
-void lk__checkpoint_writer_put(lk__checkpoint_writer *w, lk__checkpoint_contents *contents, const char *metric,
-                               double value)
+void lk__checkpoint_writer_put(lk__checkpoint_writer *w, lk__checkpoint_contents *contents, const lk__best *best)
 {
     job *j = &w->jobs[0];
     while (&j->contents != contents)
         j++;
-    j->metric = metric;
-    j->value = value;
+    j->best = best ? *best : (lk__best){.name = ""};
     pthread_mutex_lock(&w->mutex);
     j->number = w->numbers++;
     j->queued = true;
@@ -279,4 +258,18 @@ bool lk__checkpoint_writer_failure(lk__checkpoint_writer *w, lk_error_state *err
     w->unsaid = (lk_error_state){.status = LK_OK};
     pthread_mutex_unlock(&w->mutex);
     return error->status != LK_OK;
+}
+
+bool lk__checkpoint_writer_lost_best(lk__checkpoint_writer *w, lk__best *kept)
+{
+    pthread_mutex_lock(&w->mutex);
+    bool lost = w->lost_best;
+    for (int i = 0; i < ROOM; i++)
+        lost = lost && !(w->jobs[i].queued && *w->jobs[i].best.name);
+    if (lost) {
+        *kept = w->kept;
+        w->lost_best = false;
+    }
+    pthread_mutex_unlock(&w->mutex);
+    return lost;
 }

@@ -19,18 +19,20 @@ lk_status lk__checkpoint_writer_new(const char *folder, int64_t steps, bool goes
 /* Waits for what is still to be written. NULL is fine. */
 void lk__checkpoint_writer_release(lk__checkpoint_writer *writer);
 
-/* Room to fill in; waits where there is none. Then lk__checkpoint_writer_put, also where nothing could be filled in:
- * contents NULL. */
+/* Room to fill in; waits where there is none. It stays free until lk__checkpoint_writer_put. */
 lk__checkpoint_contents *lk__checkpoint_writer_take(lk__checkpoint_writer *writer);
 
-/* Has it written. metric: it is the best so far by this, with this value; NULL: it is not. */
-void lk__checkpoint_writer_put(lk__checkpoint_writer *writer, lk__checkpoint_contents *contents, const char *metric,
-                               double value);
+/* Has it written, and then best.json; NULL: it is not the best so far. */
+void lk__checkpoint_writer_put(lk__checkpoint_writer *writer, lk__checkpoint_contents *contents, const lk__best *best);
 
 /* Waits until all is written. Gives back how the last one went. */
 lk_status lk__checkpoint_writer_drain(lk__checkpoint_writer *writer);
 
 /* What failed since the last call; false: nothing. */
 bool lk__checkpoint_writer_failure(lk__checkpoint_writer *writer, lk_error_state *error);
+
+/* Whether one that was to be the best could not be written since the last call, and none is on its way. *kept: the one
+ * that is the best then. */
+bool lk__checkpoint_writer_lost_best(lk__checkpoint_writer *writer, lk__best *kept);
 
 #endif

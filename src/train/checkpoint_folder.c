@@ -1,0 +1,158 @@
+/* A folder of checkpoints: which it has, which of them is the best, and which are removed. */
+#include "train/checkpoint.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "io/json.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- names -------------------------------------------------------------------------------------------------------- */
+
+void lk__checkpoint_name(int64_t steps, char name[LK_CHECKPOINT_NAME])
+{
+    snprintf(name, LK_CHECKPOINT_NAME, "checkpoint-%08" PRId64, steps);
+}
+
+/* Steps of "checkpoint-00000120"; -1: another name. */
+static int64_t steps_of(const char *name)
+{
+    static const char prefix[] = "checkpoint-";
+    const char *digits = name + sizeof prefix - 1;
+    size_t length = strlen(name);
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0 || length < sizeof prefix + 7 || length > sizeof prefix + 17 ||
+        strspn(digits, "0123456789") != strlen(digits))
+        return -1;
+    return strtoll(digits, NULL, 10);
+}
+
+static int by_number(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+lk_status lk__checkpoint_list(const char *folder, int64_t **steps, int *n)
+{
+    DIR *entries = opendir(folder);
+    *steps = NULL;
+    *n = 0;
+    if (!entries && errno != ENOENT)
+        LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", folder, strerror(errno));
+    if (!entries)
+        return LK_OK;
+    for (struct dirent *entry; (entry = readdir(entries));) {
+        int64_t found = steps_of(entry->d_name);
+        if (found < 0)
+            continue;
+        int64_t *grown = lk__realloc(*steps, (size_t)*n + 1, sizeof **steps);
+        if (!grown) {
+            closedir(entries);
+            lk__free(*steps);
+            *steps = NULL;
+            return LK_ERR_MEMORY;
+        }
+        *steps = grown;
+        grown[(*n)++] = found;
+    }
+    closedir(entries);
+    if (*n > 0)
+        qsort(*steps, (size_t)*n, sizeof **steps, by_number);
+    return LK_OK;
+}
+
+/* --- the best ----------------------------------------------------------------------------------------------------- */
+
+static bool take_best(const json_t *json, lk__best *best)
+{
+    const char *name = json_string_value(json_object_get(json, "checkpoint"));
+    const char *metric = json_string_value(json_object_get(json, "metric"));
+    if (!name || steps_of(name) < 0)
+        return false;
+    snprintf(best->name, sizeof best->name, "%s", name);
+    snprintf(best->metric, sizeof best->metric, "%s", metric ? metric : "");
+    best->value = json_number_value(json_object_get(json, "value"));
+    best->epoch = json_integer_value(json_object_get(json, "epoch"));
+    return true;
+}
+
+lk_status lk__checkpoint_read_best(const char *folder, lk__best *best)
+{
+    char path[PATH_MAX];
+    json_t *json;
+    *best = (lk__best){.name = ""};
+    LK_TRY(lk__checkpoint_path(folder, "best.json", path));
+    if (access(path, F_OK) != 0)
+        return LK_OK;
+    LK_TRY(lk__load_json(path, 1 << 16, &json));
+    bool is_one = take_best(json, best);
+    json_decref(json);
+    if (!is_one)
+        LK_FAIL(LK_ERR_FORMAT, "%s: names no checkpoint", path);
+    return LK_OK;
+}
+
+lk_status lk__checkpoint_write_best(const char *folder, const lk__best *best)
+{
+    char path[PATH_MAX];
+    lk__bytes text = {0};
+    LK_TRY(lk__checkpoint_path(folder, "best.json", path));
+    lk__json_open(&text, NULL, '{');
+    lk__json_field(&text, LK_TEXT("checkpoint", best->name));
+    lk__json_field(&text, LK_TEXT("metric", best->metric));
+    lk__json_field(&text, LK_REAL("value", best->value));
+    lk__json_field(&text, LK_INT("epoch", best->epoch));
+    lk__json_close(&text, '}');
+    lk__bytes_char(&text, '\n');
+    lk_status status = lk__bytes_status(&text);
+    if (status == LK_OK)
+        status = lk__durable_write(path, text.data, text.size);
+    lk__bytes_free(&text);
+    return status;
+}
+
+/* --- removing ----------------------------------------------------------------------------------------------------- */
+
+lk_status lk__checkpoint_prune(const char *folder, int64_t keep, const char *best)
+{
+    int64_t *found;
+    int n;
+    LK_TRY(lk__checkpoint_list(folder, &found, &n));
+    lk_status status = LK_OK;
+    for (int i = 0; i < n - keep && status == LK_OK; i++) {
+        char path[PATH_MAX], name[LK_CHECKPOINT_NAME];
+        lk__checkpoint_name(found[i], name);
+        if (strcmp(name, best) == 0)
+            continue;
+        status = lk__checkpoint_path(folder, name, path);
+        if (status == LK_OK)
+            status = lk__remove_folder(path);
+    }
+    lk__free(found);
+    return status;
+}
+
+lk_status lk__checkpoint_clean(const char *folder)
+{
+    char path[PATH_MAX];
+    lk_status status = LK_OK;
+    DIR *entries = opendir(folder);
+    if (!entries)
+        LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", folder, strerror(errno));
+    for (struct dirent *entry; status == LK_OK && (entry = readdir(entries));) {
+        if (strncmp(entry->d_name, LK_UNFINISHED, sizeof LK_UNFINISHED - 1) != 0)
+            continue;
+        status = lk__checkpoint_path(folder, entry->d_name, path);
+        if (status == LK_OK)
+            status = lk__remove_folder(path);
+    }
+    closedir(entries);
+    return status;
+}
