@@ -146,9 +146,11 @@ static lk_status write_files(const cli_evaluation *e, const char *out)
         status = lk_evaluation_draw(&e->found, e->names, title, path);
     bool has_sheet = has_png && e->found.n_mistakes > 0 &&
                      (lk_dataset_channels(e->dataset) == 1 || lk_dataset_channels(e->dataset) == 3);
-    if (status == LK_OK && has_sheet)
+    if (status == LK_OK)
         status = path_in(out, "mistakes.png", path);
-    if (status == LK_OK && has_sheet)
+    if (status == LK_OK && !has_sheet)
+        remove(path); /* another evaluation's */
+    else if (status == LK_OK)
         status = lk_evaluation_sheet(&e->found, e->dataset, e->names, path);
     if (status == LK_OK && !has_png)
         fputs("lockstep: this build has no libcairo: no PNG of the confusion matrix and of the mistakes\n", stderr);

@@ -73,6 +73,7 @@ if "$LOCKSTEP" doctor | grep -q 'libpng  *[0-9]'; then
         cp "$pictures/grey.png" "$work/split/train/cross/$n.png"
         cp "$pictures/grey.png" "$work/split/train/ring/$n.png"
     done
+    cp -r "$work/split/train/ring" "$work/split/train/"$'no UTF-8 \377' # its name in a checkpoint is another
     run 0 train --model lenet --data "$work/split" --resize 28x28 --channels 1 --val-split 0.5 --batch-size 4 \
         --epochs 1 --checkpoint-dir "$work/halves"
     mv "$work/split" "$work/moved"
@@ -81,6 +82,7 @@ if "$LOCKSTEP" doctor | grep -q 'libpng  *[0-9]'; then
     mv "$work/moved" "$work/split"
     run 0 evaluate "$work/halves"
     line '^ring +2 '
+    line '^no UTF-8 .+ +2 '
     run 0 evaluate "$work/halves" --data "$work/own"
     line '^ring +1 '
     run 0 evaluate "$work/halves" --data "$work/split" --split train
@@ -112,6 +114,18 @@ for file in colour.png:libpng grey.jpg:libjpeg; do
         line "${file%:*}: "
     fi
 done
+
+# Two channels are no picture's.
+printf 'flatten\ndense classes\n' >"$work/two.lk"
+mkdir "$work/two"
+{ printf '\0\0\10\4\0\0\0\4\0\0\0\2\0\0\0\3\0\0\0\3' && printf '%072d' 0; } >"$work/two/train-images-idx4-ubyte"
+printf '\0\0\10\1\0\0\0\4\0\1\0\1' >"$work/two/train-labels-idx1-ubyte"
+run 0 train --model "$work/two.lk" --data "$work/two" --limit-val 0 --batch-size 4 --epochs 1 --checkpoint-dir "$work/flat"
+run 1 predict "$work/flat" "$work/black.pgm"
+complains "black.pgm: the network takes images of 2 channels; a picture has 1 or 3"
+touch "$work/out/mistakes.png" # of another evaluation
+run 0 evaluate "$work/flat" --split train --out "$work/out"
+[[ ! -e $work/out/mistakes.png ]] || fail "there are mistakes of another evaluation"
 
 # One that cannot be read is said, and the others are looked at.
 head -c 300 "$work/black.pgm" >"$work/cut.pgm"

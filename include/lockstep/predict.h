@@ -39,7 +39,7 @@ LK_API const char *lk_predictor_class_name(const lk_predictor *predictor, int64_
 LK_API lk_status lk_predict(lk_predictor *predictor, const uint8_t *images, int64_t count, float *probabilities);
 
 /* probabilities [classes] of a picture in a file, resized to the network's images. Errors also: those of
- * lk_image_read. */
+ * lk_image_read, LK_ERR_UNSUPPORTED (images that are neither grey nor colour). */
 LK_API lk_status lk_predict_file(lk_predictor *predictor, const char *path, float *probabilities);
 
 /* The same of a file's bytes in memory; `name` is what messages call them. */

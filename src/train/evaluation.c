@@ -1,6 +1,7 @@
 /* How good a network is on a data set, class by class, and what it gets most wrong. */
 #include "base/mem.h"
 #include "base/status.h"
+#include "io/bytes.h"
 #include "lockstep/plot.h"
 #include "train/predictor.h"
 
@@ -100,17 +101,26 @@ static lk_status check_images(const lk_predictor *predictor, const lk_dataset *d
     return LK_OK;
 }
 
-/* A class of the data as one of the network's: by their names where both have some, else by their numbers. */
-static int64_t find_class(const lk_predictor *predictor, const lk_dataset *dataset, int64_t label)
+/* A class of the data as one of the network's: by their names where both have some, else by their numbers. A
+ * checkpoint has names in clean UTF-8, in which two may have become one: then the number decides, if it can. */
+static lk_status find_class(const lk_predictor *predictor, const lk_dataset *dataset, int64_t label, int64_t *class_of)
 {
     int64_t classes = lk_predictor_input(predictor).classes;
-    const char *name = lk_dataset_class_name(dataset, label);
-    if (!name || !lk_predictor_class_name(predictor, 0))
-        return label < classes ? label : -1;
-    for (int64_t c = 0; c < classes; c++)
-        if (strcmp(lk_predictor_class_name(predictor, c), name) == 0)
-            return c;
-    return -1;
+    const char *given = lk_dataset_class_name(dataset, label), *own = lk_predictor_class_name(predictor, label);
+    lk__bytes name = {0};
+    *class_of = label < classes ? label : -1;
+    if (!given || !lk_predictor_class_name(predictor, 0))
+        return LK_OK;
+    lk__bytes_clean(&name, given);
+    lk__bytes_char(&name, '\0');
+    lk_status status = lk__bytes_status(&name);
+    bool is_found = status == LK_OK && own && strcmp(own, (const char *)name.data) == 0;
+    for (int64_t c = 0; c < classes && status == LK_OK && !is_found; c++) {
+        is_found = strcmp(lk_predictor_class_name(predictor, c), (const char *)name.data) == 0;
+        *class_of = is_found ? c : -1;
+    }
+    lk__bytes_free(&name);
+    return status;
 }
 
 static lk_status match_classes(const lk_predictor *predictor, const lk_dataset *dataset, counting *c)
@@ -121,7 +131,7 @@ static lk_status match_classes(const lk_predictor *predictor, const lk_dataset *
     if (!c->class_of)
         return LK_ERR_MEMORY;
     for (int64_t label = 0; label < n; label++)
-        c->class_of[label] = find_class(predictor, dataset, label);
+        LK_TRY(find_class(predictor, dataset, label, &c->class_of[label]));
     for (int64_t i = 0; i < lk_dataset_count(dataset); i++) {
         if (c->class_of[c->labels[i]] >= 0)
             continue;

@@ -245,9 +245,13 @@ lk_status lk_predict(lk_predictor *p, const uint8_t *images, int64_t count, floa
     return status;
 }
 
-static lk_image_opts image_opts(const lk_predictor *p)
+static lk_status image_opts(const lk_predictor *p, const char *name, lk_image_opts *opts)
 {
-    return (lk_image_opts){.channels = p->input.channels, .height = p->input.height, .width = p->input.width};
+    *opts = (lk_image_opts){.channels = p->input.channels, .height = p->input.height, .width = p->input.width};
+    if (opts->channels != 1 && opts->channels != 3)
+        LK_FAIL(LK_ERR_UNSUPPORTED, "%s: the network takes images of %" PRId64 " channels; a picture has 1 or 3", name,
+                opts->channels);
+    return LK_OK;
 }
 
 static lk_status predict_image(lk_predictor *p, lk_image *image, float *probabilities)
@@ -260,7 +264,8 @@ static lk_status predict_image(lk_predictor *p, lk_image *image, float *probabil
 lk_status lk_predict_file(lk_predictor *p, const char *path, float *probabilities)
 {
     lk_image image;
-    lk_image_opts opts = image_opts(p);
+    lk_image_opts opts;
+    LK_TRY(image_opts(p, path, &opts));
     LK_TRY(lk_image_read(path, &opts, &image));
     return predict_image(p, &image, probabilities);
 }
@@ -268,7 +273,8 @@ lk_status lk_predict_file(lk_predictor *p, const char *path, float *probabilitie
 lk_status lk_predict_bytes(lk_predictor *p, const void *bytes, size_t size, const char *name, float *probabilities)
 {
     lk_image image;
-    lk_image_opts opts = image_opts(p);
+    lk_image_opts opts;
+    LK_TRY(image_opts(p, name, &opts));
     LK_TRY(lk_image_decode(bytes, size, name, &opts, &image));
     return predict_image(p, &image, probabilities);
 }
