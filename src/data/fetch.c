@@ -43,6 +43,8 @@ static lk_status LK_PRINTF(3, 4) refuse(lk__fetch_reason *reason, lk_status stat
     return status;
 }
 
+#define REFUSE_HERE(reason, ...) ((reason)->is_here = true, refuse(reason, LK_ERR_IO, __VA_ARGS__))
+
 static lk_status name_paths(const lk__fetch_job *job, paths *p, lk__fetch_reason *reason)
 {
     /* The longest of them; the others fit where it does. */
@@ -104,7 +106,7 @@ static lk_status lock(const lk__fetch_job *job, const paths *p, int *fd, lk__fet
         else if (stalled >= STALLED_POLLS)
             status = refuse(reason, LK_ERR_IO, "another process holds %s, and its download does not move", p->lock);
         else if (!lk__opening_goes_on(&opening, LK_DATA_WAITING, now, 0))
-            status = refuse(reason, LK_ERR_INTERRUPTED, "stopped on request");
+            status = refuse(reason, LK_ERR_INTERRUPTED, "%s: stopped on request", job->file->name);
         if (status != LK_OK)
             break;
         nanosleep(&(struct timespec){.tv_nsec = POLL_MILLISECONDS * 1000000L}, NULL);
@@ -159,7 +161,7 @@ static lk_status decode(const lk__fetch_job *job, lk__byte_source *source, const
         if (got == 0)
             return LK_OK;
         if (!write_all(fd, chunk, got))
-            return refuse(reason, LK_ERR_IO, "%s/%s cannot be written: %s", job->dir, job->file->name, strerror(errno));
+            return REFUSE_HERE(reason, "%s/%s cannot be written: %s", job->dir, job->file->name, strerror(errno));
     }
 }
 
@@ -167,7 +169,7 @@ static lk_status check_sum(const lk__remote_file *file, int fd, const char *url,
 {
     void *bytes = mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
     if (bytes == MAP_FAILED)
-        return refuse(reason, LK_ERR_IO, "%s cannot be mapped into memory: %s", file->name, strerror(errno));
+        return REFUSE_HERE(reason, "%s cannot be mapped into memory: %s", file->name, strerror(errno));
     XXH128_hash_t sum = XXH3_128bits(bytes, (size_t)file->bytes);
     munmap(bytes, (size_t)file->bytes);
     if (sum.high64 == file->xxh3_high && sum.low64 == file->xxh3_low)
@@ -191,7 +193,7 @@ static lk_status decode_and_check(const lk__fetch_job *job, const paths *p, cons
     if (status == LK_OK)
         status = check_sum(job->file, fd, url, reason);
     if (status == LK_OK && fsync(fd) != 0)
-        status = refuse(reason, LK_ERR_IO, "%s cannot be written: %s", p->decoded, strerror(errno));
+        status = REFUSE_HERE(reason, "%s cannot be written: %s", p->decoded, strerror(errno));
     return status;
 }
 
@@ -199,11 +201,11 @@ static lk_status install(const lk__fetch_job *job, const paths *p, const char *u
 {
     int fd = open(p->decoded, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (fd < 0)
-        return refuse(reason, LK_ERR_IO, "%s cannot be opened: %s", p->decoded, strerror(errno));
+        return REFUSE_HERE(reason, "%s cannot be opened: %s", p->decoded, strerror(errno));
     lk_status status = decode_and_check(job, p, url, fd, reason);
     close(fd);
     if (status == LK_OK && rename(p->decoded, p->final) != 0)
-        status = refuse(reason, LK_ERR_IO, "%s cannot be renamed to %s: %s", p->decoded, p->final, strerror(errno));
+        status = REFUSE_HERE(reason, "%s cannot be renamed to %s: %s", p->decoded, p->final, strerror(errno));
     if (status != LK_OK) {
         unlink(p->decoded);
         return status;
@@ -220,7 +222,7 @@ static lk_status request(const lk__fetch_job *job, const paths *p, const char *u
     *retry = false;
     int fd = open(p->part, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (fd < 0)
-        return refuse(reason, LK_ERR_IO, "%s cannot be opened: %s", p->part, strerror(errno));
+        return REFUSE_HERE(reason, "%s cannot be opened: %s", p->part, strerror(errno));
     int64_t offset = file_size(p->part);
     lk__http_request get = {
         .url = url,
@@ -233,9 +235,12 @@ static lk_status request(const lk__fetch_job *job, const paths *p, const char *u
     lk_status status = lk__http_get(&get, &answer);
     close(fd);
     if (status != LK_OK) {
-        refuse(reason, status, "%s: %s", url, answer.reason);
-        *retry = status == LK_ERR_IO && (answer.discard ? offset > 0 : file_size(p->part) > offset);
-        if (answer.discard)
+        if (answer.is_here)
+            (void)REFUSE_HERE(reason, "%s %s", p->part, answer.reason);
+        else
+            refuse(reason, status, "%s: %s", url, answer.reason);
+        *retry = status == LK_ERR_IO && !answer.is_here && (answer.discard ? offset > 0 : file_size(p->part) > offset);
+        if (answer.discard || file_size(p->part) == 0)
             unlink(p->part);
         return status;
     }
@@ -264,14 +269,25 @@ static lk_status fetch_from(const lk__fetch_job *job, const paths *p, const char
     return status;
 }
 
+static void append_reason(lk__fetch_reason *reason, const char *text)
+{
+    size_t used = strlen(reason->text);
+    snprintf(reason->text + used, sizeof reason->text - used, "; %s", text);
+}
+
 static lk_status fetch_locked(const lk__fetch_job *job, const paths *p, lk__fetch_reason *reason)
 {
     if (exists(p->final))
         return LK_OK; /* made by the process that held the lock */
     lk_status status = refuse(reason, LK_ERR_IO, "no address is known for %s", job->file->name);
     for (int i = 0; i < LK__FETCH_MAX_URLS && job->base_urls[i]; i++) {
-        status = fetch_from(job, p, job->base_urls[i], reason);
-        if (status == LK_OK || status == LK_ERR_INTERRUPTED || status == LK_ERR_MEMORY)
+        lk__fetch_reason last = {.is_here = false};
+        status = fetch_from(job, p, job->base_urls[i], &last);
+        if (i == 0 || last.is_here || status == LK_ERR_INTERRUPTED)
+            *reason = last;
+        else
+            append_reason(reason, last.text);
+        if (status == LK_OK || status == LK_ERR_INTERRUPTED || status == LK_ERR_MEMORY || last.is_here)
             return status;
     }
     return status;
@@ -281,6 +297,7 @@ lk_status lk__fetch_file(const lk__fetch_job *job, lk__fetch_reason *reason)
 {
     paths p;
     int fd;
+    *reason = (lk__fetch_reason){.is_here = false};
     if (!lk__http_available)
         return refuse(reason, LK_ERR_IO, "this build has no libcurl and cannot download; put %s.gz into %s",
                       job->file->name, job->dir);

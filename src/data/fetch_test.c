@@ -7,6 +7,8 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <xxhash.h>
 
@@ -393,7 +395,7 @@ static void test_tries_the_next_address(void **state)
     /* The loopback port that the server has just left refuses connections. */
     start_server();
     stop_server();
-    expect_refused(fetch_with(NULL, NULL), LK_ERR_IO, "http://127.0.0.1:", 0);
+    expect_refused(fetch_with(NULL, NULL), LK_ERR_IO, "http://127.0.0.1:", -1);
     int dead = server.port;
     start_server();
     snprintf(base_url[1], sizeof base_url[1], "http://127.0.0.1:%d/data", server.port);
@@ -402,6 +404,41 @@ static void test_tries_the_next_address(void **state)
     stop_server();
     base_url[1][0] = '\0';
     expect_installed(status, 1);
+}
+
+/* What came of each is said, not only of the last. */
+static void test_names_every_address(void **state)
+{
+    (void)state;
+    start_server();
+    stop_server();
+    snprintf(base_url[1], sizeof base_url[1], "http://127.0.0.1:%d/dead", server.port);
+    lk_status status = fetch(PAGE, PAGE);
+    expect_refused(status, LK_ERR_IO, "/data/train-images-idx3-ubyte.gz: the answer is not gzip data", -1);
+    expect_refused(status, LK_ERR_IO, "/dead/train-images-idx3-ubyte.gz: ", -1);
+    base_url[1][0] = '\0';
+}
+
+/* A limit of files' sizes stands for a full disk. */
+static void test_a_full_disk_is_no_matter_of_addresses(void **state)
+{
+    (void)state;
+    struct rlimit limit, small;
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    start_server();
+    snprintf(base_url[1], sizeof base_url[1], "http://127.0.0.1:%d/other", server.port);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+    small = (struct rlimit){.rlim_cur = 1000, .rlim_max = limit.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    lk_status status = fetch_with(NULL, NULL);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    signal(SIGXFSZ, handler);
+    stop_server();
+    base_url[1][0] = '\0';
+    expect_refused(status, LK_ERR_IO, "train-images-idx3-ubyte.gz.part cannot be written: File too large", 1000);
+    assert_int_equal(server.requests, 1);
+    expect_installed(fetch(SERVE, SERVE), 1);
+    assert_int_equal(server.offsets[0], 1000);
 }
 
 static void test_stops_on_request(void **state)
@@ -536,6 +573,8 @@ int main(void)
         WITH_CONTENT(test_refuses_a_page),
         WITH_CONTENT(test_refuses_other_content),
         WITH_CONTENT(test_tries_the_next_address),
+        WITH_CONTENT(test_names_every_address),
+        WITH_CONTENT(test_a_full_disk_is_no_matter_of_addresses),
         WITH_CONTENT(test_stops_on_request),
         WITH_CONTENT(test_downloads_once_for_all),
         WITH_CONTENT(test_says_where_it_cannot_write),

@@ -102,6 +102,7 @@ static lk_status explain(const transfer *t, CURLcode result, const char *error, 
         return LK_ERR_INTERRUPTED;
     }
     answer->discard = t->too_long || result == CURLE_RANGE_ERROR;
+    answer->is_here = t->write_error != 0;
     if (t->too_long)
         snprintf(answer->reason, sizeof answer->reason, "sends more than the %lld bytes expected at most",
                  (long long)t->request->limit);

@@ -15,6 +15,7 @@ typedef struct lk__http_request {
 
 typedef struct lk__http_answer {
     bool discard;     /* failed, and what has arrived is of no use: begin again with offset 0, or not at all */
+    bool is_here;     /* failed, for what came could not be written */
     char reason[256]; /* of a failure */
 } lk__http_answer;
 

@@ -149,7 +149,7 @@ static lk_status fetch_missing(search *s, const lk_dataset_opts *opts)
         lk__fetch_reason reason;
         lk_status status = lk__fetch_file(&job, &reason);
         if (status == LK_ERR_MEMORY || status == LK_ERR_INTERRUPTED)
-            LK_FAIL(status, "%s", reason.text);
+            LK_FAIL(status, "data set %s: %s", s->entry->kind.name, reason.text);
         if (status != LK_OK)
             return not_found(s, reason.text);
         LK_TRY(find_file(s, cache->dir, i));
