@@ -5,6 +5,7 @@
 #include "lockstep/predict.h"
 #include "lockstep/tensor.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,6 +53,8 @@ static lk_status predict_input(lk_predictor *predictor, float *probabilities)
             unsigned char *grown = capacity <= MOST_INPUT ? realloc(bytes, capacity) : NULL;
             if (!grown) {
                 free(bytes);
+                if (capacity <= MOST_INPUT)
+                    return cli_out_of_memory();
                 fprintf(stderr, "lockstep: standard input has more than %d bytes\n", MOST_INPUT);
                 return LK_ERR_FORMAT;
             }
@@ -59,7 +62,11 @@ static lk_status predict_input(lk_predictor *predictor, float *probabilities)
         }
         got = fread(bytes + size, 1, capacity - size, stdin);
     }
-    lk_status status = lk_predict_bytes(predictor, bytes, size, "standard input", probabilities);
+    lk_status status = LK_ERR_IO;
+    if (ferror(stdin))
+        fprintf(stderr, "lockstep: standard input cannot be read: %s\n", strerror(errno));
+    else
+        status = lk_predict_bytes(predictor, bytes, size, "standard input", probabilities);
     free(bytes);
     return status;
 }

@@ -108,6 +108,10 @@ line "^\{\"file\":\"$work/black.pgm\",\"predictions\":\[\{\"class\":[0-9],\"name
 [[ $(grep -o '"class":' "$work/stdout" | wc -l) -eq 10 ]] || fail "not ten classes"
 "$LOCKSTEP" predict "$trained" - --top 1 <"$work/black.pgm" >"$work/stdout" 2>"$work/stderr" || fail "standard input"
 line "^-: $best "
+status=0
+"$LOCKSTEP" predict "$trained" - <"$work" >"$work/stdout" 2>"$work/stderr" || status=$?
+[[ $status -eq 1 ]] || fail "exit status $status where standard input is a folder"
+complains_just 'standard input cannot be read: Is a directory'
 for file in colour.png:libpng grey.jpg:libjpeg; do
     if "$LOCKSTEP" doctor | grep -q "${file#*:}  *[0-9]"; then
         run 0 predict "$trained" "$pictures/${file%:*}"
