@@ -106,12 +106,20 @@ void lk__free(void *memory)
 
 /* What the heap is given back stays with it, in holes that the next request may not fit into. Large memory is mapped by
  * itself, and goes back to the system. The size of its mapping stands in front of it; 0: it is of the heap. */
-enum { LEAST_MAPPED = 1 << 20 };
+enum { LEAST_MAPPED = 1 << 20, LEAST_HUGE = 4 << 20 };
 
+/* In pages of 2 MiB where the system gives them: a step walks through hundreds of megabytes of activations, and a
+ * processor remembers where some thousand pages are. Without them it works as well, some percent slower. */
 static void *map(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    return memory == MAP_FAILED ? NULL : memory;
+    if (memory == MAP_FAILED)
+        return NULL;
+#ifdef MADV_HUGEPAGE
+    if (bytes >= LEAST_HUGE)
+        madvise(memory, bytes, MADV_HUGEPAGE);
+#endif
+    return memory;
 }
 
 void *lk__alloc_aligned(size_t bytes)
