@@ -1,19 +1,21 @@
 /* Training on several devices by a loop of one's own, after TensorFlow's tutorial "Custom training with
  * tf.distribute.Strategy": the same network for Fashion-MNIST, and the same functions.
  *
- *   custom_training [DATA [EPOCHS [IMAGES [DEVICES [TEST_BATCH]]]]]
+ *   custom_training [DATA [EPOCHS [IMAGES [DEVICES [TEST_BATCH [CHECKPOINTS]]]]]]
  *
  * DATA: fashion-mnist (the default), mnist or synthetic. EPOCHS: 10. IMAGES: train on the first so many, test on as
  * many; 0: all. DEVICES: 1xcpu, … up to SHARDS of them; 2xcpu is the default. TEST_BATCH: images of a test step, 64.
+ * CHECKPOINTS: a folder that gets a checkpoint after every epoch; where it has one training goes on from there.
  *
  * A step's batch is cut into SHARDS parts, whose gradients and metrics are added up by a fixed tree: the digest of the
- * trained variables is the same for any number of devices. */
+ * trained variables is the same for any number of devices, and for a training that was killed and went on. */
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
-enum { SHARDS = 4, GLOBAL_BATCH_SIZE = 64, STEPS_AT_A_TIME = 10, SEED = 0 };
+enum { SHARDS = 4, GLOBAL_BATCH_SIZE = 64, STEPS_AT_A_TIME = 10, SEED = 0, KEEP = 2 };
 
 static const double learning_rate = 1e-3;
 
@@ -50,6 +52,10 @@ typedef struct training {
     int n_parameters;
     lk_shard_sum *train_sum, *test_sum;
     lk_tensor **sums; /* room for those of one step: a set for each replica */
+
+    const char *data, *images;         /* what it is trained on, as it was asked for */
+    int64_t epochs, steps, samples;    /* that are over */
+    lk_checkpoint_writer *checkpoints; /* NULL: there are none */
 } training;
 
 enum { LOSS, HITS, METRICS };
@@ -80,12 +86,62 @@ static training new_training(const char *devices_spec)
 
 static void release_training(training *t)
 {
+    lk_checkpoint_writer_release(t->checkpoints);
     free(t->sums);
     lk_shard_sum_release(t->train_sum);
     lk_shard_sum_release(t->test_sum);
     lk_replicas_release(t->replicas);
     lk_model_release(t->model);
     lk_strategy_release(t->strategy);
+}
+
+/* --- checkpoints -------------------------------------------------------------------------------------------------- */
+
+/* Variables and the optimiser's state are one half of where training stands, what it has seen is the other. */
+static void take_up(training *t, const lk_checkpoint *last)
+{
+    const lk_checkpoint_info *info = lk_checkpoint_get_info(last);
+    const char *images = lk_checkpoint_get_setting(last, "images");
+    if (!info->data || strcmp(info->data, t->data) != 0 || !images || strcmp(images, t->images) != 0) {
+        fprintf(stderr, "custom_training: %s is of a training on other data\n", info->folder);
+        exit(1);
+    }
+    check(lk_replicas_restore(t->replicas, last));
+    t->epochs = info->epoch;
+    t->steps = info->steps;
+    t->samples = info->samples_seen;
+    printf("Going on after %lld epochs\n", (long long)t->epochs);
+}
+
+static void open_checkpoints(training *t, const char *folder)
+{
+    lk_checkpoint *last = NULL;
+    lk_status status = lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &last);
+    if (status == LK_ERR_NOT_FOUND)
+        lk_error_clear();
+    else
+        check(status);
+    if (last)
+        take_up(t, last);
+    t->checkpoints = lk_checkpoint_writer_new(t->replicas, folder, last, KEEP);
+    check_new(t->checkpoints);
+    lk_checkpoint_release(last);
+}
+
+/* A thread writes it while training goes on. */
+static void end_epoch(training *t)
+{
+    const lk_checkpoint_setting settings[] = {{"images", t->images}};
+    t->epochs++;
+    const lk_checkpoint_info info = {.data = t->data,
+                                     .seed = SEED,
+                                     .epoch = t->epochs,
+                                     .steps = t->steps,
+                                     .samples_seen = t->samples,
+                                     .settings = settings,
+                                     .n_settings = 1};
+    if (t->checkpoints)
+        check(lk_checkpoint_writer_save(t->checkpoints, &info));
 }
 
 /* --- loss and metrics --------------------------------------------------------------------------------------------- */
@@ -186,6 +242,8 @@ static void distributed_train_step(training *t, const lk_dataset *data, lk_batch
     int n = t->n_parameters + METRICS;
     check(lk_run_shards(t->train_sum, n, data, batch, train_step, t, t->sums));
     check(lk_replicas_apply(t->replicas, t->sums, n, batch->count, learning_rate));
+    t->steps++;
+    t->samples += batch->count;
     update_state(m, t->sums + t->n_parameters, batch->count);
     release_sums(t, n);
 }
@@ -221,26 +279,28 @@ static metrics iterate(training *t, step_fn step, const lk_dataset *data, lk_loa
 static void train_by_epoch(training *t, const lk_dataset *data, lk_loader *train_loader, const lk_dataset *test,
                            lk_loader *test_loader, int epochs)
 {
-    for (int epoch = 0; epoch < epochs; epoch++) {
-        check(lk_loader_start(train_loader, epoch));
+    while (t->epochs < epochs) {
+        check(lk_loader_start(train_loader, t->epochs));
         metrics trained = iterate(t, distributed_train_step, data, train_loader, -1);
         check(lk_loader_start(test_loader, 0));
         metrics tested = iterate(t, distributed_test_step, test, test_loader, -1);
-        printf("Epoch %d, Loss: %.4f, Accuracy: %.2f, Test Loss: %.4f, Test Accuracy: %.2f\n", epoch + 1,
+        printf("Epoch %d, Loss: %.4f, Accuracy: %.2f, Test Loss: %.4f, Test Accuracy: %.2f\n", (int)t->epochs + 1,
                mean_loss(&trained), percent(&trained), mean_loss(&tested), percent(&tested));
         fflush(stdout);
+        end_epoch(t);
     }
 }
 
 /* Batch after batch, as many at a time as one likes: here a few of every epoch. */
 static void train_by_batch(training *t, const lk_dataset *data, lk_loader *loader, int first_epoch, int epochs)
 {
-    for (int epoch = 0; epoch < epochs; epoch++) {
-        check(lk_loader_start(loader, first_epoch + epoch));
+    while (t->epochs < first_epoch + epochs) {
+        check(lk_loader_start(loader, t->epochs));
         metrics m = iterate(t, distributed_train_step, data, loader, STEPS_AT_A_TIME);
-        printf("Epoch %d, %lld steps, Loss: %.4f, Accuracy: %.2f\n", epoch + 1, (long long)m.steps, mean_loss(&m),
-               percent(&m));
+        printf("Epoch %d, %lld steps, Loss: %.4f, Accuracy: %.2f\n", (int)t->epochs - first_epoch + 1,
+               (long long)m.steps, mean_loss(&m), percent(&m));
         fflush(stdout);
+        end_epoch(t);
     }
 }
 
@@ -261,6 +321,10 @@ int main(int argc, char **argv)
     lk_dataset_opts limit = {.limit = argc > 3 ? number(argv[3], 0, 60000) : 0};
     long test_batch = argc > 5 ? number(argv[5], 1, 60000) : GLOBAL_BATCH_SIZE;
     training t = new_training(argc > 4 ? argv[4] : "2xcpu");
+    t.data = name;
+    t.images = argc > 3 ? argv[3] : "0";
+    if (argc > 6)
+        open_checkpoints(&t, argv[6]);
 
     lk_dataset *data, *test;
     lk_loader *train_loader, *test_loader;
@@ -274,6 +338,8 @@ int main(int argc, char **argv)
     printf("Number of devices: %d\n", lk_strategy_num_replicas(t.strategy));
     train_by_epoch(&t, data, train_loader, test, test_loader, epochs);
     train_by_batch(&t, data, train_loader, epochs, epochs);
+    if (t.checkpoints)
+        check(lk_checkpoint_writer_wait(t.checkpoints));
     for (int replica = 0; replica < lk_strategy_num_replicas(t.strategy); replica++) {
         char digest[33];
         check(lk_replicas_digest(t.replicas, replica, digest));

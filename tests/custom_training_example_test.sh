@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# The example prints the same on one, two and three devices, and every replica has the same variables.
+# The example prints the same on one, two and three devices, and every replica has the same variables; and so it does
+# where it is killed and goes on.
 set -euo pipefail
 
 example=$(dirname "$LOCKSTEP")/examples/custom_training
@@ -27,3 +28,30 @@ sed 's/.*, Test Loss/Test Loss/' 1.epochs | grep '^Test Loss' >loss-64
 for batch in 7 100 330; do
     "$example" synthetic 2 330 2xcpu "$batch" | sed -n 's/^Epoch .*, \(Test Loss.*\)/\1/p' | diff loss-64 -
 done
+
+# Killed at random moments, also while a checkpoint is written, and gone on with on other devices.
+"$example" synthetic 6 330 2xcpu >whole
+grep '^Epoch ' whole >whole.epochs
+digest=$(sed -n 's/^digest \([0-9a-f]*\) .*/\1/p' whole | head -n 1)
+RANDOM=${LOCKSTEP_TEST_SEED:-$$}
+echo "LOCKSTEP_TEST_SEED=$RANDOM"
+for attempt in {1..8}; do
+    LOCKSTEP_CHECKPOINT_SLOW=2 "$example" synthetic 6 330 "$((RANDOM % 3 + 1))xcpu" 64 kept >"killed.$attempt" &
+    process=$!
+    for ((tries = 0; tries < 400 && $(grep -c '^Epoch ' "killed.$attempt") < 2; tries++)); do
+        kill -0 "$process" 2>/dev/null || break
+        sleep 0.02
+    done
+    sleep "0.0$((RANDOM % 10))"
+    kill -KILL "$process" 2>/dev/null || true
+    wait "$process" || true
+done
+"$example" synthetic 6 330 1xcpu 64 kept >last
+cat last
+grep -q "^digest $digest on" last
+grep -q '^Going on after' last
+# What each of them has printed is what the whole one did.
+cat killed.* last | grep '^Epoch ' | sort -u | diff <(sort -u whole.epochs) -
+status=0
+"$example" synthetic 6 200 1xcpu 64 kept 2>refused || status=$?
+[[ $status -eq 1 ]] && grep -q 'is of a training on other data' refused

@@ -1,11 +1,17 @@
-/* Loops written by hand over lk_replicas and lk_run_shards: the same bits as the trainer, and several models in one
- * loop. */
+/* Loops written by hand over lk_replicas and lk_run_shards: the same bits as the trainer, also where they are stopped
+ * and go on from a checkpoint. */
 #include "small_network.h"
 
 #include "lockstep/autograd.h"
+#include "lockstep/checkpoint.h"
+#include "lockstep/log.h"
 #include "lockstep/ops.h"
 
-enum { SHARDS = 6, BATCH = 16, SAMPLES = 45, EPOCHS = 2, SEED = 3, MAX_VALUES = 64 };
+#include <ftw.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { SHARDS = 6, BATCH = 16, SAMPLES = 45, BATCHES = 3, EPOCHS = 2, SEED = 3, MAX_VALUES = 64 };
 
 typedef struct loop {
     lk_strategy *strategy;
@@ -14,6 +20,8 @@ typedef struct loop {
     lk_dataset *dataset;
     int n_parameters, n_values; /* values: gradients, statistics, loss */
     int64_t step;
+    lk_ledger *used;              /* NULL: nobody asks */
+    lk_checkpoint_writer *writer; /* after every step; NULL: none */
 } loop;
 
 static lk_status train_shard(void *user, const lk_shard *shard, lk_tensor **values)
@@ -54,23 +62,49 @@ static void train_batch(loop *l, lk_shard_sum *sum, lk_batch *batch)
     l->step++;
 }
 
-static void train_all(loop *l)
+/* Of the loop's position; losses become worse after the fourth step. */
+static void save(loop *l)
+{
+    static const lk_checkpoint_setting settings[] = {{"rate", "0.05"}, {"note", NULL}};
+    lk_checkpoint_info info = {.seed = SEED,
+                               .epoch = l->step / BATCHES,
+                               .batch = l->step % BATCHES,
+                               .steps = l->step,
+                               .metric = "how far",
+                               .best = l->step > 3 ? 3 : (double)l->step,
+                               .best_epoch = 1,
+                               .settings = settings,
+                               .n_settings = 2};
+    assert_ok(lk_checkpoint_writer_save(l->writer, &info));
+}
+
+/* From where the loop stands, up to so many steps. */
+static void train_until(loop *l, int64_t steps)
 {
     lk_loader *loader;
     lk_loader_opts opts = {.batch_size = BATCH, .seed = SEED, .shuffle = true, .workers = 1};
     lk_shard_sum *sum = lk_shard_sum_new(l->strategy, SHARDS, l->n_values);
     assert_non_null(sum);
     assert_ok(lk_loader_new(l->dataset, &opts, &loader));
-    for (int64_t epoch = 0; epoch < EPOCHS; epoch++) {
+    while (l->step < steps) {
         lk_batch *batch;
-        assert_ok(lk_loader_start(loader, epoch));
-        while (lk_loader_next(loader, &batch) == LK_OK && batch) {
+        assert_ok(lk_loader_start_at(loader, l->step / BATCHES, l->step % BATCHES));
+        while (l->step < steps && lk_loader_next(loader, &batch) == LK_OK && batch) {
+            if (l->used)
+                assert_ok(lk_ledger_add(l->used, batch->indices, batch->count));
             train_batch(l, sum, batch);
             lk_batch_release(batch);
+            if (l->writer)
+                save(l);
         }
     }
     lk_loader_release(loader);
     lk_shard_sum_release(sum);
+}
+
+static void train_all(loop *l)
+{
+    train_until(l, EPOCHS * BATCHES);
 }
 
 /* As the trainer's: seed 3, SGD at 0.05. */
@@ -147,6 +181,168 @@ static void a_loop_of_ones_own_has_the_trainers_bits(void **state)
     lk_trainer_release(trainer);
 }
 
+/* --- checkpoints -------------------------------------------------------------------------------------------------- */
+
+static char folder[64];
+static int warnings;
+
+static int remove_entry(const char *path, const struct stat *there, int type, struct FTW *place)
+{
+    (void)there, (void)type, (void)place;
+    return remove(path);
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/lockstep-own-loop-XXXXXX");
+    warnings = 0;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    lk_log_set(NULL, NULL, LK_LOG_WARNING);
+    return nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+static void count_warnings(void *user, lk_log_level level, const char *message)
+{
+    (void)user;
+    warnings += level == LK_LOG_WARNING && strstr(message, "bits");
+}
+
+static lk_checkpoint *open_at(lk_checkpoint_which which, int64_t steps)
+{
+    lk_checkpoint *checkpoint;
+    if (lk_checkpoint_open(folder, which, &checkpoint) != LK_OK)
+        fail_msg("%s", lk_error_message());
+    assert_int_equal(lk_checkpoint_get_info(checkpoint)->steps, steps);
+    return checkpoint;
+}
+
+/* Stopped after any step, on other devices from then on: the same bits, and each sample once an epoch. */
+static void loops_go_on_in_the_middle_of_an_epoch(void **state)
+{
+    (void)state;
+    static const char *const specs[] = {"2xcpu", "3xcpu", "1xcpu"};
+    char want[33], have[33];
+    loop l;
+    begin(&l, "2xcpu");
+    train_all(&l);
+    assert_ok(lk_replicas_digest(l.replicas, 0, want));
+    end(&l);
+    for (int64_t stop = 1; stop < EPOCHS * BATCHES; stop++) {
+        lk_ledger_report report;
+        lk_ledger *used;
+        lk_log_set(count_warnings, NULL, LK_LOG_WARNING);
+        assert_ok(lk_ledger_new(SAMPLES, &used));
+        begin(&l, specs[stop % 3]);
+        l.used = used;
+        l.writer = lk_checkpoint_writer_new(l.replicas, folder, NULL, 1);
+        assert_non_null(l.writer);
+        train_until(&l, stop);
+        lk_checkpoint_writer_release(l.writer);
+        end(&l);
+
+        lk_checkpoint *checkpoint = open_at(LK_CHECKPOINT_LAST, stop);
+        begin(&l, specs[(stop + 1) % 3]);
+        assert_ok(lk_replicas_restore(l.replicas, checkpoint));
+        l.step = lk_checkpoint_get_info(checkpoint)->steps;
+        l.used = used;
+        l.writer = lk_checkpoint_writer_new(l.replicas, folder, checkpoint, 1);
+        assert_non_null(l.writer);
+        train_all(&l);
+        assert_ok(lk_checkpoint_writer_wait(l.writer));
+        lk_checkpoint_writer_release(l.writer);
+        assert_ok(lk_replicas_digest(l.replicas, 0, have));
+        assert_string_equal(have, want);
+        end(&l);
+        lk_checkpoint_release(checkpoint);
+        lk_ledger_check(used, &report);
+        assert_true(report.unused == 0 && report.used_once == 0);
+        const uint8_t *uses = lk_ledger_uses(used, &(int64_t){0});
+        for (int i = 0; i < SAMPLES; i++)
+            assert_int_equal(uses[i], EPOCHS);
+        lk_ledger_release(used);
+        remove_folder(NULL);
+        assert_int_equal(mkdir(folder, 0700), 0);
+    }
+    assert_int_equal(warnings, 0);
+}
+
+static bool is_kept(int64_t steps)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/checkpoint-%08d", folder, (int)steps);
+    return access(path, F_OK) == 0;
+}
+
+/* The newest, and the best, which is that of the first epoch's end; what the loop says; nobody else's. */
+static void loops_keep_the_newest_and_the_best(void **state)
+{
+    (void)state;
+    loop l;
+    begin(&l, "1xcpu");
+    l.writer = lk_checkpoint_writer_new(l.replicas, folder, NULL, 1);
+    assert_non_null(l.writer);
+    assert_null(lk_checkpoint_writer_new(l.replicas, folder, NULL, 1));
+    assert_int_equal(lk_error_status(), LK_ERR_STATE);
+    lk_error_clear();
+    train_all(&l);
+    assert_ok(lk_checkpoint_writer_wait(l.writer));
+    for (int64_t steps = 1; steps <= 6; steps++)
+        assert_int_equal(is_kept(steps), steps == 3 || steps == 6);
+    lk_checkpoint_release(open_at(LK_CHECKPOINT_LAST, 6));
+    lk_checkpoint *best = open_at(LK_CHECKPOINT_BEST, 3);
+    const lk_checkpoint_info *info = lk_checkpoint_get_info(best);
+    assert_string_equal(info->metric, "how far");
+    assert_true(info->best == 3 && info->best_epoch == 1 && info->updates == 3 && info->seed == SEED);
+    assert_string_equal(lk_checkpoint_get_setting(best, "rate"), "0.05");
+    assert_string_equal(lk_checkpoint_get_setting(best, "note"), "");
+
+    /* Going on from an earlier one puts what is later aside. */
+    lk_checkpoint_writer_release(l.writer);
+    assert_null(lk_checkpoint_writer_new(l.replicas, folder, NULL, 1));
+    assert_int_equal(lk_error_status(), LK_ERR_ARGUMENT);
+    lk_error_clear();
+    l.writer = lk_checkpoint_writer_new(l.replicas, folder, best, 1);
+    assert_non_null(l.writer);
+    assert_true(!is_kept(6) && is_kept(3));
+    lk_checkpoint_writer_release(l.writer);
+    lk_checkpoint_release(best);
+    end(&l);
+}
+
+/* Another processor's implementations round otherwise. */
+static void says_where_bits_will_differ(void **state)
+{
+    (void)state;
+    char path[128], line[256];
+    loop l;
+    begin(&l, "1xcpu");
+    assert_ok(lk_replicas_save(l.replicas, folder, &(lk_checkpoint_info){.steps = 1}));
+    snprintf(path, sizeof path, "%s/checkpoint-00000001/implementations", folder);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    assert_non_null(fgets(line, sizeof line, file));
+    fclose(file);
+    assert_non_null(strstr(line, "device cpu, instruction set "));
+    lk_log_set(count_warnings, NULL, LK_LOG_WARNING);
+    lk_checkpoint *checkpoint = open_at(LK_CHECKPOINT_LAST, 1);
+    assert_ok(lk_replicas_restore(l.replicas, checkpoint));
+    assert_int_equal(warnings, 0);
+    file = fopen(path, "w"); /* once it is checked */
+    assert_non_null(file);
+    fputs("lockstep 0.0.1, device cpu, instruction set none, oneDNN 0.1\n", file);
+    fclose(file);
+    assert_ok(lk_replicas_restore(l.replicas, checkpoint));
+    assert_int_equal(warnings, 1);
+    lk_checkpoint_release(checkpoint);
+    end(&l);
+}
+
 /* --- what goes wrong ---------------------------------------------------------------------------------------------- */
 
 static lk_status fail_at_the_second(void *user, const lk_shard *shard, lk_tensor **values)
@@ -219,6 +415,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_loop_of_ones_own_has_the_trainers_bits),
+        cmocka_unit_test_setup_teardown(loops_go_on_in_the_middle_of_an_epoch, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(loops_keep_the_newest_and_the_best, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(says_where_bits_will_differ, make_folder, remove_folder),
         cmocka_unit_test(a_shard_that_fails),
         cmocka_unit_test(replicas_without_an_optimizer),
     };

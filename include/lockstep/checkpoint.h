@@ -20,7 +20,7 @@ typedef enum lk_checkpoint_which { LK_CHECKPOINT_LAST, LK_CHECKPOINT_BEST } lk_c
 typedef struct lk_checkpoint lk_checkpoint;
 
 typedef struct lk_checkpoint_setting {
-    const char *name, *value; /* of lk_train_options, as lk_options_text writes it; "": not set */
+    const char *name, *value; /* of lk_train_options, as lk_options_text writes it, or a loop's own; "": not set */
 } lk_checkpoint_setting;
 
 /* NULL and 0: not known, as of a loop of one's own that did not say. */
@@ -101,10 +101,31 @@ LK_API lk_callback lk_callback_checkpoint(const char *folder, const lk_checkpoin
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
-/* Writes a checkpoint of replicas into `folder`, which is made: of info the position (epoch, batch, steps,
- * samples_seen), seed, data, class_names, normalisation and dtype count, the rest comes from the replicas. A checkpoint
- * after as many steps is replaced. Waits for the devices and the disk. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
+/* Writes a checkpoint of replicas into `folder`, which is made. Of info count the position (epoch, batch, steps,
+ * samples_seen), seed, data, class_names, normalisation, dtype and settings, of any names that differ; with `metric`,
+ * `best` and `best_epoch` as they are so far, and where best_epoch is `epoch` and no batch follows this one becomes the
+ * folder's best. The rest comes from the replicas. A checkpoint after as many steps is replaced. Waits for the devices
+ * and the disk. Where several processes train together, one of them writes. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
 LK_API lk_status lk_replicas_save(lk_replicas *replicas, const char *folder, const lk_checkpoint_info *info);
+
+/* Writes the same in a thread of its own, and removes what is neither among the newest `keep` (0: 3) nor the best. For
+ * one folder and one program at a time; the replicas have to live as long. resumed: the checkpoint that training goes
+ * on from, so that later ones, which were damaged or are not wanted, are put aside as damaged-checkpoint-N; NULL: it
+ * begins. Errors: LK_ERR_ARGUMENT (it begins, and the folder has checkpoints), LK_ERR_STATE (another one writes there),
+ * LK_ERR_IO, LK_ERR_MEMORY. */
+typedef struct lk_checkpoint_writer lk_checkpoint_writer;
+LK_API lk_checkpoint_writer *lk_checkpoint_writer_new(lk_replicas *replicas, const char *folder,
+                                                      const lk_checkpoint *resumed, int64_t keep);
+
+/* Waits for the devices and until there is a copy in host memory, where there is room for two. One that could not be
+ * written leaves those before it as they are, and a warning says so. Errors: LK_ERR_MEMORY, those of the devices. */
+LK_API lk_status lk_checkpoint_writer_save(lk_checkpoint_writer *writer, const lk_checkpoint_info *info);
+
+/* Waits until all of it is on disk. Errors: that of the last one. */
+LK_API lk_status lk_checkpoint_writer_wait(lk_checkpoint_writer *writer);
+
+/* Waits likewise. NULL is fine. */
+LK_API void lk_checkpoint_writer_release(lk_checkpoint_writer *writer);
 
 /* The same of a trainer, of where it stands. Errors also: LK_ERR_STATE (while steps are under way). */
 LK_API lk_status lk_trainer_save(lk_trainer *trainer, const char *folder);
@@ -114,8 +135,9 @@ LK_API lk_status lk_trainer_save(lk_trainer *trainer, const char *folder);
  * them. Errors: LK_ERR_IO, LK_ERR_FORMAT (a tensor that is missing, of another shape, or one too many). */
 LK_API lk_status lk_replicas_load_weights(lk_replicas *replicas, const char *path);
 
-/* Gives every replica, and the optimiser, what the checkpoint has. Errors: LK_ERR_FORMAT (variables of other names or
- * shapes; an optimiser of another kind). */
+/* Gives every replica, and the optimiser, what the checkpoint has. Where it was made on another kind of machine, or
+ * with other versions of libraries, a warning says that what follows has other bits. Errors: LK_ERR_FORMAT (variables
+ * of other names or shapes; an optimiser of another kind). */
 LK_API lk_status lk_replicas_restore(lk_replicas *replicas, const lk_checkpoint *checkpoint);
 
 #ifdef __cplusplus

@@ -2,7 +2,6 @@
 #include "lockstep/callbacks.h"
 #include "lockstep/checkpoint.h"
 
-#include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "io/json.h"
@@ -139,9 +138,7 @@ static lk_status write_one(saver *s, lk_trainer *trainer, bool ends, bool is_bes
  * before. */
 static void look_after_failures(saver *s)
 {
-    lk_error_state error;
-    if (lk__checkpoint_writer_failure(s->writer, &error))
-        lk__log(LK_LOG_WARNING, "a checkpoint could not be written: %s; training goes on", error.message);
+    lk__checkpoint_writer_warn(s->writer);
     lk__checkpoint_writer_lost_best(s->writer, &s->best);
 }
 
@@ -182,8 +179,8 @@ static lk_status train_begin(void *self, lk_trainer *trainer)
                 metric_names[s->metric]);
     s->last = trainer->position;
     s->last_time = lk__seconds();
-    LK_TRY(lk__checkpoint_writer_new(s->folder, trainer->position.steps, trainer->resumed != NULL,
-                                     s->opts.keep > 0 ? s->opts.keep : 3, trainer->replicas, &s->writer));
+    LK_TRY(lk__checkpoint_writer_new(s->folder, trainer->position.steps, trainer->resumed != NULL, s->opts.keep,
+                                     trainer->replicas, &s->writer));
     LK_TRY(find_best(s, trainer));
     /* From the first moment on there is something to go on from: whose records these are, above all. */
     return trainer->resumed ? LK_OK : write_one(s, trainer, false, false);

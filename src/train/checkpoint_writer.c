@@ -1,6 +1,7 @@
 #include "train/checkpoint_writer.h"
 
 #include "base/heartbeat.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/trace.h"
@@ -16,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { ROOM = 2 };
+enum { ROOM = 2, KEEP = 3 };
 
 typedef struct job {
     lk__checkpoint_contents contents;
@@ -170,7 +171,7 @@ lk_status lk__checkpoint_writer_new(const char *folder, int64_t steps, bool goes
     *writer = NULL;
     if (!w)
         return LK_ERR_MEMORY;
-    w->keep = keep;
+    w->keep = keep > 0 ? keep : KEEP;
     w->lock = -1;
     pthread_mutex_init(&w->mutex, NULL);
     pthread_cond_init(&w->changed, NULL);
@@ -251,13 +252,14 @@ lk_status lk__checkpoint_writer_drain(lk__checkpoint_writer *w)
                                 : lk__fail(last.status, "the last checkpoint could not be written: %s", last.message);
 }
 
-bool lk__checkpoint_writer_failure(lk__checkpoint_writer *w, lk_error_state *error)
+void lk__checkpoint_writer_warn(lk__checkpoint_writer *w)
 {
     pthread_mutex_lock(&w->mutex);
-    *error = w->unsaid;
+    lk_error_state error = w->unsaid;
     w->unsaid = (lk_error_state){.status = LK_OK};
     pthread_mutex_unlock(&w->mutex);
-    return error->status != LK_OK;
+    if (error.status != LK_OK)
+        lk__log(LK_LOG_WARNING, "a checkpoint could not be written: %s; training goes on", error.message);
 }
 
 bool lk__checkpoint_writer_lost_best(lk__checkpoint_writer *w, lk__best *kept)

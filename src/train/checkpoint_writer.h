@@ -11,8 +11,8 @@ typedef struct lk__checkpoint_writer lk__checkpoint_writer;
 
 /* Makes the folder, and takes out of it what a killed process left. Checkpoints after more than `steps` steps are not
  * of this training (LK_ERR_ARGUMENT), or, where that goes on from one of them,
- * could not be read, are put aside as damaged-checkpoint-N. Errors: LK_ERR_IO, LK_ERR_MEMORY, LK_ERR_STATE (another one
- * writes there). */
+ * could not be read, are put aside as damaged-checkpoint-N. keep 0: 3. Errors: LK_ERR_IO, LK_ERR_MEMORY, LK_ERR_STATE
+ * (another one writes there). */
 lk_status lk__checkpoint_writer_new(const char *folder, int64_t steps, bool goes_on, int64_t keep,
                                     lk_replicas *replicas, lk__checkpoint_writer **writer);
 
@@ -28,8 +28,8 @@ void lk__checkpoint_writer_put(lk__checkpoint_writer *writer, lk__checkpoint_con
 /* Waits until all is written. Gives back how the last one went. */
 lk_status lk__checkpoint_writer_drain(lk__checkpoint_writer *writer);
 
-/* What failed since the last call; false: nothing. */
-bool lk__checkpoint_writer_failure(lk__checkpoint_writer *writer, lk_error_state *error);
+/* Says in a warning what failed since the last call. */
+void lk__checkpoint_writer_warn(lk__checkpoint_writer *writer);
 
 /* Whether one that was to be the best could not be written since the last call, and none is on its way. *kept: the one
  * that is the best then. */

@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/tensor.h"
-#include "lockstep/record.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -172,36 +171,4 @@ lk_status lk__replicas_restore(lk_replicas *replicas, const lk_checkpoint *check
     for (int o = 0; o < lk__replicas_owners(replicas) && same; o++)
         LK_TRY(restore_optimizer(replicas, checkpoint, o, same_settings));
     return LK_OK;
-}
-
-lk_status lk_replicas_restore(lk_replicas *replicas, const lk_checkpoint *checkpoint)
-{
-    return lk__replicas_restore(replicas, checkpoint, true);
-}
-
-/* --- of a loop of one's own --------------------------------------------------------------------------------------- */
-
-static lk_status save(lk_replicas *replicas, const char *folder, const lk_checkpoint_info *info,
-                      lk__checkpoint_contents *contents)
-{
-    LK_TRY(lk__checkpoint_contents_init(contents, replicas));
-    LK_TRY(lk__checkpoint_contents_copy(contents, replicas));
-    const lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
-    lk_checkpoint_info known = *info;
-    if (optimizer)
-        known.updates = lk_optimizer_steps(optimizer);
-    lk__state_begin(&contents->state, &known, contents->model, replicas);
-    LK_TRY(lk__state_end(&contents->state));
-    contents->steps = info->steps;
-    LK_TRY(lk_make_directory(folder));
-    LK_TRY(lk__checkpoint_clean(folder));
-    return lk__checkpoint_write(folder, contents);
-}
-
-lk_status lk_replicas_save(lk_replicas *replicas, const char *folder, const lk_checkpoint_info *info)
-{
-    lk__checkpoint_contents contents = {0};
-    lk_status status = save(replicas, folder, info, &contents);
-    lk__checkpoint_contents_free(&contents);
-    return status;
 }
