@@ -43,6 +43,14 @@ if LC_ALL=C grep -q '[^ -~]' "$work/stdout"; then
     fail "more than ASCII where the locale has no more"
 fi
 
+# A run that went on with other settings is shown with those.
+run 0 "${small[@]}" --epochs 1 --devices 1xcpu --log-dir "$work/on" --checkpoint-dir "$work/kept"
+run 0 "${small[@]}" --epochs 2 --devices 1xcpu --log-dir "$work/on" --checkpoint-dir "$work/kept" --resume --override
+run 0 runs compare "$work/on" "$work/logs/a"
+if grep -q '^  epochs .*1' "$work/stdout"; then
+    fail "the settings are those that the run began with"
+fi
+
 # What a dying program leaves, and what nobody wrote.
 head -c -20 "$work/logs/a/epochs.jsonl" >"$work/cut"
 mv "$work/cut" "$work/logs/a/epochs.jsonl"

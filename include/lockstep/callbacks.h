@@ -77,7 +77,8 @@ LK_API lk_callback lk_callback_csv(const char *path);
 
 typedef struct lk_json_lines_opts {
     /* A first line {"event":"settings", …}: what lk_callback_tensorboard shows as text, here numbers as numbers, flags
-     * as true or false, and null for what is not set. */
+     * as true or false, and null for what is not set. Another one where training goes on with other settings
+     * (lk_train_config.override): those of what follows. */
     bool settings;
     bool ledger; /* "train_ledger" and "val_ledger" in the lines of epochs */
 } lk_json_lines_opts;

@@ -24,7 +24,7 @@ typedef struct lk_run_epoch {
 
 typedef struct lk_run {
     const char *path;               /* of the file */
-    const lk_run_setting *settings; /* of what identifies a run, in their order */
+    const lk_run_setting *settings; /* of what identifies a run, in their order; as it went on last */
     int n_settings;
     const lk_run_epoch *epochs; /* in order */
     int64_t n_epochs;

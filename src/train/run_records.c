@@ -64,12 +64,22 @@ static char *text_of(const json_t *value)
     return lk__strdup(number);
 }
 
+static void free_settings(records *r)
+{
+    for (int i = 0; i < r->run.n_settings; i++) {
+        lk__free((void *)(uintptr_t)r->settings[i].name);
+        lk__free((void *)(uintptr_t)r->settings[i].value);
+    }
+    lk__free(r->settings);
+    r->run.n_settings = 0;
+}
+
+/* Of a run that was resumed with others the last ones. */
 static lk_status read_settings(records *r, json_t *line)
 {
     const char *name;
     json_t *value;
-    if (r->settings)
-        return LK_OK;
+    free_settings(r);
     r->settings = lk__calloc(json_object_size(line) + 1, sizeof *r->settings);
     r->run.settings = r->settings;
     if (!r->settings)
@@ -238,11 +248,7 @@ void lk_run_release(lk_run *run)
     records *r = (records *)run;
     if (!r)
         return;
-    for (int i = 0; i < r->run.n_settings; i++) {
-        lk__free((void *)(uintptr_t)r->settings[i].name);
-        lk__free((void *)(uintptr_t)r->settings[i].value);
-    }
-    lk__free(r->settings);
+    free_settings(r);
     lk__free(r->epochs);
     lk__free(r->digest);
     lk__free(r->path);

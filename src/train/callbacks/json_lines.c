@@ -128,9 +128,9 @@ static lk_status train_begin(void *self, lk_trainer *trainer)
     if (!j->to_stdout && !j->opened)
         LK_TRY(lk__append_open(&j->file, j->path, O_TRUNC));
     j->opened = true;
-    bool goes_on = j->resumed;
+    bool is_said = j->resumed && !lk_trainer_config(trainer)->override;
     j->resumed = false;
-    return j->opts.settings && !goes_on ? write_settings(j, trainer) : LK_OK;
+    return j->opts.settings && !is_said ? write_settings(j, trainer) : LK_OK;
 }
 
 static lk_status step_end(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
