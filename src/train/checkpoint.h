@@ -13,7 +13,7 @@
 #include <jansson.h>
 #include <limits.h>
 
-enum { LK_CHECKPOINT_VERSION = 1, LK_CHECKPOINT_NAME = 48 };
+enum { LK_CHECKPOINT_VERSION = 2, LK_CHECKPOINT_NAME = 48 };
 
 #define LK_MANIFEST_FORMAT "lockstep manifest"
 #define LK_UNFINISHED ".unfinished-" /* what the name of a folder begins with until it is whole */
