@@ -15,7 +15,7 @@ static int64_t model_bytes;
 static uint64_t model_hash;
 
 static const char whole_state[] =
-    "{\"format\":\"lockstep checkpoint\",\"version\":1,\"model\":{\"kind\":\"built\",\"name\":\"n\",\"channels\":1,"
+    "{\"format\":\"lockstep checkpoint\",\"version\":2,\"model\":{\"kind\":\"built\",\"name\":\"n\",\"channels\":1,"
     "\"height\":2,\"width\":2,\"classes\":2,\"variables\":[\"w\"]},\"data\":{\"name\":\"d\"},\"dtype\":\"f32\","
     "\"seed\":\"1\",\"position\":{\"epoch\":1,\"batch\":0,\"steps\":1,\"updates\":1,\"samples_seen\":4}}";
 
@@ -31,7 +31,7 @@ static void put_manifest(const void *state, size_t bytes)
 {
     char text[512];
     int length = snprintf(text, sizeof text,
-                          "{\"format\":\"lockstep manifest\",\"version\":1,\"files\":{\"model.safetensors\":{\"bytes\":"
+                          "{\"format\":\"lockstep manifest\",\"version\":2,\"files\":{\"model.safetensors\":{\"bytes\":"
                           "%" PRId64 ",\"xxh3\":\"%016" PRIx64
                           "\"},\"state.json\":{\"bytes\":%zu,\"xxh3\":\"%016" PRIx64 "\"}}}",
                           model_bytes, model_hash, bytes, (uint64_t)XXH3_64bits(state, bytes));
