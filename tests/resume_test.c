@@ -554,6 +554,62 @@ static void steps_alone_go_on(void **state)
     lk_trainer_release(trainer);
 }
 
+/* What steps without fit, or a callback, have saved is gone on from by fit. */
+static lk_status save_in_rest(void *self, lk_trainer *trainer, const lk_rest_report *report)
+{
+    const int64_t *steps = self;
+    return report->steps == *steps ? lk_trainer_save(trainer, folder) : LK_OK;
+}
+
+static bool want_rest_at(void *self, lk_trainer *trainer, int64_t steps)
+{
+    (void)trainer;
+    return steps == *(const int64_t *)self;
+}
+
+static lk_status save_at_the_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    (void)stop;
+    return report->epoch == *(const int64_t *)self ? lk_trainer_save(trainer, folder) : LK_OK;
+}
+
+static void fit_goes_on_from_what_was_saved(void **state)
+{
+    (void)state;
+    lk_train_config config = usual(), resumed = config;
+    kept whole = {0}, have = {0};
+    lk_train_result result;
+    resumed.devices = "1xcpu";
+    train_to_the_end(&config, false, &whole);
+    for (int64_t steps = 3; steps < 6; steps++) {
+        lk_trainer *trainer = small_trainer(&config);
+        assert_ok(lk_trainer_run(trainer, steps));
+        assert_ok(lk_trainer_save(trainer, folder));
+        lk_trainer_release(trainer);
+        memset(&have, 0, sizeof have);
+        train_to_the_end(&resumed, true, &have);
+        same_end(&have, &whole, "steps without fit");
+        assert_int_equal(have.epochs[1].epoch, 2);
+        empty_folder();
+    }
+    int64_t step = 5, epoch = 2;
+    lk_callback savers[] = {
+        {.name = "in rest", .wants_rest = want_rest_at, .rest = save_in_rest, .self = &step},
+        {.name = "at the end", .epoch_end = save_at_the_end, .self = &epoch},
+    };
+    for (int i = 0; i < 2; i++) {
+        lk_trainer *trainer = small_trainer(&config);
+        assert_ok(lk_trainer_add(trainer, savers[i]));
+        assert_ok(lk_trainer_fit(trainer, &result));
+        lk_trainer_release(trainer);
+        memset(&have, 0, sizeof have);
+        train_to_the_end(&resumed, true, &have);
+        same_end(&have, &whole, savers[i].name);
+        assert_int_equal(have.epochs[1].epoch, 2);
+        empty_folder();
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -569,6 +625,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(going_on_finds_the_best, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(goes_on_again_and_again, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(steps_alone_go_on, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(fit_goes_on_from_what_was_saved, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

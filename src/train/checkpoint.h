@@ -127,10 +127,9 @@ lk_status lk__checkpoint_read_files(lk_checkpoint *checkpoint);
 
 /* --- checkpoint_trainer.c ----------------------------------------------------------------------------------------- */
 
-/* Fills in all of `contents` for where the trainer stands; of `extra`, what says how training goes: finished, metric,
- * best and best_epoch. more(user, out), NULL: nothing, adds to state.json. Waits for the devices. */
+/* Fills in all of `contents` for where the trainer stands, what callbacks remember included where it is at rest; of
+ * `extra`, what says how training goes: finished, metric, best and best_epoch. Waits for the devices. */
 lk_status lk__checkpoint_of_trainer(lk_trainer *trainer, const lk_checkpoint_info *extra,
-                                    lk_status (*more)(void *user, lk__bytes *out), void *user,
                                     lk__checkpoint_contents *contents);
 
 /* --- replicas.c --------------------------------------------------------------------------------------------------- */

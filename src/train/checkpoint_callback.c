@@ -103,19 +103,6 @@ static bool is_better(saver *s, const lk_epoch_report *report)
 
 /* --- what is written ---------------------------------------------------------------------------------------------- */
 
-static lk_status put_states(void *user, lk__bytes *out)
-{
-    lk_trainer *trainer = user;
-    lk_state state = {.out = out};
-    lk__json_open(out, "fit", '{');
-    lk__fit_save(trainer->fit, &state);
-    lk__json_close(out, '}');
-    lk__json_open(out, "callbacks", '{');
-    LK_TRY(lk__callbacks_save(&trainer->callbacks, trainer, &state));
-    lk__json_close(out, '}');
-    return LK_OK;
-}
-
 static lk_status write_one(saver *s, lk_trainer *trainer, bool ends, bool is_best)
 {
     lk_checkpoint_info extra = {.finished = ends};
@@ -125,7 +112,7 @@ static lk_status write_one(saver *s, lk_trainer *trainer, bool ends, bool is_bes
         extra.best_epoch = s->best.epoch;
     }
     lk__checkpoint_contents *contents = lk__checkpoint_writer_take(s->writer);
-    LK_TRY(lk__checkpoint_of_trainer(trainer, &extra, put_states, trainer, contents));
+    LK_TRY(lk__checkpoint_of_trainer(trainer, &extra, contents));
     lk__checkpoint_writer_put(s->writer, contents, is_best ? &s->best : NULL);
     s->last = trainer->position;
     s->last_ends = ends;

@@ -8,6 +8,7 @@
 #include "lockstep/record.h"
 #include "nn/model.h"
 #include "train/callbacks/settings.h"
+#include "train/fit.h"
 #include "train/trainer.h"
 
 #include <inttypes.h>
@@ -40,8 +41,22 @@ static lk_status list_class_names(const lk_trainer *trainer, const char ***names
     return *names ? LK_OK : LK_ERR_MEMORY;
 }
 
+/* In the middle of an epoch's end some callbacks know of it and others do not yet. */
+static lk_status put_states(lk_trainer *trainer, lk__bytes *out)
+{
+    lk_state state = {.out = out};
+    lk__json_open(out, "fit", '{');
+    lk__fit_save(trainer, &state);
+    lk__json_close(out, '}');
+    if (!trainer->at_rest)
+        return LK_OK;
+    lk__json_open(out, "callbacks", '{');
+    LK_TRY(lk__callbacks_save(&trainer->callbacks, trainer, &state));
+    lk__json_close(out, '}');
+    return LK_OK;
+}
+
 lk_status lk__checkpoint_of_trainer(lk_trainer *trainer, const lk_checkpoint_info *extra,
-                                    lk_status (*more)(void *user, lk__bytes *out), void *user,
                                     lk__checkpoint_contents *contents)
 {
     const lk_plan *plan = &trainer->plan;
@@ -73,8 +88,8 @@ lk_status lk__checkpoint_of_trainer(lk_trainer *trainer, const lk_checkpoint_inf
     lk__json_open(state, "settings", '{');
     lk_status status = lk__settings_visit(trainer, put_setting, state);
     lk__json_close(state, '}');
-    if (status == LK_OK && more)
-        status = more(user, state);
+    if (status == LK_OK)
+        status = put_states(trainer, state);
     LK_TRY(status);
     LK_TRY(lk__state_end(state));
     lk__bytes_clear(&contents->implementations);
@@ -87,7 +102,7 @@ lk_status lk__checkpoint_of_trainer(lk_trainer *trainer, const lk_checkpoint_inf
 static lk_status save(lk_trainer *trainer, const char *folder, lk__checkpoint_contents *contents)
 {
     LK_TRY(lk__checkpoint_contents_init(contents, trainer->replicas));
-    LK_TRY(lk__checkpoint_of_trainer(trainer, &(lk_checkpoint_info){0}, NULL, NULL, contents));
+    LK_TRY(lk__checkpoint_of_trainer(trainer, &(lk_checkpoint_info){0}, contents));
     LK_TRY(lk_make_directory(folder));
     LK_TRY(lk__checkpoint_clean(folder));
     return lk__checkpoint_write(folder, contents);
@@ -96,8 +111,8 @@ static lk_status save(lk_trainer *trainer, const char *folder, lk__checkpoint_co
 lk_status lk_trainer_save(lk_trainer *trainer, const char *folder)
 {
     lk__checkpoint_contents contents = {0};
-    if (trainer->in_pass)
-        LK_FAIL(LK_ERR_STATE, "checkpoint: steps are under way; from epoch_end on it can be asked for");
+    if (trainer->in_pass && !trainer->at_rest)
+        LK_FAIL(LK_ERR_STATE, "checkpoint: steps are under way; in `rest`, or from epoch_end on, it can be asked for");
     lk_status status = save(trainer, folder, &contents);
     lk__checkpoint_contents_free(&contents);
     return status;

@@ -275,7 +275,9 @@ lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
     lk__now(LK_DOING_WORK, "records");
     LK_TRY(lk__or_give_up(trainer, take_up(&fit)));
     trainer->fit = &fit;
+    trainer->at_rest = true;
     lk_status status = lk__callbacks_train_begin(&trainer->callbacks, trainer);
+    trainer->at_rest = false;
     if (status == LK_OK)
         status = run_epochs(&fit);
     if (status == LK_OK)

@@ -20,7 +20,8 @@ typedef struct lk__fit {
     double flops_per_image; /* of training */
 } lk__fit;
 
-void lk__fit_save(const lk__fit *fit, lk_state *state);
+/* What there is to say of the trainer's fit, or of its steps without one. */
+void lk__fit_save(const lk_trainer *trainer, lk_state *state);
 
 /* Takes up totals, and where the trainer stands in the epoch. Errors: LK_ERR_FORMAT. */
 lk_status lk__fit_resume(lk__fit *fit, const lk_state *state);

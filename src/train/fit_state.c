@@ -24,21 +24,32 @@ static bool get_metrics(const lk_state *state, const char *name, lk_metrics *m)
     return true;
 }
 
-void lk__fit_save(const lk__fit *fit, lk_state *state)
+/* As far as the position says it: of steps without fit. */
+static lk_train_result so_far(const lk__position *at)
 {
-    const lk_train_result *whole = &fit->whole;
-    const lk__position *at = &fit->trainer->position;
-    double now = lk__seconds();
-    const double totals[TOTALS] = {(double)whole->epochs, (double)whole->steps, (double)whole->samples_seen,
-                                   whole->seconds,        now - fit->began,     fit->result->images_per_second};
+    return (lk_train_result){.epochs = at->epoch,
+                             .steps = at->steps - at->batch,
+                             .samples_seen = at->samples_seen - at->samples,
+                             .images_per_second = NAN};
+}
+
+void lk__fit_save(const lk_trainer *trainer, lk_state *state)
+{
+    const lk__fit *fit = trainer->fit;
+    const lk__position *at = &trainer->position;
+    const lk_train_result whole = fit ? fit->whole : so_far(at), *result = fit ? fit->result : &whole;
+    double now = lk__seconds(), began = fit ? fit->began : now,
+           epoch_began = fit ? fit->epoch_began : now - at->seconds;
+    const double totals[TOTALS] = {(double)whole.epochs, (double)whole.steps, (double)whole.samples_seen,
+                                   whole.seconds,        now - began,         result->images_per_second};
     const double epoch[EPOCH] = {(double)at->samples, (double)at->skipped, at->rate, at->seconds,
-                                 at->batch > 0 ? now - fit->epoch_began : 0};
+                                 at->batch > 0 ? now - epoch_began : 0};
     lk_state_set(state, "whole", totals, TOTALS);
     lk_state_set(state, "epoch", epoch, EPOCH);
     put_metrics(state, "so_far", &at->so_far);
-    put_metrics(state, "val", &whole->val);
-    if (fit->result->stopped_by)
-        lk_state_set_text(state, "stopped_by", fit->result->stopped_by);
+    put_metrics(state, "val", &whole.val);
+    if (result->stopped_by)
+        lk_state_set_text(state, "stopped_by", result->stopped_by);
 }
 
 lk_status lk__fit_resume(lk__fit *fit, const lk_state *state)

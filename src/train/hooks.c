@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "io/json.h"
 #include "train/callback_state.h"
+#include "train/trainer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -129,12 +130,15 @@ bool lk__callbacks_want_rest(const lk__callbacks *callbacks, lk_trainer *trainer
 
 lk_status lk__callbacks_rest(const lk__callbacks *callbacks, lk_trainer *trainer, const lk_rest_report *report)
 {
-    for (int i = 0; i < callbacks->n; i++) {
+    lk_status status = LK_OK;
+    trainer->at_rest = true;
+    for (int i = 0; i < callbacks->n && status == LK_OK; i++) {
         const lk_callback *callback = &callbacks->list[i];
         if (callback->rest)
-            LK_TRY(callback->rest(callback->self, trainer, report));
+            status = callback->rest(callback->self, trainer, report);
     }
-    return LK_OK;
+    trainer->at_rest = false;
+    return status;
 }
 
 enum { MEMBER_NAME = 80 };

@@ -100,6 +100,7 @@ struct lk_trainer {
     struct lk__fit *fit;           /* that is at work; NULL: none */
     bool epoch_open;
     bool in_pass; /* fit or an evaluation has steps under way */
+    bool at_rest; /* in hooks where all callbacks stand where the position is */
     lk__callbacks callbacks;
     lk_scaling_report *scaling; /* see lk_trainer_scaling */
     atomic_bool interrupted;
