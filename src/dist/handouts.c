@@ -19,7 +19,8 @@ typedef struct held {
 struct lk_handouts {
     int64_t shards, max_staleness;
     int64_t next, end; /* batches that nobody has had yet */
-    held *open;        /* [n] */
+    bool paused;
+    held *open; /* [n] */
     int n, capacity;
     int64_t *order; /* [capacity]: scratch of `can_finish` */
     lk_handout_counts counts;
@@ -49,15 +50,31 @@ void lk__handouts_start(lk_handouts *h, int64_t first, int64_t count)
     h->next = first;
     h->end = first + count;
     h->n = 0;
+    h->paused = false;
 }
 
-/* A batch that workers share is finished where it is begun, or some of its nodes would count for all. */
+void lk__handouts_pause(lk_handouts *h, bool paused)
+{
+    h->paused = paused;
+}
+
+bool lk__handouts_are_at_rest(const lk_handouts *h)
+{
+    return h->n == 0;
+}
+
 void lk__handouts_stop(lk_handouts *h)
 {
     h->end = h->next;
-    for (int i = h->n - 1; i >= 0 && h->max_staleness != 0; i--)
+}
+
+int lk__handouts_drop(lk_handouts *h)
+{
+    int before = h->n;
+    for (int i = h->n - 1; i >= 0; i--)
         if (h->open[i].worker == NOBODY)
             h->open[i] = h->open[--h->n];
+    return before - h->n;
 }
 
 static lk_status grow(lk_handouts *h, int n)
@@ -145,7 +162,7 @@ static void cut(lk_handouts *h, lk_range node, int64_t nodes)
 static lk_status open_next(lk_handouts *h, int64_t nodes)
 {
     bool shared = h->max_staleness == 0;
-    if (h->next == h->end || (shared && h->n > 0))
+    if (h->next == h->end || h->paused || (shared && h->n > 0))
         return LK_OK;
     nodes = shared ? nodes < h->shards ? nodes : h->shards : 1;
     LK_TRY(grow(h, (int)(2 * nodes)));

@@ -39,8 +39,17 @@ void lk__handouts_release(lk_handouts *handouts);
 /* An epoch of batches [first, first + count); nothing of another one is left. */
 void lk__handouts_start(lk_handouts *handouts, int64_t first, int64_t count);
 
-/* No new batches from now on, nor those that wait to be handed out again; what workers have is still to be finished. */
+/* While it is paused no batch is begun; those that were are finished, by others where they are given back. */
+void lk__handouts_pause(lk_handouts *handouts, bool paused);
+
+/* Whether all batches that were begun are finished: they are the first ones of the epoch. */
+bool lk__handouts_are_at_rest(const lk_handouts *handouts);
+
+/* No new batches from now on; those that were begun are still to be finished. */
 void lk__handouts_stop(lk_handouts *handouts);
+
+/* Forgets what waits to be handed out again. Gives how many those were. */
+int lk__handouts_drop(lk_handouts *handouts);
 
 typedef enum lk_take {
     LK_TAKEN,

@@ -204,23 +204,62 @@ static void who_waits_for_others_is_told_so(void **state)
     lk__handouts_release(h);
 }
 
+/* Of batches from `first` on, of which workers 0 and 1 have one each. */
+static lk_handouts *two_are_out(int64_t first, lk_handout *a, lk_handout *b)
+{
+    lk_handouts *h;
+    lk_take take;
+    assert_int_equal(lk__handouts_new(SHARDS, LK_NO_STALENESS_LIMIT, &h), LK_OK);
+    lk__handouts_start(h, first, 10);
+    assert_true(lk__handouts_are_at_rest(h));
+    assert_int_equal(lk__handouts_take(h, 0, 1, a, &take), LK_OK);
+    assert_int_equal(lk__handouts_take(h, 1, 1, b, &take), LK_OK);
+    return h;
+}
+
 static void a_stop_ends_what_is_out(void **state)
 {
     (void)state;
-    lk_handouts *h;
     lk_handout a, b;
     lk_take take;
-    assert_int_equal(lk__handouts_new(SHARDS, LK_NO_STALENESS_LIMIT, &h), LK_OK);
-    lk__handouts_start(h, 0, 10);
-    assert_int_equal(lk__handouts_take(h, 0, 1, &a, &take), LK_OK);
-    assert_int_equal(lk__handouts_take(h, 1, 1, &b, &take), LK_OK);
+    lk_handouts *h = two_are_out(0, &a, &b);
     assert_int_equal(lk__handouts_give_back(h, 1), 1);
     lk__handouts_stop(h);
     assert_int_equal(lk__handouts_take(h, 2, 1, &b, &take), LK_OK);
+    assert_int_equal(take, LK_TAKEN); /* what was begun is finished by whoever is there … */
+    assert_int_equal(b.batch, 1);
+    assert_int_equal(lk__handouts_take(h, 1, 1, &b, &take), LK_OK);
     assert_int_equal(take, LK_TAKE_NONE);
+    assert_int_equal(lk__handouts_give_back(h, 2), 1);
+    assert_int_equal(lk__handouts_drop(h), 1); /* … unless that is nobody */
     assert_false(lk__handouts_are_finished(h));
     assert_int_equal(lk__handouts_finish(h, a.batch, a.node), LK_FINISHED_BATCH);
     assert_true(lk__handouts_are_finished(h));
+    lk__handouts_release(h);
+}
+
+static void a_pause_lets_what_is_out_come_to_its_end(void **state)
+{
+    (void)state;
+    lk_handout a, b;
+    lk_take take;
+    lk_handouts *h = two_are_out(5, &a, &b);
+    lk__handouts_pause(h, true);
+    assert_int_equal(lk__handouts_finish(h, b.batch, b.node), LK_FINISHED_BATCH);
+    assert_int_equal(lk__handouts_take(h, 1, 1, &b, &take), LK_OK);
+    assert_int_equal(take, LK_TAKE_NONE);
+    assert_false(lk__handouts_are_at_rest(h));
+    assert_int_equal(lk__handouts_give_back(h, 0), 1);
+    assert_int_equal(lk__handouts_take(h, 1, 1, &b, &take), LK_OK);
+    assert_int_equal(take, LK_TAKEN);
+    assert_int_equal(b.batch, a.batch);
+    assert_int_equal(lk__handouts_finish(h, b.batch, b.node), LK_FINISHED_BATCH);
+    assert_true(lk__handouts_are_at_rest(h));
+    assert_false(lk__handouts_are_finished(h));
+    lk__handouts_pause(h, false);
+    assert_int_equal(lk__handouts_take(h, 1, 1, &b, &take), LK_OK);
+    assert_int_equal(take, LK_TAKEN);
+    assert_int_equal(b.batch, 7);
     lk__handouts_release(h);
 }
 
@@ -233,6 +272,7 @@ int main(void)
         cmocka_unit_test(workers_share_a_batch_without_staleness),
         cmocka_unit_test(who_waits_for_others_is_told_so),
         cmocka_unit_test(a_stop_ends_what_is_out),
+        cmocka_unit_test(a_pause_lets_what_is_out_come_to_its_end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

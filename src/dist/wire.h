@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-enum { LK_WIRE_MAGIC = 0x4c4b5750, LK_WIRE_VERSION = 3 };
+enum { LK_WIRE_MAGIC = 0x4c4b5750, LK_WIRE_VERSION = 4 };
 
 typedef struct lk_wire_header {
     uint32_t magic;

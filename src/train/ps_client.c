@@ -18,6 +18,7 @@ typedef struct link {
     lk_peer *peer;         /* NULL: not connected */
     int connection, asked; /* counts connections; the one that the request at hand was sent over */
     float *flat;           /* [elements]: pulled, or to be pushed */
+    float *state;          /* [slots * elements]: pulled; NULL: nobody has asked for it */
     lk_mail *mail;         /* the answer, while it is looked at */
     ps_variables pulled;
     ps_variables timed; /* what an empty pull was answered */
@@ -80,6 +81,7 @@ void lk__ps_client_release(ps_client *c)
         lk__peer_release(c->links[s].peer);
         lk__mail_release(c->links[s].mail);
         lk__free(c->links[s].flat);
+        lk__free(c->links[s].state);
     }
     lk__free(c->links);
     lk__free(c->places);
@@ -214,29 +216,38 @@ static lk_status ask_all(ps_client *c, const request *r)
 
 /* --- pull --------------------------------------------------------------------------------------------------------- */
 
+typedef struct pulling {
+    ps_pull pull;
+    int n_slots; /* of the optimiser's state that come too */
+} pulling;
+
 static void describe_pull(const ps_client *c, int server, const void *user, lk_wire_first *first, lk_frame *frames,
                           int *n)
 {
     (void)server;
-    ps_pull pull = *(const ps_pull *)user;
+    ps_pull pull = ((const pulling *)user)->pull;
     pull.run = c->run;
     frames[0] = lk__wire_first(first, PS_PULL, 0, &pull, sizeof pull);
     *n = 1;
 }
 
+/* user: how many kinds of the optimiser's state come too. */
 static lk_status take_variables(ps_client *c, int server, void *user)
 {
-    (void)user;
     link *l = &c->links[server];
-    const void *flat, *running;
+    const void *flat, *running, *state;
     size_t bytes = (size_t)c->layout->placement.elements[server] * sizeof(float),
-           extra = (size_t)lk__ps_layout_statistics(c->layout, server) * sizeof(float);
-    LK_TRY(lk__wire_body(l->mail, PS_VARIABLES, "variables", &l->pulled, sizeof l->pulled, 2, 2));
+           extra = (size_t)lk__ps_layout_statistics(c->layout, server) * sizeof(float),
+           slots = (size_t)((pulling *)user)->n_slots * bytes;
+    LK_TRY(lk__wire_body(l->mail, PS_VARIABLES, "variables", &l->pulled, sizeof l->pulled, 3, 3));
     LK_TRY(lk__wire_frame(l->mail, 0, "variables", bytes, &flat));
     LK_TRY(lk__wire_frame(l->mail, 1, "variables", extra, &running));
+    LK_TRY(lk__wire_frame(l->mail, 2, "variables", slots, &state));
     memcpy(l->flat, flat, bytes);
     if (extra > 0)
         memcpy(c->running, running, extra);
+    if (slots > 0)
+        memcpy(l->state, state, slots);
     return LK_OK;
 }
 
@@ -245,22 +256,51 @@ static lk_status take_times(ps_client *c, int server, void *user)
 {
     (void)user;
     link *l = &c->links[server];
-    return lk__wire_body(l->mail, PS_VARIABLES, "variables", &l->timed, sizeof l->timed, 2, 2);
+    return lk__wire_body(l->mail, PS_VARIABLES, "variables", &l->timed, sizeof l->timed, 3, 3);
 }
 
 lk_status lk__ps_client_pull_nothing(ps_client *c, bool is_timed)
 {
-    ps_pull pull = {.is_empty = 1, .is_timed = is_timed};
-    request r = {.describe = describe_pull, .take = take_times, .user = &pull};
+    pulling p = {.pull = {.is_empty = 1, .is_timed = is_timed}};
+    request r = {.describe = describe_pull, .take = take_times, .user = &p};
     return ask_all(c, &r);
+}
+
+static lk_status make_room_for_state(ps_client *c, int n_slots)
+{
+    for (int s = 0; s < c->servers && n_slots > 0; s++) {
+        size_t elements = (size_t)n_slots * (size_t)c->layout->placement.elements[s];
+        if (!c->links[s].state)
+            c->links[s].state = lk__calloc(elements, sizeof(float));
+        if (!c->links[s].state)
+            return LK_ERR_MEMORY;
+    }
+    return LK_OK;
+}
+
+static lk_status write_slot(ps_client *c, int slot, lk_tensor *const *parameters)
+{
+    const float *flats[LK_MAX_SERVERS];
+    for (int s = 0; s < c->servers; s++)
+        flats[s] = c->links[s].state + slot * c->layout->placement.elements[s];
+    return lk__ps_layout_write_parameters(c->layout, &parameters, 1, flats, c->scratch);
 }
 
 lk_status lk__ps_client_pull(ps_client *c, lk_tensor *const *const *sets, int n_sets)
 {
+    return lk__ps_client_pull_all(c, sets, n_sets, NULL, 0);
+}
+
+lk_status lk__ps_client_pull_all(ps_client *c, lk_tensor *const *const *sets, int n_sets,
+                                 lk_tensor *const *const *state, int n_slots)
+{
     const float *flats[LK_MAX_SERVERS];
-    ps_pull pull = {.is_empty = 0};
-    request r = {.describe = describe_pull, .take = take_variables, .user = &pull};
+    pulling p = {.pull = {.with_state = n_slots > 0}, .n_slots = n_slots};
+    request r = {.describe = describe_pull, .take = take_variables, .user = &p};
+    LK_TRY(make_room_for_state(c, n_slots));
     LK_TRY(ask_all(c, &r));
+    for (int slot = 0; slot < n_slots; slot++)
+        LK_TRY(write_slot(c, slot, state[slot]));
     for (int s = 0; s < c->servers; s++)
         flats[s] = c->links[s].flat;
     return lk__ps_layout_write(c->layout, sets, n_sets, flats, c->running, c->scratch);

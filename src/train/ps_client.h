@@ -24,6 +24,10 @@ void lk__ps_client_release(ps_client *client); /* NULL is fine */
 /* The variables into every one of n_sets sets. Waits. */
 lk_status lk__ps_client_pull(ps_client *client, lk_tensor *const *const *sets, int n_sets);
 
+/* The same, and all that the optimiser remembers into state[slot][parameter]. */
+lk_status lk__ps_client_pull_all(ps_client *client, lk_tensor *const *const *sets, int n_sets,
+                                 lk_tensor *const *const *state, int n_slots);
+
 /* Asks all servers for no variables, which takes as long as messages do; or, is_timed, for what updates take. Waits. */
 lk_status lk__ps_client_pull_nothing(ps_client *client, bool is_timed);
 

@@ -137,18 +137,28 @@ void lk__ps_coordinator_release(ps_coordinator *c)
     lk__free(c);
 }
 
+static lk_status read_for(ps_coordinator *c, int s, float *scratch)
+{
+    const ps_training *training = &c->training;
+    const ps_layout *layout = training->layout;
+    int64_t elements = layout->placement.elements[s], statistics = lk__ps_layout_statistics(layout, s);
+    float *initial = lk__calloc((size_t)((1 + training->n_slots) * elements + statistics), sizeof *initial);
+    c->servers[s].initial = initial;
+    if (!initial)
+        return LK_ERR_MEMORY;
+    LK_TRY(lk__ps_layout_read(layout, training->variables, s, initial, initial + elements, scratch));
+    for (int slot = 0; slot < training->n_slots; slot++)
+        LK_TRY(lk__ps_layout_read_parameters(layout, training->state[slot], s,
+                                             initial + (1 + slot) * elements + statistics, scratch));
+    return LK_OK;
+}
+
 static lk_status read_initial(ps_coordinator *c)
 {
-    const ps_layout *layout = c->training.layout;
-    float *scratch = lk__calloc((size_t)lk__ps_layout_largest(layout), sizeof *scratch);
+    float *scratch = lk__calloc((size_t)lk__ps_layout_largest(c->training.layout), sizeof *scratch);
     lk_status status = scratch ? LK_OK : LK_ERR_MEMORY;
-    for (int s = 0; s < c->place->servers && status == LK_OK; s++) {
-        int64_t elements = layout->placement.elements[s];
-        float *initial = lk__calloc((size_t)(elements + lk__ps_layout_statistics(layout, s)), sizeof *initial);
-        c->servers[s].initial = initial;
-        status = initial ? lk__ps_layout_read(layout, c->training.variables, s, initial, initial + elements, scratch)
-                         : LK_ERR_MEMORY;
-    }
+    for (int s = 0; s < c->place->servers && status == LK_OK; s++)
+        status = read_for(c, s, scratch);
     lk__free(scratch);
     return status;
 }
@@ -184,7 +194,9 @@ lk_status lk__ps_coordinator_begin(ps_coordinator *c, const ps_epoch *epoch)
     c->epoch.rates = NULL;
     c->partial = (ps_finished){0};
     c->stale = 0;
-    lk__handouts_start(c->handouts, epoch->first, epoch->count);
+    c->is_stopping = false;
+    c->dropped = 0;
+    lk__handouts_start(c->handouts, epoch->first + epoch->done, epoch->count - epoch->done);
     pthread_mutex_unlock(&c->mutex);
     return LK_OK;
 }
@@ -219,11 +231,35 @@ lk_status lk__ps_coordinator_next(ps_coordinator *c, int milliseconds, ps_finish
     return LK_OK;
 }
 
+void lk__ps_coordinator_pause(ps_coordinator *c, bool paused)
+{
+    pthread_mutex_lock(&c->mutex);
+    lk__handouts_pause(c->handouts, paused);
+    pthread_mutex_unlock(&c->mutex);
+}
+
+bool lk__ps_coordinator_is_at_rest(ps_coordinator *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    bool rests = c->n_finished == 0 && lk__handouts_are_at_rest(c->handouts);
+    pthread_mutex_unlock(&c->mutex);
+    return rests;
+}
+
 void lk__ps_coordinator_stop(ps_coordinator *c)
 {
     pthread_mutex_lock(&c->mutex);
     lk__handouts_stop(c->handouts);
+    c->is_stopping = true;
     pthread_mutex_unlock(&c->mutex);
+}
+
+bool lk__ps_coordinator_has_dropped(ps_coordinator *c)
+{
+    pthread_mutex_lock(&c->mutex);
+    bool dropped = c->dropped > 0;
+    pthread_mutex_unlock(&c->mutex);
+    return dropped;
 }
 
 bool lk__ps_coordinator_has_servers(ps_coordinator *c)

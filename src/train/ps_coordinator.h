@@ -17,17 +17,20 @@ void lk__ps_coordinator_release(ps_coordinator *coordinator); /* NULL is fine */
 typedef struct ps_training {
     ps_setup setup; /* of a server, but for what is a server's own */
     const ps_layout *layout;
-    lk_tensor *const *variables; /* as they start: read here */
-    const void *agreement;       /* what workers have to have too: see agreement.c */
+    lk_tensor *const *variables;    /* as they start: read here */
+    lk_tensor *const *const *state; /* the optimiser's, after setup.updates, [n_slots][parameters]: likewise */
+    int n_slots;
+    const void *agreement; /* what workers have to have too: see agreement.c */
     size_t agreement_bytes;
 } ps_training;
 
 /* Begins to answer. */
 lk_status lk__ps_coordinator_start(ps_coordinator *coordinator, const ps_training *training);
 
-/* An epoch's batches [first, first + count), of batch_size samples, together `samples`; rates[count] is copied. */
+/* An epoch's batches [first, first + count), of batch_size samples, together `samples`, of which the first `done` are
+ * over; rates[count] is copied. */
 typedef struct ps_epoch {
-    int64_t epoch, first, count, batch_size, samples;
+    int64_t epoch, first, count, done, batch_size, samples;
     const double *rates;
 } ps_epoch;
 
@@ -45,8 +48,17 @@ typedef struct ps_finished {
  * number that is not finite (LK_ERR_NUMERIC), a server or all workers that are gone for good (LK_ERR_BACKEND). */
 lk_status lk__ps_coordinator_next(ps_coordinator *coordinator, int milliseconds, ps_finished *finished, bool *any);
 
-/* Nothing new is handed out; what is out comes to its end. */
+/* While it is paused no batch is begun; what is out comes to its end. */
+void lk__ps_coordinator_pause(ps_coordinator *coordinator, bool paused);
+
+/* All batches that were begun are finished, and have been told: servers have these, and no others. */
+bool lk__ps_coordinator_is_at_rest(ps_coordinator *coordinator);
+
+/* Nothing new is handed out; what is out comes to its end, unless no worker is left for it. */
 void lk__ps_coordinator_stop(ps_coordinator *coordinator);
+
+/* Whether no worker was left for some of what was out. */
+bool lk__ps_coordinator_has_dropped(ps_coordinator *coordinator);
 
 /* All that was handed out is finished, and has been told by lk__ps_coordinator_next. */
 bool lk__ps_coordinator_is_idle(ps_coordinator *coordinator);

@@ -122,14 +122,21 @@ static lk_status read_part(const ps_layout *layout, lk_tensor *from, const lk_pl
     return LK_OK;
 }
 
-lk_status lk__ps_layout_read(const ps_layout *layout, lk_tensor *const *variables, int server, float *flat,
-                             float *running, float *scratch)
+lk_status lk__ps_layout_read_parameters(const ps_layout *layout, lk_tensor *const *parameters, int server, float *flat,
+                                        float *scratch)
 {
     const lk_placement *p = &layout->placement;
     memset(flat, 0, (size_t)p->elements[server] * sizeof *flat);
     for (int i = p->first[server]; i < p->first[server + 1]; i++)
-        LK_TRY(read_part(layout, variables[p->parts[i].variable], &p->parts[i], flat, scratch));
-    return p->extra[server] > 0 ? read_running(layout, variables, running) : LK_OK;
+        LK_TRY(read_part(layout, parameters[p->parts[i].variable], &p->parts[i], flat, scratch));
+    return LK_OK;
+}
+
+lk_status lk__ps_layout_read(const ps_layout *layout, lk_tensor *const *variables, int server, float *flat,
+                             float *running, float *scratch)
+{
+    LK_TRY(lk__ps_layout_read_parameters(layout, variables, server, flat, scratch));
+    return layout->placement.extra[server] > 0 ? read_running(layout, variables, running) : LK_OK;
 }
 
 lk_status lk__ps_layout_gradients(const ps_layout *layout, lk_tensor *const *values, float *const *flats, double *sums,
@@ -175,11 +182,18 @@ static lk_status write_variable(const ps_layout *layout, lk_tensor *const *const
     return write_to_all(sets, n_sets, variable, scratch);
 }
 
-lk_status lk__ps_layout_write(const ps_layout *layout, lk_tensor *const *const *sets, int n_sets,
-                              const float *const *flats, const float *running, float *scratch)
+lk_status lk__ps_layout_write_parameters(const ps_layout *layout, lk_tensor *const *const *sets, int n_sets,
+                                         const float *const *flats, float *scratch)
 {
     for (int i = 0; i < lk_model_parameter_count(layout->model); i++)
         LK_TRY(write_variable(layout, sets, n_sets, i, flats, scratch));
+    return LK_OK;
+}
+
+lk_status lk__ps_layout_write(const ps_layout *layout, lk_tensor *const *const *sets, int n_sets,
+                              const float *const *flats, const float *running, float *scratch)
+{
+    LK_TRY(lk__ps_layout_write_parameters(layout, sets, n_sets, flats, scratch));
     for (int i = 0; i < layout->n_layers; i++) {
         LK_TRY(write_to_all(sets, n_sets, layout->running[i].mean, running));
         LK_TRY(write_to_all(sets, n_sets, layout->running[i].variance, running + layout->layers[i].channels));

@@ -37,6 +37,12 @@ lk_status lk__ps_layout_read(const ps_layout *layout, lk_tensor *const *variable
 lk_status lk__ps_layout_write(const ps_layout *layout, lk_tensor *const *const *sets, int n_sets,
                               const float *const *flats, const float *running, float *scratch);
 
+/* The same without running statistics: of what there is for each parameter, as an optimiser's state. */
+lk_status lk__ps_layout_read_parameters(const ps_layout *layout, lk_tensor *const *parameters, int server, float *flat,
+                                        float *scratch);
+lk_status lk__ps_layout_write_parameters(const ps_layout *layout, lk_tensor *const *const *sets, int n_sets,
+                                         const float *const *flats, float *scratch);
+
 /* A server's part of gradients and of batch-norm's sums; an absent gradient is zeros. */
 lk_status lk__ps_layout_gradients(const ps_layout *layout, lk_tensor *const *values, float *const *flats, double *sums,
                                   float *scratch);

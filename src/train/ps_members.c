@@ -200,6 +200,8 @@ lk_status lk__ps_members_tick(ps_coordinator *c, double seconds)
             lose(c, seat);
     }
     lk__ps_registry_tick(c, seconds);
+    if (c->is_stopping && lk__ps_seats_count(&c->seats) == 0)
+        c->dropped += lk__handouts_drop(c->handouts);
     bool waits = !lk__handouts_are_finished(c->handouts) && lk__ps_seats_count(&c->seats) == 0;
     c->alone = waits ? c->alone + seconds : 0;
     if (c->alone > c->place->join_timeout)

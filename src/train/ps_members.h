@@ -16,7 +16,7 @@ typedef struct ps_server_seat {
     bool was_told;
     double silence;
     double missed;  /* seconds since it was lost */
-    float *initial; /* [elements + statistics] */
+    float *initial; /* parameters, running statistics, the optimiser's state: [(1 + slots) * elements + statistics] */
 } ps_server_seat;
 
 struct ps_coordinator {
@@ -44,6 +44,8 @@ struct ps_coordinator {
 
     lk_handouts *handouts;
     ps_epoch epoch;
+    bool is_stopping; /* no batch is begun any more */
+    int dropped;      /* hand-outs that nobody was left for then */
     double *rates;
     ps_finished partial;   /* of the batch whose nodes are being finished */
     int64_t stale;         /* most of these nodes */

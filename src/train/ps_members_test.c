@@ -249,6 +249,42 @@ static void a_late_request_to_join_brings_nobody(void **state)
     assert_int_equal(report.workers_lost, 0);
 }
 
+/* Of what is out when a pause begins, servers have either all, or, where nobody was left to finish it, it is said. */
+static void a_pause_waits_for_what_is_out(void **state)
+{
+    (void)state;
+    ps_task task;
+    ps_finished finished;
+    bool any;
+    int64_t worker = begin_worker(), other = begin_worker();
+    assert_int_equal(work(nothing_of(worker)).index, 0);
+    assert_int_equal(work(nothing_of(other)).index, 1);
+    lk__ps_coordinator_pause(c.coordinator, true);
+    leave(other);
+    ps_work report = done_by(worker, 0);
+    hear(say(PS_WORK, &report, sizeof report), PS_TASK, &task, sizeof task);
+    assert_int_equal(task.index, 1); /* which the other one had */
+    is_finished(0);
+    assert_false(lk__ps_coordinator_is_at_rest(c.coordinator));
+    report = done_by(worker, 1);
+    uint64_t question = say(PS_WORK, &report, sizeof report);
+    ok(lk__ps_coordinator_next(c.coordinator, SOON, &finished, &any));
+    assert_true(any);
+    assert_true(lk__ps_coordinator_is_at_rest(c.coordinator));
+    assert_false(lk__ps_coordinator_is_idle(c.coordinator));
+    lk__ps_coordinator_pause(c.coordinator, false);
+    hear(question, PS_TASK, &task, sizeof task);
+    assert_int_equal(task.index, 2);
+
+    lk__ps_coordinator_stop(c.coordinator);
+    leave(worker);
+    let_time_pass(&c, 0.1);
+    assert_true(lk__ps_coordinator_is_idle(c.coordinator));
+    assert_true(lk__ps_coordinator_has_dropped(c.coordinator));
+    begin_epoch(&c, 1);
+    assert_false(lk__ps_coordinator_has_dropped(c.coordinator));
+}
+
 /* --- main --------------------------------------------------------------------------------------------------------- */
 
 static int set_up(void **state)
@@ -278,6 +314,7 @@ int main(void)
         TEST(one_that_was_lost_is_back_while_its_seat_is),
         TEST(one_that_waits_is_told_to_join_again),
         TEST(a_late_request_to_join_brings_nobody),
+        TEST(a_pause_waits_for_what_is_out),
     };
     if (!has_zmq())
         return 77;

@@ -29,7 +29,8 @@ typedef enum ps_kind {
     PS_LEAVE,
     PS_FAREWELL,
     PS_PULL,
-    PS_VARIABLES, /* frame 0: f32 parameters; frame 1: f32 running statistics; of an empty pull both are empty */
+    PS_VARIABLES, /* frame 0: f32 parameters; 1: f32 running statistics; of an empty pull both are empty; 2: where it
+                     was asked for, the optimiser's state, f32, each kind of as many elements as parameters */
     PS_PUSH,      /* frame 0: f32 gradients; frame 1: f64 sums of batch-norm; both empty where nothing is added */
     PS_PUSHED
 } ps_kind;
@@ -76,13 +77,15 @@ typedef struct ps_layer {
 
 typedef struct ps_setup {
     uint64_t run;
-    int32_t incarnation, restores; /* restores: its snapshot is good; frames 2 and 3 are empty */
+    int32_t incarnation, restores; /* restores: its snapshot is good; frames 2 to 4 are empty */
     int64_t batches, shards;       /* batches: of the whole training */
+    int64_t updates;               /* that its optimiser has made before; 0: frame 4 is empty */
     int64_t max_staleness;
     int32_t parts, layers, optimizer, nesterov;
     double momentum, weight_decay, beta1, beta2, epsilon, trust, clip_norm;
     int64_t elements, statistics; /* f32 of its parameters with gaps, and of running statistics */
-} ps_setup; /* frame 0: ps_part[parts]; 1: ps_layer[layers]; 2, 3: initial parameters and running statistics */
+} ps_setup; /* frame 0: ps_part[parts]; 1: ps_layer[layers]; 2, 3, 4: parameters, running statistics and the
+               optimiser's state, as PS_VARIABLES has them, to begin with */
 
 typedef enum ps_state {
     PS_RUNNING,
@@ -171,8 +174,9 @@ typedef struct ps_answer {
 
 typedef struct ps_pull {
     uint64_t run;
-    int32_t is_empty; /* of no variables: to see how long messages take, or … */
-    int32_t is_timed; /* … what updates have taken */
+    int32_t is_empty;             /* of no variables: to see how long messages take, or … */
+    int32_t is_timed;             /* … what updates have taken */
+    int32_t with_state, reserved; /* with_state: the optimiser's too */
 } ps_pull;
 
 typedef struct ps_variables {

@@ -39,12 +39,14 @@ static lk_status send_setup(ps_coordinator *c, const lk_mail *mail, uint64_t num
     setup.elements = p->elements[s];
     setup.statistics = p->extra[s];
     size_t flat = restores ? 0 : (size_t)setup.elements * sizeof(float),
-           running = restores ? 0 : (size_t)setup.statistics * sizeof(float);
+           running = restores ? 0 : (size_t)setup.statistics * sizeof(float),
+           state = setup.updates > 0 ? (size_t)c->training.n_slots * flat : 0;
     lk_frame frames[] = {{parts, (size_t)n * sizeof *parts},
                          {layout->layers, (size_t)setup.layers * sizeof *layout->layers},
                          {server->initial, flat},
-                         {server->initial + setup.elements, running}};
-    lk_status status = lk__ps_reply(c, mail, PS_SETUP, number, &setup, sizeof setup, frames, 4);
+                         {server->initial + setup.elements, running},
+                         {server->initial + setup.elements + setup.statistics, state}};
+    lk_status status = lk__ps_reply(c, mail, PS_SETUP, number, &setup, sizeof setup, frames, 5);
     lk__free(parts);
     return status;
 }

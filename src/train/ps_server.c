@@ -120,23 +120,32 @@ static lk_status make_store(lk_parameter_server *server, const lk_mail *mail, co
     return status;
 }
 
+static size_t state_bytes(const ps_store *store)
+{
+    return (size_t)lk__ps_store_slots(store) * (size_t)store->setup.elements * sizeof(float);
+}
+
 /* A new store as the setup says; its variables come with it. */
 static lk_status set_up(lk_parameter_server *server, const lk_mail *mail, const ps_setup *setup)
 {
-    const void *flat, *running;
+    const void *flat, *running, *state;
     LK_TRY(lk__ps_setup_check(setup, NULL, NULL));
     lk__ps_store_release(server->store);
     server->store = NULL;
     LK_TRY(make_store(server, mail, setup));
     LK_TRY(lk__wire_frame(mail, 2, "setup", (size_t)setup->elements * sizeof(float), &flat));
     LK_TRY(lk__wire_frame(mail, 3, "setup", (size_t)setup->statistics * sizeof(float), &running));
-    return lk__ps_store_write(server->store, flat, running);
+    LK_TRY(lk__ps_store_write(server->store, flat, running));
+    if (setup->updates == 0)
+        return LK_OK;
+    LK_TRY(lk__wire_frame(mail, 4, "setup", state_bytes(server->store), &state));
+    return lk__ps_store_write_state(server->store, state, setup->updates);
 }
 
 static lk_status take_setup(lk_parameter_server *server, const lk_mail *mail)
 {
     ps_setup setup;
-    LK_TRY(lk__wire_body(mail, PS_SETUP, "setup", &setup, sizeof setup, 4, 4));
+    LK_TRY(lk__wire_body(mail, PS_SETUP, "setup", &setup, sizeof setup, 5, 5));
     if (setup.restores && server->store)
         server->store->setup.incarnation = setup.incarnation;
     else
@@ -185,6 +194,14 @@ static lk_status check_run(const lk_parameter_server *server, uint64_t run)
     return LK_OK;
 }
 
+/* The chief alone asks for it, and not of every server there ever is. */
+static lk_status read_state(ps_store *store)
+{
+    if (!store->state)
+        store->state = lk__calloc(state_bytes(store) + 1, 1);
+    return store->state ? lk__ps_store_read_state(store, store->state) : LK_ERR_MEMORY;
+}
+
 static lk_status answer_pull(lk_parameter_server *server, const lk_mail *mail, uint64_t number)
 {
     ps_pull pull;
@@ -197,12 +214,15 @@ static lk_status answer_pull(lk_parameter_server *server, const lk_mail *mail, u
         LK_TRY(lk__ps_store_read(store));
     if (pull.is_timed)
         LK_TRY(lk__ps_store_time(store, &variables.timed, &variables.seconds));
+    if (pull.with_state)
+        LK_TRY(read_state(store));
     size_t elements = pull.is_empty ? 0 : (size_t)store->setup.elements,
            statistics = pull.is_empty ? 0 : (size_t)store->setup.statistics;
     lk_frame frames[] = {lk__wire_first(&first, PS_VARIABLES, number, &variables, sizeof variables),
                          {store->reply, elements * sizeof(float)},
-                         {store->reply + store->setup.elements, statistics * sizeof(float)}};
-    return lk__service_reply(server->service, mail, frames, 3);
+                         {store->reply + store->setup.elements, statistics * sizeof(float)},
+                         {store->state, pull.with_state ? state_bytes(store) : 0}};
+    return lk__service_reply(server->service, mail, frames, 4);
 }
 
 static lk_status keep_snapshot(lk_parameter_server *server)

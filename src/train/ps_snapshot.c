@@ -13,7 +13,7 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-enum { FORMAT = 1 };
+enum { FORMAT = 2 };
 
 static const char magic[8] = "LKPSNAP";
 
@@ -32,7 +32,7 @@ typedef struct contents {
     size_t bytes;
     ps_part *parts;
     ps_layer *layers;
-    float *flat, *slots[LK_OPTIMIZER_SLOTS], *running; /* a slot that the optimiser has not: NULL */
+    float *flat, *state, *running;
     unsigned char *applied;
 } contents;
 
@@ -51,14 +51,14 @@ static contents lay_out(const ps_setup *setup, unsigned char *memory)
     const char *names[LK_OPTIMIZER_SLOTS];
     contents c = {.memory = memory};
     lk_optimizer_opts opts = {.kind = (lk_optimizer_kind)setup->optimizer, .momentum = setup->momentum};
-    size_t elements = (size_t)setup->elements * sizeof(float);
+    size_t elements = (size_t)setup->elements * sizeof(float), slots = 0;
     lk__optimizer_slots(&opts, names);
+    while (slots < LK_OPTIMIZER_SLOTS && names[slots])
+        slots++;
     c.parts = place(memory, &c.bytes, (size_t)setup->parts * sizeof *c.parts);
     c.layers = place(memory, &c.bytes, (size_t)setup->layers * sizeof *c.layers);
     c.flat = place(memory, &c.bytes, elements);
-    for (int i = 0; i < LK_OPTIMIZER_SLOTS; i++)
-        if (names[i])
-            c.slots[i] = place(memory, &c.bytes, elements);
+    c.state = place(memory, &c.bytes, slots * elements);
     c.running = place(memory, &c.bytes, (size_t)setup->statistics * sizeof(float));
     c.applied = place(memory, &c.bytes, (size_t)(setup->batches / 8 + 1));
     return c;
@@ -75,10 +75,7 @@ static lk_status fill(ps_store *s, const contents *c)
     LK_TRY(lk__ps_store_read(s));
     memcpy(c->flat, s->reply, (size_t)setup->elements * sizeof(float));
     memcpy(c->running, s->reply + setup->elements, (size_t)setup->statistics * sizeof(float));
-    for (int i = 0; i < LK_OPTIMIZER_SLOTS; i++)
-        if (c->slots[i])
-            LK_TRY(lk_tensor_read(lk_optimizer_state(s->optimizer, i, NULL), c->slots[i],
-                                  (size_t)setup->elements * sizeof(float)));
+    LK_TRY(lk__ps_store_read_state(s, c->state));
     memcpy(c->applied, s->applied, (size_t)(setup->batches / 8 + 1));
     return LK_OK;
 }
@@ -152,12 +149,8 @@ static lk_status restore(const preamble *p, const contents *c, ps_store **store)
     LK_TRY(lk__ps_store_new(&p->setup, c->parts, c->layers, store));
     ps_store *s = *store;
     LK_TRY(lk__ps_store_write(s, c->flat, c->running));
-    for (int i = 0; i < LK_OPTIMIZER_SLOTS; i++)
-        if (c->slots[i])
-            LK_TRY(lk_tensor_write(lk_optimizer_state(s->optimizer, i, NULL), c->slots[i],
-                                   (size_t)p->setup.elements * sizeof(float)));
+    LK_TRY(lk__ps_store_write_state(s, c->state, p->steps));
     memcpy(s->applied, c->applied, (size_t)(p->setup.batches / 8 + 1));
-    lk__optimizer_resume(s->optimizer, p->steps);
     s->version = s->restored = p->version;
     return LK_OK;
 }

@@ -44,9 +44,11 @@ lk_status lk__ps_setup_check(const ps_setup *setup, const ps_part *parts, const 
     enum { MOST_PARTS = 1 << 20 };
     if (setup->parts < 1 || setup->parts > MOST_PARTS || setup->layers < 0 || setup->layers > MOST_PARTS ||
         !lk__ps_is_count(setup->batches, 1) || !lk__ps_is_count(setup->shards, 1) || setup->max_staleness < -1 ||
-        setup->optimizer < 0 || setup->optimizer >= LK_OPTIMIZER_COUNT)
-        LK_FAIL(LK_ERR_FORMAT, "setup: %d parts, %d batch-norm layers, %lld batches of %lld shards, optimizer %d",
-                setup->parts, setup->layers, (long long)setup->batches, (long long)setup->shards, setup->optimizer);
+        !lk__ps_is_count(setup->updates, 0) || setup->optimizer < 0 || setup->optimizer >= LK_OPTIMIZER_COUNT)
+        LK_FAIL(LK_ERR_FORMAT,
+                "setup: %d parts, %d batch-norm layers, %lld batches of %lld shards, %lld updates, optimizer %d",
+                setup->parts, setup->layers, (long long)setup->batches, (long long)setup->shards,
+                (long long)setup->updates, setup->optimizer);
     return parts ? check_tables(setup, parts, layers) : LK_OK;
 }
 
@@ -158,6 +160,7 @@ void lk__ps_store_release(ps_store *s)
     lk__free(s->running);
     lk__free(s->applied);
     lk__free(s->reply);
+    lk__free(s->state);
     lk__free(s);
 }
 
@@ -183,6 +186,31 @@ lk_status lk__ps_store_read(ps_store *s)
         LK_TRY(lk_tensor_read(s->running[i], running, (size_t)channels * sizeof *running));
         running += channels;
     }
+    return LK_OK;
+}
+
+int lk__ps_store_slots(const ps_store *s)
+{
+    int n = 0;
+    while (lk_optimizer_state(s->optimizer, n, NULL))
+        n++;
+    return n;
+}
+
+lk_status lk__ps_store_write_state(ps_store *s, const float *state, int64_t updates)
+{
+    for (int i = 0; i < lk__ps_store_slots(s); i++)
+        LK_TRY(lk_tensor_write(lk_optimizer_state(s->optimizer, i, NULL), state + i * s->setup.elements,
+                               (size_t)s->setup.elements * sizeof *state));
+    lk__optimizer_resume(s->optimizer, updates);
+    return LK_OK;
+}
+
+lk_status lk__ps_store_read_state(ps_store *s, float *state)
+{
+    for (int i = 0; i < lk__ps_store_slots(s); i++)
+        LK_TRY(lk_tensor_read(lk_optimizer_state(s->optimizer, i, NULL), state + i * s->setup.elements,
+                              (size_t)s->setup.elements * sizeof *state));
     return LK_OK;
 }
 

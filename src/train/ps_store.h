@@ -32,7 +32,8 @@ typedef struct ps_store {
     int64_t restored;       /* `version` when this process began */
     int64_t timed_from;     /* `version`, and the device's processor time, from where on updates are timed; … */
     double timed_seconds;   /* … 0: from none yet */
-    float *reply;           /* [elements + statistics]: what is sent to those that pull */
+    float *reply;           /* [elements + statistics]: what is sent to those that pull … */
+    float *state;           /* … and the optimiser's state with it, [lk__ps_store_slots * elements]; NULL: not yet */
 
     int64_t pending; /* the batch that `nodes` are of; -1: none */
     ps_node *nodes;  /* [n_nodes], in the order of their ranges */
@@ -57,6 +58,13 @@ lk_status lk__ps_store_write(ps_store *store, const float *flat, const float *ru
 
 /* Into store->reply: parameters, and behind them running statistics. Waits. */
 lk_status lk__ps_store_read(ps_store *store);
+
+/* How many kinds of state the optimiser has, each of as many elements as there are. */
+int lk__ps_store_slots(const ps_store *store);
+
+/* The optimiser's state, state[slots * elements], after so many updates. Waits. */
+lk_status lk__ps_store_write_state(ps_store *store, const float *state, int64_t updates);
+lk_status lk__ps_store_read_state(ps_store *store, float *state);
 
 /* Updates since the first few, and the processor time that the device took for them. Waits. */
 lk_status lk__ps_store_time(ps_store *store, int64_t *timed, double *seconds);

@@ -241,6 +241,10 @@ static void setups_that_make_no_sense(void **state)
     setup.parts = -1;
     lk_error_clear();
     assert_int_equal(lk__ps_store_new(&setup, parts, layers, &store), LK_ERR_FORMAT);
+    setup = setup_of(LK_SGD, -1);
+    setup.updates = -1;
+    lk_error_clear();
+    assert_int_equal(lk__ps_store_new(&setup, parts, layers, &store), LK_ERR_FORMAT);
     setup = setup_of(9, -1);
     lk_error_clear();
     assert_int_equal(lk__ps_store_new(&setup, parts, layers, &store), LK_ERR_FORMAT);
@@ -283,6 +287,30 @@ static void a_snapshot_goes_on_where_it_was(void **state)
         assert_memory_equal(have, want, sizeof want);
         lk__ps_store_release(store);
         lk__ps_store_release(restored);
+    }
+}
+
+/* As a server begins that goes on from a checkpoint. */
+static void a_new_store_takes_up_what_another_one_had(void **state)
+{
+    (void)state;
+    for (int optimizer = LK_SGD; optimizer <= LK_LARS; optimizer++) {
+        float all[ELEMENTS + STATISTICS], want[ELEMENTS + STATISTICS], have[ELEMENTS + STATISTICS];
+        float memory[LK_OPTIMIZER_SLOTS * ELEMENTS];
+        ps_store *store = open_store(optimizer, -1), *next = open_store(optimizer, -1);
+        train(store, 0, 5);
+        read_all(store, all);
+        assert_int_equal(lk__ps_store_read_state(store, memory), LK_OK);
+        assert_int_equal(lk__ps_store_write(next, all, all + ELEMENTS), LK_OK);
+        assert_int_equal(lk__ps_store_write_state(next, memory, 5), LK_OK);
+        train(store, 5, 12);
+        read_all(store, want);
+        train(next, 5, 12);
+        read_all(next, have);
+        assert_memory_equal(have, want, sizeof want);
+        assert_int_equal(next->version, 7); /* of its own run */
+        lk__ps_store_release(store);
+        lk__ps_store_release(next);
     }
 }
 
@@ -388,6 +416,7 @@ int main(void)
         cmocka_unit_test(pushes_that_make_no_sense),
         cmocka_unit_test(setups_that_make_no_sense),
         cmocka_unit_test(a_snapshot_goes_on_where_it_was),
+        cmocka_unit_test(a_new_store_takes_up_what_another_one_had),
         cmocka_unit_test(a_damaged_snapshot_is_refused),
         cmocka_unit_test(every_allocation_may_fail),
     };
