@@ -22,9 +22,9 @@ typedef struct lk_image_opts {
     int64_t height, width; /* resized to; both 0: as the file has it */
 } lk_image_opts;
 
-/* The largest picture that is decoded, and the largest side that one is resized to. */
+/* The largest picture that is decoded, its longest side, and the largest side that one is resized to. */
 #define LK_IMAGE_MAX_PIXELS (INT64_C(1) << 26)
-enum { LK_IMAGE_MAX_SIDE = 8192 };
+enum { LK_IMAGE_MAX_FILE_SIDE = 65535, LK_IMAGE_MAX_SIDE = 8192 };
 
 /* Reads a picture; `opts` NULL means as the file has it. What it is shows in its first bytes, not in its name. Palettes
  * are looked up, 16 bits become 8, transparency is left out; what a file says of gamma, colour profiles or orientation
@@ -32,10 +32,10 @@ enum { LK_IMAGE_MAX_SIDE = 8192 };
  * that fall into one), in fixed point: the same bytes on every machine, and Pillow's. What JPEG is decoded to
  * is libjpeg-turbo's choice.
  *
- * The header is looked at before memory is taken: pictures above LK_IMAGE_MAX_PIXELS are refused, and of those above
- * 4 million pixels the process decodes one at a time.
- * Errors, with the path in the message: LK_ERR_ARGUMENT (opts), LK_ERR_IO (cannot be read), LK_ERR_FORMAT (no picture,
- * damaged, truncated, too large, or of a format that this build does not read), LK_ERR_MEMORY. */
+ * The header is looked at before memory is taken: pictures above LK_IMAGE_MAX_PIXELS or LK_IMAGE_MAX_FILE_SIDE are
+ * refused, and of those above 4 million pixels the process decodes one at a time. Errors, with the path in the message:
+ * LK_ERR_ARGUMENT (opts), LK_ERR_IO (cannot be read), LK_ERR_FORMAT (no picture, damaged, truncated, too large, or of a
+ * format that this build does not read), LK_ERR_MEMORY. */
 LK_API lk_status lk_image_read(const char *path, const lk_image_opts *opts, lk_image *image);
 
 /* The same of a file's bytes in memory; `name` is what messages call them. */

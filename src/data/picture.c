@@ -123,12 +123,13 @@ const lk__codec *lk__codec_of(lk__encoded *encoded)
     }
     if (encoded->size == 0)
         lk__encoded_problem(encoded, LK_ERR_FORMAT, "is empty: expected one of %s", formats());
+    else if (encoded->size == 1)
+        lk__encoded_problem(encoded, LK_ERR_FORMAT, "is no picture: one byte, %02x, expected one of %s",
+                            encoded->bytes[0], formats());
     else
         lk__encoded_problem(encoded, LK_ERR_FORMAT,
-                            "is no picture of a known format: begins with byte%s %02x%s%.2x, "
-                            "expected one of %s",
-                            encoded->size > 1 ? "s" : "", encoded->bytes[0], encoded->size > 1 ? " " : "",
-                            encoded->size > 1 ? encoded->bytes[1] : 0, formats());
+                            "is no picture of a known format: begins with bytes %02x %02x, expected one of %s",
+                            encoded->bytes[0], encoded->bytes[1], formats());
     return NULL;
 }
 
@@ -137,7 +138,8 @@ const lk__codec *lk__codec_of(lk__encoded *encoded)
 static bool is_too_large(const lk_image *image)
 {
     int64_t pixels;
-    return !lk__mul_i64(image->height, image->width, &pixels) || pixels > LK_IMAGE_MAX_PIXELS;
+    return image->height > LK_IMAGE_MAX_FILE_SIDE || image->width > LK_IMAGE_MAX_FILE_SIDE ||
+           !lk__mul_i64(image->height, image->width, &pixels) || pixels > LK_IMAGE_MAX_PIXELS;
 }
 
 lk_status lk__picture_examine(lk__encoded *encoded, lk_image *image)
@@ -153,9 +155,9 @@ lk_status lk__picture_examine(lk__encoded *encoded, lk_image *image)
         return lk__encoded_problem(encoded, LK_ERR_FORMAT, "%s of %lldx%lld pixels: expected at least one", codec->name,
                                    (long long)image->height, (long long)image->width);
     if (is_too_large(image))
-        return lk__encoded_problem(encoded, LK_ERR_FORMAT, "%s of %lldx%lld pixels: expected at most %lld in all",
-                                   codec->name, (long long)image->height, (long long)image->width,
-                                   (long long)LK_IMAGE_MAX_PIXELS);
+        return lk__encoded_problem(
+            encoded, LK_ERR_FORMAT, "%s of %lldx%lld pixels: expected at most %lld in all and %d a side", codec->name,
+            (long long)image->height, (long long)image->width, (long long)LK_IMAGE_MAX_PIXELS, LK_IMAGE_MAX_FILE_SIDE);
     return LK_OK;
 }
 
