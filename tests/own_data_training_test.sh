@@ -37,6 +37,22 @@ for model in lenet keras-cnn resnet18 wrn-16-10; do
     grep -q 'done: ' "$work/stdout" "$work/stderr" || fail "$model did not train"
 done
 
+# Of other sizes: what a network cannot take is said before anything is trained.
+small=(--epochs 1 --limit-train 6 --batch-size 3 --limit-val 3 --devices 2xcpu)
+for size in 64x64 7x5 28x33; do
+    for model in lenet keras-cnn resnet18 wrn-16-10; do
+        [[ $size != 64x64 || ($model != resnet18 && $model != wrn-16-10) ]] || continue
+        if [[ $size != 7x5 || $model != lenet ]]; then
+            run 0 train --data "$work/set" --resize "$size" --model "$model" "${small[@]}"
+            grep -q 'done: ' "$work/stdout" "$work/stderr" || fail "$model did not train on $size"
+        fi
+    done
+done
+run 1 train --data "$work/set" --resize 7x5 --model lenet "${small[@]}"
+complains 'lenet: conv2: a kernel of 5 does not fit into H = 2' 'the images are too small'
+run 1 train --data "$work/set" --resize 1x1 --model wrn-16-10 "${small[@]}"
+complains 'wrn-16-10: max_pool: a kernel of 2 does not fit into H = 1' 'the images are too small'
+
 # --- the same bits ---
 
 expected=$(digest_of --devices 1xcpu --workers 0 --data-cache none)

@@ -175,14 +175,15 @@ static lk_status check_shape(const csv *c)
 {
     const lk__samples *s = c->samples;
     int64_t pixels = c->columns - 1, side = 1, given = s->channels * s->height * s->width;
-    if (given == pixels && pixels > 0)
+    if (pixels < 1)
+        LK_FAIL(LK_ERR_FORMAT, "%s:%" PRId64 ": one column, expected a label and pixels, with commas between them",
+                c->path, c->number);
+    if (given == pixels)
         return LK_OK;
     if (given)
         LK_FAIL(LK_ERR_ARGUMENT,
                 "--image-shape %s: is %" PRId64 " pixels, but the rows of %s have %" PRId64 " beside the label",
                 c->opts->shape, given, c->path, pixels);
-    if (pixels < 1)
-        LK_FAIL(LK_ERR_FORMAT, "%s:%" PRId64 ": one column, expected a label and pixels", c->path, c->number);
     while (side * side < pixels)
         side++;
     char fits[64] = "";

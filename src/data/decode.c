@@ -17,7 +17,7 @@ typedef struct crew {
     lk_data_work what;
     pthread_t caller; /* who alone tells how it goes on */
     _Atomic int64_t next, done;
-    _Atomic bool out_of_memory, interrupted;
+    _Atomic bool out_of_memory, interrupted, unreadable;
 } crew;
 
 /* Only memory ends the work; of what is wrong with a file a note is left. */
@@ -29,6 +29,8 @@ static bool do_one(crew *c, int64_t i, lk__picture_memory *memory)
         status = c->work(c->job, i, memory, &encoded);
     if (status == LK_OK)
         return true;
+    if (status == LK_ERR_IO)
+        atomic_store(&c->unreadable, true);
     if (status != LK_ERR_MEMORY)
         c->job->problems[i] = lk__strdup(encoded.problem);
     return c->job->problems[i] != NULL;
@@ -75,6 +77,7 @@ static lk_status work_together(lk__decode_job *job, work_fn work, lk_data_work w
     for (int i = 0; i < started; i++)
         pthread_join(threads[i], NULL);
     lk__free(threads);
+    job->unreadable |= atomic_load(&c.unreadable);
     if (atomic_load(&c.out_of_memory))
         LK_FAIL(LK_ERR_MEMORY, "out of memory while pictures are decoded");
     if (atomic_load(&c.interrupted) || !lk__opening_goes_on(job->opening, what, job->count, job->count))

@@ -14,6 +14,7 @@ typedef struct lk__decode_job {
     int threads; /* 0 and 1: the caller's */
     const lk__opening *opening;
     char **problems;
+    bool unreadable;   /* written by both: some file could not be read, which may be otherwise tomorrow */
     lk_image *headers; /* [count]: written by lk__examine_files */
     lk_image wanted;   /* channels, height and width of all: read by lk__decode_files */
     uint8_t *images;   /* [count, wanted] */

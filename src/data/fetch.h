@@ -29,8 +29,8 @@ typedef struct lk__fetch_reason {
 
 /* Downloads NAME.gz to DIR/NAME.gz.part, going on from what an earlier try left there, decodes it and, when its
  * checksum is right, gives it the name DIR/NAME: the file appears whole or not at all. Processes that want the same
- * file wait for each other. On failure `reason` is one line that says what came of each address. Returns LK_OK, LK_ERR_IO,
- * LK_ERR_FORMAT (what came is not the file), LK_ERR_INTERRUPTED, LK_ERR_MEMORY. */
+ * file wait for each other. On failure `reason` is one line that says what came of each address. Returns LK_OK,
+ * LK_ERR_IO, LK_ERR_FORMAT (what came is not the file), LK_ERR_INTERRUPTED, LK_ERR_MEMORY. */
 lk_status lk__fetch_file(const lk__fetch_job *job, lk__fetch_reason *reason);
 
 #endif

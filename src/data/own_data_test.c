@@ -282,6 +282,9 @@ static void bad_rows_are_named(void **state)
     refuse("b.csv", LK_SPLIT_TRAIN, &opts, LK_ERR_FORMAT, "has no row that can be used", "");
     write_text("b.csv", "7\n");
     refuse("b.csv", LK_SPLIT_TRAIN, &opts, LK_ERR_FORMAT, "b.csv:1: one column, expected a label and pixels", "");
+    opts.shape = "1x2";
+    write_text("b.csv", "7;1;2\n");
+    refuse("b.csv", LK_SPLIT_TRAIN, &opts, LK_ERR_FORMAT, "b.csv:1: one column", "with commas between them");
     write_text("b.txt", "7\n");
     refuse("b.txt", LK_SPLIT_TRAIN, &opts, LK_ERR_ARGUMENT, "a file of samples is a .csv or .csv.gz file", "");
 }

@@ -132,6 +132,23 @@ static void a_forged_cache_is_made_anew(void **state)
     fclose(file);
 }
 
+/* It may be another day that they can. */
+static void files_that_cannot_be_read_are_not_forgotten(void **state)
+{
+    (void)state;
+    make_set();
+    assert_int_equal(mkfifo(in_dir("set/train/a/95.pgm"), 0600), 0);
+    lk_dataset_opts opts = settings();
+    expect_no_set(&opts, LK_ERR_FORMAT, "1 of 6 pictures cannot be used", "a/95.pgm: is not a regular file");
+    opts.skip_bad = true;
+    for (int time = 0; time < 2; time++) {
+        hear_nothing();
+        expect_set(&opts);
+        expect_heard("anew in the next run: some of them cannot be read now");
+        expect_heard("a/95.pgm: is not a regular file");
+    }
+}
+
 static void without_a_place_for_the_cache_it_works(void **state)
 {
     (void)state;
@@ -291,6 +308,7 @@ int main(void)
         IN_DIR(a_stale_cache_is_made_anew),
         IN_DIR(a_damaged_cache_is_made_anew),
         IN_DIR(a_forged_cache_is_made_anew),
+        IN_DIR(files_that_cannot_be_read_are_not_forgotten),
         IN_DIR(without_a_place_for_the_cache_it_works),
         IN_DIR(a_cache_that_cannot_be_locked_is_read),
         IN_DIR(an_open_set_outlives_its_cache),

@@ -202,11 +202,11 @@ static lk_status agree_on_sizes(build *b)
 static lk_status take_room(build *b)
 {
     lk__samples *s = b->samples;
-    char problem[512];
+    char problem[512] = "some of them cannot be read now";
     s->channels = b->job.wanted.channels;
     s->height = b->job.wanted.height;
     s->width = b->job.wanted.width;
-    if (b->packs && lk__packed_begin(&b->pack, s, b->job.count, &b->job.images, problem) == LK_OK)
+    if (b->packs && !b->job.unreadable && lk__packed_begin(&b->pack, s, b->job.count, &b->job.images, problem) == LK_OK)
         return LK_OK;
     if (b->packs)
         lk__log(LK_LOG_WARNING, "the pictures of %s are decoded into memory, and anew in the next run: %s", b->root,
