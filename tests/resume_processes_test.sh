@@ -63,5 +63,3 @@ ranks 2 2 "${training[@]}" --strategy multi-worker --devices cpu:0 "${folder[@]}
 says 'is not empty'
 ranks 2 2 "${training[@]}" --strategy multi-worker --devices cpu:0 "${folder[@]}" --resume --seed 4
 says '--seed was 0 and is 4'
-run 2 "${training[@]}" --strategy parameter-server --role chief --checkpoint-dir "$work/none"
-says '--snapshot-dir'

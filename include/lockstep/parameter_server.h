@@ -3,8 +3,8 @@
  * Servers hold the variables, each a part of them; workers pull them, compute the gradients of a batch, and push those,
  * each at its own pace; servers apply them with the optimiser as they come. The chief hands out batches, each exactly
  * once an epoch while no worker is lost, evaluates, and writes the records. It is a trainer that lk_trainer_fit trains
- * as any other. Workers may come and go; a server that was lost is started again with the same settings and goes on
- * from its last snapshot.
+ * as any other, with checkpoints too, of what servers have where nothing is under way. Workers may come and go; a
+ * server that was lost is started again with the same settings and goes on from its last snapshot.
  *
  * Results depend on who was faster, unless max_staleness is 0: then one batch at a time is shared among the workers,
  * summed up by the tree, and the result is that of every synchronous strategy, bit for bit. */
@@ -50,7 +50,7 @@ LK_API void lk_parameter_server_interrupt(lk_parameter_server *server);
 
 enum { LK_STALENESS_BINS = 64 };
 
-/* Of a whole training, as the chief knows it. */
+/* Of a whole training, as the chief knows it, and, of the runs that it goes on from, its checkpoint. */
 typedef struct lk_async_report {
     int workers_joined, workers_lost; /* lost: silent for peer_timeout; one that comes back is counted again */
     int server_restarts;

@@ -101,11 +101,16 @@ static void fill_version(const lk_trainer *trainer, field_list *list)
     add_text(list, "version of lockstep", version);
 }
 
-static void fill_options(const lk_trainer *trainer, field_list *list)
+/* Each of them reads it. */
+static void fill_checkpoint(const lk_trainer *trainer, field_list *list)
 {
     const lk_checkpoint_info *resumed = trainer->resumed ? lk_checkpoint_get_info(trainer->resumed) : NULL;
     const char *folder = resumed ? strrchr(resumed->folder, '/') : NULL;
     add_text(list, "checkpoint to go on from", !resumed ? "none" : folder ? folder + 1 : resumed->folder);
+}
+
+static void fill_options(const lk_trainer *trainer, field_list *list)
+{
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT && list->n < MAX_FIELDS; i++) {
         char text[4096], name[32];
         const lk_option *option = &lk_train_options[i];
@@ -169,6 +174,7 @@ static void fill_built(const lk_trainer *trainer, field_list *list)
 lk_status lk__agree_on_options(const lk_trainer *trainer)
 {
     LK_TRY(with_group(trainer, fill_version));
+    LK_TRY(with_group(trainer, fill_checkpoint));
     return with_group(trainer, fill_options);
 }
 

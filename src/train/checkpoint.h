@@ -42,6 +42,9 @@ lk_status lk__checkpoint_contents_copy(lk__checkpoint_contents *contents, lk_rep
  * remembers. */
 lk_status lk__replicas_restore(lk_replicas *replicas, const lk_checkpoint *checkpoint, bool same_settings);
 
+/* What the owner's optimiser keeps under `slot` for each parameter, parts[parameters]: new references. */
+lk_status lk__replicas_slot(lk_replicas *replicas, int owner, int slot, lk_tensor **parts);
+
 /* values[i]: of variable i. On every replica, or what is stored. */
 lk_status lk__replicas_write(lk_replicas *replicas, const float *const *values);
 
@@ -126,6 +129,11 @@ lk_status lk__checkpoint_path(const char *folder, const char *name, char path[PA
 lk_status lk__checkpoint_read_files(lk_checkpoint *checkpoint);
 
 /* --- checkpoint_trainer.c ----------------------------------------------------------------------------------------- */
+
+/* How far behind the variables updates may be: "0" with every strategy but parameter-server, which has a number or
+ * "unlimited". */
+enum { LK_STALENESS_TEXT = 24 };
+void lk__staleness_text(const lk_trainer *trainer, char text[LK_STALENESS_TEXT]);
 
 /* Fills in all of `contents` for where the trainer stands, what callbacks remember included where it is at rest; of
  * `extra`, what says how training goes: finished, metric, best and best_epoch. Waits for the devices. */

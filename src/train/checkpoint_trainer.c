@@ -56,6 +56,15 @@ static lk_status put_states(lk_trainer *trainer, lk__bytes *out)
     return LK_OK;
 }
 
+void lk__staleness_text(const lk_trainer *trainer, char text[LK_STALENESS_TEXT])
+{
+    int64_t most = trainer->applies_elsewhere ? trainer->config.max_staleness : 0;
+    if (most < 0)
+        snprintf(text, LK_STALENESS_TEXT, "unlimited");
+    else
+        snprintf(text, LK_STALENESS_TEXT, "%" PRId64, most);
+}
+
 lk_status lk__checkpoint_of_trainer(lk_trainer *trainer, const lk_checkpoint_info *extra,
                                     lk__checkpoint_contents *contents)
 {
@@ -85,6 +94,9 @@ lk_status lk__checkpoint_of_trainer(lk_trainer *trainer, const lk_checkpoint_inf
     lk__free(class_names);
     put_hash(state, "training_set", lk__hash_split(trainer, LK_SPLIT_TRAIN));
     put_hash(state, "validation_set", lk__hash_split(trainer, LK_SPLIT_TEST));
+    char staleness[LK_STALENESS_TEXT];
+    lk__staleness_text(trainer, staleness);
+    lk__json_field(state, LK_TEXT("max_staleness", staleness));
     lk__json_open(state, "settings", '{');
     lk_status status = lk__settings_visit(trainer, put_setting, state);
     lk__json_close(state, '}');

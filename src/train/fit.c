@@ -2,6 +2,7 @@
 #include "train/pass.h"
 
 #include "base/heartbeat.h"
+#include "base/log.h"
 #include "base/status.h"
 #include "train/checkpoint.h"
 #include "train/fit.h"
@@ -173,6 +174,11 @@ static lk_status rest(lk__fit *fit, const lk_epoch_report *report, bool interrup
                            .ends = ends,
                            .interrupted = interrupted};
     set_throughput(fit);
+    if (trainer->chief && !lk__ps_has_all(trainer)) {
+        lk__log(LK_LOG_WARNING, "what was handed out could not be brought to its end: there is nothing to go on from "
+                                "here");
+        return LK_OK;
+    }
     return lk__callbacks_rest(&trainer->callbacks, trainer, &rest);
 }
 

@@ -48,6 +48,8 @@ void lk__fit_save(const lk_trainer *trainer, lk_state *state)
     lk_state_set(state, "epoch", epoch, EPOCH);
     put_metrics(state, "so_far", &at->so_far);
     put_metrics(state, "val", &whole.val);
+    if (trainer->chief)
+        lk__ps_save_report(trainer, state);
     if (result->stopped_by)
         lk_state_set_text(state, "stopped_by", result->stopped_by);
 }
@@ -73,6 +75,8 @@ lk_status lk__fit_resume(lk__fit *fit, const lk_state *state)
     at->rate = epoch[2];
     at->seconds = epoch[3];
     fit->epoch_began = lk__seconds() - epoch[4];
+    if (fit->trainer->chief)
+        lk__ps_resume_report(fit->trainer, state);
     fit->whole = *result;
     return LK_OK;
 }

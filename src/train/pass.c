@@ -67,15 +67,16 @@ static lk_status guard(lk_trainer *trainer, lk__pass *p, const lk__pending_step 
     return LK_OK;
 }
 
-/* The end of an update is a place to go on from. */
+/* The end of an update is a place to go on from; of workers' updates it is where nothing is under way. */
 static void advance(lk_trainer *trainer, const lk__pass *p, const lk__pending_step *step)
 {
     lk__position *at = &trainer->position;
     bool rolls_over = !p->evaluates && step->batch + 1 == trainer->plan.steps_per_epoch;
     if (step->batch + 1 < step->update.first + step->update.batches)
         return;
+    int64_t over = trainer->chief ? p->taken_steps : step->batch + 1; /* workers finish them in any order */
     *at = (lk__position){.epoch = step->update.epoch + rolls_over,
-                         .batch = rolls_over ? 0 : step->batch + 1,
+                         .batch = rolls_over ? 0 : over,
                          .steps = at->steps + step->update.batches,
                          .updates = at->updates + 1,
                          .samples_seen = at->samples_seen + step->update.samples,
@@ -129,7 +130,7 @@ double lk__rate_of_batch(lk_trainer *trainer, const lk_batch *batch, bool hooks)
     return is_first ? rate_of(trainer, batch->epoch, batch->index / accumulate, hooks) : trainer->update.rate;
 }
 
-static lk_status hand_out_epoch(lk_trainer *trainer)
+static lk_status hand_out_epoch(lk_trainer *trainer, int64_t done)
 {
     int64_t n = trainer->plan.steps_per_epoch;
     double *rates = lk__calloc((size_t)n, sizeof *rates);
@@ -137,7 +138,7 @@ static lk_status hand_out_epoch(lk_trainer *trainer)
         return LK_ERR_MEMORY;
     for (int64_t i = 0; i < n; i++)
         rates[i] = rate_of(trainer, trainer->epoch, i, true);
-    lk_status status = lk__ps_begin_epoch(trainer, rates);
+    lk_status status = lk__ps_begin_epoch(trainer, done, rates);
     lk__free(rates);
     return status;
 }
@@ -205,7 +206,8 @@ void lk__pass_take_up(const lk_trainer *trainer, lk__pass *p)
     p->rate = at->rate;
 }
 
-lk_status lk__pass_start(lk_trainer *trainer, lk__pass *p, int64_t epoch, bool training)
+/* All but the loader's part of lk__pass_start. */
+static lk_status enter(lk_trainer *trainer, lk__pass *p, int64_t epoch, bool training)
 {
     const lk__position *at = &trainer->position;
     lk_ledger_reset(p->ledger);
@@ -217,7 +219,19 @@ lk_status lk__pass_start(lk_trainer *trainer, lk__pass *p, int64_t epoch, bool t
         p->began -= at->seconds;
         LK_TRY(note_earlier(trainer, p, epoch));
     }
+    return LK_OK;
+}
+
+lk_status lk__pass_start(lk_trainer *trainer, lk__pass *p, int64_t epoch, bool training)
+{
+    LK_TRY(enter(trainer, p, epoch, training));
     return lk_loader_start_at(p->loader, epoch, p->first);
+}
+
+static lk_status tell_rest(lk_trainer *trainer)
+{
+    lk_rest_report report = {.epoch = trainer->epoch + 1, .batch = trainer->position.batch, .steps = trainer->steps};
+    return lk__callbacks_rest(&trainer->callbacks, trainer, &report);
 }
 
 /* Where a callback wants to have a look at where training stands, all steps are waited for. */
@@ -230,10 +244,7 @@ static lk_status rest_if_wanted(lk_trainer *trainer, lk__pass *p)
         return LK_OK;
     while (trainer->n_pending > 0)
         LK_TRY(lk__pass_take(trainer, p, true));
-    if (p->stopped_by || lk__is_interrupted(trainer))
-        return LK_OK;
-    lk_rest_report report = {.epoch = trainer->epoch + 1, .batch = trainer->position.batch, .steps = trainer->steps};
-    return lk__callbacks_rest(&trainer->callbacks, trainer, &report);
+    return p->stopped_by || lk__is_interrupted(trainer) ? LK_OK : tell_rest(trainer);
 }
 
 /* The oldest step that is under way. */
@@ -259,30 +270,50 @@ static lk_status run_steps(lk_trainer *trainer, lk__pass *p, int64_t epoch, bool
     return LK_OK;
 }
 
-/* The same where workers elsewhere take the steps (parameter-server), in whatever order they are through. */
-static lk_status run_steps_elsewhere(lk_trainer *trainer, lk__pass *p)
+static lk_status take_elsewhere(lk_trainer *trainer, lk__pass *p, bool *any)
 {
-    bool stopped = false;
-    lk_ledger_reset(p->ledger);
-    p->entered = p->began = lk__seconds();
-    LK_TRY(hand_out_epoch(trainer));
+    lk__pending_step step;
+    lk__step_metrics found;
+    lk__still(LK_DOING_OTHERS, "wait for workers");
+    LK_TRY(lk__ps_next_step(trainer, &step, &found, any));
+    if (!*any)
+        return LK_OK;
+    lk__now(LK_DOING_WORK, "training");
+    lk__heartbeat_step(trainer->steps);
+    return account(trainer, p, true, &step, &found);
+}
+
+/* Workers wait until all that they had is through, and while servers send what they have. */
+static lk_status rest_elsewhere(lk_trainer *trainer, bool *pausing)
+{
+    if (!lk__ps_is_at_rest(trainer) || lk__ps_epoch_is_over(trainer))
+        return LK_OK;
+    LK_TRY(lk__ps_pull(trainer));
+    lk__ps_pause(trainer, false);
+    *pausing = false;
+    return tell_rest(trainer);
+}
+
+/* The same where workers elsewhere take the steps (parameter-server), in whatever order they are through. */
+static lk_status run_steps_elsewhere(lk_trainer *trainer, lk__pass *p, int64_t epoch)
+{
+    bool stopped = false, pausing = false, any;
+    LK_TRY(enter(trainer, p, epoch, true));
+    LK_TRY(hand_out_epoch(trainer, p->first));
     if (p->evaluates && trainer->val_loader)
         LK_TRY(lk_loader_start(trainer->val_loader, 0));
     while (!lk__ps_epoch_is_over(trainer)) {
-        lk__pending_step step;
-        lk__step_metrics found;
-        bool any;
-        lk__still(LK_DOING_OTHERS, "wait for workers");
-        LK_TRY(lk__ps_next_step(trainer, &step, &found, &any));
-        if (any) {
-            lk__now(LK_DOING_WORK, "training");
-            lk__heartbeat_step(trainer->steps);
-            LK_TRY(account(trainer, p, true, &step, &found));
-        }
+        LK_TRY(take_elsewhere(trainer, p, &any));
         if (!stopped && (p->stopped_by || lk__is_interrupted(trainer))) {
             lk__ps_stop_epoch(trainer);
             stopped = true;
         }
+        if (any && !stopped && !pausing && lk__callbacks_want_rest(&trainer->callbacks, trainer, trainer->steps)) {
+            lk__ps_pause(trainer, true);
+            pausing = true;
+        }
+        if (pausing && !stopped)
+            LK_TRY(rest_elsewhere(trainer, &pausing));
     }
     p->ended = p->taken_steps == trainer->plan.steps_per_epoch;
     return lk__ps_pull(trainer);
@@ -293,7 +324,7 @@ lk_status lk__pass_run(lk_trainer *trainer, lk__pass *p, int64_t epoch, bool tra
     trainer->in_pass = true;
     lk__doing before = lk__now_for_a_while(LK_DOING_WORK, training ? "training" : "evaluation");
     lk_status status =
-        training && trainer->chief ? run_steps_elsewhere(trainer, p) : run_steps(trainer, p, epoch, training);
+        training && trainer->chief ? run_steps_elsewhere(trainer, p, epoch) : run_steps(trainer, p, epoch, training);
     lk__now_again(before);
     trainer->in_pass = false;
     return status;

@@ -3,11 +3,14 @@
 #include "train/ps_agreement.h"
 #include "train/ps_chief_call.h"
 #include "train/ps_report.h"
+#include "train/ps_totals.h"
 #include "train/strategy_options.h"
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "optim/optimizer.h"
+#include "train/checkpoint.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,10 +22,14 @@ struct ps_chief {
     ps_layout layout;
     ps_directory directory;
     ps_client *client;
+    lk_tensor **state[LK_OPTIMIZER_SLOTS]; /* [n_slots][parameters]: the optimiser's, of the first replica */
+    int n_slots, n_parameters;
     int64_t *order; /* of the epoch's samples */
     double *rates;
+    int64_t optimizer_lead; /* steps that the optimiser counts more than updates; fewer where it began anew */
+    int64_t pulled;         /* steps that were through when variables were last pulled */
     bool has_ended;
-    lk_async_report report;
+    lk_async_report report, earlier; /* earlier: of the runs that this one goes on from */
 };
 
 /* --- what it cannot do -------------------------------------------------------------------------------------------- */
@@ -91,10 +98,14 @@ static lk_status open_chief(lk_trainer *trainer, struct ps_chief *chief)
     return LK_OK;
 }
 
+lk_status lk__ps_find_role(lk_trainer *trainer)
+{
+    trainer->applies_elsewhere = lk__ps_is_asked_for(&trainer->config);
+    return lk_train_role_of(&trainer->config, &trainer->role);
+}
+
 lk_status lk__ps_open(lk_trainer *trainer)
 {
-    LK_TRY(lk_train_role_of(&trainer->config, &trainer->role));
-    trainer->applies_elsewhere = lk__ps_is_asked_for(&trainer->config);
     if (!trainer->applies_elsewhere || trainer->role == LK_TRAIN_WORKER)
         return LK_OK;
     if (trainer->role != LK_TRAIN_CHIEF)
@@ -114,6 +125,10 @@ void lk__ps_release(struct ps_chief *chief)
     lk__post_release(chief->post);
     lk__ps_layout_free(&chief->layout);
     lk__ps_place_free(&chief->place);
+    for (int slot = 0; slot < chief->n_slots; slot++) {
+        lk__release_tensors(chief->state[slot], chief->n_parameters);
+        lk__free(chief->state[slot]);
+    }
     lk__free(chief->order);
     lk__free(chief->rates);
     lk__free(chief);
@@ -125,6 +140,7 @@ static ps_setup setup_of(const lk_trainer *trainer)
     const lk_optimizer_opts *o = &plan->optimizer_opts;
     return (ps_setup){.run = lk__ps_nonce(),
                       .batches = plan->epochs * plan->steps_per_epoch,
+                      .updates = lk_optimizer_steps(lk_replicas_optimizer(trainer->replicas, 0)),
                       .shards = plan->shards,
                       .max_staleness = trainer->config.max_staleness,
                       .optimizer = o->kind,
@@ -138,12 +154,34 @@ static ps_setup setup_of(const lk_trainer *trainer)
                       .clip_norm = o->clip_norm};
 }
 
+/* The chief has a copy of what the servers' optimisers remember: of where training goes on from, and for checkpoints.
+ */
+static lk_status list_state(lk_trainer *trainer, struct ps_chief *chief)
+{
+    const lk_optimizer *optimizer = lk_replicas_optimizer(trainer->replicas, 0);
+    chief->n_parameters = trainer->n_parameters;
+    while (lk_optimizer_state(optimizer, chief->n_slots, NULL)) {
+        lk_tensor **parts = lk__calloc((size_t)trainer->n_parameters, sizeof *parts);
+        if (!parts)
+            return LK_ERR_MEMORY;
+        chief->state[chief->n_slots] = parts;
+        LK_TRY(lk__replicas_slot(trainer->replicas, 0, chief->n_slots++, parts));
+    }
+    return LK_OK;
+}
+
 static lk_status start(lk_trainer *trainer, struct ps_chief *chief)
 {
     const lk_plan *plan = &trainer->plan;
     void *fields;
-    ps_training training = {
-        .setup = setup_of(trainer), .layout = &chief->layout, .variables = lk_trainer_variables(trainer, 0)};
+    LK_TRY(list_state(trainer, chief));
+    ps_training training = {.setup = setup_of(trainer),
+                            .layout = &chief->layout,
+                            .variables = lk_trainer_variables(trainer, 0),
+                            .state = (lk_tensor *const *const *)chief->state,
+                            .n_slots = chief->n_slots};
+    chief->optimizer_lead = training.setup.updates - trainer->updates;
+    chief->pulled = trainer->steps;
     LK_TRY(lk__ps_layout_new(trainer->model, chief->place.servers, &chief->layout));
     LK_TRY(check_split(trainer, &chief->layout));
     chief->order = lk__calloc((size_t)plan->train_samples, sizeof *chief->order);
@@ -166,7 +204,7 @@ lk_status lk__ps_start(lk_trainer *trainer)
 
 /* --- an epoch ----------------------------------------------------------------------------------------------------- */
 
-lk_status lk__ps_begin_epoch(lk_trainer *trainer, const double *rates)
+lk_status lk__ps_begin_epoch(lk_trainer *trainer, int64_t done, const double *rates)
 {
     struct ps_chief *chief = trainer->chief;
     const lk_plan *plan = &trainer->plan;
@@ -175,6 +213,7 @@ lk_status lk__ps_begin_epoch(lk_trainer *trainer, const double *rates)
     ps_epoch epoch = {.epoch = trainer->epoch,
                       .first = trainer->epoch * plan->steps_per_epoch,
                       .count = plan->steps_per_epoch,
+                      .done = done,
                       .batch_size = plan->batch_size,
                       .samples = plan->train_samples,
                       .rates = rates};
@@ -217,6 +256,16 @@ void lk__ps_stop_epoch(lk_trainer *trainer)
     lk__ps_coordinator_stop(trainer->chief->coordinator);
 }
 
+void lk__ps_pause(lk_trainer *trainer, bool paused)
+{
+    lk__ps_coordinator_pause(trainer->chief->coordinator, paused);
+}
+
+bool lk__ps_is_at_rest(lk_trainer *trainer)
+{
+    return lk__ps_coordinator_is_at_rest(trainer->chief->coordinator);
+}
+
 bool lk__ps_epoch_is_over(lk_trainer *trainer)
 {
     return lk__ps_coordinator_is_idle(trainer->chief->coordinator);
@@ -234,6 +283,7 @@ static void update_report(struct ps_chief *chief)
         int64_t lost = report->updates - lk__ps_client_version(chief->client, s);
         report->lost_updates += lost > 0 ? lost : 0;
     }
+    lk__ps_totals_add(report, &chief->earlier);
 }
 
 lk_status lk__ps_pull(lk_trainer *trainer)
@@ -244,10 +294,30 @@ lk_status lk__ps_pull(lk_trainer *trainer)
         return LK_OK;
     for (int r = 0; r < trainer->n_devices; r++)
         sets[r] = lk_trainer_variables(trainer, r);
-    LK_TRY(lk__ps_client_pull(chief->client, sets, trainer->n_devices));
+    LK_TRY(lk__ps_client_pull_all(chief->client, sets, trainer->n_devices, (lk_tensor *const *const *)chief->state,
+                                  chief->n_slots));
+    lk__optimizer_resume(lk_replicas_optimizer(trainer->replicas, 0), chief->optimizer_lead + trainer->updates);
+    chief->pulled = trainer->steps;
     LK_TRY(lk__ps_client_pull_nothing(chief->client, true));
     update_report(chief);
     return LK_OK;
+}
+
+bool lk__ps_has_all(const lk_trainer *trainer)
+{
+    const struct ps_chief *chief = trainer->chief;
+    return chief->pulled == trainer->steps && !lk__ps_coordinator_has_dropped(chief->coordinator);
+}
+
+void lk__ps_save_report(const lk_trainer *trainer, lk_state *state)
+{
+    lk__ps_totals_save(&trainer->chief->report, state);
+}
+
+void lk__ps_resume_report(lk_trainer *trainer, const lk_state *state)
+{
+    lk__ps_totals_resume(&trainer->chief->earlier, state);
+    trainer->chief->report = trainer->chief->earlier;
 }
 
 void lk__ps_end(lk_trainer *trainer, lk_status status)

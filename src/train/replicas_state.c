@@ -54,6 +54,20 @@ static lk_tensor *part_of(lk_optimizer *optimizer, int slot, const lk_tensor *pa
     return lk__tensor_over(lk_optimizer_state(optimizer, slot, NULL)->storage, parameter);
 }
 
+lk_status lk__replicas_slot(lk_replicas *replicas, int owner, int slot, lk_tensor **parts)
+{
+    lk_tensor *const *parameters = lk__replicas_owned(replicas, owner);
+    int n = lk_model_parameter_count(lk__replicas_model(replicas));
+    for (int i = 0; i < n; i++) {
+        parts[i] = part_of(lk_replicas_optimizer(replicas, owner), slot, parameters[i]);
+        if (!parts[i]) {
+            lk__release_tensors(parts, i);
+            return LK_ERR_MEMORY;
+        }
+    }
+    return LK_OK;
+}
+
 static lk_status copy_slot(lk_optimizer *optimizer, int slot, lk_tensor *const *parameters, int n, float *values)
 {
     for (int i = 0; i < n; i++) {

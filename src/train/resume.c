@@ -26,9 +26,6 @@ static lk_status check_options(const lk_train_config *config)
         LK_FAIL(LK_ERR_ARGUMENT, "--resume: must be with --checkpoint-dir, the folder to go on from");
     if (config->override && !config->resume)
         LK_FAIL(LK_ERR_ARGUMENT, "--override: must be with --resume");
-    if (has_folder && config->strategy && strcmp(config->strategy, "parameter-server") == 0)
-        LK_FAIL(LK_ERR_ARGUMENT, "--checkpoint-dir: strategy parameter-server has its variables on servers, which keep "
-                                 "their own snapshots: --snapshot-dir");
     return lk_checkpoint_parse_every(config->checkpoint_every, &(lk_checkpoint_opts){0});
 }
 
@@ -63,7 +60,7 @@ lk_status lk__resume_open(lk_trainer *trainer)
     const lk_train_config *config = &trainer->config;
     const char *folder = config->checkpoint_dir;
     LK_TRY(check_options(config));
-    if (!folder || !*folder)
+    if (!folder || !*folder || trainer->role != LK_TRAIN_CHIEF)
         return LK_OK;
     LK_TRY(lk_make_directory(folder));
     if (!config->resume)
@@ -139,6 +136,7 @@ static lk_status compare(void *user, const lk_field *setting)
                                             "data", /* its bytes are compared */
                                             "weights",
                                             "recompute",
+                                            "max-staleness", /* see compare_staleness */
                                             "audit-every",
                                             "devices in use",
                                             "batches an epoch",
@@ -193,6 +191,16 @@ static void compare_data(lk_trainer *trainer, comparison *c)
         note(c, "the validation set (its hash)", then[1], now[1]);
 }
 
+/* Without staleness an asynchronous training has the bits of all others. */
+static void compare_staleness(const lk_trainer *trainer, comparison *c)
+{
+    char now[LK_STALENESS_TEXT];
+    const char *then = json_string_value(lk__checkpoint_member(c->checkpoint, "max_staleness"));
+    lk__staleness_text(trainer, now);
+    if (strcmp(then ? then : "0", now) != 0)
+        note(c, "--max-staleness", then ? then : "0", now);
+}
+
 static lk_status judge(lk_trainer *trainer, const comparison *c)
 {
     const lk_checkpoint_info *info = &c->checkpoint->info;
@@ -215,6 +223,7 @@ static lk_status check_settings(lk_trainer *trainer)
     comparison c = {.trainer = trainer, .checkpoint = trainer->resumed};
     lk_status status = lk__settings_visit(trainer, compare, &c);
     compare_data(trainer, &c);
+    compare_staleness(trainer, &c);
     lk__bytes_char(&c.others, '\0');
     if (status == LK_OK)
         status = lk__bytes_status(&c.others);

@@ -193,7 +193,8 @@ const lk_option lk_train_options[] = {
      AT(snapshot_dir),
      .value = "DIR",
      .help =
-         "where a parameter server keeps its snapshot, from which it goes on when it is started again (unset: none)"},
+         "where a parameter server keeps its snapshot, from which it goes on when it is started again while its chief "
+         "lives; all of a training is in --checkpoint-dir (unset: none)"},
     {.name = "snapshot-every",
      .type = LK_OPTION_INT64,
      AT(snapshot_every),
@@ -629,8 +630,8 @@ const lk_option lk_train_options[] = {
      .type = LK_OPTION_FLAG,
      AT(resume),
      .help =
-         "go on from the last checkpoint of --checkpoint-dir, with the bits of a run that was never stopped, on any "
-         "devices; where there is none, begin"},
+         "go on from the last checkpoint of --checkpoint-dir, on any devices, with the bits of a run that was never "
+         "stopped, unless it is asynchronous; where there is none, begin"},
     {.name = "override",
      .type = LK_OPTION_FLAG,
      AT(override),

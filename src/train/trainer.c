@@ -318,7 +318,7 @@ static lk_status make_replicas(lk_trainer *trainer)
     LK_TRY(lk__plan_sync(trainer));
     LK_TRY(lk__plan_precise_statistics(trainer));
     trainer->replicas = lk_replicas_new(trainer->strategy, trainer->model,
-                                        trainer->applies_elsewhere ? NULL : &plan->optimizer_opts, plan->seed);
+                                        trainer->role == LK_TRAIN_WORKER ? NULL : &plan->optimizer_opts, plan->seed);
     return trainer->replicas ? LK_OK : lk_error_status();
 }
 
@@ -339,6 +339,7 @@ static lk_status build(lk_trainer *trainer)
     LK_TRY(lk__plan_numbers(config, name, &trainer->plan));
     if (!trainer->model)
         LK_TRY(lk_model_check(name));
+    LK_TRY(lk__ps_find_role(trainer));
     LK_TRY(lk__resume_open(trainer));
     LK_TRY(lk__ps_open(trainer));
     LK_TRY(open_devices(trainer));
@@ -487,7 +488,7 @@ lk_tensor *const *lk_trainer_variables(const lk_trainer *trainer, int replica)
 lk_tensor *const *lk_trainer_gradients(const lk_trainer *trainer)
 {
     const lk_optimizer *optimizer = lk_replicas_optimizer(trainer->replicas, 0);
-    return optimizer ? lk_optimizer_gradients(optimizer) : NULL;
+    return optimizer && !trainer->applies_elsewhere ? lk_optimizer_gradients(optimizer) : NULL;
 }
 
 lk_status lk_trainer_add(lk_trainer *trainer, lk_callback callback)

@@ -111,7 +111,8 @@ struct lk_trainer {
     struct ps_chief *chief; /* of strategy parameter-server: what hands out; NULL: none, or not the chief */
     lk_train_role role;     /* LK_TRAIN_CHIEF with every other strategy */
     uint64_t nonce;         /* a worker's: by which the chief knows it */
-    bool applies_elsewhere; /* servers have the optimiser; what is handed out need not be all shards of a device */
+    bool applies_elsewhere; /* servers have the optimiser, and a chief a copy of what it remembers; what is handed out
+                               need not be all shards of a device */
 };
 
 /* --- resume.c ----------------------------------------------------------------------------------------------------- */
@@ -226,8 +227,11 @@ lk_range lk__own_samples(const lk_trainer *trainer, int64_t count);
 
 /* --- ps_chief.c --------------------------------------------------------------------------------------------------- */
 
-/* Of strategy parameter-server. Sets trainer->role; the chief begins to listen. Whatever the strategy cannot do is an
- * error, LK_ERR_ARGUMENT. */
+/* Sets trainer->role and applies_elsewhere. Errors: those of lk_train_role_of. */
+lk_status lk__ps_find_role(lk_trainer *trainer);
+
+/* Of strategy parameter-server: the chief begins to listen. Whatever the strategy cannot do is an error,
+ * LK_ERR_ARGUMENT. */
 lk_status lk__ps_open(lk_trainer *trainer);
 
 /* ps_membership.c: asks the chief for a place of so many devices on this machine; *before: how many of other workers
@@ -238,17 +242,29 @@ lk_status lk__ps_take_seat(lk_trainer *trainer, int devices, int *before);
 lk_status lk__ps_start(lk_trainer *trainer);
 void lk__ps_release(struct ps_chief *chief); /* NULL is fine */
 
-/* Hands out an epoch; rates[steps_per_epoch]. Errors: those of lk__ps_coordinator_begin. */
-lk_status lk__ps_begin_epoch(lk_trainer *trainer, const double *rates);
+/* Hands out an epoch, of which the first `done` batches are over; rates[steps_per_epoch]. Errors: those of
+ * lk__ps_coordinator_begin. */
+lk_status lk__ps_begin_epoch(lk_trainer *trainer, int64_t done, const double *rates);
 
 /* The next step that is through; *any false: none within a while. */
 lk_status lk__ps_next_step(lk_trainer *trainer, lk__pending_step *step, lk__step_metrics *metrics, bool *any);
 void lk__ps_stop_epoch(lk_trainer *trainer);
 bool lk__ps_epoch_is_over(lk_trainer *trainer);
 
-/* Brings the servers' variables here, and the report up to date. Waits for servers that are not there, unless training
- * is interrupted. */
+/* While it is paused no batch is begun; it is at rest once those that were are through: the first ones of the epoch. */
+void lk__ps_pause(lk_trainer *trainer, bool paused);
+bool lk__ps_is_at_rest(lk_trainer *trainer);
+
+/* Brings the servers' variables and their optimisers' state here, and the report up to date. Waits for servers that are
+ * not there, unless training is interrupted. */
 lk_status lk__ps_pull(lk_trainer *trainer);
+
+/* Whether what is here is what servers have after all the steps so far and no others: a place to go on from. */
+bool lk__ps_has_all(const lk_trainer *trainer);
+
+/* What has happened so far, for checkpoints, and taken up from one. */
+void lk__ps_save_report(const lk_trainer *trainer, lk_state *state);
+void lk__ps_resume_report(lk_trainer *trainer, const lk_state *state);
 
 /* What workers and servers have told of their times, into a report that describes the run. Errors: LK_ERR_MEMORY. */
 lk_status lk__ps_report(const lk_trainer *trainer, lk_scaling_report *report);

@@ -1,0 +1,171 @@
+#!/usr/bin/env bash
+# Asynchronous training that is killed, chief, servers and workers, or interrupted, goes on from its checkpoints; without
+# staleness with the bits of a run that was left alone, whatever strategy began it.
+# shellcheck source=tests/cli_testing.sh
+source "$(dirname "$0")/cli_testing.sh"
+# shellcheck source=tests/parameter_server_testing.sh
+source "$(dirname "$0")/parameter_server_testing.sh"
+
+# value FILE NAME: what the last line of JSON says under the first such name.
+value()
+{
+    local line
+    line=$(tail -n 1 "$1")
+    [[ $line == *"\"$2\":"* ]] || return 0
+    line=${line#*"\"$2\":"}
+    line=${line%%[,\}]*}
+    echo "${line//\"/}"
+}
+
+newest()
+{
+    local steps
+    steps=$(find "$work/checkpoints" -name 'checkpoint-*' 2>/dev/null | sed 's/.*checkpoint-0*//' | sort -n | tail -n 1) || true
+    echo "${steps:-0}"
+}
+
+# all_killed STEPS: once there is a checkpoint after so many, of an epoch that is under way.
+all_killed()
+{
+    local tries=0
+    until [[ $(newest) -ge $1 ]]; do
+        kill -0 "$chief_process" 2>/dev/null || show "it has ended before there was a checkpoint after $1 steps"
+        tries=$((tries + 1))
+        [[ $tries -lt 6000 ]] || show "there is no checkpoint after $1 steps"
+        sleep 0.01
+    done
+    signal KILL "$chief_process"
+    end_processes
+}
+
+# rewind STEPS: as if it had been killed behind the first checkpoint after so many.
+rewind()
+{
+    local steps
+    for steps in $(find "$work/all" -name 'checkpoint-*' | sed 's/.*checkpoint-0*//' | sort -n); do
+        [[ -n $steps && $steps -ge $1 ]] || continue
+        rm -rf "$work/checkpoints"
+        mkdir "$work/checkpoints"
+        cp -r "$work/all/$(printf 'checkpoint-%08d' "$steps")" "$work/checkpoints/"
+        return
+    done
+    show "there is no checkpoint after $1 steps"
+}
+
+# ends_alike FILE: in it are the digests of the run that was left alone.
+ends_alike()
+{
+    [[ $(value "$1" digest) == "$wanted" ]] || show "digest $(value "$1" digest), of one device $wanted"
+    [[ $(value "$1" state_digest) == "$state" ]] || show 'another state of the optimiser'
+    [[ $(value "$1" samples_seen) -eq $seen ]] || show "$(value "$1" samples_seen) samples seen"
+}
+
+rows()
+{
+    tail -n +2 "$work/log/epochs.csv" | cut -d, -f1,2 | tr '\n' ' '
+}
+
+# --- without staleness -----------------------------------------------------------------------------------------------
+
+# Batch-norm's statistics and two kinds of the optimiser's state, on two servers.
+training=("${data[@]}" --model "$work/small.lk" --limit-train 2400 --batch-size 32 --shards 8 --epochs 6 --optimizer adam
+    --augment flip)
+folder=(--checkpoint-dir "$work/checkpoints" --checkpoint-every 20 --log-dir "$work/log" --keep 100)
+run 0 train "${training[@]}" --devices 2 "${folder[@]}" --json
+mv "$work/checkpoints" "$work/all"
+rm -rf "$work/log"
+wanted=$(value "$work/stdout" digest) state=$(value "$work/stdout" state_digest) seen=$((6 * 2400))
+[[ -n $wanted && -n $state ]] || fail 'no digest'
+
+# Killed, and on other numbers of servers and workers.
+synchronous=("${training[@]}" --max-staleness 0)
+chief "${synchronous[@]}" "${folder[@]}" --servers 2
+worker a "${training[@]}"
+worker b "${training[@]}"
+joined a b
+ps 0 --servers 2
+ps 1 --servers 2
+all_killed 90
+chief "${synchronous[@]}" "${folder[@]}" --resume
+wait_for chief 'going on from'
+worker a "${training[@]}"
+ps 0
+all_end_well
+ends_alike "$work/chief.out"
+[[ $(rows) == '1,75 2,150 3,225 4,300 5,375 6,450 ' ]] || show "the records are of epochs $(rows)"
+[[ ! -e $work/log/epochs-2.csv ]] || show 'more records than of one run'
+is updates 450
+
+# It has ended: there is nothing to hand out.
+run 0 train --strategy parameter-server --role chief "${synchronous[@]}" "${folder[@]}" --resume --json
+ends_alike "$work/stdout"
+run 2 train --strategy parameter-server --role chief "${synchronous[@]}" "${folder[@]}"
+complains 'is not empty'
+
+# From one strategy to the other.
+cp -r "$work/checkpoints" "$work/others"
+rewind 110
+chief "${synchronous[@]}" "${folder[@]}" --resume --servers 2
+worker a "${training[@]}" --devices 2
+ps 0 --servers 2
+ps 1 --servers 2
+all_end_well
+ends_alike "$work/chief.out"
+rm -rf "$work/all"
+mv "$work/others" "$work/all"
+rewind 110
+run 0 train "${training[@]}" --devices 1 "${folder[@]}" --resume --json
+ends_alike "$work/stdout"
+
+# What is refused is said before anybody is waited for.
+rewind 110
+run 2 train --strategy parameter-server --role chief "${synchronous[@]}" "${folder[@]}" --resume --seed 3
+says '--seed was 0 and is 3'
+run 2 train --strategy parameter-server --role chief "${training[@]}" "${folder[@]}" --resume
+says '--max-staleness was 0 and is unlimited'
+
+# --- asynchronous ----------------------------------------------------------------------------------------------------
+
+rm -rf "$work/checkpoints" "$work/log"
+folder=(--checkpoint-dir "$work/checkpoints" --checkpoint-every 15 --log-dir "$work/log")
+large=("${data[@]}" --model "$work/small.lk" --limit-train 6000 --batch-size 60 --shards 2 --epochs 8 --optimizer adam
+    --base-lr 0.001)
+chief "${large[@]}" "${folder[@]}" --servers 2
+worker a "${large[@]}"
+worker b "${large[@]}"
+joined a b
+ps 0 --servers 2
+ps 1 --servers 2 --snapshot-dir "$work/snapshots"
+all_killed 120
+# A snapshot is of the run that was killed; the checkpoint counts.
+chief "${large[@]}" "${folder[@]}" --resume --servers 2
+wait_for chief 'going on from'
+worker a "${large[@]}"
+ps 0 --servers 2
+ps 1 --servers 2 --snapshot-dir "$work/snapshots"
+joined a
+wait_for_epoch 3
+signal INT "$chief_process"
+ends "$chief_process" 130
+end_processes
+stopped=$(value "$work/chief.out" steps)
+[[ $(newest) -eq $stopped ]] || show "the last checkpoint is after $(newest) steps, and training ended after $stopped"
+chief "${large[@]}" "${folder[@]}" --resume
+worker a "${large[@]}"
+worker b "${large[@]}"
+ps 0
+all_end_well
+[[ $(value "$work/chief.out" samples_seen) -eq 48000 ]] || show "$(value "$work/chief.out" samples_seen) samples seen"
+[[ $(value "$work/chief.out" steps) -eq 800 ]] || show "$(value "$work/chief.out" steps) steps"
+[[ $(rows) == '1,100 2,200 3,300 4,400 5,500 6,600 7,700 8,800 ' ]] || show "the records are of epochs $(rows)"
+is updates 800
+is lost_updates 0
+accuracy=$(value "$work/chief.out" val_accuracy)
+[[ $accuracy != 0.[0-6]* ]] || show "accuracy $accuracy"
+
+# The folder is one as any other.
+run 0 evaluate "$work/checkpoints" --data synthetic --limit 200 --json
+prints "\"accuracy\":$accuracy"
+run 0 export "$work/checkpoints" --format safetensors --out "$work/exported.safetensors"
+run 2 train "${large[@]}" "${folder[@]}" --devices 1 --resume
+says '--max-staleness was unlimited and is 0'
