@@ -71,8 +71,10 @@ static const lk_option options[] = {
      .minimum = 0,
      .maximum = 1000000,
      .value = "N",
-     .help = "where a rank dies, ends by an error or does not go on: start all of them again, from the last checkpoint "
-             "of train's --checkpoint-dir, at most so many times"},
+     .help =
+         "where a rank, or a process that those of --workers cannot do without, dies, ends by an error or does not go "
+         "on: start all of them again, from the last checkpoint of train's --checkpoint-dir, at most so many "
+         "times"},
 };
 
 enum { OPTION_COUNT = sizeof options / sizeof options[0] };
@@ -178,9 +180,8 @@ static int start(const launch_config *config, int argc, char **argv)
         status = check_rank(&train, strategy);
     if (status != 0)
         return status;
-    if (config->max_restarts > 0 && (config->workers > 0 || !train.checkpoint_dir || !*train.checkpoint_dir))
-        return cli_usage_error("launch: --max-restarts: must be with train's --checkpoint-dir, which ranks of "
-                               "multi-worker have");
+    if (config->max_restarts > 0 && (!train.checkpoint_dir || !*train.checkpoint_dir))
+        return cli_usage_error("launch: --max-restarts: must be with train's --checkpoint-dir");
     char **command = calloc(2 * ((size_t)argc + 4), sizeof *command);
     if (!command)
         return cli_usage_error("launch: %s", strerror(errno));

@@ -7,8 +7,8 @@ source "$(dirname "$0")/launch_testing.sh"
 
 run 2 launch -n 2 --max-restarts 1 -- train
 complains '--max-restarts' '--checkpoint-dir'
-run 2 launch --workers 1 --max-restarts 1 -- train --checkpoint-dir "$work/x"
-complains '--max-restarts'
+run 2 launch --workers 1 --max-restarts 1 -- train
+complains '--max-restarts' '--checkpoint-dir'
 
 needs_mpi
 

@@ -23,7 +23,7 @@ begin_roles()
 # The process in the role of $1, of that index if that is said.
 role_process()
 {
-    pgrep -f -- "lockstep train .*--seed $mark --role $1 --task-index ${2:-0} "
+    pgrep -f -- "lockstep train .*--seed $mark .*--role $1 --task-index ${2:-0} "
 }
 
 # Finished, though not all of its processes were there to the end.
@@ -84,6 +84,26 @@ kill -KILL "$(role_process ps 1)"
 finished
 grep -qE '^ps-1 on [^ ]+ killed by signal 9' "$work/stderr" || fail "the server is not named"
 says '1 server restart,'
+
+# Where all of them are started again, from the last checkpoint, the bits are those of a training that was left alone.
+again=(--limit-train 1024 --epochs 30 --shards 4)
+run 0 "${train[@]:1}" "${again[@]}" --devices 1 --seed "$mark"
+wanted=$(sed -n 's/^digest //p' "$work/stderr")
+begin_roles --workers 2 --servers 2 --max-restarts 2 "${train[@]}" "${again[@]}" "${short[@]}" --max-staleness 0 \
+    --checkpoint-dir "$work/checkpoints"
+kill -KILL "$(role_process chief)"
+until_there 'restart 1 of at most 2' "$work/stderr"
+until_there 'going on from' "$work/stderr"
+tries=0
+until role_process ps 1 >/dev/null; do
+    tries=$((tries + 1))
+    [[ $tries -lt 600 ]] || fail 'there is no server again'
+    sleep 0.05
+done
+kill -KILL "$(role_process ps 1)"
+until_there 'restart 2 of at most 2' "$work/stderr"
+finished
+says "[chief] digest $wanted"
 
 long=(--limit-train 1024 --epochs 1000000)
 
