@@ -21,8 +21,9 @@ rewind()
     local name
     name=$(printf 'checkpoint-%08d' "$1")
     [[ -e $work/all/$name ]] || fail "there is no $name"
-    rm -rf "$work/checkpoints"
+    rm -rf "$work/checkpoints" "$work/log"
     mkdir "$work/checkpoints"
+    cp -r "$work/records" "$work/log"
     cp -r "$work/all/$name" "$work/checkpoints/"
 }
 
@@ -37,6 +38,7 @@ ends_alike()
 # From one process to two and three.
 run 0 "${training[@]}" --devices 2 "${folder[@]}" --keep 100
 cp -r "$work/checkpoints" "$work/all"
+cp -r "$work/log" "$work/records"
 rewind 6
 ranks 2 0 "${training[@]}" --strategy multi-worker --devices cpu:0 "${folder[@]}" --resume
 ends_alike
@@ -45,10 +47,11 @@ ranks 3 0 "${training[@]}" --strategy multi-worker --devices cpu:0 "${folder[@]}
 ends_alike
 
 # From two to one, on one that has ended too, and to four.
-rm -rf "$work/checkpoints" "$work/all" "$work/log"
+rm -rf "$work/checkpoints" "$work/all" "$work/log" "$work/records"
 ranks 2 0 "${training[@]}" --strategy multi-worker --devices cpu:0 "${folder[@]}" --keep 100
 ends_alike
 cp -r "$work/checkpoints" "$work/all"
+cp -r "$work/log" "$work/records"
 ranks 2 0 "${training[@]}" --strategy multi-worker --devices cpu:0 "${folder[@]}" --resume
 ends_alike
 rewind 9
