@@ -128,7 +128,7 @@ LK_API lk_status lk_checkpoint_writer_wait(lk_checkpoint_writer *writer);
 LK_API void lk_checkpoint_writer_release(lk_checkpoint_writer *writer);
 
 /* The same of a trainer, of where it stands; in the hooks train_begin and rest with what callbacks remember, elsewhere
- * without. Errors also: LK_ERR_STATE (while steps are under way). */
+ * without. Errors also: LK_ERR_STATE (while steps are under way; an interrupt left some with workers that are gone). */
 LK_API lk_status lk_trainer_save(lk_trainer *trainer, const char *folder);
 
 /* Gives every replica the parameters and buffers of a safetensors file: F32, F64, F16 or BF16, under their names here

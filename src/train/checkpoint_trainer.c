@@ -125,6 +125,8 @@ lk_status lk_trainer_save(lk_trainer *trainer, const char *folder)
     lk__checkpoint_contents contents = {0};
     if (trainer->in_pass && !trainer->at_rest)
         LK_FAIL(LK_ERR_STATE, "checkpoint: steps are under way; in `rest`, or from epoch_end on, it can be asked for");
+    if (trainer->chief && !lk__ps_has_all(trainer))
+        LK_FAIL(LK_ERR_STATE, "checkpoint: what was handed out to workers was not brought to its end");
     lk_status status = save(trainer, folder, &contents);
     lk__checkpoint_contents_free(&contents);
     return status;
