@@ -157,16 +157,21 @@ static void refuses_what_does_not_fit(void **state)
     config.weights = path;
     lk_trainer_release(new_trainer(&config));
     write_weights(entries, ALL + 1);
-    refused("has 7 tensors, and model keras-cnn has 6 variables");
+    refused("has a tensor module.7.weight, which is none of the 6 variables of model keras-cnn");
     entries[2].name = "module.5.weight";
     write_weights(entries, ALL);
     refused("has no 4.weight, which is dense1.weight of model keras-cnn");
     entries[2] = (lk__safetensors_entry){"module.4.weight", LK_SHAPE(5408, 64), zeros};
     write_weights(entries, ALL);
     refused("and not the shape that dense1.weight needs");
-    entries[0].name = entries[5].name = "module.9.weight";
-    entries[5].name = "other";
+    entries[2].shape = LK_SHAPE(64, 5408);
+    entries[0].name = "module.9.weight"; /* also where it is the first, or the last, that is missing */
     write_weights(entries, ALL);
+    refused("has no 0.weight, which is conv1.weight of model keras-cnn");
+    entries[0].name = "module.0.weight";
+    write_weights(entries, ALL - 1);
+    refused("has no 6.bias, which is dense2.bias of model keras-cnn");
+    write_weights(&entries[ALL], 1);
     refused("nor as PyTorch calls them");
 }
 

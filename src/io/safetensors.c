@@ -268,7 +268,7 @@ static lk_status read_header(lk__safetensors *file, int64_t size)
 static lk_status open_file(lk__safetensors *file)
 {
     struct stat there;
-    file->fd = open(file->path, O_RDONLY | O_CLOEXEC);
+    file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* not to wait for who writes a pipe */
     if (file->fd < 0 || fstat(file->fd, &there) != 0)
         LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", file->path, strerror(errno));
     if (!S_ISREG(there.st_mode))

@@ -208,6 +208,19 @@ static void refuses_what_became_shorter(void **state)
     lk_error_clear();
 }
 
+/* Whoever would write it may never come. */
+static void waits_for_no_pipe(void **state)
+{
+    (void)state;
+    lk__safetensors *file;
+    assert_int_equal(mkfifo(path, 0600), 0);
+    alarm(60);
+    assert_int_equal(lk__safetensors_open(path, &file), LK_ERR_IO);
+    alarm(0);
+    assert_non_null(strstr(lk_error_message(), "is not a regular file"));
+    lk_error_clear();
+}
+
 static void unwinds_without_memory(void **state)
 {
     (void)state;
@@ -234,6 +247,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(refuses_lengths_that_lie, make_path, remove_test_dir),
         cmocka_unit_test_setup_teardown(refuses_deep_nesting, make_path, remove_test_dir),
         cmocka_unit_test_setup_teardown(refuses_what_became_shorter, make_path, remove_test_dir),
+        cmocka_unit_test_setup_teardown(waits_for_no_pipe, make_path, remove_test_dir),
         cmocka_unit_test_setup_teardown(unwinds_without_memory, make_path, remove_test_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -283,10 +283,16 @@ lk_status lk__optimizer_rates(lk_optimizer *optimizer, double rate, double value
 
 void lk__optimizer_resume(lk_optimizer *optimizer, int64_t steps)
 {
+    double power1 = 0, power2 = 0;
     optimizer->steps = 0;
     optimizer->power1 = optimizer->power2 = 1;
-    while (optimizer->steps < steps)
+    /* As multiplications that came one by one have rounded them, up to where they change no more. */
+    while (optimizer->steps < steps && (optimizer->power1 != power1 || optimizer->power2 != power2)) {
+        power1 = optimizer->power1;
+        power2 = optimizer->power2;
         lk__optimizer_replayed(optimizer);
+    }
+    optimizer->steps = steps;
 }
 
 void lk__optimizer_replayed(lk_optimizer *optimizer)

@@ -1,6 +1,7 @@
 /* Optimisers against their formulas in double, and against what PyTorch made of the same numbers. */
 #include "optim/optim_test.h"
 
+#include "optim/optimizer.h"
 #include "optim/optimizer_torch.h"
 
 static const char *const kinds[] = {"ref:0", "cpu:0"};
@@ -404,6 +405,25 @@ static void test_refused_gradients(void **state)
     lk_device_release(other);
 }
 
+/* The same powers of beta as of steps that were taken, and at once, however many there were. */
+static void test_resumed(void **state)
+{
+    (void)state;
+    float values[ELEMENTS] = {1}, gradients[ELEMENTS] = {0};
+    fixture f = open_fixture("ref:0", &(lk_optimizer_opts){.kind = LK_ADAM}, values);
+    for (int t = 0; t < 7; t++)
+        step(&f, gradients, 0.1);
+    double power1 = f.optimizer->power1, power2 = f.optimizer->power2;
+    lk__optimizer_resume(f.optimizer, INT64_MAX);
+    assert_true(lk_optimizer_steps(f.optimizer) == INT64_MAX);
+    lk__optimizer_resume(f.optimizer, 7);
+    assert_int_equal(lk_optimizer_steps(f.optimizer), 7);
+    assert_true(f.optimizer->power1 == power1 && f.optimizer->power2 == power2);
+    lk__optimizer_resume(f.optimizer, 0);
+    assert_true(f.optimizer->power1 == 1 && f.optimizer->power2 == 1);
+    close_fixture(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -416,6 +436,7 @@ int main(void)
         cmocka_unit_test(test_absent_gradients),
         cmocka_unit_test(test_gradients_are_views),
         cmocka_unit_test(test_state),
+        cmocka_unit_test(test_resumed),
         cmocka_unit_test(test_refused_options),
         cmocka_unit_test(test_refused_parameters),
         cmocka_unit_test(test_refused_gradients),

@@ -94,30 +94,45 @@ static const lk__safetensor *look_up(const lk__safetensors *file, const char *na
     return tensor ? tensor : lk__safetensors_find(file, wrapped);
 }
 
-/* The naming that the file's tensors follow: all of a model's variables are there. NULL: our own. */
-static lk_status recognize(const char *path, const lk__safetensors *file, const lk_model *model, const naming **found)
+/* Our variable by the file's naming; NULL: it has none. n NULL: our own. */
+static const lk__safetensor *find_variable(const lk__safetensors *file, const naming *n, const char *ours,
+                                           char name[NAME])
+{
+    if (!n || !translate(n, ours, name))
+        snprintf(name, NAME, "%s", ours);
+    return look_up(file, name);
+}
+
+static int count_variables(const lk__safetensors *file, const naming *n, const lk_model *model)
 {
     char name[NAME];
-    int n = lk_model_variable_count(model);
+    int count = 0;
+    for (int i = 0; i < lk_model_variable_count(model); i++)
+        count += find_variable(file, n, lk_model_variable_name(model, i), name) != NULL;
+    return count;
+}
+
+/* The naming that most of the file's tensors follow, so that what is missing can be named. NULL: our own. */
+static lk_status recognize(const char *path, const lk__safetensors *file, const lk_model *model, const naming **found)
+{
+    int most = count_variables(file, NULL, model);
     *found = NULL;
-    if (look_up(file, lk_model_variable_name(model, 0)))
-        return LK_OK;
     for (size_t i = 0; model->reference && i < sizeof namings / sizeof *namings; i++) {
-        const naming *one = &namings[i];
-        /* The last parameter tells apart what begins alike. */
-        if (strcmp(one->model, lk_model_name(model)) == 0 &&
-            translate(one, lk_model_variable_name(model, lk_model_parameter_count(model) - 1), name) &&
-            look_up(file, name)) {
-            *found = one;
-            return LK_OK;
+        bool is_of_model = strcmp(namings[i].model, lk_model_name(model)) == 0;
+        int count = is_of_model ? count_variables(file, &namings[i], model) : 0;
+        if (count > most) {
+            most = count;
+            *found = &namings[i];
         }
     }
+    if (most > 0)
+        return LK_OK;
     const lk__safetensor *first = lk__safetensors_at(file, 0);
-    LK_FAIL(
-        LK_ERR_FORMAT,
-        "--weights %s: its tensors, like %.60s, are neither called as the %d variables of model %s are, like %s, nor "
-        "as PyTorch calls them",
-        path, first ? first->name : "none", n, lk_model_name(model), lk_model_variable_name(model, 0));
+    LK_FAIL(LK_ERR_FORMAT,
+            "--weights %s: its tensors, like %.60s, are neither called as the %d variables of model %s are, like %s, "
+            "nor as PyTorch calls them",
+            path, first ? first->name : "none", lk_model_variable_count(model), lk_model_name(model),
+            lk_model_variable_name(model, 0));
 }
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
@@ -162,9 +177,7 @@ static lk_status read_variable(const char *path, const lk__safetensors *file, co
     const char *ours = lk_model_variable_name(model, index);
     lk_shape shape = lk_model_variable_shape(model, index);
     bool transposed = is_transposed(n, ours, shape);
-    if (!n || !translate(n, ours, name))
-        snprintf(name, sizeof name, "%s", ours);
-    const lk__safetensor *tensor = look_up(file, name);
+    const lk__safetensor *tensor = find_variable(file, n, ours, name);
     if (!tensor)
         LK_FAIL(LK_ERR_FORMAT, "--weights %s: has no %s, which is %s of model %s", path, name, ours,
                 lk_model_name(model));
@@ -173,15 +186,25 @@ static lk_status read_variable(const char *path, const lk__safetensors *file, co
     return transposed ? transpose(values, shape) : LK_OK;
 }
 
-/* What nobody asks for is of another network; PyTorch's counts of batches are not. */
-static lk_status check_rest(const char *path, const lk__safetensors *file, const lk_model *model)
+static bool is_asked_for(const lk__safetensors *file, const naming *n, const lk_model *model,
+                         const lk__safetensor *tensor)
 {
-    int counts = 0, n = lk__safetensors_count(file);
-    for (int i = 0; i < n; i++)
-        counts += strstr(lk__safetensors_at(file, i)->name, "num_batches_tracked") != NULL;
-    if (n - counts != lk_model_variable_count(model))
-        LK_FAIL(LK_ERR_FORMAT, "--weights %s: has %d tensors, and model %s has %d variables", path, n - counts,
-                lk_model_name(model), lk_model_variable_count(model));
+    char name[NAME];
+    for (int i = 0; i < lk_model_variable_count(model); i++)
+        if (find_variable(file, n, lk_model_variable_name(model, i), name) == tensor)
+            return true;
+    return false;
+}
+
+/* What nobody asks for is of another network; PyTorch's counts of batches are not. */
+static lk_status check_rest(const char *path, const lk__safetensors *file, const naming *n, const lk_model *model)
+{
+    for (int i = 0; i < lk__safetensors_count(file); i++) {
+        const lk__safetensor *tensor = lk__safetensors_at(file, i);
+        if (!strstr(tensor->name, "num_batches_tracked") && !is_asked_for(file, n, model, tensor))
+            LK_FAIL(LK_ERR_FORMAT, "--weights %s: has a tensor %.60s, which is none of the %d variables of model %s",
+                    path, tensor->name, lk_model_variable_count(model), lk_model_name(model));
+    }
     return LK_OK;
 }
 
@@ -198,7 +221,7 @@ static lk_status read_all(const char *path, const lk__safetensors *file, lk_repl
         status = values[i] ? read_variable(path, file, n, model, i, values[i]) : LK_ERR_MEMORY;
     }
     if (status == LK_OK)
-        status = check_rest(path, file, model);
+        status = check_rest(path, file, n, model);
     if (status == LK_OK)
         status = lk__replicas_write(replicas, (const float *const *)values);
     for (int i = 0; values && i < count; i++)
