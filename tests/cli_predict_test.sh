@@ -143,3 +143,19 @@ run 2 predict "$trained" "$work/black.pgm" --device 2xcpu
 complains_just '--device 2xcpu: must name one device'
 run 1 predict "$work/nowhere" "$work/black.pgm"
 complains "$work/nowhere: there is no checkpoint"
+
+# While training goes on, which removes checkpoints as they are read.
+"$LOCKSTEP" train --model "$work/two.lk" --data "$work/two" --limit-val 0 --batch-size 1 --epochs 1000000 --devices 1xcpu \
+    --checkpoint-every 1 --keep 1 --checkpoint-best train-loss --checkpoint-dir "$work/live" >"$work/trained" 2>&1 &
+training=$!
+trap 'kill -9 $training; wait $training || rm -rf "$work"' EXIT
+until [[ -e $work/live/best.json ]]; do
+    kill -0 $training || { cat "$work/trained"; exit 1; }
+    sleep 0.1
+done
+for _ in {1..25}; do
+    run 0 export "$work/live" --out "$work/live.safetensors"
+    silent_stderr
+    run 0 export "$work/live" --best --out "$work/live.safetensors"
+    silent_stderr
+done

@@ -49,15 +49,15 @@ static bool is_file(const char *name)
     return strchr(name, '/') || (length >= 3 && strcmp(name + length - 3, ".lk") == 0);
 }
 
-/* NULL with the error. */
-static lk_model *model_of(const char *name, lk_model_input input)
+/* given: what a file says; NULL: it is read. NULL with the error. */
+static lk_model *model_of(const char *name, const char *given, lk_model_input input)
 {
     bool file = is_file(name);
     const lk_reference_model *reference = file ? NULL : find(name);
     if ((!file && !reference) || lk__model_check_input(name, input) != LK_OK)
         return NULL;
     char *text = NULL;
-    lk_layer *root = file ? lk__model_file_read(name, input, &text) : reference->make(input);
+    lk_layer *root = file ? lk__model_file_read(name, given, input, &text) : reference->make(input);
     lk_model *model = root ? lk__model_of(name, file, root, input) : NULL;
     if (!model) {
         lk__free(text);
@@ -80,14 +80,19 @@ lk_status lk_model_check(const char *name)
     const lk_model_input any = {.channels = 1, .height = 1, .width = 1, .classes = 1};
     if (name && is_pipe(name))
         return LK_OK;
-    lk_model *model = model_of(name ? name : "", any);
+    lk_model *model = model_of(name ? name : "", NULL, any);
     lk_model_release(model);
     return model ? LK_OK : lk_error_status();
 }
 
 lk_model *lk_model_new(const char *name, lk_model_input input)
 {
-    return lk__model_finish(model_of(name ? name : "", input));
+    return lk__model_finish(model_of(name ? name : "", NULL, input));
+}
+
+lk_model *lk__model_from_text(const char *path, const char *text, lk_model_input input)
+{
+    return lk__model_finish(model_of(path, text, input));
 }
 
 /* --- variables ---------------------------------------------------------------------------------------------------- */

@@ -37,9 +37,12 @@ typedef struct lk_reference_model {
 
 extern const lk_reference_model lk__model_lenet, lk__model_keras_cnn, lk__model_resnet18, lk__model_wrn_16_10;
 
-/* The root layer that a model file describes, or NULL with the error. *text: what the file says, to be freed, NULL on
- * failure. */
-lk_layer *lk__model_file_read(const char *path, lk_model_input input, char **text);
+/* The root layer that a model file describes, or NULL with the error. given: what the file says, where it was read
+ * already; NULL: it is read. *text: what it says, to be freed, NULL on failure. */
+lk_layer *lk__model_file_read(const char *path, const char *given, lk_model_input input, char **text);
+
+/* lk_model_new of a file that was read already. */
+lk_model *lk__model_from_text(const char *path, const char *text, lk_model_input input);
 
 lk_status lk__model_check_input(const char *name, lk_model_input input);
 

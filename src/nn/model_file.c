@@ -24,6 +24,7 @@ typedef struct text_line {
 
 typedef struct model_reader {
     const char *path;
+    const char *given; /* what the file says; NULL: it is read */
     lk_model_input input;
     char *whole; /* as it was read */
     char *text;  /* cut into lines */
@@ -72,7 +73,7 @@ static lk_status read_stream(model_reader *r, FILE *stream)
     return LK_OK;
 }
 
-static lk_status read_text(model_reader *r)
+static lk_status read_file(model_reader *r)
 {
     r->text = lk__calloc(MAX_BYTES + 2, 1);
     if (!r->text)
@@ -82,7 +83,15 @@ static lk_status read_text(model_reader *r)
         LK_FAIL(LK_ERR_IO, "%s: cannot be opened: %s", r->path, strerror(errno));
     lk_status status = read_stream(r, stream);
     fclose(stream);
-    LK_TRY(status);
+    return status;
+}
+
+static lk_status read_text(model_reader *r)
+{
+    if (!r->given)
+        LK_TRY(read_file(r));
+    else if (!(r->text = lk__strdup(r->given)))
+        return LK_ERR_MEMORY;
     r->whole = lk__strdup(r->text);
     return r->whole ? LK_OK : LK_ERR_MEMORY;
 }
@@ -344,9 +353,9 @@ static lk_layer *read_model(model_reader *r)
     return NULL;
 }
 
-lk_layer *lk__model_file_read(const char *path, lk_model_input input, char **text)
+lk_layer *lk__model_file_read(const char *path, const char *given, lk_model_input input, char **text)
 {
-    model_reader reader = {.path = path, .input = input};
+    model_reader reader = {.path = path, .given = given, .input = input};
     lk_layer *root = read_model(&reader);
     lk__free(reader.text);
     lk__free(reader.lines);

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "nn/model.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -116,8 +117,21 @@ void lk_checkpoint_release(lk_checkpoint *c)
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
-/* From the newest on; what is damaged is said once something else is found in its place. */
-static lk_status open_newest(const char *folder, const int64_t *steps, int n, lk_checkpoint **checkpoint)
+/* A training that goes on may remove what is just being read: then there is another one. So often it is looked for. */
+enum { TRIES = 100 };
+
+static bool has_later(const char *folder, int64_t than)
+{
+    int64_t *steps;
+    int n;
+    bool has = lk__checkpoint_list(folder, &steps, &n) == LK_OK && n > 0 && steps[n - 1] > than;
+    lk__free(steps);
+    return has;
+}
+
+/* From the newest on; what is damaged is said once something else is found in its place. *is_old: one has failed, and
+ * the folder has later ones by now. */
+static lk_status open_newest(const char *folder, const int64_t *steps, int n, lk_checkpoint **checkpoint, bool *is_old)
 {
     lk_error_state first = {.status = LK_OK};
     for (int i = n - 1; i >= 0; i--) {
@@ -129,6 +143,9 @@ static lk_status open_newest(const char *folder, const int64_t *steps, int n, lk
             lk__log(LK_LOG_WARNING, "%s; %s is used in its place", first.message, name);
         if (status != LK_ERR_FORMAT && status != LK_ERR_IO)
             return status;
+        *is_old = has_later(folder, steps[n - 1]);
+        if (*is_old)
+            return status;
         if (first.status == LK_OK)
             lk__error_save(&first);
         lk_error_clear();
@@ -139,27 +156,43 @@ static lk_status open_newest(const char *folder, const int64_t *steps, int n, lk
 
 static lk_status open_last(const char *folder, lk_checkpoint **checkpoint)
 {
-    int64_t *steps;
-    int n;
-    LK_TRY(lk__checkpoint_list(folder, &steps, &n));
+    bool is_old = true;
     lk_status status = LK_OK;
-    if (n == 0)
-        status = lk__fail(LK_ERR_NOT_FOUND, "%s: there is no checkpoint", folder);
-    else
-        status = open_newest(folder, steps, n, checkpoint);
-    lk__free(steps);
+    for (int i = 0; i < TRIES && is_old; i++) {
+        int64_t *steps;
+        int n;
+        lk_error_clear();
+        LK_TRY(lk__checkpoint_list(folder, &steps, &n));
+        is_old = false;
+        if (n == 0)
+            status = lk__fail(LK_ERR_NOT_FOUND, "%s: there is no checkpoint", folder);
+        else
+            status = open_newest(folder, steps, n, checkpoint, &is_old);
+        lk__free(steps);
+    }
     return status;
 }
 
 static lk_status open_best(const char *folder, lk_checkpoint **checkpoint)
 {
-    lk__best best;
-    char path[PATH_MAX];
-    LK_TRY(lk__checkpoint_read_best(folder, &best));
-    if (!*best.name)
-        LK_FAIL(LK_ERR_NOT_FOUND, "%s: there is no best checkpoint", folder);
-    LK_TRY(lk__checkpoint_path(folder, best.name, path));
-    return open_one(path, checkpoint);
+    lk__best best, before = {.name = ""};
+    lk_status status = LK_ERR_FORMAT;
+    for (int i = 0; i < TRIES && status != LK_OK; i++, before = best) {
+        char path[PATH_MAX];
+        lk_error_state first;
+        lk__error_save(&first);
+        lk_error_clear();
+        LK_TRY(lk__checkpoint_read_best(folder, &best));
+        if (!*best.name)
+            LK_FAIL(LK_ERR_NOT_FOUND, "%s: there is no best checkpoint", folder);
+        if (strcmp(best.name, before.name) == 0) {
+            lk__error_restore(&first);
+            return status;
+        }
+        LK_TRY(lk__checkpoint_path(folder, best.name, path));
+        status = open_one(path, checkpoint);
+    }
+    return status;
 }
 
 lk_status lk_checkpoint_open(const char *folder, lk_checkpoint_which which, lk_checkpoint **checkpoint)
@@ -236,7 +269,8 @@ lk_model *lk_checkpoint_model(const lk_checkpoint *c)
                  c->folder, info->model);
         return NULL;
     }
-    lk_model *model = lk_model_new(info->model_file ? info->model_file : info->model, input);
+    lk_model *model = info->model_file ? lk__model_from_text(info->model_file, c->model_text, input)
+                                       : lk_model_new(info->model, input);
     if (!model || lk__checkpoint_check_model(c, model) == LK_OK)
         return model;
     lk_model_release(model);
