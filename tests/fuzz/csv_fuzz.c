@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!fuzz_went_well(lk__csv_read(fuzz_file(data + 1, size - 1), NULL, &opts, &samples)))
         return 0;
     FUZZ_CHECK(samples.count >= 1 && samples.channels >= 1 && samples.height >= 1 && samples.width >= 1);
-    FUZZ_CHECK((size_t)samples.count <= size && samples.classes >= 1 && samples.classes <= 256);
+    FUZZ_CHECK((size_t)samples.count <= size && samples.classes >= 1 && samples.classes <= LK_MAX_CLASSES);
     for (int64_t i = 0; i < samples.count; i++)
         FUZZ_CHECK(samples.labels[i] >= 0 && samples.labels[i] < samples.classes);
     fuzz_touch(samples.images, (size_t)(samples.count * samples.channels * samples.height * samples.width));
