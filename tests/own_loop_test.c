@@ -2,12 +2,15 @@
  * and go on from a checkpoint. */
 #include "small_network.h"
 
+#include "base/status.h"
 #include "lockstep/autograd.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/log.h"
 #include "lockstep/ops.h"
 
 #include <ftw.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -210,7 +213,7 @@ static int remove_folder(void **state)
 static void count_warnings(void *user, lk_log_level level, const char *message)
 {
     (void)user;
-    warnings += level == LK_LOG_WARNING && strstr(message, "bits");
+    warnings += level == LK_LOG_WARNING && (strstr(message, "bits") || strstr(message, "an older checkpoint stays"));
 }
 
 static lk_checkpoint *open_at(lk_checkpoint_which which, int64_t steps)
@@ -312,6 +315,83 @@ static void loops_keep_the_newest_and_the_best(void **state)
     assert_true(!is_kept(6) && is_kept(3));
     lk_checkpoint_writer_release(l.writer);
     lk_checkpoint_release(best);
+    end(&l);
+}
+
+typedef struct reading {
+    atomic_bool over;
+    int opened;
+    lk_error_state error; /* the first */
+} reading;
+
+static void *read_on(void *argument)
+{
+    static const lk_checkpoint_which which[] = {LK_CHECKPOINT_LAST, LK_CHECKPOINT_BEST};
+    reading *r = argument;
+    while (!atomic_load(&r->over) && r->error.status == LK_OK) {
+        lk_checkpoint *checkpoint;
+        if (lk_checkpoint_open(folder, which[r->opened++ % 2], &checkpoint) != LK_OK)
+            lk__error_save(&r->error);
+        else
+            lk_checkpoint_release(checkpoint);
+    }
+    return NULL;
+}
+
+/* Whoever looks while checkpoints come and go finds one that is whole. */
+static void checkpoints_are_read_while_they_are_written(void **state)
+{
+    (void)state;
+    loop l;
+    reading r = {.opened = 0};
+    pthread_t thread;
+    begin(&l, "1xcpu");
+    l.writer = lk_checkpoint_writer_new(l.replicas, folder, NULL, 1);
+    assert_non_null(l.writer);
+    lk_checkpoint_info info = {.metric = "how far"};
+    for (int64_t i = 1; i <= 400; i++) {
+        info.epoch = info.best_epoch = info.steps = i;
+        info.best = (double)i;
+        assert_ok(lk_checkpoint_writer_save(l.writer, &info));
+        if (i > 1)
+            continue;
+        assert_ok(lk_checkpoint_writer_wait(l.writer));
+        assert_int_equal(pthread_create(&thread, NULL, read_on, &r), 0);
+    }
+    atomic_store(&r.over, true);
+    pthread_join(thread, NULL);
+    lk_checkpoint_writer_release(l.writer);
+    if (r.error.status != LK_OK)
+        fail_msg("after %d: %s", r.opened, r.error.message);
+    assert_true(r.opened > 0);
+    end(&l);
+}
+
+/* What somebody has put into a checkpoint is not removed, nor are others kept for it. */
+static void older_ones_that_stay_are_told_of_once(void **state)
+{
+    (void)state;
+    char path[128];
+    loop l;
+    begin(&l, "1xcpu");
+    l.writer = lk_checkpoint_writer_new(l.replicas, folder, NULL, 1);
+    assert_non_null(l.writer);
+    lk_log_set(count_warnings, NULL, LK_LOG_WARNING);
+    for (int64_t i = 1; i <= 5; i++) {
+        assert_ok(lk_checkpoint_writer_save(l.writer, &(lk_checkpoint_info){.steps = i}));
+        assert_ok(lk_checkpoint_writer_wait(l.writer));
+        snprintf(path, sizeof path, "%s/checkpoint-00000002/exported", folder);
+        assert_true(i != 2 || mkdir(path, 0700) == 0);
+    }
+    for (int64_t i = 1; i <= 5; i++)
+        assert_int_equal(is_kept(i), i == 2 || i == 5);
+    assert_int_equal(access(path, F_OK), 0);
+    lk_checkpoint *stays;
+    snprintf(path, sizeof path, "%s/checkpoint-00000002", folder);
+    assert_ok(lk_checkpoint_open(path, LK_CHECKPOINT_LAST, &stays));
+    lk_checkpoint_release(stays);
+    assert_int_equal(warnings, 1);
+    lk_checkpoint_writer_release(l.writer);
     end(&l);
 }
 
@@ -417,6 +497,8 @@ int main(void)
         cmocka_unit_test(a_loop_of_ones_own_has_the_trainers_bits),
         cmocka_unit_test_setup_teardown(loops_go_on_in_the_middle_of_an_epoch, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(loops_keep_the_newest_and_the_best, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(checkpoints_are_read_while_they_are_written, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(older_ones_that_stay_are_told_of_once, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(says_where_bits_will_differ, make_folder, remove_folder),
         cmocka_unit_test(a_shard_that_fails),
         cmocka_unit_test(replicas_without_an_optimizer),

@@ -7,9 +7,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -182,15 +184,39 @@ lk_status lk__durable_rename_folder(const char *from, const char *to, int *swapp
     return sync_folder_of(to);
 }
 
+static bool is_itself(const char *name)
+{
+    return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
+}
+
+lk_status lk__check_removable(const char *folder)
+{
+    char path[PATH_MAX] = "";
+    struct stat about;
+    bool found = false;
+    DIR *entries = opendir(folder);
+    if (!entries)
+        return errno == ENOENT ? LK_OK : refuse(folder, "removed", errno);
+    for (struct dirent *entry; !found && (entry = readdir(entries));)
+        found = !is_itself(entry->d_name) &&
+                snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) < (int)sizeof path &&
+                lstat(path, &about) == 0 && S_ISDIR(about.st_mode);
+    closedir(entries);
+    if (found)
+        LK_FAIL(LK_ERR_IO, "%s: cannot be removed: %s is a folder, which somebody else has put there", folder, path);
+    return LK_OK;
+}
+
 lk_status lk__remove_folder(const char *folder)
 {
     char path[PATH_MAX];
+    LK_TRY(lk__check_removable(folder));
     DIR *entries = opendir(folder);
     if (!entries)
         return errno == ENOENT ? LK_OK : refuse(folder, "removed", errno);
     int error = 0;
     for (struct dirent *entry; (entry = readdir(entries));) {
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0)
+        if (is_itself(entry->d_name))
             continue;
         if (snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path || unlink(path) != 0)
             error = errno;

@@ -76,7 +76,7 @@ typedef struct lk__best {
 lk_status lk__checkpoint_read_best(const char *folder, lk__best *best);
 lk_status lk__checkpoint_write_best(const char *folder, const lk__best *best);
 
-/* Removes all but the newest so many, and the one of the name `best`. */
+/* Removes all but the newest so many, and the one of the name `best`; the error is of the first that stays. */
 lk_status lk__checkpoint_prune(const char *folder, int64_t keep, const char *best);
 
 /* Removes what killed processes left half written. */

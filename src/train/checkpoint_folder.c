@@ -120,23 +120,34 @@ lk_status lk__checkpoint_write_best(const char *folder, const lk__best *best)
 
 /* --- removing ----------------------------------------------------------------------------------------------------- */
 
+/* Whoever reads it finds it whole, or not at all. */
+static lk_status remove_one(const char *folder, const char *name)
+{
+    char path[PATH_MAX], hidden[PATH_MAX], hidden_name[LK_CHECKPOINT_NAME + sizeof LK_UNFINISHED];
+    snprintf(hidden_name, sizeof hidden_name, LK_UNFINISHED "%s", name);
+    LK_TRY(lk__checkpoint_path(folder, name, path));
+    LK_TRY(lk__checkpoint_path(folder, hidden_name, hidden));
+    LK_TRY(lk__check_removable(path));
+    if (rename(path, hidden) != 0)
+        LK_FAIL(LK_ERR_IO, "%s: cannot be removed: %s", path, strerror(errno));
+    return lk__remove_folder(hidden);
+}
+
 lk_status lk__checkpoint_prune(const char *folder, int64_t keep, const char *best)
 {
     int64_t *found;
     int n;
+    lk_status first = LK_OK;
     LK_TRY(lk__checkpoint_list(folder, &found, &n));
-    lk_status status = LK_OK;
-    for (int i = 0; i < n - keep && status == LK_OK; i++) {
-        char path[PATH_MAX], name[LK_CHECKPOINT_NAME];
+    for (int i = 0; i < n - keep; i++) {
+        char name[LK_CHECKPOINT_NAME];
         lk__checkpoint_name(found[i], name);
-        if (strcmp(name, best) == 0)
-            continue;
-        status = lk__checkpoint_path(folder, name, path);
-        if (status == LK_OK)
-            status = lk__remove_folder(path);
+        lk_status status = strcmp(name, best) == 0 ? LK_OK : remove_one(folder, name);
+        if (first == LK_OK)
+            first = status;
     }
     lk__free(found);
-    return status;
+    return first;
 }
 
 lk_status lk__checkpoint_clean(const char *folder)

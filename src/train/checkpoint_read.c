@@ -117,34 +117,27 @@ void lk_checkpoint_release(lk_checkpoint *c)
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
-/* A training that goes on may remove what is just being read: then there is another one. So often it is looked for. */
-enum { TRIES = 100 };
-
-static bool has_later(const char *folder, int64_t than)
+/* *gone: it is not there any more, as one that a training which goes on meanwhile has removed. */
+static lk_status open_listed(const char *folder, const char *name, lk_checkpoint **checkpoint, bool *gone)
 {
-    int64_t *steps;
-    int n;
-    bool has = lk__checkpoint_list(folder, &steps, &n) == LK_OK && n > 0 && steps[n - 1] > than;
-    lk__free(steps);
-    return has;
+    char path[PATH_MAX];
+    LK_TRY(lk__checkpoint_path(folder, name, path));
+    lk_status status = open_one(path, checkpoint);
+    *gone = status != LK_OK && access(path, F_OK) != 0;
+    return status;
 }
 
-/* From the newest on; what is damaged is said once something else is found in its place. *is_old: one has failed, and
- * the folder has later ones by now. */
-static lk_status open_newest(const char *folder, const int64_t *steps, int n, lk_checkpoint **checkpoint, bool *is_old)
+/* From the newest on; what is damaged is said once something else is found in its place. */
+static lk_status open_newest(const char *folder, const int64_t *steps, int n, lk_checkpoint **checkpoint, bool *gone)
 {
     lk_error_state first = {.status = LK_OK};
     for (int i = n - 1; i >= 0; i--) {
-        char name[LK_CHECKPOINT_NAME], path[PATH_MAX];
+        char name[LK_CHECKPOINT_NAME];
         lk__checkpoint_name(steps[i], name);
-        LK_TRY(lk__checkpoint_path(folder, name, path));
-        lk_status status = open_one(path, checkpoint);
+        lk_status status = open_listed(folder, name, checkpoint, gone);
         if (status == LK_OK && first.status != LK_OK)
             lk__log(LK_LOG_WARNING, "%s; %s is used in its place", first.message, name);
-        if (status != LK_ERR_FORMAT && status != LK_ERR_IO)
-            return status;
-        *is_old = has_later(folder, steps[n - 1]);
-        if (*is_old)
+        if (*gone || (status != LK_ERR_FORMAT && status != LK_ERR_IO))
             return status;
         if (first.status == LK_OK)
             lk__error_save(&first);
@@ -154,55 +147,45 @@ static lk_status open_newest(const char *folder, const int64_t *steps, int n, lk
     return first.status;
 }
 
-static lk_status open_last(const char *folder, lk_checkpoint **checkpoint)
+static lk_status open_last(const char *folder, lk_checkpoint **checkpoint, bool *gone)
 {
-    bool is_old = true;
+    int64_t *steps;
+    int n;
+    LK_TRY(lk__checkpoint_list(folder, &steps, &n));
     lk_status status = LK_OK;
-    for (int i = 0; i < TRIES && is_old; i++) {
-        int64_t *steps;
-        int n;
-        lk_error_clear();
-        LK_TRY(lk__checkpoint_list(folder, &steps, &n));
-        is_old = false;
-        if (n == 0)
-            status = lk__fail(LK_ERR_NOT_FOUND, "%s: there is no checkpoint", folder);
-        else
-            status = open_newest(folder, steps, n, checkpoint, &is_old);
-        lk__free(steps);
-    }
+    if (n == 0)
+        status = lk__fail(LK_ERR_NOT_FOUND, "%s: there is no checkpoint", folder);
+    else
+        status = open_newest(folder, steps, n, checkpoint, gone);
+    lk__free(steps);
     return status;
 }
 
-static lk_status open_best(const char *folder, lk_checkpoint **checkpoint)
+static lk_status open_best(const char *folder, lk_checkpoint **checkpoint, bool *gone)
 {
-    lk__best best, before = {.name = ""};
-    lk_status status = LK_ERR_FORMAT;
-    for (int i = 0; i < TRIES && status != LK_OK; i++, before = best) {
-        char path[PATH_MAX];
-        lk_error_state first;
-        lk__error_save(&first);
-        lk_error_clear();
-        LK_TRY(lk__checkpoint_read_best(folder, &best));
-        if (!*best.name)
-            LK_FAIL(LK_ERR_NOT_FOUND, "%s: there is no best checkpoint", folder);
-        if (strcmp(best.name, before.name) == 0) {
-            lk__error_restore(&first);
-            return status;
-        }
-        LK_TRY(lk__checkpoint_path(folder, best.name, path));
-        status = open_one(path, checkpoint);
-    }
-    return status;
+    lk__best best;
+    LK_TRY(lk__checkpoint_read_best(folder, &best));
+    if (!*best.name)
+        LK_FAIL(LK_ERR_NOT_FOUND, "%s: there is no best checkpoint", folder);
+    return open_listed(folder, best.name, checkpoint, gone);
 }
 
 lk_status lk_checkpoint_open(const char *folder, lk_checkpoint_which which, lk_checkpoint **checkpoint)
 {
+    enum { TRIES = 100 };
     char path[PATH_MAX];
     *checkpoint = NULL;
     LK_TRY(lk__checkpoint_path(folder, "manifest.json", path));
     if (access(path, F_OK) == 0)
         return open_one(folder, checkpoint);
-    return which == LK_CHECKPOINT_BEST ? open_best(folder, checkpoint) : open_last(folder, checkpoint);
+    for (int tries = 1;; tries++) {
+        bool gone = false;
+        lk_status status =
+            which == LK_CHECKPOINT_BEST ? open_best(folder, checkpoint, &gone) : open_last(folder, checkpoint, &gone);
+        if (!gone || tries == TRIES)
+            return status;
+        lk_error_clear(); /* another one is there by now */
+    }
 }
 
 /* --- asking ------------------------------------------------------------------------------------------------------- */

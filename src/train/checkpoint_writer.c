@@ -40,8 +40,10 @@ struct lk__checkpoint_writer {
     bool stopping;
     int64_t numbers;
     lk_error_state last, unsaid; /* of the last one; of those nobody was told of */
-    bool lost_best;              /* one that was to be the best is not there, and nobody was told */
-    lk__best kept;               /* a copy of `best` */
+    lk_error_state left;         /* of an older one that could not be removed */
+    bool said_left;
+    bool lost_best; /* one that was to be the best is not there, and nobody was told */
+    lk__best kept;  /* a copy of `best` */
 };
 
 /* --- the folder --------------------------------------------------------------------------------------------------- */
@@ -105,7 +107,7 @@ static lk_status write_job(lk__checkpoint_writer *w, const job *j)
         LK_TRY(lk__checkpoint_write_best(w->folder, &j->best));
         w->best = j->best;
     }
-    return lk__checkpoint_prune(w->folder, w->keep, w->best.name);
+    return LK_OK;
 }
 
 /* --- the thread --------------------------------------------------------------------------------------------------- */
@@ -133,13 +135,17 @@ static void *run(void *argument)
         pthread_mutex_unlock(&w->mutex);
         lk_error_clear();
         lk_status status = write_job(w, j);
-        lk_error_state error = {.status = LK_OK};
+        lk_error_state error = {.status = LK_OK}, left = {.status = LK_OK};
         if (status != LK_OK)
             lk__error_save(&error);
+        else if (lk__checkpoint_prune(w->folder, w->keep, w->best.name) != LK_OK)
+            lk__error_save(&left);
         pthread_mutex_lock(&w->mutex);
         w->last = error;
         if (status != LK_OK)
             w->unsaid = error;
+        if (!w->said_left)
+            w->left = left;
         w->lost_best |= *j->best.name && strcmp(w->best.name, j->best.name) != 0;
         w->kept = w->best;
         j->queued = false;
@@ -256,10 +262,14 @@ void lk__checkpoint_writer_warn(lk__checkpoint_writer *w)
 {
     pthread_mutex_lock(&w->mutex);
     lk_error_state error = w->unsaid;
-    w->unsaid = (lk_error_state){.status = LK_OK};
+    lk_error_state left = w->left;
+    w->unsaid = w->left = (lk_error_state){.status = LK_OK};
+    w->said_left |= left.status != LK_OK;
     pthread_mutex_unlock(&w->mutex);
     if (error.status != LK_OK)
         lk__log(LK_LOG_WARNING, "a checkpoint could not be written: %s; training goes on", error.message);
+    if (left.status != LK_OK)
+        lk__log(LK_LOG_WARNING, "an older checkpoint stays: %s", left.message);
 }
 
 bool lk__checkpoint_writer_lost_best(lk__checkpoint_writer *w, lk__best *kept)
