@@ -1,10 +1,11 @@
 /* A loop of one's own with two models and two optimisers: a generative adversarial network (Goodfellow et al. 2014)
  * that learns to draw digits, on several devices.
  *
- *   gan [DATA [EPOCHS [IMAGES [DEVICES [SHEET]]]]]
+ *   gan [DATA [EPOCHS [IMAGES [DEVICES [SHEET [CHECKPOINTS]]]]]]
  *
  * DATA: mnist (the default), fashion-mnist or synthetic. EPOCHS: 20. IMAGES: train on the first so many; 0: all.
  * DEVICES: 1xcpu, … up to SHARDS of them; 2xcpu is the default. SHEET: where a picture of samples is written, gan.png.
+ * CHECKPOINTS: a folder with a checkpoint of each model after every epoch; where there are some training goes on.
  *
  * The noise of a sample is a function of the seed, the step and its place in the batch, and a batch is cut into SHARDS
  * parts: the digests of both models are the same for any number of devices. */
@@ -13,7 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { SHARDS = 4, BATCH_SIZE = 64, NOISE = 64, SIZE = 28, PIXELS = SIZE * SIZE, SAMPLES = 64, SEED = 0 };
+enum { SHARDS = 4, BATCH_SIZE = 64, NOISE = 64, SIZE = 28, PIXELS = SIZE * SIZE, SAMPLES = 64, SEED = 0, KEEP = 2 };
 
 static const double learning_rate = 2e-4;
 
@@ -91,8 +92,9 @@ typedef struct gan {
     int n_values;
     lk_shard_sum *sum;
     lk_tensor **sums; /* of the latest step: a set of n_values for each replica */
-    int64_t step;
-    double discriminator_loss, generator_loss; /* added up over the samples of an epoch */
+    int64_t step, epochs;
+    lk_checkpoint_writer *generator_checkpoints, *discriminator_checkpoints; /* NULL: there are none */
+    double discriminator_loss, generator_loss;                               /* added up over the samples of an epoch */
 } gan;
 
 static gan new_gan(const char *devices_spec)
@@ -117,12 +119,81 @@ static gan new_gan(const char *devices_spec)
 
 static void release_gan(gan *g)
 {
+    lk_checkpoint_writer_release(g->generator_checkpoints);
+    lk_checkpoint_writer_release(g->discriminator_checkpoints);
     free(g->sums);
     lk_shard_sum_release(g->sum);
     release_player(&g->generator);
     release_player(&g->discriminator);
     lk_strategy_release(g->strategy);
 }
+
+/* --- checkpoints -------------------------------------------------------------------------------------------------- */
+
+/* NULL: there is none. */
+static lk_checkpoint *open_checkpoint(const char *folder)
+{
+    lk_checkpoint *checkpoint;
+    lk_status status = lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &checkpoint);
+    if (status == LK_ERR_NOT_FOUND)
+        lk_error_clear();
+    else
+        check(status);
+    return checkpoint;
+}
+
+/* The checkpoint after as many steps as another one, which may be later: the kill came between the two. */
+static lk_checkpoint *go_back(const char *folder, lk_checkpoint *last, const lk_checkpoint *other)
+{
+    char path[1200];
+    int64_t steps = lk_checkpoint_get_info(other)->steps;
+    if (lk_checkpoint_get_info(last)->steps <= steps)
+        return last;
+    lk_checkpoint_release(last);
+    snprintf(path, sizeof path, "%s/checkpoint-%08lld", folder, (long long)steps);
+    check(lk_checkpoint_open(path, LK_CHECKPOINT_LAST, &last));
+    return last;
+}
+
+/* The folder has one for each model; where one of them has no checkpoint yet, none counts. */
+static void open_checkpoints(gan *g, const char *folder)
+{
+    char first[1100], second[1100];
+    snprintf(first, sizeof first, "%s/generator", folder);
+    snprintf(second, sizeof second, "%s/discriminator", folder);
+    lk_checkpoint *a = open_checkpoint(first), *b = open_checkpoint(second);
+    if (a && b) {
+        a = go_back(first, a, b);
+        b = go_back(second, b, a);
+        check(lk_replicas_restore(g->generator.replicas, a));
+        check(lk_replicas_restore(g->discriminator.replicas, b));
+        g->step = lk_checkpoint_get_info(a)->steps;
+        g->epochs = lk_checkpoint_get_info(a)->epoch;
+        printf("Going on after %lld epochs\n", (long long)g->epochs);
+    }
+    g->generator_checkpoints = lk_checkpoint_writer_new(g->generator.replicas, first, a, KEEP);
+    check_new(g->generator_checkpoints);
+    g->discriminator_checkpoints = lk_checkpoint_writer_new(g->discriminator.replicas, second, b, KEEP);
+    check_new(g->discriminator_checkpoints);
+    lk_checkpoint_release(a);
+    lk_checkpoint_release(b);
+}
+
+/* Both are written by threads of their own. The other one of the last epoch is on disk before the next are begun, so
+ * that neither folder is ahead by more than it keeps. */
+static void end_epoch(gan *g)
+{
+    g->epochs++;
+    const lk_checkpoint_info info = {.seed = SEED, .epoch = g->epochs, .steps = g->step};
+    if (!g->generator_checkpoints)
+        return;
+    check(lk_checkpoint_writer_wait(g->generator_checkpoints));
+    check(lk_checkpoint_writer_wait(g->discriminator_checkpoints));
+    check(lk_checkpoint_writer_save(g->generator_checkpoints, &info));
+    check(lk_checkpoint_writer_save(g->discriminator_checkpoints, &info));
+}
+
+/* --- steps -------------------------------------------------------------------------------------------------------- */
 
 /* Noise for samples [begin, end) of `count`: everyone has the same `count` in mind and takes a part of them. */
 static lk_tensor *noise(lk_device *device, const char *purpose, int64_t step, int64_t count, lk_range part)
@@ -206,18 +277,19 @@ static void train_step(gan *g, const lk_dataset *data, lk_batch *batch)
 
 static void train(gan *g, const lk_dataset *data, lk_loader *loader, int epochs)
 {
-    for (int epoch = 0; epoch < epochs; epoch++) {
+    while (g->epochs < epochs) {
         lk_batch *batch;
         g->discriminator_loss = g->generator_loss = 0;
-        check(lk_loader_start(loader, epoch));
+        check(lk_loader_start(loader, g->epochs));
         for (check(lk_loader_next(loader, &batch)); batch; check(lk_loader_next(loader, &batch))) {
             train_step(g, data, batch);
             lk_batch_release(batch);
         }
         double samples = (double)lk_dataset_count(data);
-        printf("Epoch %d: discriminator loss %.4f, generator loss %.4f\n", epoch + 1, g->discriminator_loss / samples,
-               g->generator_loss / samples);
+        printf("Epoch %d: discriminator loss %.4f, generator loss %.4f\n", (int)g->epochs + 1,
+               g->discriminator_loss / samples, g->generator_loss / samples);
         fflush(stdout);
+        end_epoch(g);
     }
 }
 
@@ -282,6 +354,8 @@ int main(int argc, char **argv)
     lk_loader_opts opts = {.batch_size = BATCH_SIZE, .seed = SEED, .shuffle = true, .workers = 1};
     check(lk_dataset_open(name, LK_SPLIT_TRAIN, &limit, &data));
     check(lk_loader_new(data, &opts, &loader));
+    if (argc > 6)
+        open_checkpoints(&g, argv[6]);
     train(&g, data, loader, epochs);
     print_digests(&g.generator, lk_strategy_num_replicas(g.strategy));
     print_digests(&g.discriminator, lk_strategy_num_replicas(g.strategy));
