@@ -127,7 +127,10 @@ static lk_status read_split(reading *r, const char *folder, lk_split split, char
     const char *const *files = r->version->files[split];
     for (int i = 0; files[i]; i++) {
         char path[PATH_MAX];
-        if (!lk__find_file(folder, files[i], path))
+        bool is_there = lk__find_file(folder, files[i], path);
+        if (!is_there && split == LK_SPLIT_TEST)
+            return lk__no_test_set(folder, files[i]);
+        if (!is_there)
             LK_FAIL(LK_ERR_FORMAT, "%s: there is no %s, which belongs to CIFAR-%d", folder, files[i],
                     r->version->classes);
         if (i == 0)

@@ -205,11 +205,35 @@ static lk_status check_known(const char *path, const lk__names *classes)
     return status;
 }
 
+static lk_status count_loose(lk__folder *folder, const char *path, const lk__names *names)
+{
+    char below[PATH_MAX];
+    for (int64_t i = 0; i < names->count; i++) {
+        if (!is_picture(names->at[i]))
+            continue;
+        LK_TRY(join(below, path, names->at[i]));
+        if (!lk__is_folder(below) && folder->loose++ == 0)
+            memcpy(folder->first_loose, below, sizeof below);
+    }
+    return LK_OK;
+}
+
+static lk_status look_for_loose(lk__folder *folder, const char *path)
+{
+    lk__names names = {0};
+    lk_status status = list_folder(path, &names);
+    if (status == LK_OK)
+        status = count_loose(folder, path, &names);
+    lk__names_free(&names);
+    return status;
+}
+
 lk_status lk__folder_scan(const char *path, lk__folder *folder)
 {
     char below[PATH_MAX];
     LK_TRY(check_classes(path, &folder->classes));
     LK_TRY(check_known(path, &folder->classes));
+    LK_TRY(look_for_loose(folder, path));
     for (int label = 0; label < folder->classes.count; label++) {
         LK_TRY(join(below, path, folder->classes.at[label]));
         if (lk__is_folder(below))

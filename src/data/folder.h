@@ -20,6 +20,8 @@ typedef struct lk__folder {
     int64_t count, capacity;
     int64_t others; /* files that are no pictures by their names */
     char other[PATH_MAX];
+    int64_t loose; /* pictures in no class's folder */
+    char first_loose[PATH_MAX];
 } lk__folder;
 
 bool lk__is_folder(const char *path);

@@ -58,10 +58,6 @@ lk_status lk__idx_folder_read(const char *folder, lk_split split, char source[PA
     if (split == LK_SPLIT_TEST && !find(folder, name, "images", source))
         name = "test";
     if (!find(folder, name, "images", source) || !find(folder, name, "labels", labels))
-        LK_FAIL(
-            LK_ERR_ARGUMENT,
-            "%s has no validation set (t10k-images* and t10k-labels*, or test-*): --val-split 0.1 holds out a tenth "
-            "of each class, --limit-val 0 trains without one",
-            folder);
+        return lk__no_test_set(folder, "t10k-images* and t10k-labels*, or test-*");
     return lk__samples_from_idx(&kind, source, labels, samples);
 }

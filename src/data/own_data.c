@@ -41,12 +41,11 @@ static bool has_folder(const char *folder, const char *name)
     return snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX && lk__is_folder(path);
 }
 
-/* What opts->val_split is for. */
-static lk_status no_test_set(const char *path, const char *expected)
+lk_status lk__no_test_set(const char *path, const char *expected)
 {
     LK_FAIL(LK_ERR_ARGUMENT,
-            "%s has no validation set (%s): --val-split 0.1 holds out a tenth of each class, --limit-val "
-            "0 trains without one",
+            "%s has no validation set (%s): --val-split 0.1 holds out a tenth of each class, --limit-val 0 trains "
+            "without one",
             path, expected);
 }
 
@@ -87,12 +86,15 @@ static lk_status scan_pictures(pictures *p)
     snprintf(path, PATH_MAX, "%s", train);
     if (p->split == LK_SPLIT_TEST && !held_out) {
         if (!split_by_folders || !has_folder(p->root, test))
-            return no_test_set(p->root, split_by_folders ? "val/ or test/ beside train/"
-                                                         : "val/ or test/ beside a train/ with the classes");
+            return lk__no_test_set(p->root, split_by_folders ? "val/ or test/ beside train/"
+                                                             : "val/ or test/ beside a train/ with the classes");
         snprintf(path, PATH_MAX, "%s/%s", p->root, test);
     }
     LK_TRY(lk__list_folders(train, &p->folder.classes));
     LK_TRY(lk__folder_scan(path, &p->folder));
+    if (p->folder.loose)
+        lk__log(LK_LOG_WARNING, "%" PRId64 " pictures lie beside the folders of classes, as %s: left out",
+                p->folder.loose, p->folder.first_loose);
     if (p->folder.others)
         lk__log(LK_LOG_WARNING, "%" PRId64 " files of %s are no pictures by their names, as %s: left out",
                 p->folder.others, path, p->folder.other);
@@ -122,7 +124,7 @@ static lk_status read_csv_folder(const char *folder, lk_split split, const lk_da
     if (split == LK_SPLIT_TRAIN)
         return lk__csv_read(train, NULL, opts, samples);
     if (!lk__find_file(folder, "val.csv", source) && !lk__find_file(folder, "test.csv", source))
-        return no_test_set(folder, "val.csv or test.csv beside train.csv");
+        return lk__no_test_set(folder, "val.csv or test.csv beside train.csv");
     return lk__csv_read(source, train, opts, samples);
 }
 
@@ -133,7 +135,7 @@ static lk_status read_file(const char *path, lk_split split, const lk_dataset_op
     if (length < 5 + less || strncasecmp(path + length - less - 4, ".csv", 4) != 0)
         LK_FAIL(LK_ERR_ARGUMENT, "data set %s: a file of samples is a .csv or .csv.gz file", path);
     if (split == LK_SPLIT_TEST)
-        return no_test_set(path, "one file of samples");
+        return lk__no_test_set(path, "one file of samples");
     snprintf(source, PATH_MAX, "%s", path);
     return lk__csv_read(path, NULL, opts, samples);
 }

@@ -17,6 +17,9 @@ lk_status lk__own_data_open(const char *path, lk_split split, const lk_dataset_o
 /* Where the first of FOLDER/NAME, FOLDER/NAME.gz is a file: its path. */
 bool lk__find_file(const char *folder, const char *name, char path[PATH_MAX]);
 
+/* LK_ERR_ARGUMENT: what has no test set, and which one was expected. That is what opts->val_split is for. */
+lk_status lk__no_test_set(const char *path, const char *expected);
+
 /* Of the folder's split, with classes; *source is the path of the images, or the first of them. `samples` is set to
  * nothing first; after a failure there is nothing to free. Errors as lk_dataset_open. */
 bool lk__is_cifar(const char *folder);

@@ -100,6 +100,16 @@ static void reads_cifar_100(void **state)
     lk_dataset_release(dataset);
 }
 
+static void cifar_may_lack_a_test_set(void **state)
+{
+    (void)state;
+    write_cifar("train.bin", 0, 200, true);
+    refuse("", LK_SPLIT_TEST, NULL, LK_ERR_ARGUMENT, "has no validation set (test.bin)", "--val-split 0.1");
+    lk_dataset *dataset = open_path("", LK_SPLIT_TEST, &(lk_dataset_opts){.val_split = 0.5});
+    assert_int_equal(lk_dataset_classes(dataset), 100);
+    lk_dataset_release(dataset);
+}
+
 static void refuses_damaged_cifar(void **state)
 {
     (void)state;
@@ -380,6 +390,7 @@ int main(void)
         IN_DIR(reads_cifar_10),
         IN_DIR(reads_cifar_100),
         IN_DIR(refuses_damaged_cifar),
+        IN_DIR(cifar_may_lack_a_test_set),
         IN_DIR(reads_idx_of_any_shape),
         IN_DIR(reads_csv_with_a_flag),
         IN_DIR(reads_csv_with_a_header),

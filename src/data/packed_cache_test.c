@@ -44,6 +44,9 @@ static void the_cache_is_used(void **state)
     expect_ok(lk_dataset_open(path, LK_SPLIT_TRAIN, &opts, &dataset));
     expect_samples(dataset, seeds_of_set, 5);
     lk_dataset_release(dataset);
+    expect_ok(lk_dataset_open(in_dir("set/train/.."), LK_SPLIT_TRAIN, &opts, &dataset));
+    expect_samples(dataset, seeds_of_set, 5);
+    lk_dataset_release(dataset);
     opts.cache_dir = "none";
     dataset = open_set(LK_SPLIT_TRAIN, &opts);
     expect_samples(dataset, (int[]){1, 11, 99, 12, 13}, 5);

@@ -72,17 +72,16 @@ static lk_status make_key(build *b, XXH3_state_t *state)
 /* One file of the cache for a folder, a split and settings: what has changed takes the old one's place. */
 static void name_pack(const build *b, XXH3_state_t *state, char name[64])
 {
-    const char *end = b->root + strlen(b->root), *begin = end;
-    char *whole = realpath(b->root, NULL);
-    while (begin > b->root && begin[-1] != '/')
-        begin--;
+    char *found = realpath(b->root, NULL);
+    const char *whole = found ? found : b->root, *slash = strrchr(whole, '/');
     XXH3_128bits_reset(state);
     hash_settings(state, b);
-    hash_text(state, whole ? whole : b->root);
+    hash_text(state, whole);
     XXH3_128bits_update(state, &b->split, sizeof b->split);
     XXH3_128bits_update(state, &b->opts->val_split, sizeof b->opts->val_split);
-    snprintf(name, 64, "%.32s-%016" PRIx64, *begin ? begin : "pictures", XXH3_128bits_digest(state).high64);
-    free(whole);
+    snprintf(name, 64, "%.32s-%016" PRIx64, slash && slash[1] ? slash + 1 : "pictures",
+             XXH3_128bits_digest(state).high64);
+    free(found);
 }
 
 static lk_status open_cache(build *b)

@@ -145,12 +145,15 @@ static void broken_pictures_are_named(void **state)
     make_broken("set/train/b/2.png", "<html>no picture</html>");
     make_broken("set/train/b/4.png", "");
     make_broken("set/train/b/notes.txt", "not looked at");
+    make_picture("set/train/1.pgm", 1, SIDE, SIDE, 1);
     lk_dataset_opts opts = settings();
     hear_nothing();
     expect_no_set(&opts, LK_ERR_FORMAT, "3 of 8 pictures cannot be used (--skip-bad leaves them out): ",
                   "train/a/2.pgm: truncated PGM or PPM data");
     expect_heard("1 files of ");
     expect_heard("train/b/notes.txt");
+    expect_heard("1 pictures lie beside the folders of classes, as ");
+    expect_heard("set/train/1.pgm: left out");
     opts.skip_bad = true;
     for (int time = 0; time < 2; time++) {
         hear_nothing();
