@@ -126,9 +126,10 @@ says '--max-staleness was 0 and is unlimited'
 
 # --- asynchronous ----------------------------------------------------------------------------------------------------
 
+# The number of shards is not said: it is the checkpoint's.
 rm -rf "$work/checkpoints" "$work/log"
 folder=(--checkpoint-dir "$work/checkpoints" --checkpoint-every 15 --log-dir "$work/log")
-large=("${data[@]}" --model "$work/small.lk" --limit-train 6000 --batch-size 60 --shards 2 --epochs 8 --optimizer adam
+large=("${data[@]}" --model "$work/small.lk" --limit-train 12000 --batch-size 120 --epochs 8 --optimizer adam
     --base-lr 0.001)
 chief "${large[@]}" "${folder[@]}" --servers 2
 worker a "${large[@]}"
@@ -155,7 +156,7 @@ worker a "${large[@]}"
 worker b "${large[@]}"
 ps 0
 all_end_well
-[[ $(value "$work/chief.out" samples_seen) -eq 48000 ]] || show "$(value "$work/chief.out" samples_seen) samples seen"
+[[ $(value "$work/chief.out" samples_seen) -eq 96000 ]] || show "$(value "$work/chief.out" samples_seen) samples seen"
 [[ $(value "$work/chief.out" steps) -eq 800 ]] || show "$(value "$work/chief.out" steps) steps"
 [[ $(rows) == '1,100 2,200 3,300 4,400 5,500 6,600 7,700 8,800 ' ]] || show "the records are of epochs $(rows)"
 is updates 800

@@ -109,13 +109,20 @@ static void fill_checkpoint(const lk_trainer *trainer, field_list *list)
     add_text(list, "checkpoint to go on from", !resumed ? "none" : folder ? folder + 1 : resumed->folder);
 }
 
+/* Options of which each process may have others: with parameter-server --shards too, for what comes of it is compared.
+ */
+static bool is_own(const lk_trainer *trainer, const char *option)
+{
+    return strcmp(option, "devices") == 0 || strcmp(option, "max-staleness") == 0 ||
+           (trainer->applies_elsewhere && strcmp(option, "shards") == 0);
+}
+
 static void fill_options(const lk_trainer *trainer, field_list *list)
 {
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT && list->n < MAX_FIELDS; i++) {
         char text[4096], name[32];
         const lk_option *option = &lk_train_options[i];
-        bool is_own = strcmp(option->name, "devices") == 0 || strcmp(option->name, "max-staleness") == 0;
-        if (!option->recorded || is_own)
+        if (!option->recorded || is_own(trainer, option->name))
             continue;
         if (lk_options_text(option, &trainer->config, text, sizeof text) != LK_OK)
             lk_error_clear();
