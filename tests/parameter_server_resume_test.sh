@@ -170,3 +170,21 @@ prints "\"accuracy\":$accuracy"
 run 0 export "$work/checkpoints" --format safetensors --out "$work/exported.safetensors"
 run 2 train "${large[@]}" "${folder[@]}" --devices 1 --resume
 says '--max-staleness was unlimited and is 0'
+
+# Where nobody is left to finish what was handed out, the checkpoint before stays the last one.
+rm -rf "$work/checkpoints"
+large+=(--limit-train 60000 --batch-size 60 --epochs 1)
+chief "${large[@]}" --checkpoint-dir "$work/checkpoints"
+ps 0
+server=$process
+worker a "${large[@]}"
+joined a
+sleep 0.5
+signal STOP "$server"
+wait_for chief 'has been silent for 2 s: training waits for it'
+signal KILL "$process"
+signal INT "$chief_process"
+ends "$chief_process" 130
+wait_for chief 'there is nothing to go on from here'
+[[ $(newest) -eq 0 && -e $work/checkpoints/checkpoint-00000000 ]] || show "a checkpoint after $(newest) steps"
+end_processes

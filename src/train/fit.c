@@ -175,8 +175,9 @@ static lk_status rest(lk__fit *fit, const lk_epoch_report *report, bool interrup
                            .interrupted = interrupted};
     set_throughput(fit);
     if (trainer->chief && !lk__ps_has_all(trainer)) {
-        lk__log(LK_LOG_WARNING, "what was handed out could not be brought to its end: there is nothing to go on from "
-                                "here");
+        if (trainer->config.checkpoint_dir)
+            lk__log(LK_LOG_WARNING,
+                    "what was handed out could not be brought to its end: there is nothing to go on from here");
         return LK_OK;
     }
     return lk__callbacks_rest(&trainer->callbacks, trainer, &rest);

@@ -194,7 +194,7 @@ static lk_status check_run(const lk_parameter_server *server, uint64_t run)
     return LK_OK;
 }
 
-/* The chief alone asks for it, and not of every server there ever is. */
+/* Room for it is made when the chief asks for the first time. */
 static lk_status read_state(ps_store *store)
 {
     if (!store->state)
