@@ -84,6 +84,14 @@ run 0 "${often[@]}" --checkpoint-dir kept --log-dir logs --resume
 says 'records begin anew'
 cmp -s rows-of-one logs/epochs.csv || fail 'what was edited was changed'
 
+rewind
+sed -i 's/"rate":0.05/"rate":0.5/' logs/epochs.jsonl
+cp logs/epochs.jsonl edited
+run 0 "${often[@]}" --checkpoint-dir kept --log-dir logs --resume
+says 'warning: logs/epochs.jsonl: is not the file'
+cmp -s edited logs/epochs.jsonl || fail 'what was edited was changed'
+[[ -e logs/epochs-2.csv && -e logs/epochs-2.jsonl ]] || fail 'records do not begin anew'
+
 # A training that has ended says so again, in its records once.
 rewind
 rm -rf kept

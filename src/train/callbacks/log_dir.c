@@ -166,23 +166,34 @@ static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
     return LK_OK;
 }
 
+/* Whether the run's file is what it was. record: which of the records writes it. */
+static lk_status is_as_it_was(const log_dir *log, const lk_state *records, const char *record, const char *extension,
+                              bool *is)
+{
+    int64_t bytes;
+    lk_state own = {.in = json_object_get(records->in, record)};
+    char *path = path_of(log, "epochs", log->run, extension);
+    if (!path)
+        return LK_ERR_MEMORY;
+    *is = *is && lk__state_has_mark(&own, path, &bytes);
+    lk__free(path);
+    return LK_OK;
+}
+
 /* Whichever folder it is: where its files are others, or gone, records begin anew. */
 static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     log_dir *log = self;
     double run;
-    int64_t bytes;
-    lk_state records = {.in = json_object_get(state->in, "records")}, rows = {.in = json_object_get(records.in, "CSV")};
+    bool goes_on = true;
+    lk_state records = {.in = json_object_get(state->in, "records")};
     if (lk_state_get(state, "run", &run, 1) != 1 || log->records.n > 0)
         return LK_OK;
-    char *csv = path_of(log, "epochs", (int)run, "csv");
-    if (!csv)
-        return LK_ERR_MEMORY;
-    bool is_there = lk__state_has_mark(&rows, csv, &bytes);
-    lk__free(csv);
-    if (!is_there)
-        return LK_OK;
     log->run = (int)run;
+    LK_TRY(is_as_it_was(log, &records, "CSV", "csv", &goes_on));
+    LK_TRY(is_as_it_was(log, &records, "JSON lines", "jsonl", &goes_on));
+    if (!goes_on)
+        return LK_OK;
     LK_TRY(add_records(log));
     return lk__callbacks_resume(&log->records, trainer, &records);
 }
