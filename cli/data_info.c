@@ -2,6 +2,7 @@
 
 #include "cli.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,6 +27,7 @@ static lk_status print_moments(const lk_dataset *dataset)
 static lk_status print_classes(const lk_dataset *dataset)
 {
     int64_t classes = lk_dataset_classes(dataset), most = 1;
+    int digits = snprintf(NULL, 0, "%lld", (long long)classes - 1);
     int64_t *counts = calloc((size_t)classes, sizeof *counts);
     if (!counts)
         return LK_ERR_MEMORY;
@@ -38,7 +40,7 @@ static lk_status print_classes(const lk_dataset *dataset)
                100.0 * (double)counts[c] / (double)lk_dataset_count(dataset));
         for (int64_t i = 0; i < BAR; i++)
             putchar(i * most < counts[c] * BAR ? '#' : ' ');
-        printf("  %3lld ", (long long)c);
+        printf("  %*lld ", digits < 3 ? 3 : digits, (long long)c);
         cli_print_clean(cli_data_class(dataset, c, text), stdout);
         putchar('\n');
     }
