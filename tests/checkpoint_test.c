@@ -1,36 +1,18 @@
 /* A checkpoint holds what training has come to, another trainer's replicas take it over, and whatever is damaged is
  * found. */
 #include "small_network.h"
+#include "test_folder.h"
 
 #include "base/mem.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/log.h"
 
-#include <ftw.h>
-#include <sys/stat.h>
-#include <unistd.h>
+static char said[1024];
 
-static char folder[64], said[1024];
-
-static int remove_entry(const char *path, const struct stat *there, int type, struct FTW *place)
+static int make_silent_folder(void **state)
 {
-    (void)there, (void)type, (void)place;
-    return remove(path);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/lockstep-checkpoint-XXXXXX");
     said[0] = '\0';
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    chmod(folder, 0700);
-    return nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    return make_folder(state);
 }
 
 static void keep_message(void *user, lk_log_level level, const char *message)
@@ -394,13 +376,13 @@ static void says_that_there_is_none(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(holds_what_training_has_come_to, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(loops_of_ones_own_go_on_from_it, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(keeps_model_files, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(finds_what_is_damaged, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(manifests_list_nothing_elsewhere, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(unwinds_without_memory, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(says_that_there_is_none, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(holds_what_training_has_come_to, make_silent_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(loops_of_ones_own_go_on_from_it, make_silent_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(keeps_model_files, make_silent_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(finds_what_is_damaged, make_silent_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(manifests_list_nothing_elsewhere, make_silent_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(unwinds_without_memory, make_silent_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(says_that_there_is_none, make_silent_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,19 +1,17 @@
 /* Networks with the weights of PyTorch's make what PyTorch makes of an image, and PyTorch reads what is written here.
  */
 #include "training.h"
+#include "test_folder.h"
 
 #include "io/safetensors.h"
 #include "lockstep/checkpoint.h"
 
-#include <ftw.h>
 #include <libgen.h>
 #include <math.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { IMAGES = 2, PIXELS = 28 * 28, CLASSES = 10 };
 
-static char folder[64], source_folder[1024];
+static char source_folder[1024];
 
 /* Exit status of tests/torch/torch_weights.py. */
 static int torch(const char *what)
@@ -173,25 +171,6 @@ static void refuses_what_does_not_fit(void **state)
     refused("has no 6.bias, which is dense2.bias of model keras-cnn");
     write_weights(&entries[ALL], 1);
     refused("nor as PyTorch calls them");
-}
-
-static int remove_entry(const char *path, const struct stat *there, int type, struct FTW *place)
-{
-    (void)there, (void)type, (void)place;
-    return remove(path);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/lockstep-weights-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
 int main(void)

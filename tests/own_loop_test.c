@@ -1,6 +1,7 @@
 /* Loops written by hand over lk_replicas and lk_run_shards: the same bits as the trainer, also where they are stopped
  * and go on from a checkpoint. */
 #include "small_network.h"
+#include "test_folder.h"
 
 #include "base/status.h"
 #include "lockstep/autograd.h"
@@ -8,11 +9,8 @@
 #include "lockstep/log.h"
 #include "lockstep/ops.h"
 
-#include <ftw.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { SHARDS = 6, BATCH = 16, SAMPLES = 45, BATCHES = 3, EPOCHS = 2, SEED = 3, MAX_VALUES = 64 };
 
@@ -186,28 +184,18 @@ static void a_loop_of_ones_own_has_the_trainers_bits(void **state)
 
 /* --- checkpoints -------------------------------------------------------------------------------------------------- */
 
-static char folder[64];
 static int warnings;
 
-static int remove_entry(const char *path, const struct stat *there, int type, struct FTW *place)
+static int begin_counting(void **state)
 {
-    (void)there, (void)type, (void)place;
-    return remove(path);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/lockstep-own-loop-XXXXXX");
     warnings = 0;
-    return mkdtemp(folder) ? 0 : -1;
+    return make_folder(state);
 }
 
-static int remove_folder(void **state)
+static int end_counting(void **state)
 {
-    (void)state;
     lk_log_set(NULL, NULL, LK_LOG_WARNING);
-    return nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    return remove_folder(state);
 }
 
 static void count_warnings(void *user, lk_log_level level, const char *message)
@@ -236,10 +224,10 @@ static void loops_go_on_in_the_middle_of_an_epoch(void **state)
     train_all(&l);
     assert_ok(lk_replicas_digest(l.replicas, 0, want));
     end(&l);
+    lk_log_set(count_warnings, NULL, LK_LOG_WARNING);
     for (int64_t stop = 1; stop < EPOCHS * BATCHES; stop++) {
         lk_ledger_report report;
         lk_ledger *used;
-        lk_log_set(count_warnings, NULL, LK_LOG_WARNING);
         assert_ok(lk_ledger_new(SAMPLES, &used));
         begin(&l, specs[stop % 3]);
         l.used = used;
@@ -269,8 +257,7 @@ static void loops_go_on_in_the_middle_of_an_epoch(void **state)
         for (int i = 0; i < SAMPLES; i++)
             assert_int_equal(uses[i], EPOCHS);
         lk_ledger_release(used);
-        remove_folder(NULL);
-        assert_int_equal(mkdir(folder, 0700), 0);
+        empty_folder();
     }
     assert_int_equal(warnings, 0);
 }
@@ -495,11 +482,11 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_loop_of_ones_own_has_the_trainers_bits),
-        cmocka_unit_test_setup_teardown(loops_go_on_in_the_middle_of_an_epoch, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(loops_keep_the_newest_and_the_best, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(checkpoints_are_read_while_they_are_written, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(older_ones_that_stay_are_told_of_once, make_folder, remove_folder),
-        cmocka_unit_test_setup_teardown(says_where_bits_will_differ, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(loops_go_on_in_the_middle_of_an_epoch, begin_counting, end_counting),
+        cmocka_unit_test_setup_teardown(loops_keep_the_newest_and_the_best, begin_counting, end_counting),
+        cmocka_unit_test_setup_teardown(checkpoints_are_read_while_they_are_written, begin_counting, end_counting),
+        cmocka_unit_test_setup_teardown(older_ones_that_stay_are_told_of_once, begin_counting, end_counting),
+        cmocka_unit_test_setup_teardown(says_where_bits_will_differ, begin_counting, end_counting),
         cmocka_unit_test(a_shard_that_fails),
         cmocka_unit_test(replicas_without_an_optimizer),
     };

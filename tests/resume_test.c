@@ -1,41 +1,11 @@
 /* Training that is interrupted anywhere and goes on from its checkpoint, on other devices and with another strategy,
  * has the bits, the reports and the records of training that never was. */
 #include "small_network.h"
+#include "test_folder.h"
 
 #include "lockstep/callbacks.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/log.h"
-
-#include <ftw.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-static char folder[64];
-
-static int remove_entry(const char *path, const struct stat *there, int type, struct FTW *place)
-{
-    (void)there, (void)type, (void)place;
-    return remove(path);
-}
-
-static int make_folder(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/lockstep-resume-XXXXXX");
-    return mkdtemp(folder) ? 0 : -1;
-}
-
-static int remove_folder(void **state)
-{
-    (void)state;
-    return nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-static void empty_folder(void)
-{
-    assert_int_equal(remove_folder(NULL), 0);
-    assert_int_equal(mkdir(folder, 0700), 0);
-}
 
 /* Three epochs of three batches, the last of three samples; six shards, of which three are then empty. */
 static lk_train_config usual(void)
