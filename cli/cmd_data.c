@@ -77,6 +77,7 @@ lk_status cli_data_open(const data_config *config, const char *name, lk_split sp
     lk_dataset_opts opts = lk_train_dataset_opts(&config->train);
     opts.limit = split == LK_SPLIT_TRAIN && config->train.limit_train > 0 ? config->train.limit_train : 0;
     opts.mirror = config->mirror;
+    opts.verify = config->verify;
     opts.progress = cli_show_data_progress;
     lk_status status = lk_dataset_open(name, split, &opts, dataset);
     if (status != LK_ERR_INTERRUPTED)
@@ -186,7 +187,8 @@ const cli_command cmd_data = {
     .details =
         "list: the data sets that are known by name, and where they were found; of its options only --data-dir\n"
         "  matters, and nothing is downloaded.\n"
-        "fetch: downloads a data set into the cache, unless it is there; goes on where an earlier try broke off.\n"
+        "fetch: downloads a data set into the cache, unless it is there, whole and with the right checksums; goes on\n"
+        "  where an earlier try broke off.\n"
         "info: samples, shapes, means and deviations of channels, samples of each class, and images that there are\n"
         "  twice, of a data set known by name or of one's own (a path).\n"
         "preview: the first samples of an epoch as training with the same options sees them: each as it is, under\n"

@@ -16,7 +16,7 @@ int cli_data_fetch(const data_config *config)
                                lk_dataset_names());
     for (int split = 0; split < 2; split++) {
         lk_dataset *dataset;
-        data_config plain = {.train = {.data_dir = config->train.data_dir}, .mirror = config->mirror};
+        data_config plain = {.train = {.data_dir = config->train.data_dir}, .mirror = config->mirror, .verify = true};
         if (cli_data_open(&plain, name, (lk_split)split, &dataset) != LK_OK)
             return cli_fail();
         printf("%s: %lld images of ", split == LK_SPLIT_TRAIN ? "train" : "test ",

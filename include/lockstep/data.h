@@ -47,6 +47,9 @@ typedef struct lk_dataset_opts {
     const char *dir; /* where to look first; NULL: nowhere before $LOCKSTEP_DATA */
     int64_t limit;   /* the first so many samples; 0 or negative: all */
     bool offline;    /* never download */
+    /* Files of a data set known by name are compared with its checksums, whole, wherever they are; what the cache has
+     * of another content is downloaded anew. */
+    bool verify;
     /* Where downloads are tried first, as MIRROR/NAME/FILE.gz: what serves a folder that `dir` could be. What comes
      * from there is checked like the rest. NULL: only where the data set's authors say. */
     const char *mirror;

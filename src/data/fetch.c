@@ -165,6 +165,15 @@ static lk_status decode(const lk__fetch_job *job, lk__byte_source *source, const
     }
 }
 
+static lk_status compare_sum(const lk__remote_file *file, XXH128_hash_t sum, const char *name, lk__fetch_reason *reason)
+{
+    if (sum.high64 == file->xxh3_high && sum.low64 == file->xxh3_low)
+        return LK_OK;
+    return refuse(reason, LK_ERR_FORMAT, "%s: checksum XXH3-128 %016llx%016llx of the content, expected %016llx%016llx",
+                  name, (unsigned long long)sum.high64, (unsigned long long)sum.low64,
+                  (unsigned long long)file->xxh3_high, (unsigned long long)file->xxh3_low);
+}
+
 static lk_status check_sum(const lk__remote_file *file, int fd, const char *url, lk__fetch_reason *reason)
 {
     void *bytes = mmap(NULL, (size_t)file->bytes, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -172,11 +181,39 @@ static lk_status check_sum(const lk__remote_file *file, int fd, const char *url,
         return REFUSE_HERE(reason, "%s cannot be mapped into memory: %s", file->name, strerror(errno));
     XXH128_hash_t sum = XXH3_128bits(bytes, (size_t)file->bytes);
     munmap(bytes, (size_t)file->bytes);
-    if (sum.high64 == file->xxh3_high && sum.low64 == file->xxh3_low)
-        return LK_OK;
-    return refuse(reason, LK_ERR_FORMAT, "%s: checksum XXH3-128 %016llx%016llx of the content, expected %016llx%016llx",
-                  url, (unsigned long long)sum.high64, (unsigned long long)sum.low64,
-                  (unsigned long long)file->xxh3_high, (unsigned long long)file->xxh3_low);
+    return compare_sum(file, sum, url, reason);
+}
+
+static lk_status sum_up(lk__byte_source *source, XXH3_state_t *state, const char *path, lk__fetch_reason *reason)
+{
+    uint8_t chunk[CHUNK];
+    for (size_t got = 1; got;) {
+        lk_status status = lk__byte_source_read(source, chunk, sizeof chunk, &got);
+        if (status != LK_OK)
+            return refuse(reason, status, "%s: %s", path, source->problem);
+        XXH3_128bits_update(state, chunk, got);
+    }
+    return LK_OK;
+}
+
+lk_status lk__fetch_check(const char *path, const lk__remote_file *file, lk__fetch_reason *reason)
+{
+    lk__byte_source source;
+    lk_status status = lk__byte_source_open(path, &source);
+    if (status != LK_OK)
+        return refuse(reason, status, "%s: %s", path, source.problem);
+    XXH3_state_t *state = XXH3_createState();
+    if (state) {
+        XXH3_128bits_reset(state);
+        status = sum_up(&source, state, path, reason);
+    } else {
+        status = refuse(reason, LK_ERR_MEMORY, "out of memory");
+    }
+    if (status == LK_OK)
+        status = compare_sum(file, XXH3_128bits_digest(state), path, reason);
+    XXH3_freeState(state);
+    lk__byte_source_close(&source);
+    return status;
 }
 
 static lk_status decode_and_check(const lk__fetch_job *job, const paths *p, const char *url, int fd,
@@ -277,7 +314,7 @@ static void append_reason(lk__fetch_reason *reason, const char *text)
 
 static lk_status fetch_locked(const lk__fetch_job *job, const paths *p, lk__fetch_reason *reason)
 {
-    if (exists(p->final))
+    if (!job->replace && exists(p->final))
         return LK_OK; /* made by the process that held the lock */
     lk_status status = refuse(reason, LK_ERR_IO, "no address is known for %s", job->file->name);
     for (int i = 0; i < LK__FETCH_MAX_URLS && job->base_urls[i]; i++) {

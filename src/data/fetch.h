@@ -18,6 +18,7 @@ typedef struct lk__fetch_job {
     const char *base_urls[LK__FETCH_MAX_URLS]; /* BASE/NAME.gz; tried in this order; NULL: none */
     const lk__remote_file *file;
     const char *dir; /* made where it is missing */
+    bool replace;    /* what is there already is of no use */
     lk_data_progress_fn progress;
     void *progress_user;
 } lk__fetch_job;
@@ -26,6 +27,10 @@ typedef struct lk__fetch_reason {
     char text[640];
     bool is_here; /* the reason is this machine's, such as a full disk: no other address helps */
 } lk__fetch_reason;
+
+/* Whether a file, plain or compressed, is the one that is meant. LK_ERR_FORMAT: it is not; LK_ERR_IO, LK_ERR_MEMORY.
+ * `reason` names it. */
+lk_status lk__fetch_check(const char *path, const lk__remote_file *file, lk__fetch_reason *reason);
 
 /* Downloads NAME.gz to DIR/NAME.gz.part, going on from what an earlier try left there, decodes it and, when its
  * checksum is right, gives it the name DIR/NAME: the file appears whole or not at all. Processes that want the same

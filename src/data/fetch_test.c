@@ -550,6 +550,71 @@ static void test_opens_what_it_downloads(void **state)
     assert_string_equal(server.paths[1], "/data/train-images-idx3-ubyte.gz");
 }
 
+static void change_a_byte(const char *path)
+{
+    FILE *file = fopen(path, "r+b");
+    assert_non_null(file);
+    fseek(file, 5000, SEEK_SET);
+    int byte = fgetc(file);
+    fseek(file, 5000, SEEK_SET);
+    fputc(byte ^ 1, file);
+    fclose(file);
+}
+
+/* What is there of another content: in the cache it is replaced, elsewhere it is not ours to replace. */
+static void test_verifies_what_is_there(void **state)
+{
+    (void)state;
+    lk__catalog_entry entry = {.kind = {.name = "remote", .classes = 10}, .files[LK_SPLIT_TRAIN][LK__IMAGES] = remote};
+    lk__remote_file *labels_file = &entry.files[LK_SPLIT_TRAIN][LK__LABELS];
+    lk_dataset *dataset;
+    bytes labels = idx_labels(200);
+    labels_file->name = "train-labels-idx1-ubyte";
+    describe(&labels, labels_file);
+    mkdir(in_dir("cache"), 0777);
+    mkdir(in_dir("cache/lockstep"), 0777);
+    mkdir(in_dir("cache/lockstep/remote"), 0777);
+    write_gzip(in_dir("cache/lockstep/remote/train-labels-idx1-ubyte.gz"), &labels);
+    start_server();
+    snprintf(base_url[0], sizeof base_url[0], "http://127.0.0.1:%d/data", server.port);
+    entry.base_urls[0] = base_url[0];
+    const char *images = in_dir("cache/lockstep/remote/train-images-idx3-ubyte");
+    lk_dataset_opts opts = {.verify = true};
+    expect_ok(lk__catalog_open(&entry, LK_SPLIT_TRAIN, &opts, &dataset));
+    lk_dataset_release(dataset);
+    expect_ok(lk__catalog_open(&entry, LK_SPLIT_TRAIN, &opts, &dataset));
+    lk_dataset_release(dataset);
+    assert_int_equal(server.requests, 1);
+    for (int damage = 0; damage < 2; damage++) {
+        images = in_dir("cache/lockstep/remote/train-images-idx3-ubyte");
+        if (damage == 0)
+            change_a_byte(images);
+        else
+            assert_int_equal(truncate(images, 9000), 0);
+        opts.offline = true;
+        expect_error(lk__catalog_open(&entry, LK_SPLIT_TRAIN, &opts, &dataset), LK_ERR_FORMAT,
+                     "cache/lockstep/remote/train-images-idx3-ubyte: checksum XXH3-128", NULL);
+        opts.offline = false;
+        expect_ok(lk__catalog_open(&entry, LK_SPLIT_TRAIN, &opts, &dataset));
+        assert_memory_equal(lk_dataset_images(dataset), content.data + 16, 200 * 784);
+        lk_dataset_release(dataset);
+        assert_int_equal(server.requests, 2 + damage);
+    }
+    mkdir(in_dir("given"), 0777);
+    mkdir(in_dir("given/remote"), 0777);
+    write_gzip(in_dir("given/remote/train-labels-idx1-ubyte.gz"), &labels);
+    content.data[5000] ^= 1;
+    write_gzip(in_dir("given/remote/train-images-idx3-ubyte.gz"), &content);
+    char given[256];
+    snprintf(given, sizeof given, "%s", in_dir("given"));
+    opts.dir = given;
+    expect_error(lk__catalog_open(&entry, LK_SPLIT_TRAIN, &opts, &dataset), LK_ERR_FORMAT,
+                 "given/remote/train-images-idx3-ubyte.gz: checksum XXH3-128", NULL);
+    stop_server();
+    assert_int_equal(server.requests, 3);
+    drop(&labels);
+}
+
 static void test_says_that_it_cannot_download(void **state)
 {
     (void)state;
@@ -579,6 +644,7 @@ int main(void)
         WITH_CONTENT(test_downloads_once_for_all),
         WITH_CONTENT(test_says_where_it_cannot_write),
         WITH_CONTENT(test_opens_what_it_downloads),
+        WITH_CONTENT(test_verifies_what_is_there),
     };
     const struct CMUnitTest without_libcurl[] = {
         WITH_CONTENT(test_says_that_it_cannot_download),

@@ -24,6 +24,7 @@ typedef struct search {
     place places[PLACES];
     lk__located *located;
     bool found[LK__FILES];
+    bool refused[LK__FILES]; /* the cache has it, and it is another */
 } search;
 
 static const char *variable(const char *name)
@@ -85,6 +86,22 @@ static lk_status find_in(search *s, const place *p)
             s->files[!there].name, s->files[!there].name);
 }
 
+static lk_status verify(search *s, const place *p, const lk_dataset_opts *opts)
+{
+    for (int i = 0; i < LK__FILES; i++) {
+        lk__fetch_reason reason;
+        lk_status status = s->found[i] ? lk__fetch_check(s->located->path[i], &s->files[i], &reason) : LK_OK;
+        if (status == LK_OK)
+            continue;
+        if (status != LK_ERR_FORMAT || p != &s->places[CACHE] || opts->offline)
+            LK_FAIL(status, "%s", reason.text);
+        lk__log(LK_LOG_WARNING, "%s: it is downloaded anew", reason.text);
+        s->found[i] = false;
+        s->refused[i] = true;
+    }
+    return LK_OK;
+}
+
 /* "DIR/fashion-mnist, $LOCKSTEP_DATA (not set), …" */
 static void list_places(const search *s, char *text, size_t size)
 {
@@ -139,6 +156,7 @@ static lk_status fetch_missing(search *s, const lk_dataset_opts *opts)
         lk__fetch_job job = {
             .file = &s->files[i],
             .dir = cache->dir,
+            .replace = s->refused[i],
             .progress = announce_progress,
             .progress_user = &progress,
         };
@@ -165,6 +183,8 @@ lk_status lk__locate(const lk__catalog_entry *entry, lk_split split, const lk_da
         if (!s.places[i].set)
             continue;
         LK_TRY(find_in(&s, &s.places[i]));
+        if (opts->verify)
+            LK_TRY(verify(&s, &s.places[i], opts));
         if (s.found[LK__IMAGES] && s.found[LK__LABELS])
             return LK_OK;
     }

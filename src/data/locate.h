@@ -14,7 +14,8 @@ typedef struct lk__located {
  * what is in none of them. One of the two files without the other is an error, save in the cache, which a download may
  * have left half full.
  * Errors: LK_ERR_NOT_FOUND (in none of them, and not to be downloaded; the message lists the places), LK_ERR_IO
- * (something is there and cannot be reached), LK_ERR_INTERRUPTED, LK_ERR_MEMORY. */
+ * (something is there and cannot be reached), LK_ERR_FORMAT (opts->verify: a file is another one), LK_ERR_INTERRUPTED,
+ * LK_ERR_MEMORY. */
 lk_status lk__locate(const lk__catalog_entry *entry, lk_split split, const lk_dataset_opts *opts, lk__located *located);
 
 #endif
