@@ -173,3 +173,14 @@ run 0 data preview --samples 2 --out two.png
 [[ $(<stdout) == 'two.png: 2 samples of synthetic' ]] || fail "unexpected stdout"
 grep -q '^warning: data set fashion-mnist: ' stderr || fail "no word of fashion-mnist"
 grep -q '^note: .*showing synthetic images instead$' stderr || fail "no word of synthetic images"
+
+# Images beyond the limit are not brought to another size: all of these would take 5 GB.
+mkdir many
+{ printf '\0\0\10\3\0\0\116\40\0\0\0\1\0\0\0\1' && head -c 20000 /dev/zero; } >many/train-images-idx3-ubyte
+{ printf '\0\0\10\1\0\0\116\40' && head -c 19999 /dev/zero && printf '\1'; } >many/train-labels-idx1-ubyte
+(
+    [[ $("$LOCKSTEP" version) == *sanitizers* ]] || ulimit -v 3000000
+    run 0 data preview --data many --resize 500x500 --limit-train 4 --samples 1 --out large.png
+)
+run 0 data info --data many --limit-train 4 --resize 2x2
+line '2 classes'

@@ -81,11 +81,11 @@ static void change_channels(const uint8_t *from, int64_t from_channels, int64_t 
         memcpy(to + c * pixels, from + (from_channels == 1 ? 0 : c * pixels), (size_t)pixels);
 }
 
-static lk_status convert_all(const lk__samples *from, lk__samples *to, uint8_t *planes)
+static lk_status convert_images(const lk__samples *from, int64_t count, lk__samples *to, uint8_t *planes)
 {
     int64_t pixels = from->height * from->width, to_pixels = to->height * to->width;
     bool resized = from->height != to->height || from->width != to->width;
-    for (int64_t i = 0; i < from->count; i++) {
+    for (int64_t i = 0; i < count; i++) {
         uint8_t *image = to->memory + i * to->channels * to_pixels;
         change_channels(from->images + i * from->channels * pixels, from->channels, pixels, to->channels,
                         resized ? planes : image);
@@ -96,16 +96,20 @@ static lk_status convert_all(const lk__samples *from, lk__samples *to, uint8_t *
     return LK_OK;
 }
 
-static lk_status convert(lk__samples *samples, lk__samples *made)
+/* Of a limit beyond which nobody looks, images up to there, and all labels: which classes there are is of all. */
+static lk_status convert(lk__samples *samples, int64_t limit, lk__samples *made)
 {
+    int64_t count = limit > 0 && limit < samples->count ? limit : samples->count;
     uint8_t *planes = lk__calloc((size_t)(samples->height * samples->width), (size_t)made->channels);
-    lk_status status = planes ? lk__samples_allocate(made, samples->count) : LK_ERR_MEMORY;
-    if (status == LK_OK) {
-        memcpy(made->labels, samples->labels, (size_t)samples->count * sizeof *made->labels);
-        status = convert_all(samples, made, planes);
-    }
+    lk_status status = planes ? lk__samples_allocate_images(made, count) : LK_ERR_MEMORY;
+    if (status == LK_OK)
+        status = convert_images(samples, count, made, planes);
     lk__free(planes);
-    return status;
+    LK_TRY(status);
+    made->count = samples->count;
+    made->labels = samples->labels;
+    samples->labels = NULL;
+    return LK_OK;
 }
 
 lk_status lk__samples_convert(lk__samples *samples, const lk_dataset_opts *opts, const char *source)
@@ -122,7 +126,7 @@ lk_status lk__samples_convert(lk__samples *samples, const lk_dataset_opts *opts,
         LK_FAIL(LK_ERR_ARGUMENT,
                 "--channels %" PRId64 ": %s has images of %" PRId64 " channels; only 1 and 3 are changed",
                 made.channels, source, samples->channels);
-    lk_status status = convert(samples, &made);
+    lk_status status = convert(samples, opts->limit, &made);
     if (status != LK_OK) {
         lk__samples_free(&made);
         return status;

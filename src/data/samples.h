@@ -51,7 +51,8 @@ void lk__samples_adopt(lk__samples *samples, lk__samples *made);
 lk_status lk__samples_select(lk__samples *samples, const int64_t *indices, int64_t count);
 
 /* What opts->resize and opts->channels ask for, where the samples are not like that yet.
- * Errors: LK_ERR_ARGUMENT, LK_ERR_FORMAT (channels that are neither grey nor colour), LK_ERR_MEMORY. */
+ * Images beyond opts->limit are not there then. Errors: LK_ERR_ARGUMENT (also: channels that are neither grey nor
+ * colour), LK_ERR_MEMORY. */
 lk_status lk__samples_convert(lk__samples *samples, const lk_dataset_opts *opts, const char *source);
 
 /* Which of `count` samples a split has where `share` of each class is held out for validation: a function of the labels
