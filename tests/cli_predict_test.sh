@@ -119,6 +119,12 @@ for file in colour.png:libpng grey.jpg:libjpeg; do
     fi
 done
 
+# Tall images, more than fit one below the other.
+printf 'conv2d 2 kernel=1\nglobal_avg_pool\ndense classes\n' >"$work/tall.lk"
+run 0 train --model "$work/tall.lk" --data synthetic --resize 1500x100 --limit-train 8 --limit-val 0 --batch-size 8 \
+    --epochs 1 --checkpoint-dir "$work/tall"
+run 0 evaluate "$work/tall" --limit 48 --out "$work/out"
+
 # Two channels are no picture's.
 printf 'flatten\ndense classes\n' >"$work/two.lk"
 mkdir "$work/two"

@@ -88,8 +88,9 @@ LK_API void lk_evaluation_free(lk_evaluation *evaluation);
 LK_API lk_status lk_evaluation_draw(const lk_evaluation *evaluation, const char *const *names, const char *title,
                                     const char *path);
 
-/* The mistakes as a contact sheet, each over its label, the prediction and that one's probability; `dataset` is the one
- * that was evaluated. Errors: LK_ERR_ARGUMENT (there are no mistakes), those of lk_contact_sheet_write. */
+/* The mistakes as a contact sheet, each over its label, the prediction and that one's probability: the first ones,
+ * where not all fit 8192 pixels a side. `dataset` is the one that was evaluated. Errors: LK_ERR_ARGUMENT (there are no
+ * mistakes), those of lk_contact_sheet_write. */
 LK_API lk_status lk_evaluation_sheet(const lk_evaluation *evaluation, const lk_dataset *dataset,
                                      const char *const *names, const char *path);
 

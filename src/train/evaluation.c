@@ -224,7 +224,15 @@ lk_status lk_evaluation_draw(const lk_evaluation *e, const char *const *names, c
     return lk_matrix_chart_write(&chart, path);
 }
 
-enum { CAPTION = 96, WIDTH = 150 }; /* bytes; pixels, so that most captions are whole */
+enum { CAPTION = 96 };                           /* bytes */
+enum { WIDTH = 150, BETWEEN = 32, MOST = 8192 }; /* pixels: most captions are then whole; MOST: of the sheet's sides */
+
+/* A sheet has about as many rows as columns. */
+static int64_t fitting(int64_t count, int64_t side)
+{
+    int64_t a_row = (MOST - 2 * BETWEEN) / (side + BETWEEN);
+    return a_row > 0 && count > a_row * a_row ? a_row * a_row : count;
+}
 
 static void put_caption(const lk_mistake *m, const char *const *names, char *caption)
 {
@@ -239,7 +247,8 @@ static lk_status write_sheet(const lk_evaluation *e, const lk_dataset *dataset, 
                              const char **captions, const char *const *names, const char *path)
 {
     int64_t c = lk_dataset_channels(dataset), h = lk_dataset_height(dataset), w = lk_dataset_width(dataset);
-    for (int64_t i = 0; i < e->n_mistakes; i++) {
+    int64_t side = h > w ? h : w, scale = (WIDTH + side - 1) / side, count = fitting(e->n_mistakes, scale * side);
+    for (int64_t i = 0; i < count; i++) {
         memcpy(images + i * c * h * w, lk_dataset_images(dataset) + e->mistakes[i].sample * c * h * w,
                (size_t)(c * h * w));
         captions[i] = texts + i * CAPTION;
@@ -250,12 +259,12 @@ static lk_status write_sheet(const lk_evaluation *e, const lk_dataset *dataset, 
     lk_contact_sheet sheet = {.title = title,
                               .images = images,
                               .dtype = LK_U8,
-                              .count = e->n_mistakes,
+                              .count = count,
                               .channels = c,
                               .height = h,
                               .width = w,
                               .captions = captions,
-                              .scale = (WIDTH + w - 1) / w};
+                              .scale = scale};
     return lk_contact_sheet_write(&sheet, path);
 }
 
