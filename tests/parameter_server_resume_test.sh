@@ -171,6 +171,16 @@ run 0 export "$work/checkpoints" --format safetensors --out "$work/exported.safe
 run 2 train "${large[@]}" "${folder[@]}" --devices 1 --resume
 says '--max-staleness was unlimited and is 0'
 
+# Weights from elsewhere are the chief's to read.
+begun=("${large[@]}" --limit-train 1200 --epochs 1)
+run 0 train "${begun[@]}" --weights "$work/exported.safetensors" --devices 1 --json
+wanted=$(value "$work/stdout" digest)
+chief "${begun[@]}" --weights "$work/exported.safetensors" --max-staleness 0
+worker a "${begun[@]}"
+ps 0
+all_end_well
+[[ $(value "$work/chief.out" digest) == "$wanted" ]] || show "digest $(value "$work/chief.out" digest), of one device $wanted"
+
 # Where nobody is left to finish what was handed out, the checkpoint before stays the last one.
 rm -rf "$work/checkpoints"
 large+=(--limit-train 60000 --batch-size 60 --epochs 1)

@@ -109,12 +109,12 @@ static void fill_checkpoint(const lk_trainer *trainer, field_list *list)
     add_text(list, "checkpoint to go on from", !resumed ? "none" : folder ? folder + 1 : resumed->folder);
 }
 
-/* Options of which each process may have others: with parameter-server --shards too, for what comes of it is compared.
- */
+/* Options of which each process may have others. With parameter-server what comes of --shards is compared, and the
+ * chief alone reads --weights. */
 static bool is_own(const lk_trainer *trainer, const char *option)
 {
     return strcmp(option, "devices") == 0 || strcmp(option, "max-staleness") == 0 ||
-           (trainer->applies_elsewhere && strcmp(option, "shards") == 0);
+           (trainer->applies_elsewhere && (strcmp(option, "shards") == 0 || strcmp(option, "weights") == 0));
 }
 
 static void fill_options(const lk_trainer *trainer, field_list *list)

@@ -322,13 +322,6 @@ static lk_status make_replicas(lk_trainer *trainer)
     return trainer->replicas ? LK_OK : lk_error_status();
 }
 
-static lk_status load_weights(lk_trainer *trainer)
-{
-    if (trainer->applies_elsewhere)
-        LK_FAIL(LK_ERR_ARGUMENT, "--weights: strategy parameter-server initialises variables on its servers");
-    return lk_replicas_load_weights(trainer->replicas, trainer->config.weights);
-}
-
 /* --- the trainer -------------------------------------------------------------------------------------------------- */
 
 static lk_status build(lk_trainer *trainer)
@@ -356,8 +349,8 @@ static lk_status build(lk_trainer *trainer)
         LK_TRY(lk__optimizer_prepare_recording(lk_replicas_optimizer(trainer->replicas, 0)));
     LK_TRY(lk__plan_audit(trainer));
     LK_TRY(lk__list_implementations(trainer));
-    if (config->weights && *config->weights && !trainer->resumed)
-        LK_TRY(load_weights(trainer));
+    if (config->weights && *config->weights && !trainer->resumed && trainer->role != LK_TRAIN_WORKER)
+        LK_TRY(lk_replicas_load_weights(trainer->replicas, config->weights));
     LK_TRY(lk__resume_restore(trainer));
     LK_TRY(lk__agree_on_work(trainer));
     LK_TRY(lk__check_memory(trainer));
