@@ -88,6 +88,7 @@ static inline void open_chief(chief *c)
         fail_msg("%s", lk_error_message());
     ok(lk__ps_layout_new(c->plain->model, 1, &c->layout));
     ok(lk__ps_coordinator_open(c->post, &c->place, &c->coordinator));
+    c->plain->applies_elsewhere = true; /* as a chief's and its workers' */
     ok(lk__agreement_list(c->plain, &fields, &training.agreement_bytes));
     training.agreement = fields;
     training.variables = lk_trainer_variables(c->plain, 0);
