@@ -207,7 +207,7 @@ const cli_command cmd_train = {
         "Chrome's trace event format, when training ends; `lockstep profile` adds up where the time goes.\n"
         "\n"
         "The first interrupt (control-C) ends training after the step at hand, with its records written and exit\n"
-        "status 130; a second ends at once.\n",
+        "status 130; a second ends at once. While pictures are decoded, or a data set is downloaded, it ends that.\n",
     .make_options = make_options,
     .config_size = sizeof(training),
     .run = run,
