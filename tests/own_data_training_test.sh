@@ -49,7 +49,7 @@ for size in 64x64 7x5 28x33; do
     done
 done
 run 1 train --data "$work/set" --resize 7x5 --model lenet "${small[@]}"
-complains 'lenet: conv2: a kernel of 5 does not fit into H = 2' 'the images are too small'
+complains 'lenet: conv2: a kernel of 5 does not fit into H = 2' 'the images are too small' 'larger images, as --resize makes them'
 run 1 train --data "$work/set" --resize 1x1 --model wrn-16-10 "${small[@]}"
 complains 'wrn-16-10: max_pool: a kernel of 2 does not fit into H = 1' 'the images are too small'
 

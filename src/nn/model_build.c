@@ -146,7 +146,7 @@ lk_status lk__layer_window(lk_layer_builder *builder, const char *axis, int64_t 
         return lk_layer_fail(
             builder, LK_ERR_SHAPE,
             "a kernel of %lld does not fit into %s = %lld with padding %lld, the images are too small; "
-            "expected a kernel of at most %lld",
+            "expected a kernel of at most %lld, or larger images, as --resize makes them",
             (long long)kernel, axis, (long long)size, (long long)padding, (long long)room);
     *count = (room - kernel) / stride + 1;
     return LK_OK;
