@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -62,11 +63,11 @@ void lk__state_set_mark(lk_state *state, lk__file_mark mark)
 bool lk__state_has_mark(const lk_state *state, const char *path, int64_t *bytes)
 {
     double size;
-    lk__file_mark mark;
     const char *hash = lk_state_get_text(state, "xxh3");
-    if (!hash || lk_state_get(state, "bytes", &size, 1) != 1 || sscanf(hash, "%" SCNx64, &mark.hash) != 1)
+    if (!hash || lk_state_get(state, "bytes", &size, 1) != 1)
         return false;
-    *bytes = mark.bytes = (int64_t)size;
+    lk__file_mark mark = {.bytes = (int64_t)size, .hash = strtoull(hash, NULL, 16)};
+    *bytes = mark.bytes;
     bool has = lk__file_has_mark(path, mark);
     if (!has && access(path, F_OK) == 0)
         lk__log(LK_LOG_WARNING, "%s: is not the file that was there when the checkpoint was made; records begin anew",

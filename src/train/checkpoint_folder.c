@@ -139,7 +139,7 @@ lk_status lk__checkpoint_prune(const char *folder, int64_t keep, const char *bes
     int n;
     lk_status first = LK_OK;
     LK_TRY(lk__checkpoint_list(folder, &found, &n));
-    for (int i = 0; i < n - keep; i++) {
+    for (int i = 0; found && i < n - keep; i++) {
         char name[LK_CHECKPOINT_NAME];
         lk__checkpoint_name(found[i], name);
         lk_status status = strcmp(name, best) == 0 ? LK_OK : remove_one(folder, name);
