@@ -98,6 +98,7 @@ static _Noreturn void become_mpirun(const cli_job_opts *opts, char **arguments, 
     signal(SIGINT, SIG_DFL);
     signal(SIGTERM, SIG_DFL);
     signal(SIGPIPE, SIG_DFL);
+    signal(SIGXFSZ, SIG_DFL);
     set_environment(opts);
     if (dup2(nothing, STDIN_FILENO) >= 0 && dup2(nothing, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0)
         execvp(arguments[0], arguments);

@@ -205,6 +205,7 @@ int main(int argc, char **argv)
 {
     occupy_closed_streams();
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); /* a limit of files' sizes is an error of the write, as a full disk is */
     int status = run(argc, argv);
     bool written = !ferror(stdout);
     if (fclose(stdout) != 0)

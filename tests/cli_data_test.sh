@@ -110,6 +110,19 @@ run 0 data info "$work/own"
 prints 'has no validation set (val/ or test/ beside train/)'
 rm -rf "$work/cache"
 
+# A limit of files' sizes is as a full disk: the cache is done without.
+for i in {1..400}; do
+    picture "$work/own/train/cat/many$i.pgm" 00 01 02 03
+done
+arguments=(data info "$work/own" --resize 64x64)
+status=0
+(ulimit -f 8 && exec "$LOCKSTEP" "${arguments[@]}") >"$work/stdout" 2>"$work/stderr" || status=$?
+[[ $status -eq 0 ]] || fail "exit status is not 0"
+says 'bytes cannot be written: File too large'
+prints '403 images of 1x64x64'
+rm -r "$work"/own/train/cat/many*
+rm -rf "$work/cache"
+
 # --- previews in the terminal ---
 
 TERM=dumb run 0 data preview "$work/own" --samples 3
