@@ -1,4 +1,5 @@
-/* Exported networks in the programs that they are made for: onnxruntime and TensorFlow, where Python has them. */
+/* Exported networks in the programs that they are made for: onnxruntime, TensorFlow, safetensors and PyTorch, where
+ * Python has them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,8 +19,23 @@ static void write_about(const export_case *c, const exported *e)
     lk_model_input in = lk_model_get_input(e->net.model);
     FILE *stream = fopen(path_of("%s/about.json", c->name), "w");
     assert_non_null(stream);
-    fprintf(stream, "{\"images\": [%lld, %lld, %lld, %lld], \"classes\": %lld}\n", (long long)e->n,
+    fprintf(stream, "{\"images\": [%lld, %lld, %lld, %lld], \"classes\": %lld, \"variables\": [", (long long)e->n,
             (long long)in.channels, (long long)in.height, (long long)in.width, (long long)in.classes);
+    for (int v = 0; v < lk_model_variable_count(e->net.model); v++) {
+        lk_shape shape = lk_model_variable_shape(e->net.model, v);
+        fprintf(stream, "%s[\"%s\", [", v ? ", " : "", lk_model_variable_name(e->net.model, v));
+        for (int i = 0; i < shape.ndim; i++)
+            fprintf(stream, "%s%lld", i ? ", " : "", (long long)shape.dim[i]);
+        fputs("]]", stream);
+    }
+    fputs("]}\n", stream);
+    assert_int_equal(fclose(stream), 0);
+    stream = fopen(path_of("%s/variables", c->name), "wb");
+    assert_non_null(stream);
+    for (int v = 0; v < lk_model_variable_count(e->net.model); v++) {
+        size_t count = (size_t)lk_shape_count(lk_model_variable_shape(e->net.model, v));
+        assert_int_equal(fwrite(e->values[v], sizeof(float), count, stream), count);
+    }
     assert_int_equal(fclose(stream), 0);
     write_file(path_of("%s/images", c->name), e->images,
                (size_t)(e->n * in.channels * in.height * in.width) * sizeof(float));
@@ -75,6 +91,12 @@ static void savedmodel(void **state)
     check_all(LK_EXPORT_SAVEDMODEL);
 }
 
+static void safetensors(void **state)
+{
+    (void)state;
+    check_all(LK_EXPORT_SAFETENSORS);
+}
+
 int main(void)
 {
     char file[] = __FILE__;
@@ -84,6 +106,7 @@ int main(void)
         FOLDER_TEST(onnx),
         FOLDER_TEST(onnx_with_weights_beside),
         FOLDER_TEST(savedmodel),
+        FOLDER_TEST(safetensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,8 +1,9 @@
 """check_export.py FORMAT FOLDER: runs the networks in FOLDER and compares what they give with what they should.
 
-FOLDER/NAME/network is what was exported; about.json beside it has the shape of the images and the number of classes,
-images and logits are f32. FORMAT is onnx (checker, shape inference and runtime) or savedmodel (load, its signature, TFSMLayer). Exit status 77: the peer is
-not installed, said in a line."""
+FOLDER/NAME/network is what was exported; about.json beside it has the shape of the images, the number of classes, and the
+variables with their shapes; images, logits and variables are f32. FORMAT is onnx (runtime; with the package onnx also
+checker and shape inference), savedmodel (load, its signature, TFSMLayer) or safetensors (with torch also by it). Exit status
+77: the peer is not installed, said in a line."""
 
 import importlib.util
 import json
@@ -29,9 +30,12 @@ def softmax(logits):
     return e / e.sum(1, keepdims=True)
 
 
-def check_onnx(path, images, logits):
+def has(package):
+    return importlib.util.find_spec(package) is not None
+
+
+def check_onnx_model(path):
     import onnx
-    import onnxruntime
 
     model = onnx.load(path)
     onnx.checker.check_model(str(path), full_check=True)
@@ -39,14 +43,24 @@ def check_onnx(path, images, logits):
     assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param
     for value in onnx.shape_inference.infer_shapes(model, strict_mode=True).graph.value_info:
         assert value.type.tensor_type.shape.dim[0].dim_param == "N" or value.name.endswith("/shape"), value
+
+
+def check_onnx(path, about, images, logits):
+    import onnxruntime
+
+    if has("onnx"):
+        check_onnx_model(path)
+    else:
+        print("no package onnx: the model is run, and not checked")
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    assert isinstance(session.get_inputs()[0].shape[0], str), "the batch is not free"
     for n in (len(images), 1):
         have = session.run(["logits", "probabilities"], {"images": images[:n]})
         compare(f"logits of {n}", have[0], logits[:n])
         compare(f"probabilities of {n}", have[1], softmax(logits[:n]))
 
 
-def check_savedmodel(path, images, logits):
+def check_savedmodel(path, about, images, logits):
     import tensorflow as tf
 
     loaded = tf.saved_model.load(str(path))
@@ -60,6 +74,27 @@ def check_savedmodel(path, images, logits):
     compare("as a layer", layer(tf.constant(images))["logits"].numpy(), logits)
 
 
+def check_safetensors(path, about, images, logits):
+    import numpy as np
+    import safetensors.numpy
+
+    values = np.fromfile(path.parent / "variables", np.float32)
+    expected = {}
+    for name, shape in about["variables"]:
+        count = int(np.prod(shape))
+        expected[name], values = values[:count].reshape(shape), values[count:]
+    have = [safetensors.numpy.load_file(path)]
+    if has("torch"):
+        import safetensors.torch
+
+        have.append({name: tensor.numpy() for name, tensor in safetensors.torch.load_file(path).items()})
+    for tensors in have:
+        assert tensors.keys() == expected.keys(), tensors.keys() ^ expected.keys()
+        for name, value in tensors.items():
+            assert value.dtype == np.float32 and np.array_equal(value, expected[name]), name
+    print(f"{len(expected)} variables, equal")
+
+
 def check(run, folder):
     import numpy as np
 
@@ -67,17 +102,18 @@ def check(run, folder):
     images = np.fromfile(folder / "images", np.float32).reshape(about["images"])
     logits = np.fromfile(folder / "logits", np.float32).reshape(len(images), about["classes"])
     print(folder.name)
-    run(folder / "network", images, logits)
+    run(folder / "network", about, images, logits)
 
 
 def main():
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
     run, peers = {
-        "onnx": (check_onnx, ["numpy", "onnx", "onnxruntime"]),
+        "onnx": (check_onnx, ["numpy", "onnxruntime"]),
         "savedmodel": (check_savedmodel, ["numpy", "tensorflow"]),
+        "safetensors": (check_safetensors, ["numpy", "safetensors"]),
     }[sys.argv[1]]
     for peer in peers:
-        if not importlib.util.find_spec(peer):
+        if not has(peer):
             print(f"SKIP: {sys.executable} has no {peer}")
             sys.exit(77)
     folders = [f for f in sorted(pathlib.Path(sys.argv[2]).iterdir()) if f.is_dir()]
