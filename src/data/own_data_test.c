@@ -241,8 +241,7 @@ static void reads_csv_as_others_write_it(void **state)
         "\xef\xbb\xbflabel,1x1,1x2\r\n1,2,3\r\n300,5,6\r\n\r\n",
         "\"1x1\",\"1x2\",\"label\"\n\"2\",\"3\",\"1\"\n \"5\" , 6,\t300",
         "Label , 1x1, 1x2\n1, 2, 3\n\n300 ,5,006\n",
-        "\xef\xbb\xbf"
-        "1,2,3\n300,5,6\n",
+        "\xef\xbb\xbf\061,2,3\n300,5,6\n",
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         write_text("b.csv", texts[i]);
