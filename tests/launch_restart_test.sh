@@ -23,14 +23,20 @@ begin_launch()
     trap clean_up EXIT
 }
 
+# The steps of the last checkpoint.
+newest()
+{
+    local steps
+    steps=$(find "$work/checkpoints" -name 'checkpoint-*' 2>/dev/null | sed 's/.*checkpoint-0*//' | sort -n | tail -n 1) || true
+    echo "${steps:-0}"
+}
+
 # kill_rank AFTER: rank 1, once there is a checkpoint after more than so many steps.
 kill_rank()
 {
-    local tries=0 newest=0 id
-    until [[ $newest -gt $1 ]]; do
+    local tries=0 id
+    until [[ $(newest) -gt $1 ]]; do
         sleep 0.05
-        newest=$(find "$work/checkpoints" -name 'checkpoint-*' 2>/dev/null | sed 's/.*checkpoint-0*//' | sort -n | tail -n 1) || true
-        newest=${newest:-0}
         tries=$((tries + 1))
         [[ $tries -lt 1200 ]] || fail "there is no checkpoint after step $1"
     done
@@ -39,7 +45,6 @@ kill_rank()
             kill -KILL "$id"
         fi
     done
-    killed=$newest
 }
 
 run 0 "${training[@]}"
@@ -48,7 +53,8 @@ wanted=$(sed -n 's/^digest //p' "$work/stderr")
 begin_launch 2
 kill_rank 7
 until_there 'restart 1 of at most 2' "$work/stderr"
-kill_rank "$((killed + 4))"
+# Those ranks are gone by now, so the next checkpoints are of ranks that have gone on.
+kill_rank "$(($(newest) + 4))"
 ends_with 0
 trap clean_up EXIT
 process=
