@@ -13,6 +13,20 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+/* A new directory is there after a power cut once its parent is on disk; file systems that cannot do that go without.
+ */
+static void sync_parent(const char *path)
+{
+    char parent[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    snprintf(parent, sizeof parent, "%.*s", slash && slash > path ? (int)(slash - path) : 1, slash ? path : ".");
+    int fd = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    fsync(fd);
+    close(fd);
+}
+
 lk_status lk_make_directory(const char *path)
 {
     char part[PATH_MAX];
@@ -30,6 +44,8 @@ lk_status lk_make_directory(const char *path)
                 LK_FAIL(LK_ERR_IO, "the directory %s cannot be made: %s", part, strerror(error));
             if (!S_ISDIR(status.st_mode))
                 LK_FAIL(LK_ERR_IO, "the directory %s cannot be made: there is a file of that name", part);
+        } else {
+            sync_parent(part);
         }
         if (!slash)
             return LK_OK;
