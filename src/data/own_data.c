@@ -45,7 +45,7 @@ lk_status lk__no_test_set(const char *path, const char *expected)
 {
     LK_FAIL(LK_ERR_ARGUMENT,
             "%s has no validation set (%s): --val-split 0.1 holds out a tenth of each class, --limit-val 0 trains "
-            "without one",
+            "without one, evaluate --split train looks at all of it",
             path, expected);
 }
 
