@@ -376,6 +376,32 @@ static void callbacks_remember(void **state)
     assert_string_equal(have.state_digest, want.state_digest);
 }
 
+static lk_status save_a_name_twice(void *self, lk_trainer *trainer, lk_state *state)
+{
+    (void)trainer;
+    const double *value = self;
+    lk_state_set(state, "patience", value, 1);
+    lk_state_set(state, "patience", value, 1);
+    return LK_OK;
+}
+
+/* Such a checkpoint could not be read again. */
+static void a_name_said_twice_is_refused(void **state)
+{
+    (void)state;
+    double value = 1;
+    lk_train_config config = usual();
+    lk_train_result result;
+    config.checkpoint_dir = folder;
+    lk_trainer *trainer = small_trainer(&config);
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "twice", .save = save_a_name_twice, .self = &value}));
+    add_checkpoints(trainer, 2);
+    assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_ARGUMENT);
+    assert_non_null(strstr(lk_error_message(), "patience"));
+    lk_error_clear();
+    lk_trainer_release(trainer);
+}
+
 /* Nothing changes from the third epoch on. */
 static double rate_until_third(void *user, double epoch, double rate)
 {
@@ -591,6 +617,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(writes_over_nothing, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_training_that_has_ended_stays_as_it_is, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(callbacks_remember, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_name_said_twice_is_refused, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(the_best_is_one_that_is_there, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(going_on_finds_the_best, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(goes_on_again_and_again, make_folder, remove_folder),

@@ -307,7 +307,8 @@ typedef struct lk_rest_report {
 /* What a callback remembers from one run to the next: names of its own, with numbers or a text each. */
 typedef struct lk_state lk_state;
 
-/* In `save`. A name once. Whether memory sufficed is asked by who called. */
+/* In `save`. A name once: twice fails the checkpoint with LK_ERR_ARGUMENT. Whether memory sufficed is asked by who
+ * called. */
 LK_API void lk_state_set(lk_state *state, const char *name, const double *values, int64_t n);
 LK_API void lk_state_set_text(lk_state *state, const char *name, const char *text);
 

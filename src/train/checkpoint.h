@@ -52,6 +52,7 @@ lk_status lk__replicas_write(lk_replicas *replicas, const float *const *values);
 
 /* What info, model and replicas say, as the beginning of an object that lk__state_end closes. */
 void lk__state_begin(lk__bytes *out, const lk_checkpoint_info *info, const lk_model *model, lk_replicas *replicas);
+/* Errors: LK_ERR_MEMORY; LK_ERR_ARGUMENT: not to be read again, for a name is said twice. */
 lk_status lk__state_end(lk__bytes *out);
 
 /* Reads it, into memory of the checkpoint's. path: for messages. Errors: LK_ERR_FORMAT, LK_ERR_MEMORY. */

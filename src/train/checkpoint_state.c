@@ -122,7 +122,14 @@ lk_status lk__state_end(lk__bytes *out)
 {
     lk__json_close(out, '}');
     lk__bytes_char(out, '\n');
-    return lk__bytes_status(out);
+    LK_TRY(lk__bytes_status(out));
+    /* Callbacks and loops name what they remember: a name said twice could not be read again. */
+    json_error_t error;
+    json_t *read_back = json_loadb((const char *)out->data, out->size, JSON_REJECT_DUPLICATES, &error);
+    if (!read_back)
+        LK_FAIL(LK_ERR_ARGUMENT, "what a checkpoint is to remember cannot be read again: %s", error.text);
+    json_decref(read_back);
+    return LK_OK;
 }
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
