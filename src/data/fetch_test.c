@@ -492,22 +492,27 @@ static void test_says_where_it_cannot_write(void **state)
     assert_int_equal(server.requests, 0);
 }
 
+/* Its labels are already in the cache; the images are not. */
+static lk__catalog_entry entry_with_labels(const bytes *labels)
+{
+    lk__catalog_entry entry = {.kind = {.name = "remote", .classes = 10}, .files[LK_SPLIT_TRAIN][LK__IMAGES] = remote};
+    lk__remote_file *file = &entry.files[LK_SPLIT_TRAIN][LK__LABELS];
+    file->name = "train-labels-idx1-ubyte";
+    describe(labels, file);
+    mkdir(in_dir("cache"), 0777);
+    mkdir(in_dir("cache/lockstep"), 0777);
+    mkdir(in_dir("cache/lockstep/remote"), 0777);
+    write_gzip(in_dir("cache/lockstep/remote/train-labels-idx1-ubyte.gz"), labels);
+    return entry;
+}
+
 /* From the name to the samples: an entry whose files are on the server, opened twice. */
 static void test_opens_what_it_downloads(void **state)
 {
     (void)state;
-    lk__catalog_entry entry = {.kind = {.name = "remote", .classes = 10}, .files[LK_SPLIT_TRAIN][LK__IMAGES] = remote};
-    lk__remote_file *labels_file = &entry.files[LK_SPLIT_TRAIN][LK__LABELS];
-    lk_dataset *dataset;
     bytes labels = idx_labels(200);
-    labels_file->name = "train-labels-idx1-ubyte";
-    describe(&labels, labels_file);
-
-    /* The labels are already in the cache; the images are not. */
-    mkdir(in_dir("cache"), 0777);
-    mkdir(in_dir("cache/lockstep"), 0777);
-    mkdir(in_dir("cache/lockstep/remote"), 0777);
-    write_gzip(in_dir("cache/lockstep/remote/train-labels-idx1-ubyte.gz"), &labels);
+    lk__catalog_entry entry = entry_with_labels(&labels);
+    lk_dataset *dataset;
     drop(&labels);
     expect_error(lk__catalog_open(&entry, LK_SPLIT_TRAIN, &(lk_dataset_opts){.offline = true}, &dataset),
                  LK_ERR_NOT_FOUND, "downloading is switched off", NULL);
@@ -565,16 +570,9 @@ static void change_a_byte(const char *path)
 static void test_verifies_what_is_there(void **state)
 {
     (void)state;
-    lk__catalog_entry entry = {.kind = {.name = "remote", .classes = 10}, .files[LK_SPLIT_TRAIN][LK__IMAGES] = remote};
-    lk__remote_file *labels_file = &entry.files[LK_SPLIT_TRAIN][LK__LABELS];
-    lk_dataset *dataset;
     bytes labels = idx_labels(200);
-    labels_file->name = "train-labels-idx1-ubyte";
-    describe(&labels, labels_file);
-    mkdir(in_dir("cache"), 0777);
-    mkdir(in_dir("cache/lockstep"), 0777);
-    mkdir(in_dir("cache/lockstep/remote"), 0777);
-    write_gzip(in_dir("cache/lockstep/remote/train-labels-idx1-ubyte.gz"), &labels);
+    lk__catalog_entry entry = entry_with_labels(&labels);
+    lk_dataset *dataset;
     start_server();
     snprintf(base_url[0], sizeof base_url[0], "http://127.0.0.1:%d/data", server.port);
     entry.base_urls[0] = base_url[0];
