@@ -1,6 +1,8 @@
 /* A worker and a server as they are, each in a thread, and a chief that forgets them. */
 #include "train/ps_testing.h"
 
+#include "lockstep/log.h"
+
 #include <time.h>
 
 enum { SOON = 600 /* tenths of a second; for what has to come */ };
@@ -12,6 +14,8 @@ static chief c;
 typedef struct process {
     pthread_t thread;
     lk_train_config config;
+    lk_trainer *trainer;
+    lk_train_result result;
     lk_status status;
     char message[LK_MESSAGE_BYTES];
 } process;
@@ -29,11 +33,10 @@ static void *serve(void *argument)
 static void *train(void *argument)
 {
     process *p = argument;
-    lk_train_result result;
-    lk_trainer *trainer = lk_trainer_new(&p->config);
-    p->status = trainer ? lk_trainer_work(trainer, &result) : lk_error_status();
+    p->trainer = lk_trainer_new(&p->config);
+    p->status = p->trainer ? lk_trainer_work(p->trainer, &p->result) : lk_error_status();
     snprintf(p->message, sizeof p->message, "%s", lk_error_message());
-    lk_trainer_release(trainer);
+    lk_trainer_release(p->trainer);
     return NULL;
 }
 
@@ -166,6 +169,38 @@ static void an_end_is_heard_of_by_whoever_waits(void **state)
     assert_int_equal(seat_of(&c, 0), -1); /* it has taken leave */
 }
 
+static void interrupt_who_joins(void *user, lk_log_level level, const char *message)
+{
+    process *worker = user;
+    (void)level;
+    if (strstr(message, "worker 0 of the chief"))
+        lk_trainer_interrupt(worker->trainer);
+}
+
+/* Answers come sooner here than a worker would look around while it waits. */
+static void an_interrupt_is_heard_by_whoever_never_waits(void **state)
+{
+    static const struct timespec look = {.tv_nsec = 100 * 1000000L};
+    (void)state;
+    process server, interrupted, worker;
+    begin(&server, LK_TRAIN_PS);
+    for (int looks = 0; looks < SOON && !lk__ps_coordinator_has_servers(c.coordinator); looks++)
+        nanosleep(&look, NULL);
+    assert_true(lk__ps_coordinator_has_servers(c.coordinator));
+    lk_log_set(interrupt_who_joins, &interrupted, LK_LOG_INFO);
+    begin(&interrupted, LK_TRAIN_WORKER);
+    pthread_join(interrupted.thread, NULL);
+    lk_log_set(NULL, NULL, LK_LOG_WARNING);
+    assert_int_equal(interrupted.status, LK_ERR_INTERRUPTED);
+    assert_string_equal(interrupted.message, "worker 0: interrupted");
+    assert_int_equal(interrupted.result.steps, 0);
+    begin(&worker, LK_TRAIN_WORKER);
+    an_epoch_is_finished();
+    lk__ps_coordinator_end(c.coordinator, PS_ENDED, "");
+    ends_well(&worker);
+    ends_well(&server);
+}
+
 static int set_up(void **state)
 {
     (void)state;
@@ -184,6 +219,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_worker_that_was_forgotten_joins_again, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_interrupt_is_heard_by_whoever_never_waits, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_end_is_heard_of_by_whoever_waits, set_up, tear_down),
     };
     if (!has_zmq())

@@ -207,6 +207,7 @@ static lk_status work(worker *w)
         }
         if (task.state != PS_RUNNING)
             return end_of_training(w, (ps_state)task.state);
+        LK_TRY(lk__ps_membership_check(&w->membership)); /* where answers come at once nothing else looks */
         lk__ps_watch_waited(&w->watch, &task);
         double began = now();
         report = (ps_work){.outcome = PS_NOTHING};
