@@ -80,8 +80,16 @@ lk_status lk__append_open(lk__append_file *file, const char *path, int flags)
     return LK_OK;
 }
 
+static void forget_hash(lk__append_file *file)
+{
+    XXH3_freeState(file->hash);
+    file->hash = NULL;
+    file->hashed = 0;
+}
+
 void lk__append_close(lk__append_file *file)
 {
+    forget_hash(file);
     if (file->fd >= 0)
         close(file->fd);
     lk__free(file->path);
@@ -107,47 +115,50 @@ lk_status lk__append_cut(lk__append_file *file, int64_t size)
 {
     if (file->regular && ftruncate(file->fd, (off_t)size) != 0)
         return refuse(file->path, "cut to its whole records", errno);
+    if (size < file->hashed)
+        forget_hash(file);
     file->whole = size;
     file->torn = false;
     return LK_OK;
 }
 
-/* Of a file's first `bytes` bytes; false: they cannot be read. */
-static bool hash_beginning(int fd, int64_t bytes, uint64_t *hash)
+/* Adds a file's bytes from `begin` on to *hash, which is made where there is none. False: they cannot be read. */
+static bool hash_bytes(int fd, int64_t begin, int64_t end, XXH3_state_t **hash)
 {
     unsigned char piece[1 << 16];
-    XXH3_state_t *state = XXH3_createState();
-    bool known = state != NULL;
-    if (known)
-        XXH3_64bits_reset(state);
-    for (int64_t at = 0; at < bytes && known;) {
-        ssize_t got = pread(fd, piece, bytes - at < (int64_t)sizeof piece ? (size_t)(bytes - at) : sizeof piece, at);
+    if (!*hash && (*hash = XXH3_createState()))
+        XXH3_64bits_reset(*hash);
+    bool read = *hash != NULL;
+    for (int64_t at = begin; at < end && read;) {
+        ssize_t got = pread(fd, piece, end - at < (int64_t)sizeof piece ? (size_t)(end - at) : sizeof piece, at);
         if (got < 0 && errno == EINTR)
             continue;
-        known = got > 0;
-        if (known)
-            XXH3_64bits_update(state, piece, (size_t)got);
+        read = got > 0;
+        if (read)
+            XXH3_64bits_update(*hash, piece, (size_t)got);
         at += got;
     }
-    if (known)
-        *hash = XXH3_64bits_digest(state);
-    XXH3_freeState(state);
-    return known;
+    return read;
 }
 
-lk__file_mark lk__append_mark(const lk__append_file *file)
+lk__file_mark lk__append_mark(lk__append_file *file)
 {
-    lk__file_mark mark = {.bytes = file->whole};
-    if (!file->regular || !hash_beginning(file->fd, mark.bytes, &mark.hash))
-        mark.bytes = -1;
+    lk__file_mark mark = {.bytes = -1};
+    if (!file->regular || !hash_bytes(file->fd, file->hashed, file->whole, &file->hash)) {
+        forget_hash(file);
+        return mark;
+    }
+    mark.bytes = file->hashed = file->whole;
+    mark.hash = XXH3_64bits_digest(file->hash);
     return mark;
 }
 
 bool lk__file_has_mark(const char *path, lk__file_mark mark)
 {
-    uint64_t hash;
+    XXH3_state_t *hash = NULL;
     int fd = mark.bytes < 0 ? -1 : open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    bool has = fd >= 0 && hash_beginning(fd, mark.bytes, &hash) && hash == mark.hash;
+    bool has = fd >= 0 && hash_bytes(fd, 0, mark.bytes, &hash) && XXH3_64bits_digest(hash) == mark.hash;
+    XXH3_freeState(hash);
     if (fd >= 0)
         close(fd);
     return has;

@@ -11,9 +11,11 @@
 typedef struct lk__append_file {
     int fd; /* also for reading */
     char *path;
-    int64_t whole; /* bytes of whole records */
-    bool torn;     /* bytes of a failed record lie behind them */
-    bool regular;  /* a file that can be cut; not a terminal or a pipe */
+    int64_t whole;             /* bytes of whole records */
+    bool torn;                 /* bytes of a failed record lie behind them */
+    bool regular;              /* a file that can be cut; not a terminal or a pipe */
+    struct XXH3_state_s *hash; /* of the first `hashed` bytes; NULL: of none */
+    int64_t hashed;
 } lk__append_file;
 
 /* flags: O_EXCL, O_TRUNC or 0. Errors: LK_ERR_IO (with O_EXCL errno is EEXIST where there is a file), LK_ERR_MEMORY. */
@@ -32,8 +34,8 @@ typedef struct lk__file_mark {
     uint64_t hash; /* XXH3-64 of them */
 } lk__file_mark;
 
-/* Of the whole records so far. */
-lk__file_mark lk__append_mark(const lk__append_file *file);
+/* Of the whole records so far. Reads what has come since the mark before. */
+lk__file_mark lk__append_mark(lk__append_file *file);
 
 /* Whether the file begins with what was marked. */
 bool lk__file_has_mark(const char *path, lk__file_mark mark);

@@ -147,7 +147,7 @@ lk_event_writer *lk__event_writer_reopen(const char *path, int64_t bytes)
     return NULL;
 }
 
-lk__file_mark lk__event_writer_mark(const lk_event_writer *writer)
+lk__file_mark lk__event_writer_mark(lk_event_writer *writer)
 {
     return lk__append_mark(&writer->file);
 }

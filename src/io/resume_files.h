@@ -5,8 +5,8 @@
 #include "io/append_file.h"
 #include "lockstep/record.h"
 
-lk__file_mark lk__row_writer_mark(const lk_row_writer *writer);
-lk__file_mark lk__event_writer_mark(const lk_event_writer *writer);
+lk__file_mark lk__row_writer_mark(lk_row_writer *writer);
+lk__file_mark lk__event_writer_mark(lk_event_writer *writer);
 
 /* Opens a file of rows again, with the first so many bytes of it, whole lines, names included; NULL on failure:
  * LK_ERR_IO, LK_ERR_MEMORY. */

@@ -43,7 +43,7 @@ lk_row_writer *lk__row_writer_reopen(const char *path, lk_row_format format, int
     return NULL;
 }
 
-lk__file_mark lk__row_writer_mark(const lk_row_writer *writer)
+lk__file_mark lk__row_writer_mark(lk_row_writer *writer)
 {
     return lk__append_mark(&writer->file);
 }

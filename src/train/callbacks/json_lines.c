@@ -250,7 +250,7 @@ static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_resul
 static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
 {
     (void)trainer;
-    const json_lines *j = self;
+    json_lines *j = self;
     if (j->opened && !j->to_stdout)
         lk__state_set_mark(state, lk__append_mark(&j->file));
     return LK_OK;
