@@ -92,6 +92,15 @@ says 'warning: logs/epochs.jsonl: is not the file'
 cmp -s edited logs/epochs.jsonl || fail 'what was edited was changed'
 [[ -e logs/epochs-2.csv && -e logs/epochs-2.jsonl ]] || fail 'records do not begin anew'
 
+rewind
+rm logs/epochs.csv
+cp -r logs before-that
+run 0 "${often[@]}" --checkpoint-dir kept --log-dir logs --resume
+for name in before-that/*; do
+    cmp -s "$name" "logs/$(basename "$name")" || fail "$name was changed where the table was gone"
+done
+[[ $(events logs/epochs-2.jsonl) == 'settings epoch3 epoch4 epoch5 done ' ]] || fail 'no records of this run'
+
 # A training that has ended says so again, in its records once.
 rewind
 rm -rf kept

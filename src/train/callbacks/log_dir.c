@@ -48,11 +48,31 @@ static char *path_of(const log_dir *log, const char *name, int run, const char *
     return path;
 }
 
-/* The first number that no run has taken yet, taken by making its CSV file: of two runs that look at the same time only
- * one can. */
+/* Whether files of that run are there, its CSV file aside. */
+static lk_status has_files(const log_dir *log, int run, bool *has)
+{
+    static const char *const files[][2] = {
+        {"epochs", "jsonl"}, {"algorithms", "txt"}, {"scaling", "json"}, {"curves", "svg"}, {"curves", "png"}};
+    *has = false;
+    for (size_t i = 0; i < sizeof files / sizeof *files && !*has; i++) {
+        char *path = path_of(log, files[i][0], run, files[i][1]);
+        if (!path)
+            return LK_ERR_MEMORY;
+        *has = access(path, F_OK) == 0;
+        lk__free(path);
+    }
+    return LK_OK;
+}
+
+/* The first number of which there are no files, taken by making the CSV file: of two runs that look at the same time
+ * only one can. */
 static lk_status take_number(const log_dir *log, int *number)
 {
     for (int run = 1; run <= MAX_RUNS; run++) {
+        bool has;
+        LK_TRY(has_files(log, run, &has));
+        if (has)
+            continue;
         char *path = path_of(log, "epochs", run, "csv");
         if (!path)
             return LK_ERR_MEMORY;
