@@ -63,6 +63,17 @@ complains '--epochs was 4 and is 5' '--base-lr was 0.2 and is 0.1' '--override'
 run 0 "${training[@]}" --checkpoint-dir "$folder" --resume --epochs 5 --override
 says 'warning: going on with other settings than those of'
 says 'epoch 5/5'
+
+# One of its checkpoints is no folder of them, and goes on from a folder of its own.
+one=$(cd "$folder" && echo checkpoint-*24)
+for resume in '' --resume; do
+    run 2 "${training[@]}" --checkpoint-dir "$folder/$one" $resume
+    complains "$folder/$one: is a checkpoint itself" 'with a copy of it'
+done
+mkdir "$work/one"
+cp -r "$folder/$one" "$work/one/"
+run 0 "${training[@]}" --checkpoint-dir "$work/one/" --resume
+[[ $(digests) == "$wanted" ]] || fail 'other digests than where it was copied from'
 rm -rf "$folder"
 
 # ---- an interrupt ----

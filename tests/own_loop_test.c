@@ -382,6 +382,38 @@ static void older_ones_that_stay_are_told_of_once(void **state)
     end(&l);
 }
 
+/* What is being written is left alone, and what is written has no others in it. */
+static void writes_where_nobody_else_does(void **state)
+{
+    (void)state;
+    char path[128];
+    const lk_checkpoint_info later = {.steps = 2};
+    loop l;
+    begin(&l, "1xcpu");
+    l.writer = lk_checkpoint_writer_new(l.replicas, folder, NULL, 1);
+    assert_non_null(l.writer);
+    assert_int_equal(setenv("LOCKSTEP_CHECKPOINT_SLOW", "20", 1), 0);
+    assert_ok(lk_checkpoint_writer_save(l.writer, &(lk_checkpoint_info){.steps = 1}));
+    assert_int_equal(lk_replicas_save(l.replicas, folder, &later), LK_ERR_STATE);
+    assert_non_null(strstr(lk_error_message(), "another training writes its checkpoints there"));
+    lk_error_clear();
+    assert_ok(lk_checkpoint_writer_wait(l.writer));
+    unsetenv("LOCKSTEP_CHECKPOINT_SLOW");
+    lk_checkpoint_writer_release(l.writer);
+    lk_checkpoint_release(open_at(LK_CHECKPOINT_LAST, 1));
+    assert_ok(lk_replicas_save(l.replicas, folder, &later));
+    lk_checkpoint_release(open_at(LK_CHECKPOINT_LAST, 2));
+
+    snprintf(path, sizeof path, "%s/checkpoint-00000002", folder);
+    assert_int_equal(lk_replicas_save(l.replicas, path, &later), LK_ERR_ARGUMENT);
+    assert_non_null(strstr(lk_error_message(), "is a checkpoint itself"));
+    lk_error_clear();
+    assert_null(lk_checkpoint_writer_new(l.replicas, path, NULL, 1));
+    assert_int_equal(lk_error_status(), LK_ERR_ARGUMENT);
+    lk_error_clear();
+    end(&l);
+}
+
 /* Another processor's implementations round otherwise. */
 static void says_where_bits_will_differ(void **state)
 {
@@ -486,6 +518,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(loops_keep_the_newest_and_the_best, begin_counting, end_counting),
         cmocka_unit_test_setup_teardown(checkpoints_are_read_while_they_are_written, begin_counting, end_counting),
         cmocka_unit_test_setup_teardown(older_ones_that_stay_are_told_of_once, begin_counting, end_counting),
+        cmocka_unit_test_setup_teardown(writes_where_nobody_else_does, begin_counting, end_counting),
         cmocka_unit_test_setup_teardown(says_where_bits_will_differ, begin_counting, end_counting),
         cmocka_unit_test(a_shard_that_fails),
         cmocka_unit_test(replicas_without_an_optimizer),

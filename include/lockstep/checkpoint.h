@@ -96,8 +96,8 @@ LK_API lk_status lk_checkpoint_parse_every(const char *text, lk_checkpoint_opts 
  * of several, the first. Where one cannot be written the others stay as they are, and a warning says so
  * (lockstep/log.h); where it was the last one, fit gives that error at the end. When training begins: LK_ERR_IO,
  * LK_ERR_ARGUMENT (best by a validation metric, and there is no evaluation; checkpoints of another training in the
- * folder), LK_ERR_STATE (another one writes there).
- */
+ * folder, or it is one itself), LK_ERR_STATE (another one writes there). A
+ * callback without a name: LK_ERR_MEMORY. */
 LK_API lk_callback lk_callback_checkpoint(const char *folder, const lk_checkpoint_opts *opts);
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
@@ -106,20 +106,23 @@ LK_API lk_callback lk_callback_checkpoint(const char *folder, const lk_checkpoin
  * samples_seen), seed, data, class_names, normalisation, dtype and settings, of any names that differ; with `metric`,
  * `best` and `best_epoch` as they are so far, and where best_epoch is `epoch` and no batch follows this one becomes the
  * folder's best. The rest comes from the replicas. A checkpoint after as many steps is replaced. Waits for the devices
- * and the disk. Where several processes train together, one of them writes. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
+ * and the disk. Where several processes train together, one of them writes. Errors: LK_ERR_IO, LK_ERR_MEMORY,
+ * LK_ERR_STATE (another one writes there: a training, or a writer, this program's too), LK_ERR_ARGUMENT (two settings
+ * have one name; `folder` is a checkpoint itself). */
 LK_API lk_status lk_replicas_save(lk_replicas *replicas, const char *folder, const lk_checkpoint_info *info);
 
 /* Writes the same in a thread of its own, and removes what is neither among the newest `keep` (0: 3) nor the best. For
  * one folder and one program at a time; the replicas have to live as long. resumed: the checkpoint that training goes
  * on from, so that later ones, which were damaged or are not wanted, are put aside as damaged-checkpoint-N; NULL: it
- * begins. Errors: LK_ERR_ARGUMENT (it begins, and the folder has checkpoints), LK_ERR_STATE (another one writes there),
- * LK_ERR_IO, LK_ERR_MEMORY. */
+ * begins. NULL on failure: LK_ERR_ARGUMENT (it begins, and the folder has checkpoints; `folder` is one itself),
+ * LK_ERR_STATE (another one writes there), LK_ERR_IO, LK_ERR_MEMORY. */
 typedef struct lk_checkpoint_writer lk_checkpoint_writer;
 LK_API lk_checkpoint_writer *lk_checkpoint_writer_new(lk_replicas *replicas, const char *folder,
                                                       const lk_checkpoint *resumed, int64_t keep);
 
 /* Waits for the devices and until there is a copy in host memory, where there is room for two. One that could not be
- * written leaves those before it as they are, and a warning says so. Errors: LK_ERR_MEMORY, those of the devices. */
+ * written leaves those before it as they are, and a warning says so. Errors: LK_ERR_MEMORY, LK_ERR_ARGUMENT (two
+ * settings have one name), those of the devices. */
 LK_API lk_status lk_checkpoint_writer_save(lk_checkpoint_writer *writer, const lk_checkpoint_info *info);
 
 /* Waits until all of it is on disk. Errors: that of the last one. */

@@ -80,13 +80,24 @@ lk_status lk__checkpoint_write_best(const char *folder, const lk__best *best);
 /* Removes all but the newest so many, and the one of the name `best`; the error is of the first that stays. */
 lk_status lk__checkpoint_prune(const char *folder, int64_t keep, const char *best);
 
-/* Removes what killed processes left half written. */
-lk_status lk__checkpoint_clean(const char *folder);
+/* Whether checkpoints can be written there, or there once it is made. Errors: LK_ERR_ARGUMENT: it is one itself. */
+lk_status lk__checkpoint_check_place(const char *folder);
+
+/* Makes the folder, keeps others from writing there until it is unlocked, and removes what killed processes left half
+ * written. *lock: -1 where the file system knows no locks. Errors, with nothing locked: LK_ERR_ARGUMENT (it is a
+ * checkpoint itself), LK_ERR_STATE (another one writes there), LK_ERR_IO. */
+lk_status lk__checkpoint_lock(const char *folder, int *lock);
+void lk__checkpoint_unlock(int *lock); /* nothing where it is -1, which it becomes */
 
 /* --- checkpoint_write.c ------------------------------------------------------------------------------------------- */
 
-/* Writes folder/checkpoint-N; `folder` is there. Errors: LK_ERR_IO, LK_ERR_MEMORY; nothing is then changed. */
+/* Writes folder/checkpoint-N; `folder` is there, and locked. Errors: LK_ERR_IO, LK_ERR_MEMORY; nothing is then changed.
+ */
 lk_status lk__checkpoint_write(const char *folder, const lk__checkpoint_contents *contents);
+
+/* Locks the folder for as long as it takes, writes, and says that it is the best where `best` has a name; NULL: it is
+ * not. Errors: those of lk__checkpoint_lock too. */
+lk_status lk__checkpoint_write_alone(const char *folder, const lk__checkpoint_contents *contents, const lk__best *best);
 
 /* --- checkpoint_read.c -------------------------------------------------------------------------------------------- */
 

@@ -4,14 +4,17 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "io/json.h"
+#include "lockstep/record.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
@@ -150,7 +153,32 @@ lk_status lk__checkpoint_prune(const char *folder, int64_t keep, const char *bes
     return first;
 }
 
-lk_status lk__checkpoint_clean(const char *folder)
+/* --- writing ------------------------------------------------------------------------------------------------------ */
+
+lk_status lk__checkpoint_check_place(const char *folder)
+{
+    char path[PATH_MAX];
+    LK_TRY(lk__checkpoint_path(folder, "manifest.json", path));
+    if (access(path, F_OK) != 0)
+        return LK_OK;
+    LK_FAIL(LK_ERR_ARGUMENT,
+            "%s: is a checkpoint itself; checkpoints are written into the folder that holds it, or, to go on from this "
+            "one, into another one with a copy of it",
+            folder);
+}
+
+/* Where the file system knows no locks there is none. */
+static lk_status lock_folder(const char *folder, int *lock)
+{
+    *lock = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (*lock < 0 || flock(*lock, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK)
+        return LK_OK;
+    lk__checkpoint_unlock(lock);
+    LK_FAIL(LK_ERR_STATE, "%s: another training writes its checkpoints there", folder);
+}
+
+/* What killed processes left half written. */
+static lk_status clean(const char *folder)
 {
     char path[PATH_MAX];
     lk_status status = LK_OK;
@@ -166,4 +194,23 @@ lk_status lk__checkpoint_clean(const char *folder)
     }
     closedir(entries);
     return status;
+}
+
+lk_status lk__checkpoint_lock(const char *folder, int *lock)
+{
+    *lock = -1;
+    LK_TRY(lk__checkpoint_check_place(folder));
+    LK_TRY(lk_make_directory(folder));
+    LK_TRY(lock_folder(folder, lock));
+    lk_status status = clean(folder);
+    if (status != LK_OK)
+        lk__checkpoint_unlock(lock);
+    return status;
+}
+
+void lk__checkpoint_unlock(int *lock)
+{
+    if (*lock >= 0)
+        close(*lock);
+    *lock = -1;
 }

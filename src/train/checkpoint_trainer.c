@@ -5,7 +5,6 @@
 #include "base/status.h"
 #include "io/json.h"
 #include "io/tuning_file.h"
-#include "lockstep/record.h"
 #include "nn/model.h"
 #include "train/callbacks/settings.h"
 #include "train/fit.h"
@@ -115,9 +114,7 @@ static lk_status save(lk_trainer *trainer, const char *folder, lk__checkpoint_co
 {
     LK_TRY(lk__checkpoint_contents_init(contents, trainer->replicas));
     LK_TRY(lk__checkpoint_of_trainer(trainer, &(lk_checkpoint_info){0}, contents));
-    LK_TRY(lk_make_directory(folder));
-    LK_TRY(lk__checkpoint_clean(folder));
-    return lk__checkpoint_write(folder, contents);
+    return lk__checkpoint_write_alone(folder, contents, NULL);
 }
 
 lk_status lk_trainer_save(lk_trainer *trainer, const char *folder)

@@ -159,3 +159,14 @@ lk_status lk__checkpoint_write(const char *folder, const lk__checkpoint_contents
     lk__error_restore(&kept);
     return status;
 }
+
+lk_status lk__checkpoint_write_alone(const char *folder, const lk__checkpoint_contents *contents, const lk__best *best)
+{
+    int lock;
+    LK_TRY(lk__checkpoint_lock(folder, &lock));
+    lk_status status = lk__checkpoint_write(folder, contents);
+    if (status == LK_OK && best && *best->name)
+        status = lk__checkpoint_write_best(folder, best);
+    lk__checkpoint_unlock(&lock);
+    return status;
+}

@@ -5,17 +5,12 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/trace.h"
-#include "lockstep/record.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 enum { ROOM = 2, KEEP = 3 };
 
@@ -28,7 +23,7 @@ typedef struct job {
 
 struct lk__checkpoint_writer {
     char *folder;
-    int lock; /* the folder, open, so that one process writes there; -1: none */
+    int lock; /* of the folder; -1: none */
     int64_t keep;
     lk__best best; /* the writer's own: what best.json says */
     job jobs[ROOM];
@@ -68,22 +63,11 @@ static lk_status put_aside(const lk__checkpoint_writer *w, int64_t steps)
     return LK_OK;
 }
 
-/* Where the file system knows no locks there is none. */
-static lk_status lock(lk__checkpoint_writer *w)
-{
-    w->lock = open(w->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (w->lock >= 0 && flock(w->lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-        LK_FAIL(LK_ERR_STATE, "%s: another training writes its checkpoints there", w->folder);
-    return LK_OK;
-}
-
 static lk_status prepare(lk__checkpoint_writer *w, int64_t steps, bool goes_on)
 {
     int64_t *found;
     int n;
-    LK_TRY(lk_make_directory(w->folder));
-    LK_TRY(lock(w));
-    LK_TRY(lk__checkpoint_clean(w->folder));
+    LK_TRY(lk__checkpoint_lock(w->folder, &w->lock));
     if (lk__checkpoint_read_best(w->folder, &w->best) != LK_OK)
         lk_error_clear(); /* damaged: the next best takes its place */
     LK_TRY(lk__checkpoint_list(w->folder, &found, &n));
@@ -203,8 +187,7 @@ void lk__checkpoint_writer_release(lk__checkpoint_writer *w)
         lk__checkpoint_contents_free(&w->jobs[i].contents);
     pthread_cond_destroy(&w->changed);
     pthread_mutex_destroy(&w->mutex);
-    if (w->lock >= 0)
-        close(w->lock);
+    lk__checkpoint_unlock(&w->lock);
     lk__free(w->folder);
     lk__free(w);
 }

@@ -7,7 +7,6 @@
 #include "core/backend.h"
 #include "io/json.h"
 #include "io/tuning_file.h"
-#include "lockstep/record.h"
 #include "train/trainer.h"
 
 #include <stdio.h>
@@ -73,10 +72,7 @@ static lk_status save(lk_replicas *replicas, const char *folder, const lk_checkp
     lk__best best = best_of(info);
     LK_TRY(lk__checkpoint_contents_init(contents, replicas));
     LK_TRY(fill(replicas, info, contents));
-    LK_TRY(lk_make_directory(folder));
-    LK_TRY(lk__checkpoint_clean(folder));
-    LK_TRY(lk__checkpoint_write(folder, contents));
-    return *best.name ? lk__checkpoint_write_best(folder, &best) : LK_OK;
+    return lk__checkpoint_write_alone(folder, contents, &best);
 }
 
 lk_status lk_replicas_save(lk_replicas *replicas, const char *folder, const lk_checkpoint_info *info)

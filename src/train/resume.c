@@ -62,6 +62,7 @@ lk_status lk__resume_open(lk_trainer *trainer)
     LK_TRY(check_options(config));
     if (!folder || !*folder || trainer->role != LK_TRAIN_CHIEF)
         return LK_OK;
+    LK_TRY(lk__checkpoint_check_place(folder));
     LK_TRY(lk_make_directory(folder));
     if (!config->resume)
         LK_TRY(check_empty(folder));
