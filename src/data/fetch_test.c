@@ -17,6 +17,7 @@
 typedef enum behaviour {
     SERVE,        /* the file, or the part that Range asks for */
     BREAK_OFF,    /* half of it, then the connection ends */
+    SERVE_BARELY, /* SERVE, but a range beyond the end is refused without the length */
     IGNORE_RANGE, /* always the whole file */
     PAGE,         /* a proxy's page instead */
     NOT_FOUND,
@@ -78,6 +79,7 @@ static void send_endless(int fd)
 static void answer(int fd, long offset, behaviour how)
 {
     static const char page[] = "<!DOCTYPE html><html>Sign in to the network</html>";
+    char range[128];
     if (how == PAGE) {
         send_head(fd, "200 OK", sizeof page - 1, "");
         send_all(fd, page, sizeof page - 1);
@@ -88,7 +90,8 @@ static void answer(int fd, long offset, behaviour how)
     } else if (how == IGNORE_RANGE) {
         send_file(fd, 0, how);
     } else if ((size_t)offset >= server.body.size) {
-        send_head(fd, "416 Range Not Satisfiable", 0, "");
+        snprintf(range, sizeof range, "Content-Range: bytes */%zu\r\n", server.body.size);
+        send_head(fd, "416 Range Not Satisfiable", 0, how == SERVE_BARELY ? "" : range);
     } else {
         send_file(fd, (size_t)offset, how);
     }
@@ -358,6 +361,10 @@ static void test_takes_a_part_that_is_complete(void **state)
     (void)state;
     write_part(server.body.data, server.body.size);
     expect_installed(fetch(SERVE, SERVE), 1);
+    /* A server that does not say how long the file is. */
+    assert_int_equal(unlink(final_path()), 0);
+    write_part(server.body.data, server.body.size);
+    expect_installed(fetch(SERVE_BARELY, SERVE_BARELY), 1);
 }
 
 static void test_refuses_a_page(void **state)

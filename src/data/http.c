@@ -93,6 +93,15 @@ static void configure(CURL *curl, transfer *t, char *error)
     curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
 }
 
+/* 416: the server has nothing behind the offset. libcurl takes that for success by itself, but not always where the
+ * answer says how long the file is, as RFC 9110 wants it to. */
+static bool is_all_there(CURL *curl, const transfer *t, CURLcode result)
+{
+    long code = 0;
+    return result == CURLE_HTTP_RETURNED_ERROR && t->request->offset > 0 &&
+           curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &code) == CURLE_OK && code == 416;
+}
+
 static lk_status explain(const transfer *t, CURLcode result, const char *error, lk__http_answer *answer)
 {
     if (result == CURLE_OK)
@@ -127,6 +136,8 @@ lk_status lk__http_get(const lk__http_request *request, lk__http_answer *answer)
     transfer t = {.request = request};
     configure(curl, &t, error);
     CURLcode result = curl_easy_perform(curl);
+    if (is_all_there(curl, &t, result))
+        result = CURLE_OK;
     curl_easy_cleanup(curl);
     return explain(&t, result, error, answer);
 }

@@ -23,7 +23,7 @@ extern const bool lk__http_available;
 
 /* Never hangs: connecting is limited in time, and so is a transfer that hardly moves.
  * Returns LK_OK, LK_ERR_IO, LK_ERR_INTERRUPTED (progress said so); bytes that arrived before a failure stay written. An
- * offset that is the file's very length counts as success. */
+ * offset that the file does not reach beyond (416) counts as success. */
 lk_status lk__http_get(const lk__http_request *request, lk__http_answer *answer);
 
 #endif
