@@ -110,7 +110,8 @@ static lk_status scan_class(lk__folder *folder, const char *path, int label, int
 static lk_status scan_entry(lk__folder *folder, const char *path, int label, int depth)
 {
     struct stat status;
-    if (stat(path, &status) != 0)
+    /* A link that leads nowhere is a file that cannot be opened: one picture that is broken, not the end of all. */
+    if (stat(path, &status) != 0 && lstat(path, &status) != 0)
         LK_FAIL(LK_ERR_IO, "%s: cannot be examined: %s", path, strerror(errno));
     if (S_ISDIR(status.st_mode))
         return scan_class(folder, path, label, depth + 1);

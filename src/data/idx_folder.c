@@ -9,14 +9,24 @@
 #include <stdio.h>
 #include <string.h>
 
+/* A folder's path as a pattern of itself alone. */
+static bool escape(const char *folder, char pattern[PATH_MAX])
+{
+    size_t length = 0;
+    for (; *folder && length + 2 < PATH_MAX; folder++) {
+        if (strchr("*?[\\", *folder))
+            pattern[length++] = '\\';
+        pattern[length++] = *folder;
+    }
+    pattern[length] = '\0';
+    return !*folder;
+}
+
 static bool find(const char *folder, const char *split, const char *what, char path[PATH_MAX])
 {
-    char pattern[PATH_MAX];
+    char literal[PATH_MAX], pattern[PATH_MAX];
     glob_t found;
-    /* Characters that glob would read as a pattern. */
-    if (strpbrk(folder, "*?[\\"))
-        return false;
-    if (snprintf(pattern, PATH_MAX, "%s/%s-%s*", folder, split, what) >= PATH_MAX)
+    if (!escape(folder, literal) || snprintf(pattern, PATH_MAX, "%s/%s-%s*", literal, split, what) >= PATH_MAX)
         return false;
     bool is_there = glob(pattern, 0, NULL, &found) == 0; /* sorted: a plain file before its .gz */
     if (is_there)

@@ -150,6 +150,15 @@ static void reads_idx_of_any_shape(void **state)
     assert_memory_equal(lk_dataset_images(dataset), images.data + 20, 12 * 105);
     lk_dataset_release(dataset);
     refuse("", LK_SPLIT_TEST, NULL, LK_ERR_ARGUMENT, "has no validation set", "--val-split 0.1");
+    /* A folder whose name is a pattern. */
+    char odd[256];
+    snprintf(odd, sizeof odd, "%s", in_dir("s[ae]t *?\\"));
+    assert_int_equal(mkdir(odd, 0700), 0);
+    write_file(in_dir("s[ae]t *?\\/train-images"), &images);
+    write_file(in_dir("s[ae]t *?\\/train-labels"), &labels);
+    dataset = open_path("s[ae]t *?\\", LK_SPLIT_TRAIN, NULL);
+    assert_int_equal(lk_dataset_count(dataset), 12);
+    lk_dataset_release(dataset);
     write_file(in_dir("test-images.idx"), &images);
     write_file(in_dir("test-labels.idx"), &labels);
     dataset = open_path("", LK_SPLIT_TEST, NULL);

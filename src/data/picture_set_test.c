@@ -146,12 +146,13 @@ static void broken_pictures_are_named(void **state)
     make_broken("set/train/b/4.png", "");
     make_broken("set/train/b/notes.txt", "not looked at");
     make_picture("set/train/1.pgm", 1, SIDE, SIDE, 1);
+    assert_int_equal(symlink("gone", in_dir("set/train/b/5.txt")), 0);
     lk_dataset_opts opts = settings();
     hear_nothing();
     expect_no_set(&opts, LK_ERR_FORMAT, "3 of 8 pictures cannot be used (--skip-bad leaves them out): ",
                   "train/a/2.pgm: truncated PGM or PPM data");
-    expect_heard("1 files of ");
-    expect_heard("train/b/notes.txt");
+    expect_heard("2 files of ");
+    expect_heard("train/b/5.txt");
     expect_heard("1 pictures lie beside the folders of classes, as ");
     expect_heard("set/train/1.pgm: left out");
     opts.skip_bad = true;
@@ -167,6 +168,13 @@ static void broken_pictures_are_named(void **state)
     }
     opts.skip_bad = false;
     expect_no_set(&opts, LK_ERR_FORMAT, "3 of 8 pictures", "train/b/4.png: is empty");
+    assert_int_equal(symlink("gone.png", in_dir("set/train/a/98.png")), 0);
+    assert_int_equal(symlink("99.png", in_dir("set/train/a/99.png")), 0);
+    expect_no_set(&opts, LK_ERR_FORMAT, "5 of 10 pictures", "train/a/98.png: cannot be opened: No such file");
+    opts.skip_bad = true;
+    lk_dataset *dataset = open_set(LK_SPLIT_TRAIN, &opts);
+    expect_samples(dataset, (int[]){1, 11, 12, 2, 13}, 5);
+    lk_dataset_release(dataset);
 }
 
 static void nothing_to_train_with(void **state)
