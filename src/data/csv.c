@@ -137,6 +137,9 @@ static void copy_field(const char *line, int64_t wanted, char *text, size_t size
     snprintf(text, size, "%.*s", (int)(length < size ? length : size - 1), line);
 }
 
+/* Would end the line before its end. */
+static const char byte_of_zero[] = "a byte of 0, expected text in UTF-8";
+
 /* --- the header --------------------------------------------------------------------------------------------------- */
 
 static lk_status find_label(csv *c)
@@ -201,6 +204,8 @@ static lk_status read_header(csv *c, bool *is_row)
     lk__samples *s = c->samples;
     char first[64];
     static const char mark[] = "\xef\xbb\xbf"; /* of UTF-8, as spreadsheets write it */
+    if (strlen(c->line) != c->length)
+        LK_FAIL(LK_ERR_FORMAT, "%s:%" PRId64 ": %s", c->path, c->number, byte_of_zero);
     if (strncmp(c->line, mark, sizeof mark - 1) == 0) {
         c->length -= sizeof mark - 1;
         memmove(c->line, c->line + sizeof mark - 1, c->length + 1);
@@ -233,6 +238,8 @@ static bool LK_PRINTF(2, 3) is_bad(csv *c, const char *format, ...)
 static bool parse_row(csv *c, uint8_t *pixels, int32_t *label)
 {
     const char *p = c->line;
+    if (strlen(c->line) != c->length)
+        return is_bad(c, "%s", byte_of_zero);
     for (int64_t i = 0; i < c->columns; i++) {
         int32_t value, largest = i == c->label ? LK_MAX_CLASSES - 1 : UINT8_MAX;
         const char *end = read_value(p, largest, &value);

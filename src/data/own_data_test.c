@@ -303,6 +303,15 @@ static void bad_rows_are_named(void **state)
     opts.shape = "1x2";
     write_text("b.csv", "7;1;2\n");
     refuse("b.csv", LK_SPLIT_TRAIN, &opts, LK_ERR_FORMAT, "b.csv:1: one column", "with commas between them");
+    static const char *const zeros[] = {"label,1x2\0,1x1\n7,1,2\n", "label,1x1,1x2\n7,1,2\0\n"};
+    for (int i = 0; i < 2; i++) {
+        bytes file = {0};
+        append(&file, zeros[i], i == 0 ? 22 : 21);
+        write_file(in_dir("b.csv"), &file);
+        drop(&file);
+        refuse("b.csv", LK_SPLIT_TRAIN, NULL, LK_ERR_FORMAT, i == 0 ? "b.csv:1: a byte of 0" : "b.csv:2: a byte of 0",
+               "expected text in UTF-8");
+    }
     write_text("b.txt", "7\n");
     refuse("b.txt", LK_SPLIT_TRAIN, &opts, LK_ERR_ARGUMENT, "a file of samples is a .csv or .csv.gz file", "");
 }
