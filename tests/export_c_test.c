@@ -269,8 +269,8 @@ static void test_names(void **state)
         assert_int_equal(lk_export(&e.source, LK_EXPORT_C, path_of("%s", refused[i]), NULL), LK_ERR_ARGUMENT);
         assert_error(LK_ERR_ARGUMENT, "C is written to a file whose name ends in '.c'; expected a path as net.c");
     }
-    static const char *const unspeakable[] = {"a\"b.c", "a\\b.c", "a\nb.c"};
-    for (int i = 0; i < 3; i++) {
+    static const char *const unspeakable[] = {"a\"b.c", "a\\b.c", "a\nb.c", "a?\?=b.c"};
+    for (int i = 0; i < 4; i++) {
         assert_int_equal(lk_export(&e.source, LK_EXPORT_C, path_of("%s", unspeakable[i]), NULL), LK_ERR_ARGUMENT);
         assert_error(LK_ERR_ARGUMENT, "C cannot include NAME.h where NAME has a quote");
     }

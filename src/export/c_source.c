@@ -39,12 +39,15 @@ static lk_status take_name(c_source *s, const char *path)
     s->stem[length - 2] = '\0';
     const char *slash = strrchr(s->stem, '/');
     s->file = slash ? slash + 1 : s->stem;
+    /* Of two question marks and one character more C makes another one: a trigraph. */
+    bool unspeakable = strstr(s->file, "??") != NULL;
     for (const char *c = s->file; *c; c++)
-        if (*c == '"' || *c == '\\' || iscntrl((unsigned char)*c))
-            LK_FAIL(LK_ERR_ARGUMENT,
-                    "%s: C cannot include NAME.h where NAME has a quote, a backslash or a control "
-                    "character",
-                    path);
+        unspeakable |= *c == '"' || *c == '\\' || iscntrl((unsigned char)*c);
+    if (unspeakable)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "%s: C cannot include NAME.h where NAME has a quote, a backslash, a control character or two "
+                "question marks",
+                path);
     int n = snprintf(s->name, sizeof s->name, "%s%s", isalpha((unsigned char)*s->file) ? "" : "net_", s->file);
     if (n >= (int)sizeof s->name)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: the name is too long for one in C", path);
