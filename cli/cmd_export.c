@@ -91,6 +91,8 @@ static int run(int argc, char **argv)
         return cli_usage_error("unexpected argument '%s': one run is exported", argv[1]);
     if (!config.out || !*config.out)
         return cli_usage_error("--out is missing: say where to write, as --out net.onnx");
+    if (strcmp(config.out, "-") == 0)
+        return cli_usage_error("--out -: an export is a file that takes its place when it is whole; expected a path");
     lk_export_format format = format_of(&config);
     if (format == LK_EXPORT_FORMAT_COUNT)
         return cli_usage_error(

@@ -54,8 +54,22 @@ run 2 export run --out net.c --external-data
 complains '--external-data: must be with --format onnx'
 run 2 export run --format c --out net.onnx
 complains "net.onnx: C is written to a file whose name ends in '.c'"
+run 2 export run --out - --format onnx
+complains_just '--out -: an export is a file that takes its place when it is whole; expected a path'
 run 2 export run --out x.onnx --format onx
 complains '--format onx: must be'
+
+# --- the checkpoint itself stays as it is ----------------------------------------------------------------------------
+
+sums=$(cksum run/checkpoint-00000008/*)
+for out in model.safetensors served; do
+    run 2 export run --format onnx --out "run/checkpoint-00000008/$out"
+    complains "run/checkpoint-00000008/$out: lies in the checkpoint run/checkpoint-00000008, which stays as it is"
+done
+(cd run/checkpoint-00000008 && run 2 export .. --out here.onnx && complains 'here.onnx: lies in the checkpoint')
+run 2 export run --format savedmodel --out run/checkpoint-00000008/served//
+complains 'lies in the checkpoint'
+[[ $(cksum run/checkpoint-00000008/*) == "$sums" ]] || fail "an export changed the checkpoint"
 
 # --- runs that are none ----------------------------------------------------------------------------------------------
 
