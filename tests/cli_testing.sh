@@ -133,7 +133,8 @@ until_true()
     local what=$1 tries=0
     shift
     until "$@" &>/dev/null; do
-        kill -0 "$process" 2>/dev/null || fail "ended before $what was there"
+        # It may have come, as the last thing, since it was looked for.
+        kill -0 "$process" 2>/dev/null || "$@" &>/dev/null || fail "ended before $what was there"
         tries=$((tries + 1))
         [[ $tries -lt 2400 ]] || fail "$what does not come"
         sleep 0.05

@@ -127,8 +127,8 @@ fi
 # --- an interrupt ----------------------------------------------------------------------------------------------------
 
 # Whichever of them it comes to, both end at the same step.
-mpirun --quiet -n 2 "$LOCKSTEP" train --model lenet --data synthetic --limit-train 2560 --batch-size 64 --epochs 1000000 \
-    --strategy multi-worker --devices 1 --json >"$work/stdout" 2>"$work/stderr" </dev/null &
+mpirun --quiet -n 2 "$LOCKSTEP" train --model lenet --data synthetic --limit-train 2560 --limit-val 0 --batch-size 64 \
+    --epochs 1000000 --strategy multi-worker --devices 1 --json >"$work/stdout" 2>"$work/stderr" </dev/null &
 process=$!
 trap 'pkill -KILL -P "$process" || true; kill -KILL "$process" 2>/dev/null || true; rm -rf "$work"' EXIT
 arguments=("[two processes, interrupted]")
