@@ -5,6 +5,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/cli_testing.sh"
 export XDG_CACHE_HOME=$work/cache
 packed=$XDG_CACHE_HOME/lockstep/packed
 
+# Where there are many cores all pictures would be decoded before an interrupt comes.
+allowed=$(sed -n 's/^Cpus_allowed_list:[^0-9]*\([0-9]*\).*/\1/p' /proc/self/status)
+if command -v taskset >/dev/null; then
+    taskset -cp "$allowed" $$ >/dev/null
+fi
+
 # Pictures that take long together and no room: one file of zeroes that are not stored, under many names.
 mkdir -p "$work"/slow/{a,b}
 printf 'P5\n8000 8000\n255\n' >"$work/slow/a/0.pgm"
@@ -47,18 +53,26 @@ interrupted INT summary --data "$work/slow"
 
 # Another process has it: who waits is shown so on a terminal, and may go.
 if command -v flock >/dev/null && command -v script >/dev/null; then
+    locks=0 # which the process has from here, and one more of its own where it waits
     for lock in "$packed"/*.lock; do
         exec {held}>"$lock"
         flock "$held"
+        locks=$((locks + 1))
     done
+    waits_for_lock()
+    {
+        [[ $(find "/proc/$process/fd" -lname '*.lock' | wc -l) -gt $locks ]] &&
+            grep -q '^State:.*sleeping' "/proc/$process/status"
+    }
     begin data info "$work/slow" --resize 28x28
-    sleep 0.5
+    until_true 'its wait' waits_for_lock
     kill -INT "$process"
     ends_with 130
     says 'slow: interrupted while another process decodes its pictures'
     : >"$work/terminal"
     script -qefc "'$LOCKSTEP' data info '$work/slow' --resize 28x28" "$work/terminal" >"$work/stdout" 2>&1 </dev/null &
     process=$!
+    trap 'kill -TERM "$process" 2>/dev/null || true; rm -rf "$work"' EXIT
     until_there 'waiting for another process that prepares .*slow' "$work/terminal"
     kill -TERM "$process"
     wait "$process" || true
