@@ -160,6 +160,7 @@ holds interrupted/study.svg 'not run (1 of 1)'
 begin sweep --data synthetic --limit-train 512 --devices 1 --epochs 2 --over 'model=lenet,resnet18' --batch-size 512 \
       --out at-once
 until_there '^run 2 of 2: model resnet18, seed 0$' stderr
+until_in_step
 kill -INT "$process"
 until_there 'finishing this step' stderr
 kill -INT "$process"

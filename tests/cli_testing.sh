@@ -147,6 +147,26 @@ until_there()
     until_true "'$1'" grep -qE -- "$1" "$2"
 }
 
+# In ticks, of which there are a hundred a second.
+processor_time()
+{
+    local fields
+    fields=$(<"/proc/$process/stat")
+    read -ra fields <<<"${fields##*) }"
+    echo $((fields[11] + fields[12]))
+}
+
+has_worked_until()
+{
+    [[ $(processor_time) -ge $1 ]]
+}
+
+# until_in_step: it has computed for longer than anything takes but a step of seconds, which is about to begin.
+until_in_step()
+{
+    until_true 'its step' has_worked_until $(($(processor_time) + 20))
+}
+
 # ends_with STATUS
 ends_with()
 {

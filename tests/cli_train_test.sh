@@ -515,6 +515,7 @@ done
 begin train --model resnet18 --data synthetic --limit-train 512 --limit-val 10 --batch-size 512 --epochs 2 --devices 1 \
       --log-dir "$work/at-once"
 until_there 'resnet18 \(' "$work/stderr"
+until_in_step
 kill -INT "$process"
 until_there 'finishing this step' "$work/stderr"
 kill -INT "$process"
