@@ -161,12 +161,17 @@ row 'resnet18, bf16, batch 512, beside PyTorch fastest +\| 1200 .*images/s +\| 1
 
 # --- no time ---------------------------------------------------------------------------------------------------------
 
-check 0 --build "$build" --only contract --minutes 0.06
-row 'same bits, keras-cnn, f32 +\| not run: out of time'
+# A check that hangs leaves nothing to those behind it, and takes nothing from what is measured.
+cat >"$work/build/lockstep" <<END
+#!/bin/sh
+[ "\$1" != verify ] || exec sleep 60
+exec "$LOCKSTEP" "\$@"
+END
+check 0 --build "$work/build" --only contract --minutes 0.1
+row 'same bits, lenet, f32 +\| not run: out of time' 'same bits, keras-cnn, f32 +\| not run: out of time'
 
-# A check that hangs takes nothing from what is measured.
 mkdir "$fake/tests"
 printf '#!/bin/sh\nexec sleep 60\n' >"$fake/tests/conformance_test"
 chmod +x "$fake/tests/conformance_test"
-check 0 --build "$fake" --python "$fake/python" --only conformance,big --minutes 0.2
+check 0 --build "$fake" --python "$fake/python" --only conformance,big --minutes 0.4
 row 'operators .*\| not run: out of time after ' 'resnet18, bf16, batch 512, beside PyTorch .*\| 1200 .*images/s'
