@@ -64,6 +64,14 @@ if [[ -f $plugin ]]; then
     wanted=$(grep -o '"digest":"[0-9a-f]*"' "$work/stdout")
     launch 0 --workers 2 "${train[@]}" "${settings[@]}" --max-staleness 0 --json
     prints "$wanted"
+    # There is work until both of them are there.
+    begin launch --workers 2 "${train[@]}" "${settings[@]}" --epochs 1000000 --seed "$mark"
+    trap clean_up EXIT
+    for worker in 0 1; do
+        until_there "^\[worker-$worker\] note: worker [01] of the chief" "$work/stderr"
+    done
+    kill -INT "$process"
+    ended 130 .
     used=$(sed -nE 's/^\[worker-[01]\] emulated CUDA: process [0-9]+ has contexts on GPUs //p' "$work/stderr" | sort | xargs)
     [[ $used == '0 1' ]] || fail "workers have GPUs $used"
     unset LOCKSTEP_CUDA_PLUGIN LOCKSTEP_EMULATED_GPUS LOCKSTEP_EMULATED_CONTEXTS
