@@ -81,7 +81,7 @@ rm -rf "$folder"
 long=("${training[@]}" --epochs 150)
 run 0 "${long[@]}"
 wanted=$(digests)
-begin "${long[@]}" --checkpoint-dir "$folder"
+LOCKSTEP_CHECKPOINT_SLOW=10 begin "${long[@]}" --checkpoint-dir "$folder" # as long as it has to be for what follows
 until_there '^epoch *4/' "$work/stderr"
 other_status=0
 "$LOCKSTEP" "${long[@]}" --checkpoint-dir "$folder" --resume >"$work/other" 2>&1 </dev/null || other_status=$?

@@ -19,7 +19,8 @@ training=(train --data synthetic --limit-train 256 --limit-val 40 --batch-size 6
 begin_launch()
 {
     rm -rf "$work/checkpoints"
-    begin launch -n 2 --max-restarts "$1" --log-dir "$work/ranks" -- "${training[@]}" --checkpoint-dir "$work/checkpoints"
+    # On no machine it is through before it is killed.
+    LOCKSTEP_CHECKPOINT_SLOW=3 begin launch -n 2 --max-restarts "$1" --log-dir "$work/ranks" -- "${training[@]}" --checkpoint-dir "$work/checkpoints"
     trap clean_up EXIT
 }
 
@@ -39,6 +40,7 @@ kill_rank()
         sleep 0.05
         tries=$((tries + 1))
         [[ $tries -lt 1200 ]] || fail "there is no checkpoint after step $1"
+        kill -0 "$process" 2>/dev/null || fail "ended before there was a checkpoint after step $1"
     done
     for id in $(pgrep -f -- "^[^ ]*lockstep train .*--seed $mark"); do
         if tr '\0' '\n' <"/proc/$id/environ" | grep -qx 'OMPI_COMM_WORLD_RANK=1'; then

@@ -97,7 +97,7 @@ says '1 server restart,'
 again=(--limit-train 1024 --epochs 30 --shards 4)
 run 0 "${train[@]:1}" "${again[@]}" --devices 1 --seed "$mark"
 wanted=$(sed -n 's/^digest //p' "$work/stderr")
-begin_roles --workers 2 --servers 2 --max-restarts 2 "${train[@]}" "${again[@]}" "${short[@]}" --max-staleness 0 \
+LOCKSTEP_CHECKPOINT_SLOW=3 begin_roles --workers 2 --servers 2 --max-restarts 2 "${train[@]}" "${again[@]}" "${short[@]}" --max-staleness 0 \
     --checkpoint-dir "$work/checkpoints"
 kill -KILL "$(role_process chief)"
 until_there 'restart 1 of at most 2' "$work/stderr"

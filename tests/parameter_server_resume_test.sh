@@ -79,7 +79,7 @@ wanted=$(value "$work/stdout" digest) state=$(value "$work/stdout" state_digest)
 
 # Killed, and on other numbers of servers and workers.
 synchronous=("${training[@]}" --max-staleness 0)
-chief "${synchronous[@]}" "${folder[@]}" --servers 2
+LOCKSTEP_CHECKPOINT_SLOW=3 chief "${synchronous[@]}" "${folder[@]}" --servers 2 # it is killed before it is through
 worker a "${training[@]}"
 worker b "${training[@]}"
 joined a b
@@ -131,7 +131,7 @@ rm -rf "$work/checkpoints" "$work/log"
 folder=(--checkpoint-dir "$work/checkpoints" --checkpoint-every 15 --log-dir "$work/log")
 large=("${data[@]}" --model "$work/small.lk" --limit-train 12000 --batch-size 120 --epochs 8 --optimizer adam
     --base-lr 0.001)
-chief "${large[@]}" "${folder[@]}" --servers 2
+LOCKSTEP_CHECKPOINT_SLOW=3 chief "${large[@]}" "${folder[@]}" --servers 2
 worker a "${large[@]}"
 worker b "${large[@]}"
 joined a b
@@ -139,7 +139,7 @@ ps 0 --servers 2
 ps 1 --servers 2 --snapshot-dir "$work/snapshots"
 all_killed 120
 # A snapshot is of the run that was killed; the checkpoint counts.
-chief "${large[@]}" "${folder[@]}" --resume --servers 2
+LOCKSTEP_CHECKPOINT_SLOW=3 chief "${large[@]}" "${folder[@]}" --resume --servers 2
 wait_for chief 'going on from'
 worker a "${large[@]}"
 ps 0 --servers 2
@@ -154,6 +154,7 @@ stopped=$(value "$work/chief.out" steps)
 chief "${large[@]}" "${folder[@]}" --resume
 worker a "${large[@]}"
 worker b "${large[@]}"
+joined a b
 ps 0
 all_end_well
 [[ $(value "$work/chief.out" samples_seen) -eq 96000 ]] || show "$(value "$work/chief.out" samples_seen) samples seen"
@@ -183,13 +184,13 @@ all_end_well
 
 # Where nobody is left to finish what was handed out, the checkpoint before stays the last one.
 rm -rf "$work/checkpoints"
-large+=(--limit-train 60000 --batch-size 60 --epochs 1)
+large+=(--limit-train 60000 --batch-size 6 --epochs 1)
 chief "${large[@]}" --checkpoint-dir "$work/checkpoints"
 ps 0
 server=$process
 worker a "${large[@]}"
 joined a
-sleep 0.5
+wait_for chief 'parameter server 0 on '
 signal STOP "$server"
 wait_for chief 'has been silent for 2 s: training waits for it'
 signal KILL "$process"

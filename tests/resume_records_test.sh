@@ -113,7 +113,7 @@ goes_on_in logs
 # An interrupt is no line of what goes on.
 rm -rf kept logs
 long=("${training[@]}" --epochs 150 --checkpoint-dir kept --log-dir logs)
-begin "${long[@]}"
+LOCKSTEP_CHECKPOINT_SLOW=10 begin "${long[@]}" # as long as it has to be for the interrupt
 until_there '^epoch *4/' "$work/stderr"
 kill -TERM "$process"
 ends_with 130
