@@ -24,7 +24,8 @@ typedef struct supervised {
     lk_heartbeat *heartbeat;
     lk_heart_report told;
     int64_t told_ms;
-    bool is_heard; /* the launcher reads what is sent */
+    bool is_heard;       /* the launcher reads what is sent */
+    bool is_interrupted; /* it was told to end in good order */
 } supervised;
 
 static volatile sig_atomic_t wants_end, wants_interrupt;
@@ -58,18 +59,32 @@ static void on_signal(int signal, siginfo_t *info, void *context)
 static const int caught[] = {SIGCHLD, SIGUSR1, SIGTERM, SIGINT, SIGHUP};
 enum { CAUGHT = sizeof caught / sizeof caught[0] };
 
+static void let_signals_come(void)
+{
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+}
+
+static void hold_signals_back(void)
+{
+    sigset_t held;
+    sigemptyset(&held);
+    for (int i = 0; i < CAUGHT; i++)
+        sigaddset(&held, caught[i]);
+    sigprocmask(SIG_BLOCK, &held, NULL);
+}
+
 static bool catch_signals(void)
 {
     struct sigaction action = {.sa_sigaction = on_signal, .sa_flags = SA_RESTART | SA_SIGINFO};
-    sigset_t none;
     starter = getppid();
     sigemptyset(&action.sa_mask);
-    sigemptyset(&none);
     if (pipe2(wake, O_CLOEXEC | O_NONBLOCK) != 0)
         return false;
     for (int i = 0; i < CAUGHT; i++)
         sigaction(caught[i], &action, NULL);
-    sigprocmask(SIG_SETMASK, &none, NULL);
+    let_signals_come();
     return true;
 }
 
@@ -87,6 +102,7 @@ static _Noreturn void become_rank(const supervised *s, pid_t parent, const char 
         _exit(1);
     for (int i = 0; i < CAUGHT; i++)
         signal(caught[i], SIG_DFL);
+    let_signals_come();
     fcntl(descriptor, F_SETFD, 0);
     snprintf(number, sizeof number, "%d", descriptor);
     setenv("LOCKSTEP_HEARTBEAT", number, 1);
@@ -106,9 +122,11 @@ static bool start_rank(supervised *s, char **arguments)
         return false;
     arguments[0] = program;
     pid_t parent = getpid();
+    hold_signals_back(); /* to the child one would come that it takes for its parent's */
     s->process = fork();
     if (s->process == 0)
         become_rank(s, parent, program, arguments, output, errors);
+    let_signals_come();
     close(output[1]);
     close(errors[1]);
     s->output = output[0];
@@ -194,9 +212,12 @@ static void tell_end(supervised *s, cli_rank_end end)
     send(s, CLI_RECORD_END, &end, sizeof end);
 }
 
-static cli_rank_end end_of_rank(int status)
+/* An interrupt that came before the rank was ready for it has ended it at once: that is its end in good order too. */
+static cli_rank_end end_of_rank(const supervised *s, int status)
 {
     bool by_signal = WIFSIGNALED(status);
+    if (s->is_interrupted && by_signal && WTERMSIG(status) == SIGINT)
+        return (cli_rank_end){.number = CLI_RANK_INTERRUPTED};
     return (cli_rank_end){.by_signal = by_signal, .number = by_signal ? WTERMSIG(status) : WEXITSTATUS(status)};
 }
 
@@ -219,13 +240,13 @@ static int watch(supervised *s)
     for (;;) {
         wait_for_something(s);
         if (has_ended(s, &status)) {
-            tell_end(s, end_of_rank(status));
+            tell_end(s, end_of_rank(s, status));
             return 0;
         }
         if (wants_end || !s->is_heard)
             break;
-        if (wants_interrupt) {
-            wants_interrupt = 0;
+        if (wants_interrupt && !s->is_interrupted) { /* a second one would end the rank at once */
+            s->is_interrupted = true;
             kill(s->process, SIGINT);
         }
         pass_on(s, &s->errors, CLI_RECORD_STDERR);

@@ -17,11 +17,11 @@ enum {
     FOR_OTHER_FAILURES = 200,
     FOR_THE_CAUSE = 1500,
     FOR_THE_END = 1000,
-    AFTER_THE_CHIEF = 5000,
+    AFTER_THE_FIRST = 5000, /* that has ended as it should: the chief, or an interrupted rank */
     MOST_RESTARTS = 10
 };
 
-typedef enum job_outcome { RUNNING, FAILED, STALLED, ENDED_AT_ONCE, CHIEF_ENDED } job_outcome;
+typedef enum job_outcome { RUNNING, FAILED, STALLED, ENDED_AT_ONCE, LEFT_BEHIND } job_outcome;
 
 typedef struct job {
     const cli_job_opts *opts;
@@ -30,10 +30,11 @@ typedef struct job {
     char said[4096]; /* by mpirun itself: the last of it, a string */
     size_t n_said;
     int interrupts; /* that were passed on */
+    int told;       /* ranks that were there when one was last */
     job_outcome outcome;
     int restarts;
-    /* 0: it was not. failed: when a failure was seen first; ended: when the job was told to end; left: when the chief
-     * had ended */
+    /* 0: it was not. failed: when a failure was seen first; ended: when the job was told to end; left: when the chief,
+     * or the first rank that was interrupted, had ended */
     int64_t now, failed, ended, left;
 } job;
 
@@ -83,6 +84,13 @@ static size_t keep_text(job *j, const char *text, size_t bytes)
     return n;
 }
 
+/* An interrupt that comes before a supervisor is ready to hand it on ends that instead. */
+static void lose(job *j, int rank, bool by_signal, int number)
+{
+    bool is_interrupt = j->interrupts > 0 && by_signal && number == SIGUSR1;
+    cli_ranks_lose(j->ranks, rank, by_signal && !is_interrupt, is_interrupt ? CLI_RANK_INTERRUPTED : number);
+}
+
 /* A supervisor that was killed can say nothing of it; mpirun does, and ends the others. */
 static void take_text(void *self, const char *text, size_t bytes)
 {
@@ -94,7 +102,7 @@ static void take_text(void *self, const char *text, size_t bytes)
     for (size_t done = 0; done < bytes && !j->ended;) {
         done += keep_text(j, text + done, bytes - done);
         if (cli_mpirun_names_killed(j->said, &rank, &signal))
-            cli_ranks_lose(j->ranks, rank, true, signal);
+            lose(j, rank, true, signal);
     }
 }
 
@@ -103,7 +111,7 @@ static void take_text(void *self, const char *text, size_t bytes)
 static void lose_rank(void *self, int rank, int status)
 {
     bool by_signal = WIFSIGNALED(status);
-    cli_ranks_lose(((job *)self)->ranks, rank, by_signal, by_signal ? WTERMSIG(status) : WEXITSTATUS(status));
+    lose(self, rank, by_signal, by_signal ? WTERMSIG(status) : WEXITSTATUS(status));
 }
 
 /* --- watching ----------------------------------------------------------------------------------------------------- */
@@ -115,16 +123,21 @@ static void end_job(job *j, job_outcome outcome)
     cli_starters_signal_all(j->starters, SIGTERM);
 }
 
-/* The first interrupt is the ranks' to end by, or the chief's, which ends the others; the second one ends them. */
+/* The first interrupt is the ranks' to end by, or the chief's, which ends the others; the second one ends them. mpirun
+ * hands it on to the ranks that it has started by then, so it is told again when more of them are there. */
 static void pass_interrupts_on(job *j)
 {
     if (interrupts == 0 || j->ended)
         return;
     if (j->interrupts == 0) {
         fputs("lockstep: finishing this step; a second interrupt ends at once\n", stderr);
-        cli_starters_signal_first(j->starters, SIGUSR1);
+        j->told = -1;
         j->interrupts = 1;
     }
+    int there = cli_ranks_count_there(j->ranks);
+    if (there > j->told)
+        cli_starters_signal_first(j->starters, SIGUSR1);
+    j->told = there;
     if (interrupts > 1)
         end_job(j, ENDED_AT_ONCE);
 }
@@ -141,6 +154,8 @@ static int64_t patience_after(cli_failure failure)
     return failure == CLI_FAILURE_SIGNAL ? 0 : failure == CLI_FAILURE_ERROR ? FOR_OTHER_FAILURES : FOR_THE_CAUSE;
 }
 
+/* Ranks that are interrupted end together; but one that was not training yet ends at once, and others that were would
+ * wait for it. */
 static void look_at_ranks(job *j)
 {
     if (j->ended)
@@ -150,6 +165,10 @@ static void look_at_ranks(job *j)
         j->failed = j->failed ? j->failed : j->now;
         if (j->now - j->failed >= patience_after(failure))
             end_job(j, FAILED);
+    } else if (cli_ranks_status(j->ranks) != 0) {
+        j->left = j->left ? j->left : j->now;
+        if (j->now - j->left >= AFTER_THE_FIRST)
+            end_job(j, LEFT_BEHIND);
     } else if (is_stalled(j)) {
         end_job(j, STALLED);
     }
@@ -194,8 +213,8 @@ static void look_at_roles(job *j)
     const double patience = 3;
     for (int rank; !j->ended && (rank = cli_ranks_next_ended(j->ranks, patience)) >= 0;)
         look_at_ended(j, rank);
-    if (!j->ended && j->left && j->now - j->left >= AFTER_THE_CHIEF)
-        end_job(j, CHIEF_ENDED);
+    if (!j->ended && j->left && j->now - j->left >= AFTER_THE_FIRST)
+        end_job(j, LEFT_BEHIND);
     else if (!j->ended && !j->left && is_stalled(j))
         end_job(j, STALLED);
 }

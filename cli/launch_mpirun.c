@@ -118,7 +118,11 @@ static pid_t start(const cli_job_opts *opts, char **arguments, int output)
     if (mpirun == 0)
         become_mpirun(opts, arguments, parent, output, failed[1]);
     close(failed[1]);
-    bool is_started = mpirun > 0 && read(failed[0], &error, sizeof error) == 0;
+    ssize_t told;
+    do
+        told = read(failed[0], &error, sizeof error);
+    while (told < 0 && errno == EINTR); /* an interrupt is looked at when there is something to pass it on to */
+    bool is_started = mpirun > 0 && told == 0;
     close(failed[0]);
     if (is_started)
         return mpirun;

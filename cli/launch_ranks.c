@@ -9,8 +9,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { INTERRUPTED = 130 };
-
 typedef struct rank {
     cli_rank_output output;
     char host[256];
@@ -42,7 +40,7 @@ static void take_output(cli_ranks *ranks, rank *r, const cli_record *record)
 
 static bool is_failure(const cli_rank_end *end)
 {
-    return end->by_signal || (end->number != 0 && end->number != INTERRUPTED);
+    return end->by_signal || (end->number != 0 && end->number != CLI_RANK_INTERRUPTED);
 }
 
 static cli_failure failure_of(const cli_rank_end *end)
@@ -144,6 +142,14 @@ bool cli_ranks_any_stalled(cli_ranks *ranks, double seconds, bool all)
     return true;
 }
 
+int cli_ranks_count_there(const cli_ranks *ranks)
+{
+    int n = 0;
+    for (int i = 0; i < ranks->n; i++)
+        n += ranks->ranks[i].is_there;
+    return n;
+}
+
 bool cli_ranks_all_ended(const cli_ranks *ranks)
 {
     for (int i = 0; i < ranks->n; i++)
@@ -214,8 +220,8 @@ void cli_ranks_begin_again(cli_ranks *ranks, int i)
 int cli_ranks_status(const cli_ranks *ranks)
 {
     for (int i = 0; i < ranks->n; i++)
-        if (ranks->ranks[i].has_ended && ranks->ranks[i].end.number == INTERRUPTED)
-            return INTERRUPTED;
+        if (ranks->ranks[i].has_ended && ranks->ranks[i].end.number == CLI_RANK_INTERRUPTED)
+            return CLI_RANK_INTERRUPTED;
     return 0;
 }
 

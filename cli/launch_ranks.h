@@ -35,6 +35,9 @@ cli_failure cli_ranks_failure(const cli_ranks *ranks);
  * of them goes on. Which one that is is remembered. */
 bool cli_ranks_any_stalled(cli_ranks *ranks, double seconds, bool all);
 
+/* Those whose supervisor has been heard of. */
+int cli_ranks_count_there(const cli_ranks *ranks);
+
 bool cli_ranks_all_ended(const cli_ranks *ranks);
 
 /* --- where ranks may come and go ---------------------------------------------------------------------------------- */

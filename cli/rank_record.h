@@ -11,6 +11,8 @@
 
 enum { CLI_RECORD_BYTES = 512, CLI_RECORD_MARK = 8, CLI_RECORD_DATA = CLI_RECORD_BYTES - CLI_RECORD_MARK - 16 };
 
+enum { CLI_RANK_INTERRUPTED = 130 }; /* the exit status of a rank that an interrupt has ended */
+
 #define CLI_RANK_VARIABLE "LOCKSTEP_RANK" /* a rank's number, where it was not started by MPI */
 
 typedef enum cli_record_kind {
