@@ -41,10 +41,18 @@ static void put_char(char c, bool at_start, FILE *page)
     }
 }
 
+/* In ASCII: man leaves out what a locale has no character for. */
 static void put_text(const char *text, size_t length, FILE *page)
 {
-    for (size_t i = 0; i < length; i++)
-        put_char(text[i], i == 0, page);
+    static const char ellipsis[] = "…";
+    for (size_t i = 0; i < length; i++) {
+        bool is_ellipsis = strncmp(text + i, ellipsis, sizeof ellipsis - 1) == 0;
+        if (is_ellipsis)
+            fputs(i == 0 ? "\\&..." : "...", page);
+        else
+            put_char(text[i], i == 0, page);
+        i += is_ellipsis ? sizeof ellipsis - 2 : 0;
+    }
 }
 
 static void put_line(const char *text, FILE *page)
@@ -124,7 +132,7 @@ static void put_command(const cli_command *command, FILE *page)
     const lk_option *options = cli_options_of(command, made, &count);
     put_head(command->name, command->summary, page);
     fprintf(page, ".SH SYNOPSIS\n\\fBlockstep %s\\fR", command->name);
-    fputs(count ? " [\\fIOPTION\\fR…]" : "", page);
+    fputs(count ? " [\\fIOPTION\\fR...]" : "", page);
     if (command->arguments) {
         fputc(' ', page);
         put_text(command->arguments, strlen(command->arguments), page);
@@ -148,7 +156,7 @@ static void put_overview(FILE *page)
 {
     const cli_command *command;
     put_head(NULL, "Train image-classification networks on several devices", page);
-    fputs(".SH SYNOPSIS\n\\fBlockstep\\fR \\fICOMMAND\\fR [\\fIOPTION\\fR…]\n.SH DESCRIPTION\n"
+    fputs(".SH SYNOPSIS\n\\fBlockstep\\fR \\fICOMMAND\\fR [\\fIOPTION\\fR...]\n.SH DESCRIPTION\n"
           "Trains image\\-classification networks on several devices, to the same bits on any number of them.\n"
           ".SH COMMANDS\n",
           page);

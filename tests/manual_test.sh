@@ -18,6 +18,7 @@ mapfile -t commands < <(sed -nE 's/^  ([a-z]+) +.*/\1/p' "$work/stdout")
 for name in lockstep "${commands[@]/#/lockstep-}"; do
     [[ -s $work/man/$name.1 ]] || fail "no manual page $name"
     text=$(<"$work/man/$name.1")
+    ! LC_ALL=C grep -q '[^[:print:][:space:]]' <<<"$text" || fail "$name.1 is not in ASCII"
     if command -v groff >/dev/null; then
         warnings=$(groff -man -Kutf8 -Tutf8 -ww <<<"$text" 2>&1 >/dev/null)
         [[ -z $warnings ]] || fail "$name.1: $warnings"
