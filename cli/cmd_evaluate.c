@@ -263,7 +263,7 @@ static int evaluate_run(const char *path, int argc, char **arguments, evaluate_c
     lk_checkpoint *checkpoint;
     bool has_data = config->train.data != NULL;
     int status = 0;
-    if (lk_checkpoint_open(path, config->best ? LK_CHECKPOINT_BEST : LK_CHECKPOINT_LAST, &checkpoint) != LK_OK)
+    if (lk_checkpoint_open_model(path, config->best ? LK_CHECKPOINT_BEST : LK_CHECKPOINT_LAST, &checkpoint) != LK_OK)
         return cli_fail();
     cli_evaluation e = {.info = lk_checkpoint_get_info(checkpoint)};
     if (read_settings(checkpoint, argc, arguments, config) != LK_OK)

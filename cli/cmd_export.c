@@ -69,7 +69,8 @@ static lk_status export_run(const char *folder, const export_config *config, lk_
 {
     const lk_export_opts opts = {.external_data = config->external_data};
     lk_checkpoint *checkpoint;
-    lk_status status = lk_checkpoint_open(folder, config->best ? LK_CHECKPOINT_BEST : LK_CHECKPOINT_LAST, &checkpoint);
+    lk_status status =
+        lk_checkpoint_open_model(folder, config->best ? LK_CHECKPOINT_BEST : LK_CHECKPOINT_LAST, &checkpoint);
     if (status != LK_OK)
         return status;
     status = lk_export_checkpoint(checkpoint, format, config->out, &opts);

@@ -125,7 +125,7 @@ static lk_predictor *open_predictor(const char *run, const predict_config *confi
 {
     lk_checkpoint *checkpoint;
     lk_predictor *predictor = NULL;
-    if (lk_checkpoint_open(run, config->best ? LK_CHECKPOINT_BEST : LK_CHECKPOINT_LAST, &checkpoint) == LK_OK) {
+    if (lk_checkpoint_open_model(run, config->best ? LK_CHECKPOINT_BEST : LK_CHECKPOINT_LAST, &checkpoint) == LK_OK) {
         predictor = lk_predictor_new(checkpoint, &(lk_predictor_opts){.devices = config->device, .batch_size = 1});
         lk_checkpoint_release(checkpoint);
     }

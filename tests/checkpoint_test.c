@@ -294,6 +294,49 @@ static void finds_what_is_damaged(void **state)
     lk_log_set(NULL, NULL, LK_LOG_WARNING);
 }
 
+static int64_t steps_of_model(void)
+{
+    lk_checkpoint *checkpoint;
+    assert_ok(lk_checkpoint_open_model(folder, LK_CHECKPOINT_LAST, &checkpoint));
+    int64_t steps = lk_checkpoint_get_info(checkpoint)->steps;
+    assert_non_null(lk_checkpoint_variable(checkpoint, 0, NULL, NULL));
+    lk_checkpoint_release(checkpoint);
+    return steps;
+}
+
+/* What is in the optimiser's file concerns only who trains; that it is there all of it is seen. */
+static void a_model_needs_no_optimizer(void **state)
+{
+    (void)state;
+    lk_checkpoint *checkpoint;
+    lk_log_set(keep_message, NULL, LK_LOG_WARNING);
+    save_at(10, 1);
+    save_at(20, 2);
+    said[0] = '\0';
+    flip_byte(file_of(20, "optimizer.safetensors"), -20);
+    assert_int_equal(steps_of_model(), 20);
+    assert_string_equal(said, "");
+    assert_ok(lk_checkpoint_open_model(folder, LK_CHECKPOINT_LAST, &checkpoint));
+    lk_strategy *strategy;
+    lk_model *model = dense_model(7);
+    lk_replicas *replicas = new_replicas(&strategy, "one-device", "cpu", model, 3);
+    assert_int_equal(lk_replicas_restore(replicas, checkpoint), LK_ERR_STATE);
+    assert_non_null(strstr(lk_error_message(), "was opened without its optimizer's state"));
+    lk_error_clear();
+    lk_replicas_release(replicas);
+    lk_strategy_release(strategy);
+    lk_model_release(model);
+    lk_checkpoint_release(checkpoint);
+    is_damaged("optimizer.safetensors");
+    cut(file_of(20, "optimizer.safetensors"));
+    assert_int_equal(steps_of_model(), 10);
+    is_damaged("optimizer.safetensors");
+    flip_byte(file_of(20, "model.safetensors"), -20);
+    assert_int_equal(steps_of_model(), 10);
+    is_damaged("model.safetensors");
+    lk_log_set(NULL, NULL, LK_LOG_WARNING);
+}
+
 static void manifests_list_nothing_elsewhere(void **state)
 {
     (void)state;
@@ -347,6 +390,15 @@ static void unwinds_without_memory(void **state)
         lk_error_clear();
         lk_checkpoint_release(checkpoint);
     }
+    for (int64_t n = 0, failed = 1; failed; n++) {
+        lk__mem_fail_at(n);
+        lk_status status = lk_checkpoint_open_model(folder, LK_CHECKPOINT_LAST, &checkpoint);
+        failed = lk__mem_allocations() > n;
+        lk__mem_fail_at(-1);
+        assert_int_equal(status, failed ? LK_ERR_MEMORY : LK_OK);
+        lk_error_clear();
+        lk_checkpoint_release(checkpoint);
+    }
     lk_replicas_release(replicas);
     lk_strategy_release(strategy);
     lk_model_release(model);
@@ -380,6 +432,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(loops_of_ones_own_go_on_from_it, make_silent_folder, remove_folder),
         cmocka_unit_test_setup_teardown(keeps_model_files, make_silent_folder, remove_folder),
         cmocka_unit_test_setup_teardown(finds_what_is_damaged, make_silent_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(a_model_needs_no_optimizer, make_silent_folder, remove_folder),
         cmocka_unit_test_setup_teardown(manifests_list_nothing_elsewhere, make_silent_folder, remove_folder),
         cmocka_unit_test_setup_teardown(unwinds_without_memory, make_silent_folder, remove_folder),
         cmocka_unit_test_setup_teardown(says_that_there_is_none, make_silent_folder, remove_folder),

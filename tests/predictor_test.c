@@ -81,6 +81,44 @@ static void predicts_as_its_trainer(void **state)
     }
 }
 
+/* Its variables lie where they were read, at any multiple of a float, and go when the last device lets go of them. */
+static void outlives_its_checkpoint(void **state)
+{
+    (void)state;
+    static float want[IMAGES * CLASSES], have[IMAGES * CLASSES];
+    char path[128], runs[128];
+    lk_checkpoint *odd;
+    int uneven = 0;
+    snprintf(path, sizeof path, "%s/odd.lk", folder);
+    snprintf(runs, sizeof runs, "%s/odd", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs("conv2d 3 kernel=5\nbatch_norm\nrelu\nconv2d 7 kernel=3 stride=2\nbatch_norm\nrelu\nmax_pool 2\nflatten\n"
+          "dense 19\nrelu\ndense classes\n",
+          file);
+    assert_int_equal(fclose(file), 0);
+    lk_train_config config = small_training();
+    config.model = path;
+    lk_trainer *owner = new_trainer(&config);
+    assert_ok(lk_trainer_run(owner, 3));
+    assert_ok(lk_trainer_save(owner, runs));
+    assert_ok(lk_trainer_predict(owner, dataset, want));
+    lk_trainer_release(owner);
+    for (int round = 0; round < 2; round++) {
+        assert_ok(lk_checkpoint_open_model(runs, LK_CHECKPOINT_LAST, &odd));
+        for (int i = 0; i < lk_checkpoint_variable_count(odd); i++)
+            uneven += (uintptr_t)lk_checkpoint_variable(odd, i, NULL, NULL) % 32 != 0;
+        lk_predictor *predictor =
+            lk_predictor_new(odd, &(lk_predictor_opts){.devices = round ? "2xcpu" : "cpu", .batch_size = 8});
+        assert_non_null(predictor);
+        lk_checkpoint_release(odd);
+        assert_ok(lk_predict(predictor, lk_dataset_images(dataset), IMAGES, have));
+        near(have, want);
+        lk_predictor_release(predictor);
+    }
+    assert_true(uneven > 0);
+}
+
 static int64_t likeliest(const float *probabilities)
 {
     int64_t top;
@@ -230,13 +268,10 @@ static void survives_failed_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(predicts_as_its_trainer),
-        cmocka_unit_test(evaluates_as_its_trainer),
-        cmocka_unit_test(rates_classes),
-        cmocka_unit_test(keeps_the_worst_mistakes),
-        cmocka_unit_test(orders_classes),
-        cmocka_unit_test(refuses_what_does_not_fit),
-        cmocka_unit_test(survives_failed_allocations),
+        cmocka_unit_test(predicts_as_its_trainer),   cmocka_unit_test(outlives_its_checkpoint),
+        cmocka_unit_test(evaluates_as_its_trainer),  cmocka_unit_test(rates_classes),
+        cmocka_unit_test(keeps_the_worst_mistakes),  cmocka_unit_test(orders_classes),
+        cmocka_unit_test(refuses_what_does_not_fit), cmocka_unit_test(survives_failed_allocations),
     };
     return cmocka_run_group_tests(tests, train_and_save, remove_all);
 }

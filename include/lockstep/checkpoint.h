@@ -53,6 +53,11 @@ typedef struct lk_checkpoint_info {
  * Errors: LK_ERR_NOT_FOUND (there is none, or no such folder), LK_ERR_FORMAT (damaged, all of them; the message is of
  * the newest), LK_ERR_IO, LK_ERR_MEMORY. */
 LK_API lk_status lk_checkpoint_open(const char *folder, lk_checkpoint_which which, lk_checkpoint **checkpoint);
+
+/* The same for who only computes with the network, in less time: of the optimiser's state, which may be twice as large,
+ * only the file's size is checked. */
+LK_API lk_status lk_checkpoint_open_model(const char *folder, lk_checkpoint_which which, lk_checkpoint **checkpoint);
+
 LK_API void lk_checkpoint_release(lk_checkpoint *checkpoint); /* NULL is fine */
 
 /* Valid as long as the checkpoint. */
@@ -142,7 +147,8 @@ LK_API lk_status lk_replicas_load_weights(lk_replicas *replicas, const char *pat
 
 /* Gives every replica, and the optimiser, what the checkpoint has. Where it was made on another kind of machine, or
  * with other versions of libraries, a warning says that what follows has other bits. Errors: LK_ERR_FORMAT (variables
- * of other names or shapes; an optimiser of another kind). */
+ * of other names or shapes; an optimiser of another kind), LK_ERR_STATE (from lk_checkpoint_open_model, where there is
+ * an optimiser). */
 LK_API lk_status lk_replicas_restore(lk_replicas *replicas, const lk_checkpoint *checkpoint);
 
 #ifdef __cplusplus

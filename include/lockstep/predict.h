@@ -22,7 +22,7 @@ typedef struct lk_predictor_opts {
     int64_t batch_size;  /* images that a device gets at a time, at most; 0: 64 */
 } lk_predictor_opts;
 
-/* Opens the devices and copies the checkpoint's variables to each; the checkpoint may go. opts NULL: the defaults.
+/* Opens the devices and brings the checkpoint's variables to each; the checkpoint may go. opts NULL: the defaults.
  * Errors: those of lk_checkpoint_model and lk_devices_open; LK_ERR_UNSUPPORTED (a network without classes). */
 LK_API lk_predictor *lk_predictor_new(const lk_checkpoint *checkpoint, const lk_predictor_opts *opts);
 LK_API void lk_predictor_release(lk_predictor *predictor); /* NULL is fine */

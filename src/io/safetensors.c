@@ -3,6 +3,7 @@
 
 #include "base/bf16.h"
 #include "base/mem.h"
+#include "base/refcount.h"
 #include "base/status.h"
 
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include <unistd.h>
 
 struct lk__safetensors {
+    lk_refcount references;
     char *path;
     int fd;              /* -1: a header alone, or all of it in memory: */
     unsigned char *data; /* [size] */
@@ -189,6 +191,7 @@ static lk__safetensors *new_file(const char *path)
     lk__safetensors *file = lk__calloc(1, sizeof *file);
     if (!file)
         return NULL;
+    lk__refcount_init(&file->references);
     file->fd = -1;
     file->path = lk__strdup(path);
     if (file->path)
@@ -308,9 +311,14 @@ lk_status lk__safetensors_open(const char *path, lk__safetensors **file)
     return status;
 }
 
+void lk__safetensors_retain(lk__safetensors *file)
+{
+    lk__refcount_retain(&file->references);
+}
+
 void lk__safetensors_close(lk__safetensors *file)
 {
-    if (!file)
+    if (!file || !lk__refcount_release(&file->references))
         return;
     if (file->fd >= 0)
         close(file->fd);

@@ -28,7 +28,8 @@ typedef struct lk__safetensors lk__safetensors;
 /* Reads the header. Errors: LK_ERR_IO, LK_ERR_FORMAT (with the file, the tensor and what was expected), LK_ERR_MEMORY.
  */
 lk_status lk__safetensors_open(const char *path, lk__safetensors **file);
-void lk__safetensors_close(lk__safetensors *file); /* NULL is fine */
+void lk__safetensors_close(lk__safetensors *file);  /* NULL is fine */
+void lk__safetensors_retain(lk__safetensors *file); /* for one more who closes it, in any thread */
 
 /* The same of a header in memory, for a file of `size` bytes; tensors cannot be read. path: for messages. */
 lk_status lk__safetensors_parse(const char *path, const void *header, size_t bytes, int64_t size,

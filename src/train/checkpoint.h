@@ -107,6 +107,7 @@ struct lk_checkpoint {
     json_t *state;
     char *model_file, *implementations; /* paths; NULL: there is none */
     char *model_text;                   /* what the model file says */
+    bool is_model_only;                 /* without what only training needs */
     lk__safetensors *model, *optimizer; /* optimizer NULL: there is none */
     const char *optimizer_kind;         /* NULL: likewise */
     int64_t optimizer_steps;
@@ -124,6 +125,10 @@ const json_t *lk__checkpoint_member(const lk_checkpoint *checkpoint, const char 
 /* Lets go of all tensors; what state.json says stays. */
 void lk__checkpoint_drop_tensors(lk_checkpoint *checkpoint);
 
+/* As lk_checkpoint_load, without a copy where a device computes in the host's memory: the tensors hold on to the
+ * checkpoint's own elements, which nobody may write. */
+lk_status lk__checkpoint_lend(const lk_checkpoint *checkpoint, lk_device *device, lk_tensor **variables);
+
 /* Whether its variables are the model's. Errors: LK_ERR_FORMAT, with the first that is not. */
 lk_status lk__checkpoint_check_model(const lk_checkpoint *checkpoint, const lk_model *model);
 
@@ -136,7 +141,8 @@ lk_status lk__load_json(const char *path, int64_t most, json_t **json);
 /* Of a file in a folder. Errors: LK_ERR_ARGUMENT: too long. */
 lk_status lk__checkpoint_path(const char *folder, const char *name, char path[PATH_MAX]);
 
-/* Compares all files of checkpoint->folder with its manifest, and keeps the tensors. Errors: LK_ERR_FORMAT and
+/* Compares all files of checkpoint->folder with its manifest, and keeps the tensors; where it is of the model only, of
+ * the optimiser's file the size alone is compared. Errors: LK_ERR_FORMAT and
  * LK_ERR_IO, with the first that is not what it should be; LK_ERR_MEMORY. */
 lk_status lk__checkpoint_read_files(lk_checkpoint *checkpoint);
 

@@ -74,16 +74,36 @@ static lk_status open_listed(const char *path, int64_t bytes, int *fd)
     return status;
 }
 
+static lk_status read_entry(const char *path, const json_t *listed, int64_t *bytes, const char **xxh3)
+{
+    *xxh3 = json_string_value(json_object_get(listed, "xxh3"));
+    *bytes = json_integer_value(json_object_get(listed, "bytes"));
+    if (!json_is_integer(json_object_get(listed, "bytes")) || *bytes < 0 || !*xxh3)
+        LK_FAIL(LK_ERR_FORMAT, "%s: is listed in the manifest otherwise than it should", path);
+    return LK_OK;
+}
+
+static lk_status check_size(const lk_checkpoint *c, const char *name, const json_t *listed)
+{
+    char path[PATH_MAX];
+    const char *xxh3;
+    int64_t bytes;
+    int fd;
+    LK_TRY(lk__checkpoint_path(c->folder, name, path));
+    LK_TRY(read_entry(path, listed, &bytes, &xxh3));
+    LK_TRY(open_listed(path, bytes, &fd));
+    close(fd);
+    return LK_OK;
+}
+
 /* keep: *data becomes all of it, with room for one more byte. */
 static lk_status check_file(const char *path, const json_t *listed, bool keep, unsigned char **data, int64_t *bytes)
 {
     char text[24];
     uint64_t hash = 0;
     int fd;
-    const char *xxh3 = json_string_value(json_object_get(listed, "xxh3"));
-    *bytes = json_integer_value(json_object_get(listed, "bytes"));
-    if (!json_is_integer(json_object_get(listed, "bytes")) || *bytes < 0 || !xxh3)
-        LK_FAIL(LK_ERR_FORMAT, "%s: is listed in the manifest otherwise than it should", path);
+    const char *xxh3;
+    LK_TRY(read_entry(path, listed, bytes, &xxh3));
     LK_TRY(open_listed(path, *bytes, &fd));
     *data = keep ? lk__alloc_aligned((size_t)*bytes + 1) : NULL;
     lk_status status = keep && !*data ? LK_ERR_MEMORY : hash_stream(path, fd, *bytes, *data, &hash);
@@ -167,6 +187,10 @@ static lk_status take_all(lk_checkpoint *c, json_t *files)
 {
     aside a = {.checkpoint = c, .listed = json_object_get(files, set_aside)};
     pthread_t thread;
+    if (a.listed && c->is_model_only) {
+        LK_TRY(check_size(c, set_aside, a.listed));
+        a.listed = NULL;
+    }
     bool is_thread = a.listed && pthread_create(&thread, NULL, take_aside, &a) == 0;
     lk_status status = take_others(c, files);
     if (is_thread)

@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/backend.h"
 #include "nn/model.h"
 
 #include <errno.h>
@@ -74,13 +75,14 @@ static lk_status read_contents(lk_checkpoint *c)
     return LK_OK;
 }
 
-static lk_status open_one(const char *folder, lk_checkpoint **checkpoint)
+static lk_status open_one(const char *folder, bool is_model_only, lk_checkpoint **checkpoint)
 {
     lk_checkpoint *c = lk__calloc(1, sizeof *c);
     if (!c)
         return LK_ERR_MEMORY;
     c->folder = lk__strdup(folder);
     c->info.folder = c->folder;
+    c->is_model_only = is_model_only;
     lk_status status = c->folder ? read_contents(c) : LK_ERR_MEMORY;
     if (status == LK_OK)
         *checkpoint = c;
@@ -118,23 +120,25 @@ void lk_checkpoint_release(lk_checkpoint *c)
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
 /* *gone: it is not there any more, as one that a training which goes on meanwhile has removed. */
-static lk_status open_listed(const char *folder, const char *name, lk_checkpoint **checkpoint, bool *gone)
+static lk_status open_listed(const char *folder, const char *name, bool is_model_only, lk_checkpoint **checkpoint,
+                             bool *gone)
 {
     char path[PATH_MAX];
     LK_TRY(lk__checkpoint_path(folder, name, path));
-    lk_status status = open_one(path, checkpoint);
+    lk_status status = open_one(path, is_model_only, checkpoint);
     *gone = status != LK_OK && access(path, F_OK) != 0;
     return status;
 }
 
 /* From the newest on; what is damaged is said once something else is found in its place. */
-static lk_status open_newest(const char *folder, const int64_t *steps, int n, lk_checkpoint **checkpoint, bool *gone)
+static lk_status open_newest(const char *folder, const int64_t *steps, int n, bool is_model_only,
+                             lk_checkpoint **checkpoint, bool *gone)
 {
     lk_error_state first = {.status = LK_OK};
     for (int i = n - 1; i >= 0; i--) {
         char name[LK_CHECKPOINT_NAME];
         lk__checkpoint_name(steps[i], name);
-        lk_status status = open_listed(folder, name, checkpoint, gone);
+        lk_status status = open_listed(folder, name, is_model_only, checkpoint, gone);
         if (status == LK_OK && first.status != LK_OK)
             lk__log(LK_LOG_WARNING, "%s; %s is used in its place", first.message, name);
         if (*gone || (status != LK_ERR_FORMAT && status != LK_ERR_IO))
@@ -147,7 +151,7 @@ static lk_status open_newest(const char *folder, const int64_t *steps, int n, lk
     return first.status;
 }
 
-static lk_status open_last(const char *folder, lk_checkpoint **checkpoint, bool *gone)
+static lk_status open_last(const char *folder, bool is_model_only, lk_checkpoint **checkpoint, bool *gone)
 {
     int64_t *steps;
     int n;
@@ -156,36 +160,47 @@ static lk_status open_last(const char *folder, lk_checkpoint **checkpoint, bool 
     if (n == 0)
         status = lk__fail(LK_ERR_NOT_FOUND, "%s: there is no checkpoint", folder);
     else
-        status = open_newest(folder, steps, n, checkpoint, gone);
+        status = open_newest(folder, steps, n, is_model_only, checkpoint, gone);
     lk__free(steps);
     return status;
 }
 
-static lk_status open_best(const char *folder, lk_checkpoint **checkpoint, bool *gone)
+static lk_status open_best(const char *folder, bool is_model_only, lk_checkpoint **checkpoint, bool *gone)
 {
     lk__best best;
     LK_TRY(lk__checkpoint_read_best(folder, &best));
     if (!*best.name)
         LK_FAIL(LK_ERR_NOT_FOUND, "%s: there is no best checkpoint", folder);
-    return open_listed(folder, best.name, checkpoint, gone);
+    return open_listed(folder, best.name, is_model_only, checkpoint, gone);
 }
 
-lk_status lk_checkpoint_open(const char *folder, lk_checkpoint_which which, lk_checkpoint **checkpoint)
+static lk_status open_which(const char *folder, lk_checkpoint_which which, bool is_model_only,
+                            lk_checkpoint **checkpoint)
 {
     enum { TRIES = 100 };
     char path[PATH_MAX];
     *checkpoint = NULL;
     LK_TRY(lk__checkpoint_path(folder, "manifest.json", path));
     if (access(path, F_OK) == 0)
-        return open_one(folder, checkpoint);
+        return open_one(folder, is_model_only, checkpoint);
     for (int tries = 1;; tries++) {
         bool gone = false;
-        lk_status status =
-            which == LK_CHECKPOINT_BEST ? open_best(folder, checkpoint, &gone) : open_last(folder, checkpoint, &gone);
+        lk_status status = which == LK_CHECKPOINT_BEST ? open_best(folder, is_model_only, checkpoint, &gone)
+                                                       : open_last(folder, is_model_only, checkpoint, &gone);
         if (!gone || tries == TRIES)
             return status;
         lk_error_clear(); /* another one is there by now */
     }
+}
+
+lk_status lk_checkpoint_open(const char *folder, lk_checkpoint_which which, lk_checkpoint **checkpoint)
+{
+    return open_which(folder, which, false, checkpoint);
+}
+
+lk_status lk_checkpoint_open_model(const char *folder, lk_checkpoint_which which, lk_checkpoint **checkpoint)
+{
+    return open_which(folder, which, true, checkpoint);
 }
 
 /* --- asking ------------------------------------------------------------------------------------------------------- */
@@ -260,14 +275,37 @@ lk_model *lk_checkpoint_model(const lk_checkpoint *c)
     return NULL;
 }
 
-lk_status lk_checkpoint_load(const lk_checkpoint *c, lk_device *device, lk_tensor **variables)
+static lk_tensor *copy(const lk_checkpoint *c, lk_device *device, int index)
+{
+    return lk_tensor_from(device, LK_F32, c->tensors[index]->shape, c->values[index]);
+}
+
+static void close_file(void *user)
+{
+    lk__safetensors_close(user);
+}
+
+static lk_tensor *lend(const lk_checkpoint *c, lk_device *device, int index)
+{
+    void *values = (void *)(uintptr_t)c->values[index];
+    if (device->backend->offload)
+        return copy(c, device, index);
+    lk__safetensors_retain(c->model);
+    lk_tensor *tensor = lk_tensor_wrap(device, LK_F32, c->tensors[index]->shape, values, close_file, c->model);
+    if (!tensor)
+        lk__safetensors_close(c->model);
+    return tensor;
+}
+
+static lk_status make_tensors(const lk_checkpoint *c, lk_device *device, lk_tensor **variables,
+                              lk_tensor *(*make)(const lk_checkpoint *, lk_device *, int))
 {
     lk_status status = LK_OK;
     for (int i = 0; i < c->n; i++)
         variables[i] = NULL;
     lk_scope_begin();
     for (int i = 0; i < c->n && status == LK_OK; i++) {
-        variables[i] = lk_tensor_retain(lk_tensor_from(device, LK_F32, c->tensors[i]->shape, c->values[i]));
+        variables[i] = lk_tensor_retain(make(c, device, i));
         status = variables[i] ? LK_OK : lk_error_status();
     }
     lk_scope_end();
@@ -276,4 +314,14 @@ lk_status lk_checkpoint_load(const lk_checkpoint *c, lk_device *device, lk_tenso
         variables[i] = NULL;
     }
     return status;
+}
+
+lk_status lk_checkpoint_load(const lk_checkpoint *checkpoint, lk_device *device, lk_tensor **variables)
+{
+    return make_tensors(checkpoint, device, variables, copy);
+}
+
+lk_status lk__checkpoint_lend(const lk_checkpoint *checkpoint, lk_device *device, lk_tensor **variables)
+{
+    return make_tensors(checkpoint, device, variables, lend);
 }

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "lockstep/image.h"
 #include "ops/augmentation.h"
+#include "train/checkpoint.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -100,7 +101,7 @@ static lk_status build(const lk_checkpoint *checkpoint, const lk_predictor_opts 
     LK_TRY(lk_devices_open(opts->devices ? opts->devices : "cpu", p->devices, LK_MAX_DEVICES, &p->n_devices));
     LK_TRY(make_room(p));
     for (int d = 0; d < p->n_devices; d++)
-        LK_TRY(lk_checkpoint_load(checkpoint, p->devices[d], p->variables + d * p->n_variables));
+        LK_TRY(lk__checkpoint_lend(checkpoint, p->devices[d], p->variables + d * p->n_variables));
     return LK_OK;
 }
 

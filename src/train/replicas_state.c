@@ -157,6 +157,9 @@ static lk_status compare_optimizer(const lk_checkpoint *checkpoint, const lk_opt
     *same = kind && strcmp(kind, own) == 0;
     if (!optimizer || !must_be || *same)
         return LK_OK;
+    if (checkpoint->is_model_only)
+        LK_FAIL(LK_ERR_STATE, "%s: was opened without its optimizer's state, and training cannot go on from it",
+                checkpoint->info.folder);
     if (!kind)
         LK_FAIL(LK_ERR_FORMAT, "%s: holds no optimizer's state, and training cannot go on from it",
                 checkpoint->info.folder);
