@@ -125,7 +125,8 @@ lk_status lk__ps_pulse_check(ps_pulse_thread *pulse)
         pthread_mutex_unlock(&pulse->mutex);
         LK_FAIL(LK_ERR_BACKEND, "the chief has ended training: %s", reason);
     }
-    if (lk__ps_pulse_is_lost(pulse))
+    /* One that has said how training ended owes no more answers: it may have gone while this process was at work. */
+    if (lk__ps_pulse_state(pulse) == PS_RUNNING && lk__ps_pulse_is_lost(pulse))
         LK_FAIL(LK_ERR_BACKEND, "the chief at %s has not answered for %g s", pulse->place->chief_text,
                 pulse->place->timeout);
     return LK_OK;
