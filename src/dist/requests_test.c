@@ -3,11 +3,15 @@
 
 #include "lockstep/build.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -204,6 +208,40 @@ static void a_refused_peer_is_told(void **state)
     lk__post_release(here);
 }
 
+/* As where a process ends while somebody connects to it, and another one takes its place. */
+static void a_connection_that_breaks_off_is_no_refusal(void **state)
+{
+    (void)state;
+    lk_post *post;
+    lk_service *service;
+    lk_peer *peer;
+    lk_mail *mail;
+    struct sockaddr_in where = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof where;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(listener >= 0);
+    assert_int_equal(setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)), 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&where, sizeof where), 0);
+    assert_int_equal(getsockname(listener, (struct sockaddr *)&where, &size), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    lk_address address = loopback(ntohs(where.sin_port));
+    ok(lk__post_open(NULL, &post));
+    ok(lk__peer_open(post, &address, NULL, &peer));
+    int connection = accept(listener, NULL, NULL);
+    assert_true(connection >= 0);
+    close(listener);
+    close(connection);
+    ok(lk__service_open(post, &address, &service));
+    ask(peer, "anybody there");
+    ok(lk__service_receive(service, SOON, &mail));
+    assert_non_null(mail);
+    lk__mail_release(mail);
+    assert_null(lk__peer_refusal(peer));
+    lk__peer_release(peer);
+    lk__service_release(service);
+    lk__post_release(post);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -212,6 +250,7 @@ int main(void)
         cmocka_unit_test(a_taken_port_and_open_doors_are_refused),
         cmocka_unit_test(only_listed_keys_get_through),
         cmocka_unit_test(a_refused_peer_is_told),
+        cmocka_unit_test(a_connection_that_breaks_off_is_no_refusal),
     };
     if (!lk_build_has("ZeroMQ")) {
         puts("SKIP: this build has no ZeroMQ");

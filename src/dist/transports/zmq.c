@@ -16,7 +16,9 @@
 #include <stdlib.h>
 #include <zmq.h>
 
-enum { LINGER = 1000, KEY_BYTES = 32, MONITOR_TEXT = 64 };
+/* BROKEN_OFF: connections that end while the two make themselves known, after which it is the keys' fault: one ends so
+ * too when the service's process does. */
+enum { LINGER = 1000, KEY_BYTES = 32, MONITOR_TEXT = 64, BROKEN_OFF = 3 };
 
 /* Of one message: more is no request of this project, whatever its sender says. */
 static const int64_t most_bytes = INT64_C(1) << 32;
@@ -38,6 +40,7 @@ struct lk_service {
 struct lk_peer {
     void *socket, *monitor;
     const char *refusal;
+    int broken_off;
 };
 
 /* The message behind an lk_mail, which comes first. */
@@ -176,7 +179,8 @@ void lk__post_release(lk_post *post)
         zmq_ctx_shutdown(post->context);
         pthread_join(post->doorkeeper, NULL);
     }
-    zmq_ctx_term(post->context);
+    while (zmq_ctx_term(post->context) != 0 && zmq_errno() == EINTR)
+        continue;
     lk__keys_free(&post->keys);
     lk__free(post);
 }
@@ -442,6 +446,16 @@ lk_status lk__peer_receive(lk_peer *peer, int milliseconds, lk_mail **mail)
     return receive(peer->socket, milliseconds, false, mail);
 }
 
+static void take_event(lk_peer *peer, uint16_t event)
+{
+    bool is_final = event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH || event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
+    peer->broken_off += event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
+    if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
+        peer->refusal = "it does not allow this process's key";
+    else if (!peer->refusal && (is_final || peer->broken_off >= BROKEN_OFF))
+        peer->refusal = "the two do not agree on keys: its key is another one, or one of them has none";
+}
+
 const char *lk__peer_refusal(lk_peer *peer)
 {
     lk_mail *mail;
@@ -449,9 +463,7 @@ const char *lk__peer_refusal(lk_peer *peer)
         uint16_t event = 0;
         if (mail->n > 0 && mail->frames[0].bytes >= sizeof event)
             memcpy(&event, mail->frames[0].data, sizeof event);
-        peer->refusal = event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH ? "it does not allow this process's key"
-                        : event ? "the two do not agree on keys: its key is another one, or one of them has none"
-                                : peer->refusal;
+        take_event(peer, event);
         lk__mail_release(mail);
     }
     return peer->refusal;
