@@ -44,7 +44,7 @@ static void kill_children(void)
 
 void cli_kill_descendants(void)
 {
-    enum { TRIES = 100, NANOSECONDS = 10 * 1000 * 1000 };
+    enum { TRIES = 6000, NANOSECONDS = 10 * 1000 * 1000 }; /* one that waits for a disk dies when that has answered */
     for (int i = 0; i < TRIES; i++) {
         kill_children(); /* what they had is a child then */
         pid_t ended;

@@ -6,7 +6,7 @@
  * of. */
 void cli_adopt_descendants(void);
 
-/* Kills all that is left below this process, and waits for it; what cannot be killed is left after a second. */
+/* Kills all that is left below this process, and waits for it; what cannot be killed is left after a minute. */
 void cli_kill_descendants(void);
 
 #endif
