@@ -14,8 +14,8 @@
 /* Milliseconds. What mpirun has not ended by then, as on a machine that does not answer, ends when it is gone. */
 enum {
     TICK = 100,
-    FOR_OTHER_FAILURES = 200,
-    FOR_THE_CAUSE = 1500,
+    FOR_OTHER_FAILURES = 1500,
+    FOR_THE_CAUSE = 5000,
     FOR_THE_END = 1000,
     AFTER_THE_FIRST = 5000, /* that has ended as it should: the chief, or an interrupted rank */
     MOST_RESTARTS = 10
