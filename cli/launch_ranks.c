@@ -22,6 +22,7 @@ struct cli_ranks {
     int n;
     int first_failed, stalled; /* -1: none */
     double silence;            /* of the one that stalled */
+    double since_end;          /* seconds since one has ended */
     const char *title;         /* in front of a name: "rank " */
     rank ranks[];
 };
@@ -57,6 +58,7 @@ cli_failure cli_ranks_failure(const cli_ranks *ranks)
 
 static void take_end(cli_ranks *ranks, rank *r, const cli_rank_end *end)
 {
+    ranks->since_end = 0;
     r->has_ended = true;
     r->end = *end;
     r->heart = end->heart;
@@ -97,15 +99,20 @@ void cli_ranks_take(cli_ranks *ranks, const cli_record *record)
 
 void cli_ranks_age(cli_ranks *ranks, double seconds)
 {
+    seconds = seconds < 1 ? seconds : 1;
     for (int i = 0; i < ranks->n; i++)
-        ranks->ranks[i].unheard += seconds < 1 ? seconds : 1;
+        ranks->ranks[i].unheard += seconds;
+    ranks->since_end += seconds;
 }
 
 /* --- what became of them ------------------------------------------------------------------------------------------ */
 
-static double silence(const rank *r)
+/* One that waits for others has not waited longer than all of them have been as they are: it may be about to go on. */
+static double silence(const cli_ranks *ranks, const rank *r)
 {
-    return r->heart.silent + r->unheard;
+    double silent = r->heart.silent + r->unheard;
+    bool may_go_on = r->heart.state == LK_HEART_WAITS_FOR_OTHERS && silent > ranks->since_end;
+    return may_go_on ? ranks->since_end : silent;
 }
 
 /* One whose supervisor is not heard of is as good as stopped, whatever it was at. */
@@ -129,7 +136,7 @@ bool cli_ranks_any_stalled(cli_ranks *ranks, double seconds, bool all)
     int culprit = -1;
     for (int i = 0; i < ranks->n; i++) {
         const rank *r = &ranks->ranks[i];
-        bool is_silent = r->is_there && !r->has_ended && silence(r) >= seconds;
+        bool is_silent = r->is_there && !r->has_ended && silence(ranks, r) >= seconds;
         is_all = is_all && (is_silent || r->has_ended);
         if (is_silent && (culprit < 0 || is_before(r, &ranks->ranks[culprit], seconds)))
             culprit = i;
@@ -138,7 +145,7 @@ bool cli_ranks_any_stalled(cli_ranks *ranks, double seconds, bool all)
         (!is_all && state_of(&ranks->ranks[culprit], seconds) == LK_HEART_WAITS_FOR_OTHERS))
         return false;
     ranks->stalled = culprit;
-    ranks->silence = silence(&ranks->ranks[culprit]);
+    ranks->silence = silence(ranks, &ranks->ranks[culprit]);
     return true;
 }
 
@@ -192,7 +199,7 @@ bool cli_ranks_is_stopped(cli_ranks *ranks, int i)
     if (r->has_ended || r->heart.state != LK_HEART_STOPPED)
         return false;
     ranks->stalled = i;
-    ranks->silence = silence(r);
+    ranks->silence = silence(ranks, r);
     return true;
 }
 

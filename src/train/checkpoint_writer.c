@@ -118,12 +118,14 @@ static void *run(void *argument)
         }
         pthread_mutex_unlock(&w->mutex);
         lk_error_clear();
+        lk__now(LK_DOING_WORK, "write a checkpoint"); /* whoever waits for it goes on as it does */
         lk_status status = write_job(w, j);
         lk_error_state error = {.status = LK_OK}, left = {.status = LK_OK};
         if (status != LK_OK)
             lk__error_save(&error);
         else if (lk__checkpoint_prune(w->folder, w->keep, w->best.name) != LK_OK)
             lk__error_save(&left);
+        lk__now(LK_DOING_NOTHING, "no work");
         pthread_mutex_lock(&w->mutex);
         w->last = error;
         if (status != LK_OK)
