@@ -472,6 +472,9 @@ static void a_rank_that_is_not_started(void **state)
     complains("connecting GPUs has stood still for 1 s; of 2 ranks, rank 0 on cuda:0 waits: ");
 }
 
+/* Seconds: that long a rank that is there may take to begin, on a machine that others use too. */
+#define PATIENCE "6"
+
 /* Takes part in one sum, and `sums` more. */
 typedef struct leaving_rank {
     pthread_t thread;
@@ -529,7 +532,7 @@ static void a_rank_that_leaves(void **state)
     needs_nccl();
     assert_ok(make_id(&id));
     values_of(0);
-    setenv("LOCKSTEP_EXCHANGE_TIMEOUT", "1", 1);
+    setenv("LOCKSTEP_EXCHANGE_TIMEOUT", PATIENCE, 1);
     leaving_rank ranks[2] = {{.rank = 0, .sums = 2, .id = &id}, {.rank = 1, .id = &id}};
     for (int r = 0; r < 2; r++)
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, leaving_main, &ranks[r]), 0);
@@ -540,7 +543,7 @@ static void a_rank_that_leaves(void **state)
     assert_true(ranks[1].right);
     assert_int_equal(ranks[0].status, LK_ERR_DEVICE);
     lk__fail(LK_ERR_DEVICE, "%s", ranks[0].message);
-    complains("the exchange between GPUs has stood still for 1 s; of 2 ranks, rank 0 on cuda:0 waits: ");
+    complains("the exchange between GPUs has stood still for " PATIENCE " s; of 2 ranks, rank 0 on cuda:0 waits: ");
 }
 
 /* This program once more as rank `rank`, which hands its id on to descriptor 1, or takes it from descriptor 0. `how`:
@@ -611,7 +614,7 @@ static void ranks_in_processes(void **state)
 static void a_rank_that_dies(void **state)
 {
     (void)state;
-    setenv("LOCKSTEP_EXCHANGE_TIMEOUT", "2", 1);
+    setenv("LOCKSTEP_EXCHANGE_TIMEOUT", PATIENCE, 1);
     run_processes("--leaving-rank", 1);
     /* As where NCCL is not told by anybody: ranks that reach each other's memory. */
     setenv("LOCKSTEP_EMULATED_NCCL_SILENT", "1", 1);
@@ -626,9 +629,9 @@ static bool outlives(int rank, const lk_links_id *id)
     leaving_rank self = {.rank = rank, .sums = rank == 0 ? 2 : 0, .dies = rank == 1, .may_fail = rank == 0, .id = id};
     values_of(0);
     leaving_main(&self);
-    bool is_named =
-        strstr(self.message, "the exchange between GPUs has stood still for 2 s; of 2 ranks, rank 0 on cuda:0 waits") ||
-        strstr(self.message, "NCCL: exchange between GPUs: ");
+    bool is_named = strstr(self.message, "the exchange between GPUs has stood still for " PATIENCE
+                                         " s; of 2 ranks, rank 0 on cuda:0 waits") ||
+                    strstr(self.message, "NCCL: exchange between GPUs: ");
     if (!is_named)
         fprintf(stderr, "rank %d is told '%s'\n", rank, self.message);
     return self.right && self.status != LK_OK && is_named;
