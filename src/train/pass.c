@@ -291,7 +291,7 @@ static lk_status rest_elsewhere(lk_trainer *trainer, bool *pausing)
     LK_TRY(lk__ps_pull(trainer));
     lk__ps_pause(trainer, false);
     *pausing = false;
-    return tell_rest(trainer);
+    return lk__ps_has_all(trainer) ? tell_rest(trainer) : LK_OK; /* an interrupt ends the wait for servers */
 }
 
 /* The same where workers elsewhere take the steps (parameter-server), in whatever order they are through. */

@@ -20,7 +20,7 @@ struct ps_chief {
     lk_post *post;
     ps_coordinator *coordinator;
     ps_layout layout;
-    ps_directory directory;
+    ps_directory coordinators, directory; /* directory: the same, for somebody who may be interrupted */
     ps_client *client;
     lk_tensor **state[LK_OPTIMIZER_SLOTS]; /* [n_slots][parameters]: the optimiser's, of the first replica */
     int n_slots, n_parameters;
@@ -170,6 +170,29 @@ static lk_status list_state(lk_trainer *trainer, struct ps_chief *chief)
     return LK_OK;
 }
 
+static int generation(void *user)
+{
+    const ps_directory *d = &((lk_trainer *)user)->chief->coordinators;
+    return d->generation(d->user);
+}
+
+static lk_status look_up(void *user, ps_server_place *places, int *of)
+{
+    const ps_directory *d = &((lk_trainer *)user)->chief->coordinators;
+    return d->look_up(d->user, places, of);
+}
+
+/* Who is interrupted waits for no server that is not there. */
+static lk_status check(void *user)
+{
+    const lk_trainer *trainer = user;
+    const ps_directory *d = &trainer->chief->coordinators;
+    LK_TRY(d->check(d->user));
+    if (lk__is_interrupted(trainer) && !lk__ps_coordinator_has_servers(trainer->chief->coordinator))
+        LK_FAIL(LK_ERR_INTERRUPTED, "training: interrupted while a parameter server is not there");
+    return LK_OK;
+}
+
 static lk_status start(lk_trainer *trainer, struct ps_chief *chief)
 {
     const lk_plan *plan = &trainer->plan;
@@ -193,7 +216,8 @@ static lk_status start(lk_trainer *trainer, struct ps_chief *chief)
     lk_status status = lk__ps_coordinator_start(chief->coordinator, &training);
     lk__free(fields);
     LK_TRY(status);
-    chief->directory = lk__ps_coordinator_directory(chief->coordinator);
+    chief->coordinators = lk__ps_coordinator_directory(chief->coordinator);
+    chief->directory = (ps_directory){.user = trainer, .generation = generation, .look_up = look_up, .check = check};
     return lk__ps_client_new(chief->post, &chief->layout, training.setup.run, &chief->directory, &chief->client);
 }
 
@@ -286,20 +310,27 @@ static void update_report(struct ps_chief *chief)
     lk__ps_totals_add(report, &chief->earlier);
 }
 
-lk_status lk__ps_pull(lk_trainer *trainer)
+static lk_status pull(lk_trainer *trainer, struct ps_chief *chief)
 {
-    struct ps_chief *chief = trainer->chief;
     lk_tensor *const *sets[LK_MAX_DEVICES];
-    if (lk__is_interrupted(trainer) && !lk__ps_coordinator_has_servers(chief->coordinator))
-        return LK_OK;
     for (int r = 0; r < trainer->n_devices; r++)
         sets[r] = lk_trainer_variables(trainer, r);
+    LK_TRY(check(trainer));
     LK_TRY(lk__ps_client_pull_all(chief->client, sets, trainer->n_devices, (lk_tensor *const *const *)chief->state,
                                   chief->n_slots));
     lk__optimizer_resume(lk_replicas_optimizer(trainer->replicas, 0), chief->optimizer_lead + trainer->updates);
     chief->pulled = trainer->steps;
     LK_TRY(lk__ps_client_pull_nothing(chief->client, true));
     update_report(chief);
+    return LK_OK;
+}
+
+lk_status lk__ps_pull(lk_trainer *trainer)
+{
+    lk_status status = pull(trainer, trainer->chief);
+    if (status != LK_ERR_INTERRUPTED)
+        return status;
+    lk_error_clear(); /* lk__ps_has_all tells what there is */
     return LK_OK;
 }
 
