@@ -122,7 +122,8 @@ LK_API const char *lk_dataset_sample_name(const lk_dataset *dataset, int64_t ind
 /* "fashion-mnist"; "idx" for a pair of files; for a path its last part. */
 LK_API const char *lk_dataset_name(const lk_dataset *dataset);
 
-/* Where the samples came from: the path of the images, or "generated". */
+/* Where the samples came from: the path of the images (of pictures the folder with the split's classes), or
+ * "generated". */
 LK_API const char *lk_dataset_source(const lk_dataset *dataset);
 
 /* Whether lk_dataset_open knows the name, or there is a file or folder of that path. */

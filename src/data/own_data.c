@@ -55,6 +55,7 @@ typedef struct pictures {
     const char *root;
     lk_split split;
     const lk_dataset_opts *opts;
+    char source[PATH_MAX]; /* the folder with the split's classes */
     lk__folder folder;
 } pictures;
 
@@ -81,23 +82,23 @@ static lk_status scan_pictures(pictures *p)
 {
     bool split_by_folders = has_folder(p->root, "train"), held_out = p->opts->val_split > 0;
     const char *test = has_folder(p->root, "val") ? "val" : "test";
-    char train[PATH_MAX], path[PATH_MAX];
+    char train[PATH_MAX];
     snprintf(train, PATH_MAX, "%s%s", p->root, split_by_folders ? "/train" : "");
-    snprintf(path, PATH_MAX, "%s", train);
+    snprintf(p->source, PATH_MAX, "%s", train);
     if (p->split == LK_SPLIT_TEST && !held_out) {
         if (!split_by_folders || !has_folder(p->root, test))
             return lk__no_test_set(p->root, split_by_folders ? "val/ or test/ beside train/"
                                                              : "val/ or test/ beside a train/ with the classes");
-        snprintf(path, PATH_MAX, "%s/%s", p->root, test);
+        snprintf(p->source, PATH_MAX, "%s/%s", p->root, test);
     }
     LK_TRY(lk__list_folders(train, &p->folder.classes));
-    LK_TRY(lk__folder_scan(path, &p->folder));
+    LK_TRY(lk__folder_scan(p->source, &p->folder));
     if (p->folder.loose)
         lk__log(LK_LOG_WARNING, "%" PRId64 " pictures lie beside the folders of classes, as %s: left out",
                 p->folder.loose, p->folder.first_loose);
     if (p->folder.others)
         lk__log(LK_LOG_WARNING, "%" PRId64 " files of %s are no pictures by their names, as %s: left out",
-                p->folder.others, path, p->folder.other);
+                p->folder.others, p->source, p->folder.other);
     return held_out ? select_held_out(p) : LK_OK;
 }
 
@@ -185,7 +186,7 @@ static lk_status open_path(const char *path, const char *name, lk_split split, c
     if (holds_pictures) {
         pictures p = {.root = path, .split = split, .opts = opts};
         LK_TRY(read_pictures(&p, &samples));
-        return lk__dataset_make(name, path, &samples, opts->limit, dataset);
+        return lk__dataset_make(name, p.source, &samples, opts->limit, dataset);
     }
     lk_split wanted = opts->val_split > 0 ? LK_SPLIT_TRAIN : split;
     LK_TRY(lk__is_folder(path) ? read_folder(path, wanted, opts, source, &samples)

@@ -15,7 +15,7 @@ static void samples_are_ordered_by_name(void **state)
     lk_dataset_opts opts = settings();
     lk_dataset *dataset = open_set(LK_SPLIT_TRAIN, &opts);
     assert_string_equal(lk_dataset_name(dataset), "set");
-    assert_string_equal(lk_dataset_source(dataset), in_dir("set"));
+    assert_string_equal(lk_dataset_source(dataset), in_dir("set/train"));
     assert_int_equal(lk_dataset_channels(dataset), 1);
     assert_int_equal(lk_dataset_height(dataset), SIDE);
     assert_int_equal(lk_dataset_width(dataset), SIDE);
@@ -49,6 +49,7 @@ static void val_is_taken_before_test(void **state)
     lk_dataset_opts opts = settings();
     lk_dataset *dataset = open_set(LK_SPLIT_TEST, &opts);
     expect_samples(dataset, (int[]){31}, 1);
+    assert_string_equal(lk_dataset_source(dataset), in_dir("set/val"));
     assert_int_equal(lk_dataset_labels(dataset)[0], 1);
     lk_dataset_release(dataset);
     make_folder("set/val/c");
