@@ -122,7 +122,7 @@ LK_API lk_status lk_leave_processes(void);
  * where it trains with no others, or has left them. What fails in one of several processes fails in all of them: in the
  * others with the same status, and "rank 1 on HOST gave up: " in front of the message. Training sees to that by itself;
  * this does where something else has failed. Then, as whoever started the processes may end all when the first one
- * ends, it waits until the others, too, have come here, a second at most. */
+ * ends, it waits until the others, too, have come here, five seconds at most. */
 LK_API void lk_abandon_processes(void);
 
 /* Names that lk_strategy_new takes; NULL past the end. */

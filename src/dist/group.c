@@ -318,7 +318,7 @@ lk_status lk_leave_processes(void)
 /* Where one does not come, whoever started the processes sees to the end. */
 void lk_abandon_processes(void)
 {
-    const double patience = 1;
+    const double patience = 5; /* seconds: others have yet to say why they end, and may have no core */
     if (!atomic_load(&the_group.has_notes))
         return;
     lk__processes_give_up(lk_error_status());

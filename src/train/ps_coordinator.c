@@ -311,9 +311,10 @@ static void name_those_awaited(const ps_coordinator *c)
                     c->servers[s].place.address);
 }
 
+/* Those that have died are lost in between; the others may be at work, or have no core. */
 void lk__ps_coordinator_end(ps_coordinator *c, ps_state state, const char *reason)
 {
-    enum { PATIENCE = 2000, LOOK = 10 };
+    enum { PATIENCE = 10000, LOOK = 10 };
     static const struct timespec look = {.tv_nsec = LOOK * 1000000L};
     if (!c->is_started)
         return;

@@ -67,7 +67,7 @@ bool lk__ps_coordinator_is_idle(ps_coordinator *coordinator);
 bool lk__ps_coordinator_has_servers(ps_coordinator *coordinator);
 
 /* Tells all processes how training ended, and waits until workers have left and servers know; for those that do not
- * answer two seconds, and names them. */
+ * answer ten seconds at most, and names them. */
 void lk__ps_coordinator_end(ps_coordinator *coordinator, ps_state state, const char *reason);
 
 /* Where servers are, for the chief's own client. */

@@ -180,7 +180,7 @@ static lk_status carry_out(worker *w, const ps_task *task, ps_work *work)
 static lk_status end_of_training(worker *w, ps_state state)
 {
     static const struct timespec look = {.tv_nsec = 10 * 1000000L};
-    for (int looks = 0; state == PS_FAILED && looks < 100; looks++) {
+    for (int looks = 0; state == PS_FAILED && looks < 500; looks++) {
         LK_TRY(lk__ps_pulse_check(w->membership.pulse));
         nanosleep(&look, NULL);
     }
