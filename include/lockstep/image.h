@@ -29,7 +29,7 @@ enum { LK_IMAGE_MAX_FILE_SIDE = 65535, LK_IMAGE_MAX_SIDE = 8192 };
 /* Reads a picture; `opts` NULL means as the file has it. What it is shows in its first bytes, not in its name. Palettes
  * are looked up, 16 bits become 8, transparency is left out; what a file says of gamma, colour profiles or orientation
  * is not looked at. Resizing is bilinear, and wider by the factor where it shrinks (a triangle filter over all pixels
- * that fall into one), in fixed point: the same bytes on every machine, and Pillow's. What JPEG is decoded to
+ * that fall into one), in fixed point: the same bytes on every machine, and Pillow 11's. What JPEG is decoded to
  * is libjpeg-turbo's choice.
  *
  * The header is looked at before memory is taken: pictures above LK_IMAGE_MAX_PIXELS or LK_IMAGE_MAX_FILE_SIDE are

@@ -1,6 +1,6 @@
 /* A triangle filter in each direction, columns first, rounded to bytes in between: what Pillow's resize with BILINEAR
- * does, so that a network sees here what it saw there. Weights are made in double and rounded to 22 bits behind the
- * point; from there on all is integers. */
+ * does (up to version 11; later ones begin with the height of tall pictures), so that a network sees here what it saw
+ * there. Weights are made in double and rounded to 22 bits behind the point; from there on all is integers. */
 #include "data/resize.h"
 
 #include "base/mem.h"
