@@ -100,6 +100,7 @@ static _Noreturn void become_rank(const supervised *s, pid_t parent, const char 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent)
         _exit(1);
+    signal(SIGUSR1, SIG_IGN); /* one that has come to the supervisor's group is the supervisor's to pass on */
     for (int i = 0; i < CAUGHT; i++)
         signal(caught[i], SIG_DFL);
     let_signals_come();
