@@ -103,7 +103,7 @@ run 0 "${small[@]}" --over devices=1xcpu,3xcpu --json
 small_no_devices=(sweep --data synthetic --limit-train 128)
 run 0 "${small_no_devices[@]}" --over batch-size=128,8 --json
 [[ $(grep '"devices": ' stdout | sort -u | wc -l) -eq 1 ]] || fail "other devices for the smaller batch"
-if [[ $(nproc) -gt 1 ]]; then
+if [[ $(count_cores) -gt 1 ]]; then
     run 0 "${small_no_devices[@]}" --over batch-size=128,1
     lines '^batch-size +images/s +devices +shards$' "^128 +$number +[2-9] +4\$" "^1 +$number +1 +1\$"
 fi

@@ -38,6 +38,12 @@ needs_mpi()
     export ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0
 }
 
+# How many cores it may use; nproc would go by $OMP_NUM_THREADS.
+count_cores()
+{
+    "$LOCKSTEP" devices | grep -c '^cpu:'
+}
+
 # --- what it printed -------------------------------------------------------------------------------------------------
 
 silent_stdout()

@@ -376,13 +376,14 @@ says 'rate 0.0125 with 1 epoch of warm-up from 0,'
 says 'rate 0.0125  ' # the last update's
 
 # Cores that a small batch leaves idle are pointed out where nobody said how many devices.
-if [[ $(nproc) -gt 1 ]]; then
+cores=$(count_cores)
+if [[ $cores -gt 1 ]]; then
     few=(train --data synthetic --limit-train 64 --limit-val 0 --epochs 1)
     run 0 "${few[@]}" --batch-size 32
-    grep -qE "^ +1 of $(nproc) cores: a batch of 32 is 1 shard; --devices [0-9]+ uses (both|all|more)\$" \
+    grep -qE "^ +1 of $cores cores: a batch of 32 is 1 shard; --devices [0-9]+ uses (both|all|more)\$" \
         "$work/stderr" || fail "idle cores are not pointed out"
     run 0 "${few[@]}" --batch-size 1
-    grep -qxE " +1 of $(nproc) cores: a batch of 1 is 1 shard" "$work/stderr" || fail "one image for two devices"
+    grep -qxE " +1 of $cores cores: a batch of 1 is 1 shard" "$work/stderr" || fail "one image for two devices"
     run 0 "${few[@]}" --batch-size 32 --devices 1
     ! grep -q ' cores: ' "$work/stderr" || fail "devices that were asked for are explained"
 fi
@@ -557,7 +558,7 @@ silent_stderr
 cores=$(grep -cE '^cpu:[0-9]+ +.+' "$work/stdout")
 [[ $cores -ge 1 && $(grep -cE '^ref:[0-9]+ +.+' "$work/stdout") -eq $cores ]] || fail "cpu and ref differ in number"
 
-run 0 "${small[@]}" --devices $((cores + 1))
+run 0 "${small[@]}" --limit-train $((2 * cores + 2)) --batch-size $((2 * cores + 2)) --devices $((cores + 1))
 silent_stdout
 says "warning: $((cores + 1)) cpu devices share $cores core"
 run 0 "${small[@]}" --devices "cpu:$cores"
