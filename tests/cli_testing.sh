@@ -3,6 +3,13 @@
 # shellcheck shell=bash disable=SC2034 # what is set here is read there
 set -euo pipefail
 
+# What is compared here has a point in its numbers, which printf and awk would not take in every language.
+if [[ -n ${LC_ALL-} ]]; then
+    export LANG=$LC_ALL
+    unset LC_ALL
+fi
+export LC_NUMERIC=C
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 ulimit -c 0
