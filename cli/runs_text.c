@@ -131,8 +131,16 @@ static lk_text_style style(void)
     return s;
 }
 
-/* Both runs' curves of one quantity, in the terminal and, where out is not NULL, in a file; nothing where neither has
- * any. */
+static lk_status nothing_to_write(const char *out)
+{
+    fputs("lockstep: ", stderr);
+    cli_print_clean(out, stderr);
+    fputs(": is not written: neither run has an epoch to draw\n", stderr);
+    return LK_ERR_NOT_FOUND;
+}
+
+/* Both runs' curves of one quantity, in the terminal and, where out is not NULL, in a file; nothing in the terminal
+ * where neither has any. */
 static lk_status draw(const lk_run *a, const lk_run *b, const char *const names[2], const char *title, size_t place,
                       double most, const char *out)
 {
@@ -152,6 +160,8 @@ static lk_status draw(const lk_run *a, const lk_run *b, const char *const names[
         lk_free(text);
         if (status == LK_OK && out)
             status = lk_line_chart_write(&chart, out);
+    } else if (status == LK_OK && out) {
+        status = nothing_to_write(out);
     }
     for (int i = 0; i < 2; i++) {
         free(curves[i].x);

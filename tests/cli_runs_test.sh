@@ -89,6 +89,16 @@ run 1 runs compare "$work/logs/a" "$work/odd"
 complains 'odd/epochs.jsonl: is no file'
 run 1 runs compare "$work/logs/a" "$work/empty"
 complains 'holds no records of a run'
+
+# Two runs that were asked for a picture before their first epoch was over.
+mkdir "$work/begun"
+: >"$work/begun/epochs.jsonl"
+run 1 runs compare "$work/begun" "$work/begun" --out "$work/nothing.svg"
+prints 'no setting differs'
+says 'nothing.svg: is not written: neither run has an epoch to draw'
+[[ ! -e $work/nothing.svg ]] || fail "a picture of nothing"
+run 0 runs compare "$work/begun" "$work/begun"
+
 run 2 runs compare "$work/logs/a"
 complains 'two runs are needed'
 run 2 runs a b
