@@ -161,7 +161,7 @@ static void refuses_what_does_not_fit(void **state)
     refused("has no 4.weight, which is dense1.weight of model keras-cnn");
     entries[2] = (lk__safetensors_entry){"module.4.weight", LK_SHAPE(5408, 64), zeros};
     write_weights(entries, ALL);
-    refused("and not the shape that dense1.weight needs");
+    refused("4.weight has shape [5408,64], and as dense1.weight of model keras-cnn it must have [64,5408]");
     entries[2].shape = LK_SHAPE(64, 5408);
     entries[0].name = "module.9.weight"; /* also where it is the first, or the last, that is missing */
     write_weights(entries, ALL);

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/backend.h"
+#include "core/tensor.h"
 #include "nn/model.h"
 
 #include <errno.h>
@@ -241,6 +242,7 @@ const json_t *lk__checkpoint_member(const lk_checkpoint *checkpoint, const char 
 
 lk_status lk__checkpoint_check_model(const lk_checkpoint *c, const lk_model *model)
 {
+    char wanted[128], there[128];
     if (lk_model_variable_count(model) != c->n)
         LK_FAIL(LK_ERR_FORMAT, "%s: has %d variables, and model %s has %d", c->folder, c->n, lk_model_name(model),
                 lk_model_variable_count(model));
@@ -250,9 +252,12 @@ lk_status lk__checkpoint_check_model(const lk_checkpoint *c, const lk_model *mod
         if (strcmp(name, c->tensors[i]->name) != 0)
             LK_FAIL(LK_ERR_FORMAT, "%s: variable %d is %s, and of model %s it is %s", c->folder, i, c->tensors[i]->name,
                     lk_model_name(model), name);
-        if (want.ndim != have.ndim || memcmp(want.dim, have.dim, (size_t)want.ndim * sizeof *want.dim) != 0)
-            LK_FAIL(LK_ERR_FORMAT, "%s: variable %s has another shape than that of model %s", c->folder, name,
-                    lk_model_name(model));
+        if (lk__shape_equal(want, have))
+            continue;
+        lk__shape_text(want, wanted, sizeof wanted);
+        lk__shape_text(have, there, sizeof there);
+        LK_FAIL(LK_ERR_FORMAT, "%s: variable %s has shape %s, and that of model %s has %s", c->folder, name, there,
+                lk_model_name(model), wanted);
     }
     return LK_OK;
 }

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "core/tensor.h"
 #include "nn/model.h"
 #include "train/trainer.h"
 
@@ -143,17 +144,17 @@ static bool is_transposed(const naming *n, const char *ours, lk_shape shape)
     return n && shape.ndim == 2 && strstr(ours, "dense");
 }
 
+/* want: as it is in the file. */
 static lk_status check_shape(const char *path, const lk__safetensor *tensor, const char *ours, lk_shape want,
-                             bool transposed)
+                             const lk_model *model)
 {
-    bool equal = tensor->shape.ndim == want.ndim;
-    for (int d = 0; equal && d < want.ndim; d++)
-        equal = tensor->shape.dim[d] == want.dim[transposed ? want.ndim - 1 - d : d];
-    if (!equal)
-        LK_FAIL(LK_ERR_FORMAT,
-                "--weights %s: %s has %lld elements in %d axes, and not the shape that %s needs, of %lld", path,
-                tensor->name, (long long)tensor->count, tensor->shape.ndim, ours, (long long)lk_shape_count(want));
-    return LK_OK;
+    char needed[128], there[128];
+    if (lk__shape_equal(tensor->shape, want))
+        return LK_OK;
+    lk__shape_text(want, needed, sizeof needed);
+    lk__shape_text(tensor->shape, there, sizeof there);
+    LK_FAIL(LK_ERR_FORMAT, "--weights %s: %s has shape %s, and as %s of model %s it must have %s", path, tensor->name,
+            there, ours, lk_model_name(model), needed);
 }
 
 static lk_status transpose(float *values, lk_shape shape)
@@ -177,11 +178,12 @@ static lk_status read_variable(const char *path, const lk__safetensors *file, co
     const char *ours = lk_model_variable_name(model, index);
     lk_shape shape = lk_model_variable_shape(model, index);
     bool transposed = is_transposed(n, ours, shape);
+    lk_shape in_file = transposed ? LK_SHAPE(shape.dim[1], shape.dim[0]) : shape;
     const lk__safetensor *tensor = find_variable(file, n, ours, name);
     if (!tensor)
         LK_FAIL(LK_ERR_FORMAT, "--weights %s: has no %s, which is %s of model %s", path, name, ours,
                 lk_model_name(model));
-    LK_TRY(check_shape(path, tensor, ours, shape, transposed));
+    LK_TRY(check_shape(path, tensor, ours, in_file, model));
     LK_TRY(lk__safetensors_read(file, tensor, values));
     return transposed ? transpose(values, shape) : LK_OK;
 }
