@@ -7,6 +7,8 @@
 #include "lockstep/checkpoint.h"
 #include "lockstep/log.h"
 
+#include <math.h>
+
 static char said[1024];
 
 static int make_silent_folder(void **state)
@@ -404,6 +406,48 @@ static void unwinds_without_memory(void **state)
     lk_model_release(model);
 }
 
+/* Of a loop that looks for the smallest loss and has none yet; and what could not be read again is not written. */
+static void loops_say_what_they_like(void **state)
+{
+    (void)state;
+    lk_model *model = dense_model(7);
+    lk_strategy *strategy;
+    lk_replicas *replicas = new_replicas(&strategy, "one-device", "cpu", model, 1);
+    assert_ok(lk_replicas_save(replicas, folder,
+                               &(lk_checkpoint_info){.epoch = 1, .steps = 3, .metric = "loss", .best = INFINITY}));
+    lk_checkpoint *checkpoint = open_last(folder);
+    const lk_checkpoint_info *info = lk_checkpoint_get_info(checkpoint);
+    assert_true(strcmp(info->metric, "loss") == 0 && info->best == INFINITY);
+    lk_checkpoint_release(checkpoint);
+    assert_int_equal(lk_replicas_save(replicas, folder, &(lk_checkpoint_info){.steps = -1}), LK_ERR_ARGUMENT);
+    assert_non_null(strstr(lk_error_message(), "steps -1"));
+    lk_error_clear();
+    lk_replicas_release(replicas);
+    lk_strategy_release(strategy);
+    lk_model_release(model);
+}
+
+/* What is called almost as a checkpoint is none, and stays. */
+static void other_names_are_no_checkpoints(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"checkpoint-9", "checkpoint-0000000009", "checkpoint-00000009x",
+                                        "checkpoint-99999999999999999999", "checkpoint-+0000009"};
+    char path[256];
+    save_at(2, 3);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        assert_int_equal(mkdir(path, 0700), 0);
+    }
+    lk_checkpoint *checkpoint = open_last(folder);
+    assert_int_equal(lk_checkpoint_get_info(checkpoint)->steps, 2);
+    lk_checkpoint_release(checkpoint);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        assert_int_equal(rmdir(path), 0);
+    }
+}
+
 static void says_that_there_is_none(void **state)
 {
     (void)state;
@@ -435,6 +479,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_model_needs_no_optimizer, make_silent_folder, remove_folder),
         cmocka_unit_test_setup_teardown(manifests_list_nothing_elsewhere, make_silent_folder, remove_folder),
         cmocka_unit_test_setup_teardown(unwinds_without_memory, make_silent_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(loops_say_what_they_like, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(other_names_are_no_checkpoints, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(says_that_there_is_none, make_silent_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -112,8 +112,8 @@ LK_API lk_callback lk_callback_checkpoint(const char *folder, const lk_checkpoin
  * `best` and `best_epoch` as they are so far, and where best_epoch is `epoch` and no batch follows this one becomes the
  * folder's best. The rest comes from the replicas. A checkpoint after as many steps is replaced. Waits for the devices
  * and the disk. Where several processes train together, one of them writes. Errors: LK_ERR_IO, LK_ERR_MEMORY,
- * LK_ERR_STATE (another one writes there: a training, or a writer, this program's too), LK_ERR_ARGUMENT (two settings
- * have one name; `folder` is a checkpoint itself). */
+ * LK_ERR_STATE (another one writes there: a training, or a writer, this program's too), LK_ERR_ARGUMENT (a position
+ * below 0; two settings with one name; `folder` is a checkpoint itself). */
 LK_API lk_status lk_replicas_save(lk_replicas *replicas, const char *folder, const lk_checkpoint_info *info);
 
 /* Writes the same in a thread of its own, and removes what is neither among the newest `keep` (0: 3) nor the best. For
@@ -126,8 +126,8 @@ LK_API lk_checkpoint_writer *lk_checkpoint_writer_new(lk_replicas *replicas, con
                                                       const lk_checkpoint *resumed, int64_t keep);
 
 /* Waits for the devices and until there is a copy in host memory, where there is room for two. One that could not be
- * written leaves those before it as they are, and a warning says so. Errors: LK_ERR_MEMORY, LK_ERR_ARGUMENT (two
- * settings have one name), those of the devices. */
+ * written leaves those before it as they are, and a warning says so. Errors: LK_ERR_MEMORY, LK_ERR_ARGUMENT (a
+ * position below 0, two settings with one name), those of the devices. */
 LK_API lk_status lk_checkpoint_writer_save(lk_checkpoint_writer *writer, const lk_checkpoint_info *info);
 
 /* Waits until all of it is on disk. Errors: that of the last one. */

@@ -23,8 +23,7 @@ void lk_state_set_text(lk_state *state, const char *name, const char *text)
     lk__json_field(state->out, LK_TEXT(name, text));
 }
 
-/* JSON has no such numbers: io/json.c writes them as texts. */
-static double number_of(const json_t *value)
+double lk__state_number(const json_t *value)
 {
     const char *text = json_string_value(value);
     if (!text)
@@ -39,7 +38,7 @@ int64_t lk_state_get(const lk_state *state, const char *name, double *values, in
         return -1;
     int64_t count = (int64_t)json_array_size(list);
     for (int64_t i = 0; i < n && i < count; i++)
-        values[i] = number_of(json_array_get(list, (size_t)i));
+        values[i] = lk__state_number(json_array_get(list, (size_t)i));
     return count;
 }
 

@@ -13,6 +13,9 @@ struct lk_state {
     const json_t *in; /* an object, or NULL: nothing is there */
 };
 
+/* A number as io/json.c writes it, those that JSON does not have too; NaN: it is none. */
+double lk__state_number(const json_t *value);
+
 /* What a file of records holds so far. */
 void lk__state_set_mark(lk_state *state, lk__file_mark mark);
 

@@ -5,6 +5,7 @@
 #include "base/status.h"
 #include "io/json.h"
 #include "lockstep/record.h"
+#include "train/callback_state.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -24,16 +25,16 @@ void lk__checkpoint_name(int64_t steps, char name[LK_CHECKPOINT_NAME])
     snprintf(name, LK_CHECKPOINT_NAME, "checkpoint-%08" PRId64, steps);
 }
 
-/* Steps of "checkpoint-00000120"; -1: another name. */
+/* Steps of "checkpoint-00000120"; -1: another name, also one that only stands for the same number. */
 static int64_t steps_of(const char *name)
 {
     static const char prefix[] = "checkpoint-";
-    const char *digits = name + sizeof prefix - 1;
-    size_t length = strlen(name);
-    if (strncmp(name, prefix, sizeof prefix - 1) != 0 || length < sizeof prefix + 7 || length > sizeof prefix + 17 ||
-        strspn(digits, "0123456789") != strlen(digits))
+    char whole[LK_CHECKPOINT_NAME];
+    if (strncmp(name, prefix, sizeof prefix - 1) != 0)
         return -1;
-    return strtoll(digits, NULL, 10);
+    int64_t steps = strtoll(name + sizeof prefix - 1, NULL, 10);
+    lk__checkpoint_name(steps, whole);
+    return steps >= 0 && strcmp(name, whole) == 0 ? steps : -1;
 }
 
 static int by_number(const void *a, const void *b)
@@ -81,7 +82,7 @@ static bool take_best(const json_t *json, lk__best *best)
         return false;
     snprintf(best->name, sizeof best->name, "%s", name);
     snprintf(best->metric, sizeof best->metric, "%s", metric ? metric : "");
-    best->value = json_number_value(json_object_get(json, "value"));
+    best->value = lk__state_number(json_object_get(json, "value"));
     best->epoch = json_integer_value(json_object_get(json, "epoch"));
     return true;
 }

@@ -6,6 +6,7 @@
 #include "io/json.h"
 #include "lockstep/build.h"
 #include "nn/model.h"
+#include "train/callback_state.h"
 #include "train/trainer.h"
 
 #include <inttypes.h>
@@ -239,7 +240,7 @@ static void read_best(lk_checkpoint *c)
 {
     const json_t *best = json_object_get(c->state, "best");
     c->info.metric = json_string_value(json_object_get(best, "metric"));
-    c->info.best = json_number_value(json_object_get(best, "value"));
+    c->info.best = best ? lk__state_number(json_object_get(best, "value")) : 0;
     c->info.best_epoch = json_integer_value(json_object_get(best, "epoch"));
 }
 

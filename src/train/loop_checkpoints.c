@@ -39,8 +39,19 @@ static void put_settings(lk__bytes *out, const lk_checkpoint_info *info)
     lk__json_close(out, '}');
 }
 
+/* What could be written and not be read again. */
+static lk_status check_position(const lk_checkpoint_info *info)
+{
+    if (info->epoch < 0 || info->batch < 0 || info->steps < 0 || info->samples_seen < 0)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "checkpoint: epoch %lld, batch %lld, steps %lld, samples_seen %lld: none may be below 0",
+                (long long)info->epoch, (long long)info->batch, (long long)info->steps, (long long)info->samples_seen);
+    return LK_OK;
+}
+
 static lk_status fill(lk_replicas *replicas, const lk_checkpoint_info *info, lk__checkpoint_contents *contents)
 {
+    LK_TRY(check_position(info));
     const lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
     lk_checkpoint_info known = *info;
     if (optimizer)
