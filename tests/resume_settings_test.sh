@@ -75,6 +75,16 @@ rm "$work/a net.lk"
 run 0 "${training[@]}" --model "$work/kept/checkpoint-00000009/model.lk" --checkpoint-dir "$work/kept" --resume
 ends_alike "$wanted"
 
+# Names may be as long as model files allow, one inside the other.
+long=$(printf 'n%.0s' {1..500})
+printf 'flatten\na%s: sequential\nb%s: sequential\nc%s: dense 4\nend\nend\ndense classes\n' "$long" "$long" "$long" \
+    >"$work/long.lk"
+keep_until 9 "${training[@]}" --model "$work/long.lk" --momentum 0.9
+wanted=$(digests)
+run 0 "${training[@]}" --model "$work/long.lk" --momentum 0.9 --checkpoint-dir "$work/kept" --resume
+ends_alike "$wanted"
+run 0 "${training[@]}" --model "$work/long.lk" --weights "$work/kept/checkpoint-00000024/model.safetensors"
+
 # What the manifest does not list is not the checkpoint's.
 keep_until 9 "${training[@]}" --model lenet
 lenet=$(digests)

@@ -54,7 +54,7 @@ static const naming namings[] = {
     {"wrn-16-10", stem, wrn_blocks, wrn_inner},
 };
 
-enum { NAME = 256 };
+enum { NAME = 64 }; /* of a variable of a reference model */
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
@@ -86,30 +86,33 @@ static bool translate(const naming *n, const char *ours, char theirs[NAME])
     return false;
 }
 
-/* A file of DistributedDataParallel has "module." before each name. */
-static const lk__safetensor *look_up(const lk__safetensors *file, const char *name)
+/* Our variable's name by a file's naming, in `theirs` where that is another; n NULL: our own. */
+static const char *name_in_file(const naming *n, const char *ours, char theirs[NAME])
 {
-    char wrapped[NAME + 8];
-    const lk__safetensor *tensor = lk__safetensors_find(file, name);
-    snprintf(wrapped, sizeof wrapped, "module.%s", name);
-    return tensor ? tensor : lk__safetensors_find(file, wrapped);
+    return n && translate(n, ours, theirs) ? theirs : ours;
 }
 
-/* Our variable by the file's naming; NULL: it has none. n NULL: our own. */
-static const lk__safetensor *find_variable(const lk__safetensors *file, const naming *n, const char *ours,
-                                           char name[NAME])
+/* A file of DistributedDataParallel has "module." before each name. */
+static const lk__safetensor *find_variable(const lk__safetensors *file, const naming *n, const char *ours)
 {
-    if (!n || !translate(n, ours, name))
-        snprintf(name, NAME, "%s", ours);
-    return look_up(file, name);
+    static const char wrapper[] = "module.";
+    char theirs[NAME];
+    const char *name = name_in_file(n, ours, theirs);
+    const lk__safetensor *found = lk__safetensors_find(file, name);
+    for (int i = 0; !found && i < lk__safetensors_count(file); i++) {
+        const lk__safetensor *tensor = lk__safetensors_at(file, i);
+        if (strncmp(tensor->name, wrapper, sizeof wrapper - 1) == 0 &&
+            strcmp(tensor->name + sizeof wrapper - 1, name) == 0)
+            found = tensor;
+    }
+    return found;
 }
 
 static int count_variables(const lk__safetensors *file, const naming *n, const lk_model *model)
 {
-    char name[NAME];
     int count = 0;
     for (int i = 0; i < lk_model_variable_count(model); i++)
-        count += find_variable(file, n, lk_model_variable_name(model, i), name) != NULL;
+        count += find_variable(file, n, lk_model_variable_name(model, i)) != NULL;
     return count;
 }
 
@@ -174,15 +177,15 @@ static lk_status transpose(float *values, lk_shape shape)
 static lk_status read_variable(const char *path, const lk__safetensors *file, const naming *n, const lk_model *model,
                                int index, float *values)
 {
-    char name[NAME];
+    char theirs[NAME];
     const char *ours = lk_model_variable_name(model, index);
     lk_shape shape = lk_model_variable_shape(model, index);
     bool transposed = is_transposed(n, ours, shape);
     lk_shape in_file = transposed ? LK_SHAPE(shape.dim[1], shape.dim[0]) : shape;
-    const lk__safetensor *tensor = find_variable(file, n, ours, name);
+    const lk__safetensor *tensor = find_variable(file, n, ours);
     if (!tensor)
-        LK_FAIL(LK_ERR_FORMAT, "--weights %s: has no %s, which is %s of model %s", path, name, ours,
-                lk_model_name(model));
+        LK_FAIL(LK_ERR_FORMAT, "--weights %s: has no %s, which is %s of model %s", path, name_in_file(n, ours, theirs),
+                ours, lk_model_name(model));
     LK_TRY(check_shape(path, tensor, ours, in_file, model));
     LK_TRY(lk__safetensors_read(file, tensor, values));
     return transposed ? transpose(values, shape) : LK_OK;
@@ -191,9 +194,8 @@ static lk_status read_variable(const char *path, const lk__safetensors *file, co
 static bool is_asked_for(const lk__safetensors *file, const naming *n, const lk_model *model,
                          const lk__safetensor *tensor)
 {
-    char name[NAME];
     for (int i = 0; i < lk_model_variable_count(model); i++)
-        if (find_variable(file, n, lk_model_variable_name(model, i), name) == tensor)
+        if (find_variable(file, n, lk_model_variable_name(model, i)) == tensor)
             return true;
     return false;
 }

@@ -6,7 +6,6 @@
 #include "core/tensor.h"
 #include "train/trainer.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static int64_t elements(const lk_model *model, int n)
@@ -98,16 +97,27 @@ lk_status lk__checkpoint_contents_copy(lk__checkpoint_contents *c, lk_replicas *
 
 /* --- to the devices ----------------------------------------------------------------------------------------------- */
 
+/* "momentum.conv1.weight": slot and variable, which may be long. NULL: there is none. */
+static const lk__safetensor *find_tensor(const lk_checkpoint *checkpoint, const char *slot, const char *variable)
+{
+    size_t length = strlen(slot);
+    for (int i = 0; i < lk__safetensors_count(checkpoint->optimizer); i++) {
+        const lk__safetensor *tensor = lk__safetensors_at(checkpoint->optimizer, i);
+        if (strncmp(tensor->name, slot, length) == 0 && tensor->name[length] == '.' &&
+            strcmp(tensor->name + length + 1, variable) == 0)
+            return tensor;
+    }
+    return NULL;
+}
+
 static lk_status find_part(const lk_checkpoint *checkpoint, const char *slot, const char *variable, int64_t count,
                            const float **values)
 {
-    char name[1024];
-    snprintf(name, sizeof name, "%s.%s", slot, variable);
-    const lk__safetensor *tensor = lk__safetensors_find(checkpoint->optimizer, name);
+    const lk__safetensor *tensor = find_tensor(checkpoint, slot, variable);
     *values = tensor ? lk__safetensors_values(checkpoint->optimizer, tensor) : NULL;
     if (!*values || tensor->count != count)
-        LK_FAIL(LK_ERR_FORMAT, "%s/optimizer.safetensors: has no %s of %lld elements of f32", checkpoint->info.folder,
-                name, (long long)count);
+        LK_FAIL(LK_ERR_FORMAT, "%s/optimizer.safetensors: has no %s.%s of %lld elements of f32",
+                checkpoint->info.folder, slot, variable, (long long)count);
     return LK_OK;
 }
 
@@ -128,21 +138,13 @@ static lk_status restore_slot(lk_replicas *replicas, const lk_checkpoint *checkp
     return LK_OK;
 }
 
-/* Whether the checkpoint has the slot for the model's first parameter. */
-static bool has_slot(const lk_checkpoint *checkpoint, const lk_model *model, const char *slot)
-{
-    char name[1024];
-    snprintf(name, sizeof name, "%s.%s", slot, lk_model_variable_name(model, 0));
-    return lk__safetensors_find(checkpoint->optimizer, name) != NULL;
-}
-
 static lk_status restore_optimizer(lk_replicas *replicas, const lk_checkpoint *checkpoint, int owner,
                                    bool same_settings)
 {
     lk_optimizer *optimizer = lk_replicas_optimizer(replicas, owner);
-    const char *name;
+    const char *name, *first = lk_model_variable_name(lk__replicas_model(replicas), 0);
     for (int s = 0; lk_optimizer_state(optimizer, s, &name); s++)
-        if (same_settings || has_slot(checkpoint, lk__replicas_model(replicas), name))
+        if (same_settings || find_tensor(checkpoint, name, first))
             LK_TRY(restore_slot(replicas, checkpoint, owner, s, name));
     lk__optimizer_resume(optimizer, checkpoint->optimizer_steps);
     return LK_OK;
