@@ -305,6 +305,29 @@ static void loops_keep_the_newest_and_the_best(void **state)
     end(&l);
 }
 
+/* Killed after it was written and before best.json said so. */
+static void loops_keep_a_best_that_was_not_named(void **state)
+{
+    (void)state;
+    char path[128];
+    loop l;
+    begin(&l, "1xcpu");
+    l.writer = lk_checkpoint_writer_new(l.replicas, folder, NULL, 1);
+    assert_non_null(l.writer);
+    train_until(&l, 3);
+    lk_checkpoint_writer_release(l.writer);
+    snprintf(path, sizeof path, "%s/best.json", folder);
+    assert_int_equal(unlink(path), 0);
+    lk_checkpoint *last = open_at(LK_CHECKPOINT_LAST, 3);
+    l.writer = lk_checkpoint_writer_new(l.replicas, folder, last, 1);
+    assert_non_null(l.writer);
+    train_all(&l);
+    lk_checkpoint_writer_release(l.writer);
+    lk_checkpoint_release(last);
+    lk_checkpoint_release(open_at(LK_CHECKPOINT_BEST, 3));
+    end(&l);
+}
+
 typedef struct reading {
     atomic_bool over;
     int opened;
@@ -516,6 +539,7 @@ int main(void)
         cmocka_unit_test(a_loop_of_ones_own_has_the_trainers_bits),
         cmocka_unit_test_setup_teardown(loops_go_on_in_the_middle_of_an_epoch, begin_counting, end_counting),
         cmocka_unit_test_setup_teardown(loops_keep_the_newest_and_the_best, begin_counting, end_counting),
+        cmocka_unit_test_setup_teardown(loops_keep_a_best_that_was_not_named, begin_counting, end_counting),
         cmocka_unit_test_setup_teardown(checkpoints_are_read_while_they_are_written, begin_counting, end_counting),
         cmocka_unit_test_setup_teardown(older_ones_that_stay_are_told_of_once, begin_counting, end_counting),
         cmocka_unit_test_setup_teardown(writes_where_nobody_else_does, begin_counting, end_counting),

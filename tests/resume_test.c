@@ -503,6 +503,38 @@ static void going_on_finds_the_best(void **state)
     is_best(3, losses[2]);
 }
 
+static double no_rate(void *user, double epoch, double rate)
+{
+    (void)user, (void)epoch, (void)rate;
+    return 0;
+}
+
+/* Killed after the best was written and before best.json said so: it is kept where nothing better follows. */
+static void keeps_a_best_that_was_not_named(void **state)
+{
+    (void)state;
+    char path[128];
+    lk_train_result result;
+    lk_checkpoint *best;
+    lk_train_config config = small_training();
+    lk_checkpoint_opts opts = {.every_steps = 1, .keep = 1};
+    config.model = "keras-cnn";
+    config.checkpoint_dir = folder;
+    snprintf(path, sizeof path, "%s/best.json", folder);
+    for (config.epochs = 1; config.epochs <= 2; config.epochs++) {
+        lk_trainer *trainer = new_trainer(&config);
+        assert_ok(lk_trainer_add(trainer, lk_callback_rate(no_rate, NULL)));
+        assert_ok(lk_trainer_add(trainer, lk_callback_checkpoint(folder, &opts)));
+        assert_ok(lk_trainer_fit(trainer, &result));
+        lk_trainer_release(trainer);
+        assert_ok(lk_checkpoint_open(folder, LK_CHECKPOINT_BEST, &best));
+        assert_int_equal(lk_checkpoint_get_info(best)->epoch, 1);
+        lk_checkpoint_release(best);
+        assert_int_equal(unlink(path), 0);
+        config.resume = config.override = true;
+    }
+}
+
 /* Interrupted again and again, at every step. */
 static void goes_on_again_and_again(void **state)
 {
@@ -620,6 +652,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_name_said_twice_is_refused, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(the_best_is_one_that_is_there, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(going_on_finds_the_best, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(keeps_a_best_that_was_not_named, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(goes_on_again_and_again, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(steps_alone_go_on, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(fit_goes_on_from_what_was_saved, make_folder, remove_folder),

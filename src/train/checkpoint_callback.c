@@ -145,7 +145,7 @@ static lk_status find_best(saver *s, const lk_trainer *trainer)
     bool same_metric = s->metric != LK_BEST_NONE && strcmp(s->best.metric, metric_names[s->metric]) == 0;
     if (same_metric && at->batch == 0 && at->epoch == s->best.epoch) {
         lk__checkpoint_name(at->steps, s->best.name);
-        return strcmp(s->best.name, said.name) == 0 ? LK_OK : lk__checkpoint_write_best(s->folder, &s->best);
+        return lk__checkpoint_writer_name_best(s->writer, &s->best);
     }
     LK_TRY(lk__checkpoint_path(s->folder, said.name, path));
     bool is_there = same_metric && *said.name && strcmp(said.metric, s->best.metric) == 0 && access(path, F_OK) == 0;

@@ -175,6 +175,15 @@ lk_status lk__checkpoint_writer_new(const char *folder, int64_t steps, bool goes
     return status;
 }
 
+lk_status lk__checkpoint_writer_name_best(lk__checkpoint_writer *w, const lk__best *best)
+{
+    if (strcmp(w->best.name, best->name) == 0)
+        return LK_OK;
+    LK_TRY(lk__checkpoint_write_best(w->folder, best));
+    w->best = *best;
+    return LK_OK;
+}
+
 void lk__checkpoint_writer_release(lk__checkpoint_writer *w)
 {
     if (!w)

@@ -9,12 +9,14 @@
 
 typedef struct lk__checkpoint_writer lk__checkpoint_writer;
 
-/* Makes the folder, and takes out of it what a killed process left. Checkpoints after more than `steps` steps are not
- * of this training (LK_ERR_ARGUMENT), or, where that goes on from one of them,
- * could not be read, are put aside as damaged-checkpoint-N. keep 0: 3. Errors: LK_ERR_IO, LK_ERR_MEMORY, LK_ERR_STATE
- * (another one writes there). */
+/* Locks the folder: lk__checkpoint_lock. Checkpoints after more than `steps` steps are not of this training
+ * (LK_ERR_ARGUMENT), or, where that goes on from one of them, could not be read, and are put aside as
+ * damaged-checkpoint-N. keep 0: 3. Errors: also LK_ERR_IO, LK_ERR_MEMORY. */
 lk_status lk__checkpoint_writer_new(const char *folder, int64_t steps, bool goes_on, int64_t keep,
                                     lk_replicas *replicas, lk__checkpoint_writer **writer);
+
+/* Before anything is put: one that is there is the best, whether best.json says so or not. Errors: LK_ERR_IO. */
+lk_status lk__checkpoint_writer_name_best(lk__checkpoint_writer *writer, const lk__best *best);
 
 /* Waits for what is still to be written. NULL is fine. */
 void lk__checkpoint_writer_release(lk__checkpoint_writer *writer);

@@ -101,6 +101,15 @@ struct lk_checkpoint_writer {
     lk__checkpoint_writer *writer;
 };
 
+/* A program that was killed may have written the best without saying so. */
+static lk_status open_writer(lk_checkpoint_writer *w, const char *folder, const lk_checkpoint *resumed, int64_t keep)
+{
+    lk__best best = resumed ? best_of(&resumed->info) : (lk__best){.name = ""};
+    LK_TRY(lk__checkpoint_writer_new(folder, resumed ? resumed->info.steps : 0, resumed != NULL, keep, w->replicas,
+                                     &w->writer));
+    return *best.name ? lk__checkpoint_writer_name_best(w->writer, &best) : LK_OK;
+}
+
 lk_checkpoint_writer *lk_checkpoint_writer_new(lk_replicas *replicas, const char *folder, const lk_checkpoint *resumed,
                                                int64_t keep)
 {
@@ -108,10 +117,9 @@ lk_checkpoint_writer *lk_checkpoint_writer_new(lk_replicas *replicas, const char
     if (!w)
         return NULL;
     w->replicas = replicas;
-    if (lk__checkpoint_writer_new(folder, resumed ? resumed->info.steps : 0, resumed != NULL, keep, replicas,
-                                  &w->writer) == LK_OK)
+    if (open_writer(w, folder, resumed, keep) == LK_OK)
         return w;
-    lk__free(w);
+    lk_checkpoint_writer_release(w);
     return NULL;
 }
 
