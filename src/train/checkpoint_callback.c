@@ -198,9 +198,9 @@ static bool is_written(const saver *s, const lk_trainer *trainer, bool ends)
 static lk_status rest(void *self, lk_trainer *trainer, const lk_rest_report *report)
 {
     saver *s = self;
-    bool is_best = is_better(s, report->epoch_end);
     bool every_epoch = s->opts.every_steps == 0 && s->opts.every_minutes == 0 && report->epoch_end;
-    look_after_failures(s);
+    look_after_failures(s); /* before anything is compared with what could not be written */
+    bool is_best = is_better(s, report->epoch_end);
     if (!(is_best || every_epoch || report->ends || report->interrupted || is_due(s, report->steps)))
         return LK_OK;
     return is_written(s, trainer, report->ends) ? LK_OK : write_one(s, trainer, report->ends, is_best);
