@@ -9,7 +9,7 @@ typedef struct data_config {
     const char *out;
     const char *mirror;
     bool verify; /* what is known by name, by its checksums */
-    int64_t samples;
+    int64_t samples; /* 0: as many as a preview has by itself */
     int64_t epoch; /* the first is 1, as in what training prints */
 } data_config;
 

@@ -11,6 +11,7 @@
 #include <strings.h>
 #include <unistd.h>
 
+enum { SAMPLES = 16 };                     /* where nobody says how many, if there are so many */
 enum { COLUMNS = 79, LEAST_COLUMNS = 24 }; /* of a preview in a file, or in what is hardly a terminal */
 
 typedef struct preview {
@@ -23,7 +24,8 @@ typedef struct preview {
     float *images;         /* [count, C, H, W] */
     const char **captions; /* [count] */
     char (*numbers)[32];   /* [count], for captions that are no class names */
-    int64_t count;
+    int64_t samples;
+    int64_t count; /* of images */
 } preview;
 
 static bool augments(const lk_augment_opts *opts)
@@ -73,7 +75,7 @@ static int64_t values_of(const lk_dataset *dataset)
 
 static bool allocate(preview *p)
 {
-    p->count = (p->pairs ? 2 : 1) * p->config->samples;
+    p->count = (p->pairs ? 2 : 1) * p->samples;
     p->order = calloc((size_t)lk_dataset_count(p->dataset), sizeof *p->order);
     p->images = calloc((size_t)p->count, (size_t)values_of(p->dataset) * sizeof *p->images);
     p->captions = calloc((size_t)p->count, sizeof *p->captions);
@@ -110,7 +112,7 @@ static lk_status draw_samples(preview *p)
     if (status == LK_OK)
         status = lk_sample_order(lk_dataset_count(p->dataset), (uint64_t)config->train.seed, config->epoch - 1, true,
                                  p->order);
-    for (int64_t i = 0; status == LK_OK && i < config->samples; i++)
+    for (int64_t i = 0; status == LK_OK && i < p->samples; i++)
         status = draw_sample(p, (p->pairs ? 2 : 1) * i, p->order[i]);
     return status;
 }
@@ -135,7 +137,7 @@ static int64_t columns_of(const preview *p)
     if (!p->pairs)
         return 0;
     int64_t side = 1;
-    while (2 * side * side < p->config->samples)
+    while (2 * side * side < p->samples)
         side++;
     return 2 * side;
 }
@@ -182,9 +184,11 @@ static int draw(preview *p)
     const data_config *config = p->config;
     if (open_dataset(p) != LK_OK)
         return cli_fail();
-    if (config->samples > lk_dataset_count(p->dataset))
+    int64_t there = lk_dataset_count(p->dataset);
+    if (config->samples > there)
         return cli_usage_error("--samples %lld: the training set holds %lld", (long long)config->samples,
-                               (long long)lk_dataset_count(p->dataset));
+                               (long long)there);
+    p->samples = config->samples ? config->samples : there < SAMPLES ? there : SAMPLES;
     if (!allocate(p)) {
         fputs("lockstep: out of memory for a preview\n", stderr);
         return 1;
@@ -192,7 +196,7 @@ static int draw(preview *p)
     if (draw_samples(p) != LK_OK || show_sheet(p) != LK_OK)
         return cli_fail();
     cli_print_clean(config->out ? config->out : "", stdout);
-    printf("%s%lld sample%s of ", config->out ? ": " : "", (long long)config->samples, config->samples == 1 ? "" : "s");
+    printf("%s%lld sample%s of ", config->out ? ": " : "", (long long)p->samples, p->samples == 1 ? "" : "s");
     cli_print_clean(lk_dataset_name(p->dataset), stdout);
     putchar('\n');
     return 0;

@@ -130,6 +130,12 @@ silent_stderr
 [[ $(grep -c '@@' "$work/stdout") -eq 1 ]] || fail "two white images are not in one row"
 line '^(ca|do) '
 prints '3 samples of own'
+TERM=dumb run 0 data preview "$work/own"
+prints '3 samples of own'
+run 2 data preview "$work/own" --samples 4
+complains_just '--samples 4: the training set holds 3'
+TERM=dumb run 0 data preview --data synthetic
+prints '16 samples of synthetic'
 
 # --- previews ---
 
