@@ -7,7 +7,9 @@
 #include "lockstep/checkpoint.h"
 #include "lockstep/log.h"
 
+#include <inttypes.h>
 #include <math.h>
+#include <xxhash.h>
 
 static char said[1024];
 
@@ -339,6 +341,24 @@ static void a_model_needs_no_optimizer(void **state)
     lk_log_set(NULL, NULL, LK_LOG_WARNING);
 }
 
+static size_t read_text(const char *path, char *text, size_t room)
+{
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    size_t size = fread(text, 1, room - 1, file);
+    text[size] = '\0';
+    fclose(file);
+    return size;
+}
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
 static void manifests_list_nothing_elsewhere(void **state)
 {
     (void)state;
@@ -352,13 +372,34 @@ static void manifests_list_nothing_elsewhere(void **state)
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         save_at(10, 1);
-        FILE *file = fopen(file_of(10, "manifest.json"), "w");
-        assert_non_null(file);
-        fputs(texts[i], file);
-        fclose(file);
+        write_text(file_of(10, "manifest.json"), texts[i]);
         assert_int_equal(lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &checkpoint), LK_ERR_FORMAT);
         lk_error_clear();
     }
+}
+
+/* As another program may have written it, with its right hash. */
+static void refuses_a_dtype_that_it_does_not_know(void **state)
+{
+    (void)state;
+    enum { MOST = 1 << 16 };
+    static char text[MOST], manifest[MOST];
+    char hash[2][20];
+    lk_checkpoint *checkpoint;
+    save_at(10, 1);
+    size_t size = read_text(file_of(10, "state.json"), text, MOST);
+    read_text(file_of(10, "manifest.json"), manifest, MOST);
+    snprintf(hash[0], sizeof hash[0], "%016" PRIx64, (uint64_t)XXH3_64bits(text, size));
+    char *dtype = strstr(text, "\"dtype\":\"f32\""), *place = strstr(manifest, hash[0]);
+    assert_true(dtype && place);
+    memcpy(strstr(dtype, "f32"), "f64", 3);
+    snprintf(hash[1], sizeof hash[1], "%016" PRIx64, (uint64_t)XXH3_64bits(text, size));
+    memcpy(place, hash[1], 16);
+    write_text(file_of(10, "state.json"), text);
+    write_text(file_of(10, "manifest.json"), manifest);
+    assert_int_equal(lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &checkpoint), LK_ERR_FORMAT);
+    assert_non_null(strstr(lk_error_message(), "state.json: dtype is missing, or not what it should be"));
+    lk_error_clear();
 }
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
@@ -478,6 +519,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(finds_what_is_damaged, make_silent_folder, remove_folder),
         cmocka_unit_test_setup_teardown(a_model_needs_no_optimizer, make_silent_folder, remove_folder),
         cmocka_unit_test_setup_teardown(manifests_list_nothing_elsewhere, make_silent_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(refuses_a_dtype_that_it_does_not_know, make_silent_folder, remove_folder),
         cmocka_unit_test_setup_teardown(unwinds_without_memory, make_silent_folder, remove_folder),
         cmocka_unit_test_setup_teardown(loops_say_what_they_like, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(other_names_are_no_checkpoints, make_folder, remove_folder),

@@ -274,7 +274,9 @@ lk_status lk__state_read(const char *path, lk_checkpoint *c)
                 LK_CHECKPOINT_VERSION);
     c->info.finished = json_is_true(json_object_get(c->state, "finished"));
     const char *dtype = json_string_value(json_object_get(c->state, "dtype"));
-    c->info.dtype = dtype && strcmp(dtype, "bf16") == 0 ? LK_BF16 : LK_F32;
+    if (!dtype || (strcmp(dtype, "f32") != 0 && strcmp(dtype, "bf16") != 0))
+        return missing(path, "dtype");
+    c->info.dtype = strcmp(dtype, "bf16") == 0 ? LK_BF16 : LK_F32;
     LK_TRY(read_model(path, c));
     LK_TRY(read_data(path, c));
     LK_TRY(read_position(path, c));
