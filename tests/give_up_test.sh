@@ -10,7 +10,7 @@ source "$(dirname "$0")/launch_testing.sh"
 # --- an allocation that is refused in the middle of training, wherever that is -----------------------------------------
 
 program=$(dirname "$LOCKSTEP")/tests/alloc_failure_test
-here=$(hostname)
+here=$(uname -n)
 
 # refuse N RANK: three processes, of which RANK is refused its N-th allocation; its exit status is $status.
 refuse()

@@ -78,14 +78,14 @@ until grep -q 'has been silent for 2 s: its batch is handed out again' "$work/ch
     signal STOP "$server"
     signal KILL "$process"
     killed+=("$process")
-    wait_for chief "worker $(number a) on $(hostname) has been silent for 2 s"
+    wait_for chief "worker $(number a) on $(uname -n) has been silent for 2 s"
 done
 worker c "${large[@]}"
 joined c
 signal STOP "$stopped"
-wait_for chief "worker $(number b) on $(hostname) has been silent for 2 s"
+wait_for chief "worker $(number b) on $(uname -n) has been silent for 2 s"
 signal CONT "$stopped"
-wait_for chief "worker $(number b) on $(hostname) is back"
+wait_for chief "worker $(number b) on $(uname -n) is back"
 signal CONT "$server"
 all_end_well "${killed[@]}"
 is updates 500

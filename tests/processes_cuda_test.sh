@@ -81,9 +81,9 @@ OMPI_MCA_hwloc_base_binding_policy=core:overload-allowed ranks 2 0 "${two[@]}" -
 same "$wanted"
 once='and NCCL 2.28.9 takes a GPU once: start fewer processes, or leave it to them which GPUs they take'
 ranks 3 1 "${two[@]}" --devices cuda
-says "strategy multi-worker: rank 2 on $(hostname) has cuda:0, which rank 0 on $(hostname) has as cuda:0, $once"
+says "strategy multi-worker: rank 2 on $(uname -n) has cuda:0, which rank 0 on $(uname -n) has as cuda:0, $once"
 ranks 2 1 "${two[@]}" --devices cuda:1
-says "strategy multi-worker: rank 1 on $(hostname) has cuda:1, which rank 0 on $(hostname) has as cuda:1, $once"
+says "strategy multi-worker: rank 1 on $(uname -n) has cuda:1, which rank 0 on $(uname -n) has as cuda:1, $once"
 LOCKSTEP_EMULATED_NCCL=23000 ranks 3 0 "${two[@]}" --devices cuda
 same "$wanted"
 
@@ -105,7 +105,7 @@ says 'devices   4, strategy multi-worker, exchange by NCCL 2.28.9, 2 processes'
 apart 0 0,1,2,3 cuda 0,1,2,3 cuda:0 # what is asked for by number is given first
 same "$wanted"
 apart 1 0,1 cuda:1 2,1 cuda:1
-says "rank 1 on $(hostname) has cuda:1, which rank 0 on $(hostname) has as cuda:1, $once"
+says "rank 1 on $(uname -n) has cuda:1, which rank 0 on $(uname -n) has as cuda:1, $once"
 
 status=0
 arguments=(launch)
@@ -143,7 +143,7 @@ for launch in 50 850; do
     [[ $status -eq 1 ]] || fail "exit status is not 1"
     message=$(sed -n '/ gave up: /d; s/^lockstep: //p' "$work/stderr")
     [[ -n $message ]] || fail "the one that fails does not say why"
-    says "lockstep: rank 1 on $(hostname) gave up: $message"
+    says "lockstep: rank 1 on $(uname -n) gave up: $message"
 done
 [[ $failures -gt 0 ]] || fail "nothing has failed"
 export LOCKSTEP_EXCHANGE_TIMEOUT=1
