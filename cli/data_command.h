@@ -8,9 +8,9 @@ typedef struct data_config {
     lk_train_config train; /* of its options those that say which data, and what becomes of them */
     const char *out;
     const char *mirror;
-    bool verify; /* what is known by name, by its checksums */
+    bool verify;     /* what is known by name, by its checksums */
     int64_t samples; /* 0: as many as a preview has by itself */
-    int64_t epoch; /* the first is 1, as in what training prints */
+    int64_t epoch;   /* the first is 1, as in what training prints */
 } data_config;
 
 /* "none", "center" and "standard". */
