@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/log.h"
+#include "train/checkpoint.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -463,6 +464,16 @@ static void loops_say_what_they_like(void **state)
     assert_int_equal(lk_replicas_save(replicas, folder, &(lk_checkpoint_info){.steps = -1}), LK_ERR_ARGUMENT);
     assert_non_null(strstr(lk_error_message(), "steps -1"));
     lk_error_clear();
+    char metric[65] = "";
+    memset(metric, 'm', sizeof metric - 1);
+    assert_int_equal(lk_replicas_save(replicas, folder, &(lk_checkpoint_info){.metric = metric}), LK_ERR_ARGUMENT);
+    assert_non_null(strstr(lk_error_message(), "has 64 bytes, and may have 63"));
+    lk_error_clear();
+    metric[63] = '\0';
+    assert_ok(lk_replicas_save(replicas, folder, &(lk_checkpoint_info){.steps = 4, .metric = metric}));
+    lk__best best;
+    assert_ok(lk__checkpoint_read_best(folder, &best));
+    assert_string_equal(best.metric, metric);
     lk_replicas_release(replicas);
     lk_strategy_release(strategy);
     lk_model_release(model);

@@ -113,7 +113,7 @@ LK_API lk_callback lk_callback_checkpoint(const char *folder, const lk_checkpoin
  * folder's best. The rest comes from the replicas. A checkpoint after as many steps is replaced. Waits for the devices
  * and the disk. Where several processes train together, one of them writes. Errors: LK_ERR_IO, LK_ERR_MEMORY,
  * LK_ERR_STATE (another one writes there: a training, or a writer, this program's too), LK_ERR_ARGUMENT (a position
- * below 0; two settings with one name; `folder` is a checkpoint itself). */
+ * below 0; a metric's name of more than 63 bytes; two settings with one name; `folder` is a checkpoint itself). */
 LK_API lk_status lk_replicas_save(lk_replicas *replicas, const char *folder, const lk_checkpoint_info *info);
 
 /* Writes the same in a thread of its own, and removes what is neither among the newest `keep` (0: 3) nor the best. For

@@ -68,7 +68,7 @@ lk_status lk__checkpoint_list(const char *folder, int64_t **steps, int *n);
 
 /* What best.json says. */
 typedef struct lk__best {
-    char name[LK_CHECKPOINT_NAME], metric[24]; /* name "": there is none */
+    char name[LK_CHECKPOINT_NAME], metric[64]; /* name "": there is none */
     double value;
     int64_t epoch; /* that gave the value, from 1 */
 } lk__best;

@@ -40,18 +40,22 @@ static void put_settings(lk__bytes *out, const lk_checkpoint_info *info)
 }
 
 /* What could be written and not be read again. */
-static lk_status check_position(const lk_checkpoint_info *info)
+static lk_status check_info(const lk_checkpoint_info *info)
 {
+    size_t longest = sizeof((lk__best *)NULL)->metric - 1;
     if (info->epoch < 0 || info->batch < 0 || info->steps < 0 || info->samples_seen < 0)
         LK_FAIL(LK_ERR_ARGUMENT,
                 "checkpoint: epoch %lld, batch %lld, steps %lld, samples_seen %lld: none may be below 0",
                 (long long)info->epoch, (long long)info->batch, (long long)info->steps, (long long)info->samples_seen);
+    if (info->metric && strlen(info->metric) > longest)
+        LK_FAIL(LK_ERR_ARGUMENT, "checkpoint: the metric's name has %zu bytes, and may have %zu", strlen(info->metric),
+                longest);
     return LK_OK;
 }
 
 static lk_status fill(lk_replicas *replicas, const lk_checkpoint_info *info, lk__checkpoint_contents *contents)
 {
-    LK_TRY(check_position(info));
+    LK_TRY(check_info(info));
     const lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
     lk_checkpoint_info known = *info;
     if (optimizer)
