@@ -101,8 +101,7 @@ LK_API lk_status lk_checkpoint_parse_every(const char *text, lk_checkpoint_opts 
  * of several, the first. Where one cannot be written the others stay as they are, and a warning says so
  * (lockstep/log.h); where it was the last one, fit gives that error at the end. When training begins: LK_ERR_IO,
  * LK_ERR_ARGUMENT (best by a validation metric, and there is no evaluation; checkpoints of another training in the
- * folder, or it is one itself), LK_ERR_STATE (another one writes there). A
- * callback without a name: LK_ERR_MEMORY. */
+ * folder, or it is one itself), LK_ERR_STATE (another one writes there). A callback without a name: LK_ERR_MEMORY. */
 LK_API lk_callback lk_callback_checkpoint(const char *folder, const lk_checkpoint_opts *opts);
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
@@ -126,8 +125,8 @@ LK_API lk_checkpoint_writer *lk_checkpoint_writer_new(lk_replicas *replicas, con
                                                       const lk_checkpoint *resumed, int64_t keep);
 
 /* Waits for the devices and until there is a copy in host memory, where there is room for two. One that could not be
- * written leaves those before it as they are, and a warning says so. Errors: LK_ERR_MEMORY, LK_ERR_ARGUMENT (a
- * position below 0, two settings with one name), those of the devices. */
+ * written leaves those before it as they are, and a warning says so. Errors: LK_ERR_MEMORY, LK_ERR_ARGUMENT
+ * (as of lk_replicas_save), those of the devices. */
 LK_API lk_status lk_checkpoint_writer_save(lk_checkpoint_writer *writer, const lk_checkpoint_info *info);
 
 /* Waits until all of it is on disk. Errors: that of the last one. */
