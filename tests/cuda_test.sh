@@ -199,7 +199,7 @@ line '^peak of a device, bf16, measured: [0-9.]+ GFLOP/s; a copy in its memory: 
 
 # --- data on the device ----------------------------------------------------------------------------------------------
 
-prepared=(--augment shift=0.2,flip,crop=3,cutout=6 --normalize standard --ledger)
+prepared=(--augment 'shift=0.2,flip,crop=3,cutout=6' --normalize standard --ledger)
 by_host=$(digest "${prepared[@]}" --data-on host)
 [[ $(digest "${prepared[@]}") == "$by_host" ]] || fail "images that a GPU prepares have other bits"
 says ' for validation, on the devices'
