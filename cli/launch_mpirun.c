@@ -149,10 +149,13 @@ pid_t cli_mpirun_start(const cli_job_opts *opts, int output)
 /* "mpirun noticed that process rank 1 with PID 7963 on node HOST exited on signal 9 (Killed)." */
 bool cli_mpirun_names_killed(const char *text, int *rank, int *signal)
 {
-    char behind; /* the number is whole */
+    char number[10], signal_number[10], behind; /* behind: the number is whole */
     for (const char *at = text; (at = strstr(at, "process rank ")); at++)
-        if (sscanf(at, "process rank %d with PID %*d on node %*s exited on signal %d%c", rank, signal, &behind) == 3 &&
-            *rank >= 0)
+        if (sscanf(at, "process rank %9[0-9] with PID %*[0-9] on node %*s exited on signal %9[0-9]%c", number,
+                   signal_number, &behind) == 3) {
+            *rank = (int)strtol(number, NULL, 10);
+            *signal = (int)strtol(signal_number, NULL, 10);
             return true;
+        }
     return false;
 }

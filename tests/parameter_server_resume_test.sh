@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Asynchronous training that is killed, chief, servers and workers, or interrupted, goes on from its checkpoints; without
-# shellcheck disable=SC2119 # all_end_well takes those that were killed, where there are any
 # staleness with the bits of a run that was left alone, whatever strategy began it.
+# shellcheck disable=SC2119 # all_end_well takes those that were killed, where there are any
 # shellcheck source=tests/cli_testing.sh
 source "$(dirname "$0")/cli_testing.sh"
 # shellcheck source=tests/parameter_server_testing.sh
