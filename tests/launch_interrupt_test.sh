@@ -27,9 +27,10 @@ first_of()
 
 # --- how far the beginning is -----------------------------------------------------------------------------------------
 
+# Before it is lockstep it is a shell, which catches interrupts, too.
 launcher_is_ready()
 {
-    catches "$process" 2
+    [[ $(cat "/proc/$process/comm") == lockstep ]] && catches "$process" 2
 }
 
 supervisor_is_there()
