@@ -31,6 +31,8 @@ typedef struct bench {
     int32_t *where;
     double *sums, *dsums, *norms, *workspace;
     int64_t *labels, *indices, *offsets, *epoch; /* indices: of all planes of x */
+    void *arrays[32];                            /* [n_arrays]: all of these */
+    int n_arrays;
 } bench;
 
 #define CALL(b, kernel, ...) (b)->driver->kernel((b)->stream, &(lk_gpu_##kernel){__VA_ARGS__})
@@ -275,11 +277,13 @@ static const kernel kernels[] = {
 
 /* --- operands -------------------------------------------------------------------------------------------------- */
 
-static void *array(const bench *b, lk_gpu_status *status, int64_t elements, size_t size)
+static void *array(bench *b, lk_gpu_status *status, int64_t elements, size_t size)
 {
     void *data = NULL;
     if (*status == LK_GPU_OK)
         *status = b->driver->alloc(b->stream, (size_t)elements * size, &data);
+    if (data)
+        b->arrays[b->n_arrays++] = data;
     return data;
 }
 
@@ -445,6 +449,13 @@ static lk_gpu_status open_gpu(bench *b)
     return status;
 }
 
+static void close_gpu(const bench *b)
+{
+    for (int i = 0; i < b->n_arrays; i++)
+        b->driver->alloc_free(b->stream, b->arrays[i]);
+    b->driver->stream_close(b->stream);
+}
+
 static void choose_sizes(bench *b, bool quick)
 {
     b->rounds = quick ? 1 : ROUNDS;
@@ -473,8 +484,10 @@ int main(int argc, char **argv)
         status = fill_others(&b);
     if (status != LK_GPU_OK) {
         fprintf(stderr, "bench_gpu_kernels: %s\n", b.driver->error());
+        close_gpu(&b);
         return 1;
     }
     bool in_f32 = measure_all(&b, LK_F32), in_bf16 = measure_all(&b, LK_BF16);
+    close_gpu(&b);
     return in_f32 && in_bf16 ? 0 : 1;
 }
