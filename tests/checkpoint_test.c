@@ -405,6 +405,20 @@ static void refuses_a_dtype_that_it_does_not_know(void **state)
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
+static void opens_or_says_why_not(lk_status (*open)(const char *, lk_checkpoint_which, lk_checkpoint **))
+{
+    lk_checkpoint *checkpoint;
+    for (int64_t n = 0, failed = 1; failed; n++) {
+        lk__mem_fail_at(n);
+        lk_status status = open(folder, LK_CHECKPOINT_LAST, &checkpoint);
+        failed = lk__mem_allocations() > n;
+        lk__mem_fail_at(-1);
+        assert_int_equal(status, failed ? LK_ERR_MEMORY : LK_OK);
+        lk_error_clear();
+        lk_checkpoint_release(checkpoint);
+    }
+}
+
 /* What is there stays, whatever fails. */
 static void unwinds_without_memory(void **state)
 {
@@ -425,24 +439,8 @@ static void unwinds_without_memory(void **state)
         assert_true(lk_checkpoint_get_info(checkpoint)->seed == (status == LK_OK ? 3 : 1));
         lk_checkpoint_release(checkpoint);
     }
-    for (int64_t n = 0, failed = 1; failed; n++) {
-        lk__mem_fail_at(n);
-        lk_status status = lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &checkpoint);
-        failed = lk__mem_allocations() > n;
-        lk__mem_fail_at(-1);
-        assert_int_equal(status, failed ? LK_ERR_MEMORY : LK_OK);
-        lk_error_clear();
-        lk_checkpoint_release(checkpoint);
-    }
-    for (int64_t n = 0, failed = 1; failed; n++) {
-        lk__mem_fail_at(n);
-        lk_status status = lk_checkpoint_open_model(folder, LK_CHECKPOINT_LAST, &checkpoint);
-        failed = lk__mem_allocations() > n;
-        lk__mem_fail_at(-1);
-        assert_int_equal(status, failed ? LK_ERR_MEMORY : LK_OK);
-        lk_error_clear();
-        lk_checkpoint_release(checkpoint);
-    }
+    opens_or_says_why_not(lk_checkpoint_open);
+    opens_or_says_why_not(lk_checkpoint_open_model);
     lk_replicas_release(replicas);
     lk_strategy_release(strategy);
     lk_model_release(model);

@@ -142,8 +142,8 @@ lk_status lk__load_json(const char *path, int64_t most, json_t **json);
 lk_status lk__checkpoint_path(const char *folder, const char *name, char path[PATH_MAX]);
 
 /* Compares all files of checkpoint->folder with its manifest, and keeps the tensors; where it is of the model only, of
- * the optimiser's file the size alone is compared. Errors: LK_ERR_FORMAT and
- * LK_ERR_IO, with the first that is not what it should be; LK_ERR_MEMORY. */
+ * the optimiser's file the size alone is compared. Errors: LK_ERR_FORMAT and LK_ERR_IO, with the first that is not what
+ * it should be; LK_ERR_MEMORY. */
 lk_status lk__checkpoint_read_files(lk_checkpoint *checkpoint);
 
 /* --- checkpoint_trainer.c ----------------------------------------------------------------------------------------- */
