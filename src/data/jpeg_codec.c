@@ -70,15 +70,39 @@ static void read_header(reading *r, lk_image *image)
     image->width = r->jpeg.image_width;
 }
 
+/* a * b / 255, rounded. */
+static int scaled(int a, int b)
+{
+    int product = a * b + 128;
+    return (product + (product >> 8)) >> 8;
+}
+
+/* Inks are stored as what they leave of the light, by Adobe's convention, which everybody follows. As Pillow mixes
+ * them. */
+static void mix_inks(const uint8_t *cmyk, int64_t width, uint8_t *rgb)
+{
+    for (int64_t x = 0; x < width; x++) {
+        int light = cmyk[4 * x + 3];
+        for (int c = 0; c < 3; c++)
+            rgb[3 * x + c] = (uint8_t)(light - scaled(255 - cmyk[4 * x + c], light));
+    }
+}
+
 static void read_pixels(reading *r, const lk_image *image, uint8_t *pixels)
 {
-    r->jpeg.out_color_space = image->channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    bool inks = r->jpeg.num_components == 4;
+    JSAMPARRAY line = NULL; /* libjpeg's own, until the end of the file */
+    r->jpeg.out_color_space = image->channels == 1 ? JCS_GRAYSCALE : inks ? JCS_CMYK : JCS_RGB;
     r->jpeg.dct_method = JDCT_ISLOW; /* the same bits with and without vectors */
     r->jpeg.do_fancy_upsampling = TRUE;
     jpeg_start_decompress(&r->jpeg);
+    if (inks)
+        line = r->jpeg.mem->alloc_sarray((j_common_ptr)&r->jpeg, JPOOL_IMAGE, 4 * r->jpeg.output_width, 1);
     while (r->jpeg.output_scanline < r->jpeg.output_height) {
         JSAMPROW row = pixels + (int64_t)r->jpeg.output_scanline * image->width * image->channels;
-        jpeg_read_scanlines(&r->jpeg, &row, 1);
+        jpeg_read_scanlines(&r->jpeg, inks ? line : &row, 1);
+        if (inks)
+            mix_inks(*line, image->width, row);
     }
     jpeg_finish_decompress(&r->jpeg);
 }
@@ -89,9 +113,10 @@ static lk_status read_jpeg(reading *r, lk_image *header, uint8_t *pixels)
     if (setjmp(r->leave))
         return r->status;
     read_header(r, header);
-    if (r->jpeg.num_components != 1 && r->jpeg.num_components != 3)
-        return lk__encoded_problem(r->encoded, LK_ERR_FORMAT, "JPEG with %d colour components, expected 1 or 3",
-                                   r->jpeg.num_components);
+    int components = r->jpeg.num_components;
+    if (components != 1 && components != 3 && components != 4)
+        return lk__encoded_problem(r->encoded, LK_ERR_FORMAT, "JPEG with %d colour components, expected 1, 3 or 4",
+                                   components);
     if (pixels)
         read_pixels(r, header, pixels);
     return LK_OK;

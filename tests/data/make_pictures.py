@@ -7,7 +7,7 @@ import struct
 import sys
 import zlib
 
-from PIL import Image
+from PIL import Image, ImageChops
 
 WIDTH, HEIGHT = 37, 29
 PASSES = [(0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)]
@@ -61,10 +61,11 @@ def main():
     grey.save(out + "grey.jpg", quality=80)
     colour.save(out + "colour.jpg", quality=75)
     colour.save(out + "progressive.jpg", quality=85, progressive=True, subsampling=0)
-    colour.convert("CMYK").save(out + "cmyk.jpg")
+    grey_ink = ImageChops.multiply(grey, Image.new("L", grey.size, 100))
+    Image.merge("CMYK", [*ImageChops.invert(colour).split(), grey_ink]).save(out + "cmyk.jpg")
     for name in ("one_bit.png", "grey.jpg", "colour.jpg"):
         Image.open(out + name).convert("L").save(out + name + ".pgm")
-    for name in ("palette.png", "alpha.png", "colour.png", "colour.jpg", "progressive.jpg"):
+    for name in ("palette.png", "alpha.png", "colour.png", "colour.jpg", "progressive.jpg", "cmyk.jpg"):
         Image.open(out + name).convert("RGB").save(out + name + ".ppm")
     for height, width in ((11, 12), (28, 28), (50, 90), (29, 20)):
         colour.resize((width, height), Image.BILINEAR).save(f"{out}colour.png.{height}x{width}.ppm")
