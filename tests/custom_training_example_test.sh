@@ -33,8 +33,9 @@ done
 "$example" synthetic 6 330 2xcpu >whole
 grep '^Epoch ' whole >whole.epochs
 digest=$(sed -n 's/^digest \([0-9a-f]*\) .*/\1/p' whole | head -n 1)
-RANDOM=${LOCKSTEP_TEST_SEED:-$$}
-echo "LOCKSTEP_TEST_SEED=$RANDOM"
+seed=${LOCKSTEP_TEST_SEED:-$$}
+echo "LOCKSTEP_TEST_SEED=$seed"
+RANDOM=$seed
 newest()
 {
     find kept -maxdepth 1 -name 'checkpoint-*' | sort | tail -n 1

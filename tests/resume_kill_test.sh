@@ -5,8 +5,9 @@
 source "$(dirname "${BASH_SOURCE[0]}")/cli_testing.sh"
 
 kills=${LOCKSTEP_TEST_KILLS:-3}
-RANDOM=${LOCKSTEP_TEST_SEED:-$$}
-echo "LOCKSTEP_TEST_SEED=$RANDOM"
+seed=${LOCKSTEP_TEST_SEED:-$$}
+echo "LOCKSTEP_TEST_SEED=$seed"
+RANDOM=$seed
 
 training=(train --json --model lenet --data synthetic --limit-train 600 --limit-val 100 --batch-size 32 --shards 6
     --epochs 3 --momentum 0.9 --seed 5 --augment shift=0.1)
