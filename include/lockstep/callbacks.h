@@ -103,8 +103,10 @@ LK_API lk_callback lk_callback_json_lines(const char *path, const lk_json_lines_
 /* An event file of its own in the folder `dir`, which is made, for every training; `tensorboard --logdir DIR` reads it.
  * After every epoch, which is TensorBoard's step: scalars loss/train, loss/val, accuracy/train, accuracy/val, with
  * top-k top_k/train and top_k/val, learning_rate and images_per_second; histograms weights/NAME of every variable and
- * gradients/NAME of every parameter, the latter of the epoch's last update. At the beginning the text `settings`: every
- * option that belongs to what identifies the run, as resolved. Errors when training begins or goes on: LK_ERR_IO. */
+ * gradients/NAME of every parameter, the latter of the epoch's last update, and before the others where an interrupt
+ * ends training behind it: no checkpoint has them, so add lk_callback_checkpoint later. At the beginning the text
+ * `settings`: every option that belongs to what identifies the run, as resolved. Errors when training begins or goes
+ * on: LK_ERR_IO. */
 LK_API lk_callback lk_callback_tensorboard(const char *dir);
 
 /* Losses, at the left axis from 0, and accuracies, at the right one from 0 to 1, against epochs, drawn anew after every

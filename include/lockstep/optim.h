@@ -83,7 +83,7 @@ LK_API lk_tensor *lk_optimizer_skipped(const lk_optimizer *optimizer);
 LK_API lk_tensor *lk_optimizer_gradient_norm(const lk_optimizer *optimizer);
 
 /* The gradients that the last step was given: one a parameter, zeros for NULL, borrowed until the next step. NULL
- * before the first. */
+ * before the first, which with a checkpoint's state is the first from then on. */
 LK_API lk_tensor *const *lk_optimizer_gradients(const lk_optimizer *optimizer);
 
 /* What it remembers, by name ("momentum", "m", "v"), each f32 in the layout of `flat`; NULL past the end. Borrowed. */

@@ -230,7 +230,7 @@ LK_API lk_tensor *const *lk_trainer_variables(const lk_trainer *trainer, int rep
 LK_API const lk_tuning *lk_trainer_implementations(const lk_trainer *trainer);
 
 /* The gradients of the last update before clipping, of the mean loss of the whole batch, on replica 0's device: one a
- * parameter, borrowed until the next update; NULL before the first. */
+ * parameter, borrowed until the next update; NULL before the first, also of a training that goes on. */
 LK_API lk_tensor *const *lk_trainer_gradients(const lk_trainer *trainer);
 
 /* A loss or a metric on its way: a sum, and how many samples it is over. Means are taken once, at the end. */

@@ -162,7 +162,7 @@ lk_tensor *lk_optimizer_gradient_norm(const lk_optimizer *optimizer)
 
 lk_tensor *const *lk_optimizer_gradients(const lk_optimizer *optimizer)
 {
-    return optimizer->steps > 0 ? optimizer->slices : NULL;
+    return optimizer->has_gradients ? optimizer->slices : NULL;
 }
 
 lk_tensor *lk_optimizer_state(const lk_optimizer *optimizer, int index, const char **name)

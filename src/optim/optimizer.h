@@ -27,6 +27,7 @@ struct lk_optimizer {
     double power1, power2;  /* beta1 and beta2 to the power of `steps` */
     lk_tensor *skip, *norm; /* of the last step */
     bool is_recorded;       /* skip and norm stay where they are: recorded steps write them */
+    bool has_gradients;     /* of a step that it has taken itself */
 };
 
 /* Fills in the defaults. Errors: LK_ERR_ARGUMENT. */

@@ -198,6 +198,7 @@ static void count_step(const step *s)
 {
     lk_optimizer *o = s->optimizer;
     o->steps++;
+    o->has_gradients = true;
     o->power1 = s->power1;
     o->power2 = s->power2;
 }
@@ -293,6 +294,7 @@ void lk__optimizer_resume(lk_optimizer *optimizer, int64_t steps)
         lk__optimizer_replayed(optimizer);
     }
     optimizer->steps = steps;
+    optimizer->has_gradients = false;
 }
 
 void lk__optimizer_replayed(lk_optimizer *optimizer)

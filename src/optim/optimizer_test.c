@@ -414,7 +414,9 @@ static void test_resumed(void **state)
     for (int t = 0; t < 7; t++)
         step(&f, gradients, 0.1);
     double power1 = f.optimizer->power1, power2 = f.optimizer->power2;
+    assert_non_null(lk_optimizer_gradients(f.optimizer));
     lk__optimizer_resume(f.optimizer, INT64_MAX);
+    assert_null(lk_optimizer_gradients(f.optimizer));
     assert_true(lk_optimizer_steps(f.optimizer) == INT64_MAX);
     lk__optimizer_resume(f.optimizer, 7);
     assert_int_equal(lk_optimizer_steps(f.optimizer), 7);

@@ -131,13 +131,14 @@ bool lk__callbacks_want_rest(const lk__callbacks *callbacks, lk_trainer *trainer
 lk_status lk__callbacks_rest(const lk__callbacks *callbacks, lk_trainer *trainer, const lk_rest_report *report)
 {
     lk_status status = LK_OK;
+    bool before = trainer->at_rest; /* lists of callbacks are in lists */
     trainer->at_rest = true;
     for (int i = 0; i < callbacks->n && status == LK_OK; i++) {
         const lk_callback *callback = &callbacks->list[i];
         if (callback->rest)
             status = callback->rest(callback->self, trainer, report);
     }
-    trainer->at_rest = false;
+    trainer->at_rest = before;
     return status;
 }
 

@@ -174,6 +174,12 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
     return status;
 }
 
+static lk_status rest(void *self, lk_trainer *trainer, const lk_rest_report *report)
+{
+    const log_dir *log = self;
+    return lk__callbacks_rest(&log->records, trainer, report);
+}
+
 static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
 {
     const log_dir *log = self;
@@ -252,6 +258,7 @@ lk_callback lk_callback_log_dir(const char *dir)
                          .rate = rate_from_records,
                          .step_end = step_end,
                          .epoch_end = epoch_end,
+                         .rest = rest,
                          .save = save,
                          .resume = resume,
                          .train_end = train_end,

@@ -2,6 +2,7 @@
 #include "lockstep/callbacks.h"
 
 #include "base/mem.h"
+#include "lockstep/checkpoint.h"
 
 #include <dirent.h>
 #include <jansson.h>
@@ -18,22 +19,30 @@
 
 enum { EPOCHS = 3 };
 
-static lk_trainer *new_trainer(void)
+/* checkpoints: a folder to go on from; NULL: none. */
+static lk_trainer *new_trainer_from(const char *checkpoints)
 {
     lk_train_config config;
     lk_error_clear();
     assert_int_equal(lk_train_defaults(NULL, &config), LK_OK);
     config.data = "synthetic";
     config.limit_train = 24;
-    config.limit_val = 10;
+    config.limit_val = 40;
     config.batch_size = 8;
     config.epochs = EPOCHS;
     config.devices = "1";
     config.top_k = 3;
+    config.checkpoint_dir = checkpoints;
+    config.resume = checkpoints != NULL;
     lk_trainer *trainer = lk_trainer_new(&config);
     if (!trainer)
         fail_msg("%s", lk_error_message());
     return trainer;
+}
+
+static lk_trainer *new_trainer(void)
+{
+    return new_trainer_from(NULL);
 }
 
 static void train(lk_trainer *trainer)
@@ -317,6 +326,49 @@ static void draws_what_was_measured(void **state)
     free(text);
 }
 
+static lk_status interrupt_evaluation(void *self, lk_trainer *trainer, const lk_eval_report *report)
+{
+    if (report->epoch == *(int *)self)
+        lk_trainer_interrupt(trainer);
+    return LK_OK;
+}
+
+/* epoch 0: to the end. */
+static void go_on_until_evaluation(int epoch, const char *dir)
+{
+    char checkpoints[128];
+    snprintf(checkpoints, sizeof checkpoints, "%s/checkpoints", dir);
+    lk_trainer *trainer = new_trainer_from(checkpoints);
+    lk_callback interrupts = {.name = "interrupt", .eval_step = interrupt_evaluation, .self = &epoch};
+    assert_int_equal(lk_trainer_add(trainer, interrupts), LK_OK);
+    assert_int_equal(lk_trainer_add(trainer, lk_callback_log_dir(dir)), LK_OK);
+    assert_int_equal(lk_trainer_add(trainer, lk_callback_checkpoint(checkpoints, NULL)), LK_OK);
+    lk_train_result result;
+    assert_int_equal(lk_trainer_fit(trainer, &result), epoch ? LK_ERR_INTERRUPTED : LK_OK);
+    lk_trainer_release(trainer);
+    lk_error_clear();
+}
+
+/* Histograms of gradients too, of which those that go on to evaluate have none. */
+static void leaves_every_record_of_what_goes_on(void **state)
+{
+    char whole[128];
+    size_t size, whole_size;
+    snprintf(whole, sizeof whole, "%s/whole", (char *)*state);
+    go_on_until_evaluation(0, whole);
+    free(read_events(whole, &whole_size));
+    go_on_until_evaluation(1, *state);
+    go_on_until_evaluation(2, *state);
+    go_on_until_evaluation(2, *state);
+    go_on_until_evaluation(EPOCHS, *state);
+    go_on_until_evaluation(0, *state);
+    check_events(*state);
+    free(read_events(*state, &size));
+    assert_int_equal(size, whole_size);
+    check_csv(*state);
+    check_json_lines(*state);
+}
+
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
 /* The trainer has done its work before: what fails is in the records' hooks. */
@@ -356,6 +408,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(leaves_records_without_an_epoch, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(draws_what_was_measured, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(says_how_an_interrupted_training_ended, make_dir, remove_dir),
+        cmocka_unit_test_setup_teardown(leaves_every_record_of_what_goes_on, make_dir, remove_dir),
         cmocka_unit_test_setup_teardown(unwinds_without_memory, make_dir, remove_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,7 +15,8 @@ typedef struct tensorboard {
     char *dir;
     lk_event_writer *events; /* of the training at hand */
     bool resumed;
-    float *values; /* of a tensor, as it was read */
+    int64_t with_gradients; /* the epoch whose gradients were written before its end; 0: none */
+    float *values;          /* of a tensor, as it was read */
     int64_t capacity;
 } tensorboard;
 
@@ -92,12 +93,18 @@ static lk_status write_histogram(tensorboard *t, const char *group, const char *
     return lk_event_histogram(t->events, tag, epoch, t->values, count, 0);
 }
 
-static lk_status write_histograms(tensorboard *t, const lk_trainer *trainer, int64_t epoch)
+static lk_status write_weights(tensorboard *t, const lk_trainer *trainer, int64_t epoch)
 {
     const lk_model *model = lk_trainer_model(trainer);
     lk_tensor *const *variables = lk_trainer_variables(trainer, 0);
     for (int i = 0; i < lk_model_variable_count(model); i++)
         LK_TRY(write_histogram(t, "weights", lk_model_variable_name(model, i), epoch, variables[i]));
+    return LK_OK;
+}
+
+static lk_status write_gradients(tensorboard *t, const lk_trainer *trainer, int64_t epoch)
+{
+    const lk_model *model = lk_trainer_model(trainer);
     lk_tensor *const *gradients = lk_trainer_gradients(trainer);
     for (int i = 0; gradients && i < lk_model_parameter_count(model); i++)
         if (gradients[i])
@@ -114,6 +121,7 @@ static lk_status train_begin(void *self, lk_trainer *trainer)
     t->resumed = false;
     if (goes_on)
         return LK_OK;
+    t->with_gradients = 0;
     lk_event_writer_release(t->events);
     t->events = lk_event_writer_new(t->dir);
     return t->events ? write_settings(t, trainer) : lk_error_status();
@@ -124,7 +132,19 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
     (void)stop;
     tensorboard *t = self;
     LK_TRY(write_scalars(t, report));
-    return write_histograms(t, trainer, report->epoch);
+    LK_TRY(write_weights(t, trainer, report->epoch));
+    return t->with_gradients == report->epoch ? LK_OK : write_gradients(t, trainer, report->epoch);
+}
+
+/* What goes on behind an epoch's last update has no gradients of it: no checkpoint holds them. */
+static lk_status rest(void *self, lk_trainer *trainer, const lk_rest_report *report)
+{
+    tensorboard *t = self;
+    if (!report->interrupted || report->batch < lk_trainer_plan(trainer)->steps_per_epoch ||
+        !lk_trainer_gradients(trainer))
+        return LK_OK;
+    t->with_gradients = report->epoch;
+    return write_gradients(t, trainer, report->epoch);
 }
 
 static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
@@ -142,6 +162,7 @@ static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
         return LK_OK;
     const char *path = lk_event_writer_path(t->events), *slash = strrchr(path, '/');
     lk_state_set_text(state, "file", slash ? slash + 1 : path);
+    lk_state_set(state, "with_gradients", (double[]){(double)t->with_gradients}, 1);
     lk__state_set_mark(state, lk__event_writer_mark(t->events));
     return LK_OK;
 }
@@ -153,6 +174,7 @@ static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
     tensorboard *t = self;
     char path[PATH_MAX];
     int64_t bytes;
+    double with_gradients = 0;
     const char *file = lk_state_get_text(state, "file");
     bool is_name = file && !strchr(file, '/') && snprintf(path, sizeof path, "%s/%s", t->dir, file) < PATH_MAX;
     if (!is_name || !lk__state_has_mark(state, path, &bytes))
@@ -160,6 +182,8 @@ static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
     lk_event_writer_release(t->events);
     t->events = lk__event_writer_reopen(path, bytes);
     t->resumed = t->events != NULL;
+    lk_state_get(state, "with_gradients", &with_gradients, 1);
+    t->with_gradients = (int64_t)with_gradients;
     return t->events ? LK_OK : lk_error_status();
 }
 
@@ -185,6 +209,7 @@ lk_callback lk_callback_tensorboard(const char *dir)
     return (lk_callback){.name = "TensorBoard",
                          .train_begin = train_begin,
                          .epoch_end = epoch_end,
+                         .rest = rest,
                          .save = save,
                          .resume = resume,
                          .train_end = train_end,
