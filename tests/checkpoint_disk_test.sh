@@ -124,6 +124,12 @@ run 1 "${training[@]}" --checkpoint-dir "$work/disk/other"
 complains "$work/disk/other" 'Read-only file system'
 mount -o remount,rw "$work/disk"
 rm -rf "$work/disk/kept"
+# Keeping fewer makes room.
+mount -o remount,size=2600k "$work/disk"
+run 1 "${full[@]}"
+run 0 "${full[@]}" --resume --keep 1
+ends_alike
+rm -rf "$work/disk/kept"
 mkdir "$work/disk/empty"
 mount -o remount,ro "$work/disk"
 run 1 "${training[@]}" --checkpoint-dir "$work/disk/empty"

@@ -86,6 +86,9 @@ static lk_status prepare(lk__checkpoint_writer *w, int64_t steps, bool goes_on)
 
 static lk_status write_job(lk__checkpoint_writer *w, const job *j)
 {
+    /* Where fewer are kept than by the training before, a full disk has no room until they are gone. */
+    if (lk__checkpoint_prune(w->folder, w->keep, w->best.name) != LK_OK)
+        lk_error_clear(); /* told of once this one is written */
     LK_TRY(lk__checkpoint_write(w->folder, &j->contents));
     if (*j->best.name) {
         LK_TRY(lk__checkpoint_write_best(w->folder, &j->best));
