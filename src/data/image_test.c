@@ -1,5 +1,6 @@
 /* Pictures: what Pillow made of those in tests/data/pictures (tests/data/make_pictures.py), bit for bit, and files that
  * nobody should have made. */
+#include "base/mem.h"
 #include "data/data_testing.h"
 
 #include "lockstep/build.h"
@@ -248,6 +249,38 @@ static void refuses_jpeg_of_two_components(void **state)
     refuse_bytes(two, sizeof two, "expected 1, 3 or 4");
 }
 
+static int64_t allocations_to_decode(const bytes *file)
+{
+    lk_image image;
+    lk__mem_fail_at(INT64_MAX);
+    lk_status status = lk_image_decode(file->data, file->size, "it", NULL, &image);
+    int64_t allocations = lk__mem_allocations();
+    lk__mem_fail_at(-1);
+    expect_ok(status);
+    assert_int_equal(image.height, HEIGHT);
+    lk_image_free(&image);
+    return allocations;
+}
+
+/* Whatever they would decode to. */
+static void does_not_decode_texts_in_png(void **state)
+{
+    (void)state;
+    needs("libpng");
+    static uint8_t text[1000], packed[2000] = "name\0";
+    uLongf size = sizeof packed - 6;
+    assert_int_equal(compress(packed + 6, &size, text, sizeof text), Z_OK);
+    enum { BEFORE = 8 + 25 }; /* the signature, and the header's chunk */
+    bytes plain = contents(stored("grey.png")), with_texts = {0};
+    append(&with_texts, plain.data, BEFORE);
+    for (int i = 0; i < 40; i++)
+        append_chunk(&with_texts, "zTXt", packed, 6 + size);
+    append(&with_texts, plain.data + BEFORE, plain.size - BEFORE);
+    assert_int_equal(allocations_to_decode(&with_texts), allocations_to_decode(&plain));
+    drop(&plain);
+    drop(&with_texts);
+}
+
 /* A header of 60,000 x 60,000 in a file of a few hundred bytes takes no memory. */
 static void refuses_bombs(void **state)
 {
@@ -301,6 +334,7 @@ int main(void)
         cmocka_unit_test(survives_damaged_png),
         cmocka_unit_test(survives_damaged_jpeg),
         cmocka_unit_test(refuses_jpeg_of_two_components),
+        cmocka_unit_test(does_not_decode_texts_in_png),
         cmocka_unit_test(refuses_bombs),
     };
     return cmocka_run_group_tests_name("image", tests, NULL, NULL);

@@ -85,6 +85,10 @@ static void read_header(reading *r, lk_image *image)
     png_set_user_limits(r->png, INT32_MAX, INT32_MAX); /* the caller says what is too large */
     png_set_chunk_malloc_max(r->png, CHUNK_BYTES);
     png_set_chunk_cache_max(r->png, CHUNKS);
+#ifdef PNG_HANDLE_AS_UNKNOWN_SUPPORTED
+    /* Texts and profiles of a file of 1 MB may decode to 1 GB. */
+    png_set_keep_unknown_chunks(r->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
+#endif
     png_read_info(r->png, r->info);
     bool grey = !(png_get_color_type(r->png, r->info) & PNG_COLOR_MASK_COLOR);
     image->channels = grey ? 1 : 3;
