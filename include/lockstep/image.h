@@ -33,7 +33,8 @@ enum { LK_IMAGE_MAX_FILE_SIDE = 65535, LK_IMAGE_MAX_SIDE = 8192 };
  * is libjpeg-turbo's choice.
  *
  * The header is looked at before memory is taken: pictures above LK_IMAGE_MAX_PIXELS or LK_IMAGE_MAX_FILE_SIDE are
- * refused, and of those above 4 million pixels the process decodes one at a time. Errors, with the path in the message:
+ * refused, and so are files above 512 MiB. Of pictures above 4 million pixels, and of files above 16 MiB, the process
+ * has as many in memory at a time as the largest one may take. Errors, with the path in the message:
  * LK_ERR_ARGUMENT (opts), LK_ERR_IO (cannot be read), LK_ERR_FORMAT (no picture, damaged, truncated, too large, or of a
  * format that this build does not read), LK_ERR_MEMORY. */
 LK_API lk_status lk_image_read(const char *path, const lk_image_opts *opts, lk_image *image);

@@ -1,18 +1,21 @@
 #include "data/picture.h"
 
 #include "base/mem.h"
+#include "data/gate.h"
 #include "data/resize.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_FILE_BYTES = 512 << 20, LARGE_PIXELS = 1 << 22 };
+enum { MAX_FILE_BYTES = 512 << 20, LARGE_FILE_BYTES = 16 << 20, LARGE_PIXELS = 1 << 22 };
+
+/* However many threads there are, what is large takes no more memory than the largest alone. */
+static lk__gate large_files = LK__GATE(MAX_FILE_BYTES), large_pictures = LK__GATE(LK_IMAGE_MAX_PIXELS);
 
 lk_status lk__encoded_problem(lk__encoded *encoded, lk_status status, const char *format, ...)
 {
@@ -25,8 +28,20 @@ lk_status lk__encoded_problem(lk__encoded *encoded, lk_status status, const char
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
+static void drop_large_file(lk__picture_memory *memory)
+{
+    if (!memory->large_file)
+        return;
+    lk__free(memory->file);
+    memory->file = NULL;
+    memory->file_bytes = 0;
+    lk__gate_leave(&large_files, memory->large_file);
+    memory->large_file = 0;
+}
+
 void lk__picture_memory_free(lk__picture_memory *memory)
 {
+    drop_large_file(memory);
     lk__free(memory->file);
     lk__free(memory->decoded);
     lk__free(memory->resized);
@@ -78,6 +93,10 @@ static lk_status read_open_file(int fd, lk__picture_memory *memory, lk__encoded 
                                    "is a file of %lld bytes, more than the %d that a picture may have",
                                    (long long)status.st_size, MAX_FILE_BYTES);
     size_t bytes = (size_t)status.st_size;
+    if (bytes > LARGE_FILE_BYTES) {
+        lk__gate_enter(&large_files, status.st_size);
+        memory->large_file = status.st_size;
+    }
     lk_status provided = provide(encoded, &memory->file, &memory->file_bytes, bytes ? bytes : 1);
     return provided == LK_OK ? read_all(fd, encoded, memory->file, bytes) : provided;
 }
@@ -85,6 +104,7 @@ static lk_status read_open_file(int fd, lk__picture_memory *memory, lk__encoded 
 lk_status lk__picture_read_file(const char *path, lk__picture_memory *memory, lk__encoded *encoded)
 {
     *encoded = (lk__encoded){0};
+    drop_large_file(memory);
     /* Not to hang on a FIFO, which is refused a moment later. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
@@ -219,21 +239,20 @@ static lk_status decode_one(lk__encoded *encoded, const lk_image *file, const lk
     return status;
 }
 
-/* However many threads decode, there is one large picture in memory at a time. */
 lk_status lk__picture_decode(lk__encoded *encoded, const lk_image *wanted, lk__picture_memory *memory, uint8_t *pixels)
 {
-    static pthread_mutex_t one_large_picture = PTHREAD_MUTEX_INITIALIZER;
     lk_image file;
     lk_status status = lk__picture_examine(encoded, &file);
     if (status != LK_OK)
         return status;
-    if (file.height * file.width <= LARGE_PIXELS)
+    int64_t count = file.height * file.width;
+    if (count <= LARGE_PIXELS)
         return decode_one(encoded, &file, wanted, memory, pixels);
-    pthread_mutex_lock(&one_large_picture);
+    lk__gate_enter(&large_pictures, count);
     status = decode_one(encoded, &file, wanted, memory, pixels);
     lk__free(memory->decoded);
     memory->decoded = NULL;
     memory->decoded_bytes = 0;
-    pthread_mutex_unlock(&one_large_picture);
+    lk__gate_leave(&large_pictures, count);
     return status;
 }

@@ -9,12 +9,13 @@
 typedef struct lk__picture_memory {
     uint8_t *file, *decoded, *resized;
     size_t file_bytes, decoded_bytes, resized_bytes;
+    int64_t large_file; /* bytes for which others may have to wait, until the next file or the end; 0: none */
 } lk__picture_memory;
 
 void lk__picture_memory_free(lk__picture_memory *memory);
 
-/* Reads a whole file into memory->file. Errors, with the reason in `problem`: LK_ERR_IO, LK_ERR_FORMAT (larger than any
- * picture that is decoded), LK_ERR_MEMORY. */
+/* Reads a whole file into memory->file; where it is large, when those that other threads hold leave room. Errors, with
+ * the reason in `problem`: LK_ERR_IO, LK_ERR_FORMAT (larger than any picture that is decoded), LK_ERR_MEMORY. */
 lk_status lk__picture_read_file(const char *path, lk__picture_memory *memory, lk__encoded *encoded);
 
 /* Sizes and channels by the header; checked against LK_IMAGE_MAX_PIXELS. Errors as lk__codec.examine. */

@@ -3,6 +3,7 @@
 
 #include "lockstep/build.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 /* --- samples ------------------------------------------------------------------------------------------------------ */
@@ -80,6 +81,29 @@ static void threads_change_nothing(void **state)
         lk_dataset_release(together);
     }
     lk_dataset_release(alone);
+}
+
+/* Two of them are more than there is room for at a time. */
+static void large_files_wait_for_each_other(void **state)
+{
+    (void)state;
+    enum { FILES = 3, MEGABYTES = 270 };
+    make_folder("set/train/a");
+    for (int i = 0; i < FILES; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "set/train/a/%d.pgm", i);
+        make_picture(name, i, SIDE, SIDE, 1);
+        assert_int_equal(truncate(in_dir(name), (off_t)MEGABYTES << 20), 0);
+    }
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    lk_dataset *dataset = open_set(LK_SPLIT_TRAIN, &(lk_dataset_opts){.cache_dir = "none", .threads = FILES});
+    getrusage(RUSAGE_SELF, &after);
+    expect_samples(dataset, (int[]){0, 1, 2}, FILES);
+    lk_dataset_release(dataset);
+    if (strstr(lk_build_compiler(), "sanitizers"))
+        return; /* which take memory of their own */
+    assert_true(after.ru_maxrss - before.ru_maxrss < (MEGABYTES + 100) << 10);
 }
 
 static void sizes_have_to_agree(void **state)
@@ -246,7 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_DIR(samples_are_ordered_by_name), IN_DIR(val_is_taken_before_test), IN_DIR(threads_change_nothing),
         IN_DIR(sizes_have_to_agree),         IN_DIR(a_share_is_held_out),      IN_DIR(more_classes_than_a_byte_has),
-        IN_DIR(broken_pictures_are_named),   IN_DIR(nothing_to_train_with),
+        IN_DIR(broken_pictures_are_named),   IN_DIR(nothing_to_train_with),    IN_DIR(large_files_wait_for_each_other),
     };
     return cmocka_run_group_tests_name("picture_set", tests, NULL, NULL);
 }
