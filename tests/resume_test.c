@@ -230,6 +230,16 @@ static void goes_on_with_any_strategy(void **state)
     }
 }
 
+static void refused(const lk_train_config *config, const char *message)
+{
+    lk_error_clear();
+    assert_null(lk_trainer_new_with(config, small_network()));
+    assert_int_equal(lk_error_status(), LK_ERR_ARGUMENT);
+    if (!strstr(lk_error_message(), message))
+        fail_msg("'%s' is not in '%s'", message, lk_error_message());
+    lk_error_clear();
+}
+
 /* Two devices made two shards of what is one on one. */
 static void keeps_the_number_of_shards(void **state)
 {
@@ -242,19 +252,13 @@ static void keeps_the_number_of_shards(void **state)
     config.devices = "1xcpu";
     train_to_the_end(&config, true, &resumed);
     same_end(&resumed, &whole, "one device");
+    config.devices = "3xcpu";
+    config.checkpoint_dir = folder;
+    config.resume = true;
+    refused(&config, "--resume: the checkpoint's batches have 2 shards, and 3 devices need as many");
 }
 
 /* --- what a folder allows ----------------------------------------------------------------------------------------- */
-
-static void refused(const lk_train_config *config, const char *message)
-{
-    lk_error_clear();
-    assert_null(lk_trainer_new_with(config, small_network()));
-    assert_int_equal(lk_error_status(), LK_ERR_ARGUMENT);
-    if (!strstr(lk_error_message(), message))
-        fail_msg("'%s' is not in '%s'", message, lk_error_message());
-    lk_error_clear();
-}
 
 static void refuses_what_was_not_asked_for(void **state)
 {

@@ -248,6 +248,9 @@ static lk_status open_devices(lk_trainer *trainer)
     }
     LK_TRY(lk__count_devices(trainer, devices));
     plan->shards = config->shards ? config->shards : lk_default_shards(plan->batch_size, plan->devices);
+    if (trainer->resumed && plan->devices > plan->shards)
+        LK_FAIL(LK_ERR_ARGUMENT, "--resume: the checkpoint's batches have %lld shards, and %d devices need as many",
+                (long long)plan->shards, plan->devices);
     LK_TRY(lk__check_shards(config->shards, plan->shards, plan->batch_size, plan->devices));
 
     LK_TRY(lk_devices_open(devices, trainer->devices, LK_MAX_DEVICES, &trainer->n_devices));
