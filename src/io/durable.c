@@ -207,9 +207,17 @@ lk_status lk__check_removable(const char *folder)
     return LK_OK;
 }
 
+static bool is_link(const char *path)
+{
+    struct stat about;
+    return lstat(path, &about) == 0 && S_ISLNK(about.st_mode);
+}
+
 lk_status lk__remove_folder(const char *folder)
 {
     char path[PATH_MAX];
+    if (is_link(folder))
+        return unlink(folder) == 0 || errno == ENOENT ? LK_OK : refuse(folder, "removed", errno);
     LK_TRY(lk__check_removable(folder));
     DIR *entries = opendir(folder);
     if (!entries)

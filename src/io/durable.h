@@ -47,8 +47,8 @@ lk_status lk__durable_write(const char *path, const void *data, size_t bytes);
  * the name `from` afterwards, at no time none. *swapped: it was so. Errors: LK_ERR_IO. */
 lk_status lk__durable_rename_folder(const char *from, const char *to, int *swapped);
 
-/* Removes a folder of files; what is not there counts as removed, and one that holds a folder stays as it is. Errors:
- * LK_ERR_IO. */
+/* Removes a folder of files; what is not there counts as removed, of a link the link alone goes, and one that holds a
+ * folder stays as it is. Errors: LK_ERR_IO. */
 lk_status lk__remove_folder(const char *folder);
 
 /* Whether that can be done. Errors: LK_ERR_IO (it holds a folder). */

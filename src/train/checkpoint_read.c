@@ -125,9 +125,10 @@ static lk_status open_listed(const char *folder, const char *name, bool is_model
                              bool *gone)
 {
     char path[PATH_MAX];
+    struct stat about;
     LK_TRY(lk__checkpoint_path(folder, name, path));
     lk_status status = open_one(path, is_model_only, checkpoint);
-    *gone = status != LK_OK && access(path, F_OK) != 0;
+    *gone = status != LK_OK && lstat(path, &about) != 0; /* a link to nowhere is there, and damaged */
     return status;
 }
 
