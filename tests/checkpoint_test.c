@@ -504,6 +504,28 @@ static void other_names_are_no_checkpoints(void **state)
     }
 }
 
+/* Killed between the two renamings of a file system that cannot exchange folders, as NFS. */
+static void finds_what_was_about_to_be_replaced(void **state)
+{
+    (void)state;
+    char path[128], replaced[128];
+    snprintf(path, sizeof path, "%s/checkpoint-00000007", folder);
+    snprintf(replaced, sizeof replaced, "%s/.replaced-checkpoint-00000007", folder);
+    save_at(7, 3);
+    assert_int_equal(rename(path, replaced), 0);
+    lk_checkpoint *checkpoint = open_last(folder);
+    assert_int_equal(lk_checkpoint_get_info(checkpoint)->steps, 7);
+    lk_checkpoint_release(checkpoint);
+    assert_int_equal(rename(path, replaced), 0);
+    save_at(8, 4);
+    assert_int_equal(access(path, F_OK), 0);
+    /* Both are there: the new one had taken its place. */
+    assert_int_equal(mkdir(replaced, 0700), 0);
+    save_at(9, 5);
+    assert_int_equal(access(path, F_OK), 0);
+    assert_int_equal(access(replaced, F_OK), -1);
+}
+
 static void says_that_there_is_none(void **state)
 {
     (void)state;
@@ -538,6 +560,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(unwinds_without_memory, make_silent_folder, remove_folder),
         cmocka_unit_test_setup_teardown(loops_say_what_they_like, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(other_names_are_no_checkpoints, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(finds_what_was_about_to_be_replaced, make_silent_folder, remove_folder),
         cmocka_unit_test_setup_teardown(says_that_there_is_none, make_silent_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -118,13 +118,15 @@ lk_status lk__durable_finish(lk__durable_file *file, uint64_t *hash)
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
+/* File systems that cannot do that go without. */
 lk_status lk__sync_folder(const char *folder)
 {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int error = fd < 0 || fsync(fd) != 0 ? errno : 0;
+    bool cannot = fd >= 0 && (error == EINVAL || error == EOPNOTSUPP);
     if (fd >= 0)
         close(fd);
-    return error ? refuse(folder, "brought to disk", error) : LK_OK;
+    return error && !cannot ? refuse(folder, "brought to disk", error) : LK_OK;
 }
 
 static lk_status sync_folder_of(const char *path)
@@ -168,6 +170,46 @@ lk_status lk__durable_write(const char *path, const void *data, size_t bytes)
     return lk__durable_rename(beside, path, status);
 }
 
+/* "DIR/NAME" becomes "DIR/.replaced-NAME". */
+static lk_status replaced_path(const char *path, char replaced[PATH_MAX])
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    if (snprintf(replaced, PATH_MAX, "%.*s" LK_REPLACED "%s", (int)(name - path), path, name) >= PATH_MAX)
+        LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", path);
+    return LK_OK;
+}
+
+/* Where file systems know no exchange, as NFS: the old one is found, under one of its names, whenever this stops. */
+static lk_status exchange_by_renaming(const char *from, const char *to)
+{
+    enum { TRIES = 100 };
+    char aside[PATH_MAX];
+    LK_TRY(replaced_path(to, aside));
+    for (int tries = 1;; tries++) {
+        if (rename(to, aside) != 0)
+            return refuse(to, "replaced", errno);
+        dawdle();
+        if (rename(from, to) == 0)
+            break;
+        int error = errno;
+        bool is_back = error == ENOTEMPTY || error == EEXIST; /* lk__durable_take_back, of another program */
+        if (!is_back || tries == TRIES) {
+            rename(aside, to);
+            return refuse(to, "replaced", error);
+        }
+    }
+    dawdle();
+    return rename(aside, from) == 0 ? LK_OK : refuse(aside, "renamed", errno);
+}
+
+static lk_status exchange(const char *from, const char *to)
+{
+    if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) == 0)
+        return LK_OK;
+    bool cannot = errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP;
+    return cannot ? exchange_by_renaming(from, to) : refuse(to, "replaced", errno);
+}
+
 lk_status lk__durable_rename_folder(const char *from, const char *to, int *swapped)
 {
     *swapped = 0;
@@ -176,12 +218,22 @@ lk_status lk__durable_rename_folder(const char *from, const char *to, int *swapp
     if (rename(from, to) != 0) {
         if (errno != ENOTEMPTY && errno != EEXIST)
             return refuse(to, "written", errno);
-        if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) != 0)
-            return refuse(to, "replaced", errno);
+        LK_TRY(exchange(from, to));
         *swapped = 1;
     }
     dawdle();
     return sync_folder_of(to);
+}
+
+void lk__durable_take_back(const char *path)
+{
+    char replaced[PATH_MAX];
+    if (access(path, F_OK) == 0)
+        return;
+    if (replaced_path(path, replaced) == LK_OK)
+        rename(replaced, path);
+    else
+        lk_error_clear();
 }
 
 static bool is_itself(const char *name)

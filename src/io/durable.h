@@ -44,8 +44,13 @@ lk_status lk__durable_rename(const char *from, const char *to, lk_status status)
 lk_status lk__durable_write(const char *path, const void *data, size_t bytes);
 
 /* Gives the folder `from` the name `to`, beside it, and brings that to disk; a folder that has this name already has
- * the name `from` afterwards, at no time none. *swapped: it was so. Errors: LK_ERR_IO. */
+ * the name `from` afterwards, at no time none. Where the file system cannot have two change places its name begins with
+ * LK_REPLACED for a moment, or until lk__durable_take_back. *swapped: it was so. Errors: LK_ERR_IO. */
+#define LK_REPLACED ".replaced-"
 lk_status lk__durable_rename_folder(const char *from, const char *to, int *swapped);
+
+/* A folder that was to be replaced has its name again where no other has it: who replaced it was killed. */
+void lk__durable_take_back(const char *path);
 
 /* Removes a folder of files; what is not there counts as removed, of a link the link alone goes, and one that holds a
  * folder stays as it is. Errors: LK_ERR_IO. */

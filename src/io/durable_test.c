@@ -4,6 +4,117 @@
 #include "io/durable.h"
 #include "lockstep/status.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <sys/syscall.h>
+
+/* --- a file system that can do less ------------------------------------------------------------------------------- */
+
+static bool can_do_less;
+static int (*between)(const char *from, const char *to); /* in the place of the second renaming of an exchange */
+
+/* In the place of the C library's own: what NFS says. */
+int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
+{
+    if (can_do_less && flags) {
+        errno = EINVAL;
+        return -1;
+    }
+    return (int)syscall(SYS_renameat2, from_folder, from, to_folder, to, flags);
+}
+
+int fsync(int fd)
+{
+    struct stat about;
+    if (can_do_less && fstat(fd, &about) == 0 && S_ISDIR(about.st_mode)) {
+        errno = EINVAL;
+        return -1;
+    }
+    return (int)syscall(SYS_fsync, fd);
+}
+
+int rename(const char *from, const char *to)
+{
+    struct stat about;
+    int (*meanwhile)(const char *, const char *) = between;
+    if (meanwhile && stat(to, &about) != 0 && strcmp(strrchr(from, '/'), "/new") == 0) {
+        between = NULL;
+        if (meanwhile(from, to) != 0)
+            return -1;
+    }
+    return (int)syscall(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, to, 0);
+}
+
+static int two_folders(void **state)
+{
+    if (make_test_dir(state) != 0 || mkdir(in_dir("new"), 0700) != 0 || mkdir(in_dir("place"), 0700) != 0)
+        return -1;
+    put_file(in_dir("new/file"), "new");
+    put_file(in_dir("place/file"), "old");
+    can_do_less = true;
+    return 0;
+}
+
+static int remove_folders(void **state)
+{
+    can_do_less = false;
+    between = NULL;
+    return remove_test_dir(state);
+}
+
+static void changed_places(void)
+{
+    assert_contents(in_dir("place/file"), "new");
+    assert_contents(in_dir("new/file"), "old");
+    assert_int_equal(files_in_dir(test_dir), 2);
+}
+
+static void folders_change_places_anywhere(void **state)
+{
+    (void)state;
+    int swapped;
+    assert_int_equal(lk__durable_rename_folder(in_dir("new"), in_dir("place"), &swapped), LK_OK);
+    assert_true(swapped);
+    changed_places();
+}
+
+static int take_back(const char *from, const char *to)
+{
+    (void)from;
+    lk__durable_take_back(to);
+    assert_contents(in_dir("place/file"), "old");
+    return 0;
+}
+
+/* Another program looks just then. */
+static void who_takes_it_back_does_not_matter(void **state)
+{
+    (void)state;
+    int swapped;
+    between = take_back;
+    assert_int_equal(lk__durable_rename_folder(in_dir("new"), in_dir("place"), &swapped), LK_OK);
+    changed_places();
+}
+
+static int stop(const char *from, const char *to)
+{
+    (void)from, (void)to;
+    errno = EIO;
+    return -1;
+}
+
+static void what_cannot_be_replaced_stays(void **state)
+{
+    (void)state;
+    int swapped;
+    between = stop;
+    assert_int_equal(lk__durable_rename_folder(in_dir("new"), in_dir("place"), &swapped), LK_ERR_IO);
+    lk_error_clear();
+    assert_contents(in_dir("place/file"), "old");
+    assert_contents(in_dir("new/file"), "new");
+}
+
 /* --- removing ----------------------------------------------------------------------------------------------------- */
 
 static void of_a_link_the_link_alone_goes(void **state)
@@ -24,6 +135,9 @@ static void of_a_link_the_link_alone_goes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(folders_change_places_anywhere, two_folders, remove_folders),
+        cmocka_unit_test_setup_teardown(who_takes_it_back_does_not_matter, two_folders, remove_folders),
+        cmocka_unit_test_setup_teardown(what_cannot_be_replaced_stays, two_folders, remove_folders),
         cmocka_unit_test_setup_teardown(of_a_link_the_link_alone_goes, make_test_dir, remove_test_dir),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -66,6 +66,9 @@ void lk__checkpoint_name(int64_t steps, char name[LK_CHECKPOINT_NAME]);
 /* Steps of the checkpoints in a folder, ascending; to be freed. A folder that is not there has none. */
 lk_status lk__checkpoint_list(const char *folder, int64_t **steps, int *n);
 
+/* Gives those their names again that a killed process was about to replace: lk__durable_take_back. */
+void lk__checkpoint_take_back(const char *folder);
+
 /* What best.json says. */
 typedef struct lk__best {
     char name[LK_CHECKPOINT_NAME], metric[64]; /* name "": there is none */

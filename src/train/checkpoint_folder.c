@@ -72,6 +72,23 @@ lk_status lk__checkpoint_list(const char *folder, int64_t **steps, int *n)
     return LK_OK;
 }
 
+static bool begins_with(const char *name, const char *prefix)
+{
+    return strncmp(name, prefix, strlen(prefix)) == 0;
+}
+
+void lk__checkpoint_take_back(const char *folder)
+{
+    char path[PATH_MAX];
+    DIR *entries = opendir(folder);
+    for (struct dirent *entry; entries && (entry = readdir(entries));)
+        if (begins_with(entry->d_name, LK_REPLACED) &&
+            snprintf(path, sizeof path, "%s/%s", folder, entry->d_name + strlen(LK_REPLACED)) < (int)sizeof path)
+            lk__durable_take_back(path);
+    if (entries)
+        closedir(entries);
+}
+
 /* --- the best ----------------------------------------------------------------------------------------------------- */
 
 static bool take_best(const json_t *json, lk__best *best)
@@ -183,11 +200,12 @@ static lk_status clean(const char *folder)
 {
     char path[PATH_MAX];
     lk_status status = LK_OK;
+    lk__checkpoint_take_back(folder);
     DIR *entries = opendir(folder);
     if (!entries)
         LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", folder, strerror(errno));
     for (struct dirent *entry; status == LK_OK && (entry = readdir(entries));) {
-        if (strncmp(entry->d_name, LK_UNFINISHED, sizeof LK_UNFINISHED - 1) != 0)
+        if (!begins_with(entry->d_name, LK_UNFINISHED) && !begins_with(entry->d_name, LK_REPLACED))
             continue;
         status = lk__checkpoint_path(folder, entry->d_name, path);
         if (status == LK_OK)

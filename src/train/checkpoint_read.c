@@ -187,6 +187,7 @@ static lk_status open_which(const char *folder, lk_checkpoint_which which, bool 
         return open_one(folder, is_model_only, checkpoint);
     for (int tries = 1;; tries++) {
         bool gone = false;
+        lk__checkpoint_take_back(folder);
         lk_status status = which == LK_CHECKPOINT_BEST ? open_best(folder, is_model_only, checkpoint, &gone)
                                                        : open_last(folder, is_model_only, checkpoint, &gone);
         if (!gone || tries == TRIES)
