@@ -252,6 +252,10 @@ static lk_status read_header(lk__safetensors *file, int64_t size)
     if (size < (int64_t)sizeof prefix)
         LK_FAIL(LK_ERR_FORMAT, "%s: %lld bytes; a safetensors file has at least 8", file->path, (long long)size);
     LK_TRY(read_at(file, 0, prefix, sizeof prefix));
+    if (memcmp(prefix, "PK\3\4", 4) == 0)
+        LK_FAIL(LK_ERR_FORMAT,
+                "%s: is a zip archive, as torch.save writes; expected safetensors, as safetensors.torch.save_file does",
+                file->path);
     for (int i = 7; i >= 0; i--)
         bytes = bytes << 8 | prefix[i];
     if (bytes > LK_SAFETENSORS_MAX_HEADER || bytes > (uint64_t)size - sizeof prefix)
