@@ -138,6 +138,23 @@ static void refused(const char *message)
     lk_error_clear();
 }
 
+/* Compiled, in a LightningModule, in DistributedDataParallel, and one in another. */
+static void looks_behind_wrappers(void **state)
+{
+    (void)state;
+    const lk__safetensors_entry entries[] = {
+        {"_orig_mod.0.weight", LK_SHAPE(32, 1, 3, 3), zeros},    {"model.0.bias", LK_SHAPE(32), zeros},
+        {"model._orig_mod.4.weight", LK_SHAPE(64, 5408), zeros}, {"_orig_mod.module.4.bias", LK_SHAPE(64), zeros},
+        {"module._orig_mod.6.weight", LK_SHAPE(10, 64), zeros},  {"6.bias", LK_SHAPE(10), zeros}};
+    lk_train_config config = small_training();
+    char path[128];
+    write_weights(entries, sizeof entries / sizeof *entries);
+    config.model = "keras-cnn";
+    snprintf(path, sizeof path, "%s/weights.safetensors", folder);
+    config.weights = path;
+    lk_trainer_release(new_trainer(&config));
+}
+
 static void refuses_what_does_not_fit(void **state)
 {
     (void)state;
@@ -179,6 +196,7 @@ int main(void)
     snprintf(source_folder, sizeof source_folder, "%s", dirname(file));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(takes_pytorchs_weights, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(looks_behind_wrappers, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(refuses_what_does_not_fit, make_folder, remove_folder),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -92,19 +92,25 @@ static const char *name_in_file(const naming *n, const char *ours, char theirs[N
     return n && translate(n, ours, theirs) ? theirs : ours;
 }
 
-/* A file of DistributedDataParallel has "module." before each name. */
+/* A tensor's name without what those that hold a network put before it: DistributedDataParallel, torch.compile, and a
+ * LightningModule that calls it `model`. */
+static const char *unwrapped(const char *name)
+{
+    static const char *const wrappers[] = {"module.", "_orig_mod.", "model."};
+    for (size_t i = 0; i < sizeof wrappers / sizeof *wrappers; i++)
+        if (strncmp(name, wrappers[i], strlen(wrappers[i])) == 0)
+            return unwrapped(name + strlen(wrappers[i]));
+    return name;
+}
+
 static const lk__safetensor *find_variable(const lk__safetensors *file, const naming *n, const char *ours)
 {
-    static const char wrapper[] = "module.";
     char theirs[NAME];
     const char *name = name_in_file(n, ours, theirs);
     const lk__safetensor *found = lk__safetensors_find(file, name);
-    for (int i = 0; !found && i < lk__safetensors_count(file); i++) {
-        const lk__safetensor *tensor = lk__safetensors_at(file, i);
-        if (strncmp(tensor->name, wrapper, sizeof wrapper - 1) == 0 &&
-            strcmp(tensor->name + sizeof wrapper - 1, name) == 0)
-            found = tensor;
-    }
+    for (int i = 0; !found && i < lk__safetensors_count(file); i++)
+        if (strcmp(unwrapped(lk__safetensors_at(file, i)->name), name) == 0)
+            found = lk__safetensors_at(file, i);
     return found;
 }
 
