@@ -246,6 +246,8 @@ static void test_places_that_cannot_be_written(void **state)
         refuse(&e.source, (lk_export_format)format, path, LK_ERR_IO, "No such file or directory");
         refuse(&e.source, (lk_export_format)format, long_path, LK_ERR_ARGUMENT, "the path is too long");
     }
+    refuse(&e.source, LK_EXPORT_C, path_of("String.c"), LK_ERR_ARGUMENT,
+           "its header would stand in the place of <string.h>");
     assert_int_equal(mkdir(path_of("there"), 0777), 0);
     refuse(&e.source, LK_EXPORT_SAVEDMODEL, path_of("there"), LK_ERR_IO,
            "is there already; a SavedModel is written to a new folder");

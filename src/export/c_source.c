@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 enum { MAX_PARAMETERS_INSIDE = 1000000, NAME_BYTES = 256 };
 
@@ -48,6 +49,13 @@ static lk_status take_name(c_source *s, const char *path)
                 "%s: C cannot include NAME.h where NAME has a quote, a backslash, a control character or two "
                 "question marks",
                 path);
+    static const char *const headers[] = {"math", "stddef", "stdint", "stdio", "stdlib", "string"};
+    for (size_t i = 0; i < sizeof headers / sizeof *headers; i++)
+        if (strcasecmp(s->file, headers[i]) == 0)
+            LK_FAIL(LK_ERR_ARGUMENT,
+                    "%s: its header would stand in the place of <%s.h>, which it needs; expected another "
+                    "name",
+                    path, headers[i]);
     int n = snprintf(s->name, sizeof s->name, "%s%s", isalpha((unsigned char)*s->file) ? "" : "net_", s->file);
     if (n >= (int)sizeof s->name)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: the name is too long for one in C", path);
