@@ -111,7 +111,8 @@ const cli_command cmd_export = {
     .summary = "Write a trained network for other programs",
     .arguments = "RUN",
     .details =
-        "RUN is a folder that `lockstep train --checkpoint-dir` has written; its last checkpoint is taken.\n"
+        "RUN is a checkpoint folder (`lockstep train --checkpoint-dir`), of which the last one is taken, or one of\n"
+        "the checkpoints in it.\n"
         "\n"
         "  safetensors  parameters and buffers, under their names\n"
         "  onnx         a file for onnxruntime and others: opset 13, any size of batch\n"

@@ -59,17 +59,24 @@ complains_just '--out -: an export is a file that takes its place when it is who
 run 2 export run --out x.onnx --format onx
 complains '--format onx: must be'
 
-# --- the checkpoint itself stays as it is ----------------------------------------------------------------------------
+# --- checkpoints stay as they are ------------------------------------------------------------------------------------
 
-sums=$(cksum run/checkpoint-00000008/*)
+sums=$(cksum run/*/*)
 for out in model.safetensors served; do
     run 2 export run --format onnx --out "run/checkpoint-00000008/$out"
-    complains "run/checkpoint-00000008/$out: lies in the checkpoint run/checkpoint-00000008, which stays as it is"
+    complains "run/checkpoint-00000008/$out: lies in the checkpoint $work/run/checkpoint-00000008, which stays as it is"
 done
 (cd run/checkpoint-00000008 && run 2 export .. --out here.onnx && complains 'here.onnx: lies in the checkpoint')
 run 2 export run --format savedmodel --out run/checkpoint-00000008/served//
 complains 'lies in the checkpoint'
-[[ $(cksum run/checkpoint-00000008/*) == "$sums" ]] || fail "an export changed the checkpoint"
+run 2 export run --out run/checkpoint-00000004/net.c
+complains 'lies in the checkpoint' checkpoint-00000004
+ln -s run/checkpoint-00000004/state.json link
+run 2 export run --format onnx --out link
+complains 'link: lies in the checkpoint' checkpoint-00000004
+[[ $(cksum run/*/*) == "$sums" ]] || fail "an export changed a checkpoint"
+run 0 export run/checkpoint-00000004 --out one.onnx
+line 'after 4 steps$'
 
 # --- runs that are none ----------------------------------------------------------------------------------------------
 

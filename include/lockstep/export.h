@@ -51,7 +51,7 @@ typedef struct lk_export_opts {
 LK_API lk_status lk_export(const lk_export_network *network, lk_export_format format, const char *path,
                            const lk_export_opts *opts);
 
-/* The same of a checkpoint's network, written anywhere but into that checkpoint's folder. Errors also: those of
+/* The same of a checkpoint's network, written anywhere but into a checkpoint's folder. Errors also: those of
  * lk_checkpoint_model. */
 LK_API lk_status lk_export_checkpoint(const lk_checkpoint *checkpoint, lk_export_format format, const char *path,
                                       const lk_export_opts *opts);
