@@ -1,5 +1,6 @@
 /* IDX files of any shape, by the beginnings of their names: train-images*, train-labels*, and the same with t10k or
  * test. */
+#include "base/log.h"
 #include "base/status.h"
 #include "data/dataset.h"
 #include "data/own_data.h"
@@ -57,6 +58,16 @@ static lk_status count_classes(const char *folder, int64_t *classes)
     return LK_OK;
 }
 
+/* As TensorFlow keeps images. Networks would be made for that many channels, and learn next to nothing. */
+static void warn_of_channels_last(const lk__samples *samples, const char *source)
+{
+    if ((samples->width == 1 || samples->width == 3) && samples->channels > 4)
+        lk__log(LK_LOG_WARNING,
+                "%s: images of %" PRId64 " channels, %" PRId64 "x%" PRId64
+                ", by [N,C,H,W]; if they are [N,H,W,C] the file has to be written anew, channels first",
+                source, samples->channels, samples->height, samples->width);
+}
+
 lk_status lk__idx_folder_read(const char *folder, lk_split split, char source[PATH_MAX], lk__samples *samples)
 {
     static const char *const names[] = {[LK_SPLIT_TRAIN] = "train", [LK_SPLIT_TEST] = "t10k"};
@@ -69,5 +80,7 @@ lk_status lk__idx_folder_read(const char *folder, lk_split split, char source[PA
         name = "test";
     if (!find(folder, name, "images", source) || !find(folder, name, "labels", labels))
         return lk__no_test_set(folder, "t10k-images* and t10k-labels*, or test-*");
-    return lk__samples_from_idx(&kind, source, labels, samples);
+    LK_TRY(lk__samples_from_idx(&kind, source, labels, samples));
+    warn_of_channels_last(samples, source);
+    return LK_OK;
 }

@@ -168,6 +168,28 @@ static void reads_idx_of_any_shape(void **state)
     drop(&labels);
 }
 
+static void idx_with_channels_last_is_warned_of(void **state)
+{
+    (void)state;
+    bytes images = {0}, labels = idx_labels(2);
+    for (int last = 2; last <= 3; last++) {
+        const uint32_t header[] = {0x00000804, 2, 6, 5, (uint32_t)last};
+        for (size_t i = 0; i < sizeof header / sizeof header[0]; i++)
+            append_u32(&images, header[i]);
+        for (int i = 0; i < 2 * 6 * 5 * last; i++)
+            append(&images, "", 1);
+        write_file(in_dir("train-images"), &images);
+        write_file(in_dir("train-labels"), &labels);
+        hear_nothing();
+        lk_dataset *dataset = open_path("", LK_SPLIT_TRAIN, NULL);
+        assert_int_equal(lk_dataset_channels(dataset), 6);
+        lk_dataset_release(dataset);
+        assert_int_equal(strstr(heard, "train-images: images of 6 channels, 5x3, by [N,C,H,W]; if") != NULL, last == 3);
+        drop(&images);
+    }
+    drop(&labels);
+}
+
 /* --- CSV ---------------------------------------------------------------------------------------------------------- */
 
 static void expect_rows(const lk_dataset *dataset, int count, const int32_t *labels, const uint8_t *images)
@@ -409,6 +431,7 @@ int main(void)
         IN_DIR(refuses_damaged_cifar),
         IN_DIR(cifar_may_lack_a_test_set),
         IN_DIR(reads_idx_of_any_shape),
+        IN_DIR(idx_with_channels_last_is_warned_of),
         IN_DIR(reads_csv_with_a_flag),
         IN_DIR(reads_csv_with_a_header),
         IN_DIR(reads_csv_as_others_write_it),
