@@ -137,3 +137,11 @@ run 2 train --data "$work/rows.csv" --epochs 1
 complains 'has no validation set' '--val-split 0.1' '--limit-val 0'
 run 0 train --data "$work/rows.csv" --resize 28x28 --val-split 0.2 --epochs 1 --batch-size 4 --devices 1xcpu
 says '8 training images, 2 for validation'
+
+# Labels that begin with 1, as EMNIST's letters have them; others must not leave a class out.
+tail -n +2 "$work/rows.csv" | sed 's/^0/2/' >"$work/from-one.csv"
+run 0 train --data "$work/from-one.csv" --image-shape 2x2 --resize 28x28 --val-split 0.2 --epochs 1 --batch-size 4 --devices 1xcpu
+says 'labels begin with 1: of 3 classes the first, 0, has no image'
+sed 's/^2/3/' "$work/from-one.csv" >"$work/gap.csv"
+run 1 train --data "$work/gap.csv" --image-shape 2x2 --resize 28x28 --val-split 0.2 --epochs 1 --batch-size 4 --devices 1xcpu
+complains 'class 0 has no image; training needs some of each of the 4 classes'

@@ -170,7 +170,7 @@ typedef struct lk_plan {
     int64_t steps_per_epoch;   /* batches */
     int64_t updates_per_epoch; /* ceil(steps / accumulate) */
     int64_t train_samples, val_samples;
-    int64_t classes, empty_classes; /* empty: without a training sample, because of limit_train */
+    int64_t classes, empty_classes; /* empty: without a training sample */
     const char *optimizer;
     lk_optimizer_opts optimizer_opts;
     double base_lr;       /* asked for, or the recipe's */
@@ -208,8 +208,8 @@ typedef struct lk_trainer lk_trainer;
 
 /* Opens data and devices, builds the model and its replicas. Errors: LK_ERR_ARGUMENT for a configuration that makes no
  * sense, with the flag and what would be right, and what a model file reports: before data are looked for, but for what
- * depends on the size of the images; LK_ERR_FORMAT where the whole training set has no image of a class; else what data
- * and devices report. */
+ * depends on the size of the images; LK_ERR_FORMAT where the whole training set has no image of a class, but for
+ * class 0 of labels that begin with 1; else what data and devices report. */
 LK_API lk_trainer *lk_trainer_new(const lk_train_config *config);
 
 /* The same with a model of one's own, taken (also on failure), instead of config->model. NULL gives NULL, and the error

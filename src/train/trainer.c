@@ -98,6 +98,12 @@ static lk_status check_classes(const lk_dataset *train, int64_t limit, lk_plan *
         return LK_OK;
     }
     const char *name = lk_dataset_class_name(train, first);
+    if (!name && empty == 1 && first == 0) {
+        lk__log(LK_LOG_WARNING,
+                "%s: labels begin with 1: of %lld classes the first, 0, has no image and will not be learned",
+                lk_dataset_source(train), (long long)plan->classes);
+        return LK_OK;
+    }
     LK_FAIL(LK_ERR_FORMAT, "%s: class %lld%s%s%s has no image; training needs some of each of the %lld classes",
             lk_dataset_source(train), (long long)first, name ? " (" : "", name ? name : "", name ? ")" : "",
             (long long)plan->classes);
