@@ -4,7 +4,6 @@
 #include "lockstep/tensor.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -52,9 +51,7 @@ static lk_status print_json(const lk_run *run)
 
 static lk_status add_row(list *l, const lk_run *run)
 {
-    char name[4200], epochs[CLI_NUMBER], best_text[CLI_NUMBER + 24], share[CLI_NUMBER], took[CLI_TIME];
-    double accuracy;
-    const lk_run_epoch *best = lk_run_best(run, &accuracy);
+    char name[4200], epochs[CLI_NUMBER], best[CLI_BEST], took[CLI_TIME];
     if (l->count == l->capacity) {
         size_t capacity = 2 * l->capacity + 16;
         char *(*grown)[COLUMNS] = realloc(l->rows, capacity * sizeof *grown);
@@ -66,15 +63,12 @@ static lk_status add_row(list *l, const lk_run *run)
     cli_run_name(run->path, name, sizeof name);
     const char *shown = strlen(name) > l->folder ? name + l->folder + 1 : ".";
     snprintf(epochs, sizeof epochs, "%" PRId64, run->n_epochs);
-    snprintf(best_text, sizeof best_text, "%s", cli_share_text(accuracy, share));
-    if (best)
-        snprintf(best_text, sizeof best_text, "%s (epoch %" PRId64 ")", share, best->epoch);
     const char *const texts[COLUMNS] = {[RUN] = shown,
                                         [MODEL] = cli_run_setting(run, "model"),
                                         [DATA] = cli_run_setting(run, "data"),
                                         [DEVICES] = cli_run_setting(run, "devices in use"),
                                         [EPOCHS] = epochs,
-                                        [BEST] = best_text,
+                                        [BEST] = cli_best_text(run, best),
                                         [TOOK] = cli_time_text(run->seconds, took),
                                         [STATE] = run->finished ? "" : "not finished"};
     char **row = l->rows[l->count++];

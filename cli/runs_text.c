@@ -21,9 +21,14 @@ const char *cli_run_setting(const lk_run *run, const char *name)
     return value && *value ? value : "-";
 }
 
-const char *cli_share_text(double share, char text[CLI_NUMBER])
+const char *cli_best_text(const lk_run *run, char text[CLI_BEST])
 {
-    snprintf(text, CLI_NUMBER, isnan(share) ? "-" : "%.4f", share);
+    double accuracy;
+    const lk_run_epoch *best = lk_run_best(run, &accuracy);
+    if (!best)
+        return "-";
+    snprintf(text, CLI_BEST, "%.4f (%sepoch %" PRId64 ")", accuracy, isnan(best->val_accuracy) ? "training, " : "",
+             best->epoch);
     return text;
 }
 
@@ -81,20 +86,16 @@ static int print_differences(const lk_run *a, const lk_run *b)
 static void print_results(const lk_run *a, const lk_run *b)
 {
     const lk_run *const runs[2] = {a, b};
-    char best[2][CLI_NUMBER + 24], took[2][CLI_TIME], epochs[2][CLI_NUMBER], rate[2][CLI_NUMBER];
+    char best[2][CLI_BEST], took[2][CLI_TIME], epochs[2][CLI_NUMBER], rate[2][CLI_NUMBER];
     for (int i = 0; i < 2; i++) {
-        double accuracy, images = 0;
-        const lk_run_epoch *epoch = lk_run_best(runs[i], &accuracy);
-        cli_share_text(accuracy, best[i]);
-        if (epoch)
-            snprintf(best[i], sizeof best[i], "%.4f (epoch %" PRId64 ")", accuracy, epoch->epoch);
+        double images = 0;
         cli_time_text(runs[i]->seconds, took[i]);
         snprintf(epochs[i], CLI_NUMBER, "%" PRId64 "%s", runs[i]->n_epochs, runs[i]->finished ? "" : ", not finished");
         for (int64_t e = 0; e < runs[i]->n_epochs; e++)
             images += runs[i]->epochs[e].images_per_second / (double)runs[i]->n_epochs;
         snprintf(rate[i], CLI_NUMBER, runs[i]->n_epochs && !isnan(images) ? "%.0f" : "-", images);
     }
-    print_triple("best accuracy", best[0], best[1]);
+    print_triple("best accuracy", cli_best_text(a, best[0]), cli_best_text(b, best[1]));
     print_triple("epochs", epochs[0], epochs[1]);
     print_triple("time", took[0], took[1]);
     print_triple("images a second", rate[0], rate[1]);

@@ -16,9 +16,10 @@ silent_stderr
 lines '^run +model +data +devices +epochs +best accuracy +time' \
     '^a +lenet +synthetic +cpu:0 +2 +[01]\.[0-9]{4} \(epoch [12]\) +[0-9.]+ s$' \
     '^b +lenet +synthetic +cpu:0,cpu:1 +3 +[01]\.[0-9]{4} \(epoch [1-3]\) ' \
-    '^b/epochs-2\.jsonl +lenet +synthetic +cpu:0 +1 +[01]\.[0-9]{4} \(epoch 1\) '
+    '^b/epochs-2\.jsonl +lenet +synthetic +cpu:0 +1 +[01]\.[0-9]{4} \(training, epoch 1\) '
 run 0 runs --json "$work/logs/"
-lines '"path":".*/a/epochs.jsonl".*"finished":true' '"devices":"cpu:0,cpu:1","epochs":3,' "\"digest\":\"$digest\""
+lines '"path":".*/a/epochs.jsonl".*"best_of":"validation".*"finished":true' '"devices":"cpu:0,cpu:1","epochs":3,' \
+    "\"best_epoch\":1,\"best_of\":\"training\".*\"digest\":\"$digest\""
 
 # The last run of a folder is meant.
 run 0 runs compare "$work/logs/b/epochs.jsonl" "$work/logs/b" --out "$work/curves.svg"
@@ -26,6 +27,7 @@ line '^  base-lr +0\.05 +[0-9.]+$'
 line '^  shards +2 '
 line '^  devices in use +cpu:0,cpu:1 +cpu:0$'
 line "^  digest +[0-9a-f]{32} +$digest\$"
+line '^  best accuracy +[01]\.[0-9]{4} \(epoch [1-3]\) +[01]\.[0-9]{4} \(training, epoch 1\)$'
 line 'training accuracy' # only one of them was evaluated
 line 'training loss'
 line '● .*b +▲ .*b/epochs-2\.jsonl'

@@ -48,8 +48,8 @@ LK_API const char *lk_run_get_setting(const lk_run *run, const char *name);
 LK_API const lk_run_epoch *lk_run_best(const lk_run *run, double *accuracy);
 
 /* What a list says of it, as an object of JSON without spaces: path, model, data, devices, epochs, best_accuracy,
- * best_epoch, seconds, finished, digest; null where there is none. To be freed with lk_free; NULL on failure:
- * LK_ERR_MEMORY. */
+ * best_epoch, best_of ("validation", or "training" where no epoch was evaluated), seconds, finished, digest; null where
+ * there is none. To be freed with lk_free; NULL on failure: LK_ERR_MEMORY. */
 LK_API char *lk_run_json(const lk_run *run);
 
 /* Calls visit for every file of records in a folder and the folders in it, eight deep, in the order of their names;

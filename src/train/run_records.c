@@ -294,6 +294,9 @@ char *lk_run_json(const lk_run *run)
         LK_INT("epochs", run->n_epochs),
         best ? LK_REAL("best_accuracy", accuracy) : LK_NONE("best_accuracy"),
         best ? LK_INT("best_epoch", best->epoch) : LK_NONE("best_epoch"),
+        LK_TEXT("best_of", !best                       ? NULL
+                           : isnan(best->val_accuracy) ? "training"
+                                                       : "validation"),
         isnan(run->seconds) ? LK_NONE("seconds") : LK_REAL("seconds", run->seconds),
         LK_BOOL("finished", run->finished),
         LK_TEXT("digest", run->digest),
