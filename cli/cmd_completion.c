@@ -217,6 +217,8 @@ static void print_zsh(FILE *out)
         fprintf(out, "    %s)\n        _arguments '--help[describe the command]'", command->name);
         for (size_t o = 0; o < count; o++)
             put_zsh_option(&options[o], out);
+        if (runs_another(command)) /* the one short option that there is */
+            fputs(" \\\n            '-n[the same as --processes]:N: '", out);
         fputs(" \\\n            \"*::argument:", out);
         if (runs_another(command))
             fputs("_lockstep", out);
@@ -264,6 +266,11 @@ static void print_fish(FILE *out)
         fputs("'\n", out);
         for (size_t o = 0; o < count; o++)
             put_fish_option(command, &options[o], out);
+        if (runs_another(command))
+            fprintf(
+                out,
+                "complete -c lockstep -n '__fish_seen_subcommand_from %s' -s n -r -f -d 'the same as --processes'\n",
+                command->name);
         if (!command->arguments)
             continue;
         cli_completion argument = cli_complete_argument(command);

@@ -77,7 +77,10 @@ completes "compare" lockstep runs comp
 if command -v fish >/dev/null; then
     found=$(HOME=$work fish --no-config -c "source '$work/fish'; complete -C 'lockstep train --model '" | cut -f 1 | sort)
     [[ $found == "$(printf '%s\n' "${models[@]}" net.lk | sort)" ]] || fail "fish completes models to '$found'"
+    found=$(HOME=$work fish --no-config -c "source '$work/fish'; complete -C 'lockstep launch -'" | cut -f 1)
+    [[ $found == *-n* && $found == *--processes* ]] || fail "fish completes options of launch to '$found'"
 fi
+grep -qF "'-n[the same as --processes]:N: '" "$work/zsh" || fail "zsh takes what follows -n of launch for a command"
 for shell in zsh fish; do
     ! command -v $shell >/dev/null || $shell -n "$work/$shell" || fail "$shell cannot read its completion"
 done
