@@ -166,6 +166,9 @@ static void put_overview(FILE *page)
         fputs(".\n", page);
     }
     put_exit_status(page);
+    fputs(".SH FILES\n.TP\n\\fIPREFIX\\fR/share/doc/lockstep\n"
+          "Where lockstep is installed below PREFIX: README.md, what manual pages call docs/, and examples.\n",
+          page);
 }
 
 /* --- files -------------------------------------------------------------------------------------------------------- */

@@ -55,3 +55,7 @@ if(NOT CMAKE_CROSSCOMPILING AND NOT LK_SANITIZE)
   install(FILES ${folder}/lockstep.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d
           COMPONENT command)
 endif()
+
+# What help and manual pages refer to, in the places to which its links lead.
+install(FILES README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/lockstep COMPONENT command)
+install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/lockstep COMPONENT command)

@@ -62,6 +62,7 @@ cmake --build "$work/cmake" >"$work/stdout" 2>"$work/stderr" || fail "made with 
 # --- the rest --------------------------------------------------------------------------------------------------------
 
 for file in man/man1/lockstep.1 man/man1/lockstep-train.1 bash-completion/completions/lockstep \
-    zsh/site-functions/_lockstep fish/vendor_completions.d/lockstep.fish; do
+    zsh/site-functions/_lockstep fish/vendor_completions.d/lockstep.fish \
+    doc/lockstep/README.md doc/lockstep/docs/export.md doc/lockstep/examples/models/lenet.lk; do
     compgen -G "$prefix/share/$file*" >/dev/null || fail "share/$file is not installed"
 done
