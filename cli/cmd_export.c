@@ -9,6 +9,7 @@
 
 typedef struct export_config {
     int format; /* position in `formats` */
+    int names;  /* lk_export_names */
     const char *out;
     bool best, external_data;
 } export_config;
@@ -18,6 +19,9 @@ enum { BY_NAME };
 /* Behind BY_NAME in the order of lk_export_format. */
 static const char *const formats[] = {"by-name", "safetensors", "onnx", "savedmodel", "c", NULL};
 
+static const char *const names[] = {
+    [LK_EXPORT_NAMES_OWN] = "own", [LK_EXPORT_NAMES_TORCH] = "pytorch", [LK_EXPORT_NAMES_BOOK] = "book", NULL};
+
 /* clang-format off */
 #define AT(field) offsetof(export_config, field)
 static const lk_option options[] = {
@@ -26,6 +30,10 @@ static const lk_option options[] = {
     {.name = "out", .type = LK_OPTION_STRING, .offset = AT(out), .value = "FILE",
      .help = "Where to: a file, for savedmodel a new folder"},
     {.name = "best", .type = LK_OPTION_FLAG, .offset = AT(best), .help = "The best checkpoint, not the last one"},
+    {.name = "names", .type = LK_OPTION_CHOICE, .offset = AT(names), .default_text = "own", .choices = names,
+     .value = "WHOSE",
+     .help = "For safetensors: with pytorch those of nn.Sequential, which load_state_dict takes; with book those of "
+             "resnet18 in Dive into Deep Learning"},
     {.name = "external-data", .type = LK_OPTION_FLAG, .offset = AT(external_data),
      .help = "For onnx: put the weights into FILE.data, beside FILE, as weights of 2 GB and more always are"},
 };
@@ -67,7 +75,7 @@ static void report(const lk_checkpoint *checkpoint, const export_config *config)
 
 static lk_status export_run(const char *folder, const export_config *config, lk_export_format format)
 {
-    const lk_export_opts opts = {.external_data = config->external_data};
+    const lk_export_opts opts = {.names = (lk_export_names)config->names, .external_data = config->external_data};
     lk_checkpoint *checkpoint;
     lk_status status =
         lk_checkpoint_open_model(folder, config->best ? LK_CHECKPOINT_BEST : LK_CHECKPOINT_LAST, &checkpoint);
@@ -102,6 +110,8 @@ static int run(int argc, char **argv)
             config.out);
     if (config.external_data && format != LK_EXPORT_ONNX)
         return cli_usage_error("--external-data: must be with --format onnx");
+    if (config.names != LK_EXPORT_NAMES_OWN && format != LK_EXPORT_SAFETENSORS)
+        return cli_usage_error("--names: must be with --format safetensors");
     lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
     return export_run(argv[0], &config, format) == LK_OK ? 0 : cli_fail();
 }
@@ -114,7 +124,7 @@ const cli_command cmd_export = {
         "RUN is a checkpoint folder (`lockstep train --checkpoint-dir`), of which the last one is taken, or one of\n"
         "the checkpoints in it.\n"
         "\n"
-        "  safetensors  parameters and buffers, under their names\n"
+        "  safetensors  parameters and buffers, under their names, here or in PyTorch\n"
         "  onnx         a file for onnxruntime and others: opset 13, any size of batch\n"
         "  savedmodel   a folder for TensorFlow and its Serving: signature serving_default\n"
         "  c            FILE.c and FILE.h, which need a C11 compiler and libm; above a million parameters and\n"

@@ -33,6 +33,11 @@ cmp -s net.safetensors run/checkpoint-00000008/model.safetensors ||
     cmp -s net.safetensors run/checkpoint-00000004/model.safetensors ||
     fail "net.safetensors is no checkpoint's"
 
+run 0 export run --names pytorch --out torch.safetensors
+holds torch.safetensors '"9.weight":{"dtype":"F32","shape":[10,128]'
+run 1 export run --names book --out book.safetensors
+complains_just 'lenet: has no names of Dive into Deep Learning; resnet18 has'
+
 run 0 export run --out net.c
 holds net.h 'int net_classify(const float *image, float *scratch, float *probabilities);' '#define NET_CLASSES 10'
 [[ ! -e net.weights ]] || fail "weights are beside net.c"
@@ -52,6 +57,8 @@ run 2 export run --out net
 complains '--out net: its ending does not say what to write' '.safetensors, .onnx or .c' '--format'
 run 2 export run --out net.c --external-data
 complains '--external-data: must be with --format onnx'
+run 2 export run --out net.c --names pytorch
+complains_just '--names: must be with --format safetensors'
 run 2 export run --format c --out net.onnx
 complains "net.onnx: C is written to a file whose name ends in '.c'"
 run 2 export run --out - --format onnx

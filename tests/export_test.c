@@ -185,6 +185,10 @@ static void test_networks_that_cannot_be_exported(void **state)
     e.values[2][1] = INFINITY;
     refuse(&e.source, LK_EXPORT_C, path_of("x.c"), LK_ERR_ARGUMENT,
            "has the value inf at 1; a network that is exported has finite ones");
+    assert_int_equal(
+        lk_export(&e.source, LK_EXPORT_SAFETENSORS, path_of("x"), &(lk_export_opts){.names = LK_EXPORT_NAMES_TORCH}),
+        LK_ERR_UNSUPPORTED);
+    assert_error(LK_ERR_UNSUPPORTED, "has no names of PyTorch; the reference models have");
     refuse(&e.source, LK_EXPORT_FORMAT_COUNT, path_of("x"), LK_ERR_ARGUMENT, "there is no format");
     refuse(&e.source, LK_EXPORT_ONNX, "", LK_ERR_ARGUMENT, "is empty");
     close_exported(&e);

@@ -5,6 +5,7 @@
 
 #include "io/safetensors.h"
 #include "lockstep/checkpoint.h"
+#include "lockstep/export.h"
 
 #include <libgen.h>
 #include <math.h>
@@ -62,10 +63,21 @@ static void compare_logits(const char *path, const lk_model *model, lk_replicas 
         fail_msg("logits are off by %g of %g", farthest, largest);
 }
 
+/* What the folder's checkpoint holds, written under PyTorch's names. */
+static void give_back(const char *checkpoint_folder, const char *path, lk_export_names names)
+{
+    lk_checkpoint *checkpoint;
+    assert_ok(lk_checkpoint_open_model(checkpoint_folder, LK_CHECKPOINT_LAST, &checkpoint));
+    if (lk_export_checkpoint(checkpoint, LK_EXPORT_SAFETENSORS, path, &(lk_export_opts){.names = names}) != LK_OK)
+        fail_msg("%s", lk_error_message());
+    lk_checkpoint_release(checkpoint);
+}
+
 /* `pytorch`: what the script calls the network. */
 static void takes_over(const char *name, const char *pytorch)
 {
-    char want[33], have[33];
+    char want[33], have[33], back[256];
+    bool is_book = strcmp(name, pytorch) != 0;
     lk_device *device = lk_device_open("cpu");
     lk_strategy *strategy = lk_strategy_new("one-device", &device, 1);
     lk_model *model = lk_model_new(name, (lk_model_input){1, 28, 28, CLASSES});
@@ -78,6 +90,8 @@ static void takes_over(const char *name, const char *pytorch)
     assert_ok(lk_replicas_digest(replicas, 0, want));
     assert_ok(lk_replicas_save(replicas, path_of(pytorch, ""), &(lk_checkpoint_info){.steps = 1}));
     lk_replicas_release(replicas);
+    snprintf(back, sizeof back, "%s", path_of(pytorch, ".back"));
+    give_back(path_of(pytorch, ""), back, is_book ? LK_EXPORT_NAMES_BOOK : LK_EXPORT_NAMES_TORCH);
 
     /* And by the names that they have here. */
     replicas = lk_replicas_new(strategy, model, NULL, 2);
@@ -108,6 +122,46 @@ static void takes_pytorchs_weights(void **state)
     for (size_t i = 0; i < sizeof models / sizeof *models; i++)
         takes_over(models[i][0], models[i][1]);
     assert_int_equal(torch("check"), 0);
+}
+
+/* What is written under PyTorch's names is taken as what it was, and lies as there. */
+static void comes_back(const char *name, lk_export_names names, const char *dense, lk_shape shape)
+{
+    char want[33], have[33], path[256];
+    lk_device *device = lk_device_open("cpu");
+    lk_strategy *strategy = lk_strategy_new("one-device", &device, 1);
+    lk_model *model = lk_model_new(name, (lk_model_input){3, 36, 32, 7});
+    assert_true(strategy && model);
+    lk_replicas *replicas = lk_replicas_new(strategy, model, NULL, 1),
+                *others = lk_replicas_new(strategy, model, NULL, 2);
+    assert_true(replicas && others);
+    assert_ok(lk_replicas_digest(replicas, 0, want));
+    assert_ok(lk_replicas_save(replicas, path_of(name, ""), &(lk_checkpoint_info){.steps = 1}));
+    snprintf(path, sizeof path, "%s", path_of(name, ".safetensors"));
+    give_back(path_of(name, ""), path, names);
+    assert_ok(lk_replicas_load_weights(others, path));
+    assert_ok(lk_replicas_digest(others, 0, have));
+    assert_string_equal(have, want);
+    lk__safetensors *file;
+    assert_ok(lk__safetensors_open(path, &file));
+    const lk__safetensor *found = lk__safetensors_find(file, dense);
+    assert_non_null(found);
+    assert_memory_equal(&found->shape, &shape, sizeof shape);
+    lk__safetensors_close(file);
+    lk_replicas_release(replicas);
+    lk_replicas_release(others);
+    lk_model_release(model);
+    lk_strategy_release(strategy);
+    lk_device_release(device);
+}
+
+static void gives_back_what_it_takes(void **state)
+{
+    (void)state;
+    comes_back("lenet", LK_EXPORT_NAMES_TORCH, "9.weight", LK_SHAPE(7, 128));
+    comes_back("keras-cnn", LK_EXPORT_NAMES_TORCH, "6.weight", LK_SHAPE(7, 64));
+    comes_back("wrn-16-10", LK_EXPORT_NAMES_TORCH, "13.weight", LK_SHAPE(7, 640));
+    comes_back("resnet18", LK_EXPORT_NAMES_BOOK, "fc.1.weight", LK_SHAPE(7, 512));
 }
 
 /* --- what does not fit -------------------------------------------------------------------------------------------- */
@@ -196,6 +250,7 @@ int main(void)
     snprintf(source_folder, sizeof source_folder, "%s", dirname(file));
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(takes_pytorchs_weights, make_folder, remove_folder),
+        cmocka_unit_test_setup_teardown(gives_back_what_it_takes, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(looks_behind_wrappers, make_folder, remove_folder),
         cmocka_unit_test_setup_teardown(refuses_what_does_not_fit, make_folder, remove_folder),
     };

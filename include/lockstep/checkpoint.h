@@ -141,7 +141,8 @@ LK_API lk_status lk_trainer_save(lk_trainer *trainer, const char *folder);
 
 /* Gives every replica the parameters and buffers of a safetensors file: F32, F64, F16 or BF16, under their names here
  * or, of the reference models, under PyTorch's, as docs/checkpoints.md lists them; "module.", "_orig_mod." and
- * "model." before a name do not count. Errors: LK_ERR_IO, LK_ERR_FORMAT (a tensor that is missing, of another shape, or one too many). */
+ * "model." before a name do not count. Errors: LK_ERR_IO, LK_ERR_FORMAT (a tensor that is missing, of another shape, or
+ * one too many). */
 LK_API lk_status lk_replicas_load_weights(lk_replicas *replicas, const char *path);
 
 /* Gives every replica, and the optimiser, what the checkpoint has. Where it was made on another kind of machine, or

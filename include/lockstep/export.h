@@ -36,7 +36,15 @@ typedef struct lk_export_network {
     const char *const *class_names; /* [classes], UTF-8; NULL: there are none */
 } lk_export_network;
 
+/* What safetensors call the variables of a reference model: docs/checkpoints.md has the table. */
+typedef enum lk_export_names {
+    LK_EXPORT_NAMES_OWN,   /* as here */
+    LK_EXPORT_NAMES_TORCH, /* as nn.Sequential, so that load_state_dict takes them; weights of Linear are [units, K] */
+    LK_EXPORT_NAMES_BOOK   /* likewise of resnet18, as Dive into Deep Learning names its modules */
+} lk_export_names;
+
 typedef struct lk_export_opts {
+    lk_export_names names; /* of safetensors; the other formats have their own */
     /* ONNX: weights go to PATH.data, beside it, which they do anyway where the file would have more than 2^31 - 1
      * bytes. */
     bool external_data;
@@ -46,8 +54,8 @@ typedef struct lk_export_opts {
  * their place, brought to disk and, when all are there, renamed; they take the place of others, and of what a link
  * leads to. A folder must not be there yet. Everything is borrowed; opts NULL: the defaults. Waits for the disk.
  * Errors: LK_ERR_UNSUPPORTED (a layer of one's own that does not describe itself, a model without classes, a network
- * beyond what the format can hold), LK_ERR_ARGUMENT (a path that the format cannot have; but for safetensors, a value
- * that is not finite), LK_ERR_IO, LK_ERR_MEMORY. */
+ * beyond what the format can hold, names that the model has not), LK_ERR_ARGUMENT (a path that the format cannot have;
+ * but for safetensors, a value that is not finite), LK_ERR_IO, LK_ERR_MEMORY. */
 LK_API lk_status lk_export(const lk_export_network *network, lk_export_format format, const char *path,
                            const lk_export_opts *opts);
 

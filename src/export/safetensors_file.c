@@ -1,31 +1,102 @@
-/* The variables alone, as a checkpoint's model.safetensors has them. */
+/* The variables alone, as a checkpoint's model.safetensors has them, or as PyTorch's modules take them. */
 #include "export/export_files.h"
 #include "export/network.h"
 
 #include "base/mem.h"
 #include "base/status.h"
 #include "io/safetensors.h"
+#include "nn/torch_names.h"
 
-static lk_status write_safetensors(const lk__network *network, const char *path, const lk_export_opts *opts)
+#include <string.h>
+
+typedef struct file_entries {
+    int n;
+    lk__safetensors_entry *all;
+    char (*names)[LK__TORCH_NAME];
+    float **transposed; /* NULL: it is written as it is */
+} file_entries;
+
+static void free_entries(file_entries *entries)
+{
+    for (int i = 0; entries->transposed && i < entries->n; i++)
+        lk__free(entries->transposed[i]);
+    lk__free(entries->transposed);
+    lk__free(entries->names);
+    lk__free(entries->all);
+}
+
+static lk_status fill_entry(const lk__network *network, const lk__torch_naming *naming, int i, file_entries *entries)
+{
+    const char *name = lk_model_variable_name(network->model, i);
+    lk_shape shape = lk_model_variable_shape(network->model, i);
+    entries->all[i] =
+        (lk__safetensors_entry){lk__torch_name(naming, name, entries->names[i]), shape, network->variables[i]};
+    if (!lk__torch_transposes(naming, name, shape))
+        return LK_OK;
+    size_t count = (size_t)lk_shape_count(shape);
+    float *values = entries->transposed[i] = lk__calloc(count, sizeof *values);
+    if (!values)
+        return LK_ERR_MEMORY;
+    memcpy(values, network->variables[i], count * sizeof *values);
+    entries->all[i].shape = LK_SHAPE(shape.dim[1], shape.dim[0]);
+    entries->all[i].values = values;
+    return lk__transpose(values, shape.dim[0], shape.dim[1]);
+}
+
+static lk_status fill_entries(const lk__network *network, const lk__torch_naming *naming, file_entries *entries)
+{
+    size_t n = (size_t)lk_model_variable_count(network->model);
+    *entries = (file_entries){.n = (int)n,
+                              .all = lk__calloc(n + 1, sizeof *entries->all),
+                              .names = lk__calloc(n + 1, sizeof *entries->names),
+                              .transposed = lk__calloc(n + 1, sizeof *entries->transposed)};
+    if (!entries->all || !entries->names || !entries->transposed)
+        return LK_ERR_MEMORY;
+    for (int i = 0; i < entries->n; i++)
+        LK_TRY(fill_entry(network, naming, i, entries));
+    return LK_OK;
+}
+
+static lk_status find_naming(const lk_model *model, lk_export_names names, const lk__torch_naming **naming)
+{
+    *naming = NULL;
+    if ((unsigned)names > LK_EXPORT_NAMES_BOOK)
+        LK_FAIL(LK_ERR_ARGUMENT, "export: there are no names %d; there are 0 to %d", (int)names, LK_EXPORT_NAMES_BOOK);
+    if (names == LK_EXPORT_NAMES_OWN)
+        return LK_OK;
+    *naming = lk__torch_naming_at(model, (int)names - LK_EXPORT_NAMES_TORCH);
+    if (!*naming && names == LK_EXPORT_NAMES_BOOK)
+        LK_FAIL(LK_ERR_UNSUPPORTED, "%s: has no names of Dive into Deep Learning; resnet18 has", lk_model_name(model));
+    if (!*naming)
+        LK_FAIL(LK_ERR_UNSUPPORTED,
+                "%s: has no names of PyTorch; the reference models have, lenet, keras-cnn, resnet18 and wrn-16-10",
+                lk_model_name(model));
+    return LK_OK;
+}
+
+static lk_status write_entries(const file_entries *entries, const char *path)
 {
     static const char *const metadata[] = {"format", "pt", NULL}; /* as PyTorch's own are marked: row-major */
-    (void)opts;
-    int n = lk_model_variable_count(network->model);
     lk__export_files files = {0};
     const char *beside;
     int64_t bytes;
     uint64_t hash;
-    lk__safetensors_entry *entries = lk__calloc((size_t)n + 1, sizeof *entries);
-    if (!entries)
-        return LK_ERR_MEMORY;
-    for (int i = 0; i < n; i++)
-        entries[i] = (lk__safetensors_entry){lk_model_variable_name(network->model, i),
-                                             lk_model_variable_shape(network->model, i), network->variables[i]};
     lk_status status = lk__export_begin(&files, path, &beside);
     if (status == LK_OK)
-        status = lk__safetensors_write(beside, entries, n, metadata, &bytes, &hash);
-    lk__free(entries);
+        status = lk__safetensors_write(beside, entries->all, entries->n, metadata, &bytes, &hash);
     return lk__export_end(&files, status);
+}
+
+static lk_status write_safetensors(const lk__network *network, const char *path, const lk_export_opts *opts)
+{
+    const lk__torch_naming *naming;
+    file_entries entries;
+    LK_TRY(find_naming(network->model, opts->names, &naming));
+    lk_status status = fill_entries(network, naming, &entries);
+    if (status == LK_OK)
+        status = write_entries(&entries, path);
+    free_entries(&entries);
+    return status;
 }
 
 const lk__export_writer lk__export_safetensors = {

@@ -2,7 +2,8 @@
 
 torch_weights.py write DIR: initial weights of each, DIR/NAME.safetensors, and what the network makes of some images,
     DIR/NAME.outputs (images, logits). resnet18-book is the one with the book's names. Exit status 77: there is no PyTorch.
-torch_weights.py check DIR: whether DIR/NAME/checkpoint-00000001/model.safetensors holds the same, bit for bit.
+torch_weights.py check DIR: whether DIR/NAME/checkpoint-00000001/model.safetensors holds the same, bit for bit, and the
+    module takes DIR/NAME.back, which then is what it was.
 
 Safetensors are read and written by hand; where PyPI's package is there, it has to read the same."""
 
@@ -162,6 +163,10 @@ def check(name, folder):
     assert len(mine) == len(wanted) == len(found), f"{len(mine)} tensors, {len(wanted)} in PyTorch"
     for a, b in zip(mine, wanted):
         assert a.shape == b.shape and torch.equal(a, b), "not what was given"
+    net = MODELS[name]()
+    net.load_state_dict(load(f"{folder}/{name}.back"))
+    for key, given in load(f"{folder}/{name}.safetensors").items():
+        assert torch.equal(net.state_dict()[key], given), f"{key} is not what it was"
     try:
         from safetensors.torch import load_file
     except ImportError:
