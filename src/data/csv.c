@@ -11,7 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-enum { CHUNK = 64 * 1024, MAX_LINE = 64 << 20, LOGGED = 20 };
+enum { CHUNK = 64 * 1024, MAX_LINE = 64 << 20, LOGGED = 20, NO_ROW = 16 };
 
 typedef struct csv {
     const char *path;
@@ -155,6 +155,10 @@ static lk_status find_label(csv *c)
     }
     if (wanted)
         LK_FAIL(LK_ERR_ARGUMENT, "--label-column %s: no column of that name in %s", wanted, c->path);
+    copy_field(c->line, 0, name, sizeof name);
+    lk__log(LK_LOG_WARNING,
+            "%s: no column is called label or class: the first, '%s', is taken for it; --label-column NAME says which",
+            c->path, name);
     return LK_OK;
 }
 
@@ -198,7 +202,21 @@ static lk_status check_shape(const csv *c)
             c->path, pixels, fits);
 }
 
-/* The first line is one where its first field is no number. */
+/* 0, 1, 2 …: the header of a table whose columns have no names. With few columns it may be a row. */
+static bool numbers_columns(const csv *c)
+{
+    const char *p = c->line;
+    for (int64_t i = 0; i < c->columns; i++) {
+        int32_t value;
+        p = read_value(p, MAX_LINE, &value);
+        if (!p || value != i)
+            return false;
+        p += *p == ',';
+    }
+    return c->columns >= NO_ROW;
+}
+
+/* The first line is one where its first field is no number, or it numbers the columns. */
 static lk_status read_header(csv *c, bool *is_row)
 {
     lk__samples *s = c->samples;
@@ -212,7 +230,7 @@ static lk_status read_header(csv *c, bool *is_row)
     }
     c->columns = count_columns(c->line);
     copy_field(c->line, 0, first, sizeof first);
-    *is_row = first[0] == '\0' || first[strspn(first, "+-.0123456789eE")] == '\0';
+    *is_row = (first[0] == '\0' || first[strspn(first, "+-.0123456789eE")] == '\0') && !numbers_columns(c);
     if (!*is_row && c->columns > 1) {
         LK_TRY(find_label(c));
         find_shape(c);

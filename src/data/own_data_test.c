@@ -264,6 +264,37 @@ static void reads_csv_with_a_header(void **state)
     refuse("b.csv", LK_SPLIT_TRAIN, &opts, LK_ERR_ARGUMENT, "4 pixels a row", "(1x2x2 would fit)");
 }
 
+static void a_label_that_no_column_is_called_is_guessed_aloud(void **state)
+{
+    (void)state;
+    static const char warning[] = "b.csv: no column is called label or class: the first, 'a', is taken for it";
+    lk_dataset_opts opts = {.shape = "1x2"};
+    for (int named = 0; named < 2; named++) {
+        write_text("b.csv", named ? "a,class,b\n1,2,3\n" : "a,kind,b\n1,2,3\n");
+        hear_nothing();
+        lk_dataset *dataset = open_path("b.csv", LK_SPLIT_TRAIN, &opts);
+        expect_rows(dataset, 1, (int32_t[]){named ? 2 : 1}, named ? (uint8_t[]){1, 3} : (uint8_t[]){2, 3});
+        assert_int_equal(strstr(heard, warning) == NULL, named);
+        lk_dataset_release(dataset);
+    }
+}
+
+/* A header of numbers is no sample, and a sample that looks a little like it is one. */
+static void numbers_of_columns_are_no_row(void **state)
+{
+    (void)state;
+    static const char pixels[] = ",1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,";
+    char text[256];
+    for (int last = 16; last <= 17; last++) {
+        snprintf(text, sizeof text, "0%s%d\n1%s16\n", pixels, last, pixels);
+        write_text("b.csv", text);
+        lk_dataset *dataset = open_path("b.csv", LK_SPLIT_TRAIN, &(lk_dataset_opts){.shape = "4x4"});
+        assert_int_equal(lk_dataset_count(dataset), last == 16 ? 1 : 2);
+        assert_int_equal(lk_dataset_labels(dataset)[0], last == 16);
+        lk_dataset_release(dataset);
+    }
+}
+
 /* Of spreadsheets and other programs. */
 static void reads_csv_as_others_write_it(void **state)
 {
@@ -434,6 +465,8 @@ int main(void)
         IN_DIR(idx_with_channels_last_is_warned_of),
         IN_DIR(reads_csv_with_a_flag),
         IN_DIR(reads_csv_with_a_header),
+        IN_DIR(a_label_that_no_column_is_called_is_guessed_aloud),
+        IN_DIR(numbers_of_columns_are_no_row),
         IN_DIR(reads_csv_as_others_write_it),
         IN_DIR(bad_rows_are_named),
         IN_DIR(a_share_is_held_out),
