@@ -129,7 +129,8 @@ static lk_status open_test(const data_config *config, const char *name, lk_datas
     lk_status status = cli_data_open(config, name, LK_SPLIT_TEST, test);
     if (status != LK_ERR_ARGUMENT)
         return status;
-    printf("%s\n", lk_error_message());
+    cli_print_clean(lk_error_message(), stdout);
+    putchar('\n');
     lk_error_clear();
     return LK_OK;
 }

@@ -53,13 +53,20 @@ void cli_run_name(const char *path, char *text, size_t size)
     snprintf(text, size, "%.*s", (int)(is_first ? length - end : length), path);
 }
 
-enum { COLUMN = 32 }; /* a digest */
+enum { NAME = 22, COLUMN = 32 }; /* a digest */
+
+static void print_column(const char *text, int width)
+{
+    cli_print_clean(text, stdout);
+    printf("%*s", cli_text_width(text) < width ? width - cli_text_width(text) : 0, "");
+}
 
 static void print_triple(const char *name, const char *a, const char *b)
 {
-    printf("  %-22s ", name);
-    cli_print_clean(a, stdout);
-    printf("%*s", cli_text_width(a) < COLUMN ? COLUMN - cli_text_width(a) : 0, "");
+    fputs("  ", stdout);
+    print_column(name, NAME);
+    putchar(' ');
+    print_column(a, COLUMN);
     fputs("  ", stdout);
     cli_print_clean(b, stdout);
     putchar('\n');

@@ -53,6 +53,13 @@ if grep -q '^  epochs .*1' "$work/stdout"; then
     fail "the settings are those that the run began with"
 fi
 
+# What records say, names of settings too, does not reach the terminal as it is.
+mkdir "$work/hostile"
+sed 's/"model":/"\\u001b[31mmodel":/' "$work/logs/a/epochs.jsonl" >"$work/hostile/epochs.jsonl"
+run 0 runs compare "$work/hostile" "$work/logs/a"
+line '^  \?\[31mmodel +lenet +-$'
+! grep -q $'\033' "$work/stdout" || fail "an escape sequence comes through"
+
 # What a dying program leaves, and what nobody wrote.
 head -c -20 "$work/logs/a/epochs.jsonl" >"$work/cut"
 mv "$work/cut" "$work/logs/a/epochs.jsonl"
