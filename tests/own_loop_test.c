@@ -427,6 +427,15 @@ static void writes_where_nobody_else_does(void **state)
     assert_ok(lk_replicas_save(l.replicas, folder, &later));
     lk_checkpoint_release(open_at(LK_CHECKPOINT_LAST, 2));
 
+    /* Nor is one of before any step, or of a loop that does not count them. */
+    char other[80];
+    snprintf(other, sizeof other, "%s/other", folder);
+    assert_ok(lk_replicas_save(l.replicas, other, &(lk_checkpoint_info){.seed = SEED}));
+    assert_null(lk_checkpoint_writer_new(l.replicas, other, NULL, 1));
+    assert_int_equal(lk_error_status(), LK_ERR_ARGUMENT);
+    assert_non_null(strstr(lk_error_message(), "holds checkpoints of another training, after 0 steps"));
+    lk_error_clear();
+
     snprintf(path, sizeof path, "%s/checkpoint-00000002", folder);
     assert_int_equal(lk_replicas_save(l.replicas, path, &later), LK_ERR_ARGUMENT);
     assert_non_null(strstr(lk_error_message(), "is a checkpoint itself"));

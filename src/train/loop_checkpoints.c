@@ -108,8 +108,9 @@ struct lk_checkpoint_writer {
 /* A program that was killed may have written the best without saying so. */
 static lk_status open_writer(lk_checkpoint_writer *w, const char *folder, const lk_checkpoint *resumed, int64_t keep)
 {
+    enum { NONE = -1 }; /* of what is there is this training's */
     lk__best best = resumed ? best_of(&resumed->info) : (lk__best){.name = ""};
-    LK_TRY(lk__checkpoint_writer_new(folder, resumed ? resumed->info.steps : 0, resumed != NULL, keep, w->replicas,
+    LK_TRY(lk__checkpoint_writer_new(folder, resumed ? resumed->info.steps : NONE, resumed != NULL, keep, w->replicas,
                                      &w->writer));
     return *best.name ? lk__checkpoint_writer_name_best(w->writer, &best) : LK_OK;
 }
