@@ -117,6 +117,20 @@ ends_alike
 mount -o remount,size=20m "$work/disk"
 run 0 "${full[@]}" --resume
 ends_alike
+
+# An interrupt that leaves nothing to go on from says so.
+rm -rf "$work/disk/kept"
+mount -o remount,size=1500k "$work/disk"
+begin "${training[@]}" --epochs 100000 --checkpoint-dir "$work/disk/kept" --checkpoint-every 1000000 --checkpoint-best none
+until_there '"epoch":3,' "$work/stdout"
+kill -TERM "$process"
+ends_with 130
+says 'warning: a checkpoint could not be written: '
+says 'No space left on device'
+[[ $(ls -A "$work/disk/kept") == checkpoint-00000000 ]] || fail "left: $(ls -A "$work/disk/kept")"
+mount -o remount,size=20m "$work/disk"
+rm -rf "$work/disk/kept"
+run 0 "${full[@]}"
 mount -o remount,ro "$work/disk"
 run 0 "${full[@]}" --resume
 ends_alike

@@ -201,7 +201,8 @@ static int end_counting(void **state)
 static void count_warnings(void *user, lk_log_level level, const char *message)
 {
     (void)user;
-    warnings += level == LK_LOG_WARNING && (strstr(message, "bits") || strstr(message, "an older checkpoint stays"));
+    warnings += level == LK_LOG_WARNING && (strstr(message, "bits") || strstr(message, "an older checkpoint stays") ||
+                                            strstr(message, "a checkpoint could not be written"));
 }
 
 static lk_checkpoint *open_at(lk_checkpoint_which which, int64_t steps)
@@ -405,6 +406,44 @@ static void older_ones_that_stay_are_told_of_once(void **state)
     end(&l);
 }
 
+/* The second cannot be written: what is in its way cannot be removed. */
+static void begin_with_one_that_fails(loop *l)
+{
+    char path[128];
+    begin(l, "1xcpu");
+    l->writer = lk_checkpoint_writer_new(l->replicas, folder, NULL, 1);
+    assert_non_null(l->writer);
+    snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000002", folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000002/stays", folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    assert_int_equal(setenv("LOCKSTEP_CHECKPOINT_SLOW", "20", 1), 0);
+    for (int64_t i = 1; i <= 2; i++)
+        assert_ok(lk_checkpoint_writer_save(l->writer, &(lk_checkpoint_info){.steps = i}));
+    lk_log_set(count_warnings, NULL, LK_LOG_WARNING);
+}
+
+/* By an error or a warning, once, also where nobody asks. */
+static void what_fails_is_told(void **state)
+{
+    (void)state;
+    for (int asked = 0; asked < 3; asked++) {
+        loop l;
+        warnings = 0;
+        begin_with_one_that_fails(&l);
+        if (asked == 1)
+            assert_ok(lk_checkpoint_writer_save(l.writer, &(lk_checkpoint_info){.steps = 3}));
+        unsetenv("LOCKSTEP_CHECKPOINT_SLOW");
+        if (asked)
+            assert_int_equal(lk_checkpoint_writer_wait(l.writer), asked == 1 ? LK_OK : LK_ERR_IO);
+        lk_error_clear();
+        lk_checkpoint_writer_release(l.writer);
+        assert_int_equal(warnings, asked < 2);
+        end(&l);
+        empty_folder();
+    }
+}
+
 /* What is being written is left alone, and what is written has no others in it. */
 static void writes_where_nobody_else_does(void **state)
 {
@@ -551,6 +590,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(loops_keep_a_best_that_was_not_named, begin_counting, end_counting),
         cmocka_unit_test_setup_teardown(checkpoints_are_read_while_they_are_written, begin_counting, end_counting),
         cmocka_unit_test_setup_teardown(older_ones_that_stay_are_told_of_once, begin_counting, end_counting),
+        cmocka_unit_test_setup_teardown(what_fails_is_told, begin_counting, end_counting),
         cmocka_unit_test_setup_teardown(writes_where_nobody_else_does, begin_counting, end_counting),
         cmocka_unit_test_setup_teardown(says_where_bits_will_differ, begin_counting, end_counting),
         cmocka_unit_test(a_shard_that_fails),

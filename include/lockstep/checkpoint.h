@@ -99,9 +99,10 @@ LK_API lk_status lk_checkpoint_parse_every(const char *text, lk_checkpoint_opts 
  * copied to host memory, where there is room for two checkpoints; a thread writes them. Between two updates, so with
  * accumulation one may come some batches late. A checkpoint holds what other callbacks save too; add it in one process
  * of several, the first. Where one cannot be written the others stay as they are, and a warning says so
- * (lockstep/log.h); where it was the last one, fit gives that error at the end. When training begins: LK_ERR_IO,
- * LK_ERR_ARGUMENT (best by a validation metric, and there is no evaluation; checkpoints of another training in the
- * folder, or it is one itself), LK_ERR_STATE (another one writes there). A callback without a name: LK_ERR_MEMORY. */
+ * (lockstep/log.h); where it was the last one of a training without another error, fit gives that one at the end. When
+ * training begins: LK_ERR_IO, LK_ERR_ARGUMENT (best by a validation metric, and there is no evaluation; checkpoints of
+ * another training in the folder, or it is one itself), LK_ERR_STATE (another one writes there). A callback without a
+ * name: LK_ERR_MEMORY. */
 LK_API lk_callback lk_callback_checkpoint(const char *folder, const lk_checkpoint_opts *opts);
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
@@ -129,10 +130,10 @@ LK_API lk_checkpoint_writer *lk_checkpoint_writer_new(lk_replicas *replicas, con
  * (as of lk_replicas_save), those of the devices. */
 LK_API lk_status lk_checkpoint_writer_save(lk_checkpoint_writer *writer, const lk_checkpoint_info *info);
 
-/* Waits until all of it is on disk. Errors: that of the last one. */
+/* Waits until all of it is on disk. Errors: that of the last one; a warning says what failed before. */
 LK_API lk_status lk_checkpoint_writer_wait(lk_checkpoint_writer *writer);
 
-/* Waits likewise. NULL is fine. */
+/* Waits likewise; a warning says what failed and was not given back. NULL is fine. */
 LK_API void lk_checkpoint_writer_release(lk_checkpoint_writer *writer);
 
 /* The same of a trainer, of where it stands; in the hooks train_begin and rest with what callbacks remember, elsewhere

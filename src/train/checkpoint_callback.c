@@ -230,9 +230,10 @@ static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
 
 static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
 {
-    (void)trainer, (void)result, (void)status;
+    (void)trainer, (void)result;
     saver *s = self;
-    lk_status written = lk__checkpoint_writer_drain(s->writer);
+    /* Where training has an error of its own, a warning tells of this one. */
+    lk_status written = status == LK_OK ? lk__checkpoint_writer_drain(s->writer) : LK_OK;
     lk__checkpoint_writer_release(s->writer);
     s->writer = NULL;
     return written;

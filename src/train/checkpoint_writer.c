@@ -187,6 +187,22 @@ lk_status lk__checkpoint_writer_name_best(lk__checkpoint_writer *w, const lk__be
     return LK_OK;
 }
 
+void lk__checkpoint_writer_warn(lk__checkpoint_writer *w)
+{
+    pthread_mutex_lock(&w->mutex);
+    lk_error_state error = w->unsaid;
+    lk_error_state left = w->left;
+    bool goes_on = !w->stopping;
+    w->unsaid = w->left = (lk_error_state){.status = LK_OK};
+    w->said_left |= left.status != LK_OK;
+    pthread_mutex_unlock(&w->mutex);
+    if (error.status != LK_OK)
+        lk__log(LK_LOG_WARNING, "a checkpoint could not be written: %s%s", error.message,
+                goes_on ? "; training goes on" : "");
+    if (left.status != LK_OK)
+        lk__log(LK_LOG_WARNING, "an older checkpoint stays: %s", left.message);
+}
+
 void lk__checkpoint_writer_release(lk__checkpoint_writer *w)
 {
     if (!w)
@@ -197,6 +213,7 @@ void lk__checkpoint_writer_release(lk__checkpoint_writer *w)
     pthread_mutex_unlock(&w->mutex);
     if (w->running)
         pthread_join(w->thread, NULL);
+    lk__checkpoint_writer_warn(w);
     for (int i = 0; i < ROOM; i++)
         lk__checkpoint_contents_free(&w->jobs[i].contents);
     pthread_cond_destroy(&w->changed);
@@ -249,24 +266,13 @@ lk_status lk__checkpoint_writer_drain(lk__checkpoint_writer *w)
     while (oldest(w))
         pthread_cond_wait(&w->changed, &w->mutex);
     lk_error_state last = w->last;
+    if (last.status != LK_OK)
+        w->unsaid = (lk_error_state){.status = LK_OK};
     pthread_mutex_unlock(&w->mutex);
     lk__now_again(before);
+    lk__checkpoint_writer_warn(w);
     return last.status == LK_OK ? LK_OK
                                 : lk__fail(last.status, "the last checkpoint could not be written: %s", last.message);
-}
-
-void lk__checkpoint_writer_warn(lk__checkpoint_writer *w)
-{
-    pthread_mutex_lock(&w->mutex);
-    lk_error_state error = w->unsaid;
-    lk_error_state left = w->left;
-    w->unsaid = w->left = (lk_error_state){.status = LK_OK};
-    w->said_left |= left.status != LK_OK;
-    pthread_mutex_unlock(&w->mutex);
-    if (error.status != LK_OK)
-        lk__log(LK_LOG_WARNING, "a checkpoint could not be written: %s; training goes on", error.message);
-    if (left.status != LK_OK)
-        lk__log(LK_LOG_WARNING, "an older checkpoint stays: %s", left.message);
 }
 
 bool lk__checkpoint_writer_lost_best(lk__checkpoint_writer *w, lk__best *kept)

@@ -18,7 +18,7 @@ lk_status lk__checkpoint_writer_new(const char *folder, int64_t steps, bool goes
 /* Before anything is put: one that is there is the best, whether best.json says so or not. Errors: LK_ERR_IO. */
 lk_status lk__checkpoint_writer_name_best(lk__checkpoint_writer *writer, const lk__best *best);
 
-/* Waits for what is still to be written. NULL is fine. */
+/* Waits for what is still to be written, and says in a warning what failed and nobody was told of. NULL is fine. */
 void lk__checkpoint_writer_release(lk__checkpoint_writer *writer);
 
 /* Room to fill in; waits where there is none. It stays free until lk__checkpoint_writer_put. */
@@ -27,7 +27,7 @@ lk__checkpoint_contents *lk__checkpoint_writer_take(lk__checkpoint_writer *write
 /* Has it written, and then best.json; NULL: it is not the best so far. */
 void lk__checkpoint_writer_put(lk__checkpoint_writer *writer, lk__checkpoint_contents *contents, const lk__best *best);
 
-/* Waits until all is written. Gives back how the last one went. */
+/* Waits until all is written. Gives back how the last one went; a warning says what failed before. */
 lk_status lk__checkpoint_writer_drain(lk__checkpoint_writer *writer);
 
 /* Says in a warning what failed since the last call. */
