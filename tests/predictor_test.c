@@ -3,6 +3,7 @@
 #include "training.h"
 
 #include "base/mem.h"
+#include "lockstep/build.h"
 #include "lockstep/callbacks.h"
 #include "lockstep/predict.h"
 
@@ -201,6 +202,41 @@ static void keeps_the_worst_mistakes(void **state)
     lk_predictor_release(predictor);
 }
 
+static void read_sheet(const lk_evaluation *e, const char *name, unsigned char *bytes, size_t size)
+{
+    const char *names[CLASSES];
+    char path[128];
+    for (int c = 0; c < CLASSES; c++)
+        names[c] = name;
+    memset(bytes, 0, size);
+    snprintf(path, sizeof path, "%s/sheet.png", folder);
+    assert_ok(lk_evaluation_sheet(e, dataset, names, path));
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    assert_in_range(fread(bytes, 1, size, file), 100, size - 1);
+    fclose(file);
+}
+
+/* Of the eleventh of these characters the 32 bytes of a caption end in the middle. */
+static void cuts_names_between_characters(void **state)
+{
+    (void)state;
+#define TEN "\u72ac\u72ac\u72ac\u72ac\u72ac\u72ac\u72ac\u72ac\u72ac\u72ac"
+    static unsigned char whole[1 << 20], cut[1 << 20];
+    lk_evaluation e;
+    if (!lk_build_has("libcairo")) {
+        printf("SKIP: this build has no libcairo\n");
+        skip();
+    }
+    lk_predictor *predictor = new_predictor(NULL, 0);
+    assert_ok(lk_evaluate(predictor, dataset, 1, &e));
+    read_sheet(&e, TEN, whole, sizeof whole);
+    read_sheet(&e, TEN "\u72ac", cut, sizeof cut);
+    assert_memory_equal(cut, whole, sizeof whole);
+    lk_evaluation_free(&e);
+    lk_predictor_release(predictor);
+}
+
 static void orders_classes(void **state)
 {
     (void)state;
@@ -268,10 +304,15 @@ static void survives_failed_allocations(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(predicts_as_its_trainer),   cmocka_unit_test(outlives_its_checkpoint),
-        cmocka_unit_test(evaluates_as_its_trainer),  cmocka_unit_test(rates_classes),
-        cmocka_unit_test(keeps_the_worst_mistakes),  cmocka_unit_test(orders_classes),
-        cmocka_unit_test(refuses_what_does_not_fit), cmocka_unit_test(survives_failed_allocations),
+        cmocka_unit_test(predicts_as_its_trainer),
+        cmocka_unit_test(outlives_its_checkpoint),
+        cmocka_unit_test(evaluates_as_its_trainer),
+        cmocka_unit_test(rates_classes),
+        cmocka_unit_test(keeps_the_worst_mistakes),
+        cmocka_unit_test(cuts_names_between_characters),
+        cmocka_unit_test(orders_classes),
+        cmocka_unit_test(refuses_what_does_not_fit),
+        cmocka_unit_test(survives_failed_allocations),
     };
     return cmocka_run_group_tests(tests, train_and_save, remove_all);
 }

@@ -224,7 +224,7 @@ lk_status lk_evaluation_draw(const lk_evaluation *e, const char *const *names, c
     return lk_matrix_chart_write(&chart, path);
 }
 
-enum { CAPTION = 96 };                           /* bytes */
+enum { CAPTION = 96, CLASS_NAME = 32 };          /* bytes: of all of it, of each of its names at most */
 enum { WIDTH = 150, BETWEEN = 32, MOST = 8192 }; /* pixels: most captions are then whole; MOST: of the sheet's sides */
 
 /* A sheet has about as many rows as columns. */
@@ -234,13 +234,26 @@ static int64_t fitting(int64_t count, int64_t side)
     return a_row > 0 && count > a_row * a_row ? a_row * a_row : count;
 }
 
+/* Bytes of the characters of `name` that a caption has room for. */
+static int fitting_bytes(const char *name)
+{
+    const char *next = name, *end = name;
+    while (lk__utf8_next(&next) && next - name <= CLASS_NAME)
+        end = next;
+    return (int)(end - name);
+}
+
 static void put_caption(const lk_mistake *m, const char *const *names, char *caption)
 {
-    char label[24], predicted[24];
-    snprintf(label, sizeof label, "%" PRId64, m->label);
-    snprintf(predicted, sizeof predicted, "%" PRId64, m->predicted);
-    snprintf(caption, CAPTION, "%.32s: %.32s %.0f%%", names && names[m->label] ? names[m->label] : label,
-             names && names[m->predicted] ? names[m->predicted] : predicted, 100 * (double)m->predicted_probability);
+    char numbers[2][24];
+    const int64_t classes[2] = {m->label, m->predicted};
+    const char *shown[2];
+    for (int i = 0; i < 2; i++) {
+        snprintf(numbers[i], sizeof numbers[i], "%" PRId64, classes[i]);
+        shown[i] = names && names[classes[i]] ? names[classes[i]] : numbers[i];
+    }
+    snprintf(caption, CAPTION, "%.*s: %.*s %.0f%%", fitting_bytes(shown[0]), shown[0], fitting_bytes(shown[1]),
+             shown[1], 100 * (double)m->predicted_probability);
 }
 
 static lk_status write_sheet(const lk_evaluation *e, const lk_dataset *dataset, uint8_t *images, char *texts,
