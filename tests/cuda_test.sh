@@ -142,6 +142,9 @@ for devices in 1xcuda 2xcuda:0; do
         fail "a resumed run on $devices has other bits"
     rm -rf "$work/half"
 done
+run 2 train --model lenet --data synthetic --devices 1xcpu --epochs 1 --limit-train 32 --limit-val 16 --batch-size 16 \
+    --shards 4 --checkpoint-dir "$work/whole" --optimizer adam --resume
+complains 'implementations (of a device, processor and libraries) was' '--override'
 digest >/dev/null
 hash=$(hash_in_plan)
 [[ $(digest --tf32) != "$plain" ]] || fail "--tf32 gives the bits of f32"

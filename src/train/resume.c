@@ -130,6 +130,15 @@ static void compare_models(comparison *c, const char *then, const char *now)
         note(c, "--model", are_files ? c->checkpoint->model_file : then, now);
 }
 
+/* As whoever set it knows it. */
+static const char *called(const char *setting, char name[64])
+{
+    if (strcmp(setting, "implementations") == 0)
+        return "implementations (of a device, processor and libraries)";
+    snprintf(name, 64, "%s%s", strchr(setting, ' ') ? "" : "--", setting);
+    return name;
+}
+
 /* What changes no bit, or only says where something came from, may be otherwise. */
 static lk_status compare(void *user, const lk_field *setting)
 {
@@ -159,9 +168,7 @@ static lk_status compare(void *user, const lk_field *setting)
         if (is_one_of(setting->name, of_batches))
             c->in_epoch = setting->name;
         c->stops |= is_one_of(setting->name, of_stops);
-        bool is_option = !strchr(setting->name, ' ') && strcmp(setting->name, "implementations") != 0;
-        snprintf(name, sizeof name, "%s%s", is_option ? "--" : "", setting->name);
-        note(c, name, then, now);
+        note(c, called(setting->name, name), then, now);
     }
     return LK_OK;
 }
