@@ -24,9 +24,7 @@ typedef struct crew {
 static bool do_one(crew *c, int64_t i, lk__picture_memory *memory)
 {
     lk__encoded encoded;
-    lk_status status = lk__picture_read_file(c->job->files[i].path, memory, &encoded);
-    if (status == LK_OK)
-        status = c->work(c->job, i, memory, &encoded);
+    lk_status status = c->work(c->job, i, memory, &encoded);
     if (status == LK_OK)
         return true;
     if (status == LK_ERR_IO)
@@ -89,13 +87,15 @@ static lk_status work_together(lk__decode_job *job, work_fn work, lk_data_work w
 
 static lk_status examine(lk__decode_job *job, int64_t i, lk__picture_memory *memory, lk__encoded *encoded)
 {
-    (void)memory;
-    return lk__picture_examine(encoded, &job->headers[i]);
+    return lk__picture_read_header(job->files[i].path, memory, encoded, &job->headers[i]);
 }
 
 static lk_status decode(lk__decode_job *job, int64_t i, lk__picture_memory *memory, lk__encoded *encoded)
 {
     const lk_image *wanted = &job->wanted;
+    lk_status status = lk__picture_read_file(job->files[i].path, memory, encoded);
+    if (status != LK_OK)
+        return status;
     return lk__picture_decode(encoded, wanted, memory,
                               job->images + i * wanted->channels * wanted->height * wanted->width);
 }

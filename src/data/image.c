@@ -78,9 +78,7 @@ lk_status lk_image_read_header(const char *path, lk_image *image)
     *image = (lk_image){0};
     lk__encoded encoded;
     lk__picture_memory memory = {0};
-    lk_status status = lk__picture_read_file(path, &memory, &encoded);
-    if (status == LK_OK)
-        status = lk__picture_examine(&encoded, image);
+    lk_status status = lk__picture_read_header(path, &memory, &encoded, image);
     lk__picture_memory_free(&memory);
     if (status != LK_OK)
         LK_FAIL(status, "%s: %s", path, encoded.problem);

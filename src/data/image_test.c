@@ -7,6 +7,7 @@
 #include "lockstep/image.h"
 
 #include <sys/resource.h>
+#include <unistd.h>
 
 enum { HEIGHT = 29, WIDTH = 37 };
 
@@ -95,6 +96,39 @@ static void reads_png(void **state)
     expect_stored("one_bit.png", NULL, "one_bit.png.pgm");
 }
 
+/* As much of a file is read as the header takes. */
+static void reads_headers_alone(void **state)
+{
+    (void)state;
+    lk_image image;
+    bytes pgm = {0}, png = {0};
+    append(&pgm, "P5 7 5 255 ", 11);
+    write_file(in_dir("large.pgm"), &pgm);
+    assert_int_equal(truncate(in_dir("large.pgm"), 200 << 20), 0);
+    struct rusage before, after;
+    getrusage(RUSAGE_SELF, &before);
+    expect_ok(lk_image_read_header(in_dir("large.pgm"), &image));
+    getrusage(RUSAGE_SELF, &after);
+    assert_true(image.channels == 1 && image.height == 5 && image.width == 7);
+    assert_true(after.ru_maxrss - before.ru_maxrss < 16 * 1024);
+    drop(&pgm);
+    needs("libpng");
+    enum { BEFORE = 8 + 25, TEXT = 100000 }; /* the signature, and the header's chunk */
+    static uint8_t text[TEXT];
+    bytes plain = contents(stored("grey.png"));
+    append(&png, plain.data, BEFORE);
+    append_chunk(&png, "tEXt", text, TEXT);
+    append(&png, plain.data + BEFORE, plain.size - BEFORE);
+    write_file(in_dir("text.png"), &png);
+    expect_ok(lk_image_read_header(in_dir("text.png"), &image));
+    assert_true(image.height == HEIGHT && image.width == WIDTH);
+    png.size = BEFORE + 90000;
+    write_file(in_dir("cut.png"), &png);
+    expect_error(lk_image_read_header(in_dir("cut.png"), &image), LK_ERR_FORMAT, "cut.png: truncated", NULL);
+    drop(&plain);
+    drop(&png);
+}
+
 /* Pillow cuts 16 bits off; they are scaled here, as PNG's specification has it. */
 static void reads_png_of_sixteen_bits(void **state)
 {
@@ -152,20 +186,6 @@ static void resizes_as_pillow_does(void **state)
 }
 
 /* --- what is refused ---------------------------------------------------------------------------------------------- */
-
-static void refuse_file(const char *path, ...)
-{
-    lk_image image = {.height = 1};
-    lk_status status = lk_image_read(path, NULL, &image);
-    assert_null(image.pixels);
-    assert_int_equal(image.height, 0);
-    va_list texts;
-    va_start(texts, path);
-    const char *text = va_arg(texts, const char *);
-    const char *second = va_arg(texts, const char *);
-    va_end(texts);
-    expect_error(status, LK_ERR_FORMAT, path, text, second, NULL);
-}
 
 static void refuse_bytes(const void *data, size_t size, const char *text)
 {
@@ -325,6 +345,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_pgm_and_ppm),
         cmocka_unit_test(reads_png),
+        cmocka_unit_test_setup_teardown(reads_headers_alone, make_test_dir, remove_test_dir),
         cmocka_unit_test(reads_png_of_sixteen_bits),
         cmocka_unit_test(reads_jpeg),
         cmocka_unit_test(changes_channels),

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MAX_FILE_BYTES = 512 << 20, LARGE_FILE_BYTES = 16 << 20, LARGE_PIXELS = 1 << 22 };
+enum { MAX_FILE_BYTES = 512 << 20, LARGE_FILE_BYTES = 16 << 20, BEGINNING = 64 << 10, LARGE_PIXELS = 1 << 22 };
 
 /* However many threads there are, what is large takes no more memory than the largest alone. */
 static lk__gate large_files = LK__GATE(MAX_FILE_BYTES), large_pictures = LK__GATE(LK_IMAGE_MAX_PIXELS);
@@ -81,7 +81,7 @@ static lk_status read_all(int fd, lk__encoded *encoded, uint8_t *buffer, size_t 
     return LK_OK;
 }
 
-static lk_status read_open_file(int fd, lk__picture_memory *memory, lk__encoded *encoded)
+static lk_status read_open_file(int fd, size_t most, lk__picture_memory *memory, lk__encoded *encoded, bool *whole)
 {
     struct stat status;
     if (fstat(fd, &status) != 0)
@@ -92,25 +92,46 @@ static lk_status read_open_file(int fd, lk__picture_memory *memory, lk__encoded 
         return lk__encoded_problem(encoded, LK_ERR_FORMAT,
                                    "is a file of %lld bytes, more than the %d that a picture may have",
                                    (long long)status.st_size, MAX_FILE_BYTES);
-    size_t bytes = (size_t)status.st_size;
+    *whole = (size_t)status.st_size <= most;
+    size_t bytes = *whole ? (size_t)status.st_size : most;
     if (bytes > LARGE_FILE_BYTES) {
-        lk__gate_enter(&large_files, status.st_size);
-        memory->large_file = status.st_size;
+        lk__gate_enter(&large_files, (int64_t)bytes);
+        memory->large_file = (int64_t)bytes;
     }
     lk_status provided = provide(encoded, &memory->file, &memory->file_bytes, bytes ? bytes : 1);
     return provided == LK_OK ? read_all(fd, encoded, memory->file, bytes) : provided;
 }
 
-lk_status lk__picture_read_file(const char *path, lk__picture_memory *memory, lk__encoded *encoded)
+static lk_status read_path(const char *path, size_t most, lk__picture_memory *memory, lk__encoded *encoded, bool *whole)
 {
+    *whole = true;
     *encoded = (lk__encoded){0};
     drop_large_file(memory);
     /* Not to hang on a FIFO, which is refused a moment later. */
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return lk__encoded_problem(encoded, LK_ERR_IO, "cannot be opened: %s", strerror(errno));
-    lk_status status = read_open_file(fd, memory, encoded);
+    lk_status status = read_open_file(fd, most, memory, encoded, whole);
     close(fd);
+    return status;
+}
+
+lk_status lk__picture_read_file(const char *path, lk__picture_memory *memory, lk__encoded *encoded)
+{
+    bool whole;
+    return read_path(path, MAX_FILE_BYTES, memory, encoded, &whole);
+}
+
+/* A header that does not end where the beginning does is looked for in all of the file. */
+lk_status lk__picture_read_header(const char *path, lk__picture_memory *memory, lk__encoded *encoded, lk_image *image)
+{
+    bool whole = false;
+    lk_status status = LK_ERR_FORMAT;
+    for (size_t most = BEGINNING; status == LK_ERR_FORMAT && !whole; most = MAX_FILE_BYTES) {
+        status = read_path(path, most, memory, encoded, &whole);
+        if (status == LK_OK)
+            status = lk__picture_examine(encoded, image);
+    }
     return status;
 }
 

@@ -18,6 +18,10 @@ void lk__picture_memory_free(lk__picture_memory *memory);
  * the reason in `problem`: LK_ERR_IO, LK_ERR_FORMAT (larger than any picture that is decoded), LK_ERR_MEMORY. */
 lk_status lk__picture_read_file(const char *path, lk__picture_memory *memory, lk__encoded *encoded);
 
+/* Sizes and channels of a file, of which no more is read than that takes. Errors as of both: lk__picture_read_file and
+ * lk__picture_examine. */
+lk_status lk__picture_read_header(const char *path, lk__picture_memory *memory, lk__encoded *encoded, lk_image *image);
+
 /* Sizes and channels by the header; checked against LK_IMAGE_MAX_PIXELS. Errors as lk__codec.examine. */
 lk_status lk__picture_examine(lk__encoded *encoded, lk_image *image);
 
