@@ -109,3 +109,38 @@ lk_status lk__decode_files(lk__decode_job *job)
 {
     return work_together(job, decode, LK_DATA_DECODING);
 }
+
+static void widen(lk_image *least, lk_image *most, const lk_image *header)
+{
+    least->height = header->height < least->height ? header->height : least->height;
+    least->width = header->width < least->width ? header->width : least->width;
+    most->height = header->height > most->height ? header->height : most->height;
+    most->width = header->width > most->width ? header->width : most->width;
+}
+
+lk_status lk__check_one_size(const lk__decode_job *job)
+{
+    int64_t first = -1, other = -1;
+    lk_image least = {0}, most = {0};
+    for (int64_t i = 0; i < job->count; i++) {
+        const lk_image *header = &job->headers[i];
+        if (job->problems[i])
+            continue;
+        if (first < 0) {
+            first = i;
+            least = most = *header;
+        }
+        if (other < 0 && (header->height != least.height || header->width != least.width))
+            other = i;
+        widen(&least, &most, header);
+    }
+    if (other < 0)
+        return LK_OK;
+    const lk_image *a = &job->headers[first], *b = &job->headers[other];
+    LK_FAIL(LK_ERR_FORMAT,
+            "%s: pictures of several sizes, as %s of %" PRId64 "x%" PRId64 " and %s of %" PRId64 "x%" PRId64
+            "; they are %" PRId64 " to %" PRId64 " high and %" PRId64 " to %" PRId64
+            " wide: --resize HxW gives all of them one",
+            job->opening->name, job->files[first].path, a->height, a->width, job->files[other].path, b->height,
+            b->width, least.height, most.height, least.width, most.width);
+}

@@ -24,4 +24,7 @@ typedef struct lk__decode_job {
 lk_status lk__examine_files(lk__decode_job *job);
 lk_status lk__decode_files(lk__decode_job *job);
 
+/* Of what was examined: LK_ERR_FORMAT where files without a problem have several sizes; the message has their range. */
+lk_status lk__check_one_size(const lk__decode_job *job);
+
 #endif

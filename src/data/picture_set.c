@@ -177,17 +177,11 @@ static lk_status agree_on_sizes(build *b)
     int64_t at = first_kept(b), channels = 1;
     const lk_image *first = &headers[at];
     bool resized = b->job.wanted.height != 0;
-    for (int64_t i = at; i < b->job.count; i++) {
-        if (!b->kept[i])
-            continue;
-        channels = headers[i].channels > channels ? headers[i].channels : channels;
-        if (!resized && (first->height != headers[i].height || first->width != headers[i].width))
-            LK_FAIL(LK_ERR_FORMAT,
-                    "%s: pictures of several sizes, as %s of %" PRId64 "x%" PRId64 " and %s of %" PRId64 "x%" PRId64
-                    ": --resize HxW gives all of them one",
-                    b->root, b->job.files[at].path, first->height, first->width, b->job.files[i].path,
-                    headers[i].height, headers[i].width);
-    }
+    for (int64_t i = at; i < b->job.count; i++)
+        if (b->kept[i] && headers[i].channels > channels)
+            channels = headers[i].channels;
+    if (!resized)
+        LK_TRY(lk__check_one_size(&b->job));
     if (!b->job.wanted.channels)
         b->job.wanted.channels = channels;
     if (!resized) {

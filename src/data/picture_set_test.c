@@ -112,7 +112,8 @@ static void sizes_have_to_agree(void **state)
     make_set();
     make_picture("set/train/a/7.ppm", 3, SIDE, SIDE + 1, 3);
     lk_dataset_opts opts = settings();
-    expect_no_set(&opts, LK_ERR_FORMAT, "pictures of several sizes", "train/a/7.ppm of 6x7: --resize HxW");
+    expect_no_set(&opts, LK_ERR_FORMAT, "pictures of several sizes",
+                  "train/a/7.ppm of 6x7; they are 6 to 6 high and 6 to 7 wide: --resize HxW");
     opts.resize = "6x6";
     opts.channels = 1;
     lk_dataset *dataset = open_set(LK_SPLIT_TRAIN, &opts);
