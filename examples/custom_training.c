@@ -5,7 +5,8 @@
  *
  * DATA: fashion-mnist (the default), mnist or synthetic. EPOCHS: 10. IMAGES: train on the first so many, test on as
  * many; 0: all. DEVICES: 1xcpu, … up to SHARDS of them; 2xcpu is the default. TEST_BATCH: images of a test step, 64.
- * CHECKPOINTS: a folder that gets a checkpoint after every epoch; where it has one training goes on from there.
+ * CHECKPOINTS: a folder that gets a checkpoint after every epoch, and CHECKPOINTS.csv a row; where it has one training
+ * and rows go on from there.
  *
  * A step's batch is cut into SHARDS parts, whose gradients and metrics are added up by a fixed tree: the digest of the
  * trained variables is the same for any number of devices, and for a training that was killed and went on. */
@@ -56,6 +57,7 @@ typedef struct training {
     const char *data, *images;         /* what it is trained on, as it was asked for */
     int64_t epochs, steps, samples;    /* that are over */
     lk_checkpoint_writer *checkpoints; /* NULL: there are none */
+    lk_row_writer *rows;               /* likewise */
 } training;
 
 enum { LOSS, HITS, METRICS };
@@ -87,6 +89,7 @@ static training new_training(const char *devices_spec)
 static void release_training(training *t)
 {
     lk_checkpoint_writer_release(t->checkpoints);
+    lk_row_writer_release(t->rows);
     free(t->sums);
     lk_shard_sum_release(t->train_sum);
     lk_shard_sum_release(t->test_sum);
@@ -113,6 +116,16 @@ static void take_up(training *t, const lk_checkpoint *last)
     printf("Going on after %lld epochs\n", (long long)t->epochs);
 }
 
+/* A checkpoint remembers which rows there were: those that came behind it are taken out. */
+static void open_rows(training *t, const char *folder, const lk_checkpoint *last)
+{
+    char path[4096];
+    const char *mark = last ? lk_checkpoint_get_setting(last, "rows") : NULL;
+    snprintf(path, sizeof path, "%s.csv", folder);
+    t->rows = mark ? lk_row_writer_reopen(path, LK_ROWS_CSV, mark) : lk_row_writer_new(path, LK_ROWS_CSV, false);
+    check_new(t->rows);
+}
+
 static void open_checkpoints(training *t, const char *folder)
 {
     lk_checkpoint *last = NULL;
@@ -125,23 +138,35 @@ static void open_checkpoints(training *t, const char *folder)
         take_up(t, last);
     t->checkpoints = lk_checkpoint_writer_new(t->replicas, folder, last, KEEP);
     check_new(t->checkpoints);
+    open_rows(t, folder, last);
     lk_checkpoint_release(last);
 }
 
 /* A thread writes it while training goes on. */
-static void end_epoch(training *t)
+static void save(training *t)
 {
-    const lk_checkpoint_setting settings[] = {{"images", t->images}};
-    t->epochs++;
+    char mark[LK_RECORD_MARK];
+    check(lk_row_writer_mark(t->rows, mark));
+    const lk_checkpoint_setting settings[] = {{"images", t->images}, {"rows", mark}};
     const lk_checkpoint_info info = {.data = t->data,
                                      .seed = SEED,
                                      .epoch = t->epochs,
                                      .steps = t->steps,
                                      .samples_seen = t->samples,
                                      .settings = settings,
-                                     .n_settings = 1};
-    if (t->checkpoints)
-        check(lk_checkpoint_writer_save(t->checkpoints, &info));
+                                     .n_settings = 2};
+    check(lk_checkpoint_writer_save(t->checkpoints, &info));
+}
+
+static void end_epoch(training *t, double loss, double accuracy)
+{
+    t->epochs++;
+    if (!t->checkpoints)
+        return;
+    const lk_field row[] = {LK_INT("epoch", t->epochs), LK_INT("steps", t->steps), LK_REAL("loss", loss),
+                            LK_REAL("accuracy", accuracy)};
+    check(lk_row_write(t->rows, row, 4));
+    save(t);
 }
 
 /* --- loss and metrics --------------------------------------------------------------------------------------------- */
@@ -287,7 +312,7 @@ static void train_by_epoch(training *t, const lk_dataset *data, lk_loader *train
         printf("Epoch %d, Loss: %.4f, Accuracy: %.2f, Test Loss: %.4f, Test Accuracy: %.2f\n", (int)t->epochs + 1,
                mean_loss(&trained), percent(&trained), mean_loss(&tested), percent(&tested));
         fflush(stdout);
-        end_epoch(t);
+        end_epoch(t, mean_loss(&trained), percent(&trained));
     }
 }
 
@@ -300,7 +325,7 @@ static void train_by_batch(training *t, const lk_dataset *data, lk_loader *loade
         printf("Epoch %d, %lld steps, Loss: %.4f, Accuracy: %.2f\n", (int)t->epochs - first_epoch + 1,
                (long long)m.steps, mean_loss(&m), percent(&m));
         fflush(stdout);
-        end_epoch(t);
+        end_epoch(t, mean_loss(&m), percent(&m));
     }
 }
 

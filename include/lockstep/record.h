@@ -91,6 +91,21 @@ LK_API lk_status lk_event_text(lk_event_writer *writer, const char *tag, int64_t
 /* Waits until everything written so far is on disk (fdatasync): what a loss of power would take otherwise. */
 LK_API lk_status lk_event_writer_flush(lk_event_writer *writer);
 
+/* ---- records that go on ---- */
+
+/* For loops of one's own that go on from checkpoints: where records stand, as a text to remember with the checkpoint
+ * (lk_checkpoint_setting), so that they go on without gaps or repeats. lk_callback_log_dir does so by itself. */
+enum { LK_RECORD_MARK = 48 };
+
+/* Of all that has been written so far. Errors: LK_ERR_IO (a file that cannot be read, as a pipe). */
+LK_API lk_status lk_row_writer_mark(lk_row_writer *writer, char mark[LK_RECORD_MARK]);
+LK_API lk_status lk_event_writer_mark(lk_event_writer *writer, char mark[LK_RECORD_MARK]);
+
+/* Opens a file again, and takes out what was written behind the mark. NULL on failure: LK_ERR_STATE (it is gone, or
+ * does not begin with what was marked; it is left as it is), LK_ERR_ARGUMENT (no mark), LK_ERR_IO, LK_ERR_MEMORY. */
+LK_API lk_row_writer *lk_row_writer_reopen(const char *path, lk_row_format format, const char *mark);
+LK_API lk_event_writer *lk_event_writer_reopen(const char *path, const char *mark);
+
 #ifdef __cplusplus
 }
 #endif

@@ -6,6 +6,7 @@
 #include "lockstep/record.h"
 
 lk__file_mark lk__row_writer_mark(lk_row_writer *writer);
+const char *lk__row_writer_path(const lk_row_writer *writer);
 lk__file_mark lk__event_writer_mark(lk_event_writer *writer);
 
 /* Opens a file of rows again, with the first so many bytes of it, whole lines, names included; NULL on failure:

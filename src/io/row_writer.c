@@ -43,6 +43,11 @@ lk_row_writer *lk__row_writer_reopen(const char *path, lk_row_format format, int
     return NULL;
 }
 
+const char *lk__row_writer_path(const lk_row_writer *writer)
+{
+    return writer->file.path;
+}
+
 lk__file_mark lk__row_writer_mark(lk_row_writer *writer)
 {
     return lk__append_mark(&writer->file);
