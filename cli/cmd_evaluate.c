@@ -218,7 +218,7 @@ static lk_status evaluate(const lk_checkpoint *checkpoint, const evaluate_config
     lk_status status = has_out ? lk_make_directory(config->out) : LK_OK; /* before time is spent */
     e->split = splits[config->split];
     if (status == LK_OK)
-        status = open_predictor(checkpoint, config, e); /* before a training that goes on removes its model file */
+        status = open_predictor(checkpoint, config, e);
     if (status == LK_OK)
         status = open_dataset(config, e);
     if (status == LK_OK)

@@ -359,26 +359,34 @@ static void test_full_disks(void **state)
     lk_scope_end();
 }
 
+/* Of its allocations the first fails, then the second, until none does. */
+static void fail_each_allocation(const exported *e, lk_export_format format, const lk_export_opts *opts)
+{
+    for (int64_t n = 0;; n++) {
+        lk__mem_fail_at(n);
+        lk_status status = lk_export(&e->source, format, path_of("%s", names[format]), opts);
+        lk__mem_fail_at(-1);
+        if (status == LK_OK) {
+            assert_true(n > 2);
+            return;
+        }
+        assert_int_equal(status, LK_ERR_MEMORY);
+        lk_error_clear();
+    }
+}
+
 static void test_failed_allocations(void **state)
 {
     (void)state;
-    static const lk_export_opts beside = {.external_data = true};
+    static const lk_export_opts beside = {.external_data = true}, pytorch = {.names = LK_EXPORT_NAMES_TORCH};
     lk_scope_begin();
-    exported e = open_exported(export_case_of("every-kind"));
+    exported e = open_exported(export_case_of("every-kind")), lenet = open_exported(export_case_of("lenet"));
     for (int format = 0; format < LK_EXPORT_FORMAT_COUNT; format++)
-        for (int64_t n = 0;; n++) {
-            lk__mem_fail_at(n);
-            lk_status status = lk_export(&e.source, (lk_export_format)format, path_of("%s", names[format]), &beside);
-            lk__mem_fail_at(-1);
-            if (status == LK_OK) {
-                assert_true(n > 2);
-                break;
-            }
-            assert_int_equal(status, LK_ERR_MEMORY);
-            lk_error_clear();
-        }
+        fail_each_allocation(&e, (lk_export_format)format, &beside);
+    fail_each_allocation(&lenet, LK_EXPORT_SAFETENSORS, &pytorch);
     /* safetensors, ONNX with its weights, SavedModel, C with its header: none that was begun. */
     assert_int_equal(entries(), 6);
+    close_exported(&lenet);
     close_exported(&e);
     lk_scope_end();
 }
