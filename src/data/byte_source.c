@@ -132,7 +132,8 @@ static lk_status read_gzip(lk__byte_source *source, uint8_t *bytes, size_t count
     while (*got < count && !source->ended) {
         uInt room = clamped(count - *got);
         stream->avail_in = clamped(source->size - consumed(source));
-        if (stream->avail_in == 0)
+        source->cut = stream->avail_in == 0;
+        if (source->cut)
             return problem(source, LK_ERR_FORMAT,
                            "truncated: gzip data break off at offset %zu, after %zu decoded bytes", source->size,
                            source->position);

@@ -16,6 +16,7 @@ typedef struct lk__byte_source {
     bool gzip;
     bool ended; /* gzip: the last member's checksum was right and nothing follows it */
     z_stream stream;
+    bool cut;          /* gzip: the last call failed where the file ends in the middle of the data */
     char problem[192]; /* why the last call failed, without the path */
 } lk__byte_source;
 

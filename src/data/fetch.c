@@ -151,6 +151,7 @@ static lk_status decode(const lk__fetch_job *job, lk__byte_source *source, const
     for (;;) {
         size_t got;
         lk_status status = lk__byte_source_read(source, chunk, sizeof chunk, &got);
+        reason->is_cut = source->cut;
         if (status != LK_OK)
             return refuse(reason, status, "%s: %s", url, source->problem);
         total += (int64_t)got;
@@ -256,7 +257,7 @@ static lk_status install(const lk__fetch_job *job, const paths *p, const char *u
 static lk_status request(const lk__fetch_job *job, const paths *p, const char *url, bool *retry,
                          lk__fetch_reason *reason)
 {
-    *retry = false;
+    *retry = reason->is_cut = false;
     int fd = open(p->part, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
     if (fd < 0)
         return REFUSE_HERE(reason, "%s cannot be opened: %s", p->part, strerror(errno));
@@ -282,7 +283,10 @@ static lk_status request(const lk__fetch_job *job, const paths *p, const char *u
         return status;
     }
     status = install(job, p, url, reason);
-    if (status == LK_ERR_FORMAT) {
+    if (status == LK_ERR_FORMAT && reason->is_cut && file_size(p->part) > offset) {
+        *retry =
+            true; /* a server that does not say how long the file is cannot tell a broken connection from its end */
+    } else if (status == LK_ERR_FORMAT) {
         /* What an earlier try left may have been another file's beginning: once more from nothing. */
         unlink(p->part);
         *retry = offset > 0;

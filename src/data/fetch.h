@@ -26,6 +26,7 @@ typedef struct lk__fetch_job {
 typedef struct lk__fetch_reason {
     char text[640];
     bool is_here; /* the reason is this machine's, such as a full disk: no other address helps */
+    bool is_cut;  /* what came breaks off, though nobody has said so */
 } lk__fetch_reason;
 
 /* Whether a file, plain or compressed, is the one that is meant. LK_ERR_FORMAT: it is not; LK_ERR_IO, LK_ERR_MEMORY.

@@ -17,6 +17,7 @@
 typedef enum behaviour {
     SERVE,        /* the file, or the part that Range asks for */
     BREAK_OFF,    /* half of it, then the connection ends */
+    BREAK_UNSAID, /* the same, where nothing says that there is more */
     SERVE_BARELY, /* SERVE, but a range beyond the end is refused without the length */
     IGNORE_RANGE, /* always the whole file */
     PAGE,         /* a proxy's page instead */
@@ -64,8 +65,9 @@ static void send_file(int fd, size_t offset, behaviour how)
     if (offset)
         snprintf(range, sizeof range, "Content-Range: bytes %zu-%zu/%zu\r\n", offset, server.body.size - 1,
                  server.body.size);
-    send_head(fd, offset ? "206 Partial Content" : "200 OK", size, range);
-    send_all(fd, server.body.data + offset, how == BREAK_OFF ? size / 2 : size);
+    size_t sent = how == BREAK_OFF || how == BREAK_UNSAID ? size / 2 : size;
+    send_head(fd, offset ? "206 Partial Content" : "200 OK", how == BREAK_UNSAID ? sent : size, range);
+    send_all(fd, server.body.data + offset, sent);
 }
 
 static void send_endless(int fd)
@@ -318,6 +320,18 @@ static void test_goes_on_after_a_break(void **state)
     assert_int_equal(server.offsets[0], 0);
     assert_int_equal(server.offsets[1], server.body.size / 2);
     assert_true(server.offsets[2] > server.offsets[1]);
+}
+
+static void test_goes_on_after_a_break_that_nobody_told(void **state)
+{
+    (void)state;
+    expect_installed(fetch(BREAK_UNSAID, SERVE), 2);
+    assert_int_equal(server.offsets[1], server.body.size / 2);
+    /* A file that is no longer than that is not asked for for ever. */
+    assert_int_equal(unlink(final_path()), 0);
+    server.body.size /= 2;
+    expect_refused(fetch(SERVE, SERVE), LK_ERR_FORMAT, "truncated: gzip data break off", -1);
+    assert_in_range(server.requests, 2, 4);
 }
 
 static void test_keeps_a_part_for_the_next_run(void **state)
@@ -636,6 +650,7 @@ int main(void)
         WITH_CONTENT(test_downloads),
         WITH_CONTENT(test_goes_on_with_a_part),
         WITH_CONTENT(test_goes_on_after_a_break),
+        WITH_CONTENT(test_goes_on_after_a_break_that_nobody_told),
         WITH_CONTENT(test_keeps_a_part_for_the_next_run),
         WITH_CONTENT(test_begins_again_without_ranges),
         WITH_CONTENT(test_begins_again_when_the_part_is_foreign),
