@@ -123,7 +123,7 @@ static lk_status path_in(const char *folder, const char *name, char path[PATH_MA
 
 static lk_status write_json(const cli_evaluation *e, FILE *stream)
 {
-    char *text = lk_evaluation_json(&e->found, e->names);
+    char *text = lk_evaluation_json(&e->found, e->dataset, e->names);
     if (!text)
         return lk_error_status();
     fprintf(stream, "%s\n", text);
@@ -305,13 +305,12 @@ const cli_command cmd_evaluate = {
     .name = "evaluate",
     .summary = "Measure how good a trained network is, class by class",
     .arguments = "RUN",
-    .details =
-        "RUN is a checkpoint folder (`lockstep train --checkpoint-dir`), or one of the checkpoints in it. Each\n"
-        "sample of the data is counted once; pictures of other sizes are resized to the network's.\n"
-        "\n"
-        "Printed are accuracy and loss, each class's precision, recall and F1, and, for up to 20 classes, the\n"
-        "confusion matrix. --out draws the matrix, and the worst mistakes as a contact sheet. --json prints all of it\n"
-        "as one object.\n",
+    .details = "RUN is a checkpoint folder (`lockstep train --checkpoint-dir`), or one of the checkpoints in it. Each\n"
+               "sample of the data is counted once; pictures of other sizes are resized to the network's.\n"
+               "\n"
+               "Printed are accuracy and loss, each class's precision, recall and F1, and, for up to 20 classes, the\n"
+               "confusion matrix; of pictures in files also the worst mistakes. --out draws the matrix, and the worst\n"
+               "mistakes as a contact sheet. --json prints all of it as one object.\n",
     .make_options = make_options,
     .config_size = sizeof(evaluate_config),
     .run = run,

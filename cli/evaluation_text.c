@@ -108,6 +108,27 @@ static void print_confused(const cli_evaluation *e)
     }
 }
 
+/* Of samples with files of their own. */
+static void print_mistakes(const cli_evaluation *e)
+{
+    const lk_evaluation *f = &e->found;
+    for (int64_t i = 0; i < f->n_mistakes && i < LISTED; i++) {
+        const lk_mistake *m = &f->mistakes[i];
+        const char *file = lk_dataset_sample_name(e->dataset, m->sample);
+        if (!file)
+            return;
+        if (i == 0)
+            printf("\nworst mistakes\n");
+        fputs("  ", stdout);
+        cli_print_clean(file, stdout);
+        fputs(": ", stdout);
+        print_name(e, m->label, 0);
+        fputs(" as ", stdout);
+        print_name(e, m->predicted, 0);
+        printf(" %.4f\n", (double)m->predicted_probability);
+    }
+}
+
 void cli_print_evaluation(const cli_evaluation *e)
 {
     const lk_evaluation *f = &e->found;
@@ -126,4 +147,5 @@ void cli_print_evaluation(const cli_evaluation *e)
         print_matrix(e, width);
     if (f->wrong > 0)
         print_confused(e);
+    print_mistakes(e);
 }

@@ -13,7 +13,8 @@ typedef struct cli_evaluation {
     lk_evaluation found;
 } cli_evaluation;
 
-/* On standard output: accuracy and loss, the classes, the matrix where it fits, and what is confused most. */
+/* On standard output: accuracy and loss, the classes, the matrix where it fits, what is confused most, and the worst
+ * mistakes where samples have files. */
 void cli_print_evaluation(const cli_evaluation *e);
 
 #endif

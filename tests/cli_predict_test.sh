@@ -87,6 +87,11 @@ if "$LOCKSTEP" doctor | grep 'libpng  *[0-9]' >/dev/null; then
     line '^ring +1 '
     run 0 evaluate "$work/halves" --data "$work/split" --split train
     line '^ring +4 '
+    prints 'worst mistakes'
+    file=$(sed -nE 's/^  (train\/(ring|cross)\/[1-4]\.png): (ring|cross) as .* [01]\.[0-9]{4}$/\1/p' "$work/stdout" | head -n 1)
+    [[ -e $work/split/$file && -n $file ]] || fail "no file of a mistake"
+    run 0 evaluate "$work/halves" --data "$work/split" --split train --json
+    prints "\"file\":\"$file\",\"label\":"
     mv "$work/own/test/ring" "$work/own/test/wheel"
     mv "$work/own/train/ring" "$work/own/train/wheel"
     run 1 evaluate "$trained" --data "$work/own"

@@ -286,7 +286,7 @@ static void survives_failed_allocations(void **state)
         lk_predictor *predictor = lk_predictor_new(checkpoint, &(lk_predictor_opts){.devices = "2xcpu"});
         lk_status status = predictor ? lk_evaluate(predictor, dataset, MISTAKES, &e) : lk_error_status();
         if (status == LK_OK) {
-            text = lk_evaluation_json(&e, NULL);
+            text = lk_evaluation_json(&e, dataset, NULL);
             status = text ? LK_OK : lk_error_status();
         }
         went_through = lk__mem_allocations() <= n;

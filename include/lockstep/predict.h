@@ -95,8 +95,9 @@ LK_API lk_status lk_evaluation_sheet(const lk_evaluation *evaluation, const lk_d
                                      const char *const *names, const char *path);
 
 /* All of it as an object of JSON without spaces: count, loss, accuracy, classes (name, count, precision, recall, f1;
- * null where there is none), confusion, mistakes. To be freed with lk_free; NULL on failure: LK_ERR_MEMORY. */
-LK_API char *lk_evaluation_json(const lk_evaluation *evaluation, const char *const *names);
+ * null where there is none), confusion, mistakes. `dataset` is the one that was evaluated, for the mistakes' files;
+ * NULL, and where samples have none: null. To be freed with lk_free; NULL on failure: LK_ERR_MEMORY. */
+LK_API char *lk_evaluation_json(const lk_evaluation *evaluation, const lk_dataset *dataset, const char *const *names);
 
 #ifdef __cplusplus
 }

@@ -54,7 +54,7 @@ static void put_classes(const lk_evaluation *e, const char *const *names, lk__by
     lk__json_close(out, ']');
 }
 
-char *lk_evaluation_json(const lk_evaluation *e, const char *const *names)
+char *lk_evaluation_json(const lk_evaluation *e, const lk_dataset *dataset, const char *const *names)
 {
     lk__bytes out = {0};
     lk__json_open(&out, NULL, '{');
@@ -75,6 +75,7 @@ char *lk_evaluation_json(const lk_evaluation *e, const char *const *names)
         const lk_mistake *m = &e->mistakes[i];
         lk__json_open(&out, NULL, '{');
         lk__json_field(&out, LK_INT("sample", m->sample));
+        lk__json_field(&out, LK_TEXT("file", dataset ? lk_dataset_sample_name(dataset, m->sample) : NULL));
         lk__json_field(&out, LK_INT("label", m->label));
         lk__json_field(&out, LK_INT("predicted", m->predicted));
         lk__json_field(&out, LK_REAL("label_probability", (double)m->label_probability));
