@@ -526,6 +526,16 @@ static void finds_what_was_about_to_be_replaced(void **state)
     assert_int_equal(access(replaced, F_OK), -1);
 }
 
+static void put_best(const char *name)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/best.json", folder);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_true(fprintf(file, "{\"checkpoint\":\"%s\",\"metric\":\"val_accuracy\",\"value\":1,\"epoch\":1}", name) > 0);
+    assert_int_equal(fclose(file), 0);
+}
+
 static void says_that_there_is_none(void **state)
 {
     (void)state;
@@ -537,6 +547,10 @@ static void says_that_there_is_none(void **state)
     assert_int_equal(lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &checkpoint), LK_ERR_NOT_FOUND);
     lk_error_clear();
     assert_int_equal(lk_checkpoint_open(folder, LK_CHECKPOINT_BEST, &checkpoint), LK_ERR_NOT_FOUND);
+    lk_error_clear();
+    put_best("checkpoint-00000003");
+    assert_int_equal(lk_checkpoint_open(folder, LK_CHECKPOINT_BEST, &checkpoint), LK_ERR_NOT_FOUND);
+    assert_non_null(strstr(lk_error_message(), "/best.json: names checkpoint-00000003, which is not there"));
     lk_error_clear();
     /* What a killed process left does not count, and goes with the next. */
     snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000030", folder);

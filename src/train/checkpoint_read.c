@@ -173,7 +173,11 @@ static lk_status open_best(const char *folder, bool is_model_only, lk_checkpoint
     LK_TRY(lk__checkpoint_read_best(folder, &best));
     if (!*best.name)
         LK_FAIL(LK_ERR_NOT_FOUND, "%s: there is no best checkpoint", folder);
-    return open_listed(folder, best.name, is_model_only, checkpoint, gone);
+    lk_status status = open_listed(folder, best.name, is_model_only, checkpoint, gone);
+    if (!*gone)
+        return status;
+    lk_error_clear();
+    LK_FAIL(LK_ERR_NOT_FOUND, "%s/best.json: names %s, which is not there", folder, best.name);
 }
 
 static lk_status open_which(const char *folder, lk_checkpoint_which which, bool is_model_only,
