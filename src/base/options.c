@@ -166,13 +166,38 @@ static const lk_option *find_option(const lk_option *options, size_t count, cons
     return NULL;
 }
 
+/* "base-lr" has "lr". */
+static bool has_part(const char *name, const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *part = name; part; part = strchr(part, '-')) {
+        part += *part == '-';
+        if (length > 0 && strncmp(part, word, length) == 0 && (part[length] == '-' || part[length] == '\0'))
+            return true;
+    }
+    return false;
+}
+
+/* "--base-lr, --min-lr" for "lr"; empty where no name has the word. */
+static void list_names_with(const char *word, const lk_option *options, size_t count, char *text, size_t size)
+{
+    size_t used = 0;
+    *text = '\0';
+    for (size_t i = 0; i < count && used < size; i++)
+        if (has_part(options[i].name, word))
+            used += (size_t)snprintf(text + used, size - used, "%s--%s", used ? ", " : "", options[i].name);
+}
+
 static lk_status unknown_option(const lk_option *options, size_t count, const char *name, size_t length)
 {
-    char word[64];
+    char word[64], alike[256];
     snprintf(word, sizeof word, "%.*s", (int)(length < sizeof word ? length : sizeof word - 1), name);
     const char *near = lk_nearest_word(word, options, count, sizeof *options);
     if (near)
         LK_FAIL(LK_ERR_ARGUMENT, "unknown option '--%s': did you mean '--%s'?", word, near);
+    list_names_with(word, options, count, alike, sizeof alike);
+    if (*alike)
+        LK_FAIL(LK_ERR_ARGUMENT, "unknown option '--%s': did you mean %s?", word, alike);
     LK_FAIL(LK_ERR_ARGUMENT, "unknown option '--%s': see --help for those there are", word);
 }
 

@@ -178,6 +178,9 @@ static void test_refusals(void **state)
     (void)state;
     ASSERT_REFUSED("unknown option '--bathc-size': did you mean '--batch-size'?", "--bathc-size", "2");
     ASSERT_REFUSED("unknown option '--bathc-size': did you mean '--batch-size'?", "--bathc-size=2");
+    ASSERT_REFUSED("unknown option '--batch': did you mean --batch-size?", "--batch", "2");
+    ASSERT_REFUSED("unknown option '--size': did you mean --batch-size?", "--size=2");
+    ASSERT_REFUSED("unknown option '--bat': see --help for those there are", "--bat");
     ASSERT_REFUSED("unknown option '--weather': see --help for those there are", "--weather");
     ASSERT_REFUSED("unknown option '--no-model': did you mean '--model'?", "--no-model");
     ASSERT_REFUSED("unknown option '-j': options begin with two hyphens", "-j");
