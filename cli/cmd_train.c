@@ -105,19 +105,20 @@ static void print_test_lines(const training *t, const lk_metrics *val)
                 lk_mean_value(val->accuracy));
 }
 
+/* Training that was done has its last lines, also where its last checkpoint or record could not be written. */
 static lk_status train(training *t, lk_trainer *trainer)
 {
-    lk_train_result result;
+    lk_train_result result = {.steps = 0};
     lk_status status = add_callbacks(t, trainer);
     if (status == LK_OK)
         status = lk_trainer_fit(trainer, &result);
-    if (status != LK_OK)
+    if (status == LK_ERR_INTERRUPTED || !*result.digest)
         return status;
     print_test_lines(t, &result.val);
     if (lk_trainer_plan(trainer)->process == 0)
         cli_progress_done(trainer, &result);
     cli_print_async(trainer);
-    return LK_OK;
+    return status;
 }
 
 static void interrupt(void *trainer)
