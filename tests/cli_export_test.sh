@@ -32,6 +32,8 @@ holds net.safetensors '"conv1.weight"'
 cmp -s net.safetensors run/checkpoint-00000008/model.safetensors ||
     cmp -s net.safetensors run/checkpoint-00000004/model.safetensors ||
     fail "net.safetensors is no checkpoint's"
+run 2 export run/checkpoint-00000008 --best --out net.safetensors
+complains_just "run/checkpoint-00000008: is a checkpoint itself; the best is one of the folder that holds it"
 
 run 0 export run --names pytorch --out torch.safetensors
 holds torch.safetensors '"9.weight":{"dtype":"F32","shape":[10,128]'

@@ -47,11 +47,11 @@ typedef struct lk_checkpoint_info {
     int n_settings;
 } lk_checkpoint_info;
 
-/* Opens the last checkpoint of a folder, or the best one, or the one that `folder` itself is, reads it whole and checks
- * it against its manifest. A damaged last one is said in a warning (lockstep/log.h), and the one before it is taken;
- * where a training that goes on removes one that is being read, a later one is taken.
- * Errors: LK_ERR_NOT_FOUND (there is none, or no such folder), LK_ERR_FORMAT (damaged, all of them; the message is of
- * the newest), LK_ERR_IO, LK_ERR_MEMORY. */
+/* Opens the last checkpoint of a folder, or the best one, or, as the last, the one that `folder` itself is, reads it
+ * whole and checks it against its manifest. A damaged last one is said in a warning (lockstep/log.h), and the one
+ * before it is taken; where a training that goes on removes one that is being read, a later one is taken. Errors:
+ * LK_ERR_NOT_FOUND (there is none, or no such folder), LK_ERR_FORMAT (damaged, all of them; the message is of the
+ * newest), LK_ERR_ARGUMENT (the best of a checkpoint itself), LK_ERR_IO, LK_ERR_MEMORY. */
 LK_API lk_status lk_checkpoint_open(const char *folder, lk_checkpoint_which which, lk_checkpoint **checkpoint);
 
 /* The same for who only computes with the network, in less time: of the optimiser's state, which may be twice as large,

@@ -187,8 +187,11 @@ static lk_status open_which(const char *folder, lk_checkpoint_which which, bool 
     char path[PATH_MAX];
     *checkpoint = NULL;
     LK_TRY(lk__checkpoint_path(folder, "manifest.json", path));
-    if (access(path, F_OK) == 0)
+    if (access(path, F_OK) == 0) {
+        if (which == LK_CHECKPOINT_BEST)
+            LK_FAIL(LK_ERR_ARGUMENT, "%s: is a checkpoint itself; the best is one of the folder that holds it", folder);
         return open_one(folder, is_model_only, checkpoint);
+    }
     for (int tries = 1;; tries++) {
         bool gone = false;
         lk__checkpoint_take_back(folder);
