@@ -324,7 +324,7 @@ static lk_status check_device(lk_trainer *trainer, int d, const needs *n)
 
 lk_status lk__check_memory(lk_trainer *trainer)
 {
-    needs n;
+    needs n = {.step = 0};
     if (!trainer->devices[0]->backend->offload)
         return LK_OK;
     LK_TRY(estimate(trainer, trainer->plan.batch_size, &n));
