@@ -13,7 +13,7 @@ typedef struct lk__encoded {
 
 typedef struct lk__codec {
     const char *name;
-    const char *library; /* that this build lacks; NULL: it can read the format */
+    const char *lacks; /* the library that this build has not; NULL: it can read the format */
     bool (*recognises)(const uint8_t *bytes, size_t size);
     /* Sets channels, height and width from the header; takes no memory in proportion to them.
      * Errors, with the reason in `problem`: LK_ERR_FORMAT, LK_ERR_MEMORY. */

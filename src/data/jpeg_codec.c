@@ -148,6 +148,6 @@ const lk__codec lk__jpeg_codec = {.name = "JPEG", .recognises = recognises, .exa
 
 #else
 
-const lk__codec lk__jpeg_codec = {.name = "JPEG", .library = "libjpeg", .recognises = recognises};
+const lk__codec lk__jpeg_codec = {.name = "JPEG", .lacks = "libjpeg", .recognises = recognises};
 
 #endif

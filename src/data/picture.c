@@ -142,7 +142,7 @@ enum { CODECS = sizeof codecs / sizeof codecs[0] };
 
 static const char *formats(void)
 {
-    bool png = !lk__png_codec.library, jpeg = !lk__jpeg_codec.library;
+    bool png = !lk__png_codec.lacks, jpeg = !lk__jpeg_codec.lacks;
     return png && jpeg ? "PNG, JPEG, PGM, PPM" : png ? "PNG, PGM, PPM" : jpeg ? "JPEG, PGM, PPM" : "PGM, PPM";
 }
 
@@ -157,9 +157,9 @@ const lk__codec *lk__codec_of(lk__encoded *encoded)
         const lk__codec *codec = codecs[i];
         if (!codec->recognises(encoded->bytes, encoded->size))
             continue;
-        if (!codec->library)
+        if (!codec->lacks)
             return codec;
-        lk__encoded_problem(encoded, LK_ERR_FORMAT, "is %s, and this build has no %s", codec->name, codec->library);
+        lk__encoded_problem(encoded, LK_ERR_FORMAT, "is %s, and this build has no %s", codec->name, codec->lacks);
         return NULL;
     }
     if (encoded->size == 0)

@@ -156,6 +156,6 @@ const lk__codec lk__png_codec = {.name = "PNG", .recognises = recognises, .exami
 
 #else
 
-const lk__codec lk__png_codec = {.name = "PNG", .library = "libpng", .recognises = recognises};
+const lk__codec lk__png_codec = {.name = "PNG", .lacks = "libpng", .recognises = recognises};
 
 #endif
