@@ -284,8 +284,8 @@ static lk_status request(const lk__fetch_job *job, const paths *p, const char *u
     }
     status = install(job, p, url, reason);
     if (status == LK_ERR_FORMAT && reason->is_cut && file_size(p->part) > offset) {
-        *retry =
-            true; /* a server that does not say how long the file is cannot tell a broken connection from its end */
+        /* A server that does not say how long the file is cannot tell a broken connection from its end. */
+        *retry = true;
     } else if (status == LK_ERR_FORMAT) {
         /* What an earlier try left may have been another file's beginning: once more from nothing. */
         unlink(p->part);
