@@ -7,8 +7,6 @@
 #include "io/safetensors.h"
 #include "nn/torch_names.h"
 
-#include <string.h>
-
 typedef struct file_entries {
     int n;
     lk__safetensors_entry *all;
@@ -33,14 +31,13 @@ static lk_status fill_entry(const lk__network *network, const lk__torch_naming *
         (lk__safetensors_entry){lk__torch_name(naming, name, entries->names[i]), shape, network->variables[i]};
     if (!lk__torch_transposes(naming, name, shape))
         return LK_OK;
-    size_t count = (size_t)lk_shape_count(shape);
-    float *values = entries->transposed[i] = lk__calloc(count, sizeof *values);
+    float *values = entries->transposed[i] = lk__calloc((size_t)lk_shape_count(shape), sizeof *values);
     if (!values)
         return LK_ERR_MEMORY;
-    memcpy(values, network->variables[i], count * sizeof *values);
+    lk__transpose(network->variables[i], shape.dim[0], shape.dim[1], values);
     entries->all[i].shape = LK_SHAPE(shape.dim[1], shape.dim[0]);
     entries->all[i].values = values;
-    return lk__transpose(values, shape.dim[0], shape.dim[1]);
+    return LK_OK;
 }
 
 static lk_status fill_entries(const lk__network *network, const lk__torch_naming *naming, file_entries *entries)

@@ -1,7 +1,5 @@
 #include "nn/torch_names.h"
 
-#include "base/mem.h"
-#include "base/status.h"
 #include "nn/model.h"
 
 #include <stdio.h>
@@ -101,15 +99,9 @@ bool lk__torch_transposes(const lk__torch_naming *n, const char *ours, lk_shape 
     return n && shape.ndim == 2 && strstr(ours, "dense");
 }
 
-lk_status lk__transpose(float *values, int64_t rows, int64_t columns)
+void lk__transpose(const float *from, int64_t rows, int64_t columns, float *to)
 {
-    float *copy = lk__calloc((size_t)(rows * columns), sizeof *copy);
-    if (!copy)
-        return LK_ERR_MEMORY;
-    memcpy(copy, values, (size_t)(rows * columns) * sizeof *copy);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t c = 0; c < columns; c++)
-            values[c * rows + r] = copy[r * columns + c];
-    lk__free(copy);
-    return LK_OK;
+            to[c * rows + r] = from[r * columns + c];
 }

@@ -20,7 +20,7 @@ const char *lk__torch_name(const lk__torch_naming *n, const char *ours, char the
  * dense layer [K, units]. */
 bool lk__torch_transposes(const lk__torch_naming *n, const char *ours, lk_shape shape);
 
-/* [rows, columns] becomes [columns, rows]. Errors: LK_ERR_MEMORY. */
-lk_status lk__transpose(float *values, int64_t rows, int64_t columns);
+/* from [rows, columns], to [columns, rows]; apart. */
+void lk__transpose(const float *from, int64_t rows, int64_t columns, float *to);
 
 #endif

@@ -81,6 +81,18 @@ static lk_status check_shape(const char *path, const lk__safetensor *tensor, con
             there, ours, lk_model_name(model), needed);
 }
 
+static lk_status read_transposed(const lk__safetensors *file, const lk__safetensor *tensor, float *values)
+{
+    float *there = lk__calloc((size_t)tensor->count, sizeof *there);
+    if (!there)
+        return LK_ERR_MEMORY;
+    lk_status status = lk__safetensors_read(file, tensor, there);
+    if (status == LK_OK)
+        lk__transpose(there, tensor->shape.dim[0], tensor->shape.dim[1], values);
+    lk__free(there);
+    return status;
+}
+
 static lk_status read_variable(const char *path, const lk__safetensors *file, const lk__torch_naming *n,
                                const lk_model *model, int index, float *values)
 {
@@ -94,8 +106,7 @@ static lk_status read_variable(const char *path, const lk__safetensors *file, co
         LK_FAIL(LK_ERR_FORMAT, "--weights %s: has no %s, which is %s of model %s", path,
                 lk__torch_name(n, ours, theirs), ours, lk_model_name(model));
     LK_TRY(check_shape(path, tensor, ours, in_file, model));
-    LK_TRY(lk__safetensors_read(file, tensor, values));
-    return transposed ? lk__transpose(values, in_file.dim[0], in_file.dim[1]) : LK_OK;
+    return transposed ? read_transposed(file, tensor, values) : lk__safetensors_read(file, tensor, values);
 }
 
 static bool is_asked_for(const lk__safetensors *file, const lk__torch_naming *n, const lk_model *model,
