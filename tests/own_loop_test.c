@@ -127,6 +127,13 @@ static void begin(loop *l, const char *devices)
     assert_true(l->n_values <= MAX_VALUES);
 }
 
+/* Checkpoints of the loop, of which the newest is kept. resumed NULL: it begins. */
+static void open_writer(loop *l, const lk_checkpoint *resumed)
+{
+    l->writer = lk_checkpoint_writer_new(l->replicas, folder, resumed, 1);
+    assert_non_null(l->writer);
+}
+
 static void end(loop *l)
 {
     lk_replicas_release(l->replicas);
@@ -232,8 +239,7 @@ static void loops_go_on_in_the_middle_of_an_epoch(void **state)
         assert_ok(lk_ledger_new(SAMPLES, &used));
         begin(&l, specs[stop % 3]);
         l.used = used;
-        l.writer = lk_checkpoint_writer_new(l.replicas, folder, NULL, 1);
-        assert_non_null(l.writer);
+        open_writer(&l, NULL);
         train_until(&l, stop);
         lk_checkpoint_writer_release(l.writer);
         end(&l);
@@ -243,8 +249,7 @@ static void loops_go_on_in_the_middle_of_an_epoch(void **state)
         assert_ok(lk_replicas_restore(l.replicas, checkpoint));
         l.step = lk_checkpoint_get_info(checkpoint)->steps;
         l.used = used;
-        l.writer = lk_checkpoint_writer_new(l.replicas, folder, checkpoint, 1);
-        assert_non_null(l.writer);
+        open_writer(&l, checkpoint);
         train_all(&l);
         assert_ok(lk_checkpoint_writer_wait(l.writer));
         lk_checkpoint_writer_release(l.writer);
@@ -276,8 +281,7 @@ static void loops_keep_the_newest_and_the_best(void **state)
     (void)state;
     loop l;
     begin(&l, "1xcpu");
-    l.writer = lk_checkpoint_writer_new(l.replicas, folder, NULL, 1);
-    assert_non_null(l.writer);
+    open_writer(&l, NULL);
     assert_null(lk_checkpoint_writer_new(l.replicas, folder, NULL, 1));
     assert_int_equal(lk_error_status(), LK_ERR_STATE);
     lk_error_clear();
@@ -298,8 +302,7 @@ static void loops_keep_the_newest_and_the_best(void **state)
     assert_null(lk_checkpoint_writer_new(l.replicas, folder, NULL, 1));
     assert_int_equal(lk_error_status(), LK_ERR_ARGUMENT);
     lk_error_clear();
-    l.writer = lk_checkpoint_writer_new(l.replicas, folder, best, 1);
-    assert_non_null(l.writer);
+    open_writer(&l, best);
     assert_true(!is_kept(6) && is_kept(3));
     lk_checkpoint_writer_release(l.writer);
     lk_checkpoint_release(best);
@@ -313,15 +316,13 @@ static void loops_keep_a_best_that_was_not_named(void **state)
     char path[128];
     loop l;
     begin(&l, "1xcpu");
-    l.writer = lk_checkpoint_writer_new(l.replicas, folder, NULL, 1);
-    assert_non_null(l.writer);
+    open_writer(&l, NULL);
     train_until(&l, 3);
     lk_checkpoint_writer_release(l.writer);
     snprintf(path, sizeof path, "%s/best.json", folder);
     assert_int_equal(unlink(path), 0);
     lk_checkpoint *last = open_at(LK_CHECKPOINT_LAST, 3);
-    l.writer = lk_checkpoint_writer_new(l.replicas, folder, last, 1);
-    assert_non_null(l.writer);
+    open_writer(&l, last);
     train_all(&l);
     lk_checkpoint_writer_release(l.writer);
     lk_checkpoint_release(last);
@@ -357,8 +358,7 @@ static void checkpoints_are_read_while_they_are_written(void **state)
     reading r = {.opened = 0};
     pthread_t thread;
     begin(&l, "1xcpu");
-    l.writer = lk_checkpoint_writer_new(l.replicas, folder, NULL, 1);
-    assert_non_null(l.writer);
+    open_writer(&l, NULL);
     lk_checkpoint_info info = {.metric = "how far"};
     for (int64_t i = 1; i <= 400; i++) {
         info.epoch = info.best_epoch = info.steps = i;
@@ -385,8 +385,7 @@ static void older_ones_that_stay_are_told_of_once(void **state)
     char path[128];
     loop l;
     begin(&l, "1xcpu");
-    l.writer = lk_checkpoint_writer_new(l.replicas, folder, NULL, 1);
-    assert_non_null(l.writer);
+    open_writer(&l, NULL);
     lk_log_set(count_warnings, NULL, LK_LOG_WARNING);
     for (int64_t i = 1; i <= 5; i++) {
         assert_ok(lk_checkpoint_writer_save(l.writer, &(lk_checkpoint_info){.steps = i}));
@@ -411,8 +410,7 @@ static void begin_with_one_that_fails(loop *l)
 {
     char path[128];
     begin(l, "1xcpu");
-    l->writer = lk_checkpoint_writer_new(l->replicas, folder, NULL, 1);
-    assert_non_null(l->writer);
+    open_writer(l, NULL);
     snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000002", folder);
     assert_int_equal(mkdir(path, 0700), 0);
     snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000002/stays", folder);
@@ -452,8 +450,7 @@ static void writes_where_nobody_else_does(void **state)
     const lk_checkpoint_info later = {.steps = 2};
     loop l;
     begin(&l, "1xcpu");
-    l.writer = lk_checkpoint_writer_new(l.replicas, folder, NULL, 1);
-    assert_non_null(l.writer);
+    open_writer(&l, NULL);
     assert_int_equal(setenv("LOCKSTEP_CHECKPOINT_SLOW", "20", 1), 0);
     assert_ok(lk_checkpoint_writer_save(l.writer, &(lk_checkpoint_info){.steps = 1}));
     assert_int_equal(lk_replicas_save(l.replicas, folder, &later), LK_ERR_STATE);
