@@ -1,5 +1,5 @@
-/* Sums over shards between processes beside MPI's own all-reduce, in turns, over the same transport. To be started by
- * mpirun, a process a rank: mpirun -n 2 build/bench/bench_allreduce [SAMPLES]. */
+/* Compares sums over shards between processes with MPI's own all-reduce, in turns, over the same transport. Start it
+ * with mpirun, one process per rank: mpirun -n 2 build/bench/bench_allreduce [SAMPLES]. */
 #include <lockstep/lockstep.h>
 
 #include <mpi.h>
@@ -48,7 +48,7 @@ typedef struct way {
     int64_t count;
 } way;
 
-/* From a gradient in a tensor to the sum in another one. */
+/* Sums the gradient in one tensor into another. */
 static double ours(const way *w)
 {
     lk_tensor *sum = NULL;
@@ -70,7 +70,7 @@ static double library(const way *w)
     return now() - began;
 }
 
-/* The slowest rank's time counts. */
+/* The time of the slowest rank. */
 static double slowest(double seconds)
 {
     double most;
@@ -93,7 +93,7 @@ static void measure(way *w, int64_t bytes, int samples, int rank)
     w->value = lk_tensor_from(w->device, LK_F32, LK_SHAPE(w->count), w->mine);
     w->sum = lk_shard_sum_new(w->strategy, lk_strategy_ranks(w->strategy), 1);
     check(w->value && w->sum ? LK_OK : lk_error_status());
-    ours(w), library(w); /* memory, connections */
+    ours(w), library(w); /* warm-up: allocates memory, connects */
     for (int s = 0; s < samples; s++) {
         mine[s] = slowest(ours(w));
         theirs[s] = slowest(library(w));

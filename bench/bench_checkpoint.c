@@ -1,8 +1,8 @@
-/* How long a checkpoint holds training up, and how fast checkpoints are written and read beside plain files of the same
- * size. bench_checkpoint FOLDER [MODEL]: the folder is on the disk in question, and is left as it was.
+/* Measures how long a checkpoint delays training, and how fast checkpoints are written and read compared with plain
+ * files of the same size. bench_checkpoint FOLDER [MODEL]: the folder is on the disk to measure, and is left as it was.
  *
- * Prints: milliseconds for which a step waits while state is copied, and their share of a minute; megabytes a second of
- * writing (until all is on disk) and reading (with nothing of it in memory before), of checkpoints and of plain files.
+ * Prints milliseconds for which a step waits while state is copied, and their share of a minute; megabytes per second
+ * of writing (until everything is on disk) and of reading (with nothing cached), for checkpoints and for plain files.
  */
 #include "lockstep/callbacks.h"
 #include "lockstep/checkpoint.h"
@@ -34,11 +34,11 @@ static void check(lk_status status, const char *what)
 
 /* --- the wait ----------------------------------------------------------------------------------------------------- */
 
-/* The library's callback, with a clock around what training waits for. */
+/* The library's callback, with a clock around the part that training waits for. */
 typedef struct timed {
     lk_callback inner;
     const char *folder;
-    double seconds, saving; /* saving: the shortest time from the copy's beginning to the end */
+    double seconds, saving; /* saving: the shortest time from the beginning of the copy until it is on disk */
     int count;
 } timed;
 
@@ -83,7 +83,7 @@ static void release(void *self)
     t->inner.release(t->inner.self);
 }
 
-/* Gives the seconds in which one is saved. */
+/* Gives the seconds until a checkpoint is saved. */
 static double measure_wait(const char *folder, const char *model)
 {
     static timed t;
@@ -92,13 +92,13 @@ static double measure_wait(const char *folder, const char *model)
     t.folder = folder;
     check(lk_train_defaults(NULL, &config), "options");
     config.model = model;
-    config.data = "synthetic";
+    config.data.name = "synthetic";
     config.batch_size = 8;
-    config.limit_train = 8 * STEPS;
-    config.limit_val = 0;
+    config.data.limit_train = 8 * STEPS;
+    config.data.limit_val = 0;
     config.epochs = 1;
-    config.momentum = 0.9;
-    config.devices = "1xcpu";
+    config.optimizer.momentum = 0.9;
+    config.devices.spec = "1xcpu";
     lk_trainer *trainer = lk_trainer_new(&config);
     check(trainer ? LK_OK : lk_error_status(), "trainer");
     t.inner = lk_callback_checkpoint(folder, &(lk_checkpoint_opts){.every_steps = 1, .keep = 1, .best = LK_BEST_NONE});

@@ -1,10 +1,9 @@
-/* lk_allreduce over the CPU devices of one process, beside memcpy on two cores.
+/* Compares lk_allreduce over the CPU devices of one process with memcpy on two cores.
  *
- * Both move the same bytes: an all-reduce over k devices reads k tensors and writes k; of the two copying threads each
- * reads and writes k / 2 tensors, all of it memory that was used before. They are measured in turns. A speed is bytes
- * read and written by time, of the quickest round and of the median round; the last column is the ratio of the
- * processor time of the median rounds, waiting left out, which other work on the machine disturbs least. --quick: one
- * short round. */
+ * Both move the same bytes: an all-reduce over k devices reads k tensors and writes k; each of two copying threads
+ * reads and writes k / 2 tensors, in memory that was used before. They are measured in turns. Speeds are bytes read and
+ * written per second, of the fastest round and of the median round. The last column is the ratio of processor times of
+ * the median rounds, without waiting, which other work on the machine disturbs least. --quick: one short round. */
 #include <lockstep/lockstep.h>
 
 #include <pthread.h>
@@ -23,7 +22,7 @@ static double seconds(clockid_t clock)
 }
 
 typedef struct sample {
-    double elapsed, processor; /* seconds of one repetition; processor time is that of all threads */
+    double elapsed, processor; /* seconds per repetition; processor: time of all threads */
 } sample;
 
 /* --- all-reduce --------------------------------------------------------------------------------------------------- */
@@ -39,8 +38,8 @@ static sample allreduce(lk_tensor *const *tensors, int k, int count)
 
 /* --- memcpy ------------------------------------------------------------------------------------------------------- */
 
-/* Source and destination lie half a page apart modulo its size: at the same offset copying is ten times slower on
- * processors that take loads for dependent on stores there. */
+/* Offsets of source and destination in a page differ by half a page: with equal offsets copying is ten times slower on
+ * processors that assume loads depend on stores at the same offset. */
 enum { PAGE = 4096 };
 
 typedef struct copier {
@@ -73,14 +72,14 @@ static void *copy_main(void *argument)
     double used = seconds(CLOCK_THREAD_CPUTIME_ID);
     for (int i = 0; i < c->count; i++) {
         memcpy(c->to, c->from, c->bytes);
-        __asm__ volatile("" : : "r"(c->to) : "memory"); /* no copy can be left out */
+        __asm__ volatile("" : : "r"(c->to) : "memory"); /* keeps the compiler from leaving a copy out */
     }
     c->used = seconds(CLOCK_THREAD_CPUTIME_ID) - used;
     c->ended = seconds(CLOCK_MONOTONIC);
     return NULL;
 }
 
-/* From the first thread's start to the last one's end. */
+/* Seconds from the start of the first thread to the end of the last. */
 static sample copy(copier *copiers, int count)
 {
     pthread_barrier_t start;
@@ -128,7 +127,7 @@ static summary summarize(const sample *samples, int n)
     return (summary){elapsed[0], elapsed[n / 2], processor[n / 2]};
 }
 
-/* Repetitions that move about `total` bytes. */
+/* The number of repetitions that move about `total` bytes. */
 static int repetitions(double moved, double total)
 {
     double count = total / moved;
@@ -153,7 +152,7 @@ static void measure(lk_tensor *const *tensors, int k, copier *copiers, size_t by
     fflush(stdout);
 }
 
-/* Zeros are added up: values stay finite. */
+/* Sums zeros, so that values stay finite. */
 static void print_row(lk_device *const *devices, int k, size_t bytes, bool quick)
 {
     lk_tensor *tensors[MAX_DEVICES];

@@ -1,8 +1,7 @@
-/* What the engine itself costs: operators on 16 elements, where the arithmetic takes next to no time.
+/* Measures the overhead of the engine: operators on 16 elements, whose arithmetic takes almost no time.
  *
- * By the clock: the median of several rounds, the least and the largest. Processor time: medians, of the thread that
- * pushes and of the device's. Either of the two waits for the other one by spinning first, which counts. --quick: one
- * short round. */
+ * Clock times are the median, least and largest of several rounds. Processor times are medians, of the thread that
+ * pushes and of the device's thread; they include spinning while one waits for the other. --quick: one short round. */
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
@@ -18,7 +17,7 @@ typedef struct setup {
     int rounds, pushes;
 } setup;
 
-/* Seconds: what was spent since some time in the past, and of it a unit's share. */
+/* Seconds, since some time in the past or per unit of work. */
 typedef struct cost {
     double clock, caller, device;
 } cost;
@@ -30,7 +29,7 @@ static double seconds(clockid_t clock)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Once everything pushed has run. */
+/* Reads the clocks once everything pushed has run. */
 static cost spent(const setup *s)
 {
     cost now = {0};
@@ -63,7 +62,7 @@ static lk_tensor *small_tensor(lk_device *device)
 
 /* --- what is measured --------------------------------------------------------------------------------------------- */
 
-/* Operators that each make a tensor, pushed without waiting, then waited for all together. */
+/* Operators that each make a tensor: all are pushed, then waited for together. */
 static cost stream(const setup *s)
 {
     lk_tensor *x = small_tensor(s->devices[0]);
@@ -76,7 +75,7 @@ static cost stream(const setup *s)
     return each(s, began, s->pushes);
 }
 
-/* The same in place: no tensor is made. */
+/* The same in place, without new tensors. */
 static cost stream_in_place(const setup *s)
 {
     lk_tensor *x = small_tensor(s->devices[0]), *one = small_tensor(s->devices[0]);
@@ -86,7 +85,7 @@ static cost stream_in_place(const setup *s)
     return each(s, began, s->pushes);
 }
 
-/* Push, run, wait: one at a time. */
+/* Pushes one operator at a time, and waits for it. */
 static cost latency(const setup *s)
 {
     lk_tensor *x = small_tensor(s->devices[0]), *one = small_tensor(s->devices[0]);
@@ -99,7 +98,7 @@ static cost latency(const setup *s)
     return each(s, began, count);
 }
 
-/* A tensor sent to the other device and back, over and over: two hops, each waiting for the one before. */
+/* Sends a tensor to the other device and back, repeatedly: two hops, each of which waits for the one before. */
 static cost hop(const setup *s)
 {
     lk_tensor *here = small_tensor(s->devices[0]), *there = small_tensor(s->devices[1]);

@@ -1,10 +1,10 @@
-/* The plug-in's kernels one by one, called through its table, on arrays larger than a GPU's caches: a JSON object a
- * kernel with the seconds of one launch and the bytes that it has to move; a device-to-device copy first and last, to
- * compare with, and the libraries' matrix product.
+/* Measures the kernels of the GPU plug-in one by one, called through its table, on arrays larger than a GPU's caches.
+ * Prints a JSON object per kernel, with the seconds of a launch and the bytes that it must move; also a
+ * device-to-device copy, first and last, for comparison, and the matrix product of the libraries.
  *
- * What makes two passes because the second needs a sum from the first counts both. Seconds are the median of several
- * rounds of launches, each waited for once. Contents are random. Where kernels run on the processor seconds are null:
- * they would say nothing of a GPU. --quick: small arrays, one launch. */
+ * A kernel that needs two passes, because the second needs a sum of the first, counts the bytes of both. Seconds are
+ * the median of several rounds of launches, with one wait per round. Contents are random. With the emulated plug-in,
+ * whose kernels run on the processor, seconds are null. --quick: small arrays, one launch. */
 #include "cuda/cuda_plugin.h"
 
 #include "lockstep/lockstep.h"
@@ -21,17 +21,17 @@ typedef struct bench {
     lk_gpu_stream *stream;
     bool is_emulated;
     int rounds;
-    lk_dtype dtype;                 /* of what is measured now */
+    lk_dtype dtype;                 /* that is measured now */
     int64_t images, size, channels; /* of x; size: height and width */
-    int64_t count, rows, samples;   /* elements of x, its pixels, rows of logits */
+    int64_t count, rows, samples;   /* elements of x, pixels of x, rows of logits */
     int64_t side;                   /* of the matrices */
-    void *x, *dy, *y, *dx;          /* room for `count` elements of f32 */
-    void *one;                      /* of the dtype */
+    void *x, *dy, *y, *dx;          /* each holds `count` elements of f32 */
+    void *one;                      /* the number 1 in the dtype */
     float *gamma, *beta, *dgamma, *dbeta, *loss, *hits, *rows_workspace;
     int32_t *where;
     double *sums, *dsums, *norms, *workspace;
-    int64_t *labels, *indices, *offsets, *epoch; /* indices: of all planes of x */
-    void *arrays[32];                            /* [n_arrays]: all of these */
+    int64_t *labels, *indices, *offsets, *epoch; /* indices: for all planes of x */
+    void *arrays[32];                            /* [n_arrays]: all arrays, to free */
     int n_arrays;
 } bench;
 
@@ -61,7 +61,7 @@ static lk_gpu_status run_add(const bench *b)
                 .ndim = 1, .dim = {b->count}, .op = LK_GPU_ADD);
 }
 
-/* A number a channel to each pixel. */
+/* Adds a number per channel to each pixel. */
 static lk_gpu_status run_add_bias(const bench *b)
 {
     lk_gpu_view y = {.data = b->y, .dtype = b->dtype, .stride = {b->channels, 1}}, x = y, bias = y;
@@ -71,7 +71,7 @@ static lk_gpu_status run_add_bias(const bench *b)
     return CALL(b, binary, .y = y, .a = x, .b = bias, .ndim = 2, .dim = {b->rows, b->channels}, .op = LK_GPU_ADD);
 }
 
-/* Of four arrays: the halves of x and of dy. */
+/* Sums four arrays: the halves of x and of dy. */
 static lk_gpu_status run_pairwise_sum(const bench *b)
 {
     int64_t half = b->count / 2;
@@ -85,7 +85,7 @@ static lk_gpu_status run_gather(const bench *b)
                 .rows = b->images, .row = b->count / b->images);
 }
 
-/* Images of one channel, of whatever bytes x has. */
+/* Prepares images of one channel from the bytes of x. */
 static lk_gpu_status run_prepare_images(const bench *b)
 {
     return CALL(b, prepare_images, .x = b->x, .indices = b->indices, .epoch = b->epoch, .y = b->y,
@@ -98,7 +98,7 @@ static lk_gpu_status run_cast(const bench *b)
     return CALL(b, convert, .y = dense(b->y, LK_BF16), .x = dense(b->x, LK_F32), .ndim = 1, .dim = {b->count});
 }
 
-/* Channels-last images from row-major ones. */
+/* Converts row-major images to channels-last. */
 static lk_gpu_status run_reorder(const bench *b)
 {
     int64_t pixels = b->size * b->size;
@@ -135,15 +135,15 @@ static lk_gpu_statistics statistics(const bench *b)
     return (lk_gpu_statistics){.sums = b->sums, .count = b->rows, .epsilon = 1e-5};
 }
 
-static lk_gpu_status run_normalise(const bench *b)
+static lk_gpu_status run_normalize(const bench *b)
 {
-    return CALL(b, normalise, .x = b->x, .residual = b->dy, .gamma = b->gamma, .beta = b->beta, .y = b->y,
+    return CALL(b, normalize, .x = b->x, .residual = b->dy, .gamma = b->gamma, .beta = b->beta, .y = b->y,
                 .statistics = statistics(b), .dtype = b->dtype, .rows = b->rows, .channels = b->channels, .act = true);
 }
 
-static lk_gpu_status run_normalise_grad(const bench *b)
+static lk_gpu_status run_normalize_grad(const bench *b)
 {
-    return CALL(b, normalise_grad, .dy = b->dy, .act_y = b->y, .x = b->x, .gamma = b->gamma, .dx = b->dx,
+    return CALL(b, normalize_grad, .dy = b->dy, .act_y = b->y, .x = b->x, .gamma = b->gamma, .dx = b->dx,
                 .dgamma = b->dgamma, .dbeta = b->dbeta, .dsums = b->dsums, .workspace = b->workspace,
                 .statistics = statistics(b), .through = LK_GPU_THROUGH_SUMS, .dtype = b->dtype, .rows = b->rows,
                 .channels = b->channels);
@@ -216,7 +216,7 @@ static lk_gpu_status run_sgd(const bench *b)
     return CALL(b, sgd_update, .w = b->x, .g = b->dy, .y = b->x, .count = b->count, .rate = 1e-4F);
 }
 
-/* One segment; what its ratio is does not matter. */
+/* One segment; the value of its ratio does not matter. */
 static lk_gpu_status run_lars(const bench *b)
 {
     return CALL(b, lars_update, .w = b->x, .v = b->y, .g = b->dy, .ratios = b->loss, .adapted = b->loss,
@@ -238,8 +238,8 @@ typedef struct kernel {
     const char *name, *what;
     lk_gpu_status (*launch)(const bench *b);
     int dtypes;
-    double elements;   /* of the dtype, that are read and written for each of x */
-    double more_bytes; /* that each of x takes besides */
+    double elements;   /* of the dtype, read and written per element of x */
+    double more_bytes; /* other bytes read and written per element of x */
 } kernel;
 
 /* clang-format off */
@@ -247,8 +247,8 @@ static const kernel kernels[] = {
     {"copy",            "of device memory",                       run_copy,           BY_F32,  2,    0},
     {"matmul",          "a square matrix product",                run_matmul,         BOTH,    0,    0},
     {"channel_sums",    "batch-norm statistics",                  run_channel_sums,   BOTH,    1,    0},
-    {"normalise",       "batch-norm, residual, ReLU",             run_normalise,      BOTH,    3,    0},
-    {"normalise_grad",  "their gradient: sums, then dx",          run_normalise_grad, BOTH,    7,    0},
+    {"normalize",       "batch-norm, residual, ReLU",             run_normalize,      BOTH,    3,    0},
+    {"normalize_grad",  "their gradient: sums, then dx",          run_normalize_grad, BOTH,    7,    0},
     {"max_pool",        "2x2, with where",                        run_max_pool,       BOTH,    1.25, 1},
     {"max_pool_grad",   "2x2",                                    run_max_pool_grad,  BOTH,    1.25, 1},
     {"avg_pool",        "2x2",                                    run_avg_pool,       BOTH,    1.25, 0},
@@ -323,7 +323,7 @@ static lk_gpu_status draw(const bench *b, void *y, lk_dtype dtype, int64_t count
                 .philox = {.key = {key, 0}});
 }
 
-/* Those that no kernel writes; `x` holds the labels as floats meanwhile. */
+/* Fills the arrays that no kernel writes; `x` holds the labels as floats meanwhile. */
 static lk_gpu_status fill_others(const bench *b)
 {
     lk_gpu_status status = CALL(b, random, .y = b->x, .dtype = LK_F32, .count = b->samples, .a = 0, .b = CLASSES,
@@ -344,8 +344,8 @@ static lk_gpu_status fill_others(const bench *b)
     return status;
 }
 
-/* Random numbers of the dtype, with their statistics and pooled maxima. y, Adam's second moment as dx, is not negative.
- */
+/* Fills the others with random numbers of the dtype, and computes their statistics and pooled maxima. y, like dx used
+ * as Adam's second moment, must not be negative. */
 static lk_gpu_status fill_large(const bench *b)
 {
     void *const arrays[] = {b->x, b->dy, b->y, b->dx};
@@ -370,7 +370,7 @@ static double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* Seconds a launch, of `launches` of them; less than 0 where one failed. */
+/* Seconds per launch, over `launches` launches; negative if one failed. */
 static double time_launches(const bench *b, const kernel *k, int launches)
 {
     double began = now();
@@ -386,7 +386,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of the rounds, of about 20 ms each. */
+/* The median of rounds of about 20 ms each. */
 static double measure(const bench *b, const kernel *k)
 {
     double seconds[ROUNDS], first = time_launches(b, k, 1);
@@ -429,7 +429,7 @@ static bool measure_all(bench *b, lk_dtype dtype)
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
         if (!(kernels[i].dtypes & mark))
             continue;
-        /* Anew each time: a kernel may have left what another must not be timed on. */
+        /* Refill before each kernel: the one before may have left values that would distort the time. */
         if (fill_large(b) != LK_GPU_OK) {
             fprintf(stderr, "bench_gpu_kernels: operands: %s\n", b->driver->error());
             return false;

@@ -1,10 +1,10 @@
-/* What it costs two cores of this machine to meet after every step, whatever runs on them.
+/* Measures what it costs two cores of this machine to wait for each other after every step, whatever runs on them.
  *
- * Two threads, each bound to a core, do the same arithmetic on 256 KB of their own, in steps. Free: each its steps.
- * Meeting: they wait for each other after each step, by spinning, which takes less than anything else. Where something
- * takes a core away for a moment, or slows it down, both lose what one of them lost. So the ratio is about the most
- * that two devices of one process can have of two processes with one device each. Free and meeting are measured in
- * turns, steps a second; medians, with the least and the largest ratio of neighbours. --quick: one short round. */
+ * Two threads, each bound to a core, do the same arithmetic on 256 KB of their own, in steps. "Free": each runs its
+ * steps. "Meeting": they wait for each other after each step by spinning, the fastest way. If something takes a core
+ * away for a moment, or slows it down, both threads lose that time. So the ratio is about the most that two devices of
+ * one process can reach, compared with two processes of one device each. Both are measured in turns, in steps per
+ * second; medians, with the least and largest ratio of neighbors. --quick: one short round. */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -26,7 +26,7 @@ typedef struct worker {
 
 typedef struct run {
     worker *workers; /* [THREADS] */
-    int sweeps;      /* over x[] in a step */
+    int sweeps;      /* over x[], per step */
     int steps;
     bool meeting;
     pthread_barrier_t start;
@@ -40,7 +40,7 @@ static double now(void)
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* Stays near 1. */
+/* Values stay near 1. */
 static void sweep(float *x)
 {
     for (int i = 0; i < ELEMENTS; i++)
@@ -74,7 +74,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Steps a second of a thread. */
+/* Steps per second of a thread. */
 static double speed(run *r, bool meeting)
 {
     r->meeting = meeting;

@@ -1,7 +1,7 @@
-/* Operators one by one, as the networks use them, called eagerly on one device: f32, 32 images.
+/* Measures operators one by one, in the sizes of the networks, called eagerly on one device: f32, 32 images.
  *
- * forward: the operator alone; backward: its gradients of all that it takes, as the tape finds them. A value is the
- * best of several rounds, in processor time, for others may use the core too. --quick: one round. */
+ * forward: the operator alone. backward: its gradients with respect to all operands, by the tape. Values are the best
+ * of several rounds, in processor time, because other programs may use the core too. --quick: one round. */
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
@@ -17,8 +17,8 @@ static const char *const names[] = {"conv2d",  "matmul",     "batch_norm", "relu
 
 typedef struct problem {
     kind kind;
-    int channels, size;          /* of an image; matmul, softmax: columns, none */
-    int filters, kernel, stride; /* conv2d; matmul: filters are columns of the product */
+    int channels, size;          /* of an image; matmul, softmax: channels are columns, size is not used */
+    int filters, kernel, stride; /* of conv2d; matmul: filters are columns of the product */
 } problem;
 
 static const problem problems[] = {
@@ -67,7 +67,7 @@ static void make_operands(lk_device *device, const problem *p, lk_tensor **in)
 static lk_tensor *call(const problem *p, lk_tensor *const *in)
 {
     const lk_pool2d_opts pool = {.kernel = {p->kernel, p->kernel}};
-    /* As the networks pad: LeNet and keras-cnn not at all, 3x3 kernels elsewhere by one pixel. */
+    /* Padding of the networks: none in LeNet and keras-cnn, one pixel for other 3x3 kernels. */
     int64_t padding = p->kernel == 3 && p->channels > 1 ? 1 : 0;
     const lk_conv2d_opts conv = {.stride = {p->stride, p->stride}, .padding = {padding, padding}};
     switch (p->kind) {
@@ -95,7 +95,7 @@ static lk_tensor *call(const problem *p, lk_tensor *const *in)
     return NULL;
 }
 
-/* Seconds and flops of a pass forward, and of one back from it. */
+/* Seconds and flops of a forward pass, and of its backward pass. */
 typedef struct cost {
     double seconds, flops;
 } cost;

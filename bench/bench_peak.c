@@ -1,12 +1,12 @@
-/* What a core can do at most, and what a process with a device takes: one JSON object.
+/* Measures the peak of a core and the memory of a process with a device; prints one JSON object.
  *
- * flops: multiply-adds in f32 in one core's vectors, a second, measured. start_bytes: of the process with the library
- * loaded and a device open, before anything else. */
+ * flops: floating-point operations per second of f32 multiply-adds in one core's vectors. start_bytes: memory of the
+ * process with the library loaded and a device open, before anything else. */
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
 
-/* VmRSS of /proc/self/status. */
+/* Reads VmRSS from /proc/self/status. */
 static double resident_bytes(void)
 {
     char line[256];

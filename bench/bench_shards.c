@@ -1,8 +1,8 @@
-/* What shards cost where one device runs all of them: steps of one shard and of several in turns.
+/* Measures the cost of shards when one device runs all of them: steps of one shard and of several, in turns.
  *
- * bench_shards [--quick] [MODEL [BATCH [SHARDS [STEPS [ROUNDS]]]]]: of a reference model or a model file, by default
- * lenet, 256, 8, 4 steps a turn, 15 rounds. Times are processor time of the whole process, so that a busy machine
- * changes them less; input is synthetic. --quick: one round of one step. */
+ * bench_shards [--quick] [MODEL [BATCH [SHARDS [STEPS [ROUNDS]]]]]: a reference model or a model file; by default
+ * lenet, a batch of 256, 8 shards, 4 steps per turn, 15 rounds. Times are processor times of the whole process, which a
+ * busy machine changes less; images are synthetic. --quick: one round of one step. */
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
@@ -42,16 +42,16 @@ static lk_trainer *new_trainer(const setting *s, int64_t shards)
     if (lk_train_defaults(NULL, &config) != LK_OK)
         return NULL;
     config.model = s->model;
-    config.data = "synthetic";
-    config.devices = "1xcpu";
+    config.data.name = "synthetic";
+    config.devices.spec = "1xcpu";
     config.batch_size = s->batch;
-    config.shards = shards;
-    config.limit_train = BATCHES * s->batch;
-    config.limit_val = 0;
+    config.devices.shards = shards;
+    config.data.limit_train = BATCHES * s->batch;
+    config.data.limit_val = 0;
     return lk_trainer_new(&config);
 }
 
-/* Milliseconds a step. */
+/* Milliseconds per step. */
 static double time_steps(lk_trainer *trainer, int64_t steps)
 {
     double began = processor_seconds();

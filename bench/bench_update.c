@@ -1,6 +1,6 @@
-/* What an optimiser's step costs beside the memory it has to move: the parameters of resnet18 on one device.
+/* Compares the time of an optimizer's step with the memory that it must move: the parameters of resnet18 on one device.
  *
- * Each value is the median of several rounds. --quick: one short round. */
+ * Values are medians of several rounds. --quick: one short round. */
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
@@ -23,7 +23,7 @@ static int by_size(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* passes: how often a step reads or writes every element, the copy of the gradients (2) among them. */
+/* passes: how often a step reads or writes every element, including the copy of the gradients (2). */
 typedef struct row {
     const char *what;
     int passes;
@@ -47,7 +47,7 @@ static void print_times(const char *what, int passes, double *samples, int round
            1e3 * samples[rounds - 1], 1e-9 * bytes / middle);
 }
 
-/* A kernel that does nothing but move memory, for comparison. */
+/* A kernel that only moves memory, for comparison. */
 static lk_status measure_copy(lk_device *device, int rounds)
 {
     double samples[MAX_ROUNDS];

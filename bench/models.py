@@ -1,4 +1,4 @@
-"""Networks on one and on two cores, in f32 and bf16, ours beside PyTorch in turns: speed, and memory."""
+"""Compares speed and memory of networks with PyTorch, in turns, on one and on two cores, in f32 and bf16."""
 import json
 import re
 import statistics
@@ -87,7 +87,7 @@ def ways_to_use(bench, cores):
 
 
 class Samples:
-    """Of one side: what each process said of itself."""
+    """What each process of one side has reported."""
 
     def __init__(self):
         self.samples, self.failure = [], None
@@ -120,7 +120,7 @@ def make_peers(bench, cores):
 
 
 def read_peak(bench, cpus):
-    """What a core can do now."""
+    """Measures the current peak of a core."""
     program = bench.args.lockstep.parent / "bench" / "bench_peak"
     if not program.exists():
         raise NotMeasured(f"there is no {program}")
@@ -188,7 +188,7 @@ class Row:
         return self.ours.median("images_per_second") / peer.samples.median("images_per_second")
 
     def peer_speed(self, peer):
-        """Of one sample, which may be of one long step, two digits."""
+        """One sample may be a single long step, so it gets two digits."""
         speeds = peer.samples.values("images_per_second")
         return summary(speeds, 0 if statistics.median(speeds) >= 100 else 1 if len(speeds) > 1 else 2)
 
@@ -232,7 +232,7 @@ class Row:
 
 
 def find_difference(bench, name):
-    """What tells that ours and every PyTorch's are not the same network, which have as many parameters; None: nothing."""
+    """Why ours and some PyTorch's are not the same network: their numbers of parameters differ; None: they are equal."""
     model = NETWORKS[name].model or name
     text = subprocess.run([bench.args.lockstep, "summary", "--model", model], capture_output=True, text=True).stdout
     ours = re.search(r"^total\s+(\d+)", text, re.MULTILINE)
@@ -249,14 +249,14 @@ def about(seconds):
 
 
 def estimate(bench, rows):
-    """Seconds, where a step is short beside a sample: starting PyTorch takes some 4 s, ours half a second."""
+    """Seconds, if a step is short compared with a sample: starting PyTorch takes about 4 s, ours half a second."""
     length = bench.args.seconds
     ways = sum(len(make_peers(bench, row.cores)) for row in rows)
     return bench.args.samples * (len(rows) * (2 * length + 1) + ways * (length + 5)) + len(rows) * 3
 
 
 def measure(bench):
-    """Prints the tables. False where something failed."""
+    """Prints the tables. False: something failed."""
     args, good, began = bench.args, True, time.monotonic()
     rows = [Row(name, dtype, batch, cores) for name in args.models or REFERENCES for batch in args.batch_sizes or [None]
             for dtype in args.dtypes for cores in args.cores]

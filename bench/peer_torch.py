@@ -65,7 +65,7 @@ def measure(step, args):
 
 
 def memory(key):
-    """Of this process, in bytes: VmHWM is the most that there ever was, VmRSS what is there now."""
+    """Memory of this process in bytes: VmHWM is the peak, VmRSS the current size."""
     for line in open("/proc/self/status"):
         if line.startswith(key + ":"):
             return int(line.split()[1]) * 1024
@@ -80,7 +80,7 @@ def total(bytes_of_process, processes):
 
 
 def run(rank, args, meeting):
-    """One of the processes. What goes wrong is one line on standard error."""
+    """Runs one of the processes. Errors are one line on standard error."""
     try:
         report(rank, args, meeting)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""Processes that are measured, and the machine that they run on."""
+"""Starts processes and measures them, and describes the machine."""
 import json
 import os
 import platform
@@ -36,7 +36,7 @@ def processor():
 
 
 def machine():
-    """What the figures depend on besides the programs."""
+    """The machine and the software that figures depend on."""
     memory = next((line.split()[1] for line in open("/proc/meminfo") if line.startswith("MemTotal")), "0")
     return {"processor": processor(), "cpus": len(physical_cpus()), "memory_bytes": int(memory) * 1024,
             "system": platform.platform(), "python": platform.python_version()}
@@ -60,7 +60,7 @@ class Process:
                                         preexec_fn=cpus and (lambda: os.sched_setaffinity(0, cpus)))
 
     def wait(self):
-        """As wait4, within the limit."""
+        """Waits as wait4 does, up to the limit."""
         if self.limit is None:
             return os.wait4(self.process.pid, 0)
         try:
@@ -76,7 +76,7 @@ class Process:
         raise Failed(f"not done after {self.limit:.0f} s")
 
     def kill_group(self):
-        """Ends it with all that it has started; of one with a limit."""
+        """Ends it with all processes that it has started, if it has a limit."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:  # it has ended
@@ -88,7 +88,7 @@ class Process:
         self.process.returncode = -signal.SIGKILL
 
     def finish(self):
-        """What it wrote is in `stdout` and `stderr` too, also where it failed."""
+        """Its output is also in `stdout` and `stderr`, even if it failed."""
         try:
             _, status, usage = self.wait()
         finally:

@@ -1,9 +1,9 @@
-"""Tables of what was measured."""
+"""Formats tables of measurements."""
 import statistics
 
 
 def summary(samples, digits):
-    """The median, and behind it the least and the largest."""
+    """The median, then the least and the largest."""
     middle, least, largest = (f"{v:.{digits}f}" for v in (statistics.median(samples), min(samples), max(samples)))
     return middle if len(samples) == 1 else f"{middle} ({least}-{largest})"
 

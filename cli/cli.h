@@ -1,9 +1,9 @@
-/* What the files of the command share. A file cmd_NAME.c holds one command and exports one symbol, its cli_command.
+/* Declarations that all commands share. A file cmd_NAME.c holds one command and exports one symbol, its cli_command.
  *
- * What a command was asked for goes to stdout, all else to stderr. Exit status: 0; 2 for a command line that makes no
- * sense (LK_ERR_ARGUMENT); 130 when interrupted (LK_ERR_INTERRUPTED); 1 for everything else. */
-#ifndef LK_CLI_H
-#define LK_CLI_H
+ * A command prints its results to stdout and everything else to stderr. Its exit status is 0 for success, 2 for a
+ * command line that makes no sense (LK_ERR_ARGUMENT), 130 after an interrupt (LK_ERR_INTERRUPTED), and 1 for any other
+ * error. */
+#pragma once
 
 #include "lockstep/options.h"
 
@@ -13,57 +13,65 @@ enum { CLI_MAX_OPTIONS = 96 };
 
 typedef struct cli_command {
     const char *name;
-    const char *summary;   /* one line without its full stop */
-    const char *arguments; /* what follows the options in the usage line: "[COMMAND]"; NULL: nothing may */
-    const char *details;   /* paragraphs below the options in help, each line with its end; NULL: none */
+    const char *summary;   /* one line without a full stop */
+    const char *arguments; /* arguments after the options, for the usage line: "[COMMAND]"; NULL: none are allowed */
+    const char *details;   /* paragraphs below the options in help, whose lines end in newlines; NULL: none */
     const lk_option *options;
     size_t option_count;
-    /* Instead of `options`: fills `table`, of CLI_MAX_OPTIONS, and gives how many there are. For a command that takes
-     * options of another table. */
+    /* Used instead of `options` by commands that take options of another table: fills `table`, which holds
+     * CLI_MAX_OPTIONS, and gives their number. */
     size_t (*make_options)(lk_option *table);
-    size_t config_size; /* of the struct that their offsets refer to, where others parse them too */
-    bool is_internal;   /* the project's own commands start it: not listed in help */
-    /* Gets what follows the command's name and gives the exit status. */
+    size_t config_size; /* size of the struct that offsets refer to, if other commands parse the options too */
+    bool is_internal;   /* started by other commands or the build only; help does not list it */
+    /* Takes the arguments after the command's name and gives the exit status. */
     int (*run)(int argc, char **argv);
 } cli_command;
 
 #define CLI_COMMAND(name) extern const cli_command cmd_##name;
-#include "commands.def"
+#include "cli/commands.def"
 #undef CLI_COMMAND
 
-/* Defaults, then environment, then command line. Arguments that are no options are an error where `positionals` is
- * NULL; otherwise lk_options_parse says where they are. */
+/* Sets `config` from defaults, then environment, then command line. Arguments that are not options are moved to the
+ * front of argv and counted in *positionals; they are an error if `positionals` is NULL. See lk_options_parse. */
 lk_status cli_parse(const cli_command *command, int argc, char **argv, void *config, int *positionals);
 
-/* Prints a text that may hold names from outside: control characters, which could also speak to a terminal, as '?'. */
+/* Prints a text that may come from outside, with '?' for control characters, which could control the terminal. */
 void cli_print_clean(const char *text, FILE *stream);
 
-/* Columns that a text of UTF-8 takes in a terminal, each character one. */
+/* Columns that a UTF-8 text takes in a terminal, counting one per character. */
 int cli_text_width(const char *text);
 
-/* Prints that memory did not suffice; gives LK_ERR_MEMORY, without an error of the thread's. */
+/* Prints a text likewise to standard output, then spaces up to `width` columns. */
+void cli_print_padded(const char *text, int width);
+
+/* Prints `json`, a text to be freed with lk_free, as a line, and frees it. NULL: gives the error of the call that
+ * should have made it. */
+lk_status cli_print_json(char *json, FILE *stream);
+
+/* Prints that memory ran out and gives LK_ERR_MEMORY, without setting the thread's error. */
 lk_status cli_out_of_memory(void);
 
-/* Prints "lockstep: " and the thread's error as one line to stderr, and gives the exit status that belongs to it. */
+/* Prints "lockstep: " and the thread's error as one line to stderr, and gives the exit status for it. */
 int cli_fail(void);
 
-/* The same with a text of the command's own; always gives 2. */
+/* Prints "lockstep: " and the formatted text as one line to stderr, and gives 2. */
 int cli_usage_error(const char *format, ...) LK_PRINTF(1, 2);
 
-/* Whether the file of an option can be written, before time is spent on what goes there; one that is there stays as it
- * is. 0, or what cli_fail would give, with the error printed. */
+/* Prints "lockstep: PATH: cannot be written: …" with the text of `error`, a value of errno, and gives 1. */
+int cli_cannot_write(const char *path, int error);
+
+/* Checks that the file of an option can be written, before time is spent on its contents; an existing file stays as it
+ * is. Gives 0, or 1 with the error printed. */
 int cli_check_file(const char *option, const char *path);
 
-/* The command of that name, or NULL with the error printed. */
+/* The command called `name`, or NULL with the error printed. */
 const cli_command *cli_find_command(const char *name);
 
-/* The commands that help lists, in its order; NULL past the last. */
+/* Command `index` of those that help lists, in its order; NULL past the last. */
 const cli_command *cli_listed_command(size_t index);
 
-/* The options of a command: its own table, or what it fills `made`, of CLI_MAX_OPTIONS, with. */
+/* The options of a command: its own table, or `made`, of CLI_MAX_OPTIONS, filled by its make_options. */
 const lk_option *cli_options_of(const cli_command *command, lk_option *made, size_t *count);
 
 void cli_print_overview(FILE *stream);
 void cli_print_help(const cli_command *command, FILE *stream);
-
-#endif

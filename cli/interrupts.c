@@ -1,20 +1,19 @@
-#include "interrupts.h"
+#include "cli/interrupts.h"
 
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-static void (*end_work_at_hand)(void *work);
-static _Atomic(void *) work_at_hand;
-static bool is_supervised; /* `lockstep launch` says it once for all of its ranks */
+static void (*end_current_work)(void *work);
+static _Atomic(void *) current_work;
+static bool is_supervised; /* `lockstep launch` prints the message once for all of its ranks */
 static atomic_int interrupts;
-static atomic_bool is_asked; /* cli_is_interrupted tells */
-static atomic_int handlers;  /* that may hold the work at hand: a signal may come to any thread */
+static atomic_bool is_asked; /* cli_is_interrupted is being called, and reports interrupts */
+static atomic_int handlers;  /* running ones, which may use the work: a signal may come to any thread */
 
 static void on_interrupt(int signal)
 {
@@ -23,12 +22,12 @@ static void on_interrupt(int signal)
     static const char stopping[] = "\nlockstep: stopping; a second interrupt ends at once\n";
     int saved = errno;
     atomic_fetch_add(&handlers, 1);
-    void *work = atomic_load(&work_at_hand);
+    void *work = atomic_load(&current_work);
     bool asked = atomic_load(&is_asked);
     if (atomic_fetch_add(&interrupts, 1) > 0 || (!work && !asked))
         _exit(130);
     if (work)
-        end_work_at_hand(work);
+        end_current_work(work);
     atomic_fetch_sub(&handlers, 1);
     if (!is_supervised)
         (void)!(asked ? write(STDERR_FILENO, stopping, sizeof stopping - 1)
@@ -39,7 +38,7 @@ static void on_interrupt(int signal)
 void cli_catch_interrupts(void (*end_work)(void *work))
 {
     struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = SA_RESTART};
-    end_work_at_hand = end_work;
+    end_current_work = end_work;
     is_supervised = getenv("LOCKSTEP_HEARTBEAT");
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
@@ -48,11 +47,11 @@ void cli_catch_interrupts(void (*end_work)(void *work))
 
 void cli_set_work(void *work)
 {
-    atomic_store(&work_at_hand, work);
+    atomic_store(&current_work, work);
     while (atomic_load(&handlers) > 0)
         sched_yield();
     if (atomic_exchange(&is_asked, false) && work && atomic_load(&interrupts) > 0)
-        end_work_at_hand(work);
+        end_current_work(work);
 }
 
 bool cli_is_interrupted(void)
@@ -64,6 +63,6 @@ bool cli_is_interrupted(void)
 void cli_stop_asking(void)
 {
     atomic_store(&is_asked, false);
-    if (atomic_load(&interrupts) > 0 && !atomic_load(&work_at_hand))
+    if (atomic_load(&interrupts) > 0 && !atomic_load(&current_work))
         _exit(130);
 }

@@ -1,23 +1,20 @@
-/* Interrupts (SIGINT, SIGTERM): the first ends the work at hand in good order; a second, or one while there is no such
- * work, ends the process at once with status 130. */
-#ifndef LK_CLI_INTERRUPTS_H
-#define LK_CLI_INTERRUPTS_H
+/* Interrupts (SIGINT, SIGTERM): the first asks the current work to end; a second, or one without current work, ends the
+ * process at once with status 130. */
+#pragma once
 
 #include <stdbool.h>
 
-/* Begins to catch them. `end_work` is called in the signal handler, with the work that cli_set_work was given; NULL
- * where there never is any. */
+/* Begins to catch them. The signal handler calls `end_work` with the work that cli_set_work was given; NULL: for
+ * commands that never set work. */
 void cli_catch_interrupts(void (*end_work)(void *work));
 
-/* NULL: there is no work. The work before may be freed when this is back. An interrupt that cli_is_interrupted was to
- * tell of ends the new work. */
+/* Sets the current work; NULL: none. On return the previous work may be freed. If an interrupt came since the last
+ * cli_is_interrupted, the new work is ended. */
 void cli_set_work(void *work);
 
-/* From the first question on the first interrupt ends nothing by itself, until cli_set_work or cli_stop_asking: who
- * asks ends what it does. */
+/* Returns whether an interrupt has come. After the first call an interrupt ends nothing, until cli_set_work or
+ * cli_stop_asking: the caller must keep asking and end its work itself. */
 bool cli_is_interrupted(void);
 
-/* Where nobody asks any more an interrupt ends the process as above, and so does one that nobody has been told of. */
+/* The caller will not ask again: from now on interrupts end the process, and so does one since it last asked. */
 void cli_stop_asking(void);
-
-#endif

@@ -1,4 +1,7 @@
-#include "cli.h"
+/* Finds the command and runs it; help, and errors as commands print them. */
+#include "cli/cli.h"
+
+#include "lockstep/tensor.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,7 +15,7 @@
 
 static const cli_command *const commands[] = {
 #define CLI_COMMAND(name) &cmd_##name,
-#include "commands.def"
+#include "cli/commands.def"
 #undef CLI_COMMAND
 };
 enum { COMMAND_COUNT = sizeof commands / sizeof commands[0] };
@@ -31,13 +34,29 @@ int cli_text_width(const char *text)
     return width;
 }
 
+void cli_print_padded(const char *text, int width)
+{
+    int missing = width - cli_text_width(text);
+    cli_print_clean(text, stdout);
+    printf("%*s", missing > 0 ? missing : 0, "");
+}
+
+lk_status cli_print_json(char *json, FILE *stream)
+{
+    if (!json)
+        return lk_error_status();
+    fprintf(stream, "%s\n", json);
+    lk_free(json);
+    return LK_OK;
+}
+
 lk_status cli_out_of_memory(void)
 {
     fputs("lockstep: out of memory\n", stderr);
     return LK_ERR_MEMORY;
 }
 
-/* At once, for other processes may print too. */
+/* Prints with one call, because other processes may print to the same terminal. */
 static void print_error_line(const char *text)
 {
     char *line = NULL;
@@ -78,7 +97,15 @@ int cli_usage_error(const char *format, ...)
     return 2;
 }
 
-/* A pipe is left alone: its reader would take the end of a look for the end. */
+int cli_cannot_write(const char *path, int error)
+{
+    fputs("lockstep: ", stderr);
+    cli_print_clean(path, stderr);
+    fprintf(stderr, ": cannot be written: %s\n", strerror(error));
+    return 1;
+}
+
+/* A pipe is not opened: its reader would take closing it for the end of the data. */
 int cli_check_file(const char *option, const char *path)
 {
     struct stat there;
@@ -118,7 +145,7 @@ const cli_command *cli_find_command(const char *name)
     if (near)
         cli_usage_error("unknown command '%s': did you mean '%s'?", name, near);
     else
-        cli_usage_error("unknown command '%s': 'lockstep help' lists those there are", name);
+        cli_usage_error("unknown command '%s': see 'lockstep help' for a list", name);
     return NULL;
 }
 
@@ -139,7 +166,7 @@ const lk_option *cli_options_of(const cli_command *command, lk_option *made, siz
 void cli_print_overview(FILE *stream)
 {
     fputs("Usage: lockstep COMMAND [OPTION…]\n\n"
-          "Trains image-classification networks on several devices, to the same bits on any number of them.\n\n",
+          "Trains image-classification networks on several devices, with the same bits on any number of them.\n\n",
           stream);
     const cli_command *command;
     for (size_t i = 0; (command = cli_listed_command(i)); i++)
@@ -162,8 +189,8 @@ void cli_print_help(const cli_command *command, FILE *stream)
         fprintf(stream, "\n%s", command->details);
 }
 
-/* A closed standard stream would let the next file opened take its number, and our lines end up in that file. Opened
- * the wrong way round, so that reading and writing still fail. */
+/* If a standard stream is closed, the next file that is opened would take its number and get our output. /dev/null
+ * takes it instead, opened the wrong way round so that reads and writes still fail. */
 static void occupy_closed_streams(void)
 {
     static const int wrong_way[] = {O_WRONLY, O_RDONLY, O_RDONLY};
@@ -182,11 +209,10 @@ static bool asks_for_help(int argc, char **argv)
     return false;
 }
 
-static int run(int argc, char **argv)
+static int run_command(int argc, char **argv)
 {
-    if (argc < 2)
-        return cli_usage_error("a command is missing: 'lockstep help' lists those there are");
-    const char *name = argv[1];
+    const char *name = argc < 2 ? "help" : argv[1];
+    int count = argc < 2 ? 0 : argc - 2;
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         name = "help";
     else if (strcmp(name, "--version") == 0)
@@ -194,19 +220,19 @@ static int run(int argc, char **argv)
     const cli_command *command = cli_find_command(name);
     if (!command)
         return 2;
-    if (asks_for_help(argc - 2, argv + 2)) {
+    if (asks_for_help(count, argv + 2)) {
         cli_print_help(command, stdout);
         return 0;
     }
-    return command->run(argc - 2, argv + 2);
+    return command->run(count, argv + 2);
 }
 
 int main(int argc, char **argv)
 {
     occupy_closed_streams();
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN); /* a limit of files' sizes is an error of the write, as a full disk is */
-    int status = run(argc, argv);
+    signal(SIGXFSZ, SIG_IGN); /* writes beyond a limit of file size then fail like writes to a full disk */
+    int status = run_command(argc, argv);
     bool written = !ferror(stdout);
     if (fclose(stdout) != 0)
         written = false;

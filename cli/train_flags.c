@@ -1,11 +1,11 @@
-#include "train_flags.h"
+#include "cli/train_flags.h"
 
-#include "cli.h"
-#include "data_progress.h"
+#include "cli/cli.h"
+#include "cli/text/data_progress.h"
 
 #include <string.h>
 
-/* Read twice: once for the recipe, whose settings are then overridden by all other flags. */
+/* Parses twice: first to find the recipe, then to let all other options override its settings. */
 lk_status cli_parse_train(const lk_option *options, size_t count, int argc, char **argv, void *config,
                           void (*amend)(void *config))
 {
@@ -21,11 +21,11 @@ lk_status cli_parse_train(const lk_option *options, size_t count, int argc, char
         return status;
     if (amend)
         amend(config);
-    ((lk_train_config *)config)->data_progress = cli_show_data_progress;
+    ((lk_train_config *)config)->data.progress = cli_show_data_progress;
     return lk_options_parse(options, count, argc, argv, config, NULL);
 }
 
-static bool is_one_of(const char *name, const char *const *names)
+static bool names_contain(const char *name, const char *const *names)
 {
     for (; names && *names; names++)
         if (strcmp(name, *names) == 0)
@@ -43,7 +43,7 @@ size_t cli_train_options(const lk_option *own, size_t n_own, const char *const *
         table[count] = own[count];
     for (int i = 0; i < LK_TRAIN_OPTION_COUNT; i++) {
         const lk_option *option = &lk_train_options[i];
-        if (!is_one_of(option->name, records) && !is_one_of(option->name, without))
+        if (!names_contain(option->name, records) && !names_contain(option->name, without))
             table[count++] = *option;
     }
     return count;
@@ -51,23 +51,29 @@ size_t cli_train_options(const lk_option *own, size_t n_own, const char *const *
 
 int cli_check_one_process(const lk_train_config *config)
 {
-    static const char *const of_processes[] = {"multi-worker", "parameter-server", NULL};
-    if (config->strategy && is_one_of(config->strategy, of_processes))
-        return cli_usage_error("--strategy %s: is for `lockstep train`", config->strategy);
+    static const char *const several_processes[] = {"multi-worker", "parameter-server", NULL};
+    if (config->devices.strategy && names_contain(config->devices.strategy, several_processes))
+        return cli_usage_error("--strategy %s: is for `lockstep train`", config->devices.strategy);
     return 0;
+}
+
+void cli_interrupt_trainer(void *trainer)
+{
+    lk_trainer_interrupt(trainer);
 }
 
 void cli_leave_out_records(lk_train_config *config)
 {
-    config->log_dir = config->checkpoint_dir = NULL;
-    config->resume = config->override = false;
-    config->throughput = config->total_time = config->plot = config->ledger = config->json = false;
+    config->records.log_dir = config->checkpoints.dir = NULL;
+    config->checkpoints.resume = config->checkpoints.override = false;
+    config->records.throughput = config->records.total_time = config->records.plot = config->records.ledger =
+        config->records.json = false;
 }
 
 void cli_leave_out_evaluation(lk_train_config *config)
 {
-    config->limit_val = 0;
-    config->target_accuracy = config->patience = -1;
-    config->early_stop = 0;
-    config->precise_batch_norm = 0;
+    config->data.limit_val = 0;
+    config->stop.target_accuracy = config->stop.patience = -1;
+    config->stop.early_stop = 0;
+    config->batch_norm.precise = 0;
 }

@@ -1,14 +1,14 @@
-# The plug-in for CUDA, liblockstep_cuda.so beside the command, where the toolkit and cuDNN are there. What tests run in
-# its place is in tests/cuda_emulated.
+# The CUDA plug-in, liblockstep_cuda.so next to the command, if the toolkit and cuDNN are found. Tests run another plug-in in
+# its place: tests/cuda_emulated.
 include(CheckLanguage)
 
-file(GLOB LK_GPU_KERNELS CONFIGURE_DEPENDS src/cuda/gpu_*.cu)
-file(GLOB LK_GPU_LIBRARIES CONFIGURE_DEPENDS src/cuda/gpu_*.c)
+file(GLOB LK_GPU_KERNELS CONFIGURE_DEPENDS src/cuda/plugin/gpu_*.cu)
+file(GLOB LK_GPU_LIBRARIES CONFIGURE_DEPENDS src/cuda/plugin/gpu_*.c)
 
 # --- what is there ---------------------------------------------------------------------------------------------------
 
-# LK_CUDA_MISSING: why there is no plug-in; empty where there is one. CMake's own search for a compiler looks only along
-# the path and at $CUDACXX.
+# Sets LK_CUDA_MISSING to the reason why there is no plug-in, or to nothing. CMake looks for nvcc only in $PATH and
+# $CUDACXX, so the toolkit's own is named first.
 function(lk_find_cuda)
   set(missing "")
   find_package(CUDAToolkit 12.0 QUIET)
@@ -55,7 +55,7 @@ if(LK_CUDA_MISSING)
   message(STATUS "CUDA: no plug-in: ${LK_CUDA_MISSING}")
 else()
   message(STATUS "CUDA: ${LK_CUDA_VERSION}")
-  # Ampere and Hopper as they are; PTX for what comes after.
+  # Machine code for Ampere and Hopper, PTX for later GPUs.
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 90-virtual)
   endif()
@@ -83,7 +83,7 @@ else()
     get_filename_component(nccl_folder ${NCCL_LIBRARY} DIRECTORY)
   endif()
   target_link_options(lockstep_cuda PRIVATE LINKER:--exclude-libs,ALL LINKER:--no-undefined)
-  # Said outright, for CMake takes the toolkit's folder for one that the dynamic linker knows.
+  # CMake omits the toolkit's folder, which it believes to be known to the dynamic linker.
   get_filename_component(cudnn_folder ${CUDNN_LIBRARY} DIRECTORY)
   set(folders ${CUDAToolkit_LIBRARY_DIR} ${cudnn_folder} ${nccl_folder})
   list(REMOVE_DUPLICATES folders)

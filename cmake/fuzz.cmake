@@ -1,7 +1,7 @@
-# Fuzz targets, tests/fuzz/NAME_fuzz.c with seeds in tests/fuzz/corpus/NAME. Each is a program fuzz/NAME_changes, which any
-# compiler makes and which goes through the seeds and changes of them, and, where there is clang with libFuzzer, a program
-# fuzz/NAME: for that one the parsers are compiled anew, with coverage and sanitizers, and linked in front of the library.
-# Both are tests, for seconds; `./dev fuzz` goes on for longer.
+# Fuzz targets: tests/fuzz/NAME_fuzz.c with seeds in tests/fuzz/corpus/NAME. Each gives two programs. fuzz/NAME_changes needs no
+# special compiler and runs the seeds and fixed mutations of them. fuzz/NAME needs clang with libFuzzer; for it the parsers are
+# compiled again with coverage and sanitizers, and linked in front of the library. As tests both run for seconds; `./dev fuzz`
+# runs the second one for longer.
 
 find_program(LK_CLANG NAMES clang clang-19 clang-18 clang-17 clang-16 clang-15 clang-14)
 set(LK_FUZZ_FLAGS -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all)
@@ -27,7 +27,7 @@ if(NOT ONEDNN_FOUND)
   list(FILTER LK_FUZZ_LIBRARIES EXCLUDE REGEX "NOTFOUND")
 endif()
 
-# lk_fuzz(NAME SOURCES SOURCE… [SEEDS FOLDER…]): the sources are what clang compiles anew, the folders have more seeds.
+# lk_fuzz(NAME SOURCES SOURCE… [SEEDS FOLDER…]): clang compiles SOURCES again; the folders hold more seeds.
 function(lk_fuzz name)
   cmake_parse_arguments(PARSE_ARGV 1 of "" "" "SOURCES;SEEDS")
   set(seeds ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${name})
@@ -70,20 +70,20 @@ function(lk_fuzz name)
           -artifact_prefix=${PROJECT_BINARY_DIR}/fuzz/${name}- ${found} ${seeds})
 endfunction()
 
-lk_fuzz(idx SOURCES src/data/idx.c src/data/byte_source.c)
-lk_fuzz(gzip SOURCES src/data/idx.c src/data/byte_source.c)
+lk_fuzz(idx SOURCES src/data/formats/idx.c src/data/formats/byte_source.c)
+lk_fuzz(gzip SOURCES src/data/formats/idx.c src/data/formats/byte_source.c)
 lk_fuzz(picture SEEDS tests/data/pictures
-        SOURCES src/data/image.c src/data/picture.c src/data/png_codec.c src/data/jpeg_codec.c src/data/pnm_codec.c
-                src/data/resize.c)
-lk_fuzz(csv SOURCES src/data/csv.c src/data/samples.c src/data/byte_source.c)
+        SOURCES src/data/pictures/image.c src/data/pictures/picture.c src/data/pictures/png_codec.c src/data/pictures/jpeg_codec.c src/data/pictures/pnm_codec.c
+                src/data/pictures/resize.c)
+lk_fuzz(csv SOURCES src/data/formats/csv.c src/data/samples.c src/data/formats/byte_source.c)
 lk_fuzz(model SEEDS examples/models
         SOURCES src/nn/model_file.c src/nn/model_words.c src/nn/model.c src/nn/model_build.c src/nn/model_names.c)
-lk_fuzz(cluster SOURCES src/dist/cluster.c)
+lk_fuzz(cluster SOURCES src/dist/service/cluster.c)
 lk_fuzz(safetensors SOURCES src/io/safetensors.c)
-lk_fuzz(checkpoint SOURCES src/train/checkpoint_folder.c src/train/checkpoint_read.c src/train/checkpoint_files.c src/train/checkpoint_state.c
+lk_fuzz(checkpoint SOURCES src/train/checkpoint/checkpoint_folder.c src/train/checkpoint/checkpoint_read.c src/train/checkpoint/checkpoint_files.c src/train/checkpoint/checkpoint_state.c
                 src/io/safetensors.c)
-lk_fuzz(records SOURCES src/train/run_records.c src/io/json.c src/io/bytes.c)
-lk_fuzz(cifar SOURCES src/data/cifar.c src/data/samples.c src/data/byte_source.c)
+lk_fuzz(records SOURCES src/report/run_records.c src/io/json.c src/io/bytes.c)
+lk_fuzz(cifar SOURCES src/data/formats/cifar.c src/data/samples.c src/data/formats/byte_source.c)
 lk_fuzz(tuning SOURCES src/io/tuning_file.c)
-lk_fuzz(scaling SOURCES src/train/scaling_file.c src/train/scaling_model.c)
-lk_fuzz(packed SOURCES src/data/packed_file.c src/data/samples.c src/data/byte_source.c)
+lk_fuzz(scaling SOURCES src/report/scaling_file.c src/report/scaling_model.c)
+lk_fuzz(packed SOURCES src/data/formats/packed_file.c src/data/samples.c src/data/formats/byte_source.c)

@@ -1,5 +1,5 @@
-# The shared library with its headers, found by pkg-config and by find_package(lockstep); the command with its manual
-# pages and completion; plug-ins (cmake/cuda.cmake, mpi.cmake) in a folder of their own. Components are packages: see
+# Installs the shared library with its headers, for pkg-config and find_package(lockstep), and the command with its manual pages and
+# completion. Plug-ins have a folder of their own (cmake/cuda.cmake, mpi.cmake). Components become packages: see
 # cmake/package.cmake.
 include(CMakePackageConfigHelpers)
 
@@ -17,7 +17,7 @@ install(EXPORT lockstep-targets NAMESPACE lockstep:: DESTINATION ${LK_PACKAGE_DI
 install(FILES ${PROJECT_BINARY_DIR}/lockstep-config.cmake ${PROJECT_BINARY_DIR}/lockstep-config-version.cmake
         DESTINATION ${LK_PACKAGE_DIR} COMPONENT development)
 
-# Relative to where the file itself lies, so that a prefix given only at installation holds too.
+# Paths are relative to the installed file, so that a prefix given at installation works too.
 file(RELATIVE_PATH LK_PREFIX_FROM_PC /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
 configure_file(cmake/lockstep.pc.in lockstep.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT development)
@@ -26,8 +26,8 @@ install(FILES ${PROJECT_BINARY_DIR}/lockstep.pc DESTINATION ${CMAKE_INSTALL_LIBD
 
 install(TARGETS lockstep RUNTIME COMPONENT command)
 
-# The command knows its own options, so it writes what is made from them. Another machine's cannot be asked, and under
-# ThreadSanitizer it may not start without help.
+# The command writes its manual pages and completion from its option tables. That needs a command which runs here: not a
+# cross-compiled one, nor one under ThreadSanitizer, which may need help to start.
 if(NOT CMAKE_CROSSCOMPILING AND NOT LK_SANITIZE)
   set(folder ${PROJECT_BINARY_DIR}/manual)
   file(MAKE_DIRECTORY ${folder})
@@ -48,7 +48,7 @@ if(NOT CMAKE_CROSSCOMPILING AND NOT LK_SANITIZE)
   add_custom_target(manual ALL DEPENDS manual.stamp)
   install(DIRECTORY ${folder}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR} COMPONENT command)
   install(FILES ${folder}/lockstep DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions COMPONENT command)
-  # zsh looks into the one below /usr/local, as other systems' do below /usr; Debian's packages have the other.
+  # zsh reads site-functions; Debian's packages use vendor-completions.
   install(FILES ${folder}/_lockstep DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT unpackaged)
   install(FILES ${folder}/_lockstep DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions COMPONENT command
           EXCLUDE_FROM_ALL)
@@ -56,6 +56,6 @@ if(NOT CMAKE_CROSSCOMPILING AND NOT LK_SANITIZE)
           COMPONENT command)
 endif()
 
-# What help and manual pages refer to, in the places to which its links lead.
+# Documents and examples, to which help and manual pages refer.
 install(FILES README.md DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/lockstep COMPONENT command)
 install(DIRECTORY docs examples DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/lockstep COMPONENT command)

@@ -1,13 +1,13 @@
-# Own kernels that are compiled for several instruction sets, each copy with its flags: see src/cpu/vector.h. LK_ISAS are
-# those of the library; `lockstep_emulated` is for tests, which also run code for wide vectors on processors without.
+# Own kernels are compiled once for each instruction set, with its flags: see src/cpu/vector/vector.h. LK_ISAS lists the sets of the
+# library. Tests link `lockstep_emulated`, which runs code for wide vectors on any processor with AVX2.
 
 set(LK_KERNELS "")
-foreach(name direct_conv isa_table lanes_conv lanes_grad lanes_pool lanes_winograd lanes_winograd_points winograd_conv
-             winograd_points)
+foreach(name isa_table blocks/direct_conv blocks/winograd_conv blocks/winograd_points lanes/lanes_conv lanes/lanes_grad
+             lanes/lanes_pool lanes/lanes_winograd lanes/lanes_winograd_points)
   list(APPEND LK_KERNELS ${PROJECT_SOURCE_DIR}/src/cpu/${name}.c)
 endforeach()
 
-# lk_kernels(isa kind flags...): LK_KERNELS as a library lockstep_ISA.
+# lk_kernels(isa kind flags...): makes the library lockstep_ISA of LK_KERNELS.
 function(lk_kernels isa kind)
   string(TOUPPER ${isa} macro)
   add_library(lockstep_${isa} ${kind} ${LK_KERNELS})

@@ -1,6 +1,6 @@
-# The libraries below: LK_LIBRARIES to link, LK_BUILD_INFO what `lockstep doctor` is told about them.
+# Finds libraries. Sets LK_LIBRARIES, to link, and LK_BUILD_INFO, for `lockstep doctor`.
 
-# What must be there.
+# Required libraries.
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
 find_package(PkgConfig REQUIRED)
@@ -9,7 +9,7 @@ pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
 set(LK_LIBRARIES Threads::Threads ZLIB::ZLIB PkgConfig::XXHASH PkgConfig::JANSSON m ${CMAKE_DL_LIBS})
 set(LK_BUILD_INFO "")
 
-# What is used where it is there.
+# Optional libraries.
 if(LK_WITH_HWLOC)
   pkg_check_modules(HWLOC IMPORTED_TARGET hwloc)
   if(HWLOC_FOUND)
@@ -38,7 +38,7 @@ if(LK_WITH_PNG)
   endif()
 endif()
 
-# libjpeg-turbo: what is not it has neither jpeg_mem_src nor the same bits.
+# libjpeg-turbo: other libraries lack jpeg_mem_src and decode to other bits.
 if(LK_WITH_JPEG)
   pkg_check_modules(JPEG IMPORTED_TARGET libjpeg>=2.0)
   if(JPEG_FOUND)
@@ -53,8 +53,7 @@ if(LK_WITH_ZMQ)
   endif()
 endif()
 
-# Not find_package(dnnl): Debian's package configuration stops with an error where OpenCL's headers are missing, which a
-# CPU has no use for.
+# find_package(dnnl) does not work: Debian's configuration fails without OpenCL's headers, which a CPU does not need.
 if(LK_WITH_ONEDNN)
   find_path(ONEDNN_INCLUDE_DIR oneapi/dnnl/dnnl.h)
   find_library(ONEDNN_LIBRARY dnnl)
@@ -83,7 +82,7 @@ foreach(library ONEDNN HWLOC CURL CAIRO PNG JPEG ZMQ)
   endif()
 endforeach()
 
-# What this build is.
+# Version and revision of this build.
 find_package(Git QUIET)
 if(GIT_FOUND)
   execute_process(COMMAND ${GIT_EXECUTABLE} describe --always --dirty --tags WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
@@ -95,14 +94,14 @@ endif()
 list(APPEND LK_BUILD_INFO LK_VERSION="${PROJECT_VERSION}" LK_REVISION="${LK_REVISION}"
      LK_BUILD_TYPE="${CMAKE_BUILD_TYPE}" LK_SANITIZERS="${sanitizers}")
 
-# Tells `files` that a library was found.
+# lk_define(library files...): defines LK_HAVE_LIBRARY for the files if the library was found.
 function(lk_define library)
   if(${library}_FOUND AND ARGN)
     set_property(SOURCE ${ARGN} APPEND PROPERTY COMPILE_DEFINITIONS LK_HAVE_${library})
   endif()
 endfunction()
 
-# Makes each file a program folder/NAME of the build, linked with `library`.
+# lk_programs(folder library files...): makes a program folder/NAME of each file, linked with the library.
 function(lk_programs folder library)
   foreach(source ${ARGN})
     get_filename_component(name ${source} NAME_WE)

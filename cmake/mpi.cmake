@@ -1,4 +1,4 @@
-# The plug-in for messages between processes, liblockstep_mpi.so beside the command, where MPI is there.
+# The MPI plug-in for messages between processes, liblockstep_mpi.so next to the command, if MPI is found.
 
 set(LK_MPI_PLUGIN src/dist/transports/mpi_plugin.c)
 if(LK_WITH_MPI)

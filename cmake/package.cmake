@@ -1,10 +1,10 @@
-# Packages for Debian and Ubuntu, by `cpack` in the build folder: the command, the library, what is needed to build with it,
-# and the plug-in for MPI, so that only who has that needs Open MPI. The plug-in for CUDA is in none: its libraries are
-# mostly not packages of the system. `cmake --install` installs everything that is there.
+# Packages for Debian and Ubuntu, made by `cpack` in the build folder: the command, the library, the headers, and the MPI plug-in,
+# which alone depends on Open MPI. The CUDA plug-in is in none, because its libraries are mostly not packages of the system.
+# `cmake --install` installs everything.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME lockstep)
 set(CPACK_PACKAGE_VENDOR "Lockstep")
-# Who a package is from: -DCPACK_PACKAGE_CONTACT="NAME <ADDRESS>", else who the last commit is from.
+# The packages' maintainer: -DCPACK_PACKAGE_CONTACT="NAME <ADDRESS>", or the last commit's author.
 if(GIT_FOUND AND NOT CPACK_PACKAGE_CONTACT)
   execute_process(COMMAND ${GIT_EXECUTABLE} log -1 "--format=%an <%ae>" WORKING_DIRECTORY ${PROJECT_SOURCE_DIR}
                   OUTPUT_VARIABLE CPACK_PACKAGE_CONTACT OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
@@ -47,7 +47,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "liblockstep0 (= ${PROJECT_VERSION}
 set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "lockstep (= ${PROJECT_VERSION}) | liblockstep0 (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_MPI_PACKAGE_RECOMMENDS "openmpi-bin")
 
-# What policy wants in every package. Changes are listed where the source is.
+# Debian's policy wants a copyright file and a changelog in every package.
 string(TIMESTAMP date "%a, %d %b %Y %H:%M:%S +0000" UTC) # of $SOURCE_DATE_EPOCH where that is set
 foreach(component ${CPACK_COMPONENTS_ALL})
   string(TOUPPER ${component} upper)

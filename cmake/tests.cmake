@@ -1,5 +1,14 @@
-# Every src/*/*_test.c and tests/*.c is a cmocka program, every tests/*_test.sh a script that is told the command in $LOCKSTEP.
-# Labels: the layer, or `tests`. Tests that want real data find it through $LOCKSTEP_DATA, which CTest passes on.
+# Every *_test.c below src/ and tests/ is a cmocka program; every *_test.sh below tests/ is a script that finds the command in
+# $LOCKSTEP. A test's label is its folder. Tests that want real data find it through $LOCKSTEP_DATA, which CTest passes on.
+#
+# Tests that take ten seconds and more are labeled `long` as well; `./dev test` leaves them out, `./dev test --all` runs them.
+# They repeat what shorter tests check on emulated GPUs, in many processes or against other frameworks.
+set(LK_LONG_TESTS
+    alloc_failure_test cuda_conformance_test cuda_device_data_test cuda_in_place_kernels_test cuda_nan_guard_test
+    cuda_recorded_flat_allreduce_test cuda_recorded_test cuda_test emulated_conformance_gradient_test emulated_executor_test
+    engine_stress_test export_peers_test flat_allreduce_test give_up_test gpu_check_test launch_interrupt_test
+    launch_restart_test launch_roles_test package_test parameter_server_lost_test parameter_server_resume_test
+    processes_cuda_test resume_settings_test torch_agreement_test)
 
 pkg_check_modules(CMOCKA IMPORTED_TARGET cmocka)
 if(LK_SANITIZE OR NOT ONEDNN_FOUND) # slower, as plain C kernels are
@@ -13,7 +22,7 @@ function(lk_test name label)
   set_tests_properties(${name} PROPERTIES LABELS ${label} TIMEOUT ${LK_TEST_TIMEOUT} SKIP_RETURN_CODE 77)
 endfunction()
 
-# The plug-in for CUDA as tests run it, on the processor. Nothing else here is C++.
+# The CUDA plug-in that tests run on the processor: the only C++ here.
 check_language(CXX)
 if(CMAKE_CXX_COMPILER)
   enable_language(CXX)
@@ -38,7 +47,7 @@ if(CMOCKA_FOUND)
     get_filename_component(folder ${source} DIRECTORY)
     file(RELATIVE_PATH label ${PROJECT_SOURCE_DIR} ${folder})
     string(REGEX REPLACE "^src/" "" label ${label})
-    target_include_directories(${name} PRIVATE src)
+    target_include_directories(${name} PRIVATE src tests/support)
     target_link_libraries(${name} PRIVATE PkgConfig::CMOCKA $<TARGET_NAME_IF_EXISTS:lockstep_emulated>)
     target_compile_definitions(${name} PRIVATE LK_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data")
     lk_test(${name} ${label} ${name})
@@ -47,14 +56,14 @@ if(CMOCKA_FOUND)
   add_dependencies(pjrt_test lockstep_pjrt_test)
   set_tests_properties(pjrt_test PROPERTIES ENVIRONMENT "LOCKSTEP_TEST_PJRT_PLUGIN=$<TARGET_FILE:lockstep_pjrt_test>")
 
-  # The same tests on kernels for wider vectors than the processor may have: see tests/emulated.
+  # The same tests on emulated wide vectors: see tests/emulated.
   if(TARGET lockstep_emulated)
-    foreach(source src/cpu/cpu_fused_test.c src/cpu/cpu_test.c tests/conformance_gradient_test.c
-                   tests/conformance_test.c tests/executor_test.c)
+    foreach(source src/cpu/cpu_fused_test.c src/cpu/cpu_test.c tests/engine/conformance_gradient_test.c
+                   tests/engine/conformance_test.c tests/engine/executor_test.c)
       get_filename_component(name ${source} NAME_WE)
       set(name emulated_${name})
       add_executable(${name} ${source} tests/emulated/use_emulated_kernels.c)
-      target_include_directories(${name} PRIVATE src)
+      target_include_directories(${name} PRIVATE src tests/support)
       target_link_libraries(${name} PRIVATE lockstep_static lockstep_emulated PkgConfig::CMOCKA m)
       set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
       lk_test(${name} tests ${name})
@@ -66,7 +75,7 @@ else()
 endif()
 
 if(TARGET lockstep)
-  file(GLOB LK_SCRIPTS CONFIGURE_DEPENDS tests/*_test.sh)
+  file(GLOB LK_SCRIPTS CONFIGURE_DEPENDS tests/*_test.sh tests/*/*_test.sh)
   foreach(script ${LK_SCRIPTS})
     get_filename_component(name ${script} NAME_WE)
     lk_test(${name} tests bash ${script})
@@ -76,7 +85,7 @@ endif()
 
 include(cmake/fuzz.cmake)
 
-# The backend for CUDA where there is no GPU.
+# The CUDA backend on the emulated plug-in.
 if(TARGET lockstep_cuda_emulated)
   set(recorded "LOCKSTEP_CUDA_PLUGIN=$<TARGET_FILE:lockstep_cuda_recorder>"
       "LOCKSTEP_CUDA_RECORDED=$<TARGET_FILE:lockstep_cuda_emulated>")
@@ -105,13 +114,21 @@ if(TARGET lockstep_cuda_emulated)
     set_tests_properties(cuda_recorded_branches_test PROPERTIES ENVIRONMENT "${recorded};LOCKSTEP_TEST_DEVICES=2xcuda:0")
   endif()
   if(TARGET lockstep)
-    set_tests_properties(cuda_test gpu_check_test PROPERTIES ENVIRONMENT
+    set_tests_properties(cuda_test digests_test gpu_check_test PROPERTIES ENVIRONMENT
       "LOCKSTEP=$<TARGET_FILE:lockstep>;LOCKSTEP_CUDA_EMULATED=$<TARGET_FILE:lockstep_cuda_emulated>;LOCKSTEP_CUDA_INCOMPLETE=$<TARGET_FILE:lockstep_cuda_incomplete>;LOCKSTEP_EMULATED_NVML=$<TARGET_FILE_DIR:lockstep_emulated_nvml>")
     set_tests_properties(cuda_recorded_test PROPERTIES ENVIRONMENT "LOCKSTEP=$<TARGET_FILE:lockstep>;${recorded}")
   endif()
 endif()
 
 lk_test(layers tools ${PROJECT_SOURCE_DIR}/tools/check_layers ${PROJECT_SOURCE_DIR})
+lk_test(names tools ${PROJECT_SOURCE_DIR}/tools/check_names ${PROJECT_SOURCE_DIR})
 if(NOT LK_SANITIZE)
   lk_test(exports tools ${PROJECT_SOURCE_DIR}/tools/check_exports $<TARGET_FILE:lockstep_shared>)
 endif()
+
+foreach(name ${LK_LONG_TESTS})
+  if(TEST ${name})
+    get_property(labels TEST ${name} PROPERTY LABELS)
+    set_property(TEST ${name} PROPERTY LABELS ${labels} long)
+  endif()
+endforeach()

@@ -1,28 +1,27 @@
-/* Asynchronous computation: operators return at once and run on the device's own thread; only looking at an element
- * waits. */
+/* Asynchronous computation: operators return at once and run on the device's thread; only reading an element waits. */
 #include <lockstep/lockstep.h>
 
 int main(void)
 {
     lk_device *cpu = lk_device_open("cpu");
-    lk_scope_begin(); /* tensors made from here on are released at its end */
+    lk_scope_begin(); /* tensors made from here on are released by lk_scope_end */
 
     lk_tensor *a = lk_ones(cpu, LK_F32, LK_SHAPE(1, 2));
     lk_tensor *b = lk_ones(cpu, LK_F32, LK_SHAPE(1, 2));
     lk_tensor *c = lk_add_scalar(lk_mul(a, b), 2); /* c = a * b + 2: pushed, perhaps not yet computed */
-    lk_tensor_print(c, stdout);                    /* waits for c by itself */
+    lk_tensor_print(c, stdout);                    /* waits for c */
 
     c = lk_mul(a, b);
-    lk_tensor_wait(c); /* until c is there */
+    lk_tensor_wait(c); /* until c is computed */
     lk_tensor *d = lk_add_scalar(c, 2);
-    lk_wait_all(); /* until everything is there */
+    lk_wait_all(); /* until everything is computed */
     lk_tensor_print(c, stdout);
     lk_tensor_print(d, stdout);
 
     lk_scope_end();
     lk_device_release(cpu);
 
-    /* NULL in gives NULL out and the first error is kept, so one look at the end is enough. */
+    /* A NULL argument gives NULL and the first error is kept, so one check at the end is enough. */
     if (lk_error_status() != LK_OK) {
         fprintf(stderr, "async_tensors: %s\n", lk_error_message());
         return 1;

@@ -1,15 +1,15 @@
-/* Training on several devices by a loop of one's own, after TensorFlow's tutorial "Custom training with
+/* Training on several devices with a loop of your own, after TensorFlow's tutorial "Custom training with
  * tf.distribute.Strategy": the same network for Fashion-MNIST, and the same functions.
  *
  *   custom_training [DATA [EPOCHS [IMAGES [DEVICES [TEST_BATCH [CHECKPOINTS]]]]]]
  *
- * DATA: fashion-mnist (the default), mnist or synthetic. EPOCHS: 10. IMAGES: train on the first so many, test on as
- * many; 0: all. DEVICES: 1xcpu, … up to SHARDS of them; 2xcpu is the default. TEST_BATCH: images of a test step, 64.
- * CHECKPOINTS: a folder that gets a checkpoint after every epoch, and CHECKPOINTS.csv a row; where it has one training
- * and rows go on from there.
+ * DATA: fashion-mnist (default), mnist or synthetic. EPOCHS: default 10. IMAGES: train and test on the first IMAGES;
+ * 0: all (default). DEVICES: 1xcpu, 2xcpu (default), … up to SHARDS devices. TEST_BATCH: images in a test step,
+ * default 64. CHECKPOINTS: a folder for a checkpoint after every epoch, with a row per epoch in CHECKPOINTS.csv; if it
+ * has a checkpoint, training and rows go on from there.
  *
- * A step's batch is cut into SHARDS parts, whose gradients and metrics are added up by a fixed tree: the digest of the
- * trained variables is the same for any number of devices, and for a training that was killed and went on. */
+ * A step's batch is cut into SHARDS parts, whose gradients and metrics are added up by a fixed tree. So the digest of
+ * the trained variables is the same for any number of devices, and for a training that was killed and resumed. */
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
@@ -44,20 +44,20 @@ static lk_model *create_model(void)
     return lk_model_build("custom", layers, (lk_model_input){1, 28, 28, 10});
 }
 
-/* What is trained, and where. A training step sums up the gradients of all parameters and, after them, two metrics; a
- * test step the metrics alone. */
+/* The model, its variables and the state of training. A training step sums the gradients of all parameters, then two
+ * metrics; a test step sums only the metrics. */
 typedef struct training {
     lk_strategy *strategy;
     lk_model *model;
-    lk_replicas *replicas; /* the variables and an optimiser, on each device */
+    lk_replicas *replicas; /* the variables and an optimizer, on each device */
     int n_parameters;
     lk_shard_sum *train_sum, *test_sum;
-    lk_tensor **sums; /* room for those of one step: a set for each replica */
+    lk_tensor **sums; /* sums of one step: a set for each replica */
 
-    const char *data, *images;         /* what it is trained on, as it was asked for */
-    int64_t epochs, steps, samples;    /* that are over */
-    lk_checkpoint_writer *checkpoints; /* NULL: there are none */
-    lk_row_writer *rows;               /* likewise */
+    const char *data, *images;         /* arguments DATA and IMAGES */
+    int64_t epochs, steps, samples;    /* completed so far */
+    lk_checkpoint_writer *checkpoints; /* NULL: none are written */
+    lk_row_writer *rows;               /* NULL: none are written */
 } training;
 
 enum { LOSS, HITS, METRICS };
@@ -71,7 +71,7 @@ static training new_training(const char *devices_spec)
     check(lk_devices_open(devices_spec, devices, SHARDS, &num_devices));
     t.strategy = lk_strategy_new("mirrored", devices, num_devices);
     check_new(t.strategy);
-    lk_devices_release(devices, num_devices); /* the strategy keeps them */
+    lk_devices_release(devices, num_devices); /* the strategy keeps its own references */
     t.replicas = lk_replicas_new(t.strategy, t.model, &(lk_optimizer_opts){.kind = LK_ADAM}, SEED);
     check_new(t.replicas);
 
@@ -100,7 +100,7 @@ static void release_training(training *t)
 
 /* --- checkpoints -------------------------------------------------------------------------------------------------- */
 
-/* Variables and the optimiser's state are one half of where training stands, what it has seen is the other. */
+/* A checkpoint needs this position of training, in addition to the variables and the optimizer's state. */
 static void take_up(training *t, const lk_checkpoint *last)
 {
     const lk_checkpoint_info *info = lk_checkpoint_get_info(last);
@@ -116,7 +116,7 @@ static void take_up(training *t, const lk_checkpoint *last)
     printf("Going on after %lld epochs\n", (long long)t->epochs);
 }
 
-/* A checkpoint remembers which rows there were: those that came behind it are taken out. */
+/* A checkpoint holds a mark of the rows written so far; later rows are removed. */
 static void open_rows(training *t, const char *folder, const lk_checkpoint *last)
 {
     char path[4096];
@@ -142,7 +142,7 @@ static void open_checkpoints(training *t, const char *folder)
     lk_checkpoint_release(last);
 }
 
-/* A thread writes it while training goes on. */
+/* A thread writes the checkpoint while training goes on. */
 static void save(training *t)
 {
     char mark[LK_RECORD_MARK];
@@ -171,7 +171,7 @@ static void end_epoch(training *t, double loss, double accuracy)
 
 /* --- loss and metrics --------------------------------------------------------------------------------------------- */
 
-/* [N]: the loss of each example. */
+/* Gives [N], the loss of each sample. */
 static lk_tensor *loss_object(lk_tensor *labels, lk_tensor *predictions)
 {
     return lk_sparse_softmax_cross_entropy(predictions, labels, LK_REDUCTION_NONE);
@@ -182,9 +182,9 @@ static lk_tensor *count_hits(lk_tensor *labels, lk_tensor *predictions)
     return lk_sum(lk_in_top_k(predictions, labels, 1), NULL);
 }
 
-/* Sums over the examples of an epoch so far: a mean is taken once, of all of them, because the last batch may be
- * smaller. Those of the latest step are still being computed: they are read once the next step has been pushed, so that
- * the devices always have work. */
+/* Sums over the samples of an epoch so far; the mean is taken once, at the end, because the last batch may be smaller.
+ * Sums of the latest step are still being computed: they are read after the next step has been pushed, so that the
+ * devices always have work. */
 typedef struct metrics {
     double loss, hits;
     int64_t samples, steps;
@@ -226,9 +226,9 @@ static double percent(const metrics *m)
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
-/* One shard, on the device that owns it: values[] = the gradients, then the metrics. Its examples' losses are divided
- * by the size of the whole batch: summed over all shards that is the batch's mean loss, and its gradient the sum of the
- * shards' gradients. Every call returns at once, and NULL in gives NULL out, so one look at the end is enough. */
+/* Computes one shard on the device that owns it: sets values[] to the gradients, then the metrics. Losses are divided
+ * by the size of the whole batch, so that the sum over all shards is the batch's mean loss, and its gradient the sum of
+ * the shards' gradients. Calls return at once, and a NULL argument gives NULL, so one check at the end is enough. */
 static lk_status train_step(void *user, const lk_shard *shard, lk_tensor **values)
 {
     const training *t = user;
@@ -284,7 +284,7 @@ static void distributed_test_step(training *t, const lk_dataset *data, lk_batch 
 
 typedef void (*step_fn)(training *t, const lk_dataset *data, lk_batch *batch, metrics *m);
 
-/* The next `steps` batches of a loader that was started, or as many as there are left; negative: all. */
+/* Trains on the next `steps` batches of a started loader, or on all that are left; steps negative: all. */
 static metrics iterate(training *t, step_fn step, const lk_dataset *data, lk_loader *loader, int64_t steps)
 {
     metrics m = {0};
@@ -300,7 +300,7 @@ static metrics iterate(training *t, step_fn step, const lk_dataset *data, lk_loa
     return m;
 }
 
-/* Epoch after epoch, over the whole of a data set. */
+/* Trains epoch after epoch, each over the whole data set. */
 static void train_by_epoch(training *t, const lk_dataset *data, lk_loader *train_loader, const lk_dataset *test,
                            lk_loader *test_loader, int epochs)
 {
@@ -316,7 +316,7 @@ static void train_by_epoch(training *t, const lk_dataset *data, lk_loader *train
     }
 }
 
-/* Batch after batch, as many at a time as one likes: here a few of every epoch. */
+/* Trains batch after batch, as many at a time as you like: here a few of every epoch. */
 static void train_by_batch(training *t, const lk_dataset *data, lk_loader *loader, int first_epoch, int epochs)
 {
     while (t->epochs < first_epoch + epochs) {

@@ -1,7 +1,7 @@
-/* A WideResNet-16-10 for Fashion-MNIST, after NVIDIA's lab on training with several GPUs (fashion_mnist.py): its
- * arguments, its network, and its three callbacks written out. `--help` lists the arguments.
+/* A WideResNet-16-10 for Fashion-MNIST, after NVIDIA's lab on training with several GPUs (fashion_mnist.py): the same
+ * arguments and network, and its three callbacks written out. `--help` lists the arguments.
  *
- * `lockstep train --recipe fashion-mnist-wrn` trains the same without C, to the same digest. */
+ * `lockstep train --recipe fashion-mnist-wrn` trains the same network without C, to the same digest. */
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
@@ -24,39 +24,41 @@ static void check(lk_status status)
 #define REAL(most) .type = LK_OPTION_DOUBLE, .least = 0, .greatest = (most), .value = "X"
 #define TEXT(name) .type = LK_OPTION_STRING, .value = (name)
 
-/* The lab's, and below them what says where and how much. */
+/* The lab's arguments, then those that say which devices and how much to train. */
 static const lk_option arguments[] = {
-    {"log-dir", TEXT("DIR"), AT(log_dir), .default_text = "./logs", .help = "tensorboard log directory"},
+    {"log-dir", TEXT("DIR"), AT(records.log_dir), .default_text = "./logs", .help = "tensorboard log directory"},
     {"batch-size", NUMBER(60000), AT(batch_size), .default_text = "32", .help = "input batch size for training"},
     {"val-batch-size", NUMBER(60000), AT(val_batch_size), .default_text = "32",
      .help = "input batch size for validation"},
     {"epochs", NUMBER(1000), AT(epochs), .default_text = "40", .help = "number of epochs to train"},
-    {"base-lr", REAL(1e6), AT(base_lr), .default_text = "0.01", .help = "learning rate"},
-    {"wd", REAL(1e3), AT(weight_decay), .default_text = "0.000005", .help = "weight decay"},
-    {"target-accuracy", REAL(1), AT(target_accuracy), .default_text = "0.85",
+    {"base-lr", REAL(1e6), AT(optimizer.base_lr), .default_text = "0.01", .help = "learning rate"},
+    {"wd", REAL(1e3), AT(optimizer.weight_decay), .default_text = "0.000005", .help = "weight decay"},
+    {"target-accuracy", REAL(1), AT(stop.target_accuracy), .default_text = "0.85",
      .help = "target accuracy to stop training"},
-    {"patience", REAL(1000), AT(patience), .default_text = "2",
+    {"patience", REAL(1000), AT(stop.patience), .default_text = "2",
      .help = "number of epochs that meet target before stopping"},
 
-    {"data", TEXT("NAME"), AT(data), .default_text = "fashion-mnist", .help = "fashion-mnist, mnist or synthetic"},
-    {"limit-train", NUMBER(60000), AT(limit_train), .default_text = "10000", .help = "train on the first N images"},
-    {"limit-val", NUMBER(10000), AT(limit_val), .default_text = "10000", .help = "validate on the first N images"},
-    {"devices", TEXT("SPEC"), AT(devices), .help = "1xcpu, 2xcpu, … (unset: the cores there are, at most one a shard)"},
-    {"shards", NUMBER(1024), AT(shards), .default_text = "0",
-     .help = "parts of a batch; results are the same for any number of devices up to it (unset: as lockstep train)"},
+    {"data", TEXT("NAME"), AT(data.name), .default_text = "fashion-mnist", .help = "fashion-mnist, mnist or synthetic"},
+    {"limit-train", NUMBER(60000), AT(data.limit_train), .default_text = "10000",
+     .help = "train on the first N images"},
+    {"limit-val", NUMBER(10000), AT(data.limit_val), .default_text = "10000", .help = "validate on the first N images"},
+    {"devices", TEXT("SPEC"), AT(devices.spec),
+     .help = "1xcpu, 2xcpu, … (default: all cores, at most one for each shard)"},
+    {"shards", NUMBER(1024), AT(devices.shards), .default_text = "0",
+     .help = "parts of a batch; results are the same for up to so many devices (default: as for lockstep train)"},
 };
 
 enum { ARGUMENT_COUNT = sizeof arguments / sizeof arguments[0] };
 
 /* --- the model ---------------------------------------------------------------------------------------------------- */
 
-/* The names are those of the reference model: first weights are drawn by name. */
+/* Layers have the names of the reference model, because initial weights depend on names. */
 static lk_layer *conv2d(const char *name, int64_t filters, int64_t kernel)
 {
     return lk_layer_named(name, lk_layer_conv2d(filters, kernel, &(lk_conv2d_layer_opts){.same = true}));
 }
 
-/* Convolution, batch normalisation with Keras' constants (its momentum of 0.99 is the share of the past), ReLU. */
+/* Convolution, batch normalization with Keras' constants (a momentum of 0.99 there is 0.01 here), ReLU. */
 static lk_layer *cbr(const char *conv, const char *norm, int64_t filters)
 {
     const lk_batch_norm_layer_opts keras = {.epsilon = 1e-3, .momentum = 0.01};
@@ -183,7 +185,7 @@ static lk_status total_time_train_end(void *self, lk_trainer *trainer, const lk_
     return LK_OK;
 }
 
-/* What Keras prints by itself. */
+/* The lines that Keras prints itself. */
 static lk_status print_epoch(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)self, (void)stop;
@@ -204,10 +206,10 @@ static void set_arguments(int argc, char **argv, lk_train_config *config)
         exit(0);
     }
     check(lk_options_parse(arguments, ARGUMENT_COUNT, argc - 1, argv + 1, config, NULL));
-    config->optimizer = "sgd";
-    config->schedule = "constant"; /* lr_schedule() changes it */
-    config->augment = "shift=0.2,flip";
-    config->normalize = LK_NORMALIZE_STANDARD;
+    config->optimizer.name = "sgd";
+    config->optimizer.schedule = "constant"; /* lr_schedule() changes the rate */
+    config->data.augment = "shift=0.2,flip";
+    config->data.normalize = LK_NORMALIZE_STANDARD;
 }
 
 int main(int argc, char **argv)
@@ -219,7 +221,7 @@ int main(int argc, char **argv)
     check(trainer ? LK_OK : lk_error_status());
 
     print_throughput throughput = {.total_images = lk_trainer_plan(trainer)->train_samples};
-    stop_at_accuracy stop = {.target = args.target_accuracy, .patience = args.patience};
+    stop_at_accuracy stop = {.target = args.stop.target_accuracy, .patience = args.stop.patience};
     print_total_time total_time = {0};
     const lk_callback callbacks[] = {
         lk_callback_rate(lr_schedule, NULL),
@@ -234,7 +236,8 @@ int main(int argc, char **argv)
          .epoch_end = total_time_epoch_end,
          .train_end = total_time_train_end,
          .self = &total_time},
-        lk_callback_tensorboard(args.log_dir), /* last: the time it takes is none of the epoch's above */
+        /* Last, so that its time does not count in the epoch times above. */
+        lk_callback_tensorboard(args.records.log_dir),
     };
     for (size_t i = 0; i < sizeof callbacks / sizeof callbacks[0]; i++)
         check(lk_trainer_add(trainer, callbacks[i]));

@@ -1,14 +1,14 @@
-/* A loop of one's own with two models and two optimisers: a generative adversarial network (Goodfellow et al. 2014)
- * that learns to draw digits, on several devices.
+/* A training loop of your own with two models and two optimizers: a generative adversarial network (Goodfellow et al.
+ * 2014) that learns to draw digits, on several devices.
  *
  *   gan [DATA [EPOCHS [IMAGES [DEVICES [SHEET [CHECKPOINTS]]]]]]
  *
- * DATA: mnist (the default), fashion-mnist or synthetic. EPOCHS: 20. IMAGES: train on the first so many; 0: all.
- * DEVICES: 1xcpu, … up to SHARDS of them; 2xcpu is the default. SHEET: where a picture of samples is written, gan.png.
- * CHECKPOINTS: a folder with a checkpoint of each model after every epoch; where there are some training goes on.
+ * DATA: mnist (default), fashion-mnist or synthetic. EPOCHS: default 20. IMAGES: train on the first IMAGES; 0: all
+ * (default). DEVICES: 1xcpu, 2xcpu (default), … up to SHARDS devices. SHEET: file for a picture of samples, default
+ * gan.png. CHECKPOINTS: a folder for a checkpoint of each model after every epoch; if it has some, training resumes.
  *
- * The noise of a sample is a function of the seed, the step and its place in the batch, and a batch is cut into SHARDS
- * parts: the digests of both models are the same for any number of devices. */
+ * The noise of a sample depends on the seed, the step and its position in the batch alone, and a batch is cut into
+ * SHARDS parts; so the digests of both models are the same for any number of devices. */
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
@@ -47,7 +47,7 @@ static lk_model *create_generator(void)
     return lk_model_build("generator", layers, (lk_model_input){NOISE, 1, 1, 0});
 }
 
-/* Images → [N, 1]: the larger, the more an image looks like a real one. */
+/* Images → [N, 1]; the larger the value, the more an image looks real. */
 static lk_model *create_discriminator(void)
 {
     lk_layer *layers = LK_SEQUENTIAL(lk_layer_flatten(), lk_layer_named("hidden1", dense(256, LK_LEAKY_RELU)),
@@ -56,7 +56,7 @@ static lk_model *create_discriminator(void)
     return lk_model_build("discriminator", layers, (lk_model_input){1, SIZE, SIZE, 1});
 }
 
-/* A model, and on every device its variables and an optimiser for them. */
+/* A model, with its variables and their optimizer on every device. */
 typedef struct player {
     lk_model *model;
     lk_replicas *replicas;
@@ -85,16 +85,16 @@ static lk_tensor *forward(const player *p, int replica, lk_tensor *x)
 
 /* --- one loop ----------------------------------------------------------------------------------------------------- */
 
-/* What is summed over shards in a step: the discriminator's gradients, the generator's, and the two losses. */
+/* A step sums over shards: the gradients of the discriminator, those of the generator, and both losses. */
 typedef struct gan {
     lk_strategy *strategy;
     player generator, discriminator;
     int n_values;
     lk_shard_sum *sum;
-    lk_tensor **sums; /* of the latest step: a set of n_values for each replica */
+    lk_tensor **sums; /* of the latest step: n_values for each replica */
     int64_t step, epochs;
-    lk_checkpoint_writer *generator_checkpoints, *discriminator_checkpoints; /* NULL: there are none */
-    double discriminator_loss, generator_loss;                               /* added up over the samples of an epoch */
+    lk_checkpoint_writer *generator_checkpoints, *discriminator_checkpoints; /* NULL: none are written */
+    double discriminator_loss, generator_loss;                               /* sums over the samples of an epoch */
 } gan;
 
 static gan new_gan(const char *devices_spec)
@@ -105,7 +105,7 @@ static gan new_gan(const char *devices_spec)
     check(lk_devices_open(devices_spec, devices, SHARDS, &num_devices));
     g.strategy = lk_strategy_new("mirrored", devices, num_devices);
     check_new(g.strategy);
-    lk_devices_release(devices, num_devices); /* the strategy keeps them */
+    lk_devices_release(devices, num_devices); /* the strategy keeps its own references */
     g.generator = new_player(g.strategy, create_generator());
     g.discriminator = new_player(g.strategy, create_discriminator());
     g.n_values = g.discriminator.n_parameters + g.generator.n_parameters + 2;
@@ -130,7 +130,7 @@ static void release_gan(gan *g)
 
 /* --- checkpoints -------------------------------------------------------------------------------------------------- */
 
-/* NULL: there is none. */
+/* Opens the last checkpoint in a folder; NULL: there is none. */
 static lk_checkpoint *open_checkpoint(const char *folder)
 {
     lk_checkpoint *checkpoint;
@@ -142,7 +142,8 @@ static lk_checkpoint *open_checkpoint(const char *folder)
     return checkpoint;
 }
 
-/* The checkpoint after as many steps as another one, which may be later: the kill came between the two. */
+/* Opens the checkpoint after as many steps as the other model's, which may be older than the last one if the program
+ * was killed between writing the two. */
 static lk_checkpoint *go_back(const char *folder, lk_checkpoint *last, const lk_checkpoint *other)
 {
     char path[1200];
@@ -155,7 +156,7 @@ static lk_checkpoint *go_back(const char *folder, lk_checkpoint *last, const lk_
     return last;
 }
 
-/* The folder has one for each model; where one of them has no checkpoint yet, none counts. */
+/* Each model has a folder of its own in CHECKPOINTS. If one has no checkpoint yet, training begins anew. */
 static void open_checkpoints(gan *g, const char *folder)
 {
     char first[1100], second[1100];
@@ -179,8 +180,8 @@ static void open_checkpoints(gan *g, const char *folder)
     lk_checkpoint_release(b);
 }
 
-/* Both are written by threads of their own. The other one of the last epoch is on disk before the next are begun, so
- * that neither folder is ahead by more than it keeps. */
+/* Threads write both checkpoints. Those of the last epoch must be on disk before the next ones begin, so that no folder
+ * is ahead of the other by more than it keeps. */
 static void end_epoch(gan *g)
 {
     g->epochs++;
@@ -195,7 +196,7 @@ static void end_epoch(gan *g)
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
-/* Noise for samples [begin, end) of `count`: everyone has the same `count` in mind and takes a part of them. */
+/* The noise of samples [begin, end) of a batch of `count`: every shard takes its part of the same numbers. */
 static lk_tensor *noise(lk_device *device, const char *purpose, int64_t step, int64_t count, lk_range part)
 {
     lk_random_key key = {.seed = SEED, .purpose = lk_random_purpose(purpose), .epoch = (uint64_t)step};
@@ -203,7 +204,7 @@ static lk_tensor *noise(lk_device *device, const char *purpose, int64_t step, in
     return lk_slice(all, 0, part.begin, part.end);
 }
 
-/* How wrong the discriminator is if `images` are real (target 1) or made up (target 0). */
+/* The loss of the discriminator if `images` are real (target 1) or generated (target 0). */
 static lk_tensor *verdict_loss(const gan *g, const lk_shard *shard, lk_tensor *images, double target)
 {
     lk_tensor *logits = lk_reshape(forward(&g->discriminator, shard->replica, images), LK_SHAPE(-1));
@@ -211,7 +212,7 @@ static lk_tensor *verdict_loss(const gan *g, const lk_shard *shard, lk_tensor *i
     return lk_average_loss(lk_sigmoid_cross_entropy(logits, targets), shard->global_batch);
 }
 
-/* The discriminator's loss and gradients. Images are made before the tape opens: to it they are data. */
+/* Loss and gradients of the discriminator. Images are generated before the tape opens, so they count as data. */
 static lk_tensor *train_discriminator(const gan *g, const lk_shard *shard, lk_tensor *z, lk_tensor **gradients)
 {
     const player *p = &g->discriminator;
@@ -224,8 +225,8 @@ static lk_tensor *train_discriminator(const gan *g, const lk_shard *shard, lk_te
     return loss;
 }
 
-/* The generator's: how far its images are from passing for real ones. The way back leads through the discriminator,
- * whose variables the tape does not watch. */
+/* Loss and gradients of the generator: the loss is low if the discriminator takes its images for real ones. Backward
+ * goes through the discriminator, but the tape does not watch its variables. */
 static lk_tensor *train_generator(const gan *g, const lk_shard *shard, lk_tensor *z, lk_tensor **gradients)
 {
     const player *p = &g->generator;
@@ -236,8 +237,8 @@ static lk_tensor *train_generator(const gan *g, const lk_shard *shard, lk_tensor
     return loss;
 }
 
-/* Both sides of one shard, on the device that owns it. Every call returns at once, and NULL in gives NULL out, so one
- * look at the end is enough. */
+/* Computes both models for one shard, on the device that owns it. Every call returns at once, and a NULL argument gives
+ * NULL, so one check at the end is enough. */
 static lk_status train_shard(void *user, const lk_shard *shard, lk_tensor **values)
 {
     const gan *g = user;
@@ -249,7 +250,7 @@ static lk_status train_shard(void *user, const lk_shard *shard, lk_tensor **valu
     return lk_error_status();
 }
 
-/* Waits for the latest step's losses, means over `samples`, and lets go of its sums. */
+/* Waits for the losses of the latest step, means over `samples`, and releases its sums. */
 static void finish_step(gan *g, int64_t samples)
 {
     double losses[2];

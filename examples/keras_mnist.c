@@ -1,13 +1,13 @@
 /* Training on several devices with fit, after TensorFlow's tutorial "Distributed training with Keras": a small network
- * for MNIST made of layers, Adam, callbacks, and then its evaluation and a few predictions.
+ * for MNIST, Adam, callbacks, an evaluation and a few predictions.
  *
  *   keras_mnist [DATA [EPOCHS [IMAGES [DEVICES]]]]
  *
- * DATA: mnist (the default), fashion-mnist or synthetic. EPOCHS: 12. IMAGES: train on the first so many, test on as
- * many; 0: all. DEVICES: 2xcpu, … (the default: the cores there are). Records for TensorBoard go to ./logs.
+ * DATA: mnist (default), fashion-mnist or synthetic. EPOCHS: default 12. IMAGES: train and test on the first IMAGES;
+ * 0: all (default). DEVICES: 2xcpu, … (default: all cores). Records for TensorBoard go to ./logs.
  *
- * A batch is cut into SHARDS parts however many devices there are, so the digest of the trained variables is the same
- * for any number of them. */
+ * A batch is always cut into SHARDS parts, so the digest of the trained variables is the same for any number of
+ * devices. */
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
@@ -35,7 +35,7 @@ static lk_model *create_model(void)
 
 /* --- callbacks ---------------------------------------------------------------------------------------------------- */
 
-/* Function for decaying the learning rate. `epoch` counts from 0 and is a fraction: 2.5 is the middle of the third. */
+/* Decays the learning rate. `epoch` is a fraction from 0: 2.5 is the middle of the third epoch. */
 static double decay(void *user, double epoch, double rate)
 {
     (void)user, (void)rate;
@@ -46,7 +46,7 @@ static double decay(void *user, double epoch, double rate)
     return 1e-5;
 }
 
-/* Callback for printing the learning rate at the end of each epoch. */
+/* A callback that prints loss, accuracy and learning rate at the end of each epoch. */
 static lk_status print_rate(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)self, (void)trainer, (void)stop;
@@ -73,7 +73,7 @@ static void evaluate(lk_trainer *trainer)
     printf("Eval loss: %.4f, Eval accuracy: %.4f\n", lk_mean_value(metrics.loss), lk_mean_value(metrics.accuracy));
 }
 
-/* What the model makes of the first test images. */
+/* Prints predictions for the first test images. */
 static void predict(lk_trainer *trainer, const char *data)
 {
     float probabilities[PREDICTIONS][CLASSES];
@@ -106,17 +106,17 @@ int main(int argc, char **argv)
     lk_train_config config;
     lk_train_result result;
     check(lk_train_defaults(NULL, &config));
-    config.data = argc > 1 ? argv[1] : "mnist";
+    config.data.name = argc > 1 ? argv[1] : "mnist";
     config.epochs = argc > 2 ? number(argv[2], 1, 1000) : 12;
     long images = argc > 3 ? number(argv[3], 0, 60000) : 0;
     if (images > 0)
-        config.limit_train = config.limit_val = images;
-    config.devices = argc > 4 ? argv[4] : NULL;
-    config.shards = SHARDS;
-    config.batch_size = BATCH_SIZE; /* of all devices together */
-    config.optimizer = "adam";
-    config.schedule = "constant"; /* what decay() is given as `rate` */
-    config.base_lr = 1e-3;
+        config.data.limit_train = config.data.limit_val = images;
+    config.devices.spec = argc > 4 ? argv[4] : NULL;
+    config.devices.shards = SHARDS;
+    config.batch_size = BATCH_SIZE; /* over all devices together */
+    config.optimizer.name = "adam";
+    config.optimizer.schedule = "constant"; /* decay() changes the rate */
+    config.optimizer.base_lr = 1e-3;
 
     lk_trainer *trainer = lk_trainer_new_with(&config, create_model());
     check(trainer ? LK_OK : lk_error_status());
@@ -124,7 +124,7 @@ int main(int argc, char **argv)
     add_callbacks(trainer);
     check(lk_trainer_fit(trainer, &result));
     evaluate(trainer);
-    predict(trainer, config.data);
+    predict(trainer, config.data.name);
     printf("digest %s\n", result.digest);
     lk_trainer_release(trainer);
     return 0;

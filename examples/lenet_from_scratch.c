@@ -3,10 +3,10 @@
  *
  *   lenet_from_scratch [DATA [EPOCHS [IMAGES]]]
  *
- * DATA: fashion-mnist (the default), mnist or synthetic. IMAGES: train on the first so many, test on as many.
+ * DATA: fashion-mnist (default), mnist or synthetic. IMAGES: train and test on the first IMAGES.
  *
- * One thing differs from the book: a batch is cut into SHARDS parts however many devices there are, and allreduce adds
- * the parts up by a fixed tree. That is why the accuracies below are equal to the last digit. */
+ * One thing differs from the book: a batch is always cut into SHARDS parts, and allreduce adds the parts up by a fixed
+ * tree. So the accuracies are equal to the last digit for any number of devices. */
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
@@ -72,7 +72,7 @@ static lk_tensor *loss(lk_tensor *y_hat, lk_tensor *y)
     return lk_sparse_softmax_cross_entropy(y_hat, y, LK_REDUCTION_NONE);
 }
 
-/* --- data synchronisation ----------------------------------------------------------------------------------------- */
+/* --- data synchronization ----------------------------------------------------------------------------------------- */
 
 static void get_params(lk_tensor **params, lk_device *device, lk_tensor **new_params)
 {
@@ -82,8 +82,8 @@ static void get_params(lk_tensor **params, lk_device *device, lk_tensor **new_pa
     }
 }
 
-/* Each data[i] becomes the sum of all, wherever they are. The book adds data[1], data[2], … to data[0] in turn; a tree
- * gives the same bits for any placement and has fewer additions that wait for one another. */
+/* Replaces each data[i] by the sum of all, whatever devices they are on. The book adds data[1], data[2], … to data[0]
+ * in turn; a tree gives the same bits wherever they are, and fewer of its additions wait for each other. */
 static void allreduce(lk_tensor **data, int n)
 {
     check(lk_allreduce(data, n));
@@ -111,7 +111,7 @@ static void train_batch(lk_tensor *X, lk_tensor *y, lk_tensor *device_params[][P
     lk_tensor *X_shards[SHARDS], *y_shards[SHARDS], *grads[SHARDS][PARAMS] = {0};
     split_batch(X, y, devices, num_devices, X_shards, y_shards);
 
-    /* Loss and gradients of every shard, on the device that owns it. Each call returns at once. */
+    /* Compute loss and gradients of every shard on the device that owns it. Each call returns at once. */
     for (int d = 0; d < num_devices; d++) {
         lk_range own = lk_part(SHARDS, num_devices, d);
         for (int64_t s = own.begin; s < own.end; s++) {

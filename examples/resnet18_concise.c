@@ -5,11 +5,11 @@
  *
  *   resnet18_concise [DATA [EPOCHS [IMAGES]]]
  *
- * DATA: fashion-mnist (the default), mnist or synthetic. EPOCHS: 10. IMAGES: train on the first so many, test on as
- * many; 0: all.
+ * DATA: fashion-mnist (default), mnist or synthetic. EPOCHS: default 10. IMAGES: train and test on the first IMAGES;
+ * 0: all (default).
  *
- * A batch is cut into SHARDS parts however many devices there are, and batch-norm looks at a part: the first two runs
- * end with the same accuracy, and the same digest of the trained variables. */
+ * A batch is always cut into SHARDS parts, and batch-norm normalizes each part. So the first two runs end with the same
+ * accuracy and the same digest of the trained variables. */
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
@@ -30,7 +30,7 @@ static void check(lk_status status)
 
 /* --- a toy network ------------------------------------------------------------------------------------------------ */
 
-/* Weights start as N(0, 0.01), biases as PyTorch has them. */
+/* Initial weights are N(0, 0.01), and initial biases those of PyTorch. */
 static const lk_init init_weights = {.kind = LK_INIT_NORMAL, .value = 0.01},
                      init_biases = {.kind = LK_INIT_TORCH_UNIFORM};
 
@@ -82,15 +82,15 @@ static void train(lk_model *net, int num_devices, int64_t batch_size, double lr)
     lk_train_result result;
     snprintf(devices, sizeof devices, "%dxcpu", num_devices);
     check(lk_train_defaults(NULL, &config));
-    config.data = data_name;
-    config.limit_train = config.limit_val = images > 0 ? images : -1;
-    config.devices = devices;
-    config.shards = SHARDS;
+    config.data.name = data_name;
+    config.data.limit_train = config.data.limit_val = images > 0 ? images : -1;
+    config.devices.spec = devices;
+    config.devices.shards = SHARDS;
     config.batch_size = batch_size;
     config.epochs = num_epochs;
-    config.optimizer = "sgd";
-    config.base_lr = lr;
-    config.schedule = "constant";
+    config.optimizer.name = "sgd";
+    config.optimizer.base_lr = lr;
+    config.optimizer.schedule = "constant";
 
     lk_trainer *trainer = lk_trainer_new_with(&config, net);
     check(trainer ? LK_OK : lk_error_status());

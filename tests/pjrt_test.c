@@ -1,7 +1,7 @@
-/* Finding the devices of a PJRT plug-in: of the one that tests/pjrt_plugin is, and of what is none. */
-#include "base/mem.h"
+/* Finds the devices of a PJRT plug-in: the one in tests/pjrt_plugin, and files that are no plug-ins. */
 #include "lockstep/dist.h"
 #include "lockstep/pjrt.h"
+#include "failing_allocations.h"
 #include "training.h"
 
 #include <dlfcn.h>
@@ -49,7 +49,7 @@ static void devices_are_found(void **state)
     lk_pjrt_release(NULL);
 }
 
-static void what_is_wrong_is_named(void **state)
+static void errors_are_named(void **state)
 {
     (void)state;
     static const struct {
@@ -81,19 +81,17 @@ static void what_is_wrong_is_named(void **state)
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
-    lk_status status = LK_ERR_MEMORY;
-    int n = 0;
+    int rounds = 0;
     says("");
-    for (; status != LK_OK; n++) {
+    for (failing f = fail_every(1); fail_next(&f); rounds++) {
         lk_pjrt *pjrt;
-        lk_error_clear();
-        lk__mem_fail_at(n);
-        status = lk_pjrt_find(plugin, &pjrt);
-        lk__mem_fail_at(-1);
-        assert_true(status == LK_OK ? pjrt != NULL : status == LK_ERR_MEMORY && !pjrt);
+        lk_status status = lk_pjrt_find(plugin, &pjrt);
+        stop_failing(&f);
+        assert_int_equal(status, f.reached ? LK_ERR_MEMORY : LK_OK);
+        assert_true((pjrt != NULL) == (status == LK_OK));
         lk_pjrt_release(pjrt);
     }
-    assert_true(n > 5);
+    assert_true(rounds > 5);
     lk_error_clear();
 }
 
@@ -128,8 +126,8 @@ static void the_strategy_does_not_train(void **state)
     (void)state;
     lk_train_config config = small_training();
     says("");
-    config.strategy = "tpu";
-    config.pjrt = plugin;
+    config.devices.strategy = "tpu";
+    config.devices.pjrt = plugin;
     assert_null(lk_trainer_new(&config));
     assert_int_equal(lk_error_status(), LK_ERR_UNSUPPORTED);
     assert_non_null(
@@ -159,7 +157,7 @@ int main(void)
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(devices_are_found, nothing_is_left),
-        cmocka_unit_test_teardown(what_is_wrong_is_named, nothing_is_left),
+        cmocka_unit_test_teardown(errors_are_named, nothing_is_left),
         cmocka_unit_test_teardown(every_allocation_may_fail, nothing_is_left),
         cmocka_unit_test_teardown(plugins_come_from_the_environment, nothing_is_left),
         cmocka_unit_test_teardown(the_strategy_does_not_train, nothing_is_left),

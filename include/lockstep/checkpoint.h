@@ -1,9 +1,14 @@
-/* Checkpoints: what training was at, in a folder from which it goes on, and from which others take the network.
+/* Checkpoints: the state of a training in a folder, from which training can resume and programs can load the network.
  *
- * A checkpoint folder D holds a folder for each checkpoint, checkpoint-00000120 after 120 steps, and best.json, which
- * names the best one. In a checkpoint are model.safetensors (parameters and buffers), optimizer.safetensors,
- * state.json, implementations (a tuning), model.lk where the model came from a file, and manifest.json with the size
- * and XXH3-64 of each: docs/checkpoints.md. It gets its name once all of it is on disk. */
+ *     lk_trainer_add(trainer, lk_callback_checkpoint("runs/a", NULL));       writes them during lk_trainer_fit
+ *     config.checkpoints.dir = "runs/a", config.checkpoints.resume = true;   resumes, in the next lk_trainer_new
+ *     lk_checkpoint_open_model("runs/a", LK_CHECKPOINT_BEST, &checkpoint);   opens one, for lockstep/predict.h
+ *
+ * A checkpoint folder holds a folder for each checkpoint, such as checkpoint-00000120 after 120 steps, and best.json,
+ * which names the best one. A checkpoint holds model.safetensors (parameters and buffers), optimizer.safetensors,
+ * state.json, implementations (a tuning), model.lk if the model came from a file, and manifest.json with the size and
+ * XXH3-64 of each file; see docs/checkpoints.md. A checkpoint gets its name once it is on disk as a whole, so it is
+ * never incomplete. */
 #ifndef LOCKSTEP_CHECKPOINT_H
 #define LOCKSTEP_CHECKPOINT_H
 
@@ -20,42 +25,44 @@ typedef enum lk_checkpoint_which { LK_CHECKPOINT_LAST, LK_CHECKPOINT_BEST } lk_c
 typedef struct lk_checkpoint lk_checkpoint;
 
 typedef struct lk_checkpoint_setting {
-    const char *name, *value; /* of lk_train_options, as lk_options_text writes it, or a loop's own; "": not set */
+    const char *name;  /* an option of lk_train_options, or any other */
+    const char *value; /* as by lk_options_text; "": not set */
 } lk_checkpoint_setting;
 
-/* NULL and 0: not known, as of a loop of one's own that did not say. */
+/* The description of a checkpoint. NULL and 0: not known, because the loop that wrote it did not say. */
 typedef struct lk_checkpoint_info {
     const char *folder; /* of the checkpoint itself */
-    const char *model;  /* a reference model's name, a model file's path as it was given, or what lk_model_build got */
-    const char *model_file; /* the model file as it was then: its copy in the checkpoint; NULL: there is none */
-    const char *data;       /* the data set's name */
+    const char *model;  /* name of a reference model, path of a model file as it was given, or lk_model_build's name */
+    const char *model_file; /* path of the copy of the model file in the checkpoint; NULL: there is none */
+    const char *data;       /* name of the data set */
     int64_t channels, height, width, classes;
-    const char *const *class_names; /* [classes]; NULL: they have none */
-    /* What happens to bytes / 255: minus mean[c], then divided by deviation[c] + 1e-6. [channels]; NULL: neither. */
+    const char *const *class_names; /* [classes]; NULL: classes have no names */
+    /* Normalization of bytes / 255: center subtracts mean[c]; standardize then divides by deviation[c] + 1e-6. mean,
+     * deviation: [channels]; NULL: neither is done. */
     bool center, standardize;
     const double *mean, *deviation;
     lk_dtype dtype; /* of the forward pass: LK_F32 or LK_BF16 */
     uint64_t seed;
-    int64_t epoch; /* epochs that are over, each with its evaluation */
-    int64_t batch; /* of the epoch that was under way: how many batches are over; 0: none was */
+    int64_t epoch; /* complete epochs, with their evaluations */
+    int64_t batch; /* complete batches of an incomplete epoch; 0: there is none */
     int64_t steps, updates, samples_seen;
-    bool finished;      /* training had ended by itself */
-    const char *metric; /* by which the best is chosen: "val_accuracy", …; NULL: not yet */
-    double best;        /* its value, the best so far */
-    int64_t best_epoch;
+    bool finished;      /* training was complete */
+    const char *metric; /* that chooses the best checkpoint: "val_accuracy", …; NULL: there is no best yet */
+    double best;        /* the best value of the metric so far */
+    int64_t best_epoch; /* its epoch */
     const lk_checkpoint_setting *settings; /* [n_settings] */
     int n_settings;
 } lk_checkpoint_info;
 
-/* Opens the last checkpoint of a folder, or the best one, or, as the last, the one that `folder` itself is, reads it
- * whole and checks it against its manifest. A damaged last one is said in a warning (lockstep/log.h), and the one
- * before it is taken; where a training that goes on removes one that is being read, a later one is taken. Errors:
- * LK_ERR_NOT_FOUND (there is none, or no such folder), LK_ERR_FORMAT (damaged, all of them; the message is of the
- * newest), LK_ERR_ARGUMENT (the best of a checkpoint itself), LK_ERR_IO, LK_ERR_MEMORY. */
+/* Opens the last or the best checkpoint in a folder, or, as the last, the checkpoint that `folder` itself is. Reads it
+ * whole and checks it against its manifest. If the last one is damaged, a warning says so and the one before it is
+ * opened; if a running training removes the one that is being read, a later one is opened. Errors: LK_ERR_NOT_FOUND (no
+ * such folder, or no checkpoint in it), LK_ERR_FORMAT (all are damaged; the message is about the newest),
+ * LK_ERR_ARGUMENT (the best one of a folder that is itself a checkpoint), LK_ERR_IO, LK_ERR_MEMORY. */
 LK_API lk_status lk_checkpoint_open(const char *folder, lk_checkpoint_which which, lk_checkpoint **checkpoint);
 
-/* The same for who only computes with the network, in less time: of the optimiser's state, which may be twice as large,
- * only the file's size is checked. */
+/* As lk_checkpoint_open, but faster, for programs that only use the network: does not read the optimizer's state, which
+ * may be twice as large, and checks only the size of its file. */
 LK_API lk_status lk_checkpoint_open_model(const char *folder, lk_checkpoint_which which, lk_checkpoint **checkpoint);
 
 LK_API void lk_checkpoint_release(lk_checkpoint *checkpoint); /* NULL is fine */
@@ -63,93 +70,98 @@ LK_API void lk_checkpoint_release(lk_checkpoint *checkpoint); /* NULL is fine */
 /* Valid as long as the checkpoint. */
 LK_API const lk_checkpoint_info *lk_checkpoint_get_info(const lk_checkpoint *checkpoint);
 
-/* The value of a setting by its option's name; NULL: there is none. */
+/* The value of a setting; NULL: there is none of that name. Valid as long as the checkpoint. */
 LK_API const char *lk_checkpoint_get_setting(const lk_checkpoint *checkpoint, const char *name);
 
-/* A new model, built for the same images: its variables are the checkpoint's, in the same order. Errors:
- * LK_ERR_UNSUPPORTED (a model that its program has built itself, which only that can), LK_ERR_FORMAT (its variables are
- * others). */
+/* Builds the model again, for the same images; its variables are those of the checkpoint, in the same order. Release it
+ * with lk_model_release. NULL on failure. Errors: LK_ERR_UNSUPPORTED (a model that a program made with lk_model_build,
+ * which only that program can build), LK_ERR_FORMAT (its variables differ from the checkpoint's). */
 LK_API lk_model *lk_checkpoint_model(const lk_checkpoint *checkpoint);
 
-/* Parameters, then buffers. */
+/* The number of variables: parameters, then buffers. */
 LK_API int lk_checkpoint_variable_count(const lk_checkpoint *checkpoint);
 
-/* Elements in row-major order, borrowed; name and shape may be NULL. NULL past the end. */
+/* The elements of a variable in row-major order, borrowed; NULL past the end. Sets *name and *shape unless these are
+ * NULL. */
 LK_API const float *lk_checkpoint_variable(const lk_checkpoint *checkpoint, int index, const char **name,
                                            lk_shape *shape);
 
-/* variables[i]: a new tensor on the device for each variable; on failure every entry is NULL. Asynchronous. */
+/* Sets variables[i] to a new tensor on the device for each variable. On failure every entry is NULL. Asynchronous. */
 LK_API lk_status lk_checkpoint_load(const lk_checkpoint *checkpoint, lk_device *device, lk_tensor **variables);
 
 /* --- while fit trains --------------------------------------------------------------------------------------------- */
 
-/* Zeroes: after every epoch, the newest three, the best by validation accuracy. */
+/* Zeroes are the defaults: a checkpoint after every epoch, of which the newest three and the best are kept. */
 typedef struct lk_checkpoint_opts {
-    int64_t every_steps;  /* 0: not by steps */
-    double every_minutes; /* 0: not by time; neither: after every epoch */
-    int64_t keep;         /* the newest so many, besides the best; 0: 3 */
-    lk_best_metric best;
+    int64_t every_steps;  /* steps between checkpoints; 0: see every_minutes */
+    double every_minutes; /* minutes between checkpoints; if both are 0, there is one after every epoch */
+    int64_t keep;         /* number of the newest checkpoints to keep, in addition to the best; 0: 3 */
+    lk_best_metric best;  /* metric that chooses the best */
 } lk_checkpoint_opts;
 
-/* "500" (steps), "5m" (minutes) or "epoch" into every_steps and every_minutes. Errors: LK_ERR_ARGUMENT. */
+/* Reads "500" (steps), "5m" (minutes) or "epoch" into every_steps and every_minutes. Errors: LK_ERR_ARGUMENT. */
 LK_API lk_status lk_checkpoint_parse_every(const char *text, lk_checkpoint_opts *opts);
 
-/* Writes checkpoints into `folder`, which is made: as often as opts say (NULL: zeroes), where an epoch is the best so
- * far, at the end, and where training is interrupted. Training waits only while variables and the optimiser's state are
- * copied to host memory, where there is room for two checkpoints; a thread writes them. Between two updates, so with
- * accumulation one may come some batches late. A checkpoint holds what other callbacks save too; add it in one process
- * of several, the first. Where one cannot be written the others stay as they are, and a warning says so
- * (lockstep/log.h); where it was the last one of a training without another error, fit gives that one at the end. When
- * training begins: LK_ERR_IO, LK_ERR_ARGUMENT (best by a validation metric, and there is no evaluation; checkpoints of
- * another training in the folder, or it is one itself), LK_ERR_STATE (another one writes there). A callback without a
- * name: LK_ERR_MEMORY. */
+/* Writes checkpoints to `folder`, which is made if it is missing: as often as opts say (NULL: zeroes), when training
+ * begins and ends, when it is interrupted, and after an epoch that is the best so far. They are taken between two
+ * updates, so with accumulation one may come some batches late, and they hold what other callbacks save. Training waits
+ * only while variables and the optimizer's state are copied to host memory, which holds two checkpoints; a thread
+ * writes them. Of several processes only the first adds this callback.
+ *
+ * If a checkpoint cannot be written, a warning says so and earlier ones stay as they are; if it was the last one of a
+ * training without another error, fit gives its error at the end. Errors when training begins: LK_ERR_IO,
+ * LK_ERR_ARGUMENT (a validation metric without an evaluation; a folder with checkpoints of another training, or that is
+ * itself one), LK_ERR_STATE (another program writes there). Errors of the constructor: LK_ERR_MEMORY. */
 LK_API lk_callback lk_callback_checkpoint(const char *folder, const lk_checkpoint_opts *opts);
 
-/* --- writing ------------------------------------------------------------------------------------------------------ */
+/* --- writing from a loop of your own ------------------------------------------------------------------------------ */
 
-/* Writes a checkpoint of replicas into `folder`, which is made. Of info count the position (epoch, batch, steps,
- * samples_seen), seed, data, class_names, normalisation, dtype and settings, of any names that differ; with `metric`,
- * `best` and `best_epoch` as they are so far, and where best_epoch is `epoch` and no batch follows this one becomes the
- * folder's best. The rest comes from the replicas. A checkpoint after as many steps is replaced. Waits for the devices
- * and the disk. Where several processes train together, one of them writes. Errors: LK_ERR_IO, LK_ERR_MEMORY,
- * LK_ERR_STATE (another one writes there: a training, or a writer, this program's too), LK_ERR_ARGUMENT (a position
- * below 0; a metric's name of more than 63 bytes; two settings with one name; `folder` is a checkpoint itself). */
+/* Writes a checkpoint of the replicas to `folder`, which is made if it is missing. Members of *info that are used:
+ * position (epoch, batch, steps, samples_seen), seed, data, class_names, normalization, dtype, settings (of any
+ * different names), and, if `metric` is set, best and best_epoch so far; if best_epoch is `epoch` and batch is 0, this
+ * checkpoint becomes the best of the folder. Everything else comes from the replicas. An earlier checkpoint after as
+ * many steps is replaced. Waits for the devices and the disk. Of several processes only one writes. Errors: LK_ERR_IO,
+ * LK_ERR_MEMORY, LK_ERR_STATE (a training or a writer, of this program or another, writes there), LK_ERR_ARGUMENT (a
+ * position below 0; a metric's name of more than 63 bytes; two settings with one name; a folder that is itself a
+ * checkpoint). */
 LK_API lk_status lk_replicas_save(lk_replicas *replicas, const char *folder, const lk_checkpoint_info *info);
 
-/* Writes the same in a thread of its own, and removes what is neither among the newest `keep` (0: 3) nor the best. For
- * one folder and one program at a time; the replicas have to live as long. resumed: the checkpoint that training goes
- * on from, so that later ones, which were damaged or are not wanted, are put aside as damaged-checkpoint-N; NULL: it
- * begins. NULL on failure: LK_ERR_ARGUMENT (it begins, and the folder has checkpoints; `folder` is one itself),
- * LK_ERR_STATE (another one writes there), LK_ERR_IO, LK_ERR_MEMORY. */
+/* Writes checkpoints in a thread of its own, and keeps only the newest `keep` (0: 3) and the best. One writer at a time
+ * uses a folder; the replicas must outlive it. resumed: the checkpoint that training resumes from; later ones, which
+ * are damaged or not wanted, are renamed to damaged-checkpoint-N; NULL: training begins. NULL on failure. Errors:
+ * LK_ERR_ARGUMENT (training begins, but the folder has checkpoints; a folder that is itself a checkpoint), LK_ERR_STATE
+ * (another writer uses the folder), LK_ERR_IO, LK_ERR_MEMORY. */
 typedef struct lk_checkpoint_writer lk_checkpoint_writer;
 LK_API lk_checkpoint_writer *lk_checkpoint_writer_new(lk_replicas *replicas, const char *folder,
                                                       const lk_checkpoint *resumed, int64_t keep);
 
-/* Waits for the devices and until there is a copy in host memory, where there is room for two. One that could not be
- * written leaves those before it as they are, and a warning says so. Errors: LK_ERR_MEMORY, LK_ERR_ARGUMENT
- * (as of lk_replicas_save), those of the devices. */
+/* Takes a checkpoint as lk_replicas_save does: waits for the devices and for a copy in host memory, which holds two
+ * checkpoints, but not for the disk. If a checkpoint cannot be written, a warning says so and earlier ones stay as they
+ * are. Errors: LK_ERR_MEMORY, LK_ERR_ARGUMENT (as for lk_replicas_save), those of the devices. */
 LK_API lk_status lk_checkpoint_writer_save(lk_checkpoint_writer *writer, const lk_checkpoint_info *info);
 
-/* Waits until all of it is on disk. Errors: that of the last one; a warning says what failed before. */
+/* Waits until all checkpoints are on disk. Errors: that of the last checkpoint; warnings tell of earlier ones. */
 LK_API lk_status lk_checkpoint_writer_wait(lk_checkpoint_writer *writer);
 
-/* Waits likewise; a warning says what failed and was not given back. NULL is fine. */
+/* Waits likewise, then ends the writer; a warning tells of an error that lk_checkpoint_writer_wait did not give. NULL
+ * is fine. */
 LK_API void lk_checkpoint_writer_release(lk_checkpoint_writer *writer);
 
-/* The same of a trainer, of where it stands; in the hooks train_begin and rest with what callbacks remember, elsewhere
- * without. Errors also: LK_ERR_STATE (while steps are under way; an interrupt left some with workers that are gone). */
+/* Writes a checkpoint of a trainer, as lk_replicas_save does. What callbacks save is included only if it is called in a
+ * train_begin or rest hook. Errors also: LK_ERR_STATE (steps are in flight, or an interrupt has left some with workers
+ * that are gone). */
 LK_API lk_status lk_trainer_save(lk_trainer *trainer, const char *folder);
 
-/* Gives every replica the parameters and buffers of a safetensors file: F32, F64, F16 or BF16, under their names here
- * or, of the reference models, under PyTorch's, as docs/checkpoints.md lists them; "module.", "_orig_mod." and
- * "model." before a name do not count. Errors: LK_ERR_IO, LK_ERR_FORMAT (a tensor that is missing, of another shape, or
- * one too many). */
+/* Sets parameters and buffers of every replica from a safetensors file of F32, F64, F16 or BF16. Names are those of
+ * this library or, for reference models, PyTorch's, which docs/checkpoints.md lists; the prefixes "module.",
+ * "_orig_mod." and "model." are ignored. Errors: LK_ERR_IO, LK_ERR_FORMAT (a tensor is missing, superfluous, or of
+ * another shape). */
 LK_API lk_status lk_replicas_load_weights(lk_replicas *replicas, const char *path);
 
-/* Gives every replica, and the optimiser, what the checkpoint has. Where it was made on another kind of machine, or
- * with other versions of libraries, a warning says that what follows has other bits. Errors: LK_ERR_FORMAT (variables
- * of other names or shapes; an optimiser of another kind), LK_ERR_STATE (from lk_checkpoint_open_model, where there is
- * an optimiser). */
+/* Sets variables of every replica, and the optimizer's state, from a checkpoint. If it was made on another kind of
+ * machine or with other versions of libraries, a warning says that bits will differ. Errors: LK_ERR_FORMAT (variables
+ * of other names or shapes; an optimizer of another kind), LK_ERR_STATE (the replicas have an optimizer, but the
+ * checkpoint is from lk_checkpoint_open_model). */
 LK_API lk_status lk_replicas_restore(lk_replicas *replicas, const lk_checkpoint *checkpoint);
 
 #ifdef __cplusplus

@@ -1,8 +1,8 @@
-/* A process's heartbeat: what it is doing, in memory that whoever started it can read, also when it stands still or has
- * died. `lockstep launch` watches the ranks of a training by it.
+/* Heartbeats: a process writes what it is doing to memory that the process that started it can read, even when it makes
+ * no progress or has died. `lockstep launch` watches the ranks of a training this way.
  *
- * The watcher makes a heartbeat and hands its descriptor down to the process that it starts, with its number in the
- * environment, LOCKSTEP_HEARTBEAT. A trainer that is made in that process looks for it there. */
+ * The watcher makes a heartbeat, lets the process that it starts inherit the descriptor, and sets LOCKSTEP_HEARTBEAT in
+ * its environment to the descriptor's number. A trainer that is made in that process finds it there. */
 #ifndef LOCKSTEP_HEARTBEAT_H
 #define LOCKSTEP_HEARTBEAT_H
 
@@ -15,37 +15,37 @@
 extern "C" {
 #endif
 
-/* What a process as a whole is at. Where several do not go on, the first in this order is more likely the cause. */
+/* The state of a process. If several make no progress, one whose state comes earlier here is more likely the cause. */
 typedef enum lk_heart_state {
-    LK_HEART_STOPPED, /* by a signal */
-    LK_HEART_WORKS,
-    LK_HEART_WAITS,            /* for itself: a device, a batch */
+    LK_HEART_STOPPED,          /* by a signal */
+    LK_HEART_WORKS,            /* a thread computes, reads or writes */
+    LK_HEART_WAITS,            /* for a device or a batch of its own */
     LK_HEART_WAITS_FOR_OTHERS, /* for another process */
-    LK_HEART_GONE              /* it has ended; the rest is what it was at before */
+    LK_HEART_GONE              /* it has ended; the report says what it was doing before */
 } lk_heart_state;
 
 typedef struct lk_heart_report {
     lk_heart_state state;
-    int64_t step;       /* the step of training at hand, from 1; 0: training has not begun */
-    double silent;      /* seconds without progress, of which at most one counts between two looks */
+    int64_t step;       /* current training step, from 1; 0: training has not begun */
+    double silent;      /* seconds without progress; at most one is counted between two looks */
     char operation[40]; /* "conv2d", "exchange", "wait for a batch" */
-    bool follows;       /* it ends because another process has given up, which it has said */
+    bool follows;       /* it ends because another process has failed, and has reported that */
 } lk_heart_report;
 
 typedef struct lk_heartbeat lk_heartbeat;
 
-/* Errors: LK_ERR_MEMORY, LK_ERR_IO. */
+/* Makes a heartbeat. Errors: LK_ERR_MEMORY, LK_ERR_IO. */
 LK_API lk_status lk_heartbeat_new(lk_heartbeat **heartbeat);
 LK_API void lk_heartbeat_release(lk_heartbeat *heartbeat); /* NULL is fine */
 
-/* The descriptor to hand down; it is the heartbeat's, and closed when a program is executed unless the caller, in the
- * new process, says otherwise. */
+/* The descriptor, owned by the heartbeat. It is close-on-exec: clear FD_CLOEXEC in the new process before it executes a
+ * program. */
 LK_API int lk_heartbeat_descriptor(const lk_heartbeat *heartbeat);
 
-/* What `process`, which has the descriptor, is at. Progress since the look before is any of these: an operator began,
- * a batch was prepared, a wait ended, data came from the net; a thread that is at work used its core; the process read
- * or wrote while a thread was at work. That a thread looks again and again for what another process sends is none.
- * To be called several times a second; does not wait. */
+/* Sets *report to what `process`, which has the descriptor, is doing. It has made progress since the last look if an
+ * operator began, a batch was prepared, a wait ended or data arrived from the network; if a working thread used its
+ * core; or if the process read or wrote while a thread was working. Polling for messages of another process is not
+ * progress. Call it several times a second. Does not wait. */
 LK_API void lk_heartbeat_look(lk_heartbeat *heartbeat, int64_t process, lk_heart_report *report);
 
 #ifdef __cplusplus

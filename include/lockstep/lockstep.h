@@ -1,4 +1,7 @@
-/* All of Lockstep's public headers. */
+/* All public headers of Lockstep.
+ *
+ * Programs that train a model need train_config.h, trainer.h and callbacks.h; checkpoint.h and predict.h use the
+ * trained network. Programs with their own training loop also need device.h, data.h, nn.h, dist.h and replicas.h. */
 #ifndef LOCKSTEP_LOCKSTEP_H
 #define LOCKSTEP_LOCKSTEP_H
 
@@ -13,6 +16,7 @@
 #include "lockstep/heartbeat.h"
 #include "lockstep/image.h"
 #include "lockstep/log.h"
+#include "lockstep/memory.h"
 #include "lockstep/nn.h"
 #include "lockstep/ops.h"
 #include "lockstep/optim.h"

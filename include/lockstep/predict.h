@@ -1,7 +1,12 @@
-/* A trained network at work: what it makes of pictures, and how good it is on a data set.
+/* Prediction and evaluation with a trained network.
  *
- * Images are prepared as in training (centring, standardisation), and batch-norm uses its running statistics, so that
- * what an image gives does not depend on those beside it but for the choice of implementations, which shapes make. */
+ *     lk_checkpoint_open_model("runs/a", LK_CHECKPOINT_BEST, &checkpoint);
+ *     lk_predictor *predictor = lk_predictor_new(checkpoint, NULL);
+ *     lk_predict_file(predictor, "shoe.png", probabilities);
+ *
+ * Images are prepared as in training (centering, standardization), and batch-norm uses its running statistics. So the
+ * result of an image does not depend on the other images of a batch, except that the size of the batch may choose other
+ * implementations. */
 #ifndef LOCKSTEP_PREDICT_H
 #define LOCKSTEP_PREDICT_H
 
@@ -14,50 +19,51 @@ extern "C" {
 
 /* --- prediction --------------------------------------------------------------------------------------------------- */
 
-/* Used by one thread at a time. */
+/* A network on one or several devices. One thread at a time uses it. */
 typedef struct lk_predictor lk_predictor;
 
 typedef struct lk_predictor_opts {
-    const char *devices; /* as lk_devices_open takes them; NULL: "cpu" */
-    int64_t batch_size;  /* images that a device gets at a time, at most; 0: 64 */
+    const char *devices; /* for lk_devices_open; NULL: "cpu" */
+    int64_t batch_size;  /* most images that a device computes at a time; 0: 64 */
 } lk_predictor_opts;
 
-/* Opens the devices and brings the checkpoint's variables to each; the checkpoint may go. opts NULL: the defaults.
- * Errors: those of lk_checkpoint_model and lk_devices_open; LK_ERR_UNSUPPORTED (a network without classes). */
+/* Opens the devices and copies the checkpoint's variables to each; the checkpoint may be released afterwards. opts
+ * NULL: defaults. NULL on failure. Errors: those of lk_checkpoint_model and lk_devices_open; LK_ERR_UNSUPPORTED (a
+ * network without classes). */
 LK_API lk_predictor *lk_predictor_new(const lk_checkpoint *checkpoint, const lk_predictor_opts *opts);
 LK_API void lk_predictor_release(lk_predictor *predictor); /* NULL is fine */
 
-/* The images that it takes, and the classes that it knows; valid as long as the predictor. */
+/* The size of the images that the network takes, and its number of classes. */
 LK_API lk_model_input lk_predictor_input(const lk_predictor *predictor);
 
-/* NULL where the class is out of range or the checkpoint names none. */
+/* The name of a class, valid as long as the predictor. NULL: there is no such class, or the checkpoint has no names. */
 LK_API const char *lk_predictor_class_name(const lk_predictor *predictor, int64_t index);
 
-/* probabilities [count, classes]: softmax of the logits of images u8 [count, C, H, W]. Blocks.
- * Errors: LK_ERR_ARGUMENT (a count below 1), LK_ERR_STATE (logits that are not finite: training has failed; the image
- * is named), and what devices report. */
+/* Sets probabilities [count, classes] to the softmax of the logits of images u8 [count, C, H, W]. Blocks. Errors:
+ * LK_ERR_ARGUMENT (a count below 1), LK_ERR_STATE (logits that are not finite, because training has failed; the message
+ * names the image), those of devices. */
 LK_API lk_status lk_predict(lk_predictor *predictor, const uint8_t *images, int64_t count, float *probabilities);
 
-/* probabilities [classes] of a picture in a file, resized to the network's images. Errors also: those of
- * lk_image_read, LK_ERR_UNSUPPORTED (images that are neither grey nor colour). */
+/* Sets probabilities [classes] for a picture in a file, which is resized to the network's images. Blocks. Errors: those
+ * of lk_predict and lk_image_read, LK_ERR_UNSUPPORTED (the network takes images that are neither gray nor color). */
 LK_API lk_status lk_predict_file(lk_predictor *predictor, const char *path, float *probabilities);
 
-/* The same of a file's bytes in memory; `name` is what messages call them. */
+/* The same for the bytes of a file in memory. name: for messages. */
 LK_API lk_status lk_predict_bytes(lk_predictor *predictor, const void *bytes, size_t size, const char *name,
                                   float *probabilities);
 
-/* top[k]: the k classes of greatest probability, in that order; of equals the first. k: at most `classes`. */
+/* Sets top[k] to the k classes of greatest probability, in that order; of equals the first. k: at most `classes`. */
 LK_API void lk_top_classes(const float *probabilities, int64_t classes, int64_t k, int64_t *top);
 
-/* {"file":name,"predictions":[{"class":9,"name":"ankle boot","probability":0.93}, …]}, without spaces: the k of
- * greatest probability, k at most `classes`; a name is null where there is none. To be freed with lk_free; NULL on
+/* Gives {"file":name,"predictions":[{"class":9,"name":"ankle boot","probability":0.93}, …]} without spaces, with the k
+ * classes of greatest probability, k at most `classes`; a class without a name has null. Free it with lk_free. NULL on
  * failure: LK_ERR_MEMORY. */
 LK_API char *lk_prediction_json(const lk_predictor *predictor, const char *name, const float *probabilities, int64_t k);
 
 /* --- evaluation --------------------------------------------------------------------------------------------------- */
 
 typedef struct lk_mistake {
-    int64_t sample;           /* of the data set */
+    int64_t sample;           /* number in the data set */
     int64_t label, predicted; /* classes of the network */
     float label_probability, predicted_probability;
 } lk_mistake;
@@ -65,38 +71,37 @@ typedef struct lk_mistake {
 typedef struct lk_evaluation {
     int64_t count, classes;
     lk_mean loss, accuracy;
-    int64_t *confusion; /* [label][predicted]: how many samples */
-    /* [classes]: of those predicted as a class, and of those that are of it, the share that is both; their harmonic
-     * mean. NaN where there are none to divide by. */
+    int64_t *confusion; /* [label][predicted]: number of samples */
+    /* [classes]; NaN: no sample to divide by. precision: share of the samples predicted as a class that are of it.
+     * recall: share of the samples of a class that are predicted as it. f1: their harmonic mean. */
     double *precision, *recall, *f1;
-    /* The wrong ones with the greatest loss, that first: as many as were asked for, or there are. */
-    lk_mistake *mistakes;
-    int64_t n_mistakes, wrong;
+    lk_mistake *mistakes; /* [n_mistakes]: those with the greatest loss, largest first */
+    int64_t n_mistakes;   /* as many as were asked for, at most `wrong` */
+    int64_t wrong;        /* samples whose label is not the likeliest class */
 } lk_evaluation;
 
-/* Counts every sample of a data set once; mistakes: how many are kept. lk_evaluation_free frees what it points to.
- * Where data set and network both name their classes a label is the network's class of that name, whatever its number;
- * else that of its number. Errors: LK_ERR_SHAPE (images of another size, a sample's class is none of the network's),
- * those of lk_predict. */
+/* Evaluates every sample of a data set once. mistakes: number of mistakes to keep. lk_evaluation_free frees the arrays.
+ * If data set and network both have names of classes, labels are matched by name, else by number. Blocks. Errors:
+ * LK_ERR_SHAPE (images of another size, or a class that the network does not have), those of lk_predict. */
 LK_API lk_status lk_evaluate(lk_predictor *predictor, const lk_dataset *dataset, int64_t mistakes,
                              lk_evaluation *evaluation);
 LK_API void lk_evaluation_free(lk_evaluation *evaluation);
 
-/* The confusion matrix as a picture, SVG or PNG by the ending of `path`. names [classes], each may be NULL; NULL: the
- * classes' numbers. Of more than LK_MATRIX_CHART_MOST classes neighbours share a square, as is added to the title.
- * title NULL: none. Errors: those of lk_matrix_chart_write, LK_ERR_MEMORY. */
+/* Draws the confusion matrix, as SVG or PNG by the ending of `path`. names [classes]: NULL entries, or NULL, stand for
+ * the numbers of classes. title NULL: none. With more than LK_MATRIX_CHART_MOST classes neighbors share a square, and
+ * the title says so. Errors: those of lk_matrix_chart_write, LK_ERR_MEMORY. */
 LK_API lk_status lk_evaluation_draw(const lk_evaluation *evaluation, const char *const *names, const char *title,
                                     const char *path);
 
-/* The mistakes as a contact sheet, each over its label, the prediction and that one's probability: the first ones,
- * where not all fit 8192 pixels a side. `dataset` is the one that was evaluated. Errors: LK_ERR_ARGUMENT (there are no
- * mistakes), those of lk_contact_sheet_write. */
+/* Draws the mistakes as a contact sheet, a PNG: each image over its label, the prediction and the prediction's
+ * probability; only the first ones if not all fit 8192 pixels a side. dataset: the one that was evaluated. Errors:
+ * LK_ERR_ARGUMENT (no mistakes), those of lk_contact_sheet_write. */
 LK_API lk_status lk_evaluation_sheet(const lk_evaluation *evaluation, const lk_dataset *dataset,
                                      const char *const *names, const char *path);
 
-/* All of it as an object of JSON without spaces: count, loss, accuracy, classes (name, count, precision, recall, f1;
- * null where there is none), confusion, mistakes. `dataset` is the one that was evaluated, for the mistakes' files;
- * NULL, and where samples have none: null. To be freed with lk_free; NULL on failure: LK_ERR_MEMORY. */
+/* Gives the evaluation as a JSON object without spaces: count, loss, accuracy, classes (name, count, precision, recall,
+ * f1), confusion, mistakes; null for what there is not. dataset: the one that was evaluated, for the files of mistakes;
+ * NULL: they are null. Free it with lk_free. NULL on failure: LK_ERR_MEMORY. */
 LK_API char *lk_evaluation_json(const lk_evaluation *evaluation, const lk_dataset *dataset, const char *const *names);
 
 #ifdef __cplusplus

@@ -1,9 +1,14 @@
-/* Programs: a step, recorded once and then replayed.
+/* Programs: a step that is recorded once and then replayed.
  *
- * Recording calls a function that pushes operators as usual; none of them runs, but each is kept, with the kernel that
- * it would run on. Sequences of operators that one kernel does at once are then fused. Every tensor that does not
- * outlive the step gets a place in one block of memory, shared by tensors that are never needed together. A replay is
- * one entry in the device's queue, or one for each segment where a program is cut into several. */
+ *     lk_program *program = lk_program_record(device, step, NULL, in, n_in, n_out, NULL);
+ *     for (uint64_t i = 0; i < steps; i++)
+ *         lk_program_run(program, in, i, out);
+ *     lk_program_release(program);
+ *
+ * Recording calls a function that pushes operators as usual. None of them runs; each is kept with its kernel. Sequences
+ * that one kernel can compute are then fused. Every tensor that does not outlive the step gets an offset in one block
+ * of memory, which tensors share that are never needed at the same time. A replay is one entry in the device's queue,
+ * or one per segment if the program is cut into segments. */
 #ifndef LOCKSTEP_PROGRAM_H
 #define LOCKSTEP_PROGRAM_H
 
@@ -17,48 +22,49 @@ extern "C" {
 
 typedef struct lk_program lk_program;
 
-/* Makes out[0 … n_out) from in[0 … n_in), and from tensors of its own that stay where they are, such as variables. An
- * out[i] that it leaves NULL is absent from every replay. What it does may depend on shapes, not on values: reading an
- * element fails. */
+/* The function that is recorded. It computes out[0 … n_out) from in[0 … n_in) and from variables, tensors of its own
+ * that stay in place. An out[i] that it leaves NULL is absent from every replay. It may depend on shapes but not on
+ * values: reading an element fails. */
 typedef lk_status (*lk_program_fn)(void *user, lk_tensor *const *in, lk_tensor **out);
 
 typedef struct lk_program_opts {
-    bool fuse; /* false: exactly the operators that were called, with the bits that they give by themselves */
-    /* What backward needs of forward is not all kept: some of it is made a second time, to the same bits, where that
-     * lowers the memory planned. Outputs are still written once. */
+    bool fuse; /* false: run exactly the operators that were called, with their bits */
+    /* Recompute activations in the backward pass, with the same bits, where that lowers the planned memory, instead of
+     * keeping them all. Outputs are still written once. */
     bool recompute;
-    /* A segment ends where the outputs that it has finished have at least so many bytes; 0: all is one segment. */
+    /* A segment ends when its finished outputs have at least this many bytes; 0: the program is one segment. */
     size_t segment_bytes;
-    /* So many bytes may be kept of what kernels make of variables alone, weights in their own order for instance, until
-     * a variable is written: worth it where a program is replayed several times in between. No result depends on it. */
+    /* This many bytes may hold what kernels compute from variables alone, such as weights in another order, until a
+     * variable is written. This saves time if a program is replayed several times between updates. Results do not
+     * depend on it. */
     size_t keep_bytes;
-    /* From the second replay on, a device that can (a GPU) is given each segment as one graph, whose calls it starts by
-     * itself. No result depends on it. */
+    /* Let a GPU run each segment as one CUDA graph, from the second replay on. Results do not depend on it. */
     bool graphs;
 } lk_program_opts;
 
-/* Records fn on `device`, in the calling thread, and compiles it. like[i]: what in[i] will be, in shape and dtype; its
- * elements do not matter. opts NULL: fused, one segment. Errors: what fn gives; LK_ERR_DEVICE (an operator on another
- * device), LK_ERR_MEMORY. */
+/* Records `fn` on `device`, in the calling thread, and compiles it. like[i] has the shape and dtype of in[i]; its
+ * elements do not matter. opts NULL: fused, one segment. NULL on failure. Errors: those of `fn`; LK_ERR_DEVICE (an
+ * operator on another device), LK_ERR_MEMORY. */
 LK_API lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, lk_tensor *const *like, int n_in,
                                      int n_out, const lk_program_opts *opts);
 
-/* For the function that is being recorded: what it calls next is in branch `branch`, 1 to LK_MAX_BRANCHES, or in none
- * (0, which is where it begins). Branches do not need each other's results; what is in none waits for all that was
- * called before it, and what is in a branch for what was in none. Where it is called a pass begins, with a forward and
- * a backward part of its own for lk_program_opts.recompute. A device that can runs branches beside each other; no
- * result depends on it, but the memory does: what lies in one branch lies apart from what the others need. Nothing
- * happens where nothing is recorded. */
+/* For the function that is recorded: puts the operators that it calls next into branch `branch`, 1 … LK_MAX_BRANCHES,
+ * or into none (0, as at the beginning). Branches must not need each other's results. Operators in no branch wait for
+ * all that were called before them, and operators in a branch wait for those in none. Each call begins a pass, with
+ * forward and backward parts of its own for lk_program_opts.recompute. GPUs run branches concurrently. Results do not
+ * depend on branches, but the memory does: branches do not share theirs. Does nothing outside of recording. */
 enum { LK_MAX_BRANCHES = 16 };
 LK_API void lk_program_branch(int branch);
 
-/* Runs it on inputs of the recorded shapes and dtypes, dense ones; out[i]: new tensors, adopted by the open scope, or
- * NULL where absent. `step` takes the place of lk_random_key.epoch in random operators such as dropout. Asynchronous.
- * Errors: LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_ARGUMENT (inputs), LK_ERR_MEMORY. */
+/* Replays the program. in[i]: of the recorded shape and dtype, without gaps. out[i]: new tensors, which belong to the
+ * open scope, or NULL where absent. `step` replaces lk_random_key.epoch in random operators such as dropout.
+ * Asynchronous. Errors: LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_ARGUMENT (inputs), LK_ERR_MEMORY. */
 LK_API lk_status lk_program_run(lk_program *program, lk_tensor *const *in, uint64_t step, lk_tensor **out);
 
-/* A replay that is pushed segment by segment, so that what depends on the first outputs can be pushed before the last
- * ones are computed:
+/* --- advanced: segments ------------------------------------------------------------------------------------------- */
+
+/* A replay that is pushed segment by segment, so that work on the first outputs can be pushed before the last ones are
+ * computed:
  *
  *     lk_program_begin(program, in, step, out, &replay);
  *     while (lk_replay_segments_left(replay) > 0) {
@@ -67,41 +73,44 @@ LK_API lk_status lk_program_run(lk_program *program, lk_tensor *const *in, uint6
  *     }
  *     lk_replay_end(replay);
  *
- * Other work may be pushed to the device between segments, other programs' replays included (one that runs while
- * another replay is half done takes its memory from the allocator). A replay is used by one thread at a time. */
+ * Other work may be pushed to the device between segments, even replays of other programs, which then take their memory
+ * from the allocator. One thread at a time uses a replay. */
 typedef struct lk_replay lk_replay;
 
-/* As lk_program_run, but nothing is pushed yet: no out[i] may be used before a segment has finished it. Errors: also
- * LK_ERR_STATE, where another replay of the program has segments left to push; *replay is NULL then. */
+/* As lk_program_run, but pushes nothing: an out[i] may be used once a segment has finished it. Errors also:
+ * LK_ERR_STATE (another replay of the program has segments left to push). On failure *replay is NULL. */
 LK_API lk_status lk_program_begin(lk_program *program, lk_tensor *const *in, uint64_t step, lk_tensor **out,
                                   lk_replay **replay);
 
 LK_API int lk_replay_segments_left(const lk_replay *replay);
 
-/* Pushes the next segment. ready[0 … n_ready): the outputs that it finishes, valid as long as the program; those that
- * are absent come with the first segment. Every output comes once. Errors: LK_ERR_MEMORY, LK_ERR_STATE (none is left,
- * the device was released); the segment was then not pushed. */
+/* Pushes the next segment, and sets ready[0 … n_ready) to the outputs that it finishes, valid as long as the program.
+ * Every output comes once; absent ones come with the first segment. Errors: LK_ERR_MEMORY, LK_ERR_STATE (no segment is
+ * left, or the device was released); then nothing was pushed. */
 LK_API lk_status lk_replay_push(lk_replay *replay, const int **ready, int *n_ready);
 
-/* Lets go of it. Segments that were not pushed never run, and their outputs are never written. NULL is fine. */
+/* Ends the replay. Segments that were not pushed never run, and their outputs are never written. NULL is fine. */
 LK_API void lk_replay_end(lk_replay *replay);
 
-/* Replays under way keep what they need. NULL is fine. */
+/* Replays in flight keep what they need. NULL is fine. */
 LK_API void lk_program_release(lk_program *program);
 
-/* Calls visit(user, …) for each operator of the program in their order: its name, and a line with its arguments. The
+/* Calls visit(user, …) for each operator of the program, in order, with its name and a line with its arguments. The
  * texts are valid during the call. */
 LK_API void lk_program_visit(const lk_program *program, void (*visit)(void *user, const char *op, const char *call),
                              void *user);
 
-/* Bytes of the tensors inside the program, known once it has run, or, on a GPU, at once: of the plan, at the moment
- * when most is needed, and without any sharing. Waits for replays under way. */
+/* Bytes of the tensors inside a program. */
 typedef struct lk_program_memory {
-    int64_t planned, peak, sum;
-    int64_t kept;        /* see lk_program_opts.keep_bytes */
-    int calls, segments; /* calls: operators */
+    int64_t planned;     /* the block that they share */
+    int64_t peak;        /* needed at the same time: no plan can be smaller */
+    int64_t sum;         /* without sharing */
+    int64_t kept;        /* in addition: see lk_program_opts.keep_bytes */
+    int calls, segments; /* number of operators, and of segments */
 } lk_program_memory;
 
+/* Sets *memory, which is known once the program has run, or, on a GPU, when it is recorded. Waits for replays in
+ * flight. Errors: those of lk_device_sync, LK_ERR_STATE (it is not known yet). */
 LK_API lk_status lk_program_get_memory(lk_program *program, lk_program_memory *memory);
 
 #ifdef __cplusplus

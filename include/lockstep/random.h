@@ -1,6 +1,6 @@
-/* Counter-based randomness: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3",
- * SC'11). A number is a function of what it is for, never of who asks or when: the key holds (seed, purpose), the
- * counter holds (epoch or step, sample, element). */
+/* Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2,
+ * 3", SC'11). A number depends only on its purpose, not on the thread or the time that asks for it: the key holds
+ * (seed, purpose), and the counter holds (epoch or step, sample, element). */
 #ifndef LOCKSTEP_RANDOM_H
 #define LOCKSTEP_RANDOM_H
 
@@ -15,15 +15,15 @@ extern "C" {
 /* out[4] = Philox4x32-10(counter[4], key[2]). */
 LK_API void lk_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
 
-/* A stream of numbers for one purpose. `epoch` below 2^32, `sample` below 2^32; elements are addressed below. */
+/* A stream of random numbers for one purpose. lk_random_block addresses its elements. */
 typedef struct lk_random_key {
     uint64_t seed;
     uint64_t purpose; /* lk_random_purpose("conv1.weight") */
-    uint64_t epoch;
-    uint64_t sample;
+    uint64_t epoch;   /* or step; below 2^32 */
+    uint64_t sample;  /* below 2^32 */
 } lk_random_key;
 
-/* XXH3-64 of the name of a layer, an augmentation, a parameter. */
+/* XXH3-64 of a purpose, such as the name of a layer, an augmentation or a parameter. */
 LK_API uint64_t lk_random_purpose(const char *name);
 
 /* The four 32-bit words of block `block` of the stream: elements 4 * block … 4 * block + 3. `block` below 2^32. */

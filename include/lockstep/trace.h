@@ -1,7 +1,14 @@
-/* A look inside a run: every operator with its shapes, what queues and threads waited for, and where devices' time
+/* Recordings of a run: every operator with its shapes, what queues and threads waited for, and where devices' time
  * went.
  *
- * Recording is of the whole process. While nothing is recorded it costs a load and a comparison a task. */
+ *     lk_trace_start(NULL);
+ *     … run something …
+ *     lk_wait_all();
+ *     lk_trace *trace = lk_trace_stop();
+ *     lk_trace_write(trace, "trace.json");        for ui.perfetto.dev
+ *     lk_trace_release(trace);
+ *
+ * A recording covers the whole process. Without one, tracing costs a load and a comparison per task. */
 #ifndef LOCKSTEP_TRACE_H
 #define LOCKSTEP_TRACE_H
 
@@ -17,79 +24,79 @@ extern "C" {
 typedef struct lk_trace lk_trace;
 
 typedef struct lk_trace_opts {
-    /* The most that is kept, of all threads together, in steps of 4,096; an event takes 32 bytes. What comes later is
+    /* Most events to keep, of all threads together, rounded to steps of 4,096; an event takes 32 bytes. Later ones are
      * counted and dropped. 0: 1,048,576. */
     int64_t max_events;
 } lk_trace_opts;
 
-/* Begins to record; opts NULL: defaults. Errors: LK_ERR_STATE (something is being recorded), LK_ERR_MEMORY. */
+/* Begins to record. opts NULL: defaults. Errors: LK_ERR_STATE (a recording is running), LK_ERR_MEMORY. */
 LK_API lk_status lk_trace_start(const lk_trace_opts *opts);
 
-/* Ends recording, from any thread, and gives what was recorded, to be released; NULL where nothing was being recorded
- * (LK_ERR_STATE). Work that is under way is left out: for all of it call lk_wait_all first. */
+/* Ends recording, from any thread, and gives the recording; release it with lk_trace_release. Work in flight is left
+ * out, so call lk_wait_all first. NULL on failure: LK_ERR_STATE (no recording is running). */
 LK_API lk_trace *lk_trace_stop(void);
 LK_API void lk_trace_release(lk_trace *trace);
 
-/* Events that were dropped, because there was no room or no memory for them. */
+/* The number of events that were dropped, because of max_events or lack of memory. */
 LK_API int64_t lk_trace_dropped(const lk_trace *trace);
 
 /* Writes the recording to `path` in Chrome's trace event format, which ui.perfetto.dev and chrome://tracing show: an
- * object with "traceEvents". Each device, each thread that calls the library and each worker of a loader is a thread of
- * it, in order of their names. An operator is a complete event ("ph": "X") whose "cat" is operator, shard sum (a sum
- * over a device's own shards) or exchange (over those of several devices), with "args": "inputs" and "outputs"
- * (["f32[32,1,28,28]", …]) and "flops" (of the operators that count them). Other categories: wait, input, loader, host.
- * Counters ("ph": "C") hold how many calls were in a device's queue. "otherData" says how many events were dropped.
- * Times are in microseconds since recording began. A file that is there is replaced as a whole. trace NULL: one without
- * events, to see whether the file can be written. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
+ * object with "traceEvents". Its threads, in the order of their names, are the devices, the threads that call the
+ * library and the workers of loaders. An operator is a complete event ("ph": "X") whose "cat" is operator, shard sum
+ * (over a device's own shards) or exchange (over several devices); its "args" are "inputs" and "outputs"
+ * (["f32[32,1,28,28]", …]) and, if the operator counts them, "flops". Other categories are wait, input, loader and
+ * host. Counters ("ph": "C") are numbers of calls in a device's queue. "otherData" has the number of dropped events.
+ * Times are in microseconds since recording began. The file is replaced as a whole. trace NULL: a recording without
+ * events, to check that the file can be written. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
 LK_API lk_status lk_trace_write(const lk_trace *trace, const char *path);
 
 /* All calls of one operator with operands of the same dtypes and shapes, on all devices. */
 typedef struct lk_trace_operator {
     const char *name;     /* "conv2d" */
-    const char *category; /* as in the file */
+    const char *category; /* "cat" of lk_trace_write */
     const char *problem;  /* "f32[32,1,28,28] f32[20,1,5,5] -> f32[32,20,24,24]" */
     int64_t calls;
-    double seconds; /* without operators that ran within it */
-    double flops;   /* of all calls, as the operator counts them; 0 where it does not */
-    double bytes;   /* of all calls' inputs and outputs, each read or written once */
+    double seconds; /* of all calls, without operators that ran inside them */
+    double flops;   /* of all calls, as the operator counts them; 0: it does not */
+    double bytes;   /* of inputs and outputs of all calls */
 } lk_trace_operator;
 
-/* Where the time of one device went, in seconds; all but `seconds` add up to `seconds`. */
+/* The parts of one device's time. All are in seconds; the others add up to `seconds`. */
 typedef struct lk_trace_device {
     const char *name;
     double seconds;    /* from the beginning of recording to its end */
-    double compute;    /* operators that are not of a reduction */
+    double compute;    /* operators other than the following */
     double shard_sums; /* operators that sum over the device's own shards */
-    double exchange;   /* operators that sum over several devices' shards, and waits while such run on other devices */
-    double slowest;    /* other waits for other devices; and no work, while a caller waited for results and there were
-                        * several devices */
-    double input;      /* no work, while a caller waited for a batch or prepared one */
-    double other;      /* no work for another reason, threads that have work and no core, and what lies between calls */
+    double exchange;   /* operators that sum over several devices, and waits while they run on other devices */
+    double slowest;    /* other waits for other devices; with several devices also idle time while a caller waited for
+                        * results */
+    double input;      /* idle while a caller waited for a batch or prepared one */
+    double other;      /* idle for another reason, waits for a core, and time between calls */
 } lk_trace_device;
 
 typedef struct lk_trace_summary {
-    lk_trace_operator *operators; /* the longest first */
+    lk_trace_operator *operators; /* [n_operators], those that took longest first */
     int n_operators;
-    lk_trace_device *devices; /* in the order of their names; only those that ran or waited for something */
+    lk_trace_device *devices; /* [n_devices], in the order of their names; only those that ran or waited */
     int n_devices;
     double seconds; /* from the beginning of recording to its end */
 } lk_trace_summary;
 
-/* NULL on failure: LK_ERR_MEMORY. Its texts are its own, the names of operators static. */
+/* Adds up a recording. The summary stays valid when the recording is released. NULL on failure: LK_ERR_MEMORY. */
 LK_API lk_trace_summary *lk_trace_summarize(const lk_trace *trace);
 LK_API void lk_trace_summary_release(lk_trace_summary *summary);
 
-/* --- what operators could reach --- */
+/* --- measuring devices --- */
 
-/* Floating-point operations a second that the device can do, the best of some runs: of about a millisecond of
- * independent multiply-adds in registers, which are in f32 whatever `dtype` is; of kind cuda of a large product of
- * squares of `dtype`, LK_F32 (in TF32 where that is allowed) or LK_BF16. Blocks. Errors: those of lk_device_sync,
- * LK_ERR_STATE (the device was released), LK_ERR_DTYPE (another dtype). */
+/* Sets *flops to the floating-point operations per second that the device can do, the best of several runs. CPU devices
+ * run independent f32 multiply-adds in registers for about a millisecond, whatever `dtype` is. GPUs run a large product
+ * of square matrices of `dtype`, LK_F32 (in TF32 if that is allowed) or LK_BF16. Blocks. Errors: those of
+ * lk_device_sync, LK_ERR_STATE (the device was released), LK_ERR_DTYPE (another dtype). */
 LK_API lk_status lk_device_measure_peak(lk_device *device, lk_dtype dtype, double *flops);
 
-/* Bytes a second that a copy within the device's own memory reads and writes, the best of some runs, of 256 MiB where
- * that takes no longer than 2 ms. 0 for devices whose memory is the process's. Blocks. Errors: those of lk_device_sync,
- * LK_ERR_STATE (the device was released). */
+/* Sets *bytes to the bytes per second that a copy in the device's own memory reads and writes, the best of several
+ * runs, of 256 MiB unless that takes longer than 2 ms. 0: the device uses the process's memory. Blocks. Errors: those
+ * of lk_device_sync, LK_ERR_STATE (the device was released). */
 LK_API lk_status lk_device_measure_copy(lk_device *device, double *bytes);
 
 #ifdef __cplusplus

@@ -1,14 +1,18 @@
-/* Tunings: which implementation runs which problem.
+/* Tunings: the implementation that runs each problem.
  *
- * Some operators have several implementations for the same shapes, such as convolutions with Winograd's algorithm. The
- * built-in choice among them is a function of operator, shapes and options ("the problem"), instruction set and
- * versions of the libraries. A tuning lists choices that are used instead; problems that it does not list keep the
- * built-in one, but a convolution and relu without pooling are not fused. Implementations round differently, so a
- * tuning belongs to what identifies a run. On devices of kind cuda libraries choose for themselves: a tuning then lists
- * what they have chosen, and training with it is refused where they choose otherwise.
+ * Some operators have several implementations, such as convolutions with Winograd's algorithm. A problem is an operator
+ * with its shapes and options. The built-in choice depends on the problem, the instruction set and versions of
+ * libraries. A tuning lists choices that replace it; problems that it does not list keep the built-in one, except that
+ * a convolution and relu without pooling are not fused. Implementations round differently, so a tuning is one of the
+ * settings that identify a run. On GPUs libraries choose their algorithms themselves: there a tuning lists what they
+ * chose, and training with it is refused if they choose differently.
  *
- * In a file the first line says what the choices depend on besides the problem; then there is a problem a line, and
- * empty lines and lines that begin with '#' do not count:
+ *     lk_tuning *tuning = lk_tuning_read("tuned.txt");
+ *     lk_device_set_tuning(device, tuning);               (or lk_train_config.execution.algorithms = "tuned.txt")
+ *     lk_tuning_release(tuning);
+ *
+ * The first line of a file says what choices depend on besides the problem. Then each line is a problem with its
+ * choice; empty lines and lines that begin with '#' are ignored:
  *
  *     lockstep 0.1.0, device cpu, instruction set avx2, oneDNN 2.6.3
  *     conv2d f32 x[32,64,28,28] w[64,64,3,3] stride 1x1 padding 1x1 dilation 1x1 = winograd:avx2 */
@@ -21,32 +25,37 @@
 extern "C" {
 #endif
 
-/* An empty one for devices of that kind on this machine. Errors: LK_ERR_ARGUMENT (no such kind), LK_ERR_MEMORY. */
+/* Makes an empty tuning for devices of a kind on this machine, with one reference. NULL on failure: LK_ERR_ARGUMENT (no
+ * such kind), LK_ERR_MEMORY. */
 LK_API lk_tuning *lk_tuning_new(const char *kind);
 LK_API lk_tuning *lk_tuning_retain(lk_tuning *tuning);
 LK_API void lk_tuning_release(lk_tuning *tuning); /* NULL is fine */
 
-/* Adds a choice; replaces one for the same problem. `problem` as lk_tuning_visit gives it. Errors: LK_ERR_ARGUMENT (no
- * such problem; no such implementation, or one that does not take the problem, with those that do), LK_ERR_MEMORY. */
+/* Adds a choice, or replaces that for the same problem. problem: in the form of lk_tuning_visit. Errors:
+ * LK_ERR_ARGUMENT (no such problem; no such implementation, or one that does not take the problem; the message lists
+ * those that do), LK_ERR_MEMORY. */
 LK_API lk_status lk_tuning_set(lk_tuning *tuning, const char *op, const char *problem, const char *implementation);
 
 /* Calls visit(user, …) for each choice, in the order of the texts. */
 LK_API void lk_tuning_visit(const lk_tuning *tuning, lk_implementation_fn visit, void *user);
 
+/* The number of choices. */
 LK_API int lk_tuning_count(const lk_tuning *tuning);
 
-/* What its choices depend on besides the problem: "lockstep 0.1.0, device cpu, instruction set avx2, oneDNN 2.6.3". */
+/* The choices depend on the problem and on this: "lockstep 0.1.0, device cpu, instruction set avx2, oneDNN 2.6.3".
+ * Valid as long as the tuning. */
 LK_API const char *lk_tuning_machine(const lk_tuning *tuning);
 
-/* XXH3-64, the lines of lk_tuning_write one after the other, each seeded with the hash before: equal for equal choices
- * on equal machines. */
+/* XXH3-64 of the lines of lk_tuning_write, each seeded with the hash of those before: equal for equal choices on equal
+ * machines. */
 LK_API uint64_t lk_tuning_hash(const lk_tuning *tuning);
 
-/* Reads a file. Errors: LK_ERR_IO; LK_ERR_FORMAT (of another machine or version, which is named; a line that is no
- * choice, or one that lk_tuning_set refuses, with its number), LK_ERR_MEMORY. */
+/* Reads a file; gives one reference. NULL on failure: LK_ERR_IO; LK_ERR_FORMAT (a tuning for another machine or
+ * version, which the message names; a line that is not a choice, or that lk_tuning_set refuses, with its number),
+ * LK_ERR_MEMORY. */
 LK_API lk_tuning *lk_tuning_read(const char *path);
 
-/* Writes a file, or replaces it as a whole. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
+/* Writes a file, which is replaced as a whole. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
 LK_API lk_status lk_tuning_write(const lk_tuning *tuning, const char *path);
 
 #ifdef __cplusplus

@@ -1,11 +1,11 @@
-/* The kinds of device, and which kernels each runs: the one place that names every backend. */
+/* The kinds of device and the kernel tables of each. This is the only file that names all backends. */
 #include "base/mem.h"
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "core/topology.h"
 #include "cuda/cuda.h"
-#include "lockstep/ops.h"
 #include "ref/ref_table.h"
+#include "lockstep/ops.h"
 #ifdef LK_HAVE_ONEDNN
 #include "cpu/cpu.h"
 #include "cpu/cpu_choice.h"
@@ -14,8 +14,8 @@
 #include <fenv.h>
 #include <string.h>
 
-/* Rounding, denormals and exceptions as the ABI says, whatever the thread that opened the device had: a new thread
- * inherits its creator's control register. */
+/* A device computes with the rounding, denormals and exceptions that the ABI prescribes. A new thread inherits its
+ * creator's control register, so it must be reset. */
 static _Thread_local fenv_t callers_environment;
 
 static void enter_ref(lk_device *device, void *state)
@@ -33,8 +33,8 @@ static void leave_ref(lk_device *device, void *state)
     fesetenv(&callers_environment);
 }
 
-/* A queue's own thread never leaves again. In the synchronous engine it is the caller's, which gets its settings back.
- */
+/* A queue's own thread keeps the settings. In the synchronous engine the thread is the caller's, which gets its
+ * settings back. */
 static lk_status open_ref(lk_device *device, void **state)
 {
     *state = NULL;
@@ -113,10 +113,10 @@ static const lk_kernel_table *const ref_tables[] = {&lk__ref_table, NULL};
 static const lk_backend cpu = PLAIN_C_BACKEND("cpu");
 #endif
 
-/* The oracle of the tests: on the same cores, plain C kernels alone. */
+/* The oracle of the tests: plain C kernels only, on the same cores. */
 static const lk_backend ref = PLAIN_C_BACKEND("ref");
 
-/* In every build: what it needs is in a plug-in that is looked for at run time. */
+/* This table is in every build: everything that depends on CUDA is in a plug-in that is loaded at run time. */
 static const lk_kernel_table *const cuda_tables[] = {&lk__cuda_table, NULL};
 
 static const lk_backend cuda = {

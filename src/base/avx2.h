@@ -1,6 +1,5 @@
-/* Code for AVX2 beside code for any processor: a function marked LK_AVX2 is only called where lk__has_avx2. */
-#ifndef LK_BASE_AVX2_H
-#define LK_BASE_AVX2_H
+/* AVX2 code in files that are compiled for any processor. Call a function marked LK_AVX2 only if lk__has_avx2(). */
+#pragma once
 
 #include <stdbool.h>
 
@@ -24,19 +23,17 @@ static inline bool lk__has_avx2(void)
 
 #endif
 
-/* A body that is compiled into an LK_AVX2 function and into one for any processor. The same operations in the same
- * order, without contraction: the same bits. */
+/* Marks a body that is compiled both into an LK_AVX2 function and into one for any processor. Both give the same bits:
+ * the operations and their order are the same, and nothing is contracted. */
 #define LK_BODY static inline __attribute__((always_inline))
 
-/* Before a loop whose turns may take any order, since none reads what another one writes: it becomes vectors without
- * asking whether arrays overlap, and so also where a result takes the place of an operand. Checks of a sanitizer keep
- * it from that, of which clang would warn. */
+/* Marks a loop whose iterations may run in any order, since none reads what another writes. The compiler vectorizes it
+ * without checking whether arrays overlap, also if the result replaces an operand. Sanitizers prevent that
+ * vectorization, about which clang would warn, so there it is empty. */
 #if !defined(__clang__)
 #define LK_ANY_ORDER _Pragma("GCC ivdep")
 #elif __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(undefined_behavior_sanitizer)
 #define LK_ANY_ORDER
 #else
 #define LK_ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
-#endif
-
 #endif

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Bits are moved by memcpy of one word, which compilers vectorise. */
+/* Bits are moved by memcpy of single words, which compilers vectorize. */
 
 LK_BODY void widen(const uint16_t *restrict from, float *restrict to, int64_t count)
 {
@@ -14,7 +14,7 @@ LK_BODY void widen(const uint16_t *restrict from, float *restrict to, int64_t co
     }
 }
 
-/* Half of the last place kept, less a bit where that place is even, carries into it where rounding goes up. */
+/* Adds half of the last place that is kept, less one bit if that place is even; the carry rounds up. */
 LK_BODY uint16_t round_bits(uint32_t bits)
 {
     uint32_t high = bits >> 16, rounded = (bits + 0x7FFFu + (high & 1u)) >> 16;

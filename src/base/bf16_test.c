@@ -1,4 +1,4 @@
-/* Widening and rounding: every bf16 number, and f32 numbers on, beside and between those. */
+/* Widening and rounding: every bf16 number, and f32 numbers equal to, close to and between them. */
 #include "base/bf16.h"
 
 #include <math.h>
@@ -50,14 +50,14 @@ static void widens_every_number(void **state)
     free(plain);
 }
 
-/* Of bf16 bits, with an infinity as the number that would follow the largest. */
+/* Returns the value of bf16 bits; infinity counts as the number that follows the largest. */
 static double value_of(uint32_t bf16)
 {
     double sign = bf16 & 0x8000u ? -1 : 1;
     return (bf16 & 0x7FFFu) == 0x7F80u ? sign * 0x1p128 : (double)float_of(bf16 << 16);
 }
 
-/* By distance, in f64, where all of it is exact. */
+/* Rounds by distance, in f64, where all of it is exact. */
 static uint16_t nearest(uint32_t bits)
 {
     uint32_t low = bits >> 16, high = low + 1;
@@ -69,7 +69,7 @@ static uint16_t nearest(uint32_t bits)
     return (uint16_t)(below < above || (below == above && low % 2 == 0) ? low : high);
 }
 
-/* What follows each bf16 number: on it, just beyond, around the middle, and just before the next. */
+/* Offsets in f32 bits from each bf16 number: on it, just beyond, around the middle, and just before the next. */
 static void rounds_to_nearest_even(void **state)
 {
     (void)state;
@@ -95,7 +95,7 @@ static void rounds_to_nearest_even(void **state)
     free(plain);
 }
 
-/* Wherever they begin, and however many they are: neither vector nor tail writes past the end. */
+/* For any start and count, neither vectors nor the tail write past the end. */
 static void any_number_of_elements(void **state)
 {
     (void)state;

@@ -1,3 +1,4 @@
+/* lk_build_*: the version of the library, its compiler, and the libraries that it was built with. */
 #include "lockstep/build.h"
 
 #include <jansson.h>

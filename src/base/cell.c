@@ -8,18 +8,18 @@
 
 enum { BATCH = 32, MOST_BATCHES = 64 };
 
-/* A free one. */
+/* A free cell. */
 typedef struct cell {
     struct cell *next;
-    struct cell *next_batch; /* of the first cell of a whole batch */
+    struct cell *next_batch; /* next batch, in the first cell of a full batch */
 } cell;
 
-/* A thread's: up to two batches, so that taking and giving back in turns stays in the thread. */
+/* The free cells of a thread: up to two batches, so that alternating new and free stays within the thread. */
 typedef struct cell_cache {
-    cell *loose; /* n_loose of them, at most a batch */
+    cell *loose; /* list of n_loose cells, at most a batch */
     int n_loose;
-    cell *batch;  /* a whole one, or NULL */
-    bool is_kept; /* given back when the thread ends */
+    cell *batch;  /* a full batch, or NULL */
+    bool is_kept; /* freed when the thread ends */
 } cell_cache;
 
 static _Thread_local cell_cache own;
@@ -39,7 +39,7 @@ static void free_list(cell *list)
 
 /* --- batches of all threads --------------------------------------------------------------------------------------- */
 
-static cell *take_batch(void)
+static cell *cell_take_batch(void)
 {
     pthread_mutex_lock(&batches_lock);
     cell *batch = batches;
@@ -51,48 +51,48 @@ static cell *take_batch(void)
     return batch;
 }
 
-static void give_batch(cell *batch)
+static void cell_give_batch(cell *batch)
 {
     pthread_mutex_lock(&batches_lock);
-    bool has_room = n_batches < MOST_BATCHES;
-    if (has_room) {
+    bool fits = n_batches < MOST_BATCHES;
+    if (fits) {
         batch->next_batch = batches;
         batches = batch;
         n_batches++;
     }
     pthread_mutex_unlock(&batches_lock);
-    if (!has_room)
+    if (!fits)
         free_list(batch);
 }
 
 /* --- a thread's cells --------------------------------------------------------------------------------------------- */
 
-static void end_thread(void)
+static void free_own_cells(void)
 {
     free_list(own.loose);
     free_list(own.batch);
     own = (cell_cache){0};
 }
 
-/* Where the thread's end would not be noticed it keeps nothing. */
+/* Returns whether this thread may keep cells: only if they can be freed when it ends. */
 static bool keep_own(void)
 {
     if (!own.is_kept)
-        own.is_kept = lk__at_thread_end(end_thread);
+        own.is_kept = lk__at_thread_end(free_own_cells);
     return own.is_kept;
 }
 
-/* Another thread gave it back. */
-static void prefetch(const cell *next)
+/* Prefetches the next cell, whose memory is in the cache of the thread that freed it. */
+static void cell_prefetch(const cell *next)
 {
     for (size_t at = 0; next && at < LK_CELL_BYTES; at += LK_ALIGNMENT)
         lk__prefetch_to_write((const char *)next + at);
 }
 
-static cell *take_own(void)
+static cell *cell_take_own(void)
 {
     if (!own.loose && keep_own()) {
-        own.loose = own.batch ? own.batch : take_batch();
+        own.loose = own.batch ? own.batch : cell_take_batch();
         own.n_loose = own.loose ? BATCH : 0;
         own.batch = NULL;
     }
@@ -100,14 +100,14 @@ static cell *take_own(void)
     if (taken) {
         own.loose = taken->next;
         own.n_loose--;
-        prefetch(own.loose);
+        cell_prefetch(own.loose);
     }
     return taken;
 }
 
 void *lk__cell_new(void)
 {
-    void *memory = lk__mem_may_keep() ? take_own() : NULL;
+    void *memory = lk__mem_may_keep() ? cell_take_own() : NULL;
     if (!memory)
         memory = lk__alloc_aligned(LK_CELL_BYTES);
     return memory ? memset(memory, 0, LK_CELL_BYTES) : NULL;
@@ -121,7 +121,7 @@ void lk__cell_free(void *memory)
     }
     if (own.n_loose == BATCH) {
         if (own.batch)
-            give_batch(own.batch);
+            cell_give_batch(own.batch);
         own.batch = own.loose;
         own.loose = NULL;
         own.n_loose = 0;

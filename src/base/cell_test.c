@@ -11,7 +11,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { MANY = 5000 }; /* more than all batches hold */
+enum { MANY = 5000 }; /* more than all batches can hold */
 
 static void check_new(const unsigned char *cell)
 {
@@ -34,7 +34,7 @@ static void give_back(unsigned char **cells, int n)
 {
     for (int i = 0; i < n; i++) {
         for (int b = 0; b < LK_CELL_BYTES; b++)
-            assert_int_equal(cells[i][b], 1 + i % 255); /* nobody else has it */
+            assert_int_equal(cells[i][b], 1 + i % 255); /* no other owner has it */
         lk__cell_free(cells[i]);
     }
 }
@@ -59,7 +59,7 @@ static void *give_all_back(void *unused)
     return NULL;
 }
 
-/* As tensors go: the one that pushes takes, a device's thread, which may end, gives back. */
+/* Like tensors: one thread takes cells, and a device's thread, which may end, frees them. */
 static void another_thread_gives_back(void **state)
 {
     (void)state;
@@ -101,7 +101,7 @@ static void threads_share_batches(void **state)
     }
 }
 
-/* Cells at hand must not hide the failure that a test asks for. */
+/* Kept cells must not hide the failure that a test injects. */
 static void an_injected_failure_reaches_a_cell(void **state)
 {
     (void)state;

@@ -21,7 +21,7 @@ static void sleep_ms(int ms)
     nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
 }
 
-/* A process that does what `life` says, and does not come back from it. */
+/* A process that runs `life` and does not return from it. */
 typedef struct watched {
     lk_heartbeat *heartbeat;
     pid_t process;
@@ -56,9 +56,9 @@ static lk_heart_report look(const watched *w)
     return report;
 }
 
-enum { SOON = 6000 /* looks, for what has to come */, LOOK = 10 /* ms */ };
+enum { SOON = 6000 /* looks before a test gives up */, LOOK = 10 /* ms */ };
 
-/* Looks until the process is at `operation` in that state. */
+/* Looks until the process reaches `operation` in that state. */
 static lk_heart_report until(const watched *w, lk_heart_state state, const char *operation)
 {
     lk_heart_report report = look(w);
@@ -78,7 +78,7 @@ static void end(watched *w)
     lk_heartbeat_release(w->heartbeat);
 }
 
-/* Sooner or later: others may have the core. */
+/* Waits for progress; it may take a while if other processes have the core. */
 static void goes_on(const watched *w)
 {
     look(w);
@@ -90,7 +90,8 @@ static void goes_on(const watched *w)
     fail_msg("there is no progress");
 }
 
-/* For more than a second on end. One that goes on would not be silent for so long, but where others have the core. */
+/* Expects silence of more than a second. A process with progress is never silent for so long unless others have the
+ * core. */
 static void stands_still(const watched *w)
 {
     look(w);
@@ -107,7 +108,7 @@ static void stands_still(const watched *w)
 static void sleep_in_an_operator(void)
 {
     lk__heartbeat_step(7);
-    lk__now(LK_DOING_OPERATOR, "conv2d");
+    lk__activity_set(LK_ACTIVITY_OPERATOR, "conv2d");
     for (;;)
         pause();
 }
@@ -120,14 +121,14 @@ static void follow_another(void)
 
 static void compute_in_one_operator(void)
 {
-    lk__now(LK_DOING_OPERATOR, "conv2d");
+    lk__activity_set(LK_ACTIVITY_OPERATOR, "conv2d");
     for (volatile int i = 0;;)
         i = i + 1;
 }
 
 static void poll_for_others(void)
 {
-    lk__now(LK_DOING_OTHERS, "exchange");
+    lk__activity_set(LK_ACTIVITY_WAIT_REMOTE, "exchange");
     for (volatile int i = 0;;)
         i = i + 1;
 }
@@ -135,7 +136,7 @@ static void poll_for_others(void)
 static void begin_operators(void)
 {
     for (;;) {
-        lk__now(LK_DOING_WAIT, "gpu operator");
+        lk__activity_set(LK_ACTIVITY_WAIT, "gpu operator");
         sleep_ms(20);
     }
 }
@@ -144,7 +145,7 @@ static void read_while_at_work(void)
 {
     char byte;
     int zero = open("/dev/zero", O_RDONLY);
-    lk__now(LK_DOING_WORK, "read");
+    lk__activity_set(LK_ACTIVITY_WORK, "read");
     for (; zero >= 0;) {
         if (read(zero, &byte, 1) != 1)
             _exit(1);
@@ -154,7 +155,7 @@ static void read_while_at_work(void)
 
 static void *exchange_in_a_thread(void *unused)
 {
-    lk__now(LK_DOING_OTHERS, "exchange");
+    lk__activity_set(LK_ACTIVITY_WAIT_REMOTE, "exchange");
     for (;;)
         pause();
     return unused;
@@ -164,29 +165,29 @@ static void wait_for_a_thread(void)
 {
     pthread_t thread;
     pthread_create(&thread, NULL, exchange_in_a_thread, NULL);
-    lk__doing before = lk__now_for_a_while(LK_DOING_WAIT, "wait for results");
+    lk_activity before = lk__activity_begin(LK_ACTIVITY_WAIT, "wait for results");
     pthread_join(thread, NULL);
-    lk__now_again(before);
+    lk__activity_end(before);
 }
 
 static void *one_operator(void *unused)
 {
-    lk__now(LK_DOING_OPERATOR, "conv2d");
+    lk__activity_set(LK_ACTIVITY_OPERATOR, "conv2d");
     return unused;
 }
 
-/* More of them than there are places, one after the other. */
+/* Starts more threads than there are slots, one after the other. */
 static void start_many_threads(void)
 {
-    lk__doing before = lk__now_for_a_while(LK_DOING_OTHERS, "exchange");
+    lk_activity before = lk__activity_begin(LK_ACTIVITY_WAIT_REMOTE, "exchange");
     for (int i = 0; i < 2 * LK_HEART_THREADS; i++) {
         pthread_t thread;
         if (pthread_create(&thread, NULL, one_operator, NULL) != 0)
             _exit(1);
         pthread_join(thread, NULL);
     }
-    lk__now_again(before);
-    lk__now_for_a_while(LK_DOING_WAIT, "a name that is longer than there is room for it");
+    lk__activity_end(before);
+    lk__activity_begin(LK_ACTIVITY_WAIT, "a name that is longer than there is room for it");
     for (;;)
         pause();
 }
@@ -258,7 +259,7 @@ static void keeps_what_a_killed_process_was_at(void **state)
     lk_heartbeat_release(w.heartbeat);
 }
 
-static void takes_back_places_of_threads(void **state)
+static void slots_of_ended_threads_are_reused(void **state)
 {
     (void)state;
     watched w = begin(start_many_threads);
@@ -277,7 +278,7 @@ static void says_that_it_follows_another(void **state)
     end(&w);
 }
 
-/* Each by a process of its own: a process looks once. */
+/* Each case has a process of its own, since a process opens its heartbeat once. */
 static bool is_ignored(const char *text)
 {
     int status = 0;
@@ -285,7 +286,7 @@ static bool is_ignored(const char *text)
     if (process == 0) {
         setenv(LK_HEART_VARIABLE, text, 1);
         lk__heartbeat_begin();
-        lk__now(LK_DOING_WORK, "work");
+        lk__activity_set(LK_ACTIVITY_WORK, "work");
         _exit(atomic_load(&lk__heart_of_process) != NULL);
     }
     waitpid(process, &status, 0);
@@ -299,7 +300,7 @@ static void ignores_what_is_no_heartbeat(void **state)
     lk_heartbeat *heartbeat;
     FILE *file = tmpfile();
     assert_non_null(file);
-    assert_int_equal(ftruncate(fileno(file), sizeof(lk__heart)), 0);
+    assert_int_equal(ftruncate(fileno(file), sizeof(lk_heart)), 0);
     snprintf(number, sizeof number, "%d", fileno(file));
     assert_true(is_ignored(number));
     assert_true(is_ignored(""));
@@ -322,7 +323,7 @@ int main(void)
         cmocka_unit_test(counts_operators_and_reading_as_progress),
         cmocka_unit_test(counts_no_waiting_as_progress),
         cmocka_unit_test(keeps_what_a_killed_process_was_at),
-        cmocka_unit_test(takes_back_places_of_threads),
+        cmocka_unit_test(slots_of_ended_threads_are_reused),
         cmocka_unit_test(says_that_it_follows_another),
         cmocka_unit_test(ignores_what_is_no_heartbeat),
     };

@@ -1,9 +1,9 @@
-/* The watcher's side of a heartbeat. */
-#include "lockstep/heartbeat.h"
-
+/* The watcher's side of a heartbeat: makes the shared memory and reads it. */
+#include "base/clock.h"
 #include "base/heartbeat.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "lockstep/heartbeat.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -12,29 +12,20 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 struct lk_heartbeat {
-    lk__heart *heart;
+    lk_heart *heart;
     int descriptor;
-    /* At the look before. */
+    /* as of the previous look */
     uint64_t beats, used, transferred;
-    double looked; /* 0: nobody has */
+    double looked; /* time of the previous look; 0: there was none */
     double silent;
 };
 
-/* Seconds that count between two looks: whoever looks more rarely was kept from it, and the process may have been too.
- */
+/* Largest number of seconds that counts between two looks. A watcher that looks less often was itself held up, and the
+ * watched process may have been too. */
 #define MOST_BETWEEN 1.0
-
-/* In seconds, on a clock that only goes forward. */
-static double now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-}
 
 /* --- the shared memory -------------------------------------------------------------------------------------------- */
 
@@ -83,8 +74,8 @@ int lk_heartbeat_descriptor(const lk_heartbeat *h)
 
 /* --- the system's files ------------------------------------------------------------------------------------------- */
 
-/* A file that may be gone already: then it is empty. */
-static void read_text(const char *path, char *text, size_t size)
+/* Reads a file; gives an empty text if it is gone. */
+static void read_system_file(const char *path, char *text, size_t size)
 {
     FILE *file = fopen(path, "re");
     size_t n = file ? fread(text, 1, size - 1, file) : 0;
@@ -93,7 +84,7 @@ static void read_text(const char *path, char *text, size_t size)
         fclose(file);
 }
 
-/* Behind n more words. */
+/* Returns the text after n more words. */
 static const char *skip_words(const char *text, int n)
 {
     for (; n > 0; n--) {
@@ -103,12 +94,13 @@ static const char *skip_words(const char *text, int n)
     return text;
 }
 
-/* proc(5): the state is behind the name, which may hold anything; times in ticks are ten fields behind that. */
+/* Reads /proc/.../stat, see proc(5): the state follows the name, which may contain anything, and the times in ticks are
+ * ten fields after it. Returns the state, or 0 if the process is gone. */
 static char read_stat(const char *path, uint64_t *used)
 {
     enum { BETWEEN = 10 };
     char text[1024], *end;
-    read_text(path, text, sizeof text);
+    read_system_file(path, text, sizeof text);
     const char *behind = strrchr(text, ')');
     if (!behind || strlen(behind) < 3)
         return '\0';
@@ -127,7 +119,7 @@ static uint64_t bytes_transferred(int64_t process)
 {
     char path[64], text[512];
     snprintf(path, sizeof path, "/proc/%" PRId64 "/io", process);
-    read_text(path, text, sizeof text);
+    read_system_file(path, text, sizeof text);
     return number_behind(text, "rchar: ") + number_behind(text, "wchar: ");
 }
 
@@ -135,21 +127,22 @@ static uint64_t bytes_transferred(int64_t process)
 
 typedef struct view {
     uint64_t beats;
-    uint64_t used; /* ticks of threads that are at work */
+    uint64_t used; /* ticks used by threads that are at work */
     bool any, works;
-    lk__doing_kind kind;
-    char what[LK_DOING_LENGTH];
+    lk_activity_kind kind;
+    char what[LK_ACTIVITY_LENGTH];
 } view;
 
-/* Again where the thread wrote meanwhile; one that writes all the time is at either. */
-static lk__doing_kind read_note(const lk__heart_thread *thread, char what[LK_DOING_LENGTH], uint64_t *beats)
+/* Reads a note, again if the thread wrote meanwhile. After TRIES attempts the note may be mixed; a thread that writes
+ * all the time was doing either activity. */
+static lk_activity_kind read_note(const lk_heart_thread *thread, char what[LK_ACTIVITY_LENGTH], uint64_t *beats)
 {
     enum { TRIES = 8 };
-    uint64_t words[LK_DOING_LENGTH / sizeof(uint64_t)];
+    uint64_t words[LK_ACTIVITY_LENGTH / sizeof(uint64_t)];
     uint32_t kind = 0;
     for (int i = 0; i < TRIES; i++) {
         *beats = atomic_load_explicit(&thread->beats, memory_order_acquire);
-        const lk__heart_note *note = &thread->notes[*beats % 2];
+        const lk_heart_note *note = &thread->notes[*beats % 2];
         kind = atomic_load_explicit(&note->kind, memory_order_relaxed);
         for (size_t w = 0; w < sizeof words / sizeof *words; w++)
             words[w] = atomic_load_explicit(&note->what[w], memory_order_relaxed);
@@ -157,22 +150,22 @@ static lk__doing_kind read_note(const lk__heart_thread *thread, char what[LK_DOI
         if (atomic_load_explicit(&thread->beats, memory_order_relaxed) == *beats)
             break;
     }
-    memcpy(what, words, LK_DOING_LENGTH);
-    what[LK_DOING_LENGTH - 1] = '\0';
-    return kind < LK_DOING_KINDS ? (lk__doing_kind)kind : LK_DOING_NOTHING;
+    memcpy(what, words, LK_ACTIVITY_LENGTH);
+    what[LK_ACTIVITY_LENGTH - 1] = '\0';
+    return kind < LK_ACTIVITY_KINDS ? (lk_activity_kind)kind : LK_ACTIVITY_NONE;
 }
 
-static void look_at_thread(const lk__heart_thread *thread, int64_t process, view *v)
+static void look_at_thread(const lk_heart_thread *thread, int64_t process, view *v)
 {
-    char what[LK_DOING_LENGTH];
+    char what[LK_ACTIVITY_LENGTH];
     uint64_t beats;
     int32_t id = atomic_load_explicit(&thread->id, memory_order_acquire);
     if (!id)
         return;
-    lk__doing_kind kind = read_note(thread, what, &beats);
+    lk_activity_kind kind = read_note(thread, what, &beats);
     v->any = true;
     v->beats += beats;
-    if (kind == LK_DOING_WORK || kind == LK_DOING_OPERATOR) {
+    if (kind == LK_ACTIVITY_WORK || kind == LK_ACTIVITY_OPERATOR) {
         char path[96];
         v->works = true;
         snprintf(path, sizeof path, "/proc/%" PRId64 "/task/%" PRId32 "/stat", process, id);
@@ -184,17 +177,17 @@ static void look_at_thread(const lk__heart_thread *thread, int64_t process, view
     }
 }
 
-static view look_at_threads(const lk__heart *heart, int64_t process)
+static view look_at_threads(const lk_heart *heart, int64_t process)
 {
     view v = {.beats = atomic_load(&heart->beats)};
     for (int i = 0; i < LK_HEART_THREADS; i++)
         look_at_thread(&heart->threads[i], process, &v);
     if (!v.any)
-        v = (view){.works = true, .kind = LK_DOING_WORK, .what = "start"};
+        v = (view){.works = true, .kind = LK_ACTIVITY_WORK, .what = "start"};
     return v;
 }
 
-static lk_heart_state state_of(char system_state, const view *v)
+static lk_heart_state heart_state(char system_state, const view *v)
 {
     switch (system_state) {
     case '\0':
@@ -205,7 +198,9 @@ static lk_heart_state state_of(char system_state, const view *v)
     case 't':
         return LK_HEART_STOPPED;
     default:
-        return v->works ? LK_HEART_WORKS : v->kind == LK_DOING_OTHERS ? LK_HEART_WAITS_FOR_OTHERS : LK_HEART_WAITS;
+        return v->works                             ? LK_HEART_WORKS
+               : v->kind == LK_ACTIVITY_WAIT_REMOTE ? LK_HEART_WAITS_FOR_OTHERS
+                                                    : LK_HEART_WAITS;
     }
 }
 
@@ -217,14 +212,14 @@ void lk_heartbeat_look(lk_heartbeat *h, int64_t process, lk_heart_report *report
     char state = read_stat(path, &of_process);
     view v = look_at_threads(h->heart, process);
     uint64_t used = v.any ? v.used : of_process, transferred = v.works ? bytes_transferred(process) : h->transferred;
-    double time = now(), since = h->looked > 0 ? time - h->looked : 0;
+    double time = lk__seconds(), since = h->looked > 0 ? time - h->looked : 0;
     bool goes_on = v.beats != h->beats || used != h->used || transferred != h->transferred;
     h->silent = goes_on ? 0 : h->silent + (since < MOST_BETWEEN ? since : MOST_BETWEEN);
     h->looked = time;
     h->beats = v.beats;
     h->used = used;
     h->transferred = transferred;
-    *report = (lk_heart_report){.state = state_of(state, &v),
+    *report = (lk_heart_report){.state = heart_state(state, &v),
                                 .step = atomic_load_explicit(&h->heart->step, memory_order_relaxed),
                                 .silent = h->silent,
                                 .follows = atomic_load_explicit(&h->heart->follows, memory_order_relaxed) != 0};

@@ -58,7 +58,7 @@ bool lk__mul_i64(int64_t a, int64_t b, int64_t *product)
     return !__builtin_mul_overflow(a, b, product);
 }
 
-static void *refused(size_t bytes)
+static void *out_of_memory(size_t bytes)
 {
     lk__fail(LK_ERR_MEMORY, "out of memory: %zu bytes were refused", bytes);
     return NULL;
@@ -78,7 +78,7 @@ void *lk__calloc(size_t count, size_t size)
     if (!checked_product(count, size, &bytes))
         return NULL;
     void *memory = injected_failure() ? NULL : calloc(1, bytes ? bytes : 1);
-    return memory ? memory : refused(bytes);
+    return memory ? memory : out_of_memory(bytes);
 }
 
 void *lk__realloc(void *memory, size_t count, size_t size)
@@ -87,7 +87,20 @@ void *lk__realloc(void *memory, size_t count, size_t size)
     if (!checked_product(count, size, &bytes))
         return NULL;
     void *grown = injected_failure() ? NULL : realloc(memory, bytes ? bytes : 1);
-    return grown ? grown : refused(bytes);
+    return grown ? grown : out_of_memory(bytes);
+}
+
+void *lk__grow(void *array, int64_t *capacity, int64_t n, size_t size)
+{
+    if (n <= *capacity)
+        return array;
+    int64_t wanted = *capacity > 0 ? *capacity : 8;
+    while (wanted < n)
+        wanted = wanted > INT64_MAX / 2 ? n : wanted * 2;
+    void *grown = lk__realloc(array, (size_t)wanted, size);
+    if (grown)
+        *capacity = wanted;
+    return grown;
 }
 
 char *lk__strdup(const char *text)
@@ -104,13 +117,13 @@ void lk__free(void *memory)
     free(memory);
 }
 
-/* What the heap is given back stays with it, in holes that the next request may not fit into. Large memory is mapped by
- * itself, and goes back to the system. The size of its mapping stands in front of it; 0: it is of the heap. */
+/* The heap keeps freed memory in holes that the next request may not fit into. So large memory is mapped separately and
+ * returned to the system. The size of the mapping stands in front of it; 0: the memory is from the heap. */
 enum { LEAST_MAPPED = 1 << 20, LEAST_HUGE = 4 << 20 };
 
-/* In pages of 2 MiB where the system gives them: a step walks through hundreds of megabytes of activations, and a
- * processor remembers where some thousand pages are. Without them it works as well, some percent slower. */
-static void *map(size_t bytes)
+/* Asks for pages of 2 MiB. A step walks through hundreds of megabytes of activations, and a processor caches the
+ * addresses of about a thousand pages. Without huge pages the program is some percent slower. */
+static void *map_pages(size_t bytes)
 {
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED)
@@ -126,12 +139,12 @@ void *lk__alloc_aligned(size_t bytes)
 {
     size_t total;
     if (__builtin_add_overflow(bytes, 2 * LK_ALIGNMENT - 1, &total))
-        return refused(bytes);
+        return out_of_memory(bytes);
     total -= total % LK_ALIGNMENT;
     bool mapped = total >= LEAST_MAPPED;
-    char *block = injected_failure() ? NULL : mapped ? map(total) : aligned_alloc(LK_ALIGNMENT, total);
+    char *block = injected_failure() ? NULL : mapped ? map_pages(total) : aligned_alloc(LK_ALIGNMENT, total);
     if (!block)
-        return refused(bytes);
+        return out_of_memory(bytes);
     *(size_t *)(void *)block = mapped ? total : 0;
     return block + LK_ALIGNMENT;
 }

@@ -115,6 +115,31 @@ static void test_injected_failure_keeps_the_old_block(void **state)
     lk__free(text);
 }
 
+static void test_growth_keeps_elements(void **state)
+{
+    (void)state;
+    int64_t capacity = 0;
+    int *values = NULL;
+    for (int i = 0; i < 100; i++) {
+        values = lk__grow(values, &capacity, i + 1, sizeof *values);
+        assert_non_null(values);
+        assert_true(capacity > i);
+        values[i] = i;
+    }
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(values[i], i);
+    int64_t before = capacity;
+    assert_null(lk__grow(values, &capacity, INT64_MAX, sizeof *values)); /* more bytes than a size_t counts */
+    lk_error_clear();
+    lk__mem_fail_at(0);
+    assert_null(lk__grow(values, &capacity, before + 1, sizeof *values));
+    lk__mem_fail_at(-1);
+    assert_int_equal(capacity, before);
+    assert_int_equal(lk_error_status(), LK_ERR_MEMORY);
+    lk_error_clear();
+    lk__free(values);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -125,6 +150,7 @@ int main(void)
         cmocka_unit_test_setup(test_overflow_is_refused, prepare),
         cmocka_unit_test_setup(test_injected_failure, prepare),
         cmocka_unit_test_setup(test_injected_failure_keeps_the_old_block, prepare),
+        cmocka_unit_test_setup(test_growth_keeps_elements, prepare),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

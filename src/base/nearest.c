@@ -1,18 +1,15 @@
+/* lk_nearest_word: the most similar word, for "did you mean". */
+#include "base/minmax.h"
 #include "lockstep/options.h"
 
 #include <string.h>
 
-/* Longer words are nobody's typing error. */
+/* No typing error is longer than this. */
 enum { LONGEST = 47 };
 
-static int smallest(int a, int b, int c)
-{
-    int least = a < b ? a : b;
-    return least < c ? least : c;
-}
-
-/* Optimal string alignment distance: Levenshtein's, with swaps of neighbours as one step. Three rows of its table. */
-static int distance(const char *a, int a_length, const char *b, int b_length)
+/* Optimal string alignment distance: the Levenshtein distance, with a swap of neighbors as one step. Three rows of its
+ * table are kept. */
+static int word_distance(const char *a, int a_length, const char *b, int b_length)
 {
     int rows[3][LONGEST + 1];
     int *before = rows[0], *previous = rows[1], *current = rows[2];
@@ -24,7 +21,7 @@ static int distance(const char *a, int a_length, const char *b, int b_length)
         current[0] = i;
         for (int j = 1; j <= b_length; j++) {
             int changed = previous[j - 1] + (a[i - 1] != b[j - 1]);
-            current[j] = smallest(previous[j] + 1, current[j - 1] + 1, changed);
+            current[j] = (int)lk__min(lk__min(previous[j] + 1, current[j - 1] + 1), changed);
             if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && before[j - 2] + 1 < current[j])
                 current[j] = before[j - 2] + 1;
         }
@@ -44,7 +41,7 @@ const char *lk_nearest_word(const char *word, const void *rows, size_t count, si
         size_t candidate_length = strlen(candidate);
         if (candidate_length > LONGEST)
             continue;
-        int steps = distance(word, (int)length, candidate, (int)candidate_length);
+        int steps = word_distance(word, (int)length, candidate, (int)candidate_length);
         if (steps < fewest) {
             nearest = candidate;
             fewest = steps;

@@ -41,7 +41,7 @@ int lk__number_print(double number, char *text, size_t size)
     int length = 0;
     for (int digits = 1; digits <= 17; digits++) {
         char trial[32];
-        length = snprintf(trial, sizeof trial, "%.*g", digits, number);
+        snprintf(trial, sizeof trial, "%.*g", digits, number);
         if (strtod(trial, NULL) == number || digits == 17) {
             length = snprintf(text, size, "%s", trial);
             break;

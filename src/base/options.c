@@ -1,7 +1,7 @@
-#include "lockstep/options.h"
-
+/* Tables of options: defaults, environment, the command line, and help. lockstep/options.h documents them. */
 #include "base/number.h"
 #include "base/status.h"
+#include "lockstep/options.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void *value_of(const lk_option *option, void *config)
+static void *option_value(const lk_option *option, void *config)
 {
     return (char *)config + option->offset;
 }
@@ -22,7 +22,7 @@ static bool has_range(const lk_option *option)
     return option->type == LK_OPTION_DOUBLE && (option->least != 0 || option->greatest != 0);
 }
 
-/* What would be right, for messages and help: "an integer from 1 to 8". */
+/* Describes the allowed values for messages and help: "an integer from 1 to 8". */
 static void describe_values(const lk_option *option, char *text, size_t size)
 {
     size_t used = 0;
@@ -103,10 +103,11 @@ static bool set_flag(const char *text, bool *value)
     return true;
 }
 
-/* `any`: also a number outside the range, as defaults may be. False: the text is no value of the option. */
-static bool set_value(const lk_option *option, void *config, const char *text, bool any)
+/* Sets the option's value from `text`. any: accept numbers outside the range too, as defaults may be. False: the text
+ * is not a value of the option. */
+static bool set_option_value(const lk_option *option, void *config, const char *text, bool any)
 {
-    void *value = value_of(option, config);
+    void *value = option_value(option, config);
     switch (option->type) {
     case LK_OPTION_FLAG:
         return set_flag(text, value);
@@ -123,9 +124,9 @@ static bool set_value(const lk_option *option, void *config, const char *text, b
     return false;
 }
 
-/* `before` and `between` show what the user wrote: "--", " " or "", "=". */
-static lk_status refused(const lk_option *option, const char *before, const char *name, const char *between,
-                         const char *text)
+/* before, between: what the user wrote around the name: "--" and " ", or "" and "=". */
+static lk_status refuse_value(const lk_option *option, const char *before, const char *name, const char *between,
+                              const char *text)
 {
     char expected[256];
     describe_values(option, expected, sizeof expected);
@@ -139,7 +140,7 @@ static void set_zero(const lk_option *option, void *config)
                                    [LK_OPTION_DOUBLE] = sizeof(double),
                                    [LK_OPTION_STRING] = sizeof(const char *),
                                    [LK_OPTION_CHOICE] = sizeof(int)};
-    memset(value_of(option, config), 0, sizes[option->type]);
+    memset(option_value(option, config), 0, sizes[option->type]);
 }
 
 lk_status lk_options_defaults(const lk_option *options, size_t count, void *config)
@@ -147,11 +148,11 @@ lk_status lk_options_defaults(const lk_option *options, size_t count, void *conf
     for (size_t i = 0; i < count; i++) {
         const lk_option *option = &options[i];
         set_zero(option, config);
-        if (option->default_text && !set_value(option, config, option->default_text, true))
-            return refused(option, "default of --", option->name, " ", option->default_text);
+        if (option->default_text && !set_option_value(option, config, option->default_text, true))
+            return refuse_value(option, "default of --", option->name, " ", option->default_text);
         const char *text = option->environment ? getenv(option->environment) : NULL;
-        if (text && *text && !set_value(option, config, text, false))
-            return refused(option, "", option->environment, "=", text);
+        if (text && *text && !set_option_value(option, config, text, false))
+            return refuse_value(option, "", option->environment, "=", text);
     }
     return LK_OK;
 }
@@ -166,7 +167,7 @@ static const lk_option *find_option(const lk_option *options, size_t count, cons
     return NULL;
 }
 
-/* "base-lr" has "lr". */
+/* Returns whether `word` is one of the parts of a name between hyphens: "lr" is a part of "base-lr". */
 static bool has_part(const char *name, const char *word)
 {
     size_t length = strlen(word);
@@ -178,7 +179,7 @@ static bool has_part(const char *name, const char *word)
     return false;
 }
 
-/* "--base-lr, --min-lr" for "lr"; empty where no name has the word. */
+/* Lists the options whose names contain the word: "--base-lr, --min-lr" for "lr"; empty if there is none. */
 static void list_names_with(const char *word, const lk_option *options, size_t count, char *text, size_t size)
 {
     size_t used = 0;
@@ -206,13 +207,14 @@ lk_status lk_options_set(const lk_option *options, size_t count, void *config, c
     const lk_option *option = find_option(options, count, name, strlen(name));
     if (!option)
         return unknown_option(options, count, name, strlen(name));
-    if (!set_value(option, config, text, false))
-        return refused(option, "--", name, " ", text);
+    if (!set_option_value(option, config, text, false))
+        return refuse_value(option, "--", name, " ", text);
     return LK_OK;
 }
 
-/* The option that `name` (its first `length` letters) means; *yes is false for the "no-" of a flag. */
-static const lk_option *resolve(const lk_option *options, size_t count, const char *name, size_t length, bool *yes)
+/* Finds the option that the first `length` letters of `name` mean; *yes is false for the "no-" of a flag. */
+static const lk_option *resolve_option(const lk_option *options, size_t count, const char *name, size_t length,
+                                       bool *yes)
 {
     const lk_option *option = find_option(options, count, name, length);
     *yes = true;
@@ -223,21 +225,21 @@ static const lk_option *resolve(const lk_option *options, size_t count, const ch
     return option && option->type == LK_OPTION_FLAG ? option : NULL;
 }
 
-/* One option at argv[0], of `argc` arguments left. *used is how many it took. */
+/* Parses the option at argv[0]; `argc` arguments are left. *used receives how many it took. */
 static lk_status parse_option(const lk_option *options, size_t count, int argc, char **argv, void *config, int *used)
 {
     const char *name = argv[0] + 2;
     size_t length = strcspn(name, "=");
     const char *text = name[length] ? name + length + 1 : NULL;
     bool yes;
-    const lk_option *option = resolve(options, count, name, length, &yes);
+    const lk_option *option = resolve_option(options, count, name, length, &yes);
     *used = 1;
     if (!option)
         return unknown_option(options, count, name, length);
     if (option->type == LK_OPTION_FLAG) {
         if (text)
             LK_FAIL(LK_ERR_ARGUMENT, "--%.*s takes no value, but has '%.200s'", (int)length, name, text);
-        *(bool *)value_of(option, config) = yes;
+        *(bool *)option_value(option, config) = yes;
         return LK_OK;
     }
     if (!text) {
@@ -246,8 +248,8 @@ static lk_status parse_option(const lk_option *options, size_t count, int argc, 
         text = argv[1];
         *used = 2;
     }
-    if (!set_value(option, config, text, false))
-        return refused(option, "--", option->name, " ", text);
+    if (!set_option_value(option, config, text, false))
+        return refuse_value(option, "--", option->name, " ", text);
     return LK_OK;
 }
 
@@ -304,14 +306,14 @@ lk_status lk_options_text(const lk_option *option, const void *config, char *tex
     return LK_OK;
 }
 
-/* Where help puts its second column, and where it breaks lines. */
+/* Help starts its second column at HELP_INDENT and breaks lines at HELP_WIDTH. */
 enum { HELP_INDENT = 28, HELP_WIDTH = 100 };
 
 static void print_wrapped(const char *text, FILE *stream)
 {
-    size_t room = HELP_WIDTH - HELP_INDENT;
-    while (strlen(text) > room) {
-        size_t length = room;
+    size_t width = HELP_WIDTH - HELP_INDENT;
+    while (strlen(text) > width) {
+        size_t length = width;
         while (length && text[length] != ' ')
             length--;
         if (!length)
@@ -322,7 +324,7 @@ static void print_wrapped(const char *text, FILE *stream)
     fprintf(stream, "%s\n", text);
 }
 
-/* A default is shown where it is a value: not the number outside its range that means "unset". */
+/* Help shows a default only if it is a value: not a number outside the range that means "unset". */
 static bool shows_default(const lk_option *option)
 {
     union {
@@ -335,12 +337,12 @@ static bool shows_default(const lk_option *option)
     lk_option alone = *option;
     alone.offset = 0;
     return option->type != LK_OPTION_FLAG && option->default_text && *option->default_text &&
-           set_value(&alone, &scratch, option->default_text, false);
+           set_option_value(&alone, &scratch, option->default_text, false);
 }
 
-/* Adds to what `text` holds, and counts in *used what there would be in it had it room. */
+/* Appends to `text`, and adds to *used the length that the addition would have if it fit. */
 LK_PRINTF(4, 5)
-static void append(char *text, size_t size, size_t *used, const char *format, ...)
+static void append_text(char *text, size_t size, size_t *used, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -352,16 +354,16 @@ static void append(char *text, size_t size, size_t *used, const char *format, ..
 lk_status lk_option_describe(const lk_option *option, char *text, size_t size)
 {
     size_t used = 0;
-    append(text, size, &used, "%s", option->help);
+    append_text(text, size, &used, "%s", option->help);
     if (has_range(option) || option->type == LK_OPTION_CHOICE) {
         char values[256];
         describe_values(option, values, sizeof values);
-        append(text, size, &used, "; %s", values);
+        append_text(text, size, &used, "; %s", values);
     }
     if (shows_default(option))
-        append(text, size, &used, " (default %s)", option->default_text);
+        append_text(text, size, &used, " (default %s)", option->default_text);
     if (option->environment)
-        append(text, size, &used, " [$%s]", option->environment);
+        append_text(text, size, &used, " [$%s]", option->environment);
     if (used >= size)
         LK_FAIL(LK_ERR_ARGUMENT, "--%s: its description does not fit %zu bytes", option->name, size);
     return LK_OK;

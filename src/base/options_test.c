@@ -81,7 +81,7 @@ static settings defaults(void)
     return made;
 }
 
-/* Parses the NULL-terminated words; arguments that are no options are refused. */
+/* Parses the NULL-terminated words; arguments that are not options are refused. */
 static lk_status parse(settings *config, char *const words[])
 {
     char *argv[16];

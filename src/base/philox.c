@@ -14,8 +14,8 @@ void lk_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t ou
         c1 = (uint32_t)p1;
         c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
         c3 = (uint32_t)p0;
-        k0 += 0x9E3779B9u; /* the Weyl constants of the paper: the golden ratio … */
-        k1 += 0xBB67AE85u; /* … and the square root of three, less one */
+        k0 += 0x9E3779B9u; /* the Weyl constants of the paper: the golden ratio ... */
+        k1 += 0xBB67AE85u; /* ... and the square root of three minus one */
     }
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
@@ -27,8 +27,8 @@ uint64_t lk_random_purpose(const char *name)
 
 void lk__philox_start(const lk_random_key *key, uint32_t philox_key[2], uint32_t counter[4])
 {
-    /* Seed and purpose are 64 bits each and Philox's key has 64: the seed is folded in by hashing both, so that any two
-     * (seed, purpose) pairs get unrelated keys. The counter is exact. */
+    /* Seed and purpose have 64 bits each, as has Philox's key. Both are hashed into it, so any two (seed, purpose)
+     * pairs get unrelated keys. The counter is exact. */
     uint64_t folded = XXH3_64bits_withSeed(&key->purpose, sizeof key->purpose, key->seed);
     philox_key[0] = (uint32_t)folded;
     philox_key[1] = (uint32_t)(folded >> 32);

@@ -38,7 +38,7 @@ static void test_output_may_be_input(void **state)
     assert_int_equal(block[3], 0x9b00dbd8);
 }
 
-/* Every field of the key, and the block, leads to other numbers; the same ones lead to the same. */
+/* Every field of the key, and the block, changes the numbers; equal keys give equal numbers. */
 static void test_streams_differ(void **state)
 {
     (void)state;

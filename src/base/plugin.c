@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where an installation has plug-ins (cmake/install.cmake): seen from its libraries, and from its programs. */
+/* Folders of plug-ins in an installation (cmake/install.cmake), relative to its libraries and to its programs. */
 static const char *const folders[] = {"", "lockstep/", LK_PLUGINS_FROM_PROGRAMS "/"};
 
 typedef struct search {
@@ -17,8 +17,8 @@ typedef struct search {
     size_t size;
 } search;
 
-/* The folder of the shared library that this is in, or of the program, where its file really is: a link to a program
- * may lie anywhere. */
+/* Gives the folder of the shared library that contains this code, or of the program. Links are resolved, since a link
+ * to a program may lie anywhere. */
 static void own_folder(char *folder)
 {
     Dl_info info;
@@ -31,8 +31,8 @@ static void own_folder(char *folder)
         *slash = '\0';
 }
 
-/* What dlerror says begins with the file's name: the plug-in's, or that of a library which it needs. */
-static void note_failure(const search *s)
+/* The text of dlerror begins with the name of a file: the plug-in, or a library that it needs. */
+static void plugin_note_failure(const search *s)
 {
     const char *message = dlerror(), *file = s->plugin->file;
     bool is_missing = message && strstr(message, "cannot open shared object file");
@@ -46,7 +46,7 @@ static void note_failure(const search *s)
                  s->plugin->subject);
 }
 
-static void *open_beside(const search *s, const char *between)
+static void *open_in_folder(const search *s, const char *between)
 {
     char folder[PATH_MAX], path[PATH_MAX + 256];
     own_folder(folder);
@@ -55,7 +55,7 @@ static void *open_beside(const search *s, const char *between)
         return NULL;
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        note_failure(s);
+        plugin_note_failure(s);
     return library;
 }
 
@@ -65,12 +65,12 @@ static void *open_library(const search *s)
     bool is_named = path && *path;
     void *library = NULL;
     for (size_t i = 0; i < sizeof folders / sizeof *folders && !is_named && !library && !*s->why_not; i++)
-        library = open_beside(s, folders[i]);
+        library = open_in_folder(s, folders[i]);
     if (library || *s->why_not)
         return library;
     library = dlopen(is_named ? path : s->plugin->file, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        note_failure(s);
+        plugin_note_failure(s);
     return library;
 }
 

@@ -1,20 +1,18 @@
-/* Libraries of the project's own that are loaded when somebody asks for what they do, so that a program that does not
- * ask needs nothing of what they need. */
-#ifndef LK_BASE_PLUGIN_H
-#define LK_BASE_PLUGIN_H
+/* Plug-ins: libraries of this project that are loaded on first use, so that a program that does not use them needs none
+ * of their dependencies. */
+#pragma once
 
 #include <stddef.h>
 
 typedef struct lk_plugin {
     const char *file;     /* "liblockstep_cuda.so" */
-    const char *variable; /* of the environment, which names another file */
-    const char *subject;  /* "CUDA": what it is for, in messages */
-    const char *symbol;   /* the one function that it exports */
+    const char *variable; /* environment variable that may name another file */
+    const char *subject;  /* "CUDA": the subject in messages */
+    const char *symbol;   /* the only function that it exports */
 } lk_plugin;
 
-/* The address of the symbol in the file that the variable names, else in `file` beside the running library or program,
- * as in a build, in the folder of an installation that belongs to either, or where the dynamic linker looks. NULL:
- * why_not says why. The plug-in stays loaded. */
+/* Loads the plug-in and returns the address of its symbol. It loads the file that the variable names. Otherwise it
+ * tries `file` next to the running library or program, as in a build; then in the folder of the installation that
+ * either belongs to; then wherever the dynamic linker looks. NULL: why_not receives the reason. The plug-in stays
+ * loaded. */
 void *lk__plugin_symbol(const lk_plugin *plugin, char *why_not, size_t size);
-
-#endif

@@ -1,4 +1,4 @@
-/* The error of a thread is plain thread-local storage: reporting "out of memory" must not allocate. */
+/* The error of a thread is in thread-local storage, since reporting "out of memory" must not allocate. */
 #include "base/status.h"
 
 #include <stdarg.h>

@@ -25,7 +25,7 @@ static void first(void)
     note('a');
 }
 
-/* What is asked for while the thread ends is done too. */
+/* A function registered while the thread ends is called too. */
 static void second(void)
 {
     note('b');
@@ -66,7 +66,7 @@ static void the_last_comes_first(void **state)
     assert_string_equal(calls, "bna");
 }
 
-static void room_ends(void **state)
+static void the_list_is_limited(void **state)
 {
     (void)state;
     run(ask_for_many);
@@ -78,7 +78,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_last_comes_first),
-        cmocka_unit_test(room_ends),
+        cmocka_unit_test(the_list_is_limited),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

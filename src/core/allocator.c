@@ -1,8 +1,17 @@
 #include "core/allocator.h"
-
 #include "base/mem.h"
+#include "base/minmax.h"
 
 #include <pthread.h>
+
+enum { MIN_SHIFT = 8, CLASSES = (48 - MIN_SHIFT) * 4 };
+
+struct lk_allocator {
+    pthread_mutex_t lock;
+    lk_memory_source source;
+    lk_block *cached[CLASSES];
+    int64_t now, peak;
+};
 
 void *lk__host_alloc(void *self, size_t bytes)
 {
@@ -16,17 +25,8 @@ void lk__host_free(void *self, void *data)
     lk__free_aligned(data);
 }
 
-enum { MIN_SHIFT = 8, CLASSES = (48 - MIN_SHIFT) * 4 };
-
-struct lk_allocator {
-    pthread_mutex_t lock;
-    lk_memory_source source;
-    lk_block *cached[CLASSES];
-    int64_t now, peak;
-};
-
-/* The class of `bytes` and the size of its blocks: 256, 320, 384, 448, 512, 640, … */
-static int size_class(size_t bytes, size_t *size)
+/* Returns the size class of `bytes` and sets *size to the size of its blocks: 256, 320, 384, 448, 512, 640, … */
+static int allocator_size_class(size_t bytes, size_t *size)
 {
     if (bytes <= (size_t)1 << MIN_SHIFT) {
         *size = (size_t)1 << MIN_SHIFT;
@@ -42,7 +42,7 @@ static int size_class(size_t bytes, size_t *size)
 size_t lk__allocator_block_bytes(size_t bytes)
 {
     size_t size;
-    size_class(bytes, &size);
+    allocator_size_class(bytes, &size);
     return size;
 }
 
@@ -56,20 +56,20 @@ lk_status lk__allocator_new(lk_memory_source source, lk_allocator **allocator)
     return LK_OK;
 }
 
-static void free_block(lk_allocator *allocator, lk_block *block)
+static void allocator_free_block(lk_allocator *allocator, lk_block *block)
 {
     allocator->source.free(allocator->source.self, block->data);
     lk__free(block);
 }
 
-static void give_back_cached(lk_allocator *allocator)
+static void allocator_drop_cached(lk_allocator *allocator)
 {
     for (int c = 0; c < CLASSES; c++) {
         lk_block *block = allocator->cached[c];
         allocator->cached[c] = NULL;
         while (block) {
             lk_block *next = block->next;
-            free_block(allocator, block);
+            allocator_free_block(allocator, block);
             block = next;
         }
     }
@@ -79,12 +79,12 @@ void lk__allocator_free(lk_allocator *allocator)
 {
     if (!allocator)
         return;
-    give_back_cached(allocator);
+    allocator_drop_cached(allocator);
     pthread_mutex_destroy(&allocator->lock);
     lk__free(allocator);
 }
 
-static lk_block *new_block(lk_allocator *allocator, size_t size)
+static lk_block *allocator_new_block(lk_allocator *allocator, size_t size)
 {
     lk_block *block = lk__calloc(1, sizeof *block);
     if (!block)
@@ -100,7 +100,7 @@ static lk_block *new_block(lk_allocator *allocator, size_t size)
 lk_status lk__allocator_get(lk_allocator *allocator, size_t bytes, lk_block **out)
 {
     size_t size;
-    int c = size_class(bytes, &size);
+    int c = allocator_size_class(bytes, &size);
     if (c >= CLASSES)
         LK_FAIL(LK_ERR_MEMORY, "out of memory: %zu bytes are more than a device can have", bytes);
     pthread_mutex_lock(&allocator->lock);
@@ -108,17 +108,16 @@ lk_status lk__allocator_get(lk_allocator *allocator, size_t bytes, lk_block **ou
     if (block) {
         allocator->cached[c] = block->next;
     } else {
-        block = new_block(allocator, size);
+        block = allocator_new_block(allocator, size);
         if (!block) {
-            give_back_cached(allocator);
+            allocator_drop_cached(allocator);
             lk_error_clear();
-            block = new_block(allocator, size);
+            block = allocator_new_block(allocator, size);
         }
     }
     if (block) {
         allocator->now += (int64_t)block->size;
-        if (allocator->now > allocator->peak)
-            allocator->peak = allocator->now;
+        allocator->peak = lk__max(allocator->peak, allocator->now);
     }
     pthread_mutex_unlock(&allocator->lock);
     *out = block;
@@ -130,7 +129,7 @@ void lk__allocator_put(lk_allocator *allocator, lk_block *block)
     if (!block)
         return;
     size_t size;
-    int c = size_class(block->size, &size);
+    int c = allocator_size_class(block->size, &size);
     pthread_mutex_lock(&allocator->lock);
     block->next = allocator->cached[c];
     allocator->cached[c] = block;
@@ -144,14 +143,14 @@ void lk__allocator_drop(lk_allocator *allocator, lk_block *block)
         return;
     pthread_mutex_lock(&allocator->lock);
     allocator->now -= (int64_t)block->size;
-    free_block(allocator, block);
+    allocator_free_block(allocator, block);
     pthread_mutex_unlock(&allocator->lock);
 }
 
 void lk__allocator_trim(lk_allocator *allocator)
 {
     pthread_mutex_lock(&allocator->lock);
-    give_back_cached(allocator);
+    allocator_drop_cached(allocator);
     pthread_mutex_unlock(&allocator->lock);
 }
 

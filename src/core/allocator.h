@@ -1,7 +1,6 @@
-/* A caching allocator: blocks of a device's memory go to a free list of their size class and come back from it. Classes
- * are four to a doubling, so at most a quarter of a block is unused. Thread-safe. */
-#ifndef LK_CORE_ALLOCATOR_H
-#define LK_CORE_ALLOCATOR_H
+/* A caching allocator. Freed blocks of a device's memory go to a free list for their size class and are handed out
+ * again from there. There are four classes to each doubling, so at most a quarter of a block is unused. Thread-safe. */
+#pragma once
 
 #include "base/status.h"
 
@@ -16,36 +15,34 @@ typedef struct lk_block {
     struct lk_block *next;
 } lk_block;
 
-/* How the device's memory is had and given back. alloc gives NULL with the thread's error set. */
+/* The source of an allocator's memory. `alloc` returns NULL with the thread's error set. */
 typedef struct lk_memory_source {
     void *(*alloc)(void *self, size_t bytes);
     void (*free)(void *self, void *data);
     void *self;
 } lk_memory_source;
 
-/* These two where it is the process's. */
+/* The source for memory of the process; `self` is not used. */
 void *lk__host_alloc(void *self, size_t bytes);
 void lk__host_free(void *self, void *data);
 
 lk_status lk__allocator_new(lk_memory_source source, lk_allocator **allocator);
 
-/* Every block must have come back. */
+/* Every block must have been given back. */
 void lk__allocator_free(lk_allocator *allocator);
 
-/* When the source refuses, the cached blocks are given back to it and it is asked once more. */
+/* If the source refuses, the allocator returns all cached blocks to it and asks once more. */
 lk_status lk__allocator_get(lk_allocator *allocator, size_t bytes, lk_block **block);
 void lk__allocator_put(lk_allocator *allocator, lk_block *block);
 
-/* The block goes back to the source: nothing like it is needed again soon. */
+/* Returns the block to the source instead of caching it: use this when no block of its size is needed soon. */
 void lk__allocator_drop(lk_allocator *allocator, lk_block *block);
 
-/* All cached blocks go back to the source. */
+/* Returns all cached blocks to the source. */
 void lk__allocator_trim(lk_allocator *allocator);
 
-/* Bytes of the block that lk__allocator_get gives for so many. */
+/* Size of the block that lk__allocator_get returns for `bytes`. */
 size_t lk__allocator_block_bytes(size_t bytes);
 
-/* Bytes in blocks handed out, now and at most. */
+/* Bytes in blocks handed out: now, and the peak. */
 void lk__allocator_stats(lk_allocator *allocator, int64_t *now, int64_t *peak);
-
-#endif

@@ -1,4 +1,4 @@
-/* Which blocks stay cached, and which go back to where they came from. */
+/* Which blocks the allocator caches, and which it returns to the source. */
 #include "core/allocator.h"
 
 #include <setjmp.h>
@@ -7,7 +7,7 @@
 #include <cmocka.h>
 
 typedef struct source {
-    int taken, left; /* blocks that were ever asked for; that have not come back */
+    int taken, left; /* blocks ever asked for; blocks not yet given back */
 } source;
 
 static void *take(void *self, size_t bytes)

@@ -1,9 +1,12 @@
-/* From an operator's function to the engine: one way for all operators. */
+/* lk__call: the way from an operator's function to the engine, the same for all operators. */
 #include "base/mem.h"
 #include "core/backend.h"
 #include "core/engine.h"
 #include "core/op.h"
+#include "core/scope.h"
+#include "core/shape.h"
 #include "core/tensor.h"
+#include "core/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -17,7 +20,7 @@ lk_recorder lk__recorder_set(lk_recorder recorder)
     return before;
 }
 
-static lk_status record(const lk_call *call)
+static lk_status call_record(const lk_call *call)
 {
     return thread_recorder.record ? thread_recorder.record(thread_recorder.self, call) : LK_OK;
 }
@@ -45,38 +48,27 @@ void lk__call_retain(const lk_call *call)
 
 void lk__call_release(const lk_call *call)
 {
-    for (int i = 0; i < call->n_in; i++)
-        lk_tensor_release(call->in[i]);
-    for (int i = 0; i < call->n_out; i++)
-        lk_tensor_release(call->out[i]);
-}
-
-static void append(char *text, size_t size, const char *more)
-{
-    size_t used = strlen(text);
-    snprintf(text + used, size - used, "%s", more);
+    lk__tensors_release(call->in, call->n_in);
+    lk__tensors_release(call->out, call->n_out);
 }
 
 void lk__call_describe(const lk_call *call, char *text, size_t size)
 {
-    char shape[128];
     snprintf(text, size, "%s(", call->op->name);
     bool creation = call->n_in == 0;
     int n = creation ? call->n_out : call->n_in;
     for (int i = 0; i < n; i++) {
         const lk_tensor *tensor = creation ? call->out[i] : call->in[i];
         if (i)
-            append(text, size, ", ");
-        append(text, size, tensor ? lk_dtype_name(tensor->dtype) : "none");
-        if (tensor) {
-            lk__shape_text(tensor->shape, shape, sizeof shape);
-            append(text, size, shape);
-        }
+            lk__text_append(text, size, ", ");
+        lk__text_append(text, size, tensor ? lk_dtype_name(tensor->dtype) : "none");
+        if (tensor)
+            lk__text_append(text, size, lk__text(tensor->shape).string);
     }
-    append(text, size, ")");
+    lk__text_append(text, size, ")");
 }
 
-static lk_status find_device(lk_call *call)
+static lk_status call_find_device(lk_call *call)
 {
     if (call->device)
         return LK_OK;
@@ -94,8 +86,8 @@ static lk_status find_device(lk_call *call)
     return LK_OK;
 }
 
-/* Layouts mean something to one kind of device. */
-static lk_status make_foreign_inputs_plain(const lk_call *call)
+/* Each kind of device has its own private layouts, so a kernel cannot read those of another kind. */
+static lk_status call_plain_foreign_inputs(const lk_call *call)
 {
     for (int i = 0; i < call->n_in; i++)
         if (call->in[i] && call->in[i]->storage->device->backend != call->device->backend)
@@ -103,46 +95,36 @@ static lk_status make_foreign_inputs_plain(const lk_call *call)
     return LK_OK;
 }
 
-static lk_status find_kernel(lk_call *call)
+static lk_status call_prepare_output(const lk_call *call, lk_tensor *out, const lk_meta *meta)
 {
-    call->kernel = lk__backend_kernel_of(call);
-    if (!call->kernel)
-        LK_FAIL(LK_ERR_UNSUPPORTED, "unsupported: %s %s on %s", call->op->name, lk_dtype_name(call->dtype),
-                call->device->backend->kind);
-    return LK_OK;
-}
-
-static lk_status check_existing(const lk_call *call, const lk_tensor *out, const lk_meta *meta)
-{
-    char have[128], want[128];
     if (out->dtype != meta->dtype)
         LK_FAIL(LK_ERR_DTYPE, "%s: writes %s into a tensor of %s", call->op->name, lk_dtype_name(meta->dtype),
                 lk_dtype_name(out->dtype));
-    if (!lk__shape_equal(out->shape, meta->shape)) {
-        lk__shape_text(meta->shape, want, sizeof want);
-        lk__shape_text(out->shape, have, sizeof have);
-        LK_FAIL(LK_ERR_SHAPE, "%s: writes %s into a tensor of shape %s", call->op->name, want, have);
-    }
-    return lk__tensor_make_plain((lk_tensor *)(uintptr_t)out);
+    if (!lk__shape_equal(out->shape, meta->shape))
+        LK_FAIL(LK_ERR_SHAPE, "%s: writes %s into a tensor of shape %s", call->op->name, lk__text(meta->shape).string,
+                lk__text(out->shape).string);
+    return lk__tensor_make_plain(out);
 }
 
-static lk_status make_outputs(lk_call *call, const lk_meta *meta, bool *made)
+/* Makes the outputs that are NULL, sets made[i] for them, and prepares the given ones to be written. */
+static lk_status call_make_outputs(lk_call *call, const lk_meta *meta, bool *made)
 {
     for (int i = 0; i < call->n_out; i++) {
         made[i] = !call->out[i];
         if (made[i])
             LK_TRY(lk__tensor_new(call->device, meta[i].dtype, meta[i].shape, &call->out[i]));
         else
-            LK_TRY(check_existing(call, call->out[i], &meta[i]));
+            LK_TRY(call_prepare_output(call, call->out[i], &meta[i]));
         call->free_layout = made[i] && (call->op->flags & LK_OP_FREE_LAYOUT);
     }
     return LK_OK;
 }
 
-static lk_status finish(lk_call *call, bool *made)
+/* Pushes and records the call; the open scope then adopts its new outputs, for which made[i] is cleared. */
+static lk_status call_push(lk_call *call, bool *made)
 {
     LK_TRY(lk__engine_push(call));
-    LK_TRY(record(call));
+    LK_TRY(call_record(call));
     for (int i = 0; i < call->n_out; i++) {
         if (!made[i])
             continue;
@@ -154,8 +136,8 @@ static lk_status finish(lk_call *call, bool *made)
     return LK_OK;
 }
 
-/* Of the operands' references, which another core may have counted down last; pushing will count them up. */
-static void prefetch_counts(const lk_call *call)
+/* Another core may have counted these references down last, and pushing is about to count them up. */
+static void call_prefetch_counts(const lk_call *call)
 {
     for (int i = 0; i < call->n_in; i++)
         if (call->in[i])
@@ -166,19 +148,22 @@ lk_status lk__call(lk_call *call)
 {
     lk_meta meta[LK_MAX_OUTPUTS] = {{0}};
     bool made[LK_MAX_OUTPUTS] = {false};
-    prefetch_counts(call);
-    LK_TRY(find_device(call));
-    LK_TRY(make_foreign_inputs_plain(call));
+    call_prefetch_counts(call);
+    LK_TRY(call_find_device(call));
+    LK_TRY(call_plain_foreign_inputs(call));
     if (call->n_in > 0)
         call->dtype = call->in[0]->dtype;
     call->algorithms = call->device->algorithms;
     call->tuning = call->device->tuning;
     call->tf32 = call->device->tf32;
     LK_TRY(call->op->infer(call, meta));
-    LK_TRY(find_kernel(call));
-    lk_status status = make_outputs(call, meta, made);
+    call->kernel = lk__backend_kernel_of(call);
+    if (!call->kernel)
+        LK_FAIL(LK_ERR_UNSUPPORTED, "unsupported: %s %s on %s", call->op->name, lk_dtype_name(call->dtype),
+                call->device->backend->kind);
+    lk_status status = call_make_outputs(call, meta, made);
     if (status == LK_OK)
-        status = finish(call, made);
+        status = call_push(call, made);
     if (status == LK_OK)
         return LK_OK;
     for (int i = 0; i < call->n_out; i++) {
@@ -190,7 +175,7 @@ lk_status lk__call(lk_call *call)
     return status;
 }
 
-lk_tensor *lk__call_simple(lk_place at, const lk_op *op, lk_tensor *const *in, int n_in, int n_required,
+lk_tensor *lk__call_simple(lk_call_site at, const lk_op *op, lk_tensor *const *in, int n_in, int n_required,
                            const void *attrs, size_t attrs_size)
 {
     lk_call call = {.op = op, .place = at, .n_in = n_in, .n_out = 1};
@@ -205,19 +190,14 @@ lk_tensor *lk__call_simple(lk_place at, const lk_op *op, lk_tensor *const *in, i
     return lk__call(&call) == LK_OK ? call.out[0] : NULL;
 }
 
-static lk_tensor *new_view(lk_tensor *x, lk_shape shape, const int64_t *strides, int64_t offset)
-{
-    lk_tensor like = {.dtype = x->dtype, .shape = shape, .offset = offset};
-    memcpy(like.strides, strides, sizeof like.strides);
-    return lk__tensor_over(x->storage, &like);
-}
-
-lk_tensor *lk__view(lk_place at, const lk_op *op, lk_tensor *x, lk_shape shape, const int64_t *strides, int64_t offset,
-                    const void *attrs, size_t attrs_size)
+lk_tensor *lk__view(lk_call_site at, const lk_op *op, lk_tensor *x, lk_shape shape, const int64_t *strides,
+                    int64_t offset, const void *attrs, size_t attrs_size)
 {
     if (lk__tensor_make_plain(x) != LK_OK)
         return NULL;
-    lk_tensor *view = new_view(x, shape, strides, offset);
+    lk_tensor like = {.dtype = x->dtype, .shape = shape, .offset = offset};
+    memcpy(like.strides, strides, sizeof like.strides);
+    lk_tensor *view = lk__tensor_over(x->storage, &like);
     if (!view)
         return NULL;
     lk_call call = {.op = op,
@@ -229,7 +209,7 @@ lk_tensor *lk__view(lk_place at, const lk_op *op, lk_tensor *x, lk_shape shape, 
                     .in = {x},
                     .out = {view}};
     lk__call_set_attrs(&call, attrs, attrs_size);
-    if (record(&call) != LK_OK) {
+    if (call_record(&call) != LK_OK) {
         lk_tensor_release(view);
         return NULL;
     }

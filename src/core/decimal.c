@@ -1,10 +1,9 @@
 /* Digits are generated until those so far, or those so far plus one in the last place, identify the value: Steele and
- * White, "How to print floating-point numbers accurately", PLDI 1990 (dragon4). Where the original compares big
- * integers, this asks the C library, whose conversions are exact both ways; no text that is read back holds a decimal
- * point, whose look depends on the locale. */
+ * White, "How to print floating-point numbers accurately", PLDI 1990 (dragon4). The original compares big integers;
+ * this code asks the C library, whose conversions are exact both ways. No text that is read back contains a decimal
+ * point, because how that is written depends on the locale. */
 #include "core/decimal.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -14,7 +13,7 @@
 /* A double has at most 767 significant digits, a float 112. */
 enum { DOUBLE_DIGITS = 767, FLOAT_DIGITS = 112, NO_LIMIT = 1 << 20 };
 
-/* d.ddd… times 10^exponent. */
+/* d.ddd… times 10^exponent, with all digits of the value. */
 typedef struct expansion {
     int exponent;
     int count;
@@ -27,7 +26,7 @@ typedef struct decimal {
     char digits[48];
 } decimal;
 
-static void expand(double value, lk_dtype dtype, expansion *x)
+static void decimal_expand(double value, lk_dtype dtype, expansion *x)
 {
     char text[DOUBLE_DIGITS + 32];
     x->count = dtype == LK_F64 ? DOUBLE_DIGITS : FLOAT_DIGITS;
@@ -43,8 +42,8 @@ static char digit_at(const expansion *x, int i)
     return i < x->count ? x->digits[i] : '0';
 }
 
-/* The first n digits, or the next larger number of n digits. A carry leaves zeros out. */
-static void take(const expansion *x, int n, bool up, decimal *d)
+/* Takes the first n digits of x or, with `up`, the next larger number of n digits. A carry drops the zeros it makes. */
+static void decimal_take(const expansion *x, int n, bool up, decimal *d)
 {
     d->exponent = x->exponent;
     d->count = n;
@@ -70,7 +69,7 @@ static double bf16_value(uint32_t bits)
     return value;
 }
 
-/* Whether `read` is nearest to `value`, a positive bf16; of two equally near ones the even one is meant. */
+/* Returns whether `read` is nearer to `value`, a positive bf16, than to its neighbors; a tie rounds to the even one. */
 static bool rounds_to_bf16(double read, double value)
 {
     float single = (float)value;
@@ -93,7 +92,8 @@ static bool reads_back(const decimal *d, double value, lk_dtype dtype)
     return dtype == LK_F64 ? read == value : rounds_to_bf16(read, value);
 }
 
-/* Whether the value is nearer to its first n digits plus one in the last place; a tie goes to the even digit. */
+/* Returns whether the value is nearer to its first n digits plus one in the last place than to its first n digits; a
+ * tie goes to the even digit. */
 static bool nearer_above(const expansion *x, int n)
 {
     char next = digit_at(x, n);
@@ -105,20 +105,21 @@ static bool nearer_above(const expansion *x, int n)
     return (digit_at(x, n - 1) - '0') % 2 == 1;
 }
 
-/* Digits at least down to 10^coarsest and at most down to 10^finest. */
-static void choose(const expansion *x, double value, lk_dtype dtype, int coarsest, int finest, decimal *chosen)
+/* Chooses the fewest digits that read back as the value, but at least down to 10^coarsest and at most down to
+ * 10^finest. */
+static void decimal_choose(const expansion *x, double value, lk_dtype dtype, int coarsest, int finest, decimal *chosen)
 {
     decimal down, up;
     bool is_down, is_up;
     int n = 0;
     do {
         n++;
-        take(x, n, false, &down);
-        take(x, n, true, &up);
+        decimal_take(x, n, false, &down);
+        decimal_take(x, n, true, &up);
         is_down = reads_back(&down, value, dtype);
         is_up = reads_back(&up, value, dtype);
-        int place = x->exponent - n + 1;
-        if (((is_down || is_up) && place <= coarsest) || place <= finest)
+        int last = x->exponent - n + 1;
+        if (((is_down || is_up) && last <= coarsest) || last <= finest)
             break;
     } while (n < (int)sizeof chosen->digits);
     bool go_up = is_down == is_up ? nearer_above(x, n) : is_up;
@@ -147,8 +148,8 @@ void lk__decimal_positional(double value, lk_dtype dtype, int least, int most, c
     decimal d = {.exponent = 0};
     if (value != 0) {
         expansion x;
-        expand(value, dtype, &x);
-        choose(&x, value, dtype, least < 0 ? NO_LIMIT : -least, most < 0 ? -NO_LIMIT : -most, &d);
+        decimal_expand(value, dtype, &x);
+        decimal_choose(&x, value, dtype, least < 0 ? NO_LIMIT : -least, most < 0 ? -NO_LIMIT : -most, &d);
     }
     int whole = d.exponent < 0 ? 0 : d.exponent + 1;
     if (whole == 0)
@@ -167,9 +168,9 @@ void lk__decimal_scientific(double value, lk_dtype dtype, int least, int most, i
     decimal d = {.exponent = 0};
     if (value != 0) {
         expansion x;
-        expand(value, dtype, &x);
-        choose(&x, value, dtype, least < 0 ? NO_LIMIT : x.exponent - least, most < 0 ? -NO_LIMIT : x.exponent - most,
-               &d);
+        decimal_expand(value, dtype, &x);
+        decimal_choose(&x, value, dtype, least < 0 ? NO_LIMIT : x.exponent - least,
+                       most < 0 ? -NO_LIMIT : x.exponent - most, &d);
     }
     text = put_digits(&d, 0, 1, text);
     *text++ = '.';

@@ -1,23 +1,20 @@
-/* Decimal texts of floating-point values: the shortest digits that read back to the same value of the element's own
+/* Decimal texts of floating-point values: the shortest digits that read back as the same value of the element's own
  * dtype, chosen as NumPy's print() does. */
-#ifndef LK_CORE_DECIMAL_H
-#define LK_CORE_DECIMAL_H
+#pragma once
 
 #include "lockstep/tensor.h"
 
 #include <stddef.h>
 
-/* `value` is finite and a value of `dtype`: f32, bf16 or f64. At most `most` digits after the point, rounded there
- * where the value has more; at least `least`. A negative limit is none. Every text has a point in any locale, and fits
- * LK_DECIMAL_SIZE bytes as long as the limits are at most 16. */
+/* `value` must be finite and a value of `dtype`: f32, bf16 or f64. The text has at least `least` and at most `most`
+ * digits after the point; a value with more is rounded. A negative limit means none. The point is '.' in any locale. A
+ * text fits LK_DECIMAL_SIZE bytes if the limits are at most 16. */
 #define LK_DECIMAL_SIZE 400
 
-/* "-12.5", "3.", "0.0001": zeros at the end are left out. With `least` 0 all digits before the point are the value's
- * own; without it those that make no difference are 0. */
+/* "-12.5", "3.", "0.0001": trailing zeros are left out. With `least` 0 every digit before the point is the value's own;
+ * with a negative `least`, digits that make no difference are written as 0. */
 void lk__decimal_positional(double value, lk_dtype dtype, int least, int most, char *text);
 
-/* "1.5e+08", "1.e-05": `least` digits after the point are kept though they be zeros; the exponent has at least
- * `exponent_digits`. */
+/* "1.5e+08", "1.e-05": the first `least` digits after the point are kept even if they are zeros. The exponent has at
+ * least `exponent_digits` digits. */
 void lk__decimal_scientific(double value, lk_dtype dtype, int least, int most, int exponent_digits, char *text);
-
-#endif

@@ -1,7 +1,7 @@
 #include "lockstep/device.h"
-
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "core/backend.h"
 #include "core/device_spec.h"
 #include "core/engine.h"
@@ -24,7 +24,7 @@ void lk__device_release_memory(lk_device *device)
         device->backend->close(device, device->state);
     lk__allocator_put(device->allocator, device->arena);
     lk__allocator_free(device->allocator);
-    lk__allocator_free(device->companions);
+    lk__allocator_free(device->bookkeeping);
     for (int i = 0; i < device->n_tunings; i++)
         lk_tuning_release(device->tunings[i]);
     lk__free(device->tunings);
@@ -52,23 +52,23 @@ void lk__device_arena_give_back(lk_device *device)
     device->arena_taken = false;
 }
 
-/* --- what goes along with tensors --------------------------------------------------------------------------------- */
+/* --- bookkeeping memory ------------------------------------------------------------------------------------------- */
 
-/* Larger ones are mapped by the system, and go back to it. */
+/* Larger blocks are not cached: malloc maps each of them separately and returns it to the system when it is freed. */
 enum { MOST_KEPT = 1 << 20 };
 
-/* In front of the memory. */
-typedef union companion {
-    lk_block *block; /* NULL: it is not kept */
+/* The header in front of the memory, as long as a cache line. */
+typedef union bookkeeping_head {
+    lk_block *block; /* NULL: not from the cache */
     unsigned char line[LK_ALIGNMENT];
-} companion;
+} bookkeeping_head;
 
-static companion *new_companion(lk_device *device, size_t bytes)
+static bookkeeping_head *bookkeeping_alloc(lk_device *device, size_t bytes)
 {
     lk_block *block = NULL;
-    companion *head;
+    bookkeeping_head *head;
     if (bytes <= MOST_KEPT && lk__mem_may_keep()) {
-        if (lk__allocator_get(device->companions, sizeof *head + bytes, &block) != LK_OK)
+        if (lk__allocator_get(device->bookkeeping, sizeof *head + bytes, &block) != LK_OK)
             return NULL;
         head = block->data;
     } else {
@@ -86,20 +86,20 @@ void *lk__device_calloc(lk_device *device, size_t count, size_t size)
         lk__fail(LK_ERR_MEMORY, "out of memory: %zu items of %zu bytes exceed the address space", count, size);
         return NULL;
     }
-    companion *head = new_companion(device, bytes);
+    bookkeeping_head *head = bookkeeping_alloc(device, bytes);
     return head ? memset(head + 1, 0, bytes) : NULL;
 }
 
 void lk__device_free(lk_device *device, void *memory)
 {
-    companion *head = memory ? (companion *)memory - 1 : NULL;
+    bookkeeping_head *head = memory ? (bookkeeping_head *)memory - 1 : NULL;
     if (head && head->block)
-        lk__allocator_put(device->companions, head->block);
+        lk__allocator_put(device->bookkeeping, head->block);
     else
         lk__free_aligned(head);
 }
 
-/* ------------------------------------------------------------------------------------------------------------------ */
+/* --- opening and closing ------------------------------------------------------------------------------------------ */
 
 const lk_backend *lk__backend_of_kind(const char *kind)
 {
@@ -109,8 +109,8 @@ const lk_backend *lk__backend_of_kind(const char *kind)
     return NULL;
 }
 
-/* A device without a queue. */
-static lk_device *new_device(const lk_backend *backend, int index)
+/* A device without memory or a queue: device_start gives it both. */
+static lk_device *device_new(const lk_backend *backend, int index)
 {
     lk_device *device = lk__alloc_aligned(sizeof *device);
     if (!device)
@@ -123,12 +123,13 @@ static lk_device *new_device(const lk_backend *backend, int index)
     return device;
 }
 
-static lk_status start_device(lk_device *device, lk_device **out)
+/* Releases the device on failure. */
+static lk_status device_start(lk_device *device, lk_device **out)
 {
     lk_memory_source source = {device->backend->alloc, device->backend->free, device};
     lk_status status = lk__allocator_new(source, &device->allocator);
     if (status == LK_OK)
-        status = lk__allocator_new((lk_memory_source){lk__host_alloc, lk__host_free, NULL}, &device->companions);
+        status = lk__allocator_new((lk_memory_source){lk__host_alloc, lk__host_free, NULL}, &device->bookkeeping);
     if (status == LK_OK)
         status = lk__queue_open(device, device->index, &device->queue);
     if (status != LK_OK) {
@@ -139,13 +140,13 @@ static lk_status start_device(lk_device *device, lk_device **out)
     return LK_OK;
 }
 
-static lk_status open_device(const char *kind, int index, lk_device **out)
+static lk_status device_open_entry(const char *kind, int index, lk_device **out)
 {
-    lk_device *device = new_device(lk__backend_of_kind(kind), index);
+    lk_device *device = device_new(lk__backend_of_kind(kind), index);
     if (!device)
         return LK_ERR_MEMORY;
     snprintf(device->name, sizeof device->name, "%s:%d", kind, index);
-    return start_device(device, out);
+    return device_start(device, out);
 }
 
 const lk_links_table *lk__links_of(const lk_device *device)
@@ -158,28 +159,28 @@ lk_status lk__links_open(const lk_links_opts *opts, lk_device **links)
     const lk_links_table *table = opts->table;
     if (opts->has_communicator)
         LK_TRY(table->check_library(opts->devices, opts->n));
-    lk_device *device = new_device(table->backend, opts->devices[0]->index);
+    lk_device *device = device_new(table->backend, opts->devices[0]->index);
     if (!device)
         return LK_ERR_MEMORY;
     snprintf(device->name, sizeof device->name, "%s", table->backend->kind);
     device->linked = opts;
-    lk_status status = start_device(device, links);
+    lk_status status = device_start(device, links);
     if (status == LK_OK)
         device->linked = NULL;
     return status;
 }
 
-static void warn_about_shared_cores(const lk_device_spec_entry *entries, int count)
+static void devices_warn_shared_cores(const lk_device_spec_entry *entries, int count)
 {
     for (int b = 0; lk__backends[b]; b++) {
         if (lk__backends[b]->offload)
-            continue; /* several queues of one GPU are its own business */
+            continue; /* several queues of one GPU do not compete for cores */
         int wanted = 0, highest = -1, available = lk__backends[b]->available();
         for (int i = 0; i < count; i++) {
             if (strcmp(entries[i].kind, lk__backends[b]->kind) != 0)
                 continue;
             wanted++;
-            highest = entries[i].index > highest ? entries[i].index : highest;
+            highest = (int)lk__max(highest, entries[i].index);
         }
         if (wanted > available)
             lk__log(LK_LOG_WARNING, "%d %s devices share %d core%s: more devices than cores gain no speed", wanted,
@@ -198,9 +199,9 @@ lk_status lk_devices_open(const char *spec, lk_device **devices, int capacity, i
     LK_TRY(lk__device_spec_parse(spec, entries, LK_MAX_DEVICES, &n));
     if (n > capacity)
         LK_FAIL(LK_ERR_ARGUMENT, "device '%s': names %d devices where at most %d fit", spec, n, capacity);
-    warn_about_shared_cores(entries, n);
+    devices_warn_shared_cores(entries, n);
     for (int i = 0; i < n; i++) {
-        lk_status status = open_device(entries[i].kind, entries[i].index, &devices[i]);
+        lk_status status = device_open_entry(entries[i].kind, entries[i].index, &devices[i]);
         if (status != LK_OK) {
             lk_devices_release(devices, i);
             return status;
@@ -214,9 +215,7 @@ lk_device *lk_device_open(const char *spec)
 {
     lk_device *device = NULL;
     int count;
-    if (lk_devices_open(spec, &device, 1, &count) != LK_OK)
-        return NULL;
-    return device;
+    return lk_devices_open(spec, &device, 1, &count) == LK_OK ? device : NULL;
 }
 
 lk_device *lk_device_retain(lk_device *device)
@@ -254,7 +253,7 @@ lk_status lk_device_set_tf32(lk_device *device, bool allowed)
     return LK_OK;
 }
 
-static lk_status keep_tuning(lk_device *device, lk_tuning *tuning)
+static lk_status device_keep_tuning(lk_device *device, lk_tuning *tuning)
 {
     for (int i = 0; i < device->n_tunings; i++)
         if (device->tunings[i] == tuning)
@@ -273,7 +272,7 @@ lk_status lk_device_set_tuning(lk_device *device, lk_tuning *tuning)
         LK_FAIL(LK_ERR_ARGUMENT, "the tuning is for devices of kind %s, %s is another",
                 lk__tuning_backend(tuning)->kind, device->name);
     if (tuning)
-        LK_TRY(keep_tuning(device, tuning));
+        LK_TRY(device_keep_tuning(device, tuning));
     device->tuning = tuning;
     return LK_OK;
 }
@@ -296,8 +295,6 @@ int lk_device_available(const char *kind)
 
 const char *lk_device_kind_at(int index)
 {
-    if (index < 0)
-        return NULL;
     for (int i = 0; lk__backends[i]; i++)
         if (i == index)
             return lk__backends[i]->kind;

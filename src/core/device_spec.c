@@ -1,17 +1,16 @@
 #include "core/device_spec.h"
-
 #include "core/backend.h"
+#include "core/text.h"
 #include "lockstep/device.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { MAX_INDEX = 65535 };
 
 #define WHAT_IS_RIGHT "a device is KIND, KIND:INDEX, NxKIND, NxKIND:INDEX or N, as in cpu, cpu:1, 2xcpu"
 
-/* One item between commas. */
+/* One item of the list. */
 typedef struct item {
     const char *text;
     int length;
@@ -23,21 +22,16 @@ typedef struct parser {
     int count;
 } parser;
 
-static bool is_digit(char c)
-{
-    return c >= '0' && c <= '9';
-}
-
-static int count_digits(const char *text, int length)
+static int spec_count_digits(const char *text, int length)
 {
     int n = 0;
-    while (n < length && is_digit(text[n]))
+    while (n < length && text[n] >= '0' && text[n] <= '9')
         n++;
     return n;
 }
 
-/* The value of `length` digits, or `most` + 1 where it is more than `most`. */
-static int number_at_most(const char *digits, int length, int most)
+/* The value of `length` digits, or `most` + 1 if it is more than `most`. */
+static int spec_number_at_most(const char *digits, int length, int most)
 {
     int value = 0;
     for (int i = 0; i < length && value <= most; i++)
@@ -45,15 +39,8 @@ static int number_at_most(const char *digits, int length, int most)
     return value <= most ? value : most + 1;
 }
 
-static void list_kinds(char *text, size_t size)
-{
-    size_t used = 0;
-    text[0] = '\0';
-    for (int i = 0; lk__backends[i] && used < size; i++)
-        used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", lk__backends[i]->kind);
-}
-
-static const lk_backend *best_backend(void)
+/* The backend of a bare number of devices. */
+static const lk_backend *spec_best_backend(void)
 {
     for (int i = 0; lk__backends[i]; i++)
         if (lk__backends[i]->may_be_best && lk__backends[i]->may_be_best() && lk__backends[i]->available() > 0)
@@ -64,42 +51,45 @@ static const lk_backend *best_backend(void)
     return NULL;
 }
 
-static lk_status find_kind(item it, const char *kind, int length, const lk_backend **backend)
+static lk_status spec_find_kind(item it, const char *kind, int length, const lk_backend **backend)
 {
     for (int i = 0; lk__backends[i]; i++) {
         *backend = lk__backends[i];
         if ((int)strlen((*backend)->kind) == length && memcmp((*backend)->kind, kind, (size_t)length) == 0)
             return LK_OK;
     }
-    char kinds[128];
-    list_kinds(kinds, sizeof kinds);
+    char kinds[128] = "";
+    for (int i = 0; lk__backends[i]; i++) {
+        lk__text_append(kinds, sizeof kinds, i ? ", " : "");
+        lk__text_append(kinds, sizeof kinds, lk__backends[i]->kind);
+    }
     LK_FAIL(LK_ERR_ARGUMENT, "device '%.*s': unknown kind '%.*s': this build has %s", it.length, it.text, length, kind,
             kinds);
 }
 
-/* The digits in front of 'x', or all there is. */
-static lk_status parse_count(item it, int digits, int *n)
+/* Parses the digits before 'x', or the whole item. */
+static lk_status spec_parse_count(item it, int digits, int *n)
 {
-    *n = number_at_most(it.text, digits, LK_MAX_DEVICES);
+    *n = spec_number_at_most(it.text, digits, LK_MAX_DEVICES);
     if (*n < 1 || *n > LK_MAX_DEVICES)
         LK_FAIL(LK_ERR_ARGUMENT, "device '%.*s': the number of devices must be 1 to %d, not %.*s", it.length, it.text,
                 LK_MAX_DEVICES, digits, it.text);
     return LK_OK;
 }
 
-static lk_status parse_index(item it, const char *text, int length, int *index)
+static lk_status spec_parse_index(item it, const char *text, int length, int *index)
 {
-    if (length == 0 || count_digits(text, length) < length)
+    if (length == 0 || spec_count_digits(text, length) < length)
         LK_FAIL(LK_ERR_ARGUMENT, "device '%.*s': after ':' comes the device's number, from 0, as in cpu:0, not '%.*s'",
                 it.length, it.text, length, text);
-    *index = number_at_most(text, length, MAX_INDEX);
+    *index = spec_number_at_most(text, length, MAX_INDEX);
     if (*index > MAX_INDEX)
         LK_FAIL(LK_ERR_ARGUMENT, "device '%.*s': the device's number must be 0 to %d", it.length, it.text, MAX_INDEX);
     return LK_OK;
 }
 
-/* n devices from `index` on, or all at `index`. */
-static lk_status add(parser *p, const lk_backend *backend, int n, int index, bool same_index)
+/* Adds n devices with numbers `index`, `index` + 1, …; with `same_index`, all of them have number `index`. */
+static lk_status spec_add(parser *p, const lk_backend *backend, int n, int index, bool same_index)
 {
     if (n > p->capacity - p->count)
         LK_FAIL(LK_ERR_ARGUMENT, "device: more than %d devices are named, which is the most", p->capacity);
@@ -109,15 +99,7 @@ static lk_status add(parser *p, const lk_backend *backend, int n, int index, boo
     return LK_OK;
 }
 
-static lk_status add_of_best_kind(parser *p, item it, int n)
-{
-    const lk_backend *backend = best_backend();
-    if (!backend)
-        LK_FAIL(LK_ERR_ARGUMENT, "device '%.*s': no device is present", it.length, it.text);
-    return add(p, backend, n, 0, false);
-}
-
-static lk_status check_characters(item it)
+static lk_status spec_check_start(item it)
 {
     if (it.length == 0)
         LK_FAIL(LK_ERR_ARGUMENT, "device: an empty name; " WHAT_IS_RIGHT);
@@ -128,15 +110,19 @@ static lk_status check_characters(item it)
     return LK_OK;
 }
 
-static lk_status parse_item(parser *p, item it)
+static lk_status spec_parse_item(parser *p, item it)
 {
-    LK_TRY(check_characters(it));
-    int n = 1, digits = count_digits(it.text, it.length);
+    LK_TRY(spec_check_start(it));
+    int n = 1, digits = spec_count_digits(it.text, it.length);
     const char *kind = it.text;
     if (digits > 0) {
-        LK_TRY(parse_count(it, digits, &n));
-        if (digits == it.length)
-            return add_of_best_kind(p, it, n);
+        LK_TRY(spec_parse_count(it, digits, &n));
+        if (digits == it.length) {
+            const lk_backend *best = spec_best_backend();
+            if (!best)
+                LK_FAIL(LK_ERR_ARGUMENT, "device '%.*s': no device is present", it.length, it.text);
+            return spec_add(p, best, n, 0, false);
+        }
         if (it.text[digits] != 'x' || digits + 1 == it.length)
             LK_FAIL(LK_ERR_ARGUMENT, "device '%.*s': after a number of devices comes x and their kind, as in %dxcpu",
                     it.length, it.text, n);
@@ -146,11 +132,11 @@ static lk_status parse_item(parser *p, item it)
     const char *colon = memchr(kind, ':', (size_t)left);
     int length = colon ? (int)(colon - kind) : left;
     const lk_backend *backend;
-    LK_TRY(find_kind(it, kind, length, &backend));
+    LK_TRY(spec_find_kind(it, kind, length, &backend));
     int index = 0;
     if (colon)
-        LK_TRY(parse_index(it, colon + 1, left - length - 1, &index));
-    return add(p, backend, n, index, colon != NULL);
+        LK_TRY(spec_parse_index(it, colon + 1, left - length - 1, &index));
+    return spec_add(p, backend, n, index, colon != NULL);
 }
 
 lk_status lk__device_spec_parse(const char *spec, lk_device_spec_entry *entries, int capacity, int *count)
@@ -161,7 +147,7 @@ lk_status lk__device_spec_parse(const char *spec, lk_device_spec_entry *entries,
     parser p = {.entries = entries, .capacity = capacity};
     for (const char *text = spec;; text++) {
         int length = (int)strcspn(text, ",");
-        LK_TRY(parse_item(&p, (item){text, length}));
+        LK_TRY(spec_parse_item(&p, (item){text, length}));
         text += length;
         if (*text == '\0')
             break;

@@ -1,22 +1,14 @@
-#include "core/queue.h"
-
+/* Decides what goes into the queues and what it must wait for. queue.c runs the entries. */
 #include "base/heartbeat.h"
 #include "core/backend.h"
 #include "core/execute.h"
+#include "core/queue.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static pthread_mutex_t engine_lock = PTHREAD_MUTEX_INITIALIZER;
 static lk_queue *queues[LK_MAX_QUEUES];
-
-static lk_status check_mode(void)
-{
-    const char *mode = getenv("LOCKSTEP_ENGINE");
-    if (mode && *mode && strcmp(mode, "sync") != 0 && strcmp(mode, "async") != 0)
-        LK_FAIL(LK_ERR_ARGUMENT, "LOCKSTEP_ENGINE=%s: sync or async is possible", mode);
-    return LK_OK;
-}
 
 bool lk__engine_is_sync(void)
 {
@@ -26,7 +18,7 @@ bool lk__engine_is_sync(void)
 
 /* --- opening and closing ------------------------------------------------------------------------------------------ */
 
-static lk_status acquire_queue(lk_device *device, lk_queue **out)
+static lk_status engine_acquire_queue(lk_device *device, lk_queue **out)
 {
     lk_status status = LK_OK;
     lk_queue *queue = NULL;
@@ -52,61 +44,47 @@ static lk_status acquire_queue(lk_device *device, lk_queue **out)
     return status;
 }
 
-/* From here on nothing more can be pushed: what the queue's thread does not see, nobody would run. */
-static void refuse_pushes(lk_queue *queue)
+lk_status lk__queue_open(lk_device *device, int core, lk_queue **out)
+{
+    lk_queue *queue;
+    const char *mode = getenv("LOCKSTEP_ENGINE");
+    if (mode && *mode && strcmp(mode, "sync") != 0 && strcmp(mode, "async") != 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "LOCKSTEP_ENGINE=%s: sync or async is possible", mode);
+    LK_TRY(engine_acquire_queue(device, &queue));
+    device->queue = queue;
+    queue->core = core;
+    lk_status status = lk__queue_start(queue);
+    if (status == LK_OK && queue->open_status != LK_OK)
+        status = lk__fail(queue->open_status, "%s", queue->open_message);
+    if (status == LK_OK)
+        *out = queue;
+    else
+        lk__queue_close(queue);
+    return status;
+}
+
+void lk__queue_close(lk_queue *queue)
 {
     pthread_mutex_lock(&engine_lock);
-    queue->device->queue = NULL;
+    queue->device->queue = NULL; /* refuses pushes: an entry that the stopping thread misses would never run */
     queue->device->flops += queue->flops;
     queue->flops = 0;
     pthread_mutex_unlock(&engine_lock);
-}
-
-static void release_queue(lk_queue *queue)
-{
-    refuse_pushes(queue);
+    lk__queue_stop(queue);
     pthread_mutex_lock(&engine_lock);
     queue->device = NULL;
     pthread_mutex_unlock(&engine_lock);
 }
 
-lk_status lk__queue_open(lk_device *device, int core, lk_queue **out)
-{
-    lk_queue *queue;
-    LK_TRY(check_mode());
-    LK_TRY(acquire_queue(device, &queue));
-    device->queue = queue;
-    queue->core = core;
-    lk_status status = lk__queue_start(queue);
-    if (status != LK_OK) {
-        release_queue(queue);
-        return status;
-    }
-    if (queue->open_status != LK_OK) {
-        lk_status open_status = lk__fail(queue->open_status, "%s", queue->open_message);
-        lk__queue_close(queue);
-        return open_status;
-    }
-    *out = queue;
-    return LK_OK;
-}
-
-void lk__queue_close(lk_queue *queue)
-{
-    refuse_pushes(queue);
-    lk__queue_stop(queue);
-    release_queue(queue);
-}
-
 /* --- pushing ------------------------------------------------------------------------------------------------------ */
 
-static void publish(lk_queue *queue)
+static void engine_publish(lk_queue *queue)
 {
     atomic_store(&queue->pushed, atomic_load_explicit(&queue->pushed, memory_order_relaxed) + 1);
     lk__queue_announce(queue);
 }
 
-static bool is_full(lk_queue *queue, uint64_t position)
+static bool engine_ring_is_full(lk_queue *queue, uint64_t position)
 {
     if (position - queue->known_done < LK_RING_ENTRIES)
         return false;
@@ -114,35 +92,37 @@ static bool is_full(lk_queue *queue, uint64_t position)
     return position - queue->known_done >= LK_RING_ENTRIES;
 }
 
-/* As much as a call of few operands without attributes takes. The queue's thread was the last to read it. */
-static void prefetch_entry(const lk_ring_entry *entry)
+/* Prefetches the cache lines that a call with few operands and no attributes fills. The queue's thread was the last to
+ * read them. */
+static void engine_prefetch_entry(const lk_ring_entry *entry)
 {
     enum { LINES = 3 };
     for (int i = 0; i < LINES; i++)
         lk__prefetch_to_write((const char *)entry + (size_t)i * LK_ALIGNMENT);
 }
 
-/* The next free entry. A full ring is waited for until half of it is free: the queue's thread has enough to do
- * meanwhile. That cannot deadlock: whatever the queue is waiting for was pushed before. */
-static lk_ring_entry *next_entry(lk_queue *queue)
+/* Returns the next free entry. If the ring is full, waits until half of it is free: the queue's thread has enough to do
+ * meanwhile. That cannot deadlock, because whatever the queue waits for was pushed before. */
+static lk_ring_entry *engine_next_entry(lk_queue *queue)
 {
     uint64_t position = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
-    if (is_full(queue, position)) {
+    if (engine_ring_is_full(queue, position)) {
         int64_t began = lk__trace_begin();
         lk__queue_wait(queue, position - LK_RING_ENTRIES / 2);
-        lk__trace_end(LK_TRACE_WAIT_ROOM, began, 0);
+        lk__trace_end(LK_TRACE_WAIT_ENTRY, began, 0);
     }
-    prefetch_entry(&queue->ring[(position + 1) % LK_RING_ENTRIES]);
+    engine_prefetch_entry(&queue->ring[(position + 1) % LK_RING_ENTRIES]);
     return &queue->ring[position % LK_RING_ENTRIES];
 }
 
-/* Of what is waited for. Its entry is still there, or, where only the work that it has started is left, most likely. */
-static lk__phase phase_of(lk_event event)
+/* The phase of the entry that is waited for. It is still in the ring or, if only the work that it started is left, most
+ * likely so. */
+static lk_phase engine_phase_of(lk_event event)
 {
     return event.queue->ring[(event.sequence - 1) % LK_RING_ENTRIES].phase;
 }
 
-static void push_wait(lk_queue *queue, lk_use use)
+static void engine_push_wait(lk_queue *queue, lk_use use)
 {
     if (!use.queue || use.queue == queue || queue->waited[use.queue->number] >= use.sequence)
         return;
@@ -150,17 +130,17 @@ static void push_wait(lk_queue *queue, lk_use use)
     queue->waited[use.queue->number] = use.sequence;
     if (lk__event_complete(event))
         return;
-    lk_ring_entry *entry = next_entry(queue);
+    lk_ring_entry *entry = engine_next_entry(queue);
     entry->kind = LK_ENTRY_WAIT;
     entry->wait = event;
     entry->other = use.queue->offload ? use.queue->device : NULL;
     if (entry->other)
         lk__device_retain_memory(entry->other);
-    entry->phase = phase_of(event);
-    publish(queue);
+    entry->phase = engine_phase_of(event);
+    engine_publish(queue);
 }
 
-static lk_status reserve_reader(lk_storage *storage)
+static lk_status engine_reserve_reader(lk_storage *storage)
 {
     if (storage->n_readers < storage->readers_capacity)
         return LK_OK;
@@ -177,8 +157,8 @@ static lk_status reserve_reader(lk_storage *storage)
     return LK_OK;
 }
 
-/* An operand may appear twice in a call, hence one use a queue, kept at the latest. */
-static void note_reader(lk_storage *storage, lk_use use)
+/* An operand may appear twice in a call, so each queue has one use: the latest. */
+static void engine_note_reader(lk_storage *storage, lk_use use)
 {
     for (int i = 0; i < storage->n_readers; i++) {
         if (storage->readers[i].queue == use.queue) {
@@ -189,33 +169,28 @@ static void note_reader(lk_storage *storage, lk_use use)
     storage->readers[storage->n_readers++] = use;
 }
 
-static void wait_for_writer(lk_queue *queue, const lk_storage *storage)
+static void engine_wait_for_uses(lk_queue *queue, const lk_storage *storage)
 {
-    push_wait(queue, storage->writer);
-}
-
-static void wait_for_uses(lk_queue *queue, const lk_storage *storage)
-{
-    push_wait(queue, storage->writer);
+    engine_push_wait(queue, storage->writer);
     for (int r = 0; r < storage->n_readers; r++)
-        push_wait(queue, storage->readers[r]);
+        engine_push_wait(queue, storage->readers[r]);
 }
 
-static void note_writer(lk_storage *storage, lk_use use)
+static void engine_note_writer(lk_storage *storage, lk_use use)
 {
     storage->writer = use;
     storage->n_readers = 0;
     storage->writes++;
 }
 
-/* The place of the entry that is published next. */
-static lk_use next_use(lk_queue *queue)
+/* The position of the entry that is published next. */
+static lk_use engine_next_use(lk_queue *queue)
 {
     return (lk_use){queue, atomic_load_explicit(&queue->pushed, memory_order_relaxed) + 1};
 }
 
-/* In the synchronous engine what an entry has started is over when the call that pushed it comes back. */
-static void wait_in_caller(lk_queue *queue, uint64_t sequence)
+/* In the synchronous engine, the work that an entry started is done when the push returns. */
+static void engine_drain_in_caller(lk_queue *queue, uint64_t sequence)
 {
     lk_status status = queue->offload->mark(queue->device, sequence);
     if (status == LK_OK)
@@ -225,10 +200,10 @@ static void wait_in_caller(lk_queue *queue, uint64_t sequence)
     lk__queue_note_finished(queue, sequence);
 }
 
-/* In the synchronous engine, which has no thread, the entry is run at once. */
-static void publish_and_run(lk_queue *queue, lk_ring_entry *entry)
+/* The synchronous engine has no thread, so it runs the entry at once. */
+static void engine_publish_entry(lk_queue *queue, lk_ring_entry *entry)
 {
-    publish(queue);
+    engine_publish(queue);
     if (queue->opened)
         return;
     uint64_t sequence = atomic_load_explicit(&queue->pushed, memory_order_relaxed);
@@ -239,60 +214,60 @@ static void publish_and_run(lk_queue *queue, lk_ring_entry *entry)
     else
         entry->task->release(entry->task);
     if (queue->offload)
-        wait_in_caller(queue, sequence);
+        engine_drain_in_caller(queue, sequence);
     lk__queue_finish_entry(queue, sequence);
 }
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
-static void push_waits(lk_queue *queue, const lk_call *call)
+static void engine_push_waits(lk_queue *queue, const lk_call *call)
 {
     for (int i = 0; i < call->n_in; i++)
         if (call->in[i])
-            wait_for_writer(queue, call->in[i]->storage);
+            engine_push_wait(queue, call->in[i]->storage->writer);
     for (int i = 0; i < call->n_out; i++)
         if (call->out[i])
-            wait_for_uses(queue, call->out[i]->storage);
+            engine_wait_for_uses(queue, call->out[i]->storage);
 }
 
-static void note_layout(lk_storage *storage, const lk_call *call)
+static void engine_note_layout(lk_storage *storage, const lk_call *call)
 {
     if (call->free_layout)
         atomic_store_explicit(&storage->free_layout, true, memory_order_relaxed);
 }
 
-static void note_uses(const lk_call *call, lk_use use)
+static void engine_note_uses(const lk_call *call, lk_use use)
 {
     for (int i = 0; i < call->n_in; i++)
         if (call->in[i])
-            note_reader(call->in[i]->storage, use);
+            engine_note_reader(call->in[i]->storage, use);
     for (int i = 0; i < call->n_out; i++) {
         if (!call->out[i])
             continue;
-        note_writer(call->out[i]->storage, use);
-        note_layout(call->out[i]->storage, call);
+        engine_note_writer(call->out[i]->storage, use);
+        engine_note_layout(call->out[i]->storage, call);
     }
 }
 
-static lk_status push_locked(const lk_call *call)
+static lk_status engine_push_locked(const lk_call *call)
 {
     lk_queue *queue = call->device->queue;
     if (!queue)
         LK_FAIL(LK_ERR_STATE, "%s: device %s was released", call->op->name, call->device->name);
     for (int i = 0; i < call->n_in; i++)
         if (call->in[i])
-            LK_TRY(reserve_reader(call->in[i]->storage));
-    push_waits(queue, call);
+            LK_TRY(engine_reserve_reader(call->in[i]->storage));
+    engine_push_waits(queue, call);
 
-    lk_ring_entry *entry = next_entry(queue);
+    lk_ring_entry *entry = engine_next_entry(queue);
     entry->kind = LK_ENTRY_CALL;
     entry->phase = lk__phase_current();
     lk__call_copy(&entry->call, call);
     lk__call_retain(call);
     if (call->op->flops)
         queue->flops += call->op->flops(call);
-    note_uses(call, next_use(queue));
-    publish_and_run(queue, entry);
+    engine_note_uses(call, engine_next_use(queue));
+    engine_publish_entry(queue, entry);
     return LK_OK;
 }
 
@@ -310,14 +285,14 @@ bool lk__capturing(void)
     return thread_capture.push;
 }
 
-/* A captured output may get a layout as one that was pushed. */
-static lk_status capture(const lk_call *call)
+/* A captured output may get a private layout just like one that was pushed. */
+static lk_status engine_capture(const lk_call *call)
 {
     LK_TRY(thread_capture.push(thread_capture.self, call));
     pthread_mutex_lock(&engine_lock);
     for (int i = 0; i < call->n_out; i++)
         if (call->out[i])
-            note_layout(call->out[i]->storage, call);
+            engine_note_layout(call->out[i]->storage, call);
     pthread_mutex_unlock(&engine_lock);
     return LK_OK;
 }
@@ -325,28 +300,28 @@ static lk_status capture(const lk_call *call)
 lk_status lk__engine_push(const lk_call *call)
 {
     if (thread_capture.push)
-        return capture(call);
+        return engine_capture(call);
     pthread_mutex_lock(&engine_lock);
-    lk_status status = push_locked(call);
+    lk_status status = engine_push_locked(call);
     pthread_mutex_unlock(&engine_lock);
     return status;
 }
 
 /* --- tasks -------------------------------------------------------------------------------------------------------- */
 
-static lk_status push_task_locked(lk_task *task)
+static lk_status engine_push_task_locked(lk_task *task)
 {
     lk_queue *queue = task->device->queue;
     if (!queue)
         LK_FAIL(LK_ERR_STATE, "program: device %s was released", task->device->name);
     for (int i = 0; i < task->n_reads; i++)
-        LK_TRY(reserve_reader(task->reads[i]));
+        LK_TRY(engine_reserve_reader(task->reads[i]));
     for (int i = 0; i < task->n_reads; i++)
-        wait_for_writer(queue, task->reads[i]);
+        engine_push_wait(queue, task->reads[i]->writer);
     for (int i = 0; i < task->n_writes; i++)
-        wait_for_uses(queue, task->writes[i]);
+        engine_wait_for_uses(queue, task->writes[i]);
 
-    lk_ring_entry *entry = next_entry(queue);
+    lk_ring_entry *entry = engine_next_entry(queue);
     entry->kind = LK_ENTRY_TASK;
     entry->phase = lk__phase_current();
     entry->task = task;
@@ -354,30 +329,22 @@ static lk_status push_task_locked(lk_task *task)
     for (int i = 0; task->versions && i < task->n_reads; i++)
         task->versions[i] = task->reads[i]->writes;
     for (int i = 0; i < task->n_reads; i++)
-        note_reader(task->reads[i], next_use(queue));
+        engine_note_reader(task->reads[i], engine_next_use(queue));
     for (int i = 0; i < task->n_writes; i++)
-        note_writer(task->writes[i], next_use(queue));
-    publish_and_run(queue, entry);
+        engine_note_writer(task->writes[i], engine_next_use(queue));
+    engine_publish_entry(queue, entry);
     return LK_OK;
 }
 
 lk_status lk__engine_push_task(lk_task *task)
 {
     pthread_mutex_lock(&engine_lock);
-    lk_status status = push_task_locked(task);
+    lk_status status = engine_push_task_locked(task);
     pthread_mutex_unlock(&engine_lock);
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------------------------ */
-
-double lk__engine_flops(const lk_device *device)
-{
-    pthread_mutex_lock(&engine_lock);
-    double flops = device->flops + (device->queue ? device->queue->flops : 0);
-    pthread_mutex_unlock(&engine_lock);
-    return flops;
-}
+/* --- conversions -------------------------------------------------------------------------------------------------- */
 
 lk_status lk__engine_push_plain(lk_tensor *tensor)
 {
@@ -387,12 +354,20 @@ lk_status lk__engine_push_plain(lk_tensor *tensor)
     pthread_mutex_lock(&engine_lock);
     if (tensor->storage->free_layout) {
         lk_call call = {.op = &lk__op_plain, .device = tensor->storage->device, .n_out = 1, .out = {tensor}};
-        status = thread_capture.push ? thread_capture.push(thread_capture.self, &call) : push_locked(&call);
+        status = thread_capture.push ? thread_capture.push(thread_capture.self, &call) : engine_push_locked(&call);
         if (status == LK_OK)
             tensor->storage->free_layout = false;
     }
     pthread_mutex_unlock(&engine_lock);
     return status;
+}
+
+double lk__engine_flops(const lk_device *device)
+{
+    pthread_mutex_lock(&engine_lock);
+    double flops = device->flops + (device->queue ? device->queue->flops : 0);
+    pthread_mutex_unlock(&engine_lock);
+    return flops;
 }
 
 /* --- waiting ------------------------------------------------------------------------------------------------------ */
@@ -405,8 +380,8 @@ bool lk__event_complete(lk_event event)
     return atomic_load_explicit(position, memory_order_acquire) >= event.sequence;
 }
 
-/* A device's failure has mostly been met before by an operator, whose error says more. */
-static lk_status first_error(lk_status status)
+/* A device's failure was usually noticed by an operator first, and the operator's error says more. */
+static lk_status engine_first_error(lk_status status)
 {
     lk_error_state kept;
     lk__error_save(&kept);
@@ -418,8 +393,8 @@ static lk_status first_error(lk_status status)
     return status;
 }
 
-/* What an entry that has run has started. A queue without a device has seen the end of it. */
-static lk_status wait_for_work_of(lk_event event)
+/* Waits for the work that an entry has started. A queue without a device has been drained. */
+static lk_status engine_wait_for_work(lk_event event)
 {
     pthread_mutex_lock(&engine_lock);
     lk_device *device = event.queue->device;
@@ -432,7 +407,7 @@ static lk_status wait_for_work_of(lk_event event)
     if (status == LK_OK)
         lk__queue_note_finished(event.queue, event.sequence);
     lk__device_release_memory(device);
-    return status == LK_OK ? LK_OK : first_error(status);
+    return status == LK_OK ? LK_OK : engine_first_error(status);
 }
 
 lk_status lk__event_wait(lk_event event)
@@ -440,10 +415,10 @@ lk_status lk__event_wait(lk_event event)
     if (lk__event_complete(event))
         return LK_OK;
     lk__queue_wait(event.queue, event.sequence);
-    return event.queue->offload ? wait_for_work_of(event) : LK_OK;
+    return event.queue->offload ? engine_wait_for_work(event) : LK_OK;
 }
 
-static lk_event pending_use(lk_storage *storage, bool readers)
+static lk_event engine_pending_use(lk_storage *storage, bool readers)
 {
     lk_event event = {storage->writer.queue, storage->writer.sequence};
     if (!lk__event_complete(event))
@@ -466,20 +441,20 @@ void lk__storage_note_write(lk_storage *storage)
 bool lk__storage_is_written(lk_storage *storage)
 {
     pthread_mutex_lock(&engine_lock);
-    bool written =
-        storage->writer.queue || storage->data; /* without a writer, data is the host's and does not change */
+    /* Without a writer, `data` is the host's and does not change. */
+    bool written = storage->writer.queue || storage->data;
     pthread_mutex_unlock(&engine_lock);
     return written;
 }
 
-static lk_status wait_for_result(lk_event event)
+static lk_status engine_wait_for_result(lk_event event)
 {
     if (lk__event_complete(event))
         return LK_OK;
     int64_t began = lk__trace_begin();
-    lk__doing before = lk__now_for_a_while(LK_DOING_WAIT, "wait for results");
+    lk_activity before = lk__activity_begin(LK_ACTIVITY_WAIT, "wait for results");
     lk_status status = lk__event_wait(event);
-    lk__now_again(before);
+    lk__activity_end(before);
     lk__trace_end(LK_TRACE_WAIT_RESULT, began, 0);
     return status;
 }
@@ -488,11 +463,11 @@ lk_status lk__engine_wait_storage(lk_storage *storage, bool readers)
 {
     for (;;) {
         pthread_mutex_lock(&engine_lock);
-        lk_event event = pending_use(storage, readers);
+        lk_event event = engine_pending_use(storage, readers);
         pthread_mutex_unlock(&engine_lock);
         if (!event.queue)
             break;
-        LK_TRY(wait_for_result(event));
+        LK_TRY(engine_wait_for_result(event));
     }
     return storage->error ? lk__error_report(storage->error) : LK_OK;
 }
@@ -510,7 +485,7 @@ lk_status lk__engine_sync(lk_queue *queue)
         if (queues[i] && queues[i]->device && (!queue || queue == queues[i]))
             last = lk__queue_last(queues[i]);
         pthread_mutex_unlock(&engine_lock);
-        LK_TRY(wait_for_result(last));
+        LK_TRY(engine_wait_for_result(last));
     }
     return lk__error_report_unreported();
 }

@@ -1,5 +1,4 @@
 #include "core/execute.h"
-
 #include "base/heartbeat.h"
 #include "base/mem.h"
 #include "core/backend.h"
@@ -19,37 +18,40 @@ const lk_op lk__op_store = {.name = "store", .id = -1};
 /* --- poison ------------------------------------------------------------------------------------------------------- */
 
 static pthread_mutex_t error_lock = PTHREAD_MUTEX_INITIALIZER;
-static lk_error *unreported; /* the first failure nobody was told of */
+static lk_error *unreported; /* the first failure that was not reported to a caller */
 
-/* For when there is no memory to say so. Its count starts at one and never reaches zero. */
+/* Used when there is no memory for the error itself. Its count starts at one and never reaches zero. */
 static lk_error error_without_memory = {
     .references = {1},
     .status = LK_ERR_MEMORY,
     .message = "out of memory, also for the details of what failed",
 };
 
-/* Of the thread's error. */
-static lk_error *new_error(lk_status status)
+/* Turns the thread's error into poison, keeps it as unreported if it is the first one, and clears it. */
+static lk_error *error_take(lk_status status)
 {
     lk_error *error = lk__calloc(1, sizeof *error);
-    if (!error) {
-        lk__refcount_retain(&error_without_memory.references);
-        return &error_without_memory;
+    if (error) {
+        lk__refcount_init(&error->references);
+        error->status = status;
+        snprintf(error->message, sizeof error->message, "%s", lk_error_message());
+    } else {
+        error = &error_without_memory;
+        lk__refcount_retain(&error->references);
     }
-    lk__refcount_init(&error->references);
-    error->status = status;
-    snprintf(error->message, sizeof error->message, "%s", lk_error_message());
-    return error;
-}
-
-static void note_unreported(lk_error *error)
-{
     pthread_mutex_lock(&error_lock);
     if (!unreported) {
         lk__refcount_retain(&error->references);
         unreported = error;
     }
     pthread_mutex_unlock(&error_lock);
+    lk_error_clear();
+    return error;
+}
+
+void lk__error_note(lk_status status)
+{
+    lk__error_release(error_take(status));
 }
 
 lk_status lk__error_report(lk_error *error)
@@ -78,7 +80,7 @@ lk_status lk__error_report_unreported(void)
     return status;
 }
 
-static void poison(lk_storage *storage, lk_error *error)
+static void execute_poison(lk_storage *storage, lk_error *error)
 {
     if (storage->error)
         return;
@@ -86,15 +88,15 @@ static void poison(lk_storage *storage, lk_error *error)
     storage->error = error;
 }
 
-static void poison_outputs(lk_call *call, lk_error *error)
+static void execute_poison_outputs(lk_call *call, lk_error *error)
 {
     for (int i = 0; i < call->n_out; i++)
         if (call->out[i])
-            poison(call->out[i]->storage, error);
+            execute_poison(call->out[i]->storage, error);
 }
 
-/* What is already poisoned: an input, or an output that is only written in part. */
-static lk_error *poison_of(const lk_call *call)
+/* The poison of an input, or of an output, which may be written only in part. */
+static lk_error *execute_poison_of(const lk_call *call)
 {
     for (int i = 0; i < call->n_in; i++)
         if (call->in[i] && call->in[i]->storage->error)
@@ -107,15 +109,16 @@ static lk_error *poison_of(const lk_call *call)
 
 /* --- stand-ins ---------------------------------------------------------------------------------------------------- */
 
-/* For inputs that a kernel cannot take as they are. The originals stay so: other queues may be reading them. */
+/* Stand-ins replace the inputs that a kernel cannot take as they are. The originals do not change: other queues may be
+ * reading them. */
 typedef struct stand_ins {
     lk_tensor *original[LK_MAX_INPUTS];
     lk_tensor tensor[LK_MAX_INPUTS];
     lk_storage storage[LK_MAX_INPUTS];
 } stand_ins;
 
-/* As large as its storage, without contents. */
-static lk_status make_stand_in(lk_device *device, lk_call *call, int i, stand_ins *ins)
+/* Makes a stand-in as large as the input's storage, without contents. */
+static lk_status execute_make_stand_in(lk_device *device, lk_call *call, int i, stand_ins *ins)
 {
     lk_tensor *x = call->in[i];
     lk_block *block;
@@ -128,7 +131,7 @@ static lk_status make_stand_in(lk_device *device, lk_call *call, int i, stand_in
     return LK_OK;
 }
 
-static void drop_stand_ins(lk_device *device, lk_call *call, stand_ins *ins)
+static void execute_drop_stand_ins(lk_device *device, lk_call *call, stand_ins *ins)
 {
     for (int i = 0; i < call->n_in; i++) {
         if (!ins->original[i])
@@ -138,25 +141,25 @@ static void drop_stand_ins(lk_device *device, lk_call *call, stand_ins *ins)
     }
 }
 
-/* --- memory of others --------------------------------------------------------------------------------------------- */
+/* --- inputs in another memory ------------------------------------------------------------------------------------- */
 
-/* Whether kernels on `device` cannot reach x: one of the two has memory of its own. */
-static bool is_out_of_reach(const lk_device *device, const lk_tensor *x)
+/* Returns whether kernels on `device` cannot reach x because one of the two devices has its own memory. */
+static bool execute_is_out_of_reach(const lk_device *device, const lk_tensor *x)
 {
     const lk_device *other = x->storage->device;
     return other != device && (device->backend->offload || other->backend->offload);
 }
 
-static bool any_out_of_reach(const lk_device *device, const lk_call *call)
+static bool execute_any_out_of_reach(const lk_device *device, const lk_call *call)
 {
     for (int i = 0; i < call->n_in; i++)
-        if (call->in[i] && is_out_of_reach(device, call->in[i]))
+        if (call->in[i] && execute_is_out_of_reach(device, call->in[i]))
             return true;
     return false;
 }
 
-/* The part of x's storage that has to come: of a slice no more than that. It lies where it lay. */
-static void part_of_storage(const lk_tensor *x, size_t *begin, size_t *bytes)
+/* The part of x's storage that must be copied: for a slice, only the slice. It keeps its offset in the storage. */
+static void execute_part_of_storage(const lk_tensor *x, size_t *begin, size_t *bytes)
 {
     size_t size = lk_dtype_size(x->dtype);
     bool is_slice = !x->storage->layout && lk__tensor_is_dense(x);
@@ -164,14 +167,15 @@ static void part_of_storage(const lk_tensor *x, size_t *begin, size_t *bytes)
     *bytes = is_slice ? (size_t)lk_tensor_count(x) * size : x->storage->bytes;
 }
 
-/* Layouts are known within a kind of device: between kinds, whoever makes a call has x made plain. */
-static lk_status bring_input(lk_device *device, lk_call *call, int i, stand_ins *ins)
+/* A private layout survives the copy, for only devices of one kind share inputs in one: lk__call makes foreign inputs
+ * plain. */
+static lk_status execute_bring_input(lk_device *device, lk_call *call, int i, stand_ins *ins)
 {
     const lk_storage *storage = call->in[i]->storage;
     const lk_offload *here = device->backend->offload, *there = storage->device->backend->offload;
     size_t begin, bytes;
-    part_of_storage(call->in[i], &begin, &bytes);
-    LK_TRY(make_stand_in(device, call, i, ins));
+    execute_part_of_storage(call->in[i], &begin, &bytes);
+    LK_TRY(execute_make_stand_in(device, call, i, ins));
     ins->storage[i].layout = storage->layout;
     const char *from = (const char *)storage->data + begin;
     char *to = (char *)ins->storage[i].data + begin;
@@ -182,7 +186,7 @@ static lk_status bring_input(lk_device *device, lk_call *call, int i, stand_ins 
 
 /* --- layouts ------------------------------------------------------------------------------------------------------ */
 
-static bool any_layout(const lk_call *call)
+static bool execute_any_layout(const lk_call *call)
 {
     for (int i = 0; i < call->n_in; i++)
         if (call->in[i] && call->in[i]->storage->layout)
@@ -190,7 +194,7 @@ static bool any_layout(const lk_call *call)
     return false;
 }
 
-static lk_status run_plain(lk_call *call)
+static lk_status execute_run_plain(lk_call *call)
 {
     for (int i = 0; i < call->n_out; i++)
         if (call->out[i])
@@ -198,28 +202,26 @@ static lk_status run_plain(lk_call *call)
     return call->kernel->run(call);
 }
 
-static lk_status make_input_plain(lk_device *device, lk_call *call, int i, stand_ins *ins)
-{
-    const lk_tensor *x = call->in[i];
-    LK_TRY(make_stand_in(device, call, i, ins));
-    return device->backend->to_plain(device, x, ins->storage[i].data);
-}
-
-static lk_status run_with_plain_inputs(lk_device *device, lk_call *call)
+static lk_status execute_with_plain_inputs(lk_device *device, lk_call *call)
 {
     stand_ins plain = {0};
     lk_status status = LK_OK;
-    for (int i = 0; i < call->n_in && status == LK_OK; i++)
-        if (call->in[i] && call->in[i]->storage->layout)
-            status = make_input_plain(device, call, i, &plain);
+    for (int i = 0; i < call->n_in && status == LK_OK; i++) {
+        const lk_tensor *x = call->in[i];
+        if (!x || !x->storage->layout)
+            continue;
+        status = execute_make_stand_in(device, call, i, &plain);
+        if (status == LK_OK)
+            status = device->backend->to_plain(device, x, plain.storage[i].data);
+    }
     if (status == LK_OK)
-        status = run_plain(call);
-    drop_stand_ins(device, call, &plain);
+        status = execute_run_plain(call);
+    execute_drop_stand_ins(device, call, &plain);
     return status;
 }
 
-/* What is held stays where it is. */
-static lk_status convert_in_place(lk_device *device, lk_tensor *x)
+/* With a hold, memory must not move: a graph may be keeping its address. */
+static lk_status execute_convert_in_place(lk_device *device, lk_tensor *x)
 {
     lk_storage *storage = x->storage;
     lk_block *block;
@@ -233,12 +235,12 @@ static lk_status convert_in_place(lk_device *device, lk_tensor *x)
     return status;
 }
 
-static lk_status convert_to_plain(lk_device *device, lk_tensor *x)
+static lk_status execute_convert_to_plain(lk_device *device, lk_tensor *x)
 {
     if (!x->storage->layout)
         return LK_OK;
     if (device->hold)
-        return convert_in_place(device, x);
+        return execute_convert_in_place(device, x);
     lk_block *block;
     LK_TRY(lk__allocator_get(device->allocator, x->storage->bytes, &block));
     lk_status status = device->backend->to_plain(device, x, block->data);
@@ -249,7 +251,7 @@ static lk_status convert_to_plain(lk_device *device, lk_tensor *x)
     return status;
 }
 
-static lk_status copy_to_plain(lk_device *device, const lk_tensor *x, lk_tensor *out)
+static lk_status execute_copy_to_plain(lk_device *device, const lk_tensor *x, lk_tensor *out)
 {
     LK_TRY(lk__output_plain(out));
     if (x->storage->layout)
@@ -261,7 +263,7 @@ static lk_status copy_to_plain(lk_device *device, const lk_tensor *x, lk_tensor 
     return LK_OK;
 }
 
-static lk_status store(lk_device *device, lk_call *call)
+static lk_status execute_store(lk_device *device, lk_call *call)
 {
     const lk_store_attrs *attrs = LK_ATTRS(call, lk_store_attrs);
     lk_tensor *out = call->out[0];
@@ -272,7 +274,7 @@ static lk_status store(lk_device *device, lk_call *call)
 
 /* --- running ------------------------------------------------------------------------------------------------------ */
 
-static lk_status check_inputs(const lk_call *call)
+static lk_status execute_check_inputs(const lk_call *call)
 {
     for (int i = 0; i < call->n_in; i++)
         if (call->in[i] && !call->in[i]->storage->data)
@@ -280,53 +282,50 @@ static lk_status check_inputs(const lk_call *call)
     return LK_OK;
 }
 
-static lk_status run_kernel(lk_device *device, lk_call *call)
+static lk_status execute_kernel(lk_device *device, lk_call *call)
 {
     if (call->kernel->flags & LK_KERNEL_LAYOUTS)
         return call->kernel->run(call);
-    return any_layout(call) ? run_with_plain_inputs(device, call) : run_plain(call);
+    return execute_any_layout(call) ? execute_with_plain_inputs(device, call) : execute_run_plain(call);
 }
 
-static lk_status run_with_brought_inputs(lk_device *device, lk_call *call)
+static lk_status execute_with_brought_inputs(lk_device *device, lk_call *call)
 {
     stand_ins brought = {0};
     lk_status status = LK_OK;
     for (int i = 0; i < call->n_in && status == LK_OK; i++)
-        if (call->in[i] && is_out_of_reach(device, call->in[i]))
-            status = bring_input(device, call, i, &brought);
+        if (call->in[i] && execute_is_out_of_reach(device, call->in[i]))
+            status = execute_bring_input(device, call, i, &brought);
     if (status == LK_OK)
-        status = run_kernel(device, call);
-    drop_stand_ins(device, call, &brought);
+        status = execute_kernel(device, call);
+    execute_drop_stand_ins(device, call, &brought);
     return status;
 }
 
-static lk_status dispatch(lk_device *device, lk_call *call)
+static lk_status execute_dispatch(lk_device *device, lk_call *call)
 {
     if (call->op == &lk__op_plain)
-        return convert_to_plain(device, call->out[0]);
+        return execute_convert_to_plain(device, call->out[0]);
     if (call->op == &lk__op_plain_copy)
-        return copy_to_plain(device, call->in[0], call->out[0]);
+        return execute_copy_to_plain(device, call->in[0], call->out[0]);
     if (call->op == &lk__op_store)
-        return store(device, call);
-    LK_TRY(check_inputs(call));
-    return any_out_of_reach(device, call) ? run_with_brought_inputs(device, call) : run_kernel(device, call);
+        return execute_store(device, call);
+    LK_TRY(execute_check_inputs(call));
+    return execute_any_out_of_reach(device, call) ? execute_with_brought_inputs(device, call)
+                                                  : execute_kernel(device, call);
 }
 
-static lk_status run_stamped(lk_device *device, lk_call *call, int64_t started)
-{
-    LK_TRY(lk__stamps_begin(device));
-    LK_TRY(dispatch(device, call));
-    return lk__stamps_end(device, call, started);
-}
-
-static lk_status run(lk_device *device, lk_call *call)
+static lk_status execute_call(lk_device *device, lk_call *call)
 {
     int64_t began = lk__trace_begin();
-    /* One that is only started is no work of this thread, however long the driver keeps it. */
-    lk__now(device->backend->offload ? LK_DOING_WAIT : LK_DOING_OPERATOR, call->op->name);
-    if (began && lk__stamps_are_used(device))
-        return run_stamped(device, call, began);
-    lk_status status = dispatch(device, call);
+    /* An offload device only starts the call, which is no work of this thread, however long the driver takes. */
+    lk__activity_set(device->backend->offload ? LK_ACTIVITY_WAIT : LK_ACTIVITY_OPERATOR, call->op->name);
+    if (began && lk__stamps_are_used(device)) {
+        LK_TRY(lk__stamps_begin(device));
+        LK_TRY(execute_dispatch(device, call));
+        return lk__stamps_end(device, call, began);
+    }
+    lk_status status = execute_dispatch(device, call);
     if (status == LK_OK && device->backend->offload && lk__engine_is_sync())
         status = device->backend->offload->drain(device);
     if (began)
@@ -334,10 +333,11 @@ static lk_status run(lk_device *device, lk_call *call)
     return status;
 }
 
-static lk_status explain(lk_status status, const lk_call *call)
+/* Adds the call to the message of the thread's error. */
+static lk_status execute_explain(lk_status status, const lk_call *call)
 {
     char description[256], message[640];
-    /* A device that works by itself reports a loss at some later call. */
+    /* An offload device reports a failure at some later call. */
     bool is_later = status == LK_ERR_DEVICE && call->device->backend->offload && !lk__engine_is_sync();
     snprintf(message, sizeof message, "%s", lk_error_message());
     lk__call_describe(call, description, sizeof description);
@@ -349,41 +349,27 @@ static lk_status explain(lk_status status, const lk_call *call)
 
 lk_status lk__run_call(lk_device *device, lk_call *call)
 {
-    lk_status status = run(device, call);
-    return status == LK_OK ? LK_OK : explain(status, call);
-}
-
-/* What `status` left in the thread's error, for whoever waits for it. */
-static lk_error *take_error(lk_status status)
-{
-    lk_error *error = new_error(status);
-    note_unreported(error);
-    lk_error_clear();
-    return error;
-}
-
-void lk__error_note(lk_status status)
-{
-    lk__error_release(take_error(status));
+    lk_status status = execute_call(device, call);
+    return status == LK_OK ? LK_OK : execute_explain(status, call);
 }
 
 void lk__execute(lk_device *device, lk_call *call)
 {
-    lk_error *before = poison_of(call);
+    lk_error *before = execute_poison_of(call);
     if (before) {
-        poison_outputs(call, before);
+        execute_poison_outputs(call, before);
         return;
     }
     lk_error_clear();
     lk_status status = lk__run_call(device, call);
     if (status == LK_OK)
         return;
-    lk_error *error = take_error(status);
-    poison_outputs(call, error);
+    lk_error *error = error_take(status);
+    execute_poison_outputs(call, error);
     lk__error_release(error);
 }
 
-static lk_error *poison_of_task(const lk_task *task)
+static lk_error *execute_poison_of_task(const lk_task *task)
 {
     for (int i = 0; i < task->n_reads; i++)
         if (task->reads[i]->error)
@@ -396,7 +382,7 @@ static lk_error *poison_of_task(const lk_task *task)
 
 void lk__execute_task(lk_task *task)
 {
-    lk_error *error = poison_of_task(task);
+    lk_error *error = execute_poison_of_task(task);
     lk_status status = LK_OK;
     if (error && task->leave_out)
         task->leave_out(task, error->status, error->message);
@@ -405,10 +391,10 @@ void lk__execute_task(lk_task *task)
         status = task->run(task);
         if (status == LK_OK)
             return;
-        error = take_error(status);
+        error = error_take(status);
     }
     for (int i = 0; i < task->n_writes; i++)
-        poison(task->writes[i], error);
+        execute_poison(task->writes[i], error);
     if (status != LK_OK)
         lk__error_release(error);
 }

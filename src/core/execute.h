@@ -1,21 +1,20 @@
-/* Running one task on a device's thread: poison, layouts, memory, the kernel, and what becomes of its failure. */
-#ifndef LK_CORE_EXECUTE_H
-#define LK_CORE_EXECUTE_H
+/* Running one call or task on a device's thread: poison, layouts, memory, the kernel, and reporting its failure. */
+#pragma once
 
 #include "core/engine.h"
 
-/* A conversion of out[0]'s storage to the plain layout, in place. */
+/* Converts out[0]'s storage to the plain layout, in place. */
 extern const lk_op lk__op_plain;
 
-/* out[0] = in[0], which is all of its storage, in the plain layout. */
+/* out[0] = in[0], in the plain layout. in[0] is the whole of its storage. */
 extern const lk_op lk__op_plain_copy;
 
-/* Bytes from out[0]'s first element on, from memory of the process. On a device with memory of its own. A few bytes go
- * along with the call, so that nobody has to wait until they were taken. */
+/* Copies bytes from memory of the process to out[0], from its first element on. For offload devices. Few bytes are
+ * carried in the call itself, so that the caller need not wait until they are copied. */
 extern const lk_op lk__op_store;
 enum { LK_STORE_CARRIED = 64 };
 typedef struct lk_store_attrs {
-    const void *from; /* NULL: carried */
+    const void *from; /* NULL: the bytes are in `carried` */
     size_t bytes;
     unsigned char carried[LK_STORE_CARRIED];
 } lk_store_attrs;
@@ -23,20 +22,19 @@ typedef struct lk_store_attrs {
 void lk__execute(lk_device *device, lk_call *call);
 void lk__execute_task(lk_task *task);
 
-/* The same on a thread that is not the device's, which keeps its own arithmetic settings; task NULL: `call`. */
+/* The same on a thread other than the device's, which keeps its own arithmetic settings. With `task` NULL it runs
+ * `call`. */
 void lk__execute_in_caller(lk_device *device, lk_call *call, lk_task *task);
 
-/* Layouts, memory and the kernel of one call, without poison: a task's way to run its calls. An error's message says
- * which call it was. */
+/* Layouts, memory and the kernel of one call, without poison: tasks run their calls with this. An error's message names
+ * the call. */
 lk_status lk__run_call(lk_device *device, lk_call *call);
 
-/* Keeps the thread's error, which `status` is of, for whoever asks for errors next, and clears it. */
+/* Keeps the thread's error, whose status is `status`, for lk__error_report_unreported, and clears it. */
 void lk__error_note(lk_status status);
 
-/* Sets the thread's error from poison, which then counts as reported, and gives back its status. */
+/* Sets the thread's error from poison, which then counts as reported, and returns its status. */
 lk_status lk__error_report(lk_error *error);
 
-/* The same for the first failure that was not reported yet; LK_OK where there is none. */
+/* lk__error_report for the first failure that was not reported yet; LK_OK if every failure was. */
 lk_status lk__error_report_unreported(void);
-
-#endif

@@ -1,5 +1,4 @@
 #include "core/hold.h"
-
 #include "base/mem.h"
 #include "core/backend.h"
 
@@ -15,8 +14,8 @@ struct lk_hold {
     int branch;
 };
 
-/* The smallest that is large enough. */
-static held *find_free(const lk_hold *hold, size_t bytes)
+/* The smallest free block that is large enough. */
+static held *hold_find_free(const lk_hold *hold, size_t bytes)
 {
     held *best = NULL;
     for (held *h = hold->list; h; h = h->next)
@@ -26,9 +25,9 @@ static held *find_free(const lk_hold *hold, size_t bytes)
     return best;
 }
 
-static lk_status take(lk_device *device, lk_hold *hold, size_t bytes, lk_block **block)
+static lk_status hold_take(lk_device *device, lk_hold *hold, size_t bytes, lk_block **block)
 {
-    held *h = find_free(hold, bytes);
+    held *h = hold_find_free(hold, bytes);
     if (!h) {
         h = lk__calloc(1, sizeof *h);
         if (!h)
@@ -49,7 +48,8 @@ static lk_status take(lk_device *device, lk_hold *hold, size_t bytes, lk_block *
 
 lk_status lk__device_take(lk_device *device, size_t bytes, lk_block **block)
 {
-    return device->hold ? take(device, device->hold, bytes, block) : lk__allocator_get(device->allocator, bytes, block);
+    return device->hold ? hold_take(device, device->hold, bytes, block)
+                        : lk__allocator_get(device->allocator, bytes, block);
 }
 
 void lk__device_put(lk_device *device, lk_block *block)

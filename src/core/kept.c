@@ -1,8 +1,7 @@
 #include "core/kept.h"
-
 #include "core/backend.h"
 
-/* Less is made in no time, and more comes from memory as slowly as it is made. */
+/* Smaller results are recomputed in no time; larger ones take as long to read from memory as to recompute. */
 enum { LEAST_BYTES = 1 << 11, MOST_BYTES = 1 << 20 };
 
 lk_status lk__kept_get(const lk_call *call, int input, size_t bytes, lk_kept **out)

@@ -1,11 +1,10 @@
-/* Links between devices that work by themselves: a queue of its own, with a stream on each of the devices beside the
- * one that the device's kernels are in. To the engine it is one more queue: its entries wait for what they read, on all
- * of its streams, and whoever reads what they write waits for all of these. So an exchange goes on beside other work.
+/* Links between offload devices: a queue with a separate stream on each device, next to the stream that runs the
+ * device's kernels, so that exchanges overlap with computation. To the engine it is one more queue: its entries wait,
+ * on all of its streams, for the work that wrote their inputs, and readers of their outputs wait for all its streams.
  *
- * Memory is the devices'. What an entry works on has to be in storage that its task names, and stays there until the
- * links are closed or waited for: a device's allocator knows its own stream alone. */
-#ifndef LK_CORE_LINKS_H
-#define LK_CORE_LINKS_H
+ * Memory belongs to the devices. An entry may only use storage that its task names, which must stay there until the
+ * links are closed or waited for: a device's allocator knows the device's own stream alone. */
+#pragma once
 
 #include "base/status.h"
 #include "lockstep/tensor.h"
@@ -14,70 +13,72 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Names links between several processes. Bytes, for whoever hands them to the other ranks. */
+/* Names links between several processes. Plain bytes, to be sent to the other ranks. */
 typedef struct lk_links_id {
     char bytes[128];
 } lk_links_id;
 
-/* The devices are ranks [first, first + n) of `ranks`; all of them are where every rank is here. */
+/* The devices are ranks [first, first + n) of `ranks`; they are all of them if every rank is local. */
 typedef struct lk_links_opts {
-    const struct lk_links_table *table; /* what the devices are linked by */
+    const struct lk_links_table *table; /* how the devices are linked */
     lk_device *const *devices;
     int n;
-    bool has_communicator; /* of a library for collectives, which links between processes need */
-    const lk_links_id *id; /* NULL: every rank is here */
+    bool has_communicator; /* use a library for collectives; links between processes need one */
+    const lk_links_id *id; /* NULL: every rank is local */
     int first, ranks;
-    /* NULL, or gives `user`'s error once another rank is known not to come any more, which ends an exchange that waits;
-     * else LK_OK. Asked now and then, on any thread. */
+    /* Returns `user`'s error once another rank is known to be gone, which ends an exchange that waits; else LK_OK.
+     * Polled from any thread. NULL: nothing is known about the other ranks. */
     lk_status (*others)(void *user);
     void *user;
 } lk_links_opts;
 
-/* count elements of f32. */
+/* Copies `count` elements of f32. */
 typedef struct lk_links_copy {
     const float *from;
     float *to;
     int64_t count;
 } lk_links_copy;
 
-/* A tree in postfix: behind addend i follow additions[i] additions, each of the two values before it. */
+/* A tree of additions in postfix order: after addend i come additions[i] additions, each of the two values before
+ * it. */
 enum { LK_LINKS_ADDENDS = 64, LK_LINKS_LEVELS = 24 };
 typedef struct lk_links_sum {
     const void *addends[LK_LINKS_ADDENDS];
     unsigned char additions[LK_LINKS_ADDENDS];
     int n_addends; /* at least 1 */
-    void *y;       /* may be an addend */
+    void *y;       /* may be one of the addends */
     lk_dtype dtype;
     int64_t count;
 } lk_links_sum;
 
-/* What a kind of device has. Devices of the links are told by their number among them, ranks by theirs among all. */
+/* The functions of a kind of linked device. Devices are numbered by their position in the links, ranks by their
+ * position among all ranks. */
 typedef struct lk_links_table {
-    const struct lk_backend *backend; /* of the queue */
-    unsigned dtypes;                  /* LK_DTYPE_BIT of those that `sum` takes */
-    bool in_place;                    /* memory is the process's: what devices wrote is read and sent where it is */
+    const struct lk_backend *backend; /* of the links' queue */
+    unsigned dtypes;                  /* LK_DTYPE_BIT of the dtypes that `sum` takes */
+    bool in_place; /* memory is the process's: what devices wrote is read and sent from where it is */
 
-    /* LK_OK, or why a library cannot be used between these devices: LK_ERR_UNSUPPORTED. */
+    /* LK_OK, or LK_ERR_UNSUPPORTED with the reason why the library cannot be used between these devices. */
     lk_status (*check_library)(lk_device *const *devices, int n);
     /* "NCCL 2.28.9" */
     void (*describe_library)(char *text, size_t size);
-    /* Whether it takes several ranks on one physical device. */
+    /* Whether the library takes several ranks on one physical device. */
     bool (*shares_devices)(void);
     lk_status (*new_id)(lk_links_id *id);
 
-    /* On the thread of `device`, which may be none of links, in its own stream; or on the queue's, of what is read in
-     * place. */
+    /* On the thread of `device`, which need not be linked, in its own stream; or on the links' thread, for values that
+     * are read in place. */
     lk_status (*pack)(lk_device *device, const lk_links_copy *copies, int n);
 
-    /* On the queue's thread. What is started on one device runs in order. */
+    /* On the links' thread. Work that is started on one device runs in order. */
     lk_status (*copy)(lk_device *links, int to, float *y, int from, const float *x, int64_t count); /* runs on `to` */
     lk_status (*sum)(lk_device *links, int on, const lk_links_sum *sum);
     lk_status (*clear)(lk_device *links, int on, float *y, int64_t count);
-    /* What is started next, on any device, waits for what was started on all of them. */
+    /* Makes work that is started next, on any device, wait for work that was started on all of them. */
     lk_status (*join)(lk_device *links);
 
-    /* The library's, on the queue's thread: see lk_gpu_nccl in cuda/driver.h. A group ends with the error of any
-     * exchange so far; then there is no further one. */
+    /* The library's operations, on the links' thread: see lk_gpu_nccl in cuda/driver.h. A group ends with the error of
+     * any exchange so far; after an error there can be no further group. */
     lk_status (*group_begin)(lk_device *links);
     lk_status (*group_end)(lk_device *links);
     lk_status (*send)(lk_device *links, int on, const float *x, int64_t count, int to);
@@ -86,15 +87,13 @@ typedef struct lk_links_table {
     lk_status (*all_reduce)(lk_device *links, int on, float *x, int64_t count);
 } lk_links_table;
 
-/* To be released like a device, after which nothing of it is under way; no kernel runs there. The devices, all of one
- * kind, have to live as long. Waits for the other ranks, and so does each exchange; with a communicator no longer than
- * LOCKSTEP_EXCHANGE_TIMEOUT says, in seconds (60), while nothing moves: then whoever waits for the links, or for the
- * devices, is told so, until these are closed. Errors: LK_ERR_UNSUPPORTED (devices that share their memory; what
- * check_library says), LK_ERR_DEVICE (a rank does not come), LK_ERR_ARGUMENT (no such number of seconds), and what the
- * backend reports. */
+/* Opens links. Release them like a device; then nothing of them is in flight. No kernel runs there. The devices must
+ * all be of one kind and live as long. Opening waits for the other ranks, and so does each exchange. With a
+ * communicator it waits at most LOCKSTEP_EXCHANGE_TIMEOUT seconds (60) while nothing moves; after that every wait
+ * for the links or the devices returns the error until the links are closed. Errors: LK_ERR_UNSUPPORTED (devices
+ * that share their memory; check_library's reasons), LK_ERR_DEVICE (a rank does not come), LK_ERR_ARGUMENT (no such
+ * number of seconds), and what the backend reports. */
 lk_status lk__links_open(const lk_links_opts *opts, lk_device **links);
 
 /* NULL: devices of this kind need none. */
 const lk_links_table *lk__links_of(const lk_device *device);
-
-#endif

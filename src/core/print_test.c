@@ -1,5 +1,5 @@
-/* Expected texts are what NumPy 1.24.2 printed for the same elements: print(numpy.array(values, dtype).reshape(shape)).
- * Those of bf16, which NumPy does not have, follow from its rules and bf16's own shortest digits. */
+/* The expected texts are NumPy 1.24.2's for the same elements: print(numpy.array(values, dtype).reshape(shape)). NumPy
+ * has no bf16; those texts follow from its rules and bf16's own shortest digits. */
 #include "base/mem.h"
 #include "lockstep/tensor.h"
 
@@ -18,7 +18,7 @@ typedef struct print_case {
     lk_shape shape;
     const double *reals;
     const int64_t *ints;
-    double start, step; /* where there are neither: element i is start + i * step */
+    double start, step; /* if both are NULL: element i is start + i * step */
     const char *expected;
 } print_case;
 
@@ -90,7 +90,7 @@ static const print_case numpy_cases[] = {
     {LK_F32, {2, {2, 2}}, REALS(9.09494702e-13, 4.54747351e-13, 1.07374182e+09, 0.0),
      "[[9.0949470e-13 4.5474735e-13]\n"
      " [1.0737418e+09 0.0000000e+00]]"},
-    /* what is not finite */
+    /* infinities and NaN */
     {LK_F32, {1, {3}}, REALS(NAN, INFINITY, -INFINITY),
      "[ nan  inf -inf]"},
     {LK_F32, {1, {2}}, REALS(NAN, NAN),
@@ -107,7 +107,7 @@ static const print_case numpy_cases[] = {
      "[1.e+10    nan   -inf 1.e+00]"},
     {LK_F64, {1, {3}}, REALS(NAN, 12345.5, INFINITY),
      "[    nan 12345.5     inf]"},
-    /* whole dtypes */
+    /* integer dtypes */
     {LK_I32, {1, {3}}, INTS(1, -20, 300),
      "[  1 -20 300]"},
     {LK_I64, {1, {2}}, INTS(INT64_MIN, 9223372036854775807),
@@ -172,14 +172,14 @@ static const print_case numpy_cases[] = {
      "9223372036854775807"},
     {LK_U8, {0, {0}}, INTS(255),
      "255"},
-    /* nothing */
+    /* no elements */
     {LK_F32, {1, {0}}, NOTHING,
      "[]"},
     {LK_F32, {2, {3, 0}}, NOTHING,
      "[]"},
     {LK_I32, {3, {0, 5, 2}}, NOTHING,
      "[]"},
-    /* matrices and beyond */
+    /* two and more dimensions */
     {LK_F32, {6, {1, 1, 1, 1, 1, 1}}, REALS(1.0),
      "[[[[[[1.]]]]]]"},
     {LK_I32, {3, {2, 2, 2}}, INTS(0, 1, 2, 3, 4, 5, 6, 7),
@@ -265,7 +265,7 @@ static const print_case numpy_cases[] = {
     {LK_F32, {1, {25}}, REALS(1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5),
      "[1.  1.  1.  1.  1.  1.  1.  1.  1.  1.  1.  1.  0.5 0.5 0.5 0.5 0.5 0.5\n"
      " 0.5 0.5 0.5 0.5 0.5 0.5 0.5]"},
-    /* more than 1,000 elements are summarised */
+    /* more than 1,000 elements are summarized */
     {LK_I32, {1, {1001}}, RAMP(0, 1),
      "[   0    1    2 ...  998  999 1000]"},
     {LK_F32, {1, {1001}}, RAMP(0, 1),

@@ -1,7 +1,5 @@
-/* Shapes: counting, comparing, texts. */
+#include "core/shape.h"
 #include "base/mem.h"
-#include "base/status.h"
-#include "core/tensor.h"
 
 #include <stdio.h>
 
@@ -71,6 +69,13 @@ void lk__shape_text(lk_shape shape, char *text, size_t size)
                                : snprintf(text + used, size - used, i ? "]" : "[]");
         used += n > 0 ? (size_t)n : 0;
     }
+}
+
+lk_shape_text lk__text(lk_shape shape)
+{
+    lk_shape_text text;
+    lk__shape_text(shape, text.string, sizeof text.string);
+    return text;
 }
 
 lk_status lk__axis(const char *op, int axis, int ndim, int *normal)

@@ -1,4 +1,4 @@
-/* Shapes: what can be counted, and what is refused. */
+/* Shapes: which can be counted, and which are refused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "core/tensor.h"
+#include "core/shape.h"
 
 #include <string.h>
 

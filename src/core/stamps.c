@@ -1,18 +1,18 @@
 #include "core/stamps.h"
-
+#include "base/minmax.h"
 #include "core/trace.h"
 
 enum { MAX_CALLS = LK_STAMPS / 2 };
 
 typedef struct lk_stamps {
     int n;
-    lk__trace_noted calls[MAX_CALLS]; /* call i is between places 2 i and 2 i + 1 */
+    lk_trace_noted calls[MAX_CALLS]; /* call i is between slots 2 i and 2 i + 1 */
     int64_t started[MAX_CALLS];
     int64_t times[LK_STAMPS];
 } lk_stamps;
 
-/* That there is no memory is no error of the call: a recording then shows when it was started. */
-static bool make_stamps(lk_device *device)
+/* A lack of memory is no error of the call: the recording then shows when the call was started. */
+static bool stamps_new(lk_device *device)
 {
     device->stamps = lk__calloc(1, sizeof *device->stamps);
     if (!device->stamps)
@@ -25,7 +25,7 @@ bool lk__stamps_are_used(lk_device *device)
 {
     const lk_offload *offload = device->backend->offload;
     return offload && offload->stamp && !device->hold && !lk__engine_is_sync() &&
-           (device->stamps || make_stamps(device));
+           (device->stamps || stamps_new(device));
 }
 
 lk_status lk__stamps_begin(lk_device *device)
@@ -45,12 +45,7 @@ lk_status lk__stamps_end(lk_device *device, const lk_call *call, int64_t started
     return LK_OK;
 }
 
-static int64_t later(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
-/* The two clocks may differ by microseconds, but no call runs before it was started, nor two at a time. */
+/* The two clocks may differ by microseconds, but no call runs before it was started, and no two overlap. */
 lk_status lk__stamps_show(lk_device *device)
 {
     lk_stamps *stamps = device->stamps;
@@ -61,8 +56,8 @@ lk_status lk__stamps_show(lk_device *device)
     LK_TRY(device->backend->offload->read_stamps(device, 2 * n, stamps->times));
     int64_t end = 0;
     for (int i = 0; i < n; i++) {
-        int64_t begin = later(later(stamps->times[2 * i], stamps->started[i]), end);
-        end = later(stamps->times[2 * i + 1], begin);
+        int64_t begin = lk__max(lk__max(stamps->times[2 * i], stamps->started[i]), end);
+        end = lk__max(stamps->times[2 * i + 1], begin);
         lk__trace_show_call(&stamps->calls[i], begin, end);
     }
     return LK_OK;

@@ -1,5 +1,4 @@
 #include "core/storage.h"
-
 #include "base/cell.h"
 #include "base/mem.h"
 #include "core/backend.h"

@@ -1,9 +1,8 @@
-/* Storage: a block of a device's memory, who wrote it last and who has read it since.
+/* A storage: a block of a device's memory, with its last writer and its readers since then.
  *
- * `data` stays NULL until the first write has run: it is allocated on the device's thread just before, so memory
- * follows execution, not pushing, however far the caller runs ahead. */
-#ifndef LK_CORE_STORAGE_H
-#define LK_CORE_STORAGE_H
+ * `data` stays NULL until the first write has run. The device's thread allocates it just before, so memory follows
+ * execution, not pushing, however far the caller runs ahead. */
+#pragma once
 
 #include "base/refcount.h"
 #include "base/status.h"
@@ -22,31 +21,31 @@ typedef struct lk_use {
     uint64_t sequence;
 } lk_use;
 
-/* Its first 64 bytes belong to the device's thread, those behind to the threads that push: which of the two writes must
- * not take a line of the cache from the other. */
+/* The first 64 bytes belong to the device's thread, the rest to the threads that push: they must not write to the same
+ * cache line. */
 typedef struct lk_storage {
     lk_device *device;
     size_t bytes; /* of the plain layout */
 
     /* Written by the task that writes the storage, read by tasks ordered after it. */
     void *data;
-    struct lk_block *block; /* where data came from; NULL for wrapped memory, and for a place in a plan */
-    size_t planned;         /* bytes of a place in a memory plan that data points to; 0: none */
+    struct lk_block *block; /* the memory of `data`; NULL if that is wrapped or a slot of a memory plan */
+    size_t planned;         /* bytes of the slot in a memory plan that `data` points to; 0: none */
     size_t used;            /* bytes that the last write's layout took */
-    const void *layout;     /* NULL: plain; else the backend's, which owns it for as long as the device lives */
-    struct lk_error *error; /* poisoned */
+    const void *layout;     /* NULL: plain; else the backend's description, which lives as long as the device */
+    struct lk_error *error; /* poison: why the data is not valid; NULL: it is */
 
     lk_refcount references;
 
     /* Guarded by the engine's lock. */
-    atomic_bool free_layout; /* may get a layout when its writer runs; asked without the lock */
+    atomic_bool free_layout; /* its writer may give it a private layout; also read without the lock */
     int n_readers, readers_capacity;
     lk_use writer;
     lk_use *readers; /* few_readers, or memory for more */
     lk_use few_readers[2];
-    uint64_t writes; /* how often what was pushed, or the host, writes it */
+    uint64_t writes; /* writes so far, pushed or by the host */
 
-    void (*release)(void *user); /* wrapped memory */
+    void (*release)(void *user); /* frees wrapped memory */
     void *user;
 } lk_storage;
 
@@ -55,14 +54,13 @@ void lk__storage_retain(lk_storage *storage);
 void lk__storage_release(lk_storage *storage);
 
 /* Makes sure that `data` holds at least `bytes` bytes in `layout` (NULL: plain). Contents are lost unless the storage
- * already was of that layout and size. On the device's thread, from the task that writes. */
+ * already had that layout and size. On the device's thread, from the task that writes. */
 lk_status lk__storage_allocate(lk_storage *storage, size_t bytes, const void *layout);
 
-/* Makes the storage forget its block, taking over `block` instead; on the device's thread, from the task that writes.
- */
+/* Replaces the storage's block by `block`, which it takes over. On the device's thread, from the task that writes. */
 void lk__storage_replace(lk_storage *storage, struct lk_block *block, const void *layout);
 
-/* Poison: what is written after a failure. Shared, reference-counted; the first to fail makes it. */
+/* Poison marks storages that failed work should have written. The first failure makes it; storages share it. */
 typedef struct lk_error {
     lk_refcount references;
     lk_status status;
@@ -70,5 +68,3 @@ typedef struct lk_error {
 } lk_error;
 
 void lk__error_release(lk_error *error);
-
-#endif

@@ -1,12 +1,13 @@
 #include "core/tensor.h"
-
+#include "base/bf16.h"
 #include "base/cell.h"
 #include "base/mem.h"
 #include "core/backend.h"
 #include "core/engine.h"
 #include "core/execute.h"
+#include "core/scope.h"
+#include "core/shape.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static const struct {
@@ -27,10 +28,10 @@ const char *lk_dtype_name(lk_dtype dtype)
     return (unsigned)dtype < LK_DTYPE_COUNT ? dtypes[dtype].name : "unknown dtype";
 }
 
-/* --- a device's own memory --------------------------------------------------------------------------------------- */
+/* --- a device's own memory ---------------------------------------------------------------------------------------- */
 
-/* Bytes from a tensor's first element to behind its last. */
-static size_t span_of(const lk_tensor *tensor)
+/* Bytes from the start of a tensor's first element to the end of its last. */
+static size_t tensor_span(const lk_tensor *tensor)
 {
     int64_t last = lk_tensor_count(tensor) == 0 ? -1 : 0;
     for (int i = 0; i < tensor->shape.ndim && last >= 0; i++)
@@ -38,11 +39,11 @@ static size_t span_of(const lk_tensor *tensor)
     return (size_t)(last + 1) * lk_dtype_size(tensor->dtype);
 }
 
-/* Through the queue, so that the device's thread allocates and starts the copy; at once also while a program is being
- * recorded, for `from` is the caller's and is not there when the program runs. */
-static lk_status push_store(lk_tensor *tensor, const void *from, bool is_carried)
+/* Pushes a copy of `from`, which holds the tensor's span, to the tensor: the device's thread allocates and starts it.
+ * It is pushed at once even while a program is recorded, because the caller's `from` is gone when the program runs. */
+static lk_status tensor_push_store(lk_tensor *tensor, const void *from, bool is_carried)
 {
-    lk_store_attrs attrs = {.from = is_carried ? NULL : from, .bytes = span_of(tensor)};
+    lk_store_attrs attrs = {.from = is_carried ? NULL : from, .bytes = tensor_span(tensor)};
     if (is_carried)
         memcpy(attrs.carried, from, attrs.bytes);
     lk_call call = {.op = &lk__op_store, .device = tensor->storage->device, .n_out = 1, .out = {tensor}};
@@ -138,13 +139,13 @@ lk_tensor *lk_tensor_wrap(lk_device *device, lk_dtype dtype, lk_shape shape, voi
     }
     if (lk__tensor_new(device, dtype, shape, &tensor) != LK_OK)
         return NULL;
-    /* The scope first: if it cannot grow, the caller keeps the memory and `release` is not called. */
+    /* The scope comes first: if it cannot grow, the caller keeps the memory and `release` is not called. */
     lk_tensor *adopted = lk__scope_adopt(tensor);
     if (!adopted)
         return NULL;
     if (!device->backend->offload)
         adopted->storage->data = data;
-    else if (push_store(adopted, data, false) != LK_OK)
+    else if (tensor_push_store(adopted, data, false) != LK_OK)
         return NULL;
     adopted->storage->release = release;
     adopted->storage->user = user;
@@ -189,6 +190,13 @@ bool lk__tensor_is_whole(const lk_tensor *tensor)
            lk__shape_bytes(tensor->shape, tensor->dtype, &bytes) == LK_OK && bytes == tensor->storage->bytes;
 }
 
+bool lk__tensor_same_view(const lk_tensor *a, const lk_tensor *b)
+{
+    size_t size = (size_t)a->shape.ndim * sizeof a->strides[0];
+    return a->storage == b->storage && a->offset == b->offset && lk__shape_equal(a->shape, b->shape) &&
+           memcmp(a->strides, b->strides, size) == 0;
+}
+
 lk_tensor lk__tensor_alias(const lk_tensor *tensor)
 {
     lk_tensor alias = {
@@ -207,22 +215,26 @@ lk_status lk__output_plain(lk_tensor *out)
     return lk__storage_allocate(out->storage, out->storage->bytes, NULL);
 }
 
-/* --- the host's side ---------------------------------------------------------------------------------------------- */
+/* --- access from the host ----------------------------------------------------------------------------------------- */
 
 lk_status lk__tensor_make_plain(lk_tensor *tensor)
 {
     return lk__engine_push_plain(tensor);
 }
 
-lk_status lk_tensor_wait(lk_tensor *tensor)
+/* A NULL tensor is usually the result of an earlier failure; then that is the error to report. */
+static lk_status tensor_missing(void)
 {
-    if (!tensor)
-        return lk_error_status() != LK_OK ? lk_error_status() : lk__fail(LK_ERR_ARGUMENT, "tensor: NULL");
-    return lk__engine_wait_storage(tensor->storage, false);
+    return lk_error_status() != LK_OK ? lk_error_status() : lk__fail(LK_ERR_ARGUMENT, "tensor: NULL");
 }
 
-/* Copies between a dense buffer and the tensor's elements, of which `data` is the first. */
-static void copy_elements(const lk_tensor *tensor, char *data, char *buffer, bool to_buffer)
+lk_status lk_tensor_wait(lk_tensor *tensor)
+{
+    return tensor ? lk__engine_wait_storage(tensor->storage, false) : tensor_missing();
+}
+
+/* Copies between a dense buffer and the tensor's elements, the first of which is at `data`. */
+static void tensor_copy_elements(const lk_tensor *tensor, char *data, char *buffer, bool to_buffer)
 {
     size_t size = lk_dtype_size(tensor->dtype);
     int64_t count = lk_tensor_count(tensor);
@@ -245,72 +257,72 @@ static void copy_elements(const lk_tensor *tensor, char *data, char *buffer, boo
     }
 }
 
-static lk_status check_host_copy(lk_tensor *tensor, size_t bytes)
+static lk_status tensor_check_host_copy(lk_tensor *tensor, size_t bytes)
 {
     size_t exact;
     if (!tensor)
-        return lk_tensor_wait(tensor);
+        return tensor_missing();
     LK_TRY(lk__shape_bytes(tensor->shape, tensor->dtype, &exact));
     if (bytes != exact)
         LK_FAIL(LK_ERR_ARGUMENT, "tensor: %zu bytes were given for a tensor of %zu", bytes, exact);
     return LK_OK;
 }
 
-/* On a device with memory of its own: elements that lie apart are read with what lies between. */
-static lk_status read_far(const lk_tensor *tensor, void *data)
+/* Reads from an offload device. A view with gaps is read together with its gaps, and then picked apart. */
+static lk_status tensor_read_offload(const lk_tensor *tensor, void *data)
 {
     lk_device *device = tensor->storage->device;
     const lk_offload *offload = device->backend->offload;
     if (lk__tensor_is_dense(tensor))
-        return offload->read(device, lk__data(tensor), data, span_of(tensor));
-    char *span = lk__alloc_aligned(span_of(tensor));
+        return offload->read(device, lk__data(tensor), data, tensor_span(tensor));
+    char *span = lk__alloc_aligned(tensor_span(tensor));
     if (!span)
         return LK_ERR_MEMORY;
-    lk_status status = offload->read(device, lk__data(tensor), span, span_of(tensor));
+    lk_status status = offload->read(device, lk__data(tensor), span, tensor_span(tensor));
     if (status == LK_OK)
-        copy_elements(tensor, span, data, true);
+        tensor_copy_elements(tensor, span, data, true);
     lk__free_aligned(span);
     return status;
 }
 
-/* Of plain storage; there is an element. */
-static lk_status read_elements(const lk_tensor *tensor, void *data)
+/* The storage is plain, and there is at least one element. */
+static lk_status tensor_read_elements(const lk_tensor *tensor, void *data)
 {
     if (tensor->storage->device->backend->offload)
-        return read_far(tensor, data);
-    copy_elements(tensor, lk__data(tensor), data, true);
+        return tensor_read_offload(tensor, data);
+    tensor_copy_elements(tensor, lk__data(tensor), data, true);
     return LK_OK;
 }
 
-static lk_status store(lk_tensor *tensor, const void *from)
+static lk_status tensor_store(lk_tensor *tensor, const void *from)
 {
-    bool is_carried = span_of(tensor) <= LK_STORE_CARRIED;
-    LK_TRY(push_store(tensor, from, is_carried));
+    bool is_carried = tensor_span(tensor) <= LK_STORE_CARRIED;
+    LK_TRY(tensor_push_store(tensor, from, is_carried));
     return is_carried ? LK_OK : lk_tensor_wait(tensor);
 }
 
-static lk_status write_far(lk_tensor *tensor, const void *data)
+static lk_status tensor_write_offload(lk_tensor *tensor, const void *data)
 {
     if (lk__tensor_is_dense(tensor))
-        return store(tensor, data);
+        return tensor_store(tensor, data);
     if (!tensor->storage->data)
         LK_FAIL(LK_ERR_STATE, "tensor: a view with gaps of a tensor on %s is written before the whole of it",
                 tensor->storage->device->name);
-    char *span = lk__alloc_aligned(span_of(tensor));
+    char *span = lk__alloc_aligned(tensor_span(tensor));
     if (!span)
         return LK_ERR_MEMORY;
     lk_device *device = tensor->storage->device;
-    lk_status status = device->backend->offload->read(device, lk__data(tensor), span, span_of(tensor));
+    lk_status status = device->backend->offload->read(device, lk__data(tensor), span, tensor_span(tensor));
     if (status == LK_OK) {
-        copy_elements(tensor, span, (char *)(uintptr_t)data, false);
-        status = store(tensor, span);
+        tensor_copy_elements(tensor, span, (char *)(uintptr_t)data, false);
+        status = tensor_store(tensor, span);
     }
     lk__free_aligned(span);
     return status;
 }
 
-/* A released device has no thread that could convert; its tensors are then converted here. */
-static lk_status read_closed(lk_tensor *tensor, void *data)
+/* A released device has no thread that could convert, so its tensors are converted on this one. */
+static lk_status tensor_read_closed(lk_tensor *tensor, void *data)
 {
     lk_device *device = tensor->storage->device;
     const lk_offload *offload = device->backend->offload;
@@ -327,9 +339,9 @@ static lk_status read_closed(lk_tensor *tensor, void *data)
     return status;
 }
 
-/* The tensor keeps its layout: later kernels may add in an order that depends on it, and reading must not change what
- * they give. */
-static lk_status read_private(lk_tensor *tensor, void *data)
+/* The tensor keeps its layout: later kernels may add in an order that depends on it, and reading must not change their
+ * results. */
+static lk_status tensor_read_private(lk_tensor *tensor, void *data)
 {
     lk_tensor *plain;
     LK_TRY(lk__tensor_new(tensor->storage->device, tensor->dtype, tensor->shape, &plain));
@@ -343,40 +355,41 @@ static lk_status read_private(lk_tensor *tensor, void *data)
     if (status == LK_OK)
         status = lk_tensor_wait(plain);
     if (status == LK_OK)
-        status = read_elements(plain, data);
+        status = tensor_read_elements(plain, data);
     lk_tensor_release(plain);
     return status;
 }
 
 lk_status lk_tensor_read(lk_tensor *tensor, void *data, size_t bytes)
 {
-    LK_TRY(check_host_copy(tensor, bytes));
+    LK_TRY(tensor_check_host_copy(tensor, bytes));
     LK_TRY(lk_tensor_wait(tensor));
     if (bytes == 0)
         return LK_OK;
     if (!tensor->storage->data)
         LK_FAIL(LK_ERR_STATE, "tensor: read before anything was written to it");
-    /* Only what turned out to have a layout goes through the queue again: others are read while later work runs. */
+    /* Only a tensor that turned out to have a layout goes through the queue again; others are read while later work
+     * runs. */
     if (tensor->storage->layout)
-        return tensor->storage->device->queue ? read_private(tensor, data) : read_closed(tensor, data);
-    return read_elements(tensor, data);
+        return tensor->storage->device->queue ? tensor_read_private(tensor, data) : tensor_read_closed(tensor, data);
+    return tensor_read_elements(tensor, data);
 }
 
 lk_status lk_tensor_write(lk_tensor *tensor, const void *data, size_t bytes)
 {
-    LK_TRY(check_host_copy(tensor, bytes));
+    LK_TRY(tensor_check_host_copy(tensor, bytes));
     if (tensor->storage->device->queue)
         LK_TRY(lk__tensor_make_plain(tensor));
     LK_TRY(lk__engine_wait_storage(tensor->storage, true));
     if (tensor->storage->device->backend->offload)
-        return write_far(tensor, data);
+        return tensor_write_offload(tensor, data);
     LK_TRY(lk__output_plain(tensor));
     lk__storage_note_write(tensor->storage);
-    copy_elements(tensor, lk__data(tensor), (char *)(uintptr_t)data, false);
+    tensor_copy_elements(tensor, lk__data(tensor), (char *)(uintptr_t)data, false);
     return LK_OK;
 }
 
-static double element_value(lk_dtype dtype, const void *data)
+double lk__element_value(lk_dtype dtype, const void *data)
 {
     switch (dtype) {
     case LK_F32: {
@@ -387,9 +400,8 @@ static double element_value(lk_dtype dtype, const void *data)
     case LK_BF16: {
         uint16_t half;
         memcpy(&half, data, sizeof half);
-        uint32_t bits = (uint32_t)half << 16;
         float value;
-        memcpy(&value, &bits, sizeof value);
+        lk__bf16_widen(&half, &value, 1);
         return (double)value;
     }
     case LK_F64: {
@@ -418,11 +430,11 @@ lk_status lk_tensor_item(lk_tensor *tensor, double *value)
 {
     unsigned char element[8] = {0};
     if (!tensor)
-        return lk_tensor_wait(tensor);
+        return tensor_missing();
     if (lk_tensor_count(tensor) != 1)
         LK_FAIL(LK_ERR_SHAPE, "tensor: item of a tensor with %lld elements", (long long)lk_tensor_count(tensor));
     LK_TRY(lk_tensor_read(tensor, element, lk_dtype_size(tensor->dtype)));
-    *value = element_value(tensor->dtype, element);
+    *value = lk__element_value(tensor->dtype, element);
     return LK_OK;
 }
 

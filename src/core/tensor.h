@@ -1,51 +1,42 @@
-/* Tensors inside the library: making them, reaching their elements from a kernel. */
-#ifndef LK_CORE_TENSOR_H
-#define LK_CORE_TENSOR_H
+/* Tensors inside the library: making them, and reaching their elements from a kernel. */
+#pragma once
 
 #include "core/op.h"
 
-/* *count = product of sizes, *bytes = that times the dtype's size; checked. */
-lk_status lk__shape_count(lk_shape shape, int64_t *count);
-lk_status lk__shape_bytes(lk_shape shape, lk_dtype dtype, size_t *bytes);
-bool lk__shape_equal(lk_shape a, lk_shape b);
-void lk__shape_strides(lk_shape shape, int64_t *strides); /* row-major */
-
-/* "[32,1,28,28]" */
-void lk__shape_text(lk_shape shape, char *text, size_t size);
-
-/* Axis in [0, ndim), counting a negative one from the end. */
-lk_status lk__axis(const char *op, int axis, int ndim, int *normal);
-
-/* A new plain tensor, with no scope's reference: the caller's alone. */
+/* A new plain tensor with one reference, the caller's; no scope adopts it. */
 lk_status lk__tensor_new(lk_device *device, lk_dtype dtype, lk_shape shape, lk_tensor **tensor);
 
-/* The same over `storage`, which it holds: of like's dtype, shape, strides and offset. NULL: no memory. */
+/* A new tensor over `storage`, to which it takes a reference, with the dtype, shape, strides and offset of `like`.
+ * NULL: no memory. */
 lk_tensor *lk__tensor_over(lk_storage *storage, const lk_tensor *like);
 
-/* Hands the caller's reference to the innermost scope, if one is open. Gives back the tensor, or NULL (released) when
- * the scope could not grow. */
-lk_tensor *lk__scope_adopt(lk_tensor *tensor);
-
-/* For functions that return several tensors: given `status` of making them and a reference to each, hands them to the
- * open scope, or, on failure, releases them and sets every entry to NULL. NULL entries stay. Gives back the status. */
-lk_status lk__scope_adopt_all(lk_tensor **tensors, int64_t n, lk_status status);
+/* Releases n tensors. The array may be NULL, and so may its entries. */
+static inline void lk__tensors_release(lk_tensor *const *tensors, int64_t n)
+{
+    for (int64_t i = 0; tensors && i < n; i++)
+        lk_tensor_release(tensors[i]);
+}
 
 /* Row-major without gaps. */
 bool lk__tensor_is_dense(const lk_tensor *tensor);
 
-/* Dense, and all of its storage. */
+/* Dense, and covers all of its storage. */
 bool lk__tensor_is_whole(const lk_tensor *tensor);
 
-/* The struct's copy, for a kernel to change, without its references: other threads may be counting those meanwhile. */
+/* Returns whether two tensors have the same storage, offset, shape and strides. */
+bool lk__tensor_same_view(const lk_tensor *a, const lk_tensor *b);
+
+/* A copy of the struct for a kernel to change, without the reference counts, which other threads may be changing. */
 lk_tensor lk__tensor_alias(const lk_tensor *tensor);
 
-/* First element. On the device's thread, inside a kernel, of plain storage. */
+/* An element of `dtype` as a double, which is exact except for large i64. `data` need not be aligned. */
+double lk__element_value(lk_dtype dtype, const void *data);
+
+/* The first element. On the device's thread, inside a kernel, of plain storage. */
 void *lk__data(const lk_tensor *tensor);
 
-/* For kernels with LK_KERNEL_LAYOUTS: allocates an output as plain. */
+/* For kernels with LK_KERNEL_LAYOUTS: allocates an output in the plain layout. */
 lk_status lk__output_plain(lk_tensor *out);
 
-/* Pushes a conversion to the plain layout where the storage might have another. */
+/* Pushes a conversion to the plain layout if the storage may have another. */
 lk_status lk__tensor_make_plain(lk_tensor *tensor);
-
-#endif

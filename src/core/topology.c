@@ -1,6 +1,5 @@
-/* Cores are found once, from the CPU set of the process' first thread: other threads may have been bound already. */
+/* Cores are found once, from the CPU set of the process's first thread: other threads may have been bound already. */
 #include "core/topology.h"
-
 #include "base/log.h"
 
 #include <errno.h>
@@ -25,10 +24,10 @@ typedef struct cpu_mask {
     unsigned long words[MAX_CPUS / (8 * sizeof(unsigned long))];
 } cpu_mask;
 
-/* A hardware thread. Numbers of core, package and node are the system's; -1 where it does not tell. */
+/* A hardware thread. The numbers of core, package and node are the system's; -1 if unknown. */
 typedef struct hw_thread {
     int cpu, core, package, node;
-    int sibling; /* how many hardware threads of the same core have smaller numbers */
+    int sibling; /* hardware threads of the same core with smaller numbers */
 } hw_thread;
 
 static hw_thread threads[MAX_CPUS];
@@ -45,7 +44,7 @@ static void mask_add(cpu_mask *mask, int cpu)
     CPU_SET_S((size_t)cpu, sizeof *mask, (cpu_set_t *)(void *)mask);
 }
 
-static void list_allowed_cpus(void)
+static void topology_list_cpus(void)
 {
     cpu_mask mask;
     memset(&mask, 0, sizeof mask);
@@ -58,7 +57,7 @@ static void list_allowed_cpus(void)
 
 #ifdef LK_HAVE_HWLOC
 
-static void locate(hwloc_topology_t topology, hw_thread *p)
+static void topology_locate(hwloc_topology_t topology, hw_thread *p)
 {
     hwloc_obj_t pu = hwloc_get_pu_obj_by_os_index(topology, (unsigned)p->cpu);
     if (!pu)
@@ -71,7 +70,7 @@ static void locate(hwloc_topology_t topology, hw_thread *p)
 }
 
 /* Caches, input and output, distances and the like are left out: they would only take time at every start. */
-static void locate_cpus(void)
+static void topology_locate_cpus(void)
 {
     hwloc_topology_t topology;
     /* Without /sys, as in a bare chroot, hwloc finds nothing and says so on stderr. */
@@ -82,13 +81,13 @@ static void locate_cpus(void)
     hwloc_topology_set_type_filter(topology, HWLOC_OBJ_PACKAGE, HWLOC_TYPE_FILTER_KEEP_ALL);
     if (hwloc_topology_load(topology) == 0)
         for (int i = 0; i < n_threads; i++)
-            locate(topology, &threads[i]);
+            topology_locate(topology, &threads[i]);
     hwloc_topology_destroy(topology);
 }
 
 #else
 
-static int read_number(int cpu, const char *name)
+static int topology_read_number(int cpu, const char *name)
 {
     char path[96];
     int number = -1;
@@ -103,7 +102,7 @@ static int read_number(int cpu, const char *name)
 }
 
 /* A NUMA node's directory holds a link to each of its CPUs. */
-static int find_node(int cpu)
+static int topology_find_node(int cpu)
 {
     enum { MAX_NODES = 64 };
     for (int node = 0; node < MAX_NODES; node++) {
@@ -115,28 +114,28 @@ static int find_node(int cpu)
     return -1;
 }
 
-static void locate_cpus(void)
+static void topology_locate_cpus(void)
 {
     for (int i = 0; i < n_threads; i++) {
-        threads[i].core = read_number(threads[i].cpu, "core_id");
-        threads[i].package = read_number(threads[i].cpu, "physical_package_id");
-        threads[i].node = find_node(threads[i].cpu);
+        threads[i].core = topology_read_number(threads[i].cpu, "core_id");
+        threads[i].package = topology_read_number(threads[i].cpu, "physical_package_id");
+        threads[i].node = topology_find_node(threads[i].cpu);
     }
 }
 
 #endif
 
-/* Numbers of cores begin anew in each package. */
-static bool same_core(const hw_thread *a, const hw_thread *b)
+/* Core numbers begin anew in each package. */
+static bool topology_same_core(const hw_thread *a, const hw_thread *b)
 {
     return a->core >= 0 && a->core == b->core && a->package == b->package;
 }
 
-static void count_siblings(void)
+static void topology_count_siblings(void)
 {
     for (int i = 1; i < n_threads; i++) {
         for (int j = i - 1; j >= 0; j--) {
-            if (same_core(&threads[i], &threads[j])) {
+            if (topology_same_core(&threads[i], &threads[j])) {
                 threads[i].sibling = threads[j].sibling + 1;
                 break;
             }
@@ -150,21 +149,21 @@ static int by_sibling_then_cpu(const void *a, const void *b)
     return x->sibling != y->sibling ? x->sibling - y->sibling : x->cpu - y->cpu;
 }
 
-static void discover(void)
+static void topology_discover(void)
 {
-    list_allowed_cpus();
-    locate_cpus();
-    count_siblings();
+    topology_list_cpus();
+    topology_locate_cpus();
+    topology_count_siblings();
     qsort(threads, (size_t)n_threads, sizeof *threads, by_sibling_then_cpu);
 }
 
 int lk__topology_cores(void)
 {
-    pthread_once(&discovered, discover);
+    pthread_once(&discovered, topology_discover);
     return n_threads;
 }
 
-static void append(char *text, size_t size, const char *name, int number)
+static void topology_append_text(char *text, size_t size, const char *name, int number)
 {
     size_t used = strlen(text);
     if (number >= 0)
@@ -180,14 +179,14 @@ lk_status lk__topology_describe(int core, char *text, int size)
     if (core < 0 || core >= cores)
         LK_FAIL(LK_ERR_ARGUMENT, "core %d: this process may use cores 0 to %d", core, cores - 1);
     const hw_thread *p = &threads[core];
-    append(text, (size_t)size, "CPU", p->cpu);
-    append(text, (size_t)size, "core", p->core);
-    append(text, (size_t)size, "package", p->package);
-    append(text, (size_t)size, "NUMA node", p->node);
+    topology_append_text(text, (size_t)size, "CPU", p->cpu);
+    topology_append_text(text, (size_t)size, "core", p->core);
+    topology_append_text(text, (size_t)size, "package", p->package);
+    topology_append_text(text, (size_t)size, "NUMA node", p->node);
     return LK_OK;
 }
 
-/* Of the process, whose parts may begin in several threads. */
+/* Atomic, because the devices' threads read it. */
 static atomic_int first_core;
 
 void lk__topology_begin_at(int first)

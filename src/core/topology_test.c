@@ -1,4 +1,4 @@
-/* Cores are discovered once a process, so each test has a process of its own. */
+/* Cores are discovered once per process, so each test runs in its own process. */
 #include "core/topology.h"
 
 #include <pthread.h>
@@ -14,7 +14,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-/* Ends the child, naming what did not hold. */
+/* Ends the child with the check that failed. */
 #define CHECK(condition)                                                    \
     do {                                                                    \
         if (!(condition)) {                                                 \

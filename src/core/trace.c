@@ -1,12 +1,10 @@
 #include "core/trace.h"
-
 #include "base/mem.h"
 #include "base/status.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum {
     DEFAULT_EVENTS = 1 << 20,
@@ -14,16 +12,16 @@ enum {
     MAX_WORDS = (LK_MAX_INPUTS + LK_MAX_OUTPUTS) * (1 + LK_MAX_DIMS)
 };
 
-/* What a thread records with. The track is handed over when recording stops or the thread ends. */
+/* A thread's recorder. Its track is handed over when recording stops or the thread ends. */
 typedef struct thread_recorder {
     struct thread_recorder *next;
     pthread_mutex_t lock; /* guards the track; taken after registry_lock */
-    lk__trace_track *track;
+    lk_trace_track *track;
 } thread_recorder;
 
 _Atomic int64_t lk__trace_origin;
 
-static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER; /* guards what follows */
+static pthread_mutex_t registry_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the next two */
 static thread_recorder *threads;
 static lk_trace *recording; /* NULL: none */
 
@@ -31,30 +29,23 @@ static _Atomic int64_t chunks_left;
 static _Atomic int64_t dropped_without_track;
 
 static _Thread_local thread_recorder *own;
-static _Thread_local lk__phase phase;
-static _Thread_local lk__track_kind thread_kind = LK_TRACK_CALLER;
+static _Thread_local lk_phase phase;
+static _Thread_local lk_track_kind thread_kind = LK_TRACK_CALLER;
 static _Thread_local char thread_name[LK_TRACE_NAME] = "caller";
 
-int64_t lk__trace_clock(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (int64_t)time.tv_sec * 1000000000 + time.tv_nsec;
-}
-
-lk__phase lk__phase_current(void)
+lk_phase lk__phase_current(void)
 {
     return phase;
 }
 
-lk__phase lk__phase_set(lk__phase now)
+lk_phase lk__phase_set(lk_phase now)
 {
-    lk__phase before = phase;
+    lk_phase before = phase;
     phase = now;
     return before;
 }
 
-void lk__trace_name_thread(lk__track_kind kind, const char *name)
+void lk__trace_name_thread(lk_track_kind kind, const char *name)
 {
     thread_kind = kind;
     memset(thread_name, 0, sizeof thread_name);
@@ -63,8 +54,8 @@ void lk__trace_name_thread(lk__track_kind kind, const char *name)
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-/* That there is no room for an event is no error of the thread that it is about. */
-static void *allocate(size_t bytes)
+/* A lack of memory for an event is no error of the thread that the event is about. */
+static void *trace_calloc(size_t bytes)
 {
     bool clean = lk_error_status() == LK_OK;
     void *memory = lk__calloc(1, bytes);
@@ -73,14 +64,14 @@ static void *allocate(size_t bytes)
     return memory;
 }
 
-static void free_track(lk__trace_track *track)
+static void trace_free_track(lk_trace_track *track)
 {
-    for (lk__trace_chunk *next, *chunk = track->first; chunk; chunk = next) {
+    for (lk_trace_chunk *next, *chunk = track->first; chunk; chunk = next) {
         next = chunk->next;
         lk__free(chunk);
     }
     for (int b = 0; b < LK_TRACE_BUCKETS; b++) {
-        for (lk__trace_problem *next, *problem = track->buckets[b]; problem; problem = next) {
+        for (lk_trace_problem *next, *problem = track->buckets[b]; problem; problem = next) {
             next = problem->next;
             lk__free(problem);
         }
@@ -88,10 +79,10 @@ static void free_track(lk__trace_track *track)
     lk__free(track);
 }
 
-/* Under registry_lock. */
-static void hand_over(thread_recorder *thread)
+/* With registry_lock. */
+static void trace_hand_over(thread_recorder *thread)
 {
-    lk__trace_track *track = thread->track;
+    lk_trace_track *track = thread->track;
     thread->track = NULL;
     if (!track)
         return;
@@ -104,7 +95,7 @@ static void hand_over(thread_recorder *thread)
 static pthread_key_t at_thread_exit;
 static bool has_key;
 
-static void end_thread(void *argument)
+static void trace_end_thread(void *argument)
 {
     thread_recorder *thread = argument;
     pthread_mutex_lock(&registry_lock);
@@ -112,24 +103,24 @@ static void end_thread(void *argument)
     while (*link != thread)
         link = &(*link)->next;
     *link = thread->next;
-    hand_over(thread); /* a track is there only while something is recorded */
+    trace_hand_over(thread); /* there is a track only while something is recorded */
     pthread_mutex_unlock(&registry_lock);
     pthread_mutex_destroy(&thread->lock);
     lk__free(thread);
 }
 
-static void make_key(void)
+static void trace_make_key(void)
 {
-    has_key = pthread_key_create(&at_thread_exit, end_thread) == 0;
+    has_key = pthread_key_create(&at_thread_exit, trace_end_thread) == 0;
 }
 
-static thread_recorder *own_recorder(void)
+static thread_recorder *trace_own_recorder(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (own)
         return own;
-    pthread_once(&once, make_key);
-    thread_recorder *thread = has_key ? allocate(sizeof *thread) : NULL;
+    pthread_once(&once, trace_make_key);
+    thread_recorder *thread = has_key ? trace_calloc(sizeof *thread) : NULL;
     if (!thread)
         return NULL;
     if (pthread_setspecific(at_thread_exit, thread) != 0) {
@@ -145,11 +136,11 @@ static thread_recorder *own_recorder(void)
     return thread;
 }
 
-static lk__trace_track *own_track(thread_recorder *thread)
+static lk_trace_track *trace_own_track(thread_recorder *thread)
 {
     if (thread->track)
         return thread->track;
-    lk__trace_track *track = allocate(sizeof *track);
+    lk_trace_track *track = trace_calloc(sizeof *track);
     if (!track)
         return NULL;
     track->kind = thread_kind;
@@ -160,7 +151,7 @@ static lk__trace_track *own_track(thread_recorder *thread)
 
 /* --- problems ----------------------------------------------------------------------------------------------------- */
 
-static int put_operand(const lk_tensor *tensor, int64_t *words)
+static int problem_put_operand(const lk_tensor *tensor, int64_t *words)
 {
     if (!tensor) {
         words[0] = -1;
@@ -172,7 +163,7 @@ static int put_operand(const lk_tensor *tensor, int64_t *words)
     return 1 + tensor->shape.ndim;
 }
 
-bool lk__problem_operand(const lk__trace_problem *problem, int i, lk_dtype *dtype, lk_shape *shape)
+bool lk__problem_operand(const lk_trace_problem *problem, int i, lk_dtype *dtype, lk_shape *shape)
 {
     const int64_t *words = problem->words;
     for (; i > 0; i--)
@@ -187,7 +178,7 @@ bool lk__problem_operand(const lk__trace_problem *problem, int i, lk_dtype *dtyp
 }
 
 /* FNV-1a over words instead of bytes. */
-static uint64_t hash_of(const lk_op *op, const int64_t *words, int n)
+static uint64_t problem_hash(const lk_op *op, const int64_t *words, int n)
 {
     uint64_t hash = UINT64_C(0xcbf29ce484222325) ^ (uintptr_t)op;
     for (int i = 0; i < n; i++)
@@ -195,30 +186,30 @@ static uint64_t hash_of(const lk_op *op, const int64_t *words, int n)
     return hash ^ hash >> 32;
 }
 
-static bool is_same(const lk__trace_problem *problem, const lk__trace_problem *key, const int64_t *words)
+static bool problem_is_same(const lk_trace_problem *problem, const lk_trace_problem *key, const int64_t *words)
 {
     return problem->hash == key->hash && problem->op == key->op && problem->n_in == key->n_in &&
            problem->n_out == key->n_out && problem->n_words == key->n_words && problem->flops == key->flops &&
            memcmp(problem->words, words, (size_t)key->n_words * sizeof *words) == 0;
 }
 
-/* The track's problem for the call; NULL: there is no room. */
-static const lk__trace_problem *problem_of(lk__trace_track *track, const lk_call *call)
+/* The track's problem for the call; NULL: no memory, or too many of them. */
+static const lk_trace_problem *trace_find_problem(lk_trace_track *track, const lk_call *call)
 {
     int64_t words[MAX_WORDS];
-    lk__trace_problem key = {.op = call->op, .n_in = call->n_in, .n_out = call->n_out};
+    lk_trace_problem key = {.op = call->op, .n_in = call->n_in, .n_out = call->n_out};
     for (int i = 0; i < call->n_in; i++)
-        key.n_words += put_operand(call->in[i], words + key.n_words);
+        key.n_words += problem_put_operand(call->in[i], words + key.n_words);
     for (int i = 0; i < call->n_out; i++)
-        key.n_words += put_operand(call->out[i], words + key.n_words);
+        key.n_words += problem_put_operand(call->out[i], words + key.n_words);
     key.flops = call->op->flops ? call->op->flops(call) : 0;
-    key.hash = hash_of(call->op, words, key.n_words);
-    lk__trace_problem **bucket = &track->buckets[key.hash % LK_TRACE_BUCKETS];
-    for (lk__trace_problem *problem = *bucket; problem; problem = problem->next)
-        if (is_same(problem, &key, words))
+    key.hash = problem_hash(call->op, words, key.n_words);
+    lk_trace_problem **bucket = &track->buckets[key.hash % LK_TRACE_BUCKETS];
+    for (lk_trace_problem *problem = *bucket; problem; problem = problem->next)
+        if (problem_is_same(problem, &key, words))
             return problem;
     size_t bytes = (size_t)key.n_words * sizeof *words;
-    lk__trace_problem *problem = track->n_problems < MAX_PROBLEMS ? allocate(sizeof *problem + bytes) : NULL;
+    lk_trace_problem *problem = track->n_problems < MAX_PROBLEMS ? trace_calloc(sizeof *problem + bytes) : NULL;
     if (!problem)
         return NULL;
     key.number = track->n_problems++;
@@ -231,7 +222,7 @@ static const lk__trace_problem *problem_of(lk__trace_track *track, const lk_call
 
 /* --- recording ---------------------------------------------------------------------------------------------------- */
 
-static lk__trace_chunk *chunk_with_room(lk__trace_track *track)
+static lk_trace_chunk *trace_chunk_with_space(lk_trace_track *track)
 {
     if (track->last && track->last->n < LK_TRACE_CHUNK)
         return track->last;
@@ -239,7 +230,7 @@ static lk__trace_chunk *chunk_with_room(lk__trace_track *track)
         atomic_fetch_add(&chunks_left, 1);
         return NULL;
     }
-    lk__trace_chunk *chunk = allocate(sizeof *chunk);
+    lk_trace_chunk *chunk = trace_calloc(sizeof *chunk);
     if (!chunk)
         return NULL;
     if (track->last)
@@ -250,14 +241,14 @@ static lk__trace_chunk *chunk_with_room(lk__trace_track *track)
     return chunk;
 }
 
-static bool add_event(lk__trace_track *track, const lk__trace_event *event, const lk_call *call)
+static bool trace_add_event(lk_trace_track *track, const lk_trace_event *event, const lk_call *call)
 {
-    const lk__trace_problem *problem = event->problem;
-    lk__trace_chunk *chunk = chunk_with_room(track);
+    const lk_trace_problem *problem = event->problem;
+    lk_trace_chunk *chunk = trace_chunk_with_space(track);
     if (!chunk)
         return false;
     if (call) {
-        problem = problem_of(track, call);
+        problem = trace_find_problem(track, call);
         if (!problem)
             return false;
     }
@@ -266,23 +257,23 @@ static bool add_event(lk__trace_track *track, const lk__trace_event *event, cons
     return true;
 }
 
-/* Under the thread's lock. */
-static void record_locked(thread_recorder *thread, int64_t origin, lk__trace_event event, const lk_call *call)
+/* With the thread's lock. */
+static void trace_record_locked(thread_recorder *thread, int64_t origin, lk_trace_event event, const lk_call *call)
 {
     event.begin = event.begin < origin ? origin : event.begin;
     event.end = event.end < event.begin ? event.begin : event.end;
-    lk__trace_track *track = own_track(thread);
+    lk_trace_track *track = trace_own_track(thread);
     if (!track)
         atomic_fetch_add(&dropped_without_track, 1);
-    else if (!add_event(track, &event, call))
+    else if (!trace_add_event(track, &event, call))
         track->dropped++;
 }
 
-/* That recording has stopped is seen under the thread's lock: lk_trace_stop takes the track under it after it has said
- * so. */
-static void record(lk__trace_event event, const lk_call *call)
+/* The origin is read under the thread's lock: lk_trace_stop first clears it and then takes the track under that
+ * lock. */
+static void trace_record(lk_trace_event event, const lk_call *call)
 {
-    thread_recorder *thread = own_recorder();
+    thread_recorder *thread = trace_own_recorder();
     if (!thread) {
         atomic_fetch_add(&dropped_without_track, 1);
         return;
@@ -290,71 +281,60 @@ static void record(lk__trace_event event, const lk_call *call)
     pthread_mutex_lock(&thread->lock);
     int64_t origin = atomic_load(&lk__trace_origin);
     if (origin)
-        record_locked(thread, origin, event, call);
+        trace_record_locked(thread, origin, event, call);
     pthread_mutex_unlock(&thread->lock);
 }
 
-void lk__trace_end(lk__trace_kind kind, int64_t began, int64_t number)
+void lk__trace_end(lk_trace_kind kind, int64_t began, int64_t number)
 {
     if (lk__trace_is_on())
-        lk__trace_interval(kind, began, lk__trace_clock(), number);
+        lk__trace_interval(kind, began, lk__nanoseconds(), number);
 }
 
-void lk__trace_interval(lk__trace_kind kind, int64_t began, int64_t ended, int64_t number)
+void lk__trace_interval(lk_trace_kind kind, int64_t began, int64_t ended, int64_t number)
 {
-    record((lk__trace_event){.begin = began, .end = ended, .number = (uint32_t)number, .kind = kind}, NULL);
+    trace_record((lk_trace_event){.begin = began, .end = ended, .number = (uint32_t)number, .kind = kind}, NULL);
 }
 
 void lk__trace_end_call(const lk_call *call, int64_t began)
 {
-    record((lk__trace_event){.begin = began, .end = lk__trace_clock(), .number = phase, .kind = LK_TRACE_CALL}, call);
+    trace_record((lk_trace_event){.begin = began, .end = lk__nanoseconds(), .number = phase, .kind = LK_TRACE_CALL},
+                 call);
 }
 
-lk__trace_noted lk__trace_note_call(const lk_call *call)
+lk_trace_noted lk__trace_note_call(const lk_call *call)
 {
-    lk__trace_noted noted = {.number = phase};
-    thread_recorder *thread = own_recorder();
+    lk_trace_noted noted = {.number = phase};
+    thread_recorder *thread = trace_own_recorder();
     if (!thread) {
         atomic_fetch_add(&dropped_without_track, 1);
         return noted;
     }
     pthread_mutex_lock(&thread->lock);
     noted.origin = atomic_load(&lk__trace_origin);
-    lk__trace_track *track = noted.origin ? own_track(thread) : NULL;
-    noted.problem = track ? problem_of(track, call) : NULL;
+    lk_trace_track *track = noted.origin ? trace_own_track(thread) : NULL;
+    noted.problem = track ? trace_find_problem(track, call) : NULL;
     pthread_mutex_unlock(&thread->lock);
     return noted;
 }
 
-/* The problem is of a track that the recording has taken along, if that has ended. */
-void lk__trace_show_call(const lk__trace_noted *noted, int64_t began, int64_t ended)
+/* The problem belongs to a track that is gone if the recording has ended. */
+void lk__trace_show_call(const lk_trace_noted *noted, int64_t began, int64_t ended)
 {
-    lk__trace_event event = {
+    lk_trace_event event = {
         .begin = began, .end = ended, .problem = noted->problem, .number = noted->number, .kind = LK_TRACE_CALL};
     if (!noted->origin)
         return;
     pthread_mutex_lock(&own->lock);
     bool is_on = atomic_load(&lk__trace_origin) == noted->origin;
     if (is_on && noted->problem)
-        record_locked(own, noted->origin, event, NULL);
+        trace_record_locked(own, noted->origin, event, NULL);
     else if (is_on)
         atomic_fetch_add(&dropped_without_track, 1);
     pthread_mutex_unlock(&own->lock);
 }
 
 /* --- start and stop ----------------------------------------------------------------------------------------------- */
-
-static lk_status start(lk_trace *trace, int64_t events)
-{
-    if (recording)
-        LK_FAIL(LK_ERR_STATE, "trace: something is being recorded already; lk_trace_stop ends that");
-    atomic_store(&chunks_left, (events + LK_TRACE_CHUNK - 1) / LK_TRACE_CHUNK);
-    atomic_store(&dropped_without_track, 0);
-    recording = trace;
-    trace->began = lk__trace_clock();
-    atomic_store(&lk__trace_origin, trace->began);
-    return LK_OK;
-}
 
 lk_status lk_trace_start(const lk_trace_opts *opts)
 {
@@ -365,11 +345,19 @@ lk_status lk_trace_start(const lk_trace_opts *opts)
     if (!trace)
         return LK_ERR_MEMORY;
     pthread_mutex_lock(&registry_lock);
-    lk_status status = start(trace, events);
+    bool is_recording = recording;
+    if (!is_recording) {
+        atomic_store(&chunks_left, (events + LK_TRACE_CHUNK - 1) / LK_TRACE_CHUNK);
+        atomic_store(&dropped_without_track, 0);
+        recording = trace;
+        trace->began = lk__nanoseconds();
+        atomic_store(&lk__trace_origin, trace->began);
+    }
     pthread_mutex_unlock(&registry_lock);
-    if (status != LK_OK)
-        lk__free(trace);
-    return status;
+    if (!is_recording)
+        return LK_OK;
+    lk__free(trace);
+    LK_FAIL(LK_ERR_STATE, "trace: something is being recorded already; lk_trace_stop ends that");
 }
 
 lk_trace *lk_trace_stop(void)
@@ -379,12 +367,12 @@ lk_trace *lk_trace_stop(void)
     atomic_store(&lk__trace_origin, 0);
     for (thread_recorder *thread = trace ? threads : NULL; thread; thread = thread->next) {
         pthread_mutex_lock(&thread->lock);
-        hand_over(thread);
+        trace_hand_over(thread);
         pthread_mutex_unlock(&thread->lock);
     }
     recording = NULL;
     if (trace) {
-        trace->ended = lk__trace_clock();
+        trace->ended = lk__nanoseconds();
         trace->dropped = atomic_load(&dropped_without_track);
     }
     pthread_mutex_unlock(&registry_lock);
@@ -397,9 +385,9 @@ void lk_trace_release(lk_trace *trace)
 {
     if (!trace)
         return;
-    for (lk__trace_track *next, *track = trace->tracks; track; track = next) {
+    for (lk_trace_track *next, *track = trace->tracks; track; track = next) {
         next = track->next;
-        free_track(track);
+        trace_free_track(track);
     }
     lk__free(trace);
 }
@@ -409,7 +397,7 @@ void lk_trace_release(lk_trace *trace)
 int64_t lk_trace_dropped(const lk_trace *trace)
 {
     int64_t dropped = trace->dropped;
-    for (const lk__trace_track *track = trace->tracks; track; track = track->next)
+    for (const lk_trace_track *track = trace->tracks; track; track = track->next)
         dropped += track->dropped;
     return dropped;
 }
@@ -424,45 +412,45 @@ static const struct {
     [LK_TRACE_IDLE] = {"no work", "wait"},
     [LK_TRACE_QUEUED] = {"queued", "queue"},
     [LK_TRACE_WAIT_RESULT] = {"wait for results", "wait"},
-    [LK_TRACE_WAIT_ROOM] = {"wait for room in a queue", "wait"},
+    [LK_TRACE_WAIT_ENTRY] = {"wait for room in a queue", "wait"},
     [LK_TRACE_WAIT_BATCH] = {"wait for a batch", "input"},
     [LK_TRACE_PREPARE] = {"prepare a batch", "loader"},
     [LK_TRACE_PUSH_STEP] = {"push a step", "host"},
 };
 
-const char *lk__phase_category(lk__phase of)
+const char *lk__phase_category(lk_phase of)
 {
     static const char *const categories[LK_PHASE_COUNT] = {"operator", "shard sum", "exchange"};
     return categories[of];
 }
 
-const char *lk__trace_event_name(const lk__trace_event *event)
+const char *lk__trace_event_name(const lk_trace_event *event)
 {
     return event->problem ? event->problem->op->name : kinds[event->kind].name;
 }
 
-const char *lk__trace_event_category(const lk__trace_event *event)
+const char *lk__trace_event_category(const lk_trace_event *event)
 {
-    return event->problem ? lk__phase_category((lk__phase)event->number) : kinds[event->kind].category;
+    return event->problem ? lk__phase_category((lk_phase)event->number) : kinds[event->kind].category;
 }
 
-static int compare_tracks(const void *a, const void *b)
+static int trace_compare_tracks(const void *a, const void *b)
 {
-    const lk__trace_track *x = *(lk__trace_track *const *)a, *y = *(lk__trace_track *const *)b;
+    const lk_trace_track *x = *(lk_trace_track *const *)a, *y = *(lk_trace_track *const *)b;
     return x->kind != y->kind ? (x->kind > y->kind) - (x->kind < y->kind) : strverscmp(x->name, y->name);
 }
 
-lk_status lk__trace_sorted_tracks(const lk_trace *trace, lk__trace_track ***tracks, int *count)
+lk_status lk__trace_sorted_tracks(const lk_trace *trace, lk_trace_track ***tracks, int *count)
 {
     *count = 0;
-    for (lk__trace_track *track = trace->tracks; track; track = track->next)
+    for (lk_trace_track *track = trace->tracks; track; track = track->next)
         ++*count;
-    *tracks = lk__calloc((size_t)*count, sizeof(lk__trace_track *));
+    *tracks = lk__calloc((size_t)*count, sizeof(lk_trace_track *));
     if (!*tracks)
         return LK_ERR_MEMORY;
     int n = 0;
-    for (lk__trace_track *track = trace->tracks; track; track = track->next)
+    for (lk_trace_track *track = trace->tracks; track; track = track->next)
         (*tracks)[n++] = track;
-    qsort(*tracks, (size_t)n, sizeof(lk__trace_track *), compare_tracks);
+    qsort(*tracks, (size_t)n, sizeof(lk_trace_track *), trace_compare_tracks);
     return LK_OK;
 }

@@ -1,11 +1,11 @@
-/* What a recording says when it is added up. */
+#include "core/trace_summary.h"
+#include "base/mem.h"
+#include "base/minmax.h"
+#include "base/status.h"
+#include "core/shape.h"
+#include "core/text.h"
 #include "core/trace.h"
 
-#include "base/mem.h"
-#include "base/status.h"
-#include "core/tensor.h"
-
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,49 +15,50 @@ typedef struct span {
     int64_t begin, end;
 } span;
 
-/* Spans of callers, in the order of their beginnings, without overlaps. */
+/* Intervals in the order of their beginnings, without overlaps. */
 typedef struct span_list {
     span *spans;
     int64_t n;
 } span_list;
 
-/* --- events, the last first: what encloses an event comes before it ----------------------------------------------- */
+/* --- events ------------------------------------------------------------------------------------------------------- */
 
+/* A track's events, ordered by their ends: an event comes after those inside it. */
 typedef struct event_list {
-    const lk__trace_event **events;
+    const lk_trace_event **events;
     int64_t n;
 } event_list;
 
-static int64_t count_events(const lk__trace_track *track)
+static int64_t track_count_events(const lk_trace_track *track)
 {
     int64_t n = 0;
-    for (const lk__trace_chunk *chunk = track->first; chunk; chunk = chunk->next)
+    for (const lk_trace_chunk *chunk = track->first; chunk; chunk = chunk->next)
         n += chunk->n;
     return n;
 }
 
-static lk_status list_events(const lk__trace_track *track, event_list *list)
+static lk_status track_list_events(const lk_trace_track *track, event_list *list)
 {
-    int64_t n = count_events(track);
-    *list = (event_list){.events = lk__calloc((size_t)n, sizeof(lk__trace_event *))};
+    int64_t n = track_count_events(track);
+    *list = (event_list){.events = lk__calloc((size_t)n, sizeof(lk_trace_event *))};
     if (!list->events)
         return LK_ERR_MEMORY;
-    for (const lk__trace_chunk *chunk = track->first; chunk; chunk = chunk->next)
+    for (const lk_trace_chunk *chunk = track->first; chunk; chunk = chunk->next)
         for (int i = 0; i < chunk->n; i++)
             if (chunk->events[i].kind != LK_TRACE_QUEUED)
                 list->events[list->n++] = &chunk->events[i];
     return LK_OK;
 }
 
-/* Nanoseconds of event i that no event within it covers. */
-static int64_t own_time(const event_list *list, int64_t i)
+/* Nanoseconds of event i that no event inside it covers. */
+static int64_t event_own_time(const event_list *list, int64_t i)
 {
-    const lk__trace_event *event = list->events[i];
+    const lk_trace_event *event = list->events[i];
     int64_t covered = 0, from = event->end;
     for (int64_t j = i - 1; j >= 0 && list->events[j]->begin >= event->begin; j--) {
-        const lk__trace_event *inner = list->events[j];
+        const lk_trace_event *inner = list->events[j];
         if (inner->end > from)
-            continue; /* within one that was counted */
+            continue; /* inside one that was counted */
         covered += inner->end - inner->begin;
         from = inner->begin;
     }
@@ -66,12 +67,12 @@ static int64_t own_time(const event_list *list, int64_t i)
 
 /* --- what callers did --------------------------------------------------------------------------------------------- */
 
-static bool is_input(const lk__trace_event *event)
+static bool event_is_input(const lk_trace_event *event)
 {
     return event->kind == LK_TRACE_WAIT_BATCH || event->kind == LK_TRACE_PREPARE;
 }
 
-static bool is_result(const lk__trace_event *event)
+static bool trace_event_is_result_wait(const lk_trace_event *event)
 {
     return event->kind == LK_TRACE_WAIT_RESULT;
 }
@@ -89,7 +90,7 @@ static void merge_spans(span_list *list)
     for (int64_t i = 0; i < list->n; i++) {
         if (kept > 0 && list->spans[i].begin <= list->spans[kept - 1].end) {
             span *last = &list->spans[kept - 1];
-            last->end = list->spans[i].end > last->end ? list->spans[i].end : last->end;
+            last->end = lk__max(last->end, list->spans[i].end);
         } else {
             list->spans[kept++] = list->spans[i];
         }
@@ -97,34 +98,34 @@ static void merge_spans(span_list *list)
     list->n = kept;
 }
 
-static void add_spans(const lk__trace_track *track, bool (*wanted)(const lk__trace_event *), span_list *list)
+static void add_spans(const lk_trace_track *track, bool (*wanted)(const lk_trace_event *), span_list *list)
 {
-    for (const lk__trace_chunk *chunk = track->first; chunk; chunk = chunk->next)
+    for (const lk_trace_chunk *chunk = track->first; chunk; chunk = chunk->next)
         for (int i = 0; i < chunk->n; i++)
             if (wanted(&chunk->events[i]))
                 list->spans[list->n++] = (span){chunk->events[i].begin, chunk->events[i].end};
 }
 
-static lk_status callers_spans(const lk_trace *trace, bool (*wanted)(const lk__trace_event *), span_list *list)
+static lk_status callers_spans(const lk_trace *trace, bool (*wanted)(const lk_trace_event *), span_list *list)
 {
     int64_t capacity = 0;
-    for (const lk__trace_track *track = trace->tracks; track; track = track->next)
-        capacity += track->kind == LK_TRACK_CALLER ? count_events(track) : 0;
+    for (const lk_trace_track *track = trace->tracks; track; track = track->next)
+        capacity += track->kind == LK_TRACK_CALLER ? track_count_events(track) : 0;
     *list = (span_list){.spans = lk__calloc((size_t)capacity, sizeof(span))};
     if (!list->spans)
         return LK_ERR_MEMORY;
-    for (const lk__trace_track *track = trace->tracks; track; track = track->next)
+    for (const lk_trace_track *track = trace->tracks; track; track = track->next)
         if (track->kind == LK_TRACK_CALLER)
             add_spans(track, wanted, list);
     merge_spans(list);
     return LK_OK;
 }
 
-/* Nanoseconds of the event within the list's spans. */
-static int64_t overlap(const span_list *list, const lk__trace_event *event)
+/* Nanoseconds that the event shares with the list's spans. */
+static int64_t spans_overlap(const span_list *list, const lk_trace_event *event)
 {
     int64_t low = 0, high = list->n, total = 0;
-    while (low < high) { /* the first span that ends behind the event's beginning */
+    while (low < high) { /* find the first span that ends after the event begins */
         int64_t middle = low + (high - low) / 2;
         if (list->spans[middle].end <= event->begin)
             low = middle + 1;
@@ -133,7 +134,7 @@ static int64_t overlap(const span_list *list, const lk__trace_event *event)
     }
     for (; low < list->n && list->spans[low].begin < event->end; low++) {
         int64_t begin = list->spans[low].begin, end = list->spans[low].end;
-        total += (end < event->end ? end : event->end) - (begin > event->begin ? begin : event->begin);
+        total += lk__min(end, event->end) - lk__max(begin, event->begin);
     }
     return total;
 }
@@ -145,14 +146,8 @@ typedef struct callers {
     bool several_devices;
 } callers;
 
-static void add_idle(const callers *c, const lk__trace_event *event, lk_trace_device *device)
-{
-    device->input += 1e-9 * (double)overlap(&c->input, event);
-    if (c->several_devices)
-        device->slowest += 1e-9 * (double)overlap(&c->results, event);
-}
-
-static void add_event(const callers *c, const lk__trace_event *event, int64_t nanoseconds, lk_trace_device *device)
+static void summary_add_event(const callers *c, const lk_trace_event *event, int64_t nanoseconds,
+                              lk_trace_device *device)
 {
     double *const of_phase[LK_PHASE_COUNT] = {&device->compute, &device->shard_sums, &device->exchange};
     double seconds = 1e-9 * (double)nanoseconds;
@@ -162,11 +157,14 @@ static void add_event(const callers *c, const lk__trace_event *event, int64_t na
         device->slowest += seconds;
     else if (event->kind == LK_TRACE_WAIT_EXCHANGE)
         device->exchange += seconds;
-    else if (event->kind == LK_TRACE_IDLE)
-        add_idle(c, event, device);
+    if (event->kind != LK_TRACE_IDLE)
+        return;
+    device->input += 1e-9 * (double)spans_overlap(&c->input, event);
+    if (c->several_devices)
+        device->slowest += 1e-9 * (double)spans_overlap(&c->results, event);
 }
 
-static lk_status summarize_device(const lk__trace_track *track, const callers *c, lk_trace_summary *summary)
+static lk_status summarize_device(const lk_trace_track *track, const callers *c, lk_trace_summary *summary)
 {
     lk_trace_device *device = &summary->devices[summary->n_devices];
     event_list list;
@@ -174,9 +172,9 @@ static lk_status summarize_device(const lk__trace_track *track, const callers *c
     if (!device->name)
         return LK_ERR_MEMORY;
     summary->n_devices++;
-    LK_TRY(list_events(track, &list));
+    LK_TRY(track_list_events(track, &list));
     for (int64_t i = 0; i < list.n; i++)
-        add_event(c, list.events[i], own_time(&list, i), device);
+        summary_add_event(c, list.events[i], event_own_time(&list, i), device);
     lk__free(list.events);
     device->seconds = summary->seconds;
     device->other =
@@ -184,7 +182,7 @@ static lk_status summarize_device(const lk__trace_track *track, const callers *c
     return LK_OK;
 }
 
-static lk_status summarize_devices(lk__trace_track *const *tracks, int n, const callers *c, lk_trace_summary *summary)
+static lk_status summarize_devices(lk_trace_track *const *tracks, int n, const callers *c, lk_trace_summary *summary)
 {
     summary->devices = lk__calloc((size_t)n, sizeof *summary->devices);
     if (!summary->devices)
@@ -195,21 +193,16 @@ static lk_status summarize_devices(lk__trace_track *const *tracks, int n, const 
     return LK_OK;
 }
 
-static int count_devices(lk__trace_track *const *tracks, int n)
-{
-    int count = 0;
-    for (int t = 0; t < n; t++)
-        count += tracks[t]->kind == LK_TRACK_DEVICE;
-    return count;
-}
-
-static lk_status summarize_waiting(const lk_trace *trace, lk__trace_track *const *tracks, int n,
+static lk_status summarize_waiting(const lk_trace *trace, lk_trace_track *const *tracks, int n,
                                    lk_trace_summary *summary)
 {
-    callers c = {.several_devices = count_devices(tracks, n) > 1};
-    lk_status status = callers_spans(trace, is_input, &c.input);
+    int devices = 0;
+    for (int t = 0; t < n; t++)
+        devices += tracks[t]->kind == LK_TRACK_DEVICE;
+    callers c = {.several_devices = devices > 1};
+    lk_status status = callers_spans(trace, event_is_input, &c.input);
     if (status == LK_OK)
-        status = callers_spans(trace, is_result, &c.results);
+        status = callers_spans(trace, trace_event_is_result_wait, &c.results);
     if (status == LK_OK)
         status = summarize_devices(tracks, n, &c, summary);
     lk__free(c.input.spans);
@@ -217,10 +210,10 @@ static lk_status summarize_waiting(const lk_trace *trace, lk__trace_track *const
     return status;
 }
 
-/* --- a device's waits, one by one ------------------------------------------------------------------------------------
- */
+/* --- the waits of one device, one by one -------------------------------------------------------------------------- */
 
-static void add_wait(const lk__trace_event *event, const int64_t *marks, int n, double *seconds)
+/* Adds the event's time to seconds[i] for each interval i that the marks bound: see lk__trace_exchange_waits. */
+static void summary_add_wait(const lk_trace_event *event, const int64_t *marks, int n, double *seconds)
 {
     int64_t from = event->begin;
     for (int i = 0; i <= n && from < event->end; i++) {
@@ -232,7 +225,7 @@ static void add_wait(const lk__trace_event *event, const int64_t *marks, int n, 
     }
 }
 
-static const lk__trace_track *device_track(lk__trace_track *const *tracks, int n, int d)
+static const lk_trace_track *device_track(lk_trace_track *const *tracks, int n, int d)
 {
     for (int t = 0; t < n; t++)
         if (tracks[t]->kind == LK_TRACK_DEVICE && d-- == 0)
@@ -242,49 +235,40 @@ static const lk__trace_track *device_track(lk__trace_track *const *tracks, int n
 
 lk_status lk__trace_exchange_waits(const lk_trace *trace, int d, const int64_t *marks, int n, double *seconds)
 {
-    lk__trace_track **tracks;
+    lk_trace_track **tracks;
     int n_tracks;
     memset(seconds, 0, ((size_t)n + 1) * sizeof *seconds);
     LK_TRY(lk__trace_sorted_tracks(trace, &tracks, &n_tracks));
-    const lk__trace_track *track = device_track(tracks, n_tracks, d);
-    for (const lk__trace_chunk *chunk = track ? track->first : NULL; chunk; chunk = chunk->next)
+    const lk_trace_track *track = device_track(tracks, n_tracks, d);
+    for (const lk_trace_chunk *chunk = track ? track->first : NULL; chunk; chunk = chunk->next)
         for (int i = 0; i < chunk->n; i++)
             if (chunk->events[i].kind == LK_TRACE_WAIT_EXCHANGE)
-                add_wait(&chunk->events[i], marks, n, seconds);
+                summary_add_wait(&chunk->events[i], marks, n, seconds);
     lk__free(tracks);
     return LK_OK;
 }
 
 /* --- operators ---------------------------------------------------------------------------------------------------- */
 
-static void append(char *text, size_t size, const char *more)
-{
-    size_t used = strlen(text);
-    snprintf(text + used, size - used, "%s", more);
-}
-
 /* A text that does not fit is cut. */
-static void describe(const lk__trace_problem *problem, char *text, size_t size)
+static void problem_describe(const lk_trace_problem *problem, char *text, size_t size)
 {
     text[0] = '\0';
     for (int i = 0; i < problem->n_in + problem->n_out; i++) {
-        char shape[128];
         lk_dtype dtype;
         lk_shape dims;
         bool given = lk__problem_operand(problem, i, &dtype, &dims);
         if (i == problem->n_in)
-            append(text, size, i ? " -> " : "-> ");
+            lk__text_append(text, size, i ? " -> " : "-> ");
         else if (i > 0)
-            append(text, size, " ");
-        append(text, size, given ? lk_dtype_name(dtype) : "none");
-        if (given) {
-            lk__shape_text(dims, shape, sizeof shape);
-            append(text, size, shape);
-        }
+            lk__text_append(text, size, " ");
+        lk__text_append(text, size, given ? lk_dtype_name(dtype) : "none");
+        if (given)
+            lk__text_append(text, size, lk__text(dims).string);
     }
 }
 
-static double bytes_of(const lk__trace_problem *problem)
+static double problem_bytes(const lk_trace_problem *problem)
 {
     double written = 0, bytes = 0;
     for (int i = problem->n_in + problem->n_out - 1; i >= 0; i--) { /* outputs first */
@@ -304,35 +288,35 @@ static double bytes_of(const lk__trace_problem *problem)
     return bytes;
 }
 
-/* The rows of one track: one a phase for each of its problems. */
-static lk_status add_rows(const lk__trace_track *track, lk_trace_operator *rows)
+/* Adds up one track: a row for each of its problems in each phase. */
+static lk_status summary_add_rows(const lk_trace_track *track, lk_trace_operator *rows)
 {
     event_list list;
-    LK_TRY(list_events(track, &list));
+    LK_TRY(track_list_events(track, &list));
     for (int64_t i = 0; i < list.n; i++) {
-        const lk__trace_event *event = list.events[i];
+        const lk_trace_event *event = list.events[i];
         if (event->kind != LK_TRACE_CALL)
             continue;
         lk_trace_operator *row = &rows[event->problem->number * LK_PHASE_COUNT + (int)event->number];
         row->calls++;
-        row->seconds += 1e-9 * (double)own_time(&list, i);
+        row->seconds += 1e-9 * (double)event_own_time(&list, i);
         row->flops += event->problem->flops;
-        row->bytes += bytes_of(event->problem);
+        row->bytes += problem_bytes(event->problem);
     }
     lk__free(list.events);
     return LK_OK;
 }
 
-static lk_status name_rows(const lk__trace_track *track, lk_trace_operator *rows)
+static lk_status summary_name_rows(const lk_trace_track *track, lk_trace_operator *rows)
 {
     char text[PROBLEM_TEXT];
     for (int b = 0; b < LK_TRACE_BUCKETS; b++) {
-        for (const lk__trace_problem *problem = track->buckets[b]; problem; problem = problem->next) {
-            describe(problem, text, sizeof text);
+        for (const lk_trace_problem *problem = track->buckets[b]; problem; problem = problem->next) {
+            problem_describe(problem, text, sizeof text);
             for (int phase = 0; phase < LK_PHASE_COUNT; phase++) {
                 lk_trace_operator *row = &rows[problem->number * LK_PHASE_COUNT + phase];
                 row->name = problem->op->name;
-                row->category = lk__phase_category((lk__phase)phase);
+                row->category = lk__phase_category((lk_phase)phase);
                 row->problem = row->calls > 0 ? lk__strdup(text) : NULL;
                 if (row->calls > 0 && !row->problem)
                     return LK_ERR_MEMORY;
@@ -360,7 +344,7 @@ static int by_time(const void *a, const void *b)
     return x->seconds != y->seconds ? (x->seconds < y->seconds) - (x->seconds > y->seconds) : compare_problems(x, y);
 }
 
-static void drop_empty_rows(lk_trace_summary *summary)
+static void summary_drop_empty_rows(lk_trace_summary *summary)
 {
     int kept = 0;
     for (int i = 0; i < summary->n_operators; i++)
@@ -369,7 +353,7 @@ static void drop_empty_rows(lk_trace_summary *summary)
     summary->n_operators = kept;
 }
 
-static void merge_rows(lk_trace_summary *summary)
+static void summary_merge_rows(lk_trace_summary *summary)
 {
     int kept = 0;
     lk_trace_operator *rows = summary->operators;
@@ -387,7 +371,7 @@ static void merge_rows(lk_trace_summary *summary)
     summary->n_operators = kept;
 }
 
-static lk_status summarize_operators(lk__trace_track *const *tracks, int n, lk_trace_summary *summary)
+static lk_status summarize_operators(lk_trace_track *const *tracks, int n, lk_trace_summary *summary)
 {
     int capacity = 0, first = 0;
     for (int t = 0; t < n; t++)
@@ -397,22 +381,22 @@ static lk_status summarize_operators(lk__trace_track *const *tracks, int n, lk_t
         return LK_ERR_MEMORY;
     summary->n_operators = capacity;
     for (int t = 0; t < n; t++) {
-        LK_TRY(add_rows(tracks[t], summary->operators + first));
-        LK_TRY(name_rows(tracks[t], summary->operators + first));
+        LK_TRY(summary_add_rows(tracks[t], summary->operators + first));
+        LK_TRY(summary_name_rows(tracks[t], summary->operators + first));
         first += tracks[t]->n_problems * LK_PHASE_COUNT;
     }
-    drop_empty_rows(summary);
+    summary_drop_empty_rows(summary);
     qsort(summary->operators, (size_t)summary->n_operators, sizeof *summary->operators, by_problem);
-    merge_rows(summary);
+    summary_merge_rows(summary);
     qsort(summary->operators, (size_t)summary->n_operators, sizeof *summary->operators, by_time);
     return LK_OK;
 }
 
-/* --- the whole ---------------------------------------------------------------------------------------------------- */
+/* --- the whole summary -------------------------------------------------------------------------------------------- */
 
-static lk_status summarize(const lk_trace *trace, lk_trace_summary *summary)
+static lk_status summary_fill(const lk_trace *trace, lk_trace_summary *summary)
 {
-    lk__trace_track **tracks;
+    lk_trace_track **tracks;
     int n;
     LK_TRY(lk__trace_sorted_tracks(trace, &tracks, &n));
     summary->seconds = 1e-9 * (double)(trace->ended - trace->began);
@@ -426,7 +410,7 @@ static lk_status summarize(const lk_trace *trace, lk_trace_summary *summary)
 lk_trace_summary *lk_trace_summarize(const lk_trace *trace)
 {
     lk_trace_summary *summary = lk__calloc(1, sizeof *summary);
-    if (!summary || summarize(trace, summary) == LK_OK)
+    if (!summary || summary_fill(trace, summary) == LK_OK)
         return summary;
     lk_trace_summary_release(summary);
     return NULL;

@@ -1,4 +1,4 @@
-/* Recordings of which every number is known. */
+/* Summaries of recordings whose numbers are all known. */
 #include "core/trace.h"
 
 #include <setjmp.h>
@@ -9,6 +9,7 @@
 
 #include "base/mem.h"
 #include "lockstep/device.h"
+#include "core/trace_summary.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -19,8 +20,8 @@ enum { MAX_TRACKS = 4 };
 /* Times are in milliseconds since the recording began. */
 typedef struct made_trace {
     lk_trace trace;
-    lk__trace_track tracks[MAX_TRACKS];
-    lk__trace_chunk chunks[MAX_TRACKS];
+    lk_trace_track tracks[MAX_TRACKS];
+    lk_trace_chunk chunks[MAX_TRACKS];
     int n;
 } made_trace;
 
@@ -35,9 +36,9 @@ static void begin_trace(int64_t length)
     made.trace = (lk_trace){.began = origin, .ended = origin + length * 1000000};
 }
 
-static lk__trace_track *add_track(lk__track_kind kind, const char *name)
+static lk_trace_track *add_track(lk_track_kind kind, const char *name)
 {
-    lk__trace_track *track = &made.tracks[made.n];
+    lk_trace_track *track = &made.tracks[made.n];
     track->kind = kind;
     snprintf(track->name, sizeof track->name, "%s", name);
     track->first = track->last = &made.chunks[made.n++];
@@ -46,27 +47,26 @@ static lk__trace_track *add_track(lk__track_kind kind, const char *name)
     return track;
 }
 
-static void add(lk__trace_track *track, lk__trace_kind kind, int64_t begin, int64_t end)
+static void add(lk_trace_track *track, lk_trace_kind kind, int64_t begin, int64_t end)
 {
     track->first->events[track->first->n++] =
-        (lk__trace_event){.begin = origin + begin * 1000000, .end = origin + end * 1000000, .kind = kind};
+        (lk_trace_event){.begin = origin + begin * 1000000, .end = origin + end * 1000000, .kind = kind};
 }
 
-static void add_call(lk__trace_track *track, const lk__trace_problem *problem, lk__phase phase, int64_t begin,
-                     int64_t end)
+static void add_call(lk_trace_track *track, const lk_trace_problem *problem, lk_phase phase, int64_t begin, int64_t end)
 {
     add(track, LK_TRACE_CALL, begin, end);
-    lk__trace_event *event = &track->first->events[track->first->n - 1];
+    lk_trace_event *event = &track->first->events[track->first->n - 1];
     event->problem = problem;
     event->number = phase;
 }
 
-/* Of one scalar made of another, in f32. A track has at most one here. */
-static const lk__trace_problem *problem_of(lk__trace_track *track, const lk_op *op, double flops)
+/* A problem with one scalar input and one scalar output, in f32. A track has at most one here. */
+static const lk_trace_problem *problem_of(lk_trace_track *track, const lk_op *op, double flops)
 {
-    lk__trace_problem *problem = lk__calloc(1, sizeof *problem + 2 * sizeof(int64_t));
+    lk_trace_problem *problem = lk__calloc(1, sizeof *problem + 2 * sizeof(int64_t));
     assert_non_null(problem);
-    *problem = (lk__trace_problem){.op = op, .flops = flops, .n_in = 1, .n_out = 1, .n_words = 2};
+    *problem = (lk_trace_problem){.op = op, .flops = flops, .n_in = 1, .n_out = 1, .n_words = 2};
     track->buckets[0] = problem;
     track->n_problems = 1;
     return problem;
@@ -98,9 +98,9 @@ static void parts_are_told_apart(void **state)
 {
     (void)state;
     begin_trace(100);
-    lk__trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0"), *other = add_track(LK_TRACK_DEVICE, "cpu:1");
-    lk__trace_track *caller = add_track(LK_TRACK_CALLER, "caller");
-    const lk__trace_problem *problem = problem_of(device, &relu, 0);
+    lk_trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0"), *other = add_track(LK_TRACK_DEVICE, "cpu:1");
+    lk_trace_track *caller = add_track(LK_TRACK_CALLER, "caller");
+    const lk_trace_problem *problem = problem_of(device, &relu, 0);
     add_call(device, problem, LK_PHASE_COMPUTE, 0, 20);
     add_call(device, problem, LK_PHASE_SHARD_SUM, 20, 25);
     add(device, LK_TRACE_WAIT_DEVICE, 25, 33);
@@ -111,7 +111,7 @@ static void parts_are_told_apart(void **state)
     add(device, LK_TRACE_QUEUED, 95, 95);
     add(other, LK_TRACE_IDLE, 0, 10);
     add(caller, LK_TRACE_WAIT_BATCH, 30, 50); /* 10 of them while there was nothing to do */
-    add(caller, LK_TRACE_WAIT_ROOM, 50, 55);
+    add(caller, LK_TRACE_WAIT_ENTRY, 50, 55);
     add(caller, LK_TRACE_PREPARE, 55, 60);
     add(caller, LK_TRACE_WAIT_RESULT, 80, 100);
     lk_trace_summary *summary = summarize();
@@ -139,8 +139,8 @@ static void waits_for_exchanges_are_cut_at_marks(void **state)
     double seconds[4];
     const int64_t marks[] = {origin + 10000000, origin + 20000000, origin + 30000000};
     begin_trace(100);
-    lk__trace_track *second = add_track(LK_TRACK_DEVICE, "cpu:1"), *caller = add_track(LK_TRACK_CALLER, "caller");
-    lk__trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0");
+    lk_trace_track *second = add_track(LK_TRACK_DEVICE, "cpu:1"), *caller = add_track(LK_TRACK_CALLER, "caller");
+    lk_trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0");
     add(caller, LK_TRACE_WAIT_EXCHANGE, 0, 50);
     add(device, LK_TRACE_WAIT_EXCHANGE, 1, 3);
     add(device, LK_TRACE_WAIT_DEVICE, 3, 9);
@@ -164,12 +164,12 @@ static void waits_for_exchanges_are_cut_at_marks(void **state)
     lk_error_clear();
 }
 
-/* Of a single device nobody is slower. */
+/* With a single device, none is the slowest. */
 static void one_device_waits_for_none(void **state)
 {
     (void)state;
     begin_trace(10);
-    lk__trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0"), *caller = add_track(LK_TRACK_CALLER, "caller");
+    lk_trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0"), *caller = add_track(LK_TRACK_CALLER, "caller");
     add(device, LK_TRACE_IDLE, 0, 10);
     add(caller, LK_TRACE_WAIT_RESULT, 0, 10);
     lk_trace_summary *summary = summarize();
@@ -178,15 +178,15 @@ static void one_device_waits_for_none(void **state)
     lk_trace_summary_release(summary);
 }
 
-/* A program's time is that of its calls, and what lies between them. */
+/* A program's time is that of its calls plus the time between them. */
 static void what_encloses_is_counted_once(void **state)
 {
     (void)state;
     begin_trace(30);
-    lk__trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0");
-    const lk__trace_problem *problem = problem_of(device, &relu, 0);
+    lk_trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0");
+    const lk_trace_problem *problem = problem_of(device, &relu, 0);
     add_call(device, problem, LK_PHASE_COMPUTE, 1, 4);
-    add_call(device, problem, LK_PHASE_COMPUTE, 6, 7); /* within the next */
+    add_call(device, problem, LK_PHASE_COMPUTE, 6, 7); /* inside the next one */
     add_call(device, problem, LK_PHASE_COMPUTE, 5, 10);
     add(device, LK_TRACE_PROGRAM, 0, 12);
     add_call(device, problem, LK_PHASE_COMPUTE, 20, 21);
@@ -204,9 +204,9 @@ static void operators_are_added_up_over_devices(void **state)
 {
     (void)state;
     begin_trace(30);
-    lk__trace_track *one = add_track(LK_TRACK_DEVICE, "cpu:1"), *two = add_track(LK_TRACK_DEVICE, "cpu:0"),
-                    *three = add_track(LK_TRACK_DEVICE, "cpu:10");
-    const lk__trace_problem *problem = problem_of(one, &relu, 7);
+    lk_trace_track *one = add_track(LK_TRACK_DEVICE, "cpu:1"), *two = add_track(LK_TRACK_DEVICE, "cpu:0"),
+                   *three = add_track(LK_TRACK_DEVICE, "cpu:10");
+    const lk_trace_problem *problem = problem_of(one, &relu, 7);
     add_call(one, problem, LK_PHASE_COMPUTE, 0, 2);
     add_call(one, problem, LK_PHASE_EXCHANGE, 2, 12);
     add_call(two, problem_of(two, &relu, 7), LK_PHASE_COMPUTE, 3, 4);
@@ -234,7 +234,7 @@ static void no_memory_is_an_error(void **state)
 {
     (void)state;
     begin_trace(30);
-    lk__trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0"), *caller = add_track(LK_TRACK_CALLER, "caller");
+    lk_trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0"), *caller = add_track(LK_TRACK_CALLER, "caller");
     add_call(device, problem_of(device, &relu, 7), LK_PHASE_COMPUTE, 0, 2);
     add(caller, LK_TRACE_WAIT_BATCH, 0, 1);
     int64_t n = 0;
@@ -252,14 +252,14 @@ static void no_memory_is_an_error(void **state)
     free_problems();
 }
 
-/* 100 elements from which 10 are made. */
+/* 100 elements, 10 of which are picked. */
 static double bytes_of_ten(const lk_op *op)
 {
     begin_trace(30);
-    lk__trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0");
-    lk__trace_problem *problem = lk__calloc(1, sizeof *problem + 4 * sizeof(int64_t));
+    lk_trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0");
+    lk_trace_problem *problem = lk__calloc(1, sizeof *problem + 4 * sizeof(int64_t));
     assert_non_null(problem);
-    *problem = (lk__trace_problem){.op = op, .n_in = 1, .n_out = 1, .n_words = 4};
+    *problem = (lk_trace_problem){.op = op, .n_in = 1, .n_out = 1, .n_words = 4};
     const int64_t one_axis = LK_F32 * (LK_MAX_DIMS + 1) + 1, words[] = {one_axis, 100, one_axis, 10};
     memcpy(problem->words, words, sizeof words);
     device->buckets[0] = problem;

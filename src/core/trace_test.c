@@ -30,27 +30,27 @@ static void start(int64_t max_events)
     assert_int_equal(lk_trace_start(&(lk_trace_opts){.max_events = max_events}), LK_OK);
 }
 
-static const lk__trace_track *track_named(const lk_trace *trace, const char *name)
+static const lk_trace_track *track_named(const lk_trace *trace, const char *name)
 {
-    for (const lk__trace_track *track = trace->tracks; track; track = track->next)
+    for (const lk_trace_track *track = trace->tracks; track; track = track->next)
         if (strcmp(track->name, name) == 0)
             return track;
     return NULL;
 }
 
-static int count_kind(const lk__trace_track *track, lk__trace_kind kind)
+static int count_kind(const lk_trace_track *track, lk_trace_kind kind)
 {
     int n = 0;
-    for (const lk__trace_chunk *chunk = track ? track->first : NULL; chunk; chunk = chunk->next)
+    for (const lk_trace_chunk *chunk = track ? track->first : NULL; chunk; chunk = chunk->next)
         for (int i = 0; i < chunk->n; i++)
             n += chunk->events[i].kind == kind;
     return n;
 }
 
 /* The n-th call of an operator, from 0. */
-static const lk__trace_event *call_of(const lk__trace_track *track, const char *name, int n)
+static const lk_trace_event *call_of(const lk_trace_track *track, const char *name, int n)
 {
-    for (const lk__trace_chunk *chunk = track ? track->first : NULL; chunk; chunk = chunk->next)
+    for (const lk_trace_chunk *chunk = track ? track->first : NULL; chunk; chunk = chunk->next)
         for (int i = 0; i < chunk->n; i++)
             if (chunk->events[i].problem && strcmp(lk__trace_event_name(&chunk->events[i]), name) == 0 && n-- == 0)
                 return &chunk->events[i];
@@ -83,7 +83,7 @@ static void nothing_is_kept_while_off(void **state)
     lk_trace_release(trace);
 }
 
-static void assert_operand(const lk__trace_problem *problem, int i, lk_shape expected)
+static void assert_operand(const lk_trace_problem *problem, int i, lk_shape expected)
 {
     lk_dtype dtype;
     lk_shape shape;
@@ -107,13 +107,13 @@ static void calls_have_shapes_and_flops(void **state)
     assert_non_null(c);
     assert_int_equal(lk_device_sync(device), LK_OK);
     lk_trace *trace = stop();
-    const lk__trace_track *track = track_named(trace, "ref:0");
+    const lk_trace_track *track = track_named(trace, "ref:0");
     assert_non_null(track);
     assert_int_equal(track->kind, LK_TRACK_DEVICE);
-    const lk__trace_event *first = call_of(track, "matmul", 0), *second = call_of(track, "matmul", 1);
+    const lk_trace_event *first = call_of(track, "matmul", 0), *second = call_of(track, "matmul", 1);
     assert_non_null(first);
     assert_non_null(second);
-    assert_ptr_equal(first->problem, second->problem); /* kept once */
+    assert_ptr_equal(first->problem, second->problem); /* stored once */
     assert_true(trace->began <= first->begin && first->begin <= first->end && first->end <= second->begin);
     assert_true(second->end <= trace->ended);
     assert_int_equal(first->problem->n_in, 2);
@@ -128,7 +128,17 @@ static void calls_have_shapes_and_flops(void **state)
     lk_device_release(device);
 }
 
-/* A stage is pushed with the sum's phase and run with it in another thread. */
+static void release_sums(lk_tensor *const *sums, lk_shard_sum *sum, lk_strategy *strategy, lk_device *const *devices)
+{
+    lk_tensor_release(sums[0]);
+    lk_tensor_release(sums[1]);
+    lk_shard_sum_release(sum);
+    lk_strategy_release(strategy);
+    lk_scope_end();
+    lk_devices_release(devices, 2);
+}
+
+/* A stage is pushed in the sum's phase and runs in that phase on another thread. */
 static void reductions_have_phases(void **state)
 {
     (void)state;
@@ -148,7 +158,7 @@ static void reductions_have_phases(void **state)
     assert_int_equal(lk_shard_sum_finish(sum, sums), LK_OK);
     assert_int_equal(lk_wait_all(), LK_OK);
     lk_trace *trace = stop();
-    const lk__trace_track *first = track_named(trace, "ref:0"), *second = track_named(trace, "ref:1");
+    const lk_trace_track *first = track_named(trace, "ref:0"), *second = track_named(trace, "ref:1");
     assert_string_equal(lk__trace_event_category(call_of(first, "full", 0)), "operator");
     assert_string_equal(lk__trace_event_category(call_of(first, "tree sum", 0)), "shard sum");
     assert_string_equal(lk__trace_event_category(call_of(first, "tree sum", 1)), "exchange");
@@ -156,12 +166,7 @@ static void reductions_have_phases(void **state)
     assert_string_equal(lk__trace_event_category(call_of(second, "tree sum", 1)), "exchange");
     assert_int_equal(lk__phase_current(), LK_PHASE_COMPUTE);
     lk_trace_release(trace);
-    lk_tensor_release(sums[0]);
-    lk_tensor_release(sums[1]);
-    lk_shard_sum_release(sum);
-    lk_strategy_release(strategy);
-    lk_scope_end();
-    lk_devices_release(devices, 2);
+    release_sums(sums, sum, strategy, devices);
 }
 
 /* --- waits for an exchange ---------------------------------------------------------------------------------------- */
@@ -180,7 +185,7 @@ static void let_go(lk_task *task)
     (void)task;
 }
 
-/* More than one device would sum alone. */
+/* With more than one device. */
 static lk_shard_sum *add_large_values(lk_strategy *strategy, lk_device *const *devices)
 {
     lk_shard_sum *sum = lk_shard_sum_new(strategy, 2, 1);
@@ -192,18 +197,18 @@ static lk_shard_sum *add_large_values(lk_strategy *strategy, lk_device *const *d
     return sum;
 }
 
-static const lk__trace_event *last_program_of(const lk__trace_track *track, lk__phase phase)
+static const lk_trace_event *last_program_of(const lk_trace_track *track, lk_phase phase)
 {
-    const lk__trace_event *last = NULL;
-    for (const lk__trace_chunk *chunk = track ? track->first : NULL; chunk; chunk = chunk->next)
+    const lk_trace_event *last = NULL;
+    for (const lk_trace_chunk *chunk = track ? track->first : NULL; chunk; chunk = chunk->next)
         for (int i = 0; i < chunk->n; i++)
             if (chunk->events[i].kind == LK_TRACE_PROGRAM && chunk->events[i].number == phase)
                 last = &chunk->events[i];
     return last;
 }
 
-/* The first device is done when the second one has not begun to exchange: until it does, that is no wait for the
- * exchange. */
+/* The first device is done before the second one begins to exchange; the wait until then does not count as a wait for
+ * the exchange. */
 static void what_comes_before_an_exchange_is_not_waited_for_as_one(void **state)
 {
     (void)state;
@@ -222,30 +227,24 @@ static void what_comes_before_an_exchange_is_not_waited_for_as_one(void **state)
     first_entry.sequence++;
     lk_tensor *sums[2];
     assert_int_equal(lk_shard_sum_finish(sum, sums), LK_OK);
-    lk__event_wait(first_entry); /* the next one is a wait */
+    lk__event_wait(first_entry); /* the next event is a wait */
     sem_post(&gate);
     assert_int_equal(lk_wait_all(), LK_OK);
     lk_trace *trace = stop();
-    const lk__trace_track *first = track_named(trace, "ref:0"), *second = track_named(trace, "ref:1");
-    const lk__trace_event *before = last_program_of(second, LK_PHASE_COMPUTE);
+    const lk_trace_track *first = track_named(trace, "ref:0"), *second = track_named(trace, "ref:1");
+    const lk_trace_event *before = last_program_of(second, LK_PHASE_COMPUTE);
     assert_non_null(before);
     assert_non_null(last_program_of(second, LK_PHASE_EXCHANGE));
-    for (const lk__trace_chunk *chunk = first->first; chunk; chunk = chunk->next)
+    for (const lk_trace_chunk *chunk = first->first; chunk; chunk = chunk->next)
         for (int i = 0; i < chunk->n; i++)
             if (chunk->events[i].kind == LK_TRACE_WAIT_EXCHANGE)
                 assert_true(chunk->events[i].begin >= before->end);
     lk_trace_release(trace);
-    lk_tensor_release(sums[0]);
-    lk_tensor_release(sums[1]);
-    lk_shard_sum_release(sum);
-    lk_strategy_release(strategy);
-    lk_scope_end();
-    lk_devices_release(devices, 2);
+    release_sums(sums, sum, strategy, devices);
     sem_destroy(&gate);
 }
 
-/* --- room -----------------------------------------------------------------------------------------------------------
- */
+/* --- the limit on events ------------------------------------------------------------------------------------------ */
 
 static void what_does_not_fit_is_counted(void **state)
 {
@@ -301,7 +300,8 @@ static void threads_that_ended_are_kept(void **state)
     lk_trace_release(trace);
 }
 
-/* Recordings begin and end while others record: none of their events is lost within, or shows up in the next. */
+/* Recordings begin and end while other threads record: none of their events is lost or shows up in the next
+ * recording. */
 static void starting_and_stopping_is_no_race(void **state)
 {
     (void)state;
@@ -312,8 +312,8 @@ static void starting_and_stopping_is_no_race(void **state)
     for (int i = 0; i < 50; i++) {
         start(0);
         lk_trace *trace = stop();
-        for (const lk__trace_track *track = trace->tracks; track; track = track->next)
-            for (const lk__trace_chunk *chunk = track->first; chunk; chunk = chunk->next)
+        for (const lk_trace_track *track = trace->tracks; track; track = track->next)
+            for (const lk_trace_chunk *chunk = track->first; chunk; chunk = chunk->next)
                 for (int e = 0; e < chunk->n; e++)
                     assert_true(trace->began <= chunk->events[e].begin && chunk->events[e].end <= trace->ended);
         lk_trace_release(trace);
@@ -324,7 +324,7 @@ static void starting_and_stopping_is_no_race(void **state)
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-/* An event that there is no memory for is dropped: it is no error of the thread that it is about. */
+/* An event without memory is dropped; that is no error of its thread. */
 static void no_memory_drops_events(void **state)
 {
     (void)state;

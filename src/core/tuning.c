@@ -1,8 +1,8 @@
 #include "core/tuning.h"
-
 #include "base/mem.h"
 #include "base/refcount.h"
 #include "base/status.h"
+#include "core/text.h"
 #include "lockstep/build.h"
 
 #include <stdatomic.h>
@@ -18,15 +18,16 @@ struct lk_tuning {
     lk_refcount references;
     const lk_backend *backend;
     char machine[256];
-    choice *choices; /* sorted */
-    int n, capacity;
+    choice *choices; /* sorted by operator and problem */
+    int n;
+    int64_t capacity;
     const char *preferred; /* NULL: none */
     _Atomic bool was_used;
 };
 
 /* --- making one --------------------------------------------------------------------------------------------------- */
 
-static void describe_machine(lk_tuning *tuning)
+static void tuning_describe_machine(lk_tuning *tuning)
 {
     int used = snprintf(tuning->machine, sizeof tuning->machine, "lockstep %s, device %s", lk_build_version(),
                         tuning->backend->kind);
@@ -48,7 +49,7 @@ lk_tuning *lk_tuning_new(const char *kind)
         return NULL;
     lk__refcount_init(&tuning->references);
     tuning->backend = backend;
-    describe_machine(tuning);
+    tuning_describe_machine(tuning);
     return tuning;
 }
 
@@ -59,7 +60,7 @@ lk_tuning *lk_tuning_retain(lk_tuning *tuning)
     return tuning;
 }
 
-static void free_choice(choice *c)
+static void choice_free(choice *c)
 {
     lk__free(c->op);
     lk__free(c->problem);
@@ -71,18 +72,18 @@ void lk_tuning_release(lk_tuning *tuning)
     if (!tuning || !lk__refcount_release(&tuning->references))
         return;
     for (int i = 0; i < tuning->n; i++)
-        free_choice(&tuning->choices[i]);
+        choice_free(&tuning->choices[i]);
     lk__free(tuning->choices);
     lk__free(tuning);
 }
 
 /* --- choices ------------------------------------------------------------------------------------------------------ */
 
-/* Where the problem is, or would be. */
-static int place_of(const lk_tuning *tuning, const char *op, const char *problem, bool *there)
+/* The position of the problem in `choices`, or the one to insert it at. */
+static int tuning_position(const lk_tuning *tuning, const char *op, const char *problem, bool *found)
 {
     int low = 0, high = tuning->n;
-    *there = false;
+    *found = false;
     while (low < high) {
         int middle = (low + high) / 2;
         const choice *c = &tuning->choices[middle];
@@ -90,7 +91,7 @@ static int place_of(const lk_tuning *tuning, const char *op, const char *problem
         if (order == 0)
             order = strcmp(c->problem, problem);
         if (order == 0) {
-            *there = true;
+            *found = true;
             return middle;
         }
         if (order < 0)
@@ -101,20 +102,7 @@ static int place_of(const lk_tuning *tuning, const char *op, const char *problem
     return low;
 }
 
-static lk_status grow(lk_tuning *tuning)
-{
-    if (tuning->n < tuning->capacity)
-        return LK_OK;
-    int capacity = tuning->capacity ? 2 * tuning->capacity : 32;
-    choice *choices = lk__realloc(tuning->choices, (size_t)capacity, sizeof *choices);
-    if (!choices)
-        return LK_ERR_MEMORY;
-    tuning->choices = choices;
-    tuning->capacity = capacity;
-    return LK_OK;
-}
-
-static lk_status replace(choice *c, const char *implementation)
+static lk_status choice_replace(choice *c, const char *implementation)
 {
     char *name = lk__strdup(implementation);
     if (!name)
@@ -124,36 +112,36 @@ static lk_status replace(choice *c, const char *implementation)
     return LK_OK;
 }
 
-static lk_status put(lk_tuning *tuning, const char *op, const char *problem, const char *implementation)
+static lk_status tuning_put(lk_tuning *tuning, const char *op, const char *problem, const char *implementation)
 {
-    bool there;
-    int place = place_of(tuning, op, problem, &there);
-    if (there)
-        return replace(&tuning->choices[place], implementation);
-    LK_TRY(grow(tuning));
+    bool found;
+    int position = tuning_position(tuning, op, problem, &found);
+    if (found)
+        return choice_replace(&tuning->choices[position], implementation);
+    choice *choices = lk__grow(tuning->choices, &tuning->capacity, tuning->n + 1, sizeof *choices);
+    if (!choices)
+        return LK_ERR_MEMORY;
+    tuning->choices = choices;
     choice new = {lk__strdup(op), lk__strdup(problem), lk__strdup(implementation)};
     if (!new.op || !new.problem || !new.implementation) {
-        free_choice(&new);
+        choice_free(&new);
         return LK_ERR_MEMORY;
     }
-    choice *at = &tuning->choices[place];
-    memmove(at + 1, at, (size_t)(tuning->n - place) * sizeof *at);
+    choice *at = &tuning->choices[position];
+    memmove(at + 1, at, (size_t)(tuning->n - position) * sizeof *at);
     *at = new;
     tuning->n++;
     return LK_OK;
 }
 
-static lk_status refuse(const char *op, const char *problem, const char *implementation, const char *const *names,
-                        int n)
+static lk_status tuning_refuse(const char *op, const char *problem, const char *implementation,
+                               const char *const *names, int n)
 {
     char text[256] = "";
-    size_t used = 0;
-    for (int i = 0; i < n && used < sizeof text; i++)
-        used += (size_t)snprintf(text + used, sizeof text - used, "%s%s",
-                                 i == 0      ? ""
-                                 : i + 1 < n ? ", "
-                                             : " or ",
-                                 names[i]);
+    for (int i = 0; i < n; i++) {
+        lk__text_append(text, sizeof text, i == 0 ? "" : i + 1 < n ? ", " : " or ");
+        lk__text_append(text, sizeof text, names[i]);
+    }
     LK_FAIL(LK_ERR_ARGUMENT, "'%s' does not run %s %s: must be %s", implementation, op, problem, text);
 }
 
@@ -165,16 +153,16 @@ lk_status lk_tuning_set(lk_tuning *tuning, const char *op, const char *problem, 
         LK_FAIL(LK_ERR_ARGUMENT, "'%s': there is one implementation for every problem on devices of kind %s", op,
                 tuning->backend->kind);
     if (!tuning->backend->choices->list)
-        return put(tuning, op, problem, implementation);
+        return tuning_put(tuning, op, problem, implementation);
     LK_TRY(tuning->backend->choices->list(op, problem, names, &n));
     for (int i = 0; i < n; i++)
         if (strcmp(names[i], implementation) == 0)
-            return put(tuning, op, problem, names[i]);
-    return refuse(op, problem, implementation, names, n);
+            return tuning_put(tuning, op, problem, names[i]);
+    return tuning_refuse(op, problem, implementation, names, n);
 }
 
-/* Where a library chooses a tuning cannot tell it to; it says what a run had that this one is to be like. */
-static lk_status check_library_choice(const lk_call *call, const lk_call_choice *made)
+/* The library picks its own algorithm; a tuning can only require the recorded one. */
+static lk_status tuning_check_library_choice(const lk_call *call, const lk_call_choice *made)
 {
     const char *wanted = lk__tuning_find(call->tuning, made->op, made->problem);
     if (!wanted || strcmp(wanted, made->implementation) == 0)
@@ -192,8 +180,8 @@ lk_status lk__tuning_add_call(lk_tuning *tuning, const lk_call *call)
     if (!made.op)
         return LK_OK;
     if (!choices->list && call->tuning)
-        LK_TRY(check_library_choice(call, &made));
-    return put(tuning, made.op, made.problem, made.implementation);
+        LK_TRY(tuning_check_library_choice(call, &made));
+    return tuning_put(tuning, made.op, made.problem, made.implementation);
 }
 
 void lk__tuning_prefer(lk_tuning *tuning, const char *implementation)
@@ -205,11 +193,11 @@ void lk__tuning_prefer(lk_tuning *tuning, const char *implementation)
 
 const char *lk__tuning_find(const lk_tuning *tuning, const char *op, const char *problem)
 {
-    bool there;
-    int place = place_of(tuning, op, problem, &there);
-    if (there && !lk__tuning_was_used(tuning)) /* to its users a tuning does not change by being asked */
+    bool found;
+    int position = tuning_position(tuning, op, problem, &found);
+    if (found && !lk__tuning_was_used(tuning)) /* the tuning is const to its users, who do not see this flag change */
         atomic_store_explicit(&((lk_tuning *)(uintptr_t)tuning)->was_used, true, memory_order_relaxed);
-    return there ? tuning->choices[place].implementation : tuning->preferred;
+    return found ? tuning->choices[position].implementation : tuning->preferred;
 }
 
 bool lk__tuning_was_used(const lk_tuning *tuning)
@@ -238,7 +226,7 @@ void lk_tuning_visit(const lk_tuning *tuning, lk_implementation_fn visit, void *
         visit(user, tuning->choices[i].op, tuning->choices[i].problem, tuning->choices[i].implementation);
 }
 
-static void add_to_hash(void *user, const char *op, const char *problem, const char *implementation)
+static void tuning_add_to_hash(void *user, const char *op, const char *problem, const char *implementation)
 {
     uint64_t *hash = user;
     char line[LK_CHOICE_TEXT + 256];
@@ -249,6 +237,6 @@ static void add_to_hash(void *user, const char *op, const char *problem, const c
 uint64_t lk_tuning_hash(const lk_tuning *tuning)
 {
     uint64_t hash = XXH3_64bits(tuning->machine, strlen(tuning->machine));
-    lk_tuning_visit(tuning, add_to_hash, &hash);
+    lk_tuning_visit(tuning, tuning_add_to_hash, &hash);
     return hash;
 }

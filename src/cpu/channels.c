@@ -8,7 +8,7 @@
 
 lk_channels lk__channels_plain(int64_t images, int64_t channels, int64_t pixels)
 {
-    return (lk_channels){.groups = images * channels,
+    return (lk_channels){.planes = images * channels,
                          .pixels = pixels,
                          .lanes = 1,
                          .channels = channels,
@@ -20,7 +20,7 @@ lk_channels lk__channels_plain(int64_t images, int64_t channels, int64_t pixels)
 lk_channels lk__channels_blocked(int64_t images, int64_t channels, int64_t pixels, int64_t block)
 {
     int64_t blocks = (channels + block - 1) / block;
-    return (lk_channels){.groups = images * blocks,
+    return (lk_channels){.planes = images * blocks,
                          .pixels = pixels,
                          .lanes = block,
                          .channels = channels,
@@ -31,7 +31,7 @@ lk_channels lk__channels_blocked(int64_t images, int64_t channels, int64_t pixel
 
 lk_channels lk__channels_last(int64_t images, int64_t channels, int64_t pixels)
 {
-    return (lk_channels){.groups = 1,
+    return (lk_channels){.planes = 1,
                          .pixels = images * pixels,
                          .lanes = channels,
                          .channels = channels,
@@ -43,7 +43,7 @@ lk_channels lk__channels_last(int64_t images, int64_t channels, int64_t pixels)
 lk_channels lk__channels_lanes(int64_t images, int64_t channels, int64_t pixels, int64_t lanes)
 {
     int64_t last = images % lanes;
-    return (lk_channels){.groups = (images + lanes - 1) / lanes,
+    return (lk_channels){.planes = (images + lanes - 1) / lanes,
                          .pixels = pixels,
                          .lanes = channels * lanes,
                          .channels = channels,
@@ -57,15 +57,16 @@ int64_t lk__channels_entries(const lk_channels *shape)
     return shape->rows * shape->lanes;
 }
 
-/* Where lanes are images only the last group has a row of its own; otherwise rows take turns. */
-static int64_t first_entry(const lk_channels *shape, int64_t group)
+/* Returns the first entry of a plane. If lanes are images only the last plane has a row of its own; otherwise the
+ * planes go through the rows in turn. */
+static int64_t first_entry(const lk_channels *shape, int64_t plane)
 {
     bool images = shape->lanes_a_channel > 1;
-    int64_t row = images ? (group == shape->groups - 1 ? shape->rows - 1 : 0) : group % shape->rows;
+    int64_t row = images ? (plane == shape->planes - 1 ? shape->rows - 1 : 0) : plane % shape->rows;
     return row * shape->lanes;
 }
 
-/* -1: padding. */
+/* Returns the channel of an entry, -1 for padding. */
 static int64_t channel_of(const lk_channels *shape, int64_t entry)
 {
     int64_t image = entry % shape->lanes_a_channel;
@@ -100,7 +101,7 @@ void lk__channels_fold(const lk_channels *shape, const double *table, double *va
 
 enum { WIDTH = 8, HALF = 4 };
 
-/* No alignment is asked for: plain tensors may lie in a caller's memory. */
+/* The vectors need no alignment: a row-major tensor may lie in memory of a caller. */
 typedef float floats __attribute__((vector_size(HALF * sizeof(float)), aligned(sizeof(float)), may_alias));
 typedef int32_t masks __attribute__((vector_size(HALF * sizeof(int32_t)), aligned(sizeof(int32_t)), may_alias));
 typedef double doubles __attribute__((vector_size(HALF * sizeof(double)), aligned(sizeof(double)), may_alias));
@@ -113,14 +114,14 @@ typedef struct wide { /* eight doubles */
     doubles low, high;
 } wide;
 
-/* What a loop reads and writes, element by element at one place in all of them. What is NULL takes no part: to each
- * body that is a constant. */
+/* The operands of a loop, which uses the same offset in all of them. One that is NULL is not used; each body knows this
+ * at compile time. */
 typedef struct operands {
     const float *x, *z;
-    const float *where; /* x counts as 0 where this is not above 0 */
-    const float *added; /* to the rounded result */
-    bool rectified;     /* the result is */
-    float *kept;        /* x as it counts */
+    const float *where; /* x is taken as 0 unless this is above 0 */
+    const float *added; /* added to the rounded result */
+    bool rectified;     /* relu is applied to the result */
+    float *kept;        /* receives x with these zeros */
     float *y;           /* the result */
 } operands;
 
@@ -165,7 +166,7 @@ LK_BODY floats keep_where(floats x, floats where)
     return (floats)((masks)x & (masks)(where > (floats){0}));
 }
 
-/* NaN stays. */
+/* relu; NaN stays NaN. */
 LK_BODY floats rectify(floats x)
 {
     return (floats)((masks)x & ~(masks)(x <= (floats){0}));
@@ -199,7 +200,7 @@ LK_BODY void store_result(const operands *o, int64_t at, const wide *value)
     store_floats(o->y + at, &y);
 }
 
-/* sum += x, product += x z. */
+/* Adds x to sum and x z to product. */
 LK_BODY void accumulate(wide *sum, wide *product, const operands *o, int64_t at)
 {
     narrow x, z;
@@ -216,7 +217,7 @@ LK_BODY void accumulate(wide *sum, wide *product, const operands *o, int64_t at)
     product->high += a.high * b.high;
 }
 
-/* Eight lanes at `stride` from pixel to pixel. Even and odd pixels have sums of their own, which hides the latency of
+/* Sums eight lanes; pixels are `stride` apart. Even and odd pixels are summed separately to hide the latency of
  * additions. */
 LK_BODY void sums_of_eight(const operands *o, int64_t at, int64_t pixels, int64_t stride, double *first, double *second)
 {
@@ -263,7 +264,7 @@ LK_BODY void affine_of_eight(const operands *o, int64_t at, int64_t pixels, int6
 
 /* --- one element -------------------------------------------------------------------------------------------------- */
 
-/* Both are read in any case, or a loop over lanes cannot be vectorised. */
+/* Both operands are read unconditionally, or a loop over lanes cannot be vectorized. */
 LK_BODY float x_of(const operands *o, int64_t at)
 {
     float x = o->x[at];
@@ -285,7 +286,7 @@ LK_BODY float result_of(const operands *o, int64_t at, double a, double b, doubl
 
 /* --- runs of one channel ------------------------------------------------------------------------------------------ */
 
-/* Element i goes to sum i % 8, also where no vector is filled. */
+/* Adds element i to sum i % 8, also in the last vector that is not full. */
 LK_BODY void sums_of_run(const operands *o, int64_t at, int64_t n, double *first, double *second)
 {
     double sum[WIDTH] = {0}, product[WIDTH] = {0};
@@ -321,7 +322,7 @@ LK_BODY void affine_of_run(const operands *o, int64_t at, int64_t n, double a, d
         o->y[i] = result_of(o, i, a, b, c);
 }
 
-/* --- any number of lanes: constants and sums stay in memory ------------------------------------------------------- */
+/* --- any number of lanes, with constants and sums in memory ------------------------------------------------------- */
 
 LK_BODY void sums_of_lanes(const operands *o, int64_t at, int64_t pixels, int64_t lanes, double *first, double *second,
                            float *kept)
@@ -348,12 +349,12 @@ LK_BODY void affine_of_lanes(const operands *o, int64_t at, int64_t pixels, int6
     }
 }
 
-/* --- all groups --------------------------------------------------------------------------------------------------- */
+/* --- all planes --------------------------------------------------------------------------------------------------- */
 
 LK_BODY void sums_body(const lk_channels *shape, const operands *o, double *first, double *second)
 {
     int64_t lanes = shape->lanes, size = shape->pixels * lanes;
-    for (int64_t g = 0; g < shape->groups; g++) {
+    for (int64_t g = 0; g < shape->planes; g++) {
         int64_t at = g * size, entry = first_entry(shape, g);
         if (lanes == 1)
             sums_of_run(o, at, size, first + entry, second + entry);
@@ -367,7 +368,7 @@ LK_BODY void sums_body(const lk_channels *shape, const operands *o, double *firs
 LK_BODY void affine_body(const lk_channels *shape, const operands *o, const double *a, const double *b, const double *c)
 {
     int64_t lanes = shape->lanes, size = shape->pixels * lanes;
-    for (int64_t g = 0; g < shape->groups; g++) {
+    for (int64_t g = 0; g < shape->planes; g++) {
         int64_t at = g * size, entry = first_entry(shape, g);
         const double *bs = o->z ? b + entry : NULL;
         if (lanes == 1)
@@ -398,7 +399,7 @@ LK_BODY void affine_of_work(const work *w, operands o)
     affine_body(w->shape, &o, w->a, w->b, w->c);
 }
 
-/* An operand that is absent, or the same as the other, is a constant to each body. */
+/* For each body it is a constant which operands are absent or the same. */
 LK_BODY void work_body(const work *w)
 {
     const float *x = w->x, *z = w->z, *where = w->where;
@@ -443,7 +444,7 @@ static void work_anywhere(const work *w)
     work_body(w);
 }
 
-static void run(const work *w)
+static void run_work(const work *w)
 {
     if (lk__has_avx2())
         work_avx2(w);
@@ -456,7 +457,7 @@ static void run_sums(const work *w)
     size_t bytes = (size_t)lk__channels_entries(w->shape) * sizeof *w->first;
     memset(w->first, 0, bytes);
     memset(w->second, 0, bytes);
-    run(w);
+    run_work(w);
 }
 
 void lk__channels_sums(const lk_channels *shape, const float *x, const float *z, double *first, double *second)
@@ -480,23 +481,24 @@ void lk__channels_sums_where(const lk_channels *shape, const float *where, const
 
 void lk__channels_affine(const lk_channels *shape, const float *x, const double *a, const double *c, float *y)
 {
-    run(&(work){.kind = AFFINE, .shape = shape, .x = x, .a = a, .c = c, .y = y});
+    run_work(&(work){.kind = AFFINE, .shape = shape, .x = x, .a = a, .c = c, .y = y});
 }
 
 void lk__channels_affine2(const lk_channels *shape, const float *x, const float *z, const double *a, const double *b,
                           const double *c, float *y)
 {
-    run(&(work){.kind = AFFINE2, .shape = shape, .x = x, .z = z, .a = a, .b = b, .c = c, .y = y});
+    run_work(&(work){.kind = AFFINE2, .shape = shape, .x = x, .z = z, .a = a, .b = b, .c = c, .y = y});
 }
 
 void lk__channels_affine2_where(const lk_channels *shape, const float *where, const float *x, const float *z,
                                 const double *a, const double *b, const double *c, float *y)
 {
-    run(&(work){.kind = AFFINE2_WHERE, .shape = shape, .x = x, .z = z, .where = where, .a = a, .b = b, .c = c, .y = y});
+    run_work(
+        &(work){.kind = AFFINE2_WHERE, .shape = shape, .x = x, .z = z, .where = where, .a = a, .b = b, .c = c, .y = y});
 }
 
 void lk__channels_affine_relu(const lk_channels *shape, const float *x, const float *z, const double *a,
                               const double *c, float *y)
 {
-    run(&(work){.kind = z ? ADD_RELU : RELU, .shape = shape, .x = x, .z = z, .a = a, .c = c, .y = y});
+    run_work(&(work){.kind = z ? ADD_RELU : RELU, .shape = shape, .x = x, .z = z, .a = a, .c = c, .y = y});
 }

@@ -1,5 +1,6 @@
 /* Sums over channels and affine functions: the same numbers in every layout. */
 #include "cpu/channels.h"
+
 #include "cpu/layouts_testing.h"
 
 #include <math.h>
@@ -27,7 +28,7 @@ static int64_t count_of(test_shape s)
     return s.images * s.channels * s.pixels;
 }
 
-/* Numbers with a mean that is large against their deviation. */
+/* Numbers with a mean that is large compared with their deviation. */
 static float *numbers(int64_t count, int seed)
 {
     float *x = malloc((size_t)count * sizeof *x);
@@ -84,7 +85,7 @@ static void set_constants(test_shape s, double *a, double *b, double *c)
     }
 }
 
-/* What each element has to be: rounded once. */
+/* The expected elements, rounded once. */
 static float *expected_affine(test_shape s, const float *x, const float *z)
 {
     double a[MOST_ENTRIES], b[MOST_ENTRIES], c[MOST_ENTRIES];
@@ -136,7 +137,7 @@ static void affine_functions_have_the_same_bits_everywhere(void **state)
 
 /* --- with a relu -------------------------------------------------------------------------------------------------- */
 
-/* Of either sign, some of them 0. */
+/* Numbers of both signs, some of them 0. */
 static float *signed_numbers(int64_t count, int seed)
 {
     float *x = numbers(count, seed);
@@ -193,7 +194,7 @@ static void relu_has_the_bits_of_separate_steps(void **state)
         }
 }
 
-/* Sums and affine functions of x where `where` is above 0 are those of an x that is 0 elsewhere, bit for bit. */
+/* Masking by `where` gives, bit for bit, the results for an x with zeros where `where` is not above 0. */
 static void expect_where(test_layout layout, test_shape s, const float *where, const float *x, const float *z)
 {
     lk_channels shape = shape_in(layout, s);

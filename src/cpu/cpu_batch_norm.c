@@ -1,7 +1,6 @@
-/* Batch normalisation, also with the residual and the relu behind it, its gradients, and sums over channels, on
- * channels.h' loops. All are sums over a channel and
- * then an affine function of x and dy with constants for each channel, so they read memory once or twice and keep the
- * layout that they find. */
+/* Batch normalization, with or without the residual and the relu that follow, its gradients, and sums over channels, on
+ * the loops of channels.h. Each is a sum over a channel, then an affine function of x and dy with constants for each
+ * channel, so it reads memory once or twice and keeps the layout that it finds. */
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "cpu/cpu_channels.h"
@@ -11,10 +10,10 @@
 
 #include <math.h>
 
-/* An operator's memory. Tables hold sums first and then the constants of the affine function. */
+/* The memory of an operator. The tables hold first sums and then the constants of the affine function. */
 typedef struct frame {
     lk_channels shape;
-    double *mean, *inverse; /* of the deviation, with epsilon */
+    double *mean, *inverse; /* 1 / deviation, with epsilon */
     double *first, *second; /* sums over a channel */
     double *a, *b, *c;      /* constants */
     double *const *tables;
@@ -38,7 +37,7 @@ static void set_frame(frame *f, const lk_tensor *x, dnnl_format_tag_t tag, float
 
 /* --- statistics --------------------------------------------------------------------------------------------------- */
 
-/* Element (row, c) of sums: f64 [2, C] with any strides. */
+/* Returns element (row, c) of sums: f64 [2, C] with any strides. */
 static double sum_at(const lk_tensor *sums, int row, int64_t c)
 {
     return ((const double *)lk__data(sums))[row * sums->strides[0] + c * sums->strides[1]];
@@ -50,8 +49,8 @@ static void set_moments(frame *f, int64_t c, double mean, double variance, doubl
     f->inverse[c] = 1 / sqrt(variance + epsilon);
 }
 
-/* Rounding may leave less than nothing of the variance; NaN stays. */
-static void moments_of_sums(frame *f, const lk_call *call, const lk_tensor *sums)
+/* Rounding may make the variance negative, which becomes 0; NaN stays NaN. */
+static void set_moments_of_sums(frame *f, const lk_call *call, const lk_tensor *sums)
 {
     const lk_batch_norm_attrs *attrs = LK_ATTRS(call, lk_batch_norm_attrs);
     for (int64_t c = 0; c < f->shape.channels; c++) {
@@ -61,7 +60,7 @@ static void moments_of_sums(frame *f, const lk_call *call, const lk_tensor *sums
     }
 }
 
-static void moments_given(frame *f, const lk_call *call, const float *mean, const float *variance)
+static void set_given_moments(frame *f, const lk_call *call, const float *mean, const float *variance)
 {
     double epsilon = LK_ATTRS(call, lk_batch_norm_attrs)->epsilon;
     for (int64_t c = 0; c < f->shape.channels; c++)
@@ -71,7 +70,7 @@ static void moments_given(frame *f, const lk_call *call, const float *mean, cons
 /* --- affine functions --------------------------------------------------------------------------------------------- */
 
 /* y = a x + c */
-static void apply(frame *f, const float *x, float *y)
+static void apply_affine(frame *f, const float *x, float *y)
 {
     lk__channels_spread(&f->shape, f->a, f->tables[0]);
     lk__channels_spread(&f->shape, f->c, f->tables[1]);
@@ -93,22 +92,22 @@ static void spread_three(frame *f)
     lk__channels_spread(&f->shape, f->c, f->tables[2]);
 }
 
-/* first, second: sums over each channel of what the tables have for entries. */
-static void fold(frame *f)
+/* Sets first and second to the sums over the tables' entries of each channel. */
+static void fold_sums(frame *f)
 {
     lk__channels_fold(&f->shape, f->tables[0], f->first);
     lk__channels_fold(&f->shape, f->tables[1], f->second);
 }
 
-/* first = sum of x, second = sum of x z, over each channel. */
-static void add_up(frame *f, const float *x, const float *z)
+/* Sets first = sum of x, second = sum of x z, over each channel. */
+static void sum_channels(frame *f, const float *x, const float *z)
 {
     lk__channels_sums(&f->shape, x, z, f->tables[0], f->tables[1]);
-    fold(f);
+    fold_sums(f);
 }
 
-/* a x + c = gamma (x - mean) inverse + beta */
-static void set_normalisation(frame *f, const lk_converted *in)
+/* Sets a and c so that a x + c = gamma (x - mean) inverse + beta. */
+static void set_normalization(frame *f, const lk_converted *in)
 {
     const float *gamma = in[1].data, *beta = in[2].data;
     for (int64_t c = 0; c < f->shape.channels; c++) {
@@ -117,21 +116,21 @@ static void set_normalisation(frame *f, const lk_converted *in)
     }
 }
 
-static void normalise(frame *f, const lk_call *call, const lk_converted *in)
+static void normalize_channels(frame *f, const lk_call *call, const lk_converted *in)
 {
-    set_normalisation(f, in);
-    apply(f, in[0].data, call->out[0]->storage->data);
+    set_normalization(f, in);
+    apply_affine(f, in[0].data, call->out[0]->storage->data);
 }
 
-static void normalise_act(frame *f, const lk_call *call, const lk_converted *in, const float *residual)
+static void normalize_channels_act(frame *f, const lk_call *call, const lk_converted *in, const float *residual)
 {
-    set_normalisation(f, in);
+    set_normalization(f, in);
     apply_relu(f, in[0].data, residual, call->out[0]->storage->data);
 }
 
 /* --- preparing ---------------------------------------------------------------------------------------------------- */
 
-/* The n activations that come first, and, where it is one, the first output, are in layout `tag`. */
+/* Asks for layout `tag` for the first n inputs, which are activations, and, if `output`, for the first output. */
 static lk_status prepare_in(const lk_call *call, lk_prepared *prepared, dnnl_format_tag_t tag, int n, bool output)
 {
     lk_shape shape = call->in[0]->shape;
@@ -141,49 +140,44 @@ static lk_status prepare_in(const lk_call *call, lk_prepared *prepared, dnnl_for
     return output ? lk__layout_tagged(shape, LK_F32, tag, &prepared->layouts_out[0]) : LK_OK;
 }
 
-static dnnl_format_tag_t working_tag(const lk_call *call, int like)
-{
-    return call->free_layout ? lk__tag_of(call->in[like]) : dnnl_nchw;
-}
-
-static lk_status prepare_sums(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+static lk_status norm_prepare_sums(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
     return prepare_in(call, prepared, lk__tag_of(call->in[0]), 1, false);
 }
 
-static lk_status prepare_forward(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+static lk_status norm_prepare_forward(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
-    return prepare_in(call, prepared, working_tag(call, 0), 1, true);
+    return prepare_in(call, prepared, lk__own_tag(call, call->in[0]), 1, true);
 }
 
-/* dx goes to whatever made x, so x's layout is the one that is wanted next. */
-static lk_status prepare_backward(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+/* dx goes to the operator that made x, so x's layout suits it best. */
+static lk_status norm_prepare_backward(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
-    return prepare_in(call, prepared, working_tag(call, 1), 2, true);
+    return prepare_in(call, prepared, lk__own_tag(call, call->in[1]), 2, true);
 }
 
-/* The residual comes last. */
-static lk_status prepare_act(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+/* The residual is the last input. */
+static lk_status norm_prepare_act(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     int last = call->n_in - 1;
-    LK_TRY(prepare_forward(cpu, call, prepared));
+    LK_TRY(norm_prepare_forward(cpu, call, prepared));
     prepared->layouts_in[last] = call->in[last] ? prepared->layouts_in[0] : NULL;
     return LK_OK;
 }
 
-static lk_status prepare_act_backward(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+static lk_status norm_prepare_act_backward(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
-    LK_TRY(prepare_in(call, prepared, working_tag(call, 2), 3, true));
+    LK_TRY(prepare_in(call, prepared, lk__own_tag(call, call->in[2]), 3, true));
     if (call->n_out == 4)
         prepared->layouts_out[3] = prepared->layouts_out[0];
     return LK_OK;
 }
 
-static lk_status run(lk_call *call, lk_prepare_fn prepare, lk_own_fn compute)
+static lk_status norm_run(lk_call *call, lk_prepare_fn prepare, lk_own_fn compute)
 {
     lk_key key;
     if (lk__cpu_is_empty(call))
@@ -194,7 +188,7 @@ static lk_status run(lk_call *call, lk_prepare_fn prepare, lk_own_fn compute)
 
 /* --- channel_sums ------------------------------------------------------------------------------------------------- */
 
-static void store_sums(const frame *f, lk_tensor *out)
+static void store_channel_sums(const frame *f, lk_tensor *out)
 {
     double *sums = out->storage->data;
     for (int64_t c = 0; c < f->shape.channels; c++) {
@@ -207,13 +201,13 @@ static void compute_channel_sums(lk_call *call, const lk_converted *in, float *s
 {
     frame f;
     set_frame(&f, call->in[0], lk__tag_of(call->in[0]), scratch);
-    add_up(&f, in[0].data, in[0].data);
-    store_sums(&f, call->out[0]);
+    sum_channels(&f, in[0].data, in[0].data);
+    store_channel_sums(&f, call->out[0]);
 }
 
 lk_status lk__cpu_channel_sums(lk_call *call)
 {
-    return run(call, prepare_sums, compute_channel_sums);
+    return norm_run(call, norm_prepare_sums, compute_channel_sums);
 }
 
 static void compute_channel_sums_grad(lk_call *call, const lk_converted *in, float *scratch)
@@ -225,92 +219,92 @@ static void compute_channel_sums_grad(lk_call *call, const lk_converted *in, flo
         f.a[c] = 2 * sum_at(dsums, 1, c);
         f.c[c] = sum_at(dsums, 0, c);
     }
-    apply(&f, in[0].data, dx->storage->data);
+    apply_affine(&f, in[0].data, dx->storage->data);
 }
 
 lk_status lk__cpu_channel_sums_grad(lk_call *call)
 {
-    return run(call, prepare_forward, compute_channel_sums_grad);
+    return norm_run(call, norm_prepare_forward, compute_channel_sums_grad);
 }
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
-/* The moments of x, whose sums are the second output. */
+/* Computes the moments of x; its sums are the second output. */
 static void own_moments(frame *f, lk_call *call, const lk_converted *in, float *scratch)
 {
     set_frame(f, call->out[0], lk__tag_of(call->out[0]), scratch);
-    add_up(f, in[0].data, in[0].data);
-    store_sums(f, call->out[1]);
-    moments_of_sums(f, call, call->out[1]);
+    sum_channels(f, in[0].data, in[0].data);
+    store_channel_sums(f, call->out[1]);
+    set_moments_of_sums(f, call, call->out[1]);
 }
 
 static void compute_batch_norm(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
     own_moments(&f, call, in, scratch);
-    normalise(&f, call, in);
+    normalize_channels(&f, call, in);
 }
 
 lk_status lk__cpu_batch_norm(lk_call *call)
 {
-    return run(call, prepare_forward, compute_batch_norm);
+    return norm_run(call, norm_prepare_forward, compute_batch_norm);
 }
 
 static void compute_batch_norm_with(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
-    moments_of_sums(&f, call, call->in[3]);
-    normalise(&f, call, in);
+    set_moments_of_sums(&f, call, call->in[3]);
+    normalize_channels(&f, call, in);
 }
 
 lk_status lk__cpu_batch_norm_with(lk_call *call)
 {
-    return run(call, prepare_forward, compute_batch_norm_with);
+    return norm_run(call, norm_prepare_forward, compute_batch_norm_with);
 }
 
 static void compute_batch_norm_inference(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
-    moments_given(&f, call, in[3].data, in[4].data);
-    normalise(&f, call, in);
+    set_given_moments(&f, call, in[3].data, in[4].data);
+    normalize_channels(&f, call, in);
 }
 
 lk_status lk__cpu_batch_norm_inference(lk_call *call)
 {
-    return run(call, prepare_forward, compute_batch_norm_inference);
+    return norm_run(call, norm_prepare_forward, compute_batch_norm_inference);
 }
 
 static void compute_batch_norm_act(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
     own_moments(&f, call, in, scratch);
-    normalise_act(&f, call, in, in[3].data);
+    normalize_channels_act(&f, call, in, in[3].data);
 }
 
 lk_status lk__cpu_batch_norm_act(lk_call *call)
 {
-    return run(call, prepare_act, compute_batch_norm_act);
+    return norm_run(call, norm_prepare_act, compute_batch_norm_act);
 }
 
 static void compute_batch_norm_inference_act(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
-    moments_given(&f, call, in[3].data, in[4].data);
-    normalise_act(&f, call, in, in[5].data);
+    set_given_moments(&f, call, in[3].data, in[4].data);
+    normalize_channels_act(&f, call, in, in[5].data);
 }
 
 lk_status lk__cpu_batch_norm_inference_act(lk_call *call)
 {
-    return run(call, prepare_act, compute_batch_norm_inference_act);
+    return norm_run(call, norm_prepare_act, compute_batch_norm_inference_act);
 }
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
 
-/* dgamma = sum of dy (x - mean) inverse, dbeta = sum of dy, from the sums of dy and of dy x; they stay in f->second and
- * f->first too. */
+/* Stores dgamma = sum of dy (x - mean) inverse and dbeta = sum of dy, computed from the sums of dy and of dy x. They
+ * stay in f->second and f->first too. */
 static void store_parameter_gradients(frame *f, const lk_call *call)
 {
     float *dgamma = call->out[1]->storage->data, *dbeta = call->out[2]->storage->data;
@@ -323,11 +317,11 @@ static void store_parameter_gradients(frame *f, const lk_call *call)
 
 static void parameter_gradients(frame *f, const lk_call *call, const lk_converted *in)
 {
-    add_up(f, in[0].data, in[1].data);
+    sum_channels(f, in[0].data, in[1].data);
     store_parameter_gradients(f, call);
 }
 
-/* a dy + b x + c = gamma inverse (dy - dbeta / count - (x - mean) inverse dgamma / count) */
+/* Sets a, b and c so that a dy + b x + c = gamma inverse (dy - dbeta / count - (x - mean) inverse dgamma / count). */
 static void set_input_gradient(frame *f, const lk_call *call, const float *gamma)
 {
     double count = (double)LK_ATTRS(call, lk_batch_norm_attrs)->count;
@@ -344,7 +338,7 @@ static void compute_batch_norm_grad(lk_call *call, const lk_converted *in, float
     frame f;
     const float *dy = in[0].data, *x = in[1].data;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
-    moments_of_sums(&f, call, call->in[3]);
+    set_moments_of_sums(&f, call, call->in[3]);
     parameter_gradients(&f, call, in);
     set_input_gradient(&f, call, in[2].data);
     lk__channels_affine2(&f.shape, dy, x, f.tables[0], f.tables[1], f.tables[2], call->out[0]->storage->data);
@@ -352,11 +346,11 @@ static void compute_batch_norm_grad(lk_call *call, const lk_converted *in, float
 
 lk_status lk__cpu_batch_norm_grad(lk_call *call)
 {
-    return run(call, prepare_backward, compute_batch_norm_grad);
+    return norm_run(call, norm_prepare_backward, compute_batch_norm_grad);
 }
 
-/* dy counts where y is above 0. The residual's gradient is dy as it counts: with one it is written along with the sums,
- * and then read in place of dy and y. */
+/* dy is taken as 0 unless y is above 0. That masked dy is the gradient of the residual: if there is one, it is written
+ * along with the sums, and then read instead of dy and y. */
 static void compute_batch_norm_act_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
@@ -364,9 +358,9 @@ static void compute_batch_norm_act_grad(lk_call *call, const lk_converted *in, f
     float *dx = call->out[0]->storage->data, *dresidual = call->n_out == 4 ? call->out[3]->storage->data : NULL;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
     double *const *t = f.tables;
-    moments_of_sums(&f, call, call->in[4]);
+    set_moments_of_sums(&f, call, call->in[4]);
     lk__channels_sums_where(&f.shape, y, dy, x, t[0], t[1], dresidual);
-    fold(&f);
+    fold_sums(&f);
     store_parameter_gradients(&f, call);
     set_input_gradient(&f, call, in[3].data);
     if (dresidual)
@@ -377,10 +371,10 @@ static void compute_batch_norm_act_grad(lk_call *call, const lk_converted *in, f
 
 lk_status lk__cpu_batch_norm_act_grad(lk_call *call)
 {
-    return run(call, prepare_act_backward, compute_batch_norm_act_grad);
+    return norm_run(call, norm_prepare_act_backward, compute_batch_norm_act_grad);
 }
 
-/* dx = gamma inverse dy, where the statistics do not depend on x. */
+/* Computes dx = gamma inverse dy, for statistics that do not depend on x. */
 static void scale_by_gamma(frame *f, const lk_call *call, const lk_converted *in)
 {
     const float *gamma = in[2].data;
@@ -388,7 +382,7 @@ static void scale_by_gamma(frame *f, const lk_call *call, const lk_converted *in
         f->a[c] = (double)gamma[c] * f->inverse[c];
         f->c[c] = 0;
     }
-    apply(f, in[0].data, call->out[0]->storage->data);
+    apply_affine(f, in[0].data, call->out[0]->storage->data);
 }
 
 /* With n = count, mean = s1 / n and variance = s2 / n - mean^2:
@@ -399,7 +393,7 @@ static void compute_batch_norm_with_grad(lk_call *call, const lk_converted *in, 
     frame f;
     double count = (double)LK_ATTRS(call, lk_batch_norm_attrs)->count, *dsums = call->out[3]->storage->data;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
-    moments_of_sums(&f, call, call->in[3]);
+    set_moments_of_sums(&f, call, call->in[3]);
     parameter_gradients(&f, call, in);
     scale_by_gamma(&f, call, in);
     for (int64_t c = 0; c < f.shape.channels; c++) {
@@ -411,19 +405,19 @@ static void compute_batch_norm_with_grad(lk_call *call, const lk_converted *in, 
 
 lk_status lk__cpu_batch_norm_with_grad(lk_call *call)
 {
-    return run(call, prepare_backward, compute_batch_norm_with_grad);
+    return norm_run(call, norm_prepare_backward, compute_batch_norm_with_grad);
 }
 
 static void compute_batch_norm_inference_grad(lk_call *call, const lk_converted *in, float *scratch)
 {
     frame f;
     set_frame(&f, call->out[0], lk__tag_of(call->out[0]), scratch);
-    moments_given(&f, call, in[3].data, in[4].data);
+    set_given_moments(&f, call, in[3].data, in[4].data);
     parameter_gradients(&f, call, in);
     scale_by_gamma(&f, call, in);
 }
 
 lk_status lk__cpu_batch_norm_inference_grad(lk_call *call)
 {
-    return run(call, prepare_backward, compute_batch_norm_inference_grad);
+    return norm_run(call, norm_prepare_backward, compute_batch_norm_inference_grad);
 }

@@ -1,25 +1,27 @@
+/* bf16 operators by way of f32 stand-ins: see cpu_bf16.h. */
 #include "cpu/cpu_bf16.h"
 
+#include "base/bf16.h"
 #include "base/mem.h"
 #include "core/backend.h"
+#include "core/shape.h"
 #include "core/tensor.h"
-#include "base/bf16.h"
 #include "cpu/cpu.h"
-#include "cpu/cpu_convert.h"
-#include "cpu/cpu_state.h"
+#include "cpu/onednn/cpu_convert.h"
+#include "cpu/onednn/cpu_state.h"
 #include "ops/ops.h"
 
 /* --- stand-ins ---------------------------------------------------------------------------------------------------- */
 
-/* An f32 tensor in place of a bf16 one. Those of a call lie one after the other in memory that all calls use; a
- * kernel's layout that pads more than its place has room for brings memory of its own. */
+/* An f32 tensor that stands in for a bf16 one. The stand-ins of a call lie one after the other in the buffer of
+ * lk__cpu_wide. A kernel's layout that is larger than its slot gets memory from the allocator. */
 typedef struct stand_in {
     lk_tensor tensor;
     lk_storage storage;
 } stand_in;
 
-/* In place of `of`: row-major, without memory yet. */
-static void start(lk_device *device, const lk_tensor *of, stand_in *s)
+/* Makes the stand-in of `of`: row-major, without memory yet. */
+static void stand_in_start(lk_device *device, const lk_tensor *of, stand_in *s)
 {
     s->tensor = lk__tensor_alias(of);
     s->tensor.dtype = LK_F32;
@@ -29,29 +31,29 @@ static void start(lk_device *device, const lk_tensor *of, stand_in *s)
     s->storage = (lk_storage){.device = device, .bytes = (size_t)lk_tensor_count(of) * sizeof(float)};
 }
 
-static size_t room_for(const lk_tensor *x)
+static size_t stand_in_bytes(const lk_tensor *x)
 {
     const lk_layout *layout = x->storage->layout;
     size_t bytes = layout ? layout->bytes : (size_t)lk_tensor_count(x) * sizeof(float);
     return bytes / LK_ALIGNMENT * LK_ALIGNMENT + LK_ALIGNMENT;
 }
 
-/* Gives the stand-in of `of` its place; *memory moves on behind it. */
-static void take_place(const lk_tensor *of, stand_in *s, char **memory)
+/* Gives the stand-in of `of` its slot; *memory advances past it. */
+static void stand_in_take_slot(const lk_tensor *of, stand_in *s, char **memory)
 {
     s->storage.data = *memory;
-    s->storage.planned = room_for(of);
+    s->storage.planned = stand_in_bytes(of);
     *memory += s->storage.planned;
 }
 
-static void end(lk_device *device, stand_in *s)
+static void stand_in_free(lk_device *device, stand_in *s)
 {
     lk__allocator_put(device->allocator, s->storage.block);
     s->storage.block = NULL;
 }
 
-/* Elements from the first to the last, of a view that goes forward along every axis; else -1. */
-static int64_t span_of(const lk_tensor *x)
+/* Returns the number of elements from the first to the last of a view whose strides are all positive; otherwise -1. */
+static int64_t element_span(const lk_tensor *x)
 {
     int64_t last = 0;
     for (int i = 0; i < x->shape.ndim; i++) {
@@ -62,8 +64,8 @@ static int64_t span_of(const lk_tensor *x)
     return last + 1;
 }
 
-/* Row by row, of a view with any strides. */
-static void gather(const lk_tensor *x, float *to)
+/* Widens a view with any strides, in row-major order. */
+static void widen_gathered(const lk_tensor *x, float *to)
 {
     const uint16_t *from = lk__data(x);
     int64_t index[LK_MAX_DIMS] = {0};
@@ -82,11 +84,10 @@ static void gather(const lk_tensor *x, float *to)
     }
 }
 
-/* A view without gaps, transposed for instance, keeps its strides: its elements are widened in the order in which they
- * lie. */
-static void widen_plain(const lk_tensor *x, stand_in *s)
+/* A view without gaps, a transposed one for instance, keeps its strides: its elements are widened in memory order. */
+static void stand_in_widen_plain(const lk_tensor *x, stand_in *s)
 {
-    int64_t count = lk_tensor_count(x), span = span_of(x);
+    int64_t count = lk_tensor_count(x), span = element_span(x);
     if (count == 0)
         return;
     if (lk__tensor_is_dense(x) || span == count) {
@@ -94,25 +95,25 @@ static void widen_plain(const lk_tensor *x, stand_in *s)
         for (int i = 0; i < x->shape.ndim; i++)
             s->tensor.strides[i] = x->strides[i];
     } else {
-        gather(x, s->storage.data);
+        widen_gathered(x, s->storage.data);
     }
 }
 
-/* Padding is widened along, so it stays 0. */
-static void widen(lk_device *device, const lk_tensor *x, stand_in *s, char **memory)
+/* Makes the stand-in and widens x into it. Padding is widened too, so it stays 0. */
+static void stand_in_widen(lk_device *device, const lk_tensor *x, stand_in *s, char **memory)
 {
     const lk_layout *layout = x->storage->layout;
-    start(device, x, s);
-    take_place(x, s, memory);
+    stand_in_start(device, x, s);
+    stand_in_take_slot(x, s, memory);
     s->storage.layout = layout;
     if (layout)
         lk__bf16_widen(x->storage->data, s->storage.data, (int64_t)(layout->bytes / sizeof(float)));
     else
-        widen_plain(x, s);
+        stand_in_widen_plain(x, s);
 }
 
-/* Into `out`, in the layout that the kernel has given its stand-in. */
-static lk_status narrow(const stand_in *s, lk_tensor *out)
+/* Rounds a stand-in to `out`, in the layout that the kernel gave it. */
+static lk_status stand_in_round(const stand_in *s, lk_tensor *out)
 {
     const lk_layout *layout = s->storage.layout;
     if (!layout) {
@@ -133,39 +134,39 @@ static bool is_bf16(const lk_tensor *x)
     return x && x->dtype == LK_BF16;
 }
 
-static size_t room_for_all(lk_tensor *const *tensors, int n)
+static size_t all_stand_in_bytes(lk_tensor *const *tensors, int n)
 {
     size_t bytes = 0;
     for (int i = 0; i < n; i++)
         if (is_bf16(tensors[i]))
-            bytes += room_for(tensors[i]);
+            bytes += stand_in_bytes(tensors[i]);
     return bytes;
 }
 
-static lk_status run(lk_call *call, lk_call *wide, stand_in *in, stand_in *out)
+static lk_status run_on_stand_ins(lk_call *call, lk_call *wide, stand_in *in, stand_in *out)
 {
     lk_cpu *cpu = call->device->state;
-    LK_TRY(lk__cpu_wide(cpu, room_for_all(call->in, call->n_in) + room_for_all(call->out, call->n_out)));
+    LK_TRY(lk__cpu_wide(cpu, all_stand_in_bytes(call->in, call->n_in) + all_stand_in_bytes(call->out, call->n_out)));
     char *memory = cpu->wide;
     wide->dtype = LK_F32;
     wide->kernel = &lk__cpu_table.rows[call->op->id];
     for (int i = 0; i < call->n_in; i++) {
         if (!is_bf16(call->in[i]))
             continue;
-        widen(call->device, call->in[i], &in[i], &memory);
+        stand_in_widen(call->device, call->in[i], &in[i], &memory);
         wide->in[i] = &in[i].tensor;
     }
     for (int i = 0; i < call->n_out; i++) {
         if (!is_bf16(call->out[i]))
             continue;
-        start(call->device, call->out[i], &out[i]);
-        take_place(call->out[i], &out[i], &memory);
+        stand_in_start(call->device, call->out[i], &out[i]);
+        stand_in_take_slot(call->out[i], &out[i], &memory);
         wide->out[i] = &out[i].tensor;
     }
     LK_TRY(wide->kernel->run(wide));
     for (int i = 0; i < call->n_out; i++)
         if (is_bf16(call->out[i]))
-            LK_TRY(narrow(&out[i], call->out[i]));
+            LK_TRY(stand_in_round(&out[i], call->out[i]));
     return LK_OK;
 }
 
@@ -176,9 +177,9 @@ lk_status lk__cpu_run_bf16(lk_call *call)
     int n_out = call->n_out;
     for (int i = 0; i < n_out; i++)
         out[i].storage.block = NULL;
-    lk_status status = run(call, &wide, in, out);
+    lk_status status = run_on_stand_ins(call, &wide, in, out);
     for (int i = 0; i < n_out; i++)
-        end(call->device, &out[i]);
+        stand_in_free(call->device, &out[i]);
     return status;
 }
 
@@ -213,12 +214,12 @@ lk_status lk__cpu_cast_to_bf16(lk_call *call)
     const lk_layout *layout = call->free_layout ? call->in[0]->storage->layout : NULL;
     stand_in s;
     lk_converted x;
-    start(call->device, call->in[0], &s);
+    stand_in_start(call->device, call->in[0], &s);
     lk_status status = lk__cpu_as(call->device, call->in[0], layout, &x);
     s.storage.data = (void *)(uintptr_t)x.data;
     s.storage.layout = layout;
     if (status == LK_OK)
-        status = narrow(&s, call->out[0]);
+        status = stand_in_round(&s, call->out[0]);
     lk__cpu_as_end(call->device, &x);
     return status;
 }
@@ -227,9 +228,9 @@ static lk_status cast_by_stand_in(lk_call *call)
 {
     lk_cpu *cpu = call->device->state;
     stand_in s;
-    LK_TRY(lk__cpu_wide(cpu, room_for(call->in[0])));
+    LK_TRY(lk__cpu_wide(cpu, stand_in_bytes(call->in[0])));
     char *memory = cpu->wide;
-    widen(call->device, call->in[0], &s, &memory);
+    stand_in_widen(call->device, call->in[0], &s, &memory);
     LK_TRY(lk__output_plain(call->out[0]));
     return lk__cpu_convert(call->device, &s.tensor, NULL, lk__data(call->out[0]));
 }
@@ -252,7 +253,7 @@ lk_status lk__cpu_cast_from_bf16(lk_call *call)
     return cast_by_stand_in(call);
 }
 
-/* --- to the plain layout ------------------------------------------------------------------------------------------ */
+/* --- conversion to row-major -------------------------------------------------------------------------------------- */
 
 lk_status lk__cpu_bf16_to_plain(lk_device *device, const lk_tensor *x, void *plain)
 {
@@ -260,9 +261,9 @@ lk_status lk__cpu_bf16_to_plain(lk_device *device, const lk_tensor *x, void *pla
     int64_t count = lk_tensor_count(x);
     size_t bytes = (size_t)count * sizeof(float);
     stand_in in;
-    LK_TRY(lk__cpu_wide(cpu, room_for(x) + bytes));
+    LK_TRY(lk__cpu_wide(cpu, stand_in_bytes(x) + bytes));
     char *memory = cpu->wide;
-    widen(device, x, &in, &memory);
+    stand_in_widen(device, x, &in, &memory);
     LK_TRY(lk__cpu_convert(device, &in.tensor, NULL, memory));
     lk__bf16_round((const float *)(const void *)memory, plain, count);
     return LK_OK;

@@ -1,9 +1,12 @@
-/* Operators on bf16 give what they give on the widened operands, rounded: bit for bit, in every layout. */
+/* Operators on bf16 give the bits of the operators on the widened operands, rounded, in every layout. */
 #include "base/status.h"
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "lockstep/ops.h"
 #include "ops/ops.h"
+#include "ops/matmul.h"
+#include "ops/conv2d.h"
+#include "ops/reduce.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,7 +53,7 @@ static void expect_rounded(lk_tensor *have, lk_tensor *want, const char *what)
     expect_same_bits(have, lk_cast(want, LK_BF16), what);
 }
 
-/* Whether x's storage has a layout of its own once it has been written. */
+/* Returns whether x's storage has a private layout after it has been written. */
 static bool has_layout(lk_tensor *x)
 {
     assert_int_equal(lk_device_sync(device), LK_OK);
@@ -69,7 +72,7 @@ static const size sizes[] = {
     {"one image", 1, 16, 33, 5},
 };
 
-/* Each operator takes what the one before has left, in the layout in which it left it. */
+/* Each operator takes the result of the one before, in the layout that this one chose. */
 static void chain(const size *s)
 {
     lk_scope_begin();
@@ -105,7 +108,7 @@ static void keeps_layouts(void **state)
         chain(&sizes[i]);
 }
 
-/* Transposed, repeated, cut out: what a view shows, not what lies there. */
+/* Transposed, repeated and sliced views must be read through their strides. */
 static void reads_views(void **state)
 {
     (void)state;
@@ -152,7 +155,7 @@ static void f32_block_gradients(const size *s, lk_tensor *x)
     expect_same_bits(have[1], want[1], s->name);
 }
 
-/* Gradients of parameters, which are not rounded: the f32 operator's own. */
+/* Gradients of parameters are those of the f32 operator, without rounding. */
 static void f32_gradients(const size *s)
 {
     lk_scope_begin();
@@ -189,7 +192,7 @@ static void takes_no_elements(void **state)
     lk_scope_end();
 }
 
-/* Temporaries are given back: a second run needs no more memory than the first. */
+/* Temporaries are freed: a second run needs no more memory than the first. */
 static void gives_memory_back(void **state)
 {
     (void)state;

@@ -1,7 +1,8 @@
 #include "cpu/cpu_channels.h"
 
-#include "core/tensor.h"
 #include "base/avx2.h"
+#include "core/shape.h"
+#include "core/tensor.h"
 
 #include <stdio.h>
 

@@ -1,17 +1,17 @@
-/* channels.h' shapes of tensors, and the memory that a call needs for its tables. */
-#ifndef LK_CPU_CPU_CHANNELS_H
-#define LK_CPU_CPU_CHANNELS_H
+/* Describes tensors for channels.h, and lays out the memory that a call needs for its tables. */
+#pragma once
 
 #include "core/op.h"
 #include "cpu/channels.h"
-#include "cpu/cpu_prepared.h"
+#include "cpu/onednn/cpu_prepared.h"
 
-/* How x [N, C, …] lies in layout `tag`. */
+/* Describes x [N, C, ...] in layout `tag`. */
 lk_channels lk__channels_of(const lk_tensor *x, dnnl_format_tag_t tag);
 
 enum { LK_CHANNEL_VALUES = 7, LK_CHANNEL_TABLES = 3 };
 
-/* The scratch memory of a call: `values` have an element for each channel, `tables` one for each entry. */
+/* The scratch memory of a call. A `values` array has an element for each channel, a `tables` array one for each
+ * entry. */
 typedef struct lk_channel_memory {
     double *values[LK_CHANNEL_VALUES];
     double *tables[LK_CHANNEL_TABLES];
@@ -19,13 +19,8 @@ typedef struct lk_channel_memory {
 
 lk_channel_memory lk__channel_memory_of(const lk_channels *shape, float *scratch);
 
-/* Bytes of that memory. */
+/* Returns the bytes of that memory. */
 size_t lk__channel_memory_bytes(const lk_channels *shape);
 
-/* dbias[c] = the sum of dy over channel c. scratch: such memory. */
-void lk__cpu_bias_sums(const lk_channels *shape, const float *dy, float *dbias, float *scratch);
-
-/* Sets problem, implementation and scratch_bytes of a call whose activations are like x, in layout `tag`. */
+/* Sets problem, implementation and scratch_bytes of a call on activations of the shape of x, in layout `tag`. */
 void lk__channels_describe(lk_prepared *prepared, const lk_tensor *x, dnnl_format_tag_t tag);
-
-#endif

@@ -1,18 +1,21 @@
+/* The alternatives for convolutions, and the choice among them: see cpu_choice.h. */
 #include "cpu/cpu_choice.h"
 
 #include "base/status.h"
 #include "core/tuning.h"
-#include "cpu/cpu_block_conv.h"
+#include "cpu/blocks/cpu_block_act.h"
+#include "cpu/blocks/cpu_block_conv.h"
 #include "cpu/cpu_kernels.h"
-#include "cpu/cpu_lanes.h"
-#include "cpu/cpu_lanes_winograd.h"
-#include "cpu/cpu_prepared.h"
-#include "cpu/dnnl_compat.h"
+#include "cpu/lanes/cpu_lanes.h"
+#include "cpu/lanes/cpu_lanes_block.h"
+#include "cpu/lanes/cpu_lanes_winograd.h"
+#include "cpu/onednn/cpu_prepared.h"
+#include "cpu/onednn/dnnl_compat.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* --- when --------------------------------------------------------------------------------------------------------- */
+/* --- whether an alternative suits --------------------------------------------------------------------------------- */
 
 static bool lanes_take(const lk_conv_problem *p)
 {
@@ -24,12 +27,12 @@ static bool lanes_are_worth(const lk_conv_problem *p)
     return lk__cpu_lanes_want_conv(p->x, p->w, &p->attrs.conv);
 }
 
-static bool lanes_winograd_takes(const lk_conv_problem *p)
+static bool choice_lanes_winograd_takes(const lk_conv_problem *p)
 {
     return lanes_take(p) && lk__cpu_lanes_winograd_takes(p);
 }
 
-static bool lanes_winograd_is_worth(const lk_conv_problem *p)
+static bool choice_lanes_winograd_is_worth(const lk_conv_problem *p)
 {
     return lanes_are_worth(p) && lk__cpu_lanes_winograd_is_worth(p);
 }
@@ -44,14 +47,14 @@ static bool blocks_winograd_is_worth(const lk_conv_problem *p)
     return lk__cpu_lanes_want_block(p) && lk__cpu_lanes_winograd_is_worth(p);
 }
 
-static bool direct_takes(const lk_conv_problem *p)
+static bool choice_direct_takes(const lk_conv_problem *p)
 {
     return lk__cpu_blocks_take_conv(p->x, p->w, &p->attrs.conv);
 }
 
-static bool winograd_takes(const lk_conv_problem *p)
+static bool choice_winograd_takes(const lk_conv_problem *p)
 {
-    return direct_takes(p) && lk__cpu_winograd_takes(p);
+    return choice_direct_takes(p) && lk__cpu_winograd_takes(p);
 }
 
 static bool winograd_takes_act(const lk_conv_problem *p)
@@ -59,7 +62,7 @@ static bool winograd_takes_act(const lk_conv_problem *p)
     return lk__cpu_blocks_take_act(p) && lk__cpu_winograd_takes(p);
 }
 
-/* --- tables: in the order in which the built-in choice looks ------------------------------------------------------ */
+/* --- tables, in the order in which the built-in choice tries them ------------------------------------------------- */
 
 static const char *winograd_name(void)
 {
@@ -85,8 +88,8 @@ static const char *apart_name(void)
 #define CONVOLUTION(direction)                                        \
     {                                                                 \
         {.name = lk__cpu_lanes_winograd_name,                         \
-         .takes = lanes_winograd_takes,                               \
-         .is_worth = lanes_winograd_is_worth,                         \
+         .takes = choice_lanes_winograd_takes,                        \
+         .is_worth = choice_lanes_winograd_is_worth,                  \
          .in_points = true,                                           \
          .rounds_more = true,                                         \
          .needs_layout = true,                                        \
@@ -98,14 +101,14 @@ static const char *apart_name(void)
              .run = lk__cpu_lanes_##direction},                       \
             {.name = winograd_name,                                   \
              .block = lk__block_winograd,                             \
-             .takes = winograd_takes,                                 \
+             .takes = choice_winograd_takes,                          \
              .is_worth = lk__cpu_winograd_is_worth,                   \
              .rounds_more = true,                                     \
              .needs_layout = true,                                    \
              .run = lk__cpu_block_##direction},                       \
             {.name = direct_name,                                     \
              .block = lk__block_direct,                               \
-             .takes = direct_takes,                                   \
+             .takes = choice_direct_takes,                            \
              .is_worth = lk__cpu_direct_is_worth,                     \
              .needs_layout = true,                                    \
              .run = lk__cpu_block_##direction},                       \
@@ -154,24 +157,26 @@ static const lk_alternative *table_of(int op, int *n)
 
 /* --- choosing ----------------------------------------------------------------------------------------------------- */
 
-static bool takes(const lk_alternative *row, const lk_conv_problem *problem, bool free_layout)
+static bool alternative_takes(const lk_alternative *row, const lk_conv_problem *problem, bool free_layout)
 {
     return (free_layout || !row->needs_layout) && (!row->takes || row->takes(problem));
 }
 
-static const lk_alternative *built_in(const lk_conv_problem *problem, lk_algorithms algorithms, bool free_layout)
+static const lk_alternative *built_in_alternative(const lk_conv_problem *problem, lk_algorithms algorithms,
+                                                  bool free_layout)
 {
     int n;
     const lk_alternative *row = table_of(problem->op, &n);
     for (;; row++) {
         bool allowed = algorithms == LK_ALGORITHMS_FAST || !row->rounds_more;
-        if (allowed && takes(row, problem, free_layout) && (!row->is_worth || row->is_worth(problem)))
+        if (allowed && alternative_takes(row, problem, free_layout) && (!row->is_worth || row->is_worth(problem)))
             return row;
     }
 }
 
-/* NULL: the tuning says nothing that the call could follow. */
-static const lk_alternative *tuned(const lk_conv_problem *problem, const lk_tuning *tuning, bool free_layout)
+/* Returns the alternative that the tuning names; NULL if it names none that the call can use. */
+static const lk_alternative *tuned_alternative(const lk_conv_problem *problem, const lk_tuning *tuning,
+                                               bool free_layout)
 {
     char text[LK_PROBLEM_TEXT];
     int n;
@@ -179,51 +184,57 @@ static const lk_alternative *tuned(const lk_conv_problem *problem, const lk_tuni
     lk__conv_problem_text(problem, text, sizeof text);
     const char *name = lk__tuning_find(tuning, lk_op_name(problem->op), text);
     for (int i = 0; name && i < n; i++)
-        if (takes(&table[i], problem, free_layout) && strcmp(table[i].name(), name) == 0)
+        if (alternative_takes(&table[i], problem, free_layout) && strcmp(table[i].name(), name) == 0)
             return &table[i];
     return NULL;
 }
 
-/* A tuning that keeps a block with pooling apart says what its convolution runs on, and nothing of a block that has the
- * rest but the pooling. */
-static bool may_be_a_rest(const lk_conv_problem *problem)
+/* A tuning that runs a conv_block with pooling as separate operators names an alternative for the plain convolution,
+ * but none for the conv_block without pooling that fusion would then try. That block runs as separate operators too. */
+static bool may_precede_pooling(const lk_conv_problem *problem)
 {
     return problem->op == LK_OP_CONV_BLOCK && problem->attrs.pooling == LK_BLOCK_NO_POOL;
 }
 
-/* Gradients of weights are always plain, whatever the call leaves free. */
-static const lk_alternative *choose(const lk_call *call, const lk_conv_problem *problem)
+/* Gradients of weights are always row-major, so it does not matter whether the call leaves layouts free. */
+static const lk_alternative *choose_alternative(const lk_call *call, const lk_conv_problem *problem)
 {
     bool free_layout = call->free_layout || problem->op == LK_OP_CONV2D_WEIGHT_GRAD || problem->op == LK_OP_CONV_BLOCK;
-    const lk_alternative *row = call->tuning ? tuned(problem, call->tuning, free_layout) : NULL;
-    if (!row && call->tuning && may_be_a_rest(problem))
+    const lk_alternative *row = call->tuning ? tuned_alternative(problem, call->tuning, free_layout) : NULL;
+    if (!row && call->tuning && may_precede_pooling(problem))
         return &conv_block[BLOCKS - 1];
-    return row ? row : built_in(problem, call->algorithms, free_layout);
+    return row ? row : built_in_alternative(problem, call->algorithms, free_layout);
 }
 
 const lk_alternative *lk__cpu_choose(lk_call *call)
 {
     lk_conv_problem problem;
     if (!call->choice && lk__conv_problem_of(call, &problem))
-        call->choice = choose(call, &problem);
+        call->choice = choose_alternative(call, &problem);
     return call->choice;
+}
+
+void lk__cpu_choice_describe(const lk_call *call, lk_prepared *prepared)
+{
+    lk__conv_call_text(call, prepared->problem, sizeof prepared->problem);
+    snprintf(prepared->implementation, sizeof prepared->implementation, "%s", lk__cpu_choice(call)->name());
 }
 
 bool lk__cpu_chooses_block(const lk_call *call)
 {
     lk_conv_problem problem;
-    return lk__conv_problem_of(call, &problem) && choose(call, &problem)->run;
+    return lk__conv_problem_of(call, &problem) && choose_alternative(call, &problem)->run;
 }
 
-/* --- what tunings know of it -------------------------------------------------------------------------------------- */
+/* --- interface for tunings ---------------------------------------------------------------------------------------- */
 
-static void describe(const lk_device *device, char *text, size_t size)
+static void choices_describe(const lk_device *device, char *text, size_t size)
 {
     (void)device;
     snprintf(text, size, "instruction set %s, oneDNN %s", lk__dnnl_instruction_set(), lk__dnnl_version_text());
 }
 
-static lk_status list(const char *op, const char *text, const char **names, int *count)
+static lk_status choices_list(const char *op, const char *text, const char **names, int *count)
 {
     lk_conv_problem problem;
     int n;
@@ -233,15 +244,16 @@ static lk_status list(const char *op, const char *text, const char **names, int 
                 "'%s %s' is no problem that has alternatives; one is 'conv2d f32 x[32,64,28,28] w[64,64,3,3] stride "
                 "1x1 padding 1x1 dilation 1x1'",
                 op, text);
-    const lk_alternative *table = table_of(problem.op, &n), *first = built_in(&problem, LK_ALGORITHMS_FAST, true);
+    const lk_alternative *table = table_of(problem.op, &n),
+                         *first = built_in_alternative(&problem, LK_ALGORITHMS_FAST, true);
     names[(*count)++] = first->name();
     for (int i = 0; i < n; i++)
-        if (&table[i] != first && takes(&table[i], &problem, true))
+        if (&table[i] != first && alternative_takes(&table[i], &problem, true))
             names[(*count)++] = table[i].name();
     return LK_OK;
 }
 
-static lk_status of_call(const lk_call *call, lk_call_choice *choice)
+static lk_status choices_of_call(const lk_call *call, lk_call_choice *choice)
 {
     lk_conv_problem problem;
     choice->op = NULL;
@@ -249,8 +261,8 @@ static lk_status of_call(const lk_call *call, lk_call_choice *choice)
         return LK_OK;
     choice->op = lk_op_name(problem.op);
     lk__conv_problem_text(&problem, choice->problem, sizeof choice->problem);
-    snprintf(choice->implementation, sizeof choice->implementation, "%s", choose(call, &problem)->name());
+    snprintf(choice->implementation, sizeof choice->implementation, "%s", choose_alternative(call, &problem)->name());
     return LK_OK;
 }
 
-const lk_choices lk__cpu_choices = {.describe = describe, .list = list, .of_call = of_call};
+const lk_choices lk__cpu_choices = {.describe = choices_describe, .list = choices_list, .of_call = choices_of_call};

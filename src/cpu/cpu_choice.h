@@ -1,37 +1,38 @@
-/* Which kernel runs a convolution: alternatives in a table for each operator, a built-in choice among them that is a
- * function of problem, instruction set and lk_algorithms, and a tuning that overrides it. */
-#ifndef LK_CPU_CPU_CHOICE_H
-#define LK_CPU_CPU_CHOICE_H
+/* Chooses the kernel of a convolution. Each operator has a table of alternatives. The built-in choice among them is a
+ * function of problem, instruction set and lk_algorithms; a tuning overrides it. */
+#pragma once
 
 #include "core/backend.h"
-#include "cpu/block_conv.h"
+#include "cpu/blocks/block_conv.h"
+#include "cpu/onednn/cpu_prepared.h"
 #include "ops/conv_problem.h"
 
 typedef struct lk_alternative {
     const char *(*name)(void);
-    const lk_block_algorithm *(*block)(void);      /* which of them the kernel runs; NULL: it has no choice */
-    bool (*takes)(const lk_conv_problem *problem); /* NULL: whatever there is */
-    /* Whether the built-in choice is this one, where none before it is. NULL: wherever it is taken. */
+    const lk_block_algorithm *(*block)(void);      /* the block algorithm that `run` runs; NULL: `run` needs none */
+    bool (*takes)(const lk_conv_problem *problem); /* NULL: every problem */
+    /* Whether the built-in choice is this one if it is none of the rows before. NULL: for every problem it takes. */
     bool (*is_worth)(const lk_conv_problem *problem);
-    bool in_points;    /* of lanes: by lanes_winograd.h */
-    bool rounds_more;  /* than sums of products as they are written: LK_ALGORITHMS_DIRECT goes without it */
-    bool needs_layout; /* of outputs, so the call has to leave it free */
-    lk_kernel_fn run;  /* NULL: operators apart, in place of the fused one */
+    bool in_points;    /* for kernels of lanes: use lanes_winograd.h */
+    bool rounds_more;  /* rounds more than plain sums of products, so LK_ALGORITHMS_DIRECT excludes it */
+    bool needs_layout; /* outputs get a private layout, which the call must allow */
+    lk_kernel_fn run;  /* NULL: separate operators instead of the fused one */
 } lk_alternative;
 
-/* The one that lk__cpu_choose has chosen. */
+/* Returns the alternative that lk__cpu_choose chose. */
 static inline const lk_alternative *lk__cpu_choice(const lk_call *call)
 {
     return call->choice;
 }
 
-/* The alternative that runs a convolution or one of its gradients; kept in call->choice. */
+/* Sets the problem and the implementation of a prepared call whose alternative was chosen. */
+void lk__cpu_choice_describe(const lk_call *call, lk_prepared *prepared);
+
+/* Chooses the alternative for a convolution or one of its gradients and stores it in call->choice. */
 const lk_alternative *lk__cpu_choose(lk_call *call);
 
-/* Whether conv_block, or its gradient, runs as one: the same for both. */
+/* Returns whether conv_block or its gradient runs as one kernel; the answer is the same for both. */
 bool lk__cpu_chooses_block(const lk_call *call);
 
 /* See lk_backend.choices. */
 extern const lk_choices lk__cpu_choices;
-
-#endif

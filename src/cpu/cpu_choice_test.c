@@ -17,7 +17,7 @@
 
 #include <cmocka.h>
 
-/* Channels that fill blocks and such that do not, images that fill lanes and such that do not, strides, groups. */
+/* Channels that fill blocks or do not, images that fill lanes or do not, strides, groups. */
 static const lk_conv_problem problems[] = {
     {.x = {4, {9, 16, 10, 12}}, .w = {4, {24, 16, 3, 3}}, .attrs.conv = {{1, 1}, {0, 0}, {1, 1}, 1}},
     {.x = {4, {16, 16, 8, 8}}, .w = {4, {16, 16, 3, 3}}, .attrs.conv = {{1, 1}, {1, 1}, {1, 1}, 1}},
@@ -43,7 +43,7 @@ static lk_tensor *numbers(lk_device *device, lk_shape shape, uint64_t purpose)
 
 /* --- results ------------------------------------------------------------------------------------------------------ */
 
-/* y, dx and dw, one behind the other; the caller frees. */
+/* Returns y, dx and dw, one after the other; the caller frees them. */
 static float *compute(lk_device *device, const lk_conv_problem *p, size_t *count)
 {
     lk_scope_begin();
@@ -89,7 +89,7 @@ static void count(void *user, const char *op, const char *problem, const char *i
         c->n += strncmp(implementation, c->implementation, strlen(c->implementation)) == 0;
 }
 
-/* How many of the problem's three directions have run on it. */
+/* Counts the directions of the problem that ran on the implementation. */
 static int directions(lk_device *device, const lk_conv_problem *problem, const char *name)
 {
     char text[LK_CHOICE_TEXT];
@@ -99,7 +99,7 @@ static int directions(lk_device *device, const lk_conv_problem *problem, const c
     return c.n;
 }
 
-/* An implementation runs where it takes the direction's problem, and then has the reference's result. */
+/* An implementation runs if it takes the problem of a direction, and then gives the reference's result. */
 static void check_alternative(const lk_conv_problem *problem, const char *name, const float *want, size_t n_want)
 {
     lk_device *device = open_device("cpu");
@@ -123,7 +123,7 @@ static void check_alternative(const lk_conv_problem *problem, const char *name, 
         if (!(fabsf(have[i] - want[i]) <= 1e-4F * (1 + fabsf(want[i])) * 16))
             fail_msg("%s: element %zu is %.9g, not %.9g", name, i, (double)have[i], (double)want[i]);
     free(have);
-    if (strcmp(name, "onednn") != 0) /* which shows the name of its own implementation */
+    if (strcmp(name, "onednn") != 0) /* its name shows that it ran */
         assert_int_equal(directions(device, problem, name), taken);
     lk_device_release(device);
 }
@@ -148,7 +148,7 @@ static void every_alternative_has_the_references_result(void **state)
     lk_device_release(ref);
 }
 
-/* --- who decides -------------------------------------------------------------------------------------------------- */
+/* --- choices by a tuning ------------------------------------------------------------------------------------------ */
 
 static void a_tuning_decides_problem_by_problem(void **state)
 {
@@ -199,7 +199,7 @@ static void the_first_alternative_is_the_built_in_one(void **state)
     }
 }
 
-/* --- fused, or apart ---------------------------------------------------------------------------------------------- */
+/* --- fused or separate -------------------------------------------------------------------------------------------- */
 
 static lk_status conv_relu_pool(void *user, lk_tensor *const *in, lk_tensor **out)
 {
@@ -233,7 +233,7 @@ static counts count_calls(lk_device *device, const lk_conv_problem *p)
     return seen;
 }
 
-/* Where the pooling stays apart, convolution and relu are fused if their channels fill AVX2's blocks. */
+/* If the pooling is not fused, convolution and relu are fused if their channels fill AVX2's blocks. */
 static void expect_built_in(const lk_conv_problem *p, const char *name)
 {
     lk_device *device = open_device("cpu");
@@ -244,8 +244,8 @@ static void expect_built_in(const lk_conv_problem *p, const char *name)
     lk_device_release(device);
 }
 
-/* Pooling is not fused with blocks of eight channels unless a tuning says so; others are unless it says not. What a
- * tuning keeps apart has no parts that are fused. */
+/* Pooling is not fused with blocks of eight channels unless a tuning requires it; other blocks are fused unless a
+ * tuning forbids it. A conv_block that a tuning keeps separate has no fused parts. */
 static void a_tuning_decides_what_is_fused(void **state)
 {
     (void)state;

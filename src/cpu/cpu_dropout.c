@@ -1,7 +1,8 @@
-/* dropout, on drop.h' loops, in whatever layout x has. */
-#include "core/backend.h"
-#include "core/tensor.h"
+/* The operator dropout, on the loops of drop.h, in whatever layout x has. */
 #include "base/avx2.h"
+#include "core/backend.h"
+#include "core/shape.h"
+#include "core/tensor.h"
 #include "cpu/cpu_kernels.h"
 #include "cpu/cpu_own.h"
 #include "cpu/drop.h"
@@ -10,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A call's elements: x and y lie alike. */
+/* The elements of a call; x and y have the same layout. */
 typedef struct frame {
     lk_drop drop;
     const lk_tensor *indices;
@@ -35,7 +36,7 @@ static lk_status check_indices(const lk_tensor *indices)
     return LK_OK;
 }
 
-static uint32_t sample_of(const frame *f, int64_t image)
+static uint32_t sample_index(const frame *f, int64_t image)
 {
     return (uint32_t)index_of(f->indices, image);
 }
@@ -44,7 +45,7 @@ static void drop_plain(const frame *f)
 {
     int64_t count = f->channels * f->pixels;
     for (int64_t n = 0; n < f->images; n++)
-        lk__drop_run(&f->drop, sample_of(f, n), 0, count, 1, f->x + n * count, f->y + n * count);
+        lk__drop_run(&f->drop, sample_index(f, n), 0, count, 1, f->x + n * count, f->y + n * count);
 }
 
 static void clear_channel(const frame *f, int64_t at, int64_t block)
@@ -53,7 +54,7 @@ static void clear_channel(const frame *f, int64_t at, int64_t block)
         f->y[at + p * block] = 0;
 }
 
-/* Channel by channel where they lie `block` to a pixel. */
+/* Drops channel by channel; a pixel is `block` channels next to each other. */
 static void drop_strided(const frame *f, int64_t block)
 {
     int64_t padded = (f->channels + block - 1) / block * block;
@@ -61,13 +62,13 @@ static void drop_strided(const frame *f, int64_t block)
         for (int64_t c = 0; c < padded; c++) {
             int64_t at = (n * padded + c / block * block) * f->pixels + c % block;
             if (c < f->channels)
-                lk__drop_run(&f->drop, sample_of(f, n), c * f->pixels, f->pixels, block, f->x + at, f->y + at);
+                lk__drop_run(&f->drop, sample_index(f, n), c * f->pixels, f->pixels, block, f->x + at, f->y + at);
             else
                 clear_channel(f, at, block);
         }
 }
 
-/* Eight channels of an image at a time. */
+/* Drops eight channels of an image at a time. */
 static void drop_blocked(const frame *f, int64_t block)
 {
     int64_t padded = (f->channels + block - 1) / block * block;
@@ -76,12 +77,12 @@ static void drop_blocked(const frame *f, int64_t block)
         for (int64_t c = 0; c < padded; c += LK_DROP_LANES) {
             int64_t at = (n * padded + c / block * block) * f->pixels + c % block;
             for (int l = 0; l < LK_DROP_LANES; l++)
-                lanes[l] = (lk_drop_lane){c + l < f->channels, sample_of(f, n), (c + l) * f->pixels};
+                lanes[l] = (lk_drop_lane){c + l < f->channels, sample_index(f, n), (c + l) * f->pixels};
             lk__drop_lanes(&f->drop, lanes, f->pixels, block, f->x + at, f->y + at);
         }
 }
 
-/* A channel of eight images at a time. width: images in a vector. */
+/* Drops a channel of eight images at a time. width: images of a vector. */
 static void drop_images(const frame *f, int64_t width)
 {
     int64_t padded = (f->images + width - 1) / width * width;
@@ -91,7 +92,7 @@ static void drop_images(const frame *f, int64_t width)
             int64_t at = n / width * width * f->pixels * f->channels + c * width + n % width;
             for (int l = 0; l < LK_DROP_LANES; l++) {
                 bool present = n + l < f->images;
-                lanes[l] = (lk_drop_lane){present, present ? sample_of(f, n + l) : 0, c * f->pixels};
+                lanes[l] = (lk_drop_lane){present, present ? sample_index(f, n + l) : 0, c * f->pixels};
             }
             lk__drop_lanes(&f->drop, lanes, f->pixels, f->channels * width, f->x + at, f->y + at);
         }
@@ -121,7 +122,7 @@ static void drop_in(const frame *f, dnnl_format_tag_t tag)
     }
 }
 
-static void compute(lk_call *call, const lk_converted *in, float *scratch)
+static void dropout_compute(lk_call *call, const lk_converted *in, float *scratch)
 {
     (void)scratch;
     const lk_dropout_attrs *attrs = LK_ATTRS(call, lk_dropout_attrs);
@@ -143,11 +144,11 @@ static void compute(lk_call *call, const lk_converted *in, float *scratch)
     drop_in(&f, lk__tag_of(y));
 }
 
-static lk_status prepare(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+static lk_status dropout_prepare(struct lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
     const lk_tensor *x = call->in[0];
-    dnnl_format_tag_t tag = call->free_layout ? lk__tag_of(x) : dnnl_nchw;
+    dnnl_format_tag_t tag = lk__own_tag(call, x);
     char text[64];
     lk__shape_text(x->shape, text, sizeof text);
     snprintf(prepared->problem, sizeof prepared->problem, "f32 x%s", text);
@@ -163,5 +164,5 @@ lk_status lk__cpu_dropout(lk_call *call)
         return lk__cpu_zero_outputs(call);
     LK_TRY(check_indices(call->in[1]));
     lk__key_call(&key, call);
-    return lk__own_run(call, &key, prepare, compute);
+    return lk__own_run(call, &key, dropout_prepare, dropout_compute);
 }

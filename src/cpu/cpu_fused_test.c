@@ -1,4 +1,4 @@
-/* Operators that stand for several have the bits of these, one after the other, in every layout. */
+/* Fused operators give the bits of the separate operators that they replace, in every layout. */
 #include "base/status.h"
 #include "core/tensor.h"
 #include "lockstep/autograd.h"
@@ -49,11 +49,11 @@ static void call_fused(lk_call *call, const lk_op *op, int n_in, int n_out, cons
         fail_msg("%s", lk_error_message());
 }
 
-/* --- batch normalisation, residual, relu -------------------------------------------------------------------------- */
+/* --- batch normalization, residual, relu -------------------------------------------------------------------------- */
 
 enum { X, GAMMA, BETA, RESIDUAL, LEAVES };
 
-/* Convolutions give layouts: blocks of channels, or, for few channels, images in lanes. */
+/* Convolutions choose layouts: blocks of channels or, for few channels, images in lanes. */
 typedef struct block {
     const char *name;
     int64_t images, channels, size;

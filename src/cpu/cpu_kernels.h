@@ -1,19 +1,18 @@
-/* The kernels of this folder, one for a row of cpu_table.c. */
-#ifndef LK_CPU_CPU_KERNELS_H
-#define LK_CPU_CPU_KERNELS_H
+/* The kernels of this folder, a table rather than a module: a row of cpu_table.c for each. lockstep/ops.h and core/op.h
+ * say what they compute. */
+#pragma once
 
 #include "core/op.h"
 
-lk_status lk__cpu_conv2d(lk_call *call);
-lk_status lk__cpu_conv2d_input_grad(lk_call *call);
-lk_status lk__cpu_conv2d_weight_grad(lk_call *call);
+/* conv2d and its two gradients. */
+lk_status lk__cpu_convolution(lk_call *call);
 
-/* Those of oneDNN among the alternatives of cpu_choice.h. */
+/* oneDNN's alternatives of cpu_choice.h. */
 lk_status lk__cpu_onednn_conv2d(lk_call *call);
 lk_status lk__cpu_onednn_conv2d_input_grad(lk_call *call);
 lk_status lk__cpu_onednn_conv2d_weight_grad(lk_call *call);
 
-/* dbias, output 1, from dy, input 0, of a conv2d_weight_grad. */
+/* Computes dbias, output 1, from dy, input 0, of a conv2d_weight_grad. */
 lk_status lk__cpu_bias_gradient(lk_call *call);
 
 lk_status lk__cpu_max_pool2d(lk_call *call);
@@ -27,10 +26,9 @@ lk_status lk__cpu_matmul(lk_call *call);
 lk_status lk__cpu_conv_block(lk_call *call);
 lk_status lk__cpu_conv_block_grad(lk_call *call);
 
-lk_status lk__cpu_add(lk_call *call);
-lk_status lk__cpu_sub(lk_call *call);
-lk_status lk__cpu_mul(lk_call *call);
-/* Of the three above: inputs of one shape, and no view with gaps to write. */
+/* add, sub and mul. */
+lk_status lk__cpu_arithmetic(lk_call *call);
+/* Tells whether lk__cpu_arithmetic takes a call: inputs of one shape, and outputs without gaps. */
 bool lk__cpu_is_of_one_shape(const lk_call *call);
 
 lk_status lk__cpu_dropout(lk_call *call);
@@ -49,5 +47,3 @@ lk_status lk__cpu_momentum_update(lk_call *call);
 lk_status lk__cpu_adam_update(lk_call *call);
 lk_status lk__cpu_lars_update(lk_call *call);
 lk_status lk__cpu_squared_norms(lk_call *call);
-
-#endif

@@ -1,9 +1,9 @@
-/* Between convolutions nothing is converted: batch-norm, activations, residual sums, dropout and pooling leave layouts
- * as they find them, forward and backward. What is prepared on a device tells of every conversion there was. */
+/* Between convolutions nothing is converted: batch-norm, activations, residual sums, dropout and pooling keep the
+ * layouts that they find, forward and backward. The prepared calls of a device show every conversion. */
 #include "base/status.h"
 #include "core/backend.h"
 #include "core/tensor.h"
-#include "cpu/cpu_state.h"
+#include "cpu/onednn/cpu_state.h"
 #include "cpu/isa.h"
 #include "lockstep/autograd.h"
 #include "lockstep/ops.h"
@@ -75,7 +75,7 @@ static void train_network(network *net)
     lk_tape_release(tape);
 }
 
-/* --- what there was to do ----------------------------------------------------------------------------------------- */
+/* --- conversions -------------------------------------------------------------------------------------------------- */
 
 static bool is_activation(const lk_operand *operand)
 {
@@ -103,8 +103,8 @@ static int conversions_on(lk_device *device)
     return n;
 }
 
-/* The image that comes in may be converted, the pooled one to a matrix is, and its gradient may be; the pooling itself
- * keeps its layout. */
+/* The first image may be converted, the pooled one that becomes a matrix is, and its gradient may be; the pooling
+ * itself keeps its layout. */
 static void a_network_converts_at_its_ends_only(void **state)
 {
     (void)state;
@@ -180,7 +180,7 @@ static void outputs_take_over_the_layout(void **state)
 
 /* --- sums of two tensors ------------------------------------------------------------------------------------------ */
 
-/* Into a view with gaps, in place, onto itself, repeated and transposed. */
+/* Sums into a view with gaps, in place, onto itself, repeated and transposed. */
 static lk_tensor *sums_of_views(lk_device *device)
 {
     lk_tensor *a = numbers(device, LK_SHAPE(6, 7), 1), *b = numbers(device, LK_SHAPE(7, 6), 2);
@@ -225,7 +225,7 @@ static void look_for(void *user, const char *op, const char *problem, const char
         }
 }
 
-/* What runs where Winograd's algorithm does not: with wide vectors, or without any, it is whatever oneDNN has. */
+/* The algorithm that runs if Winograd's does not: with wide vectors, or without any, that is oneDNN's. */
 static const char *direct_name(void)
 {
     return lk__isa() && lk__isa()->width == 8 ? "direct:" : "";
@@ -255,7 +255,7 @@ static void implementations_are_listed(void **state)
     lk_device_release(device);
 }
 
-/* A convolution of 32 images of 6x8 pixels by 3x3, and its gradients; prefixes in the order of the names below. */
+/* Runs a convolution of 32 images of 6x8 pixels by 3x3, and its gradients; prefixes in the order of the names below. */
 static void expect_algorithms(lk_algorithms algorithms, int64_t channels, int64_t padding,
                               const char *const prefixes[3])
 {
@@ -321,7 +321,7 @@ static void a_sample_out_of_range_is_named(void **state)
     lk_device_release(device);
 }
 
-/* Who looks at an activation leaves it as it lies, so what is computed from it keeps its bits. */
+/* Reading an activation leaves its layout alone, so later results keep their bits. */
 static void reading_changes_nothing(void **state)
 {
     (void)state;

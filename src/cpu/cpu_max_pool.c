@@ -1,20 +1,15 @@
-/* Maximum pooling and its gradient, on max_pool.h' loops. Both leave the layout as they find it. `where` is in y's. */
+/* Maximum pooling and its gradient, on the loops of max_pool.h. Both keep the layout that they find; `where` has that
+ * of y. */
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "cpu/cpu_kernels.h"
 #include "cpu/cpu_own.h"
 #include "cpu/cpu_pool.h"
-#include "cpu/cpu_state.h"
 #include "cpu/max_pool.h"
+#include "cpu/onednn/cpu_state.h"
 #include "ops/ops.h"
 
 #include <stdio.h>
-
-/* The layout to work in, given the one that an input has. */
-static dnnl_format_tag_t working_tag(const lk_call *call, const lk_tensor *input)
-{
-    return call->free_layout ? lk__tag_of(input) : dnnl_nchw;
-}
 
 static int64_t blocks_of(int64_t count, int64_t block)
 {
@@ -29,14 +24,14 @@ static void set_vectors(lk_max_pool *pool, int64_t images, int64_t channels, dnn
                                                                         : 1;
     if (lanes > 0) {
         pool->n = channels * lanes;
-        pool->groups = blocks_of(images, lanes);
+        pool->planes = blocks_of(images, lanes);
     } else {
         pool->n = tag == dnnl_nhwc ? channels : block;
-        pool->groups = images * (tag == dnnl_nhwc ? 1 : blocks_of(channels, block));
+        pool->planes = images * (tag == dnnl_nhwc ? 1 : blocks_of(channels, block));
     }
 }
 
-static lk_max_pool pool_of(lk_shape x, lk_shape y, const lk_pool2d_opts *opts, dnnl_format_tag_t tag)
+static lk_max_pool max_pool_of(lk_shape x, lk_shape y, const lk_pool2d_opts *opts, dnnl_format_tag_t tag)
 {
     lk_max_pool pool;
     set_vectors(&pool, x.dim[0], x.dim[1], tag);
@@ -50,7 +45,7 @@ static lk_max_pool pool_of(lk_shape x, lk_shape y, const lk_pool2d_opts *opts, d
     return pool;
 }
 
-static void describe(lk_prepared *prepared, lk_shape x, const lk_pool2d_opts *opts)
+static void max_pool_describe(lk_prepared *prepared, lk_shape x, const lk_pool2d_opts *opts)
 {
     lk__pool_describe(prepared, x, opts);
     snprintf(prepared->implementation, sizeof prepared->implementation, "vectors");
@@ -58,22 +53,22 @@ static void describe(lk_prepared *prepared, lk_shape x, const lk_pool2d_opts *op
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
-static lk_status prepare_forward(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+static lk_status max_pool_prepare_forward(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
     lk_shape x = call->in[0]->shape, y = call->out[0]->shape;
-    dnnl_format_tag_t tag = working_tag(call, call->in[0]);
-    describe(prepared, x, LK_ATTRS(call, lk_pool2d_opts));
+    dnnl_format_tag_t tag = lk__own_tag(call, call->in[0]);
+    max_pool_describe(prepared, x, LK_ATTRS(call, lk_pool2d_opts));
     LK_TRY(lk__layout_tagged(x, LK_F32, tag, &prepared->layouts_in[0]));
     LK_TRY(lk__layout_tagged(y, LK_F32, tag, &prepared->layouts_out[0]));
     return lk__layout_tagged(y, LK_I32, tag, &prepared->layouts_out[1]);
 }
 
-static void compute_forward(lk_call *call, const lk_converted *in, float *scratch)
+static void max_pool_compute_forward(lk_call *call, const lk_converted *in, float *scratch)
 {
     (void)scratch;
     const lk_tensor *y = call->out[0];
-    lk_max_pool pool = pool_of(call->in[0]->shape, y->shape, LK_ATTRS(call, lk_pool2d_opts), lk__tag_of(y));
+    lk_max_pool pool = max_pool_of(call->in[0]->shape, y->shape, LK_ATTRS(call, lk_pool2d_opts), lk__tag_of(y));
     lk__max_pool(&pool, in[0].data, y->storage->data, call->out[1]->storage->data);
 }
 
@@ -83,29 +78,29 @@ lk_status lk__cpu_max_pool2d(lk_call *call)
     if (lk__cpu_is_empty(call))
         return lk__cpu_zero_outputs(call);
     lk__pool_key(&key, call, LK_ATTRS(call, lk_pool2d_opts));
-    return lk__own_run(call, &key, prepare_forward, compute_forward);
+    return lk__own_run(call, &key, max_pool_prepare_forward, max_pool_compute_forward);
 }
 
 /* --- gradient ----------------------------------------------------------------------------------------------------- */
 
-/* dx goes to whatever made x, so the forward pass' layout is the one that is wanted next. */
-static lk_status prepare_backward(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+/* dx goes to the operator that made x, so the layout of the forward pass suits it best. */
+static lk_status max_pool_prepare_backward(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
 {
     (void)cpu;
     lk_shape x = call->out[0]->shape, y = call->in[0]->shape;
-    dnnl_format_tag_t tag = working_tag(call, call->in[1]);
-    describe(prepared, x, &LK_ATTRS(call, lk_pool2d_grad_attrs)->pool);
+    dnnl_format_tag_t tag = lk__own_tag(call, call->in[1]);
+    max_pool_describe(prepared, x, &LK_ATTRS(call, lk_pool2d_grad_attrs)->pool);
     LK_TRY(lk__layout_tagged(y, LK_F32, tag, &prepared->layouts_in[0]));
     LK_TRY(lk__layout_tagged(y, LK_I32, tag, &prepared->layouts_in[1]));
     return lk__layout_tagged(x, LK_F32, tag, &prepared->layouts_out[0]);
 }
 
-static void compute_backward(lk_call *call, const lk_converted *in, float *scratch)
+static void max_pool_compute_backward(lk_call *call, const lk_converted *in, float *scratch)
 {
     (void)scratch;
     const lk_tensor *dx = call->out[0];
     const lk_pool2d_opts *opts = &LK_ATTRS(call, lk_pool2d_grad_attrs)->pool;
-    lk_max_pool pool = pool_of(dx->shape, call->in[0]->shape, opts, lk__tag_of(dx));
+    lk_max_pool pool = max_pool_of(dx->shape, call->in[0]->shape, opts, lk__tag_of(dx));
     lk__max_pool_grad(&pool, in[0].data, in[1].data, dx->storage->data);
 }
 
@@ -115,5 +110,5 @@ lk_status lk__cpu_max_pool2d_grad(lk_call *call)
     if (lk__cpu_is_empty(call))
         return lk__cpu_zero_outputs(call);
     lk__pool_key(&key, call, &LK_ATTRS(call, lk_pool2d_grad_attrs)->pool);
-    return lk__own_run(call, &key, prepare_backward, compute_backward);
+    return lk__own_run(call, &key, max_pool_prepare_backward, max_pool_compute_backward);
 }

@@ -3,14 +3,14 @@
 #include "core/backend.h"
 #include "core/kept.h"
 #include "core/tensor.h"
-#include "cpu/cpu_state.h"
+#include "cpu/onednn/cpu_state.h"
 
 static bool is_convertible(const lk_tensor *x)
 {
     return x && (x->dtype == LK_F32 || x->dtype == LK_I32);
 }
 
-/* The scratch memory is free again after the conversions. */
+/* Conversions use the scratch memory too, so it is prepared for the kernel after them. */
 static lk_status convert_inputs(lk_call *call, const lk_prepared *prepared, lk_converted *in)
 {
     for (int i = 0; i < call->n_in; i++)

@@ -1,25 +1,28 @@
-/* Calls of kernels that are not oneDNN's: they say which layouts they want, and get their arguments in these. */
-#ifndef LK_CPU_CPU_OWN_H
-#define LK_CPU_CPU_OWN_H
+/* Runs kernels that are not oneDNN's. A kernel states the layouts that it wants and gets its arguments in these. */
+#pragma once
 
-#include "cpu/cpu_convert.h"
-#include "cpu/cpu_prepared.h"
+#include "cpu/onednn/cpu_convert.h"
+#include "cpu/onednn/cpu_prepared.h"
 
-/* The kernel proper: in[i] is call->in[i] in prepared->layouts_in[i], or nothing where its dtype is neither f32 nor
- * i32; outputs are allocated in their layouts, and `scratch` has prepared->scratch_bytes. */
+/* The kernel itself. in[i] is call->in[i] in prepared->layouts_in[i], or nothing if its dtype is neither f32 nor i32.
+ * Outputs are allocated in their layouts. `scratch` has prepared->scratch_bytes. */
 typedef void (*lk_own_fn)(lk_call *call, const lk_converted *in, float *scratch);
 
-/* Memory for weights in the kernel's order, and whether they are there already; else the kernel makes them. */
+/* Memory for packed weights. If is_made, an earlier call packed them; otherwise the kernel does. */
 typedef struct lk_packed {
     float *data;
     bool is_made;
 } lk_packed;
 
-/* Of the call that lk__own_run runs: prepared->packed_bytes that are kept, or `otherwise`. */
+/* Returns the memory of prepared->packed_bytes that is kept for the running call; `otherwise` if none is kept. */
 lk_packed lk__own_packed(const lk_call *call, float *otherwise);
 
-/* `prepare` fills the layouts (NULL: plain), scratch_bytes, problem and implementation, once for each `key`.
- * Errors: LK_ERR_MEMORY, LK_ERR_BACKEND. */
-lk_status lk__own_run(lk_call *call, const lk_key *key, lk_prepare_fn prepare, lk_own_fn compute);
+/* The layout to work in if `like` is to stay as it is: its own, or row-major if outputs may not have layouts. */
+static inline dnnl_format_tag_t lk__own_tag(const lk_call *call, const lk_tensor *like)
+{
+    return call->free_layout ? lk__tag_of(like) : dnnl_nchw;
+}
 
-#endif
+/* Runs `compute`. `prepare` runs once for each `key` and fills the layouts (NULL: row-major), scratch_bytes, problem
+ * and implementation. Errors: LK_ERR_MEMORY, LK_ERR_BACKEND. */
+lk_status lk__own_run(lk_call *call, const lk_key *key, lk_prepare_fn prepare, lk_own_fn compute);

@@ -1,5 +1,5 @@
-/* What a core can do at most: multiply-adds in registers, in enough independent sums to hide their latency. The sums
- * begin with numbers that the compiler does not know: equal ones it could make once. */
+/* The peak speed of a core: multiply-adds in registers, with enough independent sums to hide their latency. The sums
+ * start with numbers that the compiler does not know, since it would merge equal sums. */
 #include "base/avx2.h"
 #include "cpu/cpu.h"
 
@@ -24,7 +24,7 @@ static volatile float result;
 
 #include <immintrin.h>
 
-LK_AVX2 static double avx2(int64_t rounds)
+LK_AVX2 static double multiply_adds_avx2(int64_t rounds)
 {
     numbers n = unknown_numbers();
     __m256 factor = _mm256_set1_ps(n.factor), term = _mm256_set1_ps(n.term), sums[SUMS];
@@ -38,7 +38,7 @@ LK_AVX2 static double avx2(int64_t rounds)
     return 2.0 * 8 * SUMS * (double)rounds;
 }
 
-__attribute__((target("avx512f"))) static double avx512(int64_t rounds)
+__attribute__((target("avx512f"))) static double multiply_adds_avx512(int64_t rounds)
 {
     numbers n = unknown_numbers();
     __m512 factor = _mm512_set1_ps(n.factor), term = _mm512_set1_ps(n.term), sums[SUMS];
@@ -52,14 +52,14 @@ __attribute__((target("avx512f"))) static double avx512(int64_t rounds)
     return 2.0 * 16 * SUMS * (double)rounds;
 }
 
-static double widest(int64_t rounds)
+static double widest_multiply_adds(int64_t rounds)
 {
-    return __builtin_cpu_supports("avx512f") ? avx512(rounds) : avx2(rounds);
+    return __builtin_cpu_supports("avx512f") ? multiply_adds_avx512(rounds) : multiply_adds_avx2(rounds);
 }
 
 #else
 
-static double widest(int64_t rounds)
+static double widest_multiply_adds(int64_t rounds)
 {
     (void)rounds;
     return 0;
@@ -69,5 +69,5 @@ static double widest(int64_t rounds)
 
 double lk__cpu_multiply_adds(int64_t rounds)
 {
-    return lk__has_avx2() ? widest(rounds) : lk__multiply_adds(rounds);
+    return lk__has_avx2() ? widest_multiply_adds(rounds) : lk__multiply_adds(rounds);
 }

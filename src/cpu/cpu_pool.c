@@ -1,5 +1,6 @@
 #include "cpu/cpu_pool.h"
 
+#include "core/shape.h"
 #include "core/tensor.h"
 
 #include <stdio.h>

@@ -1,14 +1,11 @@
-/* What average and maximum pooling have in common. */
-#ifndef LK_CPU_CPU_POOL_H
-#define LK_CPU_CPU_POOL_H
+/* Keys and texts that average and maximum pooling share. */
+#pragma once
 
-#include "cpu/cpu_prepared.h"
+#include "cpu/onednn/cpu_prepared.h"
 #include "lockstep/ops.h"
 
-/* What tells one pooling, or gradient of one, from another. */
+/* Sets the key of a pooling or of the gradient of one. */
 void lk__pool_key(lk_key *key, const lk_call *call, const lk_pool2d_opts *opts);
 
-/* Sets the prepared call's problem; `x` is the shape of what is pooled. */
+/* Sets the problem of a prepared call. x: the shape of the tensor that is pooled. */
 void lk__pool_describe(lk_prepared *prepared, lk_shape x, const lk_pool2d_opts *opts);
-
-#endif

@@ -1,3 +1,5 @@
+/* The tables of kernels of backend "cpu": for each operator the kernel, its dtypes, whether it handles private layouts
+ * and works in place, and a test of the calls that it takes. */
 #include "cpu/cpu.h"
 #include "cpu/cpu_bf16.h"
 #include "cpu/cpu_choice.h"
@@ -8,14 +10,17 @@
 #define IN_PLACE LK_KERNEL_IN_PLACE
 
 static const lk_kernel rows[LK_OP_COUNT] = {
-    [LK_OP_ADD] = {lk__cpu_add, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1), lk__cpu_is_of_one_shape},
-    [LK_OP_SUB] = {lk__cpu_sub, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1), lk__cpu_is_of_one_shape},
-    [LK_OP_MUL] = {lk__cpu_mul, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1), lk__cpu_is_of_one_shape},
+    [LK_OP_ADD] = {lk__cpu_arithmetic, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1),
+                   lk__cpu_is_of_one_shape},
+    [LK_OP_SUB] = {lk__cpu_arithmetic, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1),
+                   lk__cpu_is_of_one_shape},
+    [LK_OP_MUL] = {lk__cpu_arithmetic, F32, LK_KERNEL_LAYOUTS | IN_PLACE(0, 0) | IN_PLACE(0, 1),
+                   lk__cpu_is_of_one_shape},
     [LK_OP_MATMUL] = {lk__cpu_matmul, F32, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_DENSE_ACT] = {lk__cpu_dense_act, F32, LK_KERNEL_LAYOUTS, NULL},
-    [LK_OP_CONV2D] = {lk__cpu_conv2d, F32, LK_KERNEL_LAYOUTS, NULL},
-    [LK_OP_CONV2D_INPUT_GRAD] = {lk__cpu_conv2d_input_grad, F32, LK_KERNEL_LAYOUTS, NULL},
-    [LK_OP_CONV2D_WEIGHT_GRAD] = {lk__cpu_conv2d_weight_grad, F32, LK_KERNEL_LAYOUTS, NULL},
+    [LK_OP_CONV2D] = {lk__cpu_convolution, F32, LK_KERNEL_LAYOUTS, NULL},
+    [LK_OP_CONV2D_INPUT_GRAD] = {lk__cpu_convolution, F32, LK_KERNEL_LAYOUTS, NULL},
+    [LK_OP_CONV2D_WEIGHT_GRAD] = {lk__cpu_convolution, F32, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_MAX_POOL2D] = {lk__cpu_max_pool2d, F32, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_MAX_POOL2D_GRAD] = {lk__cpu_max_pool2d_grad, F32, LK_KERNEL_LAYOUTS, NULL},
     [LK_OP_AVG_POOL2D] = {lk__cpu_avg_pool2d, F32, LK_KERNEL_LAYOUTS, NULL},
@@ -51,7 +56,7 @@ static const lk_kernel rows[LK_OP_COUNT] = {
 
 const lk_kernel_table lk__cpu_table = {.name = "cpu", .rows = rows};
 
-/* The f32 row of the same operator, on stand-ins: operands are copied before, results behind. */
+/* Runs the f32 row of the same operator on f32 stand-ins (cpu_bf16.h). */
 #define ON_F32                                                                                                  \
     {                                                                                                           \
         lk__cpu_run_bf16, LK_DTYPE_BIT(LK_BF16), LK_KERNEL_LAYOUTS | LK_KERNEL_IN_PLACE_ANY, lk__cpu_takes_bf16 \

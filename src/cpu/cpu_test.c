@@ -1,13 +1,15 @@
-/* The oneDNN kernels: which implementations oneDNN chooses, that nothing is made twice, that failures are told, and the
- * cases of layouts that are this folder's own business. That results are right is conformance_test's to say. */
+/* The oneDNN kernels: the implementations that oneDNN chooses, that primitives are made once, that failures are
+ * reported, and cases of layouts that concern only this folder. conformance_test checks the results. */
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/backend.h"
 #include "core/tensor.h"
-#include "cpu/cpu_state.h"
+#include "cpu/onednn/cpu_state.h"
 #include "lockstep/autograd.h"
 #include "lockstep/ops.h"
 #include "ops/ops.h"
+#include "ops/conv2d.h"
+#include "core/shape.h"
 
 #include <fenv.h>
 #include <math.h>
@@ -48,7 +50,7 @@ typedef struct conv_shape {
     int64_t n, channels, size, filters, kernel, stride, padding;
 } conv_shape;
 
-/* LeNet's, ResNet-18's and a wide residual network's. */
+/* Shapes of LeNet, ResNet-18 and a wide residual network. */
 static const conv_shape conv_shapes[] = {
     {32, 1, 28, 20, 3, 1, 0},  {32, 20, 13, 50, 5, 1, 0}, {2, 1, 28, 64, 3, 1, 1},    {2, 64, 28, 64, 3, 1, 1},
     {2, 64, 28, 128, 3, 2, 1}, {2, 64, 28, 128, 1, 2, 0}, {2, 128, 14, 256, 3, 2, 1}, {2, 512, 4, 512, 3, 1, 1},
@@ -109,7 +111,7 @@ static void no_reference_implementation_is_chosen(void **state)
 
 /* --- the steady state --------------------------------------------------------------------------------------------- */
 
-/* A convolution's call as the engine would run it, to be run here. */
+/* Makes a convolution's call as the engine would, to be run here. */
 static lk_call conv_call(lk_device *device, lk_tensor *x, lk_tensor *w, lk_tensor *y, int64_t padding)
 {
     lk_conv2d_opts opts = {{1, 1}, {padding, padding}, {1, 1}, 1};
@@ -143,8 +145,7 @@ static lk_call grad_call(lk_device *device, lk_tensor *dy, lk_tensor *x, lk_tens
     return call;
 }
 
-/* A convolution and its weights' gradient, made to be run here. 4 images with padding are oneDNN's, 12 without
- * lanes.h'. */
+/* A convolution and the gradient of its weights. 4 images with padding run on oneDNN, 12 without padding on lanes.h. */
 typedef struct pair_of_calls {
     lk_device *device;
     lk_tensor *dw;
@@ -171,7 +172,7 @@ static void close_pair(pair_of_calls *pair)
     lk_device_release(pair->device);
 }
 
-/* As the synchronous engine does it: with one thread for oneDNN. */
+/* Runs them as the synchronous engine does: with one thread for oneDNN. */
 static lk_status run_pair(pair_of_calls *pair)
 {
     const lk_backend *backend = pair->device->backend;
@@ -211,7 +212,7 @@ static void the_steady_state_makes_nothing(void **state)
     unsetenv("LOCKSTEP_ENGINE");
 }
 
-/* True while allocation n is reached. */
+/* Returns true if allocation n was reached. */
 static bool survives_failure(int64_t images, int64_t padding, int n)
 {
     pair_of_calls pair = open_pair(images, padding);
@@ -250,7 +251,7 @@ static lk_prepared *only_prepared(lk_cpu *cpu)
     return NULL;
 }
 
-/* A primitive that is not given its arguments refuses to run; the result must not pass for one. */
+/* A primitive without its arguments refuses to run; the failure must be reported. */
 static void a_failed_execution_is_reported(void **state)
 {
     (void)state;
@@ -467,8 +468,8 @@ static void relu_keeps_nan_in_a_layout(void **state)
     lk_device_release(device);
 }
 
-/* Pooled in the layout that an average over 1x1 gives: y, then x's gradient. Every fifth element is NaN, infinity, ...;
- * the first rows are -infinity. */
+/* Pools in the layout that an average over 1x1 chooses: y, then x's gradient. Every fifth element is NaN, infinity,
+ * ...; the first rows are -infinity. */
 static void pool_specials(lk_device *device, lk_shape shape, float **y, float **dx)
 {
     static const float special[] = {NAN, INFINITY, -INFINITY, 0, 1, 1};
@@ -499,7 +500,7 @@ static void expect_same(const float *have, const float *want, int64_t count)
             fail_msg("element %lld is %g, not %g", (long long)i, (double)have[i], (double)want[i]);
 }
 
-/* Blocks that are full and that are not, lanes. */
+/* Blocks that are full or not, and lanes. */
 static void max_pooling_keeps_what_is_not_finite(void **state)
 {
     (void)state;

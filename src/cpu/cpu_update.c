@@ -1,25 +1,27 @@
-/* The fused updates and the norms they need: loops that compilers turn into vectors. Each operation is rounded on its
- * own, so the width of a vector makes no difference. */
+/* The fused optimizer updates and the norms that they need: loops that compilers turn into vectors. Each operation is
+ * rounded by itself, so the width of vectors makes no difference. */
 #include "base/avx2.h"
 #include "core/tensor.h"
 #include "cpu/cpu_kernels.h"
+#include "ops/fused_update.h"
 #include "ops/ops.h"
+#include "ops/squared_norms.h"
 #include "ops/update.h"
 
 #include <math.h>
 #include <string.h>
 
-static float *data_of(const lk_tensor *tensor)
+static float *operand_data(const lk_tensor *tensor)
 {
     return tensor ? lk__data(tensor) : NULL;
 }
 
-static bool is_skipped(const lk_tensor *skip)
+static bool update_is_skipped(const lk_tensor *skip)
 {
     return skip && *(const float *)lk__data(skip) != 0;
 }
 
-static float scale_of(const lk_tensor *scale)
+static float gradient_scale(const lk_tensor *scale)
 {
     return scale ? *(const float *)lk__data(scale) : 1;
 }
@@ -56,11 +58,11 @@ static void update_nesterov(momentum u, float *restrict w, const float *restrict
 lk_status lk__cpu_momentum_update(lk_call *call)
 {
     const lk_momentum_attrs *attrs = LK_ATTRS(call, lk_momentum_attrs);
-    float *w = data_of(call->in[0]), *g = data_of(call->in[1]), *v = data_of(call->in[2]);
+    float *w = operand_data(call->in[0]), *g = operand_data(call->in[1]), *v = operand_data(call->in[2]);
     int64_t count = lk_tensor_count(call->in[0]);
     momentum u = {(float)lk__update_rate(call->in[5], 0, attrs->rate), (float)attrs->momentum,
-                  (float)attrs->weight_decay, scale_of(call->in[4])};
-    if (is_skipped(call->in[3]))
+                  (float)attrs->weight_decay, gradient_scale(call->in[4])};
+    if (update_is_skipped(call->in[3]))
         return LK_OK;
     if (!v)
         update_plain(u, w, g, count);
@@ -77,8 +79,8 @@ typedef struct adam {
     float beta1, rest1, beta2, rest2, step, unbias, epsilon, decay, keep, scale;
 } adam;
 
-static void update_adam(adam u, float *restrict w, const float *restrict g, float *restrict m, float *restrict v,
-                        int64_t count)
+static void adam_loop(adam u, float *restrict w, const float *restrict g, float *restrict m, float *restrict v,
+                      int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         float gradient = u.scale * g[i] + u.decay * w[i];
@@ -100,16 +102,16 @@ lk_status lk__cpu_adam_update(lk_call *call)
               .epsilon = (float)attrs->epsilon,
               .decay = (float)attrs->weight_decay,
               .keep = (float)lk__update_rate(call->in[6], 2, attrs->keep),
-              .scale = scale_of(call->in[5])};
-    if (!is_skipped(call->in[4]))
-        update_adam(u, data_of(call->in[0]), data_of(call->in[1]), data_of(call->in[2]), data_of(call->in[3]),
-                    lk_tensor_count(call->in[0]));
+              .scale = gradient_scale(call->in[5])};
+    if (!update_is_skipped(call->in[4]))
+        adam_loop(u, operand_data(call->in[0]), operand_data(call->in[1]), operand_data(call->in[2]),
+                  operand_data(call->in[3]), lk_tensor_count(call->in[0]));
     return LK_OK;
 }
 
 /* --- LARS --------------------------------------------------------------------------------------------------------- */
 
-static void update_lars(momentum u, float *restrict w, const float *restrict g, float *restrict v, int64_t count)
+static void lars_loop(momentum u, float *restrict w, const float *restrict g, float *restrict v, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
         v[i] = u.momentum * v[i] + u.rate * (u.scale * g[i] + u.decay * w[i]);
@@ -120,18 +122,18 @@ static void update_lars(momentum u, float *restrict w, const float *restrict g, 
 lk_status lk__cpu_lars_update(lk_call *call)
 {
     const lk_lars_attrs *attrs = LK_ATTRS(call, lk_lars_attrs);
-    float *w = data_of(call->in[0]), *g = data_of(call->in[1]), *v = data_of(call->in[2]);
+    float *w = operand_data(call->in[0]), *g = operand_data(call->in[1]), *v = operand_data(call->in[2]);
     const int64_t *offsets = lk__data(call->in[3]);
-    const float *ratios = data_of(call->in[4]), *adapted = data_of(call->in[5]);
+    const float *ratios = operand_data(call->in[4]), *adapted = operand_data(call->in[5]);
     int64_t segments = lk_tensor_count(call->in[4]);
     LK_TRY(lk__check_segments(call->op->name, offsets, segments, lk_tensor_count(call->in[0])));
-    for (int64_t s = 0; s < segments && !is_skipped(call->in[6]); s++) {
+    for (int64_t s = 0; s < segments && !update_is_skipped(call->in[6]); s++) {
         momentum u = {.rate = (float)lk__update_rate(call->in[8], 0, attrs->rate) * ratios[s],
                       .momentum = (float)attrs->momentum,
                       .decay = (float)attrs->weight_decay * adapted[s],
-                      .scale = scale_of(call->in[7])};
+                      .scale = gradient_scale(call->in[7])};
         int64_t begin = offsets[s];
-        update_lars(u, w + begin, g + begin, v + begin, offsets[s + 1] - begin);
+        lars_loop(u, w + begin, g + begin, v + begin, offsets[s + 1] - begin);
     }
     return LK_OK;
 }
@@ -142,8 +144,8 @@ typedef float singles __attribute__((vector_size(16), aligned(4), may_alias));
 typedef double doubles __attribute__((vector_size(32)));
 enum { WIDTH = sizeof(doubles) / sizeof(double), VECTORS = LK_NORM_LANES / WIDTH, AHEAD = 512 };
 
-/* Of `rows` elements a lane. The sums stay in registers; what comes from memory is asked for early. */
-LK_BODY void sum_lanes(const float *x, int64_t rows, doubles *lanes)
+/* Sums the squares of `rows` elements of each lane. The sums stay in registers, and data is prefetched from memory. */
+LK_BODY void sum_squares(const float *x, int64_t rows, doubles *lanes)
 {
     doubles sum[VECTORS] = {{0}};
     for (int64_t row = 0; row < rows; row++, x += LK_NORM_LANES) {
@@ -159,22 +161,22 @@ LK_BODY void sum_lanes(const float *x, int64_t rows, doubles *lanes)
         lanes[j] = sum[j];
 }
 
-LK_AVX2 static void sum_lanes_in_avx2(const float *x, int64_t rows, doubles *lanes)
+LK_AVX2 static void sum_squares_avx2(const float *x, int64_t rows, doubles *lanes)
 {
-    sum_lanes(x, rows, lanes);
+    sum_squares(x, rows, lanes);
 }
 
-static void sum_lanes_anywhere(const float *x, int64_t rows, doubles *lanes)
+static void sum_squares_anywhere(const float *x, int64_t rows, doubles *lanes)
 {
-    sum_lanes(x, rows, lanes);
+    sum_squares(x, rows, lanes);
 }
 
-static double block_sum(const float *x, int64_t n)
+static double squares_of_block(const float *x, int64_t n)
 {
     doubles lanes[VECTORS];
     double lane[LK_NORM_LANES];
     int64_t rows = n / LK_NORM_LANES;
-    (lk__has_avx2() ? sum_lanes_in_avx2 : sum_lanes_anywhere)(x, rows, lanes);
+    (lk__has_avx2() ? sum_squares_avx2 : sum_squares_anywhere)(x, rows, lanes);
     memcpy(lane, lanes, sizeof lane);
     x += rows * LK_NORM_LANES;
     for (int64_t j = 0; j < n % LK_NORM_LANES; j++)
@@ -185,15 +187,15 @@ static double block_sum(const float *x, int64_t n)
     return lane[0];
 }
 
-/* The tree over blocks as they come: sum[k] is of a whole subtree, of fewer blocks than the one before. As soon as two
- * subtrees are of one size they become one, as a binary counter carries. */
-static double segment_sum(const float *x, int64_t n)
+/* Adds up the blocks as a binary tree, as they come. sum[k] is the sum of a complete subtree with fewer blocks than the
+ * one before. Two subtrees of one size are added at once, as a binary counter carries. */
+static double squares_of_segment(const float *x, int64_t n)
 {
     double sum[64];
     int depth = 0;
     for (int64_t block = 0; block * LK_NORM_BLOCK < n; block++) {
         int64_t begin = block * LK_NORM_BLOCK, left = n - begin;
-        sum[depth++] = block_sum(x + begin, left < LK_NORM_BLOCK ? left : LK_NORM_BLOCK);
+        sum[depth++] = squares_of_block(x + begin, left < LK_NORM_BLOCK ? left : LK_NORM_BLOCK);
         for (int64_t carry = block; carry & 1; carry >>= 1) {
             depth--;
             sum[depth - 1] += sum[depth];
@@ -214,6 +216,6 @@ lk_status lk__cpu_squared_norms(lk_call *call)
     int64_t segments = lk_tensor_count(call->out[0]);
     LK_TRY(lk__check_segments(call->op->name, offsets, segments, lk_tensor_count(call->in[0])));
     for (int64_t s = 0; s < segments; s++)
-        norms[s] = segment_sum(x + offsets[s], offsets[s + 1] - offsets[s]);
+        norms[s] = squares_of_segment(x + offsets[s], offsets[s + 1] - offsets[s]);
     return LK_OK;
 }

@@ -1,7 +1,8 @@
+/* Dropout with eight blocks of Philox computed at a time: see drop.h. */
 #include "cpu/drop.h"
 
-#include "base/philox.h"
 #include "base/avx2.h"
+#include "base/philox.h"
 
 #include <math.h>
 #include <string.h>
@@ -43,7 +44,7 @@ static void philox_anywhere(const uint32_t key[2], blocks *b)
 
 #if defined(__x86_64__)
 
-/* Four blocks with a word in each low half of 64 bits; high halves hold what nobody reads. */
+/* Four blocks, with a word in each low half of 64 bits; the high halves are not used. */
 typedef struct quarter {
     __m256i word[WORDS];
 } quarter;
@@ -93,7 +94,7 @@ LK_AVX2 static void philox_avx2(const uint32_t key[2], blocks *b)
 
 /* --- keeping ------------------------------------------------------------------------------------------------------ */
 
-/* Without a branch: as many words keep as drop. */
+/* Keeps or drops n elements. It has no branch: as many words may keep as drop. */
 LK_BODY void keep(const lk_drop *drop, const uint32_t *words, int64_t n, const float *x, float *y)
 {
     LK_ANY_ORDER
@@ -109,7 +110,7 @@ LK_BODY void keep(const lk_drop *drop, const uint32_t *words, int64_t n, const f
 
 /* --- a run -------------------------------------------------------------------------------------------------------- */
 
-/* words[i] = word 4 * block + i, in whole blocks of eight blocks. */
+/* Sets words[i] = word 4 * block + i. It writes eight blocks at a time, possibly more than n words. */
 LK_BODY void run_words(const lk_drop *drop, philox_fn philox, uint32_t sample, int64_t block, int64_t n,
                        uint32_t *words)
 {
@@ -161,8 +162,8 @@ void lk__drop_run(const lk_drop *drop, uint32_t sample, int64_t first, int64_t c
 
 /* --- lanes -------------------------------------------------------------------------------------------------------- */
 
-/* Blocks start where a lane's element has a number that 4 divides, so the words of a lane that starts between two of
- * them are moved up: words[i] are the lanes' i-th elements. */
+/* Sets words[i] to the words of the lanes' i-th elements. Blocks start at elements whose number is a multiple of 4, so
+ * the words of a lane that starts between two blocks are moved up. */
 LK_BODY void lane_words(const lk_drop *drop, philox_fn philox, const lk_drop_lane *lanes, int64_t begin, int64_t n,
                         lanes_of_words *words)
 {
@@ -187,7 +188,7 @@ LK_BODY void lane_words(const lk_drop *drop, philox_fn philox, const lk_drop_lan
     }
 }
 
-/* A word of 0 drops whatever the rate. */
+/* A word of 0 drops an element at any rate. */
 LK_BODY void clear_absent(const lk_drop_lane *lanes, int64_t n, lanes_of_words *words)
 {
     for (int l = 0; l < LANES; l++)
@@ -198,7 +199,7 @@ LK_BODY void clear_absent(const lk_drop_lane *lanes, int64_t n, lanes_of_words *
 LK_BODY void lanes_body(const lk_drop *drop, philox_fn philox, const lk_drop_lane *lanes, int64_t count, int64_t stride,
                         const float *x, float *y)
 {
-    lanes_of_words room[WORDS + PIECE + 2 * WORDS], *words = room + WORDS;
+    lanes_of_words buffer[WORDS + PIECE + 2 * WORDS], *words = buffer + WORDS;
     for (int64_t begin = 0; begin < count; begin += PIECE) {
         int64_t n = count - begin < PIECE ? count - begin : PIECE;
         lane_words(drop, philox, lanes, begin, n, words);

@@ -1,5 +1,6 @@
 /* Dropout: the elements that lk_dropout_at promises, in every layout. */
 #include "cpu/drop.h"
+
 #include "cpu/layouts_testing.h"
 
 #include <math.h>
@@ -97,7 +98,7 @@ static void every_layout_drops_the_same_elements(void **state)
                 expect_dropped((test_layout)layout, test_shapes[i], rates[r]);
 }
 
-/* More elements than are made at once, from a number that no block starts with. */
+/* More elements than one piece, starting in the middle of a block of random words. */
 static void a_long_run_goes_on_where_it_stopped(void **state)
 {
     (void)state;

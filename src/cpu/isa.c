@@ -1,7 +1,7 @@
 #include "cpu/isa.h"
 
 #include "base/avx2.h"
-#include "cpu/dnnl_compat.h"
+#include "cpu/onednn/dnnl_compat.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -39,7 +39,7 @@ bool lk__isa_runs(const lk_isa *isa)
 
 #endif
 
-/* What LOCKSTEP_ISA says; NULL: nothing. */
+/* Returns the value of LOCKSTEP_ISA; NULL if it is unset or empty. */
 static const char *wanted_name(void)
 {
     const char *name = getenv("LOCKSTEP_ISA");
@@ -50,7 +50,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const lk_isa *chosen, *forced;
 static lk_status limited = LK_OK;
 
-static void choose(void)
+static void choose_isa(void)
 {
     const char *wanted = wanted_name();
     if (wanted && strcmp(wanted, "avx2") == 0)
@@ -63,7 +63,7 @@ static void choose(void)
 
 const lk_isa *lk__isa(void)
 {
-    pthread_once(&once, choose);
+    pthread_once(&once, choose_isa);
     return forced ? forced : chosen;
 }
 

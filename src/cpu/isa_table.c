@@ -1,7 +1,7 @@
-/* What a copy of the kernels exports. */
+/* The tables that each copy of the kernels exports, one copy for each instruction set. */
 #include "cpu/isa.h"
-#include "cpu/lanes_tiles.h"
-#include "cpu/vector.h"
+#include "cpu/lanes/lanes_tiles.h"
+#include "cpu/vector/vector.h"
 
 const lk_lanes_kernels LK_ISA(lk__lanes) = {
     .name = "lanes:" LK_ISA_NAME,

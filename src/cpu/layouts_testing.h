@@ -1,6 +1,5 @@
-/* For tests: where an element lies in each layout of activations, written down apart from the code that is tested. */
-#ifndef LK_CPU_LAYOUTS_TESTING_H
-#define LK_CPU_LAYOUTS_TESTING_H
+/* For tests: the offset of an element in each layout of activations, independent of the tested code. */
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,13 +37,13 @@ static inline int64_t test_block(test_layout layout)
     return layout == BLOCKS_OF_4 ? 4 : layout == BLOCKS_OF_8 ? 8 : 16;
 }
 
-/* Images in a vector, where these are in the lanes. */
+/* Images of a vector if these are in the lanes, otherwise 0. */
 static inline int64_t test_lanes(test_layout layout)
 {
     return layout == IMAGES ? 8 : layout == WIDE_IMAGES ? 16 : 0;
 }
 
-/* Elements with padding. */
+/* Number of elements, padding included. */
 static inline int64_t test_size(test_layout layout, test_shape s)
 {
     if (test_lanes(layout))
@@ -69,7 +68,7 @@ static inline int64_t test_offset(test_layout layout, test_shape s, int64_t n, i
     }
 }
 
-/* Plain elements in another layout, with padding of `padding`. The caller frees. */
+/* Arranges row-major elements in another layout; padding is filled with `padding`. The caller frees. */
 static inline float *test_arranged(test_layout layout, test_shape s, const float *plain, float padding)
 {
     int64_t size = test_size(layout, s);
@@ -84,7 +83,7 @@ static inline float *test_arranged(test_layout layout, test_shape s, const float
     return arranged;
 }
 
-/* Checks that y, in a layout, holds the plain elements, bit for bit, and 0 in its padding. */
+/* Checks that y, in a layout, holds the row-major elements, bit for bit, and 0 in its padding. */
 static inline void expect_arranged(test_layout layout, test_shape s, const float *y, const float *plain)
 {
     float *want = test_arranged(layout, s, plain, 0);
@@ -96,8 +95,6 @@ static inline void expect_arranged(test_layout layout, test_shape s, const float
     free(want);
 }
 
-/* Blocks that are full and that are not, pixels that fill vectors and that do not. */
+/* Blocks that are full or not, pixels that fill vectors or not. */
 static const test_shape test_shapes[] = {{2, 16, 12}, {3, 5, 49}, {9, 3, 7}, {8, 20, 1}, {1, 1, 131}, {11, 33, 4}};
 enum { TEST_SHAPES = sizeof test_shapes / sizeof *test_shapes };
-
-#endif

@@ -9,17 +9,17 @@ typedef struct range {
     int64_t begin, end;
 } range;
 
-/* Inputs of an axis that output `o` covers. */
-static range window(const lk_max_pool *pool, int axis, int64_t o)
+/* Returns the inputs along `axis` that output `o` covers. */
+static range window_range(const lk_max_pool *pool, int axis, int64_t o)
 {
     int64_t begin = o * pool->stride[axis] - pool->padding[axis], end = begin + pool->kernel[axis];
     return (range){begin < 0 ? 0 : begin, end > pool->in[axis] ? pool->in[axis] : end};
 }
 
-/* Takes x's element `index` for the maximum if it is one. Without a branch, so that loops over it become vectors. */
+/* Replaces the maximum by x if x is greater. It has no branch, so that loops over it become vectors. */
 static inline void take_maximum(float x, int32_t index, float *y, int32_t *where)
 {
-    bool greater = !(x <= *y) & !isnan(*y); /* also where only x is NaN */
+    bool greater = !(x <= *y) & !isnan(*y); /* also if only x is NaN */
     *y = greater ? x : *y;
     *where = greater ? index : *where;
 }
@@ -46,15 +46,15 @@ static void max_vector(const lk_max_pool *pool, const float *x, range rows, rang
 static void max_vectors(const lk_max_pool *pool, const float *x, float *y, int32_t *where)
 {
     for (int64_t row = 0; row < pool->out[0]; row++) {
-        range rows = window(pool, 0, row);
+        range rows = window_range(pool, 0, row);
         for (int64_t column = 0; column < pool->out[1]; column++, y += pool->n, where += pool->n)
-            max_vector(pool, x, rows, window(pool, 1, column), y, where);
+            max_vector(pool, x, rows, window_range(pool, 1, column), y, where);
     }
 }
 
-/* --- plain: vectors are made of neighbouring columns -------------------------------------------------------------- */
+/* --- row-major: vectors of neighboring columns -------------------------------------------------------------------- */
 
-/* Output columns whose window has its column `tap` inside the input. */
+/* Returns the output columns whose window has its column `tap` inside the input. */
 static range columns_with(const lk_max_pool *pool, int64_t tap)
 {
     int64_t before = pool->padding[1] - tap, stride = pool->stride[1];
@@ -75,14 +75,14 @@ static void max_row(const lk_max_pool *pool, const float *x, range rows, float *
 {
     int64_t stride = pool->stride[1];
     for (int64_t i = 0; i < pool->out[1]; i++) {
-        where[i] = (int32_t)(rows.begin * pool->in[1] + window(pool, 1, i).begin);
+        where[i] = (int32_t)(rows.begin * pool->in[1] + window_range(pool, 1, i).begin);
         y[i] = x[where[i]];
     }
     for (int64_t row = rows.begin; row < rows.end; row++) {
         for (int64_t tap = 0; tap < pool->kernel[1]; tap++) {
             range o = columns_with(pool, tap);
             int64_t first = row * pool->in[1] + o.begin * stride - pool->padding[1] + tap, count = o.end - o.begin;
-            if (count > 0 && stride == 2) /* clang makes vectors of known strides alone */
+            if (count > 0 && stride == 2) /* clang vectorizes only strides that it knows */
                 max_tap(x + first, (int32_t)first, 2, count, y + o.begin, where + o.begin);
             else if (count > 0)
                 max_tap(x + first, (int32_t)first, stride, count, y + o.begin, where + o.begin);
@@ -90,10 +90,10 @@ static void max_row(const lk_max_pool *pool, const float *x, range rows, float *
     }
 }
 
-static void max_plane(const lk_max_pool *pool, const float *x, float *y, int32_t *where)
+static void max_pool_plane(const lk_max_pool *pool, const float *x, float *y, int32_t *where)
 {
     for (int64_t row = 0; row < pool->out[0]; row++, y += pool->out[1], where += pool->out[1])
-        max_row(pool, x, window(pool, 0, row), y, where);
+        max_row(pool, x, window_range(pool, 0, row), y, where);
 }
 
 /* ------------------------------------------------------------------------------------------------------------------ */
@@ -101,9 +101,9 @@ static void max_plane(const lk_max_pool *pool, const float *x, float *y, int32_t
 void lk__max_pool(const lk_max_pool *pool, const float *x, float *y, int32_t *where)
 {
     int64_t in = pool->in[0] * pool->in[1] * pool->n, out = pool->out[0] * pool->out[1] * pool->n;
-    for (int64_t g = 0; g < pool->groups; g++, x += in, y += out, where += out) {
+    for (int64_t g = 0; g < pool->planes; g++, x += in, y += out, where += out) {
         if (pool->n == 1)
-            max_plane(pool, x, y, where);
+            max_pool_plane(pool, x, y, where);
         else
             max_vectors(pool, x, y, where);
     }
@@ -112,8 +112,8 @@ void lk__max_pool(const lk_max_pool *pool, const float *x, float *y, int32_t *wh
 void lk__max_pool_grad(const lk_max_pool *pool, const float *dy, const int32_t *where, float *dx)
 {
     int64_t n = pool->n, in = pool->in[0] * pool->in[1] * n, outputs = pool->out[0] * pool->out[1];
-    memset(dx, 0, (size_t)(pool->groups * in) * sizeof *dx);
-    for (int64_t g = 0; g < pool->groups; g++, dx += in)
+    memset(dx, 0, (size_t)(pool->planes * in) * sizeof *dx);
+    for (int64_t g = 0; g < pool->planes; g++, dx += in)
         for (int64_t o = 0; o < outputs; o++, dy += n, where += n)
             for (int64_t i = 0; i < n; i++)
                 dx[where[i] * n + i] += dy[i];

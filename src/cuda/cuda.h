@@ -1,6 +1,5 @@
-/* CUDA devices, as backends/registry.c sees them. */
-#ifndef LK_CUDA_CUDA_H
-#define LK_CUDA_CUDA_H
+/* The CUDA backend's tables and functions, which backends/registry.c lists. core/backend.h says what each must do. */
+#pragma once
 
 #include "core/backend.h"
 
@@ -10,11 +9,11 @@ extern const lk_graphs lk__cuda_graphs;
 extern const lk_choices lk__cuda_choices;
 extern const lk_links_table lk__cuda_links;
 
-/* GPUs that this process may use; 0 without the plug-in, a driver or a GPU. */
+/* The number of GPUs that this process may use; 0 without the plug-in, a driver or a GPU. */
 int lk__cuda_available(void);
 
-/* Whether the machine shows signs of a GPU's driver, or somebody has named the plug-in: found out without loading the
- * plug-in and the libraries that it brings along. */
+/* Returns whether this machine seems to have an NVIDIA driver, or $LOCKSTEP_CUDA_PLUGIN is set. Does not load the
+ * plug-in and its large libraries to find out. */
 bool lk__cuda_has_driver(void);
 
 lk_status lk__cuda_describe(int index, char *text, int size);
@@ -30,5 +29,3 @@ void lk__cuda_free(void *device, void *data);
 lk_status lk__cuda_to_plain(lk_device *device, const lk_tensor *x, void *plain);
 lk_status lk__cuda_measure_peak(lk_device *device, lk_dtype dtype, double *flops);
 lk_status lk__cuda_measure_copy(lk_device *device, double *bytes);
-
-#endif

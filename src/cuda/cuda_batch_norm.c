@@ -1,24 +1,25 @@
-/* Batch normalisation: x [N, C, …] in channels-last order, which to the kernels is rows of channels. */
+/* Batch normalization. x is [N, C, …] in channels-last order, which the kernels see as a matrix [rows, channels]. */
 #include "cuda/cuda_kernels.h"
+#include "cuda/cuda_operands.h"
 #include "cuda/cuda_state.h"
 #include "ops/ops.h"
 
-/* --- what the calls share ----------------------------------------------------------------------------------------- */
+/* --- shared by the calls ------------------------------------------------------------------------------------------ */
 
-static int64_t channels_of(const lk_tensor *x)
+static int64_t channel_count(const lk_tensor *x)
 {
     return x->shape.dim[1];
 }
 
-static int64_t rows_of(const lk_tensor *x)
+static int64_t row_count(const lk_tensor *x)
 {
-    int64_t channels = channels_of(x);
+    int64_t channels = channel_count(x);
     return channels > 0 ? lk_tensor_count(x) / channels : 0;
 }
 
 static double *sums_workspace(lk_cuda_scratch *s, const lk_tensor *x)
 {
-    return lk__cuda_new(s, (size_t)lk_gpu_sums_workspace(rows_of(x), channels_of(x)) * sizeof(double));
+    return lk__cuda_new(s, (size_t)lk_gpu_sums_workspace(row_count(x), channel_count(x)) * sizeof(double));
 }
 
 static lk_gpu_statistics from_sums(const lk_call *call, const double *sums)
@@ -27,7 +28,7 @@ static lk_gpu_statistics from_sums(const lk_call *call, const double *sums)
     return (lk_gpu_statistics){.sums = sums, .count = attrs->count, .epsilon = attrs->epsilon};
 }
 
-/* in[i] and in[i + 1]. */
+/* mean is in[i], variance in[i + 1]. */
 static lk_gpu_statistics from_moments(lk_cuda_scratch *s, int i)
 {
     return (lk_gpu_statistics){.mean = lk__cuda_plain(s, s->call->in[i]),
@@ -37,15 +38,15 @@ static lk_gpu_statistics from_moments(lk_cuda_scratch *s, int i)
 
 /* --- channel_sums ------------------------------------------------------------------------------------------------- */
 
-/* The sums of in[0] to `sums`. */
-static lk_status add_up(lk_cuda_scratch *s, const void *x, double *sums)
+/* Writes the channel sums of in[0] to `sums`; x is in[0] in channels-last order. */
+static void launch_channel_sums(lk_cuda_scratch *s, const void *x, double *sums)
 {
     const lk_call *call = s->call;
     double *workspace = sums_workspace(s, call->in[0]);
-    if (s->status != LK_OK)
-        return LK_OK;
-    return LK_CUDA_LAUNCH(call, channel_sums, .x = x, .sums = sums, .workspace = workspace, .dtype = call->dtype,
-                          .rows = rows_of(call->in[0]), .channels = channels_of(call->in[0]));
+    if (s->status == LK_OK)
+        s->status =
+            LK_CUDA_LAUNCH(call, channel_sums, .x = x, .sums = sums, .workspace = workspace, .dtype = call->dtype,
+                           .rows = row_count(call->in[0]), .channels = channel_count(call->in[0]));
 }
 
 lk_status lk__cuda_channel_sums(lk_call *call)
@@ -53,62 +54,60 @@ lk_status lk__cuda_channel_sums(lk_call *call)
     lk_cuda_scratch s = {.call = call};
     const void *x = lk__cuda_images(&s, call->in[0]);
     double *sums = lk__cuda_out(&s, 0);
-    return lk__cuda_end(&s, add_up(&s, x, sums));
+    launch_channel_sums(&s, x, sums);
+    return lk__cuda_end(&s);
 }
 
 lk_status lk__cuda_channel_sums_grad(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
-    lk_status status = LK_OK;
     const void *x = lk__cuda_images(&s, call->in[0]);
     const double *dsums = lk__cuda_plain(&s, call->in[1]);
     void *dx = lk__cuda_out_images(&s, 0);
     if (s.status == LK_OK)
-        status = LK_CUDA_LAUNCH(call, channel_sums_grad, .x = x, .dsums = dsums, .dx = dx, .dtype = call->dtype,
-                                .rows = rows_of(call->in[0]), .channels = channels_of(call->in[0]));
-    return lk__cuda_end(&s, status);
+        s.status = LK_CUDA_LAUNCH(call, channel_sums_grad, .x = x, .dsums = dsums, .dx = dx, .dtype = call->dtype,
+                                  .rows = row_count(call->in[0]), .channels = channel_count(call->in[0]));
+    return lk__cuda_end(&s);
 }
 
-/* --- normalisation ------------------------------------------------------------------------------------------------ */
+/* --- normalization ------------------------------------------------------------------------------------------------ */
 
-/* What follows it. */
+/* The operation fused behind the normalization. */
 typedef enum tail { NOTHING, ADD_AND_RELU } tail;
 
-/* (x, gamma, beta, …) → y. `x` is in[0], in order; residual may be NULL. */
-static lk_status normalise(lk_cuda_scratch *s, const void *x, lk_gpu_statistics statistics, const lk_tensor *residual,
-                           tail then)
+/* (x, gamma, beta, …) → y. `x` is in[0] in channels-last order; residual may be NULL. */
+static lk_status launch_normalize_and_end(lk_cuda_scratch *s, const void *x, lk_gpu_statistics statistics,
+                                          const lk_tensor *residual, tail then)
 {
     const lk_call *call = s->call;
     const float *gamma = lk__cuda_plain(s, call->in[1]), *beta = lk__cuda_plain(s, call->in[2]);
     const void *added = lk__cuda_images(s, residual);
     void *y = lk__cuda_out_images(s, 0);
-    if (s->status != LK_OK)
-        return LK_OK;
-    return LK_CUDA_LAUNCH(call, normalise, .x = x, .residual = added, .gamma = gamma, .beta = beta, .y = y,
-                          .statistics = statistics, .dtype = call->dtype, .rows = rows_of(call->in[0]),
-                          .channels = channels_of(call->in[0]), .act = then == ADD_AND_RELU);
+    if (s->status == LK_OK)
+        s->status = LK_CUDA_LAUNCH(call, normalize, .x = x, .residual = added, .gamma = gamma, .beta = beta, .y = y,
+                                   .statistics = statistics, .dtype = call->dtype, .rows = row_count(call->in[0]),
+                                   .channels = channel_count(call->in[0]), .act = then == ADD_AND_RELU);
+    return lk__cuda_end(s);
 }
 
-/* With x's own sums, which are the second output. */
-static lk_status normalise_with_own(lk_call *call, const lk_tensor *residual, tail then)
+/* Normalizes with x's own sums, which are the second output. */
+static lk_status normalize_with_own(lk_call *call, const lk_tensor *residual, tail then)
 {
     lk_cuda_scratch s = {.call = call};
     const void *x = lk__cuda_images(&s, call->in[0]);
     double *sums = lk__cuda_out(&s, 1);
-    lk_status status = add_up(&s, x, sums);
-    if (status == LK_OK)
-        status = normalise(&s, x, from_sums(call, sums), residual, then);
-    return lk__cuda_end(&s, status);
+    launch_channel_sums(&s, x, sums);
+    return launch_normalize_and_end(&s, x, from_sums(call, sums), residual, then);
 }
 
 lk_status lk__cuda_batch_norm(lk_call *call)
 {
-    return normalise_with_own(call, NULL, NOTHING);
+    return normalize_with_own(call, NULL, NOTHING);
 }
 
 lk_status lk__cuda_batch_norm_act(lk_call *call)
 {
-    return normalise_with_own(call, call->in[3], ADD_AND_RELU);
+    return normalize_with_own(call, call->in[3], ADD_AND_RELU);
 }
 
 lk_status lk__cuda_batch_norm_with(lk_call *call)
@@ -116,40 +115,39 @@ lk_status lk__cuda_batch_norm_with(lk_call *call)
     lk_cuda_scratch s = {.call = call};
     const void *x = lk__cuda_images(&s, call->in[0]);
     lk_gpu_statistics statistics = from_sums(call, lk__cuda_plain(&s, call->in[3]));
-    return lk__cuda_end(&s, normalise(&s, x, statistics, NULL, NOTHING));
+    return launch_normalize_and_end(&s, x, statistics, NULL, NOTHING);
 }
 
-static lk_status normalise_with_moments(lk_call *call, const lk_tensor *residual, tail then)
+static lk_status normalize_by_moments(lk_call *call, const lk_tensor *residual, tail then)
 {
     lk_cuda_scratch s = {.call = call};
     const void *x = lk__cuda_images(&s, call->in[0]);
     lk_gpu_statistics statistics = from_moments(&s, 3);
-    return lk__cuda_end(&s, normalise(&s, x, statistics, residual, then));
+    return launch_normalize_and_end(&s, x, statistics, residual, then);
 }
 
 lk_status lk__cuda_batch_norm_inference(lk_call *call)
 {
-    return normalise_with_moments(call, NULL, NOTHING);
+    return normalize_by_moments(call, NULL, NOTHING);
 }
 
 lk_status lk__cuda_batch_norm_inference_act(lk_call *call)
 {
-    return normalise_with_moments(call, call->in[5], ADD_AND_RELU);
+    return normalize_by_moments(call, call->in[5], ADD_AND_RELU);
 }
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
 
-/* Where a gradient's operands are; whatever it has not is NULL. */
+/* The operands of a gradient. */
 typedef struct gradient {
-    const lk_tensor *dy, *act_y, *x, *gamma;
-    int dresidual, dsums; /* outputs; 0: none */
+    const lk_tensor *dy, *act_y, *x, *gamma; /* act_y NULL: no activation */
+    int dresidual, dsums;                    /* indices of these outputs; 0: none */
 } gradient;
 
 /* → dx, dgamma, dbeta, … */
-static lk_status differentiate(lk_cuda_scratch *s, const gradient *g, lk_gpu_statistics statistics,
-                               lk_gpu_through through)
+static lk_status launch_normalize_grad(lk_cuda_scratch *s, const gradient *g, lk_gpu_statistics statistics,
+                                       lk_gpu_through through)
 {
-    lk_status status = LK_OK;
     const void *dy = lk__cuda_images(s, g->dy), *act_y = lk__cuda_images(s, g->act_y), *x = lk__cuda_images(s, g->x);
     const float *gamma = lk__cuda_plain(s, g->gamma);
     double *workspace = sums_workspace(s, g->x);
@@ -157,46 +155,46 @@ static lk_status differentiate(lk_cuda_scratch *s, const gradient *g, lk_gpu_sta
     float *dgamma = lk__cuda_out(s, 1), *dbeta = lk__cuda_out(s, 2);
     double *dsums = g->dsums ? lk__cuda_out(s, g->dsums) : NULL;
     if (s->status == LK_OK)
-        status = LK_CUDA_LAUNCH(s->call, normalise_grad, .dy = dy, .act_y = act_y, .x = x, .gamma = gamma, .dx = dx,
-                                .dresidual = dresidual, .dgamma = dgamma, .dbeta = dbeta, .dsums = dsums,
-                                .workspace = workspace, .statistics = statistics, .through = through,
-                                .dtype = s->call->dtype, .rows = rows_of(g->x), .channels = channels_of(g->x));
-    return lk__cuda_end(s, status);
+        s->status = LK_CUDA_LAUNCH(s->call, normalize_grad, .dy = dy, .act_y = act_y, .x = x, .gamma = gamma, .dx = dx,
+                                   .dresidual = dresidual, .dgamma = dgamma, .dbeta = dbeta, .dsums = dsums,
+                                   .workspace = workspace, .statistics = statistics, .through = through,
+                                   .dtype = s->call->dtype, .rows = row_count(g->x), .channels = channel_count(g->x));
+    return lk__cuda_end(s);
 }
 
 lk_status lk__cuda_batch_norm_grad(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
     gradient g = {.dy = call->in[0], .x = call->in[1], .gamma = call->in[2]};
-    return differentiate(&s, &g, from_sums(call, lk__cuda_plain(&s, call->in[3])), LK_GPU_THROUGH_SUMS);
+    return launch_normalize_grad(&s, &g, from_sums(call, lk__cuda_plain(&s, call->in[3])), LK_GPU_THROUGH_SUMS);
 }
 
-/* The fourth output, where it is asked for, is the residual's gradient. */
+/* The fourth output, if there is one, is the residual's gradient. */
 lk_status lk__cuda_batch_norm_act_grad(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
     gradient g = {.dy = call->in[0], .act_y = call->in[1], .x = call->in[2], .gamma = call->in[3]};
     g.dresidual = call->n_out == 4 ? 3 : 0;
-    return differentiate(&s, &g, from_sums(call, lk__cuda_plain(&s, call->in[4])), LK_GPU_THROUGH_SUMS);
+    return launch_normalize_grad(&s, &g, from_sums(call, lk__cuda_plain(&s, call->in[4])), LK_GPU_THROUGH_SUMS);
 }
 
 lk_status lk__cuda_batch_norm_with_grad(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
     gradient g = {.dy = call->in[0], .x = call->in[1], .gamma = call->in[2], .dsums = 3};
-    return differentiate(&s, &g, from_sums(call, lk__cuda_plain(&s, call->in[3])), LK_GPU_SUMS_HELD);
+    return launch_normalize_grad(&s, &g, from_sums(call, lk__cuda_plain(&s, call->in[3])), LK_GPU_SUMS_HELD);
 }
 
 lk_status lk__cuda_batch_norm_inference_grad(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
     gradient g = {.dy = call->in[0], .x = call->in[1], .gamma = call->in[2]};
-    return differentiate(&s, &g, from_moments(&s, 3), LK_GPU_MOMENTS_HELD);
+    return launch_normalize_grad(&s, &g, from_moments(&s, 3), LK_GPU_MOMENTS_HELD);
 }
 
 /* --- running statistics ------------------------------------------------------------------------------------------- */
 
-/* out[i], which is in[i]: itself, or, of a view with gaps, a copy that lk__cuda_end writes back. */
+/* out[i] is the same tensor as in[i]. A view with gaps is copied, and lk__cuda_end writes the copy back. */
 static float *in_place(lk_cuda_scratch *s, int i)
 {
     if (lk__tensor_is_dense(s->call->out[i]))
@@ -208,13 +206,12 @@ static float *in_place(lk_cuda_scratch *s, int i)
 lk_status lk__cuda_batch_norm_update(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
-    lk_status status = LK_OK;
     float *mean = in_place(&s, 0), *variance = in_place(&s, 1);
     const double *sums = lk__cuda_plain(&s, call->in[2]);
     const float *skip = call->n_in == 4 ? lk__cuda_plain(&s, call->in[3]) : NULL;
     if (s.status == LK_OK)
-        status = LK_CUDA_LAUNCH(call, running_statistics, .mean = mean, .variance = variance, .skip = skip,
-                                .statistics = from_sums(call, sums), .channels = call->out[0]->shape.dim[0],
-                                .momentum = LK_ATTRS(call, lk_batch_norm_attrs)->momentum);
-    return lk__cuda_end(&s, status);
+        s.status = LK_CUDA_LAUNCH(call, running_statistics, .mean = mean, .variance = variance, .skip = skip,
+                                  .statistics = from_sums(call, sums), .channels = call->out[0]->shape.dim[0],
+                                  .momentum = LK_ATTRS(call, lk_batch_norm_attrs)->momentum);
+    return lk__cuda_end(&s);
 }

@@ -1,5 +1,6 @@
-/* What cuBLASLt and cuDNN have chosen, as the texts that plans, records and lk_device_implementations show. They choose
- * by heuristics that are a function of problem, GPU and version, so both belong to what identifies a run. */
+/* Describes in text which kernels cuBLASLt and cuDNN run, for plans, records and lk_device_implementations. The
+ * libraries choose by heuristics that depend on the problem, the GPU and their version, so these texts are part of what
+ * identifies a run. */
 #include "base/mem.h"
 #include "cuda/cuda.h"
 #include "cuda/cuda_kernels.h"
@@ -13,7 +14,7 @@
 
 /* --- the machine -------------------------------------------------------------------------------------------------- */
 
-static void describe(const lk_device *device, char *text, size_t size)
+static void describe_gpu_and_libraries(const lk_device *device, char *text, size_t size)
 {
     const lk_gpu_driver *driver = lk__cuda_driver(NULL);
     lk_gpu_info info;
@@ -40,8 +41,8 @@ static const char *operator_of(const lk_gpu_choice *choice)
     return names[choice->kernel];
 }
 
-/* What products are made of. */
-static const char *precision(lk_dtype dtype, bool tf32)
+/* The format that products are computed from. */
+static const char *precision_name(lk_dtype dtype, bool tf32)
 {
     return dtype == LK_F32 && tf32 ? "tf32" : lk_dtype_name(dtype);
 }
@@ -49,7 +50,7 @@ static const char *precision(lk_dtype dtype, bool tf32)
 static void write_product(const lk_gpu_matmul *m, char *text, size_t size)
 {
     snprintf(text, size, "%s a[%" PRId64 ",%" PRId64 "]%s b[%" PRId64 ",%" PRId64 "]%s%s to %s",
-             precision(m->dtype, m->tf32), m->rows, m->inner, m->a_transposed ? " transposed" : "", m->inner,
+             precision_name(m->dtype, m->tf32), m->rows, m->inner, m->a_transposed ? " transposed" : "", m->inner,
              m->columns, m->b_transposed ? " transposed" : "", m->bias ? " bias" : "", lk_dtype_name(m->y_dtype));
 }
 
@@ -60,7 +61,7 @@ static void write_convolution(const lk_gpu_choice *choice, char *text, size_t si
         snprintf(text, size,
                  "%s x[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "] w[%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
                  "] stride %" PRId64 "x%" PRId64 " padding %" PRId64 "x%" PRId64 " dilation %" PRId64 "x%" PRId64,
-                 precision(s->dtype, s->tf32), s->images, s->channels, s->size[0], s->size[1], s->out_channels,
+                 precision_name(s->dtype, s->tf32), s->images, s->channels, s->size[0], s->size[1], s->out_channels,
                  s->channels / s->groups, s->kernel[0], s->kernel[1], s->stride[0], s->stride[1], s->padding[0],
                  s->padding[1], s->dilation[0], s->dilation[1]);
     if (s->groups > 1)
@@ -79,9 +80,9 @@ static void write_choice(const lk_gpu_choice *from, lk_call_choice *to)
     snprintf(to->implementation, sizeof to->implementation, "%s", from->name);
 }
 
-/* --- of a call ---------------------------------------------------------------------------------------------------- */
+/* --- the choice for one call -------------------------------------------------------------------------------------- */
 
-static lk_status choose(lk_device *device, void *user)
+static lk_status choose_kernel(lk_device *device, void *user)
 {
     const lk_cuda *cuda = device->state;
     return lk__cuda_check(cuda->driver, cuda->driver->choose(cuda->stream, user));
@@ -92,19 +93,19 @@ typedef struct conv_question {
     lk_gpu_choice choice;
 } conv_question;
 
-/* As cuda_conv.c goes on where there is no engine for bf16. */
+/* Falls back to f32 if cuDNN has no engine for bf16, as cuda_conv.c does. */
 static lk_status choose_convolution(lk_device *device, void *user)
 {
     conv_question *q = user;
-    lk_status status = choose(device, &q->choice);
+    lk_status status = choose_kernel(device, &q->choice);
     if (status != LK_ERR_UNSUPPORTED || q->call->dtype != LK_BF16)
         return status;
     lk_error_clear();
     lk__cuda_conv_choice(q->call, LK_F32, &q->choice);
-    return choose(device, &q->choice);
+    return choose_kernel(device, &q->choice);
 }
 
-static lk_status of_convolution(const lk_call *call, lk_call_choice *choice)
+static lk_status choice_of_convolution(const lk_call *call, lk_call_choice *choice)
 {
     conv_question q = {.call = call};
     if (!lk__cuda_conv_choice(call, call->dtype, &q.choice))
@@ -114,68 +115,65 @@ static lk_status of_convolution(const lk_call *call, lk_call_choice *choice)
     return LK_OK;
 }
 
-static lk_status of_product(const lk_call *call, lk_call_choice *choice)
+static lk_status choice_of_product(const lk_call *call, lk_call_choice *choice)
 {
     lk_gpu_choice asked;
     if (!lk__cuda_matmul_choice(call, &asked))
         return LK_OK;
-    LK_TRY(lk__device_ask(call->device, choose, &asked));
+    LK_TRY(lk__device_ask(call->device, choose_kernel, &asked));
     write_choice(&asked, choice);
     return LK_OK;
 }
 
-static lk_status of_call(const lk_call *call, lk_call_choice *choice)
+static lk_status choice_of_call(const lk_call *call, lk_call_choice *choice)
 {
     choice->op = NULL;
     switch (call->op->id) {
     case LK_OP_MATMUL:
     case LK_OP_DENSE_ACT:
-        return of_product(call, choice);
+        return choice_of_product(call, choice);
     case LK_OP_CONV2D:
     case LK_OP_CONV2D_INPUT_GRAD:
     case LK_OP_CONV2D_WEIGHT_GRAD:
-        return of_convolution(call, choice);
+        return choice_of_convolution(call, choice);
     default:
         return LK_OK;
     }
 }
 
-const lk_choices lk__cuda_choices = {.describe = describe, .of_call = of_call};
+const lk_choices lk__cuda_choices = {.describe = describe_gpu_and_libraries, .of_call = choice_of_call};
 
-/* --- all that a device has met ------------------------------------------------------------------------------------ */
+/* --- all choices of a device -------------------------------------------------------------------------------------- */
 
 typedef struct gathering {
     lk_call_choice *list;
-    int n, capacity;
+    int64_t n, capacity;
     lk_status status;
 } gathering;
 
-static void gather(void *user, const lk_gpu_choice *choice)
+static void append_choice(void *user, const lk_gpu_choice *choice)
 {
     gathering *g = user;
-    if (g->status == LK_OK && g->n == g->capacity) {
-        int capacity = g->capacity ? 2 * g->capacity : 32;
-        lk_call_choice *list = lk__realloc(g->list, (size_t)capacity, sizeof *list);
-        if (list) {
-            g->list = list;
-            g->capacity = capacity;
-        } else {
-            g->status = LK_ERR_MEMORY;
-        }
-    }
-    if (g->status == LK_OK)
+    if (g->status != LK_OK)
+        return;
+    lk_call_choice *list = lk__grow(g->list, &g->capacity, g->n + 1, sizeof *list);
+    if (list) {
+        g->list = list;
         write_choice(choice, &g->list[g->n++]);
+    } else {
+        g->status = LK_ERR_MEMORY;
+    }
 }
 
-static lk_status gather_all(lk_device *device, void *user)
+static lk_status append_all_choices(lk_device *device, void *user)
 {
     gathering *g = user;
     const lk_cuda *cuda = device->state;
-    cuda->driver->choices(cuda->stream, gather, g);
+    cuda->driver->choices(cuda->stream, append_choice, g);
     return g->status;
 }
 
-static int by_text(const void *a, const void *b)
+static int compare_choices(const void *a, const void *b)
 {
     const lk_call_choice *left = a, *right = b;
     int order = strcmp(left->op, right->op);
@@ -185,10 +183,10 @@ static int by_text(const void *a, const void *b)
 lk_status lk__cuda_implementations(lk_device *device, lk_implementation_fn visit, void *user)
 {
     gathering g = {.status = LK_OK};
-    lk_status status = lk__device_ask(device, gather_all, &g);
+    lk_status status = lk__device_ask(device, append_all_choices, &g);
     if (status == LK_OK && g.n > 0)
-        qsort(g.list, (size_t)g.n, sizeof *g.list, by_text);
-    for (int i = 0; status == LK_OK && i < g.n; i++)
+        qsort(g.list, (size_t)g.n, sizeof *g.list, compare_choices);
+    for (int64_t i = 0; status == LK_OK && i < g.n; i++)
         visit(user, g.list[i].op, g.list[i].problem, g.list[i].implementation);
     lk__free(g.list);
     return status;

@@ -1,30 +1,32 @@
-/* conv2d, conv_block and their gradients. Images and, while they are convolved, weights are channels-last; gradients of
- * weights are made plain, for they are added up over shards.
+/* conv2d, conv_block and their gradients. Images are channels-last, and so are weights while they are convolved.
+ * Gradients of weights are written in plain order, because they are added up over shards.
  *
- * What cuDNN has no engine for in bf16 it does in f32. With tensor cores, for which bf16 is exact, that is the same sum
- * of the same products. */
+ * If cuDNN has no engine for bf16 the convolution runs in f32. With tensor cores, to which a bf16 value is exact, that
+ * adds up the same products. */
 #include "cuda/cuda_kernels.h"
 #include "cuda/cuda_library_operands.h"
+#include "cuda/cuda_operands.h"
 #include "ops/ops.h"
 
 typedef lk_status (*convolve_fn)(lk_cuda_scratch *s, lk_dtype dtype);
 
-static lk_status convolve_as(lk_call *call, convolve_fn run, lk_dtype dtype)
+static lk_status conv_in_dtype(lk_call *call, convolve_fn run, lk_dtype dtype)
 {
     lk_cuda_scratch s = {.call = call};
-    return lk__cuda_end(&s, run(&s, dtype));
+    s.status = run(&s, dtype);
+    return lk__cuda_end(&s);
 }
 
-static lk_status convolve(lk_call *call, convolve_fn run)
+static lk_status conv_with_fallback(lk_call *call, convolve_fn run)
 {
-    lk_status status = convolve_as(call, run, call->dtype);
+    lk_status status = conv_in_dtype(call, run, call->dtype);
     if (status != LK_ERR_UNSUPPORTED || call->dtype != LK_BF16)
         return status;
     lk_error_clear();
-    return convolve_as(call, run, LK_F32);
+    return conv_in_dtype(call, run, LK_F32);
 }
 
-/* x and y: images; w: [O, I / groups, KH, KW]. */
+/* x and y are images, w is [O, I / groups, KH, KW]. */
 static lk_gpu_conv_shape shape_of(const lk_call *call, const lk_conv2d_opts *opts, lk_shape x, lk_shape w, lk_shape y,
                                   lk_dtype dtype)
 {
@@ -58,7 +60,7 @@ static lk_cuda_result images_out(lk_cuda_scratch *s, int i, lk_dtype dtype)
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
-static lk_status forward(lk_cuda_scratch *s, lk_dtype dtype)
+static lk_status launch_forward(lk_cuda_scratch *s, lk_dtype dtype)
 {
     const lk_call *call = s->call;
     const lk_tensor *x = call->in[0], *w = call->in[1];
@@ -75,12 +77,12 @@ static lk_status forward(lk_cuda_scratch *s, lk_dtype dtype)
 
 lk_status lk__cuda_conv2d(lk_call *call)
 {
-    return convolve(call, forward);
+    return conv_with_fallback(call, launch_forward);
 }
 
 /* --- gradient of the images --------------------------------------------------------------------------------------- */
 
-static lk_status input_grad(lk_cuda_scratch *s, lk_dtype dtype)
+static lk_status launch_input_grad(lk_cuda_scratch *s, lk_dtype dtype)
 {
     const lk_call *call = s->call;
     const lk_tensor *dy = call->in[0], *w = call->in[1], *out = call->out[0];
@@ -96,7 +98,7 @@ static lk_status input_grad(lk_cuda_scratch *s, lk_dtype dtype)
 
 lk_status lk__cuda_conv2d_input_grad(lk_call *call)
 {
-    return convolve(call, input_grad);
+    return conv_with_fallback(call, launch_input_grad);
 }
 
 /* --- gradients of weights and bias -------------------------------------------------------------------------------- */
@@ -106,8 +108,8 @@ static lk_status fill_with_zeros(const lk_call *call, void *y, const lk_tensor *
     return LK_CUDA_LAUNCH(call, fill, .y = y, .dtype = like->dtype, .count = lk_tensor_count(like));
 }
 
-/* The sum of dy, images of shape `y` and [rows, channels] in memory, over rows. */
-static lk_status bias_grad(lk_cuda_scratch *s, const void *results, lk_shape y, lk_dtype dtype)
+/* Sums dy over rows. `results` is dy, images of shape `y`, in memory a matrix [rows, channels]. */
+static lk_status launch_bias_grad(lk_cuda_scratch *s, const void *results, lk_shape y, lk_dtype dtype)
 {
     const lk_call *call = s->call;
     const lk_tensor *out = call->out[1];
@@ -120,7 +122,7 @@ static lk_status bias_grad(lk_cuda_scratch *s, const void *results, lk_shape y, 
                           .sums_dtype = out->dtype, .rows = rows, .columns = channels);
 }
 
-static lk_status weight_grad(lk_cuda_scratch *s, lk_dtype dtype)
+static lk_status launch_weight_grad(lk_cuda_scratch *s, lk_dtype dtype)
 {
     const lk_call *call = s->call;
     const lk_conv2d_grad_attrs *attrs = LK_ATTRS(call, lk_conv2d_grad_attrs);
@@ -132,11 +134,11 @@ static lk_status weight_grad(lk_cuda_scratch *s, lk_dtype dtype)
         s->status = LK_CUDA_LAUNCH(call, conv_weight_grad, .dy = results, .x = images, .dw = dw.data, .dw_dtype = made,
                                    .shape = shape_of(call, &attrs->conv, x->shape, out->shape, dy->shape, dtype));
     lk__cuda_library_written(s, 0, &dw);
-    return s->status == LK_OK && attrs->bias ? bias_grad(s, results, dy->shape, dtype) : s->status;
+    return s->status == LK_OK && attrs->bias ? launch_bias_grad(s, results, dy->shape, dtype) : s->status;
 }
 
-/* Of no images. */
-static lk_status no_gradients(lk_call *call)
+/* A batch of no images: all gradients are zero. */
+static lk_status zero_gradients(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
     for (int i = 0; i < call->n_out; i++) {
@@ -144,25 +146,25 @@ static lk_status no_gradients(lk_call *call)
         if (s.status == LK_OK)
             s.status = fill_with_zeros(call, y, call->out[i]);
     }
-    return lk__cuda_end(&s, LK_OK);
+    return lk__cuda_end(&s);
 }
 
 lk_status lk__cuda_conv2d_weight_grad(lk_call *call)
 {
-    return lk_tensor_count(call->in[0]) > 0 ? convolve(call, weight_grad) : no_gradients(call);
+    return lk_tensor_count(call->in[0]) > 0 ? conv_with_fallback(call, launch_weight_grad) : zero_gradients(call);
 }
 
 /* --- conv_block --------------------------------------------------------------------------------------------------- */
 
-/* From the kernels of what it stands for, in f32 whatever the operands are, so that nothing is rounded between them.
- * `saved` is 1 for the elements of the convolution's result that dy reaches. */
+/* Runs the kernels of the operators that a conv_block replaces, in f32 whatever the operands' dtype, so that nothing is
+ * rounded between them. `saved` is 1 for the elements of the convolution's result that dy reaches, otherwise 0. */
 
 static float *new_images(lk_cuda_scratch *s, lk_shape shape)
 {
     return lk__cuda_new(s, (size_t)lk_shape_count(shape) * sizeof(float));
 }
 
-/* conv: relu(conv2d(x, w, bias)), or without relu. */
+/* conv = relu(conv2d(x, w, bias)), or conv2d(x, w, bias) without attrs->relu. */
 static lk_status convolve_and_rectify(lk_cuda_scratch *s, const lk_conv_block_attrs *attrs, float *conv)
 {
     const lk_call *call = s->call;
@@ -178,8 +180,8 @@ static lk_status convolve_and_rectify(lk_cuda_scratch *s, const lk_conv_block_at
     return LK_CUDA_LAUNCH(call, relu, .x = conv, .y = conv, .dtype = LK_F32, .count = lk_tensor_count(saved));
 }
 
-/* chosen: 1 for the first maximum of each window. */
-static lk_status max_pool(lk_cuda_scratch *s, lk_gpu_window window, const float *conv, float *y, float *chosen)
+/* Also sets `chosen` to 1 at the first maximum of each window, and to 0 at the other elements. */
+static lk_status block_max_pool(lk_cuda_scratch *s, lk_gpu_window window, const float *conv, float *y, float *chosen)
 {
     const lk_call *call = s->call;
     int64_t count = lk_tensor_count(call->out[0]);
@@ -193,7 +195,7 @@ static lk_status max_pool(lk_cuda_scratch *s, lk_gpu_window window, const float 
                           .window = window);
 }
 
-/* conv's result, which lies in y where nothing is pooled, to y, and what dy reaches of it to `saved`. */
+/* Pools the convolution's result to y (without pooling it is in y already), and writes `saved`. */
 static lk_status pool_and_note(lk_cuda_scratch *s, const lk_conv_block_attrs *attrs, const float *conv, float *y,
                                float *saved)
 {
@@ -202,7 +204,7 @@ static lk_status pool_and_note(lk_cuda_scratch *s, const lk_conv_block_attrs *at
     int64_t count = lk_shape_count(shape);
     lk_gpu_window window = lk__cuda_window(&attrs->pool, shape, call->out[0]->shape);
     if (attrs->pooling == LK_BLOCK_MAX_POOL)
-        LK_TRY(max_pool(s, window, conv, y, saved));
+        LK_TRY(block_max_pool(s, window, conv, y, saved));
     else
         LK_TRY(LK_CUDA_LAUNCH(call, fill, .y = saved, .dtype = LK_F32, .count = count, .value = 1));
     if (attrs->pooling == LK_BLOCK_AVG_POOL)
@@ -225,11 +227,11 @@ lk_status lk__cuda_conv_block(lk_call *call)
     }
     lk__cuda_library_written(&s, 0, &y);
     lk__cuda_library_written(&s, 1, &saved);
-    return lk__cuda_end(&s, LK_OK);
+    return lk__cuda_end(&s);
 }
 
-/* The gradient of the convolution's result. A window's first 1 in `saved` is its greatest element, to which all of its
- * dy goes; a window without any has none to give. */
+/* Writes the gradient of the convolution's result. Max pooling of `saved` finds the first 1 of each window, the element
+ * that gets all of the window's dy; in a window without a 1 relu_grad drops the dy. */
 static lk_status gradient_of_result(lk_cuda_scratch *s, const lk_conv_block_attrs *attrs, const void *dy, float *dconv)
 {
     const lk_call *call = s->call;
@@ -256,7 +258,8 @@ static lk_status gradient_of_result(lk_cuda_scratch *s, const lk_conv_block_attr
                           .count = lk_shape_count(shape));
 }
 
-/* An average's share of a bf16 is none, and TF32 would round it. */
+/* Uses TF32 only if the call allows it, also for bf16: an element's share of an average is not exact in bf16, and TF32
+ * would round it. */
 static lk_gpu_conv_shape block_shape(const lk_call *call, const lk_conv_block_attrs *attrs)
 {
     lk_gpu_conv_shape shape =
@@ -274,7 +277,7 @@ static lk_status block_weight_grad(lk_cuda_scratch *s, const lk_conv_block_attrs
         s->status = LK_CUDA_LAUNCH(call, conv_weight_grad, .dy = dconv, .x = images, .dw = dw.data, .dw_dtype = LK_F32,
                                    .shape = block_shape(call, attrs));
     lk__cuda_library_written(s, 0, &dw);
-    return s->status == LK_OK && attrs->bias ? bias_grad(s, dconv, call->in[1]->shape, LK_F32) : s->status;
+    return s->status == LK_OK && attrs->bias ? launch_bias_grad(s, dconv, call->in[1]->shape, LK_F32) : s->status;
 }
 
 static lk_status block_input_grad(lk_cuda_scratch *s, const lk_conv_block_attrs *attrs, const float *dconv)
@@ -295,18 +298,18 @@ lk_status lk__cuda_conv_block_grad(lk_call *call)
     lk_cuda_scratch s = {.call = call};
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
     if (lk_tensor_count(call->in[1]) == 0)
-        return no_gradients(call);
+        return zero_gradients(call);
     const void *dy = images_in(&s, call->in[0], LK_F32);
     float *dconv = new_images(&s, call->in[1]->shape);
-    lk_status status = gradient_of_result(&s, attrs, dy, dconv);
-    if (status == LK_OK)
-        status = block_weight_grad(&s, attrs, dconv);
-    if (status == LK_OK && attrs->input_grad)
-        status = block_input_grad(&s, attrs, dconv);
-    return lk__cuda_end(&s, status);
+    s.status = gradient_of_result(&s, attrs, dy, dconv);
+    if (s.status == LK_OK)
+        s.status = block_weight_grad(&s, attrs, dconv);
+    if (s.status == LK_OK && attrs->input_grad)
+        s.status = block_input_grad(&s, attrs, dconv);
+    return lk__cuda_end(&s);
 }
 
-/* --- what runs it ------------------------------------------------------------------------------------------------- */
+/* --- the library's choice ----------------------------------------------------------------------------------------- */
 
 bool lk__cuda_conv_choice(const lk_call *call, lk_dtype dtype, lk_gpu_choice *choice)
 {

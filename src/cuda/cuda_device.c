@@ -1,7 +1,11 @@
-/* A CUDA device: a stream that the device's thread gives work to, and a second one for what the host reads. */
+/* A CUDA device has one stream for the work that the device's thread starts, and another one for reads by the host. */
+#include "cuda/cuda_device.h"
+
 #include "base/mem.h"
 #include "core/trace.h"
 #include "cuda/cuda.h"
+#include "cuda/cuda_graph.h"
+#include "cuda/cuda_links.h"
 #include "cuda/cuda_ranks.h"
 
 #include <stdarg.h>
@@ -15,8 +19,8 @@ _Static_assert(sizeof((lk_gpu_info *)NULL)->uuid == sizeof((lk_device_identity *
 
 /* --- GPUs --------------------------------------------------------------------------------------------------------- */
 
-/* Of the NVIDIA driver: a file that Linux shows while its module is there, and what it is talked to through, also in a
- * container, or /dev/dxg in a virtual machine of Windows. */
+/* The signs of an NVIDIA driver: a file that exists while its kernel module is loaded; its control device, which a
+ * container has too; and /dev/dxg, which takes its place under Windows (WSL). */
 bool lk__cuda_has_driver(void)
 {
     static const char *const signs[] = {"/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg"};
@@ -33,39 +37,20 @@ int lk__cuda_available(void)
     return driver ? driver->count() : 0;
 }
 
-static lk_status find_plugin(const lk_gpu_driver **driver)
+static lk_status find_gpu(int index, const lk_gpu_driver **driver)
 {
     const char *reason;
     *driver = lk__cuda_driver(&reason);
     if (!*driver)
-        LK_FAIL(LK_ERR_DEVICE, "no CUDA: %s", reason);
-    return LK_OK;
-}
-
-/* The plug-in, if it finds a GPU. */
-static lk_status find_driver(const lk_gpu_driver **driver)
-{
-    LK_TRY(find_plugin(driver));
+        LK_FAIL(LK_ERR_DEVICE, "cuda:%d: no CUDA: %s", index, reason);
     if ((*driver)->count() == 0)
-        LK_FAIL(LK_ERR_DEVICE, "no GPU: %s", (*driver)->error());
-    return LK_OK;
-}
-
-static lk_status find_gpu(int index, const lk_gpu_driver **driver)
-{
-    lk_status status = find_driver(driver);
-    if (status != LK_OK) {
-        char reason[512];
-        snprintf(reason, sizeof reason, "%s", lk_error_message());
-        lk_error_clear();
-        LK_FAIL(status, "cuda:%d: %s", index, reason);
-    }
+        LK_FAIL(LK_ERR_DEVICE, "cuda:%d: no GPU: %s", index, (*driver)->error());
     if (index >= (*driver)->count())
         LK_FAIL(LK_ERR_DEVICE, "cuda:%d: there is no such GPU: the last is cuda:%d", index, (*driver)->count() - 1);
     return LK_OK;
 }
 
-static void append(char *text, int size, const char *format, ...)
+static void append_text(char *text, int size, const char *format, ...)
 {
     va_list arguments;
     size_t used = strlen(text);
@@ -86,9 +71,9 @@ static void append_path(const lk_gpu_path *path, char *text, int size)
         [LK_GPU_PATH_NODE] = "by PCIe through host bridges of a NUMA node",
         [LK_GPU_PATH_SYSTEM] = "by PCIe between NUMA nodes",
     };
-    append(text, size, "%s", names[path->kind]);
+    append_text(text, size, "%s", names[path->kind]);
     if (path->nvlinks > 0)
-        append(text, size, " (%d link%s)", path->nvlinks, path->nvlinks == 1 ? "" : "s");
+        append_text(text, size, " (%d link%s)", path->nvlinks, path->nvlinks == 1 ? "" : "s");
 }
 
 lk_status lk__cuda_describe(int index, char *text, int size)
@@ -104,7 +89,8 @@ lk_status lk__cuda_describe(int index, char *text, int size)
         if (other == index)
             continue;
         LK_TRY(lk__cuda_check(driver, driver->path_between(index, other, &path)));
-        append(text, size, info.peers >> other & 1 ? ", reaches cuda:%d " : ", does not reach cuda:%d, there ", other);
+        append_text(text, size, info.peers >> other & 1 ? ", reaches cuda:%d " : ", does not reach cuda:%d, there ",
+                    other);
         append_path(&path, text, size);
     }
     return LK_OK;
@@ -122,18 +108,20 @@ lk_status lk__cuda_identify(int index, lk_device_identity *identity)
 
 lk_status lk__cuda_describe_kind(char *text, int size)
 {
-    const lk_gpu_driver *driver;
+    const char *reason;
+    const lk_gpu_driver *driver = lk__cuda_driver(&reason);
     lk_gpu_versions versions;
-    LK_TRY(find_plugin(&driver));
+    if (!driver)
+        LK_FAIL(LK_ERR_DEVICE, "no CUDA: %s", reason);
     driver->versions(&versions);
     snprintf(text, (size_t)size, "%s%s, CUDA %s", *versions.driver ? "driver " : "no driver", versions.driver,
              versions.runtime);
     if (*versions.cublas)
-        append(text, size, ", cuBLASLt %s", versions.cublas);
+        append_text(text, size, ", cuBLASLt %s", versions.cublas);
     if (*versions.cudnn)
-        append(text, size, ", cuDNN %s", versions.cudnn);
+        append_text(text, size, ", cuDNN %s", versions.cudnn);
     if (*versions.nccl)
-        append(text, size, ", NCCL %s", versions.nccl);
+        append_text(text, size, ", NCCL %s", versions.nccl);
     return LK_OK;
 }
 
@@ -183,8 +171,8 @@ static lk_status new_bounce(lk_cuda *cuda, void **buffer)
     return lk__cuda_check(cuda->driver, cuda->driver->pinned_alloc(cuda->stream, LK_CUDA_BOUNCE_BYTES, buffer));
 }
 
-/* Whose exchanges they are. */
-static lk_cuda *exchanging(void *user)
+/* The device whose exchanges must pause; for a stream of links the device that it belongs to. */
+static lk_cuda *exchanging_device(void *user)
 {
     lk_cuda *cuda = user;
     return cuda->device ? cuda->device : cuda;
@@ -192,15 +180,15 @@ static lk_cuda *exchanging(void *user)
 
 static void begin_pause(void *user, bool is_idle)
 {
-    lk__cuda_pause_exchanges(exchanging(user), is_idle);
+    lk__cuda_pause_exchanges(exchanging_device(user), is_idle);
 }
 
 static void end_pause(void *user)
 {
-    lk__cuda_resume_exchanges(exchanging(user));
+    lk__cuda_resume_exchanges(exchanging_device(user));
 }
 
-static lk_status open_one(lk_cuda *cuda, lk_gpu_stream **stream)
+static lk_status open_gpu_stream(lk_cuda *cuda, lk_gpu_stream **stream)
 {
     lk_gpu_pauses pauses = {begin_pause, end_pause, cuda};
     return lk__cuda_check(cuda->driver, cuda->driver->stream_open(cuda->gpu, &pauses, stream));
@@ -208,7 +196,7 @@ static lk_status open_one(lk_cuda *cuda, lk_gpu_stream **stream)
 
 static lk_status open_stream(lk_cuda *cuda)
 {
-    LK_TRY(open_one(cuda, &cuda->trunk));
+    LK_TRY(open_gpu_stream(cuda, &cuda->trunk));
     cuda->stream = cuda->trunk;
     LK_TRY(new_events(cuda, cuda->events, LK_CUDA_EVENTS));
     return new_events(cuda, &cuda->followed, 1);
@@ -236,7 +224,7 @@ lk_status lk__cuda_stream_new(const lk_gpu_driver *driver, int gpu, lk_cuda *dev
 
 static lk_status open_copies(lk_cuda *cuda)
 {
-    LK_TRY(open_one(cuda, &cuda->reader));
+    LK_TRY(open_gpu_stream(cuda, &cuda->reader));
     LK_TRY(new_events(cuda, cuda->written, LK_CUDA_BOUNCES));
     LK_TRY(new_bounce(cuda, &cuda->read_bounce));
     for (int i = 0; i < LK_CUDA_BOUNCES; i++)
@@ -258,7 +246,7 @@ lk_status lk__cuda_open(lk_device *device, void **state)
     return status;
 }
 
-/* A failure here is the first launch's too. */
+/* Drops a failure: the first launch will report it. */
 void lk__cuda_enter(lk_device *device, void *state)
 {
     (void)device;
@@ -266,7 +254,7 @@ void lk__cuda_enter(lk_device *device, void *state)
     cuda->driver->stream_use(cuda->stream);
 }
 
-/* The allocator gives its memory back after this, through the streams. */
+/* Frees the device's memory first, because that needs the streams. */
 void lk__cuda_close(lk_device *device, void *state)
 {
     lk__allocator_put(device->allocator, device->arena);
@@ -291,7 +279,7 @@ void lk__cuda_free(void *self, void *data)
     cuda->driver->alloc_free(cuda->trunk, data);
 }
 
-/* --- what is under way -------------------------------------------------------------------------------------------- */
+/* --- work in flight ----------------------------------------------------------------------------------------------- */
 
 void lk__cuda_fail(lk_cuda *cuda, lk_status status, const char *message)
 {
@@ -310,7 +298,7 @@ lk_status lk__cuda_check_fault(lk_cuda *cuda)
     return status == LK_OK ? LK_OK : lk__fail(status, "%s", cuda->fault.message);
 }
 
-static lk_status mark(lk_device *device, uint64_t sequence)
+static lk_status offload_mark(lk_device *device, uint64_t sequence)
 {
     int n;
     lk_cuda *const *streams = lk__cuda_streams_of(device, &n);
@@ -339,7 +327,7 @@ static lk_status check_faults(lk_cuda *const *streams, int n)
     return LK_OK;
 }
 
-static lk_status wait(lk_device *device, uint64_t sequence)
+static lk_status offload_wait(lk_device *device, uint64_t sequence)
 {
     int n;
     lk_cuda *const *streams = lk__cuda_streams_of(device, &n);
@@ -349,7 +337,7 @@ static lk_status wait(lk_device *device, uint64_t sequence)
     return check_faults(streams, n);
 }
 
-static lk_status follow(lk_device *device, lk_device *other, uint64_t sequence)
+static lk_status offload_follow(lk_device *device, lk_device *other, uint64_t sequence)
 {
     int n, others;
     lk_cuda *const *streams = lk__cuda_streams_of(device, &n), *const *before = lk__cuda_streams_of(other, &others);
@@ -362,14 +350,14 @@ static lk_status follow(lk_device *device, lk_device *other, uint64_t sequence)
     return LK_OK;
 }
 
-static lk_status drain(lk_device *device)
+static lk_status offload_drain(lk_device *device)
 {
     int n;
     lk_cuda *const *streams = lk__cuda_streams_of(device, &n);
     for (int i = 0; i < n; i++)
         LK_TRY(lk__cuda_check(streams[i]->driver, streams[i]->driver->stream_wait(streams[i]->trunk)));
-    return lk__engine_is_sync() ? check_faults(streams, n)
-                                : LK_OK; /* else it is a queue's end, at which nobody waits */
+    /* Outside the synchronous engine a drain is the end of a queue, where no caller waits for a status. */
+    return lk__engine_is_sync() ? check_faults(streams, n) : LK_OK;
 }
 
 /* --- times -------------------------------------------------------------------------------------------------------- */
@@ -381,19 +369,20 @@ static lk_status record_timer(lk_cuda *cuda, lk_gpu_event **timer)
     return lk__cuda_check(cuda->driver, cuda->driver->event_record(cuda->trunk, *timer));
 }
 
-static lk_status stamp(lk_device *device, int place)
+static lk_status offload_stamp(lk_device *device, int slot)
 {
     lk_cuda *cuda = device->state;
-    return record_timer(cuda, &cuda->stamps[place]);
+    return record_timer(cuda, &cuda->stamps[slot]);
 }
 
-/* Both clocks are read when the wait is over, which is some microseconds late. */
+/* Relates the GPU's clock to the host's by reading both after one wait, which makes the times some microseconds late.
+ */
 static lk_status read_stamps(lk_device *device, int n, int64_t *times)
 {
     lk_cuda *cuda = device->state;
     LK_TRY(record_timer(cuda, &cuda->now));
     LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->event_wait(cuda->now)));
-    int64_t now = lk__trace_clock();
+    int64_t now = lk__nanoseconds();
     for (int i = 0; i < n; i++) {
         float milliseconds;
         LK_TRY(lk__cuda_check(cuda->driver, cuda->driver->elapsed(cuda->stamps[i], cuda->now, &milliseconds)));
@@ -402,9 +391,10 @@ static lk_status read_stamps(lk_device *device, int n, int64_t *times)
     return LK_OK;
 }
 
-/* --- memory that others see --------------------------------------------------------------------------------------- */
+/* --- copies between memories -------------------------------------------------------------------------------------- */
 
-static size_t chunk_of(size_t left)
+/* The bytes of the next copy through a bounce buffer. */
+static size_t bounce_bytes(size_t left)
 {
     return left < LK_CUDA_BOUNCE_BYTES ? left : LK_CUDA_BOUNCE_BYTES;
 }
@@ -423,8 +413,8 @@ static lk_status read_memory(lk_device *device, const void *from, void *to, size
     lk_cuda *cuda = device->state;
     lk_status status = LK_OK;
     pthread_mutex_lock(&cuda->reading);
-    for (size_t done = 0; done < bytes && status == LK_OK; done += chunk_of(bytes - done))
-        status = read_chunk(cuda, (const char *)from + done, (char *)to + done, chunk_of(bytes - done));
+    for (size_t done = 0; done < bytes && status == LK_OK; done += bounce_bytes(bytes - done))
+        status = read_chunk(cuda, (const char *)from + done, (char *)to + done, bounce_bytes(bytes - done));
     pthread_mutex_unlock(&cuda->reading);
     return status;
 }
@@ -442,14 +432,14 @@ static lk_status write_chunk(lk_cuda *cuda, char *to, const char *from, size_t b
 
 static lk_status write_memory(lk_device *device, void *to, const void *from, size_t bytes)
 {
-    for (size_t done = 0; done < bytes; done += chunk_of(bytes - done))
-        LK_TRY(write_chunk(device->state, (char *)to + done, (const char *)from + done, chunk_of(bytes - done)));
+    for (size_t done = 0; done < bytes; done += bounce_bytes(bytes - done))
+        LK_TRY(write_chunk(device->state, (char *)to + done, (const char *)from + done, bounce_bytes(bytes - done)));
     return LK_OK;
 }
 
-/* The other device may take the memory for something else as soon as this device's thread lets go of the tensor, which
- * is before the copy has run: what it starts from then on waits for the copy. */
-static lk_status bring(lk_device *device, void *to, lk_device *other, const void *from, size_t bytes)
+/* As soon as this device's thread releases the tensor, the other device may reuse its memory, although the copy has not
+ * run yet. So the other device's stream is made to wait for the copy. */
+static lk_status offload_bring(lk_device *device, void *to, lk_device *other, const void *from, size_t bytes)
 {
     lk_cuda *cuda = device->state, *source = other->state;
     const lk_gpu_driver *driver = cuda->driver;
@@ -463,7 +453,7 @@ static lk_status bring(lk_device *device, void *to, lk_device *other, const void
     return status;
 }
 
-static lk_status memory_left(lk_device *device, int64_t *bytes)
+static lk_status offload_memory_left(lk_device *device, int64_t *bytes)
 {
     lk_cuda *cuda = device->state;
     pthread_mutex_lock(&cuda->reading);
@@ -472,7 +462,7 @@ static lk_status memory_left(lk_device *device, int64_t *bytes)
     return status;
 }
 
-static lk_status workspace(lk_device *device, int64_t *bytes)
+static lk_status offload_workspace(lk_device *device, int64_t *bytes)
 {
     const lk_cuda *cuda = device->state;
     lk_gpu_info info;
@@ -482,17 +472,17 @@ static lk_status workspace(lk_device *device, int64_t *bytes)
 }
 
 const lk_offload lk__cuda_offload = {
-    .mark = mark,
-    .wait = wait,
-    .follow = follow,
-    .drain = drain,
-    .stamp = stamp,
+    .mark = offload_mark,
+    .wait = offload_wait,
+    .follow = offload_follow,
+    .drain = offload_drain,
+    .stamp = offload_stamp,
     .read_stamps = read_stamps,
     .measure_peak = lk__cuda_measure_peak,
     .measure_copy = lk__cuda_measure_copy,
     .read = read_memory,
     .write = write_memory,
-    .bring = bring,
-    .memory_left = memory_left,
-    .workspace = workspace,
+    .bring = offload_bring,
+    .memory_left = offload_memory_left,
+    .workspace = offload_workspace,
 };

@@ -1,7 +1,11 @@
-/* Operators whose results at an element depend on that element alone. */
+/* Element-wise operators. */
+#include "core/shape.h"
 #include "cuda/cuda_kernels.h"
+#include "cuda/cuda_operands.h"
 #include "cuda/cuda_state.h"
+#include "cuda/cuda_tensors.h"
 #include "ops/ops.h"
+#include "ops/pairwise_sum.h"
 
 #include <string.h>
 
@@ -10,56 +14,54 @@
 lk_status lk__cuda_relu(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
-    lk_status status = LK_OK;
     const void *layout = lk__cuda_common_layout(call, 1);
     const void *x = lk__cuda_as(&s, call->in[0], layout);
     void *y = lk__cuda_out_as(&s, 0, layout);
     if (s.status == LK_OK)
-        status =
+        s.status =
             LK_CUDA_LAUNCH(call, relu, .x = x, .y = y, .dtype = call->dtype, .count = lk_tensor_count(call->in[0]));
-    return lk__cuda_end(&s, status);
+    return lk__cuda_end(&s);
 }
 
 lk_status lk__cuda_relu_grad(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
-    lk_status status = LK_OK;
     const void *layout = lk__cuda_common_layout(call, 2);
     const void *dy = lk__cuda_as(&s, call->in[0], layout), *y = lk__cuda_as(&s, call->in[1], layout);
     void *dx = lk__cuda_out_as(&s, 0, layout);
     if (s.status == LK_OK)
-        status = LK_CUDA_LAUNCH(call, relu_grad, .dy = dy, .y = y, .dx = dx, .dtype = call->dtype,
-                                .count = lk_tensor_count(call->in[0]));
-    return lk__cuda_end(&s, status);
+        s.status = LK_CUDA_LAUNCH(call, relu_grad, .dy = dy, .y = y, .dx = dx, .dtype = call->dtype,
+                                  .count = lk_tensor_count(call->in[0]));
+    return lk__cuda_end(&s);
 }
 
 lk_status lk__cuda_activation(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
-    lk_status status = LK_OK;
     const lk_activation_attrs *attrs = LK_ATTRS(call, lk_activation_attrs);
     const void *layout = lk__cuda_common_layout(call, 1);
     const void *x = lk__cuda_as(&s, call->in[0], layout);
     void *y = lk__cuda_out_as(&s, 0, layout);
     if (s.status == LK_OK)
-        status = LK_CUDA_LAUNCH(call, activation, .x = x, .y = y, .dtype = call->dtype,
-                                .count = lk_tensor_count(call->in[0]), .kind = (int)attrs->kind, .alpha = attrs->alpha);
-    return lk__cuda_end(&s, status);
+        s.status =
+            LK_CUDA_LAUNCH(call, activation, .x = x, .y = y, .dtype = call->dtype,
+                           .count = lk_tensor_count(call->in[0]), .kind = (int)attrs->kind, .alpha = attrs->alpha);
+    return lk__cuda_end(&s);
 }
 
 lk_status lk__cuda_activation_grad(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
-    lk_status status = LK_OK;
     const lk_activation_attrs *attrs = LK_ATTRS(call, lk_activation_attrs);
     const void *layout = lk__cuda_common_layout(call, 3);
     const void *dy = lk__cuda_as(&s, call->in[0], layout), *x = lk__cuda_as(&s, call->in[1], layout);
     const void *y = lk__cuda_as(&s, call->in[2], layout);
     void *dx = lk__cuda_out_as(&s, 0, layout);
     if (s.status == LK_OK)
-        status = LK_CUDA_LAUNCH(call, activation_grad, .dy = dy, .x = x, .y = y, .dx = dx, .dtype = call->dtype,
-                                .count = lk_tensor_count(call->in[0]), .kind = (int)attrs->kind, .alpha = attrs->alpha);
-    return lk__cuda_end(&s, status);
+        s.status =
+            LK_CUDA_LAUNCH(call, activation_grad, .dy = dy, .x = x, .y = y, .dx = dx, .dtype = call->dtype,
+                           .count = lk_tensor_count(call->in[0]), .kind = (int)attrs->kind, .alpha = attrs->alpha);
+    return lk__cuda_end(&s);
 }
 
 /* --- sums --------------------------------------------------------------------------------------------------------- */
@@ -74,9 +76,9 @@ lk_status lk__cuda_pairwise_sum(lk_call *call)
     for (int i = 0; i < call->n_in; i++)
         arguments.x[i] = lk__cuda_plain(&s, call->in[i]);
     arguments.y = lk__cuda_out(&s, 0);
-    if (s.status != LK_OK)
-        return lk__cuda_end(&s, LK_OK);
-    return lk__cuda_end(&s, lk__cuda_check(cuda->driver, cuda->driver->pairwise_sum(cuda->stream, &arguments)));
+    if (s.status == LK_OK)
+        s.status = lk__cuda_check(cuda->driver, cuda->driver->pairwise_sum(cuda->stream, &arguments));
+    return lk__cuda_end(&s);
 }
 
 /* --- dropout ------------------------------------------------------------------------------------------------------ */
@@ -84,7 +86,6 @@ lk_status lk__cuda_pairwise_sum(lk_call *call)
 lk_status lk__cuda_dropout(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
-    lk_status status = LK_OK;
     const lk_dropout_attrs *attrs = LK_ATTRS(call, lk_dropout_attrs);
     const lk_shape *shape = &call->in[0]->shape;
     const void *layout = lk__cuda_common_layout(call, 1);
@@ -92,18 +93,18 @@ lk_status lk__cuda_dropout(lk_call *call)
     void *y = lk__cuda_out_as(&s, 0, layout);
     int64_t images = shape->dim[0], count = lk_tensor_count(call->in[0]), channels = layout ? shape->dim[1] : 1;
     if (s.status == LK_OK && count > 0)
-        status =
+        s.status =
             LK_CUDA_LAUNCH(call, dropout, .x = x, .y = y, .indices = indices, .dtype = call->dtype, .images = images,
                            .channels = channels, .pixels = count / images / channels, .channels_last = layout != NULL,
                            .rate = attrs->rate, .philox = lk__cuda_philox_of_step(call, &attrs->key));
-    return lk__cuda_end(&s, status);
+    return lk__cuda_end(&s);
 }
 
 /* --- arithmetic --------------------------------------------------------------------------------------------------- */
 
-/* `x` as an operand of a call whose result is `out`. What lies where the result goes, but in another order, is copied
- * first: the kernel would overwrite elements that it has not read yet. */
-static lk_gpu_view operand(lk_cuda_scratch *s, const lk_tensor *x, const lk_tensor *out)
+/* The view of `x` as an operand of a call whose result is `out`. An operand that shares its memory with the result, but
+ * has another order, is copied first: the kernel would overwrite elements that it has not read yet. */
+static lk_gpu_view arithmetic_operand(lk_cuda_scratch *s, const lk_tensor *x, const lk_tensor *out)
 {
     lk_gpu_view own = lk__cuda_view(x), view;
     const void *layout = out->storage->layout;
@@ -120,43 +121,42 @@ static lk_gpu_view operand(lk_cuda_scratch *s, const lk_tensor *x, const lk_tens
     return view;
 }
 
-/* Operands of any strides and layouts go in as they are; the result lies as its first operand. */
-static lk_status arithmetic(lk_call *call, lk_gpu_binary_op op)
+/* Takes operands of any strides and layouts without copies; the result gets the layout of the first operand. */
+static lk_status launch_arithmetic(lk_call *call, lk_gpu_binary_op op)
 {
     lk_cuda_scratch s = {.call = call};
-    lk_status status = LK_OK;
     lk_tensor *out = call->out[0];
     const void *layout =
         call->free_layout && lk__shape_equal(call->in[0]->shape, out->shape) ? call->in[0]->storage->layout : NULL;
     LK_TRY(lk__storage_allocate(out->storage, out->storage->bytes, layout));
     lk_gpu_binary arguments = {.y = lk__cuda_view(out),
-                               .a = operand(&s, call->in[0], out),
-                               .b = operand(&s, call->in[1], out),
+                               .a = arithmetic_operand(&s, call->in[0], out),
+                               .b = arithmetic_operand(&s, call->in[1], out),
                                .ndim = out->shape.ndim,
                                .op = op};
     memcpy(arguments.dim, out->shape.dim, sizeof arguments.dim);
     const lk_cuda *cuda = lk__cuda_of(call);
     if (s.status == LK_OK)
-        status = lk__cuda_check(cuda->driver, cuda->driver->binary(cuda->stream, &arguments));
-    return lk__cuda_end(&s, status);
+        s.status = lk__cuda_check(cuda->driver, cuda->driver->binary(cuda->stream, &arguments));
+    return lk__cuda_end(&s);
 }
 
 lk_status lk__cuda_add(lk_call *call)
 {
-    return arithmetic(call, LK_GPU_ADD);
+    return launch_arithmetic(call, LK_GPU_ADD);
 }
 
 lk_status lk__cuda_sub(lk_call *call)
 {
-    return arithmetic(call, LK_GPU_SUB);
+    return launch_arithmetic(call, LK_GPU_SUB);
 }
 
 lk_status lk__cuda_mul(lk_call *call)
 {
-    return arithmetic(call, LK_GPU_MUL);
+    return launch_arithmetic(call, LK_GPU_MUL);
 }
 
 lk_status lk__cuda_div(lk_call *call)
 {
-    return arithmetic(call, LK_GPU_DIV);
+    return launch_arithmetic(call, LK_GPU_DIV);
 }

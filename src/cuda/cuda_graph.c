@@ -1,6 +1,8 @@
-/* Branches are streams of their own beside the device's, its trunk: events fork them from it and join them to it. A
- * graph keeps what is started between its beginning and its end, on the trunk and on the branches that were forked
- * meanwhile. */
+/* Branches and graphs. A branch has a stream of its own; events fork it from the device's stream, the trunk, and join
+ * it again. A graph records the work that is started between its begin and end, on the trunk and on the branches forked
+ * in between. */
+#include "cuda/cuda_graph.h"
+
 #include "cuda/cuda.h"
 #include "cuda/cuda_state.h"
 
@@ -12,13 +14,13 @@ static lk_status open_branch(lk_cuda *cuda, lk_cuda_branch *branch)
     if (!cuda->fork)
         LK_TRY(lk__cuda_check(driver, driver->event_new(cuda->trunk, &cuda->fork)));
     if (!branch->stream)
-        LK_TRY(lk__cuda_check(driver, driver->stream_open_beside(cuda->trunk, &branch->stream)));
+        LK_TRY(lk__cuda_check(driver, driver->stream_open_branch(cuda->trunk, &branch->stream)));
     if (!branch->done)
         LK_TRY(lk__cuda_check(driver, driver->event_new(branch->stream, &branch->done)));
     return LK_OK;
 }
 
-/* What the branch is given next waits for the trunk. */
+/* Makes later work of the branch wait for the trunk. */
 static lk_status fork_branch(lk_cuda *cuda, lk_cuda_branch *branch)
 {
     const lk_gpu_driver *driver = cuda->driver;
@@ -31,7 +33,7 @@ static lk_status fork_branch(lk_cuda *cuda, lk_cuda_branch *branch)
     return LK_OK;
 }
 
-/* What the trunk is given next waits for all branches. */
+/* Makes later work of the trunk wait for all branches. */
 static lk_status join_branches(lk_cuda *cuda)
 {
     const lk_gpu_driver *driver = cuda->driver;
@@ -49,7 +51,7 @@ static lk_status join_branches(lk_cuda *cuda)
     return status;
 }
 
-/* After a failure calls go to the trunk. */
+/* After a failure calls run on the trunk. */
 static lk_status enter_branch(lk_device *device, int branch)
 {
     lk_cuda *cuda = device->state;
@@ -63,7 +65,7 @@ static lk_status enter_branch(lk_device *device, int branch)
 
 /* --- graphs ------------------------------------------------------------------------------------------------------- */
 
-static lk_status begin(lk_device *device)
+static lk_status graph_begin(lk_device *device)
 {
     lk_cuda *cuda = device->state;
     if (!cuda->step) {
@@ -79,7 +81,7 @@ static lk_status begin(lk_device *device)
     return status;
 }
 
-static lk_status end(lk_device *device, void **kept)
+static lk_status graph_end(lk_device *device, void **kept)
 {
     lk_cuda *cuda = device->state;
     lk_gpu_graph *graph = NULL;
@@ -93,7 +95,7 @@ static lk_status end(lk_device *device, void **kept)
     return status;
 }
 
-static lk_status launch(lk_device *device, void *kept, uint64_t step)
+static lk_status graph_launch(lk_device *device, void *kept, uint64_t step)
 {
     lk_cuda *cuda = device->state;
     LK_TRY(lk__cuda_offload.write(device, cuda->step, &step, sizeof step));
@@ -123,8 +125,8 @@ void lk__cuda_graphs_close(lk_cuda *cuda)
 
 const lk_graphs lk__cuda_graphs = {
     .branch = enter_branch,
-    .begin = begin,
-    .end = end,
-    .launch = launch,
+    .begin = graph_begin,
+    .end = graph_end,
+    .launch = graph_launch,
     .free = free_graph,
 };

@@ -1,6 +1,6 @@
-/* A call's operator as launches: what cuda_table.c lists. Each is an lk_kernel_fn that takes layouts. */
-#ifndef LK_CUDA_CUDA_KERNELS_H
-#define LK_CUDA_CUDA_KERNELS_H
+/* The kernel functions of the operators, which cuda_table.c lists. Each is an lk_kernel_fn that accepts layouts, and
+ * turns a call into launches of the plug-in's kernels. */
+#pragma once
 
 #include "core/op.h"
 #include "cuda/driver.h"
@@ -70,7 +70,7 @@ lk_status lk__cuda_max_pool2d_grad(lk_call *call);
 lk_status lk__cuda_avg_pool2d(lk_call *call);
 lk_status lk__cuda_avg_pool2d_grad(lk_call *call);
 
-/* x: the shape of the larger images, y: of the smaller ones. */
+/* The window of a pooling from images of shape `x` to images of shape `y`. */
 lk_gpu_window lk__cuda_window(const lk_pool2d_opts *opts, lk_shape x, lk_shape y);
 
 /* cuda_conv.c, cuda_matmul.c */
@@ -82,8 +82,8 @@ lk_status lk__cuda_conv_block_grad(lk_call *call);
 lk_status lk__cuda_matmul(lk_call *call);
 lk_status lk__cuda_dense_act(lk_call *call);
 
-/* What cuBLASLt or cuDNN is asked for by a call of matmul or dense_act, and of a convolution that is computed in
- * `dtype`. False: nothing. */
+/* Set *choice to the problem that cuBLASLt gets for a call of matmul or dense_act, and cuDNN for a convolution that is
+ * computed in `dtype`. False: the call needs no library, because it is empty. */
 bool lk__cuda_matmul_choice(const lk_call *call, lk_gpu_choice *choice);
 bool lk__cuda_conv_choice(const lk_call *call, lk_dtype dtype, lk_gpu_choice *choice);
 
@@ -94,5 +94,3 @@ lk_status lk__cuda_adam_update(lk_call *call);
 lk_status lk__cuda_lars_update(lk_call *call);
 lk_status lk__cuda_squared_norms(lk_call *call);
 lk_status lk__cuda_update_scales(lk_call *call);
-
-#endif

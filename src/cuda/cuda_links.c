@@ -1,5 +1,8 @@
-/* Links between CUDA devices: a stream on the GPU of each, and a communicator of NCCL's where that is used. */
+/* Links between CUDA devices: one more stream on the GPU of each and, if NCCL is used, a communicator for each. */
+#include "cuda/cuda_links.h"
+
 #include "cuda/cuda.h"
+#include "cuda/cuda_device.h"
 #include "cuda/cuda_ranks.h"
 
 #include <stdio.h>
@@ -12,7 +15,7 @@ _Static_assert((int)LK_LINKS_LEVELS == (int)LK_GPU_TREE_LEVELS, "a sum is one la
 typedef struct cuda_links {
     const lk_gpu_driver *driver;
     int n;
-    lk_device **devices; /* [n]; a reference to the memory of each: links may be closed after them */
+    lk_device **devices; /* [n]; holds a reference to the memory of each, because links may outlive the devices */
     lk_cuda **streams;   /* [n] */
     const lk_gpu_nccl *nccl;
     lk_cuda_ranks *ranks; /* NULL: NCCL is not used */
@@ -32,7 +35,7 @@ lk_cuda *const *lk__cuda_streams_of(lk_device *device, int *n)
 
 /* --- NCCL --------------------------------------------------------------------------------------------------------- */
 
-/* NCCL_MULTI_RANK_GPU_ENABLE came with it. */
+/* The first version with NCCL_MULTI_RANK_GPU_ENABLE, which allows several ranks on one GPU. */
 enum { NCCL_SHARES_GPUS = 23000 };
 
 static const lk_gpu_nccl *find_nccl(void)
@@ -41,25 +44,25 @@ static const lk_gpu_nccl *find_nccl(void)
     return driver ? driver->nccl() : NULL;
 }
 
-static void write_version(char *text, size_t size, int version)
+static void write_nccl_version(char *text, size_t size, int version)
 {
     snprintf(text, size, "NCCL %d.%d.%d", version / 10000, version / 100 % 100, version % 100);
 }
 
-static bool shares_devices(void)
+static bool nccl_shares_devices(void)
 {
     const lk_gpu_nccl *nccl = find_nccl();
     return nccl && nccl->version >= NCCL_SHARES_GPUS;
 }
 
-static lk_status check_library(lk_device *const *devices, int n)
+static lk_status links_check_library(lk_device *const *devices, int n)
 {
     const lk_gpu_nccl *nccl = find_nccl();
     char version[32];
     if (!nccl)
         LK_FAIL(LK_ERR_UNSUPPORTED, "the CUDA plug-in has no NCCL: it was built without it");
-    write_version(version, sizeof version, nccl->version);
-    for (int i = 0; i < n && !shares_devices(); i++)
+    write_nccl_version(version, sizeof version, nccl->version);
+    for (int i = 0; i < n && !nccl_shares_devices(); i++)
         for (int j = 0; j < i; j++)
             if (devices[i]->index == devices[j]->index)
                 LK_FAIL(LK_ERR_UNSUPPORTED, "%s is several devices, and %s takes a GPU once; 2.30 and later share it",
@@ -67,17 +70,17 @@ static lk_status check_library(lk_device *const *devices, int n)
     return LK_OK;
 }
 
-static void describe_library(char *text, size_t size)
+static void nccl_describe(char *text, size_t size)
 {
     const lk_gpu_nccl *nccl = find_nccl();
     *text = '\0';
     if (nccl)
-        write_version(text, size, nccl->version);
+        write_nccl_version(text, size, nccl->version);
 }
 
-static lk_status new_id(lk_links_id *id)
+static lk_status links_new_id(lk_links_id *id)
 {
-    LK_TRY(check_library(NULL, 0));
+    LK_TRY(links_check_library(NULL, 0));
     lk_gpu_comm_id made;
     LK_TRY(lk__cuda_check(lk__cuda_driver(NULL), find_nccl()->new_id(&made)));
     memcpy(id, &made, sizeof made);
@@ -86,7 +89,7 @@ static lk_status new_id(lk_links_id *id)
 
 /* --- opening and closing ------------------------------------------------------------------------------------------ */
 
-static void free_links(cuda_links *l)
+static void links_free(cuda_links *l)
 {
     lk__cuda_ranks_free(l->ranks);
     for (int i = 0; i < l->n; i++) {
@@ -98,7 +101,7 @@ static void free_links(cuda_links *l)
     lk__free(l);
 }
 
-static lk_status open_all(cuda_links *l, const lk_links_opts *opts)
+static lk_status links_open_streams(cuda_links *l, const lk_links_opts *opts)
 {
     l->devices = lk__calloc((size_t)opts->n, sizeof(lk_device *));
     l->streams = lk__calloc((size_t)opts->n, sizeof(lk_cuda *));
@@ -117,39 +120,39 @@ static lk_status open_all(cuda_links *l, const lk_links_opts *opts)
     return lk__cuda_ranks_new(l->nccl, opts, l->streams, &l->ranks);
 }
 
-static lk_status open_links(lk_device *device, void **state)
+static lk_status links_open(lk_device *device, void **state)
 {
     cuda_links *l = lk__calloc(1, sizeof *l);
     if (!l)
         return LK_ERR_MEMORY;
     l->driver = lk__cuda_driver(NULL);
-    lk_status status = open_all(l, device->linked);
+    lk_status status = links_open_streams(l, device->linked);
     if (status == LK_OK)
         *state = l;
     else
-        free_links(l);
+        links_free(l);
     return status;
 }
 
-static void close_links(lk_device *device, void *state)
+static void links_close(lk_device *device, void *state)
 {
     (void)device;
-    free_links(state);
+    links_free(state);
 }
 
-static int no_devices(void)
+static int links_available(void)
 {
     return 0;
 }
 
-/* The queue's: nobody opens it by name, it has no memory, and no operator runs there. */
+/* The backend of the links' queue. It cannot be opened by name, and runs no operators. */
 static const lk_kernel_table *const no_tables[] = {NULL};
 static const lk_backend backend = {
     .kind = "cuda links",
     .tables = no_tables,
-    .available = no_devices,
-    .open = open_links,
-    .close = close_links,
+    .available = links_available,
+    .open = links_open,
+    .close = links_close,
     .alloc = lk__cuda_alloc,
     .free = lk__cuda_free,
     .offload = &lk__cuda_offload,
@@ -157,7 +160,7 @@ static const lk_backend backend = {
 
 /* --- work --------------------------------------------------------------------------------------------------------- */
 
-static lk_status pack(lk_device *device, const lk_links_copy *copies, int n)
+static lk_status links_pack(lk_device *device, const lk_links_copy *copies, int n)
 {
     lk_cuda *cuda = device->state;
     for (int begin = 0; begin < n; begin += LK_GPU_COPIES) {
@@ -172,14 +175,14 @@ static lk_status pack(lk_device *device, const lk_links_copy *copies, int n)
     return LK_OK;
 }
 
-static lk_status copy(lk_device *links, int to, float *y, int from, const float *x, int64_t count)
+static lk_status links_copy(lk_device *links, int to, float *y, int from, const float *x, int64_t count)
 {
     const cuda_links *l = links_of(links);
     return lk__cuda_check(l->driver, l->driver->copy_peer(l->streams[to]->trunk, y, l->streams[from]->trunk, x,
                                                           (size_t)count * sizeof *x));
 }
 
-static lk_status sum(lk_device *links, int on, const lk_links_sum *s)
+static lk_status links_sum(lk_device *links, int on, const lk_links_sum *s)
 {
     const cuda_links *l = links_of(links);
     lk_gpu_tree_sum arguments = {.n_addends = s->n_addends, .y = s->y, .dtype = s->dtype, .count = s->count};
@@ -189,7 +192,7 @@ static lk_status sum(lk_device *links, int on, const lk_links_sum *s)
     return lk__cuda_check(l->driver, l->driver->tree_sum(l->streams[on]->trunk, &arguments));
 }
 
-static lk_status clear(lk_device *links, int on, float *y, int64_t count)
+static lk_status links_clear(lk_device *links, int on, float *y, int64_t count)
 {
     const cuda_links *l = links_of(links);
     lk_gpu_fill arguments = {.y = y, .dtype = LK_F32, .count = count};
@@ -197,7 +200,7 @@ static lk_status clear(lk_device *links, int on, float *y, int64_t count)
     return lk__cuda_check(l->driver, l->driver->fill(l->streams[on]->trunk, &arguments));
 }
 
-static lk_status join(lk_device *links)
+static lk_status links_join(lk_device *links)
 {
     const cuda_links *l = links_of(links);
     const lk_gpu_driver *driver = l->driver;
@@ -210,12 +213,12 @@ static lk_status join(lk_device *links)
     return LK_OK;
 }
 
-static lk_status group_begin(lk_device *links)
+static lk_status links_group_begin(lk_device *links)
 {
     return lk__cuda_ranks_begin(links_of(links)->ranks);
 }
 
-static lk_status group_end(lk_device *links)
+static lk_status links_group_end(lk_device *links)
 {
     return lk__cuda_ranks_end(links_of(links)->ranks);
 }
@@ -225,25 +228,25 @@ static lk_gpu_comm *comm_of(const cuda_links *l, int on)
     return lk__cuda_ranks_comm(l->ranks, on);
 }
 
-static lk_status send(lk_device *links, int on, const float *x, int64_t count, int to)
+static lk_status links_send(lk_device *links, int on, const float *x, int64_t count, int to)
 {
     const cuda_links *l = links_of(links);
     return lk__cuda_check(l->driver, l->nccl->send(comm_of(l, on), x, count, to));
 }
 
-static lk_status receive(lk_device *links, int on, float *x, int64_t count, int from)
+static lk_status links_receive(lk_device *links, int on, float *x, int64_t count, int from)
 {
     const cuda_links *l = links_of(links);
     return lk__cuda_check(l->driver, l->nccl->receive(comm_of(l, on), x, count, from));
 }
 
-static lk_status all_gather(lk_device *links, int on, const float *x, float *y, int64_t count)
+static lk_status links_all_gather(lk_device *links, int on, const float *x, float *y, int64_t count)
 {
     const cuda_links *l = links_of(links);
     return lk__cuda_check(l->driver, l->nccl->all_gather(comm_of(l, on), x, y, count));
 }
 
-static lk_status all_reduce(lk_device *links, int on, float *x, int64_t count)
+static lk_status links_all_reduce(lk_device *links, int on, float *x, int64_t count)
 {
     const cuda_links *l = links_of(links);
     return lk__cuda_check(l->driver, l->nccl->all_reduce(comm_of(l, on), x, count));
@@ -252,19 +255,19 @@ static lk_status all_reduce(lk_device *links, int on, float *x, int64_t count)
 const lk_links_table lk__cuda_links = {
     .backend = &backend,
     .dtypes = LK_DTYPE_BIT(LK_F32) | LK_DTYPE_BIT(LK_F64),
-    .check_library = check_library,
-    .describe_library = describe_library,
-    .shares_devices = shares_devices,
-    .new_id = new_id,
-    .pack = pack,
-    .copy = copy,
-    .sum = sum,
-    .clear = clear,
-    .join = join,
-    .group_begin = group_begin,
-    .group_end = group_end,
-    .send = send,
-    .receive = receive,
-    .all_gather = all_gather,
-    .all_reduce = all_reduce,
+    .check_library = links_check_library,
+    .describe_library = nccl_describe,
+    .shares_devices = nccl_shares_devices,
+    .new_id = links_new_id,
+    .pack = links_pack,
+    .copy = links_copy,
+    .sum = links_sum,
+    .clear = links_clear,
+    .join = links_join,
+    .group_begin = links_group_begin,
+    .group_end = links_group_end,
+    .send = links_send,
+    .receive = links_receive,
+    .all_gather = links_all_gather,
+    .all_reduce = links_all_reduce,
 };

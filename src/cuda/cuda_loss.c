@@ -1,11 +1,13 @@
-/* Losses. Labels that are out of range cannot fail a call that has not run yet: their losses and gradients are NaN. */
+/* Losses. The host does not see labels before the call has returned, so a label out of range cannot fail the call; its
+ * loss and gradient are NaN instead. */
 #include "cuda/cuda_kernels.h"
+#include "cuda/cuda_operands.h"
 #include "cuda/cuda_state.h"
 #include "ops/ops.h"
 
 /* --- cross-entropy ------------------------------------------------------------------------------------------------ */
 
-/* In row-major order and in i64, whatever they are. */
+/* The labels in row-major order, converted to i64. */
 static const int64_t *labels_of(lk_cuda_scratch *s, const lk_tensor *labels)
 {
     if (labels->dtype == LK_I64)
@@ -17,8 +19,8 @@ static const int64_t *labels_of(lk_cuda_scratch *s, const lk_tensor *labels)
     return wide;
 }
 
-/* With what depends on logits and labels filled in. */
-static lk_gpu_cross_entropy rows_of(lk_cuda_scratch *s, const lk_tensor *logits, const lk_tensor *labels)
+/* Fills in the arguments that depend on logits and labels. */
+static lk_gpu_cross_entropy cross_entropy_of(lk_cuda_scratch *s, const lk_tensor *logits, const lk_tensor *labels)
 {
     return (lk_gpu_cross_entropy){.logits = lk__cuda_plain(s, logits),
                                   .labels = labels_of(s, labels),
@@ -28,16 +30,15 @@ static lk_gpu_cross_entropy rows_of(lk_cuda_scratch *s, const lk_tensor *logits,
                                   .scale = 1};
 }
 
-static lk_status launch(lk_cuda_scratch *s, const lk_gpu_cross_entropy *arguments)
+static lk_status launch_cross_entropy(lk_cuda_scratch *s, const lk_gpu_cross_entropy *arguments)
 {
     const lk_cuda *cuda = lk__cuda_of(s->call);
-    lk_status status = LK_OK;
     if (s->status == LK_OK)
-        status = lk__cuda_check(cuda->driver, cuda->driver->cross_entropy(cuda->stream, arguments));
-    return lk__cuda_end(s, status);
+        s->status = lk__cuda_check(cuda->driver, cuda->driver->cross_entropy(cuda->stream, arguments));
+    return lk__cuda_end(s);
 }
 
-static double share(const lk_cross_entropy_attrs *attrs, int64_t n)
+static double reduction_scale(const lk_cross_entropy_attrs *attrs, int64_t n)
 {
     return attrs->reduction == LK_REDUCTION_MEAN ? 1 / (double)n : 1;
 }
@@ -46,33 +47,33 @@ lk_status lk__cuda_sparse_softmax_cross_entropy(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
     const lk_cross_entropy_attrs *attrs = LK_ATTRS(call, lk_cross_entropy_attrs);
-    lk_gpu_cross_entropy rows = rows_of(&s, call->in[0], call->in[1]);
+    lk_gpu_cross_entropy rows = cross_entropy_of(&s, call->in[0], call->in[1]);
     rows.loss = lk__cuda_out(&s, 0);
     rows.sum = attrs->reduction != LK_REDUCTION_NONE;
     rows.workspace = rows.sum ? lk__cuda_new(&s, (size_t)rows.n * sizeof(float)) : NULL;
     rows.smoothing = attrs->smoothing;
-    rows.scale = share(attrs, rows.n);
-    return launch(&s, &rows);
+    rows.scale = reduction_scale(attrs, rows.n);
+    return launch_cross_entropy(&s, &rows);
 }
 
 lk_status lk__cuda_sparse_softmax_cross_entropy_grad(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
     const lk_cross_entropy_attrs *attrs = LK_ATTRS(call, lk_cross_entropy_attrs);
-    lk_gpu_cross_entropy rows = rows_of(&s, call->in[1], call->in[2]);
+    lk_gpu_cross_entropy rows = cross_entropy_of(&s, call->in[1], call->in[2]);
     rows.dloss = lk__cuda_plain(&s, call->in[0]);
     rows.dlogits = lk__cuda_out(&s, 0);
     rows.each = attrs->reduction == LK_REDUCTION_NONE;
     rows.smoothing = attrs->smoothing;
-    rows.scale = share(attrs, rows.n);
-    return launch(&s, &rows);
+    rows.scale = reduction_scale(attrs, rows.n);
+    return launch_cross_entropy(&s, &rows);
 }
 
 lk_status lk__cuda_cross_entropy_step(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
     const lk_cross_entropy_step_attrs *attrs = LK_ATTRS(call, lk_cross_entropy_step_attrs);
-    lk_gpu_cross_entropy rows = rows_of(&s, call->in[1], call->in[2]);
+    lk_gpu_cross_entropy rows = cross_entropy_of(&s, call->in[1], call->in[2]);
     rows.dloss = lk__cuda_plain(&s, call->in[0]);
     rows.loss = lk__cuda_out(&s, 0);
     rows.dlogits = lk__cuda_out(&s, 1);
@@ -81,16 +82,16 @@ lk_status lk__cuda_cross_entropy_step(lk_call *call)
     rows.sum = true;
     rows.smoothing = attrs->smoothing;
     rows.k = attrs->k;
-    return launch(&s, &rows);
+    return launch_cross_entropy(&s, &rows);
 }
 
 lk_status lk__cuda_in_top_k(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
-    lk_gpu_cross_entropy rows = rows_of(&s, call->in[0], call->in[1]);
+    lk_gpu_cross_entropy rows = cross_entropy_of(&s, call->in[0], call->in[1]);
     rows.hits = lk__cuda_out(&s, 0);
     rows.k = LK_ATTRS(call, lk_top_k_attrs)->k;
-    return launch(&s, &rows);
+    return launch_cross_entropy(&s, &rows);
 }
 
 /* --- sigmoid cross-entropy ---------------------------------------------------------------------------------------- */
@@ -98,24 +99,22 @@ lk_status lk__cuda_in_top_k(lk_call *call)
 lk_status lk__cuda_sigmoid_cross_entropy(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
-    lk_status status = LK_OK;
     const void *logits = lk__cuda_plain(&s, call->in[0]), *targets = lk__cuda_plain(&s, call->in[1]);
     void *loss = lk__cuda_out(&s, 0);
     if (s.status == LK_OK)
-        status = LK_CUDA_LAUNCH(call, sigmoid_cross_entropy, .logits = logits, .targets = targets, .loss = loss,
-                                .dtype = call->dtype, .count = lk_tensor_count(call->in[0]));
-    return lk__cuda_end(&s, status);
+        s.status = LK_CUDA_LAUNCH(call, sigmoid_cross_entropy, .logits = logits, .targets = targets, .loss = loss,
+                                  .dtype = call->dtype, .count = lk_tensor_count(call->in[0]));
+    return lk__cuda_end(&s);
 }
 
 lk_status lk__cuda_sigmoid_cross_entropy_grad(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
-    lk_status status = LK_OK;
     const void *dloss = lk__cuda_plain(&s, call->in[0]), *logits = lk__cuda_plain(&s, call->in[1]);
     const void *targets = lk__cuda_plain(&s, call->in[2]);
     void *dlogits = lk__cuda_out(&s, 0);
     if (s.status == LK_OK)
-        status = LK_CUDA_LAUNCH(call, sigmoid_cross_entropy, .dloss = dloss, .logits = logits, .targets = targets,
-                                .dlogits = dlogits, .dtype = call->dtype, .count = lk_tensor_count(call->in[0]));
-    return lk__cuda_end(&s, status);
+        s.status = LK_CUDA_LAUNCH(call, sigmoid_cross_entropy, .dloss = dloss, .logits = logits, .targets = targets,
+                                  .dlogits = dlogits, .dtype = call->dtype, .count = lk_tensor_count(call->in[0]));
+    return lk__cuda_end(&s);
 }

@@ -1,9 +1,10 @@
-/* matmul, and with a bias and relu behind it. */
+/* matmul, and dense_act, which adds a bias and relu. */
 #include "cuda/cuda_kernels.h"
 #include "cuda/cuda_library_operands.h"
+#include "cuda/cuda_operands.h"
 #include "ops/ops.h"
 
-static lk_tensor transpose(const lk_tensor *x)
+static lk_tensor transposed_view(const lk_tensor *x)
 {
     lk_tensor y = lk__tensor_alias(x);
     for (int i = 0; i < 2; i++) {
@@ -13,21 +14,21 @@ static lk_tensor transpose(const lk_tensor *x)
     return y;
 }
 
-static bool lies_transposed(const lk_tensor *x)
+static bool is_transposed(const lk_tensor *x)
 {
-    lk_tensor transposed = transpose(x);
+    lk_tensor transposed = transposed_view(x);
     return !lk__tensor_is_dense(x) && lk__tensor_is_dense(&transposed);
 }
 
-/* A dense matrix, or a transposed view of one, as it is; what lies otherwise is copied. */
+/* Takes a dense matrix, or a transposed view of one, without a copy; copies any other. */
 static const void *matrix_in(lk_cuda_scratch *s, const lk_tensor *x)
 {
-    lk_tensor transposed = transpose(x);
-    return lk__cuda_library_in(s, lies_transposed(x) ? &transposed : x, NULL, x->dtype);
+    lk_tensor transposed = transposed_view(x);
+    return lk__cuda_library_in(s, is_transposed(x) ? &transposed : x, NULL, x->dtype);
 }
 
-/* All but where operands are. */
-static lk_gpu_matmul product_of(const lk_call *call, bool relu)
+/* Fills in all arguments except the pointers to operands. */
+static lk_gpu_matmul matmul_of(const lk_call *call, bool relu)
 {
     const lk_tensor *a = call->in[0], *b = call->in[1], *y = call->out[0];
     return (lk_gpu_matmul){.dtype = call->dtype,
@@ -35,17 +36,17 @@ static lk_gpu_matmul product_of(const lk_call *call, bool relu)
                            .rows = y->shape.dim[0],
                            .inner = a->shape.dim[1],
                            .columns = y->shape.dim[1],
-                           .a_transposed = lies_transposed(a),
-                           .b_transposed = lies_transposed(b),
+                           .a_transposed = is_transposed(a),
+                           .b_transposed = is_transposed(b),
                            .relu = relu,
                            .tf32 = call->tf32};
 }
 
-static lk_status multiply(lk_call *call, const lk_tensor *added, bool relu)
+static lk_status launch_matmul(lk_call *call, const lk_tensor *added, bool relu)
 {
     lk_cuda_scratch s = {.call = call};
     const lk_cuda *cuda = lk__cuda_of(call);
-    lk_gpu_matmul product = product_of(call, relu);
+    lk_gpu_matmul product = matmul_of(call, relu);
     product.a = matrix_in(&s, call->in[0]);
     product.b = matrix_in(&s, call->in[1]);
     product.bias = lk__cuda_library_in(&s, added, NULL, call->dtype);
@@ -54,12 +55,12 @@ static lk_status multiply(lk_call *call, const lk_tensor *added, bool relu)
     if (s.status == LK_OK && lk_tensor_count(call->out[0]) > 0)
         s.status = lk__cuda_check(cuda->driver, cuda->driver->matmul(cuda->stream, &product));
     lk__cuda_library_written(&s, 0, &y);
-    return lk__cuda_end(&s, LK_OK);
+    return lk__cuda_end(&s);
 }
 
 bool lk__cuda_matmul_choice(const lk_call *call, lk_gpu_choice *choice)
 {
-    *choice = (lk_gpu_choice){.kernel = LK_GPU_MATMUL, .matmul = product_of(call, false)};
+    *choice = (lk_gpu_choice){.kernel = LK_GPU_MATMUL, .matmul = matmul_of(call, false)};
     if (call->op->id == LK_OP_DENSE_ACT)
         choice->matmul.bias = call->in[2];
     return lk_tensor_count(call->out[0]) > 0 && choice->matmul.inner > 0;
@@ -67,10 +68,10 @@ bool lk__cuda_matmul_choice(const lk_call *call, lk_gpu_choice *choice)
 
 lk_status lk__cuda_matmul(lk_call *call)
 {
-    return multiply(call, NULL, false);
+    return launch_matmul(call, NULL, false);
 }
 
 lk_status lk__cuda_dense_act(lk_call *call)
 {
-    return multiply(call, call->in[2], LK_ATTRS(call, lk_dense_act_attrs)->relu);
+    return launch_matmul(call, call->in[2], LK_ATTRS(call, lk_dense_act_attrs)->relu);
 }

@@ -1,5 +1,7 @@
-/* Where a call's operands lie, and getting them to lie as a kernel wants them. */
+#include "cuda/cuda_operands.h"
+
 #include "core/hold.h"
+#include "core/shape.h"
 #include "cuda/cuda.h"
 #include "cuda/cuda_state.h"
 
@@ -52,7 +54,7 @@ lk_status lk__cuda_convert(const lk_call *call, lk_shape shape, lk_gpu_view y, l
     return lk__cuda_check(cuda->driver, cuda->driver->convert(cuda->stream, &arguments));
 }
 
-static lk_gpu_view view_in(void *data, lk_dtype dtype, lk_shape shape, const void *layout)
+lk_gpu_view lk__cuda_dense_view(void *data, lk_dtype dtype, lk_shape shape, const void *layout)
 {
     lk_gpu_view view = {.data = data, .dtype = dtype};
     lk__cuda_strides(shape, layout, view.stride);
@@ -62,37 +64,37 @@ static lk_gpu_view view_in(void *data, lk_dtype dtype, lk_shape shape, const voi
 lk_status lk__cuda_to_plain(lk_device *device, const lk_tensor *x, void *plain)
 {
     lk_call call = {.device = device};
-    return lk__cuda_convert(&call, x->shape, view_in(plain, x->dtype, x->shape, NULL), lk__cuda_view(x));
+    return lk__cuda_convert(&call, x->shape, lk__cuda_dense_view(plain, x->dtype, x->shape, NULL), lk__cuda_view(x));
 }
 
 /* --- inputs ------------------------------------------------------------------------------------------------------- */
 
-/* Plain and channels-last are the same order. */
-static bool is_in_either_order(const lk_tensor *x)
+bool lk__cuda_orders_agree(lk_shape shape)
 {
-    int64_t channels = x->shape.ndim > 2 ? x->shape.dim[1] : 1, pixels = 1;
-    for (int axis = 2; axis < x->shape.ndim; axis++)
-        pixels *= x->shape.dim[axis];
+    int64_t channels = shape.ndim > 2 ? shape.dim[1] : 1, pixels = 1;
+    for (int axis = 2; axis < shape.ndim; axis++)
+        pixels *= shape.dim[axis];
     return channels == 1 || pixels == 1;
 }
 
-static bool lies_as(const lk_tensor *x, const void *layout)
+/* Returns whether x's memory has its elements in the order of `layout`, without gaps. */
+static bool has_order(const lk_tensor *x, const void *layout)
 {
     if (!x->storage->layout)
-        return lk__tensor_is_dense(x) && (!layout || is_in_either_order(x));
-    return layout || is_in_either_order(x);
+        return lk__tensor_is_dense(x) && (!layout || lk__cuda_orders_agree(x->shape));
+    return layout || lk__cuda_orders_agree(x->shape);
 }
 
 void *lk__cuda_as(lk_cuda_scratch *scratch, const lk_tensor *x, const void *layout)
 {
     if (!x)
         return NULL;
-    if (lies_as(x, layout))
+    if (has_order(x, layout))
         return x->storage->layout ? x->storage->data : lk__data(x);
     void *data = lk__cuda_new(scratch, (size_t)lk_tensor_count(x) * lk_dtype_size(x->dtype));
     if (data)
-        scratch->status =
-            lk__cuda_convert(scratch->call, x->shape, view_in(data, x->dtype, x->shape, layout), lk__cuda_view(x));
+        scratch->status = lk__cuda_convert(scratch->call, x->shape,
+                                           lk__cuda_dense_view(data, x->dtype, x->shape, layout), lk__cuda_view(x));
     return data;
 }
 
@@ -118,12 +120,7 @@ const void *lk__cuda_common_layout(const lk_call *call, int n)
 
 /* --- outputs ------------------------------------------------------------------------------------------------------ */
 
-static bool is_out(const lk_cuda_scratch *scratch, int i)
-{
-    return i < scratch->call->n_out && scratch->call->out[i];
-}
-
-static void *allocate(lk_cuda_scratch *scratch, lk_tensor *out, const void *layout)
+static void *take_output(lk_cuda_scratch *scratch, lk_tensor *out, const void *layout)
 {
     if (scratch->status == LK_OK)
         scratch->status = lk__storage_allocate(out->storage, out->storage->bytes, layout);
@@ -132,8 +129,8 @@ static void *allocate(lk_cuda_scratch *scratch, lk_tensor *out, const void *layo
     return layout ? out->storage->data : lk__data(out);
 }
 
-/* A temporary that lk__cuda_end copies to the output. */
-static void *stand_in(lk_cuda_scratch *scratch, int i, const void *layout)
+/* A temporary from which lk__cuda_end writes the output. */
+static void *temporary_output(lk_cuda_scratch *scratch, int i, const void *layout)
 {
     const lk_tensor *out = scratch->call->out[i];
     void *data = lk__cuda_new(scratch, (size_t)lk_tensor_count(out) * lk_dtype_size(out->dtype));
@@ -144,12 +141,12 @@ static void *stand_in(lk_cuda_scratch *scratch, int i, const void *layout)
 
 void *lk__cuda_out_as(lk_cuda_scratch *scratch, int i, const void *layout)
 {
-    if (!is_out(scratch, i))
+    if (i >= scratch->call->n_out || !scratch->call->out[i])
         return NULL;
     lk_tensor *out = scratch->call->out[i];
-    if (!layout || is_in_either_order(out))
-        return lk__tensor_is_dense(out) ? allocate(scratch, out, NULL) : stand_in(scratch, i, NULL);
-    return scratch->call->free_layout ? allocate(scratch, out, layout) : stand_in(scratch, i, layout);
+    if (!layout || lk__cuda_orders_agree(out->shape))
+        return lk__tensor_is_dense(out) ? take_output(scratch, out, NULL) : temporary_output(scratch, i, NULL);
+    return scratch->call->free_layout ? take_output(scratch, out, layout) : temporary_output(scratch, i, layout);
 }
 
 void *lk__cuda_out(lk_cuda_scratch *scratch, int i)
@@ -169,12 +166,12 @@ static lk_status write_output(lk_cuda_scratch *scratch, int i)
         return LK_OK;
     LK_TRY(lk__output_plain(out));
     return lk__cuda_convert(scratch->call, out->shape, lk__cuda_view(out),
-                            view_in(scratch->out[i], out->dtype, out->shape, scratch->out_layout[i]));
+                            lk__cuda_dense_view(scratch->out[i], out->dtype, out->shape, scratch->out_layout[i]));
 }
 
-lk_status lk__cuda_end(lk_cuda_scratch *scratch, lk_status launched)
+lk_status lk__cuda_end(lk_cuda_scratch *scratch)
 {
-    lk_status status = scratch->status != LK_OK ? scratch->status : launched;
+    lk_status status = scratch->status;
     for (int i = 0; i < scratch->call->n_out && status == LK_OK; i++)
         status = write_output(scratch, i);
     for (int i = 0; i < scratch->n; i++)

@@ -1,22 +1,23 @@
-/* lk_device_measure_peak and lk_device_measure_copy on a GPU, by its own clock: the best that a large product of
- * squares reaches, and a copy of more than its caches hold. */
+/* lk_device_measure_peak and lk_device_measure_copy on a GPU, by its own clock: the highest rates reached by a large
+ * product of square matrices, and by a copy of more bytes than the caches hold. */
 #include "cuda/cuda.h"
 #include "cuda/cuda_state.h"
 
 enum { LEAST_SIDE = 64, MOST_SIDE = 8192, LEAST_COPY = 1 << 20, MOST_COPY = 256 << 20 };
 enum { LEAST_NANOSECONDS = 2000000, RUNS = 10, OPERANDS = 3 };
 
-/* What is timed: of arrays of `elements` each, `n` of which it takes. */
+/* The work that is timed. */
 typedef struct work {
     lk_device *device;
     lk_dtype dtype;
-    int n;
-    int64_t elements, side; /* side: of squares */
+    int n;            /* arrays that it takes */
+    int64_t elements; /* of each array */
+    int64_t side;     /* of square matrices */
     lk_gpu_status (*start)(const lk_cuda *cuda, const struct work *work);
     lk_block *blocks[OPERANDS];
 } work;
 
-static lk_gpu_status multiply(const lk_cuda *cuda, const work *w)
+static lk_gpu_status peak_matmul(const lk_cuda *cuda, const work *w)
 {
     lk_gpu_matmul product = {.a = w->blocks[0]->data,
                              .b = w->blocks[1]->data,
@@ -30,14 +31,14 @@ static lk_gpu_status multiply(const lk_cuda *cuda, const work *w)
     return cuda->driver->matmul(cuda->stream, &product);
 }
 
-static lk_gpu_status copy(const lk_cuda *cuda, const work *w)
+static lk_gpu_status peak_copy(const lk_cuda *cuda, const work *w)
 {
     return cuda->driver->copy(cuda->stream, w->blocks[0]->data, w->blocks[1]->data,
                               (size_t)w->elements * lk_dtype_size(w->dtype), LK_GPU_TO_GPU);
 }
 
-/* Zeros would take less power, and so less time. */
-static lk_status allocate(work *w)
+/* Does not fill with zeros: multiplying them takes less power, so the GPU would run faster than with real data. */
+static lk_status allocate_arrays(work *w)
 {
     const lk_cuda *cuda = w->device->state;
     for (int i = 0; i < w->n; i++) {
@@ -48,7 +49,7 @@ static lk_status allocate(work *w)
     return LK_OK;
 }
 
-static lk_status run_once(const work *w, int64_t *nanoseconds)
+static lk_status time_work_once(const work *w, int64_t *nanoseconds)
 {
     const lk_cuda *cuda = w->device->state;
     const lk_offload *offload = w->device->backend->offload;
@@ -61,25 +62,25 @@ static lk_status run_once(const work *w, int64_t *nanoseconds)
     return LK_OK;
 }
 
-/* The first product of a size also chooses its algorithm. */
-static lk_status best_of(work *w, int runs, int64_t *best)
+/* The first run is not counted, because it also chooses the product's algorithm. */
+static lk_status time_best(work *w, int runs, int64_t *best)
 {
-    LK_TRY(allocate(w));
-    LK_TRY(run_once(w, best));
+    LK_TRY(allocate_arrays(w));
+    LK_TRY(time_work_once(w, best));
     *best = INT64_MAX;
     for (int i = 0; i < runs; i++) {
         int64_t time;
-        LK_TRY(run_once(w, &time));
+        LK_TRY(time_work_once(w, &time));
         *best = time < *best ? time : *best;
     }
     *best = *best > 0 ? *best : 1;
     return LK_OK;
 }
 
-/* Gives the memory back when nothing uses it any more. */
-static lk_status measure(work w, int runs, int64_t *best)
+/* Frees the memory when no work uses it any more. */
+static lk_status measure_work(work w, int runs, int64_t *best)
 {
-    lk_status status = best_of(&w, runs, best);
+    lk_status status = time_best(&w, runs, best);
     if (status != LK_OK) {
         lk_error_state kept;
         lk__error_save(&kept);
@@ -91,32 +92,32 @@ static lk_status measure(work w, int runs, int64_t *best)
     return status;
 }
 
-/* As large as need be for the launch not to count. */
+/* Doubles the size until the launch takes a negligible part of the time. */
 lk_status lk__cuda_measure_peak(lk_device *device, lk_dtype dtype, double *flops)
 {
-    work w = {.device = device, .dtype = dtype, .n = 3, .start = multiply};
+    work w = {.device = device, .dtype = dtype, .n = 3, .start = peak_matmul};
     int64_t best = 0;
     for (w.side = LEAST_SIDE;; w.side *= 2) {
         w.elements = w.side * w.side;
-        LK_TRY(measure(w, 1, &best));
+        LK_TRY(measure_work(w, 1, &best));
         if (best >= LEAST_NANOSECONDS || w.side >= MOST_SIDE)
             break;
     }
-    LK_TRY(measure(w, RUNS, &best));
+    LK_TRY(measure_work(w, RUNS, &best));
     *flops = 2.0 * (double)w.elements * (double)w.side / (1e-9 * (double)best);
     return LK_OK;
 }
 
 lk_status lk__cuda_measure_copy(lk_device *device, double *bytes)
 {
-    work w = {.device = device, .dtype = LK_F32, .n = 2, .start = copy};
+    work w = {.device = device, .dtype = LK_F32, .n = 2, .start = peak_copy};
     int64_t best = 0, size = (int64_t)lk_dtype_size(w.dtype);
     for (w.elements = LEAST_COPY / size;; w.elements *= 2) {
-        LK_TRY(measure(w, 1, &best));
+        LK_TRY(measure_work(w, 1, &best));
         if (best >= LEAST_NANOSECONDS || w.elements * size >= MOST_COPY)
             break;
     }
-    LK_TRY(measure(w, RUNS, &best));
+    LK_TRY(measure_work(w, RUNS, &best));
     *bytes = 2.0 * (double)(w.elements * size) / (1e-9 * (double)best);
     return LK_OK;
 }

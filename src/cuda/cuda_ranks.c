@@ -1,6 +1,7 @@
 #include "cuda/cuda_ranks.h"
 
 #include "base/mem.h"
+#include "cuda/cuda_device.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -10,11 +11,11 @@
 
 enum { DEFAULT_SECONDS = 60, MOST_SECONDS = 86400, TICK_MS = 50, LEAVING_MS = 5000 };
 
-/* How far a stream has come, as its last ticks have found it. */
+/* The progress of a stream, as the watching thread's last tick saw it. */
 typedef struct progress {
-    uint64_t marked;  /* entries that it was given */
-    uint64_t done;    /* of these */
-    uint64_t awaited; /* the one whose end is looked for; no more than `done`: nothing is under way */
+    uint64_t marked;  /* entries given to the stream */
+    uint64_t done;    /* entries known to be done */
+    uint64_t awaited; /* entry whose end is polled; at most `done`: nothing is in flight */
 } progress;
 
 typedef struct lk_cuda_membership {
@@ -26,19 +27,20 @@ struct lk_cuda_ranks {
     const lk_gpu_driver *driver;
     const lk_gpu_nccl *nccl;
     int n, first, ranks;
-    lk_status (*others)(void *user); /* of lk_links_opts */
+    lk_status (*others)(void *user); /* lk_links_opts.others */
     void *user;
     int limit_ms;
     bool are_connected;
-    lk_cuda *const *streams; /* [n]; beside the devices */
+    lk_cuda *const *streams; /* [n]; the links' own, not the devices' */
     lk_gpu_comm **comms;     /* [n] */
     membership *memberships; /* [n] */
 
-    /* `launching` is held while a group is made, and while exchanges are paused; `talking`, which is taken after it,
-     * while NCCL is called. Who has paused exchanges may wait for one, which has to be ended by somebody else. */
+    /* `launching` is held from a group's begin to its end, and while exchanges are paused. `talking` is held while NCCL
+     * is called, and taken after `launching`. There are two, because a thread that has paused exchanges may wait for
+     * one that hangs, which the watching thread must be able to abort. */
     pthread_mutex_t launching, talking;
 
-    progress *progress; /* [n]; the thread's */
+    progress *progress; /* [n]; used by the watching thread only */
     pthread_t thread;
     bool is_watched;
     pthread_mutex_t stopping;
@@ -51,9 +53,9 @@ lk_gpu_comm *lk__cuda_ranks_comm(const lk_cuda_ranks *ranks, int i)
     return ranks->comms[i];
 }
 
-/* --- ending what stands still ------------------------------------------------------------------------------------- */
+/* --- aborting exchanges ------------------------------------------------------------------------------------------- */
 
-/* Those who wait learn of it before their wait is over. With `talking`. */
+/* The caller holds `talking`. Records the error before aborting, so that threads that wait for the streams see it. */
 static void end_exchanges(lk_cuda_ranks *r, lk_status status, const char *message)
 {
     for (int i = 0; i < r->n; i++) {
@@ -64,27 +66,23 @@ static void end_exchanges(lk_cuda_ranks *r, lk_status status, const char *messag
         r->nccl->comm_abort(r->comms[i]);
 }
 
-static void append_ranks(char *text, size_t size, const lk_cuda_ranks *r)
-{
-    for (int i = 0; i < r->n; i++) {
-        size_t used = strlen(text);
-        snprintf(text + used, size - used, "%srank %d on cuda:%d", i ? ", " : "", r->first + i, r->streams[i]->gpu);
-    }
-}
-
-/* Of `what`, which has not gone on for as long as is allowed. */
-static lk_status stands_still(const lk_cuda_ranks *r, const char *what, const char *advice)
+/* Fails because `what` has made no progress within the limit. */
+static lk_status fail_stalled(const lk_cuda_ranks *r, const char *what, const char *advice)
 {
     char waiting[256] = "";
-    append_ranks(waiting, sizeof waiting, r);
+    for (int i = 0; i < r->n; i++) {
+        size_t used = strlen(waiting);
+        snprintf(waiting + used, sizeof waiting - used, "%srank %d on cuda:%d", i ? ", " : "", r->first + i,
+                 r->streams[i]->gpu);
+    }
     LK_FAIL(LK_ERR_DEVICE,
             "%s has stood still for %d s; of %d ranks, %s %s: %s (LOCKSTEP_EXCHANGE_TIMEOUT sets the seconds)", what,
             r->limit_ms / 1000, r->ranks, waiting, r->n > 1 ? "wait" : "waits", advice);
 }
 
-static lk_status exchange_stands_still(const lk_cuda_ranks *r)
+static lk_status fail_stalled_exchange(const lk_cuda_ranks *r)
 {
-    return stands_still(r, "the exchange between GPUs",
+    return fail_stalled(r, "the exchange between GPUs",
                         r->n < r->ranks ? "is the process of every other rank still there, and does its GPU work?"
                                         : "does every GPU still work? see nvidia-smi, and dmesg | grep Xid");
 }
@@ -96,12 +94,7 @@ static lk_status ask_for_others(const lk_cuda_ranks *r)
 
 /* --- groups ------------------------------------------------------------------------------------------------------- */
 
-static void sleep_ms(int64_t ms)
-{
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
-}
-
-/* LK_GPU_BUSY while there is one that is not done. */
+/* The first error of a communicator; LK_GPU_BUSY if one is not done; otherwise LK_GPU_OK. */
 static lk_gpu_status check_comms(const lk_cuda_ranks *r)
 {
     lk_gpu_status status = LK_GPU_OK;
@@ -114,7 +107,8 @@ static lk_gpu_status check_comms(const lk_cuda_ranks *r)
     return status;
 }
 
-/* Until every rank has come to the end of the group; `late` makes the error where one does not, for so many ms. */
+/* Waits until every rank has reached the end of the group. `ended` is the status of group_end. If a rank has not come
+ * after limit_ms, fails as `late` does. */
 static lk_status wait_for_ranks(const lk_cuda_ranks *r, lk_gpu_status ended, int64_t limit_ms,
                                 lk_status (*late)(const lk_cuda_ranks *ranks))
 {
@@ -126,7 +120,7 @@ static lk_status wait_for_ranks(const lk_cuda_ranks *r, lk_gpu_status ended, int
         if (waited >= limit_ms)
             return late(r);
         if (asked >= OFTEN) {
-            sleep_ms(1);
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
             waited++;
             if (waited % TICK_MS == 0)
                 LK_TRY(ask_for_others(r));
@@ -150,10 +144,10 @@ lk_status lk__cuda_ranks_begin(lk_cuda_ranks *r)
     return status;
 }
 
-/* A part of a group that was started would wait for the rest for ever. */
+/* If the group fails everything is aborted: a part of it that was started would wait for the rest forever. */
 lk_status lk__cuda_ranks_end(lk_cuda_ranks *r)
 {
-    lk_status status = wait_for_ranks(r, r->nccl->group_end(), r->limit_ms, exchange_stands_still);
+    lk_status status = wait_for_ranks(r, r->nccl->group_end(), r->limit_ms, fail_stalled_exchange);
     if (status != LK_OK)
         end_exchanges(r, status, lk_error_message());
     pthread_mutex_unlock(&r->talking);
@@ -161,10 +155,11 @@ lk_status lk__cuda_ranks_end(lk_cuda_ranks *r)
     return status;
 }
 
-/* --- the thread that looks after them ----------------------------------------------------------------------------- */
+/* --- the watching thread ------------------------------------------------------------------------------------------ */
 
-/* Whether stream i has come further, or has nothing under way. */
-static lk_gpu_status look_at_stream(lk_cuda_ranks *r, int i, bool *waits, bool *has_moved)
+/* Polls stream i. Sets *waits if it had work in flight, and *has_moved if it got or finished any since the last poll.
+ */
+static lk_gpu_status poll_stream(lk_cuda_ranks *r, int i, bool *waits, bool *has_moved)
 {
     progress *p = &r->progress[i];
     uint64_t marked = atomic_load_explicit(&r->streams[i]->marked, memory_order_acquire);
@@ -183,11 +178,11 @@ static lk_gpu_status look_at_stream(lk_cuda_ranks *r, int i, bool *waits, bool *
     return status;
 }
 
-/* An error of NCCL's, of a GPU, or LK_OK. Where somebody is in a group, that one looks. */
+/* Looks for an error of NCCL or of a GPU. While another thread is in a group, that thread checks the communicators. */
 static lk_status look_for_errors(lk_cuda_ranks *r, bool *waits, bool *has_moved)
 {
     for (int i = 0; i < r->n; i++)
-        LK_TRY(lk__cuda_check(r->driver, look_at_stream(r, i, waits, has_moved)));
+        LK_TRY(lk__cuda_check(r->driver, poll_stream(r, i, waits, has_moved)));
     if (pthread_mutex_trylock(&r->talking) != 0)
         return LK_OK;
     lk_status status = lk__cuda_check_fault(r->streams[0]);
@@ -198,9 +193,10 @@ static lk_status look_for_errors(lk_cuda_ranks *r, bool *waits, bool *has_moved)
     return status;
 }
 
-/* False: there is nothing left to look after. `still`: for how many ms nothing has moved, counted in ticks, for a
- * process that was stopped meanwhile has not waited. */
-static bool tick(lk_cuda_ranks *r, int *still)
+/* False: an exchange was aborted, and there is nothing left to watch. *still is the number of ms in which nothing has
+ * moved. It is counted in ticks instead of read from a clock, so that it leaves out time when the process was stopped.
+ */
+static bool watch_once(lk_cuda_ranks *r, int *still)
 {
     bool waits = false, has_moved = false;
     lk_error_clear();
@@ -209,7 +205,7 @@ static bool tick(lk_cuda_ranks *r, int *still)
     if (status == LK_OK && *still > TICK_MS)
         status = ask_for_others(r);
     if (status == LK_OK && *still >= r->limit_ms)
-        status = exchange_stands_still(r);
+        status = fail_stalled_exchange(r);
     if (status == LK_OK)
         return true;
     pthread_mutex_lock(&r->talking);
@@ -219,7 +215,7 @@ static bool tick(lk_cuda_ranks *r, int *still)
     return false;
 }
 
-/* True: it is time to stop. */
+/* True: the thread must end. */
 static bool sleep_a_tick(lk_cuda_ranks *r)
 {
     struct timespec until;
@@ -235,11 +231,11 @@ static bool sleep_a_tick(lk_cuda_ranks *r)
     return is_stopped;
 }
 
-static void *watch(void *argument)
+static void *run_watching(void *argument)
 {
     lk_cuda_ranks *r = argument;
     int still = 0;
-    while (!sleep_a_tick(r) && tick(r, &still))
+    while (!sleep_a_tick(r) && watch_once(r, &still))
         continue;
     lk_error_clear();
     return NULL;
@@ -247,7 +243,7 @@ static void *watch(void *argument)
 
 static lk_status start_watching(lk_cuda_ranks *r)
 {
-    int failed = pthread_create(&r->thread, NULL, watch, r);
+    int failed = pthread_create(&r->thread, NULL, run_watching, r);
     if (failed)
         LK_FAIL(LK_ERR_DEVICE, "links between GPUs: no thread could be started: %s", strerror(failed));
     r->is_watched = true;
@@ -267,8 +263,8 @@ static void stop_watching(lk_cuda_ranks *r)
 
 /* --- pausing ------------------------------------------------------------------------------------------------------ */
 
-/* Held while links enter themselves with their devices: then all devices have them in one order, in which they are
- * locked. */
+/* Held while links add themselves to the lists of their devices, so that all devices list them in the same order, which
+ * is the order of locking. */
 static pthread_mutex_t entering = PTHREAD_MUTEX_INITIALIZER;
 
 static void enter_devices(lk_cuda_ranks *r)
@@ -299,20 +295,15 @@ static void leave_devices(lk_cuda_ranks *r)
     }
 }
 
-/* What is under way ends by itself, or is ended by the thread that looks after it. */
-static void wait_for_exchanges(const lk_cuda_ranks *r)
-{
-    for (int i = 0; i < r->n; i++)
-        r->driver->stream_wait(r->streams[i]->trunk);
-}
-
+/* The waits cannot hang: an exchange in flight ends, or the watching thread aborts it. */
 void lk__cuda_pause_exchanges(lk_cuda *cuda, bool is_idle)
 {
     pthread_mutex_lock(&cuda->linking);
     for (const membership *m = cuda->memberships; m; m = m->next) {
+        const lk_cuda_ranks *r = m->ranks;
         pthread_mutex_lock(&m->ranks->launching);
-        if (is_idle)
-            wait_for_exchanges(m->ranks);
+        for (int i = 0; is_idle && i < r->n; i++)
+            r->driver->stream_wait(r->streams[i]->trunk);
     }
 }
 
@@ -325,7 +316,8 @@ void lk__cuda_resume_exchanges(lk_cuda *cuda)
 
 /* --- opening and closing ------------------------------------------------------------------------------------------ */
 
-/* Seconds. A rank may be late by as long as the others have something to do that it has not: a checkpoint, say. */
+/* Reads the limit in seconds. It must be longer than anything that one rank does alone while others wait, such as
+ * writing a checkpoint. */
 static lk_status read_limit(int *ms)
 {
     const char *text = getenv("LOCKSTEP_EXCHANGE_TIMEOUT");
@@ -343,11 +335,11 @@ static lk_status read_limit(int *ms)
 
 static lk_status ranks_are_missing(const lk_cuda_ranks *r)
 {
-    return stands_still(r, "connecting GPUs", "was every other rank started, with the same number of ranks?");
+    return fail_stalled(r, "connecting GPUs", "was every other rank started, with the same number of ranks?");
 }
 
-/* One group, for a thread that waited for one rank before it names the next would wait for ever. Where all ranks are
- * here, none can be missing: the library waits more cheaply. */
+/* Connects all ranks of this process in one group: waiting for one rank before naming the next would never end. Without
+ * opts->id all ranks are in this process, so none can be missing, and NCCL itself may wait, which is cheaper. */
 static lk_status connect_ranks(lk_cuda_ranks *r, const lk_links_opts *opts)
 {
     lk_gpu_comm_id id;
@@ -421,7 +413,7 @@ static lk_status is_left_alone(const lk_cuda_ranks *r)
     return LK_ERR_DEVICE;
 }
 
-static lk_status finalize(const lk_cuda_ranks *r)
+static lk_status finalize_comms(const lk_cuda_ranks *r)
 {
     lk_gpu_status status = r->nccl->group_begin();
     for (int i = 0; i < r->n && status == LK_GPU_OK; i++)
@@ -431,16 +423,17 @@ static lk_status finalize(const lk_cuda_ranks *r)
                           is_left_alone);
 }
 
-/* All exchanges are done, so nothing is lost where that fails: ranks of other processes, which take leave at about the
- * same time, may have ended by an error of their own. Whoever is left alone is then aborted. */
-static void take_leave(const lk_cuda_ranks *r)
+/* Finalizes the communicators together with the ranks of other processes. All exchanges are done, so a failure loses
+ * nothing, and is ignored: another process may have ended with an error. Communicators left behind are aborted
+ * by comm_free. */
+static void leave_ranks(const lk_cuda_ranks *r)
 {
     lk_error_state before;
     if (!r->are_connected)
         return;
     lk__error_save(&before);
     if (lk__cuda_check_fault(r->streams[0]) == LK_OK)
-        finalize(r);
+        finalize_comms(r);
     lk__error_restore(&before);
 }
 
@@ -450,7 +443,7 @@ void lk__cuda_ranks_free(lk_cuda_ranks *r)
         return;
     leave_devices(r);
     stop_watching(r);
-    take_leave(r);
+    leave_ranks(r);
     for (int i = 0; i < r->n; i++)
         r->nccl->comm_free(r->comms[i]);
     pthread_mutex_destroy(&r->launching);

@@ -1,3 +1,4 @@
+/* The operators that CUDA devices run, with their kernel functions and dtypes. */
 #include "cuda/cuda.h"
 #include "cuda/cuda_kernels.h"
 #include "ops/ops.h"

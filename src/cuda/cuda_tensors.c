@@ -1,6 +1,9 @@
-/* New tensors, and copies of them in other shapes of memory. */
+/* Creates tensors, and copies them to other layouts, dtypes and tensors. */
+#include "cuda/cuda_tensors.h"
+
 #include "base/philox.h"
 #include "cuda/cuda_kernels.h"
+#include "cuda/cuda_operands.h"
 #include "cuda/cuda_state.h"
 #include "ops/ops.h"
 
@@ -11,24 +14,23 @@
 lk_status lk__cuda_full(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
-    lk_status status = LK_OK;
     void *y = lk__cuda_out(&s, 0);
     if (s.status == LK_OK)
-        status = LK_CUDA_LAUNCH(call, fill, .y = y, .dtype = call->out[0]->dtype,
-                                .count = lk_tensor_count(call->out[0]), .value = LK_ATTRS(call, lk_full_attrs)->value);
-    return lk__cuda_end(&s, status);
+        s.status =
+            LK_CUDA_LAUNCH(call, fill, .y = y, .dtype = call->out[0]->dtype, .count = lk_tensor_count(call->out[0]),
+                           .value = LK_ATTRS(call, lk_full_attrs)->value);
+    return lk__cuda_end(&s);
 }
 
 lk_status lk__cuda_arange(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
-    lk_status status = LK_OK;
     const lk_arange_attrs *attrs = LK_ATTRS(call, lk_arange_attrs);
     void *y = lk__cuda_out(&s, 0);
     if (s.status == LK_OK)
-        status = LK_CUDA_LAUNCH(call, arange, .y = y, .dtype = call->out[0]->dtype,
-                                .count = lk_tensor_count(call->out[0]), .start = attrs->start, .step = attrs->step);
-    return lk__cuda_end(&s, status);
+        s.status = LK_CUDA_LAUNCH(call, arange, .y = y, .dtype = call->out[0]->dtype,
+                                  .count = lk_tensor_count(call->out[0]), .start = attrs->start, .step = attrs->step);
+    return lk__cuda_end(&s);
 }
 
 lk_gpu_philox lk__cuda_philox(const lk_random_key *key)
@@ -46,33 +48,32 @@ lk_gpu_philox lk__cuda_philox_of_step(const lk_call *call, const lk_random_key *
     return philox;
 }
 
-static lk_status draw(lk_call *call, bool normal)
+static lk_status launch_random(lk_call *call, bool normal)
 {
     lk_cuda_scratch s = {.call = call};
-    lk_status status = LK_OK;
     const lk_random_attrs *attrs = LK_ATTRS(call, lk_random_attrs);
     void *y = lk__cuda_out(&s, 0);
     if (s.status == LK_OK)
-        status =
+        s.status =
             LK_CUDA_LAUNCH(call, random, .y = y, .dtype = call->out[0]->dtype, .count = lk_tensor_count(call->out[0]),
                            .a = attrs->a, .b = attrs->b, .normal = normal, .philox = lk__cuda_philox(&attrs->key));
-    return lk__cuda_end(&s, status);
+    return lk__cuda_end(&s);
 }
 
 lk_status lk__cuda_uniform(lk_call *call)
 {
-    return draw(call, false);
+    return launch_random(call, false);
 }
 
 lk_status lk__cuda_normal(lk_call *call)
 {
-    return draw(call, true);
+    return launch_random(call, true);
 }
 
 /* --- copies ------------------------------------------------------------------------------------------------------- */
 
-/* Whether the elements of one shape lie in the same order at x and y, without gaps. */
-static bool lie_alike(const lk_tensor *y, const lk_tensor *x)
+/* Returns whether x and y, of one shape, have their elements in the same order, without gaps. */
+static bool have_same_order(const lk_tensor *y, const lk_tensor *x)
 {
     if (x->storage->layout || y->storage->layout)
         return x->storage->layout == y->storage->layout;
@@ -87,31 +88,31 @@ static lk_status copy_bytes(const lk_call *call, void *to, const void *from, siz
     return lk__cuda_check(cuda->driver, cuda->driver->copy(cuda->stream, to, from, bytes, LK_GPU_TO_GPU));
 }
 
-/* Of any strides and dtypes; the result lies as x where that is left to this device. */
-static lk_status convert(lk_call *call, const void *layout)
+/* Copies or casts from any strides and dtype. The result gets `layout` if the call leaves its layout to the kernel. */
+static lk_status copy_or_convert(lk_call *call, const void *layout)
 {
     const lk_tensor *x = call->in[0];
     lk_tensor *y = call->out[0];
     LK_TRY(lk__storage_allocate(y->storage, y->storage->bytes, call->free_layout ? layout : NULL));
     lk_gpu_view to = lk__cuda_view(y), from = lk__cuda_view(x);
-    if (x->dtype == y->dtype && lie_alike(y, x))
+    if (x->dtype == y->dtype && have_same_order(y, x))
         return copy_bytes(call, to.data, from.data, (size_t)lk_tensor_count(x) * lk_dtype_size(x->dtype));
     return lk__cuda_convert(call, x->shape, to, from);
 }
 
 lk_status lk__cuda_copy(lk_call *call)
 {
-    return convert(call, call->in[0]->storage->layout);
+    return copy_or_convert(call, call->in[0]->storage->layout);
 }
 
-/* To bf16 for a convolution: images, and weights, in the order that it takes. What is cast to its own dtype is weights
- * for one as well: see LK_KERNEL_LAYS_OUT_WEIGHTS. */
+/* A cast to bf16 of a 4-D tensor makes images or weights for a convolution, so it writes them channels-last. A cast to
+ * the tensor's own dtype also makes weights for a convolution: see LK_KERNEL_LAYS_OUT_WEIGHTS. */
 lk_status lk__cuda_cast(lk_call *call)
 {
     const lk_tensor *x = call->in[0];
     lk_dtype dtype = call->out[0]->dtype;
     bool is_for_images = x->shape.ndim == 4 && (dtype == LK_BF16 || dtype == x->dtype);
-    return convert(call, is_for_images ? lk__cuda_channels_last : x->storage->layout);
+    return copy_or_convert(call, is_for_images ? lk__cuda_channels_last : x->storage->layout);
 }
 
 lk_status lk__cuda_concat(lk_call *call)
@@ -131,13 +132,12 @@ lk_status lk__cuda_concat(lk_call *call)
 lk_status lk__cuda_gather(lk_call *call)
 {
     lk_cuda_scratch s = {.call = call};
-    lk_status status = LK_OK;
     const lk_tensor *x = call->in[0];
     int64_t rows = x->shape.dim[0], n = call->out[0]->shape.dim[0], count = lk_tensor_count(call->out[0]);
     const void *data = lk__cuda_plain(&s, x), *indices = lk__cuda_plain(&s, call->in[1]);
     void *y = lk__cuda_out(&s, 0);
     if (s.status == LK_OK && count > 0)
-        status = LK_CUDA_LAUNCH(call, gather, .x = data, .indices = indices, .y = y, .size = lk_dtype_size(x->dtype),
-                                .n = n, .rows = rows, .row = count / n);
-    return lk__cuda_end(&s, status);
+        s.status = LK_CUDA_LAUNCH(call, gather, .x = data, .indices = indices, .y = y, .size = lk_dtype_size(x->dtype),
+                                  .n = n, .rows = rows, .row = count / n);
+    return lk__cuda_end(&s);
 }

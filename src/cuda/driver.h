@@ -1,13 +1,13 @@
-/* Between the library and the plug-in that speaks to CUDA: one table of functions. The library's side, which turns
- * calls of operators into launches, includes nothing of CUDA and is in every build; the plug-in, liblockstep_cuda.so,
- * knows nothing of tensors. So one binary runs with and without a GPU, and tests can put another plug-in in its place.
+/* The interface between the library and the plug-in that calls CUDA: one table of functions. The library's side, which
+ * turns calls of operators into launches, includes no header of CUDA and is in every build; the plug-in,
+ * liblockstep_cuda.so, knows nothing of tensors. So one binary runs with and without a GPU, and tests can load a
+ * plug-in of their own.
  *
- * Data is memory of the GPU where nothing else is said. A function that takes a stream starts work there and does not
- * wait for it; what a stream is given runs in that order. Functions may be called from any thread, but a stream is
- * given things by one thread at a time; beside that one, others may use its GPU's memory, have it follow an event, and
- * wait for it. */
-#ifndef LK_CUDA_DRIVER_H
-#define LK_CUDA_DRIVER_H
+ * Pointers to data are to the GPU's memory, unless a comment says otherwise. A function that takes a stream starts work
+ * there and does not wait for it; a stream runs its work in order. Functions may be called from any thread, but only
+ * one thread at a time may give work to a stream. Other threads may meanwhile use its GPU's memory, make it follow an
+ * event, and wait for it. */
+#pragma once
 
 #include "cuda/kernels.h"
 
@@ -19,26 +19,26 @@
 extern "C" {
 #endif
 
-/* Changes with this file and with kernels.h: a plug-in of another build is refused. */
+/* Increase it with every change of this file or of kernels.h: the library refuses a plug-in with another number. */
 enum { LK_GPU_INTERFACE = 1 };
 
 typedef enum lk_gpu_status {
     LK_GPU_OK,
-    LK_GPU_NO_MEMORY,   /* of the GPU, or pinned */
-    LK_GPU_UNSUPPORTED, /* no library here can do that */
-    LK_GPU_LOST,        /* the GPU is gone, or has met an error after which nothing runs on it (Xid) */
+    LK_GPU_NO_MEMORY,   /* on the GPU, or pinned on the host */
+    LK_GPU_UNSUPPORTED, /* no library of this build can do that */
+    LK_GPU_LOST,        /* the GPU is gone, or had an error (Xid) after which it runs nothing */
     LK_GPU_FAILED,
-    LK_GPU_BUSY, /* no failure: it is not done yet; there is no text */
+    LK_GPU_BUSY, /* not a failure: not done yet; sets no message */
 } lk_gpu_status;
 
-typedef struct lk_gpu_stream lk_gpu_stream; /* a CUDA stream, with what libraries need beside it */
+typedef struct lk_gpu_stream lk_gpu_stream; /* a CUDA stream, with the handles and workspaces that libraries need */
 typedef struct lk_gpu_event lk_gpu_event;
 typedef struct lk_gpu_graph lk_gpu_graph;
 
-/* What the plug-in calls around whatever of CUDA's waits for all that was started on a GPU, or may: memory of the GPU
- * or of the host that is given back, the first steps of libraries, a graph that is made. Between the two no exchange of
- * NCCL's is started there, and with is_idle none is under way: its kernels wait for other ranks, which what is called
- * may keep from coming, by a lock or because this thread would have to start them. They do not nest. */
+/* Callbacks that the plug-in calls before and after a call of CUDA that may wait for all work on a GPU: freeing memory
+ * of the GPU or pinned memory, the first use of a library, making a graph. Between the two no NCCL exchange may be
+ * started on the GPU, and with is_idle none may be in flight. NCCL's kernels wait for other ranks, and the call might
+ * keep these from coming, by holding a lock or because this thread would have to start them. They do not nest. */
 typedef struct lk_gpu_pauses {
     void (*begin)(void *user, bool is_idle);
     void (*end)(void *user);
@@ -53,32 +53,32 @@ typedef struct lk_gpu_info {
     char bus[32];   /* "0000:3b:00.0" */
     unsigned char uuid[16];
     uint32_t peers;    /* bit i: can reach the memory of GPU i directly */
-    int64_t workspace; /* bytes that a stream takes for cuBLASLt and cuDNN when it runs them first */
+    int64_t workspace; /* bytes that a stream allocates for cuBLASLt and cuDNN at their first use */
 } lk_gpu_info;
 
-/* What lies between two GPUs; of PCI Express, how far up their common ancestor is. */
+/* The connection of two GPUs; for PCI Express, the nearest device above both. */
 typedef enum lk_gpu_path_kind {
-    LK_GPU_PATH_UNKNOWN, /* NVML is not there, or does not say */
+    LK_GPU_PATH_UNKNOWN, /* there is no NVML, or it does not say */
     LK_GPU_PATH_NVLINK,
-    LK_GPU_PATH_BOARD,    /* they are on one */
-    LK_GPU_PATH_SWITCH,   /* PCI Express */
-    LK_GPU_PATH_SWITCHES, /* several of them */
-    LK_GPU_PATH_BRIDGE,   /* the processor's */
-    LK_GPU_PATH_NODE,     /* bridges of one NUMA node */
+    LK_GPU_PATH_BOARD,    /* both are on one board */
+    LK_GPU_PATH_SWITCH,   /* one PCI Express switch */
+    LK_GPU_PATH_SWITCHES, /* several switches */
+    LK_GPU_PATH_BRIDGE,   /* the processor's host bridge */
+    LK_GPU_PATH_NODE,     /* host bridges of one NUMA node */
     LK_GPU_PATH_SYSTEM    /* between NUMA nodes */
 } lk_gpu_path_kind;
 
 typedef struct lk_gpu_path {
     lk_gpu_path_kind kind;
-    int nvlinks; /* that lead there, or to switches */
+    int nvlinks; /* number of NVLinks to the other GPU, or to switches */
 } lk_gpu_path;
 
-/* Texts like "13.0"; empty where there is no such library. */
+/* Texts like "13.0"; empty for a library that is missing. */
 typedef struct lk_gpu_versions {
     char driver[24], runtime[24], cublas[24], cudnn[24], nccl[24];
 } lk_gpu_versions;
 
-/* What cuBLASLt or cuDNN runs for a problem. Pointers in `matmul` say no more than whether there is such an operand. */
+/* The kernels of libraries, for which a library chooses an algorithm. */
 typedef enum lk_gpu_library_kernel {
     LK_GPU_MATMUL,
     LK_GPU_CONV,
@@ -86,23 +86,24 @@ typedef enum lk_gpu_library_kernel {
     LK_GPU_CONV_WEIGHT_GRAD
 } lk_gpu_library_kernel;
 
+/* A problem, and the name of the algorithm that cuBLASLt or cuDNN runs for it. */
 typedef struct lk_gpu_choice {
     lk_gpu_library_kernel kernel;
-    lk_gpu_matmul matmul;   /* of LK_GPU_MATMUL */
-    lk_gpu_conv_shape conv; /* of the others */
-    bool bias;              /* of LK_GPU_CONV */
-    lk_dtype dw_dtype;      /* of LK_GPU_CONV_WEIGHT_GRAD */
+    lk_gpu_matmul matmul;   /* for LK_GPU_MATMUL; pointers only say whether there is such an operand */
+    lk_gpu_conv_shape conv; /* for the others */
+    bool bias;              /* for LK_GPU_CONV */
+    lk_dtype dw_dtype;      /* for LK_GPU_CONV_WEIGHT_GRAD */
     char name[128];         /* "cudnn:eng28_k2=3", "cublaslt:algo66_tile20", "direct" */
 } lk_gpu_choice;
 
 typedef enum lk_gpu_direction { LK_GPU_TO_GPU, LK_GPU_TO_HOST, LK_GPU_FROM_HOST } lk_gpu_direction;
 
-/* NCCL. A communicator is one rank's, on one stream; ranks may be streams of one thread, threads or processes. Pointers
- * to floats are to memory of the stream's GPU; sizes are of elements. What is asked for between group_begin and
- * group_end, of one thread, is started together by group_end: of several ranks in one thread it has to be. */
+/* NCCL. A communicator belongs to one rank and one stream; ranks may be streams of one thread, threads, or processes.
+ * Pointers to floats are to memory of the stream's GPU; sizes are in elements. group_end starts together what its
+ * thread asked for since group_begin; a thread with several ranks must ask for their exchanges in one group. */
 typedef struct lk_gpu_comm lk_gpu_comm;
 
-/* Names a communicator that is to be made. Bytes, for whoever hands them to the other ranks. */
+/* Names a communicator that is to be made. One rank makes it, and the bytes are sent to the others. */
 typedef struct lk_gpu_comm_id {
     char bytes[128];
 } lk_gpu_comm_id;
@@ -111,28 +112,29 @@ typedef struct lk_gpu_nccl {
     int version; /* 22809: 2.28.9 */
     lk_gpu_status (*new_id)(lk_gpu_comm_id *id);
     lk_gpu_status (*group_begin)(void);
-    /* LK_GPU_BUSY, of communicators that do not wait: nothing was given to the streams yet. */
+    /* LK_GPU_BUSY, for communicators that do not wait: the streams have got no work yet. */
     lk_gpu_status (*group_end)(void);
-    /* In a group, at whose end there is a communicator. waits: the end of a group waits for the other ranks, where it
-     * has to; else it gives LK_GPU_BUSY, and comm_check does until all have come. Of one group all are alike. */
+    /* Must be called in a group; the communicator exists from the group's end. `waits`: a group_end that needs other
+     * ranks waits for them; otherwise it returns LK_GPU_BUSY, as comm_check does until all ranks have come. All
+     * communicators of a group must have the same `waits`. */
     lk_gpu_status (*comm_new)(const lk_gpu_comm_id *id, int rank, int ranks, bool waits, lk_gpu_stream *stream,
                               lk_gpu_comm **comm);
-    /* In a group, of ranks without an error whose streams are idle; as comm_new it waits for all ranks, or gives
-     * LK_GPU_BUSY. */
+    /* Must be called in a group, for communicators without an error whose streams are idle. As with comm_new the
+     * group's end waits for all ranks, or returns LK_GPU_BUSY. */
     lk_gpu_status (*comm_finalize)(lk_gpu_comm *comm);
-    /* One that has finalized, as comm_check says, leaves without waiting for anybody; any other is aborted. NULL is
-     * fine. */
+    /* Frees a finalized communicator (comm_check gives LK_GPU_OK) without waiting for other ranks; aborts any other.
+     * NULL is fine. */
     void (*comm_free)(lk_gpu_comm *comm);
-    /* What has become of work that was started: an error of another rank, or of the way there. Does not wait. */
+    /* The status of work that was started: reports an error of another rank or of the connection. Does not wait. */
     lk_gpu_status (*comm_check)(lk_gpu_comm *comm);
-    /* Ends what is under way, whatever it waits for; what it was to write is undefined. From any thread, while no other
-     * one is in a group. After it there is only comm_free. */
+    /* Ends work in flight, whatever it waits for; its results are undefined. May be called from any thread while no
+     * other thread is in a group. Only comm_free may follow. */
     void (*comm_abort)(lk_gpu_comm *comm);
     lk_gpu_status (*send)(lk_gpu_comm *comm, const float *x, int64_t count, int to);
     lk_gpu_status (*receive)(lk_gpu_comm *comm, float *x, int64_t count, int from);
-    /* y[rank r's count elements] = rank r's x[count]; x may be its own place in y. */
+    /* y[r * count … (r + 1) * count) = rank r's x[count]; x may be that part of y. */
     lk_gpu_status (*all_gather)(lk_gpu_comm *comm, const float *x, float *y, int64_t count);
-    /* x[count] = the sum of all ranks', in an order that depends on how many there are. */
+    /* x[count] = the sum of all ranks' x, in an order that depends on the number of ranks. */
     lk_gpu_status (*all_reduce)(lk_gpu_comm *comm, float *x, int64_t count);
 } lk_gpu_nccl;
 
@@ -140,20 +142,20 @@ typedef struct lk_gpu_driver {
     int interface; /* LK_GPU_INTERFACE */
     size_t size;   /* of this table */
 
-    /* What went wrong in the calling thread last, in one line. */
+    /* The message of the calling thread's last failure, in one line. */
     const char *(*error)(void);
 
 #define LK_GPU_ENTRY(result, name, ...) result (*name)(__VA_ARGS__);
 #include "cuda/driver.def"
 #undef LK_GPU_ENTRY
 
-    /* --- what libraries run: from the thread that gives the stream work --- */
-    /* Names what the stream runs for a problem, of which all but the name is given. Errors: those of the kernel. */
+    /* --- choices of libraries: to be called by the thread that gives the stream work --- */
+    /* Sets choice->name for the problem in its other members. Errors: those of the kernel. */
     lk_gpu_status (*choose)(lk_gpu_stream *stream, lk_gpu_choice *choice);
-    /* Gives `visit` everything that was chosen for the stream so far, in no particular order. */
+    /* Calls `visit` with every choice made for the stream so far, in no particular order. */
     void (*choices)(lk_gpu_stream *stream, void (*visit)(void *user, const lk_gpu_choice *choice), void *user);
 
-    /* NULL where the plug-in was built without it, or the library does not answer. */
+    /* NULL if the plug-in was built without NCCL, or the library does not answer. */
     const lk_gpu_nccl *(*nccl)(void);
 
     /* --- kernels.def --- */
@@ -168,6 +170,4 @@ typedef const lk_gpu_driver *(*lk_gpu_driver_fn)(void);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

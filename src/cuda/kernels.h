@@ -1,11 +1,11 @@
-/* The arguments of every kernel of the plug-in: kernels.def lists them. Pointers are to memory of the GPU, sizes are of
- * elements. Arrays are dense; where "elements" have no shape they lie in any order, the same for all arrays.
+/* The arguments of the plug-in's kernels, which kernels.def lists. Pointers are to the GPU's memory, sizes are in
+ * elements. Arrays are dense. Arrays with a `count` but no shape may have any order, if all arrays of a call have the
+ * same.
  *
  * Images are channels-last: pixel p of image n has its channels at (n * pixels + p) * channels. Results do not depend
- * on how threads are scheduled: sums have a fixed order, and nothing is added up with atomics. Arithmetic is in f32 for
- * f32 and bf16, whose results are rounded once, and in f64 for f64 where a kernel takes that. */
-#ifndef LK_CUDA_KERNELS_H
-#define LK_CUDA_KERNELS_H
+ * on how threads are scheduled: sums have a fixed order, and no sum uses atomics. Arithmetic is in f32 for f32 and for
+ * bf16, whose results are rounded once, and in f64 for f64 in the kernels that take it. */
+#pragma once
 
 #include "lockstep/tensor.h"
 
@@ -30,15 +30,16 @@ typedef struct lk_gpu_arange {
     double start, step;
 } lk_gpu_arange;
 
-/* Where a stream of random words starts: Philox's key, and the counter of its first block, of a sample below 2^32.
- * epoch: NULL, or where a kernel that takes it finds the epoch that stands in counter[2] and counter[3] when it runs.
- */
+/* The start of a stream of random words: Philox's key, and the counter of the first block, for a sample below 2^32.
+ * epoch: NULL, or points to the epoch that replaces counter[2] and counter[3] when the kernel runs, in kernels that
+ * support it. */
 typedef struct lk_gpu_philox {
     uint32_t key[2], counter[4];
     const uint64_t *epoch;
 } lk_gpu_philox;
 
-/* Element i of the stream in [a, b), or normal with mean a and deviation b (Box and Muller): f32, bf16, f64. */
+/* y[i] = element i of a random stream: uniform in [a, b), or normal with mean a and deviation b (Box and Muller). f32,
+ * bf16, f64. */
 typedef struct lk_gpu_random {
     void *y;
     lk_dtype dtype;
@@ -48,15 +49,15 @@ typedef struct lk_gpu_random {
     lk_gpu_philox philox;
 } lk_gpu_random;
 
-/* Where the elements of an operand lie that has the call's shape: strides in elements, 0 where it is repeated. */
+/* An operand that has, or is broadcast to, the call's shape. Strides are in elements, 0 on an axis that is repeated. */
 typedef struct lk_gpu_view {
     void *data;
     lk_dtype dtype;
     int64_t stride[LK_MAX_DIMS];
 } lk_gpu_view;
 
-/* y = x, another dtype if asked for: to nearest even (floats), truncated and saturated with NaN as 0 (float to
- * integer), wrapped (integer to integer). Copies, casts, layouts, concatenation. */
+/* y = x, for copies, casts, layouts and concatenation. A conversion between floats rounds to nearest even; one from
+ * float to integer truncates and saturates, and makes NaN 0; one between integers wraps. */
 typedef struct lk_gpu_convert {
     lk_gpu_view y, x;
     int ndim;
@@ -65,7 +66,7 @@ typedef struct lk_gpu_convert {
 
 typedef enum lk_gpu_binary_op { LK_GPU_ADD, LK_GPU_SUB, LK_GPU_MUL, LK_GPU_DIV } lk_gpu_binary_op;
 
-/* y = a op b, all of one dtype. Integers wrap; division by 0 of integers gives 0. y may be a or b. */
+/* y = a op b, all of one dtype. Integers wrap, and an integer divided by 0 is 0. y may be a or b. */
 typedef struct lk_gpu_binary {
     lk_gpu_view y, a, b;
     int ndim;
@@ -73,7 +74,8 @@ typedef struct lk_gpu_binary {
     lk_gpu_binary_op op;
 } lk_gpu_binary;
 
-/* y[i, …] = x[indices[i], …], x [rows, row] of elements of `size` bytes; every bit is set where an index is outside. */
+/* y[i, …] = x[indices[i], …], where x is [rows, row] of elements of `size` bytes. For an index out of range every bit
+ * of y[i, …] is set. */
 typedef struct lk_gpu_gather {
     const void *x;
     const int64_t *indices; /* [n] */
@@ -82,10 +84,10 @@ typedef struct lk_gpu_gather {
     int64_t n, rows, row;
 } lk_gpu_gather;
 
-/* Image i of y, [n, channels, height, width] or channels-last, is made of image indices[i] of x, [images, channels,
- * height, width]: byte / 255, shifted (bilinear, the edge going on outside), flipped, cropped (0 outside), less mean
- * and divided by divisor, and 0 in the square of cutout, with ref's bits; NaN where an index is outside. Words 1 to 3
- * of the counters are the index, the epoch, and the upper halves of both. */
+/* Makes image i of y, [n, channels, height, width] or channels-last, from image indices[i] of x, [images, channels,
+ * height, width]: byte / 255, then shifted (bilinear; edge pixels repeat outside), flipped, cropped (0 outside), minus
+ * mean, divided by divisor, and 0 in the square of cutout. The bits are those of ref/. For an index out of range the
+ * image is NaN. Words 1 to 3 of the counters are the index, the epoch, and the upper halves of both. */
 typedef struct lk_gpu_prepare_images {
     const uint8_t *x;
     const int64_t *indices, *epoch; /* [n], [] */
@@ -93,13 +95,13 @@ typedef struct lk_gpu_prepare_images {
     float *y;
     int64_t n, images, channels, height, width;
     bool channels_last;
-    double height_shift, width_shift; /* shares; both 0: none */
+    double height_shift, width_shift; /* as shares of height and width; both 0: none */
     int64_t crop_padding, cutout;     /* 0: none */
     bool flip;
     lk_gpu_philox shift_words, flip_words, crop_words, cutout_words;
 } lk_gpu_prepare_images;
 
-/* y = ((x[0] + x[1]) + (x[2] + x[3])) + …: n is 2, 4, 8 or 16; dense, f32 or f64. */
+/* y = ((x[0] + x[1]) + (x[2] + x[3])) + …, for n of 2, 4, 8 or 16; dense, f32 or f64. */
 enum { LK_GPU_MAX_PAIRWISE = 16 };
 typedef struct lk_gpu_pairwise_sum {
     void *y;
@@ -111,21 +113,21 @@ typedef struct lk_gpu_pairwise_sum {
 
 typedef enum lk_gpu_reduction { LK_GPU_SUM, LK_GPU_MEAN, LK_GPU_MAX, LK_GPU_ARGMAX } lk_gpu_reduction;
 
-/* A shape's axes, and the strides of an operand that has it: those over which a result is made, and those that stay. */
+/* The axes of an operand, with its strides: the axes that are reduced, and those that are kept. */
 typedef struct lk_gpu_axes {
     int n_kept, n_reduced;
     int64_t kept[LK_MAX_DIMS], kept_stride[LK_MAX_DIMS];
     int64_t reduced[LK_MAX_DIMS], reduced_stride[LK_MAX_DIMS];
 } lk_gpu_axes;
 
-/* y[i] over the elements of x that result i takes, its line; y is dense over the axes that stay. NaN is greater than
- * any number, and the first of equals is the greatest. Sums of floats are added in double, of integers wrap; y is of
- * x's dtype, f32 for bf16 where y_dtype says so, i64 for argmax.
+/* y[i] = the reduction of line i, the elements of x that result i is made of; y is dense over the kept axes. For maxima
+ * NaN is greater than any number, and the first of equal elements counts. Sums of floats are computed in double; sums
+ * of integers wrap. y has x's dtype, except i64 for argmax, and f32 for bf16 if y_dtype says so.
  *
- * The order of a sum: element r of a line, in row-major order, goes to lane r mod 32, which adds in order; lanes are
- * added as lane j += lane j + h for h = 16, 8, 4, 2, 1. A longer line than LK_GPU_REDUCE_CHUNK is cut into chunks of so
- * many elements, whose sums then go through lanes as elements do. workspace: 16 bytes for each chunk of each line,
- * where lines have more than one. */
+ * The order of a sum: element r of a line, in row-major order, goes to lane r mod 32, which adds its elements in order;
+ * then lane j += lane j + h for h = 16, 8, 4, 2, 1. A line longer than LK_GPU_REDUCE_CHUNK is cut into chunks of that
+ * many elements, whose sums are then added as if they were elements. workspace: 16 bytes for each chunk of each line,
+ * if lines have more than one chunk. */
 enum { LK_GPU_REDUCE_CHUNK = 4096 };
 
 typedef struct lk_gpu_reduce {
@@ -136,8 +138,8 @@ typedef struct lk_gpu_reduce {
     lk_gpu_axes axes;
 } lk_gpu_reduce;
 
-/* dx = dy at the first x that is its result's y, else 0: of an `lk_gpu_reduce` with LK_GPU_MAX. dx lies as x does, and
- * may be x. */
+/* The gradient of an lk_gpu_reduce with LK_GPU_MAX: dx = dy at the first element of a line that equals its maximum y,
+ * otherwise 0. dx has the order of x, and may be x. */
 typedef struct lk_gpu_max_grad {
     const void *dy, *x, *y;
     void *dx;
@@ -147,7 +149,7 @@ typedef struct lk_gpu_max_grad {
 
 /* --- element by element: f32, bf16 -------------------------------------------------------------------------------- */
 
-/* Kinds and formulas: lk_activation_kind, by number. */
+/* `kind` is an lk_activation_kind, which has the formulas. */
 typedef struct lk_gpu_activation {
     const void *x;
     void *y;
@@ -166,7 +168,7 @@ typedef struct lk_gpu_activation_grad {
     double alpha;
 } lk_gpu_activation_grad;
 
-/* y = x <= 0 ? 0 : x, so that NaN stays. */
+/* y = x <= 0 ? 0 : x, which keeps NaN */
 typedef struct lk_gpu_relu {
     const void *x;
     void *y;
@@ -182,8 +184,8 @@ typedef struct lk_gpu_relu_grad {
     int64_t count;
 } lk_gpu_relu_grad;
 
-/* y = 0 where the element's word is below rate 2^32, else x / (1 - rate). An image's elements are numbered in the order
- * of channels, rows, columns, however it lies; its index is word 1 of the counter. */
+/* y = 0 if the element's random word is below rate * 2^32, otherwise x / (1 - rate). An image's elements are numbered
+ * by channel, row and column, whatever its layout; its index is word 1 of the counter. */
 typedef struct lk_gpu_dropout {
     const void *x;
     void *y;
@@ -197,8 +199,8 @@ typedef struct lk_gpu_dropout {
 
 /* --- losses: rows of f32 or bf16 ---------------------------------------------------------------------------------- */
 
-/* Along one axis of n elements `inner` apart, `outer` times: y = softmax(x) or, `log`, its logarithm. Sums are in f32,
- * in 32 lanes as those of `lk_gpu_reduce`. y may be x; dx may be dy or y. */
+/* y = softmax(x), or its logarithm with `log`, along the axis n of x [outer, n, inner]. Sums are in f32, in 32 lanes as
+ * those of lk_gpu_reduce. y may be x; dx may be dy or y. */
 typedef struct lk_gpu_softmax {
     const void *x;
     void *y;
@@ -215,12 +217,12 @@ typedef struct lk_gpu_softmax_grad {
     bool log;
 } lk_gpu_softmax_grad;
 
-/* Of logits [n, classes] against labels. Each of loss, dlogits and hits may be NULL; dlogits may be logits. `sum`: loss
- * and hits are one value, the sum over samples, in double and in the order of `lk_gpu_reduce` without chunks; else one
- * a sample. dlogits = softmax less target, times dloss, which has one value, or with `each` one a sample. `scale`:
- * factor of the loss and of dlogits. A label that is out of range makes its loss, its gradient and its hit NaN. Sums
- * over classes are as those of softmax. workspace: with `sum`, one float a sample for each of loss and hits that is
- * there. */
+/* Cross-entropy of logits [n, classes] with labels. Each of loss, dlogits and hits may be NULL; dlogits may be logits.
+ * With `sum` loss and hits are one value each, the sum over samples, added in double and in the order of lk_gpu_reduce
+ * without chunks; otherwise they have a value for each sample. dlogits = (softmax - target) * dloss, where dloss is one
+ * value, or with `each` one for each sample. `scale` multiplies the loss and dlogits. A label out of range makes its
+ * loss, gradient and hit NaN. Sums over classes are added as those of softmax. workspace: with `sum`, n floats for each
+ * of loss and hits that is not NULL. */
 typedef struct lk_gpu_cross_entropy {
     const void *logits, *dloss;
     const int64_t *labels;
@@ -234,8 +236,8 @@ typedef struct lk_gpu_cross_entropy {
     int k;
 } lk_gpu_cross_entropy;
 
-/* loss[i] = max(z, 0) - z t + log(1 + exp(-|z|)), or with dloss: dlogits[i] = (sigmoid(z) - t) dloss[i]. A result may
- * be written over an operand. */
+/* loss[i] = max(z, 0) - z t + log(1 + exp(-|z|)) or, if dloss is not NULL, dlogits[i] = (sigmoid(z) - t) dloss[i]. The
+ * result may be one of the operands. */
 typedef struct lk_gpu_sigmoid_cross_entropy {
     const void *logits, *targets, *dloss;
     void *loss, *dlogits;
@@ -243,14 +245,13 @@ typedef struct lk_gpu_sigmoid_cross_entropy {
     int64_t count;
 } lk_gpu_sigmoid_cross_entropy;
 
-/* --- batch-norm: x [rows, channels] in f32 or bf16, rows are pixels of images; gamma, beta, … in f32 ----------------
- */
+/* --- batch norm: x [rows, channels] in f32 or bf16, rows are pixels of images; gamma, beta, … in f32 -------------- */
 
-/* Sums over rows are added in double, in an order that depends on the shape and the dtype alone: blocks of at least
- * LK_GPU_SUM_ROWS rows, of which there are at most LK_GPU_SUM_BLOCKS, then a tree over blocks. */
+/* Sums over rows are added in double, in an order that depends on the shape and the dtype alone: in at most
+ * LK_GPU_SUM_BLOCKS blocks of at least LK_GPU_SUM_ROWS rows, then in a tree over the blocks. */
 enum { LK_GPU_SUM_ROWS = 64, LK_GPU_SUM_BLOCKS = 512 };
 
-/* Doubles of the workspace that this takes: two for each channel and block, and as many for what they come to. */
+/* Doubles in the workspace of these sums: two for each channel and block, and two for each channel's total. */
 static inline int64_t lk_gpu_sums_workspace(int64_t rows, int64_t channels)
 {
     int64_t blocks = (rows + LK_GPU_SUM_ROWS - 1) / LK_GPU_SUM_ROWS, most = LK_GPU_SUM_BLOCKS;
@@ -274,7 +275,7 @@ typedef struct lk_gpu_channel_sums_grad {
     int64_t rows, channels;
 } lk_gpu_channel_sums_grad;
 
-/* A channel's mean and variance: from sums over `count` elements where sums is there, else as given. */
+/* The mean and variance of each channel: computed from sums over `count` elements, or, if sums is NULL, given. */
 typedef struct lk_gpu_statistics {
     const double *sums;
     const float *mean, *variance;
@@ -282,9 +283,9 @@ typedef struct lk_gpu_statistics {
     double epsilon;
 } lk_gpu_statistics;
 
-/* y = gamma (x - mean) / sqrt(variance + epsilon) + beta; `act`: relu(y + residual), residual NULL: 0. y may be x or
- * residual. */
-typedef struct lk_gpu_normalise {
+/* y = gamma (x - mean) / sqrt(variance + epsilon) + beta; with `act`, relu of that plus residual (NULL: 0). y may be x
+ * or residual. */
+typedef struct lk_gpu_normalize {
     const void *x, *residual;
     const float *gamma, *beta;
     void *y;
@@ -292,18 +293,18 @@ typedef struct lk_gpu_normalise {
     lk_dtype dtype;
     int64_t rows, channels;
     bool act;
-} lk_gpu_normalise;
+} lk_gpu_normalize;
 
 typedef enum lk_gpu_through {
-    LK_GPU_THROUGH_SUMS, /* dx takes in how sums, which are x's own, depend on x */
-    LK_GPU_SUMS_HELD,    /* sums are held fast; dsums is their gradient */
-    LK_GPU_MOMENTS_HELD, /* mean and variance are given: no dsums */
+    LK_GPU_THROUGH_SUMS, /* sums are those of x, and dx includes the gradient through them */
+    LK_GPU_SUMS_HELD,    /* sums count as constant for dx; dsums is their gradient */
+    LK_GPU_MOMENTS_HELD, /* mean and variance are constants; there is no dsums */
 } lk_gpu_through;
 
-/* dx, dgamma, dbeta from dy, which is first set to 0 where `act_y`, if there, is not above 0; that masked dy goes to
- * dresidual, if there. Σ dy and Σ dy x come first, so dx may be dy, x or act_y, and dresidual another of dy and act_y.
- * workspace: lk_gpu_sums_workspace. */
-typedef struct lk_gpu_normalise_grad {
+/* Computes dx, dgamma and dbeta from dy. If act_y is not NULL, dy is first set to 0 where act_y is not above 0, and the
+ * masked dy is written to dresidual, unless that is NULL. The sums of dy and of dy x are computed before anything is
+ * written, so dx may be dy, x or act_y, and dresidual another one of dy and act_y. workspace: lk_gpu_sums_workspace. */
+typedef struct lk_gpu_normalize_grad {
     const void *dy, *act_y, *x;
     const float *gamma;
     void *dx, *dresidual;
@@ -311,12 +312,12 @@ typedef struct lk_gpu_normalise_grad {
     double *dsums, *workspace;
     lk_gpu_statistics statistics;
     lk_gpu_through through;
-    lk_dtype dtype; /* of x and the like */
+    lk_dtype dtype; /* of dy, act_y, x, dx and dresidual */
     int64_t rows, channels;
-} lk_gpu_normalise_grad;
+} lk_gpu_normalize_grad;
 
-/* mean = (1 - momentum) mean + momentum m and likewise variance, unbiased, where *skip is 0 or skip is NULL. Computed
- * in double and rounded once, with ref's bits. */
+/* mean = (1 - momentum) mean + momentum m, and likewise the unbiased variance, if skip is NULL or *skip is 0. Computed
+ * in double and rounded once; the bits are those of ref/. */
 typedef struct lk_gpu_running_statistics {
     float *mean, *variance;
     const float *skip;
@@ -334,8 +335,8 @@ typedef struct lk_gpu_window {
     bool count_padding; /* an average's divisor */
 } lk_gpu_window;
 
-/* where: the index in its image's plane of the first maximum of each window, NaN being greater than any number; -1 of
- * an empty window, whose maximum is -infinity. */
+/* where: for each window the index, in its image's plane, of the first maximum; NaN is greater than any number. An
+ * empty window has -1, and its maximum is -infinity. */
 typedef struct lk_gpu_max_pool {
     const void *x;
     void *y;
@@ -344,7 +345,7 @@ typedef struct lk_gpu_max_pool {
     lk_gpu_window window;
 } lk_gpu_max_pool;
 
-/* Each dx adds up, in the order of windows, the dy of those that chose it. */
+/* Each dx is the sum, in the order of windows, of the dy of the windows whose maximum it is. */
 typedef struct lk_gpu_max_pool_grad {
     const void *dy;
     const int32_t *where;
@@ -367,17 +368,16 @@ typedef struct lk_gpu_avg_pool_grad {
     lk_gpu_window window;
 } lk_gpu_avg_pool_grad;
 
-/* --- updates: f32, the formulas and the order of operations of ops/update.h ----------------------------------------
- */
+/* --- updates: f32, with the formulas and the order of operations of ops/update.h ---------------------------------- */
 
-/* skip: nothing changes where it is not 0. rates: three, in the place of rate, or of step, unbias and keep. Each may be
- * NULL. */
+/* If *skip is not 0 the update changes nothing. rates[3] replace `rate`, or `step`, `unbias` and `keep`. Each pointer
+ * may be NULL. */
 typedef struct lk_gpu_control {
     const float *skip, *scale;
     const double *rates;
 } lk_gpu_control;
 
-/* y = w - rate g; y may be w. */
+/* y = w - rate g; y may be w */
 typedef struct lk_gpu_sgd_update {
     const float *w, *g;
     float *y;
@@ -402,7 +402,7 @@ typedef struct lk_gpu_adam_update {
     float beta1, rest1, beta2, rest2, step, unbias, epsilon, weight_decay, keep;
 } lk_gpu_adam_update;
 
-/* What is in no segment stays as it is. */
+/* Elements outside all segments do not change. */
 typedef struct lk_gpu_lars_update {
     float *w, *v;
     const float *g, *ratios, *adapted;
@@ -415,8 +415,9 @@ typedef struct lk_gpu_lars_update {
 /* ops/update.h: LK_NORM_BLOCK */
 enum { LK_GPU_NORM_BLOCK = 4096 };
 
-/* A segment that descends or leaves [0, count) has NaN. workspace: one double for each whole block of LK_GPU_NORM_BLOCK
- * elements in `count`, and one more a segment. */
+/* norms[s] = the squared norm of segment s, x[offsets[s] … offsets[s + 1]); NaN if its offsets descend or leave
+ * [0, count]. workspace: one double for each whole block of LK_GPU_NORM_BLOCK elements in `count`, and one more for
+ * each segment. */
 typedef struct lk_gpu_squared_norms {
     const float *x;
     const int64_t *offsets; /* [segments + 1] */
@@ -434,36 +435,37 @@ typedef struct lk_gpu_update_scales {
     bool skip_nonfinite, sticky;
 } lk_gpu_update_scales;
 
-/* --- what libraries do: cuBLASLt, cuDNN ----------------------------------------------------------------------------
- */
+/* --- kernels of libraries: cuBLASLt, cuDNN ------------------------------------------------------------------------ */
 
-/* Every pointer from here to column_sums is a multiple of this, so that what runs depends on shapes alone. */
+/* Every pointer from here to column_sums must be a multiple of this, so that the libraries' choice of a kernel depends
+ * on shapes alone. */
 enum { LK_GPU_LIBRARY_ALIGNMENT = 16 };
 
-/* y [rows, columns] = a b, a [rows, inner], b [inner, columns], row-major; a or b may lie transposed. bias [columns],
- * of y's dtype, is added and relu, which keeps NaN, applied where they are there. The algorithm is a function of
- * shapes, dtypes, GPU and library, and adds up a row's products in one sequence. */
+/* y [rows, columns] = a b, for a [rows, inner] and b [inner, columns], row-major; a or b may be stored transposed. Adds
+ * bias [columns], of y's dtype, unless it is NULL, and applies relu, which keeps NaN, if set. The algorithm depends on
+ * shapes, dtypes, GPU and library, and adds up the products of an element of y in one sequence. */
 typedef struct lk_gpu_matmul {
     const void *a, *b, *bias;
     void *y;
     lk_dtype dtype, y_dtype;
     int64_t rows, inner, columns;
     bool a_transposed, b_transposed, relu;
-    bool tf32; /* f32 may be rounded to 10 bits of mantissa on the way in */
+    bool tf32; /* f32 operands may be rounded to 10 bits of mantissa */
 } lk_gpu_matmul;
 
-/* Of a convolution: x [images, size, channels], y [images, out_size, out_channels], w [out_channels, kernel,
- * channels / groups], all channels-last, none of them empty. LK_GPU_UNSUPPORTED: not in bf16; f32 takes everything. */
+/* The shapes of a convolution: x [images, size, channels], y [images, out_size, out_channels], w [out_channels, kernel,
+ * channels / groups], all channels-last, none of them empty. Kernels return LK_GPU_UNSUPPORTED only for bf16; f32
+ * supports every shape. */
 typedef struct lk_gpu_conv_shape {
     int64_t images, channels, out_channels, groups;
     int64_t size[2], out_size[2], kernel[2];
     int64_t stride[2], padding[2], dilation[2];
     lk_dtype dtype;
     bool tf32;
-    bool direct; /* only sums of products as they are written */
+    bool direct; /* no algorithms, such as Winograd's, that transform the operands */
 } lk_gpu_conv_shape;
 
-/* y = conv(x, w) + bias, bias [out_channels] or NULL, then relu. */
+/* y = conv(x, w) + bias, where bias is [out_channels] or NULL; then relu if set. */
 typedef struct lk_gpu_conv {
     const void *x, *w, *bias;
     void *y;
@@ -484,8 +486,8 @@ typedef struct lk_gpu_conv_weight_grad {
     lk_gpu_conv_shape shape;
 } lk_gpu_conv_weight_grad;
 
-/* sums[c] = Σ over rows of x [rows, columns], added as channel_sums does, rounded once; workspace:
- * lk_gpu_sums_workspace(rows, columns). The gradient of a bias. */
+/* The gradient of a bias: sums[c] = Σ over rows of x [rows, columns], added as in channel_sums and rounded once.
+ * workspace: lk_gpu_sums_workspace(rows, columns). */
 typedef struct lk_gpu_column_sums {
     const void *x;
     void *sums;
@@ -496,9 +498,8 @@ typedef struct lk_gpu_column_sums {
 
 /* --- exchange ----------------------------------------------------------------------------------------------------- */
 
-/* y = a sum of arrays of f32 or f64 in a given order: a tree in postfix, where behind addend i follow additions[i]
- * additions, each of the two values before it. No more than LK_GPU_TREE_LEVELS values wait at a time. y may be an
- * addend. */
+/* y = a sum of arrays of f32 or f64 in a given order, a tree in postfix notation: after addend i come additions[i]
+ * additions, each of the last two values. At most LK_GPU_TREE_LEVELS values may be on the stack. y may be an addend. */
 enum { LK_GPU_TREE_ADDENDS = 64, LK_GPU_TREE_LEVELS = 24 };
 typedef struct lk_gpu_tree_sum {
     const void *addends[LK_GPU_TREE_ADDENDS];
@@ -509,7 +510,7 @@ typedef struct lk_gpu_tree_sum {
     int64_t count;
 } lk_gpu_tree_sum;
 
-/* to[i][0 … count[i]) = from[i][…], of f32; nothing overlaps. */
+/* to[i][0 … count[i]) = from[i][…], in f32; nothing may overlap. */
 enum { LK_GPU_COPIES = 64 };
 typedef struct lk_gpu_copies {
     const float *from[LK_GPU_COPIES];
@@ -517,5 +518,3 @@ typedef struct lk_gpu_copies {
     int64_t count[LK_GPU_COPIES];
     int n;
 } lk_gpu_copies;
-
-#endif

@@ -12,7 +12,7 @@ bool lk__cache_folder(char path[PATH_MAX])
 {
     const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
     int length = -1;
-    /* The XDG specification has relative paths ignored. */
+    /* The XDG specification says to ignore relative paths. */
     if (cache && cache[0] == '/')
         length = snprintf(path, PATH_MAX, "%s/lockstep", cache);
     else if (home && *home)

@@ -1,19 +1,15 @@
-/* The user's cache: where it is, and how files get there whole. */
-#ifndef LK_DATA_CACHE_H
-#define LK_DATA_CACHE_H
-
-#include "lockstep/status.h"
+/* The user's cache folder, and helpers to put files into it completely or not at all. */
+#pragma once
 
 #include <limits.h>
 #include <stdbool.h>
 
-/* $XDG_CACHE_HOME/lockstep, else ~/.cache/lockstep; false where neither is known or the path is too long. */
+/* $XDG_CACHE_HOME/lockstep, or else ~/.cache/lockstep. False if neither variable is set or the path is too long. */
 bool lk__cache_folder(char path[PATH_MAX]);
 
-/* Makes a folder and those above it. False, with errno set and in `path` the one that could not be made. */
+/* Makes a folder and its parents. False on failure: errno is set, and `path` is cut to the folder that failed. */
 bool lk__make_folders(char path[PATH_MAX]);
 
-/* Makes a rename outlast a power cut: everybody else has seen it before. */
+/* Syncs a folder, so that a rename in it survives a power cut. Failures are ignored: other processes see the rename
+ * anyway. */
 void lk__cache_sync(const char *folder);
-
-#endif

@@ -1,8 +1,9 @@
-/* Sizes and channels of samples that are there as bytes: what pictures get while they are decoded. */
+#include "data/convert.h"
+
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "base/status.h"
-#include "data/resize.h"
-#include "data/samples.h"
+#include "data/pictures/resize.h"
 #include "lockstep/image.h"
 
 #include <inttypes.h>
@@ -57,7 +58,7 @@ lk_status lk__check_data_opts(const lk_dataset_opts *opts)
     LK_TRY(lk__parse_resize(opts->resize, &h, &w));
     LK_TRY(lk__parse_shape(opts->shape, &c, &h, &w));
     if (opts->channels != 0 && opts->channels != 1 && opts->channels != 3)
-        LK_FAIL(LK_ERR_ARGUMENT, "--channels %" PRId64 ": must be 1 (grey) or 3 (colour)", opts->channels);
+        LK_FAIL(LK_ERR_ARGUMENT, "--channels %" PRId64 ": must be 1 (gray) or 3 (color)", opts->channels);
     if (!(opts->val_split >= 0 && opts->val_split < 1))
         LK_FAIL(LK_ERR_ARGUMENT, "--val-split %g: must be at least 0 and below 1", opts->val_split);
     if (opts->threads < 0)
@@ -67,28 +68,27 @@ lk_status lk__check_data_opts(const lk_dataset_opts *opts)
 
 /* --- conversion --------------------------------------------------------------------------------------------------- */
 
-/* [from_channels, pixels] to [to_channels, pixels]: grey is ITU-R 601's, as where pictures are decoded. */
-static void change_channels(const uint8_t *from, int64_t from_channels, int64_t pixels, int64_t to_channels,
-                            uint8_t *to)
+/* [from_channels, pixels] to [to_channels, pixels] */
+static void convert_channels(const uint8_t *from, int64_t from_channels, int64_t pixels, int64_t to_channels,
+                             uint8_t *to)
 {
     if (from_channels == 3 && to_channels == 1) {
         for (int64_t i = 0; i < pixels; i++)
-            to[i] =
-                (uint8_t)((19595 * from[i] + 38470 * from[pixels + i] + 7471 * from[2 * pixels + i] + 0x8000) >> 16);
+            to[i] = lk__gray(from[i], from[pixels + i], from[2 * pixels + i]);
         return;
     }
     for (int64_t c = 0; c < to_channels; c++)
         memcpy(to + c * pixels, from + (from_channels == 1 ? 0 : c * pixels), (size_t)pixels);
 }
 
-static lk_status convert_images(const lk__samples *from, int64_t count, lk__samples *to, uint8_t *planes)
+static lk_status convert_images(const lk_samples *from, int64_t count, lk_samples *to, uint8_t *planes)
 {
     int64_t pixels = from->height * from->width, to_pixels = to->height * to->width;
     bool resized = from->height != to->height || from->width != to->width;
     for (int64_t i = 0; i < count; i++) {
         uint8_t *image = to->memory + i * to->channels * to_pixels;
-        change_channels(from->images + i * from->channels * pixels, from->channels, pixels, to->channels,
-                        resized ? planes : image);
+        convert_channels(from->images + i * from->channels * pixels, from->channels, pixels, to->channels,
+                         resized ? planes : image);
         for (int64_t c = 0; resized && c < to->channels; c++)
             LK_TRY(lk__resize(planes + c * pixels, from->height, from->width, 1, image + c * to_pixels, to->height,
                               to->width));
@@ -96,10 +96,10 @@ static lk_status convert_images(const lk__samples *from, int64_t count, lk__samp
     return LK_OK;
 }
 
-/* Of a limit beyond which nobody looks, images up to there, and all labels: which classes there are is of all. */
-static lk_status convert(lk__samples *samples, int64_t limit, lk__samples *made)
+/* Converts `limit` images, but moves all labels: the classes come from the whole set. */
+static lk_status convert_samples(lk_samples *samples, int64_t limit, lk_samples *made)
 {
-    int64_t count = limit > 0 && limit < samples->count ? limit : samples->count;
+    int64_t count = limit > 0 ? lk__min(limit, samples->count) : samples->count;
     uint8_t *planes = lk__calloc((size_t)(samples->height * samples->width), (size_t)made->channels);
     lk_status status = planes ? lk__samples_allocate_images(made, count) : LK_ERR_MEMORY;
     if (status == LK_OK)
@@ -112,9 +112,9 @@ static lk_status convert(lk__samples *samples, int64_t limit, lk__samples *made)
     return LK_OK;
 }
 
-lk_status lk__samples_convert(lk__samples *samples, const lk_dataset_opts *opts, const char *source)
+lk_status lk__samples_convert(lk_samples *samples, const lk_dataset_opts *opts, const char *source)
 {
-    lk__samples made = {.channels = opts->channels ? opts->channels : samples->channels};
+    lk_samples made = {.channels = opts->channels ? opts->channels : samples->channels};
     LK_TRY(lk__parse_resize(opts->resize, &made.height, &made.width));
     if (!made.height) {
         made.height = samples->height;
@@ -126,7 +126,7 @@ lk_status lk__samples_convert(lk__samples *samples, const lk_dataset_opts *opts,
         LK_FAIL(LK_ERR_ARGUMENT,
                 "--channels %" PRId64 ": %s has images of %" PRId64 " channels; only 1 and 3 are changed",
                 made.channels, source, samples->channels);
-    lk_status status = convert(samples, opts->limit, &made);
+    lk_status status = convert_samples(samples, opts->limit, &made);
     if (status != LK_OK) {
         lk__samples_free(&made);
         return status;

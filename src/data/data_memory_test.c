@@ -1,5 +1,5 @@
-/* Every allocation of this layer made to fail, one after another: the failure is reported as such, nothing leaks (under
- * AddressSanitizer), and the same work succeeds afterwards. */
+/* Makes every allocation of this layer fail, one after another. The failure must be reported, nothing may leak (under
+ * AddressSanitizer), and the same work must succeed afterwards. */
 #include "data/data_testing.h"
 
 #include "base/mem.h"
@@ -146,7 +146,7 @@ static lk_status augment_one(void)
     return lk_augment_sample(samples, 3, 1, 2, true, &everything, &moments, image);
 }
 
-/* An epoch in which every batch is held, so that the pool has to grow. */
+/* Holds every batch of an epoch, so that the pool has to grow. */
 static lk_status run_epoch(void)
 {
     lk_loader *loader;
@@ -239,7 +239,7 @@ static void test_augmentation(void **state)
     lk_dataset_release(samples);
 }
 
-/* After a failure the loader goes on with a new start. */
+/* After a failure the loader can be started again. */
 static void test_loader_recovers(void **state)
 {
     (void)state;

@@ -1,6 +1,5 @@
-/* What the tests of this folder share: a directory of their own, IDX files good and bad, expected errors. */
-#ifndef LK_DATA_TESTING_H
-#define LK_DATA_TESTING_H
+/* Shared by the tests of this folder: a temporary directory, good and bad IDX files, expected errors. */
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +20,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-/* ---- a directory that goes with the test ---- */
+/* ---- a temporary directory ---- */
 
 static char test_dir[64];
 
@@ -45,7 +44,7 @@ static inline int remove_test_dir(void **state)
     return nftw(test_dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* A path in it; one of a few buffers that are used in turn. */
+/* A path in it, in one of a few buffers that are used in turn. */
 static inline const char *in_dir(const char *name)
 {
     static char paths[8][256];
@@ -122,7 +121,7 @@ static inline void write_gzip(const char *path, const bytes *content)
 
 /* ---- IDX ---- */
 
-/* Pixel and label of sample i: told apart by every test that looks at them. */
+/* The pixels and the label of a sample, which differ from those of its neighbors. */
 static inline uint8_t pixel_of(int64_t sample, int64_t pixel)
 {
     return (uint8_t)(sample * 31 + pixel * 7);
@@ -156,7 +155,7 @@ static inline bytes idx_labels(uint32_t count)
     return b;
 }
 
-/* Writes both files, plain or with .gz at the end of their names. */
+/* Writes both files; gzip-compressed if their names end in .gz. */
 static inline void write_pair(const char *images, const char *labels, uint32_t count, uint32_t height, uint32_t width)
 {
     bytes i = idx_images(count, height, width), l = idx_labels(count);
@@ -177,7 +176,7 @@ static inline lk_dataset *open_pair(uint32_t count, uint32_t height, uint32_t wi
     return dataset;
 }
 
-/* The same with channels: pixel j of a sample is counted over [C,H,W]. */
+/* The same with channels: pixel j of a sample is element j of [C,H,W]. */
 static inline lk_dataset *open_channels(uint32_t count, uint32_t channels, uint32_t height, uint32_t width)
 {
     const uint32_t header[] = {0x00000804, count, channels, height, width};
@@ -208,7 +207,7 @@ static inline void append_chunk(bytes *b, const char *kind, const void *data, si
     append_u32(b, (uint32_t)crc32(0, b->data + begin, (uInt)(size + 4)));
 }
 
-/* A PNG file of pixels [height,width,channels] in 8 bits. */
+/* A PNG file of pixels [height,width,channels] with 8 bits each. */
 static inline bytes png_of(const uint8_t *pixels, uint32_t height, uint32_t width, int channels)
 {
     bytes png = {0}, header = {0}, rows = {0};
@@ -243,7 +242,7 @@ static inline bytes ppm_of(const uint8_t *pixels, uint32_t height, uint32_t widt
     return ppm;
 }
 
-/* What the library has said since the last call of hear_nothing: texts, a line each. */
+/* The lines that the library has logged since the last call of hear_nothing. */
 static char heard[16384];
 
 static inline void hear(void *user, lk_log_level level, const char *message)
@@ -273,7 +272,8 @@ static inline void expect_ok(lk_status status)
         fail_msg("%s: %s", lk_status_name(status), lk_error_message());
 }
 
-/* The failure has this status, and a message of one line that contains each text up to NULL. Clears the error. */
+/* Expects a failure with this status, and a message of one line that contains each text up to NULL. Clears the error.
+ */
 static inline void expect_error(lk_status status, lk_status expected, ...)
 {
     va_list texts;
@@ -287,5 +287,3 @@ static inline void expect_error(lk_status status, lk_status expected, ...)
     va_end(texts);
     lk_error_clear();
 }
-
-#endif

@@ -1,9 +1,12 @@
 #include "data/dataset.h"
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "base/refcount.h"
 #include "base/status.h"
-#include "data/synthetic.h"
+#include "data/catalog/synthetic.h"
+#include "data/convert.h"
+#include "data/names.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -12,11 +15,11 @@ struct lk_dataset {
     lk_refcount references;
     char *name;
     char *source;
-    lk__samples samples; /* all there are, or were made: */
-    int64_t count;       /* of these so many are the data set */
+    lk_samples samples; /* all that were read, generated or given */
+    int64_t count;      /* the first `count` of them are the data set */
 };
 
-static void destroy(lk_dataset *dataset)
+static void dataset_destroy(lk_dataset *dataset)
 {
     lk__samples_free(&dataset->samples);
     lk__free(dataset->name);
@@ -24,12 +27,7 @@ static void destroy(lk_dataset *dataset)
     lk__free(dataset);
 }
 
-static int64_t limited(int64_t count, int64_t limit)
-{
-    return limit > 0 && limit < count ? limit : count;
-}
-
-lk_status lk__dataset_make(const char *name, const char *source, lk__samples *samples, int64_t limit,
+lk_status lk__dataset_make(const char *name, const char *source, lk_samples *samples, int64_t limit,
                            lk_dataset **dataset)
 {
     lk_dataset *d = lk__calloc(1, sizeof *d);
@@ -39,19 +37,19 @@ lk_status lk__dataset_make(const char *name, const char *source, lk__samples *sa
     }
     lk__refcount_init(&d->references);
     d->samples = *samples;
-    d->count = limited(samples->count, limit);
-    *samples = (lk__samples){0};
+    d->count = limit > 0 ? lk__min(limit, samples->count) : samples->count;
+    *samples = (lk_samples){0};
     d->name = lk__strdup(name);
     d->source = lk__strdup(source);
     if (!d->name || !d->source) {
-        destroy(d);
+        dataset_destroy(d);
         return LK_ERR_MEMORY;
     }
     *dataset = d;
     return LK_OK;
 }
 
-static lk_status hold_out(lk__samples *samples, lk_split split, double share)
+static lk_status select_split(lk_samples *samples, lk_split split, double share)
 {
     int64_t count, *indices = lk__calloc((size_t)samples->count, sizeof *indices);
     lk_status status = indices ? LK_OK : LK_ERR_MEMORY;
@@ -63,10 +61,10 @@ static lk_status hold_out(lk__samples *samples, lk_split split, double share)
     return status;
 }
 
-lk_status lk__dataset_finish(const char *name, const char *source, lk__samples *samples, lk_split split,
+lk_status lk__dataset_finish(const char *name, const char *source, lk_samples *samples, lk_split split,
                              const lk_dataset_opts *opts, lk_dataset **dataset)
 {
-    lk_status status = opts->val_split > 0 ? hold_out(samples, split, opts->val_split) : LK_OK;
+    lk_status status = opts->val_split > 0 ? select_split(samples, split, opts->val_split) : LK_OK;
     if (status == LK_OK && samples->count == 0)
         status = lk__fail(LK_ERR_ARGUMENT, "--val-split %g: no class of %s has two samples", opts->val_split, source);
     if (status == LK_OK)
@@ -77,20 +75,20 @@ lk_status lk__dataset_finish(const char *name, const char *source, lk__samples *
     return status;
 }
 
-/* --- samples of known kinds --------------------------------------------------------------------------------------- */
+/* --- samples of a known kind -------------------------------------------------------------------------------------- */
 
-static lk_status name_classes(const lk__dataset_kind *kind, lk__samples *samples)
+lk_status lk__samples_set_classes(lk_samples *samples, int64_t classes, const char *const *class_names)
 {
-    samples->classes = kind->classes;
-    for (int64_t i = 0; kind->class_names && i < kind->classes; i++)
-        LK_TRY(lk__names_add(&samples->class_names, kind->class_names[i]));
+    samples->classes = classes;
+    for (int64_t i = 0; class_names && i < classes; i++)
+        LK_TRY(lk__names_add(&samples->class_names, class_names[i]));
     return LK_OK;
 }
 
-static lk_status take_labels(const lk__idx *labels, const char *labels_path, const char *images_path,
-                             lk__samples *samples)
+static lk_status take_labels(const lk_idx *labels, const char *labels_path, const char *images_path,
+                             lk_samples *samples)
 {
-    const lk__idx *images = &samples->image_file;
+    const lk_idx *images = &samples->image_file;
     if (images->dim[0] != labels->dim[0])
         LK_FAIL(LK_ERR_FORMAT, "%s holds %" PRId64 " images, but %s holds %" PRId64 " labels: expected equal counts",
                 images_path, images->dim[0], labels_path, labels->dim[0]);
@@ -105,9 +103,9 @@ static lk_status take_labels(const lk__idx *labels, const char *labels_path, con
     return lk__samples_check_labels(samples, labels_path);
 }
 
-static lk_status read_files(const char *images_path, const char *labels_path, lk__samples *samples)
+static lk_status read_idx_files(const char *images_path, const char *labels_path, lk_samples *samples)
 {
-    lk__idx labels;
+    lk_idx labels;
     LK_TRY(lk__idx_open(images_path, 3, 4, &samples->image_file));
     LK_TRY(lk__idx_open(labels_path, 1, 1, &labels));
     lk_status status = take_labels(&labels, labels_path, images_path, samples);
@@ -115,34 +113,32 @@ static lk_status read_files(const char *images_path, const char *labels_path, lk
     return status;
 }
 
-static lk_status freed_after(lk_status status, lk__samples *samples)
+lk_status lk__samples_from_idx(const lk_dataset_kind *kind, const char *images_path, const char *labels_path,
+                               lk_samples *samples)
 {
+    *samples = (lk_samples){0};
+    lk_status status = lk__samples_set_classes(samples, kind->classes, kind->class_names);
+    if (status == LK_OK)
+        status = read_idx_files(images_path, labels_path, samples);
     if (status != LK_OK)
         lk__samples_free(samples);
     return status;
 }
 
-lk_status lk__samples_from_idx(const lk__dataset_kind *kind, const char *images_path, const char *labels_path,
-                               lk__samples *samples)
+lk_status lk__samples_generate(const lk_dataset_kind *kind, lk_split split, int64_t limit, lk_samples *samples)
 {
-    *samples = (lk__samples){0};
-    lk_status status = name_classes(kind, samples);
-    return freed_after(status == LK_OK ? read_files(images_path, labels_path, samples) : status, samples);
-}
-
-static lk_status generate(const lk__dataset_kind *kind, lk_split split, int64_t count, lk__samples *samples)
-{
-    samples->channels = 1;
-    samples->height = samples->width = LK__SYNTHETIC_SIZE;
-    LK_TRY(name_classes(kind, samples));
-    LK_TRY(lk__samples_allocate(samples, count));
-    return lk__synthetic_generate(split, count, samples->memory, samples->labels);
-}
-
-lk_status lk__samples_generate(const lk__dataset_kind *kind, lk_split split, int64_t limit, lk__samples *samples)
-{
-    *samples = (lk__samples){0};
-    return freed_after(generate(kind, split, limited(lk__synthetic_count(split), limit), samples), samples);
+    int64_t count = lk__synthetic_count(split);
+    if (limit > 0)
+        count = lk__min(limit, count);
+    *samples = (lk_samples){.channels = 1, .height = LK__SYNTHETIC_SIZE, .width = LK__SYNTHETIC_SIZE};
+    lk_status status = lk__samples_set_classes(samples, kind->classes, kind->class_names);
+    if (status == LK_OK)
+        status = lk__samples_allocate(samples, count);
+    if (status == LK_OK)
+        status = lk__synthetic_generate(split, count, samples->memory, samples->labels);
+    if (status != LK_OK)
+        lk__samples_free(samples);
+    return status;
 }
 
 lk_status lk_dataset_open_idx(const char *images_path, const char *labels_path, int64_t classes, int64_t limit,
@@ -153,13 +149,14 @@ lk_status lk_dataset_open_idx(const char *images_path, const char *labels_path, 
         LK_FAIL(LK_ERR_ARGUMENT, "an IDX data set needs the paths of its images and of its labels");
     if (classes < 1 || classes > 256)
         LK_FAIL(LK_ERR_ARGUMENT, "%" PRId64 " classes: expected 1 to 256, labels of IDX files being bytes", classes);
-    const lk__dataset_kind kind = {.name = "idx", .classes = classes};
-    lk__samples samples;
+    const lk_dataset_kind kind = {.name = "idx", .classes = classes};
+    lk_samples samples;
     LK_TRY(lk__samples_from_idx(&kind, images_path, labels_path, &samples));
     return lk__dataset_make(kind.name, images_path, &samples, limit, dataset);
 }
 
-/* --- what is asked of a data set ---------------------------------------------------------------------------------- */
+/* --- properties of a data set --------------------------------------------------------------------------------------
+ */
 
 lk_dataset *lk_dataset_retain(lk_dataset *dataset)
 {
@@ -171,7 +168,7 @@ lk_dataset *lk_dataset_retain(lk_dataset *dataset)
 void lk_dataset_release(lk_dataset *dataset)
 {
     if (dataset && lk__refcount_release(&dataset->references))
-        destroy(dataset);
+        dataset_destroy(dataset);
 }
 
 int64_t lk_dataset_count(const lk_dataset *dataset)
@@ -209,12 +206,19 @@ const int32_t *lk_dataset_labels(const lk_dataset *dataset)
     return dataset->samples.labels;
 }
 
+void lk_dataset_class_counts(const lk_dataset *dataset, int64_t *counts)
+{
+    memset(counts, 0, (size_t)dataset->samples.classes * sizeof *counts);
+    for (int64_t i = 0; i < dataset->count; i++)
+        counts[dataset->samples.labels[i]]++;
+}
+
 lk_status lk__dataset_empty_classes(const lk_dataset *dataset, bool whole, int64_t *empty, int64_t *first)
 {
-    const lk__samples *samples = &dataset->samples;
+    const lk_samples *samples = &dataset->samples;
     int64_t count = whole ? samples->count : dataset->count;
     *empty = 0;
-    /* Of what is generated no more than the limit is in memory; the whole has all classes in turn. */
+    /* Only the samples up to the limit were generated; the whole set would have every class. */
     if (whole && strcmp(dataset->source, LK__GENERATED) == 0)
         return LK_OK;
     bool *has = lk__calloc((size_t)samples->classes, sizeof *has);
@@ -234,13 +238,13 @@ lk_status lk__dataset_empty_classes(const lk_dataset *dataset, bool whole, int64
 
 const char *lk_dataset_class_name(const lk_dataset *dataset, int64_t label)
 {
-    const lk__names *names = &dataset->samples.class_names;
+    const lk_names *names = &dataset->samples.class_names;
     return label >= 0 && label < names->count ? names->at[label] : NULL;
 }
 
 const char *lk_dataset_sample_name(const lk_dataset *dataset, int64_t index)
 {
-    const lk__names *names = &dataset->samples.files;
+    const lk_names *names = &dataset->samples.files;
     return index >= 0 && index < dataset->count && index < names->count ? names->at[index] : NULL;
 }
 

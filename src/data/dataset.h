@@ -1,36 +1,37 @@
-/* What a data set is made of, for those who make one. */
-#ifndef LK_DATA_DATASET_H
-#define LK_DATA_DATASET_H
+/* Makes a data set of the samples that a reader, the generator or the program provides. */
+#pragma once
 
 #include "data/samples.h"
 
-/* lk_dataset_source of what no file holds. */
+/* lk_dataset_source of a data set that was generated, not read from a file. */
 #define LK__GENERATED "generated"
 
-/* What is known of a kind of data set before its files are read. All static. */
-typedef struct lk__dataset_kind {
+/* Facts about a kind of data set, known before its files are read. All pointers are to static data. */
+typedef struct lk_dataset_kind {
     const char *name;
     int64_t classes;
     const char *const *class_names; /* [classes], or NULL */
-} lk__dataset_kind;
+} lk_dataset_kind;
 
-/* Takes `samples`, after an error too. The first `limit` of them are the data set; 0: all. Errors: LK_ERR_MEMORY. */
-lk_status lk__dataset_make(const char *name, const char *source, lk__samples *samples, int64_t limit,
+/* Sets the number of classes and copies their names. class_names: [classes], or NULL. After a failure the caller frees
+ * `samples`. Errors: LK_ERR_MEMORY. */
+lk_status lk__samples_set_classes(lk_samples *samples, int64_t classes, const char *const *class_names);
+
+/* Makes a data set of the first `limit` samples; 0: of all. Takes `samples`, also on failure. Errors: LK_ERR_MEMORY. */
+lk_status lk__dataset_make(const char *name, const char *source, lk_samples *samples, int64_t limit,
                            lk_dataset **dataset);
 
-/* The same of what opts say: held out or not, resized, with other channels, limited. `samples` are those of the
- * training set where opts->val_split is above 0. Errors as lk_dataset_open. */
-lk_status lk__dataset_finish(const char *name, const char *source, lk__samples *samples, lk_split split,
+/* As lk__dataset_make, but first holds out the validation set, resizes and converts as `opts` say. With opts->val_split
+ * above 0 `samples` must be the training set, whatever the split. Errors as lk_dataset_open. */
+lk_status lk__dataset_finish(const char *name, const char *source, lk_samples *samples, lk_split split,
                              const lk_dataset_opts *opts, lk_dataset **dataset);
 
-/* The samples of a known kind, with its classes' names. `samples` is set to nothing first; after a failure there is
- * nothing to free. Errors as lk_dataset_open_idx. */
-lk_status lk__samples_from_idx(const lk__dataset_kind *kind, const char *images_path, const char *labels_path,
-                               lk__samples *samples);
-lk_status lk__samples_generate(const lk__dataset_kind *kind, lk_split split, int64_t limit, lk__samples *samples);
+/* Read or generate the samples of a known kind, with its classes' names. Both overwrite `samples`, and leave it empty
+ * on failure. Errors as lk_dataset_open_idx. */
+lk_status lk__samples_from_idx(const lk_dataset_kind *kind, const char *images_path, const char *labels_path,
+                               lk_samples *samples);
+lk_status lk__samples_generate(const lk_dataset_kind *kind, lk_split split, int64_t limit, lk_samples *samples);
 
-/* How many classes have no sample within the limit, or with `whole` in the whole set; *first is the first of them.
- * Errors: LK_ERR_MEMORY. */
+/* Counts the classes without a sample among the samples up to the limit, or with `whole` in the whole set. *first is
+ * the lowest such class. Errors: LK_ERR_MEMORY. */
 lk_status lk__dataset_empty_classes(const lk_dataset *dataset, bool whole, int64_t *empty, int64_t *first);
-
-#endif

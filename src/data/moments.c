@@ -1,3 +1,4 @@
+/* Mean and standard deviation of each channel of a data set. */
 #include "base/mem.h"
 #include "base/status.h"
 #include "lockstep/data.h"
@@ -16,9 +17,9 @@ static void count_levels(const lk_dataset *dataset, int64_t channel, int64_t *co
             counts[image[j]]++;
 }
 
-/* Counts are exact and 256 terms are few: the mean is rounded once, and the deviation loses nothing to the difference
- * of large sums. */
-static void moments_of(const int64_t *counts, double *mean, double *deviation)
+/* Computes both from the number of pixels at each of 256 levels. Integer counts are exact, so the mean is rounded once,
+ * and the deviation is summed from distances instead of taken from a difference of large sums. */
+static void level_moments(const int64_t *counts, double *mean, double *deviation)
 {
     int64_t count = 0, sum = 0;
     for (int b = 0; b < LEVELS; b++) {
@@ -49,7 +50,7 @@ lk_status lk_dataset_moments(const lk_dataset *dataset, lk_channel_moments *mome
     *moments = (lk_channel_moments){.mean = values, .deviation = values + channels, .channels = channels};
     for (int64_t c = 0; c < channels; c++) {
         count_levels(dataset, c, counts + c * LEVELS);
-        moments_of(counts + c * LEVELS, &moments->mean[c], &moments->deviation[c]);
+        level_moments(counts + c * LEVELS, &moments->mean[c], &moments->deviation[c]);
     }
     lk__free(counts);
     return LK_OK;

@@ -39,7 +39,7 @@ static void test_channels(void **state)
     lk_dataset_release(dataset);
 }
 
-/* One pixel, and so no deviation: exactly. */
+/* With one pixel the deviation is exactly 0. */
 static void test_one_value(void **state)
 {
     (void)state;
@@ -52,7 +52,7 @@ static void test_one_value(void **state)
     lk_dataset_release(dataset);
 }
 
-/* Of the samples that are used, not of those in the file. */
+/* The moments are those of the samples up to the limit, not of all in the file. */
 static void test_limit(void **state)
 {
     (void)state;
@@ -70,7 +70,7 @@ static void test_limit(void **state)
     lk_dataset_release(dataset);
 }
 
-/* 0.2860 and 0.3530 are what every tutorial normalises Fashion-MNIST with. */
+/* 0.2860 and 0.3530 are the values with which tutorials normalize Fashion-MNIST. */
 static void test_fashion_mnist(void **state)
 {
     (void)state;

@@ -1,13 +1,15 @@
 #include "data/samples.h"
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "base/status.h"
-#include "data/byte_source.h"
+#include "data/formats/byte_source.h"
+#include "data/names.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-void lk__samples_free(lk__samples *samples)
+void lk__samples_free(lk_samples *samples)
 {
     lk__idx_close(&samples->image_file);
     lk__byte_source_unmap(samples->mapping, samples->mapping_size);
@@ -15,15 +17,15 @@ void lk__samples_free(lk__samples *samples)
     lk__free_aligned(samples->labels);
     lk__names_free(&samples->class_names);
     lk__names_free(&samples->files);
-    *samples = (lk__samples){0};
+    *samples = (lk_samples){0};
 }
 
-static int64_t values_of(const lk__samples *samples)
+static int64_t image_values(const lk_samples *samples)
 {
     return samples->channels * samples->height * samples->width;
 }
 
-lk_status lk__samples_allocate_labels(lk__samples *samples, int64_t count)
+lk_status lk__samples_allocate_labels(lk_samples *samples, int64_t count)
 {
     size_t bytes;
     bool fits = lk__mul_size((size_t)count, sizeof *samples->labels, &bytes);
@@ -31,16 +33,16 @@ lk_status lk__samples_allocate_labels(lk__samples *samples, int64_t count)
     return samples->labels ? LK_OK : LK_ERR_MEMORY;
 }
 
-lk_status lk__samples_allocate_images(lk__samples *samples, int64_t count)
+lk_status lk__samples_allocate_images(lk_samples *samples, int64_t count)
 {
     int64_t bytes;
-    if (!lk__mul_i64(count, values_of(samples), &bytes) || bytes > PTRDIFF_MAX)
+    if (!lk__mul_i64(count, image_values(samples), &bytes) || bytes > PTRDIFF_MAX)
         LK_FAIL(LK_ERR_MEMORY, "out of memory: %" PRId64 " samples exceed the address space", count);
     samples->images = samples->memory = lk__alloc_aligned(bytes ? (size_t)bytes : 1);
     return samples->memory ? LK_OK : LK_ERR_MEMORY;
 }
 
-lk_status lk__samples_allocate(lk__samples *samples, int64_t count)
+lk_status lk__samples_allocate(lk_samples *samples, int64_t count)
 {
     LK_TRY(lk__samples_allocate_labels(samples, count));
     lk_status status = lk__samples_allocate_images(samples, count);
@@ -52,35 +54,35 @@ lk_status lk__samples_allocate(lk__samples *samples, int64_t count)
     return status;
 }
 
-void lk__samples_adopt(lk__samples *samples, lk__samples *made)
+void lk__samples_adopt(lk_samples *samples, lk_samples *made)
 {
-    lk__names class_names = samples->class_names, files = samples->files;
+    lk_names class_names = samples->class_names, files = samples->files;
     made->classes = samples->classes;
-    samples->class_names = samples->files = (lk__names){0};
+    samples->class_names = samples->files = (lk_names){0};
     lk__samples_free(samples);
     *samples = *made;
     samples->class_names = class_names;
     samples->files = files;
 }
 
-lk_status lk__samples_make_room(lk__samples *samples, int64_t *capacity)
+lk_status lk__samples_reserve(lk_samples *samples, int64_t *capacity)
 {
     if (samples->count < *capacity)
         return LK_OK;
-    lk__samples larger = {.channels = samples->channels, .height = samples->height, .width = samples->width};
-    int64_t room = *capacity ? 2 * *capacity : 1024;
-    LK_TRY(lk__samples_allocate(&larger, room));
+    lk_samples larger = {.channels = samples->channels, .height = samples->height, .width = samples->width};
+    int64_t doubled = *capacity ? 2 * *capacity : 1024;
+    LK_TRY(lk__samples_allocate(&larger, doubled));
     if (samples->count) {
-        memcpy(larger.memory, samples->memory, (size_t)(samples->count * values_of(samples)));
+        memcpy(larger.memory, samples->memory, (size_t)(samples->count * image_values(samples)));
         memcpy(larger.labels, samples->labels, (size_t)samples->count * sizeof *samples->labels);
     }
     larger.count = samples->count;
     lk__samples_adopt(samples, &larger);
-    *capacity = room;
+    *capacity = doubled;
     return LK_OK;
 }
 
-lk_status lk__samples_check_labels(const lk__samples *samples, const char *source)
+lk_status lk__samples_check_labels(const lk_samples *samples, const char *source)
 {
     for (int64_t i = 0; i < samples->count; i++)
         if (samples->labels[i] >= samples->classes)
@@ -91,11 +93,11 @@ lk_status lk__samples_check_labels(const lk__samples *samples, const char *sourc
 
 /* --- the validation set ------------------------------------------------------------------------------------------- */
 
-lk_status lk__samples_select(lk__samples *samples, const int64_t *indices, int64_t count)
+lk_status lk__samples_select(lk_samples *samples, const int64_t *indices, int64_t count)
 {
-    lk__samples made = {.channels = samples->channels, .height = samples->height, .width = samples->width};
+    lk_samples made = {.channels = samples->channels, .height = samples->height, .width = samples->width};
     LK_TRY(lk__samples_allocate(&made, count));
-    int64_t values = values_of(samples);
+    int64_t values = image_values(samples);
     for (int64_t i = 0; i < count; i++) {
         memcpy(made.memory + i * values, samples->images + indices[i] * values, (size_t)values);
         made.labels[i] = samples->labels[indices[i]];
@@ -104,7 +106,8 @@ lk_status lk__samples_select(lk__samples *samples, const int64_t *indices, int64
     return LK_OK;
 }
 
-/* members[0 … end[0]) are the samples of class 0, ascending, members[end[0] … end[1]) those of class 1, and so on. */
+/* Lists the samples class by class: members[0 … end[0]) are those of class 0, ascending, members[end[0] … end[1]) those
+ * of class 1, and so on. */
 static void sort_by_class(const int32_t *labels, int64_t count, int64_t classes, int64_t *members, int64_t *end)
 {
     for (int64_t i = 0; i < count; i++)
@@ -118,15 +121,12 @@ static void sort_by_class(const int32_t *labels, int64_t count, int64_t classes,
         members[end[labels[i]]++] = i;
 }
 
-/* Of a class's samples those that come first in an order of the class's own: at least one, where there are two. */
+/* Marks the samples of a class that are held out: the first ones in a random order keyed by the class. A class with two
+ * samples or more has at least one held out and one kept. */
 static lk_status hold_out_of_class(int64_t label, const int64_t *members, int64_t n, double share, int64_t *order,
                                    uint8_t *held)
 {
-    int64_t wanted = (int64_t)(share * (double)n + 0.5);
-    if (n >= 2)
-        wanted = wanted < 1 ? 1 : wanted >= n ? n - 1 : wanted;
-    else
-        wanted = 0;
+    int64_t wanted = n < 2 ? 0 : lk__min(lk__max((int64_t)(share * (double)n + 0.5), 1), n - 1);
     LK_TRY(lk_sample_order(n, (uint64_t)label, 0, true, order));
     for (int64_t i = 0; i < wanted; i++)
         held[members[order[i]]] = 1;

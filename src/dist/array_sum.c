@@ -4,17 +4,17 @@
 
 #include <string.h>
 
-/* Elements at a time: what lies between addends and results stays in the first cache. */
+/* Elements per block: partial sums stay in the L1 cache. */
 enum { BLOCK = 512 };
 
 typedef float block[BLOCK];
 typedef float vector __attribute__((vector_size(32), aligned(4), may_alias));
 enum { WIDTH = sizeof(vector) / sizeof(float) };
 
-/* sum may be a or b, which is why the vectors are explicit: a compiler has to assume that other elements overlap. What
- * the next block needs is on its way meanwhile: its addends are elsewhere than this block's, so no hardware expects it.
- */
-LK_BODY void add(float *sum, const float *a, const float *b, int64_t n)
+/* The vectors are explicit because `sum` may be `a` or `b`, so a compiler would have to assume overlap. The loop
+ * prefetches the next block's addends: they are not contiguous with this block's, so the hardware prefetcher misses
+ * them. */
+LK_BODY void add_vectors(float *sum, const float *a, const float *b, int64_t n)
 {
     int64_t i = 0;
     for (; i + WIDTH <= n; i += WIDTH) {
@@ -26,7 +26,8 @@ LK_BODY void add(float *sum, const float *a, const float *b, int64_t n)
         sum[i] = a[i] + b[i];
 }
 
-/* The sum of one block: in `result`, which the last addition writes, or an addend itself. */
+/* Returns the sum of elements [begin, begin + n): in `result`, or the addend itself if there is only one. scratch:
+ * holds sums of subtrees. */
 LK_BODY const float *sum_block(const lk_array_sum *sum, int64_t begin, int64_t n, block *scratch, float *result)
 {
     const float *stack[LK_ARRAY_SUM_LEVELS + 1];
@@ -37,11 +38,12 @@ LK_BODY const float *sum_block(const lk_array_sum *sum, int64_t begin, int64_t n
             depth--;
             bool last = i + 1 == sum->n_addends && a + 1 == sum->additions[i];
             float *to = last ? result : scratch[depth - 1];
-            add(to, stack[depth - 1], stack[depth], n); /* NOLINT(clang-analyzer-core.CallAndMessage): two are there */
+            /* NOLINTNEXTLINE(clang-analyzer-core.CallAndMessage): the stack holds both */
+            add_vectors(to, stack[depth - 1], stack[depth], n);
             stack[depth - 1] = to;
         }
     }
-    return stack[0]; /* NOLINT(clang-analyzer-core.uninitialized.UndefReturn): there is an addend */
+    return stack[0]; /* NOLINT(clang-analyzer-core.uninitialized.UndefReturn): there is at least one addend */
 }
 
 LK_BODY void sum_blocks(const lk_array_sum *sum, int64_t begin, int64_t end)
@@ -49,19 +51,19 @@ LK_BODY void sum_blocks(const lk_array_sum *sum, int64_t begin, int64_t end)
     _Alignas(64) block scratch[LK_ARRAY_SUM_LEVELS];
     for (; begin < end; begin += BLOCK) {
         int64_t n = end - begin < BLOCK ? end - begin : BLOCK;
-        const float *found = sum_block(sum, begin, n, scratch, sum->results[0] + begin);
+        const float *total = sum_block(sum, begin, n, scratch, sum->results[0] + begin);
         for (int r = 0; r < sum->n_results; r++)
-            if (sum->results[r] + begin != found)
-                memcpy(sum->results[r] + begin, found, (size_t)n * sizeof *found);
+            if (sum->results[r] + begin != total)
+                memcpy(sum->results[r] + begin, total, (size_t)n * sizeof *total);
     }
 }
 
-LK_AVX2 static void sum_in_avx2(const lk_array_sum *sum, int64_t begin, int64_t end)
+LK_AVX2 static void sum_avx2(const lk_array_sum *sum, int64_t begin, int64_t end)
 {
     sum_blocks(sum, begin, end);
 }
 
-static void sum_anywhere(const lk_array_sum *sum, int64_t begin, int64_t end)
+static void sum_portable(const lk_array_sum *sum, int64_t begin, int64_t end)
 {
     sum_blocks(sum, begin, end);
 }
@@ -69,7 +71,7 @@ static void sum_anywhere(const lk_array_sum *sum, int64_t begin, int64_t end)
 void lk__array_sum(const lk_array_sum *sum, int64_t begin, int64_t end)
 {
     if (lk__has_avx2())
-        sum_in_avx2(sum, begin, end);
+        sum_avx2(sum, begin, end);
     else
-        sum_anywhere(sum, begin, end);
+        sum_portable(sum, begin, end);
 }

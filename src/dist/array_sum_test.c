@@ -1,4 +1,4 @@
-/* Sums of arrays against sums in plain C: any order of additions, results that are addends, any range. */
+/* Compares sums of arrays with sums in plain C: any order of additions, results that are addends, any range. */
 #include "dist/array_sum.h"
 
 #include <setjmp.h>
@@ -15,7 +15,7 @@ enum { ADDENDS = 9, LENGTH = 1500 };
 
 static float addends[ADDENDS][LENGTH], results[ADDENDS][LENGTH];
 
-/* Magnitudes spread over 2^16: another order rounds otherwise. */
+/* Magnitudes are spread over 2^16, so that another order rounds differently. */
 static void fill(void)
 {
     uint32_t word = 1;
@@ -39,7 +39,7 @@ static void list_tree(int begin, int end, unsigned char *additions)
     additions[end - 1]++;
 }
 
-/* Every addend is added to what was there: ((a + b) + c) + … */
+/* Adds every addend to the sum so far: ((a + b) + c) + … */
 static void list_chain(int n, unsigned char *additions)
 {
     for (int i = 1; i < n; i++)

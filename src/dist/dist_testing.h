@@ -1,7 +1,6 @@
-/* What the tests of this folder share: devices, values whose sum tells in which order they were added, and the tree in
- * plain C. */
-#ifndef LK_DIST_TESTING_H
-#define LK_DIST_TESTING_H
+/* Shared by the tests of this folder: devices, values whose sum shows the order in which they were added, and the tree
+ * in plain C. */
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -43,7 +42,7 @@ static inline int begin_test(void **state)
     return 0;
 }
 
-/* Nothing may be left on the devices. */
+/* Fails if the devices still hold memory. */
 static inline int end_test(void **state)
 {
     (void)state;
@@ -88,7 +87,7 @@ static inline float value_of(int64_t index, int64_t i)
     return ldexpf((float)(int32_t)words[0] * 0x1p-31f, (int)(words[1] % 16));
 }
 
-/* One value of index `index` from Philox is slow in bulk: a table of them. */
+/* Computing values one at a time with Philox is slow, so they are kept in a table. */
 enum { TABLE = 10240, ADDENDS = 20 };
 static float value_table[ADDENDS][TABLE];
 
@@ -105,7 +104,7 @@ static inline const float *values_of(int64_t index)
     return value_table[index];
 }
 
-/* The tree over [lo, hi) of element i of the addends that are present. False: none is. */
+/* Adds up element i of the present addends along the tree over [lo, hi). False: none is present. */
 static inline bool tree_sum(const bool *present, int64_t lo, int64_t hi, int64_t i, float *sum)
 {
     if (hi - lo == 1) {
@@ -120,7 +119,7 @@ static inline bool tree_sum(const bool *present, int64_t lo, int64_t hi, int64_t
     return has_left || has_right;
 }
 
-/* What is expected is wanted for many placements: computed once, freed by the caller. */
+/* The expected sums. They serve many placements, so they are computed once; the caller frees them. */
 static inline float *tree_sums(const bool *present, int64_t count, int64_t length)
 {
     float *sums = calloc((size_t)length + 1, sizeof *sums);
@@ -138,5 +137,3 @@ static inline void assert_bits(lk_tensor *tensor, const float *expected, int64_t
     assert_ok(lk_tensor_read(tensor, have, (size_t)length * sizeof *have));
     assert_memory_equal(have, expected, (size_t)length * sizeof *have);
 }
-
-#endif

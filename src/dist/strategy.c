@@ -11,24 +11,47 @@ static const lk_strategy_table *const tables[] = {&lk__strategy_one_device,     
                                                   &lk__strategy_parameter_server, &lk__strategy_tpu};
 enum { TABLE_COUNT = sizeof tables / sizeof tables[0] };
 
-const char *lk_strategy_name_at(int index)
+const lk_strategy_table *lk__strategy_table_at(int index)
 {
-    return index >= 0 && index < TABLE_COUNT ? tables[index]->name : NULL;
+    return index >= 0 && index < TABLE_COUNT ? tables[index] : NULL;
 }
 
-static lk_status find_table(const char *name, const lk_strategy_table **table)
+const char *lk_strategy_name_at(int index)
 {
-    for (int i = 0; name && i < TABLE_COUNT; i++) {
-        *table = tables[i];
+    const lk_strategy_table *table = lk__strategy_table_at(index);
+    return table ? table->name : NULL;
+}
+
+static const lk_strategy_table *strategy_table(const char *name)
+{
+    for (int i = 0; name && i < TABLE_COUNT; i++)
         if (strcmp(name, tables[i]->name) == 0)
-            return LK_OK;
-    }
+            return tables[i];
+    return NULL;
+}
+
+bool lk__strategy_has(const char *name, unsigned facts)
+{
+    const lk_strategy_table *table = strategy_table(name);
+    return table && (table->facts & facts);
+}
+
+const char *lk__strategy_default(int n_devices)
+{
+    return n_devices == 1 ? lk__strategy_one_device.name : lk__strategy_mirrored.name;
+}
+
+static lk_status strategy_find_table(const char *name, const lk_strategy_table **table)
+{
+    *table = strategy_table(name);
+    if (*table)
+        return LK_OK;
     LK_FAIL(LK_ERR_ARGUMENT,
             "unknown strategy '%s': one-device, mirrored, central-storage, multi-worker, parameter-server, tpu",
             name ? name : "");
 }
 
-static lk_status check_kinds(lk_device *const *devices, int n_devices)
+static lk_status strategy_check_kinds(lk_device *const *devices, int n_devices)
 {
     for (int d = 1; d < n_devices; d++)
         if (strcmp(lk_device_kind(devices[d]), lk_device_kind(devices[0])) != 0)
@@ -40,7 +63,7 @@ static lk_status check_kinds(lk_device *const *devices, int n_devices)
 lk_status lk_strategy_find(const char *name, const char *plugin)
 {
     const lk_strategy_table *table;
-    LK_TRY(find_table(name, &table));
+    LK_TRY(strategy_find_table(name, &table));
     if (table->find)
         return table->find(plugin);
     if (plugin)
@@ -55,8 +78,8 @@ lk_strategy *lk_strategy_new(const char *name, lk_device *const *devices, int n_
         lk__fail(LK_ERR_ARGUMENT, "strategy: %d devices, where 1 to %d are possible", n_devices, LK_MAX_DEVICES);
         return NULL;
     }
-    if (find_table(name, &table) != LK_OK || check_kinds(devices, n_devices) != LK_OK ||
-        table->check(devices, n_devices) != LK_OK)
+    if (strategy_find_table(name, &table) != LK_OK || strategy_check_kinds(devices, n_devices) != LK_OK ||
+        (table->check && table->check(devices, n_devices) != LK_OK))
         return NULL;
     lk_strategy *strategy = lk__calloc(1, sizeof *strategy);
     if (!strategy)
@@ -83,8 +106,8 @@ void lk_strategy_release(lk_strategy *strategy)
     lk__free(strategy);
 }
 
-/* One device has nobody to exchange with, but has to be one of those that could. */
-static lk_status check_nccl(const lk_strategy *strategy)
+/* A single device exchanges nothing, but must still be of a kind that NCCL supports. */
+static lk_status strategy_check_nccl(const lk_strategy *strategy)
 {
     if (strategy->storage)
         LK_FAIL(LK_ERR_UNSUPPORTED, "NCCL sums on every GPU, strategy central-storage on %s alone",
@@ -98,7 +121,7 @@ static lk_status check_nccl(const lk_strategy *strategy)
 lk_status lk_strategy_set_reduce(lk_strategy *strategy, lk_reduce reduce)
 {
     if (reduce == LK_REDUCE_NCCL)
-        LK_TRY(check_nccl(strategy));
+        LK_TRY(strategy_check_nccl(strategy));
     strategy->reduce = reduce;
     return LK_OK;
 }
@@ -127,6 +150,14 @@ lk_status lk_strategy_set_storage(lk_strategy *strategy, lk_device *device)
 lk_device *lk_strategy_storage(const lk_strategy *strategy)
 {
     return strategy->storage;
+}
+
+bool lk__has_separate_storage(const lk_strategy *strategy)
+{
+    bool computes = !strategy->storage;
+    for (int d = 0; d < strategy->n_devices; d++)
+        computes |= strategy->devices[d] == strategy->storage;
+    return !computes;
 }
 
 const char *lk_strategy_transport(const lk_strategy *strategy)
@@ -159,7 +190,7 @@ lk_device *lk_strategy_device(const lk_strategy *strategy, int replica)
     return replica >= 0 && replica < strategy->n_devices ? strategy->devices[replica] : NULL;
 }
 
-static lk_status copy_to(lk_device *device, lk_tensor *const *initial, int n, lk_tensor **variables)
+static lk_status variables_copy_to(lk_device *device, lk_tensor *const *initial, int n, lk_tensor **variables)
 {
     for (int i = 0; i < n; i++) {
         lk_tensor *copy = lk_copy(initial[i], device);
@@ -170,12 +201,13 @@ static lk_status copy_to(lk_device *device, lk_tensor *const *initial, int n, lk
     return LK_OK;
 }
 
-static lk_status copy_to_owners(lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables)
+static lk_status variables_copy_to_owners(lk_strategy *strategy, lk_tensor *const *initial, int n,
+                                          lk_tensor **variables)
 {
     if (strategy->storage)
-        return copy_to(strategy->storage, initial, n, variables);
+        return variables_copy_to(strategy->storage, initial, n, variables);
     for (int r = 0; r < strategy->n_devices; r++)
-        LK_TRY(copy_to(strategy->devices[r], initial, n, variables + (int64_t)r * n));
+        LK_TRY(variables_copy_to(strategy->devices[r], initial, n, variables + (int64_t)r * n));
     return LK_OK;
 }
 
@@ -184,12 +216,12 @@ int lk_strategy_owners(const lk_strategy *strategy)
     return strategy->storage ? 1 : strategy->n_devices;
 }
 
-lk_status lk_strategy_place(lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables)
+lk_status lk_strategy_distribute(lk_strategy *strategy, lk_tensor *const *initial, int n, lk_tensor **variables)
 {
     int total = lk_strategy_owners(strategy) * n;
     memset(variables, 0, (size_t)total * sizeof *variables);
     lk_scope_begin();
-    lk_status status = copy_to_owners(strategy, initial, n, variables);
+    lk_status status = variables_copy_to_owners(strategy, initial, n, variables);
     lk_scope_end();
     for (int i = 0; i < total && status != LK_OK; i++) {
         lk_tensor_release(variables[i]);

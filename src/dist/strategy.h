@@ -1,83 +1,79 @@
-/* What a strategy provides. Each lives in a file of strategies/ that exports its table; strategy.c lists them. */
-#ifndef LK_DIST_STRATEGY_H
-#define LK_DIST_STRATEGY_H
+/* The interface of a strategy. Each file in strategies/ exports one table, and strategy.c lists them all. */
+#pragma once
 
-#include "dist/flat.h"
-#include "dist/shared_sum.h"
-#include "dist/tree.h"
+#include "dist/collectives/flat_allreduce.h"
+#include "dist/sum/shared_sum.h"
+#include "dist/sum/tree.h"
 
-/* Quantities quantities[0 … n_quantities) of n, which every shard has given: a bucket that is reduced together. The
- * nodes cover the root in order. sums and begun: [replica * n + i], NULL before. */
+/* A bucket: some of a sum's n quantities, which every shard has given and which are summed together. The nodes cover
+ * the root in order. */
 typedef struct lk_bucket {
     lk_range root;
     const lk_tree_node *nodes;
     int64_t n_nodes;
-    const int *quantities;
+    const int *quantities; /* [n_quantities]: indices below n */
     int n_quantities, n;
-    const lk_shape *shapes; /* [n], and dtypes: of the quantities; NULL of a bucket that stays on one device */
-    const lk_dtype *dtypes;
-    lk_tensor **sums;
-    lk_tensor **begun;        /* what `begin` leaves for `finish` … */
-    lk_shared_sum_job **jobs; /* … and what it began where devices share their memory */
+    const lk_shape *shapes;   /* [n]: of the quantities; NULL: the bucket stays on one device */
+    const lk_dtype *dtypes;   /* likewise */
+    lk_tensor **sums;         /* the result, [replica * n + i]; NULL before */
+    lk_tensor **begun;        /* [replica * n + i]: tensors that `begin` leaves for `finish`; NULL before */
+    lk_shared_sum_job **jobs; /* a list: the sums that `begin` has started on devices that share their memory */
 } lk_bucket;
 
-/* A strategy's `begin` for the quantities that can be added up in shared memory; of the others sums stay NULL. */
-lk_status lk__bucket_begin_shared(const lk_bucket *bucket, lk_device *const *devices, int n_devices);
-
-/* The same for those that strategy->flat can add up. */
-lk_status lk__bucket_begin_flat(const lk_bucket *bucket, const lk_strategy *strategy);
-
-/* All of a bucket, on `home` alone: what shared memory allows in one pass over it. `devices`, of which `home` is one,
- * share the work; where they are several, lk__shared_sum_finish is to follow. What one node alone has may stay on its
- * device. The sums are the caller's; what else it makes belongs to the open scope. */
-lk_status lk__bucket_sum_on(lk_place at, lk_device *home, lk_device *const *devices, int n_devices,
-                            const lk_bucket *bucket);
+/* Facts about a strategy that other code depends on. */
+enum {
+    LK_STRATEGY_STORES = 1, /* one device stores the variables */
+    LK_STRATEGY_RANKS = 2,  /* synchronous, in several processes, each of which is a rank of an lk_group */
+    LK_STRATEGY_ROLES = 4,  /* asynchronous, in several processes, each of which has a role */
+    LK_STRATEGY_PLUGIN = 8, /* the devices belong to a PJRT plug-in */
+    LK_STRATEGY_PROCESSES = LK_STRATEGY_RANKS | LK_STRATEGY_ROLES
+};
 
 typedef struct lk_strategy_table {
     const char *name;
-    /* Of a strategy whose devices a plug-in has: looks for them, and says why none can be had; `plugin` NULL: the one
-     * that the environment names. NULL: the devices are those that lk_devices_open opens. */
+    unsigned facts; /* LK_STRATEGY_… */
+    /* Looks for the devices of a PJRT plug-in, and always fails with the reason why none can train. plugin NULL: the
+     * plug-in that the environment names. The member is NULL if lk_devices_open opens the strategy's devices. */
     lk_status (*find)(const char *plugin);
-    /* Whether it can work with these devices, all of one kind. */
+    /* Fails unless the strategy works with these devices, all of one kind. NULL: it works with any. */
     lk_status (*check)(lk_device *const *devices, int n_devices);
-    /* Makes what it keeps; NULL: nothing. On failure that is released by the caller. */
+    /* Sets the strategy's own members. On failure the caller releases them. NULL: there is nothing to set. */
     lk_status (*open)(lk_strategy *strategy);
-    /* Pushes what brings the sums of a bucket about. The devices go on with other work between the two: what makes one
-     * wait for the others belongs into `finish` (NULL: there is none), of which nodes are no longer set. Sums are good
-     * after it. What is in sums and begun is released by the caller. */
-    lk_status (*begin)(lk_place at, lk_strategy *strategy, const lk_bucket *bucket);
-    lk_status (*finish)(lk_place at, lk_strategy *strategy, const lk_bucket *bucket);
+    /* Push the work that sums a bucket up. The devices do other work between the two calls, so `begin` must not make
+     * one device wait for another; `finish` (NULL: not needed) may. When `finish` is called the bucket's nodes are no
+     * longer set. The sums are valid after `finish`. The caller releases the tensors in `sums` and `begun`. */
+    lk_status (*begin)(lk_call_site at, lk_strategy *strategy, const lk_bucket *bucket);
+    lk_status (*finish)(lk_call_site at, lk_strategy *strategy, const lk_bucket *bucket);
 } lk_strategy_table;
 
 struct lk_strategy {
     const lk_strategy_table *table;
     lk_device *devices[LK_MAX_DEVICES];
     int n_devices;
-    lk_device *storage; /* of central-storage: where all variables are, and sums go; NULL: each device has its own */
+    lk_device *storage; /* has all variables and receives the sums; NULL: each device has its own variables */
     lk_reduce reduce;
     bool compressed;
-    lk_flat *flat; /* NULL: the devices have no links, or there is one */
+    lk_flat *flat; /* the exchange over links; NULL: the devices have no links, or there is one device */
     char transport[64];
 
-    /* Several processes: the devices are ranks [first, first + n_devices) of `ranks`. One: of themselves. */
-    lk_group *group; /* NULL: one */
-    int *starts;     /* [processes + 1]: of the processes' ranks; NULL: one */
+    /* This process's devices are ranks [first, first + n_devices) of `ranks`, which counts all processes' devices. */
     int first, ranks;
+    lk_group *group; /* NULL: one process */
+    int *starts;     /* [processes + 1]: each process's first rank; NULL: one process */
     lk_flat_group flat_group;
 };
 
-/* What lk_shard_sum_new was given. */
-lk_strategy *lk__shard_sum_strategy(const lk_shard_sum *sum);
-int64_t lk__shard_sum_shards(const lk_shard_sum *sum);
-lk_range lk__shard_sum_owned(const lk_shard_sum *sum, int replica); /* a device's shards */
+/* The table at `index`; NULL past the end. */
+const lk_strategy_table *lk__strategy_table_at(int index);
 
-/* Where several processes train: the shards that are given next are of a batch of so many samples. */
-void lk__shard_sum_start(lk_shard_sum *sum, int64_t samples);
+/* Returns whether the strategy called `name` has one of `facts`. name NULL or unknown: false. */
+bool lk__strategy_has(const char *name, unsigned facts);
 
-/* lk_shard_sum_add_some of a node of the tree that a device has added up by itself, instead of its shards one by one:
- * one that begins where the device's shards before it end. */
-lk_status lk__shard_sum_add_node(lk_shard_sum *sum, lk_range node, const int *quantities, int n,
-                                 lk_tensor *const *values);
+/* Returns whether the strategy has a storing device that does not compute. */
+bool lk__has_separate_storage(const lk_strategy *strategy);
+
+/* The name of the strategy that `n_devices` devices of one process use if none was asked for. */
+const char *lk__strategy_default(int n_devices);
 
 extern const lk_strategy_table lk__strategy_one_device;
 extern const lk_strategy_table lk__strategy_mirrored;
@@ -85,5 +81,3 @@ extern const lk_strategy_table lk__strategy_multi_worker;
 extern const lk_strategy_table lk__strategy_central_storage;
 extern const lk_strategy_table lk__strategy_parameter_server;
 extern const lk_strategy_table lk__strategy_tpu;
-
-#endif

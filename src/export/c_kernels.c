@@ -1,10 +1,10 @@
 #include "export/c_kernels.h"
 
-/* As the text looks. */
+/* The strings below are laid out as the text that they produce. */
 /* clang-format off */
 
-/* The compiler's vectors as wide as the processor's registers are, or single numbers; either way 16 filters and 4
- * places are summed in registers. gcc unrolls loops over them only where it is told. */
+/* Uses vectors as wide as the processor's registers, or single numbers. Either way 16 filters at 4 positions are summed
+ * in registers. gcc unrolls the loops over them only if it is told to. */
 static const char conv2d[] =
 "#if defined(__AVX512F__)\n"
 "typedef float vec __attribute__((vector_size(64)));\n"
@@ -131,7 +131,7 @@ static const char add[] =
 "}\n"
 "\n";
 
-/* Over windows, up to where what each covers, padding left out, is known. */
+/* The beginning of a pooling kernel: loops over windows and finds the part of each that is not padding. */
 #define WINDOWS(name) \
     "static void " name "(const float *x, int height, int width, int channels, float *y, int rows, int columns, int tall,\n" \
     "                     int wide, int stride, int padding)\n" \
@@ -248,12 +248,12 @@ static const char loader[] =
 "\n";
 /* clang-format on */
 
-const char *lk__c_kernel_name(lk__c_kernel kernel)
+const char *lk__c_kernel_name(lk_c_kernel kernel)
 {
     return kernels[kernel].name;
 }
 
-const char *lk__c_kernel_text(lk__c_kernel kernel)
+const char *lk__c_kernel_text(lk_c_kernel kernel)
 {
     return kernels[kernel].text;
 }

@@ -1,31 +1,27 @@
-/* What an exported C file computes, in order: calls of its kernels, with places in scratch memory and among the
- * weights.
- */
-#ifndef LK_EXPORT_C_PLAN_H
-#define LK_EXPORT_C_PLAN_H
+/* The calls of an exported C file in order, with their offsets into scratch memory and into the weights. */
+#pragma once
 
 #include "export/c_kernels.h"
 #include "export/network.h"
 
-typedef struct lk__c_call {
-    lk__c_kernel kernel;
+typedef struct lk_c_call {
+    lk_c_kernel kernel;
     const lk_node *node;
-    int64_t x, z, y;       /* floats into the scratch memory; z: of LK__C_ADD */
-    int64_t first, second; /* floats into the weights: filters and bias, or factor and shift; -1: none */
-} lk__c_call;
+    int64_t x, z, y;       /* offsets into scratch memory, in floats; z: the second operand of LK__C_ADD */
+    int64_t first, second; /* offsets into the weights: filters and bias, or factor and shift; -1: none */
+} lk_c_call;
 
-typedef struct lk__c_plan {
-    lk__c_call *calls;
-    int n, capacity;
-    int64_t image, logits; /* where the prepared image is expected, and the logits are left */
-    int64_t scratch;       /* floats */
+typedef struct lk_c_plan {
+    lk_c_call *calls;
+    int n;
+    int64_t capacity;
+    int64_t image, logits; /* offsets into scratch memory: of the prepared image, of the result */
+    int64_t scratch;       /* size of the scratch memory, in floats */
     float *weights;
     int64_t n_weights, weights_capacity;
-    int64_t mean, divisor; /* in the weights; -1: images are taken as they are */
-} lk__c_plan;
+    int64_t mean, divisor; /* offsets into the weights; -1: images are used as they are */
+} lk_c_plan;
 
-/* Errors: LK_ERR_MEMORY, LK_ERR_UNSUPPORTED (beyond what indices of type int reach). */
-lk_status lk__c_plan_make(const lk__network *network, lk__c_plan *plan);
-void lk__c_plan_free(lk__c_plan *plan);
-
-#endif
+/* Errors: LK_ERR_MEMORY, LK_ERR_UNSUPPORTED (the sizes do not fit indices of type int). */
+lk_status lk__c_plan_make(const lk_network *network, lk_c_plan *plan);
+void lk__c_plan_free(lk_c_plan *plan);

@@ -1,11 +1,9 @@
-/* A C file with its header, and, above a million parameters, the weights in a file beside them. */
+/* Exports a network as a C file with a header. Above a million parameters the weights go to a third file. */
+#include "base/status.h"
 #include "export/c_calls.h"
 #include "export/export_files.h"
-
-#include "base/mem.h"
-#include "base/status.h"
 #include "io/bytes.h"
-#include "io/protobuf.h"
+#include "io/records/protobuf.h"
 #include "lockstep/build.h"
 
 #include <ctype.h>
@@ -17,19 +15,19 @@
 enum { MAX_PARAMETERS_INSIDE = 1000000, NAME_BYTES = 256 };
 
 typedef struct c_source {
-    const lk__network *network;
-    lk__c_plan plan;
-    char name[NAME_BYTES]; /* prefix of what the header declares */
+    const lk_network *network;
+    lk_c_plan plan;
+    char name[NAME_BYTES]; /* prefix of everything that the header declares */
     char stem[PATH_MAX];   /* the path without ".c" */
-    const char *file;      /* its part behind the last '/' */
-    bool beside;           /* weights are in a file */
-    uint64_t hash;         /* of that file */
-    lk__bytes out;
+    const char *file;      /* the stem without folders; points into it */
+    bool has_weights_file;
+    uint64_t hash; /* of the weights file */
+    lk_bytes out;
 } c_source;
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
-static lk_status take_name(c_source *s, const char *path)
+static lk_status set_names(c_source *s, const char *path)
 {
     size_t length = strlen(path);
     if (length >= sizeof s->stem)
@@ -40,11 +38,11 @@ static lk_status take_name(c_source *s, const char *path)
     s->stem[length - 2] = '\0';
     const char *slash = strrchr(s->stem, '/');
     s->file = slash ? slash + 1 : s->stem;
-    /* Of two question marks and one character more C makes another one: a trigraph. */
-    bool unspeakable = strstr(s->file, "??") != NULL;
+    /* C replaces two question marks and one more character by another one: a trigraph. */
+    bool not_includable = strstr(s->file, "??") != NULL;
     for (const char *c = s->file; *c; c++)
-        unspeakable |= *c == '"' || *c == '\\' || iscntrl((unsigned char)*c);
-    if (unspeakable)
+        not_includable |= *c == '"' || *c == '\\' || iscntrl((unsigned char)*c);
+    if (not_includable)
         LK_FAIL(LK_ERR_ARGUMENT,
                 "%s: C cannot include NAME.h where NAME has a quote, a backslash, a control character or two "
                 "question marks",
@@ -65,8 +63,8 @@ static lk_status take_name(c_source *s, const char *path)
     return LK_OK;
 }
 
-/* Text in which '@' stands for the prefix. */
-static void put(c_source *s, const char *text)
+/* Writes a text, replacing each '@' by the prefix. */
+static void put_template(c_source *s, const char *text)
 {
     for (const char *at; (at = strchr(text, '@')); text = at + 1) {
         lk__bytes_put(&s->out, text, (size_t)(at - text));
@@ -75,20 +73,18 @@ static void put(c_source *s, const char *text)
     lk__bytes_text(&s->out, text);
 }
 
-static void put_upper_define(c_source *s, const char *what, int64_t value)
-{
-    lk__bytes_text(&s->out, "#define ");
-    for (const char *c = s->name; *c; c++)
-        lk__bytes_char(&s->out, (char)toupper((unsigned char)*c));
-    lk__bytes_format(&s->out, "_%s %lld\n", what, (long long)value);
-}
-
-static void put_guard(c_source *s, const char *directive)
+/* Writes a preprocessor directive, such as "#define ", and the prefix in upper case. */
+static void put_upper_directive(c_source *s, const char *directive)
 {
     lk__bytes_text(&s->out, directive);
     for (const char *c = s->name; *c; c++)
         lk__bytes_char(&s->out, (char)toupper((unsigned char)*c));
-    lk__bytes_text(&s->out, "_H\n");
+}
+
+static void put_upper_define(c_source *s, const char *what, int64_t value)
+{
+    put_upper_directive(s, "#define ");
+    lk__bytes_format(&s->out, "_%s %lld\n", what, (long long)value);
 }
 
 /* --- the header --------------------------------------------------------------------------------------------------- */
@@ -102,9 +98,9 @@ static void put_about(c_source *s)
                      lk_build_version());
 }
 
-static void put_functions(c_source *s)
+static void put_prototypes(c_source *s)
 {
-    const char *weights = s->beside ? "const float *weights, " : "";
+    const char *weights = s->has_weights_file ? "const float *weights, " : "";
     static const char *const prototypes[] = {"void @_logits(%sconst float *image, float *scratch, float *logits);\n",
                                              "void @_logits_bytes(%sconst unsigned char *image, float *scratch, "
                                              "float *logits);\n",
@@ -115,7 +111,7 @@ static void put_functions(c_source *s)
     for (size_t i = 0; i < sizeof prototypes / sizeof prototypes[0]; i++) {
         char text[256];
         snprintf(text, sizeof text, prototypes[i], weights);
-        put(s, text);
+        put_template(s, text);
     }
 }
 
@@ -124,7 +120,8 @@ static void put_header(c_source *s)
     const lk_model_input *in = &s->network->input;
     lk__bytes_text(&s->out, "/* An image-classification network: ");
     put_about(s);
-    put(s, ".\n"
+    put_template(
+        s, ".\n"
            " *\n"
            " * image: of functions without _bytes [channels, height, width] numbers from 0 to 1; of those with it "
            "bytes, the\n"
@@ -134,9 +131,10 @@ static void put_header(c_source *s)
            "class.\n"
            " * Nothing is allocated and nothing is kept: any number of threads may call, each with scratch memory of "
            "its own. */\n");
-    put_guard(s, "#ifndef ");
-    put_guard(s, "#define ");
-    lk__bytes_text(&s->out, "\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
+    put_upper_directive(s, "#ifndef ");
+    lk__bytes_text(&s->out, "_H\n");
+    put_upper_directive(s, "#define ");
+    lk__bytes_text(&s->out, "_H\n\n#ifdef __cplusplus\nextern \"C\" {\n#endif\n\n");
     put_upper_define(s, "CHANNELS", in->channels);
     put_upper_define(s, "HEIGHT", in->height);
     put_upper_define(s, "WIDTH", in->width);
@@ -144,12 +142,13 @@ static void put_header(c_source *s)
     put_upper_define(s, "SCRATCH", s->plan.scratch);
     lk__bytes_char(&s->out, '\n');
     if (s->network->class_names)
-        put(s, "extern const char *const @_class_names[];\n\n");
-    if (s->beside)
-        put(s, "/* Reads the weights, which the functions below need, from the file that was written beside this one.\n"
+        put_template(s, "extern const char *const @_class_names[];\n\n");
+    if (s->has_weights_file)
+        put_template(
+            s, "/* Reads the weights, which the functions below need, from the file that was written beside this one.\n"
                " * Gives NULL, and in *weights what free() lets go of; or what is wrong with the file, in words. */\n"
                "const char *@_load(const char *path, float **weights);\n\n");
-    put_functions(s);
+    put_prototypes(s);
     lk__bytes_text(&s->out, "\n#ifdef __cplusplus\n}\n#endif\n\n#endif\n");
 }
 
@@ -167,8 +166,8 @@ static void put_weights(c_source *s)
     lk__bytes_text(&s->out, "\n};\n\n");
 }
 
-/* As the file's own function of this name: FNV-1a. */
-static uint64_t hash_of(const lk__bytes *bytes)
+/* FNV-1a, as hash() in the exported file. */
+static uint64_t hash_weights(const lk_bytes *bytes)
 {
     uint64_t h = 0xCBF29CE484222325;
     for (size_t i = 0; i < bytes->size; i++)
@@ -180,31 +179,31 @@ static void put_loader(c_source *s)
 {
     lk__bytes_format(&s->out, "enum { WEIGHTS = %lld };\n\n", (long long)s->plan.n_weights);
     lk__bytes_text(&s->out, lk__c_loader_text());
-    put(s, "const char *@_load(const char *path, float **weights)\n"
-           "{\n"
-           "    const size_t size = (size_t)WEIGHTS * 4;\n"
-           "    FILE *file = fopen(path, \"rb\");\n"
-           "    *weights = NULL;\n"
-           "    if (!file)\n"
-           "        return \"the file with the weights cannot be opened\";\n"
-           "    float *values = malloc(size);\n"
-           "    const char *error = values ? NULL : \"there is no memory for the weights\";\n"
-           "    if (!error && fread(values, 1, size, file) != size)\n"
-           "        error = \"the file with the weights is too short, or cannot be read\";\n"
-           "    if (!error && fgetc(file) != EOF)\n"
-           "        error = \"the file with the weights is too long\";\n");
+    put_template(s, "const char *@_load(const char *path, float **weights)\n"
+                    "{\n"
+                    "    const size_t size = (size_t)WEIGHTS * 4;\n"
+                    "    FILE *file = fopen(path, \"rb\");\n"
+                    "    *weights = NULL;\n"
+                    "    if (!file)\n"
+                    "        return \"the file with the weights cannot be opened\";\n"
+                    "    float *values = malloc(size);\n"
+                    "    const char *error = values ? NULL : \"there is no memory for the weights\";\n"
+                    "    if (!error && fread(values, 1, size, file) != size)\n"
+                    "        error = \"the file with the weights is too short, or cannot be read\";\n"
+                    "    if (!error && fgetc(file) != EOF)\n"
+                    "        error = \"the file with the weights is too long\";\n");
     lk__bytes_format(&s->out, "    if (!error && hash((const unsigned char *)values, size) != 0x%016" PRIX64 ")\n",
                      s->hash);
-    put(s, "        error = \"the file holds weights of another network, or damaged ones\";\n"
-           "    fclose(file);\n"
-           "    if (error) {\n"
-           "        free(values);\n"
-           "        return error;\n"
-           "    }\n"
-           "    decode(values);\n"
-           "    *weights = values;\n"
-           "    return NULL;\n"
-           "}\n\n");
+    put_template(s, "        error = \"the file holds weights of another network, or damaged ones\";\n"
+                    "    fclose(file);\n"
+                    "    if (error) {\n"
+                    "        free(values);\n"
+                    "        return error;\n"
+                    "    }\n"
+                    "    decode(values);\n"
+                    "    *weights = values;\n"
+                    "    return NULL;\n"
+                    "}\n\n");
 }
 
 /* --- the file ----------------------------------------------------------------------------------------------------- */
@@ -216,11 +215,11 @@ static void put_kernels(c_source *s)
         used[s->plan.calls[i].kernel] = true;
     for (int k = 0; k < LK__C_KERNEL_COUNT; k++)
         if (used[k])
-            lk__bytes_text(&s->out, lk__c_kernel_text((lk__c_kernel)k));
+            lk__bytes_text(&s->out, lk__c_kernel_text((lk_c_kernel)k));
 }
 
-/* A string of C in which nothing is an escape or a trigraph but what is meant to be. */
-static void put_string(lk__bytes *out, const char *text)
+/* Writes a C string literal. Characters that could form an escape or a trigraph become octal escapes. */
+static void put_string(lk_bytes *out, const char *text)
 {
     lk__bytes_char(out, '"');
     for (; *text; text++) {
@@ -237,7 +236,7 @@ static void put_class_names(c_source *s)
 {
     if (!s->network->class_names)
         return;
-    put(s, "const char *const @_class_names[] = {\n");
+    put_template(s, "const char *const @_class_names[] = {\n");
     for (int64_t i = 0; i < s->network->input.classes; i++) {
         lk__bytes_text(&s->out, "    ");
         put_string(&s->out, s->network->class_names[i]);
@@ -246,29 +245,30 @@ static void put_class_names(c_source *s)
     lk__bytes_text(&s->out, "};\n\n");
 }
 
-static void put_entry(c_source *s, const char *suffix, const char *type, const char *kernel)
+static void put_entry_points(c_source *s, const char *suffix, const char *type, const char *kernel)
 {
     static const char *const moments[] = {"weights", "weights", "scratch"};
-    const char *weights = s->beside ? "const float *weights, " : "", *given = s->beside ? "weights, " : "";
+    const char *weights = s->has_weights_file ? "const float *weights, " : "",
+               *given = s->has_weights_file ? "weights, " : "";
     const lk_model_input *in = &s->network->input;
     char text[512];
     snprintf(text, sizeof text, "void @_logits%s(%sconst %s *image, float *scratch, float *logits)\n{\n    %s(image",
              suffix, weights, type, kernel);
-    put(s, text);
+    put_template(s, text);
     LK__C_PUT_NUMBERS(&s->out, in->height * in->width, in->channels);
     lk__bytes_text(&s->out, ", ");
-    lk__c_put_places(&s->out, moments, (const int64_t[]){s->plan.mean, s->plan.divisor, s->plan.image}, 3);
+    lk__c_put_offsets(&s->out, moments, (const int64_t[]){s->plan.mean, s->plan.divisor, s->plan.image}, 3);
     snprintf(text, sizeof text, ");\n    run(%sscratch, logits);\n}\n\n", given);
-    put(s, text);
+    put_template(s, text);
     snprintf(text, sizeof text,
              "int @_classify%s(%sconst %s *image, float *scratch, float *probabilities)\n{\n"
              "    float logits[%lld];\n    @_logits%s(%simage, scratch, logits);\n"
              "    return choose(logits, probabilities);\n}\n%s",
              suffix, weights, type, (long long)in->classes, suffix, given, *suffix ? "" : "\n");
-    put(s, text);
+    put_template(s, text);
 }
 
-/* Softmax with the largest logit taken away, which keeps expf() finite. */
+/* The exported softmax subtracts the largest logit, which keeps expf() finite. */
 static void put_choose(c_source *s)
 {
     lk__bytes_format(&s->out,
@@ -293,29 +293,29 @@ static void put_source(c_source *s)
     lk__bytes_text(&s->out, ".\n * Values are channels-last, [height, width, channels], inside. */\n#include \"");
     lk__bytes_text(&s->out, s->file);
     lk__bytes_text(&s->out, ".h\"\n\n#include <math.h>\n#include <stddef.h>\n");
-    if (s->beside)
+    if (s->has_weights_file)
         lk__bytes_text(&s->out, "#include <stdint.h>\n#include <stdio.h>\n#include <stdlib.h>\n");
     lk__bytes_text(&s->out, "#include <string.h>\n\n");
     put_class_names(s);
-    if (s->beside)
+    if (s->has_weights_file)
         put_loader(s);
     else if (s->plan.n_weights > 0)
         put_weights(s);
     put_kernels(s);
-    put(s, s->beside ? "static void run(const float *weights, float *scratch, float *logits)\n{\n"
-                     : "static void run(float *scratch, float *logits)\n{\n");
+    put_template(s, s->has_weights_file ? "static void run(const float *weights, float *scratch, float *logits)\n{\n"
+                                        : "static void run(float *scratch, float *logits)\n{\n");
     lk__c_put_calls(&s->out, s->network, &s->plan);
     lk__bytes_text(&s->out, "    memcpy(logits, ");
-    lk__c_put_place(&s->out, "scratch", s->plan.logits);
+    lk__c_put_offset(&s->out, "scratch", s->plan.logits);
     lk__bytes_format(&s->out, ", %lld * sizeof(float));\n}\n\n", (long long)s->network->input.classes);
     put_choose(s);
-    put_entry(s, "", "float", "prepare");
-    put_entry(s, "_bytes", "unsigned char", "prepare_bytes");
+    put_entry_points(s, "", "float", "prepare");
+    put_entry_points(s, "_bytes", "unsigned char", "prepare_bytes");
 }
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-static lk_status write_file(c_source *s, lk__export_files *files, const char *ending)
+static lk_status write_c_file(c_source *s, lk_export_files *files, const char *ending)
 {
     char path[PATH_MAX];
     if (snprintf(path, sizeof path, "%s%s", s->stem, ending) >= (int)sizeof path)
@@ -325,33 +325,33 @@ static lk_status write_file(c_source *s, lk__export_files *files, const char *en
     return status;
 }
 
-/* The source comes last, so what it needs is there. */
-static lk_status write_files(c_source *s, lk__export_files *files)
+/* Writes the source last, so that the files it needs exist. */
+static lk_status write_c_files(c_source *s, lk_export_files *files)
 {
     int64_t parameters = s->network->elements;
-    s->beside = parameters > MAX_PARAMETERS_INSIDE;
-    if (s->beside) {
+    s->has_weights_file = parameters > MAX_PARAMETERS_INSIDE;
+    if (s->has_weights_file) {
         lk__put_floats(&s->out, s->plan.weights, (size_t)s->plan.n_weights);
-        s->hash = hash_of(&s->out);
-        LK_TRY(write_file(s, files, ".weights"));
+        s->hash = hash_weights(&s->out);
+        LK_TRY(write_c_file(s, files, ".weights"));
     }
     put_header(s);
-    LK_TRY(write_file(s, files, ".h"));
+    LK_TRY(write_c_file(s, files, ".h"));
     put_source(s);
-    return write_file(s, files, ".c");
+    return write_c_file(s, files, ".c");
 }
 
-static lk_status write_c(const lk__network *network, const char *path, const lk_export_opts *opts)
+static lk_status write_c(const lk_network *network, const char *path, const lk_export_opts *opts)
 {
     (void)opts;
     c_source s = {.network = network};
-    LK_TRY(take_name(&s, path));
+    LK_TRY(set_names(&s, path));
     LK_TRY(lk__c_plan_make(network, &s.plan));
-    lk__export_files files = {0};
-    lk_status status = lk__export_end(&files, write_files(&s, &files));
+    lk_export_files files = {0};
+    lk_status status = lk__export_end(&files, write_c_files(&s, &files));
     lk__bytes_free(&s.out);
     lk__c_plan_free(&s.plan);
     return status;
 }
 
-const lk__export_writer lk__export_c = {.name = "c", .write = write_c};
+const lk_export_writer lk__export_c = {.name = "c", .write = write_c};

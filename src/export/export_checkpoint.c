@@ -1,7 +1,9 @@
+/* lk_export_checkpoint: exports the network of a checkpoint. */
 #include "base/mem.h"
 #include "base/status.h"
 #include "lockstep/export.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_files.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -9,8 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The folder that what is written to `path` comes to lie in, through links; false: what is wrong with the path is said
- * where it is written to. */
+/* Finds the folder, with links resolved, that will hold what is written to `path`. False if the path is invalid;
+ * writing to it reports the error. */
 static bool find_folder(const char *path, char folder[PATH_MAX])
 {
     char above[PATH_MAX];
@@ -26,8 +28,8 @@ static bool find_folder(const char *path, char folder[PATH_MAX])
     return snprintf(above, PATH_MAX, "%.*s.", (int)length, path) < PATH_MAX && realpath(above, folder);
 }
 
-/* A checkpoint is what its manifest says: a file of it that is replaced, or a folder in it, would damage it. */
-static lk_status check_place(const char *path)
+/* Rejects a path inside a checkpoint, because replacing one of its files, or adding a folder, would damage it. */
+static lk_status check_not_in_checkpoint(const char *path)
 {
     char folder[PATH_MAX], manifest[PATH_MAX], state[PATH_MAX];
     if (!find_folder(path, folder))
@@ -66,7 +68,7 @@ lk_status lk_export_checkpoint(const lk_checkpoint *checkpoint, lk_export_format
                                const lk_export_opts *opts)
 {
     if (path)
-        LK_TRY(check_place(path));
+        LK_TRY(check_not_in_checkpoint(path));
     lk_model *model = lk_checkpoint_model(checkpoint);
     lk_status status = model ? export_model(checkpoint, model, format, path, opts) : lk_error_status();
     lk_model_release(model);

@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool make(const char *path, bool is_folder)
+static bool create_new(const char *path, bool is_folder)
 {
     if (is_folder)
         return mkdir(path, 0777) == 0;
@@ -21,85 +21,79 @@ static bool make(const char *path, bool is_folder)
     return fd >= 0 && close(fd) == 0;
 }
 
-static lk_status make_beside(lk__export_file *file, bool is_folder)
+static lk_status create_temporary(lk_export_file *file, bool is_folder)
 {
     static atomic_uint made;
     do {
-        if (snprintf(file->beside, PATH_MAX, "%s.%ld-%u.tmp", file->place, (long)getpid(),
+        if (snprintf(file->temporary, PATH_MAX, "%s.%ld-%u.tmp", file->path, (long)getpid(),
                      atomic_fetch_add(&made, 1)) >= PATH_MAX)
-            LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", file->place);
-        if (make(file->beside, is_folder))
+            LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", file->path);
+        if (create_new(file->temporary, is_folder))
             return LK_OK;
     } while (errno == EEXIST);
-    LK_FAIL(LK_ERR_IO, "%s: cannot be written: %s", file->place, strerror(errno));
+    LK_FAIL(LK_ERR_IO, "%s: cannot be written: %s", file->path, strerror(errno));
 }
 
-static lk_status take_place(const char *path, char place[PATH_MAX])
+static lk_status copy_path(const char *path, char copy[PATH_MAX])
 {
-    if (snprintf(place, PATH_MAX, "%s", path) >= PATH_MAX)
+    if (snprintf(copy, PATH_MAX, "%s", path) >= PATH_MAX)
         LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", path);
     return LK_OK;
 }
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-lk_status lk__export_begin(lk__export_files *files, const char *path, const char **beside)
+lk_status lk__export_begin(lk_export_files *files, const char *path, const char **temporary)
 {
-    struct stat there;
-    lk__export_file *file = &files->at[files->n];
-    LK_TRY(take_place(path, file->place));
-    if (stat(path, &there) == 0 && !S_ISREG(there.st_mode))
+    struct stat about;
+    lk_export_file *file = &files->at[files->n];
+    LK_TRY(copy_path(path, file->path));
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode))
         LK_FAIL(LK_ERR_IO, "%s: cannot be written: %s", path,
-                S_ISDIR(there.st_mode) ? strerror(EISDIR) : "it is no file whose place another could take");
-    if (lstat(path, &there) == 0 && S_ISLNK(there.st_mode) && !realpath(path, file->place))
+                S_ISDIR(about.st_mode) ? strerror(EISDIR) : "it is no file whose place another could take");
+    if (lstat(path, &about) == 0 && S_ISLNK(about.st_mode) && !realpath(path, file->path))
         LK_FAIL(LK_ERR_IO, "%s: leads nowhere: %s", path, strerror(errno));
-    LK_TRY(make_beside(file, false));
-    *beside = file->beside;
+    LK_TRY(create_temporary(file, false));
+    *temporary = file->temporary;
     files->n++;
     return LK_OK;
 }
 
-lk_status lk__export_put(lk__export_files *files, const char *path, const lk__bytes *bytes)
+lk_status lk__export_put(lk_export_files *files, const char *path, const lk_bytes *bytes)
 {
-    const char *beside;
-    lk__durable_file file;
+    const char *temporary;
     uint64_t hash;
     LK_TRY(lk__bytes_status(bytes));
-    LK_TRY(lk__export_begin(files, path, &beside));
-    LK_TRY(lk__durable_open(&file, beside));
-    lk_status status = lk__durable_put(&file, bytes->data, bytes->size);
-    if (status == LK_OK)
-        status = lk__durable_finish(&file, &hash);
-    lk__durable_abandon(&file);
-    return status;
+    LK_TRY(lk__export_begin(files, path, &temporary));
+    return lk__durable_create(temporary, bytes->data, bytes->size, &hash);
 }
 
-lk_status lk__export_end(lk__export_files *files, lk_status status)
+lk_status lk__export_end(lk_export_files *files, lk_status status)
 {
     for (int i = 0; i < files->n; i++)
-        status = lk__durable_rename(files->at[i].beside, files->at[i].place, status);
+        status = lk__durable_rename(files->at[i].temporary, files->at[i].path, status);
     return status;
 }
 
 /* --- folders ------------------------------------------------------------------------------------------------------ */
 
-lk_status lk__export_begin_folder(const char *path, lk__export_file *folder)
+lk_status lk__export_begin_folder(const char *path, lk_export_file *folder)
 {
-    struct stat there;
-    LK_TRY(take_place(path, folder->place));
-    for (size_t length = strlen(folder->place); length > 1 && folder->place[length - 1] == '/';)
-        folder->place[--length] = '\0';
-    if (lstat(folder->place, &there) == 0)
+    struct stat about;
+    LK_TRY(copy_path(path, folder->path));
+    for (size_t length = strlen(folder->path); length > 1 && folder->path[length - 1] == '/';)
+        folder->path[--length] = '\0';
+    if (lstat(folder->path, &about) == 0)
         LK_FAIL(LK_ERR_IO, "%s: is there already; a SavedModel is written to a new folder", path);
-    return make_beside(folder, true);
+    return create_temporary(folder, true);
 }
 
-lk_status lk__export_end_folder(const lk__export_file *folder, lk_status status)
+lk_status lk__export_end_folder(const lk_export_file *folder, lk_status status)
 {
     if (status == LK_OK)
-        status = lk__sync_folder(folder->beside);
-    status = lk__durable_rename(folder->beside, folder->place, status);
+        status = lk__sync_folder(folder->temporary);
+    status = lk__durable_rename(folder->temporary, folder->path, status);
     if (status != LK_OK)
-        lk__remove_folder(folder->beside);
+        lk__remove_folder(folder->temporary);
     return status;
 }

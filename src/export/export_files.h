@@ -1,7 +1,6 @@
-/* The files of one export. Each is written beside its place under a name that nothing has yet, and all get their names
- * when all are on disk: what fails before leaves what was there, and two exports to one place do not mix. */
-#ifndef LK_EXPORT_EXPORT_FILES_H
-#define LK_EXPORT_EXPORT_FILES_H
+/* The files of one export. Each is written under a unique temporary name in its folder. When all are on disk they are
+ * renamed. A failure leaves the old files as they were, and two exports to one path do not mix. */
+#pragma once
 
 #include "io/bytes.h"
 #include "lockstep/status.h"
@@ -10,29 +9,27 @@
 
 enum { LK__EXPORT_FILES = 3 };
 
-typedef struct lk__export_file {
-    char place[PATH_MAX], beside[PATH_MAX];
-} lk__export_file;
+typedef struct lk_export_file {
+    char path[PATH_MAX], temporary[PATH_MAX];
+} lk_export_file;
 
-/* Zeroed: none. */
-typedef struct lk__export_files {
+/* Zeroed: no files. */
+typedef struct lk_export_files {
     int n;
-    lk__export_file at[LK__EXPORT_FILES];
-} lk__export_files;
+    lk_export_file at[LK__EXPORT_FILES];
+} lk_export_files;
 
-/* An empty file, *beside, for what is to be `path`, or where that leads if it is a link. Errors: LK_ERR_IO (also:
- * something else than a file is there), LK_ERR_ARGUMENT (too long a path). */
-lk_status lk__export_begin(lk__export_files *files, const char *path, const char **beside);
+/* Creates an empty file *temporary, which is to become `path`, or the target if `path` is a link. *temporary points
+ * into `files`. Errors: LK_ERR_IO (also if `path` exists and is not a file), LK_ERR_ARGUMENT (the path is too long). */
+lk_status lk__export_begin(lk_export_files *files, const char *path, const char **temporary);
 
-/* The same with its contents. Errors: also those of `bytes`. */
-lk_status lk__export_put(lk__export_files *files, const char *path, const lk__bytes *bytes);
+/* Adds a file with these contents and flushes it to disk. Errors: also those of `bytes`. */
+lk_status lk__export_put(lk_export_files *files, const char *path, const lk_bytes *bytes);
 
-/* LK_OK: gives the files, which are on disk, their names, in their order. Any other status removes them and is given
- * back. */
-lk_status lk__export_end(lk__export_files *files, lk_status status);
+/* With status LK_OK renames the files, which are on disk, in the order in which they were added. With any other status
+ * removes them and returns it. */
+lk_status lk__export_end(lk_export_files *files, lk_status status);
 
-/* Likewise a folder: one is made, and gets its name with what is in it. It takes the place of nothing. */
-lk_status lk__export_begin_folder(const char *path, lk__export_file *folder);
-lk_status lk__export_end_folder(const lk__export_file *folder, lk_status status);
-
-#endif
+/* The same for a folder. It never replaces anything: `path` must not exist. */
+lk_status lk__export_begin_folder(const char *path, lk_export_file *folder);
+lk_status lk__export_end_folder(const lk_export_file *folder, lk_status status);

@@ -2,25 +2,25 @@
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/tensor.h"
+#include "core/shape.h"
 
 #include <math.h>
 #include <string.h>
 
 static const double deviation_floor = 1e-6; /* see lk_augment_opts */
 
-static const lk__export_writer *const writers[LK_EXPORT_FORMAT_COUNT] = {
-    [LK_EXPORT_SAFETENSORS] = &lk__export_safetensors,
-    [LK_EXPORT_ONNX] = &lk__export_onnx,
-    [LK_EXPORT_SAVEDMODEL] = &lk__export_savedmodel,
-    [LK_EXPORT_C] = &lk__export_c};
+static const lk_export_writer *const writers[LK_EXPORT_FORMAT_COUNT] = {[LK_EXPORT_SAFETENSORS] =
+                                                                            &lk__export_safetensors,
+                                                                        [LK_EXPORT_ONNX] = &lk__export_onnx,
+                                                                        [LK_EXPORT_SAVEDMODEL] = &lk__export_savedmodel,
+                                                                        [LK_EXPORT_C] = &lk__export_c};
 
 const char *lk_export_format_name(lk_export_format format)
 {
     return (unsigned)format < LK_EXPORT_FORMAT_COUNT ? writers[format]->name : NULL;
 }
 
-int64_t lk__network_count(const lk__network *network, int variable)
+int64_t lk__network_count(const lk_network *network, int variable)
 {
     return lk_shape_count(lk_model_variable_shape(network->model, variable));
 }
@@ -30,7 +30,7 @@ int64_t lk__node_count(const lk_node *node)
     return lk_shape_count(node->output); /* dim[0] is 1 */
 }
 
-void lk__node_scale_shift(const lk__network *network, const lk_node *node, float *scale, float *shift)
+void lk__node_scale_shift(const lk_network *network, const lk_node *node, float *scale, float *shift)
 {
     const float *values[LK_NODE_VARIABLES];
     for (int i = 0; i < LK_NODE_VARIABLES; i++)
@@ -44,8 +44,9 @@ void lk__node_scale_shift(const lk__network *network, const lk_node *node, float
 
 /* --- checks ------------------------------------------------------------------------------------------------------- */
 
-/* A layer of one's own may say that it is a convolution and have no weight. */
-static lk_status check_variables(const lk__network *network, const lk_node *node)
+/* Checks the shapes of a node's variables. A layer that a caller defines may describe itself wrongly, for example as a
+ * convolution without a weight. */
+static lk_status check_variables(const lk_network *network, const lk_node *node)
 {
     static const int least[LK_NODE_KIND_COUNT] = {[LK_NODE_CONV2D] = 1, [LK_NODE_DENSE] = 1, [LK_NODE_BATCH_NORM] = 4};
     const lk_shape in = network->graph.nodes[node->input[0]].output, out = node->output;
@@ -70,7 +71,7 @@ static lk_status check_variables(const lk__network *network, const lk_node *node
     return LK_OK;
 }
 
-static lk_status check_nodes(const lk__network *network)
+static lk_status check_nodes(const lk_network *network)
 {
     const lk_graph *graph = &network->graph;
     lk_shape logits = graph->nodes[graph->n - 1].output;
@@ -93,7 +94,7 @@ static lk_status check_nodes(const lk__network *network)
     return LK_OK;
 }
 
-static lk_status check_values(const lk__network *network)
+static lk_status check_variables_finite(const lk_network *network)
 {
     for (int v = 0; v < lk_model_variable_count(network->model); v++) {
         const float *values = network->variables[v];
@@ -108,14 +109,14 @@ static lk_status check_values(const lk__network *network)
     return LK_OK;
 }
 
-/* --- what is given ------------------------------------------------------------------------------------------------ */
+/* --- the export --------------------------------------------------------------------------------------------------- */
 
-static lk_status take_moments(const lk_export_network *given, lk__network *network)
+static lk_status network_take_moments(const lk_export_network *given, lk_network *network)
 {
     if (!given->center && !given->standardize)
         return LK_OK;
     if ((given->center && !given->mean) || (given->standardize && !given->deviation))
-        LK_FAIL(LK_ERR_ARGUMENT, "%s: centring and standardisation need mean and deviation of each channel",
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: centering and standardization need mean and deviation of each channel",
                 lk_model_name(given->model));
     int64_t channels = network->input.channels;
     network->mean = lk__calloc((size_t)channels, 2 * sizeof(float));
@@ -132,20 +133,20 @@ static lk_status take_moments(const lk_export_network *given, lk__network *netwo
     return LK_OK;
 }
 
-static lk_status open_network(const lk_export_network *given, bool variables_only, lk__network *network)
+static lk_status network_open(const lk_export_network *given, bool variables_only, lk_network *network)
 {
-    *network = (lk__network){.model = given->model,
-                             .input = lk_model_get_input(given->model),
-                             .variables = given->variables,
-                             .class_names = given->class_names};
+    *network = (lk_network){.model = given->model,
+                            .input = lk_model_get_input(given->model),
+                            .variables = given->variables,
+                            .class_names = given->class_names};
     for (int v = 0; v < lk_model_variable_count(given->model); v++)
         network->elements += lk__network_count(network, v);
     if (variables_only)
         return LK_OK;
     LK_TRY(lk_model_graph(given->model, &network->graph));
     LK_TRY(check_nodes(network));
-    LK_TRY(check_values(network));
-    return take_moments(given, network);
+    LK_TRY(check_variables_finite(network));
+    return network_take_moments(given, network);
 }
 
 lk_status lk_export(const lk_export_network *network, lk_export_format format, const char *path,
@@ -157,8 +158,8 @@ lk_status lk_export(const lk_export_network *network, lk_export_format format, c
                 LK_EXPORT_FORMAT_COUNT - 1);
     if (!path || !*path)
         LK_FAIL(LK_ERR_ARGUMENT, "export: the path of what is to be written is empty");
-    lk__network taken;
-    lk_status status = open_network(network, writers[format]->variables_only, &taken);
+    lk_network taken;
+    lk_status status = network_open(network, writers[format]->variables_only, &taken);
     if (status == LK_OK)
         status = writers[format]->write(&taken, path, opts ? opts : &defaults);
     lk_graph_free(&taken.graph);

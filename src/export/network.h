@@ -1,38 +1,36 @@
-/* What the writers share: the network as a list of nodes, checked, with its values at hand. A format is a file that
- * exports one lk__export_writer. */
-#ifndef LK_EXPORT_NETWORK_H
-#define LK_EXPORT_NETWORK_H
+/* A network that is to be exported: its checked nodes and its values. Each format is a file that defines one
+ * lk_export_writer. */
+#pragma once
 
 #include "lockstep/export.h"
 
-/* Bytes of a layer's path. */
+/* The most bytes of a layer's path. */
 enum { LK__EXPORT_MAX_PATH = 512 };
 
-typedef struct lk__network {
+typedef struct lk_network {
     const lk_model *model;
     lk_model_input input;
     lk_graph graph;
     const float *const *variables;
-    /* y = (x - mean) / divisor for each channel, as training computes it; NULL: images are taken as they are. */
+    /* y = (x - mean) / divisor for each channel, as training computes it; NULL: images are used as they are. */
     float *mean, *divisor;
-    const char *const *class_names;
-    int64_t elements; /* of all variables */
-} lk__network;
+    const char *const *class_names; /* NULL: none */
+    int64_t elements;               /* in all variables together */
+} lk_network;
 
-typedef struct lk__export_writer {
+typedef struct lk_export_writer {
     const char *name;
-    bool variables_only; /* neither nodes nor values are looked at */
-    lk_status (*write)(const lk__network *network, const char *path, const lk_export_opts *opts);
-} lk__export_writer;
+    bool variables_only; /* needs no nodes and no checks of values */
+    lk_status (*write)(const lk_network *network, const char *path, const lk_export_opts *opts);
+} lk_export_writer;
 
-extern const lk__export_writer lk__export_safetensors, lk__export_onnx, lk__export_savedmodel, lk__export_c;
+extern const lk_export_writer lk__export_safetensors, lk__export_onnx, lk__export_savedmodel, lk__export_c;
 
-int64_t lk__network_count(const lk__network *network, int variable); /* elements */
+/* The elements of a variable. */
+int64_t lk__network_count(const lk_network *network, int variable);
 
-/* Elements of one sample of a node's output. */
+/* The elements of one sample of a node's output. */
 int64_t lk__node_count(const lk_node *node);
 
-/* A batch-norm node as y = scale x + shift, for each channel; scale and shift: [channels]. */
-void lk__node_scale_shift(const lk__network *network, const lk_node *node, float *scale, float *shift);
-
-#endif
+/* Expresses a batch-norm node as y = scale x + shift for each channel. scale, shift: [channels]. */
+void lk__node_scale_shift(const lk_network *network, const lk_node *node, float *scale, float *shift);

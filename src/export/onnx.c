@@ -1,11 +1,10 @@
-/* ONNX. Nodes have their layers' paths as names, what they give is
- * PATH/output, and weights have the variables' names. */
+/* Exports ONNX. A node has its layer's path as its name, its output is PATH/output,
+ * and weights have the names of the variables. */
+#include "base/mem.h"
+#include "base/status.h"
 #include "export/export_files.h"
 #include "export/network.h"
 #include "export/onnx_graph.h"
-
-#include "base/mem.h"
-#include "base/status.h"
 #include "io/durable.h"
 #include "io/json.h"
 
@@ -16,11 +15,11 @@
 enum { NAME_BYTES = LK__EXPORT_MAX_PATH + 64 };
 
 typedef struct onnx {
-    const lk__network *network;
-    lk__onnx graph;
+    const lk_network *network;
+    lk_onnx graph;
 } onnx;
 
-static void put_variables(onnx *o)
+static void onnx_put_variables(onnx *o)
 {
     const lk_model *model = o->network->model;
     for (int v = 0; v < lk_model_variable_count(model); v++)
@@ -30,8 +29,8 @@ static void put_variables(onnx *o)
 
 /* --- nodes -------------------------------------------------------------------------------------------------------- */
 
-/* "PATH/suffix": no layer's name has a '/'. */
-static const char *name_in(const lk_node *node, const char *suffix, char text[NAME_BYTES])
+/* "PATH/SUFFIX", which is unique, because no layer's name contains a '/'. */
+static const char *onnx_name(const lk_node *node, const char *suffix, char text[NAME_BYTES])
 {
     snprintf(text, NAME_BYTES, "%s/%s", node->name, suffix);
     return text;
@@ -39,42 +38,42 @@ static const char *name_in(const lk_node *node, const char *suffix, char text[NA
 
 #define INPUTS(...) ((const char *const[]){__VA_ARGS__, NULL})
 
-static const char *variable_of(const onnx *o, const lk_node *node, int i)
+static const char *onnx_variable_name(const onnx *o, const lk_node *node, int i)
 {
     return node->variable[i] < 0 ? NULL : lk_model_variable_name(o->network->model, node->variable[i]);
 }
 
-static void put_window(onnx *o, const lk_node *node)
+static void onnx_put_window(onnx *o, const lk_node *node)
 {
     lk__onnx_ints(&o->graph, "kernel_shape", node->kernel, 2);
     lk__onnx_ints(&o->graph, "strides", node->stride, 2);
     lk__onnx_ints(&o->graph, "pads", node->padding, 4);
 }
 
-static void put_gelu(onnx *o, const lk_node *node, const char *x, const char *y)
+static void onnx_put_gelu(onnx *o, const lk_node *node, const char *x, const char *y)
 {
     char root[NAME_BYTES], half[NAME_BYTES], one[NAME_BYTES], scaled[NAME_BYTES], erf[NAME_BYTES], sum[NAME_BYTES],
         product[NAME_BYTES];
-    lk__onnx_scalar(&o->graph, name_in(node, "root_of_half", root), (float)sqrt(0.5));
-    lk__onnx_scalar(&o->graph, name_in(node, "half", half), 0.5f);
-    lk__onnx_scalar(&o->graph, name_in(node, "one", one), 1);
-    lk__onnx_node(&o->graph, "Mul", name_in(node, "scaled", scaled), INPUTS(x, root), scaled);
-    lk__onnx_node(&o->graph, "Erf", name_in(node, "erf", erf), INPUTS(scaled), erf);
-    lk__onnx_node(&o->graph, "Add", name_in(node, "sum", sum), INPUTS(erf, one), sum);
-    lk__onnx_node(&o->graph, "Mul", name_in(node, "product", product), INPUTS(x, sum), product);
+    lk__onnx_scalar(&o->graph, onnx_name(node, "root_of_half", root), (float)sqrt(0.5));
+    lk__onnx_scalar(&o->graph, onnx_name(node, "half", half), 0.5f);
+    lk__onnx_scalar(&o->graph, onnx_name(node, "one", one), 1);
+    lk__onnx_node(&o->graph, "Mul", onnx_name(node, "scaled", scaled), INPUTS(x, root), scaled);
+    lk__onnx_node(&o->graph, "Erf", onnx_name(node, "erf", erf), INPUTS(scaled), erf);
+    lk__onnx_node(&o->graph, "Add", onnx_name(node, "sum", sum), INPUTS(erf, one), sum);
+    lk__onnx_node(&o->graph, "Mul", onnx_name(node, "product", product), INPUTS(x, sum), product);
     lk__onnx_node(&o->graph, "Mul", node->name, INPUTS(product, half), y);
 }
 
-static void put_activation(onnx *o, const lk_node *node, const char *x, const char *y)
+static void onnx_put_activation(onnx *o, const lk_node *node, const char *x, const char *y)
 {
     static const char *const ops[LK_ACTIVATION_COUNT] = {
         [LK_RELU] = "Relu", [LK_LEAKY_RELU] = "LeakyRelu", [LK_ELU] = "Elu", [LK_SIGMOID] = "Sigmoid",
         [LK_TANH] = "Tanh", [LK_SOFTPLUS] = "Softplus"};
     char inner[NAME_BYTES];
     if (node->activation == LK_GELU) {
-        put_gelu(o, node, x, y);
+        onnx_put_gelu(o, node, x, y);
     } else if (node->activation == LK_SILU) {
-        lk__onnx_node(&o->graph, "Sigmoid", name_in(node, "sigmoid", inner), INPUTS(x), inner);
+        lk__onnx_node(&o->graph, "Sigmoid", onnx_name(node, "sigmoid", inner), INPUTS(x), inner);
         lk__onnx_node(&o->graph, "Mul", node->name, INPUTS(x, inner), y);
     } else {
         size_t begin = lk__onnx_begin(&o->graph, ops[node->activation], node->name, INPUTS(x), y);
@@ -84,60 +83,61 @@ static void put_activation(onnx *o, const lk_node *node, const char *x, const ch
     }
 }
 
-static void put_global_pool(onnx *o, const lk_node *node, const char *op, const char *x, const char *y)
+static void onnx_put_global_pool(onnx *o, const lk_node *node, const char *op, const char *x, const char *y)
 {
     char pooled[NAME_BYTES];
-    lk__onnx_node(&o->graph, op, name_in(node, "pooled", pooled), INPUTS(x), pooled);
+    lk__onnx_node(&o->graph, op, onnx_name(node, "pooled", pooled), INPUTS(x), pooled);
     lk__onnx_node(&o->graph, "Flatten", node->name, INPUTS(pooled), y);
 }
 
-static void put_reshape(onnx *o, const lk_node *node, const char *x, const char *y)
+static void onnx_put_reshape(onnx *o, const lk_node *node, const char *x, const char *y)
 {
     char shape[NAME_BYTES];
-    int64_t dims[LK_MAX_DIMS] = {0}; /* 0: the input's own size, of the batch */
+    int64_t dims[LK_MAX_DIMS] = {0}; /* 0: keeps the input's size, here the batch's */
     for (int i = 1; i < node->output.ndim; i++)
         dims[i] = node->output.dim[i];
-    lk__onnx_integers(&o->graph, name_in(node, "shape", shape), dims, node->output.ndim);
+    lk__onnx_integers(&o->graph, onnx_name(node, "shape", shape), dims, node->output.ndim);
     lk__onnx_node(&o->graph, "Reshape", node->name, INPUTS(x, shape), y);
 }
 
-static void put_layer(onnx *o, const lk_node *node, const char *x, const char *z, const char *y)
+static void onnx_put_layer(onnx *o, const lk_node *node, const char *x, const char *z, const char *y)
 {
-    const char *weight = variable_of(o, node, 0), *bias = variable_of(o, node, 1);
+    const char *weight = onnx_variable_name(o, node, 0), *bias = onnx_variable_name(o, node, 1);
     size_t begin;
     switch (node->kind) {
     case LK_NODE_CONV2D:
         begin = lk__onnx_begin(&o->graph, "Conv", node->name, INPUTS(x, weight, bias), y);
-        put_window(o, node);
+        onnx_put_window(o, node);
         lk__onnx_end(&o->graph, begin);
         break;
     case LK_NODE_DENSE:
         lk__onnx_node(&o->graph, "Gemm", node->name, INPUTS(x, weight, bias), y);
         break;
     case LK_NODE_BATCH_NORM:
-        begin = lk__onnx_begin(&o->graph, "BatchNormalization", node->name,
-                               INPUTS(x, weight, bias, variable_of(o, node, 2), variable_of(o, node, 3)), y);
+        begin =
+            lk__onnx_begin(&o->graph, "BatchNormalization", node->name,
+                           INPUTS(x, weight, bias, onnx_variable_name(o, node, 2), onnx_variable_name(o, node, 3)), y);
         lk__onnx_float(&o->graph, "epsilon", (float)node->epsilon);
         lk__onnx_end(&o->graph, begin);
         break;
     case LK_NODE_ACTIVATION:
-        put_activation(o, node, x, y);
+        onnx_put_activation(o, node, x, y);
         break;
     case LK_NODE_MAX_POOL:
     case LK_NODE_AVG_POOL:
         begin = lk__onnx_begin(&o->graph, node->kind == LK_NODE_MAX_POOL ? "MaxPool" : "AveragePool", node->name,
                                INPUTS(x), y);
-        put_window(o, node);
+        onnx_put_window(o, node);
         lk__onnx_end(&o->graph, begin);
         break;
     case LK_NODE_GLOBAL_MAX_POOL:
-        put_global_pool(o, node, "GlobalMaxPool", x, y);
+        onnx_put_global_pool(o, node, "GlobalMaxPool", x, y);
         break;
     case LK_NODE_GLOBAL_AVG_POOL:
-        put_global_pool(o, node, "GlobalAveragePool", x, y);
+        onnx_put_global_pool(o, node, "GlobalAveragePool", x, y);
         break;
     case LK_NODE_RESHAPE:
-        put_reshape(o, node, x, y);
+        onnx_put_reshape(o, node, x, y);
         break;
     default:
         lk__onnx_node(&o->graph, "Add", node->name, INPUTS(x, z), y);
@@ -147,56 +147,56 @@ static void put_layer(onnx *o, const lk_node *node, const char *x, const char *z
 
 /* --- the graph ---------------------------------------------------------------------------------------------------- */
 
-static const char *value_of(const onnx *o, int node, char text[NAME_BYTES])
+static const char *onnx_value_name(const onnx *o, int node, char text[NAME_BYTES])
 {
     if (node == 0)
         return o->network->mean ? "images/prepared" : "images";
     if (node == o->network->graph.n - 1)
         return "logits";
-    return name_in(&o->network->graph.nodes[node], "output", text);
+    return onnx_name(&o->network->graph.nodes[node], "output", text);
 }
 
-static void put_nodes(onnx *o)
+static void onnx_put_nodes(onnx *o)
 {
-    const lk__network *network = o->network;
+    const lk_network *network = o->network;
     const lk_graph *graph = &network->graph;
     char x[NAME_BYTES], z[NAME_BYTES], y[NAME_BYTES];
     if (network->mean) {
         lk_shape shape = LK_SHAPE(1, network->input.channels, 1, 1);
         lk__onnx_floats(&o->graph, "images/mean", shape, network->mean);
         lk__onnx_floats(&o->graph, "images/divisor", shape, network->divisor);
-        lk__onnx_node(&o->graph, "Sub", "images/centred", INPUTS("images", "images/mean"), "images/centred");
-        lk__onnx_node(&o->graph, "Div", "images/prepared", INPUTS("images/centred", "images/divisor"),
+        lk__onnx_node(&o->graph, "Sub", "images/centered", INPUTS("images", "images/mean"), "images/centered");
+        lk__onnx_node(&o->graph, "Div", "images/prepared", INPUTS("images/centered", "images/divisor"),
                       "images/prepared");
     }
     for (int i = 1; i < graph->n; i++) {
         const lk_node *node = &graph->nodes[i];
-        const char *second = node->input[1] < 0 ? NULL : value_of(o, node->input[1], z);
-        put_layer(o, node, value_of(o, node->input[0], x), second, value_of(o, i, y));
+        const char *second = node->input[1] < 0 ? NULL : onnx_value_name(o, node->input[1], z);
+        onnx_put_layer(o, node, onnx_value_name(o, node->input[0], x), second, onnx_value_name(o, i, y));
     }
     size_t begin = lk__onnx_begin(&o->graph, "Softmax", "logits/softmax", INPUTS("logits"), "probabilities");
     lk__onnx_int(&o->graph, "axis", 1);
     lk__onnx_end(&o->graph, begin);
 }
 
-static void put_graph(onnx *o)
+static void onnx_put_graph(onnx *o)
 {
     const lk_model_input *in = &o->network->input;
     size_t graph = lk__onnx_open(&o->graph);
-    put_nodes(o);
-    put_variables(o);
+    onnx_put_nodes(o);
+    onnx_put_variables(o);
     lk__onnx_input(&o->graph, "images", (const int64_t[]){in->channels, in->height, in->width}, 3);
     lk__onnx_output(&o->graph, "logits", &in->classes, 1);
     lk__onnx_output(&o->graph, "probabilities", &in->classes, 1);
     lk__onnx_close(&o->graph, graph);
 }
 
-static void put_metadata(onnx *o)
+static void onnx_put_metadata(onnx *o)
 {
-    const lk__network *network = o->network;
+    const lk_network *network = o->network;
     if (!network->class_names)
         return;
-    lk__bytes names = {0};
+    lk_bytes names = {0};
     lk__json_open(&names, NULL, '[');
     for (int64_t i = 0; i < network->input.classes; i++)
         lk__json_field(&names, LK_TEXT(NULL, network->class_names[i]));
@@ -211,7 +211,7 @@ static void put_metadata(onnx *o)
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-/* "FILE.data", and where in it its name without folders begins. */
+/* "PATH.data". *name: the part without folders. */
 static char *data_path(const char *path, const char **name)
 {
     size_t size = strlen(path) + sizeof ".data";
@@ -224,25 +224,25 @@ static char *data_path(const char *path, const char **name)
     return data;
 }
 
-static lk_status open_data(onnx *o, lk__export_files *files, const char *data)
+static lk_status open_data_file(onnx *o, lk_export_files *files, const char *data)
 {
-    const char *beside;
-    LK_TRY(lk__export_begin(files, data, &beside));
-    return lk__durable_open(&o->graph.data, beside);
+    const char *temporary;
+    LK_TRY(lk__export_begin(files, data, &temporary));
+    return lk__durable_open(&o->graph.data, temporary);
 }
 
-/* Weights that are beside come before the file that names them. */
-static lk_status write_model(onnx *o, const char *path, const char *data)
+/* The data file is added first, so that it exists when the model that names it does. */
+static lk_status write_onnx_files(onnx *o, const char *path, const char *data)
 {
-    lk__export_files files = {0};
+    lk_export_files files = {0};
     uint64_t hash;
-    lk_status status = o->graph.beside ? open_data(o, &files, data) : LK_OK;
+    lk_status status = o->graph.external ? open_data_file(o, &files, data) : LK_OK;
     if (status == LK_OK) {
-        put_graph(o);
-        put_metadata(o);
+        onnx_put_graph(o);
+        onnx_put_metadata(o);
         status = o->graph.status;
     }
-    if (o->graph.beside && status == LK_OK)
+    if (o->graph.external && status == LK_OK)
         status = lk__durable_finish(&o->graph.data, &hash);
     lk__durable_abandon(&o->graph.data);
     if (status == LK_OK)
@@ -250,19 +250,19 @@ static lk_status write_model(onnx *o, const char *path, const char *data)
     return lk__export_end(&files, status);
 }
 
-static lk_status write_onnx(const lk__network *network, const char *path, const lk_export_opts *opts)
+static lk_status write_onnx(const lk_network *network, const char *path, const lk_export_opts *opts)
 {
-    /* What protobuf can read at once, with room for what is no weight. */
+    /* protobuf reads at most 2 GiB at once; 64 MiB of it are left for everything but weights. */
     const int64_t most = INT32_MAX - (64 << 20);
     onnx o = {.network = network};
-    o.graph.beside = opts->external_data || network->elements * (int64_t)sizeof(float) > most;
+    o.graph.external = opts->external_data || network->elements * (int64_t)sizeof(float) > most;
     char *data = data_path(path, &o.graph.data_name);
     if (!data)
         return LK_ERR_MEMORY;
-    lk_status status = write_model(&o, path, data);
+    lk_status status = write_onnx_files(&o, path, data);
     lk__bytes_free(&o.graph.model);
     lk__free(data);
     return status;
 }
 
-const lk__export_writer lk__export_onnx = {.name = "onnx", .write = write_onnx};
+const lk_export_writer lk__export_onnx = {.name = "onnx", .write = write_onnx};

@@ -1,7 +1,6 @@
 #include "export/onnx_graph.h"
 
-#include "base/status.h"
-#include "io/protobuf.h"
+#include "io/records/protobuf.h"
 #include "lockstep/build.h"
 
 #include <stdio.h>
@@ -24,18 +23,12 @@ enum {
 };
 /* clang-format on */
 
-/* Of weights beside the file, each begins at a page of memory, so that it can be mapped. */
+/* Each constant in the data file begins at a page, so that it can be mapped. */
 enum { DATA_ALIGNMENT = 4096 };
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
-static void put_dims(lk__bytes *out, lk_shape shape)
-{
-    for (int i = 0; i < shape.ndim; i++)
-        lk__pb_varint(out, TENSOR_DIMS, (uint64_t)shape.dim[i]);
-}
-
-static void put_entry(lk__bytes *out, int field, const char *key, const char *value)
+static void put_map_entry(lk_bytes *out, int field, const char *key, const char *value)
 {
     size_t begin = lk__pb_begin(out, field);
     lk__pb_string(out, ENTRY_KEY, key);
@@ -43,18 +36,18 @@ static void put_entry(lk__bytes *out, int field, const char *key, const char *va
     lk__pb_end(out, begin);
 }
 
-static void put_number_entry(lk__bytes *out, int field, const char *key, int64_t value)
+static void put_number_entry(lk_bytes *out, int field, const char *key, int64_t value)
 {
     char text[32];
     snprintf(text, sizeof text, "%lld", (long long)value);
-    put_entry(out, field, key, text);
+    put_map_entry(out, field, key, text);
 }
 
-static lk_status write_data(lk__onnx *o, const float *values, int64_t count)
+static lk_status write_data(lk_onnx *o, const float *values, int64_t count)
 {
     enum { PIECE = 1 << 16 };
     lk_status status = LK_OK;
-    lk__bytes little = {0};
+    lk_bytes little = {0};
     for (int64_t i = 0; i < count && status == LK_OK; i += PIECE) {
         lk__bytes_clear(&little);
         lk__put_floats(&little, values + i, (size_t)(count - i < PIECE ? count - i : PIECE));
@@ -66,12 +59,12 @@ static lk_status write_data(lk__onnx *o, const float *values, int64_t count)
     return status;
 }
 
-/* Where the values lie in the file beside. */
-static void put_external(lk__onnx *o, const float *values, int64_t count)
+/* Writes the values to the data file, and their location to the model. */
+static void put_external(lk_onnx *o, const float *values, int64_t count)
 {
     static const char zeros[DATA_ALIGNMENT];
     int64_t bytes = count * (int64_t)sizeof *values;
-    put_entry(&o->model, TENSOR_EXTERNAL, "location", o->data_name);
+    put_map_entry(&o->model, TENSOR_EXTERNAL, "location", o->data_name);
     put_number_entry(&o->model, TENSOR_EXTERNAL, "offset", o->data.bytes);
     put_number_entry(&o->model, TENSOR_EXTERNAL, "length", bytes);
     lk__pb_varint(&o->model, TENSOR_LOCATION, LOCATION_IS_EXTERNAL);
@@ -82,14 +75,22 @@ static void put_external(lk__onnx *o, const float *values, int64_t count)
             lk__durable_put(&o->data, zeros, (size_t)((DATA_ALIGNMENT - bytes % DATA_ALIGNMENT) % DATA_ALIGNMENT));
 }
 
-void lk__onnx_floats(lk__onnx *o, const char *name, lk_shape shape, const float *values)
+/* Begins a constant in the graph. The caller adds its elements and ends it with lk__pb_end. */
+static size_t begin_constant_tensor(lk_bytes *out, const char *name, const int64_t *dims, int n, int type)
+{
+    size_t begin = lk__pb_begin(out, GRAPH_INITIALIZER);
+    for (int i = 0; i < n; i++)
+        lk__pb_varint(out, TENSOR_DIMS, (uint64_t)dims[i]);
+    lk__pb_varint(out, TENSOR_TYPE, (uint64_t)type);
+    lk__pb_string(out, TENSOR_NAME, name);
+    return begin;
+}
+
+void lk__onnx_floats(lk_onnx *o, const char *name, lk_shape shape, const float *values)
 {
     int64_t count = lk_shape_count(shape);
-    size_t begin = lk__pb_begin(&o->model, GRAPH_INITIALIZER);
-    put_dims(&o->model, shape);
-    lk__pb_varint(&o->model, TENSOR_TYPE, TENSOR_IS_FLOAT);
-    lk__pb_string(&o->model, TENSOR_NAME, name);
-    if (o->beside) {
+    size_t begin = begin_constant_tensor(&o->model, name, shape.dim, shape.ndim, TENSOR_IS_FLOAT);
+    if (o->external) {
         put_external(o, values, count);
     } else {
         lk__pb_bytes(&o->model, TENSOR_RAW, (size_t)count * sizeof *values);
@@ -98,24 +99,19 @@ void lk__onnx_floats(lk__onnx *o, const char *name, lk_shape shape, const float 
     lk__pb_end(&o->model, begin);
 }
 
-void lk__onnx_scalar(lk__onnx *o, const char *name, float value)
+void lk__onnx_scalar(lk_onnx *o, const char *name, float value)
 {
-    lk__bytes *out = &o->model;
-    size_t begin = lk__pb_begin(out, GRAPH_INITIALIZER);
-    lk__pb_varint(out, TENSOR_TYPE, TENSOR_IS_FLOAT);
-    lk__pb_string(out, TENSOR_NAME, name);
+    lk_bytes *out = &o->model;
+    size_t begin = begin_constant_tensor(out, name, NULL, 0, TENSOR_IS_FLOAT);
     lk__pb_bytes(out, TENSOR_RAW, sizeof value);
     lk__put_floats(out, &value, 1);
     lk__pb_end(out, begin);
 }
 
-void lk__onnx_integers(lk__onnx *o, const char *name, const int64_t *values, int n)
+void lk__onnx_integers(lk_onnx *o, const char *name, const int64_t *values, int n)
 {
-    lk__bytes *out = &o->model;
-    size_t begin = lk__pb_begin(out, GRAPH_INITIALIZER);
-    lk__pb_varint(out, TENSOR_DIMS, (uint64_t)n);
-    lk__pb_varint(out, TENSOR_TYPE, TENSOR_IS_INT64);
-    lk__pb_string(out, TENSOR_NAME, name);
+    lk_bytes *out = &o->model;
+    size_t begin = begin_constant_tensor(out, name, &(int64_t){n}, 1, TENSOR_IS_INT64);
     lk__pb_bytes(out, TENSOR_RAW, (size_t)n * sizeof *values);
     for (int i = 0; i < n; i++)
         lk__put_u64(out, (uint64_t)values[i]);
@@ -124,9 +120,9 @@ void lk__onnx_integers(lk__onnx *o, const char *name, const int64_t *values, int
 
 /* --- nodes -------------------------------------------------------------------------------------------------------- */
 
-size_t lk__onnx_begin(lk__onnx *o, const char *op, const char *name, const char *const *inputs, const char *output)
+size_t lk__onnx_begin(lk_onnx *o, const char *op, const char *name, const char *const *inputs, const char *output)
 {
-    lk__bytes *out = &o->model;
+    lk_bytes *out = &o->model;
     size_t begin = lk__pb_begin(out, GRAPH_NODE);
     for (int i = 0; inputs[i]; i++)
         lk__pb_string(out, NODE_INPUT, inputs[i]);
@@ -136,19 +132,19 @@ size_t lk__onnx_begin(lk__onnx *o, const char *op, const char *name, const char 
     return begin;
 }
 
-void lk__onnx_end(lk__onnx *o, size_t begin)
+void lk__onnx_end(lk_onnx *o, size_t begin)
 {
     lk__pb_end(&o->model, begin);
 }
 
-void lk__onnx_node(lk__onnx *o, const char *op, const char *name, const char *const *inputs, const char *output)
+void lk__onnx_node(lk_onnx *o, const char *op, const char *name, const char *const *inputs, const char *output)
 {
     lk__onnx_end(o, lk__onnx_begin(o, op, name, inputs, output));
 }
 
-void lk__onnx_int(lk__onnx *o, const char *name, int64_t value)
+void lk__onnx_int(lk_onnx *o, const char *name, int64_t value)
 {
-    lk__bytes *out = &o->model;
+    lk_bytes *out = &o->model;
     size_t begin = lk__pb_begin(out, NODE_ATTRIBUTE);
     lk__pb_string(out, ATTRIBUTE_NAME, name);
     lk__pb_varint(out, ATTRIBUTE_I, (uint64_t)value);
@@ -156,9 +152,9 @@ void lk__onnx_int(lk__onnx *o, const char *name, int64_t value)
     lk__pb_end(out, begin);
 }
 
-void lk__onnx_float(lk__onnx *o, const char *name, float value)
+void lk__onnx_float(lk_onnx *o, const char *name, float value)
 {
-    lk__bytes *out = &o->model;
+    lk_bytes *out = &o->model;
     size_t begin = lk__pb_begin(out, NODE_ATTRIBUTE);
     lk__pb_string(out, ATTRIBUTE_NAME, name);
     lk__pb_float(out, ATTRIBUTE_F, value);
@@ -166,9 +162,9 @@ void lk__onnx_float(lk__onnx *o, const char *name, float value)
     lk__pb_end(out, begin);
 }
 
-void lk__onnx_ints(lk__onnx *o, const char *name, int64_t value, int times)
+void lk__onnx_ints(lk_onnx *o, const char *name, int64_t value, int times)
 {
-    lk__bytes *out = &o->model;
+    lk_bytes *out = &o->model;
     size_t begin = lk__pb_begin(out, NODE_ATTRIBUTE);
     lk__pb_string(out, ATTRIBUTE_NAME, name);
     for (int i = 0; i < times; i++)
@@ -179,10 +175,10 @@ void lk__onnx_ints(lk__onnx *o, const char *name, int64_t value, int times)
 
 /* --- around the graph --------------------------------------------------------------------------------------------- */
 
-/* [N, dims]: the batch is free. */
-static void put_value(lk__onnx *o, int field, const char *name, const int64_t *dims, int n)
+/* Writes the name and type of an input or output: f32 [N, dims]. */
+static void put_value_info(lk_onnx *o, int field, const char *name, const int64_t *dims, int n)
 {
-    lk__bytes *out = &o->model;
+    lk_bytes *out = &o->model;
     size_t value = lk__pb_begin(out, field);
     lk__pb_string(out, VALUE_NAME, name);
     size_t type = lk__pb_begin(out, VALUE_TYPE), tensor = lk__pb_begin(out, TYPE_TENSOR);
@@ -201,19 +197,19 @@ static void put_value(lk__onnx *o, int field, const char *name, const int64_t *d
     lk__pb_end(out, value);
 }
 
-void lk__onnx_input(lk__onnx *o, const char *name, const int64_t *dims, int n)
+void lk__onnx_input(lk_onnx *o, const char *name, const int64_t *dims, int n)
 {
-    put_value(o, GRAPH_INPUT, name, dims, n);
+    put_value_info(o, GRAPH_INPUT, name, dims, n);
 }
 
-void lk__onnx_output(lk__onnx *o, const char *name, const int64_t *dims, int n)
+void lk__onnx_output(lk_onnx *o, const char *name, const int64_t *dims, int n)
 {
-    put_value(o, GRAPH_OUTPUT, name, dims, n);
+    put_value_info(o, GRAPH_OUTPUT, name, dims, n);
 }
 
-size_t lk__onnx_open(lk__onnx *o)
+size_t lk__onnx_open(lk_onnx *o)
 {
-    lk__bytes *out = &o->model;
+    lk_bytes *out = &o->model;
     lk__pb_varint(out, MODEL_IR_VERSION, IR_VERSION);
     lk__pb_string(out, MODEL_PRODUCER, "lockstep");
     lk__pb_string(out, MODEL_PRODUCER_VERSION, lk_build_version());
@@ -225,12 +221,12 @@ size_t lk__onnx_open(lk__onnx *o)
     return graph;
 }
 
-void lk__onnx_close(lk__onnx *o, size_t begin)
+void lk__onnx_close(lk_onnx *o, size_t begin)
 {
     lk__pb_end(&o->model, begin);
 }
 
-void lk__onnx_metadata(lk__onnx *o, const char *key, const char *value)
+void lk__onnx_metadata(lk_onnx *o, const char *key, const char *value)
 {
-    put_entry(&o->model, MODEL_METADATA, key, value);
+    put_map_entry(&o->model, MODEL_METADATA, key, value);
 }

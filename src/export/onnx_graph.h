@@ -1,42 +1,41 @@
-/* Writes ONNX (onnx.proto): a model with one graph, whose nodes and constants are added one by one. Failed allocations
- * are kept in `model`, as lk__bytes does, and failed writes in `status`. */
-#ifndef LK_EXPORT_ONNX_GRAPH_H
-#define LK_EXPORT_ONNX_GRAPH_H
+/* Writes an ONNX model (onnx.proto) with one graph. Nodes and constants are added one by one. A failed allocation is
+ * remembered in `model`, as lk_bytes does, and a failed write in `status`. */
+#pragma once
 
 #include "io/bytes.h"
 #include "io/durable.h"
 #include "lockstep/tensor.h"
 
-typedef struct lk__onnx {
-    lk__bytes model;
-    bool beside; /* floats go to `data`, a file that is open */
-    lk__durable_file data;
-    const char *data_name; /* as the model calls it */
-    lk_status status;      /* of `data` */
-} lk__onnx;
+typedef struct lk_onnx {
+    lk_bytes model;
+    bool external; /* lk__onnx_floats writes to `data`, which is open */
+    lk_durable_file data;
+    const char *data_name; /* the name of `data` in the model */
+    lk_status status;      /* of writing to `data` */
+} lk_onnx;
 
-/* The graph, of opset 13; its nodes, constants, inputs and outputs come in between. Metadata come behind it. */
-size_t lk__onnx_open(lk__onnx *o);
-void lk__onnx_close(lk__onnx *o, size_t begin);
-void lk__onnx_metadata(lk__onnx *o, const char *key, const char *value);
+/* Everything between open and close belongs to the graph, of opset 13. close takes what open returned. */
+size_t lk__onnx_open(lk_onnx *o);
+void lk__onnx_close(lk_onnx *o, size_t begin);
 
-/* f32 [N, dims], N free. */
-void lk__onnx_input(lk__onnx *o, const char *name, const int64_t *dims, int n);
-void lk__onnx_output(lk__onnx *o, const char *name, const int64_t *dims, int n);
+/* Adds an entry to the model's metadata. Call it after close. */
+void lk__onnx_metadata(lk_onnx *o, const char *key, const char *value);
 
-/* A node; inputs: up to the first NULL. Attributes may follow, then lk__onnx_end with what it gave. */
-size_t lk__onnx_begin(lk__onnx *o, const char *op, const char *name, const char *const *inputs, const char *output);
-void lk__onnx_int(lk__onnx *o, const char *name, int64_t value);
-void lk__onnx_float(lk__onnx *o, const char *name, float value);
-void lk__onnx_ints(lk__onnx *o, const char *name, int64_t value, int times);
-void lk__onnx_end(lk__onnx *o, size_t begin);
+/* Declares an input or output f32 [N, dims]; N is free. */
+void lk__onnx_input(lk_onnx *o, const char *name, const int64_t *dims, int n);
+void lk__onnx_output(lk_onnx *o, const char *name, const int64_t *dims, int n);
 
-/* A node without attributes. */
-void lk__onnx_node(lk__onnx *o, const char *op, const char *name, const char *const *inputs, const char *output);
+/* Begins a node; `inputs` ends with NULL. Then add attributes, and call lk__onnx_end with what this returned. */
+size_t lk__onnx_begin(lk_onnx *o, const char *op, const char *name, const char *const *inputs, const char *output);
+void lk__onnx_int(lk_onnx *o, const char *name, int64_t value);
+void lk__onnx_float(lk_onnx *o, const char *name, float value);
+void lk__onnx_ints(lk_onnx *o, const char *name, int64_t value, int times);
+void lk__onnx_end(lk_onnx *o, size_t begin);
 
-/* Constants: in the graph, or, of lk__onnx_floats, beside it. */
-void lk__onnx_floats(lk__onnx *o, const char *name, lk_shape shape, const float *values);
-void lk__onnx_scalar(lk__onnx *o, const char *name, float value);
-void lk__onnx_integers(lk__onnx *o, const char *name, const int64_t *values, int n);
+/* Adds a node without attributes. */
+void lk__onnx_node(lk_onnx *o, const char *op, const char *name, const char *const *inputs, const char *output);
 
-#endif
+/* Adds a constant. Those of lk__onnx_floats go to `data` if the model is external, all others into the graph. */
+void lk__onnx_floats(lk_onnx *o, const char *name, lk_shape shape, const float *values);
+void lk__onnx_scalar(lk_onnx *o, const char *name, float value);
+void lk__onnx_integers(lk_onnx *o, const char *name, const int64_t *values, int n);

@@ -1,17 +1,16 @@
-/* The variables alone, as a checkpoint's model.safetensors has them, or as PyTorch's modules take them. */
-#include "export/export_files.h"
-#include "export/network.h"
-
+/* Exports only the variables, as a checkpoint's model.safetensors does, or with PyTorch's names and shapes. */
 #include "base/mem.h"
 #include "base/status.h"
-#include "io/safetensors.h"
+#include "export/export_files.h"
+#include "export/network.h"
+#include "io/safetensors_write.h"
 #include "nn/torch_names.h"
 
 typedef struct file_entries {
     int n;
-    lk__safetensors_entry *all;
+    lk_safetensors_entry *all;
     char (*names)[LK__TORCH_NAME];
-    float **transposed; /* NULL: it is written as it is */
+    float **transposed; /* [n]: NULL for an entry that is written as it is */
 } file_entries;
 
 static void free_entries(file_entries *entries)
@@ -23,12 +22,12 @@ static void free_entries(file_entries *entries)
     lk__free(entries->all);
 }
 
-static lk_status fill_entry(const lk__network *network, const lk__torch_naming *naming, int i, file_entries *entries)
+static lk_status fill_entry(const lk_network *network, const lk_torch_naming *naming, int i, file_entries *entries)
 {
     const char *name = lk_model_variable_name(network->model, i);
     lk_shape shape = lk_model_variable_shape(network->model, i);
     entries->all[i] =
-        (lk__safetensors_entry){lk__torch_name(naming, name, entries->names[i]), shape, network->variables[i]};
+        (lk_safetensors_entry){lk__torch_name(naming, name, entries->names[i]), shape, network->variables[i]};
     if (!lk__torch_transposes(naming, name, shape))
         return LK_OK;
     float *values = entries->transposed[i] = lk__calloc((size_t)lk_shape_count(shape), sizeof *values);
@@ -40,7 +39,7 @@ static lk_status fill_entry(const lk__network *network, const lk__torch_naming *
     return LK_OK;
 }
 
-static lk_status fill_entries(const lk__network *network, const lk__torch_naming *naming, file_entries *entries)
+static lk_status fill_entries(const lk_network *network, const lk_torch_naming *naming, file_entries *entries)
 {
     size_t n = (size_t)lk_model_variable_count(network->model);
     *entries = (file_entries){.n = (int)n,
@@ -54,7 +53,7 @@ static lk_status fill_entries(const lk__network *network, const lk__torch_naming
     return LK_OK;
 }
 
-static lk_status find_naming(const lk_model *model, lk_export_names names, const lk__torch_naming **naming)
+static lk_status find_naming(const lk_model *model, lk_export_names names, const lk_torch_naming **naming)
 {
     *naming = NULL;
     if ((unsigned)names > LK_EXPORT_NAMES_BOOK)
@@ -73,20 +72,20 @@ static lk_status find_naming(const lk_model *model, lk_export_names names, const
 
 static lk_status write_entries(const file_entries *entries, const char *path)
 {
-    static const char *const metadata[] = {"format", "pt", NULL}; /* as PyTorch's own are marked: row-major */
-    lk__export_files files = {0};
-    const char *beside;
+    static const char *const metadata[] = {"format", "pt", NULL}; /* as PyTorch's own files: row-major */
+    lk_export_files files = {0};
+    const char *temporary;
     int64_t bytes;
     uint64_t hash;
-    lk_status status = lk__export_begin(&files, path, &beside);
+    lk_status status = lk__export_begin(&files, path, &temporary);
     if (status == LK_OK)
-        status = lk__safetensors_write(beside, entries->all, entries->n, metadata, &bytes, &hash);
+        status = lk__safetensors_write(temporary, entries->all, entries->n, metadata, &bytes, &hash);
     return lk__export_end(&files, status);
 }
 
-static lk_status write_safetensors(const lk__network *network, const char *path, const lk_export_opts *opts)
+static lk_status write_safetensors(const lk_network *network, const char *path, const lk_export_opts *opts)
 {
-    const lk__torch_naming *naming;
+    const lk_torch_naming *naming;
     file_entries entries;
     LK_TRY(find_naming(network->model, opts->names, &naming));
     lk_status status = fill_entries(network, naming, &entries);
@@ -96,5 +95,5 @@ static lk_status write_safetensors(const lk__network *network, const char *path,
     return status;
 }
 
-const lk__export_writer lk__export_safetensors = {
+const lk_export_writer lk__export_safetensors = {
     .name = "safetensors", .variables_only = true, .write = write_safetensors};

@@ -1,29 +1,28 @@
-/* TensorFlow's SavedModel: a folder with saved_model.pb (saved_model.proto, meta_graph.proto, graph.proto of
- * TensorFlow), whose graph holds the weights as constants, so there are no variables to restore.
+/* Exports TensorFlow's SavedModel: a folder with saved_model.pb (saved_model.proto, meta_graph.proto and graph.proto of
+ * TensorFlow). The graph holds the weights as constants, so there are no variables to restore.
  *
- * TensorFlow has convolutions and pooling on CPUs in channels-last order alone: images are transposed at the beginning,
- * and only a reshape, which is of row-major [C, H, W], goes back. Nodes are named network/PATH: TensorFlow's names do
- * not begin with '_' or '-', as a layer's may. */
+ * On CPUs TensorFlow has convolutions and pooling only in channels-last order. Images are transposed at the beginning;
+ * a reshape, which works on row-major [C, H, W], transposes back. Nodes are named network/PATH, because TensorFlow's
+ * names cannot begin with '_' or '-', and a layer's may. */
+#include "base/mem.h"
+#include "base/minmax.h"
+#include "base/status.h"
 #include "export/export_files.h"
 #include "export/network.h"
-
-#include "base/mem.h"
-#include "base/status.h"
 #include "export/tf_graph.h"
 #include "io/durable.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 enum { NAME_BYTES = LK__EXPORT_MAX_PATH + 64 };
 
 typedef struct saved_model {
-    const lk__network *network;
-    lk__tf_graph graph;
+    const lk_network *network;
+    lk_tf_graph graph;
 } saved_model;
 
-static const char *name_in(const lk_node *node, const char *suffix, char text[NAME_BYTES])
+static const char *tf_name(const lk_node *node, const char *suffix, char text[NAME_BYTES])
 {
     snprintf(text, NAME_BYTES, "network/%s%s%s", node->name, *suffix ? "/" : "", suffix);
     return text;
@@ -42,17 +41,17 @@ static bool is_image(const lk_node *node)
 static void put_filters(saved_model *s, const char *name, lk_shape shape, const float *values)
 {
     int64_t filters = shape.dim[0], channels = shape.dim[1], area = shape.dim[2] * shape.dim[3];
-    float *turned = lk__calloc((size_t)(filters * channels), (size_t)area * sizeof *turned);
-    if (!turned) {
+    float *transposed = lk__calloc((size_t)(filters * channels), (size_t)area * sizeof *transposed);
+    if (!transposed) {
         s->graph.bytes.failed = true;
         return;
     }
     for (int64_t o = 0; o < filters; o++)
         for (int64_t c = 0; c < channels; c++)
             for (int64_t k = 0; k < area; k++)
-                turned[(k * channels + c) * filters + o] = values[(o * channels + c) * area + k];
-    lk__tf_floats(&s->graph, name, LK_SHAPE(shape.dim[2], shape.dim[3], channels, filters), turned);
-    lk__free(turned);
+                transposed[(k * channels + c) * filters + o] = values[(o * channels + c) * area + k];
+    lk__tf_floats(&s->graph, name, LK_SHAPE(shape.dim[2], shape.dim[3], channels, filters), transposed);
+    lk__free(transposed);
 }
 
 static const char *put_variable(saved_model *s, const lk_node *node, int i, char name[NAME_BYTES])
@@ -89,17 +88,17 @@ static void put_transpose(saved_model *s, const char *name, const char *x, bool 
     lk__tf_end(&s->graph);
 }
 
-/* x with `padding` around each image, of `value`. */
+/* Pads x with `value` around each image. Returns the padded value's name; x if there is no padding. */
 static const char *put_padding(saved_model *s, const lk_node *node, const char *x, float value, char name[NAME_BYTES])
 {
     char sizes[NAME_BYTES], edge[NAME_BYTES];
     int32_t p = (int32_t)node->padding;
     if (p == 0)
         return x;
-    lk__tf_integers(&s->graph, name_in(node, "padding", sizes), LK_SHAPE(4, 2),
+    lk__tf_integers(&s->graph, tf_name(node, "padding", sizes), LK_SHAPE(4, 2),
                     (const int32_t[]){0, 0, p, p, p, p, 0, 0});
-    lk__tf_floats(&s->graph, name_in(node, "edge", edge), (lk_shape){0}, &value);
-    lk__tf_begin(&s->graph, "PadV2", name_in(node, "padded", name), INPUTS(x, sizes, edge));
+    lk__tf_floats(&s->graph, tf_name(node, "edge", edge), (lk_shape){0}, &value);
+    lk__tf_begin(&s->graph, "PadV2", tf_name(node, "padded", name), INPUTS(x, sizes, edge));
     lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
     lk__tf_type(&s->graph, "Tpaddings", LK__TF_INT32);
     lk__tf_end(&s->graph);
@@ -110,7 +109,7 @@ static void put_conv2d(saved_model *s, const lk_node *node, const char *x, const
 {
     char padded[NAME_BYTES], weight[NAME_BYTES], bias[NAME_BYTES], product[NAME_BYTES];
     bool has_bias = node->variable[1] >= 0;
-    const char *conv = has_bias ? name_in(node, "product", product) : y;
+    const char *conv = has_bias ? tf_name(node, "product", product) : y;
     x = put_padding(s, node, x, 0, padded);
     lk__tf_begin(&s->graph, "Conv2D", conv, INPUTS(x, put_variable(s, node, 0, weight)));
     lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
@@ -125,13 +124,13 @@ static void put_dense(saved_model *s, const lk_node *node, const char *x, const 
 {
     char weight[NAME_BYTES], bias[NAME_BYTES], product[NAME_BYTES];
     bool has_bias = node->variable[1] >= 0;
-    const char *matmul = has_bias ? name_in(node, "product", product) : y;
+    const char *matmul = has_bias ? tf_name(node, "product", product) : y;
     put_node(s, "MatMul", matmul, INPUTS(x, put_variable(s, node, 0, weight)));
     if (has_bias)
         put_node(s, "BiasAdd", y, INPUTS(matmul, put_variable(s, node, 1, bias)));
 }
 
-/* Channels are the last axis, of images and of flat data. */
+/* Channels are the last axis, both of images and of [N, K]. */
 static void put_batch_norm(saved_model *s, const lk_node *node, const char *x, const char *y)
 {
     char scale[NAME_BYTES], shift[NAME_BYTES], product[NAME_BYTES];
@@ -142,37 +141,37 @@ static void put_batch_norm(saved_model *s, const lk_node *node, const char *x, c
         return;
     }
     lk__node_scale_shift(s->network, node, values, values + channels);
-    lk__tf_floats(&s->graph, name_in(node, "scale", scale), LK_SHAPE(channels), values);
-    lk__tf_floats(&s->graph, name_in(node, "shift", shift), LK_SHAPE(channels), values + channels);
+    lk__tf_floats(&s->graph, tf_name(node, "scale", scale), LK_SHAPE(channels), values);
+    lk__tf_floats(&s->graph, tf_name(node, "shift", shift), LK_SHAPE(channels), values + channels);
     lk__free(values);
-    put_node(s, "Mul", name_in(node, "product", product), INPUTS(x, scale));
+    put_node(s, "Mul", tf_name(node, "product", product), INPUTS(x, scale));
     put_node(s, "AddV2", y, INPUTS(product, shift));
 }
 
-static void put_gelu(saved_model *s, const lk_node *node, const char *x, const char *y)
+static void tf_put_gelu(saved_model *s, const lk_node *node, const char *x, const char *y)
 {
     char root[NAME_BYTES], half[NAME_BYTES], one[NAME_BYTES], scaled[NAME_BYTES], erf[NAME_BYTES], sum[NAME_BYTES],
         product[NAME_BYTES];
-    lk__tf_floats(&s->graph, name_in(node, "root_of_half", root), (lk_shape){0}, &(float){(float)sqrt(0.5)});
-    lk__tf_floats(&s->graph, name_in(node, "half", half), (lk_shape){0}, &(float){0.5f});
-    lk__tf_floats(&s->graph, name_in(node, "one", one), (lk_shape){0}, &(float){1});
-    put_node(s, "Mul", name_in(node, "scaled", scaled), INPUTS(x, root));
-    put_node(s, "Erf", name_in(node, "erf", erf), INPUTS(scaled));
-    put_node(s, "AddV2", name_in(node, "sum", sum), INPUTS(erf, one));
-    put_node(s, "Mul", name_in(node, "product", product), INPUTS(x, sum));
+    lk__tf_floats(&s->graph, tf_name(node, "root_of_half", root), (lk_shape){0}, &(float){(float)sqrt(0.5)});
+    lk__tf_floats(&s->graph, tf_name(node, "half", half), (lk_shape){0}, &(float){0.5f});
+    lk__tf_floats(&s->graph, tf_name(node, "one", one), (lk_shape){0}, &(float){1});
+    put_node(s, "Mul", tf_name(node, "scaled", scaled), INPUTS(x, root));
+    put_node(s, "Erf", tf_name(node, "erf", erf), INPUTS(scaled));
+    put_node(s, "AddV2", tf_name(node, "sum", sum), INPUTS(erf, one));
+    put_node(s, "Mul", tf_name(node, "product", product), INPUTS(x, sum));
     put_node(s, "Mul", y, INPUTS(product, half));
 }
 
-static void put_activation(saved_model *s, const lk_node *node, const char *x, const char *y)
+static void tf_put_activation(saved_model *s, const lk_node *node, const char *x, const char *y)
 {
     static const char *const ops[LK_ACTIVATION_COUNT] = {
         [LK_RELU] = "Relu", [LK_LEAKY_RELU] = "LeakyRelu", [LK_ELU] = "Elu", [LK_SIGMOID] = "Sigmoid",
         [LK_TANH] = "Tanh", [LK_SOFTPLUS] = "Softplus"};
     char inner[NAME_BYTES];
     if (node->activation == LK_GELU) {
-        put_gelu(s, node, x, y);
+        tf_put_gelu(s, node, x, y);
     } else if (node->activation == LK_SILU) {
-        put_node(s, "Sigmoid", name_in(node, "sigmoid", inner), INPUTS(x));
+        put_node(s, "Sigmoid", tf_name(node, "sigmoid", inner), INPUTS(x));
         put_node(s, "Mul", y, INPUTS(x, inner));
     } else {
         lk__tf_begin(&s->graph, ops[node->activation], y, INPUTS(x));
@@ -183,7 +182,7 @@ static void put_activation(saved_model *s, const lk_node *node, const char *x, c
     }
 }
 
-static void put_window(saved_model *s, const char *op, const lk_node *node, const char *x, const char *y)
+static void tf_put_window(saved_model *s, const char *op, const lk_node *node, const char *x, const char *y)
 {
     lk__tf_begin(&s->graph, op, y, INPUTS(x));
     lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
@@ -193,26 +192,20 @@ static void put_window(saved_model *s, const char *op, const lk_node *node, cons
     lk__tf_end(&s->graph);
 }
 
-static void put_max_pool(saved_model *s, const lk_node *node, const char *x, const char *y)
+/* The number of pixels, along an axis of `size`, in the window for output `index` that are not padding. */
+static int64_t covered_pixels(const lk_node *node, int64_t index, int64_t size)
 {
-    char padded[NAME_BYTES];
-    put_window(s, "MaxPool", node, put_padding(s, node, x, -INFINITY, padded), y);
+    int64_t begin = index * node->stride - node->padding, end = begin + node->kernel;
+    return lk__min(end, size) - lk__max(begin, 0);
 }
 
-/* How many of a window's places along an axis of `size` are no padding. */
-static int64_t covered(const lk_node *node, int64_t place, int64_t size)
-{
-    int64_t begin = place * node->stride - node->padding, end = begin + node->kernel;
-    return (end < size ? end : size) - (begin > 0 ? begin : 0);
-}
-
-/* AvgPool divides by the whole window; padding does not count here, so what it gives is multiplied by what is lacking.
- */
+/* TensorFlow's AvgPool of the padded image divides by the whole window, but padding must not count. So the result is
+ * multiplied by a factor for each output. */
 static void put_avg_pool(saved_model *s, const lk_node *node, const lk_node *input, const char *x, const char *y)
 {
     char padded[NAME_BYTES], pooled[NAME_BYTES], factor[NAME_BYTES];
     if (node->padding == 0) {
-        put_window(s, "AvgPool", node, x, y);
+        tf_put_window(s, "AvgPool", node, x, y);
         return;
     }
     int64_t rows = node->output.dim[2], columns = node->output.dim[3];
@@ -225,35 +218,35 @@ static void put_avg_pool(saved_model *s, const lk_node *node, const lk_node *inp
         for (int64_t j = 0; j < columns; j++)
             factors[i * columns + j] =
                 (float)(node->kernel * node->kernel) /
-                (float)(covered(node, i, input->output.dim[2]) * covered(node, j, input->output.dim[3]));
-    lk__tf_floats(&s->graph, name_in(node, "factor", factor), LK_SHAPE(1, rows, columns, 1), factors);
+                (float)(covered_pixels(node, i, input->output.dim[2]) * covered_pixels(node, j, input->output.dim[3]));
+    lk__tf_floats(&s->graph, tf_name(node, "factor", factor), LK_SHAPE(1, rows, columns, 1), factors);
     lk__free(factors);
-    put_window(s, "AvgPool", node, put_padding(s, node, x, 0, padded), name_in(node, "pooled", pooled));
+    tf_put_window(s, "AvgPool", node, put_padding(s, node, x, 0, padded), tf_name(node, "pooled", pooled));
     put_node(s, "Mul", y, INPUTS(pooled, factor));
 }
 
-static void put_global_pool(saved_model *s, const lk_node *node, const char *x, const char *y)
+static void tf_put_global_pool(saved_model *s, const lk_node *node, const char *x, const char *y)
 {
     char axes[NAME_BYTES];
-    lk__tf_integers(&s->graph, name_in(node, "axes", axes), LK_SHAPE(2), (const int32_t[]){1, 2});
+    lk__tf_integers(&s->graph, tf_name(node, "axes", axes), LK_SHAPE(2), (const int32_t[]){1, 2});
     lk__tf_begin(&s->graph, node->kind == LK_NODE_GLOBAL_MAX_POOL ? "Max" : "Mean", y, INPUTS(x, axes));
     lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
     lk__tf_type(&s->graph, "Tidx", LK__TF_INT32);
     lk__tf_end(&s->graph);
 }
 
-static void put_reshape(saved_model *s, const lk_node *node, const lk_node *input, const char *x, const char *y)
+static void tf_put_reshape(saved_model *s, const lk_node *node, const lk_node *input, const char *x, const char *y)
 {
     char first[NAME_BYTES], shape[NAME_BYTES], shaped[NAME_BYTES];
     int32_t dims[LK_MAX_DIMS] = {-1};
-    const char *plain = is_image(node) ? name_in(node, "shaped", shaped) : y;
+    const char *plain = is_image(node) ? tf_name(node, "shaped", shaped) : y;
     if (is_image(input)) {
-        put_transpose(s, name_in(node, "channels_first", first), x, false);
+        put_transpose(s, tf_name(node, "channels_first", first), x, false);
         x = first;
     }
     for (int i = 1; i < node->output.ndim; i++)
         dims[i] = (int32_t)node->output.dim[i];
-    lk__tf_integers(&s->graph, name_in(node, "shape", shape), LK_SHAPE(node->output.ndim), dims);
+    lk__tf_integers(&s->graph, tf_name(node, "shape", shape), LK_SHAPE(node->output.ndim), dims);
     lk__tf_begin(&s->graph, "Reshape", plain, INPUTS(x, shape));
     lk__tf_type(&s->graph, "T", LK__TF_FLOAT);
     lk__tf_type(&s->graph, "Tshape", LK__TF_INT32);
@@ -262,9 +255,10 @@ static void put_reshape(saved_model *s, const lk_node *node, const lk_node *inpu
         put_transpose(s, y, plain, true);
 }
 
-static void put_layer(saved_model *s, const lk_node *node, const char *x, const char *z, const char *y)
+static void tf_put_layer(saved_model *s, const lk_node *node, const char *x, const char *z, const char *y)
 {
     const lk_node *input = &s->network->graph.nodes[node->input[0]];
+    char padded[NAME_BYTES];
     switch (node->kind) {
     case LK_NODE_CONV2D:
         put_conv2d(s, node, x, y);
@@ -276,20 +270,20 @@ static void put_layer(saved_model *s, const lk_node *node, const char *x, const 
         put_batch_norm(s, node, x, y);
         break;
     case LK_NODE_ACTIVATION:
-        put_activation(s, node, x, y);
+        tf_put_activation(s, node, x, y);
         break;
     case LK_NODE_MAX_POOL:
-        put_max_pool(s, node, x, y);
+        tf_put_window(s, "MaxPool", node, put_padding(s, node, x, -INFINITY, padded), y);
         break;
     case LK_NODE_AVG_POOL:
         put_avg_pool(s, node, input, x, y);
         break;
     case LK_NODE_GLOBAL_MAX_POOL:
     case LK_NODE_GLOBAL_AVG_POOL:
-        put_global_pool(s, node, x, y);
+        tf_put_global_pool(s, node, x, y);
         break;
     case LK_NODE_RESHAPE:
-        put_reshape(s, node, input, x, y);
+        tf_put_reshape(s, node, input, x, y);
         break;
     default:
         put_node(s, "AddV2", y, INPUTS(x, z));
@@ -299,18 +293,18 @@ static void put_layer(saved_model *s, const lk_node *node, const char *x, const 
 
 /* --- the graph ---------------------------------------------------------------------------------------------------- */
 
-static const char *value_of(const saved_model *s, int node, char text[NAME_BYTES])
+static const char *tf_value_name(const saved_model *s, int node, char text[NAME_BYTES])
 {
     if (node == 0)
         return "images/channels_last";
     if (node == s->network->graph.n - 1)
         return "logits";
-    return name_in(&s->network->graph.nodes[node], "", text);
+    return tf_name(&s->network->graph.nodes[node], "", text);
 }
 
 static void put_images(saved_model *s)
 {
-    const lk__network *network = s->network;
+    const lk_network *network = s->network;
     const lk_model_input *in = &network->input;
     const char *images = network->mean ? "images/channels_last_raw" : "images/channels_last";
     lk__tf_input(&s->graph, "images", LK_SHAPE(-1, in->channels, in->height, in->width));
@@ -319,26 +313,26 @@ static void put_images(saved_model *s)
         return;
     lk__tf_floats(&s->graph, "images/mean", LK_SHAPE(in->channels), network->mean);
     lk__tf_floats(&s->graph, "images/divisor", LK_SHAPE(in->channels), network->divisor);
-    put_node(s, "Sub", "images/centred", INPUTS(images, "images/mean"));
-    put_node(s, "RealDiv", "images/channels_last", INPUTS("images/centred", "images/divisor"));
+    put_node(s, "Sub", "images/centered", INPUTS(images, "images/mean"));
+    put_node(s, "RealDiv", "images/channels_last", INPUTS("images/centered", "images/divisor"));
 }
 
-static void put_graph(saved_model *s)
+static void tf_put_graph(saved_model *s)
 {
     const lk_graph *graph = &s->network->graph;
     char x[NAME_BYTES], z[NAME_BYTES], y[NAME_BYTES];
     put_images(s);
     for (int i = 1; i < graph->n; i++) {
         const lk_node *node = &graph->nodes[i];
-        const char *second = node->input[1] < 0 ? NULL : value_of(s, node->input[1], z);
-        put_layer(s, node, value_of(s, node->input[0], x), second, value_of(s, i, y));
+        const char *second = node->input[1] < 0 ? NULL : tf_value_name(s, node->input[1], z);
+        tf_put_layer(s, node, tf_value_name(s, node->input[0], x), second, tf_value_name(s, i, y));
     }
     put_node(s, "Softmax", "probabilities", INPUTS("logits"));
 }
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-static lk_status write_folder(const char *folder, const lk__bytes *bytes)
+static lk_status write_folder(const char *folder, const lk_bytes *bytes)
 {
     char path[PATH_MAX];
     if (snprintf(path, sizeof path, "%s/saved_model.pb", folder) >= (int)sizeof path)
@@ -346,7 +340,7 @@ static lk_status write_folder(const char *folder, const lk__bytes *bytes)
     return lk__durable_write(path, bytes->data, bytes->size);
 }
 
-static lk_status check(const lk__network *network)
+static lk_status check_savedmodel(const lk_network *network)
 {
     const int64_t most = (INT32_MAX - (64 << 20)) / (int64_t)sizeof(float);
     if (network->elements > most)
@@ -363,25 +357,24 @@ static lk_status check(const lk__network *network)
     return LK_OK;
 }
 
-static lk_status write_savedmodel(const lk__network *network, const char *path, const lk_export_opts *opts)
+static lk_status write_savedmodel(const lk_network *network, const char *path, const lk_export_opts *opts)
 {
     (void)opts;
     saved_model s = {.network = network};
-    lk__export_file folder;
-    LK_TRY(check(network));
+    lk_export_file folder;
+    LK_TRY(check_savedmodel(network));
     LK_TRY(lk__export_begin_folder(path, &folder));
     size_t begin = lk__tf_open(&s.graph);
-    put_graph(&s);
+    tf_put_graph(&s);
     const lk_model_input *in = &network->input;
-    const lk__tf_value images = {"images", LK_SHAPE(-1, in->channels, in->height, in->width)},
-                       outputs[] = {{"logits", LK_SHAPE(-1, in->classes)},
-                                    {"probabilities", LK_SHAPE(-1, in->classes)}};
+    const lk_tf_value images = {"images", LK_SHAPE(-1, in->channels, in->height, in->width)},
+                      outputs[] = {{"logits", LK_SHAPE(-1, in->classes)}, {"probabilities", LK_SHAPE(-1, in->classes)}};
     lk__tf_close(&s.graph, begin, &images, outputs, 2);
     lk_status status = lk__bytes_status(&s.graph.bytes);
     if (status == LK_OK)
-        status = write_folder(folder.beside, &s.graph.bytes);
+        status = write_folder(folder.temporary, &s.graph.bytes);
     lk__bytes_free(&s.graph.bytes);
     return lk__export_end_folder(&folder, status);
 }
 
-const lk__export_writer lk__export_savedmodel = {.name = "savedmodel", .write = write_savedmodel};
+const lk_export_writer lk__export_savedmodel = {.name = "savedmodel", .write = write_savedmodel};

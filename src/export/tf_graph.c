@@ -1,13 +1,13 @@
 #include "export/tf_graph.h"
 
-#include "io/protobuf.h"
+#include "io/records/protobuf.h"
 
 #include <stdio.h>
 
-/* GRAPH_PRODUCER: the version of graphs of TensorFlow 2.3, which has all operators that are written here. */
+/* GRAPH_PRODUCER: the graph version of TensorFlow 2.3, which has all operators used here. */
 enum { SCHEMA_VERSION = 1, GRAPH_PRODUCER = 440 };
 
-/* Numbers of fields in saved_model.proto, meta_graph.proto, graph.proto, versions.proto, node_def.proto,
+/* Field numbers from saved_model.proto, meta_graph.proto, graph.proto, versions.proto, node_def.proto,
  * attr_value.proto, tensor.proto and tensor_shape.proto. */
 /* clang-format off */
 enum {
@@ -21,7 +21,7 @@ enum {
 };
 /* clang-format on */
 
-static void put_shape(lk__bytes *out, int field, lk_shape shape)
+static void put_shape(lk_bytes *out, int field, lk_shape shape)
 {
     size_t begin = lk__pb_begin(out, field);
     for (int i = 0; i < shape.ndim; i++) {
@@ -34,9 +34,9 @@ static void put_shape(lk__bytes *out, int field, lk_shape shape)
 
 /* --- nodes -------------------------------------------------------------------------------------------------------- */
 
-void lk__tf_begin(lk__tf_graph *graph, const char *op, const char *name, const char *const *inputs)
+void lk__tf_begin(lk_tf_graph *graph, const char *op, const char *name, const char *const *inputs)
 {
-    lk__bytes *out = &graph->bytes;
+    lk_bytes *out = &graph->bytes;
     graph->node = lk__pb_begin(out, GRAPH_NODE);
     lk__pb_string(out, NODE_NAME, name);
     lk__pb_string(out, NODE_OP, op);
@@ -44,17 +44,17 @@ void lk__tf_begin(lk__tf_graph *graph, const char *op, const char *name, const c
         lk__pb_string(out, NODE_INPUT, inputs[i]);
 }
 
-void lk__tf_end(lk__tf_graph *graph)
+void lk__tf_end(lk_tf_graph *graph)
 {
     lk__pb_end(&graph->bytes, graph->node);
 }
 
-/* An entry of the map of attributes, and in it the value. */
+/* Offsets of an entry in the map of attributes, and of the value inside it. */
 typedef struct attribute {
     size_t entry, value;
 } attribute;
 
-static attribute begin_attribute(lk__bytes *out, const char *name)
+static attribute begin_attribute(lk_bytes *out, const char *name)
 {
     attribute a = {.entry = lk__pb_begin(out, NODE_ATTRIBUTE)};
     lk__pb_string(out, ENTRY_KEY, name);
@@ -62,34 +62,34 @@ static attribute begin_attribute(lk__bytes *out, const char *name)
     return a;
 }
 
-static void end_attribute(lk__bytes *out, attribute a)
+static void end_attribute(lk_bytes *out, attribute a)
 {
     lk__pb_end(out, a.value);
     lk__pb_end(out, a.entry);
 }
 
-void lk__tf_type(lk__tf_graph *graph, const char *name, lk__tf_dtype value)
+void lk__tf_type(lk_tf_graph *graph, const char *name, lk_tf_dtype value)
 {
     attribute a = begin_attribute(&graph->bytes, name);
     lk__pb_varint(&graph->bytes, VALUE_TYPE, value);
     end_attribute(&graph->bytes, a);
 }
 
-void lk__tf_text(lk__tf_graph *graph, const char *name, const char *value)
+void lk__tf_text(lk_tf_graph *graph, const char *name, const char *value)
 {
     attribute a = begin_attribute(&graph->bytes, name);
     lk__pb_string(&graph->bytes, VALUE_TEXT, value);
     end_attribute(&graph->bytes, a);
 }
 
-void lk__tf_float(lk__tf_graph *graph, const char *name, float value)
+void lk__tf_float(lk_tf_graph *graph, const char *name, float value)
 {
     attribute a = begin_attribute(&graph->bytes, name);
     lk__pb_float(&graph->bytes, VALUE_FLOAT, value);
     end_attribute(&graph->bytes, a);
 }
 
-void lk__tf_window(lk__tf_graph *graph, const char *name, int64_t size)
+void lk__tf_window(lk_tf_graph *graph, const char *name, int64_t size)
 {
     attribute a = begin_attribute(&graph->bytes, name);
     size_t list = lk__pb_begin(&graph->bytes, VALUE_LIST);
@@ -98,7 +98,7 @@ void lk__tf_window(lk__tf_graph *graph, const char *name, int64_t size)
     end_attribute(&graph->bytes, a);
 }
 
-void lk__tf_input(lk__tf_graph *graph, const char *name, lk_shape shape)
+void lk__tf_input(lk_tf_graph *graph, const char *name, lk_shape shape)
 {
     lk__tf_begin(graph, "Placeholder", name, (const char *const[]){NULL});
     lk__tf_type(graph, "dtype", LK__TF_FLOAT);
@@ -108,15 +108,15 @@ void lk__tf_input(lk__tf_graph *graph, const char *name, lk_shape shape)
     lk__tf_end(graph);
 }
 
-/* A constant up to its contents, of `size` bytes, which follow; then end_constant. */
+/* Begins a constant. The caller appends its contents, `size` bytes, and calls end_constant. */
 typedef struct constant {
     attribute value;
     size_t tensor;
 } constant;
 
-static constant begin_constant(lk__tf_graph *graph, const char *name, lk_shape shape, lk__tf_dtype dtype, size_t size)
+static constant begin_constant(lk_tf_graph *graph, const char *name, lk_shape shape, lk_tf_dtype dtype, size_t size)
 {
-    lk__bytes *out = &graph->bytes;
+    lk_bytes *out = &graph->bytes;
     constant c;
     lk__tf_begin(graph, "Const", name, (const char *const[]){NULL});
     lk__tf_type(graph, "dtype", dtype);
@@ -128,14 +128,14 @@ static constant begin_constant(lk__tf_graph *graph, const char *name, lk_shape s
     return c;
 }
 
-static void end_constant(lk__tf_graph *graph, constant c)
+static void end_constant(lk_tf_graph *graph, constant c)
 {
     lk__pb_end(&graph->bytes, c.tensor);
     end_attribute(&graph->bytes, c.value);
     lk__tf_end(graph);
 }
 
-void lk__tf_floats(lk__tf_graph *graph, const char *name, lk_shape shape, const float *values)
+void lk__tf_floats(lk_tf_graph *graph, const char *name, lk_shape shape, const float *values)
 {
     size_t count = (size_t)lk_shape_count(shape);
     constant c = begin_constant(graph, name, shape, LK__TF_FLOAT, count * sizeof *values);
@@ -143,7 +143,7 @@ void lk__tf_floats(lk__tf_graph *graph, const char *name, lk_shape shape, const 
     end_constant(graph, c);
 }
 
-void lk__tf_integers(lk__tf_graph *graph, const char *name, lk_shape shape, const int32_t *values)
+void lk__tf_integers(lk_tf_graph *graph, const char *name, lk_shape shape, const int32_t *values)
 {
     size_t count = (size_t)lk_shape_count(shape);
     constant c = begin_constant(graph, name, shape, LK__TF_INT32, count * sizeof *values);
@@ -154,9 +154,9 @@ void lk__tf_integers(lk__tf_graph *graph, const char *name, lk_shape shape, cons
 
 /* --- around the graph --------------------------------------------------------------------------------------------- */
 
-size_t lk__tf_open(lk__tf_graph *graph)
+size_t lk__tf_open(lk_tf_graph *graph)
 {
-    lk__bytes *out = &graph->bytes;
+    lk_bytes *out = &graph->bytes;
     lk__pb_varint(out, SAVED_SCHEMA, SCHEMA_VERSION);
     size_t begin = lk__pb_begin(out, SAVED_META_GRAPH), info = lk__pb_begin(out, META_INFO);
     lk__pb_string(out, INFO_TAGS, "serve");
@@ -166,7 +166,7 @@ size_t lk__tf_open(lk__tf_graph *graph)
     return begin;
 }
 
-static void put_value(lk__bytes *out, int field, const lk__tf_value *value)
+static void put_signature_value(lk_bytes *out, int field, const lk_tf_value *value)
 {
     char tensor[256];
     size_t entry = lk__pb_begin(out, field);
@@ -180,9 +180,9 @@ static void put_value(lk__bytes *out, int field, const lk__tf_value *value)
     lk__pb_end(out, entry);
 }
 
-void lk__tf_close(lk__tf_graph *graph, size_t begin, const lk__tf_value *input, const lk__tf_value *outputs, int n)
+void lk__tf_close(lk_tf_graph *graph, size_t begin, const lk_tf_value *input, const lk_tf_value *outputs, int n)
 {
-    lk__bytes *out = &graph->bytes;
+    lk_bytes *out = &graph->bytes;
     size_t versions = lk__pb_begin(out, GRAPH_VERSIONS);
     lk__pb_varint(out, VERSIONS_PRODUCER, GRAPH_PRODUCER);
     lk__pb_end(out, versions);
@@ -190,9 +190,9 @@ void lk__tf_close(lk__tf_graph *graph, size_t begin, const lk__tf_value *input, 
     size_t entry = lk__pb_begin(out, META_SIGNATURE);
     lk__pb_string(out, ENTRY_KEY, "serving_default");
     size_t signature = lk__pb_begin(out, ENTRY_VALUE);
-    put_value(out, SIGNATURE_INPUTS, input);
+    put_signature_value(out, SIGNATURE_INPUTS, input);
     for (int i = 0; i < n; i++)
-        put_value(out, SIGNATURE_OUTPUTS, &outputs[i]);
+        put_signature_value(out, SIGNATURE_OUTPUTS, &outputs[i]);
     lk__pb_string(out, SIGNATURE_METHOD, "tensorflow/serving/predict");
     lk__pb_end(out, signature);
     lk__pb_end(out, entry);

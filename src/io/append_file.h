@@ -1,6 +1,5 @@
-/* Files that only ever hold whole records, and files that are replaced as a whole. */
-#ifndef LK_IO_APPEND_FILE_H
-#define LK_IO_APPEND_FILE_H
+/* Files that grow by whole records, and files that are replaced as a whole. */
+#pragma once
 
 #include "lockstep/status.h"
 
@@ -8,41 +7,41 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct lk__append_file {
-    int fd; /* also for reading */
+typedef struct lk_append_file {
+    int fd; /* opened for writing, and for reading where permissions allow it */
     char *path;
     int64_t whole;             /* bytes of whole records */
-    bool torn;                 /* bytes of a failed record lie behind them */
-    bool regular;              /* a file that can be cut; not a terminal or a pipe */
-    struct XXH3_state_s *hash; /* of the first `hashed` bytes; NULL: of none */
+    bool torn;                 /* part of a failed record follows the whole ones */
+    bool regular;              /* a file that can be truncated; not a terminal or a pipe */
+    struct XXH3_state_s *hash; /* of the first `hashed` bytes; NULL: nothing is hashed yet */
     int64_t hashed;
-} lk__append_file;
+} lk_append_file;
 
-/* flags: O_EXCL, O_TRUNC or 0. Errors: LK_ERR_IO (with O_EXCL errno is EEXIST where there is a file), LK_ERR_MEMORY. */
-lk_status lk__append_open(lk__append_file *file, const char *path, int flags);
-void lk__append_close(lk__append_file *file);
+/* flags: O_EXCL, O_TRUNC or 0. Errors: LK_ERR_IO (errno is set: EEXIST if O_EXCL finds a file), LK_ERR_MEMORY. */
+lk_status lk__append_open(lk_append_file *file, const char *path, int flags);
+void lk__append_close(lk_append_file *file);
 
-/* Adds all of a record, or none of it. */
-lk_status lk__append(lk__append_file *file, const void *data, size_t size);
+/* Appends a record. On failure none of it stays in the file. */
+lk_status lk__append(lk_append_file *file, const void *data, size_t size);
 
-/* Takes out what lies behind the first `size` bytes. */
-lk_status lk__append_cut(lk__append_file *file, int64_t size);
+/* Truncates the file to `size` bytes, which must be whole records. */
+lk_status lk__append_cut(lk_append_file *file, int64_t size);
 
-/* What a file holds, so that it is known again, wherever it lies then. */
-typedef struct lk__file_mark {
-    int64_t bytes; /* -1: of a file that cannot be read */
-    uint64_t hash; /* XXH3-64 of them */
-} lk__file_mark;
+/* Identifies a file by its contents, so that it can be recognized after it was moved or appended to. */
+typedef struct lk_file_mark {
+    int64_t bytes; /* -1: the file cannot be read */
+    uint64_t hash; /* XXH3-64 of these bytes */
+} lk_file_mark;
 
-/* Of the whole records so far. Reads what has come since the mark before. */
-lk__file_mark lk__append_mark(lk__append_file *file);
+/* Marks the whole records so far. Reads only what was appended since the previous mark. */
+lk_file_mark lk__append_mark(lk_append_file *file);
 
-/* Whether the file begins with what was marked. */
-bool lk__file_has_mark(const char *path, lk__file_mark mark);
+/* Returns whether the file begins with the marked bytes. */
+bool lk__file_has_mark(const char *path, lk_file_mark mark);
 
-lk_status lk__append_sync(lk__append_file *file);
+/* Flushes the records to disk. Errors: LK_ERR_IO. */
+lk_status lk__append_sync(lk_append_file *file);
 
-/* Writes a file beside `path` and renames it into place. */
+/* Writes a temporary file next to `path` and renames it to `path`, so that readers see the old or the new contents.
+ * Does not flush to disk; see lk__durable_write. Errors: LK_ERR_IO, LK_ERR_ARGUMENT (the path is too long). */
 lk_status lk__replace_file(const char *path, const void *data, size_t size);
-
-#endif

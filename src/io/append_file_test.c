@@ -4,18 +4,18 @@
 
 #include <fcntl.h>
 
-static void put(lk__append_file *file, const char *text)
+static void put(lk_append_file *file, const char *text)
 {
     assert_int_equal(lk__append(file, text, strlen(text)), LK_OK);
 }
 
-/* A mark is that of the bytes as they are, whatever marks and cuts came before. */
-static void expect_mark(lk__append_file *file, int64_t bytes)
+/* A mark depends only on the bytes in the file, not on earlier marks and cuts. */
+static void expect_mark(lk_append_file *file, int64_t bytes)
 {
-    lk__append_file fresh;
-    lk__file_mark mark = lk__append_mark(file);
+    lk_append_file fresh;
+    lk_file_mark mark = lk__append_mark(file);
     assert_int_equal(lk__append_open(&fresh, file->path, 0), LK_OK);
-    lk__file_mark whole = lk__append_mark(&fresh);
+    lk_file_mark whole = lk__append_mark(&fresh);
     lk__append_close(&fresh);
     assert_int_equal(mark.bytes, bytes);
     assert_int_equal(mark.bytes, whole.bytes);
@@ -26,13 +26,13 @@ static void expect_mark(lk__append_file *file, int64_t bytes)
 static void marks_follow_a_file_that_grows_and_is_cut(void **state)
 {
     (void)state;
-    lk__append_file file;
+    lk_append_file file;
     assert_int_equal(lk__append_open(&file, in_dir("a.csv"), O_TRUNC), LK_OK);
     expect_mark(&file, 0);
     put(&file, "one\n");
     expect_mark(&file, 4);
-    lk__file_mark one = lk__append_mark(&file);
-    for (int line = 0; line < 20000; line++) /* more than is read at once */
+    lk_file_mark one = lk__append_mark(&file);
+    for (int line = 0; line < 20000; line++) /* more than one read returns */
         put(&file, "two, three, four\n");
     expect_mark(&file, 4 + 20000 * 17);
     assert_int_equal(lk__append_cut(&file, 4), LK_OK);
@@ -47,11 +47,11 @@ static void marks_follow_a_file_that_grows_and_is_cut(void **state)
     lk__append_close(&file);
 }
 
-/* Bytes that are gone have no mark, and are not missed once there are others. */
+/* Bytes that were cut outside have no mark; once others have been appended the mark works again. */
 static void a_file_that_was_emptied_has_no_mark(void **state)
 {
     (void)state;
-    lk__append_file file;
+    lk_append_file file;
     assert_int_equal(lk__append_open(&file, in_dir("b.csv"), O_TRUNC), LK_OK);
     put(&file, "one\n");
     assert_int_equal(truncate(file.path, 0), 0);

@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "core/decimal.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 
 enum { FIRST_CAPACITY = 256, REPLACEMENT = 0xFFFD };
 
-static bool reserve(lk__bytes *bytes, size_t more)
+static bool bytes_reserve(lk_bytes *bytes, size_t more)
 {
     if (bytes->failed)
         return false;
@@ -32,25 +33,25 @@ static bool reserve(lk__bytes *bytes, size_t more)
     return true;
 }
 
-void lk__bytes_put(lk__bytes *bytes, const void *data, size_t size)
+void lk__bytes_put(lk_bytes *bytes, const void *data, size_t size)
 {
-    if (size == 0 || !reserve(bytes, size))
+    if (size == 0 || !bytes_reserve(bytes, size))
         return;
     memcpy(bytes->data + bytes->size, data, size);
     bytes->size += size;
 }
 
-void lk__bytes_char(lk__bytes *bytes, char character)
+void lk__bytes_char(lk_bytes *bytes, char character)
 {
     lk__bytes_put(bytes, &character, 1);
 }
 
-void lk__bytes_text(lk__bytes *bytes, const char *text)
+void lk__bytes_text(lk_bytes *bytes, const char *text)
 {
     lk__bytes_put(bytes, text, strlen(text));
 }
 
-void lk__bytes_format(lk__bytes *bytes, const char *format, ...)
+void lk__bytes_format(lk_bytes *bytes, const char *format, ...)
 {
     char text[256];
     va_list arguments;
@@ -73,14 +74,14 @@ void lk__fixed_text(double value, int decimals, char text[LK__FIXED_TEXT])
         snprintf(text, LK__FIXED_TEXT, "%s%lld.%0*lld", sign, scaled / unit, decimals, scaled % unit);
 }
 
-void lk__bytes_fixed(lk__bytes *bytes, double value, int decimals)
+void lk__bytes_fixed(lk_bytes *bytes, double value, int decimals)
 {
     char text[LK__FIXED_TEXT];
     lk__fixed_text(value, decimals, text);
     lk__bytes_text(bytes, text);
 }
 
-void lk__bytes_real(lk__bytes *bytes, double value)
+void lk__bytes_real(lk_bytes *bytes, double value)
 {
     char text[LK_DECIMAL_SIZE];
     double size = fabs(value);
@@ -90,10 +91,10 @@ void lk__bytes_real(lk__bytes *bytes, double value)
         lk__decimal_positional(value, LK_F64, 1, -1, text);
     lk__bytes_text(bytes, text);
     if (text[strlen(text) - 1] == '.')
-        lk__bytes_char(bytes, '0'); /* which JSON asks for */
+        lk__bytes_char(bytes, '0'); /* JSON requires a digit after the point */
 }
 
-void lk__bytes_utf8(lk__bytes *bytes, uint32_t c)
+void lk__bytes_utf8(lk_bytes *bytes, uint32_t c)
 {
     if (c < 0x80) {
         lk__bytes_char(bytes, (char)c);
@@ -112,24 +113,37 @@ void lk__bytes_utf8(lk__bytes *bytes, uint32_t c)
     }
 }
 
-lk_status lk__bytes_status(const lk__bytes *bytes)
+int lk__bytes_read_file(lk_bytes *bytes, const char *path, size_t most)
 {
-    return bytes->failed ? LK_ERR_MEMORY : LK_OK; /* the message is lk__realloc's */
+    char piece[1 << 14];
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return errno;
+    for (size_t n; bytes->size <= most && !bytes->failed && (n = fread(piece, 1, sizeof piece, file)) > 0;)
+        lk__bytes_put(bytes, piece, n);
+    int error = ferror(file) ? errno : 0;
+    fclose(file);
+    return error;
 }
 
-void lk__bytes_clear(lk__bytes *bytes)
+lk_status lk__bytes_status(const lk_bytes *bytes)
+{
+    return bytes->failed ? LK_ERR_MEMORY : LK_OK; /* lk__realloc has set the message */
+}
+
+void lk__bytes_clear(lk_bytes *bytes)
 {
     bytes->size = 0;
     bytes->failed = false;
 }
 
-void lk__bytes_free(lk__bytes *bytes)
+void lk__bytes_free(lk_bytes *bytes)
 {
     lk__free(bytes->data);
-    *bytes = (lk__bytes){0};
+    *bytes = (lk_bytes){0};
 }
 
-/* Overlong forms, surrogates and what lies beyond U+10FFFF are not UTF-8 (RFC 3629). */
+/* UTF-8 excludes overlong forms, surrogates and code points beyond U+10FFFF (RFC 3629). */
 static bool is_scalar(uint32_t c, int length)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -154,7 +168,7 @@ uint32_t lk__utf8_next(const char **text)
     return c;
 }
 
-void lk__bytes_clean(lk__bytes *bytes, const char *text)
+void lk__bytes_clean(lk_bytes *bytes, const char *text)
 {
     for (uint32_t c; (c = lk__utf8_next(&text));)
         lk__bytes_utf8(bytes, c);

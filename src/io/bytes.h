@@ -1,7 +1,6 @@
-/* A growing run of bytes. A failed allocation is kept and makes later additions do nothing, so that whoever writes a
- * format asks once, at the end. Zeroed is empty. */
-#ifndef LK_IO_BYTES_H
-#define LK_IO_BYTES_H
+/* A growing byte buffer. After a failed allocation it ignores later additions and remembers the failure, so that a
+ * writer checks lk__bytes_status once, at the end. A zeroed lk_bytes is empty. */
+#pragma once
 
 #include "lockstep/status.h"
 
@@ -9,43 +8,45 @@
 #include <stddef.h>
 #include <stdint.h>
 
-typedef struct lk__bytes {
+typedef struct lk_bytes {
     unsigned char *data;
     size_t size, capacity;
     bool failed;
-} lk__bytes;
+} lk_bytes;
 
-void lk__bytes_put(lk__bytes *bytes, const void *data, size_t size);
-void lk__bytes_char(lk__bytes *bytes, char character);
-void lk__bytes_text(lk__bytes *bytes, const char *text);
+void lk__bytes_put(lk_bytes *bytes, const void *data, size_t size);
+void lk__bytes_char(lk_bytes *bytes, char character);
+void lk__bytes_text(lk_bytes *bytes, const char *text);
 
-/* At most 255 bytes a call. Not for floating-point numbers: their point depends on the locale. */
-void lk__bytes_format(lk__bytes *bytes, const char *format, ...) LK_PRINTF(2, 3);
+/* Appends at most 255 bytes a call. Not for floating-point numbers: printf's decimal point depends on the locale. */
+void lk__bytes_format(lk_bytes *bytes, const char *format, ...) LK_PRINTF(2, 3);
 
 /* "12.5": exactly `decimals` digits after the point, 0 … 9, in any locale. |value| < 9e18 / 10^decimals. */
 enum { LK__FIXED_TEXT = 24 };
 void lk__fixed_text(double value, int decimals, char text[LK__FIXED_TEXT]);
-void lk__bytes_fixed(lk__bytes *bytes, double value, int decimals);
+void lk__bytes_fixed(lk_bytes *bytes, double value, int decimals);
 
-/* "0.1", "2.0", "1e-05": the fewest digits that read back to the same double, which is finite, in any locale. */
-void lk__bytes_real(lk__bytes *bytes, double value);
+/* "0.1", "2.0", "1e-05": the fewest digits that read back as the same double, in any locale. `value` must be finite. */
+void lk__bytes_real(lk_bytes *bytes, double value);
 
-void lk__bytes_utf8(lk__bytes *bytes, uint32_t code_point);
+void lk__bytes_utf8(lk_bytes *bytes, uint32_t code_point);
 
-/* Text in UTF-8, with U+FFFD for each byte that is not. */
-void lk__bytes_clean(lk__bytes *bytes, const char *text);
+/* Appends a file's contents; stops once the buffer holds more than `most` bytes. Returns 0 or an errno. A failed
+ * allocation shows in lk__bytes_status alone. */
+int lk__bytes_read_file(lk_bytes *bytes, const char *path, size_t most);
 
-/* LK_ERR_MEMORY where an addition failed. */
-lk_status lk__bytes_status(const lk__bytes *bytes);
+/* Appends text as valid UTF-8: every byte that is not UTF-8 becomes U+FFFD. */
+void lk__bytes_clean(lk_bytes *bytes, const char *text);
 
-/* Empty again, with its memory kept. */
-void lk__bytes_clear(lk__bytes *bytes);
-void lk__bytes_free(lk__bytes *bytes);
+/* LK_ERR_MEMORY if an addition failed; its message was set then. */
+lk_status lk__bytes_status(const lk_bytes *bytes);
 
-/* The code point at *text, which moves on behind it; 0 at the end. What is not UTF-8 gives U+FFFD, byte by byte. */
+/* Empties the buffer, clears its failure and keeps its memory. */
+void lk__bytes_clear(lk_bytes *bytes);
+void lk__bytes_free(lk_bytes *bytes);
+
+/* Returns the code point at *text and advances *text past it; 0 at the end. A byte that is not UTF-8 gives U+FFFD. */
 uint32_t lk__utf8_next(const char **text);
 
-/* Code points. */
+/* The number of code points. */
 int lk__utf8_length(const char *text);
-
-#endif

@@ -35,7 +35,7 @@ static void utf8_goes_through_code_points(void **state)
 {
     (void)state;
     const uint32_t points[] = {'a', 0x7F, 0x80, 0x7FF, 0x800, 0xFFFF, 0x10000, 0x10FFFF, 0xD7FF, 0xE000};
-    lk__bytes bytes = {0};
+    lk_bytes bytes = {0};
     for (size_t i = 0; i < sizeof points / sizeof *points; i++)
         lk__bytes_utf8(&bytes, points[i]);
     lk__bytes_char(&bytes, '\0');
@@ -50,7 +50,7 @@ static void utf8_goes_through_code_points(void **state)
 static void what_is_not_utf8_is_replaced(void **state)
 {
     (void)state;
-    /* A lone continuation, an overlong slash, a surrogate, beyond U+10FFFF, a text cut inside a character. */
+    /* A lone continuation byte, an overlong slash, a surrogate, a code point beyond U+10FFFF, a cut character. */
     const char *const texts[] = {"\x80", "\xC0\xAF", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\xE2\x82", "\xFF"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         const char *text = texts[i];
@@ -62,7 +62,7 @@ static void what_is_not_utf8_is_replaced(void **state)
 static void a_failed_allocation_is_kept(void **state)
 {
     (void)state;
-    lk__bytes bytes = {0};
+    lk_bytes bytes = {0};
     lk__bytes_text(&bytes, "kept");
     lk__mem_fail_at(0);
     for (int i = 0; i < 100; i++)

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "lockstep/record.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -18,31 +19,31 @@
 
 enum { SLOW_PIECE = 1 << 16, PIECE = 1 << 22, EARLY = 1 << 20 };
 
-/* Milliseconds. */
-static long slowness(void)
+/* The milliseconds of $LOCKSTEP_CHECKPOINT_SLOW; 0: none. */
+static long durable_slowness(void)
 {
     const char *text = getenv("LOCKSTEP_CHECKPOINT_SLOW");
     long value = text ? strtol(text, NULL, 10) : 0;
     return value > 0 && value <= 60000 ? value : 0;
 }
 
-static void dawdle(void)
+static void durable_delay(void)
 {
-    long ms = slowness();
+    long ms = durable_slowness();
     if (ms > 0)
         nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
 }
 
-static lk_status refuse(const char *path, const char *what, int error)
+static lk_status durable_fail(const char *path, const char *what, int error)
 {
     LK_FAIL(LK_ERR_IO, "%s: cannot be %s: %s", path, what, strerror(error));
 }
 
 /* --- a file ------------------------------------------------------------------------------------------------------- */
 
-lk_status lk__durable_open(lk__durable_file *file, const char *path)
+lk_status lk__durable_open(lk_durable_file *file, const char *path)
 {
-    *file = (lk__durable_file){.fd = -1};
+    *file = (lk_durable_file){.fd = -1};
     file->path = lk__strdup(path);
     if (!file->path)
         return LK_ERR_MEMORY;
@@ -58,10 +59,10 @@ lk_status lk__durable_open(lk__durable_file *file, const char *path)
         return LK_OK;
     int error = errno;
     lk__durable_abandon(file);
-    return refuse(path, "written", error);
+    return durable_fail(path, "written", error);
 }
 
-void lk__durable_abandon(lk__durable_file *file)
+void lk__durable_abandon(lk_durable_file *file)
 {
     if (!file->path)
         return;
@@ -69,13 +70,13 @@ void lk__durable_abandon(lk__durable_file *file)
         close(file->fd);
     XXH3_freeState(file->hash);
     lk__free(file->path);
-    *file = (lk__durable_file){.fd = -1};
+    *file = (lk_durable_file){.fd = -1};
 }
 
-/* 0, or errno. */
-static int write_all(int fd, const unsigned char *data, size_t bytes)
+/* Returns 0 or an errno. */
+static int durable_write_pieces(int fd, const unsigned char *data, size_t bytes)
 {
-    size_t piece = slowness() > 0 ? SLOW_PIECE : PIECE;
+    size_t piece = durable_slowness() > 0 ? SLOW_PIECE : PIECE;
     while (bytes > 0) {
         ssize_t written = write(fd, data, bytes < piece ? bytes : piece);
         if (written < 0 && errno == EINTR)
@@ -85,61 +86,112 @@ static int write_all(int fd, const unsigned char *data, size_t bytes)
         data += written;
         bytes -= (size_t)written;
         if (written >= EARLY)
-            sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); /* the disk begins; who waits for it is fsync */
-        dawdle();
+            sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); /* starts writing to disk; fsync waits for it later */
+        durable_delay();
     }
     return 0;
 }
 
-lk_status lk__durable_put(lk__durable_file *file, const void *data, size_t bytes)
+lk_status lk__durable_put(lk_durable_file *file, const void *data, size_t bytes)
 {
     XXH3_64bits_update(file->hash, data, bytes);
-    int error = write_all(file->fd, data, bytes);
+    int error = durable_write_pieces(file->fd, data, bytes);
     if (error)
-        return refuse(file->path, "written", error);
+        return durable_fail(file->path, "written", error);
     file->bytes += (int64_t)bytes;
     return LK_OK;
 }
 
-lk_status lk__durable_finish(lk__durable_file *file, uint64_t *hash)
+lk_status lk__durable_finish(lk_durable_file *file, uint64_t *hash)
 {
     int error = 0;
-    dawdle();
+    durable_delay();
     if (fsync(file->fd) != 0)
         error = errno;
     if (close(file->fd) != 0 && !error)
         error = errno;
     file->fd = -1;
     *hash = XXH3_64bits_digest(file->hash);
-    lk_status status = error ? refuse(file->path, "brought to disk", error) : LK_OK;
+    lk_status status = error ? durable_fail(file->path, "brought to disk", error) : LK_OK;
     lk__durable_abandon(file);
+    return status;
+}
+
+lk_status lk__durable_create(const char *path, const void *data, size_t bytes, uint64_t *hash)
+{
+    lk_durable_file file;
+    LK_TRY(lk__durable_open(&file, path));
+    lk_status status = lk__durable_put(&file, data, bytes);
+    if (status == LK_OK)
+        status = lk__durable_finish(&file, hash);
+    lk__durable_abandon(&file);
     return status;
 }
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
-/* File systems that cannot do that go without. */
-lk_status lk__sync_folder(const char *folder)
+/* Returns 0 or an errno; 0 if the file system cannot flush a folder. */
+static int sync_folder(const char *folder)
 {
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     int error = fd < 0 || fsync(fd) != 0 ? errno : 0;
     bool cannot = fd >= 0 && (error == EINVAL || error == EOPNOTSUPP);
     if (fd >= 0)
         close(fd);
-    return error && !cannot ? refuse(folder, "brought to disk", error) : LK_OK;
+    return cannot ? 0 : error;
 }
 
-static lk_status sync_folder_of(const char *path)
+lk_status lk__sync_folder(const char *folder)
 {
-    char folder[PATH_MAX];
+    int error = sync_folder(folder);
+    return error ? durable_fail(folder, "brought to disk", error) : LK_OK;
+}
+
+static void parent_of(const char *path, char parent[PATH_MAX])
+{
     const char *slash = strrchr(path, '/');
-    snprintf(folder, sizeof folder, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
-    return lk__sync_folder(folder);
+    snprintf(parent, PATH_MAX, "%.*s", slash ? (int)(slash - path) + 1 : 1, slash ? path : ".");
 }
 
-lk_status lk__durable_beside(const char *path, char beside[PATH_MAX])
+static lk_status sync_parent(const char *path)
 {
-    if (snprintf(beside, PATH_MAX, "%s.tmp", path) >= PATH_MAX)
+    char parent[PATH_MAX];
+    parent_of(path, parent);
+    return lk__sync_folder(parent);
+}
+
+/* A new directory survives a power cut only once its parent is on disk, so that is flushed too. */
+lk_status lk_make_directory(const char *path)
+{
+    char part[PATH_MAX];
+    if (!path || !*path)
+        LK_FAIL(LK_ERR_ARGUMENT, "a directory without a name cannot be made");
+    if (snprintf(part, sizeof part, "%s", path) >= (int)sizeof part)
+        LK_FAIL(LK_ERR_ARGUMENT, "the directory's path has more than %d bytes: %.60s…", PATH_MAX - 1, path);
+    for (char *slash = strchr(part + 1, '/');; slash = strchr(slash + 1, '/')) {
+        if (slash)
+            *slash = '\0';
+        struct stat status;
+        if (mkdir(part, 0777) != 0) {
+            int error = errno;
+            if (stat(part, &status) != 0)
+                LK_FAIL(LK_ERR_IO, "the directory %s cannot be made: %s", part, strerror(error));
+            if (!S_ISDIR(status.st_mode))
+                LK_FAIL(LK_ERR_IO, "the directory %s cannot be made: there is a file of that name", part);
+        } else {
+            char parent[PATH_MAX];
+            parent_of(part, parent);
+            sync_folder(parent); /* a failure is ignored */
+        }
+        if (!slash)
+            return LK_OK;
+        *slash = '/';
+    }
+}
+
+lk_status lk__durable_temporary(const char *path, char temporary[PATH_MAX])
+{
+    if (snprintf(temporary, PATH_MAX, "%s.tmp", path) >= PATH_MAX)
         LK_FAIL(LK_ERR_ARGUMENT, "%.60s…: the path is too long", path);
     return LK_OK;
 }
@@ -147,27 +199,21 @@ lk_status lk__durable_beside(const char *path, char beside[PATH_MAX])
 lk_status lk__durable_rename(const char *from, const char *to, lk_status status)
 {
     if (status == LK_OK && rename(from, to) != 0)
-        status = refuse(to, "written", errno);
+        status = durable_fail(to, "written", errno);
     if (status != LK_OK) {
         unlink(from);
         return status;
     }
-    dawdle();
-    return sync_folder_of(to);
+    durable_delay();
+    return sync_parent(to);
 }
 
 lk_status lk__durable_write(const char *path, const void *data, size_t bytes)
 {
-    char beside[PATH_MAX];
-    lk__durable_file file;
+    char temporary[PATH_MAX];
     uint64_t hash;
-    LK_TRY(lk__durable_beside(path, beside));
-    LK_TRY(lk__durable_open(&file, beside));
-    lk_status status = lk__durable_put(&file, data, bytes);
-    if (status == LK_OK)
-        status = lk__durable_finish(&file, &hash);
-    lk__durable_abandon(&file);
-    return lk__durable_rename(beside, path, status);
+    LK_TRY(lk__durable_temporary(path, temporary));
+    return lk__durable_rename(temporary, path, lk__durable_create(temporary, data, bytes, &hash));
 }
 
 /* "DIR/NAME" becomes "DIR/.replaced-NAME". */
@@ -179,53 +225,54 @@ static lk_status replaced_path(const char *path, char replaced[PATH_MAX])
     return LK_OK;
 }
 
-/* Where file systems know no exchange, as NFS: the old one is found, under one of its names, whenever this stops. */
+/* For file systems without an atomic exchange, such as NFS. Whenever this is interrupted, the old folder still exists
+ * under `to` or under its LK_REPLACED name. */
 static lk_status exchange_by_renaming(const char *from, const char *to)
 {
     enum { TRIES = 100 };
-    char aside[PATH_MAX];
-    LK_TRY(replaced_path(to, aside));
+    char replaced[PATH_MAX];
+    LK_TRY(replaced_path(to, replaced));
     for (int tries = 1;; tries++) {
-        if (rename(to, aside) != 0)
-            return refuse(to, "replaced", errno);
-        dawdle();
+        if (rename(to, replaced) != 0)
+            return durable_fail(to, "replaced", errno);
+        durable_delay();
         if (rename(from, to) == 0)
             break;
         int error = errno;
-        bool is_back = error == ENOTEMPTY || error == EEXIST; /* lk__durable_take_back, of another program */
+        bool is_back = error == ENOTEMPTY || error == EEXIST; /* another program has called lk__durable_restore */
         if (!is_back || tries == TRIES) {
-            rename(aside, to);
-            return refuse(to, "replaced", error);
+            rename(replaced, to);
+            return durable_fail(to, "replaced", error);
         }
     }
-    dawdle();
-    return rename(aside, from) == 0 ? LK_OK : refuse(aside, "renamed", errno);
+    durable_delay();
+    return rename(replaced, from) == 0 ? LK_OK : durable_fail(replaced, "renamed", errno);
 }
 
-static lk_status exchange(const char *from, const char *to)
+static lk_status exchange_folders(const char *from, const char *to)
 {
     if (renameat2(AT_FDCWD, from, AT_FDCWD, to, RENAME_EXCHANGE) == 0)
         return LK_OK;
     bool cannot = errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP;
-    return cannot ? exchange_by_renaming(from, to) : refuse(to, "replaced", errno);
+    return cannot ? exchange_by_renaming(from, to) : durable_fail(to, "replaced", errno);
 }
 
-lk_status lk__durable_rename_folder(const char *from, const char *to, int *swapped)
+lk_status lk__durable_rename_folder(const char *from, const char *to, bool *swapped)
 {
-    *swapped = 0;
+    *swapped = false;
     LK_TRY(lk__sync_folder(from));
-    dawdle();
+    durable_delay();
     if (rename(from, to) != 0) {
         if (errno != ENOTEMPTY && errno != EEXIST)
-            return refuse(to, "written", errno);
-        LK_TRY(exchange(from, to));
-        *swapped = 1;
+            return durable_fail(to, "written", errno);
+        LK_TRY(exchange_folders(from, to));
+        *swapped = true;
     }
-    dawdle();
-    return sync_folder_of(to);
+    durable_delay();
+    return sync_parent(to);
 }
 
-void lk__durable_take_back(const char *path)
+void lk__durable_restore(const char *path)
 {
     char replaced[PATH_MAX];
     if (access(path, F_OK) == 0)
@@ -236,7 +283,7 @@ void lk__durable_take_back(const char *path)
         lk_error_clear();
 }
 
-static bool is_itself(const char *name)
+static bool is_dot_entry(const char *name)
 {
     return strcmp(name, ".") == 0 || strcmp(name, "..") == 0;
 }
@@ -248,9 +295,9 @@ lk_status lk__check_removable(const char *folder)
     bool found = false;
     DIR *entries = opendir(folder);
     if (!entries)
-        return errno == ENOENT ? LK_OK : refuse(folder, "removed", errno);
+        return errno == ENOENT ? LK_OK : durable_fail(folder, "removed", errno);
     for (struct dirent *entry; !found && (entry = readdir(entries));)
-        found = !is_itself(entry->d_name) &&
+        found = !is_dot_entry(entry->d_name) &&
                 snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) < (int)sizeof path &&
                 lstat(path, &about) == 0 && S_ISDIR(about.st_mode);
     closedir(entries);
@@ -259,30 +306,25 @@ lk_status lk__check_removable(const char *folder)
     return LK_OK;
 }
 
-static bool is_link(const char *path)
-{
-    struct stat about;
-    return lstat(path, &about) == 0 && S_ISLNK(about.st_mode);
-}
-
 lk_status lk__remove_folder(const char *folder)
 {
     char path[PATH_MAX];
-    if (is_link(folder))
-        return unlink(folder) == 0 || errno == ENOENT ? LK_OK : refuse(folder, "removed", errno);
+    struct stat about;
+    if (lstat(folder, &about) == 0 && S_ISLNK(about.st_mode))
+        return unlink(folder) == 0 || errno == ENOENT ? LK_OK : durable_fail(folder, "removed", errno);
     LK_TRY(lk__check_removable(folder));
     DIR *entries = opendir(folder);
     if (!entries)
-        return errno == ENOENT ? LK_OK : refuse(folder, "removed", errno);
+        return errno == ENOENT ? LK_OK : durable_fail(folder, "removed", errno);
     int error = 0;
     for (struct dirent *entry; (entry = readdir(entries));) {
-        if (is_itself(entry->d_name))
+        if (is_dot_entry(entry->d_name))
             continue;
         if (snprintf(path, sizeof path, "%s/%s", folder, entry->d_name) >= (int)sizeof path || unlink(path) != 0)
             error = errno;
     }
     closedir(entries);
     if (rmdir(folder) != 0 && errno != ENOENT)
-        return refuse(folder, "removed", error ? error : errno);
+        return durable_fail(folder, "removed", error ? error : errno);
     return LK_OK;
 }

@@ -1,62 +1,66 @@
-/* Files that are on disk, whole, when they have their names: written beside their place, brought to disk, renamed, and
- * the folder brought to disk too, since a new name is there only once its folder is.
+/* Files that survive a crash: under its final name a file is always complete and on disk. It is written under a
+ * temporary name, flushed with fsync and renamed, and then its folder is flushed too, because a rename lasts only once
+ * the folder is on disk.
  *
- * For tests of programs that are killed while they write, $LOCKSTEP_CHECKPOINT_SLOW is a number of milliseconds that
- * each piece of 64 KiB, and each of these steps, takes longer. */
-#ifndef LK_IO_DURABLE_H
-#define LK_IO_DURABLE_H
+ * Tests that kill a program while it writes set $LOCKSTEP_CHECKPOINT_SLOW: every 64 KiB, and each of these steps, then
+ * takes this number of milliseconds longer. */
+#pragma once
 
 #include "lockstep/status.h"
 
 #include <limits.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* A file that is being written; zeroed is closed. */
-typedef struct lk__durable_file {
+/* A file that is being written. A zeroed one is closed. */
+typedef struct lk_durable_file {
     int fd;
     char *path;
     int64_t bytes;
     void *hash; /* XXH3_state_t */
-} lk__durable_file;
+} lk_durable_file;
 
-/* A new file, or one that is emptied. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
-lk_status lk__durable_open(lk__durable_file *file, const char *path);
-lk_status lk__durable_put(lk__durable_file *file, const void *data, size_t bytes);
+/* Creates the file, or truncates it. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
+lk_status lk__durable_open(lk_durable_file *file, const char *path);
+lk_status lk__durable_put(lk_durable_file *file, const void *data, size_t bytes);
 
-/* Brings it to disk and closes it; *hash: XXH3-64 of all its bytes. */
-lk_status lk__durable_finish(lk__durable_file *file, uint64_t *hash);
+/* Flushes the file to disk and closes it. *hash: XXH3-64 of all its bytes. Errors: LK_ERR_IO. */
+lk_status lk__durable_finish(lk_durable_file *file, uint64_t *hash);
 
-/* Closes it as it is; nothing where it is closed. */
-void lk__durable_abandon(lk__durable_file *file);
+/* Writes a whole file under its own name, which is not replaced atomically: open, put, finish. */
+lk_status lk__durable_create(const char *path, const void *data, size_t bytes, uint64_t *hash);
 
-/* Brings to disk which names a folder has. */
+/* Closes the file as it is. Does nothing if it is closed. */
+void lk__durable_abandon(lk_durable_file *file);
+
+/* Flushes a folder's list of names to disk, unless the file system cannot do that. Errors: LK_ERR_IO. */
 lk_status lk__sync_folder(const char *folder);
 
-/* Where what is to be `path` is written until it is whole. Errors: LK_ERR_ARGUMENT (too long a path). */
-lk_status lk__durable_beside(const char *path, char beside[PATH_MAX]);
+/* The temporary name, "PATH.tmp", of a file until it is complete. Errors: LK_ERR_ARGUMENT (the path is too long). */
+lk_status lk__durable_temporary(const char *path, char temporary[PATH_MAX]);
 
-/* Of a file that is closed and on disk: status LK_OK gives it the name `to`, and brings that to disk; any other removes
- * it and is given back. Errors: LK_ERR_IO. */
+/* Ends the writing of the file `from`, which is closed and on disk. With status LK_OK it is renamed to `to`, and the
+ * rename is flushed to disk; with any other status it is removed and that status returned. Errors: LK_ERR_IO. */
 lk_status lk__durable_rename(const char *from, const char *to, lk_status status);
 
-/* A new file in the place of `path`, or what was there. Errors: LK_ERR_IO, LK_ERR_ARGUMENT (too long a path). */
+/* Writes a whole file, replacing an existing one. On failure the old file stays. Errors: LK_ERR_IO, LK_ERR_MEMORY,
+ * LK_ERR_ARGUMENT (the path is too long). */
 lk_status lk__durable_write(const char *path, const void *data, size_t bytes);
 
-/* Gives the folder `from` the name `to`, beside it, and brings that to disk; a folder that has this name already has
- * the name `from` afterwards, at no time none. Where the file system cannot have two change places its name begins with
- * LK_REPLACED for a moment, or until lk__durable_take_back. *swapped: it was so. Errors: LK_ERR_IO. */
+/* Renames the folder `from` to `to`, in the same parent folder, and flushes the rename to disk. If `to` exists, the two
+ * exchange their names and *swapped is set to true. A file system that cannot exchange names atomically gives the old
+ * folder a name that begins with LK_REPLACED for a moment; if the program is killed at that moment,
+ * lk__durable_restore gives it its name back. Errors: LK_ERR_IO. */
 #define LK_REPLACED ".replaced-"
-lk_status lk__durable_rename_folder(const char *from, const char *to, int *swapped);
+lk_status lk__durable_rename_folder(const char *from, const char *to, bool *swapped);
 
-/* A folder that was to be replaced has its name again where no other has it: who replaced it was killed. */
-void lk__durable_take_back(const char *path);
+/* Renames a folder back to `path` if a killed program left it under its LK_REPLACED name and `path` does not exist. */
+void lk__durable_restore(const char *path);
 
-/* Removes a folder of files; what is not there counts as removed, of a link the link alone goes, and one that holds a
- * folder stays as it is. Errors: LK_ERR_IO. */
+/* Removes a folder of files. A missing folder counts as removed; of a symbolic link only the link is removed; a folder
+ * that holds a folder stays as it is. Errors: LK_ERR_IO. */
 lk_status lk__remove_folder(const char *folder);
 
-/* Whether that can be done. Errors: LK_ERR_IO (it holds a folder). */
+/* Checks that lk__remove_folder would find no folder inside. Errors: LK_ERR_IO (there is one). */
 lk_status lk__check_removable(const char *folder);
-
-#endif

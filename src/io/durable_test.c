@@ -1,4 +1,4 @@
-/* Folders that take each other's place, and what is removed with them. */
+/* Tests of exchanging and removing folders. */
 #include "io/io_testing.h"
 
 #include "io/durable.h"
@@ -9,12 +9,12 @@
 #include <stdbool.h>
 #include <sys/syscall.h>
 
-/* --- a file system that can do less ------------------------------------------------------------------------------- */
+/* --- a file system without exchange ------------------------------------------------------------------------------ */
 
 static bool can_do_less;
-static int (*between)(const char *from, const char *to); /* in the place of the second renaming of an exchange */
+static int (*between)(const char *from, const char *to); /* called instead of the second rename of an exchange */
 
-/* In the place of the C library's own: what NFS says. */
+/* Replaces the C library's function and fails as on NFS. */
 int renameat2(int from_folder, const char *from, int to_folder, const char *to, unsigned flags)
 {
     if (can_do_less && flags) {
@@ -73,7 +73,7 @@ static void changed_places(void)
 static void folders_change_places_anywhere(void **state)
 {
     (void)state;
-    int swapped;
+    bool swapped;
     assert_int_equal(lk__durable_rename_folder(in_dir("new"), in_dir("place"), &swapped), LK_OK);
     assert_true(swapped);
     changed_places();
@@ -82,16 +82,16 @@ static void folders_change_places_anywhere(void **state)
 static int take_back(const char *from, const char *to)
 {
     (void)from;
-    lk__durable_take_back(to);
+    lk__durable_restore(to);
     assert_contents(in_dir("place/file"), "old");
     return 0;
 }
 
-/* Another program looks just then. */
+/* Another program restores the folder in the middle of the exchange. */
 static void who_takes_it_back_does_not_matter(void **state)
 {
     (void)state;
-    int swapped;
+    bool swapped;
     between = take_back;
     assert_int_equal(lk__durable_rename_folder(in_dir("new"), in_dir("place"), &swapped), LK_OK);
     changed_places();
@@ -107,7 +107,7 @@ static int stop(const char *from, const char *to)
 static void what_cannot_be_replaced_stays(void **state)
 {
     (void)state;
-    int swapped;
+    bool swapped;
     between = stop;
     assert_int_equal(lk__durable_rename_folder(in_dir("new"), in_dir("place"), &swapped), LK_ERR_IO);
     lk_error_clear();

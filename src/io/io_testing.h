@@ -1,6 +1,5 @@
-/* A temporary folder for tests that write files, and what they hold. */
-#ifndef LK_IO_TESTING_H
-#define LK_IO_TESTING_H
+/* A temporary folder for tests that write files, and helpers that look at files. */
+#pragma once
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -73,7 +72,7 @@ static inline int files_in_dir(const char *path)
     return count - 2;
 }
 
-/* The whole file, with a NUL behind it; to be freed. *size may be NULL. */
+/* The contents of a file, followed by a NUL; free them. `size` may be NULL. */
 static inline char *contents(const char *path, size_t *size)
 {
     FILE *file = fopen(path, "rb");
@@ -103,5 +102,3 @@ static inline void put_file(const char *path, const char *text)
     assert_int_equal(fputs(text, file) < 0, 0);
     assert_int_equal(fclose(file), 0);
 }
-
-#endif

@@ -1,21 +1,24 @@
-/* JSON, without spaces, at the end of an lk__bytes. A comma goes before what is not the first of its object or array.
- * Whether memory sufficed is asked once, of the bytes. */
-#ifndef LK_IO_JSON_H
-#define LK_IO_JSON_H
+/* Writes JSON, without spaces, to the end of an lk_bytes, and puts the commas itself. A writer checks lk__bytes_status
+ * once, at the end. */
+#pragma once
 
 #include "io/bytes.h"
 #include "lockstep/record.h"
 
-/* bracket: '{' or '['. name: of the member that it is; NULL: an element of an array, or the whole. */
-void lk__json_open(lk__bytes *out, const char *name, char bracket);
+/* Opens an object or array. bracket: '{' or '['. name: the member's; NULL for an array's element or the outermost. */
+void lk__json_open(lk_bytes *out, const char *name, char bracket);
 
-/* A member; without a name an element. Values are written as LK_ROWS_JSON says. */
-void lk__json_field(lk__bytes *out, lk_field field);
+/* Writes a member, or an element if the field's name is NULL. Values are written as LK_ROWS_JSON documents. */
+void lk__json_field(lk_bytes *out, lk_field field);
 
-/* bracket: '}' or ']'. */
-void lk__json_close(lk__bytes *out, char bracket);
+/* Writes a member: a hash as a text of 16 hexadecimal digits. */
+void lk__json_hash(lk_bytes *out, const char *name, uint64_t hash);
 
-/* The whole as a text, which is the caller's; NULL, with `out` freed, where memory did not suffice. */
-char *lk__json_text(lk__bytes *out);
+/* A field with the value, or with null if the value is not finite. */
+lk_field lk__real_or_null(const char *name, double value);
 
-#endif
+/* Closes what was opened last. bracket: '}' or ']'. */
+void lk__json_close(lk_bytes *out, char bracket);
+
+/* Ends the text and returns it; free it with lk__free. NULL, with `out` freed, if memory did not suffice. */
+char *lk__json_text(lk_bytes *out);

@@ -1,4 +1,3 @@
-/* Safetensors: reading. */
 #include "io/safetensors.h"
 
 #include "base/bf16.h"
@@ -16,14 +15,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct lk__safetensors {
+struct lk_safetensors {
     lk_refcount references;
     char *path;
-    int fd;              /* -1: a header alone, or all of it in memory: */
-    unsigned char *data; /* [size] */
+    int fd;              /* -1: only a header, or the whole file is in memory */
+    unsigned char *data; /* [size]; NULL: not in memory */
     int64_t size;
     json_t *header;
-    lk__safetensor *tensors; /* in the order of their elements */
+    lk_safetensor *tensors; /* in the order of their elements */
     int n;
 };
 
@@ -33,9 +32,9 @@ static const struct {
 } dtypes[] = {{"F64", 8}, {"F32", 4}, {"F16", 2}, {"BF16", 2}, {"I64", 8},  {"I32", 4},     {"I16", 2},    {"I8", 1},
               {"U64", 8}, {"U32", 4}, {"U16", 2}, {"U8", 1},   {"BOOL", 1}, {"F8_E5M2", 1}, {"F8_E4M3", 1}};
 
-/* Foreign text for a message. */
+/* Shortens text from a file, and makes it printable, for a message. */
 enum { QUOTED = 64 };
-static const char *quote(const char *text, char quoted[QUOTED])
+static const char *quote_text(const char *text, char quoted[QUOTED])
 {
     size_t length = strlen(text), shown = length < QUOTED - 4 ? length : QUOTED - 4;
     for (size_t i = 0; i < shown; i++)
@@ -46,7 +45,7 @@ static const char *quote(const char *text, char quoted[QUOTED])
 
 /* --- a tensor ----------------------------------------------------------------------------------------------------- */
 
-static lk_status read_dtype(const char *path, const char *name, const json_t *value, lk__safetensor *t, int *bytes)
+static lk_status read_dtype(const char *path, const char *name, const json_t *value, lk_safetensor *t, int *bytes)
 {
     const char *text = json_string_value(value);
     char quoted[QUOTED];
@@ -58,10 +57,10 @@ static lk_status read_dtype(const char *path, const char *name, const json_t *va
         }
     }
     LK_FAIL(LK_ERR_FORMAT, "%s: tensor %s: dtype '%s'; expected one like F32", path, name,
-            text ? quote(text, quoted) : "");
+            text ? quote_text(text, quoted) : "");
 }
 
-static lk_status read_shape(const char *path, const char *name, const json_t *value, lk__safetensor *t)
+static lk_status read_shape(const char *path, const char *name, const json_t *value, lk_safetensor *t)
 {
     size_t n = json_array_size(value);
     if (!json_is_array(value) || n > LK_MAX_DIMS)
@@ -81,8 +80,8 @@ static lk_status read_shape(const char *path, const char *name, const json_t *va
     return LK_OK;
 }
 
-/* Offsets count from the end of the header, where `data` bytes follow. */
-static lk_status read_offsets(const char *path, const char *name, const json_t *value, int64_t data, lk__safetensor *t)
+/* data_offsets count from the end of the header, which `data` bytes follow. */
+static lk_status read_offsets(const char *path, const char *name, const json_t *value, int64_t data, lk_safetensor *t)
 {
     const json_t *begin = json_array_get(value, 0), *end = json_array_get(value, 1);
     int64_t from = json_integer_value(begin), to = json_integer_value(end);
@@ -98,11 +97,11 @@ static lk_status read_offsets(const char *path, const char *name, const json_t *
     return LK_OK;
 }
 
-static lk_status read_tensor(const char *path, const char *key, const json_t *value, int64_t data, lk__safetensor *t)
+static lk_status read_tensor(const char *path, const char *key, const json_t *value, int64_t data, lk_safetensor *t)
 {
     char name[QUOTED];
     int bytes = 0;
-    quote(key, name);
+    quote_text(key, name);
     t->name = key;
     if (!json_is_object(value) || json_object_size(value) != 3)
         LK_FAIL(LK_ERR_FORMAT, "%s: tensor %s: expected an object with dtype, shape and data_offsets", path, name);
@@ -126,23 +125,23 @@ static lk_status check_metadata(const char *path, json_t *metadata)
     return LK_OK;
 }
 
-static int by_place(const void *a, const void *b)
+static int compare_offsets(const void *a, const void *b)
 {
-    const lk__safetensor *x = a, *y = b;
+    const lk_safetensor *x = a, *y = b;
     return x->begin != y->begin ? (x->begin > y->begin) - (x->begin < y->begin)
                                 : (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* One behind the other, without gaps, to the end: so nothing is read as two tensors, and nothing is hidden. */
-static lk_status check_places(const lk__safetensors *file, int64_t data)
+/* The tensors must fill the file without gaps or overlaps, so that no byte belongs to two tensors or to none. */
+static lk_status check_layout(const lk_safetensors *file, int64_t data)
 {
     char name[QUOTED];
     int64_t end = 0;
     for (int i = 0; i < file->n; i++) {
-        const lk__safetensor *t = &file->tensors[i];
+        const lk_safetensor *t = &file->tensors[i];
         if (t->begin != end)
             LK_FAIL(LK_ERR_FORMAT, "%s: tensor %s: begins at byte %lld, and the one before it ends at %lld", file->path,
-                    quote(t->name, name), (long long)t->begin, (long long)end);
+                    quote_text(t->name, name), (long long)t->begin, (long long)end);
         end = t->begin + t->bytes;
     }
     if (end != data)
@@ -151,7 +150,7 @@ static lk_status check_places(const lk__safetensors *file, int64_t data)
     return LK_OK;
 }
 
-static lk_status read_tensors(lk__safetensors *file, int64_t header, int64_t data)
+static lk_status read_tensors(lk_safetensors *file, int64_t header, int64_t data)
 {
     const char *key;
     json_t *value;
@@ -166,29 +165,29 @@ static lk_status read_tensors(lk__safetensors *file, int64_t header, int64_t dat
             LK_TRY(read_tensor(file->path, key, value, data, &file->tensors[file->n++]));
     }
     if (file->n > 0)
-        qsort(file->tensors, (size_t)file->n, sizeof *file->tensors, by_place);
-    LK_TRY(check_places(file, data));
+        qsort(file->tensors, (size_t)file->n, sizeof *file->tensors, compare_offsets);
+    LK_TRY(check_layout(file, data));
     for (int i = 0; i < file->n; i++)
         file->tensors[i].begin += (int64_t)sizeof(uint64_t) + header;
     return LK_OK;
 }
 
-static lk_status parse(lk__safetensors *file, const void *header, size_t bytes, int64_t size)
+static lk_status safetensors_parse_header(lk_safetensors *file, const void *header, size_t bytes, int64_t size)
 {
     json_error_t error;
     char quoted[QUOTED];
     file->header = json_loadb(header, bytes, JSON_REJECT_DUPLICATES, &error);
     if (!file->header)
         LK_FAIL(LK_ERR_FORMAT, "%s: the header is not JSON: byte %d: %s", file->path, error.position + 8,
-                quote(error.text, quoted));
+                quote_text(error.text, quoted));
     if (!json_is_object(file->header))
         LK_FAIL(LK_ERR_FORMAT, "%s: the header is no JSON object", file->path);
     return read_tensors(file, (int64_t)bytes, size - (int64_t)sizeof(uint64_t) - (int64_t)bytes);
 }
 
-static lk__safetensors *new_file(const char *path)
+static lk_safetensors *safetensors_new(const char *path)
 {
-    lk__safetensors *file = lk__calloc(1, sizeof *file);
+    lk_safetensors *file = lk__calloc(1, sizeof *file);
     if (!file)
         return NULL;
     lk__refcount_init(&file->references);
@@ -200,27 +199,30 @@ static lk__safetensors *new_file(const char *path)
     return NULL;
 }
 
-lk_status lk__safetensors_parse(const char *path, const void *header, size_t bytes, int64_t size,
-                                lk__safetensors **file)
+/* Gives `made` to the caller, or closes it if there was an error. */
+static lk_status safetensors_return(lk_safetensors *made, lk_status status, lk_safetensors **file)
+{
+    *file = status == LK_OK ? made : NULL;
+    if (status != LK_OK)
+        lk__safetensors_close(made);
+    return status;
+}
+
+lk_status lk__safetensors_parse(const char *path, const void *header, size_t bytes, int64_t size, lk_safetensors **file)
 {
     *file = NULL;
     if (bytes > LK_SAFETENSORS_MAX_HEADER || size < (int64_t)(bytes + sizeof(uint64_t)))
         LK_FAIL(LK_ERR_FORMAT, "%s: a header of %zu bytes in a file of %lld; at most %d are read", path, bytes,
                 (long long)size, LK_SAFETENSORS_MAX_HEADER);
-    lk__safetensors *made = new_file(path);
+    lk_safetensors *made = safetensors_new(path);
     if (!made)
         return LK_ERR_MEMORY;
-    lk_status status = parse(made, header, bytes, size);
-    if (status == LK_OK)
-        *file = made;
-    else
-        lk__safetensors_close(made);
-    return status;
+    return safetensors_return(made, safetensors_parse_header(made, header, bytes, size), file);
 }
 
 /* --- a file ------------------------------------------------------------------------------------------------------- */
 
-static lk_status read_at(const lk__safetensors *file, int64_t at, void *data, size_t bytes)
+static lk_status read_at(const lk_safetensors *file, int64_t at, void *data, size_t bytes)
 {
     unsigned char *next = data;
     if (file->data && (at > file->size || (int64_t)bytes > file->size - at))
@@ -245,7 +247,7 @@ static lk_status read_at(const lk__safetensors *file, int64_t at, void *data, si
     return LK_OK;
 }
 
-static lk_status read_header(lk__safetensors *file, int64_t size)
+static lk_status safetensors_read_header(lk_safetensors *file, int64_t size)
 {
     unsigned char prefix[8];
     uint64_t bytes = 0;
@@ -267,60 +269,50 @@ static lk_status read_header(lk__safetensors *file, int64_t size)
         return LK_ERR_MEMORY;
     lk_status status = read_at(file, sizeof prefix, header, (size_t)bytes);
     if (status == LK_OK)
-        status = parse(file, header, (size_t)bytes, size);
+        status = safetensors_parse_header(file, header, (size_t)bytes, size);
     lk__free(header);
     return status;
 }
 
-static lk_status open_file(lk__safetensors *file)
+static lk_status safetensors_open_file(lk_safetensors *file)
 {
-    struct stat there;
-    file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* not to wait for who writes a pipe */
-    if (file->fd < 0 || fstat(file->fd, &there) != 0)
+    struct stat about;
+    file->fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* opening a pipe must not block */
+    if (file->fd < 0 || fstat(file->fd, &about) != 0)
         LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", file->path, strerror(errno));
-    if (!S_ISREG(there.st_mode))
+    if (!S_ISREG(about.st_mode))
         LK_FAIL(LK_ERR_IO, "%s: is not a regular file", file->path);
-    return read_header(file, there.st_size);
+    return safetensors_read_header(file, about.st_size);
 }
 
-lk_status lk__safetensors_take(const char *path, unsigned char *data, int64_t size, lk__safetensors **file)
+lk_status lk__safetensors_take(const char *path, unsigned char *data, int64_t size, lk_safetensors **file)
 {
     *file = NULL;
-    lk__safetensors *made = new_file(path);
+    lk_safetensors *made = safetensors_new(path);
     if (!made) {
         lk__free_aligned(data);
         return LK_ERR_MEMORY;
     }
     made->data = data;
     made->size = size;
-    lk_status status = read_header(made, size);
-    if (status == LK_OK)
-        *file = made;
-    else
-        lk__safetensors_close(made);
-    return status;
+    return safetensors_return(made, safetensors_read_header(made, size), file);
 }
 
-lk_status lk__safetensors_open(const char *path, lk__safetensors **file)
+lk_status lk__safetensors_open(const char *path, lk_safetensors **file)
 {
     *file = NULL;
-    lk__safetensors *made = new_file(path);
+    lk_safetensors *made = safetensors_new(path);
     if (!made)
         return LK_ERR_MEMORY;
-    lk_status status = open_file(made);
-    if (status == LK_OK)
-        *file = made;
-    else
-        lk__safetensors_close(made);
-    return status;
+    return safetensors_return(made, safetensors_open_file(made), file);
 }
 
-void lk__safetensors_retain(lk__safetensors *file)
+void lk__safetensors_retain(lk_safetensors *file)
 {
     lk__refcount_retain(&file->references);
 }
 
-void lk__safetensors_close(lk__safetensors *file)
+void lk__safetensors_close(lk_safetensors *file)
 {
     if (!file || !lk__refcount_release(&file->references))
         return;
@@ -333,17 +325,17 @@ void lk__safetensors_close(lk__safetensors *file)
     lk__free(file);
 }
 
-int lk__safetensors_count(const lk__safetensors *file)
+int lk__safetensors_count(const lk_safetensors *file)
 {
     return file->n;
 }
 
-const lk__safetensor *lk__safetensors_at(const lk__safetensors *file, int index)
+const lk_safetensor *lk__safetensors_at(const lk_safetensors *file, int index)
 {
     return index >= 0 && index < file->n ? &file->tensors[index] : NULL;
 }
 
-const lk__safetensor *lk__safetensors_find(const lk__safetensors *file, const char *name)
+const lk_safetensor *lk__safetensors_find(const lk_safetensors *file, const char *name)
 {
     for (int i = 0; i < file->n; i++)
         if (strcmp(file->tensors[i].name, name) == 0)
@@ -351,14 +343,14 @@ const lk__safetensor *lk__safetensors_find(const lk__safetensors *file, const ch
     return NULL;
 }
 
-const char *lk__safetensors_metadata(const lk__safetensors *file, const char *key)
+const char *lk__safetensors_metadata(const lk_safetensors *file, const char *key)
 {
     return json_string_value(json_object_get(json_object_get(file->header, "__metadata__"), key));
 }
 
 /* --- elements ----------------------------------------------------------------------------------------------------- */
 
-static float from_half(uint16_t half)
+static float half_to_float(uint16_t half)
 {
     int exponent = half >> 10 & 31, mantissa = half & 1023;
     double value = exponent == 31  ? (mantissa ? NAN : INFINITY)
@@ -367,14 +359,14 @@ static float from_half(uint16_t half)
     return (float)(half & 0x8000 ? -value : value);
 }
 
-/* `raw` holds the elements as they are in the file. */
-static bool convert(const char *dtype, const void *raw, int64_t count, float *values)
+/* Converts elements other than F32. False: the dtype is not supported. */
+static bool convert_elements(const char *dtype, const void *raw, int64_t count, float *values)
 {
     if (strcmp(dtype, "BF16") == 0) {
         lk__bf16_widen(raw, values, count);
     } else if (strcmp(dtype, "F16") == 0) {
         for (int64_t i = 0; i < count; i++)
-            values[i] = from_half(((const uint16_t *)raw)[i]);
+            values[i] = half_to_float(((const uint16_t *)raw)[i]);
     } else if (strcmp(dtype, "F64") == 0) {
         for (int64_t i = 0; i < count; i++)
             values[i] = (float)((const double *)raw)[i];
@@ -384,9 +376,9 @@ static bool convert(const char *dtype, const void *raw, int64_t count, float *va
     return true;
 }
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "elements are read as they lie in the file");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "elements are read in the file's byte order");
 
-lk_status lk__safetensors_read(const lk__safetensors *file, const lk__safetensor *tensor, float *values)
+lk_status lk__safetensors_read(const lk_safetensors *file, const lk_safetensor *tensor, float *values)
 {
     char name[QUOTED];
     if (file->fd < 0 && !file->data)
@@ -397,15 +389,15 @@ lk_status lk__safetensors_read(const lk__safetensors *file, const lk__safetensor
     if (!raw)
         return LK_ERR_MEMORY;
     lk_status status = read_at(file, tensor->begin, raw, (size_t)tensor->bytes);
-    if (status == LK_OK && !convert(tensor->dtype, raw, tensor->count, values))
+    if (status == LK_OK && !convert_elements(tensor->dtype, raw, tensor->count, values))
         status = lk__fail(LK_ERR_FORMAT, "%s: tensor %s: is %s; expected F32, F64, F16 or BF16", file->path,
-                          quote(tensor->name, name), tensor->dtype);
+                          quote_text(tensor->name, name), tensor->dtype);
     lk__free_aligned(raw);
     return status;
 }
 
-const float *lk__safetensors_values(const lk__safetensors *file, const lk__safetensor *tensor)
+const float *lk__safetensors_values(const lk_safetensors *file, const lk_safetensor *tensor)
 {
-    bool is_here = file->data && strcmp(tensor->dtype, "F32") == 0 && tensor->begin % (int64_t)sizeof(float) == 0;
-    return is_here ? (const float *)(const void *)(file->data + tensor->begin) : NULL;
+    bool usable = file->data && strcmp(tensor->dtype, "F32") == 0 && tensor->begin % (int64_t)sizeof(float) == 0;
+    return usable ? (const float *)(const void *)(file->data + tensor->begin) : NULL;
 }

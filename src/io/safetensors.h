@@ -1,66 +1,50 @@
-/* Safetensors: eight bytes with the length of a header, little-endian; the header, JSON that says of each tensor its
- * dtype, shape and where its elements are; then these, row-major and little-endian, one tensor behind the other.
- * https://github.com/huggingface/safetensors#format
+/* Reads safetensors files. Such a file begins with the length of a header in eight little-endian bytes. The header is
+ * JSON that gives each tensor's dtype, shape and offsets. The elements follow, row-major and little-endian, one tensor
+ * after the other. https://github.com/huggingface/safetensors#format
  *
- * A reader trusts nothing: what is out of place anywhere in the header is an error before anything else is read, and
- * memory is bounded by the header's size, of which there are 8 MiB at most. */
-#ifndef LK_IO_SAFETENSORS_H
-#define LK_IO_SAFETENSORS_H
+ * The reader trusts nothing: any inconsistency in the header is an error before an element is read, and memory is
+ * bounded by the header's size, at most 8 MiB. */
+#pragma once
 
-#include "io/durable.h"
+#include "lockstep/status.h"
 #include "lockstep/tensor.h"
-
-#include <stdbool.h>
 
 enum { LK_SAFETENSORS_MAX_HEADER = 8 << 20 };
 
-typedef struct lk__safetensor {
+typedef struct lk_safetensor {
     const char *name;
-    const char *dtype; /* "F32": what the header says */
+    const char *dtype; /* as in the header: "F32" */
     lk_shape shape;
-    int64_t count, begin, bytes; /* begin: in the file */
-} lk__safetensor;
+    int64_t count;        /* elements */
+    int64_t begin, bytes; /* begin: offset in the file */
+} lk_safetensor;
 
-/* --- reading ------------------------------------------------------------------------------------------------------ */
+typedef struct lk_safetensors lk_safetensors;
 
-typedef struct lk__safetensors lk__safetensors;
+/* Opens a file and reads its header. Errors: LK_ERR_IO, LK_ERR_MEMORY, LK_ERR_FORMAT (the message names the file, the
+ * tensor and what was expected). */
+lk_status lk__safetensors_open(const char *path, lk_safetensors **file);
 
-/* Reads the header. Errors: LK_ERR_IO, LK_ERR_FORMAT (with the file, the tensor and what was expected), LK_ERR_MEMORY.
- */
-lk_status lk__safetensors_open(const char *path, lk__safetensors **file);
-void lk__safetensors_close(lk__safetensors *file);  /* NULL is fine */
-void lk__safetensors_retain(lk__safetensors *file); /* for one more who closes it, in any thread */
-
-/* The same of a header in memory, for a file of `size` bytes; tensors cannot be read. path: for messages. */
+/* Parses a header in memory, of a file of `size` bytes. Its tensors cannot be read. path: for messages. */
 lk_status lk__safetensors_parse(const char *path, const void *header, size_t bytes, int64_t size,
-                                lk__safetensors **file);
+                                lk_safetensors **file);
 
-/* A file that is in memory as a whole, from lk__alloc_aligned, which is taken, also on failure. */
-lk_status lk__safetensors_take(const char *path, unsigned char *data, int64_t size, lk__safetensors **file);
+/* Opens a whole file in memory. Takes `data`, which is from lk__alloc_aligned, also on failure. path: for messages. */
+lk_status lk__safetensors_take(const char *path, unsigned char *data, int64_t size, lk_safetensors **file);
 
-/* Of such a file the elements where they lie; NULL: they are not F32, or lie where no float can. */
-const float *lk__safetensors_values(const lk__safetensors *file, const lk__safetensor *tensor);
+/* Adds a reference, in any thread. Close drops one; the last frees. NULL is fine for close. */
+void lk__safetensors_retain(lk_safetensors *file);
+void lk__safetensors_close(lk_safetensors *file);
 
-int lk__safetensors_count(const lk__safetensors *file);
-const lk__safetensor *lk__safetensors_at(const lk__safetensors *file, int index); /* in the order of the elements */
-const lk__safetensor *lk__safetensors_find(const lk__safetensors *file, const char *name); /* NULL: there is none */
-const char *lk__safetensors_metadata(const lk__safetensors *file, const char *key);        /* NULL: likewise */
+int lk__safetensors_count(const lk_safetensors *file);
+const lk_safetensor *lk__safetensors_at(const lk_safetensors *file, int index); /* in the order of their elements */
+const lk_safetensor *lk__safetensors_find(const lk_safetensors *file, const char *name); /* NULL: no such tensor */
+const char *lk__safetensors_metadata(const lk_safetensors *file, const char *key);       /* NULL: no such key */
 
-/* values[tensor->count], of F32, F64, F16 or BF16. Errors: LK_ERR_IO, LK_ERR_FORMAT (another dtype; the file has become
- * shorter). */
-lk_status lk__safetensors_read(const lk__safetensors *file, const lk__safetensor *tensor, float *values);
+/* Converts a tensor's elements, F32, F64, F16 or BF16, to values[tensor->count]. Errors: LK_ERR_IO, LK_ERR_STATE (only
+ * the header was given), LK_ERR_FORMAT (another dtype, or the file has become shorter). */
+lk_status lk__safetensors_read(const lk_safetensors *file, const lk_safetensor *tensor, float *values);
 
-/* --- writing ------------------------------------------------------------------------------------------------------ */
-
-typedef struct lk__safetensors_entry {
-    const char *name;
-    lk_shape shape;
-    const float *values;
-} lk__safetensors_entry;
-
-/* Writes f32 tensors with their names, which differ, in this order, and closes the file. metadata: pairs of name and
- * text, ended by NULL; NULL: none. *bytes and *hash (XXH3-64): of the whole file. Errors: LK_ERR_IO, LK_ERR_MEMORY. */
-lk_status lk__safetensors_write(const char *path, const lk__safetensors_entry *entries, int n,
-                                const char *const *metadata, int64_t *bytes, uint64_t *hash);
-
-#endif
+/* The elements inside a file from lk__safetensors_take. NULL if they are not F32 or not aligned for float; then use
+ * lk__safetensors_read. */
+const float *lk__safetensors_values(const lk_safetensors *file, const lk_safetensor *tensor);

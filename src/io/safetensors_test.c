@@ -1,8 +1,9 @@
-/* Safetensors are read as they were written, and a header that lies about anything is refused before a tensor is. */
+/* Files are read as they were written, and any inconsistent header is rejected before a tensor is read. */
 #include "io/io_testing.h"
 
 #include "base/mem.h"
 #include "io/safetensors.h"
+#include "io/safetensors_write.h"
 
 #include <math.h>
 #include <sys/stat.h>
@@ -17,7 +18,7 @@ static int make_path(void **state)
     return 0;
 }
 
-/* `length`: what the file says the header's is. */
+/* `length`: the header's length as the file states it. */
 static void write_raw(uint64_t length, const char *header, size_t data)
 {
     FILE *file = fopen(path, "wb");
@@ -37,7 +38,7 @@ static void write_header(const char *header, size_t data)
 
 static void refused(const char *message)
 {
-    lk__safetensors *file;
+    lk_safetensors *file;
     assert_int_equal(lk__safetensors_open(path, &file), LK_ERR_FORMAT);
     assert_null(file);
     if (!strstr(lk_error_message(), message) || !strstr(lk_error_message(), path))
@@ -49,7 +50,7 @@ static void reads_what_it_wrote(void **state)
 {
     (void)state;
     const float a[] = {1, -2.5f, 0, INFINITY, 3e-42f, -0.0f}, b[] = {7};
-    const lk__safetensors_entry entries[] = {
+    const lk_safetensors_entry entries[] = {
         {"conv1.weight", LK_SHAPE(2, 3), a}, {"none", LK_SHAPE(0, 4), NULL}, {"a \"quoted\" name", LK_SCALAR, b}};
     const char *const metadata[] = {"format", "pt", "seed", "3", NULL};
     int64_t bytes;
@@ -58,13 +59,13 @@ static void reads_what_it_wrote(void **state)
     assert_int_equal(lk__safetensors_write(path, entries, 3, metadata, &bytes, &hash), LK_OK);
     assert_int_equal(stat(path, &there), 0);
     assert_int_equal(there.st_size, bytes);
-    lk__safetensors *file;
+    lk_safetensors *file;
     assert_int_equal(lk__safetensors_open(path, &file), LK_OK);
     assert_int_equal(lk__safetensors_count(file), 3);
     assert_string_equal(lk__safetensors_metadata(file, "seed"), "3");
     assert_null(lk__safetensors_metadata(file, "epoch"));
     assert_null(lk__safetensors_find(file, "conv1"));
-    const lk__safetensor *tensor = lk__safetensors_find(file, "conv1.weight");
+    const lk_safetensor *tensor = lk__safetensors_find(file, "conv1.weight");
     assert_non_null(tensor);
     assert_int_equal(tensor->shape.ndim, 2);
     assert_int_equal(tensor->shape.dim[1], 3);
@@ -93,7 +94,7 @@ static void reads_other_floats(void **state)
     assert_non_null(stream);
     assert_int_equal(fwrite(data, 1, sizeof data, stream), sizeof data);
     assert_int_equal(fclose(stream), 0);
-    lk__safetensors *file;
+    lk_safetensors *file;
     float values[3];
     if (lk__safetensors_open(path, &file) != LK_OK)
         fail_msg("%s", lk_error_message());
@@ -165,7 +166,7 @@ static void refuses_lengths_that_lie(void **state)
     refused("is a zip archive, as torch.save writes");
     assert_int_equal(truncate(path, 5), 0);
     refused("5 bytes");
-    /* A file that is as long as it says, as far as the system is concerned. */
+    /* A sparse file of the stated size. */
     write_raw(2147483648u, "{}", 0);
     assert_int_equal(truncate(path, 2147483648u + 8), 0);
     refused("a header of 2147483648 bytes");
@@ -191,7 +192,7 @@ static void refuses_what_became_shorter(void **state)
 {
     (void)state;
     float values[4];
-    lk__safetensors *file;
+    lk_safetensors *file;
     write_header("{\"a\":" T("F32", "[4]", "[0,16]") "}", 16);
     assert_int_equal(lk__safetensors_open(path, &file), LK_OK);
     assert_int_equal(truncate(path, lk__safetensors_at(file, 0)->begin + 7), 0);
@@ -210,11 +211,11 @@ static void refuses_what_became_shorter(void **state)
     lk_error_clear();
 }
 
-/* Whoever would write it may never come. */
+/* Opening a pipe without a writer must not block. */
 static void waits_for_no_pipe(void **state)
 {
     (void)state;
-    lk__safetensors *file;
+    lk_safetensors *file;
     assert_int_equal(mkfifo(path, 0600), 0);
     alarm(60);
     assert_int_equal(lk__safetensors_open(path, &file), LK_ERR_IO);
@@ -226,7 +227,7 @@ static void waits_for_no_pipe(void **state)
 static void unwinds_without_memory(void **state)
 {
     (void)state;
-    lk__safetensors *file;
+    lk_safetensors *file;
     write_header("{\"a\":" T("F32", "[4]", "[0,16]") "}", 16);
     for (int64_t n = 0, failed = 1; failed; n++) {
         lk__mem_fail_at(n);

@@ -1,13 +1,12 @@
-/* Safetensors: writing. */
+#include "io/safetensors_write.h"
+
 #include "base/status.h"
+#include "io/durable.h"
 #include "io/json.h"
-#include "io/safetensors.h"
 
-#include <string.h>
+enum { ALIGNMENT = 64 }; /* the first element's, so that a mapped file can be used as it is */
 
-enum { ALIGNMENT = 64 }; /* of the first element, so that a mapped file can be used in place */
-
-static void put_entry(lk__bytes *header, const lk__safetensors_entry *entry, int64_t *end)
+static void put_tensor_entry(lk_bytes *header, const lk_safetensors_entry *entry, int64_t *end)
 {
     lk__json_open(header, entry->name, '{');
     lk__json_field(header, LK_TEXT("dtype", "F32"));
@@ -23,14 +22,13 @@ static void put_entry(lk__bytes *header, const lk__safetensors_entry *entry, int
     lk__json_close(header, '}');
 }
 
-/* With its length before it. */
-static lk_status make_header(const lk__safetensors_entry *entries, int n, const char *const *metadata,
-                             lk__bytes *header)
+/* The header, preceded by its length. */
+static lk_status make_header(const lk_safetensors_entry *entries, int n, const char *const *metadata, lk_bytes *header)
 {
     unsigned char prefix[8] = {0};
     int64_t end = 0;
     lk__bytes_put(header, prefix, sizeof prefix - 1);
-    lk__bytes_char(header, '\n'); /* for the JSON writer: nothing comes before; the length takes its place */
+    lk__bytes_char(header, '\n'); /* after '\n' lk__json_open writes no comma; the length overwrites it below */
     lk__json_open(header, NULL, '{');
     if (metadata) {
         lk__json_open(header, "__metadata__", '{');
@@ -39,7 +37,7 @@ static lk_status make_header(const lk__safetensors_entry *entries, int n, const 
         lk__json_close(header, '}');
     }
     for (int i = 0; i < n; i++)
-        put_entry(header, &entries[i], &end);
+        put_tensor_entry(header, &entries[i], &end);
     lk__json_close(header, '}');
     while (header->size % ALIGNMENT != 0 && !header->failed)
         lk__bytes_char(header, ' ');
@@ -50,7 +48,8 @@ static lk_status make_header(const lk__safetensors_entry *entries, int n, const 
     return LK_OK;
 }
 
-static lk_status write_all(lk__durable_file *file, const lk__bytes *header, const lk__safetensors_entry *entries, int n)
+static lk_status write_tensors(lk_durable_file *file, const lk_bytes *header, const lk_safetensors_entry *entries,
+                               int n)
 {
     LK_TRY(lk__durable_put(file, header->data, header->size));
     for (int i = 0; i < n; i++)
@@ -59,16 +58,16 @@ static lk_status write_all(lk__durable_file *file, const lk__bytes *header, cons
     return LK_OK;
 }
 
-lk_status lk__safetensors_write(const char *path, const lk__safetensors_entry *entries, int n,
+lk_status lk__safetensors_write(const char *path, const lk_safetensors_entry *entries, int n,
                                 const char *const *metadata, int64_t *bytes, uint64_t *hash)
 {
-    lk__bytes header = {0};
-    lk__durable_file file = {0};
+    lk_bytes header = {0};
+    lk_durable_file file = {0};
     lk_status status = make_header(entries, n, metadata, &header);
     if (status == LK_OK)
         status = lk__durable_open(&file, path);
     if (status == LK_OK)
-        status = write_all(&file, &header, entries, n);
+        status = write_tensors(&file, &header, entries, n);
     *bytes = file.bytes;
     if (status == LK_OK)
         status = lk__durable_finish(&file, hash);

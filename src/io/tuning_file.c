@@ -1,34 +1,31 @@
-/* Tunings as files: see lockstep/tuning.h. */
 #include "io/tuning_file.h"
 
-#include "base/mem.h"
 #include "base/status.h"
 #include "io/append_file.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 /* --- writing ------------------------------------------------------------------------------------------------------ */
 
-static void put_line(void *user, const char *op, const char *problem, const char *implementation)
+static void put_choice(void *user, const char *op, const char *problem, const char *implementation)
 {
-    lk__bytes *text = user;
+    lk_bytes *text = user;
     const char *const words[] = {op, " ", problem, " = ", implementation, "\n"};
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         lk__bytes_text(text, words[i]);
 }
 
-void lk__tuning_put(const lk_tuning *tuning, lk__bytes *text)
+void lk__tuning_put(const lk_tuning *tuning, lk_bytes *text)
 {
     lk__bytes_text(text, lk_tuning_machine(tuning));
     lk__bytes_char(text, '\n');
-    lk_tuning_visit(tuning, put_line, text);
+    lk_tuning_visit(tuning, put_choice, text);
 }
 
 lk_status lk_tuning_write(const lk_tuning *tuning, const char *path)
 {
-    lk__bytes text = {0};
+    lk_bytes text = {0};
     lk__tuning_put(tuning, &text);
     lk_status status = lk__bytes_status(&text);
     if (status == LK_OK)
@@ -41,7 +38,7 @@ lk_status lk_tuning_write(const lk_tuning *tuning, const char *path)
 
 enum { MOST_TEXT = 256 };
 
-/* The item of a list "a, b, c" that *rest is at, without its end; *rest goes on behind it. */
+/* Copies the next item of the list "a, b, c" at *rest and advances *rest past it. */
 static bool next_item(const char **rest, char *item)
 {
     size_t length = strcspn(*rest, ",");
@@ -54,7 +51,7 @@ static bool next_item(const char **rest, char *item)
     return true;
 }
 
-/* "device" of "device cpu", all but an item's last word. */
+/* The length of an item without its last word: of "device" in "device cpu". */
 static size_t name_length(const char *item)
 {
     const char *space = strrchr(item, ' ');
@@ -75,7 +72,7 @@ static lk_status parse_kind(const char *path, const char *line, char *kind)
             path, line);
 }
 
-/* What is different is named. */
+/* The file's first line must equal that of this machine. The message names the first difference. */
 static lk_status check_machine(const char *path, const char *line, const lk_tuning *tuning)
 {
     char have[MOST_TEXT], want[MOST_TEXT];
@@ -83,9 +80,9 @@ static lk_status check_machine(const char *path, const char *line, const lk_tuni
     if (strcmp(line, machine_rest) == 0)
         return LK_OK;
     while (next_item(&machine_rest, want)) {
-        bool is_there = next_item(&line_rest, have) && name_length(have) == name_length(want) &&
-                        strncmp(have, want, name_length(want)) == 0;
-        if (!is_there)
+        bool same_name = next_item(&line_rest, have) && name_length(have) == name_length(want) &&
+                         strncmp(have, want, name_length(want)) == 0;
+        if (!same_name)
             LK_FAIL(LK_ERR_FORMAT, "tuning %s, line 1: '%s' is missing in '%.160s': a tuning is for one machine", path,
                     want, line);
         if (strcmp(have, want) != 0)
@@ -95,7 +92,7 @@ static lk_status check_machine(const char *path, const char *line, const lk_tuni
     LK_FAIL(LK_ERR_FORMAT, "tuning %s, line 1: '%.160s' must be '%s'", path, line, lk_tuning_machine(tuning));
 }
 
-static lk_status start(const char *path, const char *line, lk_tuning **tuning)
+static lk_status read_first_line(const char *path, const char *line, lk_tuning **tuning)
 {
     char kind[32];
     LK_TRY(parse_kind(path, line, kind));
@@ -109,8 +106,8 @@ static lk_status start(const char *path, const char *line, lk_tuning **tuning)
 
 /* --- reading: choices --------------------------------------------------------------------------------------------- */
 
-/* An error of lk_tuning_set, with its place. */
-static lk_status add_place(const char *path, int number, lk_status status)
+/* Adds the file and the line number to an error of lk_tuning_set. */
+static lk_status add_location(const char *path, int number, lk_status status)
 {
     char message[512];
     if (status != LK_ERR_ARGUMENT)
@@ -120,7 +117,7 @@ static lk_status add_place(const char *path, int number, lk_status status)
     LK_FAIL(LK_ERR_FORMAT, "tuning %s, line %d: %s", path, number, message);
 }
 
-/* "conv2d f32 x… = direct:avx2", which is taken apart. */
+/* Parses a line such as "conv2d f32 x… = direct:avx2", which is modified. */
 static lk_status read_choice(const char *path, int number, char *line, lk_tuning *tuning)
 {
     char *problem = strchr(line, ' '), *equals = strstr(line, " = ");
@@ -128,11 +125,11 @@ static lk_status read_choice(const char *path, int number, char *line, lk_tuning
         LK_FAIL(LK_ERR_FORMAT, "tuning %s, line %d: must be 'OPERATOR PROBLEM = IMPLEMENTATION', not '%.80s'", path,
                 number, line);
     *problem = *equals = '\0';
-    return add_place(path, number, lk_tuning_set(tuning, line, problem + 1, equals + 3));
+    return add_location(path, number, lk_tuning_set(tuning, line, problem + 1, equals + 3));
 }
 
-/* The line at *rest, without its end; *rest goes on behind it. NULL: there is none. */
-static char *next_line(char **rest)
+/* Returns the line at *rest without trailing space and advances *rest past it; NULL at the end. */
+static char *next_text_line(char **rest)
 {
     char *line = *rest;
     if (!*line)
@@ -145,40 +142,26 @@ static char *next_line(char **rest)
     return line;
 }
 
-static lk_status parse(const char *path, char *text, lk_tuning **tuning)
+static lk_status parse_tuning(const char *path, char *text, lk_tuning **tuning)
 {
-    char *line = next_line(&text);
-    LK_TRY(start(path, line ? line : "", tuning));
-    for (int number = 2; (line = next_line(&text)); number++)
+    char *line = next_text_line(&text);
+    LK_TRY(read_first_line(path, line ? line : "", tuning));
+    for (int number = 2; (line = next_text_line(&text)); number++)
         if (*line && *line != '#')
             LK_TRY(read_choice(path, number, line, *tuning));
     return LK_OK;
 }
 
-static lk_status read_all(const char *path, lk__bytes *text)
-{
-    char buffer[4096];
-    FILE *file = fopen(path, "r");
-    if (!file)
-        LK_FAIL(LK_ERR_IO, "tuning %s: cannot be read: %s", path, strerror(errno));
-    for (size_t n; (n = fread(buffer, 1, sizeof buffer, file)) > 0;)
-        lk__bytes_put(text, buffer, n);
-    bool failed = ferror(file);
-    int error = errno;
-    fclose(file);
-    if (failed)
-        LK_FAIL(LK_ERR_IO, "tuning %s: cannot be read: %s", path, strerror(error));
-    lk__bytes_char(text, '\0');
-    return lk__bytes_status(text);
-}
-
 lk_tuning *lk_tuning_read(const char *path)
 {
     lk_tuning *tuning = NULL;
-    lk__bytes text = {0};
-    lk_status status = read_all(path, &text);
+    lk_bytes text = {0};
+    int error = lk__bytes_read_file(&text, path, SIZE_MAX);
+    lk__bytes_char(&text, '\0');
+    lk_status status =
+        error ? lk__fail(LK_ERR_IO, "tuning %s: cannot be read: %s", path, strerror(error)) : lk__bytes_status(&text);
     if (status == LK_OK)
-        status = parse(path, (char *)text.data, &tuning);
+        status = parse_tuning(path, (char *)text.data, &tuning);
     lk__bytes_free(&text);
     if (status == LK_OK)
         return tuning;

@@ -1,11 +1,8 @@
-/* Tunings as text. */
-#ifndef LK_IO_TUNING_FILE_H
-#define LK_IO_TUNING_FILE_H
+/* Tunings as text: see lockstep/tuning.h. */
+#pragma once
 
 #include "io/bytes.h"
 #include "lockstep/tuning.h"
 
-/* Appends what lk_tuning_write writes. */
-void lk__tuning_put(const lk_tuning *tuning, lk__bytes *text);
-
-#endif
+/* Appends the text that lk_tuning_write writes to a file. */
+void lk__tuning_put(const lk_tuning *tuning, lk_bytes *text);

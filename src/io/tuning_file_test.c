@@ -1,4 +1,4 @@
-/* Tunings are read as they were written, and a file that is not one is refused with its line. */
+/* Tunings are read as they were written; for any other file the message names the line. */
 #include "io/io_testing.h"
 
 #include "base/mem.h"
@@ -164,7 +164,7 @@ static void devices_take_their_kinds_tunings(void **state)
     lk_device_release(ref);
 }
 
-/* Whichever allocation fails, all else is given back: the sanitizer looks. */
+/* No failed allocation leaks; the sanitizer checks it. */
 static void no_memory_is_an_error(void **state)
 {
     (void)state;

@@ -1,70 +1,64 @@
-/* A model as a graph: its tree of layers in the order of the forward pass, without containers and without what does
+/* A model as a graph: its layers in the order of the forward pass, without containers and without layers that do
  * nothing in inference. */
-#include "nn/model.h"
-
 #include "base/mem.h"
 #include "base/status.h"
+#include "nn/model.h"
 
 typedef struct walk {
     const lk_model *model;
     lk_graph *graph;
-    int capacity;
+    int64_t capacity; /* of graph->nodes */
 } walk;
 
-static lk_status add_node(walk *w, lk_node node, int *index)
+static lk_status graph_add_node(walk *w, lk_node node, int *index)
 {
     lk_graph *graph = w->graph;
-    if (graph->n == w->capacity) {
-        int capacity = w->capacity ? 2 * w->capacity : 32;
-        lk_node *nodes = lk__realloc(graph->nodes, (size_t)capacity, sizeof *nodes);
-        if (!nodes)
-            return LK_ERR_MEMORY;
-        graph->nodes = nodes;
-        w->capacity = capacity;
-    }
+    lk_node *nodes = lk__grow(graph->nodes, &w->capacity, graph->n + 1, sizeof *nodes);
+    if (!nodes)
+        return LK_ERR_MEMORY;
+    graph->nodes = nodes;
     *index = graph->n;
     graph->nodes[graph->n++] = node;
     return LK_OK;
 }
 
-static lk_node blank(const char *name, lk_shape output)
+static lk_node graph_blank_node(const char *name, lk_shape output)
 {
     return (lk_node){.name = name, .output = output, .input = {-1, -1}, .variable = {-1, -1, -1, -1}};
 }
 
-static lk_status describe(walk *w, const lk_layer *layer, int x, int *y);
+/* Adds the layer's nodes. x: the node of its input. Sets *y to the node of its output. */
+static lk_status graph_describe(walk *w, const lk_layer *layer, int x, int *y);
 
-static lk_status describe_sequential(walk *w, const lk_layer *layer, int x, int *y)
+static lk_status graph_describe_sequential(walk *w, const lk_layer *layer, int x, int *y)
 {
     *y = x;
     for (int i = 0; i < layer->n_children; i++)
-        LK_TRY(describe(w, layer->children[i], *y, y));
+        LK_TRY(graph_describe(w, layer->children[i], *y, y));
     return LK_OK;
 }
 
-static lk_status describe_add(walk *w, const lk_layer *layer, int x, int *y)
+static lk_status graph_describe_add(walk *w, const lk_layer *layer, int x, int *y)
 {
-    lk_node node = blank(layer->path, layer->output);
+    lk_node node = graph_blank_node(layer->path, layer->output);
     node.kind = LK_NODE_ADD;
     for (int i = 0; i < layer->n_children; i++)
-        LK_TRY(describe(w, layer->children[i], x, &node.input[i]));
-    return add_node(w, node, y);
+        LK_TRY(graph_describe(w, layer->children[i], x, &node.input[i]));
+    return graph_add_node(w, node, y);
 }
 
-static lk_status describe_leaf(walk *w, const lk_layer *layer, int x, int *y)
+static lk_status graph_describe_leaf(walk *w, const lk_layer *layer, int x, int *y)
 {
     if (!layer->table->describe)
         LK_FAIL(LK_ERR_UNSUPPORTED,
                 "%s: layer '%s' of kind '%s' does not say what it computes (lk_layer_table.describe)", w->model->name,
                 layer->path, layer->table->kind);
-    lk_node node = {0};
-    layer->table->describe(layer->config, &node);
-    if (node.kind == LK_NODE_IDENTITY) {
+    lk_node given = {0}, node = graph_blank_node(layer->path, layer->output);
+    layer->table->describe(layer->config, &given);
+    if (given.kind == LK_NODE_IDENTITY) {
         *y = x;
         return LK_OK;
     }
-    lk_node given = node;
-    node = blank(layer->path, layer->output);
     node.kind = given.kind;
     node.kernel = given.kernel;
     node.stride = given.stride;
@@ -75,16 +69,16 @@ static lk_status describe_leaf(walk *w, const lk_layer *layer, int x, int *y)
     node.input[0] = x;
     for (int i = 0; i < layer->n_variables && i < LK_NODE_VARIABLES; i++)
         node.variable[i] = layer->variables[i];
-    return add_node(w, node, y);
+    return graph_add_node(w, node, y);
 }
 
-static lk_status describe(walk *w, const lk_layer *layer, int x, int *y)
+static lk_status graph_describe(walk *w, const lk_layer *layer, int x, int *y)
 {
     if (layer->table == &lk__layer_sequential_table)
-        return describe_sequential(w, layer, x, y);
+        return graph_describe_sequential(w, layer, x, y);
     if (layer->table == &lk__layer_add_table)
-        return describe_add(w, layer, x, y);
-    return describe_leaf(w, layer, x, y);
+        return graph_describe_add(w, layer, x, y);
+    return graph_describe_leaf(w, layer, x, y);
 }
 
 lk_status lk_model_graph(const lk_model *model, lk_graph *graph)
@@ -93,11 +87,11 @@ lk_status lk_model_graph(const lk_model *model, lk_graph *graph)
     const lk_model_input *in = &model->input;
     int y;
     *graph = (lk_graph){0};
-    lk_node images = blank("images", LK_SHAPE(1, in->channels, in->height, in->width));
+    lk_node images = graph_blank_node("images", LK_SHAPE(1, in->channels, in->height, in->width));
     images.kind = LK_NODE_INPUT;
-    lk_status status = add_node(&w, images, &y);
+    lk_status status = graph_add_node(&w, images, &y);
     if (status == LK_OK)
-        status = describe(&w, model->root, y, &y);
+        status = graph_describe(&w, model->root, y, &y);
     if (status != LK_OK)
         lk_graph_free(graph);
     return status;

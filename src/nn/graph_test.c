@@ -1,4 +1,4 @@
-/* Models as graphs: order, inputs, variables, and what cannot be one. */
+/* Models as graphs: order, inputs, variables, and which layers cannot be in one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Initialisers. */
+#include "nn/init.h"
 #include "base/status.h"
 #include "nn/model.h"
 
@@ -7,7 +7,7 @@
 lk_status lk__init_check(const char *kind, const char *what, lk_init init)
 {
     if (init.kind < 0 || init.kind >= LK_INIT_KIND_COUNT)
-        LK_FAIL(LK_ERR_ARGUMENT, "%s: initialiser %d of '%s' does not exist", kind, (int)init.kind, what);
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: initializer %d of '%s' does not exist", kind, (int)init.kind, what);
     if (init.kind == LK_INIT_NORMAL && !(init.value >= 0 && isfinite(init.value)))
         LK_FAIL(LK_ERR_ARGUMENT, "%s: '%s' starts with a standard deviation of %g; it must be 0 or more, and finite",
                 kind, what, init.value);
@@ -21,12 +21,12 @@ lk_init lk__init_or(lk_init init, lk_init_kind kind)
     return init;
 }
 
-static lk_tensor *normal(const lk_variable_spec *spec, lk_device *device, double std, lk_random_key key)
+static lk_tensor *init_normal(const lk_variable_spec *spec, lk_device *device, double std, lk_random_key key)
 {
     return std == 0 ? lk_zeros(device, LK_F32, spec->shape) : lk_normal(device, LK_F32, spec->shape, 0, std, key);
 }
 
-static lk_tensor *uniform(const lk_variable_spec *spec, lk_device *device, double bound, lk_random_key key)
+static lk_tensor *init_uniform(const lk_variable_spec *spec, lk_device *device, double bound, lk_random_key key)
 {
     return lk_uniform(device, LK_F32, spec->shape, -bound, bound, key);
 }
@@ -38,13 +38,13 @@ lk_tensor *lk__initial_value(const lk_variable_spec *spec, lk_device *device, ui
            fan_out = spec->fan_out > 0 ? (double)spec->fan_out : 1;
     switch (spec->init.kind) {
     case LK_INIT_NORMAL:
-        return normal(spec, device, spec->init.value, key);
+        return init_normal(spec, device, spec->init.value, key);
     case LK_INIT_HE_NORMAL:
-        return normal(spec, device, sqrt(2 / fan_in), key);
+        return init_normal(spec, device, sqrt(2 / fan_in), key);
     case LK_INIT_GLOROT_UNIFORM:
-        return uniform(spec, device, sqrt(6 / (fan_in + fan_out)), key);
+        return init_uniform(spec, device, sqrt(6 / (fan_in + fan_out)), key);
     case LK_INIT_TORCH_UNIFORM:
-        return uniform(spec, device, 1 / sqrt(fan_in), key);
+        return init_uniform(spec, device, 1 / sqrt(fan_in), key);
     case LK_INIT_ONES:
         return lk_ones(device, LK_F32, spec->shape);
     default:

@@ -1,6 +1,5 @@
 /* Making, naming and releasing layers. */
 #include "nn/layer.h"
-
 #include "base/mem.h"
 #include "base/status.h"
 
@@ -22,7 +21,7 @@ void lk_layer_release(lk_layer *layer)
     lk__free(layer);
 }
 
-static lk_status take(lk_layer *layer, lk_layer *const *children, int n)
+static lk_status layer_take_children(lk_layer *layer, lk_layer *const *children, int n)
 {
     layer->children = lk__calloc(n > 0 ? (size_t)n : 1, sizeof(lk_layer *));
     if (!layer->children)
@@ -39,7 +38,7 @@ static lk_status take(lk_layer *layer, lk_layer *const *children, int n)
     return LK_OK;
 }
 
-static lk_status take_config(lk_layer *layer, const void *config, size_t size)
+static lk_status layer_copy_config(lk_layer *layer, const void *config, size_t size)
 {
     layer->config = lk__calloc(1, size > 0 ? size : 1);
     if (!layer->config)
@@ -49,8 +48,8 @@ static lk_status take_config(lk_layer *layer, const void *config, size_t size)
     return LK_OK;
 }
 
-/* Those that were given and not taken, each once. */
-static void release_given(lk_layer *const *children, int n)
+/* Releases the children that no layer has taken, each once. */
+static void layers_release_untaken(lk_layer *const *children, int n)
 {
     for (int i = 0; i < n; i++) {
         bool seen = false;
@@ -61,7 +60,7 @@ static void release_given(lk_layer *const *children, int n)
     }
 }
 
-static lk_status check_table(const lk_layer_table *table, int n)
+static lk_status layer_check_table(const lk_layer_table *table, int n)
 {
     if (!table || !table->kind)
         LK_FAIL(LK_ERR_ARGUMENT, "layer: a table with a kind is needed");
@@ -74,20 +73,15 @@ static lk_status check_table(const lk_layer_table *table, int n)
 
 lk_layer *lk_layer_new(const lk_layer_table *table, const void *config, size_t size, lk_layer *const *children, int n)
 {
-    lk_layer *layer = check_table(table, n) == LK_OK ? lk__calloc(1, sizeof *layer) : NULL;
-    lk_status status = layer ? LK_OK : LK_ERR_MEMORY;
+    lk_layer *layer = layer_check_table(table, n) == LK_OK ? lk__calloc(1, sizeof *layer) : NULL;
     if (layer) {
         layer->table = table;
         layer->statistics = -1;
         layer->needs = LK_NEEDS_INPUT | LK_NEEDS_OUTPUT;
-        status = take(layer, children, n);
+        if (layer_take_children(layer, children, n) == LK_OK && layer_copy_config(layer, config, size) == LK_OK)
+            return layer;
     }
-    if (status != LK_OK)
-        release_given(children, n);
-    else
-        status = take_config(layer, config, size);
-    if (status == LK_OK)
-        return layer;
+    layers_release_untaken(children, n);
     lk_layer_release(layer);
     return NULL;
 }
@@ -127,14 +121,10 @@ lk_status lk__layer_range(const char *kind, const char *what, int64_t value, int
 
 lk_status lk__layer_list_add(lk_layer_list *list, lk_layer *layer)
 {
-    if (list->n == list->capacity) {
-        int capacity = list->capacity ? 2 * list->capacity : 16;
-        lk_layer **layers = lk__realloc(list->layers, (size_t)capacity, sizeof(lk_layer *));
-        if (!layers)
-            return LK_ERR_MEMORY;
-        list->layers = layers;
-        list->capacity = capacity;
-    }
+    lk_layer **layers = lk__grow(list->layers, &list->capacity, list->n + 1, sizeof(lk_layer *));
+    if (!layers)
+        return LK_ERR_MEMORY;
+    list->layers = layers;
     list->layers[list->n++] = layer;
     return LK_OK;
 }

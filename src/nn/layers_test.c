@@ -1,4 +1,4 @@
-/* Layers: shapes, names, errors, nesting, layers of one's own, initialisers, dropout and batch normalisation. */
+/* Layers: shapes, names, errors, nesting, user-defined layers, initializers, dropout and batch normalization. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -86,7 +86,7 @@ static void test_buffers_come_last(void **state)
     lk_model_release(model);
 }
 
-/* What backward reads is kept, whoever reads it: of 16 numbers an image channel here, 64 bytes a channel. */
+/* An output is kept if any backward reads it: here 16 numbers per image and channel, 64 bytes per channel. */
 static void test_kept_bytes(void **state)
 {
     (void)state;
@@ -143,7 +143,7 @@ static void test_constructors_refuse(void **state)
     lk_layer_release(NULL);
 }
 
-/* One failure among nested constructors is the error that is told, and nothing leaks. */
+/* If several nested constructors fail, the first error is reported, and nothing leaks. */
 static void test_failures_nest(void **state)
 {
     (void)state;
@@ -224,7 +224,7 @@ static void count_visits(void *user, const char *path, int shard, lk_tensor *y)
     ++*(int *)user;
 }
 
-/* Each layer does what its operator does, and tells as many floating-point operations as that. */
+/* Each layer computes what its operator does, and reports as many floating-point operations. */
 static void test_activations(void **state)
 {
     (void)state;
@@ -277,7 +277,7 @@ static void test_residual(void **state)
     lk_scope_end();
 }
 
-/* --- layers of one's own ------------------------------------------------------------------------------------------ */
+/* --- user-defined layers ------------------------------------------------------------------------------------------ */
 
 typedef struct scale_config {
     double start;
@@ -307,7 +307,7 @@ static void scale_release(void *config)
 static const lk_layer_table scale_table = {
     .kind = "scale", .build = scale_build, .forward = scale_forward, .release = scale_release};
 
-/* Children side by side, their channels joined. */
+/* Runs the children on the same input and joins their channels. */
 static lk_status branches_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
     lk_shape shape;
@@ -420,7 +420,7 @@ static void test_own_layers_that_are_wrong(void **state)
     lk_scope_end();
 }
 
-/* --- how variables start ------------------------------------------------------------------------------------------ */
+/* --- initial values ----------------------------------------------------------------------------------------------- */
 
 static void moments(lk_tensor *tensor, double *mean, double *std, double *largest)
 {
@@ -434,8 +434,8 @@ static void moments(lk_tensor *tensor, double *mean, double *std, double *larges
     free(x);
 }
 
-/* conv 3x3 from 3 to 64 channels: fan_in 27, fan_out 576. Of 1,728 numbers the deviation is known to within 2%. */
-static void test_initialisers(void **state)
+/* conv 3x3 from 3 to 64 channels: fan_in 27, fan_out 576. 1,728 numbers give the deviation to within 2%. */
+static void test_initializers(void **state)
 {
     (void)state;
     const double glorot = sqrt(6.0 / (27 + 576)), torch = 1 / sqrt(27.0), infinite = (double)INFINITY;
@@ -464,7 +464,7 @@ static void test_initialisers(void **state)
 }
 
 /* dense 784 → 100 with a bias by PyTorch's default: in (-1/28, 1/28). */
-static void test_initialisers_of_dense(void **state)
+static void test_initializers_of_dense(void **state)
 {
     (void)state;
     lk_scope_begin();
@@ -512,7 +512,7 @@ static void test_dropout(void **state)
     lk_scope_end();
 }
 
-/* --- batch normalisation ------------------------------------------------------------------------------------------ */
+/* --- batch normalization ------------------------------------------------------------------------------------------ */
 
 static lk_status sum_of_two(void *user, lk_tensor *const *parts, lk_tensor **sums, int n)
 {
@@ -523,14 +523,14 @@ static lk_status sum_of_two(void *user, lk_tensor *const *parts, lk_tensor **sum
     return sums[1] ? LK_OK : lk_error_status();
 }
 
-static lk_layer *normalised_net(void)
+static lk_layer *normalized_net(void)
 {
     return LK_SEQUENTIAL(lk_layer_conv2d(4, 3, NULL), lk_layer_batch_norm(NULL), lk_layer_activation(LK_TANH),
                          lk_layer_conv2d(5, 3, NULL), lk_layer_batch_norm(NULL), lk_layer_activation(LK_RELU),
                          lk_layer_global_avg_pool(), lk_layer_dense(3, NULL));
 }
 
-/* Gradients of the mean loss over six samples, with labels 0 0 0 0 1 1, as two shards that look at all six. */
+/* Gradients of the mean loss over six samples, with labels 0 0 0 0 1 1, as two shards with statistics over all six. */
 static void pass_of_two(network *net, lk_tensor *x, lk_tensor **gradients, lk_tensor **sums)
 {
     int syncs = 0, n = lk_model_parameter_count(net->model);
@@ -568,13 +568,13 @@ static void test_sync_is_one_big_shard(void **state)
 {
     (void)state;
     lk_scope_begin();
-    network net = open_layers(normalised_net(), (lk_model_input){3, 8, 8, 3});
+    network net = open_layers(normalized_net(), (lk_model_input){3, 8, 8, 3});
     lk_tensor *x = images(&net, 6), *two[16], *one[16], *sums_of_two[2], *sums_of_one[2];
     pass_of_two(&net, x, two, sums_of_two);
     pass_of_one(&net, x, one, sums_of_one);
     for (int i = 0; i < lk_model_parameter_count(net.model); i++) {
         const char *name = lk_model_variable_name(net.model, i);
-        bool before_norm = strncmp(name, "conv", 4) == 0 && strstr(name, ".bias"); /* 0 but for rounding */
+        bool before_norm = strncmp(name, "conv", 4) == 0 && strstr(name, ".bias"); /* 0 up to rounding */
         if (!before_norm)
             assert_close(two[i], one[i], 1e-4);
     }
@@ -584,8 +584,8 @@ static void test_sync_is_one_big_shard(void **state)
     lk_scope_end();
 }
 
-/* After an update with momentum 0.1 the running statistics are a tenth of what the batch had, and inference uses them.
- */
+/* After an update with momentum 0.1 the running statistics have moved a tenth of the way to the batch's, and inference
+ * uses them. */
 static void test_running_statistics(void **state)
 {
     (void)state;
@@ -659,7 +659,7 @@ static void test_inference_holds_few_activations(void **state)
 static bool build_and_run(lk_device *device, lk_tensor *x)
 {
     lk_tensor *variables[32], *statistics[4], *y = NULL;
-    lk_model *model = lk_model_build("test", lk_layer_add(normalised_net(), lk_layer_named("x", normalised_net())),
+    lk_model *model = lk_model_build("test", lk_layer_add(normalized_net(), lk_layer_named("x", normalized_net())),
                                      (lk_model_input){3, 8, 8, 3});
     if (model && lk_model_init(model, device, 1, variables) == LK_OK)
         y = lk_model_forward(model, variables, x, &(lk_forward_opts){.training = true, .statistics = statistics});
@@ -667,7 +667,7 @@ static bool build_and_run(lk_device *device, lk_tensor *x)
     return y != NULL;
 }
 
-/* Every allocation of building and running fails once; a leak checker then finds nothing. */
+/* Each allocation of building and running fails once; a leak checker then finds nothing. */
 static void test_allocation_failures(void **state)
 {
     (void)state;
@@ -707,8 +707,8 @@ int main(void)
         cmocka_unit_test(test_residual),
         cmocka_unit_test(test_own_layers),
         cmocka_unit_test(test_own_layers_that_are_wrong),
-        cmocka_unit_test(test_initialisers),
-        cmocka_unit_test(test_initialisers_of_dense),
+        cmocka_unit_test(test_initializers),
+        cmocka_unit_test(test_initializers_of_dense),
         cmocka_unit_test(test_dropout),
         cmocka_unit_test(test_sync_is_one_big_shard),
         cmocka_unit_test(test_running_statistics),

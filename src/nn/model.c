@@ -1,9 +1,11 @@
-/* Reference models by name, and what a model tells about itself. */
+/* Models by name, and queries about a model. */
 #include "nn/model.h"
-
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/tensor.h"
+#include "core/scope.h"
+#include "nn/init.h"
+#include "nn/model_build.h"
+#include "nn/model_file.h"
 #include "lockstep/options.h"
 
 #include <stdio.h>
@@ -24,7 +26,7 @@ const char *lk_model_about_at(int index)
     return index >= 0 && index < MODEL_COUNT ? models[index]->about : NULL;
 }
 
-static const lk_reference_model *find(const char *name)
+static const lk_reference_model *model_find_reference(const char *name)
 {
     const char *names[MODEL_COUNT];
     for (int i = 0; i < MODEL_COUNT; i++) {
@@ -43,17 +45,18 @@ static const lk_reference_model *find(const char *name)
     return NULL;
 }
 
-static bool is_file(const char *name)
+static bool model_name_is_file(const char *name)
 {
     size_t length = strlen(name);
     return strchr(name, '/') || (length >= 3 && strcmp(name + length - 3, ".lk") == 0);
 }
 
-/* given: what a file says; NULL: it is read. NULL with the error. */
-static lk_model *model_of(const char *name, const char *given, lk_model_input input)
+/* Makes the model that `name` stands for. `given`: the text of a model file that was read already; NULL: the file is
+ * read. Returns NULL, with the error set, on failure. */
+static lk_model *model_from_name(const char *name, const char *given, lk_model_input input)
 {
-    bool file = is_file(name);
-    const lk_reference_model *reference = file ? NULL : find(name);
+    bool file = model_name_is_file(name);
+    const lk_reference_model *reference = file ? NULL : model_find_reference(name);
     if ((!file && !reference) || lk__model_check_input(name, input) != LK_OK)
         return NULL;
     char *text = NULL;
@@ -68,31 +71,31 @@ static lk_model *model_of(const char *name, const char *given, lk_model_input in
     return model;
 }
 
-/* What a pipe says can be read once only. */
-static bool is_pipe(const char *name)
+/* A pipe can be read only once. */
+static bool model_name_is_pipe(const char *name)
 {
     struct stat about;
-    return is_file(name) && stat(name, &about) == 0 && S_ISFIFO(about.st_mode);
+    return model_name_is_file(name) && stat(name, &about) == 0 && S_ISFIFO(about.st_mode);
 }
 
 lk_status lk_model_check(const char *name)
 {
     const lk_model_input any = {.channels = 1, .height = 1, .width = 1, .classes = 1};
-    if (name && is_pipe(name))
+    if (name && model_name_is_pipe(name))
         return LK_OK;
-    lk_model *model = model_of(name ? name : "", NULL, any);
+    lk_model *model = model_from_name(name ? name : "", NULL, any);
     lk_model_release(model);
     return model ? LK_OK : lk_error_status();
 }
 
 lk_model *lk_model_new(const char *name, lk_model_input input)
 {
-    return lk__model_finish(model_of(name ? name : "", NULL, input));
+    return lk__model_finish(model_from_name(name ? name : "", NULL, input));
 }
 
 lk_model *lk__model_from_text(const char *path, const char *text, lk_model_input input)
 {
-    return lk__model_finish(model_of(path, text, input));
+    return lk__model_finish(model_from_name(path, text, input));
 }
 
 /* --- variables ---------------------------------------------------------------------------------------------------- */

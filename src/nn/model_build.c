@@ -1,9 +1,11 @@
-/* From a tree of layers to a model: walks it once with the shape of a sample and keeps what the layers ask for. */
-#include "nn/model.h"
-
+/* Builds a model: walks its tree of layers once with the shape of a sample, and collects what the layers ask for. */
+#include "nn/model_build.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/tensor.h"
+#include "core/shape.h"
+#include "nn/init.h"
+#include "nn/model.h"
+#include "nn/model_names.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -11,7 +13,8 @@
 
 /* --- errors ------------------------------------------------------------------------------------------------------- */
 
-static void where_text(const lk_model *model, const lk_layer *layer, char *text, size_t size)
+/* Names the layer in messages: "net.lk:3: conv2d" or "lenet: conv1". */
+static void builder_where(const lk_model *model, const lk_layer *layer, char *text, size_t size)
 {
     if (model->file && layer->line > 0)
         snprintf(text, size, "%s:%d: %s", model->file, layer->line, layer->table->kind);
@@ -26,14 +29,14 @@ lk_status lk_layer_fail(const lk_layer_builder *builder, lk_status status, const
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
-    where_text(builder->model, builder->layer, where, sizeof where);
+    builder_where(builder->model, builder->layer, where, sizeof where);
     lk__fail(status, "%s: %s", where, text);
     return status;
 }
 
 /* --- one layer ---------------------------------------------------------------------------------------------------- */
 
-static lk_status check_output(lk_layer_builder *builder, lk_shape shape)
+static lk_status builder_check_output(lk_layer_builder *builder, lk_shape shape)
 {
     bool fits = shape.ndim >= 2 && shape.ndim <= LK_MAX_DIMS && shape.dim[0] == 1;
     for (int i = 1; fits && i < shape.ndim; i++)
@@ -45,13 +48,11 @@ static lk_status check_output(lk_layer_builder *builder, lk_shape shape)
     int64_t count = lk_shape_count(shape);
     if (count >= 1 && count <= LK_MODEL_MAX_ELEMENTS)
         return LK_OK;
-    char text[128];
-    lk__shape_text(shape, text, sizeof text);
-    return lk_layer_fail(builder, LK_ERR_SHAPE, "gives %s; expected at most %lld elements an image", text,
-                         (long long)LK_MODEL_MAX_ELEMENTS);
+    return lk_layer_fail(builder, LK_ERR_SHAPE, "gives %s; expected at most %lld elements an image",
+                         lk__text(shape).string, (long long)LK_MODEL_MAX_ELEMENTS);
 }
 
-static lk_status check_children(lk_layer_builder *builder)
+static lk_status builder_check_children(lk_layer_builder *builder)
 {
     for (int i = 0; i < builder->layer->n_children; i++)
         if (!builder->layer->children[i]->built)
@@ -59,15 +60,16 @@ static lk_status check_children(lk_layer_builder *builder)
     return LK_OK;
 }
 
-/* A layer of the user's may fail without having said why. */
-static lk_status explained(lk_layer_builder *builder, lk_status status)
+/* A user's layer may fail without setting an error. */
+static lk_status builder_explain(lk_layer_builder *builder, lk_status status)
 {
     if (status != LK_OK && lk_error_status() == LK_OK)
         return lk_layer_fail(builder, status, "could not be built: %s", lk_status_name(status));
     return status;
 }
 
-static void note_needs(lk_model *model, lk_layer *source, lk_layer *layer)
+/* Notes which outputs backward keeps. After a view, the source is still the layer whose output it shows. */
+static void model_note_needs(lk_model *model, lk_layer *source, lk_layer *layer)
 {
     if (layer->needs & LK_NEEDS_INPUT && source)
         source->output_kept = true;
@@ -77,20 +79,20 @@ static void note_needs(lk_model *model, lk_layer *source, lk_layer *layer)
         model->source = layer;
 }
 
-static lk_status build_layer(lk_model *model, lk_layer *layer, lk_shape in, lk_shape *out)
+static lk_status model_build_layer(lk_model *model, lk_layer *layer, lk_shape in, lk_shape *out)
 {
     lk_layer_builder builder = {.model = model, .layer = layer};
     lk_layer *source = model->source;
     *out = in;
     layer->built = true;
     if (layer->table->build)
-        LK_TRY(explained(&builder, layer->table->build(&builder, layer->config, in, out)));
-    LK_TRY(check_output(&builder, *out));
-    LK_TRY(check_children(&builder));
+        LK_TRY(builder_explain(&builder, layer->table->build(&builder, layer->config, in, out)));
+    LK_TRY(builder_check_output(&builder, *out));
+    LK_TRY(builder_check_children(&builder));
     layer->output = *out;
     if (lk__layer_is_container(layer))
         return LK_OK;
-    note_needs(model, source, layer);
+    model_note_needs(model, source, layer);
     return lk__layer_list_add(&model->rows, layer);
 }
 
@@ -101,8 +103,8 @@ lk_status lk_layer_build_child(lk_layer_builder *builder, int child, lk_shape in
         return lk_layer_fail(builder, LK_ERR_ARGUMENT, "there is no child %d; there are %d", child, layer->n_children);
     if (layer->children[child]->built)
         return lk_layer_fail(builder, LK_ERR_STATE, "child %d was built already", child);
-    LK_TRY(check_output(builder, in));
-    return build_layer(builder->model, layer->children[child], in, out);
+    LK_TRY(builder_check_output(builder, in));
+    return model_build_layer(builder->model, layer->children[child], in, out);
 }
 
 void lk_layer_flops(lk_layer_builder *builder, double flops)
@@ -126,35 +128,33 @@ lk_status lk__layer_statistics(lk_layer_builder *builder, int64_t samples)
 
 lk_status lk__layer_check_ndim(lk_layer_builder *builder, lk_shape in, int ndim, const char *want)
 {
-    char text[128];
     if (in.ndim == ndim)
         return LK_OK;
-    lk__shape_text(in, text, sizeof text);
     const char *help = "";
     if (ndim == 2)
         help = ": put a flatten or a global pooling before it";
     else if (in.ndim == 2)
         help = ": put a reshape before it";
-    return lk_layer_fail(builder, LK_ERR_SHAPE, "gets %s; expected %s%s", text, want, help);
+    return lk_layer_fail(builder, LK_ERR_SHAPE, "gets %s; expected %s%s", lk__text(in).string, want, help);
 }
 
 lk_status lk__layer_window(lk_layer_builder *builder, const char *axis, int64_t size, int64_t kernel, int64_t stride,
                            int64_t padding, int64_t *count)
 {
-    int64_t room = size + 2 * padding;
-    if (kernel > room)
+    int64_t padded = size + 2 * padding;
+    if (kernel > padded)
         return lk_layer_fail(
             builder, LK_ERR_SHAPE,
             "a kernel of %lld does not fit into %s = %lld with padding %lld, the images are too small; "
             "expected a kernel of at most %lld, or larger images, as --resize makes them",
-            (long long)kernel, axis, (long long)size, (long long)padding, (long long)room);
-    *count = (room - kernel) / stride + 1;
+            (long long)kernel, axis, (long long)size, (long long)padding, (long long)padded);
+    *count = (padded - kernel) / stride + 1;
     return LK_OK;
 }
 
 /* --- variables ---------------------------------------------------------------------------------------------------- */
 
-static lk_status check_variable(lk_layer_builder *builder, const char *name, lk_shape shape, lk_init init)
+static lk_status builder_check_variable(lk_layer_builder *builder, const char *name, lk_shape shape, lk_init init)
 {
     if (!lk__layer_name_ok(name))
         return lk_layer_fail(builder, LK_ERR_ARGUMENT,
@@ -163,34 +163,22 @@ static lk_status check_variable(lk_layer_builder *builder, const char *name, lk_
         return lk_layer_fail(builder, LK_ERR_SHAPE, "'%s' has %d axes; expected 0 to %d", name, shape.ndim,
                              LK_MAX_DIMS);
     int64_t count = lk_shape_count(shape), most = LK_MODEL_MAX_ELEMENTS - builder->model->n_elements;
-    if (count < 1 || count > most) {
-        char text[128];
-        lk__shape_text(shape, text, sizeof text);
+    if (count < 1 || count > most)
         return lk_layer_fail(builder, LK_ERR_SHAPE,
                              "'%s' is %s; expected 1 to %lld elements, so that the network has at most %lld", name,
-                             text, (long long)most, (long long)LK_MODEL_MAX_ELEMENTS);
-    }
+                             lk__text(shape).string, (long long)most, (long long)LK_MODEL_MAX_ELEMENTS);
     return lk__init_check(builder->layer->table->kind, name, init);
 }
 
-static lk_status make_room(lk_model *model)
+static lk_status builder_add_variable(lk_layer_builder *builder, const char *name, lk_variable_spec spec)
 {
-    if (model->n_variables < model->variables_capacity)
-        return LK_OK;
-    int capacity = model->variables_capacity ? 2 * model->variables_capacity : 32;
-    lk_variable_spec *variables = lk__realloc(model->variables, (size_t)capacity, sizeof *variables);
+    lk_model *model = builder->model;
+    LK_TRY(builder_check_variable(builder, name, spec.shape, spec.init));
+    lk_variable_spec *variables =
+        lk__grow(model->variables, &model->variables_capacity, model->n_variables + 1, sizeof *variables);
     if (!variables)
         return LK_ERR_MEMORY;
     model->variables = variables;
-    model->variables_capacity = capacity;
-    return LK_OK;
-}
-
-static lk_status add_variable(lk_layer_builder *builder, const char *name, lk_variable_spec spec)
-{
-    lk_model *model = builder->model;
-    LK_TRY(check_variable(builder, name, spec.shape, spec.init));
-    LK_TRY(make_room(model));
     spec.name = lk__join_path(builder->layer->path, name, 0);
     if (!spec.name)
         return LK_ERR_MEMORY;
@@ -212,21 +200,21 @@ static lk_status add_variable(lk_layer_builder *builder, const char *name, lk_va
 lk_status lk_layer_parameter(lk_layer_builder *builder, const char *name, lk_shape shape, lk_init init, int64_t fan_in,
                              int64_t fan_out)
 {
-    LK_TRY(add_variable(builder, name,
-                        (lk_variable_spec){.shape = shape, .init = init, .fan_in = fan_in, .fan_out = fan_out}));
+    LK_TRY(builder_add_variable(
+        builder, name, (lk_variable_spec){.shape = shape, .init = init, .fan_in = fan_in, .fan_out = fan_out}));
     builder->layer->parameters += lk_shape_count(shape);
     return LK_OK;
 }
 
 lk_status lk_layer_buffer(lk_layer_builder *builder, const char *name, lk_shape shape, lk_init init)
 {
-    return add_variable(builder, name, (lk_variable_spec){.shape = shape, .init = init, .buffer = true});
+    return builder_add_variable(builder, name, (lk_variable_spec){.shape = shape, .init = init, .buffer = true});
 }
 
 /* --- the model ---------------------------------------------------------------------------------------------------- */
 
-/* Parameters first, both in the order in which they were asked for. */
-static lk_status order_variables(lk_model *model)
+/* Puts parameters first; parameters and buffers each stay in the order in which they were asked for. */
+static lk_status model_order_variables(lk_model *model)
 {
     lk_variable_spec *ordered = lk__calloc((size_t)model->n_variables + 1, sizeof *ordered);
     if (!ordered)
@@ -244,7 +232,8 @@ static lk_status order_variables(lk_model *model)
     return LK_OK;
 }
 
-static lk_status give_to_layers(lk_model *model)
+/* Lists for each layer the positions of its variables. */
+static lk_status model_give_variables(lk_model *model)
 {
     for (int i = 0; i < model->n_variables; i++) {
         lk_layer *layer = model->variables[i].layer;
@@ -257,49 +246,47 @@ static lk_status give_to_layers(lk_model *model)
     return LK_OK;
 }
 
-/* The layer whose output is `layer`'s. */
-static lk_layer *last_of(lk_layer *layer)
+/* The layer that makes the output of `layer`. */
+static lk_layer *layer_last(lk_layer *layer)
 {
     while (lk__layer_is_container(layer) && layer->n_children > 0)
         layer = layer->children[layer->n_children - 1];
     return layer;
 }
 
-static lk_status check_classes(lk_model *model, lk_shape out)
+static lk_status model_check_classes(lk_model *model, lk_shape out)
 {
-    char text[128];
     if (model->input.classes == 0 || (out.ndim == 2 && out.dim[1] == model->input.classes))
         return LK_OK;
-    lk__shape_text(out, text, sizeof text);
-    lk_layer_builder last = {.model = model, .layer = last_of(model->root)};
-    return lk_layer_fail(&last, LK_ERR_SHAPE, "the output is %s; expected [N,%lld], one number a class", text,
-                         (long long)model->input.classes);
+    lk_layer_builder last = {.model = model, .layer = layer_last(model->root)};
+    return lk_layer_fail(&last, LK_ERR_SHAPE, "the output is %s; expected [N,%lld], one number a class",
+                         lk__text(out).string, (long long)model->input.classes);
 }
 
-/* A file describes what is to be trained; in C a network may be a fixed function. */
-static lk_status check_trainable(lk_model *model)
+/* A model file describes something to train; in C a network may be a fixed function. */
+static lk_status model_check_trainable(lk_model *model)
 {
-    lk_layer_builder last = {.model = model, .layer = last_of(model->root)};
+    lk_layer_builder last = {.model = model, .layer = layer_last(model->root)};
     if (model->file && model->n_parameters == 0)
         return lk_layer_fail(&last, LK_ERR_FORMAT,
                              "the network ends with nothing to train; expected a conv2d or a dense");
     return LK_OK;
 }
 
-static lk_status build(lk_model *model)
+static lk_status model_build(lk_model *model)
 {
     lk_shape out;
     lk_model_input input = model->input;
-    LK_TRY(build_layer(model, model->root, LK_SHAPE(1, input.channels, input.height, input.width), &out));
-    LK_TRY(check_classes(model, out));
-    LK_TRY(order_variables(model));
-    LK_TRY(check_trainable(model));
-    return give_to_layers(model);
+    LK_TRY(model_build_layer(model, model->root, LK_SHAPE(1, input.channels, input.height, input.width), &out));
+    LK_TRY(model_check_classes(model, out));
+    LK_TRY(model_order_variables(model));
+    LK_TRY(model_check_trainable(model));
+    return model_give_variables(model);
 }
 
 lk_model *lk__model_finish(lk_model *model)
 {
-    if (model && build(model) == LK_OK)
+    if (model && model_build(model) == LK_OK)
         return model;
     lk_model_release(model);
     return NULL;

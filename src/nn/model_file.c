@@ -1,8 +1,8 @@
-/* Model files: lines, and blocks of them. The words for layers are in model_words.c. */
+/* Model files: lines, and blocks of lines. The words for layers are in model_words.c. */
 #include "nn/model_file.h"
-
 #include "base/mem.h"
 #include "base/status.h"
+#include "nn/model_words.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -12,7 +12,7 @@
 enum {
     MAX_BYTES = 1 << 20,
     MAX_LINE = 1000,
-    MAX_LAYERS = 10000, /* blocks and repetitions counted */
+    MAX_LAYERS = 10000, /* including blocks and repetitions */
     MAX_DEPTH = 32,
     MAX_REPEAT = 1000,
 };
@@ -24,14 +24,15 @@ typedef struct text_line {
 
 typedef struct model_reader {
     const char *path;
-    const char *given; /* what the file says; NULL: it is read */
+    const char *given; /* the text, if it was read already; NULL: the file is read */
     lk_model_input input;
-    char *whole; /* as it was read */
+    char *whole; /* the text as it was read */
     char *text;  /* cut into lines */
     int n_text_lines;
-    text_line *lines; /* that say something, without comments */
+    text_line *lines; /* without comments and empty lines */
     int n_lines, next;
-    int n_layers, depth; /* of blocks, the file's own counted */
+    int n_layers; /* read so far, including blocks and repetitions */
+    int depth;    /* of blocks, including the file itself */
 } model_reader;
 
 typedef enum block_end { END_OF_FILE, END, SHORTCUT } block_end;
@@ -51,7 +52,7 @@ lk_status lk__model_line_fail(const lk_model_line *line, const char *format, ...
 
 /* --- bytes to lines ----------------------------------------------------------------------------------------------- */
 
-static int count_lines(const char *text)
+static int text_count_lines(const char *text)
 {
     int count = 1;
     for (; (text = strchr(text, '\n')); text++)
@@ -59,21 +60,21 @@ static int count_lines(const char *text)
     return count;
 }
 
-static lk_status read_stream(model_reader *r, FILE *stream)
+static lk_status model_reader_read_stream(model_reader *r, FILE *stream)
 {
     size_t got = fread(r->text, 1, MAX_BYTES + 1, stream);
     if (ferror(stream))
         LK_FAIL(LK_ERR_IO, "%s: cannot be read: %s", r->path, strerror(errno));
     if (got > MAX_BYTES)
-        LK_FAIL(LK_ERR_FORMAT, "%s:%d: more than %d bytes; expected a short text", r->path, count_lines(r->text),
+        LK_FAIL(LK_ERR_FORMAT, "%s:%d: more than %d bytes; expected a short text", r->path, text_count_lines(r->text),
                 MAX_BYTES);
     if (strlen(r->text) < got)
-        LK_FAIL(LK_ERR_FORMAT, "%s:%d: a byte of 0; expected text", r->path, count_lines(r->text));
+        LK_FAIL(LK_ERR_FORMAT, "%s:%d: a byte of 0; expected text", r->path, text_count_lines(r->text));
     r->text[got] = '\0';
     return LK_OK;
 }
 
-static lk_status read_file(model_reader *r)
+static lk_status model_reader_read_file(model_reader *r)
 {
     r->text = lk__calloc(MAX_BYTES + 2, 1);
     if (!r->text)
@@ -81,22 +82,22 @@ static lk_status read_file(model_reader *r)
     FILE *stream = fopen(r->path, "rbe");
     if (!stream)
         LK_FAIL(LK_ERR_IO, "%s: cannot be opened: %s", r->path, strerror(errno));
-    lk_status status = read_stream(r, stream);
+    lk_status status = model_reader_read_stream(r, stream);
     fclose(stream);
     return status;
 }
 
-static lk_status read_text(model_reader *r)
+static lk_status model_reader_read(model_reader *r)
 {
     if (!r->given)
-        LK_TRY(read_file(r));
+        LK_TRY(model_reader_read_file(r));
     else if (!(r->text = lk__strdup(r->given)))
         return LK_ERR_MEMORY;
     r->whole = lk__strdup(r->text);
     return r->whole ? LK_OK : LK_ERR_MEMORY;
 }
 
-static lk_status add_line(model_reader *r, int number, char *text)
+static lk_status model_reader_add_line(model_reader *r, int number, char *text)
 {
     text[strcspn(text, "#")] = '\0';
     size_t length = strlen(text);
@@ -109,9 +110,9 @@ static lk_status add_line(model_reader *r, int number, char *text)
     return LK_OK;
 }
 
-static lk_status split_lines(model_reader *r)
+static lk_status model_reader_split_lines(model_reader *r)
 {
-    r->n_text_lines = count_lines(r->text);
+    r->n_text_lines = text_count_lines(r->text);
     r->lines = lk__calloc((size_t)r->n_text_lines, sizeof *r->lines);
     if (!r->lines)
         return LK_ERR_MEMORY;
@@ -120,14 +121,14 @@ static lk_status split_lines(model_reader *r)
         end = strchr(begin, '\n');
         if (end)
             *end = '\0';
-        LK_TRY(add_line(r, number++, begin));
+        LK_TRY(model_reader_add_line(r, number++, begin));
     }
     return LK_OK;
 }
 
 /* --- a line to words ---------------------------------------------------------------------------------------------- */
 
-static lk_status take_name(lk_model_line *line, char *first)
+static lk_status model_line_take_name(lk_model_line *line, char *first)
 {
     size_t length = strlen(first);
     if (length == 0 || first[length - 1] != ':')
@@ -139,15 +140,15 @@ static lk_status take_name(lk_model_line *line, char *first)
     return LK_OK;
 }
 
-/* `copy`: MAX_LINE + 1 bytes, which the words point into. */
-static lk_status split_words(const model_reader *r, const text_line *from, char *copy, lk_model_line *line)
+/* `copy`: MAX_LINE + 1 bytes; the words point into it. */
+static lk_status model_line_split(const model_reader *r, const text_line *from, char *copy, lk_model_line *line)
 {
     *line = (lk_model_line){.file = r->path, .number = from->number, .input = r->input};
     snprintf(copy, MAX_LINE + 1, "%s", from->text);
     char *rest = NULL;
     for (char *word = strtok_r(copy, " \t\r", &rest); word; word = strtok_r(NULL, " \t\r", &rest)) {
         if (!line->word && !line->name) {
-            LK_TRY(take_name(line, word));
+            LK_TRY(model_line_take_name(line, word));
             if (line->name)
                 continue;
         }
@@ -162,12 +163,12 @@ static lk_status split_words(const model_reader *r, const text_line *from, char 
     if (line->word)
         return LK_OK;
     lk__model_line_fail(line, "'%s:' names nothing; expected a layer after it", line->name);
-    return LK_ERR_FORMAT; /* itself, so that a checker sees that `word` is set where all is well */
+    return LK_ERR_FORMAT; /* a constant, so that a checker sees that `word` is set if this returns LK_OK */
 }
 
 /* --- blocks ------------------------------------------------------------------------------------------------------- */
 
-static void release_list(lk_layer_list *list)
+static void layer_list_release(lk_layer_list *list)
 {
     for (int i = 0; i < list->n; i++)
         lk_layer_release(list->layers[i]);
@@ -175,8 +176,8 @@ static void release_list(lk_layer_list *list)
     *list = (lk_layer_list){0};
 }
 
-/* Takes `layer`, also on failure; NULL: the error is set. */
-static lk_status append_layer(lk_layer_list *list, lk_layer *layer)
+/* Takes `layer`, also on failure. NULL: the error is set already. */
+static lk_status layer_list_append(lk_layer_list *list, lk_layer *layer)
 {
     if (!layer)
         return lk_error_status();
@@ -187,7 +188,7 @@ static lk_status append_layer(lk_layer_list *list, lk_layer *layer)
 }
 
 /* Takes the list's layers. */
-static lk_layer *to_sequential(lk_layer_list *list, int line)
+static lk_layer *layer_list_to_sequential(lk_layer_list *list, int line)
 {
     lk_layer *layer = lk_layer_sequential(list->layers, list->n);
     lk__free(list->layers);
@@ -197,53 +198,54 @@ static lk_layer *to_sequential(lk_layer_list *list, int line)
     return layer;
 }
 
-static lk_status read_block(model_reader *r, const lk_model_line *opened, lk_layer_list *list, block_end *end);
+static lk_status block_read(model_reader *r, const lk_model_line *opened, lk_layer_list *list, block_end *end);
 
-/* The layers of a block as a sequential. */
-static lk_layer *read_body(model_reader *r, const lk_model_line *opened, block_end *end)
+/* Reads the layers of a block as a sequential. *end: see block_read_end. */
+static lk_layer *block_read_body(model_reader *r, const lk_model_line *opened, block_end *end)
 {
     lk_layer_list list = {0};
-    if (read_block(r, opened, &list, end) == LK_OK)
-        return to_sequential(&list, opened->number);
-    release_list(&list);
+    if (block_read(r, opened, &list, end) == LK_OK)
+        return layer_list_to_sequential(&list, opened->number);
+    layer_list_release(&list);
     return NULL;
 }
 
-static lk_layer *read_sequential(model_reader *r, const lk_model_line *line)
+static lk_status block_check_no_settings(const lk_model_line *line)
 {
-    block_end end = END;
-    if (line->n_arguments > 0) {
-        lk__model_line_fail(line, "sequential has no setting '%.40s'; expected none", line->arguments[0]);
-        return NULL;
-    }
-    return read_body(r, line, &end);
+    if (line->n_arguments > 0)
+        return lk__model_line_fail(line, "%s has no setting '%.40s'; expected none", line->word, line->arguments[0]);
+    return LK_OK;
 }
 
-static lk_layer *read_residual(model_reader *r, const lk_model_line *line)
+static lk_layer *block_read_sequential(model_reader *r, const lk_model_line *line)
+{
+    block_end end = END;
+    return block_check_no_settings(line) == LK_OK ? block_read_body(r, line, &end) : NULL;
+}
+
+static lk_layer *block_read_residual(model_reader *r, const lk_model_line *line)
 {
     block_end end = SHORTCUT;
-    if (line->n_arguments > 0) {
-        lk__model_line_fail(line, "residual has no setting '%.40s'; expected none", line->arguments[0]);
+    if (block_check_no_settings(line) != LK_OK)
         return NULL;
-    }
-    lk_layer *body = read_body(r, line, &end), *shortcut = NULL;
-    bool given = body && end == SHORTCUT;
+    lk_layer *body = block_read_body(r, line, &end), *shortcut = NULL;
+    bool has_shortcut = end == SHORTCUT;
     end = END;
     if (body)
-        shortcut = given ? read_body(r, line, &end) : lk_layer_identity();
+        shortcut = has_shortcut ? block_read_body(r, line, &end) : lk_layer_identity();
     lk_layer *layer = lk_layer_add(body, shortcut);
     if (layer)
         layer->line = line->number;
     return layer;
 }
 
-static lk_status too_many_layers(const lk_model_line *line)
+static lk_status model_line_too_many_layers(const lk_model_line *line)
 {
     return lk__model_line_fail(line, "too many layers, repetitions counted; expected at most %d", MAX_LAYERS);
 }
 
-/* The same lines are read again for every repetition. */
-static lk_status read_repetitions(model_reader *r, const lk_model_line *line, int64_t times, lk_layer_list *list)
+/* Reads the same lines again for each repetition. */
+static lk_status block_read_repetitions(model_reader *r, const lk_model_line *line, int64_t times, lk_layer_list *list)
 {
     int begin = r->next;
     for (int64_t i = 1; i <= times; i++) {
@@ -252,13 +254,13 @@ static lk_status read_repetitions(model_reader *r, const lk_model_line *line, in
         r->next = begin;
         snprintf(name, sizeof name, "%lld", (long long)i);
         if (++r->n_layers > MAX_LAYERS)
-            return too_many_layers(line);
-        LK_TRY(append_layer(list, lk_layer_named(name, read_body(r, line, &end))));
+            return model_line_too_many_layers(line);
+        LK_TRY(layer_list_append(list, lk_layer_named(name, block_read_body(r, line, &end))));
     }
     return LK_OK;
 }
 
-static lk_layer *read_repeat(model_reader *r, const lk_model_line *line)
+static lk_layer *block_read_repeat(model_reader *r, const lk_model_line *line)
 {
     int64_t times;
     lk_layer_list list = {0};
@@ -268,32 +270,33 @@ static lk_layer *read_repeat(model_reader *r, const lk_model_line *line)
     }
     if (lk__model_line_integer(line, "the number of repetitions", "", line->arguments[0], 1, MAX_REPEAT, &times) ==
             LK_OK &&
-        read_repetitions(r, line, times, &list) == LK_OK)
-        return to_sequential(&list, line->number);
-    release_list(&list);
+        block_read_repetitions(r, line, times, &list) == LK_OK)
+        return layer_list_to_sequential(&list, line->number);
+    layer_list_release(&list);
     return NULL;
 }
 
-static lk_layer *read_layer(model_reader *r, const lk_model_line *line)
+static lk_layer *block_read_layer(model_reader *r, const lk_model_line *line)
 {
     lk_layer *layer;
     if (++r->n_layers > MAX_LAYERS) {
-        too_many_layers(line);
+        model_line_too_many_layers(line);
         return NULL;
     }
     if (strcmp(line->word, "sequential") == 0)
-        layer = read_sequential(r, line);
+        layer = block_read_sequential(r, line);
     else if (strcmp(line->word, "residual") == 0)
-        layer = read_residual(r, line);
+        layer = block_read_residual(r, line);
     else if (strcmp(line->word, "repeat") == 0)
-        layer = read_repeat(r, line);
+        layer = block_read_repeat(r, line);
     else
         layer = lk__model_line_layer(line, block_words);
     return line->name ? lk_layer_named(line->name, layer) : layer;
 }
 
-/* "end" and "shortcut", alone on their lines; *end says what this block may end with besides "end". */
-static lk_status read_end(const lk_model_line *line, const lk_model_line *opened, block_end *end)
+/* Checks "end" and "shortcut", which stand alone on their lines. *end: on input, whether the block may also end with
+ * "shortcut" (SHORTCUT); on output, how it ended. */
+static lk_status block_read_end(const lk_model_line *line, const lk_model_line *opened, block_end *end)
 {
     bool shortcut = strcmp(line->word, "shortcut") == 0;
     if (line->name || line->n_arguments > 0)
@@ -308,15 +311,15 @@ static lk_status read_end(const lk_model_line *line, const lk_model_line *opened
     return LK_OK;
 }
 
-static lk_status read_lines(model_reader *r, const lk_model_line *opened, lk_layer_list *list, block_end *end)
+static lk_status block_read_lines(model_reader *r, const lk_model_line *opened, lk_layer_list *list, block_end *end)
 {
     char copy[MAX_LINE + 1];
     lk_model_line line;
     while (r->next < r->n_lines) {
-        LK_TRY(split_words(r, &r->lines[r->next++], copy, &line));
+        LK_TRY(model_line_split(r, &r->lines[r->next++], copy, &line));
         if (strcmp(line.word, "end") == 0 || strcmp(line.word, "shortcut") == 0)
-            return read_end(&line, opened, end);
-        LK_TRY(append_layer(list, read_layer(r, &line)));
+            return block_read_end(&line, opened, end);
+        LK_TRY(layer_list_append(list, block_read_layer(r, &line)));
     }
     if (opened)
         return lk__model_line_fail(opened, "'%s' is not closed; expected an 'end' before the end of the file",
@@ -324,39 +327,39 @@ static lk_status read_lines(model_reader *r, const lk_model_line *opened, lk_lay
     return LK_OK;
 }
 
-/* Reads up to the line that ends the block that `opened` opened, NULL: the file. */
-static lk_status read_block(model_reader *r, const lk_model_line *opened, lk_layer_list *list, block_end *end)
+/* Reads up to the line that ends the block that line `opened` began; NULL: up to the end of the file. */
+static lk_status block_read(model_reader *r, const lk_model_line *opened, lk_layer_list *list, block_end *end)
 {
     if (opened && r->depth > MAX_DEPTH)
         return lk__model_line_fail(opened, "blocks are nested too deep; expected at most %d", MAX_DEPTH);
     r->depth++;
-    lk_status status = read_lines(r, opened, list, end);
+    lk_status status = block_read_lines(r, opened, list, end);
     r->depth--;
     return status;
 }
 
-static lk_layer *read_model(model_reader *r)
+static lk_layer *model_reader_read_model(model_reader *r)
 {
     lk_layer_list list = {0};
     block_end end = END_OF_FILE;
-    lk_status status = read_text(r);
+    lk_status status = model_reader_read(r);
     if (status == LK_OK)
-        status = split_lines(r);
+        status = model_reader_split_lines(r);
     if (status == LK_OK)
-        status = read_block(r, NULL, &list, &end);
+        status = block_read(r, NULL, &list, &end);
     if (status == LK_OK && list.n == 0)
         status = lk__fail(LK_ERR_FORMAT, "%s:%d: the file ends without a layer; expected one like 'dense classes'",
                           r->path, r->n_text_lines);
     if (status == LK_OK)
-        return to_sequential(&list, 0);
-    release_list(&list);
+        return layer_list_to_sequential(&list, 0);
+    layer_list_release(&list);
     return NULL;
 }
 
 lk_layer *lk__model_file_read(const char *path, const char *given, lk_model_input input, char **text)
 {
     model_reader reader = {.path = path, .given = given, .input = input};
-    lk_layer *root = read_model(&reader);
+    lk_layer *root = model_reader_read_model(&reader);
     lk__free(reader.text);
     lk__free(reader.lines);
     if (!root)

@@ -1,12 +1,12 @@
 /* Model files (docs/model-files.md): model_file.c reads lines and blocks, model_words.c the words for layers. */
-#ifndef LK_NN_MODEL_FILE_H
-#define LK_NN_MODEL_FILE_H
+#pragma once
 
 #include "nn/model.h"
 
 enum { LK_MODEL_LINE_WORDS = 16 };
 
-/* "conv1: conv2d 64 kernel=3": name "conv1" (NULL: none), word "conv2d", two arguments. */
+/* A line in words. "conv1: conv2d 64 kernel=3" has the name "conv1" (NULL: none), the word "conv2d" and two
+ * arguments. */
 typedef struct lk_model_line {
     const char *file;
     int number; /* from 1 */
@@ -16,15 +16,9 @@ typedef struct lk_model_line {
     int n_arguments;
 } lk_model_line;
 
-/* "FILE:LINE: …" with LK_ERR_FORMAT, which it gives back. */
+/* Fails with "FILE:LINE: …" and LK_ERR_FORMAT, which it returns. */
 lk_status lk__model_line_fail(const lk_model_line *line, const char *format, ...) LK_PRINTF(2, 3);
 
-/* A whole number. Errors: LK_ERR_FORMAT naming `what`, and as expected too what else could stand there: "classes or ".
- */
-lk_status lk__model_line_integer(const lk_model_line *line, const char *what, const char *alternative, const char *text,
-                                 int64_t low, int64_t high, int64_t *value);
-
-/* The layer that a line describes. `blocks`: NULL-terminated words that are no layers, for "did you mean". */
-lk_layer *lk__model_line_layer(const lk_model_line *line, const char *const *blocks);
-
-#endif
+/* Reads a model file and returns its root layer, or NULL with the error set. `given`: the text, if it was read already;
+ * NULL: the file is read. *text: a copy of the text, which the caller frees; NULL on failure. */
+lk_layer *lk__model_file_read(const char *path, const char *given, lk_model_input input, char **text);

@@ -1,4 +1,4 @@
-/* Model files: the reference models as files are the built-in ones; wrong lines are told from right ones. */
+/* Model files: the reference models written as files equal the built-in ones, and wrong lines are reported. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const lk_model_input grey28 = {.channels = 1, .height = 28, .width = 28, .classes = 10};
+static const lk_model_input gray28 = {.channels = 1, .height = 28, .width = 28, .classes = 10};
 
 static char path[64];
 
@@ -26,7 +26,7 @@ static void write_file(const char *text, size_t size)
 static lk_model *model_of(const char *text)
 {
     write_file(text, strlen(text));
-    return lk_model_new(path, grey28);
+    return lk_model_new(path, gray28);
 }
 
 static int make_path(void **state)
@@ -42,7 +42,7 @@ static int remove_path(void **state)
     return remove(path) && access(path, F_OK) == 0;
 }
 
-/* The tests run somewhere below or beside the sources; their own place is known. */
+/* Tests may run in any folder of the build; this file's path leads to the sources. */
 static void example_path(const char *name, char *text, size_t size)
 {
     const char *source = __FILE__, *src = strstr(source, "src/nn/");
@@ -100,7 +100,7 @@ static void test_reference_models(void **state)
     for (int i = 0; lk_model_name_at(i); i++) {
         char file[512];
         example_path(lk_model_name_at(i), file, sizeof file);
-        lk_model *built_in = lk_model_new(lk_model_name_at(i), grey28), *read = lk_model_new(file, grey28);
+        lk_model *built_in = lk_model_new(lk_model_name_at(i), gray28), *read = lk_model_new(file, gray28);
         assert_no_error(built_in && read);
         assert_int_equal(lk_model_variable_count(built_in), lk_model_variable_count(read));
         assert_int_equal(lk_model_parameter_count(built_in), lk_model_parameter_count(read));
@@ -112,7 +112,7 @@ static void test_reference_models(void **state)
     }
 }
 
-/* --- what lines say ----------------------------------------------------------------------------------------------- */
+/* --- lines and their layers --------------------------------------------------------------------------------------- */
 
 static void test_blocks_and_names(void **state)
 {
@@ -256,18 +256,18 @@ static void test_errors(void **state)
 static void test_files_that_are_none(void **state)
 {
     (void)state;
-    assert_null(lk_model_new("/nowhere/there.lk", grey28));
+    assert_null(lk_model_new("/nowhere/there.lk", gray28));
     assert_error(LK_ERR_IO, "/nowhere/there.lk: cannot be opened: No such file");
-    assert_null(lk_model_new("/tmp/", grey28));
+    assert_null(lk_model_new("/tmp/", gray28));
     assert_error(LK_ERR_IO, "/tmp/: cannot be");
     write_file("flatten\n\0relu", 13);
-    assert_null(lk_model_new(path, grey28));
+    assert_null(lk_model_new(path, gray28));
     assert_error(LK_ERR_FORMAT, ".lk:2: a byte of 0; expected text");
     size_t size = (1 << 20) + 1;
     char *text = malloc(size);
     memset(text, 'a', size);
     write_file(text, size);
-    assert_null(lk_model_new(path, grey28));
+    assert_null(lk_model_new(path, gray28));
     assert_error(LK_ERR_FORMAT, ".lk:1: more than 1048576 bytes; expected a short text");
     text[1001] = '\0';
     assert_null(model_of(text));
@@ -300,11 +300,11 @@ static void test_depth(void **state)
 
 /* --- any bytes ---------------------------------------------------------------------------------------------------- */
 
-/* Either a model or an error that names the file. */
+/* The result is either a model or an error that names the file. */
 static void try_bytes(const char *text, size_t size)
 {
     write_file(text, size);
-    lk_model *model = lk_model_new(path, grey28);
+    lk_model *model = lk_model_new(path, gray28);
     if (!model)
         assert_error(lk_error_status(), path);
     assert_true(lk_error_status() == LK_OK);
@@ -318,7 +318,7 @@ static void mutate(char *text, size_t size, uint64_t round)
     uint32_t words[4];
     lk_random_block(&key, 0, words);
     text[words[0] % size] = bytes[words[1] % (sizeof bytes - 1)];
-    if (words[2] % 4 == 0) /* lines trade places with blanks */
+    if (words[2] % 4 == 0) /* swap lines with empty ones */
         memset(text + words[3] % size, ' ', size - words[3] % size < 12 ? size - words[3] % size : 12);
 }
 
@@ -343,14 +343,14 @@ static void test_any_bytes(void **state)
 
 /* --- without data ------------------------------------------------------------------------------------------------- */
 
-/* All but what the images decide. */
+/* Everything is checked except what depends on the images. */
 static void test_check(void **state)
 {
     (void)state;
     static const char good[] = "conv2d classes kernel=9\nmax_pool 100\nglobal_avg_pool";
     write_file(good, sizeof good - 1);
     assert_int_equal(lk_model_check(path), LK_OK);
-    assert_null(lk_model_new(path, grey28));
+    assert_null(lk_model_new(path, gray28));
     assert_error(LK_ERR_SHAPE, ":2: max_pool: a kernel of 100 does not fit");
     write_file("flatten\ndens 10", 15);
     assert_int_equal(lk_model_check(path), LK_ERR_FORMAT);
@@ -364,7 +364,7 @@ static void test_check(void **state)
     assert_error(LK_ERR_FORMAT, ":2: relu: the name 'x' is used twice");
 }
 
-/* Opening it would wait for a writer. */
+/* Opening the pipe would wait for a writer. */
 static void test_check_leaves_pipes_alone(void **state)
 {
     (void)state;
@@ -382,7 +382,7 @@ static void test_allocation_failures(void **state)
     lk_model *model = NULL;
     for (int64_t n = 0; !model; n++) {
         lk__mem_fail_at(n);
-        model = lk_model_new(path, grey28);
+        model = lk_model_new(path, gray28);
         lk__mem_fail_at(-1);
         if (!model)
             assert_error(LK_ERR_MEMORY, "");

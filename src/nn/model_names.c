@@ -1,29 +1,29 @@
-/* The paths of a model's layers. They follow from the tree alone, so a name used twice is found before shapes are. */
-#include "nn/model.h"
-
+/* Paths follow from the tree alone, so a name that is used twice is reported before shapes are known. */
+#include "nn/model_names.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "nn/model.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static bool has_own_path(const lk_layer *layer)
+static bool layer_has_own_path(const lk_layer *layer)
 {
     return layer->name || !lk__layer_is_container(layer);
 }
 
-/* Whether its children's paths begin with its own. */
-static bool opens_scope(const lk_layer *layer)
+/* Returns whether its children's paths begin with its own. */
+static bool layer_opens_scope(const lk_layer *layer)
 {
     return layer->name || !(lk__layer_is_container(layer) || layer->table == &lk__layer_add_table);
 }
 
-/* Names have no dots, so paths can only be equal within one scope. */
-static bool is_used(const lk_model *model, const lk_layer *scope, const char *path)
+/* Names contain no dots, so two paths can only be equal in one scope. */
+static bool model_path_is_used(const lk_model *model, const lk_layer *scope, const char *path)
 {
     for (int i = 0; i < model->layers.n; i++) {
         const lk_layer *layer = model->layers.layers[i];
-        if (layer->scope == scope && has_own_path(layer) && strcmp(layer->path, path) == 0)
+        if (layer->scope == scope && layer_has_own_path(layer) && strcmp(layer->path, path) == 0)
             return true;
     }
     return false;
@@ -41,7 +41,7 @@ char *lk__join_path(const char *prefix, const char *name, int number)
     return text;
 }
 
-static char *numbered_path(const lk_model *model, const lk_layer *scope, const char *prefix, const char *kind)
+static char *model_numbered_path(const lk_model *model, const lk_layer *scope, const char *prefix, const char *kind)
 {
     int number = 1;
     for (int i = 0; i < model->layers.n; i++) {
@@ -51,45 +51,45 @@ static char *numbered_path(const lk_model *model, const lk_layer *scope, const c
     }
     for (;; number++) {
         char *path = lk__join_path(prefix, kind, number);
-        if (!path || !is_used(model, scope, path))
+        if (!path || !model_path_is_used(model, scope, path))
             return path;
         lk__free(path);
     }
 }
 
-static lk_status name_layer(lk_model *model, const lk_layer *parent, lk_layer *layer)
+static lk_status model_name_layer(lk_model *model, const lk_layer *parent, lk_layer *layer)
 {
     if (parent)
-        layer->scope = opens_scope(parent) ? parent : parent->scope;
+        layer->scope = layer_opens_scope(parent) ? parent : parent->scope;
     const char *prefix = layer->scope ? layer->scope->path : "";
     if (layer->name)
         layer->path = lk__join_path(prefix, layer->name, 0);
     else if (lk__layer_is_container(layer))
         layer->path = lk__strdup(prefix);
     else
-        layer->path = numbered_path(model, layer->scope, prefix, layer->table->kind);
+        layer->path = model_numbered_path(model, layer->scope, prefix, layer->table->kind);
     if (!layer->path)
         return LK_ERR_MEMORY;
     lk_layer_builder builder = {.model = model, .layer = layer};
-    if (layer->name && is_used(model, layer->scope, layer->path))
+    if (layer->name && model_path_is_used(model, layer->scope, layer->path))
         return lk_layer_fail(&builder, model->file ? LK_ERR_FORMAT : LK_ERR_ARGUMENT,
                              "the name '%s' is used twice; expected a name of its own", layer->path);
     return lk__layer_list_add(&model->layers, layer);
 }
 
 /* `depth` counts from the root. */
-static lk_status name_tree(lk_model *model, const lk_layer *parent, lk_layer *layer, int depth)
+static lk_status model_name_tree(lk_model *model, const lk_layer *parent, lk_layer *layer, int depth)
 {
     lk_layer_builder builder = {.model = model, .layer = layer};
-    LK_TRY(name_layer(model, parent, layer));
+    LK_TRY(model_name_layer(model, parent, layer));
     if (depth > LK_LAYER_MAX_DEPTH)
         return lk_layer_fail(&builder, LK_ERR_ARGUMENT, "layers are nested more than %d deep", LK_LAYER_MAX_DEPTH);
     for (int i = 0; i < layer->n_children; i++)
-        LK_TRY(name_tree(model, layer, layer->children[i], depth + 1));
+        LK_TRY(model_name_tree(model, layer, layer->children[i], depth + 1));
     return LK_OK;
 }
 
 lk_status lk__model_name_layers(lk_model *model)
 {
-    return name_tree(model, NULL, model->root, 0);
+    return model_name_tree(model, NULL, model->root, 0);
 }

@@ -1,8 +1,9 @@
 /* The words for layers in a model file, and their settings. */
+#include "nn/model_words.h"
 #include "base/number.h"
 #include "base/status.h"
-#include "lockstep/options.h"
 #include "nn/model_file.h"
+#include "lockstep/options.h"
 
 #include <errno.h>
 #include <math.h>
@@ -11,28 +12,28 @@
 #include <string.h>
 
 typedef struct layer_values {
-    int64_t size; /* filters, units or kernel: what comes without a name */
+    int64_t size; /* filters, units or kernel: the setting that needs no name */
     int64_t kernel, stride, padding, channels, height, width;
     bool same, no_bias;
     double rate, epsilon, momentum;
     lk_init init, bias_init;
 } layer_values;
 
-typedef enum setting_type { INTEGER, SIZE, PADDING, REAL, BIAS, INITIALISER } setting_type;
+typedef enum setting_type { INTEGER, SIZE, PADDING, REAL, BIAS, INITIALIZER } setting_type;
 
-/* SIZE may be "classes" too, PADDING "same". */
+/* A SIZE may also be "classes", a PADDING "same". */
 typedef struct setting {
     const char *name;
     setting_type type;
     size_t offset;
-    double low, high; /* of numbers, both included */
+    double low, high; /* of numbers, inclusive */
     bool required;
 } setting;
 
-/* The first setting needs no name where it is required. */
+/* The first setting needs no name if it is required. */
 typedef struct layer_word {
     const char *name;
-    const setting *settings; /* up to one without a name; NULL: none */
+    const setting *settings; /* ends with a setting without a name; NULL: none */
     lk_layer *(*make)(const lk_model_line *line, const layer_values *values, int variant);
     int variant;
 } layer_word;
@@ -41,7 +42,7 @@ typedef struct layer_word {
 #define AT(field) offsetof(layer_values, field)
 #define MAX_SIZE (double)LK_LAYER_MAX_SIZE
 #define MAX_KERNEL (double)LK_LAYER_MAX_KERNEL
-#define INITIALISERS {"init", INITIALISER, AT(init), 0, 0, false}, {"bias_init", INITIALISER, AT(bias_init), 0, 0, false}
+#define INITIALIZERS {"init", INITIALIZER, AT(init), 0, 0, false}, {"bias_init", INITIALIZER, AT(bias_init), 0, 0, false}
 
 static const setting conv2d_settings[] = {
     {"filters", SIZE, AT(size), 1, MAX_SIZE, true},
@@ -49,14 +50,14 @@ static const setting conv2d_settings[] = {
     {"stride", INTEGER, AT(stride), 1, MAX_KERNEL, false},
     {"padding", PADDING, AT(padding), 0, MAX_KERNEL, false},
     {"bias", BIAS, AT(no_bias), 0, 0, false},
-    INITIALISERS,
+    INITIALIZERS,
     {0},
 };
 
 static const setting dense_settings[] = {
     {"units", SIZE, AT(size), 1, MAX_SIZE, true},
     {"bias", BIAS, AT(no_bias), 0, 0, false},
-    INITIALISERS,
+    INITIALIZERS,
     {0},
 };
 
@@ -141,7 +142,7 @@ static lk_layer *make_pool(const lk_model_line *line, const layer_values *v, int
 
 enum { FLATTEN, GLOBAL_AVG_POOL, GLOBAL_MAX_POOL };
 
-static lk_layer *make_plain(const lk_model_line *line, const layer_values *v, int variant)
+static lk_layer *make_without_settings(const lk_model_line *line, const layer_values *v, int variant)
 {
     (void)line;
     (void)v;
@@ -184,16 +185,16 @@ static const layer_word words[] = {
     {"softplus", NULL, make_activation, LK_SOFTPLUS},
     {"max_pool", pool_settings, make_pool, MAX_POOL},
     {"avg_pool", pool_settings, make_pool, AVG_POOL},
-    {"global_avg_pool", NULL, make_plain, GLOBAL_AVG_POOL},
-    {"global_max_pool", NULL, make_plain, GLOBAL_MAX_POOL},
-    {"flatten", NULL, make_plain, FLATTEN},
+    {"global_avg_pool", NULL, make_without_settings, GLOBAL_AVG_POOL},
+    {"global_max_pool", NULL, make_without_settings, GLOBAL_MAX_POOL},
+    {"flatten", NULL, make_without_settings, FLATTEN},
     {"reshape", reshape_settings, make_reshape, 0},
     {"dropout", dropout_settings, make_dropout, 0},
 };
 /* clang-format on */
 enum { WORD_COUNT = sizeof words / sizeof words[0] };
 
-static lk_status find_word(const lk_model_line *line, const char *const *blocks, const layer_word **found)
+static lk_status word_find(const lk_model_line *line, const char *const *blocks, const layer_word **found)
 {
     const char *names[WORD_COUNT + 8];
     size_t n = 0;
@@ -228,7 +229,7 @@ lk_status lk__model_line_integer(const lk_model_line *line, const char *what, co
     return LK_OK;
 }
 
-static lk_status read_real(const lk_model_line *line, const setting *s, const char *text, double *value)
+static lk_status setting_read_real(const lk_model_line *line, const setting *s, const char *text, double *value)
 {
     char *end = NULL;
     double number = lk__number_starts(text) ? lk__number_parse(text, &end) : 0;
@@ -239,7 +240,7 @@ static lk_status read_real(const lk_model_line *line, const setting *s, const ch
     return LK_OK;
 }
 
-static lk_status read_bias(const lk_model_line *line, const char *text, bool *no_bias)
+static lk_status setting_read_bias(const lk_model_line *line, const char *text, bool *no_bias)
 {
     *no_bias = strcmp(text, "no") == 0;
     if (!*no_bias && strcmp(text, "yes") != 0)
@@ -248,7 +249,7 @@ static lk_status read_bias(const lk_model_line *line, const char *text, bool *no
 }
 
 /* "normal(0.01)" */
-static bool read_normal(const char *text, double *std)
+static bool setting_read_normal(const char *text, double *std)
 {
     static const char begin[] = "normal(";
     char *end = NULL;
@@ -258,7 +259,7 @@ static bool read_normal(const char *text, double *std)
     return strcmp(end, ")") == 0 && *std >= 0 && isfinite(*std);
 }
 
-static lk_status read_init(const lk_model_line *line, const char *what, const char *text, lk_init *init)
+static lk_status setting_read_init(const lk_model_line *line, const char *what, const char *text, lk_init *init)
 {
     static const struct {
         const char *name;
@@ -275,7 +276,7 @@ static lk_status read_init(const lk_model_line *line, const char *what, const ch
         }
     }
     init->kind = LK_INIT_NORMAL;
-    if (read_normal(text, &init->value))
+    if (setting_read_normal(text, &init->value))
         return LK_OK;
     return lk__model_line_fail(line,
                                "%s is '%.40s'; expected zeros, ones, normal(DEVIATION) with a deviation of 0 or more, "
@@ -283,17 +284,17 @@ static lk_status read_init(const lk_model_line *line, const char *what, const ch
                                what, text);
 }
 
-static lk_status read_value(const lk_model_line *line, const setting *s, const char *text, layer_values *values)
+static lk_status setting_read(const lk_model_line *line, const setting *s, const char *text, layer_values *values)
 {
     void *value = (char *)values + s->offset;
     const char *alternative = "";
     switch (s->type) {
     case REAL:
-        return read_real(line, s, text, value);
+        return setting_read_real(line, s, text, value);
     case BIAS:
-        return read_bias(line, text, value);
-    case INITIALISER:
-        return read_init(line, s->name, text, value);
+        return setting_read_bias(line, text, value);
+    case INITIALIZER:
+        return setting_read_init(line, s->name, text, value);
     case SIZE:
         if (line->input.classes < 1)
             break;
@@ -316,7 +317,7 @@ static lk_status read_value(const lk_model_line *line, const setting *s, const c
 
 /* --- a line ------------------------------------------------------------------------------------------------------- */
 
-static int count_settings(const layer_word *word)
+static int word_count_settings(const layer_word *word)
 {
     int n = 0;
     while (word->settings && word->settings[n].name)
@@ -324,9 +325,9 @@ static int count_settings(const layer_word *word)
     return n;
 }
 
-static lk_status unknown_setting(const lk_model_line *line, const layer_word *word, const char *name)
+static lk_status word_unknown_setting(const lk_model_line *line, const layer_word *word, const char *name)
 {
-    size_t n = (size_t)count_settings(word);
+    size_t n = (size_t)word_count_settings(word);
     char list[160] = "none";
     for (size_t i = 0, used = 0; i < n && used < sizeof list; i++)
         used += (size_t)snprintf(list + used, sizeof list - used, "%s%s", i ? ", " : "", word->settings[i].name);
@@ -338,11 +339,12 @@ static lk_status unknown_setting(const lk_model_line *line, const layer_word *wo
                                n > 1 ? "one of " : "", list);
 }
 
-/* "kernel=3", or the value alone where it is the first argument and the first setting is required. */
-static lk_status find_setting(const lk_model_line *line, const layer_word *word, int argument, int *index, char **value)
+/* Finds the setting of "kernel=3"; the first argument may be just the value of a required first setting. */
+static lk_status word_find_setting(const lk_model_line *line, const layer_word *word, int argument, int *index,
+                                   char **value)
 {
     char *text = line->arguments[argument], *equals = strchr(text, '=');
-    int n = count_settings(word);
+    int n = word_count_settings(word);
     *value = text;
     *index = 0;
     if (!equals && argument == 0 && n > 0 && word->settings[0].required)
@@ -354,22 +356,22 @@ static lk_status find_setting(const lk_model_line *line, const layer_word *word,
     for (; *index < n; ++*index)
         if (strcmp(text, word->settings[*index].name) == 0)
             return LK_OK;
-    return unknown_setting(line, word, text);
+    return word_unknown_setting(line, word, text);
 }
 
-static lk_status read_settings(const lk_model_line *line, const layer_word *word, layer_values *values)
+static lk_status word_read_settings(const lk_model_line *line, const layer_word *word, layer_values *values)
 {
     unsigned given = 0;
     for (int a = 0; a < line->n_arguments; a++) {
         int index;
         char *text;
-        LK_TRY(find_setting(line, word, a, &index, &text));
+        LK_TRY(word_find_setting(line, word, a, &index, &text));
         if (given & 1u << index)
             return lk__model_line_fail(line, "%s is given twice; expected it once", word->settings[index].name);
         given |= 1u << index;
-        LK_TRY(read_value(line, &word->settings[index], text, values));
+        LK_TRY(setting_read(line, &word->settings[index], text, values));
     }
-    for (int i = 0; i < count_settings(word); i++)
+    for (int i = 0; i < word_count_settings(word); i++)
         if (word->settings[i].required && !(given & 1u << i))
             return lk__model_line_fail(line, "%s without %s; expected %s=VALUE", word->name, word->settings[i].name,
                                        word->settings[i].name);
@@ -380,10 +382,10 @@ lk_layer *lk__model_line_layer(const lk_model_line *line, const char *const *blo
 {
     layer_values values = {0};
     const layer_word *word;
-    if (find_word(line, blocks, &word) != LK_OK || read_settings(line, word, &values) != LK_OK)
+    if (word_find(line, blocks, &word) != LK_OK || word_read_settings(line, word, &values) != LK_OK)
         return NULL;
     lk_layer *layer = word->make(line, &values, word->variant);
     if (layer)
         layer->line = line->number;
-    return layer; /* cppcheck-suppress returnDanglingLifetime; a layer copies what it is given */
+    return layer; /* cppcheck-suppress returnDanglingLifetime; a layer copies its config */
 }

@@ -1,4 +1,4 @@
-/* The reference models: what they have, how they start, and that gradients reach all of it. */
+/* The reference models: their variables, their initial values, and that gradients reach every parameter. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const lk_model_input grey28 = {.channels = 1, .height = 28, .width = 28, .classes = 10};
+static const lk_model_input gray28 = {.channels = 1, .height = 28, .width = 28, .classes = 10};
 
 static void test_parameter_counts(void **state)
 {
@@ -28,7 +28,7 @@ static void test_parameter_counts(void **state)
     } rows[] = {
         {"lenet", 129068, 0}, {"keras-cnn", 347146, 0}, {"resnet18", 11175818, 17}, {"wrn-16-10", 17121962, 13}};
     for (int i = 0; i < 4; i++) {
-        lk_model *model = lk_model_new(rows[i].name, grey28);
+        lk_model *model = lk_model_new(rows[i].name, gray28);
         assert_no_error(model != NULL);
         assert_string_equal(lk_model_name_at(i), rows[i].name);
         assert_int_equal(parameters_of(model), rows[i].parameters);
@@ -49,7 +49,7 @@ static void test_names(void **state)
     (void)state;
     static const char *const names[] = {"block2.1.conv1.weight", "block2.1.bn2.bias", "block2.1.conv3.bias",
                                         "block4.2.conv2.weight", "dense.bias",        "block3.1.bn1.running_var"};
-    lk_model *model = lk_model_new("resnet18", grey28);
+    lk_model *model = lk_model_new("resnet18", gray28);
     assert_no_error(model != NULL);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         assert_true(variable_index(model, names[i]) >= 0);
@@ -58,7 +58,7 @@ static void test_names(void **state)
     lk_model_release(model);
 }
 
-/* LeNet's variables and values are those it always had: runs of it keep their bits. */
+/* LeNet's variables and values must not change: its runs must keep their bits. */
 static void test_lenet_starts_as_ever(void **state)
 {
     (void)state;
@@ -72,7 +72,7 @@ static void test_lenet_starts_as_ever(void **state)
                 {"dense2.weight", {2, {128, 10}}, 0.01},     {"dense2.bias", {1, {10}}, 0}};
     lk_scope_begin();
     lk_device *device = lk_device_open("cpu:0");
-    lk_model *model = lk_model_new("lenet", grey28);
+    lk_model *model = lk_model_new("lenet", gray28);
     lk_tensor *variables[8];
     assert_int_equal(lk_model_variable_count(model), 8);
     assert_int_equal(lk_model_init(model, device, 7, variables), LK_OK);
@@ -88,7 +88,7 @@ static void test_lenet_starts_as_ever(void **state)
     lk_device_release(device);
 }
 
-/* The smallest images that a model takes keep these runs short. */
+/* The smallest images that a model takes keep the test short. */
 static const struct {
     const char *name;
     int64_t size;
@@ -115,7 +115,7 @@ static void test_gradient_reaches_every_parameter(void **state)
             assert_non_null(gradients[i]);
             double largest = largest_of(gradients[i]);
             assert_true(isfinite(largest));
-            /* A bias before a batch-norm does not matter, but for rounding. */
+            /* A bias before a batch-norm has no effect except by rounding. */
             bool before_norm = strstr(lk_model_variable_name(net.model, i), "conv") &&
                                strstr(lk_model_variable_name(net.model, i), ".bias") &&
                                lk_model_has_batch_norm(net.model);
@@ -129,7 +129,7 @@ static void test_gradient_reaches_every_parameter(void **state)
     }
 }
 
-/* keras-cnn by operators, written down from the tutorial. */
+/* keras-cnn written with operators, from the tutorial. */
 static void test_keras_cnn_by_operators(void **state)
 {
     (void)state;
@@ -145,7 +145,7 @@ static void test_keras_cnn_by_operators(void **state)
     lk_scope_end();
 }
 
-static lk_tensor *normalised(network *net, const char *layer, lk_tensor *x)
+static lk_tensor *normalized(network *net, const char *layer, lk_tensor *x)
 {
     return lk_batch_norm(x, named(net, layer, "weight"), named(net, layer, "bias"), 1e-5, NULL);
 }
@@ -162,19 +162,19 @@ static lk_tensor *residual(network *net, const char *path, lk_tensor *x, int64_t
     static const char *const parts[6] = {"conv1", "bn1", "conv2", "bn2", "conv3", ""};
     for (int i = 0; i < 6; i++)
         snprintf(name[i], sizeof name[i], "%s.%s", path, parts[i]);
-    lk_tensor *y = lk_relu(normalised(net, name[1], convolved(net, name[0], x, stride, 1)));
-    y = normalised(net, name[3], convolved(net, name[2], y, 1, 1));
+    lk_tensor *y = lk_relu(normalized(net, name[1], convolved(net, name[0], x, stride, 1)));
+    y = normalized(net, name[3], convolved(net, name[2], y, 1, 1));
     return lk_relu(lk_add(y, stride > 1 ? convolved(net, name[4], x, stride, 0) : x));
 }
 
-/* resnet18 by operators, written down from d2l.Residual and the notebook. */
+/* resnet18 written with operators, from d2l.Residual and the notebook. */
 static void test_resnet18_by_operators(void **state)
 {
     (void)state;
     lk_scope_begin();
     network net = open_network("resnet18", (lk_model_input){1, 9, 9, 10});
     lk_tensor *x = images(&net, 2);
-    lk_tensor *h = lk_relu(normalised(&net, "bn1", convolved(&net, "conv1", x, 1, 1)));
+    lk_tensor *h = lk_relu(normalized(&net, "bn1", convolved(&net, "conv1", x, 1, 1)));
     for (int b = 1; b <= 4; b++) {
         for (int r = 1; r <= 2; r++) {
             char path[32];
@@ -189,7 +189,7 @@ static void test_resnet18_by_operators(void **state)
     lk_scope_end();
 }
 
-/* What a model tells of its layers' floating-point operations is what the operators count. */
+/* The floating-point operations that a model reports are those that its operators count. */
 typedef struct counting {
     const network *net;
     double before;
@@ -233,9 +233,9 @@ static void test_told_flops_are_counted_flops(void **state)
 static void test_errors(void **state)
 {
     (void)state;
-    assert_null(lk_model_new("resnet81", grey28));
+    assert_null(lk_model_new("resnet81", gray28));
     assert_error(LK_ERR_ARGUMENT, "did you mean 'resnet18'?");
-    assert_null(lk_model_new(NULL, grey28));
+    assert_null(lk_model_new(NULL, gray28));
     assert_error(LK_ERR_ARGUMENT, "unknown model ''");
     assert_null(lk_model_new("lenet", (lk_model_input){1, 8, 8, 10}));
     assert_error(LK_ERR_SHAPE, "lenet: conv2: a kernel of 5 does not fit into H = 3");
@@ -245,7 +245,7 @@ static void test_errors(void **state)
     assert_error(LK_ERR_ARGUMENT, "number of channels is 0");
 }
 
-/* ".lk" is the file of that name. */
+/* ".lk" is a file of that name. */
 static void test_names_of_files(void **state)
 {
     static const char *const files[] = {"./lenet", "net.lk", ".lk"}, *const wrong[] = {"lenett", "lk", "", NULL};
@@ -254,14 +254,14 @@ static void test_names_of_files(void **state)
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         assert_int_equal(lk_model_check(files[i]), LK_ERR_IO);
         assert_error(LK_ERR_IO, "cannot be opened");
-        assert_null(lk_model_new(files[i], grey28));
+        assert_null(lk_model_new(files[i], gray28));
         assert_error(LK_ERR_IO, "cannot be opened");
     }
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         assert_int_equal(lk_model_check(wrong[i]), LK_ERR_ARGUMENT);
         assert_error(LK_ERR_ARGUMENT, "unknown model");
     }
-    assert_null(lk_model_new("transformer", grey28));
+    assert_null(lk_model_new("transformer", gray28));
     assert_error(
         LK_ERR_ARGUMENT,
         "unknown model 'transformer'; expected one of lenet, keras-cnn, resnet18, wrn-16-10, or a file (*.lk)");

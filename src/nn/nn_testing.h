@@ -1,6 +1,5 @@
-/* What the tests of networks share. Included after cmocka.h. */
-#ifndef LK_NN_TESTING_H
-#define LK_NN_TESTING_H
+/* Shared by the tests of networks. To be included after cmocka.h. */
+#pragma once
 
 #include "lockstep/nn.h"
 #include "lockstep/ops.h"
@@ -16,7 +15,7 @@ static inline void assert_no_error(bool ok)
         fail_msg("%s", lk_error_message());
 }
 
-/* The thread's error is this one, with `text` in its message; clears it. */
+/* Checks that the thread has this error, with `text` in its message, and clears it. */
 static inline void assert_error(lk_status status, const char *text)
 {
     if (lk_error_status() != status || !strstr(lk_error_message(), text))
@@ -41,7 +40,7 @@ static inline int variable_index(const lk_model *model, const char *name)
     return -1;
 }
 
-/* f32, to be freed. */
+/* f32; the caller frees them. */
 static inline float *values_of(lk_tensor *tensor)
 {
     assert_no_error(tensor != NULL);
@@ -91,7 +90,7 @@ typedef struct network {
     lk_device *device;
     lk_model *model;
     lk_tensor **variables;
-    lk_tensor *indices[1]; /* of as many samples as `images` made last */
+    lk_tensor *indices[1]; /* for as many samples as `images` made last */
 } network;
 
 static inline network network_of(lk_model *model)
@@ -114,7 +113,7 @@ static inline network open_layers(lk_layer *root, lk_model_input input)
     return network_of(lk_model_build("test", root, input));
 }
 
-/* The variables belong to the scope that was open. */
+/* The variables are adopted by the scope that is open. */
 static inline void close_network(network *net)
 {
     free(net->variables);
@@ -145,5 +144,3 @@ static inline lk_tensor *named(network *net, const char *layer, const char *name
         fail_msg("there is no variable %s", path);
     return net->variables[index];
 }
-
-#endif

@@ -1,4 +1,4 @@
-/* Passes in bf16: what is cast and what is not, and what the layers then compute. */
+/* Passes in bf16: what is cast and what is not, and what the layers compute. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,7 +29,7 @@ static void expect_bf16(void *user, const char *path, int shard, lk_tensor *y)
     ++*(int *)user;
 }
 
-/* The operators that the layers stand for, on what they are to get. */
+/* The operators that the layers stand for, applied to the inputs that they should get. */
 static lk_tensor *by_hand(network *net, lk_tensor *x, lk_tensor **sums)
 {
     lk_tensor *const *v = net->variables;

@@ -1,18 +1,17 @@
 #include "nn/torch_names.h"
-
 #include "nn/model.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Ours, then theirs. */
+/* Our name, then PyTorch's. */
 typedef const char *const name_pair[2];
 
-struct lk__torch_naming {
+struct lk_torch_naming {
     const char *model;
-    name_pair *layers; /* whole paths of layers; so ended: {NULL, NULL} */
+    name_pair *layers; /* whole paths of layers; ends with {NULL, NULL}, as the others do */
     name_pair *blocks; /* beginnings of paths, with the dot */
-    name_pair *inner;  /* what follows a block's */
+    name_pair *inner;  /* the rest of a path after a block's */
 };
 
 static name_pair lenet[] = {{"conv1", "0"}, {"conv2", "3"}, {"dense1", "7"}, {"dense2", "9"}, {NULL, NULL}};
@@ -31,7 +30,7 @@ static name_pair wrn_blocks[] = {{"block1.1.", "3."}, {"block1.2.", "4."},  {"bl
 static name_pair wrn_inner[] = {{"conv1", "body.0"}, {"bn1", "body.1"}, {"conv2", "body.4"},
                                 {"bn2", "body.5"},   {"conv3", "skip"}, {NULL, NULL}};
 
-/* As Dive into Deep Learning names the modules. */
+/* The modules' names in Dive into Deep Learning. */
 static name_pair book_stem[] = {{"conv1", "0"}, {"bn1", "1"}, {"dense", "fc.1"}, {NULL, NULL}};
 static name_pair book_blocks[] = {
     {"block1.1.", "resnet_block1.0."}, {"block1.2.", "resnet_block1.1."}, {"block2.1.", "resnet_block2.0."},
@@ -40,8 +39,8 @@ static name_pair book_blocks[] = {
 static name_pair book_inner[] = {{"conv1", "conv1"}, {"conv2", "conv2"}, {"conv3", "conv3"},
                                  {"bn1", "bn1"},     {"bn2", "bn2"},     {NULL, NULL}};
 
-/* Of a model in the order of lk__torch_naming_at. */
-static const lk__torch_naming namings[] = {
+/* The namings of a model are in the order of lk__torch_naming_at. */
+static const lk_torch_naming namings[] = {
     {"lenet", lenet, none, none},
     {"keras-cnn", keras_cnn, none, none},
     {"resnet18", stem, resnet_blocks, resnet_inner},
@@ -51,7 +50,7 @@ static const lk__torch_naming namings[] = {
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
-const lk__torch_naming *lk__torch_naming_at(const lk_model *model, int index)
+const lk_torch_naming *lk__torch_naming_at(const lk_model *model, int index)
 {
     for (size_t i = 0; model->reference && i < sizeof namings / sizeof *namings; i++)
         if (strcmp(namings[i].model, lk_model_name(model)) == 0 && index-- == 0)
@@ -59,7 +58,7 @@ const lk__torch_naming *lk__torch_naming_at(const lk_model *model, int index)
     return NULL;
 }
 
-static const char *find(name_pair *pairs, const char *name, size_t length)
+static const char *torch_find_name(name_pair *pairs, const char *name, size_t length)
 {
     for (; (*pairs)[0]; pairs++)
         if (strlen((*pairs)[0]) == length && memcmp((*pairs)[0], name, length) == 0)
@@ -67,10 +66,10 @@ static const char *find(name_pair *pairs, const char *name, size_t length)
     return NULL;
 }
 
-/* Their name of our variable: the layer's, and the variable's own behind it. */
-static bool translate(const lk__torch_naming *n, const char *ours, char theirs[LK__TORCH_NAME])
+/* Translates the name of our variable: the layer's path, followed by the variable's own name. */
+static bool torch_translate(const lk_torch_naming *n, const char *ours, char theirs[LK__TORCH_NAME])
 {
-    const char *own = strrchr(ours, '.'), *layer = own ? find(n->layers, ours, (size_t)(own - ours)) : NULL;
+    const char *own = strrchr(ours, '.'), *layer = own ? torch_find_name(n->layers, ours, (size_t)(own - ours)) : NULL;
     if (layer) {
         snprintf(theirs, LK__TORCH_NAME, "%s%s", layer, own);
         return true;
@@ -79,7 +78,7 @@ static bool translate(const lk__torch_naming *n, const char *ours, char theirs[L
         size_t length = strlen((*block)[0]);
         if (strncmp(ours, (*block)[0], length) != 0 || ours + length > own)
             continue;
-        const char *inner = find(n->inner, ours + length, (size_t)(own - ours) - length);
+        const char *inner = torch_find_name(n->inner, ours + length, (size_t)(own - ours) - length);
         if (inner)
             snprintf(theirs, LK__TORCH_NAME, "%s%s%s", (*block)[1], inner, own);
         return inner;
@@ -87,14 +86,14 @@ static bool translate(const lk__torch_naming *n, const char *ours, char theirs[L
     return false;
 }
 
-const char *lk__torch_name(const lk__torch_naming *n, const char *ours, char theirs[LK__TORCH_NAME])
+const char *lk__torch_name(const lk_torch_naming *n, const char *ours, char theirs[LK__TORCH_NAME])
 {
-    return n && translate(n, ours, theirs) ? theirs : ours;
+    return n && torch_translate(n, ours, theirs) ? theirs : ours;
 }
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
-bool lk__torch_transposes(const lk__torch_naming *n, const char *ours, lk_shape shape)
+bool lk__torch_transposes(const lk_torch_naming *n, const char *ours, lk_shape shape)
 {
     return n && shape.ndim == 2 && strstr(ours, "dense");
 }

@@ -26,7 +26,7 @@ static lk_status activation_grad_infer(const lk_call *call, lk_meta *out)
     return lk__infer_same(call, out);
 }
 
-/* Exponential, add, divide, multiply: four for each element, about. */
+/* Exponential, add, divide, multiply: about four for each element. */
 static double activation_flops(const lk_call *call)
 {
     return 4 * lk__flops_output(call);
@@ -42,12 +42,8 @@ const lk_op lk__op_activation_grad = {
 
 static lk_status activation_gradient(lk_gradient *g)
 {
-    if (!g->dout[0] || !g->need[0])
-        return LK_OK;
-    lk_activation_attrs attrs = *LK_ATTRS(g->call, lk_activation_attrs);
-    lk_tensor *in[] = {g->dout[0], g->call->in[0], g->call->out[0]};
-    g->din[0] = lk__call_simple(g->call->place, &lk__op_activation_grad, in, 3, 3, &attrs, sizeof attrs);
-    return lk__made(g->din[0]);
+    return lk__gradient_call(g, &lk__op_activation_grad, (lk_tensor *[]){g->dout[0], g->call->in[0], g->call->out[0]},
+                             3);
 }
 
 const lk_op lk__op_activation = {
@@ -59,47 +55,45 @@ const lk_op lk__op_activation = {
     .flops = activation_flops,
 };
 
-static lk_tensor *activation(lk_place at, lk_tensor *x, lk_activation_kind kind, double alpha)
+static lk_tensor *activation_call(lk_call_site at, lk_tensor *x, lk_activation_kind kind, double alpha)
 {
     lk_activation_attrs attrs = {.kind = kind, .alpha = alpha};
-    if (!x) {
-        lk__missing(names[kind], "x");
-        return NULL;
-    }
+    if (!x)
+        return lk__missing_tensor(names[kind], "x");
     return lk__call_simple(at, &lk__op_activation, &x, 1, 1, &attrs, sizeof attrs);
 }
 
-lk_tensor *lk_sigmoid_at(lk_place at, lk_tensor *x)
+lk_tensor *lk_sigmoid_at(lk_call_site at, lk_tensor *x)
 {
-    return activation(at, x, LK_ACT_SIGMOID, 0);
+    return activation_call(at, x, LK_ACT_SIGMOID, 0);
 }
 
-lk_tensor *lk_tanh_at(lk_place at, lk_tensor *x)
+lk_tensor *lk_tanh_at(lk_call_site at, lk_tensor *x)
 {
-    return activation(at, x, LK_ACT_TANH, 0);
+    return activation_call(at, x, LK_ACT_TANH, 0);
 }
 
-lk_tensor *lk_leaky_relu_at(lk_place at, lk_tensor *x, double alpha)
+lk_tensor *lk_leaky_relu_at(lk_call_site at, lk_tensor *x, double alpha)
 {
-    return activation(at, x, LK_ACT_LEAKY_RELU, alpha);
+    return activation_call(at, x, LK_ACT_LEAKY_RELU, alpha);
 }
 
-lk_tensor *lk_elu_at(lk_place at, lk_tensor *x, double alpha)
+lk_tensor *lk_elu_at(lk_call_site at, lk_tensor *x, double alpha)
 {
-    return activation(at, x, LK_ACT_ELU, alpha);
+    return activation_call(at, x, LK_ACT_ELU, alpha);
 }
 
-lk_tensor *lk_silu_at(lk_place at, lk_tensor *x)
+lk_tensor *lk_silu_at(lk_call_site at, lk_tensor *x)
 {
-    return activation(at, x, LK_ACT_SILU, 0);
+    return activation_call(at, x, LK_ACT_SILU, 0);
 }
 
-lk_tensor *lk_gelu_at(lk_place at, lk_tensor *x)
+lk_tensor *lk_gelu_at(lk_call_site at, lk_tensor *x)
 {
-    return activation(at, x, LK_ACT_GELU, 0);
+    return activation_call(at, x, LK_ACT_GELU, 0);
 }
 
-lk_tensor *lk_softplus_at(lk_place at, lk_tensor *x)
+lk_tensor *lk_softplus_at(lk_call_site at, lk_tensor *x)
 {
-    return activation(at, x, LK_ACT_SOFTPLUS, 0);
+    return activation_call(at, x, LK_ACT_SOFTPLUS, 0);
 }

@@ -1,4 +1,4 @@
-/* Activations, dropout, smoothed and binary cross-entropy: known values, the stream of dropout, what is refused. */
+/* Activations, dropout, smoothed and binary cross-entropy: known values, dropout's random stream, and refusals. */
 #include "lockstep/random.h"
 #include "ops/ops_test.h"
 
@@ -44,7 +44,7 @@ static void test_activations_refuse(void **state)
 
 static const lk_random_key key = {.seed = 3, .purpose = 17, .epoch = 5, .sample = 99};
 
-/* What is kept of a sample of ones. */
+/* The elements that are kept of a sample of ones. */
 static float kept(int64_t index, uint64_t element, double rate)
 {
     lk_random_key stream = key;
@@ -65,7 +65,7 @@ static void test_dropout_follows_the_stream(void **state)
     lk_tensor *indices = lk_tensor_from(device, LK_I64, LK_SHAPE(3), index);
     lk_tensor *x = f32(LK_SHAPE(3, 2, 3, 5));
     check_values(lk_dropout(x, indices, 0.3, key), LK_SHAPE(3, 2, 3, 5), want);
-    /* A sample drops the same wherever it stands in a batch, and however the batch lies in memory. */
+    /* A sample drops the same elements at any position of a batch, and with any strides. */
     check_values(lk_dropout(lk_slice(x, 0, 1, 2), lk_slice(indices, 0, 1, 2), 0.3, key), LK_SHAPE(1, 2, 3, 5),
                  want + 30);
     lk_tensor *turned = lk_transpose(f32(LK_SHAPE(5, 2, 3, 3)), 0, 3);
@@ -142,7 +142,7 @@ static void test_smoothed_cross_entropy(void **state)
             "sparse_softmax_cross_entropy: smoothing is nan; it must be between 0 and 1");
 }
 
-/* A class ruled out costs nothing as long as labels are not smoothed. */
+/* A class with probability 0 costs nothing unless labels are smoothed. */
 static void test_a_logit_of_minus_infinity(void **state)
 {
     (void)state;

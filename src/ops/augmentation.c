@@ -1,5 +1,4 @@
 #include "ops/augmentation.h"
-
 #include "base/status.h"
 #include "lockstep/random.h"
 
@@ -7,18 +6,18 @@
 
 /* --- settings ----------------------------------------------------------------------------------------------------- */
 
-static lk_status check_share(const char *name, double share)
+static lk_status augmentation_check_share(const char *name, double share)
 {
     if (!(share >= 0 && share < 1))
         LK_FAIL(LK_ERR_ARGUMENT, "%s %g: expected a share of the image's size, at least 0 and below 1", name, share);
     return LK_OK;
 }
 
-lk_status lk__augmentation_check(const lk_augment_opts *opts, lk__plane_size size)
+lk_status lk__augmentation_check(const lk_augment_opts *opts, lk_plane_size size)
 {
     int64_t side = size.height < size.width ? size.height : size.width;
-    LK_TRY(check_share("width shift", opts->width_shift));
-    LK_TRY(check_share("height shift", opts->height_shift));
+    LK_TRY(augmentation_check_share("width shift", opts->width_shift));
+    LK_TRY(augmentation_check_share("height shift", opts->height_shift));
     if (opts->crop_padding < 0 || opts->crop_padding >= side)
         LK_FAIL(LK_ERR_ARGUMENT,
                 "--augment crop=%" PRId64 ": expected 0 to %" PRId64 " for images of %" PRId64 "x%" PRId64,
@@ -36,7 +35,7 @@ typedef struct words {
     uint32_t word[4];
 } words;
 
-static words draw(const lk__augmentation *a, const char *purpose, int64_t epoch, int64_t sample)
+static words augmentation_draw(const lk_augmentation *a, const char *purpose, int64_t epoch, int64_t sample)
 {
     lk_random_key key = {
         .seed = a->seed, .purpose = lk_random_purpose(purpose), .epoch = (uint64_t)epoch, .sample = (uint64_t)sample};
@@ -45,100 +44,100 @@ static words draw(const lk__augmentation *a, const char *purpose, int64_t epoch,
     return drawn;
 }
 
-/* Uniform in [-share, share) of the size. Its absolute value stays below the size after rounding too: the greatest
+/* Uniform in [-share, share) times the size. Its absolute value stays below the size after rounding too: the greatest
  * share is 1 - 2^-53, and (1 - 2^-53) * size is nearer to the number below size than to size. */
-static double shift_of(uint32_t word, double share, int64_t size)
+static double random_shift(uint32_t word, double share, int64_t size)
 {
     return ((double)word * 0x1p-31 - 1.0) * share * (double)size;
 }
 
-/* Uniform in [0, bound), but for bound / 2^32. */
-static int64_t below(uint32_t word, int64_t bound)
+/* Uniform in [0, bound), up to a bias of bound / 2^32. */
+static int64_t random_below(uint32_t word, int64_t bound)
 {
     return (int64_t)((uint64_t)word * (uint64_t)bound >> 32);
 }
 
-void lk__augmentation_choose(const lk__augmentation *augmentation, int64_t epoch, int64_t sample,
-                             lk__augment_choice *choice)
+void lk__augmentation_choose(const lk_augmentation *augmentation, int64_t epoch, int64_t sample,
+                             lk_augment_choice *choice)
 {
-    const lk__augmentation *a = augmentation;
+    const lk_augmentation *a = augmentation;
     const lk_augment_opts *opts = &a->opts;
-    *choice = (lk__augment_choice){0};
+    *choice = (lk_augment_choice){0};
     if (opts->height_shift > 0 || opts->width_shift > 0) {
-        words w = draw(a, LK_AUGMENT_SHIFT, epoch, sample);
-        choice->shift_down = shift_of(w.word[0], opts->height_shift, a->size.height);
-        choice->shift_right = shift_of(w.word[1], opts->width_shift, a->size.width);
+        words w = augmentation_draw(a, LK_AUGMENT_SHIFT, epoch, sample);
+        choice->shift_down = random_shift(w.word[0], opts->height_shift, a->size.height);
+        choice->shift_right = random_shift(w.word[1], opts->width_shift, a->size.width);
     }
     if (opts->horizontal_flip)
-        choice->flipped = draw(a, LK_AUGMENT_FLIP, epoch, sample).word[0] >> 31;
+        choice->flipped = augmentation_draw(a, LK_AUGMENT_FLIP, epoch, sample).word[0] >> 31;
     if (opts->crop_padding) {
-        words w = draw(a, LK_AUGMENT_CROP, epoch, sample);
-        choice->crop_down = below(w.word[0], 2 * opts->crop_padding + 1) - opts->crop_padding;
-        choice->crop_right = below(w.word[1], 2 * opts->crop_padding + 1) - opts->crop_padding;
+        words w = augmentation_draw(a, LK_AUGMENT_CROP, epoch, sample);
+        choice->crop_down = random_below(w.word[0], 2 * opts->crop_padding + 1) - opts->crop_padding;
+        choice->crop_right = random_below(w.word[1], 2 * opts->crop_padding + 1) - opts->crop_padding;
     }
     if (opts->cutout) {
-        words w = draw(a, LK_AUGMENT_CUTOUT, epoch, sample);
-        choice->cutout_y = below(w.word[0], a->size.height);
-        choice->cutout_x = below(w.word[1], a->size.width);
+        words w = augmentation_draw(a, LK_AUGMENT_CUTOUT, epoch, sample);
+        choice->cutout_y = random_below(w.word[0], a->size.height);
+        choice->cutout_x = random_below(w.word[1], a->size.width);
     }
 }
 
 /* --- images ------------------------------------------------------------------------------------------------------- */
 
-static int64_t plane_pixels(const lk__augmentation *a)
+static int64_t augmentation_plane_pixels(const lk_augmentation *a)
 {
     return a->size.height * a->size.width;
 }
 
-int64_t lk__augmentation_scratch(const lk__augmentation *augmentation)
+int64_t lk__augmentation_scratch(const lk_augmentation *augmentation)
 {
-    return 2 * plane_pixels(augmentation) + augmentation->size.width + 1;
+    return 2 * augmentation_plane_pixels(augmentation) + augmentation->size.width + 1;
 }
 
-/* Where the passes over a plane write: two planes of scratch in turn, the last pass to the image. */
+/* The buffers that passes over a plane write to: two planes of scratch in turn, and the image in the last pass. */
 typedef struct relay {
     int left; /* passes to come */
     float *scratch[2];
     float *image;
 } relay;
 
-static float *next_plane(relay *r)
+static float *relay_next(relay *r)
 {
     return --r->left ? r->scratch[r->left % 2] : r->image;
 }
 
-static void move_pixels(const lk__augmentation *a, const lk__augment_choice *choice, const uint8_t *bytes,
-                        float *scratch, float *image)
+static void augmentation_move_pixels(const lk_augmentation *a, const lk_augment_choice *choice, const uint8_t *bytes,
+                                     float *scratch, float *image)
 {
-    int64_t pixels = plane_pixels(a);
+    int64_t pixels = augmentation_plane_pixels(a);
     bool shifted = choice->shift_down != 0 || choice->shift_right != 0;
     bool cropped = choice->crop_down != 0 || choice->crop_right != 0;
     relay r = {.left = 1 + shifted + choice->flipped + cropped, .scratch = {scratch, scratch + pixels}, .image = image};
-    float *from = next_plane(&r), *to;
+    float *from = relay_next(&r), *to;
     lk__pixels_from_bytes(bytes, pixels, from);
     if (shifted) {
-        to = next_plane(&r);
+        to = relay_next(&r);
         lk__pixels_shift(from, a->size, choice->shift_down, choice->shift_right, scratch + 2 * pixels, to);
         from = to;
     }
     if (choice->flipped) {
-        to = next_plane(&r);
+        to = relay_next(&r);
         lk__pixels_flip(from, a->size, to);
         from = to;
     }
     if (cropped)
-        lk__pixels_crop(from, a->size, choice->crop_down, choice->crop_right, next_plane(&r));
+        lk__pixels_crop(from, a->size, choice->crop_down, choice->crop_right, relay_next(&r));
 }
 
-void lk__augmentation_apply(const lk__augmentation *augmentation, const uint8_t *bytes, int64_t epoch, int64_t sample,
+void lk__augmentation_apply(const lk_augmentation *augmentation, const uint8_t *bytes, int64_t epoch, int64_t sample,
                             float *scratch, float *image)
 {
-    const lk__augmentation *a = augmentation;
-    int64_t pixels = plane_pixels(a);
-    lk__augment_choice choice;
+    const lk_augmentation *a = augmentation;
+    int64_t pixels = augmentation_plane_pixels(a);
+    lk_augment_choice choice;
     lk__augmentation_choose(a, epoch, sample, &choice);
     for (int64_t c = 0; c < a->channels; c++, bytes += pixels, image += pixels) {
-        move_pixels(a, &choice, bytes, scratch, image);
+        augmentation_move_pixels(a, &choice, bytes, scratch, image);
         if (a->mean)
             lk__pixels_normalize(image, pixels, a->mean[c], a->divisor[c]);
         if (a->opts.cutout)

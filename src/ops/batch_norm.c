@@ -1,6 +1,5 @@
-/* channel_sums, batch_norm, batch_norm_with, batch_norm_inference, their gradients, batch_norm_update. */
+/* channel_sums, batch_norm, batch_norm_with, batch_norm_inference, their gradients, and batch_norm_update. */
 #include "ops/batch_norm.h"
-
 #include "ops/support.h"
 
 #include <math.h>
@@ -15,15 +14,9 @@ lk_status lk__check_channels(const char *op, const lk_tensor *x)
     return LK_OK;
 }
 
-/* Of what there is one for each channel of an x of dtype `x`. */
-static lk_dtype vector_dtype(lk_dtype x)
-{
-    return x == LK_BF16 ? LK_F32 : x;
-}
-
 lk_meta lk__channel_vector_meta(const lk_tensor *x)
 {
-    return (lk_meta){vector_dtype(x->dtype), LK_SHAPE(x->shape.dim[1])};
+    return (lk_meta){lk__result_dtype(x->dtype, true), LK_SHAPE(x->shape.dim[1])};
 }
 
 lk_meta lk__channel_sums_meta(const lk_tensor *x)
@@ -36,7 +29,7 @@ lk_status lk__check_meta(const char *op, const char *operand, const lk_tensor *t
     return lk__check_like(op, operand, tensor, meta.dtype, meta.shape);
 }
 
-static lk_status check_epsilon(const char *op, double epsilon)
+static lk_status batch_norm_check_epsilon(const char *op, double epsilon)
 {
     if (!(epsilon >= 0) || !isfinite(epsilon))
         LK_FAIL(LK_ERR_ARGUMENT, "%s: epsilon is %g; it must be finite and at least 0", op, epsilon);
@@ -50,28 +43,23 @@ lk_status lk__check_affine(const lk_call *call)
     LK_TRY(lk__check_channels(op, x));
     LK_TRY(lk__check_meta(op, "gamma", call->in[1], lk__channel_vector_meta(x)));
     LK_TRY(lk__check_meta(op, "beta", call->in[2], lk__channel_vector_meta(x)));
-    return check_epsilon(op, LK_ATTRS(call, lk_batch_norm_attrs)->epsilon);
+    return batch_norm_check_epsilon(op, LK_ATTRS(call, lk_batch_norm_attrs)->epsilon);
 }
 
-static lk_status check_count(const char *op, int64_t count)
+static lk_status batch_norm_check_count(const char *op, int64_t count)
 {
     if (count < 1)
         LK_FAIL(LK_ERR_ARGUMENT, "%s: count is %lld; it must be at least 1", op, (long long)count);
     return LK_OK;
 }
 
-/* Elements of x that a channel has. */
+/* The number of x's elements per channel. */
 static int64_t channel_elements(const lk_tensor *x)
 {
     int64_t count = 1;
     for (int i = 0; i < x->shape.ndim; i++)
         count *= i == 1 ? 1 : x->shape.dim[i];
     return count;
-}
-
-static double flops(const lk_call *call, int input, double each)
-{
-    return each * (double)lk_tensor_count(call->in[input]);
 }
 
 /* --- channel_sums ------------------------------------------------------------------------------------------------- */
@@ -93,12 +81,12 @@ static lk_status channel_sums_grad_infer(const lk_call *call, lk_meta *out)
 
 static double channel_sums_flops(const lk_call *call)
 {
-    return flops(call, 0, 3);
+    return 3 * lk__flops_input(call);
 }
 
 static double channel_sums_grad_flops(const lk_call *call)
 {
-    return flops(call, 0, 2);
+    return 2 * lk__flops_input(call);
 }
 
 const lk_op lk__op_channel_sums_grad = {
@@ -111,11 +99,7 @@ const lk_op lk__op_channel_sums_grad = {
 
 static lk_status channel_sums_gradient(lk_gradient *g)
 {
-    if (!g->dout[0] || !g->need[0])
-        return LK_OK;
-    lk_tensor *in[] = {g->call->in[0], g->dout[0]};
-    g->din[0] = lk__call_simple(g->call->place, &lk__op_channel_sums_grad, in, 2, 2, NULL, 0);
-    return lk__made(g->din[0]);
+    return lk__gradient_call(g, &lk__op_channel_sums_grad, (lk_tensor *[]){g->call->in[0], g->dout[0]}, 2);
 }
 
 const lk_op lk__op_channel_sums = {
@@ -126,15 +110,15 @@ const lk_op lk__op_channel_sums = {
     .flops = channel_sums_flops,
 };
 
-lk_tensor *lk_channel_sums_at(lk_place at, lk_tensor *x)
+lk_tensor *lk_channel_sums_at(lk_call_site at, lk_tensor *x)
 {
     return lk__call_simple(at, &lk__op_channel_sums, &x, 1, 1, NULL, 0);
 }
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
 
-/* (dy, x, gamma, statistics …) → dx, dgamma, dbeta, …; statistics: sums, or mean and variance */
-static lk_status grad_infer(const lk_call *call, lk_meta *out)
+/* (dy, x, gamma, statistics …) → dx, dgamma, dbeta, …; the statistics are sums, or mean and variance. */
+static lk_status batch_norm_grad_infer(const lk_call *call, lk_meta *out)
 {
     const char *op = call->op->name;
     const lk_tensor *dy = call->in[0], *x = call->in[1];
@@ -154,19 +138,19 @@ static lk_status grad_infer(const lk_call *call, lk_meta *out)
 
 static double batch_norm_grad_flops(const lk_call *call)
 {
-    return flops(call, 0, 9);
+    return 9 * lk__flops_input(call);
 }
 
 static double affine_grad_flops(const lk_call *call)
 {
-    return flops(call, 0, 6);
+    return 6 * lk__flops_input(call);
 }
 
 const lk_op lk__op_batch_norm_grad = {
     .name = "batch_norm_grad",
     .id = LK_OP_BATCH_NORM_GRAD,
     .flags = LK_OP_FREE_LAYOUT,
-    .infer = grad_infer,
+    .infer = batch_norm_grad_infer,
     .flops = batch_norm_grad_flops,
 };
 
@@ -174,7 +158,7 @@ const lk_op lk__op_batch_norm_with_grad = {
     .name = "batch_norm_with_grad",
     .id = LK_OP_BATCH_NORM_WITH_GRAD,
     .flags = LK_OP_FREE_LAYOUT,
-    .infer = grad_infer,
+    .infer = batch_norm_grad_infer,
     .flops = affine_grad_flops,
 };
 
@@ -182,12 +166,13 @@ const lk_op lk__op_batch_norm_inference_grad = {
     .name = "batch_norm_inference_grad",
     .id = LK_OP_BATCH_NORM_INFERENCE_GRAD,
     .flags = LK_OP_FREE_LAYOUT,
-    .infer = grad_infer,
+    .infer = batch_norm_grad_infer,
     .flops = affine_grad_flops,
 };
 
-/* One call makes them all: they share their sums over a channel. din[0 … n_out) from `op`. */
-static lk_status gradients(lk_gradient *g, const lk_op *op, lk_tensor *const *statistics, int n_statistics, int n_out)
+/* One call of `op` makes din[0 … n_out): they share their sums over a channel. */
+static lk_status batch_norm_make_gradients(lk_gradient *g, const lk_op *op, lk_tensor *const *statistics,
+                                           int n_statistics, int n_out)
 {
     const lk_call *forward = g->call;
     lk_call call = {.op = op, .place = forward->place, .n_in = 3 + n_statistics, .n_out = n_out};
@@ -213,12 +198,12 @@ static lk_status batch_norm_gradient(lk_gradient *g)
                 call->place.file, call->place.line);
     if (!g->dout[0])
         return LK_OK;
-    return gradients(g, &lk__op_batch_norm_grad, &call->out[1], 1, 3);
+    return batch_norm_make_gradients(g, &lk__op_batch_norm_grad, &call->out[1], 1, 3);
 }
 
 static lk_status batch_norm_with_gradient(lk_gradient *g)
 {
-    return g->dout[0] ? gradients(g, &lk__op_batch_norm_with_grad, &g->call->in[3], 1, 4) : LK_OK;
+    return g->dout[0] ? batch_norm_make_gradients(g, &lk__op_batch_norm_with_grad, &g->call->in[3], 1, 4) : LK_OK;
 }
 
 static lk_status batch_norm_inference_gradient(lk_gradient *g)
@@ -226,10 +211,10 @@ static lk_status batch_norm_inference_gradient(lk_gradient *g)
     if (g->need[3] || g->need[4])
         LK_FAIL(LK_ERR_ARGUMENT, "gradient: batch_norm_inference, called at %s:%d, has none for mean and variance",
                 g->call->place.file, g->call->place.line);
-    return g->dout[0] ? gradients(g, &lk__op_batch_norm_inference_grad, &g->call->in[3], 2, 3) : LK_OK;
+    return g->dout[0] ? batch_norm_make_gradients(g, &lk__op_batch_norm_inference_grad, &g->call->in[3], 2, 3) : LK_OK;
 }
 
-/* --- normalisation ------------------------------------------------------------------------------------------------ */
+/* --- normalization ------------------------------------------------------------------------------------------------ */
 
 static lk_status batch_norm_infer(const lk_call *call, lk_meta *out)
 {
@@ -242,7 +227,7 @@ static lk_status batch_norm_with_infer(const lk_call *call, lk_meta *out)
 {
     LK_TRY(lk__check_affine(call));
     LK_TRY(lk__check_meta("batch_norm_with", "sums", call->in[3], lk__channel_sums_meta(call->in[0])));
-    LK_TRY(check_count("batch_norm_with", LK_ATTRS(call, lk_batch_norm_attrs)->count));
+    LK_TRY(batch_norm_check_count("batch_norm_with", LK_ATTRS(call, lk_batch_norm_attrs)->count));
     return lk__infer_same(call, out);
 }
 
@@ -254,16 +239,16 @@ static lk_status batch_norm_inference_infer(const lk_call *call, lk_meta *out)
     return lk__infer_same(call, out);
 }
 
-/* Three for the sums, then as affine_flops. */
+/* Three for the sums, and the four of affine_flops. */
 static double batch_norm_flops(const lk_call *call)
 {
-    return flops(call, 0, 7);
+    return 7 * lk__flops_input(call);
 }
 
 /* Subtract the mean, divide, multiply by gamma, add beta. */
 static double affine_flops(const lk_call *call)
 {
-    return flops(call, 0, 4);
+    return 4 * lk__flops_input(call);
 }
 
 const lk_op lk__op_batch_norm = {
@@ -293,15 +278,13 @@ const lk_op lk__op_batch_norm_inference = {
     .flops = affine_flops,
 };
 
-lk_tensor *lk_batch_norm_at(lk_place at, lk_tensor *x, lk_tensor *gamma, lk_tensor *beta, double epsilon,
+lk_tensor *lk_batch_norm_at(lk_call_site at, lk_tensor *x, lk_tensor *gamma, lk_tensor *beta, double epsilon,
                             lk_tensor **sums)
 {
     if (sums)
         *sums = NULL;
-    if (!x || !gamma || !beta) {
-        lk__missing("batch_norm", !x ? "x" : !gamma ? "gamma" : "beta");
-        return NULL;
-    }
+    if (!x || !gamma || !beta)
+        return lk__missing_tensor("batch_norm", !x ? "x" : !gamma ? "gamma" : "beta");
     lk_call call = {.op = &lk__op_batch_norm, .place = at, .n_in = 3, .n_out = 2, .in = {x, gamma, beta}};
     lk_batch_norm_attrs attrs = {.count = channel_elements(x), .epsilon = epsilon};
     lk__call_set_attrs(&call, &attrs, sizeof attrs);
@@ -310,12 +293,10 @@ lk_tensor *lk_batch_norm_at(lk_place at, lk_tensor *x, lk_tensor *gamma, lk_tens
         *sums = status == LK_OK ? call.out[1] : NULL;
         return status == LK_OK ? call.out[0] : NULL;
     }
-    lk_scope_begin();
-    lk_status status = lk__call(&call);
-    return lk__scope_return(status == LK_OK ? call.out[0] : NULL);
+    return lk__call_first(&call);
 }
 
-lk_tensor *lk_batch_norm_with_at(lk_place at, lk_tensor *x, lk_tensor *gamma, lk_tensor *beta, lk_tensor *sums,
+lk_tensor *lk_batch_norm_with_at(lk_call_site at, lk_tensor *x, lk_tensor *gamma, lk_tensor *beta, lk_tensor *sums,
                                  int64_t count, double epsilon)
 {
     lk_batch_norm_attrs attrs = {.count = count, .epsilon = epsilon};
@@ -323,7 +304,7 @@ lk_tensor *lk_batch_norm_with_at(lk_place at, lk_tensor *x, lk_tensor *gamma, lk
     return lk__call_simple(at, &lk__op_batch_norm_with, in, 4, 4, &attrs, sizeof attrs);
 }
 
-lk_tensor *lk_batch_norm_inference_at(lk_place at, lk_tensor *x, lk_tensor *gamma, lk_tensor *beta, lk_tensor *mean,
+lk_tensor *lk_batch_norm_inference_at(lk_call_site at, lk_tensor *x, lk_tensor *gamma, lk_tensor *beta, lk_tensor *mean,
                                       lk_tensor *variance, double epsilon)
 {
     lk_batch_norm_attrs attrs = {.epsilon = epsilon};
@@ -344,7 +325,7 @@ static lk_status batch_norm_update_infer(const lk_call *call, lk_meta *out)
     LK_TRY(lk__check_like(op, "sums", call->in[2], LK_F64, LK_SHAPE(2, mean->shape.dim[0])));
     if (call->n_in == 4)
         LK_TRY(lk__check_like(op, "skip", call->in[3], LK_F32, LK_SCALAR));
-    LK_TRY(check_count(op, attrs->count));
+    LK_TRY(batch_norm_check_count(op, attrs->count));
     if (!(attrs->momentum >= 0 && attrs->momentum <= 1))
         LK_FAIL(LK_ERR_ARGUMENT, "%s: momentum is %g; it must be between 0 and 1", op, attrs->momentum);
     out[0] = out[1] = (lk_meta){mean->dtype, mean->shape};
@@ -353,7 +334,7 @@ static lk_status batch_norm_update_infer(const lk_call *call, lk_meta *out)
 
 static double batch_norm_update_flops(const lk_call *call)
 {
-    return flops(call, 0, 11);
+    return 11 * lk__flops_input(call);
 }
 
 const lk_op lk__op_batch_norm_update = {
@@ -363,7 +344,7 @@ const lk_op lk__op_batch_norm_update = {
     .flops = batch_norm_update_flops,
 };
 
-lk_status lk_batch_norm_update_at(lk_place at, lk_tensor *mean, lk_tensor *variance, lk_tensor *sums, int64_t count,
+lk_status lk_batch_norm_update_at(lk_call_site at, lk_tensor *mean, lk_tensor *variance, lk_tensor *sums, int64_t count,
                                   double momentum, lk_tensor *skip)
 {
     const char *op = "batch_norm_update";
@@ -378,9 +359,5 @@ lk_status lk_batch_norm_update_at(lk_place at, lk_tensor *mean, lk_tensor *varia
     call.in[2] = sums;
     call.in[3] = skip;
     lk__call_set_attrs(&call, &attrs, sizeof attrs);
-
-    lk_recorder recorder = lk__recorder_set((lk_recorder){0});
-    lk_status status = lk__call(&call);
-    lk__recorder_set(recorder);
-    return status;
+    return lk__call_unrecorded(&call);
 }

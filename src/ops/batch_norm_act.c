@@ -1,9 +1,9 @@
-/* Batch normalisation, the sum with a residual, and relu as one operator: batch_norm_act, its gradient,
+/* Batch normalization, the sum with a residual, and relu as one operator: batch_norm_act, its gradient, and
  * batch_norm_inference_act. */
 #include "ops/batch_norm.h"
 #include "ops/support.h"
 
-static lk_status check_residual(const lk_call *call, int input)
+static lk_status batch_norm_act_check_residual(const lk_call *call, int input)
 {
     const lk_tensor *x = call->in[0], *residual = call->in[input];
     return residual ? lk__check_like(call->op->name, "residual", residual, x->dtype, x->shape) : LK_OK;
@@ -12,7 +12,7 @@ static lk_status check_residual(const lk_call *call, int input)
 static lk_status batch_norm_act_infer(const lk_call *call, lk_meta *out)
 {
     LK_TRY(lk__check_affine(call));
-    LK_TRY(check_residual(call, 3));
+    LK_TRY(batch_norm_act_check_residual(call, 3));
     out[1] = lk__channel_sums_meta(call->in[0]);
     return lk__infer_same(call, out);
 }
@@ -24,7 +24,7 @@ static lk_status batch_norm_inference_act_infer(const lk_call *call, lk_meta *ou
     LK_TRY(lk__check_affine(call));
     LK_TRY(lk__check_meta(op, "mean", call->in[3], lk__channel_vector_meta(x)));
     LK_TRY(lk__check_meta(op, "variance", call->in[4], lk__channel_vector_meta(x)));
-    LK_TRY(check_residual(call, 5));
+    LK_TRY(batch_norm_act_check_residual(call, 5));
     return lk__infer_same(call, out);
 }
 
@@ -45,25 +45,20 @@ static lk_status batch_norm_act_grad_infer(const lk_call *call, lk_meta *out)
     return LK_OK;
 }
 
-static double count_of(const lk_call *call)
-{
-    return (double)lk_tensor_count(call->in[0]);
-}
-
-/* Those of batch_norm, of relu, and of the sum. */
+/* Batch normalization takes 7 for each element, relu and the sum with the residual 1 each. */
 static double batch_norm_act_flops(const lk_call *call)
 {
-    return (call->in[3] ? 9 : 8) * count_of(call);
+    return (call->in[3] ? 9 : 8) * lk__flops_input(call);
 }
 
 static double batch_norm_inference_act_flops(const lk_call *call)
 {
-    return (call->in[5] ? 6 : 5) * count_of(call);
+    return (call->in[5] ? 6 : 5) * lk__flops_input(call);
 }
 
 static double batch_norm_act_grad_flops(const lk_call *call)
 {
-    return 10 * count_of(call);
+    return 10 * lk__flops_input(call);
 }
 
 const lk_op lk__op_batch_norm_act_grad = {

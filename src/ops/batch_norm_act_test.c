@@ -1,4 +1,4 @@
-/* What batch_norm_act and its kin refuse, and what they give on numbers that are easy to follow. */
+/* batch_norm_act and related operators: refusals, and results for simple numbers. */
 #include "lockstep/autograd.h"
 #include "ops/ops_test.h"
 
@@ -6,7 +6,7 @@ static lk_status run(lk_call *call, const lk_op *op, int n_in, int n_out)
 {
     lk_batch_norm_attrs attrs = {.count = 4, .epsilon = 0};
     call->op = op;
-    call->place = (lk_place){"net.c", 12};
+    call->place = (lk_call_site){"net.c", 12};
     call->n_in = n_in;
     call->n_out = n_out;
     memcpy(call->attrs.bytes, &attrs, sizeof attrs);
@@ -39,7 +39,7 @@ static void test_residual_and_relu(void **state)
     check_values(given.out[0], LK_SHAPE(4, 1), VALUES(1, 3.5, 6, 0));
 }
 
-/* Of y only the sign counts. */
+/* Only the sign of y matters. */
 static void test_gradient(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* Batch normalisation: hand-computed values, what is refused, and one shard's gradients by both ways. */
+/* Batch normalization: hand-computed values, refusals, and one shard's gradients computed in both ways. */
 #include "lockstep/autograd.h"
 #include "ops/ops_test.h"
 
@@ -40,26 +40,26 @@ static void check_doubles(lk_tensor *x, lk_shape shape, const double *values)
         assert_true(have[i] == values[i]);
 }
 
-static void test_sums_and_normalisation(void **state)
+static void test_sums_and_normalization(void **state)
 {
     (void)state;
     lk_tensor *x = two_channels(), *gamma = vector(2, VALUES(3, 2)), *beta = vector(2, VALUES(10, -1)), *sums;
     const double expected[] = {16, 8, 84, 16};
     check_doubles(lk_channel_sums(x), LK_SHAPE(2, 2), expected);
     /* epsilon 4: 1 / sqrt(5 + 4) is a third, 1 / sqrt(0 + 4) a half */
-    const float *normalised = VALUES(7, 9, -1, -1, 11, 13, -1, -1);
-    check_values(lk_batch_norm(x, gamma, beta, 4, &sums), LK_SHAPE(2, 2, 2), normalised);
+    const float *normalized = VALUES(7, 9, -1, -1, 11, 13, -1, -1);
+    check_values(lk_batch_norm(x, gamma, beta, 4, &sums), LK_SHAPE(2, 2, 2), normalized);
     check_doubles(sums, LK_SHAPE(2, 2), expected);
-    check_values(lk_batch_norm(x, gamma, beta, 4, NULL), LK_SHAPE(2, 2, 2), normalised);
-    check_values(lk_batch_norm_with(x, gamma, beta, sums, 4, 4), LK_SHAPE(2, 2, 2), normalised);
+    check_values(lk_batch_norm(x, gamma, beta, 4, NULL), LK_SHAPE(2, 2, 2), normalized);
+    check_values(lk_batch_norm_with(x, gamma, beta, sums, 4, 4), LK_SHAPE(2, 2, 2), normalized);
     lk_tensor *mean = vector(2, VALUES(4, 2)), *variance = vector(2, VALUES(5, 0));
-    check_values(lk_batch_norm_inference(x, gamma, beta, mean, variance, 4), LK_SHAPE(2, 2, 2), normalised);
+    check_values(lk_batch_norm_inference(x, gamma, beta, mean, variance, 4), LK_SHAPE(2, 2, 2), normalized);
     check(lk_batch_norm(f32(LK_SHAPE(0, 2, 3)), gamma, beta, 1e-5, &sums), LK_F32, LK_SHAPE(0, 2, 3));
     check_doubles(sums, LK_SHAPE(2, 2), (double[]){0, 0, 0, 0});
     check(lk_batch_norm(ones(LK_BF16, LK_SHAPE(3, 2)), gamma, beta, 1e-5, NULL), LK_BF16, LK_SHAPE(3, 2));
 }
 
-/* Rounding makes the variance of equal numbers slightly negative, without epsilon's help. */
+/* Rounding makes the variance of equal numbers slightly negative; epsilon is 0 here. */
 static void test_variance_is_not_negative(void **state)
 {
     (void)state;
@@ -67,11 +67,11 @@ static void test_variance_is_not_negative(void **state)
     for (int i = 0; i < 7; i++)
         values[i] = 1000.1;
     lk_tensor *x = f64(LK_SHAPE(7, 1), values), *one = ones(LK_F64, LK_SHAPE(1)), *sums;
-    lk_tensor *normalised = lk_batch_norm(x, one, one, 1e-12, &sums);
+    lk_tensor *normalized = lk_batch_norm(x, one, one, 1e-12, &sums);
     double s[2];
     assert_int_equal(lk_tensor_read(sums, s, sizeof s), LK_OK);
     assert_true(s[1] / 7 - (s[0] / 7) * (s[0] / 7) < 0);
-    assert_int_equal(lk_tensor_read(normalised, y, sizeof y), LK_OK);
+    assert_int_equal(lk_tensor_read(normalized, y, sizeof y), LK_OK);
     for (int i = 0; i < 7; i++)
         assert_true(fabs(y[i] - 1) < 1e-5);
 }
@@ -89,7 +89,7 @@ static void test_update(void **state)
     assert_int_equal(lk_batch_norm_update(mean, variance, sums, 4, 0.25, lk_zeros(device, LK_F32, LK_SCALAR)), LK_OK);
     check_values(mean, LK_SHAPE(2), VALUES(7, -1));
     check_values(variance, LK_SHAPE(2), VALUES((float)(0.75 + 0.25 * (5 * (4.0 / 3))), 2.25f));
-    /* Of one element a channel the variance is 0, biased or not. */
+    /* With one element per channel the variance is 0, biased or not. */
     sums = f64(LK_SHAPE(2, 2), (double[]){3, 1, 9, 1});
     assert_int_equal(lk_batch_norm_update(mean, variance, sums, 1, 1, NULL), LK_OK);
     check_values(mean, LK_SHAPE(2), VALUES(3, 1));
@@ -161,8 +161,8 @@ static void test_update_refuses(void **state)
 
 enum { X, GAMMA, BETA, LEAVES };
 
-/* In one call, or by sums that could come from several shards. */
-static lk_tensor *normalised(lk_tensor *const *leaf, bool in_one)
+/* Either in one call, or from sums that could come from several shards. */
+static lk_tensor *normalized(lk_tensor *const *leaf, bool in_one)
 {
     if (in_one)
         return lk_batch_norm(leaf[X], leaf[GAMMA], leaf[BETA], 1e-3, NULL);
@@ -175,7 +175,7 @@ static void gradients(lk_tensor *const *leaf, lk_tensor *seed, bool in_one, lk_t
 {
     lk_tape *tape = lk_tape_begin(leaf, LEAVES);
     assert_non_null(tape);
-    if (lk_tape_gradient(tape, normalised(leaf, in_one), seed, found) != LK_OK)
+    if (lk_tape_gradient(tape, normalized(leaf, in_one), seed, found) != LK_OK)
         fail_msg("%s", lk_error_message());
     lk_tape_release(tape);
 }
@@ -194,7 +194,7 @@ static void test_both_ways_give_the_same_gradients(void **state)
     lk_tensor *leaf[LEAVES] = {random_f64(shape, 2, 5, 1), random_f64(LK_SHAPE(3), 0.5, 2, 2),
                                random_f64(LK_SHAPE(3), -1, 1, 3)};
     lk_tensor *seed = random_f64(shape, -1, 1, 4), *one[LEAVES], *two[LEAVES];
-    assert_true(largest(lk_sub(normalised(leaf, true), normalised(leaf, false))) == 0);
+    assert_true(largest(lk_sub(normalized(leaf, true), normalized(leaf, false))) == 0);
     gradients(leaf, seed, true, one);
     gradients(leaf, seed, false, two);
     for (int i = 0; i < LEAVES; i++) {
@@ -205,8 +205,8 @@ static void test_both_ways_give_the_same_gradients(void **state)
     }
 }
 
-/* Moving all of a channel changes nothing, nor does stretching it, but for epsilon. */
-static void test_gradient_is_orthogonal_to_what_is_normalised_away(void **state)
+/* Shifting a channel changes nothing, nor does scaling it, except through epsilon. */
+static void test_gradient_is_orthogonal_to_what_is_normalized_away(void **state)
 {
     (void)state;
     lk_shape shape = LK_SHAPE(5, 3, 4, 7);
@@ -224,19 +224,19 @@ static void test_sums_have_no_gradient(void **state)
     (void)state;
     lk_tensor *x = two_channels(), *gamma = vector(2, VALUES(3, 2)), *beta = vector(2, VALUES(10, -1)), *sums, *g;
     lk_tape *tape = lk_tape_begin(&x, 1);
-    assert_non_null(lk_batch_norm_at((lk_place){"net.c", 12}, x, gamma, beta, 1e-5, &sums));
+    assert_non_null(lk_batch_norm_at((lk_call_site){"net.c", 12}, x, gamma, beta, 1e-5, &sums));
     refused_status(lk_tape_gradient(tape, sums, NULL, &g), LK_ERR_ARGUMENT,
                    "gradient: the sums that batch_norm, called at net.c:12, gave have none; those of lk_channel_sums "
                    "do");
     lk_tape_release(tape);
-    tape = lk_tape_begin(&gamma, 1); /* as the mean of an inference it would be a gradient that is not given */
-    lk_tensor *y = lk_batch_norm_inference_at((lk_place){"net.c", 13}, x, beta, beta, gamma, gamma, 1e-5);
+    tape = lk_tape_begin(&gamma, 1); /* the mean of batch_norm_inference has no gradient */
+    lk_tensor *y = lk_batch_norm_inference_at((lk_call_site){"net.c", 13}, x, beta, beta, gamma, gamma, 1e-5);
     refused_status(lk_tape_gradient(tape, y, NULL, &g), LK_ERR_ARGUMENT,
                    "gradient: batch_norm_inference, called at net.c:13, has none for mean and variance");
     lk_tape_release(tape);
     tape = lk_tape_begin(&x, 1);
     y = lk_batch_norm(x, gamma, beta, 1e-5, &sums);
-    assert_int_equal(lk_batch_norm_update(gamma, beta, sums, 4, 0.1, NULL), LK_OK); /* beside the way */
+    assert_int_equal(lk_batch_norm_update(gamma, beta, sums, 4, 0.1, NULL), LK_OK); /* not on the way to the target */
     assert_int_equal(lk_tape_gradient(tape, y, NULL, &g), LK_OK);
     check(g, LK_F32, LK_SHAPE(2, 2, 2));
     lk_tape_release(tape);
@@ -245,14 +245,14 @@ static void test_sums_have_no_gradient(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        OPERATOR_TEST(test_sums_and_normalisation),
+        OPERATOR_TEST(test_sums_and_normalization),
         OPERATOR_TEST(test_variance_is_not_negative),
         OPERATOR_TEST(test_update),
         OPERATOR_TEST(test_update_of_views),
         OPERATOR_TEST(test_refuses),
         OPERATOR_TEST(test_update_refuses),
         OPERATOR_TEST(test_both_ways_give_the_same_gradients),
-        OPERATOR_TEST(test_gradient_is_orthogonal_to_what_is_normalised_away),
+        OPERATOR_TEST(test_gradient_is_orthogonal_to_what_is_normalized_away),
         OPERATOR_TEST(test_sums_have_no_gradient),
     };
     return RUN_OPERATOR_TESTS(tests);

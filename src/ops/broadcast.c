@@ -1,4 +1,7 @@
-/* NumPy's broadcasting, and its gradient. */
+#include "ops/broadcast.h"
+#include "core/scope.h"
+#include "core/shape.h"
+#include "ops/reduce.h"
 #include "ops/support.h"
 
 static int64_t size_from_end(lk_shape shape, int i)
@@ -21,7 +24,7 @@ lk_status lk__broadcast(const char *op, lk_shape a, lk_shape b, lk_shape *out)
     return LK_OK;
 }
 
-lk_tensor *lk__sum_to(lk_place at, lk_tensor *t, lk_shape shape, bool f32)
+lk_tensor *lk__sum_to(lk_call_site at, lk_tensor *t, lk_shape shape, bool f32)
 {
     if (!t)
         return NULL;

@@ -1,3 +1,4 @@
+#include "core/shape.h"
 #include "ops/support.h"
 
 static lk_status concat_infer(const lk_call *call, lk_meta *out)
@@ -45,8 +46,8 @@ const lk_op lk__op_concat = {
     .gradient = concat_gradient,
 };
 
-/* A call takes LK_MAX_INPUTS: more are joined in that many parts first. */
-static lk_tensor *concat(lk_place at, lk_tensor *const *x, int n, int axis)
+/* A call takes at most LK_MAX_INPUTS tensors. More are first joined in that many parts. */
+static lk_tensor *concat_parts(lk_call_site at, lk_tensor *const *x, int n, int axis)
 {
     lk_concat_attrs attrs = {.axis = axis};
     if (n <= LK_MAX_INPUTS)
@@ -57,25 +58,23 @@ static lk_tensor *concat(lk_place at, lk_tensor *const *x, int n, int axis)
     lk_scope_begin();
     for (int i = 0; i < LK_MAX_INPUTS; i++) {
         int end = (int)((int64_t)n * (i + 1) / LK_MAX_INPUTS);
-        parts[i] = concat(at, x + begin, end - begin, axis);
+        parts[i] = concat_parts(at, x + begin, end - begin, axis);
         begin = end;
     }
     return lk__scope_return(
         lk__call_simple(at, &lk__op_concat, parts, LK_MAX_INPUTS, LK_MAX_INPUTS, &attrs, sizeof attrs));
 }
 
-lk_tensor *lk_concat_at(lk_place at, lk_tensor *const *x, int n, int axis)
+lk_tensor *lk_concat_at(lk_call_site at, lk_tensor *const *x, int n, int axis)
 {
     if (n < 1) {
         lk__fail(LK_ERR_ARGUMENT, "concat: %d tensors; it takes at least 1", n);
         return NULL;
     }
-    if (!x || !x[0]) {
-        lk__missing("concat", "x[0]");
-        return NULL;
-    }
+    if (!x || !x[0])
+        return lk__missing_tensor("concat", "x[0]");
     int normal;
     if (lk__axis("concat", axis, x[0]->shape.ndim, &normal) != LK_OK)
         return NULL;
-    return concat(at, x, n, normal);
+    return concat_parts(at, x, n, normal);
 }

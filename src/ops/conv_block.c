@@ -1,11 +1,13 @@
-/* conv2d, relu and pooling as one operator: what lies between them need not be written down. */
+#include "ops/conv_block.h"
+#include "ops/conv2d.h"
+#include "ops/pool2d.h"
 #include "ops/support.h"
 
 _Static_assert(sizeof(lk_conv_block_attrs) <= LK_MAX_ATTRS, "attributes of conv_block");
 
-/* The shapes of conv2d's result, `conv`, and of the pooling's, `y`. */
-static lk_status output_shapes(const char *op, lk_shape x, lk_shape w, const lk_conv_block_attrs *attrs, lk_shape *conv,
-                               lk_shape *y)
+/* Sets *conv to the shape of conv2d's result and *y to that of the pooling's. */
+static lk_status conv_block_shapes(const char *op, lk_shape x, lk_shape w, const lk_conv_block_attrs *attrs,
+                                   lk_shape *conv, lk_shape *y)
 {
     LK_TRY(lk__conv2d_shape(op, x, w, &attrs->conv, conv));
     *y = *conv;
@@ -21,8 +23,9 @@ static lk_status output_shapes(const char *op, lk_shape x, lk_shape w, const lk_
     return LK_OK;
 }
 
-/* What relu and pooling count, forward or back, around `conv` outputs of the convolution. */
-static double tail_flops(const lk_conv_block_attrs *attrs, const lk_tensor *conv, const lk_tensor *y, bool back)
+/* Floating-point operations of relu and pooling, forward or backward, for the convolution's result `conv`. */
+static double conv_block_tail_flops(const lk_conv_block_attrs *attrs, const lk_tensor *conv, const lk_tensor *y,
+                                    bool back)
 {
     double flops = attrs->relu ? (double)lk_tensor_count(conv) : 0;
     if (attrs->pooling == LK_BLOCK_NO_POOL)
@@ -34,7 +37,7 @@ static double tail_flops(const lk_conv_block_attrs *attrs, const lk_tensor *conv
 
 /* --- gradient ----------------------------------------------------------------------------------------------------- */
 
-static lk_status grad_infer(const lk_call *call, lk_meta *out)
+static lk_status conv_block_grad_infer(const lk_call *call, lk_meta *out)
 {
     const char *op = call->op->name;
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
@@ -42,7 +45,7 @@ static lk_status grad_infer(const lk_call *call, lk_meta *out)
     lk_shape conv, y;
     int n = 0;
     LK_TRY(lk__check_dtype(op, "dy", dy->dtype, LK_FLOATS));
-    LK_TRY(output_shapes(op, x->shape, w->shape, attrs, &conv, &y));
+    LK_TRY(conv_block_shapes(op, x->shape, w->shape, attrs, &conv, &y));
     LK_TRY(lk__check_like(op, "dy", dy, dy->dtype, y));
     LK_TRY(lk__check_like(op, "saved", saved, LK_U8, conv));
     LK_TRY(lk__check_like(op, "x", x, dy->dtype, x->shape));
@@ -56,22 +59,23 @@ static lk_status grad_infer(const lk_call *call, lk_meta *out)
     return LK_OK;
 }
 
-static double grad_flops(const lk_call *call)
+static double conv_block_grad_flops(const lk_call *call)
 {
     const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
     const lk_tensor *dy = call->in[0], *saved = call->in[1], *w = call->in[3];
-    return (attrs->input_grad ? 2 : 1) * lk__conv2d_flops(saved->shape, w->shape) + tail_flops(attrs, saved, dy, true);
+    return (attrs->input_grad ? 2 : 1) * lk__conv2d_flops(saved->shape, w->shape) +
+           conv_block_tail_flops(attrs, saved, dy, true);
 }
 
 const lk_op lk__op_conv_block_grad = {
     .name = "conv_block_grad",
     .id = LK_OP_CONV_BLOCK_GRAD,
     .flags = LK_OP_FREE_LAYOUT,
-    .infer = grad_infer,
-    .flops = grad_flops,
+    .infer = conv_block_grad_infer,
+    .flops = conv_block_grad_flops,
 };
 
-static lk_status gradient(lk_gradient *g)
+static lk_status conv_block_gradient(lk_gradient *g)
 {
     const lk_call *forward = g->call;
     if (!g->dout[0] || !(g->need[0] || g->need[1] || g->need[2]))
@@ -97,7 +101,7 @@ static lk_status gradient(lk_gradient *g)
 
 /* --- forward ------------------------------------------------------------------------------------------------------ */
 
-static lk_status infer(const lk_call *call, lk_meta *out)
+static lk_status conv_block_infer(const lk_call *call, lk_meta *out)
 {
     const char *op = call->op->name;
     const lk_tensor *x = call->in[0], *w = call->in[1], *bias = call->in[2];
@@ -105,35 +109,33 @@ static lk_status infer(const lk_call *call, lk_meta *out)
     LK_TRY(lk__check_same_dtype(call));
     out[0].dtype = x->dtype;
     out[1].dtype = LK_U8;
-    LK_TRY(output_shapes(op, x->shape, w->shape, LK_ATTRS(call, lk_conv_block_attrs), &out[1].shape, &out[0].shape));
+    LK_TRY(
+        conv_block_shapes(op, x->shape, w->shape, LK_ATTRS(call, lk_conv_block_attrs), &out[1].shape, &out[0].shape));
     return bias ? lk__check_like(op, "bias", bias, x->dtype, LK_SHAPE(w->shape.dim[0])) : LK_OK;
 }
 
-static double flops(const lk_call *call)
+static double conv_block_flops(const lk_call *call)
 {
     const lk_tensor *y = call->out[0], *saved = call->out[1];
     return lk__conv2d_flops(saved->shape, call->in[1]->shape) +
-           tail_flops(LK_ATTRS(call, lk_conv_block_attrs), saved, y, false);
+           conv_block_tail_flops(LK_ATTRS(call, lk_conv_block_attrs), saved, y, false);
 }
 
 const lk_op lk__op_conv_block = {
     .name = "conv_block",
     .id = LK_OP_CONV_BLOCK,
     .flags = LK_OP_FREE_LAYOUT,
-    .infer = infer,
-    .gradient = gradient,
-    .flops = flops,
+    .infer = conv_block_infer,
+    .gradient = conv_block_gradient,
+    .flops = conv_block_flops,
 };
 
-lk_tensor *lk__conv_block(lk_place at, lk_tensor *x, lk_tensor *w, lk_tensor *bias, const lk_conv_block_attrs *attrs)
+lk_tensor *lk__conv_block(lk_call_site at, lk_tensor *x, lk_tensor *w, lk_tensor *bias,
+                          const lk_conv_block_attrs *attrs)
 {
-    if (!x || !w) {
-        lk__missing("conv_block", x ? "w" : "x");
-        return NULL;
-    }
+    if (!x || !w)
+        return lk__missing_tensor("conv_block", x ? "w" : "x");
     lk_call call = {.op = &lk__op_conv_block, .place = at, .n_in = 3, .n_out = 2, .in = {x, w, bias}};
     lk__call_set_attrs(&call, attrs, sizeof *attrs);
-    lk_scope_begin();
-    lk_status status = lk__call(&call);
-    return lk__scope_return(status == LK_OK ? call.out[0] : NULL);
+    return lk__call_first(&call);
 }

@@ -1,6 +1,6 @@
 #include "ops/conv_problem.h"
-
-#include "core/tensor.h"
+#include "core/shape.h"
+#include "core/text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -45,17 +45,11 @@ bool lk__conv_problem_of(const lk_call *call, lk_conv_problem *p)
 /* In the order of lk_block_pool. */
 static const char *const poolings[] = {"", "average", "maximum"};
 
-static void append(char *text, size_t size, const char *more)
-{
-    size_t used = strlen(text);
-    snprintf(text + used, size - used, "%s", more);
-}
-
-static void append_pair(char *text, size_t size, const char *name, const int64_t *pair)
+static void problem_append_pair(char *text, size_t size, const char *name, const int64_t *pair)
 {
     char word[64];
     snprintf(word, sizeof word, " %s %" PRId64 "x%" PRId64, name, pair[0], pair[1]);
-    append(text, size, word);
+    lk__text_append(text, size, word);
 }
 
 void lk__conv_problem_text(const lk_conv_problem *p, char *text, size_t size)
@@ -66,23 +60,23 @@ void lk__conv_problem_text(const lk_conv_problem *p, char *text, size_t size)
     lk__shape_text(p->x, x, sizeof x);
     lk__shape_text(p->w, w, sizeof w);
     snprintf(text, size, "f32 x%s w%s", x, w);
-    append_pair(text, size, "stride", conv->stride);
-    append_pair(text, size, "padding", conv->padding);
-    append_pair(text, size, "dilation", conv->dilation);
+    problem_append_pair(text, size, "stride", conv->stride);
+    problem_append_pair(text, size, "padding", conv->padding);
+    problem_append_pair(text, size, "dilation", conv->dilation);
     if (conv->groups > 1) {
         char groups[32];
         snprintf(groups, sizeof groups, " groups %" PRId64, conv->groups);
-        append(text, size, groups);
+        lk__text_append(text, size, groups);
     }
     if (p->op != LK_OP_CONV_BLOCK)
         return;
     if (p->attrs.relu)
-        append(text, size, " relu");
+        lk__text_append(text, size, " relu");
     if (p->attrs.pooling == LK_BLOCK_NO_POOL)
         return;
-    append_pair(text, size, poolings[p->attrs.pooling], pool->kernel);
-    append_pair(text, size, "stride", pool->stride);
-    append_pair(text, size, "padding", pool->padding);
+    problem_append_pair(text, size, poolings[p->attrs.pooling], pool->kernel);
+    problem_append_pair(text, size, "stride", pool->stride);
+    problem_append_pair(text, size, "padding", pool->padding);
 }
 
 void lk__conv_call_text(const lk_call *call, char *text, size_t size)
@@ -93,12 +87,12 @@ void lk__conv_call_text(const lk_call *call, char *text, size_t size)
         lk__conv_problem_text(&problem, text, size);
 }
 
-/* --- and back ----------------------------------------------------------------------------------------------------- */
+/* --- parsing ------------------------------------------------------------------------------------------------------ */
 
-/* Each takes something off the beginning of *text, and gives false where it is not there. What is wrong in detail, a
- * leading zero for instance, shows when the result is written again. */
+/* Each function takes something off the beginning of *text and returns false if it is not there. Errors in detail, such
+ * as a leading zero, show when the result is written again and compared. */
 
-static bool take(const char **text, const char *word)
+static bool parse_keyword(const char **text, const char *word)
 {
     size_t length = strlen(word);
     if (strncmp(*text, word, length) != 0)
@@ -107,7 +101,7 @@ static bool take(const char **text, const char *word)
     return true;
 }
 
-static bool take_number(const char **text, int64_t *number)
+static bool parse_number(const char **text, int64_t *number)
 {
     char *end;
     if (**text < '0' || **text > '9')
@@ -117,46 +111,47 @@ static bool take_number(const char **text, int64_t *number)
     return true;
 }
 
-static bool take_pair(const char **text, const char *name, int64_t *pair)
+static bool parse_pair(const char **text, const char *name, int64_t *pair)
 {
     char word[64];
     snprintf(word, sizeof word, " %s ", name);
-    return take(text, word) && take_number(text, &pair[0]) && take(text, "x") && take_number(text, &pair[1]);
+    return parse_keyword(text, word) && parse_number(text, &pair[0]) && parse_keyword(text, "x") &&
+           parse_number(text, &pair[1]);
 }
 
-static bool take_shape(const char **text, const char *name, lk_shape *shape)
+static bool parse_shape(const char **text, const char *name, lk_shape *shape)
 {
     shape->ndim = 4;
-    if (!take(text, name))
+    if (!parse_keyword(text, name))
         return false;
     for (int i = 0; i < 4; i++)
-        if (!take(text, i == 0 ? "[" : ",") || !take_number(text, &shape->dim[i]))
+        if (!parse_keyword(text, i == 0 ? "[" : ",") || !parse_number(text, &shape->dim[i]))
             return false;
-    return take(text, "]");
+    return parse_keyword(text, "]");
 }
 
-static bool take_conv(const char **text, lk_conv2d_opts *conv)
+static bool parse_conv(const char **text, lk_conv2d_opts *conv)
 {
     conv->groups = 1;
-    if (!take_pair(text, "stride", conv->stride) || !take_pair(text, "padding", conv->padding) ||
-        !take_pair(text, "dilation", conv->dilation))
+    if (!parse_pair(text, "stride", conv->stride) || !parse_pair(text, "padding", conv->padding) ||
+        !parse_pair(text, "dilation", conv->dilation))
         return false;
-    return !take(text, " groups ") || take_number(text, &conv->groups);
+    return !parse_keyword(text, " groups ") || parse_number(text, &conv->groups);
 }
 
-static bool take_block(const char **text, lk_conv_block_attrs *attrs)
+static bool parse_block(const char **text, lk_conv_block_attrs *attrs)
 {
-    attrs->relu = take(text, " relu");
+    attrs->relu = parse_keyword(text, " relu");
     for (int kind = LK_BLOCK_AVG_POOL; kind <= LK_BLOCK_MAX_POOL; kind++) {
-        if (!take_pair(text, poolings[kind], attrs->pool.kernel))
+        if (!parse_pair(text, poolings[kind], attrs->pool.kernel))
             continue;
         attrs->pooling = (lk_block_pool)kind;
-        return take_pair(text, "stride", attrs->pool.stride) && take_pair(text, "padding", attrs->pool.padding);
+        return parse_pair(text, "stride", attrs->pool.stride) && parse_pair(text, "padding", attrs->pool.padding);
     }
     return true;
 }
 
-static int op_of(const char *name)
+static int problem_op(const char *name)
 {
     static const int ops[] = {LK_OP_CONV2D, LK_OP_CONV2D_INPUT_GRAD, LK_OP_CONV2D_WEIGHT_GRAD, LK_OP_CONV_BLOCK};
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++)
@@ -165,8 +160,8 @@ static int op_of(const char *name)
     return -1;
 }
 
-/* Sizes that are there, and of which a product is far from what an integer can hold. */
-static bool is_shape(lk_shape shape)
+/* Returns whether all sizes are positive and their product is far below what an integer can hold. */
+static bool problem_shape_is_valid(lk_shape shape)
 {
     double elements = 1;
     for (int i = 0; i < shape.ndim; i++) {
@@ -177,48 +172,48 @@ static bool is_shape(lk_shape shape)
     return elements < 1e12;
 }
 
-static bool is_between(const int64_t *pair, int64_t least)
+static bool pair_is_valid(const int64_t *pair, int64_t least)
 {
     enum { MOST = 1 << 20 };
     return pair[0] >= least && pair[0] <= MOST && pair[1] >= least && pair[1] <= MOST;
 }
 
-static bool has_pixels(const lk_conv_problem *p, int axis)
+static bool problem_has_pixels(const lk_conv_problem *p, int axis)
 {
     const lk_conv2d_opts *conv = &p->attrs.conv;
     const lk_pool2d_opts *pool = &p->attrs.pool;
-    int64_t room = p->x.dim[2 + axis] + 2 * conv->padding[axis] - conv->dilation[axis] * (p->w.dim[2 + axis] - 1) - 1;
-    if (room < 0 || p->attrs.pooling == LK_BLOCK_NO_POOL)
-        return room >= 0;
-    return room / conv->stride[axis] + 1 + 2 * pool->padding[axis] >= pool->kernel[axis];
+    int64_t steps = p->x.dim[2 + axis] + 2 * conv->padding[axis] - conv->dilation[axis] * (p->w.dim[2 + axis] - 1) - 1;
+    if (steps < 0 || p->attrs.pooling == LK_BLOCK_NO_POOL)
+        return steps >= 0;
+    return steps / conv->stride[axis] + 1 + 2 * pool->padding[axis] >= pool->kernel[axis];
 }
 
-/* Whether a call could have it. */
-static bool makes_sense(const lk_conv_problem *p)
+/* Returns whether a call could have this problem. */
+static bool problem_is_valid(const lk_conv_problem *p)
 {
     const lk_conv2d_opts *conv = &p->attrs.conv;
     const lk_pool2d_opts *pool = &p->attrs.pool;
-    if (!is_shape(p->x) || !is_shape(p->w) || !is_between(conv->stride, 1) || !is_between(conv->padding, 0) ||
-        !is_between(conv->dilation, 1))
+    if (!problem_shape_is_valid(p->x) || !problem_shape_is_valid(p->w) || !pair_is_valid(conv->stride, 1) ||
+        !pair_is_valid(conv->padding, 0) || !pair_is_valid(conv->dilation, 1))
         return false;
     if (p->attrs.pooling != LK_BLOCK_NO_POOL &&
-        (!is_between(pool->kernel, 1) || !is_between(pool->stride, 1) || !is_between(pool->padding, 0) ||
+        (!pair_is_valid(pool->kernel, 1) || !pair_is_valid(pool->stride, 1) || !pair_is_valid(pool->padding, 0) ||
          pool->stride[0] < pool->kernel[0] || pool->stride[1] < pool->kernel[1]))
         return false;
     return conv->groups >= 1 && conv->groups <= p->x.dim[1] && p->w.dim[1] * conv->groups == p->x.dim[1] &&
-           p->w.dim[0] % conv->groups == 0 && has_pixels(p, 0) && has_pixels(p, 1);
+           p->w.dim[0] % conv->groups == 0 && problem_has_pixels(p, 0) && problem_has_pixels(p, 1);
 }
 
 bool lk__conv_problem_parse(const char *op, const char *text, lk_conv_problem *p)
 {
     char again[320];
     const char *rest = text;
-    *p = (lk_conv_problem){.op = op_of(op)};
-    if (p->op < 0 || !take(&rest, "f32 ") || !take_shape(&rest, "x", &p->x) || !take_shape(&rest, " w", &p->w) ||
-        !take_conv(&rest, &p->attrs.conv))
+    *p = (lk_conv_problem){.op = problem_op(op)};
+    if (p->op < 0 || !parse_keyword(&rest, "f32 ") || !parse_shape(&rest, "x", &p->x) ||
+        !parse_shape(&rest, " w", &p->w) || !parse_conv(&rest, &p->attrs.conv))
         return false;
-    if (p->op == LK_OP_CONV_BLOCK && !take_block(&rest, &p->attrs))
+    if (p->op == LK_OP_CONV_BLOCK && !parse_block(&rest, &p->attrs))
         return false;
     lk__conv_problem_text(p, again, sizeof again);
-    return strcmp(text, again) == 0 && makes_sense(p);
+    return strcmp(text, again) == 0 && problem_is_valid(p);
 }

@@ -1,4 +1,4 @@
-/* The text of a problem says all of it, and no other text is taken for one. */
+/* A problem's text is complete, and no other text is accepted. */
 #include "ops/conv_problem.h"
 
 #include <setjmp.h>

@@ -1,4 +1,5 @@
-/* copy, between devices or not, and cast. */
+/* copy, which may be between devices, and cast. */
+#include "core/scope.h"
 #include "ops/support.h"
 
 static lk_status copy_gradient(lk_gradient *g)
@@ -16,16 +17,14 @@ const lk_op lk__op_copy = {
     .gradient = copy_gradient,
 };
 
-lk_tensor *lk_copy_at(lk_place at, lk_tensor *x, lk_device *device)
+lk_tensor *lk_copy_at(lk_call_site at, lk_tensor *x, lk_device *device)
 {
-    if (!x) {
-        lk__missing("copy", "x");
-        return NULL;
-    }
+    if (!x)
+        return lk__missing_tensor("copy", "x");
     return lk__call_on(at, &lk__op_copy, device, x->dtype, &x, 1, NULL, 0);
 }
 
-lk_status lk_copy_into_at(lk_place at, lk_tensor *destination, lk_tensor *source)
+lk_status lk_copy_into_at(lk_call_site at, lk_tensor *destination, lk_tensor *source)
 {
     return lk__call_into(at, &lk__op_copy, destination, &source, 1, NULL, 0);
 }
@@ -38,18 +37,13 @@ static lk_status cast_infer(const lk_call *call, lk_meta *out)
     return LK_OK;
 }
 
-static bool is_float(lk_dtype dtype)
-{
-    return (LK_DTYPE_BIT(dtype) & LK_FLOATS) != 0;
-}
-
 static lk_status cast_gradient(lk_gradient *g)
 {
     lk_dtype from = g->call->in[0]->dtype;
     lk_tensor *dy = g->dout[0];
-    if (!dy || !g->need[0] || !is_float(from) || !is_float(dy->dtype))
+    if (!dy || !g->need[0] || !lk__dtype_is_float(from) || !lk__dtype_is_float(dy->dtype))
         return LK_OK;
-    /* The tape adds up what was cast from f32 to bf16 in f32. */
+    /* The tape accumulates the gradients of a cast from f32 to bf16 in f32, so dy may have x's dtype already. */
     g->din[0] = dy->dtype == from ? lk__scope_adopt(lk_tensor_retain(dy)) : lk_cast_at(g->call->place, dy, from);
     return lk__made(g->din[0]);
 }
@@ -62,7 +56,7 @@ const lk_op lk__op_cast = {
     .gradient = cast_gradient,
 };
 
-lk_tensor *lk_cast_at(lk_place at, lk_tensor *x, lk_dtype dtype)
+lk_tensor *lk_cast_at(lk_call_site at, lk_tensor *x, lk_dtype dtype)
 {
     lk_cast_attrs attrs = {.dtype = dtype};
     return lk__call_simple(at, &lk__op_cast, &x, 1, 1, &attrs, sizeof attrs);

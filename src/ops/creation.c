@@ -1,4 +1,5 @@
-/* Tensors made from nothing: full, arange, uniform, normal. */
+/* Tensors made without inputs: full, arange, uniform, normal. */
+#include "core/shape.h"
 #include "ops/support.h"
 
 #include <math.h>
@@ -17,7 +18,7 @@ static lk_status full_infer(const lk_call *call, lk_meta *out)
 
 const lk_op lk__op_full = {.name = "full", .id = LK_OP_FULL, .infer = full_infer};
 
-lk_tensor *lk_full_at(lk_place at, lk_device *device, lk_dtype dtype, lk_shape shape, double value)
+lk_tensor *lk_full_at(lk_call_site at, lk_device *device, lk_dtype dtype, lk_shape shape, double value)
 {
     lk_full_attrs attrs = {.shape = shape, .value = value};
     return lk__call_on(at, &lk__op_full, device, dtype, NULL, 0, &attrs, sizeof attrs);
@@ -35,7 +36,7 @@ static lk_status arange_infer(const lk_call *call, lk_meta *out)
 
 const lk_op lk__op_arange = {.name = "arange", .id = LK_OP_ARANGE, .infer = arange_infer};
 
-lk_tensor *lk_arange_at(lk_place at, lk_device *device, lk_dtype dtype, int64_t count, double start, double step)
+lk_tensor *lk_arange_at(lk_call_site at, lk_device *device, lk_dtype dtype, int64_t count, double start, double step)
 {
     lk_arange_attrs attrs = {.count = count, .start = start, .step = step};
     return lk__call_on(at, &lk__op_arange, device, dtype, NULL, 0, &attrs, sizeof attrs);
@@ -83,21 +84,21 @@ static lk_status normal_infer(const lk_call *call, lk_meta *out)
 const lk_op lk__op_uniform = {.name = "uniform", .id = LK_OP_UNIFORM, .infer = uniform_infer};
 const lk_op lk__op_normal = {.name = "normal", .id = LK_OP_NORMAL, .infer = normal_infer};
 
-static lk_tensor *random_tensor(lk_place at, const lk_op *op, lk_device *device, lk_dtype dtype, const lk_shape *shape,
-                                double a, double b, lk_random_key key)
+static lk_tensor *random_call(lk_call_site at, const lk_op *op, lk_device *device, lk_dtype dtype,
+                              const lk_shape *shape, double a, double b, lk_random_key key)
 {
     lk_random_attrs attrs = {.shape = shape, .a = a, .b = b, .key = key};
     return lk__call_on(at, op, device, dtype, NULL, 0, &attrs, sizeof attrs);
 }
 
-lk_tensor *lk_uniform_at(lk_place at, lk_device *device, lk_dtype dtype, lk_shape shape, double low, double high,
+lk_tensor *lk_uniform_at(lk_call_site at, lk_device *device, lk_dtype dtype, lk_shape shape, double low, double high,
                          lk_random_key key)
 {
-    return random_tensor(at, &lk__op_uniform, device, dtype, &shape, low, high, key);
+    return random_call(at, &lk__op_uniform, device, dtype, &shape, low, high, key);
 }
 
-lk_tensor *lk_normal_at(lk_place at, lk_device *device, lk_dtype dtype, lk_shape shape, double mean, double std,
+lk_tensor *lk_normal_at(lk_call_site at, lk_device *device, lk_dtype dtype, lk_shape shape, double mean, double std,
                         lk_random_key key)
 {
-    return random_tensor(at, &lk__op_normal, device, dtype, &shape, mean, std, key);
+    return random_call(at, &lk__op_normal, device, dtype, &shape, mean, std, key);
 }

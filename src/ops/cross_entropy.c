@@ -1,8 +1,8 @@
-/* What compares logits with labels or targets: sparse_softmax_cross_entropy, sigmoid_cross_entropy, in_top_k, and
- * cross_entropy_step, which does in one pass what a training step asks of the first and the last. */
+/* Operators that compare logits with labels or targets: sparse_softmax_cross_entropy, sigmoid_cross_entropy, in_top_k,
+ * and cross_entropy_step, which computes the loss, its gradient and the hits of a training step in one pass. */
 #include "ops/support.h"
 
-static lk_status check_labels(const char *op, const lk_tensor *logits, const lk_tensor *labels)
+static lk_status cross_entropy_check_labels(const char *op, const lk_tensor *logits, const lk_tensor *labels)
 {
     LK_TRY(lk__check_dtype(op, "logits", logits->dtype, LK_FLOATS));
     LK_TRY(lk__check_dtype(op, "labels", labels->dtype, LK_DTYPE_BIT(LK_I32) | LK_DTYPE_BIT(LK_I64)));
@@ -15,7 +15,7 @@ static lk_status check_labels(const char *op, const lk_tensor *logits, const lk_
     return LK_OK;
 }
 
-static lk_status loss_shape(const char *op, const lk_tensor *logits, lk_reduction reduction, lk_shape *loss)
+static lk_status cross_entropy_shape(const char *op, const lk_tensor *logits, lk_reduction reduction, lk_shape *loss)
 {
     int64_t n = logits->shape.dim[0];
     switch (reduction) {
@@ -35,14 +35,14 @@ static lk_status loss_shape(const char *op, const lk_tensor *logits, lk_reductio
     LK_FAIL(LK_ERR_ARGUMENT, "%s: reduction %d; it must be one of none, sum, mean", op, (int)reduction);
 }
 
-static lk_status check_smoothing(const char *op, double smoothing)
+static lk_status cross_entropy_check_smoothing(const char *op, double smoothing)
 {
     if (!(smoothing >= 0 && smoothing <= 1))
         LK_FAIL(LK_ERR_ARGUMENT, "%s: smoothing is %g; it must be between 0 and 1", op, smoothing);
     return LK_OK;
 }
 
-static lk_status check_k(const char *op, const lk_tensor *logits, int k)
+static lk_status top_k_check(const char *op, const lk_tensor *logits, int k)
 {
     if (k < 1 || k > logits->shape.dim[1])
         LK_FAIL(LK_ERR_ARGUMENT, "%s: k is %d; with logits %s it must be between 1 and %lld", op, k,
@@ -50,27 +50,28 @@ static lk_status check_k(const char *op, const lk_tensor *logits, int k)
     return LK_OK;
 }
 
-/* What the loss and its gradient check alike: *loss is the loss' shape. */
-static lk_status check_loss(const lk_call *call, const lk_tensor *logits, const lk_tensor *labels, lk_shape *loss)
+/* The checks that the loss and its gradient share. Sets *loss to the loss' shape. */
+static lk_status cross_entropy_check(const lk_call *call, const lk_tensor *logits, const lk_tensor *labels,
+                                     lk_shape *loss)
 {
     const char *op = call->op->name;
     const lk_cross_entropy_attrs *attrs = LK_ATTRS(call, lk_cross_entropy_attrs);
-    LK_TRY(check_labels(op, logits, labels));
-    LK_TRY(check_smoothing(op, attrs->smoothing));
-    return loss_shape(op, logits, attrs->reduction, loss);
+    LK_TRY(cross_entropy_check_labels(op, logits, labels));
+    LK_TRY(cross_entropy_check_smoothing(op, attrs->smoothing));
+    return cross_entropy_shape(op, logits, attrs->reduction, loss);
 }
 
 static lk_status cross_entropy_infer(const lk_call *call, lk_meta *out)
 {
     out[0].dtype = call->in[0]->dtype;
-    return check_loss(call, call->in[0], call->in[1], &out[0].shape);
+    return cross_entropy_check(call, call->in[0], call->in[1], &out[0].shape);
 }
 
 static lk_status cross_entropy_grad_infer(const lk_call *call, lk_meta *out)
 {
     const lk_tensor *dloss = call->in[0], *logits = call->in[1], *labels = call->in[2];
     lk_shape loss;
-    LK_TRY(check_loss(call, logits, labels, &loss));
+    LK_TRY(cross_entropy_check(call, logits, labels, &loss));
     LK_TRY(lk__check_like(call->op->name, "dloss", dloss, logits->dtype, loss));
     out[0] = (lk_meta){logits->dtype, logits->shape};
     return LK_OK;
@@ -79,16 +80,11 @@ static lk_status cross_entropy_grad_infer(const lk_call *call, lk_meta *out)
 /* softmax - smoothed onehot, times dloss */
 static lk_status cross_entropy_gradient(lk_gradient *g)
 {
-    if (!g->dout[0] || !g->need[0])
-        return LK_OK;
-    lk_cross_entropy_attrs attrs = *LK_ATTRS(g->call, lk_cross_entropy_attrs);
-    lk_tensor *in[] = {g->dout[0], g->call->in[0], g->call->in[1]};
-    g->din[0] =
-        lk__call_simple(g->call->place, &lk__op_sparse_softmax_cross_entropy_grad, in, 3, 3, &attrs, sizeof attrs);
-    return lk__made(g->din[0]);
+    return lk__gradient_call(g, &lk__op_sparse_softmax_cross_entropy_grad,
+                             (lk_tensor *[]){g->dout[0], g->call->in[0], g->call->in[1]}, 3);
 }
 
-/* The softmax of every logit, at five each. */
+/* The softmax takes five for each logit. */
 static double cross_entropy_flops(const lk_call *call)
 {
     return 5 * lk__flops_input(call);
@@ -114,12 +110,13 @@ const lk_op lk__op_sparse_softmax_cross_entropy_grad = {
     .flops = cross_entropy_grad_flops,
 };
 
-lk_tensor *lk_sparse_softmax_cross_entropy_at(lk_place at, lk_tensor *logits, lk_tensor *labels, lk_reduction reduction)
+lk_tensor *lk_sparse_softmax_cross_entropy_at(lk_call_site at, lk_tensor *logits, lk_tensor *labels,
+                                              lk_reduction reduction)
 {
     return lk_smoothed_cross_entropy_at(at, logits, labels, 0, reduction);
 }
 
-lk_tensor *lk_smoothed_cross_entropy_at(lk_place at, lk_tensor *logits, lk_tensor *labels, double smoothing,
+lk_tensor *lk_smoothed_cross_entropy_at(lk_call_site at, lk_tensor *logits, lk_tensor *labels, double smoothing,
                                         lk_reduction reduction)
 {
     lk_cross_entropy_attrs attrs = {.reduction = reduction, .smoothing = smoothing};
@@ -160,10 +157,10 @@ const lk_op lk__op_sigmoid_cross_entropy_grad = {
     .flops = sigmoid_cross_entropy_flops,
 };
 
-/* To the logits sigmoid(z) - t, to the targets -z, times dloss. */
+/* The logits' gradient is sigmoid(z) - t and the targets' is -z, both times dloss. */
 static lk_status sigmoid_cross_entropy_gradient(lk_gradient *g)
 {
-    lk_place at = g->call->place;
+    lk_call_site at = g->call->place;
     lk_tensor *dloss = g->dout[0], *logits = g->call->in[0], *targets = g->call->in[1];
     if (dloss && g->need[0]) {
         lk_tensor *in[] = {dloss, logits, targets};
@@ -185,7 +182,7 @@ const lk_op lk__op_sigmoid_cross_entropy = {
     .flops = sigmoid_cross_entropy_flops,
 };
 
-lk_tensor *lk_sigmoid_cross_entropy_at(lk_place at, lk_tensor *logits, lk_tensor *targets)
+lk_tensor *lk_sigmoid_cross_entropy_at(lk_call_site at, lk_tensor *logits, lk_tensor *targets)
 {
     return lk__call_simple(at, &lk__op_sigmoid_cross_entropy, (lk_tensor *[]){logits, targets}, 2, 2, NULL, 0);
 }
@@ -196,8 +193,8 @@ static lk_status in_top_k_infer(const lk_call *call, lk_meta *out)
 {
     int k = LK_ATTRS(call, lk_top_k_attrs)->k;
     const lk_tensor *logits = call->in[0];
-    LK_TRY(check_labels("in_top_k", logits, call->in[1]));
-    LK_TRY(check_k("in_top_k", logits, k));
+    LK_TRY(cross_entropy_check_labels("in_top_k", logits, call->in[1]));
+    LK_TRY(top_k_check("in_top_k", logits, k));
     out[0] = (lk_meta){LK_F32, LK_SHAPE(logits->shape.dim[0])};
     return LK_OK;
 }
@@ -209,7 +206,7 @@ const lk_op lk__op_in_top_k = {
     .flops = lk__flops_input,
 };
 
-lk_tensor *lk_in_top_k_at(lk_place at, lk_tensor *logits, lk_tensor *labels, int k)
+lk_tensor *lk_in_top_k_at(lk_call_site at, lk_tensor *logits, lk_tensor *labels, int k)
 {
     lk_top_k_attrs attrs = {.k = k};
     return lk__call_simple(at, &lk__op_in_top_k, (lk_tensor *[]){logits, labels}, 2, 2, &attrs, sizeof attrs);
@@ -222,16 +219,16 @@ static lk_status cross_entropy_step_infer(const lk_call *call, lk_meta *out)
     const char *op = call->op->name;
     const lk_cross_entropy_step_attrs *attrs = LK_ATTRS(call, lk_cross_entropy_step_attrs);
     const lk_tensor *logits = call->in[1];
-    LK_TRY(check_labels(op, logits, call->in[2]));
-    LK_TRY(check_smoothing(op, attrs->smoothing));
+    LK_TRY(cross_entropy_check_labels(op, logits, call->in[2]));
+    LK_TRY(cross_entropy_check_smoothing(op, attrs->smoothing));
     LK_TRY(lk__check_like(op, "dloss", call->in[0], logits->dtype, LK_SCALAR));
     out[0] = (lk_meta){logits->dtype, LK_SCALAR};
     out[1] = (lk_meta){logits->dtype, logits->shape};
     out[2] = (lk_meta){LK_F32, LK_SCALAR};
-    return call->n_out == 3 ? check_k(op, logits, attrs->k) : LK_OK;
+    return call->n_out == 3 ? top_k_check(op, logits, attrs->k) : LK_OK;
 }
 
-/* Those of the loss, of its gradient, and of the hits. */
+/* For each logit: 5 for the loss, 6 for its gradient and 1 for the hits. */
 static double cross_entropy_step_flops(const lk_call *call)
 {
     return (call->n_out == 3 ? 12 : 11) * (double)lk_tensor_count(call->in[1]);

@@ -1,4 +1,6 @@
-/* A dense layer in one operator: a matrix product, a bias, relu. */
+/* A dense layer as one operator: a matrix product, a bias, relu. */
+#include "ops/broadcast.h"
+#include "ops/matmul.h"
 #include "ops/support.h"
 
 static lk_status dense_act_infer(const lk_call *call, lk_meta *out)
@@ -14,8 +16,8 @@ static lk_status dense_act_infer(const lk_call *call, lk_meta *out)
     return LK_OK;
 }
 
-/* Of what relu is taken of. */
-static lk_tensor *before_relu(lk_gradient *g)
+/* The gradient of x w + bias, before relu. */
+static lk_tensor *dense_act_before_relu(lk_gradient *g)
 {
     if (!LK_ATTRS(g->call, lk_dense_act_attrs)->relu)
         return g->dout[0];
@@ -26,11 +28,11 @@ static lk_tensor *before_relu(lk_gradient *g)
 /* dx = dz w', dw = x' dz, dbias = the sum of dz over samples */
 static lk_status dense_act_gradient(lk_gradient *g)
 {
-    lk_place at = g->call->place;
+    lk_call_site at = g->call->place;
     lk_tensor *const *in = g->call->in;
     if (!g->dout[0])
         return LK_OK;
-    lk_tensor *dz = before_relu(g);
+    lk_tensor *dz = dense_act_before_relu(g);
     LK_TRY(lk__made(dz));
     if (g->need[0]) {
         g->din[0] = lk__matmul(at, dz, lk_transpose_at(at, in[1], 0, 1), g->f32[0]);
@@ -47,7 +49,7 @@ static lk_status dense_act_gradient(lk_gradient *g)
     return LK_OK;
 }
 
-/* Those of matmul, of the sum with the bias, and of relu. */
+/* Counts the matrix product, the sum with the bias, and relu. */
 static double dense_act_flops(const lk_call *call)
 {
     double each = 2 * (double)call->in[0]->shape.dim[1];

@@ -13,15 +13,10 @@ static lk_status dropout_infer(const lk_call *call, lk_meta *out)
     return lk__infer_same(call, out);
 }
 
-/* What was dropped passes no gradient, what was kept the same multiple. */
+/* dx is dy dropped out with the same key: a dropped element passes no gradient, a kept one the same multiple. */
 static lk_status dropout_gradient(lk_gradient *g)
 {
-    if (!g->dout[0] || !g->need[0])
-        return LK_OK;
-    lk_dropout_attrs attrs = *LK_ATTRS(g->call, lk_dropout_attrs);
-    lk_tensor *in[] = {g->dout[0], g->call->in[1]};
-    g->din[0] = lk__call_simple(g->call->place, &lk__op_dropout, in, 2, 2, &attrs, sizeof attrs);
-    return lk__made(g->din[0]);
+    return lk__gradient_call(g, &lk__op_dropout, (lk_tensor *[]){g->dout[0], g->call->in[1]}, 2);
 }
 
 static void dropout_set_step(lk_call *call, uint64_t step)
@@ -39,7 +34,7 @@ const lk_op lk__op_dropout = {
     .set_step = dropout_set_step,
 };
 
-lk_tensor *lk_dropout_at(lk_place at, lk_tensor *x, lk_tensor *indices, double rate, lk_random_key key)
+lk_tensor *lk_dropout_at(lk_call_site at, lk_tensor *x, lk_tensor *indices, double rate, lk_random_key key)
 {
     lk_dropout_attrs attrs = {.rate = rate, .key = key};
     attrs.key.sample = 0;

@@ -1,4 +1,4 @@
-/* What dense_act and cross_entropy_step refuse, and what they give on numbers that are easy to follow. */
+/* dense_act and cross_entropy_step: refusals, and results for simple numbers. */
 #include "ops/ops_test.h"
 
 static lk_status run(lk_call *call, const lk_op *op, int n_out, const void *attrs, size_t size)

@@ -1,6 +1,8 @@
-/* What the fused updates and the norms refuse, and the order in which norms are summed. */
+/* The fused updates and the norms: refusals, and the order in which norms are summed. */
 #include "ops/ops_test.h"
 #include "ops/update.h"
+#include "ops/fused_update.h"
+#include "ops/squared_norms.h"
 
 static const lk_update_control no_control;
 
@@ -38,7 +40,7 @@ static lk_tensor *segments_at(int64_t begin, int64_t middle, int64_t end)
     return lk_tensor_from(device, LK_I64, LK_SHAPE(3), (int64_t[]){begin, middle, end});
 }
 
-/* Where segments lie is known when the kernel runs. */
+/* The segments' bounds are known only when the kernel runs. */
 static void refused_later(lk_tensor *made, const char *message)
 {
     assert_int_equal(lk_tensor_wait(made), LK_ERR_ARGUMENT);
@@ -63,7 +65,7 @@ static void test_refused_segments(void **state)
                   "squared_norms: segment 0 is [-1, 5); segments ascend within [0, 8)");
 }
 
-/* Five blocks, the last of 33 elements, by the letter of ops/update.h. */
+/* Five blocks, the last of 33 elements, exactly as ops/update.h says. */
 static void test_order_of_norms(void **state)
 {
     (void)state;
@@ -87,7 +89,7 @@ static void test_order_of_norms(void **state)
     lk_tensor *norms = lk__squared_norms(LK_HERE, values, lk_tensor_from(device, LK_I64, LK_SHAPE(2), offsets));
     assert_int_equal(lk_tensor_read(norms, &have, sizeof have), LK_OK);
     assert_true(have == want);
-    assert_true(have != in_order); /* else the order would not show */
+    assert_true(have != in_order); /* otherwise the order would make no difference */
 }
 
 static void test_refused_scales(void **state)

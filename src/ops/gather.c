@@ -19,7 +19,7 @@ const lk_op lk__op_gather = {
     .infer = gather_infer,
 };
 
-lk_tensor *lk_gather_at(lk_place at, lk_tensor *x, lk_tensor *indices)
+lk_tensor *lk_gather_at(lk_call_site at, lk_tensor *x, lk_tensor *indices)
 {
     return lk__call_simple(at, &lk__op_gather, (lk_tensor *[]){x, indices}, 2, 2, NULL, 0);
 }

@@ -1,3 +1,4 @@
+#include "ops/matmul.h"
 #include "ops/support.h"
 
 static lk_status matmul_infer(const lk_call *call, lk_meta *out)
@@ -20,7 +21,7 @@ static lk_status matmul_gradient(lk_gradient *g)
 {
     if (!g->dout[0])
         return LK_OK;
-    lk_place at = g->call->place;
+    lk_call_site at = g->call->place;
     if (g->need[0]) {
         g->din[0] = lk__matmul(at, g->dout[0], lk_transpose_at(at, g->call->in[1], 0, 1), g->f32[0]);
         LK_TRY(lk__made(g->din[0]));
@@ -45,13 +46,13 @@ const lk_op lk__op_matmul = {
     .flops = matmul_flops,
 };
 
-lk_tensor *lk__matmul(lk_place at, lk_tensor *a, lk_tensor *b, bool f32)
+lk_tensor *lk__matmul(lk_call_site at, lk_tensor *a, lk_tensor *b, bool f32)
 {
     lk_matmul_attrs attrs = {.f32 = f32};
     return lk__call_simple(at, &lk__op_matmul, (lk_tensor *[]){a, b}, 2, 2, &attrs, sizeof attrs);
 }
 
-lk_tensor *lk_matmul_at(lk_place at, lk_tensor *a, lk_tensor *b)
+lk_tensor *lk_matmul_at(lk_call_site at, lk_tensor *a, lk_tensor *b)
 {
     return lk__matmul(at, a, b, false);
 }

@@ -1,5 +1,6 @@
 /* The operators of networks: shapes, refusals, empty batches. */
 #include "ops/ops_test.h"
+#include "ops/conv2d.h"
 
 /* --- networks ----------------------------------------------------------------------------------------------------- */
 

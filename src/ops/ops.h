@@ -1,10 +1,9 @@
 /* The list of operators, and the attributes that their calls carry to the kernels. */
-#ifndef LK_OPS_OPS_H
-#define LK_OPS_OPS_H
+#pragma once
 
 #include "core/op.h"
-#include "lockstep/ops.h"
 #include "ops/augmentation.h"
+#include "lockstep/ops.h"
 
 enum {
 #define LK_OP(identifier, name) LK_OP_##identifier,
@@ -17,7 +16,7 @@ enum {
 #include "ops/ops.def"
 #undef LK_OP
 
-/* NULL past the end. */
+/* The operator with this number; NULL: no such operator. */
 const lk_op *lk__op_at(int id);
 
 /* Inputs, outputs and attributes of each call. Shapes are those of lockstep/ops.h. */
@@ -33,7 +32,7 @@ typedef struct lk_arange_attrs { /* () → out */
 } lk_arange_attrs;
 
 typedef struct lk_random_attrs { /* uniform: () → out, low a, high b.  normal: mean a, std b */
-    const lk_shape *shape;       /* the caller's, for infer only: kernels take out[0]'s */
+    const lk_shape *shape;       /* the caller's, for infer only: kernels use out[0]'s */
     double a, b;
     lk_random_key key;
 } lk_random_attrs;
@@ -55,54 +54,32 @@ typedef struct lk_concat_attrs { /* (x0, …, xn-1) → y */
 
 /* gather: (x, indices) → y. */
 
-/* pairwise_sum: (x0, …, xn-1) → ((x0 + x1) + (x2 + x3)) + …; n is 2, 4, 8 or 16; f32 or f64, one shape. Each addition
- * is rounded: a whole subtree of a sum over shards in one pass over memory. On no tape. */
-enum { LK_MAX_PAIRWISE = 16 };
-lk_tensor *lk__pairwise_sum(lk_place at, lk_tensor *const *x, int n);
-
 typedef struct lk_prepare_images_attrs { /* (images, indices, epoch, moments or NULL) → y */
-    lk_augment_opts opts;                /* but for center and standardize, which moments say */
+    lk_augment_opts opts;                /* except center and standardize: `moments` says those */
     uint64_t seed;
 } lk_prepare_images_attrs;
 
-/* y[i], f32 [n, C, H, W]: sample indices[i] of images u8 [N, C, H, W], prepared as lk_augment_opts says, with the bits
- * that a loader gives it. indices: i64 [n]. epoch: i64 [], 0 … 2^32 - 1; a tensor, so that what is recorded runs in any
- * epoch. moments: f32 [2, C], what is subtracted from each channel and what it is then divided by.
- * Gradient: no. Errors: LK_ERR_SHAPE, LK_ERR_DTYPE, LK_ERR_ARGUMENT (a setting out of range); an index out of range is
- * asynchronous, and on devices that work by themselves makes the sample NaN. */
-lk_tensor *lk__prepare_images(lk_place at, lk_tensor *images, lk_tensor *indices, lk_tensor *epoch, lk_tensor *moments,
-                              const lk_prepare_images_attrs *attrs);
-
 /* add, sub, mul, div: (a, b) → y, broadcast. */
 
-/* Where attributes say `f32`, the result of bf16 operands is f32: not rounded to bf16. It is for gradients of
- * parameters, and with it a call has no gradient. */
+/* With the attribute `f32` the result of bf16 operands is f32, not rounded to bf16. Gradients of parameters use it; a
+ * call with it has no gradient. */
 
 typedef struct lk_matmul_attrs { /* (a, b) → y */
     bool f32;
 } lk_matmul_attrs;
 
-/* lk_matmul_at with f32. */
-lk_tensor *lk__matmul(lk_place at, lk_tensor *a, lk_tensor *b, bool f32);
-
 typedef struct lk_dense_act_attrs { /* (x [N, K], w [K, M], bias [M] or NULL) → y = x w + bias */
-    bool relu;                      /* of it */
+    bool relu;                      /* y is relu of that sum */
 } lk_dense_act_attrs;
 
 /* conv2d: (x, w, bias or NULL) → y; attributes lk_conv2d_opts with every default filled in. */
 
 typedef struct lk_conv2d_grad_attrs {
     lk_conv2d_opts conv;
-    int64_t size[4];    /* input_grad: shape of x; weight_grad: shape of w */
+    int64_t size[4];    /* input_grad: the shape of x; weight_grad: the shape of w */
     bool bias;          /* weight_grad: a second output, the bias' gradient */
-    bool f32;           /* weight_grad: both */
+    bool f32;           /* weight_grad: of both outputs */
 } lk_conv2d_grad_attrs; /* input_grad: (dy, w) → dx.  weight_grad: (dy, x) → dw, dbias */
-
-/* The gradients of conv2d as functions: `x` and `w` are shapes, `conv` has every default filled in. dbias may be NULL.
- */
-lk_tensor *lk__conv2d_input_grad(lk_place at, lk_tensor *dy, lk_tensor *w, lk_shape x, const lk_conv2d_opts *conv);
-lk_tensor *lk__conv2d_weight_grad(lk_place at, lk_tensor *dy, lk_tensor *x, lk_shape w, const lk_conv2d_opts *conv,
-                                  bool f32, lk_tensor **dbias);
 
 /* max_pool2d: (x) → y, where; attributes lk_pool2d_opts, defaults filled in. `where` [N, C, H', W'] i32 belongs to the
  * backend: only its own max_pool2d_grad reads it.  avg_pool2d: (x) → y. */
@@ -114,22 +91,18 @@ typedef struct lk_pool2d_grad_attrs { /* max: (dy, where) → dx.  avg: (dy) →
 
 typedef enum lk_block_pool { LK_BLOCK_NO_POOL, LK_BLOCK_AVG_POOL, LK_BLOCK_MAX_POOL } lk_block_pool;
 
-/* conv_block: (x, w, bias or NULL) → y = pool(relu(conv2d(x, w, bias))), saved. `saved`, u8 of the shape of conv2d's
- * result, belongs to the backend: only its own conv_block_grad, called with the same attributes, reads it.
+/* conv_block: (x, w, bias or NULL) → y = pool(relu(conv2d(x, w, bias))), saved. `saved` is u8, of the shape of conv2d's
+ * result, and belongs to the backend: only its own conv_block_grad, called with the same attributes, reads it.
  * conv_block_grad: (dy, saved, x, w) → dw, then dbias if `bias`, then dx if `input_grad`.
  * Windows of the pooling must not overlap. Both make new tensors only. */
 typedef struct lk_conv_block_attrs {
-    lk_conv2d_opts conv; /* here and in pool: every default filled in */
+    lk_conv2d_opts conv; /* every default filled in; likewise in `pool` */
     lk_pool2d_opts pool;
     lk_block_pool pooling;
     bool relu;
-    bool bias, input_grad; /* matter to the gradient alone */
-    bool f32;              /* dw and dbias */
+    bool bias, input_grad; /* for the gradient alone */
+    bool f32;              /* of dw and dbias */
 } lk_conv_block_attrs;
-
-/* conv_block as a function. On a tape its gradient is conv_block_grad. bias may be NULL.
- * Errors: those of conv2d and of pooling; LK_ERR_ARGUMENT (windows overlap). */
-lk_tensor *lk__conv_block(lk_place at, lk_tensor *x, lk_tensor *w, lk_tensor *bias, const lk_conv_block_attrs *attrs);
 
 /* relu: (x) → y.  relu_grad: (dy, y) → dx = y > 0 ? dy : 0. */
 
@@ -147,24 +120,24 @@ typedef struct lk_activation_attrs { /* (x) → y */
     lk_activation_kind kind;
     double alpha;
 } lk_activation_attrs;
-/* activation_grad: (dy, x, y) → dx, lk_activation_attrs. sigmoid y (1 - y) and tanh 1 - y^2 from y, the others from x.
- */
+/* activation_grad: (dy, x, y) → dx, lk_activation_attrs. sigmoid y (1 - y) and tanh 1 - y^2 from y, the others from
+ * x. */
 
 typedef struct lk_dropout_attrs { /* (x, indices) → y; its own gradient */
     double rate;
     lk_random_key key; /* sample is not used */
 } lk_dropout_attrs;
 
-/* Batch normalisation: sums are f64 [2, C]; `count` is of elements a channel.
+/* Batch normalization: sums are f64 [2, C]; `count` is the number of elements per channel.
  * channel_sums: (x) → sums.  channel_sums_grad: (x, dsums) → dx = dsums[0] + 2 x dsums[1].
  * batch_norm: (x, gamma, beta) → y, sums.  batch_norm_grad: (dy, x, gamma, sums) → dx, dgamma, dbeta.
  * batch_norm_with: (x, gamma, beta, sums) → y.
- * batch_norm_with_grad: (dy, x, gamma, sums) → dx (sums held fast), dgamma, dbeta, dsums.
+ * batch_norm_with_grad: (dy, x, gamma, sums) → dx (with sums held constant), dgamma, dbeta, dsums.
  * batch_norm_inference: (x, gamma, beta, mean, variance) → y.
  * batch_norm_inference_grad: (dy, x, gamma, mean, variance) → dx, dgamma, dbeta.
  * batch_norm_act: (x, gamma, beta, residual or NULL) → y = relu(batch_norm(x) + residual), sums.
- * batch_norm_act_grad: (dy, y, x, gamma, sums) → dx, dgamma, dbeta and, if a fourth output is asked for, dresidual =
- * y > 0 ? dy : 0.
+ * batch_norm_act_grad: (dy, y, x, gamma, sums) → dx, dgamma, dbeta and, if a fourth output is wanted, dresidual =
+ *   y > 0 ? dy : 0.
  * batch_norm_inference_act: (x, gamma, beta, mean, variance, residual or NULL) → y; no gradient.
  * batch_norm_update: (mean, variance, sums, skip or NULL) → mean, variance, in place; uses count and momentum. */
 typedef struct lk_batch_norm_attrs {
@@ -192,8 +165,8 @@ typedef struct lk_cross_entropy_attrs { /* (logits, labels) → loss */
  * sigmoid_cross_entropy: (logits, targets) → loss.  sigmoid_cross_entropy_grad: (dloss, logits, targets) → dlogits. */
 
 typedef struct lk_cross_entropy_step_attrs { /* (dloss scalar, logits, labels) → loss, dlogits */
-    double smoothing;                        /* loss: the sum over samples, of logits' dtype */
-    int k; /* where a third output is asked for: f32 scalar, the number of samples in the top k */
+    double smoothing;                        /* the loss is the sum over samples, in logits' dtype */
+    int k; /* if a third output is wanted: f32 scalar, the number of samples in the top k */
 } lk_cross_entropy_step_attrs;
 
 typedef struct lk_top_k_attrs { /* (logits, labels) → hits */
@@ -203,15 +176,3 @@ typedef struct lk_top_k_attrs { /* (logits, labels) → hits */
 typedef struct lk_sgd_attrs { /* (parameter, gradient) → parameter, in place */
     double rate;
 } lk_sgd_attrs;
-
-/* The sum of `t` over what broadcasting repeated, with shape `shape`: the gradient of a broadcast operand. Where
- * nothing was repeated that is `t` itself, with a new reference; else f32 is as in attributes. */
-lk_tensor *lk__sum_to(lk_place at, lk_tensor *t, lk_shape shape, bool f32);
-
-/* lk_sum_at with f32. */
-lk_tensor *lk__sum(lk_place at, lk_tensor *x, const lk_reduce_opts *opts, bool f32);
-
-/* The shape of a op b with NumPy's broadcasting. */
-lk_status lk__broadcast(const char *op, lk_shape a, lk_shape b, lk_shape *out);
-
-#endif

@@ -1,5 +1,8 @@
-/* Every operator through its public function: shapes and dtypes of results, what is refused and how the message
- * reads, empty tensors. Values are checked where this layer decides them; kernels have tests of their own. */
+/* Every operator through its public function: shapes and dtypes of results, refusals and their messages, empty tensors.
+ * Values are checked where this layer decides them; the kernels' values have tests of their own. */
+#include "ops/ops.h"
+#include "ops/broadcast.h"
+#include "ops/conv2d.h"
 #include "ops/ops_test.h"
 
 /* --- the table ---------------------------------------------------------------------------------------------------- */

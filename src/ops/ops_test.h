@@ -1,9 +1,9 @@
-/* What the tests of operators share: two devices with plain C kernels alone, and checks of results and of refusals. */
-#ifndef LK_OPS_OPS_TEST_H
-#define LK_OPS_OPS_TEST_H
+/* Shared by the tests of operators: two devices with plain C kernels alone, and checks of results and of refusals. */
+#pragma once
 
 #include "core/tensor.h"
 #include "ops/ops.h"
+#include "core/shape.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -114,5 +114,3 @@ static inline void refused_status(lk_status have, lk_status status, const char *
 
 #define OPERATOR_TEST(function) cmocka_unit_test_setup_teardown(function, begin, end)
 #define RUN_OPERATOR_TESTS(tests) cmocka_run_group_tests(tests, open_devices, close_devices)
-
-#endif

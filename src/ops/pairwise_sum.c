@@ -1,3 +1,4 @@
+#include "ops/pairwise_sum.h"
 #include "ops/support.h"
 
 static lk_status pairwise_sum_infer(const lk_call *call, lk_meta *out)
@@ -25,7 +26,7 @@ const lk_op lk__op_pairwise_sum = {
     .flops = pairwise_sum_flops,
 };
 
-lk_tensor *lk__pairwise_sum(lk_place at, lk_tensor *const *x, int n)
+lk_tensor *lk__pairwise_sum(lk_call_site at, lk_tensor *const *x, int n)
 {
     return lk__call_simple(at, &lk__op_pairwise_sum, x, n, n, NULL, 0);
 }

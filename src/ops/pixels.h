@@ -1,32 +1,29 @@
-/* What augmentation does to one plane of pixels, given what was chosen. A pixel's bits are a function of the pixels it
- * is made from: each is one chain of roundings in f32, wherever it lies in a row. Planes do not overlap. */
-#ifndef LK_OPS_PIXELS_H
-#define LK_OPS_PIXELS_H
+/* The steps of augmentation on one plane of pixels, once its random choices are made. A pixel's bits depend only on the
+ * pixels it is made from: each is one chain of roundings in f32, wherever it lies in a row. Planes must not overlap. */
+#pragma once
 
 #include <stdint.h>
 
-typedef struct lk__plane_size {
+typedef struct lk_plane_size {
     int64_t height, width;
-} lk__plane_size;
+} lk_plane_size;
 
 /* to = from / 255. */
 void lk__pixels_from_bytes(const uint8_t *from, int64_t count, float *to);
 
-/* to[y][x] = from[y + down][x + right], bilinear, coordinates outside being those of the nearest pixel: `right` > 0
- * moves the picture to the left. |down| < height, |right| < width. line: scratch, [width + 1]. */
-void lk__pixels_shift(const float *from, lk__plane_size size, double down, double right, float *line, float *to);
+/* to[y][x] = from[y + down][x + right], bilinear; coordinates outside count as the nearest pixel. `right` > 0 moves the
+ * picture to the left. |down| < height, |right| < width. line: scratch, [width + 1]. */
+void lk__pixels_shift(const float *from, lk_plane_size size, double down, double right, float *line, float *to);
 
 /* to[y][x] = from[y][width - 1 - x]. */
-void lk__pixels_flip(const float *from, lk__plane_size size, float *to);
+void lk__pixels_flip(const float *from, lk_plane_size size, float *to);
 
 /* to[y][x] = from[y + down][x + right], 0 outside. |down| < height, |right| < width. */
-void lk__pixels_crop(const float *from, lk__plane_size size, int64_t down, int64_t right, float *to);
+void lk__pixels_crop(const float *from, lk_plane_size size, int64_t down, int64_t right, float *to);
 
 /* (pixel - mean) / deviation, in place. */
 void lk__pixels_normalize(float *pixels, int64_t count, float mean, float deviation);
 
-/* 0 in the square of `side` pixels whose first is (center_y - side / 2, center_x - side / 2), as far as it is inside.
- */
-void lk__pixels_cut_out(float *pixels, lk__plane_size size, int64_t center_y, int64_t center_x, int64_t side);
-
-#endif
+/* Sets to 0 the square of `side` pixels that begins at (center_y - side / 2, center_x - side / 2), as far as it is
+ * inside. */
+void lk__pixels_cut_out(float *pixels, lk_plane_size size, int64_t center_y, int64_t center_x, int64_t side);

@@ -1,4 +1,4 @@
-/* The passes over a plane: against scipy, against the same chain of roundings pixel by pixel, and at edges. */
+/* The passes over a plane, compared with scipy and with the same roundings pixel by pixel, and at edges. */
 #include "ops/pixels.h"
 
 #include <setjmp.h>
@@ -22,14 +22,14 @@ static int64_t clamped(int64_t value, int64_t count)
     return value < 0 ? 0 : value >= count ? count - 1 : value;
 }
 
-static void fill(float *plane, lk__plane_size size)
+static void fill(float *plane, lk_plane_size size)
 {
     for (int64_t j = 0; j < size.height * size.width; j++)
         plane[j] = (float)pixel_of(3, j) / 255.0f;
 }
 
-/* Values of Keras' apply_affine_transform(tx=down, ty=right, order=1, fill_mode='nearest'), that is of scipy 1.17's
- * ndimage.affine_transform, for the 3x4 plane that fill() gives. */
+/* Values of Keras' apply_affine_transform(tx=down, ty=right, order=1, fill_mode='nearest'), which is scipy 1.17's
+ * ndimage.affine_transform, for the 3x4 plane that fill() makes. */
 static void test_shift_as_scipy(void **state)
 {
     (void)state;
@@ -54,7 +54,7 @@ static void test_shift_as_scipy(void **state)
          {0.36470589f, 0.36470589f, 0.36470589f, 0.36470589f, 0.474509805f, 0.474509805f, 0.474509805f, 0.474509805f,
           0.58431375f, 0.58431375f, 0.58431375f, 0.58431375f}},
     };
-    const lk__plane_size size = {3, 4};
+    const lk_plane_size size = {3, 4};
     float from[12], line[5], to[12];
     fill(from, size);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -73,7 +73,7 @@ static float between(float a, float b, float share)
     return sum;
 }
 
-static float shifted_pixel(const float *from, lk__plane_size size, int64_t y, int64_t x, double down, double right)
+static float shifted_pixel(const float *from, lk_plane_size size, int64_t y, int64_t x, double down, double right)
 {
     int64_t top = y + (int64_t)floor(down), left = x + (int64_t)floor(right);
     float row_share = (float)(down - floor(down)), column_share = (float)(right - floor(right));
@@ -83,7 +83,7 @@ static float shifted_pixel(const float *from, lk__plane_size size, int64_t y, in
     return between(between(a[l], b[l], row_share), between(a[r], b[r], row_share), column_share);
 }
 
-static void check_bits(lk__plane_size size, double down, double right)
+static void check_bits(lk_plane_size size, double down, double right)
 {
     static float from[MAX_PIXELS], line[MAX_SIDE + 2], to[MAX_PIXELS + 1];
     fill(from, size);
@@ -97,7 +97,7 @@ static void check_bits(lk__plane_size size, double down, double right)
         }
 }
 
-/* The bits of a pixel are those of its own arithmetic at every place in a vector and in its tail. */
+/* A pixel's bits are the same at every position in a vector and in its tail. */
 static void test_shift_bits(void **state)
 {
     (void)state;
@@ -106,14 +106,14 @@ static void test_shift_bits(void **state)
     for (int64_t width = 1; width <= MAX_SIDE; width++)
         for (int64_t height = 1; height <= MAX_SIDE; height += 5)
             for (int i = 0; i < SHARES; i++)
-                check_bits((lk__plane_size){height, width}, shares[i] * (double)height,
+                check_bits((lk_plane_size){height, width}, shares[i] * (double)height,
                            shares[(i * 4 + width) % SHARES] * (double)width);
 }
 
 static void test_even_areas_stay(void **state)
 {
     (void)state;
-    const lk__plane_size size = {9, 13};
+    const lk_plane_size size = {9, 13};
     float from[9 * 13], line[14], to[9 * 13];
     for (int j = 0; j < 9 * 13; j++)
         from[j] = 0.1f;
@@ -126,7 +126,7 @@ static void test_flip(void **state)
     (void)state;
     static float from[MAX_PIXELS], to[MAX_PIXELS];
     for (int64_t width = 1; width <= MAX_SIDE; width++) {
-        const lk__plane_size size = {3, width};
+        const lk_plane_size size = {3, width};
         fill(from, size);
         lk__pixels_flip(from, size, to);
         for (int64_t y = 0; y < 3; y++)
@@ -139,7 +139,7 @@ static void test_crop(void **state)
 {
     (void)state;
     static float from[MAX_PIXELS], to[MAX_PIXELS];
-    const lk__plane_size size = {5, 7};
+    const lk_plane_size size = {5, 7};
     fill(from, size);
     for (int64_t down = -4; down <= 4; down++)
         for (int64_t right = -6; right <= 6; right++) {
@@ -156,7 +156,7 @@ static void test_cut_out(void **state)
 {
     (void)state;
     static float pixels[MAX_PIXELS];
-    const lk__plane_size size = {5, 7};
+    const lk_plane_size size = {5, 7};
     for (int64_t side = 1; side <= 6; side++)
         for (int64_t center = 0; center < 5 * 7; center++) {
             int64_t top = center / 7 - side / 2, left = center % 7 - side / 2, zeroes = 0;

@@ -1,4 +1,5 @@
 /* Max and average pooling, global pooling, and their gradients. */
+#include "ops/pool2d.h"
 #include "ops/support.h"
 
 _Static_assert(sizeof(lk_pool2d_grad_attrs) <= LK_MAX_ATTRS, "attributes of pooling's gradients");
@@ -21,7 +22,7 @@ lk_status lk__pool2d_shape(const char *op, lk_shape x, const lk_pool2d_opts *opt
     return LK_OK;
 }
 
-static lk_status check_x(const lk_call *call, lk_shape *y)
+static lk_status pool_check_x(const lk_call *call, lk_shape *y)
 {
     LK_TRY(lk__check_dtype(call->op->name, "x", call->in[0]->dtype, LK_FLOATS));
     return lk__pool2d_shape(call->op->name, call->in[0]->shape, LK_ATTRS(call, lk_pool2d_opts), y);
@@ -101,7 +102,7 @@ static lk_status avg_pool2d_gradient(lk_gradient *g)
 static lk_status max_pool2d_infer(const lk_call *call, lk_meta *out)
 {
     lk_shape y;
-    LK_TRY(check_x(call, &y));
+    LK_TRY(pool_check_x(call, &y));
     out[0] = (lk_meta){call->in[0]->dtype, y};
     out[1] = (lk_meta){LK_I32, y};
     return LK_OK;
@@ -110,7 +111,7 @@ static lk_status max_pool2d_infer(const lk_call *call, lk_meta *out)
 static lk_status avg_pool2d_infer(const lk_call *call, lk_meta *out)
 {
     out[0].dtype = call->in[0]->dtype;
-    return check_x(call, &out[0].shape);
+    return pool_check_x(call, &out[0].shape);
 }
 
 const lk_op lk__op_max_pool2d = {
@@ -131,34 +132,31 @@ const lk_op lk__op_avg_pool2d = {
     .flops = pool_flops,
 };
 
-static lk_tensor *pool(lk_place at, const lk_op *op, int n_out, lk_tensor *x, const lk_pool2d_opts *opts)
+static lk_tensor *pool_call(lk_call_site at, const lk_op *op, int n_out, lk_tensor *x, const lk_pool2d_opts *opts)
 {
-    if (!x || !opts) {
-        lk__missing(op->name, x ? "opts (the kernel has no default)" : "x");
-        return NULL;
-    }
+    if (!x || !opts)
+        return lk__missing_tensor(op->name, x ? "opts (the kernel has no default)" : "x");
     lk_pool2d_opts attrs = *opts;
     for (int i = 0; i < 2; i++)
         attrs.stride[i] = attrs.stride[i] ? attrs.stride[i] : attrs.kernel[i];
     lk_call call = {.op = op, .place = at, .n_in = 1, .n_out = n_out, .in = {x}};
     lk__call_set_attrs(&call, &attrs, sizeof attrs);
-    lk_scope_begin();
-    lk_status status = lk__call(&call);
-    return lk__scope_return(status == LK_OK ? call.out[0] : NULL);
+    return lk__call_first(&call);
 }
 
-lk_tensor *lk_max_pool2d_at(lk_place at, lk_tensor *x, const lk_pool2d_opts *opts)
+lk_tensor *lk_max_pool2d_at(lk_call_site at, lk_tensor *x, const lk_pool2d_opts *opts)
 {
-    return pool(at, &lk__op_max_pool2d, 2, x, opts);
+    return pool_call(at, &lk__op_max_pool2d, 2, x, opts);
 }
 
-lk_tensor *lk_avg_pool2d_at(lk_place at, lk_tensor *x, const lk_pool2d_opts *opts)
+lk_tensor *lk_avg_pool2d_at(lk_call_site at, lk_tensor *x, const lk_pool2d_opts *opts)
 {
-    return pool(at, &lk__op_avg_pool2d, 1, x, opts);
+    return pool_call(at, &lk__op_avg_pool2d, 1, x, opts);
 }
 
-/* A kernel of x's height and width. What makes none is left to the operator to refuse. */
-static lk_pool2d_opts global_opts(const lk_tensor *x)
+/* The options of global pooling: a kernel of x's height and width. The operator refuses an x that is not [N, C, H,
+ * W]. */
+static lk_pool2d_opts pool_global_opts(const lk_tensor *x)
 {
     lk_pool2d_opts opts = {.kernel = {1, 1}};
     for (int i = 0; x && x->shape.ndim == 4 && i < 2; i++)
@@ -166,14 +164,14 @@ static lk_pool2d_opts global_opts(const lk_tensor *x)
     return opts;
 }
 
-lk_tensor *lk_global_max_pool2d_at(lk_place at, lk_tensor *x)
+lk_tensor *lk_global_max_pool2d_at(lk_call_site at, lk_tensor *x)
 {
-    lk_pool2d_opts opts = global_opts(x);
+    lk_pool2d_opts opts = pool_global_opts(x);
     return lk_max_pool2d_at(at, x, &opts);
 }
 
-lk_tensor *lk_global_avg_pool2d_at(lk_place at, lk_tensor *x)
+lk_tensor *lk_global_avg_pool2d_at(lk_call_site at, lk_tensor *x)
 {
-    lk_pool2d_opts opts = global_opts(x);
+    lk_pool2d_opts opts = pool_global_opts(x);
     return lk_avg_pool2d_at(at, x, &opts);
 }

@@ -1,3 +1,4 @@
+#include "ops/prepare_images.h"
 #include "ops/support.h"
 
 static lk_status prepare_images_infer(const lk_call *call, lk_meta *out)
@@ -11,7 +12,7 @@ static lk_status prepare_images_infer(const lk_call *call, lk_meta *out)
     LK_TRY(lk__check_like("prepare_images", "epoch", epoch, LK_I64, LK_SCALAR));
     if (moments)
         LK_TRY(lk__check_like("prepare_images", "moments", moments, LK_F32, LK_SHAPE(2, dim[1])));
-    lk__plane_size size = {dim[2], dim[3]};
+    lk_plane_size size = {dim[2], dim[3]};
     LK_TRY(lk__augmentation_check(&LK_ATTRS(call, lk_prepare_images_attrs)->opts, size));
     out[0] = (lk_meta){LK_F32, LK_SHAPE(indices->shape.dim[0], dim[1], dim[2], dim[3])};
     return lk__check_shape("prepare_images", out[0].shape);
@@ -24,8 +25,8 @@ const lk_op lk__op_prepare_images = {
     .infer = prepare_images_infer,
 };
 
-lk_tensor *lk__prepare_images(lk_place at, lk_tensor *images, lk_tensor *indices, lk_tensor *epoch, lk_tensor *moments,
-                              const lk_prepare_images_attrs *attrs)
+lk_tensor *lk__prepare_images(lk_call_site at, lk_tensor *images, lk_tensor *indices, lk_tensor *epoch,
+                              lk_tensor *moments, const lk_prepare_images_attrs *attrs)
 {
     lk_tensor *in[] = {images, indices, epoch, moments};
     return lk__call_simple(at, &lk__op_prepare_images, in, 4, 3, attrs, sizeof *attrs);

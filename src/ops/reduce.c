@@ -1,7 +1,9 @@
 /* sum, mean and max over axes, and argmax over one. */
+#include "ops/reduce.h"
+#include "core/shape.h"
 #include "ops/support.h"
 
-static bool reduced(unsigned axes, int axis)
+static bool axis_is_reduced(unsigned axes, int axis)
 {
     return (axes >> axis & 1) != 0;
 }
@@ -10,7 +12,7 @@ static lk_shape reduced_shape(lk_shape x, unsigned axes, bool keepdim)
 {
     lk_shape y = {0};
     for (int i = 0; i < x.ndim; i++) {
-        if (!reduced(axes, i))
+        if (!axis_is_reduced(axes, i))
             y.dim[y.ndim++] = x.dim[i];
         else if (keepdim)
             y.dim[y.ndim++] = 1;
@@ -18,12 +20,12 @@ static lk_shape reduced_shape(lk_shape x, unsigned axes, bool keepdim)
     return y;
 }
 
-/* How many elements of x make one of y. */
+/* The number of x's elements that make one of y. */
 static int64_t reduced_count(lk_shape x, unsigned axes)
 {
     int64_t count = 1;
     for (int i = 0; i < x.ndim; i++)
-        count *= reduced(axes, i) ? x.dim[i] : 1;
+        count *= axis_is_reduced(axes, i) ? x.dim[i] : 1;
     return count;
 }
 
@@ -36,7 +38,7 @@ static lk_status reduce_infer(const lk_call *call, unsigned dtypes, lk_meta *out
     return LK_OK;
 }
 
-static lk_status check_not_empty(const lk_call *call, unsigned axes)
+static lk_status reduce_check_not_empty(const lk_call *call, unsigned axes)
 {
     lk_shape x = call->in[0]->shape;
     if (reduced_count(x, axes) == 0)
@@ -54,22 +56,22 @@ static lk_status sum_infer(const lk_call *call, lk_meta *out)
 
 static lk_status mean_infer(const lk_call *call, lk_meta *out)
 {
-    LK_TRY(check_not_empty(call, LK_ATTRS(call, lk_reduce_attrs)->axes));
+    LK_TRY(reduce_check_not_empty(call, LK_ATTRS(call, lk_reduce_attrs)->axes));
     return reduce_infer(call, LK_FLOATS, out);
 }
 
 static lk_status max_infer(const lk_call *call, lk_meta *out)
 {
-    LK_TRY(check_not_empty(call, LK_ATTRS(call, lk_reduce_attrs)->axes));
+    LK_TRY(reduce_check_not_empty(call, LK_ATTRS(call, lk_reduce_attrs)->axes));
     return reduce_infer(call, LK_ALL_DTYPES, out);
 }
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
 
-/* din[0] = dy, repeated along what was reduced. */
-static lk_status repeat(lk_gradient *g, lk_tensor *dy)
+/* din[0] = dy, repeated along the reduced axes. */
+static lk_status reduce_repeat_gradient(lk_gradient *g, lk_tensor *dy)
 {
-    lk_place at = g->call->place;
+    lk_call_site at = g->call->place;
     lk_shape x = g->call->in[0]->shape;
     lk_shape kept = reduced_shape(x, LK_ATTRS(g->call, lk_reduce_attrs)->axes, true);
     g->din[0] = lk_expand_at(at, lk_reshape_at(at, dy, kept), x);
@@ -78,7 +80,7 @@ static lk_status repeat(lk_gradient *g, lk_tensor *dy)
 
 static lk_status sum_gradient(lk_gradient *g)
 {
-    return g->dout[0] && g->need[0] ? repeat(g, g->dout[0]) : LK_OK;
+    return g->dout[0] && g->need[0] ? reduce_repeat_gradient(g, g->dout[0]) : LK_OK;
 }
 
 static lk_status mean_gradient(lk_gradient *g)
@@ -86,7 +88,7 @@ static lk_status mean_gradient(lk_gradient *g)
     if (!g->dout[0] || !g->need[0])
         return LK_OK;
     int64_t count = reduced_count(g->call->in[0]->shape, LK_ATTRS(g->call, lk_reduce_attrs)->axes);
-    return repeat(g, lk_mul_scalar_at(g->call->place, g->dout[0], 1.0 / (double)count));
+    return reduce_repeat_gradient(g, lk_mul_scalar_at(g->call->place, g->dout[0], 1.0 / (double)count));
 }
 
 static lk_status max_grad_infer(const lk_call *call, lk_meta *out)
@@ -105,12 +107,7 @@ static lk_status max_grad_infer(const lk_call *call, lk_meta *out)
 
 static lk_status max_gradient(lk_gradient *g)
 {
-    if (!g->dout[0] || !g->need[0])
-        return LK_OK;
-    lk_reduce_attrs attrs = *LK_ATTRS(g->call, lk_reduce_attrs);
-    lk_tensor *in[] = {g->dout[0], g->call->in[0], g->call->out[0]};
-    g->din[0] = lk__call_simple(g->call->place, &lk__op_max_grad, in, 3, 3, &attrs, sizeof attrs);
-    return lk__made(g->din[0]);
+    return lk__gradient_call(g, &lk__op_max_grad, (lk_tensor *[]){g->dout[0], g->call->in[0], g->call->out[0]}, 3);
 }
 
 const lk_op lk__op_sum = {
@@ -146,8 +143,9 @@ const lk_op lk__op_max_grad = {
 
 /* --- functions ---------------------------------------------------------------------------------------------------- */
 
-/* The bits of the axes that `opts` names; all of them where it names none. */
-static lk_status reduce_attrs(const char *op, const lk_tensor *x, const lk_reduce_opts *opts, lk_reduce_attrs *attrs)
+/* Sets the bits of the axes that `opts` names; if it names none, all of them. */
+static lk_status reduce_parse_opts(const char *op, const lk_tensor *x, const lk_reduce_opts *opts,
+                                   lk_reduce_attrs *attrs)
 {
     *attrs = (lk_reduce_attrs){.keepdim = opts && opts->keepdim};
     if (!opts || opts->n_axes == 0) {
@@ -159,44 +157,42 @@ static lk_status reduce_attrs(const char *op, const lk_tensor *x, const lk_reduc
     for (int i = 0; i < opts->n_axes; i++) {
         int axis;
         LK_TRY(lk__axis(op, opts->axes[i], x->shape.ndim, &axis));
-        if (reduced(attrs->axes, axis))
+        if (axis_is_reduced(attrs->axes, axis))
             LK_FAIL(LK_ERR_ARGUMENT, "%s: axis %d is named twice", op, axis);
         attrs->axes |= 1u << axis;
     }
     return LK_OK;
 }
 
-static lk_tensor *reduce(lk_place at, const lk_op *op, lk_tensor *x, const lk_reduce_opts *opts, bool f32)
+static lk_tensor *reduce_call(lk_call_site at, const lk_op *op, lk_tensor *x, const lk_reduce_opts *opts, bool f32)
 {
     lk_reduce_attrs attrs;
-    if (!x) {
-        lk__missing(op->name, "x");
-        return NULL;
-    }
-    if (reduce_attrs(op->name, x, opts, &attrs) != LK_OK)
+    if (!x)
+        return lk__missing_tensor(op->name, "x");
+    if (reduce_parse_opts(op->name, x, opts, &attrs) != LK_OK)
         return NULL;
     attrs.f32 = f32;
     return lk__call_simple(at, op, &x, 1, 1, &attrs, sizeof attrs);
 }
 
-lk_tensor *lk__sum(lk_place at, lk_tensor *x, const lk_reduce_opts *opts, bool f32)
+lk_tensor *lk__sum(lk_call_site at, lk_tensor *x, const lk_reduce_opts *opts, bool f32)
 {
-    return reduce(at, &lk__op_sum, x, opts, f32);
+    return reduce_call(at, &lk__op_sum, x, opts, f32);
 }
 
-lk_tensor *lk_sum_at(lk_place at, lk_tensor *x, const lk_reduce_opts *opts)
+lk_tensor *lk_sum_at(lk_call_site at, lk_tensor *x, const lk_reduce_opts *opts)
 {
     return lk__sum(at, x, opts, false);
 }
 
-lk_tensor *lk_mean_at(lk_place at, lk_tensor *x, const lk_reduce_opts *opts)
+lk_tensor *lk_mean_at(lk_call_site at, lk_tensor *x, const lk_reduce_opts *opts)
 {
-    return reduce(at, &lk__op_mean, x, opts, false);
+    return reduce_call(at, &lk__op_mean, x, opts, false);
 }
 
-lk_tensor *lk_max_at(lk_place at, lk_tensor *x, const lk_reduce_opts *opts)
+lk_tensor *lk_max_at(lk_call_site at, lk_tensor *x, const lk_reduce_opts *opts)
 {
-    return reduce(at, &lk__op_max, x, opts, false);
+    return reduce_call(at, &lk__op_max, x, opts, false);
 }
 
 /* --- argmax ------------------------------------------------------------------------------------------------------- */
@@ -204,14 +200,14 @@ lk_tensor *lk_max_at(lk_place at, lk_tensor *x, const lk_reduce_opts *opts)
 static lk_status argmax_infer(const lk_call *call, lk_meta *out)
 {
     unsigned axes = 1u << LK_ATTRS(call, lk_axis_attrs)->axis;
-    LK_TRY(check_not_empty(call, axes));
+    LK_TRY(reduce_check_not_empty(call, axes));
     out[0] = (lk_meta){LK_I64, reduced_shape(call->in[0]->shape, axes, false)};
     return LK_OK;
 }
 
 const lk_op lk__op_argmax = {.name = "argmax", .id = LK_OP_ARGMAX, .infer = argmax_infer, .flops = lk__flops_input};
 
-lk_tensor *lk_argmax_at(lk_place at, lk_tensor *x, int axis)
+lk_tensor *lk_argmax_at(lk_call_site at, lk_tensor *x, int axis)
 {
     return lk__call_axis(at, &lk__op_argmax, x, axis);
 }

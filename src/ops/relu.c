@@ -24,11 +24,7 @@ const lk_op lk__op_relu_grad = {
 
 static lk_status relu_gradient(lk_gradient *g)
 {
-    if (!g->dout[0] || !g->need[0])
-        return LK_OK;
-    lk_tensor *in[] = {g->dout[0], g->call->out[0]};
-    g->din[0] = lk__call_simple(g->call->place, &lk__op_relu_grad, in, 2, 2, NULL, 0);
-    return lk__made(g->din[0]);
+    return lk__gradient_call(g, &lk__op_relu_grad, (lk_tensor *[]){g->dout[0], g->call->out[0]}, 2);
 }
 
 const lk_op lk__op_relu = {
@@ -40,7 +36,7 @@ const lk_op lk__op_relu = {
     .flops = lk__flops_output,
 };
 
-lk_tensor *lk_relu_at(lk_place at, lk_tensor *x)
+lk_tensor *lk_relu_at(lk_call_site at, lk_tensor *x)
 {
     return lk__call_simple(at, &lk__op_relu, &x, 1, 1, NULL, 0);
 }

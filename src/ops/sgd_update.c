@@ -26,7 +26,7 @@ const lk_op lk__op_sgd_update = {
     .flops = sgd_update_flops,
 };
 
-lk_status lk_sgd_update_at(lk_place at, lk_tensor *parameter, lk_tensor *gradient, double rate)
+lk_status lk_sgd_update_at(lk_call_site at, lk_tensor *parameter, lk_tensor *gradient, double rate)
 {
     lk_sgd_attrs attrs = {.rate = rate};
     lk_tensor *in[] = {parameter, gradient};

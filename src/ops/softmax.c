@@ -15,7 +15,7 @@ static lk_status softmax_grad_infer(const lk_call *call, lk_meta *out)
     return lk__infer_same(call, out);
 }
 
-/* Largest, subtract, exp, sum, divide: five for each element. */
+/* Maximum, subtract, exp, sum, divide: five for each element. */
 static double softmax_flops(const lk_call *call)
 {
     return 5 * lk__flops_output(call);
@@ -41,24 +41,19 @@ const lk_op lk__op_log_softmax_grad = {
     .flops = softmax_grad_flops,
 };
 
-static lk_status from_y(lk_gradient *g, const lk_op *op)
+static lk_status softmax_gradient_from_y(lk_gradient *g, const lk_op *op)
 {
-    if (!g->dout[0] || !g->need[0])
-        return LK_OK;
-    lk_axis_attrs attrs = *LK_ATTRS(g->call, lk_axis_attrs);
-    lk_tensor *in[] = {g->dout[0], g->call->out[0]};
-    g->din[0] = lk__call_simple(g->call->place, op, in, 2, 2, &attrs, sizeof attrs);
-    return lk__made(g->din[0]);
+    return lk__gradient_call(g, op, (lk_tensor *[]){g->dout[0], g->call->out[0]}, 2);
 }
 
 static lk_status softmax_gradient(lk_gradient *g)
 {
-    return from_y(g, &lk__op_softmax_grad);
+    return softmax_gradient_from_y(g, &lk__op_softmax_grad);
 }
 
 static lk_status log_softmax_gradient(lk_gradient *g)
 {
-    return from_y(g, &lk__op_log_softmax_grad);
+    return softmax_gradient_from_y(g, &lk__op_log_softmax_grad);
 }
 
 const lk_op lk__op_softmax = {
@@ -77,12 +72,12 @@ const lk_op lk__op_log_softmax = {
     .flops = softmax_flops,
 };
 
-lk_tensor *lk_softmax_at(lk_place at, lk_tensor *x, int axis)
+lk_tensor *lk_softmax_at(lk_call_site at, lk_tensor *x, int axis)
 {
     return lk__call_axis(at, &lk__op_softmax, x, axis);
 }
 
-lk_tensor *lk_log_softmax_at(lk_place at, lk_tensor *x, int axis)
+lk_tensor *lk_log_softmax_at(lk_call_site at, lk_tensor *x, int axis)
 {
     return lk__call_axis(at, &lk__op_log_softmax, x, axis);
 }

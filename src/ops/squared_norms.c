@@ -1,4 +1,6 @@
-/* squared_norms, and update_scales, which makes of them what an update is multiplied with. */
+/* squared_norms, and update_scales, which derives the factors of an update from them. */
+#include "ops/squared_norms.h"
+#include "ops/fused_update.h"
 #include "ops/support.h"
 #include "ops/update.h"
 
@@ -38,7 +40,7 @@ const lk_op lk__op_squared_norms = {
     .flops = squared_norms_flops,
 };
 
-lk_tensor *lk__squared_norms(lk_place at, lk_tensor *x, lk_tensor *offsets)
+lk_tensor *lk__squared_norms(lk_call_site at, lk_tensor *x, lk_tensor *offsets)
 {
     lk_tensor *in[] = {x, offsets};
     return lk__call_simple(at, &lk__op_squared_norms, in, 2, 2, NULL, 0);
@@ -73,7 +75,7 @@ const lk_op lk__op_update_scales = {
     .infer = update_scales_infer,
 };
 
-lk_status lk__update_scales(lk_place at, const lk_update_norms *norms, const lk_update_scales_attrs *attrs,
+lk_status lk__update_scales(lk_call_site at, const lk_update_norms *norms, const lk_update_scales_attrs *attrs,
                             lk_update_scales *scales)
 {
     lk_call call = {.op = &lk__op_update_scales,

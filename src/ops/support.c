@@ -1,14 +1,6 @@
 #include "ops/support.h"
-
-#include <stdio.h>
-#include <string.h>
-
-lk_shape_text lk__text(lk_shape shape)
-{
-    lk_shape_text text;
-    lk__shape_text(shape, text.string, sizeof text.string);
-    return text;
-}
+#include "core/scope.h"
+#include "core/text.h"
 
 lk_dtype lk__result_dtype(lk_dtype dtype, bool f32)
 {
@@ -33,16 +25,15 @@ lk_status lk__check_shape(const char *op, lk_shape shape)
 }
 
 /* "f32, bf16 or f64" */
-static void dtype_list(unsigned dtypes, char *text, size_t size)
+static void dtype_list_text(unsigned dtypes, char *text, size_t size)
 {
-    size_t used = 0;
     text[0] = '\0';
-    for (int i = 0; i < LK_DTYPE_COUNT && used < size; i++) {
+    for (int i = 0; i < LK_DTYPE_COUNT; i++) {
         if (!(dtypes & LK_DTYPE_BIT(i)))
             continue;
         bool last = dtypes >> (i + 1) == 0;
-        const char *between = used == 0 ? "" : last ? " or " : ", ";
-        used += (size_t)snprintf(text + used, size - used, "%s%s", between, lk_dtype_name((lk_dtype)i));
+        lk__text_append(text, size, !*text ? "" : last ? " or " : ", ");
+        lk__text_append(text, size, lk_dtype_name((lk_dtype)i));
     }
 }
 
@@ -52,7 +43,7 @@ lk_status lk__check_dtype(const char *op, const char *operand, lk_dtype dtype, u
     bool exists = (unsigned)dtype < LK_DTYPE_COUNT;
     if (exists && (allowed & LK_DTYPE_BIT(dtype)))
         return LK_OK;
-    dtype_list(allowed, list, sizeof list);
+    dtype_list_text(allowed, list, sizeof list);
     if (!exists)
         LK_FAIL(LK_ERR_DTYPE, "%s: %s has dtype %d, which is none; it must be %s", op, operand, (int)dtype, list);
     LK_FAIL(LK_ERR_DTYPE, "%s: %s is %s; it must be %s", op, operand, lk_dtype_name(dtype), list);
@@ -122,13 +113,32 @@ lk_status lk__missing(const char *op, const char *argument)
     return lk_error_status();
 }
 
-lk_tensor *lk__call_on(lk_place at, const lk_op *op, lk_device *device, lk_dtype dtype, lk_tensor *const *in, int n_in,
-                       const void *attrs, size_t attrs_size)
+lk_tensor *lk__missing_tensor(const char *op, const char *argument)
 {
-    if (!device) {
-        lk__missing(op->name, "device");
-        return NULL;
-    }
+    lk__missing(op, argument);
+    return NULL;
+}
+
+lk_tensor *lk__call_first(lk_call *call)
+{
+    lk_scope_begin();
+    lk_status status = lk__call(call);
+    return lk__scope_return(status == LK_OK ? call->out[0] : NULL);
+}
+
+lk_status lk__call_unrecorded(lk_call *call)
+{
+    lk_recorder recorder = lk__recorder_set((lk_recorder){0});
+    lk_status status = lk__call(call);
+    lk__recorder_set(recorder);
+    return status;
+}
+
+lk_tensor *lk__call_on(lk_call_site at, const lk_op *op, lk_device *device, lk_dtype dtype, lk_tensor *const *in,
+                       int n_in, const void *attrs, size_t attrs_size)
+{
+    if (!device)
+        return lk__missing_tensor(op->name, "device");
     lk_call call = {.op = op, .place = at, .device = device, .dtype = dtype, .n_in = n_in, .n_out = 1};
     for (int i = 0; i < n_in; i++)
         call.in[i] = in[i];
@@ -136,20 +146,28 @@ lk_tensor *lk__call_on(lk_place at, const lk_op *op, lk_device *device, lk_dtype
     return lk__call(&call) == LK_OK ? call.out[0] : NULL;
 }
 
-lk_tensor *lk__call_axis(lk_place at, const lk_op *op, lk_tensor *x, int axis)
+lk_tensor *lk__call_axis(lk_call_site at, const lk_op *op, lk_tensor *x, int axis)
 {
     lk_axis_attrs attrs;
-    if (!x) {
-        lk__missing(op->name, "x");
-        return NULL;
-    }
+    if (!x)
+        return lk__missing_tensor(op->name, "x");
     if (lk__axis(op->name, axis, x->shape.ndim, &attrs.axis) != LK_OK)
         return NULL;
     return lk__call_simple(at, op, &x, 1, 1, &attrs, sizeof attrs);
 }
 
-/* The last element's position in the storage. */
-static int64_t last_element(const lk_tensor *x)
+lk_status lk__gradient_call(lk_gradient *g, const lk_op *op, lk_tensor *const *in, int n_in)
+{
+    const lk_call *call = g->call;
+    if (!g->dout[0] || !g->need[0])
+        return LK_OK;
+    size_t attrs_size = (size_t)(LK_MAX_ATTRS - call->attrs_unused);
+    g->din[0] = lk__call_simple(call->place, op, in, n_in, n_in, call->attrs.bytes, attrs_size);
+    return lk__made(g->din[0]);
+}
+
+/* The position of the last element in the storage. */
+static int64_t tensor_last_element(const lk_tensor *x)
 {
     int64_t last = x->offset;
     for (int i = 0; i < x->shape.ndim; i++)
@@ -157,18 +175,13 @@ static int64_t last_element(const lk_tensor *x)
     return last;
 }
 
-static bool same_view(const lk_tensor *a, const lk_tensor *b)
+/* Returns whether writing `out` element by element could change an element of `x` before it is read. */
+static bool tensors_overlap(const lk_tensor *out, const lk_tensor *x)
 {
-    size_t size = (size_t)a->shape.ndim * sizeof a->strides[0];
-    return a->offset == b->offset && lk__shape_equal(a->shape, b->shape) && memcmp(a->strides, b->strides, size) == 0;
-}
-
-/* Whether writing `out` element by element could change an element of `x` before it is read. */
-static bool overlaps(const lk_tensor *out, const lk_tensor *x)
-{
-    if (out->storage != x->storage || same_view(out, x) || lk_tensor_count(out) == 0 || lk_tensor_count(x) == 0)
+    if (out->storage != x->storage || lk__tensor_same_view(out, x) || lk_tensor_count(out) == 0 ||
+        lk_tensor_count(x) == 0)
         return false;
-    return out->offset <= last_element(x) && x->offset <= last_element(out);
+    return out->offset <= tensor_last_element(x) && x->offset <= tensor_last_element(out);
 }
 
 lk_status lk__check_writable(const char *op, const lk_tensor *out)
@@ -183,7 +196,7 @@ lk_status lk__check_writable(const char *op, const lk_tensor *out)
 }
 
 /* Only a copy reads from another device. */
-static lk_status check_devices(const lk_call *call)
+static lk_status call_into_check_devices(const lk_call *call)
 {
     for (int i = 0; i < call->n_in && call->op->id != LK_OP_COPY; i++) {
         lk_device *device = lk_tensor_device(call->in[i]);
@@ -198,9 +211,9 @@ static lk_status check_devices(const lk_call *call)
 static lk_status call_into(lk_call *call)
 {
     lk_tensor *out = call->out[0];
-    LK_TRY(check_devices(call));
+    LK_TRY(call_into_check_devices(call));
     for (int i = 0; i < call->n_in; i++) {
-        if (overlaps(out, call->in[i])) {
+        if (tensors_overlap(out, call->in[i])) {
             call->in[i] = lk_copy_at(call->place, call->in[i], call->device);
             LK_TRY(lk__made(call->in[i]));
         }
@@ -208,8 +221,8 @@ static lk_status call_into(lk_call *call)
     return lk__call(call);
 }
 
-lk_status lk__call_into(lk_place at, const lk_op *op, lk_tensor *out, lk_tensor *const *in, int n_in, const void *attrs,
-                        size_t attrs_size)
+lk_status lk__call_into(lk_call_site at, const lk_op *op, lk_tensor *out, lk_tensor *const *in, int n_in,
+                        const void *attrs, size_t attrs_size)
 {
     if (!out)
         return lk__missing(op->name, "the tensor to write to");

@@ -1,11 +1,13 @@
-/* Views: reshape, flatten, transpose, slice, expand. They have no kernel and no inference: each computes its shape and
- * strides here. */
+/* Views: reshape, flatten, transpose, slice, expand. They have no kernel and no inference: each function computes its
+ * shape and strides here. */
+#include "core/shape.h"
+#include "ops/broadcast.h"
 #include "ops/support.h"
 
 /* --- reshape ------------------------------------------------------------------------------------------------------ */
 
 /* Replaces the one size of -1 in `shape` so that it has x's count, and checks that it does. */
-static lk_status resolve_shape(const lk_tensor *x, lk_shape *shape)
+static lk_status reshape_resolve(const lk_tensor *x, lk_shape *shape)
 {
     lk_shape asked = *shape;
     int unknown = -1;
@@ -36,8 +38,8 @@ static lk_status resolve_shape(const lk_tensor *x, lk_shape *shape)
     return LK_OK;
 }
 
-/* Axes of x with sizes other than 1, outermost first. */
-static int strip_ones(const lk_tensor *x, int64_t *dim, int64_t *stride)
+/* Lists the axes of x with sizes other than 1, outermost first. */
+static int reshape_strip_ones(const lk_tensor *x, int64_t *dim, int64_t *stride)
 {
     int n = 0;
     for (int i = 0; i < x->shape.ndim; i++) {
@@ -49,9 +51,9 @@ static int strip_ones(const lk_tensor *x, int64_t *dim, int64_t *stride)
     return n;
 }
 
-/* Strides of x's elements seen as `shape`, of the same count, or false where no strides do it. NumPy's rule: cut both
- * shapes into the shortest runs of axes with equal products; within a run, x's axes must be contiguous to each other.
- */
+/* Sets the strides of x's elements seen as `shape`, of the same count; false if no strides do it. NumPy's rule: cut
+ * both shapes into the shortest runs of axes with equal products; within a run, x's axes must be contiguous to each
+ * other. */
 static bool reshape_strides(const lk_tensor *x, lk_shape shape, int64_t *strides)
 {
     if (lk_tensor_count(x) == 0) {
@@ -59,7 +61,7 @@ static bool reshape_strides(const lk_tensor *x, lk_shape shape, int64_t *strides
         return true;
     }
     int64_t dim[LK_MAX_DIMS] = {0}, stride[LK_MAX_DIMS] = {0};
-    int n = strip_ones(x, dim, stride);
+    int n = reshape_strip_ones(x, dim, stride);
     int from = 0, to = 0;
     while (from < n && to < shape.ndim) {
         int from_end = from + 1, to_end = to + 1;
@@ -101,19 +103,17 @@ const lk_op lk__op_reshape = {
     .gradient = reshape_gradient,
 };
 
-static lk_tensor *reshape_view(lk_place at, lk_tensor *x, lk_shape shape, const int64_t *strides)
+static lk_tensor *reshape_view(lk_call_site at, lk_tensor *x, lk_shape shape, const int64_t *strides)
 {
     lk_view_attrs attrs = {0};
     return lk__view(at, &lk__op_reshape, x, shape, strides, x->offset, &attrs, sizeof attrs);
 }
 
-lk_tensor *lk_reshape_at(lk_place at, lk_tensor *x, lk_shape shape)
+lk_tensor *lk_reshape_at(lk_call_site at, lk_tensor *x, lk_shape shape)
 {
-    if (!x) {
-        lk__missing("reshape", "x");
-        return NULL;
-    }
-    if (resolve_shape(x, &shape) != LK_OK)
+    if (!x)
+        return lk__missing_tensor("reshape", "x");
+    if (reshape_resolve(x, &shape) != LK_OK)
         return NULL;
     int64_t strides[LK_MAX_DIMS] = {0};
     if (reshape_strides(x, shape, strides))
@@ -125,12 +125,10 @@ lk_tensor *lk_reshape_at(lk_place at, lk_tensor *x, lk_shape shape)
     return lk__scope_return(dense ? reshape_view(at, dense, shape, strides) : NULL);
 }
 
-lk_tensor *lk_flatten_at(lk_place at, lk_tensor *x)
+lk_tensor *lk_flatten_at(lk_call_site at, lk_tensor *x)
 {
-    if (!x) {
-        lk__missing("flatten", "x");
-        return NULL;
-    }
+    if (!x)
+        return lk__missing_tensor("flatten", "x");
     if (x->shape.ndim == 0) {
         lk__fail(LK_ERR_SHAPE, "flatten: x is a scalar; it must have at least one axis");
         return NULL;
@@ -163,19 +161,17 @@ const lk_op lk__op_transpose = {
     .gradient = transpose_gradient,
 };
 
-static void swap(int64_t *a, int64_t *b)
+static void swap_int64(int64_t *a, int64_t *b)
 {
     int64_t old = *a;
     *a = *b;
     *b = old;
 }
 
-lk_tensor *lk_transpose_at(lk_place at, lk_tensor *x, int axis0, int axis1)
+lk_tensor *lk_transpose_at(lk_call_site at, lk_tensor *x, int axis0, int axis1)
 {
-    if (!x) {
-        lk__missing("transpose", "x");
-        return NULL;
-    }
+    if (!x)
+        return lk__missing_tensor("transpose", "x");
     lk_view_attrs attrs = {0};
     if (lk__axis("transpose", axis0, x->shape.ndim, &attrs.axis) != LK_OK ||
         lk__axis("transpose", axis1, x->shape.ndim, &attrs.axis1) != LK_OK)
@@ -184,19 +180,19 @@ lk_tensor *lk_transpose_at(lk_place at, lk_tensor *x, int axis0, int axis1)
     int64_t strides[LK_MAX_DIMS];
     for (int i = 0; i < LK_MAX_DIMS; i++)
         strides[i] = x->strides[i];
-    swap(&shape.dim[attrs.axis], &shape.dim[attrs.axis1]);
-    swap(&strides[attrs.axis], &strides[attrs.axis1]);
+    swap_int64(&shape.dim[attrs.axis], &shape.dim[attrs.axis1]);
+    swap_int64(&strides[attrs.axis], &strides[attrs.axis1]);
     return lk__view(at, &lk__op_transpose, x, shape, strides, x->offset, &attrs, sizeof attrs);
 }
 
 /* --- slice -------------------------------------------------------------------------------------------------------- */
 
-/* Zeros, with dy in the slice's place. */
+/* dx is zeros, with dy in the slice. */
 static lk_status slice_gradient(lk_gradient *g)
 {
     if (!g->dout[0] || !g->need[0])
         return LK_OK;
-    lk_place at = g->call->place;
+    lk_call_site at = g->call->place;
     const lk_view_attrs *attrs = LK_ATTRS(g->call, lk_view_attrs);
     lk_tensor *dy = g->dout[0];
     lk_tensor *dx = lk_full_at(at, lk_tensor_device(dy), dy->dtype, g->call->in[0]->shape, 0);
@@ -212,12 +208,10 @@ const lk_op lk__op_slice = {
     .gradient = slice_gradient,
 };
 
-lk_tensor *lk_slice_at(lk_place at, lk_tensor *x, int axis, int64_t begin, int64_t end)
+lk_tensor *lk_slice_at(lk_call_site at, lk_tensor *x, int axis, int64_t begin, int64_t end)
 {
-    if (!x) {
-        lk__missing("slice", "x");
-        return NULL;
-    }
+    if (!x)
+        return lk__missing_tensor("slice", "x");
     lk_view_attrs attrs = {.begin = begin, .end = end};
     if (lk__axis("slice", axis, x->shape.ndim, &attrs.axis) != LK_OK)
         return NULL;
@@ -269,12 +263,10 @@ static lk_status expand_strides(const lk_tensor *x, lk_shape shape, int64_t *str
     return LK_OK;
 }
 
-lk_tensor *lk_expand_at(lk_place at, lk_tensor *x, lk_shape shape)
+lk_tensor *lk_expand_at(lk_call_site at, lk_tensor *x, lk_shape shape)
 {
-    if (!x) {
-        lk__missing("expand", "x");
-        return NULL;
-    }
+    if (!x)
+        return lk__missing_tensor("expand", "x");
     int64_t strides[LK_MAX_DIMS] = {0};
     if (expand_strides(x, shape, strides) != LK_OK)
         return NULL;

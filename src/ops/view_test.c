@@ -1,4 +1,4 @@
-/* Views, which this layer makes alone, and concat. */
+/* Views, which need no kernel, and concat. */
 #include "ops/ops_test.h"
 
 /* --- views -------------------------------------------------------------------------------------------------------- */

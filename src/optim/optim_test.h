@@ -1,6 +1,5 @@
-/* What the tests of optimisers share: a device, and a matrix and a vector with their gradients. */
-#ifndef LK_OPTIM_OPTIM_TEST_H
-#define LK_OPTIM_OPTIM_TEST_H
+/* Shared by the tests of optimizers: a device, and a matrix and a vector with their gradients. */
+#pragma once
 
 #include "core/tensor.h"
 #include "lockstep/ops.h"
@@ -15,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* A matrix [3, 4] and a vector [5]; in the flat tensor the one starts at 0 and the other at 16. */
+/* A matrix [3, 4] and a vector [5]; in the flat tensor they start at 0 and at 16. */
 enum { MATRIX = 12, VECTOR = 5, ELEMENTS = MATRIX + VECTOR, FLAT = 32, PARAMETERS = 2 };
 
 #define assert_ok(expression)                                                               \
@@ -45,7 +44,7 @@ static inline void close_fixture(fixture *f)
     lk_device_release(f->device);
 }
 
-/* What could not be made is NULL. No scope is open: references are the fixture's. */
+/* Members that could not be made are NULL. No scope is open: the references are the fixture's. */
 static inline lk_status try_open_fixture(fixture *f, const char *kind, const lk_optimizer_opts *opts,
                                          const float values[ELEMENTS])
 {
@@ -121,5 +120,3 @@ static inline void random_floats(float *values, int n, uint64_t index)
         values[i] = (float)(((double)words[i % 4] + 0.5) * 0x1p-31 - 1);
     }
 }
-
-#endif

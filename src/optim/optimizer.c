@@ -1,21 +1,21 @@
-/* An optimiser's life: what it holds, and what it tells. */
+/* Making and releasing optimizers, and queries about them. */
 #include "optim/optimizer.h"
-
 #include "base/mem.h"
 #include "core/tensor.h"
-#include "lockstep/ops.h"
+#include "optim/optimizer_opts.h"
 #include "optim/pack.h"
+#include "lockstep/ops.h"
 
 /* --- making ------------------------------------------------------------------------------------------------------- */
 
-/* A reference of the optimiser's own to what an operator gave. */
-static lk_status keep(lk_tensor *made, lk_tensor **kept)
+/* Keeps a reference to a new tensor; NULL is the failure of the operator that should have made it. */
+static lk_status optimizer_keep(lk_tensor *made, lk_tensor **kept)
 {
     *kept = lk_tensor_retain(made);
     return made ? LK_OK : lk_error_status();
 }
 
-static lk_status check_packed(const lk_tensor *flat, lk_tensor *const *parameters, int n)
+static lk_status optimizer_check_packed(const lk_tensor *flat, lk_tensor *const *parameters, int n)
 {
     int64_t begin = 0;
     if (!flat || n < 1)
@@ -33,7 +33,7 @@ static lk_status check_packed(const lk_tensor *flat, lk_tensor *const *parameter
     return LK_OK;
 }
 
-static lk_status keep_parameters(lk_optimizer *o, lk_tensor *flat, lk_tensor *const *parameters, int n)
+static lk_status optimizer_keep_parameters(lk_optimizer *o, lk_tensor *flat, lk_tensor *const *parameters, int n)
 {
     o->parameters = lk__calloc((size_t)n, sizeof(lk_tensor *));
     o->slices = lk__calloc((size_t)n, sizeof(lk_tensor *));
@@ -47,22 +47,22 @@ static lk_status keep_parameters(lk_optimizer *o, lk_tensor *flat, lk_tensor *co
     return LK_OK;
 }
 
-static lk_status make_slots(lk_optimizer *o)
+static lk_status optimizer_make_slots(lk_optimizer *o)
 {
     const char *names[LK_OPTIMIZER_SLOTS];
     lk__optimizer_slots(&o->opts, names);
     for (int i = 0; i < LK_OPTIMIZER_SLOTS; i++)
         if (names[i])
-            LK_TRY(keep(lk_zeros(lk_tensor_device(o->flat), LK_F32, o->flat->shape), &o->slots[i]));
+            LK_TRY(optimizer_keep(lk_zeros(lk_tensor_device(o->flat), LK_F32, o->flat->shape), &o->slots[i]));
     return LK_OK;
 }
 
-static lk_status make_gradients(lk_optimizer *o)
+static lk_status optimizer_make_gradients(lk_optimizer *o)
 {
     lk_device *device = lk_tensor_device(o->flat);
     int64_t begin = 0;
-    LK_TRY(keep(lk_zeros(device, LK_F32, LK_SCALAR), &o->zero));
-    LK_TRY(keep(lk_zeros(device, LK_F32, o->flat->shape), &o->gradients));
+    LK_TRY(optimizer_keep(lk_zeros(device, LK_F32, LK_SCALAR), &o->zero));
+    LK_TRY(optimizer_keep(lk_zeros(device, LK_F32, o->flat->shape), &o->gradients));
     for (int i = 0; i < o->n; i++) {
         o->slices[i] = lk__pack_view(LK_HERE, o->gradients, begin, o->parameters[i]->shape);
         if (!o->slices[i])
@@ -73,7 +73,7 @@ static lk_status make_gradients(lk_optimizer *o)
     return LK_OK;
 }
 
-static lk_status make_segments(lk_optimizer *o)
+static lk_status optimizer_make_segments(lk_optimizer *o)
 {
     lk_device *device = lk_tensor_device(o->flat);
     int64_t *offsets = lk__calloc((size_t)o->n + 1, sizeof *offsets);
@@ -85,23 +85,23 @@ static lk_status make_segments(lk_optimizer *o)
         adapted[i] = o->parameters[i]->shape.ndim > 1 ? 1 : 0;
     }
     if (status == LK_OK)
-        status = keep(lk_tensor_from(device, LK_I64, LK_SHAPE(o->n + 1), offsets), &o->offsets);
+        status = optimizer_keep(lk_tensor_from(device, LK_I64, LK_SHAPE(o->n + 1), offsets), &o->offsets);
     if (status == LK_OK)
-        status = keep(lk_tensor_from(device, LK_F32, LK_SHAPE(o->n), adapted), &o->adapted);
+        status = optimizer_keep(lk_tensor_from(device, LK_F32, LK_SHAPE(o->n), adapted), &o->adapted);
     lk__free(offsets);
     lk__free(adapted);
     return status;
 }
 
-static lk_status make_tensors(lk_optimizer *o)
+static lk_status optimizer_make_tensors(lk_optimizer *o)
 {
     lk_recorder recorder = lk__recorder_set((lk_recorder){.self = NULL});
     lk_scope_begin();
-    lk_status status = make_slots(o);
+    lk_status status = optimizer_make_slots(o);
     if (status == LK_OK)
-        status = make_gradients(o);
+        status = optimizer_make_gradients(o);
     if (status == LK_OK)
-        status = make_segments(o);
+        status = optimizer_make_segments(o);
     lk_scope_end();
     lk__recorder_set(recorder);
     return status;
@@ -110,14 +110,14 @@ static lk_status make_tensors(lk_optimizer *o)
 lk_optimizer *lk_optimizer_new(const lk_optimizer_opts *opts, lk_tensor *flat, lk_tensor *const *parameters, int n)
 {
     lk_optimizer_opts checked = opts ? *opts : (lk_optimizer_opts){.kind = LK_SGD};
-    if (lk__optimizer_check(&checked) != LK_OK || check_packed(flat, parameters, n) != LK_OK)
+    if (lk__optimizer_check(&checked) != LK_OK || optimizer_check_packed(flat, parameters, n) != LK_OK)
         return NULL;
     lk_optimizer *o = lk__calloc(1, sizeof *o);
     if (!o)
         return NULL;
     o->opts = checked;
     o->power1 = o->power2 = 1;
-    if (keep_parameters(o, flat, parameters, n) == LK_OK && make_tensors(o) == LK_OK)
+    if (optimizer_keep_parameters(o, flat, parameters, n) == LK_OK && optimizer_make_tensors(o) == LK_OK)
         return o;
     lk_optimizer_release(o);
     return NULL;
@@ -127,23 +127,19 @@ void lk_optimizer_release(lk_optimizer *optimizer)
 {
     if (!optimizer)
         return;
-    for (int i = 0; i < optimizer->n; i++) {
-        lk_tensor_release(optimizer->parameters[i]);
-        lk_tensor_release(optimizer->slices[i]);
-    }
-    for (int i = 0; i < LK_OPTIMIZER_SLOTS; i++)
-        lk_tensor_release(optimizer->slots[i]);
+    lk__tensors_release(optimizer->parameters, optimizer->n);
+    lk__tensors_release(optimizer->slices, optimizer->n);
+    lk__tensors_release(optimizer->slots, LK_OPTIMIZER_SLOTS);
     lk_tensor *const tensors[] = {optimizer->flat,    optimizer->gradients, optimizer->zero, optimizer->offsets,
                                   optimizer->adapted, optimizer->skip,      optimizer->norm};
-    for (size_t i = 0; i < sizeof tensors / sizeof *tensors; i++)
-        lk_tensor_release(tensors[i]);
+    lk__tensors_release(tensors, sizeof tensors / sizeof *tensors);
     lk__free(optimizer->parameters);
     lk__free(optimizer->slices);
     lk__free(optimizer->zeroed);
     lk__free(optimizer);
 }
 
-/* --- asking ------------------------------------------------------------------------------------------------------- */
+/* --- queries ------------------------------------------------------------------------------------------------------ */
 
 int64_t lk_optimizer_steps(const lk_optimizer *optimizer)
 {

@@ -1,8 +1,7 @@
-/* Options of optimisers: defaults and ranges. */
+#include "optim/optimizer_opts.h"
 #include "optim/optimizer.h"
 
 #include <float.h>
-#include <math.h>
 
 static const char *const names[LK_OPTIMIZER_COUNT] = {
     [LK_SGD] = "sgd",
@@ -16,42 +15,33 @@ const char *lk_optimizer_name(int kind)
     return kind >= 0 && kind < LK_OPTIMIZER_COUNT ? names[kind] : NULL;
 }
 
-static bool is_adam(lk_optimizer_kind kind)
+bool lk__optimizer_is_adam(lk_optimizer_kind kind)
 {
     return kind == LK_ADAM || kind == LK_ADAMW;
 }
 
-static lk_status check_share(const char *option, double value)
+static lk_status optimizer_check_share(const char *option, double value)
 {
     if (!(value >= 0 && value < 1))
         LK_FAIL(LK_ERR_ARGUMENT, "optimizer: %s is %g; it must be at least 0 and below 1", option, value);
     return LK_OK;
 }
 
-static lk_status check_not_negative(const char *option, double value)
+static lk_status optimizer_check_not_negative(const char *option, double value)
 {
     if (!(value >= 0 && value <= (double)FLT_MAX))
         LK_FAIL(LK_ERR_ARGUMENT, "optimizer: %s is %g; it must be 0 or more, and a float", option, value);
     return LK_OK;
 }
 
-static void set_default(double *option, double value)
+static void optimizer_set_default(double *option, double value)
 {
     if (*option == 0)
         *option = value;
 }
 
-static lk_status check_nesterov(const lk_optimizer_opts *opts)
-{
-    if (opts->nesterov && (opts->kind != LK_SGD || opts->momentum == 0))
-        LK_FAIL(LK_ERR_ARGUMENT,
-                "optimizer: nesterov goes with sgd and a momentum above 0, not with %s and momentum %g",
-                names[opts->kind], opts->momentum);
-    return LK_OK;
-}
-
-/* Parameters in the gaps of lk_pack have second moments of 0: an epsilon that is 0 in f32 would make them NaN. */
-static lk_status check_epsilon(double epsilon)
+/* Elements in the gaps of lk_pack have second moments of 0: an epsilon that is 0 in f32 would make them NaN. */
+static lk_status optimizer_check_epsilon(double epsilon)
 {
     if (!(epsilon >= (double)FLT_MIN && epsilon <= (double)FLT_MAX))
         LK_FAIL(LK_ERR_ARGUMENT, "optimizer: epsilon is %g; it must be a float of at least %g", epsilon,
@@ -64,18 +54,21 @@ lk_status lk__optimizer_check(lk_optimizer_opts *opts)
     if ((unsigned)opts->kind >= LK_OPTIMIZER_COUNT)
         LK_FAIL(LK_ERR_ARGUMENT, "optimizer: there is no kind %d; sgd, adam, adamw and lars are 0 to 3",
                 (int)opts->kind);
-    set_default(&opts->beta1, 0.9);
-    set_default(&opts->beta2, 0.999);
-    set_default(&opts->epsilon, 1e-7);
-    set_default(&opts->trust, 0.001);
-    LK_TRY(check_share("momentum", opts->momentum));
-    LK_TRY(check_nesterov(opts));
-    LK_TRY(check_not_negative("weight_decay", opts->weight_decay));
-    LK_TRY(check_share("beta1", opts->beta1));
-    LK_TRY(check_share("beta2", opts->beta2));
-    LK_TRY(check_epsilon(opts->epsilon));
-    LK_TRY(check_not_negative("trust", opts->trust));
-    LK_TRY(check_not_negative("clip_norm", opts->clip_norm));
+    optimizer_set_default(&opts->beta1, 0.9);
+    optimizer_set_default(&opts->beta2, 0.999);
+    optimizer_set_default(&opts->epsilon, 1e-7);
+    optimizer_set_default(&opts->trust, 0.001);
+    LK_TRY(optimizer_check_share("momentum", opts->momentum));
+    if (opts->nesterov && (opts->kind != LK_SGD || opts->momentum == 0))
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "optimizer: nesterov goes with sgd and a momentum above 0, not with %s and momentum %g",
+                names[opts->kind], opts->momentum);
+    LK_TRY(optimizer_check_not_negative("weight_decay", opts->weight_decay));
+    LK_TRY(optimizer_check_share("beta1", opts->beta1));
+    LK_TRY(optimizer_check_share("beta2", opts->beta2));
+    LK_TRY(optimizer_check_epsilon(opts->epsilon));
+    LK_TRY(optimizer_check_not_negative("trust", opts->trust));
+    LK_TRY(optimizer_check_not_negative("clip_norm", opts->clip_norm));
     if (opts->sticky && !opts->skip_nonfinite)
         LK_FAIL(LK_ERR_ARGUMENT, "optimizer: sticky goes with skip_nonfinite: nothing is skipped without it");
     return LK_OK;
@@ -83,7 +76,7 @@ lk_status lk__optimizer_check(lk_optimizer_opts *opts)
 
 void lk__optimizer_slots(const lk_optimizer_opts *opts, const char *slots[LK_OPTIMIZER_SLOTS])
 {
-    bool adam = is_adam(opts->kind), momentum = opts->kind == LK_LARS || opts->momentum > 0;
+    bool adam = lk__optimizer_is_adam(opts->kind), momentum = opts->kind == LK_LARS || opts->momentum > 0;
     slots[0] = adam ? "m" : momentum ? "momentum" : NULL;
     slots[1] = adam ? "v" : NULL;
 }

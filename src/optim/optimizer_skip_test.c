@@ -1,4 +1,4 @@
-/* Steps that are skipped change nothing, and allocations that fail leave nothing behind. */
+/* Skipped steps change nothing, and failed allocations leave nothing behind. */
 #include "optim/optim_test.h"
 
 #include "base/mem.h"
@@ -79,7 +79,7 @@ static void test_sticky(void **state)
     }
 }
 
-/* The largest finite floats are finite together too. */
+/* The norm of the largest finite floats is still finite. */
 static void test_large_is_finite(void **state)
 {
     (void)state;
@@ -93,7 +93,7 @@ static void test_large_is_finite(void **state)
     close_fixture(&f);
 }
 
-/* Without skip_nonfinite what is not finite goes where it goes. */
+/* Without skip_nonfinite, values that are not finite spread. */
 static void test_no_skip(void **state)
 {
     (void)state;
@@ -134,7 +134,7 @@ static void test_allocation_failures(void **state)
     for (int kind = 0; kind < KINDS; kind++) {
         float want[FLAT], have[FLAT];
         int64_t n = 0, failures = 0;
-        bool reached = true; /* so many allocations were made */
+        bool reached = true; /* the number of allocations made */
         lk_error_clear();
         assert_ok(train(kind, want));
         for (; reached; n++) {
@@ -155,8 +155,8 @@ static void test_allocation_failures(void **state)
     }
 }
 
-/* A step that fails at once is no step: taken again, it gives what it would have given. Gives whether there were more
- * than n allocations to refuse. */
+/* A step that fails changes nothing: taken again, it gives the same result. Returns whether there were more than n
+ * allocations to refuse. */
 static bool fail_step(int64_t n, const float gradients[ELEMENTS], const float want[3 * FLAT], int *failures)
 {
     float have[3 * FLAT];

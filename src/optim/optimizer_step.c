@@ -1,23 +1,28 @@
-/* One step: gradients into their flat tensor, their norms where anything asks for them, one fused update. */
-#include "core/tensor.h"
-#include "lockstep/ops.h"
+/* One step: copies the gradients into their flat tensor, computes norms if anything needs them, and makes one fused
+ * update. */
+#include "optim/optimizer_step.h"
+#include "core/shape.h"
+#include "ops/fused_update.h"
+#include "ops/squared_norms.h"
 #include "ops/update.h"
 #include "optim/optimizer.h"
+#include "optim/optimizer_opts.h"
+#include "lockstep/ops.h"
 
 #include <math.h>
 
 typedef struct step {
-    lk_place at;
+    lk_call_site at;
     lk_optimizer *optimizer;
-    lk_tensor *loss; /* NULL: not looked at */
+    lk_tensor *loss; /* NULL: not checked */
     double rate;
     double power1, power2; /* beta1^t, beta2^t */
     lk_update_scales scales;
     lk_update_control control;
 } step;
 
-/* Powers by repeated multiplication: pow() differs from one C library to another. */
-static step step_of(lk_place at, lk_optimizer *optimizer, double rate)
+/* Powers are computed by repeated multiplication, because pow() differs from one C library to another. */
+static step step_new(lk_call_site at, lk_optimizer *optimizer, double rate)
 {
     return (step){.at = at,
                   .optimizer = optimizer,
@@ -26,7 +31,7 @@ static step step_of(lk_place at, lk_optimizer *optimizer, double rate)
                   .power2 = optimizer->power2 * optimizer->opts.beta2};
 }
 
-static lk_status check_rate(double rate)
+static lk_status step_check_rate(double rate)
 {
     if (!isfinite(rate))
         LK_FAIL(LK_ERR_ARGUMENT, "optimizer: rate is %g; it must be finite", rate);
@@ -35,26 +40,24 @@ static lk_status check_rate(double rate)
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
 
-static lk_status check_gradient(const lk_optimizer *o, int i, const lk_tensor *g)
+static lk_status step_check_gradient(const lk_optimizer *o, int i, const lk_tensor *g)
 {
     const lk_tensor *w = o->parameters[i];
-    char have[128], want[128];
     if (!g)
         return LK_OK;
     if (g->dtype != LK_F32)
         LK_FAIL(LK_ERR_DTYPE, "optimizer: gradient %d is %s; it must be f32", i, lk_dtype_name(g->dtype));
-    if (!lk__shape_equal(g->shape, w->shape)) {
-        lk__shape_text(g->shape, have, sizeof have);
-        lk__shape_text(w->shape, want, sizeof want);
-        LK_FAIL(LK_ERR_SHAPE, "optimizer: gradient %d has shape %s; its parameter has %s", i, have, want);
-    }
+    if (!lk__shape_equal(g->shape, w->shape))
+        LK_FAIL(LK_ERR_SHAPE, "optimizer: gradient %d has shape %s; its parameter has %s", i, lk__text(g->shape).string,
+                lk__text(w->shape).string);
     if (lk_tensor_device(g) != lk_tensor_device(w))
         LK_FAIL(LK_ERR_DEVICE, "optimizer: gradient %d is on %s; its parameter is on %s", i,
                 lk_device_name(lk_tensor_device(g)), lk_device_name(lk_tensor_device(w)));
     return LK_OK;
 }
 
-static lk_status take_gradient(step *s, int i, lk_tensor *g)
+/* Copies gradient i into its slice; NULL counts as zeros. */
+static lk_status step_copy_gradient(step *s, int i, lk_tensor *g)
 {
     lk_optimizer *o = s->optimizer;
     if (!g && o->zeroed[i])
@@ -72,12 +75,12 @@ static lk_status take_gradient(step *s, int i, lk_tensor *g)
 
 /* --- norms -------------------------------------------------------------------------------------------------------- */
 
-static bool needs_norms(const lk_optimizer_opts *opts)
+static bool step_needs_norms(const lk_optimizer_opts *opts)
 {
     return opts->kind == LK_LARS || opts->clip_norm > 0 || opts->skip_nonfinite;
 }
 
-static lk_status find_scales(step *s)
+static lk_status step_find_scales(step *s)
 {
     lk_optimizer *o = s->optimizer;
     const lk_optimizer_opts *opts = &o->opts;
@@ -105,7 +108,7 @@ static lk_status find_scales(step *s)
 
 /* --- updates ------------------------------------------------------------------------------------------------------ */
 
-static lk_status update_sgd(const step *s)
+static lk_status step_update_sgd(const step *s)
 {
     const lk_optimizer *o = s->optimizer;
     lk_momentum_attrs attrs = {.rate = s->rate,
@@ -115,12 +118,7 @@ static lk_status update_sgd(const step *s)
     return lk__momentum_update(s->at, o->flat, o->gradients, o->slots[0], &s->control, &attrs);
 }
 
-static bool is_adam(const lk_optimizer_opts *opts)
-{
-    return opts->kind == LK_ADAM || opts->kind == LK_ADAMW;
-}
-
-static lk_adam_attrs adam_of(const step *s)
+static lk_adam_attrs step_adam_attrs(const step *s)
 {
     const lk_optimizer_opts *opts = &s->optimizer->opts;
     bool decoupled = opts->kind == LK_ADAMW;
@@ -135,14 +133,14 @@ static lk_adam_attrs adam_of(const step *s)
                            .keep = decoupled ? 1 - s->rate * opts->weight_decay : 1};
 }
 
-static lk_status update_adam(const step *s)
+static lk_status step_update_adam(const step *s)
 {
     const lk_optimizer *o = s->optimizer;
-    lk_adam_attrs attrs = adam_of(s);
+    lk_adam_attrs attrs = step_adam_attrs(s);
     return lk__adam_update(s->at, o->flat, o->gradients, o->slots[0], o->slots[1], &s->control, &attrs);
 }
 
-static lk_status update_lars(const step *s)
+static lk_status step_update_lars(const step *s)
 {
     const lk_optimizer *o = s->optimizer;
     lk_lars_attrs attrs = {.rate = s->rate, .momentum = o->opts.momentum, .weight_decay = o->opts.weight_decay};
@@ -150,42 +148,42 @@ static lk_status update_lars(const step *s)
     return lk__lars_update(s->at, o->flat, o->gradients, o->slots[0], &segments, &s->control, &attrs);
 }
 
-static lk_status update(const step *s)
+static lk_status step_update(const step *s)
 {
     switch (s->optimizer->opts.kind) {
     case LK_ADAM:
     case LK_ADAMW:
-        return update_adam(s);
+        return step_update_adam(s);
     case LK_LARS:
-        return update_lars(s);
+        return step_update_lars(s);
     default:
-        return update_sgd(s);
+        return step_update_sgd(s);
     }
 }
 
 /* --- a step ------------------------------------------------------------------------------------------------------- */
 
-static lk_status run(step *s, lk_tensor *const *gradients)
+static lk_status step_run(step *s, lk_tensor *const *gradients)
 {
     lk_optimizer *o = s->optimizer;
     for (int i = 0; i < o->n; i++)
-        LK_TRY(check_gradient(o, i, gradients[i]));
+        LK_TRY(step_check_gradient(o, i, gradients[i]));
     for (int i = 0; i < o->n; i++)
-        LK_TRY(take_gradient(s, i, gradients[i]));
-    if (needs_norms(&o->opts))
-        LK_TRY(find_scales(s));
-    return update(s);
+        LK_TRY(step_copy_gradient(s, i, gradients[i]));
+    if (step_needs_norms(&o->opts))
+        LK_TRY(step_find_scales(s));
+    return step_update(s);
 }
 
-static void keep_result(lk_tensor *made, lk_tensor **kept)
+static void step_keep_result(lk_tensor *made, lk_tensor **kept)
 {
     lk_tensor_retain(made);
     lk_tensor_release(*kept);
     *kept = made;
 }
 
-/* Where they are: a recorded step reads the flag of the one before there. */
-static lk_status write_results(const step *s)
+/* Writes skip and norm in place, because the next recorded step reads the flag there. */
+static lk_status step_write_results(const step *s)
 {
     const lk_optimizer *o = s->optimizer;
     if (!s->scales.skip)
@@ -194,7 +192,8 @@ static lk_status write_results(const step *s)
     return lk_copy_into_at(s->at, o->norm, s->scales.norm);
 }
 
-static void count_step(const step *s)
+/* Counts the step as taken. */
+static void step_count(const step *s)
 {
     lk_optimizer *o = s->optimizer;
     o->steps++;
@@ -203,42 +202,42 @@ static void count_step(const step *s)
     o->power2 = s->power2;
 }
 
-/* Once the update is pushed nothing can fail any more: a step is taken as a whole or not at all. */
-static lk_status finish(const step *s)
+/* Nothing may fail after the update is pushed: a step is taken as a whole or not at all. */
+static lk_status step_finish(const step *s)
 {
     lk_optimizer *o = s->optimizer;
-    count_step(s);
+    step_count(s);
     if (o->is_recorded)
-        return write_results(s);
-    keep_result(s->scales.skip, &o->skip);
-    keep_result(s->scales.norm, &o->norm);
+        return step_write_results(s);
+    step_keep_result(s->scales.skip, &o->skip);
+    step_keep_result(s->scales.norm, &o->norm);
     return LK_OK;
 }
 
-lk_status lk__optimizer_step(lk_place at, lk_optimizer *optimizer, lk_tensor *const *gradients, lk_tensor *loss,
+lk_status lk__optimizer_step(lk_call_site at, lk_optimizer *optimizer, lk_tensor *const *gradients, lk_tensor *loss,
                              double rate)
 {
-    step s = step_of(at, optimizer, rate);
+    step s = step_new(at, optimizer, rate);
     s.loss = loss;
-    LK_TRY(check_rate(rate));
+    LK_TRY(step_check_rate(rate));
     lk_recorder recorder = lk__recorder_set((lk_recorder){.self = NULL});
     lk_scope_begin();
-    lk_status status = run(&s, gradients);
+    lk_status status = step_run(&s, gradients);
     if (status == LK_OK)
-        status = finish(&s);
+        status = step_finish(&s);
     lk_scope_end();
     lk__recorder_set(recorder);
     return status;
 }
 
-lk_status lk_optimizer_step_at(lk_place at, lk_optimizer *optimizer, lk_tensor *const *gradients, double rate)
+lk_status lk_optimizer_step_at(lk_call_site at, lk_optimizer *optimizer, lk_tensor *const *gradients, double rate)
 {
     return lk__optimizer_step(at, optimizer, gradients, NULL, rate);
 }
 
 /* --- a step in a program ------------------------------------------------------------------------------------------ */
 
-static lk_status keep_or_make(lk_device *device, lk_dtype dtype, lk_tensor **kept)
+static lk_status optimizer_make_once(lk_device *device, lk_dtype dtype, lk_tensor **kept)
 {
     if (*kept)
         return LK_OK;
@@ -251,32 +250,32 @@ lk_status lk__optimizer_prepare_recording(lk_optimizer *optimizer)
     lk_device *device = lk_tensor_device(optimizer->flat);
     lk_status status = LK_OK;
     lk_scope_begin();
-    if (needs_norms(&optimizer->opts)) {
-        status = keep_or_make(device, LK_F32, &optimizer->skip);
+    if (step_needs_norms(&optimizer->opts)) {
+        status = optimizer_make_once(device, LK_F32, &optimizer->skip);
         if (status == LK_OK)
-            status = keep_or_make(device, LK_F64, &optimizer->norm);
+            status = optimizer_make_once(device, LK_F64, &optimizer->norm);
     }
     lk_scope_end();
     optimizer->is_recorded = status == LK_OK;
     return status;
 }
 
-lk_status lk__optimizer_record(lk_place at, lk_optimizer *optimizer, lk_tensor *const *gradients, lk_tensor *loss,
+lk_status lk__optimizer_record(lk_call_site at, lk_optimizer *optimizer, lk_tensor *const *gradients, lk_tensor *loss,
                                lk_tensor *rates)
 {
-    step s = step_of(at, optimizer, 0);
+    step s = step_new(at, optimizer, 0);
     s.loss = loss;
     s.control.rates = rates;
-    LK_TRY(run(&s, gradients));
-    return write_results(&s);
+    LK_TRY(step_run(&s, gradients));
+    return step_write_results(&s);
 }
 
 lk_status lk__optimizer_rates(lk_optimizer *optimizer, double rate, double values[])
 {
-    step s = step_of(LK_HERE, optimizer, rate);
-    LK_TRY(check_rate(rate));
-    lk_adam_attrs adam = adam_of(&s);
-    values[0] = is_adam(&optimizer->opts) ? adam.step : rate;
+    step s = step_new(LK_HERE, optimizer, rate);
+    LK_TRY(step_check_rate(rate));
+    lk_adam_attrs adam = step_adam_attrs(&s);
+    values[0] = lk__optimizer_is_adam(optimizer->opts.kind) ? adam.step : rate;
     values[1] = adam.unbias;
     values[2] = adam.keep;
     return LK_OK;
@@ -287,7 +286,7 @@ void lk__optimizer_resume(lk_optimizer *optimizer, int64_t steps)
     double power1 = 0, power2 = 0;
     optimizer->steps = 0;
     optimizer->power1 = optimizer->power2 = 1;
-    /* As multiplications that came one by one have rounded them, up to where they change no more. */
+    /* Multiplies step by step, as the steps taken have: that rounds alike. Stops once the powers no longer change. */
     while (optimizer->steps < steps && (optimizer->power1 != power1 || optimizer->power2 != power2)) {
         power1 = optimizer->power1;
         power2 = optimizer->power2;
@@ -299,6 +298,6 @@ void lk__optimizer_resume(lk_optimizer *optimizer, int64_t steps)
 
 void lk__optimizer_replayed(lk_optimizer *optimizer)
 {
-    step s = step_of(LK_HERE, optimizer, 0);
-    count_step(&s);
+    step s = step_new(LK_HERE, optimizer, 0);
+    step_count(&s);
 }

@@ -1,8 +1,9 @@
-/* Optimisers against their formulas in double, and against what PyTorch made of the same numbers. */
+/* Optimizers compared with their formulas in double, and with PyTorch's results for the same numbers. */
 #include "optim/optim_test.h"
 
 #include "optim/optimizer.h"
 #include "optim/optimizer_torch.h"
+#include "optim/optimizer_step.h"
 
 static const char *const kinds[] = {"ref:0", "cpu:0"};
 
@@ -18,7 +19,7 @@ static void expect_close(const fixture *f, const double *want, double tolerance)
 
 /* --- PyTorch ------------------------------------------------------------------------------------------------------ */
 
-/* Rounding of f32 in a few steps on numbers below 2. */
+/* The rounding of f32 in a few steps on numbers below 2. */
 #define TORCH_TOLERANCE 1e-6
 
 typedef struct torch_case {
@@ -73,7 +74,7 @@ enum { STEPS = 20 };
 #define FORMULA_TOLERANCE 5e-6
 
 typedef struct model {
-    const lk_optimizer_opts *opts; /* without zeroes that mean defaults */
+    const lk_optimizer_opts *opts; /* without zeros, which mean defaults */
     double w[ELEMENTS], m[ELEMENTS], v[ELEMENTS];
     int t;
 } model;
@@ -187,7 +188,7 @@ static void test_formulas(void **state)
         compare_with_model(&formulas[i]);
 }
 
-/* A matrix of norm 5 with a gradient of norm 2, a vector: worked out by hand. */
+/* A matrix of norm 5 with a gradient of norm 2, and a vector, computed by hand. */
 static void test_lars_by_hand(void **state)
 {
     (void)state;
@@ -202,7 +203,7 @@ static void test_lars_by_hand(void **state)
     close_fixture(&f);
 }
 
-/* A norm of 0, of parameters or of gradients, leaves the rate as it is. */
+/* If the norm of the parameters or of the gradients is 0, the rate does not change. */
 static void test_lars_of_nothing(void **state)
 {
     (void)state;
@@ -232,14 +233,14 @@ static void test_clipping(void **state)
     step(&f, large, 1);
     expect_close(&f, clipped, 0);
     assert_true(item(lk_optimizer_gradient_norm(f.optimizer)) == 5);
-    step(&f, small, 1); /* at the limit: as it is */
+    step(&f, small, 1); /* at the limit: unchanged */
     expect_close(&f, both, 0);
     assert_true(item(lk_optimizer_gradient_norm(f.optimizer)) == 2.5);
     assert_null(lk_optimizer_skipped(f.optimizer));
     close_fixture(&f);
 }
 
-/* The gradients that are finite are used as they are. */
+/* If the gradients are finite, they are not changed. */
 static void test_clipping_infinity(void **state)
 {
     (void)state;
@@ -257,7 +258,7 @@ static void test_clipping_infinity(void **state)
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
 
-/* NULL counts as zeros, also where a gradient was before. */
+/* NULL counts as zeros, even after a step with a gradient. */
 static void test_absent_gradients(void **state)
 {
     (void)state;
@@ -276,7 +277,7 @@ static void test_absent_gradients(void **state)
     close_fixture(&f);
 }
 
-/* Views, transposed or expanded, as operators' gradients may be. */
+/* Gradients may be transposed or expanded views, as operators make them. */
 static void test_gradients_are_views(void **state)
 {
     (void)state;
@@ -293,7 +294,7 @@ static void test_gradients_are_views(void **state)
     close_fixture(&f);
 }
 
-/* --- what is remembered, what is refused -------------------------------------------------------------------------- */
+/* --- state and refusals ------------------------------------------------------------------------------------------- */
 
 static void expect_state(lk_optimizer_opts opts, const char *first, const char *second)
 {
@@ -405,7 +406,7 @@ static void test_refused_gradients(void **state)
     lk_device_release(other);
 }
 
-/* The same powers of beta as of steps that were taken, and at once, however many there were. */
+/* The powers of beta equal those of steps that were taken, and are found at once for any number of steps. */
 static void test_resumed(void **state)
 {
     (void)state;

@@ -1,7 +1,6 @@
-/* What PyTorch 2.13.0 makes of optimizer_test.c's parameters, in float64.
- * Printed by tests/torch/torch_optimizers.py. */
-#ifndef LK_OPTIM_OPTIMIZER_TORCH_H
-#define LK_OPTIM_OPTIMIZER_TORCH_H
+/* The values of optimizer_test.c's parameters after PyTorch 2.13.0's steps, in float64.
+ * Printed by tests/peers/torch/torch_optimizers.py. */
+#pragma once
 
 /* clang-format off */
 static const double torch_sgd[] = {
@@ -61,5 +60,3 @@ static const double torch_clipped[] = {
     -0.30292273359373517,
 };
 /* clang-format on */
-
-#endif

@@ -1,7 +1,7 @@
 #include "optim/pack.h"
-
 #include "base/mem.h"
-#include "core/tensor.h"
+#include "core/scope.h"
+#include "core/shape.h"
 #include "lockstep/ops.h"
 #include "lockstep/optim.h"
 
@@ -17,7 +17,7 @@ lk_status lk__pack_add(const lk_tensor *tensor, int64_t *elements)
     return LK_OK;
 }
 
-lk_tensor *lk__pack_view(lk_place at, lk_tensor *flat, int64_t begin, lk_shape shape)
+lk_tensor *lk__pack_view(lk_call_site at, lk_tensor *flat, int64_t begin, lk_shape shape)
 {
     int64_t count;
     if (lk__shape_count(shape, &count) != LK_OK)
@@ -29,7 +29,7 @@ lk_tensor *lk__pack_view(lk_place at, lk_tensor *flat, int64_t begin, lk_shape s
     return view;
 }
 
-static lk_status check_tensors(lk_tensor *const *tensors, int n, int64_t *elements)
+static lk_status pack_check_tensors(lk_tensor *const *tensors, int n, int64_t *elements)
 {
     if (n < 1)
         LK_FAIL(LK_ERR_ARGUMENT, "pack: %d tensors; at least 1 is needed", n);
@@ -48,8 +48,9 @@ static lk_status check_tensors(lk_tensor *const *tensors, int n, int64_t *elemen
     return LK_OK;
 }
 
-/* views[i]: a part of `flat` with the values of tensors[i]. Those made before a failure are the caller's to release. */
-static lk_status make_views(lk_place at, lk_tensor *flat, lk_tensor *const *tensors, int n, lk_tensor **views)
+/* Makes views[i] a part of `flat` with the values of tensors[i]. On failure the caller releases the views made so
+ * far. */
+static lk_status pack_make_views(lk_call_site at, lk_tensor *flat, lk_tensor *const *tensors, int n, lk_tensor **views)
 {
     int64_t begin = 0;
     for (int i = 0; i < n; i++) {
@@ -62,21 +63,12 @@ static lk_status make_views(lk_place at, lk_tensor *flat, lk_tensor *const *tens
     return LK_OK;
 }
 
-static lk_status pack(lk_place at, lk_tensor **tensors, int n, lk_tensor **views, lk_tensor **flat)
+static lk_status pack_tensors(lk_call_site at, lk_tensor **tensors, int n, lk_tensor **views, lk_tensor **flat)
 {
     int64_t elements;
-    LK_TRY(check_tensors(tensors, n, &elements));
+    LK_TRY(pack_check_tensors(tensors, n, &elements));
     *flat = lk_full_at(at, lk_tensor_device(tensors[0]), LK_F32, LK_SHAPE(elements), 0);
-    return *flat ? make_views(at, *flat, tensors, n, views) : lk_error_status();
-}
-
-static void replace(lk_tensor **tensors, lk_tensor **views, int n)
-{
-    for (int i = 0; i < n; i++) {
-        lk_tensor *before = tensors[i];
-        tensors[i] = views[i];
-        views[i] = before;
-    }
+    return *flat ? pack_make_views(at, *flat, tensors, n, views) : lk_error_status();
 }
 
 lk_status lk_pack(lk_tensor **tensors, int n, lk_tensor **flat)
@@ -86,7 +78,7 @@ lk_status lk_pack(lk_tensor **tensors, int n, lk_tensor **flat)
         return LK_ERR_MEMORY;
     lk_recorder recorder = lk__recorder_set((lk_recorder){.self = NULL});
     lk_scope_begin();
-    lk_status status = pack(LK_HERE, tensors, n, views, &made);
+    lk_status status = pack_tensors(LK_HERE, tensors, n, views, &made);
     lk_tensor_retain(status == LK_OK ? made : NULL);
     lk_scope_end();
     lk__recorder_set(recorder);
@@ -94,10 +86,11 @@ lk_status lk_pack(lk_tensor **tensors, int n, lk_tensor **flat)
         *flat = lk__scope_adopt(made);
         status = *flat ? LK_OK : LK_ERR_MEMORY;
     }
-    if (status == LK_OK)
-        replace(tensors, views, n);
-    for (int i = 0; i < n; i++)
-        lk_tensor_release(views[i]);
+    for (int i = 0; i < n; i++) {
+        lk_tensor_release(status == LK_OK ? tensors[i] : views[i]);
+        if (status == LK_OK)
+            tensors[i] = views[i];
+    }
     lk__free(views);
     return status;
 }

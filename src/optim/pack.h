@@ -1,15 +1,13 @@
-/* How lk_pack lays tensors out. */
-#ifndef LK_OPTIM_PACK_H
-#define LK_OPTIM_PACK_H
+/* The layout that lk_pack gives tensors. */
+#pragma once
 
 #include "base/status.h"
 #include "lockstep/tensor.h"
 
-/* Adds the elements of `tensor`, and of the gap after it, to *elements. Errors: LK_ERR_SHAPE (more than int64). */
+/* Adds the number of elements of `tensor`, with the gap after it, to *elements. Errors: LK_ERR_SHAPE (more than
+ * int64). */
 lk_status lk__pack_add(const lk_tensor *tensor, int64_t *elements);
 
-/* The part of `flat` from element `begin` on, in `shape`: a view whose reference is the caller's, whatever scope is
- * open. NULL on failure. */
-lk_tensor *lk__pack_view(lk_place at, lk_tensor *flat, int64_t begin, lk_shape shape);
-
-#endif
+/* A view of `flat` from element `begin` on, in `shape`. The reference belongs to the caller, whatever scope is open.
+ * NULL on failure. */
+lk_tensor *lk__pack_view(lk_call_site at, lk_tensor *flat, int64_t begin, lk_shape shape);

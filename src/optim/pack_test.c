@@ -1,4 +1,5 @@
 #include "optim/optim_test.h"
+#include "core/shape.h"
 
 static lk_device *device;
 
@@ -16,7 +17,7 @@ static int close_device(void **state)
     return 0;
 }
 
-/* --- what is packed ----------------------------------------------------------------------------------------------- */
+/* --- the layout --------------------------------------------------------------------------------------------------- */
 
 /* Shapes and values stay; tensors start at multiples of 16 elements; gaps are 0. */
 static void test_layout(void **state)
@@ -61,13 +62,13 @@ static void test_views_share(void **state)
     assert_ok(lk_tensor_read(tensors[1], have, 3 * sizeof(float)));
     assert_true(have[0] == 2 && have[1] == 4 && have[2] == 6);
     assert_ptr_equal(tensors[0]->storage, flat->storage);
-    lk_tensor_release(flat); /* the views live on */
+    lk_tensor_release(flat); /* the views outlive it */
     assert_ok(lk_tensor_read(tensors[0], have, 4 * sizeof(float)));
     lk_tensor_release(tensors[0]);
     lk_tensor_release(tensors[1]);
 }
 
-/* The views are the caller's though a scope is open; the flat tensor is the scope's, as any new one. */
+/* The views belong to the caller even if a scope is open; the flat tensor is adopted by the scope, like any new one. */
 static void test_ownership(void **state)
 {
     (void)state;
@@ -98,7 +99,7 @@ static void test_views_of_others(void **state)
     lk_tensor_release(flat);
 }
 
-/* --- what is refused ---------------------------------------------------------------------------------------------- */
+/* --- refusals ----------------------------------------------------------------------------------------------------- */
 
 static void refuse(lk_tensor *second, int n, lk_status status, const char *message)
 {

@@ -85,14 +85,14 @@ static void test_warmup(void **state)
     expect(&schedule, 2, 0.5);
     expect(&schedule, 2.9, 0.5);
     expect(&schedule, 3, 0.05);
-    /* A cosine over the whole run, times the ramp. */
+    /* A cosine over the whole run, multiplied by the ramp. */
     lk_schedule cosine = {.kind = LK_SCHEDULE_COSINE, .base = 1, .epochs = 10, .warmup_epochs = 2.5};
     expect(&cosine, 0, 0);
     assert_true(fabs(lk_schedule_rate(&cosine, 1.25) - (1 + cos(acos(-1.0) * 0.125)) / 4) < 2e-16);
     assert_true(fabs(lk_schedule_rate(&cosine, 2.5) - (1 + cos(acos(-1.0) * 0.25)) / 2) < 2e-16);
 }
 
-/* A step that comes during warm-up lowers the rate there and then, and warm-up goes on. */
+/* A step during warm-up lowers the rate at once, and warm-up continues. */
 static void test_step_within_warmup(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void test_warmup_as_long_as_the_run(void **state)
     }
 }
 
-/* (i + 1) / n of the way in update i, in whole numbers: the last of warm-up has the very rate that it leads to. */
+/* (i + 1) / n of the way in update i, in whole numbers: the last update of warm-up has exactly the full rate. */
 static void test_warmup_by_updates(void **state)
 {
     (void)state;
@@ -133,7 +133,7 @@ static void test_warmup_by_updates(void **state)
             assert_true(fabs(rate - 0.3 * (i < n ? i + 1 : n) / n) < 1e-16);
         }
     }
-    /* From a share of the base on, for two and a half updates. */
+    /* From a share of the base rate on, for two and a half updates. */
     lk_schedule scaled = {.base = 0.8, .warmup_epochs = 0.5, .warmup_start = 0.25, .updates_per_epoch = 5};
     expect(&scaled, 0, 0.2 + 0.6 * 0.4);
     expect(&scaled, 0.2, 0.2 + 0.6 * 0.8);
@@ -181,7 +181,7 @@ static void test_too_many(void **state)
     assert_int_equal(schedule.n_steps, 32);
 }
 
-/* A comma as the decimal point of the caller's locale changes nothing. */
+/* A decimal comma in the caller's locale changes nothing. */
 static void test_locale(void **state)
 {
     (void)state;

@@ -1,28 +1,32 @@
-/* Segments of branches. Branches are recorded one after the other, and their outputs' sums at the end: cut like that, a
- * segment would have a piece of one branch, and no output would leave before all branches are through. Here the calls
- * of the last branches are put in such an order that all branches go on together until they have made what a segment is
- * to finish, and then the sums of it are made. How far a branch is tells the number of its calls: branches that compute
- * shards of one size are alike. */
-#include "program/program.h"
-
+/* Segments of branches. Branches are recorded one after the other, and the sums of their outputs at the end. If
+ * segments were cut in that order, each would hold a part of one branch, and no output would be ready before all
+ * branches are done. This file reorders the calls of the last branches: all of them advance together to where the sums
+ * of a segment have their operands, and then come those sums. Progress is measured in calls of a branch, because
+ * branches that compute shards of one size are alike. */
+#include "program/branch_order.h"
 #include "base/mem.h"
+#include "program/branches.h"
+#include "program/order.h"
+#include "program/program.h"
+#include "program/values.h"
 
 #include <string.h>
 
-/* Calls [begin, end) are in branches, and what comes behind them finishes outputs. */
+/* Calls [begin, end) are in branches, and the calls after them finish outputs. */
 typedef struct branch_order {
     lk_program *program;
     int begin, end;
-    int *level;    /* [n_calls]: how many calls of a branch have to come first, itself included */
-    size_t *bytes; /* [n_calls + 1]: of outputs that calls of a level finish */
+    int *level;    /* [n_calls]: how many calls of a branch must come first, including this one */
+    size_t *bytes; /* [n_calls + 1]: bytes of outputs that the calls of a level finish */
     int *piece;    /* [n_calls + 1]: the piece that a level belongs to */
     int pieces;
     int *latest;    /* [n_values]: the highest level of a call that uses the value */
     lk_call *calls; /* [n_calls]: in their new order */
-    bool *finishes;
+    bool *finishes; /* [n_calls]: see lk__program_find_finishing */
 } branch_order;
 
-static void find_stretch(branch_order *it)
+/* Finds the last run of calls in branches. */
+static void branch_order_find_stretch(branch_order *it)
 {
     const lk_call *calls = it->program->calls;
     it->end = it->program->n_calls;
@@ -33,7 +37,7 @@ static void find_stretch(branch_order *it)
         it->begin--;
 }
 
-static bool is_followed_by_outputs_alone(const branch_order *it)
+static bool branch_order_ends_in_outputs(const branch_order *it)
 {
     for (int i = it->end; i < it->program->n_calls; i++)
         if (!it->finishes[i])
@@ -41,33 +45,34 @@ static bool is_followed_by_outputs_alone(const branch_order *it)
     return it->end > it->begin;
 }
 
-static int *latest_of(const branch_order *it, const lk_tensor *tensor)
+static int *branch_order_latest(const branch_order *it, const lk_tensor *tensor)
 {
     const lk_value *value = lk__program_value(it->program, tensor);
     return value ? &it->latest[value - it->program->values] : NULL;
 }
 
-static void note_level(branch_order *it, int call, lk_tensor *const *tensors, int n)
+static void branch_order_note_level(branch_order *it, int call, lk_tensor *const *tensors, int n)
 {
     for (int i = 0; i < n; i++) {
-        int *latest = latest_of(it, tensors[i]);
+        int *latest = branch_order_latest(it, tensors[i]);
         if (latest && *latest < it->level[call])
             *latest = it->level[call];
     }
 }
 
-static int latest_among(const branch_order *it, lk_tensor *const *tensors, int n, int level)
+/* The highest level of a call so far that uses one of the tensors; at least `level`. */
+static int branch_order_latest_among(const branch_order *it, lk_tensor *const *tensors, int n, int level)
 {
     for (int i = 0; i < n; i++) {
-        const int *latest = latest_of(it, tensors[i]);
+        const int *latest = branch_order_latest(it, tensors[i]);
         if (latest && *latest > level)
             level = *latest;
     }
     return level;
 }
 
-/* What comes behind the branches comes after all that uses its operands there. */
-static void find_levels(branch_order *it)
+/* A call after the branches comes after every call there that uses one of its operands. */
+static void branch_order_find_levels(branch_order *it)
 {
     int done[LK_MAX_BRANCHES + 1] = {0};
     for (int i = it->begin; i < it->program->n_calls; i++) {
@@ -75,14 +80,15 @@ static void find_levels(branch_order *it)
         if (i < it->end)
             it->level[i] = ++done[call->branch];
         else
-            it->level[i] = latest_among(it, call->out, call->n_out, latest_among(it, call->in, call->n_in, 0));
-        note_level(it, i, call->in, call->n_in);
-        note_level(it, i, call->out, call->n_out);
+            it->level[i] = branch_order_latest_among(it, call->out, call->n_out,
+                                                     branch_order_latest_among(it, call->in, call->n_in, 0));
+        branch_order_note_level(it, i, call->in, call->n_in);
+        branch_order_note_level(it, i, call->out, call->n_out);
     }
 }
 
-/* Outputs that are finished before the branches are of level 0. */
-static void find_bytes(branch_order *it)
+/* Outputs that are finished before the branches belong to level 0. */
+static void branch_order_find_bytes(branch_order *it)
 {
     const lk_program *program = it->program;
     for (int i = 0; i < program->n_values; i++) {
@@ -92,7 +98,7 @@ static void find_bytes(branch_order *it)
     }
 }
 
-static void find_pieces(branch_order *it, size_t segment_bytes)
+static void branch_order_find_pieces(branch_order *it, size_t segment_bytes)
 {
     size_t bytes = 0;
     for (int level = 0; level <= it->program->n_calls; level++) {
@@ -106,7 +112,8 @@ static void find_pieces(branch_order *it, size_t segment_bytes)
     it->pieces++;
 }
 
-static int take(branch_order *it, int begin, int end, int piece, int n)
+/* Appends the calls of the piece among calls [begin, end) to the new order, which has n calls. Returns the new n. */
+static int branch_order_take(branch_order *it, int begin, int end, int piece, int n)
 {
     for (int i = begin; i < end; i++)
         if (it->piece[it->level[i]] == piece)
@@ -114,17 +121,7 @@ static int take(branch_order *it, int begin, int end, int piece, int n)
     return n;
 }
 
-static void reorder(branch_order *it)
-{
-    int n = it->begin, n_calls = it->program->n_calls;
-    for (int piece = 0; piece < it->pieces; piece++) {
-        n = take(it, it->begin, it->end, piece, n);
-        n = take(it, it->end, n_calls, piece, n);
-    }
-    memcpy(it->program->calls + it->begin, it->calls + it->begin, (size_t)(n_calls - it->begin) * sizeof *it->calls);
-}
-
-static lk_status allocate(branch_order *it)
+static lk_status branch_order_allocate(branch_order *it)
 {
     size_t n = (size_t)it->program->n_calls + 1;
     it->level = lk__calloc(n, sizeof *it->level);
@@ -137,15 +134,20 @@ static lk_status allocate(branch_order *it)
     return lk__program_find_finishing(it->program, &it->finishes);
 }
 
-static void order(branch_order *it, size_t segment_bytes)
+static void branch_order_apply(branch_order *it, size_t segment_bytes)
 {
-    find_stretch(it);
-    if (!is_followed_by_outputs_alone(it))
+    branch_order_find_stretch(it);
+    if (!branch_order_ends_in_outputs(it))
         return;
-    find_levels(it);
-    find_bytes(it);
-    find_pieces(it, segment_bytes);
-    reorder(it);
+    branch_order_find_levels(it);
+    branch_order_find_bytes(it);
+    branch_order_find_pieces(it, segment_bytes);
+    int n = it->begin, n_calls = it->program->n_calls;
+    for (int piece = 0; piece < it->pieces; piece++) {
+        n = branch_order_take(it, it->begin, it->end, piece, n);
+        n = branch_order_take(it, it->end, n_calls, piece, n);
+    }
+    memcpy(it->program->calls + it->begin, it->calls + it->begin, (size_t)(n_calls - it->begin) * sizeof *it->calls);
 }
 
 lk_status lk__program_order_branches(lk_program *program, size_t segment_bytes)
@@ -155,9 +157,9 @@ lk_status lk__program_order_branches(lk_program *program, size_t segment_bytes)
         return LK_OK;
     LK_TRY(lk__program_find_values(program));
     LK_TRY(lk__program_check_branches(program));
-    lk_status status = allocate(&it);
+    lk_status status = branch_order_allocate(&it);
     if (status == LK_OK)
-        order(&it, segment_bytes);
+        branch_order_apply(&it, segment_bytes);
     lk__free(it.level);
     lk__free(it.bytes);
     lk__free(it.piece);

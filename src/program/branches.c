@@ -1,8 +1,7 @@
-/* Branches: calls that need not wait for each other. Between two calls that are in none, the calls of different
- * branches may run in any order, or at the same time; those of one branch run in theirs. */
-#include "program/program.h"
-
+#include "program/branches.h"
 #include "base/mem.h"
+#include "program/program.h"
+#include "program/values.h"
 
 bool lk__program_has_branches(const lk_program *program)
 {
@@ -12,7 +11,7 @@ bool lk__program_has_branches(const lk_program *program)
     return false;
 }
 
-void lk__program_find_beside(const lk_program *program, int *first, int *last)
+void lk__program_find_concurrent(const lk_program *program, int *first, int *last)
 {
     const lk_call *calls = program->calls;
     int n = program->n_calls;
@@ -24,14 +23,14 @@ void lk__program_find_beside(const lk_program *program, int *first, int *last)
 
 /* --- checking ----------------------------------------------------------------------------------------------------- */
 
-/* What the calls since the last one in no branch have done with a value. */
+/* How a value was used since the last call outside branches. */
 typedef struct use {
-    int stretch;      /* how many calls in no branch came before */
-    unsigned readers; /* branches that have read it, as bits … */
-    unsigned writers; /* … and written it */
+    int stretch;      /* the number of calls outside branches that came before */
+    unsigned readers; /* branches that have read the value, as bits … */
+    unsigned writers; /* … and that have written it */
 } use;
 
-static use *use_of(const lk_program *program, use *uses, const lk_tensor *tensor, int stretch)
+static use *branches_use_of(const lk_program *program, use *uses, const lk_tensor *tensor, int stretch)
 {
     const lk_value *value = lk__program_value(program, tensor);
     if (!value)
@@ -42,35 +41,35 @@ static use *use_of(const lk_program *program, use *uses, const lk_tensor *tensor
     return its;
 }
 
-/* Whether a call in branch `branch` meets none of another one. */
-static bool note(const lk_program *program, use *uses, const lk_call *call, int stretch)
+/* Notes what a call does with its operands. Returns whether no other branch conflicts with it. */
+static bool branches_note_call(const lk_program *program, use *uses, const lk_call *call, int stretch)
 {
     unsigned own = 1U << call->branch;
-    bool apart = true;
+    bool independent = true;
     for (int i = 0; i < call->n_in; i++) {
-        use *u = use_of(program, uses, call->in[i], stretch);
+        use *u = branches_use_of(program, uses, call->in[i], stretch);
         if (!u)
             continue;
-        apart &= !(u->writers & ~own);
+        independent &= !(u->writers & ~own);
         u->readers |= own;
     }
     for (int i = 0; i < call->n_out; i++) {
-        use *u = use_of(program, uses, call->out[i], stretch);
+        use *u = branches_use_of(program, uses, call->out[i], stretch);
         if (!u)
             continue;
-        apart &= !((u->writers | u->readers) & ~own);
+        independent &= !((u->writers | u->readers) & ~own);
         u->writers |= own;
     }
-    return apart;
+    return independent;
 }
 
-static bool are_apart(const lk_program *program, use *uses)
+static bool branches_are_independent(const lk_program *program, use *uses)
 {
     int stretch = 1;
     for (int i = 0; i < program->n_calls; i++) {
         if (program->calls[i].branch == 0)
             stretch++;
-        else if (!note(program, uses, &program->calls[i], stretch))
+        else if (!branches_note_call(program, uses, &program->calls[i], stretch))
             return false;
     }
     return true;
@@ -83,9 +82,9 @@ lk_status lk__program_check_branches(lk_program *program)
     use *uses = lk__calloc((size_t)program->n_values + 1, sizeof *uses);
     if (!uses)
         return LK_ERR_MEMORY;
-    bool apart = are_apart(program, uses);
+    bool independent = branches_are_independent(program, uses);
     lk__free(uses);
-    if (apart)
+    if (independent)
         return LK_OK;
     for (int i = 0; i < program->n_calls; i++)
         program->calls[i].branch = 0;

@@ -1,4 +1,4 @@
-/* Branches and graphs: the bits of calls one after the other, and memory that no two branches share. */
+/* Branches and graphs: the same bits as calls one after the other, and memory that no two branches share. */
 #include "program/program.h"
 
 #include "base/mem.h"
@@ -14,13 +14,14 @@
 #include <cmocka.h>
 
 #include "program/program_testing.h"
+#include "program/branches.h"
 
 enum { SHARDS = 3, IMAGES = 4, CHANNELS = 8, SIDE = 6, CLASSES = 5, PARAMETERS = 3, OUTPUTS = PARAMETERS + 1 };
-enum { INPUTS = 2 * SHARDS }; /* images, and indices, of each shard */
+enum { INPUTS = 2 * SHARDS }; /* images and indices of each shard */
 
 typedef struct network {
     lk_tensor *parameters[PARAMETERS];
-    lk_tensor *total; /* to which each replay adds its loss; NULL: that is all that it gives */
+    lk_tensor *total; /* each replay adds its loss to it; NULL: the program only returns the loss */
     size_t segment_bytes;
     uint64_t step;
     bool in_branches;
@@ -126,7 +127,7 @@ static void branches_lie_apart(void **state)
                 assert_false(overlap(a, b));
         }
     assert_true(pairs > 0);
-    assert_true(shared > 0); /* within a branch memory is used again */
+    assert_true(shared > 0); /* inside a branch, memory is reused */
     lk_program_release(program);
     lk_scope_end();
     lk_device_release(device);
@@ -142,7 +143,7 @@ static bool has_branch(const lk_program *program, const lk_segment *segment, int
     return false;
 }
 
-/* The last layer's gradient is finished first, and as large as all others together. */
+/* The last layer's gradient is finished first, and is as large as all others together. */
 static void check_segments(bool in_branches)
 {
     lk_device *device = open_device("cpu");
@@ -151,7 +152,7 @@ static void check_segments(bool in_branches)
     make_network(&net, device);
     lk_program *program = record(&net, device, true);
     assert_int_equal(program->n_segments, 2);
-    assert_int_equal(program->segments[0].n_ready, 2); /* the loss too */
+    assert_int_equal(program->segments[0].n_ready, 2); /* as well as the loss */
     assert_int_equal(program->ready[1], PARAMETERS - 1);
     for (int s = 0; s < 2; s++)
         for (int b = 1; b <= SHARDS; b++)
@@ -183,7 +184,7 @@ static void every_allocation_may_fail(void **state)
         lk__mem_fail_at(n);
         lk_program *program = lk_program_record(device, train, &net, like, INPUTS, OUTPUTS,
                                                 &(lk_program_opts){.segment_bytes = net.segment_bytes});
-        allocations = lk__mem_allocations() - n; /* 0: none was left to fail */
+        allocations = lk__mem_allocations() - n; /* 0: no allocation was left to fail */
         lk__mem_fail_at(-1);
         failures += !program;
         lk_program_release(program);
@@ -194,7 +195,7 @@ static void every_allocation_may_fail(void **state)
     lk_device_release(device);
 }
 
-/* --- what depends on what ----------------------------------------------------------------------------------------- */
+/* --- dependencies ------------------------------------------------------------------------------------------------- */
 
 static lk_status chain(void *user, lk_tensor *const *in, lk_tensor **out)
 {
@@ -222,7 +223,7 @@ static void branches_that_need_each_other_are_none(void **state)
     lk_device_release(device);
 }
 
-/* --- what branches have in common --------------------------------------------------------------------------------- */
+/* --- sharing ------------------------------------------------------------------------------------------------------ */
 
 static lk_status round_the_variable(void *user, lk_tensor *const *in, lk_tensor **out)
 {
@@ -242,7 +243,8 @@ static void count_casts(void *user, const char *op, const char *call)
     *(int *)user += strcmp(op, "cast") == 0;
 }
 
-/* The variable is written behind the branches, so each replay makes anew what it needs of it. Releases the program. */
+/* The variable is written after the branches, so each replay recomputes what it derives from it. Releases the
+ * program. */
 static void expect_the_operators_bits(lk_program *program, lk_program_fn fn, lk_tensor *const *in, lk_tensor *variable,
                                       lk_tensor *other)
 {
@@ -270,14 +272,14 @@ static void what_is_made_of_variables_is_made_once(void **state)
     lk_program *program = lk_program_record(device, round_the_variable, variable, in, SHARDS, SHARDS, NULL);
     assert_non_null(program);
     lk_program_visit(program, count_casts, &casts);
-    assert_int_equal(casts, 1 + SHARDS); /* what is made of a shared one is a branch's own */
+    assert_int_equal(casts, 1 + SHARDS); /* results of a shared call still belong to a branch */
     assert_true(lk__program_has_branches(program));
     expect_the_operators_bits(program, round_the_variable, in, variable, other);
     lk_scope_end();
     lk_device_release(device);
 }
 
-/* Forward and backward of every branch take the variable's weights, which the last one writes. */
+/* Forward and backward of every branch read the variable's weights, which the last one writes. */
 static lk_status convolve_with_the_variable(void *user, lk_tensor *const *in, lk_tensor **out)
 {
     lk_tensor *variable = user, *change = NULL;
@@ -333,7 +335,7 @@ static lk_status add_large(void *user, lk_tensor *const *in, lk_tensor **out)
     return lk_error_status();
 }
 
-/* A program that needs more memory: the block that programs share moves. */
+/* A program that needs more memory moves the block that programs share. */
 static void run_larger(lk_device *device)
 {
     lk_tensor *in[] = {numbers(device, LK_SHAPE(1, 4), 1)}, *out[1];
@@ -350,7 +352,7 @@ static void expect_graphs(const lk_program *program, bool graphs)
         assert_int_equal(program->segments[s].graph != NULL, graphs);
 }
 
-/* On a GPU the first replay runs in branches, and from the second on there may be a graph. */
+/* On a GPU the first replay runs in branches, and later ones may be a graph. */
 static void check_replays(const char *spec, bool graphs, size_t segment_bytes)
 {
     lk_device *device = open_device(spec);

@@ -1,12 +1,13 @@
-/* Fusion: operators that one kernel does at once become one call. */
-#include "program/rewrite.h"
-
+/* The rewriting of a list of calls (rewrite.h), and the loop over the patterns. */
+#include "program/fuse.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/backend.h"
 #include "core/tensor.h"
+#include "program/rewrite.h"
+#include "program/values.h"
 
-/* --- looking ------------------------------------------------------------------------------------------------------ */
+/* --- queries ------------------------------------------------------------------------------------------------------ */
 
 lk_call *lk__rewrite_call(const lk_rewrite *r, int i)
 {
@@ -18,30 +19,22 @@ bool lk__rewrite_is(const lk_rewrite *r, int i, int op)
     return i >= 0 && !r->removed[i] && r->program->calls[i].op->id == op;
 }
 
-static bool contains(lk_tensor *const *tensors, int n, const lk_tensor *t)
-{
-    for (int i = 0; i < n; i++)
-        if (tensors[i] && tensors[i]->storage == t->storage)
-            return true;
-    return false;
-}
-
 lk_span lk__rewrite_span(const lk_rewrite *r, const lk_tensor *t)
 {
     int number = lk__number_of(&r->numbers, t->storage), last = r->program->n_calls - 1;
     return number >= 0 ? r->spans[number] : (lk_span){0, last, last};
 }
 
-static bool reads(const lk_rewrite *r, int i, const lk_tensor *t)
+static bool rewrite_reads(const lk_rewrite *r, int i, const lk_tensor *t)
 {
     const lk_call *call = lk__rewrite_call(r, i);
-    return !r->removed[i] && contains(call->in, call->n_in, t);
+    return !r->removed[i] && lk__lists_storage(call->in, call->n_in, t->storage);
 }
 
 bool lk__rewrite_is_read_before(const lk_rewrite *r, const lk_tensor *t, int call)
 {
     for (int i = lk__rewrite_span(r, t).first; i < call; i++)
-        if (reads(r, i, t))
+        if (rewrite_reads(r, i, t))
             return true;
     return false;
 }
@@ -51,7 +44,7 @@ int lk__rewrite_readers(const lk_rewrite *r, const lk_tensor *t, int *readers, i
     lk_span span = lk__rewrite_span(r, t);
     int n = 0;
     for (int i = span.first; i <= span.last; i++) {
-        if (!reads(r, i, t))
+        if (!rewrite_reads(r, i, t))
             continue;
         if (n < capacity)
             readers[n] = i;
@@ -66,7 +59,7 @@ int lk__rewrite_writer(const lk_rewrite *r, const lk_tensor *t)
     int writer = -1;
     for (int i = span.first; i <= span.last_write; i++) {
         const lk_call *call = &r->program->calls[i];
-        if (r->removed[i] || !contains(call->out, call->n_out, t))
+        if (r->removed[i] || !lk__lists_storage(call->out, call->n_out, t->storage))
             continue;
         if (writer >= 0)
             return -1;
@@ -75,7 +68,7 @@ int lk__rewrite_writer(const lk_rewrite *r, const lk_tensor *t)
     return writer;
 }
 
-static bool is_among(int i, const int *list, int n)
+static bool rewrite_lists(int i, const int *list, int n)
 {
     for (int j = 0; j < n; j++)
         if (list[j] == i)
@@ -88,18 +81,31 @@ bool lk__rewrite_is_between(const lk_rewrite *r, const lk_tensor *t, const int *
     enum { MOST = 8 };
     int found[MOST], count = lk__rewrite_readers(r, t, found, MOST);
     const lk_program *program = r->program;
-    if (count > MOST || lk__rewrite_writer(r, t) < 0 || contains(program->in, program->n_in, t) ||
-        contains(program->out, program->n_out, t))
+    if (count > MOST || lk__rewrite_writer(r, t) < 0 || lk__lists_storage(program->in, program->n_in, t->storage) ||
+        lk__lists_storage(program->out, program->n_out, t->storage))
         return false;
     for (int i = 0; i < count; i++)
-        if (!is_among(found[i], readers, n))
+        if (!rewrite_lists(found[i], readers, n))
             return false;
     return true;
 }
 
-/* --- where to look ------------------------------------------------------------------------------------------------ */
+lk_tensor *lk__rewrite_result(const lk_rewrite *r, int i)
+{
+    return lk__rewrite_call(r, i)->out[0];
+}
 
-static void note_uses(lk_rewrite *r, int call, lk_tensor *const *tensors, int n, bool write)
+int lk__rewrite_only_reader(const lk_rewrite *r, int i)
+{
+    const lk_tensor *result = lk__rewrite_result(r, i);
+    int reader;
+    bool only = lk__rewrite_readers(r, result, &reader, 1) == 1 && lk__rewrite_is_between(r, result, &reader, 1);
+    return only ? reader : -1;
+}
+
+/* --- spans -------------------------------------------------------------------------------------------------------- */
+
+static void rewrite_note_uses(lk_rewrite *r, int call, lk_tensor *const *tensors, int n, bool write)
 {
     for (int i = 0; i < n; i++) {
         int number = tensors[i] ? lk__number_of(&r->numbers, tensors[i]->storage) : -1;
@@ -113,14 +119,14 @@ static void note_uses(lk_rewrite *r, int call, lk_tensor *const *tensors, int n,
     }
 }
 
-static void note_call(lk_rewrite *r, int i)
+static void rewrite_note_call(lk_rewrite *r, int i)
 {
     const lk_call *call = lk__rewrite_call(r, i);
-    note_uses(r, i, call->in, call->n_in, false);
-    note_uses(r, i, call->out, call->n_out, true);
+    rewrite_note_uses(r, i, call->in, call->n_in, false);
+    rewrite_note_uses(r, i, call->out, call->n_out, true);
 }
 
-static lk_status find_spans(lk_rewrite *r)
+static lk_status rewrite_find_spans(lk_rewrite *r)
 {
     int n = r->program->n_calls;
     LK_TRY(lk__program_number(r->program, &r->numbers));
@@ -130,7 +136,7 @@ static lk_status find_spans(lk_rewrite *r)
     for (int i = 0; i < r->numbers.n; i++)
         r->spans[i] = (lk_span){n, -1, -1};
     for (int i = 0; i < n; i++)
-        note_call(r, i);
+        rewrite_note_call(r, i);
     return LK_OK;
 }
 
@@ -166,10 +172,10 @@ void lk__rewrite_replace(lk_rewrite *r, int at, const lk_call *call, const int *
     r->program->calls[at].branch = branch;
     r->program->calls[at].pass = pass;
     r->removed[at] = false;
-    note_call(r, at);
+    rewrite_note_call(r, at);
 }
 
-static void close_gaps(lk_rewrite *r)
+static void rewrite_close_gaps(lk_rewrite *r)
 {
     lk_program *program = r->program;
     int n = 0;
@@ -182,7 +188,7 @@ static void close_gaps(lk_rewrite *r)
     program->n_calls = n;
 }
 
-static lk_status try_patterns(lk_rewrite *r)
+static lk_status rewrite_try_patterns(lk_rewrite *r)
 {
     static lk_status (*const patterns[])(lk_rewrite * r, int i) = {
         lk__fuse_conv_block,
@@ -199,11 +205,11 @@ static lk_status try_patterns(lk_rewrite *r)
 lk_status lk__program_fuse(lk_program *program)
 {
     lk_rewrite r = {.program = program, .removed = lk__calloc((size_t)program->n_calls + 1, sizeof(bool))};
-    lk_status status = r.removed ? find_spans(&r) : LK_ERR_MEMORY;
+    lk_status status = r.removed ? rewrite_find_spans(&r) : LK_ERR_MEMORY;
     if (status == LK_OK)
-        status = try_patterns(&r);
+        status = rewrite_try_patterns(&r);
     if (r.removed)
-        close_gaps(&r);
+        rewrite_close_gaps(&r);
     lk__free(r.removed);
     lk__free(r.spans);
     lk__numbers_free(&r.numbers);

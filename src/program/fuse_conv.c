@@ -4,60 +4,54 @@
 
 #include <string.h>
 
-/* Calls by number; -1: there is none. */
+/* The numbers of the calls that match; -1: no such call. */
 typedef struct pattern {
     int conv, relu, pool;
     int pool_grad, relu_grad, weight_grad, input_grad; /* relu_grad -1: no gradient is asked for */
 } pattern;
 
-static int block_pool_of(const lk_rewrite *r, int i)
+static int block_pool_kind(const lk_rewrite *r, int i)
 {
     return lk__rewrite_is(r, i, LK_OP_AVG_POOL2D)   ? LK_BLOCK_AVG_POOL
            : lk__rewrite_is(r, i, LK_OP_MAX_POOL2D) ? LK_BLOCK_MAX_POOL
                                                     : LK_BLOCK_NO_POOL;
 }
 
-static bool overlaps(const lk_call *pool)
+static bool block_pool_overlaps(const lk_call *pool)
 {
     const lk_pool2d_opts *opts = LK_ATTRS(pool, lk_pool2d_opts);
     return opts->kernel[0] > opts->stride[0] || opts->kernel[1] > opts->stride[1];
 }
 
-static lk_tensor *output(const lk_rewrite *r, int call)
+static bool block_find_forward(const lk_rewrite *r, int i, pattern *p)
 {
-    return lk__rewrite_call(r, call)->out[0];
-}
-
-static bool find_forward(const lk_rewrite *r, int i, pattern *p)
-{
-    int readers[2];
-    if (!lk__rewrite_is(r, i, LK_OP_CONV2D) || lk__rewrite_readers(r, output(r, i), readers, 2) != 1)
+    if (!lk__rewrite_is(r, i, LK_OP_CONV2D))
         return false;
     p->conv = i;
-    p->relu = readers[0];
-    if (!lk__rewrite_is(r, p->relu, LK_OP_RELU) || !lk__rewrite_is_between(r, output(r, i), &p->relu, 1))
+    p->relu = lk__rewrite_only_reader(r, i);
+    if (!lk__rewrite_is(r, p->relu, LK_OP_RELU))
         return false;
-    /* relu's result goes to the pooling, to its own gradient, or, where nothing is pooled, anywhere else. */
+    /* relu's result goes to the pooling and to relu's own gradient; without pooling, it may go anywhere. */
     enum { MOST = 8 };
-    int after[MOST], n = lk__rewrite_readers(r, output(r, p->relu), after, MOST);
+    int after[MOST], n = lk__rewrite_readers(r, lk__rewrite_result(r, p->relu), after, MOST);
     p->pool = p->relu_grad = -1;
     for (int k = 0; k < n && k < MOST; k++) {
         if (lk__rewrite_is(r, after[k], LK_OP_RELU_GRAD) && p->relu_grad < 0)
             p->relu_grad = after[k];
-        else if (block_pool_of(r, after[k]) != LK_BLOCK_NO_POOL && p->pool < 0 &&
-                 !overlaps(lk__rewrite_call(r, after[k])))
+        else if (block_pool_kind(r, after[k]) != LK_BLOCK_NO_POOL && p->pool < 0 &&
+                 !block_pool_overlaps(lk__rewrite_call(r, after[k])))
             p->pool = after[k];
     }
-    if (p->pool >= 0 && !lk__rewrite_is_between(r, output(r, p->relu), (int[]){p->pool, p->relu_grad}, 2))
+    if (p->pool >= 0 && !lk__rewrite_is_between(r, lk__rewrite_result(r, p->relu), (int[]){p->pool, p->relu_grad}, 2))
         p->pool = -1;
     return n <= MOST;
 }
 
-/* What reads relu's gradient are the convolution's two. */
-static bool find_conv_gradients(const lk_rewrite *r, pattern *p)
+/* relu's gradient must be read by the convolution's two gradients alone. */
+static bool block_find_conv_gradients(const lk_rewrite *r, pattern *p)
 {
     const lk_call *conv = lk__rewrite_call(r, p->conv);
-    int readers[2], n = lk__rewrite_readers(r, output(r, p->relu_grad), readers, 2);
+    int readers[2], n = lk__rewrite_readers(r, lk__rewrite_result(r, p->relu_grad), readers, 2);
     p->weight_grad = p->input_grad = -1;
     for (int k = 0; k < n && k < 2; k++) {
         const lk_call *call = lk__rewrite_call(r, readers[k]);
@@ -67,17 +61,19 @@ static bool find_conv_gradients(const lk_rewrite *r, pattern *p)
             p->input_grad = readers[k];
     }
     return p->weight_grad >= 0 &&
-           lk__rewrite_is_between(r, output(r, p->relu_grad), (int[]){p->weight_grad, p->input_grad}, 2);
+           lk__rewrite_is_between(r, lk__rewrite_result(r, p->relu_grad), (int[]){p->weight_grad, p->input_grad}, 2);
 }
 
-static bool find_backward(const lk_rewrite *r, pattern *p)
+/* True without a gradient to fuse, too. Nothing but the fused calls may read max pooling's indices, which they do not
+ * make. */
+static bool block_find_backward(const lk_rewrite *r, pattern *p)
 {
     p->pool_grad = p->weight_grad = p->input_grad = -1;
     if (p->relu_grad < 0)
         return p->pool < 0 || !lk__rewrite_is(r, p->pool, LK_OP_MAX_POOL2D) ||
                lk__rewrite_is_between(r, lk__rewrite_call(r, p->pool)->out[1], NULL, 0);
     const lk_call *relu_grad = lk__rewrite_call(r, p->relu_grad);
-    if (relu_grad->in[1] != output(r, p->relu) || !find_conv_gradients(r, p))
+    if (relu_grad->in[1] != lk__rewrite_result(r, p->relu) || !block_find_conv_gradients(r, p))
         return false;
     if (p->pool < 0)
         return true;
@@ -89,14 +85,14 @@ static bool find_backward(const lk_rewrite *r, pattern *p)
     return !max || lk__rewrite_is_between(r, lk__rewrite_call(r, p->pool)->out[1], &p->pool_grad, 1);
 }
 
-static lk_conv_block_attrs attributes(const lk_rewrite *r, const pattern *p)
+static lk_conv_block_attrs block_attributes(const lk_rewrite *r, const pattern *p)
 {
     lk_conv_block_attrs attrs = {.conv = *LK_ATTRS(lk__rewrite_call(r, p->conv), lk_conv2d_opts),
                                  .pooling = LK_BLOCK_NO_POOL,
                                  .relu = true,
                                  .input_grad = p->input_grad >= 0};
     if (p->pool >= 0) {
-        attrs.pooling = (lk_block_pool)block_pool_of(r, p->pool);
+        attrs.pooling = (lk_block_pool)block_pool_kind(r, p->pool);
         attrs.pool = *LK_ATTRS(lk__rewrite_call(r, p->pool), lk_pool2d_opts);
     }
     if (p->weight_grad < 0)
@@ -107,7 +103,7 @@ static lk_conv_block_attrs attributes(const lk_rewrite *r, const pattern *p)
     return attrs;
 }
 
-static lk_call forward_call(const lk_rewrite *r, const pattern *p, const lk_conv_block_attrs *attrs)
+static lk_call block_forward_call(const lk_rewrite *r, const pattern *p, const lk_conv_block_attrs *attrs)
 {
     const lk_call *conv = lk__rewrite_call(r, p->conv), *last = lk__rewrite_call(r, p->pool >= 0 ? p->pool : p->relu);
     lk_call call = {.op = &lk__op_conv_block,
@@ -121,7 +117,8 @@ static lk_call forward_call(const lk_rewrite *r, const pattern *p, const lk_conv
     return call;
 }
 
-static lk_call backward_call(const lk_rewrite *r, const pattern *p, const lk_conv_block_attrs *attrs, lk_tensor *saved)
+static lk_call block_backward_call(const lk_rewrite *r, const pattern *p, const lk_conv_block_attrs *attrs,
+                                   lk_tensor *saved)
 {
     const lk_call *conv = lk__rewrite_call(r, p->conv), *weight_grad = lk__rewrite_call(r, p->weight_grad);
     const lk_call *first = lk__rewrite_call(r, p->pool_grad >= 0 ? p->pool_grad : p->relu_grad);
@@ -134,26 +131,18 @@ static lk_call backward_call(const lk_rewrite *r, const pattern *p, const lk_con
     if (attrs->bias)
         call.out[call.n_out++] = weight_grad->out[1];
     if (attrs->input_grad)
-        call.out[call.n_out++] = output(r, p->input_grad);
+        call.out[call.n_out++] = lk__rewrite_result(r, p->input_grad);
     memcpy(call.attrs.bytes, attrs, sizeof *attrs);
     return call;
 }
 
-static void replace(lk_rewrite *r, const pattern *p, const lk_call *forward, const lk_call *backward)
-{
-    int first = p->pool_grad >= 0 ? p->pool_grad : p->relu_grad;
-    lk__rewrite_replace(r, p->conv, forward, (int[]){p->relu, p->pool}, 2);
-    if (first >= 0)
-        lk__rewrite_replace(r, first, backward, (int[]){p->pool_grad, p->relu_grad, p->weight_grad, p->input_grad}, 4);
-}
-
-static lk_status try_pattern(lk_rewrite *r, pattern p, bool *fused)
+static lk_status block_try_pattern(lk_rewrite *r, pattern p, bool *fused)
 {
     *fused = false;
-    if (!find_backward(r, &p))
+    if (!block_find_backward(r, &p))
         return LK_OK;
-    lk_conv_block_attrs attrs = attributes(r, &p);
-    lk_call forward = forward_call(r, &p, &attrs), backward = {0};
+    lk_conv_block_attrs attrs = block_attributes(r, &p);
+    lk_call forward = block_forward_call(r, &p, &attrs), backward = {0};
     lk_tensor *saved;
     if (!lk__rewrite_fits(r, &forward))
         return LK_OK;
@@ -161,26 +150,29 @@ static lk_status try_pattern(lk_rewrite *r, pattern p, bool *fused)
     forward.out[1] = saved;
     bool fits = true;
     if (p.relu_grad >= 0) {
-        backward = backward_call(r, &p, &attrs, saved);
+        backward = block_backward_call(r, &p, &attrs, saved);
         fits = lk__rewrite_fits(r, &backward);
     }
+    int first = p.pool_grad >= 0 ? p.pool_grad : p.relu_grad;
     if (fits)
-        replace(r, &p, &forward, &backward);
+        lk__rewrite_replace(r, p.conv, &forward, (int[]){p.relu, p.pool}, 2);
+    if (fits && first >= 0)
+        lk__rewrite_replace(r, first, &backward, (int[]){p.pool_grad, p.relu_grad, p.weight_grad, p.input_grad}, 4);
     *fused = fits;
     lk_tensor_release(saved);
     return LK_OK;
 }
 
-/* With the pooling, or else without. */
+/* Tries to fuse with the pooling, and if that fails, without it. */
 lk_status lk__fuse_conv_block(lk_rewrite *r, int i)
 {
     pattern p;
     bool fused;
-    if (!find_forward(r, i, &p))
+    if (!block_find_forward(r, i, &p))
         return LK_OK;
-    LK_TRY(try_pattern(r, p, &fused));
+    LK_TRY(block_try_pattern(r, p, &fused));
     if (fused || p.pool < 0)
         return LK_OK;
     p.pool = -1;
-    return try_pattern(r, p, &fused);
+    return block_try_pattern(r, p, &fused);
 }

@@ -1,49 +1,43 @@
 /* The loss, its gradient and the number of hits, all from the same logits, become cross_entropy_step. */
 #include "ops/ops.h"
 #include "program/rewrite.h"
+#include "program/values.h"
 
 #include <string.h>
 
-/* Calls by number; -1: there is none. */
+/* The numbers of the calls that match; -1: no such call. */
 typedef struct pattern {
-    int loss, gradient, top_k, sum; /* of the first metric of hits */
+    int loss, gradient;
+    int top_k, sum; /* the first metric that sums hits: both, or none */
 } pattern;
 
-static lk_tensor *output(const lk_rewrite *r, int call)
-{
-    return lk__rewrite_call(r, call)->out[0];
-}
-
-/* What backward starts with has to be there where the loss is. */
-static bool is_there(const lk_rewrite *r, const lk_tensor *dloss, int loss)
+/* Returns whether dloss, the gradient that backward starts with, is complete before the loss. */
+static bool loss_seed_is_ready(const lk_rewrite *r, const lk_tensor *dloss, int loss)
 {
     lk_span span = lk__rewrite_span(r, dloss);
     for (int i = loss; i <= span.last_write; i++)
-        if (!r->removed[i])
-            for (int k = 0; k < lk__rewrite_call(r, i)->n_out; k++)
-                if (lk__rewrite_call(r, i)->out[k] && lk__rewrite_call(r, i)->out[k]->storage == dloss->storage)
-                    return false;
+        if (!r->removed[i] &&
+            lk__lists_storage(lk__rewrite_call(r, i)->out, lk__rewrite_call(r, i)->n_out, dloss->storage))
+            return false;
     return true;
 }
 
-static bool is_gradient(const lk_rewrite *r, int i, const lk_call *loss)
+static bool loss_is_gradient(const lk_rewrite *r, int i, const lk_call *loss)
 {
     const lk_call *call = lk__rewrite_call(r, i);
     return lk__rewrite_is(r, i, LK_OP_SPARSE_SOFTMAX_CROSS_ENTROPY_GRAD) && call->in[1] == loss->in[0] &&
            call->in[2] == loss->in[1];
 }
 
-/* The sum over all samples of what only it reads. */
-static int sum_of(const lk_rewrite *r, int top_k)
+/* The sum over all samples, if it is all that reads the result of `top_k`; else -1. */
+static int loss_hits_sum(const lk_rewrite *r, int top_k)
 {
-    int reader;
-    if (lk__rewrite_readers(r, output(r, top_k), &reader, 1) != 1 || !lk__rewrite_is(r, reader, LK_OP_SUM) ||
-        !lk__rewrite_is_between(r, output(r, top_k), &reader, 1) || output(r, reader)->shape.ndim != 0)
-        return -1;
-    return reader;
+    int reader = lk__rewrite_only_reader(r, top_k);
+    bool is_total = lk__rewrite_is(r, reader, LK_OP_SUM) && lk__rewrite_result(r, reader)->shape.ndim == 0;
+    return is_total ? reader : -1;
 }
 
-static bool find(const lk_rewrite *r, int i, pattern *p)
+static bool loss_find(const lk_rewrite *r, int i, pattern *p)
 {
     enum { MOST = 8 };
     int readers[MOST];
@@ -56,10 +50,12 @@ static bool find(const lk_rewrite *r, int i, pattern *p)
     int n = lk__rewrite_readers(r, loss->in[0], readers, MOST);
     for (int k = 0; k < n && k < MOST; k++) {
         const lk_call *call = lk__rewrite_call(r, readers[k]);
-        if (is_gradient(r, readers[k], loss) && is_there(r, call->in[0], i))
+        if (loss_is_gradient(r, readers[k], loss) && loss_seed_is_ready(r, call->in[0], i))
             p->gradient = readers[k];
-        else if (lk__rewrite_is(r, readers[k], LK_OP_IN_TOP_K) && call->in[1] == loss->in[1] && p->sum < 0)
-            p->sum = sum_of(r, p->top_k = readers[k]);
+        else if (lk__rewrite_is(r, readers[k], LK_OP_IN_TOP_K) && call->in[1] == loss->in[1] && p->sum < 0) {
+            p->sum = loss_hits_sum(r, readers[k]);
+            p->top_k = p->sum >= 0 ? readers[k] : -1;
+        }
     }
     return n <= MOST && p->gradient >= 0;
 }
@@ -67,7 +63,7 @@ static bool find(const lk_rewrite *r, int i, pattern *p)
 lk_status lk__fuse_loss(lk_rewrite *r, int i)
 {
     pattern p;
-    if (!find(r, i, &p))
+    if (!loss_find(r, i, &p))
         return LK_OK;
     const lk_call *loss = lk__rewrite_call(r, i), *gradient = lk__rewrite_call(r, p.gradient);
     lk_cross_entropy_step_attrs attrs = {.smoothing = LK_ATTRS(loss, lk_cross_entropy_attrs)->smoothing};
@@ -79,9 +75,7 @@ lk_status lk__fuse_loss(lk_rewrite *r, int i)
                     .out = {loss->out[0], gradient->out[0]}};
     if (p.sum >= 0) {
         attrs.k = LK_ATTRS(lk__rewrite_call(r, p.top_k), lk_top_k_attrs)->k;
-        call.out[call.n_out++] = output(r, p.sum);
-    } else {
-        p.top_k = -1;
+        call.out[call.n_out++] = lk__rewrite_result(r, p.sum);
     }
     memcpy(call.attrs.bytes, &attrs, sizeof attrs);
     if (lk__rewrite_fits(r, &call))

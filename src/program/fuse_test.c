@@ -1,7 +1,7 @@
-/* Fusion: which operators a program ends up with, and that it computes what the separate ones do. */
+/* Fusion: which operators a program ends up with, and that it computes the same as the separate ones. */
 #include "core/backend.h"
 #include "cpu/isa.h"
-#include "cpu/lanes.h"
+#include "cpu/lanes/lanes.h"
 #include "lockstep/autograd.h"
 
 #include <setjmp.h>
@@ -17,7 +17,7 @@
 
 enum { IMAGES = 8, CLASSES = 7, MOST_OUT = 16, MOST_NAMES = 64 };
 
-/* --- a program beside itself without fusion ----------------------------------------------------------------------- */
+/* --- a program compared with one without fusion ------------------------------------------------------------------- */
 
 typedef struct network {
     lk_program_fn fn;
@@ -26,7 +26,7 @@ typedef struct network {
     lk_tensor *in[3]; /* images, labels, seed */
 } network;
 
-/* Names of operators that are there, and of some that are not any more; NULL at the end. */
+/* Names of operators that must be there, and of some that must be gone; each list ends with NULL. */
 typedef struct expectation {
     const char *there[4], *gone[6];
 } expectation;
@@ -153,7 +153,7 @@ static lk_status evaluate_small(void *user, lk_tensor *const *in, lk_tensor **ou
     return lk_error_status();
 }
 
-/* 13x13 → 11x11, 5x5 → 4x4 with a column that nothing reads, 2x2. */
+/* 13x13 → 11x11, 5x5 → 4x4 with a column that is not read, 2x2. */
 static network small_network(lk_device *device)
 {
     network net = {.fn = train_small, .n_parameters = 8, .n_out = 10};
@@ -190,8 +190,8 @@ static void small_networks_are_fused(void **state)
     lk_device_release(device);
 }
 
-/* Channels that fill blocks: only the first convolution is left as it was. One with Winograd's algorithm, one without,
- * one before a pooling; all results are those of the separate operators. */
+/* Channels that fill blocks: only the first convolution stays as it was. One uses Winograd's algorithm, one does not,
+ * one comes before a pooling; all results equal those of the separate operators. */
 static lk_tensor *blocks_forward(network *net, lk_tensor *x)
 {
     lk_tensor *const *p = net->parameters;
@@ -232,7 +232,7 @@ static void convolutions_in_blocks_are_fused_with_relu(void **state)
     lk_device_release(device);
 }
 
-/* A bias that is made between the product and the sum. */
+/* The bias is made between the product and the sum. */
 static lk_status late_bias(void *user, lk_tensor *const *in, lk_tensor **out)
 {
     const network *net = user;
@@ -262,7 +262,7 @@ static void late_biases_are_fused(void **state)
 
 enum { CHANNELS = 16 };
 
-/* A norm with relu, one with a residual, and one whose result is wanted elsewhere too. */
+/* A norm with relu, one with a residual, and one whose result has another reader too. */
 static lk_tensor *residual_forward(network *net, lk_tensor *x, lk_tensor **sums)
 {
     lk_tensor *const *p = net->parameters;
@@ -316,7 +316,7 @@ static void batch_norms_are_fused(void **state)
     lk_device_release(device);
 }
 
-/* The oracle's kernels are not for speed: on its device nothing is fused but the loss. */
+/* The oracle's kernels are not fast: on its device only the loss is fused. */
 static void the_reference_is_left_alone(void **state)
 {
     (void)state;

@@ -1,9 +1,10 @@
-/* Results in the place of an operand. */
+#include "program/in_place.h"
+#include "core/shape.h"
 #include "core/tensor.h"
 #include "program/program.h"
 
-/* The one of n tensors that is in the storage; -1 where none is, or several are. */
-static int only(lk_tensor *const *tensors, int n, const lk_storage *storage)
+/* The index of the tensor that lies in the storage; -1 if none does, or more than one. */
+static int in_place_find_only(lk_tensor *const *tensors, int n, const lk_storage *storage)
 {
     int found = -1;
     for (int i = 0; i < n; i++) {
@@ -16,15 +17,11 @@ static int only(lk_tensor *const *tensors, int n, const lk_storage *storage)
     return found;
 }
 
-static bool is_flagged(const lk_call *call, int out, int in)
-{
-    return call->kernel && in < LK_KERNEL_IN_PLACE_INPUTS && (call->kernel->flags & LK_KERNEL_IN_PLACE(out, in));
-}
-
 bool lk__call_may_replace(const lk_call *call, const lk_storage *from, const lk_storage *to)
 {
-    int in = only(call->in, call->n_in, from), out = only(call->out, call->n_out, to);
-    if (in < 0 || out < 0 || !is_flagged(call, out, in))
+    int in = in_place_find_only(call->in, call->n_in, from), out = in_place_find_only(call->out, call->n_out, to);
+    if (in < 0 || out < 0 || in >= LK_KERNEL_IN_PLACE_INPUTS || !call->kernel ||
+        !(call->kernel->flags & LK_KERNEL_IN_PLACE(out, in)))
         return false;
     const lk_tensor *x = call->in[in], *y = call->out[out];
     return x->dtype == call->dtype && y->dtype == call->dtype && lk__shape_equal(x->shape, y->shape) &&

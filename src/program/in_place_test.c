@@ -1,4 +1,4 @@
-/* Which results of a program lie where an operand lay, and that they are what the operators give by themselves. */
+/* Which results of a program overwrite an operand, and that they equal the operators' own results. */
 #include "core/backend.h"
 #include "lockstep/device.h"
 #include "lockstep/ops.h"
@@ -23,7 +23,7 @@ static lk_tensor *numbers(lk_device *device, lk_shape shape, uint64_t purpose)
     return x;
 }
 
-/* Images, kernels of 3x3 that keep their shape, a square matrix, and indices of samples. */
+/* Images, kernels of 3x3 that keep the shape, a square matrix, and indices of samples. */
 static void make_inputs(lk_device *device, lk_tensor **in)
 {
     in[0] = numbers(device, LK_SHAPE(IMAGES, CHANNELS, SIZE, SIZE), 1);
@@ -33,7 +33,7 @@ static void make_inputs(lk_device *device, lk_tensor **in)
     assert_non_null(in[3]);
 }
 
-/* --- looking at a plan -------------------------------------------------------------------------------------------- */
+/* --- checking a plan ---------------------------------------------------------------------------------------------- */
 
 static const lk_value *value_of(const lk_program *program, const lk_tensor *tensor)
 {
@@ -44,7 +44,7 @@ static const lk_value *value_of(const lk_program *program, const lk_tensor *tens
     return NULL;
 }
 
-/* Whether the first output of the operator's n-th call lies where its operand does. */
+/* Returns whether the first output of the operator's n-th call is in the slot of its operand. */
 static bool lies_on(const lk_program *program, const char *op, int n, int operand)
 {
     for (int i = 0; i < program->n_calls; i++) {
@@ -53,7 +53,7 @@ static bool lies_on(const lk_program *program, const char *op, int n, int operan
             continue;
         const lk_value *from = value_of(program, call->in[operand]), *to = value_of(program, call->out[0]);
         bool inside = from->kind == LK_VALUE_INSIDE && to->kind == LK_VALUE_INSIDE;
-        return inside && from->place == to->place && from->offset == to->offset;
+        return inside && from->slot == to->slot && from->offset == to->offset;
     }
     fail_msg("the program has no such call of %s", op);
     return false;
@@ -88,7 +88,7 @@ static void expect_operators_bits(lk_program *program, lk_program_fn fn, lk_tens
             expect_equal(have[i], want[i]);
     }
     lk_program_memory memory;
-    assert_int_equal(lk_program_get_memory(program, &memory), LK_OK); /* waits: the plan is there */
+    assert_int_equal(lk_program_get_memory(program, &memory), LK_OK); /* waits until the plan is made */
     assert_true(memory.peak <= memory.planned && memory.planned <= memory.sum);
 }
 
@@ -124,7 +124,7 @@ static lk_tensor *convolved(lk_tensor *const *in)
     return lk_conv2d(in[0], in[1], NULL, &(lk_conv2d_opts){.padding = {1, 1}});
 }
 
-/* --- operands that nobody needs any more -------------------------------------------------------------------------- */
+/* --- operands that are not needed any more ------------------------------------------------------------------------ */
 
 static lk_status chain(void *user, lk_tensor *const *in, lk_tensor **out)
 {
@@ -165,8 +165,8 @@ static lk_status needed_later(void *user, lk_tensor *const *in, lk_tensor **out)
 static void look_at_needed_later(const lk_program *program)
 {
     expect(program, "relu", 0, 0, false);
-    expect(program, "sub", 0, 0, !lies_on(program, "sub", 0, 1)); /* on one of them, not on both */
-    expect(program, "relu", 1, 0, false);                         /* neither an input nor an output has a place */
+    expect(program, "sub", 0, 0, !lies_on(program, "sub", 0, 1)); /* over one of them, not over both */
+    expect(program, "relu", 1, 0, false);                         /* neither an input nor an output has a slot */
 }
 
 static void what_is_needed_later_stays(void **state)
@@ -177,7 +177,7 @@ static void what_is_needed_later_stays(void **state)
 
 /* --- views -------------------------------------------------------------------------------------------------------- */
 
-/* A view of the operand lives on. */
+/* A view of the operand is still in use. */
 static lk_status seen_later(void *user, lk_tensor *const *in, lk_tensor **out)
 {
     (void)user;
@@ -221,7 +221,7 @@ static void a_view_is_not_replaced(void **state)
     check(views, look_at_views);
 }
 
-/* A view of all of it, in order, hides nothing: the operand is what is behind it. */
+/* A dense view of all of it makes no difference: the operand is the storage behind it. */
 static lk_status flattened(void *user, lk_tensor *const *in, lk_tensor **out)
 {
     (void)user;

@@ -1,22 +1,18 @@
-/* What kernels keep between replays: core/kept.h. */
-#include "program/program.h"
-
+#include "program/keep.h"
 #include "base/mem.h"
 #include "core/backend.h"
 #include "core/kept.h"
+#include "program/program.h"
+#include "program/values.h"
 
-static bool is_variable(const lk_program *program, const lk_tensor *tensor)
-{
-    const lk_value *value = lk__program_value(program, tensor);
-    return value && value->kind == LK_VALUE_OUTSIDE && !value->written;
-}
-
-static unsigned variables_of(const lk_program *program, const lk_call *call)
+static unsigned keep_variables_of(const lk_program *program, const lk_call *call)
 {
     unsigned inputs = 0;
-    for (int i = 0; i < call->n_in; i++)
-        if (is_variable(program, call->in[i]))
+    for (int i = 0; i < call->n_in; i++) {
+        const lk_value *value = lk__program_value(program, call->in[i]);
+        if (value && value->kind == LK_VALUE_OUTSIDE && !value->written)
             inputs |= 1U << i;
+    }
     return inputs;
 }
 
@@ -30,14 +26,14 @@ lk_status lk__program_keep(lk_program *program, size_t bytes)
     program->may_keep = bytes;
     for (int i = 0; i < program->n_calls; i++) {
         lk_call *call = &program->calls[i];
-        program->kept[i] = (lk_kept){.inputs = variables_of(program, call), .left = &program->may_keep};
+        program->kept[i] = (lk_kept){.inputs = keep_variables_of(program, call), .left = &program->may_keep};
         if (program->kept[i].inputs)
             call->kept = &program->kept[i];
     }
     return LK_OK;
 }
 
-/* All variables of a network change together, so nobody asks which of them did. */
+/* All variables of a network change together, so there is no record of which one did. */
 void lk__program_forget_kept(lk_program *program)
 {
     for (int i = 0; program->kept && i < program->n_calls; i++)

@@ -1,4 +1,4 @@
-/* What kernels keep of variables between replays: the same bits as without, whatever becomes of the variables. */
+/* What kernels keep of variables between replays: the same bits as without, however the variables change. */
 #include "base/mem.h"
 #include "core/backend.h"
 #include "lockstep/autograd.h"
@@ -17,8 +17,8 @@
 
 enum { IMAGES = 16, MOST_KEPT = 1 << 24 };
 
-/* Convolutions for each of the kernels that bring weights into an order of their own: of images in the lanes with and
- * without Winograd's algorithm, of blocks of channels likewise, grouped ones; each with its gradients. */
+/* Convolutions for each kernel that reorders weights: with images in the lanes and with blocks of channels, both with
+ * and without Winograd's algorithm, and grouped ones; each with its gradients. */
 typedef struct conv_case {
     int64_t channels, filters, size, kernel, padding, stride, groups;
     bool relu, pooled;
@@ -106,7 +106,7 @@ static void expect_same(lk_program *have, lk_program *want, lk_tensor *x)
         expect_equal(a[i], b[i]);
 }
 
-/* Other weights: by the host, or by an operator. */
+/* Other weights, written by the host or by an operator. */
 static void change(const network *net, int seed, bool by_host)
 {
     size_t bytes = (size_t)lk_tensor_count(net->w) * sizeof(float);
@@ -158,7 +158,7 @@ static void changed_weights_are_seen(void **state)
     lk_device_release(device);
 }
 
-/* The new ones are likely to lie where those before were. */
+/* The new weights are likely to get the memory of the old ones. */
 static void remade_weights_are_seen(void **state)
 {
     (void)state;
@@ -176,7 +176,7 @@ static void remade_weights_are_seen(void **state)
     lk_device_release(device);
 }
 
-/* Weights that change between a replay's segments: what comes behind sees the new ones, and so does the next replay. */
+/* Weights that change between a replay's segments: later segments see the new ones, and so does the next replay. */
 static void weights_may_change_between_segments(void **state)
 {
     (void)state;
@@ -208,7 +208,7 @@ static void weights_may_change_between_segments(void **state)
     lk_device_release(device);
 }
 
-/* Where there is room for one order of the weights but not for both, and for none. */
+/* The limit allows one order of the weights but not both, or none. */
 static void no_more_is_kept_than_allowed(void **state)
 {
     (void)state;
@@ -231,7 +231,7 @@ static void no_more_is_kept_than_allowed(void **state)
     lk_device_release(device);
 }
 
-/* Weights that were computed in the program are made anew by each replay. */
+/* Weights that were computed in the program are reordered by each replay. */
 static lk_status computed(void *user, lk_tensor *const *in, lk_tensor **out)
 {
     network net = *(const network *)user;
@@ -282,7 +282,7 @@ static lk_status try_two_replays(lk_device *device, network *net, size_t keep, l
     return status;
 }
 
-/* One allocation after another is refused, that of what is kept included. */
+/* Allocations are refused one after another, including those of kept memory. */
 static void without_memory_nothing_is_wrong(void **state)
 {
     (void)state;

@@ -1,20 +1,19 @@
-/* Starting a segment's calls: one after the other, or, on a device that works by itself, in their branches, and from
- * then on as a graph. There every value has its place before the first replay, which runs calls in their branches, so
- * that whatever they make for themselves when they are first called is there; the second one is kept as a graph. A
- * graph has addresses in it: where memory has moved since, it is made anew.
- */
-#include "program/program.h"
-
+/* The calls of a segment run one after the other or, on an offload device, in their branches and later as a graph. On
+ * such a device every value has its slot before the first replay. The first replay runs the calls in their branches, so
+ * that libraries do their first-call setup; the second one captures the calls in a graph. A graph contains addresses:
+ * if memory has moved, a new graph is made. */
+#include "program/launch.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "core/backend.h"
 #include "core/execute.h"
 #include "core/hold.h"
 #include "core/trace.h"
+#include "program/program.h"
 
 /* --- calls -------------------------------------------------------------------------------------------------------- */
 
-void lk__value_place(lk_value *value, const char *base)
+void lk__value_use_slot(lk_value *value, const char *base)
 {
     value->storage->data = base && value->bytes > 0 ? (char *)(uintptr_t)base + value->offset : NULL;
     value->storage->planned = value->storage->data ? value->bytes : 0;
@@ -33,7 +32,7 @@ void lk__value_give_back(const lk_program *program, lk_value *value)
     storage->planned = 0;
 }
 
-static lk_status run_call(lk_program *program, int i, uint64_t step)
+static lk_status launch_call(lk_program *program, int i, uint64_t step)
 {
     lk_call *call = &program->calls[i];
     if (call->op->set_step)
@@ -44,31 +43,21 @@ static lk_status run_call(lk_program *program, int i, uint64_t step)
     return LK_OK;
 }
 
-static lk_status run_calls(lk_program *program, const lk_segment *segment, uint64_t step)
-{
-    for (int i = segment->begin; i < segment->end; i++)
-        LK_TRY(run_call(program, i, step));
-    return LK_OK;
-}
-
 /* --- branches ----------------------------------------------------------------------------------------------------- */
 
-static lk_status enter(lk_program *program, int branch)
-{
-    lk__hold_use(program->device, program->hold, branch);
-    return program->device->backend->graphs->branch(program->device, branch);
-}
-
-static lk_status run_in_branches(lk_program *program, const lk_segment *segment, uint64_t step)
+static lk_status launch_in_branches(lk_program *program, const lk_segment *segment, uint64_t step)
 {
     lk_status status = program->hold ? LK_OK : lk__hold_new(&program->hold);
     int branch = 0;
     lk__hold_use(program->device, program->hold, branch);
     for (int i = segment->begin; i < segment->end && status == LK_OK; i++) {
-        if (program->calls[i].branch != branch)
-            status = enter(program, branch = program->calls[i].branch);
+        if (program->calls[i].branch != branch) {
+            branch = program->calls[i].branch;
+            lk__hold_use(program->device, program->hold, branch);
+            status = program->device->backend->graphs->branch(program->device, branch);
+        }
         if (status == LK_OK)
-            status = run_call(program, i, step);
+            status = launch_call(program, i, step);
     }
     lk_status joined = program->device->backend->graphs->branch(program->device, 0);
     lk__hold_use(program->device, NULL, 0);
@@ -77,20 +66,21 @@ static lk_status run_in_branches(lk_program *program, const lk_segment *segment,
 
 /* --- graphs ------------------------------------------------------------------------------------------------------- */
 
-static bool is_variable(const lk_value *value)
+static bool launch_is_variable(const lk_value *value)
 {
     return value->kind == LK_VALUE_OUTSIDE;
 }
 
-static bool has_moved(const lk_program *program, const char *base)
+static bool launch_has_moved(const lk_program *program, const char *base)
 {
     bool moved = program->base != base;
     for (int i = 0; i < program->n_values && !moved; i++)
-        moved = is_variable(&program->values[i]) && program->values[i].address != program->values[i].storage->data;
+        moved =
+            launch_is_variable(&program->values[i]) && program->values[i].address != program->values[i].storage->data;
     return moved;
 }
 
-static void free_graphs(lk_program *program)
+static void launch_free_graphs(lk_program *program)
 {
     for (int s = 0; s < program->n_segments; s++) {
         if (program->segments[s].graph)
@@ -99,66 +89,68 @@ static void free_graphs(lk_program *program)
     }
 }
 
-static void note_addresses(lk_program *program, const char *base)
+static void launch_note_addresses(lk_program *program, const char *base)
 {
     program->base = base;
     for (int i = 0; i < program->n_values; i++)
-        if (is_variable(&program->values[i]))
+        if (launch_is_variable(&program->values[i]))
             program->values[i].address = program->values[i].storage->data;
 }
 
-static lk_status make_graph(lk_program *program, lk_segment *segment, uint64_t step)
+static lk_status launch_make_graph(lk_program *program, lk_segment *segment, uint64_t step)
 {
     const lk_graphs *graphs = program->device->backend->graphs;
     lk_status status = graphs->begin(program->device);
     if (status == LK_OK)
-        status = run_in_branches(program, segment, step);
+        status = launch_in_branches(program, segment, step);
     lk_error_state kept;
     lk__error_save(&kept);
     lk_status ended = graphs->end(program->device, &segment->graph);
     if (status == LK_OK)
         return ended;
-    /* What was kept is a part of it. */
-    graphs->free(program->device, segment->graph);
+    graphs->free(program->device, segment->graph); /* it is incomplete */
     segment->graph = NULL;
     lk__error_restore(&kept);
     return status;
 }
 
-/* What may not be kept, as some library's kernel might not, may still run. Values are where they were: only those
- * inside the one segment were let go of. */
-static lk_status run_without_graph(lk_program *program, lk_segment *segment, uint64_t step, const char *base)
+/* Some kernels of libraries run, but not inside a graph. The failed attempt has taken the memory of the values inside
+ * the segment, the only one: they get their slots back. */
+static lk_status launch_without_graph(lk_program *program, lk_segment *segment, uint64_t step, const char *base)
 {
     lk__log(LK_LOG_WARNING, "%s: a program is not launched as a graph: %s", program->device->name, lk_error_message());
     lk_error_clear();
     program->graphs = false;
     for (int i = 0; i < program->n_values; i++)
         if (program->values[i].kind == LK_VALUE_INSIDE)
-            lk__value_place(&program->values[i], base);
-    return run_in_branches(program, segment, step);
+            lk__value_use_slot(&program->values[i], base);
+    return launch_in_branches(program, segment, step);
 }
 
 static lk_status launch_graph(lk_program *program, lk_segment *segment, uint64_t step, const char *base)
 {
-    if (has_moved(program, base)) {
-        free_graphs(program);
-        note_addresses(program, base);
+    if (launch_has_moved(program, base)) {
+        launch_free_graphs(program);
+        launch_note_addresses(program, base);
     }
-    lk_status status = segment->graph ? LK_OK : make_graph(program, segment, step);
+    lk_status status = segment->graph ? LK_OK : launch_make_graph(program, segment, step);
     if (status != LK_OK && status != LK_ERR_DEVICE && program->n_segments == 1)
-        return run_without_graph(program, segment, step, base);
+        return launch_without_graph(program, segment, step, base);
     LK_TRY(status);
     return program->device->backend->graphs->launch(program->device, segment->graph, step);
 }
 
-/* A recording tells of calls one by one, and the synchronous engine waits for each. */
+/* A recording shows single calls, and the synchronous engine waits for each: neither uses graphs. */
 lk_status lk__program_launch(lk_program *program, lk_segment *segment, uint64_t step, const char *base)
 {
-    if (!base || lk__trace_is_on() || lk__engine_is_sync())
-        return run_calls(program, segment, step);
+    if (!base || lk__trace_is_on() || lk__engine_is_sync()) {
+        for (int i = segment->begin; i < segment->end; i++)
+            LK_TRY(launch_call(program, i, step));
+        return LK_OK;
+    }
     if (segment->is_warm && program->graphs)
         return launch_graph(program, segment, step, base);
-    LK_TRY(run_in_branches(program, segment, step));
+    LK_TRY(launch_in_branches(program, segment, step));
     segment->is_warm = true;
     return LK_OK;
 }
@@ -167,7 +159,7 @@ void lk__program_drop_graphs(lk_program *program)
 {
     if (!program->segments)
         return;
-    free_graphs(program);
+    launch_free_graphs(program);
     lk__hold_free(program->device, program->hold);
     program->hold = NULL;
 }

@@ -1,6 +1,6 @@
-/* Which calls of a program are told that their result becomes plain before anybody reads it. */
+/* Which calls of a program are told that their result becomes plain before anything reads it. */
 #include "core/backend.h"
-#include "cpu/lanes.h"
+#include "cpu/lanes/lanes.h"
 #include "lockstep/device.h"
 #include "lockstep/ops.h"
 #include "program/program.h"
@@ -14,7 +14,7 @@
 
 enum { IMAGES = 8, FILTERS = 5, CLASSES = 3, INPUTS = 3 };
 
-/* Operators in the order in which they run, and whether each is told. NULL: the end. */
+/* Operators in the order in which they run, and whether each is told. Ends with NULL. */
 typedef struct expectation {
     const char *op;
     bool plain_next;
@@ -71,7 +71,7 @@ static lk_status view(void *user, lk_tensor *const *in, lk_tensor **out)
     return lk_error_status();
 }
 
-/* A product is plain in any case. */
+/* A product is always plain. */
 static void a_view_of_a_result_is_told(void **state)
 {
     (void)state;
@@ -98,7 +98,7 @@ static void a_reader_before_the_view_takes_what_there_is(void **state)
 
 /* --- outputs ------------------------------------------------------------------------------------------------------ */
 
-/* The first output is read, the second is not, and the last result goes nowhere. */
+/* The first output is read, the second is not, and the last result is not used. */
 static lk_status outputs(void *user, lk_tensor *const *in, lk_tensor **out)
 {
     (void)user;

@@ -1,7 +1,6 @@
-/* Numbers for storages: 0, 1, … in the order in which they come up, so that what is known of a storage can lie in a
- * plain array, and is found without looking through calls. */
-#ifndef LK_PROGRAM_NUMBERS_H
-#define LK_PROGRAM_NUMBERS_H
+/* Numbers for storages: 0, 1, … in the order in which they are first seen. What is known about a storage can then be
+ * kept in a plain array and found without searching calls. */
+#pragma once
 
 #include "core/storage.h"
 
@@ -10,19 +9,17 @@ typedef struct lk_number {
     int number;
 } lk_number;
 
-/* Zeros: none yet. */
+/* Zero-initialized: no numbers yet. */
 typedef struct lk_numbers {
-    lk_number *slots; /* where a storage's hash, or the next free slot behind that, is */
+    lk_number *slots; /* a hash table with linear probing */
     size_t n_slots;   /* a power of two, or 0 */
     int n;
 } lk_numbers;
 
-/* -1: it has none. */
+/* The storage's number; -1: it has none. */
 int lk__number_of(const lk_numbers *numbers, const lk_storage *storage);
 
-/* A storage without a number gets the next one. */
+/* The storage's number; a new storage gets the next one. */
 lk_status lk__number_give(lk_numbers *numbers, const lk_storage *storage, int *number);
 
 void lk__numbers_free(lk_numbers *numbers);
-
-#endif

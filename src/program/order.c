@@ -1,57 +1,40 @@
-/* Outputs early. What finishes an output is recorded where backward comes by, or at the very end (a conversion to the
- * plain layout, a copy of what is a view, a sum over what several passes give): nothing inside waits for it. The sooner
- * it runs, the sooner the output can leave, and the sooner the memory that it was made from is free. */
-#include "program/program.h"
-
+#include "program/order.h"
 #include "base/mem.h"
 #include "ops/ops.h"
+#include "program/program.h"
+#include "program/values.h"
 
-static bool is_output(const lk_program *program, const lk_storage *storage)
+static bool order_call_uses(const lk_call *call, const lk_storage *storage)
 {
-    for (int i = 0; i < program->n_out; i++)
-        if (program->out[i] && program->out[i]->storage == storage)
-            return true;
-    return false;
+    return lk__lists_storage(call->in, call->n_in, storage) || lk__lists_storage(call->out, call->n_out, storage);
 }
 
-static bool lists(lk_tensor *const *tensors, int n, const lk_storage *storage)
-{
-    for (int i = 0; i < n; i++)
-        if (tensors[i] && tensors[i]->storage == storage)
-            return true;
-    return false;
-}
-
-static bool uses(const lk_call *call, const lk_storage *storage)
-{
-    return lists(call->in, call->n_in, storage) || lists(call->out, call->n_out, storage);
-}
-
-static bool is_sum(const lk_call *call)
+static bool order_is_sum(const lk_call *call)
 {
     return call->op == &lk__op_add || call->op == &lk__op_pairwise_sum;
 }
 
-/* Whether calls behind call i use the storage, and only to add up an output. */
-static bool is_for_outputs(const lk_program *program, int i, const lk_storage *storage, const bool *finishes)
+/* Returns whether calls after call i use the storage, and only to add up an output. */
+static bool order_is_for_outputs(const lk_program *program, int i, const lk_storage *storage, const bool *finishes)
 {
     bool used = false;
     for (i++; i < program->n_calls; i++) {
-        if (!uses(&program->calls[i], storage))
+        if (!order_call_uses(&program->calls[i], storage))
             continue;
-        if (!finishes[i] || !is_sum(&program->calls[i]))
+        if (!finishes[i] || !order_is_sum(&program->calls[i]))
             return false;
         used = true;
     }
     return used;
 }
 
-static bool finishes_outputs(const lk_program *program, int i, const bool *finishes)
+static bool order_finishes_outputs(const lk_program *program, int i, const bool *finishes)
 {
     const lk_call *call = &program->calls[i];
     for (int k = 0; k < call->n_out; k++) {
         const lk_storage *made = call->out[k] ? call->out[k]->storage : NULL;
-        if (made && !is_output(program, made) && !(is_sum(call) && is_for_outputs(program, i, made, finishes)))
+        if (made && !lk__lists_storage(program->out, program->n_out, made) &&
+            !(order_is_sum(call) && order_is_for_outputs(program, i, made, finishes)))
             return false;
     }
     return call->n_out > 0;
@@ -63,30 +46,29 @@ lk_status lk__program_find_finishing(const lk_program *program, bool **finishes)
     if (!*finishes)
         return LK_ERR_MEMORY;
     for (int i = program->n_calls - 1; i >= 0; i--)
-        (*finishes)[i] = finishes_outputs(program, i, *finishes);
+        (*finishes)[i] = order_finishes_outputs(program, i, *finishes);
     return LK_OK;
 }
 
-static bool writes_what_uses(const lk_call *writer, const lk_call *user)
+static bool order_depends(const lk_call *writer, const lk_call *user)
 {
     for (int i = 0; i < writer->n_out; i++)
-        if (writer->out[i] && uses(user, writer->out[i]->storage))
+        if (writer->out[i] && order_call_uses(user, writer->out[i]->storage))
             return true;
     return false;
 }
 
-/* What is in no branch waits for all branches: so it stays behind what is in one, and the other way round. */
-static bool may_pass(const lk_call *before, const lk_call *call)
+/* A call outside branches waits for all branches, so it never passes a call inside one, nor the other way round. */
+static bool order_may_pass(const lk_call *before, const lk_call *call)
 {
-    return (before->branch > 0) == (call->branch > 0) && !writes_what_uses(before, call) &&
-           !writes_what_uses(call, before);
+    return (before->branch > 0) == (call->branch > 0) && !order_depends(before, call) && !order_depends(call, before);
 }
 
-/* It becomes a part of the pass that it comes to. */
-static void move_up(lk_call *calls, bool *finishes, int from, int to)
+/* Moves a call from position `from` up to `to`, where it joins the pass of the call before it. */
+static void order_move_up(lk_call *calls, bool *finishes, int from, int to)
 {
     lk_call moved = calls[from];
-    bool it_does = finishes[from];
+    bool moved_finishes = finishes[from];
     if (to < from)
         moved.pass = calls[to > 0 ? to - 1 : 0].pass;
     for (int i = from; i > to; i--) {
@@ -94,7 +76,7 @@ static void move_up(lk_call *calls, bool *finishes, int from, int to)
         finishes[i] = finishes[i - 1];
     }
     calls[to] = moved;
-    finishes[to] = it_does;
+    finishes[to] = moved_finishes;
 }
 
 lk_status lk__program_finish_outputs_early(lk_program *program)
@@ -102,12 +84,12 @@ lk_status lk__program_finish_outputs_early(lk_program *program)
     bool *finishes;
     LK_TRY(lk__program_find_finishing(program, &finishes));
     for (int i = 0; i < program->n_calls; i++) {
-        int place = i;
+        int position = i;
         if (!finishes[i])
             continue;
-        while (place > 0 && may_pass(&program->calls[place - 1], &program->calls[i]))
-            place--;
-        move_up(program->calls, finishes, i, place);
+        while (position > 0 && order_may_pass(&program->calls[position - 1], &program->calls[i]))
+            position--;
+        order_move_up(program->calls, finishes, i, position);
     }
     lk__free(finishes);
     return LK_OK;

@@ -1,4 +1,4 @@
-/* Programs: replays give what the operators give by themselves, to the bit, in memory that is shared. */
+/* Programs: replays give the operators' own results, to the bit, in memory that is shared. */
 #include "core/backend.h"
 #include "lockstep/autograd.h"
 
@@ -62,7 +62,7 @@ static void make_inputs(lk_device *device, int seed, lk_tensor **in)
     in[2] = lk_tensor_from(device, LK_I64, LK_SHAPE(IMAGES), indices);
 }
 
-/* The third replay is the second with a plan. */
+/* The third replay is the second one with a plan. */
 static void check_replays(const char *spec)
 {
     network net = {0};
@@ -97,7 +97,7 @@ static void replays_have_the_operators_bits(void **state)
     check_replays("ref");
 }
 
-/* Replays follow each other on the device while earlier ones' outputs are still wanted. */
+/* Replays follow each other on the device while the outputs of earlier ones are still in use. */
 static void replays_do_not_disturb_each_other(void **state)
 {
     (void)state;
@@ -139,7 +139,7 @@ static void expect_error(lk_status status)
     lk_error_clear();
 }
 
-/* The device runs what was pushed before it closes, whoever is let go of first. */
+/* The device runs what was pushed before it closes, whichever is released first. */
 static void everything_may_go_while_replays_run(void **state)
 {
     (void)state;
@@ -178,7 +178,7 @@ static void a_closed_device_is_refused(void **state)
 
 /* --- outputs ------------------------------------------------------------------------------------------------------ */
 
-/* An input, a view, the same twice, a variable, nothing. */
+/* An input, a view, the same tensor twice, a variable, no tensor. */
 static lk_status peculiar(void *user, lk_tensor *const *in, lk_tensor **out)
 {
     lk_tensor *doubled = lk_add(in[0], in[0]);
@@ -240,7 +240,7 @@ static void variables_are_updated_in_order(void **state)
     lk_device_release(device);
 }
 
-/* --- what is refused ---------------------------------------------------------------------------------------------- */
+/* --- refusals ----------------------------------------------------------------------------------------------------- */
 
 static lk_status read_an_element(void *user, lk_tensor *const *in, lk_tensor **out)
 {
@@ -286,7 +286,8 @@ static void wrong_use_is_refused(void **state)
     lk_device_release(other);
 }
 
-/* Labels out of range fail when the program runs: whoever waits for its outputs is told, with the operator's name. */
+/* Labels out of range fail when the program runs: whoever waits for its outputs gets the error, with the operator's
+ * name. */
 static void a_failing_operator_is_named(void **state)
 {
     (void)state;

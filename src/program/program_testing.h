@@ -1,6 +1,5 @@
-/* What the tests of programs share: devices, numbers, and comparing them. To be included after cmocka.h. */
-#ifndef LK_PROGRAM_PROGRAM_TESTING_H
-#define LK_PROGRAM_PROGRAM_TESTING_H
+/* Shared by the tests of programs: devices, numbers, and comparing them. To be included after cmocka.h. */
+#pragma once
 
 #include "lockstep/device.h"
 #include "lockstep/ops.h"
@@ -22,7 +21,7 @@ static inline lk_device *open_device(const char *spec)
     return device;
 }
 
-/* f32 in [-1, 1], others for another seed. */
+/* f32 in [-1, 1], different for each seed. */
 static inline lk_tensor *numbers(lk_device *device, lk_shape shape, int seed)
 {
     int64_t n = lk_shape_count(shape);
@@ -37,7 +36,7 @@ static inline lk_tensor *numbers(lk_device *device, lk_shape shape, int seed)
     return tensor;
 }
 
-/* To the bit. */
+/* Bit by bit. */
 static inline void expect_equal(lk_tensor *have, lk_tensor *want)
 {
     size_t bytes = (size_t)lk_tensor_count(want) * lk_dtype_size(lk_tensor_dtype(want));
@@ -50,5 +49,3 @@ static inline void expect_equal(lk_tensor *have, lk_tensor *want)
     free(a);
     free(b);
 }
-
-#endif

@@ -1,54 +1,55 @@
 /* Recomputation trades time for memory (Chen, Xu, Zhang, Guestrin, "Training Deep Nets with Sublinear Memory Cost",
- * 2016). Backward reads most of what forward makes, so all of it is kept until then. Here the forward calls are cut
- * into stretches, at points that few bytes cross; only those bytes are kept, and a stretch runs a second time just
- * before backward first needs something of it.
+ * 2016). Backward reads most of what forward makes, so all of that would be kept until then. Instead the forward calls
+ * are cut into stretches, at points that few bytes cross. Only those bytes are kept, and a stretch runs a second time
+ * just before backward first needs one of its results.
  *
  * A call's results are a function of its operands (random ones are keyed), so the second run gives the same bits. It
- * writes new storages: the program's outputs, the sums for running statistics among them, are written once.
+ * writes to new storages: the program's outputs, including the sums for running statistics, are written once.
  *
- * A program may have several passes, forward and backward each (lk_call.pass), which are looked at one by one. Nothing
- * says where backward begins. A pass turns where most bytes are held for later. */
+ * A program may have several passes (lk_call.pass), each with forward and backward; they are treated one by one.
+ * Nothing marks the beginning of backward. A pass turns where the most bytes are held for later. */
 #include "program/recompute.h"
-
 #include "base/mem.h"
 #include "base/status.h"
+#include "program/remake.h"
+#include "program/values.h"
 
 #include <string.h>
 
-/* --- who uses what ------------------------------------------------------------------------------------------------ */
+/* --- uses --------------------------------------------------------------------------------------------------------- */
 
-static int value_of(const lk_program *program, const lk_tensor *tensor)
+static int recompute_value_of(const lk_program *program, const lk_tensor *tensor)
 {
     const lk_value *value = lk__program_value(program, tensor);
     return value ? (int)(value - program->values) : -1;
 }
 
-/* What calls behind the pass need is like an output of it. */
-static bool is_inside(const lk_recomputation *r, int value)
+/* Returns whether the value is used in this pass only. One that later calls need counts as an output of the pass. */
+static bool recompute_is_inside(const lk_recomputation *r, int value)
 {
     const lk_value *v = &r->program->values[value];
     return v->kind == LK_VALUE_INSIDE && v->first >= r->begin && v->last < r->begin + r->n_calls;
 }
 
-static size_t bytes_of(const lk_recomputation *r, int value)
+static size_t recompute_bytes_of(const lk_recomputation *r, int value)
 {
     return r->program->values[value].storage->bytes;
 }
 
-static void number_operands(lk_recomputation *r)
+static void recompute_number_operands(lk_recomputation *r)
 {
     const lk_program *program = r->program;
     for (int c = 0; c < r->n_calls; c++) {
         const lk_call *call = &program->calls[r->begin + c];
         for (int i = 0; i < LK_MAX_INPUTS; i++)
-            r->in[c * LK_MAX_INPUTS + i] = i < call->n_in ? value_of(program, call->in[i]) : -1;
+            r->in[c * LK_MAX_INPUTS + i] = i < call->n_in ? recompute_value_of(program, call->in[i]) : -1;
         for (int i = 0; i < LK_MAX_OUTPUTS; i++)
-            r->out[c * LK_MAX_OUTPUTS + i] = i < call->n_out ? value_of(program, call->out[i]) : -1;
+            r->out[c * LK_MAX_OUTPUTS + i] = i < call->n_out ? recompute_value_of(program, call->out[i]) : -1;
     }
 }
 
-/* The first call at which most bytes, made before it, are still needed. Scratch: change [calls + 1]. */
-static int find_turn(const lk_recomputation *r, int64_t *change)
+/* The first call at which the most bytes, made earlier, are still needed. `change` is scratch: [calls + 1]. */
+static int recompute_find_turn(const lk_recomputation *r, int64_t *change)
 {
     const lk_program *program = r->program;
     size_t held = 0, most = 0;
@@ -56,10 +57,10 @@ static int find_turn(const lk_recomputation *r, int64_t *change)
     memset(change, 0, ((size_t)r->n_calls + 1) * sizeof *change);
     for (int v = r->first_value; v < r->end_value; v++) {
         const lk_value *value = &program->values[v];
-        if (!is_inside(r, v))
+        if (!recompute_is_inside(r, v))
             continue;
-        change[value->first - r->begin + 1] += (int64_t)bytes_of(r, v);
-        change[value->last - r->begin + 1] -= (int64_t)bytes_of(r, v);
+        change[value->first - r->begin + 1] += (int64_t)recompute_bytes_of(r, v);
+        change[value->last - r->begin + 1] -= (int64_t)recompute_bytes_of(r, v);
     }
     for (int c = 0; c < r->n_calls; c++) {
         held += (size_t)change[c];
@@ -71,7 +72,7 @@ static int find_turn(const lk_recomputation *r, int64_t *change)
     return turn;
 }
 
-static void note_use(lk_recomputation *r, int value, int call, bool write)
+static void recompute_note_use(lk_recomputation *r, int value, int call, bool write)
 {
     if (value < 0)
         return;
@@ -86,37 +87,39 @@ static void note_use(lk_recomputation *r, int value, int call, bool write)
         uses->first_late = call;
 }
 
-static void find_uses(lk_recomputation *r)
+static void recompute_find_uses(lk_recomputation *r)
 {
     for (int v = 0; v < r->program->n_values; v++)
         r->uses[v] = (lk_value_uses){-1, -1, -1, -1};
     for (int c = 0; c < r->n_calls; c++) {
         for (int i = 0; i < LK_MAX_INPUTS; i++)
-            note_use(r, r->in[c * LK_MAX_INPUTS + i], c, false);
+            recompute_note_use(r, r->in[c * LK_MAX_INPUTS + i], c, false);
         for (int i = 0; i < LK_MAX_OUTPUTS; i++)
-            note_use(r, r->out[c * LK_MAX_OUTPUTS + i], c, true);
+            recompute_note_use(r, r->out[c * LK_MAX_OUTPUTS + i], c, true);
     }
 }
 
-static void find_crossings(lk_recomputation *r)
+/* Adds up, for each forward call, the bytes that a cut before it would keep. */
+static void recompute_find_crossings(lk_recomputation *r)
 {
     for (int v = r->first_value; v < r->end_value; v++)
-        for (int c = r->uses[v].first_write + 1; is_inside(r, v) && c <= r->uses[v].last_early; c++)
-            r->crossing[c] += bytes_of(r, v);
+        for (int c = r->uses[v].first_write + 1; recompute_is_inside(r, v) && c <= r->uses[v].last_early; c++)
+            r->crossing[c] += recompute_bytes_of(r, v);
 }
 
-/* --- what a stretch makes again ----------------------------------------------------------------------------------- */
+/* --- what a stretch recomputes ------------------------------------------------------------------------------------ */
 
-/* Made in the stretch, and used nowhere else in forward: gone when the stretch ends, unless backward wants it. */
-static bool is_local(const lk_recomputation *r, int value, const lk_stretch *s)
+/* Returns whether the value is made in the stretch and forward uses it nowhere else: then it can be freed when the
+ * stretch ends. */
+static bool stretch_is_local(const lk_recomputation *r, int value, const lk_stretch *s)
 {
     const lk_value_uses *uses = &r->uses[value];
-    return is_inside(r, value) && uses->first_write >= s->begin && uses->last_write < s->end &&
+    return recompute_is_inside(r, value) && uses->first_write >= s->begin && uses->last_write < s->end &&
            uses->last_early < s->end;
 }
 
-/* The calls before `end` that write the value have to run again. */
-static void remake(lk_recomputation *r, int value, int end)
+/* Marks the value as remade, and the calls before `end` that write it as needed. */
+static void recompute_mark_value(lk_recomputation *r, int value, int end)
 {
     r->remade[value] = true;
     for (int c = r->uses[value].first_write; c < end; c++)
@@ -124,15 +127,16 @@ static void remake(lk_recomputation *r, int value, int end)
             r->needed[c] |= r->out[c * LK_MAX_OUTPUTS + i] == value;
 }
 
-/* False where the call cannot run again: what it reads is overwritten later, or it writes what is not the program's. */
-static bool remake_operands(lk_recomputation *r, int call, const lk_stretch *s)
+/* Marks the operands of a call that runs again. False if it cannot: what it reads is overwritten later, or it writes to
+ * a variable or an input. */
+static bool recompute_mark_operands(lk_recomputation *r, int call, const lk_stretch *s)
 {
     for (int i = 0; i < LK_MAX_INPUTS; i++) {
         int value = r->in[call * LK_MAX_INPUTS + i];
         if (value < 0 || r->remade[value])
             continue;
-        if (is_local(r, value, s))
-            remake(r, value, call);
+        if (stretch_is_local(r, value, s))
+            recompute_mark_value(r, value, call);
         else if (r->uses[value].last_write >= call)
             return false;
     }
@@ -145,70 +149,72 @@ static bool remake_operands(lk_recomputation *r, int call, const lk_stretch *s)
     return true;
 }
 
-static void remake_nothing(lk_recomputation *r, const lk_stretch *s)
+static void stretch_unmark(lk_recomputation *r, const lk_stretch *s)
 {
     for (int c = s->begin; c < s->end; c++)
         r->needed[c] = false;
     for (int v = r->first_value; v < r->end_value; v++)
-        if (is_local(r, v, s))
+        if (stretch_is_local(r, v, s))
             r->remade[v] = false;
 }
 
-static bool remake_stretch(lk_recomputation *r, lk_stretch *s)
+/* Marks what the stretch recomputes, and finds the call before which it must run again. False, with nothing marked: it
+ * cannot run again. False also if no later call needs its results. */
+static bool stretch_mark(lk_recomputation *r, lk_stretch *s)
 {
     int none = r->n_calls;
     s->before = none;
     for (int v = r->first_value; v < r->end_value; v++) {
         int late = r->uses[v].first_late;
-        if (!is_local(r, v, s) || late < 0)
+        if (!stretch_is_local(r, v, s) || late < 0)
             continue;
-        remake(r, v, s->end);
+        recompute_mark_value(r, v, s->end);
         s->before = late < s->before ? late : s->before;
     }
     for (int c = s->end - 1; c >= s->begin; c--)
-        if (r->needed[c] && !remake_operands(r, c, s)) {
-            remake_nothing(r, s);
+        if (r->needed[c] && !recompute_mark_operands(r, c, s)) {
+            stretch_unmark(r, s);
             return false;
         }
     return s->before < none;
 }
 
-/* --- what it comes to --------------------------------------------------------------------------------------------- */
+/* --- the steps and their cost ------------------------------------------------------------------------------------- */
 
 bool lk__reads_second_life(const lk_recomputation *r, lk_step step, int value)
 {
     return r->remade[value] && (step.again || step.call >= r->turn);
 }
 
-static void add_step(lk_recomputation *r, int call, bool again)
+static void recompute_add_step(lk_recomputation *r, int call, bool again)
 {
     r->steps[r->n_steps++] = (lk_step){call, again};
 }
 
-static void make_steps(lk_recomputation *r)
+static void recompute_make_steps(lk_recomputation *r)
 {
     memset(r->needed, 0, (size_t)r->n_calls * sizeof *r->needed);
     memset(r->remade, 0, (size_t)r->program->n_values * sizeof *r->remade);
     r->n_steps = 0;
     for (int s = 0; s < r->n_stretches; s++)
-        r->stretches[s].again = r->stretches[s].again && remake_stretch(r, &r->stretches[s]);
+        r->stretches[s].again = r->stretches[s].again && stretch_mark(r, &r->stretches[s]);
     for (int call = 0; call < r->n_calls; call++) {
         for (int s = 0; s < r->n_stretches; s++) {
             const lk_stretch *stretch = &r->stretches[s];
             for (int c = stretch->begin; stretch->again && stretch->before == call && c < stretch->end; c++)
                 if (r->needed[c])
-                    add_step(r, c, true);
+                    recompute_add_step(r, c, true);
         }
-        add_step(r, call, false);
+        recompute_add_step(r, call, false);
     }
 }
 
 typedef struct cost {
     size_t peak;
-    double work; /* of what runs again: floating-point operations, and ten for each byte that is made */
+    double work; /* of what runs again: its floating-point operations, and ten for each byte written */
 } cost;
 
-static double work_of(const lk_recomputation *r, int call)
+static double recompute_work(const lk_recomputation *r, int call)
 {
     const lk_call *c = &r->program->calls[r->begin + call];
     double work = c->op->flops ? c->op->flops(c) : 0;
@@ -217,20 +223,20 @@ static double work_of(const lk_recomputation *r, int call)
     return work;
 }
 
-/* Bytes of a life of a value, from step `first` to step `last`. */
+/* The steps in which a life of a value begins and ends. */
 typedef struct life {
     int first, last; /* -1: none */
 } life;
 
-static void live(life *lives, int step)
+static void life_extend(life *lives, int step)
 {
     if (lives->first < 0)
         lives->first = step;
     lives->last = step;
 }
 
-/* lives[value], and from n_values on the second ones. */
-static void find_lives(const lk_recomputation *r, life *lives)
+/* Sets lives[value], and lives[n_values + value] for second lives. */
+static void recompute_find_lives(const lk_recomputation *r, life *lives)
 {
     int n = r->program->n_values;
     for (int i = 0; i < 2 * n; i++)
@@ -240,58 +246,58 @@ static void find_lives(const lk_recomputation *r, life *lives)
         for (int i = 0; i < LK_MAX_INPUTS; i++) {
             int value = r->in[step.call * LK_MAX_INPUTS + i];
             if (value >= 0)
-                live(&lives[lk__reads_second_life(r, step, value) ? n + value : value], s);
+                life_extend(&lives[lk__reads_second_life(r, step, value) ? n + value : value], s);
         }
         for (int i = 0; i < LK_MAX_OUTPUTS; i++) {
             int value = r->out[step.call * LK_MAX_OUTPUTS + i];
             if (value >= 0)
-                live(&lives[step.again ? n + value : value], s);
+                life_extend(&lives[step.again ? n + value : value], s);
         }
     }
 }
 
-/* Scratch: lives [2 * values], change [2 * calls + 1]. */
-static cost cost_of(lk_recomputation *r, life *lives, int64_t *change)
+/* The cost of the present stretches. Scratch: lives [2 * values], change [2 * calls + 1]. */
+static cost recompute_cost(lk_recomputation *r, life *lives, int64_t *change)
 {
     cost found = {0};
     int n = r->program->n_values;
     int64_t now = 0;
-    make_steps(r);
-    find_lives(r, lives);
+    recompute_make_steps(r);
+    recompute_find_lives(r, lives);
     memset(change, 0, ((size_t)r->n_steps + 1) * sizeof *change);
     for (int i = 0; i < 2 * n; i++) {
         int value = i < n ? i : i - n;
-        if (lives[i].first < 0 || (i < n && !is_inside(r, value)))
+        if (lives[i].first < 0 || (i < n && !recompute_is_inside(r, value)))
             continue;
-        change[lives[i].first] += (int64_t)bytes_of(r, value);
-        change[lives[i].last + 1] -= (int64_t)bytes_of(r, value);
+        change[lives[i].first] += (int64_t)recompute_bytes_of(r, value);
+        change[lives[i].last + 1] -= (int64_t)recompute_bytes_of(r, value);
     }
     for (int s = 0; s < r->n_steps; s++) {
         now += change[s];
         found.peak = (size_t)now > found.peak ? (size_t)now : found.peak;
-        found.work += r->steps[s].again ? work_of(r, r->steps[s].call) : 0;
+        found.work += r->steps[s].again ? recompute_work(r, r->steps[s].call) : 0;
     }
     return found;
 }
 
 /* --- where to cut ------------------------------------------------------------------------------------------------- */
 
-/* kept[call]: bytes that forward's call makes for backward. Gives back all of them. */
-static size_t find_kept(const lk_recomputation *r, size_t *kept)
+/* Sets kept[call] to the bytes that a forward call makes for backward. Returns their sum. */
+static size_t recompute_find_kept(const lk_recomputation *r, size_t *kept)
 {
     size_t total = 0;
     for (int v = r->first_value; v < r->end_value; v++) {
         const lk_value_uses *uses = &r->uses[v];
-        if (!is_inside(r, v) || uses->first_late < 0 || uses->first_write < 0 || uses->first_write >= r->turn)
+        if (!recompute_is_inside(r, v) || uses->first_late < 0 || uses->first_write < 0 || uses->first_write >= r->turn)
             continue;
-        kept[uses->first_write] += bytes_of(r, v);
-        total += bytes_of(r, v);
+        kept[uses->first_write] += recompute_bytes_of(r, v);
+        total += recompute_bytes_of(r, v);
     }
     return total;
 }
 
-/* Of the second half of [begin, end], the last of the calls before which fewest bytes cross. */
-static int best_cut(const lk_recomputation *r, int begin, int end)
+/* The cheapest cut in the second half of [begin, end]; ties go to the later call. */
+static int recompute_best_cut(const lk_recomputation *r, int begin, int end)
 {
     int best = end;
     for (int c = end; c > begin + (end - begin) / 2; c--)
@@ -300,8 +306,9 @@ static int best_cut(const lk_recomputation *r, int begin, int end)
     return best;
 }
 
-/* Stretches that make about so many bytes each; the last of them, up to the turn, is not worth running again. */
-static void cut(lk_recomputation *r, const size_t *kept, size_t budget)
+/* Cuts forward into stretches that make about `budget` bytes for backward each. What comes after the last cut, up to
+ * the turn, is no stretch: running it again would gain nothing. */
+static void recompute_cut(lk_recomputation *r, const size_t *kept, size_t budget)
 {
     int begin = 0;
     size_t bytes = 0;
@@ -310,18 +317,13 @@ static void cut(lk_recomputation *r, const size_t *kept, size_t budget)
         bytes += kept[c];
         if (bytes <= budget)
             continue;
-        int end = best_cut(r, begin, c + 1);
+        int end = recompute_best_cut(r, begin, c + 1);
         r->stretches[r->n_stretches++] = (lk_stretch){.begin = begin, .end = end, .again = true};
         begin = end;
         bytes = 0;
         for (int i = begin; i <= c; i++)
             bytes += kept[i];
     }
-}
-
-static bool is_better(cost a, cost b)
-{
-    return a.peak < b.peak || (a.peak == b.peak && a.work < b.work);
 }
 
 typedef struct search {
@@ -333,43 +335,44 @@ typedef struct search {
     cost cost;
 } search;
 
-static void keep_if_better(lk_recomputation *r, search *s)
+static void recompute_keep_if_better(lk_recomputation *r, search *s)
 {
-    cost found = cost_of(r, s->lives, s->change);
-    if (!is_better(found, s->cost))
+    cost found = recompute_cost(r, s->lives, s->change);
+    if (found.peak > s->cost.peak || (found.peak == s->cost.peak && found.work >= s->cost.work))
         return;
     s->cost = found;
     s->n_best = r->n_stretches;
     memcpy(s->best, r->stretches, sizeof s->best);
 }
 
-static void restore_best(lk_recomputation *r, const search *s)
+static void recompute_restore_best(lk_recomputation *r, const search *s)
 {
     r->n_stretches = s->n_best;
     memcpy(r->stretches, s->best, sizeof s->best);
 }
 
-/* The least memory, and of it the least work: at the end, what need not run again for that is kept after all. */
-static void choose(lk_recomputation *r, search *s)
+/* Finds the stretches that need the least memory and, with that memory, the least work. The last loop tries for each
+ * stretch to keep its results after all. */
+static void recompute_choose(lk_recomputation *r, search *s)
 {
-    size_t total = find_kept(r, s->kept);
-    s->cost = cost_of(r, s->lives, s->change);
+    size_t total = recompute_find_kept(r, s->kept);
+    s->cost = recompute_cost(r, s->lives, s->change);
     for (size_t parts = 2; parts <= LK_MAX_STRETCHES / 2; parts++) {
-        cut(r, s->kept, total / parts);
-        keep_if_better(r, s);
+        recompute_cut(r, s->kept, total / parts);
+        recompute_keep_if_better(r, s);
     }
     for (int i = s->n_best - 1; i >= 0; i--) {
-        restore_best(r, s);
+        recompute_restore_best(r, s);
         r->stretches[i].again = false;
-        keep_if_better(r, s);
+        recompute_keep_if_better(r, s);
     }
-    restore_best(r, s);
-    make_steps(r);
+    recompute_restore_best(r, s);
+    recompute_make_steps(r);
 }
 
-/* --- all of it ---------------------------------------------------------------------------------------------------- */
+/* --- the whole ---------------------------------------------------------------------------------------------------- */
 
-static lk_status prepare(lk_recomputation *r, search *s)
+static lk_status recompute_prepare(lk_recomputation *r, search *s)
 {
     size_t calls = (size_t)r->n_calls, values = (size_t)r->program->n_values;
     r->in = lk__calloc(calls * LK_MAX_INPUTS + 1, sizeof *r->in);
@@ -385,14 +388,14 @@ static lk_status prepare(lk_recomputation *r, search *s)
     if (!r->in || !r->out || !r->uses || !r->crossing || !r->needed || !r->remade || !r->steps || !s->kept ||
         !s->lives || !s->change)
         return LK_ERR_MEMORY;
-    number_operands(r);
-    r->turn = find_turn(r, s->change);
-    find_uses(r);
-    find_crossings(r);
+    recompute_number_operands(r);
+    r->turn = recompute_find_turn(r, s->change);
+    recompute_find_uses(r);
+    recompute_find_crossings(r);
     return LK_OK;
 }
 
-static void release(lk_recomputation *r, search *s)
+static void recompute_free(lk_recomputation *r, search *s)
 {
     lk__free(r->in);
     lk__free(r->out);
@@ -406,8 +409,8 @@ static void release(lk_recomputation *r, search *s)
     lk__free(s->change);
 }
 
-/* Values are numbered as calls come to use them. */
-static void find_own_values(lk_recomputation *r)
+/* Values are numbered in the order in which calls use them. */
+static void recompute_find_values(lk_recomputation *r)
 {
     const lk_program *program = r->program;
     while (r->first_value < program->n_values && program->values[r->first_value].first < r->begin)
@@ -421,18 +424,18 @@ static lk_status recompute_pass(lk_program *program, int begin, int end)
 {
     lk_recomputation r = {.program = program, .begin = begin, .n_calls = end - begin};
     search s = {0};
-    find_own_values(&r);
-    lk_status status = prepare(&r, &s);
+    recompute_find_values(&r);
+    lk_status status = recompute_prepare(&r, &s);
     if (status == LK_OK) {
-        choose(&r, &s);
+        recompute_choose(&r, &s);
         status = s.n_best > 0 ? lk__program_remake(&r) : LK_OK;
     }
-    release(&r, &s);
+    recompute_free(&r, &s);
     return status;
 }
 
-/* From the last pass to the first one, which the others' further calls do not move: values stay as they were found for
- * the passes that are left. */
+/* The passes are treated from the last to the first: inserting calls into a later pass does not move an earlier one, so
+ * the values found at the beginning stay valid for the passes that are left. */
 lk_status lk__program_recompute(lk_program *program)
 {
     int end = program->n_calls;

@@ -16,7 +16,7 @@
 
 enum { IMAGES = 4, CLASSES = 5, BLOCKS = 6, CHANNELS = 8, MAX_OUT = 128, INPUTS = 3 };
 
-/* Residual blocks with batch-norm and dropout, as deep as to have something to gain. */
+/* Residual blocks with batch-norm and dropout, deep enough to have something to gain. */
 static lk_layer *block(void)
 {
     return LK_SEQUENTIAL(
@@ -119,7 +119,7 @@ static lk_program *record(network *net, lk_program_fn fn, bool fuse, bool recomp
     return lk_program_record(net->device, fn, net, in, INPUTS, net->n_out, &opts);
 }
 
-/* The third replay is the second with a memory plan. */
+/* The third replay is the second one with a memory plan. */
 static void compare(network *net, lk_program *kept, lk_program *remade)
 {
     lk_tensor *in[INPUTS], *want[MAX_OUT], *have[MAX_OUT];
@@ -186,7 +186,7 @@ static void nothing_runs_a_third_time(void **state)
     end(&net);
 }
 
-/* Where nothing is kept for later there is nothing to gain. */
+/* If nothing is kept for later, there is nothing to gain. */
 static void a_forward_pass_stays_as_it_is(void **state)
 {
     (void)state;
@@ -210,7 +210,7 @@ static lk_status change_weight_first(void *user, lk_tensor *const *in, lk_tensor
     return status == LK_OK ? train(user, in, out) : status;
 }
 
-/* Passes beside each other or after each other, the sums of what they give, and a variable that then is changed. */
+/* Passes in branches or one after the other, the sums of their results, and a variable that is then changed. */
 static lk_status train_in_passes(void *user, lk_tensor *const *in, lk_tensor **out)
 {
     enum { PASSES = 3 };
@@ -227,7 +227,7 @@ static lk_status train_in_passes(void *user, lk_tensor *const *in, lk_tensor **o
     return status == LK_OK ? lk_add_into(bias, bias, out[1]) : status;
 }
 
-/* Gives the memory planned with calls that run again, in parts of that without. */
+/* Returns the planned memory with recomputation, as a share of that without. */
 static double check_changing(lk_program_fn fn, bool change_bias, bool in_branches)
 {
     network net, other;
@@ -257,7 +257,7 @@ static double check_changing(lk_program_fn fn, bool change_bias, bool in_branche
     return part;
 }
 
-/* What has read a variable that is changed before backward comes by does not run again. */
+/* A call that read a variable does not run again if the variable changes before backward. */
 static void what_the_step_changes_is_changed_once(void **state)
 {
     (void)state;

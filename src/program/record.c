@@ -1,30 +1,37 @@
-/* Recording: what the calling thread pushes goes into a list instead. */
-#include "program/program.h"
-
+/* Recording: the calls that a thread pushes go into a list instead. Also compiling that list, and freeing a program. */
+#include "program/record.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/backend.h"
 #include "core/tensor.h"
+#include "program/branch_order.h"
+#include "program/branches.h"
+#include "program/fuse.h"
+#include "program/keep.h"
+#include "program/launch.h"
+#include "program/layouts.h"
+#include "program/memory_plan.h"
+#include "program/order.h"
+#include "program/program.h"
+#include "program/recompute.h"
+#include "program/segments.h"
+#include "program/share.h"
+#include "program/values.h"
+#include "program/weights.h"
 #include "lockstep/ops.h"
-
-#include <string.h>
 
 lk_status lk__program_append(lk_program *program, const lk_call *call)
 {
-    if (program->n_calls == program->calls_capacity) {
-        int capacity = program->calls_capacity ? 2 * program->calls_capacity : 64;
-        lk_call *calls = lk__realloc(program->calls, (size_t)capacity, sizeof *calls);
-        if (!calls)
-            return LK_ERR_MEMORY;
-        program->calls = calls;
-        program->calls_capacity = capacity;
-    }
+    lk_call *calls = lk__grow(program->calls, &program->calls_capacity, program->n_calls + 1, sizeof *calls);
+    if (!calls)
+        return LK_ERR_MEMORY;
+    program->calls = calls;
     program->calls[program->n_calls++] = *call;
     lk__call_retain(call);
     return LK_OK;
 }
 
-/* What the calling thread records, and where in it. */
+/* Whether the calling thread records, and the branch and pass that it is in. */
 static _Thread_local struct {
     bool on;
     int branch, pass;
@@ -38,7 +45,7 @@ void lk_program_branch(int branch)
     recording.pass++;
 }
 
-static lk_status keep(void *self, const lk_call *call)
+static lk_status record_keep_call(void *self, const lk_call *call)
 {
     lk_program *program = self;
     if (call->device != program->device)
@@ -50,29 +57,27 @@ static lk_status keep(void *self, const lk_call *call)
     return LK_OK;
 }
 
-/* Each output is a tensor of its own, plain and whole: what is an input, a view, another output or was there before is
- * copied. */
-static bool is_of_its_own(const lk_program *program, int i)
+/* Returns whether output i can leave the program as it is: a whole tensor that a call makes, and no earlier output. */
+static bool record_is_separate(const lk_program *program, int i)
 {
     const lk_tensor *out = program->out[i];
     if (!lk__tensor_is_whole(out))
         return false;
-    for (int j = 0; j < i; j++)
-        if (program->out[j] && program->out[j]->storage == out->storage)
-            return false;
+    if (lk__lists_storage(program->out, i, out->storage))
+        return false;
     for (int j = 0; j < program->n_calls; j++)
-        for (int k = 0; k < program->calls[j].n_out; k++)
-            if (program->calls[j].out[k] && program->calls[j].out[k]->storage == out->storage)
-                return !lk__storage_is_written(out->storage);
+        if (lk__lists_storage(program->calls[j].out, program->calls[j].n_out, out->storage))
+            return !lk__storage_is_written(out->storage);
     return false;
 }
 
-static lk_status finish_outputs(lk_program *program)
+/* Copies outputs that are inputs, views, other outputs or variables, and makes all outputs plain. */
+static lk_status record_finish_outputs(lk_program *program)
 {
     for (int i = 0; i < program->n_out; i++) {
         if (!program->out[i])
             continue;
-        if (!is_of_its_own(program, i))
+        if (!record_is_separate(program, i))
             program->out[i] = lk_copy(program->out[i], program->device);
         if (!program->out[i])
             return lk_error_status();
@@ -81,16 +86,16 @@ static lk_status finish_outputs(lk_program *program)
     return LK_OK;
 }
 
-static lk_status record(lk_program *program, lk_program_fn fn, void *user)
+static lk_status record_calls(lk_program *program, lk_program_fn fn, void *user)
 {
-    lk_capture before = lk__capture_set((lk_capture){keep, program});
+    lk_capture before = lk__capture_set((lk_capture){record_keep_call, program});
     lk_scope_begin();
     recording.on = true;
     lk_status status = fn(user, program->in, program->out);
     recording.on = false;
     recording.branch = recording.pass = 0;
     if (status == LK_OK)
-        status = finish_outputs(program);
+        status = record_finish_outputs(program);
     for (int i = 0; i < program->n_out; i++)
         program->out[i] = status == LK_OK ? lk_tensor_retain(program->out[i]) : NULL;
     lk_scope_end();
@@ -98,15 +103,8 @@ static lk_status record(lk_program *program, lk_program_fn fn, void *user)
     return status;
 }
 
-static lk_status make_inputs(lk_program *program, lk_tensor *const *like)
-{
-    for (int i = 0; i < program->n_in; i++)
-        LK_TRY(lk__tensor_new(program->device, like[i]->dtype, like[i]->shape, &program->in[i]));
-    return LK_OK;
-}
-
-/* What lies on another device is brought when a call runs: that is no work that a graph could keep. */
-static bool stays_on_its_device(const lk_program *program)
+/* An input on another device is copied when its call runs; a graph cannot contain such a copy. */
+static bool record_uses_one_device(const lk_program *program)
 {
     for (int i = 0; i < program->n_calls; i++)
         for (int k = 0; k < program->calls[i].n_in; k++)
@@ -115,16 +113,18 @@ static bool stays_on_its_device(const lk_program *program)
     return true;
 }
 
-static lk_status compile(lk_program *program, lk_tensor *const *like, lk_program_fn fn, void *user,
-                         const lk_program_opts *opts)
+/* Records the calls of `fn` and compiles them. */
+static lk_status program_build(lk_program *program, lk_tensor *const *like, lk_program_fn fn, void *user,
+                               const lk_program_opts *opts)
 {
     program->in = lk__calloc((size_t)program->n_in, sizeof(lk_tensor *));
     program->out = lk__calloc((size_t)program->n_out, sizeof(lk_tensor *));
     if (!program->in || !program->out)
         return LK_ERR_MEMORY;
-    LK_TRY(make_inputs(program, like));
-    LK_TRY(record(program, fn, user));
-    program->graphs = program->graphs && stays_on_its_device(program);
+    for (int i = 0; i < program->n_in; i++)
+        LK_TRY(lk__tensor_new(program->device, like[i]->dtype, like[i]->shape, &program->in[i]));
+    LK_TRY(record_calls(program, fn, user));
+    program->graphs = program->graphs && record_uses_one_device(program);
     for (int i = 0; i < program->n_calls; i++)
         if (program->calls[i].op->flops)
             program->flops += program->calls[i].op->flops(&program->calls[i]);
@@ -141,7 +141,7 @@ static lk_status compile(lk_program *program, lk_tensor *const *like, lk_program
     LK_TRY(lk__program_check_branches(program));
     LK_TRY(lk__program_keep(program, opts->keep_bytes));
     LK_TRY(lk__program_cut(program, opts->segment_bytes));
-    return program->device->backend->offload ? lk__program_plan_by_shapes(program) : LK_OK;
+    return program->device->backend->offload ? lk__program_plan_memory(program, true) : LK_OK;
 }
 
 lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, lk_tensor *const *like, int n_in,
@@ -153,15 +153,14 @@ lk_program *lk_program_record(lk_device *device, lk_program_fn fn, void *user, l
         return NULL;
     lk__refcount_init(&program->references);
     atomic_init(&program->being_pushed, false);
-    /* Not the device itself: a replay, which holds the program, must not be the one to close the device that it runs
-     * on.
-     */
+    /* A reference to the device's memory, not to the device: a replay holds the program, and must not be the one to
+     * close the device that it runs on. */
     program->device = device;
     lk__device_retain_memory(device);
     program->graphs = (opts ? opts : &defaults)->graphs && device->backend->graphs;
     program->n_in = n_in;
     program->n_out = n_out;
-    if (compile(program, like, fn, user, opts ? opts : &defaults) == LK_OK)
+    if (program_build(program, like, fn, user, opts ? opts : &defaults) == LK_OK)
         return program;
     lk_program_release(program);
     return NULL;
@@ -177,13 +176,6 @@ void lk_program_visit(const lk_program *program, void (*visit)(void *user, const
     }
 }
 
-static void release_tensors(lk_tensor **tensors, int n)
-{
-    for (int i = 0; tensors && i < n; i++)
-        lk_tensor_release(tensors[i]);
-    lk__free(tensors);
-}
-
 void lk_program_release(lk_program *program)
 {
     if (!program || !lk__refcount_release(&program->references))
@@ -192,8 +184,10 @@ void lk_program_release(lk_program *program)
     lk__program_drop_kept(program);
     for (int i = 0; i < program->n_calls; i++)
         lk__call_release(&program->calls[i]);
-    release_tensors(program->in, program->n_in);
-    release_tensors(program->out, program->n_out);
+    lk__tensors_release(program->in, program->n_in);
+    lk__tensors_release(program->out, program->n_out);
+    lk__free(program->in);
+    lk__free(program->out);
     lk__free(program->calls);
     lk__free(program->values);
     lk__numbers_free(&program->numbers);

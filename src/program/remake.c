@@ -1,20 +1,21 @@
-/* The program with calls of a pass that run again. */
-#include "program/recompute.h"
-
+/* Rewrites a pass so that some of its calls run again, as recompute.c has decided. */
+#include "program/remake.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/tensor.h"
+#include "program/recompute.h"
 
 #include <string.h>
 
 typedef struct remaking {
     const lk_recomputation *r;
-    lk_storage **second; /* [value]: where its second life is; NULL: nowhere yet */
+    lk_storage **second; /* [value]: the storage of its second life; NULL: none yet */
     lk_call *calls;
     int n;
 } remaking;
 
-static lk_status redirect(remaking *m, int value, lk_tensor **operand)
+/* Replaces an operand by the same view of its value's second life. */
+static lk_status remake_redirect(remaking *m, int value, lk_tensor **operand)
 {
     lk_storage **second = &m->second[value];
     if (!*second)
@@ -27,44 +28,37 @@ static lk_status redirect(remaking *m, int value, lk_tensor **operand)
     return LK_OK;
 }
 
-static lk_status redirect_operands(remaking *m, lk_step step, lk_call *call)
+static lk_status remake_redirect_operands(remaking *m, lk_step step, lk_call *call)
 {
     const lk_recomputation *r = m->r;
     for (int i = 0; i < call->n_in; i++) {
         int value = r->in[step.call * LK_MAX_INPUTS + i];
         if (value >= 0 && lk__reads_second_life(r, step, value))
-            LK_TRY(redirect(m, value, &call->in[i]));
+            LK_TRY(remake_redirect(m, value, &call->in[i]));
     }
     for (int i = 0; i < call->n_out && step.again; i++) {
         int value = r->out[step.call * LK_MAX_OUTPUTS + i];
         if (value >= 0)
-            LK_TRY(redirect(m, value, &call->out[i]));
+            LK_TRY(remake_redirect(m, value, &call->out[i]));
     }
     return LK_OK;
 }
 
-/* Of the pass. */
-static lk_status make_calls(remaking *m)
+/* Makes the calls of the pass. */
+static lk_status remake_make_calls(remaking *m)
 {
     for (int s = 0; s < m->r->n_steps; s++) {
         lk_step step = m->r->steps[s];
         lk_call *call = &m->calls[m->n++];
         *call = m->r->program->calls[m->r->begin + step.call];
         lk__call_retain(call);
-        LK_TRY(redirect_operands(m, step, call));
+        LK_TRY(remake_redirect_operands(m, step, call));
     }
     return LK_OK;
 }
 
-static void release_calls(lk_call *calls, int n)
-{
-    for (int i = 0; i < n; i++)
-        lk__call_release(&calls[i]);
-    lk__free(calls);
-}
-
-/* The pass's calls give way to those that were made, which the program then owns. */
-static lk_status replace_calls(lk_program *program, remaking *m)
+/* Replaces the pass's calls by the new ones, which the program then owns. */
+static lk_status remake_replace_calls(lk_program *program, remaking *m)
 {
     int begin = m->r->begin, end = begin + m->r->n_calls, behind = program->n_calls - end;
     int n = begin + m->n + behind;
@@ -89,13 +83,14 @@ lk_status lk__program_remake(const lk_recomputation *r)
     remaking m = {.r = r};
     m.second = lk__calloc((size_t)program->n_values + 1, sizeof *m.second);
     m.calls = lk__calloc((size_t)r->n_steps + 1, sizeof *m.calls);
-    lk_status status = m.second && m.calls ? make_calls(&m) : LK_ERR_MEMORY;
+    lk_status status = m.second && m.calls ? remake_make_calls(&m) : LK_ERR_MEMORY;
     if (status == LK_OK)
-        status = replace_calls(program, &m);
+        status = remake_replace_calls(program, &m);
     for (int v = 0; m.second && v < program->n_values; v++)
-        if (m.second[v])
-            lk__storage_release(m.second[v]);
+        lk__storage_release(m.second[v]);
     lk__free(m.second);
-    release_calls(m.calls, m.n);
+    for (int i = 0; i < m.n; i++)
+        lk__call_release(&m.calls[i]);
+    lk__free(m.calls);
     return status;
 }

@@ -1,11 +1,10 @@
-/* Rewriting a program: who reads and writes a tensor, and putting one call in the place of several. Views of a storage
- * count as that storage. */
-#ifndef LK_PROGRAM_REWRITE_H
-#define LK_PROGRAM_REWRITE_H
+/* Rewriting a program: finding the calls that read and write a tensor, and replacing several calls by one. A tensor
+ * stands for its whole storage: views of one storage count as one tensor. */
+#pragma once
 
 #include "program/program.h"
 
-/* Calls that use a storage are in [first, last], and those that write it in [first, last_write]. */
+/* The calls that use a storage lie in [first, last], and those that write it in [first, last_write]. */
 typedef struct lk_span {
     int first, last;
     int last_write; /* -1: none does */
@@ -15,44 +14,49 @@ typedef struct lk_rewrite {
     lk_program *program;
     bool *removed; /* [n_calls] */
     lk_numbers numbers;
-    lk_span *spans; /* by number, of the storages that the program uses to begin with */
+    lk_span *spans; /* by number, for the storages that the program used to begin with */
 } lk_rewrite;
 
 lk_call *lk__rewrite_call(const lk_rewrite *r, int i);
 
-/* Whether call i is there still and is of operator `op`. */
+/* Returns whether call i still exists and is of operator `op`. False for a negative i. */
 bool lk__rewrite_is(const lk_rewrite *r, int i, int op);
 
-/* Where uses of t are to be looked for. */
+/* The range of calls in which t may be used. */
 lk_span lk__rewrite_span(const lk_rewrite *r, const lk_tensor *t);
 
-/* The calls that read t, in order: how many, and the first `capacity` of them. */
+/* Counts the calls that read t, and lists the first `capacity` of them in order. */
 int lk__rewrite_readers(const lk_rewrite *r, const lk_tensor *t, int *readers, int capacity);
 
-/* Whether a call before `call` reads t. */
+/* Returns whether a call before `call` reads t. */
 bool lk__rewrite_is_read_before(const lk_rewrite *r, const lk_tensor *t, int call);
 
-/* The call that writes t, where there is just one; else -1. */
+/* The call that writes t, if there is exactly one; else -1. */
 int lk__rewrite_writer(const lk_rewrite *r, const lk_tensor *t);
 
-/* Whether nobody but reader[0 … n), within the program, ever sees t, which one call writes. */
+/* Returns whether t is written by one call and read by readers[0 … n) alone: no other call, and no caller of the
+ * program, sees it. */
 bool lk__rewrite_is_between(const lk_rewrite *r, const lk_tensor *t, const int *readers, int n);
 
-/* Completes `call`, of which op, place, n_in, in[], n_out and attributes are set: device, dtype, kernel. False where no
- * backend has a kernel for it that is meant to be fast. */
+/* The first result of call i. */
+lk_tensor *lk__rewrite_result(const lk_rewrite *r, int i);
+
+/* The one call that reads the first result of call i, if nothing else sees that; else -1. */
+int lk__rewrite_only_reader(const lk_rewrite *r, int i);
+
+/* Completes `call`, whose op, place, n_in, in[], n_out and attributes are set, with device, dtype and kernel. False if
+ * the device has no fast kernel for it. */
 bool lk__rewrite_fits(const lk_rewrite *r, lk_call *call);
 
-/* A new tensor for output i of a call that fits, with a reference that is the caller's. */
+/* A new tensor for output i of a call that fits; the reference belongs to the caller. */
 lk_status lk__rewrite_output(const lk_call *call, int i, lk_tensor **output);
 
-/* Puts `call` in the place of call `at`; removes gone[0 … n), where entries may be -1 and one may be `at`. */
+/* Replaces call `at` by `call`, and removes gone[0 … n), where entries may be -1 and one may be `at`. */
 void lk__rewrite_replace(lk_rewrite *r, int at, const lk_call *call, const int *gone, int n);
 
-/* --- patterns: each looks at call i, and rewrites if it starts one ------------------------------------------------ */
+/* --- patterns: each looks at call i and rewrites if a match starts there ------------------------------------------ */
 
 lk_status lk__fuse_conv_block(lk_rewrite *r, int i);
 lk_status lk__fuse_batch_norm_act(lk_rewrite *r, int i);
 lk_status lk__fuse_dense(lk_rewrite *r, int i);
 lk_status lk__fuse_loss(lk_rewrite *r, int i);
-
-#endif

@@ -1,32 +1,35 @@
-/* Replays. The calls run one after the other in the device's thread, on the program's own storages: an input's borrows
- * the memory of the tensor that it stands for, an output's gives the memory it got to the tensor that it stands for.
- * Replays on a device follow each other, so all programs of a device share one block of memory for what is inside. What
- * is inside stays there from a replay's first segment to its last. */
-#include "program/program.h"
-
+/* Replays. The calls run one after the other on the device's thread, on the program's own storages. An input's storage
+ * borrows the memory of the tensor given for it; an output's storage passes its memory on to the tensor returned for
+ * it. Replays on a device follow each other, so all its programs share one block of memory for the values inside, which
+ * stay there from a replay's first segment to its last. */
 #include "base/status.h"
 #include "core/backend.h"
-#include "core/execute.h"
+#include "core/scope.h"
+#include "core/shape.h"
 #include "core/tensor.h"
+#include "program/keep.h"
+#include "program/launch.h"
+#include "program/memory_plan.h"
+#include "program/program.h"
 
 #include <string.h>
 
-/* An entry of the queue. */
+/* A replay's segment as a task for the queue. */
 typedef struct part {
     lk_task task;
     lk_replay *replay;
-    lk_segment *segment; /* NULL: the end of a replay with segments that were never pushed */
-    bool last;
+    lk_segment *segment; /* NULL: ends a replay some of whose segments were never pushed */
+    bool last;           /* the replay is unbound after it */
 } part;
 
 struct lk_replay {
-    lk_refcount references; /* the caller's, and one of each part in the queue */
+    lk_refcount references; /* the caller's, and one for each part in the queue */
     lk_program *program;
     uint64_t step;
     lk_tensor **in, **out; /* one reference each; out[i] may be NULL, and is once it was handed over */
-    int pushed;            /* segments */
-    bool bound;            /* on the device's thread */
-    char *base;            /* of what is placed; NULL: the plan's memory is in use, or there is no plan */
+    int pushed;            /* segments pushed */
+    bool bound;            /* set on the device's thread */
+    char *base;            /* of the slots; NULL: another replay has the plan's memory, or there is no plan yet */
     lk_storage **storages; /* [segments][n_shared] */
     uint64_t *versions;    /* [segments][n_shared]; NULL: nothing is kept */
     part parts[];          /* [segments], and one to end early */
@@ -34,28 +37,27 @@ struct lk_replay {
 
 /* --- on the device's thread --------------------------------------------------------------------------------------- */
 
-static void lend_input(lk_value *value, const lk_tensor *tensor)
-{
-    bool moved = tensor->storage->data && !tensor->storage->layout;
-    value->storage->data = moved ? lk__data(tensor) : tensor->storage->data;
-    value->storage->layout = tensor->storage->layout;
-}
-
-static void lend_inputs(const lk_replay *r)
+static void replay_lend_inputs(const lk_replay *r)
 {
     const lk_program *program = r->program;
-    for (int i = 0; i < program->n_values; i++)
-        if (program->values[i].kind == LK_VALUE_INPUT)
-            lend_input(&program->values[i], r->in[program->values[i].index]);
+    for (int i = 0; i < program->n_values; i++) {
+        const lk_value *value = &program->values[i];
+        if (value->kind != LK_VALUE_INPUT)
+            continue;
+        const lk_tensor *tensor = r->in[value->index];
+        bool has_offset = tensor->storage->data && !tensor->storage->layout;
+        value->storage->data = has_offset ? lk__data(tensor) : tensor->storage->data;
+        value->storage->layout = tensor->storage->layout;
+    }
 }
 
-/* Inputs and outputs have places too where a graph looks for them there: they are copied. */
-static bool copies(const lk_replay *r)
+/* Returns whether inputs and outputs are copied, because a graph expects them in slots of the plan. */
+static bool replay_copies(const lk_replay *r)
 {
     return r->base && r->program->device->backend->graphs;
 }
 
-static lk_status copy_inputs(const lk_replay *r)
+static lk_status replay_copy_inputs(const lk_replay *r)
 {
     lk_program *program = r->program;
     lk_device *device = program->device;
@@ -73,7 +75,7 @@ static lk_status copy_inputs(const lk_replay *r)
     return LK_OK;
 }
 
-static lk_status bind(lk_replay *r)
+static lk_status replay_bind(lk_replay *r)
 {
     lk_program *program = r->program;
     void *base = NULL;
@@ -83,13 +85,13 @@ static lk_status bind(lk_replay *r)
     r->base = base;
     for (int i = 0; i < program->n_values; i++) {
         lk_value *value = &program->values[i];
-        if (value->kind == LK_VALUE_INSIDE || (copies(r) && value->kind != LK_VALUE_OUTSIDE))
-            lk__value_place(value, base);
+        if (value->kind == LK_VALUE_INSIDE || (replay_copies(r) && value->kind != LK_VALUE_OUTSIDE))
+            lk__value_use_slot(value, base);
     }
-    return copies(r) ? copy_inputs(r) : LK_OK;
+    return replay_copies(r) ? replay_copy_inputs(r) : LK_OK;
 }
 
-static void unbind(lk_replay *r)
+static void replay_unbind(lk_replay *r)
 {
     lk_program *program = r->program;
     if (!r->bound)
@@ -106,24 +108,23 @@ static void unbind(lk_replay *r)
     r->bound = false;
 }
 
-static lk_status copy_output(const lk_storage *from, lk_storage *to)
-{
-    lk_device *device = to->device;
-    LK_TRY(lk__storage_allocate(to, to->bytes, NULL));
-    return device->backend->offload->bring(device, to->data, device, from->data, to->bytes);
-}
-
-static lk_status copy_outputs(const lk_replay *r, const lk_segment *segment)
+static lk_status replay_copy_outputs(const lk_replay *r, const lk_segment *segment)
 {
     const int *ready = r->program->ready + segment->first_ready;
-    for (int i = 0; i < segment->n_ready; i++)
-        if (r->out[ready[i]])
-            LK_TRY(copy_output(r->program->out[ready[i]]->storage, r->out[ready[i]]->storage));
+    lk_device *device = r->program->device;
+    for (int i = 0; i < segment->n_ready; i++) {
+        if (!r->out[ready[i]])
+            continue;
+        const lk_storage *from = r->program->out[ready[i]]->storage;
+        lk_storage *to = r->out[ready[i]]->storage;
+        LK_TRY(lk__storage_allocate(to, to->bytes, NULL));
+        LK_TRY(device->backend->offload->bring(device, to->data, device, from->data, to->bytes));
+    }
     return LK_OK;
 }
 
-/* No later segment uses them: from here on they are the caller's alone. */
-static void hand_over_outputs(lk_replay *r, const lk_segment *segment)
+/* No later segment uses these outputs: from here on they belong to the caller alone. */
+static void replay_hand_over_outputs(lk_replay *r, const lk_segment *segment)
 {
     const int *ready = r->program->ready + segment->first_ready;
     for (int i = 0; i < segment->n_ready; i++) {
@@ -131,7 +132,7 @@ static void hand_over_outputs(lk_replay *r, const lk_segment *segment)
         if (!*out)
             continue;
         lk_storage *from = r->program->out[ready[i]]->storage;
-        if (!copies(r)) {
+        if (!replay_copies(r)) {
             lk__storage_replace((*out)->storage, from->block, NULL);
             from->block = NULL;
         }
@@ -140,20 +141,21 @@ static void hand_over_outputs(lk_replay *r, const lk_segment *segment)
     }
 }
 
-/* Whether others have to know that a segment, or one behind it, uses the value: nobody else has what is inside. */
-static bool is_shared_from(const lk_value *value, const lk_segment *segment)
+/* Returns whether the engine must know that this segment, or a later one, uses the value. Values inside are not shared.
+ */
+static bool value_is_shared_from(const lk_value *value, const lk_segment *segment)
 {
     return value->kind != LK_VALUE_INSIDE && value->last >= segment->begin;
 }
 
-/* What was made of variables holds as long as these do. */
-static void compare_versions(lk_program *program, const part *p)
+/* Kernels may reuse what they derived from variables as long as no variable was written. */
+static void replay_compare_versions(lk_program *program, const part *p)
 {
     bool changed = false;
     const uint64_t *version = p->task.versions;
     for (int i = 0; version && i < program->n_values; i++) {
         lk_value *value = &program->values[i];
-        if (value->written || !is_shared_from(value, p->segment))
+        if (value->written || !value_is_shared_from(value, p->segment))
             continue;
         changed |= value->kind == LK_VALUE_OUTSIDE && value->version != *version;
         value->version = *version++;
@@ -162,8 +164,8 @@ static void compare_versions(lk_program *program, const part *p)
         lk__program_forget_kept(program);
 }
 
-/* Inputs are lent anew: what was pushed between segments may have moved them. */
-static lk_status run(lk_task *task)
+/* Inputs are lent anew for each segment: work pushed in between may have moved them. */
+static lk_status part_run(lk_task *task)
 {
     const part *p = (const part *)task;
     lk_replay *r = p->replay;
@@ -171,64 +173,54 @@ static lk_status run(lk_task *task)
     if (!p->segment)
         return LK_OK;
     if (p->segment == program->segments)
-        LK_TRY(bind(r));
-    if (!copies(r))
-        lend_inputs(r);
-    compare_versions(program, p);
-    LK_TRY(lk__program_launch(program, p->segment, r->step, copies(r) ? r->base : NULL));
-    if (copies(r))
-        LK_TRY(copy_outputs(r, p->segment));
+        LK_TRY(replay_bind(r));
+    if (!replay_copies(r))
+        replay_lend_inputs(r);
+    replay_compare_versions(program, p);
+    LK_TRY(lk__program_launch(program, p->segment, r->step, replay_copies(r) ? r->base : NULL));
+    if (replay_copies(r))
+        LK_TRY(replay_copy_outputs(r, p->segment));
     if (p->last && !program->planned) {
-        LK_TRY(lk__program_plan_memory(program));
-        program->planned = true;
+        LK_TRY(lk__program_plan_memory(program, false));
         lk__allocator_trim(program->device->allocator);
     }
-    hand_over_outputs(r, p->segment); /* the last thing: nothing behind it may fail */
+    replay_hand_over_outputs(r, p->segment); /* comes last: nothing after it may fail */
     return LK_OK;
 }
 
 /* --- pushing ------------------------------------------------------------------------------------------------------ */
 
-static void release_tensors(lk_tensor **tensors, int n)
-{
-    for (int i = 0; tensors && i < n; i++)
-        lk_tensor_release(tensors[i]);
-}
-
-static void release_replay(lk_replay *r)
+static void replay_release(lk_replay *r)
 {
     if (!lk__refcount_release(&r->references))
         return;
     lk_program *program = r->program;
-    release_tensors(r->in, program->n_in);
-    release_tensors(r->out, program->n_out);
+    lk__tensors_release(r->in, program->n_in);
+    lk__tensors_release(r->out, program->n_out);
     lk__device_free(program->device, r);
     lk_program_release(program);
 }
 
-/* Also where poison has kept the part from running. */
-static void release(lk_task *task)
+/* Also called if poison kept the part from running. */
+static void part_release(lk_task *task)
 {
     const part *p = (const part *)task;
     if (p->last)
-        unbind(p->replay);
-    release_replay(p->replay);
+        replay_unbind(p->replay);
+    replay_release(p->replay);
 }
 
-static lk_status check_input(const lk_program *program, int i, const lk_tensor *tensor)
+static lk_status replay_check_input(const lk_program *program, int i, const lk_tensor *tensor)
 {
     const lk_tensor *want = program->in[i];
-    char have_text[128], want_text[128];
     if (!tensor)
         LK_FAIL(LK_ERR_ARGUMENT, "program: input %d is NULL", i);
     if (tensor->dtype != want->dtype)
         LK_FAIL(LK_ERR_DTYPE, "program: input %d is %s, recorded with %s", i, lk_dtype_name(tensor->dtype),
                 lk_dtype_name(want->dtype));
-    if (!lk__shape_equal(tensor->shape, want->shape)) {
-        lk__shape_text(tensor->shape, have_text, sizeof have_text);
-        lk__shape_text(want->shape, want_text, sizeof want_text);
-        LK_FAIL(LK_ERR_SHAPE, "program: input %d has shape %s, recorded with %s", i, have_text, want_text);
-    }
+    if (!lk__shape_equal(tensor->shape, want->shape))
+        LK_FAIL(LK_ERR_SHAPE, "program: input %d has shape %s, recorded with %s", i, lk__text(tensor->shape).string,
+                lk__text(want->shape).string);
     if (tensor->storage->device != program->device)
         LK_FAIL(LK_ERR_DEVICE, "program: input %d is on %s, the program on %s", i, tensor->storage->device->name,
                 program->device->name);
@@ -237,9 +229,9 @@ static lk_status check_input(const lk_program *program, int i, const lk_tensor *
     return LK_OK;
 }
 
-/* What later segments use counts too: where one fails, what they would have written is poisoned, and they are left out.
- */
-static void list_storages(lk_replay *r, int s)
+/* A segment's task also lists the storages that later segments use: if the segment fails, their outputs are poisoned,
+ * and the later segments are left out. */
+static void replay_list_storages(lk_replay *r, int s)
 {
     const lk_program *program = r->program;
     lk_task *task = &r->parts[s].task;
@@ -250,7 +242,7 @@ static void list_storages(lk_replay *r, int s)
         task->versions = r->versions + (size_t)s * (size_t)program->n_shared;
     for (int i = 0; i < program->n_values; i++) {
         const lk_value *value = &program->values[i];
-        if (!is_shared_from(value, &program->segments[s]))
+        if (!value_is_shared_from(value, &program->segments[s]))
             continue;
         lk_storage *storage = value->kind == LK_VALUE_INPUT    ? r->in[value->index]->storage
                               : value->kind == LK_VALUE_OUTPUT ? r->out[value->index]->storage
@@ -264,36 +256,36 @@ static void list_storages(lk_replay *r, int s)
     }
 }
 
-static void make_parts(lk_replay *r)
+static void replay_make_parts(lk_replay *r)
 {
     lk_program *program = r->program;
     for (int s = 0; s <= program->n_segments; s++) {
         bool early = s == program->n_segments;
-        r->parts[s] = (part){.task = {.device = program->device, .run = run, .release = release},
+        r->parts[s] = (part){.task = {.device = program->device, .run = part_run, .release = part_release},
                              .replay = r,
                              .segment = early ? NULL : &program->segments[s],
                              .last = early || s + 1 == program->n_segments};
         if (!early)
-            list_storages(r, s);
+            replay_list_storages(r, s);
     }
     r->parts[0].task.flops = program->flops;
 }
 
-static lk_status prepare(lk_replay *r, lk_tensor *const *in)
+static lk_status replay_prepare(lk_replay *r, lk_tensor *const *in)
 {
     lk_program *program = r->program;
     for (int i = 0; i < program->n_in; i++) {
-        LK_TRY(check_input(program, i, in[i]));
+        LK_TRY(replay_check_input(program, i, in[i]));
         r->in[i] = lk_tensor_retain(in[i]);
     }
     for (int i = 0; i < program->n_out; i++)
         if (program->out[i])
             LK_TRY(lk__tensor_new(program->device, program->out[i]->dtype, program->out[i]->shape, &r->out[i]));
-    make_parts(r);
+    replay_make_parts(r);
     return LK_OK;
 }
 
-static lk_replay *allocate(lk_program *program)
+static lk_replay *replay_allocate(lk_program *program)
 {
     size_t parts = (size_t)program->n_segments + 1, tensors = (size_t)program->n_in + (size_t)program->n_out,
            storages = (size_t)program->n_segments * (size_t)program->n_shared;
@@ -314,25 +306,24 @@ static lk_replay *allocate(lk_program *program)
     return r;
 }
 
-/* Between a replay's segments the program's storages are in use. */
-static lk_status claim(lk_program *program)
+/* Sets out[] to references to the replay's outputs, before the device's thread can hand the outputs over. On failure
+ * *replay may be set, and must be ended. The program's storages are in use until all segments were pushed. */
+static lk_status replay_begin(lk_program *program, lk_tensor *const *in, uint64_t step, lk_tensor **out,
+                              lk_replay **replay)
 {
+    memset(out, 0, (size_t)program->n_out * sizeof *out);
+    *replay = NULL;
     if (program->n_segments > 1 && atomic_exchange(&program->being_pushed, true))
         LK_FAIL(LK_ERR_STATE, "program: a replay of it has segments left to push; end it with lk_replay_end first");
-    return LK_OK;
-}
-
-static lk_status begin(lk_program *program, lk_tensor *const *in, uint64_t step, lk_replay **replay)
-{
-    *replay = NULL;
-    LK_TRY(claim(program));
-    lk_replay *r = allocate(program);
-    lk_status status = r ? prepare(r, in) : LK_ERR_MEMORY;
+    lk_replay *r = replay_allocate(program);
+    lk_status status = r ? replay_prepare(r, in) : LK_ERR_MEMORY;
     *replay = r;
     if (r)
         r->step = step;
     else
         atomic_store(&program->being_pushed, false);
+    for (int i = 0; status == LK_OK && i < program->n_out; i++)
+        out[i] = lk_tensor_retain(r->out[i]);
     return status;
 }
 
@@ -341,12 +332,12 @@ int lk_replay_segments_left(const lk_replay *r)
     return r->program->n_segments - r->pushed;
 }
 
-static lk_status push(lk_replay *r, int p)
+static lk_status replay_push_part(lk_replay *r, int p)
 {
     lk__refcount_retain(&r->references);
     lk_status status = lk__engine_push_task(&r->parts[p].task);
     if (status != LK_OK)
-        release_replay(r);
+        replay_release(r);
     return status;
 }
 
@@ -357,7 +348,7 @@ lk_status lk_replay_push(lk_replay *r, const int **ready, int *n_ready)
     if (r->pushed == program->n_segments)
         LK_FAIL(LK_ERR_STATE, "program: all %d segments of the replay were pushed", program->n_segments);
     const lk_segment *segment = &program->segments[r->pushed];
-    LK_TRY(push(r, r->pushed));
+    LK_TRY(replay_push_part(r, r->pushed));
     r->pushed++;
     if (r->pushed == program->n_segments)
         atomic_store(&program->being_pushed, false);
@@ -366,13 +357,13 @@ lk_status lk_replay_push(lk_replay *r, const int **ready, int *n_ready)
     return LK_OK;
 }
 
-/* A device that was released has run what it was given. */
-static void end_early(lk_replay *r)
+/* A device that was released has run everything it was given, so this thread may unbind. */
+static void replay_end_early(lk_replay *r)
 {
     lk_error_state kept;
     lk__error_save(&kept);
-    if (r->pushed > 0 && push(r, r->program->n_segments) != LK_OK)
-        unbind(r);
+    if (r->pushed > 0 && replay_push_part(r, r->program->n_segments) != LK_OK)
+        replay_unbind(r);
     lk__error_restore(&kept);
     atomic_store(&r->program->being_pushed, false);
 }
@@ -382,26 +373,16 @@ void lk_replay_end(lk_replay *r)
     if (!r)
         return;
     if (lk_replay_segments_left(r) > 0)
-        end_early(r);
-    release_replay(r);
-}
-
-/* Before the first segment is pushed: from then on the device's thread hands them over. */
-static void take_outputs(const lk_replay *r, lk_tensor **out)
-{
-    for (int i = 0; i < r->program->n_out; i++)
-        out[i] = lk_tensor_retain(r->out[i]);
+        replay_end_early(r);
+    replay_release(r);
 }
 
 lk_status lk_program_begin(lk_program *program, lk_tensor *const *in, uint64_t step, lk_tensor **out,
                            lk_replay **replay)
 {
     lk_replay *r;
-    memset(out, 0, (size_t)program->n_out * sizeof *out);
     *replay = NULL;
-    lk_status status = begin(program, in, step, &r);
-    if (status == LK_OK)
-        take_outputs(r, out);
+    lk_status status = replay_begin(program, in, step, out, &r);
     status = lk__scope_adopt_all(out, program->n_out, status);
     if (status == LK_OK)
         *replay = r;
@@ -415,10 +396,7 @@ lk_status lk_program_run(lk_program *program, lk_tensor *const *in, uint64_t ste
     lk_replay *r;
     const int *ready;
     int n_ready;
-    memset(out, 0, (size_t)program->n_out * sizeof *out);
-    lk_status status = begin(program, in, step, &r);
-    if (status == LK_OK)
-        take_outputs(r, out);
+    lk_status status = replay_begin(program, in, step, out, &r);
     while (status == LK_OK && lk_replay_segments_left(r) > 0)
         status = lk_replay_push(r, &ready, &n_ready);
     lk_replay_end(r);

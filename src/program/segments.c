@@ -1,16 +1,15 @@
-/* Segments: pieces of a program that are pushed one by one, so that outputs leave while the rest is computed. */
-#include "program/program.h"
-
+#include "program/segments.h"
 #include "base/mem.h"
-#include "base/status.h"
+#include "program/program.h"
+#include "program/values.h"
 
-static const lk_value *value_of(const lk_program *program, int output)
+static const lk_value *segments_output_value(const lk_program *program, int output)
 {
     return lk__program_value(program, program->out[output]);
 }
 
-/* Absent outputs are ready from the start. */
-static int list_absent(lk_program *program)
+/* Lists absent outputs, which are ready from the start. Returns how many there are. */
+static int segments_list_absent(lk_program *program)
 {
     int n = 0;
     for (int i = 0; i < program->n_out; i++)
@@ -19,32 +18,32 @@ static int list_absent(lk_program *program)
     return n;
 }
 
-/* Adds all others behind the first n, by their last use; of one call, in the order in which they came up. */
-static void list_present(lk_program *program, int n)
+/* Lists all others after the first n, ordered by their last use; those of one call, in the order of their values. */
+static void segments_list_present(lk_program *program, int n)
 {
     int *ready = program->ready + n, count = 0;
     for (int i = 0; i < program->n_values; i++) {
         const lk_value *value = &program->values[i];
         if (value->kind != LK_VALUE_OUTPUT)
             continue;
-        int place = count++;
-        for (; place > 0 && value_of(program, ready[place - 1])->last > value->last; place--)
-            ready[place] = ready[place - 1];
-        ready[place] = value->index;
+        int position = count++;
+        for (; position > 0 && segments_output_value(program, ready[position - 1])->last > value->last; position--)
+            ready[position] = ready[position - 1];
+        ready[position] = value->index;
     }
 }
 
-/* Goes on behind the outputs whose last use is `call`; gives their bytes. */
-static size_t pass_ready(const lk_program *program, int call, int *n)
+/* Advances *n past the outputs whose last use is `call`. Returns their bytes. */
+static size_t segments_pass_ready(const lk_program *program, int call, int *n)
 {
     size_t bytes = 0;
-    for (; *n < program->n_out && value_of(program, program->ready[*n])->last == call; ++*n)
+    for (; *n < program->n_out && segments_output_value(program, program->ready[*n])->last == call; ++*n)
         bytes += program->out[program->ready[*n]]->storage->bytes;
     return bytes;
 }
 
-/* Ends the segment at hand before `call`, where outputs ready[… n) are finished. */
-static void end_segment(lk_program *program, int call, int n)
+/* Ends the present segment before `call`; it finishes outputs up to ready[n - 1]. */
+static void segments_close(lk_program *program, int call, int n)
 {
     lk_segment *segment = &program->segments[program->n_segments++];
     segment->end = call;
@@ -55,20 +54,20 @@ static void end_segment(lk_program *program, int call, int n)
 lk_status lk__program_cut(lk_program *program, size_t segment_bytes)
 {
     size_t bytes = 0;
-    /* A segment but the last finishes an output; one more is begun behind the last. */
+    /* Each segment but the last finishes an output, and one more is begun after the last. */
     program->segments = lk__calloc((size_t)program->n_out + 2, sizeof *program->segments);
     program->ready = lk__calloc((size_t)program->n_out + 1, sizeof *program->ready);
     if (!program->segments || !program->ready)
         return LK_ERR_MEMORY;
-    int n = list_absent(program);
-    list_present(program, n);
+    int n = segments_list_absent(program);
+    segments_list_present(program, n);
     for (int call = 0; call < program->n_calls; call++) {
-        bytes += pass_ready(program, call, &n);
+        bytes += segments_pass_ready(program, call, &n);
         if (segment_bytes > 0 && bytes >= segment_bytes && call + 1 < program->n_calls) {
-            end_segment(program, call + 1, n);
+            segments_close(program, call + 1, n);
             bytes = 0;
         }
     }
-    end_segment(program, program->n_calls, n);
+    segments_close(program, program->n_calls, n);
     return LK_OK;
 }

@@ -1,5 +1,5 @@
-/* Programs in segments: outputs come as they are finished, with the bits of one piece, whatever else runs in between.
- */
+/* Programs in segments: outputs come as soon as they are finished, with the bits of a program in one piece, whatever
+ * runs in between. */
 #include "base/mem.h"
 #include "core/backend.h"
 #include "lockstep/autograd.h"
@@ -73,7 +73,7 @@ static void begin(network *net, size_t segment_bytes, bool fuse)
     net->program = record(net, segment_bytes, fuse);
 }
 
-/* Nothing may be left but what programs share. */
+/* Only the memory that programs share may be left. */
 static void end(network *net)
 {
     lk_program_release(net->program);
@@ -99,7 +99,7 @@ static void expect_error(lk_status have, lk_status status)
     lk_error_clear();
 }
 
-/* What a program in one piece gives. */
+/* The results of a program in one piece. */
 static void run_whole(network *net, int seed, lk_tensor **out)
 {
     lk_tensor *in[2];
@@ -109,7 +109,7 @@ static void run_whole(network *net, int seed, lk_tensor **out)
     lk_program_release(whole);
 }
 
-/* --- what comes when ---------------------------------------------------------------------------------------------- */
+/* --- which output comes when -------------------------------------------------------------------------------------- */
 
 static int segments_of(network *net)
 {
@@ -118,7 +118,7 @@ static int segments_of(network *net)
     return memory.segments;
 }
 
-/* So that whatever takes them in may take over their memory, however long the replay goes on. */
+/* Their memory may then be taken over, however long the replay continues. */
 static void what_is_finished_is_the_callers_alone(void **state)
 {
     (void)state;
@@ -138,7 +138,7 @@ static void what_is_finished_is_the_callers_alone(void **state)
     for (int i = 0; i < n_ready; i++)
         alone += out[ready[i]] && lk__refcount_is_one(&out[ready[i]]->references);
     assert_true(n_ready > 1);
-    assert_int_equal(alone, n_ready - 1); /* absent outputs are ready from the start: here one */
+    assert_int_equal(alone, n_ready - 1); /* an absent output is ready from the start; there is one */
     lk_replay_end(replay);
     end(&net);
 }
@@ -202,7 +202,7 @@ static void a_segment_has_as_many_bytes_as_were_asked_for(void **state)
 
 /* --- bits --------------------------------------------------------------------------------------------------------- */
 
-/* Pushes one segment, and something that depends on its outputs. */
+/* Pushes one segment, and an operator that depends on its outputs. */
 static void push_and_use(lk_replay *replay, lk_tensor *const *out, lk_tensor **doubled)
 {
     const int *ready;
@@ -213,7 +213,7 @@ static void push_and_use(lk_replay *replay, lk_tensor *const *out, lk_tensor **d
             doubled[ready[i]] = lk_add(out[ready[i]], out[ready[i]]);
 }
 
-/* Two programs, segment by segment in turns, and a third as a whole in between; the second round has memory plans. */
+/* Two programs, alternating by segment, with a third as a whole in between; the second round has memory plans. */
 static void segments_of_other_programs_may_come_between(void **state)
 {
     (void)state;
@@ -317,7 +317,7 @@ static void a_program_is_replayed_by_one_at_a_time(void **state)
     end(&net);
 }
 
-/* A segment that fails takes those behind it along; what came before stays. */
+/* If a segment fails, the later ones fail too; earlier outputs stay valid. */
 static void what_follows_a_failure_is_left_out(void **state)
 {
     (void)state;

@@ -1,10 +1,17 @@
-/* Values: the storages that a program's calls use, in the order in which they come up, and how long each is needed. */
-#include "program/program.h"
-
+#include "program/values.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "program/program.h"
 
-static lk_status number(lk_numbers *numbers, lk_tensor *const *tensors, int n)
+bool lk__lists_storage(lk_tensor *const *tensors, int n, const lk_storage *storage)
+{
+    for (int i = 0; i < n; i++)
+        if (tensors[i] && tensors[i]->storage == storage)
+            return true;
+    return false;
+}
+
+lk_status lk__number_tensors(lk_numbers *numbers, lk_tensor *const *tensors, int n)
 {
     int given;
     for (int i = 0; i < n; i++)
@@ -16,15 +23,15 @@ static lk_status number(lk_numbers *numbers, lk_tensor *const *tensors, int n)
 lk_status lk__program_number(const lk_program *program, lk_numbers *numbers)
 {
     for (int i = 0; i < program->n_calls; i++) {
-        LK_TRY(number(numbers, program->calls[i].in, program->calls[i].n_in));
-        LK_TRY(number(numbers, program->calls[i].out, program->calls[i].n_out));
+        LK_TRY(lk__number_tensors(numbers, program->calls[i].in, program->calls[i].n_in));
+        LK_TRY(lk__number_tensors(numbers, program->calls[i].out, program->calls[i].n_out));
     }
     return LK_OK;
 }
 
 typedef struct search {
     lk_program *program;
-    int capacity;
+    int64_t capacity;
 } search;
 
 lk_value *lk__program_value(const lk_program *program, const lk_tensor *tensor)
@@ -33,37 +40,34 @@ lk_value *lk__program_value(const lk_program *program, const lk_tensor *tensor)
     return number >= 0 ? &program->values[number] : NULL;
 }
 
-static lk_status add(search *s, const lk_value *value)
+static lk_status values_add(search *s, const lk_value *value)
 {
     lk_program *program = s->program;
     int number;
-    if (program->n_values == s->capacity) {
-        int capacity = s->capacity ? 2 * s->capacity : 64;
-        lk_value *values = lk__realloc(program->values, (size_t)capacity, sizeof *values);
-        if (!values)
-            return LK_ERR_MEMORY;
-        program->values = values;
-        s->capacity = capacity;
-    }
+    lk_value *values = lk__grow(program->values, &s->capacity, program->n_values + 1, sizeof *values);
+    if (!values)
+        return LK_ERR_MEMORY;
+    program->values = values;
     LK_TRY(lk__number_give(&program->numbers, value->storage, &number));
     program->values[program->n_values++] = *value;
     return LK_OK;
 }
 
-static lk_status use(search *s, const lk_tensor *tensor, int call, bool write)
+static lk_status values_use(search *s, const lk_tensor *tensor, int call, bool write)
 {
     if (!tensor)
         return LK_OK;
+    int branch = s->program->calls[call].branch;
     lk_value *value = lk__program_value(s->program, tensor);
     if (!value) {
         bool outside = !write || lk__storage_is_written(tensor->storage);
-        lk_value found = {
-            .storage = tensor->storage, .kind = outside ? LK_VALUE_OUTSIDE : LK_VALUE_INSIDE, .first = call};
-        found.branch = s->program->calls[call].branch;
-        LK_TRY(add(s, &found));
+        lk_value found = {.storage = tensor->storage,
+                          .kind = outside ? LK_VALUE_OUTSIDE : LK_VALUE_INSIDE,
+                          .first = call,
+                          .branch = branch};
+        LK_TRY(values_add(s, &found));
         value = &s->program->values[s->program->n_values - 1];
     }
-    int branch = s->program->calls[call].branch;
     if (value->branch > 0 && branch > 0 && branch != value->branch)
         value->branch = LK_SEVERAL_BRANCHES;
     value->last = call;
@@ -71,34 +75,9 @@ static lk_status use(search *s, const lk_tensor *tensor, int call, bool write)
     return LK_OK;
 }
 
-static lk_status add_inputs(search *s)
-{
-    for (int i = 0; i < s->program->n_in; i++) {
-        lk_value value = {.storage = s->program->in[i]->storage, .kind = LK_VALUE_INPUT, .index = i};
-        LK_TRY(add(s, &value));
-    }
-    return LK_OK;
-}
-
-static void mark_outputs(lk_program *program)
-{
-    for (int i = 0; i < program->n_out; i++) {
-        if (!program->out[i])
-            continue;
-        lk_value *value = lk__program_value(program, program->out[i]);
-        value->kind = LK_VALUE_OUTPUT;
-        value->index = i;
-    }
-}
-
-static void count_shared(lk_program *program)
-{
-    for (int i = 0; i < program->n_values; i++)
-        program->n_shared += program->values[i].kind != LK_VALUE_INSIDE;
-}
-
-/* Values by their last use: counted, then each put where those before it end, which moves that end along. */
-static lk_status list_deaths(lk_program *program)
+/* Sorts the values inside by their last use, with a counting sort: end[i] begins as the position of call i's first
+ * value and moves on with each value that is put there. */
+static lk_status values_list_deaths(lk_program *program)
 {
     program->dying = lk__calloc((size_t)program->n_values + 1, sizeof *program->dying);
     program->first_dying = lk__calloc((size_t)program->n_calls + 2, sizeof *program->first_dying);
@@ -116,7 +95,7 @@ static lk_status list_deaths(lk_program *program)
     return LK_OK;
 }
 
-static void forget(lk_program *program)
+static void values_forget(lk_program *program)
 {
     lk__free(program->values);
     lk__free(program->dying);
@@ -130,16 +109,27 @@ static void forget(lk_program *program)
 lk_status lk__program_find_values(lk_program *program)
 {
     search s = {.program = program};
-    forget(program);
-    LK_TRY(add_inputs(&s));
+    values_forget(program);
+    for (int i = 0; i < program->n_in; i++) {
+        lk_value input = {.storage = program->in[i]->storage, .kind = LK_VALUE_INPUT, .index = i};
+        LK_TRY(values_add(&s, &input));
+    }
     for (int call = 0; call < program->n_calls; call++) {
         const lk_call *c = &program->calls[call];
         for (int i = 0; i < c->n_in; i++)
-            LK_TRY(use(&s, c->in[i], call, false));
+            LK_TRY(values_use(&s, c->in[i], call, false));
         for (int i = 0; i < c->n_out; i++)
-            LK_TRY(use(&s, c->out[i], call, true));
+            LK_TRY(values_use(&s, c->out[i], call, true));
     }
-    mark_outputs(program);
-    count_shared(program);
-    return list_deaths(program);
+    for (int i = 0; i < program->n_out; i++) {
+        lk_value *output = lk__program_value(program, program->out[i]);
+        if (!output)
+            continue;
+        output->kind = LK_VALUE_OUTPUT;
+        output->index = i;
+    }
+    for (int i = 0; i < program->n_values; i++)
+        /* NOLINTNEXTLINE(clang-analyzer-core.NullDereference): values[n_values] */
+        program->n_shared += program->values[i].kind != LK_VALUE_INSIDE;
+    return values_list_deaths(program);
 }

@@ -1,20 +1,21 @@
-/* Plain C kernels: the oracle that every other backend is tested against, and what runs where nothing else is there.
+/* The reference kernels in plain C. All other backends are tested against them, and they run what no other backend has
+ * a kernel for. The header has three parts: views of operands, temporaries, and the list of the kernels, a row of
+ * ref_table.c for each. lockstep/ops.h and core/op.h say what each computes.
  *
- * A kernel loads its operands, whatever their strides, as row-major doubles (integers: int64_t), computes, and rounds
- * each result once when it is stored. Temporaries belong to a scratch: a failed allocation is kept there, so a kernel
- * asks for all it needs, checks once, and ends with lk__ref_end.
+ * A kernel loads its operands, with any strides, as row-major doubles (integers: int64_t), computes, and rounds each
+ * result once when it stores it. Temporaries belong to a scratch, which remembers a failed allocation: a kernel asks
+ * for all that it needs, checks once, and ends with lk__ref_end.
  *
- * An output shares memory with an input only where both are the same view (an update in place): whoever makes the call
- * sees to that. Element by element, reading may therefore go along with writing. */
-#ifndef LK_REF_REF_H
-#define LK_REF_REF_H
+ * An output shares memory with an input only if both are the same view (an update in place); the caller ensures it. So
+ * an element may be written as soon as it has been read. */
+#pragma once
 
 #include "core/op.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Where elements are: a tensor, or one that is seen with other strides. */
+/* The elements of an operand: a tensor, or a tensor seen with other strides. */
 typedef struct lk_ref_view {
     void *data; /* the first element */
     lk_dtype dtype;
@@ -24,70 +25,70 @@ typedef struct lk_ref_view {
 
 lk_ref_view lk__ref_view(const lk_tensor *t);
 
-/* `view` as an operand that NumPy's broadcasting gives shape `shape`: repeated axes have stride 0. */
+/* Returns `view` broadcast to `shape` by NumPy's rules: repeated axes have stride 0. */
 lk_ref_view lk__ref_broadcast(lk_ref_view view, lk_shape shape);
 
-/* Row-major elements of `dtype` at `data`. */
+/* Returns a view of row-major elements of `dtype` at `data`. */
 lk_ref_view lk__ref_dense(void *data, lk_dtype dtype, lk_shape shape);
 
 int64_t lk__ref_count(lk_shape shape);
 bool lk__ref_is_dense(lk_ref_view view);
 
-/* Product of the sizes of axes [begin, end). */
+/* Returns the product of the sizes of axes [begin, end). */
 int64_t lk__ref_extent(lk_shape shape, int begin, int end);
 
-/* Up to three operands of one shape, row by row in row-major order. Neighbouring axes that all operands step through
- * evenly count as one, so dense operands are a single row. */
+/* Walks through up to three operands of one shape, row by row in row-major order. Neighboring axes that all operands
+ * step through evenly are merged, so dense operands are a single row. */
 #define LK_REF_MAX_OPERANDS 3
 typedef struct lk_ref_rows {
-    int64_t left;                      /* rows to do, with the present one */
+    int64_t left;                      /* rows left, including the current one */
     int64_t length;                    /* elements in a row */
-    int64_t step[LK_REF_MAX_OPERANDS]; /* elements from one to the next in a row */
-    char *row[LK_REF_MAX_OPERANDS];    /* first element of the present row */
-    int operands, axes;                /* axes outside the row */
+    int64_t step[LK_REF_MAX_OPERANDS]; /* distance between neighbors in a row, in elements */
+    char *row[LK_REF_MAX_OPERANDS];    /* first element of the current row */
+    int operands, axes;                /* axes: number of axes outside the row */
     int64_t size[LK_MAX_DIMS], index[LK_MAX_DIMS];
     int64_t stride[LK_REF_MAX_OPERANDS][LK_MAX_DIMS]; /* in bytes */
 } lk_ref_rows;
 
-/* for (lk__ref_rows_begin(&rows, views, n); rows.left > 0; lk__ref_rows_next(&rows)) … */
+/* Use: for (lk__ref_rows_begin(&rows, views, n); rows.left > 0; lk__ref_rows_next(&rows)) ... */
 void lk__ref_rows_begin(lk_ref_rows *rows, const lk_ref_view *views, int n);
 void lk__ref_rows_next(lk_ref_rows *rows);
 
-/* Temporaries of one kernel: one for each operand of a call with the most of them, and some for results. */
+/* The temporaries of one kernel: at most one for each operand of a call, and some for results. */
 #define LK_REF_MAX_SCRATCH (LK_MAX_INPUTS + 4)
 typedef struct lk_ref_scratch {
-    void *block[LK_REF_MAX_SCRATCH]; /* that were allocated, where the thread's own memory has no room */
+    void *block[LK_REF_MAX_SCRATCH]; /* blocks that did not fit into the thread's own memory */
     int blocks;
-    size_t stacked; /* bytes of the thread's own */
+    size_t stacked; /* bytes taken of the thread's own memory */
     lk_status status;
 } lk_ref_scratch;
 
-/* Zeroed; NULL after this or an earlier failure. */
+/* Return zeroed memory; NULL after this or an earlier failure. */
 double *lk__ref_new(lk_ref_scratch *scratch, int64_t count);
 int64_t *lk__ref_new_int(lk_ref_scratch *scratch, int64_t count);
 
-/* Elements as doubles, exactly (i64: rounded). What is dense f64 already is not copied. */
+/* Loads elements as doubles, exactly (i64: rounded). A dense f64 operand is not copied. */
 const double *lk__ref_load(lk_ref_scratch *scratch, lk_ref_view view);
 
-/* Elements of an integer dtype. */
+/* Loads elements of an integer dtype. */
 const int64_t *lk__ref_load_int(lk_ref_scratch *scratch, lk_ref_view view);
 
-/* Rounds to nearest even (floats), or truncates and saturates with NaN as 0 (integers). */
+/* Stores doubles. Floats are rounded to nearest even; integers are truncated and saturated, and NaN becomes 0. */
 void lk__ref_store(const double *values, lk_ref_view view);
 
-/* Rounds to nearest even (floats), or wraps (integers). */
+/* Stores integers. Floats are rounded to nearest even; narrower integers wrap. */
 void lk__ref_store_int(const int64_t *values, lk_ref_view view);
 
-/* x[index] of x [N, …], as [1, …]. */
+/* Returns x[index] of x [N, ...], as [1, ...]. */
 lk_ref_view lk__ref_row(lk_ref_view x, int64_t index);
 
-/* Element by element; one shape and dtype. */
+/* Copies elements between views of one shape and dtype. */
 void lk__ref_copy_elements(lk_ref_view out, lk_ref_view in);
 
-/* Frees the temporaries and gives back LK_OK or what went wrong. */
+/* Frees the temporaries. Returns LK_OK or the error. */
 lk_status lk__ref_end(lk_ref_scratch *scratch);
 
-/* y += a · b with a: [m, k], b: [k, n], y: [m, n], row-major; each element's products in order of k. */
+/* Adds a · b to y with a: [m, k], b: [k, n], y: [m, n], row-major. Each element adds its products in the order of k. */
 void lk__ref_multiply(const double *a, const double *b, double *y, int64_t m, int64_t k, int64_t n);
 
 /* The kernels, by operator. */
@@ -154,5 +155,3 @@ lk_status lk__ref_adam_update(lk_call *call);
 lk_status lk__ref_lars_update(lk_call *call);
 lk_status lk__ref_squared_norms(lk_call *call);
 lk_status lk__ref_update_scales(lk_call *call);
-
-#endif

@@ -1,3 +1,4 @@
+/* The activation operators except relu, and their gradients. */
 #include "ops/ops.h"
 #include "ref/ref.h"
 
@@ -6,27 +7,27 @@
 #define SQRT_HALF 0.70710678118654752440
 #define SQRT_HALF_PER_PI 0.39894228040143267794 /* 1 / sqrt(2 pi) */
 
-static double sigmoid(double x)
+static double sigmoid_of(double x)
 {
     return 1 / (1 + exp(-x));
 }
 
-/* Of the normal distribution. */
-static double cumulative(double x)
+/* The cumulative distribution and the density of the standard normal distribution. */
+static double normal_cumulative(double x)
 {
     return 0.5 * erfc(-x * SQRT_HALF);
 }
 
-static double density(double x)
+static double normal_density(double x)
 {
     return SQRT_HALF_PER_PI * exp(-0.5 * x * x);
 }
 
-static double activate(lk_activation_attrs attrs, double x)
+static double activation_value(lk_activation_attrs attrs, double x)
 {
     switch (attrs.kind) {
     case LK_ACT_SIGMOID:
-        return sigmoid(x);
+        return sigmoid_of(x);
     case LK_ACT_TANH:
         return tanh(x);
     case LK_ACT_LEAKY_RELU:
@@ -34,15 +35,15 @@ static double activate(lk_activation_attrs attrs, double x)
     case LK_ACT_ELU:
         return x > 0 ? x : attrs.alpha * expm1(x);
     case LK_ACT_SILU:
-        return x * sigmoid(x);
+        return x * sigmoid_of(x);
     case LK_ACT_GELU:
-        return x * cumulative(x);
+        return x * normal_cumulative(x);
     default:
         return (x > 0 ? x : 0) + log1p(exp(-fabs(x)));
     }
 }
 
-static double slope(lk_activation_attrs attrs, double x, double y)
+static double activation_slope(lk_activation_attrs attrs, double x, double y)
 {
     switch (attrs.kind) {
     case LK_ACT_SIGMOID:
@@ -54,11 +55,11 @@ static double slope(lk_activation_attrs attrs, double x, double y)
     case LK_ACT_ELU:
         return x > 0 ? 1 : attrs.alpha * exp(x);
     case LK_ACT_SILU:
-        return sigmoid(x) * (1 + x * (1 - sigmoid(x)));
+        return sigmoid_of(x) * (1 + x * (1 - sigmoid_of(x)));
     case LK_ACT_GELU:
-        return cumulative(x) + x * density(x);
+        return normal_cumulative(x) + x * normal_density(x);
     default:
-        return sigmoid(x);
+        return sigmoid_of(x);
     }
 }
 
@@ -72,7 +73,7 @@ lk_status lk__ref_activation(lk_call *call)
     double *y = lk__ref_new(&scratch, count);
     if (y) {
         for (int64_t i = 0; i < count; i++)
-            y[i] = activate(attrs, x[i]);
+            y[i] = activation_value(attrs, x[i]);
         lk__ref_store(y, out);
     }
     return lk__ref_end(&scratch);
@@ -90,7 +91,7 @@ lk_status lk__ref_activation_grad(lk_call *call)
     double *dx = lk__ref_new(&scratch, count);
     if (dx) {
         for (int64_t i = 0; i < count; i++)
-            dx[i] = dy[i] * slope(attrs, x[i], y[i]);
+            dx[i] = dy[i] * activation_slope(attrs, x[i], y[i]);
         lk__ref_store(dx, out);
     }
     return lk__ref_end(&scratch);

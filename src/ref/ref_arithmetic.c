@@ -1,10 +1,11 @@
 /* add, sub, mul, div, pairwise sums, and the update of stochastic gradient descent. */
 #include "ops/ops.h"
+#include "ops/pairwise_sum.h"
 #include "ref/ref.h"
 
 typedef enum arithmetic { ADD, SUB, MUL, DIV } arithmetic;
 
-static void combine(arithmetic op, const double *a, const double *b, double *y, int64_t n)
+static void combine_double(arithmetic op, const double *a, const double *b, double *y, int64_t n)
 {
     switch (op) {
     case ADD:
@@ -26,8 +27,8 @@ static void combine(arithmetic op, const double *a, const double *b, double *y, 
     }
 }
 
-/* Wraps as two's complement: in unsigned arithmetic, where overflow is defined. The low bits are right for narrower
- * dtypes too. */
+/* Wraps as two's complement, by way of unsigned arithmetic, where overflow is defined. The low bits are right for
+ * narrower dtypes too. */
 static int64_t combine_int(arithmetic op, int64_t a, int64_t b)
 {
     switch (op) {
@@ -87,7 +88,7 @@ static lk_status arithmetic_float(arithmetic op, lk_ref_view out, lk_ref_view in
     const double *b = lk__ref_load(&scratch, in1);
     double *y = lk__ref_new(&scratch, count);
     if (y) {
-        combine(op, a, b, y, count);
+        combine_double(op, a, b, y, count);
         lk__ref_store(y, out);
     }
     return lk__ref_end(&scratch);
@@ -108,7 +109,7 @@ static lk_status arithmetic_int(arithmetic op, lk_ref_view out, lk_ref_view in0,
     return lk__ref_end(&scratch);
 }
 
-static lk_status binary(lk_call *call, arithmetic op)
+static lk_status broadcast_arithmetic(lk_call *call, arithmetic op)
 {
     lk_ref_view y = lk__ref_view(call->out[0]);
     lk_ref_view a = lk__ref_broadcast(lk__ref_view(call->in[0]), y.shape);
@@ -122,31 +123,31 @@ static lk_status binary(lk_call *call, arithmetic op)
 
 lk_status lk__ref_add(lk_call *call)
 {
-    return binary(call, ADD);
+    return broadcast_arithmetic(call, ADD);
 }
 
 lk_status lk__ref_sub(lk_call *call)
 {
-    return binary(call, SUB);
+    return broadcast_arithmetic(call, SUB);
 }
 
 lk_status lk__ref_mul(lk_call *call)
 {
-    return binary(call, MUL);
+    return broadcast_arithmetic(call, MUL);
 }
 
 lk_status lk__ref_div(lk_call *call)
 {
-    return binary(call, DIV);
+    return broadcast_arithmetic(call, DIV);
 }
 
 /* --- pairwise_sum ------------------------------------------------------------------------------------------------- */
 
-/* Sums of floats are exact enough in double to be rounded once: see arithmetic_f32. */
+/* Sums floats in double and rounds each sum once, which gives the bits of a sum in f32: see arithmetic_f32. */
 static double sum_pairs(const double *const *x, int64_t element, int n, bool single)
 {
     if (n == 1)
-        return x[0][element];
+        return x[0][element]; /* NOLINT(clang-analyzer-core.NullDereference): x[n], none of them NULL */
     double sum = sum_pairs(x, element, n / 2, single) + sum_pairs(x + n / 2, element, n / 2, single);
     return single ? (double)(float)sum : sum;
 }
@@ -190,9 +191,9 @@ static void sgd_f64(const lk_ref_rows *rows, double rate)
     }
 }
 
-/* The multiplication and the subtraction are rounded each, in the parameter's dtype: an update has the same bits on
- * every device. */
-static void sgd(lk_ref_view parameter, lk_ref_view gradient, double rate)
+/* Rounds the multiplication and the subtraction separately, in the parameter's dtype, so that an update has the same
+ * bits on every device. */
+static void sgd_rows(lk_ref_view parameter, lk_ref_view gradient, double rate)
 {
     lk_ref_rows rows;
     for (lk__ref_rows_begin(&rows, (lk_ref_view[]){parameter, gradient}, 2); rows.left > 0; lk__ref_rows_next(&rows)) {
@@ -205,6 +206,6 @@ static void sgd(lk_ref_view parameter, lk_ref_view gradient, double rate)
 
 lk_status lk__ref_sgd_update(lk_call *call)
 {
-    sgd(lk__ref_view(call->out[0]), lk__ref_view(call->in[1]), LK_ATTRS(call, lk_sgd_attrs)->rate);
+    sgd_rows(lk__ref_view(call->out[0]), lk__ref_view(call->in[1]), LK_ATTRS(call, lk_sgd_attrs)->rate);
     return LK_OK;
 }

@@ -1,5 +1,5 @@
-/* channel_sums, batch_norm, batch_norm_with, batch_norm_inference, their gradients, those with a residual and relu
- * behind them, batch_norm_update. */
+/* channel_sums, batch_norm, batch_norm_with and batch_norm_inference; their gradients; the variants that are followed
+ * by a residual and relu; batch_norm_update. */
 #include "ops/ops.h"
 #include "ref/ref.h"
 
@@ -15,28 +15,28 @@ static extent extent_of(lk_shape x)
     return (extent){x.dim[0], x.dim[1], lk__ref_extent(x, 2, x.ndim)};
 }
 
-/* Elements [0, inner) of sample n's channel c. */
-static int64_t plane(extent e, int64_t n, int64_t c)
+/* Returns the offset of the plane of sample n's channel c, which has `inner` elements. */
+static int64_t plane_start(extent e, int64_t n, int64_t c)
 {
     return (n * e.channels + c) * e.inner;
 }
 
-/* How a channel is normalised: xhat = (x - mean) rstd. */
+/* The moments of a channel, which is normalized as xhat = (x - mean) rstd. */
 typedef struct moments {
     double mean, variance, rstd;
 } moments;
 
-static moments moments_given(double mean, double variance, double epsilon)
+static moments make_moments(double mean, double variance, double epsilon)
 {
     return (moments){mean, variance, 1 / sqrt(variance + epsilon)};
 }
 
-/* sums: [2, channels]. Rounding may leave less than nothing of the variance; NaN stays. */
-static moments moments_of(const double *sums, int64_t channels, int64_t c, const lk_batch_norm_attrs *attrs)
+/* sums: [2, channels]. Rounding may make the variance negative, which becomes 0; NaN stays NaN. */
+static moments moments_of_sums(const double *sums, int64_t channels, int64_t c, const lk_batch_norm_attrs *attrs)
 {
     double count = (double)attrs->count, mean = sums[c] / count;
     double variance = sums[channels + c] / count - mean * mean;
-    return moments_given(mean, variance < 0 ? 0 : variance, attrs->epsilon);
+    return make_moments(mean, variance < 0 ? 0 : variance, attrs->epsilon);
 }
 
 /* --- channel_sums ------------------------------------------------------------------------------------------------- */
@@ -46,7 +46,7 @@ static void channel_sums(const double *x, double *sums, extent e)
     for (int64_t c = 0; c < e.channels; c++) {
         double sum = 0, squares = 0;
         for (int64_t n = 0; n < e.n; n++) {
-            const double *xs = x + plane(e, n, c);
+            const double *xs = x + plane_start(e, n, c);
             for (int64_t i = 0; i < e.inner; i++) {
                 sum += xs[i];
                 squares += xs[i] * xs[i];
@@ -90,22 +90,22 @@ lk_status lk__ref_channel_sums_grad(lk_call *call)
     return lk__ref_end(&scratch);
 }
 
-/* --- normalisation ------------------------------------------------------------------------------------------------ */
+/* --- normalization ------------------------------------------------------------------------------------------------ */
 
-/* y = gamma xhat + beta for one channel. */
-static void normalise(const double *x, double *y, extent e, int64_t c, moments m, double gamma, double beta)
+/* Computes y = gamma xhat + beta for one channel. */
+static void normalize_channel(const double *x, double *y, extent e, int64_t c, moments m, double gamma, double beta)
 {
     for (int64_t n = 0; n < e.n; n++) {
-        int64_t begin = plane(e, n, c);
+        int64_t begin = plane_start(e, n, c);
         for (int64_t i = begin; i < begin + e.inner; i++)
             y[i] = gamma * ((x[i] - m.mean) * m.rstd) + beta;
     }
 }
 
-/* What is done to a normalised x. */
+/* The steps after the normalization. */
 typedef enum tail { NOTHING, ADD_AND_RELU } tail;
 
-/* The call's last input is the residual, or NULL. */
+/* Stores y, after the residual and relu if these follow. The residual is the call's last input, or NULL. */
 static void store_with_tail(lk_ref_scratch *scratch, const lk_call *call, double *y, tail then)
 {
     lk_ref_view out = lk__ref_view(call->out[0]);
@@ -119,8 +119,8 @@ static void store_with_tail(lk_ref_scratch *scratch, const lk_call *call, double
         lk__ref_store(y, out);
 }
 
-/* given NULL: x's own sums, which out[1] receives. */
-static lk_status normalise_with_sums(lk_call *call, const lk_tensor *given, tail then)
+/* Normalizes with the sums `given`; if NULL, with x's own sums, which out[1] receives. */
+static lk_status normalize_with_sums(lk_call *call, const lk_tensor *given, tail then)
 {
     lk_ref_scratch scratch = {0};
     lk_ref_view in = lk__ref_view(call->in[0]);
@@ -135,8 +135,8 @@ static lk_status normalise_with_sums(lk_call *call, const lk_tensor *given, tail
         if (!given)
             channel_sums(x, own, e);
         for (int64_t c = 0; c < e.channels; c++) {
-            moments m = moments_of(sums, e.channels, c, LK_ATTRS(call, lk_batch_norm_attrs));
-            normalise(x, y, e, c, m, gamma[c], beta[c]);
+            moments m = moments_of_sums(sums, e.channels, c, LK_ATTRS(call, lk_batch_norm_attrs));
+            normalize_channel(x, y, e, c, m, gamma[c], beta[c]);
         }
         store_with_tail(&scratch, call, y, then);
         if (!given)
@@ -147,20 +147,20 @@ static lk_status normalise_with_sums(lk_call *call, const lk_tensor *given, tail
 
 lk_status lk__ref_batch_norm(lk_call *call)
 {
-    return normalise_with_sums(call, NULL, NOTHING);
+    return normalize_with_sums(call, NULL, NOTHING);
 }
 
 lk_status lk__ref_batch_norm_act(lk_call *call)
 {
-    return normalise_with_sums(call, NULL, ADD_AND_RELU);
+    return normalize_with_sums(call, NULL, ADD_AND_RELU);
 }
 
 lk_status lk__ref_batch_norm_with(lk_call *call)
 {
-    return normalise_with_sums(call, call->in[3], NOTHING);
+    return normalize_with_sums(call, call->in[3], NOTHING);
 }
 
-static lk_status normalise_with_moments(lk_call *call, tail then)
+static lk_status normalize_with_statistics(lk_call *call, tail then)
 {
     lk_ref_scratch scratch = {0};
     double epsilon = LK_ATTRS(call, lk_batch_norm_attrs)->epsilon;
@@ -174,7 +174,7 @@ static lk_status normalise_with_moments(lk_call *call, tail then)
     double *y = lk__ref_new(&scratch, lk__ref_count(in.shape));
     if (y) {
         for (int64_t c = 0; c < e.channels; c++)
-            normalise(x, y, e, c, moments_given(mean[c], variance[c], epsilon), gamma[c], beta[c]);
+            normalize_channel(x, y, e, c, make_moments(mean[c], variance[c], epsilon), gamma[c], beta[c]);
         store_with_tail(&scratch, call, y, then);
     }
     return lk__ref_end(&scratch);
@@ -182,17 +182,17 @@ static lk_status normalise_with_moments(lk_call *call, tail then)
 
 lk_status lk__ref_batch_norm_inference(lk_call *call)
 {
-    return normalise_with_moments(call, NOTHING);
+    return normalize_with_statistics(call, NOTHING);
 }
 
 lk_status lk__ref_batch_norm_inference_act(lk_call *call)
 {
-    return normalise_with_moments(call, ADD_AND_RELU);
+    return normalize_with_statistics(call, ADD_AND_RELU);
 }
 
 /* --- gradients ---------------------------------------------------------------------------------------------------- */
 
-/* What all gradients load and make: (dy, x, gamma, …) → dx, dgamma, dbeta, … */
+/* The operands of all gradients: (dy, x, gamma, ...) to dx, dgamma, dbeta, ... */
 typedef struct gradients {
     lk_ref_scratch scratch;
     extent e;
@@ -200,7 +200,7 @@ typedef struct gradients {
     double *dx, *dgamma, *dbeta;
 } gradients;
 
-static void load_gradients(gradients *g, const lk_tensor *dy, const lk_tensor *in, const lk_tensor *gamma)
+static void begin_gradients(gradients *g, const lk_tensor *dy, const lk_tensor *in, const lk_tensor *gamma)
 {
     lk_ref_view x = lk__ref_view(in);
     *g = (gradients){.e = extent_of(x.shape)};
@@ -210,11 +210,6 @@ static void load_gradients(gradients *g, const lk_tensor *dy, const lk_tensor *i
     g->dx = lk__ref_new(&g->scratch, lk__ref_count(x.shape));
     g->dgamma = lk__ref_new(&g->scratch, g->e.channels);
     g->dbeta = lk__ref_new(&g->scratch, g->e.channels);
-}
-
-static void begin_gradients(gradients *g, lk_call *call)
-{
-    load_gradients(g, call->in[0], call->in[1], call->in[2]);
 }
 
 static lk_status end_gradients(gradients *g, lk_call *call)
@@ -227,11 +222,11 @@ static lk_status end_gradients(gradients *g, lk_call *call)
     return lk__ref_end(&g->scratch);
 }
 
-/* dbeta = Σ dy, dgamma = Σ dy xhat over channel c. */
+/* Computes dbeta = Σ dy and dgamma = Σ dy xhat over channel c. */
 static void sum_channel(gradients *g, int64_t c, moments m)
 {
     for (int64_t n = 0; n < g->e.n; n++) {
-        int64_t begin = plane(g->e, n, c);
+        int64_t begin = plane_start(g->e, n, c);
         for (int64_t i = begin; i < begin + g->e.inner; i++) {
             g->dbeta[c] += g->dy[i];
             g->dgamma[c] += g->dy[i] * ((g->x[i] - m.mean) * m.rstd);
@@ -239,11 +234,11 @@ static void sum_channel(gradients *g, int64_t c, moments m)
     }
 }
 
-/* dx = gamma rstd (dy - a - b xhat) in channel c. */
+/* Computes dx = gamma rstd (dy - a - b xhat) in channel c. */
 static void spread_channel(gradients *g, int64_t c, moments m, double a, double b)
 {
     for (int64_t n = 0; n < g->e.n; n++) {
-        int64_t begin = plane(g->e, n, c);
+        int64_t begin = plane_start(g->e, n, c);
         for (int64_t i = begin; i < begin + g->e.inner; i++)
             g->dx[i] = g->gamma[c] * m.rstd * (g->dy[i] - a - b * ((g->x[i] - m.mean) * m.rstd));
     }
@@ -255,7 +250,7 @@ static void through_own_sums(gradients *g, const lk_call *call, const lk_tensor 
     const double *sums = lk__ref_load(&g->scratch, lk__ref_view(given));
     double count = (double)attrs->count;
     for (int64_t c = 0; sums && c < g->e.channels; c++) {
-        moments m = moments_of(sums, g->e.channels, c, attrs);
+        moments m = moments_of_sums(sums, g->e.channels, c, attrs);
         sum_channel(g, c, m);
         spread_channel(g, c, m, g->dbeta[c] / count, g->dgamma[c] / count);
     }
@@ -264,13 +259,13 @@ static void through_own_sums(gradients *g, const lk_call *call, const lk_tensor 
 lk_status lk__ref_batch_norm_grad(lk_call *call)
 {
     gradients g;
-    begin_gradients(&g, call);
+    begin_gradients(&g, call->in[0], call->in[1], call->in[2]);
     through_own_sums(&g, call, call->in[3]);
     return end_gradients(&g, call);
 }
 
-/* y > 0 ? dy : 0 in place of dy. */
-static const double *masked(gradients *g, const lk_tensor *y)
+/* Returns y > 0 ? dy : 0, to be used instead of dy. */
+static const double *masked_dy(gradients *g, const lk_tensor *y)
 {
     lk_ref_view view = lk__ref_view(y);
     int64_t n = lk__ref_count(view.shape);
@@ -284,8 +279,8 @@ static const double *masked(gradients *g, const lk_tensor *y)
 lk_status lk__ref_batch_norm_act_grad(lk_call *call)
 {
     gradients g;
-    load_gradients(&g, call->in[0], call->in[2], call->in[3]);
-    g.dy = masked(&g, call->in[1]);
+    begin_gradients(&g, call->in[0], call->in[2], call->in[3]);
+    g.dy = masked_dy(&g, call->in[1]);
     if (g.dy)
         through_own_sums(&g, call, call->in[4]);
     if (g.scratch.status == LK_OK && call->n_out == 4)
@@ -300,12 +295,12 @@ lk_status lk__ref_batch_norm_with_grad(lk_call *call)
 {
     gradients g;
     const lk_batch_norm_attrs *attrs = LK_ATTRS(call, lk_batch_norm_attrs);
-    begin_gradients(&g, call);
+    begin_gradients(&g, call->in[0], call->in[1], call->in[2]);
     const double *sums = lk__ref_load(&g.scratch, lk__ref_view(call->in[3]));
     double *dsums = lk__ref_new(&g.scratch, 2 * g.e.channels);
     double count = (double)attrs->count;
     for (int64_t c = 0; dsums && c < g.e.channels; c++) {
-        moments m = moments_of(sums, g.e.channels, c, attrs);
+        moments m = moments_of_sums(sums, g.e.channels, c, attrs);
         sum_channel(&g, c, m);
         spread_channel(&g, c, m, 0, 0);
         double dmean = -g.gamma[c] * m.rstd * g.dbeta[c];
@@ -322,11 +317,11 @@ lk_status lk__ref_batch_norm_inference_grad(lk_call *call)
 {
     gradients g;
     double epsilon = LK_ATTRS(call, lk_batch_norm_attrs)->epsilon;
-    begin_gradients(&g, call);
+    begin_gradients(&g, call->in[0], call->in[1], call->in[2]);
     const double *mean = lk__ref_load(&g.scratch, lk__ref_view(call->in[3]));
     const double *variance = lk__ref_load(&g.scratch, lk__ref_view(call->in[4]));
     for (int64_t c = 0; variance && c < g.e.channels; c++) {
-        moments m = moments_given(mean[c], variance[c], epsilon);
+        moments m = make_moments(mean[c], variance[c], epsilon);
         sum_channel(&g, c, m);
         spread_channel(&g, c, m, 0, 0);
     }
@@ -335,7 +330,7 @@ lk_status lk__ref_batch_norm_inference_grad(lk_call *call)
 
 /* --- running statistics ------------------------------------------------------------------------------------------- */
 
-static bool is_set(const lk_tensor *skip)
+static bool is_flag_set(const lk_tensor *skip)
 {
     return *(const float *)lk__ref_view(skip).data != 0;
 }
@@ -344,7 +339,7 @@ lk_status lk__ref_batch_norm_update(lk_call *call)
 {
     lk_ref_scratch scratch = {0};
     const lk_batch_norm_attrs *attrs = LK_ATTRS(call, lk_batch_norm_attrs);
-    if (call->n_in == 4 && is_set(call->in[3]))
+    if (call->n_in == 4 && is_flag_set(call->in[3]))
         return LK_OK;
     int64_t channels = call->out[0]->shape.dim[0];
     const double *mean = lk__ref_load(&scratch, lk__ref_view(call->in[0]));
@@ -355,7 +350,7 @@ lk_status lk__ref_batch_norm_update(lk_call *call)
         double momentum = attrs->momentum, keep = 1 - momentum;
         double unbiased = attrs->count > 1 ? (double)attrs->count / (double)(attrs->count - 1) : 1;
         for (int64_t c = 0; c < channels; c++) {
-            moments m = moments_of(sums, channels, c, attrs);
+            moments m = moments_of_sums(sums, channels, c, attrs);
             new_mean[c] = keep * mean[c] + momentum * m.mean;
             new_variance[c] = keep * variance[c] + momentum * (m.variance * unbiased);
         }

@@ -1,5 +1,7 @@
-/* conv2d and its two gradients, as products of matrices. For an image and a group, "columns" has a row for each tap
- * (input channel, kernel row, kernel column) and a column for each output: what that tap sees there, 0 in the padding.
+/* conv2d and its two gradients, as products of matrices (im2col). For an image and a group, "columns" has a row for
+ * each tap (input channel, kernel row, kernel column) and a column for each output: the input that the tap multiplies
+ * there, 0 in the padding.
+ *
  *   y = w · columns        dw = dy · columnsᵀ        dcolumns = wᵀ · dy, folded back into dx */
 #include "ops/ops.h"
 #include "ref/ref.h"
@@ -14,7 +16,7 @@ typedef struct conv {
     int64_t taps, outputs; /* rows and columns of "columns" */
 } conv;
 
-static conv conv_of(const lk_conv2d_opts *opts, lk_shape x, lk_shape w, lk_shape y)
+static conv ref_conv_of(const lk_conv2d_opts *opts, lk_shape x, lk_shape w, lk_shape y)
 {
     conv c = {
         .batch = x.dim[0], .groups = opts->groups, .in_channels = w.dim[1], .out_channels = w.dim[0] / opts->groups};
@@ -31,13 +33,13 @@ static conv conv_of(const lk_conv2d_opts *opts, lk_shape x, lk_shape w, lk_shape
     return c;
 }
 
-/* Outputs [begin, end) along an axis whose input under kernel element k is not padding; the first one's input is
- * `first`. */
+/* The outputs [begin, end) along an axis whose input under kernel element k is not padding. `first` is the input of the
+ * first one. */
 typedef struct range {
     int64_t begin, end, first;
 } range;
 
-static range inside(const conv *c, int axis, int64_t k)
+static range outputs_inside(const conv *c, int axis, int64_t k)
 {
     int64_t shift = k * c->dilation[axis] - c->padding[axis], stride = c->stride[axis];
     int64_t last = c->in_size[axis] - 1 - shift;
@@ -50,7 +52,7 @@ static range inside(const conv *c, int axis, int64_t k)
     return r;
 }
 
-/* Where the planes of image n and group g start. */
+/* Offsets of the planes of image n and group g. */
 static int64_t in_start(const conv *c, int64_t n, int64_t g)
 {
     return (n * c->groups + g) * c->in_channels * c->in_size[0] * c->in_size[1];
@@ -68,7 +70,7 @@ static int64_t weight_start(const conv *c, int64_t g)
 
 /* --- columns ----------------------------------------------------------------------------------------------------- */
 
-/* What one tap sees: outputs `rows` by `columns`, and the plane of x. */
+/* The inputs of one tap: outputs `rows` by `columns`, and the plane of x. */
 typedef struct tap {
     range rows, columns;
     int64_t plane;
@@ -77,12 +79,12 @@ typedef struct tap {
 static tap tap_of(const conv *c, int64_t k)
 {
     int64_t area = c->kernel[0] * c->kernel[1];
-    return (tap){.rows = inside(c, 0, k % area / c->kernel[1]),
-                 .columns = inside(c, 1, k % c->kernel[1]),
+    return (tap){.rows = outputs_inside(c, 0, k % area / c->kernel[1]),
+                 .columns = outputs_inside(c, 1, k % c->kernel[1]),
                  .plane = k / area * c->in_size[0] * c->in_size[1]};
 }
 
-/* Elements of x that tap t sees, into out[output * step]. The padding stays as it is: 0. */
+/* Copies the inputs of tap t to out[output * step]. Elements in the padding keep their value, 0. */
 static void unroll_tap(const conv *c, tap t, const double *x, double *out, int64_t step)
 {
     int64_t n = t.columns.end - t.columns.begin, stride = c->stride[1];
@@ -94,7 +96,7 @@ static void unroll_tap(const conv *c, tap t, const double *x, double *out, int64
     }
 }
 
-/* The reverse: adds in[output] to the element of x that tap t sees there. */
+/* The reverse: adds in[output] to the input of tap t there. */
 static void fold_tap(const conv *c, tap t, const double *in, double *x)
 {
     int64_t n = t.columns.end - t.columns.begin, stride = c->stride[1];
@@ -106,7 +108,7 @@ static void fold_tap(const conv *c, tap t, const double *in, double *x)
     }
 }
 
-static void unroll(const conv *c, const double *x, double *columns)
+static void unroll_columns(const conv *c, const double *x, double *columns)
 {
     for (int64_t k = 0; k < c->taps; k++)
         unroll_tap(c, tap_of(c, k), x, columns + k * c->outputs, 1);
@@ -118,7 +120,7 @@ static void unroll_transposed(const conv *c, const double *x, double *columns)
         unroll_tap(c, tap_of(c, k), x, columns + k, c->taps);
 }
 
-static void fold(const conv *c, const double *columns, double *x)
+static void fold_columns(const conv *c, const double *columns, double *x)
 {
     for (int64_t k = 0; k < c->taps; k++)
         fold_tap(c, tap_of(c, k), columns + k * c->outputs, x);
@@ -134,7 +136,7 @@ static void start_with_bias(const conv *c, double *y, const double *bias)
             y[p * c->outputs + j] = bias[p % channels];
 }
 
-static void bias_grad(const conv *c, double *dbias, const double *dy)
+static void sum_bias_grad(const conv *c, double *dbias, const double *dy)
 {
     int64_t channels = c->groups * c->out_channels;
     for (int64_t p = 0; p < c->batch * channels; p++)
@@ -142,18 +144,18 @@ static void bias_grad(const conv *c, double *dbias, const double *dy)
             dbias[p % channels] += dy[p * c->outputs + j];
 }
 
-static void forward(const conv *c, double *y, const double *w, const double *x, double *columns)
+static void ref_conv_forward(const conv *c, double *y, const double *w, const double *x, double *columns)
 {
     for (int64_t n = 0; n < c->batch; n++) {
         for (int64_t g = 0; g < c->groups; g++) {
-            unroll(c, x + in_start(c, n, g), columns);
+            unroll_columns(c, x + in_start(c, n, g), columns);
             lk__ref_multiply(w + weight_start(c, g), columns, y + out_start(c, n, g), c->out_channels, c->taps,
                              c->outputs);
         }
     }
 }
 
-static void weight_grad(const conv *c, double *dw, const double *dy, const double *x, double *columns)
+static void ref_conv_weight_grad(const conv *c, double *dw, const double *dy, const double *x, double *columns)
 {
     for (int64_t n = 0; n < c->batch; n++) {
         for (int64_t g = 0; g < c->groups; g++) {
@@ -164,7 +166,7 @@ static void weight_grad(const conv *c, double *dw, const double *dy, const doubl
     }
 }
 
-/* transposed: wᵀ, group by group. */
+/* Transposes the weights, group by group. */
 static void transpose_weights(const conv *c, const double *w, double *transposed)
 {
     for (int64_t g = 0; g < c->groups; g++)
@@ -173,14 +175,14 @@ static void transpose_weights(const conv *c, const double *w, double *transposed
                 transposed[weight_start(c, g) + k * c->out_channels + o] = w[weight_start(c, g) + o * c->taps + k];
 }
 
-static void input_grad(const conv *c, double *dx, const double *transposed, const double *dy, double *columns)
+static void ref_conv_input_grad(const conv *c, double *dx, const double *transposed, const double *dy, double *columns)
 {
     for (int64_t n = 0; n < c->batch; n++) {
         for (int64_t g = 0; g < c->groups; g++) {
             memset(columns, 0, (size_t)(c->taps * c->outputs) * sizeof *columns);
             lk__ref_multiply(transposed + weight_start(c, g), dy + out_start(c, n, g), columns, c->taps,
                              c->out_channels, c->outputs);
-            fold(c, columns, dx + in_start(c, n, g));
+            fold_columns(c, columns, dx + in_start(c, n, g));
         }
     }
 }
@@ -189,7 +191,7 @@ lk_status lk__ref_conv2d(lk_call *call)
 {
     lk_ref_scratch scratch = {0};
     lk_ref_view in = lk__ref_view(call->in[0]), weights = lk__ref_view(call->in[1]), out = lk__ref_view(call->out[0]);
-    conv c = conv_of(LK_ATTRS(call, lk_conv2d_opts), in.shape, weights.shape, out.shape);
+    conv c = ref_conv_of(LK_ATTRS(call, lk_conv2d_opts), in.shape, weights.shape, out.shape);
     const double *x = lk__ref_load(&scratch, in);
     const double *w = lk__ref_load(&scratch, weights);
     const double *bias = call->in[2] ? lk__ref_load(&scratch, lk__ref_view(call->in[2])) : NULL;
@@ -198,7 +200,7 @@ lk_status lk__ref_conv2d(lk_call *call)
     if (columns) {
         if (bias)
             start_with_bias(&c, y, bias);
-        forward(&c, y, w, x, columns);
+        ref_conv_forward(&c, y, w, x, columns);
         lk__ref_store(y, out);
     }
     return lk__ref_end(&scratch);
@@ -208,7 +210,7 @@ lk_status lk__ref_conv2d_input_grad(lk_call *call)
 {
     lk_ref_scratch scratch = {0};
     lk_ref_view out = lk__ref_view(call->in[0]), weights = lk__ref_view(call->in[1]), in = lk__ref_view(call->out[0]);
-    conv c = conv_of(&LK_ATTRS(call, lk_conv2d_grad_attrs)->conv, in.shape, weights.shape, out.shape);
+    conv c = ref_conv_of(&LK_ATTRS(call, lk_conv2d_grad_attrs)->conv, in.shape, weights.shape, out.shape);
     const double *dy = lk__ref_load(&scratch, out);
     const double *w = lk__ref_load(&scratch, weights);
     double *dx = lk__ref_new(&scratch, lk__ref_count(in.shape));
@@ -216,7 +218,7 @@ lk_status lk__ref_conv2d_input_grad(lk_call *call)
     double *columns = lk__ref_new(&scratch, c.taps * c.outputs);
     if (columns) {
         transpose_weights(&c, w, transposed);
-        input_grad(&c, dx, transposed, dy, columns);
+        ref_conv_input_grad(&c, dx, transposed, dy, columns);
         lk__ref_store(dx, in);
     }
     return lk__ref_end(&scratch);
@@ -227,17 +229,17 @@ lk_status lk__ref_conv2d_weight_grad(lk_call *call)
     lk_ref_scratch scratch = {0};
     lk_ref_view out = lk__ref_view(call->in[0]), in = lk__ref_view(call->in[1]), weights = lk__ref_view(call->out[0]);
     const lk_conv2d_grad_attrs *attrs = LK_ATTRS(call, lk_conv2d_grad_attrs);
-    conv c = conv_of(&attrs->conv, in.shape, weights.shape, out.shape);
+    conv c = ref_conv_of(&attrs->conv, in.shape, weights.shape, out.shape);
     const double *dy = lk__ref_load(&scratch, out);
     const double *x = lk__ref_load(&scratch, in);
     double *dw = lk__ref_new(&scratch, lk__ref_count(weights.shape));
     double *dbias = lk__ref_new(&scratch, weights.shape.dim[0]);
     double *columns = lk__ref_new(&scratch, c.taps * c.outputs);
     if (columns) {
-        weight_grad(&c, dw, dy, x, columns);
+        ref_conv_weight_grad(&c, dw, dy, x, columns);
         lk__ref_store(dw, weights);
         if (attrs->bias) {
-            bias_grad(&c, dbias, dy);
+            sum_bias_grad(&c, dbias, dy);
             lk__ref_store(dbias, lk__ref_view(call->out[1]));
         }
     }

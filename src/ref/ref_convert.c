@@ -1,4 +1,4 @@
-/* Elements of every dtype to and from the two types that kernels compute in. */
+/* Conversion of elements of every dtype to and from the two types that kernels compute in. */
 #include "ref/ref.h"
 
 #include <string.h>
@@ -10,16 +10,16 @@ static float float_of_bits(uint32_t bits)
     return value;
 }
 
-/* Rounds to bf16, to nearest even, the number whose nearest float is `nearest` and that lies beyond it (side > 0),
- * before it as seen from zero (side < 0), or on it. Without the side, what is close to the middle between two bf16
- * numbers would be rounded twice: first to the middle, then to even. */
+/* Rounds to bf16, to nearest even, a number whose nearest float is `nearest`. side: the number is beyond that float (>
+ * 0), closer to zero (< 0), or equal to it (0). Without it a number close to the middle between two bf16 numbers would
+ * be rounded twice: first to the middle, then to even. */
 static uint16_t bf16_round(float nearest, int side)
 {
     uint32_t bits;
     memcpy(&bits, &nearest, sizeof bits);
     uint32_t high = bits >> 16, low = bits & 0xFFFFu;
     if (nearest != nearest)
-        return (uint16_t)(high | 0x40u); /* quiet, and never an infinity */
+        return (uint16_t)(high | 0x40u); /* a quiet NaN, and never an infinity */
     bool up = low > 0x8000u || (low == 0x8000u && (side > 0 || (side == 0 && (high & 1u))));
     return (uint16_t)(high + up);
 }
@@ -40,7 +40,7 @@ static uint16_t bf16_of_int(int64_t value)
     return bf16_round(nearest, value < 0 ? (value < back) - (value > back) : (value > back) - (value < back));
 }
 
-static int64_t saturate(double value, int64_t low, int64_t high)
+static int64_t saturate_int(double value, int64_t low, int64_t high)
 {
     if (value != value)
         return 0;
@@ -112,15 +112,15 @@ static void store_row(const double *values, int64_t n, lk_dtype dtype, void *row
         break;
     case LK_I32:
         for (int64_t i = 0; i < n; i++)
-            ((int32_t *)row)[i * step] = (int32_t)saturate(values[i], INT32_MIN, INT32_MAX);
+            ((int32_t *)row)[i * step] = (int32_t)saturate_int(values[i], INT32_MIN, INT32_MAX);
         break;
     case LK_I64:
         for (int64_t i = 0; i < n; i++)
-            ((int64_t *)row)[i * step] = saturate(values[i], INT64_MIN, INT64_MAX);
+            ((int64_t *)row)[i * step] = saturate_int(values[i], INT64_MIN, INT64_MAX);
         break;
     default:
         for (int64_t i = 0; i < n; i++)
-            ((uint8_t *)row)[i * step] = (uint8_t)saturate(values[i], 0, UINT8_MAX);
+            ((uint8_t *)row)[i * step] = (uint8_t)saturate_int(values[i], 0, UINT8_MAX);
     }
 }
 

@@ -82,7 +82,7 @@ lk_ref_view lk__ref_row(lk_ref_view x, int64_t index)
     return x;
 }
 
-static lk_status gather(lk_ref_view x, const int64_t *indices, lk_ref_view out)
+static lk_status gather_rows(lk_ref_view x, const int64_t *indices, lk_ref_view out)
 {
     for (int64_t i = 0; i < out.shape.dim[0]; i++) {
         if (indices[i] < 0 || indices[i] >= x.shape.dim[0])
@@ -98,6 +98,6 @@ lk_status lk__ref_gather(lk_call *call)
     lk_ref_scratch scratch = {0};
     const int64_t *indices = lk__ref_load_int(&scratch, lk__ref_view(call->in[1]));
     if (scratch.status == LK_OK)
-        scratch.status = gather(lk__ref_view(call->in[0]), indices, lk__ref_view(call->out[0]));
+        scratch.status = gather_rows(lk__ref_view(call->in[0]), indices, lk__ref_view(call->out[0]));
     return lk__ref_end(&scratch);
 }

@@ -7,7 +7,7 @@
 
 #define TWO_PI 6.28318530717958647692
 
-/* The value is converted once; the output, new and therefore dense, is then filled by doubling what it holds. */
+/* Converts the value once. The output is new and therefore dense; it is filled by doubling its filled part. */
 lk_status lk__ref_full(lk_call *call)
 {
     lk_ref_view out = lk__ref_view(call->out[0]);
@@ -20,68 +20,69 @@ lk_status lk__ref_full(lk_call *call)
     return LK_OK;
 }
 
-lk_status lk__ref_arange(lk_call *call)
+static void fill_arange(double *y, int64_t count, const lk_call *call)
 {
     const lk_arange_attrs *attrs = LK_ATTRS(call, lk_arange_attrs);
-    lk_ref_scratch scratch = {0};
-    lk_ref_view out = lk__ref_view(call->out[0]);
-    int64_t count = lk__ref_count(out.shape);
-    double *y = lk__ref_new(&scratch, count);
-    if (y) {
-        for (int64_t i = 0; i < count; i++)
-            y[i] = attrs->start + (double)i * attrs->step;
-        lk__ref_store(y, out);
-    }
-    return lk__ref_end(&scratch);
+    for (int64_t i = 0; i < count; i++)
+        y[i] = attrs->start + (double)i * attrs->step;
 }
 
-static double open_unit(uint32_t word)
+/* A number in the open interval (0, 1). */
+static double open_unit_value(uint32_t word)
 {
     return (word + 0.5) * 0x1p-32;
 }
 
-static void uniform(double *y, int64_t count, const lk_random_attrs *attrs)
+static void fill_uniform(double *y, int64_t count, const lk_call *call)
 {
+    const lk_random_attrs *attrs = LK_ATTRS(call, lk_random_attrs);
     uint32_t words[4];
     for (int64_t i = 0; i < count; i++) {
         if (i % 4 == 0)
             lk_random_block(&attrs->key, (uint64_t)i / 4, words);
-        y[i] = attrs->a + (attrs->b - attrs->a) * open_unit(words[i % 4]);
+        y[i] = attrs->a + (attrs->b - attrs->a) * open_unit_value(words[i % 4]);
     }
 }
 
-static void normal(double *y, int64_t count, const lk_random_attrs *attrs)
+/* Box and Muller's method: two uniform numbers make two normal ones. */
+static void fill_normal(double *y, int64_t count, const lk_call *call)
 {
+    const lk_random_attrs *attrs = LK_ATTRS(call, lk_random_attrs);
     uint32_t words[4];
     for (int64_t i = 0; i < count; i++) {
         if (i % 4 == 0)
             lk_random_block(&attrs->key, (uint64_t)i / 4, words);
         int pair = (int)(i % 4) & 2;
-        double radius = sqrt(-2 * log(open_unit(words[pair])));
-        double angle = TWO_PI * open_unit(words[pair + 1]);
+        double radius = sqrt(-2 * log(open_unit_value(words[pair])));
+        double angle = TWO_PI * open_unit_value(words[pair + 1]);
         y[i] = attrs->a + attrs->b * (radius * (i % 2 == 0 ? cos(angle) : sin(angle)));
     }
 }
 
-static lk_status draw(lk_call *call, void (*fill)(double *, int64_t, const lk_random_attrs *))
+static lk_status fill_output(lk_call *call, void (*fill)(double *y, int64_t count, const lk_call *call))
 {
     lk_ref_scratch scratch = {0};
     lk_ref_view out = lk__ref_view(call->out[0]);
     int64_t count = lk__ref_count(out.shape);
     double *y = lk__ref_new(&scratch, count);
     if (y) {
-        fill(y, count, LK_ATTRS(call, lk_random_attrs));
+        fill(y, count, call);
         lk__ref_store(y, out);
     }
     return lk__ref_end(&scratch);
 }
 
+lk_status lk__ref_arange(lk_call *call)
+{
+    return fill_output(call, fill_arange);
+}
+
 lk_status lk__ref_uniform(lk_call *call)
 {
-    return draw(call, uniform);
+    return fill_output(call, fill_uniform);
 }
 
 lk_status lk__ref_normal(lk_call *call)
 {
-    return draw(call, normal);
+    return fill_output(call, fill_normal);
 }

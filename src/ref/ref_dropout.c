@@ -1,9 +1,10 @@
+/* dropout. */
 #include "base/status.h"
 #include "ops/ops.h"
 #include "ref/ref.h"
 
-/* y = kept ? x s : 0 with s = 1 / (1 - rate), for the elements of one sample, whose stream `key` is. */
-static void drop(const double *x, double *y, int64_t count, double rate, const lk_random_key *key)
+/* Computes y = kept ? x s : 0 with s = 1 / (1 - rate) for the elements of one sample, whose random stream is `key`. */
+static void drop_sample(const double *x, double *y, int64_t count, double rate, const lk_random_key *key)
 {
     const double scale = 1 / (1 - rate);
     uint32_t words[4];
@@ -24,7 +25,7 @@ static lk_status drop_samples(const double *x, const int64_t *indices, double *y
             LK_FAIL(LK_ERR_ARGUMENT, "dropout: index %lld of sample %lld is not in [0, 2^32)", (long long)indices[n],
                     (long long)n);
         key.sample = (uint64_t)indices[n];
-        drop(x + n * count, y + n * count, count, attrs->rate, &key);
+        drop_sample(x + n * count, y + n * count, count, attrs->rate, &key);
     }
     return LK_OK;
 }

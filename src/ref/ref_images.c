@@ -1,10 +1,10 @@
-/* prepare_images, with the arithmetic that the loader uses: ops/augmentation.h. */
+/* prepare_images, with the arithmetic of ops/augmentation.h, which the loader uses too. */
 #include "base/status.h"
 #include "ops/ops.h"
 #include "ref/ref.h"
 
-/* Where the image is, if it is dense, else a copy of it in `dense`. */
-static const uint8_t *bytes_of(lk_ref_view image, void *dense)
+/* Returns the image itself if it is dense, otherwise a copy of it in `dense`. */
+static const uint8_t *dense_image(lk_ref_view image, void *dense)
 {
     if (lk__ref_is_dense(image))
         return image.data;
@@ -12,22 +12,22 @@ static const uint8_t *bytes_of(lk_ref_view image, void *dense)
     return dense;
 }
 
-static lk_status prepare(const lk__augmentation *augmentation, lk_ref_view images, const int64_t *indices,
-                         int64_t epoch, lk_ref_view out, float *scratch, float *image, void *bytes)
+static lk_status prepare_all(const lk_augmentation *augmentation, lk_ref_view images, const int64_t *indices,
+                             int64_t epoch, lk_ref_view out, float *scratch, float *image, void *bytes)
 {
     for (int64_t i = 0; i < out.shape.dim[0]; i++) {
         if (indices[i] < 0 || indices[i] >= images.shape.dim[0])
             LK_FAIL(LK_ERR_ARGUMENT, "prepare_images: index %lld at %lld is not in [0, %lld)", (long long)indices[i],
                     (long long)i, (long long)images.shape.dim[0]);
         lk_ref_view to = lk__ref_row(out, i);
-        lk__augmentation_apply(augmentation, bytes_of(lk__ref_row(images, indices[i]), bytes), epoch, indices[i],
+        lk__augmentation_apply(augmentation, dense_image(lk__ref_row(images, indices[i]), bytes), epoch, indices[i],
                                scratch, image);
         lk__ref_copy_elements(to, lk__ref_dense(image, LK_F32, to.shape));
     }
     return LK_OK;
 }
 
-/* Temporaries are counted in doubles. */
+/* Temporaries are counted in doubles, so this rounds up. */
 static void *bytes_new(lk_ref_scratch *scratch, int64_t bytes)
 {
     return lk__ref_new(scratch, (bytes + 7) / 8);
@@ -49,7 +49,7 @@ lk_status lk__ref_prepare_images(lk_call *call)
     lk_ref_scratch s = {0};
     lk_ref_view images = lk__ref_view(call->in[0]), out = lk__ref_view(call->out[0]);
     const int64_t *dim = out.shape.dim, count = dim[1] * dim[2] * dim[3];
-    lk__augmentation a = {.opts = attrs->opts, .seed = attrs->seed, .channels = dim[1], .size = {dim[2], dim[3]}};
+    lk_augmentation a = {.opts = attrs->opts, .seed = attrs->seed, .channels = dim[1], .size = {dim[2], dim[3]}};
     if (moments) {
         a.mean = load_moments(&s, moments);
         a.divisor = a.mean ? a.mean + a.channels : NULL;
@@ -60,6 +60,6 @@ lk_status lk__ref_prepare_images(lk_call *call)
     float *image = bytes_new(&s, count * (int64_t)sizeof(float));
     void *bytes = bytes_new(&s, count);
     if (s.status == LK_OK)
-        s.status = prepare(&a, images, indices, *epoch, out, scratch, image, bytes);
+        s.status = prepare_all(&a, images, indices, *epoch, out, scratch, image, bytes);
     return lk__ref_end(&s);
 }

@@ -1,12 +1,12 @@
-/* sparse_softmax_cross_entropy, its gradient, in_top_k, and cross_entropy_step, which is all three: rows of logits
- * against a label each. sigmoid_cross_entropy and its gradient: logits against targets. */
+/* sparse_softmax_cross_entropy, its gradient, in_top_k, and cross_entropy_step, which fuses the three: a row of logits
+ * against each label. sigmoid_cross_entropy and its gradient: logits against targets. */
 #include "base/status.h"
 #include "ops/ops.h"
 #include "ref/ref.h"
 
 #include <math.h>
 
-static lk_status check_labels(const lk_call *call, const int64_t *labels, int64_t n, int64_t classes)
+static lk_status ref_check_labels(const lk_call *call, const int64_t *labels, int64_t n, int64_t classes)
 {
     for (int64_t i = 0; i < n; i++)
         if (labels[i] < 0 || labels[i] >= classes)
@@ -24,12 +24,16 @@ static double max_of(const double *x, int64_t n)
     return best;
 }
 
-/* Σ exp(x - max) */
-static double sum_of_exponentials(const double *x, int64_t n, double max)
+/* Returns Σ exp(x - max). y, if not NULL, receives the exponentials. */
+static double row_exponentials(const double *x, int64_t n, double max, double *y)
 {
     double sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum += exp(x[i] - max);
+    for (int64_t i = 0; i < n; i++) {
+        double power = exp(x[i] - max);
+        sum += power;
+        if (y)
+            y[i] = power;
+    }
     return sum;
 }
 
@@ -41,8 +45,8 @@ static double mean_below(const double *x, int64_t n, double max)
     return sum / (double)n;
 }
 
-/* Of a row with greatest element `max` and sum of exponentials `sum`. Without smoothing a logit of -infinity beside the
- * label's is harmless: 0 times it must not be added. */
+/* Returns the loss of a row with maximum `max` and sum of exponentials `sum`. Without smoothing the mean is not
+ * computed, since a logit of -infinity next to the label's would contribute 0 times infinity, a NaN. */
 static double loss_given(const double *x, int64_t classes, int64_t label, double smoothing, double max, double sum)
 {
     double target = x[label] - max;
@@ -51,10 +55,10 @@ static double loss_given(const double *x, int64_t classes, int64_t label, double
     return log(sum) - target;
 }
 
-static double loss_of(const double *x, int64_t classes, int64_t label, double smoothing)
+static double row_loss(const double *x, int64_t classes, int64_t label, double smoothing)
 {
     double max = max_of(x, classes);
-    return loss_given(x, classes, label, smoothing, max, sum_of_exponentials(x, classes, max));
+    return loss_given(x, classes, label, smoothing, max, row_exponentials(x, classes, max, NULL));
 }
 
 lk_status lk__ref_sparse_softmax_cross_entropy(lk_call *call)
@@ -67,11 +71,11 @@ lk_status lk__ref_sparse_softmax_cross_entropy(lk_call *call)
     const int64_t *labels = lk__ref_load_int(&scratch, lk__ref_view(call->in[1]));
     double *loss = lk__ref_new(&scratch, n);
     if (loss)
-        scratch.status = check_labels(call, labels, n, classes);
+        scratch.status = ref_check_labels(call, labels, n, classes);
     if (loss && scratch.status == LK_OK) {
         double total = 0;
         for (int64_t i = 0; i < n; i++)
-            total += loss[i] = loss_of(x + i * classes, classes, labels[i], attrs.smoothing);
+            total += loss[i] = row_loss(x + i * classes, classes, labels[i], attrs.smoothing);
         if (attrs.reduction == LK_REDUCTION_MEAN)
             total /= (double)n;
         lk__ref_store(attrs.reduction == LK_REDUCTION_NONE ? loss : &total, lk__ref_view(call->out[0]));
@@ -79,28 +83,13 @@ lk_status lk__ref_sparse_softmax_cross_entropy(lk_call *call)
     return lk__ref_end(&scratch);
 }
 
-/* y = exp(x - max); gives their sum */
-static double exponentials(const double *x, int64_t n, double max, double *y)
-{
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum += y[i] = exp(x[i] - max);
-    return sum;
-}
-
-/* dx = (softmax(x) - ((1 - smoothing) onehot(label) + smoothing / classes)) dloss; before, dx holds the exponentials,
- * whose sum is `sum`. */
+/* Computes dx = (softmax(x) - ((1 - smoothing) onehot(label) + smoothing / classes)) dloss. On entry dx holds the
+ * exponentials, whose sum is `sum`. */
 static void grad_given(int64_t classes, int64_t label, double smoothing, double sum, double dloss, double *dx)
 {
     double others = smoothing / (double)classes;
     for (int64_t c = 0; c < classes; c++)
         dx[c] = (dx[c] / sum - ((1 - smoothing) * (c == label) + others)) * dloss;
-}
-
-static void loss_grad(const double *x, int64_t classes, int64_t label, double smoothing, double dloss, double *dx)
-{
-    double sum = exponentials(x, classes, max_of(x, classes), dx);
-    grad_given(classes, label, smoothing, sum, dloss, dx);
 }
 
 lk_status lk__ref_sparse_softmax_cross_entropy_grad(lk_call *call)
@@ -114,12 +103,14 @@ lk_status lk__ref_sparse_softmax_cross_entropy_grad(lk_call *call)
     const int64_t *labels = lk__ref_load_int(&scratch, lk__ref_view(call->in[2]));
     double *dx = lk__ref_new(&scratch, n * classes);
     if (dx)
-        scratch.status = check_labels(call, labels, n, classes);
+        scratch.status = ref_check_labels(call, labels, n, classes);
     if (dx && scratch.status == LK_OK) {
         double share = attrs.reduction == LK_REDUCTION_MEAN ? 1 / (double)n : 1;
         for (int64_t i = 0; i < n; i++) {
             double d = dloss[attrs.reduction == LK_REDUCTION_NONE ? i : 0] * share;
-            loss_grad(x + i * classes, classes, labels[i], attrs.smoothing, d, dx + i * classes);
+            const double *row = x + i * classes;
+            double sum = row_exponentials(row, classes, max_of(row, classes), dx + i * classes);
+            grad_given(classes, labels[i], attrs.smoothing, sum, d, dx + i * classes);
         }
         lk__ref_store(dx, lk__ref_view(call->out[0]));
     }
@@ -157,19 +148,19 @@ lk_status lk__ref_sigmoid_cross_entropy_grad(lk_call *call)
     return lk__ref_end(&scratch);
 }
 
-/* Whether a comes before b in an order by size, then by index; NaN is the greatest, as for argmax. */
-static bool ranks_before(const double *x, int64_t a, int64_t b)
+/* Returns whether a comes before b in the order by size, then by index; NaN is the greatest, as for argmax. */
+static bool row_ranks_before(const double *x, int64_t a, int64_t b)
 {
     if (isnan(x[a]) || isnan(x[b]))
         return isnan(x[a]) && (!isnan(x[b]) || a < b);
     return x[a] > x[b] || (x[a] == x[b] && a < b);
 }
 
-static double hit(const double *x, int64_t classes, int64_t label, int k)
+static double row_hit(const double *x, int64_t classes, int64_t label, int k)
 {
     int64_t before = 0;
     for (int64_t c = 0; c < classes; c++)
-        before += ranks_before(x, c, label);
+        before += row_ranks_before(x, c, label);
     return before < k;
 }
 
@@ -183,20 +174,20 @@ lk_status lk__ref_in_top_k(lk_call *call)
     const int64_t *labels = lk__ref_load_int(&scratch, lk__ref_view(call->in[1]));
     double *hits = lk__ref_new(&scratch, n);
     if (hits)
-        scratch.status = check_labels(call, labels, n, classes);
+        scratch.status = ref_check_labels(call, labels, n, classes);
     if (hits && scratch.status == LK_OK) {
         for (int64_t i = 0; i < n; i++)
-            hits[i] = hit(x + i * classes, classes, labels[i], k);
+            hits[i] = row_hit(x + i * classes, classes, labels[i], k);
         lk__ref_store(hits, lk__ref_view(call->out[0]));
     }
     return lk__ref_end(&scratch);
 }
 
-/* --- all three ---------------------------------------------------------------------------------------------------- */
+/* --- cross_entropy_step ------------------------------------------------------------------------------------------- */
 
 static double loss_and_grad(const double *x, int64_t classes, int64_t label, double smoothing, double dloss, double *dx)
 {
-    double max = max_of(x, classes), sum = exponentials(x, classes, max, dx);
+    double max = max_of(x, classes), sum = row_exponentials(x, classes, max, dx);
     grad_given(classes, label, smoothing, sum, dloss, dx);
     return loss_given(x, classes, label, smoothing, max, sum);
 }
@@ -212,12 +203,12 @@ lk_status lk__ref_cross_entropy_step(lk_call *call)
     const int64_t *labels = lk__ref_load_int(&scratch, lk__ref_view(call->in[2]));
     double *dx = lk__ref_new(&scratch, n * classes), loss = 0, hits = 0;
     if (dx)
-        scratch.status = check_labels(call, labels, n, classes);
+        scratch.status = ref_check_labels(call, labels, n, classes);
     if (dx && scratch.status == LK_OK) {
         for (int64_t i = 0; i < n; i++) {
             const double *row = x + i * classes;
             loss += loss_and_grad(row, classes, labels[i], attrs.smoothing, *dloss, dx + i * classes);
-            hits += call->n_out == 3 ? hit(row, classes, labels[i], attrs.k) : 0;
+            hits += call->n_out == 3 ? row_hit(row, classes, labels[i], attrs.k) : 0;
         }
         lk__ref_store(&loss, lk__ref_view(call->out[0]));
         lk__ref_store(dx, lk__ref_view(call->out[1]));

@@ -1,12 +1,13 @@
 /* squared_norms and update_scales. */
 #include "core/tensor.h"
 #include "ops/ops.h"
+#include "ops/squared_norms.h"
 #include "ops/update.h"
 #include "ref/ref.h"
 
 #include <math.h>
 
-static double element(const lk_tensor *x, int64_t i)
+static double element_at(const lk_tensor *x, int64_t i)
 {
     return x->dtype == LK_F32 ? (double)((const float *)lk__data(x))[i] : ((const double *)lk__data(x))[i];
 }
@@ -15,7 +16,7 @@ static double block_sum(const lk_tensor *x, int64_t begin, int64_t end)
 {
     double lane[LK_NORM_LANES] = {0};
     for (int64_t i = begin; i < end; i++) {
-        double value = element(x, i), square = value * value;
+        double value = element_at(x, i), square = value * value;
         lane[(i - begin) % LK_NORM_LANES] += square;
     }
     for (int h = LK_NORM_LANES / 2; h > 0; h /= 2)
@@ -24,7 +25,7 @@ static double block_sum(const lk_tensor *x, int64_t begin, int64_t end)
     return lane[0];
 }
 
-/* The largest power of two below n: where the first half of a tree over n > 1 leaves ends. */
+/* Returns the largest power of two below n, where the first half of a tree over n > 1 leaves ends. */
 static int64_t half_of(int64_t n)
 {
     int64_t half = 1;
@@ -56,15 +57,15 @@ lk_status lk__ref_squared_norms(lk_call *call)
 
 /* --- update_scales ------------------------------------------------------------------------------------------------ */
 
-static double sum(const double *x, int64_t n)
+static double norm_tree_sum(const double *x, int64_t n)
 {
     if (n < 2)
         return n > 0 ? x[0] : 0;
-    return sum(x, half_of(n)) + sum(x + half_of(n), n - half_of(n));
+    return norm_tree_sum(x, half_of(n)) + norm_tree_sum(x + half_of(n), n - half_of(n));
 }
 
-/* Of a segment whose squared norms are w2 and g2. */
-static double trust_ratio(const lk_update_scales_attrs *attrs, double w2, double g2, double scale)
+/* Returns LARS' trust ratio of a segment with squared norms w2 and g2. */
+static double segment_trust_ratio(const lk_update_scales_attrs *attrs, double w2, double g2, double scale)
 {
     double w = sqrt(w2), g = scale * sqrt(g2);
     double ratio = attrs->trust * w / (g + attrs->weight_decay * w);
@@ -81,7 +82,7 @@ lk_status lk__ref_update_scales(lk_call *call)
     const lk_update_scales_attrs *attrs = LK_ATTRS(call, lk_update_scales_attrs);
     const double *g2 = lk__data(call->in[1]);
     int64_t n = lk_tensor_count(call->in[1]);
-    double norm = sqrt(sum(g2, n));
+    double norm = sqrt(norm_tree_sum(g2, n));
     bool skip = attrs->sticky && *(const float *)lk__data(call->in[0]) != 0;
     skip = skip || (attrs->skip_nonfinite && !(isfinite(norm) && is_finite_loss(call->in[4])));
     bool clip = attrs->clip_norm > 0 && isfinite(norm) && norm > attrs->clip_norm;
@@ -94,7 +95,7 @@ lk_status lk__ref_update_scales(lk_call *call)
         const float *adapted = lk__data(call->in[3]);
         float *ratios = lk__data(call->out[3]);
         for (int64_t i = 0; i < n; i++)
-            ratios[i] = adapted[i] != 0 ? (float)trust_ratio(attrs, w2[i], g2[i], (double)scale) : 1;
+            ratios[i] = adapted[i] != 0 ? (float)segment_trust_ratio(attrs, w2[i], g2[i], (double)scale) : 1;
     }
     return LK_OK;
 }

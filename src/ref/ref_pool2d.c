@@ -10,25 +10,25 @@ typedef struct pool {
     int64_t in_size[2], out_size[2];
 } pool;
 
-static pool pool_of(const lk_pool2d_opts *opts, int64_t height, int64_t width, lk_shape y)
+static pool ref_pool_of(const lk_pool2d_opts *opts, int64_t height, int64_t width, lk_shape y)
 {
     return (pool){
         .opts = *opts, .planes = y.dim[0] * y.dim[1], .in_size = {height, width}, .out_size = {y.dim[2], y.dim[3]}};
 }
 
-/* Inputs [begin, end) of an axis that output `o` covers, without padding. */
+/* The inputs [begin, end) of an axis that output `o` covers, without padding. */
 typedef struct window {
     int64_t begin, end;
 } window;
 
-static window window_of(const pool *p, int axis, int64_t o)
+static window pool_window(const pool *p, int axis, int64_t o)
 {
     int64_t begin = o * p->opts.stride[axis] - p->opts.padding[axis], end = begin + p->opts.kernel[axis];
     return (window){begin < 0 ? 0 : begin, end > p->in_size[axis] ? p->in_size[axis] : end};
 }
 
-/* Index in the plane of the first maximum of a window; a NaN is greater than any number. -1 where the window is empty.
- */
+/* Returns the index in the plane of the first maximum of a window; NaN counts as greater than any number. -1 for an
+ * empty window. */
 static int64_t first_maximum(const pool *p, const double *x, window rows, window columns)
 {
     int64_t best = -1;
@@ -42,12 +42,12 @@ static int64_t first_maximum(const pool *p, const double *x, window rows, window
     return best;
 }
 
-static void max_plane(const pool *p, const double *x, double *y, int64_t *where)
+static void plane_maxima(const pool *p, const double *x, double *y, int64_t *where)
 {
     for (int64_t oh = 0; oh < p->out_size[0]; oh++) {
-        window rows = window_of(p, 0, oh);
+        window rows = pool_window(p, 0, oh);
         for (int64_t ow = 0; ow < p->out_size[1]; ow++) {
-            int64_t best = first_maximum(p, x, rows, window_of(p, 1, ow));
+            int64_t best = first_maximum(p, x, rows, pool_window(p, 1, ow));
             *y++ = best < 0 ? -INFINITY : x[best];
             *where++ = best;
         }
@@ -73,9 +73,9 @@ static int64_t average_divisor(const pool *p, window rows, window columns)
 static void average_plane(const pool *p, const double *x, double *y)
 {
     for (int64_t oh = 0; oh < p->out_size[0]; oh++) {
-        window rows = window_of(p, 0, oh);
+        window rows = pool_window(p, 0, oh);
         for (int64_t ow = 0; ow < p->out_size[1]; ow++) {
-            window columns = window_of(p, 1, ow);
+            window columns = pool_window(p, 1, ow);
             *y++ = mean_of(p, x, rows, columns, average_divisor(p, rows, columns));
         }
     }
@@ -84,9 +84,9 @@ static void average_plane(const pool *p, const double *x, double *y)
 static void average_grad_plane(const pool *p, const double *dy, double *dx)
 {
     for (int64_t oh = 0; oh < p->out_size[0]; oh++) {
-        window rows = window_of(p, 0, oh);
+        window rows = pool_window(p, 0, oh);
         for (int64_t ow = 0; ow < p->out_size[1]; ow++) {
-            window columns = window_of(p, 1, ow);
+            window columns = pool_window(p, 1, ow);
             double share = *dy++ / (double)average_divisor(p, rows, columns);
             for (int64_t ih = rows.begin; ih < rows.end; ih++)
                 for (int64_t iw = columns.begin; iw < columns.end; iw++)
@@ -99,14 +99,14 @@ lk_status lk__ref_max_pool2d(lk_call *call)
 {
     lk_ref_scratch scratch = {0};
     lk_ref_view in = lk__ref_view(call->in[0]), out = lk__ref_view(call->out[0]);
-    pool p = pool_of(LK_ATTRS(call, lk_pool2d_opts), in.shape.dim[2], in.shape.dim[3], out.shape);
+    pool p = ref_pool_of(LK_ATTRS(call, lk_pool2d_opts), in.shape.dim[2], in.shape.dim[3], out.shape);
     int64_t in_plane = p.in_size[0] * p.in_size[1], out_plane = p.out_size[0] * p.out_size[1];
     const double *x = lk__ref_load(&scratch, in);
     double *y = lk__ref_new(&scratch, p.planes * out_plane);
     int64_t *where = lk__ref_new_int(&scratch, p.planes * out_plane);
     if (where) {
         for (int64_t i = 0; i < p.planes; i++)
-            max_plane(&p, x + i * in_plane, y + i * out_plane, where + i * out_plane);
+            plane_maxima(&p, x + i * in_plane, y + i * out_plane, where + i * out_plane);
         lk__ref_store(y, out);
         lk__ref_store_int(where, lk__ref_view(call->out[1]));
     }
@@ -134,7 +134,7 @@ lk_status lk__ref_avg_pool2d(lk_call *call)
 {
     lk_ref_scratch scratch = {0};
     lk_ref_view in = lk__ref_view(call->in[0]), out = lk__ref_view(call->out[0]);
-    pool p = pool_of(LK_ATTRS(call, lk_pool2d_opts), in.shape.dim[2], in.shape.dim[3], out.shape);
+    pool p = ref_pool_of(LK_ATTRS(call, lk_pool2d_opts), in.shape.dim[2], in.shape.dim[3], out.shape);
     const double *x = lk__ref_load(&scratch, in);
     double *y = lk__ref_new(&scratch, lk__ref_count(out.shape));
     if (y) {
@@ -150,7 +150,7 @@ lk_status lk__ref_avg_pool2d_grad(lk_call *call)
     lk_ref_scratch scratch = {0};
     lk_ref_view out = lk__ref_view(call->in[0]), in = lk__ref_view(call->out[0]);
     const lk_pool2d_grad_attrs *attrs = LK_ATTRS(call, lk_pool2d_grad_attrs);
-    pool p = pool_of(&attrs->pool, attrs->height, attrs->width, out.shape);
+    pool p = ref_pool_of(&attrs->pool, attrs->height, attrs->width, out.shape);
     const double *dy = lk__ref_load(&scratch, out);
     double *dx = lk__ref_new(&scratch, lk__ref_count(in.shape));
     if (dx) {

@@ -1,5 +1,5 @@
-/* sum, mean, max, its gradient, argmax. Inputs are walked in row-major order with the result beside them, seen with
- * stride 0 along the reduced axes: each result takes its elements in that order. */
+/* sum, mean, max, its gradient, argmax. The input is walked in row-major order together with the result, which is seen
+ * with stride 0 along the reduced axes: each result takes its elements in that order. */
 #include "ops/ops.h"
 #include "ref/ref.h"
 
@@ -13,7 +13,7 @@ static int64_t result_count(lk_shape x, unsigned axes)
     return count;
 }
 
-/* Dense results of a reduction of `x` over `axes` as an operand of x's shape. */
+/* Returns the dense results of a reduction of `x` over `axes` as an operand of x's shape. */
 static lk_ref_view result_along(void *results, lk_dtype dtype, lk_shape x, unsigned axes)
 {
     lk_ref_view view = {.data = results, .dtype = dtype, .shape = x};
@@ -36,7 +36,7 @@ static void sum_row(const lk_ref_rows *rows)
         y[i * rows->step[1]] += x[i];
 }
 
-static void sum(const double *x, double *y, lk_shape shape, unsigned axes)
+static void sum_along(const double *x, double *y, lk_shape shape, unsigned axes)
 {
     lk_ref_view views[] = {lk__ref_dense((void *)(uintptr_t)x, LK_F64, shape), result_along(y, LK_F64, shape, axes)};
     lk_ref_rows rows;
@@ -65,7 +65,7 @@ static lk_status sum_float(lk_call *call, bool mean)
     const double *x = lk__ref_load(&scratch, in);
     double *y = lk__ref_new(&scratch, count);
     if (y) {
-        sum(x, y, in.shape, axes);
+        sum_along(x, y, in.shape, axes);
         double divisor = mean ? (double)lk__ref_count(in.shape) / (double)count : 1;
         for (int64_t i = 0; i < count; i++)
             y[i] /= divisor;
@@ -97,18 +97,18 @@ lk_status lk__ref_mean(lk_call *call)
 
 /* --- max --------------------------------------------------------------------------------------------------------- */
 
-/* NaN is greater than any number, so that it comes through. */
-static bool greater(double a, double b)
+/* NaN counts as greater than any number, so that it reaches the result. */
+static bool is_greater(double a, double b)
 {
     return a > b || (isnan(a) && !isnan(b));
 }
 
-static bool same(double a, double b)
+static bool is_same_number(double a, double b)
 {
     return a == b || (isnan(a) && isnan(b));
 }
 
-static void max(const double *x, double *y, lk_shape shape, unsigned axes)
+static void max_along(const double *x, double *y, lk_shape shape, unsigned axes)
 {
     lk_ref_view views[] = {lk__ref_dense((void *)(uintptr_t)x, LK_F64, shape), result_along(y, LK_F64, shape, axes)};
     lk_ref_rows rows;
@@ -116,7 +116,7 @@ static void max(const double *x, double *y, lk_shape shape, unsigned axes)
         const double *in = (const double *)rows.row[0];
         double *out = (double *)rows.row[1];
         for (int64_t i = 0; i < rows.length; i++)
-            if (greater(in[i], out[i * rows.step[1]]))
+            if (is_greater(in[i], out[i * rows.step[1]]))
                 out[i * rows.step[1]] = in[i];
     }
 }
@@ -164,14 +164,15 @@ lk_status lk__ref_max(lk_call *call)
     if (y) {
         for (int64_t i = 0; i < count; i++)
             y[i] = -INFINITY;
-        max(x, y, in.shape, axes);
+        max_along(x, y, in.shape, axes);
         lk__ref_store(y, lk__ref_view(call->out[0]));
     }
     return lk__ref_end(&scratch);
 }
 
-/* dx is dy at the first x equal to y, else 0: what was given is taken out of `dy`, so that it is given once. */
-static void max_grad(double *dy, const double *x, const double *y, double *dx, lk_shape shape, unsigned axes)
+/* Computes dx = dy at the first x equal to y, otherwise 0. It clears `dy` where it has been used, so that it is used
+ * once. */
+static void max_grad_along(double *dy, const double *x, const double *y, double *dx, lk_shape shape, unsigned axes)
 {
     int64_t i = 0;
     lk_ref_view views[] = {result_along((void *)(uintptr_t)y, LK_F64, shape, axes),
@@ -182,7 +183,7 @@ static void max_grad(double *dy, const double *x, const double *y, double *dx, l
         double *rest = (double *)rows.row[1];
         for (int64_t j = 0; j < rows.length; j++, i++) {
             int64_t r = j * rows.step[0];
-            if (!same(x[i], maximum[r]))
+            if (!is_same_number(x[i], maximum[r]))
                 continue;
             dx[i] = rest[r];
             rest[r] = 0;
@@ -204,7 +205,7 @@ lk_status lk__ref_max_grad(lk_call *call)
     if (dx) {
         for (int64_t i = 0; i < count; i++)
             rest[i] = dy[i];
-        max_grad(rest, x, y, dx, in.shape, axes);
+        max_grad_along(rest, x, y, dx, in.shape, axes);
         lk__ref_store(dx, lk__ref_view(call->out[0]));
     }
     return lk__ref_end(&scratch);
@@ -212,17 +213,17 @@ lk_status lk__ref_max_grad(lk_call *call)
 
 /* --- argmax ------------------------------------------------------------------------------------------------------ */
 
-/* The axis has n elements, `inner` apart. */
-static int64_t argmax(const double *x, int64_t n, int64_t inner)
+/* Returns the index of the first maximum of n elements that lie `inner` apart. */
+static int64_t argmax_line(const double *x, int64_t n, int64_t inner)
 {
     int64_t best = 0;
     for (int64_t i = 1; i < n; i++)
-        if (greater(x[i * inner], x[best * inner]))
+        if (is_greater(x[i * inner], x[best * inner]))
             best = i;
     return best;
 }
 
-static int64_t argmax_int(const int64_t *x, int64_t n, int64_t inner)
+static int64_t argmax_line_int(const int64_t *x, int64_t n, int64_t inner)
 {
     int64_t best = 0;
     for (int64_t i = 1; i < n; i++)
@@ -244,7 +245,7 @@ lk_status lk__ref_argmax(lk_call *call)
     if (y) {
         for (int64_t i = 0, count = lk__ref_count(out.shape); i < count; i++) {
             int64_t first = i / inner * inner * n + i % inner;
-            y[i] = is_int ? argmax_int(x_int + first, n, inner) : argmax(x + first, n, inner);
+            y[i] = is_int ? argmax_line_int(x_int + first, n, inner) : argmax_line(x + first, n, inner);
         }
         lk__ref_store_int(y, out);
     }

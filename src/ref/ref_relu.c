@@ -1,7 +1,8 @@
+/* relu and its gradient. */
 #include "ops/ops.h"
 #include "ref/ref.h"
 
-/* Choosing rounds nothing, so f32 needs no double on the way. What is not greater than 0 becomes +0, but for NaN. */
+/* relu only selects, so f32 needs no conversion to double. Numbers not greater than 0 become +0; NaN stays NaN. */
 static void relu_f32(const float *x, float *y, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)

@@ -1,6 +1,6 @@
-/* A kernel's temporaries. A thread runs one kernel at a time, and a kernel that calls another one lets go of its own
- * temporaries last, so they are a stack: memory of the thread's own, as large as any kernel there has needed yet. What
- * is too large for keeping is allocated for the call. */
+/* The temporaries of kernels. A thread runs one kernel at a time, and a kernel that calls another frees its own
+ * temporaries last, so temporaries form a stack. Each thread keeps memory for it, as large as any kernel has needed so
+ * far. A temporary that is too large to keep is allocated for the call. */
 #include "base/mem.h"
 #include "base/status.h"
 #include "base/thread_end.h"
@@ -13,14 +13,14 @@ enum { MOST_KEPT = 1 << 20 };
 typedef struct scratch_stack {
     char *memory;
     size_t size;
-    size_t used; /* as if there were room for all of it */
-    size_t most; /* of `used`, but for what is too large */
+    size_t used; /* bytes in use, counted as if all of them fitted */
+    size_t most; /* largest `used` so far, up to MOST_KEPT */
     bool is_kept;
 } scratch_stack;
 
 static _Thread_local scratch_stack own;
 
-static void end_thread(void)
+static void free_own_stack(void)
 {
     lk__free_aligned(own.memory);
     own = (scratch_stack){0};
@@ -31,11 +31,11 @@ static bool is_stacked(size_t bytes)
     if (bytes > MOST_KEPT || !lk__mem_may_keep())
         return false;
     if (!own.is_kept)
-        own.is_kept = lk__at_thread_end(end_thread);
+        own.is_kept = lk__at_thread_end(free_own_stack);
     return own.is_kept;
 }
 
-static lk_status grow(void)
+static lk_status grow_stack(void)
 {
     lk__free_aligned(own.memory);
     own.size = 0;
@@ -46,22 +46,22 @@ static lk_status grow(void)
     return LK_OK;
 }
 
-/* *place NULL: there is no room. */
-static lk_status push(lk_ref_scratch *scratch, size_t bytes, void **place)
+/* Takes zeroed bytes from the stack. *memory stays NULL if they do not fit. */
+static lk_status stack_push(lk_ref_scratch *scratch, size_t bytes, void **memory)
 {
-    size_t whole = (bytes + LK_ALIGNMENT - 1) / LK_ALIGNMENT * LK_ALIGNMENT;
+    size_t whole = lk__aligned_bytes(bytes);
     if (own.used == 0 && own.size < own.most)
-        LK_TRY(grow());
+        LK_TRY(grow_stack());
     scratch->stacked += whole;
     own.used += whole;
     if (own.used > own.most && own.used <= MOST_KEPT)
         own.most = own.used;
     if (own.memory && own.used <= own.size)
-        *place = memset(own.memory + own.used - whole, 0, bytes);
+        *memory = memset(own.memory + own.used - whole, 0, bytes);
     return LK_OK;
 }
 
-static void *allocate(lk_ref_scratch *scratch, int64_t count, size_t size)
+static void *scratch_allocate(lk_ref_scratch *scratch, int64_t count, size_t size)
 {
     void *block = NULL;
     if (scratch->blocks == LK_REF_MAX_SCRATCH)
@@ -78,10 +78,10 @@ static void *allocate(lk_ref_scratch *scratch, int64_t count, size_t size)
 static void *scratch_new(lk_ref_scratch *scratch, int64_t count, size_t size)
 {
     size_t bytes;
-    void *place = NULL;
+    void *memory = NULL;
     if (scratch->status == LK_OK && lk__mul_size((size_t)count, size, &bytes) && is_stacked(bytes))
-        scratch->status = push(scratch, bytes, &place);
-    return place || scratch->status != LK_OK ? place : allocate(scratch, count, size);
+        scratch->status = stack_push(scratch, bytes, &memory);
+    return memory || scratch->status != LK_OK ? memory : scratch_allocate(scratch, count, size);
 }
 
 double *lk__ref_new(lk_ref_scratch *scratch, int64_t count)

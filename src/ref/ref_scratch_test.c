@@ -1,5 +1,5 @@
-/* What temporaries cost: which a thread has room for, which are allocated, and when the room goes. Calls that are
- * counted run on a thread of their own, which has no room yet. */
+/* The cost of temporaries: which ones fit into a thread's own memory, which are allocated, and when that memory is
+ * freed. Counted calls run on a new thread, which has no such memory yet. */
 #include "base/mem.h"
 #include "base/status.h"
 #include "ref/ref.h"
@@ -13,12 +13,12 @@
 
 #include <cmocka.h>
 
-/* Doubles. A temporary may just be kept, and so may all of a thread's together. */
+/* In doubles: the largest temporary that is kept, which is also the limit of a thread's own memory. */
 enum { MOST_KEPT = (1 << 20) / sizeof(double), MOST_NEEDS = 3 };
 
-/* A call of kernel(), and how many allocations it makes. */
+/* A call of kernel(), and the number of allocations it makes. */
 typedef struct kernel_call {
-    int64_t needs[MOST_NEEDS]; /* how many doubles; 0: no more kernels */
+    int64_t needs[MOST_NEEDS]; /* sizes in doubles; 0: end of the list */
     int64_t allocations, seen;
     bool good;
 } kernel_call;
@@ -37,8 +37,7 @@ static void fill(double *values, int64_t count, double value)
         values[i] = value;
 }
 
-/* Has a temporary, and calls a kernel that has the next one. False unless it was zeroed, and nobody else wrote there.
- */
+/* Takes a temporary, and calls a kernel that takes the next one. False unless it was zeroed and not overwritten. */
 static bool kernel(const int64_t *needs, int n)
 {
     lk_ref_scratch scratch = {0};
@@ -80,7 +79,7 @@ static void run(void *(*thread_main)(void *), void *argument)
     assert_int_equal(pthread_join(thread, NULL), 0);
 }
 
-/* Where no memory may be kept, every temporary is allocated. Behind the last call is one that needs nothing. */
+/* Where memory may not be kept every temporary is allocated. The last call is followed by one without temporaries. */
 static void expect_allocations(kernel_call *calls)
 {
     run(make_calls, calls);
@@ -90,15 +89,15 @@ static void expect_allocations(kernel_call *calls)
     }
 }
 
-static void room_is_made_before_the_next_call(void **state)
+static void the_stack_grows_before_the_next_call(void **state)
 {
     (void)state;
     expect_allocations((kernel_call[]){
         {.needs = {100, 200}, .allocations = 2},
-        {.needs = {100, 200}, .allocations = 1}, /* the room */
+        {.needs = {100, 200}, .allocations = 1}, /* grows the thread's memory */
         {.needs = {100, 200}, .allocations = 0},
         {.needs = {300}, .allocations = 0},
-        {.needs = {100, 200, 300}, .allocations = 1}, /* the 300 */
+        {.needs = {100, 200, 300}, .allocations = 1}, /* allocates the 300 */
         {.needs = {100, 200, 300}, .allocations = 1},
         {.needs = {100, 200, 300}, .allocations = 0},
         {.needs = {100, 200}, .allocations = 0},
@@ -111,7 +110,7 @@ static void too_large_a_temporary_is_allocated_for_each_call(void **state)
     (void)state;
     expect_allocations((kernel_call[]){
         {.needs = {MOST_KEPT + 1, 100}, .allocations = 2},
-        {.needs = {MOST_KEPT + 1, 100}, .allocations = 2}, /* one of them the room for 100 */
+        {.needs = {MOST_KEPT + 1, 100}, .allocations = 2}, /* one of them grows the thread's memory for the 100 */
         {.needs = {MOST_KEPT + 1, 100}, .allocations = 1},
         {.needs = {MOST_KEPT + 1, 100}, .allocations = 1},
         {.needs = {MOST_KEPT}, .allocations = 1},
@@ -121,12 +120,13 @@ static void too_large_a_temporary_is_allocated_for_each_call(void **state)
     });
 }
 
-static void room_ends_at_the_same_size(void **state)
+static void the_stack_is_limited_to_the_same_size(void **state)
 {
     (void)state;
     expect_allocations((kernel_call[]){
         {.needs = {MOST_KEPT - 1000, 800, 800}, .allocations = 3},
-        {.needs = {MOST_KEPT - 1000, 800, 800}, .allocations = 2}, /* the room for two, and the third */
+        {.needs = {MOST_KEPT - 1000, 800, 800},
+         .allocations = 2}, /* one grows the thread's memory for two of them, one is for the third */
         {.needs = {MOST_KEPT - 1000, 800, 800}, .allocations = 1},
         {.needs = {MOST_KEPT - 1000, 800, 800}, .allocations = 1},
         {.needs = {MOST_KEPT - 1000, 800}, .allocations = 0},
@@ -142,7 +142,7 @@ static void *take_one(int64_t count)
     return own;
 }
 
-static void kernels_in_turn_have_the_same_room(void **state)
+static void successive_kernels_use_the_same_memory(void **state)
 {
     (void)state;
     if (!lk__mem_may_keep()) {
@@ -178,7 +178,7 @@ static void temporaries_of_both_types_lie_apart(void **state)
     }
 }
 
-/* The failed one's scratch gives no more, and says so in the end; the room is as it was. */
+/* The failed call's scratch gives no more memory and reports the error in the end; the thread's memory is unchanged. */
 static void a_failed_allocation_ends_a_kernel(void **state)
 {
     (void)state;
@@ -234,26 +234,26 @@ static bool is_mapped(const void *address)
     return mincore(begin, page, &in_memory) == 0 || errno != ENOMEM;
 }
 
-/* So large that it is mapped by itself, which can be seen. */
-static void *keep_much(void *place)
+/* So large that it has a mapping of its own, which can be checked. */
+static void *keep_much(void *memory)
 {
     take_one(MOST_KEPT);
     void *own = take_one(MOST_KEPT);
-    *(void **)place = is_mapped(own) ? own : NULL;
+    *(void **)memory = is_mapped(own) ? own : NULL;
     return NULL;
 }
 
-static void room_goes_at_the_end_of_its_thread(void **state)
+static void the_stack_is_freed_with_its_thread(void **state)
 {
     (void)state;
-    void *place = NULL;
+    void *memory = NULL;
     if (!lk__mem_may_keep()) {
         print_message("SKIP: this build keeps no memory\n");
         skip();
     }
-    run(keep_much, &place);
-    assert_non_null(place);
-    assert_false(is_mapped(place));
+    run(keep_much, &memory);
+    assert_non_null(memory);
+    assert_false(is_mapped(memory));
 }
 
 static int prepare(void **state)
@@ -267,15 +267,15 @@ static int prepare(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(room_is_made_before_the_next_call, prepare),
+        cmocka_unit_test_setup(the_stack_grows_before_the_next_call, prepare),
         cmocka_unit_test_setup(too_large_a_temporary_is_allocated_for_each_call, prepare),
-        cmocka_unit_test_setup(room_ends_at_the_same_size, prepare),
-        cmocka_unit_test_setup(kernels_in_turn_have_the_same_room, prepare),
+        cmocka_unit_test_setup(the_stack_is_limited_to_the_same_size, prepare),
+        cmocka_unit_test_setup(successive_kernels_use_the_same_memory, prepare),
         cmocka_unit_test_setup(temporaries_of_both_types_lie_apart, prepare),
         cmocka_unit_test_setup(a_failed_allocation_ends_a_kernel, prepare),
         cmocka_unit_test_setup(too_many_elements_are_refused, prepare),
         cmocka_unit_test_setup(too_many_temporaries_are_refused, prepare),
-        cmocka_unit_test_setup(room_goes_at_the_end_of_its_thread, prepare),
+        cmocka_unit_test_setup(the_stack_is_freed_with_its_thread, prepare),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* Elements along an axis: n of them, `step` apart. */
+/* A line of elements along the axis: n of them, `step` apart. */
 typedef struct line {
     int64_t n, step;
 } line;
@@ -18,8 +18,8 @@ static double line_max(const double *x, line l)
     return best;
 }
 
-/* exp(x - max) and their sum: no power overflows. NaN in gives NaN out. */
-static double exponentials(const double *x, double *y, line l)
+/* Sets y = exp(x - max), so that no power overflows, and returns their sum. NaN in gives NaN out. */
+static double line_exponentials(const double *x, double *y, line l)
 {
     double best = line_max(x, l), sum = 0;
     for (int64_t i = 0; i < l.n; i++)
@@ -27,22 +27,22 @@ static double exponentials(const double *x, double *y, line l)
     return sum;
 }
 
-static void softmax(const double *x, double *y, line l)
+static void softmax_line(const double *x, double *y, line l)
 {
-    double sum = exponentials(x, y, l);
+    double sum = line_exponentials(x, y, l);
     for (int64_t i = 0; i < l.n; i++)
         y[i * l.step] /= sum;
 }
 
-static void log_softmax(const double *x, double *y, line l)
+static void log_softmax_line(const double *x, double *y, line l)
 {
-    double best = line_max(x, l), log_sum = log(exponentials(x, y, l));
+    double best = line_max(x, l), log_sum = log(line_exponentials(x, y, l));
     for (int64_t i = 0; i < l.n; i++)
         y[i * l.step] = x[i * l.step] - best - log_sum;
 }
 
-/* dx = y (dy - Σ dy y) */
-static void softmax_grad(const double *dy, const double *y, double *dx, line l)
+/* Computes dx = y (dy - Σ dy y). */
+static void softmax_grad_line(const double *dy, const double *y, double *dx, line l)
 {
     double dot = 0;
     for (int64_t i = 0; i < l.n; i++)
@@ -51,8 +51,8 @@ static void softmax_grad(const double *dy, const double *y, double *dx, line l)
         dx[i * l.step] = y[i * l.step] * (dy[i * l.step] - dot);
 }
 
-/* dx = dy - exp(y) Σ dy */
-static void log_softmax_grad(const double *dy, const double *y, double *dx, line l)
+/* Computes dx = dy - exp(y) Σ dy. */
+static void log_softmax_grad_line(const double *dy, const double *y, double *dx, line l)
 {
     double sum = 0;
     for (int64_t i = 0; i < l.n; i++)
@@ -67,7 +67,7 @@ static line line_of(const lk_call *call, lk_shape shape)
     return (line){.n = shape.dim[axis], .step = lk__ref_extent(shape, axis + 1, shape.ndim)};
 }
 
-/* Where line i starts. */
+/* Returns the offset of line i. */
 static int64_t line_start(line l, int64_t i)
 {
     return i / l.step * l.step * l.n + i % l.step;
@@ -108,20 +108,20 @@ static lk_status grad_along_axis(lk_call *call, void (*run)(const double *, cons
 
 lk_status lk__ref_softmax(lk_call *call)
 {
-    return along_axis(call, softmax);
+    return along_axis(call, softmax_line);
 }
 
 lk_status lk__ref_log_softmax(lk_call *call)
 {
-    return along_axis(call, log_softmax);
+    return along_axis(call, log_softmax_line);
 }
 
 lk_status lk__ref_softmax_grad(lk_call *call)
 {
-    return grad_along_axis(call, softmax_grad);
+    return grad_along_axis(call, softmax_grad_line);
 }
 
 lk_status lk__ref_log_softmax_grad(lk_call *call)
 {
-    return grad_along_axis(call, log_softmax_grad);
+    return grad_along_axis(call, log_softmax_grad_line);
 }

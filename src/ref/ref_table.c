@@ -1,3 +1,5 @@
+/* The table of the reference kernels: for each operator the kernel, its dtypes, and which operands a result may replace
+ * in memory. */
 #include "ref/ref_table.h"
 
 #include "ops/ops.h"

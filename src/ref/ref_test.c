@@ -1,4 +1,4 @@
-/* The oracle against what is known otherwise: hand-computed answers, and formulas written out a second time. */
+/* The oracle against independent results: answers computed by hand, and formulas written out a second time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,7 +75,7 @@ static void test_casts_saturate(void **state)
 static void test_casts_round_once(void **state)
 {
     (void)state;
-    /* Neighbours of 1 in bf16 are 2^-7 apart; the 2^-40 is lost in f32, so a detour over f32 would see a tie. */
+    /* Neighbors of 1 in bf16 are 2^-7 apart; the 2^-40 is lost in f32, so a detour over f32 would see a tie. */
     double values[] = {1 + 0x1p-8,           1 + 0x1p-8 + 0x1p-40,  1 + 0x3p-8,
                        1 + 0x3p-8 - 0x1p-40, -1 - 0x1p-8 - 0x1p-40, 3.4e38};
     lk_tensor *x = vector(LK_F64, COUNT(values), values);
@@ -133,7 +133,7 @@ typedef struct window {
     int64_t stride, padding, dilation;
 } window;
 
-/* The definition, an output at a time. x: [2, 4, 7, 6], w: [6, 2, 3, 2], two groups. */
+/* Convolves by the definition, an output at a time. x: [2, 4, 7, 6], w: [6, 2, 3, 2], two groups. */
 static double conv_at(const double *x, const double *w, window s, int64_t n, int64_t o, int64_t oh, int64_t ow)
 {
     double sum = 0;
@@ -279,7 +279,7 @@ static void test_every_allocation_may_fail(void **state)
         assert_true(status == LK_ERR_MEMORY || status == LK_OK);
         failures += status == LK_ERR_MEMORY;
     } while (n++ < allocations);
-    assert_true(failures > n / 2); /* what is cached is given back and memory asked for once more: not all fail */
+    assert_true(failures > n / 2); /* cached memory is freed and the allocation repeated, so not all of them fail */
     lk_error_clear();
     assert_int_equal(run_kernels(), LK_OK);
 }

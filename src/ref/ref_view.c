@@ -1,3 +1,5 @@
+/* Views of operands, and the walk through them row by row. */
+#include "core/shape.h"
 #include "core/tensor.h"
 #include "ref/ref.h"
 
@@ -52,6 +54,7 @@ bool lk__ref_is_dense(lk_ref_view view)
 
 /* --- rows -------------------------------------------------------------------------------------------------------- */
 
+/* Returns whether `axis` continues the last axis of `rows` evenly in all operands, so that the two can be merged. */
 static bool steps_evenly(const lk_ref_rows *rows, const lk_ref_view *views, int axis)
 {
     if (rows->axes == 0)

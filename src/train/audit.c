@@ -1,52 +1,56 @@
-/* --audit-every: whether replicas that have had the same updates are equal, parameters, buffers and the optimiser's
- * state, over the devices of a process and over processes. Everything is read and hashed, one tensor after the other.
+/* Replicas that have had the same updates must be equal: parameters, buffers and the optimizer's state, on all devices
+ * of all processes. An audit reads and hashes everything, one tensor after the other.
  */
-#include "train/trainer.h"
+#include "train/audit.h"
 
 #include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "base/status.h"
 #include "core/tensor.h"
-#include "dist/group.h"
+#include "dist/process/group.h"
 #include "dist/strategy.h"
-#include "train/ps_place.h"
+#include "train/digest.h"
+#include "train/parameter_server/ps_identity.h"
+#include "train/replicas.h"
+#include "train/trainer.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Copies of the same tensors: of each replica, and what a device stores for all of them. */
+/* A copy is a replica's tensors, or those that the storing device has for all replicas. */
 typedef struct audit {
     lk_trainer *trainer;
     lk_group *group; /* NULL: one process */
-    int slots;       /* of the optimiser's state that each copy has */
-    int tensors;     /* of a copy: variables, and of each slot a tensor for each parameter */
-    int here, most;  /* copies: of this process, and of the one that has most */
+    int slots;       /* kinds of optimizer state that each copy has */
+    int tensors;     /* in a copy: the variables, then for each slot a tensor for each parameter */
+    int here, most;  /* copies that this process has, and that the process with the most has */
     int processes;
     uint64_t *own; /* [most][tensors] */
     uint64_t *all; /* [processes][most][tensors] */
 } audit;
 
-/* One of all processes' copies. */
-typedef struct place {
+/* Identifies a copy among those of all processes. */
+typedef struct copy_id {
     int process, copy;
-} place;
+} copy_id;
 
-static int copies_of(const audit *a, int process)
+static int audit_copies_of(const audit *a, int process)
 {
     const int *starts = lk_trainer_strategy(a->trainer)->starts;
     return starts ? starts[process + 1] - starts[process] : a->here;
 }
 
-static const uint64_t *hashes_of(const audit *a, place p)
+static const uint64_t *audit_hashes_of(const audit *a, copy_id p)
 {
     return a->all + ((int64_t)p.process * a->most + p.copy) * a->tensors;
 }
 
 /* --- hashing ------------------------------------------------------------------------------------------------------ */
 
-/* A parameter's part of what the optimiser remembers, which is laid out as the packed parameters. */
-static lk_status hash_state(lk_tensor *slot, lk_tensor *parameter, uint64_t *hash)
+/* Hashes a parameter's part of a slot, which has the layout of the packed parameters. */
+static lk_status audit_hash_state(lk_tensor *slot, lk_tensor *parameter, uint64_t *hash)
 {
     lk_tensor *part = lk__tensor_over(slot->storage, parameter);
     if (!part)
@@ -56,7 +60,7 @@ static lk_status hash_state(lk_tensor *slot, lk_tensor *parameter, uint64_t *has
     return status;
 }
 
-static lk_status hash_copy(const audit *a, int copy, uint64_t *hashes)
+static lk_status audit_hash_copy(const audit *a, int copy, uint64_t *hashes)
 {
     lk_trainer *trainer = a->trainer;
     bool is_stored = copy == trainer->n_devices;
@@ -66,15 +70,15 @@ static lk_status hash_copy(const audit *a, int copy, uint64_t *hashes)
         LK_TRY(lk__hash_tensor(variables[i], hashes++));
     for (int s = 0; s < a->slots; s++)
         for (int i = 0; i < trainer->n_parameters; i++)
-            LK_TRY(hash_state(lk_optimizer_state(lk_replicas_optimizer(trainer->replicas, copy), s, NULL), variables[i],
-                              hashes++));
+            LK_TRY(audit_hash_state(lk_optimizer_state(lk_replicas_optimizer(trainer->replicas, copy), s, NULL),
+                                    variables[i], hashes++));
     return LK_OK;
 }
 
-static lk_status hash_all(audit *a)
+static lk_status audit_hash_all(audit *a)
 {
     for (int copy = 0; copy < a->here; copy++)
-        LK_TRY(hash_copy(a, copy, a->own + (int64_t)copy * a->tensors));
+        LK_TRY(audit_hash_copy(a, copy, a->own + (int64_t)copy * a->tensors));
     size_t bytes = (size_t)a->most * (size_t)a->tensors * sizeof *a->own;
     if (a->group)
         return lk__group_gather(a->group, a->own, bytes, a->all);
@@ -84,42 +88,37 @@ static lk_status hash_all(audit *a)
 
 /* --- comparing ---------------------------------------------------------------------------------------------------- */
 
-static bool next_place(const audit *a, place *p)
+static bool audit_next_copy(const audit *a, copy_id *p)
 {
     p->copy++;
-    while (p->process < a->processes && p->copy >= copies_of(a, p->process))
-        *p = (place){p->process + 1, 0};
+    while (p->process < a->processes && p->copy >= audit_copies_of(a, p->process))
+        *p = (copy_id){p->process + 1, 0};
     return p->process < a->processes;
 }
 
-static int count_equal(const audit *a, int tensor, uint64_t hash)
-{
-    int n = 0;
-    for (place p = {0, -1}; next_place(a, &p);)
-        n += hashes_of(a, p)[tensor] == hash;
-    return n;
-}
-
-/* The first of those that most copies are equal to, and the first that differs from it. False: all are equal. */
-static bool find_difference(const audit *a, int tensor, place *usual, place *other)
+/* *usual: the first copy with the value that most copies have. *other: the first copy that differs from it. False: all
+ * are equal. */
+static bool audit_find_difference(const audit *a, int tensor, copy_id *usual, copy_id *other)
 {
     int best = 0;
-    for (place p = {0, -1}; next_place(a, &p);) {
-        int n = count_equal(a, tensor, hashes_of(a, p)[tensor]);
+    for (copy_id p = {0, -1}; audit_next_copy(a, &p);) {
+        int n = 0;
+        for (copy_id q = {0, -1}; audit_next_copy(a, &q);)
+            n += audit_hashes_of(a, q)[tensor] == audit_hashes_of(a, p)[tensor];
         if (n > best) {
             best = n;
             *usual = p;
         }
     }
-    for (*other = (place){0, -1}; next_place(a, other);)
-        if (hashes_of(a, *other)[tensor] != hashes_of(a, *usual)[tensor])
+    for (*other = (copy_id){0, -1}; audit_next_copy(a, other);)
+        if (audit_hashes_of(a, *other)[tensor] != audit_hashes_of(a, *usual)[tensor])
             return true;
     return false;
 }
 
 typedef char name_text[384];
 
-static const char *name_tensor(const audit *a, int tensor, name_text text)
+static const char *audit_name_tensor(const audit *a, int tensor, name_text text)
 {
     const lk_trainer *trainer = a->trainer;
     int state = tensor - trainer->n_variables;
@@ -132,7 +131,7 @@ static const char *name_tensor(const audit *a, int tensor, name_text text)
     return text;
 }
 
-static const char *name_place(const audit *a, place p, name_text text)
+static const char *audit_name_copy(const audit *a, copy_id p, name_text text)
 {
     const lk_trainer *trainer = a->trainer;
     if (p.copy == trainer->n_devices && lk_strategy_storage(trainer->strategy))
@@ -145,15 +144,15 @@ static const char *name_place(const audit *a, place p, name_text text)
     return text;
 }
 
-/* All processes come to the same. */
-static lk_status compare(const audit *a)
+/* Every process compares the same hashes, so all get the same status. */
+static lk_status audit_compare(const audit *a)
 {
     name_text name, here, there, more = "";
-    place usual = {0, 0}, other = {0, 0};
+    copy_id usual = {0, 0}, other = {0, 0};
     int first = -1, n = 0;
     for (int t = 0; t < a->tensors; t++) {
-        place found_usual = {0, 0}, found_other;
-        if (!find_difference(a, t, &found_usual, &found_other))
+        copy_id found_usual = {0, 0}, found_other;
+        if (!audit_find_difference(a, t, &found_usual, &found_other))
             continue;
         if (n++ == 0) {
             first = t;
@@ -167,8 +166,8 @@ static lk_status compare(const audit *a)
         snprintf(more, sizeof more, ", and %d more tensor%s", n - 1, n == 2 ? "" : "s");
     LK_FAIL(LK_ERR_STATE,
             "audit after step %lld: %s of %s differs from that of %s%s; after the same updates they have to be equal",
-            (long long)a->trainer->steps, name_tensor(a, first, name), name_place(a, other, here),
-            name_place(a, usual, there), more);
+            (long long)a->trainer->progress.steps, audit_name_tensor(a, first, name), audit_name_copy(a, other, here),
+            audit_name_copy(a, usual, there), more);
 }
 
 /* --- when --------------------------------------------------------------------------------------------------------- */
@@ -182,7 +181,7 @@ static int count_slots(const lk_trainer *trainer)
     return n;
 }
 
-static lk_status init(audit *a, lk_trainer *trainer)
+static lk_status audit_init(audit *a, lk_trainer *trainer)
 {
     bool is_central = lk_strategy_storage(trainer->strategy);
     *a = (audit){.trainer = trainer,
@@ -193,21 +192,21 @@ static lk_status init(audit *a, lk_trainer *trainer)
     if (a->processes > 1)
         LK_TRY(lk__group_open(&a->group));
     for (int process = 0; process < a->processes; process++)
-        a->most = copies_of(a, process) > a->most ? copies_of(a, process) : a->most;
+        a->most = (int)lk__max(a->most, audit_copies_of(a, process));
     size_t hashes = (size_t)a->most * (size_t)a->tensors;
     a->own = lk__calloc(hashes, sizeof *a->own);
     a->all = lk__calloc((size_t)a->processes * hashes, sizeof *a->all);
     return a->own && a->all ? LK_OK : LK_ERR_MEMORY;
 }
 
-static lk_status run(lk_trainer *trainer)
+static lk_status audit_run(lk_trainer *trainer)
 {
     audit a;
-    lk_status status = init(&a, trainer);
+    lk_status status = audit_init(&a, trainer);
     if (status == LK_OK)
-        status = hash_all(&a);
+        status = audit_hash_all(&a);
     if (status == LK_OK)
-        status = compare(&a);
+        status = audit_compare(&a);
     lk__free(a.own);
     lk__free(a.all);
     return status;
@@ -220,27 +219,27 @@ static bool has_copies(const lk_trainer *trainer)
 
 lk_status lk__plan_audit(const lk_trainer *trainer)
 {
-    if (trainer->config.audit_every == 0)
+    if (trainer->config.checks.audit_every == 0)
         return LK_OK;
     if (lk__ps_is_asked_for(&trainer->config))
         LK_FAIL(LK_ERR_ARGUMENT, "--audit-every: workers of strategy parameter-server have their own updates each, and "
                                  "need not be equal");
     if (!has_copies(trainer))
         lk__log(LK_LOG_WARNING, "--audit-every %lld: there is one replica, and nothing to compare it with",
-                (long long)trainer->config.audit_every);
+                (long long)trainer->config.checks.audit_every);
     return LK_OK;
 }
 
 lk_status lk__audit(lk_trainer *trainer, bool at_end)
 {
-    int64_t every = trainer->config.audit_every, steps = trainer->steps;
-    bool is_due = every > 0 && (at_end ? steps > trainer->audited : steps % every == 0);
+    int64_t every = trainer->config.checks.audit_every, steps = trainer->progress.steps;
+    bool is_due = every > 0 && (at_end ? steps > trainer->progress.audited : steps % every == 0);
     if (!is_due || !has_copies(trainer))
         return LK_OK;
-    lk__doing before = lk__now_for_a_while(LK_DOING_WORK, "audit");
-    lk_status status = run(trainer);
-    lk__now_again(before);
-    trainer->audited = steps;
-    trainer->audits += status == LK_OK;
+    lk_activity before = lk__activity_begin(LK_ACTIVITY_WORK, "audit");
+    lk_status status = audit_run(trainer);
+    lk__activity_end(before);
+    trainer->progress.audited = steps;
+    trainer->progress.audits += status == LK_OK;
     return status;
 }

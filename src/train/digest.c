@@ -1,17 +1,19 @@
-/* Hashes of what training has come to, by which runs are compared. */
-#include "train/trainer.h"
+#include "train/digest.h"
 
 #include "base/mem.h"
 #include "base/status.h"
 #include "core/tensor.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/replicas.h"
+#include "train/trainer.h"
 
 #include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
 
-/* One variable's elements, plain row-major f32; free with lk__free. Digests are of little-endian bytes. */
-static float *read_variable(lk_tensor *variable, size_t *bytes)
+/* One variable's elements in row-major order, as f32 with little-endian bytes, because digests must not depend on the
+ * processor. The caller frees them with lk__free. */
+static float *digest_read(lk_tensor *variable, size_t *bytes)
 {
     size_t count = (size_t)lk_tensor_count(variable);
     float *values = lk__calloc(count, sizeof *values);
@@ -31,49 +33,32 @@ static float *read_variable(lk_tensor *variable, size_t *bytes)
     return values;
 }
 
-/* order[] = variable indices by name. */
-static void sort_by_name(const lk_model *model, int *order)
+/* order[]: the indices of the variables, sorted by name. */
+static void sort_variables_by_name(const lk_model *model, int *order)
 {
     for (int i = 0; i < lk_model_variable_count(model); i++) {
-        int place = i;
+        int position = i;
         const char *name = lk_model_variable_name(model, i);
-        while (place > 0 && strcmp(lk_model_variable_name(model, order[place - 1]), name) > 0) {
-            order[place] = order[place - 1];
-            place--;
+        while (position > 0 && strcmp(lk_model_variable_name(model, order[position - 1]), name) > 0) {
+            order[position] = order[position - 1];
+            position--;
         }
-        order[place] = i;
+        order[position] = i; /* NOLINT(clang-analyzer-core.NullDereference): order[variables] */
     }
 }
 
-static lk_status update_all(const lk_model *model, lk_tensor *const *variables, XXH3_state_t *state)
+/* Adds the tensors with an index below `end`, in the order of order[0 … n). With `slot`, a packed state of the
+ * optimizer, adds each tensor's part of it instead. */
+static lk_status digest_add(XXH3_state_t *state, lk_tensor *const *tensors, const int *order, int n, int end,
+                            lk_tensor *slot)
 {
-    int n = lk_model_variable_count(model), *order = lk__calloc((size_t)n, sizeof *order);
-    if (!order)
-        return LK_ERR_MEMORY;
-    sort_by_name(model, order);
-    lk_status status = LK_OK;
-    for (int i = 0; i < n && status == LK_OK; i++) {
-        size_t bytes;
-        float *values = read_variable(variables[order[i]], &bytes);
-        status = values ? LK_OK : lk_error_status();
-        if (values)
-            XXH3_128bits_update(state, values, bytes);
-        lk__free(values);
-    }
-    lk__free(order);
-    return status;
-}
-
-static lk_status update_state(lk_replicas *replicas, lk_tensor *slot, const int *order, XXH3_state_t *state)
-{
-    const lk_model *model = lk__replicas_model(replicas);
-    lk_tensor *const *parameters = lk__replicas_owned(replicas, 0);
-    for (int i = 0; i < lk_model_variable_count(model); i++) {
-        if (order[i] >= lk_model_parameter_count(model))
+    for (int i = 0; i < n; i++) {
+        if (order[i] >= end) /* NOLINT(clang-analyzer-core.NullDereference): order[n] */
             continue;
-        lk_tensor *part = lk__tensor_over(slot->storage, parameters[order[i]]);
+        lk_tensor *part =
+            slot ? lk__tensor_over(slot->storage, tensors[order[i]]) : lk_tensor_retain(tensors[order[i]]);
         size_t bytes;
-        float *values = part ? read_variable(part, &bytes) : NULL;
+        float *values = part ? digest_read(part, &bytes) : NULL;
         lk_tensor_release(part);
         if (!values)
             return lk_error_status();
@@ -83,40 +68,44 @@ static lk_status update_state(lk_replicas *replicas, lk_tensor *slot, const int 
     return LK_OK;
 }
 
-static lk_status update_optimizer(lk_replicas *replicas, XXH3_state_t *state)
+/* Adds the optimizer's slots, and the number of its steps. */
+static lk_status digest_add_optimizer(XXH3_state_t *state, lk_replicas *replicas, const int *order, int n)
 {
-    const lk_model *model = lk__replicas_model(replicas);
+    int parameters = lk_model_parameter_count(lk__replicas_model(replicas));
     lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
-    int *order = lk__calloc((size_t)lk_model_variable_count(model), sizeof *order);
-    if (!order)
-        return LK_ERR_MEMORY;
-    sort_by_name(model, order);
-    lk_status status = LK_OK;
     lk_tensor *slot;
-    for (int s = 0; status == LK_OK && optimizer && (slot = lk_optimizer_state(optimizer, s, NULL)); s++)
-        status = update_state(replicas, slot, order, state);
-    lk__free(order);
+    for (int s = 0; optimizer && (slot = lk_optimizer_state(optimizer, s, NULL)); s++)
+        LK_TRY(digest_add(state, lk__replicas_owned(replicas, 0), order, n, parameters, slot));
     unsigned char steps[8];
     for (int i = 0; i < 8; i++)
         steps[i] = (unsigned char)((uint64_t)(optimizer ? lk_optimizer_steps(optimizer) : 0) >> (8 * i));
     XXH3_128bits_update(state, steps, sizeof steps);
-    return status;
+    return LK_OK;
 }
 
 static lk_status digest_of(lk_replicas *replicas, lk_tensor *const *variables, bool optimizer, char digest[33])
 {
+    const lk_model *model = lk__replicas_model(replicas);
+    int n = lk_model_variable_count(model), *order = lk__calloc((size_t)n, sizeof *order);
     XXH3_state_t *state = XXH3_createState();
+    lk_status status = order ? LK_OK : LK_ERR_MEMORY;
     if (!state)
-        LK_FAIL(LK_ERR_MEMORY, "out of memory: the digest's state");
-    XXH3_128bits_reset(state);
-    lk_status status = update_all(lk__replicas_model(replicas), variables, state);
+        status = lk__fail(LK_ERR_MEMORY, "out of memory: the digest's state");
+    if (status == LK_OK) {
+        XXH3_128bits_reset(state);
+        sort_variables_by_name(model, order);
+        status = digest_add(state, variables, order, n, n, NULL);
+    }
     if (status == LK_OK && optimizer)
-        status = update_optimizer(replicas, state);
-    XXH128_canonical_t canonical;
-    XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
+        status = digest_add_optimizer(state, replicas, order, n);
+    if (status == LK_OK) {
+        XXH128_canonical_t canonical;
+        XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state));
+        for (size_t i = 0; i < sizeof canonical.digest; i++)
+            snprintf(digest + 2 * i, 3, "%02x", canonical.digest[i]);
+    }
     XXH3_freeState(state);
-    for (size_t i = 0; i < sizeof canonical.digest; i++)
-        snprintf(digest + 2 * i, 3, "%02x", canonical.digest[i]);
+    lk__free(order);
     return status;
 }
 
@@ -141,7 +130,7 @@ lk_status lk_trainer_digest(lk_trainer *trainer, int replica, char digest[33])
 lk_status lk__hash_tensor(lk_tensor *tensor, uint64_t *hash)
 {
     size_t bytes;
-    float *values = read_variable(tensor, &bytes);
+    float *values = digest_read(tensor, &bytes);
     if (!values)
         return lk_error_status();
     *hash = XXH3_64bits(values, bytes);

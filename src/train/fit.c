@@ -1,15 +1,24 @@
-/* Epochs: what training, evaluation and their reports come to. */
-#include "train/pass.h"
+/* Epochs: training, evaluation and their reports. */
+#include "train/fit.h"
 
 #include "base/heartbeat.h"
 #include "base/log.h"
 #include "base/status.h"
-#include "train/checkpoint.h"
-#include "train/fit.h"
+#include "train/audit.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_read.h"
+#include "train/fit_state.h"
+#include "train/parameter_server/ps_chief.h"
+#include "train/pass.h"
+#include "train/processes.h"
+#include "train/step/precise_bn.h"
+#include "train/step/step.h"
+#include "train/trainer.h"
 
 #include <math.h>
 
-static lk_status check_ledger(const lk_trainer *trainer, lk_ledger *ledger, const char *what, lk_ledger_report *report)
+static lk_status fit_check_ledger(const lk_trainer *trainer, lk_ledger *ledger, const char *what,
+                                  lk_ledger_report *report)
 {
     LK_TRY(lk__merge_ledger(trainer, ledger));
     lk_ledger_check(ledger, report);
@@ -21,12 +30,12 @@ static lk_status check_ledger(const lk_trainer *trainer, lk_ledger *ledger, cons
 
 /* --- evaluation --------------------------------------------------------------------------------------------------- */
 
-static lk_status evaluation_step_taken(void *user, const lk__pass *p, const lk__pending_step *step,
-                                       const lk__step_metrics *found, const char **stopped_by)
+static lk_status evaluation_step_taken(void *user, const lk_pass *p, const lk_pending_step *step,
+                                       const lk_step_metrics *found, const char **stopped_by)
 {
     (void)step, (void)found, (void)stopped_by;
     lk_trainer *trainer = user;
-    lk_eval_report report = {.epoch = trainer->epoch,
+    lk_eval_report report = {.epoch = trainer->progress.epoch,
                              .step = p->taken_steps,
                              .steps = lk_loader_batches(p->loader),
                              .so_far = p->so_far,
@@ -36,17 +45,17 @@ static lk_status evaluation_step_taken(void *user, const lk__pass *p, const lk__
 
 lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics)
 {
-    lk__pass p = {.loader = trainer->val_loader,
-                  .ledger = trainer->val_ledger,
-                  .push = lk__evaluate_step,
-                  .taken = evaluation_step_taken,
-                  .user = trainer};
+    lk_pass p = {.loader = trainer->data.val_loader,
+                 .ledger = trainer->data.val_ledger,
+                 .push = lk__evaluate_step,
+                 .taken = evaluation_step_taken,
+                 .user = trainer};
     *metrics = (lk_metrics){0};
     LK_TRY(lk__check_no_pass(trainer, "evaluation"));
-    if (!trainer->val_set)
+    if (!trainer->data.val_set)
         return LK_OK;
     lk_status status = lk__or_give_up(trainer, lk__pass_run(trainer, &p, 0, false));
-    lk__drop_pending(trainer);
+    lk__pending_drop(trainer);
     LK_TRY(status);
     if (!p.ended) {
         lk__end_interruption(trainer);
@@ -58,13 +67,13 @@ lk_status lk_trainer_evaluate(lk_trainer *trainer, lk_metrics *metrics)
 
 /* --- training steps ----------------------------------------------------------------------------------------------- */
 
-static lk_status push_with_hooks(lk_trainer *trainer, lk_batch *batch)
+static lk_status train_step_with_callbacks(lk_trainer *trainer, lk_batch *batch)
 {
     LK_TRY(lk__train_step(trainer, batch, lk__rate_of_batch(trainer, batch, true)));
     return lk__audit(trainer, false);
 }
 
-static lk_status push_plain(lk_trainer *trainer, lk_batch *batch)
+static lk_status train_step_plain(lk_trainer *trainer, lk_batch *batch)
 {
     LK_TRY(lk__train_step(trainer, batch, lk__rate_of_batch(trainer, batch, false)));
     return lk__audit(trainer, false);
@@ -72,18 +81,18 @@ static lk_status push_plain(lk_trainer *trainer, lk_batch *batch)
 
 /* --- fit ---------------------------------------------------------------------------------------------------------- */
 
-static lk_status step_taken(void *user, const lk__pass *p, const lk__pending_step *step, const lk__step_metrics *found,
-                            const char **stopped_by)
+static lk_status fit_step_taken(void *user, const lk_pass *p, const lk_pending_step *step, const lk_step_metrics *found,
+                                const char **stopped_by)
 {
-    lk__fit *fit = user;
+    lk_fit *fit = user;
     lk_trainer *trainer = fit->trainer;
     double time = lk__seconds();
     if (p->taken_steps - p->first == (trainer->plan.steps_per_epoch - p->first) / 10 &&
-        trainer->epoch == fit->first_epoch) {
+        trainer->progress.epoch == fit->first_epoch) {
         fit->warm_end = time;
         fit->warm_images = p->samples;
     }
-    lk_step_report report = {.epoch = trainer->epoch + 1,
+    lk_step_report report = {.epoch = trainer->progress.epoch + 1,
                              .step = p->taken_steps,
                              .steps = trainer->plan.steps_per_epoch,
                              .samples = p->samples,
@@ -95,7 +104,7 @@ static lk_status step_taken(void *user, const lk__pass *p, const lk__pending_ste
     return lk__callbacks_step_end(&trainer->callbacks, trainer, &report, stopped_by);
 }
 
-static double flops_so_far(const lk_trainer *trainer)
+static double trainer_flops(const lk_trainer *trainer)
 {
     double flops = 0;
     for (int d = 0; d < trainer->n_devices; d++)
@@ -103,9 +112,9 @@ static double flops_so_far(const lk_trainer *trainer)
     return flops;
 }
 
-static void count_throughput(lk__fit *fit, const lk__pass *p, double seconds)
+static void fit_count_throughput(lk_fit *fit, const lk_pass *p, double seconds)
 {
-    if (fit->trainer->epoch > fit->first_epoch) {
+    if (fit->trainer->progress.epoch > fit->first_epoch) {
         fit->seconds += seconds;
         fit->images += p->samples;
         return;
@@ -115,8 +124,8 @@ static void count_throughput(lk__fit *fit, const lk__pass *p, double seconds)
     fit->first_images = p->samples - (warm ? fit->warm_images : fit->first_samples);
 }
 
-/* What was restored stays where this run has timed nothing. */
-static void set_throughput(lk__fit *fit)
+/* If this run has timed nothing, the throughput from the checkpoint stays. */
+static void fit_set_throughput(lk_fit *fit)
 {
     double seconds = fit->images > 0 ? fit->seconds : fit->first_seconds;
     int64_t images = fit->images > 0 ? fit->images : fit->first_images;
@@ -125,21 +134,21 @@ static void set_throughput(lk__fit *fit)
 }
 
 /* *complete: the epoch was not ended before its last step. */
-static lk_status train_epoch(lk__fit *fit, lk_epoch_report *report, bool *complete)
+static lk_status fit_train_epoch(lk_fit *fit, lk_epoch_report *report, bool *complete)
 {
     lk_trainer *trainer = fit->trainer;
     lk_train_result *result = fit->result;
-    lk__pass p = {.loader = trainer->train_loader,
-                  .ledger = trainer->train_ledger,
-                  .push = push_with_hooks,
-                  .taken = step_taken,
-                  .user = fit,
-                  .evaluates = true};
-    double flops = flops_so_far(trainer);
-    trainer->epoch_open = true;
-    lk_status status = lk__pass_run(trainer, &p, trainer->epoch, true);
-    report->epoch = trainer->epoch + 1;
-    report->steps = trainer->steps;
+    lk_pass p = {.loader = trainer->data.train_loader,
+                 .ledger = trainer->data.train_ledger,
+                 .push = train_step_with_callbacks,
+                 .taken = fit_step_taken,
+                 .user = fit,
+                 .evaluates = true};
+    double flops = trainer_flops(trainer);
+    trainer->progress.epoch_open = true;
+    lk_status status = lk__pass_run(trainer, &p, trainer->progress.epoch, true);
+    report->epoch = trainer->progress.epoch + 1;
+    report->steps = trainer->progress.steps;
     report->samples = p.samples;
     report->seconds = lk__seconds() - p.began;
     report->train = p.so_far;
@@ -151,10 +160,10 @@ static lk_status train_epoch(lk__fit *fit, lk_epoch_report *report, bool *comple
     result->seconds += report->seconds;
     result->stopped_by = p.stopped_by;
     LK_TRY(status);
-    int64_t samples = p.samples - (trainer->epoch == fit->first_epoch ? fit->first_samples : 0);
+    int64_t samples = p.samples - (trainer->progress.epoch == fit->first_epoch ? fit->first_samples : 0);
     if (samples > 0)
-        fit->flops_per_image = (flops_so_far(trainer) - flops) / (double)samples;
-    count_throughput(fit, &p, report->seconds);
+        fit->flops_per_image = (trainer_flops(trainer) - flops) / (double)samples;
+    fit_count_throughput(fit, &p, report->seconds);
     if (lk__is_interrupted(trainer))
         LK_FAIL(LK_ERR_INTERRUPTED, "training: interrupted in epoch %lld after step %lld", (long long)report->epoch,
                 (long long)p.taken_steps);
@@ -162,20 +171,20 @@ static lk_status train_epoch(lk__fit *fit, lk_epoch_report *report, bool *comple
     return LK_OK;
 }
 
-/* Training may go on from here: `report` is of the epoch that has ended, NULL: of none. */
-static lk_status rest(lk__fit *fit, const lk_epoch_report *report, bool interrupted)
+/* Nothing is in flight: the callbacks may save a checkpoint. report: of the epoch that has ended; NULL: none has. */
+static lk_status fit_rest(lk_fit *fit, const lk_epoch_report *report, bool interrupted)
 {
     lk_trainer *trainer = fit->trainer;
-    bool ends = !interrupted && (fit->result->stopped_by || trainer->epoch >= trainer->plan.epochs);
-    lk_rest_report rest = {.epoch = report ? report->epoch : trainer->position.epoch + 1,
-                           .batch = report ? trainer->plan.steps_per_epoch : trainer->position.batch,
-                           .steps = trainer->position.steps,
+    bool ends = !interrupted && (fit->result->stopped_by || trainer->progress.epoch >= trainer->plan.epochs);
+    lk_rest_report rest = {.epoch = report ? report->epoch : trainer->progress.position.epoch + 1,
+                           .batch = report ? trainer->plan.steps_per_epoch : trainer->progress.position.batch,
+                           .steps = trainer->progress.position.steps,
                            .epoch_end = report,
                            .ends = ends,
                            .interrupted = interrupted};
-    set_throughput(fit);
-    if (trainer->chief && !lk__ps_has_all(trainer)) {
-        if (trainer->config.checkpoint_dir)
+    fit_set_throughput(fit);
+    if (trainer->server.chief && !lk__ps_has_all(trainer)) {
+        if (trainer->config.checkpoints.dir)
             lk__log(LK_LOG_WARNING,
                     "what was handed out could not be brought to its end: there is nothing to go on from here");
         return LK_OK;
@@ -183,53 +192,53 @@ static lk_status rest(lk__fit *fit, const lk_epoch_report *report, bool interrup
     return lk__callbacks_rest(&trainer->callbacks, trainer, &rest);
 }
 
-static lk_status end_epoch(lk__fit *fit, lk_epoch_report *report)
+static lk_status fit_end_epoch(lk_fit *fit, lk_epoch_report *report)
 {
     lk_trainer *trainer = fit->trainer;
-    trainer->epoch++;
-    trainer->epoch_open = false;
+    trainer->progress.epoch++;
+    trainer->progress.epoch_open = false;
     fit->result->epochs++;
-    LK_TRY(check_ledger(trainer, trainer->train_ledger, "training", &report->train_ledger));
+    LK_TRY(fit_check_ledger(trainer, trainer->data.train_ledger, "training", &report->train_ledger));
     LK_TRY(lk__measure_statistics(trainer));
     LK_TRY(lk_trainer_evaluate(trainer, &report->val));
-    if (trainer->val_set)
-        LK_TRY(check_ledger(trainer, trainer->val_ledger, "validation", &report->val_ledger));
+    if (trainer->data.val_set)
+        LK_TRY(fit_check_ledger(trainer, trainer->data.val_ledger, "validation", &report->val_ledger));
     fit->result->val = report->val;
     double ended = lk__seconds();
     report->epoch_seconds = ended - fit->epoch_began;
     report->total_seconds = ended - fit->began;
     LK_TRY(lk__callbacks_epoch_end(&trainer->callbacks, trainer, report, &fit->result->stopped_by));
-    lk__position *at = &trainer->position;
-    *at = (lk__position){
-        .epoch = trainer->epoch, .steps = at->steps, .updates = at->updates, .samples_seen = at->samples_seen};
+    lk_position *at = &trainer->progress.position;
+    *at = (lk_position){
+        .epoch = trainer->progress.epoch, .steps = at->steps, .updates = at->updates, .samples_seen = at->samples_seen};
     fit->whole = *fit->result;
-    return rest(fit, report, false);
+    return fit_rest(fit, report, false);
 }
 
-static lk_status run_epoch(lk__fit *fit)
+static lk_status fit_run_epoch(lk_fit *fit)
 {
     lk_epoch_report report = {.train_ledger = {.first_bad = -1}, .val_ledger = {.first_bad = -1}};
     lk_trainer *trainer = fit->trainer;
     bool complete = false;
-    LK_TRY(lk__callbacks_epoch_begin(&trainer->callbacks, trainer, trainer->epoch + 1));
-    if (trainer->position.batch == 0)
+    LK_TRY(lk__callbacks_epoch_begin(&trainer->callbacks, trainer, trainer->progress.epoch + 1));
+    if (trainer->progress.position.batch == 0)
         fit->epoch_began = lk__seconds();
-    LK_TRY(train_epoch(fit, &report, &complete));
-    return complete ? end_epoch(fit, &report) : rest(fit, NULL, false);
+    LK_TRY(fit_train_epoch(fit, &report, &complete));
+    return complete ? fit_end_epoch(fit, &report) : fit_rest(fit, NULL, false);
 }
 
-/* What an interrupt ends can go on from where it ended. */
-static lk_status run_epochs(lk__fit *fit)
+/* After an interrupt the callbacks may save a checkpoint, from which training can resume. */
+static lk_status fit_run_epochs(lk_fit *fit)
 {
     lk_trainer *trainer = fit->trainer;
-    while (trainer->epoch < trainer->plan.epochs && !fit->result->stopped_by) {
-        lk_status status = run_epoch(fit);
-        lk__drop_pending(trainer);
+    while (trainer->progress.epoch < trainer->plan.epochs && !fit->result->stopped_by) {
+        lk_status status = fit_run_epoch(fit);
+        lk__pending_drop(trainer);
         if (status == LK_ERR_INTERRUPTED) {
             lk_error_state kept;
             lk__error_save(&kept);
             lk_error_clear();
-            if (rest(fit, NULL, true) != LK_OK)
+            if (fit_rest(fit, NULL, true) != LK_OK)
                 return lk_error_status();
             lk__error_restore(&kept);
         }
@@ -238,14 +247,15 @@ static lk_status run_epochs(lk__fit *fit)
     return LK_OK;
 }
 
-/* After an interrupt the parameters are whole: the step at hand was finished. */
-static lk_status finish_result(lk__fit *fit, lk_status status)
+/* Sets the digests after an interrupt too: the current step was finished, so all replicas are equal. */
+static lk_status fit_finish_result(lk_fit *fit, lk_status status)
 {
     lk_train_result *result = fit->result;
-    set_throughput(fit);
-    /* Workers elsewhere do not say what they compute. */
-    result->flops_per_second =
-        fit->trainer->chief || fit->flops_per_image == 0 ? NAN : result->images_per_second * fit->flops_per_image;
+    fit_set_throughput(fit);
+    /* Remote workers do not report their FLOPs. */
+    result->flops_per_second = fit->trainer->server.chief || fit->flops_per_image == 0
+                                   ? NAN
+                                   : result->images_per_second * fit->flops_per_image;
     result->total_seconds = lk__seconds() - fit->began;
     if (status == LK_OK)
         status = lk__add_over_processes(fit->trainer, &result->flops_per_second);
@@ -258,8 +268,8 @@ static lk_status finish_result(lk__fit *fit, lk_status status)
     return status;
 }
 
-/* What the checkpoint says of training so far goes to whoever remembered it. */
-static lk_status take_up(lk__fit *fit)
+/* Gives the checkpoint's totals back to fit and to the callbacks. */
+static lk_status fit_resume(lk_fit *fit)
 {
     lk_trainer *trainer = fit->trainer;
     if (!trainer->resumed)
@@ -273,24 +283,24 @@ static lk_status take_up(lk__fit *fit)
 lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
 {
     *result = (lk_train_result){.images_per_second = NAN};
-    if (trainer->epoch_open)
+    if (trainer->progress.epoch_open)
         LK_FAIL(LK_ERR_STATE, "training: an epoch was left half way; lk_trainer_run has to end it first");
     LK_TRY(lk__check_no_pass(trainer, "training"));
-    if (trainer->role == LK_TRAIN_WORKER)
+    if (trainer->server.role == LK_TRAIN_WORKER)
         LK_FAIL(LK_ERR_STATE, "training: a worker of strategy parameter-server works for its chief: lk_trainer_work");
-    lk__fit fit = {.trainer = trainer, .result = result, .began = lk__seconds(), .first_epoch = trainer->epoch};
-    lk__now(LK_DOING_WORK, "records");
-    LK_TRY(lk__or_give_up(trainer, take_up(&fit)));
+    lk_fit fit = {.trainer = trainer, .result = result, .began = lk__seconds(), .first_epoch = trainer->progress.epoch};
+    lk__activity_set(LK_ACTIVITY_WORK, "records");
+    LK_TRY(lk__or_give_up(trainer, fit_resume(&fit)));
     trainer->fit = &fit;
-    trainer->at_rest = true;
+    trainer->progress.at_rest = true;
     lk_status status = lk__callbacks_train_begin(&trainer->callbacks, trainer);
-    trainer->at_rest = false;
+    trainer->progress.at_rest = false;
     if (status == LK_OK)
-        status = run_epochs(&fit);
+        status = fit_run_epochs(&fit);
     if (status == LK_OK)
         status = lk__audit(trainer, true);
-    result->audits = trainer->audits;
-    status = lk__or_give_up(trainer, finish_result(&fit, status));
+    result->audits = trainer->progress.audits;
+    status = lk__or_give_up(trainer, fit_finish_result(&fit, status));
     status = lk__or_give_up(trainer, lk__callbacks_train_end(&trainer->callbacks, trainer, result, status));
     trainer->fit = NULL;
     lk__ps_end(trainer, status);
@@ -300,44 +310,46 @@ lk_status lk_trainer_fit(lk_trainer *trainer, lk_train_result *result)
 
 /* --- steps alone -------------------------------------------------------------------------------------------------- */
 
-static lk_status run_step(lk_trainer *trainer, lk__pass *p)
+static lk_status run_single_step(lk_trainer *trainer, lk_pass *p)
 {
-    if (!trainer->epoch_open) {
-        while (trainer->n_pending > 0)
+    if (!trainer->progress.epoch_open) {
+        while (trainer->progress.n_pending > 0)
             LK_TRY(lk__pass_take(trainer, p, true));
-        LK_TRY(lk__pass_start(trainer, p, trainer->epoch, true));
-        trainer->epoch_open = true;
+        LK_TRY(lk__pass_start(trainer, p, trainer->progress.epoch, true));
+        trainer->progress.epoch_open = true;
     }
-    if (trainer->n_pending == LK_RUN_AHEAD)
+    if (trainer->progress.n_pending == LK_RUN_AHEAD)
         LK_TRY(lk__pass_take(trainer, p, true));
     LK_TRY(lk__pass_push(trainer, p));
-    trainer->epoch_open = !p->ended;
-    trainer->epoch += p->ended;
+    trainer->progress.epoch_open = !p->ended;
+    trainer->progress.epoch += p->ended;
     return LK_OK;
 }
 
-static lk_status run_steps_alone(lk_trainer *trainer, lk__pass *p, int64_t steps)
+static lk_status run_single_steps(lk_trainer *trainer, lk_pass *p, int64_t steps)
 {
     for (int64_t step = 0; step < steps && !lk__is_interrupted(trainer); step++)
-        LK_TRY(run_step(trainer, p));
-    while (trainer->n_pending > 0)
+        LK_TRY(run_single_step(trainer, p));
+    while (trainer->progress.n_pending > 0)
         LK_TRY(lk__pass_take(trainer, p, true));
     return LK_OK;
 }
 
 lk_status lk_trainer_run(lk_trainer *trainer, int64_t steps)
 {
-    lk__pass p = {
-        .loader = trainer->train_loader, .ledger = trainer->train_ledger, .push = push_plain, .began = lk__seconds()};
-    int64_t before = trainer->steps;
+    lk_pass p = {.loader = trainer->data.train_loader,
+                 .ledger = trainer->data.train_ledger,
+                 .push = train_step_plain,
+                 .began = lk__seconds()};
+    int64_t before = trainer->progress.steps;
     LK_TRY(lk__check_no_pass(trainer, "training steps"));
-    if (trainer->applies_elsewhere)
+    if (trainer->server.has_optimizer)
         LK_FAIL(LK_ERR_STATE, "training steps: strategy parameter-server has its workers take them: lk_trainer_fit");
-    if (trainer->epoch_open)
+    if (trainer->progress.epoch_open)
         lk__pass_take_up(trainer, &p);
-    LK_TRY(lk__or_give_up(trainer, run_steps_alone(trainer, &p, steps)));
+    LK_TRY(lk__or_give_up(trainer, run_single_steps(trainer, &p, steps)));
     if (lk__end_interruption(trainer))
         LK_FAIL(LK_ERR_INTERRUPTED, "training: interrupted after %lld of %lld steps",
-                (long long)(trainer->steps - before), (long long)steps);
+                (long long)(trainer->progress.steps - before), (long long)steps);
     return LK_OK;
 }

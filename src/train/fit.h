@@ -1,29 +1,23 @@
-/* What fit knows of a training as a whole, and what of that goes into checkpoints. */
-#ifndef LK_TRAIN_FIT_H
-#define LK_TRAIN_FIT_H
+/* The state of one call of lk_trainer_fit. */
+#pragma once
 
-#include "train/callback_state.h"
+#include "train/checkpoint/callback_state.h"
 #include "train/trainer.h"
 
-/* Throughput leaves out the first epoch of this run; where there is no other, its first tenth of steps. */
-typedef struct lk__fit {
+/* Throughput leaves out the first epoch of this run; if there is no other, it leaves out the first tenth of its steps.
+ */
+typedef struct lk_fit {
     lk_trainer *trainer;
     lk_train_result *result;
     lk_train_result whole;     /* of the epochs that are over, evaluation included */
-    double began, epoch_began; /* as if nothing had been in between */
-    int64_t first_epoch;
-    int64_t first_samples; /* of that epoch, before this run */
-    double warm_end;       /* when the first epoch's first tenth was over */
-    int64_t warm_images;
-    double seconds, first_seconds; /* timed */
-    int64_t images, first_images;
-    double flops_per_image; /* of training */
-} lk__fit;
-
-/* What there is to say of the trainer's fit, or of its steps without one. */
-void lk__fit_save(const lk_trainer *trainer, lk_state *state);
-
-/* Takes up totals, and where the trainer stands in the epoch. Errors: LK_ERR_FORMAT. */
-lk_status lk__fit_resume(lk__fit *fit, const lk_state *state);
-
-#endif
+    double began, epoch_began; /* as if training had not been interrupted */
+    int64_t first_epoch;       /* of this run */
+    int64_t first_samples;     /* of that epoch, before this run */
+    double warm_end;           /* when the first tenth of that epoch's steps ended */
+    int64_t warm_images;       /* until then; 0: it has not ended */
+    double first_seconds;      /* timed in the first epoch */
+    int64_t first_images;
+    double seconds; /* timed in later epochs */
+    int64_t images;
+    double flops_per_image; /* in training */
+} lk_fit;

@@ -1,8 +1,10 @@
-/* The part of a checkpoint that is fit's own. */
-#include "train/fit.h"
+#include "train/fit_state.h"
 
 #include "base/status.h"
+#include "train/fit.h"
+#include "train/parameter_server/ps_chief.h"
 #include "train/pass.h"
+#include "train/trainer.h"
 
 #include <math.h>
 
@@ -24,8 +26,8 @@ static bool get_metrics(const lk_state *state, const char *name, lk_metrics *m)
     return true;
 }
 
-/* As far as the position says it: of steps without fit. */
-static lk_train_result so_far(const lk__position *at)
+/* The totals that follow from the position; for single steps. */
+static lk_train_result so_far(const lk_position *at)
 {
     return (lk_train_result){.epochs = at->epoch,
                              .steps = at->steps - at->batch,
@@ -35,8 +37,8 @@ static lk_train_result so_far(const lk__position *at)
 
 void lk__fit_save(const lk_trainer *trainer, lk_state *state)
 {
-    const lk__fit *fit = trainer->fit;
-    const lk__position *at = &trainer->position;
+    const lk_fit *fit = trainer->fit;
+    const lk_position *at = &trainer->progress.position;
     const lk_train_result whole = fit ? fit->whole : so_far(at), *result = fit ? fit->result : &whole;
     double now = lk__seconds(), began = fit ? fit->began : now,
            epoch_began = fit ? fit->epoch_began : now - at->seconds;
@@ -48,17 +50,17 @@ void lk__fit_save(const lk_trainer *trainer, lk_state *state)
     lk_state_set(state, "epoch", epoch, EPOCH);
     put_metrics(state, "so_far", &at->so_far);
     put_metrics(state, "val", &whole.val);
-    if (trainer->chief)
+    if (trainer->server.chief)
         lk__ps_save_report(trainer, state);
     if (result->stopped_by)
         lk_state_set_text(state, "stopped_by", result->stopped_by);
 }
 
-lk_status lk__fit_resume(lk__fit *fit, const lk_state *state)
+lk_status lk__fit_resume(lk_fit *fit, const lk_state *state)
 {
     double whole[TOTALS], epoch[EPOCH];
     lk_train_result *result = fit->result;
-    lk__position *at = &fit->trainer->position;
+    lk_position *at = &fit->trainer->progress.position;
     if (lk_state_get(state, "whole", whole, TOTALS) != TOTALS || lk_state_get(state, "epoch", epoch, EPOCH) != EPOCH ||
         !get_metrics(state, "so_far", &at->so_far) || !get_metrics(state, "val", &result->val))
         LK_FAIL(LK_ERR_FORMAT, "the checkpoint does not say what training had come to");
@@ -75,7 +77,7 @@ lk_status lk__fit_resume(lk__fit *fit, const lk_state *state)
     at->rate = epoch[2];
     at->seconds = epoch[3];
     fit->epoch_began = lk__seconds() - epoch[4];
-    if (fit->trainer->chief)
+    if (fit->trainer->server.chief)
         lk__ps_resume_report(fit->trainer, state);
     fit->whole = *result;
     return LK_OK;

@@ -1,50 +1,53 @@
-/* One pass over a loader: fit's, an evaluation's, or steps alone. The caller's thread runs at most LK_RUN_AHEAD steps
- * ahead of the devices: it then waits for the oldest step's metrics, which it wants anyway. */
-#ifndef LK_TRAIN_PASS_H
-#define LK_TRAIN_PASS_H
+/* One pass over a loader: an epoch of fit, an evaluation, or single steps. The caller's thread runs at most
+ * LK_RUN_AHEAD steps ahead of the devices, then waits for the oldest step's metrics, which it needs anyway. */
+#pragma once
 
+#include "base/clock.h"
 #include "train/trainer.h"
 
-typedef struct lk__pass {
+typedef struct lk_pass {
+    /* Set by the caller: */
     lk_loader *loader;
     lk_ledger *ledger;
-    lk_status (*push)(lk_trainer *trainer, lk_batch *batch);
-    /* What is done with a step's metrics as they arrive; NULL: nothing. */
-    lk_status (*taken)(void *user, const struct lk__pass *p, const lk__pending_step *step,
-                       const lk__step_metrics *metrics, const char **stopped_by);
+    lk_status (*push)(lk_trainer *trainer, lk_batch *batch); /* pushes a step over the batch */
+    /* Called with a step's metrics when they arrive; may set *stopped_by, and the pass then ends. NULL: not called. */
+    lk_status (*taken)(void *user, const struct lk_pass *p, const lk_pending_step *step, const lk_step_metrics *metrics,
+                       const char **stopped_by);
     void *user;
-    lk_metrics so_far, before_update;      /* before_update: so_far as it was before the update at hand */
-    int64_t first;                         /* the epoch's batch that it begins with: others are through */
-    int64_t taken_steps, samples, skipped; /* of the epoch */
-    double began, rate;                    /* began: as if nothing had been in between; rate: of the last step taken */
-    double entered;                        /* when it began itself */
-    int64_t pushed;                        /* the epoch's batches that are pushed */
-    bool evaluates;                        /* an evaluation follows */
-    bool ended;                            /* the last batch of the loader was pushed */
-    bool warned;
-    const char *stopped_by;
-} lk__pass;
+    bool evaluates; /* training of an epoch, which an evaluation follows */
 
-/* In seconds, on a clock that only goes forward. */
-double lk__seconds(void);
+    /* The epoch so far, with the steps before the position that training resumed from: */
+    lk_metrics so_far, before_update;      /* before_update: so_far before the current update */
+    int64_t taken_steps, samples, skipped; /* skipped: steps of skipped updates */
+    double rate;                           /* of the last step */
+    double began;                          /* as if the epoch had not been interrupted */
 
-/* Begins an epoch where the trainer stands in it: at its first batch, or in the middle of it. */
-lk_status lk__pass_start(lk_trainer *trainer, lk__pass *p, int64_t epoch, bool training);
+    /* This pass: */
+    double entered;         /* when it began */
+    int64_t first;          /* the batch that it begins with; earlier ones are done */
+    int64_t pushed;         /* batches of the epoch that have been pushed */
+    bool ended;             /* the last batch of the loader was pushed */
+    bool warned;            /* of a number that is not finite */
+    const char *stopped_by; /* the callback that asked to stop; NULL: none */
+} lk_pass;
 
-/* Has the pass know what was found of the epoch so far. */
-void lk__pass_take_up(const lk_trainer *trainer, lk__pass *p);
+/* Sets the totals and starts the loader: at the trainer's position if this is the training of the epoch that it is in,
+ * else at the epoch's first batch. */
+lk_status lk__pass_start(lk_trainer *trainer, lk_pass *p, int64_t epoch, bool training);
 
-/* Pushes the next step; takes the oldest one. */
-lk_status lk__pass_push(lk_trainer *trainer, lk__pass *p);
-lk_status lk__pass_take(lk_trainer *trainer, lk__pass *p, bool training);
+/* Sets the pass's totals to those of the trainer's position in the epoch. */
+void lk__pass_take_up(const lk_trainer *trainer, lk_pass *p);
 
-/* All of it. Ends early, but with all of its steps taken, where a callback or an interrupt says so. */
-lk_status lk__pass_run(lk_trainer *trainer, lk__pass *p, int64_t epoch, bool training);
+/* Push the next step; wait for the metrics of the oldest one in flight. */
+lk_status lk__pass_push(lk_trainer *trainer, lk_pass *p);
+lk_status lk__pass_take(lk_trainer *trainer, lk_pass *p, bool training);
 
-/* A pass would take the metrics of steps that another one has under way for its own. */
+/* Runs a whole pass. It ends early, after taking all of its steps, if a callback or an interrupt asks for it. */
+lk_status lk__pass_run(lk_trainer *trainer, lk_pass *p, int64_t epoch, bool training);
+
+/* Fails with LK_ERR_STATE if a pass has steps in flight: another pass would take their metrics for its own. */
 lk_status lk__check_no_pass(const lk_trainer *trainer, const char *what);
 
-/* The rate of the batch's update, which is that of its first batch. hooks: callbacks may change it. */
-double lk__rate_of_batch(lk_trainer *trainer, const lk_batch *batch, bool hooks);
-
-#endif
+/* The rate of the update that the batch is part of, set by the update's first batch. with_callbacks:
+ * callbacks may change it. */
+double lk__rate_of_batch(lk_trainer *trainer, const lk_batch *batch, bool with_callbacks);

@@ -1,18 +1,18 @@
-/* The probabilities of a data set, in its order: batches without shuffling, cut into shards as in an evaluation. */
-#include "train/trainer.h"
-
+/* Class probabilities of a data set's samples, in the set's order. Batches are cut into shards as in an evaluation. */
 #include "base/mem.h"
 #include "base/status.h"
+#include "train/step/shard_run.h"
+#include "train/trainer.h"
 #include "lockstep/ops.h"
 
-/* The shards of one batch, whose probabilities are read when all devices have their work. */
+/* The shards of one batch. Their probabilities are read after all shards have been pushed. */
 typedef struct prediction {
     lk_trainer *trainer;
     lk_dataset *dataset;
-    lk_tensor **probabilities; /* [shard]; NULL: it has no samples. Owned by the open scope */
+    lk_tensor **probabilities; /* [shard], owned by the open scope; NULL: the shard has no samples */
 } prediction;
 
-static lk_status push_shard(const prediction *p, lk_batch *batch, int replica, int64_t index)
+static lk_status prediction_push_shard(const prediction *p, lk_batch *batch, int replica, int64_t index)
 {
     lk_trainer *trainer = p->trainer;
     lk_shard shard = {0};
@@ -27,20 +27,15 @@ static lk_status push_shard(const prediction *p, lk_batch *batch, int replica, i
     return p->probabilities[index] ? LK_OK : lk_error_status();
 }
 
-static lk_status push_shards(const prediction *p, lk_batch *batch)
+static lk_status prediction_push_and_read(const prediction *p, lk_batch *batch, float *out)
 {
-    int k = p->trainer->n_devices;
-    for (int d = 0; d < k; d++) {
-        lk_range own = lk_part(p->trainer->plan.shards, k, d);
+    int64_t shards = p->trainer->plan.shards;
+    for (int d = 0; d < p->trainer->n_devices; d++) {
+        lk_range own = lk_part(shards, p->trainer->n_devices, d);
         for (int64_t s = own.begin; s < own.end; s++)
-            LK_TRY(push_shard(p, batch, d, s));
+            LK_TRY(prediction_push_shard(p, batch, d, s));
     }
-    return LK_OK;
-}
-
-static lk_status read_shards(const prediction *p, float *out)
-{
-    for (int64_t s = 0; s < p->trainer->plan.shards; s++) {
+    for (int64_t s = 0; s < shards; s++) {
         lk_tensor *shard = p->probabilities[s];
         if (!shard)
             continue;
@@ -51,26 +46,18 @@ static lk_status read_shards(const prediction *p, float *out)
     return LK_OK;
 }
 
-static lk_status predict_batch(const prediction *p, lk_batch *batch, float *out)
+static lk_status prediction_run(const prediction *p, lk_loader *loader, float *probabilities)
 {
-    lk_scope_begin();
-    lk_status status = push_shards(p, batch);
-    if (status == LK_OK)
-        status = read_shards(p, out);
-    lk_scope_end();
-    return status;
-}
-
-static lk_status predict_all(const prediction *p, lk_loader *loader, float *probabilities)
-{
-    int64_t classes = lk_dataset_classes(p->trainer->train_set);
+    int64_t classes = lk_dataset_classes(p->trainer->data.train_set);
     lk_batch *batch;
     LK_TRY(lk_loader_start(loader, 0));
     for (;;) {
         LK_TRY(lk_loader_next(loader, &batch));
         if (!batch)
             return LK_OK;
-        lk_status status = predict_batch(p, batch, probabilities);
+        lk_scope_begin();
+        lk_status status = prediction_push_and_read(p, batch, probabilities);
+        lk_scope_end();
         probabilities += batch->count * classes;
         lk_batch_release(batch);
         LK_TRY(status);
@@ -84,13 +71,13 @@ lk_status lk_trainer_predict(lk_trainer *trainer, lk_dataset *dataset, float *pr
     prediction p = {trainer, dataset, lk__calloc((size_t)trainer->plan.shards, sizeof(lk_tensor *))};
     if (!p.probabilities)
         return LK_ERR_MEMORY;
-    lk__loader_plan plan = {.dataset = dataset,
-                            .batch_size = trainer->plan.val_batch_size,
-                            .all_shards = true,
-                            .workers = (int)trainer->config.workers};
+    lk_loader_plan plan = {.dataset = dataset,
+                           .batch_size = trainer->plan.val_batch_size,
+                           .all_shards = true,
+                           .workers = (int)trainer->config.data.workers};
     lk_status status = lk__new_loader(trainer, &plan, &loader);
     if (status == LK_OK) {
-        status = predict_all(&p, loader, probabilities);
+        status = prediction_run(&p, loader, probabilities);
         lk_loader_release(loader);
     }
     lk__free(p.probabilities);

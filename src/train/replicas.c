@@ -1,24 +1,25 @@
-/* A model's variables on every device that has some of its own, packed for the optimiser, and their updates. */
-#include "train/trainer.h"
+#include "train/replicas.h"
 
 #include "base/mem.h"
 #include "base/status.h"
-#include "dist/stored.h"
+#include "dist/sum/stored.h"
 #include "optim/optimizer.h"
-#include "train/checkpoint.h"
+#include "optim/optimizer_step.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/trainer.h"
 
 struct lk_replicas {
     lk_strategy *strategy;
     const lk_model *model;
     int n_devices, n_owners, n_parameters, n_variables, n_statistics;
-    lk_tensor **variables;     /* [replica * n_variables + i]: what passes read */
-    lk_tensor **owned;         /* [owner * n_variables + i]: what updates write; where each has its own, `variables` */
-    lk_tensor **flats;         /* [owner]: what lk_pack made of the parameters */
+    lk_tensor **variables; /* [replica * n_variables + i]: read by passes */
+    lk_tensor **owned; /* [owner * n_variables + i]: written by updates; `variables` if every replica owns its own */
+    lk_tensor **flats; /* [owner]: the parameters, packed by lk_pack */
     lk_optimizer **optimizers; /* [owner]; NULL: none */
-    lk_stored *stored;         /* how the replicas read what one device stores; NULL: each has its own */
+    lk_stored *stored;         /* how the replicas read the variables that one device stores; NULL: each has its own */
 };
 
-static lk_status place_variables(lk_replicas *replicas, uint64_t seed)
+static lk_status replicas_init_variables(lk_replicas *replicas, uint64_t seed)
 {
     lk_tensor **initial = lk__calloc((size_t)replicas->n_variables, sizeof *initial);
     if (!initial)
@@ -26,67 +27,53 @@ static lk_status place_variables(lk_replicas *replicas, uint64_t seed)
     lk_scope_begin();
     lk_status status = lk_model_init(replicas->model, lk_strategy_device(replicas->strategy, 0), seed, initial);
     if (status == LK_OK)
-        status = lk_strategy_place(replicas->strategy, initial, replicas->n_variables, replicas->owned);
+        status = lk_strategy_distribute(replicas->strategy, initial, replicas->n_variables, replicas->owned);
     lk_scope_end();
     lk__free(initial);
     return status;
 }
 
-static lk_tensor **owned_by(const lk_replicas *replicas, int owner)
+/* Packs tensors[0 … n). *flat: a reference to the packed tensor, whatever scope is open. */
+static lk_status replicas_pack(lk_tensor **tensors, int n, lk_tensor **flat)
 {
-    return replicas->owned + (int64_t)owner * replicas->n_variables;
-}
-
-/* A reference of the replicas' own to the flat tensor, whatever scope is open. */
-static lk_status pack(lk_replicas *replicas, int owner)
-{
-    lk_tensor *flat = NULL;
     lk_scope_begin();
-    lk_status status = lk_pack(owned_by(replicas, owner), replicas->n_parameters, &flat);
-    replicas->flats[owner] = lk_tensor_retain(flat);
+    lk_status status = lk_pack(tensors, n, flat);
+    *flat = status == LK_OK ? lk_tensor_retain(*flat) : NULL;
     lk_scope_end();
     return status;
 }
 
-/* Buffers in one piece too: each piece is fetched by itself. */
-static lk_status pack_buffers(lk_replicas *replicas)
-{
-    int n = replicas->n_parameters, buffers = replicas->n_variables - n;
-    lk_tensor *flat = NULL;
-    if (buffers == 0)
-        return LK_OK;
-    lk_scope_begin();
-    lk_status status = lk_pack(replicas->owned + n, buffers, &flat);
-    lk_scope_end();
-    return status;
-}
-
-static lk_status make_stored(lk_replicas *replicas)
+static lk_status replicas_make_stored(lk_replicas *replicas)
 {
     lk_device *devices[LK_MAX_DEVICES];
     for (int r = 0; r < replicas->n_devices; r++)
         devices[r] = lk_strategy_device(replicas->strategy, r);
-    LK_TRY(pack_buffers(replicas));
+    /* Buffers are packed as well, because replicas fetch the stored variables piece by piece. */
+    int n = replicas->n_parameters, buffers = replicas->n_variables - n;
+    lk_tensor *flat = NULL;
+    if (buffers > 0)
+        LK_TRY(replicas_pack(replicas->owned + n, buffers, &flat));
+    lk_tensor_release(flat); /* the buffers keep its memory */
     return lk__stored_new(replicas->owned, replicas->n_variables, devices, replicas->n_devices, replicas->variables,
                           &replicas->stored);
 }
 
-static lk_status make_optimizers(lk_replicas *replicas, const lk_optimizer_opts *opts)
+static lk_status replicas_make_optimizers(lk_replicas *replicas, const lk_optimizer_opts *opts)
 {
     replicas->optimizers = lk__calloc((size_t)replicas->n_owners, sizeof(lk_optimizer *));
     if (!replicas->optimizers)
         return LK_ERR_MEMORY;
     for (int o = 0; o < replicas->n_owners; o++) {
-        LK_TRY(pack(replicas, o));
-        replicas->optimizers[o] =
-            lk_optimizer_new(opts, replicas->flats[o], owned_by(replicas, o), replicas->n_parameters);
+        lk_tensor **parameters = replicas->owned + (int64_t)o * replicas->n_variables;
+        LK_TRY(replicas_pack(parameters, replicas->n_parameters, &replicas->flats[o]));
+        replicas->optimizers[o] = lk_optimizer_new(opts, replicas->flats[o], parameters, replicas->n_parameters);
         if (!replicas->optimizers[o])
             return lk_error_status();
     }
     return LK_OK;
 }
 
-static lk_status build(lk_replicas *replicas, const lk_optimizer_opts *opts, uint64_t seed)
+static lk_status replicas_build(lk_replicas *replicas, const lk_optimizer_opts *opts, uint64_t seed)
 {
     size_t k = (size_t)replicas->n_devices;
     bool is_central = lk_strategy_storage(replicas->strategy);
@@ -95,10 +82,10 @@ static lk_status build(lk_replicas *replicas, const lk_optimizer_opts *opts, uin
     replicas->flats = lk__calloc((size_t)replicas->n_owners, sizeof(lk_tensor *));
     if (!replicas->variables || !replicas->owned || !replicas->flats)
         return LK_ERR_MEMORY;
-    LK_TRY(place_variables(replicas, seed));
+    LK_TRY(replicas_init_variables(replicas, seed));
     if (opts)
-        LK_TRY(make_optimizers(replicas, opts));
-    return is_central ? make_stored(replicas) : LK_OK;
+        LK_TRY(replicas_make_optimizers(replicas, opts));
+    return is_central ? replicas_make_stored(replicas) : LK_OK;
 }
 
 lk_replicas *lk_replicas_new(lk_strategy *strategy, const lk_model *model, const lk_optimizer_opts *opts, uint64_t seed)
@@ -113,7 +100,7 @@ lk_replicas *lk_replicas_new(lk_strategy *strategy, const lk_model *model, const
     replicas->n_parameters = lk_model_parameter_count(model);
     replicas->n_variables = lk_model_variable_count(model);
     replicas->n_statistics = lk_model_statistics_count(model);
-    if (build(replicas, opts, seed) == LK_OK)
+    if (replicas_build(replicas, opts, seed) == LK_OK)
         return replicas;
     lk_replicas_release(replicas);
     return NULL;
@@ -126,13 +113,10 @@ void lk_replicas_release(lk_replicas *replicas)
     lk__stored_release(replicas->stored);
     for (int o = 0; replicas->optimizers && o < replicas->n_owners; o++)
         lk_optimizer_release(replicas->optimizers[o]);
-    for (int o = 0; replicas->flats && o < replicas->n_owners; o++)
-        lk_tensor_release(replicas->flats[o]);
-    for (int64_t i = 0; replicas->variables && i < (int64_t)replicas->n_devices * replicas->n_variables; i++)
-        lk_tensor_release(replicas->variables[i]);
+    lk__release_tensors(replicas->flats, replicas->n_owners);
+    lk__release_tensors(replicas->variables, (int64_t)replicas->n_devices * replicas->n_variables);
     if (replicas->owned != replicas->variables) {
-        for (int i = 0; replicas->owned && i < replicas->n_variables; i++)
-            lk_tensor_release(replicas->owned[i]);
+        lk__release_tensors(replicas->owned, replicas->n_variables);
         lk__free(replicas->owned);
     }
     lk__free(replicas->optimizers);
@@ -174,7 +158,7 @@ int lk__replicas_owners(const lk_replicas *replicas)
 
 lk_tensor *const *lk__replicas_owned(const lk_replicas *replicas, int owner)
 {
-    return owned_by(replicas, owner);
+    return replicas->owned + (int64_t)owner * replicas->n_variables;
 }
 
 lk_status lk__replicas_begin_update(lk_replicas *replicas)
@@ -199,7 +183,7 @@ lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int 
         lk_optimizer *optimizer = replicas->optimizers[o];
         LK_TRY(lk__optimizer_step(LK_HERE, optimizer, values, loss < 0 ? NULL : values[loss], rate));
         if (replicas->n_statistics > 0)
-            LK_TRY(lk_model_update_statistics(replicas->model, owned_by(replicas, o), values + n, samples, 0,
+            LK_TRY(lk_model_update_statistics(replicas->model, lk__replicas_owned(replicas, o), values + n, samples, 0,
                                               lk_optimizer_skipped(optimizer)));
     }
     return lk__replicas_end_update(replicas);
@@ -220,7 +204,7 @@ lk_status lk__replicas_set_statistics(lk_replicas *replicas, lk_tensor *const *s
 {
     LK_TRY(lk__replicas_begin_update(replicas));
     for (int o = 0; o < replicas->n_owners; o++)
-        LK_TRY(lk_model_update_statistics(replicas->model, owned_by(replicas, o),
+        LK_TRY(lk_model_update_statistics(replicas->model, lk__replicas_owned(replicas, o),
                                           sums + (int64_t)o * replicas->n_statistics, samples, momentum, NULL));
     return lk__replicas_end_update(replicas);
 }

@@ -1,13 +1,19 @@
-/* --resume: training goes on from a checkpoint, with the settings that it was made with. */
+#include "train/resume.h"
+
 #include "base/log.h"
-#include "base/mem.h"
+#include "base/minmax.h"
 #include "base/status.h"
 #include "io/bytes.h"
-#include "lockstep/record.h"
 #include "nn/model.h"
-#include "train/callbacks/settings.h"
-#include "train/checkpoint.h"
+#include "train/checkpoint/checkpoint.h"
+#include "train/checkpoint/checkpoint_folder.h"
+#include "train/checkpoint/checkpoint_read.h"
+#include "train/checkpoint/checkpoint_trainer.h"
+#include "train/checkpoint/replicas_state.h"
+#include "train/plan/agreement.h"
+#include "train/plan/settings.h"
 #include "train/trainer.h"
+#include "lockstep/record.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -19,18 +25,18 @@
 
 /* --- the folder --------------------------------------------------------------------------------------------------- */
 
-static lk_status check_options(const lk_train_config *config)
+static lk_status resume_check_options(const lk_train_config *config)
 {
-    bool has_folder = config->checkpoint_dir && *config->checkpoint_dir;
-    if (config->resume && !has_folder)
+    bool has_folder = config->checkpoints.dir && *config->checkpoints.dir;
+    if (config->checkpoints.resume && !has_folder)
         LK_FAIL(LK_ERR_ARGUMENT, "--resume: must be with --checkpoint-dir, the folder to go on from");
-    if (config->override && !config->resume)
+    if (config->checkpoints.override && !config->checkpoints.resume)
         LK_FAIL(LK_ERR_ARGUMENT, "--override: must be with --resume");
-    return lk_checkpoint_parse_every(config->checkpoint_every, &(lk_checkpoint_opts){0});
+    return lk_checkpoint_parse_every(config->checkpoints.every, &(lk_checkpoint_opts){0});
 }
 
-/* What killed processes have left half written does not count. */
-static lk_status check_empty(const char *folder)
+/* Hidden files do not count: killed processes leave them half written. */
+static lk_status resume_check_empty(const char *folder)
 {
     DIR *entries = opendir(folder);
     bool empty = true;
@@ -47,43 +53,32 @@ static lk_status check_empty(const char *folder)
     return LK_OK;
 }
 
-/* What was resolved then is not resolved anew where that could come out otherwise. */
-static void pin(lk_trainer *trainer)
-{
-    const char *shards = lk_checkpoint_get_setting(trainer->resumed, "shards");
-    if (trainer->config.shards == 0 && shards)
-        trainer->config.shards = strtoll(shards, NULL, 10);
-}
-
 lk_status lk__resume_open(lk_trainer *trainer)
 {
-    const lk_train_config *config = &trainer->config;
-    const char *folder = config->checkpoint_dir;
-    LK_TRY(check_options(config));
-    if (!folder || !*folder || trainer->role != LK_TRAIN_CHIEF)
+    lk_train_config *config = &trainer->config;
+    const char *folder = config->checkpoints.dir;
+    LK_TRY(resume_check_options(config));
+    if (!folder || !*folder || trainer->server.role != LK_TRAIN_CHIEF)
         return LK_OK;
-    LK_TRY(lk__checkpoint_check_place(folder));
+    LK_TRY(lk__checkpoint_check_folder(folder));
     LK_TRY(lk_make_directory(folder));
-    if (!config->resume)
-        LK_TRY(check_empty(folder));
-    if (config->resume) {
+    if (!config->checkpoints.resume) {
+        LK_TRY(resume_check_empty(folder));
+    } else {
         lk_status status = lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &trainer->resumed);
         if (status != LK_ERR_NOT_FOUND && status != LK_OK)
             return status;
         if (status == LK_ERR_NOT_FOUND)
             lk_error_clear();
     }
-    if (trainer->resumed)
-        pin(trainer);
+    /* The default number of shards depends on the devices, so the checkpoint's is used. */
+    const char *shards = trainer->resumed ? lk_checkpoint_get_setting(trainer->resumed, "shards") : NULL;
+    if (config->devices.shards == 0 && shards)
+        config->devices.shards = strtoll(shards, NULL, 10);
     bool is_over = trainer->resumed && lk_checkpoint_get_info(trainer->resumed)->finished;
     if (!is_over && access(folder, W_OK | X_OK) != 0)
         LK_FAIL(LK_ERR_IO, "--checkpoint-dir %s: cannot be written: %s", folder, strerror(errno));
     return LK_OK;
-}
-
-static bool is_builtin(const char *algorithms)
-{
-    return strcmp(algorithms, "fast") == 0 || strcmp(algorithms, "direct") == 0;
 }
 
 const char *lk__resume_implementations(const lk_trainer *trainer)
@@ -91,8 +86,9 @@ const char *lk__resume_implementations(const lk_trainer *trainer)
     if (!trainer->resumed)
         return NULL;
     const char *asked = lk_checkpoint_get_setting(trainer->resumed, "algorithms");
-    bool same = asked && strcmp(asked, trainer->config.algorithms) == 0;
-    return same && !is_builtin(asked) ? trainer->resumed->implementations : NULL;
+    bool same = asked && strcmp(asked, trainer->config.execution.algorithms) == 0;
+    bool is_file = asked && strcmp(asked, "fast") != 0 && strcmp(asked, "direct") != 0;
+    return same && is_file ? trainer->resumed->implementations : NULL;
 }
 
 /* --- settings ----------------------------------------------------------------------------------------------------- */
@@ -100,13 +96,13 @@ const char *lk__resume_implementations(const lk_trainer *trainer)
 typedef struct comparison {
     const lk_trainer *trainer;
     const lk_checkpoint *checkpoint;
-    lk__bytes others;
-    const char *in_epoch; /* one that decides which samples a batch has; NULL: none */
-    bool stops;           /* one that decides when training stops */
-    int n;
+    lk_bytes differences; /* text */
+    const char *in_epoch; /* a differing setting that decides which samples a batch has; NULL: none */
+    bool stops;           /* a setting that decides when training stops differs */
+    int n;                /* differences */
 } comparison;
 
-static bool is_one_of(const char *name, const char *const *names)
+static bool name_is_one_of(const char *name, const char *const *names)
 {
     for (; *names; names++)
         if (strcmp(*names, name) == 0)
@@ -114,24 +110,24 @@ static bool is_one_of(const char *name, const char *const *names)
     return false;
 }
 
-static void note(comparison *c, const char *what, const char *then, const char *now)
+static void comparison_note(comparison *c, const char *what, const char *then, const char *now)
 {
     const char *none = "nothing";
-    lk__bytes_format(&c->others, "%s%.60s was %.150s and is %.150s", c->n++ ? "; " : "", what, *then ? then : none,
+    lk__bytes_format(&c->differences, "%s%.60s was %.150s and is %.150s", c->n++ ? "; " : "", what, *then ? then : none,
                      *now ? now : none);
 }
 
-/* Of model files what they say counts, not where they lie. Where they say something else both are named. */
-static void compare_models(comparison *c, const char *then, const char *now)
+/* Model files are compared by their contents, not by their paths. */
+static void comparison_models(comparison *c, const char *then, const char *now)
 {
     const char *text = c->trainer->model->text;
     bool are_files = text && c->checkpoint->model_text;
     if (strcmp(are_files ? c->checkpoint->model_text : then, are_files ? text : now) != 0)
-        note(c, "--model", are_files ? c->checkpoint->model_file : then, now);
+        comparison_note(c, "--model", are_files ? c->checkpoint->model_file : then, now);
 }
 
-/* As whoever set it knows it. */
-static const char *called(const char *setting, char name[64])
+/* A setting's name as the user knows it: an option, or a quantity. */
+static const char *setting_name(const char *setting, char name[64])
 {
     if (strcmp(setting, "implementations") == 0)
         return "implementations (of a device, processor and libraries)";
@@ -139,111 +135,111 @@ static const char *called(const char *setting, char name[64])
     return name;
 }
 
-/* What changes no bit, or only says where something came from, may be otherwise. */
-static lk_status compare(void *user, const lk_field *setting)
+/* Settings in may_differ change no bit, or only say where something came from. */
+static lk_status comparison_setting(void *user, const lk_field *setting)
 {
-    static const char *const free_ones[] = {"recipe",
-                                            "data", /* its bytes are compared */
-                                            "weights",
-                                            "recompute",
-                                            "max-staleness", /* see compare_staleness */
-                                            "audit-every",
-                                            "devices in use",
-                                            "batches an epoch",
-                                            "rate in use",
-                                            "updates an epoch",
-                                            "parameters",
-                                            "source of the samples",
-                                            "validation micro-batch",
-                                            NULL};
-    static const char *const of_batches[] = {"batch-size", "accumulate", "seed", "training samples", NULL};
-    static const char *const of_stops[] = {"target-accuracy", "patience", "early-stop", NULL};
+    static const char *const may_differ[] = {"recipe",
+                                             "data", /* its bytes are compared */
+                                             "weights",
+                                             "recompute",
+                                             "max-staleness", /* see comparison_staleness */
+                                             "audit-every",
+                                             "devices in use",
+                                             "batches an epoch",
+                                             "rate in use",
+                                             "updates an epoch",
+                                             "parameters",
+                                             "source of the samples",
+                                             "validation micro-batch",
+                                             NULL};
+    static const char *const decide_batches[] = {"batch-size", "accumulate", "seed", "training samples", NULL};
+    static const char *const decide_stops[] = {"target-accuracy", "patience", "early-stop", NULL};
     comparison *c = user;
     char name[64];
     const char *then = lk_checkpoint_get_setting(c->checkpoint, setting->name);
     const char *now = setting->text ? setting->text : "";
     if (then && strcmp(setting->name, "model") == 0)
-        compare_models(c, then, now);
-    else if (then && strcmp(then, now) != 0 && !is_one_of(setting->name, free_ones)) {
-        if (is_one_of(setting->name, of_batches))
+        comparison_models(c, then, now);
+    else if (then && strcmp(then, now) != 0 && !name_is_one_of(setting->name, may_differ)) {
+        if (name_is_one_of(setting->name, decide_batches))
             c->in_epoch = setting->name;
-        c->stops |= is_one_of(setting->name, of_stops);
-        note(c, called(setting->name, name), then, now);
+        c->stops |= name_is_one_of(setting->name, decide_stops);
+        comparison_note(c, setting_name(setting->name, name), then, now);
     }
     return LK_OK;
 }
 
-/* Whether it has the bytes that it had; then, now: their hashes. */
-static bool is_same(lk_trainer *trainer, lk_split split, const char *member, const char **then, char now[24])
+/* Returns whether the split's bytes are those that the checkpoint was made with. then, now: their hashes. */
+static bool split_is_same(lk_trainer *trainer, lk_split split, const char *member, const char **then, char now[24])
 {
     *then = json_string_value(lk__checkpoint_member(trainer->resumed, member));
     snprintf(now, 24, "%016" PRIx64, lk__hash_split(trainer, split));
     return !*then || strcmp(*then, now) == 0;
 }
 
-/* Where data of another name have other bytes the name says more than hashes. */
-static void compare_data(lk_trainer *trainer, comparison *c)
+/* If both name and bytes of the data differ, the message gives the names, which say more than hashes. */
+static void comparison_data(lk_trainer *trainer, comparison *c)
 {
     char now[2][24];
     const char *then[2], *named = lk_checkpoint_get_setting(c->checkpoint, "data");
-    bool same_train = is_same(trainer, LK_SPLIT_TRAIN, "training_set", &then[0], now[0]);
-    bool same_val = is_same(trainer, LK_SPLIT_TEST, "validation_set", &then[1], now[1]);
+    bool same_train = split_is_same(trainer, LK_SPLIT_TRAIN, "training_set", &then[0], now[0]);
+    bool same_val = split_is_same(trainer, LK_SPLIT_TEST, "validation_set", &then[1], now[1]);
     bool same_name = !named || strcmp(named, trainer->plan.data) == 0;
     if (!same_train)
         c->in_epoch = "training set";
     if (!same_name && !(same_train && same_val))
-        note(c, "--data", named, trainer->plan.data);
+        comparison_note(c, "--data", named, trainer->plan.data);
     if (same_name && !same_train)
-        note(c, "the training set (its hash)", then[0], now[0]);
+        comparison_note(c, "the training set (its hash)", then[0], now[0]);
     if (same_name && !same_val)
-        note(c, "the validation set (its hash)", then[1], now[1]);
+        comparison_note(c, "the validation set (its hash)", then[1], now[1]);
 }
 
-/* Without staleness an asynchronous training has the bits of all others. */
-static void compare_staleness(const lk_trainer *trainer, comparison *c)
+/* Without staleness the strategies give the same bits, so "0" stands for all of them. */
+static void comparison_staleness(const lk_trainer *trainer, comparison *c)
 {
     char now[LK_STALENESS_TEXT];
     const char *then = json_string_value(lk__checkpoint_member(c->checkpoint, "max_staleness"));
     lk__staleness_text(trainer, now);
     if (strcmp(then ? then : "0", now) != 0)
-        note(c, "--max-staleness", then ? then : "0", now);
+        comparison_note(c, "--max-staleness", then ? then : "0", now);
 }
 
-static lk_status judge(lk_trainer *trainer, const comparison *c)
+static lk_status resume_judge_differences(lk_trainer *trainer, const comparison *c)
 {
     const lk_checkpoint_info *info = &c->checkpoint->info;
-    const char *others = (const char *)c->others.data;
+    const char *differences = (const char *)c->differences.data;
     if (c->n == 0)
         return LK_OK;
-    if (!trainer->config.override)
+    if (!trainer->config.checkpoints.override)
         LK_FAIL(LK_ERR_ARGUMENT, "--resume: %s was made with other settings: %s; --override goes on nevertheless",
-                info->folder, others);
+                info->folder, differences);
     if (info->batch > 0 && c->in_epoch)
         LK_FAIL(LK_ERR_ARGUMENT, "--override: %s cannot be changed in the middle of an epoch, which %s is in",
                 c->in_epoch, info->folder);
-    lk__log(LK_LOG_WARNING, "going on with other settings than those of %s: %s", info->folder, others);
+    lk__log(LK_LOG_WARNING, "going on with other settings than those of %s: %s", info->folder, differences);
     trainer->stops_otherwise = c->stops;
     return LK_OK;
 }
 
-static lk_status check_settings(lk_trainer *trainer)
+static lk_status resume_check_settings(lk_trainer *trainer)
 {
     comparison c = {.trainer = trainer, .checkpoint = trainer->resumed};
-    lk_status status = lk__settings_visit(trainer, compare, &c);
-    compare_data(trainer, &c);
-    compare_staleness(trainer, &c);
-    lk__bytes_char(&c.others, '\0');
+    lk_status status = lk__settings_visit(trainer, comparison_setting, &c);
+    comparison_data(trainer, &c);
+    comparison_staleness(trainer, &c);
+    lk__bytes_char(&c.differences, '\0');
     if (status == LK_OK)
-        status = lk__bytes_status(&c.others);
+        status = lk__bytes_status(&c.differences);
     if (status == LK_OK)
-        status = judge(trainer, &c);
-    lk__bytes_free(&c.others);
+        status = resume_judge_differences(trainer, &c);
+    lk__bytes_free(&c.differences);
     return status;
 }
 
-/* --- where it stood ----------------------------------------------------------------------------------------------- */
+/* --- the position ------------------------------------------------------------------------------------------------- */
 
-static lk_status check_position(const lk_trainer *trainer)
+static lk_status resume_check_position(const lk_trainer *trainer)
 {
     const lk_plan *plan = &trainer->plan;
     const lk_checkpoint_info *info = &trainer->resumed->info;
@@ -254,30 +250,25 @@ static lk_status check_position(const lk_trainer *trainer)
     return LK_OK;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 lk_status lk__resume_restore(lk_trainer *trainer)
 {
     if (!trainer->resumed)
         return LK_OK;
     const lk_checkpoint_info *info = &trainer->resumed->info;
-    LK_TRY(check_settings(trainer));
-    LK_TRY(check_position(trainer));
-    LK_TRY(lk__replicas_restore(trainer->replicas, trainer->resumed, !trainer->config.override));
+    LK_TRY(resume_check_settings(trainer));
+    LK_TRY(resume_check_position(trainer));
+    LK_TRY(lk__replicas_restore(trainer->replicas, trainer->resumed, !trainer->config.checkpoints.override));
     lk__checkpoint_drop_tensors(trainer->resumed);
-    trainer->epoch = info->epoch;
-    trainer->steps = trainer->audited = info->steps;
-    trainer->updates = info->updates;
-    trainer->position =
-        (lk__position){.epoch = info->epoch,
-                       .batch = info->batch,
-                       .steps = info->steps,
-                       .updates = info->updates,
-                       .samples_seen = info->samples_seen,
-                       .samples = least(info->batch * trainer->plan.batch_size, trainer->plan.train_samples)};
+    trainer->progress.epoch = info->epoch;
+    trainer->progress.steps = trainer->progress.audited = info->steps;
+    trainer->progress.updates = info->updates;
+    trainer->progress.position =
+        (lk_position){.epoch = info->epoch,
+                      .batch = info->batch,
+                      .steps = info->steps,
+                      .updates = info->updates,
+                      .samples_seen = info->samples_seen,
+                      .samples = lk__min(info->batch * trainer->plan.batch_size, trainer->plan.train_samples)};
     if (!info->finished && trainer->plan.process == 0)
         lk__log(LK_LOG_INFO, "going on from %s: %lld epochs and %lld batches are over", info->folder,
                 (long long)info->epoch, (long long)info->batch);

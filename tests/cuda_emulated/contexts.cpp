@@ -1,8 +1,9 @@
-/* A GPU's context comes with the first call that needs one, on a thread that uses the GPU: number 0, where the thread
- * has not chosen any. One that nobody makes a stream in was made by mistake, and costs hundreds of MB: the program then
- * ends with an error.
+/* Tracks CUDA contexts. A GPU's context is made by the first call that needs one on a thread whose current GPU it is;
+ * that is GPU 0 if the thread has chosen none. A context in which no stream is made was made by mistake, and costs
+ * hundreds of MB on a real GPU, so the program then ends with an error.
  *
- * $LOCKSTEP_EMULATED_CONTEXTS: in the end the program says on stderr on which of the machine's GPUs it has contexts. */
+ * If $LOCKSTEP_EMULATED_CONTEXTS is set the program says on stderr, at its end, on which of the machine's GPUs it has
+ * contexts. */
 #include "cuda_runtime.h"
 
 #include <cstdio>

@@ -1,6 +1,5 @@
-/* As much of CUDA's bf16 as kernels use. */
-#ifndef LK_CUDA_EMULATED_CUDA_BF16_H
-#define LK_CUDA_EMULATED_CUDA_BF16_H
+/* The part of CUDA's bf16 that the kernels use. */
+#pragma once
 
 #include <cstdint>
 #include <cstring>
@@ -17,7 +16,7 @@ static inline float __bfloat162float(__nv_bfloat16 x)
     return value;
 }
 
-/* To nearest even; NaN as CUDA gives it. */
+/* Rounds to nearest even; NaN has CUDA's bits. */
 static inline __nv_bfloat16 __float2bfloat16_rn(float value)
 {
     uint32_t bits;
@@ -26,5 +25,3 @@ static inline __nv_bfloat16 __float2bfloat16_rn(float value)
         return {0x7fff};
     return {(uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
 }
-
-#endif

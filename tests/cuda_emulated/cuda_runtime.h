@@ -1,11 +1,10 @@
-/* As much of CUDA's runtime as the plug-in uses, on the processor: its sources are compiled as C++ against this header,
- * and what they launch is run thread by thread. So tests run kernels, and whatever leads to them, where there is no
- * GPU.
+/* An emulation on the CPU of the part of CUDA's runtime that the plug-in uses. The plug-in's sources are compiled as
+ * C++ against this header, and their kernels run thread by thread. So tests can run the kernels, and all code that
+ * leads to them, on a machine without a GPU.
  *
- * A stream keeps what it is given and does nothing before somebody waits for it; then it does no more than that needs.
- * So whoever forgets to wait, or lets go of memory too early, finds it out each time, not now and then. */
-#ifndef LK_CUDA_EMULATED_CUDA_RUNTIME_H
-#define LK_CUDA_EMULATED_CUDA_RUNTIME_H
+ * A stream queues its work and runs nothing before a thread waits for it, and then only what the wait needs. So a
+ * missing wait, or memory that is freed too early, shows in every run, not only now and then. */
+#pragma once
 
 #include <cmath>
 #include <cstddef>
@@ -16,10 +15,8 @@
 #define __global__
 #define __device__
 #define __host__
-#define __forceinline__ inline
-#define __restrict__
 #define __launch_bounds__(...)
-/* A block's threads run in one thread of the process, and blocks one after the other. */
+/* The threads of a block run in one thread of the process, and blocks run one after the other. */
 #define __shared__ static thread_local
 
 struct dim3 {
@@ -145,7 +142,6 @@ cudaError_t cudaMemGetInfo(size_t *left, size_t *total);
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream);
 cudaError_t cudaMemcpyPeerAsync(void *to, int to_device, const void *from, int from_device, size_t bytes,
                                 cudaStream_t stream);
-cudaError_t cudaMemsetAsync(void *data, int value, size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *executable, cudaGraph_t graph, unsigned long long flags = 0);
@@ -155,37 +151,39 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable);
 
 /* --- launching ---------------------------------------------------------------------------------------------------- */
 
-/* Gives the stream something to do. */
+/* Queues work on a stream. */
 void emulated_push(cudaStream_t stream, std::function<void()> work);
 
-/* The same, which the stream does not begin with before `may_run` says so, nor goes past it. */
+/* The same, but the stream stops before the work until `may_run` returns true. */
 void emulated_push_held(cudaStream_t stream, std::function<bool()> may_run, std::function<void()> work);
 
-/* The first again; what it gives runs the stream up to there, unless something stands still before, and says whether it
- * has come there. */
+/* Queues work, and returns a function that runs the stream up to and including it. The function returns false if the
+ * stream is stopped at held work before. */
 std::function<bool()> emulated_push_reachable(cudaStream_t stream, std::function<void()> work);
 
-/* Which of the machine's GPUs that is. */
+/* The machine's number of a device. */
 int emulated_gpu(int device);
 
-/* exchanges.cpp: streams of a device that NCCL is giving something to, and that have not come past it. What may wait
- * for the device's other streams requires that there are none of the first, or, is_idle, of either. */
+/* exchanges.cpp counts the streams of a device on which NCCL is starting an exchange, and those with an exchange in
+ * flight. A call that may wait for the device's other streams requires that there are none of the first or, with
+ * is_idle, of either. */
 void emulated_exchange_starts(int device, int change);
-void emulated_exchange_is_under_way(int device, int change);
+void emulated_exchange_in_flight(int device, int change);
 void emulated_require_no_exchange(int device, bool is_idle, const char *what);
 int emulated_device_of(cudaStream_t stream);
 
-/* Of a call that makes the device's context where there is none; and of one that says what for. */
+/* contexts.cpp: the first notes a call that makes the device's context if there is none, the second one that uses it.
+ */
 void emulated_need_context(int device);
 void emulated_context_is_used(int device);
 
-/* Ends the process where the calling thread uses another GPU than the stream's. */
+/* Aborts unless the stream's GPU is the calling thread's current one. */
 void emulated_require_device(cudaStream_t stream);
 
-/* Runs `thread` once for each thread of each block; `together`: threads of a block may wait for each other. */
+/* Runs `thread` once for each thread of each block. `together`: the threads of a block may wait for each other. */
 void emulated_run(dim3 grid, dim3 block, bool together, const std::function<void()> &thread);
 
-/* Arguments are taken when a kernel is launched, as the real one does: whoever launches it may then forget them. */
+/* Copies the arguments at the launch, as CUDA does, so that the caller need not keep them. */
 template <typename... Parameters, typename... Arguments>
 void emulated_launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, bool together, cudaStream_t stream,
                      Arguments... arguments)
@@ -198,12 +196,12 @@ void emulated_launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, bool 
 #define LK_GPU_RUN_TOGETHER(kernel, grid, block, stream, ...) \
     emulated_launch(kernel, grid, block, true, stream, __VA_ARGS__)
 
-/* --- what kernels call -------------------------------------------------------------------------------------------- */
+/* --- functions that kernels call ---------------------------------------------------------------------------------- */
 
 void __syncthreads(void);
 void __syncwarp(unsigned mask = 0xffffffffu);
 
-/* Where a warp's threads put what they exchange; every one of them must take part. */
+/* The bytes that lane `from_lane` passes to the same call; every thread of the warp must call it. */
 void *emulated_exchange(const void *mine, size_t bytes, int from_lane);
 int emulated_lane(void);
 
@@ -222,37 +220,6 @@ template <typename T> T __shfl_down_sync(unsigned, T value, unsigned by)
     return result;
 }
 
-static inline float __fadd_rn(float a, float b)
-{
-    return a + b;
-}
-static inline float __fmul_rn(float a, float b)
-{
-    return a * b;
-}
-static inline float __fdiv_rn(float a, float b)
-{
-    return a / b;
-}
-static inline float __fsqrt_rn(float a)
-{
-    return sqrtf(a);
-}
-static inline double __dadd_rn(double a, double b)
-{
-    return a + b;
-}
-static inline double __dmul_rn(double a, double b)
-{
-    return a * b;
-}
-static inline uint32_t __umulhi(uint32_t a, uint32_t b)
-{
-    return (uint32_t)(((uint64_t)a * b) >> 32);
-}
-
 using std::fabs;
 using std::isfinite;
 using std::isnan;
-
-#endif

@@ -1,6 +1,6 @@
-/* Where NCCL's kernels are, and what must not be asked of CUDA then: a kernel that waits for another rank is waited for
- * by calls that synchronise with its GPU, which may be what keeps that rank from coming. The real ones hang, now and
- * then; here the program is ended each time. */
+/* Checks that no call synchronizes with a GPU while an NCCL kernel may run there. The kernel waits for another rank,
+ * which the call may keep from coming. With real GPUs the program then hangs now and then; here it aborts every time.
+ */
 #include "cuda_runtime.h"
 
 #include <atomic>
@@ -9,9 +9,9 @@
 
 enum { MOST = 64 };
 
-/* Of each device, or stream on it that takes part. */
-static std::atomic<int> starting[MOST], under_way[MOST];
-static thread_local int started_here[MOST]; /* by this thread, which may start the rest meanwhile */
+/* For each device, the number of its streams that take part. */
+static std::atomic<int> starting[MOST], in_flight[MOST];
+static thread_local int started_here[MOST]; /* by this thread, which is able to start the rest */
 
 void emulated_exchange_starts(int device, int change)
 {
@@ -19,14 +19,14 @@ void emulated_exchange_starts(int device, int change)
     started_here[device] += change;
 }
 
-void emulated_exchange_is_under_way(int device, int change)
+void emulated_exchange_in_flight(int device, int change)
 {
-    under_way[device] += change;
+    in_flight[device] += change;
 }
 
 void emulated_require_no_exchange(int device, bool is_idle, const char *what)
 {
-    bool is_starting = starting[device] > started_here[device], is_there = is_idle && under_way[device] > 0;
+    bool is_starting = starting[device] > started_here[device], is_there = is_idle && in_flight[device] > 0;
     if (!is_starting && !is_there)
         return;
     fprintf(stderr, "emulated CUDA: GPU %d: %s while an exchange between GPUs is %s\n", device, what,

@@ -1,8 +1,8 @@
-/* What cuBLASLt and cuDNN do for the plug-in, as loops on the processor. Products are added up in double and rounded
- * once; operands must lie as the libraries are promised, and with TF32 they are rounded to it first. */
-#include "cuda/gpu_direct_conv.h"
+/* Replaces cuBLASLt and cuDNN by loops on the CPU. Products are added up in double and rounded once. Operands must have
+ * the alignment that the libraries are promised; with TF32 they are rounded to it first. */
+#include "cuda/plugin/gpu_direct_conv.h"
 
-#include "cuda/gpu.cuh"
+#include "cuda/plugin/gpu.cuh"
 
 #include <cstdio>
 #include <cstdlib>
@@ -11,9 +11,8 @@
 #include <string>
 #include <vector>
 
-/* By what it depends on. */
 struct lk_gpu_libraries {
-    std::map<std::vector<int64_t>, lk_gpu_choice> chosen;
+    std::map<std::vector<int64_t>, lk_gpu_choice> chosen; /* by key_of */
 };
 
 static void require_no_exchange(const char *what)
@@ -36,7 +35,7 @@ void lk__gpu_libraries_close(lk_gpu_libraries *libraries)
     delete libraries;
 }
 
-/* $LOCKSTEP_EMULATED_VERSION: of cuBLASLt and cuDNN. Each version has algorithms of its own. */
+/* $LOCKSTEP_EMULATED_VERSION is the version of cuBLASLt and cuDNN. Each version has algorithms of its own. */
 static const char *library_version(void)
 {
     const char *setting = getenv("LOCKSTEP_EMULATED_VERSION");
@@ -65,9 +64,9 @@ int64_t lk__gpu_libraries_workspace(void)
     return 256;
 }
 
-/* --- what runs ---------------------------------------------------------------------------------------------------- */
+/* --- choices ------------------------------------------------------------------------------------------------------ */
 
-/* $LOCKSTEP_EMULATED_BF16_CONV=no: as a cuDNN that has no engine for them. */
+/* $LOCKSTEP_EMULATED_BF16_CONV=no: behaves as a cuDNN without engines for convolutions in bf16. */
 static bool is_refused(const lk_gpu_conv_shape &shape)
 {
     const char *setting = getenv("LOCKSTEP_EMULATED_BF16_CONV");
@@ -130,7 +129,7 @@ static lk_gpu_status choose_convolution(lk_gpu_stream *stream, lk_gpu_library_ke
 
 /* --- TF32 --------------------------------------------------------------------------------------------------------- */
 
-/* To nearest even, as tensor cores' inputs are converted. */
+/* Rounds to nearest even, as the inputs of tensor cores are. */
 static float to_tf32(float x)
 {
     uint32_t bits;
@@ -142,7 +141,7 @@ static float to_tf32(float x)
     return x;
 }
 
-/* Copies of f32 operands that the stream rounds when it comes to them, and forgets when the work behind is done. */
+/* Copies of f32 operands. The stream rounds into them, and frees them when the work that reads them is done. */
 struct rounded {
     std::vector<std::shared_ptr<std::vector<float>>> copies;
 

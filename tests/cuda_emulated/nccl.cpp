@@ -1,11 +1,11 @@
-/* Ranks of a process meet twice. On the host, at the end of a group: whoever comes first waits for the others, as the
- * library may, or, with a communicator that does not block, asks again until they are there. Then in their streams: the
- * last to come gives all of them one task, which runs when every stream has come that far and moves what the ranks have
- * asked for. Every rank of a communicator takes part in each of its groups.
+/* An emulation of NCCL. The ranks of a process meet twice. On the host they meet at the end of a group: the first ones
+ * wait for the others, as NCCL may, or, with a communicator that does not block, poll until they are there. Then they
+ * meet in their streams: the last rank queues one task on all of them, which runs when every stream has reached it, and
+ * moves the data of all ranks. Every rank of a communicator takes part in each of its groups.
  *
- * Where there are ranks in other processes, the streams first come to a task that tells those what the ranks here send
- * and ask for, and then stand still until the others have told theirs: see nccl_wire.h. A stream does nothing before
- * somebody waits for it, so what comes from another process counts as somebody who waits. */
+ * If there are ranks in other processes, the streams first reach a task that sends these what the local ranks send and
+ * ask for, and then stop until the others have sent theirs: see nccl_wire.h. A stream runs nothing before a thread
+ * waits for it, so a message from another process counts as a wait. */
 #include "nccl.h"
 #include "nccl_parts.h"
 #include "nccl_wire.h"
@@ -22,29 +22,29 @@
 #include <string>
 #include <vector>
 
-/* What the ranks of a communicator that are in this process share. */
+/* Shared by the local ranks of a communicator. */
 struct world {
     std::string name;
     int ranks, arrived = 0, handles = 0, finalized = 0;
     int round = 0;
     std::atomic<bool> is_aborted{false};
-    ncclResult_t error = ncclSuccess; /* which ranks are told of */
-    std::map<int, int> gpus;          /* of the ranks here */
+    ncclResult_t error = ncclSuccess; /* reported to the ranks */
+    std::map<int, int> gpus;          /* of the local ranks */
     std::map<int, cudaStream_t> streams;
-    requests asked;                            /* in the group that they end */
-    std::unique_ptr<process_link> link;        /* NULL: all ranks are here */
-    std::map<int, std::function<bool()>> told; /* of each group: brings the streams to where it is told */
+    requests asked;                            /* in the group that is being ended */
+    std::unique_ptr<process_link> link;        /* NULL: all ranks are local */
+    std::map<int, std::function<bool()>> told; /* by group: runs the streams up to the task that sends their part */
 };
 
 struct emulated_comm {
     std::shared_ptr<world> all;
     int rank;
     bool blocks;
-    int rounds; /* that it has taken part in */
+    int rounds; /* groups in which it took part */
     bool is_finalized;
 };
 
-/* They stay when static objects go: threads of links may still run then. */
+/* Never destroyed: threads of links may still run when static objects are. */
 static std::mutex &lock = *new std::mutex;
 static std::condition_variable &changed = *new std::condition_variable;
 static std::map<std::string, std::shared_ptr<world>> &worlds = *new std::map<std::string, std::shared_ptr<world>>;
@@ -107,8 +107,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId *id)
     return name.empty() ? failed(ncclSystemError, "no socket") : ncclSuccess;
 }
 
-/* With `lock`, which is let go of while nothing has changed: other processes do not notify. Where a rank never comes, a
- * test should not wait for ever. */
+/* The caller holds `lock`, which is released while waiting. Polls, because other processes do not notify. Gives up
+ * after a minute, so that a test does not hang if a rank never comes. */
 template <typename Condition> static ncclResult_t wait_until(std::unique_lock<std::mutex> &guard, Condition is_so)
 {
     auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -130,7 +130,7 @@ static bool are_all_final(const world *all)
     return all->finalized == all->ranks || (all->link && all->link->is_final());
 }
 
-/* What is wrong with the communicator, of which ranks are told when they look. */
+/* The error of a communicator, which ranks get when they check. */
 static ncclResult_t error_of(const world *all)
 {
     std::string why;
@@ -174,7 +174,7 @@ static ncclResult_t join_world(const joining &j, std::shared_ptr<world> *out)
     return ncclSuccess;
 }
 
-/* Those that this thread has just brought: others need to hear of them where there are any. */
+/* Announces the ranks that this thread has added to the other processes, if there are any. */
 static void introduce(const std::vector<std::shared_ptr<world>> &joined)
 {
     for (size_t i = 0; i < joined.size(); i++) {
@@ -220,7 +220,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
     return ncclGroupEnd();
 }
 
-/* The last one here takes the connection with it, whose thread must be free to call `run_to`. */
+/* The last local rank closes the connection, without the lock, because its thread may be calling `run_to`. */
 static void let_go(ncclComm_t comm)
 {
     std::shared_ptr<world> all = comm->all;
@@ -236,8 +236,8 @@ static void let_go(ncclComm_t comm)
     delete comm;
 }
 
-/* The real one would do by itself what is left to do, and might wait for other ranks with that: its manual recommends
- * ncclCommFinalize first, and asks for success of that. */
+/* NCCL would finalize here by itself, and might wait for other ranks. Its manual recommends to call ncclCommFinalize
+ * first and to wait until that has succeeded; the emulation requires it. */
 ncclResult_t ncclCommDestroy(ncclComm_t comm)
 {
     ncclResult_t state = ncclInProgress;
@@ -252,7 +252,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
     return ncclSuccess;
 }
 
-/* Other ranks are not told: what they have under way stands still. */
+/* Other ranks are not told: their work in flight stands still. */
 ncclResult_t ncclCommAbort(ncclComm_t comm)
 {
     const char *allowed = getenv("LOCKSTEP_EMULATED_NCCL_ABORTS");
@@ -315,8 +315,9 @@ static std::vector<cudaStream_t> streams_of(const world *all)
     return streams;
 }
 
-/* What is pushed to the first stream between the two runs when all streams have come here, and none goes on before. */
-static void gather(const std::vector<cudaStream_t> &streams, cudaEvent_t event)
+/* Work that is pushed to the first stream between gather_streams and release_streams runs when all streams have come to
+ * it, and none goes on before it is done. */
+static void gather_streams(const std::vector<cudaStream_t> &streams, cudaEvent_t event)
 {
     for (cudaStream_t stream : streams) {
         cudaEventRecord(event, stream);
@@ -324,35 +325,36 @@ static void gather(const std::vector<cudaStream_t> &streams, cudaEvent_t event)
     }
 }
 
-/* Until the first stream has come this far, which is as far as it has been given something. */
-static void follow(const std::vector<cudaStream_t> &streams)
+/* Counts an exchange in flight on each stream's device, until the first stream has run all that it has got so far. */
+static void count_in_flight(const std::vector<cudaStream_t> &streams)
 {
     std::vector<int> devices;
     for (cudaStream_t stream : streams)
         devices.push_back(emulated_device_of(stream));
     for (int device : devices)
-        emulated_exchange_is_under_way(device, 1);
-    emulated_push_reachable(streams[0], [devices]() { /* which is no launch, and so does not fail */
-                                                      for (int device : devices)
-                                                          emulated_exchange_is_under_way(device, -1);
+        emulated_exchange_in_flight(device, 1);
+    /* Not emulated_push: this is not a launch, and no injected error may hit it. */
+    emulated_push_reachable(streams[0], [devices]() {
+        for (int device : devices)
+            emulated_exchange_in_flight(device, -1);
     });
 }
 
-static void release(const std::vector<cudaStream_t> &streams, cudaEvent_t event)
+static void release_streams(const std::vector<cudaStream_t> &streams, cudaEvent_t event)
 {
     cudaEventRecord(event, streams[0]);
     for (cudaStream_t stream : streams)
         cudaStreamWaitEvent(stream, event);
 }
 
-/* Of a group that other processes take part in. */
+/* Queues a group in which other processes take part. */
 static void push_parts(const std::shared_ptr<world> &all, cudaStream_t stream, const requests &asked)
 {
-    enum { MOST_UNDER_WAY = 1000 };
+    enum { MOST_IN_FLIGHT = 1000 };
     int group = all->round;
     all->told[group] =
         emulated_push_reachable(stream, [all, group, asked]() { all->link->publish(group, pack_part(asked)); });
-    all->told.erase(all->told.begin(), all->told.lower_bound(group - MOST_UNDER_WAY));
+    all->told.erase(all->told.begin(), all->told.lower_bound(group - MOST_IN_FLIGHT));
     auto have_all_come = [all, group, here = (int)asked.size()]() {
         return here + all->link->ranks_told(group) == all->ranks || all->is_aborted;
     };
@@ -373,7 +375,7 @@ static void start(const std::shared_ptr<world> &all, bool stands_still)
     cudaEvent_t event;
     asked.swap(all->asked);
     cudaEventCreateWithFlags(&event, cudaEventDisableTiming);
-    gather(streams, event);
+    gather_streams(streams, event);
     if (stands_still)
         emulated_push_held(
             streams[0], [all]() { return all->is_aborted.load(); }, []() {});
@@ -381,8 +383,8 @@ static void start(const std::shared_ptr<world> &all, bool stands_still)
         push_parts(all, streams[0], asked);
     else
         emulated_push(streams[0], [asked]() { carry_out(asked); });
-    follow(streams);
-    release(streams, event);
+    count_in_flight(streams);
+    release_streams(streams, event);
     cudaEventDestroy(event);
 }
 
@@ -425,7 +427,7 @@ static int count_group(void)
     return ++groups;
 }
 
-/* The real one uses the ranks' GPUs in turns, and then the thread's again, whether that has chosen one or not. */
+/* NCCL makes the ranks' GPUs current in turn, and then the thread's again, even if the thread has chosen none. */
 static void restore_device(void)
 {
     int device = 0;
@@ -449,7 +451,7 @@ ncclResult_t ncclGroupEnd(void)
         failed(ncclUnhandledCudaError, "as it was asked to");
     if (group_result == ncclSuccess && !to_join.empty())
         join_all();
-    if (!taking_part.empty()) /* time for other threads to come in between */
+    if (!taking_part.empty()) /* gives other threads time to interfere */
         std::this_thread::sleep_for(std::chrono::microseconds(100));
     if (group_result == ncclSuccess && !taking_part.empty())
         exchange(is_the_one("LOCKSTEP_EMULATED_NCCL_STALLS", group),

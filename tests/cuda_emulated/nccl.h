@@ -1,14 +1,14 @@
-/* As much of NCCL as the plug-in uses, between streams of one thread, of several, or of several processes of a machine.
+/* An emulation of the part of NCCL that the plug-in uses, between streams of one thread, of several threads, or of
+ * several processes on a machine.
  *
- * $LOCKSTEP_EMULATED_NCCL: its version, as 22809, the default; "no": a library that does not answer.
- * $LOCKSTEP_EMULATED_NCCL_FAILS: the group, counted from 1, at whose end something goes wrong.
- * $LOCKSTEP_EMULATED_NCCL_STALLS: the group whose work stands still in the streams until it is aborted, as where
- * another rank is gone; $LOCKSTEP_EMULATED_NCCL_BREAKS: the same, and the communicators tell of an error.
- * $LOCKSTEP_EMULATED_NCCL_ABORTS: "no": a communicator that is aborted, and does not leave in good order, ends the
- * program.
- * $LOCKSTEP_EMULATED_NCCL_SILENT: nobody is told that a process has ended, as where GPUs reach each other's memory. */
-#ifndef LK_CUDA_EMULATED_NCCL_H
-#define LK_CUDA_EMULATED_NCCL_H
+ * $LOCKSTEP_EMULATED_NCCL: its version; 22809 by default; "no": a library that does not answer.
+ * $LOCKSTEP_EMULATED_NCCL_FAILS: the group, counted from 1, whose end fails.
+ * $LOCKSTEP_EMULATED_NCCL_STALLS: the group whose work stands still in the streams until it is aborted, as if another
+ * rank were gone. $LOCKSTEP_EMULATED_NCCL_BREAKS: the same, and the communicators report an error.
+ * $LOCKSTEP_EMULATED_NCCL_ABORTS=no: the program aborts if a communicator is aborted instead of finalized.
+ * $LOCKSTEP_EMULATED_NCCL_SILENT: other processes are not told that a process has ended, as when GPUs access each
+ * other's memory directly. */
+#pragma once
 
 #include <cuda_runtime.h>
 
@@ -53,5 +53,3 @@ ncclResult_t ncclAllGather(const void *x, void *y, size_t count, ncclDataType_t 
                            cudaStream_t stream);
 ncclResult_t ncclAllReduce(const void *x, void *y, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
                            cudaStream_t stream);
-
-#endif

@@ -1,5 +1,5 @@
-/* The thread that ranks of several processes meet at, as they do at the one that the real library starts where a
- * communicator is named; here it also passes on what they tell each other, so that each needs one connection. */
+/* The hub is a thread at which the ranks of several processes meet. NCCL starts one, too, when a communicator is named;
+ * here it also passes on the messages between processes, so that each process needs only one connection. */
 #include "nccl_wire.h"
 
 #include <atomic>
@@ -49,7 +49,7 @@ class hub
     int ranks = 0;
     std::map<int, introduction> joined;
     std::set<int> final;
-    std::vector<frame> news; /* that those have to hear who come late */
+    std::vector<frame> news; /* messages for processes that connect late */
 };
 
 void hub::tell(const frame &f, const member *all_but)
@@ -59,7 +59,7 @@ void hub::tell(const frame &f, const member *all_but)
             m->end->put(f);
 }
 
-/* What the real library finds out before it connects. */
+/* Checks what NCCL checks before it connects ranks. */
 void hub::join(member &m, int rank, const std::string &body)
 {
     introduction who;
@@ -133,7 +133,7 @@ void hub::serve(member &m)
     }
 }
 
-/* The listener fails once it was shut down. */
+/* accept4 fails after the listener was shut down. */
 void hub::welcome(void)
 {
     int socket = accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -156,7 +156,7 @@ void hub::wait(void)
     poll(ends.data(), ends.size(), -1);
     if (is_listening && ends.back().revents)
         welcome();
-    for (const pollfd &end : ends) /* members go meanwhile */
+    for (const pollfd &end : ends) /* searches, because serve may remove members */
         for (size_t i = 0; i < members.size() && end.revents; i++)
             if (members[i]->end->socket == end.fd) {
                 serve(*members[i]);
@@ -176,7 +176,7 @@ void hub::run(void)
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
-/* Of hubs of this process: they stay when static objects go, for threads use them. */
+/* The hubs of this process. Never destroyed: threads may still use them when static objects are. */
 static std::mutex &lock = *new std::mutex;
 static std::map<std::string, int> &listeners = *new std::map<std::string, int>;
 

@@ -23,7 +23,7 @@ process_link::~process_link()
     leave();
 }
 
-/* With `lock`. */
+/* The caller holds `lock`. */
 void process_link::wake(void)
 {
     char byte = 0;
@@ -116,7 +116,7 @@ std::vector<std::string> process_link::take_parts(int group)
 
 /* --- the thread --------------------------------------------------------------------------------------------------- */
 
-/* The first reason stays. */
+/* Keeps the first reason. */
 void process_link::break_off(ncclResult_t because, const std::string &why)
 {
     if (result != ncclSuccess)
@@ -162,7 +162,7 @@ void process_link::look_for(int timeout_ms)
         abort();
 }
 
-/* Between the two locks nothing is held: the runtime calls `publish` under its own. */
+/* Calls run_to without the lock: the runtime calls `publish` with its own lock held. */
 void process_link::run(void)
 {
     enum { LEAVING_MS = 1000 };

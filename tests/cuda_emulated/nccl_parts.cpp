@@ -27,7 +27,7 @@ static bool is_sent(operation::kinds kind)
     return kind != operation::RECEIVE;
 }
 
-/* Everything is a multiple of four bytes, so that elements can be read where they are. */
+/* Everything is a multiple of four bytes long, so that the elements are aligned in the text. */
 std::string pack_part(const requests &asked)
 {
     std::string text;
@@ -65,7 +65,7 @@ int unpack_part(const std::string &part, requests *asked)
     return ranks;
 }
 
-/* --- what they ask for -------------------------------------------------------------------------------------------- */
+/* --- carrying out ------------------------------------------------------------------------------------------------- */
 
 static void copy(float *to, const float *from, size_t count)
 {
@@ -73,7 +73,7 @@ static void copy(float *to, const float *from, size_t count)
         memcpy(to, from, count * sizeof *to);
 }
 
-/* The k-th send from one rank to another is the k-th that this one receives from it. */
+/* Matches the k-th send from one rank to another with the k-th receive of the other from it. */
 static void deliver(const requests &asked)
 {
     std::map<std::pair<int, int>, std::deque<operation>> sent;
@@ -107,7 +107,7 @@ static bool is_collective(const operation &o)
     return o.kind == operation::GATHER || o.kind == operation::REDUCE;
 }
 
-/* The i-th thing that each rank asks for. */
+/* Carries out a collective, the i-th operation of each rank. */
 static void collect(const requests &asked, size_t i, const operation &first)
 {
     std::vector<float> sum(first.count);
@@ -123,11 +123,11 @@ static void collect(const requests &asked, size_t i, const operation &first)
         float *y = to.second[i].y;
         if (first.kind == operation::REDUCE)
             copy(y, sum.data(), first.count);
-        size_t place = 0;
+        size_t offset = 0;
         for (const auto &from : asked) {
             if (first.kind == operation::GATHER && y)
-                copy(y + place, from.second[i].x, first.count);
-            place += first.count;
+                copy(y + offset, from.second[i].x, first.count);
+            offset += first.count;
         }
     }
 }

@@ -1,6 +1,5 @@
-/* What ranks ask for in a group, and how it is done once all ranks' streams have come there. */
-#ifndef LK_CUDA_EMULATED_NCCL_PARTS_H
-#define LK_CUDA_EMULATED_NCCL_PARTS_H
+/* The operations that ranks ask for in a group, and their execution when all ranks' streams have reached it. */
+#pragma once
 
 #include <cstddef>
 #include <map>
@@ -9,8 +8,8 @@
 
 struct operation {
     enum kinds { SEND, RECEIVE, GATHER, REDUCE } kind;
-    const float *x; /* where something is sent */
-    float *y;       /* where something is received; NULL: in another process */
+    const float *x; /* source, if the operation sends */
+    float *y;       /* destination, if it receives; NULL: in another process */
     size_t count;
     int peer;
 };
@@ -18,13 +17,12 @@ struct operation {
 /* By rank. */
 typedef std::map<int, std::vector<operation>> requests;
 
-/* For another process: what these ranks ask for, with the elements that they send. */
+/* Packs the operations of these ranks for another process, with the elements that they send. */
 std::string pack_part(const requests &asked);
 
-/* Adds what such a text holds; elements stay where they are in it. Gives the number of ranks in it. */
+/* Adds the operations of a packed text, which must outlive them, because they point into it. Returns the number of
+ * ranks in it. */
 int unpack_part(const std::string &part, requests *asked);
 
-/* Moves, and adds up, what is written here. Ends the process where ranks do not ask for what fits together. */
+/* Carries out the operations whose destination is in this process. Aborts if the ranks' operations do not match. */
 void carry_out(const requests &asked);
-
-#endif

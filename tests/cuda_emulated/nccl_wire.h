@@ -1,8 +1,7 @@
-/* Between the processes of a communicator: each tells a hub, a thread of the process that has named the communicator,
- * and that tells the others. Sockets have names in Linux's abstract namespace, of which nothing is left when their
- * processes are gone. */
-#ifndef LK_CUDA_EMULATED_NCCL_WIRE_H
-#define LK_CUDA_EMULATED_NCCL_WIRE_H
+/* Messages between the processes of a communicator. Each process sends to a hub, a thread of the process that has named
+ * the communicator, which passes the message on to the others. Sockets have names in Linux's abstract namespace, which
+ * disappear with their processes. */
+#pragma once
 
 #include "nccl.h"
 
@@ -15,14 +14,14 @@
 #include <vector>
 
 enum class tells : int32_t {
-    JOINS,     /* the hub: rank `number`, with `introduction` */
-    PART,      /* everybody: of group `number`, what the sender's ranks send and ask for */
-    FINALIZES, /* the hub: rank `number` */
-    LEAVES,    /* the hub: the connection ends, and the process goes on */
-    ALL_HERE,  /* by the hub: all ranks have joined */
-    ALL_FINAL, /* by the hub: all ranks have finalized */
-    REFUSED,   /* by the hub: ranks do not fit together; `number` is an ncclResult_t, with a text */
-    LOST,      /* by the hub: a process has ended without leaving; with a text */
+    JOINS,     /* to the hub: rank `number` joins, with an `introduction` */
+    PART,      /* to all: what the sender's ranks send and ask for in group `number` */
+    FINALIZES, /* to the hub: rank `number` finalizes */
+    LEAVES,    /* to the hub: the connection ends, but not the process */
+    ALL_HERE,  /* from the hub: all ranks have joined */
+    ALL_FINAL, /* from the hub: all ranks have finalized */
+    REFUSED,   /* from the hub: the ranks do not match; `number` is an ncclResult_t, the body its text */
+    LOST,      /* from the hub: a process has ended without leaving; the body is a text */
 };
 
 struct frame {
@@ -35,7 +34,8 @@ struct introduction {
     int32_t ranks, gpu, shares_gpus;
 };
 
-/* One end; what is not sent yet, and what has come of a frame, is kept, so nothing waits. One thread at a time. */
+/* One end of a connection. Never blocks: it buffers output that is not sent yet, and input of an incomplete frame. For
+ * one thread at a time. */
 class connection
 {
   public:
@@ -50,9 +50,9 @@ class connection
     {
         return !output.empty();
     }
-    bool flush();        /* false: nobody is there */
-    bool fill();         /* false: likewise, and all that came has been read */
-    bool take(frame *f); /* false: there is none yet */
+    bool flush();        /* false: the other end is gone */
+    bool fill();         /* false: the other end is gone, and all its input has been read */
+    bool take(frame *f); /* false: there is no whole frame yet */
 
     const int socket;
 
@@ -60,31 +60,32 @@ class connection
     std::string output, input;
 };
 
-/* A name under which a hub waits for the ranks of a communicator; empty: there is no socket. It ends with the last of
- * the processes that have come, or when nobody needs it. */
+/* Starts a hub for the ranks of a communicator, and returns its name; empty: there is no socket. The hub ends when the
+ * last connected process leaves, or with hub_cancel if no process has connected. */
 std::string hub_open(void);
 void hub_cancel(const std::string &name);
 int hub_connect(const std::string &name); /* a socket; -1: there is no hub of that name */
 
-/* This process's connection with the others. From any thread; nothing here calls the runtime, but `run_to` does. */
+/* This process's connection with the others. Thread-safe. Only `run_to` calls the runtime. */
 class process_link
 {
   public:
-    /* run_to(group): tries to bring this process's streams to where their part of a group is told, because another
-     * process waits for it; whether they are there. */
+    /* run_to(group) runs this process's streams up to the task that sends their part of a group, because another
+     * process waits for it; it returns whether they have reached it. */
     process_link(const std::string &name, std::function<bool(int)> run_to);
     ~process_link();
 
     void join(int rank, const introduction &who);
     void publish(int group, std::string part);
     void finalize(int rank);
-    /* In good order: this process's end is no death. No more is heard then. */
+    /* Announces that this process leaves in good order, and closes the connection. */
     void leave(void);
 
     bool is_complete(void);
     bool is_final(void);
     ncclResult_t error(std::string *why);
-    /* What other processes have told of a group: of how many ranks, and all of it, which is then forgotten. */
+    /* The parts of a group that other processes have sent: for how many ranks; and the parts themselves, which are then
+     * forgotten. */
     int ranks_told(int group);
     std::vector<std::string> take_parts(int group);
 
@@ -96,16 +97,14 @@ class process_link
     void wake(void);
 
     std::mutex lock;
-    std::unique_ptr<connection> hub; /* NULL: the hub is not there */
+    std::unique_ptr<connection> hub; /* NULL: there is no hub */
     std::function<bool(int)> run_to;
     int waker[2];
     bool is_leaving = false, complete = false, final = false;
     ncclResult_t result = ncclSuccess;
     std::string reason;
     std::map<int, std::vector<std::string>> parts;
-    std::map<int, int> ranks;   /* in these */
-    std::map<int, bool> wanted; /* groups that others wait for: whether they were told */
+    std::map<int, int> ranks;   /* how many are in the parts of a group */
+    std::map<int, bool> wanted; /* groups for which others wait: whether this process has sent its part */
     std::thread thread;
 };
-
-#endif

@@ -1,3 +1,4 @@
+/* The emulated runtime: streams, events, graphs, devices, memory and injected errors. */
 #include "cuda_runtime.h"
 
 #include <atomic>
@@ -13,17 +14,17 @@
 
 /* --- streams ------------------------------------------------------------------------------------------------------ */
 
-/* One point in a stream's work; an event is the latest that was recorded with it. */
+/* A point in a stream's work. */
 struct point {
     emulated_stream *stream;
     bool reached;
-    std::chrono::steady_clock::time_point when; /* it was */
+    std::chrono::steady_clock::time_point when; /* it was reached */
 };
 
 struct task {
     std::function<void()> work;
     std::shared_ptr<point> reach, wait;
-    std::function<bool()> may_run; /* empty: at once */
+    std::function<bool()> may_run; /* empty: it may */
 };
 
 struct emulated_stream {
@@ -32,7 +33,8 @@ struct emulated_stream {
     emulated_graph *capturing;
 };
 
-/* Recorded last while a graph was made: point `number` of it; else `latest`. */
+/* An event is the point at which it was recorded last: point `number` of `graph` if that was in a capture, otherwise
+ * `latest`. */
 struct emulated_event {
     std::shared_ptr<point> latest;
     emulated_graph *graph;
@@ -40,9 +42,9 @@ struct emulated_event {
     bool is_timer;
 };
 
-/* What a stream was given while the graph was made: work, a point, or to wait for a point. */
+/* An entry of a graph: work, a point, or a wait for a point. */
 struct graph_entry {
-    size_t stream; /* 0: the one that the graph began with */
+    size_t stream; /* index in the graph's streams; 0: the one on which the capture began */
     std::function<void()> work;
     bool reaches, waits;
     size_t number; /* of the point */
@@ -50,8 +52,8 @@ struct graph_entry {
 
 struct emulated_graph {
     std::vector<graph_entry> entries;
-    std::vector<emulated_stream *> streams; /* of a graph that can be launched: all but the first are its own */
-    std::vector<size_t> open;               /* entries of each stream that the first does not wait for yet */
+    std::vector<emulated_stream *> streams; /* an executable graph owns all except the first */
+    std::vector<size_t> open;               /* for each stream, entries for which the first stream does not wait yet */
     std::vector<size_t> stream_of_point, open_at_point;
 };
 
@@ -61,10 +63,10 @@ static thread_local cudaError_t last_error;
 
 /* --- injected errors ---------------------------------------------------------------------------------------------- */
 
-/* $LOCKSTEP_EMULATED_FAIL=KIND:N:ERROR fails the N-th (from 1) call of a kind with an error, by its number: "count",
- * "device" (the use of one), "launch" (of a kernel, when it is given to a stream) or "run" (the same,
- * when the stream comes to it, which the next call tells of that looks). After an error that ends a GPU's work, from
- * 200 on, every call gives it. */
+/* $LOCKSTEP_EMULATED_FAIL=KIND:N:ERROR makes the N-th (from 1) call of a kind fail with the error of that number. The
+ * kinds are "count"; "device", which makes a device current; "launch", which queues a kernel on a stream; and "run",
+ * which runs it, and whose error the next call reports that checks for one. After an error from 200 on, which ends a
+ * GPU's work, every call fails with it. */
 static struct {
     std::once_flag read;
     char kind[16];
@@ -112,16 +114,16 @@ static int64_t setting(const char *name, int64_t otherwise)
     return text && *text ? strtoll(text, nullptr, 10) : otherwise;
 }
 
-static int64_t given; /* kernels and copies, to all streams */
+static int64_t given; /* kernels and copies queued on all streams */
 
-/* After $LOCKSTEP_EMULATED_LOST of them every call fails, as after an Xid. */
+/* After $LOCKSTEP_EMULATED_LOST kernels and copies every call fails, as after an Xid. */
 static cudaError_t check_alive(void)
 {
     std::lock_guard<std::recursive_mutex> guard(lock);
     return given > setting("LOCKSTEP_EMULATED_LOST", INT64_MAX) ? failed(cudaErrorLaunchFailure) : failed(lost());
 }
 
-/* These give false where something stands still. */
+/* The following functions return false if held work may not run yet. */
 static bool run_first(emulated_stream *stream);
 
 static bool run_until(const std::shared_ptr<point> &where)
@@ -161,7 +163,7 @@ static bool run_all(emulated_stream *stream)
     return true;
 }
 
-/* For as long as something stands still, others may go on. */
+/* Repeats `run` until it returns true. Releases the lock in between, so that other threads can go on. */
 template <typename Run> static void run_patiently(Run run)
 {
     for (;;) {
@@ -174,7 +176,7 @@ template <typename Run> static void run_patiently(Run run)
     }
 }
 
-static size_t place_in(const emulated_graph *graph, const emulated_stream *stream)
+static size_t stream_index(const emulated_graph *graph, const emulated_stream *stream)
 {
     size_t i = 0;
     while (graph->streams[i] != stream)
@@ -185,7 +187,7 @@ static size_t place_in(const emulated_graph *graph, const emulated_stream *strea
 static void keep(emulated_stream *stream, graph_entry entry)
 {
     emulated_graph *graph = stream->capturing;
-    entry.stream = place_in(graph, stream);
+    entry.stream = stream_index(graph, stream);
     graph->entries.push_back(std::move(entry));
     graph->open[entry.stream]++;
 }
@@ -288,11 +290,11 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     event->graph = stream->capturing;
     if (stream->capturing) {
         emulated_graph *graph = stream->capturing;
-        size_t place = place_in(graph, stream);
+        size_t index = stream_index(graph, stream);
         event->number = graph->stream_of_point.size();
         keep(stream, {0, nullptr, true, false, event->number});
-        graph->stream_of_point.push_back(place);
-        graph->open_at_point.push_back(graph->open[place]);
+        graph->stream_of_point.push_back(index);
+        graph->open_at_point.push_back(graph->open[index]);
         return cudaSuccess;
     }
     event->latest = std::make_shared<point>(point{stream, false, {}});
@@ -300,7 +302,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
     return check_alive();
 }
 
-/* A stream that waits for a point of a graph becomes part of it. */
+/* A stream that waits for a point of a graph joins its capture. */
 static cudaError_t wait_in_graph(cudaStream_t stream, cudaEvent_t event)
 {
     emulated_graph *graph = event->graph;
@@ -313,7 +315,7 @@ static cudaError_t wait_in_graph(cudaStream_t stream, cudaEvent_t event)
     }
     keep(stream, {0, nullptr, false, true, event->number});
     size_t from = graph->stream_of_point[event->number];
-    if (place_in(graph, stream) == 0 && graph->open[from] == graph->open_at_point[event->number])
+    if (stream_index(graph, stream) == 0 && graph->open[from] == graph->open_at_point[event->number])
         graph->open[from] = 0;
     return cudaSuccess;
 }
@@ -329,7 +331,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     return check_alive();
 }
 
-/* Whether the event was recorded outside of a graph. */
+/* False: the event was recorded in a capture. */
 static bool look_at(cudaEvent_t event, std::shared_ptr<point> *where)
 {
     std::lock_guard<std::recursive_mutex> guard(lock);
@@ -385,7 +387,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
     return cudaSuccess;
 }
 
-/* Every stream that became part of it has to be waited for by the first. */
+/* The first stream must wait for every stream that joined the capture. */
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
     emulated_need_context(current_device);
@@ -426,8 +428,8 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream)
     emulated_need_context(current_device);
     std::lock_guard<std::recursive_mutex> guard(lock);
     std::vector<std::shared_ptr<point>> points;
-    for (size_t place : executable->stream_of_point)
-        points.push_back(std::make_shared<point>(point{place ? executable->streams[place] : stream, false, {}}));
+    for (size_t index : executable->stream_of_point)
+        points.push_back(std::make_shared<point>(point{index ? executable->streams[index] : stream, false, {}}));
     for (const graph_entry &entry : executable->entries) {
         emulated_stream *to = entry.stream ? executable->streams[entry.stream] : stream;
         to->tasks.push_back({entry.work, entry.reaches ? points[entry.number] : nullptr,
@@ -455,9 +457,9 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable)
 
 /* --- devices ------------------------------------------------------------------------------------------------------ */
 
-/* A machine has $LOCKSTEP_EMULATED_GPUS of them, with $LOCKSTEP_EMULATED_MEMORY bytes each; number
- * $LOCKSTEP_EMULATED_OTHER is of another model. As with the real ones, $CUDA_VISIBLE_DEVICES lists those that a process
- * sees, up to the first that is not there. */
+/* The machine has $LOCKSTEP_EMULATED_GPUS GPUs with $LOCKSTEP_EMULATED_MEMORY bytes each; number
+ * $LOCKSTEP_EMULATED_OTHER is another model. As in CUDA, $CUDA_VISIBLE_DEVICES lists those that a process sees; the
+ * list ends at the first that does not exist. */
 static std::vector<int> visible_gpus(void)
 {
     int machine = (int)setting("LOCKSTEP_EMULATED_GPUS", 2);
@@ -540,7 +542,7 @@ cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer)
     return cudaSuccess;
 }
 
-/* Bit i of [device]: it may reach the memory of device i. */
+/* Bit i of reached[device]: the device may access the memory of device i. */
 static std::atomic<uint32_t> reached[32];
 
 cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned)
@@ -552,7 +554,7 @@ cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned)
     return cudaSuccess;
 }
 
-/* $LOCKSTEP_EMULATED_DRIVER: another one; 0: there is none. */
+/* $LOCKSTEP_EMULATED_DRIVER is the driver's version; 0: there is no driver. */
 cudaError_t cudaDriverGetVersion(int *version)
 {
     *version = (int)setting("LOCKSTEP_EMULATED_DRIVER", CUDART_VERSION);
@@ -609,7 +611,7 @@ cudaError_t cudaGetLastError(void)
 static std::map<void *, size_t> allocations;
 static int64_t allocated;
 
-/* What was never written is not zero by chance. */
+/* Fills new memory, so that memory that was never written is not zero by chance. */
 static void *poisoned(size_t bytes)
 {
     void *data = aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -629,7 +631,7 @@ cudaError_t cudaMalloc(void **data, size_t bytes)
     return cudaSuccess;
 }
 
-/* As the real one, which waits for all that is under way. */
+/* Waits for all work in flight, as CUDA does. */
 cudaError_t cudaFree(void *data)
 {
     emulated_need_context(current_device);
@@ -687,7 +689,7 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpy
     return check_alive();
 }
 
-/* CUDA copies by way of the host where a GPU was not let at its peer: right, slow, and never meant here. */
+/* Without peer access CUDA copies through the host. That is correct but slow, and a mistake of the plug-in. */
 cudaError_t cudaMemcpyPeerAsync(void *to, int device, const void *from, int peer, size_t bytes, cudaStream_t stream)
 {
     if (device != peer && !(reached[device] >> peer & 1)) {
@@ -695,11 +697,4 @@ cudaError_t cudaMemcpyPeerAsync(void *to, int device, const void *from, int peer
         abort();
     }
     return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, stream);
-}
-
-cudaError_t cudaMemsetAsync(void *data, int value, size_t bytes, cudaStream_t stream)
-{
-    emulated_need_context(current_device);
-    emulated_push(stream, [=]() { memset(data, value, bytes); });
-    return cudaSuccess;
 }

@@ -1,4 +1,4 @@
-/* A kernel's threads. */
+/* Runs the threads of kernels. */
 #include "cuda_runtime.h"
 
 #include <cstdio>
@@ -11,8 +11,9 @@
 thread_local emulated_index threadIdx, blockIdx;
 thread_local dim3 blockDim, gridDim;
 
-/* The threads of a block that may wait for each other: coroutines, each with a stack of its own, that run in turns.
- * They are kept for later blocks. Switching is by _setjmp, for contexts would ask the system each time. */
+/* A thread of a block whose threads may wait for each other: a coroutine with a stack of its own. The fibers run in
+ * turn, and are reused for later blocks. They are switched by _setjmp, because swapcontext makes a system call each
+ * time. */
 struct fiber {
     jmp_buf here;
     std::unique_ptr<char[]> stack;
@@ -110,7 +111,7 @@ void *emulated_exchange(const void *mine, size_t bytes, int from_lane)
     return memcpy(taken, got, bytes);
 }
 
-/* A thread of one block, then of the next. */
+/* Runs a thread of one block, then of the next. */
 static void fiber_main(void)
 {
     for (;;) {
@@ -122,7 +123,7 @@ static void fiber_main(void)
     }
 }
 
-/* Runs the new coroutine up to where it waits for its first block. */
+/* Starts the new fiber, which yields until it gets its first block. */
 static std::unique_ptr<fiber> new_fiber(void)
 {
     std::unique_ptr<fiber> f(new fiber{});
@@ -157,7 +158,7 @@ static emulated_index index_of(unsigned i, dim3 size)
     return {i % size.x, i / size.x % size.y, i / size.x / size.y};
 }
 
-/* A thread that has ended waits for nobody any more, so those that are left may go on. */
+/* A thread that has ended no longer counts at the barrier, so the remaining ones may go on. */
 static void release_those_left(void)
 {
     if (state.alive > 0 && state.all.arrived == state.alive) {

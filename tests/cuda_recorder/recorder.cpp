@@ -1,3 +1,4 @@
+/* Streams, operations, waits and memory; recorder_captures.cpp has events, captures and graphs. */
 #include "recorder.h"
 
 #include "recorder_report.h"
@@ -92,7 +93,7 @@ bool recorder::take(const lk_gpu_stream *stream, const char *name)
     std::lock_guard<std::mutex> guard(lock);
     auto found = streams.find(stream);
     if (found == streams.end())
-        return false; /* as will be said at the call itself */
+        return false; /* the call itself will report it */
     if (!found->second->is_taken)
         return found->second->is_taken = true;
     report(stream_name(found->second->number) + text(" is given %s while another thread gives it something", name));
@@ -133,7 +134,7 @@ bool recorder::resolve(const stream_state &s, const char *name, const operand &o
     return true;
 }
 
-/* The operation's turn is over what its stream was given before. */
+/* Orders an operation behind its stream's earlier work, and checks its accesses against earlier ones. */
 void recorder::commit(stream_state &s, std::vector<std::pair<block *, access>> &uses)
 {
     static const vector_clock nothing;
@@ -146,9 +147,9 @@ void recorder::commit(stream_state &s, std::vector<std::pair<block *, access>> &
         access &a = use.second, met;
         a.tick = tick;
         bool is_unordered = (c ? c->uses : use.first->uses).add(a, now, c ? nothing : done, &met);
-        if (is_unordered && !lost_gpus.count(s.gpu)) /* where nothing runs, nothing needs an order */
+        if (is_unordered && !lost_gpus.count(s.gpu)) /* a lost GPU runs nothing, so needs no order */
             report(text_of(a) + ", and nothing orders it behind " + text_of(met));
-        if (!c && use.first->place == PINNED && !a.is_write)
+        if (!c && use.first->owner == PINNED && !a.is_write)
             watches.push_back({a, digest_of(a)});
     }
 }
@@ -224,10 +225,10 @@ bool recorder::allocate(const char *name)
     return check_not_capturing(name);
 }
 
-void recorder::allocated(const void *data, size_t bytes, int place)
+void recorder::allocated(const void *data, size_t bytes, int owner)
 {
     std::lock_guard<std::mutex> guard(lock);
-    memory.add(data, bytes, place);
+    memory.add(data, bytes, owner);
 }
 
 bool recorder::free(const void *data, bool is_pinned)
@@ -237,11 +238,11 @@ bool recorder::free(const void *data, bool is_pinned)
     block *b = memory.starting_at(data);
     if (!data || !check_not_capturing(name))
         return !data;
-    if (!b || (b->place == PINNED) != is_pinned)
+    if (!b || (b->owner == PINNED) != is_pinned)
         return refuse(text("%s of %p, which is not allocated so", name, data));
     vector_clock over = done;
     for (const auto &s : streams)
-        if (s.second->gpu == b->place)
+        if (s.second->gpu == b->owner)
             over.join(s.second->now);
     for (const access &a : b->uses.pending(over))
         if (!lost_gpus.count(gpus[a.stream]))

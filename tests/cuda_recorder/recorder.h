@@ -1,30 +1,29 @@
-/* What the host asks of CUDA, checked without being run: a race detector for streams. A table of driver.h
- * (recorder_table.cpp) stands before that of another plug-in and tells this of every call.
+/* A race detector for streams: checks the host's calls of CUDA without looking at their execution. A table of driver.h
+ * (recorder_table.cpp) stands before that of another plug-in, and reports every call to this recorder.
  *
- * An operation is ordered behind what its stream was given before, behind events that the stream follows, and behind
- * what the host had waited for when it gave the operation. How threads of the host tell each other what they have
- * waited for is not to be seen from here: what one has waited for counts for all from then on, as it does on the clock
- * of this run.
+ * An operation is ordered behind its stream's earlier operations, behind the events that the stream follows, and behind
+ * everything for which the host had waited when it queued the operation. The recorder does not see how threads of the
+ * host synchronize: a wait of one thread counts for all threads from then on, as it does by the clock of this run.
  *
- * Two accesses to a byte are reported where one of them writes and nothing orders them. So are:
- * - memory that was freed, that was never allocated, that is of another GPU, or past its end;
- * - memory of a GPU that is freed while a stream of another GPU may still use it. One of the same GPU may, as cudaFree
- *   waits for all that the GPU has been given, and so for what its streams follow. That wait is not counted as one of
- *   the host: nobody promises it;
- * - a GPU on which a kernel of NCCL's may still run when exchanges there are said to be paused (lk_gpu_pauses);
- * - pinned memory that is freed while a copy may still use it, or has changed when a copy out of it is known to be
- * done;
- * - a stream that is closed before what it was given is known to be done;
- * - two threads that give a stream something at once;
- * - what reads something that an operation was to write which has failed. To give more to a GPU that was lost is no
- *   error: it fails as the first did;
- * - of captures: begin without end and the reverse, on another stream or thread; memory and waits of the host in the
- *   thread that captures; events of outside, and those of a capture outside; a side stream that is not joined back;
- * - a graph that is launched when memory that it uses was freed, even if the address is in use again.
+ * It reports two accesses to a byte of which one writes, and that nothing orders. It also reports:
+ * - access to memory that was freed, was never allocated, or belongs to another GPU, and access past the end;
+ * - a GPU's memory that is freed while a stream of another GPU may still use it. A stream of the same GPU may, because
+ *   cudaFree waits for all work of the GPU, and so for what its streams follow. That wait does not count as one of the
+ *   host, because CUDA does not promise it;
+ * - exchanges that are reported as paused (lk_gpu_pauses) on a GPU where an NCCL kernel may still run;
+ * - pinned memory that is freed while a copy may still use it, or that changed before a copy out of it was known to be
+ *   done;
+ * - a stream that is closed before its work is known to be done;
+ * - two threads that give work to a stream at once;
+ * - reads of data that a failed operation was to write. To give more work to a lost GPU is not an error: it fails as
+ *   the first call did;
+ * - in captures: a begin without an end and the reverse, on another stream or thread; allocations and waits of the host
+ *   in the thread that captures; events from outside the capture, and its events outside; a side stream that is not
+ *   joined;
+ * - a launch of a graph that uses memory which was freed, even if the address was allocated again.
  *
- * What CUDA would refuse, and what would destroy memory, is not passed on: it fails with LK_GPU_FAILED. */
-#ifndef LK_CUDA_RECORDER_H
-#define LK_CUDA_RECORDER_H
+ * Calls that CUDA would refuse, or that would destroy memory, are not passed on: they fail with LK_GPU_FAILED. */
+#pragma once
 
 #include "recorder_memory.h"
 
@@ -37,36 +36,36 @@
 struct capture;
 
 struct stream_state {
-    size_t number; /* of streams that were opened, in order */
+    size_t number; /* in the order in which streams were opened */
     int gpu;
-    uint64_t exchange; /* the tick of what it was given last for NCCL; 0: nothing, or it was aborted */
-    vector_clock now;  /* what was given up to here, and what that is ordered behind */
+    uint64_t exchange; /* tick of its last NCCL operation; 0: none, or it was aborted */
+    vector_clock now;  /* its operations so far, and those behind which they are ordered */
     std::shared_ptr<capture> capturing;
-    bool is_taken; /* by a thread that is giving it something */
+    bool is_taken; /* a thread is giving it work */
 };
 
 struct event_state {
     vector_clock when;
-    uint64_t capture; /* in which it was recorded last; 0: in none */
+    uint64_t capture; /* id of the capture in which it was recorded last; 0: none */
 };
 
-/* Clocks within it count the operations of the capture alone. */
+/* The clocks in a capture count its own operations only. */
 struct capture {
     uint64_t id;
     stream_state *origin;
     std::thread::id thread;
-    std::map<stream_state *, vector_clock> branches; /* of every stream that has joined */
+    std::map<stream_state *, vector_clock> branches; /* for every stream that has joined */
     history uses;
 };
 
 struct graph_state {
     std::vector<access> uses;
-    bool is_whole;         /* every stream was joined back */
+    bool is_whole;         /* every stream was joined */
     vector_clock launched; /* launches of one graph run one after the other */
 };
 
-/* Each function is told of a call before it is passed on, and says whether it may be. Those in the past tense are told
- * of one that has come back without an error. */
+/* A function in the present tense is called before a call is passed on; it returns false if it must not be. One in the
+ * past tense is called after a call that succeeded. */
 class recorder
 {
   public:
@@ -80,7 +79,7 @@ class recorder
     void exchanges(const lk_gpu_stream *stream, bool is_aborted);
     void paused(int gpu);
 
-    /* A thread takes a stream while it gives something; false: another thread has it, which is reported. */
+    /* A thread takes a stream while it gives it work. False: another thread has it, which is reported. */
     bool take(const lk_gpu_stream *stream, const char *name);
     void let_go(const lk_gpu_stream *stream);
 
@@ -88,13 +87,13 @@ class recorder
     bool follow(const lk_gpu_stream *stream, const lk_gpu_event *event);
     void forget(const lk_gpu_event *event);
 
-    /* `seen`: what will be done when the wait is over. */
+    /* *seen is the work that will be done when the wait is over. */
     bool wait_stream(const lk_gpu_stream *stream, vector_clock *seen);
     bool wait_event(const lk_gpu_event *event, vector_clock *seen);
     void waited(const vector_clock &seen);
 
     bool allocate(const char *name);
-    void allocated(const void *data, size_t bytes, int place);
+    void allocated(const void *data, size_t bytes, int owner);
     bool free(const void *data, bool is_pinned);
 
     bool begin_capture(const lk_gpu_stream *stream);
@@ -115,7 +114,7 @@ class recorder
     }
 
   private:
-    /* What a copy out of pinned memory has to find there when it runs. */
+    /* The data that a copy out of pinned memory must find there when it runs. */
     struct watched {
         access copy;
         uint64_t digest;
@@ -131,24 +130,22 @@ class recorder
 
     std::mutex lock;
     std::map<const lk_gpu_stream *, std::unique_ptr<stream_state>> streams;
-    std::vector<int> gpus; /* of each stream that there was */
+    std::vector<int> gpus; /* [stream number], also for closed streams */
     std::map<const lk_gpu_event *, event_state> events;
     std::map<const lk_gpu_graph *, graph_state> graphs;
-    std::vector<std::shared_ptr<capture>> captures; /* that are going on */
+    std::vector<std::shared_ptr<capture>> captures; /* those that have not ended */
     memory_map memory;
-    vector_clock done; /* what the host has waited for */
+    vector_clock done; /* the work for which the host has waited */
     std::vector<watched> watches;
     std::set<int> lost_gpus;
     uint64_t last_capture = 0;
     std::atomic<uint64_t> n_operations{0};
 };
 
-/* Reports it; the text is what the thread's `refusal` is until it is cleared. Gives false. */
+/* Reports a line, and keeps it as the thread's error message until `refusal` is cleared. Returns false. */
 bool refuse(const std::string &line);
 extern thread_local std::string refusal;
 
-/* The process's. */
+/* Totals of the process. */
 uint64_t recorder_operations(void);
 size_t recorder_streams(void);
-
-#endif

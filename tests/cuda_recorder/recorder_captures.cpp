@@ -71,7 +71,7 @@ bool recorder::begin_capture(const lk_gpu_stream *stream)
     return true;
 }
 
-/* Whether whatever side streams were given comes before the end. */
+/* Returns whether the end of the capture is ordered behind all work of its side streams. */
 bool recorder::is_joined(const capture &c)
 {
     const vector_clock &end = c.branches.at(c.origin);

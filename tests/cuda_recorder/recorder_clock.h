@@ -1,6 +1,5 @@
-/* Vector clocks: of every stream, how much of what it was given has been done before some point. */
-#ifndef LK_CUDA_RECORDER_CLOCK_H
-#define LK_CUDA_RECORDER_CLOCK_H
+/* Vector clocks: for every stream, how many of its operations come before some point. */
+#pragma once
 
 #include <algorithm>
 #include <cstddef>
@@ -31,5 +30,3 @@ class vector_clock
   private:
     std::vector<uint64_t> ticks;
 };
-
-#endif

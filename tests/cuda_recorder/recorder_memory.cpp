@@ -14,7 +14,7 @@ static bool overlap(const access &a, const access &b)
     return a.begin < b.end && b.begin < a.end;
 }
 
-/* Whether whatever meets `old` meets `next` as well, given that `old` comes before `next`. */
+/* Returns whether every access that conflicts with `old` also conflicts with `next`, which comes after it. */
 static bool stands_for(const access &next, const access &old)
 {
     return next.begin <= old.begin && old.end <= next.end && (next.is_write || !old.is_write);
@@ -32,7 +32,7 @@ bool history::add(const access &next, const vector_clock &now, const vector_cloc
             if (!has_met)
                 *met = old;
             has_met = true;
-            continue; /* said once */
+            continue; /* reports it only once */
         }
         accesses[kept++] = old;
     }
@@ -82,10 +82,10 @@ bool ranges::meets(uintptr_t begin, uintptr_t end) const
 
 enum { REMEMBERED = 256 };
 
-void memory_map::add(const void *data, size_t bytes, int place)
+void memory_map::add(const void *data, size_t bytes, int owner)
 {
     uintptr_t begin = (uintptr_t)data;
-    blocks[begin] = {begin, begin + bytes, place, ++last_serial, {}, {}};
+    blocks[begin] = {begin, begin + bytes, owner, ++last_serial, {}, {}};
 }
 
 block *memory_map::starting_at(const void *data)
@@ -96,15 +96,15 @@ block *memory_map::starting_at(const void *data)
 
 void memory_map::remove(block *gone)
 {
-    freed.push_back({gone->begin, gone->end, gone->place, gone->serial, {}, {}});
+    freed.push_back({gone->begin, gone->end, gone->owner, gone->serial, {}, {}});
     if (freed.size() > REMEMBERED)
         freed.pop_front();
     blocks.erase(gone->begin);
 }
 
-static std::string place_name(int place)
+static std::string owner_name(int owner)
 {
-    return place == PINNED ? "pinned memory" : text("memory of GPU %d", place);
+    return owner == PINNED ? "pinned memory" : text("memory of GPU %d", owner);
 }
 
 block *memory_map::around(uintptr_t address)
@@ -127,7 +127,7 @@ block *memory_map::holding(const operand &o, std::string *wrong)
     if (o.end > b->end)
         *wrong = text("%zu bytes past the end of %zu that were allocated", (size_t)(o.end - b->end),
                       (size_t)(b->end - b->begin));
-    else if (o.place != b->place)
-        *wrong = place_name(b->place) + " where it must be " + place_name(o.place);
+    else if (o.owner != b->owner)
+        *wrong = owner_name(b->owner) + " where it must be " + owner_name(o.owner);
     return wrong->empty() ? b : nullptr;
 }

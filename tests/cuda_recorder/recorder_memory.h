@@ -1,6 +1,5 @@
-/* The memory that the host has allocated, and who uses it: which operation of which stream reads and writes what. */
-#ifndef LK_CUDA_RECORDER_MEMORY_H
-#define LK_CUDA_RECORDER_MEMORY_H
+/* The memory that the host has allocated, and the operations that read and write it. */
+#pragma once
 
 #include "recorder_clock.h"
 #include "recorder_operands.h"
@@ -9,27 +8,27 @@
 #include <map>
 #include <string>
 
-/* An operation at one range of memory. */
+/* The access of an operation to one range of memory. */
 struct access {
     uintptr_t begin, end;
     bool is_write;
-    size_t stream;   /* the number of the stream that it was given to */
-    uint64_t tick;   /* of that stream's clock */
+    size_t stream;   /* number of the operation's stream */
+    uint64_t tick;   /* on that stream's clock */
     uint64_t number; /* of the operation, among all of the process */
-    uint64_t serial; /* of the block that it is in */
+    uint64_t serial; /* of the block that contains the range */
     const char *name;
 };
 
-/* The accesses that a later one may come into conflict with. */
+/* The accesses with which a later one may conflict. */
 class history
 {
   public:
-    /* Adds an access whose stream is at `now`. Gives the first that it meets in a byte that one of them writes though
-     * nothing orders them; false where there is none. What is done before `done` is forgotten: nothing to come can meet
-     * it. So is whatever a later access stands for as well. */
+    /* Adds an access whose stream is at `now`. True: it conflicts with an earlier access that is not ordered before it;
+     * *met is the first such. Forgets accesses that are before `done`, with which nothing can conflict any more, and
+     * those that `next` supersedes. */
     bool add(const access &next, const vector_clock &now, const vector_clock &done, access *met);
 
-    /* Those that are not done before `done`. */
+    /* The accesses that are not before `done`. */
     std::vector<access> pending(const vector_clock &done) const;
 
     const std::vector<access> &all() const
@@ -55,32 +54,30 @@ class ranges
 
 struct block {
     uintptr_t begin, end;
-    int place;
-    uint64_t serial; /* of allocations: another block at the same address has another */
+    int owner;
+    uint64_t serial; /* unique: another block at the same address has another serial */
     history uses;
-    ranges unmade; /* what operations were to write that have failed */
+    ranges unmade; /* bytes that failed operations were to write */
 };
 
 class memory_map
 {
   public:
-    void add(const void *data, size_t bytes, int place);
+    void add(const void *data, size_t bytes, int owner);
 
-    /* The block that begins at `data`; NULL: there is none. */
+    /* The block that begins at `data`; NULL: none. */
     block *starting_at(const void *data);
 
-    /* The block that an address is in; NULL: there is none. */
+    /* The block that contains an address; NULL: none. */
     block *around(uintptr_t address);
 
     void remove(block *gone);
 
-    /* The block that an operand lies in, or NULL, with what is wrong about it. */
+    /* The block that contains an operand; NULL, with the reason, if there is none or the operand does not fit it. */
     block *holding(const operand &o, std::string *wrong);
 
   private:
     std::map<uintptr_t, block> blocks;
-    std::deque<block> freed; /* the last ones, to tell what was freed from what never was there */
+    std::deque<block> freed; /* the last ones, to tell freed memory from memory that was never allocated */
     uint64_t last_serial = 0;
 };
-
-#endif

@@ -1,6 +1,6 @@
-/* What each kernel reads and writes, from its arguments as kernels.h documents them. A kernel of kernels.def without a
- * function `uses` here does not compile: add one, with a line for each pointer, what is read first, then what is
- * written; `may_…` for pointers that may be NULL. A view is the range from its first to its last element. */
+/* The memory that each kernel reads and writes, computed from its arguments as kernels.h documents them. Without a
+ * function `uses` here a new kernel of kernels.def does not compile. It has a line for each pointer, reads first, then
+ * writes; `may_…` is for pointers that may be NULL. A view counts as the range from its first to its last element. */
 #include "recorder_operands.h"
 
 static int64_t size_of(lk_dtype dtype)
@@ -23,7 +23,7 @@ enum { FLOAT = sizeof(float), DOUBLE = sizeof(double), INDEX = sizeof(int64_t), 
 
 /* --- any dtype ---------------------------------------------------------------------------------------------------- */
 
-/* The range of elements that lie `stride` apart, from the lowest to the last. */
+/* The range from the lowest to the highest element of a tensor with strides. */
 class hull
 {
   public:
@@ -171,7 +171,7 @@ static void uses(const lk_gpu_max_grad &a, operands &list)
     list.writes(dx.data(), dx.bytes());
 }
 
-/* --- element by element ------------------------------------------------------------------------------------------- */
+/* --- element-wise ------------------------------------------------------------------------------------------------- */
 
 static void uses(const lk_gpu_activation &a, operands &list)
 {
@@ -279,7 +279,7 @@ static void uses(const lk_gpu_channel_sums_grad &a, operands &list)
     list.writes(a.dx, bytes);
 }
 
-static void uses(const lk_gpu_normalise &a, operands &list)
+static void uses(const lk_gpu_normalize &a, operands &list)
 {
     int64_t bytes = a.rows * a.channels * size_of(a.dtype);
     list.reads(a.x, bytes);
@@ -290,7 +290,7 @@ static void uses(const lk_gpu_normalise &a, operands &list)
     list.writes(a.y, bytes);
 }
 
-static void uses(const lk_gpu_normalise_grad &a, operands &list)
+static void uses(const lk_gpu_normalize_grad &a, operands &list)
 {
     int64_t bytes = a.rows * a.channels * size_of(a.dtype);
     list.reads(a.dy, bytes);
@@ -363,7 +363,7 @@ static void control_of(const lk_gpu_control &control, operands &list)
     list.may_read(control.rates, 3 * DOUBLE);
 }
 
-/* What an update changes where it is; NULL: there is none. */
+/* Arrays that an update changes in place; NULL: none. */
 static void state_of(std::initializer_list<const float *> arrays, int64_t count, operands &list)
 {
     for (const float *array : arrays) {
@@ -426,7 +426,7 @@ static void uses(const lk_gpu_update_scales &a, operands &list)
     list.may_write(a.ratios, a.segments * FLOAT);
 }
 
-/* --- what libraries do -------------------------------------------------------------------------------------------- */
+/* --- kernels of libraries ----------------------------------------------------------------------------------------- */
 
 static void uses(const lk_gpu_matmul &a, operands &list)
 {

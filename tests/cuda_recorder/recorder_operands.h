@@ -1,35 +1,34 @@
 /* The memory that an operation reads and writes. */
-#ifndef LK_CUDA_RECORDER_OPERANDS_H
-#define LK_CUDA_RECORDER_OPERANDS_H
+#pragma once
 
 #include "cuda/driver.h"
 
 #include <vector>
 
-/* A place of memory: a GPU's number, or pinned memory of the host. */
+/* The owner of memory: a GPU's number, or PINNED for pinned memory of the host. */
 enum { PINNED = -1 };
 
 struct operand {
     uintptr_t begin, end;
     bool is_write;
-    int place;
+    int owner;
 };
 
 class operands
 {
   public:
-    explicit operands(int place) : place_(place)
+    explicit operands(int owner) : owner_(owner)
     {
     }
 
-    /* Those that follow are there. */
-    operands &at(int place)
+    /* Sets the owner of the operands that are added next. */
+    operands &at(int owner)
     {
-        place_ = place;
+        owner_ = owner;
         return *this;
     }
 
-    /* `data` must be there unless there are no bytes. */
+    /* `data` must not be NULL unless `bytes` is 0. */
     void reads(const void *data, int64_t bytes)
     {
         add(data, bytes, false);
@@ -40,7 +39,7 @@ class operands
         add(data, bytes, true);
     }
 
-    /* Where `data` is NULL there is no such operand. */
+    /* `data` NULL: there is no such operand. */
     void may_read(const void *data, int64_t bytes)
     {
         if (data)
@@ -62,16 +61,14 @@ class operands
     void add(const void *data, int64_t bytes, bool is_write)
     {
         if (bytes > 0)
-            list_.push_back({(uintptr_t)data, (uintptr_t)data + (uintptr_t)bytes, is_write, place_});
+            list_.push_back({(uintptr_t)data, (uintptr_t)data + (uintptr_t)bytes, is_write, owner_});
     }
 
-    int place_;
+    int owner_;
     std::vector<operand> list_;
 };
 
-/* What each kernel of kernels.def reads and writes: recorder_operands.cpp. */
+/* recorder_operands.cpp: adds the memory that each kernel of kernels.def reads and writes. */
 #define LK_GPU_KERNEL(name) void operands_of(const lk_gpu_##name &arguments, operands &list);
 #include "cuda/kernels.def"
 #undef LK_GPU_KERNEL
-
-#endif

@@ -19,13 +19,13 @@ std::string text(const char *format, ...)
     return line;
 }
 
-/* Left as they are when the process ends: other threads may still run then. */
+/* Never destroyed: other threads may still run when the process ends. */
 static std::mutex &lock = *new std::mutex;
 static std::deque<std::string> &reports = *new std::deque<std::string>;
 static size_t told;
 
-/* So that whoever runs something under the recorder sees that it was there, and what came of it. */
-static void say_last_words(void)
+/* Shows at the end of the process that the recorder was in use, and what it found. */
+static void report_totals(void)
 {
     std::lock_guard<std::mutex> guard(lock);
     fprintf(stderr, "cuda recorder: %llu operations on %zu streams, %zu reports\n",
@@ -44,9 +44,9 @@ void report(const std::string &line)
     told++;
 }
 
-static const bool is_registered = atexit(say_last_words) == 0;
+static const bool is_registered = atexit(report_totals) == 0;
 
-/* For tests: takes the oldest report; NULL: there is none. The text is good until the next call. */
+/* For tests: takes the oldest report; NULL: none. The text is valid until the next call. */
 extern "C" __attribute__((visibility("default"))) const char *lk_gpu_recorder_report(void)
 {
     static std::string taken;

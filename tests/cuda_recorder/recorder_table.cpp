@@ -1,6 +1,6 @@
-/* The table of driver.h that tells the recorder of every call and passes it on to the plug-in that
- * $LOCKSTEP_CUDA_RECORDED names. With an entry that is new in driver.def this does not compile before there is a
- * function for it, or it is among those that are not told. */
+/* The table of driver.h that reports every call to the recorder, and passes it on to the plug-in that
+ * $LOCKSTEP_CUDA_RECORDED names. A new entry of driver.def does not compile before it has a function here, or is listed
+ * among the entries that are not recorded. */
 #include "recorder.h"
 #include "recorder_report.h"
 
@@ -12,7 +12,7 @@
 #include <mutex>
 
 static const lk_gpu_driver *inner;
-static recorder &recorded = *new recorder; /* stays: other threads may still run when the process ends */
+static recorder &recorded = *new recorder; /* never destroyed: other threads may still run when the process ends */
 
 uint64_t recorder_operations(void)
 {
@@ -39,7 +39,7 @@ template <typename Call> static lk_gpu_status pass(bool is_allowed, Call call)
     return call();
 }
 
-/* What gives a stream something. */
+/* Holds a stream while the calling thread gives it work. */
 class turn
 {
   public:
@@ -74,7 +74,7 @@ static lk_gpu_status give(lk_gpu_stream *stream, const char *name, const operand
     return status;
 }
 
-/* An entry that the recorder has no interest in. */
+/* An entry that is passed on without being recorded. */
 template <auto Entry> struct untold;
 template <typename Result, typename... Arguments, Result (*lk_gpu_driver::*Entry)(Arguments...)> struct untold<Entry> {
     static Result call(Arguments... arguments)
@@ -97,7 +97,7 @@ static constexpr auto memory_left = untold<&lk_gpu_driver::memory_left>::call;
 
 /* --- streams and events ------------------------------------------------------------------------------------------- */
 
-/* Of a stream and those beside it; they stay. */
+/* The pauses of a stream and its branches. Never freed. */
 struct recorded_pauses {
     lk_gpu_pauses inner;
     int gpu;
@@ -139,9 +139,9 @@ static lk_gpu_status stream_open(int gpu, const lk_gpu_pauses *pauses, lk_gpu_st
     return status;
 }
 
-static lk_gpu_status stream_open_beside(lk_gpu_stream *first, lk_gpu_stream **stream)
+static lk_gpu_status stream_open_branch(lk_gpu_stream *first, lk_gpu_stream **stream)
 {
-    lk_gpu_status status = pass(true, [&]() { return inner->stream_open_beside(first, stream); });
+    lk_gpu_status status = pass(true, [&]() { return inner->stream_open_branch(first, stream); });
     if (status == LK_GPU_OK)
         recorded.opened(*stream, recorded.gpu_of(first));
     return status;
@@ -174,7 +174,7 @@ static lk_gpu_status event_record(lk_gpu_stream *stream, lk_gpu_event *event)
     return noted(stream, pass(recorded.record(stream, event), [&]() { return inner->event_record(stream, event); }));
 }
 
-/* The thread of another device may tell a stream to wait: see driver.h. */
+/* Takes no turn, because another device's thread may make a stream wait: see driver.h. */
 static lk_gpu_status event_follow(lk_gpu_stream *stream, lk_gpu_event *event)
 {
     return noted(stream, pass(recorded.follow(stream, event), [&]() { return inner->event_follow(stream, event); }));
@@ -274,7 +274,7 @@ static void graph_free(lk_gpu_graph *graph)
     inner->graph_free(graph);
 }
 
-/* --- what libraries run ------------------------------------------------------------------------------------------- */
+/* --- choices of libraries ----------------------------------------------------------------------------------------- */
 
 static lk_gpu_status choose(lk_gpu_stream *stream, lk_gpu_choice *choice)
 {
@@ -290,7 +290,7 @@ static void choices(lk_gpu_stream *stream, void (*visit)(void *user, const lk_gp
 
 /* --- NCCL --------------------------------------------------------------------------------------------------------- */
 
-/* A rank uses its own GPU's memory alone. That what one receives comes after what another has done is not counted. */
+/* A rank uses only its own GPU's memory. A receive is not counted as ordered behind the other rank's send. */
 struct comm_state {
     lk_gpu_stream *stream;
     int ranks;

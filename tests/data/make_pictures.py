@@ -40,16 +40,16 @@ def interlaced(picture):
 
 def main():
     out = sys.argv[1] + "/"
-    colour = draw()
-    grey = colour.convert("L")
-    colour.save(out + "colour.png")
-    grey.save(out + "grey.png")
-    grey.point(lambda value: 255 if value > 128 else 0).convert("1").save(out + "one_bit.png")
-    palette = colour.quantize(16)
+    color = draw()
+    gray = color.convert("L")
+    color.save(out + "color.png")
+    gray.save(out + "gray.png")
+    gray.point(lambda value: 255 if value > 128 else 0).convert("1").save(out + "one_bit.png")
+    palette = color.quantize(16)
     palette.save(out + "palette.png")
     palette.save(out + "transparent.png", transparency=3)
-    alpha = colour.copy()
-    alpha.putalpha(grey)
+    alpha = color.copy()
+    alpha.putalpha(gray)
     alpha.save(out + "alpha.png")
     deep = Image.new("I;16", (WIDTH, HEIGHT))
     for y in range(HEIGHT):
@@ -57,19 +57,19 @@ def main():
             deep.putpixel((x, y), (x * 1771 + y * 911) % 65536)
     deep.save(out + "sixteen_bits.png")
     with open(out + "interlaced.png", "wb") as file:
-        file.write(interlaced(colour))
-    grey.save(out + "grey.jpg", quality=80)
-    colour.save(out + "colour.jpg", quality=75)
-    colour.save(out + "progressive.jpg", quality=85, progressive=True, subsampling=0)
-    grey_ink = ImageChops.multiply(grey, Image.new("L", grey.size, 100))
-    Image.merge("CMYK", [*ImageChops.invert(colour).split(), grey_ink]).save(out + "cmyk.jpg")
-    for name in ("one_bit.png", "grey.jpg", "colour.jpg"):
+        file.write(interlaced(color))
+    gray.save(out + "gray.jpg", quality=80)
+    color.save(out + "color.jpg", quality=75)
+    color.save(out + "progressive.jpg", quality=85, progressive=True, subsampling=0)
+    gray_ink = ImageChops.multiply(gray, Image.new("L", gray.size, 100))
+    Image.merge("CMYK", [*ImageChops.invert(color).split(), gray_ink]).save(out + "cmyk.jpg")
+    for name in ("one_bit.png", "gray.jpg", "color.jpg"):
         Image.open(out + name).convert("L").save(out + name + ".pgm")
-    for name in ("palette.png", "alpha.png", "colour.png", "colour.jpg", "progressive.jpg", "cmyk.jpg"):
+    for name in ("palette.png", "alpha.png", "color.png", "color.jpg", "progressive.jpg", "cmyk.jpg"):
         Image.open(out + name).convert("RGB").save(out + name + ".ppm")
     for height, width in ((11, 12), (28, 28), (50, 90), (29, 20)):
-        colour.resize((width, height), Image.BILINEAR).save(f"{out}colour.png.{height}x{width}.ppm")
-    grey.resize((28, 28), Image.BILINEAR).save(out + "grey.png.28x28.pgm")
+        color.resize((width, height), Image.BILINEAR).save(f"{out}color.png.{height}x{width}.ppm")
+    gray.resize((28, 28), Image.BILINEAR).save(out + "gray.png.28x28.pgm")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-/* Linked into a test, this makes its CPU devices run kernels for sixteen lanes, emulated where the processor has no
- * such vectors, with the layouts and choices that go with them. */
+/* If this is linked into a test, its CPU devices run kernels for sixteen lanes, with their layouts and choices; the
+ * vectors are emulated if the processor lacks them. */
 #include "cpu/isa.h"
 
 __attribute__((constructor)) static void use_emulated_kernels(void)

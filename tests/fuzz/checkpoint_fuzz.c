@@ -1,9 +1,10 @@
-/* Checkpoints. The first byte of the input says which file the rest is: 'm' manifest.json, 's' state.json, under a
- * manifest that fits it, 'b' best.json. The other files are whole. */
+/* Reads checkpoints. The first byte of the input says which file the rest is: 'm' manifest.json, 's' state.json with a
+ * matching manifest, 'b' best.json. The other files are valid. */
 #include "fuzz.h"
 
 #include "io/safetensors.h"
 #include "lockstep/checkpoint.h"
+#include "io/safetensors_write.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -60,8 +61,8 @@ static void make(void)
 {
     static const float values[] = {1, 2, 3};
     char path[160];
-    lk__safetensors_entry entry = {.name = "w", .shape = LK_SHAPE(3), .values = values};
-    /* In memory where that is possible: every input is a few files. */
+    lk_safetensors_entry entry = {.name = "w", .shape = LK_SHAPE(3), .values = values};
+    /* Every input writes a few files: keep them in memory if possible. */
     snprintf(folder, sizeof folder, "%s/lockstep-fuzz-XXXXXX", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp");
     FUZZ_CHECK(mkdtemp(folder));
     snprintf(one, sizeof one, "%s/checkpoint-00000001", folder);
@@ -92,7 +93,7 @@ static void look_at(const lk_checkpoint *checkpoint)
         const float *values = lk_checkpoint_variable(checkpoint, i, NULL, &shape);
         fuzz_touch(values, (size_t)lk_shape_count(shape) * sizeof *values);
     }
-    /* No file of it is a reference model's. */
+    /* A changed state may ask for a model file, and the checkpoint has none. */
     lk_model *model = lk_checkpoint_model(checkpoint);
     fuzz_went_well(model ? LK_OK : lk_error_status());
     lk_model_release(model);

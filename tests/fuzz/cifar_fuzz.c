@@ -1,8 +1,9 @@
-/* CIFAR's binary files. The first byte of the input is the version, 10 or 100, the second how many of the next bytes
- * are the names of the classes; the rest is the test set, of which one image is repeated so that inputs stay short. */
+/* Reads CIFAR's binary files. The first byte of the input is the version, 10 or 100; the second says how many of the
+ * next bytes are the class names. The rest is the test set, which repeats one image so that inputs stay short. */
 #include "fuzz.h"
 
-#include "data/own_data.h"
+#include "data/catalog/own_data.h"
+#include "data/formats/cifar.h"
 
 #include <string.h>
 #include <sys/stat.h>
@@ -44,7 +45,8 @@ static void make(void)
     atexit(remove_all);
 }
 
-/* Each byte of the input becomes a record's labels; the last one a record that is cut short by so many bytes. */
+/* Each byte of the input becomes the labels of a record. The last byte says how many bytes to cut from the last record.
+ */
 static void put_records(const char *name, const uint8_t *data, size_t size, size_t labels)
 {
     size_t bytes = labels + VALUES, whole = size > 64 ? 64 : size;
@@ -59,7 +61,7 @@ static void put_records(const char *name, const uint8_t *data, size_t size, size
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    lk__samples samples;
+    lk_samples samples;
     char source[PATH_MAX];
     if (!*folder)
         make();

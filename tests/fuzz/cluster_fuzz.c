@@ -1,7 +1,7 @@
-/* Descriptions of clusters. */
+/* Reads descriptions of clusters. */
 #include "fuzz.h"
 
-#include "dist/cluster.h"
+#include "dist/service/cluster.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

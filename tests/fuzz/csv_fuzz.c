@@ -1,11 +1,13 @@
-/* Rows of CSV. The first byte of the input chooses options: 1 --skip-bad, 2 a label's column, 4 a shape, 8 a limit. */
+/* Reads CSV rows. The first byte of the input chooses options: 1 --skip-bad, 2 a label's column, 4 a shape, 8 a limit.
+ */
 #include "fuzz.h"
 
-#include "data/own_data.h"
+#include "data/catalog/own_data.h"
+#include "data/formats/csv.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    lk__samples samples = {0};
+    lk_samples samples = {0};
     if (size < 1)
         return 0;
     lk_dataset_opts opts = {

@@ -1,8 +1,7 @@
-/* What fuzz targets share. A target is a function that reads its input as one kind of file does, and ends the program
- * where anything comes of it but what the file says or an error with its message. cmake/fuzz.cmake links it twice: with
- * libFuzzer, and with fuzz_main.c, which needs nothing. */
-#ifndef LK_TESTS_FUZZ_H
-#define LK_TESTS_FUZZ_H
+/* Helpers of fuzz targets. A target is a function that reads its input as a file of one kind. It aborts if reading
+ * gives neither a consistent result nor an error with a message. cmake/fuzz.cmake links each target twice: with
+ * libFuzzer, and with fuzz_main.c, which needs no library. */
+#pragma once
 
 #include "lockstep/status.h"
 
@@ -24,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
         }                                                                           \
     } while (0)
 
-/* A path under which the input can be opened until the next call. */
+/* A path of a file with the input's content. Valid until the next call. */
 static inline const char *fuzz_file(const uint8_t *data, size_t size)
 {
     static char path[64];
@@ -37,7 +36,8 @@ static inline const char *fuzz_file(const uint8_t *data, size_t size)
     return path;
 }
 
-/* Whether it went well; an error has to be the thread's, with a message, and is cleared. */
+/* Returns whether the status is LK_OK. Otherwise checks that it is the thread's error and has a message, and clears it.
+ */
 static inline bool fuzz_went_well(lk_status status)
 {
     FUZZ_CHECK(status == lk_error_status());
@@ -48,12 +48,10 @@ static inline bool fuzz_went_well(lk_status status)
     return false;
 }
 
-/* Reads all of it, so that a sanitizer sees what is not there. */
+/* Reads all bytes, so that a sanitizer sees reads outside of memory. */
 static inline void fuzz_touch(const void *memory, size_t bytes)
 {
     const volatile unsigned char *byte = memory;
     for (size_t i = 0; i < bytes; i++)
         (void)byte[i];
 }
-
-#endif

@@ -1,9 +1,9 @@
-/* Runs a fuzz target where there is no libFuzzer:
+/* Runs a fuzz target without libFuzzer:
  *
  *   PROGRAM [--runs N] FOLDER…
  *
- * on every file of the folders, then N times (default 4000) on one of them changed at random: the same changes
- * whenever the files are the same. An input that ends the program is written to PROGRAM.crash. */
+ * It runs the target on every file of the folders, then N times (default 4000) on one of them with random changes. The
+ * same files give the same changes. If an input ends the program, it is written to PROGRAM.crash. */
 #include "fuzz.h"
 
 #include <dirent.h>
@@ -74,7 +74,7 @@ static uint64_t draw(uint64_t below)
     return (z ^ (z >> 31)) % below;
 }
 
-/* Numbers at the edge of what fits somewhere, in 1, 2, 4 or 8 bytes of either order. */
+/* Overwrites 1, 2, 4 or 8 bytes with a number near the limit of some integer type, in either byte order. */
 static void put_number(void)
 {
     static const uint64_t edges[] = {0,          1,           0x7F,        0x80,         0xFF,
@@ -91,7 +91,7 @@ static void put_number(void)
         input[at + i] = (uint8_t)(number >> 8 * (is_big ? bytes - 1 - i : i));
 }
 
-/* The same in decimal, over the first digits from a place on. */
+/* The same in decimal, over the first digits after a random position. */
 static void put_decimal(void)
 {
     static const char *const edges[] = {"0", "-1", "1e999", "9223372036854775807", "4294967296", "0.5", "99999999999"};
@@ -119,7 +119,7 @@ static void remove_piece(void)
     input_size -= length;
 }
 
-/* A piece of this or another seed, once or many times. */
+/* Inserts a piece of this or another seed, once or many times. */
 static void insert_piece(void)
 {
     const seed *from = &seeds[draw((uint64_t)n_seeds)];
@@ -179,7 +179,7 @@ static void run_on(const seed *s, int changes)
     input_size = s->size;
     while (changes-- > 0)
         change();
-    /* Memory of exactly that size, so that reading past its end is seen. */
+    /* The memory has exactly the input's size, so that a sanitizer sees reads past its end. */
     uint8_t *copy = malloc(input_size ? input_size : 1);
     FUZZ_CHECK(copy);
     memcpy(copy, input, input_size);

@@ -1,8 +1,8 @@
-/* IDX files that are compressed here, in members, so that changes reach what is behind checksums: two bytes say where
- * the content is cut into two members and how many bytes are missing at the end of the file. */
+/* Reads IDX files that this target compresses, because random changes of compressed files would only break checksums.
+ * The first two bytes say where the content is cut into two gzip members and how many bytes are missing at the end. */
 #include "fuzz.h"
 
-#include "data/idx.h"
+#include "data/formats/idx.h"
 
 #include <string.h>
 #include <zlib.h>
@@ -22,7 +22,7 @@ static size_t compress_member(const uint8_t *data, size_t size, uint8_t *out, si
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    lk__idx idx;
+    lk_idx idx;
     if (size < 2)
         return 0;
     size_t content = size - 2, first = content * data[0] / 255, room = 2 * content + 4096;

@@ -1,11 +1,11 @@
-/* IDX files as they are on disk, compressed ones among them. */
+/* Reads IDX files, plain or compressed. */
 #include "fuzz.h"
 
-#include "data/idx.h"
+#include "data/formats/idx.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    lk__idx idx;
+    lk_idx idx;
     if (!fuzz_went_well(lk__idx_open(fuzz_file(data, size), 1, LK__IDX_MAX_DIMS, &idx)))
         return 0;
     size_t count = 1;

@@ -1,4 +1,4 @@
-/* Model files; what can be built is built. */
+/* Reads model files and builds valid models. */
 #include "fuzz.h"
 
 #include "lockstep/nn.h"

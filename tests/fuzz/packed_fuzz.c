@@ -1,8 +1,9 @@
-/* Packed caches. Bytes of the input: how many pictures the folder has; whether the sums become right (1), as whoever
- * means harm would have them; 88 of the header; then what stands behind the header's page. */
+/* Reads packed caches. The first byte of the input is the number of pictures in the folder. If the second is 1,
+ * checksums are made right, as an attacker would. 88 bytes of the header follow, then the content after the header's
+ * page. */
 #include "fuzz.h"
 
-#include "data/packed_file.h"
+#include "data/formats/packed_file.h"
 
 #include <string.h>
 #include <xxhash.h>
@@ -19,8 +20,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static uint8_t file[PAGE + MOST_BODY];
     uint8_t kept[UINT8_MAX + 1];
-    lk__samples samples = {0};
-    lk__packed pack = {.lock = -1, .fd = -1};
+    lk_samples samples = {0};
+    lk_packed_file pack = {.lock = -1, .fd = -1};
     if (size < 2 + HEADER || size - 2 - HEADER > MOST_BODY)
         return 0;
     int64_t files = data[0];
@@ -33,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         put_sum(file, HEADER_SUM, file, HEADER_SUM);
     }
     snprintf(pack.path, sizeof pack.path, "%s", fuzz_file(file, PAGE + body));
-    if (lk__packed_read(&pack, &(lk__packed_key){0}, files, &samples, kept) != LK_OK) {
+    if (lk__packed_read(&pack, &(lk_packed_key){0}, files, &samples, kept) != LK_OK) {
         FUZZ_CHECK(!samples.mapping);
         return 0;
     }

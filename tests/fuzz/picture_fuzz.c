@@ -1,4 +1,4 @@
-/* Pictures: the header alone, then all of it, then resized; all have to agree. */
+/* Reads pictures: the header alone, the whole picture, and resized. The results must agree. */
 #include "fuzz.h"
 
 #include "lockstep/image.h"
@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     lk_image header, whole = {0};
     bool is_picture = fuzz_went_well(lk_image_read_header(fuzz_file(data, size), &header));
-    /* Larger ones take too long to be tried by the thousand. */
+    /* Larger pictures take too long for thousands of runs. */
     if (is_picture && header.height * header.width > 1 << 18)
         return 0;
     if (!fuzz_went_well(lk_image_decode(data, size, "input", NULL, &whole)))

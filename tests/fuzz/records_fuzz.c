@@ -1,4 +1,4 @@
-/* Records of runs. */
+/* Reads records of runs. */
 #include "fuzz.h"
 
 #include "lockstep/runs.h"

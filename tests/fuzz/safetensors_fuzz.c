@@ -1,17 +1,17 @@
-/* Safetensors files; every tensor is read whose elements can be. */
+/* Reads safetensors files and all tensors whose dtype can be read. */
 #include "fuzz.h"
 
 #include "io/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    lk__safetensors *file;
+    lk_safetensors *file;
     if (!fuzz_went_well(lk__safetensors_open(fuzz_file(data, size), &file)))
         return 0;
     for (int i = 0; i < lk__safetensors_count(file); i++) {
-        const lk__safetensor *tensor = lk__safetensors_at(file, i);
+        const lk_safetensor *tensor = lk__safetensors_at(file, i);
         FUZZ_CHECK(tensor->begin >= 0 && tensor->bytes >= 0 && (size_t)tensor->begin + (size_t)tensor->bytes <= size);
-        FUZZ_CHECK(tensor->count >= 0 && (size_t)tensor->count <= size); /* a byte each, at least */
+        FUZZ_CHECK(tensor->count >= 0 && (size_t)tensor->count <= size); /* an element has at least one byte */
         FUZZ_CHECK(lk__safetensors_find(file, tensor->name));
         float *values = malloc(((size_t)tensor->count + 1) * sizeof *values);
         FUZZ_CHECK(values);

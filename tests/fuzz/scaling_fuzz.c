@@ -1,7 +1,7 @@
-/* Scaling reports, and what is asked of them. */
+/* Reads scaling reports and computes predictions from them. */
 #include "fuzz.h"
 
-#include "train/scaling.h"
+#include "report/scaling_file.h"
 
 #include <string.h>
 

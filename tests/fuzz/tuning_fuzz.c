@@ -1,4 +1,4 @@
-/* Tunings, under a first line of this machine: without it no other line is read. */
+/* Reads tunings. This machine's first line is added, because without it no other line is read. */
 #include "fuzz.h"
 
 #include "lockstep/tuning.h"

@@ -1,6 +1,6 @@
-/* A program outside of the project, which knows an installed library: trains LeNet for a few steps on made images and
- * prints the digest of what it has trained. With a folder as the second argument it keeps a checkpoint there, and
- * prints the accuracy that this has on as many images. */
+/* A program outside of the project that uses an installed library. It trains LeNet for a few steps on synthetic images
+ * and prints the digest of the trained variables. With a folder as the second argument it writes a checkpoint there,
+ * and prints the checkpoint's accuracy on as many images. */
 #include <lockstep/lockstep.h>
 
 #include <stdio.h>
@@ -40,14 +40,14 @@ int main(int argc, char **argv)
     if (lk_train_defaults(NULL, &config) != LK_OK)
         return fail();
     config.model = "lenet";
-    config.data = "synthetic";
-    config.limit_train = IMAGES;
-    config.limit_val = 0;
+    config.data.name = "synthetic";
+    config.data.limit_train = IMAGES;
+    config.data.limit_val = 0;
     config.batch_size = 32;
     config.epochs = 1;
-    config.devices = "2xcpu";
-    config.shards = 4;
-    config.strategy = argc > 1 && *argv[1] ? argv[1] : NULL;
+    config.devices.spec = "2xcpu";
+    config.devices.shards = 4;
+    config.devices.strategy = argc > 1 && *argv[1] ? argv[1] : NULL;
     lk_trainer *trainer = lk_trainer_new(&config);
     if (!trainer || lk_trainer_fit(trainer, &result) != LK_OK)
         return fail();

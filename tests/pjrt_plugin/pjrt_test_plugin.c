@@ -1,5 +1,5 @@
-/* A PJRT plug-in without devices of its own: what a test names in $LOCKSTEP_TEST_PJRT decides what it says. */
-#include "dist/pjrt_api.h"
+/* A PJRT plug-in without devices. $LOCKSTEP_TEST_PJRT, which tests set, decides its answers. */
+#include "dist/strategies/pjrt_api.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@ struct lk_pjrt_client {
     lk_pjrt_device *devices[2];
 };
 
-static int errors, clients; /* that are there */
+static int errors, clients; /* not yet destroyed */
 
 static int is(const char *mode)
 {
@@ -34,7 +34,7 @@ static lk_pjrt_error *fail(const char *message)
     return error;
 }
 
-/* As plug-ins do: a struct of a caller that knows too little is refused. */
+/* Like real plug-ins, it refuses a struct that is too small. */
 static lk_pjrt_error *check(const lk_pjrt_head *head, size_t size)
 {
     return head->size < size || head->extensions ? fail("a struct of another size") : NULL;
@@ -110,7 +110,7 @@ static lk_pjrt_error *description_text(lk_pjrt_description_text *args)
     return check(&args->head, sizeof *args);
 }
 
-/* How much of what it gave was not given back. */
+/* How many errors and clients were not destroyed. */
 int lk_test_pjrt_left(void);
 
 __attribute__((visibility("default"))) int lk_test_pjrt_left(void)

@@ -1,4 +1,4 @@
-"""What must hold on a GPU. A check gives what it looked at, in a few words, or raises Failed."""
+"""The checks of tools/gpu_check. A check returns a few words on what it has checked, or raises Failed."""
 import math
 import os
 import re
@@ -11,8 +11,8 @@ MODELS = ("lenet", "keras-cnn", "resnet18", "wrn-16-10")
 DEVICES = "1xcuda:0,2xcuda:0,4xcuda:0"
 TESTED = {"LOCKSTEP_TEST_DEVICES": "2xcuda:0"}
 
-# Operators whose kernels are the plug-in's own: no library's kernel runs in them. Together they run each of those but the
-# exchange's, a bias's gradient and the convolution without a library.
+# Operators that run only the plug-in's own kernels, none of a library. Together they run all of them except those of the
+# exchange, of a bias's gradient and of the convolution without a library.
 OWN_OPERATORS = ("full", "arange", "uniform", "copy", "add", "cast", "relu", "relu_grad", "activation", "activation_grad",
                  "dropout", "max_pool2d", "max_pool2d_grad", "avg_pool2d", "avg_pool2d_grad", "channel_sums",
                  "channel_sums_grad", "batch_norm", "batch_norm_grad", "batch_norm_act", "batch_norm_act_grad",
@@ -20,13 +20,13 @@ OWN_OPERATORS = ("full", "arange", "uniform", "copy", "add", "cast", "relu", "re
                  "sigmoid_cross_entropy", "sigmoid_cross_entropy_grad", "sgd_update", "momentum_update", "adam_update",
                  "lars_update", "squared_norms", "update_scales", "gather", "prepare_images", "pairwise_sum")
 
-# How far a loss on the GPU may be from the CPU's, relative to it: in the first epoch, and in later ones, of two steps each.
-# Both start at the same weights and draw the same samples and dropout masks, so what differs is rounding; the CPU runs its
-# direct algorithms, which round least. Without batch-norm nothing amplifies it: f32 losses of LeNet stay 1e-7 apart, and
-# bf16's are 2e-3 from f32's. Batch-norm of small shards divides by small variances and ReLUs flip: ResNet-18's f32 losses
-# with two sets of algorithms of one CPU are 3e-5 apart in the first epoch and 2e-3 in the third, its bf16 losses 2e-4 and
-# 8e-4, while WRN-16-10's in f32 are 1e-6 and 6e-6. The bounds leave room for about ten times that and more, for a GPU's
-# sums have other orders everywhere. That gradients are right is another check's to say.
+# Bounds on the relative difference between losses on the GPU and on the CPU, in the first epoch and in later ones, of two
+# steps each. Both start from the same weights and draw the same samples and dropout masks, so only rounding differs; the CPU
+# runs its direct algorithms, which round least. Without batch norm nothing amplifies the difference: f32 losses of LeNet
+# stay 1e-7 apart, and bf16's are 2e-3 from f32's. Batch norm of small shards divides by small variances, and ReLUs flip:
+# ResNet-18's f32 losses with two sets of algorithms on one CPU are 3e-5 apart in the first epoch and 2e-3 in the third, its
+# bf16 losses 2e-4 and 8e-4, while WRN-16-10's in f32 are 1e-6 and 6e-6. The bounds are at least about ten times as large,
+# because a GPU adds in other orders everywhere. Whether gradients are right is checked separately.
 CURVE_BOUNDS = {
     ("without batch-norm", "f32"): (1e-4, 1e-4),
     ("without batch-norm", "bf16"): (5e-3, 5e-3),
@@ -50,7 +50,7 @@ def check_doctor(machine):
 
 
 def run_tests(machine, name, operators=(), before=()):
-    """A test program on the GPU, all of which must pass: how many tests did."""
+    """Runs a test program on the GPU, of which all tests must pass; returns how many did."""
     process = machine.run(*before, machine.program(f"tests/{name}"), *operators, environment=TESTED)
     said = process.stdout + process.stderr
     passed = last_line(said, r"PASSED.*?(\d+) test")
@@ -63,7 +63,7 @@ def run_tests(machine, name, operators=(), before=()):
 
 
 def check_contract(machine, model, dtype):
-    """The same bits on 1, 2 and 4 logical devices of the GPU."""
+    """Training gives the same bits on 1, 2 and 4 logical devices of the GPU."""
     size = ["--steps", 2, "--batch-size", 8] if machine.emulated else ["--steps", 5, "--batch-size", 64]
     output = machine.run(machine.lockstep, "verify", "--model", model, "--dtype", dtype, "--data", machine.data, "--devices",
                          DEVICES, "--shards", 4, *size).stdout
@@ -83,7 +83,7 @@ def losses(machine, devices, model, dtype, *options):
 
 
 def check_curve(machine, model, dtype):
-    """Losses of the first epochs on GPU and CPU."""
+    """Compares the losses of the first epochs on GPU and CPU."""
     cores = min(SHARDS, len(os.sched_getaffinity(0)))
     gpu = losses(machine, "cuda:0", model, dtype)
     cpu = losses(machine, f"{cores}xcpu", model, dtype, "--algorithms", "direct")
@@ -93,7 +93,7 @@ def check_curve(machine, model, dtype):
     apart = [abs(a - b) / abs(b) for a, b in zip(gpu, cpu)]
     bounds = CURVE_BOUNDS[f"with{'' if model in WITH_BATCH_NORM else 'out'} batch-norm", dtype]
     told = f"{apart[0]:.1e} apart of {bounds[0]:.0e}, later at most {max(apart[1:]):.1e} of {bounds[1]:.0e}"
-    # NaN is in no bound
+    # written so that NaN fails
     if not (apart[0] <= bounds[0] and all(value <= bounds[1] for value in apart[1:])):
         raise Failed(told)
     return told
@@ -101,15 +101,15 @@ def check_curve(machine, model, dtype):
 
 def sanitizer():
     folders = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")] + ["/usr/local/cuda"]
-    places = [str(Path(folder) / "bin") for folder in folders if folder]
-    found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=os.pathsep.join(places))
+    path = os.pathsep.join(str(Path(folder) / "bin") for folder in folders if folder)
+    found = shutil.which("compute-sanitizer") or shutil.which("compute-sanitizer", path=path)
     if not found:
         raise NotMeasured("no compute-sanitizer")
     return found
 
 
 def check_memory(machine, tool):
-    """compute-sanitizer on the own kernels, which the operators' cases call with small and uneven shapes."""
+    """Runs compute-sanitizer on the own kernels, which the operators' test cases call with small and uneven shapes."""
     if machine.emulated:
         raise NotMeasured("emulated")
     before = [sanitizer(), "--tool", tool, "--error-exitcode", 9]

@@ -1,4 +1,4 @@
-"""The machine with the GPU: the build to check, what it runs with, and the time there is."""
+"""The machine with the GPU: the build to check, its environment, and the time that is left."""
 import json
 import lzma
 import math
@@ -17,10 +17,10 @@ from processes import Failed, NotMeasured, Process, processor
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DATA_FILE = "fashion-mnist/train-images-idx3-ubyte"
-KEPT_OUTPUT = 256 << 10  # bytes of what one process wrote
-SHORTEST = 3  # seconds under which nothing is begun
+KEPT_OUTPUT = 256 << 10  # bytes of a process's output that are logged
+SHORTEST = 3  # with fewer seconds left nothing is begun
 
-# Before the program that measures PyTorch: what makes it faster on one shape, and f32 that is f32.
+# Runs the program that measures PyTorch with its fastest algorithms for a shape, and without TF32 in place of f32.
 PEER_SETTINGS = """import runpy, sys, torch
 torch.backends.cudnn.benchmark = True
 torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
@@ -30,7 +30,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 class Clock:
-    """How much time is left: of all, and of what the calling thread does now."""
+    """The time that is left in all, and for the calling thread's current item."""
 
     def __init__(self, seconds):
         self.began = time.monotonic()
@@ -57,7 +57,7 @@ class Clock:
 
 
 class Machine:
-    """What is checked, and where its output goes."""
+    """The build that is checked, and the files of its output."""
 
     def __init__(self, args):
         self.python, self.temporary, self.compiling = args.python, None, None
@@ -79,7 +79,7 @@ class Machine:
         self.emulated = "emulated GPU" in self.doctor
         self.peer_missing = self.find_peer()
 
-    # --- what there is ---
+    # --- setup ---
 
     @staticmethod
     def make_build():
@@ -87,7 +87,7 @@ class Machine:
             raise NotMeasured("./dev build failed")
 
     def find_build(self, build):
-        """A folder, or an archive of tools/gpu_pack; else what was built now."""
+        """The build's folder: `build` itself, an archive of tools/gpu_pack unpacked, or the build that was just made."""
         if build is None:
             return ROOT / "build"
         if build.is_dir():
@@ -101,8 +101,8 @@ class Machine:
         return Path(self.temporary.name)
 
     def make_environment(self, data):
-        """Of our programs, of which only the command looks for the plug-in where it lies. A packed build brings libraries,
-        which are not for others."""
+        """The environment of our programs. Tests and benchmarks do not find the plug-in by themselves, as the command does.
+        A packed build brings libraries, which only our programs must use."""
         environment = dict(os.environ)
         plugin = self.build / "liblockstep_cuda.so"
         if plugin.exists():
@@ -125,7 +125,7 @@ class Machine:
         return "fashion-mnist" if there else "synthetic"
 
     def find_cuda(self):
-        """What `doctor` says. CUDA's libraries may be there only as packages of Python."""
+        """The output of `doctor`. If it finds no CUDA, looks for CUDA's libraries in Python packages and tries again."""
         said = self.run(self.lockstep, "doctor").stdout
         if "no CUDA" in said:
             find = "import nvidia; print(*nvidia.__path__, sep='\\n')"
@@ -148,7 +148,7 @@ class Machine:
         return None if found.returncode == 0 else "torch sees no GPU" if self.torch else "no torch"
 
     def commit(self):
-        """Of the build: a packed one has it in a file, for there is no history where it is taken to."""
+        """The build's commit. A packed build has it in a file, because it is used without the repository."""
         packed = self.build / "commit"
         if packed.exists():
             return packed.read_text().strip()
@@ -168,7 +168,7 @@ class Machine:
         return self.gpu().split(",")[0]
 
     def describe(self):
-        """What the figures depend on, in lines."""
+        """Lines on everything on which the figures depend."""
         query = ["nvidia-smi", "--query-gpu=driver_version,memory.total,clocks.max.sm,power.limit", "--format=csv,noheader"]
         try:
             driver = subprocess.run(query, capture_output=True, text=True).stdout.strip().replace("\n", "; ")
@@ -182,7 +182,7 @@ class Machine:
     # --- running ---
 
     def run(self, *command, environment=None):
-        """The process of a program of ours, which has ended well within the time left."""
+        """Runs one of our programs, which must succeed within the time that is left; returns its process."""
         environment = {**self.environment, **(environment or {})}
         return self.finish(Process(command, None, self.clock.left(), environment))
 
@@ -190,7 +190,7 @@ class Machine:
         return [self.python, "-c", PEER_SETTINGS, self.peer, *options]
 
     def run_peer(self, *options):
-        """What PyTorch's measurements say of themselves, a line each, and why the rest is missing, or None."""
+        """The samples of PyTorch's measurements, and the reason why any are missing, or None."""
         if self.peer_missing:
             return [], self.peer_missing
         process = reason = None
@@ -218,16 +218,16 @@ class Machine:
         return process
 
     def end_processes(self):
-        """Those of other threads, whose calls then fail."""
+        """Kills the processes of other threads, whose calls then fail."""
         with self.lock:
             for process in self.running:
                 process.kill_group()
 
-    # --- meanwhile ---
+    # --- compiling in the background ---
 
     def begin_compiling(self, lanes):
-        """PyTorch keeps on disk what it compiles: while nothing is timed it may do so for later. Lanes are lists of a
-        peer's options; one lane's are run one after the other, beside those of the others."""
+        """Lets PyTorch compile in the background while nothing is timed; it keeps the results on disk. A lane is a list of
+        options of the peer, which run one after the other. Lanes run in parallel."""
         if self.peer_missing:
             return
         lanes = ["; ".join(shlex.join(str(word) for word in self.peer_command(options)) for options in lane) for lane in lanes]
@@ -236,7 +236,7 @@ class Machine:
                                           start_new_session=True)
 
     def end_compiling(self, until):
-        """Waits for it until then, since whoever measures would have to."""
+        """Waits for the compilation until `until`, because measurements would have to wait for it; then ends it."""
         if not self.compiling:
             return
         try:
@@ -258,7 +258,7 @@ class Machine:
         self.log.flush()
 
     def program(self, name):
-        """A program of the build."""
+        """The path of a program of the build."""
         path = self.build / name
         if not path.exists():
             raise NotMeasured(f"no {name} in the build")

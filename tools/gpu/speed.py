@@ -1,4 +1,4 @@
-"""What is measured on a GPU, ours beside PyTorch in turns, and what is to be reached."""
+"""The measurements of tools/gpu_check, lockstep and PyTorch in turn, and their goals."""
 import json
 import statistics
 
@@ -10,18 +10,18 @@ SECONDS = 1.5  # of a sample
 SHARE_GOAL = 0.8  # of the copy's bandwidth, of each own kernel
 LIBRARIES = ("copy", "matmul")  # kernels that are not ours
 
-# Images a second that another program's authors published for wrn-16-10 on one GPU, by batch size.
+# Images a second for wrn-16-10 on one GPU, by batch size, as published by the authors of another program.
 PUBLISHED = {8: 328, 16: 551, 32: 808, 64: 1002, 128: 1165, 256: 1273, 512: 1329, 700: 1332}
 PUBLISHED_GOAL = 10
 WRN_FLOPS = 11.1e9  # an image, forward and backward
 
-# PyTorch's ways. max-autotune uses CUDA graphs too, and is minutes in choosing kernels.
+# Ways to run PyTorch. max-autotune uses CUDA graphs, too, and takes minutes to choose kernels.
 WAYS = {"eager": ["--channels-last"],
         "compiled": ["--channels-last", "--compile"],
         "CUDA graphs": ["--channels-last", "--compile", "--compile-mode", "reduce-overhead"],
         "max-autotune": ["--channels-last", "--compile", "--compile-mode", "max-autotune"]}
 BIG_WAYS = ("eager", "compiled", "CUDA graphs")
-SMALL_WAYS = ("eager", "CUDA graphs")  # the goals of the smaller networks are set beside these
+SMALL_WAYS = ("eager", "CUDA graphs")  # the smaller networks have a goal for each of these
 
 FASTEST = "fastest"
 
@@ -38,10 +38,10 @@ def lacking(what, reason, goal="-"):
 
 
 class Ours:
-    """Images a second of one setting, sample after sample."""
+    """Samples of lockstep's images a second with one setting."""
 
     def __init__(self, model, batch, dtype, *options, whole=False):
-        """whole: epochs of the whole training set, the last of whose batches is smaller."""
+        """whole: epochs cover the whole training set, so that their last batch is smaller."""
         self.whole = whole
         self.setting = ["--model", model, "--batch-size", batch, "--dtype", dtype, *options]
         self.what = f"{model}, {dtype}, batch {batch}" + "".join(f" {option}" for option in options)
@@ -53,7 +53,7 @@ class Ours:
         return events
 
     def sample(self, machine):
-        """Whole epochs of about SECONDS after a first one, which is left out."""
+        """Takes a sample: whole epochs of about SECONDS, after a first one that does not count."""
         if machine.emulated:
             self.train(machine, self.batch, 2)
             return
@@ -84,13 +84,13 @@ class Ours:
 
 
 def peer_options(model, batches, dtype, seconds, way):
-    """Of PyTorch's program, for one model at several batch sizes."""
+    """Options of PyTorch's program for one model with several batch sizes."""
     return ["--models", ",".join(len(batches) * [model]), "--batch", ",".join(str(batch) for batch in batches), "--device",
             "cuda", "--dtype", dtype, "--seconds", seconds, *WAYS[way]]
 
 
 class Comparison:
-    """One setting beside PyTorch's ways; goals: the ratio that is to be reached, by way, FASTEST of those measured."""
+    """Compares one setting with PyTorch. goals: the ratio to be reached, by way; FASTEST: the fastest way measured."""
 
     def __init__(self, model, batch, dtype, goals):
         self.model, self.dtype, self.goals = model, dtype, goals
@@ -111,7 +111,7 @@ class Comparison:
             self.reasons[way] = reason or "it said nothing"
 
     def measure(self, machine, ways):
-        """Ours before and after each of them."""
+        """Samples lockstep before and after each way of PyTorch."""
         self.ours.try_sample(machine)
         for way in ways:
             self.measure_peer(machine, way)
@@ -135,13 +135,13 @@ class Comparison:
             missing = [f"no {other}: {reason}" for other, reason in self.reasons.items() if other not in self.peers]
             slower = [f"{self.peers[other]:.0f} {other}" for other in self.peers if other != chosen]
             peer = ", ".join([f"{peer} {chosen}", *slower, *missing])
-        # what is missing might have been faster
+        # a missing way might have been faster, so the goal does not count as reached
         reached = "-" if not goal or (missing and ratio >= goal) else "yes" if ratio >= goal else "no"
         return Line(what, self.ours.text(), peer, f"{ratio:.2f}", told, reached)
 
 
 class Kernels:
-    """Each own kernel's share of what a copy of device memory reaches, and the libraries' ceilings."""
+    """The bandwidth of each own kernel as a share of a device copy's, and the libraries' ceilings."""
 
     def __init__(self):
         self.samples, self.reason = [], None
@@ -186,7 +186,7 @@ class Kernels:
 
 
 class Speeds:
-    """All measurements; parts take samples, lines() makes the table of what there is in the end."""
+    """All measurements. The parts take samples; at the end lines() makes the table of those that there are."""
 
     def __init__(self, machine):
         self.machine, self.kernels = machine, Kernels()
@@ -198,19 +198,19 @@ class Speeds:
         self.sizes = [Comparison("wrn-16-10", batch, "bf16", {FASTEST: None}) for batch in PUBLISHED]
         self.one_shard = Ours("resnet18", 512, "bf16", "--shards", 1)
         self.default_shards = Ours("resnet18", 512, "bf16")
-        if machine.emulated:  # as much as shows that each part works
+        if machine.emulated:  # just enough to show that each part works
             self.small = [Comparison("lenet", 16, "f32", {"eager": 3, "CUDA graphs": 1.5})]
             self.big, self.f32, self.sizes = [], [], []
             self.one_shard, self.default_shards = Ours("lenet", 16, "f32", "--shards", 1), Ours("lenet", 16, "f32")
             self.epoch = Ours("lenet", 16, "f32")
 
     def compilations(self):
-        """Options of the peer that make it compile what it will measure, in two lanes: see Machine.begin_compiling."""
+        """Options that make the peer compile what it will measure, in two lanes: see Machine.begin_compiling."""
         each = [[comparison.peer_options(0, way) for way in ways if "--compile" in WAYS[way]]
                 for comparisons, ways in ((self.big, BIG_WAYS), (self.small, SMALL_WAYS)) for comparison in comparisons]
         return [lane for lane in (sum(each[0::2], []), sum(each[1::2], [])) if lane]
 
-    # --- parts: what is sampled, and how ---
+    # --- parts ---
 
     def measure_kernels(self):
         yield "kernels", lambda: self.kernels.measure(self.machine)
@@ -234,7 +234,7 @@ class Speeds:
         yield from self.compare(self.f32, SMALL_WAYS)
 
     def measure_sizes(self):
-        """All of ours first, then PyTorch as far as time goes: eager in one process, compiled the largest first."""
+        """Measures lockstep first, then PyTorch while time is left: eager in one process, then compiled, largest first."""
         for size in self.sizes:
             yield size.ours.what, lambda size=size: size.ours.try_sample(self.machine)
         if self.sizes:

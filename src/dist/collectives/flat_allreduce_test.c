@@ -1,6 +1,6 @@
 /* Sums over links: devices of one process, ranks that are threads, and ranks that are processes. Needs GPUs, or the
  * plug-in that emulates them. */
-#include "dist/flat.h"
+#include "dist/collectives/flat_allreduce.h"
 #include "dist/dist_testing.h"
 
 #include "base/mem.h"
@@ -15,7 +15,7 @@
 
 enum { SHARDS = 8, QUANTITIES = 3, GPUS = 3 };
 
-/* Quantity q of shard s: elements from 100 q on of the shard's values. */
+/* Quantity q of shard s: the shard's values from element 100 q on. */
 static const int64_t lengths[QUANTITIES] = {10000, 5, 9000};
 
 static const float *values(int64_t shard, int q)
@@ -30,7 +30,7 @@ struct ranks_here {
     int n, first, ranks;
     const lk_transport *transport;
     const lk_links_id *id;
-    bool (*meanwhile)(const ranks_here *here); /* while a sum is under way; NULL: nothing */
+    bool (*meanwhile)(const ranks_here *here); /* called while a sum is in flight; NULL: nothing */
 };
 
 static bool is_present(int64_t shard, int round)
@@ -86,7 +86,7 @@ static void release(one_sum *one)
             lk_tensor_release(one->sums[d][q]);
 }
 
-/* Adding up in another order gives no more than the rounding errors of eight additions. */
+/* A sum in another order may differ by the rounding errors of eight additions. */
 static bool is_near(float have, int q, int64_t i, int round)
 {
     double sum = 0, size = 0;
@@ -123,7 +123,7 @@ static void let_it_get_under_way(void)
     poll(NULL, 0, 20);
 }
 
-/* Blocks of the devices' allocators go back to CUDA. */
+/* Returns the blocks of the devices' allocators to CUDA. */
 static bool give_memory_back(const ranks_here *here)
 {
     let_it_get_under_way();
@@ -132,7 +132,7 @@ static bool give_memory_back(const ranks_here *here)
     return true;
 }
 
-/* The first time on a device it takes the libraries' handles and their workspace. */
+/* The first sum on a device creates the libraries' handles and workspaces. */
 static bool multiply(const ranks_here *here)
 {
     static const float values[4] = {1, 2, 3, 4};
@@ -180,7 +180,7 @@ static bool sums_up(const ranks_here *here, lk_flat *flat, int round, bool whole
     return right;
 }
 
-/* Rounds use rooms again, once with fewer nodes. */
+/* The rounds reuse buffers, once with fewer nodes. */
 static bool all_sums(const ranks_here *here)
 {
     lk_flat *flat = NULL;
@@ -204,7 +204,7 @@ static bool all_sums(const ranks_here *here)
     return right;
 }
 
-/* What nobody waited for is not told of later. */
+/* Clears errors that nobody waited for, so that they are not reported later. */
 static void forget_errors(void)
 {
     lk_error_clear();
@@ -236,7 +236,7 @@ static lk_status try_sums(const ranks_here *here)
     return right ? LK_OK : lk_error_status();
 }
 
-/* Gives how many allocations there were. */
+/* Returns the number of allocations. */
 static int64_t sum_failing_at(const ranks_here *here, int64_t n, int64_t *failures)
 {
     lk_error_clear();
@@ -267,7 +267,7 @@ static void fail_each(const char *spec, const lk_transport *transport)
     lk_devices_release(here.devices, here.n);
 }
 
-/* Rank `rank` alone, on a GPU of its own. */
+/* Runs rank `rank` alone, on its own GPU. */
 static bool run_rank(int rank, int ranks, const lk_links_id *id)
 {
     char name[16];
@@ -346,7 +346,7 @@ static void nccl_in_one_thread(void **state)
         sum_over("3xcuda", &lk__transport_nccl);
 }
 
-/* cudaFree waits for kernels, and must not wait for one that waits for another GPU's. */
+/* cudaFree waits for kernels, so it must not wait for one that waits for another GPU's. */
 static void memory_goes_back_meanwhile(void **state)
 {
     (void)state;
@@ -356,7 +356,7 @@ static void memory_goes_back_meanwhile(void **state)
     sum_beside("2xcuda", &lk__transport_peer, give_memory_back);
 }
 
-/* Neither must what libraries do when they are used first. */
+/* The libraries' work on first use must not wait for it either. */
 static void libraries_start_meanwhile(void **state)
 {
     (void)state;
@@ -375,7 +375,7 @@ static void every_allocation_may_fail(void **state)
     fail_each("2xcuda", &lk__transport_nccl);
 }
 
-/* One that is too wide or too deep for a kernel is left to operators. */
+/* A tree that is too wide or too deep for a kernel is left to operators. */
 static void trees_that_are_taken(void **state)
 {
     (void)state;
@@ -385,7 +385,7 @@ static void trees_that_are_taken(void **state)
     assert_true(lk__flat_takes_tree((lk_range){0, LK_FLAT_PARTS}, leaves, LK_FLAT_PARTS));
     assert_false(lk__flat_takes_tree((lk_range){0, LK_FLAT_PARTS + 1}, leaves, LK_FLAT_PARTS + 1));
 
-    /* Each node the left half of what is left: the n-th waits for n sums. */
+    /* Each node is the left half of the rest, so n sums wait at one time. */
     int64_t begin = 0, end = (int64_t)1 << 40;
     lk_range root = {begin, end}, halves[LK_FLAT_PARTS];
     for (int i = 0; i < 40; i++) {
@@ -429,7 +429,7 @@ static void ranks_in_threads(void **state)
     needs_gpus(2);
     needs_nccl();
     assert_ok(make_id(&id));
-    values_of(0); /* fills the table, before threads want it */
+    values_of(0); /* fill the table before the threads need it */
     rank_thread threads[2] = {{.rank = 0, .ranks = 2, .id = &id}, {.rank = 1, .ranks = 2, .id = &id}};
     for (int r = 0; r < 2; r++)
         assert_int_equal(pthread_create(&threads[r].thread, NULL, rank_main, &threads[r]), 0);
@@ -472,14 +472,14 @@ static void a_rank_that_is_not_started(void **state)
     complains("connecting GPUs has stood still for 1 s; of 2 ranks, rank 0 on cuda:0 waits: ");
 }
 
-/* Seconds: that long a rank that is there may take to begin, on a machine that others use too. */
+/* Seconds that a present rank may take to begin, on a machine that others also use. */
 #define PATIENCE "6"
 
-/* Takes part in one sum, and `sums` more. */
+/* Takes part in 1 + `sums` sums. */
 typedef struct leaving_rank {
     pthread_t thread;
     int rank, sums;
-    bool dies;     /* with its process */
+    bool dies;     /* released with the process */
     bool may_fail; /* the first sum too */
     const lk_links_id *id;
     bool right;
@@ -523,7 +523,7 @@ static void *leaving_main(void *argument)
     return NULL;
 }
 
-/* Rank 1 goes when rank 0 has one more sum to make, and another one after that. */
+/* Rank 1 exits while rank 0 has one more sum to make, and another after that. */
 static void a_rank_that_leaves(void **state)
 {
     (void)state;
@@ -546,8 +546,8 @@ static void a_rank_that_leaves(void **state)
     complains("the exchange between GPUs has stood still for " PATIENCE " s; of 2 ranks, rank 0 on cuda:0 waits: ");
 }
 
-/* This program once more as rank `rank`, which hands its id on to descriptor 1, or takes it from descriptor 0. `how`:
- * --rank, or --leaving-rank, of which rank 1 dies. */
+/* Starts this program again as rank `rank`, which writes its id to descriptor 1, or reads it from descriptor 0. `how`:
+ * --rank, or --leaving-rank, in which rank 1 dies. */
 static pid_t start_rank(char *how, int rank, const int between[2])
 {
     extern char **environ;
@@ -566,8 +566,8 @@ static pid_t start_rank(char *how, int rank, const int between[2])
 
 enum { PROCESSES = 2 };
 
-/* Waits no longer than that; a rank that hangs is ended, and so is one whose peer has failed. `killed`: that one is to
- * be, the others are to succeed. */
+/* Waits a limited time. Ends a rank that hangs, or whose peer has failed. `killed`: this rank must be killed, the
+ * others must succeed. */
 static bool all_end_well(const pid_t children[PROCESSES], int killed)
 {
     enum { SECONDS = 120 };
@@ -610,20 +610,20 @@ static void ranks_in_processes(void **state)
     run_processes("--rank", -1);
 }
 
-/* Its process is gone, without a word to anybody. */
+/* Its process exits without telling anybody. */
 static void a_rank_that_dies(void **state)
 {
     (void)state;
     setenv("LOCKSTEP_EXCHANGE_TIMEOUT", PATIENCE, 1);
     run_processes("--leaving-rank", 1);
-    /* As where NCCL is not told by anybody: ranks that reach each other's memory. */
+    /* As if nobody told NCCL: the ranks reach each other's memory. */
     setenv("LOCKSTEP_EMULATED_NCCL_SILENT", "1", 1);
     run_processes("--leaving-rank", 1);
     unsetenv("LOCKSTEP_EMULATED_NCCL_SILENT");
     unsetenv("LOCKSTEP_EXCHANGE_TIMEOUT");
 }
 
-/* What the other rank is told, of NCCL or of the time, perhaps before it has its part of the first sum. */
+/* The error of the other rank: NCCL's or the time limit's, perhaps before it has its part of the first sum. */
 static bool outlives(int rank, const lk_links_id *id)
 {
     leaving_rank self = {.rank = rank, .sums = rank == 0 ? 2 : 0, .dies = rank == 1, .may_fail = rank == 0, .id = id};
@@ -637,7 +637,7 @@ static bool outlives(int rank, const lk_links_id *id)
     return self.right && self.status != LK_OK && is_named;
 }
 
-/* A rank that was started by the test: 0 if all is right. */
+/* A rank started by the test; returns 0 if all is right. */
 static int rank_process(int rank, bool leaves)
 {
     lk_links_id id;

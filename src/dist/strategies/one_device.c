@@ -1,8 +1,9 @@
-/* One replica on one device. Sums over shards are finished there by the same tree. */
+/* One replica on one device, which adds up all shards by the same tree as several devices do. */
 #include "base/status.h"
 #include "dist/strategy.h"
+#include "dist/sum/bucket.h"
 
-static lk_status check(lk_device *const *devices, int n_devices)
+static lk_status one_device_check(lk_device *const *devices, int n_devices)
 {
     (void)devices;
     if (n_devices != 1)
@@ -10,13 +11,13 @@ static lk_status check(lk_device *const *devices, int n_devices)
     return LK_OK;
 }
 
-static lk_status begin(lk_place at, lk_strategy *strategy, const lk_bucket *bucket)
+static lk_status one_device_begin(lk_call_site at, lk_strategy *strategy, const lk_bucket *bucket)
 {
     return lk__bucket_sum_on(at, strategy->devices[0], strategy->devices, 1, bucket);
 }
 
 const lk_strategy_table lk__strategy_one_device = {
     .name = "one-device",
-    .check = check,
-    .begin = begin,
+    .check = one_device_check,
+    .begin = one_device_begin,
 };

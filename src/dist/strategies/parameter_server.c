@@ -1,26 +1,20 @@
-/* Servers hold the variables; a worker has a copy on each of its devices, as it has pulled it, and sums up what these
- * compute before it is pushed. What goes on between processes is told where training is: train/ps_protocol.h. */
-#include "dist/within.h"
+/* Servers hold the variables. A worker pulls a copy onto each of its devices, and sums up what they compute before it
+ * pushes the sums. train/parameter_server/ps_protocol.h describes the messages between processes. */
+#include "dist/strategies/in_process.h"
 
 #include <stdio.h>
 
-static lk_status check(lk_device *const *devices, int n_devices)
+static lk_status parameter_server_open(lk_strategy *strategy)
 {
-    (void)devices, (void)n_devices;
-    return LK_OK;
-}
-
-static lk_status open_worker(lk_strategy *strategy)
-{
-    lk_status status = lk__within_open(strategy);
+    lk_status status = lk__in_process_open(strategy);
     snprintf(strategy->transport, sizeof strategy->transport, "ZeroMQ");
     return status;
 }
 
 const lk_strategy_table lk__strategy_parameter_server = {
     .name = "parameter-server",
-    .check = check,
-    .open = open_worker,
-    .begin = lk__within_begin,
-    .finish = lk__within_finish,
+    .facts = LK_STRATEGY_ROLES,
+    .open = parameter_server_open,
+    .begin = lk__in_process_begin,
+    .finish = lk__in_process_finish,
 };

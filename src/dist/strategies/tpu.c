@@ -1,19 +1,19 @@
-/* Devices behind a PJRT plug-in, TPUs mostly. They are found and named; nothing trains on them, for there are no
- * kernels that run there, and no lk_device stands for one. */
+/* Devices of a PJRT plug-in, such as TPUs. The strategy finds and names them, but cannot train on them: there are no
+ * kernels for them, and no lk_device represents one. */
 #include "base/status.h"
 #include "dist/strategy.h"
 #include "lockstep/pjrt.h"
 
 #include <stdio.h>
 
-static lk_status check(lk_device *const *devices, int n_devices)
+static lk_status tpu_check(lk_device *const *devices, int n_devices)
 {
     (void)n_devices;
     LK_FAIL(LK_ERR_ARGUMENT, "strategy tpu: is for devices of a PJRT plug-in, and %s is none",
             lk_device_name(devices[0]));
 }
 
-static lk_status find(const char *plugin)
+static lk_status tpu_find(const char *plugin)
 {
     lk_pjrt *pjrt;
     LK_TRY(lk_pjrt_find(plugin, &pjrt));
@@ -32,6 +32,7 @@ static lk_status find(const char *plugin)
 
 const lk_strategy_table lk__strategy_tpu = {
     .name = "tpu",
-    .check = check,
-    .find = find,
+    .facts = LK_STRATEGY_PLUGIN,
+    .check = tpu_check,
+    .find = tpu_find,
 };

@@ -1,8 +1,7 @@
-/* Devices of one process whose memory every core can read: nothing has to move. Order is kept by the storage's events.
- */
-#include "dist/transport.h"
+/* The devices share the process's memory, so nothing has to move; the events of a storage keep the order. */
+#include "dist/transports/transport.h"
 
-static lk_tensor *reach(lk_place at, lk_tensor *tensor, lk_device *device)
+static lk_tensor *inproc_reach(lk_call_site at, lk_tensor *tensor, lk_device *device)
 {
     (void)at, (void)device;
     return tensor;
@@ -10,5 +9,5 @@ static lk_tensor *reach(lk_place at, lk_tensor *tensor, lk_device *device)
 
 const lk_transport lk__transport_inproc = {
     .name = "inproc",
-    .reach = reach,
+    .reach = inproc_reach,
 };

@@ -1,6 +1,6 @@
-/* Between processes by messages, within one by copies. Two processes match messages by their order, which is that of
- * nodes and ranks on both sides. */
-#include "dist/transport.h"
+/* Sends messages between processes and copies inside one. Two processes match messages by their order, so both list
+ * them in the order of nodes and ranks. */
+#include "dist/transports/transport.h"
 
 #include "base/bf16.h"
 #include "base/status.h"
@@ -11,7 +11,7 @@ typedef struct message_list {
     int n;
 } message_list;
 
-static void add(message_list *list, bool is_sent, int other, const float *data, int64_t words)
+static void message_list_add(message_list *list, bool is_sent, int other, const float *data, int64_t words)
 {
     if (list->messages)
         list->messages[list->n] =
@@ -27,19 +27,19 @@ static int process_of(const lk_flat_exchange *e, int rank)
     return process;
 }
 
-static bool is_here(const lk_flat_exchange *e, int rank)
+static bool rank_is_local(const lk_flat_exchange *e, int rank)
 {
     return rank >= e->first && rank < e->first + e->n;
 }
 
 /* --- messages as bf16 --------------------------------------------------------------------------------------------- */
 
-static size_t words_of(const lk_group_message *m)
+static size_t message_words(const lk_group_message *m)
 {
     return m->bytes / sizeof(float);
 }
 
-static void round_here(float *x, int64_t count)
+static void round_to_bf16(float *x, int64_t count)
 {
     enum { PIECE = 1024 };
     uint16_t halves[PIECE];
@@ -50,39 +50,40 @@ static void round_here(float *x, int64_t count)
     }
 }
 
-/* Every message is half as long; what comes is widened where it belongs. */
-static lk_status exchange_halves(const lk_flat_exchange *e, const message_list *list)
+/* Sends every message as bf16, half as long, and widens what arrives. */
+static lk_status mpi_exchange_halves(const lk_flat_exchange *e, const message_list *list)
 {
     size_t words = 0, at = 0;
     for (int i = 0; i < list->n; i++)
-        words += words_of(&list->messages[i]);
+        words += message_words(&list->messages[i]);
     uint16_t *halves = lk__device_calloc(e->links, words + 1, sizeof *halves);
-    lk_group_message *short_ones = lk__device_calloc(e->links, (size_t)list->n + 1, sizeof *short_ones);
-    lk_status status = halves && short_ones ? LK_OK : LK_ERR_MEMORY;
+    lk_group_message *shortened = lk__device_calloc(e->links, (size_t)list->n + 1, sizeof *shortened);
+    lk_status status = halves && shortened ? LK_OK : LK_ERR_MEMORY;
     for (int i = 0; i < list->n && status == LK_OK; i++) {
         const lk_group_message *m = &list->messages[i];
-        short_ones[i] = (lk_group_message){m->is_sent, m->other, halves + at, m->bytes / 2};
+        shortened[i] = (lk_group_message){m->is_sent, m->other, halves + at, m->bytes / 2};
         if (m->is_sent)
-            lk__bf16_round(m->data, halves + at, (int64_t)words_of(m));
-        at += words_of(m);
+            lk__bf16_round(m->data, halves + at, (int64_t)message_words(m));
+        at += message_words(m);
     }
-    bool is_over = status != LK_OK;
-    if (status == LK_OK)
-        status = lk__group_exchange(e->group->processes, LK_CHANNEL_DATA, short_ones, list->n);
-    is_over |= status == LK_OK;
+    bool is_in_flight = false;
+    if (status == LK_OK) {
+        status = lk__group_exchange(e->group->processes, LK_CHANNEL_DATA, shortened, list->n);
+        is_in_flight = status != LK_OK; /* after a failure until the process ends */
+    }
     for (int i = 0; i < list->n && status == LK_OK; i++)
         if (!list->messages[i].is_sent)
-            lk__bf16_widen(short_ones[i].data, list->messages[i].data, (int64_t)words_of(&list->messages[i]));
-    if (is_over) /* else messages are still under way, until the process ends because of it */
+            lk__bf16_widen(shortened[i].data, list->messages[i].data, (int64_t)message_words(&list->messages[i]));
+    if (!is_in_flight)
         lk__device_free(e->links, halves);
-    lk__device_free(e->links, short_ones);
+    lk__device_free(e->links, shortened);
     return status;
 }
 
-/* ------------------------------------------------------------------------------------------------------------------ */
+/* --- chunks and slices -------------------------------------------------------------------------------------------- */
 
-/* Counts the messages that `fill` lists, then lists them, and exchanges them. */
-static lk_status exchange(const lk_flat_exchange *e, void (*fill)(const lk_flat_exchange *e, message_list *list))
+/* Exchanges the messages that `fill` lists. Calls it twice, first to count them. */
+static lk_status mpi_exchange(const lk_flat_exchange *e, void (*fill)(const lk_flat_exchange *e, message_list *list))
 {
     message_list list = {0};
     fill(e, &list);
@@ -91,90 +92,91 @@ static lk_status exchange(const lk_flat_exchange *e, void (*fill)(const lk_flat_
         return LK_ERR_MEMORY;
     list.n = 0;
     fill(e, &list);
-    lk_status status = e->compressed ? exchange_halves(e, &list)
+    lk_status status = e->compressed ? mpi_exchange_halves(e, &list)
                                      : lk__group_exchange(e->group->processes, LK_CHANNEL_DATA, list.messages, list.n);
     lk__device_free(e->links, list.messages);
     return status;
 }
 
-static int64_t length(lk_range words)
+static int64_t range_words(lk_range words)
 {
     return words.end - words.begin;
 }
 
-/* What rank `to` needs of node m, each span by itself: from there, or as it is sent. */
-static void list_node(const lk_flat_exchange *e, message_list *list, int m, int to)
+/* Lists what rank `to` needs of node m, one message per span: sent if the node is local, else received. */
+static void mpi_list_node(const lk_flat_exchange *e, message_list *list, int m, int to)
 {
     int owner = e->nodes[m].rank;
     for (int s = 0; s < e->n_spans; s++) {
-        lk_range words = lk__flat_shared(e, s, to);
-        if (length(words) == 0)
+        lk_range words = lk__flat_span_part(e, s, to);
+        if (range_words(words) == 0)
             continue;
-        if (is_here(e, owner))
-            add(list, true, process_of(e, to), lk__flat_words(e, owner - e->first, m, s, words.begin), length(words));
+        if (rank_is_local(e, owner))
+            message_list_add(list, true, process_of(e, to), lk__flat_words(e, owner - e->first, m, s, words.begin),
+                             range_words(words));
         else
-            add(list, false, process_of(e, owner), lk__flat_words(e, to - e->first, m, s, words.begin), length(words));
+            message_list_add(list, false, process_of(e, owner), lk__flat_words(e, to - e->first, m, s, words.begin),
+                             range_words(words));
     }
 }
 
-static void list_chunks(const lk_flat_exchange *e, message_list *list)
+static void mpi_list_chunks(const lk_flat_exchange *e, message_list *list)
 {
     for (int m = 0; m < e->n_nodes; m++)
         for (int to = 0; to < e->ranks; to++)
-            if (is_here(e, e->nodes[m].rank) != is_here(e, to))
-                list_node(e, list, m, to);
+            if (rank_is_local(e, e->nodes[m].rank) != rank_is_local(e, to))
+                mpi_list_node(e, list, m, to);
 }
 
-/* Of node m, from device `from` to device `to`. */
-static lk_status copy_node(const lk_flat_exchange *e, int m, int from, int to)
+/* Copies node m from device `from` to device `to`. */
+static lk_status mpi_copy_node(const lk_flat_exchange *e, int m, int from, int to)
 {
     float *chunk = lk__flat_chunk(e, to, m);
     for (int s = 0; s < e->n_spans; s++) {
-        lk_range words = lk__flat_shared(e, s, e->first + to);
-        if (length(words) == 0)
+        lk_range words = lk__flat_span_part(e, s, e->first + to);
+        if (range_words(words) == 0)
             continue;
         float *here = chunk + (words.begin - lk__flat_slice_begin(e, e->first + to));
-        LK_TRY(e->table->copy(e->links, to, here, from, lk__flat_words(e, from, m, s, words.begin), length(words)));
+        LK_TRY(
+            e->table->copy(e->links, to, here, from, lk__flat_words(e, from, m, s, words.begin), range_words(words)));
         if (e->compressed)
-            round_here(here, length(words));
+            round_to_bf16(here, range_words(words));
     }
     return LK_OK;
 }
 
-static lk_status copy_chunks(const lk_flat_exchange *e)
+static lk_status mpi_scatter(const lk_flat_exchange *e)
 {
     for (int m = 0; m < e->n_nodes; m++) {
         int owner = e->nodes[m].rank - e->first;
-        for (int to = 0; to < e->n && is_here(e, e->nodes[m].rank); to++)
+        for (int to = 0; to < e->n && rank_is_local(e, e->nodes[m].rank); to++)
             if (to != owner)
-                LK_TRY(copy_node(e, m, owner, to));
+                LK_TRY(mpi_copy_node(e, m, owner, to));
     }
-    return LK_OK;
+    return mpi_exchange(e, mpi_list_chunks);
 }
 
-static lk_status scatter(const lk_flat_exchange *e)
-{
-    LK_TRY(copy_chunks(e));
-    return exchange(e, list_chunks);
-}
-
-/* A process gets a slice once, for its first device. */
-static void list_slices(const lk_flat_exchange *e, message_list *list)
+/* Lists the slices to send and receive. A process receives a slice once, for its first device. */
+static void mpi_list_slices(const lk_flat_exchange *e, message_list *list)
 {
     int processes = lk__group_ranks(e->group->processes), here = lk__group_rank(e->group->processes);
     for (int step = 1; step < processes; step++) {
         int to = (here + step) % processes, from = (here + processes - step) % processes;
         for (int d = 0; d < e->n; d++)
-            add(list, true, to, lk__flat_sum_row(e, d) + (e->first + d) * e->slice, e->slice);
+            message_list_add(list, true, to, lk__flat_sum_row(e, d) + (e->first + d) * e->slice, e->slice);
         for (int rank = e->group->starts[from]; rank < e->group->starts[from + 1]; rank++)
-            add(list, false, from, lk__flat_sum_row(e, 0) + rank * e->slice, e->slice);
+            message_list_add(list, false, from, lk__flat_sum_row(e, 0) + rank * e->slice, e->slice);
     }
 }
 
-static lk_status copy_slices(const lk_flat_exchange *e)
+static lk_status mpi_gather(const lk_flat_exchange *e)
 {
+    /* Replicas must be equal, so a rank that computed a slice in f32 rounds it as the others receive it. */
+    for (int d = 0; d < e->n && e->compressed; d++)
+        round_to_bf16(lk__flat_sum_row(e, d) + (e->first + d) * e->slice, e->slice);
+    LK_TRY(mpi_exchange(e, mpi_list_slices));
     for (int rank = 0; rank < e->ranks; rank++) {
-        int from = is_here(e, rank) ? rank - e->first : 0;
+        int from = rank_is_local(e, rank) ? rank - e->first : 0;
         for (int to = 0; to < e->n; to++)
             if (to != from)
                 LK_TRY(e->table->copy(e->links, to, lk__flat_sum_row(e, to) + rank * e->slice, from,
@@ -183,18 +185,9 @@ static lk_status copy_slices(const lk_flat_exchange *e)
     return LK_OK;
 }
 
-/* Replicas have to be equal: whoever has a slice as it was rounds it as it comes to the others. */
-static lk_status gather(const lk_flat_exchange *e)
-{
-    for (int d = 0; d < e->n && e->compressed; d++)
-        round_here(lk__flat_sum_row(e, d) + (e->first + d) * e->slice, e->slice);
-    LK_TRY(exchange(e, list_slices));
-    return copy_slices(e);
-}
-
 const lk_transport lk__transport_mpi = {
     .name = "MPI",
     .is_late = true,
-    .scatter = scatter,
-    .gather = gather,
+    .scatter = mpi_scatter,
+    .gather = mpi_gather,
 };

@@ -1,6 +1,6 @@
-/* The plug-in for MPI, liblockstep_mpi.so: the only file that knows it. The library's functions are called from two
- * threads, the caller's and that of a queue, but from one at a time. */
-#include "dist/messages.h"
+/* The plug-in for MPI, liblockstep_mpi.so: the only file that knows MPI. Its functions are called from two threads, the
+ * main thread and that of a queue, but never at the same time. */
+#include "dist/process/messages.h"
 
 #include <limits.h>
 #include <mpi.h>
@@ -10,12 +10,12 @@
 
 _Static_assert(sizeof(MPI_Request) <= sizeof(lk_message), "a message holds a request");
 
-/* A communicator each, so that messages of one channel are never taken for another's. */
+/* One communicator per channel, so that messages of different channels are never mixed up. */
 static MPI_Comm channels[LK_CHANNELS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* What an error code means, in the library's words. */
-static lk_messages_status check(int code, const char *what, char error[LK_MESSAGES_ERROR])
+/* Turns an error code into a status, with MPI's words for it. */
+static lk_messages_status mpi_check(int code, const char *what, char error[LK_MESSAGES_ERROR])
 {
     char words[MPI_MAX_ERROR_STRING] = "";
     int length = 0;
@@ -26,20 +26,11 @@ static lk_messages_status check(int code, const char *what, char error[LK_MESSAG
     return LK_MESSAGES_FAILED;
 }
 
-/* Errors come back as codes, so that they can be reported with what we know. */
-static lk_messages_status make_channel(MPI_Comm *channel, char error[LK_MESSAGES_ERROR])
-{
-    lk_messages_status status = check(MPI_Comm_dup(MPI_COMM_WORLD, channel), "open a channel", error);
-    if (status == LK_MESSAGES_OK)
-        MPI_Comm_set_errhandler(*channel, MPI_ERRORS_RETURN);
-    return status;
-}
-
-static lk_messages_status join_all(int *rank, int *ranks, char error[LK_MESSAGES_ERROR])
+static lk_messages_status mpi_join(int *rank, int *ranks, char error[LK_MESSAGES_ERROR])
 {
     int provided = MPI_THREAD_SINGLE;
     lk_messages_status status =
-        check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided), "join the other processes", error);
+        mpi_check(MPI_Init_thread(NULL, NULL, MPI_THREAD_SERIALIZED, &provided), "join the other processes", error);
     if (status != LK_MESSAGES_OK)
         return status;
     if (provided < MPI_THREAD_SERIALIZED) {
@@ -49,24 +40,31 @@ static lk_messages_status join_all(int *rank, int *ranks, char error[LK_MESSAGES
     }
     MPI_Comm_rank(MPI_COMM_WORLD, rank);
     MPI_Comm_size(MPI_COMM_WORLD, ranks);
-    for (int i = 0; i < LK_CHANNELS && status == LK_MESSAGES_OK; i++)
-        status = make_channel(&channels[i], error);
+    for (int i = 0; i < LK_CHANNELS && status == LK_MESSAGES_OK; i++) {
+        status = mpi_check(MPI_Comm_dup(MPI_COMM_WORLD, &channels[i]), "open a channel", error);
+        if (status == LK_MESSAGES_OK) /* errors are returned, to be reported with the context known here */
+            MPI_Comm_set_errhandler(channels[i], MPI_ERRORS_RETURN);
+    }
     return status;
 }
 
-/* "Open MPI v4.1.4, package: …" without what comes behind the number. */
-static const char *version(void)
+/* "Open MPI v4.1.4, package: …" without what follows the number. */
+static const char *mpi_version(void)
 {
     static char text[MPI_MAX_LIBRARY_VERSION_STRING];
-    int length = 0, major = 0, minor = 0, patch = 0;
+    static const char prefix[] = "Open MPI v";
+    int length = 0;
     MPI_Get_library_version(text, &length);
-    if (sscanf(text, "Open MPI v%d.%d.%d", &major, &minor, &patch) == 3)
-        snprintf(text, sizeof text, "Open MPI %d.%d.%d", major, minor, patch);
+    if (strncmp(text, prefix, sizeof prefix - 1) == 0) {
+        char *number = text + sizeof prefix - 2; /* in place of the v */
+        memmove(number, number + 1, strlen(number));
+        number[strspn(number, "0123456789.")] = '\0';
+    }
     text[strcspn(text, ",\n")] = '\0';
     return text;
 }
 
-static void host(char name[LK_MESSAGES_HOST])
+static void mpi_host(char name[LK_MESSAGES_HOST])
 {
     char text[MPI_MAX_PROCESSOR_NAME] = "";
     int length = 0;
@@ -74,8 +72,9 @@ static void host(char name[LK_MESSAGES_HOST])
     snprintf(name, LK_MESSAGES_HOST, "%s", text);
 }
 
-/* MPI counts elements by int: large messages are counted in larger ones, which have to divide them. */
-static lk_messages_status count_elements(size_t bytes, int *count, MPI_Datatype *type, char error[LK_MESSAGES_ERROR])
+/* MPI counts elements with an int, so a large message is sent as floats; its size must be a multiple of theirs. */
+static lk_messages_status mpi_count_elements(size_t bytes, int *count, MPI_Datatype *type,
+                                             char error[LK_MESSAGES_ERROR])
 {
     bool is_large = bytes > INT_MAX;
     *type = is_large ? MPI_FLOAT : MPI_BYTE;
@@ -87,33 +86,23 @@ static lk_messages_status count_elements(size_t bytes, int *count, MPI_Datatype 
     return LK_MESSAGES_FAILED;
 }
 
-static int source(int other)
-{
-    return other == LK_MESSAGES_ANYBODY ? MPI_ANY_SOURCE : other;
-}
-
-static int start(bool is_sent, lk_channel channel, int other, void *data, int count, MPI_Datatype type,
-                 MPI_Request *request)
-{
-    pthread_mutex_lock(&lock);
-    int code = is_sent ? MPI_Isend(data, count, type, other, 0, channels[channel], request)
-                       : MPI_Irecv(data, count, type, source(other), 0, channels[channel], request);
-    pthread_mutex_unlock(&lock);
-    return code;
-}
-
-static lk_messages_status begin(bool is_sent, lk_channel channel, int other, void *data, size_t bytes,
-                                lk_message *message, char error[LK_MESSAGES_ERROR])
+static lk_messages_status mpi_begin(bool is_sent, lk_channel channel, int other, void *data, size_t bytes,
+                                    lk_message *message, char error[LK_MESSAGES_ERROR])
 {
     int count;
     MPI_Datatype type;
-    if (count_elements(bytes, &count, &type, error) != LK_MESSAGES_OK)
+    MPI_Request *request = (MPI_Request *)(void *)message;
+    if (mpi_count_elements(bytes, &count, &type, error) != LK_MESSAGES_OK)
         return LK_MESSAGES_FAILED;
-    return check(start(is_sent, channel, other, data, count, type, (MPI_Request *)(void *)message),
-                 is_sent ? "send to another process" : "receive from another process", error);
+    pthread_mutex_lock(&lock);
+    int code = is_sent ? MPI_Isend(data, count, type, other, 0, channels[channel], request)
+                       : MPI_Irecv(data, count, type, other == LK_MESSAGES_ANYBODY ? MPI_ANY_SOURCE : other, 0,
+                                   channels[channel], request);
+    pthread_mutex_unlock(&lock);
+    return mpi_check(code, is_sent ? "send to another process" : "receive from another process", error);
 }
 
-static lk_messages_status done(lk_message *messages, int n, bool *all, char error[LK_MESSAGES_ERROR])
+static lk_messages_status mpi_done(lk_message *messages, int n, bool *all, char error[LK_MESSAGES_ERROR])
 {
     int code = MPI_SUCCESS, is_done = 1;
     *all = true;
@@ -122,10 +111,10 @@ static lk_messages_status done(lk_message *messages, int n, bool *all, char erro
         code = MPI_Test((MPI_Request *)(void *)&messages[i], &is_done, MPI_STATUS_IGNORE);
     pthread_mutex_unlock(&lock);
     *all = is_done;
-    return check(code, "exchange with another process", error);
+    return mpi_check(code, "exchange with another process", error);
 }
 
-static void cancel(lk_message *message)
+static void mpi_cancel(lk_message *message)
 {
     MPI_Request *request = (MPI_Request *)(void *)message;
     pthread_mutex_lock(&lock);
@@ -134,8 +123,8 @@ static void cancel(lk_message *message)
     pthread_mutex_unlock(&lock);
 }
 
-/* The communicators go with the rest, whether messages are under way in them or not. */
-static void leave(void)
+/* Frees the communicators too, even if messages are in flight in them. */
+static void mpi_leave(void)
 {
     MPI_Finalize();
 }
@@ -147,13 +136,13 @@ const lk_messages *lk_messages_of_plugin(void)
     static const lk_messages table = {
         .interface = LK_MESSAGES_INTERFACE,
         .size = sizeof table,
-        .open = join_all,
-        .version = version,
-        .host = host,
-        .begin = begin,
-        .done = done,
-        .cancel = cancel,
-        .close = leave,
+        .open = mpi_join,
+        .version = mpi_version,
+        .host = mpi_host,
+        .begin = mpi_begin,
+        .done = mpi_done,
+        .cancel = mpi_cancel,
+        .close = mpi_leave,
     };
     return &table;
 }

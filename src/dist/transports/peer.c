@@ -1,7 +1,8 @@
-/* Each device copies what it needs from the others, beginning with its neighbour, so that not all ask the same one. */
-#include "dist/transport.h"
+/* Each device copies what it needs from the others. It begins with its neighbor, so that not all read from the same
+ * one. */
+#include "dist/transports/transport.h"
 
-static lk_status scatter(const lk_flat_exchange *e)
+static lk_status peer_scatter(const lk_flat_exchange *e)
 {
     int64_t count = lk__flat_chunk_count(e);
     for (int d = 0; d < e->n; d++)
@@ -13,7 +14,7 @@ static lk_status scatter(const lk_flat_exchange *e)
     return LK_OK;
 }
 
-static lk_status gather(const lk_flat_exchange *e)
+static lk_status peer_gather(const lk_flat_exchange *e)
 {
     LK_TRY(e->table->join(e->links));
     for (int d = 0; d < e->n; d++) {
@@ -29,6 +30,6 @@ static lk_status gather(const lk_flat_exchange *e)
 
 const lk_transport lk__transport_peer = {
     .name = "peer copies",
-    .scatter = scatter,
-    .gather = gather,
+    .scatter = peer_scatter,
+    .gather = peer_gather,
 };

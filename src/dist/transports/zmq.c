@@ -1,11 +1,9 @@
 /* Requests and replies over ZeroMQ: a service is a ROUTER, a peer a DEALER. */
-#include "dist/requests.h"
+#include "dist/service/requests.h"
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
-
-#include <string.h>
 
 #ifdef LK_HAVE_ZMQ
 
@@ -14,22 +12,23 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <zmq.h>
 
-/* BROKEN_OFF: connections that end while the two make themselves known, after which it is the keys' fault: one ends so
- * too when the service's process does. */
-enum { LINGER = 1000, KEY_BYTES = 32, MONITOR_TEXT = 64, BROKEN_OFF = 3 };
+/* LINGER: milliseconds. MOST_BROKEN_OFF: when this many connections ended during the handshake the keys are to blame;
+ * fewer may have ended because the service's process exits. */
+enum { LINGER = 1000, KEY_BYTES = 32, MONITOR_TEXT = 64, MOST_BROKEN_OFF = 3 };
 
-/* Of one message: more is no request of this project, whatever its sender says. */
+/* Largest message: a longer one is no request of this project. */
 static const int64_t most_bytes = INT64_C(1) << 32;
 
 struct lk_post {
     void *context;
     bool has_keys;
     lk_keys keys;
-    pthread_t doorkeeper; /* with keys: who looks at those that connect */
-    void *door;
-    atomic_int peers; /* so far: names their monitors */
+    pthread_t zap_thread_id; /* with keys: the thread that authenticates peers */
+    void *zap_socket;
+    atomic_int peers; /* peers so far, to name their monitors */
 };
 
 struct lk_service {
@@ -39,19 +38,19 @@ struct lk_service {
 
 struct lk_peer {
     void *socket, *monitor;
-    const char *refusal;
-    int broken_off;
+    const char *refusal; /* NULL: none known */
+    int broken_off;      /* connections that ended during the handshake */
 };
 
-/* The message behind an lk_mail, which comes first. */
+/* A received message; its lk_mail must come first. */
 typedef struct parcel {
     lk_mail mail;
-    zmq_msg_t sender; /* of a request */
+    zmq_msg_t sender; /* the sender of a request */
     zmq_msg_t frames[LK_MAX_FRAMES];
     bool has_sender;
 } parcel;
 
-static lk_status fail(const char *what)
+static lk_status fail_zmq(const char *what)
 {
     LK_FAIL(LK_ERR_BACKEND, "ZeroMQ: %s: %s", what, zmq_strerror(zmq_errno()));
 }
@@ -61,14 +60,14 @@ static lk_status fail(const char *what)
 /* A request of ZAP (rfc.zeromq.org/spec/27): version, id, domain, address, identity, mechanism, credentials. */
 enum { ZAP_VERSION, ZAP_ID, ZAP_DOMAIN, ZAP_ADDRESS, ZAP_IDENTITY, ZAP_MECHANISM, ZAP_CREDENTIALS, ZAP_FRAMES };
 
-/* frames[ZAP_FRAMES]; of a request that is longer or shorter, false. */
-static bool receive_zap(void *door, zmq_msg_t *frames)
+/* Receives a request into frames[ZAP_FRAMES], all of which are then initialized; false: it has more or fewer frames. */
+static bool zap_receive(void *zap_socket, zmq_msg_t *frames)
 {
     int n = 0;
     for (bool more = true; more; n++) {
         zmq_msg_t ignored, *frame = n < ZAP_FRAMES ? &frames[n] : &ignored;
         zmq_msg_init(frame);
-        if (zmq_msg_recv(frame, door, 0) < 0) {
+        if (zmq_msg_recv(frame, zap_socket, 0) < 0) {
             zmq_msg_close(frame);
             break;
         }
@@ -81,7 +80,7 @@ static bool receive_zap(void *door, zmq_msg_t *frames)
     return n == ZAP_FRAMES;
 }
 
-static bool is_allowed(const lk_post *post, zmq_msg_t *frames, char key[LK_KEY_TEXT])
+static bool zap_is_allowed(const lk_post *post, zmq_msg_t *frames, char key[LK_KEY_TEXT])
 {
     bool is_curve =
         zmq_msg_size(&frames[ZAP_MECHANISM]) == 5 && memcmp(zmq_msg_data(&frames[ZAP_MECHANISM]), "CURVE", 5) == 0;
@@ -89,34 +88,34 @@ static bool is_allowed(const lk_post *post, zmq_msg_t *frames, char key[LK_KEY_T
     if (!is_curve || zmq_msg_size(&frames[ZAP_CREDENTIALS]) != KEY_BYTES)
         return false;
     zmq_z85_encode(key, zmq_msg_data(&frames[ZAP_CREDENTIALS]), KEY_BYTES);
-    return lk__keys_find(&post->keys, key) != NULL;
+    return lk__keys_find_name(&post->keys, key) != NULL;
 }
 
-static void answer_zap(void *door, zmq_msg_t *id, bool allowed, const char *key)
+static void zap_answer(void *zap_socket, zmq_msg_t *id, bool allowed, const char *key)
 {
     const char *code = allowed ? "200" : "400", *text = allowed ? "" : "this key is not allowed",
                *user = allowed ? key : "";
-    zmq_send(door, "1.0", 3, ZMQ_SNDMORE);
-    zmq_msg_send(id, door, ZMQ_SNDMORE);
-    zmq_send(door, code, 3, ZMQ_SNDMORE);
-    zmq_send(door, text, strlen(text), ZMQ_SNDMORE);
-    zmq_send(door, user, strlen(user), ZMQ_SNDMORE);
-    zmq_send(door, "", 0, 0);
+    zmq_send(zap_socket, "1.0", 3, ZMQ_SNDMORE);
+    zmq_msg_send(id, zap_socket, ZMQ_SNDMORE);
+    zmq_send(zap_socket, code, 3, ZMQ_SNDMORE);
+    zmq_send(zap_socket, text, strlen(text), ZMQ_SNDMORE);
+    zmq_send(zap_socket, user, strlen(user), ZMQ_SNDMORE);
+    zmq_send(zap_socket, "", 0, 0);
 }
 
-static void *keep_door(void *argument)
+static void *zap_thread(void *argument)
 {
     lk_post *post = argument;
     for (;;) {
         zmq_msg_t frames[ZAP_FRAMES];
         char key[LK_KEY_TEXT];
-        bool whole = receive_zap(post->door, frames);
+        bool whole = zap_receive(post->zap_socket, frames);
         if (whole) {
-            bool allowed = is_allowed(post, frames, key);
+            bool allowed = zap_is_allowed(post, frames, key);
             if (!allowed)
                 lk__log(LK_LOG_WARNING, "a connection from %.*s was refused: its key, %s, is not allowed",
                         (int)zmq_msg_size(&frames[ZAP_ADDRESS]), (const char *)zmq_msg_data(&frames[ZAP_ADDRESS]), key);
-            answer_zap(post->door, &frames[ZAP_ID], allowed, key);
+            zap_answer(post->zap_socket, &frames[ZAP_ID], allowed, key);
         }
         bool ended = !whole && zmq_errno() == ETERM;
         for (int i = 0; i < ZAP_FRAMES; i++)
@@ -124,16 +123,16 @@ static void *keep_door(void *argument)
         if (ended)
             break;
     }
-    zmq_close(post->door);
+    zmq_close(post->zap_socket);
     return NULL;
 }
 
-static lk_status open_door(lk_post *post)
+static lk_status zap_start(lk_post *post)
 {
-    post->door = zmq_socket(post->context, ZMQ_REP);
-    if (!post->door || zmq_bind(post->door, "inproc://zeromq.zap.01") != 0)
-        return fail("who may connect cannot be looked at");
-    if (pthread_create(&post->doorkeeper, NULL, keep_door, post) != 0)
+    post->zap_socket = zmq_socket(post->context, ZMQ_REP);
+    if (!post->zap_socket || zmq_bind(post->zap_socket, "inproc://zeromq.zap.01") != 0)
+        return fail_zmq("who may connect cannot be looked at");
+    if (pthread_create(&post->zap_thread_id, NULL, zap_thread, post) != 0)
         LK_FAIL(LK_ERR_MEMORY, "ZeroMQ: no thread to look at who connects");
     return LK_OK;
 }
@@ -150,20 +149,20 @@ lk_status lk__post_open(const lk_keys *keys, lk_post **post)
     atomic_init(&made->peers, 0);
     made->context = zmq_ctx_new();
     if (!made->context)
-        status = fail("no context");
+        status = fail_zmq("no context");
     if (status == LK_OK && keys && !zmq_has("curve"))
         status = lk__fail(LK_ERR_UNSUPPORTED, "this ZeroMQ was built without CURVE: keys cannot be used");
     if (status == LK_OK && keys)
         status = lk__keys_copy(keys, &made->keys);
     if (status == LK_OK && keys)
-        status = open_door(made);
+        status = zap_start(made);
     made->has_keys = keys && status == LK_OK;
     if (status == LK_OK) {
         *post = made;
         return LK_OK;
     }
-    if (made->door)
-        zmq_close(made->door);
+    if (made->zap_socket)
+        zmq_close(made->zap_socket);
     if (made->context)
         zmq_ctx_term(made->context);
     lk__keys_free(&made->keys);
@@ -177,7 +176,7 @@ void lk__post_release(lk_post *post)
         return;
     if (post->has_keys) {
         zmq_ctx_shutdown(post->context);
-        pthread_join(post->doorkeeper, NULL);
+        pthread_join(post->zap_thread_id, NULL);
     }
     while (zmq_ctx_term(post->context) != 0 && zmq_errno() == EINTR)
         continue;
@@ -196,33 +195,33 @@ lk_status lk__keys_generate(char public_key[LK_KEY_TEXT], char secret_key[LK_KEY
 
 static lk_status check_loopback(const lk_post *post, const lk_address *address)
 {
-    char text[LK_ADDRESS_TEXT + 16];
+    char text[LK_ADDRESS_TEXT];
     lk__address_print(address, text);
     if (!post->has_keys && !address->is_loopback)
         LK_FAIL(LK_ERR_ARGUMENT, "%s is reachable from other machines: that takes --keys, see `lockstep keys`", text);
     return LK_OK;
 }
 
-static bool set_int(void *socket, int option, int value)
+static bool socket_set_int(void *socket, int option, int value)
 {
     return zmq_setsockopt(socket, option, &value, sizeof value) == 0;
 }
 
-/* No limit on messages that wait: whoever asks has one request under way. */
-static lk_status open_socket(const lk_post *post, const lk_address *address, int type, void **socket)
+/* Opens a socket without a limit on queued messages: an asker has only one request in flight. */
+static lk_status socket_open(const lk_post *post, const lk_address *address, int type, void **socket)
 {
     *socket = zmq_socket(post->context, type);
-    bool set = *socket && set_int(*socket, ZMQ_LINGER, LINGER) && set_int(*socket, ZMQ_SNDHWM, 0) &&
-               set_int(*socket, ZMQ_RCVHWM, 0) && set_int(*socket, ZMQ_IPV6, address->is_ipv6) &&
+    bool set = *socket && socket_set_int(*socket, ZMQ_LINGER, LINGER) && socket_set_int(*socket, ZMQ_SNDHWM, 0) &&
+               socket_set_int(*socket, ZMQ_RCVHWM, 0) && socket_set_int(*socket, ZMQ_IPV6, address->is_ipv6) &&
                zmq_setsockopt(*socket, ZMQ_MAXMSGSIZE, &most_bytes, sizeof most_bytes) == 0;
     if (set && post->has_keys)
         set = zmq_setsockopt(*socket, ZMQ_CURVE_SECRETKEY, post->keys.secret_key, LK_KEY_TEXT) == 0;
-    return set ? LK_OK : fail("no socket");
+    return set ? LK_OK : fail_zmq("no socket");
 }
 
 /* --- receiving and sending ---------------------------------------------------------------------------------------- */
 
-static void discard_rest(void *socket)
+static void socket_discard_rest(void *socket)
 {
     zmq_msg_t frame;
     for (bool more = true; more;) {
@@ -244,7 +243,7 @@ void lk__mail_release(lk_mail *mail)
     lk__free(p);
 }
 
-static bool receive_frames(void *socket, parcel *p)
+static bool parcel_receive(void *socket, parcel *p)
 {
     bool more = true;
     while (more && p->mail.n < LK_MAX_FRAMES) {
@@ -258,18 +257,12 @@ static bool receive_frames(void *socket, parcel *p)
         more = zmq_msg_more(frame);
     }
     if (more)
-        discard_rest(socket);
+        socket_discard_rest(socket);
     return !more;
 }
 
-static void note_key(parcel *p)
-{
-    const char *key = p->mail.n > 0 ? zmq_msg_gets(&p->frames[0], "User-Id") : NULL;
-    snprintf(p->mail.key, sizeof p->mail.key, "%s", key ? key : "");
-}
-
-/* A message is there. One that is not as it should be is dropped: *mail stays NULL. */
-static lk_status take(void *socket, bool has_sender, lk_mail **mail)
+/* Receives a waiting message. A malformed one is dropped: *mail stays NULL. */
+static lk_status socket_take(void *socket, bool has_sender, lk_mail **mail)
 {
     parcel *p = lk__calloc(1, sizeof *p);
     if (!p)
@@ -280,8 +273,9 @@ static lk_status take(void *socket, bool has_sender, lk_mail **mail)
         p->has_sender = true;
         whole = zmq_msg_recv(&p->sender, socket, 0) >= 0 && zmq_msg_more(&p->sender);
     }
-    if (whole && receive_frames(socket, p)) {
-        note_key(p);
+    if (whole && parcel_receive(socket, p)) {
+        const char *key = p->mail.n > 0 ? zmq_msg_gets(&p->frames[0], "User-Id") : NULL;
+        snprintf(p->mail.key, sizeof p->mail.key, "%s", key ? key : "");
         *mail = &p->mail;
         return LK_OK;
     }
@@ -289,18 +283,18 @@ static lk_status take(void *socket, bool has_sender, lk_mail **mail)
     return LK_OK;
 }
 
-static lk_status receive(void *socket, int milliseconds, bool has_sender, lk_mail **mail)
+static lk_status socket_receive(void *socket, int milliseconds, bool has_sender, lk_mail **mail)
 {
     zmq_pollitem_t item = {.socket = socket, .events = ZMQ_POLLIN};
     *mail = NULL;
     int n = zmq_poll(&item, 1, milliseconds);
     if (n < 0 && zmq_errno() != EINTR)
-        return fail("nothing can be received");
-    return n > 0 ? take(socket, has_sender, mail) : LK_OK;
+        return fail_zmq("nothing can be received");
+    return n > 0 ? socket_take(socket, has_sender, mail) : LK_OK;
 }
 
-/* Not sent for want of somebody to send to: as if it had been lost on its way. */
-static lk_status send_frames(void *socket, const lk_frame *frames, int n)
+/* Sends a message. If the receiver has gone it counts as lost on its way, which is no error. */
+static lk_status socket_send(void *socket, const lk_frame *frames, int n)
 {
     for (int i = 0; i < n; i++) {
         int sent;
@@ -308,21 +302,21 @@ static lk_status send_frames(void *socket, const lk_frame *frames, int n)
             sent = zmq_send(socket, frames[i].data, frames[i].bytes, i + 1 < n ? ZMQ_SNDMORE : 0);
         while (sent < 0 && zmq_errno() == EINTR);
         if (sent < 0)
-            return zmq_errno() == EHOSTUNREACH ? LK_OK : fail("nothing can be sent");
+            return zmq_errno() == EHOSTUNREACH ? LK_OK : fail_zmq("nothing can be sent");
     }
     return LK_OK;
 }
 
 /* --- service ------------------------------------------------------------------------------------------------------ */
 
-static lk_status bind_service(const lk_post *post, const lk_address *address, lk_service *service)
+static lk_status service_bind(const lk_post *post, const lk_address *address, lk_service *service)
 {
-    char text[LK_ADDRESS_TEXT + 16], endpoint[LK_ADDRESS_TEXT + 32];
+    char text[LK_ADDRESS_TEXT], endpoint[LK_ADDRESS_TEXT + 16];
     size_t size = sizeof endpoint;
     lk__address_print(address, text);
-    LK_TRY(open_socket(post, address, ZMQ_ROUTER, &service->socket));
-    if (post->has_keys && !set_int(service->socket, ZMQ_CURVE_SERVER, 1))
-        return fail("keys cannot be used");
+    LK_TRY(socket_open(post, address, ZMQ_ROUTER, &service->socket));
+    if (post->has_keys && !socket_set_int(service->socket, ZMQ_CURVE_SERVER, 1))
+        return fail_zmq("keys cannot be used");
     snprintf(endpoint, sizeof endpoint, "tcp://%s", text);
     if (zmq_bind(service->socket, endpoint) != 0) {
         int error = zmq_errno();
@@ -330,10 +324,10 @@ static lk_status bind_service(const lk_post *post, const lk_address *address, lk
                 error == EADDRINUSE ? "another process has taken the port" : zmq_strerror(error));
     }
     if (zmq_getsockopt(service->socket, ZMQ_LAST_ENDPOINT, endpoint, &size) != 0)
-        return fail("a port's number");
+        return fail_zmq("a port's number");
     const char *colon = strrchr(endpoint, ':');
     service->port = colon ? (int)strtol(colon + 1, NULL, 10) : 0;
-    return service->port > 0 ? LK_OK : fail("a port's number");
+    return service->port > 0 ? LK_OK : fail_zmq("a port's number");
 }
 
 lk_status lk__service_open(lk_post *post, const lk_address *address, lk_service **service)
@@ -343,7 +337,7 @@ lk_status lk__service_open(lk_post *post, const lk_address *address, lk_service 
     lk_service *made = lk__calloc(1, sizeof *made);
     if (!made)
         return LK_ERR_MEMORY;
-    lk_status status = bind_service(post, address, made);
+    lk_status status = service_bind(post, address, made);
     if (status == LK_OK)
         *service = made;
     else
@@ -367,7 +361,7 @@ int lk__service_port(const lk_service *service)
 
 lk_status lk__service_receive(lk_service *service, int milliseconds, lk_mail **mail)
 {
-    return receive(service->socket, milliseconds, true, mail);
+    return socket_receive(service->socket, milliseconds, true, mail);
 }
 
 lk_status lk__service_reply(lk_service *service, const lk_mail *request, const lk_frame *frames, int n)
@@ -375,37 +369,37 @@ lk_status lk__service_reply(lk_service *service, const lk_mail *request, const l
     const parcel *p = (const parcel *)request;
     lk_frame all[LK_MAX_FRAMES + 1] = {{zmq_msg_data((zmq_msg_t *)&p->sender), zmq_msg_size(&p->sender)}};
     memcpy(all + 1, frames, (size_t)n * sizeof *frames);
-    return send_frames(service->socket, all, n + 1);
+    return socket_send(service->socket, all, n + 1);
 }
 
 /* --- peer --------------------------------------------------------------------------------------------------------- */
 
-static lk_status watch(lk_post *post, lk_peer *peer)
+static lk_status peer_watch(lk_post *post, lk_peer *peer)
 {
     char name[MONITOR_TEXT];
     snprintf(name, sizeof name, "inproc://peer-%d", atomic_fetch_add(&post->peers, 1));
     int events =
         ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL | ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL | ZMQ_EVENT_HANDSHAKE_FAILED_AUTH;
     if (zmq_socket_monitor(peer->socket, name, events) != 0)
-        return fail("a connection cannot be watched");
+        return fail_zmq("a connection cannot be watched");
     peer->monitor = zmq_socket(post->context, ZMQ_PAIR);
-    return peer->monitor && zmq_connect(peer->monitor, name) == 0 ? LK_OK : fail("a connection cannot be watched");
+    return peer->monitor && zmq_connect(peer->monitor, name) == 0 ? LK_OK : fail_zmq("a connection cannot be watched");
 }
 
-static lk_status connect_peer(lk_post *post, const lk_address *address, const char *key, lk_peer *peer)
+static lk_status peer_connect(lk_post *post, const lk_address *address, const char *key, lk_peer *peer)
 {
-    char text[LK_ADDRESS_TEXT + 16], endpoint[LK_ADDRESS_TEXT + 32];
-    LK_TRY(open_socket(post, address, ZMQ_DEALER, &peer->socket));
+    char text[LK_ADDRESS_TEXT], endpoint[LK_ADDRESS_TEXT + 16];
+    LK_TRY(socket_open(post, address, ZMQ_DEALER, &peer->socket));
     if (post->has_keys) {
         bool set = key && zmq_setsockopt(peer->socket, ZMQ_CURVE_PUBLICKEY, post->keys.public_key, LK_KEY_TEXT) == 0 &&
                    zmq_setsockopt(peer->socket, ZMQ_CURVE_SERVERKEY, key, LK_KEY_TEXT) == 0;
         if (!set)
-            return fail("keys cannot be used");
+            return fail_zmq("keys cannot be used");
     }
-    LK_TRY(watch(post, peer));
+    LK_TRY(peer_watch(post, peer));
     lk__address_print(address, text);
     snprintf(endpoint, sizeof endpoint, "tcp://%s", text);
-    return zmq_connect(peer->socket, endpoint) == 0 ? LK_OK : fail(endpoint);
+    return zmq_connect(peer->socket, endpoint) == 0 ? LK_OK : fail_zmq(endpoint);
 }
 
 lk_status lk__peer_open(lk_post *post, const lk_address *address, const char *key, lk_peer **peer)
@@ -415,7 +409,7 @@ lk_status lk__peer_open(lk_post *post, const lk_address *address, const char *ke
     lk_peer *made = lk__calloc(1, sizeof *made);
     if (!made)
         return LK_ERR_MEMORY;
-    lk_status status = connect_peer(post, address, key, made);
+    lk_status status = peer_connect(post, address, key, made);
     if (status == LK_OK)
         *peer = made;
     else
@@ -438,32 +432,32 @@ void lk__peer_release(lk_peer *peer)
 
 lk_status lk__peer_send(lk_peer *peer, const lk_frame *frames, int n)
 {
-    return send_frames(peer->socket, frames, n);
+    return socket_send(peer->socket, frames, n);
 }
 
 lk_status lk__peer_receive(lk_peer *peer, int milliseconds, lk_mail **mail)
 {
-    return receive(peer->socket, milliseconds, false, mail);
+    return socket_receive(peer->socket, milliseconds, false, mail);
 }
 
-static void take_event(lk_peer *peer, uint16_t event)
+static void peer_take_event(lk_peer *peer, uint16_t event)
 {
     bool is_final = event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH || event == ZMQ_EVENT_HANDSHAKE_FAILED_PROTOCOL;
     peer->broken_off += event == ZMQ_EVENT_HANDSHAKE_FAILED_NO_DETAIL;
     if (event == ZMQ_EVENT_HANDSHAKE_FAILED_AUTH)
         peer->refusal = "it does not allow this process's key";
-    else if (!peer->refusal && (is_final || peer->broken_off >= BROKEN_OFF))
+    else if (!peer->refusal && (is_final || peer->broken_off >= MOST_BROKEN_OFF))
         peer->refusal = "the two do not agree on keys: its key is another one, or one of them has none";
 }
 
 const char *lk__peer_refusal(lk_peer *peer)
 {
     lk_mail *mail;
-    while (receive(peer->monitor, 0, false, &mail) == LK_OK && mail) {
+    while (socket_receive(peer->monitor, 0, false, &mail) == LK_OK && mail) {
         uint16_t event = 0;
         if (mail->n > 0 && mail->frames[0].bytes >= sizeof event)
             memcpy(&event, mail->frames[0].data, sizeof event);
-        take_event(peer, event);
+        peer_take_event(peer, event);
         lk__mail_release(mail);
     }
     return peer->refusal;
@@ -471,7 +465,7 @@ const char *lk__peer_refusal(lk_peer *peer)
 
 #else
 
-static lk_status refuse(void)
+static lk_status no_zmq(void)
 {
     LK_FAIL(LK_ERR_UNSUPPORTED, "this build has no ZeroMQ: install libzmq3-dev and build again");
 }
@@ -480,16 +474,16 @@ lk_status lk__post_open(const lk_keys *keys, lk_post **post)
 {
     (void)keys;
     *post = NULL;
-    return refuse();
+    return no_zmq();
 }
 
 lk_status lk__keys_generate(char public_key[LK_KEY_TEXT], char secret_key[LK_KEY_TEXT])
 {
     *public_key = *secret_key = '\0';
-    return refuse();
+    return no_zmq();
 }
 
-/* Nothing below is ever reached: there is no post to call it with. */
+/* Never called, since there is no post. */
 
 void lk__post_release(lk_post *post)
 {
@@ -504,7 +498,7 @@ void lk__mail_release(lk_mail *mail)
 lk_status lk__service_open(lk_post *post, const lk_address *address, lk_service **service)
 {
     (void)post, (void)address, (void)service;
-    return refuse();
+    return no_zmq();
 }
 
 void lk__service_release(lk_service *service)
@@ -521,19 +515,19 @@ int lk__service_port(const lk_service *service)
 lk_status lk__service_receive(lk_service *service, int milliseconds, lk_mail **mail)
 {
     (void)service, (void)milliseconds, (void)mail;
-    return refuse();
+    return no_zmq();
 }
 
 lk_status lk__service_reply(lk_service *service, const lk_mail *request, const lk_frame *frames, int n)
 {
     (void)service, (void)request, (void)frames, (void)n;
-    return refuse();
+    return no_zmq();
 }
 
 lk_status lk__peer_open(lk_post *post, const lk_address *address, const char *key, lk_peer **peer)
 {
     (void)post, (void)address, (void)key, (void)peer;
-    return refuse();
+    return no_zmq();
 }
 
 void lk__peer_release(lk_peer *peer)
@@ -544,13 +538,13 @@ void lk__peer_release(lk_peer *peer)
 lk_status lk__peer_send(lk_peer *peer, const lk_frame *frames, int n)
 {
     (void)peer, (void)frames, (void)n;
-    return refuse();
+    return no_zmq();
 }
 
 lk_status lk__peer_receive(lk_peer *peer, int milliseconds, lk_mail **mail)
 {
     (void)peer, (void)milliseconds, (void)mail;
-    return refuse();
+    return no_zmq();
 }
 
 const char *lk__peer_refusal(lk_peer *peer)

@@ -1,54 +1,55 @@
 #include "base/status.h"
-#include "lockstep/ops.h"
 #include "nn/layer.h"
+#include "lockstep/ops.h"
 
-/* Keras' defaults, and darknet's for leaky. */
+/* The defaults of Keras; for leaky_relu darknet's. */
 static const double leaky_alpha = 0.2, elu_alpha = 1;
 
-static lk_tensor *relu(lk_tensor *x)
+static lk_tensor *activation_relu(lk_tensor *x)
 {
     return lk_relu(x);
 }
 
-static lk_tensor *leaky_relu(lk_tensor *x)
+static lk_tensor *activation_leaky_relu(lk_tensor *x)
 {
     return lk_leaky_relu(x, leaky_alpha);
 }
 
-static lk_tensor *elu(lk_tensor *x)
+static lk_tensor *activation_elu(lk_tensor *x)
 {
     return lk_elu(x, elu_alpha);
 }
 
-static lk_tensor *sigmoid(lk_tensor *x)
+static lk_tensor *activation_sigmoid(lk_tensor *x)
 {
     return lk_sigmoid(x);
 }
 
-static lk_tensor *hyperbolic_tangent(lk_tensor *x)
+static lk_tensor *activation_tanh(lk_tensor *x)
 {
     return lk_tanh(x);
 }
 
-static lk_tensor *silu(lk_tensor *x)
+static lk_tensor *activation_silu(lk_tensor *x)
 {
     return lk_silu(x);
 }
 
-static lk_tensor *gelu(lk_tensor *x)
+static lk_tensor *activation_gelu(lk_tensor *x)
 {
     return lk_gelu(x);
 }
 
-static lk_tensor *softplus(lk_tensor *x)
+static lk_tensor *activation_softplus(lk_tensor *x)
 {
     return lk_softplus(x);
 }
 
 static lk_tensor *(*const functions[LK_ACTIVATION_COUNT])(lk_tensor *x) = {
-    [LK_RELU] = relu,       [LK_LEAKY_RELU] = leaky_relu,   [LK_ELU] = elu,
-    [LK_SIGMOID] = sigmoid, [LK_TANH] = hyperbolic_tangent, [LK_SILU] = silu,
-    [LK_GELU] = gelu,       [LK_SOFTPLUS] = softplus,
+    [LK_RELU] = activation_relu, [LK_LEAKY_RELU] = activation_leaky_relu,
+    [LK_ELU] = activation_elu,   [LK_SIGMOID] = activation_sigmoid,
+    [LK_TANH] = activation_tanh, [LK_SILU] = activation_silu,
+    [LK_GELU] = activation_gelu, [LK_SOFTPLUS] = activation_softplus,
 };
 
 static lk_status activation_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)

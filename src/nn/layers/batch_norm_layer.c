@@ -1,10 +1,12 @@
-/* Batch normalisation, by shard or over the global batch. */
+/* Batch normalization, over each shard or over the global batch. */
+#include "nn/layers/batch_norm_layer.h"
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/tensor.h"
-#include "lockstep/ops.h"
+#include "nn/forward.h"
 #include "nn/layer.h"
 #include "nn/model.h"
+#include "nn/model_build.h"
+#include "lockstep/ops.h"
 
 #include <math.h>
 
@@ -29,8 +31,9 @@ static lk_status batch_norm_build(lk_layer_builder *builder, const void *config,
     return lk__layer_statistics(builder, lk__layer_count(in) / in.dim[1]);
 }
 
-/* For whoever asked for statistics, with a reference that outlives the scopes of the layers around. */
-static void give_sums(const lk_layer_call *call, int shard, lk_tensor *sums)
+/* Hands the sums to the caller of the forward pass, if it asked for statistics. The reference outlives the scopes of
+ * the layers around this one. */
+static void batch_norm_give_sums(const lk_layer_call *call, int shard, lk_tensor *sums)
 {
     if (!call->opts->statistics)
         return;
@@ -40,7 +43,8 @@ static void give_sums(const lk_layer_call *call, int shard, lk_tensor *sums)
     *slot = lk_tensor_retain(sums);
 }
 
-static lk_status each_shard(lk_layer_call *call, const batch_norm_config *c, lk_tensor *const *x, lk_tensor **y)
+static lk_status batch_norm_each_shard(lk_layer_call *call, const batch_norm_config *c, lk_tensor *const *x,
+                                       lk_tensor **y)
 {
     for (int s = 0; s < call->n; s++) {
         lk_tensor *sums = NULL;
@@ -48,23 +52,25 @@ static lk_status each_shard(lk_layer_call *call, const batch_norm_config *c, lk_
                              call->opts->statistics ? &sums : NULL);
         if (!y[s])
             return lk_error_status();
-        give_sums(call, s, sums);
+        batch_norm_give_sums(call, s, sums);
     }
     return LK_OK;
 }
 
-static lk_status find_sums(const lk_layer_call *call, lk_tensor *const *x, lk_tensor **parts, lk_tensor **sums)
+static lk_status batch_norm_find_sums(const lk_layer_call *call, lk_tensor *const *x, lk_tensor **parts,
+                                      lk_tensor **sums)
 {
     for (int s = 0; s < call->n; s++) {
         parts[s] = lk_channel_sums(x[s]);
         if (!parts[s])
             return lk_error_status();
-        give_sums(call, s, parts[s]);
+        batch_norm_give_sums(call, s, parts[s]);
     }
     return call->opts->sync(call->opts->sync_user, parts, sums, call->n);
 }
 
-static lk_status global_batch(lk_layer_call *call, const batch_norm_config *c, lk_tensor *const *x, lk_tensor **y)
+static lk_status batch_norm_global_batch(lk_layer_call *call, const batch_norm_config *c, lk_tensor *const *x,
+                                         lk_tensor **y)
 {
     int n = call->n;
     int64_t count = call->opts->global_batch * call->layer->samples;
@@ -72,7 +78,7 @@ static lk_status global_batch(lk_layer_call *call, const batch_norm_config *c, l
     if (!parts)
         return LK_ERR_MEMORY;
     lk_tensor **sums = parts + n;
-    lk_status status = find_sums(call, x, parts, sums);
+    lk_status status = batch_norm_find_sums(call, x, parts, sums);
     for (int s = 0; s < n && status == LK_OK; s++) {
         y[s] = lk_batch_norm_with(x[s], lk__layer_master(call, s, GAMMA), lk__layer_master(call, s, BETA), sums[s],
                                   count, c->epsilon);
@@ -82,7 +88,8 @@ static lk_status global_batch(lk_layer_call *call, const batch_norm_config *c, l
     return status;
 }
 
-static lk_status inference(lk_layer_call *call, const batch_norm_config *c, lk_tensor *const *x, lk_tensor **y)
+static lk_status batch_norm_inference(lk_layer_call *call, const batch_norm_config *c, lk_tensor *const *x,
+                                      lk_tensor **y)
 {
     for (int s = 0; s < call->n; s++) {
         y[s] = lk_batch_norm_inference(x[s], lk__layer_master(call, s, GAMMA), lk__layer_master(call, s, BETA),
@@ -97,8 +104,8 @@ static lk_status inference(lk_layer_call *call, const batch_norm_config *c, lk_t
 static lk_status batch_norm_forward(lk_layer_call *call, const void *config, lk_tensor *const *x, lk_tensor **y)
 {
     if (!call->opts->training)
-        return inference(call, config, x, y);
-    return call->opts->sync ? global_batch(call, config, x, y) : each_shard(call, config, x, y);
+        return batch_norm_inference(call, config, x, y);
+    return call->opts->sync ? batch_norm_global_batch(call, config, x, y) : batch_norm_each_shard(call, config, x, y);
 }
 
 static void batch_norm_describe(const void *config, lk_node *node)

@@ -1,7 +1,8 @@
 #include "base/status.h"
-#include "lockstep/ops.h"
+#include "nn/init.h"
 #include "nn/layer.h"
-#include "nn/model.h"
+#include "nn/model_build.h"
+#include "lockstep/ops.h"
 
 typedef struct conv2d_config {
     int64_t filters, kernel, stride, padding;
@@ -49,7 +50,7 @@ static void conv2d_describe(const void *config, lk_node *node)
 static const lk_layer_table conv2d_table = {
     .kind = "conv2d", .build = conv2d_build, .forward = conv2d_forward, .describe = conv2d_describe};
 
-static lk_status check(const conv2d_config *c, bool same, int64_t padding)
+static lk_status conv2d_check(const conv2d_config *c, bool same, int64_t padding)
 {
     LK_TRY(lk__layer_range("conv2d", "number of filters", c->filters, 1, LK_LAYER_MAX_SIZE));
     LK_TRY(lk__layer_range("conv2d", "kernel", c->kernel, 1, LK_LAYER_MAX_KERNEL));
@@ -76,7 +77,7 @@ lk_layer *lk_layer_conv2d(int64_t filters, int64_t kernel, const lk_conv2d_layer
         .weight_init = lk__init_or(o->weight, LK_INIT_GLOROT_UNIFORM),
         .bias_init = lk__init_or(o->bias, LK_INIT_ZEROS),
     };
-    if (check(&config, o->same, o->padding) != LK_OK)
+    if (conv2d_check(&config, o->same, o->padding) != LK_OK)
         return NULL;
     return lk_layer_new(&conv2d_table, &config, sizeof config, NULL, 0);
 }

@@ -1,7 +1,8 @@
 #include "base/status.h"
-#include "lockstep/ops.h"
+#include "nn/init.h"
 #include "nn/layer.h"
-#include "nn/model.h"
+#include "nn/model_build.h"
+#include "lockstep/ops.h"
 
 typedef struct dense_config {
     int64_t units;

@@ -1,6 +1,6 @@
 #include "base/status.h"
-#include "lockstep/ops.h"
 #include "nn/layer.h"
+#include "lockstep/ops.h"
 
 static lk_status dropout_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
@@ -11,7 +11,7 @@ static lk_status dropout_build(lk_layer_builder *builder, const void *config, lk
     return LK_OK;
 }
 
-/* What is dropped is keyed by the layer's path: two dropouts of one network drop different elements. */
+/* The random numbers are keyed by the layer's path, so two dropouts of one network drop different elements. */
 static lk_tensor *dropout_forward(lk_layer_call *call, const void *config, lk_tensor *x)
 {
     double rate = *(const double *)config;

@@ -1,11 +1,12 @@
 /* Pooling over windows and over the whole image. */
 #include "base/status.h"
-#include "lockstep/ops.h"
 #include "nn/layer.h"
+#include "nn/model_build.h"
+#include "lockstep/ops.h"
 
 /* --- windows ------------------------------------------------------------------------------------------------------ */
 
-/* Max pooling keeps which element it was. */
+/* Max pooling keeps the index of each window's largest element for backward. */
 static const int64_t index_bytes = sizeof(int32_t);
 
 typedef struct pool_config {
@@ -49,7 +50,7 @@ static const lk_layer_table max_pool_table = {
 static const lk_layer_table avg_pool_table = {
     .kind = "avg_pool", .build = pool_build, .forward = pool_forward, .describe = pool_describe};
 
-static lk_layer *pool(const lk_layer_table *table, int64_t kernel, const lk_pool_layer_opts *opts)
+static lk_layer *pool_layer(const lk_layer_table *table, int64_t kernel, const lk_pool_layer_opts *opts)
 {
     const pool_config config = {.kernel = kernel,
                                 .stride = opts && opts->stride ? opts->stride : kernel,
@@ -64,12 +65,12 @@ static lk_layer *pool(const lk_layer_table *table, int64_t kernel, const lk_pool
 
 lk_layer *lk_layer_max_pool(int64_t kernel, const lk_pool_layer_opts *opts)
 {
-    return pool(&max_pool_table, kernel, opts);
+    return pool_layer(&max_pool_table, kernel, opts);
 }
 
 lk_layer *lk_layer_avg_pool(int64_t kernel, const lk_pool_layer_opts *opts)
 {
-    return pool(&avg_pool_table, kernel, opts);
+    return pool_layer(&avg_pool_table, kernel, opts);
 }
 
 /* --- the whole image ---------------------------------------------------------------------------------------------- */

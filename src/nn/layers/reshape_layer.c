@@ -1,8 +1,7 @@
-/* Other shapes for the same elements: views. */
-#include "base/status.h"
-#include "core/tensor.h"
-#include "lockstep/ops.h"
+/* Flatten and reshape: views. */
+#include "core/shape.h"
 #include "nn/layer.h"
+#include "lockstep/ops.h"
 
 static lk_status flatten_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
@@ -40,14 +39,12 @@ typedef struct reshape_config {
 static lk_status reshape_build(lk_layer_builder *builder, const void *config, lk_shape in, lk_shape *out)
 {
     const reshape_config *c = config;
-    char text[128];
     *out = LK_SHAPE(1, c->channels, c->height, c->width);
-    if ((double)c->channels * (double)c->height * (double)c->width != (double)lk__layer_count(in)) {
-        lk__shape_text(in, text, sizeof text);
-        return lk_layer_fail(
-            builder, LK_ERR_SHAPE, "gets %s, %lld elements a sample; expected as many as [N,%lld,%lld,%lld] has", text,
-            (long long)lk__layer_count(in), (long long)c->channels, (long long)c->height, (long long)c->width);
-    }
+    if ((double)c->channels * (double)c->height * (double)c->width != (double)lk__layer_count(in))
+        return lk_layer_fail(builder, LK_ERR_SHAPE,
+                             "gets %s, %lld elements a sample; expected as many as [N,%lld,%lld,%lld] has",
+                             lk__text(in).string, (long long)lk__layer_count(in), (long long)c->channels,
+                             (long long)c->height, (long long)c->width);
     lk_layer_gradient_needs(builder, LK_MAKES_VIEW, 0);
     return LK_OK;
 }

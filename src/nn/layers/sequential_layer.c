@@ -1,11 +1,10 @@
-/* Layers made of layers: one after the other, the sum of two, and the identity. */
+/* Layers made of layers: sequential, the sum of two, and the identity. */
 #include "base/mem.h"
 #include "base/status.h"
-#include "core/tensor.h"
-#include "lockstep/ops.h"
+#include "core/scope.h"
+#include "core/shape.h"
 #include "nn/model.h"
-
-#include <string.h>
+#include "lockstep/ops.h"
 
 /* --- sequential --------------------------------------------------------------------------------------------------- */
 
@@ -18,24 +17,19 @@ static lk_status sequential_build(lk_layer_builder *builder, const void *config,
     return LK_OK;
 }
 
-static void release_all(lk_tensor **tensors, int n)
-{
-    for (int s = 0; s < n; s++) {
-        lk_tensor_release(tensors[s]);
-        tensors[s] = NULL;
-    }
-}
-
-/* now[s] becomes layer `child` of now[s], which is released: nothing of the layer but its output outlives this. */
-static lk_status advance(lk_layer_call *call, int child, lk_tensor **now, lk_tensor **next)
+/* Replaces now[s] by the output of layer `child` for it, and releases the old one and everything else that the layer
+ * made. next: scratch, [shards]. */
+static lk_status sequential_advance(lk_layer_call *call, int child, lk_tensor **now, lk_tensor **next)
 {
     lk_scope_begin();
     lk_status status = lk_layer_call_child(call, child, now, next);
     for (int s = 0; s < call->n; s++)
         next[s] = status == LK_OK ? lk_tensor_retain(next[s]) : NULL;
     lk_scope_end();
-    release_all(now, call->n);
-    memcpy(now, next, (size_t)call->n * sizeof(lk_tensor *));
+    for (int s = 0; s < call->n; s++) {
+        lk_tensor_release(now[s]);
+        now[s] = next[s];
+    }
     return status;
 }
 
@@ -49,7 +43,7 @@ static lk_status sequential_forward(lk_layer_call *call, const void *config, lk_
         y[s] = lk_tensor_retain(x[s]);
     lk_status status = LK_OK;
     for (int i = 0; i < call->layer->n_children && status == LK_OK; i++)
-        status = advance(call, i, y, next);
+        status = sequential_advance(call, i, y, next);
     lk__free(next);
     return lk__scope_adopt_all(y, call->n, status);
 }
@@ -73,18 +67,14 @@ static lk_status add_build(lk_layer_builder *builder, const void *config, lk_sha
 {
     (void)config;
     lk_shape shortcut;
-    char texts[PARTS][128];
     lk_layer *source = builder->model->source;
     LK_TRY(lk_layer_build_child(builder, BODY, in, out));
     builder->model->source = source;
     LK_TRY(lk_layer_build_child(builder, SHORTCUT, in, &shortcut));
-    if (!lk__shape_equal(*out, shortcut)) {
-        lk__shape_text(*out, texts[BODY], sizeof texts[BODY]);
-        lk__shape_text(shortcut, texts[SHORTCUT], sizeof texts[SHORTCUT]);
+    if (!lk__shape_equal(*out, shortcut))
         return lk_layer_fail(builder, LK_ERR_SHAPE,
                              "the body gives %s and the shortcut %s; expected equal shapes, as they are added",
-                             texts[BODY], texts[SHORTCUT]);
-    }
+                             lk__text(*out).string, lk__text(shortcut).string);
     lk_layer_gradient_needs(builder, LK_NEEDS_NOTHING, 0);
     lk_layer_flops(builder, (double)lk__layer_count(*out));
     return LK_OK;

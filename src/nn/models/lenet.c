@@ -1,7 +1,7 @@
 /* LeNet as in Dive into Deep Learning, "Training on Multiple GPUs". */
 #include "nn/model.h"
 
-static lk_layer *make(lk_model_input input)
+static lk_layer *lenet_make(lk_model_input input)
 {
     const lk_init small = {.kind = LK_INIT_NORMAL, .value = 0.01};
     const lk_conv2d_layer_opts conv = {.weight = small};
@@ -16,5 +16,5 @@ static lk_layer *make(lk_model_input input)
 const lk_reference_model lk__model_lenet = {
     .name = "lenet",
     .about = "two convolutions and two dense layers, of Dive into Deep Learning's multi-GPU chapter",
-    .make = make,
+    .make = lenet_make,
 };

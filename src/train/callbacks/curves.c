@@ -1,16 +1,15 @@
 /* Draws losses and accuracies against epochs into files. */
-#include "lockstep/callbacks.h"
-
 #include "base/mem.h"
 #include "base/status.h"
+#include "lockstep/callbacks.h"
 #include "train/callbacks/history.h"
 
 typedef struct curves {
-    char *paths[2]; /* NULL: not that one */
-    lk__history history;
+    char *paths[2]; /* SVG, PNG; NULL: do not write this one */
+    lk_history history;
 } curves;
 
-static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+static lk_status curves_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)stop;
     curves *c = self;
@@ -26,7 +25,7 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
     return LK_OK;
 }
 
-static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
+static lk_status curves_save(void *self, lk_trainer *trainer, lk_state *state)
 {
     (void)trainer;
     const curves *c = self;
@@ -34,14 +33,14 @@ static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
     return LK_OK;
 }
 
-static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
+static lk_status curves_resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     (void)trainer;
     curves *c = self;
     return lk__history_resume(&c->history, state);
 }
 
-static void release(void *self)
+static void curves_release(void *self)
 {
     curves *c = self;
     lk__history_free(&c->history);
@@ -58,9 +57,13 @@ lk_callback lk_callback_curves(const char *svg_path, const char *png_path)
     c->paths[0] = svg_path ? lk__strdup(svg_path) : NULL;
     c->paths[1] = png_path ? lk__strdup(png_path) : NULL;
     if ((svg_path && !c->paths[0]) || (png_path && !c->paths[1])) {
-        release(c);
+        curves_release(c);
         return (lk_callback){0};
     }
-    return (lk_callback){
-        .name = "curves", .epoch_end = epoch_end, .save = save, .resume = resume, .release = release, .self = c};
+    return (lk_callback){.name = "curves",
+                         .epoch_end = curves_epoch_end,
+                         .save = curves_save,
+                         .resume = curves_resume,
+                         .release = curves_release,
+                         .self = c};
 }

@@ -1,4 +1,4 @@
-/* Callbacks that only look at reports: those of epochs that nobody trained. */
+/* Callbacks that only use reports, called with made-up reports. */
 #include "lockstep/callbacks.h"
 
 #include "base/mem.h"
@@ -26,7 +26,7 @@ static void release(lk_callback *callback)
 
 /* --- stopping ----------------------------------------------------------------------------------------------------- */
 
-/* The epoch, from 1, after which the callback stops; 0: it lets all of them pass. */
+/* The epoch, from 1, after which the callback stops training; 0: it does not. */
 static int64_t stopped_after(lk_callback *callback, const lk_epoch_report *reports, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -74,10 +74,10 @@ static void stops_at_accuracy(void **state)
         /* Strictly above. */
         {0.85, 1, {0.85, 0.85, 0.85, 0.85, 0.85}, 0, ""},
         {0.85, 1, {0.85, 0.85, 0.851, 0.85, 0.85}, 3, "Early stopping after epoch 3\n"},
-        /* What was not measured is not above, and breaks the row. */
+        /* An epoch without a measurement is not above the target, and the count starts again. */
         {0.85, 2, {0.9, NAN, 0.9, NAN, 0.9}, 0, ""},
         {1, 1, {1, 1, 1, 1, 1}, 0, ""},
-        /* Half an epoch is a whole one. */
+        /* Half an epoch of patience counts as a whole one. */
         {0.5, 2.5, {0.6, 0.6, 0.6, 0.6, 0.6}, 3, "Early stopping after epoch 3\n"},
         {0.5, 0, {0.4, 0.6, 0.6, 0.6, 0.6}, 2, "Early stopping after epoch 2\n"},
         {0, 3, {0.1, 0.1, 0, 0.1, 0.1}, 0, ""},

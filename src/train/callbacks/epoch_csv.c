@@ -1,10 +1,8 @@
-/* Writes a row an epoch as CSV. */
-#include "lockstep/callbacks.h"
-
+/* Writes a CSV file with a row for each epoch. */
 #include "base/mem.h"
-#include "base/status.h"
-#include "io/resume_files.h"
-#include "train/callback_state.h"
+#include "io/records/row_writer.h"
+#include "lockstep/callbacks.h"
+#include "train/checkpoint/callback_state.h"
 
 #include <string.h>
 
@@ -13,26 +11,26 @@ typedef struct epoch_csv {
     lk_row_writer *writer; /* NULL: not open yet */
 } epoch_csv;
 
-/* A mean over nothing is an empty cell. */
-static lk_field mean(const char *name, lk_mean value)
+/* An empty cell if nothing was measured. */
+static lk_field mean_field(const char *name, lk_mean value)
 {
     return value.count ? LK_REAL(name, lk_mean_value(value)) : LK_NONE(name);
 }
 
 enum { COLUMNS = 13 };
 
-static void make_row(const lk_epoch_report *report, lk_field row[COLUMNS])
+static void make_csv_epoch(const lk_epoch_report *report, lk_field row[COLUMNS])
 {
     const lk_metrics *train = &report->train, *val = &report->val;
     const lk_field fields[COLUMNS] = {
         LK_INT("epoch", report->epoch),
         LK_INT("step", report->steps),
-        mean("train_loss", train->loss),
-        mean("train_accuracy", train->accuracy),
-        mean("train_top_k", train->top_k),
-        mean("val_loss", val->loss),
-        mean("val_accuracy", val->accuracy),
-        mean("val_top_k", val->top_k),
+        mean_field("train_loss", train->loss),
+        mean_field("train_accuracy", train->accuracy),
+        mean_field("train_top_k", train->top_k),
+        mean_field("val_loss", val->loss),
+        mean_field("val_accuracy", val->accuracy),
+        mean_field("val_top_k", val->top_k),
         LK_REAL("rate", report->rate),
         LK_REAL("seconds", report->seconds),
         LK_REAL("total_seconds", report->total_seconds),
@@ -42,8 +40,8 @@ static void make_row(const lk_epoch_report *report, lk_field row[COLUMNS])
     memcpy(row, fields, sizeof fields);
 }
 
-/* The names at once: a training that ends in its first epoch leaves a table too. */
-static lk_status train_begin(void *self, lk_trainer *trainer)
+/* Writes the names of the columns at once, so that a training that ends in its first epoch leaves a table too. */
+static lk_status csv_train_begin(void *self, lk_trainer *trainer)
 {
     (void)trainer;
     epoch_csv *csv = self;
@@ -52,20 +50,20 @@ static lk_status train_begin(void *self, lk_trainer *trainer)
         csv->writer = lk_row_writer_new(csv->path, LK_ROWS_CSV, false);
     if (!csv->writer)
         return lk_error_status();
-    make_row(&(lk_epoch_report){0}, row);
+    make_csv_epoch(&(lk_epoch_report){0}, row);
     return lk_row_names(csv->writer, row, COLUMNS);
 }
 
-static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+static lk_status csv_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)trainer, (void)stop;
     epoch_csv *csv = self;
     lk_field row[COLUMNS];
-    make_row(report, row);
+    make_csv_epoch(report, row);
     return lk_row_write(csv->writer, row, COLUMNS);
 }
 
-static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
+static lk_status csv_save(void *self, lk_trainer *trainer, lk_state *state)
 {
     (void)trainer;
     const epoch_csv *csv = self;
@@ -74,8 +72,8 @@ static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
     return LK_OK;
 }
 
-/* Another file begins anew. */
-static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
+/* If the file is not the one that was marked, train_begin starts a new one. */
+static lk_status csv_resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     (void)trainer;
     epoch_csv *csv = self;
@@ -86,7 +84,7 @@ static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
     return csv->writer ? LK_OK : lk_error_status();
 }
 
-static void release(void *self)
+static void csv_release(void *self)
 {
     epoch_csv *csv = self;
     lk_row_writer_release(csv->writer);
@@ -101,14 +99,14 @@ lk_callback lk_callback_csv(const char *path)
         return (lk_callback){0};
     csv->path = lk__strdup(path);
     if (!csv->path) {
-        release(csv);
+        csv_release(csv);
         return (lk_callback){0};
     }
     return (lk_callback){.name = "CSV",
-                         .train_begin = train_begin,
-                         .epoch_end = epoch_end,
-                         .save = save,
-                         .resume = resume,
-                         .release = release,
+                         .train_begin = csv_train_begin,
+                         .epoch_end = csv_epoch_end,
+                         .save = csv_save,
+                         .resume = csv_resume,
+                         .release = csv_release,
                          .self = csv};
 }

@@ -6,38 +6,38 @@
 
 #include <math.h>
 
-static lk_status grow(double **values, int64_t capacity)
+/* Makes space for at least n epochs. */
+static lk_status history_reserve(lk_history *history, int64_t n)
 {
-    double *grown = lk__realloc(*values, (size_t)capacity, sizeof *grown);
-    if (!grown)
-        return LK_ERR_MEMORY;
-    *values = grown;
-    return LK_OK;
-}
-
-static lk_status make_room(lk__history *history)
-{
-    if (history->count < history->capacity)
-        return LK_OK;
-    int64_t capacity = history->capacity ? 2 * history->capacity : 64;
-    LK_TRY(grow(&history->epoch, capacity));
-    for (int i = 0; i < LK_HISTORY_LINES; i++)
-        LK_TRY(grow(&history->line[i], capacity));
+    int64_t capacity = history->capacity;
+    for (int i = -1; i < LK_HISTORY_LINES; i++) {
+        double **values = i < 0 ? &history->epoch : &history->line[i];
+        capacity = history->capacity;
+        double *grown = lk__grow(*values, &capacity, n, sizeof *grown);
+        if (!grown)
+            return LK_ERR_MEMORY;
+        *values = grown;
+    }
     history->capacity = capacity;
     return LK_OK;
 }
 
-lk_status lk__history_add(lk__history *history, const lk_epoch_report *report)
+static void history_note_measured(lk_history *history, int64_t n)
 {
-    LK_TRY(make_room(history));
+    for (int i = 0; i < LK_HISTORY_LINES; i++)
+        history->measured = history->measured || isfinite(history->line[i][n]);
+}
+
+lk_status lk__history_add(lk_history *history, const lk_epoch_report *report)
+{
+    LK_TRY(history_reserve(history, history->count + 1));
     int64_t n = history->count++;
     history->epoch[n] = (double)report->epoch;
     history->line[LK_HISTORY_TRAIN_LOSS][n] = lk_mean_value(report->train.loss);
     history->line[LK_HISTORY_VAL_LOSS][n] = lk_mean_value(report->val.loss);
     history->line[LK_HISTORY_TRAIN_ACCURACY][n] = lk_mean_value(report->train.accuracy);
     history->line[LK_HISTORY_VAL_ACCURACY][n] = lk_mean_value(report->val.accuracy);
-    for (int i = 0; i < LK_HISTORY_LINES; i++)
-        history->measured = history->measured || isfinite(history->line[i][n]);
+    history_note_measured(history, n);
     return LK_OK;
 }
 
@@ -46,34 +46,34 @@ static const char *const line_names[] = {[LK_HISTORY_TRAIN_LOSS] = "train_loss",
                                          [LK_HISTORY_TRAIN_ACCURACY] = "train_accuracy",
                                          [LK_HISTORY_VAL_ACCURACY] = "val_accuracy"};
 
-void lk__history_save(const lk__history *history, lk_state *state)
+void lk__history_save(const lk_history *history, lk_state *state)
 {
     lk_state_set(state, "epoch", history->epoch, history->count);
     for (int i = 0; i < LK_HISTORY_LINES; i++)
         lk_state_set(state, line_names[i], history->line[i], history->count);
 }
 
-lk_status lk__history_resume(lk__history *history, const lk_state *state)
+lk_status lk__history_resume(lk_history *history, const lk_state *state)
 {
     int64_t count = lk_state_get(state, "epoch", NULL, 0);
     bool complete = count >= 0;
-    for (history->count = 0; complete && history->count < count; history->count++)
-        LK_TRY(make_room(history));
+    if (count > 0)
+        LK_TRY(history_reserve(history, count));
+    history->count = complete ? count : 0;
     complete = complete && lk_state_get(state, "epoch", history->epoch, count) == count;
     for (int i = 0; complete && i < LK_HISTORY_LINES; i++)
         complete = lk_state_get(state, line_names[i], history->line[i], count) == count;
     if (!complete)
         LK_FAIL(LK_ERR_FORMAT, "the checkpoint does not hold the epochs' losses and accuracies");
     for (int64_t n = 0; n < count; n++)
-        for (int i = 0; i < LK_HISTORY_LINES; i++)
-            history->measured = history->measured || isfinite(history->line[i][n]);
+        history_note_measured(history, n);
     return LK_OK;
 }
 
-/* Losses are shown from 0, so that what hardly changes looks like it, up to this or more. */
+/* The loss axis goes from 0 to this or more, so that a loss that hardly changes looks flat. */
 static const double LEAST_LOSS = 0.1;
 
-lk_line_chart lk__history_chart(const lk__history *history, lk_series series[LK_HISTORY_LINES])
+lk_line_chart lk__history_chart(const lk_history *history, lk_series series[LK_HISTORY_LINES])
 {
     static const char *const names[] = {[LK_HISTORY_TRAIN_LOSS] = "train loss",
                                         [LK_HISTORY_VAL_LOSS] = "val loss",
@@ -92,10 +92,10 @@ lk_line_chart lk__history_chart(const lk__history *history, lk_series series[LK_
                            .right_max = 1};
 }
 
-void lk__history_free(lk__history *history)
+void lk__history_free(lk_history *history)
 {
     lk__free(history->epoch);
     for (int i = 0; i < LK_HISTORY_LINES; i++)
         lk__free(history->line[i]);
-    *history = (lk__history){0};
+    *history = (lk_history){0};
 }

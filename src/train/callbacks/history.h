@@ -1,6 +1,5 @@
-/* The epochs so far, as lines of a chart. */
-#ifndef LK_TRAIN_CALLBACKS_HISTORY_H
-#define LK_TRAIN_CALLBACKS_HISTORY_H
+/* The losses and accuracies of all epochs so far, for charts. */
+#pragma once
 
 #include "lockstep/plot.h"
 #include "lockstep/train.h"
@@ -13,25 +12,23 @@ enum {
     LK_HISTORY_LINES
 };
 
-/* Zeroed: empty. */
-typedef struct lk__history {
+/* A zeroed history is empty. */
+typedef struct lk_history {
     int64_t count, capacity;
     double *epoch;
     double *line[LK_HISTORY_LINES]; /* NaN: not measured */
-    bool measured;                  /* there is a number among the lines' */
-} lk__history;
+    bool measured;                  /* some line has a finite value */
+} lk_history;
 
 /* Errors: LK_ERR_MEMORY. */
-lk_status lk__history_add(lk__history *history, const lk_epoch_report *report);
+lk_status lk__history_add(lk_history *history, const lk_epoch_report *report);
 
-/* For checkpoints. Errors: LK_ERR_FORMAT, LK_ERR_MEMORY. */
-void lk__history_save(const lk__history *history, lk_state *state);
-lk_status lk__history_resume(lk__history *history, const lk_state *state);
+/* Saves to a checkpoint and restores from one. Errors: LK_ERR_FORMAT, LK_ERR_MEMORY. */
+void lk__history_save(const lk_history *history, lk_state *state);
+lk_status lk__history_resume(lk_history *history, const lk_state *state);
 
-/* The chart and its series, over the history's own memory: losses on the axis at the left, from 0, accuracies on one
- * from 0 to 1 at the right, where losses that begin high do not flatten them. */
-lk_line_chart lk__history_chart(const lk__history *history, lk_series series[LK_HISTORY_LINES]);
+/* Returns a chart whose series point into the history. Losses use the left axis, from 0; accuracies use the right one,
+ * from 0 to 1, so that high losses do not flatten them. */
+lk_line_chart lk__history_chart(const lk_history *history, lk_series series[LK_HISTORY_LINES]);
 
-void lk__history_free(lk__history *history);
-
-#endif
+void lk__history_free(lk_history *history);

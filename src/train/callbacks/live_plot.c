@@ -1,46 +1,40 @@
-/* Draws losses and accuracies in the terminal as training goes on.
+/* Draws losses and accuracies in the terminal during training.
  *
- * The drawing stands between the lines that other callbacks print: it is taken away when an epoch ends, before they
- * print theirs, and drawn again below them when the next epoch begins. */
-#include "lockstep/callbacks.h"
-
+ * The chart stays below the lines that other callbacks print: it is erased when an epoch ends, before they print, and
+ * drawn again when the next epoch begins. */
 #include "base/mem.h"
-#include "base/status.h"
+#include "base/minmax.h"
+#include "lockstep/callbacks.h"
 #include "train/callbacks/history.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 enum { COLUMNS = 78, ROWS = 16, LEAST_COLUMNS = 24, LEAST_ROWS = 8, OTHER_LINES = 4 };
 
 typedef struct live_plot {
     FILE *stream;
-    bool in_place; /* the stream is a terminal with room */
+    bool redraws; /* the stream is a terminal that is large enough; otherwise only the end is drawn */
     lk_text_style style;
     int64_t epochs; /* planned */
-    int drawn;      /* lines of the drawing that are on the screen */
-    lk__history history;
+    int drawn;      /* lines of the chart on the screen; 0: none */
+    lk_history history;
 } live_plot;
 
-static lk_status train_begin(void *self, lk_trainer *trainer)
+static lk_status live_plot_train_begin(void *self, lk_trainer *trainer)
 {
     live_plot *p = self;
     lk_text_style terminal = lk_text_style_of(p->stream);
     p->epochs = lk_trainer_plan(trainer)->epochs;
     p->drawn = 0;
     p->style = (lk_text_style){.columns = COLUMNS, .rows = ROWS, .ascii = terminal.ascii};
-    p->in_place = terminal.columns >= LEAST_COLUMNS && terminal.rows >= LEAST_ROWS + OTHER_LINES;
-    if (!p->in_place)
+    p->redraws = terminal.columns >= LEAST_COLUMNS && terminal.rows >= LEAST_ROWS + OTHER_LINES;
+    if (!p->redraws)
         return LK_OK;
-    p->style.colour = terminal.colour;
-    if (terminal.columns < COLUMNS)
-        p->style.columns = terminal.columns;
-    if (terminal.rows < ROWS + OTHER_LINES)
-        p->style.rows = terminal.rows - OTHER_LINES;
+    p->style.color = terminal.color;
+    p->style.columns = (int)lk__min(terminal.columns, COLUMNS);
+    p->style.rows = (int)lk__min(terminal.rows - OTHER_LINES, ROWS);
     return LK_OK;
 }
 
-static lk_status draw(live_plot *p)
+static lk_status live_plot_draw(live_plot *p)
 {
     lk_series series[LK_HISTORY_LINES];
     lk_line_chart chart = lk__history_chart(&p->history, series);
@@ -56,8 +50,8 @@ static lk_status draw(live_plot *p)
     return LK_OK;
 }
 
-/* Where the drawing stood, another callback's bar may stand in the line below it. */
-static void erase(live_plot *p)
+/* Clears to the end of the screen, because a progress bar may be in the line below the chart. */
+static void live_plot_erase(live_plot *p)
 {
     if (p->drawn > 0)
         fprintf(p->stream, "\r\033[%dA\033[J", p->drawn);
@@ -65,30 +59,30 @@ static void erase(live_plot *p)
     p->drawn = 0;
 }
 
-static lk_status epoch_begin(void *self, lk_trainer *trainer, int64_t epoch)
+static lk_status live_plot_epoch_begin(void *self, lk_trainer *trainer, int64_t epoch)
 {
     (void)trainer, (void)epoch;
     live_plot *p = self;
-    return p->in_place && p->history.measured && !p->drawn ? draw(p) : LK_OK;
+    return p->redraws && p->history.measured && !p->drawn ? live_plot_draw(p) : LK_OK;
 }
 
-static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+static lk_status live_plot_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)trainer, (void)stop;
     live_plot *p = self;
-    erase(p);
+    live_plot_erase(p);
     return lk__history_add(&p->history, report);
 }
 
-/* A drawing that still stands, of an epoch that did not end, is the last. */
-static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+/* If the last epoch did not end, its chart is still on the screen and stays. */
+static lk_status live_plot_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
 {
     (void)trainer, (void)result, (void)status;
     live_plot *p = self;
-    return p->history.measured && !p->drawn ? draw(p) : LK_OK;
+    return p->history.measured && !p->drawn ? live_plot_draw(p) : LK_OK;
 }
 
-static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
+static lk_status live_plot_save(void *self, lk_trainer *trainer, lk_state *state)
 {
     (void)trainer;
     const live_plot *p = self;
@@ -96,14 +90,14 @@ static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
     return LK_OK;
 }
 
-static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
+static lk_status live_plot_resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     (void)trainer;
     live_plot *p = self;
     return lk__history_resume(&p->history, state);
 }
 
-static void release(void *self)
+static void live_plot_release(void *self)
 {
     live_plot *p = self;
     lk__history_free(&p->history);
@@ -117,12 +111,12 @@ lk_callback lk_callback_live_plot(FILE *stream)
         return (lk_callback){0};
     p->stream = stream;
     return (lk_callback){.name = "live plot",
-                         .train_begin = train_begin,
-                         .epoch_begin = epoch_begin,
-                         .epoch_end = epoch_end,
-                         .save = save,
-                         .resume = resume,
-                         .train_end = train_end,
-                         .release = release,
+                         .train_begin = live_plot_train_begin,
+                         .epoch_begin = live_plot_epoch_begin,
+                         .epoch_end = live_plot_epoch_end,
+                         .save = live_plot_save,
+                         .resume = live_plot_resume,
+                         .train_end = live_plot_train_end,
+                         .release = live_plot_release,
                          .self = p};
 }

@@ -1,18 +1,19 @@
-/* All records of a run in one folder. */
-#include "lockstep/callbacks.h"
-
+/* Writes all records of a run into one folder. The callback holds one callback for each record and calls its hooks. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
 #include "io/json.h"
 #include "lockstep/build.h"
+#include "lockstep/callbacks.h"
 #include "lockstep/record.h"
 #include "lockstep/scaling.h"
-#include "train/callback_state.h"
-#include "train/hooks.h"
+#include "report/record_names.h"
+#include "train/checkpoint/callback_state.h"
+#include "train/callback_list.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -20,15 +21,13 @@ enum { MAX_RUNS = 1000000 };
 
 typedef struct log_dir {
     char *dir;
-    lk__callbacks records;
-    int run;          /* whose records they are */
-    char *algorithms; /* where the implementations are listed; NULL before there are records */
-    char *scaling;    /* where the scaling report goes; likewise */
+    lk_callbacks records;
+    int run; /* number of this run in the folder, from 1; 0: none yet */
 } log_dir;
 
 /* --- the folder --------------------------------------------------------------------------------------------------- */
 
-static lk_status make_folder(const char *path)
+static lk_status log_dir_make(const char *path)
 {
     LK_TRY(lk_make_directory(path));
     if (access(path, W_OK | X_OK) != 0)
@@ -36,127 +35,99 @@ static lk_status make_folder(const char *path)
     return LK_OK;
 }
 
-/* "DIR/NAME.EXTENSION" of the first run, "DIR/NAME-2.EXTENSION" of the second; to be freed. */
-static char *path_of(const log_dir *log, const char *name, int run, const char *extension)
-{
-    size_t size = strlen(log->dir) + strlen(name) + strlen(extension) + 32;
-    char *path = lk__calloc(size, 1);
-    if (path && run == 1)
-        snprintf(path, size, "%s/%s.%s", log->dir, name, extension);
-    else if (path)
-        snprintf(path, size, "%s/%s-%d.%s", log->dir, name, run, extension);
-    return path;
-}
-
-/* Whether files of that run are there, its CSV file aside. */
+/* Whether the folder has files of this run, not counting its CSV file. */
 static lk_status has_files(const log_dir *log, int run, bool *has)
 {
     static const char *const files[][2] = {
-        {"epochs", "jsonl"}, {"algorithms", "txt"}, {"scaling", "json"}, {"curves", "svg"}, {"curves", "png"}};
+        {"epochs", ".jsonl"}, {"algorithms", ".txt"}, {"scaling", ".json"}, {"curves", ".svg"}, {"curves", ".png"}};
+    char path[PATH_MAX];
     *has = false;
     for (size_t i = 0; i < sizeof files / sizeof *files && !*has; i++) {
-        char *path = path_of(log, files[i][0], run, files[i][1]);
-        if (!path)
-            return LK_ERR_MEMORY;
+        LK_TRY(lk__record_path(log->dir, files[i][0], files[i][1], run, path));
         *has = access(path, F_OK) == 0;
-        lk__free(path);
     }
     return LK_OK;
 }
 
-/* The first number of which there are no files, taken by making the CSV file: of two runs that look at the same time
- * only one can. */
-static lk_status take_number(const log_dir *log, int *number)
+/* Takes the first number without files by creating its CSV file, in which only one of several runs can succeed. */
+static lk_status take_run_number(const log_dir *log, int *number)
 {
+    char path[PATH_MAX];
     for (int run = 1; run <= MAX_RUNS; run++) {
         bool has;
         LK_TRY(has_files(log, run, &has));
         if (has)
             continue;
-        char *path = path_of(log, "epochs", run, "csv");
-        if (!path)
-            return LK_ERR_MEMORY;
+        LK_TRY(lk__record_path(log->dir, "epochs", ".csv", run, path));
         int file = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        int error = errno;
-        lk__free(path);
         if (file >= 0) {
             *number = run;
             close(file);
             return LK_OK;
         }
-        if (error != EEXIST)
-            LK_FAIL(LK_ERR_IO, "log folder %s: cannot be written: %s", log->dir, strerror(error));
+        if (errno != EEXIST)
+            LK_FAIL(LK_ERR_IO, "log folder %s: cannot be written: %s", log->dir, strerror(errno));
     }
     LK_FAIL(LK_ERR_IO, "log folder %s: holds the records of %d runs: remove them or choose another", log->dir,
             MAX_RUNS);
 }
 
-/* --- what is in it ------------------------------------------------------------------------------------------------ */
+/* --- records ------------------------------------------------------------------------------------------------------ */
 
-static lk_status add_curves(log_dir *log, int run)
+/* Adds a callback for each record of run log->run. */
+static lk_status log_dir_add_records(log_dir *log)
 {
-    bool with_png = lk_build_has("libcairo");
-    if (!with_png)
-        lk__log(LK_LOG_INFO, "this build has no libcairo: no PNG of the curves in %s", log->dir);
-    char *svg = path_of(log, "curves", run, "svg"), *png = path_of(log, "curves", run, "png");
-    lk_status status =
-        svg && png ? lk__callbacks_add(&log->records, lk_callback_curves(svg, with_png ? png : NULL)) : LK_ERR_MEMORY;
-    lk__free(svg);
-    lk__free(png);
-    return status;
-}
-
-/* Of run log->run. */
-static lk_status add_records(log_dir *log)
-{
-    int run = log->run;
+    const lk_json_lines_opts opts = {.settings = true, .ledger = true};
+    char path[PATH_MAX], png[PATH_MAX];
     LK_TRY(lk__callbacks_add(&log->records, lk_callback_tensorboard(log->dir)));
-    char *csv = path_of(log, "epochs", run, "csv"), *lines = path_of(log, "epochs", run, "jsonl");
-    lk_json_lines_opts opts = {.settings = true, .ledger = true};
-    lk_status status = csv && lines ? lk__callbacks_add(&log->records, lk_callback_csv(csv)) : LK_ERR_MEMORY;
-    if (status == LK_OK)
-        status = lk__callbacks_add(&log->records, lk_callback_json_lines(lines, &opts));
-    lk__free(csv);
-    lk__free(lines);
-    log->algorithms = path_of(log, "algorithms", run, "txt");
-    log->scaling = path_of(log, "scaling", run, "json");
-    if (status == LK_OK && (!log->algorithms || !log->scaling))
-        status = LK_ERR_MEMORY;
-    return status == LK_OK ? add_curves(log, run) : status;
+    LK_TRY(lk__record_path(log->dir, "epochs", ".csv", log->run, path));
+    LK_TRY(lk__callbacks_add(&log->records, lk_callback_csv(path)));
+    LK_TRY(lk__record_path(log->dir, "epochs", ".jsonl", log->run, path));
+    LK_TRY(lk__callbacks_add(&log->records, lk_callback_json_lines(path, &opts)));
+    bool has_png = lk_build_has("libcairo");
+    if (!has_png)
+        lk__log(LK_LOG_INFO, "this build has no libcairo: no PNG of the curves in %s", log->dir);
+    LK_TRY(lk__record_path(log->dir, "curves", ".svg", log->run, path));
+    LK_TRY(lk__record_path(log->dir, "curves", ".png", log->run, png));
+    return lk__callbacks_add(&log->records, lk_callback_curves(path, has_png ? png : NULL));
 }
 
-/* --- hooks: each record's, in order ------------------------------------------------------------------------------- */
+/* --- hooks: each calls that of all records, in order -------------------------------------------------------------- */
 
-static lk_status train_begin(void *self, lk_trainer *trainer)
+static lk_status log_dir_begin(log_dir *log, lk_trainer *trainer)
+{
+    char path[PATH_MAX];
+    if (log->records.n == 0) {
+        LK_TRY(take_run_number(log, &log->run));
+        LK_TRY(log_dir_add_records(log));
+    }
+    LK_TRY(lk__callbacks_train_begin(&log->records, trainer));
+    LK_TRY(lk__record_path(log->dir, "algorithms", ".txt", log->run, path));
+    return lk_tuning_write(lk_trainer_implementations(trainer), path);
+}
+
+static lk_status log_dir_train_begin(void *self, lk_trainer *trainer)
 {
     log_dir *log = self;
-    lk_status status = LK_OK;
-    if (log->records.n == 0)
-        status = take_number(log, &log->run);
-    if (status == LK_OK && log->records.n == 0)
-        status = add_records(log);
-    if (status == LK_OK)
-        status = lk__callbacks_train_begin(&log->records, trainer);
-    if (status == LK_OK)
-        status = lk_tuning_write(lk_trainer_implementations(trainer), log->algorithms);
-    if (status != LK_OK)
+    lk_status status = log_dir_begin(log, trainer);
+    if (status != LK_OK) /* train_end is only called after a train_begin that succeeded */
         lk__callbacks_train_end(&log->records, trainer, &(lk_train_result){0}, status);
     return status;
 }
 
-static lk_status epoch_begin(void *self, lk_trainer *trainer, int64_t epoch)
+static lk_status log_dir_epoch_begin(void *self, lk_trainer *trainer, int64_t epoch)
 {
     const log_dir *log = self;
     return lk__callbacks_epoch_begin(&log->records, trainer, epoch);
 }
 
-static double rate_from_records(void *self, lk_trainer *trainer, double epoch, double rate)
+static double log_dir_rate(void *self, lk_trainer *trainer, double epoch, double rate)
 {
     const log_dir *log = self;
     return lk__callbacks_rate(&log->records, trainer, epoch, rate);
 }
 
-static lk_status step_end(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
+static lk_status log_dir_step_end(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
 {
     const log_dir *log = self;
     const char *stopped_by = NULL;
@@ -165,7 +136,7 @@ static lk_status step_end(void *self, lk_trainer *trainer, const lk_step_report 
     return status;
 }
 
-static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+static lk_status log_dir_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     const log_dir *log = self;
     const char *stopped_by = NULL;
@@ -174,13 +145,13 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
     return status;
 }
 
-static lk_status rest(void *self, lk_trainer *trainer, const lk_rest_report *report)
+static lk_status log_dir_rest(void *self, lk_trainer *trainer, const lk_rest_report *report)
 {
     const log_dir *log = self;
     return lk__callbacks_rest(&log->records, trainer, report);
 }
 
-static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
+static lk_status log_dir_save(void *self, lk_trainer *trainer, lk_state *state)
 {
     const log_dir *log = self;
     if (log->records.n == 0)
@@ -192,52 +163,53 @@ static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
     return LK_OK;
 }
 
-/* Whether the run's file is what it was. record: which of the records writes it. */
-static lk_status is_as_it_was(const log_dir *log, const lk_state *records, const char *record, const char *extension,
-                              bool *is)
+/* Clears *same if the run's file is not the one that was saved; skips the check if it is already false. record: the
+ * name of the callback that writes the file. */
+static lk_status check_same_file(const log_dir *log, const lk_state *records, const char *record, const char *extension,
+                                 bool *same)
 {
     int64_t bytes;
     lk_state own = {.in = json_object_get(records->in, record)};
-    char *path = path_of(log, "epochs", log->run, extension);
-    if (!path)
-        return LK_ERR_MEMORY;
-    *is = *is && lk__state_has_mark(&own, path, &bytes);
-    lk__free(path);
+    char path[PATH_MAX];
+    LK_TRY(lk__record_path(log->dir, "epochs", extension, log->run, path));
+    *same = *same && lk__state_has_mark(&own, path, &bytes);
     return LK_OK;
 }
 
-/* Whichever folder it is: where its files are others, or gone, records begin anew. */
-static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
+/* Continues the saved run's records if the folder still holds its files; otherwise the records begin anew. */
+static lk_status log_dir_resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     log_dir *log = self;
     double run;
-    bool goes_on = true;
+    bool same = true;
     lk_state records = {.in = json_object_get(state->in, "records")};
     if (lk_state_get(state, "run", &run, 1) != 1 || log->records.n > 0)
         return LK_OK;
     log->run = (int)run;
-    LK_TRY(is_as_it_was(log, &records, "CSV", "csv", &goes_on));
-    LK_TRY(is_as_it_was(log, &records, "JSON lines", "jsonl", &goes_on));
-    if (!goes_on)
+    LK_TRY(check_same_file(log, &records, "CSV", ".csv", &same));
+    LK_TRY(check_same_file(log, &records, "JSON lines", ".jsonl", &same));
+    if (!same)
         return LK_OK;
-    LK_TRY(add_records(log));
+    LK_TRY(log_dir_add_records(log));
     return lk__callbacks_resume(&log->records, trainer, &records);
 }
 
-static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+static lk_status log_dir_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
 {
     log_dir *log = self;
+    char path[PATH_MAX];
     const lk_scaling_report *report = lk_trainer_scaling(trainer);
     lk_status ended = lk__callbacks_train_end(&log->records, trainer, result, status);
-    return ended == LK_OK && report ? lk_scaling_write(report, log->scaling) : ended;
+    if (ended != LK_OK || !report)
+        return ended;
+    LK_TRY(lk__record_path(log->dir, "scaling", ".json", log->run, path));
+    return lk_scaling_write(report, path);
 }
 
-static void release(void *self)
+static void log_dir_release(void *self)
 {
     log_dir *log = self;
     lk__callbacks_release(&log->records);
-    lk__free(log->scaling);
-    lk__free(log->algorithms);
     lk__free(log->dir);
     lk__free(log);
 }
@@ -248,20 +220,20 @@ lk_callback lk_callback_log_dir(const char *dir)
     if (!log)
         return (lk_callback){0};
     log->dir = lk__strdup(dir);
-    if (!log->dir || make_folder(log->dir) != LK_OK) {
-        release(log);
+    if (!log->dir || log_dir_make(log->dir) != LK_OK) {
+        log_dir_release(log);
         return (lk_callback){0};
     }
     return (lk_callback){.name = "log folder",
-                         .train_begin = train_begin,
-                         .epoch_begin = epoch_begin,
-                         .rate = rate_from_records,
-                         .step_end = step_end,
-                         .epoch_end = epoch_end,
-                         .rest = rest,
-                         .save = save,
-                         .resume = resume,
-                         .train_end = train_end,
-                         .release = release,
+                         .train_begin = log_dir_train_begin,
+                         .epoch_begin = log_dir_epoch_begin,
+                         .rate = log_dir_rate,
+                         .step_end = log_dir_step_end,
+                         .epoch_end = log_dir_epoch_end,
+                         .rest = log_dir_rest,
+                         .save = log_dir_save,
+                         .resume = log_dir_resume,
+                         .train_end = log_dir_train_end,
+                         .release = log_dir_release,
                          .self = log};
 }

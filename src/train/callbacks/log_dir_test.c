@@ -1,4 +1,4 @@
-/* Records of trainings that take a moment. */
+/* Records of short trainings. */
 #include "lockstep/callbacks.h"
 
 #include "base/mem.h"
@@ -19,21 +19,21 @@
 
 enum { EPOCHS = 3 };
 
-/* checkpoints: a folder to go on from; NULL: none. */
+/* checkpoints: the folder to resume from; NULL: none. */
 static lk_trainer *new_trainer_from(const char *checkpoints)
 {
     lk_train_config config;
     lk_error_clear();
     assert_int_equal(lk_train_defaults(NULL, &config), LK_OK);
-    config.data = "synthetic";
-    config.limit_train = 24;
-    config.limit_val = 40;
+    config.data.name = "synthetic";
+    config.data.limit_train = 24;
+    config.data.limit_val = 40;
     config.batch_size = 8;
     config.epochs = EPOCHS;
-    config.devices = "1";
-    config.top_k = 3;
-    config.checkpoint_dir = checkpoints;
-    config.resume = checkpoints != NULL;
+    config.devices.spec = "1";
+    config.checks.top_k = 3;
+    config.checkpoints.dir = checkpoints;
+    config.checkpoints.resume = checkpoints != NULL;
     lk_trainer *trainer = lk_trainer_new(&config);
     if (!trainer)
         fail_msg("%s", lk_error_message());
@@ -69,7 +69,7 @@ static int remove_dir(void **state)
     return system(command);
 }
 
-/* The whole file `dir`/`name`, with a zero behind it; to be freed. */
+/* The contents of `dir`/`name`, followed by a NUL; free them. */
 static char *read_file(const char *dir, const char *name, size_t *size)
 {
     char path[512];
@@ -239,7 +239,8 @@ static void gives_back_what_a_constructor_said(void **state)
     lk_error_clear();
 }
 
-/* --- errors half way ---------------------------------------------------------------------------------------------- */
+/* --- errors in the middle
+ * ---------------------------------------------------------------------------------------------- */
 
 static lk_status interrupt(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
 {
@@ -261,7 +262,7 @@ static void train_until_interrupted(int epoch, const char *dir)
     lk_error_clear();
 }
 
-/* Files that can be read, and no picture of nothing. */
+/* All files are valid, and without values there is no picture. */
 static void leaves_records_without_an_epoch(void **state)
 {
     train_until_interrupted(1, *state);
@@ -301,7 +302,7 @@ static void says_how_an_interrupted_training_ended(void **state)
     free(lines);
 }
 
-/* Losses that no number was found for have neither lines nor a place in the legend. */
+/* Losses that were never a number have no lines and no entries in the legend. */
 static void draws_what_was_measured(void **state)
 {
     char svg[128];
@@ -333,7 +334,7 @@ static lk_status interrupt_evaluation(void *self, lk_trainer *trainer, const lk_
     return LK_OK;
 }
 
-/* epoch 0: to the end. */
+/* epoch 0: train to the end. */
 static void go_on_until_evaluation(int epoch, const char *dir)
 {
     char checkpoints[128];
@@ -349,7 +350,7 @@ static void go_on_until_evaluation(int epoch, const char *dir)
     lk_error_clear();
 }
 
-/* Histograms of gradients too, of which those that go on to evaluate have none. */
+/* Compares histograms of gradients too; a run that is resumed only to evaluate has no gradients. */
 static void leaves_every_record_of_what_goes_on(void **state)
 {
     char whole[128];
@@ -371,7 +372,7 @@ static void leaves_every_record_of_what_goes_on(void **state)
 
 /* --- memory ------------------------------------------------------------------------------------------------------- */
 
-/* The trainer has done its work before: what fails is in the records' hooks. */
+/* The trainer is built before, so only allocations in the records' hooks fail. */
 static void unwinds_without_memory(void **state)
 {
     lk_trainer *trainer = new_trainer();

@@ -5,5 +5,5 @@
 double lk_mean_value(lk_mean mean)
 {
     double value = mean.count ? mean.sum / (double)mean.count : NAN;
-    return isnan(value) ? NAN : value; /* without a sign, which printf would show */
+    return isnan(value) ? NAN : value; /* printf would show the sign of a NaN */
 }

@@ -1,7 +1,6 @@
-/* Shows how far an epoch and its evaluation have come: in place on a terminal, elsewhere in lines. */
-#include "lockstep/callbacks.h"
-
+/* Shows the progress of an epoch and of its evaluation: a bar that is redrawn on a terminal, lines on other streams. */
 #include "base/mem.h"
+#include "lockstep/callbacks.h"
 
 #include <math.h>
 #include <string.h>
@@ -11,17 +10,17 @@
 typedef struct progress_bar {
     FILE *stream;
     bool terminal;
-    bool drawn;        /* a bar stands in the current line */
-    double last_shown; /* seconds into the pass over the data */
+    bool drawn;        /* the current line holds a bar */
+    double last_shown; /* in seconds since the pass began */
 } progress_bar;
 
-/* How far a pass has come. */
+/* The position in a pass over the data. */
 typedef struct position {
     int64_t epoch, step, steps;
     const char *what; /* NULL: training */
 } position;
 
-static void clear(progress_bar *bar)
+static void progress_bar_clear(progress_bar *bar)
 {
     if (bar->drawn) {
         fputs("\r\033[K", bar->stream);
@@ -39,19 +38,15 @@ static void format_seconds(char *text, size_t size, double seconds)
         snprintf(text, size, "%ld:%02ld", whole / 60, whole % 60);
 }
 
-static int columns_of(FILE *stream)
-{
-    struct winsize size;
-    return ioctl(fileno(stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
-
-/* The bar takes what the texts before and after it leave of a line, and goes first where they leave too little: a line
- * that wraps could not be drawn over. */
-static void draw(progress_bar *bar, const char *before, const position *at, const char *after)
+/* The bar fills what the texts before and after it leave of a line; if that is too little, there is no bar. The line is
+ * cut to the terminal's width, because a line that wraps could not be redrawn. */
+static void progress_bar_draw(progress_bar *bar, const char *before, const position *at, const char *after)
 {
     enum { WIDEST = 24, NARROWEST = 8 };
     char blocks[WIDEST + 4] = "";
-    int columns = columns_of(bar->stream) - 1;
+    struct winsize size;
+    bool known = ioctl(fileno(bar->stream), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    int columns = (known ? size.ws_col : 80) - 1;
     int width = columns - (int)strlen(before) - (int)strlen(after) - 3;
     if (width > WIDEST)
         width = WIDEST;
@@ -68,21 +63,21 @@ static void draw(progress_bar *bar, const char *before, const position *at, cons
     bar->drawn = true;
 }
 
-static void show(progress_bar *bar, const lk_trainer *trainer, const position *at, const char *numbers)
+static void progress_bar_show(progress_bar *bar, const lk_trainer *trainer, const position *at, const char *numbers)
 {
     char before[80], after[200];
     snprintf(before, sizeof before, "epoch %lld/%lld %s", (long long)at->epoch,
              (long long)lk_trainer_plan(trainer)->epochs, at->what ? at->what : "");
     snprintf(after, sizeof after, "%lld/%lld%s", (long long)at->step, (long long)at->steps, numbers);
     if (bar->terminal)
-        draw(bar, before, at, after);
+        progress_bar_draw(bar, before, at, after);
     else
         fprintf(bar->stream, "%s%s%s\n", before, at->what ? "" : " step ", after);
     fflush(bar->stream);
 }
 
-/* Ten times a second is enough for the eye, once a minute for a file. */
-static bool is_due(progress_bar *bar, const position *at, double seconds)
+/* Limits updates to ten a second on a terminal and one a minute on other streams. */
+static bool progress_bar_is_due(progress_bar *bar, const position *at, double seconds)
 {
     if (at->step == 1)
         bar->last_shown = 0;
@@ -93,28 +88,28 @@ static bool is_due(progress_bar *bar, const position *at, double seconds)
     return true;
 }
 
-static lk_status step_end(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
+static lk_status progress_bar_step_end(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
 {
     (void)stop;
     progress_bar *bar = self;
     position at = {.epoch = report->epoch, .step = report->step, .steps = report->steps};
-    if (!is_due(bar, &at, report->seconds))
+    if (!progress_bar_is_due(bar, &at, report->seconds))
         return LK_OK;
     const lk_plan *plan = lk_trainer_plan(trainer);
     char numbers[160], loss[32] = "", eta[32];
     double speed = report->seconds > 0 ? (double)report->samples / report->seconds : 0;
-    /* Of training: how long evaluation takes is not known before the first one. */
+    /* The ETA covers training only: how long evaluation takes is not known before the first one. */
     int64_t left = plan->train_samples * (plan->epochs - report->epoch + 1) - report->samples;
     format_seconds(eta, sizeof eta, speed > 0 ? (double)left / speed : 0);
     if (report->so_far.loss.count)
         snprintf(loss, sizeof loss, "  loss %.4f", lk_mean_value(report->so_far.loss));
     snprintf(numbers, sizeof numbers, "%s  %.0f images/s  ETA %s", loss, speed, eta);
-    show(bar, trainer, &at, numbers);
+    progress_bar_show(bar, trainer, &at, numbers);
     return LK_OK;
 }
 
-/* Taken away after the last step: nothing else says that an evaluation outside of fit has ended. */
-static lk_status eval_step(void *self, lk_trainer *trainer, const lk_eval_report *report)
+/* Clears the bar at the last step, because nothing else reports the end of an evaluation outside of fit. */
+static lk_status progress_bar_eval_step(void *self, lk_trainer *trainer, const lk_eval_report *report)
 {
     progress_bar *bar = self;
     position at = {.epoch = report->epoch,
@@ -122,29 +117,30 @@ static lk_status eval_step(void *self, lk_trainer *trainer, const lk_eval_report
                    .steps = report->steps,
                    .what = report->measures_statistics ? "batch-norm " : "evaluation "};
     if (report->step == report->steps)
-        clear(bar);
-    else if (is_due(bar, &at, report->seconds))
-        show(bar, trainer, &at, "");
+        progress_bar_clear(bar);
+    else if (progress_bar_is_due(bar, &at, report->seconds))
+        progress_bar_show(bar, trainer, &at, "");
     return LK_OK;
 }
 
-static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+static lk_status progress_bar_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)trainer, (void)report, (void)stop;
-    clear(self);
+    progress_bar_clear(self);
     return LK_OK;
 }
 
-static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+static lk_status progress_bar_train_end(void *self, lk_trainer *trainer, const lk_train_result *result,
+                                        lk_status status)
 {
     (void)trainer, (void)result, (void)status;
-    clear(self);
+    progress_bar_clear(self);
     return LK_OK;
 }
 
-static void release(void *self)
+static void progress_bar_release(void *self)
 {
-    clear(self);
+    progress_bar_clear(self);
     lk__free(self);
 }
 
@@ -156,10 +152,10 @@ lk_callback lk_callback_progress_bar(FILE *stream)
     bar->stream = stream;
     bar->terminal = isatty(fileno(stream));
     return (lk_callback){.name = "progress bar",
-                         .step_end = step_end,
-                         .eval_step = eval_step,
-                         .epoch_end = epoch_end,
-                         .train_end = train_end,
-                         .release = release,
+                         .step_end = progress_bar_step_end,
+                         .eval_step = progress_bar_eval_step,
+                         .epoch_end = progress_bar_epoch_end,
+                         .train_end = progress_bar_train_end,
+                         .release = progress_bar_release,
                          .self = bar};
 }

@@ -1,14 +1,13 @@
-/* A learning rate by a function of the user's. */
-#include "lockstep/callbacks.h"
-
+/* A callback that takes the learning rate from a function. */
 #include "base/mem.h"
+#include "lockstep/callbacks.h"
 
 typedef struct rate_function {
     lk_rate_fn rate;
     void *user;
 } rate_function;
 
-static double rate(void *self, lk_trainer *trainer, double epoch, double before)
+static double call_rate_function(void *self, lk_trainer *trainer, double epoch, double before)
 {
     (void)trainer;
     rate_function *f = self;
@@ -21,5 +20,5 @@ lk_callback lk_callback_rate(lk_rate_fn function, void *user)
     if (!f)
         return (lk_callback){0};
     *f = (rate_function){function, user};
-    return (lk_callback){.name = "rate", .rate = rate, .release = lk__free, .self = f};
+    return (lk_callback){.name = "rate", .rate = call_rate_function, .release = lk__free, .self = f};
 }

@@ -1,18 +1,17 @@
 /* Ends training when the validation accuracy has been above a target for some epochs in a row. */
-#include "lockstep/callbacks.h"
-
 #include "base/mem.h"
 #include "base/status.h"
+#include "lockstep/callbacks.h"
 
 typedef struct stopper {
     double target, patience;
     FILE *stream;
-    int64_t met; /* epochs in a row */
-    int64_t stopped_epoch;
+    int64_t met;           /* epochs in a row above the target */
+    int64_t stopped_epoch; /* 0: has not stopped training */
     bool resumed;
 } stopper;
 
-static lk_status train_begin(void *self, lk_trainer *trainer)
+static lk_status stopper_train_begin(void *self, lk_trainer *trainer)
 {
     stopper *s = self;
     if (!s->resumed)
@@ -23,12 +22,12 @@ static lk_status train_begin(void *self, lk_trainer *trainer)
     return LK_OK;
 }
 
-static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+static lk_status stopper_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)trainer;
     stopper *s = self;
     s->stopped_epoch = 0;
-    /* A comparison with NaN is false: what was not measured does not count. */
+    /* An accuracy that was not measured is NaN, which is not above the target. */
     if (!(lk_mean_value(report->val.accuracy) > s->target)) {
         s->met = 0;
         return LK_OK;
@@ -41,7 +40,7 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
     return LK_OK;
 }
 
-static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+static lk_status stopper_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
 {
     (void)trainer, (void)result, (void)status;
     stopper *s = self;
@@ -52,7 +51,7 @@ static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_resul
     return LK_OK;
 }
 
-static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
+static lk_status stopper_save(void *self, lk_trainer *trainer, lk_state *state)
 {
     (void)trainer;
     const stopper *s = self;
@@ -61,7 +60,7 @@ static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
     return LK_OK;
 }
 
-static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
+static lk_status stopper_resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     (void)trainer;
     stopper *s = self;
@@ -74,8 +73,8 @@ static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
     return LK_OK;
 }
 
-/* Written so that NaN is refused too. */
-static lk_status check(double target, double patience)
+/* The comparisons also reject NaN. */
+static lk_status stopper_check(double target, double patience)
 {
     if (!(target >= 0 && target <= 1))
         LK_FAIL(LK_ERR_ARGUMENT, "stop at accuracy: a target of %g; an accuracy is a number from 0 to 1", target);
@@ -87,18 +86,18 @@ static lk_status check(double target, double patience)
 
 lk_callback lk_callback_stop_at_accuracy(double target, double patience, FILE *stream)
 {
-    if (check(target, patience) != LK_OK)
+    if (stopper_check(target, patience) != LK_OK)
         return (lk_callback){0};
     stopper *s = lk__calloc(1, sizeof *s);
     if (!s)
         return (lk_callback){0};
     *s = (stopper){.target = target, .patience = patience, .stream = stream};
     return (lk_callback){.name = "stop at accuracy",
-                         .train_begin = train_begin,
-                         .epoch_end = epoch_end,
-                         .save = save,
-                         .resume = resume,
-                         .train_end = train_end,
+                         .train_begin = stopper_train_begin,
+                         .epoch_end = stopper_epoch_end,
+                         .save = stopper_save,
+                         .resume = stopper_resume,
+                         .train_end = stopper_train_end,
                          .release = lk__free,
                          .self = s};
 }

@@ -1,8 +1,7 @@
-/* Ends training when the validation loss has not become better for some epochs. */
-#include "lockstep/callbacks.h"
-
+/* Ends training when the validation loss has not improved for some epochs. */
 #include "base/mem.h"
 #include "base/status.h"
+#include "lockstep/callbacks.h"
 
 #include <math.h>
 
@@ -15,7 +14,7 @@ typedef struct plateau {
     bool resumed;
 } plateau;
 
-static lk_status train_begin(void *self, lk_trainer *trainer)
+static lk_status plateau_train_begin(void *self, lk_trainer *trainer)
 {
     plateau *p = self;
     if (!p->resumed) {
@@ -28,7 +27,7 @@ static lk_status train_begin(void *self, lk_trainer *trainer)
     return LK_OK;
 }
 
-static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+static lk_status plateau_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)trainer;
     plateau *p = self;
@@ -45,7 +44,7 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
     return LK_OK;
 }
 
-static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+static lk_status plateau_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
 {
     (void)trainer, (void)result, (void)status;
     plateau *p = self;
@@ -60,7 +59,7 @@ static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_resul
     return LK_OK;
 }
 
-static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
+static lk_status plateau_save(void *self, lk_trainer *trainer, lk_state *state)
 {
     (void)trainer;
     const plateau *p = self;
@@ -69,7 +68,7 @@ static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
     return LK_OK;
 }
 
-static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
+static lk_status plateau_resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     (void)trainer;
     plateau *p = self;
@@ -84,7 +83,7 @@ static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
     return LK_OK;
 }
 
-static lk_status check(int64_t patience, double min_delta)
+static lk_status plateau_check(int64_t patience, double min_delta)
 {
     if (patience < 1)
         LK_FAIL(LK_ERR_ARGUMENT, "stop on plateau: a patience of %lld epochs; it must be at least 1",
@@ -96,18 +95,18 @@ static lk_status check(int64_t patience, double min_delta)
 
 lk_callback lk_callback_stop_on_plateau(int64_t patience, double min_delta, FILE *stream)
 {
-    if (check(patience, min_delta) != LK_OK)
+    if (plateau_check(patience, min_delta) != LK_OK)
         return (lk_callback){0};
     plateau *p = lk__calloc(1, sizeof *p);
     if (!p)
         return (lk_callback){0};
     *p = (plateau){.patience = patience, .min_delta = min_delta, .stream = stream, .best = INFINITY};
     return (lk_callback){.name = "stop on plateau",
-                         .train_begin = train_begin,
-                         .epoch_end = epoch_end,
-                         .save = save,
-                         .resume = resume,
-                         .train_end = train_end,
+                         .train_begin = plateau_train_begin,
+                         .epoch_end = plateau_epoch_end,
+                         .save = plateau_save,
+                         .resume = plateau_resume,
+                         .train_end = plateau_train_end,
                          .release = lk__free,
                          .self = p};
 }

@@ -1,11 +1,10 @@
-/* Writes what TensorBoard shows: scalars, histograms, and the settings as text. */
-#include "lockstep/callbacks.h"
-
+/* Writes event files for TensorBoard: scalars, histograms, and the settings as text. */
 #include "base/mem.h"
 #include "base/status.h"
-#include "io/resume_files.h"
-#include "train/callback_state.h"
-#include "train/callbacks/settings.h"
+#include "io/records/events.h"
+#include "lockstep/callbacks.h"
+#include "train/checkpoint/callback_state.h"
+#include "train/plan/settings.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -13,17 +12,17 @@
 
 typedef struct tensorboard {
     char *dir;
-    lk_event_writer *events; /* of the training at hand */
+    lk_event_writer *events; /* of the current training */
     bool resumed;
-    int64_t with_gradients; /* the epoch whose gradients were written before its end; 0: none */
-    float *values;          /* of a tensor, as it was read */
+    int64_t gradients_epoch; /* the epoch whose gradients were written before its end; 0: none */
+    float *values;           /* [capacity]: a tensor's elements */
     int64_t capacity;
 } tensorboard;
 
 /* --- settings ----------------------------------------------------------------------------------------------------- */
 
-/* A row of a Markdown table, whose cells end at a bar. */
-static lk_status print_row(void *user, const lk_field *setting)
+/* Writes a row of a Markdown table. A bar in a cell is escaped. */
+static lk_status print_table_row(void *user, const lk_field *setting)
 {
     FILE *table = user;
     fprintf(table, "| %s | ", setting->name);
@@ -36,7 +35,7 @@ static lk_status print_row(void *user, const lk_field *setting)
     return LK_OK;
 }
 
-static lk_status write_settings(tensorboard *t, const lk_trainer *trainer)
+static lk_status write_settings_text(tensorboard *t, const lk_trainer *trainer)
 {
     char *markdown = NULL;
     size_t size;
@@ -44,11 +43,11 @@ static lk_status write_settings(tensorboard *t, const lk_trainer *trainer)
     if (!table)
         LK_FAIL(LK_ERR_MEMORY, "TensorBoard: no memory for the settings");
     fputs("| setting | value |\n|---|---|\n", table);
-    lk_status status = lk__settings_visit(trainer, print_row, table);
+    lk_status status = lk__settings_visit(trainer, print_table_row, table);
     bool complete = fclose(table) == 0;
     if (status == LK_OK && complete)
         status = lk_event_text(t->events, "settings", 0, markdown, 0);
-    free(markdown); /* open_memstream's, not ours */
+    free(markdown); /* allocated by open_memstream, not by lk__calloc */
     if (status == LK_OK && !complete)
         LK_FAIL(LK_ERR_MEMORY, "TensorBoard: no memory for the settings");
     return status;
@@ -56,8 +55,8 @@ static lk_status write_settings(tensorboard *t, const lk_trainer *trainer)
 
 /* --- scalars ------------------------------------------------------------------------------------------------------ */
 
-/* A mean over nothing is no point. */
-static lk_status write_mean(tensorboard *t, const char *tag, int64_t epoch, lk_mean mean)
+/* Writes no point if nothing was measured. */
+static lk_status write_mean_scalar(tensorboard *t, const char *tag, int64_t epoch, lk_mean mean)
 {
     return mean.count ? lk_event_scalar(t->events, tag, epoch, lk_mean_value(mean), 0) : LK_OK;
 }
@@ -65,12 +64,12 @@ static lk_status write_mean(tensorboard *t, const char *tag, int64_t epoch, lk_m
 static lk_status write_scalars(tensorboard *t, const lk_epoch_report *report)
 {
     const lk_metrics *train = &report->train, *val = &report->val;
-    LK_TRY(write_mean(t, "loss/train", report->epoch, train->loss));
-    LK_TRY(write_mean(t, "loss/val", report->epoch, val->loss));
-    LK_TRY(write_mean(t, "accuracy/train", report->epoch, train->accuracy));
-    LK_TRY(write_mean(t, "accuracy/val", report->epoch, val->accuracy));
-    LK_TRY(write_mean(t, "top_k/train", report->epoch, train->top_k));
-    LK_TRY(write_mean(t, "top_k/val", report->epoch, val->top_k));
+    LK_TRY(write_mean_scalar(t, "loss/train", report->epoch, train->loss));
+    LK_TRY(write_mean_scalar(t, "loss/val", report->epoch, val->loss));
+    LK_TRY(write_mean_scalar(t, "accuracy/train", report->epoch, train->accuracy));
+    LK_TRY(write_mean_scalar(t, "accuracy/val", report->epoch, val->accuracy));
+    LK_TRY(write_mean_scalar(t, "top_k/train", report->epoch, train->top_k));
+    LK_TRY(write_mean_scalar(t, "top_k/val", report->epoch, val->top_k));
     LK_TRY(lk_event_scalar(t->events, "learning_rate", report->epoch, report->rate, 0));
     return lk_event_scalar(t->events, "images_per_second", report->epoch, report->images_per_second, 0);
 }
@@ -114,47 +113,48 @@ static lk_status write_gradients(tensorboard *t, const lk_trainer *trainer, int6
 
 /* --- hooks -------------------------------------------------------------------------------------------------------- */
 
-static lk_status train_begin(void *self, lk_trainer *trainer)
+static lk_status tensorboard_train_begin(void *self, lk_trainer *trainer)
 {
     tensorboard *t = self;
-    bool goes_on = t->resumed;
+    bool resumed = t->resumed;
     t->resumed = false;
-    if (goes_on)
+    if (resumed)
         return LK_OK;
-    t->with_gradients = 0;
+    t->gradients_epoch = 0;
     lk_event_writer_release(t->events);
     t->events = lk_event_writer_new(t->dir);
-    return t->events ? write_settings(t, trainer) : lk_error_status();
+    return t->events ? write_settings_text(t, trainer) : lk_error_status();
 }
 
-static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+static lk_status tensorboard_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)stop;
     tensorboard *t = self;
     LK_TRY(write_scalars(t, report));
     LK_TRY(write_weights(t, trainer, report->epoch));
-    return t->with_gradients == report->epoch ? LK_OK : write_gradients(t, trainer, report->epoch);
+    return t->gradients_epoch == report->epoch ? LK_OK : write_gradients(t, trainer, report->epoch);
 }
 
-/* What goes on behind an epoch's last update has no gradients of it: no checkpoint holds them. */
-static lk_status rest(void *self, lk_trainer *trainer, const lk_rest_report *report)
+/* If training is interrupted after an epoch's last update, the epoch ends in the run that resumes it. Checkpoints hold
+ * no gradients, so they are written now. */
+static lk_status tensorboard_rest(void *self, lk_trainer *trainer, const lk_rest_report *report)
 {
     tensorboard *t = self;
     if (!report->interrupted || report->batch < lk_trainer_plan(trainer)->steps_per_epoch ||
         !lk_trainer_gradients(trainer))
         return LK_OK;
-    t->with_gradients = report->epoch;
+    t->gradients_epoch = report->epoch;
     return write_gradients(t, trainer, report->epoch);
 }
 
-static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+static lk_status tensorboard_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
 {
     (void)trainer, (void)result, (void)status;
     tensorboard *t = self;
     return lk_event_writer_flush(t->events);
 }
 
-static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
+static lk_status tensorboard_save(void *self, lk_trainer *trainer, lk_state *state)
 {
     (void)trainer;
     const tensorboard *t = self;
@@ -162,13 +162,13 @@ static lk_status save(void *self, lk_trainer *trainer, lk_state *state)
         return LK_OK;
     const char *path = lk_event_writer_path(t->events), *slash = strrchr(path, '/');
     lk_state_set_text(state, "file", slash ? slash + 1 : path);
-    lk_state_set(state, "with_gradients", (double[]){(double)t->with_gradients}, 1);
+    lk_state_set(state, "with_gradients", (double[]){(double)t->gradients_epoch}, 1);
     lk__state_set_mark(state, lk__event_writer_mark(t->events));
     return LK_OK;
 }
 
-/* Where the file is gone another one begins. */
-static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
+/* If the file is not the one that was marked, train_begin starts a new one. */
+static lk_status tensorboard_resume(void *self, lk_trainer *trainer, const lk_state *state)
 {
     (void)trainer;
     tensorboard *t = self;
@@ -183,11 +183,11 @@ static lk_status resume(void *self, lk_trainer *trainer, const lk_state *state)
     t->events = lk__event_writer_reopen(path, bytes);
     t->resumed = t->events != NULL;
     lk_state_get(state, "with_gradients", &with_gradients, 1);
-    t->with_gradients = (int64_t)with_gradients;
+    t->gradients_epoch = (int64_t)with_gradients;
     return t->events ? LK_OK : lk_error_status();
 }
 
-static void release(void *self)
+static void tensorboard_release(void *self)
 {
     tensorboard *t = self;
     lk_event_writer_release(t->events);
@@ -203,16 +203,16 @@ lk_callback lk_callback_tensorboard(const char *dir)
         return (lk_callback){0};
     t->dir = lk__strdup(dir);
     if (!t->dir) {
-        release(t);
+        tensorboard_release(t);
         return (lk_callback){0};
     }
     return (lk_callback){.name = "TensorBoard",
-                         .train_begin = train_begin,
-                         .epoch_end = epoch_end,
-                         .rest = rest,
-                         .save = save,
-                         .resume = resume,
-                         .train_end = train_end,
-                         .release = release,
+                         .train_begin = tensorboard_train_begin,
+                         .epoch_end = tensorboard_epoch_end,
+                         .rest = tensorboard_rest,
+                         .save = tensorboard_save,
+                         .resume = tensorboard_resume,
+                         .train_end = tensorboard_train_end,
+                         .release = tensorboard_release,
                          .self = t};
 }

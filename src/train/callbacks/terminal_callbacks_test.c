@@ -1,4 +1,4 @@
-/* What is drawn in place on a terminal, and not at all elsewhere. */
+/* Callbacks that redraw on a terminal and print lines, or nothing, on other streams. */
 #include "lockstep/callbacks.h"
 
 #include <fcntl.h>
@@ -20,19 +20,19 @@ static lk_trainer *new_trainer(void)
     lk_train_config config;
     lk_error_clear();
     assert_int_equal(lk_train_defaults(NULL, &config), LK_OK);
-    config.data = "synthetic";
-    config.limit_train = 8 * STEPS;
-    config.limit_val = 8 * 4 - 1;
+    config.data.name = "synthetic";
+    config.data.limit_train = 8 * STEPS;
+    config.data.limit_val = 8 * 4 - 1;
     config.batch_size = 8;
     config.epochs = EPOCHS;
-    config.devices = "1";
+    config.devices.spec = "1";
     lk_trainer *trainer = lk_trainer_new(&config);
     if (!trainer)
         fail_msg("%s", lk_error_message());
     return trainer;
 }
 
-/* Takes the callback, or fails. */
+/* Takes ownership of the callback, or fails the test. */
 static void train_with(lk_callback callback)
 {
     lk_trainer *trainer = new_trainer();
@@ -46,7 +46,7 @@ static void train_with(lk_callback callback)
 typedef struct terminal {
     int master;
     FILE *stream;
-    char text[8192]; /* what was printed, once it is closed */
+    char text[8192]; /* everything printed; valid once the terminal is closed */
 } terminal;
 
 static void open_terminal(terminal *t, int rows, int columns)
@@ -68,7 +68,7 @@ static void open_terminal(terminal *t, int rows, int columns)
     assert_non_null(t->stream);
 }
 
-/* What was printed has to fit into the terminal's buffer. */
+/* The output must fit into the terminal's buffer. */
 static void close_terminal(terminal *t)
 {
     ssize_t length = 0, got;
@@ -95,7 +95,7 @@ static void a_live_plot_is_redrawn_in_place(void **state)
     open_terminal(&t, 12, 31); /* eight lines */
     train_with(lk_callback_live_plot(t.stream));
     close_terminal(&t);
-    /* Drawn when the second and third epochs begin and at the end, taken away when they end. */
+    /* Drawn when the second and third epochs begin and at the end, erased when they end. */
     assert_int_equal(count_text(t.text, "\033[8A\033[J"), EPOCHS - 1);
     assert_int_equal(count_text(t.text, "\n"), 8 * EPOCHS);
 }
@@ -114,7 +114,7 @@ static void a_bar_is_drawn_in_one_line(void **state)
         assert_int_equal(count_text(t.text, full), 1);
     }
     assert_int_equal(count_text(t.text, "\n"), 0);
-    assert_int_equal(strcmp(t.text + strlen(t.text) - 4, "\r\033[K"), 0); /* nothing is left */
+    assert_int_equal(strcmp(t.text + strlen(t.text) - 4, "\r\033[K"), 0); /* the bar is gone */
 }
 
 static void a_bar_is_as_wide_as_the_terminal(void **state)
@@ -136,7 +136,7 @@ static void a_bar_is_as_wide_as_the_terminal(void **state)
         bar.release(bar.self);
         lk_trainer_release(trainer);
         close_terminal(&t);
-        char *bar_text = t.text + 4, *end = strstr(bar_text, "\r\033[K"); /* taken away with the callback */
+        char *bar_text = t.text + 4, *end = strstr(bar_text, "\r\033[K"); /* cleared when the callback is released */
         assert_int_equal(strncmp(t.text, "\r\033[K", 4), 0);
         assert_non_null(end);
         assert_int_equal(strlen(end), 4);
@@ -147,7 +147,7 @@ static void a_bar_is_as_wide_as_the_terminal(void **state)
     }
 }
 
-/* Ten times a second, the last step of an epoch always. */
+/* Updates ten times a second, and at the last step of an epoch. */
 static void a_bar_is_drawn_now_and_then(void **state)
 {
     (void)state;
@@ -172,7 +172,7 @@ static void a_bar_is_drawn_now_and_then(void **state)
     assert_int_equal(count_text(t.text, " 50/50 "), 1);
 }
 
-/* 24 samples an epoch; half of those so far in skipped steps: they take their time too. */
+/* 24 samples an epoch, half of them in skipped steps, which take time too. */
 static void a_bar_counts_skipped_steps(void **state)
 {
     (void)state;
@@ -214,11 +214,11 @@ static void a_bar_of_an_evaluation(void **state)
                  "########################", 24 - 4 * step, "........................", step);
         assert_int_equal(count_text(t.text, drawn), 1);
     }
-    assert_int_equal(count_text(t.text, "evaluation"), 5); /* the last step takes it away */
+    assert_int_equal(count_text(t.text, "evaluation"), 5); /* the last step clears it */
     assert_int_equal(count_text(t.text, "\r\033[K"), 6);
 }
 
-/* A line a minute of a pass; nothing of one that takes less. */
+/* Prints a line a minute; nothing for a shorter pass. */
 static void a_bar_is_lines_in_files(void **state)
 {
     (void)state;

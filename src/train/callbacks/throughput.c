@@ -1,9 +1,7 @@
-/* Prints how many images a second an epoch took. */
+/* Prints the images a second of each epoch. `self` is the stream. */
 #include "lockstep/callbacks.h"
 
-/* The stream is all there is to remember, so it is `self`. */
-
-static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+static lk_status throughput_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)trainer, (void)stop;
     if (report->epoch_seconds > 0) {
@@ -15,5 +13,5 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
 
 lk_callback lk_callback_throughput(FILE *stream)
 {
-    return (lk_callback){.name = "throughput", .epoch_end = epoch_end, .self = stream};
+    return (lk_callback){.name = "throughput", .epoch_end = throughput_epoch_end, .self = stream};
 }

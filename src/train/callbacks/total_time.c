@@ -1,9 +1,7 @@
-/* Prints how long training has taken. */
+/* Prints the time that training has taken so far. `self` is the stream. */
 #include "lockstep/callbacks.h"
 
-/* The stream is all there is to remember, so it is `self`. */
-
-static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+static lk_status total_time_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)trainer, (void)stop;
     fprintf(self, "Cumulative training time after epoch %lld: %.2f\n", (long long)report->epoch, report->total_seconds);
@@ -11,7 +9,7 @@ static lk_status epoch_end(void *self, lk_trainer *trainer, const lk_epoch_repor
     return LK_OK;
 }
 
-static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+static lk_status total_time_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
 {
     (void)trainer, (void)status;
     fprintf(self, "Cumulative training time: %.2f\n", result->total_seconds);
@@ -21,5 +19,6 @@ static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_resul
 
 lk_callback lk_callback_total_time(FILE *stream)
 {
-    return (lk_callback){.name = "total time", .epoch_end = epoch_end, .train_end = train_end, .self = stream};
+    return (lk_callback){
+        .name = "total time", .epoch_end = total_time_epoch_end, .train_end = total_time_train_end, .self = stream};
 }

@@ -1,9 +1,8 @@
-/* A recording of everything that happens between the beginning and the end of training. */
-#include "lockstep/callbacks.h"
-
+/* Records a trace from the beginning to the end of training. */
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/status.h"
+#include "lockstep/callbacks.h"
 #include "lockstep/trace.h"
 
 typedef struct tracing {
@@ -11,7 +10,7 @@ typedef struct tracing {
     bool recording;
 } tracing;
 
-static lk_status train_begin(void *self, lk_trainer *trainer)
+static lk_status tracing_train_begin(void *self, lk_trainer *trainer)
 {
     tracing *t = self;
     (void)trainer;
@@ -20,14 +19,7 @@ static lk_status train_begin(void *self, lk_trainer *trainer)
     return status;
 }
 
-static void say_what_is_missing(const lk_trace *trace, const char *path)
-{
-    int64_t dropped = lk_trace_dropped(trace);
-    if (dropped > 0)
-        lk__log(LK_LOG_WARNING, "trace %s: the last %lld events of the run did not fit", path, (long long)dropped);
-}
-
-static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+static lk_status tracing_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
 {
     tracing *t = self;
     (void)trainer, (void)result;
@@ -36,13 +28,14 @@ static lk_status train_end(void *self, lk_trainer *trainer, const lk_train_resul
     lk_trace *trace = lk_trace_stop();
     t->recording = false;
     lk_status written = trace ? lk_trace_write(trace, t->path) : lk_error_status();
-    if (written == LK_OK)
-        say_what_is_missing(trace, t->path);
+    if (written == LK_OK && lk_trace_dropped(trace) > 0)
+        lk__log(LK_LOG_WARNING, "trace %s: the last %lld events of the run did not fit", t->path,
+                (long long)lk_trace_dropped(trace));
     lk_trace_release(trace);
     return written;
 }
 
-static void release(void *self)
+static void tracing_release(void *self)
 {
     tracing *t = self;
     if (t->recording) /* training did not end */
@@ -60,9 +53,12 @@ lk_callback lk_callback_trace(const char *path)
         return (lk_callback){0};
     t->path = lk__strdup(path);
     if (!t->path) {
-        release(t);
+        tracing_release(t);
         return (lk_callback){0};
     }
-    return (lk_callback){
-        .name = "trace", .train_begin = train_begin, .train_end = train_end, .release = release, .self = t};
+    return (lk_callback){.name = "trace",
+                         .train_begin = tracing_train_begin,
+                         .train_end = tracing_train_end,
+                         .release = tracing_release,
+                         .self = t};
 }

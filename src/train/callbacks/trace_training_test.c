@@ -1,4 +1,4 @@
-/* Recordings of trainings that take a moment, read back. */
+/* Traces of short trainings, read back. */
 #include "lockstep/callbacks.h"
 #include "lockstep/trace.h"
 
@@ -37,13 +37,13 @@ static lk_trainer *new_trainer(const char *devices)
     lk_train_config config;
     lk_error_clear();
     assert_int_equal(lk_train_defaults(NULL, &config), LK_OK);
-    config.data = "synthetic";
-    config.limit_train = 8 * STEPS;
-    config.limit_val = 0;
+    config.data.name = "synthetic";
+    config.data.limit_train = 8 * STEPS;
+    config.data.limit_val = 0;
     config.batch_size = 8;
     config.epochs = 1;
-    config.devices = devices;
-    config.shards = 2;
+    config.devices.spec = devices;
+    config.devices.shards = 2;
     lk_trainer *trainer = lk_trainer_new(&config);
     if (!trainer)
         fail_msg("%s", lk_error_message());
@@ -73,7 +73,7 @@ typedef struct interval {
 } interval;
 
 typedef struct thread {
-    interval *intervals; /* in the order of their beginnings, what encloses first */
+    interval *intervals; /* by beginning; an enclosing one comes first */
     int n;
 } thread;
 
@@ -92,7 +92,7 @@ static int compare(const void *a, const void *b)
     return (x->end < y->end) - (x->end > y->end);
 }
 
-/* The number of the first thread of that name. */
+/* The number of the first thread with this name. */
 static json_int_t number_of(const json_t *root, const char *name)
 {
     size_t i;
@@ -149,7 +149,7 @@ static int count(const thread *t, const char *key, const char *value)
     return n;
 }
 
-/* A convolution with what it is told to have. */
+/* Checks the arguments of a convolution. */
 static void assert_convolution(const thread *t)
 {
     for (int i = 0; i < t->n; i++) {
@@ -175,7 +175,7 @@ static void check_device(const json_t *root, const char *name)
     assert_nested(&t);
     assert_convolution(&t);
     assert_true(count(&t, "cat", "exchange") > 0);
-    assert_int_equal(count(&t, "cat", "shard sum"), 0); /* a shard a device */
+    assert_int_equal(count(&t, "cat", "shard sum"), 0); /* one shard a device */
     free(t.intervals);
 }
 
@@ -255,7 +255,7 @@ static void the_file_is_tried_at_once(void **state)
     lk_trainer_release(trainer);
 }
 
-/* The parts of a device's time are all of it, and none of them is less than nothing. */
+/* The parts of a device's time add up to it, and none is negative. */
 static void the_parts_are_the_whole(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* libnvidia-ml.so.1 of a machine whose GPUs 0 and 1 have two NVLinks between them, and GPU 2 is on another socket; of a
- * fourth it does not know the way. */
+/* An emulated libnvidia-ml.so.1, for a machine whose GPUs 0 and 1 are connected by two NVLinks, and whose GPU 2 is on
+ * another socket. It does not know how GPU 3 is connected. */
 #include <cstdio>
 #include <cstring>
 
@@ -21,8 +21,8 @@ NVML nvmlInit_v2()
 NVML nvmlDeviceGetHandleByPciBusId_v2(const char *bus, nvmlDevice_t *device)
 {
     static const char *const names[] = {"0", "1", "2", "3"};
-    unsigned domain, number, place;
-    if (sscanf(bus, "%x:%x:%x", &domain, &number, &place) != 3 || domain || place || number > 3)
+    unsigned domain, number, slot;
+    if (sscanf(bus, "%x:%x:%x", &domain, &number, &slot) != 3 || domain || slot || number > 3)
         return 6; /* not found */
     *device = names[number];
     return 0;
@@ -45,7 +45,7 @@ NVML nvmlDeviceGetTopologyCommonAncestor(nvmlDevice_t a, nvmlDevice_t b, int *le
     return *a == '3' || *b == '3' ? 3 : 0; /* not supported */
 }
 
-/* Of four links one is down and one leads elsewhere. */
+/* Each GPU has four links, of which one is down and one leads to another device. */
 NVML nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned link, int *is_active)
 {
     *is_active = link != 1;

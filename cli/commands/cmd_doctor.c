@@ -1,0 +1,156 @@
+#include "cli/cli.h"
+
+#include "lockstep/build.h"
+#include "lockstep/device.h"
+#include "lockstep/pjrt.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void print_libraries(void)
+{
+    size_t count;
+    const lk_component *components = lk_build_components(&count);
+    puts("Libraries");
+    for (size_t i = 0; i < count; i++) {
+        const lk_component *component = &components[i];
+        printf("  %-9s %-8s %s\n", component->name, component->present ? component->version : "missing",
+               component->adds);
+        if (!component->present)
+            printf("  %-9s %-8s to add it: apt-get install %s, then build again\n", "", "", component->package);
+    }
+}
+
+/* The value of a /proc/cpuinfo line "name   : value", with its newline cut off; NULL if the line has another name. */
+static char *cpuinfo_value(char *line, const char *name)
+{
+    size_t length = strlen(name);
+    if (strncmp(line, name, length) != 0 || !strchr(" \t:", line[length]))
+        return NULL;
+    char *value = strchr(line, ':');
+    if (!value)
+        return NULL;
+    value += strspn(value, ": \t");
+    value[strcspn(value, "\n")] = '\0';
+    return value;
+}
+
+/* Prints the instruction sets that kernels choose their code by. Changes `flags`. */
+static void print_instruction_sets(char *flags)
+{
+    static const char *const known[] = {"sse4_2",      "avx2",     "fma",   "avx512f", "avx512bw", "avx512_vnni",
+                                        "avx512_bf16", "amx_bf16", "asimd", "sve",     "bf16",     "i8mm"};
+    fputs("  instruction sets:", stdout);
+    for (char *next, *word = strtok_r(flags, " ", &next); word; word = strtok_r(NULL, " ", &next)) {
+        for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+            if (strcmp(word, known[i]) == 0)
+                printf(" %s", word);
+        }
+    }
+    putchar('\n');
+}
+
+static void print_processor(void)
+{
+    puts("\nProcessor");
+    FILE *file = fopen("/proc/cpuinfo", "r");
+    char *line = NULL;
+    size_t size = 0;
+    bool named = false, described = false;
+    while (file && !described && getline(&line, &size, file) >= 0) {
+        char *model = cpuinfo_value(line, "model name");
+        char *flags = model ? NULL : cpuinfo_value(line, "flags");
+        if (!model && !flags)
+            flags = cpuinfo_value(line, "Features");
+        if (model && !named)
+            printf("  %s\n", model);
+        named = named || model;
+        if (flags) {
+            print_instruction_sets(flags);
+            described = true;
+        }
+    }
+    free(line);
+    if (file)
+        fclose(file);
+
+    cpu_set_t allowed;
+    if (sched_getaffinity(0, sizeof allowed, &allowed) == 0)
+        printf("  processors this process may use: %d of %ld\n", CPU_COUNT(&allowed), sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+static void print_gpus(void)
+{
+    char text[2048];
+    puts("\nGPUs");
+    if (lk_device_describe_kind("cuda", text, sizeof text) != LK_OK) {
+        printf("  %s\n", lk_error_message());
+        lk_error_clear();
+        return;
+    }
+    printf("  %s\n", text);
+    int n = lk_device_available("cuda");
+    for (int i = 0; i < n; i++)
+        if (lk_device_describe("cuda", i, text, sizeof text) == LK_OK)
+            printf("  cuda:%-4d %s\n", i, text);
+    if (n == 0 && lk_device_describe("cuda", 0, text, sizeof text) != LK_OK) {
+        printf("  %s\n", lk_error_message());
+        lk_error_clear();
+    }
+}
+
+/* Looks only if a plug-in is named: it may take minutes to find that there is no device. */
+static void print_pjrt(const char *path)
+{
+    lk_pjrt *pjrt;
+    if (!path && !lk_pjrt_default_path())
+        return;
+    puts("\nDevices of a PJRT plug-in (lockstep has no kernels for them)");
+    fflush(stdout);
+    if (lk_pjrt_find(path, &pjrt) != LK_OK) {
+        printf("  %s\n", lk_error_message());
+        return;
+    }
+    printf("  %s: platform %s, PJRT %d.%d\n", pjrt->path, pjrt->platform, pjrt->major, pjrt->minor);
+    if (*pjrt->version)
+        printf("  %s\n", pjrt->version);
+    for (int d = 0; d < pjrt->n_devices; d++)
+        printf("  %s\n", pjrt->devices[d]);
+    if (pjrt->n_devices == 0)
+        puts("  no device");
+    lk_pjrt_release(pjrt);
+}
+
+typedef struct doctor {
+    const char *pjrt; /* a plug-in; NULL: none was named */
+} doctor;
+
+static const lk_option doctor_options[] = {
+    {.name = "pjrt",
+     .type = LK_OPTION_STRING,
+     .offset = offsetof(doctor, pjrt),
+     .value = "FILE",
+     .help = "PJRT plug-in whose devices are listed too (default: $PJRT_PLUGIN_LIBRARY_PATH, else $TPU_LIBRARY_PATH)"},
+};
+
+static int doctor_run(int argc, char **argv)
+{
+    doctor config = {0};
+    if (cli_parse(&cmd_doctor, argc, argv, &config, NULL) != LK_OK)
+        return cli_fail();
+    print_libraries();
+    print_processor();
+    print_gpus();
+    print_pjrt(config.pjrt);
+    return 0;
+}
+
+const cli_command cmd_doctor = {
+    .name = "doctor",
+    .summary = "Show libraries of this build, what missing ones would add, the processor and the GPUs",
+    .options = doctor_options,
+    .option_count = sizeof doctor_options / sizeof doctor_options[0],
+    .run = doctor_run,
+};

@@ -1,0 +1,256 @@
+#include "cli/cli.h"
+#include "cli/launch/launch_hosts.h"
+#include "cli/launch/launch_job.h"
+#include "cli/train_flags.h"
+
+#include "lockstep/parameter_server.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_RANKS = 4096, MAX_SERVERS = 256, LEAST_TIMEOUT = 2 }; /* seconds: ranks report every half second */
+
+typedef struct launch_config {
+    int64_t processes, workers, servers;
+    const char *hosts;
+    double stall_timeout;
+    const char *log_dir;
+    int64_t max_restarts;
+} launch_config;
+
+#define AT(field) .offset = offsetof(launch_config, field)
+
+static const lk_option options[] = {
+    {.name = "processes",
+     .type = LK_OPTION_INT64,
+     AT(processes),
+     .default_text = "0",
+     .minimum = 1,
+     .maximum = MAX_RANKS,
+     .value = "N",
+     .help = "number of processes to start, also written -n N (default: as many as --hosts has places for)"},
+    {.name = "hosts",
+     .type = LK_OPTION_STRING,
+     AT(hosts),
+     .value = "LIST",
+     .help = "machines, and how many processes each takes: a:2,b:2 (default: all on this one)"},
+    {.name = "workers",
+     .type = LK_OPTION_INT64,
+     AT(workers),
+     .default_text = "0",
+     .minimum = 1,
+     .maximum = MAX_RANKS,
+     .value = "N",
+     .help = "with --strategy parameter-server: number of workers to start, on this machine and without MPI (default: "
+             "start ranks of multi-worker)"},
+    {.name = "servers",
+     .type = LK_OPTION_INT64,
+     AT(servers),
+     .default_text = "0",
+     .minimum = 1,
+     .maximum = MAX_SERVERS,
+     .value = "N",
+     .help = "with --workers: number of parameter servers that the variables are spread over (default: 1)"},
+    {.name = "stall-timeout",
+     .type = LK_OPTION_DOUBLE,
+     AT(stall_timeout),
+     .default_text = "30",
+     .least = 0,
+     .greatest = 1e6,
+     .value = "S",
+     .help = "seconds that a process may make no progress before all are ended, at least 2; 0: forever"},
+    {.name = "log-dir",
+     .type = LK_OPTION_STRING,
+     AT(log_dir),
+     .value = "DIR",
+     .help = "folder for files rank-i.log, which keep what rank i writes to standard error (default: none)"},
+    {.name = "max-restarts",
+     .type = LK_OPTION_INT64,
+     AT(max_restarts),
+     .default_text = "0",
+     .minimum = 0,
+     .maximum = 1000000,
+     .value = "N",
+     .help =
+         "times that all processes are started again, from the last checkpoint in train's --checkpoint-dir, after one "
+         "that the others need has died, failed or made no progress"},
+};
+
+enum { OPTION_COUNT = sizeof options / sizeof options[0] };
+
+/* --- the command line --------------------------------------------------------------------------------------------- */
+
+/* The position of the command after `--`; -1: there is none. */
+static int launch_find_command(int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "--") == 0)
+            return i + 1 < argc ? i + 1 : -1;
+    return -1;
+}
+
+static void launch_expand_n(int argc, char **argv)
+{
+    static char name[] = "--processes";
+    for (int i = 0; i < argc; i++)
+        if (strcmp(argv[i], "-n") == 0)
+            argv[i] = name;
+}
+
+/* Parses the command that each process will run, so that its errors are printed once. */
+static int launch_check_training(int argc, char **argv, lk_train_config *found)
+{
+    lk_option table[CLI_MAX_OPTIONS];
+    size_t count = cmd_train.make_options(table);
+    void *config = calloc(1, cmd_train.config_size);
+    char **arguments = calloc((size_t)argc + 1, sizeof *arguments); /* parsing reorders argv */
+    if (!config || !arguments) {
+        free(config);
+        free((void *)arguments);
+        return cli_usage_error("launch: %s", strerror(errno));
+    }
+    memcpy((void *)arguments, (void *)argv, (size_t)argc * sizeof *arguments);
+    lk_status status = cli_parse_train(table, count, argc, arguments, config, NULL);
+    *found = *(const lk_train_config *)config; /* its first member */
+    free(config);
+    free((void *)arguments);
+    return status == LK_OK ? 0 : cli_fail();
+}
+
+static int launch_check_numbers(launch_config *config)
+{
+    int places;
+    if (cli_hosts_check(config->hosts, &places) != 0)
+        return 2;
+    if (config->stall_timeout > 0 && config->stall_timeout < LEAST_TIMEOUT)
+        return cli_usage_error("launch: --stall-timeout %g: must be 0, or at least %d", config->stall_timeout,
+                               LEAST_TIMEOUT);
+    if (config->workers > 0 && (config->processes > 0 || config->hosts))
+        return cli_usage_error("launch: --workers is for processes of --strategy parameter-server on this machine, %s "
+                               "for those of multi-worker",
+                               config->hosts ? "--hosts" : "-n");
+    if (config->workers == 0 && config->servers > 0)
+        return cli_usage_error("launch: --servers %lld: must be with --workers", (long long)config->servers);
+    if (config->workers > 0 && config->servers == 0)
+        config->servers = 1;
+    if (config->workers > 0)
+        config->processes = 1 + config->servers + config->workers;
+    if (config->processes == 0)
+        config->processes = places;
+    if (config->processes == 0)
+        return cli_usage_error("launch: how many processes? -n N, --hosts with places, or --workers N");
+    if (config->processes > MAX_RANKS)
+        return cli_usage_error("launch: %lld processes; at most %d can be started", (long long)config->processes,
+                               MAX_RANKS);
+    return 0;
+}
+
+/* --- running ------------------------------------------------------------------------------------------------------ */
+
+static int launch_check_strategy(const launch_config *config, const char *strategy)
+{
+    bool is_asynchronous = strategy && strcmp(strategy, "parameter-server") == 0;
+    if (config->workers > 0 && strategy && !is_asynchronous)
+        return cli_usage_error("launch: --workers: is for --strategy parameter-server, not %s", strategy);
+    if (config->workers == 0 && is_asynchronous)
+        return cli_usage_error("launch: --strategy parameter-server is started by --workers N and --servers N");
+    if (config->workers == 0 && strategy && strcmp(strategy, "multi-worker") != 0)
+        return cli_usage_error("launch: --strategy %s trains in one process; multi-worker is for several", strategy);
+    return 0;
+}
+
+/* Checks options of all ranks, which are the same, against each other. */
+static int launch_check_rank(const lk_train_config *train, const char *strategy)
+{
+    lk_train_role role;
+    lk_train_config config = *train;
+    config.devices.strategy = strategy;
+    return lk_train_role_of(&config, &role) == LK_OK ? 0 : cli_fail();
+}
+
+static int launch_start(const launch_config *config, int argc, char **argv)
+{
+    lk_train_config train = {.devices.strategy = NULL};
+    int status = launch_check_training(argc - 1, argv + 1, &train), n = 0;
+    const char *strategy = config->workers > 0 ? "parameter-server" : "multi-worker";
+    if (status == 0)
+        status = launch_check_strategy(config, train.devices.strategy);
+    if (status == 0 && config->workers == 0)
+        status = launch_check_rank(&train, strategy);
+    if (status != 0)
+        return status;
+    if (config->max_restarts > 0 && (!train.checkpoints.dir || !*train.checkpoints.dir))
+        return cli_usage_error("launch: --max-restarts: must be with train's --checkpoint-dir");
+    char **command = calloc(2 * ((size_t)argc + 4), sizeof *command);
+    if (!command)
+        return cli_usage_error("launch: %s", strerror(errno));
+    command[n++] = argv[0];
+    if (!train.devices.strategy) {
+        command[n++] = (char *)(uintptr_t) "--strategy";
+        command[n++] = (char *)(uintptr_t)strategy;
+    }
+    for (int i = 1; i < argc; i++)
+        command[n++] = argv[i];
+    char **again = command + argc + 4;
+    for (int i = 0; i < n; i++)
+        again[i] = command[i];
+    again[n] = (char *)(uintptr_t) "--resume";
+    status = cli_job_run(&(cli_job_opts){.ranks = (int)config->processes,
+                                         .hosts = config->hosts,
+                                         .servers = config->workers > 0 ? (int)config->servers : 0,
+                                         .workers = (int)config->workers,
+                                         .restarts_servers = train.servers.snapshot_dir && *train.servers.snapshot_dir,
+                                         .stall_timeout = config->stall_timeout,
+                                         .log_dir = config->log_dir,
+                                         .command = command,
+                                         .max_restarts = (int)config->max_restarts,
+                                         .again = again});
+    free((void *)command);
+    return status;
+}
+
+static int launch_run(int argc, char **argv)
+{
+    launch_config config = {0};
+    int begin = launch_find_command(argc, argv);
+    if (begin < 0)
+        return cli_usage_error(
+            "launch: '-- train' and its options are missing: lockstep launch -n 2 -- train --devices 1");
+    launch_expand_n(begin - 1, argv);
+    if (cli_parse(&cmd_launch, begin - 1, argv, &config, NULL) != LK_OK)
+        return cli_fail();
+    if (strcmp(argv[begin], "train") != 0)
+        return cli_usage_error("launch: '%s' cannot be run by several processes; 'train' can", argv[begin]);
+    int status = launch_check_numbers(&config);
+    return status == 0 ? launch_start(&config, argc - begin, argv + begin) : status;
+}
+
+const cli_command cmd_launch = {
+    .name = "launch",
+    .summary = "Train in several processes, on one machine or on many",
+    .arguments = "-- train [OPTION…]",
+    .details =
+        "Starts N processes of `lockstep train --strategy multi-worker`, called ranks, with Open MPI's mpirun.\n"
+        "--devices is per process; ranks on one machine take different cores as long as there are enough.\n"
+        "\n"
+        "Standard output is that of rank 0. Lines on standard error begin with the number of their rank: `[1] …`.\n"
+        "\n"
+        "If a rank dies, fails or makes no progress, all are ended, and the last line on standard error names the\n"
+        "rank, its machine and what it was doing. Computing, reading, writing and downloading are progress, and so\n"
+        "is waiting for a rank that does one of these. With --max-restarts all ranks are then started again and go\n"
+        "on from their last checkpoint.\n"
+        "\n"
+        "With --workers it starts a chief, servers and workers of --strategy parameter-server instead, on this\n"
+        "machine and without MPI, each worker on cores of its own. Training goes on without a worker that dies. A\n"
+        "server that dies is started again if there is a --snapshot-dir.\n"
+        "\n"
+        "lockstep must be installed under the same path on every machine, and ssh must reach the machines without\n"
+        "a password. Environment variables that begin with LOCKSTEP_ are passed on.\n"
+        "\n"
+        "The first interrupt (control-C) ends training after the current step, a second one ends it at once. The\n"
+        "exit status is 130 after an interrupt, and that of the rank if a rank failed.\n",
+    .options = options,
+    .option_count = OPTION_COUNT,
+    .run = launch_run,
+};

@@ -1,0 +1,448 @@
+#include "cli/cli.h"
+#include "cli/interrupts.h"
+#include "cli/text/progress.h"
+#include "cli/train_flags.h"
+
+#include "lockstep/trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct profile_config {
+    lk_train_config train; /* first: cli_parse_train wants it there */
+    int64_t steps, warmup, rows;
+    const char *trace;
+} profile_config;
+
+#define AT(field) .offset = offsetof(profile_config, field)
+
+/* clang-format off: a paragraph an option */
+static const lk_option own_options[] = {
+    {.name = "steps",
+     .type = LK_OPTION_INT64,
+     AT(steps),
+     .default_text = "20",
+     .minimum = 1,
+     .maximum = 1000000,
+     .value = "N",
+     .help = "number of steps to measure"},
+    {.name = "warmup",
+     .type = LK_OPTION_INT64,
+     AT(warmup),
+     .default_text = "3",
+     .minimum = 0,
+     .maximum = 1000000,
+     .value = "N",
+     .help = "number of steps to train before measuring"},
+    {.name = "rows",
+     .type = LK_OPTION_INT64,
+     AT(rows),
+     .default_text = "25",
+     .minimum = 0,
+     .maximum = 1000000,
+     .value = "N",
+     .help = "number of operators to list, those that take longest first"},
+    {.name = "trace",
+     .type = LK_OPTION_STRING,
+     AT(trace),
+     .value = "FILE",
+     .help = "file for a recording of the measured steps, which ui.perfetto.dev shows (default: none)"},
+};
+/* clang-format on */
+
+enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
+
+static size_t profile_make_options(lk_option *table)
+{
+    return cli_train_options(own_options, OWN_OPTION_COUNT, NULL, table);
+}
+
+/* --- measuring ---------------------------------------------------------------------------------------------------- */
+
+typedef struct profile {
+    profile_config config;
+    lk_trainer *trainer;
+    int n_devices;
+    lk_dtype dtype;   /* that the peaks are of */
+    double *peaks;    /* of each device */
+    double copy;      /* mean bytes per second that a device copies; 0: devices have no memory of their own */
+    double processor; /* seconds of processor time that the threads of all devices had */
+    lk_trace_summary *summary;
+} profile;
+
+static int count_gpus(const profile *p)
+{
+    lk_strategy *strategy = lk_trainer_strategy(p->trainer);
+    int gpus = 0;
+    for (int d = 0; d < p->n_devices; d++)
+        gpus += strcmp(lk_device_kind(lk_strategy_device(strategy, d)), "cuda") == 0;
+    return gpus;
+}
+
+/* Measures the peak for the dtype that the run computes in, if every device is a GPU, else for f32. */
+static lk_status measure_peaks(profile *p)
+{
+    lk_strategy *strategy = lk_trainer_strategy(p->trainer);
+    bool all_gpus = count_gpus(p) == p->n_devices;
+    p->dtype = all_gpus ? lk_trainer_plan(p->trainer)->dtype : LK_F32;
+    for (int d = 0; d < p->n_devices; d++) {
+        double copy = 0;
+        lk_device *device = lk_strategy_device(strategy, d);
+        lk_status status = lk_device_measure_peak(device, p->dtype, &p->peaks[d]);
+        if (status == LK_OK && all_gpus)
+            status = lk_device_measure_copy(device, &copy);
+        if (status != LK_OK)
+            return status;
+        p->copy += copy / p->n_devices;
+    }
+    return LK_OK;
+}
+
+static lk_status profile_processor_seconds(const profile *p, double *sum)
+{
+    lk_strategy *strategy = lk_trainer_strategy(p->trainer);
+    *sum = 0;
+    for (int d = 0; d < p->n_devices; d++) {
+        double seconds = 0;
+        lk_status status = lk_device_processor_seconds(lk_strategy_device(strategy, d), &seconds);
+        if (status != LK_OK)
+            return status;
+        *sum += seconds;
+    }
+    return LK_OK;
+}
+
+static lk_status run_recorded(profile *p, lk_trace **trace)
+{
+    double before, after;
+    lk_status status = profile_processor_seconds(p, &before);
+    if (status == LK_OK)
+        status = lk_trace_start(NULL);
+    if (status != LK_OK)
+        return status;
+    status = lk_trainer_run(p->trainer, p->config.steps);
+    if (status == LK_OK)
+        status = lk_wait_all();
+    *trace = lk_trace_stop();
+    if (status == LK_OK)
+        status = profile_processor_seconds(p, &after);
+    if (status == LK_OK)
+        p->processor = after - before;
+    return status;
+}
+
+static lk_status use_recording(profile *p, const lk_trace *trace)
+{
+    long long dropped = (long long)lk_trace_dropped(trace);
+    if (dropped > 0)
+        fprintf(stderr, "lockstep: %lld events did not fit and are missing below; measure fewer --steps\n", dropped);
+    p->summary = lk_trace_summarize(trace);
+    if (!p->summary)
+        return lk_error_status();
+    return p->config.trace ? lk_trace_write(trace, p->config.trace) : LK_OK;
+}
+
+static lk_status profile_measure(profile *p)
+{
+    lk_trace *trace = NULL;
+    lk_status status = p->config.trace ? lk_trace_write(NULL, p->config.trace) : LK_OK;
+    if (status == LK_OK)
+        status = measure_peaks(p);
+    if (status == LK_OK && p->config.warmup > 0)
+        status = lk_trainer_run(p->trainer, p->config.warmup);
+    if (status == LK_OK)
+        status = lk_wait_all();
+    if (status == LK_OK)
+        status = run_recorded(p, &trace);
+    if (status == LK_OK)
+        status = use_recording(p, trace);
+    lk_trace_release(trace);
+    return status;
+}
+
+/* --- the operators ------------------------------------------------------------------------------------------------ */
+
+static double least_peak(const profile *p)
+{
+    double least = p->peaks[0];
+    for (int d = 1; d < p->n_devices; d++)
+        least = p->peaks[d] < least ? p->peaks[d] : least;
+    return least;
+}
+
+static double mean_peak(const profile *p)
+{
+    double sum = 0;
+    for (int d = 0; d < p->n_devices; d++)
+        sum += p->peaks[d];
+    return sum / p->n_devices;
+}
+
+/* The measured time, in seconds, summed over devices. */
+static double device_seconds(const profile *p)
+{
+    return p->summary->seconds * p->n_devices;
+}
+
+static double per_step(const profile *p, double seconds)
+{
+    return 1e3 * seconds / (double)p->config.steps;
+}
+
+/* Counts the samples of the measured steps; an epoch's last batch may be smaller. */
+static int64_t count_samples(const profile *p)
+{
+    const lk_plan *plan = lk_trainer_plan(p->trainer);
+    int64_t samples = 0;
+    for (int64_t step = p->config.warmup; step < p->config.warmup + p->config.steps; step++) {
+        int64_t before = step % plan->steps_per_epoch * plan->batch_size, left = plan->train_samples - before;
+        samples += left < plan->batch_size ? left : plan->batch_size;
+    }
+    return samples;
+}
+
+static void profile_print_head(const profile *p)
+{
+    const lk_plan *plan = lk_trainer_plan(p->trainer);
+    printf("%s on %s, %d device%s, batch %lld in %lld shards: %lld steps of %.2f ms after %lld, %.0f images/s\n",
+           plan->model, plan->data, p->n_devices, p->n_devices == 1 ? "" : "s", (long long)plan->batch_size,
+           (long long)plan->shards, (long long)p->config.steps, per_step(p, p->summary->seconds),
+           (long long)p->config.warmup, (double)count_samples(p) / p->summary->seconds);
+    if (strcmp(plan->algorithms, "fast") != 0) {
+        fputs("algorithms ", stdout);
+        cli_print_clean(plan->algorithms, stdout);
+        printf(", hash %016llx\n", (unsigned long long)plan->implementations);
+    }
+    printf("peak of a device, %s, measured: %.1f GFLOP/s",
+           p->dtype == LK_BF16 ? "bf16"
+           : plan->tf32        ? "tf32"
+                               : "f32",
+           1e-9 * mean_peak(p));
+    if (p->n_devices > 1)
+        printf(" (mean; the least is %.1f)", 1e-9 * least_peak(p));
+    if (p->copy > 0)
+        printf("; a copy in its memory: %.1f GB/s", 1e-9 * p->copy);
+    printf("\n\n");
+}
+
+/* The share of the peak that an operator reaches, and of the bytes per second of a copy. */
+static double peak_share(const profile *p, const lk_trace_operator *row)
+{
+    return row->seconds > 0 ? row->flops / row->seconds / mean_peak(p) : 0;
+}
+
+static double copy_share(const profile *p, const lk_trace_operator *row)
+{
+    return row->seconds > 0 && p->copy > 0 ? row->bytes / row->seconds / p->copy : 0;
+}
+
+static void print_operator(const profile *p, const lk_trace_operator *row)
+{
+    bool counts = row->flops > 0 && row->seconds > 0;
+    printf("%-34s %8lld %10.3f %6.1f%%", row->name, (long long)row->calls, per_step(p, row->seconds),
+           100 * row->seconds / device_seconds(p));
+    if (counts)
+        printf(" %9.1f %6.0f%%", 1e-9 * row->flops / row->seconds, 100 * peak_share(p, row));
+    else
+        printf(" %9s %7s", "", "");
+    if (p->copy > 0)
+        printf(" %7.0f%%", 100 * copy_share(p, row));
+    printf("  %s", row->problem);
+    if (strcmp(row->category, "operator") != 0)
+        printf("  (%s)", row->category);
+    putchar('\n');
+}
+
+static lk_trace_operator sum_of_rows(const lk_trace_summary *summary, int first)
+{
+    lk_trace_operator sum = {.category = "operator"};
+    for (int i = first; i < summary->n_operators; i++) {
+        sum.calls += summary->operators[i].calls;
+        sum.seconds += summary->operators[i].seconds;
+        sum.flops += summary->operators[i].flops;
+        sum.bytes += summary->operators[i].bytes;
+    }
+    return sum;
+}
+
+static void print_operators(const profile *p)
+{
+    const lk_trace_summary *summary = p->summary;
+    int rows = p->config.rows < summary->n_operators ? (int)p->config.rows : summary->n_operators;
+    printf("%-34s %8s %10s %7s %9s %7s%s  %s\n", "operator", "calls", "ms a step", "share", "GFLOP/s", "of peak",
+           p->copy > 0 ? "  of copy" : "", "inputs -> outputs");
+    for (int i = 0; i < rows; i++)
+        print_operator(p, &summary->operators[i]);
+    lk_trace_operator rest = sum_of_rows(summary, rows), all = sum_of_rows(summary, 0);
+    char name[64];
+    snprintf(name, sizeof name, "%d others", summary->n_operators - rows);
+    rest.name = name;
+    rest.problem = "";
+    all.name = "all operators";
+    all.problem = "";
+    if (rows < summary->n_operators)
+        print_operator(p, &rest);
+    print_operator(p, &all);
+}
+
+/* --- where the time went ------------------------------------------------------------------------------------------ */
+
+enum { COMPUTE, SHARD_SUMS, EXCHANGE, SLOWEST, INPUT, OTHER, PART_COUNT };
+
+static const char *const part_names[PART_COUNT] = {
+    "compute", "sums over own shards", "exposed exchange", "waiting for the slowest device", "input wait", "other",
+};
+
+static double profile_part(const lk_trace_device *device, int part)
+{
+    const double parts[PART_COUNT] = {device->compute, device->shard_sums, device->exchange,
+                                      device->slowest, device->input,      device->other};
+    return parts[part];
+}
+
+/* The share of a part in the time of all devices. */
+static double profile_part_share(const profile *p, int part)
+{
+    double seconds = 0;
+    for (int d = 0; d < p->summary->n_devices; d++)
+        seconds += profile_part(&p->summary->devices[d], part);
+    return seconds / device_seconds(p);
+}
+
+static void profile_print_parts(const profile *p)
+{
+    enum { SHOWN = 8 };
+    int columns = p->n_devices > 1 && p->summary->n_devices <= SHOWN ? p->summary->n_devices : 0;
+    printf("\n%-32s %10s %7s", "a step's time", "ms a step", "share");
+    for (int d = 0; d < columns; d++)
+        printf(" %8s", p->summary->devices[d].name);
+    putchar('\n');
+    for (int part = 0; part < PART_COUNT; part++) {
+        printf("%-32s %10.3f %6.1f%%", part_names[part], per_step(p, profile_part_share(p, part) * p->summary->seconds),
+               100 * profile_part_share(p, part));
+        for (int d = 0; d < columns; d++)
+            printf(" %7.1f%%", 100 * profile_part(&p->summary->devices[d], part) / p->summary->seconds);
+        putchar('\n');
+    }
+}
+
+/* The share of the operators' time in which their threads had no core; 0 for GPUs, whose operators need none. */
+static double share_of_others(const profile *p)
+{
+    if (count_gpus(p) > 0)
+        return 0;
+    double seconds = sum_of_rows(p->summary, 0).seconds;
+    return p->processor < seconds ? 1 - p->processor / seconds : 0;
+}
+
+/* Other processes bound the run if they had the cores for a tenth of the operators' time; else the largest part other
+ * than compute does if it takes a tenth of all time; else compute does, and in it the operator that takes longest. */
+static void print_bound(const profile *p)
+{
+    static const char *const cures[PART_COUNT] = {
+        [SHARD_SUMS] = "fewer --shards make fewer sums",
+        [EXCHANGE] = "a larger --batch-size exchanges the same for more samples",
+        [SLOWEST] = "the devices have unequal work or cores, or other processes have one of the cores",
+        [INPUT] = "more --workers prepare more batches",
+        [OTHER] = "other processes keep threads from running, or calls cost too much in steps this small",
+    };
+    int largest = SHARD_SUMS;
+    for (int part = SHARD_SUMS; part < PART_COUNT; part++)
+        largest = profile_part_share(p, part) > profile_part_share(p, largest) ? part : largest;
+    putchar('\n');
+    if (share_of_others(p) >= 0.1) {
+        printf("Bound by other processes, which had the cores for %.0f%% of the operators' time: figures are that much "
+               "too low.\n",
+               100 * share_of_others(p));
+        return;
+    }
+    if (profile_part_share(p, largest) >= 0.1) {
+        printf("Bound by %s, %.0f%% of the time: %s.\n", part_names[largest], 100 * profile_part_share(p, largest),
+               cures[largest]);
+        return;
+    }
+    const lk_trace_operator *first = p->summary->operators;
+    bool by_memory = copy_share(p, first) > peak_share(p, first);
+    printf("Bound by compute, %.0f%% of the time: %s %s takes most, %.0f%%", 100 * profile_part_share(p, COMPUTE),
+           first->name, first->problem, 100 * first->seconds / device_seconds(p));
+    if (by_memory)
+        printf(", bound by memory, at %.0f%% of a copy", 100 * copy_share(p, first));
+    else if (first->flops > 0)
+        printf(", at %.0f%% of the peak", 100 * peak_share(p, first));
+    printf(".\n");
+}
+
+/* --- the command -------------------------------------------------------------------------------------------------- */
+
+static lk_status profile_trainer(profile *p)
+{
+    p->n_devices = lk_trainer_plan(p->trainer)->devices;
+    p->peaks = calloc((size_t)p->n_devices, sizeof *p->peaks);
+    if (!p->peaks)
+        return LK_ERR_MEMORY;
+    lk_status status = profile_measure(p);
+    if (status != LK_OK)
+        return status;
+    profile_print_head(p);
+    print_operators(p);
+    profile_print_parts(p);
+    print_bound(p);
+    return LK_OK;
+}
+
+static int profile_run(int argc, char **argv)
+{
+    profile p = {0};
+    lk_option options[CLI_MAX_OPTIONS];
+    size_t count = profile_make_options(options);
+    const char *engine = getenv("LOCKSTEP_ENGINE");
+    if (cli_parse_train(options, count, argc, argv, &p.config, NULL) != LK_OK)
+        return cli_fail();
+    if (cli_check_one_process(&p.config.train) != 0)
+        return 2;
+    if (engine && strcmp(engine, "sync") == 0)
+        return cli_usage_error(
+            "profile: LOCKSTEP_ENGINE must not be sync: devices then have no threads whose time could be measured");
+    if (p.config.trace && *p.config.trace && cli_check_file("trace", p.config.trace) != 0)
+        return 1;
+    cli_leave_out_records(&p.config.train);
+    cli_leave_out_evaluation(&p.config.train); /* options about it are ignored */
+    lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
+    cli_catch_interrupts(cli_interrupt_trainer);
+    p.trainer = lk_trainer_new(&p.config.train);
+    cli_set_work(p.trainer);
+    lk_status status = p.trainer ? profile_trainer(&p) : lk_error_status();
+    cli_set_work(NULL);
+    lk_trainer_release(p.trainer);
+    lk_trace_summary_release(p.summary);
+    free(p.peaks);
+    return status == LK_OK ? 0 : cli_fail();
+}
+
+const cli_command cmd_profile = {
+    .name = "profile",
+    .summary = "Train some steps and show where their time goes",
+    .details =
+        "Prints for each operator its calls, its time, its share of the devices' time, its floating-point operations\n"
+        "per second, and their share of the peak that was measured on the devices. Then it prints where the devices'\n"
+        "time went:\n"
+        "  compute             operators other than the following\n"
+        "  sums over own shards\n"
+        "                      operators that sum over the shards of one device\n"
+        "  exposed exchange    operators that sum over several devices, and waits while they run on another device\n"
+        "  waiting for the slowest device\n"
+        "                      other waits for other devices\n"
+        "  input wait          idle because a batch was not ready\n"
+        "  other               idle for another reason, waits for a core, and time between operators\n"
+        "\n"
+        "The last line says what bounds the run: other processes, if they had the cores for at least a tenth of the\n"
+        "operators' time; else the largest part other than compute, if it takes at least a tenth of the time; else\n"
+        "compute. Winograd's convolution counts the operations that it saves, so it can exceed the peak.\n"
+        "\n"
+        "On GPUs, operators are timed by the GPU, and other processes are not told apart. Next to the share of the\n"
+        "peak stands the share of a copy: the bytes of an operator's inputs and outputs, compared with those that a\n"
+        "copy in the GPU's memory reads and writes in the same time. The larger share is what bounds the operator.\n"
+        "It may exceed 100% for data in the GPU's caches.\n",
+    .make_options = profile_make_options,
+    .run = profile_run,
+};

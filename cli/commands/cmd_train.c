@@ -1,0 +1,211 @@
+#include "cli/cli.h"
+#include "cli/interrupts.h"
+#include "cli/launch/roles.h"
+#include "cli/text/progress.h"
+#include "cli/train_flags.h"
+
+#include "lockstep/callbacks.h"
+#include "lockstep/checkpoint.h"
+#include "lockstep/parameter_server.h"
+#include "lockstep/scaling.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct training {
+    lk_train_config config; /* first: cli_parse_train wants it there */
+    const char *trace;      /* NULL: none */
+    cli_progress progress;
+    FILE *lines;   /* the stream that lines of --throughput and similar options go to */
+    FILE *nowhere; /* /dev/null */
+} training;
+
+static const lk_option own_options[] = {
+    {.name = "trace",
+     .type = LK_OPTION_STRING,
+     .offset = offsetof(training, trace),
+     .value = "FILE",
+     .help = "file for a recording of what ran when on every device and thread, which ui.perfetto.dev shows (default: "
+             "none)"},
+};
+
+enum { OWN_OPTION_COUNT = sizeof own_options / sizeof own_options[0] };
+
+static size_t train_make_options(lk_option *table)
+{
+    memcpy(table, lk_train_options, LK_TRAIN_OPTION_COUNT * sizeof *table);
+    memcpy(table + LK_TRAIN_OPTION_COUNT, own_options, sizeof own_options);
+    return LK_TRAIN_OPTION_COUNT + OWN_OPTION_COUNT;
+}
+
+/* Callbacks are called in this order: the plot is removed before a line is printed, and the bar before another line. */
+static lk_status train_add_records(training *t, lk_trainer *trainer)
+{
+    const lk_train_config *config = &t->config;
+    lk_status status = t->trace ? lk_trainer_add(trainer, lk_callback_trace(t->trace)) : LK_OK;
+    if (status == LK_OK && config->records.plot)
+        status = lk_trainer_add(trainer, lk_callback_live_plot(stderr));
+    if (status == LK_OK)
+        status = cli_progress_add(&t->progress, trainer);
+    if (status == LK_OK && config->records.json)
+        status = lk_trainer_add(trainer,
+                                lk_callback_json_lines("-", &(lk_json_lines_opts){.ledger = config->records.ledger}));
+    if (status == LK_OK && config->records.log_dir && *config->records.log_dir)
+        status = lk_trainer_add(trainer, lk_callback_log_dir(config->records.log_dir));
+    return status;
+}
+
+/* Runs on one device get a report only if it is kept, for comparison with runs on several. */
+static lk_status train_add_scaling(const training *t, lk_trainer *trainer)
+{
+    const char *dir = t->config.records.log_dir && *t->config.records.log_dir ? t->config.records.log_dir : NULL;
+    bool has_others = lk_trainer_plan(trainer)->devices > 1 || lk_trainer_async_report(trainer);
+    return has_others || dir ? lk_trainer_add(trainer, lk_callback_scaling(dir)) : LK_OK;
+}
+
+static lk_status train_add_checkpoints(const lk_train_config *config, lk_trainer *trainer)
+{
+    lk_checkpoint_opts opts = {.keep = config->checkpoints.keep, .best = (lk_best_metric)config->checkpoints.best};
+    lk_status status = lk_checkpoint_parse_every(config->checkpoints.every, &opts);
+    return status == LK_OK ? lk_trainer_add(trainer, lk_callback_checkpoint(config->checkpoints.dir, &opts)) : status;
+}
+
+/* If several processes train, only the first writes and prints. All have the callbacks that may end training, which
+ * decide the same everywhere. */
+static lk_status train_add_callbacks(training *t, lk_trainer *trainer)
+{
+    const lk_train_config *config = &t->config;
+    bool is_first = lk_trainer_plan(trainer)->process == 0;
+    lk_status status = train_add_scaling(t, trainer);
+    if (status == LK_OK && is_first)
+        status = train_add_records(t, trainer);
+    if (!is_first)
+        t->lines = t->nowhere;
+    if (status == LK_OK && config->records.throughput)
+        status = lk_trainer_add(trainer, lk_callback_throughput(t->lines));
+    if (status == LK_OK && config->stop.target_accuracy >= 0)
+        status = lk_trainer_add(trainer, lk_callback_stop_at_accuracy(config->stop.target_accuracy,
+                                                                      lk_trainer_plan(trainer)->patience, t->lines));
+    if (status == LK_OK && config->stop.early_stop > 0)
+        status = lk_trainer_add(trainer, lk_callback_stop_on_plateau(config->stop.early_stop, 0, t->lines));
+    if (status == LK_OK && config->records.total_time)
+        status = lk_trainer_add(trainer, lk_callback_total_time(t->lines));
+    if (status == LK_OK && is_first && config->checkpoints.dir && *config->checkpoints.dir)
+        status = train_add_checkpoints(config, trainer);
+    return status;
+}
+
+/* Prints the last lines of Keras scripts, if one of their other lines was asked for. */
+static void print_test_lines(const training *t, const lk_metrics *val)
+{
+    bool asked = t->config.records.throughput || t->config.records.total_time || t->config.stop.target_accuracy >= 0;
+    if (asked && val->loss.count)
+        fprintf(t->lines, "Test loss: %.4f\nTest accuracy: %.4f\n", lk_mean_value(val->loss),
+                lk_mean_value(val->accuracy));
+}
+
+/* Prints the last lines even if training has ended but its last checkpoint or record could not be written. */
+static lk_status train_fit(training *t, lk_trainer *trainer)
+{
+    lk_train_result result = {.steps = 0};
+    lk_status status = train_add_callbacks(t, trainer);
+    if (status == LK_OK)
+        status = lk_trainer_fit(trainer, &result);
+    if (status == LK_ERR_INTERRUPTED || !*result.digest)
+        return status;
+    print_test_lines(t, &result.val);
+    if (lk_trainer_plan(trainer)->process == 0)
+        cli_progress_done(trainer, &result);
+    cli_print_async(trainer);
+    return status;
+}
+
+static lk_status train_or_work(training *t, lk_train_role role, bool *was_made)
+{
+    cli_catch_interrupts(cli_interrupt_trainer);
+    lk_trainer *trainer = lk_trainer_new(&t->config);
+    cli_set_work(trainer);
+    lk_status status = lk_error_status();
+    if (trainer)
+        status = role == LK_TRAIN_WORKER ? cli_work(trainer) : train_fit(t, trainer);
+    *was_made = trainer != NULL;
+    cli_set_work(NULL);
+    lk_trainer_release(trainer);
+    return status;
+}
+
+/* Warns if mpirun has started several processes that each train alone, which is hardly what was meant. */
+static void warn_of_others(const lk_train_config *config)
+{
+    const char *rank = getenv("OMPI_COMM_WORLD_RANK"), *processes = getenv("OMPI_COMM_WORLD_SIZE");
+    if (config->devices.strategy || !rank || !processes || strcmp(rank, "0") != 0 || strcmp(processes, "1") == 0)
+        return;
+    fprintf(stderr,
+            "warning: mpirun has started %s processes, and each of them trains by itself; they train together "
+            "with --strategy multi-worker\n",
+            processes);
+}
+
+static int train_run(int argc, char **argv)
+{
+    training t = {0};
+    lk_option options[CLI_MAX_OPTIONS];
+    size_t count = train_make_options(options);
+    if (cli_parse_train(options, count, argc, argv, &t, NULL) != LK_OK)
+        return cli_fail();
+    if (t.trace && *t.trace && cli_check_file("trace", t.trace) != 0)
+        return 1;
+    t.progress.ledger = t.config.records.ledger;
+    t.lines = t.config.records.json ? stderr : stdout;
+    t.nowhere = fopen("/dev/null", "we");
+    if (!t.nowhere)
+        return cli_usage_error("/dev/null: %s", strerror(errno));
+    lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
+    warn_of_others(&t.config);
+    lk_train_role role;
+    bool joined = true;
+    lk_status status = lk_train_role_of(&t.config, &role);
+    if (status == LK_OK)
+        status = role == LK_TRAIN_PS ? cli_serve_parameters(&t.config) : train_or_work(&t, role, &joined);
+    /* Processes that were interrupted before they joined must not wait here: the others would wait for them forever. */
+    if (status == LK_OK || (status == LK_ERR_INTERRUPTED && joined)) {
+        lk_status left = lk_leave_processes();
+        status = status == LK_OK ? left : status;
+    }
+    fclose(t.nowhere);
+    if (status == LK_OK)
+        return 0;
+    int code = cli_fail();
+    lk_abandon_processes();
+    return code;
+}
+
+const cli_command cmd_train = {
+    .name = "train",
+    .summary = "Train a network",
+    .details =
+        "Prints the plan and a line per epoch on standard error. --json prints an object per epoch on standard\n"
+        "output, and a last object with the digest of the trained parameters, which is the same for any number of\n"
+        "devices.\n"
+        "\n"
+        "The lines of --throughput, --total-time, --target-accuracy and --early-stop go to standard output or, with\n"
+        "--json, to standard error. With one of the first three, test loss and test accuracy are printed at the end.\n"
+        "\n"
+        "--log-dir writes an event file for TensorBoard, epochs.csv, epochs.jsonl, curves.svg, curves.png,\n"
+        "scaling.json, and algorithms.txt, with which --algorithms repeats the implementations of this run. If an\n"
+        "earlier run's files are there, the names are epochs-2.csv and so on.\n"
+        "\n"
+        "A run on several devices ends with their speed-up and where the time of a step went. `lockstep report`\n"
+        "prints more about a --log-dir.\n"
+        "\n"
+        "--trace writes a recording when training ends: operators with shapes and flops, queues, exchange, loader\n"
+        "and waits, in Chrome's trace event format. `lockstep profile` adds up where the time goes.\n"
+        "\n"
+        "The first interrupt (control-C) ends training after the current step, writes its records and gives exit\n"
+        "status 130; a second one ends at once. An interrupt also ends the decoding or download of a data set.\n",
+    .make_options = train_make_options,
+    .config_size = sizeof(training),
+    .run = train_run,
+};

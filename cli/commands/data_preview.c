@@ -1,0 +1,220 @@
+#include "cli/commands/data_command.h"
+
+#include "cli/cli.h"
+#include "cli/text/progress.h"
+
+#include "lockstep/plot.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+enum { SAMPLES = 16 };                     /* the default of --samples */
+enum { COLUMNS = 79, LEAST_COLUMNS = 24 }; /* the width if standard output is no terminal, or narrower than the least */
+
+typedef struct preview {
+    const data_config *config;
+    lk_augment_opts augment;
+    bool pairs; /* show each sample twice: as it is, then augmented */
+    lk_dataset *dataset;
+    lk_channel_moments moments;
+    int64_t *order;
+    float *images;         /* [count, C, H, W] */
+    const char **captions; /* [count] */
+    char (*numbers)[32];   /* [count]: captions other than class names */
+    int64_t samples;
+    int64_t count; /* images: one or two per sample */
+} preview;
+
+static bool changes_images(const lk_augment_opts *opts)
+{
+    return opts->width_shift > 0 || opts->height_shift > 0 || opts->horizontal_flip || opts->crop_padding > 0 ||
+           opts->cutout > 0;
+}
+
+/* Checks that the file can be written before data are read or downloaded. */
+static int preview_check_out(const char *out)
+{
+    if (!out || !*out)
+        return 0;
+    size_t length = strlen(out);
+    if (length < 4 || strcasecmp(out + length - 4, ".png") != 0)
+        return cli_usage_error("--out %s: a preview is a PNG file: expected a name that ends in .png", out);
+    const char *slash = strrchr(out, '/');
+    char *folder = !slash ? strdup(".") : slash == out ? strdup("/") : strndup(out, (size_t)(slash - out));
+    int error = !folder ? ENOMEM : access(folder, W_OK | X_OK) ? errno : 0;
+    free(folder);
+    return error ? cli_cannot_write(out, error) : 0;
+}
+
+static lk_status preview_open_dataset(preview *p)
+{
+    const data_config *config = p->config;
+    if (strcmp(config->train.data.name, "auto") != 0)
+        return cli_data_open(config, config->train.data.name, LK_SPLIT_TRAIN, &p->dataset);
+    lk_status status = cli_data_open(config, "fashion-mnist", LK_SPLIT_TRAIN, &p->dataset);
+    if (status != LK_ERR_NOT_FOUND)
+        return status;
+    cli_print_log(NULL, LK_LOG_WARNING, lk_error_message());
+    lk_error_clear();
+    fputs("note: fashion-mnist is neither here nor could it be fetched; showing synthetic images instead\n", stderr);
+    return cli_data_open(config, "synthetic", LK_SPLIT_TRAIN, &p->dataset);
+}
+
+static int64_t image_values(const lk_dataset *dataset)
+{
+    return lk_dataset_channels(dataset) * lk_dataset_height(dataset) * lk_dataset_width(dataset);
+}
+
+static bool preview_allocate(preview *p)
+{
+    p->count = (p->pairs ? 2 : 1) * p->samples;
+    p->order = calloc((size_t)lk_dataset_count(p->dataset), sizeof *p->order);
+    p->images = calloc((size_t)p->count, (size_t)image_values(p->dataset) * sizeof *p->images);
+    p->captions = calloc((size_t)p->count, sizeof *p->captions);
+    p->numbers = calloc((size_t)p->count, sizeof *p->numbers);
+    return p->order && p->images && p->captions && p->numbers;
+}
+
+static lk_status preview_draw_image(preview *p, int64_t position, int64_t sample, bool train)
+{
+    const data_config *config = p->config;
+    return lk_augment_sample(p->dataset, sample, (uint64_t)config->train.seed, config->epoch - 1, train, &p->augment,
+                             &p->moments, p->images + position * image_values(p->dataset));
+}
+
+/* Draws the sample over its class and, with pairs, its augmented image over its number. */
+static lk_status preview_draw_sample(preview *p, int64_t position, int64_t sample)
+{
+    int64_t label = lk_dataset_labels(p->dataset)[sample];
+    p->captions[position] = cli_data_class(p->dataset, label, p->numbers[position]);
+    lk_status status = preview_draw_image(p, position, sample, false);
+    if (status != LK_OK || !p->pairs)
+        return status;
+    snprintf(p->numbers[position + 1], sizeof p->numbers[position + 1], "#%lld", (long long)sample);
+    p->captions[position + 1] = p->numbers[position + 1];
+    return preview_draw_image(p, position + 1, sample, true);
+}
+
+static lk_status preview_draw_samples(preview *p)
+{
+    const data_config *config = p->config;
+    lk_status status = LK_OK;
+    if (p->augment.center || p->augment.standardize)
+        status = lk_dataset_moments(p->dataset, &p->moments);
+    if (status == LK_OK)
+        status = lk_sample_order(lk_dataset_count(p->dataset), (uint64_t)config->train.seed, config->epoch - 1, true,
+                                 p->order);
+    for (int64_t i = 0; status == LK_OK && i < p->samples; i++)
+        status = preview_draw_sample(p, (p->pairs ? 2 : 1) * i, p->order[i]);
+    return status;
+}
+
+/* Sets the values that byte 0 and byte 255 have become, the extremes over all channels. */
+static void preview_set_range(const preview *p, lk_contact_sheet *sheet)
+{
+    sheet->black = 0;
+    sheet->white = 1;
+    for (int64_t c = 0; c < p->moments.channels; c++) {
+        double mean = p->augment.center ? p->moments.mean[c] : 0;
+        double divisor = p->augment.standardize ? p->moments.deviation[c] + 1e-6 : 1;
+        double black = -mean / divisor, white = (1 - mean) / divisor;
+        sheet->black = c == 0 || black < sheet->black ? black : sheet->black;
+        sheet->white = c == 0 || white > sheet->white ? white : sheet->white;
+    }
+}
+
+/* With pairs, an even number of columns, so that pairs stay together in a sheet that is about square. */
+static int64_t preview_columns(const preview *p)
+{
+    if (!p->pairs)
+        return 0;
+    int64_t side = 1;
+    while (2 * side * side < p->samples)
+        side++;
+    return 2 * side;
+}
+
+static lk_status preview_print_sheet(const lk_contact_sheet *sheet)
+{
+    lk_text_style style = lk_text_style_of(stdout);
+    if (style.columns < LEAST_COLUMNS)
+        style.columns = COLUMNS;
+    char *text = lk_contact_sheet_text(sheet, style);
+    if (!text)
+        return lk_error_status();
+    fputs(text, stdout);
+    lk_free(text);
+    return LK_OK;
+}
+
+static lk_status preview_show_sheet(const preview *p)
+{
+    const data_config *config = p->config;
+    char title[256];
+    bool normalized = config->train.data.normalize != LK_NORMALIZE_NONE;
+    snprintf(title, sizeof title, "%s, seed %lld, epoch %lld%s%.100s%s%s", lk_dataset_name(p->dataset),
+             (long long)config->train.seed, (long long)config->epoch, p->pairs ? ": " : "",
+             p->pairs ? config->train.data.augment : "", normalized ? ", normalize " : "",
+             normalized ? cli_normalize_modes[config->train.data.normalize] : "");
+    lk_contact_sheet sheet = {
+        .title = title,
+        .images = p->images,
+        .dtype = LK_F32,
+        .count = p->count,
+        .channels = lk_dataset_channels(p->dataset),
+        .height = lk_dataset_height(p->dataset),
+        .width = lk_dataset_width(p->dataset),
+        .captions = p->captions,
+        .columns = preview_columns(p),
+    };
+    preview_set_range(p, &sheet);
+    return config->out ? lk_contact_sheet_write(&sheet, config->out) : preview_print_sheet(&sheet);
+}
+
+static int preview_draw(preview *p)
+{
+    const data_config *config = p->config;
+    if (preview_open_dataset(p) != LK_OK)
+        return cli_fail();
+    int64_t there = lk_dataset_count(p->dataset);
+    if (config->samples > there)
+        return cli_usage_error("--samples %lld: the training set holds %lld", (long long)config->samples,
+                               (long long)there);
+    p->samples = config->samples ? config->samples : there < SAMPLES ? there : SAMPLES;
+    if (!preview_allocate(p)) {
+        fputs("lockstep: out of memory for a preview\n", stderr);
+        return 1;
+    }
+    if (preview_draw_samples(p) != LK_OK || preview_show_sheet(p) != LK_OK)
+        return cli_fail();
+    cli_print_clean(config->out ? config->out : "", stdout);
+    printf("%s%lld sample%s of ", config->out ? ": " : "", (long long)p->samples, p->samples == 1 ? "" : "s");
+    cli_print_clean(lk_dataset_name(p->dataset), stdout);
+    putchar('\n');
+    return 0;
+}
+
+int cli_data_preview(const data_config *config)
+{
+    preview p = {.config = config};
+    int status = preview_check_out(config->out);
+    if (status)
+        return status;
+    if (lk_augment_parse(config->train.data.augment, &p.augment) != LK_OK)
+        return cli_fail();
+    p.pairs = changes_images(&p.augment);
+    p.augment.center = config->train.data.normalize != LK_NORMALIZE_NONE;
+    p.augment.standardize = config->train.data.normalize == LK_NORMALIZE_STANDARD;
+    lk_log_set(cli_print_log, NULL, LK_LOG_INFO);
+    status = preview_draw(&p);
+    lk_dataset_release(p.dataset);
+    lk_channel_moments_free(&p.moments);
+    free(p.order);
+    free(p.images);
+    free(p.captions);
+    free(p.numbers);
+    return status;
+}

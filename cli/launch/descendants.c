@@ -1,0 +1,68 @@
+#include "cli/launch/descendants.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+void cli_adopt_descendants(void)
+{
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+}
+
+bool cli_prepare_child(pid_t parent, int output)
+{
+    int nothing = open("/dev/null", O_RDWR);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent)
+        _exit(1);
+    return dup2(nothing, STDIN_FILENO) >= 0 && dup2(nothing, STDOUT_FILENO) >= 0 && dup2(output, STDERR_FILENO) >= 0;
+}
+
+/* Reads the parent's number from /proc/N/stat, see proc(5): ") S 123 …", after the name and the state. */
+static bool process_is_child(long process)
+{
+    char path[64], text[512];
+    snprintf(path, sizeof path, "/proc/%ld/stat", process);
+    FILE *file = fopen(path, "re");
+    size_t n = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    text[n] = '\0';
+    if (file)
+        fclose(file);
+    const char *after_name = strrchr(text, ')');
+    return after_name && strlen(after_name) > 4 && strtol(after_name + 4, NULL, 10) == getpid();
+}
+
+static void kill_children(void)
+{
+    DIR *all = opendir("/proc");
+    for (struct dirent *entry = all ? readdir(all) : NULL; entry; entry = readdir(all)) {
+        long process = strtol(entry->d_name, NULL, 10); /* 0: the entry is not a process */
+        if (process > 0 && process_is_child(process))
+            kill((pid_t)process, SIGKILL);
+    }
+    if (all)
+        closedir(all);
+}
+
+void cli_kill_descendants(void)
+{
+    enum { TRIES = 6000, PAUSE = 10 * 1000 * 1000 }; /* nanoseconds */
+    for (int i = 0; i < TRIES; i++) { /* a process that waits for a disk dies only when the disk has answered */
+        kill_children();              /* their children become ours */
+        pid_t ended;
+        do
+            ended = waitpid(-1, NULL, WNOHANG);
+        while (ended > 0);
+        if (ended < 0)
+            return; /* there are no children */
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE}, NULL);
+    }
+}

@@ -1,0 +1,344 @@
+#include "cli/launch/launch_job.h"
+
+#include "cli/cli.h"
+#include "cli/cli_clock.h"
+#include "cli/launch/launch_mpirun.h"
+#include "cli/launch/launch_ranks.h"
+#include "cli/launch/launch_roles.h"
+#include "cli/launch/launch_starters.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+/* Milliseconds to wait. */
+enum {
+    TICK = 100,                /* for output, between two looks at the ranks */
+    FOR_OTHER_FAILURES = 1500, /* after an error, for the failure that caused it */
+    FOR_THE_CAUSE = 5000,      /* the same if the rank only reports that another one gave up */
+    FOR_THE_END = 1000,        /* for the ranks to end; then mpirun is killed, and ranks it could not reach end too */
+    AFTER_THE_FIRST = 5000     /* for the others, after the chief or the first interrupted rank has ended properly */
+};
+
+enum { MOST_RESTARTS = 10 }; /* of servers */
+
+typedef enum job_outcome { RUNNING, FAILED, STALLED, ENDED_AT_ONCE, LEFT_BEHIND } job_outcome;
+
+typedef struct job {
+    const cli_job_opts *opts;
+    cli_ranks *ranks;
+    cli_starters *starters;
+    char said[4096]; /* the latest output of mpirun itself, a string */
+    size_t n_said;
+    int interrupts; /* number passed on to the ranks */
+    int n_told;     /* ranks present when an interrupt was last passed on */
+    job_outcome outcome;
+    int restarts;
+    /* Times in milliseconds; 0: it has not happened. failed: first failure seen; ended: the job was told to end; left:
+     * the chief, or the first interrupted rank, ended. */
+    int64_t now, failed, ended, left;
+} job;
+
+static volatile sig_atomic_t interrupts;
+
+static void job_on_interrupt(int signal)
+{
+    (void)signal;
+    interrupts++;
+}
+
+/* Without SA_RESTART, so that an interrupt ends poll. */
+static void job_catch_interrupts(void)
+{
+    struct sigaction action = {.sa_handler = job_on_interrupt};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* --- output and ends of ranks ------------------------------------------------------------------------------------- */
+
+static void job_take_record(void *self, const cli_record *record)
+{
+    cli_ranks_take(((job *)self)->ranks, record);
+}
+
+/* Keeps the latest output of mpirun; returns how many of `bytes` were kept. */
+static size_t job_keep_text(job *j, const char *text, size_t bytes)
+{
+    size_t half = sizeof j->said / 2, n = bytes < half ? bytes : half;
+    if (j->n_said + n >= sizeof j->said) {
+        j->n_said -= half;
+        memmove(j->said, j->said + half, j->n_said);
+    }
+    for (size_t i = 0; i < n; i++)
+        j->said[j->n_said + i] = (char)(text[i] ? text[i] : ' ');
+    j->n_said += n;
+    j->said[j->n_said] = '\0';
+    return n;
+}
+
+/* Notes that a supervisor has ended. An interrupt that arrives before the supervisor can pass it on kills the
+ * supervisor; that counts as an interrupted rank. */
+static void job_lose_supervisor(job *j, int rank, bool by_signal, int number)
+{
+    bool is_interrupt = j->interrupts > 0 && by_signal && number == SIGUSR1;
+    cli_ranks_lose(j->ranks, rank, by_signal && !is_interrupt, is_interrupt ? CLI_RANK_INTERRUPTED : number);
+}
+
+/* Takes mpirun's own output. A supervisor that was killed cannot report it, but mpirun does, and ends the others. */
+static void job_take_text(void *self, const char *text, size_t bytes)
+{
+    job *j = self;
+    int rank, signal;
+    bool is_echo = j->failed || j->ended || j->interrupts;
+    if (!is_echo)
+        fwrite(text, 1, bytes, stderr);
+    for (size_t done = 0; done < bytes && !j->ended;) {
+        done += job_keep_text(j, text + done, bytes - done);
+        if (cli_mpirun_names_killed(j->said, &rank, &signal))
+            job_lose_supervisor(j, rank, true, signal);
+    }
+}
+
+/* A supervisor reports its rank's end before its own. One that has not done so was killed, and its rank with it, or
+ * could not start the rank. */
+static void job_on_ended(void *self, int rank, int status)
+{
+    bool by_signal = WIFSIGNALED(status);
+    job_lose_supervisor(self, rank, by_signal, by_signal ? WTERMSIG(status) : WEXITSTATUS(status));
+}
+
+/* --- watching ----------------------------------------------------------------------------------------------------- */
+
+static void job_end(job *j, job_outcome outcome)
+{
+    j->outcome = outcome;
+    j->ended = j->now;
+    cli_starters_signal_all(j->starters, SIGTERM);
+}
+
+/* Passes interrupts on. After the first one the ranks end by themselves, or the chief ends, and with it the others; the
+ * second one ends all at once. mpirun passes the first only to ranks already started, so it is signaled again when more
+ * ranks are present. */
+static void job_pass_interrupts_on(job *j)
+{
+    if (interrupts == 0 || j->ended)
+        return;
+    if (j->interrupts == 0) {
+        fputs("lockstep: finishing this step; a second interrupt ends at once\n", stderr);
+        j->n_told = -1;
+        j->interrupts = 1;
+    }
+    int present = cli_ranks_count_present(j->ranks);
+    if (present > j->n_told)
+        cli_starters_signal_first(j->starters, SIGUSR1);
+    j->n_told = present;
+    if (interrupts > 1)
+        job_end(j, ENDED_AT_ONCE);
+}
+
+static bool job_is_stalled(job *j)
+{
+    double timeout = j->opts->stall_timeout;
+    return timeout > 0 && cli_ranks_any_stalled(j->ranks, timeout, j->opts->workers > 0);
+}
+
+/* The time to wait after a failure, in which another rank may report the cause. */
+static int64_t patience_after(cli_failure failure)
+{
+    return failure == CLI_FAILURE_SIGNAL ? 0 : failure == CLI_FAILURE_ERROR ? FOR_OTHER_FAILURES : FOR_THE_CAUSE;
+}
+
+/* Interrupted ranks end together. But one that had not begun training ends at once, and the others would wait for it,
+ * so they are ended after a while. */
+static void job_check_ranks(job *j)
+{
+    if (j->ended)
+        return;
+    cli_failure failure = cli_ranks_failure(j->ranks);
+    if (failure != CLI_NO_FAILURE) {
+        j->failed = j->failed ? j->failed : j->now;
+        if (j->now - j->failed >= patience_after(failure))
+            job_end(j, FAILED);
+    } else if (cli_ranks_status(j->ranks) != 0) {
+        j->left = j->left ? j->left : j->now;
+        if (j->now - j->left >= AFTER_THE_FIRST)
+            job_end(j, LEFT_BEHIND);
+    } else if (job_is_stalled(j)) {
+        job_end(j, STALLED);
+    }
+}
+
+/* --- a parameter-server training ---------------------------------------------------------------------------------- */
+
+static bool job_restart_server(job *j, int rank)
+{
+    if (!j->opts->restarts_servers || j->restarts == MOST_RESTARTS)
+        return false;
+    j->restarts++;
+    return cli_starters_start_again(j->starters, rank);
+}
+
+/* Decides what the end of a rank means: the job ends with the chief, the last worker, or a server that cannot be
+ * started again. */
+static void job_check_ended(job *j, int rank)
+{
+    bool is_server = cli_role_is_server(j->opts, rank);
+    if (rank == 0) {
+        j->left = j->now;
+        if (cli_ranks_has_failed(j->ranks, 0)) {
+            cli_ranks_blame(j->ranks, 0);
+            job_end(j, FAILED);
+        }
+    } else if (cli_ranks_has_failed(j->ranks, rank) && !j->left && !j->interrupts) {
+        bool starts = is_server && job_restart_server(j, rank);
+        bool is_last = is_server ? !starts : cli_ranks_all_ended(j->ranks, 1 + j->opts->servers);
+        if (is_last) {
+            cli_ranks_blame(j->ranks, rank);
+            job_end(j, cli_ranks_is_stopped(j->ranks, 0) ? STALLED : FAILED);
+            return;
+        }
+        cli_ranks_print_end(j->ranks, rank);
+        if (starts)
+            cli_ranks_begin_again(j->ranks, rank);
+    }
+}
+
+static void job_check_roles(job *j)
+{
+    const double patience = 3;
+    for (int rank; !j->ended && (rank = cli_ranks_next_ended(j->ranks, patience)) >= 0;)
+        job_check_ended(j, rank);
+    if (!j->ended && j->left && j->now - j->left >= AFTER_THE_FIRST)
+        job_end(j, LEFT_BEHIND);
+    else if (!j->ended && !j->left && job_is_stalled(j))
+        job_end(j, STALLED);
+}
+
+/* --- the loop ----------------------------------------------------------------------------------------------------- */
+
+static bool job_goes_on(const job *j)
+{
+    bool is_over = j->opts->workers > 0 ? cli_ranks_all_ended(j->ranks, 0) && (j->left || j->ended)
+                                        : !cli_starters_are_heard(j->starters);
+    return !is_over && (!j->ended || j->now - j->ended < FOR_THE_END);
+}
+
+static void job_watch(job *j)
+{
+    j->now = cli_milliseconds();
+    while (job_goes_on(j)) {
+        cli_starters_listen(j->starters, TICK);
+        int64_t before = j->now;
+        j->now = cli_milliseconds();
+        cli_ranks_age(j->ranks, 1e-3 * (double)(j->now - before));
+        job_pass_interrupts_on(j);
+        cli_starters_reap(j->starters);
+        if (j->opts->workers > 0)
+            job_check_roles(j);
+        else
+            job_check_ranks(j);
+    }
+}
+
+/* --- the exit status ---------------------------------------------------------------------------------------------- */
+
+/* The exit status when mpirun has ended and no rank has failed; prints why it is not 0. */
+static int job_mpirun_status(job *j, int status)
+{
+    int rank_status = cli_ranks_status(j->ranks);
+    if (j->interrupts > 0 || rank_status)
+        return 130;
+    if (status == 0 && cli_ranks_all_ended(j->ranks, 0))
+        return 0;
+    if (WIFSIGNALED(status))
+        fprintf(stderr, "lockstep: mpirun was killed by signal %d\n", WTERMSIG(status));
+    else
+        fprintf(stderr, "lockstep: mpirun ended with status %d%s\n", WEXITSTATUS(status),
+                cli_ranks_all_ended(j->ranks, 0) ? "" : " before all ranks had ended");
+    return 1;
+}
+
+static int job_status(job *j, int status)
+{
+    if (j->outcome == ENDED_AT_ONCE)
+        return 130;
+    if (j->outcome == STALLED)
+        return cli_ranks_print_stalled(j->ranks);
+    if (j->opts->workers > 0 && j->outcome != FAILED)
+        return cli_ranks_status(j->ranks);
+    if (cli_ranks_failure(j->ranks) != CLI_NO_FAILURE)
+        return cli_ranks_print_failed(j->ranks);
+    return job_mpirun_status(j, status);
+}
+
+/* Returns whether another start may help: not after an interrupt, nor if the ranks' command line was wrong. */
+static bool job_may_restart(const job *j, int status)
+{
+    return status != 0 && status != 2 && j->interrupts == 0 && interrupts == 0 && j->outcome != ENDED_AT_ONCE;
+}
+
+/* --- running ------------------------------------------------------------------------------------------------------ */
+
+static int job_run(job *j)
+{
+    job_catch_interrupts();
+    bool is_started = cli_starters_start(j->starters);
+    if (is_started)
+        job_watch(j);
+    int status = cli_starters_end(j->starters);
+    return is_started ? job_status(j, status) : 1;
+}
+
+/* The names of a parameter-server training's ranks; NULL for other jobs. */
+static char (*job_names(const cli_job_opts *opts))[CLI_RANK_NAME]
+{
+    char(*names)[CLI_RANK_NAME] = opts->workers > 0 ? calloc((size_t)opts->ranks, sizeof *names) : NULL;
+    for (int i = 0; names && i < opts->ranks; i++)
+        cli_role_name(opts, i, names[i], sizeof names[i]);
+    return names;
+}
+
+/* Runs the job once. is_again: appends to logs. *may_again: whether another start may help. */
+static int job_run_once(const cli_job_opts *opts, bool is_again, bool *may_again)
+{
+    int status = 1;
+    *may_again = false;
+    job *j = calloc(1, sizeof *j);
+    if (!j)
+        return cli_usage_error("launch: %s", strerror(errno));
+    const cli_starters_events events = {j, job_take_record, job_take_text, job_on_ended};
+    char(*names)[CLI_RANK_NAME] = job_names(opts);
+    j->opts = opts;
+    j->starters = cli_starters_new(opts, &events);
+    if (j->starters)
+        j->ranks = cli_ranks_new(opts->ranks, (const char(*)[CLI_RANK_NAME])names, opts->log_dir, is_again);
+    else
+        cli_usage_error("launch: %s", strerror(errno));
+    if (j->ranks) {
+        status = job_run(j);
+        *may_again = job_may_restart(j, status);
+    }
+    cli_ranks_release(j->ranks);
+    cli_starters_release(j->starters);
+    free(names);
+    free(j);
+    return status;
+}
+
+int cli_job_run(const cli_job_opts *opts)
+{
+    bool may_again;
+    int status = job_run_once(opts, false, &may_again);
+    for (int n = 1; may_again && n <= opts->max_restarts; n++) {
+        cli_job_opts again = *opts;
+        again.command = opts->again;
+        fprintf(stderr, "lockstep: starting all ranks again, from the last checkpoint: restart %d of at most %d\n", n,
+                opts->max_restarts);
+        status = job_run_once(&again, true, &may_again);
+    }
+    return status;
+}

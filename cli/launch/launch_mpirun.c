@@ -1,0 +1,157 @@
+#include "cli/launch/launch_mpirun.h"
+
+#include "cli/cli.h"
+#include "cli/launch/descendants.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct argument_list {
+    char **items;
+    int n;
+} argument_list;
+
+static void arguments_add(argument_list *list, const char *argument)
+{
+    list->items[list->n++] = (char *)(uintptr_t)argument;
+}
+
+/* Passes the library's environment variables to other machines too. */
+static void arguments_add_environment(argument_list *list)
+{
+    for (char **variable = environ; *variable; variable++) {
+        if (strncmp(*variable, "LOCKSTEP_", 9) != 0)
+            continue;
+        arguments_add(list, "-x");
+        arguments_add(list, *variable);
+    }
+}
+
+static int count_strings(char *const *strings)
+{
+    int n = 0;
+    while (strings[n])
+        n++;
+    return n;
+}
+
+/* Makes mpirun's arguments. Binds nothing, because ranks choose their cores themselves. */
+static char **mpirun_arguments(const cli_job_opts *opts, const char *program)
+{
+    static char number[16];
+    static const char *const first[] = {
+        "mpirun", "--allow-run-as-root", "--map-by", "slot:OVERSUBSCRIBE", "--bind-to", "none", "--stdin", "none"};
+    enum { FIRST = sizeof first / sizeof first[0], OTHERS = 8 };
+    size_t capacity = FIRST + OTHERS + 2 * (size_t)count_strings(environ) + (size_t)count_strings(opts->command);
+    argument_list list = {.items = calloc(capacity, sizeof(char *))};
+    if (!list.items)
+        return NULL;
+    for (int i = 0; i < FIRST; i++)
+        arguments_add(&list, first[i]);
+    snprintf(number, sizeof number, "%d", opts->ranks);
+    arguments_add(&list, "-n");
+    arguments_add(&list, number);
+    if (opts->hosts) {
+        arguments_add(&list, "--host");
+        arguments_add(&list, opts->hosts);
+    }
+    arguments_add_environment(&list);
+    arguments_add(&list, program);
+    arguments_add(&list, "rank");
+    arguments_add(&list, "--");
+    for (char *const *argument = opts->command; *argument; argument++)
+        arguments_add(&list, *argument);
+    return list.items;
+}
+
+/* On one machine traffic stays on the loopback interface. ssh must not ask for a password. Values set by the user stay.
+ */
+static void mpirun_set_environment(const cli_job_opts *opts)
+{
+    setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 0);
+    setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
+    setenv("OMPI_MCA_odls_base_sigkill_timeout", "0", 0); /* ranks have nothing to clean up by then */
+    if (opts->hosts) {
+        if (!getenv("OMPI_MCA_plm_rsh_agent"))
+            setenv("OMPI_MCA_plm_rsh_args", "-o BatchMode=yes -o ConnectTimeout=10", 0);
+        return;
+    }
+    setenv("OMPI_MCA_btl_tcp_if_include", "lo", 0);
+    setenv("OMPI_MCA_oob_tcp_if_include", "lo", 0);
+}
+
+/* Becomes mpirun. Errors before mpirun runs are written to `failed`, which is closed when it starts. */
+static _Noreturn void become_mpirun(const cli_job_opts *opts, char **arguments, pid_t parent, int output, int failed)
+{
+    if (cli_prepare_child(parent, output)) {
+        signal(SIGINT, SIG_DFL);
+        signal(SIGTERM, SIG_DFL);
+        signal(SIGPIPE, SIG_DFL);
+        signal(SIGXFSZ, SIG_DFL);
+        mpirun_set_environment(opts);
+        execvp(arguments[0], arguments);
+    }
+    int error = errno;
+    (void)!write(failed, &error, sizeof error);
+    _exit(1);
+}
+
+static pid_t mpirun_start(const cli_job_opts *opts, char **arguments, int output)
+{
+    int failed[2], error = 0;
+    if (pipe2(failed, O_CLOEXEC) != 0) {
+        cli_usage_error("launch: %s", strerror(errno));
+        return -1;
+    }
+    pid_t parent = getpid(), mpirun = fork();
+    if (mpirun == 0)
+        become_mpirun(opts, arguments, parent, output, failed[1]);
+    close(failed[1]);
+    ssize_t told;
+    do
+        told = read(failed[0], &error, sizeof error);
+    while (told < 0 && errno == EINTR); /* an interrupt is handled once there is something to pass it on to */
+    bool is_started = mpirun > 0 && told == 0;
+    close(failed[0]);
+    if (is_started)
+        return mpirun;
+    if (error == ENOENT)
+        cli_usage_error("launch: there is no mpirun: install Open MPI (Debian and Ubuntu: openmpi-bin)");
+    else
+        cli_usage_error("launch: mpirun could not be started: %s", strerror(error ? error : errno));
+    return -1;
+}
+
+pid_t cli_mpirun_start(const cli_job_opts *opts, int output)
+{
+    static char program[PATH_MAX];
+    char **arguments = realpath("/proc/self/exe", program) ? mpirun_arguments(opts, program) : NULL;
+    if (!arguments) {
+        cli_usage_error("launch: %s", strerror(errno));
+        return -1;
+    }
+    pid_t mpirun = mpirun_start(opts, arguments, output);
+    free(arguments);
+    return mpirun;
+}
+
+/* "mpirun noticed that process rank 1 with PID 7963 on node HOST exited on signal 9 (Killed)." */
+bool cli_mpirun_names_killed(const char *text, int *rank, int *signal)
+{
+    char number[10], signal_number[10], last; /* last: matches only after a complete number */
+    for (const char *at = text; (at = strstr(at, "process rank ")); at++)
+        if (sscanf(at, "process rank %9[0-9] with PID %*[0-9] on node %*s exited on signal %9[0-9]%c", number,
+                   signal_number, &last) == 3) {
+            *rank = (int)strtol(number, NULL, 10);
+            *signal = (int)strtol(signal_number, NULL, 10);
+            return true;
+        }
+    return false;
+}

@@ -1,0 +1,322 @@
+#include "cli/launch/launch_ranks.h"
+
+#include "cli/cli.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef struct rank {
+    cli_rank_output output;
+    char host[256];
+    lk_heart_report heart;
+    double unheard;  /* seconds since its last record */
+    bool is_present; /* its supervisor has been heard from */
+    bool has_ended;
+    bool is_given; /* cli_ranks_next_ended has returned it */
+    cli_rank_end end;
+} rank;
+
+struct cli_ranks {
+    int n;
+    int first_failed, stalled; /* -1: none */
+    double silence;            /* seconds without progress of the stalled rank */
+    double since_end;          /* seconds since a rank last ended */
+    const char *title;         /* printed before a name: "rank " */
+    rank ranks[];
+};
+
+/* --- records ------------------------------------------------------------------------------------------------------ */
+
+static bool end_is_failure(const cli_rank_end *end)
+{
+    return end->by_signal || (end->number != 0 && end->number != CLI_RANK_INTERRUPTED);
+}
+
+static cli_failure failure_of(const cli_rank_end *end)
+{
+    if (!end_is_failure(end))
+        return CLI_NO_FAILURE;
+    return end->by_signal ? CLI_FAILURE_SIGNAL : end->heart.follows ? CLI_FAILURE_FOLLOWS : CLI_FAILURE_ERROR;
+}
+
+cli_failure cli_ranks_failure(const cli_ranks *ranks)
+{
+    return ranks->first_failed < 0 ? CLI_NO_FAILURE : failure_of(&ranks->ranks[ranks->first_failed].end);
+}
+
+static void ranks_take_end(cli_ranks *ranks, rank *r, const cli_rank_end *end)
+{
+    ranks->since_end = 0;
+    r->has_ended = true;
+    r->end = *end;
+    r->heart = end->heart;
+    cli_output_flush(&r->output);
+    if (failure_of(end) > cli_ranks_failure(ranks))
+        ranks->first_failed = (int)(r - ranks->ranks);
+}
+
+void cli_ranks_take(cli_ranks *ranks, const cli_record *record)
+{
+    cli_rank_end end;
+    if (record->rank >= ranks->n)
+        return;
+    rank *r = &ranks->ranks[record->rank];
+    r->unheard = 0;
+    switch (record->kind) {
+    case CLI_RECORD_HOST:
+        snprintf(r->host, sizeof r->host, "%.*s", record->bytes, record->data);
+        r->is_present = true;
+        break;
+    case CLI_RECORD_STDOUT:
+    case CLI_RECORD_STDERR:
+        if (record->kind == CLI_RECORD_STDERR || record->rank > 0) {
+            cli_output_take(&r->output, record->data, (size_t)record->bytes);
+            break;
+        }
+        fwrite(record->data, 1, (size_t)record->bytes, stdout);
+        fflush(stdout);
+        break;
+    case CLI_RECORD_HEART:
+        memcpy(&r->heart, record->data, sizeof r->heart);
+        break;
+    case CLI_RECORD_END:
+        memcpy(&end, record->data, sizeof end);
+        ranks_take_end(ranks, r, &end);
+        break;
+    default:
+        break;
+    }
+}
+
+void cli_ranks_age(cli_ranks *ranks, double seconds)
+{
+    seconds = seconds < 1 ? seconds : 1;
+    for (int i = 0; i < ranks->n; i++)
+        ranks->ranks[i].unheard += seconds;
+    ranks->since_end += seconds;
+}
+
+/* --- progress ------------------------------------------------------------------------------------------------------
+ */
+
+/* Seconds without progress. A rank that waits for others counts only from the last end of a rank, for it may be about
+ * to go on. */
+static double rank_silence(const cli_ranks *ranks, const rank *r)
+{
+    double silent = r->heart.silent + r->unheard;
+    bool may_go_on = r->heart.state == LK_HEART_WAITS_FOR_OTHERS && silent > ranks->since_end;
+    return may_go_on ? ranks->since_end : silent;
+}
+
+/* The state of a rank; one whose supervisor is silent counts as stopped. */
+static lk_heart_state rank_state(const rank *r, double seconds)
+{
+    return r->unheard >= seconds ? LK_HEART_STOPPED : r->heart.state;
+}
+
+/* Returns whether a is more likely than b to be the cause, if both make no progress. */
+static bool rank_is_likelier(const rank *a, const rank *b, double seconds)
+{
+    lk_heart_state of_a = rank_state(a, seconds), of_b = rank_state(b, seconds);
+    return of_a != of_b ? of_a < of_b : a->heart.step < b->heart.step;
+}
+
+/* A rank that waits for others is not the cause while another rank makes progress. mpirun has yet to start ranks that
+ * are not present. */
+bool cli_ranks_any_stalled(cli_ranks *ranks, double seconds, bool all)
+{
+    bool all_silent = true;
+    int culprit = -1;
+    for (int i = 0; i < ranks->n; i++) {
+        const rank *r = &ranks->ranks[i];
+        bool is_silent = r->is_present && !r->has_ended && rank_silence(ranks, r) >= seconds;
+        all_silent = all_silent && (is_silent || r->has_ended);
+        if (is_silent && (culprit < 0 || rank_is_likelier(r, &ranks->ranks[culprit], seconds)))
+            culprit = i;
+    }
+    if (culprit < 0)
+        return false;
+    if (!all_silent && (all || rank_state(&ranks->ranks[culprit], seconds) == LK_HEART_WAITS_FOR_OTHERS))
+        return false;
+    ranks->stalled = culprit;
+    ranks->silence = rank_silence(ranks, &ranks->ranks[culprit]);
+    return true;
+}
+
+int cli_ranks_count_present(const cli_ranks *ranks)
+{
+    int n = 0;
+    for (int i = 0; i < ranks->n; i++)
+        n += ranks->ranks[i].is_present;
+    return n;
+}
+
+bool cli_ranks_all_ended(const cli_ranks *ranks, int first)
+{
+    for (int i = first; i < ranks->n; i++)
+        if (!ranks->ranks[i].has_ended)
+            return false;
+    return true;
+}
+
+/* --- ranks that may come and go ----------------------------------------------------------------------------------- */
+
+int cli_ranks_next_ended(cli_ranks *ranks, double patience)
+{
+    for (int i = 0; i < ranks->n; i++) {
+        rank *r = &ranks->ranks[i];
+        bool may_be_echo = i > 0 && end_is_failure(&r->end) && !r->end.by_signal && r->unheard < patience;
+        if (!r->has_ended || r->is_given || may_be_echo)
+            continue;
+        r->is_given = true;
+        return i;
+    }
+    return -1;
+}
+
+bool cli_ranks_has_failed(const cli_ranks *ranks, int i)
+{
+    return ranks->ranks[i].has_ended && end_is_failure(&ranks->ranks[i].end);
+}
+
+bool cli_ranks_is_stopped(cli_ranks *ranks, int i)
+{
+    const rank *r = &ranks->ranks[i];
+    if (r->has_ended || r->heart.state != LK_HEART_STOPPED)
+        return false;
+    ranks->stalled = i;
+    ranks->silence = rank_silence(ranks, r);
+    return true;
+}
+
+void cli_ranks_lose(cli_ranks *ranks, int i, bool by_signal, int number)
+{
+    if (i >= ranks->n || ranks->ranks[i].has_ended)
+        return;
+    rank *r = &ranks->ranks[i];
+    const cli_rank_end end = {.heart = r->heart, .of_supervisor = true, .by_signal = by_signal, .number = number};
+    ranks_take_end(ranks, r, &end);
+}
+
+void cli_ranks_begin_again(cli_ranks *ranks, int i)
+{
+    rank *r = &ranks->ranks[i];
+    r->has_ended = r->is_given = r->is_present = false;
+    r->heart = (lk_heart_report){.state = LK_HEART_WORKS};
+    r->unheard = 0;
+    if (ranks->first_failed == i)
+        ranks->first_failed = -1;
+}
+
+/* --- the end ------------------------------------------------------------------------------------------------------ */
+
+int cli_ranks_status(const cli_ranks *ranks)
+{
+    for (int i = 0; i < ranks->n; i++)
+        if (ranks->ranks[i].has_ended && ranks->ranks[i].end.number == CLI_RANK_INTERRUPTED)
+            return CLI_RANK_INTERRUPTED;
+    return 0;
+}
+
+/* Prints the job's last line: the rank, where it runs, the text, and what it was doing. */
+static void ranks_print_last(cli_ranks *ranks, rank *r, const char *format, ...) LK_PRINTF(3, 4);
+
+static void ranks_print_last(cli_ranks *ranks, rank *r, const char *format, ...)
+{
+    char what[128], text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(what, sizeof what, format, arguments);
+    va_end(arguments);
+    for (int i = 0; i < ranks->n; i++)
+        cli_output_flush(&ranks->ranks[i].output);
+    snprintf(text, sizeof text, "%s%s%s%s%s, step %lld, in %s", ranks->title, r->output.name, *r->host ? " on " : "",
+             r->host, what, (long long)r->heart.step, *r->heart.operation ? r->heart.operation : "start");
+    fprintf(stderr, "%s\n", text);
+    if (r->output.log)
+        fprintf(r->output.log, "%s\n", text);
+}
+
+void cli_ranks_blame(cli_ranks *ranks, int i)
+{
+    ranks->first_failed = i;
+}
+
+void cli_ranks_print_end(cli_ranks *ranks, int i)
+{
+    rank *r = &ranks->ranks[i];
+    bool of_supervisor = r->end.of_supervisor;
+    const char *whose = of_supervisor ? ": its supervisor (lockstep rank)" : "";
+    if (r->end.by_signal)
+        ranks_print_last(ranks, r, "%s %skilled by signal %d", whose, of_supervisor ? "was " : "", r->end.number);
+    else
+        ranks_print_last(ranks, r, "%s exited with status %d", whose, r->end.number);
+}
+
+int cli_ranks_print_failed(cli_ranks *ranks)
+{
+    const rank *r = &ranks->ranks[ranks->first_failed];
+    cli_ranks_print_end(ranks, ranks->first_failed);
+    return r->end.by_signal ? 1 : r->end.number;
+}
+
+int cli_ranks_print_stalled(cli_ranks *ranks)
+{
+    ranks_print_last(ranks, &ranks->ranks[ranks->stalled], ": no progress for %.0f s", ranks->silence);
+    return 1;
+}
+
+/* --- beginning and end -------------------------------------------------------------------------------------------- */
+
+static bool logs_make_folder(const char *path)
+{
+    struct stat there;
+    if (mkdir(path, 0777) == 0 || (stat(path, &there) == 0 && S_ISDIR(there.st_mode)))
+        return true;
+    cli_usage_error("--log-dir %s: %s", path, strerror(errno == EEXIST ? ENOTDIR : errno));
+    return false;
+}
+
+static bool ranks_open_logs(cli_ranks *ranks, const char *log_dir, bool appends)
+{
+    if (!logs_make_folder(log_dir))
+        return false;
+    for (int i = 0; i < ranks->n; i++)
+        if (!cli_output_open_log(&ranks->ranks[i].output, ranks->title, log_dir, appends))
+            return false;
+    return true;
+}
+
+cli_ranks *cli_ranks_new(int n, const char (*names)[CLI_RANK_NAME], const char *log_dir, bool appends)
+{
+    cli_ranks *ranks = calloc(1, sizeof *ranks + (size_t)n * sizeof *ranks->ranks);
+    if (!ranks) {
+        cli_usage_error("%d ranks: %s", n, strerror(errno));
+        return NULL;
+    }
+    ranks->n = n;
+    ranks->first_failed = ranks->stalled = -1;
+    ranks->title = names ? "" : "rank ";
+    for (int i = 0; i < n; i++) {
+        char *name = ranks->ranks[i].output.name;
+        if (names)
+            memcpy(name, names[i], sizeof names[i]);
+        else
+            snprintf(name, CLI_RANK_NAME, "%d", i);
+    }
+    if (!log_dir || !*log_dir || ranks_open_logs(ranks, log_dir, appends))
+        return ranks;
+    cli_ranks_release(ranks);
+    return NULL;
+}
+
+void cli_ranks_release(cli_ranks *ranks)
+{
+    for (int i = 0; ranks && i < ranks->n; i++)
+        cli_output_close(&ranks->ranks[i].output);
+    free(ranks);
+}

@@ -1,0 +1,180 @@
+#include "cli/launch/launch_starters.h"
+
+#include "cli/cli.h"
+#include "cli/launch/descendants.h"
+#include "cli/launch/launch_mpirun.h"
+#include "cli/launch/launch_roles.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+struct cli_starters {
+    const cli_job_opts *opts;
+    const cli_starters_events *events;
+    int status; /* mpirun's wait status, once it has ended */
+    cli_meeting meeting;
+    /* The pipe for their output; -1: closed. `from` is closed once all have ended; `to` stays open while processes may
+     * still be started. */
+    int from, to;
+    char bytes[1 << 16];
+    size_t n_bytes;
+    int n;
+    pid_t processes[]; /* mpirun, or the supervisor of each rank; 0: it has ended */
+};
+
+/* --- beginning ---------------------------------------------------------------------------------------------------- */
+
+cli_starters *cli_starters_new(const cli_job_opts *opts, const cli_starters_events *events)
+{
+    int n = opts->workers > 0 ? opts->ranks : 1;
+    cli_starters *s = calloc(1, sizeof *s + (size_t)n * sizeof *s->processes);
+    if (!s)
+        return NULL;
+    s->opts = opts;
+    s->events = events;
+    s->n = n;
+    s->from = s->to = s->meeting.socket = -1;
+    return s;
+}
+
+void cli_starters_release(cli_starters *s)
+{
+    if (s)
+        cli_meeting_close(&s->meeting);
+    free(s);
+}
+
+static bool starters_start_all(cli_starters *s)
+{
+    if (s->opts->workers == 0)
+        return (s->processes[0] = cli_mpirun_start(s->opts, s->to)) > 0;
+    if (!cli_meeting_open(&s->meeting))
+        return false;
+    for (int i = 0; i < s->n; i++)
+        if (!cli_starters_start_again(s, i))
+            return false;
+    return true;
+}
+
+bool cli_starters_start_again(cli_starters *s, int rank)
+{
+    s->processes[rank] = cli_role_start(s->opts, &s->meeting, rank, s->to);
+    return s->processes[rank] > 0;
+}
+
+static void close_output(int *descriptor)
+{
+    if (*descriptor >= 0)
+        close(*descriptor);
+    *descriptor = -1;
+}
+
+bool cli_starters_start(cli_starters *s)
+{
+    int output[2];
+    cli_adopt_descendants();
+    if (pipe2(output, O_CLOEXEC) != 0) {
+        cli_usage_error("launch: %s", strerror(errno));
+        return false;
+    }
+    s->from = output[0];
+    s->to = output[1];
+    bool is_started = starters_start_all(s);
+    if (s->opts->workers == 0)
+        close_output(&s->to);
+    return is_started;
+}
+
+/* --- output ------------------------------------------------------------------------------------------------------- */
+
+static void starters_receive(cli_starters *s)
+{
+    const cli_starters_events *events = s->events;
+    ssize_t n = read(s->from, s->bytes + s->n_bytes, sizeof s->bytes - s->n_bytes);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    if (n <= 0) {
+        events->on_text(events->user, s->bytes, s->n_bytes); /* an incomplete record */
+        close_output(&s->from);
+        return;
+    }
+    s->n_bytes += (size_t)n;
+    size_t done = cli_record_parse(s->bytes, s->n_bytes, events->user, events->on_record, events->on_text);
+    s->n_bytes -= done;
+    memmove(s->bytes, s->bytes + done, s->n_bytes);
+}
+
+void cli_starters_listen(cli_starters *s, int milliseconds)
+{
+    struct pollfd watched = {.fd = s->from, .events = POLLIN};
+    if (poll(&watched, 1, milliseconds) > 0)
+        starters_receive(s);
+}
+
+bool cli_starters_are_heard(const cli_starters *s)
+{
+    return s->from >= 0;
+}
+
+/* Passes on all output that is available now. */
+static void starters_drain(cli_starters *s)
+{
+    enum { MOST = 64 };
+    struct pollfd watched = {.fd = s->from, .events = POLLIN};
+    for (int i = 0; i < MOST && s->from >= 0 && poll(&watched, 1, 0) > 0; i++)
+        starters_receive(s);
+}
+
+/* --- processes ---------------------------------------------------------------------------------------------------- */
+
+static void starters_note_end(cli_starters *s, int i, int status)
+{
+    s->processes[i] = 0;
+    if (s->opts->workers == 0) {
+        s->status = status;
+        return;
+    }
+    starters_drain(s);
+    s->events->on_ended(s->events->user, i, status);
+}
+
+void cli_starters_reap(cli_starters *s)
+{
+    int status;
+    for (pid_t ended; (ended = waitpid(-1, &status, WNOHANG)) > 0;)
+        for (int i = 0; i < s->n; i++)
+            if (s->processes[i] == ended)
+                starters_note_end(s, i, status);
+}
+
+void cli_starters_signal_all(const cli_starters *s, int signal)
+{
+    for (int i = 0; i < s->n; i++)
+        if (s->processes[i] > 0)
+            kill(s->processes[i], signal);
+}
+
+void cli_starters_signal_first(const cli_starters *s, int signal)
+{
+    if (s->processes[0] > 0)
+        kill(s->processes[0], signal);
+}
+
+int cli_starters_end(cli_starters *s)
+{
+    if (s->from >= 0)
+        cli_starters_signal_all(s, SIGKILL);
+    close_output(&s->from);
+    while (s->opts->workers == 0 && s->processes[0] > 0 && waitpid(s->processes[0], &s->status, 0) < 0 &&
+           errno == EINTR)
+        continue;
+    cli_kill_descendants();
+    close_output(&s->to);
+    return s->status;
+}

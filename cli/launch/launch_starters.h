@@ -1,0 +1,41 @@
+/* The processes that a launcher has started and reads from: mpirun, which starts the ranks' supervisors, or the
+ * supervisors themselves. */
+#pragma once
+
+#include "cli/launch/launch_job.h"
+#include "cli/launch/rank_record.h"
+
+typedef struct cli_starters cli_starters;
+
+typedef struct cli_starters_events {
+    void *user;
+    void (*on_record)(void *user, const cli_record *record);
+    void (*on_text)(void *user, const char *text, size_t bytes); /* mpirun's own output */
+    /* The supervisor of a rank has ended, after all its output was passed on; never called for mpirun. */
+    void (*on_ended)(void *user, int rank, int status);
+} cli_starters_events;
+
+/* Returns NULL if there is no memory. opts and events must outlive the starters. */
+cli_starters *cli_starters_new(const cli_job_opts *opts, const cli_starters_events *events);
+void cli_starters_release(cli_starters *starters); /* NULL is fine; all processes must have ended */
+
+/* False, with the error printed, if not all could be started; those already started continue. */
+bool cli_starters_start(cli_starters *starters);
+bool cli_starters_start_again(cli_starters *starters, int rank);
+
+/* Passes on output that has arrived; waits for it at most this many milliseconds. */
+void cli_starters_listen(cli_starters *starters, int milliseconds);
+
+/* Returns whether more output can arrive: mpirun closes its output when it ends. */
+bool cli_starters_are_heard(const cli_starters *starters);
+
+/* Notes which processes have ended, and calls on_ended. */
+void cli_starters_reap(cli_starters *starters);
+
+void cli_starters_signal_all(const cli_starters *starters, int signal);
+
+/* Signals mpirun, which passes it on to all ranks, or the chief's supervisor. */
+void cli_starters_signal_first(const cli_starters *starters, int signal);
+
+/* Ends all remaining processes and returns mpirun's wait status. */
+int cli_starters_end(cli_starters *starters);

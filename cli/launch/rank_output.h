@@ -1,0 +1,29 @@
+/* A rank's standard error, printed line by line. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+enum { CLI_RANK_NAME = 24 };
+
+typedef struct cli_rank_line cli_rank_line;
+
+/* Zero-initialize all but the name. */
+typedef struct cli_rank_output {
+    char name[CLI_RANK_NAME]; /* printed before each line: "1", "worker-0" */
+    cli_rank_line *line;      /* the incomplete line; NULL: nothing written yet */
+    FILE *log;                /* NULL: none */
+} cli_rank_output;
+
+/* Also keeps the lines in FOLDER/rank-NAME.log, or in FOLDER/NAME.log if title is empty; `appends`: after those already
+ * there. False, with the error printed, on failure. */
+bool cli_output_open_log(cli_rank_output *output, const char *title, const char *folder, bool appends);
+
+/* Takes output, and prints complete lines. */
+void cli_output_take(cli_rank_output *output, const char *bytes, size_t n);
+
+/* Prints an incomplete line. */
+void cli_output_flush(cli_rank_output *output);
+
+void cli_output_close(cli_rank_output *output);

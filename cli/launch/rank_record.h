@@ -1,0 +1,47 @@
+/* Records that a rank's supervisor sends to the launcher, from any machine, on its standard error, which mpirun passes
+ * on. All records have one size, which divides the size of mpirun's reads, so that records of several ranks are never
+ * mixed. */
+#pragma once
+
+#include "lockstep/heartbeat.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { CLI_RECORD_BYTES = 512, CLI_RECORD_MARK = 8, CLI_RECORD_DATA = CLI_RECORD_BYTES - CLI_RECORD_MARK - 16 };
+
+enum { CLI_RANK_INTERRUPTED = 130 }; /* exit status of a rank ended by an interrupt */
+
+#define CLI_RANK_VARIABLE "LOCKSTEP_RANK" /* a rank's number, if MPI did not start it */
+
+typedef enum cli_record_kind {
+    CLI_RECORD_HOST,   /* the machine's name; the first record of a rank */
+    CLI_RECORD_STDOUT, /* the rank's output */
+    CLI_RECORD_STDERR,
+    CLI_RECORD_HEART, /* lk_heart_report */
+    CLI_RECORD_END,   /* cli_rank_end; not sent if the supervisor was told to end */
+    CLI_RECORD_KINDS
+} cli_record_kind;
+
+typedef struct cli_rank_end {
+    lk_heart_report heart;
+    bool of_supervisor; /* the supervisor ended this way, and the rank with it */
+    bool by_signal;
+    int number; /* signal number or exit status */
+} cli_rank_end;
+
+typedef struct cli_record {
+    char mark[CLI_RECORD_MARK];
+    int rank, kind, bytes;
+    int reserved;
+    char data[CLI_RECORD_DATA];
+} cli_record;
+
+/* Sends `bytes` bytes of data in as many records as needed. False: the launcher no longer reads them. */
+bool cli_record_send(int rank, cli_record_kind kind, const void *data, size_t bytes);
+
+/* Parses mpirun's output: records, and mpirun's own lines between them. Returns how many of bytes[0 … n) were handled;
+ * an incomplete record at the end is not. May call either function several times. */
+size_t cli_record_parse(const char *bytes, size_t n, void *user,
+                        void (*on_record)(void *user, const cli_record *record),
+                        void (*on_text)(void *user, const char *text, size_t bytes));

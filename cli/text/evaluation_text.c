@@ -1,0 +1,146 @@
+#include "cli/text/evaluation_text.h"
+
+#include "cli/cli.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+static const char *class_name(const cli_evaluation *e, int64_t class, char number[24])
+{
+    snprintf(number, 24, "%" PRId64, class);
+    return e->names[class] ? e->names[class] : number;
+}
+
+static int class_names_width(const cli_evaluation *e)
+{
+    int width = 5;
+    char number[24];
+    for (int64_t c = 0; c < e->found.classes; c++) {
+        int own = cli_text_width(class_name(e, c, number));
+        width = own > width ? own : width;
+    }
+    return width;
+}
+
+static void class_name_print(const cli_evaluation *e, int64_t class, int width)
+{
+    char number[24];
+    cli_print_padded(class_name(e, class, number), width);
+}
+
+static void evaluation_print_share(double share)
+{
+    if (isnan(share))
+        printf("  %9s", "-");
+    else
+        printf("  %9.4f", share);
+}
+
+static void evaluation_print_classes(const cli_evaluation *e, int width)
+{
+    const lk_evaluation *f = &e->found;
+    printf("%-*s   images  precision     recall         F1\n", width, "class");
+    for (int64_t c = 0; c < f->classes; c++) {
+        int64_t count = 0;
+        for (int64_t k = 0; k < f->classes; k++)
+            count += f->confusion[c * f->classes + k];
+        class_name_print(e, c, width);
+        printf("  %7" PRId64, count);
+        evaluation_print_share(f->precision[c]);
+        evaluation_print_share(f->recall[c]);
+        evaluation_print_share(f->f1[c]);
+        putchar('\n');
+    }
+}
+
+/* A line of more columns does not fit a terminal; the picture of --out shows all classes. */
+enum { MOST_COLUMNS = 20, LISTED = 10 };
+
+static void evaluation_print_matrix(const cli_evaluation *e, int width)
+{
+    const lk_evaluation *f = &e->found;
+    int digits = 4;
+    for (int64_t i = 0; i < f->classes * f->classes; i++) {
+        int own = snprintf(NULL, 0, "%" PRId64, f->confusion[i]);
+        digits = own > digits ? own : digits;
+    }
+    printf("\nlabel (row) predicted as (column)\n%*s", width, "");
+    for (int64_t k = 0; k < f->classes; k++)
+        printf(" %*" PRId64, digits, k);
+    putchar('\n');
+    for (int64_t c = 0; c < f->classes; c++) {
+        class_name_print(e, c, width);
+        for (int64_t k = 0; k < f->classes; k++)
+            printf(" %*" PRId64, digits, f->confusion[c * f->classes + k]);
+        putchar('\n');
+    }
+}
+
+static void evaluation_print_confused(const cli_evaluation *e)
+{
+    const lk_evaluation *f = &e->found;
+    int64_t below = INT64_MAX, at = -1;
+    printf("\nmost often confused\n");
+    for (int listed = 0; listed < LISTED; listed++) {
+        int64_t most = 0, pair = -1;
+        for (int64_t i = 0; i < f->classes * f->classes; i++) {
+            bool comes_later = f->confusion[i] < below || (f->confusion[i] == below && i > at);
+            if (i / f->classes != i % f->classes && comes_later && f->confusion[i] > most) {
+                most = f->confusion[i];
+                pair = i;
+            }
+        }
+        if (pair < 0)
+            return;
+        printf("  %7" PRId64 "  ", most);
+        class_name_print(e, pair / f->classes, 0);
+        fputs(" as ", stdout);
+        class_name_print(e, pair % f->classes, 0);
+        putchar('\n');
+        below = most;
+        at = pair;
+    }
+}
+
+/* Prints nothing if samples have no files. */
+static void evaluation_print_mistakes(const cli_evaluation *e)
+{
+    const lk_evaluation *f = &e->found;
+    for (int64_t i = 0; i < f->n_mistakes && i < LISTED; i++) {
+        const lk_mistake *m = &f->mistakes[i];
+        const char *file = lk_dataset_sample_name(e->dataset, m->sample);
+        if (!file)
+            return;
+        if (i == 0)
+            printf("\nworst mistakes\n");
+        fputs("  ", stdout);
+        cli_print_clean(file, stdout);
+        fputs(": ", stdout);
+        class_name_print(e, m->label, 0);
+        fputs(" as ", stdout);
+        class_name_print(e, m->predicted, 0);
+        printf(" %.4f\n", (double)m->predicted_probability);
+    }
+}
+
+void cli_print_evaluation(const cli_evaluation *e)
+{
+    const lk_evaluation *f = &e->found;
+    int width = class_names_width(e);
+    cli_print_clean(e->info->model, stdout);
+    fputs(" of ", stdout);
+    cli_print_clean(e->info->folder, stdout);
+    fputs(" on ", stdout);
+    cli_print_clean(lk_dataset_name(e->dataset), stdout);
+    printf(" (%s: ", e->split);
+    cli_print_clean(lk_dataset_source(e->dataset), stdout);
+    printf(")\naccuracy %.4f (%" PRId64 " of %" PRId64 "), loss %.4f\n\n", lk_mean_value(f->accuracy),
+           f->count - f->wrong, f->count, lk_mean_value(f->loss));
+    evaluation_print_classes(e, width);
+    if (f->classes <= MOST_COLUMNS)
+        evaluation_print_matrix(e, width);
+    if (f->wrong > 0)
+        evaluation_print_confused(e);
+    evaluation_print_mistakes(e);
+}

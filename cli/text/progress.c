@@ -1,0 +1,295 @@
+#include "cli/text/progress.h"
+
+#include "cli/cli.h"
+#include "cli/text/scaling_text.h"
+
+#include "lockstep/callbacks.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+/* --- the plan ----------------------------------------------------------------------------------------------------- */
+
+/* `limit`: the most that were asked for. */
+static void plan_print_count(int64_t count, int64_t limit, const char *what)
+{
+    fprintf(stderr, "%lld%s", (long long)count, what);
+    if (limit > count)
+        fprintf(stderr, " (all there are, fewer than %lld)", (long long)limit);
+}
+
+static void plan_print_data(const lk_plan *plan, const lk_train_config *config)
+{
+    fputs("  data      ", stderr);
+    plan_print_count(plan->train_samples, config->data.limit_train, " training images");
+    fputs(", ", stderr);
+    plan_print_count(plan->val_samples, config->data.limit_val, " for validation");
+    fputs(plan->data_on_devices ? ", on the devices\n" : "\n", stderr);
+    if (plan->data_too_large)
+        fputs("            prepared by the host: a quarter of a device's free memory does not take them\n", stderr);
+}
+
+/* Says why cores are idle: without --devices there is at most one device per shard. */
+static void plan_print_idle_cores(const lk_plan *plan, const lk_train_config *config)
+{
+    long long cores = lk_device_available("cpu"), batch = plan->batch_size, shards = plan->shards, most = cores;
+    if (config->devices.spec || plan->devices >= cores)
+        return;
+    fprintf(stderr, "            %d of %lld cores: a batch of %lld is %lld shard%s", plan->devices, cores, batch,
+            shards, shards == 1 ? "" : "s");
+    while (lk_default_shards(batch, most) > batch)
+        most--;
+    if (!config->devices.shards && most > plan->devices)
+        fprintf(stderr, "; --devices %lld uses %s", most, most < cores ? "more" : cores == 2 ? "both" : "all");
+    fputc('\n', stderr);
+}
+
+static void plan_print_devices(const lk_plan *plan, const lk_train_config *config)
+{
+    long long shards = plan->shards, devices = plan->devices, batch = plan->batch_size;
+    bool is_chief = strcmp(plan->strategy, "parameter-server") == 0; /* workers train, the chief evaluates */
+    fprintf(stderr, "  devices   %lld%s, strategy %s", devices, is_chief ? " for the evaluation" : "", plan->strategy);
+    if (plan->storage)
+        fprintf(stderr, ", variables on %s", plan->storage);
+    if (strcmp(plan->transport, "") != 0 && strcmp(plan->transport, "inproc") != 0)
+        fprintf(stderr, ", exchange by %s", plan->transport);
+    fputc('\n', stderr);
+    if (plan->compressed)
+        fprintf(stderr, "            gradients exchanged as bf16: the bits depend on the number of devices\n");
+    if (plan->reduce == LK_REDUCE_NCCL)
+        fprintf(stderr, "            sums by NCCL: the bits depend on the number of devices\n");
+    fprintf(stderr, "  batch     %lld in %lld shard%s", batch, shards, shards == 1 ? "" : "s");
+    if (plan->micro_batch > 0)
+        fprintf(stderr, " in pieces of %lld", (long long)plan->micro_batch);
+    fputs(", ", stderr);
+    if (is_chief)
+        fputs("on the workers' devices\n", stderr);
+    else if (batch % devices == 0 && shards % devices == 0)
+        fprintf(stderr, "%lld samples a device\n", batch / devices);
+    else
+        fprintf(stderr, "about %.0f samples a device\n", (double)batch / (double)devices);
+    long long usual = lk_default_shards(batch, 1);
+    if (!config->devices.shards && shards > usual)
+        fprintf(
+            stderr,
+            "            %lld shards because of %lld devices, not %lld: the same bits on fewer with --shards %lld\n",
+            shards, devices, usual, shards);
+    if (plan->memory_there > 0)
+        fprintf(stderr, "  memory    %.1f of %.1f MiB are needed, by estimate\n",
+                (double)plan->memory_needed / (1 << 20), (double)plan->memory_there / (1 << 20));
+    plan_print_idle_cores(plan, config);
+}
+
+/* Prints only settings that are not at their defaults. */
+static void plan_print_optimizer(const lk_plan *plan)
+{
+    const lk_optimizer_opts *opts = &plan->optimizer_opts;
+    const lk_schedule *schedule = &plan->schedule;
+    fprintf(stderr, "%s, rate %g", plan->optimizer, schedule->base);
+    if (schedule->kind == LK_SCHEDULE_STEP)
+        fprintf(stderr, " in steps");
+    else if (schedule->kind == LK_SCHEDULE_COSINE)
+        fprintf(stderr, " falling to %g", schedule->minimum);
+    if (schedule->warmup_epochs > 0)
+        fprintf(stderr, " with %g epoch%s of warm-up from %g", schedule->warmup_epochs,
+                schedule->warmup_epochs == 1 ? "" : "s", schedule->base * schedule->warmup_start);
+    if (opts->momentum > 0)
+        fprintf(stderr, ", %smomentum %g", opts->nesterov ? "Nesterov " : "", opts->momentum);
+    if (opts->weight_decay > 0)
+        fprintf(stderr, ", weight decay %g", opts->weight_decay);
+    if (opts->clip_norm > 0)
+        fprintf(stderr, ", gradients clipped at %g", opts->clip_norm);
+}
+
+/* Gives the separator to print now, and sets *separator to the one between items. */
+static const char *take_separator(const char **separator)
+{
+    const char *now = *separator;
+    *separator = ", ";
+    return now;
+}
+
+static void plan_print_augmentation(const lk_augment_opts *opts)
+{
+    const char *separator = "  images    ";
+    if (opts->width_shift > 0 || opts->height_shift > 0)
+        fprintf(stderr, "%sshifted by up to %g x %g of their size", take_separator(&separator), opts->width_shift,
+                opts->height_shift);
+    if (opts->horizontal_flip)
+        fprintf(stderr, "%sflipped", take_separator(&separator));
+    if (opts->crop_padding > 0)
+        fprintf(stderr, "%spadded by %lld and cropped", take_separator(&separator), (long long)opts->crop_padding);
+    if (opts->center || opts->standardize)
+        fprintf(stderr, "%s%s", take_separator(&separator), opts->standardize ? "standardized" : "centered");
+    if (opts->cutout > 0)
+        fprintf(stderr, "%sa square of %lld cut out", take_separator(&separator), (long long)opts->cutout);
+    if (*separator == ',')
+        fputc('\n', stderr);
+}
+
+/* Prints the choices of kernels, which may change bits. */
+static void plan_print_kernels(const lk_plan *plan, const lk_train_config *config)
+{
+    fputs("  kernels   ", stderr);
+    cli_print_clean(plan->algorithms, stderr);
+    if (config->execution.executor == LK_EXECUTOR_EAGER)
+        fputs(", executor eager", stderr);
+    if (config->execution.fuse == LK_FUSE_OFF)
+        fputs(", fuse off", stderr);
+    if (plan->tf32)
+        fputs(", tf32", stderr);
+    fprintf(stderr, ", hash %016llx\n", (unsigned long long)plan->implementations);
+}
+
+static void plan_print(const lk_plan *plan, const lk_train_config *config)
+{
+    cli_print_clean(plan->model, stderr);
+    fprintf(stderr, " (%lld parameters) on ", (long long)plan->parameters);
+    cli_print_clean(plan->data, stderr);
+    fputs(" (", stderr);
+    cli_print_clean(plan->source, stderr);
+    fputs(")\n", stderr);
+    plan_print_data(plan, config);
+    plan_print_augmentation(&plan->augment);
+    plan_print_devices(plan, config);
+    fprintf(stderr, "  training  %lld epoch%s of %lld step%s, ", (long long)plan->epochs, plan->epochs == 1 ? "" : "s",
+            (long long)plan->steps_per_epoch, plan->steps_per_epoch == 1 ? "" : "s");
+    if (plan->accumulate > 1)
+        fprintf(stderr, "%lld an update, ", (long long)plan->accumulate);
+    plan_print_optimizer(plan);
+    if (plan->dtype != LK_F32)
+        fprintf(stderr, ", dtype %s", lk_dtype_name(plan->dtype));
+    if (config->execution.recompute)
+        fputs(", with recomputation", stderr);
+    fprintf(stderr, ", seed %llu\n", (unsigned long long)plan->seed);
+    plan_print_kernels(plan, config);
+}
+
+void cli_note_fallback(void)
+{
+    fputs("note: fashion-mnist is neither here nor could it be fetched; training on synthetic images instead\n",
+          stderr);
+}
+
+/* --- lines -------------------------------------------------------------------------------------------------------- */
+
+static void print_ledger(const char *what, const lk_ledger_report *ledger)
+{
+    fprintf(stderr, "  ledger: %lld %s samples used once, %lld unused, %lld more than once\n",
+            (long long)ledger->used_once, what, (long long)ledger->unused, (long long)ledger->repeated);
+}
+
+/* Prints the metrics that were measured. `prefix`: "" or "val ". */
+static void print_metrics(const char *prefix, const lk_metrics *metrics, int64_t k)
+{
+    if (metrics->loss.count)
+        fprintf(stderr, "  %sloss %.4f", prefix, lk_mean_value(metrics->loss));
+    if (metrics->accuracy.count)
+        fprintf(stderr, "  %saccuracy %.4f", prefix, lk_mean_value(metrics->accuracy));
+    if (metrics->top_k.count)
+        fprintf(stderr, "  %stop-%lld %.4f", prefix, (long long)k, lk_mean_value(metrics->top_k));
+}
+
+static lk_status progress_epoch_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    (void)trainer, (void)stop;
+    cli_progress *progress = self;
+    const lk_plan *plan = progress->plan;
+    fprintf(stderr, "epoch %*lld/%lld", plan->epochs > 9 ? 2 : 1, (long long)report->epoch, (long long)plan->epochs);
+    print_metrics("", &report->train, plan->top_k);
+    print_metrics("val ", &report->val, plan->top_k);
+    fprintf(stderr, "  rate %g  %.1f s  %.0f images/s", report->rate, report->seconds, report->images_per_second);
+    if (report->skipped_steps)
+        fprintf(stderr, "  %lld step%s skipped", (long long)report->skipped_steps,
+                report->skipped_steps == 1 ? "" : "s");
+    fputc('\n', stderr);
+    if (progress->ledger) {
+        print_ledger("training", &report->train_ledger);
+        if (report->val.loss.count)
+            print_ledger("validation", &report->val_ledger);
+    }
+    return LK_OK;
+}
+
+static lk_status progress_train_begin(void *self, lk_trainer *trainer)
+{
+    cli_progress *progress = self;
+    progress->plan = lk_trainer_plan(trainer);
+    return LK_OK;
+}
+
+/* The plan is not printed in train_begin, where another callback may still refuse to begin. */
+static lk_status progress_epoch_begin(void *self, lk_trainer *trainer, int64_t epoch)
+{
+    (void)epoch;
+    cli_progress *progress = self;
+    if (progress->announced)
+        return LK_OK;
+    progress->announced = true;
+    if (progress->plan->fell_back)
+        cli_note_fallback();
+    plan_print(progress->plan, lk_trainer_config(trainer));
+    return LK_OK;
+}
+
+lk_status cli_progress_add(cli_progress *progress, lk_trainer *trainer)
+{
+    lk_status status = lk_trainer_add(trainer, lk_callback_progress_bar(stderr));
+    if (status != LK_OK)
+        return status;
+    return lk_trainer_add(trainer, (lk_callback){.name = "progress",
+                                                 .train_begin = progress_train_begin,
+                                                 .epoch_begin = progress_epoch_begin,
+                                                 .epoch_end = progress_epoch_end,
+                                                 .self = progress});
+}
+
+void cli_progress_done(const lk_trainer *trainer, const lk_train_result *result)
+{
+    const lk_scaling_report *scaling = lk_trainer_scaling(trainer);
+    fprintf(stderr, "done: %lld step%s in %.1f s", (long long)result->steps, result->steps == 1 ? "" : "s",
+            result->seconds);
+    if (isfinite(result->images_per_second))
+        fprintf(stderr, ", %.0f images/s", result->images_per_second);
+    if (isfinite(result->flops_per_second))
+        fprintf(stderr, ", %.1f GFLOP/s", 1e-9 * result->flops_per_second);
+    if (result->val.accuracy.count)
+        fprintf(stderr, ", val accuracy %.4f", lk_mean_value(result->val.accuracy));
+    fputc('\n', stderr);
+    if (scaling && (scaling->devices > 1 || scaling->servers > 0))
+        cli_print_scaling(scaling, stderr);
+    if (result->audits > 0)
+        fprintf(stderr, "audit: replicas compared %lld time%s, no difference\n", (long long)result->audits,
+                result->audits == 1 ? "" : "s");
+    fprintf(stderr, "state digest %s\ndigest %s\n", result->state_digest, result->digest);
+}
+
+void cli_clear_line(void)
+{
+    if (isatty(STDERR_FILENO))
+        fputs("\r\033[K", stderr);
+}
+
+void cli_print_log(void *user, lk_log_level level, const char *message)
+{
+    (void)user;
+    cli_clear_line(); /* a progress bar is drawn again */
+    fprintf(stderr, "%s: ", level == LK_LOG_WARNING ? "warning" : "note");
+    cli_print_clean(message, stderr);
+    fputc('\n', stderr);
+}
+
+void cli_print_log_once(void *user, lk_log_level level, const char *message)
+{
+    enum { KEPT = 16 };
+    static char kept[KEPT][256];
+    static int count;
+    for (int i = 0; i < count; i++)
+        if (strncmp(kept[i], message, sizeof kept[i] - 1) == 0)
+            return;
+    if (count < KEPT)
+        snprintf(kept[count++], sizeof kept[0], "%s", message);
+    cli_print_log(user, level, message);
+}

@@ -1,0 +1,29 @@
+/* Output for people while a network trains, on stderr: the plan, a bar redrawn on a terminal, and a line per epoch. */
+#pragma once
+
+#include "lockstep/log.h"
+#include "lockstep/train.h"
+
+typedef struct cli_progress {
+    bool ledger;         /* print the ledger after every epoch */
+    const lk_plan *plan; /* set when training begins */
+    bool announced;      /* the plan has been printed */
+} cli_progress;
+
+/* Adds callbacks that print the plan before the first epoch, the bar and the epochs' lines. `progress` is borrowed. */
+lk_status cli_progress_add(cli_progress *progress, lk_trainer *trainer);
+
+/* Prints the last lines of a training that ended without an error. */
+void cli_progress_done(const lk_trainer *trainer, const lk_train_result *result);
+
+/* Clears the current line if stderr is a terminal. */
+void cli_clear_line(void);
+
+/* Reports that data "auto" fell back to synthetic images. */
+void cli_note_fallback(void);
+
+/* Prints messages of the library as "warning: …" or "note: …"; for lk_log_set. */
+void cli_print_log(void *user, lk_log_level level, const char *message);
+
+/* Prints each message once: trainers made one after another open devices and data again and would repeat them. */
+void cli_print_log_once(void *user, lk_log_level level, const char *message);

@@ -1,0 +1,219 @@
+/* Texts that a list and a comparison of runs share, and the comparison. */
+#include "cli/text/runs_text.h"
+
+#include "cli/cli.h"
+
+#include "lockstep/plot.h"
+#include "lockstep/tensor.h"
+
+#include <inttypes.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+const char *cli_run_setting(const lk_run *run, const char *name)
+{
+    const char *value = lk_run_get_setting(run, name);
+    return value && *value ? value : "-";
+}
+
+const char *cli_best_text(const lk_run *run, char text[CLI_BEST])
+{
+    double accuracy;
+    const lk_run_epoch *best = lk_run_best(run, &accuracy);
+    if (!best)
+        return "-";
+    snprintf(text, CLI_BEST, "%.4f (%sepoch %" PRId64 ")", accuracy, isnan(best->val_accuracy) ? "training, " : "",
+             best->epoch);
+    return text;
+}
+
+const char *cli_time_text(double seconds, char text[CLI_TIME])
+{
+    if (isnan(seconds))
+        snprintf(text, CLI_TIME, "-");
+    else if (seconds < 60)
+        snprintf(text, CLI_TIME, "%.1f s", seconds);
+    else if (seconds < 3600)
+        snprintf(text, CLI_TIME, "%d min %d s", (int)seconds / 60, (int)seconds % 60);
+    else
+        snprintf(text, CLI_TIME, "%.0f h %d min", floor(seconds / 3600), (int)fmod(seconds / 60, 60));
+    return text;
+}
+
+void cli_run_name(const char *path, char *text, size_t size)
+{
+    static const char first[] = "/epochs.jsonl";
+    size_t length = strlen(path), end = sizeof first - 1;
+    bool is_first = length > end && strcmp(path + length - end, first) == 0;
+    snprintf(text, size, "%.*s", (int)(is_first ? length - end : length), path);
+}
+
+enum { NAME = 22, COLUMN = 32 }; /* wide enough for a digest */
+
+static void comparison_print_row(const char *name, const char *a, const char *b)
+{
+    fputs("  ", stdout);
+    cli_print_padded(name, NAME);
+    putchar(' ');
+    cli_print_padded(a, COLUMN);
+    fputs("  ", stdout);
+    cli_print_clean(b, stdout);
+    putchar('\n');
+}
+
+/* Prints settings of a, then those that only b has, if their values differ. Gives their number. */
+static int comparison_print_differences(const lk_run *a, const lk_run *b)
+{
+    int different = 0;
+    for (int side = 0; side < 2; side++) {
+        const lk_run *own = side ? b : a, *other = side ? a : b;
+        for (int i = 0; i < own->n_settings; i++) {
+            const char *name = own->settings[i].name, *value = own->settings[i].value;
+            const char *other_value = lk_run_get_setting(other, name);
+            if (other_value ? side || strcmp(value, other_value) == 0 : !*value)
+                continue; /* equal, printed already, or not set in either */
+            comparison_print_row(name, cli_run_setting(a, name), cli_run_setting(b, name));
+            different++;
+        }
+    }
+    return different;
+}
+
+static void comparison_print_results(const lk_run *a, const lk_run *b)
+{
+    const lk_run *const runs[2] = {a, b};
+    char best[2][CLI_BEST], took[2][CLI_TIME], epochs[2][CLI_NUMBER], rate[2][CLI_NUMBER];
+    for (int i = 0; i < 2; i++) {
+        double images = 0;
+        cli_time_text(runs[i]->seconds, took[i]);
+        snprintf(epochs[i], CLI_NUMBER, "%" PRId64 "%s", runs[i]->n_epochs, runs[i]->finished ? "" : ", not finished");
+        for (int64_t e = 0; e < runs[i]->n_epochs; e++)
+            images += runs[i]->epochs[e].images_per_second / (double)runs[i]->n_epochs;
+        snprintf(rate[i], CLI_NUMBER, runs[i]->n_epochs && !isnan(images) ? "%.0f" : "-", images);
+    }
+    comparison_print_row("best accuracy", cli_best_text(a, best[0]), cli_best_text(b, best[1]));
+    comparison_print_row("epochs", epochs[0], epochs[1]);
+    comparison_print_row("time", took[0], took[1]);
+    comparison_print_row("images a second", rate[0], rate[1]);
+    comparison_print_row("digest", a->digest ? a->digest : "-", b->digest ? b->digest : "-");
+}
+
+/* A quantity of a run against epochs. */
+typedef struct curve {
+    double *x, *y;
+    bool measured;
+} curve;
+
+/* offset: of a double in lk_run_epoch. */
+static bool make_curve(const lk_run *run, size_t offset, curve *c)
+{
+    size_t n = (size_t)run->n_epochs;
+    *c = (curve){calloc(n + 1, sizeof *c->x), calloc(n + 1, sizeof *c->y), false};
+    for (size_t i = 0; c->x && c->y && i < n; i++) {
+        c->x[i] = (double)run->epochs[i].epoch;
+        c->y[i] = *(const double *)((const char *)&run->epochs[i] + offset);
+        c->measured |= !isnan(c->y[i]);
+    }
+    return c->x && c->y;
+}
+
+static lk_text_style terminal_style(void)
+{
+    struct winsize window;
+    bool is_terminal = isatty(STDOUT_FILENO) == 1;
+    lk_text_style s = {.columns = 80, .rows = 18, .color = is_terminal};
+    if (is_terminal && ioctl(STDOUT_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col >= 24)
+        s.columns = window.ws_col < 110 ? window.ws_col : 110;
+    setlocale(LC_CTYPE, "");
+    s.ascii = strcmp(nl_langinfo(CODESET), "UTF-8") != 0;
+    return s;
+}
+
+static lk_status nothing_to_write(const char *out)
+{
+    fputs("lockstep: ", stderr);
+    cli_print_clean(out, stderr);
+    fputs(": not written: neither run has an epoch to draw\n", stderr);
+    return LK_ERR_NOT_FOUND;
+}
+
+/* Draws one quantity of both runs in the terminal, unless neither has measured it, and in the file `out` (NULL: none).
+ * offset: as for make_curve. most: the upper end of the axis; 0: from the values. */
+static lk_status draw_curves(const lk_run *a, const lk_run *b, const char *const names[2], const char *title,
+                             size_t offset, double most, const char *out)
+{
+    curve curves[2];
+    bool made = make_curve(a, offset, &curves[0]);
+    made = make_curve(b, offset, &curves[1]) && made;
+    lk_status status = made ? LK_OK : cli_out_of_memory();
+    if (status == LK_OK && (curves[0].measured || curves[1].measured)) {
+        const lk_series series[2] = {{.name = names[0], .x = curves[0].x, .y = curves[0].y, .count = a->n_epochs},
+                                     {.name = names[1], .x = curves[1].x, .y = curves[1].y, .count = b->n_epochs}};
+        const lk_line_chart chart = {
+            .title = title, .x_label = "epoch", .series = series, .series_count = 2, .y_max = most};
+        char *text = lk_line_chart_text(&chart, terminal_style());
+        status = text ? LK_OK : lk_error_status();
+        if (text)
+            printf("\n%s", text);
+        lk_free(text);
+        if (status == LK_OK && out)
+            status = lk_line_chart_write(&chart, out);
+    } else if (status == LK_OK && out) {
+        status = nothing_to_write(out);
+    }
+    for (int i = 0; i < 2; i++) {
+        free(curves[i].x);
+        free(curves[i].y);
+    }
+    return status;
+}
+
+static bool is_evaluated(const lk_run *run)
+{
+    for (int64_t i = 0; i < run->n_epochs; i++)
+        if (!isnan(run->epochs[i].val_accuracy))
+            return true;
+    return false;
+}
+
+static lk_status compare_runs(const lk_run *a, const lk_run *b, const char *out)
+{
+    char paths[2][4200];
+    cli_run_name(a->path, paths[0], sizeof paths[0]);
+    cli_run_name(b->path, paths[1], sizeof paths[1]);
+    const char *const names[2] = {paths[0], paths[1]};
+    comparison_print_row("", paths[0], paths[1]);
+    if (comparison_print_differences(a, b) == 0)
+        puts("  no setting differs");
+    putchar('\n');
+    comparison_print_results(a, b);
+    bool evaluated = is_evaluated(a) && is_evaluated(b);
+    lk_status status =
+        draw_curves(a, b, names, evaluated ? "validation accuracy" : "training accuracy",
+                    evaluated ? offsetof(lk_run_epoch, val_accuracy) : offsetof(lk_run_epoch, train_accuracy), 1, out);
+    if (status == LK_OK)
+        status =
+            draw_curves(a, b, names, evaluated ? "validation loss" : "training loss",
+                        evaluated ? offsetof(lk_run_epoch, val_loss) : offsetof(lk_run_epoch, train_loss), 0, NULL);
+    return status;
+}
+
+int cli_compare_runs(const char *path_a, const char *path_b, const char *out)
+{
+    lk_run *a = NULL, *b = NULL;
+    lk_status status = lk_run_read(path_a, &a);
+    if (status == LK_OK)
+        status = lk_run_read(path_b, &b);
+    if (status == LK_OK)
+        status = compare_runs(a, b, out);
+    lk_run_release(a);
+    lk_run_release(b);
+    if (status == LK_OK)
+        return 0;
+    return lk_error_status() != LK_OK ? cli_fail() : 1;
+}

@@ -1,0 +1,60 @@
+/* Convolution of activations in blocks of channels: the layouts nChw8c and nChw16c, in which a vector holds 8 or 16
+ * neighboring channels of a pixel. Several algorithms compute it, each compiled for several instruction sets (isa.h).
+ * With each algorithm the bits of an element depend on the shape alone, neither on the element's position nor on the
+ * width of vectors. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct lk_block_conv {
+    int64_t images;
+    int64_t channels, filters; /* multiples of the algorithm's `block` */
+    int64_t in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
+} lk_block_conv;
+
+/* Weights in row-major order, [filters, channels, KH, KW], and memory in which an algorithm keeps them packed in its
+ * own order. */
+typedef struct lk_block_weights {
+    const float *plain;
+    float *kept;  /* of kept_bytes, aligned to a cache line; NULL: the packed weights are not kept */
+    bool is_made; /* an earlier call filled `kept`; otherwise this call fills it */
+} lk_block_weights;
+
+typedef struct lk_block_algorithm {
+    const char *name;
+    int block; /* channels of a block */
+
+    bool (*takes)(const lk_block_conv *conv);
+
+    /* Returns the bytes that `memory` of the functions below must have, aligned to a cache line. */
+    size_t (*memory)(const lk_block_conv *conv);
+
+    /* Returns the bytes of packed weights for conv2d or for input_grad. */
+    size_t (*kept_bytes)(const lk_block_conv *conv, bool for_input_grad);
+
+    /* Computes y = x * w + bias; bias may be NULL. If `passed` is not NULL, y is relu of that, and `passed` receives a
+     * bit for each element of y in memory, set where it is above 0. */
+    void (*conv2d)(const lk_block_conv *conv, const float *x, const lk_block_weights *w, const float *bias, float *y,
+                   uint8_t *passed, void *memory);
+    /* Computes dx from dy and w. */
+    void (*input_grad)(const lk_block_conv *conv, const float *dy, const lk_block_weights *w, float *dx, void *memory);
+    /* Computes dw, row-major, from dy and x. */
+    void (*weight_grad)(const lk_block_conv *conv, const float *dy, const float *x, float *dw, void *memory);
+} lk_block_algorithm;
+
+/* Direct convolution: a sum over the kernel's taps of products of matrices. For each tap there is a list of the pairs
+ * of pixels, one of x and one of y, that the tap connects. Padding is on no list, and any stride is just another list.
+ * A list spans several images, so small images fill tiles too. An element of a result is one chain of fused
+ * multiply-adds over (tap, channel). The gradient of the weights is one chain for each piece of a chunk of images, and
+ * the pieces are added up in order. */
+extern const lk_block_algorithm lk__block_direct_avx2, lk__block_direct_avx512, lk__block_direct_emulated;
+
+/* Winograd's F(4x4, 3x3), for kernels of 3x3 with stride 1, takes a quarter of the multiplications (Lavin and Gray,
+ * "Fast Algorithms for Convolutional Neural Networks", 2016). Its rounding errors are about ten times as large. */
+extern const lk_block_algorithm lk__block_winograd_avx2, lk__block_winograd_avx512, lk__block_winograd_emulated;
+
+/* Return the algorithms of lk__isa(); NULL if that is NULL. */
+const lk_block_algorithm *lk__block_direct(void);
+const lk_block_algorithm *lk__block_winograd(void);

@@ -1,0 +1,376 @@
+/* Convolution in blocks of channels by each algorithm, against sums in double. */
+#include "cpu/blocks/block_conv.h"
+
+#include "cpu/isa.h"
+#include "cpu/layouts_testing.h"
+
+#include <math.h>
+#include <string.h>
+
+typedef struct conv_case {
+    int64_t images, channels, filters;
+    int64_t size[2], kernel[2], stride[2], padding[2], dilation[2];
+} conv_case;
+
+static const lk_isa *const isas[] = {&lk__isa_avx2, &lk__isa_avx512, &lk__isa_emulated};
+enum { ISAS = sizeof isas / sizeof *isas };
+
+/* Tolerance relative to the sum of magnitudes. */
+static double tolerance_of(const lk_block_algorithm *algorithm)
+{
+    return strncmp(algorithm->name, "direct:", 7) == 0 ? 1e-6 : 1e-5;
+}
+
+/* Single blocks and odd numbers of them, several pieces of channels and of filters, images that share a chunk, chunks
+ * that are not full, images with more pixels or tiles than a chunk, padding beyond the kernel's reach. */
+static const conv_case cases[] = {
+    {2, 8, 8, {5, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},     {3, 16, 24, {7, 7}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {2, 136, 16, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},  {61, 8, 16, {4, 4}, {3, 3}, {2, 2}, {1, 1}, {1, 1}},
+    {50, 16, 16, {4, 3}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},  {1, 16, 32, {23, 25}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {2, 16, 16, {9, 8}, {1, 1}, {2, 2}, {0, 0}, {1, 1}},   {2, 24, 8, {8, 9}, {5, 2}, {2, 3}, {2, 1}, {1, 2}},
+    {1, 8, 40, {11, 10}, {3, 3}, {1, 2}, {0, 0}, {3, 2}},  {2, 8, 8, {3, 3}, {2, 2}, {1, 1}, {3, 3}, {1, 1}},
+    {3, 8, 16, {6, 6}, {6, 6}, {1, 1}, {0, 0}, {1, 1}},    {2, 640, 192, {4, 4}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {5, 16, 24, {23, 25}, {3, 3}, {1, 1}, {1, 1}, {1, 1}}, {2, 8, 24, {7, 9}, {3, 3}, {1, 1}, {0, 2}, {1, 1}},
+    {3, 48, 16, {7, 6}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},   {5, 16, 48, {21, 25}, {3, 3}, {1, 1}, {1, 1}, {1, 1}},
+    {2, 144, 80, {8, 9}, {5, 2}, {2, 3}, {2, 1}, {1, 2}},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+static lk_block_conv conv_of(const conv_case *c)
+{
+    lk_block_conv conv = {.images = c->images, .channels = c->channels, .filters = c->filters};
+    for (int i = 0; i < 2; i++) {
+        conv.in[i] = c->size[i];
+        conv.kernel[i] = c->kernel[i];
+        conv.stride[i] = c->stride[i];
+        conv.padding[i] = c->padding[i];
+        conv.dilation[i] = c->dilation[i];
+        int64_t reach = (c->kernel[i] - 1) * c->dilation[i] + 1;
+        conv.out[i] = (c->size[i] + 2 * c->padding[i] - reach) / c->stride[i] + 1;
+    }
+    return conv;
+}
+
+typedef struct operands {
+    const lk_block_algorithm *algorithm;
+    lk_block_conv conv;
+    test_shape x_shape, y_shape;
+    int64_t x_count, y_count, w_count;
+    float *x, *w, *bias, *dy; /* row-major */
+    float *x_blocks, *dy_blocks;
+    float *y, *dx, *dw; /* results; y and dx in blocks */
+    char *memory;
+} operands;
+
+static float *floats(int64_t count)
+{
+    float *x = malloc((size_t)count * sizeof *x);
+    assert_non_null(x);
+    return x;
+}
+
+static float *numbers(int64_t count, int64_t seed)
+{
+    float *x = floats(count);
+    for (int64_t i = 0; i < count; i++)
+        x[i] = (float)((i * 7919 + seed * 104729) % 2003) / 1001 - 1;
+    return x;
+}
+
+enum { GUARD = 64 };
+
+static char *guarded_memory(const lk_block_algorithm *algorithm, const lk_block_conv *conv)
+{
+    size_t bytes = algorithm->memory(conv);
+    char *memory = aligned_alloc(64, (bytes + 2 * GUARD) / 64 * 64);
+    assert_non_null(memory);
+    memset(memory + bytes, 0x5a, (bytes + 2 * GUARD) / 64 * 64 - bytes);
+    return memory;
+}
+
+static void expect_guard(const operands *o)
+{
+    size_t bytes = o->algorithm->memory(&o->conv);
+    for (size_t i = bytes; i < (bytes + 2 * GUARD) / 64 * 64; i++)
+        assert_int_equal(o->memory[i], 0x5a);
+}
+
+static test_layout layout_of(const lk_block_algorithm *algorithm)
+{
+    return algorithm->block == 16 ? BLOCKS_OF_16 : BLOCKS_OF_8;
+}
+
+static operands make_operands(const lk_block_algorithm *algorithm, const conv_case *c)
+{
+    operands o = {.algorithm = algorithm, .conv = conv_of(c)};
+    o.x_shape = (test_shape){c->images, c->channels, c->size[0] * c->size[1]};
+    o.y_shape = (test_shape){c->images, c->filters, o.conv.out[0] * o.conv.out[1]};
+    o.x_count = test_size(PLAIN, o.x_shape);
+    o.y_count = test_size(PLAIN, o.y_shape);
+    o.w_count = c->filters * c->channels * c->kernel[0] * c->kernel[1];
+    o.x = numbers(o.x_count, 1);
+    o.w = numbers(o.w_count, 2);
+    o.bias = numbers(c->filters, 3);
+    o.dy = numbers(o.y_count, 4);
+    o.x_blocks = test_arranged(layout_of(algorithm), o.x_shape, o.x, 0);
+    o.dy_blocks = test_arranged(layout_of(algorithm), o.y_shape, o.dy, 0);
+    o.y = floats(o.y_count);
+    o.dx = floats(o.x_count);
+    o.dw = floats(o.w_count);
+    o.memory = guarded_memory(algorithm, &o.conv);
+    return o;
+}
+
+static void free_operands(operands *o)
+{
+    float *all[] = {o->x, o->w, o->bias, o->dy, o->x_blocks, o->dy_blocks, o->y, o->dx, o->dw};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+    free(o->memory);
+}
+
+/* --- expected results --------------------------------------------------------------------------------------------- */
+
+typedef struct sums {
+    double *y, *dx, *dw;
+    double *y_size, *dx_size, *dw_size; /* sums of magnitudes, for the tolerance */
+} sums;
+
+static double *zeros(int64_t count)
+{
+    double *x = calloc((size_t)count, sizeof *x);
+    assert_non_null(x);
+    return x;
+}
+
+static void add_pixel(const operands *o, sums *s, int64_t n, int64_t f, int64_t c, int64_t tap, int64_t in, int64_t out)
+{
+    const lk_block_conv *conv = &o->conv;
+    int64_t x = test_offset(PLAIN, o->x_shape, n, c, in), y = test_offset(PLAIN, o->y_shape, n, f, out);
+    int64_t w = (f * conv->channels + c) * conv->kernel[0] * conv->kernel[1] + tap;
+    double forward = (double)o->x[x] * (double)o->w[w], back = (double)o->dy[y] * (double)o->w[w];
+    double weight = (double)o->dy[y] * (double)o->x[x];
+    s->y[y] += forward;
+    s->dx[x] += back;
+    s->dw[w] += weight;
+    s->y_size[y] += fabs(forward);
+    s->dx_size[x] += fabs(back);
+    s->dw_size[w] += fabs(weight);
+}
+
+static void add_tap(const operands *o, sums *s, int64_t n, int64_t f, int64_t c, int64_t tap)
+{
+    const lk_block_conv *conv = &o->conv;
+    for (int64_t r = 0; r < conv->out[0]; r++)
+        for (int64_t k = 0; k < conv->out[1]; k++) {
+            int64_t row = r * conv->stride[0] - conv->padding[0] + tap / conv->kernel[1] * conv->dilation[0];
+            int64_t column = k * conv->stride[1] - conv->padding[1] + tap % conv->kernel[1] * conv->dilation[1];
+            if (row >= 0 && row < conv->in[0] && column >= 0 && column < conv->in[1])
+                add_pixel(o, s, n, f, c, tap, row * conv->in[1] + column, r * conv->out[1] + k);
+        }
+}
+
+static sums expected(const operands *o)
+{
+    const lk_block_conv *conv = &o->conv;
+    sums s = {zeros(o->y_count), zeros(o->x_count), zeros(o->w_count),
+              zeros(o->y_count), zeros(o->x_count), zeros(o->w_count)};
+    for (int64_t i = 0; i < o->y_count; i++)
+        s.y[i] = (double)o->bias[i / o->y_shape.pixels % conv->filters];
+    for (int64_t n = 0; n < conv->images; n++)
+        for (int64_t f = 0; f < conv->filters; f++)
+            for (int64_t c = 0; c < conv->channels; c++)
+                for (int64_t tap = 0; tap < conv->kernel[0] * conv->kernel[1]; tap++)
+                    add_tap(o, &s, n, f, c, tap);
+    return s;
+}
+
+static void free_sums(sums *s)
+{
+    double *all[] = {s->y, s->dx, s->dw, s->y_size, s->dx_size, s->dw_size};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free(all[i]);
+}
+
+static void expect_close(const lk_block_algorithm *algorithm, int which, const char *what, const float *have,
+                         const double *want, const double *size, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (!(fabs((double)have[i] - want[i]) <= tolerance_of(algorithm) * (1 + size[i])))
+            fail_msg("%s, case %d: %s[%lld] is %.9g, not %.9g", algorithm->name, which, what, (long long)i,
+                     (double)have[i], want[i]);
+}
+
+/* Returns the row-major elements of a tensor in blocks; channels fill the blocks. */
+static float *plain_of(test_layout layout, test_shape s, const float *blocks)
+{
+    float *plain = floats(test_size(PLAIN, s));
+    for (int64_t n = 0; n < s.images; n++)
+        for (int64_t c = 0; c < s.channels; c++)
+            for (int64_t p = 0; p < s.pixels; p++)
+                plain[test_offset(PLAIN, s, n, c, p)] = blocks[test_offset(layout, s, n, c, p)];
+    return plain;
+}
+
+static void run(operands *o)
+{
+    lk_block_weights w = {.plain = o->w};
+    o->algorithm->conv2d(&o->conv, o->x_blocks, &w, o->bias, o->y, NULL, o->memory);
+    o->algorithm->input_grad(&o->conv, o->dy_blocks, &w, o->dx, o->memory);
+    o->algorithm->weight_grad(&o->conv, o->dy_blocks, o->x_blocks, o->dw, o->memory);
+    expect_guard(o);
+}
+
+/* Checks relu of the result, and its bits in the order of the elements in memory. */
+static void check_rectified(operands *o, int which)
+{
+    uint8_t *passed = malloc((size_t)o->y_count / 8 + 1);
+    float *rectified = floats(o->y_count);
+    assert_non_null(passed);
+    passed[o->y_count / 8] = 0x5a;
+    lk_block_weights w = {.plain = o->w};
+    o->algorithm->conv2d(&o->conv, o->x_blocks, &w, o->bias, rectified, passed, o->memory);
+    for (int64_t i = 0; i < o->y_count; i++) {
+        bool above = o->y[i] > 0;
+        if (rectified[i] != (above ? o->y[i] : 0) || (passed[i / 8] >> i % 8 & 1) != above)
+            fail_msg("%s, case %d: relu of %g in memory at %lld is %g, its bit %d", o->algorithm->name, which,
+                     (double)o->y[i], (long long)i, (double)rectified[i], passed[i / 8] >> i % 8 & 1);
+    }
+    assert_int_equal(passed[o->y_count / 8], 0x5a);
+    free(passed);
+    free(rectified);
+}
+
+static void check_case(const lk_block_algorithm *algorithm, int which)
+{
+    operands o = make_operands(algorithm, &cases[which]);
+    sums s = expected(&o);
+    run(&o);
+    check_rectified(&o, which);
+    float *y = plain_of(layout_of(algorithm), o.y_shape, o.y), *dx = plain_of(layout_of(algorithm), o.x_shape, o.dx);
+    expect_close(algorithm, which, "y", y, s.y, s.y_size, o.y_count);
+    expect_close(algorithm, which, "dx", dx, s.dx, s.dx_size, o.x_count);
+    expect_close(algorithm, which, "dw", o.dw, s.dw, s.dw_size, o.w_count);
+    free(y);
+    free(dx);
+    free_sums(&s);
+    free_operands(&o);
+}
+
+static bool takes(const lk_block_algorithm *algorithm, const conv_case *c)
+{
+    lk_block_conv conv = conv_of(c);
+    return algorithm->takes(&conv);
+}
+
+/* Returns the number of cases that the algorithm takes. */
+static int check_algorithm(const lk_block_algorithm *algorithm)
+{
+    int taken = 0;
+    for (int i = 0; i < CASES; i++)
+        if (takes(algorithm, &cases[i])) {
+            check_case(algorithm, i);
+            taken++;
+        }
+    return taken;
+}
+
+/* Returns whether this processor runs `isa`. Skips the test if it cannot run the first one, on which all others build.
+ */
+static bool runs(const lk_isa *isa)
+{
+    if (lk__isa_runs(isa))
+        return true;
+    print_message("SKIP: this processor does not have %s\n", isa->name);
+    if (isa == isas[0])
+        skip();
+    return false;
+}
+
+static void results_are_the_sums(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ISAS; i++)
+        if (runs(isas[i])) {
+            bool wide = isas[i]->width == 16;
+            assert_int_equal(check_algorithm(isas[i]->direct), wide ? 7 : CASES); /* channels fill blocks */
+            assert_int_equal(check_algorithm(isas[i]->winograd),
+                             wide ? 5 : 10); /* the same, and 3x3, stride 1, dilation 1 */
+        }
+}
+
+static void expect_same(const conv_case *c, const lk_block_algorithm *narrow, const lk_block_algorithm *wide)
+{
+    operands o[2] = {make_operands(narrow, c), make_operands(wide, c)};
+    float *y[2], *dx[2];
+    for (int i = 0; i < 2; i++) {
+        run(&o[i]);
+        y[i] = plain_of(layout_of(o[i].algorithm), o[i].y_shape, o[i].y);
+        dx[i] = plain_of(layout_of(o[i].algorithm), o[i].x_shape, o[i].dx);
+    }
+    assert_memory_equal(y[0], y[1], (size_t)o[0].y_count * sizeof(float));
+    assert_memory_equal(dx[0], dx[1], (size_t)o[0].x_count * sizeof(float));
+    assert_memory_equal(o[0].dw, o[1].dw, (size_t)o[0].w_count * sizeof(float));
+    for (int i = 0; i < 2; i++) {
+        free(y[i]);
+        free(dx[i]);
+        free_operands(&o[i]);
+    }
+}
+
+static void bits_do_not_depend_on_the_width(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ISAS; i++)
+        for (int c = 0; c < CASES && runs(isas[i]); c++) {
+            if (takes(isas[i]->direct, &cases[c]))
+                expect_same(&cases[c], isas[0]->direct, isas[i]->direct);
+            if (takes(isas[i]->winograd, &cases[c]))
+                expect_same(&cases[c], isas[0]->winograd, isas[i]->winograd);
+        }
+}
+
+/* Each image alone gives the bits that it has in the batch, at every position in a chunk or a tile. */
+static void check_positions(const lk_block_algorithm *algorithm, const conv_case *c)
+{
+    operands o = make_operands(algorithm, c);
+    lk_block_conv one = o.conv;
+    lk_block_weights w = {.plain = o.w};
+    int64_t x_image = o.x_count / o.conv.images, y_image = o.y_count / o.conv.images;
+    float *y = floats(y_image), *dx = floats(x_image);
+    one.images = 1;
+    algorithm->conv2d(&o.conv, o.x_blocks, &w, NULL, o.y, NULL, o.memory);
+    algorithm->input_grad(&o.conv, o.dy_blocks, &w, o.dx, o.memory);
+    for (int64_t n = 0; n < o.conv.images; n++) {
+        algorithm->conv2d(&one, o.x_blocks + n * x_image, &w, NULL, y, NULL, o.memory);
+        algorithm->input_grad(&one, o.dy_blocks + n * y_image, &w, dx, o.memory);
+        assert_memory_equal(y, o.y + n * y_image, (size_t)y_image * sizeof *y);
+        assert_memory_equal(dx, o.dx + n * x_image, (size_t)x_image * sizeof *dx);
+    }
+    free(y);
+    free(dx);
+    free_operands(&o);
+}
+
+static void an_image_does_not_depend_on_its_position(void **state)
+{
+    (void)state;
+    for (int i = 0; i < ISAS; i++)
+        if (runs(isas[i])) {
+            const lk_block_algorithm *both[] = {isas[i]->direct, isas[i]->winograd};
+            for (int a = 0; a < 2; a++) {
+                check_positions(both[a], &cases[4]);
+                check_positions(both[a], &cases[15]);
+            }
+        }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(results_are_the_sums),
+        cmocka_unit_test(bits_do_not_depend_on_the_width),
+        cmocka_unit_test(an_image_does_not_depend_on_its_position),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,392 @@
+/* Direct convolution on blocks of channels, as lists of pixels: see lk__block_direct_avx2 in block_conv.h. */
+#include "base/minmax.h"
+#include "cpu/blocks/block_conv.h"
+#include "cpu/vector/rectify.h"
+#include "cpu/vector/vector.h"
+
+#include <string.h>
+
+enum { BLOCK = LK_WIDTH, PAIR = 2, WIDTH = PAIR * BLOCK };
+
+/* A tile has PIXELS by PAIR accumulators, or CHANNELS by PAIR for the gradient of the weights. They hide the latency of
+ * fused multiply-adds and leave registers for the operands. */
+enum { PIXELS = LK_REGISTERS == 32 ? 14 : 6, CHANNELS = LK_REGISTERS == 32 ? 8 : 4 };
+
+/* The weights of one tap and this many channels stay in the first-level cache while a chunk's pixels pass. */
+enum { CHANNELS_AT_ONCE = 128 };
+
+/* A chunk has as many images as are needed for this many pixels. */
+enum { PIXELS_OF_CHUNK = 400 };
+
+/* For the gradient of the weights this many pixels of a pair of blocks of dy, of a block of x and of two lists fit into
+ * the first-level cache. */
+enum { PIXELS_AT_ONCE = 224 };
+
+static int64_t area_of(const int64_t size[2])
+{
+    return size[0] * size[1];
+}
+
+static int64_t block_pairs(int64_t channels)
+{
+    return (channels + WIDTH - 1) / WIDTH;
+}
+
+static int64_t chunk_images(const lk_block_conv *conv)
+{
+    return lk__min((PIXELS_OF_CHUNK + area_of(conv->out) - 1) / area_of(conv->out), conv->images);
+}
+
+/* --- lists of pixels ---------------------------------------------------------------------------------------------- */
+
+/* The pairs of pixels that a tap connects: offsets from the first image of a chunk, in elements, image by image. */
+typedef struct tap_list {
+    int32_t *in, *out;
+    int64_t an_image; /* pairs of an image */
+} tap_list;
+
+static int64_t list_capacity(const lk_block_conv *conv)
+{
+    return chunk_images(conv) * area_of(conv->out);
+}
+
+static void list_tap(const lk_block_conv *conv, int64_t row_tap, int64_t column_tap, tap_list *list)
+{
+    int64_t in_image = conv->channels * area_of(conv->in), out_image = conv->filters * area_of(conv->out), n = 0;
+    int64_t images = chunk_images(conv);
+    for (int64_t image = 0; image < images; image++)
+        for (int64_t r = 0; r < conv->out[0]; r++) {
+            int64_t row = r * conv->stride[0] - conv->padding[0] + row_tap * conv->dilation[0];
+            for (int64_t c = 0; c < conv->out[1]; c++) {
+                int64_t column = c * conv->stride[1] - conv->padding[1] + column_tap * conv->dilation[1];
+                if (row < 0 || row >= conv->in[0] || column < 0 || column >= conv->in[1])
+                    continue;
+                list->in[n] = (int32_t)(image * in_image + (row * conv->in[1] + column) * BLOCK);
+                list->out[n++] = (int32_t)(image * out_image + (r * conv->out[1] + c) * BLOCK);
+            }
+        }
+    list->an_image = n / images;
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+/* The memory of a call: packed weights, then the lists of all taps, then their offsets. */
+typedef struct tables {
+    float *packed;
+    tap_list *lists;
+} tables;
+
+static int64_t direct_packed_count(const lk_block_conv *conv)
+{
+    int64_t forward = block_pairs(conv->filters) * conv->channels,
+            backward = block_pairs(conv->channels) * conv->filters;
+    return lk__max(forward, backward) * WIDTH * area_of(conv->kernel);
+}
+
+static size_t direct_kept_bytes(const lk_block_conv *conv, bool for_input_grad)
+{
+    (void)for_input_grad;
+    return (size_t)direct_packed_count(conv) * sizeof(float);
+}
+
+static size_t direct_memory_bytes(const lk_block_conv *conv)
+{
+    int64_t taps = area_of(conv->kernel);
+    return (size_t)direct_packed_count(conv) * sizeof(float) + (size_t)taps * sizeof(tap_list) +
+           (size_t)(2 * taps * list_capacity(conv)) * sizeof(int32_t);
+}
+
+/* Lays out `memory` and fills the lists. */
+static tables direct_start(const lk_block_conv *conv, void *memory)
+{
+    int64_t taps = area_of(conv->kernel), capacity = list_capacity(conv);
+    tables made = {.packed = memory};
+    made.lists = (tap_list *)(void *)(made.packed + direct_packed_count(conv));
+    int32_t *offsets = (int32_t *)(void *)(made.lists + taps);
+    for (int64_t t = 0; t < taps; t++, offsets += 2 * capacity) {
+        made.lists[t] = (tap_list){.in = offsets, .out = offsets + capacity};
+        list_tap(conv, t / conv->kernel[1], t % conv->kernel[1], &made.lists[t]);
+    }
+    return made;
+}
+
+/* Packs the weights as [pair of blocks of `to`][tap][`from`][WIDTH], with zeros for missing channels. `to` and `from`
+ * are filters and channels; for the gradient of the input, channels and filters. */
+static void direct_pack(const lk_block_conv *conv, const float *w, bool for_gradient, float *packed)
+{
+    int64_t taps = area_of(conv->kernel), a_filter = conv->channels * taps;
+    int64_t to = for_gradient ? conv->channels : conv->filters, from = for_gradient ? conv->filters : conv->channels;
+    int64_t to_stride = for_gradient ? taps : a_filter, from_stride = for_gradient ? a_filter : taps;
+    for (int64_t first = 0; first < to; first += WIDTH, packed += taps * from * WIDTH, w += WIDTH * to_stride) {
+        int64_t width = lk__min(to - first, WIDTH);
+        for (int64_t i = 0; i < from; i++)
+            for (int64_t t = 0; t < taps; t++) {
+                const float *weights = w + i * from_stride + t;
+                float *row = packed + (t * from + i) * WIDTH;
+                for (int64_t o = 0; o < width; o++)
+                    row[o] = weights[o * to_stride];
+                for (int64_t o = width; o < WIDTH; o++)
+                    row[o] = 0;
+            }
+    }
+}
+
+/* Unpacks the gradient [pair of blocks of filters][block of channels][tap][BLOCK][WIDTH] to dw. */
+static void unpack_gradient(const lk_block_conv *conv, const float *packed, float *dw)
+{
+    int64_t taps = area_of(conv->kernel), pair = conv->channels * taps * WIDTH;
+    for (int64_t o = 0; o < conv->filters; o++)
+        for (int64_t i = 0; i < conv->channels; i++) {
+            const float *from = packed + o / WIDTH * pair + i / BLOCK * taps * BLOCK * WIDTH;
+            for (int64_t t = 0; t < taps; t++)
+                *dw++ = from[(t * BLOCK + i % BLOCK) * WIDTH + o % WIDTH];
+        }
+}
+
+/* --- forward, and the gradient of the input ----------------------------------------------------------------------- */
+
+/* One side of a product: the offsets of its pixels, and the distance from one block of channels to the next. */
+typedef struct side {
+    const int32_t *offsets;
+    int64_t block;
+} side;
+
+/* Adds w x to `n` pixels and `wide` blocks of y, over `blocks` blocks of x. */
+LK_BODY void multiply_tile(const float *x, side from, const float *w, int64_t blocks, float *y, side to, const int n,
+                           const int wide)
+{
+    vec sum[PIXELS][PAIR]; /* only ever indexed by constants, so it lives in registers */
+    const float *pixel[PIXELS];
+    for (int j = 0; j < n; j++) {
+        pixel[j] = x + from.offsets[j];
+        for (int b = 0; b < wide; b++)
+            sum[j][b] = vec_loadu(y + to.offsets[j] + b * to.block);
+    }
+    for (int64_t at = 0; at < blocks * from.block; at += from.block) {
+        for (int i = 0; i < BLOCK; i++, w += WIDTH) {
+            vec w0 = vec_load(w), w1 = vec_load(w + BLOCK);
+            for (int j = 0; j < n; j++) {
+                vec value = vec_broadcast(pixel[j] + at + i);
+                sum[j][0] = vec_fmadd(value, w0, sum[j][0]);
+                if (wide == PAIR)
+                    sum[j][1] = vec_fmadd(value, w1, sum[j][1]);
+            }
+        }
+    }
+    for (int j = 0; j < n; j++)
+        for (int b = 0; b < wide; b++)
+            vec_storeu(y + to.offsets[j] + b * to.block, sum[j][b]);
+}
+
+/* The same for fewer than six pixels. */
+LK_BODY void multiply_rest(const float *x, side from, const float *w, int64_t blocks, float *y, side to, int64_t n,
+                           const int wide)
+{
+    switch (n) {
+    case 1:
+        multiply_tile(x, from, w, blocks, y, to, 1, wide);
+        break;
+    case 2:
+        multiply_tile(x, from, w, blocks, y, to, 2, wide);
+        break;
+    case 3:
+        multiply_tile(x, from, w, blocks, y, to, 3, wide);
+        break;
+    case 4:
+        multiply_tile(x, from, w, blocks, y, to, 4, wide);
+        break;
+    case 5:
+        multiply_tile(x, from, w, blocks, y, to, 5, wide);
+        break;
+    default:
+        break;
+    }
+}
+
+/* The same for any number of pixels. w: the packed weights of a tap from some channel on, `blocks` blocks of them. */
+LK_BODY void multiply_pixels(const float *x, side from, const float *w, int64_t blocks, float *y, side to, int64_t n,
+                             const int wide)
+{
+    for (; n >= PIXELS; n -= PIXELS, from.offsets += PIXELS, to.offsets += PIXELS)
+        multiply_tile(x, from, w, blocks, y, to, PIXELS, wide);
+    for (; PIXELS > 6 && n >= 6; n -= 6, from.offsets += 6, to.offsets += 6)
+        multiply_tile(x, from, w, blocks, y, to, 6, wide);
+    multiply_rest(x, from, w, blocks, y, to, n, wide);
+}
+
+static void multiply_single(const float *x, side from, const float *w, int64_t blocks, float *y, side to, int64_t n)
+{
+    multiply_pixels(x, from, w, blocks, y, to, n, 1);
+}
+
+static void multiply_pair(const float *x, side from, const float *w, int64_t blocks, float *y, side to, int64_t n)
+{
+    multiply_pixels(x, from, w, blocks, y, to, n, PAIR);
+}
+
+/* The direction of a convolution: which side is summed over, and the channels and pixels of both sides. */
+typedef struct direction {
+    bool gradient;
+    int64_t from_channels, from_pixels, to_channels, to_pixels;
+} direction;
+
+/* Computes one pair of blocks of y for a chunk of images. */
+static void multiply_chunk(const lk_block_conv *conv, const direction *d, const tables *t, const float *x, int64_t pair,
+                           int64_t images, float *y)
+{
+    int64_t taps = area_of(conv->kernel);
+    bool single = (pair + 1) * WIDTH > d->to_channels;
+    for (int64_t tap = 0; tap < taps; tap++) {
+        const tap_list *list = &t->lists[tap];
+        side from = {d->gradient ? list->out : list->in, d->from_pixels * BLOCK};
+        side to = {d->gradient ? list->in : list->out, d->to_pixels * BLOCK};
+        for (int64_t c = 0; c < d->from_channels; c += CHANNELS_AT_ONCE) {
+            int64_t blocks = lk__min(d->from_channels - c, CHANNELS_AT_ONCE) / BLOCK;
+            const float *weights = t->packed + ((pair * taps + tap) * d->from_channels + c) * WIDTH;
+            (single ? multiply_single : multiply_pair)(x + c * d->from_pixels, from, weights, blocks,
+                                                       y + pair * WIDTH * d->to_pixels, to, list->an_image * images);
+        }
+    }
+}
+
+/* Sets the pixels of an image to the bias of their channels. */
+static void start_image(const direction *d, const float *bias, float *y)
+{
+    if (!bias) {
+        memset(y, 0, (size_t)(d->to_channels * d->to_pixels) * sizeof *y);
+        return;
+    }
+    for (int64_t c = 0; c < d->to_channels; c += BLOCK, bias += BLOCK)
+        for (int64_t p = 0; p < d->to_pixels; p++, y += BLOCK)
+            memcpy(y, bias, BLOCK * sizeof *y);
+}
+
+/* Applies relu to a chunk of y, which is still in the second-level cache. */
+static void rectify_values(float *y, int64_t count, uint8_t *passed)
+{
+    for (int64_t i = 0; i < count; i += BLOCK)
+        vec_storeu(y + i, lk__rectify(vec_loadu(y + i), passed + i / 8));
+}
+
+static void direct_convolve(const lk_block_conv *conv, const direction *d, const float *x, const lk_block_weights *w,
+                            const float *bias, float *y, uint8_t *passed, void *memory)
+{
+    tables t = direct_start(conv, memory);
+    int64_t chunk = chunk_images(conv), from_image = d->from_channels * d->from_pixels;
+    int64_t to_image = d->to_channels * d->to_pixels;
+    if (w->kept)
+        t.packed = w->kept;
+    if (!w->is_made)
+        direct_pack(conv, w->plain, d->gradient, t.packed);
+    for (int64_t first = 0; first < conv->images; first += chunk) {
+        int64_t images = lk__min(conv->images - first, chunk);
+        for (int64_t i = first; i < first + images; i++)
+            start_image(d, bias, y + i * to_image);
+        for (int64_t pair = 0; pair < block_pairs(d->to_channels); pair++)
+            multiply_chunk(conv, d, &t, x + first * from_image, pair, images, y + first * to_image);
+        if (passed)
+            rectify_values(y + first * to_image, images * to_image, passed + first * to_image / 8);
+    }
+}
+
+/* --- the gradient of the weights ---------------------------------------------------------------------------------- */
+
+/* Adds to dw [CHANNELS][WIDTH] the sum of x dy over n pixels. */
+LK_BODY void gradient_tile(const float *x, const int32_t *in, const float *dy, side out, int64_t n, float *dw,
+                           const int wide)
+{
+    vec sum[CHANNELS][PAIR];
+    for (int i = 0; i < CHANNELS; i++)
+        sum[i][0] = sum[i][1] = vec_zero();
+    for (int64_t k = 0; k < n; k++) {
+        const float *from = dy + out.offsets[k], *pixel = x + in[k];
+        vec d0 = vec_loadu(from), d1 = wide == PAIR ? vec_loadu(from + out.block) : d0;
+        for (int i = 0; i < CHANNELS; i++) {
+            vec value = vec_broadcast(pixel + i);
+            sum[i][0] = vec_fmadd(value, d0, sum[i][0]);
+            if (wide == PAIR)
+                sum[i][1] = vec_fmadd(value, d1, sum[i][1]);
+        }
+    }
+    for (int i = 0; i < CHANNELS; i++)
+        for (int b = 0; b < wide; b++) {
+            float *to = dw + i * WIDTH + b * BLOCK;
+            vec_store(to, vec_add(vec_load(to), sum[i][b]));
+        }
+}
+
+static void gradient_block(const float *x, const int32_t *in, const float *dy, side out, int64_t n, float *dw,
+                           bool single)
+{
+    for (int64_t i = 0; i < BLOCK; i += CHANNELS) {
+        if (single)
+            gradient_tile(x + i, in, dy, out, n, dw + i * WIDTH, 1);
+        else
+            gradient_tile(x + i, in, dy, out, n, dw + i * WIDTH, PAIR);
+    }
+}
+
+/* Adds a pair of blocks of filters, over at most PIXELS_AT_ONCE pairs of pixels of every tap, from number `begin`
+ * on. */
+static void gradient_piece(const lk_block_conv *conv, const tables *t, const float *dy, const float *x, int64_t pair,
+                           int64_t begin, int64_t images)
+{
+    int64_t taps = area_of(conv->kernel), in_pixels = area_of(conv->in), out_pixels = area_of(conv->out);
+    bool single = (pair + 1) * WIDTH > conv->filters;
+    float *dw = t->packed + pair * conv->channels * taps * WIDTH;
+    dy += pair * WIDTH * out_pixels;
+    for (int64_t c = 0; c < conv->channels; c += BLOCK)
+        for (int64_t tap = 0; tap < taps; tap++, dw += BLOCK * WIDTH) {
+            const tap_list *list = &t->lists[tap];
+            int64_t n = lk__min(list->an_image * images - begin, PIXELS_AT_ONCE);
+            side out = {list->out + begin, out_pixels * BLOCK};
+            gradient_block(x + c * in_pixels, list->in + begin, dy, out, n, dw, single);
+        }
+}
+
+static void gradient_chunk(const lk_block_conv *conv, const tables *t, const float *dy, const float *x, int64_t pair,
+                           int64_t images)
+{
+    for (int64_t begin = 0; begin < images * area_of(conv->out); begin += PIXELS_AT_ONCE)
+        gradient_piece(conv, t, dy, x, pair, begin, images);
+}
+
+static void direct_weight_grad(const lk_block_conv *conv, const float *dy, const float *x, float *dw, void *memory)
+{
+    tables t = direct_start(conv, memory);
+    int64_t chunk = chunk_images(conv), in_image = conv->channels * area_of(conv->in);
+    int64_t out_image = conv->filters * area_of(conv->out);
+    memset(t.packed, 0, (size_t)direct_packed_count(conv) * sizeof(float));
+    for (int64_t first = 0; first < conv->images; first += chunk) {
+        int64_t images = lk__min(conv->images - first, chunk);
+        for (int64_t pair = 0; pair < block_pairs(conv->filters); pair++)
+            gradient_chunk(conv, &t, dy + first * out_image, x + first * in_image, pair, images);
+    }
+    unpack_gradient(conv, t.packed, dw);
+}
+
+/* --- the algorithm ------------------------------------------------------------------------------------------------ */
+
+static void direct_conv2d(const lk_block_conv *conv, const float *x, const lk_block_weights *w, const float *bias,
+                          float *y, uint8_t *passed, void *memory)
+{
+    direction d = {false, conv->channels, area_of(conv->in), conv->filters, area_of(conv->out)};
+    direct_convolve(conv, &d, x, w, bias, y, passed, memory);
+}
+
+static void direct_input_grad(const lk_block_conv *conv, const float *dy, const lk_block_weights *w, float *dx,
+                              void *memory)
+{
+    direction d = {true, conv->filters, area_of(conv->out), conv->channels, area_of(conv->in)};
+    direct_convolve(conv, &d, dy, w, NULL, dx, NULL, memory);
+}
+
+static bool direct_takes(const lk_block_conv *conv)
+{
+    return conv->channels % BLOCK == 0 && conv->filters % BLOCK == 0;
+}
+
+const lk_block_algorithm LK_ISA(lk__block_direct) = {
+    "direct:" LK_ISA_NAME, BLOCK,         direct_takes,      direct_memory_bytes,
+    direct_kept_bytes,     direct_conv2d, direct_input_grad, direct_weight_grad,
+};

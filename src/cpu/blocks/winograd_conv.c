@@ -1,0 +1,303 @@
+/* Winograd's F(4x4, 3x3) on blocks of channels: chunks of tiles, pieces of filters, and products at the points.
+ * winograd_points.c does the transforms. */
+#include "base/minmax.h"
+#include "cpu/blocks/block_conv.h"
+#include "cpu/blocks/winograd_points.h"
+#include "cpu/vector/vector.h"
+
+#include <string.h>
+
+/* TILES tiles by a pair of blocks of accumulators, or CHANNELS by a pair for the gradient of the weights, hide the
+ * latency of fused multiply-adds and leave registers for the operands. */
+enum { TILES = LK_REGISTERS == 32 ? 12 : 6, CHANNELS = LK_REGISTERS == 32 ? 8 : 4 };
+
+/* Chunks are multiples of these for vectors of any width, so that sums of gradients, which go chunk by chunk, do not
+ * depend on the width. */
+enum { SOME_TILES = 6, SOME_CHANNELS = 16 };
+
+/* A chunk of tiles has about this many floats at its points, input and output together, so that they stay in the second
+ * and third-level cache while all filters pass. */
+enum { FLOATS_OF_CHUNK = 1 << 18, LEAST_TILES = 96 };
+
+/* A piece of filters has about as many floats at the points of its kernels as the input has, which passes once for each
+ * piece. If there are several pieces, the points of the whole input are kept; if these are too many, they are
+ * recomputed for each piece. */
+enum { LEAST_KERNELS = 1 << 20, MOST_KERNELS = 1 << 22 };
+
+/* --- division into chunks and pieces ------------------------------------------------------------------------------ */
+
+/* Both sides of a convolution as tiles, and how much of them is processed at a time. */
+typedef struct pieces {
+    lk_tiles from, to;
+    int64_t tiles;    /* tiles of all images */
+    int64_t chunk;    /* tiles at a time */
+    int64_t channels; /* channels of `to` at a time, a piece */
+} pieces;
+
+static lk_tiles tiles_of(int64_t channels, const int64_t size[2], const int64_t out[2], int64_t row_padding,
+                         int64_t column_padding)
+{
+    return (lk_tiles){.channels = channels,
+                      .size = {size[0], size[1]},
+                      .padding = {row_padding, column_padding},
+                      .rows = (out[0] + LK_TILE - 1) / LK_TILE,
+                      .columns = (out[1] + LK_TILE - 1) / LK_TILE};
+}
+
+static void choose_pieces(pieces *p, int64_t images)
+{
+    int64_t from = p->from.channels, to = p->to.channels;
+    p->tiles = images * p->to.rows * p->to.columns;
+    int64_t inputs = LK_POINTS * from * p->tiles, kernels = lk__min(lk__max(inputs, LEAST_KERNELS), MOST_KERNELS);
+    int64_t channels =
+        lk__min(to, lk__max(kernels / (LK_POINTS * from) / SOME_CHANNELS * SOME_CHANNELS, SOME_CHANNELS));
+    int64_t floats = channels < to ? MOST_KERNELS : FLOATS_OF_CHUNK;
+    int64_t fit = lk__max(floats / (LK_POINTS * (from + channels)), LEAST_TILES);
+    int64_t chunks = (p->tiles + fit - 1) / fit, each = (p->tiles + chunks - 1) / chunks;
+    p->chunk = (each + SOME_TILES - 1) / SOME_TILES * SOME_TILES;
+    p->channels = lk__min(to, lk__paired(channels));
+}
+
+static pieces forward_pieces(const lk_block_conv *conv)
+{
+    pieces p = {.from = tiles_of(conv->channels, conv->in, conv->out, conv->padding[0], conv->padding[1]),
+                .to = tiles_of(conv->filters, conv->out, conv->out, 0, 0)};
+    choose_pieces(&p, conv->images);
+    return p;
+}
+
+/* The gradient of the input is a convolution of dy, padded by what the forward padding leaves of the kernel's reach. */
+static pieces input_grad_pieces(const lk_block_conv *conv)
+{
+    pieces p = {.from = tiles_of(conv->filters, conv->out, conv->in, 2 - conv->padding[0], 2 - conv->padding[1]),
+                .to = tiles_of(conv->channels, conv->in, conv->in, 0, 0)};
+    choose_pieces(&p, conv->images);
+    return p;
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+/* Points of the kernels or their gradient (u), of inputs (v) and of outputs (m). */
+typedef struct points {
+    float *u, *v, *m;
+} points;
+
+static int64_t u_count(const pieces *p)
+{
+    return LK_POINTS * lk__point_stride(lk__paired(p->channels) * p->from.channels);
+}
+
+static int64_t v_count(const pieces *p)
+{
+    return LK_POINTS * lk__point_stride(p->from.channels * p->chunk);
+}
+
+static int64_t m_count(const pieces *p)
+{
+    return LK_POINTS * lk__point_stride(lk__paired(p->channels) * p->chunk);
+}
+
+static int64_t total_count(const pieces *p)
+{
+    return u_count(p) + v_count(p) + m_count(p);
+}
+
+static size_t winograd_memory_bytes(const lk_block_conv *conv)
+{
+    pieces forward = forward_pieces(conv), backward = input_grad_pieces(conv);
+    return (size_t)lk__max(total_count(&forward), total_count(&backward)) * sizeof(float);
+}
+
+static size_t winograd_kept_bytes(const lk_block_conv *conv, bool for_input_grad)
+{
+    pieces p = for_input_grad ? input_grad_pieces(conv) : forward_pieces(conv);
+    return (size_t)((p.to.channels + p.channels - 1) / p.channels * u_count(&p)) * sizeof(float);
+}
+
+static points points_in(void *memory, const pieces *p)
+{
+    points at = {.u = memory};
+    at.v = at.u + u_count(p);
+    at.m = at.v + v_count(p);
+    return at;
+}
+
+/* --- products at a point ------------------------------------------------------------------------------------------ */
+
+/* Computes n tiles of a pair of blocks of m = v u, over `blocks` blocks of channels. v_block, m_block: the distance
+ * from one block to the next. */
+LK_BODY void multiply_tile(const float *v, int64_t v_block, const float *u, int64_t blocks, float *m, int64_t m_block,
+                           const int n)
+{
+    vec sum[TILES][2]; /* only ever indexed by constants, so it lives in registers */
+    for (int j = 0; j < n; j++)
+        sum[j][0] = sum[j][1] = vec_zero();
+    for (int64_t b = 0; b < blocks; b++, v += v_block)
+        for (int i = 0; i < LK_BLOCK; i++, u += LK_PAIR) {
+            vec u0 = vec_load(u), u1 = vec_load(u + LK_BLOCK);
+            for (int j = 0; j < n; j++) {
+                vec value = vec_broadcast(v + j * LK_BLOCK + i);
+                sum[j][0] = vec_fmadd(value, u0, sum[j][0]);
+                sum[j][1] = vec_fmadd(value, u1, sum[j][1]);
+            }
+        }
+    for (int j = 0; j < n; j++) {
+        vec_storeu(m + j * LK_BLOCK, sum[j][0]);
+        vec_storeu(m + m_block + j * LK_BLOCK, sum[j][1]);
+    }
+}
+
+static void multiply_tiles(const float *v, const float *u, int64_t blocks, float *m, int64_t n)
+{
+    int64_t a_block = LK_BLOCK * n;
+    for (; n >= TILES; n -= TILES, v += TILES * LK_BLOCK, m += TILES * LK_BLOCK)
+        multiply_tile(v, a_block, u, blocks, m, a_block, TILES);
+    if (TILES > 6 && n >= 6) {
+        multiply_tile(v, a_block, u, blocks, m, a_block, 6);
+        n -= 6;
+        v += 6 * LK_BLOCK;
+        m += 6 * LK_BLOCK;
+    }
+    switch (n) {
+    case 1:
+        multiply_tile(v, a_block, u, blocks, m, a_block, 1);
+        break;
+    case 2:
+        multiply_tile(v, a_block, u, blocks, m, a_block, 2);
+        break;
+    case 3:
+        multiply_tile(v, a_block, u, blocks, m, a_block, 3);
+        break;
+    case 4:
+        multiply_tile(v, a_block, u, blocks, m, a_block, 4);
+        break;
+    case 5:
+        multiply_tile(v, a_block, u, blocks, m, a_block, 5);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Multiplies n tiles for `to` channels at all points. */
+static void winograd_multiply(const points *at, int64_t from, int64_t to, int64_t n)
+{
+    int64_t pairs = lk__paired(to);
+    for (int64_t i = 0; i < LK_POINTS; i++) {
+        const float *v = at->v + i * lk__point_stride(from * n), *u = at->u + i * lk__point_stride(pairs * from);
+        float *m = at->m + i * lk__point_stride(pairs * n);
+        for (int64_t o = 0; o < pairs; o += LK_PAIR)
+            multiply_tiles(v, u + o * from, from / LK_BLOCK, m + o * n, n);
+    }
+}
+
+/* Adds to CHANNELS by a pair of blocks of du the sum of v dm over n tiles. */
+LK_BODY void multiply_gradient(const float *v, const float *dm, int64_t n, float *du)
+{
+    vec sum[CHANNELS][2];
+    int64_t a_block = LK_BLOCK * n;
+    for (int i = 0; i < CHANNELS; i++)
+        sum[i][0] = sum[i][1] = vec_zero();
+    for (int64_t k = 0; k < n; k++, v += LK_BLOCK, dm += LK_BLOCK) {
+        vec d0 = vec_loadu(dm), d1 = vec_loadu(dm + a_block);
+        for (int i = 0; i < CHANNELS; i++) {
+            vec value = vec_broadcast(v + i);
+            sum[i][0] = vec_fmadd(value, d0, sum[i][0]);
+            sum[i][1] = vec_fmadd(value, d1, sum[i][1]);
+        }
+    }
+    for (int i = 0; i < CHANNELS; i++)
+        for (int b = 0; b < 2; b++) {
+            float *to = du + i * LK_PAIR + b * LK_BLOCK;
+            vec_store(to, vec_add(vec_load(to), sum[i][b]));
+        }
+}
+
+static void add_gradients(const points *at, int64_t from, int64_t to, int64_t n)
+{
+    int64_t pairs = lk__paired(to);
+    for (int64_t i = 0; i < LK_POINTS; i++) {
+        const float *v = at->v + i * lk__point_stride(from * n), *dm = at->m + i * lk__point_stride(pairs * n);
+        float *du = at->u + i * lk__point_stride(pairs * from);
+        for (int64_t o = 0; o < pairs; o += LK_PAIR)
+            for (int64_t c = 0; c < from; c += CHANNELS)
+                multiply_gradient(v + c / LK_BLOCK * LK_BLOCK * n + c % LK_BLOCK, dm + o * n, n,
+                                  du + (o * from + c * LK_PAIR));
+    }
+}
+
+/* --- the algorithm ------------------------------------------------------------------------------------------------ */
+
+/* Transforms the inputs of a chunk. If one chunk is all there is, its points serve all pieces of channels. */
+static void transform_chunk(const pieces *p, const float *x, lk_tile_range t, int64_t channel, float *v)
+{
+    if (channel == 0 || p->chunk < p->tiles)
+        lk__points_of_input(&p->from, x, t, (lk_channel_range){0, p->from.channels}, v);
+}
+
+/* Convolves piece by piece. Kept points of kernels lie one piece after the other. */
+static void winograd_convolve(const pieces *p, const lk_kernels *kernels, const float *x, const lk_block_weights *w,
+                              const float *bias, float *y, uint8_t *passed, void *memory)
+{
+    points at = points_in(memory, p);
+    for (int64_t k = 0; k < p->to.channels; k += p->channels) {
+        if (w->kept)
+            at.u = w->kept + k / p->channels * u_count(p);
+        lk_channel_range c = {k, lk__min(p->channels, p->to.channels - k)};
+        if (!w->is_made)
+            lk__points_of_kernels(kernels, w->plain, c, at.u);
+        for (int64_t first = 0; first < p->tiles; first += p->chunk) {
+            lk_tile_range t = {first, lk__min(p->chunk, p->tiles - first)};
+            transform_chunk(p, x, t, k, at.v);
+            winograd_multiply(&at, p->from.channels, c.count, t.count);
+            lk__output_of_points(&p->to, at.m, bias, t, c, y, passed);
+        }
+    }
+}
+
+static void winograd_conv2d(const lk_block_conv *conv, const float *x, const lk_block_weights *w, const float *bias,
+                            float *y, uint8_t *passed, void *memory)
+{
+    pieces p = forward_pieces(conv);
+    lk_kernels kernels = {conv->filters, conv->channels, false};
+    winograd_convolve(&p, &kernels, x, w, bias, y, passed, memory);
+}
+
+static void winograd_input_grad(const lk_block_conv *conv, const float *dy, const lk_block_weights *w, float *dx,
+                                void *memory)
+{
+    pieces p = input_grad_pieces(conv);
+    lk_kernels kernels = {conv->filters, conv->channels, true};
+    winograd_convolve(&p, &kernels, dy, w, NULL, dx, NULL, memory);
+}
+
+static void winograd_weight_grad(const lk_block_conv *conv, const float *dy, const float *x, float *dw, void *memory)
+{
+    pieces p = forward_pieces(conv);
+    lk_kernels kernels = {conv->filters, conv->channels, false};
+    points at = points_in(memory, &p);
+    for (int64_t k = 0; k < conv->filters; k += p.channels) {
+        lk_channel_range c = {k, lk__min(p.channels, conv->filters - k)};
+        memset(at.u, 0, (size_t)u_count(&p) * sizeof *at.u);
+        for (int64_t first = 0; first < p.tiles; first += p.chunk) {
+            lk_tile_range t = {first, lk__min(p.chunk, p.tiles - first)};
+            transform_chunk(&p, x, t, k, at.v);
+            lk__points_of_gradient(&p.to, dy, t, c, at.m);
+            add_gradients(&at, conv->channels, c.count, t.count);
+        }
+        lk__kernels_of_points(&kernels, at.u, c, dw);
+    }
+}
+
+static bool winograd_takes(const lk_block_conv *conv)
+{
+    for (int i = 0; i < 2; i++)
+        if (conv->kernel[i] != 3 || conv->stride[i] != 1 || conv->dilation[i] != 1 || conv->padding[i] > 2)
+            return false;
+    return conv->channels % LK_BLOCK == 0 && conv->filters % LK_BLOCK == 0;
+}
+
+const lk_block_algorithm LK_ISA(lk__block_winograd) = {
+    "winograd:" LK_ISA_NAME, LK_BLOCK,        winograd_takes,      winograd_memory_bytes,
+    winograd_kept_bytes,     winograd_conv2d, winograd_input_grad, winograd_weight_grad,
+};

@@ -1,0 +1,284 @@
+#include "cpu/lanes/cpu_lanes.h"
+
+#include "core/backend.h"
+#include "core/shape.h"
+#include "core/tensor.h"
+#include "cpu/cpu_choice.h"
+#include "cpu/cpu_kernels.h"
+#include "cpu/cpu_own.h"
+#include "cpu/lanes/cpu_lanes_block.h"
+#include "cpu/lanes/cpu_lanes_winograd.h"
+#include "cpu/lanes/lanes.h"
+#include "cpu/onednn/cpu_state.h"
+#include "ops/ops.h"
+
+#include <stdio.h>
+
+/* Eight full lanes of sixteen are worth as much as eight lanes of eight. */
+enum { LEAST_IMAGES = 8 };
+
+const char *lk__cpu_lanes_name(void)
+{
+    const lk_lanes_kernels *lanes = lk__lanes();
+    return lanes ? lanes->name : "lanes";
+}
+
+dnnl_format_tag_t lk__cpu_lanes_tag(void)
+{
+    return lk__lanes()->lanes == 16 ? LK_WIDE_LANES_TAG : LK_LANES_TAG;
+}
+
+/* --- whether lanes.h runs a call ---------------------------------------------------------------------------------- */
+
+bool lk__cpu_lanes_fill(int64_t images)
+{
+    return lk__lanes() && images >= LEAST_IMAGES;
+}
+
+bool lk__cpu_lanes_want(int64_t images, int64_t channels)
+{
+    return lk__cpu_lanes_fill(images) && channels % lk__lanes()->lanes != 0;
+}
+
+static bool has_plain_options(const lk_conv2d_opts *opts)
+{
+    for (int i = 0; i < 2; i++)
+        if (opts->stride[i] != 1 || opts->dilation[i] != 1 || opts->padding[i] != 0)
+            return false;
+    return opts->groups == 1;
+}
+
+bool lk__cpu_lanes_take_conv(lk_shape x, const lk_conv2d_opts *opts)
+{
+    return has_plain_options(opts) && lk__cpu_lanes_fill(x.dim[0]);
+}
+
+bool lk__cpu_lanes_want_conv(lk_shape x, lk_shape w, const lk_conv2d_opts *opts)
+{
+    return has_plain_options(opts) && lk__cpu_lanes_want(x.dim[0], x.dim[1]) && lk__cpu_lanes_want(x.dim[0], w.dim[0]);
+}
+
+bool lk__cpu_lanes_want_pool(const lk_call *call)
+{
+    const lk_tensor *x = call->in[0];
+    const lk_layout *layout = x->storage->layout;
+    return call->free_layout && (!layout || lk__lanes_of_tag(layout->tag) > 0) &&
+           lk__cpu_lanes_want(x->shape.dim[0], x->shape.dim[1]);
+}
+
+/* --- preparing ---------------------------------------------------------------------------------------------------- */
+
+/* Asks for the lane layout for the first `n_lanes` inputs and the first output. */
+static lk_status lanes_prepare(const lk_call *call, lk_prepared *prepared, int n_lanes, size_t scratch_bytes)
+{
+    char in[2][64] = {"", ""};
+    for (int i = 0; i < call->n_in && i < 2; i++)
+        lk__shape_text(call->in[i]->shape, in[i], sizeof in[i]);
+    snprintf(prepared->problem, sizeof prepared->problem, "f32 %s%s", in[0], in[1]);
+    snprintf(prepared->implementation, sizeof prepared->implementation, "%s", lk__cpu_lanes_name());
+    prepared->scratch_bytes = scratch_bytes;
+    for (int i = 0; i < n_lanes; i++)
+        LK_TRY(lk__layout_tagged(call->in[i]->shape, LK_F32, lk__cpu_lanes_tag(), &prepared->layouts_in[i]));
+    return lk__layout_tagged(call->out[0]->shape, LK_F32, lk__cpu_lanes_tag(), &prepared->layouts_out[0]);
+}
+
+/* --- convolution -------------------------------------------------------------------------------------------------- */
+
+static lk_lanes_conv lanes_conv_of(lk_shape x, lk_shape y, lk_shape w)
+{
+    return (lk_lanes_conv){.images = x.dim[0],
+                           .in = {x.dim[2], x.dim[3], x.dim[1]},
+                           .out = {y.dim[2], y.dim[3], y.dim[1]},
+                           .kernel = {w.dim[2], w.dim[3]}};
+}
+
+static lk_lanes_conv lanes_forward_conv(const lk_call *call)
+{
+    return lanes_conv_of(call->in[0]->shape, call->out[0]->shape, call->in[1]->shape);
+}
+
+/* The scratch memory of lanes_winograd.h begins with the packed weights, unless these are kept from an earlier call. */
+static lk_lanes_block winograd_block(const lk_call *call)
+{
+    lk_conv_problem problem;
+    lk__conv_problem_of(call, &problem);
+    return lk__cpu_lanes_block_of(&problem);
+}
+
+static size_t winograd_packed_floats(const lk_lanes_block *block)
+{
+    return (lk__lanes_winograd()->packed_count(&block->conv) + 15) / 16 * 16;
+}
+
+static size_t winograd_scratch_bytes(const lk_call *call)
+{
+    lk_lanes_block block = winograd_block(call);
+    return winograd_packed_floats(&block) * sizeof(float) + lk__lanes_winograd()->memory(&block);
+}
+
+/* The gradient of the input is a convolution of dy, padded by the reach of the kernel so that all taps contribute. */
+static lk_lanes_conv lanes_input_grad_conv(const lk_call *call)
+{
+    lk_lanes_conv conv = lanes_forward_conv(call);
+    for (int i = 0; i < 2; i++)
+        conv.padding[i] = conv.kernel[i] - 1;
+    return conv;
+}
+
+static lk_status lanes_prepare_conv(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+{
+    (void)cpu;
+    lk_lanes_conv conv = lanes_forward_conv(call);
+    bool in_points = lk__cpu_choice(call)->in_points;
+    size_t packed = lk__lanes()->packed_count(&conv) * sizeof(float);
+    if (in_points)
+        packed = lk__lanes_winograd()->packed_count(&conv) * sizeof(float);
+    LK_TRY(lanes_prepare(call, prepared, 1, in_points ? winograd_scratch_bytes(call) : packed));
+    prepared->weights = 1;
+    prepared->packed_bytes = packed;
+    lk__cpu_choice_describe(call, prepared);
+    return LK_OK;
+}
+
+static lk_status lanes_run_conv(lk_call *call, lk_prepare_fn prepare_fn, lk_own_fn compute)
+{
+    lk_key key;
+    lk__key_call(&key, call);
+    lk__key_add(&key, (int64_t[]){lk__cpu_choice(call)->in_points}, 1);
+    return lk__own_run(call, &key, prepare_fn, compute);
+}
+
+static void lanes_compute_conv(lk_call *call, const lk_converted *in, float *scratch)
+{
+    lk_lanes_conv conv = lanes_forward_conv(call);
+    float *y = call->out[0]->storage->data;
+    lk_packed w = lk__own_packed(call, scratch);
+    if (lk__cpu_choice(call)->in_points) {
+        lk_lanes_block block = winograd_block(call);
+        if (!w.is_made)
+            lk__lanes_winograd()->pack(&conv, in[1].data, w.data);
+        lk__lanes_winograd()->forward(&block, in[0].data, w.data, in[2].data, y, NULL,
+                                      scratch + winograd_packed_floats(&block));
+        return;
+    }
+    if (!w.is_made)
+        lk__lanes()->pack(&conv, in[1].data, false, w.data);
+    lk__lanes()->conv2d(&conv, in[0].data, w.data, in[2].data, y);
+}
+
+lk_status lk__cpu_lanes_conv2d(lk_call *call)
+{
+    return lanes_run_conv(call, lanes_prepare_conv, lanes_compute_conv);
+}
+
+static void lanes_compute_input_grad(lk_call *call, const lk_converted *in, float *scratch)
+{
+    lk_lanes_conv conv = lanes_input_grad_conv(call);
+    float *dx = call->out[0]->storage->data;
+    lk_packed w = lk__own_packed(call, scratch);
+    if (lk__cpu_choice(call)->in_points) {
+        lk_lanes_block block = winograd_block(call);
+        lk_lanes_grad grad = {.dy = in[0].data, .packed = w.data, .dx = dx};
+        if (!w.is_made)
+            lk__lanes_winograd()->pack(&block.conv, in[1].data, w.data);
+        lk__lanes_winograd()->grad(&block, &grad, scratch + winograd_packed_floats(&block));
+        return;
+    }
+    if (!w.is_made)
+        lk__lanes()->pack(&conv, in[1].data, true, w.data);
+    lk__lanes()->conv2d(&conv, in[0].data, w.data, NULL, dx);
+}
+
+lk_status lk__cpu_lanes_conv2d_input_grad(lk_call *call)
+{
+    return lanes_run_conv(call, lanes_prepare_conv, lanes_compute_input_grad);
+}
+
+static lk_lanes_block weight_grad_block(const lk_call *call)
+{
+    lk_lanes_conv conv = lanes_conv_of(call->in[1]->shape, call->in[0]->shape, call->out[0]->shape);
+    return lk__lanes_block_of(&conv);
+}
+
+static lk_status lanes_prepare_weight_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+{
+    (void)cpu;
+    lk_lanes_block block = weight_grad_block(call);
+    bool in_points = lk__cpu_choice(call)->in_points;
+    size_t bytes = in_points ? lk__lanes_winograd()->memory(&block) : lk__lanes()->grad_bytes(&block, false);
+    LK_TRY(lanes_prepare(call, prepared, 2, bytes));
+    lk__cpu_choice_describe(call, prepared);
+    prepared->layouts_out[0] = NULL; /* gradients of parameters are plain */
+    return LK_OK;
+}
+
+static void lanes_compute_weight_grad(lk_call *call, const lk_converted *in, float *scratch)
+{
+    lk_lanes_block block = weight_grad_block(call);
+    lk_lanes_grad grad = {.dy = in[0].data, .x = in[1].data, .dw = call->out[0]->storage->data};
+    if (lk__cpu_choice(call)->in_points)
+        lk__lanes_winograd()->grad(&block, &grad, scratch);
+    else
+        lk__lanes()->grad(&block, &grad, scratch);
+}
+
+lk_status lk__cpu_lanes_conv2d_weight_grad(lk_call *call)
+{
+    LK_TRY(lanes_run_conv(call, lanes_prepare_weight_grad, lanes_compute_weight_grad));
+    return call->n_out > 1 ? lk__cpu_bias_gradient(call) : LK_OK;
+}
+
+/* --- average pooling ---------------------------------------------------------------------------------------------- */
+
+lk_lanes_pool lk__cpu_lanes_pool_of(lk_shape x, lk_shape y, const lk_pool2d_opts *opts)
+{
+    lk_lanes_pool pool = {.images = x.dim[0], .channels = x.dim[1], .count_padding = opts->count_include_pad};
+    for (int i = 0; i < 2; i++) {
+        pool.in[i] = x.dim[2 + i];
+        pool.out[i] = y.dim[2 + i];
+        pool.kernel[i] = opts->kernel[i];
+        pool.stride[i] = opts->stride[i];
+        pool.padding[i] = opts->padding[i];
+    }
+    return pool;
+}
+
+static lk_status lanes_prepare_pool(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+{
+    (void)cpu;
+    return lanes_prepare(call, prepared, 1, 0);
+}
+
+static void lanes_compute_pool(lk_call *call, const lk_converted *in, float *scratch)
+{
+    (void)scratch;
+    lk_lanes_pool pool = lk__cpu_lanes_pool_of(call->in[0]->shape, call->out[0]->shape, LK_ATTRS(call, lk_pool2d_opts));
+    lk__lanes()->avg_pool(&pool, in[0].data, call->out[0]->storage->data);
+}
+
+static void lanes_compute_pool_grad(lk_call *call, const lk_converted *in, float *scratch)
+{
+    (void)scratch;
+    const lk_pool2d_opts *opts = &LK_ATTRS(call, lk_pool2d_grad_attrs)->pool;
+    lk_lanes_pool pool = lk__cpu_lanes_pool_of(call->out[0]->shape, call->in[0]->shape, opts);
+    lk__lanes()->avg_pool_grad(&pool, in[0].data, call->out[0]->storage->data);
+}
+
+/* Only layouts are prepared, so options need no part in the key; the sizes of the output do. */
+static lk_status lanes_run_pool(lk_call *call, lk_own_fn compute)
+{
+    lk_key key;
+    lk__key_call(&key, call);
+    lk__key_add(&key, call->out[0]->shape.dim, 4);
+    return lk__own_run(call, &key, lanes_prepare_pool, compute);
+}
+
+lk_status lk__cpu_lanes_avg_pool2d(lk_call *call)
+{
+    return lanes_run_pool(call, lanes_compute_pool);
+}
+
+lk_status lk__cpu_lanes_avg_pool2d_grad(lk_call *call)
+{
+    return lanes_run_pool(call, lanes_compute_pool_grad);
+}

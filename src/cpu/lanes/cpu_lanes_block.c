@@ -1,0 +1,351 @@
+/* conv_block and its gradient with images in the vector lanes. */
+#include "cpu/lanes/cpu_lanes_block.h"
+
+#include "base/mem.h"
+#include "core/backend.h"
+#include "core/tensor.h"
+#include "cpu/blocks/cpu_block_conv.h"
+#include "cpu/cpu_choice.h"
+#include "cpu/cpu_kernels.h"
+#include "cpu/cpu_own.h"
+#include "cpu/lanes/cpu_lanes.h"
+#include "cpu/lanes/cpu_lanes_winograd.h"
+#include "cpu/lanes/lanes.h"
+#include "cpu/onednn/cpu_state.h"
+#include "cpu/vector/interleave.h"
+#include "ops/ops.h"
+
+#include <stdio.h>
+
+/* --- whether lanes.h runs a call ---------------------------------------------------------------------------------- */
+
+/* saved, y: the shapes of the convolution's result and of the pooling's. */
+static lk_lanes_block lanes_block_of(lk_shape x, lk_shape w, lk_shape saved, lk_shape y,
+                                     const lk_conv_block_attrs *attrs)
+{
+    static const lk_pool2d_opts none = {.kernel = {1, 1}, .stride = {1, 1}};
+    const lk_pool2d_opts *pool = attrs->pooling == LK_BLOCK_NO_POOL ? &none : &attrs->pool;
+    lk_lanes_block block = {
+        .pool = lk__cpu_lanes_pool_of(saved, y, pool), .relu = attrs->relu, .max = attrs->pooling == LK_BLOCK_MAX_POOL};
+    block.conv.images = x.dim[0];
+    for (int i = 0; i < 2; i++) {
+        block.conv.in[i] = x.dim[2 + i];
+        block.conv.out[i] = saved.dim[2 + i];
+        block.conv.kernel[i] = w.dim[2 + i];
+        block.conv.padding[i] = attrs->conv.padding[i];
+    }
+    block.conv.in[2] = x.dim[1];
+    block.conv.out[2] = w.dim[0];
+    return block;
+}
+
+static bool is_dense(const lk_conv2d_opts *opts)
+{
+    for (int i = 0; i < 2; i++)
+        if (opts->stride[i] != 1 || opts->dilation[i] != 1)
+            return false;
+    return opts->groups == 1;
+}
+
+/* Returns whether the saved bytes fit into the operator's second output, which has a byte for each element of the
+ * convolution's result. */
+static bool fits_saved(const lk_lanes_block *block)
+{
+    size_t bytes = (size_t)(block->conv.images * block->pool.in[0] * block->pool.in[1] * block->pool.channels);
+    return lk__lanes()->saved_bytes(block) <= bytes &&
+           (!block->max || block->pool.kernel[0] * block->pool.kernel[1] < 255);
+}
+
+/* Sets the shapes of the convolution's result and of the pooling's. */
+static void set_sizes(const lk_conv_block_attrs *attrs, lk_shape x, lk_shape w, lk_shape *conv, lk_shape *y)
+{
+    *conv = *y = LK_SHAPE(x.dim[0], w.dim[0], 0, 0);
+    for (int i = 0; i < 2; i++) {
+        conv->dim[2 + i] = x.dim[2 + i] + 2 * attrs->conv.padding[i] - w.dim[2 + i] + 1;
+        y->dim[2 + i] = conv->dim[2 + i];
+        if (attrs->pooling != LK_BLOCK_NO_POOL)
+            y->dim[2 + i] =
+                (conv->dim[2 + i] + 2 * attrs->pool.padding[i] - attrs->pool.kernel[i]) / attrs->pool.stride[i] + 1;
+    }
+}
+
+lk_lanes_block lk__cpu_lanes_block_of(const lk_conv_problem *p)
+{
+    lk_shape conv, y;
+    set_sizes(&p->attrs, p->x, p->w, &conv, &y);
+    return lanes_block_of(p->x, p->w, conv, y, &p->attrs);
+}
+
+/* Both depend only on what a call and its gradient have in common, so that they agree. */
+bool lk__cpu_lanes_take_block(const lk_conv_problem *p)
+{
+    if (!is_dense(&p->attrs.conv) || !lk__cpu_lanes_fill(p->x.dim[0]))
+        return false;
+    lk_lanes_block block = lk__cpu_lanes_block_of(p);
+    return fits_saved(&block);
+}
+
+/* Before a pooling it is enough if one of the two numbers of channels fills no blocks: the pixels that a block skips
+ * outweigh the conversion of the pooled result for a neighbor that wants blocks. */
+bool lk__cpu_lanes_want_block(const lk_conv_problem *p)
+{
+    bool in = lk__cpu_lanes_want(p->x.dim[0], p->x.dim[1]), out = lk__cpu_lanes_want(p->x.dim[0], p->w.dim[0]);
+    return p->attrs.pooling == LK_BLOCK_NO_POOL ? in && out : in || out;
+}
+
+/* --- preparing ---------------------------------------------------------------------------------------------------- */
+
+static lk_status check_outputs(const lk_call *call)
+{
+    if (!call->free_layout)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: results must be new tensors", call->op->name);
+    return LK_OK;
+}
+
+static void lanes_block_key(lk_key *key, const lk_call *call, const lk_conv_block_attrs *attrs)
+{
+    lk__key_call(key, call);
+    lk__key_add(key, attrs->conv.padding, 2);
+    lk__key_add(key, (int64_t[]){attrs->pooling, attrs->relu, attrs->bias}, 3);
+    lk__key_add(key, (int64_t[]){lk__cpu_choice(call)->in_points, call->plain_next}, 2);
+    if (attrs->pooling == LK_BLOCK_NO_POOL)
+        return;
+    lk__key_add(key, attrs->pool.kernel, 2);
+    lk__key_add(key, attrs->pool.stride, 2);
+    lk__key_add(key, attrs->pool.padding, 2);
+}
+
+static size_t line_bytes(size_t floats)
+{
+    return lk__aligned_bytes(floats * sizeof(float));
+}
+
+/* The scratch memory begins with the packed weights, unless these are kept from an earlier call. */
+static size_t packed_bytes(const lk_lanes_conv *conv)
+{
+    return line_bytes(lk__lanes()->packed_count(conv));
+}
+
+static size_t winograd_packed_bytes(const lk_lanes_conv *conv)
+{
+    return line_bytes(lk__lanes_winograd()->packed_count(conv));
+}
+
+/* --- row-major neighbors ------------------------------------------------------------------------------------------ */
+
+/* The direct kernels process a pair of blocks of images at a time. A row-major operand is converted pair by pair, in a
+ * buffer that stays in the second-level cache. Winograd takes strips of all images together, so there the whole tensor
+ * is converted. */
+static bool is_read_plain(const lk_call *call, int input)
+{
+    return !lk__cpu_choice(call)->in_points && !call->in[input]->storage->layout;
+}
+
+static bool is_written_plain(const lk_call *call)
+{
+    return !lk__cpu_choice(call)->in_points && call->plain_next;
+}
+
+static lk_status layout_of(const lk_tensor *x, bool plain, const lk_layout **layout)
+{
+    return lk__layout_tagged(x->shape, LK_F32, plain ? dnnl_nchw : lk__cpu_lanes_tag(), layout);
+}
+
+static int64_t pair_images(void)
+{
+    return 2 * lk__lanes()->lanes;
+}
+
+static int64_t image_count(lk_shape x)
+{
+    return x.dim[1] * x.dim[2] * x.dim[3];
+}
+
+static size_t pair_bytes(lk_shape x)
+{
+    return line_bytes((size_t)(pair_images() * image_count(x)));
+}
+
+static lk_interleaving interleaving_of(lk_shape x, int64_t images)
+{
+    return lk__interleaving_of_images(images, x.dim[1], x.dim[2] * x.dim[3], lk__lanes()->lanes);
+}
+
+/* --- forward ------------------------------------------------------------------------------------------------------ */
+
+static lk_lanes_block forward_block(const lk_call *call)
+{
+    return lanes_block_of(call->in[0]->shape, call->in[1]->shape, call->out[1]->shape, call->out[0]->shape,
+                          LK_ATTRS(call, lk_conv_block_attrs));
+}
+
+static lk_status lanes_block_prepare_forward(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+{
+    (void)cpu;
+    lk_lanes_block block = forward_block(call);
+    lk__cpu_choice_describe(call, prepared);
+    prepared->scratch_bytes =
+        lk__cpu_choice(call)->in_points
+            ? winograd_packed_bytes(&block.conv) + lk__lanes_winograd()->memory(&block)
+            : packed_bytes(&block.conv) + pair_bytes(call->in[0]->shape) + pair_bytes(call->out[0]->shape);
+    prepared->weights = 1;
+    prepared->packed_bytes =
+        lk__cpu_choice(call)->in_points ? winograd_packed_bytes(&block.conv) : packed_bytes(&block.conv);
+    LK_TRY(layout_of(call->in[0], is_read_plain(call, 0), &prepared->layouts_in[0]));
+    return layout_of(call->out[0], is_written_plain(call), &prepared->layouts_out[0]);
+}
+
+static void forward_in_points(const lk_lanes_block *block, lk_call *call, const lk_converted *in, float *scratch)
+{
+    lk_packed w = lk__own_packed(call, scratch);
+    if (!w.is_made)
+        lk__lanes_winograd()->pack(&block->conv, in[1].data, w.data);
+    lk__lanes_winograd()->forward(block, in[0].data, w.data, in[2].data, call->out[0]->storage->data,
+                                  call->out[1]->storage->data, (char *)scratch + winograd_packed_bytes(&block->conv));
+}
+
+/* Runs a pair of blocks of images, or what is left of one. */
+static void forward_pair(const lk_lanes_block *pair, const lk_call *call, const lk_converted *in, const float *packed,
+                         int64_t first, uint8_t *saved, float *scratch)
+{
+    lk_shape x_shape = call->in[0]->shape, y_shape = call->out[0]->shape;
+    const float *x = (const float *)in[0].data + first * image_count(x_shape);
+    float *y = (float *)call->out[0]->storage->data + first * image_count(y_shape), *to = y;
+    char *memory = (char *)scratch + packed_bytes(&pair->conv);
+    lk_interleaving of_x = interleaving_of(x_shape, pair->conv.images);
+    lk_interleaving of_y = interleaving_of(y_shape, pair->conv.images);
+    if (is_read_plain(call, 0)) {
+        lk__interleave(&of_x, x, (float *)(void *)memory);
+        x = (float *)(void *)memory;
+    }
+    if (is_written_plain(call))
+        to = (float *)(void *)(memory + pair_bytes(x_shape));
+    lk__lanes()->forward(pair, x, packed, in[2].data, to, saved);
+    if (to != y)
+        lk__deinterleave(&of_y, to, y);
+}
+
+static void forward_by_pairs(const lk_lanes_block *block, const lk_call *call, const lk_converted *in, float *scratch)
+{
+    uint8_t *saved = call->out[1]->storage->data;
+    int64_t all = block->conv.images;
+    lk_packed w = lk__own_packed(call, scratch);
+    if (!w.is_made)
+        lk__lanes()->pack(&block->conv, in[1].data, false, w.data);
+    for (int64_t first = 0; first < all; first += pair_images()) {
+        lk_lanes_block pair = *block;
+        pair.conv.images = pair.pool.images = all - first < pair_images() ? all - first : pair_images();
+        forward_pair(&pair, call, in, w.data, first, saved, scratch);
+        saved += lk__lanes()->saved_bytes(&pair);
+    }
+}
+
+static void lanes_block_compute_forward(lk_call *call, const lk_converted *in, float *scratch)
+{
+    lk_lanes_block block = forward_block(call);
+    if (lk__cpu_choice(call)->in_points)
+        forward_in_points(&block, call, in, scratch);
+    else
+        forward_by_pairs(&block, call, in, scratch);
+}
+
+lk_status lk__cpu_conv_block(lk_call *call)
+{
+    lk_key key;
+    LK_TRY(check_outputs(call));
+    if (lk__cpu_choose(call)->block)
+        return lk__cpu_block_act(call);
+    lanes_block_key(&key, call, LK_ATTRS(call, lk_conv_block_attrs));
+    return lk__own_run(call, &key, lanes_block_prepare_forward, lanes_block_compute_forward);
+}
+
+/* --- gradient ----------------------------------------------------------------------------------------------------- */
+
+static lk_lanes_block grad_block(const lk_call *call)
+{
+    lk_lanes_block block = lanes_block_of(call->in[2]->shape, call->in[3]->shape, call->in[1]->shape,
+                                          call->in[0]->shape, LK_ATTRS(call, lk_conv_block_attrs));
+    block.plain_dy = is_read_plain(call, 0);
+    block.plain_x = is_read_plain(call, 2);
+    return block;
+}
+
+static lk_status lanes_block_prepare_grad(lk_cpu *cpu, const lk_call *call, lk_prepared *prepared)
+{
+    (void)cpu;
+    const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
+    lk_lanes_block block = grad_block(call);
+    lk__cpu_choice_describe(call, prepared);
+    size_t packed = packed_bytes(&block.conv);
+    prepared->scratch_bytes = packed + lk__lanes()->grad_bytes(&block, attrs->input_grad);
+    if (lk__cpu_choice(call)->in_points) {
+        packed = winograd_packed_bytes(&block.conv);
+        size_t bytes = packed + lk__lanes_winograd()->memory(&block);
+        if (bytes > prepared->scratch_bytes) /* dw may be summed directly */
+            prepared->scratch_bytes = bytes;
+    }
+    if (attrs->input_grad) {
+        prepared->weights = 3;
+        prepared->packed_bytes = packed;
+    }
+    LK_TRY(layout_of(call->in[0], block.plain_dy, &prepared->layouts_in[0]));
+    LK_TRY(layout_of(call->in[2], block.plain_x, &prepared->layouts_in[2]));
+    if (!attrs->input_grad)
+        return LK_OK;
+    return layout_of(call->in[2], false, &prepared->layouts_out[1 + attrs->bias]);
+}
+
+static void grad_of_sums(const lk_lanes_block *block, lk_lanes_grad grad, const float *w, lk_packed packed,
+                         float *scratch)
+{
+    if (grad.dx && !packed.is_made) {
+        lk_lanes_conv back = lk__lanes_input_grad_conv(block);
+        lk__lanes()->pack(&back, w, true, packed.data);
+    }
+    grad.packed = packed.data;
+    lk__lanes()->grad(block, &grad, (char *)scratch + packed_bytes(&block->conv));
+}
+
+/* Computes dx by Winograd, and dw too unless a direct sum is faster. */
+static void grad_in_points(const lk_lanes_block *block, lk_lanes_grad grad, const float *w, lk_packed packed,
+                           float *scratch)
+{
+    bool sums = lk__cpu_lanes_winograd_sums(block);
+    lk_lanes_grad plain = grad;
+    plain.dx = NULL;
+    grad.packed = packed.data;
+    if (!sums)
+        grad.dw = NULL;
+    if (grad.dx && !packed.is_made)
+        lk__lanes_winograd()->pack(&block->conv, w, packed.data);
+    lk__lanes_winograd()->grad(block, &grad, (char *)scratch + winograd_packed_bytes(&block->conv));
+    if (!sums)
+        grad_of_sums(block, plain, w, packed, scratch);
+}
+
+static void lanes_block_compute_grad(lk_call *call, const lk_converted *in, float *scratch)
+{
+    const lk_conv_block_attrs *attrs = LK_ATTRS(call, lk_conv_block_attrs);
+    lk_lanes_block block = grad_block(call);
+    lk_lanes_grad grad = {.dy = in[0].data,
+                          .saved = lk__cpu_data(call->in[1]),
+                          .x = in[2].data,
+                          .dw = call->out[0]->storage->data,
+                          .dbias = attrs->bias ? call->out[1]->storage->data : NULL,
+                          .dx = attrs->input_grad ? call->out[1 + attrs->bias]->storage->data : NULL};
+    lk_packed packed = lk__own_packed(call, scratch);
+    if (lk__cpu_choice(call)->in_points)
+        grad_in_points(&block, grad, in[3].data, packed, scratch);
+    else
+        grad_of_sums(&block, grad, in[3].data, packed, scratch);
+}
+
+lk_status lk__cpu_conv_block_grad(lk_call *call)
+{
+    lk_key key;
+    LK_TRY(check_outputs(call));
+    if (lk__cpu_choose(call)->block)
+        return lk__cpu_block_act_grad(call);
+    lanes_block_key(&key, call, LK_ATTRS(call, lk_conv_block_attrs));
+    return lk__own_run(call, &key, lanes_block_prepare_grad, lanes_block_compute_grad);
+}

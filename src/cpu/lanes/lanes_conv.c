@@ -1,0 +1,302 @@
+/* Convolutions of lanes.h, with relu and pooling in the same pass: a tile of channels is computed for every pixel of a
+ * window, and only the average or the maximum is stored. */
+#include "cpu/lanes/lanes_tiles.h"
+#include "cpu/vector/rectify.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { TILE = LK_LANES_TILE, PAIR = LK_LANES_PAIR };
+
+typedef lk_lanes_range range;
+
+/* Returns the kernel's taps along `axis` that lie inside the input for output `o`. */
+static inline range taps_inside(const lk_lanes_conv *conv, int axis, int64_t o)
+{
+    int64_t first = o - conv->padding[axis], last = conv->in[axis] - first;
+    return (range){first < 0 ? -first : 0, last < conv->kernel[axis] ? last : conv->kernel[axis]};
+}
+
+size_t lk__lanes_packed_count(const lk_lanes_conv *conv)
+{
+    return (size_t)(conv->out[2] * conv->kernel[0] * conv->kernel[1] * conv->in[2]);
+}
+
+/* Packed weights lie as [tile][KH][KW][in channel][channels of the tile]. */
+void lk__lanes_pack(const lk_lanes_conv *conv, const float *w, bool for_gradient, float *packed)
+{
+    int64_t kh = conv->kernel[0], kw = conv->kernel[1], in = conv->in[2], out = conv->out[2];
+    int64_t stride_out = (for_gradient ? 1 : in) * kh * kw, stride_in = (for_gradient ? out : 1) * kh * kw;
+    lk_lanes_tiling tiling = lk__lanes_tiling(out);
+    for (int64_t t = 0; t < tiling.tiles; t++) {
+        lk_lanes_tile tile = lk__lanes_tile(&tiling, t);
+        for (int64_t tap = 0; tap < kh * kw; tap++)
+            for (int64_t i = 0; i < in; i++)
+                for (int64_t o = tile.first; o < tile.first + tile.n; o++)
+                    *packed++ = w[o * stride_out + i * stride_in + (for_gradient ? kh * kw - 1 - tap : tap)];
+    }
+}
+
+size_t lk__lanes_saved_bytes(const lk_lanes_block *block)
+{
+    return (size_t)lk__lanes_blocks(block->conv.images) * lk__lanes_block_saved_bytes(block);
+}
+
+/* --- a tile of one pixel ------------------------------------------------------------------------------------------ */
+
+/* Adds the products of `n` (column, channel) pairs to a tile of two vectors by `tile` channels. */
+LK_BODY void multiply_run(const float *x0, const float *x1, const float *w, int64_t n, int tile, vec sum[PAIR][TILE])
+{
+    for (int64_t i = 0; i < n; i++) {
+        vec a = vec_load(x0 + i * LK_WIDTH), b = vec_load(x1 + i * LK_WIDTH);
+        LK_UNROLL
+        for (int o = 0; o < tile; o++) {
+            vec weight = vec_broadcast(w + i * tile + o);
+            sum[0][o] = vec_fmadd(a, weight, sum[0][o]);
+            sum[1][o] = vec_fmadd(b, weight, sum[1][o]);
+        }
+    }
+}
+
+typedef struct pixel {
+    int64_t row, column; /* of the output */
+    range rows, columns; /* taps that lie inside the input */
+} pixel;
+
+/* Computes one tile of one output pixel of two blocks of images. w: the packed weights of the tile. */
+LK_BODY void multiply_pixel(const lk_lanes_conv *conv, const float *const x[PAIR], const float *w, pixel p,
+                            const float *bias, int tile, vec sum[PAIR][TILE])
+{
+    int64_t channels = conv->in[2], run = (p.columns.end - p.columns.begin) * channels;
+    LK_UNROLL
+    for (int o = 0; o < tile; o++)
+        sum[0][o] = sum[1][o] = vec_broadcast(bias + o);
+    for (int64_t tap = p.rows.begin; tap < p.rows.end; tap++) {
+        int64_t row = p.row - conv->padding[0] + tap, column = p.column - conv->padding[1] + p.columns.begin;
+        int64_t at = (row * conv->in[1] + column) * channels * LK_WIDTH;
+        int64_t weights = (tap * conv->kernel[1] + p.columns.begin) * channels * tile;
+        multiply_run(x[0] + at, x[1] + at, w + weights, run, tile, sum);
+    }
+}
+
+/* --- a tile of one window ----------------------------------------------------------------------------------------- */
+
+/* Two blocks of images. An odd last block is its own partner. */
+typedef struct pair {
+    const lk_lanes_block *block;
+    const float *x[PAIR];
+    float *y[PAIR];
+    uint8_t *saved[PAIR];
+    vec_mask images[PAIR];
+} pair;
+
+typedef struct window {
+    int64_t row, column; /* of the pooling's result */
+    range rows, columns;
+    int64_t top, left; /* where the window begins, possibly in the padding */
+    float share;       /* 1 / number of elements */
+} window;
+
+static window window_at(const lk_lanes_block *block, int64_t row, int64_t column)
+{
+    const lk_lanes_pool *pool = &block->pool;
+    window w = {.row = row, .column = column};
+    w.rows = lk__lanes_window(pool, 0, row);
+    w.columns = lk__lanes_window(pool, 1, column);
+    w.top = row * pool->stride[0] - pool->padding[0];
+    w.left = column * pool->stride[1] - pool->padding[1];
+    w.share = 1 / lk__lanes_divisor(pool, w.rows, w.columns);
+    return w;
+}
+
+/* Saves a bit for each lane, set where x is above 0. */
+LK_BODY void save_signs(vec x, uint8_t *saved, int64_t at)
+{
+    vec_bits bits = mask_bits(mask_greater(x, vec_zero()));
+    memcpy(saved + at * (int64_t)sizeof bits, &bits, sizeof bits);
+}
+
+/* Adds one pixel to the average. signs: offset of the bits that relu saves. */
+LK_BODY void add_pixel(const pair *p, pixel at, const float *weights, const float *bias, int64_t signs, int tile,
+                       vec pooled[PAIR][TILE])
+{
+    vec sum[PAIR][TILE]; /* only ever indexed by constants, so it lives in registers */
+    multiply_pixel(&p->block->conv, p->x, weights, at, bias, tile, sum);
+    if (p->block->relu) {
+        LK_UNROLL
+        for (int o = 0; o < tile; o++) {
+            save_signs(sum[0][o], p->saved[0], signs + o);
+            save_signs(sum[1][o], p->saved[1], signs + o);
+            sum[0][o] = lk__rectified(sum[0][o]);
+            sum[1][o] = lk__rectified(sum[1][o]);
+        }
+    }
+    LK_UNROLL
+    for (int o = 0; o < tile; o++) {
+        pooled[0][o] = vec_add(pooled[0][o], sum[0][o]);
+        pooled[1][o] = vec_add(pooled[1][o], sum[1][o]);
+    }
+}
+
+LK_BODY void average_tile(const pair *p, const window *w, int64_t first, const float *weights, const float *bias,
+                          int tile)
+{
+    const lk_lanes_conv *conv = &p->block->conv;
+    vec pooled[PAIR][TILE];
+    for (int o = 0; o < tile; o++)
+        pooled[0][o] = pooled[1][o] = vec_set(-0.0f); /* -0 + x is x, also for x = -0 */
+    for (int64_t row = w->rows.begin; row < w->rows.end; row++) {
+        for (int64_t column = w->columns.begin; column < w->columns.end; column++) {
+            pixel at = {row, column, taps_inside(conv, 0, row), taps_inside(conv, 1, column)};
+            int64_t signs = (row * conv->out[1] + column) * conv->out[2] + first;
+            add_pixel(p, at, weights, bias, signs, tile, pooled);
+        }
+    }
+    int64_t to = ((w->row * p->block->pool.out[1] + w->column) * conv->out[2] + first) * LK_WIDTH;
+    vec share = vec_set(w->share);
+    for (int o = 0; o < tile; o++) {
+        vec_store(p->y[0] + to + o * LK_WIDTH, vec_where(p->images[0], vec_mul(pooled[0][o], share)));
+        vec_store(p->y[1] + to + o * LK_WIDTH, vec_where(p->images[1], vec_mul(pooled[1][o], share)));
+    }
+}
+
+/* The maxima so far and their indexes in the window. */
+typedef struct maxima {
+    vec value[PAIR][TILE];
+    vec_int winner[PAIR][TILE];
+} maxima;
+
+/* Replaces the maximum by x if x is greater; NaN counts as greater than any number. */
+LK_BODY void take_maximum(vec x, vec_int index, vec *value, vec_int *winner)
+{
+    vec_mask greater = mask_and(mask_unless_not_greater(x, *value), mask_ordered(*value));
+    *value = vec_select(greater, x, *value);
+    *winner = int_select(greater, index, *winner);
+}
+
+LK_BODY void take_pixel(const pair *p, pixel at, const float *weights, const float *bias, int index, int tile,
+                        maxima *m)
+{
+    vec sum[PAIR][TILE];
+    vec_int here = int_set(index);
+    multiply_pixel(&p->block->conv, p->x, weights, at, bias, tile, sum);
+    if (p->block->relu) {
+        LK_UNROLL
+        for (int o = 0; o < tile; o++) {
+            sum[0][o] = lk__rectified(sum[0][o]);
+            sum[1][o] = lk__rectified(sum[1][o]);
+        }
+    }
+    LK_UNROLL
+    for (int o = 0; o < tile; o++) {
+        take_maximum(sum[0][o], here, &m->value[0][o], &m->winner[0][o]);
+        take_maximum(sum[1][o], here, &m->value[1][o], &m->winner[1][o]);
+    }
+}
+
+LK_BODY void store_maxima(const pair *p, const maxima *m, int64_t to, int tile)
+{
+    for (int v = 0; v < PAIR; v++)
+        for (int o = 0; o < tile; o++) {
+            vec y = m->value[v][o];
+            vec_int winner = m->winner[v][o], stopped = int_set(255);
+            if (p->block->relu)
+                winner = int_select(mask_greater(y, vec_zero()), winner, stopped);
+            vec_store(p->y[v] + to + o * LK_WIDTH, vec_where(p->images[v], y));
+            int_store_bytes(winner, p->saved[v] + to + o * LK_WIDTH);
+        }
+}
+
+LK_BODY void maximum_tile(const pair *p, const window *w, int64_t first, const float *weights, const float *bias,
+                          int tile)
+{
+    const lk_lanes_conv *conv = &p->block->conv;
+    int64_t kernel = p->block->pool.kernel[1];
+    int begin = (int)((w->rows.begin - w->top) * kernel + w->columns.begin - w->left);
+    maxima m;
+    for (int o = 0; o < tile; o++) {
+        m.value[0][o] = m.value[1][o] = vec_set(-INFINITY);
+        m.winner[0][o] = m.winner[1][o] = int_set(begin);
+    }
+    for (int64_t row = w->rows.begin; row < w->rows.end; row++) {
+        for (int64_t column = w->columns.begin; column < w->columns.end; column++) {
+            pixel at = {row, column, taps_inside(conv, 0, row), taps_inside(conv, 1, column)};
+            take_pixel(p, at, weights, bias, (int)((row - w->top) * kernel + column - w->left), tile, &m);
+        }
+    }
+    store_maxima(p, &m, ((w->row * p->block->pool.out[1] + w->column) * conv->out[2] + first) * LK_WIDTH, tile);
+}
+
+/* clang-format off */
+#define TILE_OF(n)                                                                                                     \
+    static void average_##n(const pair *p, const window *w, int64_t first, const float *weights, const float *bias)    \
+    {                                                                                                                  \
+        average_tile(p, w, first, weights, bias, n);                                                                   \
+    }                                                                                                                  \
+    static void maximum_##n(const pair *p, const window *w, int64_t first, const float *weights, const float *bias)    \
+    {                                                                                                                  \
+        maximum_tile(p, w, first, weights, bias, n);                                                                   \
+    }
+#define AVERAGE_OF(n) [n] = average_##n,
+#define MAXIMUM_OF(n) [n] = maximum_##n,
+
+LK_LANES_TILES(TILE_OF)
+
+typedef void (*window_fn)(const pair *p, const window *w, int64_t first, const float *weights, const float *bias);
+
+static const window_fn average[TILE + 1] = {LK_LANES_TILES(AVERAGE_OF)};
+static const window_fn maximum[TILE + 1] = {LK_LANES_TILES(MAXIMUM_OF)};
+/* clang-format on */
+
+static void all_windows(const pair *p, const float *packed, const float *bias)
+{
+    const lk_lanes_block *block = p->block;
+    const lk_lanes_conv *conv = &block->conv;
+    int64_t channels = conv->out[2], taps_each = conv->kernel[0] * conv->kernel[1] * conv->in[2];
+    lk_lanes_tiling tiling = lk__lanes_tiling(channels);
+    for (int64_t row = 0; row < block->pool.out[0]; row++) {
+        for (int64_t column = 0; column < block->pool.out[1]; column++) {
+            window w = window_at(block, row, column);
+            for (int64_t t = 0; t < tiling.tiles; t++) {
+                static const float zeros[TILE];
+                lk_lanes_tile tile = lk__lanes_tile(&tiling, t);
+                const window_fn *fn = block->max ? maximum : average;
+                fn[tile.n](p, &w, tile.first, packed + tile.first * taps_each, bias ? bias + tile.first : zeros);
+            }
+        }
+    }
+}
+
+void lk__lanes_block_pair(const lk_lanes_block *block, int64_t b, const float *const x[PAIR], const float *packed,
+                          const float *bias, float *y, uint8_t *saved)
+{
+    int64_t images = block->conv.images, partner = b + 1 < lk__lanes_blocks(images) ? b + 1 : b;
+    int64_t out = block->pool.out[0] * block->pool.out[1] * block->pool.channels * LK_WIDTH;
+    size_t bytes = lk__lanes_block_saved_bytes(block);
+    pair p = {.block = block,
+              .x = {x[0], x[1]},
+              .y = {y + b * out, y + partner * out},
+              .images = {mask_first(images - b * LK_WIDTH), mask_first(images - partner * LK_WIDTH)}};
+    if (saved) {
+        p.saved[0] = saved + (size_t)b * bytes;
+        p.saved[1] = saved + (size_t)partner * bytes;
+    }
+    all_windows(&p, packed, bias);
+}
+
+void lk__lanes_block_forward(const lk_lanes_block *block, const float *x, const float *packed, const float *bias,
+                             float *y, uint8_t *saved)
+{
+    int64_t n = lk__lanes_blocks(block->conv.images),
+            in = block->conv.in[0] * block->conv.in[1] * block->conv.in[2] * LK_WIDTH;
+    for (int64_t b = 0; b < n; b += PAIR) {
+        const float *from[PAIR] = {x + b * in, x + (b + 1 < n ? b + 1 : b) * in};
+        lk__lanes_block_pair(block, b, from, packed, bias, y, saved);
+    }
+}
+
+void lk__lanes_conv2d(const lk_lanes_conv *conv, const float *x, const float *packed, const float *bias, float *y)
+{
+    lk_lanes_block block = lk__lanes_block_of(conv);
+    lk__lanes_block_forward(&block, x, packed, bias, y, NULL);
+}

@@ -1,0 +1,550 @@
+/* The gradient of a block of lanes.h: convolution, relu and pooling.
+ *
+ * Two blocks of images are processed at a time, so that the data between the steps stays in the second-level cache. dy
+ * is spread over the pixels that the pooling read, which gives dconv; dx is a convolution of dconv; and the gradient of
+ * the weights is summed from dconv and x.
+ *
+ * That last sum runs over pixels: dw[o][row][column][c] += dconv[pixel][o] * x[pixel + (row, column)][c], lane by lane.
+ * A tile of output channels by neighboring elements of x stays in registers over a band of rows. For this loop dconv
+ * lies as [pixel][tile], and x is cut into slices of two channels, [slice][H][W][2]: what a tile reads is then
+ * contiguous, and all taps of a band find it in the first-level cache. */
+#include "cpu/lanes/lanes_tiles.h"
+#include "cpu/vector/interleave.h"
+
+#include <string.h>
+
+enum { TILE = LK_LANES_TILE, PAIR = LK_LANES_PAIR, SLICE = 2, BAND_PIXELS = 104 };
+
+/* Bytes that relu saved for a pixel and a channel. */
+enum { SIGNS = sizeof(vec_bits) };
+
+/* Sums of a tile, rounded up to vectors of eight. */
+enum { TILE_SUMS = (PAIR * TILE + 7) / 8 * 8 };
+
+typedef lk_lanes_range range;
+
+static int64_t padded_size(const lk_lanes_conv *conv, int axis)
+{
+    return conv->in[axis] + 2 * conv->padding[axis];
+}
+
+static int64_t slice_count(const lk_lanes_conv *conv)
+{
+    return (conv->in[2] + SLICE - 1) / SLICE;
+}
+
+/* Returns the number of channels of a slice; the last slice may have one. */
+static int64_t slice_channels(const lk_lanes_conv *conv, int64_t slice)
+{
+    return conv->in[2] - slice * SLICE < SLICE ? 1 : SLICE;
+}
+
+static int64_t band_rows(const lk_lanes_block *block)
+{
+    int64_t rows = BAND_PIXELS / lk__lanes_used(block, 1);
+    return rows < 1 ? 1 : rows < lk__lanes_used(block, 0) ? rows : lk__lanes_used(block, 0);
+}
+
+/* Returns the number of tiles of neighboring (column, channel) positions in a row of the kernel. */
+static int64_t position_tiles(const lk_lanes_conv *conv, int64_t slice)
+{
+    return (conv->kernel[1] * slice_channels(conv, slice) + PAIR - 1) / PAIR;
+}
+
+/* --- memory ------------------------------------------------------------------------------------------------------- */
+
+typedef struct work_memory {
+    double *bias;                /* [out channels] */
+    float *sums;                 /* lane sums of dw: [tile][slice][kernel row][positions][TILE_SUMS] */
+    float *tile;                 /* dconv of a band and a tile: [pixel][tile] */
+    float *x;                    /* x of a block of images, padded, in slices of channels */
+    float *dconv;                /* dconv of two blocks of images: [pixel][channel]; for dx only */
+    float *from_x, *from_dy;     /* two blocks of x and of dy, if these are row-major */
+    int32_t *offsets[SLICE + 1]; /* offsets of x at each pixel of a band, in floats, by the size of the slice */
+    size_t n_sums;               /* floats of `sums` */
+} work_memory;
+
+static size_t sums_count(const lk_lanes_block *block)
+{
+    const lk_lanes_conv *conv = &block->conv;
+    int64_t positions = 0;
+    for (int64_t g = 0; g < slice_count(conv); g++)
+        positions += position_tiles(conv, g);
+    return (size_t)(lk__lanes_tiling(conv->out[2]).tiles * conv->kernel[0] * positions * TILE_SUMS + 15) / 16 * 16;
+}
+
+/* x in its own layout is one slice already if it has one or two channels and no padding. */
+static bool needs_slices(const lk_lanes_conv *conv)
+{
+    return slice_count(conv) > 1 || conv->padding[0] > 0 || conv->padding[1] > 0;
+}
+
+static size_t x_count(const lk_lanes_conv *conv)
+{
+    return needs_slices(conv) ? (size_t)(padded_size(conv, 0) * padded_size(conv, 1) * conv->in[2] * LK_WIDTH) : 0;
+}
+
+/* Floats of dconv of one block of images. */
+static size_t dconv_count(const lk_lanes_block *block)
+{
+    return (size_t)(lk__lanes_used(block, 0) * lk__lanes_used(block, 1) * block->conv.out[2] * LK_WIDTH);
+}
+
+/* Floats of one block of x or dy after its conversion from row-major; 0 if none is needed. */
+static size_t from_x_count(const lk_lanes_block *block)
+{
+    const int64_t *in = block->conv.in;
+    return block->plain_x ? (size_t)(in[0] * in[1] * in[2] * LK_WIDTH) : 0;
+}
+
+static size_t from_dy_count(const lk_lanes_block *block)
+{
+    const lk_lanes_pool *pool = &block->pool;
+    return block->plain_dy ? (size_t)(pool->out[0] * pool->out[1] * pool->channels * LK_WIDTH) : 0;
+}
+
+static size_t band_pixels(const lk_lanes_block *block)
+{
+    return (size_t)(band_rows(block) * lk__lanes_used(block, 1));
+}
+
+static size_t tile_count(const lk_lanes_block *block)
+{
+    return band_pixels(block) * TILE * LK_WIDTH;
+}
+
+/* Doubles for the gradient of the bias, in whole cache lines, since floats follow them. */
+static size_t bias_count(const lk_lanes_block *block)
+{
+    return (size_t)(block->conv.out[2] + 7) / 8 * 8;
+}
+
+size_t lk__lanes_grad_bytes(const lk_lanes_block *block, bool input_grad)
+{
+    size_t floats = sums_count(block) + tile_count(block) + x_count(&block->conv);
+    if (input_grad)
+        floats += PAIR * dconv_count(block);
+    floats += PAIR * (from_x_count(block) + from_dy_count(block));
+    floats += SLICE * band_pixels(block); /* offsets */
+    return floats * sizeof(float) + bias_count(block) * sizeof(double);
+}
+
+static void fill_offsets(const lk_lanes_block *block, const work_memory *m)
+{
+    int32_t i = 0, width = (int32_t)padded_size(&block->conv, 1);
+    for (int32_t row = 0; row < band_rows(block); row++)
+        for (int32_t column = 0; column < lk__lanes_used(block, 1); column++, i++)
+            for (int32_t size = 1; size <= SLICE; size++)
+                m->offsets[size][i] = (row * width + column) * size * LK_WIDTH;
+}
+
+static work_memory work_memory_at(const lk_lanes_block *block, bool input_grad, void *data)
+{
+    work_memory m = {.bias = data, .n_sums = sums_count(block)};
+    m.sums = (float *)(void *)(m.bias + bias_count(block));
+    m.tile = m.sums + m.n_sums;
+    m.x = m.tile + tile_count(block);
+    m.dconv = m.x + x_count(&block->conv);
+    m.from_x = m.dconv + (input_grad ? PAIR * dconv_count(block) : 0);
+    m.from_dy = m.from_x + PAIR * from_x_count(block);
+    m.offsets[1] = (int32_t *)(void *)(m.from_dy + PAIR * from_dy_count(block));
+    m.offsets[2] = m.offsets[1] + band_pixels(block);
+    fill_offsets(block, &m);
+    return m;
+}
+
+/* --- dconv -------------------------------------------------------------------------------------------------------- */
+
+/* The operands of one block of images. */
+typedef struct image_block {
+    const float *dy, *x;
+    const uint8_t *saved;
+} image_block;
+
+/* The lanes whose bit is set in the saved signs of position `at`. */
+LK_BODY vec_mask passed(const uint8_t *signs, int64_t at)
+{
+    vec_bits bits;
+    memcpy(&bits, signs + at * SIGNS, SIGNS);
+    return mask_of_bits(bits);
+}
+
+/* Destination of dy of one window in one row of its pixels. */
+typedef struct window_span {
+    const float *dy;
+    const uint8_t *signs;      /* saved signs of the first pixel */
+    int64_t pixels, sign_step; /* sign_step: bytes of `signs` from pixel to pixel */
+    float share;
+    float *to;
+    int64_t step; /* floats of `to` from pixel to pixel */
+} window_span;
+
+LK_BODY void spread_tile(const window_span *r, bool relu, int n)
+{
+    vec share = vec_set(r->share), d[TILE];
+    LK_UNROLL
+    for (int o = 0; o < n; o++)
+        d[o] = vec_mul(vec_load(r->dy + o * LK_WIDTH), share);
+    const uint8_t *signs = r->signs;
+    float *to = r->to;
+    for (int64_t p = 0; p < r->pixels; p++, signs += r->sign_step, to += r->step) {
+        LK_UNROLL
+        for (int o = 0; o < n; o++)
+            vec_store(to + o * LK_WIDTH, relu ? vec_where(passed(signs, o), d[o]) : d[o]);
+    }
+}
+
+/* clang-format off */
+#define SPREAD_TILE(n)                                                                                                 \
+    static void spread_##n(const window_span *r, bool relu)                                                            \
+    {                                                                                                                  \
+        if (relu)                                                                                                      \
+            spread_tile(r, true, n);                                                                                   \
+        else                                                                                                           \
+            spread_tile(r, false, n);                                                                                  \
+    }
+#define SPREAD_OF(n) [n] = spread_##n,
+
+LK_LANES_TILES(SPREAD_TILE)
+
+typedef void (*spread_fn)(const window_span *r, bool relu);
+
+static const spread_fn spread_tiles[TILE + 1] = {LK_LANES_TILES(SPREAD_OF)};
+/* clang-format on */
+
+/* Spreads dy of one window, times `share`, over one row of its pixels. to: [column][n]; tiling: the tiles of n. */
+static void spread_average(const lk_lanes_block *block, const image_block *images, int64_t row, int64_t y,
+                           range columns, float share, lk_lanes_tile tile, const lk_lanes_tiling *tiling, float *to)
+{
+    int64_t channels = block->conv.out[2];
+    int64_t signs = (row * block->conv.out[1] + columns.begin) * channels + tile.first;
+    window_span r = {.dy = images->dy + (y * channels + tile.first) * LK_WIDTH,
+                     .pixels = columns.end - columns.begin,
+                     .sign_step = block->relu ? channels * SIGNS : 0,
+                     .share = share,
+                     .to = to + columns.begin * tile.n * LK_WIDTH,
+                     .step = (int64_t)tile.n * LK_WIDTH};
+    for (int64_t t = 0; t < tiling->tiles; t++) {
+        lk_lanes_tile part = lk__lanes_tile(tiling, t);
+        window_span here = r;
+        here.dy += part.first * LK_WIDTH;
+        here.to += part.first * LK_WIDTH;
+        here.signs = block->relu ? images->saved + (signs + part.first) * SIGNS : NULL;
+        spread_tiles[part.n](&here, block->relu);
+    }
+}
+
+/* Writes dy of one window to the pixel that was its maximum, and 0 to the others. index: of the first pixel. */
+static void spread_maximum(const lk_lanes_block *block, const image_block *images, int index, int64_t y, range columns,
+                           lk_lanes_tile tile, float *to)
+{
+    int64_t first = (y * block->conv.out[2] + tile.first) * LK_WIDTH;
+    for (int64_t column = columns.begin; column < columns.end; column++, index++) {
+        float *pixel = to + column * tile.n * LK_WIDTH;
+        for (int64_t o = 0; o < tile.n; o++) {
+            vec d = vec_load(images->dy + first + o * LK_WIDTH);
+            vec_mask won = mask_bytes_equal(images->saved + first + o * LK_WIDTH, index);
+            vec_store(pixel + o * LK_WIDTH, vec_where(won, d));
+        }
+    }
+}
+
+/* Computes one row of dconv for the channels of a tile. to: [column][n]. */
+static void spread_row(const lk_lanes_block *block, const image_block *images, int64_t row, lk_lanes_tile tile,
+                       float *to)
+{
+    const lk_lanes_pool *pool = &block->pool;
+    int64_t from_top = row + pool->padding[0], window_row = from_top / pool->stride[0];
+    int64_t in_window = from_top - window_row * pool->stride[0];
+    bool gaps = pool->stride[1] > pool->kernel[1], covered = in_window < pool->kernel[0];
+    if (gaps || !covered)
+        memset(to, 0, (size_t)(lk__lanes_used(block, 1) * tile.n * LK_WIDTH) * sizeof *to);
+    if (!covered)
+        return;
+    range rows = lk__lanes_window(pool, 0, window_row);
+    lk_lanes_tiling tiling = lk__lanes_tiling(tile.n);
+    for (int64_t o = 0; o < pool->out[1]; o++) {
+        range columns = lk__lanes_window(pool, 1, o);
+        int64_t y = window_row * pool->out[1] + o, left = o * pool->stride[1] - pool->padding[1];
+        if (block->max)
+            spread_maximum(block, images, (int)(in_window * pool->kernel[1] + columns.begin - left), y, columns, tile,
+                           to);
+        else
+            spread_average(block, images, row, y, columns, 1 / lk__lanes_divisor(pool, rows, columns), tile, &tiling,
+                           to);
+    }
+}
+
+static void spread_rows(const lk_lanes_block *block, const image_block *images, range rows, lk_lanes_tile tile,
+                        float *to)
+{
+    for (int64_t row = rows.begin; row < rows.end; row++, to += lk__lanes_used(block, 1) * tile.n * LK_WIDTH)
+        spread_row(block, images, row, tile, to);
+}
+
+/* --- the gradient of the weights ---------------------------------------------------------------------------------- */
+
+/* Sums the lanes of eight vectors: first eights of lanes, then neighbors, pairs and halves. */
+LK_BODY __m256 sum_lanes(const vec v[8])
+{
+    __m256 e[8];
+    for (int i = 0; i < 8; i++) {
+        e[i] = vec_part(v[i], 0);
+        for (int part = 1; part < LK_EIGHTS; part++)
+            e[i] = _mm256_add_ps(e[i], vec_part(v[i], part));
+    }
+    __m256 a = _mm256_hadd_ps(_mm256_hadd_ps(e[0], e[1]), _mm256_hadd_ps(e[2], e[3]));
+    __m256 b = _mm256_hadd_ps(_mm256_hadd_ps(e[4], e[5]), _mm256_hadd_ps(e[6], e[7]));
+    return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+}
+
+/* The pixels that a tile sums over. */
+typedef struct band {
+    const float *dconv, *x; /* dconv of the tile, x at its first position */
+    const int32_t *offsets; /* offset of x at each pixel; one loop over them, whose end the processor predicts */
+    int64_t pixels;
+} band;
+
+/* Adds to sums[position][o], over a band, the products of dconv's channels and n_in neighboring positions of x. */
+LK_BODY void correlate(const band *b, int n_out, int n_in, float *sums)
+{
+    vec sum[TILE_SUMS]; /* only ever indexed by constants, so it lives in registers */
+    const float *dconv = b->dconv;
+    LK_UNROLL
+    for (int i = 0; i < TILE_SUMS; i++)
+        sum[i] = vec_zero();
+    for (int64_t p = 0; p < b->pixels; p++, dconv += n_out * LK_WIDTH) {
+        const float *x = b->x + b->offsets[p];
+        vec value[PAIR];
+        for (int j = 0; j < n_in; j++)
+            value[j] = vec_load(x + j * LK_WIDTH);
+        LK_UNROLL
+        for (int o = 0; o < n_out; o++) {
+            /* loaded once; as a memory operand of each product it would be loaded PAIR times */
+            vec d = vec_pinned(vec_load(dconv + o * LK_WIDTH));
+            for (int j = 0; j < n_in; j++)
+                sum[j * n_out + o] = vec_fmadd(d, value[j], sum[j * n_out + o]);
+        }
+    }
+    LK_UNROLL
+    for (int i = 0; i < n_out * n_in; i += 8)
+        _mm256_store_ps(sums + i, _mm256_add_ps(_mm256_load_ps(sums + i), sum_lanes(sum + i)));
+}
+
+typedef void (*correlate_fn)(const band *b, float *sums);
+
+/* clang-format off */
+#define CORRELATE_TILE(n_out)                                                                                          \
+    static void correlate_##n_out##_1(const band *b, float *sums)                                                      \
+    {                                                                                                                  \
+        correlate(b, n_out, 1, sums);                                                                                  \
+    }                                                                                                                  \
+    static void correlate_##n_out##_2(const band *b, float *sums)                                                      \
+    {                                                                                                                  \
+        correlate(b, n_out, 2, sums);                                                                                  \
+    }
+#define CORRELATE_OF(n_out) [n_out] = {NULL, correlate_##n_out##_1, correlate_##n_out##_2},
+
+LK_LANES_TILES(CORRELATE_TILE)
+
+static const correlate_fn correlate_tile[TILE + 1][PAIR + 1] = {LK_LANES_TILES(CORRELATE_OF)};
+/* clang-format on */
+
+/* Correlates one tile of output channels with all taps of a slice of x. Returns the address of the next slice's
+ * sums. */
+static float *correlate_slice(const lk_lanes_conv *conv, band b, int n_out, int64_t size, float *sums)
+{
+    int64_t run = conv->kernel[1] * size, row_step = padded_size(conv, 1) * size * LK_WIDTH;
+    const float *x = b.x;
+    for (int64_t row = 0; row < conv->kernel[0]; row++) {
+        for (int64_t position = 0; position < run; position += PAIR, sums += TILE_SUMS) {
+            int n_in = run - position < PAIR ? 1 : PAIR;
+            b.x = x + row * row_step + position * LK_WIDTH;
+            correlate_tile[n_out][n_in](&b, sums);
+        }
+    }
+    return sums;
+}
+
+/* Sums in double the lanes of `pixels` vectors that lie `step` floats apart. Four chains in f32, over every fourth
+ * pixel, come first. */
+static double sum_pixels(const float *x, int64_t pixels, int64_t step)
+{
+    enum { CHAINS = 4 }; /* a single chain would wait for each addition */
+    vec sum[CHAINS] = {vec_zero(), vec_zero(), vec_zero(), vec_zero()};
+    int64_t p = 0;
+    for (; p + CHAINS <= pixels; p += CHAINS)
+        for (int i = 0; i < CHAINS; i++)
+            sum[i] = vec_add(sum[i], vec_load(x + (p + i) * step));
+    for (; p < pixels; p++)
+        sum[0] = vec_add(sum[0], vec_load(x + p * step));
+    __m256d four = _mm256_setzero_pd();
+    double lanes[4];
+    for (int i = 0; i < CHAINS; i++)
+        for (int part = 0; part < LK_EIGHTS; part++) {
+            __m256 eight = vec_part(sum[i], part);
+            four = _mm256_add_pd(four, _mm256_cvtps_pd(_mm256_castps256_ps128(eight)));
+            four = _mm256_add_pd(four, _mm256_cvtps_pd(_mm256_extractf128_ps(eight, 1)));
+        }
+    _mm256_storeu_pd(lanes, four);
+    return lanes[0] + lanes[1] + (lanes[2] + lanes[3]);
+}
+
+static void add_bias_sums(const float *dconv, int64_t pixels, lk_lanes_tile tile, double *bias)
+{
+    for (int o = 0; o < tile.n; o++)
+        bias[tile.first + o] += sum_pixels(dconv + (int64_t)o * LK_WIDTH, pixels, (int64_t)tile.n * LK_WIDTH);
+}
+
+/* Adds a band of rows of one block of images. x: in slices. */
+static void add_band(const lk_lanes_block *block, const image_block *images, range rows, const float *x,
+                     const work_memory *m, bool bias)
+{
+    const lk_lanes_conv *conv = &block->conv;
+    int64_t width = lk__lanes_used(block, 1), plane = padded_size(conv, 0) * padded_size(conv, 1) * LK_WIDTH;
+    float *sums = m->sums;
+    lk_lanes_tiling tiling = lk__lanes_tiling(conv->out[2]);
+    for (int64_t t = 0; t < tiling.tiles; t++) {
+        lk_lanes_tile tile = lk__lanes_tile(&tiling, t);
+        spread_rows(block, images, rows, tile, m->tile);
+        if (bias)
+            add_bias_sums(m->tile, (rows.end - rows.begin) * width, tile, m->bias);
+        for (int64_t g = 0; g < slice_count(conv); g++) {
+            int64_t size = slice_channels(conv, g), first = rows.begin * padded_size(conv, 1) * size * LK_WIDTH;
+            band b = {.dconv = m->tile,
+                      .x = x + g * SLICE * plane + first,
+                      .offsets = m->offsets[size],
+                      .pixels = (rows.end - rows.begin) * width};
+            sums = correlate_slice(conv, b, tile.n, size, sums);
+        }
+    }
+}
+
+/* Copies `size` channels of a row's pixels. */
+LK_BODY void copy_row(const float *x, int64_t pixels, int64_t channels, int64_t size, float *to)
+{
+    for (int64_t p = 0; p < pixels; p++, x += channels * LK_WIDTH, to += size * LK_WIDTH)
+        for (int64_t c = 0; c < size; c++)
+            vec_store(to + c * LK_WIDTH, vec_load(x + c * LK_WIDTH));
+}
+
+/* Copies x with its padding into slices of channels. */
+static void slice_x(const lk_lanes_conv *conv, const float *x, float *to)
+{
+    int64_t channels = conv->in[2], width = padded_size(conv, 1), pixels = conv->in[1];
+    if (conv->padding[0] > 0 || conv->padding[1] > 0)
+        memset(to, 0, x_count(conv) * sizeof *to);
+    for (int64_t g = 0; g < slice_count(conv); g++) {
+        int64_t size = slice_channels(conv, g);
+        for (int64_t row = 0; row < conv->in[0]; row++) {
+            const float *from = x + (row * pixels * channels + g * SLICE) * LK_WIDTH;
+            float *first = to + ((row + conv->padding[0]) * width + conv->padding[1]) * size * LK_WIDTH;
+            if (size == SLICE)
+                copy_row(from, pixels, channels, SLICE, first);
+            else
+                copy_row(from, pixels, channels, 1, first);
+        }
+        to += padded_size(conv, 0) * width * size * LK_WIDTH;
+    }
+}
+
+static void add_images(const lk_lanes_block *block, const image_block *images, const work_memory *m, bool bias)
+{
+    const float *x = images->x;
+    if (needs_slices(&block->conv)) {
+        slice_x(&block->conv, x, m->x);
+        x = m->x;
+    }
+    int64_t step = band_rows(block), height = lk__lanes_used(block, 0);
+    for (int64_t row = 0; row < height; row += step)
+        add_band(block, images, (range){row, row + step < height ? row + step : height}, x, m, bias);
+}
+
+/* Copies the sums of a tile and a slice to their positions in dw. */
+static const float *store_slice(const lk_lanes_conv *conv, lk_lanes_tile tile, int64_t slice, const float *sums,
+                                float *dw)
+{
+    int64_t size = slice_channels(conv, slice), n_taps = conv->kernel[0] * conv->kernel[1];
+    for (int64_t row = 0; row < conv->kernel[0]; row++) {
+        for (int64_t position = 0, column = 0; column < conv->kernel[1]; column++) {
+            for (int64_t c = 0; c < size; c++, position++) {
+                const float *from = sums + position / PAIR * TILE_SUMS + position % PAIR * tile.n;
+                int64_t to = (tile.first * conv->in[2] + slice * SLICE + c) * n_taps + row * conv->kernel[1] + column;
+                for (int o = 0; o < tile.n; o++)
+                    dw[to + o * conv->in[2] * n_taps] = from[o];
+            }
+        }
+        sums += position_tiles(conv, slice) * TILE_SUMS;
+    }
+    return sums;
+}
+
+static void store_gradients(const lk_lanes_block *block, const work_memory *m, const lk_lanes_grad *grad)
+{
+    const lk_lanes_conv *conv = &block->conv;
+    const float *sums = m->sums;
+    lk_lanes_tiling tiling = lk__lanes_tiling(conv->out[2]);
+    for (int64_t t = 0; t < tiling.tiles; t++)
+        for (int64_t g = 0; g < slice_count(conv); g++)
+            sums = store_slice(conv, lk__lanes_tile(&tiling, t), g, sums, grad->dw);
+    for (int64_t o = 0; grad->dbias && o < conv->out[2]; o++)
+        grad->dbias[o] = (float)m->bias[o];
+}
+
+/* --- whole tensors ------------------------------------------------------------------------------------------------ */
+
+/* Returns block b of a tensor; converts it into `made` if the tensor is row-major. */
+static const float *vectors_of(const lk_lanes_block *block, const float *x, int64_t channels, const int64_t size[2],
+                               int64_t b, bool plain, float *made)
+{
+    int64_t left = block->conv.images - b * LK_WIDTH, images = left < LK_WIDTH ? left : LK_WIDTH;
+    x += b * size[0] * size[1] * channels * LK_WIDTH;
+    if (!plain)
+        return x;
+    lk_interleaving shape = lk__interleaving_of_images(images, channels, size[0] * size[1], LK_WIDTH);
+    lk__interleave(&shape, x, made);
+    return made;
+}
+
+/* Returns block b of the operands; `i` is its number in the pair. */
+static image_block images_of(const lk_lanes_block *block, const lk_lanes_grad *grad, int64_t b, int i,
+                             const work_memory *m)
+{
+    const int64_t *in = block->conv.in, *out = block->pool.out;
+    float *x = m->from_x + (size_t)i * from_x_count(block), *dy = m->from_dy + (size_t)i * from_dy_count(block);
+    size_t saved = lk__lanes_block_saved_bytes(block);
+    return (image_block){.dy = vectors_of(block, grad->dy, block->pool.channels, out, b, block->plain_dy, dy),
+                         .x = vectors_of(block, grad->x, in[2], in, b, block->plain_x, x),
+                         .saved = grad->saved ? grad->saved + (size_t)b * saved : NULL};
+}
+
+static void compute_dx(const lk_lanes_block *block, const lk_lanes_grad *grad, const image_block *images, int64_t b,
+                       int n, float *dconv)
+{
+    lk_lanes_conv conv = lk__lanes_input_grad_conv(block);
+    lk_lanes_block plain = lk__lanes_block_of(&conv);
+    lk_lanes_tile all = {0, (int)conv.in[2]};
+    const float *from[PAIR] = {dconv, n > 1 ? dconv + dconv_count(block) : dconv};
+    for (int i = 0; i < n; i++)
+        spread_rows(block, &images[i], (range){0, conv.in[0]}, all, dconv + (size_t)i * dconv_count(block));
+    lk__lanes_block_pair(&plain, b, from, grad->packed, NULL, grad->dx, NULL);
+}
+
+void lk__lanes_block_grad(const lk_lanes_block *block, const lk_lanes_grad *grad, void *data)
+{
+    work_memory m = work_memory_at(block, grad->dx, data);
+    int64_t n = lk__lanes_blocks(block->conv.images);
+    memset(m.bias, 0, bias_count(block) * sizeof *m.bias);
+    memset(m.sums, 0, m.n_sums * sizeof *m.sums);
+    for (int64_t b = 0; b < n; b += PAIR) {
+        int in_pair = b + 1 < n ? 2 : 1;
+        image_block images[PAIR];
+        for (int i = 0; i < in_pair; i++)
+            images[i] = images_of(block, grad, b + i, i, &m);
+        if (grad->dx)
+            compute_dx(block, grad, images, b, in_pair, m.dconv);
+        for (int i = 0; i < in_pair; i++)
+            add_images(block, &images[i], &m, grad->dbias != NULL);
+    }
+    store_gradients(block, &m, grad);
+}

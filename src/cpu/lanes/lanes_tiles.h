@@ -1,0 +1,83 @@
+/* Parts that the kernels of lanes.h share: tiles of channels, the sizes of what is saved, and the names of the
+ * functions that go into lk_lanes_kernels. */
+#pragma once
+
+#include "cpu/lanes/lanes.h"
+#include "cpu/lanes/lanes_windows.h"
+#include "cpu/vector/vector.h"
+
+/* A tile has LK_LANES_PAIR vectors of images by at most LK_LANES_TILE channels. Its 2 x 6 or 2 x 12 accumulators hide
+ * the latency of fused multiply-adds and leave registers for the operands. */
+enum { LK_LANES_PAIR = 2, LK_LANES_TILE = LK_REGISTERS == 32 ? 12 : 6 };
+
+/* Expands X(n) for each size of a tile. */
+#if LK_REGISTERS == 32
+#define LK_LANES_TILES(X) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12)
+#else
+#define LK_LANES_TILES(X) X(1) X(2) X(3) X(4) X(5) X(6)
+#endif
+
+/* Returns the number of blocks of LK_WIDTH images. */
+static inline int64_t lk__lanes_blocks(int64_t images)
+{
+    return (images + LK_WIDTH - 1) / LK_WIDTH;
+}
+
+/* Channels divided into as few tiles as possible, of sizes as equal as possible. */
+typedef struct lk_lanes_tiling {
+    int64_t tiles, least, larger; /* the first `larger` have one channel more than `least` */
+} lk_lanes_tiling;
+
+static inline lk_lanes_tiling lk__lanes_tiling(int64_t channels)
+{
+    int64_t tiles = (channels + LK_LANES_TILE - 1) / LK_LANES_TILE;
+    return (lk_lanes_tiling){tiles, channels / tiles, channels % tiles};
+}
+
+typedef struct lk_lanes_tile {
+    int64_t first;
+    int n;
+} lk_lanes_tile;
+
+static inline lk_lanes_tile lk__lanes_tile(const lk_lanes_tiling *tiling, int64_t t)
+{
+    int64_t larger = tiling->larger;
+    return (lk_lanes_tile){t * tiling->least + (t < larger ? t : larger), (int)(tiling->least + (t < larger))};
+}
+
+/* Bytes that the forward pass saves of one block of images. */
+static inline size_t lk__lanes_block_saved_bytes(const lk_lanes_block *block)
+{
+    const lk_lanes_pool *pool = &block->pool;
+    if (block->max)
+        return (size_t)(pool->out[0] * pool->out[1] * pool->channels * LK_WIDTH);
+    return (size_t)(pool->in[0] * pool->in[1] * pool->channels) * sizeof(vec_bits);
+}
+
+#define lk__lanes_packed_count LK_ISA(lk__lanes_packed_count)
+#define lk__lanes_pack LK_ISA(lk__lanes_pack)
+#define lk__lanes_conv2d LK_ISA(lk__lanes_conv2d)
+#define lk__lanes_avg_pool LK_ISA(lk__lanes_avg_pool)
+#define lk__lanes_avg_pool_grad LK_ISA(lk__lanes_avg_pool_grad)
+#define lk__lanes_saved_bytes LK_ISA(lk__lanes_saved_bytes)
+#define lk__lanes_block_pair LK_ISA(lk__lanes_block_pair)
+#define lk__lanes_block_forward LK_ISA(lk__lanes_block_forward)
+#define lk__lanes_grad_bytes LK_ISA(lk__lanes_grad_bytes)
+#define lk__lanes_block_grad LK_ISA(lk__lanes_block_grad)
+
+/* lk_lanes_kernels documents these. */
+size_t lk__lanes_packed_count(const lk_lanes_conv *conv);
+void lk__lanes_pack(const lk_lanes_conv *conv, const float *w, bool for_gradient, float *packed);
+void lk__lanes_conv2d(const lk_lanes_conv *conv, const float *x, const float *packed, const float *bias, float *y);
+void lk__lanes_avg_pool(const lk_lanes_pool *pool, const float *x, float *y);
+void lk__lanes_avg_pool_grad(const lk_lanes_pool *pool, const float *dy, float *dx);
+size_t lk__lanes_saved_bytes(const lk_lanes_block *block);
+void lk__lanes_block_forward(const lk_lanes_block *block, const float *x, const float *packed, const float *bias,
+                             float *y, uint8_t *saved);
+size_t lk__lanes_grad_bytes(const lk_lanes_block *block, bool input_grad);
+void lk__lanes_block_grad(const lk_lanes_block *block, const lk_lanes_grad *grad, void *memory);
+
+/* Runs the forward pass for two blocks of images, b and b + 1, instead of all; an odd last block is its own partner. x
+ * points to the two blocks; y and saved are those of all images. */
+void lk__lanes_block_pair(const lk_lanes_block *block, int64_t b, const float *const x[LK_LANES_PAIR],
+                          const float *packed, const float *bias, float *y, uint8_t *saved);

@@ -1,0 +1,55 @@
+/* Private layouts of activations. Equal layouts are one object, so kernels compare pointers. The objects live until the
+ * last device that runs oneDNN is closed. */
+#pragma once
+
+#include "core/op.h"
+#include "cpu/onednn/dnnl_compat.h"
+
+/* Images in the vector lanes, eight or sixteen: see lanes.h. */
+#define LK_LANES_TAG dnnl_Acdb8a
+#define LK_WIDE_LANES_TAG dnnl_Acdb16a
+
+typedef struct lk_layout {
+    lk_md md;
+    size_t bytes; /* with padding; all elements lie inside. A bf16 tensor has the layout of an f32 one and takes half
+                     the bytes */
+    dnnl_format_tag_t tag; /* nhwc, nChw4c, nChw8c, nChw16c or one of the two for lanes; otherwise undef */
+    struct lk_layout *next;
+} lk_layout;
+
+/* Count the users of the table of layouts; the last release frees it. */
+void lk__layouts_retain(void);
+void lk__layouts_release(void);
+
+/* Finds or adds the layout equal to `md`, of an f32 tensor of shape `shape`. Gives NULL if that is row-major without
+ * gaps. Errors: LK_ERR_MEMORY. */
+lk_status lk__layout_unless_plain(const lk_md *md, lk_shape shape, const lk_layout **layout);
+
+/* Finds or adds the layout with one of the tags above, of four dimensions and f32 or i32. Gives NULL for dnnl_nchw. */
+lk_status lk__layout_tagged(lk_shape shape, lk_dtype dtype, dnnl_format_tag_t tag, const lk_layout **layout);
+
+/* Describes how x lies in memory now: its private layout or its strides. If lk__must_gather(x), describes a row-major
+ * copy of it. Free `md` with lk__md_free. */
+lk_status lk__md_of_tensor(lk_md *md, const lk_tensor *x);
+
+/* The same for an output that is to be row-major or strided, whatever layout it had. */
+lk_status lk__md_of_plain(lk_md *md, const lk_tensor *x);
+
+/* Returns whether x repeats elements (strides of 0), which oneDNN's primitives do not take. */
+bool lk__must_gather(const lk_tensor *x);
+
+/* Copies the elements of x, f32 and without a private layout, to `to` in row-major order. */
+void lk__gather(const lk_tensor *x, float *to);
+
+/* Returns the tag of x; dnnl_nchw if x has no private layout or one with none of the tags above, which must be
+ * converted. */
+dnnl_format_tag_t lk__tag_of(const lk_tensor *x);
+
+/* Returns the number of images in a vector of such a layout; 0 for other layouts. */
+int64_t lk__lanes_of_tag(dnnl_format_tag_t tag);
+
+/* Returns the number of channels in a block of eight or sixteen; 0 for other layouts. */
+int64_t lk__block_of_tag(dnnl_format_tag_t tag);
+
+/* Returns the address of x's first element, or of the start of its private layout. */
+void *lk__cpu_data(const lk_tensor *x);

@@ -1,0 +1,142 @@
+#include "cpu/vector/interleave.h"
+
+#include "base/avx2.h"
+#include "base/minmax.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+enum { EIGHT = 8 };
+
+lk_interleaving lk__interleaving_of_images(int64_t images, int64_t channels, int64_t pixels, int64_t width)
+{
+    return (lk_interleaving){.width = width, .lanes = images, .inners = channels, .pixels = pixels};
+}
+
+lk_interleaving lk__interleaving_of_channels(int64_t images, int64_t channels, int64_t pixels, int64_t width)
+{
+    return (lk_interleaving){.width = width, .lanes = images * channels, .inners = 1, .pixels = pixels};
+}
+
+/* --- 8x8 elements, rows to columns -------------------------------------------------------------------------------- */
+
+#if defined(__x86_64__)
+
+/* Four elements of one row and four of another. */
+LK_BODY LK_AVX2 __m256 two_rows(const float *first, const float *second)
+{
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(first)), _mm_loadu_ps(second), 1);
+}
+
+/* Turns the first four columns of eight rows into four rows. */
+LK_BODY LK_AVX2 void transpose_half(const float *from, int64_t from_stride, float *to, int64_t to_stride)
+{
+    __m256 r0 = two_rows(from, from + 4 * from_stride), r1 = two_rows(from + from_stride, from + 5 * from_stride),
+           r2 = two_rows(from + 2 * from_stride, from + 6 * from_stride),
+           r3 = two_rows(from + 3 * from_stride, from + 7 * from_stride);
+    __m256 low01 = _mm256_unpacklo_ps(r0, r1), high01 = _mm256_unpackhi_ps(r0, r1), low23 = _mm256_unpacklo_ps(r2, r3),
+           high23 = _mm256_unpackhi_ps(r2, r3);
+    _mm256_storeu_ps(to, _mm256_shuffle_ps(low01, low23, _MM_SHUFFLE(1, 0, 1, 0)));
+    _mm256_storeu_ps(to + to_stride, _mm256_shuffle_ps(low01, low23, _MM_SHUFFLE(3, 2, 3, 2)));
+    _mm256_storeu_ps(to + 2 * to_stride, _mm256_shuffle_ps(high01, high23, _MM_SHUFFLE(1, 0, 1, 0)));
+    _mm256_storeu_ps(to + 3 * to_stride, _mm256_shuffle_ps(high01, high23, _MM_SHUFFLE(3, 2, 3, 2)));
+}
+
+LK_BODY LK_AVX2 void transpose_8x8(const float *from, int64_t from_stride, float *to, int64_t to_stride)
+{
+    transpose_half(from, from_stride, to, to_stride);
+    transpose_half(from + 4, from_stride, to + 4 * to_stride, to_stride);
+}
+
+#else
+
+static void transpose_8x8(const float *from, int64_t from_stride, float *to, int64_t to_stride)
+{
+    for (int64_t i = 0; i < EIGHT; i++)
+        for (int64_t j = 0; j < EIGHT; j++)
+            to[j * to_stride + i] = from[i * from_stride + j];
+}
+
+#endif
+
+/* --- tiles -------------------------------------------------------------------------------------------------------- */
+
+/* A piece of eight lanes by eight pixels, or what is left of either at the end. */
+typedef struct tile {
+    int64_t row, vector;     /* offset of the first element in the plain tensor, in vectors */
+    int64_t a_lane, a_pixel; /* step from one lane to the next in plain, from one pixel to the next in vectors */
+    int64_t lanes, pixels;   /* number of them, at most 8 */
+} tile;
+
+LK_BODY LK_AVX2 void interleave_tile(const tile *t, const float *plain, float *vectors)
+{
+    plain += t->row;
+    vectors += t->vector;
+    if (t->lanes == EIGHT && t->pixels == EIGHT) {
+        transpose_8x8(plain, t->a_lane, vectors, t->a_pixel);
+        return;
+    }
+    for (int64_t p = 0; p < t->pixels; p++)
+        for (int64_t l = 0; l < EIGHT; l++)
+            vectors[p * t->a_pixel + l] = l < t->lanes ? plain[l * t->a_lane + p] : 0;
+}
+
+LK_BODY LK_AVX2 void deinterleave_tile(const tile *t, const float *vectors, float *plain)
+{
+    plain += t->row;
+    vectors += t->vector;
+    if (t->lanes == EIGHT && t->pixels == EIGHT) {
+        transpose_8x8(vectors, t->a_pixel, plain, t->a_lane);
+        return;
+    }
+    for (int64_t l = 0; l < t->lanes; l++)
+        for (int64_t p = 0; p < t->pixels; p++)
+            plain[l * t->a_lane + p] = vectors[p * t->a_pixel + l];
+}
+
+static tile tile_of(const lk_interleaving *s, int64_t lane, int64_t pixel)
+{
+    int64_t left = s->lanes - lane;
+    return (tile){.row = lane * s->inners * s->pixels + pixel,
+                  .vector = (lane / s->width * s->pixels + pixel) * s->inners * s->width + lane % s->width,
+                  .a_lane = s->inners * s->pixels,
+                  .a_pixel = s->inners * s->width,
+                  .lanes = left < 0 ? 0 : lk__min(left, EIGHT),
+                  .pixels = lk__min(s->pixels, EIGHT)};
+}
+
+/* The last eight pixels may overlap the ones before them, so that a tile is always full. */
+static int64_t next_pixel(const lk_interleaving *s, int64_t pixel)
+{
+    int64_t next = pixel + EIGHT;
+    return next < s->pixels ? lk__min(next, s->pixels - EIGHT) : s->pixels;
+}
+
+static int64_t padded_lanes(const lk_interleaving *s)
+{
+    return (s->lanes + s->width - 1) / s->width * s->width;
+}
+
+/* --- whole tensors ------------------------------------------------------------------------------------------------ */
+
+/* The vectors of a pixel lie together in memory, so the loop finishes all inners of eight pixels before it goes on. */
+LK_AVX2 void lk__interleave(const lk_interleaving *s, const float *plain, float *vectors)
+{
+    for (int64_t lane = 0; lane < padded_lanes(s); lane += EIGHT)
+        for (int64_t pixel = 0; pixel < s->pixels; pixel = next_pixel(s, pixel)) {
+            tile t = tile_of(s, lane, pixel);
+            for (int64_t i = 0; i < s->inners; i++, t.row += s->pixels, t.vector += s->width)
+                interleave_tile(&t, plain, vectors);
+        }
+}
+
+LK_AVX2 void lk__deinterleave(const lk_interleaving *s, const float *vectors, float *plain)
+{
+    for (int64_t lane = 0; lane < s->lanes; lane += EIGHT)
+        for (int64_t pixel = 0; pixel < s->pixels; pixel = next_pixel(s, pixel)) {
+            tile t = tile_of(s, lane, pixel);
+            for (int64_t i = 0; i < s->inners; i++, t.row += s->pixels, t.vector += s->width)
+                deinterleave_tile(&t, vectors, plain);
+        }
+}

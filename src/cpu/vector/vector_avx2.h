@@ -1,0 +1,169 @@
+/* AVX2 implementation of vector.h: eight lanes, 16 registers. */
+#pragma once
+
+#include "base/avx2.h"
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define LK_ISA_SUFFIX avx2
+
+#define LK_REGISTERS 16
+
+enum { LK_WIDTH = 8 };
+
+typedef __m256 vec;
+typedef __m256i vec_int;
+typedef __m256 vec_mask;
+typedef uint8_t vec_bits;
+
+LK_BODY vec vec_zero(void)
+{
+    return _mm256_setzero_ps();
+}
+
+LK_BODY vec vec_set(float a)
+{
+    return _mm256_set1_ps(a);
+}
+
+LK_BODY vec vec_broadcast(const float *from)
+{
+    return _mm256_broadcast_ss(from);
+}
+
+LK_BODY vec vec_load(const float *from)
+{
+    return _mm256_load_ps(from);
+}
+
+LK_BODY vec vec_loadu(const float *from)
+{
+    return _mm256_loadu_ps(from);
+}
+
+LK_BODY void vec_store(float *to, vec a)
+{
+    _mm256_store_ps(to, a);
+}
+
+LK_BODY void vec_storeu(float *to, vec a)
+{
+    _mm256_storeu_ps(to, a);
+}
+
+LK_BODY vec vec_add(vec a, vec b)
+{
+    return _mm256_add_ps(a, b);
+}
+
+LK_BODY vec vec_sub(vec a, vec b)
+{
+    return _mm256_sub_ps(a, b);
+}
+
+LK_BODY vec vec_mul(vec a, vec b)
+{
+    return _mm256_mul_ps(a, b);
+}
+
+LK_BODY vec vec_fmadd(vec a, vec b, vec c)
+{
+    return _mm256_fmadd_ps(a, b, c);
+}
+
+LK_BODY vec vec_fmsub(vec a, vec b, vec c)
+{
+    return _mm256_fmsub_ps(a, b, c);
+}
+
+LK_BODY vec vec_fnmadd(vec a, vec b, vec c)
+{
+    return _mm256_fnmadd_ps(a, b, c);
+}
+
+LK_BODY vec vec_pinned(vec a)
+{
+    __asm__("" : "+x"(a));
+    return a;
+}
+
+LK_BODY vec vec_join(const __m256 *all)
+{
+    return all[0];
+}
+
+LK_BODY __m256 vec_part(vec a, int i)
+{
+    (void)i;
+    return a;
+}
+
+LK_BODY vec_mask mask_greater(vec a, vec b)
+{
+    return _mm256_cmp_ps(a, b, _CMP_GT_OQ);
+}
+
+LK_BODY vec_mask mask_unless_not_greater(vec a, vec b)
+{
+    return _mm256_cmp_ps(a, b, _CMP_NLE_UQ);
+}
+
+LK_BODY vec_mask mask_ordered(vec a)
+{
+    return _mm256_cmp_ps(a, a, _CMP_ORD_Q);
+}
+
+LK_BODY vec_mask mask_and(vec_mask a, vec_mask b)
+{
+    return _mm256_and_ps(a, b);
+}
+
+LK_BODY vec_bits mask_bits(vec_mask m)
+{
+    return (vec_bits)_mm256_movemask_ps(m);
+}
+
+LK_BODY vec_mask mask_of_bits(vec_bits bits)
+{
+    __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(_mm256_and_si256(_mm256_set1_epi8((char)bits), lane), lane));
+}
+
+LK_BODY vec_mask mask_first(int64_t n)
+{
+    __m256i lane = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+    return _mm256_castsi256_ps(_mm256_cmpgt_epi32(_mm256_set1_epi32(n < LK_WIDTH ? (int)n : LK_WIDTH), lane));
+}
+
+LK_BODY vec_mask mask_bytes_equal(const uint8_t *bytes, int n)
+{
+    __m256i all = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)bytes));
+    return _mm256_castsi256_ps(_mm256_cmpeq_epi32(all, _mm256_set1_epi32(n)));
+}
+
+LK_BODY vec vec_where(vec_mask m, vec a)
+{
+    return _mm256_and_ps(a, m);
+}
+
+LK_BODY vec vec_select(vec_mask m, vec a, vec b)
+{
+    return _mm256_blendv_ps(b, a, m);
+}
+
+LK_BODY vec_int int_set(int n)
+{
+    return _mm256_set1_epi32(n);
+}
+
+LK_BODY vec_int int_select(vec_mask m, vec_int a, vec_int b)
+{
+    return _mm256_blendv_epi8(b, a, _mm256_castps_si256(m));
+}
+
+LK_BODY void int_store_bytes(vec_int a, uint8_t *to)
+{
+    __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+    _mm_storel_epi64((__m128i *)(void *)to, _mm_packus_epi16(words, words));
+}

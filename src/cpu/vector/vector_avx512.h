@@ -1,0 +1,165 @@
+/* AVX-512 implementation of vector.h: sixteen lanes, 32 registers. */
+#pragma once
+
+#include "base/avx2.h"
+
+#include <immintrin.h>
+#include <stdint.h>
+
+#define LK_ISA_SUFFIX avx512
+
+#define LK_REGISTERS 32
+
+enum { LK_WIDTH = 16 };
+
+typedef __m512 vec;
+typedef __m512i vec_int;
+typedef __mmask16 vec_mask;
+typedef uint16_t vec_bits;
+
+LK_BODY vec vec_zero(void)
+{
+    return _mm512_setzero_ps();
+}
+
+LK_BODY vec vec_set(float a)
+{
+    return _mm512_set1_ps(a);
+}
+
+LK_BODY vec vec_broadcast(const float *from)
+{
+    return _mm512_set1_ps(*from);
+}
+
+LK_BODY vec vec_load(const float *from)
+{
+    return _mm512_load_ps(from);
+}
+
+LK_BODY vec vec_loadu(const float *from)
+{
+    return _mm512_loadu_ps(from);
+}
+
+LK_BODY void vec_store(float *to, vec a)
+{
+    _mm512_store_ps(to, a);
+}
+
+LK_BODY void vec_storeu(float *to, vec a)
+{
+    _mm512_storeu_ps(to, a);
+}
+
+LK_BODY vec vec_add(vec a, vec b)
+{
+    return _mm512_add_ps(a, b);
+}
+
+LK_BODY vec vec_sub(vec a, vec b)
+{
+    return _mm512_sub_ps(a, b);
+}
+
+LK_BODY vec vec_mul(vec a, vec b)
+{
+    return _mm512_mul_ps(a, b);
+}
+
+LK_BODY vec vec_fmadd(vec a, vec b, vec c)
+{
+    return _mm512_fmadd_ps(a, b, c);
+}
+
+LK_BODY vec vec_fmsub(vec a, vec b, vec c)
+{
+    return _mm512_fmsub_ps(a, b, c);
+}
+
+LK_BODY vec vec_fnmadd(vec a, vec b, vec c)
+{
+    return _mm512_fnmadd_ps(a, b, c);
+}
+
+LK_BODY vec vec_pinned(vec a)
+{
+    __asm__("" : "+v"(a));
+    return a;
+}
+
+LK_BODY vec vec_join(const __m256 halves[2])
+{
+    return _mm512_insertf32x8(_mm512_castps256_ps512(halves[0]), halves[1], 1);
+}
+
+LK_BODY __m256 vec_part(vec a, int i)
+{
+    return i == 0 ? _mm512_castps512_ps256(a) : _mm512_extractf32x8_ps(a, 1);
+}
+
+LK_BODY vec_mask mask_greater(vec a, vec b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ);
+}
+
+LK_BODY vec_mask mask_unless_not_greater(vec a, vec b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_NLE_UQ);
+}
+
+LK_BODY vec_mask mask_ordered(vec a)
+{
+    return _mm512_cmp_ps_mask(a, a, _CMP_ORD_Q);
+}
+
+LK_BODY vec_mask mask_and(vec_mask a, vec_mask b)
+{
+    return (vec_mask)(a & b);
+}
+
+LK_BODY vec_bits mask_bits(vec_mask m)
+{
+    return (vec_bits)m;
+}
+
+LK_BODY vec_mask mask_of_bits(vec_bits bits)
+{
+    return (vec_mask)bits;
+}
+
+LK_BODY vec_mask mask_first(int64_t n)
+{
+    return (vec_mask)(n < LK_WIDTH ? (1 << n) - 1 : 0xffff);
+}
+
+LK_BODY vec_mask mask_bytes_equal(const uint8_t *bytes, int n)
+{
+    __m128i all = _mm_loadu_si128((const __m128i *)(const void *)bytes);
+    return _mm_cmpeq_epi8_mask(all, _mm_set1_epi8((char)n));
+}
+
+LK_BODY vec vec_where(vec_mask m, vec a)
+{
+    return _mm512_maskz_mov_ps(m, a);
+}
+
+LK_BODY vec vec_select(vec_mask m, vec a, vec b)
+{
+    return _mm512_mask_mov_ps(b, m, a);
+}
+
+LK_BODY vec_int int_set(int n)
+{
+    return _mm512_set1_epi32(n);
+}
+
+LK_BODY vec_int int_select(vec_mask m, vec_int a, vec_int b)
+{
+    return _mm512_mask_mov_epi32(b, m, a);
+}
+
+LK_BODY void int_store_bytes(vec_int a, uint8_t *to)
+{
+    _mm_storeu_si128((__m128i *)(void *)to, _mm512_cvtepi32_epi8(a));
+}

@@ -1,0 +1,162 @@
+/* Shared by all kernels. A kernel has one thread for each element, or a block of threads for a sum in a fixed order; no
+ * result depends on how the GPU schedules them. The plug-in is compiled without contraction to fused multiply-adds. */
+#pragma once
+
+#include "cuda/plugin/gpu_plugin.h"
+
+#include <cuda_bf16.h>
+
+/* Launch a kernel whose threads are independent, and one in which the threads of a block wait for each other. The
+ * emulation in tests/cuda_emulated defines its own. */
+#ifndef LK_GPU_RUN
+#define LK_GPU_RUN(kernel, grid, block, stream, ...) kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
+#define LK_GPU_RUN_TOGETHER(kernel, grid, block, stream, ...) kernel<<<grid, block, 0, stream>>>(__VA_ARGS__)
+#endif
+
+/* Stands before loops over arrays that must stay in registers: an index unknown at compile time moves them to memory.
+ */
+#ifdef __CUDACC__
+#define UNROLLED _Pragma("unroll")
+#else
+#define UNROLLED
+#endif
+
+typedef __nv_bfloat16 bf16;
+
+static const int THREADS = 256;
+static const int64_t MAX_BLOCKS = 1 << 16;
+
+/* The number of blocks for one thread an element. If there are more elements than threads, EACH loops over the rest. */
+static inline unsigned blocks_for(int64_t count)
+{
+    int64_t blocks = (count + THREADS - 1) / THREADS;
+    return (unsigned)(blocks < MAX_BLOCKS ? blocks : MAX_BLOCKS);
+}
+
+#define EACH(i, count)                                                                                       \
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, all_ = (int64_t)gridDim.x * blockDim.x; \
+         i < (count); i += all_)
+
+/* The type in which a dtype is computed; widen and narrow convert to it and back. */
+template <typename T> struct number {
+    typedef T wide;
+};
+template <> struct number<bf16> {
+    typedef float wide;
+};
+
+template <typename T> static inline __host__ __device__ typename number<T>::wide widen(T x)
+{
+    return x;
+}
+template <> inline __host__ __device__ float widen<bf16>(bf16 x)
+{
+    return __bfloat162float(x);
+}
+
+template <typename T> static inline __host__ __device__ T narrow(typename number<T>::wide x)
+{
+    return x;
+}
+template <> inline __host__ __device__ bf16 narrow<bf16>(float x)
+{
+    return __float2bfloat16_rn(x);
+}
+
+/* Converting a double to bf16 through f32 would round twice. Rounding an inexact f32 to odd makes the second rounding
+ * come out right (Boldo, Melquiond: "Emulation of a FMA and correctly rounded sums: proved algorithms using rounding to
+ * odd", IEEE Transactions on Computers 57(4), 2008). */
+static inline __device__ float rounded_to_odd(double x)
+{
+    float nearest = (float)x;
+    uint32_t bits;
+    memcpy(&bits, &nearest, sizeof bits);
+    double error = x - (double)nearest;
+    if (error == 0 || !isfinite(error) || (bits & 1))
+        return nearest;
+    bits += fabs(x) > fabs((double)nearest) ? 1 : -1;
+    memcpy(&nearest, &bits, sizeof bits);
+    return nearest;
+}
+
+template <typename T> static inline __device__ T narrow_double(double x)
+{
+    return (T)x;
+}
+template <> inline __device__ bf16 narrow_double<bf16>(double x)
+{
+    return __float2bfloat16_rn(rounded_to_odd(x));
+}
+
+/* --- the 32 threads of a warp ------------------------------------------------------------------------------------- */
+
+static const unsigned WARP = 0xffffffffu;
+
+/* Sums over a warp: lane j adds lane j ^ h for h = 16, 8, 4, 2, 1, after which every lane has the same bits. */
+template <typename T> static inline __device__ T warp_sum(T x)
+{
+    for (int h = 16; h > 0; h /= 2)
+        x += __shfl_xor_sync(WARP, x, h);
+    return x;
+}
+
+/* The maximum over a warp, ignoring NaN. */
+static inline __device__ float warp_max(float x)
+{
+    for (int h = 16; h > 0; h /= 2)
+        x = fmaxf(x, __shfl_xor_sync(WARP, x, h));
+    return x;
+}
+
+/* A kernel with a warp for each line has blocks of dim3(32, WARPS), and blocks_for_warps(lines) of them. */
+static const int WARPS = 8;
+
+static inline unsigned blocks_for_warps(int64_t lines)
+{
+    return (unsigned)((lines + WARPS - 1) / WARPS);
+}
+
+/* FOR_FLOATS and FOR_DTYPES run `launch`, a statement that uses the type T, with the element type of `dtype` as T. */
+#define DTYPE_CASE(dtype, type, ...) \
+    case dtype: {                    \
+        typedef type T;              \
+        __VA_ARGS__;                 \
+        break;                       \
+    }
+
+#define FOR_FLOATS(dtype, launch)                                                          \
+    switch (dtype) {                                                                       \
+        DTYPE_CASE(LK_F32, float, launch)                                                  \
+        DTYPE_CASE(LK_BF16, bf16, launch)                                                  \
+    default:                                                                               \
+        return lk__gpu_fail(LK_GPU_UNSUPPORTED, "%s: neither f32 nor bf16", __func__ + 8); \
+    }
+
+#define FOR_DTYPES(dtype, launch)                                                   \
+    switch (dtype) {                                                                \
+        DTYPE_CASE(LK_F32, float, launch)                                           \
+        DTYPE_CASE(LK_BF16, bf16, launch)                                           \
+        DTYPE_CASE(LK_F64, double, launch)                                          \
+        DTYPE_CASE(LK_I32, int32_t, launch)                                         \
+        DTYPE_CASE(LK_I64, int64_t, launch)                                         \
+        DTYPE_CASE(LK_U8, uint8_t, launch)                                          \
+    default:                                                                        \
+        return lk__gpu_fail(LK_GPU_UNSUPPORTED, "%s: unknown dtype", __func__ + 8); \
+    }
+
+/* lk_philox4x32 */
+static inline __device__ void philox(const lk_gpu_philox &start, uint32_t block, uint32_t sample, uint32_t out[4])
+{
+    uint32_t c0 = block, c1 = sample, c2 = start.counter[2], c3 = start.counter[3];
+    uint32_t k0 = start.key[0], k1 = start.key[1];
+    for (int round = 0; round < 10; round++) {
+        uint64_t p0 = (uint64_t)0xD2511F53u * c0, p1 = (uint64_t)0xCD9E8D57u * c2;
+        c0 = (uint32_t)(p1 >> 32) ^ c1 ^ k0;
+        c1 = (uint32_t)p1;
+        c2 = (uint32_t)(p0 >> 32) ^ c3 ^ k1;
+        c3 = (uint32_t)p0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
+}

@@ -1,0 +1,584 @@
+/* Sums over rows, and batch normalization. All of it is bound by memory bandwidth: each pass reads its arrays once, in
+ * packs of channels, and every thread has loads of BATCH rows in flight. */
+#include "cuda/plugin/gpu_pack.cuh"
+
+#include <type_traits>
+
+/* --- the threads' shares of the work ------------------------------------------------------------------------------ */
+
+enum { BATCH = 4 };
+
+/* The threads of a block cover a tile of `width` neighboring packs of channels, and `lanes` rows at once. */
+enum { MAX_WIDTH = 32, MAX_WIDTH_SINGLE = 128, MAX_TILE_CHANNELS = 256 };
+
+struct tiling {
+    int64_t rows, channels;
+    int tiles, width, lanes;
+};
+
+template <typename P> static tiling tiling_of(int64_t rows, int64_t channels)
+{
+    int64_t columns = channels / P::COUNT, most = P::COUNT > 1 ? MAX_WIDTH : MAX_WIDTH_SINGLE;
+    tiling t = {rows, channels, (int)((columns + most - 1) / most), 0, 0};
+    t.width = (int)((columns + t.tiles - 1) / t.tiles);
+    t.lanes = THREADS / t.width;
+    return t;
+}
+
+/* A thread's position in its tile. */
+struct position {
+    int64_t channel; /* of the pack's first element */
+    int lane;
+    bool inside; /* it has a pack and a lane */
+};
+
+template <typename P> static inline __device__ position position_in(const tiling &t)
+{
+    int column = (int)threadIdx.x % t.width, lane = (int)threadIdx.x / t.width;
+    int64_t channel = ((int64_t)blockIdx.x * t.width + column) * P::COUNT;
+    return {channel, lane, lane < t.lanes && channel < t.channels};
+}
+
+/* Loops over the rows first, first + lanes, … below `end`: in batches of BATCH rows, whose first rows are `stride`
+ * apart, then one row at a time. visit(n, offset, step) gets n rows, whose packs begin at `offset` and are `step`
+ * apart.
+ */
+template <int N> using at_once = std::integral_constant<int, N>;
+
+template <typename Visit>
+static inline __device__ void each_batch(const tiling &t, const position &at, int64_t first, int64_t end,
+                                         int64_t stride, Visit visit)
+{
+    int64_t step = t.lanes * t.channels, row = at.inside ? first : end;
+    for (; row + (BATCH - 1) * t.lanes < end; row += stride)
+        visit(at_once<BATCH>(), row * t.channels + at.channel, step);
+    for (; row < end; row += t.lanes)
+        visit(at_once<1>(), row * t.channels + at.channel, step);
+}
+
+template <typename P, int N>
+static inline __device__ void load_packs(P (&packs)[N], const typename P::element *x, int64_t offset, int64_t step)
+{
+    for (int k = 0; k < N; k++)
+        packs[k] = load<P>(x + offset + k * step);
+}
+
+/* --- sums over rows ----------------------------------------------------------------------------------------------- */
+
+/* The order of a sum over rows. In a block of rows lane l adds rows l, l + lanes, … in order, and a tree adds the
+ * lanes. Then lane l of FINISH_LANES adds blocks l, l + FINISH_LANES, … in order, and again a tree adds the lanes. This
+ * and `tiling` fix the order. */
+enum { FINISH_WIDTH = 4, FINISH_LANES = THREADS / FINISH_WIDTH };
+enum { BLOCKS_A_LANE = LK_GPU_SUM_BLOCKS / FINISH_LANES };
+
+struct row_blocks {
+    int64_t rows; /* of each block except the last */
+    int count;
+};
+
+static row_blocks row_blocks_of(const tiling &t)
+{
+    int64_t most = LK_GPU_SUM_BLOCKS / t.tiles > 0 ? LK_GPU_SUM_BLOCKS / t.tiles : 1;
+    int64_t rows = (t.rows + most - 1) / most;
+    rows = rows > LK_GPU_SUM_ROWS ? rows : (int64_t)LK_GPU_SUM_ROWS;
+    rows = (rows + t.lanes - 1) / t.lanes * t.lanes;
+    return {rows, (int)((t.rows + rows - 1) / rows)};
+}
+
+/* Adds the lanes' sums pairwise; lane 0 gets the total. All threads of the block must take part. */
+template <int N> static __device__ void add_lanes(double (&sums)[N], int lane, int lanes, int width)
+{
+    __shared__ double shared[N][THREADS];
+    int self = (int)threadIdx.x, step = 1;
+    for (int i = 0; i < N; i++)
+        shared[i][self] = sums[i];
+    while (step < lanes)
+        step *= 2;
+    for (step /= 2; step > 0; step /= 2) {
+        __syncthreads();
+        if (lane < step && lane + step < lanes)
+            for (int i = 0; i < N; i++)
+                shared[i][self] += shared[i][self + step * width];
+    }
+    for (int i = 0; i < N; i++)
+        sums[i] = shared[i][self];
+}
+
+/* Writes sum s of a block to workspace[(block * SUMS + s) * channels + channel]. */
+template <typename P, int SUMS>
+static __device__ void store_block(double (&sums)[SUMS * P::COUNT], double *workspace, const tiling &t,
+                                   const position &at)
+{
+    add_lanes(sums, at.lane, t.lanes, t.width);
+    if (at.lane > 0 || !at.inside)
+        return;
+    for (int s = 0; s < SUMS; s++)
+        for (int i = 0; i < P::COUNT; i++)
+            workspace[((int64_t)blockIdx.y * SUMS + s) * t.channels + at.channel + i] = sums[s * P::COUNT + i];
+}
+
+/* Adds a channel's sums over all blocks. True in the one thread that gets the total. */
+template <int SUMS>
+static __device__ bool add_blocks(const double *workspace, int64_t channels, int blocks, int64_t *channel,
+                                  double (&sums)[SUMS])
+{
+    int lane = (int)threadIdx.x / FINISH_WIDTH;
+    double from[BLOCKS_A_LANE][SUMS];
+    *channel = (int64_t)blockIdx.x * FINISH_WIDTH + (int)threadIdx.x % FINISH_WIDTH;
+    for (int k = 0; k < BLOCKS_A_LANE; k++) {
+        int64_t block = lane + k * FINISH_LANES;
+        for (int s = 0; s < SUMS; s++)
+            from[k][s] =
+                block < blocks && *channel < channels ? workspace[(block * SUMS + s) * channels + *channel] : 0;
+    }
+    for (int s = 0; s < SUMS; s++) {
+        sums[s] = 0;
+        for (int k = 0; k < BLOCKS_A_LANE; k++)
+            sums[s] += from[k][s];
+    }
+    add_lanes(sums, lane, FINISH_LANES, FINISH_WIDTH);
+    return lane == 0 && *channel < channels;
+}
+
+static unsigned finish_blocks(int64_t channels)
+{
+    return (unsigned)((channels + FINISH_WIDTH - 1) / FINISH_WIDTH);
+}
+
+/* Loops over the rows of this block of threads. */
+template <typename Visit>
+static inline __device__ void each_batch_of_block(const tiling &t, const position &at, int64_t rows_a_block,
+                                                  Visit visit)
+{
+    int64_t begin = blockIdx.y * rows_a_block, end = begin + rows_a_block < t.rows ? begin + rows_a_block : t.rows;
+    each_batch(t, at, begin + at.lane, end, BATCH * t.lanes, visit);
+}
+
+/* Σ x and, with two sums, Σ x x; each product is exact in double before it is added. */
+template <typename P, int SUMS>
+static __global__ void __launch_bounds__(THREADS)
+    add_rows(const typename P::element *x, double *workspace, tiling t, int64_t rows_a_block)
+{
+    position at = position_in<P>(t);
+    double sums[SUMS * P::COUNT] = {};
+    each_batch_of_block(t, at, rows_a_block, [&](auto n, int64_t offset, int64_t step) {
+        const int N = decltype(n)::value;
+        P xs[N];
+        load_packs(xs, x, offset, step);
+        for (int k = 0; k < N; k++) {
+            float values[P::COUNT];
+            xs[k].get(values);
+            for (int i = 0; i < P::COUNT; i++) {
+                double value = (double)values[i], *square = &sums[(SUMS - 1) * P::COUNT + i];
+                sums[i] += value;
+                if (SUMS > 1)
+                    *square = fma(value, value, *square);
+            }
+        }
+    });
+    store_block<P, SUMS>(sums, workspace, t, at);
+}
+
+/* Launches add_rows, which writes the sums of each block of rows to `workspace`; *blocks is how many there are. */
+template <int SUMS>
+static lk_gpu_status add_blocks_of_rows(lk_gpu_stream *stream, const void *x, lk_dtype dtype, int64_t rows,
+                                        int64_t channels, double *workspace, int *blocks)
+{
+    FOR_PACKS(dtype, channels, address_of(x), {
+        tiling t = tiling_of<P>(rows, channels);
+        row_blocks r = row_blocks_of(t);
+        *blocks = r.count;
+        if (r.count > 0)
+            LK_GPU_RUN_TOGETHER((add_rows<P, SUMS>), dim3(t.tiles, r.count), THREADS, stream->stream,
+                                (const typename P::element *)x, workspace, t, r.rows);
+    })
+    return LK_GPU_OK;
+}
+
+static __global__ void finish_channel_sums(const double *workspace, double *sums, int64_t channels, int blocks)
+{
+    int64_t c;
+    double both[2];
+    if (!add_blocks(workspace, channels, blocks, &c, both))
+        return;
+    sums[c] = both[0];
+    sums[channels + c] = both[1];
+}
+
+lk_gpu_status lk__gpu_channel_sums(lk_gpu_stream *stream, const lk_gpu_channel_sums *a)
+{
+    int blocks = 0;
+    if (a->channels == 0)
+        return LK_GPU_OK;
+    LK_GPU_TRY(add_blocks_of_rows<2>(stream, a->x, a->dtype, a->rows, a->channels, a->workspace, &blocks));
+    LK_GPU_RUN_TOGETHER(finish_channel_sums, finish_blocks(a->channels), THREADS, stream->stream, a->workspace, a->sums,
+                        a->channels, blocks);
+    return lk__gpu_launched("channel_sums");
+}
+
+template <typename T>
+static __global__ void finish_column_sums(const double *workspace, T *sums, int64_t columns, int blocks)
+{
+    int64_t c;
+    double sum[1];
+    if (add_blocks(workspace, columns, blocks, &c, sum))
+        sums[c] = narrow<T>((typename number<T>::wide)sum[0]);
+}
+
+lk_gpu_status lk__gpu_column_sums(lk_gpu_stream *stream, const lk_gpu_column_sums *a)
+{
+    int blocks = 0;
+    if (a->columns == 0)
+        return LK_GPU_OK;
+    LK_GPU_TRY(add_blocks_of_rows<1>(stream, a->x, a->dtype, a->rows, a->columns, a->workspace, &blocks));
+    FOR_FLOATS(a->sums_dtype, LK_GPU_RUN_TOGETHER(finish_column_sums<T>, finish_blocks(a->columns), THREADS,
+                                                  stream->stream, a->workspace, (T *)a->sums, a->columns, blocks))
+    return lk__gpu_launched("column_sums");
+}
+
+/* --- statistics --------------------------------------------------------------------------------------------------- */
+
+struct moments {
+    double mean, variance;
+    double inverse; /* 1 / sqrt(variance + epsilon) */
+};
+
+/* Raises a variance that rounding has made negative to 0; keeps NaN. */
+static inline __device__ moments channel_moments(const lk_gpu_statistics &s, int64_t channels, int64_t c)
+{
+    double mean, variance;
+    if (s.sums) {
+        mean = s.sums[c] / (double)s.count;
+        variance = s.sums[channels + c] / (double)s.count - mean * mean;
+        variance = variance < 0 ? 0 : variance;
+    } else {
+        mean = (double)s.mean[c];
+        variance = (double)s.variance[c];
+    }
+    return {mean, variance, 1 / sqrt(variance + s.epsilon)};
+}
+
+/* The part of the mean that an f32 cannot hold. Subtracting the f32 mean from an element is nearly exact, and the rest
+ * goes into the constant that is added later; so a mean that is large compared with the deviation costs no digits. */
+static inline __device__ double rest_of(double mean)
+{
+    double near = (double)(float)mean;
+    return near == mean ? 0 : mean - near;
+}
+
+static __global__ void running_statistics(lk_gpu_running_statistics a)
+{
+    if (a.skip && *a.skip != 0)
+        return;
+    double count = (double)a.statistics.count, unbiased = a.statistics.count > 1 ? count / (count - 1) : 1;
+    double keep = 1 - a.momentum;
+    EACH(c, a.channels)
+    {
+        moments m = channel_moments(a.statistics, a.channels, c);
+        a.mean[c] = (float)(keep * (double)a.mean[c] + a.momentum * m.mean);
+        a.variance[c] = (float)(keep * (double)a.variance[c] + a.momentum * (m.variance * unbiased));
+    }
+}
+
+lk_gpu_status lk__gpu_running_statistics(lk_gpu_stream *stream, const lk_gpu_running_statistics *a)
+{
+    if (a->channels == 0)
+        return LK_GPU_OK;
+    LK_GPU_RUN(running_statistics, blocks_for(a->channels), THREADS, stream->stream, *a);
+    return lk__gpu_launched("running_statistics");
+}
+
+/* --- functions of each element ------------------------------------------------------------------------------------ */
+
+/* The most blocks that share all rows: four for each multiprocessor of the largest GPUs. Affects only speed. */
+enum { PASS_BLOCKS = 528 };
+
+static dim3 pass_grid(const tiling &t)
+{
+    int64_t all = (t.rows + BATCH * t.lanes - 1) / (BATCH * t.lanes), most = PASS_BLOCKS / t.tiles;
+    return dim3(t.tiles, (unsigned)(all < most ? all : most > 0 ? most : 1));
+}
+
+template <typename Visit>
+static inline __device__ void each_batch_of_pass(const tiling &t, const position &at, Visit visit)
+{
+    int64_t batch = (int64_t)BATCH * t.lanes;
+    each_batch(t, at, blockIdx.y * batch + at.lane, t.rows, gridDim.y * batch, visit);
+}
+
+/* y = scale (x - origin) + shift */
+struct line {
+    float origin, scale, shift;
+};
+
+struct normalization {
+    lk_gpu_statistics statistics;
+    const float *gamma, *beta;
+
+    inline __device__ line of(int64_t channels, int64_t c) const
+    {
+        moments m = channel_moments(statistics, channels, c);
+        double scale = (double)gamma[c] * m.inverse;
+        return {(float)m.mean, (float)scale, (float)((double)beta[c] - rest_of(m.mean) * scale)};
+    }
+};
+
+struct gradient_of_sums {
+    const double *dsums;
+
+    inline __device__ line of(int64_t channels, int64_t c) const
+    {
+        return {0, (float)(2 * dsums[channels + c]), (float)dsums[c]};
+    }
+};
+
+/* y = line(x), plus the residual with RESIDUAL; with `act` relu of that, which keeps NaN. */
+template <typename P, typename Lines, bool RESIDUAL>
+static __global__ void __launch_bounds__(THREADS, RESIDUAL ? 3 : 4)
+    apply_lines(const typename P::element *x, const typename P::element *residual, typename P::element *y, Lines lines,
+                tiling t, bool act)
+{
+    __shared__ line shared[MAX_TILE_CHANNELS];
+    position at = position_in<P>(t);
+    int64_t first = (int64_t)blockIdx.x * t.width * P::COUNT;
+    for (int i = (int)threadIdx.x; i < t.width * P::COUNT && first + i < t.channels; i += THREADS)
+        shared[i] = lines.of(t.channels, first + i);
+    __syncthreads();
+    line own[P::COUNT] = {};
+    for (int i = 0; i < P::COUNT && at.inside; i++)
+        own[i] = shared[at.channel - first + i];
+    float least = act ? 0 : -INFINITY;
+    each_batch_of_pass(t, at, [&](auto n, int64_t offset, int64_t step) {
+        const int N = decltype(n)::value;
+        P xs[N], rs[N];
+        load_packs(xs, x, offset, step);
+        if (RESIDUAL)
+            load_packs(rs, residual, offset, step);
+        for (int k = 0; k < N; k++) {
+            float values[P::COUNT], more[P::COUNT];
+            xs[k].get(values);
+            if (RESIDUAL)
+                rs[k].get(more);
+            for (int i = 0; i < P::COUNT; i++) {
+                float value = fmaf(own[i].scale, values[i] - own[i].origin, own[i].shift);
+                value = RESIDUAL ? value + more[i] : value;
+                values[i] = value <= least ? least : value;
+            }
+            store<P>(y + offset + k * step, values);
+        }
+    });
+}
+
+template <typename P, typename Lines>
+static void start_lines(lk_gpu_stream *stream, const void *x, const void *residual, void *y, Lines lines, tiling t,
+                        bool act)
+{
+    typedef typename P::element T;
+    if (residual)
+        LK_GPU_RUN_TOGETHER((apply_lines<P, Lines, true>), pass_grid(t), THREADS, stream->stream, (const T *)x,
+                            (const T *)residual, (T *)y, lines, t, act);
+    else
+        LK_GPU_RUN_TOGETHER((apply_lines<P, Lines, false>), pass_grid(t), THREADS, stream->stream, (const T *)x,
+                            (const T *)residual, (T *)y, lines, t, act);
+}
+
+lk_gpu_status lk__gpu_normalize(lk_gpu_stream *stream, const lk_gpu_normalize *a)
+{
+    normalization lines = {a->statistics, a->gamma, a->beta};
+    if (a->rows == 0 || a->channels == 0)
+        return LK_GPU_OK;
+    FOR_PACKS(a->dtype, a->channels, address_of(a->x) | address_of(a->y) | address_of(a->residual),
+              start_lines<P>(stream, a->x, a->residual, a->y, lines, tiling_of<P>(a->rows, a->channels), a->act))
+    return lk__gpu_launched("normalize");
+}
+
+lk_gpu_status lk__gpu_channel_sums_grad(lk_gpu_stream *stream, const lk_gpu_channel_sums_grad *a)
+{
+    gradient_of_sums lines = {a->dsums};
+    if (a->rows == 0 || a->channels == 0)
+        return LK_GPU_OK;
+    FOR_PACKS(a->dtype, a->channels, address_of(a->x) | address_of(a->dx),
+              start_lines<P>(stream, a->x, nullptr, a->dx, lines, tiling_of<P>(a->rows, a->channels), false))
+    return lk__gpu_launched("channel_sums_grad");
+}
+
+/* --- gradients ---------------------------------------------------------------------------------------------------- */
+
+/* Sets dy to 0 where y is not above 0. */
+template <typename P> static inline __device__ void mask(float (&dy)[P::COUNT], const P &y)
+{
+    float values[P::COUNT];
+    y.get(values);
+    for (int i = 0; i < P::COUNT; i++)
+        dy[i] = values[i] > 0 ? dy[i] : 0;
+}
+
+/* The operands of a gradient in N rows: dy, x if X, and if MASK the y that masks dy. */
+template <typename P, int N, bool X, bool MASK> struct gradient_rows {
+    P dys[N], xs[N], ys[N];
+
+    inline __device__ gradient_rows(const typename P::element *dy, const typename P::element *x,
+                                    const typename P::element *act_y, int64_t offset, int64_t step)
+    {
+        load_packs(dys, dy, offset, step);
+        if (X)
+            load_packs(xs, x, offset, step);
+        if (MASK)
+            load_packs(ys, act_y, offset, step);
+    }
+
+    inline __device__ void get(int k, float (&d)[P::COUNT], float (&values)[P::COUNT]) const
+    {
+        dys[k].get(d);
+        if (X)
+            xs[k].get(values);
+        if (MASK)
+            mask(d, ys[k]);
+    }
+};
+
+/* Σ dy and Σ dy x; each product is exact in double before it is added. */
+template <typename P, bool MASK>
+static __global__ void __launch_bounds__(THREADS)
+    add_gradients(const typename P::element *dy, const typename P::element *act_y, const typename P::element *x,
+                  typename P::element *dresidual, double *workspace, tiling t, int64_t rows_a_block)
+{
+    position at = position_in<P>(t);
+    double sums[2 * P::COUNT] = {};
+    each_batch_of_block(t, at, rows_a_block, [&](auto n, int64_t offset, int64_t step) {
+        const int N = decltype(n)::value;
+        gradient_rows<P, N, true, MASK> rows(dy, x, act_y, offset, step);
+        for (int k = 0; k < N; k++) {
+            float d[P::COUNT], values[P::COUNT];
+            rows.get(k, d, values);
+            if (MASK && dresidual)
+                store<P>(dresidual + offset + k * step, d);
+            for (int i = 0; i < P::COUNT; i++) {
+                sums[i] += (double)d[i];
+                sums[P::COUNT + i] = fma((double)d[i], (double)values[i], sums[P::COUNT + i]);
+            }
+        }
+    });
+    store_block<P, 2>(sums, workspace, t, at);
+}
+
+/* dx = a dy + b (x - mean) + c. Each array has a value for each channel. */
+struct planes {
+    float *a, *b, *mean, *c;
+};
+
+/* dgamma = Σ dy (x - mean) inverse, dbeta = Σ dy, and
+ *   dx = gamma inverse (dy - dbeta / count - (x - mean) inverse dgamma / count)
+ * if the normalization used x's own sums, otherwise dx = gamma inverse dy. With mean = s1 / count and
+ * variance = s2 / count - mean^2:
+ *   dmean = -gamma inverse dbeta,  dvariance = -gamma inverse^2 dgamma / 2,
+ *   ds1 = (dmean - 2 mean dvariance) / count,  ds2 = dvariance / count. */
+static __global__ void finish_gradients(lk_gpu_normalize_grad g, int blocks, planes dx)
+{
+    int64_t c;
+    double sums[2];
+    if (!add_blocks(g.workspace, g.channels, blocks, &c, sums))
+        return;
+    moments m = channel_moments(g.statistics, g.channels, c);
+    double count = (double)g.statistics.count, scale = (double)g.gamma[c] * m.inverse;
+    double dbeta = sums[0], dgamma = blocks > 0 ? (sums[1] - m.mean * sums[0]) * m.inverse : 0;
+    bool through = g.through == LK_GPU_THROUGH_SUMS;
+    double b = through ? -scale * m.inverse * dgamma / count : 0;
+    g.dgamma[c] = (float)dgamma;
+    g.dbeta[c] = (float)dbeta;
+    dx.a[c] = (float)scale;
+    dx.b[c] = (float)b;
+    dx.mean[c] = (float)m.mean;
+    dx.c[c] = through ? (float)(-scale * dbeta / count - b * rest_of(m.mean)) : 0;
+    if (g.through == LK_GPU_SUMS_HELD) {
+        double dvariance = -scale * m.inverse * dgamma / 2;
+        g.dsums[c] = (-scale * dbeta - 2 * m.mean * dvariance) / count;
+        g.dsums[g.channels + c] = dvariance / count;
+    }
+}
+
+/* Without X dx is a dy. */
+template <typename P, bool X, bool MASK>
+static __global__ void __launch_bounds__(THREADS, 2)
+    apply_planes(const typename P::element *dy, const typename P::element *act_y, const typename P::element *x,
+                 typename P::element *dx, planes planes, tiling t)
+{
+    position at = position_in<P>(t);
+    float a[P::COUNT] = {}, b[P::COUNT] = {}, mean[P::COUNT] = {}, c[P::COUNT] = {};
+    for (int i = 0; i < P::COUNT && at.inside; i++) {
+        a[i] = planes.a[at.channel + i];
+        b[i] = planes.b[at.channel + i];
+        mean[i] = planes.mean[at.channel + i];
+        c[i] = planes.c[at.channel + i];
+    }
+    each_batch_of_pass(t, at, [&](auto n, int64_t offset, int64_t step) {
+        const int N = decltype(n)::value;
+        gradient_rows<P, N, X, MASK> rows(dy, x, act_y, offset, step);
+        for (int k = 0; k < N; k++) {
+            float d[P::COUNT], values[P::COUNT];
+            rows.get(k, d, values);
+            for (int i = 0; i < P::COUNT; i++)
+                d[i] = X ? fmaf(a[i], d[i], fmaf(b[i], values[i] - mean[i], c[i])) : a[i] * d[i];
+            store<P>(dx + offset + k * step, d);
+        }
+    });
+}
+
+/* An lk_gpu_normalize_grad with the packs P. */
+template <typename P> struct gradients {
+    typedef typename P::element T;
+    lk_gpu_stream *stream;
+    lk_gpu_normalize_grad g;
+    tiling t;
+    row_blocks r;
+    planes dx;
+
+    template <bool MASK> void add()
+    {
+        LK_GPU_RUN_TOGETHER((add_gradients<P, MASK>), dim3(t.tiles, r.count), THREADS, stream->stream, (const T *)g.dy,
+                            (const T *)g.act_y, (const T *)g.x, (T *)g.dresidual, g.workspace, t, r.rows);
+    }
+
+    template <bool X, bool MASK> void apply()
+    {
+        LK_GPU_RUN((apply_planes<P, X, MASK>), pass_grid(t), THREADS, stream->stream, (const T *)g.dy,
+                   (const T *)g.act_y, (const T *)g.x, (T *)g.dx, dx, t);
+    }
+
+    void start()
+    {
+        if (r.count > 0)
+            g.act_y ? add<true>() : add<false>();
+        LK_GPU_RUN_TOGETHER(finish_gradients, finish_blocks(g.channels), THREADS, stream->stream, g, r.count, dx);
+        if (g.dresidual) { /* it now holds the masked dy */
+            g.dy = g.dresidual;
+            g.act_y = nullptr;
+        }
+        if (r.count == 0)
+            return;
+        if (g.through == LK_GPU_THROUGH_SUMS)
+            g.act_y ? apply<true, true>() : apply<true, false>();
+        else
+            g.act_y ? apply<false, true>() : apply<false, false>();
+    }
+};
+
+template <typename P> static void start_gradients(lk_gpu_stream *stream, const lk_gpu_normalize_grad *g)
+{
+    tiling t = tiling_of<P>(g->rows, g->channels);
+    row_blocks r = row_blocks_of(t);
+    /* The constants are in the workspace, behind the sums of the blocks. */
+    float *constants = (float *)(g->workspace + 2 * g->channels * r.count);
+    planes dx = {constants, constants + g->channels, constants + 2 * g->channels, constants + 3 * g->channels};
+    gradients<P>{stream, *g, t, r, dx}.start();
+}
+
+lk_gpu_status lk__gpu_normalize_grad(lk_gpu_stream *stream, const lk_gpu_normalize_grad *a)
+{
+    if (a->channels == 0)
+        return LK_GPU_OK;
+    uintptr_t addresses =
+        address_of(a->dy) | address_of(a->act_y) | address_of(a->x) | address_of(a->dx) | address_of(a->dresidual);
+    FOR_PACKS(a->dtype, a->channels, addresses, start_gradients<P>(stream, a))
+    return lk__gpu_launched("normalize_grad");
+}

@@ -1,0 +1,597 @@
+/* Convolutions by cuDNN's graphs of one operation, or two with a bias. The plan for a problem is the first one proposed
+ * by cuDNN's heuristics that adds in a fixed order, keeps the precision asked for, and fits into the workspace; so it
+ * depends only on the problem, the GPU and the version of cuDNN. If there is none for f32, the kernels of
+ * gpu_direct_conv.cu run, which take every shape. */
+#include "cuda/plugin/gpu_libraries.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef enum direction { FORWARD, TO_INPUT, TO_WEIGHTS } direction;
+
+typedef struct problem {
+    direction direction;
+    bool bias;
+    lk_dtype weights; /* dtype of the weights: the shape's dtype, or f32 for their gradient */
+    const lk_gpu_conv_shape *shape;
+} problem;
+
+enum { MAX_CONFIGURATIONS = 24, MAX_DESCRIPTORS = MAX_CONFIGURATIONS + 24 };
+typedef struct convolution {
+    lk_gpu_problem problem;
+    cudnnBackendDescriptor_t plan;                 /* NULL: cuDNN has none */
+    cudnnBackendDescriptor_t own[MAX_DESCRIPTORS]; /* all its descriptors, in the order in which they were made */
+    int n_own;
+    lk_gpu_status status; /* the first failure while it is made, after which the functions below do nothing */
+} convolution;
+
+static void free_descriptors(convolution *c)
+{
+    while (c->n_own > 0)
+        cudnnBackendDestroyDescriptor(c->own[--c->n_own]);
+}
+
+static void free_convolution(convolution *c)
+{
+    free_descriptors(c);
+    free(c);
+}
+
+void lk__gpu_convolutions_free(lk_gpu_cache *cache)
+{
+    for (int i = 0; i < LK_GPU_CACHE_LISTS; i++) {
+        while (cache->lists[i]) {
+            lk_gpu_problem *next = cache->lists[i]->next;
+            free_convolution((convolution *)cache->lists[i]);
+            cache->lists[i] = next;
+        }
+    }
+}
+
+/* --- descriptors -------------------------------------------------------------------------------------------------- */
+
+static cudnnBackendDescriptor_t descriptor_new(convolution *c, cudnnBackendDescriptorType_t type)
+{
+    cudnnBackendDescriptor_t descriptor = NULL;
+    if (c->status == LK_GPU_OK)
+        c->status = lk__gpu_check_dnn(cudnnBackendCreateDescriptor(type, &descriptor), "make a descriptor");
+    if (c->status != LK_GPU_OK)
+        return NULL;
+    return c->own[c->n_own++] = descriptor;
+}
+
+static void descriptor_set(convolution *c, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                           cudnnBackendAttributeType_t type, int64_t count, const void *values)
+{
+    if (c->status == LK_GPU_OK)
+        c->status = lk__gpu_check_dnn(cudnnBackendSetAttribute(descriptor, name, type, count, values),
+                                      "describe a convolution");
+}
+
+static void descriptor_set_part(convolution *c, cudnnBackendDescriptor_t descriptor, cudnnBackendAttributeName_t name,
+                                cudnnBackendDescriptor_t value)
+{
+    descriptor_set(c, descriptor, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+}
+
+static void descriptor_finalize(convolution *c, cudnnBackendDescriptor_t descriptor)
+{
+    if (c->status == LK_GPU_OK)
+        c->status = lk__gpu_check_dnn(cudnnBackendFinalize(descriptor), "describe a convolution");
+}
+
+/* --- tensors ------------------------------------------------------------------------------------------------------ */
+
+/* The ids of operands, by which a plan is given their addresses when it runs. */
+typedef enum operand { IMAGES = 1, RESULTS, WEIGHTS, BIAS, INTERMEDIATE } operand;
+
+static cudnnDataType_t dnn_type(lk_dtype dtype)
+{
+    return dtype == LK_BF16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_FLOAT;
+}
+
+/* Describes a tensor with axis 1 innermost in memory. An intermediate tensor is not in memory. */
+static cudnnBackendDescriptor_t tensor_descriptor(convolution *c, operand id, const int64_t dim[4],
+                                                  cudnnDataType_t type)
+{
+    int64_t strides[4] = {dim[1] * dim[2] * dim[3], 1, dim[3] * dim[1], dim[1]};
+    int64_t alignment = LK_GPU_LIBRARY_ALIGNMENT, number = id;
+    bool is_virtual = id == INTERMEDIATE;
+    cudnnBackendDescriptor_t t = descriptor_new(c, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+    descriptor_set(c, t, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    descriptor_set(c, t, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dim);
+    descriptor_set(c, t, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides);
+    descriptor_set(c, t, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &number);
+    descriptor_set(c, t, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+    descriptor_set(c, t, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+    descriptor_finalize(c, t);
+    return t;
+}
+
+static void dims_of(operand id, const lk_gpu_conv_shape *s, int64_t dim[4])
+{
+    const int64_t dims[][4] = {
+        [IMAGES] = {s->images, s->channels, s->size[0], s->size[1]},
+        [RESULTS] = {s->images, s->out_channels, s->out_size[0], s->out_size[1]},
+        [WEIGHTS] = {s->out_channels, s->channels / s->groups, s->kernel[0], s->kernel[1]},
+        [BIAS] = {1, s->out_channels, 1, 1},
+    };
+    memcpy(dim, dims[id], sizeof dims[id]);
+}
+
+static cudnnBackendDescriptor_t operand_tensor(convolution *c, operand id, const lk_gpu_conv_shape *s,
+                                               cudnnDataType_t type)
+{
+    int64_t dim[4];
+    dims_of(id, s, dim);
+    return tensor_descriptor(c, id, dim, type);
+}
+
+/* An f32 result of one operation that the next one reads; it has the shape of the operand `like`. */
+static cudnnBackendDescriptor_t intermediate_tensor(convolution *c, operand like, const lk_gpu_conv_shape *s)
+{
+    int64_t dim[4];
+    dims_of(like, s, dim);
+    return tensor_descriptor(c, INTERMEDIATE, dim, CUDNN_DATA_FLOAT);
+}
+
+/* --- operations --------------------------------------------------------------------------------------------------- */
+
+static cudnnBackendDescriptor_t window_descriptor(convolution *c, const lk_gpu_conv_shape *s)
+{
+    cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+    cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
+    int64_t axes = 2;
+    cudnnBackendDescriptor_t d = descriptor_new(c, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+    descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &axes);
+    descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, s->stride);
+    descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding);
+    descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, s->padding);
+    descriptor_set(c, d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, s->dilation);
+    descriptor_finalize(c, d);
+    return d;
+}
+
+/* cuDNN's names of an operation's parts, by direction. */
+typedef struct names {
+    cudnnBackendDescriptorType_t operation;
+    cudnnBackendAttributeName_t images, weights, results, window, alpha, beta;
+} names;
+
+static const names names_of[] = {
+    [FORWARD] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
+                 CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA},
+    [TO_INPUT] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
+                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
+                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
+                  CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA},
+    [TO_WEIGHTS] = {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X, CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
+                    CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
+};
+
+static cudnnBackendDescriptor_t conv_operation(convolution *c, const problem *p, cudnnBackendDescriptor_t images,
+                                               cudnnBackendDescriptor_t weights, cudnnBackendDescriptor_t results)
+{
+    const float one = 1, zero = 0;
+    const names *n = &names_of[p->direction];
+    cudnnBackendDescriptor_t d = window_descriptor(c, p->shape), operation = descriptor_new(c, n->operation);
+    descriptor_set_part(c, operation, n->images, images);
+    descriptor_set_part(c, operation, n->weights, weights);
+    descriptor_set_part(c, operation, n->results, results);
+    descriptor_set_part(c, operation, n->window, d);
+    descriptor_set(c, operation, n->alpha, CUDNN_TYPE_FLOAT, 1, &one);
+    descriptor_set(c, operation, n->beta, CUDNN_TYPE_FLOAT, 1, &zero);
+    descriptor_finalize(c, operation);
+    return operation;
+}
+
+/* y = x + b, or y = x if b is NULL. */
+static cudnnBackendDescriptor_t add_operation(convolution *c, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t b,
+                                              cudnnBackendDescriptor_t y)
+{
+    cudnnPointwiseMode_t mode = b ? CUDNN_POINTWISE_ADD : CUDNN_POINTWISE_IDENTITY;
+    cudnnDataType_t compute = CUDNN_DATA_FLOAT;
+    cudnnBackendDescriptor_t d = descriptor_new(c, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    descriptor_set(c, d, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    descriptor_set(c, d, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &compute);
+    descriptor_finalize(c, d);
+    cudnnBackendDescriptor_t operation = descriptor_new(c, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, d);
+    descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+    if (b)
+        descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, b);
+    descriptor_set_part(c, operation, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    descriptor_finalize(c, operation);
+    return operation;
+}
+
+/* Makes the operations of a problem. An engine for a convolution alone writes the dtype that it reads. If another
+ * operation follows, even one that changes nothing, there are engines that read bf16 and write f32. */
+static int64_t operations_of(convolution *c, const problem *p, cudnnBackendDescriptor_t operations[2])
+{
+    const lk_gpu_conv_shape *s = p->shape;
+    cudnnDataType_t type = dnn_type(s->dtype);
+    cudnnBackendDescriptor_t images = operand_tensor(c, IMAGES, s, type), sums;
+    cudnnBackendDescriptor_t weights = operand_tensor(c, WEIGHTS, s, dnn_type(p->weights));
+    cudnnBackendDescriptor_t results = operand_tensor(c, RESULTS, s, type);
+    if (p->bias) {
+        sums = intermediate_tensor(c, RESULTS, s);
+        operations[0] = conv_operation(c, p, images, weights, sums);
+        operations[1] = add_operation(c, sums, operand_tensor(c, BIAS, s, type), results);
+        return 2;
+    }
+    if (p->weights != s->dtype) {
+        sums = intermediate_tensor(c, WEIGHTS, s);
+        operations[0] = conv_operation(c, p, images, sums, results);
+        operations[1] = add_operation(c, sums, NULL, weights);
+        return 2;
+    }
+    operations[0] = conv_operation(c, p, images, weights, results);
+    return 1;
+}
+
+static cudnnBackendDescriptor_t graph_of(convolution *c, cudnnHandle_t dnn, const problem *p)
+{
+    cudnnBackendDescriptor_t operations[2];
+    int64_t n = operations_of(c, p, operations);
+    cudnnBackendDescriptor_t graph = descriptor_new(c, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    descriptor_set(c, graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, n, operations);
+    descriptor_set(c, graph, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn);
+    descriptor_finalize(c, graph);
+    return graph;
+}
+
+/* --- choosing a plan ---------------------------------------------------------------------------------------------- */
+
+/* Sets bit i of *notes if the engine has numerical note i. */
+static lk_gpu_status notes_of(cudnnBackendDescriptor_t configuration, unsigned *notes)
+{
+    cudnnBackendDescriptor_t engine = NULL;
+    cudnnBackendNumericalNote_t found[CUDNN_NUMERICAL_NOTE_TYPE_COUNT] = {0};
+    int64_t n = 0;
+    *notes = 0;
+    LK_GPU_TRY(
+        lk__gpu_check_dnn(cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine), "make a descriptor"));
+    cudnnStatus_t status = cudnnBackendGetAttribute(configuration, CUDNN_ATTR_ENGINECFG_ENGINE,
+                                                    CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, &engine);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                          CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &n, found);
+    cudnnBackendDestroyDescriptor(engine);
+    LK_GPU_TRY(lk__gpu_check_dnn(status, "look at an engine"));
+    for (int64_t i = 0; i < n && i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT; i++)
+        *notes |= 1u << found[i];
+    return LK_GPU_OK;
+}
+
+#define NOTE(name) (1u << CUDNN_NUMERICAL_NOTE_##name)
+
+/* Requires a fixed order of sums, and no more rounding than the shape allows. Tensor cores take bf16 as it is, but
+ * round f32 to 10 bits of mantissa. Winograd's transform in small tiles costs f32 about a digit; larger tiles,
+ * transforms of bf16, and Fourier's transform cost more. */
+static bool is_exact_enough(unsigned notes, const lk_gpu_conv_shape *s)
+{
+    unsigned refused = NOTE(NONDETERMINISTIC) | NOTE(DOWN_CONVERT_INPUTS) | NOTE(REDUCED_PRECISION_REDUCTION) |
+                       NOTE(FFT) | NOTE(WINOGRAD_TILE_6x6) | NOTE(WINOGRAD_TILE_13x13);
+    if (s->direct || s->dtype == LK_BF16)
+        refused |= NOTE(WINOGRAD) | NOTE(WINOGRAD_TILE_4x4);
+    if (!s->tf32 && s->dtype == LK_F32)
+        refused |= NOTE(TENSOR_CORE);
+    return (notes & refused) == 0;
+}
+
+/* NULL if cuDNN cannot make the plan after all, or it needs too much workspace. */
+static cudnnBackendDescriptor_t make_plan(convolution *c, cudnnHandle_t dnn, cudnnBackendDescriptor_t configuration)
+{
+    int64_t bytes = 0, n = 0;
+    cudnnBackendDescriptor_t plan = descriptor_new(c, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    descriptor_set(c, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &dnn);
+    descriptor_set_part(c, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+    if (c->status != LK_GPU_OK)
+        return NULL;
+    cudnnStatus_t status = cudnnBackendFinalize(plan);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status =
+            cudnnBackendGetAttribute(plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &n, &bytes);
+    if (status == CUDNN_STATUS_SUCCESS && bytes <= LK_GPU_WORKSPACE_BYTES)
+        return plan;
+    cudnnBackendDestroyDescriptor(c->own[--c->n_own]);
+    return NULL;
+}
+
+/* Gets one descriptor out of another. */
+static cudnnStatus_t descriptor_get_part(cudnnBackendDescriptor_t whole, cudnnBackendAttributeName_t name,
+                                         cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t *part)
+{
+    int64_t n = 0;
+    cudnnStatus_t status = cudnnBackendCreateDescriptor(type, part);
+    if (status != CUDNN_STATUS_SUCCESS)
+        return status;
+    return cudnnBackendGetAttribute(whole, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &n, part);
+}
+
+/* Gets the number of a configuration's engine. */
+static cudnnStatus_t number_of(cudnnBackendDescriptor_t configuration, int64_t *number)
+{
+    cudnnBackendDescriptor_t engine = NULL;
+    int64_t n = 0;
+    cudnnStatus_t status =
+        descriptor_get_part(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_BACKEND_ENGINE_DESCRIPTOR, &engine);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnnBackendGetAttribute(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &n, number);
+    if (engine)
+        cudnnBackendDestroyDescriptor(engine);
+    return status;
+}
+
+static int name_knob(cudnnBackendDescriptor_t choice, char *name, size_t size)
+{
+    cudnnBackendKnobType_t type = 0;
+    int64_t value = 0, n = 0;
+    if (cudnnBackendGetAttribute(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_TYPE, CUDNN_TYPE_KNOB_TYPE, 1, &n, &type) !=
+            CUDNN_STATUS_SUCCESS ||
+        cudnnBackendGetAttribute(choice, CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, CUDNN_TYPE_INT64, 1, &n, &value) !=
+            CUDNN_STATUS_SUCCESS)
+        return 0;
+    return snprintf(name, size, "_k%d=%lld", (int)type, (long long)value);
+}
+
+/* Writes "cudnn:eng28_k2=3_k13=1": an engine and its knobs, in the notation of cuDNN's frontend. */
+static void name_plan(cudnnBackendDescriptor_t configuration, char *name, size_t size)
+{
+    cudnnBackendDescriptor_t knobs[CUDNN_KNOB_TYPE_COUNTS] = {NULL};
+    int64_t number = -1, n = 0;
+    size_t used;
+    number_of(configuration, &number);
+    used = (size_t)snprintf(name, size, "cudnn:eng%lld", (long long)number);
+    for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; i++)
+        if (cudnnBackendCreateDescriptor(CUDNN_BACKEND_KNOB_CHOICE_DESCRIPTOR, &knobs[i]) != CUDNN_STATUS_SUCCESS)
+            knobs[i] = NULL;
+    if (cudnnBackendGetAttribute(configuration, CUDNN_ATTR_ENGINECFG_KNOB_CHOICES, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                 CUDNN_KNOB_TYPE_COUNTS, &n, knobs) == CUDNN_STATUS_SUCCESS)
+        for (int64_t i = 0; i < n && i < CUDNN_KNOB_TYPE_COUNTS && used < size; i++)
+            used += (size_t)name_knob(knobs[i], name + used, size - used);
+    for (int i = 0; i < CUDNN_KNOB_TYPE_COUNTS; i++)
+        if (knobs[i])
+            cudnnBackendDestroyDescriptor(knobs[i]);
+}
+
+/* Takes the first acceptable configuration, in the heuristics' order of preference. */
+static void try_configurations(convolution *c, cudnnHandle_t dnn, const lk_gpu_conv_shape *shape,
+                               cudnnBackendDescriptor_t *configurations, int64_t n)
+{
+    for (int64_t i = 0; i < n && c->status == LK_GPU_OK && !c->plan; i++) {
+        unsigned notes;
+        if (notes_of(configurations[i], &notes) == LK_GPU_OK && is_exact_enough(notes, shape))
+            c->plan = make_plan(c, dnn, configurations[i]);
+        if (c->plan)
+            name_plan(configurations[i], c->problem.choice.name, sizeof c->problem.choice.name);
+    }
+}
+
+/* A plan needs its configuration as long as it lives, so all of a list in which one was taken are kept. */
+static void try_heuristics(convolution *c, cudnnHandle_t dnn, const lk_gpu_conv_shape *shape,
+                           cudnnBackendDescriptor_t graph, cudnnBackendHeurMode_t mode)
+{
+    cudnnBackendDescriptor_t configurations[MAX_CONFIGURATIONS];
+    cudnnBackendDescriptor_t heuristics = descriptor_new(c, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+    int first = c->n_own;
+    int64_t found = 0;
+    descriptor_set_part(c, heuristics, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+    descriptor_set(c, heuristics, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+    for (int i = 0; i < MAX_CONFIGURATIONS; i++)
+        configurations[i] = descriptor_new(c, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    /* Heuristics that have no answer for a graph fail; that is not an error here. */
+    if (c->status == LK_GPU_OK && cudnnBackendFinalize(heuristics) == CUDNN_STATUS_SUCCESS &&
+        cudnnBackendGetAttribute(heuristics, CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                 MAX_CONFIGURATIONS, &found, configurations) == CUDNN_STATUS_SUCCESS)
+        try_configurations(c, dnn, shape, configurations, found < MAX_CONFIGURATIONS ? found : MAX_CONFIGURATIONS);
+    while (!c->plan && c->n_own > first)
+        cudnnBackendDestroyDescriptor(c->own[--c->n_own]);
+}
+
+/* A graph that cuDNN does not support at all counts as one without a plan. */
+static void choose_plan(convolution *c, cudnnHandle_t dnn, const problem *p)
+{
+    static const cudnnBackendHeurMode_t modes[] = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+    cudnnBackendDescriptor_t graph = graph_of(c, dnn, p);
+    for (int i = 0; i < 2 && c->status == LK_GPU_OK && !c->plan; i++)
+        try_heuristics(c, dnn, p->shape, graph, modes[i]);
+    if (c->status == LK_GPU_UNSUPPORTED)
+        c->status = LK_GPU_OK;
+    if (!c->plan)
+        free_descriptors(c);
+}
+
+static lk_gpu_status make_convolution(lk_gpu_libraries *libraries, const problem *p, const int64_t *key,
+                                      convolution **out)
+{
+    convolution *c = calloc(1, sizeof *c);
+    if (!c)
+        return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for a convolution");
+    c->problem.choice = (lk_gpu_choice){.kernel = p->direction == FORWARD    ? LK_GPU_CONV
+                                                  : p->direction == TO_INPUT ? LK_GPU_CONV_INPUT_GRAD
+                                                                             : LK_GPU_CONV_WEIGHT_GRAD,
+                                        .conv = *p->shape,
+                                        .bias = p->bias,
+                                        .dw_dtype = p->weights};
+    choose_plan(c, libraries->dnn, p);
+    if (c->status != LK_GPU_OK) {
+        lk_gpu_status status = c->status;
+        free_convolution(c);
+        return status;
+    }
+    lk__gpu_cache_add(&libraries->convolutions, &c->problem, key);
+    *out = c;
+    return LK_GPU_OK;
+}
+
+/* (*out)->plan is NULL if cuDNN has no plan. */
+static lk_gpu_status convolution_of(lk_gpu_stream *stream, const problem *p, convolution **out)
+{
+    const lk_gpu_conv_shape *s = p->shape;
+    int64_t key[LK_GPU_KEY_WORDS] = {p->direction,    p->bias,        p->weights,    s->dtype,       s->tf32,
+                                     s->images,       s->channels,    s->groups,     s->size[0],     s->size[1],
+                                     s->out_size[0],  s->out_size[1], s->kernel[0],  s->kernel[1],   s->stride[0],
+                                     s->stride[1],    s->padding[0],  s->padding[1], s->dilation[0], s->dilation[1],
+                                     s->out_channels, s->direct};
+    LK_GPU_TRY(lk__gpu_libraries_need(stream));
+    *out = (convolution *)lk__gpu_cache_find(&stream->libraries->convolutions, key);
+    return *out ? LK_GPU_OK : make_convolution(stream->libraries, p, key, out);
+}
+
+/* --- running ------------------------------------------------------------------------------------------------------ */
+
+static lk_gpu_status fill_pack(cudnnBackendDescriptor_t pack, int64_t n, const int64_t *ids, void *const *data,
+                               void *workspace)
+{
+    cudnnStatus_t status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, n, ids);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, n, data);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnnBackendSetAttribute(pack, CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+    if (status == CUDNN_STATUS_SUCCESS)
+        status = cudnnBackendFinalize(pack);
+    return lk__gpu_check_dnn(status, "name the operands of a convolution");
+}
+
+/* bias NULL: the plan has none. Which of images, weights and results is written depends on the plan's direction. */
+static lk_gpu_status execute_plan(lk_gpu_stream *stream, const convolution *c, const void *images, const void *weights,
+                                  const void *results, const void *bias)
+{
+    const lk_gpu_libraries *libraries = stream->libraries;
+    const int64_t ids[] = {IMAGES, WEIGHTS, RESULTS, BIAS};
+    void *data[] = {(void *)(uintptr_t)images, (void *)(uintptr_t)weights, (void *)(uintptr_t)results,
+                    (void *)(uintptr_t)bias};
+    cudnnBackendDescriptor_t pack;
+    LK_GPU_TRY(lk__gpu_check_dnn(cudnnBackendCreateDescriptor(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, &pack),
+                                 "make a descriptor"));
+    lk_gpu_status status = fill_pack(pack, bias ? 4 : 3, ids, data, stream->workspace);
+    if (status == LK_GPU_OK)
+        status = lk__gpu_check_dnn(cudnnSetStream(libraries->dnn, stream->stream), "take a stream");
+    if (status == LK_GPU_OK)
+        status = lk__gpu_check_dnn(cudnnBackendExecute(libraries->dnn, c->plan, pack), "convolve");
+    cudnnBackendDestroyDescriptor(pack);
+    return status;
+}
+
+/* The caller then uses f32, which is faster than the direct kernels, and loses nothing: with tensor cores bf16 operands
+ * stay exact. */
+static lk_gpu_status refuse_bf16(void)
+{
+    return lk__gpu_fail(LK_GPU_UNSUPPORTED, "cuDNN: no engine for this convolution in bf16");
+}
+
+/* y = y + bias, y [rows, channels] */
+static lk_gpu_status launch_bias(lk_gpu_stream *stream, const lk_gpu_conv *a)
+{
+    const lk_gpu_conv_shape *s = &a->shape;
+    lk_gpu_view y = {a->y, s->dtype, {s->out_channels, 1}};
+    lk_gpu_binary sum = {.y = y,
+                         .a = y,
+                         .b = {(void *)(uintptr_t)a->bias, s->dtype, {0, 1}},
+                         .ndim = 2,
+                         .dim = {s->images * s->out_size[0] * s->out_size[1], s->out_channels},
+                         .op = LK_GPU_ADD};
+    return lk__gpu_binary(stream, &sum);
+}
+
+/* In f32 without tensor cores cuDNN has no plan with a bias; then another kernel adds it. *done is false if cuDNN has
+ * no plan at all. */
+static lk_gpu_status run_forward(lk_gpu_stream *stream, const lk_gpu_conv *a, bool *done)
+{
+    problem p = {FORWARD, a->bias != NULL, a->shape.dtype, &a->shape};
+    convolution *c;
+    LK_GPU_TRY(convolution_of(stream, &p, &c));
+    *done = c->plan != NULL;
+    if (c->plan)
+        return execute_plan(stream, c, a->x, a->w, a->y, a->bias);
+    if (!a->bias)
+        return LK_GPU_OK;
+    p.bias = false;
+    LK_GPU_TRY(convolution_of(stream, &p, &c));
+    *done = c->plan != NULL;
+    if (!c->plan)
+        return LK_GPU_OK;
+    LK_GPU_TRY(execute_plan(stream, c, a->x, a->w, a->y, NULL));
+    return launch_bias(stream, a);
+}
+
+lk_gpu_status lk__gpu_conv(lk_gpu_stream *stream, const lk_gpu_conv *a)
+{
+    const lk_gpu_conv_shape *s = &a->shape;
+    bool done;
+    LK_GPU_TRY(run_forward(stream, a, &done));
+    if (!done)
+        return s->dtype == LK_BF16 ? refuse_bf16() : lk__gpu_direct_conv(stream, a);
+    if (!a->relu)
+        return LK_GPU_OK;
+    /* cuDNN's own relu would make NaN 0. */
+    lk_gpu_relu relu = {.x = a->y,
+                        .y = a->y,
+                        .dtype = s->dtype,
+                        .count = s->images * s->out_size[0] * s->out_size[1] * s->out_channels};
+    return lk__gpu_relu(stream, &relu);
+}
+
+lk_gpu_status lk__gpu_conv_input_grad(lk_gpu_stream *stream, const lk_gpu_conv_input_grad *a)
+{
+    problem p = {TO_INPUT, false, a->shape.dtype, &a->shape};
+    convolution *c;
+    LK_GPU_TRY(convolution_of(stream, &p, &c));
+    if (c->plan)
+        return execute_plan(stream, c, a->dx, a->w, a->dy, NULL);
+    return a->shape.dtype == LK_BF16 ? refuse_bf16() : lk__gpu_direct_conv_input_grad(stream, a);
+}
+
+lk_gpu_status lk__gpu_conv_weight_grad(lk_gpu_stream *stream, const lk_gpu_conv_weight_grad *a)
+{
+    problem p = {TO_WEIGHTS, false, a->dw_dtype, &a->shape};
+    convolution *c;
+    LK_GPU_TRY(convolution_of(stream, &p, &c));
+    if (c->plan)
+        return execute_plan(stream, c, a->x, a->dw, a->dy, NULL);
+    return a->shape.dtype == LK_BF16 ? refuse_bf16() : lk__gpu_direct_conv_weight_grad(stream, a);
+}
+
+/* --- naming ------------------------------------------------------------------------------------------------------- */
+
+static problem conv_problem(const lk_gpu_choice *choice)
+{
+    const lk_gpu_conv_shape *s = &choice->conv;
+    switch (choice->kernel) {
+    case LK_GPU_CONV:
+        return (problem){FORWARD, choice->bias, s->dtype, s};
+    case LK_GPU_CONV_INPUT_GRAD:
+        return (problem){TO_INPUT, false, s->dtype, s};
+    default:
+        return (problem){TO_WEIGHTS, false, choice->dw_dtype, s};
+    }
+}
+
+lk_gpu_status lk__gpu_choose_convolution(lk_gpu_stream *stream, lk_gpu_choice *choice)
+{
+    problem p = conv_problem(choice);
+    convolution *c;
+    const char *added = "";
+    LK_GPU_TRY(convolution_of(stream, &p, &c));
+    if (!c->plan && p.bias) {
+        p.bias = false;
+        added = ", bias apart";
+        LK_GPU_TRY(convolution_of(stream, &p, &c));
+    }
+    if (!c->plan && choice->conv.dtype == LK_BF16)
+        return refuse_bf16();
+    snprintf(choice->name, sizeof choice->name, "%.100s%s", c->plan ? c->problem.choice.name : "direct",
+             c->plan ? added : "");
+    return LK_GPU_OK;
+}

@@ -1,0 +1,134 @@
+/* A stream's handles of cuBLASLt and cuDNN, and the cache of what they have chosen. */
+#include "cuda/plugin/gpu_libraries.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* --- errors ------------------------------------------------------------------------------------------------------- */
+
+lk_gpu_status lk__gpu_check_blas(cublasStatus_t status, const char *what)
+{
+    switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+        return LK_GPU_OK;
+    case CUBLAS_STATUS_ALLOC_FAILED:
+        return lk__gpu_fail(LK_GPU_NO_MEMORY, "cuBLASLt: %s: out of memory", what);
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+    case CUBLAS_STATUS_ARCH_MISMATCH:
+        return lk__gpu_fail(LK_GPU_UNSUPPORTED, "cuBLASLt: %s: %s", what, cublasLtGetStatusString(status));
+    default:
+        return lk__gpu_fail(LK_GPU_FAILED, "cuBLASLt: %s: %s", what, cublasLtGetStatusString(status));
+    }
+}
+
+lk_gpu_status lk__gpu_check_dnn(cudnnStatus_t status, const char *what)
+{
+    if (status == CUDNN_STATUS_SUCCESS)
+        return LK_GPU_OK;
+    if (status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+        status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED)
+        return lk__gpu_fail(LK_GPU_NO_MEMORY, "cuDNN: %s: out of memory", what);
+    bool is_unsupported = CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED;
+    return lk__gpu_fail(is_unsupported ? LK_GPU_UNSUPPORTED : LK_GPU_FAILED, "cuDNN: %s: %s", what,
+                        cudnnGetErrorString(status));
+}
+
+/* --- the cache of choices ----------------------------------------------------------------------------------------- */
+
+/* The list for a key: FNV-1a over its words, folded. */
+static size_t list_of_key(const int64_t key[LK_GPU_KEY_WORDS])
+{
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (int i = 0; i < LK_GPU_KEY_WORDS; i++)
+        hash = (hash ^ (uint64_t)key[i]) * 0x100000001b3u;
+    return (size_t)((hash ^ hash >> 32) % LK_GPU_CACHE_LISTS);
+}
+
+lk_gpu_problem *lk__gpu_cache_find(const lk_gpu_cache *cache, const int64_t key[LK_GPU_KEY_WORDS])
+{
+    lk_gpu_problem *problem = cache->lists[list_of_key(key)];
+    while (problem && memcmp(problem->key, key, sizeof problem->key) != 0)
+        problem = problem->next;
+    return problem;
+}
+
+void lk__gpu_cache_add(lk_gpu_cache *cache, lk_gpu_problem *problem, const int64_t key[LK_GPU_KEY_WORDS])
+{
+    lk_gpu_problem **list = &cache->lists[list_of_key(key)];
+    memcpy(problem->key, key, sizeof problem->key);
+    problem->next = *list;
+    *list = problem;
+}
+
+lk_gpu_status lk__gpu_choose(lk_gpu_stream *stream, lk_gpu_choice *choice)
+{
+    return choice->kernel == LK_GPU_MATMUL ? lk__gpu_choose_product(stream, choice)
+                                           : lk__gpu_choose_convolution(stream, choice);
+}
+
+/* Asks again for each cached problem, because lk__gpu_choose also names the parts that run outside the library. */
+static void visit_choices(lk_gpu_stream *stream, const lk_gpu_cache *cache,
+                          void (*visit)(void *user, const lk_gpu_choice *choice), void *user)
+{
+    for (int i = 0; i < LK_GPU_CACHE_LISTS; i++) {
+        for (const lk_gpu_problem *problem = cache->lists[i]; problem; problem = problem->next) {
+            lk_gpu_choice choice = problem->choice;
+            if (lk__gpu_choose(stream, &choice) == LK_GPU_OK)
+                visit(user, &choice);
+        }
+    }
+}
+
+void lk__gpu_choices(lk_gpu_stream *stream, void (*visit)(void *user, const lk_gpu_choice *choice), void *user)
+{
+    if (!stream->libraries)
+        return;
+    visit_choices(stream, &stream->libraries->products, visit, user);
+    visit_choices(stream, &stream->libraries->convolutions, visit, user);
+}
+
+/* --- a stream's libraries ----------------------------------------------------------------------------------------- */
+
+void lk__gpu_libraries_close(lk_gpu_libraries *libraries)
+{
+    lk__gpu_products_free(&libraries->products);
+    lk__gpu_convolutions_free(&libraries->convolutions);
+    if (libraries->blas)
+        cublasLtDestroy(libraries->blas);
+    if (libraries->dnn)
+        cudnnDestroy(libraries->dnn);
+    free(libraries);
+}
+
+lk_gpu_status lk__gpu_libraries_open(lk_gpu_libraries **out)
+{
+    lk_gpu_libraries *libraries = calloc(1, sizeof *libraries);
+    if (!libraries)
+        return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for the handles of cuBLASLt and cuDNN");
+    lk_gpu_status status = lk__gpu_check_blas(cublasLtCreate(&libraries->blas), "start");
+    if (status == LK_GPU_OK)
+        status = lk__gpu_check_dnn(cudnnCreate(&libraries->dnn), "start");
+    if (status == LK_GPU_OK)
+        *out = libraries;
+    else
+        lk__gpu_libraries_close(libraries);
+    return status;
+}
+
+/* major 10000 + minor 100 + patch */
+static void write_library_version(char *text, size_t size, size_t version)
+{
+    snprintf(text, size, "%zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
+}
+
+void lk__gpu_libraries_versions(lk_gpu_versions *versions)
+{
+    write_library_version(versions->cublas, sizeof versions->cublas, cublasLtGetVersion());
+    write_library_version(versions->cudnn, sizeof versions->cudnn, cudnnGetVersion());
+}
+
+int64_t lk__gpu_libraries_workspace(void)
+{
+    return LK_GPU_WORKSPACE_BYTES;
+}

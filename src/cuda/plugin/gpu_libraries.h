@@ -1,0 +1,57 @@
+/* The handles of cuBLASLt and cuDNN, and the cache of chosen algorithms, for gpu_matmul.c and gpu_conv.c. Both belong
+ * to a stream and its branches, and so to one thread at a time: nothing here is locked. Each stream has a workspace of
+ * its own. */
+#pragma once
+
+#include "cuda/plugin/gpu_direct_conv.h"
+#include "cuda/plugin/gpu_plugin.h"
+
+#include <cublasLt.h>
+#include <cudnn_graph.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The same for every GPU and every problem, so that the choice of an algorithm does not depend on free memory. */
+enum { LK_GPU_WORKSPACE_BYTES = 256 << 20 };
+
+/* A problem and the algorithm chosen for it; must be the first member of a larger struct. */
+enum { LK_GPU_KEY_WORDS = 24, LK_GPU_CACHE_LISTS = 64 };
+typedef struct lk_gpu_problem {
+    struct lk_gpu_problem *next;
+    int64_t key[LK_GPU_KEY_WORDS];
+    lk_gpu_choice choice; /* its name is that of the library's algorithm; "" if it has none */
+} lk_gpu_problem;
+
+typedef struct lk_gpu_cache {
+    lk_gpu_problem *lists[LK_GPU_CACHE_LISTS];
+} lk_gpu_cache;
+
+struct lk_gpu_libraries {
+    cublasLtHandle_t blas;
+    cudnnHandle_t dnn;
+    lk_gpu_cache products, convolutions;
+};
+
+/* NULL: not in the cache. */
+lk_gpu_problem *lk__gpu_cache_find(const lk_gpu_cache *cache, const int64_t key[LK_GPU_KEY_WORDS]);
+
+/* Sets problem->key, and adds the problem. */
+void lk__gpu_cache_add(lk_gpu_cache *cache, lk_gpu_problem *problem, const int64_t key[LK_GPU_KEY_WORDS]);
+
+/* Free the entries of gpu_matmul.c, and of gpu_conv.c. */
+void lk__gpu_products_free(lk_gpu_cache *cache);
+void lk__gpu_convolutions_free(lk_gpu_cache *cache);
+
+/* lk_gpu_driver.choose for a product, and for a convolution. */
+lk_gpu_status lk__gpu_choose_product(lk_gpu_stream *stream, lk_gpu_choice *choice);
+lk_gpu_status lk__gpu_choose_convolution(lk_gpu_stream *stream, lk_gpu_choice *choice);
+
+/* Translate a status of a library. On failure the error message says what was being done. */
+lk_gpu_status lk__gpu_check_blas(cublasStatus_t status, const char *what);
+lk_gpu_status lk__gpu_check_dnn(cudnnStatus_t status, const char *what);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,249 @@
+/* Products of matrices by cuBLASLt, which is column-major: row-major y = a b is column-major y' = b' a', so the
+ * operands are swapped and nothing is transposed. */
+#include "cuda/plugin/gpu_libraries.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct product {
+    lk_gpu_problem problem;
+    cublasLtMatmulDescOpaque_t operation;
+    cublasLtMatrixLayoutOpaque_t a, b, y;
+    cublasLtMatmulAlgo_t algorithm;
+} product;
+
+void lk__gpu_products_free(lk_gpu_cache *cache)
+{
+    for (int i = 0; i < LK_GPU_CACHE_LISTS; i++) {
+        while (cache->lists[i]) {
+            lk_gpu_problem *next = cache->lists[i]->next;
+            free(cache->lists[i]);
+            cache->lists[i] = next;
+        }
+    }
+}
+
+/* --- describing a problem ----------------------------------------------------------------------------------------- */
+
+static cudaDataType blas_type(lk_dtype dtype)
+{
+    return dtype == LK_BF16 ? CUDA_R_16BF : CUDA_R_32F;
+}
+
+static lk_gpu_status product_set(product *p, cublasLtMatmulDescAttributes_t attribute, const void *value, size_t size)
+{
+    return lk__gpu_check_blas(cublasLtMatmulDescSetAttribute(&p->operation, attribute, value, size),
+                              "describe a product");
+}
+
+/* The heuristics must be asked with an address of the bias. This one stands for any: it has the alignment that every
+ * bias has at least. */
+static lk_gpu_status describe_bias(product *p, lk_dtype dtype)
+{
+    cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_BIAS;
+    int32_t type = (int32_t)blas_type(dtype);
+    const void *somewhere = (const void *)(uintptr_t)LK_GPU_LIBRARY_ALIGNMENT;
+    LK_GPU_TRY(product_set(p, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    LK_GPU_TRY(product_set(p, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &type, sizeof type));
+    return product_set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &somewhere, sizeof somewhere);
+}
+
+/* Describes a row-major matrix [rows, columns], or one that is stored transposed. Our row is cuBLASLt's column, so the
+ * row's length comes first. */
+static lk_gpu_status describe_matrix(cublasLtMatrixLayoutOpaque_t *layout, lk_dtype dtype, int64_t rows,
+                                     int64_t columns, bool transposed)
+{
+    int64_t length = transposed ? rows : columns, count = transposed ? columns : rows;
+    return lk__gpu_check_blas(
+        cublasLtMatrixLayoutInit(layout, blas_type(dtype), (uint64_t)length, (uint64_t)count, length),
+        "describe a matrix");
+}
+
+static lk_gpu_status describe_product(product *p, const lk_gpu_matmul *m)
+{
+    bool is_tf32 = m->tf32 && m->dtype == LK_F32;
+    cublasComputeType_t compute = is_tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+    int32_t first = m->b_transposed ? CUBLAS_OP_T : CUBLAS_OP_N, second = m->a_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+    LK_GPU_TRY(lk__gpu_check_blas(cublasLtMatmulDescInit(&p->operation, compute, CUDA_R_32F), "describe a product"));
+    LK_GPU_TRY(product_set(p, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
+    LK_GPU_TRY(product_set(p, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
+    if (m->bias)
+        LK_GPU_TRY(describe_bias(p, m->y_dtype));
+    LK_GPU_TRY(describe_matrix(&p->a, m->dtype, m->rows, m->inner, m->a_transposed));
+    LK_GPU_TRY(describe_matrix(&p->b, m->dtype, m->inner, m->columns, m->b_transposed));
+    return describe_matrix(&p->y, m->y_dtype, m->rows, m->columns, false);
+}
+
+/* --- choosing an algorithm ---------------------------------------------------------------------------------------- */
+
+static lk_gpu_status set_preference(cublasLtMatmulPreferenceOpaque_t *preference)
+{
+    static const cublasLtMatmulPreferenceAttributes_t alignments[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    uint64_t workspace = LK_GPU_WORKSPACE_BYTES;
+    uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_NONE, alignment = LK_GPU_LIBRARY_ALIGNMENT;
+    cublasStatus_t status = cublasLtMatmulPreferenceInit(preference);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace,
+                                                      sizeof workspace);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                                      &reduction, sizeof reduction);
+    for (int i = 0; i < 4 && status == CUBLAS_STATUS_SUCCESS; i++)
+        status = cublasLtMatmulPreferenceSetAttribute(preference, alignments[i], &alignment, sizeof alignment);
+    return lk__gpu_check_blas(status, "set preferences");
+}
+
+/* If a sum is split its bits depend on the number of parts, which depends on the number of rows. */
+static lk_gpu_status adds_in_one_sequence(const cublasLtMatmulAlgo_t *algorithm, bool *in_one)
+{
+    int32_t splits = 0;
+    uint32_t reduction = 0;
+    cublasStatus_t status =
+        cublasLtMatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_SPLITK_NUM, &splits, sizeof splits, NULL);
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &reduction,
+                                                      sizeof reduction, NULL);
+    *in_one = (splits == 0 || splits == 1) && reduction == CUBLASLT_REDUCTION_SCHEME_NONE;
+    return lk__gpu_check_blas(status, "look at an algorithm");
+}
+
+static lk_gpu_status choose_algorithm(cublasLtHandle_t blas, product *p, const lk_gpu_matmul *m)
+{
+    enum { MAX_RESULTS = 16 };
+    cublasLtMatmulPreferenceOpaque_t preference;
+    cublasLtMatmulHeuristicResult_t results[MAX_RESULTS];
+    int found = 0;
+    LK_GPU_TRY(set_preference(&preference));
+    LK_GPU_TRY(lk__gpu_check_blas(cublasLtMatmulAlgoGetHeuristic(blas, &p->operation, &p->b, &p->a, &p->y, &p->y,
+                                                                 &preference, MAX_RESULTS, results, &found),
+                                  "choose an algorithm"));
+    for (int i = 0; i < found; i++) {
+        bool is_fine;
+        if (results[i].state != CUBLAS_STATUS_SUCCESS || results[i].workspaceSize > LK_GPU_WORKSPACE_BYTES)
+            continue;
+        LK_GPU_TRY(adds_in_one_sequence(&results[i].algo, &is_fine));
+        if (is_fine) {
+            p->algorithm = results[i].algo;
+            return LK_GPU_OK;
+        }
+    }
+    return lk__gpu_fail(LK_GPU_UNSUPPORTED,
+                        "cuBLASLt: no algorithm that adds in one sequence for a product [%lld,%lld] [%lld,%lld]",
+                        (long long)m->rows, (long long)m->inner, (long long)m->inner, (long long)m->columns);
+}
+
+/* Writes "cublaslt:algo66_tile20_stages36_…": the parameters of an algorithm. */
+static lk_gpu_status name_algorithm(const cublasLtMatmulAlgo_t *algorithm, char *name, size_t size)
+{
+    static const struct {
+        cublasLtMatmulAlgoConfigAttributes_t attribute;
+        const char *text;
+        size_t bytes;
+    } parts[] = {
+        {CUBLASLT_ALGO_CONFIG_ID, "algo", 4},
+        {CUBLASLT_ALGO_CONFIG_TILE_ID, "_tile", 4},
+        {CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING, "_swizzle", 4},
+        {CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION, "_custom", 4},
+        {CUBLASLT_ALGO_CONFIG_STAGES_ID, "_stages", 4},
+        {CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID, "_inner", 2},
+        {CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID, "_cluster", 2},
+    };
+    int used = snprintf(name, size, "cublaslt:");
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0] && (size_t)used < size; i++) {
+        uint32_t word = 0;
+        uint16_t half = 0;
+        void *value = parts[i].bytes == sizeof half ? (void *)&half : (void *)&word;
+        LK_GPU_TRY(lk__gpu_check_blas(
+            cublasLtMatmulAlgoConfigGetAttribute(algorithm, parts[i].attribute, value, parts[i].bytes, NULL),
+            "name an algorithm"));
+        used += snprintf(name + used, size - (size_t)used, "%s%u", parts[i].text,
+                         parts[i].bytes == sizeof half ? (unsigned)half : (unsigned)word);
+    }
+    return LK_GPU_OK;
+}
+
+static lk_gpu_status make_product(lk_gpu_libraries *libraries, const lk_gpu_matmul *m, const int64_t *key,
+                                  product **out)
+{
+    product *p = calloc(1, sizeof *p);
+    if (!p)
+        return lk__gpu_fail(LK_GPU_NO_MEMORY, "out of memory for a product");
+    lk_gpu_status status = describe_product(p, m);
+    if (status == LK_GPU_OK)
+        status = choose_algorithm(libraries->blas, p, m);
+    p->problem.choice = (lk_gpu_choice){.kernel = LK_GPU_MATMUL, .matmul = *m};
+    if (status == LK_GPU_OK)
+        status = name_algorithm(&p->algorithm, p->problem.choice.name, sizeof p->problem.choice.name);
+    if (status != LK_GPU_OK) {
+        free(p);
+        return status;
+    }
+    lk__gpu_cache_add(&libraries->products, &p->problem, key);
+    *out = p;
+    return LK_GPU_OK;
+}
+
+static lk_gpu_status find_product(lk_gpu_libraries *libraries, const lk_gpu_matmul *m, product **out)
+{
+    int64_t key[LK_GPU_KEY_WORDS] = {m->rows,         m->inner,        m->columns,      m->dtype, m->y_dtype,
+                                     m->a_transposed, m->b_transposed, m->bias != NULL, m->tf32};
+    *out = (product *)lk__gpu_cache_find(&libraries->products, key);
+    return *out ? LK_GPU_OK : make_product(libraries, m, key, out);
+}
+
+lk_gpu_status lk__gpu_choose_product(lk_gpu_stream *stream, lk_gpu_choice *choice)
+{
+    const lk_gpu_matmul *m = &choice->matmul;
+    product *p;
+    snprintf(choice->name, sizeof choice->name, "none");
+    if (m->rows == 0 || m->columns == 0 || m->inner == 0)
+        return LK_GPU_OK;
+    LK_GPU_TRY(lk__gpu_libraries_need(stream));
+    LK_GPU_TRY(find_product(stream->libraries, m, &p));
+    snprintf(choice->name, sizeof choice->name, "%s", p->problem.choice.name);
+    return LK_GPU_OK;
+}
+
+/* --- running ------------------------------------------------------------------------------------------------------ */
+
+static lk_gpu_status run_product(lk_gpu_stream *stream, const lk_gpu_matmul *m)
+{
+    static const float one = 1, zero = 0;
+    product *p;
+    LK_GPU_TRY(lk__gpu_libraries_need(stream));
+    LK_GPU_TRY(find_product(stream->libraries, m, &p));
+    if (m->bias)
+        LK_GPU_TRY(product_set(p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &m->bias, sizeof m->bias));
+    return lk__gpu_check_blas(cublasLtMatmul(stream->libraries->blas, &p->operation, &one, m->b, &p->b, m->a, &p->a,
+                                             &zero, m->y, &p->y, m->y, &p->y, &p->algorithm, stream->workspace,
+                                             LK_GPU_WORKSPACE_BYTES, stream->stream),
+                              "multiply");
+}
+
+/* With inner = 0 the product is 0, and y is the bias. */
+static lk_gpu_status only_bias(lk_gpu_stream *stream, const lk_gpu_matmul *m)
+{
+    lk_gpu_fill zeros = {.y = m->y, .dtype = m->y_dtype, .count = m->rows * m->columns};
+    lk_gpu_binary sum = {.y = {m->y, m->y_dtype, {m->columns, 1}},
+                         .a = {m->y, m->y_dtype, {m->columns, 1}},
+                         .b = {(void *)(uintptr_t)m->bias, m->y_dtype, {0, 1}},
+                         .ndim = 2,
+                         .dim = {m->rows, m->columns},
+                         .op = LK_GPU_ADD};
+    LK_GPU_TRY(lk__gpu_fill(stream, &zeros));
+    return m->bias ? lk__gpu_binary(stream, &sum) : LK_GPU_OK;
+}
+
+lk_gpu_status lk__gpu_matmul(lk_gpu_stream *stream, const lk_gpu_matmul *m)
+{
+    if (m->rows == 0 || m->columns == 0)
+        return LK_GPU_OK;
+    LK_GPU_TRY(m->inner > 0 ? run_product(stream, m) : only_bias(stream, m));
+    if (!m->relu)
+        return LK_GPU_OK;
+    /* cuBLASLt's own relu is max(x, 0), which makes NaN 0. */
+    lk_gpu_relu relu = {.x = m->y, .y = m->y, .dtype = m->y_dtype, .count = m->rows * m->columns};
+    return lk__gpu_relu(stream, &relu);
+}

@@ -1,0 +1,191 @@
+/* Kernels for every dtype: gather, fill, random numbers, and arithmetic with broadcasting. */
+#include "cuda/plugin/gpu_conversion.cuh"
+#include "cuda/plugin/gpu_walk.cuh"
+
+/* --- gathering ---------------------------------------------------------------------------------------------------- */
+
+/* T is any type of the elements' size. */
+template <typename T> static __global__ void gather(lk_gpu_gather a)
+{
+    EACH(i, a.n * a.row)
+    {
+        int64_t index = a.indices[i / a.row];
+        bool inside = index >= 0 && index < a.rows;
+        ((T *)a.y)[i] = inside ? ((const T *)a.x)[index * a.row + i % a.row] : (T) ~(T)0;
+    }
+}
+
+#define GATHER(type) LK_GPU_RUN(gather<type>, blocks_for(a->n * a->row), THREADS, stream->stream, *a)
+
+lk_gpu_status lk__gpu_gather(lk_gpu_stream *stream, const lk_gpu_gather *a)
+{
+    if (a->n == 0 || a->row == 0)
+        return LK_GPU_OK;
+    switch (a->size) {
+    case 1:
+        GATHER(uint8_t);
+        break;
+    case 2:
+        GATHER(uint16_t);
+        break;
+    case 4:
+        GATHER(uint32_t);
+        break;
+    default:
+        GATHER(uint64_t);
+    }
+    return lk__gpu_launched("gather");
+}
+
+/* --- filling ------------------------------------------------------------------------------------------------------ */
+
+/* Writes packs from the first multiple of 16 bytes on. The first block writes the elements before and behind them. */
+template <typename T> static __global__ void fill(T *y, int64_t count, int64_t before, double value)
+{
+    const int WIDTH = widest<T>::WIDTH;
+    int64_t packs = (count - before) / WIDTH, behind = before + packs * WIDTH;
+    T one = conversion<T, double>::of(value);
+    elements<T, WIDTH> pack;
+    for (int e = 0; e < WIDTH; e++)
+        pack.at[e] = one;
+    EACH(i, packs)
+    *(elements<T, WIDTH> *)(y + before + i * WIDTH) = pack;
+    if (blockIdx.x == 0 && threadIdx.x < before)
+        y[threadIdx.x] = one;
+    if (blockIdx.x == 0 && threadIdx.x < count - behind)
+        y[behind + threadIdx.x] = one;
+}
+
+template <typename T> static void run_fill(lk_gpu_stream *stream, const lk_gpu_fill *a)
+{
+    int64_t width = widest<T>::WIDTH;
+    int64_t before = (int64_t)(16 - (uintptr_t)a->y % 16) % 16 / (int64_t)sizeof(T);
+    LK_GPU_RUN(fill<T>, blocks_for((a->count + width - 1) / width), THREADS, stream->stream, (T *)a->y, a->count,
+               before < a->count ? before : a->count, a->value);
+}
+
+lk_gpu_status lk__gpu_fill(lk_gpu_stream *stream, const lk_gpu_fill *a)
+{
+    if (a->count == 0)
+        return LK_GPU_OK;
+    FOR_DTYPES(a->dtype, run_fill<T>(stream, a))
+    return lk__gpu_launched("fill");
+}
+
+template <typename T> static __global__ void arange(T *y, int64_t count, double start, double step)
+{
+    EACH(i, count)
+    y[i] = conversion<T, double>::of(start + step * (double)i);
+}
+
+lk_gpu_status lk__gpu_arange(lk_gpu_stream *stream, const lk_gpu_arange *a)
+{
+    if (a->count == 0)
+        return LK_GPU_OK;
+    FOR_DTYPES(a->dtype, LK_GPU_RUN(arange<T>, blocks_for(a->count), THREADS, stream->stream, (T *)a->y, a->count,
+                                    a->start, a->step))
+    return lk__gpu_launched("arange");
+}
+
+/* --- random numbers ----------------------------------------------------------------------------------------------- */
+
+static inline __device__ double word_to_unit(uint32_t word)
+{
+    return (word + 0.5) * 0x1p-32;
+}
+
+/* Two words make two normal numbers, from the cosine and the sine of one angle. */
+static inline __device__ double random_value(const lk_gpu_random &a, const uint32_t *words, int64_t i)
+{
+    if (!a.normal)
+        return a.a + (a.b - a.a) * word_to_unit(words[i % 4]);
+    int pair = (int)(i % 4) & 2;
+    double radius = sqrt(-2 * log(word_to_unit(words[pair])));
+    double angle = 6.28318530717958647692 * word_to_unit(words[pair + 1]);
+    return a.a + a.b * (radius * (i % 2 == 0 ? cos(angle) : sin(angle)));
+}
+
+template <typename T> static __global__ void random_numbers(lk_gpu_random a)
+{
+    EACH(i, a.count)
+    {
+        uint32_t words[4];
+        philox(a.philox, (uint32_t)(i / 4), a.philox.counter[1], words);
+        ((T *)a.y)[i] = conversion<T, double>::of(random_value(a, words, i));
+    }
+}
+
+lk_gpu_status lk__gpu_random(lk_gpu_stream *stream, const lk_gpu_random *a)
+{
+    if (a->count == 0)
+        return LK_GPU_OK;
+    FOR_DTYPES(a->dtype, LK_GPU_RUN(random_numbers<T>, blocks_for(a->count), THREADS, stream->stream, *a))
+    return lk__gpu_launched("random");
+}
+
+/* --- arithmetic --------------------------------------------------------------------------------------------------- */
+
+template <typename T> struct arithmetic {
+    typedef typename number<T>::wide wide;
+    static inline __device__ T of(lk_gpu_binary_op op, T x, T y)
+    {
+        wide a = widen(x), b = widen(y);
+        return narrow<T>(op == LK_GPU_ADD ? a + b : op == LK_GPU_SUB ? a - b : op == LK_GPU_MUL ? a * b : a / b);
+    }
+};
+
+/* Uses unsigned numbers, for which alone wrapping is defined; 64 bits, because products of smaller types would be
+ * promoted to int. */
+template <typename I, typename U> static inline __device__ I integer_arithmetic(lk_gpu_binary_op op, I x, I y)
+{
+    uint64_t a = (uint64_t)x, b = (uint64_t)y;
+    if (op != LK_GPU_DIV)
+        return (I)(U)(op == LK_GPU_ADD ? a + b : op == LK_GPU_SUB ? a - b : a * b);
+    if (y == 0)
+        return 0;
+    return (I)-1 < 0 && y == (I)-1 ? (I)(U)(0 - a) : (I)(x / y);
+}
+#define INTEGERS(I, U)                                               \
+    template <> struct arithmetic<I> {                               \
+        static inline __device__ I of(lk_gpu_binary_op op, I x, I y) \
+        {                                                            \
+            return integer_arithmetic<I, U>(op, x, y);               \
+        }                                                            \
+    }
+INTEGERS(int32_t, uint32_t);
+INTEGERS(int64_t, uint64_t);
+INTEGERS(uint8_t, uint8_t);
+
+template <typename T> struct combined {
+    lk_gpu_binary_op op;
+
+    inline __device__ T operator()(const T (&x)[2]) const
+    {
+        return arithmetic<T>::of(op, x[0], x[1]);
+    }
+};
+
+template <typename T> static lk_gpu_status run_binary(lk_gpu_stream *stream, const lk_gpu_binary *a)
+{
+    const lk_gpu_view *views[] = {&a->y, &a->a, &a->b};
+    const int WIDTH = widest<T>::WIDTH;
+    operands<T, 2> x = {{(const T *)a->a.data, (const T *)a->b.data}};
+    T *y = (T *)a->y.data;
+    walk w = walk_over(a->ndim, a->dim, views, 3);
+    if (is_one_array(w))
+        map(stream, y, x, w.count, combined<T>{a->op});
+    else if (in_packs(&w, views, WIDTH, sizeof(T)))
+        map_offsets<WIDTH>(stream, y, x, w.count, combined<T>{a->op}, w);
+    else
+        map_offsets<1>(stream, y, x, w.count, combined<T>{a->op}, w);
+    return lk__gpu_launched("binary");
+}
+
+lk_gpu_status lk__gpu_binary(lk_gpu_stream *stream, const lk_gpu_binary *a)
+{
+    for (int i = 0; i < a->ndim; i++)
+        if (a->dim[i] == 0)
+            return LK_GPU_OK;
+    FOR_DTYPES(a->y.dtype, return run_binary<T>(stream, a))
+    return LK_GPU_OK;
+}

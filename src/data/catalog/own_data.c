@@ -1,0 +1,187 @@
+#include "data/catalog/own_data.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "data/dataset.h"
+#include "data/formats/cifar.h"
+#include "data/formats/csv.h"
+#include "data/formats/format_files.h"
+#include "data/formats/idx_folder.h"
+#include "data/names.h"
+#include "data/pictures/picture_set.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+bool lk__is_own_data(const char *path)
+{
+    struct stat status;
+    return path && *path && stat(path, &status) == 0;
+}
+
+static bool has_folder(const char *folder, const char *name)
+{
+    char path[PATH_MAX];
+    return snprintf(path, PATH_MAX, "%s/%s", folder, name) < PATH_MAX && lk__is_folder(path);
+}
+
+/* --- folders of pictures ------------------------------------------------------------------------------------------ */
+
+typedef struct pictures {
+    const char *root;
+    lk_split split;
+    const lk_dataset_opts *opts;
+    char source[PATH_MAX]; /* the folder with the split's classes */
+    lk_picture_folder folder;
+} pictures;
+
+static lk_status select_held_out(pictures *p)
+{
+    int64_t n = p->folder.count, count;
+    int32_t *labels = lk__calloc((size_t)n, sizeof *labels);
+    int64_t *indices = lk__calloc((size_t)n, sizeof *indices);
+    lk_status status = labels && indices ? LK_OK : LK_ERR_MEMORY;
+    for (int64_t i = 0; status == LK_OK && i < n; i++)
+        labels[i] = p->folder.files[i].label;
+    if (status == LK_OK)
+        status = lk__held_out(labels, n, p->opts->val_split, p->split, indices, &count);
+    if (status == LK_OK)
+        lk__picture_folder_select(&p->folder, indices, count);
+    lk__free(labels);
+    lk__free(indices);
+    if (status == LK_OK && p->folder.count == 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "--val-split %g: no class of %s has two pictures", p->opts->val_split, p->root);
+    return status;
+}
+
+static lk_status scan_pictures(pictures *p)
+{
+    bool split_by_folders = has_folder(p->root, "train"), held_out = p->opts->val_split > 0;
+    const char *test = has_folder(p->root, "val") ? "val" : "test";
+    char train[PATH_MAX];
+    snprintf(train, PATH_MAX, "%s%s", p->root, split_by_folders ? "/train" : "");
+    snprintf(p->source, PATH_MAX, "%s", train);
+    if (p->split == LK_SPLIT_TEST && !held_out) {
+        if (!split_by_folders || !has_folder(p->root, test))
+            return lk__no_test_set(p->root, split_by_folders ? "val/ or test/ beside train/"
+                                                             : "val/ or test/ beside a train/ with the classes");
+        snprintf(p->source, PATH_MAX, "%s/%s", p->root, test);
+    }
+    LK_TRY(lk__list_folders(train, &p->folder.classes));
+    LK_TRY(lk__picture_folder_scan(p->source, &p->folder));
+    if (p->folder.loose)
+        lk__log(LK_LOG_WARNING, "%" PRId64 " pictures lie beside the folders of classes, as %s: left out",
+                p->folder.loose, p->folder.first_loose);
+    if (p->folder.others)
+        lk__log(LK_LOG_WARNING, "%" PRId64 " files of %s are no pictures by their names, as %s: left out",
+                p->folder.others, p->source, p->folder.other);
+    return held_out ? select_held_out(p) : LK_OK;
+}
+
+static lk_status read_pictures(pictures *p, lk_samples *samples)
+{
+    lk_status status = scan_pictures(p);
+    if (status == LK_OK)
+        status = lk__picture_set_open(p->root, p->split, p->opts, &p->folder, samples);
+    lk__picture_folder_free(&p->folder);
+    if (status != LK_OK)
+        lk__samples_free(samples);
+    return status;
+}
+
+/* --- CSV ---------------------------------------------------------------------------------------------------------- */
+
+static lk_status read_csv_folder(const char *folder, lk_split split, const lk_dataset_opts *opts, char source[PATH_MAX],
+                                 lk_samples *samples)
+{
+    char train[PATH_MAX];
+    if (!lk__find_file(folder, "train.csv", train))
+        LK_FAIL(LK_ERR_IO, "%s/train.csv: cannot be reached", folder);
+    memcpy(source, train, PATH_MAX);
+    if (split == LK_SPLIT_TRAIN)
+        return lk__csv_read(train, NULL, opts, samples);
+    if (!lk__find_file(folder, "val.csv", source) && !lk__find_file(folder, "test.csv", source))
+        return lk__no_test_set(folder, "val.csv or test.csv beside train.csv");
+    return lk__csv_read(source, train, opts, samples);
+}
+
+static lk_status read_csv_path(const char *path, lk_split split, const lk_dataset_opts *opts, char source[PATH_MAX],
+                               lk_samples *samples)
+{
+    size_t length = strlen(path), less = length > 3 && strcasecmp(path + length - 3, ".gz") == 0 ? 3 : 0;
+    if (length < 5 + less || strncasecmp(path + length - less - 4, ".csv", 4) != 0)
+        LK_FAIL(LK_ERR_ARGUMENT, "data set %s: a file of samples is a .csv or .csv.gz file", path);
+    if (split == LK_SPLIT_TEST)
+        return lk__no_test_set(path, "one file of samples");
+    snprintf(source, PATH_MAX, "%s", path);
+    return lk__csv_read(path, NULL, opts, samples);
+}
+
+/* --- the format --------------------------------------------------------------------------------------------------- */
+
+static lk_status read_samples_folder(const char *path, lk_split split, const lk_dataset_opts *opts,
+                                     char source[PATH_MAX], lk_samples *samples)
+{
+    char file[PATH_MAX];
+    if (lk__is_cifar(path))
+        return lk__cifar_read(path, split, source, samples);
+    if (lk__is_idx_folder(path))
+        return lk__idx_folder_read(path, split, source, samples);
+    if (lk__find_file(path, "train.csv", file))
+        return read_csv_folder(path, split, opts, source, samples);
+    LK_FAIL(
+        LK_ERR_ARGUMENT,
+        "%s: nothing to train with: expected folders of pictures (train/CLASS/… or CLASS/…), CIFAR's data_batch_1.bin "
+        "or train.bin, train-images* and train-labels* in IDX, or train.csv",
+        path);
+}
+
+static lk_status has_folders(const char *path, bool *holds)
+{
+    lk_names names = {0};
+    lk_status status = lk__list_folders(path, &names);
+    *holds = names.count > 0;
+    lk__names_free(&names);
+    return status;
+}
+
+static bool holds_other_samples(const char *path)
+{
+    char file[PATH_MAX];
+    return lk__is_cifar(path) || lk__is_idx_folder(path) || lk__find_file(path, "train.csv", file);
+}
+
+static lk_status open_path(const char *path, const char *name, lk_split split, const lk_dataset_opts *opts,
+                           lk_dataset **dataset)
+{
+    char source[PATH_MAX];
+    lk_samples samples = {0};
+    bool holds_pictures = has_folder(path, "train");
+    if (!holds_pictures && lk__is_folder(path) && !holds_other_samples(path))
+        LK_TRY(has_folders(path, &holds_pictures));
+    if (holds_pictures) {
+        pictures p = {.root = path, .split = split, .opts = opts};
+        LK_TRY(read_pictures(&p, &samples));
+        return lk__dataset_make(name, p.source, &samples, opts->limit, dataset);
+    }
+    lk_split wanted = opts->val_split > 0 ? LK_SPLIT_TRAIN : split;
+    LK_TRY(lk__is_folder(path) ? read_samples_folder(path, wanted, opts, source, &samples)
+                               : read_csv_path(path, wanted, opts, source, &samples));
+    return lk__dataset_finish(name, source, &samples, split, opts, dataset);
+}
+
+lk_status lk__own_data_open(const char *path, lk_split split, const lk_dataset_opts *opts, lk_dataset **dataset)
+{
+    char clean[PATH_MAX];
+    if (snprintf(clean, PATH_MAX, "%s", path) >= PATH_MAX - 32)
+        LK_FAIL(LK_ERR_IO, "data set %.200s: the path is too long", path);
+    size_t length = strlen(clean);
+    while (length > 1 && clean[length - 1] == '/')
+        clean[--length] = '\0';
+    const char *slash = strrchr(clean, '/');
+    return open_path(clean, slash && slash[1] ? slash + 1 : clean, split, opts, dataset);
+}

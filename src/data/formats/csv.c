@@ -1,0 +1,363 @@
+/* Each row of the file is a label and the pixels, 0 to 255, channel by channel and row by row. */
+#include "data/formats/csv.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "data/convert.h"
+#include "data/formats/byte_source.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+enum { CHUNK = 64 * 1024, MAX_LINE = 64 << 20, LOGGED = 20, MIN_NUMBERED_COLUMNS = 16 };
+
+typedef struct csv {
+    const char *path;
+    const lk_dataset_opts *opts;
+    lk_samples *samples;
+    int64_t samples_capacity;
+    lk_byte_source source;
+    uint8_t *chunk; /* [CHUNK] */
+    size_t chunk_size, chunk_position;
+    char *line; /* [length + 1], without the newline */
+    size_t length;
+    int64_t line_capacity;
+    int64_t number;    /* of the line, from 1 */
+    int64_t columns;   /* of each row */
+    int64_t label;     /* the column with the label */
+    int64_t bad;       /* rows left out */
+    char problem[192]; /* of the last bad row */
+} csv;
+
+/* --- lines -------------------------------------------------------------------------------------------------------- */
+
+static lk_status append_to_line(csv *c, const uint8_t *bytes, size_t count)
+{
+    if (c->length + count > MAX_LINE)
+        LK_FAIL(LK_ERR_FORMAT, "%s:%" PRId64 ": a line of more than %d bytes", c->path, c->number, MAX_LINE);
+    char *grown = lk__grow(c->line, &c->line_capacity, (int64_t)(c->length + count + 1), 1);
+    if (!grown)
+        return LK_ERR_MEMORY;
+    c->line = grown;
+    memcpy(c->line + c->length, bytes, count);
+    c->length += count;
+    c->line[c->length] = '\0';
+    return LK_OK;
+}
+
+static lk_status refill_chunk(csv *c)
+{
+    lk_status status = lk__byte_source_read(&c->source, c->chunk, CHUNK, &c->chunk_size);
+    c->chunk_position = 0;
+    if (status != LK_OK)
+        LK_FAIL(status, "%s: %s", c->path, c->source.problem);
+    return LK_OK;
+}
+
+/* Reads the next line. *ended: the file has no more lines. The last line need not end in a newline. */
+static lk_status read_csv_line(csv *c, bool *ended)
+{
+    bool any = false;
+    c->length = 0;
+    c->number++;
+    LK_TRY(append_to_line(c, (const uint8_t *)"", 0));
+    for (;;) {
+        if (c->chunk_position == c->chunk_size)
+            LK_TRY(refill_chunk(c));
+        size_t left = c->chunk_size - c->chunk_position;
+        if (left == 0)
+            break;
+        any = true;
+        const uint8_t *begin = c->chunk + c->chunk_position, *end = memchr(begin, '\n', left);
+        size_t count = end ? (size_t)(end - begin) : left;
+        c->chunk_position += end ? count + 1 : count;
+        LK_TRY(append_to_line(c, begin, count));
+        if (end)
+            break;
+    }
+    if (c->length && c->line[c->length - 1] == '\r')
+        c->line[--c->length] = '\0';
+    *ended = !any;
+    return LK_OK;
+}
+
+/* --- fields ------------------------------------------------------------------------------------------------------- */
+
+static const char *skip_blanks(const char *p)
+{
+    while (*p == ' ' || *p == '\t')
+        p++;
+    return p;
+}
+
+/* Reads a number from 0 to `largest`, quoted or not, up to the comma or the end of the line, and returns where it
+ * stops. NULL: there is no such number. */
+static const char *parse_value(const char *p, int32_t largest, int32_t *value)
+{
+    int32_t number = 0;
+    p = skip_blanks(p);
+    bool quoted = *p == '"';
+    p += quoted;
+    if (*p < '0' || *p > '9')
+        return NULL;
+    for (; *p >= '0' && *p <= '9'; p++)
+        if ((number = 10 * number + (*p - '0')) > largest)
+            return NULL;
+    if (quoted && *p++ != '"')
+        return NULL;
+    p = skip_blanks(p);
+    *value = number;
+    return *p == ',' || *p == '\0' ? p : NULL;
+}
+
+static int64_t count_columns(const char *line)
+{
+    int64_t columns = 1;
+    for (; (line = strchr(line, ',')); line++)
+        columns++;
+    return columns;
+}
+
+/* Copies field `wanted` of a line, without the blanks and quotes around it; cuts it to `size`. */
+static void copy_field(const char *line, int64_t wanted, char *text, size_t size)
+{
+    for (int64_t i = 0; i < wanted; i++)
+        line = strchr(line, ',') + 1;
+    line = skip_blanks(line);
+    size_t length = strcspn(line, ",");
+    while (length && (line[length - 1] == ' ' || line[length - 1] == '\t'))
+        length--;
+    if (length >= 2 && line[0] == '"' && line[length - 1] == '"') {
+        line++;
+        length -= 2;
+    }
+    snprintf(text, size, "%.*s", (int)(length < size ? length : size - 1), line);
+}
+
+/* Lines are handled as strings, so a byte of 0 would hide the rest of a line. */
+static const char zero_byte_problem[] = "a byte of 0, expected text in UTF-8";
+
+/* --- the header --------------------------------------------------------------------------------------------------- */
+
+static lk_status find_label(csv *c)
+{
+    const char *wanted = c->opts->label_column;
+    char name[64];
+    for (int64_t i = 0; i < c->columns; i++) {
+        copy_field(c->line, i, name, sizeof name);
+        if (wanted ? strcmp(name, wanted) == 0 : strcasecmp(name, "label") == 0 || strcasecmp(name, "class") == 0) {
+            c->label = i;
+            return LK_OK;
+        }
+    }
+    if (wanted)
+        LK_FAIL(LK_ERR_ARGUMENT, "--label-column %s: no column of that name in %s", wanted, c->path);
+    copy_field(c->line, 0, name, sizeof name);
+    lk__log(LK_LOG_WARNING,
+            "%s: no column is called label or class: the first, '%s', is taken for it; --label-column NAME says which",
+            c->path, name);
+    return LK_OK;
+}
+
+/* Takes the shape from the name of the last pixel's column, "28x28" or "3x32x32", if columns are named by the position
+ * of their pixel. */
+static void find_shape(csv *c)
+{
+    char name[64];
+    int64_t size[3];
+    copy_field(c->line, c->label == c->columns - 1 ? c->columns - 2 : c->columns - 1, name, sizeof name);
+    int n = lk__read_sizes(name, size);
+    int64_t channels = n == 3 ? size[0] : 1;
+    if (n < 2 || channels * size[n - 2] * size[n - 1] != c->columns - 1)
+        return;
+    c->samples->channels = channels;
+    c->samples->height = size[n - 2];
+    c->samples->width = size[n - 1];
+}
+
+static lk_status check_csv_shape(const csv *c)
+{
+    const lk_samples *s = c->samples;
+    int64_t pixels = c->columns - 1, side = 1, given = s->channels * s->height * s->width;
+    if (pixels < 1)
+        LK_FAIL(LK_ERR_FORMAT, "%s:%" PRId64 ": one column, expected a label and pixels, with commas between them",
+                c->path, c->number);
+    if (given == pixels)
+        return LK_OK;
+    if (given)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "--image-shape %s: is %" PRId64 " pixels, but the rows of %s have %" PRId64 " beside the label",
+                c->opts->shape, given, c->path, pixels);
+    while (side * side < pixels)
+        side++;
+    char fits[64] = "";
+    if (side * side == pixels)
+        snprintf(fits, sizeof fits, " (1x%" PRId64 "x%" PRId64 " would fit)", side, side);
+    LK_FAIL(LK_ERR_ARGUMENT,
+            "%s: %" PRId64 " pixels a row, and no header that says in which shape: "
+            "--image-shape CHANNELSxHEIGHTxWIDTH does%s",
+            c->path, pixels, fits);
+}
+
+/* Returns whether the line is 0, 1, 2 …, the header of a table whose columns have no names. A shorter line than
+ * MIN_NUMBERED_COLUMNS may be a row of data by chance, and counts as one. */
+static bool is_numbered_header(const csv *c)
+{
+    const char *p = c->line;
+    for (int64_t i = 0; i < c->columns; i++) {
+        int32_t value;
+        p = parse_value(p, MAX_LINE, &value);
+        if (!p || value != i)
+            return false;
+        p += *p == ',';
+    }
+    return c->columns >= MIN_NUMBERED_COLUMNS;
+}
+
+/* The first line is a header if its first field is not a number, or if it numbers the columns. */
+static lk_status read_first_line(csv *c, bool *is_row)
+{
+    lk_samples *s = c->samples;
+    char first[64];
+    static const char mark[] = "\xef\xbb\xbf"; /* the byte order mark that spreadsheets write before UTF-8 */
+    if (strlen(c->line) != c->length)
+        LK_FAIL(LK_ERR_FORMAT, "%s:%" PRId64 ": %s", c->path, c->number, zero_byte_problem);
+    if (strncmp(c->line, mark, sizeof mark - 1) == 0) {
+        c->length -= sizeof mark - 1;
+        memmove(c->line, c->line + sizeof mark - 1, c->length + 1);
+    }
+    c->columns = count_columns(c->line);
+    copy_field(c->line, 0, first, sizeof first);
+    *is_row = (first[0] == '\0' || first[strspn(first, "+-.0123456789eE")] == '\0') && !is_numbered_header(c);
+    if (!*is_row && c->columns > 1) {
+        LK_TRY(find_label(c));
+        find_shape(c);
+    } else if (c->opts->label_column) {
+        LK_FAIL(LK_ERR_ARGUMENT, "--label-column %s: %s has no header", c->opts->label_column, c->path);
+    }
+    if (c->opts->shape)
+        LK_TRY(lk__parse_shape(c->opts->shape, &s->channels, &s->height, &s->width));
+    return check_csv_shape(c);
+}
+
+/* --- rows --------------------------------------------------------------------------------------------------------- */
+
+/* Writes c->problem. Returns false, so that parse_row can return the call. */
+static bool LK_PRINTF(2, 3) bad_row(csv *c, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(c->problem, sizeof c->problem, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+static bool parse_row(csv *c, uint8_t *pixels, int32_t *label)
+{
+    const char *p = c->line;
+    if (strlen(c->line) != c->length)
+        return bad_row(c, "%s", zero_byte_problem);
+    for (int64_t i = 0; i < c->columns; i++) {
+        int32_t value, largest = i == c->label ? LK_MAX_CLASSES - 1 : UINT8_MAX;
+        const char *end = parse_value(p, largest, &value);
+        if (!end)
+            return bad_row(c, "column %" PRId64 " is '%.*s', expected %san integer from 0 to %d", i + 1,
+                           (int)(strcspn(p, ",") < 24 ? strcspn(p, ",") : 24), p, i == c->label ? "a label, " : "",
+                           largest);
+        if (i == c->label)
+            *label = value;
+        else
+            *pixels++ = (uint8_t)value;
+        bool last = i == c->columns - 1;
+        if (last != (*end == '\0'))
+            return bad_row(c, "%" PRId64 " columns, expected %" PRId64, count_columns(c->line), c->columns);
+        p = end + 1;
+    }
+    return true;
+}
+
+static lk_status add_csv_row(csv *c)
+{
+    lk_samples *s = c->samples;
+    if (c->length == 0)
+        return LK_OK; /* empty lines are skipped */
+    LK_TRY(lk__samples_reserve(s, &c->samples_capacity));
+    if (parse_row(c, s->memory + s->count * (c->columns - 1), &s->labels[s->count])) {
+        if (s->labels[s->count] >= s->classes)
+            s->classes = s->labels[s->count] + 1;
+        s->count++;
+        return LK_OK;
+    }
+    if (!c->opts->skip_bad)
+        LK_FAIL(LK_ERR_FORMAT, "%s:%" PRId64 ": %s; --skip-bad leaves such rows out", c->path, c->number, c->problem);
+    if (c->bad++ < LOGGED)
+        lk__log(LK_LOG_WARNING, "left out: %s:%" PRId64 ": %s", c->path, c->number, c->problem);
+    return LK_OK;
+}
+
+static lk_status read_rows(csv *c)
+{
+    bool ended, is_row;
+    LK_TRY(read_csv_line(c, &ended));
+    if (ended)
+        LK_FAIL(LK_ERR_FORMAT, "%s: is empty, expected rows of a label and pixels", c->path);
+    LK_TRY(read_first_line(c, &is_row));
+    if (is_row)
+        LK_TRY(add_csv_row(c));
+    for (;;) {
+        LK_TRY(read_csv_line(c, &ended));
+        if (ended)
+            break;
+        LK_TRY(add_csv_row(c));
+    }
+    if (c->bad)
+        lk__log(LK_LOG_WARNING, "%" PRId64 " rows of %s cannot be used and are left out", c->bad, c->path);
+    if (c->samples->count == 0)
+        LK_FAIL(LK_ERR_FORMAT, "%s: has no row that can be used", c->path);
+    return LK_OK;
+}
+
+static lk_status read_csv_file(const char *path, const lk_dataset_opts *opts, lk_samples *samples)
+{
+    csv c = {.path = path, .opts = opts, .samples = samples};
+    lk_status status = lk__byte_source_open(path, &c.source);
+    if (status != LK_OK)
+        LK_FAIL(status, "%s: %s", path, c.source.problem);
+    c.chunk = lk__calloc(CHUNK, 1);
+    status = c.chunk ? read_rows(&c) : LK_ERR_MEMORY;
+    lk__byte_source_close(&c.source);
+    lk__free(c.chunk);
+    lk__free(c.line);
+    return status;
+}
+
+/* --- the split ---------------------------------------------------------------------------------------------------- */
+
+static lk_status count_training_classes(const char *training, const lk_dataset_opts *opts, int64_t *classes)
+{
+    lk_samples samples = {0};
+    lk_status status = read_csv_file(training, opts, &samples);
+    *classes = samples.classes;
+    lk__samples_free(&samples);
+    return status;
+}
+
+lk_status lk__csv_read(const char *path, const char *training, const lk_dataset_opts *opts, lk_samples *samples)
+{
+    int64_t classes = 0;
+    *samples = (lk_samples){0};
+    lk_status status = training ? count_training_classes(training, opts, &classes) : LK_OK;
+    if (status == LK_OK)
+        status = read_csv_file(path, opts, samples);
+    if (status == LK_OK && training) {
+        samples->classes = classes;
+        status = lk__samples_check_labels(samples, path);
+    }
+    if (status != LK_OK)
+        lk__samples_free(samples);
+    return status;
+}

@@ -1,0 +1,343 @@
+/* The random choices for a sample, whole pictures against a reference in double precision, and that a loader gives the
+ * same pictures whichever thread prepares them. */
+#include "data/loading/augment.h"
+#include "data/data_testing.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+
+enum { COUNT = 37, MAX_IMAGE = 3 * 32 * 32 };
+
+static const lk_augment_opts everything = {.width_shift = 0.3,
+                                           .height_shift = 0.2,
+                                           .horizontal_flip = true,
+                                           .crop_padding = 2,
+                                           .cutout = 3,
+                                           .center = true,
+                                           .standardize = true};
+
+static lk_augmentation augmentation_of(const lk_dataset *dataset, const lk_augment_opts *opts)
+{
+    lk_augmentation augmentation;
+    lk_channel_moments moments;
+    expect_ok(lk_dataset_moments(dataset, &moments));
+    expect_ok(lk__augmentation_init(dataset, 11, true, opts, &moments, &augmentation));
+    lk_channel_moments_free(&moments);
+    return augmentation;
+}
+
+/* --- pictures ----------------------------------------------------------------------------------------------------- */
+
+static double clamped(double value, double highest)
+{
+    return value < 0 ? 0 : value > highest ? highest : value;
+}
+
+/* The plane at real coordinates; outside it the edge pixels repeat. */
+static double sampled(const uint8_t *plane, lk_plane_size size, double y, double x)
+{
+    y = clamped(y, (double)size.height - 1);
+    x = clamped(x, (double)size.width - 1);
+    double value = 0;
+    for (int64_t i = 0; i < size.height; i++)
+        for (int64_t j = 0; j < size.width; j++) {
+            double weight = fmax(0, 1 - fabs(y - (double)i)) * fmax(0, 1 - fabs(x - (double)j));
+            value += weight * plane[i * size.width + j] / 255.0;
+        }
+    return value;
+}
+
+/* Computes pixel (y, x) by undoing the augmentation step by step. */
+static double expected_pixel(const uint8_t *plane, lk_plane_size size, const lk_augment_opts *opts,
+                             const lk_augment_choice *choice, double mean, double deviation, int64_t y, int64_t x)
+{
+    int64_t top = choice->cutout_y - opts->cutout / 2, left = choice->cutout_x - opts->cutout / 2;
+    if (y >= top && y < top + opts->cutout && x >= left && x < left + opts->cutout)
+        return 0;
+    y += choice->crop_down;
+    x += choice->crop_right;
+    double value = 0;
+    if (y >= 0 && y < size.height && x >= 0 && x < size.width) {
+        double column = (double)(choice->flipped ? size.width - 1 - x : x);
+        value = sampled(plane, size, (double)y + choice->shift_down, column + choice->shift_right);
+    }
+    if (opts->center)
+        value -= mean;
+    return opts->standardize ? value / (deviation + 1e-6) : value;
+}
+
+static void check_pictures(lk_dataset *dataset, const lk_augment_opts *opts, int64_t epoch)
+{
+    static float image[MAX_IMAGE];
+    lk_channel_moments moments;
+    lk_augmentation augmentation = augmentation_of(dataset, opts);
+    lk_plane_size size = augmentation.size;
+    int64_t pixels = size.height * size.width, channels = augmentation.channels;
+    expect_ok(lk_dataset_moments(dataset, &moments));
+    for (int64_t sample = 0; sample < lk_dataset_count(dataset); sample++) {
+        lk_augment_choice choice;
+        lk__augmentation_choose(&augmentation, epoch, sample, &choice);
+        expect_ok(lk_augment_sample(dataset, sample, 11, epoch, true, opts, &moments, image));
+        for (int64_t i = 0; i < channels * pixels; i++) {
+            int64_t c = i / pixels;
+            const uint8_t *plane = lk_dataset_images(dataset) + (sample * channels + c) * pixels;
+            double scale = opts->standardize ? moments.deviation[c] + 1e-6 : 1;
+            double expected = expected_pixel(plane, size, opts, &choice, moments.mean[c], moments.deviation[c],
+                                             i % pixels / size.width, i % size.width);
+            if (fabs(image[i] - expected) > 1e-6 / scale)
+                fail_msg("sample %d, value %d: %.9g, expected %.9g", (int)sample, (int)i, image[i], expected);
+        }
+    }
+    lk_channel_moments_free(&moments);
+    lk__augmentation_free(&augmentation);
+}
+
+static void check_all_settings(lk_dataset *dataset, int64_t crop, int64_t cutout)
+{
+    lk_augment_opts opts = {0};
+    check_pictures(dataset, &opts, 0);
+    opts.height_shift = 0.3;
+    check_pictures(dataset, &opts, 1);
+    opts.width_shift = 0.99;
+    check_pictures(dataset, &opts, 2);
+    opts.horizontal_flip = true;
+    check_pictures(dataset, &opts, 3);
+    opts.crop_padding = crop;
+    check_pictures(dataset, &opts, 4);
+    opts.center = true;
+    check_pictures(dataset, &opts, 5);
+    opts.standardize = true;
+    opts.cutout = cutout;
+    check_pictures(dataset, &opts, UINT32_MAX);
+    check_pictures(dataset, &(lk_augment_opts){.horizontal_flip = true, .standardize = true}, 6);
+    check_pictures(dataset, &(lk_augment_opts){.crop_padding = crop}, 7);
+}
+
+static void test_pictures(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t channels, height, width;
+        int64_t crop, cutout;
+    } shapes[] = {{1, 11, 13, 4, 5}, {3, 8, 6, 5, 6}, {3, 5, 9, 1, 1}, {2, 1, 7, 0, 1}, {1, 6, 1, 0, 1}};
+    for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++) {
+        lk_dataset *dataset = open_channels(COUNT, shapes[i].channels, shapes[i].height, shapes[i].width);
+        check_all_settings(dataset, shapes[i].crop, shapes[i].cutout);
+        lk_dataset_release(dataset);
+    }
+}
+
+/* Shifts and flips do not change a single pixel; a channel without deviation is divided by 1e-6. */
+static void test_one_pixel(void **state)
+{
+    (void)state;
+    float image[1];
+    lk_channel_moments moments;
+    lk_dataset *dataset = open_channels(1, 1, 1, 1);
+    lk_augment_opts opts = {.width_shift = 0.9, .height_shift = 0.9, .horizontal_flip = true};
+    expect_ok(lk_dataset_moments(dataset, &moments));
+    for (int64_t epoch = 0; epoch < 20; epoch++) {
+        expect_ok(lk_augment_sample(dataset, 0, 1, epoch, true, &opts, NULL, image));
+        assert_true(image[0] == (float)(pixel_of(0, 0) / 255.0));
+    }
+    opts.standardize = opts.center = true;
+    expect_ok(lk_augment_sample(dataset, 0, 1, 0, true, &opts, &moments, image));
+    assert_true(isfinite(image[0]));
+    opts.cutout = 1;
+    expect_ok(lk_augment_sample(dataset, 0, 1, 0, true, &opts, &moments, image));
+    assert_true(image[0] == 0);
+    lk_channel_moments_free(&moments);
+    lk_dataset_release(dataset);
+}
+
+/* --- choices ------------------------------------------------------------------------------------------------------ */
+
+/* Over many samples values are in range and reach near both ends; mean and frequencies are off by at most five standard
+ * errors. */
+static void test_distribution(void **state)
+{
+    (void)state;
+    enum { DRAWS = 20000, HEIGHT = 28, WIDTH = 20 };
+    lk_dataset *dataset = open_pair(2, HEIGHT, WIDTH);
+    lk_augmentation augmentation = augmentation_of(dataset, &everything);
+    double down_sum = 0, right_sum = 0, down_least = 0, right_most = 0;
+    int flips = 0, crops[5][5] = {0}, centers[HEIGHT][WIDTH] = {0};
+    for (int64_t i = 0; i < DRAWS; i++) {
+        lk_augment_choice c;
+        lk__augmentation_choose(&augmentation, i % 7, i, &c);
+        assert_true(fabs(c.shift_down) <= 0.2 * HEIGHT && fabs(c.shift_right) <= 0.3 * WIDTH);
+        down_sum += c.shift_down;
+        right_sum += c.shift_right;
+        down_least = fmin(down_least, c.shift_down);
+        right_most = fmax(right_most, c.shift_right);
+        flips += c.flipped;
+        crops[c.crop_down + 2][c.crop_right + 2]++;
+        centers[c.cutout_y][c.cutout_x]++;
+    }
+    assert_true(fabs(down_sum / DRAWS) < 5 * 0.2 * HEIGHT / sqrt(3.0 * DRAWS));
+    assert_true(fabs(right_sum / DRAWS) < 5 * 0.3 * WIDTH / sqrt(3.0 * DRAWS));
+    assert_true(down_least < -0.199 * HEIGHT && right_most > 0.299 * WIDTH);
+    assert_true(fabs(flips - DRAWS / 2.0) < 5 * sqrt(DRAWS / 4.0));
+    for (int i = 0; i < 25; i++)
+        assert_true(fabs(crops[i / 5][i % 5] - DRAWS / 25.0) < 5 * sqrt(DRAWS / 25.0));
+    for (int i = 0; i < HEIGHT * WIDTH; i++)
+        assert_true(centers[i / WIDTH][i % WIDTH] > 0);
+    lk__augmentation_free(&augmentation);
+    lk_dataset_release(dataset);
+}
+
+static bool same_choice(const lk_augment_choice *a, const lk_augment_choice *b)
+{
+    return a->shift_down == b->shift_down && a->shift_right == b->shift_right && a->flipped == b->flipped &&
+           a->crop_down == b->crop_down && a->crop_right == b->crop_right && a->cutout_y == b->cutout_y &&
+           a->cutout_x == b->cutout_x;
+}
+
+/* Seed, epoch and sample each change the choice; other settings do not. */
+static void test_keys(void **state)
+{
+    (void)state;
+    lk_dataset *dataset = open_pair(2, 28, 28);
+    lk_augmentation all = augmentation_of(dataset, &everything), other_seed = all;
+    other_seed.seed++;
+    lk_augment_choice c, again, epoch, sample, seed, alone;
+    lk__augmentation_choose(&all, 3, 5, &c);
+    lk__augmentation_choose(&all, 3, 5, &again);
+    lk__augmentation_choose(&all, 4, 5, &epoch);
+    lk__augmentation_choose(&all, 3, 6, &sample);
+    lk__augmentation_choose(&other_seed, 3, 5, &seed);
+    assert_true(same_choice(&c, &again));
+    assert_false(same_choice(&c, &epoch) || same_choice(&c, &sample) || same_choice(&c, &seed));
+    lk_augmentation only_width = augmentation_of(dataset, &(lk_augment_opts){.width_shift = 0.3});
+    lk__augmentation_choose(&only_width, 3, 5, &alone);
+    assert_true(alone.shift_right == c.shift_right && alone.shift_down == 0);
+    lk_augmentation only_cutout = augmentation_of(dataset, &(lk_augment_opts){.cutout = 8});
+    lk__augmentation_choose(&only_cutout, 3, 5, &alone);
+    assert_true(alone.cutout_y == c.cutout_y && alone.cutout_x == c.cutout_x);
+    lk__augmentation_free(&all);
+    lk_dataset_release(dataset);
+}
+
+/* --- loader ------------------------------------------------------------------------------------------------------- */
+
+static void check_epoch(lk_dataset *dataset, const lk_loader_opts *opts, int64_t epoch, int64_t first_batch)
+{
+    static float expected[MAX_IMAGE];
+    int64_t values = lk_dataset_channels(dataset) * lk_dataset_height(dataset) * lk_dataset_width(dataset);
+    lk_loader *loader;
+    expect_ok(lk_loader_new(dataset, opts, &loader));
+    expect_ok(lk_loader_start_at(loader, epoch, first_batch));
+    int64_t seen = 0;
+    for (lk_batch *batch; expect_ok(lk_loader_next(loader, &batch)), batch; lk_batch_release(batch))
+        for (int64_t i = 0; i < batch->count; i++, seen++) {
+            expect_ok(lk_augment_sample(dataset, batch->indices[i], opts->seed, epoch, !opts->evaluation, opts->augment,
+                                        opts->moments, expected));
+            assert_memory_equal(batch->images + i * values, expected, (size_t)values * sizeof(float));
+        }
+    assert_int_equal(seen, lk_dataset_count(dataset) - first_batch * opts->batch_size);
+    lk_loader_release(loader);
+}
+
+/* The same bits for any batch size and number of workers, from any batch on. */
+static void test_loader(void **state)
+{
+    (void)state;
+    static const int64_t batch_sizes[] = {1, 5, COUNT};
+    lk_dataset *dataset = open_channels(COUNT, 3, 9, 10);
+    lk_channel_moments moments;
+    expect_ok(lk_dataset_moments(dataset, &moments));
+    for (int b = 0; b < 3; b++)
+        for (int workers = 0; workers < 4; workers++)
+            for (int evaluation = 0; evaluation < 2; evaluation++) {
+                lk_loader_opts opts = {.batch_size = batch_sizes[b],
+                                       .seed = 9,
+                                       .shuffle = !evaluation,
+                                       .workers = workers,
+                                       .augment = &everything,
+                                       .moments = &moments,
+                                       .evaluation = evaluation};
+                check_epoch(dataset, &opts, 0, 0);
+                check_epoch(dataset, &opts, 8, 0);
+                if (b < 2)
+                    check_epoch(dataset, &opts, 8, 3);
+            }
+    lk_channel_moments_free(&moments);
+    lk_dataset_release(dataset);
+}
+
+/* A loader copies its settings. */
+static void test_loader_copies(void **state)
+{
+    (void)state;
+    lk_dataset *dataset = open_channels(COUNT, 2, 9, 10);
+    lk_channel_moments moments;
+    expect_ok(lk_dataset_moments(dataset, &moments));
+    lk_augment_opts *augment = malloc(sizeof *augment);
+    assert_non_null(augment);
+    *augment = everything;
+    lk_loader_opts opts = {.batch_size = 4, .augment = augment, .moments = &moments, .workers = 1};
+    lk_loader *loader;
+    lk_batch *batch;
+    float expected[2 * 9 * 10];
+    expect_ok(lk_augment_sample(dataset, 1, 0, 0, true, augment, &moments, expected));
+    expect_ok(lk_loader_new(dataset, &opts, &loader));
+    free(augment);
+    lk_channel_moments_free(&moments);
+    expect_ok(lk_loader_start(loader, 0));
+    expect_ok(lk_loader_next(loader, &batch));
+    assert_memory_equal(batch->images + 2 * 9 * 10, expected, sizeof expected);
+    lk_batch_release(batch);
+    lk_loader_release(loader);
+    lk_dataset_release(dataset);
+}
+
+/* --- errors ------------------------------------------------------------------------------------------------------- */
+
+static void refuse(lk_dataset *dataset, lk_augment_opts opts, const lk_channel_moments *moments, const char *says)
+{
+    float image[1] = {-3};
+    lk_loader *loader;
+    lk_loader_opts loading = {.batch_size = 2, .augment = &opts, .moments = moments};
+    expect_error(lk_augment_sample(dataset, 0, 0, 0, true, &opts, moments, image), LK_ERR_ARGUMENT, says, NULL);
+    expect_error(lk_loader_new(dataset, &loading, &loader), LK_ERR_ARGUMENT, says, NULL);
+    assert_null(loader);
+    assert_true(image[0] == -3);
+}
+
+static void test_errors(void **state)
+{
+    (void)state;
+    float image[9 * 10];
+    double of_two[2] = {0};
+    lk_channel_moments two = {.mean = of_two, .deviation = of_two, .channels = 2};
+    lk_dataset *dataset = open_pair(COUNT, 9, 10);
+    refuse(dataset, (lk_augment_opts){.width_shift = 1}, NULL, "width shift 1: expected a share of the image's size");
+    refuse(dataset, (lk_augment_opts){.height_shift = -0.1}, NULL, "height shift -0.1: expected");
+    refuse(dataset, (lk_augment_opts){.height_shift = NAN}, NULL, "height shift nan: expected");
+    refuse(dataset, (lk_augment_opts){.crop_padding = -1}, NULL,
+           "--augment crop=-1: expected 0 to 8 for images of 9x10");
+    refuse(dataset, (lk_augment_opts){.crop_padding = 9}, NULL, "--augment crop=9: expected 0 to 8 for images of 9x10");
+    refuse(dataset, (lk_augment_opts){.cutout = -2}, NULL, "--augment cutout=-2: expected 0 to 9");
+    refuse(dataset, (lk_augment_opts){.cutout = 10}, NULL, "--augment cutout=10: expected 0 to 9");
+    refuse(dataset, (lk_augment_opts){.center = true}, NULL, "lk_dataset_moments");
+    refuse(dataset, (lk_augment_opts){.standardize = true}, &two, "moments of 2 channels for images of 1");
+    expect_error(lk_augment_sample(dataset, COUNT, 0, 0, true, NULL, NULL, image), LK_ERR_ARGUMENT,
+                 "sample 37: expected 0 to 36", NULL);
+    expect_error(lk_augment_sample(dataset, -1, 0, 0, true, NULL, NULL, image), LK_ERR_ARGUMENT, "sample -1", NULL);
+    expect_error(lk_augment_sample(dataset, 0, 0, -1, true, NULL, NULL, image), LK_ERR_ARGUMENT, "epoch -1", NULL);
+    expect_error(lk_augment_sample(dataset, 0, 0, 1LL << 32, true, NULL, NULL, image), LK_ERR_ARGUMENT,
+                 "epoch 4294967296: expected 0 to 4294967295", NULL);
+    lk_dataset_release(dataset);
+}
+
+#define WITH_FILES(test) cmocka_unit_test_setup_teardown(test, make_test_dir, remove_test_dir)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_FILES(test_pictures), WITH_FILES(test_one_pixel),     WITH_FILES(test_distribution), WITH_FILES(test_keys),
+        WITH_FILES(test_loader),   WITH_FILES(test_loader_copies), WITH_FILES(test_errors),
+    };
+    return cmocka_run_group_tests_name("augment", tests, NULL, NULL);
+}

@@ -1,0 +1,9 @@
+/* A list of strings that owns its strings: names of classes, of files. */
+#pragma once
+
+#include "data/samples.h"
+
+/* Appends a copy of `name`. Errors: LK_ERR_MEMORY. */
+lk_status lk__names_add(lk_names *names, const char *name);
+void lk__names_sort(lk_names *names); /* in the order of strcmp */
+void lk__names_free(lk_names *names);

@@ -1,0 +1,29 @@
+/* File formats of pictures. Each is read by one file, NAME_codec.c, which exports only its lk_codec. */
+#pragma once
+
+#include "lockstep/image.h"
+
+/* The bytes of a picture file, and the reason why the last call failed, without the file's name. */
+typedef struct lk_encoded {
+    const uint8_t *bytes;
+    size_t size;
+    char problem[192];
+} lk_encoded;
+
+typedef struct lk_codec {
+    const char *name;
+    const char *lacks; /* the library that this build lacks to read the format; NULL: it can read it */
+    bool (*recognizes)(const uint8_t *bytes, size_t size);
+    /* Sets channels, height and width of `header`, and decodes to pixels [H,W,C]. `pixels` NULL: reads the header only,
+     * and takes no memory in proportion to the picture. Errors, with the reason in `problem`: LK_ERR_FORMAT,
+     * LK_ERR_MEMORY. */
+    lk_status (*read)(lk_encoded *encoded, lk_image *header, uint8_t *pixels);
+} lk_codec;
+
+extern const lk_codec lk__png_codec, lk__jpeg_codec, lk__pnm_codec;
+
+/* Writes encoded->problem; returns `status`. */
+lk_status lk__encoded_problem(lk_encoded *encoded, lk_status status, const char *format, ...) LK_PRINTF(3, 4);
+
+/* NULL, with the reason in `problem`, if the format is unknown or this build cannot read it. */
+const lk_codec *lk__codec_of(lk_encoded *encoded);

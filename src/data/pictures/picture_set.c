@@ -1,0 +1,360 @@
+#include "data/pictures/picture_set.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "data/cache.h"
+#include "data/convert.h"
+#include "data/formats/packed_file.h"
+#include "data/names.h"
+#include "data/pictures/decode.h"
+#include "lockstep/build.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+enum { NAMED = 3, LOGGED = 20 };
+
+typedef struct build {
+    const char *root;
+    lk_split split;
+    const lk_dataset_opts *opts;
+    lk_picture_folder *folder;
+    lk_samples *samples;
+    lk_decode_job job;
+    uint8_t *kept; /* [files] */
+    lk_packed_key key;
+    bool packs;        /* the cache can be written */
+    bool looks;        /* the cache can be read */
+    char problem[512]; /* why the cache cannot be written; "": the user wants none */
+    lk_packed_file pack;
+} build;
+
+/* --- the key ------------------------------------------------------------------------------------------------------ */
+
+/* Increased when decoding changes: the key contains it, as it contains the versions of the libraries. */
+static const int64_t format_version = 3;
+
+static void hash_string(XXH3_state_t *state, const char *text)
+{
+    XXH3_128bits_update(state, text, strlen(text) + 1);
+}
+
+static void hash_settings(XXH3_state_t *state, const build *b)
+{
+    const int64_t numbers[] = {format_version, b->job.wanted.channels, b->job.wanted.height, b->job.wanted.width};
+    XXH3_128bits_update(state, numbers, sizeof numbers);
+    size_t count;
+    const lk_component *libraries = lk_build_components(&count);
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(libraries[i].name, "libjpeg") == 0 || strcmp(libraries[i].name, "libpng") == 0)
+            hash_string(state, libraries[i].version);
+}
+
+static void hash_key(build *b, XXH3_state_t *state)
+{
+    XXH3_128bits_reset(state);
+    hash_settings(state, b);
+    for (int64_t i = 0; i < b->folder->classes.count; i++)
+        hash_string(state, b->folder->classes.at[i]);
+    for (int64_t i = 0; i < b->folder->count; i++) {
+        const lk_picture_file *file = &b->folder->files[i];
+        const int64_t numbers[] = {file->bytes, file->modified, file->label};
+        hash_string(state, file->path + strlen(b->root));
+        XXH3_128bits_update(state, numbers, sizeof numbers);
+    }
+    XXH128_hash_t sum = XXH3_128bits_digest(state);
+    b->key = (lk_packed_key){sum.high64, sum.low64};
+}
+
+/* A folder, split and settings have one file in the cache. When the pictures change it is overwritten. */
+static void name_pack(const build *b, XXH3_state_t *state, char name[64])
+{
+    char *found = realpath(b->root, NULL);
+    const char *whole = found ? found : b->root, *slash = strrchr(whole, '/');
+    XXH3_128bits_reset(state);
+    hash_settings(state, b);
+    hash_string(state, whole);
+    XXH3_128bits_update(state, &b->split, sizeof b->split);
+    XXH3_128bits_update(state, &b->opts->val_split, sizeof b->opts->val_split);
+    snprintf(name, 64, "%.32s-%016" PRIx64, slash && slash[1] ? slash + 1 : "pictures",
+             XXH3_128bits_digest(state).high64);
+    free(found);
+}
+
+static lk_status open_packed_cache(build *b)
+{
+    char folder[PATH_MAX], name[64];
+    const char *given = b->opts->cache_dir;
+    XXH3_state_t *state = XXH3_createState();
+    if (!state)
+        LK_FAIL(LK_ERR_MEMORY, "out of memory");
+    lk_status status = LK_OK;
+    hash_key(b, state);
+    name_pack(b, state, name);
+    XXH3_freeState(state);
+    if (given && strcmp(given, "none") == 0)
+        return LK_OK;
+    b->looks = given && *given ? snprintf(folder, sizeof folder, "%s", given) < PATH_MAX
+                               : lk__cache_folder(folder) && strlen(folder) + sizeof "/packed" <= sizeof folder;
+    if (!b->looks)
+        snprintf(b->problem, sizeof b->problem, "%s",
+                 given ? "its path is too long" : "without HOME or XDG_CACHE_HOME there is no place for one");
+    if (b->looks && !(given && *given))
+        strcat(folder, "/packed");
+    if (b->looks)
+        status = lk__packed_lock(&b->pack, folder, name, b->job.reporter, b->problem);
+    b->packs = b->looks && status == LK_OK;
+    return status == LK_ERR_IO ? LK_OK : status;
+}
+
+/* --- pictures that cannot be used --------------------------------------------------------------------------------- */
+
+static int64_t count_bad(const build *b)
+{
+    int64_t bad = 0;
+    for (int64_t i = 0; i < b->job.count; i++)
+        bad += b->job.problems[i] != NULL;
+    return bad;
+}
+
+static lk_status refuse_bad(const build *b, int64_t bad)
+{
+    char list[800] = "";
+    size_t used = 0;
+    int64_t named = 0;
+    for (int64_t i = 0; i < b->job.count && named < NAMED; i++) {
+        if (!b->job.problems[i])
+            continue;
+        int length = snprintf(list + used, sizeof list - used, "%s%s: %s", named++ ? "; " : "", b->job.files[i].path,
+                              b->job.problems[i]);
+        used += length < 0 || (size_t)length >= sizeof list - used ? sizeof list - 1 - used : (size_t)length;
+    }
+    LK_FAIL(LK_ERR_FORMAT, "%" PRId64 " of %" PRId64 " pictures cannot be used (--skip-bad leaves them out): %s%s", bad,
+            b->job.count, list, bad > named ? "; …" : "");
+}
+
+static void log_bad(const build *b, int64_t bad)
+{
+    int64_t logged = 0;
+    for (int64_t i = 0; i < b->job.count && logged < LOGGED; i++)
+        if (b->job.problems[i]) {
+            lk__log(LK_LOG_WARNING, "left out: %s: %s", b->job.files[i].path, b->job.problems[i]);
+            logged++;
+        }
+    lk__log(LK_LOG_WARNING, "%" PRId64 " of %" PRId64 " pictures of %s cannot be used and are left out%s", bad,
+            b->job.count, b->root, bad > logged ? "; the first of them are named above" : "");
+}
+
+/* Marks the pictures without a problem; fails if there are none. */
+static lk_status keep_good(build *b)
+{
+    int64_t bad = count_bad(b);
+    if (bad == b->job.count)
+        LK_FAIL(LK_ERR_FORMAT, "%s: none of its %" PRId64 " pictures can be used; the first: %s: %s", b->root, bad,
+                b->job.files[0].path, b->job.problems[0]);
+    for (int64_t i = 0; i < b->job.count; i++)
+        b->kept[i] = !b->job.problems[i];
+    return LK_OK;
+}
+
+/* --- decoding ----------------------------------------------------------------------------------------------------- */
+
+/* Decides the channels, color if any picture has color, and the size, unless the options say them. At least one file
+ * is kept. */
+static lk_status choose_sizes(build *b)
+{
+    const lk_image *headers = b->job.headers;
+    int64_t at = 0, channels = 1;
+    while (!b->kept[at])
+        at++;
+    const lk_image *first = &headers[at];
+    bool resized = b->job.wanted.height != 0;
+    for (int64_t i = at; i < b->job.count; i++)
+        if (b->kept[i] && headers[i].channels > channels)
+            channels = headers[i].channels;
+    if (!resized)
+        LK_TRY(lk__check_one_size(&b->job));
+    if (!b->job.wanted.channels)
+        b->job.wanted.channels = channels;
+    if (!resized) {
+        b->job.wanted.height = first->height;
+        b->job.wanted.width = first->width;
+    }
+    return LK_OK;
+}
+
+/* The pictures are decoded into the cache's file, or into memory if the file cannot be written. */
+static lk_status allocate_images(build *b)
+{
+    lk_samples *s = b->samples;
+    char problem[512] = "some of them cannot be read now";
+    s->channels = b->job.wanted.channels;
+    s->height = b->job.wanted.height;
+    s->width = b->job.wanted.width;
+    if (b->packs && !b->job.unreadable && lk__packed_begin(&b->pack, s, b->job.count, &b->job.images, problem) == LK_OK)
+        return LK_OK;
+    if (b->packs)
+        lk__log(LK_LOG_WARNING, "the pictures of %s are decoded into memory, and anew in the next run: %s", b->root,
+                problem);
+    b->packs = false;
+    LK_TRY(lk__samples_allocate_images(s, b->job.count));
+    b->job.images = s->memory;
+    return LK_OK;
+}
+
+/* Closes the gaps of pictures that are left out. */
+static void compact_images(build *b)
+{
+    lk_samples *s = b->samples;
+    int64_t values = s->channels * s->height * s->width;
+    s->count = 0;
+    for (int64_t i = 0; i < b->job.count; i++) {
+        if (!b->kept[i])
+            continue;
+        if (s->count != i)
+            memmove(b->job.images + s->count * values, b->job.images + i * values, (size_t)values);
+        s->count++;
+    }
+}
+
+static lk_status store_images(build *b)
+{
+    char problem[512];
+    compact_images(b);
+    if (!b->packs)
+        return LK_OK;
+    lk_status status = lk__packed_finish(&b->pack, &b->key, b->job.count, b->kept, b->samples, problem);
+    if (status != LK_ERR_IO)
+        return status;
+    lk__log(LK_LOG_WARNING, "the pictures of %s are decoded anew in the next run: %s", b->root, problem);
+    return LK_OK;
+}
+
+static lk_status decode_pictures(build *b)
+{
+    if (b->problem[0])
+        lk__log(LK_LOG_WARNING, "no cache for the pictures of %s, which are decoded anew in every run: %s", b->root,
+                b->problem);
+    if (b->job.count > 1000)
+        lk__log(LK_LOG_INFO, "decoding %" PRId64 " pictures of %s, once", b->job.count, b->root);
+    LK_TRY(lk__examine_files(&b->job));
+    LK_TRY(keep_good(b));
+    LK_TRY(choose_sizes(b));
+    LK_TRY(allocate_images(b));
+    LK_TRY(lk__decode_files(&b->job));
+    int64_t bad = count_bad(b);
+    if (bad && !b->opts->skip_bad)
+        return refuse_bad(b, bad); /* after decoding, so that it names all bad files, whatever is wrong with them */
+    LK_TRY(keep_good(b));
+    if (bad)
+        log_bad(b, bad);
+    return store_images(b);
+}
+
+/* Another program may have written anything into the file, with right checksums. */
+static bool marks_are_right(const build *b)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < b->job.count && b->kept[i] <= 1; i++)
+        n += b->kept[i];
+    return n == b->samples->count;
+}
+
+/* A cache that leaves out bad pictures is not used without opts->skip_bad. */
+static lk_status use_packed(build *b, bool *used)
+{
+    lk_status status = lk__packed_read(&b->pack, &b->key, b->job.count, b->samples, b->kept);
+    *used = false;
+    if (status == LK_OK && !marks_are_right(b)) {
+        lk__samples_free(b->samples);
+        status = LK_ERR_FORMAT;
+    }
+    if (status == LK_ERR_FORMAT || status == LK_ERR_STATE)
+        lk__log(LK_LOG_INFO, "%s is %s: made anew", b->pack.path,
+                status == LK_ERR_STATE ? "of other pictures" : "damaged");
+    if (status == LK_ERR_MEMORY || status == LK_ERR_INTERRUPTED)
+        return status;
+    int64_t bad = b->job.count - b->samples->count;
+    if (status != LK_OK || (bad && !b->opts->skip_bad)) {
+        lk__samples_free(b->samples);
+        return LK_OK;
+    }
+    *used = true;
+    int64_t logged = 0;
+    for (int64_t i = 0; i < b->job.count && logged < LOGGED && bad; i++)
+        if (!b->kept[i]) {
+            lk__log(LK_LOG_WARNING, "left out: %s", b->job.files[i].path);
+            logged++;
+        }
+    if (bad)
+        lk__log(LK_LOG_WARNING, "%" PRId64 " of %" PRId64 " pictures of %s cannot be used and are left out", bad,
+                b->job.count, b->root);
+    return LK_OK;
+}
+
+/* --- the data set ------------------------------------------------------------------------------------------------- */
+
+/* Sets labels and class names, and names each sample by its path inside `root`. */
+static lk_status label_samples(build *b)
+{
+    size_t root = strlen(b->root);
+    int64_t n = 0;
+    LK_TRY(lk__samples_allocate_labels(b->samples, b->samples->count));
+    b->samples->classes = b->folder->classes.count;
+    b->samples->class_names = b->folder->classes;
+    b->folder->classes = (lk_names){0};
+    for (int64_t i = 0; i < b->job.count; i++) {
+        if (!b->kept[i])
+            continue;
+        b->samples->labels[n++] = b->job.files[i].label;
+        LK_TRY(lk__names_add(&b->samples->files, b->job.files[i].path + root + 1));
+    }
+    return LK_OK;
+}
+
+static lk_status build_samples(build *b)
+{
+    size_t files = (size_t)b->folder->count;
+    b->job.problems = lk__calloc(files, sizeof *b->job.problems);
+    b->job.headers = lk__calloc(files, sizeof *b->job.headers);
+    b->kept = lk__calloc(files, 1);
+    bool packed = false;
+    if (!b->job.problems || !b->job.headers || !b->kept)
+        return LK_ERR_MEMORY;
+    LK_TRY(open_packed_cache(b));
+    if (b->looks)
+        LK_TRY(use_packed(b, &packed));
+    if (!packed)
+        LK_TRY(decode_pictures(b));
+    return label_samples(b);
+}
+
+lk_status lk__picture_set_open(const char *root, lk_split split, const lk_dataset_opts *opts, lk_picture_folder *folder,
+                               lk_samples *samples)
+{
+    const lk_data_reporter reporter = {opts->progress, opts->progress_user, root};
+    build b = {
+        .root = root,
+        .split = split,
+        .opts = opts,
+        .folder = folder,
+        .samples = samples,
+        .job = {.files = folder->files, .count = folder->count, .threads = opts->threads, .reporter = &reporter},
+        .pack = {.lock = -1, .fd = -1},
+    };
+    b.job.wanted.channels = opts->channels;
+    lk_status status = lk__parse_resize(opts->resize, &b.job.wanted.height, &b.job.wanted.width);
+    if (status == LK_OK)
+        status = build_samples(&b);
+    lk__packed_close(&b.pack);
+    for (int64_t i = 0; b.job.problems && i < b.job.count; i++)
+        lk__free(b.job.problems[i]);
+    lk__free(b.job.problems);
+    lk__free(b.job.headers);
+    lk__free(b.kept);
+    return status;
+}

@@ -1,0 +1,66 @@
+/* All-reduce over the tree between devices that have links (core/links.h), as a flat exchange: every device sends
+ * slices directly to every other one. The quantities of a bucket form one row on every device, in a buffer
+ * (dist/transports/exchange_buffers.h). Each device packs its own values into the row, unless its memory is the
+ * process's: then they are read where they are. The links' queue does the rest: devices exchange slices, each finishes
+ * the tree for its slice, and the finished slices go to all. Kernels pushed to the devices in the meantime do not wait.
+ */
+#pragma once
+
+#include "dist/sum/tree.h"
+
+typedef struct lk_flat lk_flat;
+
+typedef struct lk_flat_opts {
+    const lk_links_table *table;
+    lk_device *const *devices; /* of this process: ranks [first, first + n) of `ranks` */
+    int n;
+    const lk_transport *transport;
+    const lk_links_id *id;      /* of links between processes; NULL: the links do not connect processes */
+    const lk_flat_group *group; /* the processes, which are told if one cannot go on; NULL: all ranks are local */
+    int first, ranks;           /* ignored, and all ranks are local, if both id and group are NULL */
+} lk_flat_opts;
+
+/* The devices and the group must live as long as *flat. Errors: those of lk__links_open. */
+lk_status lk__flat_new(const lk_flat_opts *opts, lk_flat **flat);
+
+/* Waits for exchanges in flight. NULL is fine. */
+void lk__flat_release(lk_flat *flat);
+
+/* A node of the tree on the device of a rank. values: NULL if that rank is in another process. */
+typedef struct lk_flat_part {
+    lk_range range;
+    int rank;
+    lk_tensor *const *values;
+} lk_flat_part;
+
+enum { LK_FLAT_PARTS = LK_LINKS_ADDENDS };
+
+/* Returns whether devices can add up the tree over these nodes: at most LK_FLAT_PARTS of them, and not too deep. */
+bool lk__flat_takes_tree(lk_range root, const lk_range *nodes, int n_nodes);
+
+/* Returns whether the links can add up x: its dtype is one of theirs, it has no gaps, and no recording is in progress.
+ */
+bool lk__flat_takes(const lk_flat *flat, const lk_tensor *x);
+
+typedef struct lk_flat_sum {
+    lk_range root;
+    const lk_flat_part *parts; /* in order; no local value is absent */
+    int n_parts;
+    const int *quantities;
+    int n_quantities;
+    const lk_shape *shapes; /* [quantity] */
+    lk_dtype dtype;         /* of all of them */
+    bool compressed;        /* see lk_strategy_set_compression */
+    bool by_library;        /* use the library's own reduction: the bits then depend on the number of ranks */
+    bool whole;       /* every device adds up the whole row: for quantities of at most LK_SMALL_QUANTITY elements */
+    lk_tensor **sums; /* [device * stride + i]: NULL before; set to new tensors, one reference each */
+    int stride;
+} lk_flat_sum;
+
+/* Asynchronous. Every process must ask for the same sums in the same order. On failure the caller releases the sums
+ * that were made. Errors: LK_ERR_MEMORY, LK_ERR_UNSUPPORTED (by_library, and the transport has no library). */
+lk_status lk__flat_allreduce(lk_flat *flat, const lk_flat_sum *sum);
+
+/* A lower bound for the bytes that an exchange over `shards` shards needs on each device: its buffer, and values that
+ * must stay until it ends. bytes: the size of all quantities together. */
+int64_t lk__flat_buffer_bytes(const lk_flat *flat, int64_t shards, int64_t bytes);

@@ -1,0 +1,354 @@
+#include "dist/process/group.h"
+
+#include "base/clock.h"
+#include "base/heartbeat.h"
+#include "base/mem.h"
+#include "base/plugin.h"
+#include "base/status.h"
+#include "dist/process/group_notes.h"
+#include "lockstep/dist.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+
+typedef char host_name[LK_MESSAGES_HOST];
+
+struct lk_group {
+    const lk_messages *table;
+    int rank, ranks;
+    host_name *hosts; /* [ranks] */
+    lk_notes notes;
+    atomic_bool has_notes; /* the process has joined and not left */
+};
+
+/* A process can join once and leave once. */
+static lk_group the_group;
+static bool is_open, has_left;
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+
+static const lk_plugin plugin = {
+    .file = "liblockstep_mpi.so",
+    .variable = "LOCKSTEP_MPI_PLUGIN",
+    .subject = "MPI",
+    .symbol = LK_MESSAGES_SYMBOL,
+};
+
+/* --- giving up ---------------------------------------------------------------------------------------------------- */
+
+void lk__group_give_up(lk_group *group, lk_status status, const char *why)
+{
+    if (atomic_load(&group->has_notes))
+        lk__notes_give_up(&group->notes, status, why);
+}
+
+void lk__processes_give_up(lk_status status)
+{
+    lk__group_give_up(&the_group, status, lk_error_message());
+}
+
+/* Fails with the error of the rank that gave up, the same on all ranks. */
+static lk_status fail_as_noted(const lk_group *group)
+{
+    const lk_note *note = &group->notes.first;
+    lk_status status = (lk_status)note->status;
+    if (note->rank == group->rank)
+        LK_FAIL(status, "%s", note->text);
+    bool is_known = group->hosts && note->rank >= 0 && note->rank < group->ranks;
+    LK_FAIL(status, "rank %d%s%s gave up: %s", note->rank, is_known ? " on " : "",
+            is_known ? group->hosts[note->rank] : "", note->text);
+}
+
+lk_status lk__group_check(const lk_group *group)
+{
+    return lk__notes_are_bad(&group->notes) ? fail_as_noted(group) : LK_OK;
+}
+
+lk_status lk__group_look(lk_group *group)
+{
+    return atomic_load(&group->has_notes) && lk__notes_look(&group->notes) ? fail_as_noted(group) : LK_OK;
+}
+
+/* If one rank skips an operation, all must fail; otherwise the others would match the wrong message. */
+static lk_status give_up_on_error(lk_group *group, lk_status status)
+{
+    if (status != LK_OK)
+        lk__group_give_up(group, status, lk_error_message());
+    return status;
+}
+
+/* --- messages ----------------------------------------------------------------------------------------------------- */
+
+static lk_status group_begin_message(const lk_group *group, lk_channel channel, const lk_group_message *m,
+                                     lk_message *message)
+{
+    char error[LK_MESSAGES_ERROR];
+    if (group->table->begin(m->is_sent, channel, m->other, m->data, m->bytes, message, error) != LK_MESSAGES_OK)
+        LK_FAIL(LK_ERR_BACKEND, "rank %d: %s", group->rank, error);
+    return LK_OK;
+}
+
+/* Pauses between two polls. Messages make progress only while somebody polls, so the thread only yields for the first
+ * AWAKE nanoseconds; if a yield takes longer than SHORT, a device computes on this core, and the thread also sleeps, to
+ * leave it the core. After AWAKE the other rank must be computing, so the thread sleeps between polls. */
+static void pause_between_polls(int64_t waited)
+{
+    enum { AWAKE = 2000000, SHORT = 20000, SLEEP = 50000, LONG_SLEEP = 200000 }; /* nanoseconds */
+    int64_t began = lk__nanoseconds();
+    if (waited < AWAKE)
+        sched_yield();
+    bool is_busy = waited < AWAKE && lk__nanoseconds() - began > SHORT;
+    if (is_busy || waited >= AWAKE)
+        nanosleep(&(struct timespec){.tv_nsec = is_busy ? LONG_SLEEP : SLEEP}, NULL);
+}
+
+/* Waits for messages. Looks for notes of ranks that gave up only after UNTROUBLED nanoseconds. After such a note the
+ * wait goes on for PATIENCE, because messages sent before it may still arrive: then, if all ranks find the same error
+ * in the data, each reports its own. */
+static lk_status group_wait(lk_group *group, lk_message *messages, int n)
+{
+    enum { UNTROUBLED = 1000000, PATIENCE = 50000000 }; /* nanoseconds */
+    char error[LK_MESSAGES_ERROR];
+    bool all = false;
+    int64_t began = lk__nanoseconds(), known = 0; /* when a rank was first known to have given up; 0: none has */
+    for (;;) {
+        if (group->table->done(messages, n, &all, error) != LK_MESSAGES_OK)
+            LK_FAIL(LK_ERR_BACKEND, "rank %d: %s", group->rank, error);
+        if (all)
+            break;
+        int64_t waited = lk__nanoseconds() - began;
+        if (!known && waited > UNTROUBLED && lk__notes_look(&group->notes))
+            known = waited;
+        if (known && waited - known > PATIENCE)
+            return fail_as_noted(group);
+        pause_between_polls(waited);
+    }
+    return LK_OK;
+}
+
+lk_status lk__group_exchange(lk_group *group, lk_channel channel, const lk_group_message *messages, int n)
+{
+    LK_TRY(lk__group_check(group));
+    lk_message few[32], *in_flight = n <= 32 ? few : lk__calloc((size_t)n, sizeof *in_flight);
+    lk_status status = in_flight ? LK_OK : LK_ERR_MEMORY;
+    for (int i = 0; i < n && status == LK_OK; i++)
+        status = group_begin_message(group, channel, &messages[i], &in_flight[i]);
+    lk_activity before =
+        lk__activity_begin(LK_ACTIVITY_WAIT_REMOTE, channel == LK_CHANNEL_DATA ? "exchange" : "agreement");
+    if (status == LK_OK)
+        status = group_wait(group, in_flight, n);
+    lk__activity_end(before);
+    if (in_flight != few)
+        lk__free(in_flight);
+    return give_up_on_error(group, status);
+}
+
+/* Memory of messages. If they fail they may stay in flight, and the memory is kept for the rest of the process. */
+typedef struct message_memory {
+    struct message_memory *next;
+    max_align_t bytes[];
+} message_memory;
+
+static message_memory *message_memory_new(size_t bytes)
+{
+    return lk__calloc(1, sizeof(message_memory) + bytes);
+}
+
+static void message_memory_end(message_memory *b, lk_status status)
+{
+    static message_memory *kept;
+    static pthread_mutex_t keeping = PTHREAD_MUTEX_INITIALIZER;
+    if (status == LK_OK) {
+        lk__free(b);
+        return;
+    }
+    pthread_mutex_lock(&keeping);
+    b->next = kept;
+    kept = b;
+    pthread_mutex_unlock(&keeping);
+}
+
+/* rows: [ranks * bytes], in which this rank's row is set. */
+static lk_status group_gather_rows(lk_group *group, char *rows, size_t bytes)
+{
+    int others = group->ranks - 1, n = 0;
+    lk_group_message *messages = lk__calloc(2 * (size_t)others + 1, sizeof *messages);
+    if (!messages)
+        return give_up_on_error(group, LK_ERR_MEMORY);
+    for (int step = 1; step <= others; step++) {
+        int to = (group->rank + step) % group->ranks, from = (group->rank + group->ranks - step) % group->ranks;
+        messages[n++] = (lk_group_message){true, to, rows + (size_t)group->rank * bytes, bytes};
+        messages[n++] = (lk_group_message){false, from, rows + (size_t)from * bytes, bytes};
+    }
+    lk_status status = lk__group_exchange(group, LK_CHANNEL_CONTROL, messages, n);
+    lk__free(messages);
+    return status;
+}
+
+lk_status lk__group_gather(lk_group *group, const void *mine, size_t bytes, void *all)
+{
+    size_t size = (size_t)group->ranks * bytes;
+    message_memory *b = message_memory_new(size);
+    if (!b)
+        return give_up_on_error(group, LK_ERR_MEMORY);
+    char *rows = (char *)b->bytes;
+    memcpy(rows + (size_t)group->rank * bytes, mine, bytes);
+    lk_status status = group_gather_rows(group, rows, bytes);
+    if (status == LK_OK)
+        memcpy(all, rows, size);
+    message_memory_end(b, status);
+    return status;
+}
+
+void *lk__group_gather_new(lk_group *group, const void *mine, size_t bytes)
+{
+    void *all = lk__calloc((size_t)group->ranks, bytes);
+    lk_status status = all ? lk__group_gather(group, mine, bytes, all) : give_up_on_error(group, LK_ERR_MEMORY);
+    if (status == LK_OK)
+        return all;
+    lk__free(all);
+    return NULL;
+}
+
+static lk_status group_broadcast(lk_group *group, int from, void *data, size_t bytes)
+{
+    if (group->rank != from)
+        return lk__group_exchange(group, LK_CHANNEL_CONTROL, &(lk_group_message){false, from, data, bytes}, 1);
+    for (int to = 0; to < group->ranks; to++)
+        if (to != from)
+            LK_TRY(lk__group_exchange(group, LK_CHANNEL_CONTROL, &(lk_group_message){true, to, data, bytes}, 1));
+    return LK_OK;
+}
+
+lk_status lk__group_broadcast(lk_group *group, int from, void *data, size_t bytes)
+{
+    message_memory *b = message_memory_new(bytes);
+    if (!b)
+        return give_up_on_error(group, LK_ERR_MEMORY);
+    memcpy(b->bytes, data, bytes);
+    lk_status status = group_broadcast(group, from, b->bytes, bytes);
+    if (status == LK_OK)
+        memcpy(data, b->bytes, bytes);
+    message_memory_end(b, status);
+    return status;
+}
+
+/* --- joining and leaving ------------------------------------------------------------------------------------------ */
+
+static lk_status group_load_plugin(lk_group *group)
+{
+    char why_not[512];
+    lk_messages_fn table;
+    *(void **)&table = lk__plugin_symbol(&plugin, why_not, sizeof why_not);
+    if (!table)
+        LK_FAIL(LK_ERR_UNSUPPORTED, "several processes need the plug-in for MPI: %s", why_not);
+    group->table = table();
+    if (group->table->interface != LK_MESSAGES_INTERFACE || group->table->size != sizeof *group->table)
+        LK_FAIL(LK_ERR_UNSUPPORTED, "%s: is of another version of lockstep", plugin.file);
+    return LK_OK;
+}
+
+static lk_status group_join(lk_group *group)
+{
+    char error[LK_MESSAGES_ERROR];
+    host_name mine;
+    memset(mine, 0, sizeof mine);
+    LK_TRY(group_load_plugin(group));
+    lk_activity before = lk__activity_begin(LK_ACTIVITY_WAIT_REMOTE, "wait for all processes to join");
+    lk_messages_status opened = group->table->open(&group->rank, &group->ranks, error);
+    lk__activity_end(before);
+    if (opened != LK_MESSAGES_OK)
+        LK_FAIL(LK_ERR_BACKEND, "%s", error);
+    LK_TRY(lk__notes_open(&group->notes, group->table, group->rank, group->ranks));
+    atomic_store(&group->has_notes, true);
+    group->table->host(mine);
+    group->hosts = lk__calloc((size_t)group->ranks, sizeof *group->hosts);
+    return group->hosts ? lk__group_gather(group, mine, sizeof mine, group->hosts) : LK_ERR_MEMORY;
+}
+
+static lk_status group_open_once(void)
+{
+    if (has_left)
+        LK_FAIL(LK_ERR_STATE, "group: this process has left the others; it cannot join them again");
+    if (is_open)
+        return LK_OK;
+    LK_TRY(group_join(&the_group));
+    is_open = true;
+    return LK_OK;
+}
+
+lk_status lk__group_open(lk_group **group)
+{
+    pthread_mutex_lock(&opening);
+    lk_status status = group_open_once();
+    pthread_mutex_unlock(&opening);
+    *group = status == LK_OK ? &the_group : NULL;
+    return status;
+}
+
+static void group_close(lk_group *group)
+{
+    atomic_store(&group->has_notes, false);
+    lk__notes_close(&group->notes);
+    group->table->close();
+    lk__free(group->hosts);
+    group->hosts = NULL;
+}
+
+static lk_status group_leave(lk_group *group)
+{
+    char mine = 0;
+    char *all = lk__calloc((size_t)group->ranks, 1);
+    lk_status status = all ? lk__group_gather(group, &mine, 1, all) : give_up_on_error(group, LK_ERR_MEMORY);
+    lk__free(all);
+    if (status == LK_OK)
+        group_close(group);
+    return status;
+}
+
+lk_status lk_leave_processes(void)
+{
+    pthread_mutex_lock(&opening);
+    lk_activity before = lk__activity_begin(LK_ACTIVITY_WAIT_REMOTE, "wait for all processes to leave");
+    lk_status status = is_open && !has_left ? group_leave(&the_group) : LK_OK;
+    lk__activity_end(before);
+    has_left = is_open;
+    pthread_mutex_unlock(&opening);
+    return status;
+}
+
+/* If a rank does not come, the program that started the processes ends them. */
+void lk_abandon_processes(void)
+{
+    const double patience = 5; /* seconds: others have yet to say why they end, and may have no core */
+    if (!atomic_load(&the_group.has_notes))
+        return;
+    lk__processes_give_up(lk_error_status());
+    lk_activity before = lk__activity_begin(LK_ACTIVITY_WAIT_REMOTE, "wait for all processes to leave");
+    if (lk__notes_part(&the_group.notes, patience))
+        group_close(&the_group);
+    lk__activity_end(before);
+}
+
+int lk__group_rank(const lk_group *group)
+{
+    return group->rank;
+}
+
+int lk__group_ranks(const lk_group *group)
+{
+    return group->ranks;
+}
+
+const char *lk__group_library(const lk_group *group)
+{
+    return group->table->version();
+}
+
+const char *lk__group_host(const lk_group *group, int rank)
+{
+    return group->hosts[rank];
+}

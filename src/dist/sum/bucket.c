@@ -1,0 +1,161 @@
+#include "dist/sum/bucket.h"
+
+#include "base/status.h"
+#include "core/backend.h"
+#include "core/tensor.h"
+
+/* Makes new tensors for the sum of quantity i. A value that is the only one, and already where its sum belongs, is the
+ * sum itself. */
+static lk_status bucket_make_sums(const lk_bucket *bucket, int i, lk_device *const *devices, int n_devices)
+{
+    lk_tensor *value = NULL;
+    int present = 0;
+    for (int64_t m = 0; m < bucket->n_nodes; m++) {
+        lk_tensor *of_node = bucket->nodes[m].values ? bucket->nodes[m].values[i] : NULL;
+        value = of_node ? of_node : value;
+        present += of_node != NULL;
+    }
+    if (present == 0)
+        return LK_OK;
+    if (present == 1 && n_devices == 1) {
+        bucket->sums[i] = lk_tensor_retain(value);
+        return LK_OK;
+    }
+    for (int d = 0; d < n_devices; d++)
+        LK_TRY(lk__tensor_new(devices[d], value->dtype, value->shape, &bucket->sums[(int64_t)d * bucket->n + i]));
+    return LK_OK;
+}
+
+static lk_status bucket_begin_shared(const lk_bucket *bucket, lk_device *const *devices, int n_devices,
+                                     lk_device *const *homes, int n_homes)
+{
+    lk_shared_sum sum = {.devices = devices,
+                         .n_devices = n_devices,
+                         .root = bucket->root,
+                         .nodes = bucket->nodes,
+                         .n_nodes = bucket->n_nodes,
+                         .quantities = bucket->quantities,
+                         .n_quantities = bucket->n_quantities,
+                         .results = bucket->sums,
+                         .n_results = n_homes,
+                         .stride = bucket->n};
+    for (int q = 0; q < bucket->n_quantities; q++)
+        if (lk__shared_sum_takes(bucket->nodes, bucket->n_nodes, bucket->quantities[q]))
+            LK_TRY(bucket_make_sums(bucket, bucket->quantities[q], homes, n_homes));
+    return lk__shared_sum_begin(&sum, bucket->jobs);
+}
+
+lk_status lk__bucket_begin_shared(const lk_bucket *bucket, lk_device *const *devices, int n_devices)
+{
+    return bucket_begin_shared(bucket, devices, n_devices, devices, n_devices);
+}
+
+lk_status lk__bucket_sum_on(lk_call_site at, lk_device *home, lk_device *const *devices, int n_devices,
+                            const lk_bucket *bucket)
+{
+    LK_TRY(bucket_begin_shared(bucket, devices, n_devices, &home, 1));
+    for (int q = 0; q < bucket->n_quantities; q++) {
+        int i = bucket->quantities[q];
+        lk_tensor *sum;
+        if (bucket->sums[i])
+            continue;
+        LK_TRY(lk__tree_sum(at, home, &lk__transport_inproc, bucket->root, bucket->nodes, bucket->n_nodes, i,
+                            (lk_range){0, -1}, &sum));
+        bucket->sums[i] = lk_tensor_retain(sum);
+    }
+    return LK_OK;
+}
+
+/* --- links -------------------------------------------------------------------------------------------------------- */
+
+/* Describes the addends of a quantity. Quantities of a bucket with equal descriptions are exchanged together: the same
+ * nodes have them, they are all small or all large, and share a dtype. */
+typedef struct addend_set {
+    uint64_t nodes; /* bit m: node m has the quantity; 0: no device with links can add it up */
+    bool small;
+    lk_dtype dtype;
+} addend_set;
+
+static addend_set bucket_addends_of(const lk_bucket *bucket, const lk_flat *flat, int i)
+{
+    addend_set set = {.small = lk_shape_count(bucket->shapes[i]) <= LK_SMALL_QUANTITY, .dtype = bucket->dtypes[i]};
+    for (int64_t m = 0; m < bucket->n_nodes; m++) {
+        const lk_tree_node *node = &bucket->nodes[m];
+        const lk_tensor *value = node->values ? node->values[i] : NULL;
+        if (value && !lk__flat_takes(flat, value))
+            return (addend_set){0};
+        if (value || (node->remote && !node->empty))
+            set.nodes |= (uint64_t)1 << m;
+    }
+    return set;
+}
+
+static bool same_addends(addend_set a, addend_set b)
+{
+    return a.nodes == b.nodes && a.small == b.small && a.dtype == b.dtype;
+}
+
+static bool bucket_fits_links(const lk_bucket *bucket)
+{
+    lk_range ranges[LK_FLAT_PARTS];
+    for (int64_t m = 0; m < bucket->n_nodes && m < LK_FLAT_PARTS; m++)
+        ranges[m] = bucket->nodes[m].range;
+    return bucket->n_nodes <= LK_FLAT_PARTS && lk__flat_takes_tree(bucket->root, ranges, (int)bucket->n_nodes);
+}
+
+static int bucket_list_parts(const lk_bucket *bucket, addend_set set, lk_flat_part *parts)
+{
+    int n = 0;
+    for (int64_t m = 0; m < bucket->n_nodes; m++) {
+        const lk_tree_node *node = &bucket->nodes[m];
+        if (set.nodes >> m & 1)
+            parts[n++] = (lk_flat_part){node->range, node->rank, node->remote ? NULL : node->values};
+    }
+    return n;
+}
+
+/* Begins the exchange of all quantities with the addends sets[first], and clears `nodes` of their sets. */
+static lk_status bucket_begin_set(const lk_bucket *bucket, const lk_strategy *strategy, addend_set *sets, int first,
+                                  int *members)
+{
+    lk_flat_part parts[LK_FLAT_PARTS];
+    addend_set set = sets[first];
+    lk_flat_sum sum = {.root = bucket->root,
+                       .parts = parts,
+                       .quantities = members,
+                       .shapes = bucket->shapes,
+                       .dtype = set.dtype,
+                       .compressed = strategy->compressed,
+                       .by_library = strategy->reduce == LK_REDUCE_NCCL,
+                       .whole = set.small,
+                       .sums = bucket->sums,
+                       .stride = bucket->n};
+    sum.n_parts = bucket_list_parts(bucket, set, parts);
+    for (int q = first; q < bucket->n_quantities; q++) {
+        if (!same_addends(sets[q], set))
+            continue;
+        members[sum.n_quantities++] = bucket->quantities[q];
+        sets[q].nodes = 0;
+    }
+    return lk__flat_allreduce(strategy->flat, &sum);
+}
+
+lk_status lk__bucket_begin_flat(const lk_bucket *bucket, const lk_strategy *strategy)
+{
+    lk_device *home = strategy->devices[0];
+    size_t n = (size_t)bucket->n_quantities;
+    if (!bucket_fits_links(bucket))
+        return LK_OK;
+    addend_set *sets = lk__device_calloc(home, n, sizeof *sets);
+    int *members = lk__device_calloc(home, n, sizeof *members);
+    lk_status status = sets && members ? LK_OK : LK_ERR_MEMORY;
+    for (int q = 0; q < bucket->n_quantities && status == LK_OK; q++)
+        if (!bucket->sums[bucket->quantities[q]])
+            sets[q] = bucket_addends_of(bucket, strategy->flat, bucket->quantities[q]);
+    for (int q = 0; q < bucket->n_quantities && status == LK_OK; q++)
+        if (sets[q].nodes)
+            status = bucket_begin_set(bucket, strategy, sets, q, members);
+    lk__device_free(home, sets);
+    lk__device_free(home, members);
+    return status;
+}

@@ -1,0 +1,45 @@
+/* The nodes of the tree that devices of other processes add up, for a sum over shards, and the order in which all
+ * processes exchange quantities. Every process must ask for the same sums in the same order. */
+#pragma once
+
+#include "dist/sum/tree.h"
+
+typedef struct lk_remote_nodes lk_remote_nodes;
+
+typedef struct lk_remote_nodes_opts {
+    int64_t shards;
+    int first, k, ranks;    /* the devices of this process are ranks [first, first + k) of `ranks` */
+    int n;                  /* quantities */
+    const lk_shape *shapes; /* [n], like dtypes: the caller's, filled in as quantities become known; both must outlive
+                               this object */
+    const lk_dtype *dtypes;
+} lk_remote_nodes_opts;
+
+lk_status lk__remote_nodes_new(const lk_remote_nodes_opts *opts, lk_remote_nodes **remote);
+void lk__remote_nodes_release(lk_remote_nodes *remote); /* NULL is fine */
+
+/* The largest number of nodes there can be, local and remote together. */
+int64_t lk__remote_nodes_count(const lk_remote_nodes *remote);
+
+/* Announces sums over a batch of `samples` samples; this tells which shards are empty. */
+void lk__remote_nodes_start(lk_remote_nodes *remote, int64_t samples);
+
+/* `learn` records that quantity i is known: its shape and dtype are set, or (is_present false) a shard with samples has
+ * no value of it, and so no shard of any process has one. `know`: whether it is known; `have`: whether it has values.
+ */
+void lk__remote_nodes_learn(lk_remote_nodes *remote, int i, bool is_present);
+bool lk__remote_nodes_know(const lk_remote_nodes *remote, int i);
+bool lk__remote_nodes_have(const lk_remote_nodes *remote, int i);
+
+/* Returns whether quantities were still unknown when the batch was announced, and some rank has no samples of it to
+ * learn them from. All processes get the same answer. */
+bool lk__remote_nodes_have_idle_ranks(const lk_remote_nodes *remote);
+
+/* Puts the nodes of the other processes around the local ones, nodes[0 … n), and returns the number of all. present:
+ * whether the exchanged quantities have values at all. */
+int64_t lk__remote_nodes_surround(const lk_remote_nodes *remote, bool present, lk_tree_node *nodes, int64_t n);
+
+/* Sets *quantities to the bucket that follows the first `done` quantities, and returns its size. All processes form
+ * the same buckets, in which either all quantities have values or none has. Returns 0 at the end, and while any
+ * quantity is unknown, because it might belong to the bucket. */
+int lk__remote_nodes_bucket(const lk_remote_nodes *remote, int done, const int **quantities);

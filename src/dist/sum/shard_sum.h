@@ -1,0 +1,17 @@
+/* Functions of a sum over shards for the training step, in addition to the public ones (lockstep/dist.h). */
+#pragma once
+
+#include "dist/strategy.h"
+
+/* The arguments of lk_shard_sum_new, and the shards that a replica owns. */
+lk_strategy *lk__shard_sum_strategy(const lk_shard_sum *sum);
+int64_t lk__shard_sum_shards(const lk_shard_sum *sum);
+lk_range lk__shard_sum_owned(const lk_shard_sum *sum, int replica);
+
+/* With several processes: announces that the shards given next belong to a batch of `samples` samples. */
+void lk__shard_sum_start(lk_shard_sum *sum, int64_t samples);
+
+/* As lk_shard_sum_add_some, for a node of the tree that a device has already added up instead of giving its shards one
+ * by one. It must begin where the device's previous shards end. */
+lk_status lk__shard_sum_add_node(lk_shard_sum *sum, lk_range node, const int *quantities, int n,
+                                 lk_tensor *const *values);

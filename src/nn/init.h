@@ -1,0 +1,14 @@
+/* Initial values of variables. */
+#pragma once
+
+#include "nn/model.h"
+
+/* A new tensor with the variable's initial value. The caller's scope adopts it. NULL on failure. */
+lk_tensor *lk__initial_value(const lk_variable_spec *spec, lk_device *device, uint64_t seed);
+
+/* Checks the values of `init`. `kind` and `what`, such as "conv2d" and "weight", are for the message. Errors:
+ * LK_ERR_ARGUMENT. */
+lk_status lk__init_check(const char *kind, const char *what, lk_init init);
+
+/* `init`, or the initializer `kind` if `init` is the default. */
+lk_init lk__init_or(lk_init init, lk_init_kind kind);

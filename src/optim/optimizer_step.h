@@ -1,0 +1,24 @@
+/* Steps of an optimizer. */
+#pragma once
+
+#include "optim/optimizer.h"
+
+/* lk_optimizer_step that also treats a loss that is not finite like a gradient that is not. loss: f32 scalar on the
+ * parameters' device, or NULL. */
+lk_status lk__optimizer_step(lk_call_site at, lk_optimizer *optimizer, lk_tensor *const *gradients, lk_tensor *loss,
+                             double rate);
+
+/* A step that is recorded in a program and replayed:
+ *   lk__optimizer_prepare_recording(o);                  … once, before anything is recorded
+ *   lk__optimizer_record(at, o, gradients, loss, rates); … in the recorded function
+ *   lk__optimizer_rates(o, rate, values);                … for each replay: the values that `rates` must hold
+ *   lk__optimizer_replayed(o);                           … once the replay is pushed
+ * rates: f64 [LK_UPDATE_RATES] on the parameters' device. Errors: those of lk_optimizer_step. */
+lk_status lk__optimizer_prepare_recording(lk_optimizer *optimizer);
+lk_status lk__optimizer_record(lk_call_site at, lk_optimizer *optimizer, lk_tensor *const *gradients, lk_tensor *loss,
+                               lk_tensor *rates);
+lk_status lk__optimizer_rates(lk_optimizer *optimizer, double rate, double values[]);
+void lk__optimizer_replayed(lk_optimizer *optimizer);
+
+/* Sets the number of steps taken, for an optimizer that is restored. */
+void lk__optimizer_resume(lk_optimizer *optimizer, int64_t steps);

@@ -1,0 +1,303 @@
+/* Evaluates a network on a data set, class by class, and keeps its worst mistakes. */
+#include "base/mem.h"
+#include "base/minmax.h"
+#include "base/status.h"
+#include "io/bytes.h"
+#include "lockstep/plot.h"
+#include "predict/predictor.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct counting {
+    lk_evaluation *evaluation;
+    const int32_t *labels; /* of the data set */
+    int64_t *class_of;     /* [classes of the data set]: the network's class; -1: it has no such class */
+    int64_t most;          /* mistakes to keep */
+    double *losses;        /* [most]: the losses of the kept mistakes, the greatest first */
+    double *row;           /* [classes]: probabilities of a sample */
+} counting;
+
+/* --- counting ----------------------------------------------------------------------------------------------------- */
+
+static void keep_mistake(counting *c, const lk_mistake *mistake, double loss)
+{
+    lk_evaluation *e = c->evaluation;
+    int64_t rank = e->n_mistakes;
+    while (rank > 0 && c->losses[rank - 1] < loss)
+        rank--;
+    if (rank == c->most)
+        return;
+    if (e->n_mistakes < c->most)
+        e->n_mistakes++;
+    size_t moved = (size_t)(e->n_mistakes - 1 - rank);
+    memmove(e->mistakes + rank + 1, e->mistakes + rank, moved * sizeof *e->mistakes);
+    memmove(c->losses + rank + 1, c->losses + rank, moved * sizeof *c->losses);
+    e->mistakes[rank] = *mistake;
+    c->losses[rank] = loss;
+}
+
+static lk_status count_batch(void *user, int64_t first, int64_t count, const float *logits)
+{
+    counting *c = user;
+    lk_evaluation *e = c->evaluation;
+    for (int64_t i = 0; i < count; i++) {
+        const float *row = logits + i * e->classes;
+        int64_t label = c->class_of[c->labels[first + i]], likeliest = 0;
+        double loss = lk__softmax(row, e->classes, c->row) - (double)row[label];
+        for (int64_t k = 1; k < e->classes; k++)
+            if (row[k] > row[likeliest])
+                likeliest = k;
+        e->confusion[label * e->classes + likeliest]++;
+        e->loss.sum += loss;
+        e->loss.count++;
+        e->accuracy.sum += likeliest == label;
+        e->accuracy.count++;
+        if (likeliest == label)
+            continue;
+        e->wrong++;
+        keep_mistake(c,
+                     &(lk_mistake){.sample = first + i,
+                                   .label = label,
+                                   .predicted = likeliest,
+                                   .label_probability = (float)c->row[label],
+                                   .predicted_probability = (float)c->row[likeliest]},
+                     loss);
+    }
+    return LK_OK;
+}
+
+static double count_ratio(int64_t part, int64_t whole)
+{
+    return whole > 0 ? (double)part / (double)whole : NAN;
+}
+
+static void rate_classes(lk_evaluation *e)
+{
+    for (int64_t c = 0; c < e->classes; c++) {
+        int64_t right = e->confusion[c * e->classes + c], labeled = 0, predicted = 0;
+        for (int64_t k = 0; k < e->classes; k++) {
+            labeled += e->confusion[c * e->classes + k];
+            predicted += e->confusion[k * e->classes + c];
+        }
+        e->precision[c] = count_ratio(right, predicted);
+        e->recall[c] = count_ratio(right, labeled);
+        e->f1[c] = count_ratio(2 * right, labeled + predicted);
+    }
+}
+
+/* --- evaluation --------------------------------------------------------------------------------------------------- */
+
+static lk_status check_image_sizes(const lk_predictor *predictor, const lk_dataset *dataset)
+{
+    lk_model_input input = lk_predictor_input(predictor);
+    int64_t c = lk_dataset_channels(dataset), h = lk_dataset_height(dataset), w = lk_dataset_width(dataset);
+    if (c != input.channels || h != input.height || w != input.width)
+        LK_FAIL(LK_ERR_SHAPE,
+                "%s: its images are %" PRId64 "x%" PRId64 "x%" PRId64 ", the network takes %" PRId64 "x%" PRId64
+                "x%" PRId64,
+                lk_dataset_name(dataset), c, h, w, input.channels, input.height, input.width);
+    return LK_OK;
+}
+
+/* Finds the network's class for a class of the data: by name if both have names, else by number. A checkpoint holds
+ * names in clean UTF-8, in which two names may have become equal; then the number decides if its name fits. */
+static lk_status find_class(const lk_predictor *predictor, const lk_dataset *dataset, int64_t label, int64_t *class_of)
+{
+    int64_t classes = lk_predictor_input(predictor).classes;
+    const char *given = lk_dataset_class_name(dataset, label), *own = lk_predictor_class_name(predictor, label);
+    lk_bytes name = {0};
+    *class_of = label < classes ? label : -1;
+    if (!given || !lk_predictor_class_name(predictor, 0))
+        return LK_OK;
+    lk__bytes_clean(&name, given);
+    lk__bytes_char(&name, '\0');
+    lk_status status = lk__bytes_status(&name);
+    bool found = status == LK_OK && own && strcmp(own, (const char *)name.data) == 0;
+    for (int64_t c = 0; c < classes && status == LK_OK && !found; c++) {
+        found = strcmp(lk_predictor_class_name(predictor, c), (const char *)name.data) == 0;
+        *class_of = found ? c : -1;
+    }
+    lk__bytes_free(&name);
+    return status;
+}
+
+static lk_status match_classes(const lk_predictor *predictor, const lk_dataset *dataset, counting *c)
+{
+    int64_t n = lk_dataset_classes(dataset), classes = lk_predictor_input(predictor).classes;
+    c->labels = lk_dataset_labels(dataset);
+    c->class_of = lk__calloc((size_t)n, sizeof *c->class_of);
+    if (!c->class_of)
+        return LK_ERR_MEMORY;
+    for (int64_t label = 0; label < n; label++)
+        LK_TRY(find_class(predictor, dataset, label, &c->class_of[label]));
+    for (int64_t i = 0; i < lk_dataset_count(dataset); i++) {
+        if (c->class_of[c->labels[i]] >= 0)
+            continue;
+        const char *name = lk_dataset_class_name(dataset, c->labels[i]), *own = lk_predictor_class_name(predictor, 0);
+        if (name && own)
+            LK_FAIL(LK_ERR_SHAPE, "%s: its class '%s' is none of the network's %" PRId64 ", '%s' to '%s'",
+                    lk_dataset_name(dataset), name, classes, own, lk_predictor_class_name(predictor, classes - 1));
+        LK_FAIL(LK_ERR_SHAPE, "%s: sample %" PRId64 " has label %d, the network knows %" PRId64 " classes",
+                lk_dataset_name(dataset), i, c->labels[i], classes);
+    }
+    return LK_OK;
+}
+
+static lk_status counting_allocate(counting *c)
+{
+    lk_evaluation *e = c->evaluation;
+    size_t classes = (size_t)e->classes, most = (size_t)c->most;
+    e->confusion = lk__calloc(classes * classes, sizeof *e->confusion);
+    e->precision = lk__calloc(classes, 3 * sizeof *e->precision);
+    e->mistakes = lk__calloc(most + 1, sizeof *e->mistakes);
+    c->losses = lk__calloc(most + 1, sizeof *c->losses);
+    c->row = lk__calloc(classes, sizeof *c->row);
+    if (!e->confusion || !e->precision || !e->mistakes || !c->losses || !c->row)
+        return LK_ERR_MEMORY;
+    e->recall = e->precision + classes;
+    e->f1 = e->recall + classes;
+    return LK_OK;
+}
+
+lk_status lk_evaluate(lk_predictor *predictor, const lk_dataset *dataset, int64_t mistakes, lk_evaluation *evaluation)
+{
+    int64_t count = lk_dataset_count(dataset);
+    *evaluation = (lk_evaluation){.count = count, .classes = lk_predictor_input(predictor).classes};
+    LK_TRY(check_image_sizes(predictor, dataset));
+    counting c = {.evaluation = evaluation, .most = lk__max(0, lk__min(mistakes, count))};
+    lk_status status = match_classes(predictor, dataset, &c);
+    if (status == LK_OK)
+        status = counting_allocate(&c);
+    if (status == LK_OK)
+        status = lk__predict_logits(predictor, lk_dataset_images(dataset), count, count_batch, &c);
+    if (status == LK_OK)
+        rate_classes(evaluation);
+    else
+        lk_evaluation_free(evaluation);
+    lk__free(c.class_of);
+    lk__free(c.losses);
+    lk__free(c.row);
+    return status;
+}
+
+void lk_evaluation_free(lk_evaluation *evaluation)
+{
+    lk__free(evaluation->confusion);
+    lk__free(evaluation->precision);
+    lk__free(evaluation->mistakes);
+    *evaluation = (lk_evaluation){0};
+}
+
+/* --- pictures ----------------------------------------------------------------------------------------------------- */
+
+/* Draws a network with more classes than a chart has squares: neighboring classes share a square. */
+static lk_status draw_joined(const lk_evaluation *e, int64_t side, const char *title, const char *path)
+{
+    int64_t size = (e->classes + side - 1) / side, *counts = lk__calloc((size_t)(size * size), sizeof *counts);
+    if (!counts)
+        return LK_ERR_MEMORY;
+    for (int64_t i = 0; i < e->classes; i++)
+        for (int64_t k = 0; k < e->classes; k++)
+            counts[i / side * size + k / side] += e->confusion[i * e->classes + k];
+    char text[256];
+    snprintf(text, sizeof text, "%.180s (a square is %" PRId64 " x %" PRId64 " classes)", title ? title : "", side,
+             side);
+    lk_matrix_chart chart = {
+        .title = text, .row_label = "label", .column_label = "predicted", .counts = counts, .size = size};
+    lk_status status = lk_matrix_chart_write(&chart, path);
+    lk__free(counts);
+    return status;
+}
+
+lk_status lk_evaluation_draw(const lk_evaluation *e, const char *const *names, const char *title, const char *path)
+{
+    if (e->classes > LK_MATRIX_CHART_MOST)
+        return draw_joined(e, (e->classes + LK_MATRIX_CHART_MOST - 1) / LK_MATRIX_CHART_MOST, title, path);
+    lk_matrix_chart chart = {.title = title,
+                             .row_label = "label",
+                             .column_label = "predicted",
+                             .names = names,
+                             .counts = e->confusion,
+                             .size = e->classes};
+    return lk_matrix_chart_write(&chart, path);
+}
+
+enum { CAPTION = 96, CLASS_NAME = 32 };          /* bytes of a caption, and the most of each name in it */
+enum { WIDTH = 150, BETWEEN = 32, MOST = 8192 }; /* pixels; most captions fit WIDTH; MOST: the sheet's largest side */
+
+/* The images that fit on a sheet, which has about as many rows as columns. */
+static int64_t fitting_images(int64_t count, int64_t side)
+{
+    int64_t in_row = (MOST - 2 * BETWEEN) / (side + BETWEEN);
+    return in_row > 0 ? lk__min(count, in_row * in_row) : count;
+}
+
+/* The bytes of the characters of `name` that fit into a caption. */
+static int fitting_bytes(const char *name)
+{
+    const char *next = name, *end = name;
+    while (lk__utf8_next(&next) && next - name <= CLASS_NAME)
+        end = next;
+    return (int)(end - name);
+}
+
+static void put_caption(const lk_mistake *m, const char *const *names, char *caption)
+{
+    char numbers[2][24];
+    const int64_t classes[2] = {m->label, m->predicted};
+    const char *shown[2];
+    for (int i = 0; i < 2; i++) {
+        snprintf(numbers[i], sizeof numbers[i], "%" PRId64, classes[i]);
+        shown[i] = names && names[classes[i]] ? names[classes[i]] : numbers[i];
+    }
+    snprintf(caption, CAPTION, "%.*s: %.*s %.0f%%", fitting_bytes(shown[0]), shown[0], fitting_bytes(shown[1]),
+             shown[1], 100 * (double)m->predicted_probability);
+}
+
+static lk_status write_sheet(const lk_evaluation *e, const lk_dataset *dataset, uint8_t *images, char *texts,
+                             const char **captions, const char *const *names, const char *path)
+{
+    int64_t c = lk_dataset_channels(dataset), h = lk_dataset_height(dataset), w = lk_dataset_width(dataset);
+    int64_t side = lk__max(h, w), scale = (WIDTH + side - 1) / side;
+    int64_t count = fitting_images(e->n_mistakes, scale * side);
+    for (int64_t i = 0; i < count; i++) {
+        memcpy(images + i * c * h * w, lk_dataset_images(dataset) + e->mistakes[i].sample * c * h * w,
+               (size_t)(c * h * w));
+        captions[i] = texts + i * CAPTION;
+        put_caption(&e->mistakes[i], names, texts + i * CAPTION);
+    }
+    char title[128];
+    snprintf(title, sizeof title, "the worst of %" PRId64 " mistakes, label: prediction", e->wrong);
+    lk_contact_sheet sheet = {.title = title,
+                              .images = images,
+                              .dtype = LK_U8,
+                              .count = count,
+                              .channels = c,
+                              .height = h,
+                              .width = w,
+                              .captions = captions,
+                              .scale = scale};
+    return lk_contact_sheet_write(&sheet, path);
+}
+
+lk_status lk_evaluation_sheet(const lk_evaluation *e, const lk_dataset *dataset, const char *const *names,
+                              const char *path)
+{
+    if (e->n_mistakes < 1)
+        LK_FAIL(LK_ERR_ARGUMENT, "%s: there are no mistakes to show", path);
+    size_t pixels = (size_t)(lk_dataset_channels(dataset) * lk_dataset_height(dataset) * lk_dataset_width(dataset));
+    size_t count = (size_t)e->n_mistakes;
+    uint8_t *images = lk__calloc(count, pixels);
+    char *texts = lk__calloc(count, CAPTION);
+    const char **captions = lk__calloc(count, sizeof *captions);
+    lk_status status = LK_ERR_MEMORY;
+    if (images && texts && captions)
+        status = write_sheet(e, dataset, images, texts, captions, names, path);
+    lk__free(images);
+    lk__free(texts);
+    lk__free(captions);
+    return status;
+}

@@ -1,0 +1,10 @@
+/* Fusion: sequences of operators that one kernel can do become one call. */
+#pragma once
+
+#include "program/program.h"
+
+/* The version of the fusion rules and of the rounding of fused operators: raise it whenever programs give other
+ * bits. */
+enum { LK_FUSION_VERSION = 2 };
+
+lk_status lk__program_fuse(lk_program *program);

@@ -1,0 +1,259 @@
+/* Reads the files of JSON lines that callbacks/json_lines.c writes for callbacks/log_dir.c. */
+#include "base/mem.h"
+#include "base/status.h"
+#include "io/json.h"
+#include "lockstep/runs.h"
+#include "report/record_names.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { MOST_BYTES = 64 << 20, NUMBER_TEXT = 40 };
+
+/* A run and the memory that it points to. */
+typedef struct records {
+    lk_run run; /* first, so that lk_run_release can cast it */
+    char *path, *digest;
+    lk_run_setting *settings; /* owns names and values */
+    lk_run_epoch *epochs;
+    int64_t capacity;
+} records;
+
+/* --- lines -------------------------------------------------------------------------------------------------------- */
+
+static double real_member(const json_t *object, const char *name)
+{
+    const json_t *value = json_object_get(object, name);
+    return json_is_number(value) ? json_number_value(value) : NAN;
+}
+
+/* A value as text. Free it with lk__free. */
+static char *setting_text(const json_t *value)
+{
+    char number[NUMBER_TEXT];
+    if (json_is_string(value))
+        return lk__strdup(json_string_value(value));
+    if (json_is_integer(value))
+        snprintf(number, sizeof number, "%lld", (long long)json_integer_value(value));
+    else if (json_is_real(value))
+        snprintf(number, sizeof number, "%.12g", json_real_value(value));
+    else
+        snprintf(number, sizeof number, "%s", json_is_boolean(value) ? json_is_true(value) ? "yes" : "no" : "");
+    return lk__strdup(number);
+}
+
+static void records_free_settings(records *r)
+{
+    for (int i = 0; i < r->run.n_settings; i++) {
+        lk__free((void *)(uintptr_t)r->settings[i].name);
+        lk__free((void *)(uintptr_t)r->settings[i].value);
+    }
+    lk__free(r->settings);
+    r->run.n_settings = 0;
+}
+
+/* Keeps the last settings, if a run was resumed with other ones. */
+static lk_status records_read_settings(records *r, json_t *line)
+{
+    const char *name;
+    json_t *value;
+    records_free_settings(r);
+    r->settings = lk__calloc(json_object_size(line) + 1, sizeof *r->settings);
+    r->run.settings = r->settings;
+    if (!r->settings)
+        return LK_ERR_MEMORY;
+    json_object_foreach(line, name, value)
+    {
+        if (strcmp(name, "event") == 0)
+            continue;
+        lk_run_setting *setting = &r->settings[r->run.n_settings++];
+        setting->name = lk__strdup(name);
+        setting->value = setting_text(value);
+        if (!setting->name || !setting->value)
+            return LK_ERR_MEMORY;
+    }
+    return LK_OK;
+}
+
+static lk_status records_read_epoch(records *r, const json_t *line, int64_t number)
+{
+    const json_t *epoch = json_object_get(line, "epoch");
+    int64_t n = r->run.n_epochs;
+    if (!json_is_integer(epoch) || json_integer_value(epoch) < 1 ||
+        (n > 0 && json_integer_value(epoch) <= r->epochs[n - 1].epoch))
+        LK_FAIL(LK_ERR_FORMAT, "%s:%lld: must be an epoch later than the one before", r->path, (long long)number);
+    lk_run_epoch *grown = lk__grow(r->epochs, &r->capacity, n + 1, sizeof *grown);
+    if (!grown)
+        return LK_ERR_MEMORY;
+    r->run.epochs = r->epochs = grown;
+    r->epochs[r->run.n_epochs++] = (lk_run_epoch){.epoch = json_integer_value(epoch),
+                                                  .train_loss = real_member(line, "train_loss"),
+                                                  .train_accuracy = real_member(line, "train_accuracy"),
+                                                  .val_loss = real_member(line, "val_loss"),
+                                                  .val_accuracy = real_member(line, "val_accuracy"),
+                                                  .rate = real_member(line, "rate"),
+                                                  .total_seconds = real_member(line, "total_seconds"),
+                                                  .images_per_second = real_member(line, "images_per_second")};
+    return LK_OK;
+}
+
+static lk_status records_read_end(records *r, const json_t *line)
+{
+    const char *digest = json_string_value(json_object_get(line, "digest"));
+    lk__free(r->digest);
+    r->digest = digest ? lk__strdup(digest) : NULL;
+    r->run.digest = r->digest;
+    r->run.finished = true;
+    return digest && !r->digest ? LK_ERR_MEMORY : LK_OK;
+}
+
+static lk_status records_read_line(records *r, const char *text, size_t length, int64_t number)
+{
+    json_error_t error;
+    json_t *line = json_loadb(text, length, JSON_REJECT_DUPLICATES, &error);
+    const char *event = json_string_value(json_object_get(line, "event"));
+    lk_status status = LK_OK;
+    if (!line)
+        status = lk__fail(LK_ERR_FORMAT, "%s:%lld: is not JSON: %.80s", r->path, (long long)number, error.text);
+    else if (!event)
+        status = lk__fail(LK_ERR_FORMAT, "%s:%lld: must be an object with an event", r->path, (long long)number);
+    else if (strcmp(event, "settings") == 0)
+        status = records_read_settings(r, line);
+    else if (strcmp(event, "epoch") == 0)
+        status = records_read_epoch(r, line, number);
+    else if (strcmp(event, "done") == 0)
+        status = records_read_end(r, line);
+    json_decref(line);
+    return status;
+}
+
+/* Ignores a last line without a line break, which a killed program leaves. */
+static lk_status records_read_lines(records *r, const lk_bytes *text)
+{
+    const char *line = (const char *)text->data, *end = text->size ? line + text->size : line, *stop;
+    for (int64_t number = 1; line < end && (stop = memchr(line, '\n', (size_t)(end - line))); number++) {
+        LK_TRY(records_read_line(r, line, (size_t)(stop - line), number));
+        line = stop + 1;
+    }
+    return LK_OK;
+}
+
+/* --- files -------------------------------------------------------------------------------------------------------- */
+
+static lk_status records_read_file(records *r)
+{
+    lk_bytes text = {0};
+    int error = lk__bytes_read_file(&text, r->path, MOST_BYTES);
+    lk_status status = lk__bytes_status(&text);
+    if (error)
+        status = lk__fail(error == ENOENT ? LK_ERR_NOT_FOUND : LK_ERR_IO, "%s: cannot be read: %s", r->path,
+                          strerror(error));
+    else if (text.size > MOST_BYTES)
+        status = lk__fail(LK_ERR_FORMAT, "%s: has more than %d bytes", r->path, MOST_BYTES);
+    if (status == LK_OK)
+        status = records_read_lines(r, &text);
+    lk__bytes_free(&text);
+    r->run.seconds = r->run.n_epochs > 0 ? r->epochs[r->run.n_epochs - 1].total_seconds : NAN;
+    return status;
+}
+
+lk_status lk_run_read(const char *path, lk_run **run)
+{
+    char file[PATH_MAX];
+    struct stat about;
+    *run = NULL;
+    if (stat(path, &about) != 0)
+        LK_FAIL(errno == ENOENT ? LK_ERR_NOT_FOUND : LK_ERR_IO, "%s: cannot be read: %s", path, strerror(errno));
+    if (S_ISDIR(about.st_mode)) {
+        int last;
+        LK_TRY(lk__record_names_last(path, "epochs", ".jsonl", INT_MAX, &last));
+        if (last == 0)
+            LK_FAIL(LK_ERR_NOT_FOUND, "%s: holds no records of a run, which are called epochs.jsonl", path);
+        LK_TRY(lk__record_path(path, "epochs", ".jsonl", last, file));
+        path = file;
+    }
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) /* reading a pipe could block */
+        LK_FAIL(LK_ERR_IO, "%s: is no file", path);
+    records *r = lk__calloc(1, sizeof *r);
+    if (!r)
+        return LK_ERR_MEMORY;
+    r->path = lk__strdup(path);
+    r->run.path = r->path;
+    lk_status status = r->path ? records_read_file(r) : LK_ERR_MEMORY;
+    if (status == LK_OK)
+        *run = &r->run;
+    else
+        lk_run_release(&r->run);
+    return status;
+}
+
+void lk_run_release(lk_run *run)
+{
+    records *r = (records *)run;
+    if (!r)
+        return;
+    records_free_settings(r);
+    lk__free(r->epochs);
+    lk__free(r->digest);
+    lk__free(r->path);
+    lk__free(r);
+}
+
+/* --- access ------------------------------------------------------------------------------------------------------- */
+
+const char *lk_run_get_setting(const lk_run *run, const char *name)
+{
+    for (int i = 0; i < run->n_settings; i++)
+        if (strcmp(run->settings[i].name, name) == 0)
+            return run->settings[i].value;
+    return NULL;
+}
+
+const lk_run_epoch *lk_run_best(const lk_run *run, double *accuracy)
+{
+    const lk_run_epoch *best = NULL;
+    *accuracy = NAN;
+    /* The second pass looks at training, if no epoch has a validation accuracy. */
+    for (int trained = 0; !best && trained <= 1; trained++) {
+        for (int64_t i = 0; i < run->n_epochs; i++) {
+            double value = trained ? run->epochs[i].train_accuracy : run->epochs[i].val_accuracy;
+            if (isnan(value) || (best && value <= *accuracy))
+                continue;
+            best = &run->epochs[i];
+            *accuracy = value;
+        }
+    }
+    return best;
+}
+
+char *lk_run_json(const lk_run *run)
+{
+    double accuracy;
+    lk_bytes out = {0};
+    const lk_run_epoch *best = lk_run_best(run, &accuracy);
+    const lk_field fields[] = {
+        LK_TEXT("path", run->path),
+        LK_TEXT("model", lk_run_get_setting(run, "model")),
+        LK_TEXT("data", lk_run_get_setting(run, "data")),
+        LK_TEXT("devices", lk_run_get_setting(run, "devices in use")),
+        LK_INT("epochs", run->n_epochs),
+        best ? LK_REAL("best_accuracy", accuracy) : LK_NONE("best_accuracy"),
+        best ? LK_INT("best_epoch", best->epoch) : LK_NONE("best_epoch"),
+        LK_TEXT("best_of", !best                       ? NULL
+                           : isnan(best->val_accuracy) ? "training"
+                                                       : "validation"),
+        lk__real_or_null("seconds", run->seconds),
+        LK_BOOL("finished", run->finished),
+        LK_TEXT("digest", run->digest),
+    };
+    lk__json_open(&out, NULL, '{');
+    for (size_t i = 0; i < sizeof fields / sizeof *fields; i++)
+        lk__json_field(&out, fields[i]);
+    lk__json_close(&out, '}');
+    return lk__json_text(&out);
+}

@@ -1,0 +1,175 @@
+/* Records of runs, complete and as killed programs leave them. */
+#include "io/io_testing.h"
+
+#include "base/mem.h"
+#include "lockstep/runs.h"
+#include "report/record_names.h"
+
+#include <math.h>
+
+static const char settings[] = "{\"event\":\"settings\",\"model\":\"lenet\",\"batch-size\":256,\"base-lr\":0.1,"
+                               "\"nesterov\":false,\"augment\":null}\n";
+
+static const char *write_run(const char *name, const char *rest)
+{
+    char text[2048];
+    snprintf(text, sizeof text, "%s%s", settings, rest);
+    put_file(in_dir(name), text);
+    return in_dir(name);
+}
+
+static lk_run *read_run(const char *path)
+{
+    lk_run *run;
+    if (lk_run_read(path, &run) != LK_OK)
+        fail_msg("%s", lk_error_message());
+    return run;
+}
+
+static void refuses(const char *rest, const char *message)
+{
+    lk_run *run;
+    assert_int_equal(lk_run_read(write_run("epochs.jsonl", rest), &run), LK_ERR_FORMAT);
+    assert_null(run);
+    const char *said = lk_error_message();
+    if (!strstr(said, message))
+        fail_msg("'%s' lacks '%s'", said, message);
+    lk_error_clear();
+}
+
+static void reads_what_is_written(void **state)
+{
+    (void)state;
+    double accuracy;
+    lk_run *run = read_run(
+        write_run("epochs.jsonl",
+                  "{\"event\":\"epoch\",\"epoch\":1,\"train_loss\":2.5,\"val_accuracy\":0.5,\"total_seconds\":3}\n"
+                  "{\"event\":\"epoch\",\"epoch\":2,\"train_loss\":1,\"val_accuracy\":0.75,\"total_seconds\":6.5}\n"
+                  "{\"event\":\"epoch\",\"epoch\":3,\"train_loss\":1,\"val_accuracy\":0.75,\"total_seconds\":9}\n"
+                  "{\"event\":\"done\",\"digest\":\"abc\"}\n"));
+    assert_int_equal(run->n_settings, 5);
+    assert_string_equal(lk_run_get_setting(run, "model"), "lenet");
+    assert_string_equal(lk_run_get_setting(run, "batch-size"), "256");
+    assert_string_equal(lk_run_get_setting(run, "base-lr"), "0.1");
+    assert_string_equal(lk_run_get_setting(run, "nesterov"), "no");
+    assert_string_equal(lk_run_get_setting(run, "augment"), "");
+    assert_null(lk_run_get_setting(run, "event"));
+    assert_int_equal(run->n_epochs, 3);
+    assert_true(run->epochs[0].train_loss == 2.5 && isnan(run->epochs[0].rate));
+    assert_true(run->seconds == 9 && run->finished);
+    assert_string_equal(run->digest, "abc");
+    assert_int_equal(lk_run_best(run, &accuracy)->epoch, 2);
+    assert_true(accuracy == 0.75);
+    lk_run_release(run);
+}
+
+static void leaves_out_an_unfinished_line(void **state)
+{
+    (void)state;
+    double accuracy;
+    lk_run *run = read_run(write_run("epochs.jsonl",
+                                     "{\"event\":\"epoch\",\"epoch\":1,\"train_accuracy\":0.25,\"val_accuracy\":null}\n"
+                                     "{\"event\":\"epoch\",\"epoch\":2,\"train_acc"));
+    assert_int_equal(run->n_epochs, 1);
+    assert_false(run->finished);
+    assert_null(run->digest);
+    assert_int_equal(lk_run_best(run, &accuracy)->epoch, 1); /* training accuracy: there was no evaluation */
+    assert_true(accuracy == 0.25);
+    lk_run_release(run);
+    run = read_run(write_run("epochs.jsonl", ""));
+    assert_null(lk_run_best(run, &accuracy));
+    assert_true(isnan(accuracy) && isnan(run->seconds));
+    lk_run_release(run);
+}
+
+static void says_what_is_wrong_where(void **state)
+{
+    (void)state;
+    refuses("nonsense\n", "epochs.jsonl:2: is not JSON");
+    refuses("{}\n", "epochs.jsonl:2: must be an object with an event");
+    refuses("[1]\n", "epochs.jsonl:2: must be an object with an event");
+    refuses("{\"event\":\"epoch\"}\n", "epochs.jsonl:2: must be an epoch later than the one before");
+    refuses("{\"event\":\"epoch\",\"epoch\":2}\n{\"event\":\"epoch\",\"epoch\":2}\n",
+            "epochs.jsonl:3: must be an epoch");
+    refuses("{\"event\":\"a\",\"event\":\"b\"}\n", "epochs.jsonl:2: is not JSON");
+}
+
+static void takes_the_last_run_of_a_folder(void **state)
+{
+    (void)state;
+    lk_run *run;
+    assert_int_equal(lk_run_read(test_dir, &run), LK_ERR_NOT_FOUND);
+    lk_error_clear();
+    assert_int_equal(lk_run_read(in_dir("nothing"), &run), LK_ERR_NOT_FOUND);
+    lk_error_clear();
+    static const char *const names[] = {"epochs-10.jsonl", "epochs-9.jsonl", "epochs.jsonl", "epochs-11.csv",
+                                        "epochs-012.jsonl"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        write_run(names[i], "");
+    run = read_run(test_dir);
+    assert_string_equal(run->path, in_dir("epochs-10.jsonl"));
+    lk_run_release(run);
+}
+
+static lk_status note(void *user, const char *path)
+{
+    char *seen = user;
+    strncat(seen, path + strlen(test_dir), 200);
+    strncat(seen, " ", 2);
+    return LK_OK;
+}
+
+static void visits_folders_in_order(void **state)
+{
+    (void)state;
+    char seen[1024] = "", folder[PATH_MAX + 2];
+    static const char *const folders[] = {"b", "a", "a/x", ".hidden"};
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++)
+        assert_int_equal(mkdir(in_dir(folders[i]), 0700), 0);
+    static const char *const names[] = {"b/epochs.jsonl",   "a/epochs-2.jsonl", "a/epochs-10.jsonl",
+                                        "a/x/epochs.jsonl", "epochs.jsonl",     ".hidden/epochs.jsonl",
+                                        "a/other.jsonl"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        write_run(names[i], "");
+    assert_int_equal(symlink("..", in_dir("a/up")), 0);
+    snprintf(folder, sizeof folder, "%s/", test_dir);
+    assert_int_equal(lk_runs_visit(folder, note, seen), LK_OK);
+    assert_string_equal(seen, "/epochs.jsonl /a/epochs-2.jsonl /a/epochs-10.jsonl /a/x/epochs.jsonl /b/epochs.jsonl ");
+    assert_int_equal(lk_runs_visit(in_dir("none"), note, seen), LK_ERR_NOT_FOUND);
+    lk_error_clear();
+}
+
+/* Any allocation of a read may fail. */
+static void survives_failed_allocations(void **state)
+{
+    (void)state;
+    const char *path =
+        write_run("epochs.jsonl", "{\"event\":\"epoch\",\"epoch\":1}\n{\"event\":\"done\",\"digest\":\"d\"}\n");
+    lk_run *run;
+    int64_t n = 0;
+    for (;; n++) {
+        lk__mem_fail_at(n);
+        lk_status status = lk_run_read(path, &run);
+        lk__mem_fail_at(-1);
+        if (status == LK_OK)
+            break;
+        assert_int_equal(status, LK_ERR_MEMORY);
+        assert_null(run);
+        lk_error_clear();
+    }
+    assert_true(n > 8);
+    lk_run_release(run);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(reads_what_is_written, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(leaves_out_an_unfinished_line, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(says_what_is_wrong_where, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(takes_the_last_run_of_a_folder, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(visits_folders_in_order, make_test_dir, remove_test_dir),
+        cmocka_unit_test_setup_teardown(survives_failed_allocations, make_test_dir, remove_test_dir),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

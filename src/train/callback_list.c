@@ -1,0 +1,188 @@
+#include "train/callback_list.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "io/json.h"
+#include "train/checkpoint/callback_state.h"
+#include "train/trainer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static void callback_release(const lk_callback *callback)
+{
+    if (callback->release)
+        callback->release(callback->self);
+}
+
+lk_status lk__callbacks_add(lk_callbacks *callbacks, lk_callback callback)
+{
+    /* If a constructor has failed, lk__fail keeps the error that it left. */
+    if (!callback.name) {
+        lk__fail(LK_ERR_ARGUMENT, "a callback without a name");
+        callback_release(&callback);
+        return lk_error_status();
+    }
+    lk_callback *list = lk__realloc(callbacks->list, (size_t)callbacks->n + 1, sizeof *list);
+    if (!list) {
+        callback_release(&callback);
+        return LK_ERR_MEMORY;
+    }
+    callbacks->list = list;
+    list[callbacks->n++] = callback;
+    return LK_OK;
+}
+
+void lk__callbacks_release(lk_callbacks *callbacks)
+{
+    for (int i = 0; i < callbacks->n; i++)
+        callback_release(&callbacks->list[i]);
+    lk__free(callbacks->list);
+}
+
+lk_status lk__callbacks_train_begin(lk_callbacks *callbacks, lk_trainer *trainer)
+{
+    for (callbacks->begun = 0; callbacks->begun < callbacks->n; callbacks->begun++) {
+        const lk_callback *callback = &callbacks->list[callbacks->begun];
+        if (callback->train_begin)
+            LK_TRY(callback->train_begin(callback->self, trainer));
+    }
+    return LK_OK;
+}
+
+lk_status lk__callbacks_epoch_begin(const lk_callbacks *callbacks, lk_trainer *trainer, int64_t epoch)
+{
+    for (int i = 0; i < callbacks->n; i++) {
+        const lk_callback *callback = &callbacks->list[i];
+        if (callback->epoch_begin)
+            LK_TRY(callback->epoch_begin(callback->self, trainer, epoch));
+    }
+    return LK_OK;
+}
+
+double lk__callbacks_rate(const lk_callbacks *callbacks, lk_trainer *trainer, double epoch, double rate)
+{
+    for (int i = 0; i < callbacks->n; i++) {
+        const lk_callback *callback = &callbacks->list[i];
+        if (callback->rate)
+            rate = callback->rate(callback->self, trainer, epoch, rate);
+    }
+    return rate;
+}
+
+lk_status lk__callbacks_step_end(const lk_callbacks *callbacks, lk_trainer *trainer, const lk_step_report *report,
+                                 const char **stopped_by)
+{
+    for (int i = 0; i < callbacks->n; i++) {
+        const lk_callback *callback = &callbacks->list[i];
+        bool stop = false;
+        if (callback->step_end)
+            LK_TRY(callback->step_end(callback->self, trainer, report, &stop));
+        if (stop && !*stopped_by)
+            *stopped_by = callback->name;
+    }
+    return LK_OK;
+}
+
+lk_status lk__callbacks_epoch_end(const lk_callbacks *callbacks, lk_trainer *trainer, const lk_epoch_report *report,
+                                  const char **stopped_by)
+{
+    for (int i = 0; i < callbacks->n; i++) {
+        const lk_callback *callback = &callbacks->list[i];
+        bool stop = false;
+        if (callback->epoch_end)
+            LK_TRY(callback->epoch_end(callback->self, trainer, report, &stop));
+        if (stop && !*stopped_by)
+            *stopped_by = callback->name;
+    }
+    return LK_OK;
+}
+
+lk_status lk__callbacks_eval_step(const lk_callbacks *callbacks, lk_trainer *trainer, const lk_eval_report *report)
+{
+    for (int i = 0; i < callbacks->n; i++) {
+        const lk_callback *callback = &callbacks->list[i];
+        if (callback->eval_step)
+            LK_TRY(callback->eval_step(callback->self, trainer, report));
+    }
+    return LK_OK;
+}
+
+bool lk__callbacks_want_rest(const lk_callbacks *callbacks, lk_trainer *trainer, int64_t steps)
+{
+    bool wanted = false;
+    for (int i = 0; i < callbacks->n; i++) {
+        const lk_callback *callback = &callbacks->list[i];
+        if (callback->wants_rest)
+            wanted |= callback->wants_rest(callback->self, trainer, steps);
+    }
+    return wanted;
+}
+
+lk_status lk__callbacks_rest(const lk_callbacks *callbacks, lk_trainer *trainer, const lk_rest_report *report)
+{
+    lk_status status = LK_OK;
+    bool before = trainer->progress.at_rest; /* a callback may itself have a list of callbacks */
+    trainer->progress.at_rest = true;
+    for (int i = 0; i < callbacks->n && status == LK_OK; i++) {
+        const lk_callback *callback = &callbacks->list[i];
+        if (callback->rest)
+            status = callback->rest(callback->self, trainer, report);
+    }
+    trainer->progress.at_rest = before;
+    return status;
+}
+
+enum { MEMBER_NAME = 80 };
+
+static void callback_member_name(const lk_callbacks *callbacks, int index, char name[MEMBER_NAME])
+{
+    int same = 1;
+    for (int i = 0; i < index; i++)
+        same += strcmp(callbacks->list[i].name, callbacks->list[index].name) == 0;
+    snprintf(name, MEMBER_NAME, same > 1 ? "%.60s %d" : "%.60s", callbacks->list[index].name, same);
+}
+
+lk_status lk__callbacks_save(const lk_callbacks *callbacks, lk_trainer *trainer, lk_state *state)
+{
+    char name[MEMBER_NAME];
+    for (int i = 0; i < callbacks->n; i++) {
+        const lk_callback *callback = &callbacks->list[i];
+        if (!callback->save)
+            continue;
+        callback_member_name(callbacks, i, name);
+        lk__json_open(state->out, name, '{');
+        LK_TRY(callback->save(callback->self, trainer, state));
+        lk__json_close(state->out, '}');
+    }
+    return LK_OK;
+}
+
+lk_status lk__callbacks_resume(const lk_callbacks *callbacks, lk_trainer *trainer, const lk_state *state)
+{
+    char name[MEMBER_NAME];
+    for (int i = 0; i < callbacks->n; i++) {
+        const lk_callback *callback = &callbacks->list[i];
+        callback_member_name(callbacks, i, name);
+        lk_state member = {.in = json_object_get(state->in, name)};
+        if (callback->resume && member.in)
+            LK_TRY(callback->resume(callback->self, trainer, &member));
+    }
+    return LK_OK;
+}
+
+lk_status lk__callbacks_train_end(lk_callbacks *callbacks, lk_trainer *trainer, const lk_train_result *result,
+                                  lk_status status)
+{
+    lk_status first = status;
+    for (int i = 0; i < callbacks->begun; i++) {
+        const lk_callback *callback = &callbacks->list[i];
+        if (!callback->train_end)
+            continue;
+        lk_status ended = callback->train_end(callback->self, trainer, result, status);
+        if (first == LK_OK)
+            first = ended;
+    }
+    callbacks->begun = 0;
+    return first;
+}

@@ -1,0 +1,23 @@
+/* The state of callbacks, saved in state.json under a member for each callback. */
+#pragma once
+
+#include "io/append_file.h"
+#include "io/bytes.h"
+#include "lockstep/train.h"
+
+#include <jansson.h>
+
+struct lk_state {
+    lk_bytes *out;    /* saving: the JSON is written here; NULL: restoring */
+    const json_t *in; /* restoring: the callback's object; NULL: nothing was saved */
+};
+
+/* A number as io/json.c writes it, infinities included. NaN if the value is not a number. */
+double lk__state_number(const json_t *value);
+
+/* Saves the mark of a file of records. */
+void lk__state_set_mark(lk_state *state, lk_file_mark mark);
+
+/* Returns whether the file at `path` begins with the saved mark; *bytes is then the mark's size. If there is another
+ * file, a warning says that the records begin anew. */
+bool lk__state_has_mark(const lk_state *state, const char *path, int64_t *bytes);

@@ -1,0 +1,274 @@
+/* lk_callback_checkpoint: decides when a checkpoint is due and which one is the best. */
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/status.h"
+#include "lockstep/callbacks.h"
+#include "lockstep/checkpoint.h"
+#include "train/checkpoint/checkpoint_files.h"
+#include "train/checkpoint/checkpoint_folder.h"
+#include "train/checkpoint/checkpoint_thread.h"
+#include "train/checkpoint/checkpoint_trainer.h"
+#include "train/fit.h"
+#include "train/pass.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+typedef struct saver {
+    char *folder;
+    lk_checkpoint_opts opts;
+    lk_checkpoint_thread *writer; /* of the current training; NULL between trainings */
+    lk_best_metric metric;        /* resolved, never LK_BEST_AUTO */
+    lk_best best;                 /* the best that was queued for writing; name "": none */
+    bool has_queued;              /* a checkpoint was queued; the next two members describe the last one */
+    bool last_ends;               /* it records that training has ended */
+    lk_position last;
+    double last_time;
+} saver;
+
+static const char *const metric_names[] = {[LK_BEST_VAL_ACCURACY] = "val_accuracy",
+                                           [LK_BEST_VAL_LOSS] = "val_loss",
+                                           [LK_BEST_TRAIN_ACCURACY] = "train_accuracy",
+                                           [LK_BEST_TRAIN_LOSS] = "train_loss"};
+
+/* --- options ------------------------------------------------------------------------------------------------------ */
+
+lk_status lk_checkpoint_parse_every(const char *text, lk_checkpoint_opts *opts)
+{
+    char *end;
+    errno = 0;
+    if (!text || strcmp(text, "epoch") == 0) {
+        opts->every_steps = 0;
+        opts->every_minutes = 0;
+        return LK_OK;
+    }
+    int64_t steps = strtoll(text, &end, 10);
+    bool digits = *text >= '0' && *text <= '9' && errno == 0;
+    if (digits && *end == '\0' && steps > 0) {
+        opts->every_steps = steps;
+        opts->every_minutes = 0;
+        return LK_OK;
+    }
+    double minutes = strtod(text, &end);
+    digits = (*text >= '0' && *text <= '9') || *text == '.';
+    if (digits && strcmp(end, "m") == 0 && minutes > 0 && minutes < 1e6) {
+        opts->every_steps = 0;
+        opts->every_minutes = minutes;
+        return LK_OK;
+    }
+    LK_FAIL(LK_ERR_ARGUMENT, "--checkpoint-every %s: must be a number of steps, as 500, of minutes, as 5m, or epoch",
+            text);
+}
+
+/* --- the best ----------------------------------------------------------------------------------------------------- */
+
+static double metric_value(lk_best_metric metric, const lk_epoch_report *report)
+{
+    switch (metric) {
+    case LK_BEST_VAL_ACCURACY:
+        return lk_mean_value(report->val.accuracy);
+    case LK_BEST_VAL_LOSS:
+        return lk_mean_value(report->val.loss);
+    case LK_BEST_TRAIN_ACCURACY:
+        return lk_mean_value(report->train.accuracy);
+    case LK_BEST_TRAIN_LOSS:
+        return lk_mean_value(report->train.loss);
+    default:
+        return NAN;
+    }
+}
+
+static void name_metric(lk_best *best, lk_best_metric metric)
+{
+    snprintf(best->metric, sizeof best->metric, "%s", metric_names[metric]);
+}
+
+/* A value that is not finite is never better. Of two equal values the first stays the best. */
+static bool update_best(saver *s, const lk_epoch_report *report)
+{
+    if (!report)
+        return false;
+    double value = metric_value(s->metric, report);
+    bool low = s->metric == LK_BEST_VAL_LOSS || s->metric == LK_BEST_TRAIN_LOSS;
+    if (!isfinite(value) || (*s->best.name && !(low ? value < s->best.value : value > s->best.value)))
+        return false;
+    s->best = (lk_best){.value = value, .epoch = report->epoch};
+    lk__checkpoint_name(report->steps, s->best.name);
+    name_metric(&s->best, s->metric);
+    return true;
+}
+
+/* --- writing ------------------------------------------------------------------------------------------------------ */
+
+static lk_status queue_checkpoint(saver *s, lk_trainer *trainer, bool ends, bool is_best)
+{
+    lk_checkpoint_info extra = {.finished = ends};
+    if (*s->best.name) {
+        extra.metric = s->best.metric;
+        extra.best = s->best.value;
+        extra.best_epoch = s->best.epoch;
+    }
+    lk_checkpoint_contents *contents = lk__checkpoint_thread_take(s->writer);
+    LK_TRY(lk__checkpoint_of_trainer(trainer, &extra, contents));
+    lk__checkpoint_thread_put(s->writer, contents, is_best ? &s->best : NULL);
+    s->last = trainer->progress.position;
+    s->last_ends = ends;
+    s->has_queued = true;
+    s->last_time = lk__seconds();
+    return LK_OK;
+}
+
+/* The best checkpoint must exist. If the latest best could not be written, later ones are compared with the one before
+ * it. */
+static void handle_failures(saver *s)
+{
+    lk__checkpoint_thread_warn(s->writer);
+    lk__checkpoint_thread_lost_best(s->writer, &s->best);
+}
+
+/* --- hooks -------------------------------------------------------------------------------------------------------- */
+
+/* After resuming, decides which checkpoint is the best, because the restored state and best.json may disagree. If the
+ * checkpoint that is resumed from is itself the best by its state, the run may have been killed before it updated
+ * best.json; this is done now. Otherwise the best is the one that best.json names, if it exists, or none. */
+static lk_status find_best(saver *s, const lk_trainer *trainer)
+{
+    const lk_position *at = &trainer->progress.position;
+    char path[PATH_MAX];
+    lk_best named;
+    if (!trainer->resumed || s->best.epoch == 0)
+        return LK_OK;
+    if (lk__checkpoint_read_best(s->folder, &named) != LK_OK)
+        lk_error_clear();
+    bool same_metric = s->metric != LK_BEST_NONE && strcmp(s->best.metric, metric_names[s->metric]) == 0;
+    if (same_metric && at->batch == 0 && at->epoch == s->best.epoch) {
+        lk__checkpoint_name(at->steps, s->best.name);
+        return lk__checkpoint_thread_name_best(s->writer, &s->best);
+    }
+    LK_TRY(lk__checkpoint_path(s->folder, named.name, path));
+    bool exists = same_metric && *named.name && strcmp(named.metric, s->best.metric) == 0 && access(path, F_OK) == 0;
+    s->best = exists ? named : (lk_best){.name = ""};
+    return LK_OK;
+}
+
+static lk_status saver_train_begin(void *self, lk_trainer *trainer)
+{
+    saver *s = self;
+    lk__checkpoint_thread_release(s->writer);
+    s->writer = NULL;
+    s->metric = s->opts.best != LK_BEST_AUTO ? s->opts.best
+                : trainer->data.val_set      ? LK_BEST_VAL_ACCURACY
+                                             : LK_BEST_TRAIN_LOSS;
+    if (trainer->data.val_set == NULL && (s->metric == LK_BEST_VAL_ACCURACY || s->metric == LK_BEST_VAL_LOSS))
+        LK_FAIL(LK_ERR_ARGUMENT, "--checkpoint-best: there is no evaluation (limit-val 0) that gives a %s",
+                metric_names[s->metric]);
+    s->last = trainer->progress.position;
+    s->last_time = lk__seconds();
+    LK_TRY(lk__checkpoint_thread_new(s->folder, trainer->progress.position.steps, trainer->resumed != NULL,
+                                     s->opts.keep, trainer->replicas, &s->writer));
+    LK_TRY(find_best(s, trainer));
+    /* A new training writes a checkpoint before its first step, so that it can be resumed with its records from then
+     * on. */
+    return trainer->resumed ? LK_OK : queue_checkpoint(s, trainer, false, false);
+}
+
+static bool saver_is_due(const saver *s, int64_t steps)
+{
+    if (s->opts.every_steps > 0)
+        return steps / s->opts.every_steps > s->last.steps / s->opts.every_steps;
+    return s->opts.every_minutes > 0 && lk__seconds() - s->last_time >= 60 * s->opts.every_minutes;
+}
+
+static bool saver_wants_rest(void *self, lk_trainer *trainer, int64_t steps)
+{
+    (void)trainer;
+    saver *s = self;
+    handle_failures(s);
+    return saver_is_due(s, steps);
+}
+
+/* Returns whether the last checkpoint describes this very position. */
+static bool is_written(const saver *s, const lk_trainer *trainer, bool ends)
+{
+    const lk_position *at = &trainer->progress.position;
+    return s->has_queued && s->last.steps == at->steps && s->last.epoch == at->epoch && s->last_ends == ends;
+}
+
+static lk_status saver_rest(void *self, lk_trainer *trainer, const lk_rest_report *report)
+{
+    saver *s = self;
+    bool every_epoch = s->opts.every_steps == 0 && s->opts.every_minutes == 0 && report->epoch_end;
+    handle_failures(s); /* before a comparison with a best that could not be written */
+    bool is_best = update_best(s, report->epoch_end);
+    if (!(is_best || every_epoch || report->ends || report->interrupted || saver_is_due(s, report->steps)))
+        return LK_OK;
+    return is_written(s, trainer, report->ends) ? LK_OK : queue_checkpoint(s, trainer, report->ends, is_best);
+}
+
+static lk_status saver_save(void *self, lk_trainer *trainer, lk_state *state)
+{
+    (void)trainer;
+    const saver *s = self;
+    const double best[] = {(double)s->metric, s->best.value, (double)s->best.epoch};
+    lk_state_set(state, "best", best, 3);
+    return LK_OK;
+}
+
+/* Restores the best value; find_best drops it if this run uses another metric. */
+static lk_status saver_resume(void *self, lk_trainer *trainer, const lk_state *state)
+{
+    (void)trainer;
+    saver *s = self;
+    double best[3];
+    if (lk_state_get(state, "best", best, 3) != 3 || !(best[0] > LK_BEST_AUTO && best[0] < LK_BEST_NONE))
+        return LK_OK;
+    s->best = (lk_best){.value = best[1], .epoch = (int64_t)best[2]};
+    name_metric(&s->best, (lk_best_metric)best[0]);
+    return LK_OK;
+}
+
+static lk_status saver_train_end(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
+{
+    (void)trainer, (void)result;
+    saver *s = self;
+    /* If training failed, its own error is returned, and release only warns about checkpoints that failed. */
+    lk_status written = status == LK_OK ? lk__checkpoint_thread_drain(s->writer) : LK_OK;
+    lk__checkpoint_thread_release(s->writer);
+    s->writer = NULL;
+    return written;
+}
+
+static void saver_release(void *self)
+{
+    saver *s = self;
+    lk__checkpoint_thread_release(s->writer);
+    lk__free(s->folder);
+    lk__free(s);
+}
+
+lk_callback lk_callback_checkpoint(const char *folder, const lk_checkpoint_opts *opts)
+{
+    saver *s = lk__calloc(1, sizeof *s);
+    if (!s)
+        return (lk_callback){0};
+    s->opts = opts ? *opts : (lk_checkpoint_opts){0};
+    s->folder = lk__strdup(folder);
+    if (!s->folder) {
+        saver_release(s);
+        return (lk_callback){0};
+    }
+    return (lk_callback){.name = "checkpoint",
+                         .train_begin = saver_train_begin,
+                         .wants_rest = saver_wants_rest,
+                         .rest = saver_rest,
+                         .save = saver_save,
+                         .resume = saver_resume,
+                         .train_end = saver_train_end,
+                         .release = saver_release,
+                         .self = s};
+}

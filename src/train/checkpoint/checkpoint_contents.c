@@ -1,0 +1,76 @@
+#include "train/checkpoint/checkpoint_contents.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "core/tensor.h"
+#include "optim/optimizer_step.h"
+#include "train/replicas.h"
+
+/* The elements of the model's first n variables. */
+static int64_t variable_elements(const lk_model *model, int n)
+{
+    int64_t sum = 0;
+    for (int i = 0; i < n; i++)
+        sum += lk_shape_count(lk_model_variable_shape(model, i));
+    return sum;
+}
+
+lk_status lk__checkpoint_contents_init(lk_checkpoint_contents *c, lk_replicas *replicas)
+{
+    const lk_model *model = lk__replicas_model(replicas);
+    lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
+    *c = (lk_checkpoint_contents){.model = model};
+    c->variables = lk__calloc((size_t)variable_elements(model, lk_model_variable_count(model)), sizeof *c->variables);
+    if (!c->variables)
+        return LK_ERR_MEMORY;
+    const char *name;
+    for (int s = 0; optimizer && lk_optimizer_state(optimizer, s, &name); s++) {
+        c->slot_names[s] = name;
+        c->slots[s] =
+            lk__calloc((size_t)variable_elements(model, lk_model_parameter_count(model)), sizeof *c->slots[s]);
+        if (!c->slots[s])
+            return LK_ERR_MEMORY;
+        c->n_slots = s + 1;
+    }
+    return LK_OK;
+}
+
+void lk__checkpoint_contents_free(lk_checkpoint_contents *c)
+{
+    lk__free(c->variables);
+    for (int s = 0; s < LK_OPTIMIZER_SLOTS; s++)
+        lk__free(c->slots[s]);
+    lk__bytes_free(&c->state);
+    lk__bytes_free(&c->implementations);
+    *c = (lk_checkpoint_contents){.model = NULL};
+}
+
+/* Copies the parts of a slot that belong to the parameters; `whole` is the packed slot. */
+static lk_status copy_slot(const lk_tensor *whole, lk_tensor *const *parameters, int n, float *values)
+{
+    for (int i = 0; i < n; i++) {
+        lk_tensor *part = lk__tensor_over(whole->storage, parameters[i]);
+        size_t count = (size_t)lk_tensor_count(parameters[i]);
+        lk_status status = part ? lk_tensor_read(part, values, count * sizeof *values) : LK_ERR_MEMORY;
+        lk_tensor_release(part);
+        LK_TRY(status);
+        values += count;
+    }
+    return LK_OK;
+}
+
+lk_status lk__checkpoint_contents_copy(lk_checkpoint_contents *c, lk_replicas *replicas)
+{
+    lk_tensor *const *variables = lk__replicas_owned(replicas, 0);
+    lk_optimizer *optimizer = lk_replicas_optimizer(replicas, 0);
+    float *values = c->variables;
+    for (int i = 0; i < lk_model_variable_count(c->model); i++) {
+        size_t count = (size_t)lk_tensor_count(variables[i]);
+        LK_TRY(lk_tensor_read(variables[i], values, count * sizeof *values));
+        values += count;
+    }
+    for (int s = 0; s < c->n_slots; s++)
+        LK_TRY(copy_slot(lk_optimizer_state(optimizer, s, NULL), variables, lk_model_parameter_count(c->model),
+                         c->slots[s]));
+    return LK_OK;
+}

@@ -1,0 +1,13 @@
+/* Writes a checkpoint's folder. */
+#pragma once
+
+#include "train/checkpoint/checkpoint_contents.h"
+#include "train/checkpoint/checkpoint_folder.h"
+
+/* Writes FOLDER/checkpoint-STEPS. The folder exists and is locked. On an error nothing has changed. Errors: LK_ERR_IO,
+ * LK_ERR_MEMORY. */
+lk_status lk__checkpoint_write(const char *folder, const lk_checkpoint_contents *contents);
+
+/* Locks the folder, writes the checkpoint, updates best.json if `best` is not NULL and has a name, and unlocks. Errors:
+ * also those of lk__checkpoint_lock. */
+lk_status lk__checkpoint_write_alone(const char *folder, const lk_checkpoint_contents *contents, const lk_best *best);

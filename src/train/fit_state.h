@@ -1,0 +1,10 @@
+/* fit's part of a checkpoint. */
+#pragma once
+
+#include "train/fit.h"
+
+/* Saves the totals of the trainer's fit, or of its single steps if there is none. */
+void lk__fit_save(const lk_trainer *trainer, lk_state *state);
+
+/* Restores the totals, and the trainer's totals of the epoch. Errors: LK_ERR_FORMAT. */
+lk_status lk__fit_resume(lk_fit *fit, const lk_state *state);

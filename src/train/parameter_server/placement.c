@@ -1,0 +1,122 @@
+#include "train/parameter_server/placement.h"
+
+#include "base/mem.h"
+#include "base/minmax.h"
+#include "base/status.h"
+#include "lockstep/dist.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t padded_count(int64_t count)
+{
+    return (count + LK_PLACEMENT_STEP - 1) / LK_PLACEMENT_STEP * LK_PLACEMENT_STEP;
+}
+
+typedef struct sized {
+    int64_t count;
+    int variable;
+} sized;
+
+static int compare_sizes(const void *a, const void *b)
+{
+    const sized *left = a, *right = b;
+    if (left->count != right->count)
+        return left->count > right->count ? -1 : 1;
+    return left->variable - right->variable;
+}
+
+static int compare_parts(const void *a, const void *b)
+{
+    const lk_placement_part *left = a, *right = b;
+    if (left->server != right->server)
+        return left->server - right->server;
+    if (left->variable != right->variable)
+        return left->variable - right->variable;
+    return (left->begin > right->begin) - (left->begin < right->begin);
+}
+
+static int least_loaded(const int64_t *load, int servers)
+{
+    int least = 0;
+    for (int s = 1; s < servers; s++)
+        if (load[s] < load[least])
+            least = s;
+    return least;
+}
+
+static void placement_add(lk_placement *p, int64_t *load, lk_placement_part part)
+{
+    p->parts[p->n++] = part;
+    load[part.server] += padded_count(part.count);
+}
+
+/* Divides the steps of a variable evenly. Its last part may be smaller, because the last step may be incomplete. */
+static void placement_split(lk_placement *p, int64_t *load, sized variable)
+{
+    int64_t steps = padded_count(variable.count) / LK_PLACEMENT_STEP;
+    for (int s = 0; s < p->servers; s++) {
+        lk_range range = lk_part(steps, p->servers, s);
+        int64_t begin = range.begin * LK_PLACEMENT_STEP, end = lk__min(range.end * LK_PLACEMENT_STEP, variable.count);
+        placement_add(p, load, (lk_placement_part){variable.variable, s, begin, end - begin, 0});
+    }
+}
+
+static void placement_assign(lk_placement *p, const sized *order, int variables, int64_t extra)
+{
+    int64_t load[LK_MAX_SERVERS] = {0};
+    for (int i = 0; i < variables; i++) {
+        if (p->servers > 1 && order[i].count > LK_PLACEMENT_WHOLE)
+            placement_split(p, load, order[i]);
+        else
+            placement_add(p, load,
+                          (lk_placement_part){order[i].variable, least_loaded(load, p->servers), 0, order[i].count, 0});
+    }
+    p->extra_server = least_loaded(load, p->servers);
+    p->extra[p->extra_server] = extra;
+}
+
+static void placement_lay_out(lk_placement *p)
+{
+    int server = 0;
+    qsort(p->parts, (size_t)p->n, sizeof *p->parts, compare_parts);
+    for (int i = 0; i < p->n; i++) {
+        lk_placement_part *part = &p->parts[i];
+        while (server < part->server)
+            p->first[++server] = i;
+        part->at = p->elements[server];
+        p->elements[server] += padded_count(part->count);
+    }
+    while (server < p->servers)
+        p->first[++server] = p->n;
+}
+
+lk_status lk__placement_new(const int64_t *counts, int variables, int64_t extra, int servers, lk_placement *placement)
+{
+    memset(placement, 0, sizeof *placement);
+    if (variables < 1)
+        LK_FAIL(LK_ERR_ARGUMENT, "parameter-server: there are no variables");
+    if (servers < 1 || servers > LK_MAX_SERVERS)
+        LK_FAIL(LK_ERR_ARGUMENT, "parameter-server: %d servers; 1 to %d are possible", servers, LK_MAX_SERVERS);
+    sized *order = lk__calloc((size_t)variables, sizeof *order);
+    placement->parts = lk__calloc((size_t)variables * (size_t)servers, sizeof *placement->parts);
+    if (order && placement->parts) {
+        for (int i = 0; i < variables; i++)
+            order[i] = (sized){counts[i], i};
+        qsort(order, (size_t)variables, sizeof *order, compare_sizes);
+        placement->servers = servers;
+        placement_assign(placement, order, variables, extra);
+        placement_lay_out(placement);
+    }
+    lk_status status = order && placement->parts ? LK_OK : LK_ERR_MEMORY;
+    lk__free(order);
+    if (status != LK_OK)
+        lk__placement_free(placement);
+    return status;
+}
+
+void lk__placement_free(lk_placement *placement)
+{
+    lk__free(placement->parts);
+    memset(placement, 0, sizeof *placement);
+}

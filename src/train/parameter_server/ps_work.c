@@ -1,0 +1,226 @@
+#include "train/parameter_server/ps_work.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/minmax.h"
+#include "base/status.h"
+#include "train/parameter_server/ps_times.h"
+
+/* --- finished batches --------------------------------------------------------------------------------------------- */
+
+static void work_note_staleness(lk_ps_coordinator *c, int64_t staleness)
+{
+    lk_async_report *r = &c->report;
+    int64_t limit = c->training.setup.max_staleness;
+    r->staleness[lk__min(staleness, LK_STALENESS_BINS - 1)]++;
+    r->max_staleness = lk__max(staleness, r->max_staleness);
+    if (limit >= 0 && staleness > limit)
+        lk__ps_fail(c, LK_ERR_STATE, "an update was %lld behind, where --max-staleness allows %lld",
+                    (long long)staleness, (long long)limit);
+}
+
+static int64_t batch_samples(const lk_ps_coordinator *c, int64_t index)
+{
+    return lk__min(c->epoch.batch_size, c->epoch.samples - index * c->epoch.batch_size);
+}
+
+static lk_status work_finish_batch(lk_ps_coordinator *c, int64_t batch)
+{
+    lk_ps_finished finished = c->partial;
+    finished.index = batch - c->epoch.first;
+    finished.samples = batch_samples(c, finished.index);
+    c->partial = (lk_ps_finished){0};
+    c->report.updates++;
+    work_note_staleness(c, c->stale);
+    c->stale = 0;
+    lk_ps_finished *more = lk__grow(c->finished, &c->finished_capacity, c->n_finished + 1, sizeof *more);
+    if (!more)
+        return LK_ERR_MEMORY;
+    c->finished = more;
+    c->finished[c->n_finished++] = finished;
+    pthread_cond_broadcast(&c->changed);
+    return LK_OK;
+}
+
+/* Records that every server has the worker's node of a batch. */
+static lk_status work_take_done(lk_ps_coordinator *c, const lk_ps_work *work)
+{
+    c->report.repeated_pushes += work->repeated;
+    lk_finish finish = lk__handouts_finish(c->handouts, work->batch, (lk_range){work->first_shard, work->end_shard});
+    if (finish == LK_FINISHED_BEFORE)
+        return LK_OK;
+    c->partial.loss += work->loss;
+    c->partial.hits += work->hits;
+    c->partial.top_k += work->top_k;
+    c->partial.skipped |= work->outcome == LK_PS_SKIPPED;
+    c->stale = lk__max(c->stale, work->staleness);
+    return finish == LK_FINISHED_BATCH ? work_finish_batch(c, work->batch) : LK_OK;
+}
+
+static lk_status work_take_report(lk_ps_coordinator *c, lk_ps_seat *seat, const lk_ps_work *work)
+{
+    seat->times = work->times;
+    bool is_of_epoch = work->batch >= c->epoch.first && work->batch < c->epoch.first + c->epoch.count;
+    if (work->outcome == LK_PS_DROPPED) {
+        c->report.refused_pushes++;
+        lk__handouts_give_back(c->handouts, work->worker);
+    }
+    if (work->outcome == LK_PS_NOT_FINITE)
+        lk__ps_fail(
+            c, LK_ERR_NUMERIC,
+            "epoch %lld, step %lld: loss or gradients are not finite, found by worker %lld; a smaller --base-lr or "
+            "--clip-norm may help, --nan-guard skip leaves such updates out",
+            (long long)c->epoch.epoch + 1, (long long)(work->batch - c->epoch.first) + 1, (long long)work->worker);
+    bool is_done = work->outcome == LK_PS_DONE || work->outcome == LK_PS_SKIPPED;
+    if (is_done && (work->staleness < 0 || work->first_shard < 0 || work->end_shard > c->training.setup.shards))
+        LK_FAIL(LK_ERR_FORMAT, "work: shards %lld to %lld, staleness %lld", (long long)work->first_shard,
+                (long long)work->end_shard, (long long)work->staleness);
+    return is_done && is_of_epoch ? work_take_done(c, work) : LK_OK;
+}
+
+/* --- answers ------------------------------------------------------------------------------------------------------ */
+
+/* Answers the waiting request. The answer is kept in case it gets lost. */
+static lk_status work_answer(lk_ps_coordinator *c, lk_ps_seat *seat, int kind, const void *body, size_t bytes)
+{
+    lk_frame frame = lk__wire_first(&seat->reply, kind, seat->number, body, bytes);
+    lk_status status = lk__service_reply(c->service, seat->waiting, &frame, 1);
+    seat->replied = true;
+    lk__mail_release(seat->waiting);
+    seat->waiting = NULL;
+    return status;
+}
+
+lk_status lk__ps_forget(lk_ps_coordinator *c, const lk_mail *mail, uint64_t number, bool asks_push)
+{
+    lk_ps_state state = c->state == LK_PS_RUNNING ? LK_PS_FORGOTTEN : c->state;
+    lk_ps_answer no = {.granted = 0, .state = state};
+    lk_ps_task none = {.state = state};
+    return asks_push ? lk__ps_reply(c, mail, LK_PS_ANSWER, number, &no, sizeof no, NULL, 0)
+                     : lk__ps_reply(c, mail, LK_PS_TASK, number, &none, sizeof none, NULL, 0);
+}
+
+/* The nodes to cut a batch into: as many as there are workers, rounded up to a power of two, but each with at least as
+ * many shards as a worker has devices. */
+static int64_t work_nodes(const lk_ps_coordinator *c)
+{
+    const lk_ps_seats *seats = &c->seats;
+    int64_t nodes = 1, workers = lk__ps_seats_count_taken(seats), devices = 1;
+    for (int i = 0; i < seats->n; i++)
+        if (seats->seats[i].state == LK_PS_SEAT_TAKEN && seats->seats[i].devices > devices)
+            devices = seats->seats[i].devices;
+    while (nodes < workers && c->training.setup.shards / (2 * nodes) >= devices)
+        nodes *= 2;
+    return nodes;
+}
+
+/* Adds the time since the last call to the reason that held then, and sets the reason from now on. */
+static void work_hold(lk_ps_hold *h, lk_ps_reason reason)
+{
+    int64_t now = lk__nanoseconds();
+    double seconds = 1e-9 * (double)(now - h->since);
+    h->held_back += h->reason == LK_PS_HELD_BACK ? seconds : 0;
+    h->between += h->reason == LK_PS_BETWEEN ? seconds : 0;
+    h->reason = reason;
+    h->since = now;
+}
+
+/* Why a request was not answered after this attempt to hand something out. */
+static lk_ps_reason work_reason(const lk_ps_coordinator *c, lk_take take)
+{
+    if (take == LK_TAKE_HELD_BACK)
+        return LK_PS_HELD_BACK;
+    return take == LK_TAKE_NONE && lk__handouts_are_finished(c->handouts) ? LK_PS_BETWEEN : LK_PS_BUSY;
+}
+
+static lk_status work_hand_out(lk_ps_coordinator *c, lk_ps_seat *seat)
+{
+    lk_handout handout;
+    lk_take take;
+    lk_ps_task task = {.state = c->state};
+    if (c->state == LK_PS_RUNNING) {
+        LK_TRY(lk__handouts_take(c->handouts, seat->worker, work_nodes(c), &handout, &take));
+        work_hold(&seat->hold, work_reason(c, take));
+        if (take != LK_TAKEN)
+            return LK_OK;
+        task.granted = handout.granted;
+        task.batch = handout.batch;
+        task.epoch = c->epoch.epoch;
+        task.index = handout.batch - c->epoch.first;
+        task.first_shard = handout.node.begin;
+        task.end_shard = handout.node.end;
+        task.samples = batch_samples(c, task.index);
+        task.rate = c->rates[task.index];
+        task.held_back = seat->hold.held_back;
+        task.between = seat->hold.between;
+    }
+    return work_answer(c, seat, LK_PS_TASK, &task, sizeof task);
+}
+
+static lk_status work_grant(lk_ps_coordinator *c, lk_ps_seat *seat)
+{
+    lk_grant granted = lk__handouts_grant(c->handouts, seat->worker, seat->ask.batch);
+    lk_ps_answer body = {.granted = granted == LK_GRANTED, .state = c->state};
+    if (granted == LK_GRANT_LATER && c->state == LK_PS_RUNNING)
+        return LK_OK;
+    return work_answer(c, seat, LK_PS_ANSWER, &body, sizeof body);
+}
+
+lk_status lk__ps_work_serve(lk_ps_coordinator *c)
+{
+    for (int pass = 0; pass < 2; pass++) /* pushes first: other workers may be waiting for them */
+        for (int i = 0; i < c->seats.n; i++) {
+            lk_ps_seat *seat = &c->seats.seats[i];
+            bool is_served = seat->state == LK_PS_SEAT_TAKEN || c->state != LK_PS_RUNNING;
+            if (!seat->waiting || seat->asks_push != (pass == 0) || !is_served)
+                continue;
+            LK_TRY(pass == 0 ? work_grant(c, seat) : work_hand_out(c, seat));
+        }
+    return LK_OK;
+}
+
+/* --- requests ----------------------------------------------------------------------------------------------------- */
+
+/* Takes a request. A repeated one is not carried out again: its answer is repeated, or still to come. */
+static lk_status work_take_request(lk_ps_coordinator *c, lk_ps_seat *seat, lk_mail *mail, uint64_t number, bool *is_new)
+{
+    *is_new = number != seat->number;
+    if (!*is_new && seat->replied) {
+        lk_frame frame = {&seat->reply, seat->reply.bytes};
+        LK_TRY(lk__service_reply(c->service, mail, &frame, 1));
+        lk__mail_release(mail);
+        return LK_OK;
+    }
+    lk__mail_release(seat->waiting);
+    seat->waiting = mail;
+    if (*is_new)
+        seat->hold = (lk_ps_hold){.reason = LK_PS_BUSY, .since = lk__nanoseconds()};
+    seat->number = number;
+    seat->replied = false;
+    return LK_OK;
+}
+
+lk_status lk__ps_work_answer(lk_ps_coordinator *c, lk_mail *mail, const lk_wire_header *header, bool *keep)
+{
+    lk_ps_seat *seat;
+    lk_ps_work work = {.outcome = LK_PS_NOTHING};
+    lk_ps_ask ask;
+    bool is_new, asks = header->kind == LK_PS_ASK;
+    *keep = false;
+    if (asks)
+        LK_TRY(lk__wire_body(mail, LK_PS_ASK, "ask", &ask, sizeof ask, 0, 0));
+    else
+        LK_TRY(lk__wire_body(mail, LK_PS_WORK, "work", &work, sizeof work, 0, 0));
+    LK_TRY(lk__ps_find_seat(c, asks ? ask.worker : work.worker, asks ? ask.run : work.run, &seat));
+    if (!seat)
+        return lk__ps_forget(c, mail, header->number, asks);
+    LK_TRY(lk__ps_times_check(&work.times));
+    LK_TRY(work_take_request(c, seat, mail, header->number, &is_new));
+    *keep = true;
+    seat->asks_push = asks;
+    if (asks)
+        seat->ask = ask;
+    else if (is_new)
+        LK_TRY(work_take_report(c, seat, &work));
+    return LK_OK;
+}

@@ -1,0 +1,237 @@
+/* Before the first step, processes that train together compare what they are about to do: if one of them was started
+ * differently, the result would match no single set of options. */
+#include "train/plan/agreement.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "dist/process/group.h"
+#include "dist/service/wire.h"
+#include "nn/model.h"
+#include "train/trainer.h"
+#include "lockstep/build.h"
+#include "lockstep/checkpoint.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <xxhash.h>
+
+/* A long value is shortened to its beginning and a hash. */
+typedef struct field {
+    char name[32], value[96];
+} field;
+
+enum { MAX_FIELDS = 128 };
+
+typedef struct field_list {
+    field fields[MAX_FIELDS]; /* the bytes behind each text are zero, so that fields can be compared as bytes */
+    int n;
+} field_list;
+
+static field *field_add(field_list *list, const char *name)
+{
+    field *f = &list->fields[list->n++];
+    memset(f, 0, sizeof *f);
+    snprintf(f->name, sizeof f->name, "%s", name);
+    return f;
+}
+
+static void field_add_text(field_list *list, const char *name, const char *text)
+{
+    enum { HASH = 20 };
+    field *f = field_add(list, name);
+    if (strlen(text) < sizeof f->value)
+        snprintf(f->value, sizeof f->value, "%s", text);
+    else
+        snprintf(f->value, sizeof f->value, "%.*s… %016" PRIx64, (int)sizeof f->value - HASH - 1, text,
+                 (uint64_t)XXH3_64bits(text, strlen(text)));
+}
+
+static void field_add_hash(field_list *list, const char *name, uint64_t hash)
+{
+    snprintf(field_add(list, name)->value, sizeof list->fields[0].value, "%016" PRIx64, hash);
+}
+
+/* --- comparing ---------------------------------------------------------------------------------------------------- */
+
+static lk_status fields_compare(lk_group *group, const field *all, int n)
+{
+    for (int rank = 1; rank < lk__group_ranks(group); rank++)
+        for (int i = 0; i < n; i++) {
+            const field *first = &all[i], *other = &all[(int64_t)rank * n + i];
+            if (memcmp(first, other, sizeof *first) != 0)
+                LK_FAIL(LK_ERR_ARGUMENT,
+                        "rank %d on %s has another %s: %.95s, where rank 0 has %.95s; all processes have to be started "
+                        "alike",
+                        rank, lk__group_host(group, rank), first->name, other->value, first->value);
+        }
+    return LK_OK;
+}
+
+/* All ranks list the same number of fields. */
+static lk_status agree_in_group(const lk_trainer *trainer, void (*fill)(const lk_trainer *, field_list *))
+{
+    lk_group *group;
+    field_list list = {.n = 0};
+    if (trainer->plan.processes == 1)
+        return LK_OK;
+    LK_TRY(lk__group_open(&group));
+    fill(trainer, &list);
+    field *all = lk__group_gather_new(group, list.fields, (size_t)list.n * sizeof *all);
+    lk_status status = all ? fields_compare(group, all, list.n) : lk_error_status();
+    lk__free(all);
+    return status;
+}
+
+/* --- fields ------------------------------------------------------------------------------------------------------- */
+
+/* Compared first, in a message of the same length in every version; later messages may differ in length. */
+static void fields_fill_version(const lk_trainer *trainer, field_list *list)
+{
+    char version[64];
+    (void)trainer;
+    snprintf(version, sizeof version, "%s %s", lk_build_version(), lk_build_revision());
+    field_add_text(list, "version of lockstep", version);
+}
+
+/* Each process reads the checkpoint on its own, so the check is that all read the same one. */
+static void fields_fill_checkpoint(const lk_trainer *trainer, field_list *list)
+{
+    const lk_checkpoint_info *resumed = trainer->resumed ? lk_checkpoint_get_info(trainer->resumed) : NULL;
+    const char *folder = resumed ? strrchr(resumed->folder, '/') : NULL;
+    field_add_text(list, "checkpoint to go on from", !resumed ? "none" : folder ? folder + 1 : resumed->folder);
+}
+
+/* Options that may differ between processes. With strategy parameter-server the resulting number of shards is compared
+ * instead of --shards, and only the chief reads --weights. */
+static bool option_may_differ(const lk_trainer *trainer, const char *option)
+{
+    return strcmp(option, "devices") == 0 || strcmp(option, "max-staleness") == 0 ||
+           (trainer->server.has_optimizer && (strcmp(option, "shards") == 0 || strcmp(option, "weights") == 0));
+}
+
+static void fields_fill_options(const lk_trainer *trainer, field_list *list)
+{
+    for (int i = 0; i < LK_TRAIN_OPTION_COUNT && list->n < MAX_FIELDS; i++) {
+        char text[4096], name[32];
+        const lk_option *option = &lk_train_options[i];
+        if (!option->recorded || option_may_differ(trainer, option->name))
+            continue;
+        if (lk_options_text(option, &trainer->config, text, sizeof text) != LK_OK)
+            lk_error_clear();
+        snprintf(name, sizeof name, "--%s", option->name);
+        field_add_text(list, name, text);
+    }
+}
+
+static uint64_t hash_variables(const lk_model *model)
+{
+    XXH64_hash_t hash = 0;
+    for (int i = 0; i < lk_model_variable_count(model); i++) {
+        lk_shape shape = lk_model_variable_shape(model, i);
+        const char *name = lk_model_variable_name(model, i);
+        hash = XXH3_64bits_withSeed(name, strlen(name), hash);
+        hash = XXH3_64bits_withSeed(shape.dim, (size_t)shape.ndim * sizeof shape.dim[0], hash);
+    }
+    return hash;
+}
+
+uint64_t lk__hash_data(const lk_dataset *data)
+{
+    size_t samples = data ? (size_t)lk_dataset_count(data) : 0;
+    if (samples == 0)
+        return 0;
+    size_t pixels = (size_t)(lk_dataset_channels(data) * lk_dataset_height(data) * lk_dataset_width(data));
+    XXH64_hash_t labels = XXH3_64bits(lk_dataset_labels(data), samples * sizeof *lk_dataset_labels(data));
+    return XXH3_64bits_withSeed(lk_dataset_images(data), samples * pixels, labels);
+}
+
+uint64_t lk__hash_split(lk_trainer *trainer, lk_split split)
+{
+    uint64_t *hash = &trainer->data.hashes[split == LK_SPLIT_TRAIN ? 0 : 1];
+    if (*hash == 0)
+        *hash = lk__hash_data(lk_trainer_dataset(trainer, split));
+    return *hash;
+}
+
+static uint64_t hash_model_text(const char *text)
+{
+    return text ? XXH3_64bits(text, strlen(text)) : 0;
+}
+
+static const char kernels[] = "choice of kernels";
+
+static void fields_fill_built(const lk_trainer *trainer, field_list *list)
+{
+    field_add_text(list, "model", trainer->plan.model);
+    field_add_hash(list, "model file", hash_model_text(trainer->model->text));
+    field_add_hash(list, "set of variables", hash_variables(trainer->model));
+    field_add_hash(list, "training set", lk__hash_data(trainer->data.train_set));
+    field_add_hash(list, "validation set", lk__hash_data(trainer->data.val_set));
+    field_add_hash(list, kernels, trainer->plan.implementations);
+}
+
+lk_status lk__agree_on_options(const lk_trainer *trainer)
+{
+    LK_TRY(agree_in_group(trainer, fields_fill_version));
+    LK_TRY(agree_in_group(trainer, fields_fill_checkpoint));
+    return agree_in_group(trainer, fields_fill_options);
+}
+
+lk_status lk__agree_on_work(const lk_trainer *trainer)
+{
+    return agree_in_group(trainer, fields_fill_built);
+}
+
+/* --- workers of a parameter server, which join one by one --------------------------------------------------------- */
+
+/* The default number depends on the devices. */
+static void fields_fill_shards(const lk_trainer *trainer, field_list *list)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%" PRId64, trainer->plan.shards);
+    field_add_text(list, "number of shards", text);
+}
+
+lk_status lk__agreement_list(const lk_trainer *trainer, void **fields, size_t *bytes)
+{
+    field_list *list = lk__calloc(1, sizeof *list);
+    *fields = list;
+    if (!list)
+        return LK_ERR_MEMORY;
+    fields_fill_version(trainer, list);
+    fields_fill_options(trainer, list);
+    fields_fill_shards(trainer, list);
+    fields_fill_built(trainer, list);
+    *bytes = (size_t)list->n * sizeof(field);
+    return LK_OK;
+}
+
+/* A text from another process may lack its final zero. */
+static void field_copy_value(const field *f, char value[sizeof f->value + 1])
+{
+    memcpy(value, f->value, sizeof f->value);
+    lk__wire_tame(value, sizeof f->value + 1);
+}
+
+bool lk__agreement_is_same(const void *mine, size_t bytes, const void *theirs, size_t their_bytes, bool same_kernels,
+                           const char *host, char *reason, size_t size)
+{
+    const field *first = mine;
+    size_t n = (bytes < their_bytes ? bytes : their_bytes) / sizeof *first;
+    for (size_t i = 0; i < n; i++) {
+        field other;
+        char value[sizeof other.value + 1];
+        memcpy(&other, (const char *)theirs + i * sizeof other, sizeof other);
+        bool counts = same_kernels || strcmp(first[i].name, kernels) != 0;
+        if (!counts || memcmp(&first[i], &other, sizeof other) == 0)
+            continue;
+        field_copy_value(&other, value);
+        snprintf(reason, size, "a worker on %s has another %s: %s, where the chief has %s", host, first[i].name, value,
+                 first[i].value);
+        return false;
+    }
+    snprintf(reason, size, "a worker on %s says %zu bytes of what it trains, where the chief has %zu", host,
+             their_bytes, bytes);
+    return bytes == their_bytes;
+}

@@ -1,0 +1,308 @@
+/* Refuses a training that cannot fit on a GPU. The estimate adds up the memory that the device holds already
+ * (variables, the optimizer's state, data), gradients, buffers of their exchange, the memory plan of a step's program
+ * by the shapes in it, images of steps in flight, and workspaces of libraries. If operators are pushed one by one, the
+ * tensors that they keep for later ones replace the memory plan. Temporaries of single calls are not counted, so a
+ * training that is refused cannot fit, and one that is not refused may still run out of memory. */
+#include "train/plan/check_memory.h"
+
+#include "base/mem.h"
+#include "base/minmax.h"
+#include "base/status.h"
+#include "core/backend.h"
+#include "core/tensor.h"
+#include "dist/strategy.h"
+#include "program/program.h"
+#include "train/plan/choices.h"
+#include "train/step/shard_programs.h"
+#include "train/step/step.h"
+#include "train/step/step_program.h"
+#include "train/step/sync_step.h"
+#include "train/trainer.h"
+
+#include <stdio.h>
+
+/* Bytes on one device, in addition to those that it holds already. */
+typedef struct needs {
+    int64_t gradients, exchange, step, images;
+    int branches; /* of the step, each with its own workspace */
+} needs;
+
+/* --- the needs of a batch ----------------------------------------------------------------------------------------- */
+
+static int64_t shards_of_batch(const lk_trainer *trainer, int64_t batch)
+{
+    return trainer->config.devices.shards ? trainer->config.devices.shards
+                                          : lk_default_shards(batch, trainer->plan.devices);
+}
+
+static int count_branches(const lk_program *program)
+{
+    int most = 0;
+    for (int i = 0; i < program->n_calls; i++)
+        most = program->calls[i].branch > most ? program->calls[i].branch : most;
+    return most;
+}
+
+/* The program of all shards that a device has of a batch. */
+static lk_program *estimate_record_step(lk_trainer *trainer, int64_t batch, int64_t shards)
+{
+    int64_t planned = trainer->plan.shards;
+    trainer->plan.shards = shards;
+    lk_program *program = lk__step_program_record(trainer, batch);
+    trainer->plan.shards = planned;
+    return program;
+}
+
+/* The bytes that a call allocates, and those that are free when it has run: they are used by no later call, and are no
+ * result of the pass. */
+typedef struct lifetimes {
+    int64_t made, gone;
+} lifetimes;
+
+/* *bytes: the memory at the worst call, if `shards` shards run every call together: what all of them hold, and what the
+ * call makes for the first of them. */
+static lk_status estimate_held_bytes(const lk_program *program, int64_t shards, int64_t *bytes)
+{
+    lifetimes *calls = lk__calloc((size_t)program->n_calls + 1, sizeof *calls);
+    int64_t held = 0;
+    if (!calls)
+        return LK_ERR_MEMORY;
+    for (int i = 0; i < program->n_values; i++) {
+        const lk_value *value = &program->values[i];
+        int64_t block = (int64_t)lk__allocator_block_bytes(value->storage->bytes);
+        if (value->kind == LK_VALUE_INSIDE || value->kind == LK_VALUE_OUTPUT)
+            calls[value->first].made += block;
+        if (value->kind == LK_VALUE_INSIDE)
+            calls[value->last].gone += block;
+    }
+    *bytes = 0;
+    for (int i = 0; i < program->n_calls; i++) {
+        int64_t now = shards * held + calls[i].made;
+        *bytes = lk__max(*bytes, now);
+        held += calls[i].made - calls[i].gone;
+    }
+    lk__free(calls);
+    return LK_OK;
+}
+
+/* Gradients outside of programs: one set for each node of the tree that a device's program gives, the optimizer's copy,
+ * the sums if devices exchange them, and the sums of an update's earlier batches. If a step is one program, its memory
+ * plan has them all. */
+static int64_t estimate_gradients(const lk_trainer *trainer, int64_t shards)
+{
+    lk_range nodes[LK_TREE_COVER];
+    int ranks = lk_strategy_ranks(trainer->strategy), most = 0;
+    if (lk__step_is_one_program(trainer))
+        return 0;
+    for (int r = 0; r < ranks; r++) {
+        int n = lk__tree_cover(shards, lk_part(shards, ranks, r), nodes);
+        most = n > most ? n : most;
+    }
+    int copies = most + 1 + (ranks > 1) + (trainer->plan.accumulate > 1);
+    return copies * trainer->plan.parameters * (int64_t)sizeof(float);
+}
+
+/* Counts the buffers of the exchange. The update's sums lie in them, and need no other memory. */
+static void estimate_exchange(const lk_trainer *trainer, int64_t shards, needs *n)
+{
+    const lk_flat *flat = trainer->strategy->flat;
+    int64_t bytes = trainer->plan.parameters * (int64_t)sizeof(float);
+    if (!flat)
+        return;
+    n->exchange = lk__flat_buffer_bytes(flat, shards, bytes);
+    n->gradients -= bytes;
+}
+
+/* At most two steps are in flight. If the devices have the data, there are no images to transfer. */
+static int64_t estimate_images(const lk_trainer *trainer, int64_t batch)
+{
+    const lk_dataset *data = trainer->data.train_set;
+    int64_t image = lk_dataset_channels(data) * lk_dataset_height(data) * lk_dataset_width(data);
+    if (trainer->data.train_on_devices)
+        return 0;
+    return 2 * lk__divide_up(batch, trainer->plan.devices) * image * (int64_t)sizeof(float);
+}
+
+/* Operators that are pushed one by one run a shard at a time, or with --bn sync all of a device's shards together. The
+ * estimate ignores that some shards have one sample more. */
+static lk_status estimate_operators(lk_trainer *trainer, int64_t batch, needs *n)
+{
+    int64_t shards = shards_of_batch(trainer, batch), held;
+    int64_t together = lk__runs_shards_together(trainer) ? lk__divide_up(shards, trainer->plan.devices) : 1;
+    const lk_program_opts as_pushed = {0};
+    lk_program *program = lk__record_pass(trainer, true, batch / shards, &as_pushed);
+    if (!program)
+        return lk_error_status();
+    lk_status status = estimate_held_bytes(program, together, &held);
+    lk_program_release(program);
+    LK_TRY(status);
+    /* Two sets of gradients: the last update's, and the optimizer's copy. */
+    *n = (needs){.gradients = 2 * trainer->plan.parameters * (int64_t)sizeof(float),
+                 .step = held,
+                 .images = estimate_images(trainer, batch)};
+    estimate_exchange(trainer, shards, n);
+    return LK_OK;
+}
+
+static lk_status estimate_needs(lk_trainer *trainer, int64_t batch, needs *n)
+{
+    if (!trainer->programs.shard || lk__runs_shards_together(trainer))
+        return estimate_operators(trainer, batch, n);
+    int64_t shards = shards_of_batch(trainer, batch);
+    lk_program *program = estimate_record_step(trainer, batch, shards);
+    if (!program)
+        return lk_error_status();
+    *n = (needs){.gradients = estimate_gradients(trainer, shards),
+                 .step = (int64_t)lk__allocator_block_bytes(program->plan_bytes),
+                 .images = estimate_images(trainer, batch),
+                 .branches = count_branches(program)};
+    lk_program_release(program);
+    estimate_exchange(trainer, shards, n);
+    return LK_OK;
+}
+
+/* --- the memory of a GPU ------------------------------------------------------------------------------------------ */
+
+typedef struct memory {
+    int devices;        /* logical devices that share it */
+    int64_t held, left; /* bytes that they hold, and bytes that are free */
+    int64_t workspace;  /* of a branch */
+} memory;
+
+static int64_t needs_total(const needs *n, const memory *m)
+{
+    return n->gradients + n->exchange + n->step + n->images + n->branches * m->workspace;
+}
+
+/* Describes the memory of the trainer's device d. */
+static lk_status memory_measure(const lk_trainer *trainer, int d, memory *m)
+{
+    lk_device *device = trainer->devices[d];
+    *m = (memory){0};
+    for (int i = 0; i < trainer->n_devices; i++) {
+        lk_device *other = trainer->devices[i];
+        int64_t now, peak;
+        if (other->backend != device->backend || other->index != device->index)
+            continue;
+        LK_TRY(lk_device_sync(other));
+        lk__allocator_trim(other->allocator);
+        lk_device_memory(other, &now, &peak);
+        m->devices++;
+        m->held += now;
+    }
+    LK_TRY(device->backend->offload->workspace(device, &m->workspace));
+    return device->backend->offload->memory_left(device, &m->left);
+}
+
+static bool needs_fit(const needs *n, const memory *m)
+{
+    return m->devices * needs_total(n, m) <= m->left;
+}
+
+/* --- the largest batch -------------------------------------------------------------------------------------------- */
+
+static lk_status batch_fits(lk_trainer *trainer, int64_t batch, const memory *m, bool *fits)
+{
+    needs n;
+    lk_status status = estimate_needs(trainer, batch, &n);
+    *fits = status == LK_OK && needs_fit(&n, m);
+    return status;
+}
+
+/* The smallest batch with as many shards as `batch`. */
+static int64_t first_of_its_shards(const lk_trainer *trainer, int64_t batch)
+{
+    int64_t low = 1, high = batch;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        if (shards_of_batch(trainer, middle) == shards_of_batch(trainer, batch))
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    return low;
+}
+
+/* *largest: the largest batch that fits in [low, high], all of which have the same number of shards; `low` fits. */
+static lk_status search_largest(lk_trainer *trainer, int64_t low, int64_t high, const memory *m, int64_t *largest)
+{
+    while (low < high) {
+        int64_t middle = low + (high - low + 1) / 2;
+        bool is_enough;
+        LK_TRY(batch_fits(trainer, middle, m, &is_enough));
+        if (is_enough)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    *largest = low;
+    return LK_OK;
+}
+
+/* *largest: the largest batch below `batch` that fits; 0: none. Fewer shards may need more memory, so the batches with
+ * each number of shards are searched separately. */
+static lk_status find_largest(lk_trainer *trainer, int64_t batch, const memory *m, int64_t *largest)
+{
+    *largest = 0;
+    for (int64_t high = batch - 1, low; high >= shards_of_batch(trainer, 1) && *largest == 0; high = low - 1) {
+        bool is_enough;
+        int64_t least = shards_of_batch(trainer, high);
+        low = first_of_its_shards(trainer, high);
+        low = lk__max(low, least);
+        LK_TRY(batch_fits(trainer, low, m, &is_enough));
+        if (is_enough)
+            LK_TRY(search_largest(trainer, low, high, m, largest));
+    }
+    return LK_OK;
+}
+
+/* --- refusing ----------------------------------------------------------------------------------------------------- */
+
+static double mebibytes(int64_t bytes)
+{
+    return (double)bytes / (1 << 20);
+}
+
+static lk_status refuse_batch(lk_trainer *trainer, int d, const needs *n, const memory *m)
+{
+    int64_t largest, batch = trainer->plan.batch_size, each = m->held / m->devices;
+    char instead[64] = "no batch does", sharing[64] = "";
+    LK_TRY(find_largest(trainer, batch, m, &largest));
+    if (largest > 0)
+        snprintf(instead, sizeof instead, "the largest that does is %lld", (long long)largest);
+    if (m->devices > 1)
+        snprintf(sharing, sizeof sharing, ", for each of %d devices", m->devices);
+    LK_FAIL(LK_ERR_MEMORY,
+            "--batch-size %lld does not fit on %s: training needs %.1f MiB%s (variables and optimizer %.1f, gradients "
+            "%.1f, exchange %.1f, a step %.1f, images %.1f, workspaces %.1f), and %.1f MiB are there; %s",
+            (long long)batch, lk_device_name(trainer->devices[d]), mebibytes(each + needs_total(n, m)), sharing,
+            mebibytes(each), mebibytes(n->gradients), mebibytes(n->exchange), mebibytes(n->step), mebibytes(n->images),
+            mebibytes(n->branches * m->workspace), mebibytes(m->held + m->left), instead);
+}
+
+static lk_status check_device_memory(lk_trainer *trainer, int d, const needs *n)
+{
+    lk_plan *plan = &trainer->plan;
+    memory m;
+    LK_TRY(memory_measure(trainer, d, &m));
+    if (!needs_fit(n, &m))
+        return refuse_batch(trainer, d, n, &m);
+    int64_t needed = m.held + m.devices * needs_total(n, &m), there = m.held + m.left;
+    if (plan->memory_there == 0 || there - needed < plan->memory_there - plan->memory_needed) {
+        plan->memory_needed = needed;
+        plan->memory_there = there;
+    }
+    return LK_OK;
+}
+
+lk_status lk__check_memory(lk_trainer *trainer)
+{
+    needs n = {.step = 0};
+    if (!trainer->devices[0]->backend->offload)
+        return LK_OK;
+    LK_TRY(estimate_needs(trainer, trainer->plan.batch_size, &n));
+    for (int d = 0; d < trainer->n_devices; d++)
+        if (trainer->devices[d]->backend->offload)
+            LK_TRY(check_device_memory(trainer, d, &n));
+    return LK_OK;
+}

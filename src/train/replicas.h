@@ -1,0 +1,30 @@
+/* The internal part of lk_replicas: a model's variables on the devices, and their updates. */
+#pragma once
+
+#include "train/trainer.h"
+
+const lk_model *lk__replicas_model(const lk_replicas *replicas);
+
+/* The variables of the storing device; NULL: there is none. */
+lk_tensor *const *lk__replicas_stored(const lk_replicas *replicas);
+
+/* lk_model_update_statistics on every replica; sums[replica * statistics + i]. */
+lk_status lk__replicas_set_statistics(lk_replicas *replicas, lk_tensor *const *sums, int64_t samples, double momentum);
+
+/* As lk_replicas_apply, but the update is also skipped if the loss, sums[replica * stride + loss], is not finite. loss
+ * -1: there is no loss to look at. */
+lk_status lk__replicas_apply(lk_replicas *replicas, lk_tensor *const *sums, int stride, int loss, int64_t samples,
+                             double rate);
+
+/* Records the update of one replica in a program: see lk__optimizer_record. sums[0 … variables), and sums[loss], the
+ * loss. */
+lk_status lk__replicas_record(lk_replicas *replicas, int replica, lk_tensor *const *sums, int loss, int64_t samples,
+                              lk_tensor *rates);
+
+/* The variables that updates write: lk__replicas_owned(replicas, o), o in [0, lk__replicas_owners). */
+int lk__replicas_owners(const lk_replicas *replicas);
+lk_tensor *const *lk__replicas_owned(const lk_replicas *replicas, int owner);
+
+/* Every write to these variables happens between these two calls. */
+lk_status lk__replicas_begin_update(lk_replicas *replicas);
+lk_status lk__replicas_end_update(lk_replicas *replicas);

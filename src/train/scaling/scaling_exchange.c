@@ -1,0 +1,99 @@
+/* The scaling report counts how often a step's bytes cross from device to device, and derives latency and bandwidth
+ * from two timed rows. docs/scaling.md derives the formula. */
+#include "train/scaling/scaling_exchange.h"
+
+#include "base/minmax.h"
+#include "core/backend.h"
+#include "dist/strategy.h"
+#include "report/scaling_model.h"
+#include "train/scaling/exchange_time.h"
+#include "train/step/sync_step.h"
+#include "train/trainer.h"
+
+#include <math.h>
+#include <string.h>
+
+enum {
+    SMALL_ROW = 1 << 14, /* elements: more than LK_SMALL_QUANTITY, so that it is exchanged as gradients are */
+    LEAST_ROW = 1 << 19,
+    LARGEST_ROW = 1 << 22
+};
+
+/* How a strategy exchanges a bucket: the messages from one device to each other one, and how often the bucket's bytes
+ * are sent in slices and as a whole. fetched: how often a step's variables are fetched whole after the update. */
+typedef struct exchange_pattern {
+    int messages, slices, wholes;
+    int fetched;
+} exchange_pattern;
+
+static exchange_pattern pattern_of(const lk_strategy *strategy)
+{
+    if (!strategy->storage)
+        return (exchange_pattern){.messages = 2, .slices = 1};
+    if (lk__has_separate_storage(strategy) || strategy->storage->backend->offload)
+        return (exchange_pattern){.messages = 1, .wholes = 1, .fetched = 1};
+    /* Devices that share their memory add up a slice each, and write it to the stored sum. */
+    return (exchange_pattern){.messages = 2, .slices = 1, .fetched = 1};
+}
+
+/* --- timing ------------------------------------------------------------------------------------------------------- */
+
+/* The number of elements of the large row. */
+static int64_t large_row(const lk_plan *plan)
+{
+    return lk__max(lk__min(plan->parameters, LARGEST_ROW), LEAST_ROW);
+}
+
+lk_status lk__time_rows(const lk_trainer *trainer, double *small, double *large)
+{
+    *small = *large = NAN;
+    if (trainer->plan.devices < 2)
+        return LK_OK;
+    LK_TRY(lk__time_exchange(trainer->strategy, SMALL_ROW, small));
+    return lk__time_exchange(trainer->strategy, large_row(&trainer->plan), large);
+}
+
+/* --- what a step exchanges ---------------------------------------------------------------------------------------- */
+
+static int64_t count_buckets(const lk_trainer *trainer)
+{
+    const lk_train_config *config = &trainer->config;
+    bool at_once = config->execution.executor == LK_EXECUTOR_EAGER || config->devices.bucket_mb <= 0 ||
+                   lk__runs_shards_together(trainer);
+    double bytes = (double)trainer->plan.parameters * sizeof(float);
+    return at_once ? 1 : (int64_t)ceil(bytes / (1e6 * config->devices.bucket_mb));
+}
+
+static void put_amounts(const lk_trainer *trainer, exchange_pattern w, lk_scaling_report *r)
+{
+    int64_t buckets = count_buckets(trainer);
+    double sliced = 0, small = 0;
+    for (int i = 0; i < trainer->n_parameters; i++) {
+        int64_t elements = lk_shape_count(lk_model_variable_shape(trainer->model, i));
+        bool is_small = trainer->strategy->flat && elements <= LK_SMALL_QUANTITY;
+        *(is_small ? &small : &sliced) += (double)elements * sizeof(float);
+    }
+    r->sliced_bytes = w.slices * sliced;
+    r->whole_bytes = small + (w.wholes + w.fetched) * sliced;
+    r->messages = (sliced > 0 ? w.messages * buckets : 0) + (small > 0 ? buckets : 0) + w.fetched;
+    r->messages += trainer->sums.votes != NULL;
+}
+
+/* The times of two rows of known lengths are two equations for latency and bandwidth. */
+void lk__put_exchange(const lk_trainer *trainer, double small, double large, lk_scaling_report *r)
+{
+    exchange_pattern w = pattern_of(trainer->strategy);
+    double small_bytes = SMALL_ROW * sizeof(float), large_bytes = (double)large_row(&trainer->plan) * sizeof(float);
+    if (isfinite(large))
+        put_amounts(trainer, w, r);
+    if (!(large > small)) /* false also for NAN */
+        return;
+    double others = lk__scaling_others(r, r->devices), messages = others * (w.messages + w.fetched);
+    double sent = others * (w.wholes + w.fetched) + lk__scaling_slices(r->devices) * w.slices;
+    r->bandwidth = sent * (large_bytes - small_bytes) / (large - small);
+    r->latency = (small - sent * small_bytes / r->bandwidth) / messages;
+    if (r->latency < 0) { /* too small to measure next to the time for the bytes */
+        r->latency = 0;
+        r->bandwidth = sent * large_bytes / large;
+    }
+}

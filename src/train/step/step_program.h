@@ -1,0 +1,30 @@
+/* Programs of all shards that a device has of a batch. */
+#pragma once
+
+#include "train/step/shard_programs.h"
+
+typedef struct lk_step_programs lk_step_programs;
+
+/* Returns whether a device's shards of a batch should be one program. Devices, model and shard programs exist already.
+ */
+bool lk__step_programs_fit(const lk_trainer *trainer);
+
+/* Returns whether that program includes the update. */
+bool lk__step_is_one_program(const lk_trainer *trainer);
+
+lk_status lk__step_programs_new(lk_step_programs **programs);
+void lk__step_programs_release(lk_step_programs *programs);
+
+/* The program of a training step over a batch of so many samples, on the device that has the most of them. The caller
+ * inspects and releases it. For the plan's batch size it is the program that will run. NULL: failure, as
+ * lk_error_status() says. */
+lk_program *lk__step_program_record(lk_trainer *trainer, int64_t samples);
+
+/* As lk__begin_shard_pass, for all shards of a device at once: `own` has all of the device's samples. values: those of
+ * the tree's nodes that cover its shards, [node * n + i]. */
+lk_status lk__begin_device_pass(lk_trainer *trainer, lk__shard_pass_fn fn, const lk_device_data *data,
+                                const lk_shard *own, lk_tensor *seed, int n, lk_tensor **values, lk_replay **replay);
+
+/* Runs the training step of trainer->progress.update over `batch`, its only batch, if lk__step_is_one_program.
+ * metrics[] and *skipped, which is as lk_optimizer_skipped returns it, are new tensors of the open scope. */
+lk_status lk__run_training_program(lk_trainer *trainer, lk_batch *batch, lk_tensor **metrics, lk_tensor **skipped);

@@ -1,0 +1,258 @@
+/* Batch-norm layers over the whole batch need sums over all shards in the middle of the forward and of the backward
+ * pass. So all shards run together, layer by layer. When both passes are pushed, the tree adds up each shard's values.
+ */
+#include "train/step/sync_step.h"
+
+#include "base/mem.h"
+#include "base/minmax.h"
+#include "base/status.h"
+#include "core/op.h"
+#include "dist/strategy.h"
+#include "dist/sum/shard_sum.h"
+#include "train/step/shard_pass.h"
+#include "train/step/step.h"
+#include "train/trainer.h"
+#include "lockstep/ops.h"
+
+#include <string.h>
+
+typedef struct together {
+    lk_trainer *trainer;
+    lk_shard_pass pass;
+    lk_tensor **values;     /* [shard * n_values + i] */
+    lk_tensor **statistics; /* [shard * statistics + i] */
+} together;
+
+bool lk__runs_shards_together(const lk_trainer *trainer)
+{
+    return trainer->plan.batch_norm == LK_BN_SYNC && lk_model_has_batch_norm(trainer->model);
+}
+
+/* A process without samples would not take part in the sums for which the others wait. */
+static lk_status sync_check_batches(const lk_trainer *trainer)
+{
+    const lk_plan *plan = &trainer->plan;
+    int64_t last = plan->train_samples - (plan->steps_per_epoch - 1) * plan->batch_size;
+    lk_range own = lk__own_samples(trainer, last);
+    if (own.begin == own.end)
+        LK_FAIL(LK_ERR_ARGUMENT,
+                "--bn sync: the last batch of %lld samples leaves process %d without any; use another --batch-size or "
+                "--limit-train",
+                (long long)last, plan->process);
+    return LK_OK;
+}
+
+lk_status lk__plan_sync(lk_trainer *trainer)
+{
+    if (trainer->plan.batch_norm != LK_BN_SYNC)
+        return LK_OK;
+    if (trainer->plan.processes > 1)
+        LK_TRY(sync_check_batches(trainer));
+    trainer->sums.sync = lk_shard_sum_new(trainer->strategy, trainer->plan.shards, 1);
+    return trainer->sums.sync ? LK_OK : lk_error_status();
+}
+
+/* --- views -------------------------------------------------------------------------------------------------------- */
+
+/* Makes the views of every shard, if they do not exist yet. */
+static lk_status sync_make_views(lk_trainer *trainer)
+{
+    lk_trainer_sums *sums = &trainer->sums;
+    lk_status status = LK_OK;
+    if (sums->watched)
+        return LK_OK;
+    sums->watched = lk__calloc((size_t)(trainer->plan.shards * trainer->n_variables), sizeof *sums->watched);
+    if (!sums->watched)
+        return LK_ERR_MEMORY;
+    lk_scope_begin();
+    for (int r = 0; r < trainer->n_devices; r++) {
+        lk_range own = lk__shard_sum_owned(sums->train, r);
+        for (int64_t s = own.begin; s < own.end && status == LK_OK; s++) {
+            lk_tensor **views = sums->watched + s * trainer->n_variables;
+            status = lk__view_variables(trainer, r, views);
+            for (int i = 0; i < trainer->n_variables; i++)
+                lk_tensor_retain(views[i]);
+        }
+    }
+    lk_scope_end();
+    return status;
+}
+
+/* --- sums over shards, at the end of a pass and in its middle ---------------------------------------------------- */
+
+/* Gives the sum each shard's values, values[shard of the pass * stride …); shards without samples have none. */
+static lk_status together_add_up(const together *t, lk_shard_sum *sum, lk_tensor *const *values, int stride)
+{
+    int64_t i = 0;
+    lk__shard_sum_start(sum, t->pass.batch->count);
+    for (int d = 0; d < t->trainer->n_devices; d++) {
+        lk_range own = lk__shard_sum_owned(sum, d);
+        for (int64_t s = own.begin; s < own.end; s++) {
+            bool present = i < t->pass.n && t->pass.shards[i].index == s;
+            LK_TRY(lk_shard_sum_add(sum, s, present ? values + i * stride : NULL));
+            i += present;
+        }
+    }
+    return LK_OK;
+}
+
+/* Sums the shards' parts by the tree over all shards. reduced[replica]: one reference each. */
+static lk_status together_reduce(const together *t, lk_tensor *const *parts, lk_tensor **reduced)
+{
+    lk_shard_sum *sum = t->trainer->sums.sync;
+    lk_status status = together_add_up(t, sum, parts, 1), finished = lk_shard_sum_finish(sum, reduced);
+    return status != LK_OK ? status : finished;
+}
+
+/* Copies reduced[0], which the storing device has, to every device that computes: sets reduced[replica]. */
+static lk_status sync_spread(const lk_trainer *trainer, lk_tensor **reduced)
+{
+    lk_tensor *stored = reduced[0];
+    lk_status status = LK_OK;
+    reduced[0] = NULL;
+    for (int d = 0; d < trainer->n_devices && status == LK_OK; d++) {
+        bool is_storage = trainer->devices[d] == lk_strategy_storage(trainer->strategy);
+        reduced[d] = lk_tensor_retain(is_storage ? stored : lk_copy(stored, trainer->devices[d]));
+        status = reduced[d] ? LK_OK : lk_error_status();
+    }
+    lk_tensor_release(stored);
+    return status;
+}
+
+/* sums[]: a view for each shard, because a tape identifies a tensor by its object. */
+static lk_status together_give_views(const together *t, lk_tensor *const *reduced, lk_tensor **sums)
+{
+    for (int i = 0; i < t->pass.n; i++) {
+        lk_tensor *sum = reduced[t->pass.shards[i].replica];
+        sums[i] = lk_reshape(sum, lk_tensor_shape(sum));
+        if (!sums[i])
+            return lk_error_status();
+    }
+    return LK_OK;
+}
+
+/* The gradient of this function is the same sum, of the outputs' gradients. */
+static lk_status together_sum_recorded(void *user, lk_call_site at, lk_tensor *const *parts, lk_tensor **sums, int n)
+{
+    const together *t = user;
+    lk_tensor *reduced[LK_MAX_DEVICES] = {NULL};
+    lk_recorder recorder = lk__recorder_set((lk_recorder){0});
+    lk_status status = together_reduce(t, parts, reduced);
+    if (status == LK_OK && lk_strategy_storage(t->trainer->strategy))
+        status = sync_spread(t->trainer, reduced);
+    if (status == LK_OK)
+        status = together_give_views(t, reduced, sums);
+    lk__release_tensors(reduced, t->trainer->n_devices);
+    lk__recorder_set(recorder);
+    LK_TRY(status);
+    lk_function function = {"allreduce", at, n, parts, sums, together_sum_recorded, user};
+    return recorder.record_function ? recorder.record_function(recorder.self, &function) : LK_OK;
+}
+
+static lk_status together_sync(void *user, lk_tensor *const *parts, lk_tensor **sums, int n)
+{
+    return together_sum_recorded(user, LK_HERE, parts, sums, n);
+}
+
+/* --- the passes --------------------------------------------------------------------------------------------------- */
+
+static lk_status together_forward_statistics(together *t)
+{
+    lk_forward_opts opts = lk__shard_pass_opts(&t->pass);
+    opts.statistics = t->statistics;
+    if (opts.sync) {
+        opts.sync = together_sync;
+        opts.sync_user = t;
+    }
+    return lk__shard_pass_forward(&t->pass, &opts);
+}
+
+static lk_status together_forward(void *user)
+{
+    together *t = user;
+    const lk_trainer *trainer = t->trainer;
+    LK_TRY(together_forward_statistics(t));
+    for (int i = 0; i < t->pass.n; i++) {
+        lk_tensor **metrics = t->values + (int64_t)i * trainer->sums.n_values + trainer->sums.n_updated;
+        LK_TRY(lk__metrics_of(trainer, t->pass.logits[i], t->pass.shards[i].labels, trainer->plan.label_smoothing,
+                              metrics));
+        t->pass.losses[i] = metrics[0];
+    }
+    return LK_OK;
+}
+
+/* Puts gradients and statistics in front of each shard's metrics. */
+static void together_gather_values(together *t)
+{
+    int64_t p = t->trainer->n_parameters, s = lk__statistics_count(t->trainer);
+    for (int64_t i = 0; i < t->pass.n; i++) {
+        lk_tensor **values = t->values + i * t->trainer->sums.n_values;
+        memcpy(values, t->pass.gradients + i * p, (size_t)p * sizeof(lk_tensor *));
+        memcpy(values + p, t->statistics + i * s, (size_t)s * sizeof(lk_tensor *));
+    }
+}
+
+/* Prepares the pass over the shards that have samples. */
+static lk_status together_start(together *t, lk_batch *batch)
+{
+    lk_trainer *trainer = t->trainer;
+    int64_t shards = lk__min(batch->count, trainer->plan.shards);
+    int64_t values = trainer->sums.n_values + lk__statistics_count(trainer);
+    LK_TRY(sync_make_views(trainer));
+    LK_TRY(lk__shard_pass_init(&t->pass, trainer, shards));
+    t->values = lk__calloc((size_t)shards * (size_t)values, sizeof *t->values);
+    if (!t->values)
+        return LK_ERR_MEMORY;
+    t->statistics = t->values + shards * trainer->sums.n_values;
+    lk__shard_pass_start(&t->pass, &trainer->progress.update, batch);
+    for (int r = 0; r < trainer->n_devices; r++) {
+        lk_range own = lk__shard_sum_owned(trainer->sums.train, r);
+        for (int64_t s = own.begin; s < own.end; s++)
+            LK_TRY(lk__shard_pass_add(&t->pass, s, r, trainer->sums.watched + s * trainer->n_variables,
+                                      trainer->sums.seeds[r]));
+    }
+    return LK_OK;
+}
+
+static lk_status together_run(together *t, lk_batch *batch)
+{
+    LK_TRY(together_start(t, batch));
+    LK_TRY(lk__shard_pass_gradients(&t->pass, together_forward, t));
+    together_gather_values(t);
+    return together_add_up(t, t->trainer->sums.train, t->values, t->trainer->sums.n_values);
+}
+
+static lk_status together_finish(together *t, lk_status status, lk_shard_sum *sum, lk_tensor **sums)
+{
+    lk__shard_pass_free(&t->pass);
+    lk__free(t->values);
+    lk_status finished = lk_shard_sum_finish(sum, sums);
+    return status != LK_OK ? status : finished;
+}
+
+lk_status lk__run_shards_together(lk_trainer *trainer, lk_batch *batch, lk_tensor **sums)
+{
+    together t = {.trainer = trainer};
+    lk_scope_begin();
+    lk_status status = together_run(&t, batch);
+    lk_scope_end();
+    return together_finish(&t, status, trainer->sums.train, sums);
+}
+
+/* --- statistics alone --------------------------------------------------------------------------------------------- */
+
+static lk_status together_run_statistics(together *t, lk_batch *batch, lk_shard_sum *sum)
+{
+    LK_TRY(together_start(t, batch));
+    LK_TRY(together_forward_statistics(t));
+    return together_add_up(t, sum, t->statistics, lk__statistics_count(t->trainer));
+}
+
+lk_status lk__run_statistics_together(lk_trainer *trainer, lk_batch *batch, lk_shard_sum *sum, lk_tensor **sums)
+{
+    together t = {.trainer = trainer};
+    lk_scope_begin();
+    lk_status status = together_run_statistics(&t, batch, sum);
+    lk_scope_end();
+    return together_finish(&t, status, sum, sums);
+}

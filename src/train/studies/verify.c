@@ -1,0 +1,126 @@
+/* lk_verify: trains on several sets of devices and compares the bits of all variables after every step. */
+#include "base/mem.h"
+#include "base/minmax.h"
+#include "base/status.h"
+#include "train/plan/plan.h"
+#include "train/plan/recipes.h"
+#include "train/trainer.h"
+
+#include <stdio.h>
+
+typedef struct verification {
+    const lk_train_config *config;
+    const lk_verify_opts *opts;
+    lk_verify_result *result;
+    uint64_t *expected; /* [step * variables + i]: hashes of the first run */
+} verification;
+
+static lk_status largest_count(const lk_verify_opts *opts, int *largest)
+{
+    *largest = 0;
+    for (int i = 0; i < opts->count; i++) {
+        int count;
+        LK_TRY(lk_devices_count(opts->specs[i], &count));
+        *largest = (int)lk__max(*largest, count);
+    }
+    return LK_OK;
+}
+
+static void note_difference(verification *v, int64_t step, const lk_trainer *trainer, int variable, int run,
+                            int replica)
+{
+    if (!v->result->identical && v->result->step <= step)
+        return;
+    v->result->identical = false;
+    v->result->step = step;
+    snprintf(v->result->tensor, sizeof v->result->tensor, "%s", lk_model_variable_name(trainer->model, variable));
+    v->result->run = run;
+    v->result->replica = replica;
+}
+
+static lk_status compare_step(verification *v, lk_trainer *trainer, int run, int64_t step)
+{
+    int n = trainer->n_variables;
+    for (int r = 0; r < trainer->n_devices; r++) {
+        for (int i = 0; i < n; i++) {
+            uint64_t hash, *expected = &v->expected[step * n + i];
+            LK_TRY(lk_trainer_variable_hash(trainer, r, i, &hash));
+            if (run == 0 && r == 0)
+                *expected = hash;
+            else if (hash != *expected)
+                note_difference(v, step + 1, trainer, i, run, r);
+        }
+    }
+    return LK_OK;
+}
+
+static lk_status train_and_compare(verification *v, lk_trainer *trainer, int run)
+{
+    if (!v->expected) {
+        size_t hashes;
+        if (!lk__mul_size((size_t)v->opts->steps, (size_t)trainer->n_variables, &hashes))
+            LK_FAIL(LK_ERR_ARGUMENT, "verify: %lld steps are too many to compare", (long long)v->opts->steps);
+        v->expected = lk__calloc(hashes, sizeof *v->expected);
+        if (!v->expected)
+            return LK_ERR_MEMORY;
+    }
+    for (int64_t step = 0; step < v->opts->steps; step++) {
+        LK_TRY(lk_trainer_run(trainer, 1));
+        LK_TRY(compare_step(v, trainer, run, step));
+        if (v->opts->step_done && !v->opts->step_done(v->opts->user, v->opts->specs[run], step + 1))
+            LK_FAIL(LK_ERR_INTERRUPTED, "verify: interrupted on %s after step %lld", v->opts->specs[run],
+                    (long long)step + 1);
+    }
+    lk_verify_run done = {.devices = v->opts->specs[run],
+                          .device_count = trainer->n_devices,
+                          .plan = &trainer->plan,
+                          .implementations = trainer->implementations};
+    LK_TRY(lk_trainer_digest(trainer, 0, done.digest));
+    if (v->opts->run_done)
+        v->opts->run_done(v->opts->user, &done);
+    return LK_OK;
+}
+
+static lk_status verify_run(verification *v, int run)
+{
+    lk_train_config config = *v->config;
+    config.devices.spec = v->opts->specs[run];
+    config.devices.strategy = NULL;
+    config.devices.shards = v->result->shards;
+    config.data.limit_val = 0; /* no evaluation, and nothing that needs one */
+    config.stop.target_accuracy = config.stop.patience = -1;
+    config.stop.early_stop = 0;
+    lk_trainer *trainer = lk_trainer_new(&config);
+    if (!trainer)
+        return lk_error_status();
+    lk_status status = train_and_compare(v, trainer, run);
+    lk_trainer_release(trainer);
+    return status;
+}
+
+static lk_status default_shards(const lk_train_config *config, int largest, int64_t *shards)
+{
+    lk_train_config recipe;
+    LK_TRY(lk__recipe_of_model(config->model ? config->model : "", &recipe));
+    int64_t batch_size = config->batch_size ? config->batch_size : recipe.batch_size;
+    *shards = lk_default_shards(batch_size, largest);
+    return lk__check_shards(0, *shards, batch_size, largest);
+}
+
+lk_status lk_verify(const lk_train_config *config, const lk_verify_opts *opts, lk_verify_result *result)
+{
+    int largest;
+    *result = (lk_verify_result){.identical = true, .shards = config->devices.shards};
+    LK_TRY(largest_count(opts, &largest));
+    if (!result->shards)
+        LK_TRY(default_shards(config, largest, &result->shards));
+    if (largest > result->shards) /* fail before training on the smaller sets */
+        LK_FAIL(LK_ERR_ARGUMENT, "--shards %lld: %d devices need at least as many shards", (long long)result->shards,
+                largest);
+    verification v = {.config = config, .opts = opts, .result = result};
+    lk_status status = LK_OK;
+    for (int run = 0; run < opts->count && status == LK_OK; run++)
+        status = verify_run(&v, run);
+    lk__free(v.expected);
+    return status;
+}

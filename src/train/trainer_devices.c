@@ -1,0 +1,94 @@
+#include "train/trainer_devices.h"
+
+#include "base/status.h"
+#include "dist/strategy.h"
+#include "train/plan/agreement.h"
+#include "train/plan/choices.h"
+#include "train/plan/plan.h"
+#include "train/processes.h"
+#include "train/trainer.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static lk_status plan_reduction(lk_trainer *trainer)
+{
+    char reason[512];
+    trainer->plan.compressed = trainer->config.devices.compress != 0;
+    LK_TRY(lk_strategy_set_compression(trainer->strategy, trainer->plan.compressed));
+    trainer->plan.reduce = (lk_reduce)trainer->config.devices.reduce;
+    if (lk_strategy_set_reduce(trainer->strategy, trainer->plan.reduce) == LK_OK)
+        return LK_OK;
+    snprintf(reason, sizeof reason, "%s", lk_error_message());
+    lk_error_clear();
+    LK_FAIL(LK_ERR_ARGUMENT, "--reduce nccl: %s", reason);
+}
+
+/* If a device of the trainer also stores, both use the same lk_device and so the same queue. */
+static lk_device *open_storing_device(const lk_trainer *trainer)
+{
+    lk_device *device = lk_device_open(trainer->config.devices.storage);
+    for (int d = 0; device && d < trainer->n_devices; d++) {
+        if (strcmp(lk_device_name(trainer->devices[d]), lk_device_name(device)) != 0)
+            continue;
+        lk_device_release(device);
+        return lk_device_retain(trainer->devices[d]);
+    }
+    return device;
+}
+
+static lk_status set_storage(lk_trainer *trainer)
+{
+    const char *spec = trainer->config.devices.storage;
+    int count = 1;
+    if (spec)
+        LK_TRY(lk_devices_count(spec, &count));
+    if (count != 1)
+        LK_FAIL(LK_ERR_ARGUMENT, "--storage %s: names %d devices; must be one, as in cpu:0", spec, count);
+    if (spec) {
+        lk_device *device = open_storing_device(trainer);
+        lk_status status = device ? lk_strategy_set_storage(trainer->strategy, device) : lk_error_status();
+        lk_device_release(device);
+        LK_TRY(status);
+    }
+    lk_device *storage = lk_strategy_storage(trainer->strategy);
+    trainer->plan.storage = storage ? lk_device_name(storage) : NULL;
+    return LK_OK;
+}
+
+lk_status lk__trainer_devices_open(lk_trainer *trainer)
+{
+    const lk_train_config *config = &trainer->config;
+    lk_plan *plan = &trainer->plan;
+    lk__spec_text devices;
+    int cores;
+    if (config->devices.strategy)
+        LK_TRY(lk_strategy_find(config->devices.strategy, config->devices.pjrt));
+    LK_TRY(lk__join_processes(trainer, &cores));
+    LK_TRY(lk__agree_on_options(trainer));
+    if (config->devices.spec) {
+        if (snprintf(devices, sizeof devices, "%s", config->devices.spec) >= (int)sizeof devices)
+            LK_FAIL(LK_ERR_ARGUMENT, "--devices: longer than %zu characters", sizeof devices - 1);
+    } else {
+        int64_t shards = config->devices.shards ? config->devices.shards : lk_default_shards(plan->batch_size, 1);
+        snprintf(devices, sizeof devices, "%lldxcpu", (long long)(cores < shards ? cores : shards));
+    }
+    LK_TRY(lk__count_devices(trainer, devices));
+    plan->shards = config->devices.shards ? config->devices.shards : lk_default_shards(plan->batch_size, plan->devices);
+    if (trainer->resumed && plan->devices > plan->shards)
+        LK_FAIL(LK_ERR_ARGUMENT, "--resume: the checkpoint's batches have %lld shards, and %d devices need as many",
+                (long long)plan->shards, plan->devices);
+    LK_TRY(lk__check_shards(config->devices.shards, plan->shards, plan->batch_size, plan->devices));
+
+    LK_TRY(lk_devices_open(devices, trainer->devices, LK_MAX_DEVICES, &trainer->n_devices));
+    LK_TRY(lk__use_algorithms(trainer));
+    trainer->strategy =
+        lk_strategy_new(config->devices.strategy ? config->devices.strategy : lk__strategy_default(trainer->n_devices),
+                        trainer->devices, trainer->n_devices);
+    if (!trainer->strategy)
+        return lk_error_status();
+    plan->strategy = lk_strategy_name(trainer->strategy);
+    plan->transport = lk_strategy_transport(trainer->strategy);
+    LK_TRY(set_storage(trainer));
+    return plan_reduction(trainer);
+}

@@ -1,0 +1,9 @@
+/* Opens a trainer's devices and makes its strategy. */
+#pragma once
+
+#include "lockstep/train.h"
+
+/* Joins the other processes, opens this process's devices and makes the strategy over them; sets what the plan says
+ * about devices, processes, shards, storage and reduction. Errors: LK_ERR_ARGUMENT (options that do not fit the devices
+ * or each other; processes that were started differently), those of lk_devices_open and lk_strategy_new. */
+lk_status lk__trainer_devices_open(lk_trainer *trainer);

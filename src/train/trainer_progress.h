@@ -1,0 +1,73 @@
+/* How far a trainer is: the steps in flight, the update in progress, and the position to resume from. */
+#pragma once
+
+#include "lockstep/train.h"
+
+#include <stdatomic.h>
+
+/* Steps that may be in flight before the caller waits for the oldest one's metrics. */
+enum { LK_RUN_AHEAD = 2 };
+
+/* An update covers batches [first, first + batches) of an epoch. */
+typedef struct lk_update {
+    int64_t epoch;  /* from 0 */
+    int64_t number; /* since the beginning of training, from 0; the key of dropout */
+    int64_t first, batches;
+    int64_t samples;
+    double rate;
+} lk_update;
+
+/* A step that was pushed and whose metrics have not been read. The tensors are scalars, one reference each. */
+typedef struct lk_pending_step {
+    lk_tensor *loss, *hits;
+    lk_tensor *top_k;   /* NULL: not asked for */
+    lk_tensor *votes;   /* the sum of the votes to end training here; NULL: there is one process */
+    lk_tensor *skipped; /* 1 if the update was skipped; NULL: no update in this step, or no guard */
+    int64_t count;      /* samples */
+    int64_t batch;      /* in the epoch, from 0 */
+    lk_update update;   /* the update that the step is part of */
+} lk_pending_step;
+
+/* The values read from a pending step. */
+typedef struct lk_step_metrics {
+    lk_metrics metrics;
+    bool skipped;     /* the update was skipped */
+    bool interrupted; /* a process voted to end training */
+} lk_step_metrics;
+
+/* The position behind the last finished update, from which training can resume. */
+typedef struct lk_position {
+    int64_t epoch, batch; /* from 0: the next batch; `batch` is past the last one between an epoch's training and its
+                             evaluation */
+    int64_t steps, updates, samples_seen; /* since the beginning of training */
+    int64_t samples;                      /* of the epoch, as are the following */
+    lk_metrics so_far;                    /* as in lk_step_report */
+    int64_t skipped;
+    double rate, seconds;
+} lk_position;
+
+typedef struct lk_trainer_progress {
+    lk_pending_step pending[LK_RUN_AHEAD]; /* the steps in flight, oldest first */
+    int n_pending;
+    lk_update update;       /* the update in progress */
+    int64_t steps, updates; /* pushed since the beginning of training */
+    int64_t audits;         /* audits that found no difference */
+    int64_t audited;        /* the step of the last one */
+    int64_t epoch;          /* of the next batch, from 0 */
+    lk_position position;
+    bool epoch_open;         /* an epoch has begun and not ended */
+    bool in_pass;            /* fit or an evaluation has steps in flight */
+    bool at_rest;            /* nothing is in flight, and all callbacks have seen `position` */
+    atomic_bool interrupted; /* lk_trainer_interrupt was called in this process */
+    bool voted_to_end;       /* the processes have voted to end */
+} lk_trainer_progress;
+
+/* Appends a step over `batch` to the steps in flight, with a reference to each of replica 0's metrics[]. The caller
+ * sets votes, skipped and update. */
+lk_pending_step *lk__pending_append(lk_trainer *trainer, lk_tensor *const *metrics, const lk_batch *batch);
+
+/* Waits for the oldest step in flight, reads its metrics and removes it. The tensors of *step are NULL. */
+lk_status lk__pending_take(lk_trainer *trainer, lk_pending_step *step, lk_step_metrics *metrics);
+
+/* Drops all steps in flight without waiting for their metrics. */
+void lk__pending_drop(lk_trainer *trainer);

@@ -1,0 +1,80 @@
+#include "train/trainer_sums.h"
+
+#include "base/mem.h"
+#include "base/status.h"
+#include "lockstep/ops.h"
+#include "nn/model.h"
+#include "train/processes.h"
+#include "train/step/precise_bn.h"
+#include "train/step/step.h"
+#include "train/step/sync_step.h"
+#include "train/trainer.h"
+
+lk_status lk__trainer_sums_new(lk_trainer *trainer)
+{
+    const lk_plan *plan = &trainer->plan;
+    lk_trainer_sums *sums = &trainer->sums;
+    int metrics = lk__metric_count(trainer);
+    sums->n_updated = trainer->n_parameters + lk_model_statistics_count(trainer->model);
+    sums->n_values = sums->n_updated + metrics;
+    size_t values = (size_t)trainer->n_devices * (size_t)sums->n_values;
+    sums->results = lk__calloc(values, sizeof *sums->results);
+    sums->accumulated = plan->accumulate > 1 ? lk__calloc(values, sizeof *sums->accumulated) : NULL;
+    if (!sums->results || (plan->accumulate > 1 && !sums->accumulated))
+        return LK_ERR_MEMORY;
+    sums->train = lk_shard_sum_new(trainer->strategy, plan->shards, sums->n_values);
+    sums->val = lk_shard_sum_new(trainer->strategy, plan->shards, metrics);
+    if (!sums->train || !sums->val)
+        return lk_error_status();
+    LK_TRY(lk__plan_votes(trainer));
+    LK_TRY(lk__plan_sync(trainer));
+    return lk__plan_precise_statistics(trainer);
+}
+
+void lk__trainer_sums_release(lk_trainer *trainer)
+{
+    lk_trainer_sums *sums = &trainer->sums;
+    lk__release_tensors(sums->seeds, trainer->n_devices);
+    lk__release_tensors(sums->results, (int64_t)trainer->n_devices * sums->n_values);
+    lk__release_tensors(sums->accumulated, (int64_t)trainer->n_devices * sums->n_values);
+    lk__release_tensors(sums->watched, trainer->plan.shards * trainer->n_variables);
+    lk__free(sums->results);
+    lk__free(sums->accumulated);
+    lk__free(sums->watched);
+    lk_shard_sum_release(sums->train);
+    lk_shard_sum_release(sums->val);
+    lk_shard_sum_release(sums->statistics);
+    lk_shard_sum_release(sums->votes);
+    lk_shard_sum_release(sums->sync);
+}
+
+int lk__statistics_count(const lk_trainer *trainer)
+{
+    return trainer->sums.n_updated - trainer->n_parameters;
+}
+
+lk_status lk__trainer_sums_set_seeds(lk_trainer *trainer, int64_t samples)
+{
+    lk_trainer_sums *sums = &trainer->sums;
+    if (sums->seed_count == samples)
+        return LK_OK;
+    sums->seed_count = 0;
+    for (int r = 0; r < trainer->n_devices; r++) {
+        lk_tensor_release(sums->seeds[r]);
+        lk_scope_begin();
+        sums->seeds[r] = lk_tensor_retain(lk_full(trainer->devices[r], LK_F32, LK_SCALAR, 1.0 / (double)samples));
+        lk_scope_end();
+        if (!sums->seeds[r])
+            return lk_error_status();
+    }
+    sums->seed_count = samples;
+    return LK_OK;
+}
+
+void lk__release_tensors(lk_tensor **tensors, int64_t n)
+{
+    for (int64_t i = 0; tensors && i < n; i++) {
+        lk_tensor_release(tensors[i]);
+        tensors[i] = NULL;
+    }
+}

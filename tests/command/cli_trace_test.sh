@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# train --trace and profile: the contents of the recording, also after an interrupt, and the output of profile.
+# shellcheck source=tests/support/cli_testing.sh
+source "$(dirname "${BASH_SOURCE[0]}")/../support/cli_testing.sh"
+
+# is_whole FILE: it holds a complete JSON object.
+is_whole()
+{
+    [[ $(head -c 1 "$1") == '{' && $(tail -c 3 "$1") == ']}' ]] || fail "$1 is not whole"
+    if command -v python3 >/dev/null; then
+        python3 -m json.tool "$1" /dev/null || fail "$1 is no JSON"
+    fi
+}
+
+small=(--data synthetic --limit-train 40 --batch-size 16 --devices 2xcpu)
+
+# ---- train --trace ----
+
+run 0 train "${small[@]}" --limit-val 10 --epochs 1 --trace "$work/run.json"
+is_whole "$work/run.json"
+holds "$work/run.json" '"name":"cpu:0"' '"name":"cpu:1"' '"name":"loader 0"' '"cat":"exchange"' '"cat":"operator"' \
+      '"name":"push a step"' '"name":"prepare a batch"' '"flops":' '"inputs":["f32[' '"dropped_events":0'
+[[ $(find "$work" -name 'run.json*') == "$work/run.json" ]] || fail 'something was left beside the trace'
+
+run 1 train "${small[@]}" --epochs 1 --trace "$work/missing/run.json"
+complains "--trace $work/missing/run.json: cannot be written: No such file"
+! grep -q 'epoch 1' "$work/stderr" || fail 'it was trained before'
+run 1 train "${small[@]}" --epochs 1 --trace ''
+complains 'without a name'
+run 2 train "${small[@]}" --trace
+complains '--trace' 'missing'
+
+# ---- an interrupt ----
+
+begin train --data synthetic --limit-train 64 --limit-val 0 --batch-size 16 --epochs 100000 --devices 1 --json \
+      --trace "$work/interrupted.json"
+until_there '"epoch":2,' "$work/stdout"
+is_whole "$work/interrupted.json"
+holds "$work/interrupted.json" '"traceEvents":[' # before the end one without events
+kill -INT "$process"
+ends_with 130
+is_whole "$work/interrupted.json"
+holds "$work/interrupted.json" '"name":"cpu:0"' '"name":"conv'
+
+# ---- profile ----
+
+run 0 profile "${small[@]}" --steps 4 --warmup 2 --rows 3 --trace "$work/profile.json"
+line '^lenet on synthetic, 2 devices, batch 16 in 2 shards: 4 steps of [0-9.]+ ms after 2, [0-9]+ images/s$'
+line '^peak of a device, f32, measured: [0-9.]+ GFLOP/s'
+line '^[a-z0-9_ ]+ +[0-9]+ +[0-9.]+ +[0-9.]+% .*  f32\['
+line '^[0-9]+ others '
+line '^all operators '
+for part in compute 'sums over own shards' 'exposed exchange' 'waiting for the slowest device' 'input wait' other; do
+    line "^$part +-?[0-9.]+ +-?[0-9.]+%( +-?[0-9.]+%){2}\$"
+done
+tail -n 1 "$work/stdout" | grep -qE '^Bound by .+ [0-9]+% of the .*time: .+\.$' || fail 'no last sentence'
+# The parts add up to the whole time, except for rounding.
+sed -n '/^a step/,/^$/p' "$work/stdout" | awk 'NR > 1 && NF { sub(/%$/, "", $(NF - 2)); sum += $(NF - 2) }
+    END { exit !(sum > 99.6 && sum < 100.4) }' || fail 'the parts do not add up'
+# That many steps were recorded.
+[[ $(grep -oF '"name":"push a step"' "$work/profile.json" | wc -l) -eq 4 ]] || fail 'not 4 steps'
+
+# Which operators take longest depends on the machine, so all of them are listed.
+run 0 profile "${small[@]}" --steps 2 --warmup 1 --rows 100
+line '^conv[a-z0-9_]+ +[0-9]+ +[0-9.]+ +[0-9.]+% +[0-9.]+ +[0-9]+%  f32\['
+
+# Options of the evaluation are accepted and ignored.
+run 0 profile "${small[@]}" --steps 1 --warmup 0 --rows 0 --target-accuracy 0.9 --early-stop 2 --devices 1
+line '^Bound by '
+
+run 1 profile "${small[@]}" --steps 1 --trace "$work/missing/run.json"
+complains "--trace $work/missing/run.json: cannot be written: No such file"
+run 2 profile "${small[@]}" --steps 0
+complains '--steps 0' 'from 1 to'
+run 2 profile "${small[@]}" --plot
+complains '--plot'
+LOCKSTEP_ENGINE=sync run 2 profile "${small[@]}" --steps 1
+complains 'LOCKSTEP_ENGINE'

@@ -1,0 +1,175 @@
+/* Cases of fused operators. */
+#pragma once
+
+#include "conformance_layers.h"
+
+/* Makes a call. Inputs after the first n_required may be NULL. False if an operand or the call failed. */
+static inline bool made(lk_call *call, const lk_op *op, int n_in, int n_required, int n_out, const void *attrs,
+                        size_t size)
+{
+    call->op = op;
+    call->place = LK_HERE;
+    call->n_in = n_in;
+    call->n_out = n_out;
+    for (int i = 0; i < n_required; i++)
+        if (!call->in[i])
+            return false;
+    memcpy(call->attrs.bytes, attrs, size);
+    return lk__call(call) == LK_OK;
+}
+
+/* --- batch normalization, residual, relu -------------------------------------------------------------------------- */
+
+/* Values of either sign that are larger than the other addend: sums stay away from the kink of relu, where the gradient
+ * jumps. */
+static inline lk_tensor *away_from_zero(trial *t, lk_shape shape)
+{
+    lk_tensor *bits = lk_cast(integers(t, LK_I32, shape, 0, 2), t->dtype);
+    lk_tensor *signs = lk_add_scalar(lk_mul_scalar(bits, 2), -1), *size = floats_between(t, shape, 6, 8);
+    return t->absolute ? size : lk_mul(size, signs);
+}
+
+static inline lk_tensor *norm_act(trial *t, const norm_parameters *p, lk_tensor *x, lk_tensor *residual)
+{
+    int64_t channels = lk_tensor_shape(x).dim[1];
+    lk_batch_norm_attrs attrs = {.count = channel_elements(lk_tensor_shape(x)), .epsilon = p->epsilon};
+    norm_scale(t, p);
+    lk_tensor *gamma = channel_vector(t, channels, 0.5, 1.5), *beta = channel_vector(t, channels, -1, 1);
+    lk_call call = {.in = {x, gamma, beta, residual}};
+    return made(&call, &lk__op_batch_norm_act, 4, 3, 2, &attrs, sizeof attrs) ? call.out[0] : NULL;
+}
+
+static inline lk_tensor *batch_norm_act_case(trial *t, const void *parameters)
+{
+    const norm_parameters *p = parameters;
+    lk_tensor *x = norm_x(t, p);
+    return norm_act(t, p, x, away_from_zero(t, p->shape));
+}
+
+static inline lk_tensor *batch_norm_relu_case(trial *t, const void *parameters)
+{
+    return norm_act(t, parameters, norm_x(t, parameters), NULL);
+}
+
+/* Channel 0 and the residual hold infinities, NaN and the like. */
+static inline lk_tensor *batch_norm_act_specials_case(trial *t, const void *parameters)
+{
+    const norm_parameters *p = parameters;
+    lk_shape first = p->shape, all = p->shape;
+    first.dim[1] = 1;
+    all.dim[1]++;
+    lk_tensor *special = specials(t, first);
+    lk_tensor *x = lk_concat((lk_tensor *[]){special, norm_x(t, p)}, 2, 1);
+    return norm_act(t, p, x, specials(t, all));
+}
+
+static inline lk_tensor *batch_norm_inference_act(trial *t, const norm_parameters *p, bool residual)
+{
+    int64_t channels = p->shape.dim[1];
+    lk_batch_norm_attrs attrs = {.epsilon = p->epsilon};
+    norm_scale(t, p);
+    lk_tensor *x = norm_x(t, p);
+    lk_tensor *gamma = channel_vector(t, channels, 0.5, 1.5), *beta = channel_vector(t, channels, -1, 1);
+    lk_tensor *mean = channel_constants(t, channels, -1, 1), *variance = channel_constants(t, channels, 0.5, 2);
+    lk_call call = {.in = {x, gamma, beta, mean, variance, residual ? floats(t, p->shape) : NULL}};
+    return made(&call, &lk__op_batch_norm_inference_act, 6, 5, 1, &attrs, sizeof attrs) ? call.out[0] : NULL;
+}
+
+static inline lk_tensor *batch_norm_inference_act_case(trial *t, const void *parameters)
+{
+    return batch_norm_inference_act(t, parameters, true);
+}
+
+static inline lk_tensor *batch_norm_inference_relu_case(trial *t, const void *parameters)
+{
+    return batch_norm_inference_act(t, parameters, false);
+}
+
+static inline lk_tensor *norm_act_grad(trial *t, const norm_parameters *p, int n_out)
+{
+    norm_grad_scale(t, p);
+    lk_tensor *dy = floats(t, p->shape), *y = floats(t, p->shape);
+    lk_tensor *x = norm_x(t, p);
+    lk_tensor *in[] = {dy, y, x, channel_vector(t, p->shape.dim[1], 0.5, 1.5), lk_channel_sums(x)};
+    lk_batch_norm_attrs attrs = {.count = channel_elements(p->shape), .epsilon = p->epsilon};
+    return all_results(t, &lk__op_batch_norm_act_grad, in, 5, n_out, attrs);
+}
+
+static inline lk_tensor *batch_norm_act_grad_case(trial *t, const void *parameters)
+{
+    return norm_act_grad(t, parameters, 4);
+}
+
+static inline lk_tensor *batch_norm_relu_grad_case(trial *t, const void *parameters)
+{
+    return norm_act_grad(t, parameters, 3);
+}
+
+/* --- dense layers ------------------------------------------------------------------------------------------------- */
+
+static inline lk_tensor *dense_act(trial *t, const matmul_parameters *p, bool bias, bool relu)
+{
+    lk_dense_act_attrs attrs = {.relu = relu};
+    t->scale = SCALE_ABSOLUTE;
+    t->terms = p->k + 1;
+    t->roundings = 2;
+    lk_tensor *x = floats(t, LK_SHAPE(p->m, p->k)), *w = floats(t, LK_SHAPE(p->k, p->n));
+    lk_call call = {.in = {x, w, bias ? away_from_zero(t, LK_SHAPE(p->n)) : NULL}};
+    return made(&call, &lk__op_dense_act, 3, 2, 1, &attrs, sizeof attrs) ? call.out[0] : NULL;
+}
+
+static inline lk_tensor *dense_bias_relu_case(trial *t, const void *parameters)
+{
+    return dense_act(t, parameters, true, true);
+}
+
+static inline lk_tensor *dense_bias_case(trial *t, const void *parameters)
+{
+    return dense_act(t, parameters, true, false);
+}
+
+static inline lk_tensor *dense_relu_case(trial *t, const void *parameters)
+{
+    return dense_act(t, parameters, false, true);
+}
+
+static inline lk_tensor *dense_specials_case(trial *t, const void *parameters)
+{
+    const matmul_parameters *p = parameters;
+    lk_dense_act_attrs attrs = {.relu = true};
+    t->scale = SCALE_ONE;
+    t->terms = 4 * p->k;
+    t->roundings = 2;
+    lk_tensor *x = floats(t, LK_SHAPE(p->m, p->k)), *w = floats(t, LK_SHAPE(p->k, p->n));
+    lk_call call = {.in = {x, w, specials(t, LK_SHAPE(p->n))}};
+    return made(&call, &lk__op_dense_act, 3, 3, 1, &attrs, sizeof attrs) ? call.out[0] : NULL;
+}
+
+/* --- softmax, cross-entropy, its gradient, hits ------------------------------------------------------------------- */
+
+/* Loss, gradient and hits, concatenated; in f32 if the logits are bf16. */
+static inline lk_tensor *cross_entropy_step(trial *t, const loss_parameters *p, double smoothing)
+{
+    lk_cross_entropy_step_attrs attrs = {.smoothing = smoothing, .k = p->k};
+    lk_dtype dtype = t->dtype == LK_BF16 ? LK_F32 : t->dtype;
+    lk_tensor *flat[3];
+    softmax_scale(t, p->classes + p->n + (t->dtype == LK_BF16 ? 1 << 16 : 0)); /* 2^-8 in units of 2^-24 */
+    lk_tensor *dloss = floats(t, LK_SCALAR);
+    lk_tensor *logits = floats_between(t, LK_SHAPE(p->n, p->classes), -4, 4);
+    lk_call call = {.in = {dloss, logits, integers(t, p->labels, LK_SHAPE(p->n), 0, (double)p->classes)}};
+    if (!made(&call, &lk__op_cross_entropy_step, 3, 3, 3, &attrs, sizeof attrs))
+        return NULL;
+    for (int i = 0; i < 3; i++)
+        flat[i] = lk_reshape(lk_cast(call.out[i], dtype), LK_SHAPE(-1));
+    return lk_concat(flat, 3, 0);
+}
+
+static inline lk_tensor *cross_entropy_step_case(trial *t, const void *parameters)
+{
+    return cross_entropy_step(t, parameters, 0);
+}
+
+static inline lk_tensor *smoothed_step_case(trial *t, const void *parameters)
+{
+    return cross_entropy_step(t, parameters, 0.1);
+}

@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# lockstep launch --workers: the processes of a parameter-server training, some of which may end early.
+# shellcheck source=tests/support/cli_testing.sh
+source "$(dirname "$0")/../support/cli_testing.sh"
+# shellcheck source=tests/support/launch_testing.sh
+source "$(dirname "$0")/../support/launch_testing.sh"
+
+if ! "$LOCKSTEP" doctor | grep -iE 'zeromq +(yes|[0-9])' >/dev/null; then
+    echo "SKIP: this build has no ZeroMQ"
+    exit 77
+fi
+
+train=(-- train --model lenet --data synthetic --limit-val 0 --batch-size 32 --workers 1)
+
+# begin_roles ARGUMENT…: starts a training in the background and waits until it trains.
+begin_roles()
+{
+    begin_launch "$@" --seed "$mark"
+    until_there '^\[chief\] epoch *3/' "$work/stderr"
+}
+
+# role_process ROLE [INDEX]: the process with this role and index.
+role_process()
+{
+    pgrep -f -- "lockstep train .*--seed $mark .*--role $1 --task-index ${2:-0} "
+}
+
+# The training finishes, although not all of its processes reached the end.
+finished()
+{
+    ended 0 .
+    says '[chief] done: '
+}
+
+# --- the same bits as one process ------------------------------------------------------------------------------------
+
+settings=(--limit-train 200 --epochs 2 --shards 4)
+run 0 "${train[@]:1}" "${settings[@]}" --devices 1 --json --seed "$mark"
+wanted=$(grep -o '"digest":"[0-9a-f]*"' "$work/stdout")
+run 2 launch -n 2 --servers 3 "${train[@]}"
+complains "launch: --servers 3: must be with --workers"
+launch 0 --workers 2 --servers 2 --log-dir "$work/logs" "${train[@]}" "${settings[@]}" --max-staleness 0 --devices 1 --json
+prints "$wanted"
+if grep -v '^{.*}$' "$work/stdout"; then
+    fail "not JSON alone"
+fi
+if grep -vE '^\[(chief|ps-[01]|worker-[01])\] ' "$work/stderr"; then
+    fail "a line without a role"
+fi
+# One worker may do all the work before the other one joins.
+grep -qF 'steps with' "$work/logs/worker-0.log" "$work/logs/worker-1.log" || fail "no worker says what it did"
+[[ -e $work/logs/chief.log && -e $work/logs/ps-1.log ]] || fail "logs are missing"
+
+# Workers on one machine take different GPUs.
+plugin=$(dirname "$LOCKSTEP")/tests/liblockstep_cuda_emulated.so
+if [[ -f $plugin ]]; then
+    export LOCKSTEP_CUDA_PLUGIN=$plugin LOCKSTEP_EMULATED_GPUS=2 LOCKSTEP_EMULATED_CONTEXTS=1
+    settings=(--limit-train 64 --epochs 1 --shards 2 --devices cuda)
+    run 0 "${train[@]:1}" "${settings[@]}" --json --seed "$mark"
+    wanted=$(grep -o '"digest":"[0-9a-f]*"' "$work/stdout")
+    launch 0 --workers 2 "${train[@]}" "${settings[@]}" --max-staleness 0 --json
+    prints "$wanted"
+    # The training is long enough that both workers join.
+    begin_launch --workers 2 "${train[@]}" "${settings[@]}" --epochs 1000000 --seed "$mark"
+    for worker in 0 1; do
+        until_there "^\[worker-$worker\] note: worker [01] of the chief" "$work/stderr"
+    done
+    kill -INT "$process"
+    ended 130 .
+    used=$(sed -nE 's/^\[worker-[01]\] emulated CUDA: process [0-9]+ has contexts on GPUs //p' "$work/stderr" | sort | xargs)
+    [[ $used == '0 1' ]] || fail "workers have GPUs $used"
+    unset LOCKSTEP_CUDA_PLUGIN LOCKSTEP_EMULATED_GPUS LOCKSTEP_EMULATED_CONTEXTS
+fi
+
+# --- processes that end early ----------------------------------------------------------------------------------------
+
+many=(--limit-train 1024 --epochs 60)
+short=(--peer-timeout 2 --devices cpu:0)
+
+begin_roles --workers 2 "${train[@]}" "${many[@]}" "${short[@]}"
+kill -KILL "$(role_process worker | head -n 1)" # this worker may not have trained yet
+finished
+grep -qE '^worker-[01] on [^ ]+ killed by signal 9, step [0-9]+, in [a-z]' "$work/stderr" || fail "the worker is not named"
+
+begin_roles --workers 1 --servers 2 "${train[@]}" "${many[@]}" "${short[@]}" --snapshot-dir "$work/snapshots"
+kill -KILL "$(role_process ps 1)"
+finished
+grep -qE '^ps-1 on [^ ]+ killed by signal 9' "$work/stderr" || fail "the server is not named"
+says '1 server restart,'
+
+# If all processes are restarted from the last checkpoint, the bits are those of a training that was not disturbed.
+again=(--limit-train 1024 --epochs 30 --shards 4)
+run 0 "${train[@]:1}" "${again[@]}" --devices 1 --seed "$mark"
+wanted=$(sed -n 's/^digest //p' "$work/stderr")
+LOCKSTEP_CHECKPOINT_SLOW=3 begin_roles --workers 2 --servers 2 --max-restarts 2 "${train[@]}" "${again[@]}" "${short[@]}" --max-staleness 0 \
+    --checkpoint-dir "$work/checkpoints"
+kill -KILL "$(role_process chief)"
+until_there 'restart 1 of at most 2' "$work/stderr"
+until_there 'going on from' "$work/stderr"
+until_true 'the restarted server' role_process ps 1
+kill -KILL "$(role_process ps 1)"
+until_there 'restart 2 of at most 2' "$work/stderr"
+finished
+says "[chief] digest $wanted"
+
+long=(--limit-train 1024 --epochs 1000000)
+
+begin_roles --workers 2 "${train[@]}" "${long[@]}" "${short[@]}"
+kill -KILL "$(role_process ps)"
+ended 1 '^ps-0 on [^ ]+ killed by signal 9'
+
+begin_roles --workers 2 "${train[@]}" "${long[@]}" "${short[@]}"
+kill -KILL "$(role_process chief)"
+ended 1 '^chief on [^ ]+ killed by signal 9, step [1-9]'
+
+begin_roles --workers 2 "${train[@]}" "${long[@]}" "${short[@]}"
+kill -STOP "$(role_process chief)"
+ended 1 '^chief on [^ ]+: no progress for [1-9][0-9]* s, step [1-9]'
+
+begin_roles --workers 2 --stall-timeout 2 "${train[@]}" "${long[@]}" --peer-timeout 30 --devices cpu:0
+kill -STOP "$(role_process ps)"
+ended 1 '^ps-0 on [^ ]+: no progress for [0-9]+ s'
+
+# If a supervisor ends, that is noticed like the end of its process.
+begin_roles --workers 1 "${train[@]}" "${long[@]}" "${short[@]}"
+kill -KILL "$(pgrep -f -- "^[^ ]*lockstep rank .*--seed $mark --role worker ")"
+ended 1 '^worker-0 on [^ ]+: its supervisor \(lockstep rank\) was killed by signal 9'
+
+begin_roles --workers 1 "${train[@]}" "${long[@]}" "${short[@]}"
+kill -KILL "$process"
+ended 137 .
+
+begin_roles --workers 2 "${train[@]}" "${long[@]}" "${short[@]}"
+kill -INT "$process"
+ended 130 '^\[.*'
+says '[chief] lockstep: training: interrupted in epoch'

@@ -1,0 +1,156 @@
+#!/usr/bin/env bash
+# lockstep launch gives the same bits as one process, marks each rank's output, and names a rank that ends or hangs.
+# shellcheck source=tests/support/cli_testing.sh
+source "$(dirname "$0")/../support/cli_testing.sh"
+# shellcheck source=tests/support/launch_testing.sh
+source "$(dirname "$0")/../support/launch_testing.sh"
+
+train=(-- train --data synthetic)
+
+# --- refused options, which need no MPI ------------------------------------------------------------------------------
+
+refused()
+{
+    local text=$1
+    shift
+    run 2 launch "$@"
+    complains "$text"
+}
+
+refused '--processes 0: must be an integer from 1 to 4096' -n 0 "${train[@]}"
+refused 'how many processes? -n N, --hosts with places, or --workers N' "${train[@]}"
+refused "'-- train' and its options are missing" -n 2 train
+refused "'-- train' and its options are missing" -n 2 --
+refused "'verify' cannot be run by several processes; 'train' can" -n 2 -- verify
+refused '--epochs many: must be an integer' -n 2 "${train[@]}" --epochs many
+refused '--strategy mirrored trains in one process' -n 2 "${train[@]}" --strategy mirrored
+refused '--stall-timeout 1.5: must be 0, or at least 2' -n 2 --stall-timeout 1.5 "${train[@]}"
+refused '--workers: is for --strategy parameter-server, not multi-worker' --workers 2 "${train[@]}" --strategy multi-worker
+refused '--workers is for processes of --strategy parameter-server on this machine, -n' -n 2 --workers 2 "${train[@]}"
+refused '--strategy parameter-server is started by --workers N' -n 2 "${train[@]}" --strategy parameter-server
+refused '--max-staleness: is for --strategy parameter-server, not multi-worker' -n 2 "${train[@]}" --max-staleness 1
+refused '--hosts a:0: has to be of the form a:2,b:2' --hosts a:0 "${train[@]}"
+refused '--hosts localhost,: has to be of the form' --hosts localhost, "${train[@]}"
+refused "there is no machine 'host.invalid'" --hosts localhost:2,host.invalid:2 "${train[@]}"
+
+run 2 rank "${train[@]}"
+complains "'rank' is what 'lockstep launch' starts"
+
+if command -v mpirun >/dev/null; then
+    status=0
+    arguments=(launch without mpirun)
+    PATH=/nowhere "$LOCKSTEP" launch -n 2 "${train[@]}" >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
+    [[ $status -eq 1 ]] || fail "exit status is not 1"
+    complains 'there is no mpirun' openmpi-bin
+fi
+
+needs_mpi
+
+# launch_long ARGUMENT…: starts a training without end in the background and waits until it trains.
+launch_long()
+{
+    begin_launch "$@" "${train[@]}" --limit-train 256 --limit-val 0 --batch-size 64 --epochs 1000000 --shards 8 \
+        --devices cpu:0 --workers 1 --seed "$mark"
+    until_there '^\[0\] epoch *3/' "$work/stderr"
+}
+
+# process_of_rank RANK COMMAND: the rank's process with this command.
+process_of_rank()
+{
+    local id
+    for id in $(pgrep -f -- "^[^ ]*$2 .*--seed $mark"); do
+        if tr '\0' '\n' <"/proc/$id/environ" | grep -qx "OMPI_COMM_WORLD_RANK=$1"; then
+            echo "$id"
+        fi
+    done
+}
+
+rank_process()
+{
+    process_of_rank "$1" 'lockstep train'
+}
+
+# --- the same bits ---------------------------------------------------------------------------------------------------
+
+small=("${train[@]}" --limit-train 200 --limit-val 60 --batch-size 64 --epochs 2 --shards 8 --workers 1)
+run 0 "${small[@]:1}" --devices 1 --json --seed "$mark"
+wanted=$(grep -o '"digest":"[0-9a-f]*"' "$work/stdout")
+[[ -n $wanted ]] || fail "no digest"
+for n in 1 2 4; do
+    launch 0 -n $n --log-dir "$work/logs" "${small[@]}" --devices cpu:0 --json
+    prints "$wanted"
+    [[ $(grep -c . "$work/stdout") -eq 3 ]] || fail "stdout is not that of one rank" # two epochs, done
+    if grep -v '^{.*}$' "$work/stdout"; then
+        fail "not JSON alone"
+    fi
+    if grep -v '^\[[0-3]\] ' "$work/stderr"; then
+        fail "a line without a rank's number"
+    fi
+    says '[0] epoch 2/2'
+done
+holds "$work/logs/rank-0.log" 'epoch 2/2'
+[[ -e $work/logs/rank-3.log ]] || fail "no log of rank 3"
+launch 0 --hosts localhost:2 "${small[@]}" --devices cpu:0 --json --strategy multi-worker
+prints "$wanted"
+
+# --- a rank that ends ------------------------------------------------------------------------------------------------
+
+launch_long -n 3
+[[ $(pgrep -cf -- "lockstep train .*--seed $mark") -eq 3 ]] || fail "not three ranks in the list of processes"
+began=$(now)
+kill -KILL "$(rank_process 1)"
+ended 1 '^rank 1 on [^ ]+ killed by signal 9, step [1-9][0-9]*, in [a-z]'
+echo "a killed rank was named, and all was over, after $(($(now) - began)) ms"
+
+launch_long -n 2 --stall-timeout 2
+began=$(now)
+kill -STOP "$(rank_process 0)"
+ended 1 '^rank 0 on [^ ]+: no progress for [0-9]+ s, step [1-9][0-9]*, in [a-z]'
+echo "a stopped rank was named after $(($(now) - began)) ms, of a stall timeout of 2 s"
+
+# An error in every rank, then one in a single rank.
+launch 2 -n 2 -- train --model none-such
+rank=$(tail -n 1 "$work/stderr" | sed -nE 's/^rank ([01]) on [^ ]+ exited with status 2, step 0, in start$/\1/p')
+[[ -n $rank ]] || fail "the last line names no rank"
+says "[$rank] lockstep: unknown model 'none-such'" # the other rank may have been ended before it printed this
+
+launch_long -n 2
+kill -TERM "$(rank_process 1)" # one rank is interrupted: all end at the same step
+ended 130 '^\[[01]\] lockstep: training: interrupted in epoch'
+
+# --- interrupts, and the end of mpirun or the launcher ---------------------------------------------------------------
+
+launch_long -n 2
+kill -INT "$process"
+ended 130 '^\[[01]\] lockstep: training: interrupted in epoch'
+[[ $(grep -c 'a second interrupt ends at once' "$work/stderr") -eq 1 ]] || fail "not said once"
+[[ $(grep -c 'interrupted in epoch' "$work/stderr") -eq 2 ]] || fail "not both ranks ended in good order"
+[[ $(sed -n 's/.*interrupted in epoch//p' "$work/stderr" | sort -u | wc -l) -eq 1 ]] || fail "not at the same step"
+
+launch_long -n 2
+kill -STOP "$(rank_process 0)"
+kill -INT "$process"
+until_there 'a second interrupt ends at once' "$work/stderr"
+kill -INT "$process"
+ended 130 .
+
+launch_long -n 2
+kill -KILL "$(pgrep -f -P "$process" mpirun)"
+ended 1 '^lockstep: mpirun was killed by signal 9$'
+
+launch_long -n 2
+kill -KILL "$process"
+ended 137 .
+
+launch_long -n 2
+kill -TERM "$(pgrep -f -P "$process" mpirun)"
+ended 1 '^lockstep: mpirun '
+
+# If a rank's supervisor ends, the rank ends with it, and the rank is named.
+for name in KILL TERM; do
+    launch_long -n 3
+    began=$(now)
+    kill -s $name "$(process_of_rank 1 'lockstep rank')"
+    ended 1 "^rank 1 on [^ ]+: its supervisor \(lockstep rank\) was killed by signal $(kill -l $name), step [0-9]+, in [a-z]"
+    echo "a rank whose supervisor was killed was named, and all was over, after $(($(now) - began)) ms"
+done

@@ -1,0 +1,148 @@
+#!/usr/bin/env bash
+# Several processes on one machine train together: the bits do not depend on how devices are spread over them.
+# shellcheck source=tests/support/cli_testing.sh
+source "$(dirname "$0")/../support/cli_testing.sh"
+
+# shellcheck source=tests/support/processes_testing.sh
+source "$(dirname "$0")/../support/processes_testing.sh"
+
+cat >"$work/small.lk" <<'EOF'
+conv1: conv2d 8 kernel=3 stride=2
+batch_norm
+relu
+flatten
+dropout 0.2
+dense classes
+EOF
+
+# agree ARGUMENT…: one process gives the same bits as each way to spread devices over several.
+agree()
+{
+    local wanted n devices
+    run 0 train "$@" --shards 8 --devices 1
+    wanted=$(digest)
+    [[ -n $wanted ]] || fail "no digest"
+    for n in 1 2 4; do
+        devices=$((4 / n))xcpu:0
+        ranks $n 0 train "$@" --shards 8 --strategy multi-worker --devices "$devices"
+        same "$wanted"
+    done
+    ranks 3 0 train "$@" --shards 8 --strategy multi-worker --devices cpu:0
+    same "$wanted"
+}
+
+small=(--data synthetic --limit-train 200 --limit-val 60 --batch-size 64 --epochs 2 --workers 1)
+agree --model lenet "${small[@]}"
+# First several buckets, with different numbers of shards in the processes; then a batch so small that some processes
+# have no samples.
+agree --model lenet "${small[@]}" --bucket-mb 0.05
+agree --model lenet --data synthetic --limit-train 2 --limit-val 3 --batch-size 64 --epochs 2 --workers 1
+# Batch-norm statistics are sums in double, updates have two batches, and the last batch has fewer samples than shards.
+agree --model "$work/small.lk" --data synthetic --limit-train 133 --limit-val 67 --batch-size 64 --epochs 2 \
+    --optimizer adam --clip-norm 1 --accumulate 2 --augment flip,crop=2
+
+# --- a description of the cluster ------------------------------------------------------------------------------------
+
+two='{"cluster": {"chief": ["localhost:0"], "worker": ["localhost:0"]}}'
+short=(--model lenet --data synthetic --limit-train 64 --limit-val 0 --epochs 1 --workers 0 --devices cpu:0)
+TF_CONFIG=$two ranks 2 0 train "${short[@]}" --strategy multi-worker
+TF_CONFIG=$two run 2 train "${short[@]}" --strategy multi-worker
+says 'TF_CONFIG: chief and workers are 2, but 1 process was started; start 2 (lockstep launch -n 2)'
+ranks 2 0 train "${short[@]}"
+says 'warning: mpirun has started 2 processes, and each of them trains by itself; they train together with --strategy multi-worker'
+echo '{"cluster": {"worker": ["localhost"]}}' >"$work/cluster.json"
+TF_CONFIG=$two run 1 train "${short[@]}" --strategy multi-worker --cluster "$work/cluster.json"
+says "cluster.json: cluster.worker[0]: 'localhost' is no address; must be host:port"
+# Sums in the middle of a pass.
+agree --model "$work/small.lk" --data synthetic --limit-train 170 --limit-val 0 --batch-size 64 --epochs 1 --bn sync
+ranks 2 2 train --model "$work/small.lk" --data synthetic --limit-train 65 --batch-size 64 --bn sync \
+    --strategy multi-worker --devices 1
+says "--bn sync: the last batch of 1 samples leaves process "
+
+# With --compress bf16 the bits depend on the number of devices but not on how processes share them.
+ranks 1 0 train --model lenet "${small[@]}" --shards 8 --strategy multi-worker --devices 2xcpu:0 --compress bf16
+wanted=$(digest)
+says "gradients exchanged as bf16"
+ranks 2 0 train --model lenet "${small[@]}" --shards 8 --strategy multi-worker --devices cpu:0 --compress bf16
+[[ -n $wanted && $(digest) == "$wanted" ]] || fail "digest $(digest), of one process $wanted"
+
+# --- replicas that differ --------------------------------------------------------------------------------------------
+
+ranks 2 0 train --model lenet "${small[@]}" --strategy multi-worker --devices 1 --audit-every 3
+says 'audit: replicas compared 3 times, no difference' # after steps 3 and 6, and at the end
+
+# audits N RANK: runs audit_test in N processes with two devices each; RANK damages a tensor on one device.
+audits()
+{
+    arguments=("[audit_test, $1 processes]" rank "$2")
+    status=0
+    LOCKSTEP_MPI_PLUGIN=$(dirname "$LOCKSTEP")/liblockstep_mpi.so timeout -k 5 100 mpirun --quiet -n "$1" "$audit_test" rank "$2" \
+        >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
+    [[ $status -eq 0 ]] || fail "exit status is not 0"
+}
+
+audit_test=$(dirname "$LOCKSTEP")/tests/audit_test
+if [[ -x $audit_test ]]; then
+    audits 2 9
+    [[ $(grep -c '^audits 4, equal$' "$work/stdout") -eq 2 ]] || fail "equal replicas are not"
+    audits 2 1
+    [[ $(grep -c '^audits 1, audit after step 6: dense.bias of replica 1 of rank 1 on .* differs' "$work/stdout") -eq 2 ]] ||
+        fail "not each rank names tensor and rank"
+    audits 3 0
+    [[ $(grep -c '^audits 1, audit after step 6: dense.bias of replica 1 of rank 0 on ' "$work/stdout") -eq 3 ]] ||
+        fail "not each rank names tensor and rank"
+fi
+
+# --- processes with different settings -------------------------------------------------------------------------------
+
+# differ TEXT ARGUMENT…: runs two processes, the second one with additional arguments; both end with an error.
+differ()
+{
+    local text=$1
+    shift
+    arguments=("[second process]" "$@")
+    status=0
+    timeout -k 5 100 mpirun --quiet -n 1 "$LOCKSTEP" train "${alike[@]}" : -n 1 "$LOCKSTEP" train "${alike[@]}" "$@" \
+        >"$work/stdout" 2>"$work/stderr" </dev/null || status=$?
+    [[ $status -ne 0 && $status -ne 124 ]] || fail "they train"
+    says "lockstep: rank 1 on "
+    says "$text; all processes have to be started alike"
+}
+
+alike=(--model lenet "${small[@]}" --strategy multi-worker --devices 1)
+differ "has another --seed: 1, where rank 0 has 0" --seed 1
+differ "has another --batch-size: 32, where rank 0 has 64" --batch-size 32
+differ "has another --model: keras-cnn, where rank 0 has lenet" --model keras-cnn
+differ "has another --dtype: bf16, where rank 0 has f32" --dtype bf16
+# If only one process has GPUs, either of them, the error must come before they wait for each other.
+emulated=$(dirname "$LOCKSTEP")/tests/liblockstep_cuda_emulated.so
+if [[ -f $emulated ]]; then
+    export LOCKSTEP_CUDA_PLUGIN=$emulated
+    alike+=(--devices cpu:0)
+    differ "has another kind of devices: cuda, where rank 0 has cpu" --devices cuda:0
+    alike+=(--devices cuda:0)
+    differ "has another kind of devices: cpu, where rank 0 has cuda" --devices cpu:0
+    unset LOCKSTEP_CUDA_PLUGIN
+fi
+
+# --- an interrupt ----------------------------------------------------------------------------------------------------
+
+# If one process is interrupted, both end at the same step.
+mpirun --quiet -n 2 "$LOCKSTEP" train --model lenet --data synthetic --limit-train 2560 --limit-val 0 --batch-size 64 \
+    --epochs 1000000 --strategy multi-worker --devices 1 --json >"$work/stdout" 2>"$work/stderr" </dev/null &
+process=$!
+trap 'pkill -KILL -P "$process" || true; kill -KILL "$process" 2>/dev/null || true; rm -rf "$work"' EXIT
+arguments=("[two processes, interrupted]")
+until_there '"epoch":1' "$work/stdout"
+mapfile -t ranks < <(pgrep -P "$process" -f 'lockstep train')
+[[ ${#ranks[@]} -eq 2 ]] || fail "not two ranks below mpirun"
+kill -INT "${ranks[1]}"
+ends_with 130
+says "training: interrupted in epoch"
+
+# --- commands that run in one process --------------------------------------------------------------------------------
+
+for command in profile sweep; do
+    run 2 $command --strategy multi-worker
+    complains "--strategy multi-worker: is for \`lockstep train\`"
+done

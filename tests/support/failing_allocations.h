@@ -1,0 +1,40 @@
+/* Fails one allocation after another:
+ *
+ *     for (failing f = fail_every(1); fail_next(&f);) {
+ *         lk_status status = what_is_tested();
+ *         stop_failing(&f);
+ *         // f.reached: the call made the allocation that failed
+ *     }
+ *
+ * The first round fails allocation 0, the next one allocation `stride`, and so on; the loop ends after the first round
+ * that makes too few allocations for one to fail. */
+#pragma once
+
+#include "base/mem.h"
+#include "lockstep/status.h"
+
+typedef struct failing {
+    int64_t n, stride; /* allocation n fails */
+    bool reached;      /* allocation n was made; set by stop_failing */
+} failing;
+
+static inline failing fail_every(int64_t stride)
+{
+    return (failing){.n = -stride, .stride = stride, .reached = true};
+}
+
+static inline bool fail_next(failing *f)
+{
+    if (!f->reached)
+        return false;
+    f->n += f->stride;
+    lk_error_clear();
+    lk__mem_fail_at(f->n);
+    return true;
+}
+
+static inline void stop_failing(failing *f)
+{
+    f->reached = lk__mem_allocations() > f->n;
+    lk__mem_fail_at(-1);
+}

@@ -1,0 +1,206 @@
+/* Every setting keeps the promise of equal bits: optimizers, clipping, accumulation, schedules, label smoothing, top-k,
+ * augmentation, dropout, both batch-norm modes, bf16. Each setting must change the bits; no number of devices may. */
+#include "small_network.h"
+
+#include <math.h>
+
+static lk_train_config settings(void)
+{
+    lk_train_config config = small_training();
+    config.data.limit_train = 45; /* batches of 16, 16 and 13 */
+    config.data.limit_val = 11;
+    config.batch_size = 16;
+    config.devices.shards = 6;
+    config.optimizer.base_lr = 0.05;
+    return config;
+}
+
+static void changes(const outcome *before, const lk_train_config *config)
+{
+    outcome out = train_on_any_devices(*config);
+    assert_string_not_equal(out.result.digest, before->result.digest);
+}
+
+static outcome unchanged(void)
+{
+    static outcome first;
+    if (first.n_epochs == 0) {
+        lk_train_config config = settings();
+        first = train_on_any_devices(config);
+    }
+    return first;
+}
+
+static void optimizers_keep_equal_bits(void **state)
+{
+    (void)state;
+    outcome before = unchanged();
+    for (int kind = 0; lk_optimizer_name(kind); kind++) {
+        lk_train_config config = settings();
+        config.optimizer.name = lk_optimizer_name(kind);
+        config.optimizer.weight_decay = 0.01;
+        config.optimizer.momentum = kind == LK_SGD ? 0.9 : -1;
+        config.optimizer.nesterov = kind == LK_SGD;
+        changes(&before, &config);
+    }
+}
+
+static void momentum_and_clipping_keep_equal_bits(void **state)
+{
+    (void)state;
+    outcome before = unchanged();
+    lk_train_config config = settings();
+    config.optimizer.momentum = 0.9;
+    changes(&before, &config);
+    config = settings();
+    config.optimizer.clip_norm = 0.01;
+    changes(&before, &config);
+}
+
+static void batch_norm_over_the_batch_keeps_equal_bits(void **state)
+{
+    (void)state;
+    outcome before = unchanged();
+    lk_train_config config = settings();
+    config.batch_norm.mode = LK_BN_SYNC;
+    changes(&before, &config);
+    config.data.limit_train = 19; /* last batch of three: half of the shards are empty */
+    train_on_any_devices(config);
+}
+
+static void accumulation_keeps_equal_bits(void **state)
+{
+    (void)state;
+    outcome before = unchanged();
+    lk_train_config config = settings();
+    config.accumulate = 2; /* the last update has one batch, of 13 */
+    changes(&before, &config);
+    config.batch_norm.mode = LK_BN_SYNC;
+    changes(&before, &config);
+    config.accumulate = 5; /* more batches than there are */
+    config.optimizer.name = "adam";
+    changes(&before, &config);
+}
+
+static void losses_and_metrics_keep_equal_bits(void **state)
+{
+    (void)state;
+    outcome before = unchanged();
+    lk_train_config config = settings();
+    config.optimizer.label_smoothing = 0.1;
+    changes(&before, &config);
+    config = settings();
+    config.checks.top_k = 3;
+    outcome with_top_k = train_on_any_devices(config);
+    assert_string_equal(with_top_k.result.digest, before.result.digest);
+    lk_metrics val = with_top_k.result.val;
+    assert_int_equal(val.top_k.count, 11);
+    assert_true(val.top_k.sum >= val.accuracy.sum && val.top_k.sum <= 11);
+    assert_int_equal(before.result.val.top_k.count, 0);
+}
+
+static void schedules_keep_equal_bits(void **state)
+{
+    (void)state;
+    outcome before = unchanged();
+    lk_train_config config = settings();
+    config.optimizer.schedule = "cosine";
+    changes(&before, &config);
+    config = settings();
+    config.optimizer.lr_steps = "1:0.5";
+    changes(&before, &config);
+    config = settings();
+    config.optimizer.warmup_epochs = 1;
+    changes(&before, &config);
+}
+
+static void augmentation_keeps_equal_bits(void **state)
+{
+    (void)state;
+    static const char *const augments[] = {"shift=0.2", "flip", "crop=4", "cutout=8", "shift=0.2,flip,crop=2,cutout=6"};
+    outcome before = unchanged();
+    for (int i = 0; i < 5; i++) {
+        lk_train_config config = settings();
+        config.data.augment = augments[i];
+        changes(&before, &config);
+    }
+    lk_train_config config = settings();
+    config.data.normalize = LK_NORMALIZE_CENTER;
+    changes(&before, &config);
+    config.data.normalize = LK_NORMALIZE_STANDARD;
+    changes(&before, &config);
+}
+
+/* The evaluation's batch size does not change training. */
+static void evaluation_batches_do_not_change_training(void **state)
+{
+    (void)state;
+    outcome before = unchanged();
+    lk_train_config config = settings();
+    config.val_batch_size = 4; /* fewer samples than shards */
+    outcome out = train_on_any_devices(config);
+    assert_string_equal(out.result.digest, before.result.digest);
+    assert_true(out.result.val.accuracy.sum == before.result.val.accuracy.sum);
+    assert_true(fabs(out.result.val.loss.sum - before.result.val.loss.sum) < 1e-4);
+}
+
+/* Two batches of 32 in four shards each equal one batch of 64 in eight: the same samples are in the same shards, and
+ * the two halves of the tree are added last. So accumulation gives exactly the bits of the larger batch. */
+static void accumulation_is_the_larger_batch(void **state)
+{
+    (void)state;
+    lk_train_config whole = settings();
+    whole.data.limit_train = 128;
+    whole.batch_size = 64;
+    whole.devices.shards = 8;
+    whole.devices.spec = "2xcpu";
+    whole.optimizer.name = "adam";
+    whole.data.augment = "shift=0.2,flip";
+    whole.optimizer.label_smoothing = 0.1;
+    lk_train_config halves = whole;
+    halves.batch_size = 32;
+    halves.devices.shards = 4;
+    halves.accumulate = 2;
+    outcome a = train_small(&whole), b = train_small(&halves);
+    assert_int_equal(b.n_steps, 2 * a.n_steps);
+    assert_string_equal(a.result.digest, b.result.digest);
+}
+
+static void mixed_precision_keeps_equal_bits(void **state)
+{
+    (void)state;
+    outcome before = unchanged();
+    lk_train_config config = settings();
+    config.execution.dtype = LK_PRECISION_BF16;
+    changes(&before, &config);
+    config.execution.executor = LK_EXECUTOR_EAGER;
+    changes(&before, &config);
+    config.batch_norm.mode = LK_BN_SYNC;
+    changes(&before, &config);
+    config = settings();
+    config.execution.dtype = LK_PRECISION_BF16;
+    config.accumulate = 2;
+    config.optimizer.label_smoothing = 0.1;
+    config.optimizer.clip_norm = 0.01;
+    for (int kind = 0; lk_optimizer_name(kind); kind++) {
+        config.optimizer.name = lk_optimizer_name(kind);
+        changes(&before, &config);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(optimizers_keep_equal_bits),
+        cmocka_unit_test(momentum_and_clipping_keep_equal_bits),
+        cmocka_unit_test(batch_norm_over_the_batch_keeps_equal_bits),
+        cmocka_unit_test(accumulation_keeps_equal_bits),
+        cmocka_unit_test(losses_and_metrics_keep_equal_bits),
+        cmocka_unit_test(schedules_keep_equal_bits),
+        cmocka_unit_test(augmentation_keeps_equal_bits),
+        cmocka_unit_test(evaluation_batches_do_not_change_training),
+        cmocka_unit_test(accumulation_is_the_larger_batch),
+        cmocka_unit_test(mixed_precision_keeps_equal_bits),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

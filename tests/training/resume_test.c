@@ -1,0 +1,669 @@
+/* A training that is interrupted at any step and resumed, also on other devices and with another strategy, has the
+ * bits, reports and records of one that was not interrupted. */
+#include "small_network.h"
+#include "test_folder.h"
+
+#include "lockstep/callbacks.h"
+#include "lockstep/checkpoint.h"
+#include "lockstep/log.h"
+
+/* Three epochs of three batches in six shards. The last batch has three samples, so three shards are empty. */
+static lk_train_config usual(void)
+{
+    lk_train_config config = small_training();
+    config.epochs = 3;
+    config.devices.shards = 6;
+    config.optimizer.momentum = 0.9;
+    config.optimizer.base_lr = 0.05;
+    config.seed = 11;
+    config.data.augment = "shift=0.1,flip";
+    config.devices.spec = "2xcpu";
+    return config;
+}
+
+typedef struct breaking {
+    int64_t step; /* interrupt after this step of the training; 0: none */
+    int64_t eval; /* epoch whose evaluation is interrupted; 0: none */
+} breaking;
+
+static lk_status break_at_step(void *self, lk_trainer *trainer, const lk_step_report *report, bool *stop)
+{
+    breaking *b = self;
+    (void)stop;
+    if ((report->epoch - 1) * report->steps + report->step == b->step)
+        lk_trainer_interrupt(trainer);
+    return LK_OK;
+}
+
+static lk_status break_in_evaluation(void *self, lk_trainer *trainer, const lk_eval_report *report)
+{
+    const breaking *b = self;
+    if (report->epoch == b->eval && report->step == 1)
+        lk_trainer_interrupt(trainer);
+    return LK_OK;
+}
+
+static void add_checkpoints(lk_trainer *trainer, int64_t every)
+{
+    lk_checkpoint_opts opts = {.every_steps = every, .keep = 2};
+    assert_ok(lk_trainer_add(trainer, lk_callback_checkpoint(folder, &opts)));
+}
+
+static void train_until(const lk_train_config *config, breaking b)
+{
+    lk_train_result result;
+    lk_train_config own = *config;
+    own.checkpoints.dir = folder;
+    lk_trainer *trainer = small_trainer(&own);
+    assert_ok(lk_trainer_add(
+        trainer,
+        (lk_callback){.name = "break", .step_end = break_at_step, .eval_step = break_in_evaluation, .self = &b}));
+    add_checkpoints(trainer, 2);
+    assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_INTERRUPTED);
+    lk_error_clear();
+    lk_trainer_release(trainer);
+}
+
+typedef struct kept {
+    lk_train_result result;
+    lk_epoch_report epochs[MAX_EPOCHS];
+} kept;
+
+static lk_status keep_report(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    kept *k = self;
+    (void)trainer, (void)stop;
+    k->epochs[report->epoch - 1] = *report;
+    return LK_OK;
+}
+
+/* Reports in `k` of epochs that had ended before stay as they are. */
+static void train_to_the_end(const lk_train_config *config, bool resume, kept *k)
+{
+    lk_train_config own = *config;
+    own.checkpoints.dir = resume ? folder : NULL;
+    own.checkpoints.resume = resume;
+    lk_trainer *trainer = small_trainer(&own);
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "keep", .epoch_end = keep_report, .self = k}));
+    if (resume)
+        add_checkpoints(trainer, 0);
+    if (lk_trainer_fit(trainer, &k->result) != LK_OK)
+        fail_msg("%s", lk_error_message());
+    same_replicas(trainer, k->result.digest);
+    lk_trainer_release(trainer);
+}
+
+static void same_end(const kept *have, const kept *want, const char *what)
+{
+    if (strcmp(have->result.digest, want->result.digest) != 0 ||
+        strcmp(have->result.state_digest, want->result.state_digest) != 0)
+        fail_msg("%s: other bits", what);
+    assert_int_equal(have->result.steps, want->result.steps);
+    assert_int_equal(have->result.epochs, want->result.epochs);
+    assert_int_equal(have->result.samples_seen, want->result.samples_seen);
+    same_metrics(&have->result.val, &want->result.val);
+    for (int e = 0; e < 3; e++) {
+        if (have->epochs[e].epoch == 0)
+            continue;
+        same_metrics(&have->epochs[e].train, &want->epochs[e].train);
+        same_metrics(&have->epochs[e].val, &want->epochs[e].val);
+        assert_int_equal(have->epochs[e].samples, want->epochs[e].samples);
+        assert_int_equal(have->epochs[e].train_ledger.used_once, 67);
+        assert_int_equal(have->epochs[e].skipped_steps, want->epochs[e].skipped_steps);
+        assert_true(have->epochs[e].rate == want->epochs[e].rate);
+    }
+}
+
+/* --- at any step, on any devices
+ * ---------------------------------------------------------------------------------------- */
+
+static void resumes_after_any_step(void **state)
+{
+    (void)state;
+    static const breaking places[] = {{.step = 1}, {.step = 2}, {.step = 3}, {.step = 4},
+                                      {.eval = 1}, {.eval = 2}, {.step = 9}};
+    static const char *const devices[] = {"1xcpu", "3xcpu", "2xcpu"};
+    lk_train_config config = usual(), other = config;
+    kept whole = {0};
+    train_to_the_end(&config, false, &whole);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        char what[64];
+        kept resumed = {0};
+        snprintf(what, sizeof what, "interrupted at step %lld, evaluation %lld", (long long)places[i].step,
+                 (long long)places[i].eval);
+        train_until(&config, places[i]);
+        other.devices.spec = devices[i % 3];
+        train_to_the_end(&other, true, &resumed);
+        same_end(&resumed, &whole, what);
+        empty_folder();
+    }
+}
+
+typedef struct setting {
+    const char *what;
+    void (*set)(lk_train_config *config);
+} setting;
+
+static void accumulates(lk_train_config *c)
+{
+    c->accumulate = 2;
+}
+
+static void syncs(lk_train_config *c)
+{
+    c->batch_norm.mode = LK_BN_SYNC;
+}
+
+static void measures(lk_train_config *c)
+{
+    c->batch_norm.precise = 2;
+}
+
+static void rounds(lk_train_config *c)
+{
+    c->execution.dtype = LK_PRECISION_BF16;
+}
+
+static void adapts(lk_train_config *c)
+{
+    c->optimizer.name = "adam";
+    c->optimizer.momentum = -1;
+    c->optimizer.clip_norm = 0.5;
+    c->optimizer.schedule = "cosine";
+    c->optimizer.warmup_epochs = 1.5;
+}
+
+static void adapts_layers(lk_train_config *c)
+{
+    c->optimizer.name = "lars";
+    c->optimizer.weight_decay = 1e-4;
+    c->data.normalize = LK_NORMALIZE_STANDARD;
+}
+
+static void runs_eagerly(lk_train_config *c)
+{
+    c->execution.executor = LK_EXECUTOR_EAGER;
+    c->checks.nan_guard = LK_NAN_GUARD_SKIP;
+    c->checks.top_k = 3;
+}
+
+static void resumes_with_any_setting(void **state)
+{
+    (void)state;
+    static const setting settings[] = {{"accumulate", accumulates},
+                                       {"bn sync", syncs},
+                                       {"precise bn", measures},
+                                       {"bf16", rounds},
+                                       {"adam", adapts},
+                                       {"lars", adapts_layers},
+                                       {"eager", runs_eagerly}};
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++) {
+        lk_train_config config = usual();
+        kept whole = {0}, resumed = {0};
+        settings[i].set(&config);
+        train_to_the_end(&config, false, &whole);
+        train_until(&config, (breaking){.step = 4});
+        config.devices.spec = "1xcpu";
+        train_to_the_end(&config, true, &resumed);
+        same_end(&resumed, &whole, settings[i].what);
+        empty_folder();
+    }
+}
+
+static void resumes_with_any_strategy(void **state)
+{
+    (void)state;
+    static const char *const strategies[] = {"mirrored", "central-storage", "one-device"};
+    lk_train_config config = usual();
+    kept whole = {0};
+    train_to_the_end(&config, false, &whole);
+    for (int from = 0; from < 3; from++) {
+        lk_train_config first = config, second = config;
+        kept resumed = {0};
+        first.devices.strategy = strategies[from];
+        second.devices.strategy = strategies[(from + 1) % 3];
+        first.devices.spec = from == 2 ? "1xcpu" : "3xcpu";
+        second.devices.spec = from == 1 ? "1xcpu" : "2xcpu";
+        train_until(&first, (breaking){.step = 5});
+        train_to_the_end(&second, true, &resumed);
+        same_end(&resumed, &whole, second.devices.strategy);
+        empty_folder();
+    }
+}
+
+static void refused(const lk_train_config *config, const char *message)
+{
+    lk_error_clear();
+    assert_null(lk_trainer_new_with(config, small_network()));
+    assert_int_equal(lk_error_status(), LK_ERR_ARGUMENT);
+    if (!strstr(lk_error_message(), message))
+        fail_msg("'%s' is not in '%s'", message, lk_error_message());
+    lk_error_clear();
+}
+
+/* On two devices the default was two shards; on one it would be one. */
+static void keeps_the_number_of_shards(void **state)
+{
+    (void)state;
+    lk_train_config config = usual();
+    kept whole = {0}, resumed = {0};
+    config.devices.shards = 0;
+    train_to_the_end(&config, false, &whole);
+    train_until(&config, (breaking){.step = 4});
+    config.devices.spec = "1xcpu";
+    train_to_the_end(&config, true, &resumed);
+    same_end(&resumed, &whole, "one device");
+    config.devices.spec = "3xcpu";
+    config.checkpoints.dir = folder;
+    config.checkpoints.resume = true;
+    refused(&config, "--resume: the checkpoint's batches have 2 shards, and 3 devices need as many");
+}
+
+/* --- what a folder allows ----------------------------------------------------------------------------------------- */
+
+static void refuses_unsuitable_folders_and_settings(void **state)
+{
+    (void)state;
+    lk_train_config config = usual();
+    config.checkpoints.resume = true;
+    refused(&config, "--checkpoint-dir");
+    config.checkpoints.resume = false;
+    train_until(&config, (breaking){.step = 4});
+    config.checkpoints.dir = folder;
+    refused(&config, "is not empty; --resume");
+    config.checkpoints.every = "5x";
+    refused(&config, "--checkpoint-every 5x");
+    config.checkpoints.every = "0";
+    refused(&config, "--checkpoint-every 0");
+    config.checkpoints.every = "1.5m";
+    config.checkpoints.resume = true;
+    config.optimizer.momentum = 0.8;
+    config.data.limit_train = 66;
+    refused(&config, "--momentum was 0.9 and is 0.8");
+    refused(&config, "--limit-train was 67 and is 66");
+    config.checkpoints.override = true;
+    refused(&config, "cannot be changed in the middle of an epoch");
+    config.data.limit_train = 67;
+    lk_train_result result;
+    lk_trainer *trainer = small_trainer(&config);
+    assert_ok(lk_trainer_fit(trainer, &result));
+    assert_int_equal(result.steps, 9);
+    lk_trainer_release(trainer);
+    config.data.name = "synthetic";
+    config.seed = 12;
+    config.optimizer.momentum = 0.9;
+    config.checkpoints.override = false;
+    refused(&config, "--seed was 11 and is 12");
+}
+
+/* A checkpoint callback, without checkpoint_dir in the configuration, is refused if the folder has checkpoints. */
+static void overwrites_no_checkpoints(void **state)
+{
+    (void)state;
+    lk_train_config config = usual();
+    lk_train_result result;
+    train_until(&config, (breaking){.step = 4});
+    lk_trainer *trainer = small_trainer(&config);
+    add_checkpoints(trainer, 0);
+    assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_ARGUMENT);
+    assert_non_null(strstr(lk_error_message(), "holds checkpoints of another training"));
+    lk_error_clear();
+    lk_trainer_release(trainer);
+    lk_checkpoint *last;
+    assert_ok(lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &last));
+    assert_true(lk_checkpoint_get_info(last)->steps >= 4);
+    lk_checkpoint_release(last);
+}
+
+/* Resuming a finished training trains no step and changes no report. */
+static void a_finished_training_stays_as_it_is(void **state)
+{
+    (void)state;
+    lk_train_config config = usual();
+    kept whole = {0}, again = {0};
+    train_to_the_end(&config, true, &whole); /* the folder is empty: the training begins */
+    lk_checkpoint *last, *best;
+    assert_ok(lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &last));
+    assert_true(lk_checkpoint_get_info(last)->finished && lk_checkpoint_get_info(last)->epoch == 3);
+    assert_ok(lk_checkpoint_open(folder, LK_CHECKPOINT_BEST, &best));
+    assert_string_equal(lk_checkpoint_get_info(best)->metric, "val_accuracy");
+    int64_t epoch = lk_checkpoint_get_info(best)->epoch;
+    double accuracy = lk_mean_value(whole.epochs[epoch - 1].val.accuracy);
+    assert_true(lk_checkpoint_get_info(best)->best == accuracy);
+    for (int e = 0; e < 3; e++)
+        assert_true(lk_mean_value(whole.epochs[e].val.accuracy) <= accuracy);
+    lk_checkpoint_release(last);
+    lk_checkpoint_release(best);
+    train_to_the_end(&config, true, &again);
+    same_end(&again, &whole, "again");
+    assert_int_equal(again.epochs[2].epoch, 0);
+    assert_true(again.result.seconds == whole.result.seconds);
+}
+
+static lk_train_result train_with_stops(bool resume, int64_t until, int64_t *epochs)
+{
+    lk_train_config config = usual();
+    lk_train_result result;
+    breaking b = {.step = until};
+    config.epochs = 4;
+    config.optimizer.base_lr = 1e-6; /* so small that nothing improves */
+    config.checkpoints.dir = until || resume ? folder : NULL;
+    config.checkpoints.resume = resume;
+    lk_trainer *trainer = small_trainer(&config);
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "break", .step_end = break_at_step, .self = &b}));
+    assert_ok(lk_trainer_add(trainer, lk_callback_stop_on_plateau(2, 0.5, NULL)));
+    assert_ok(lk_trainer_add(trainer, lk_callback_stop_at_accuracy(0, 9, NULL)));
+    if (config.checkpoints.dir)
+        add_checkpoints(trainer, 0);
+    lk_status status = lk_trainer_fit(trainer, &result);
+    assert_int_equal(status, until ? LK_ERR_INTERRUPTED : LK_OK);
+    lk_error_clear();
+    *epochs = result.epochs;
+    lk_trainer_release(trainer);
+    return result;
+}
+
+/* The stop on a plateau counts an epoch from before the interrupt. */
+static void callbacks_keep_their_state(void **state)
+{
+    (void)state;
+    int64_t whole, epochs;
+    lk_train_result want = train_with_stops(false, 0, &whole);
+    assert_string_equal(want.stopped_by, "stop on plateau");
+    assert_int_equal(whole, 3);
+    train_with_stops(false, 7, &epochs);
+    assert_int_equal(epochs, 2);
+    lk_train_result have = train_with_stops(true, 0, &epochs);
+    assert_int_equal(epochs, whole);
+    assert_string_equal(have.digest, want.digest);
+    have = train_with_stops(true, 0, &epochs);
+    assert_int_equal(epochs, whole);
+    assert_string_equal(have.state_digest, want.state_digest);
+}
+
+static lk_status save_a_name_twice(void *self, lk_trainer *trainer, lk_state *state)
+{
+    (void)trainer;
+    const double *value = self;
+    lk_state_set(state, "patience", value, 1);
+    lk_state_set(state, "patience", value, 1);
+    return LK_OK;
+}
+
+/* A checkpoint with two values of one name could not be read again. */
+static void a_name_given_twice_is_refused(void **state)
+{
+    (void)state;
+    double value = 1;
+    lk_train_config config = usual();
+    lk_train_result result;
+    config.checkpoints.dir = folder;
+    lk_trainer *trainer = small_trainer(&config);
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "twice", .save = save_a_name_twice, .self = &value}));
+    add_checkpoints(trainer, 2);
+    assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_ARGUMENT);
+    assert_non_null(strstr(lk_error_message(), "patience"));
+    lk_error_clear();
+    lk_trainer_release(trainer);
+}
+
+/* The rate is 0 from the third epoch on, so nothing changes. */
+static double rate_until_third(void *user, double epoch, double rate)
+{
+    (void)user;
+    return epoch < 2 ? rate : 0;
+}
+
+/* The second epoch's checkpoint cannot be written: a folder that is not empty has its temporary name. */
+static lk_status block_the_checkpoint(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    double *losses = self;
+    char path[128];
+    (void)trainer, (void)stop;
+    losses[report->epoch - 1] = lk_mean_value(report->val.loss);
+    if (report->epoch != 2)
+        return LK_OK;
+    snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000006", folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000006/stays", folder);
+    assert_int_equal(mkdir(path, 0700), 0);
+    return LK_OK;
+}
+
+static void is_best(int64_t epoch, double loss)
+{
+    lk_checkpoint *best;
+    if (lk_checkpoint_open(folder, LK_CHECKPOINT_BEST, &best) != LK_OK)
+        fail_msg("%s", lk_error_message());
+    const lk_checkpoint_info *info = lk_checkpoint_get_info(best);
+    assert_string_equal(info->metric, "val_loss");
+    assert_int_equal(info->epoch, epoch);
+    assert_int_equal(info->best_epoch, epoch);
+    assert_true(info->best == loss);
+    lk_checkpoint_release(best);
+}
+
+static lk_trainer *training_with_best(bool resume, int64_t epochs, double losses[4])
+{
+    lk_train_config config = small_training();
+    config.model = "keras-cnn";
+    config.optimizer.base_lr = 0.02;
+    config.epochs = epochs;
+    config.checkpoints.dir = folder;
+    config.checkpoints.resume = config.checkpoints.override = resume;
+    lk_checkpoint_opts opts = {.every_steps = 1, .keep = 1, .best = LK_BEST_VAL_LOSS};
+    lk_trainer *trainer = new_trainer(&config);
+    assert_ok(lk_trainer_add(trainer, lk_callback_rate(rate_until_third, NULL)));
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "way", .epoch_end = block_the_checkpoint, .self = losses}));
+    assert_ok(lk_trainer_add(trainer, lk_callback_checkpoint(folder, &opts)));
+    return trainer;
+}
+
+/* A checkpoint that could not be written is not named as the best, even if none better follows; the best one is kept.
+ */
+static void the_best_was_written(void **state)
+{
+    (void)state;
+    double losses[4];
+    lk_train_result result;
+    lk_trainer *trainer = training_with_best(false, 4, losses);
+    assert_ok(lk_trainer_fit(trainer, &result));
+    lk_trainer_release(trainer);
+    assert_true(losses[1] < losses[0] && losses[2] == losses[1] && losses[3] == losses[2]);
+    is_best(3, losses[2]);
+}
+
+/* If best.json is missing, a resumed training names the best again; if the best checkpoint is missing, it is forgotten.
+ */
+static void resuming_finds_the_best(void **state)
+{
+    (void)state;
+    char path[128];
+    double losses[4] = {0};
+    lk_train_result result;
+    lk_trainer *trainer = training_with_best(false, 1, losses);
+    assert_ok(lk_trainer_fit(trainer, &result));
+    lk_trainer_release(trainer);
+    is_best(1, losses[0]);
+    snprintf(path, sizeof path, "%s/best.json", folder);
+    assert_int_equal(unlink(path), 0);
+    trainer = training_with_best(true, 1, losses);
+    assert_ok(lk_trainer_fit(trainer, &result));
+    lk_trainer_release(trainer);
+    is_best(1, losses[0]);
+
+    /* Checkpoints from the middle of the second epoch name a best that is missing. */
+    trainer = training_with_best(true, 2, losses);
+    breaking b = {.step = 4};
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "break", .step_end = break_at_step, .self = &b}));
+    assert_int_equal(lk_trainer_fit(trainer, &result), LK_ERR_INTERRUPTED);
+    lk_error_clear();
+    lk_trainer_release(trainer);
+    is_best(1, losses[0]);
+    char gone[160];
+    snprintf(path, sizeof path, "%s/checkpoint-00000003", folder);
+    snprintf(gone, sizeof gone, "%s/gone", folder);
+    assert_int_equal(rename(path, gone), 0);
+    trainer = training_with_best(true, 4, losses);
+    assert_ok(lk_trainer_fit(trainer, &result));
+    lk_trainer_release(trainer);
+    is_best(3, losses[2]);
+}
+
+static double no_rate(void *user, double epoch, double rate)
+{
+    (void)user, (void)epoch, (void)rate;
+    return 0;
+}
+
+/* A training may be killed after it has written the best checkpoint and before best.json names it. The checkpoint is
+ * kept if none better follows. */
+static void keeps_a_best_that_best_json_does_not_name(void **state)
+{
+    (void)state;
+    char path[128];
+    lk_train_result result;
+    lk_checkpoint *best;
+    lk_train_config config = small_training();
+    lk_checkpoint_opts opts = {.every_steps = 1, .keep = 1};
+    config.model = "keras-cnn";
+    config.checkpoints.dir = folder;
+    snprintf(path, sizeof path, "%s/best.json", folder);
+    for (config.epochs = 1; config.epochs <= 2; config.epochs++) {
+        lk_trainer *trainer = new_trainer(&config);
+        assert_ok(lk_trainer_add(trainer, lk_callback_rate(no_rate, NULL)));
+        assert_ok(lk_trainer_add(trainer, lk_callback_checkpoint(folder, &opts)));
+        assert_ok(lk_trainer_fit(trainer, &result));
+        lk_trainer_release(trainer);
+        assert_ok(lk_checkpoint_open(folder, LK_CHECKPOINT_BEST, &best));
+        assert_int_equal(lk_checkpoint_get_info(best)->epoch, 1);
+        lk_checkpoint_release(best);
+        assert_int_equal(unlink(path), 0);
+        config.checkpoints.resume = config.checkpoints.override = true;
+    }
+}
+
+/* The training is interrupted at every step, again and again. */
+static void resumes_again_and_again(void **state)
+{
+    (void)state;
+    lk_train_config config = usual();
+    kept whole = {0}, resumed = {0};
+    train_to_the_end(&config, false, &whole);
+    for (int64_t step = 1; step < 9; step++) {
+        breaking b = {.step = step};
+        lk_train_result result;
+        lk_train_config own = config;
+        own.checkpoints.dir = folder;
+        own.checkpoints.resume = true;
+        lk_trainer *trainer = small_trainer(&own);
+        assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "break", .step_end = break_at_step, .self = &b}));
+        add_checkpoints(trainer, 100);
+        lk_status status = lk_trainer_fit(trainer, &result);
+        assert_true(status == LK_ERR_INTERRUPTED || status == LK_OK);
+        lk_error_clear();
+        lk_trainer_release(trainer);
+    }
+    train_to_the_end(&config, true, &resumed);
+    same_end(&resumed, &whole, "again and again");
+}
+
+/* Steps by lk_trainer_run, without fit, continue from a checkpoint. */
+static void steps_without_fit_resume(void **state)
+{
+    (void)state;
+    lk_train_config config = usual();
+    char want[33], have[33];
+    lk_trainer *trainer = small_trainer(&config);
+    assert_ok(lk_trainer_run(trainer, 4));
+    assert_ok(lk_trainer_save(trainer, folder));
+    assert_ok(lk_trainer_run(trainer, 4));
+    assert_ok(lk_trainer_state_digest(trainer, want));
+    lk_trainer_release(trainer);
+    config.checkpoints.dir = folder;
+    config.checkpoints.resume = true;
+    config.devices.spec = "1xcpu";
+    trainer = small_trainer(&config);
+    assert_ok(lk_trainer_run(trainer, 4));
+    assert_ok(lk_trainer_state_digest(trainer, have));
+    assert_string_equal(have, want);
+    lk_trainer_release(trainer);
+}
+
+/* Fit continues from checkpoints that steps without fit, or a callback, have saved. */
+static lk_status save_in_rest(void *self, lk_trainer *trainer, const lk_rest_report *report)
+{
+    const int64_t *steps = self;
+    return report->steps == *steps ? lk_trainer_save(trainer, folder) : LK_OK;
+}
+
+static bool want_rest_at(void *self, lk_trainer *trainer, int64_t steps)
+{
+    (void)trainer;
+    return steps == *(const int64_t *)self;
+}
+
+static lk_status save_at_the_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
+{
+    (void)stop;
+    return report->epoch == *(const int64_t *)self ? lk_trainer_save(trainer, folder) : LK_OK;
+}
+
+static void fit_resumes_from_any_save(void **state)
+{
+    (void)state;
+    lk_train_config config = usual(), resumed = config;
+    kept whole = {0}, have = {0};
+    lk_train_result result;
+    resumed.devices.spec = "1xcpu";
+    train_to_the_end(&config, false, &whole);
+    for (int64_t steps = 3; steps < 6; steps++) {
+        lk_trainer *trainer = small_trainer(&config);
+        assert_ok(lk_trainer_run(trainer, steps));
+        assert_ok(lk_trainer_save(trainer, folder));
+        lk_trainer_release(trainer);
+        memset(&have, 0, sizeof have);
+        train_to_the_end(&resumed, true, &have);
+        same_end(&have, &whole, "steps without fit");
+        assert_int_equal(have.epochs[1].epoch, 2);
+        empty_folder();
+    }
+    int64_t step = 5, epoch = 2;
+    lk_callback savers[] = {
+        {.name = "in rest", .wants_rest = want_rest_at, .rest = save_in_rest, .self = &step},
+        {.name = "at the end", .epoch_end = save_at_the_end, .self = &epoch},
+    };
+    for (int i = 0; i < 2; i++) {
+        lk_trainer *trainer = small_trainer(&config);
+        assert_ok(lk_trainer_add(trainer, savers[i]));
+        assert_ok(lk_trainer_fit(trainer, &result));
+        lk_trainer_release(trainer);
+        memset(&have, 0, sizeof have);
+        train_to_the_end(&resumed, true, &have);
+        same_end(&have, &whole, savers[i].name);
+        assert_int_equal(have.epochs[1].epoch, 2);
+        empty_folder();
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        FOLDER_TEST(resumes_after_any_step),
+        FOLDER_TEST(resumes_with_any_setting),
+        FOLDER_TEST(resumes_with_any_strategy),
+        FOLDER_TEST(keeps_the_number_of_shards),
+        FOLDER_TEST(refuses_unsuitable_folders_and_settings),
+        FOLDER_TEST(overwrites_no_checkpoints),
+        FOLDER_TEST(a_finished_training_stays_as_it_is),
+        FOLDER_TEST(callbacks_keep_their_state),
+        FOLDER_TEST(a_name_given_twice_is_refused),
+        FOLDER_TEST(the_best_was_written),
+        FOLDER_TEST(resuming_finds_the_best),
+        FOLDER_TEST(keeps_a_best_that_best_json_does_not_name),
+        FOLDER_TEST(resumes_again_and_again),
+        FOLDER_TEST(steps_without_fit_resume),
+        FOLDER_TEST(fit_resumes_from_any_save),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
