@@ -2,6 +2,7 @@
 #include "small_network.h"
 
 #include "base/mem.h"
+#include "lockstep/build.h"
 
 /* Batches of 32, 32 and 3 samples, in four shards. */
 static lk_train_config several_steps(const char *devices)
@@ -44,11 +45,13 @@ static void train_without_allocating(lk_trainer *trainer, bool threads)
     lk_trainer_release(trainer);
 }
 
+/* Plain C kernels allocate a temporary that is too large to keep for each call, and LeNet needs such temporaries. */
 static void check(const lk_train_config *config, bool threads)
 {
     use_engine(threads ? "async" : "sync");
     train_without_allocating(small_trainer(config), threads);
-    train_without_allocating(new_trainer(config), threads);
+    if (lk_build_has("oneDNN"))
+        train_without_allocating(new_trainer(config), threads);
 }
 
 static void one_device_stops_allocating(void **state)
