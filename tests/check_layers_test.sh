@@ -40,52 +40,51 @@ refused()
     reset_tree
 }
 
+# refused_line FILE LINE MESSAGE: a file of this line alone is refused.
+refused_line()
+{
+    put "$1" <<<"$2"
+    refused "$1:1: $3"
+}
+
 reset_tree
 "$check" "$tree"
 
-put src/base/log.c <<<'#include "core/queue.h"'
-refused 'src/base/log.c:1: includes "core/queue.h": base comes before core'
-
-put src/cpu/kernels.c <<<'#include "ref/tables.h"'
-refused 'src/cpu/kernels.c:1: includes "ref/tables.h": cpu and ref must not know each other'
-
-put src/io/onnx.c <<<'#  include "data/formats/idx.h"'
-refused 'src/io/onnx.c:1: includes "data/formats/idx.h": io and data must not know each other'
-
-put src/dist/sum/tree.c <<<'#include "dist/collectives/exchange.h"'
-refused 'src/dist/sum/tree.c:1: includes "dist/collectives/exchange.h": dist/sum comes before dist/collectives'
+refused_line src/base/log.c '#include "core/queue.h"' \
+    'includes "core/queue.h": base comes before core'
+refused_line src/cpu/kernels.c '#include "ref/tables.h"' \
+    'includes "ref/tables.h": cpu and ref must not know each other'
+refused_line src/io/onnx.c '#  include "data/formats/idx.h"' \
+    'includes "data/formats/idx.h": io and data must not know each other'
+refused_line src/dist/sum/tree.c '#include "dist/collectives/exchange.h"' \
+    'includes "dist/collectives/exchange.h": dist/sum comes before dist/collectives'
 
 put src/train/fit.c <<<'lk_status lk_trainer_fit(void)'
-put src/io/report.c <<<'    lk_trainer_fit();'
-refused 'src/io/report.c:1: calls lk_trainer_fit, which train defines: io comes before it'
+refused_line src/io/report.c '    lk_trainer_fit();' \
+    'calls lk_trainer_fit, which train defines: io comes before it'
 
 put src/dist/strategies/central.c <<<'#include "dist/strategies/central.h"'
 "$check" "$tree"
 reset_tree
 
-put src/core/event.c <<<'#include "queue.h"'
-refused 'src/core/event.c:1: includes "queue.h", which names no layer'
+refused_line src/core/event.c '#include "queue.h"' \
+    'includes "queue.h", which names no layer'
 
 put src/extra/thing.c <<<'#include <stddef.h>'
 refused 'src/extra/thing.c: lies in no layer'
 
-put cli/commands/cmd_train.c <<<'#include "core/queue.h"'
-refused 'cli/commands/cmd_train.c:1: includes "core/queue.h", which is not public'
-
-put examples/lenet.c <<<'#include "mem.h"'
-refused 'examples/lenet.c:1: includes "mem.h", which is not public'
-
-put include/lockstep/tensor.h <<<'#include "core/tensor.h"'
-refused 'include/lockstep/tensor.h:1: includes "core/tensor.h", which is not public'
-
-put src/nn/linear.c <<<'#include <oneapi/dnnl/dnnl.h>'
-refused 'src/nn/linear.c:1: includes <oneapi/dnnl/dnnl.h> outside'
-
-put src/train/plan/plan.c <<<'#include <cairo.h>'
-refused 'src/train/plan/plan.c:1: includes <cairo.h> outside'
-
-put src/core/device.c <<<'#ifdef LK_HAVE_HWLOC'
-refused 'src/core/device.c:1: asks for an optional library outside'
+refused_line cli/commands/cmd_train.c '#include "core/queue.h"' \
+    'includes "core/queue.h", which is not public'
+refused_line examples/lenet.c '#include "mem.h"' \
+    'includes "mem.h", which is not public'
+refused_line include/lockstep/tensor.h '#include "core/tensor.h"' \
+    'includes "core/tensor.h", which is not public'
+refused_line src/nn/linear.c '#include <oneapi/dnnl/dnnl.h>' \
+    'includes <oneapi/dnnl/dnnl.h> outside'
+refused_line src/train/plan/plan.c '#include <cairo.h>' \
+    'includes <cairo.h> outside'
+refused_line src/core/device.c '#ifdef LK_HAVE_HWLOC' \
+    'asks for an optional library outside'
 
 put src/core/topology.c <<<'#if defined(LK_HAVE_HWLOC)'
 "$check" "$tree"

@@ -1,17 +1,13 @@
 /* The expected texts are NumPy 1.24.2's for the same elements: print(numpy.array(values, dtype).reshape(shape)). NumPy
  * has no bf16; those texts follow from its rules and bf16's own shortest digits. */
-#include "base/mem.h"
+#include "base/mem_testing.h"
+#include "core/device_testing.h"
 #include "lockstep/tensor.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 typedef struct print_case {
     lk_dtype dtype;
@@ -488,35 +484,18 @@ static void test_every_allocation_may_fail(void **state)
     lk_tensor *tensor = tensor_of(&(print_case){LK_F32, LK_SHAPE(7, 200), RAMP(0, 0.25), NULL});
     char *expected = lk_tensor_text(tensor);
     assert_non_null(expected);
-    char *text = NULL;
-    for (int64_t n = 0; !text; n++) {
-        lk_error_clear();
-        lk__mem_fail_at(n);
-        text = lk_tensor_text(tensor);
-        lk__mem_fail_at(-1);
-        if (!text)
-            assert_int_equal(lk_error_status(), LK_ERR_MEMORY);
-        else
-            assert_true(n > 2);
+    failing f = fail_every(1);
+    while (fail_next(&f)) {
+        char *text = lk_tensor_text(tensor);
+        stop_failing_with(&f, lk_error_status());
+        assert_true((text == NULL) == f.reached);
+        if (text)
+            assert_string_equal(text, expected);
+        lk_free(text);
     }
-    assert_string_equal(text, expected);
-    lk_free(text);
+    assert_true(f.n > 2);
     lk_free(expected);
     lk_tensor_release(tensor);
-}
-
-static int open_device(void **state)
-{
-    (void)state;
-    device = lk_device_open("ref");
-    return device ? 0 : -1;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    lk_device_release(device);
-    return 0;
 }
 
 int main(void)
@@ -526,5 +505,5 @@ int main(void)
         cmocka_unit_test(test_print_adds_a_newline), cmocka_unit_test(test_a_file_that_cannot_be_written),
         cmocka_unit_test(test_null_is_an_error),     cmocka_unit_test(test_every_allocation_may_fail),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return RUN_ON_DEVICE(tests, &device, "ref");
 }

@@ -1,22 +1,10 @@
 /* Shapes: which can be counted, and which are refused. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "base/status.h"
+#include "base/status_testing.h"
 #include "core/tensor.h"
 #include "core/shape.h"
 
 #include <string.h>
-
-static void refused(lk_status status, lk_status want, const char *message)
-{
-    assert_int_equal(status, want);
-    assert_string_equal(lk_error_message(), message);
-    lk_error_clear();
-}
 
 static void elements_are_counted(void **state)
 {
@@ -42,15 +30,15 @@ static void bytes_are_refused_with_the_reason(void **state)
     size_t bytes;
     assert_int_equal(lk__shape_bytes(LK_SHAPE(2, 3), LK_F64, &bytes), LK_OK);
     assert_int_equal(bytes, 48);
-    refused(lk__shape_bytes(LK_SHAPE(2, -3), LK_F32, &bytes), LK_ERR_SHAPE,
-            "shape: size -3 of dimension 1 is negative");
-    refused(lk__shape_bytes(LK_SHAPE(INT64_MAX, 2), LK_F32, &bytes), LK_ERR_SHAPE,
-            "shape: more elements than 64 bits can count");
-    refused(lk__shape_bytes(LK_SHAPE(INT64_MAX), LK_F32, &bytes), LK_ERR_SHAPE,
-            "shape: more bytes than 64 bits can count");
-    refused(lk__shape_bytes((lk_shape){.ndim = 7}, LK_F32, &bytes), LK_ERR_SHAPE,
-            "shape: 7 dimensions, where 0 to 6 are possible");
-    refused(lk__shape_bytes(LK_SCALAR, LK_DTYPE_COUNT, &bytes), LK_ERR_DTYPE, "dtype 6 does not exist");
+    expect_error(lk__shape_bytes(LK_SHAPE(2, -3), LK_F32, &bytes), LK_ERR_SHAPE,
+                 "shape: size -3 of dimension 1 is negative");
+    expect_error(lk__shape_bytes(LK_SHAPE(INT64_MAX, 2), LK_F32, &bytes), LK_ERR_SHAPE,
+                 "shape: more elements than 64 bits can count");
+    expect_error(lk__shape_bytes(LK_SHAPE(INT64_MAX), LK_F32, &bytes), LK_ERR_SHAPE,
+                 "shape: more bytes than 64 bits can count");
+    expect_error(lk__shape_bytes((lk_shape){.ndim = 7}, LK_F32, &bytes), LK_ERR_SHAPE,
+                 "shape: 7 dimensions, where 0 to 6 are possible");
+    expect_error(lk__shape_bytes(LK_SCALAR, LK_DTYPE_COUNT, &bytes), LK_ERR_DTYPE, "dtype 6 does not exist");
 }
 
 static void texts_fit_or_are_cut(void **state)
@@ -75,8 +63,8 @@ static void axes_count_from_both_ends(void **state)
     assert_int_equal(axis, 2);
     assert_int_equal(lk__axis("sum", 0, 3, &axis), LK_OK);
     assert_int_equal(axis, 0);
-    refused(lk__axis("sum", 3, 3, &axis), LK_ERR_SHAPE, "sum: axis 3 of a tensor with 3 dimensions");
-    refused(lk__axis("sum", -2, 1, &axis), LK_ERR_SHAPE, "sum: axis -2 of a tensor with 1 dimension");
+    expect_error(lk__axis("sum", 3, 3, &axis), LK_ERR_SHAPE, "sum: axis 3 of a tensor with 3 dimensions");
+    expect_error(lk__axis("sum", -2, 1, &axis), LK_ERR_SHAPE, "sum: axis -2 of a tensor with 1 dimension");
 }
 
 int main(void)

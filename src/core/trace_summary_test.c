@@ -1,13 +1,8 @@
 /* Summaries of recordings whose numbers are all known. */
 #include "core/trace.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "base/mem.h"
+#include "base/mem_testing.h"
 #include "lockstep/device.h"
 #include "core/trace_summary.h"
 
@@ -237,18 +232,14 @@ static void no_memory_is_an_error(void **state)
     lk_trace_track *device = add_track(LK_TRACK_DEVICE, "cpu:0"), *caller = add_track(LK_TRACK_CALLER, "caller");
     add_call(device, problem_of(device, &relu, 7), LK_PHASE_COMPUTE, 0, 2);
     add(caller, LK_TRACE_WAIT_BATCH, 0, 1);
-    int64_t n = 0;
-    for (;; n++) {
-        lk__mem_fail_at(n);
+    failing f = fail_every(1);
+    while (fail_next(&f)) {
         lk_trace_summary *summary = lk_trace_summarize(&made.trace);
-        lk__mem_fail_at(-1);
+        stop_failing_with(&f, lk_error_status());
+        assert_true((summary == NULL) == f.reached);
         lk_trace_summary_release(summary);
-        if (summary)
-            break;
-        assert_int_equal(lk_error_status(), LK_ERR_MEMORY);
-        lk_error_clear();
     }
-    assert_true(n >= 8);
+    assert_true(f.n >= 8);
     free_problems();
 }
 

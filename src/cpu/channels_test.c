@@ -4,6 +4,7 @@
 #include "cpu/layouts_testing.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <string.h>
 
 enum { MOST_ENTRIES = 2048 };
@@ -38,8 +39,10 @@ static float *numbers(int64_t count, int seed)
     return x;
 }
 
+/* Products are of x and z, or squares of x without z. */
 static void expect_sums(test_layout layout, test_shape s, const float *x, const float *z)
 {
+    z = z ? z : x;
     lk_channels shape = shape_in(layout, s);
     double first[MOST_ENTRIES], second[MOST_ENTRIES], sums[MOST_ENTRIES], products[MOST_ENTRIES];
     float *in_x = test_arranged(layout, s, x, 0), *in_z = z == x ? in_x : test_arranged(layout, s, z, 0);
@@ -63,17 +66,25 @@ static void expect_sums(test_layout layout, test_shape s, const float *x, const 
     free(in_x);
 }
 
-static void sums_are_of_each_channel(void **state)
+typedef void (*check_fn)(test_layout layout, test_shape s, const float *x, const float *z);
+
+/* Checks every shape in every layout, without z too. `make` makes the numbers of a seed. */
+static void check_everywhere(check_fn check, float *(*make)(int64_t count, int seed), int seed)
 {
-    (void)state;
     for (int i = 0; i < TEST_SHAPES; i++)
         for (int layout = 0; layout < TEST_LAYOUTS; layout++) {
-            float *x = numbers(count_of(test_shapes[i]), 1), *z = numbers(count_of(test_shapes[i]), 2);
-            expect_sums((test_layout)layout, test_shapes[i], x, z);
-            expect_sums((test_layout)layout, test_shapes[i], x, x);
+            float *x = make(count_of(test_shapes[i]), seed), *z = make(count_of(test_shapes[i]), seed + 1);
+            check((test_layout)layout, test_shapes[i], x, NULL);
+            check((test_layout)layout, test_shapes[i], x, z);
             free(x);
             free(z);
         }
+}
+
+static void sums_are_of_each_channel(void **state)
+{
+    (void)state;
+    check_everywhere(expect_sums, numbers, 1);
 }
 
 static void set_constants(test_shape s, double *a, double *b, double *c)
@@ -85,8 +96,8 @@ static void set_constants(test_shape s, double *a, double *b, double *c)
     }
 }
 
-/* The expected elements, rounded once. */
-static float *expected_affine(test_shape s, const float *x, const float *z)
+/* a x + b z + c, rounded once, or relu(a x + c - 10 + z) in separate steps. */
+static float *expected_elements(test_shape s, const float *x, const float *z, bool relu)
 {
     double a[MOST_ENTRIES], b[MOST_ENTRIES], c[MOST_ENTRIES];
     float *y = malloc((size_t)count_of(s) * sizeof *y);
@@ -95,23 +106,32 @@ static float *expected_affine(test_shape s, const float *x, const float *z)
     for (int64_t i = 0; i < count_of(s); i++) {
         int64_t channel = i / s.pixels % s.channels;
         double value = (double)x[i] * a[channel];
-        if (z)
-            value += b[channel] * (double)z[i];
-        y[i] = (float)(value + c[channel]);
+        if (relu) {
+            y[i] = (float)(value + (c[channel] - 10));
+            y[i] = z ? y[i] + z[i] : y[i];
+            y[i] = y[i] <= 0 ? 0 : y[i];
+        } else {
+            value += z ? b[channel] * (double)z[i] : 0;
+            y[i] = (float)(value + c[channel]);
+        }
     }
     return y;
 }
 
-static void expect_affine(test_layout layout, test_shape s, const float *x, const float *z)
+static void expect_applied(test_layout layout, test_shape s, const float *x, const float *z, bool relu)
 {
     lk_channels shape = shape_in(layout, s);
     double values[3][MOST_ENTRIES], tables[3][MOST_ENTRIES];
     float *in_x = test_arranged(layout, s, x, 0), *in_z = z ? test_arranged(layout, s, z, 0) : NULL;
-    float *y = test_arranged(layout, s, x, NAN), *want = expected_affine(s, x, z);
+    float *y = test_arranged(layout, s, x, NAN), *want = expected_elements(s, x, z, relu);
     set_constants(s, values[0], values[1], values[2]);
+    for (int64_t i = 0; relu && i < s.channels; i++)
+        values[2][i] -= 10;
     for (int i = 0; i < 3; i++)
         lk__channels_spread(&shape, values[i], tables[i]);
-    if (z)
+    if (relu)
+        lk__channels_affine_relu(&shape, in_x, in_z, tables[0], tables[2], y);
+    else if (z)
         lk__channels_affine2(&shape, in_x, in_z, tables[0], tables[1], tables[2], y);
     else
         lk__channels_affine(&shape, in_x, tables[0], tables[2], y);
@@ -122,17 +142,15 @@ static void expect_affine(test_layout layout, test_shape s, const float *x, cons
     free(want);
 }
 
+static void expect_affine(test_layout layout, test_shape s, const float *x, const float *z)
+{
+    expect_applied(layout, s, x, z, false);
+}
+
 static void affine_functions_have_the_same_bits_everywhere(void **state)
 {
     (void)state;
-    for (int i = 0; i < TEST_SHAPES; i++)
-        for (int layout = 0; layout < TEST_LAYOUTS; layout++) {
-            float *x = numbers(count_of(test_shapes[i]), 3), *z = numbers(count_of(test_shapes[i]), 4);
-            expect_affine((test_layout)layout, test_shapes[i], x, NULL);
-            expect_affine((test_layout)layout, test_shapes[i], x, z);
-            free(x);
-            free(z);
-        }
+    check_everywhere(expect_affine, numbers, 3);
 }
 
 /* --- with a relu -------------------------------------------------------------------------------------------------- */
@@ -146,52 +164,15 @@ static float *signed_numbers(int64_t count, int seed)
     return x;
 }
 
-/* relu(a x + c + z) in separate steps. */
-static float *expected_relu(test_shape s, const float *x, const float *z)
-{
-    double a[MOST_ENTRIES], b[MOST_ENTRIES], c[MOST_ENTRIES];
-    float *y = malloc((size_t)count_of(s) * sizeof *y);
-    assert_non_null(y);
-    set_constants(s, a, b, c);
-    for (int64_t i = 0; i < count_of(s); i++) {
-        int64_t channel = i / s.pixels % s.channels;
-        y[i] = (float)((double)x[i] * a[channel] + (c[channel] - 10));
-        y[i] = z ? y[i] + z[i] : y[i];
-        y[i] = y[i] <= 0 ? 0 : y[i];
-    }
-    return y;
-}
-
 static void expect_relu(test_layout layout, test_shape s, const float *x, const float *z)
 {
-    lk_channels shape = shape_in(layout, s);
-    double a[MOST_ENTRIES], b[MOST_ENTRIES], c[MOST_ENTRIES], tables[2][MOST_ENTRIES];
-    float *in_x = test_arranged(layout, s, x, 0), *in_z = z ? test_arranged(layout, s, z, 0) : NULL;
-    float *y = test_arranged(layout, s, x, NAN), *want = expected_relu(s, x, z);
-    set_constants(s, a, b, c);
-    for (int64_t i = 0; i < s.channels; i++)
-        c[i] -= 10;
-    lk__channels_spread(&shape, a, tables[0]);
-    lk__channels_spread(&shape, c, tables[1]);
-    lk__channels_affine_relu(&shape, in_x, in_z, tables[0], tables[1], y);
-    expect_arranged(layout, s, y, want);
-    free(in_x);
-    free(in_z);
-    free(y);
-    free(want);
+    expect_applied(layout, s, x, z, true);
 }
 
 static void relu_has_the_bits_of_separate_steps(void **state)
 {
     (void)state;
-    for (int i = 0; i < TEST_SHAPES; i++)
-        for (int layout = 0; layout < TEST_LAYOUTS; layout++) {
-            float *x = signed_numbers(count_of(test_shapes[i]), 5), *z = signed_numbers(count_of(test_shapes[i]), 6);
-            expect_relu((test_layout)layout, test_shapes[i], x, NULL);
-            expect_relu((test_layout)layout, test_shapes[i], x, z);
-            free(x);
-            free(z);
-        }
+    check_everywhere(expect_relu, signed_numbers, 5);
 }
 
 /* Masking by `where` gives, bit for bit, the results for an x with zeros where `where` is not above 0. */
@@ -207,7 +188,7 @@ static void expect_where(test_layout layout, test_shape s, const float *where, c
     float *in_x = test_arranged(layout, s, x, 0), *in_z = test_arranged(layout, s, z, 0);
     float *in_where = test_arranged(layout, s, where, 0), *in_kept = test_arranged(layout, s, plain, 0);
     float *y = test_arranged(layout, s, x, NAN), *kept = test_arranged(layout, s, x, NAN);
-    float *affine = expected_affine(s, plain, z);
+    float *affine = expected_elements(s, plain, z, false);
 
     lk__channels_sums_where(&shape, in_where, in_x, in_z, have[0], have[1], NULL);
     lk__channels_sums(&shape, in_kept, in_z, want[0], want[1]);

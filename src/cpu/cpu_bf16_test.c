@@ -1,5 +1,6 @@
 /* Operators on bf16 give the bits of the operators on the widened operands, rounded, in every layout. */
 #include "base/status.h"
+#include "core/device_testing.h"
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "lockstep/ops.h"
@@ -8,13 +9,8 @@
 #include "ops/conv2d.h"
 #include "ops/reduce.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static lk_device *device;
 
@@ -210,25 +206,11 @@ static void gives_memory_back(void **state)
     lk_scope_end();
 }
 
-static int open_device(void **state)
-{
-    (void)state;
-    device = lk_device_open("cpu:0");
-    return device ? 0 : -1;
-}
-
-static int release_device(void **state)
-{
-    (void)state;
-    lk_device_release(device);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keeps_layouts),     cmocka_unit_test(reads_views),       cmocka_unit_test(gives_f32),
         cmocka_unit_test(takes_no_elements), cmocka_unit_test(gives_memory_back),
     };
-    return cmocka_run_group_tests(tests, open_device, release_device);
+    return RUN_ON_DEVICE(tests, &device, "cpu:0");
 }

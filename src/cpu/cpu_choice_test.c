@@ -1,4 +1,5 @@
 /* Every alternative for a problem computes the same, and a tuning decides which of them runs. */
+#include "core/device_testing.h"
 #include "cpu/cpu_choice.h"
 
 #include "core/tuning.h"
@@ -7,15 +8,9 @@
 #include "lockstep/program.h"
 #include "lockstep/tuning.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 /* Channels that fill blocks or do not, images that fill lanes or do not, strides, groups. */
 static const lk_conv_problem problems[] = {
@@ -27,14 +22,6 @@ static const lk_conv_problem problems[] = {
 };
 
 static const int ops[] = {LK_OP_CONV2D, LK_OP_CONV2D_INPUT_GRAD, LK_OP_CONV2D_WEIGHT_GRAD};
-
-static lk_device *open_device(const char *spec)
-{
-    lk_device *device = lk_device_open(spec);
-    if (!device)
-        fail_msg("%s", lk_error_message());
-    return device;
-}
 
 static lk_tensor *numbers(lk_device *device, lk_shape shape, uint64_t purpose)
 {

@@ -1,17 +1,13 @@
 /* Fused operators give the bits of the separate operators that they replace, in every layout. */
 #include "base/status.h"
+#include "core/device_testing.h"
 #include "core/tensor.h"
 #include "lockstep/autograd.h"
 #include "lockstep/ops.h"
 #include "ops/ops.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static lk_device *device;
 
@@ -241,20 +237,6 @@ static void a_step_has_the_bits_of_loss_and_gradient(void **state)
     expect_step(3, 1000, 0.1, 5);
 }
 
-static int open_device(void **state)
-{
-    (void)state;
-    device = lk_device_open("cpu");
-    return device ? 0 : -1;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    lk_device_release(device);
-    return 0;
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,5 +245,5 @@ int main(void)
         cmocka_unit_test(a_dense_layer_has_the_bits_of_its_parts),
         cmocka_unit_test(a_step_has_the_bits_of_loss_and_gradient),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return RUN_ON_DEVICE(tests, &device, "cpu");
 }

@@ -1,6 +1,7 @@
 /* Between convolutions nothing is converted: batch-norm, activations, residual sums, dropout and pooling keep the
  * layouts that they find, forward and backward. The prepared calls of a device show every conversion. */
 #include "base/status.h"
+#include "core/device_testing.h"
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "cpu/onednn/cpu_state.h"
@@ -9,26 +10,14 @@
 #include "lockstep/ops.h"
 #include "ops/ops.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static lk_tensor *numbers(lk_device *device, lk_shape shape, uint64_t purpose)
 {
     lk_tensor *x = lk_uniform(device, LK_F32, shape, -0.5, 0.5, (lk_random_key){.seed = 7, .purpose = purpose});
     assert_non_null(x);
     return x;
-}
-
-static lk_device *open_device(const char *spec)
-{
-    lk_device *device = lk_device_open(spec);
-    assert_non_null(device);
-    return device;
 }
 
 /* --- a network ---------------------------------------------------------------------------------------------------- */

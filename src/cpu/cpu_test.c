@@ -1,7 +1,9 @@
 /* The oneDNN kernels: the implementations that oneDNN chooses, that primitives are made once, that failures are
  * reported, and cases of layouts that concern only this folder. conformance_test checks the results. */
 #include "base/mem.h"
+#include "base/mem_testing.h"
 #include "base/status.h"
+#include "core/device_testing.h"
 #include "core/backend.h"
 #include "core/tensor.h"
 #include "cpu/onednn/cpu_state.h"
@@ -13,12 +15,8 @@
 
 #include <fenv.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static lk_tensor *numbers(lk_device *device, lk_shape shape, uint64_t purpose)
 {
@@ -35,13 +33,6 @@ static float *elements(lk_tensor *x)
     assert_non_null(data);
     assert_int_equal(lk_tensor_read(x, data, bytes), LK_OK);
     return data;
-}
-
-static lk_device *open_device(const char *spec)
-{
-    lk_device *device = lk_device_open(spec);
-    assert_non_null(device);
-    return device;
 }
 
 /* --- implementations ---------------------------------------------------------------------------------------------- */
@@ -212,31 +203,28 @@ static void the_steady_state_makes_nothing(void **state)
     unsetenv("LOCKSTEP_ENGINE");
 }
 
-/* Returns true if allocation n was reached. */
-static bool survives_failure(int64_t images, int64_t padding, int n)
+static void fail_each(int64_t images, int64_t padding)
 {
-    pair_of_calls pair = open_pair(images, padding);
-    lk__mem_fail_at(n);
-    lk_status status = run_pair(&pair);
-    bool reached = lk__mem_allocations() > n;
-    lk__mem_fail_at(-1);
-    lk_error_clear();
-    assert_true(status == LK_OK || status == LK_ERR_MEMORY);
-    assert_int_equal(run_pair(&pair), LK_OK);
-    close_pair(&pair);
-    return reached;
+    failing f = fail_every(1);
+    do {
+        pair_of_calls pair = open_pair(images, padding);
+        fail_next(&f);
+        lk_status status = run_pair(&pair);
+        stop_failing(&f);
+        lk_error_clear();
+        assert_true(status == LK_OK || status == LK_ERR_MEMORY);
+        assert_int_equal(run_pair(&pair), LK_OK);
+        close_pair(&pair);
+    } while (f.reached);
+    assert_true(f.n >= 5);
 }
 
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
-    int n = 0, m = 0;
     setenv("LOCKSTEP_ENGINE", "sync", 1);
-    while (survives_failure(4, 1, n))
-        n++;
-    while (survives_failure(12, 0, m))
-        m++;
-    assert_true(n >= 5 && m >= 5);
+    fail_each(4, 1);
+    fail_each(12, 0);
     unsetenv("LOCKSTEP_ENGINE");
 }
 

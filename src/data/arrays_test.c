@@ -1,12 +1,8 @@
 /* Data sets from arrays: what the arrays hold is what a data set and its batches give; wrong arrays are refused. */
-#include "base/mem.h"
+#include "base/mem_testing.h"
 #include "lockstep/data.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { COUNT = 6, HEIGHT = 2, WIDTH = 3, PIXELS = HEIGHT * WIDTH };
 
@@ -101,19 +97,13 @@ static void test_failed_allocations(void **state)
 {
     (void)state;
     lk_dataset_arrays arrays = valid_arrays();
-    for (int n = 0;; n++) {
+    failing f = fail_every(1);
+    while (fail_next(&f)) {
         lk_dataset *dataset = NULL;
-        lk__mem_fail_at(n);
-        lk_status status = lk_dataset_from_arrays("shapes", &arrays, &dataset);
-        lk__mem_fail_at(-1);
-        if (status == LK_OK) {
-            assert_true(n > 3);
-            lk_dataset_release(dataset);
-            break;
-        }
-        assert_int_equal(status, LK_ERR_MEMORY);
-        lk_error_clear();
+        stop_failing_with(&f, lk_dataset_from_arrays("shapes", &arrays, &dataset));
+        lk_dataset_release(dataset);
     }
+    assert_true(f.n > 3);
 }
 
 int main(void)

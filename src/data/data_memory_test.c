@@ -3,6 +3,7 @@
 #include "data/data_testing.h"
 
 #include "base/mem.h"
+#include "base/mem_testing.h"
 #include "lockstep/build.h"
 
 enum { COUNT = 40, MANY = 10000 };
@@ -11,19 +12,17 @@ typedef lk_status (*work_fn)(void);
 
 static void fail_everywhere(work_fn work)
 {
-    for (int64_t n = 0; n < MANY; n++) {
-        lk__mem_fail_at(n);
+    failing f = fail_every(1);
+    while (fail_next(&f)) {
         lk_status status = work();
-        bool reached = lk__mem_allocations() > n;
-        lk__mem_fail_at(-1);
-        if (!reached) {
-            assert_true(n > 0);
-            expect_ok(status);
-            return;
-        }
-        expect_error(status, LK_ERR_MEMORY, "out of memory", NULL);
+        stop_failing(&f);
+        if (f.reached)
+            expect_failure(status, LK_ERR_MEMORY, "out of memory");
+        else
+            assert_ok(status);
+        assert_true(f.n < MANY);
     }
-    fail_msg("still allocating after %d allocations", MANY);
+    assert_true(f.n > 0);
 }
 
 static lk_status open_and_release(const char *images, const char *labels)
@@ -221,7 +220,7 @@ static void test_epoch(void **state)
 {
     (void)state;
     samples = open_pair(COUNT, 4, 4);
-    expect_ok(lk_dataset_moments(samples, &moments));
+    assert_ok(lk_dataset_moments(samples, &moments));
     for (workers = 0; workers < 4; workers++)
         fail_everywhere(run_epoch);
     lk_channel_moments_free(&moments);
@@ -232,7 +231,7 @@ static void test_augmentation(void **state)
 {
     (void)state;
     samples = open_pair(COUNT, 4, 4);
-    expect_ok(lk_dataset_moments(samples, &moments));
+    assert_ok(lk_dataset_moments(samples, &moments));
     fail_everywhere(fit_moments);
     fail_everywhere(augment_one);
     lk_channel_moments_free(&moments);
@@ -249,23 +248,23 @@ static void test_loader_recovers(void **state)
         lk_batch *held[HELD], *batch;
         lk_loader *loader;
         lk_loader_opts opts = {.batch_size = 2, .workers = w, .depth = 1};
-        expect_ok(lk_loader_new(dataset, &opts, &loader));
-        expect_ok(lk_loader_start(loader, 0));
+        assert_ok(lk_loader_new(dataset, &opts, &loader));
+        assert_ok(lk_loader_start(loader, 0));
         lk__mem_fail_at(0);
         lk_status status = LK_OK;
         int count = 0;
         while (count < HELD && (status = lk_loader_next(loader, &held[count])) == LK_OK)
             count++;
         lk__mem_fail_at(-1);
-        expect_error(status, LK_ERR_MEMORY, "out of memory", NULL);
-        expect_error(lk_loader_next(loader, &batch), LK_ERR_STATE, "lk_loader_start", NULL);
-        expect_ok(lk_loader_start(loader, 1));
+        expect_failure(status, LK_ERR_MEMORY, "out of memory");
+        expect_failure(lk_loader_next(loader, &batch), LK_ERR_STATE, "lk_loader_start");
+        assert_ok(lk_loader_start(loader, 1));
         for (int i = 0; i < HELD; i++) {
-            expect_ok(lk_loader_next(loader, &batch));
+            assert_ok(lk_loader_next(loader, &batch));
             assert_int_equal(batch->index, i);
             lk_batch_release(batch);
         }
-        expect_ok(lk_loader_next(loader, &batch));
+        assert_ok(lk_loader_next(loader, &batch));
         assert_null(batch);
         while (count)
             lk_batch_release(held[--count]);

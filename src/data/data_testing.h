@@ -1,17 +1,12 @@
-/* Shared by the tests of this folder: a temporary directory, good and bad IDX files, expected errors. */
+/* Shared by the tests of this folder: good and bad IDX files, and what the log says. */
 #pragma once
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
+#include "base/folder_testing.h"
+#include "base/status_testing.h"
 #include "lockstep/data.h"
 #include "lockstep/log.h"
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,40 +14,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
-
-/* ---- a temporary directory ---- */
-
-static char test_dir[64];
-
-static inline int make_test_dir(void **state)
-{
-    (void)state;
-    strcpy(test_dir, "/tmp/lockstep-test-XXXXXX");
-    lk_error_clear();
-    return mkdtemp(test_dir) ? 0 : -1;
-}
-
-static inline int remove_entry(const char *path, const struct stat *status, int type, struct FTW *walk)
-{
-    (void)status, (void)type, (void)walk;
-    return remove(path);
-}
-
-static inline int remove_test_dir(void **state)
-{
-    (void)state;
-    return nftw(test_dir, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
-}
-
-/* A path in it, in one of a few buffers that are used in turn. */
-static inline const char *in_dir(const char *name)
-{
-    static char paths[8][256];
-    static int next;
-    char *path = paths[next++ % 8];
-    snprintf(path, sizeof paths[0], "%s/%s", test_dir, name);
-    return path;
-}
 
 /* ---- bytes and files ---- */
 
@@ -262,28 +223,4 @@ static inline void expect_heard(const char *text)
 {
     if (!strstr(heard, text))
         fail_msg("'%s' does not say '%s'", heard, text);
-}
-
-/* ---- outcomes ---- */
-
-static inline void expect_ok(lk_status status)
-{
-    if (status != LK_OK)
-        fail_msg("%s: %s", lk_status_name(status), lk_error_message());
-}
-
-/* Expects a failure with this status, and a message of one line that contains each text up to NULL. Clears the error.
- */
-static inline void expect_error(lk_status status, lk_status expected, ...)
-{
-    va_list texts;
-    va_start(texts, expected);
-    if (status != expected || lk_error_status() != expected)
-        fail_msg("%s (%s), expected %s", lk_status_name(status), lk_error_message(), lk_status_name(expected));
-    for (const char *text = va_arg(texts, const char *); text; text = va_arg(texts, const char *))
-        if (!strstr(lk_error_message(), text))
-            fail_msg("'%s' does not say '%s'", lk_error_message(), text);
-    assert_null(strchr(lk_error_message(), '\n'));
-    va_end(texts);
-    lk_error_clear();
 }

@@ -30,7 +30,7 @@ static void test_channels(void **state)
     (void)state;
     lk_channel_moments moments;
     lk_dataset *dataset = open_channels(23, 3, 5, 7);
-    expect_ok(lk_dataset_moments(dataset, &moments));
+    assert_ok(lk_dataset_moments(dataset, &moments));
     check_against_two_passes(dataset, &moments);
     assert_true(moments.mean[0] != moments.mean[1] && moments.mean[1] != moments.mean[2]);
     lk_channel_moments_free(&moments);
@@ -45,7 +45,7 @@ static void test_one_value(void **state)
     (void)state;
     lk_channel_moments moments;
     lk_dataset *dataset = open_channels(1, 1, 1, 1);
-    expect_ok(lk_dataset_moments(dataset, &moments));
+    assert_ok(lk_dataset_moments(dataset, &moments));
     assert_true(moments.mean[0] == pixel_of(0, 0) / 255.0);
     assert_true(moments.deviation[0] == 0);
     lk_channel_moments_free(&moments);
@@ -59,9 +59,9 @@ static void test_limit(void **state)
     lk_channel_moments all, some;
     lk_dataset *limited;
     lk_dataset *dataset = open_pair(40, 6, 5);
-    expect_ok(lk_dataset_open_idx(in_dir("images"), in_dir("labels"), 10, 9, &limited));
-    expect_ok(lk_dataset_moments(dataset, &all));
-    expect_ok(lk_dataset_moments(limited, &some));
+    assert_ok(lk_dataset_open_idx(in_dir("images"), in_dir("labels"), 10, 9, &limited));
+    assert_ok(lk_dataset_moments(dataset, &all));
+    assert_ok(lk_dataset_moments(limited, &some));
     check_against_two_passes(limited, &some);
     assert_true(all.mean[0] != some.mean[0]);
     lk_channel_moments_free(&all);
@@ -82,22 +82,20 @@ static void test_fashion_mnist(void **state)
     lk_channel_moments moments;
     lk_dataset *dataset;
     lk_dataset_opts opts = {.offline = true};
-    expect_ok(lk_dataset_open("fashion-mnist", LK_SPLIT_TRAIN, &opts, &dataset));
-    expect_ok(lk_dataset_moments(dataset, &moments));
+    assert_ok(lk_dataset_open("fashion-mnist", LK_SPLIT_TRAIN, &opts, &dataset));
+    assert_ok(lk_dataset_moments(dataset, &moments));
     assert_true(fabs(moments.mean[0] - 0.2860) < 5e-5);
     assert_true(fabs(moments.deviation[0] - 0.3530) < 5e-5);
     lk_channel_moments_free(&moments);
     lk_dataset_release(dataset);
 }
 
-#define WITH_FILES(test) cmocka_unit_test_setup_teardown(test, make_test_dir, remove_test_dir)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_FILES(test_channels),
-        WITH_FILES(test_one_value),
-        WITH_FILES(test_limit),
+        FOLDER_TEST(test_channels),
+        FOLDER_TEST(test_one_value),
+        FOLDER_TEST(test_limit),
         cmocka_unit_test(test_fashion_mnist),
     };
     return cmocka_run_group_tests_name("moments", tests, NULL, NULL);

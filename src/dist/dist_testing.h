@@ -2,12 +2,7 @@
  * in plain C. */
 #pragma once
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
+#include "base/status_testing.h"
 #include "lockstep/dist.h"
 #include "lockstep/ops.h"
 
@@ -63,20 +58,6 @@ static inline int end_test(void **state)
 
 #define DIST_TEST(function) cmocka_unit_test_setup_teardown(function, begin_test, end_test)
 #define RUN_DIST_TESTS(tests) cmocka_run_group_tests(tests, open_all, close_all)
-
-#define assert_ok(expression)                   \
-    do {                                        \
-        if ((expression) != LK_OK)              \
-            fail_msg("%s", lk_error_message()); \
-    } while (0)
-
-static inline void expect_error(lk_status have, lk_status status, const char *message)
-{
-    assert_int_equal(have, status);
-    assert_string_equal(lk_error_message(), message);
-    assert_int_equal(lk_error_status(), status);
-    lk_error_clear();
-}
 
 /* Element i of addend `index`: magnitudes spread over 2^16, so that sums in another order round otherwise. */
 static inline float value_of(int64_t index, int64_t i)

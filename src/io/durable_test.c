@@ -138,7 +138,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(folders_change_places_anywhere, two_folders, remove_folders),
         cmocka_unit_test_setup_teardown(who_takes_it_back_does_not_matter, two_folders, remove_folders),
         cmocka_unit_test_setup_teardown(what_cannot_be_replaced_stays, two_folders, remove_folders),
-        cmocka_unit_test_setup_teardown(of_a_link_the_link_alone_goes, make_test_dir, remove_test_dir),
+        FOLDER_TEST(of_a_link_the_link_alone_goes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

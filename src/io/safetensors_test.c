@@ -1,7 +1,7 @@
 /* Files are read as they were written, and any inconsistent header is rejected before a tensor is read. */
 #include "io/io_testing.h"
 
-#include "base/mem.h"
+#include "base/mem_testing.h"
 #include "io/safetensors.h"
 #include "io/safetensors_write.h"
 
@@ -229,29 +229,19 @@ static void unwinds_without_memory(void **state)
     (void)state;
     lk_safetensors *file;
     write_header("{\"a\":" T("F32", "[4]", "[0,16]") "}", 16);
-    for (int64_t n = 0, failed = 1; failed; n++) {
-        lk__mem_fail_at(n);
-        lk_status status = lk__safetensors_open(path, &file);
-        failed = lk__mem_allocations() > n;
-        lk__mem_fail_at(-1);
-        assert_int_equal(status, failed ? LK_ERR_MEMORY : LK_OK);
-        lk_error_clear();
-        if (status == LK_OK)
-            lk__safetensors_close(file);
-    }
+    for (failing f = fail_every(1); fail_next(&f);)
+        stop_failing_with(&f, lk__safetensors_open(path, &file));
+    lk__safetensors_close(file);
 }
+
+#define PATH_TEST(function) cmocka_unit_test_setup_teardown(function, make_path, remove_test_dir)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(reads_what_it_wrote, make_path, remove_test_dir),
-        cmocka_unit_test_setup_teardown(reads_other_floats, make_path, remove_test_dir),
-        cmocka_unit_test_setup_teardown(refuses_headers_that_lie, make_path, remove_test_dir),
-        cmocka_unit_test_setup_teardown(refuses_lengths_that_lie, make_path, remove_test_dir),
-        cmocka_unit_test_setup_teardown(refuses_deep_nesting, make_path, remove_test_dir),
-        cmocka_unit_test_setup_teardown(refuses_what_became_shorter, make_path, remove_test_dir),
-        cmocka_unit_test_setup_teardown(waits_for_no_pipe, make_path, remove_test_dir),
-        cmocka_unit_test_setup_teardown(unwinds_without_memory, make_path, remove_test_dir),
+        PATH_TEST(reads_what_it_wrote),      PATH_TEST(reads_other_floats),     PATH_TEST(refuses_headers_that_lie),
+        PATH_TEST(refuses_lengths_that_lie), PATH_TEST(refuses_deep_nesting),   PATH_TEST(refuses_what_became_shorter),
+        PATH_TEST(waits_for_no_pipe),        PATH_TEST(unwinds_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

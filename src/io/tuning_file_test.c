@@ -1,7 +1,7 @@
 /* Tunings are read as they were written; for any other file the message names the line. */
 #include "io/io_testing.h"
 
-#include "base/mem.h"
+#include "base/mem_testing.h"
 #include "lockstep/build.h"
 #include "lockstep/tuning.h"
 
@@ -170,16 +170,10 @@ static void no_memory_is_an_error(void **state)
     (void)state;
     skip_without_alternatives();
     write_file("conv2d " PROBLEM " = onednn\nconv2d_input_grad " PROBLEM " = onednn\n");
-    bool failed = true;
-    for (int64_t n = 0; failed; n++) {
-        lk__mem_fail_at(n);
+    for (failing f = fail_every(1); fail_next(&f);) {
         lk_tuning *tuning = lk_tuning_read(path);
         bool written = tuning && lk_tuning_write(tuning, path) == LK_OK;
-        lk__mem_fail_at(-1);
-        failed = !written;
-        if (failed)
-            assert_int_equal(lk_error_status(), LK_ERR_MEMORY);
-        lk_error_clear();
+        stop_failing_with(&f, written ? LK_OK : lk_error_status());
         lk_tuning_release(tuning);
     }
 }

@@ -1,11 +1,5 @@
 /* Models as graphs: order, inputs, variables, and which layers cannot be in one. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "base/mem.h"
+#include "base/mem_testing.h"
 #include "nn/nn_testing.h"
 
 static const lk_model_input image = {.channels = 3, .height = 8, .width = 8, .classes = 4};
@@ -122,18 +116,12 @@ static void test_failed_allocations_leave_nothing(void **state)
     lk_model *model = lk_model_new("resnet18", image);
     lk_graph graph;
     assert_no_error(model != NULL);
-    for (int64_t n = 0;; n++) {
-        lk__mem_fail_at(n);
-        lk_status status = lk_model_graph(model, &graph);
-        lk__mem_fail_at(-1);
-        if (status == LK_OK) {
-            assert_true(n > 1);
-            break;
-        }
-        assert_int_equal(status, LK_ERR_MEMORY);
-        assert_null(graph.nodes);
-        lk_error_clear();
+    failing f = fail_every(1);
+    while (fail_next(&f)) {
+        stop_failing_with(&f, lk_model_graph(model, &graph));
+        assert_true((graph.nodes == NULL) == f.reached);
     }
+    assert_true(f.n > 1);
     lk_graph_free(&graph);
     lk_model_release(model);
 }

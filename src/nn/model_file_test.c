@@ -1,11 +1,5 @@
 /* Model files: the reference models written as files equal the built-in ones, and wrong lines are reported. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "base/mem.h"
+#include "base/mem_testing.h"
 #include "nn/nn_testing.h"
 
 #include <sys/stat.h>
@@ -379,15 +373,12 @@ static void test_allocation_failures(void **state)
     static const char text[] = "a: sequential\nresidual\nconv2d 1 kernel=1\nshortcut\nconv2d 1 kernel=1\nend\nend\n"
                                "repeat 2\nbatch_norm\nend\nflatten\ndense 10\n";
     write_file(text, sizeof text - 1);
-    lk_model *model = NULL;
-    for (int64_t n = 0; !model; n++) {
-        lk__mem_fail_at(n);
-        model = lk_model_new(path, gray28);
-        lk__mem_fail_at(-1);
-        if (!model)
-            assert_error(LK_ERR_MEMORY, "");
+    for (failing f = fail_every(1); fail_next(&f);) {
+        lk_model *model = lk_model_new(path, gray28);
+        stop_failing_with(&f, lk_error_status());
+        assert_true((model == NULL) == f.reached);
+        lk_model_release(model);
     }
-    lk_model_release(model);
 }
 
 int main(void)

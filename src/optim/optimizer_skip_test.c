@@ -1,7 +1,7 @@
 /* Skipped steps change nothing, and failed allocations leave nothing behind. */
 #include "optim/optim_test.h"
 
-#include "base/mem.h"
+#include "base/mem_testing.h"
 
 static const lk_optimizer_opts kinds[] = {
     {.kind = LK_SGD},
@@ -133,41 +133,36 @@ static void test_allocation_failures(void **state)
     (void)state;
     for (int kind = 0; kind < KINDS; kind++) {
         float want[FLAT], have[FLAT];
-        int64_t n = 0, failures = 0;
-        bool reached = true; /* the number of allocations made */
+        int64_t failures = 0;
         lk_error_clear();
         assert_ok(train(kind, want));
-        for (; reached; n++) {
-            lk_error_clear();
-            lk__mem_fail_at(n);
+        failing each = fail_every(1);
+        while (fail_next(&each)) {
             lk_status status = train(kind, have);
-            reached = lk__mem_allocations() > n;
-            lk__mem_fail_at(-1);
+            stop_failing(&each);
             failures += status != LK_OK;
             if (status == LK_OK)
                 assert_memory_equal(have, want, sizeof want);
             else if (status != LK_ERR_MEMORY || lk_error_status() != LK_ERR_MEMORY)
-                fail_msg("allocation %lld: %s: '%s'", (long long)n, lk_status_name(status), lk_error_message());
+                fail_msg("allocation %lld: %s: '%s'", (long long)each.n, lk_status_name(status), lk_error_message());
         }
-        print_message("kind %d: %lld allocations refused, %lld trainings failed\n", kind, (long long)n,
+        print_message("kind %d: %lld allocations refused, %lld trainings failed\n", kind, (long long)each.n,
                       (long long)failures);
-        assert_true(failures > n / 2);
+        assert_true(2 * failures > each.n + 1);
     }
 }
 
-/* A step that fails changes nothing: taken again, it gives the same result. Returns whether there were more than n
- * allocations to refuse. */
-static bool fail_step(int64_t n, const float gradients[ELEMENTS], const float want[3 * FLAT], int *failures)
+/* A step that fails changes nothing: taken again, it gives the same result. */
+static void fail_step(failing *each, const float gradients[ELEMENTS], const float want[3 * FLAT], int *failures)
 {
     float have[3 * FLAT];
     fixture f = open_skipping(3, false);
     random_step(&f, 1, 0);
     assert_ok(lk_device_sync(f.device));
-    lk__mem_fail_at(n);
+    fail_next(each);
     lk_status status = try_step(&f, gradients, 0.1);
     lk_device_sync(f.device);
-    bool refused = lk__mem_allocations() > n;
-    lk__mem_fail_at(-1);
+    stop_failing(each);
     lk_error_clear();
     if (status != LK_OK) {
         ++*failures;
@@ -177,7 +172,6 @@ static bool fail_step(int64_t n, const float gradients[ELEMENTS], const float wa
         assert_memory_equal(have, want, sizeof have);
     }
     close_fixture(&f);
-    return refused;
 }
 
 static void test_failed_step(void **state)
@@ -191,8 +185,10 @@ static void test_failed_step(void **state)
     read_everything(&f, want);
     close_fixture(&f);
     int failures = 0;
-    for (int64_t n = 0; fail_step(n, gradients, want, &failures);)
-        n++;
+    failing each = fail_every(1);
+    do
+        fail_step(&each, gradients, want, &failures);
+    while (each.reached);
     assert_true(failures > 3);
 }
 

@@ -1,21 +1,8 @@
 #include "optim/optim_test.h"
+#include "core/device_testing.h"
 #include "core/shape.h"
 
 static lk_device *device;
-
-static int open_device(void **state)
-{
-    (void)state;
-    device = lk_device_open("ref:0");
-    return device ? 0 : -1;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    lk_device_release(device);
-    return 0;
-}
 
 /* --- the layout --------------------------------------------------------------------------------------------------- */
 
@@ -133,5 +120,5 @@ int main(void)
         cmocka_unit_test(test_layout),          cmocka_unit_test(test_views_share), cmocka_unit_test(test_ownership),
         cmocka_unit_test(test_views_of_others), cmocka_unit_test(test_refused),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return RUN_ON_DEVICE(tests, &device, "ref:0");
 }

@@ -1,17 +1,11 @@
 /* Branches and graphs: the same bits as calls one after the other, and memory that no two branches share. */
 #include "program/program.h"
 
-#include "base/mem.h"
+#include "base/mem_testing.h"
 #include "core/backend.h"
 #include "lockstep/autograd.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "program/program_testing.h"
 #include "program/branches.h"
@@ -179,13 +173,10 @@ static void every_allocation_may_fail(void **state)
     lk_tensor *like[INPUTS];
     make_network(&net, device);
     make_inputs(device, 0, like);
-    for (int64_t n = 0, allocations = 1; allocations > 0; n++) {
-        lk_error_clear();
-        lk__mem_fail_at(n);
+    for (failing f = fail_every(1); fail_next(&f);) {
         lk_program *program = lk_program_record(device, train, &net, like, INPUTS, OUTPUTS,
                                                 &(lk_program_opts){.segment_bytes = net.segment_bytes});
-        allocations = lk__mem_allocations() - n; /* 0: no allocation was left to fail */
-        lk__mem_fail_at(-1);
+        stop_failing(&f);
         failures += !program;
         lk_program_release(program);
     }

@@ -1,25 +1,12 @@
-/* Shared by the tests of programs: devices, numbers, and comparing them. To be included after cmocka.h. */
+/* Shared by the tests of programs: devices, numbers, and comparing them. */
 #pragma once
 
-#include "lockstep/device.h"
+#include "base/status_testing.h"
+#include "core/device_testing.h"
 #include "lockstep/ops.h"
 #include "lockstep/program.h"
 
 #include <stdlib.h>
-
-#define assert_ok(expression)                                                               \
-    do {                                                                                    \
-        if ((expression) != LK_OK)                                                          \
-            fail_msg("%s:%d: %s: %s", __FILE__, __LINE__, #expression, lk_error_message()); \
-    } while (0)
-
-static inline lk_device *open_device(const char *spec)
-{
-    lk_device *device = lk_device_open(spec);
-    if (!device)
-        fail_msg("%s", lk_error_message());
-    return device;
-}
 
 /* f32 in [-1, 1], different for each seed. */
 static inline lk_tensor *numbers(lk_device *device, lk_shape shape, int seed)

@@ -1,17 +1,11 @@
 /* Programs in segments: outputs come as soon as they are finished, with the bits of a program in one piece, whatever
  * runs in between. */
-#include "base/mem.h"
+#include "base/mem_testing.h"
 #include "core/backend.h"
 #include "lockstep/autograd.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 #include "program/program_testing.h"
 
@@ -90,13 +84,6 @@ static void expect_equal_outputs(lk_tensor *const *have, lk_tensor *const *want)
     for (int i = 0; i < ABSENT; i++)
         expect_equal(have[i], want[i]);
     assert_null(have[ABSENT]);
-}
-
-static void expect_error(lk_status have, lk_status status)
-{
-    assert_int_equal(have, status);
-    assert_true(strlen(lk_error_message()) > 0);
-    lk_error_clear();
 }
 
 /* The results of a program in one piece. */
@@ -300,18 +287,18 @@ static void a_program_is_replayed_by_one_at_a_time(void **state)
     begin(&net, 1, true);
     make_inputs(&net, 1, in);
     assert_ok(lk_program_begin(net.program, in, 0, out, &replay));
-    expect_error(lk_program_begin(net.program, in, 0, other, &second), LK_ERR_STATE);
+    expect_failure(lk_program_begin(net.program, in, 0, other, &second), LK_ERR_STATE, "");
     assert_null(second);
-    expect_error(lk_program_run(net.program, in, 0, other), LK_ERR_STATE);
+    expect_failure(lk_program_run(net.program, in, 0, other), LK_ERR_STATE, "");
     assert_null(other[LOSS]);
     while (lk_replay_segments_left(replay) > 0)
         assert_ok(lk_replay_push(replay, &ready, &n_ready));
-    expect_error(lk_replay_push(replay, &ready, &n_ready), LK_ERR_STATE);
+    expect_failure(lk_replay_push(replay, &ready, &n_ready), LK_ERR_STATE, "");
     assert_int_equal(n_ready, 0);
     assert_ok(lk_program_begin(net.program, in, 0, other, &second));
     lk_replay_end(replay);
     lk_replay_end(second);
-    expect_error(lk_program_begin(net.program, (lk_tensor *[]){in[1], in[1]}, 0, other, &second), LK_ERR_DTYPE);
+    expect_failure(lk_program_begin(net.program, (lk_tensor *[]){in[1], in[1]}, 0, other, &second), LK_ERR_DTYPE, "");
     assert_ok(lk_program_run(net.program, in, 0, other));
     expect_equal_outputs(other, out);
     end(&net);
@@ -369,13 +356,13 @@ static void every_allocation_may_fail(void **state)
     begin(&net, 1, true);
     make_inputs(&net, 1, in);
     run_whole(&net, 1, want);
-    for (int64_t n = 0;; n++) {
+    failing f = fail_every(1);
+    do {
         lk_tensor *out[OUTPUTS];
         lk_scope_begin();
-        lk__mem_fail_at(n);
+        fail_next(&f);
         lk_status status = run_in_segments(&net, in, out);
-        int64_t allocations = lk__mem_allocations();
-        lk__mem_fail_at(-1);
+        stop_failing(&f);
         if (lk_wait_all() != LK_OK)
             assert_int_equal(lk_error_status(), LK_ERR_MEMORY);
         lk_error_clear();
@@ -384,9 +371,7 @@ static void every_allocation_may_fail(void **state)
         assert_ok(run_in_segments(&net, in, out));
         expect_equal_outputs(out, want);
         lk_scope_end();
-        if (allocations <= n)
-            break;
-    }
+    } while (f.reached);
     assert_true(failures > 10);
     end(&net);
 }

@@ -1,11 +1,6 @@
 /* The oracle against independent results: answers computed by hand, and formulas written out a second time. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "base/mem.h"
+#include "base/mem_testing.h"
+#include "core/device_testing.h"
 #include "lockstep/lockstep.h"
 #include "ops/ops.h"
 
@@ -269,33 +264,18 @@ static lk_status run_kernels(void)
 static void test_every_allocation_may_fail(void **state)
 {
     (void)state;
-    int64_t allocations, failures = 0, n = 0;
-    do {
-        lk_error_clear();
-        lk__mem_fail_at(n);
+    int64_t failures = 0;
+    failing f = fail_every(1);
+    while (fail_next(&f)) {
         lk_status status = run_kernels();
-        allocations = lk__mem_allocations();
-        lk__mem_fail_at(-1);
+        stop_failing(&f);
         assert_true(status == LK_ERR_MEMORY || status == LK_OK);
         failures += status == LK_ERR_MEMORY;
-    } while (n++ < allocations);
-    assert_true(failures > n / 2); /* cached memory is freed and the allocation repeated, so not all of them fail */
+    }
+    assert_true(2 * failures >
+                f.n + 1); /* cached memory is freed and the allocation repeated, so not all of them fail */
     lk_error_clear();
     assert_int_equal(run_kernels(), LK_OK);
-}
-
-static int open_device(void **state)
-{
-    (void)state;
-    ref = lk_device_open("ref");
-    return ref ? 0 : -1;
-}
-
-static int close_device(void **state)
-{
-    (void)state;
-    lk_device_release(ref);
-    return 0;
 }
 
 static int begin_scope(void **state)
@@ -330,5 +310,5 @@ int main(void)
         IN_SCOPE(test_labels_out_of_range_are_named),
         IN_SCOPE(test_every_allocation_may_fail),
     };
-    return cmocka_run_group_tests(tests, open_device, close_device);
+    return RUN_ON_DEVICE(tests, &ref, "ref");
 }

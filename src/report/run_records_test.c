@@ -1,7 +1,7 @@
 /* Records of runs, complete and as killed programs leave them. */
 #include "io/io_testing.h"
 
-#include "base/mem.h"
+#include "base/mem_testing.h"
 #include "lockstep/runs.h"
 #include "report/record_names.h"
 
@@ -146,30 +146,21 @@ static void survives_failed_allocations(void **state)
     const char *path =
         write_run("epochs.jsonl", "{\"event\":\"epoch\",\"epoch\":1}\n{\"event\":\"done\",\"digest\":\"d\"}\n");
     lk_run *run;
-    int64_t n = 0;
-    for (;; n++) {
-        lk__mem_fail_at(n);
-        lk_status status = lk_run_read(path, &run);
-        lk__mem_fail_at(-1);
-        if (status == LK_OK)
-            break;
-        assert_int_equal(status, LK_ERR_MEMORY);
-        assert_null(run);
-        lk_error_clear();
+    failing f = fail_every(1);
+    while (fail_next(&f)) {
+        stop_failing_with(&f, lk_run_read(path, &run));
+        assert_true((run == NULL) == f.reached);
     }
-    assert_true(n > 8);
+    assert_true(f.n > 8);
     lk_run_release(run);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(reads_what_is_written, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(leaves_out_an_unfinished_line, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(says_what_is_wrong_where, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(takes_the_last_run_of_a_folder, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(visits_folders_in_order, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(survives_failed_allocations, make_test_dir, remove_test_dir),
+        FOLDER_TEST(reads_what_is_written),    FOLDER_TEST(leaves_out_an_unfinished_line),
+        FOLDER_TEST(says_what_is_wrong_where), FOLDER_TEST(takes_the_last_run_of_a_folder),
+        FOLDER_TEST(visits_folders_in_order),  FOLDER_TEST(survives_failed_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
 /* Scaling reports are read as they were written; for a wrong file the message names the error. */
 #include "report/scaling_testing.h"
+#include "base/mem_testing.h"
 
 static size_t read_text(const char *path, char *text, size_t size)
 {
@@ -13,18 +14,20 @@ static size_t read_text(const char *path, char *text, size_t size)
 
 static void reports_are_read_as_they_were_written(void **state)
 {
+    (void)state;
     lk_scaling_report r = known_report(), read;
     r.latency = 0.1 + 0.2;
-    assert_ok(lk_scaling_write(&r, in_dir(state, "scaling.json")));
-    assert_ok(lk_scaling_read(in_dir(state, "scaling.json"), &read));
+    assert_ok(lk_scaling_write(&r, in_dir("scaling.json")));
+    assert_ok(lk_scaling_read(in_dir("scaling.json"), &read));
     assert_memory_equal(&read, &r, sizeof r); /* padding is zero in both, and so are the bits of NAN the same */
 }
 
 static void workers_are_read_as_they_were_written(void **state)
 {
+    (void)state;
     char text[8192];
     lk_scaling_report r = known_report(), read;
-    const char *path = in_dir(state, "scaling.json");
+    const char *path = in_dir("scaling.json");
     r.servers = 1;
     r.workers = 2;
     r.max_staleness = 3;
@@ -41,33 +44,34 @@ static void workers_are_read_as_they_were_written(void **state)
     char *count = strstr(text, "\"workers\":2");
     assert_non_null(count);
     count[strlen("\"workers\":")] = '3';
-    write_text(path, text, strlen(text));
-    expect_error(lk_scaling_read(path, &read), LK_ERR_FORMAT, "worker: must be a list of 3, as there are 3 workers");
+    put_bytes(path, text, strlen(text));
+    expect_failure(lk_scaling_read(path, &read), LK_ERR_FORMAT, "worker: must be a list of 3, as there are 3 workers");
     count[strlen("\"workers\":")] = '2';
     memcpy(strstr(text, "\"samples\":762"), "\"samplex", 8);
-    write_text(path, text, strlen(text));
-    expect_error(lk_scaling_read(path, &read), LK_ERR_FORMAT, "samples is missing");
+    put_bytes(path, text, strlen(text));
+    expect_failure(lk_scaling_read(path, &read), LK_ERR_FORMAT, "samples is missing");
 }
 
 static void a_folder_gives_its_last_run(void **state)
 {
     lk_scaling_report r = known_report(), read;
-    expect_error(lk_scaling_read(*state, &read), LK_ERR_NOT_FOUND, "holds no scaling report");
-    expect_error(lk_scaling_read(in_dir(state, "nowhere"), &read), LK_ERR_NOT_FOUND, "no such file or folder");
+    expect_failure(lk_scaling_read(*state, &read), LK_ERR_NOT_FOUND, "holds no scaling report");
+    expect_failure(lk_scaling_read(in_dir("nowhere"), &read), LK_ERR_NOT_FOUND, "no such file or folder");
     for (int run = 1; run <= 10; run++) {
         char name[64];
         snprintf(name, sizeof name, run == 1 ? "scaling.json" : "scaling-%d.json", run);
         r.batch_size = run;
-        assert_ok(lk_scaling_write(&r, in_dir(state, name)));
+        assert_ok(lk_scaling_write(&r, in_dir(name)));
     }
-    write_text(in_dir(state, "scaling-11.json~"), "{", 1);
-    write_text(in_dir(state, "scaling-x.json"), "{", 1);
+    put_bytes(in_dir("scaling-11.json~"), "{", 1);
+    put_bytes(in_dir("scaling-x.json"), "{", 1);
     assert_ok(lk_scaling_read(*state, &read));
     assert_int_equal(read.batch_size, 10);
 }
 
 static void damage_is_named(void **state)
 {
+    (void)state;
     static const struct {
         const char *text, *with, *message;
     } cases[] = {
@@ -83,7 +87,7 @@ static void damage_is_named(void **state)
     };
     char whole[8192], damaged[8192];
     lk_scaling_report r = known_report(), read;
-    const char *path = in_dir(state, "scaling.json");
+    const char *path = in_dir("scaling.json");
     assert_ok(lk_scaling_write(&r, path));
     size_t bytes = read_text(path, whole, sizeof whole);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -91,33 +95,29 @@ static void damage_is_named(void **state)
         assert_non_null(at);
         snprintf(damaged, sizeof damaged, "%.*s%s%s", (int)(at - whole), whole, cases[i].with,
                  at + strlen(cases[i].text));
-        write_text(path, damaged, strlen(damaged));
-        expect_error(lk_scaling_read(path, &read), LK_ERR_FORMAT, cases[i].message);
+        put_bytes(path, damaged, strlen(damaged));
+        expect_failure(lk_scaling_read(path, &read), LK_ERR_FORMAT, cases[i].message);
     }
     for (size_t cut = 0; cut + 1 < bytes; cut += 13) {
-        write_text(path, whole, cut);
-        expect_error(lk_scaling_read(path, &read), LK_ERR_FORMAT, "scaling.json: line ");
+        put_bytes(path, whole, cut);
+        expect_failure(lk_scaling_read(path, &read), LK_ERR_FORMAT, "scaling.json: line ");
     }
     for (const char *const *text = (const char *const[]){"[]", "[1,2]", "{}", NULL}; *text; text++) {
-        write_text(path, *text, strlen(*text));
-        expect_error(lk_scaling_read(path, &read), LK_ERR_FORMAT, "model is missing");
+        put_bytes(path, *text, strlen(*text));
+        expect_failure(lk_scaling_read(path, &read), LK_ERR_FORMAT, "model is missing");
     }
 }
 
 static void every_failed_allocation_is_reported(void **state)
 {
+    (void)state;
     lk_scaling_report r = known_report(), read;
-    const char *path = in_dir(state, "scaling.json");
+    const char *path = in_dir("scaling.json");
     assert_ok(lk_scaling_write(&r, path));
-    for (int64_t n = 0;; n++) {
-        lk__mem_fail_at(n);
+    for (failing f = fail_every(1); fail_next(&f);) {
         lk_status written = lk_scaling_write(&r, path), status = lk_scaling_read(path, &read);
-        bool failed = lk__mem_allocations() > n;
-        lk__mem_fail_at(-1);
-        if (!failed)
-            break;
-        assert_true(written == LK_ERR_MEMORY || status == LK_ERR_MEMORY);
-        lk_error_clear();
+        stop_failing(&f);
+        assert_true((written == LK_ERR_MEMORY || status == LK_ERR_MEMORY) == f.reached);
     }
     assert_ok(lk_scaling_read(path, &read));
 }
@@ -125,11 +125,9 @@ static void every_failed_allocation_is_reported(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(reports_are_read_as_they_were_written, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(workers_are_read_as_they_were_written, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(a_folder_gives_its_last_run, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(damage_is_named, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(every_failed_allocation_is_reported, make_dir, remove_dir),
+        FOLDER_TEST(reports_are_read_as_they_were_written), FOLDER_TEST(workers_are_read_as_they_were_written),
+        FOLDER_TEST(a_folder_gives_its_last_run),           FOLDER_TEST(damage_is_named),
+        FOLDER_TEST(every_failed_allocation_is_reported),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

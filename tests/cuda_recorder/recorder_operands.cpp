@@ -173,35 +173,31 @@ static void uses(const lk_gpu_max_grad &a, operands &list)
 
 /* --- element-wise ------------------------------------------------------------------------------------------------- */
 
+static void uses_element_wise(operands &list, int64_t bytes, std::initializer_list<const void *> in, void *out)
+{
+    for (const void *x : in)
+        list.reads(x, bytes);
+    list.writes(out, bytes);
+}
+
 static void uses(const lk_gpu_activation &a, operands &list)
 {
-    int64_t bytes = a.count * size_of(a.dtype);
-    list.reads(a.x, bytes);
-    list.writes(a.y, bytes);
+    uses_element_wise(list, a.count * size_of(a.dtype), {a.x}, a.y);
 }
 
 static void uses(const lk_gpu_activation_grad &a, operands &list)
 {
-    int64_t bytes = a.count * size_of(a.dtype);
-    list.reads(a.dy, bytes);
-    list.reads(a.x, bytes);
-    list.reads(a.y, bytes);
-    list.writes(a.dx, bytes);
+    uses_element_wise(list, a.count * size_of(a.dtype), {a.dy, a.x, a.y}, a.dx);
 }
 
 static void uses(const lk_gpu_relu &a, operands &list)
 {
-    int64_t bytes = a.count * size_of(a.dtype);
-    list.reads(a.x, bytes);
-    list.writes(a.y, bytes);
+    uses_element_wise(list, a.count * size_of(a.dtype), {a.x}, a.y);
 }
 
 static void uses(const lk_gpu_relu_grad &a, operands &list)
 {
-    int64_t bytes = a.count * size_of(a.dtype);
-    list.reads(a.dy, bytes);
-    list.reads(a.y, bytes);
-    list.writes(a.dx, bytes);
+    uses_element_wise(list, a.count * size_of(a.dtype), {a.dy, a.y}, a.dx);
 }
 
 static void uses(const lk_gpu_dropout &a, operands &list)

@@ -3,8 +3,8 @@
  * mpirun, the N-th allocation of rank R fails: see give_up_test.sh. */
 #include "small_network.h"
 
-#include "failing_allocations.h"
-#include "test_folder.h"
+#include "base/mem_testing.h"
+#include "base/folder_testing.h"
 
 /* --- a data set of a few images ----------------------------------------------------------------------------------- */
 
@@ -25,7 +25,7 @@ static void write_idx(int file, int count)
 
 static int make_files(void **state)
 {
-    if (make_folder(state) != 0 || mkdir(path_of("mnist"), 0700) != 0)
+    if (make_test_dir(state) != 0 || mkdir(path_of("mnist"), 0700) != 0)
         return -1;
     for (int file = 0; file < 4; file++)
         write_idx(file, file < 2 ? 10 : 3); /* training images of every class */
@@ -36,14 +36,10 @@ static int make_files(void **state)
 
 static lk_train_config tiny_training(void)
 {
-    lk_train_config config = small_training();
+    lk_train_config config = training_of(5, -1, 3, 2); /* steps of 3 and 2 samples */
     config.data.name = "mnist";
-    config.data.dir = folder;
-    config.data.limit_train = 5;
-    config.data.limit_val = -1;
+    config.data.dir = test_dir;
     config.devices.spec = "2xcpu";
-    config.devices.shards = 2;
-    config.batch_size = 3; /* steps of 3 and 2 samples */
     config.epochs = 1;
     return config;
 }
@@ -196,11 +192,7 @@ static lk_status inject(void *self, lk_trainer *trainer, const lk_step_report *r
 
 static lk_trainer *join_training(int *rank)
 {
-    lk_train_config config = small_training();
-    config.data.limit_train = 60;
-    config.data.limit_val = 0;
-    config.batch_size = 12;
-    config.devices.shards = 8;
+    lk_train_config config = training_of(60, 0, 12, 8);
     config.devices.spec = "cpu:0";
     config.devices.strategy = "multi-worker";
     lk_trainer *trainer = small_trainer(&config);
@@ -243,5 +235,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(trains_with_many_settings),   cmocka_unit_test(trains_with_data_on_devices),
         cmocka_unit_test(trains_with_central_storage), cmocka_unit_test(trains_with_generated_data),
     };
-    return cmocka_run_group_tests(tests, make_files, remove_folder);
+    return cmocka_run_group_tests(tests, make_files, remove_test_dir);
 }

@@ -178,14 +178,25 @@ static inline lk_tensor *channel_sums_grad_case(trial *t, const void *parameters
     return call_op(&lk__op_channel_sums_grad, in, 2, 1, "", 0, NULL);
 }
 
+typedef struct norm_operands {
+    lk_tensor *x, *gamma, *beta;
+} norm_operands;
+
+static inline norm_operands operands_of_norm(trial *t, const norm_parameters *p)
+{
+    norm_operands o;
+    norm_scale(t, p);
+    o.x = norm_x(t, p);
+    o.gamma = channel_vector(t, p->shape.dim[1], 0.5, 1.5);
+    o.beta = channel_vector(t, p->shape.dim[1], -1, 1);
+    return o;
+}
+
 static inline lk_tensor *batch_norm_case(trial *t, const void *parameters)
 {
     const norm_parameters *p = parameters;
-    int64_t channels = p->shape.dim[1];
-    norm_scale(t, p);
-    lk_tensor *x = norm_x(t, p);
-    lk_tensor *gamma = channel_vector(t, channels, 0.5, 1.5);
-    return lk_batch_norm(x, gamma, channel_vector(t, channels, -1, 1), p->epsilon, NULL);
+    norm_operands o = operands_of_norm(t, p);
+    return lk_batch_norm(o.x, o.gamma, o.beta, p->epsilon, NULL);
 }
 
 /* The second result. */
@@ -223,23 +234,17 @@ static inline lk_tensor *batch_norm_with_case(trial *t, const void *parameters)
 {
     const norm_parameters *p = parameters;
     int64_t channels = p->shape.dim[1], count = count_with_others(p->shape);
-    norm_scale(t, p);
-    lk_tensor *x = norm_x(t, p);
-    lk_tensor *gamma = channel_vector(t, channels, 0.5, 1.5);
-    lk_tensor *beta = channel_vector(t, channels, -1, 1);
-    return lk_batch_norm_with(x, gamma, beta, given_sums(t, channels, count), count, p->epsilon);
+    norm_operands o = operands_of_norm(t, p);
+    return lk_batch_norm_with(o.x, o.gamma, o.beta, given_sums(t, channels, count), count, p->epsilon);
 }
 
 static inline lk_tensor *batch_norm_inference_case(trial *t, const void *parameters)
 {
     const norm_parameters *p = parameters;
     int64_t channels = p->shape.dim[1];
-    norm_scale(t, p);
-    lk_tensor *x = norm_x(t, p);
-    lk_tensor *gamma = channel_vector(t, channels, 0.5, 1.5);
-    lk_tensor *beta = channel_vector(t, channels, -1, 1);
+    norm_operands o = operands_of_norm(t, p);
     lk_tensor *mean = channel_constants(t, channels, -1, 1);
-    return lk_batch_norm_inference(x, gamma, beta, mean, channel_constants(t, channels, 0.5, 2), p->epsilon);
+    return lk_batch_norm_inference(o.x, o.gamma, o.beta, mean, channel_constants(t, channels, 0.5, 2), p->epsilon);
 }
 
 /* All results of a gradient, concatenated; in f32 if x is bf16, because only dx is rounded to bf16. */

@@ -1,18 +1,13 @@
 /* A small program runs while each of its allocations in turn fails. It must end with a clear error or, if the engine
  * can do without the memory, with the right result. LeakSanitizer looks for leaks; nothing may hang. */
 #include "core/engine.h"
-#include "failing_allocations.h"
+#include "base/mem_testing.h"
 #include "lockstep/ops.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 static void count(void *user)
 {

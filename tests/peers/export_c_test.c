@@ -164,7 +164,7 @@ static void write_images(const exported *e)
 {
     lk_model_input in = lk_model_get_input(e->net.model);
     size_t count = (size_t)(e->n * in.channels * in.height * in.width);
-    write_file(path_of("images"), e->images, count * sizeof *e->images);
+    put_bytes(path_of("images"), e->images, count * sizeof *e->images);
 }
 
 /* Returns whether the compiler exists and takes the options. */

@@ -1,7 +1,7 @@
 /* From training to a program without the library: a checkpoint exported as C gives the trainer's probabilities for the
  * bytes of the data set's images, which it prepares in the same way. */
 #include "training.h"
-#include "test_folder.h"
+#include "base/folder_testing.h"
 
 #include "lockstep/export.h"
 
@@ -41,10 +41,10 @@ static void compare(lk_trainer *trainer)
     assert_int_equal(lk_dataset_count(data), SAMPLES);
     assert_int_equal(lk_dataset_channels(data), 1);
     assert_ok(lk_trainer_predict(trainer, samples, want));
-    write_file(path_of("images"), lk_dataset_images(data), (size_t)(SAMPLES * pixels));
+    put_bytes(path_of("images"), lk_dataset_images(data), (size_t)(SAMPLES * pixels));
     assert_int_equal(shell("./program <images >probabilities"), 0);
     size_t size;
-    float *have = read_file(path_of("probabilities"), &size);
+    float *have = contents_of(path_of("probabilities"), &size);
     assert_int_equal(size, (size_t)(SAMPLES * classes) * sizeof *have);
     double difference = 0, spread = 0;
     for (int64_t i = 0; i < SAMPLES * classes; i++) {
@@ -62,7 +62,7 @@ static void check(int normalize)
 {
     lk_train_config config = small_training();
     lk_checkpoint *checkpoint;
-    write_file(path_of("net.lk"), model, strlen(model));
+    put_bytes(path_of("net.lk"), model, strlen(model));
     char name[600];
     snprintf(name, sizeof name, "%s", path_of("net.lk"));
     config.model = name;
@@ -75,7 +75,7 @@ static void check(int normalize)
     assert_ok(lk_checkpoint_open(path_of("run"), LK_CHECKPOINT_LAST, &checkpoint));
     assert_ok(lk_export_checkpoint(checkpoint, LK_EXPORT_C, path_of("net.c"), NULL));
     lk_checkpoint_release(checkpoint);
-    write_file(path_of("main.c"), program, strlen(program));
+    put_bytes(path_of("main.c"), program, strlen(program));
     assert_int_equal(shell("gcc -O2 -o program main.c net.c -lm"), 0);
     compare(trainer);
     lk_trainer_release(trainer);

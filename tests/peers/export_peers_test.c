@@ -36,9 +36,9 @@ static void write_about(const export_case *c, const exported *e)
         assert_int_equal(fwrite(e->values[v], sizeof(float), count, stream), count);
     }
     assert_int_equal(fclose(stream), 0);
-    write_file(path_of("%s/images", c->name), e->images,
-               (size_t)(e->n * in.channels * in.height * in.width) * sizeof(float));
-    write_file(path_of("%s/logits", c->name), e->logits, (size_t)(e->n * in.classes) * sizeof(float));
+    put_bytes(path_of("%s/images", c->name), e->images,
+              (size_t)(e->n * in.channels * in.height * in.width) * sizeof(float));
+    put_bytes(path_of("%s/logits", c->name), e->logits, (size_t)(e->n * in.classes) * sizeof(float));
 }
 
 static void export_to_folder(const export_case *c, lk_export_format format, bool external_data)

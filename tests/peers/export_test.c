@@ -2,14 +2,8 @@
  * export_peers_test has checked. Networks that cannot be exported and files that cannot be written leave nothing
  * behind.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "export_networks.h"
-#include "failing_allocations.h"
+#include "base/mem_testing.h"
 #include "lockstep/build.h"
 
 #include <dirent.h>
@@ -20,7 +14,7 @@
 static int entries(void)
 {
     int count = 0;
-    DIR *stream = opendir(folder);
+    DIR *stream = opendir(test_dir);
     assert_non_null(stream);
     while (readdir(stream))
         count++;
@@ -35,10 +29,10 @@ typedef struct contents {
     size_t size;
 } contents;
 
-static contents contents_of(const char *path)
+static contents whole_file(const char *path)
 {
     contents c;
-    c.data = read_file(path, &c.size);
+    c.data = contents_of(path, &c.size);
     return c;
 }
 
@@ -79,12 +73,12 @@ static void compare(const char *have_path, const char *name, bool has_version)
 {
     char want_path[600];
     snprintf(want_path, sizeof want_path, "%s/export/%s", LK_TEST_DATA, name);
-    contents have = contents_of(have_path);
+    contents have = whole_file(have_path);
     if (has_version)
         forget_version(&have);
     if (getenv("LOCKSTEP_KEEP_EXPORTS"))
-        write_file(want_path, have.data, have.size);
-    contents want = contents_of(want_path);
+        put_bytes(want_path, have.data, have.size);
+    contents want = whole_file(want_path);
     assert_int_equal(have.size, want.size);
     assert_memory_equal(have.data, want.data, have.size);
     free(have.data);
@@ -116,7 +110,7 @@ static void external_data_holds_the_weights(void **state)
     exported e = open_exported(export_case_of("every-kind"));
     assert_no_error(
         lk_export(&e.source, LK_EXPORT_ONNX, path_of("net.onnx"), &(lk_export_opts){.external_data = true}) == LK_OK);
-    contents data = contents_of(path_of("net.onnx.data")), model = contents_of(path_of("net.onnx"));
+    contents data = whole_file(path_of("net.onnx.data")), model = whole_file(path_of("net.onnx"));
     assert_non_null(memmem(model.data, model.size, "net.onnx.data", strlen("net.onnx.data")));
     int n = lk_model_variable_count(e.net.model);
     assert_true(data.size % 4096 == 0 && data.size >= (size_t)n * 4096);
@@ -139,7 +133,7 @@ static void safetensors_hold_all_variables(void **state)
     exported e = open_exported(export_case_of("every-kind"));
     e.values[0][0] = NAN; /* safetensors allows it, the other formats do not */
     assert_no_error(lk_export(&e.source, LK_EXPORT_SAFETENSORS, path_of("net.safetensors"), NULL) == LK_OK);
-    contents file = contents_of(path_of("net.safetensors"));
+    contents file = whole_file(path_of("net.safetensors"));
     for (int v = 0; v < lk_model_variable_count(e.net.model); v++) {
         const char *name = lk_model_variable_name(e.net.model, v);
         size_t bytes = (size_t)lk_shape_count(lk_model_variable_shape(e.net.model, v)) * sizeof(float);
@@ -239,7 +233,7 @@ static void unwritable_paths_are_refused(void **state)
     memset(long_path, 'x', sizeof long_path);
     memcpy(long_path + sizeof long_path - 3, ".c", 3);
     for (int format = 0; format < LK_EXPORT_FORMAT_COUNT; format++) {
-        snprintf(path, sizeof path, "%s/missing/%s", folder, names[format]);
+        snprintf(path, sizeof path, "%s/missing/%s", test_dir, names[format]);
         refuse(&e.source, (lk_export_format)format, path, LK_ERR_IO, "No such file or directory");
         refuse(&e.source, (lk_export_format)format, long_path, LK_ERR_ARGUMENT, "the path is too long");
     }
@@ -255,12 +249,12 @@ static void unwritable_paths_are_refused(void **state)
 
 static void put_text(const char *name, const char *text)
 {
-    write_file(path_of("%s", name), text, strlen(text));
+    put_bytes(path_of("%s", name), text, strlen(text));
 }
 
 static void assert_text(const char *name, const char *text)
 {
-    contents file = contents_of(path_of("%s", name));
+    contents file = whole_file(path_of("%s", name));
     assert_int_equal(file.size, strlen(text));
     assert_memory_equal(file.data, text, file.size);
     free(file.data);
@@ -333,7 +327,7 @@ static void full_disks_leave_the_old_files(void **state)
     assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
     for (int format = 0; format < LK_EXPORT_FORMAT_COUNT; format++) {
         if (format != LK_EXPORT_SAVEDMODEL)
-            write_file(path_of("%s", names[format]), old, strlen(old));
+            put_bytes(path_of("%s", names[format]), old, strlen(old));
         int there = entries();
         small = (struct rlimit){.rlim_cur = 512, .rlim_max = before.rlim_max};
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
@@ -343,7 +337,7 @@ static void full_disks_leave_the_old_files(void **state)
         assert_error(LK_ERR_IO, "File too large");
         assert_int_equal(entries(), there);
         if (format != LK_EXPORT_SAVEDMODEL) {
-            contents file = contents_of(path_of("%s", names[format]));
+            contents file = whole_file(path_of("%s", names[format]));
             assert_int_equal(file.size, strlen(old));
             free(file.data);
         }
@@ -357,9 +351,7 @@ static void fail_each_allocation(const exported *e, lk_export_format format, con
 {
     int rounds = 0;
     for (failing f = fail_every(1); fail_next(&f); rounds++) {
-        lk_status status = lk_export(&e->source, format, path_of("%s", names[format]), opts);
-        stop_failing(&f);
-        assert_int_equal(status, f.reached ? LK_ERR_MEMORY : LK_OK);
+        stop_failing_with(&f, lk_export(&e->source, format, path_of("%s", names[format]), opts));
     }
     assert_true(rounds > 3);
 }

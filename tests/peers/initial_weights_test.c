@@ -1,6 +1,6 @@
 /* A network with PyTorch's weights computes PyTorch's logits, and PyTorch reads the weights that the library writes. */
 #include "training.h"
-#include "test_folder.h"
+#include "base/folder_testing.h"
 
 #include "io/safetensors.h"
 #include "lockstep/checkpoint.h"
@@ -20,7 +20,7 @@ static int torch(const char *what)
     char command[2048];
     const char *interpreter = getenv("PYTHON");
     snprintf(command, sizeof command, "'%s' '%s/torch/torch_weights.py' %s %s", interpreter ? interpreter : "python3",
-             source_folder, what, folder);
+             source_folder, what, test_dir);
     int status = system(command);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
@@ -165,7 +165,7 @@ static void write_weights(const lk_safetensors_entry *entries, int n)
     char path[128];
     int64_t bytes;
     uint64_t hash;
-    snprintf(path, sizeof path, "%s/weights.safetensors", folder);
+    snprintf(path, sizeof path, "%s/weights.safetensors", test_dir);
     assert_ok(lk__safetensors_write(path, entries, n, NULL, &bytes, &hash));
 }
 
@@ -174,7 +174,7 @@ static void refused(const char *message)
     char path[128];
     lk_train_config config = small_training();
     config.model = "keras-cnn";
-    snprintf(path, sizeof path, "%s/weights.safetensors", folder);
+    snprintf(path, sizeof path, "%s/weights.safetensors", test_dir);
     config.checkpoints.weights = path;
     lk_error_clear();
     assert_null(lk_trainer_new(&config));
@@ -196,7 +196,7 @@ static void looks_inside_wrappers(void **state)
     char path[128];
     write_weights(entries, sizeof entries / sizeof *entries);
     config.model = "keras-cnn";
-    snprintf(path, sizeof path, "%s/weights.safetensors", folder);
+    snprintf(path, sizeof path, "%s/weights.safetensors", test_dir);
     config.checkpoints.weights = path;
     lk_trainer_release(new_trainer(&config));
 }
@@ -214,7 +214,7 @@ static void refuses_weights_that_do_not_fit(void **state)
     char path[128];
     write_weights(entries, ALL);
     config.model = "keras-cnn";
-    snprintf(path, sizeof path, "%s/weights.safetensors", folder);
+    snprintf(path, sizeof path, "%s/weights.safetensors", test_dir);
     config.checkpoints.weights = path;
     lk_trainer_release(new_trainer(&config));
     write_weights(entries, ALL + 1);

@@ -7,7 +7,7 @@
  * PyTorch's side also checks that the activations for which it has another sign are few and near 0. The two models
  * without batch-norm are also compared without these masks. */
 #include "training.h"
-#include "test_folder.h"
+#include "base/folder_testing.h"
 
 #include <libgen.h>
 
@@ -162,7 +162,7 @@ static int python(const char *arguments)
 static void compare(void)
 {
     char arguments[1300];
-    snprintf(arguments, sizeof arguments, "'%s/torch/torch_agreement.py' '%s'", source_folder, folder);
+    snprintf(arguments, sizeof arguments, "'%s/torch/torch_agreement.py' '%s'", source_folder, test_dir);
     assert_int_equal(python(arguments), 0);
 }
 
@@ -255,7 +255,7 @@ static void agree_wrn_16_10(lk_algorithms algorithms)
     fclose(from);
     assert_int_equal(fclose(to), 0);
     assert_true(dropped > 0);
-    snprintf(path, sizeof path, "%s/model.lk", folder);
+    snprintf(path, sizeof path, "%s/model.lk", test_dir);
     agree("wrn-16-10", path, 7, true, 0, algorithms);
 }
 

@@ -2,7 +2,7 @@
  * cmocka.h. */
 #pragma once
 
-#include "test_folder.h"
+#include "base/folder_testing.h"
 
 #include "lockstep/export.h"
 #include "nn/nn_testing.h"
@@ -147,7 +147,7 @@ static inline lk_model *export_model(const export_case *c)
     if (!c->text)
         return lk_model_new(name, c->input);
     snprintf(path, sizeof path, "%s", path_of("%s.lk", name));
-    write_file(path, c->text, strlen(c->text));
+    put_bytes(path, c->text, strlen(c->text));
     lk_model *model = lk_model_new(path, c->input);
     unlink(path);
     return model;

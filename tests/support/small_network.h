@@ -32,19 +32,12 @@ static inline lk_model *small_network(void)
 static inline lk_trainer *small_trainer(const lk_train_config *config)
 {
     lk_error_clear();
-    lk_trainer *trainer = lk_trainer_new_with(config, small_network());
-    if (!trainer)
-        fail_msg("%s", lk_error_message());
-    return trainer;
+    return checked_trainer(lk_trainer_new_with(config, small_network()));
 }
 
 static inline outcome train_small(const lk_train_config *config)
 {
-    lk_trainer *trainer = small_trainer(config);
-    outcome out = fit(trainer);
-    same_replicas(trainer, out.result.digest);
-    lk_trainer_release(trainer);
-    return out;
+    return fit_replicas(small_trainer(config));
 }
 
 /* Trains on 1, 2, 3 and 5 devices, with 0 to 2 workers; the outcomes must be the same. */

@@ -3,12 +3,7 @@
  * order: all trials of a case see the same numbers. */
 #pragma once
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
+#include "core/device_testing.h"
 #include "lockstep/autograd.h"
 #include "lockstep/ops.h"
 
@@ -216,14 +211,6 @@ static inline double *read_values(lk_tensor *tensor)
         values[i] = value_at(data, lk_tensor_dtype(tensor), i);
     free(data);
     return values;
-}
-
-static inline lk_device *open_device(const char *spec)
-{
-    lk_device *device = lk_device_open(spec);
-    if (!device)
-        fail_msg("%s", lk_error_message());
-    return device;
 }
 
 /* --- operands ---------------------------------------------------------------------------------------------------- */

@@ -2,14 +2,7 @@
  */
 #pragma once
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "lockstep/train.h"
-
+#include "train/training_testing.h"
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,40 +10,10 @@
 
 enum { MAX_EPOCHS = 4 };
 
-#define assert_ok(expression)                   \
-    do {                                        \
-        if ((expression) != LK_OK)              \
-            fail_msg("%s", lk_error_message()); \
-    } while (0)
-
-static inline void expect_error(lk_status have, lk_status status, const char *message)
-{
-    assert_int_equal(have, status);
-    assert_string_equal(lk_error_message(), message);
-    assert_int_equal(lk_error_status(), status);
-    lk_error_clear();
-}
-
 /* 67 samples in batches of 32: the last has three. */
 static inline lk_train_config small_training(void)
 {
-    lk_train_config config;
-    assert_ok(lk_train_defaults(NULL, &config));
-    config.data.name = "synthetic";
-    config.data.limit_train = 67;
-    config.data.limit_val = 41;
-    config.batch_size = 32;
-    config.epochs = 2;
-    return config;
-}
-
-static inline lk_trainer *new_trainer(const lk_train_config *config)
-{
-    lk_error_clear();
-    lk_trainer *trainer = lk_trainer_new(config);
-    if (!trainer)
-        fail_msg("%s", lk_error_message());
-    return trainer;
+    return training_of(67, 41, 32, 0);
 }
 
 typedef struct outcome {
@@ -131,13 +94,18 @@ static inline void same_replicas(lk_trainer *trainer, const char *expected)
     }
 }
 
-static inline outcome train(const lk_train_config *config)
+/* Releases the trainer. */
+static inline outcome fit_replicas(lk_trainer *trainer)
 {
-    lk_trainer *trainer = new_trainer(config);
     outcome out = fit(trainer);
     same_replicas(trainer, out.result.digest);
     lk_trainer_release(trainer);
     return out;
+}
+
+static inline outcome train(const lk_train_config *config)
+{
+    return fit_replicas(new_trainer(config));
 }
 
 static inline void same_mean(lk_mean a, lk_mean b)

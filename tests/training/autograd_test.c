@@ -1,11 +1,6 @@
 /* The tape: its gradients, who owns them, and which calls it refuses. Values are small integers, so that every sum and
  * product is exact. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
+#include "base/status_testing.h"
 #include "lockstep/autograd.h"
 #include "lockstep/dist.h"
 #include "lockstep/ops.h"
@@ -103,13 +98,6 @@ static void walk(lk_tape *tape, lk_tensor *target, lk_tensor *seed, lk_tensor **
     if (lk_tape_gradient(tape, target, seed, gradients) != LK_OK)
         fail_msg("%s", lk_error_message());
     lk_tape_release(tape);
-}
-
-static void refused(lk_status have, lk_status status, const char *message)
-{
-    assert_int_equal(have, status);
-    assert_string_equal(lk_error_message(), message);
-    lk_error_clear();
 }
 
 /* --- sums of gradients -------------------------------------------------------------------------------------------- */
@@ -432,7 +420,7 @@ static void one_tape_at_a_time(void **state)
     lk_tape *tape = WATCH(x);
     lk_tensor *y = lk_mul(x, x);
     assert_null(lk_tape_begin(&x, 1));
-    refused(lk_error_status(), LK_ERR_STATE, "tape: one is open in this thread already");
+    expect_error(lk_error_status(), LK_ERR_STATE, "tape: one is open in this thread already");
     y = lk_mul(y, x);
     walk(tape, y, NULL, &g);
     check(g, 2, VALUES(3, 12));
@@ -448,7 +436,7 @@ static void a_tape_is_used_once(void **state)
     lk_tape *tape = WATCH(x);
     lk_tensor *y = lk_mul(x, x);
     assert_int_equal(lk_tape_gradient(tape, y, NULL, &g), LK_OK);
-    refused(lk_tape_gradient(tape, y, NULL, &g), LK_ERR_STATE, "gradient: this tape was used already");
+    expect_error(lk_tape_gradient(tape, y, NULL, &g), LK_ERR_STATE, "gradient: this tape was used already");
     assert_null(g);
     lk_tape_release(tape);
 }
@@ -458,7 +446,7 @@ static void null_is_refused(void **state)
     (void)state;
     lk_tensor *x = vector(2, VALUES(1, 2));
     assert_null(lk_tape_begin((lk_tensor *[]){x, NULL}, 2));
-    refused(lk_error_status(), LK_ERR_ARGUMENT, "tape: watched tensor 1 is NULL");
+    expect_error(lk_error_status(), LK_ERR_ARGUMENT, "tape: watched tensor 1 is NULL");
     lk_tape_release(watch(0, NULL));
 }
 
@@ -468,15 +456,16 @@ static void a_target_must_be_recorded(void **state)
     lk_tensor *x = vector(2, VALUES(1, 2)), *before = lk_mul(x, x), *g = x;
     lk_tape *tape = WATCH(x);
     lk_status status = lk_tape_gradient_at((lk_call_site){"net.c", 7}, tape, before, NULL, &g);
-    refused(status, LK_ERR_ARGUMENT, "gradient: the target at net.c:7 does not depend on anything the tape watches");
+    expect_error(status, LK_ERR_ARGUMENT,
+                 "gradient: the target at net.c:7 does not depend on anything the tape watches");
     assert_null(g);
     lk_tape_release(tape);
     tape = WATCH(x);
     g = x;
-    refused(lk_tape_gradient(tape, NULL, NULL, &g), LK_ERR_ARGUMENT, "gradient: the target is NULL");
+    expect_error(lk_tape_gradient(tape, NULL, NULL, &g), LK_ERR_ARGUMENT, "gradient: the target is NULL");
     assert_null(g);
     lk_tape_release(tape);
-    refused(lk_tape_gradient(NULL, x, NULL, &g), LK_ERR_ARGUMENT, "gradient: the tape is NULL");
+    expect_error(lk_tape_gradient(NULL, x, NULL, &g), LK_ERR_ARGUMENT, "gradient: the tape is NULL");
 }
 
 static void an_operator_without_a_gradient_is_refused(void **state)
@@ -487,8 +476,8 @@ static void an_operator_without_a_gradient_is_refused(void **state)
     lk_tensor *labels = lk_tensor_from(device, LK_I32, LK_SHAPE(2), label_values);
     lk_tape *tape = WATCH(x);
     lk_tensor *hits = lk_in_top_k_at((lk_call_site){"net.c", 8}, x, labels, 1);
-    refused(lk_tape_gradient(tape, lk_sum(hits, NULL), NULL, &g), LK_ERR_ARGUMENT,
-            "gradient: in_top_k, called at net.c:8, has none");
+    expect_error(lk_tape_gradient(tape, lk_sum(hits, NULL), NULL, &g), LK_ERR_ARGUMENT,
+                 "gradient: in_top_k, called at net.c:8, has none");
     lk_tape_release(tape);
     tape = WATCH(x); /* it does no harm if the target does not depend on it */
     hits = lk_in_top_k(x, labels, 1);
@@ -501,13 +490,14 @@ static void seeds_have_the_targets_shape_and_dtype(void **state)
     (void)state;
     lk_tensor *x = vector(2, VALUES(1, 2)), *g = x;
     lk_tape *tape = WATCH(x);
-    refused(lk_tape_gradient(tape, lk_mul(x, x), vector(3, VALUES(1, 1, 1)), &g), LK_ERR_SHAPE,
-            "gradient: the seed's shape is not the target's");
+    expect_error(lk_tape_gradient(tape, lk_mul(x, x), vector(3, VALUES(1, 1, 1)), &g), LK_ERR_SHAPE,
+                 "gradient: the seed's shape is not the target's");
     assert_null(g);
     lk_tape_release(tape);
     tape = WATCH(x);
     lk_tensor *wide = lk_ones(device, LK_F64, LK_SHAPE(2));
-    refused(lk_tape_gradient(tape, lk_mul(x, x), wide, &g), LK_ERR_DTYPE, "gradient: the seed is f64, the target f32");
+    expect_error(lk_tape_gradient(tape, lk_mul(x, x), wide, &g), LK_ERR_DTYPE,
+                 "gradient: the seed is f64, the target f32");
     lk_tape_release(tape);
 }
 

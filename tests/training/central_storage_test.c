@@ -10,11 +10,7 @@ static bool is_cpu;
 
 static lk_train_config settings(void)
 {
-    lk_train_config config = small_training();
-    config.data.limit_train = 29; /* batches of 12, 12 and 5 */
-    config.data.limit_val = 7;
-    config.batch_size = 12;
-    config.devices.shards = 3;
+    lk_train_config config = training_of(29, 7, 12, 3); /* batches of 12, 12 and 5 */
     config.optimizer.base_lr = 0.05;
     config.optimizer.momentum = 0.9;
     config.devices.strategy = "central-storage";

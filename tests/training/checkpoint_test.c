@@ -1,8 +1,8 @@
 /* A checkpoint holds the whole state of a training: other replicas can continue from it, and any damage is found. */
 #include "small_network.h"
-#include "test_folder.h"
+#include "base/folder_testing.h"
 
-#include "failing_allocations.h"
+#include "base/mem_testing.h"
 #include "lockstep/checkpoint.h"
 #include "lockstep/log.h"
 #include "train/checkpoint/checkpoint.h"
@@ -17,7 +17,7 @@ static char said[1024];
 static int make_silent_folder(void **state)
 {
     said[0] = '\0';
-    return make_folder(state);
+    return make_test_dir(state);
 }
 
 static void keep_message(void *user, lk_log_level level, const char *message)
@@ -63,8 +63,8 @@ static void holds_the_state_of_a_training(void **state)
     lk_train_config config = momentum_training();
     lk_trainer *trainer = new_trainer(&config);
     assert_ok(lk_trainer_run(trainer, 4));
-    assert_ok(lk_trainer_save(trainer, folder));
-    lk_checkpoint *checkpoint = open_last(folder);
+    assert_ok(lk_trainer_save(trainer, test_dir));
+    lk_checkpoint *checkpoint = open_last(test_dir);
     const lk_checkpoint_info *info = lk_checkpoint_get_info(checkpoint);
     assert_string_equal(info->model, "lenet");
     assert_string_equal(info->data, "synthetic");
@@ -148,11 +148,11 @@ static void hand_written_loops_resume(void **state)
     lk_replicas *replicas = new_replicas(&strategy, "mirrored", "cpu:0,cpu:1", model, 1);
     update(replicas, strategy, model, 0.5f);
     update(replicas, strategy, model, -0.25f);
-    assert_ok(lk_replicas_save(replicas, folder, &(lk_checkpoint_info){.epoch = 2, .steps = 2, .seed = UINT64_MAX}));
+    assert_ok(lk_replicas_save(replicas, test_dir, &(lk_checkpoint_info){.epoch = 2, .steps = 2, .seed = UINT64_MAX}));
     update(replicas, strategy, model, 2);
     char want[33], have[33];
     assert_ok(lk_replicas_digest(replicas, 0, want));
-    lk_checkpoint *checkpoint = open_last(folder);
+    lk_checkpoint *checkpoint = open_last(test_dir);
     assert_true(lk_checkpoint_get_info(checkpoint)->seed == UINT64_MAX);
     assert_int_equal(lk_checkpoint_get_info(checkpoint)->updates, 2);
     for (int i = 0; i < 3; i++) {
@@ -189,16 +189,16 @@ static void keeps_model_files(void **state)
 {
     (void)state;
     char path[128];
-    snprintf(path, sizeof path, "%s/tiny.lk", folder);
+    snprintf(path, sizeof path, "%s/tiny.lk", test_dir);
     static const char text[] = "flatten\nhidden: dense 12\nrelu\ndense classes\n";
-    write_file(path, text, strlen(text));
+    put_bytes(path, text, strlen(text));
     lk_train_config config = small_training();
     config.model = path;
     lk_trainer *trainer = new_trainer(&config);
-    assert_ok(lk_trainer_save(trainer, folder));
+    assert_ok(lk_trainer_save(trainer, test_dir));
     lk_trainer_release(trainer);
     assert_int_equal(unlink(path), 0);
-    lk_checkpoint *checkpoint = open_last(folder);
+    lk_checkpoint *checkpoint = open_last(test_dir);
     assert_string_equal(lk_checkpoint_get_info(checkpoint)->model, path);
     lk_model *model = lk_checkpoint_model(checkpoint);
     assert_non_null(model);
@@ -214,7 +214,7 @@ static void save_at(int64_t steps, uint64_t seed)
     lk_model *model = dense_model(7);
     lk_strategy *strategy;
     lk_replicas *replicas = new_replicas(&strategy, "one-device", "cpu", model, seed);
-    assert_ok(lk_replicas_save(replicas, folder, &(lk_checkpoint_info){.steps = steps, .seed = seed}));
+    assert_ok(lk_replicas_save(replicas, test_dir, &(lk_checkpoint_info){.steps = steps, .seed = seed}));
     lk_replicas_release(replicas);
     lk_strategy_release(strategy);
     lk_model_release(model);
@@ -223,7 +223,7 @@ static void save_at(int64_t steps, uint64_t seed)
 static const char *file_of(int64_t steps, const char *name)
 {
     static char path[256];
-    snprintf(path, sizeof path, "%s/checkpoint-%08lld/%s", folder, (long long)steps, name);
+    snprintf(path, sizeof path, "%s/checkpoint-%08lld/%s", test_dir, (long long)steps, name);
     return path;
 }
 
@@ -248,7 +248,7 @@ static void cut(const char *path)
 /* The older checkpoint is opened, and the warning contains `says`. Then saves the newer one again. */
 static void expect_damage(const char *says)
 {
-    lk_checkpoint *checkpoint = open_last(folder);
+    lk_checkpoint *checkpoint = open_last(test_dir);
     assert_int_equal(lk_checkpoint_get_info(checkpoint)->steps, 10);
     lk_checkpoint_release(checkpoint);
     if (!strstr(said, says) || !strstr(said, "checkpoint-00000010 is used"))
@@ -256,7 +256,7 @@ static void expect_damage(const char *says)
     assert_int_equal(lk_error_status(), LK_OK);
     said[0] = '\0';
     save_at(20, 2);
-    checkpoint = open_last(folder);
+    checkpoint = open_last(test_dir);
     assert_int_equal(lk_checkpoint_get_info(checkpoint)->steps, 20);
     assert_string_equal(said, "");
     lk_checkpoint_release(checkpoint);
@@ -280,7 +280,7 @@ static void finds_every_damage(void **state)
         expect_damage(files[i]);
         assert_int_equal(unlink(file_of(20, files[i])), 0);
         assert_int_equal(mkdir(file_of(20, files[i]), 0700), 0);
-        lk_checkpoint *checkpoint = open_last(folder);
+        lk_checkpoint *checkpoint = open_last(test_dir);
         assert_int_equal(lk_checkpoint_get_info(checkpoint)->steps, 10);
         lk_checkpoint_release(checkpoint);
         assert_int_equal(rmdir(file_of(20, files[i])), 0);
@@ -291,7 +291,7 @@ static void finds_every_damage(void **state)
     flip_byte(file_of(20, files[0]), -1);
     flip_byte(file_of(10, files[2]), 9);
     lk_checkpoint *checkpoint;
-    assert_int_equal(lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &checkpoint), LK_ERR_FORMAT);
+    assert_int_equal(lk_checkpoint_open(test_dir, LK_CHECKPOINT_LAST, &checkpoint), LK_ERR_FORMAT);
     assert_non_null(strstr(lk_error_message(), "checkpoint-00000020/model.safetensors"));
     lk_error_clear();
     lk_log_set(NULL, NULL, LK_LOG_WARNING);
@@ -300,7 +300,7 @@ static void finds_every_damage(void **state)
 static int64_t steps_of_model(void)
 {
     lk_checkpoint *checkpoint;
-    assert_ok(lk_checkpoint_open_model(folder, LK_CHECKPOINT_LAST, &checkpoint));
+    assert_ok(lk_checkpoint_open_model(test_dir, LK_CHECKPOINT_LAST, &checkpoint));
     int64_t steps = lk_checkpoint_get_info(checkpoint)->steps;
     assert_non_null(lk_checkpoint_variable(checkpoint, 0, NULL, NULL));
     lk_checkpoint_release(checkpoint);
@@ -319,7 +319,7 @@ static void a_model_needs_no_optimizer(void **state)
     flip_byte(file_of(20, "optimizer.safetensors"), -20);
     assert_int_equal(steps_of_model(), 20);
     assert_string_equal(said, "");
-    assert_ok(lk_checkpoint_open_model(folder, LK_CHECKPOINT_LAST, &checkpoint));
+    assert_ok(lk_checkpoint_open_model(test_dir, LK_CHECKPOINT_LAST, &checkpoint));
     lk_strategy *strategy;
     lk_model *model = dense_model(7);
     lk_replicas *replicas = new_replicas(&strategy, "one-device", "cpu", model, 3);
@@ -342,7 +342,7 @@ static void a_model_needs_no_optimizer(void **state)
 
 static void write_text(const char *path, const char *text)
 {
-    write_file(path, text, strlen(text));
+    put_bytes(path, text, strlen(text));
 }
 
 static void manifests_list_only_files_of_the_checkpoint(void **state)
@@ -359,7 +359,7 @@ static void manifests_list_only_files_of_the_checkpoint(void **state)
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         save_at(10, 1);
         write_text(file_of(10, "manifest.json"), texts[i]);
-        assert_int_equal(lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &checkpoint), LK_ERR_FORMAT);
+        assert_int_equal(lk_checkpoint_open(test_dir, LK_CHECKPOINT_LAST, &checkpoint), LK_ERR_FORMAT);
         lk_error_clear();
     }
 }
@@ -372,7 +372,8 @@ static void refuses_a_dtype_that_it_does_not_know(void **state)
     size_t size;
     lk_checkpoint *checkpoint;
     save_at(10, 1);
-    char *text = read_file(file_of(10, "state.json"), &size), *manifest = read_file(file_of(10, "manifest.json"), NULL);
+    char *text = contents_of(file_of(10, "state.json"), &size),
+         *manifest = contents_of(file_of(10, "manifest.json"), NULL);
     snprintf(hash[0], sizeof hash[0], "%016" PRIx64, (uint64_t)XXH3_64bits(text, size));
     char *dtype = strstr(text, "\"dtype\":\"f32\""), *listed = strstr(manifest, hash[0]);
     assert_true(dtype && listed);
@@ -383,7 +384,7 @@ static void refuses_a_dtype_that_it_does_not_know(void **state)
     write_text(file_of(10, "manifest.json"), manifest);
     free(text);
     free(manifest);
-    assert_int_equal(lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &checkpoint), LK_ERR_FORMAT);
+    assert_int_equal(lk_checkpoint_open(test_dir, LK_CHECKPOINT_LAST, &checkpoint), LK_ERR_FORMAT);
     assert_non_null(strstr(lk_error_message(), "state.json: dtype is missing, or not what it should be"));
     lk_error_clear();
 }
@@ -394,10 +395,7 @@ static void fail_each_allocation(lk_status (*open)(const char *, lk_checkpoint_w
 {
     lk_checkpoint *checkpoint;
     for (failing f = fail_every(1); fail_next(&f);) {
-        lk_status status = open(folder, LK_CHECKPOINT_LAST, &checkpoint);
-        stop_failing(&f);
-        assert_int_equal(status, f.reached ? LK_ERR_MEMORY : LK_OK);
-        lk_error_clear();
+        stop_failing_with(&f, open(test_dir, LK_CHECKPOINT_LAST, &checkpoint));
         lk_checkpoint_release(checkpoint);
     }
 }
@@ -412,11 +410,11 @@ static void every_allocation_may_fail(void **state)
     lk_checkpoint *checkpoint;
     save_at(10, 1);
     for (failing f = fail_every(1); fail_next(&f);) {
-        lk_status status = lk_replicas_save(replicas, folder, &(lk_checkpoint_info){.steps = 10, .seed = 3});
+        lk_status status = lk_replicas_save(replicas, test_dir, &(lk_checkpoint_info){.steps = 10, .seed = 3});
         stop_failing(&f);
         assert_true(status == LK_ERR_MEMORY || !f.reached);
         lk_error_clear();
-        checkpoint = open_last(folder);
+        checkpoint = open_last(test_dir);
         assert_true(lk_checkpoint_get_info(checkpoint)->seed == (status == LK_OK ? 3 : 1));
         lk_checkpoint_release(checkpoint);
     }
@@ -435,24 +433,24 @@ static void loops_keep_values_of_their_own(void **state)
     lk_model *model = dense_model(7);
     lk_strategy *strategy;
     lk_replicas *replicas = new_replicas(&strategy, "one-device", "cpu", model, 1);
-    assert_ok(lk_replicas_save(replicas, folder,
+    assert_ok(lk_replicas_save(replicas, test_dir,
                                &(lk_checkpoint_info){.epoch = 1, .steps = 3, .metric = "loss", .best = INFINITY}));
-    lk_checkpoint *checkpoint = open_last(folder);
+    lk_checkpoint *checkpoint = open_last(test_dir);
     const lk_checkpoint_info *info = lk_checkpoint_get_info(checkpoint);
     assert_true(strcmp(info->metric, "loss") == 0 && info->best == INFINITY);
     lk_checkpoint_release(checkpoint);
-    assert_int_equal(lk_replicas_save(replicas, folder, &(lk_checkpoint_info){.steps = -1}), LK_ERR_ARGUMENT);
+    assert_int_equal(lk_replicas_save(replicas, test_dir, &(lk_checkpoint_info){.steps = -1}), LK_ERR_ARGUMENT);
     assert_non_null(strstr(lk_error_message(), "steps -1"));
     lk_error_clear();
     char metric[65] = "";
     memset(metric, 'm', sizeof metric - 1);
-    assert_int_equal(lk_replicas_save(replicas, folder, &(lk_checkpoint_info){.metric = metric}), LK_ERR_ARGUMENT);
+    assert_int_equal(lk_replicas_save(replicas, test_dir, &(lk_checkpoint_info){.metric = metric}), LK_ERR_ARGUMENT);
     assert_non_null(strstr(lk_error_message(), "has 64 bytes, and may have 63"));
     lk_error_clear();
     metric[63] = '\0';
-    assert_ok(lk_replicas_save(replicas, folder, &(lk_checkpoint_info){.steps = 4, .metric = metric}));
+    assert_ok(lk_replicas_save(replicas, test_dir, &(lk_checkpoint_info){.steps = 4, .metric = metric}));
     lk_best best;
-    assert_ok(lk__checkpoint_read_best(folder, &best));
+    assert_ok(lk__checkpoint_read_best(test_dir, &best));
     assert_string_equal(best.metric, metric);
     lk_replicas_release(replicas);
     lk_strategy_release(strategy);
@@ -468,20 +466,20 @@ static void other_names_are_no_checkpoints(void **state)
     char path[256];
     save_at(2, 3);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        snprintf(path, sizeof path, "%s/%s", test_dir, names[i]);
         assert_int_equal(mkdir(path, 0700), 0);
     }
-    lk_checkpoint *checkpoint = open_last(folder);
+    lk_checkpoint *checkpoint = open_last(test_dir);
     assert_int_equal(lk_checkpoint_get_info(checkpoint)->steps, 2);
     lk_checkpoint_release(checkpoint);
     /* A link to a checkpoint that was moved away counts as damaged. */
-    snprintf(path, sizeof path, "%s/checkpoint-00000009", folder);
+    snprintf(path, sizeof path, "%s/checkpoint-00000009", test_dir);
     assert_int_equal(symlink("nowhere", path), 0);
-    checkpoint = open_last(folder);
+    checkpoint = open_last(test_dir);
     assert_int_equal(lk_checkpoint_get_info(checkpoint)->steps, 2);
     lk_checkpoint_release(checkpoint);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        snprintf(path, sizeof path, "%s/%s", test_dir, names[i]);
         assert_int_equal(rmdir(path), 0);
     }
 }
@@ -491,11 +489,11 @@ static void finds_a_checkpoint_that_was_being_replaced(void **state)
 {
     (void)state;
     char path[128], replaced[128];
-    snprintf(path, sizeof path, "%s/checkpoint-00000007", folder);
-    snprintf(replaced, sizeof replaced, "%s/.replaced-checkpoint-00000007", folder);
+    snprintf(path, sizeof path, "%s/checkpoint-00000007", test_dir);
+    snprintf(replaced, sizeof replaced, "%s/.replaced-checkpoint-00000007", test_dir);
     save_at(7, 3);
     assert_int_equal(rename(path, replaced), 0);
-    lk_checkpoint *checkpoint = open_last(folder);
+    lk_checkpoint *checkpoint = open_last(test_dir);
     assert_int_equal(lk_checkpoint_get_info(checkpoint)->steps, 7);
     lk_checkpoint_release(checkpoint);
     assert_int_equal(rename(path, replaced), 0);
@@ -511,7 +509,7 @@ static void finds_a_checkpoint_that_was_being_replaced(void **state)
 static void put_best(const char *name)
 {
     char path[128];
-    snprintf(path, sizeof path, "%s/best.json", folder);
+    snprintf(path, sizeof path, "%s/best.json", test_dir);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     assert_true(fprintf(file, "{\"checkpoint\":\"%s\",\"metric\":\"val_accuracy\",\"value\":1,\"epoch\":1}", name) > 0);
@@ -523,27 +521,27 @@ static void reports_a_missing_checkpoint(void **state)
     (void)state;
     lk_checkpoint *checkpoint;
     char path[128];
-    snprintf(path, sizeof path, "%s/nowhere", folder);
+    snprintf(path, sizeof path, "%s/nowhere", test_dir);
     assert_int_equal(lk_checkpoint_open(path, LK_CHECKPOINT_LAST, &checkpoint), LK_ERR_NOT_FOUND);
     lk_error_clear();
-    assert_int_equal(lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &checkpoint), LK_ERR_NOT_FOUND);
+    assert_int_equal(lk_checkpoint_open(test_dir, LK_CHECKPOINT_LAST, &checkpoint), LK_ERR_NOT_FOUND);
     lk_error_clear();
-    assert_int_equal(lk_checkpoint_open(folder, LK_CHECKPOINT_BEST, &checkpoint), LK_ERR_NOT_FOUND);
+    assert_int_equal(lk_checkpoint_open(test_dir, LK_CHECKPOINT_BEST, &checkpoint), LK_ERR_NOT_FOUND);
     lk_error_clear();
     put_best("checkpoint-00000003");
-    assert_int_equal(lk_checkpoint_open(folder, LK_CHECKPOINT_BEST, &checkpoint), LK_ERR_NOT_FOUND);
+    assert_int_equal(lk_checkpoint_open(test_dir, LK_CHECKPOINT_BEST, &checkpoint), LK_ERR_NOT_FOUND);
     assert_non_null(strstr(lk_error_message(), "/best.json: names checkpoint-00000003, which is not there"));
     lk_error_clear();
     /* What a killed process left unfinished does not count, and the next save removes it. */
-    snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000030", folder);
+    snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000030", test_dir);
     assert_int_equal(mkdir(path, 0700), 0);
-    assert_int_equal(lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &checkpoint), LK_ERR_NOT_FOUND);
+    assert_int_equal(lk_checkpoint_open(test_dir, LK_CHECKPOINT_LAST, &checkpoint), LK_ERR_NOT_FOUND);
     lk_error_clear();
     save_at(10, 1);
     assert_int_equal(access(path, F_OK), -1);
 }
 
-#define SILENT_TEST(function) cmocka_unit_test_setup_teardown(function, make_silent_folder, remove_folder)
+#define SILENT_TEST(function) cmocka_unit_test_setup_teardown(function, make_silent_folder, remove_test_dir)
 
 int main(void)
 {

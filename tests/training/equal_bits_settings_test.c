@@ -6,11 +6,7 @@
 
 static lk_train_config settings(void)
 {
-    lk_train_config config = small_training();
-    config.data.limit_train = 45; /* batches of 16, 16 and 13 */
-    config.data.limit_val = 11;
-    config.batch_size = 16;
-    config.devices.shards = 6;
+    lk_train_config config = training_of(45, 11, 16, 6); /* batches of 16, 16 and 13 */
     config.optimizer.base_lr = 0.05;
     return config;
 }

@@ -58,21 +58,14 @@ static void twelve_shards_give_equal_bits(void **state)
 static void batches_may_have_fewer_samples_than_devices(void **state)
 {
     (void)state;
-    lk_train_config config = small_training();
-    config.data.limit_train = 3;
-    config.data.limit_val = 2;
-    config.devices.shards = 12;
+    lk_train_config config = training_of(3, 2, 32, 12);
     any_number_of_devices(config);
 }
 
 static void plain_c_kernels_give_equal_bits(void **state)
 {
     (void)state;
-    lk_train_config config = small_training();
-    config.data.limit_train = 11;
-    config.data.limit_val = 7;
-    config.batch_size = 8;
-    config.devices.shards = 8;
+    lk_train_config config = training_of(11, 7, 8, 8);
     config.devices.spec = "1xref";
     outcome one = train(&config);
     config.devices.spec = "3xref";

@@ -1,6 +1,6 @@
 /* lk_trainer_fit: the order of hooks, all ways to end, learning rates, gradients, predictions. */
 #include "training.h"
-#include "test_folder.h"
+#include "base/folder_testing.h"
 
 #include <math.h>
 
@@ -475,10 +475,10 @@ static void images_of_another_size_are_refused(void **state)
     float probabilities[CLASSES];
     notes n = {0};
     lk_dataset *dataset;
-    snprintf(images_path, sizeof images_path, "%s/images", folder);
-    snprintf(labels_path, sizeof labels_path, "%s/labels", folder);
-    write_file(images_path, images, sizeof images);
-    write_file(labels_path, labels, sizeof labels);
+    snprintf(images_path, sizeof images_path, "%s/images", test_dir);
+    snprintf(labels_path, sizeof labels_path, "%s/labels", test_dir);
+    put_bytes(images_path, images, sizeof images);
+    put_bytes(labels_path, labels, sizeof labels);
     assert_ok(lk_dataset_open_idx(images_path, labels_path, 10, 0, &dataset));
     lk_trainer *trainer = trainer_with(&n);
     snprintf(message, sizeof message, "%s: images of 1x2x3, expected 1x28x28 as in %s", images_path,

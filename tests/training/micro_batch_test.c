@@ -1,6 +1,6 @@
 /* Micro-batches give the same bits with both executors and on any number of devices; wrong sizes are refused. */
 #include "executors.h"
-#include "test_folder.h"
+#include "base/folder_testing.h"
 
 static lk_train_config in_pieces(int64_t size)
 {
@@ -52,7 +52,7 @@ static const char many_outputs[] = "conv2d 8 kernel=3\nrelu\nglobal_avg_pool\ndr
 
 static const char *write_model(void)
 {
-    write_file(path_of("model.lk"), many_outputs, strlen(many_outputs));
+    put_bytes(path_of("model.lk"), many_outputs, strlen(many_outputs));
     return path_of("model.lk");
 }
 

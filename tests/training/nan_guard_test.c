@@ -2,18 +2,14 @@
  * samples. */
 #include "small_network.h"
 
-#include "failing_allocations.h"
+#include "base/mem_testing.h"
 
 #include <math.h>
 #include <stdlib.h>
 
 static lk_train_config unstable(lk_nan_guard guard)
 {
-    lk_train_config config = small_training();
-    config.data.limit_train = 45; /* batches of 16, 16 and 13 */
-    config.data.limit_val = 11;
-    config.batch_size = 16;
-    config.devices.shards = 6;
+    lk_train_config config = training_of(45, 11, 16, 6); /* batches of 16, 16 and 13 */
     config.checks.nan_guard = guard;
     config.data.workers = 2;
     return config;

@@ -1,7 +1,7 @@
 /* Hand-written loops over lk_replicas and lk_run_shards give the trainer's bits, also if they are stopped and resumed.
  */
 #include "small_network.h"
-#include "test_folder.h"
+#include "base/folder_testing.h"
 
 #include "base/status.h"
 #include "lockstep/autograd.h"
@@ -131,7 +131,7 @@ static void begin(loop *l, const char *devices)
 /* Opens a writer that keeps the newest checkpoint. resumed NULL: the training is new. */
 static void open_writer(loop *l, const lk_checkpoint *resumed)
 {
-    l->writer = lk_checkpoint_writer_new(l->replicas, folder, resumed, 1);
+    l->writer = lk_checkpoint_writer_new(l->replicas, test_dir, resumed, 1);
     assert_non_null(l->writer);
 }
 
@@ -197,13 +197,13 @@ static int warnings;
 static int begin_counting(void **state)
 {
     warnings = 0;
-    return make_folder(state);
+    return make_test_dir(state);
 }
 
 static int end_counting(void **state)
 {
     lk_log_set(NULL, NULL, LK_LOG_WARNING);
-    return remove_folder(state);
+    return remove_test_dir(state);
 }
 
 static void count_warnings(void *user, lk_log_level level, const char *message)
@@ -216,7 +216,7 @@ static void count_warnings(void *user, lk_log_level level, const char *message)
 static lk_checkpoint *open_at(lk_checkpoint_which which, int64_t steps)
 {
     lk_checkpoint *checkpoint;
-    if (lk_checkpoint_open(folder, which, &checkpoint) != LK_OK)
+    if (lk_checkpoint_open(test_dir, which, &checkpoint) != LK_OK)
         fail_msg("%s", lk_error_message());
     assert_int_equal(lk_checkpoint_get_info(checkpoint)->steps, steps);
     return checkpoint;
@@ -265,7 +265,7 @@ static void loops_resume_in_the_middle_of_an_epoch(void **state)
         for (int i = 0; i < SAMPLES; i++)
             assert_int_equal(uses[i], EPOCHS);
         lk_ledger_release(used);
-        empty_folder();
+        empty_test_dir();
     }
     assert_int_equal(warnings, 0);
 }
@@ -273,7 +273,7 @@ static void loops_resume_in_the_middle_of_an_epoch(void **state)
 static bool is_kept(int64_t steps)
 {
     char path[128];
-    snprintf(path, sizeof path, "%s/checkpoint-%08d", folder, (int)steps);
+    snprintf(path, sizeof path, "%s/checkpoint-%08d", test_dir, (int)steps);
     return access(path, F_OK) == 0;
 }
 
@@ -285,7 +285,7 @@ static void loops_keep_the_newest_and_the_best(void **state)
     loop l;
     begin(&l, "1xcpu");
     open_writer(&l, NULL);
-    assert_null(lk_checkpoint_writer_new(l.replicas, folder, NULL, 1));
+    assert_null(lk_checkpoint_writer_new(l.replicas, test_dir, NULL, 1));
     assert_int_equal(lk_error_status(), LK_ERR_STATE);
     lk_error_clear();
     train_all(&l);
@@ -302,7 +302,7 @@ static void loops_keep_the_newest_and_the_best(void **state)
 
     /* Continuing from an earlier checkpoint puts later ones aside. */
     lk_checkpoint_writer_release(l.writer);
-    assert_null(lk_checkpoint_writer_new(l.replicas, folder, NULL, 1));
+    assert_null(lk_checkpoint_writer_new(l.replicas, test_dir, NULL, 1));
     assert_int_equal(lk_error_status(), LK_ERR_ARGUMENT);
     lk_error_clear();
     open_writer(&l, best);
@@ -322,7 +322,7 @@ static void loops_keep_a_best_that_best_json_does_not_name(void **state)
     open_writer(&l, NULL);
     train_until(&l, 3);
     lk_checkpoint_writer_release(l.writer);
-    snprintf(path, sizeof path, "%s/best.json", folder);
+    snprintf(path, sizeof path, "%s/best.json", test_dir);
     assert_int_equal(unlink(path), 0);
     lk_checkpoint *last = open_at(LK_CHECKPOINT_LAST, 3);
     open_writer(&l, last);
@@ -345,7 +345,7 @@ static void *read_checkpoints(void *argument)
     reading *r = argument;
     while (!atomic_load(&r->over) && r->error.status == LK_OK) {
         lk_checkpoint *checkpoint;
-        if (lk_checkpoint_open(folder, which[r->opened++ % 2], &checkpoint) != LK_OK)
+        if (lk_checkpoint_open(test_dir, which[r->opened++ % 2], &checkpoint) != LK_OK)
             lk__error_save(&r->error);
         else
             lk_checkpoint_release(checkpoint);
@@ -393,14 +393,14 @@ static void older_checkpoints_that_stay_are_reported_once(void **state)
     for (int64_t i = 1; i <= 5; i++) {
         assert_ok(lk_checkpoint_writer_save(l.writer, &(lk_checkpoint_info){.steps = i}));
         assert_ok(lk_checkpoint_writer_wait(l.writer));
-        snprintf(path, sizeof path, "%s/checkpoint-00000002/exported", folder);
+        snprintf(path, sizeof path, "%s/checkpoint-00000002/exported", test_dir);
         assert_true(i != 2 || mkdir(path, 0700) == 0);
     }
     for (int64_t i = 1; i <= 5; i++)
         assert_int_equal(is_kept(i), i == 2 || i == 5);
     assert_int_equal(access(path, F_OK), 0);
     lk_checkpoint *stays;
-    snprintf(path, sizeof path, "%s/checkpoint-00000002", folder);
+    snprintf(path, sizeof path, "%s/checkpoint-00000002", test_dir);
     assert_ok(lk_checkpoint_open(path, LK_CHECKPOINT_LAST, &stays));
     lk_checkpoint_release(stays);
     assert_int_equal(warnings, 1);
@@ -414,9 +414,9 @@ static void begin_with_a_failing_save(loop *l)
     char path[128];
     begin(l, "1xcpu");
     open_writer(l, NULL);
-    snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000002", folder);
+    snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000002", test_dir);
     assert_int_equal(mkdir(path, 0700), 0);
-    snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000002/stays", folder);
+    snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000002/stays", test_dir);
     assert_int_equal(mkdir(path, 0700), 0);
     assert_int_equal(setenv("LOCKSTEP_CHECKPOINT_SLOW", "20", 1), 0);
     for (int64_t i = 1; i <= 2; i++)
@@ -441,7 +441,7 @@ static void failed_saves_are_reported(void **state)
         lk_checkpoint_writer_release(l.writer);
         assert_int_equal(warnings, asked < 2);
         end(&l);
-        empty_folder();
+        empty_test_dir();
     }
 }
 
@@ -456,26 +456,26 @@ static void writes_only_where_no_other_does(void **state)
     open_writer(&l, NULL);
     assert_int_equal(setenv("LOCKSTEP_CHECKPOINT_SLOW", "20", 1), 0);
     assert_ok(lk_checkpoint_writer_save(l.writer, &(lk_checkpoint_info){.steps = 1}));
-    assert_int_equal(lk_replicas_save(l.replicas, folder, &later), LK_ERR_STATE);
+    assert_int_equal(lk_replicas_save(l.replicas, test_dir, &later), LK_ERR_STATE);
     assert_non_null(strstr(lk_error_message(), "another training writes its checkpoints there"));
     lk_error_clear();
     assert_ok(lk_checkpoint_writer_wait(l.writer));
     unsetenv("LOCKSTEP_CHECKPOINT_SLOW");
     lk_checkpoint_writer_release(l.writer);
     lk_checkpoint_release(open_at(LK_CHECKPOINT_LAST, 1));
-    assert_ok(lk_replicas_save(l.replicas, folder, &later));
+    assert_ok(lk_replicas_save(l.replicas, test_dir, &later));
     lk_checkpoint_release(open_at(LK_CHECKPOINT_LAST, 2));
 
     /* A checkpoint from before the first step, or from a loop that does not count steps, is not replaced either. */
     char other[80];
-    snprintf(other, sizeof other, "%s/other", folder);
+    snprintf(other, sizeof other, "%s/other", test_dir);
     assert_ok(lk_replicas_save(l.replicas, other, &(lk_checkpoint_info){.seed = SEED}));
     assert_null(lk_checkpoint_writer_new(l.replicas, other, NULL, 1));
     assert_int_equal(lk_error_status(), LK_ERR_ARGUMENT);
     assert_non_null(strstr(lk_error_message(), "holds checkpoints of another training, after 0 steps"));
     lk_error_clear();
 
-    snprintf(path, sizeof path, "%s/checkpoint-00000002", folder);
+    snprintf(path, sizeof path, "%s/checkpoint-00000002", test_dir);
     assert_int_equal(lk_replicas_save(l.replicas, path, &later), LK_ERR_ARGUMENT);
     assert_non_null(strstr(lk_error_message(), "is a checkpoint itself"));
     lk_error_clear();
@@ -492,9 +492,9 @@ static void warns_that_bits_will_differ(void **state)
     char path[128];
     loop l;
     begin(&l, "1xcpu");
-    assert_ok(lk_replicas_save(l.replicas, folder, &(lk_checkpoint_info){.steps = 1}));
-    snprintf(path, sizeof path, "%s/checkpoint-00000001/implementations", folder);
-    char *text = read_file(path, NULL);
+    assert_ok(lk_replicas_save(l.replicas, test_dir, &(lk_checkpoint_info){.steps = 1}));
+    snprintf(path, sizeof path, "%s/checkpoint-00000001/implementations", test_dir);
+    char *text = contents_of(path, NULL);
     assert_non_null(strstr(text, lk_build_has("oneDNN") ? "device cpu, instruction set " : "device cpu\n"));
     free(text);
     lk_log_set(count_warnings, NULL, LK_LOG_WARNING);
@@ -502,7 +502,7 @@ static void warns_that_bits_will_differ(void **state)
     assert_ok(lk_replicas_restore(l.replicas, checkpoint));
     assert_int_equal(warnings, 0);
     static const char other[] = "lockstep 0.0.1, device cpu, instruction set none, oneDNN 0.1\n";
-    write_file(path, other, strlen(other)); /* after lk_checkpoint_open has checked it */
+    put_bytes(path, other, strlen(other)); /* after lk_checkpoint_open has checked it */
     assert_ok(lk_replicas_restore(l.replicas, checkpoint));
     assert_int_equal(warnings, 1);
     lk_checkpoint_release(checkpoint);
@@ -577,18 +577,20 @@ static void replicas_need_no_optimizer(void **state)
     end(&l);
 }
 
+#define COUNTING_TEST(function) cmocka_unit_test_setup_teardown(function, begin_counting, end_counting)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(loops_have_the_trainers_bits),
-        cmocka_unit_test_setup_teardown(loops_resume_in_the_middle_of_an_epoch, begin_counting, end_counting),
-        cmocka_unit_test_setup_teardown(loops_keep_the_newest_and_the_best, begin_counting, end_counting),
-        cmocka_unit_test_setup_teardown(loops_keep_a_best_that_best_json_does_not_name, begin_counting, end_counting),
-        cmocka_unit_test_setup_teardown(checkpoints_are_read_while_they_are_written, begin_counting, end_counting),
-        cmocka_unit_test_setup_teardown(older_checkpoints_that_stay_are_reported_once, begin_counting, end_counting),
-        cmocka_unit_test_setup_teardown(failed_saves_are_reported, begin_counting, end_counting),
-        cmocka_unit_test_setup_teardown(writes_only_where_no_other_does, begin_counting, end_counting),
-        cmocka_unit_test_setup_teardown(warns_that_bits_will_differ, begin_counting, end_counting),
+        COUNTING_TEST(loops_resume_in_the_middle_of_an_epoch),
+        COUNTING_TEST(loops_keep_the_newest_and_the_best),
+        COUNTING_TEST(loops_keep_a_best_that_best_json_does_not_name),
+        COUNTING_TEST(checkpoints_are_read_while_they_are_written),
+        COUNTING_TEST(older_checkpoints_that_stay_are_reported_once),
+        COUNTING_TEST(failed_saves_are_reported),
+        COUNTING_TEST(writes_only_where_no_other_does),
+        COUNTING_TEST(warns_that_bits_will_differ),
         cmocka_unit_test(a_failed_shard_leaves_the_sum_usable),
         cmocka_unit_test(replicas_need_no_optimizer),
     };

@@ -2,9 +2,9 @@
  * correctly.
  */
 #include "training.h"
-#include "test_folder.h"
+#include "base/folder_testing.h"
 
-#include "failing_allocations.h"
+#include "base/mem_testing.h"
 #include "lockstep/build.h"
 #include "lockstep/callbacks.h"
 #include "lockstep/predict.h"
@@ -22,9 +22,9 @@ static int train_and_save(void **state)
     lk_train_config config = small_training();
     config.model = "keras-cnn";
     config.data.normalize = LK_NORMALIZE_STANDARD;
-    trainer = make_folder(state) == 0 ? new_trainer(&config) : NULL;
-    return trainer && lk_trainer_run(trainer, 6) == LK_OK && lk_trainer_save(trainer, folder) == LK_OK &&
-                   lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &checkpoint) == LK_OK &&
+    trainer = make_test_dir(state) == 0 ? new_trainer(&config) : NULL;
+    return trainer && lk_trainer_run(trainer, 6) == LK_OK && lk_trainer_save(trainer, test_dir) == LK_OK &&
+                   lk_checkpoint_open(test_dir, LK_CHECKPOINT_LAST, &checkpoint) == LK_OK &&
                    lk_dataset_open("synthetic", LK_SPLIT_TEST, &(lk_dataset_opts){.limit = IMAGES}, &dataset) == LK_OK
                ? 0
                : -1;
@@ -35,7 +35,7 @@ static int remove_all(void **state)
     lk_dataset_release(dataset);
     lk_checkpoint_release(checkpoint);
     lk_trainer_release(trainer);
-    return remove_folder(state);
+    return remove_test_dir(state);
 }
 
 static lk_predictor *new_predictor(const char *devices, int64_t batch_size)
@@ -81,8 +81,8 @@ static void outlives_its_checkpoint(void **state)
     char path[128], runs[128];
     lk_checkpoint *odd;
     int uneven = 0;
-    snprintf(path, sizeof path, "%s/odd.lk", folder);
-    snprintf(runs, sizeof runs, "%s/odd", folder);
+    snprintf(path, sizeof path, "%s/odd.lk", test_dir);
+    snprintf(runs, sizeof runs, "%s/odd", test_dir);
     FILE *file = fopen(path, "w");
     assert_non_null(file);
     fputs("conv2d 3 kernel=5\nbatch_norm\nrelu\nconv2d 7 kernel=3 stride=2\nbatch_norm\nrelu\nmax_pool 2\nflatten\n"
@@ -199,7 +199,7 @@ static char *sheet_with_name(const lk_evaluation *e, const char *name, size_t *s
     for (int c = 0; c < CLASSES; c++)
         names[c] = name;
     assert_ok(lk_evaluation_sheet(e, dataset, names, path_of("sheet.png")));
-    return read_file(path_of("sheet.png"), size);
+    return contents_of(path_of("sheet.png"), size);
 }
 
 /* The 32 bytes of a caption end in the middle of the eleventh character. */

@@ -1,7 +1,7 @@
 /* A training that is interrupted at any step and resumed, also on other devices and with another strategy, has the
  * bits, reports and records of one that was not interrupted. */
 #include "small_network.h"
-#include "test_folder.h"
+#include "base/folder_testing.h"
 
 #include "lockstep/callbacks.h"
 #include "lockstep/checkpoint.h"
@@ -46,14 +46,14 @@ static lk_status break_in_evaluation(void *self, lk_trainer *trainer, const lk_e
 static void add_checkpoints(lk_trainer *trainer, int64_t every)
 {
     lk_checkpoint_opts opts = {.every_steps = every, .keep = 2};
-    assert_ok(lk_trainer_add(trainer, lk_callback_checkpoint(folder, &opts)));
+    assert_ok(lk_trainer_add(trainer, lk_callback_checkpoint(test_dir, &opts)));
 }
 
 static void train_until(const lk_train_config *config, breaking b)
 {
     lk_train_result result;
     lk_train_config own = *config;
-    own.checkpoints.dir = folder;
+    own.checkpoints.dir = test_dir;
     lk_trainer *trainer = small_trainer(&own);
     assert_ok(lk_trainer_add(
         trainer,
@@ -81,7 +81,7 @@ static lk_status keep_report(void *self, lk_trainer *trainer, const lk_epoch_rep
 static void train_to_the_end(const lk_train_config *config, bool resume, kept *k)
 {
     lk_train_config own = *config;
-    own.checkpoints.dir = resume ? folder : NULL;
+    own.checkpoints.dir = resume ? test_dir : NULL;
     own.checkpoints.resume = resume;
     lk_trainer *trainer = small_trainer(&own);
     assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "keep", .epoch_end = keep_report, .self = k}));
@@ -135,7 +135,7 @@ static void resumes_after_any_step(void **state)
         other.devices.spec = devices[i % 3];
         train_to_the_end(&other, true, &resumed);
         same_end(&resumed, &whole, what);
-        empty_folder();
+        empty_test_dir();
     }
 }
 
@@ -206,7 +206,7 @@ static void resumes_with_any_setting(void **state)
         config.devices.spec = "1xcpu";
         train_to_the_end(&config, true, &resumed);
         same_end(&resumed, &whole, settings[i].what);
-        empty_folder();
+        empty_test_dir();
     }
 }
 
@@ -227,7 +227,7 @@ static void resumes_with_any_strategy(void **state)
         train_until(&first, (breaking){.step = 5});
         train_to_the_end(&second, true, &resumed);
         same_end(&resumed, &whole, second.devices.strategy);
-        empty_folder();
+        empty_test_dir();
     }
 }
 
@@ -254,7 +254,7 @@ static void keeps_the_number_of_shards(void **state)
     train_to_the_end(&config, true, &resumed);
     same_end(&resumed, &whole, "one device");
     config.devices.spec = "3xcpu";
-    config.checkpoints.dir = folder;
+    config.checkpoints.dir = test_dir;
     config.checkpoints.resume = true;
     refused(&config, "--resume: the checkpoint's batches have 2 shards, and 3 devices need as many");
 }
@@ -269,7 +269,7 @@ static void refuses_unsuitable_folders_and_settings(void **state)
     refused(&config, "--checkpoint-dir");
     config.checkpoints.resume = false;
     train_until(&config, (breaking){.step = 4});
-    config.checkpoints.dir = folder;
+    config.checkpoints.dir = test_dir;
     refused(&config, "is not empty; --resume");
     config.checkpoints.every = "5x";
     refused(&config, "--checkpoint-every 5x");
@@ -310,7 +310,7 @@ static void overwrites_no_checkpoints(void **state)
     lk_error_clear();
     lk_trainer_release(trainer);
     lk_checkpoint *last;
-    assert_ok(lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &last));
+    assert_ok(lk_checkpoint_open(test_dir, LK_CHECKPOINT_LAST, &last));
     assert_true(lk_checkpoint_get_info(last)->steps >= 4);
     lk_checkpoint_release(last);
 }
@@ -323,9 +323,9 @@ static void a_finished_training_stays_as_it_is(void **state)
     kept whole = {0}, again = {0};
     train_to_the_end(&config, true, &whole); /* the folder is empty: the training begins */
     lk_checkpoint *last, *best;
-    assert_ok(lk_checkpoint_open(folder, LK_CHECKPOINT_LAST, &last));
+    assert_ok(lk_checkpoint_open(test_dir, LK_CHECKPOINT_LAST, &last));
     assert_true(lk_checkpoint_get_info(last)->finished && lk_checkpoint_get_info(last)->epoch == 3);
-    assert_ok(lk_checkpoint_open(folder, LK_CHECKPOINT_BEST, &best));
+    assert_ok(lk_checkpoint_open(test_dir, LK_CHECKPOINT_BEST, &best));
     assert_string_equal(lk_checkpoint_get_info(best)->metric, "val_accuracy");
     int64_t epoch = lk_checkpoint_get_info(best)->epoch;
     double accuracy = lk_mean_value(whole.epochs[epoch - 1].val.accuracy);
@@ -347,7 +347,7 @@ static lk_train_result train_with_stops(bool resume, int64_t until, int64_t *epo
     breaking b = {.step = until};
     config.epochs = 4;
     config.optimizer.base_lr = 1e-6; /* so small that nothing improves */
-    config.checkpoints.dir = until || resume ? folder : NULL;
+    config.checkpoints.dir = until || resume ? test_dir : NULL;
     config.checkpoints.resume = resume;
     lk_trainer *trainer = small_trainer(&config);
     assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "break", .step_end = break_at_step, .self = &b}));
@@ -397,7 +397,7 @@ static void a_name_given_twice_is_refused(void **state)
     double value = 1;
     lk_train_config config = usual();
     lk_train_result result;
-    config.checkpoints.dir = folder;
+    config.checkpoints.dir = test_dir;
     lk_trainer *trainer = small_trainer(&config);
     assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "twice", .save = save_a_name_twice, .self = &value}));
     add_checkpoints(trainer, 2);
@@ -423,9 +423,9 @@ static lk_status block_the_checkpoint(void *self, lk_trainer *trainer, const lk_
     losses[report->epoch - 1] = lk_mean_value(report->val.loss);
     if (report->epoch != 2)
         return LK_OK;
-    snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000006", folder);
+    snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000006", test_dir);
     assert_int_equal(mkdir(path, 0700), 0);
-    snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000006/stays", folder);
+    snprintf(path, sizeof path, "%s/.unfinished-checkpoint-00000006/stays", test_dir);
     assert_int_equal(mkdir(path, 0700), 0);
     return LK_OK;
 }
@@ -433,7 +433,7 @@ static lk_status block_the_checkpoint(void *self, lk_trainer *trainer, const lk_
 static void is_best(int64_t epoch, double loss)
 {
     lk_checkpoint *best;
-    if (lk_checkpoint_open(folder, LK_CHECKPOINT_BEST, &best) != LK_OK)
+    if (lk_checkpoint_open(test_dir, LK_CHECKPOINT_BEST, &best) != LK_OK)
         fail_msg("%s", lk_error_message());
     const lk_checkpoint_info *info = lk_checkpoint_get_info(best);
     assert_string_equal(info->metric, "val_loss");
@@ -449,13 +449,13 @@ static lk_trainer *training_with_best(bool resume, int64_t epochs, double losses
     config.model = "keras-cnn";
     config.optimizer.base_lr = 0.02;
     config.epochs = epochs;
-    config.checkpoints.dir = folder;
+    config.checkpoints.dir = test_dir;
     config.checkpoints.resume = config.checkpoints.override = resume;
     lk_checkpoint_opts opts = {.every_steps = 1, .keep = 1, .best = LK_BEST_VAL_LOSS};
     lk_trainer *trainer = new_trainer(&config);
     assert_ok(lk_trainer_add(trainer, lk_callback_rate(rate_until_third, NULL)));
     assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "way", .epoch_end = block_the_checkpoint, .self = losses}));
-    assert_ok(lk_trainer_add(trainer, lk_callback_checkpoint(folder, &opts)));
+    assert_ok(lk_trainer_add(trainer, lk_callback_checkpoint(test_dir, &opts)));
     return trainer;
 }
 
@@ -485,7 +485,7 @@ static void resuming_finds_the_best(void **state)
     assert_ok(lk_trainer_fit(trainer, &result));
     lk_trainer_release(trainer);
     is_best(1, losses[0]);
-    snprintf(path, sizeof path, "%s/best.json", folder);
+    snprintf(path, sizeof path, "%s/best.json", test_dir);
     assert_int_equal(unlink(path), 0);
     trainer = training_with_best(true, 1, losses);
     assert_ok(lk_trainer_fit(trainer, &result));
@@ -501,8 +501,8 @@ static void resuming_finds_the_best(void **state)
     lk_trainer_release(trainer);
     is_best(1, losses[0]);
     char gone[160];
-    snprintf(path, sizeof path, "%s/checkpoint-00000003", folder);
-    snprintf(gone, sizeof gone, "%s/gone", folder);
+    snprintf(path, sizeof path, "%s/checkpoint-00000003", test_dir);
+    snprintf(gone, sizeof gone, "%s/gone", test_dir);
     assert_int_equal(rename(path, gone), 0);
     trainer = training_with_best(true, 4, losses);
     assert_ok(lk_trainer_fit(trainer, &result));
@@ -527,15 +527,15 @@ static void keeps_a_best_that_best_json_does_not_name(void **state)
     lk_train_config config = small_training();
     lk_checkpoint_opts opts = {.every_steps = 1, .keep = 1};
     config.model = "keras-cnn";
-    config.checkpoints.dir = folder;
-    snprintf(path, sizeof path, "%s/best.json", folder);
+    config.checkpoints.dir = test_dir;
+    snprintf(path, sizeof path, "%s/best.json", test_dir);
     for (config.epochs = 1; config.epochs <= 2; config.epochs++) {
         lk_trainer *trainer = new_trainer(&config);
         assert_ok(lk_trainer_add(trainer, lk_callback_rate(no_rate, NULL)));
-        assert_ok(lk_trainer_add(trainer, lk_callback_checkpoint(folder, &opts)));
+        assert_ok(lk_trainer_add(trainer, lk_callback_checkpoint(test_dir, &opts)));
         assert_ok(lk_trainer_fit(trainer, &result));
         lk_trainer_release(trainer);
-        assert_ok(lk_checkpoint_open(folder, LK_CHECKPOINT_BEST, &best));
+        assert_ok(lk_checkpoint_open(test_dir, LK_CHECKPOINT_BEST, &best));
         assert_int_equal(lk_checkpoint_get_info(best)->epoch, 1);
         lk_checkpoint_release(best);
         assert_int_equal(unlink(path), 0);
@@ -554,7 +554,7 @@ static void resumes_again_and_again(void **state)
         breaking b = {.step = step};
         lk_train_result result;
         lk_train_config own = config;
-        own.checkpoints.dir = folder;
+        own.checkpoints.dir = test_dir;
         own.checkpoints.resume = true;
         lk_trainer *trainer = small_trainer(&own);
         assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "break", .step_end = break_at_step, .self = &b}));
@@ -576,11 +576,11 @@ static void steps_without_fit_resume(void **state)
     char want[33], have[33];
     lk_trainer *trainer = small_trainer(&config);
     assert_ok(lk_trainer_run(trainer, 4));
-    assert_ok(lk_trainer_save(trainer, folder));
+    assert_ok(lk_trainer_save(trainer, test_dir));
     assert_ok(lk_trainer_run(trainer, 4));
     assert_ok(lk_trainer_state_digest(trainer, want));
     lk_trainer_release(trainer);
-    config.checkpoints.dir = folder;
+    config.checkpoints.dir = test_dir;
     config.checkpoints.resume = true;
     config.devices.spec = "1xcpu";
     trainer = small_trainer(&config);
@@ -594,7 +594,7 @@ static void steps_without_fit_resume(void **state)
 static lk_status save_in_rest(void *self, lk_trainer *trainer, const lk_rest_report *report)
 {
     const int64_t *steps = self;
-    return report->steps == *steps ? lk_trainer_save(trainer, folder) : LK_OK;
+    return report->steps == *steps ? lk_trainer_save(trainer, test_dir) : LK_OK;
 }
 
 static bool want_rest_at(void *self, lk_trainer *trainer, int64_t steps)
@@ -606,7 +606,7 @@ static bool want_rest_at(void *self, lk_trainer *trainer, int64_t steps)
 static lk_status save_at_the_end(void *self, lk_trainer *trainer, const lk_epoch_report *report, bool *stop)
 {
     (void)stop;
-    return report->epoch == *(const int64_t *)self ? lk_trainer_save(trainer, folder) : LK_OK;
+    return report->epoch == *(const int64_t *)self ? lk_trainer_save(trainer, test_dir) : LK_OK;
 }
 
 static void fit_resumes_from_any_save(void **state)
@@ -620,13 +620,13 @@ static void fit_resumes_from_any_save(void **state)
     for (int64_t steps = 3; steps < 6; steps++) {
         lk_trainer *trainer = small_trainer(&config);
         assert_ok(lk_trainer_run(trainer, steps));
-        assert_ok(lk_trainer_save(trainer, folder));
+        assert_ok(lk_trainer_save(trainer, test_dir));
         lk_trainer_release(trainer);
         memset(&have, 0, sizeof have);
         train_to_the_end(&resumed, true, &have);
         same_end(&have, &whole, "steps without fit");
         assert_int_equal(have.epochs[1].epoch, 2);
-        empty_folder();
+        empty_test_dir();
     }
     int64_t step = 5, epoch = 2;
     lk_callback savers[] = {
@@ -642,7 +642,7 @@ static void fit_resumes_from_any_save(void **state)
         train_to_the_end(&resumed, true, &have);
         same_end(&have, &whole, savers[i].name);
         assert_int_equal(have.epochs[1].epoch, 2);
-        empty_folder();
+        empty_test_dir();
     }
 }
 

@@ -6,7 +6,7 @@ enum { RECORD = 3 * 32 * 32 };
 static lk_dataset *open_path(const char *name, lk_split split, const lk_dataset_opts *opts)
 {
     lk_dataset *dataset;
-    expect_ok(lk_dataset_open(in_dir(name), split, opts, &dataset));
+    assert_ok(lk_dataset_open(in_dir(name), split, opts, &dataset));
     return dataset;
 }
 
@@ -16,7 +16,7 @@ static void refuse(const char *name, lk_split split, const lk_dataset_opts *opts
     lk_dataset *dataset;
     lk_status status = lk_dataset_open(in_dir(name), split, opts, &dataset);
     assert_null(dataset);
-    expect_error(status, expected, text, second, NULL);
+    expect_failure(status, expected, text, second);
 }
 
 static void write_text(const char *name, const char *text)
@@ -377,9 +377,9 @@ static void a_share_is_held_out(void **state)
     (void)state;
     lk_dataset_opts opts = {.val_split = 0.1};
     lk_dataset *whole, *train, *test;
-    expect_ok(lk_dataset_open("synthetic", LK_SPLIT_TRAIN, NULL, &whole));
-    expect_ok(lk_dataset_open("synthetic", LK_SPLIT_TRAIN, &opts, &train));
-    expect_ok(lk_dataset_open("synthetic", LK_SPLIT_TEST, &opts, &test));
+    assert_ok(lk_dataset_open("synthetic", LK_SPLIT_TRAIN, NULL, &whole));
+    assert_ok(lk_dataset_open("synthetic", LK_SPLIT_TRAIN, &opts, &train));
+    assert_ok(lk_dataset_open("synthetic", LK_SPLIT_TEST, &opts, &test));
     assert_int_equal(lk_dataset_count(train), 54000);
     assert_int_equal(lk_dataset_count(test), 6000);
     int64_t of_train = 0, of_test = 0;
@@ -397,7 +397,7 @@ static void a_share_is_held_out(void **state)
     lk_dataset_release(test);
     opts.val_split = 1;
     lk_status status = lk_dataset_open("synthetic", LK_SPLIT_TEST, &opts, &test);
-    expect_error(status, LK_ERR_ARGUMENT, "--val-split 1: must be at least 0 and below 1", NULL);
+    expect_failure(status, LK_ERR_ARGUMENT, "--val-split 1: must be at least 0 and below 1");
 }
 
 static void sizes_and_channels_are_changed(void **state)
@@ -405,7 +405,7 @@ static void sizes_and_channels_are_changed(void **state)
     (void)state;
     lk_dataset_opts opts = {.resize = "14x56", .channels = 3, .limit = 3};
     lk_dataset *dataset;
-    expect_ok(lk_dataset_open("synthetic", LK_SPLIT_TEST, &opts, &dataset));
+    assert_ok(lk_dataset_open("synthetic", LK_SPLIT_TEST, &opts, &dataset));
     assert_int_equal(lk_dataset_count(dataset), 3);
     assert_int_equal(lk_dataset_channels(dataset), 3);
     assert_int_equal(lk_dataset_height(dataset), 14);
@@ -437,41 +437,39 @@ static void equal_images_are_found(void **state)
     write_text("a.csv", "0,1,2\n1,3,4\n2,5,6\n2,3,4\n0,1,3\n");
     write_text("b.csv", "0,9,9\n1,9,8\n1,3,4\n2,3,4\n");
     lk_dataset *a = open_path("a.csv", LK_SPLIT_TRAIN, &opts), *b = open_path("b.csv", LK_SPLIT_TRAIN, &opts);
-    expect_ok(lk_dataset_find_equal(a, a, equals));
+    assert_ok(lk_dataset_find_equal(a, a, equals));
     assert_memory_equal(equals, ((int64_t[]){0, 1, 2, 1, 4}), sizeof equals);
-    expect_ok(lk_dataset_find_equal(a, b, equals));
+    assert_ok(lk_dataset_find_equal(a, b, equals));
     assert_memory_equal(equals, ((int64_t[]){-1, 2, -1, 2, -1}), sizeof equals);
     lk_dataset_class_counts(a, counts);
     assert_memory_equal(counts, ((int64_t[]){2, 1, 2}), sizeof counts);
     lk_dataset_release(b);
     opts.shape = "2x1";
     b = open_path("b.csv", LK_SPLIT_TRAIN, &opts);
-    expect_ok(lk_dataset_find_equal(a, b, equals));
+    assert_ok(lk_dataset_find_equal(a, b, equals));
     assert_memory_equal(equals, ((int64_t[]){-1, -1, -1, -1, -1}), sizeof equals);
     lk_dataset_release(a);
     lk_dataset_release(b);
 }
 
-#define IN_DIR(test) cmocka_unit_test_setup_teardown(test, make_test_dir, remove_test_dir)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_DIR(reads_cifar_10),
-        IN_DIR(reads_cifar_100),
-        IN_DIR(refuses_damaged_cifar),
-        IN_DIR(cifar_may_lack_a_test_set),
-        IN_DIR(reads_idx_of_any_shape),
-        IN_DIR(idx_with_channels_last_is_warned_of),
-        IN_DIR(reads_csv_with_a_flag),
-        IN_DIR(reads_csv_with_a_header),
-        IN_DIR(a_label_that_no_column_is_called_is_guessed_aloud),
-        IN_DIR(numbers_of_columns_are_no_row),
-        IN_DIR(reads_csv_as_others_write_it),
-        IN_DIR(bad_rows_are_named),
-        IN_DIR(a_share_is_held_out),
-        IN_DIR(sizes_and_channels_are_changed),
-        IN_DIR(equal_images_are_found),
+        FOLDER_TEST(reads_cifar_10),
+        FOLDER_TEST(reads_cifar_100),
+        FOLDER_TEST(refuses_damaged_cifar),
+        FOLDER_TEST(cifar_may_lack_a_test_set),
+        FOLDER_TEST(reads_idx_of_any_shape),
+        FOLDER_TEST(idx_with_channels_last_is_warned_of),
+        FOLDER_TEST(reads_csv_with_a_flag),
+        FOLDER_TEST(reads_csv_with_a_header),
+        FOLDER_TEST(a_label_that_no_column_is_called_is_guessed_aloud),
+        FOLDER_TEST(numbers_of_columns_are_no_row),
+        FOLDER_TEST(reads_csv_as_others_write_it),
+        FOLDER_TEST(bad_rows_are_named),
+        FOLDER_TEST(a_share_is_held_out),
+        FOLDER_TEST(sizes_and_channels_are_changed),
+        FOLDER_TEST(equal_images_are_found),
     };
     return cmocka_run_group_tests_name("own_data", tests, NULL, NULL);
 }

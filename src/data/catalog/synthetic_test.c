@@ -7,7 +7,7 @@
 static lk_dataset *open_synthetic(lk_split split, int64_t limit)
 {
     lk_dataset *dataset;
-    expect_ok(lk_dataset_open("synthetic", split, &(lk_dataset_opts){.limit = limit}, &dataset));
+    assert_ok(lk_dataset_open("synthetic", split, &(lk_dataset_opts){.limit = limit}, &dataset));
     return dataset;
 }
 

@@ -36,7 +36,7 @@ static void test_reads_plain_and_gzip(void **state)
         write_pair(in_dir(names[i][0]), in_dir(names[i][1]), COUNT, HEIGHT, WIDTH);
         for (int64_t limit = -1; limit <= COUNT + 1; limit++) {
             lk_dataset *dataset;
-            expect_ok(lk_dataset_open_idx(in_dir(names[i][0]), in_dir(names[i][1]), 10, limit, &dataset));
+            assert_ok(lk_dataset_open_idx(in_dir(names[i][0]), in_dir(names[i][1]), 10, limit, &dataset));
             check_content(dataset, limit <= 0 || limit > COUNT ? COUNT : limit);
             assert_string_equal(lk_dataset_name(dataset), "idx");
             assert_string_equal(lk_dataset_source(dataset), in_dir(names[i][0]));
@@ -64,7 +64,7 @@ static void test_reads_channels(void **state)
     write_file(in_dir("images"), &images);
     write_file(in_dir("labels"), &labels);
     lk_dataset *dataset;
-    expect_ok(lk_dataset_open_idx(in_dir("images"), in_dir("labels"), 10, 0, &dataset));
+    assert_ok(lk_dataset_open_idx(in_dir("images"), in_dir("labels"), 10, 0, &dataset));
     assert_int_equal(lk_dataset_count(dataset), 2);
     assert_int_equal(lk_dataset_channels(dataset), 3);
     assert_int_equal(lk_dataset_height(dataset), 4);
@@ -95,7 +95,7 @@ static void test_reads_highly_compressed(void **state)
     write_gzip(in_dir("images.gz"), &images);
     write_gzip(in_dir("labels.gz"), &labels);
     lk_dataset *dataset;
-    expect_ok(lk_dataset_open_idx(in_dir("images.gz"), in_dir("labels.gz"), 10, 0, &dataset));
+    assert_ok(lk_dataset_open_idx(in_dir("images.gz"), in_dir("labels.gz"), 10, 0, &dataset));
     assert_int_equal(lk_dataset_images(dataset)[1999998], 0);
     assert_int_equal(lk_dataset_images(dataset)[1999999], 77);
     lk_dataset_release(dataset);
@@ -117,7 +117,7 @@ static void test_reads_several_members(void **state)
     }
     write_file(in_dir("images.gz"), &joined);
     lk_dataset *dataset;
-    expect_ok(lk_dataset_open_idx(in_dir("images.gz"), in_dir("labels"), 10, 0, &dataset));
+    assert_ok(lk_dataset_open_idx(in_dir("images.gz"), in_dir("labels"), 10, 0, &dataset));
     check_content(dataset, COUNT);
     lk_dataset_release(dataset);
     drop(&images);
@@ -130,7 +130,7 @@ static void check_every_prefix(const char *name, const bytes *whole, bool gzip)
     for (size_t size = 0; size < whole->size; size++) {
         write_file(in_dir(name), &(bytes){.data = whole->data, .size = size});
         lk_status status = open_files(gzip ? "images.gz" : "images", gzip ? "labels.gz" : "labels");
-        expect_error(status, LK_ERR_FORMAT, name, "truncated", NULL);
+        expect_failure(status, LK_ERR_FORMAT, name, "truncated");
     }
     write_file(in_dir(name), whole);
 }
@@ -148,17 +148,17 @@ static void test_refuses_truncated(void **state)
     check_every_prefix("labels", &labels, false);
     check_every_prefix("images.gz", &images_gz, true);
     check_every_prefix("labels.gz", &labels_gz, true);
-    expect_ok(open_files("images", "labels"));
-    expect_ok(open_files("images.gz", "labels.gz"));
+    assert_ok(open_files("images", "labels"));
+    assert_ok(open_files("images.gz", "labels.gz"));
 
     /* A sound gzip file with a truncated content. */
     bytes cut = {.data = images.data, .size = images.size - 1};
     write_gzip(in_dir("images.gz"), &cut);
-    expect_error(open_files("images.gz", "labels"), LK_ERR_FORMAT, "images.gz: truncated", "promises 12 bytes",
-                 "there are 11", NULL);
+    expect_failure(open_files("images.gz", "labels"), LK_ERR_FORMAT, "images.gz: truncated", "promises 12 bytes",
+                   "there are 11");
     cut.size = 9;
     write_gzip(in_dir("images.gz"), &cut);
-    expect_error(open_files("images.gz", "labels"), LK_ERR_FORMAT, "images.gz: truncated", "header", NULL);
+    expect_failure(open_files("images.gz", "labels"), LK_ERR_FORMAT, "images.gz: truncated", "header");
     drop(&images);
     drop(&labels);
     drop(&images_gz);
@@ -176,10 +176,10 @@ static void test_refuses_overlong(void **state)
     write_file(in_dir("images"), &images);
     write_gzip(in_dir("images.gz"), &images);
     write_file(in_dir("labels"), &labels);
-    expect_error(open_files("images", "labels"), LK_ERR_FORMAT, "images: over-long: 241 bytes", "expected 240", NULL);
-    expect_error(open_files("images.gz", "labels"), LK_ERR_FORMAT, "images.gz: over-long", "240", NULL);
-    expect_error(open_files("trailing.gz", "labels"), LK_ERR_FORMAT, "trailing.gz: gzip data end at offset",
-                 "7 more bytes follow", NULL);
+    expect_failure(open_files("images", "labels"), LK_ERR_FORMAT, "images: over-long: 241 bytes", "expected 240");
+    expect_failure(open_files("images.gz", "labels"), LK_ERR_FORMAT, "images.gz: over-long", "240");
+    expect_failure(open_files("trailing.gz", "labels"), LK_ERR_FORMAT, "trailing.gz: gzip data end at offset",
+                   "7 more bytes follow");
     drop(&images);
     drop(&labels);
     drop(&sound);
@@ -200,8 +200,8 @@ static void test_refuses_damaged_gzip(void **state)
         gzip.data[damage[i].at] ^= 0x40;
         write_file(in_dir("images.gz"), &gzip);
         gzip.data[damage[i].at] ^= 0x40;
-        expect_error(open_files("images.gz", "labels"), LK_ERR_FORMAT, "images.gz: damaged gzip data at offset",
-                     damage[i].text, NULL);
+        expect_failure(open_files("images.gz", "labels"), LK_ERR_FORMAT, "images.gz: damaged gzip data at offset",
+                       damage[i].text);
     }
     drop(&images);
     drop(&gzip);
@@ -247,13 +247,13 @@ static void test_refuses_bad_headers(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         write_header("images", false, cases[i].words, cases[i].word);
         write_header("images.gz", true, cases[i].words, cases[i].word);
-        expect_error(open_files("images", "labels"), LK_ERR_FORMAT, "/images: ", cases[i].text, NULL);
-        expect_error(open_files("images.gz", "labels"), LK_ERR_FORMAT, "/images.gz: ", cases[i].text, NULL);
+        expect_failure(open_files("images", "labels"), LK_ERR_FORMAT, "/images: ", cases[i].text);
+        expect_failure(open_files("images.gz", "labels"), LK_ERR_FORMAT, "/images.gz: ", cases[i].text);
     }
     write_header("images", false, 4, (const uint32_t[]){0x00000803, 1, 1, 11});
-    expect_ok(open_files("images", "labels"));
+    assert_ok(open_files("images", "labels"));
     write_header("labels", false, 4, (const uint32_t[]){0x00000803, 1, 1, 11});
-    expect_error(open_files("images", "labels"), LK_ERR_FORMAT, "labels: 3 dimensions at offset 3, expected 1", NULL);
+    expect_failure(open_files("images", "labels"), LK_ERR_FORMAT, "labels: 3 dimensions at offset 3, expected 1");
 }
 
 static void test_refuses_mismatched_pair(void **state)
@@ -263,8 +263,7 @@ static void test_refuses_mismatched_pair(void **state)
     bytes labels = idx_labels(COUNT - 1);
     write_file(in_dir("labels"), &labels);
     drop(&labels);
-    expect_error(open_files("images", "labels"), LK_ERR_FORMAT, "images holds 12 images", "labels holds 11 labels",
-                 NULL);
+    expect_failure(open_files("images", "labels"), LK_ERR_FORMAT, "images holds 12 images", "labels holds 11 labels");
 }
 
 static void test_refuses_label_out_of_range(void **state)
@@ -276,14 +275,12 @@ static void test_refuses_label_out_of_range(void **state)
     write_file(in_dir("labels"), &labels);
     write_gzip(in_dir("labels.gz"), &labels);
     drop(&labels);
-    expect_error(open_files("images", "labels"), LK_ERR_FORMAT, "/labels: sample 7 has label 10, expected 0 to 9",
-                 NULL);
-    expect_error(open_files("images", "labels.gz"), LK_ERR_FORMAT, "/labels.gz: sample 7 has label 10", NULL);
+    expect_failure(open_files("images", "labels"), LK_ERR_FORMAT, "/labels: sample 7 has label 10, expected 0 to 9");
+    expect_failure(open_files("images", "labels.gz"), LK_ERR_FORMAT, "/labels.gz: sample 7 has label 10");
     /* A damaged label beyond the limit is an error, too. */
     lk_dataset *dataset;
-    expect_error(lk_dataset_open_idx(in_dir("images"), in_dir("labels"), 10, 3, &dataset), LK_ERR_FORMAT, "sample 7",
-                 NULL);
-    expect_ok(lk_dataset_open_idx(in_dir("images"), in_dir("labels"), 11, 3, &dataset));
+    expect_failure(lk_dataset_open_idx(in_dir("images"), in_dir("labels"), 10, 3, &dataset), LK_ERR_FORMAT, "sample 7");
+    assert_ok(lk_dataset_open_idx(in_dir("images"), in_dir("labels"), 11, 3, &dataset));
     lk_dataset_release(dataset);
 }
 
@@ -291,39 +288,37 @@ static void test_refuses_what_is_no_file(void **state)
 {
     (void)state;
     write_pair(in_dir("images"), in_dir("labels"), COUNT, HEIGHT, WIDTH);
-    expect_error(open_files("absent", "labels"), LK_ERR_IO, "absent: cannot be opened: No such file", NULL);
+    expect_failure(open_files("absent", "labels"), LK_ERR_IO, "absent: cannot be opened: No such file");
     assert_int_equal(mkdir(in_dir("folder"), 0777), 0);
-    expect_error(open_files("folder", "labels"), LK_ERR_IO, "folder: is not a regular file", NULL);
+    expect_failure(open_files("folder", "labels"), LK_ERR_IO, "folder: is not a regular file");
     assert_int_equal(mkfifo(in_dir("fifo"), 0666), 0);
-    expect_error(open_files("fifo", "labels"), LK_ERR_IO, "fifo: is not a regular file", NULL);
+    expect_failure(open_files("fifo", "labels"), LK_ERR_IO, "fifo: is not a regular file");
     bytes page = {0};
     append(&page, "<!DOCTYPE html>", 15);
     write_file(in_dir("page.gz"), &page);
     drop(&page);
-    expect_error(open_files("page.gz", "labels"), LK_ERR_FORMAT, "page.gz: is not gzip data: begins with bytes 3c 21",
-                 NULL);
+    expect_failure(open_files("page.gz", "labels"), LK_ERR_FORMAT,
+                   "page.gz: is not gzip data: begins with bytes 3c 21");
 }
 
 static void test_refuses_bad_arguments(void **state)
 {
     (void)state;
     lk_dataset *dataset;
-    expect_error(lk_dataset_open_idx(NULL, "x", 10, 0, &dataset), LK_ERR_ARGUMENT, "paths", NULL);
-    expect_error(lk_dataset_open_idx("x", "x", 0, 0, &dataset), LK_ERR_ARGUMENT, "0 classes", "1 to 256", NULL);
-    expect_error(lk_dataset_open_idx("x", "x", 257, 0, &dataset), LK_ERR_ARGUMENT, "257 classes", NULL);
+    expect_failure(lk_dataset_open_idx(NULL, "x", 10, 0, &dataset), LK_ERR_ARGUMENT, "paths");
+    expect_failure(lk_dataset_open_idx("x", "x", 0, 0, &dataset), LK_ERR_ARGUMENT, "0 classes", "1 to 256");
+    expect_failure(lk_dataset_open_idx("x", "x", 257, 0, &dataset), LK_ERR_ARGUMENT, "257 classes");
 }
-
-#define IN_DIR(test) cmocka_unit_test_setup_teardown(test, make_test_dir, remove_test_dir)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_DIR(test_reads_plain_and_gzip),    IN_DIR(test_reads_channels),
-        IN_DIR(test_reads_highly_compressed), IN_DIR(test_reads_several_members),
-        IN_DIR(test_refuses_truncated),       IN_DIR(test_refuses_overlong),
-        IN_DIR(test_refuses_damaged_gzip),    IN_DIR(test_refuses_bad_headers),
-        IN_DIR(test_refuses_mismatched_pair), IN_DIR(test_refuses_label_out_of_range),
-        IN_DIR(test_refuses_what_is_no_file), IN_DIR(test_refuses_bad_arguments),
+        FOLDER_TEST(test_reads_plain_and_gzip),    FOLDER_TEST(test_reads_channels),
+        FOLDER_TEST(test_reads_highly_compressed), FOLDER_TEST(test_reads_several_members),
+        FOLDER_TEST(test_refuses_truncated),       FOLDER_TEST(test_refuses_overlong),
+        FOLDER_TEST(test_refuses_damaged_gzip),    FOLDER_TEST(test_refuses_bad_headers),
+        FOLDER_TEST(test_refuses_mismatched_pair), FOLDER_TEST(test_refuses_label_out_of_range),
+        FOLDER_TEST(test_refuses_what_is_no_file), FOLDER_TEST(test_refuses_bad_arguments),
     };
     return cmocka_run_group_tests_name("idx", tests, NULL, NULL);
 }

@@ -21,8 +21,8 @@ static lk_augmentation augmentation_of(const lk_dataset *dataset, const lk_augme
 {
     lk_augmentation augmentation;
     lk_channel_moments moments;
-    expect_ok(lk_dataset_moments(dataset, &moments));
-    expect_ok(lk__augmentation_init(dataset, 11, true, opts, &moments, &augmentation));
+    assert_ok(lk_dataset_moments(dataset, &moments));
+    assert_ok(lk__augmentation_init(dataset, 11, true, opts, &moments, &augmentation));
     lk_channel_moments_free(&moments);
     return augmentation;
 }
@@ -74,11 +74,11 @@ static void check_pictures(lk_dataset *dataset, const lk_augment_opts *opts, int
     lk_augmentation augmentation = augmentation_of(dataset, opts);
     lk_plane_size size = augmentation.size;
     int64_t pixels = size.height * size.width, channels = augmentation.channels;
-    expect_ok(lk_dataset_moments(dataset, &moments));
+    assert_ok(lk_dataset_moments(dataset, &moments));
     for (int64_t sample = 0; sample < lk_dataset_count(dataset); sample++) {
         lk_augment_choice choice;
         lk__augmentation_choose(&augmentation, epoch, sample, &choice);
-        expect_ok(lk_augment_sample(dataset, sample, 11, epoch, true, opts, &moments, image));
+        assert_ok(lk_augment_sample(dataset, sample, 11, epoch, true, opts, &moments, image));
         for (int64_t i = 0; i < channels * pixels; i++) {
             int64_t c = i / pixels;
             const uint8_t *plane = lk_dataset_images(dataset) + (sample * channels + c) * pixels;
@@ -136,16 +136,16 @@ static void test_one_pixel(void **state)
     lk_channel_moments moments;
     lk_dataset *dataset = open_channels(1, 1, 1, 1);
     lk_augment_opts opts = {.width_shift = 0.9, .height_shift = 0.9, .horizontal_flip = true};
-    expect_ok(lk_dataset_moments(dataset, &moments));
+    assert_ok(lk_dataset_moments(dataset, &moments));
     for (int64_t epoch = 0; epoch < 20; epoch++) {
-        expect_ok(lk_augment_sample(dataset, 0, 1, epoch, true, &opts, NULL, image));
+        assert_ok(lk_augment_sample(dataset, 0, 1, epoch, true, &opts, NULL, image));
         assert_true(image[0] == (float)(pixel_of(0, 0) / 255.0));
     }
     opts.standardize = opts.center = true;
-    expect_ok(lk_augment_sample(dataset, 0, 1, 0, true, &opts, &moments, image));
+    assert_ok(lk_augment_sample(dataset, 0, 1, 0, true, &opts, &moments, image));
     assert_true(isfinite(image[0]));
     opts.cutout = 1;
-    expect_ok(lk_augment_sample(dataset, 0, 1, 0, true, &opts, &moments, image));
+    assert_ok(lk_augment_sample(dataset, 0, 1, 0, true, &opts, &moments, image));
     assert_true(image[0] == 0);
     lk_channel_moments_free(&moments);
     lk_dataset_release(dataset);
@@ -226,15 +226,21 @@ static void check_epoch(lk_dataset *dataset, const lk_loader_opts *opts, int64_t
     static float expected[MAX_IMAGE];
     int64_t values = lk_dataset_channels(dataset) * lk_dataset_height(dataset) * lk_dataset_width(dataset);
     lk_loader *loader;
-    expect_ok(lk_loader_new(dataset, opts, &loader));
-    expect_ok(lk_loader_start_at(loader, epoch, first_batch));
+    assert_ok(lk_loader_new(dataset, opts, &loader));
+    assert_ok(lk_loader_start_at(loader, epoch, first_batch));
     int64_t seen = 0;
-    for (lk_batch *batch; expect_ok(lk_loader_next(loader, &batch)), batch; lk_batch_release(batch))
+    for (;;) {
+        lk_batch *batch;
+        assert_ok(lk_loader_next(loader, &batch));
+        if (!batch)
+            break;
         for (int64_t i = 0; i < batch->count; i++, seen++) {
-            expect_ok(lk_augment_sample(dataset, batch->indices[i], opts->seed, epoch, !opts->evaluation, opts->augment,
+            assert_ok(lk_augment_sample(dataset, batch->indices[i], opts->seed, epoch, !opts->evaluation, opts->augment,
                                         opts->moments, expected));
             assert_memory_equal(batch->images + i * values, expected, (size_t)values * sizeof(float));
         }
+        lk_batch_release(batch);
+    }
     assert_int_equal(seen, lk_dataset_count(dataset) - first_batch * opts->batch_size);
     lk_loader_release(loader);
 }
@@ -246,7 +252,7 @@ static void test_loader(void **state)
     static const int64_t batch_sizes[] = {1, 5, COUNT};
     lk_dataset *dataset = open_channels(COUNT, 3, 9, 10);
     lk_channel_moments moments;
-    expect_ok(lk_dataset_moments(dataset, &moments));
+    assert_ok(lk_dataset_moments(dataset, &moments));
     for (int b = 0; b < 3; b++)
         for (int workers = 0; workers < 4; workers++)
             for (int evaluation = 0; evaluation < 2; evaluation++) {
@@ -272,7 +278,7 @@ static void test_loader_copies(void **state)
     (void)state;
     lk_dataset *dataset = open_channels(COUNT, 2, 9, 10);
     lk_channel_moments moments;
-    expect_ok(lk_dataset_moments(dataset, &moments));
+    assert_ok(lk_dataset_moments(dataset, &moments));
     lk_augment_opts *augment = malloc(sizeof *augment);
     assert_non_null(augment);
     *augment = everything;
@@ -280,12 +286,12 @@ static void test_loader_copies(void **state)
     lk_loader *loader;
     lk_batch *batch;
     float expected[2 * 9 * 10];
-    expect_ok(lk_augment_sample(dataset, 1, 0, 0, true, augment, &moments, expected));
-    expect_ok(lk_loader_new(dataset, &opts, &loader));
+    assert_ok(lk_augment_sample(dataset, 1, 0, 0, true, augment, &moments, expected));
+    assert_ok(lk_loader_new(dataset, &opts, &loader));
     free(augment);
     lk_channel_moments_free(&moments);
-    expect_ok(lk_loader_start(loader, 0));
-    expect_ok(lk_loader_next(loader, &batch));
+    assert_ok(lk_loader_start(loader, 0));
+    assert_ok(lk_loader_next(loader, &batch));
     assert_memory_equal(batch->images + 2 * 9 * 10, expected, sizeof expected);
     lk_batch_release(batch);
     lk_loader_release(loader);
@@ -299,8 +305,8 @@ static void refuse(lk_dataset *dataset, lk_augment_opts opts, const lk_channel_m
     float image[1] = {-3};
     lk_loader *loader;
     lk_loader_opts loading = {.batch_size = 2, .augment = &opts, .moments = moments};
-    expect_error(lk_augment_sample(dataset, 0, 0, 0, true, &opts, moments, image), LK_ERR_ARGUMENT, says, NULL);
-    expect_error(lk_loader_new(dataset, &loading, &loader), LK_ERR_ARGUMENT, says, NULL);
+    expect_failure(lk_augment_sample(dataset, 0, 0, 0, true, &opts, moments, image), LK_ERR_ARGUMENT, says);
+    expect_failure(lk_loader_new(dataset, &loading, &loader), LK_ERR_ARGUMENT, says);
     assert_null(loader);
     assert_true(image[0] == -3);
 }
@@ -322,22 +328,21 @@ static void test_errors(void **state)
     refuse(dataset, (lk_augment_opts){.cutout = 10}, NULL, "--augment cutout=10: expected 0 to 9");
     refuse(dataset, (lk_augment_opts){.center = true}, NULL, "lk_dataset_moments");
     refuse(dataset, (lk_augment_opts){.standardize = true}, &two, "moments of 2 channels for images of 1");
-    expect_error(lk_augment_sample(dataset, COUNT, 0, 0, true, NULL, NULL, image), LK_ERR_ARGUMENT,
-                 "sample 37: expected 0 to 36", NULL);
-    expect_error(lk_augment_sample(dataset, -1, 0, 0, true, NULL, NULL, image), LK_ERR_ARGUMENT, "sample -1", NULL);
-    expect_error(lk_augment_sample(dataset, 0, 0, -1, true, NULL, NULL, image), LK_ERR_ARGUMENT, "epoch -1", NULL);
-    expect_error(lk_augment_sample(dataset, 0, 0, 1LL << 32, true, NULL, NULL, image), LK_ERR_ARGUMENT,
-                 "epoch 4294967296: expected 0 to 4294967295", NULL);
+    expect_failure(lk_augment_sample(dataset, COUNT, 0, 0, true, NULL, NULL, image), LK_ERR_ARGUMENT,
+                   "sample 37: expected 0 to 36");
+    expect_failure(lk_augment_sample(dataset, -1, 0, 0, true, NULL, NULL, image), LK_ERR_ARGUMENT, "sample -1");
+    expect_failure(lk_augment_sample(dataset, 0, 0, -1, true, NULL, NULL, image), LK_ERR_ARGUMENT, "epoch -1");
+    expect_failure(lk_augment_sample(dataset, 0, 0, 1LL << 32, true, NULL, NULL, image), LK_ERR_ARGUMENT,
+                   "epoch 4294967296: expected 0 to 4294967295");
     lk_dataset_release(dataset);
 }
-
-#define WITH_FILES(test) cmocka_unit_test_setup_teardown(test, make_test_dir, remove_test_dir)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        WITH_FILES(test_pictures), WITH_FILES(test_one_pixel),     WITH_FILES(test_distribution), WITH_FILES(test_keys),
-        WITH_FILES(test_loader),   WITH_FILES(test_loader_copies), WITH_FILES(test_errors),
+        FOLDER_TEST(test_pictures), FOLDER_TEST(test_one_pixel), FOLDER_TEST(test_distribution),
+        FOLDER_TEST(test_keys),     FOLDER_TEST(test_loader),    FOLDER_TEST(test_loader_copies),
+        FOLDER_TEST(test_errors),
     };
     return cmocka_run_group_tests_name("augment", tests, NULL, NULL);
 }

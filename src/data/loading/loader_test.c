@@ -13,7 +13,7 @@ enum { WORKER_COUNTS = sizeof worker_counts / sizeof worker_counts[0] };
 static lk_loader *loader_of(lk_dataset *dataset, int64_t batch_size, int workers, bool shuffle)
 {
     lk_loader *loader;
-    expect_ok(lk_loader_new(
+    assert_ok(lk_loader_new(
         dataset, &(lk_loader_opts){.batch_size = batch_size, .seed = 3, .shuffle = shuffle, .workers = workers},
         &loader));
     return loader;
@@ -22,7 +22,7 @@ static lk_loader *loader_of(lk_dataset *dataset, int64_t batch_size, int workers
 static lk_batch *next_of(lk_loader *loader)
 {
     lk_batch *batch;
-    expect_ok(lk_loader_next(loader, &batch));
+    assert_ok(lk_loader_next(loader, &batch));
     return batch;
 }
 
@@ -45,10 +45,10 @@ static void check_epoch(lk_loader *loader, int64_t batch_size, int64_t epoch, in
 {
     int64_t order[COUNT];
     lk_ledger *ledger;
-    expect_ok(lk_sample_order(COUNT, 3, epoch, shuffle, order));
-    expect_ok(lk_ledger_new(COUNT, &ledger));
-    expect_ok(lk_ledger_add(ledger, order, first * batch_size < COUNT ? first * batch_size : COUNT));
-    expect_ok(lk_loader_start_at(loader, epoch, first));
+    assert_ok(lk_sample_order(COUNT, 3, epoch, shuffle, order));
+    assert_ok(lk_ledger_new(COUNT, &ledger));
+    assert_ok(lk_ledger_add(ledger, order, first * batch_size < COUNT ? first * batch_size : COUNT));
+    assert_ok(lk_loader_start_at(loader, epoch, first));
     int64_t index = first;
     for (lk_batch *batch; (batch = next_of(loader)); index++) {
         int64_t left = COUNT - index * batch_size;
@@ -56,7 +56,7 @@ static void check_epoch(lk_loader *loader, int64_t batch_size, int64_t epoch, in
         assert_int_equal(batch->index, index);
         assert_int_equal(batch->epoch, epoch);
         check_samples(batch, order + index * batch_size);
-        expect_ok(lk_ledger_add(ledger, batch->indices, batch->count));
+        assert_ok(lk_ledger_add(ledger, batch->indices, batch->count));
         lk_batch_release(batch);
     }
     assert_int_equal(index, lk_loader_batches(loader));
@@ -109,7 +109,7 @@ static void test_starts_again_in_the_middle(void **state)
         lk_loader *loader = loader_of(dataset, 4, worker_counts[w], true);
         for (int left = 0; left < 6; left++) {
             lk_batch *held[6];
-            expect_ok(lk_loader_start(loader, 100 + left));
+            assert_ok(lk_loader_start(loader, 100 + left));
             for (int i = 0; i < left; i++)
                 held[i] = next_of(loader);
             check_epoch(loader, 4, left, 0, true);
@@ -141,10 +141,10 @@ static void test_keeps_what_was_prepared_ahead(void **state)
     lk_dataset *dataset = open_pair(COUNT, HEIGHT, WIDTH);
     for (int w = 0; w < WORKER_COUNTS; w++) {
         lk_loader *loader = loader_of(dataset, 4, worker_counts[w], true);
-        expect_ok(lk_trace_start(NULL));
-        expect_ok(lk_loader_start(loader, 7));
+        assert_ok(lk_trace_start(NULL));
+        assert_ok(lk_loader_start(loader, 7));
         for (int64_t i = 0; i < 20; i++) {
-            expect_ok(lk_loader_start_at(loader, 7, i));
+            assert_ok(lk_loader_start_at(loader, 7, i));
             lk_batch *batch = next_of(loader);
             assert_int_equal(batch->index, i);
             lk_batch_release(batch);
@@ -169,13 +169,13 @@ static void test_batches_outlive_the_loader(void **state)
         lk_dataset *dataset = open_pair(COUNT, HEIGHT, WIDTH);
         lk_loader *loader = loader_of(dataset, 1, worker_counts[w], true);
         lk_dataset_release(dataset);
-        expect_ok(lk_loader_start(loader, 0));
+        assert_ok(lk_loader_start(loader, 0));
         for (int i = 0; i < COUNT; i++)
             assert_non_null(held[i] = next_of(loader));
         assert_ptr_equal(lk_batch_retain(held[0]), held[0]);
         lk_batch_release(held[0]);
         lk_loader_release(loader);
-        expect_ok(lk_sample_order(COUNT, 3, 0, true, order));
+        assert_ok(lk_sample_order(COUNT, 3, 0, true, order));
         for (int i = 0; i < COUNT; i++) {
             check_samples(held[i], order + i);
             lk_batch_release(held[i]);
@@ -196,9 +196,9 @@ static void test_no_images(void **state)
         lk_loader *loader;
         lk_loader_opts opts = {
             .batch_size = 10, .seed = 3, .shuffle = true, .workers = worker_counts[w], .no_images = true};
-        expect_ok(lk_loader_new(dataset, &opts, &loader));
-        expect_ok(lk_sample_order(COUNT, 3, 2, true, order));
-        expect_ok(lk_loader_start(loader, 2));
+        assert_ok(lk_loader_new(dataset, &opts, &loader));
+        assert_ok(lk_sample_order(COUNT, 3, 2, true, order));
+        assert_ok(lk_loader_start(loader, 2));
         for (lk_batch *batch; (batch = next_of(loader)); lk_batch_release(batch)) {
             assert_null(batch->images);
             for (int64_t i = 0; i < batch->count; i++, seen++) {
@@ -220,7 +220,7 @@ static void test_releases_while_workers_run(void **state)
         lk_loader *loader = loader_of(dataset, 1 + i % 5, 1 + i % 4, true);
         lk_batch *batch = NULL;
         if (i % 3) {
-            expect_ok(lk_loader_start(loader, i));
+            assert_ok(lk_loader_start(loader, i));
             batch = i % 3 == 2 ? next_of(loader) : NULL;
         }
         lk_loader_release(loader);
@@ -246,7 +246,7 @@ static void test_releases_from_other_threads(void **state)
     for (int64_t epoch = 0; epoch < 4; epoch++) {
         lk_batch *held[HELD + 1] = {NULL};
         pthread_t threads[THREADS];
-        expect_ok(lk_loader_start(loader, epoch));
+        assert_ok(lk_loader_start(loader, epoch));
         for (int i = 0; i < HELD; i++) {
             held[i] = next_of(loader);
             for (int t = 1; t < THREADS; t++)
@@ -272,7 +272,7 @@ static void test_steady_state_allocates_nothing(void **state)
         lk_batch *held[HELD] = {NULL};
         lk__mem_fail_at(-1);
         for (int64_t epoch = 0; epoch < 3; epoch++) {
-            expect_ok(lk_loader_start(loader, epoch));
+            assert_ok(lk_loader_start(loader, epoch));
             int64_t i = 0;
             for (lk_batch *batch; (batch = next_of(loader)); i++) {
                 lk_batch_release(held[i % HELD]);
@@ -293,40 +293,38 @@ static void test_refuses_misuse(void **state)
     lk_dataset *dataset = open_pair(COUNT, HEIGHT, WIDTH);
     lk_loader *loader;
     lk_batch *batch;
-    expect_error(lk_loader_new(dataset, &(lk_loader_opts){.batch_size = 0}, &loader), LK_ERR_ARGUMENT, "batch size 0",
-                 NULL);
+    expect_failure(lk_loader_new(dataset, &(lk_loader_opts){.batch_size = 0}, &loader), LK_ERR_ARGUMENT,
+                   "batch size 0");
     assert_null(loader);
-    expect_error(lk_loader_new(dataset, &(lk_loader_opts){.batch_size = 1, .workers = -1}, &loader), LK_ERR_ARGUMENT,
-                 "-1 loader workers", NULL);
-    expect_error(lk_loader_new(dataset, &(lk_loader_opts){.batch_size = 1, .depth = -1}, &loader), LK_ERR_ARGUMENT,
-                 "depth -1", NULL);
+    expect_failure(lk_loader_new(dataset, &(lk_loader_opts){.batch_size = 1, .workers = -1}, &loader), LK_ERR_ARGUMENT,
+                   "-1 loader workers");
+    expect_failure(lk_loader_new(dataset, &(lk_loader_opts){.batch_size = 1, .depth = -1}, &loader), LK_ERR_ARGUMENT,
+                   "depth -1");
     for (int w = 0; w < WORKER_COUNTS; w++) {
         loader = loader_of(dataset, 10, worker_counts[w], true);
-        expect_error(lk_loader_next(loader, &batch), LK_ERR_STATE, "lk_loader_start", NULL);
-        expect_error(lk_loader_start_at(loader, 0, -1), LK_ERR_ARGUMENT, "first batch -1: expected 0 to 11", NULL);
-        expect_error(lk_loader_start_at(loader, 0, 12), LK_ERR_ARGUMENT, "first batch 12", NULL);
-        expect_error(lk_loader_start(loader, -1), LK_ERR_ARGUMENT, "epoch -1", NULL);
-        expect_error(lk_loader_next(loader, &batch), LK_ERR_STATE, "lk_loader_start", NULL);
+        expect_failure(lk_loader_next(loader, &batch), LK_ERR_STATE, "lk_loader_start");
+        expect_failure(lk_loader_start_at(loader, 0, -1), LK_ERR_ARGUMENT, "first batch -1: expected 0 to 11");
+        expect_failure(lk_loader_start_at(loader, 0, 12), LK_ERR_ARGUMENT, "first batch 12");
+        expect_failure(lk_loader_start(loader, -1), LK_ERR_ARGUMENT, "epoch -1");
+        expect_failure(lk_loader_next(loader, &batch), LK_ERR_STATE, "lk_loader_start");
         lk_loader_release(loader);
     }
     lk_dataset_release(dataset);
 }
 
-#define IN_DIR(test) cmocka_unit_test_setup_teardown(test, make_test_dir, remove_test_dir)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_DIR(test_every_sample_once),
-        IN_DIR(test_goes_on_at_a_batch),
-        IN_DIR(test_starts_again_in_the_middle),
-        IN_DIR(test_keeps_what_was_prepared_ahead),
-        IN_DIR(test_batches_outlive_the_loader),
-        IN_DIR(test_no_images),
-        IN_DIR(test_releases_while_workers_run),
-        IN_DIR(test_releases_from_other_threads),
-        IN_DIR(test_steady_state_allocates_nothing),
-        IN_DIR(test_refuses_misuse),
+        FOLDER_TEST(test_every_sample_once),
+        FOLDER_TEST(test_goes_on_at_a_batch),
+        FOLDER_TEST(test_starts_again_in_the_middle),
+        FOLDER_TEST(test_keeps_what_was_prepared_ahead),
+        FOLDER_TEST(test_batches_outlive_the_loader),
+        FOLDER_TEST(test_no_images),
+        FOLDER_TEST(test_releases_while_workers_run),
+        FOLDER_TEST(test_releases_from_other_threads),
+        FOLDER_TEST(test_steady_state_allocates_nothing),
+        FOLDER_TEST(test_refuses_misuse),
     };
     return cmocka_run_group_tests_name("loader", tests, NULL, NULL);
 }

@@ -50,8 +50,8 @@ static void expect_same(const lk_image *a, const lk_image *b)
 static void expect_stored(const char *name, const lk_image_opts *opts, const char *expected)
 {
     lk_image image, there;
-    expect_ok(lk_image_read(stored(name), opts, &image));
-    expect_ok(lk_image_read(stored(expected), NULL, &there));
+    assert_ok(lk_image_read(stored(name), opts, &image));
+    assert_ok(lk_image_read(stored(expected), NULL, &there));
     expect_same(&image, &there);
     lk_image_free(&image);
     lk_image_free(&there);
@@ -64,7 +64,7 @@ static void reads_pgm_and_ppm(void **state)
     (void)state;
     static const char ppm[] = "P3 # red and blue\n2 1\n4\n4 0 0\n0 2 4\n";
     lk_image image;
-    expect_ok(lk_image_decode(ppm, sizeof ppm - 1, "ppm", NULL, &image));
+    assert_ok(lk_image_decode(ppm, sizeof ppm - 1, "ppm", NULL, &image));
     assert_int_equal(image.channels, 3);
     assert_int_equal(image.height, 1);
     assert_int_equal(image.width, 2);
@@ -72,7 +72,7 @@ static void reads_pgm_and_ppm(void **state)
     lk_image_free(&image);
 
     static const uint8_t pgm[] = "P5\n2 2\n65535\n\x00\x00\xff\xff\x80\x00\x01\x01";
-    expect_ok(lk_image_decode(pgm, sizeof pgm - 1, "pgm", NULL, &image));
+    assert_ok(lk_image_decode(pgm, sizeof pgm - 1, "pgm", NULL, &image));
     assert_int_equal(image.channels, 1);
     assert_memory_equal(image.pixels, ((uint8_t[]){0, 255, 128, 1}), 4);
     lk_image_free(&image);
@@ -83,7 +83,7 @@ static void reads_png(void **state)
     (void)state;
     needs("libpng");
     lk_image image;
-    expect_ok(lk_image_read_header(stored("color.png"), &image));
+    assert_ok(lk_image_read_header(stored("color.png"), &image));
     assert_int_equal(image.channels, 3);
     assert_int_equal(image.height, HEIGHT);
     assert_int_equal(image.width, WIDTH);
@@ -107,7 +107,7 @@ static void reads_headers_alone(void **state)
     assert_int_equal(truncate(in_dir("large.pgm"), 200 << 20), 0);
     struct rusage before, after;
     getrusage(RUSAGE_SELF, &before);
-    expect_ok(lk_image_read_header(in_dir("large.pgm"), &image));
+    assert_ok(lk_image_read_header(in_dir("large.pgm"), &image));
     getrusage(RUSAGE_SELF, &after);
     assert_true(image.channels == 1 && image.height == 5 && image.width == 7);
     assert_true(after.ru_maxrss - before.ru_maxrss < 16 * 1024);
@@ -120,11 +120,11 @@ static void reads_headers_alone(void **state)
     append_chunk(&png, "tEXt", text, TEXT);
     append(&png, plain.data + BEFORE, plain.size - BEFORE);
     write_file(in_dir("text.png"), &png);
-    expect_ok(lk_image_read_header(in_dir("text.png"), &image));
+    assert_ok(lk_image_read_header(in_dir("text.png"), &image));
     assert_true(image.height == HEIGHT && image.width == WIDTH);
     png.size = BEFORE + 90000;
     write_file(in_dir("cut.png"), &png);
-    expect_error(lk_image_read_header(in_dir("cut.png"), &image), LK_ERR_FORMAT, "cut.png: truncated", NULL);
+    expect_failure(lk_image_read_header(in_dir("cut.png"), &image), LK_ERR_FORMAT, "cut.png: truncated");
     drop(&plain);
     drop(&png);
 }
@@ -135,7 +135,7 @@ static void reads_png_of_sixteen_bits(void **state)
     (void)state;
     needs("libpng");
     lk_image image;
-    expect_ok(lk_image_read(stored("sixteen_bits.png"), NULL, &image));
+    assert_ok(lk_image_read(stored("sixteen_bits.png"), NULL, &image));
     assert_int_equal(image.channels, 1);
     for (int y = 0; y < HEIGHT; y++)
         for (int x = 0; x < WIDTH; x++)
@@ -159,8 +159,8 @@ static void changes_channels(void **state)
     needs("libjpeg");
     expect_stored("color.jpg", &(lk_image_opts){.channels = 1}, "color.jpg.pgm");
     lk_image gray, color;
-    expect_ok(lk_image_read(stored("gray.jpg"), NULL, &gray));
-    expect_ok(lk_image_read(stored("gray.jpg"), &(lk_image_opts){.channels = 3}, &color));
+    assert_ok(lk_image_read(stored("gray.jpg"), NULL, &gray));
+    assert_ok(lk_image_read(stored("gray.jpg"), &(lk_image_opts){.channels = 3}, &color));
     assert_int_equal(color.channels, 3);
     for (int c = 0; c < 3; c++)
         assert_memory_equal(color.pixels + c * HEIGHT * WIDTH, gray.pixels, HEIGHT * WIDTH);
@@ -190,7 +190,7 @@ static void resizes_as_pillow_does(void **state)
 static void refuse_bytes(const void *data, size_t size, const char *text)
 {
     lk_image image;
-    expect_error(lk_image_decode(data, size, "it", NULL, &image), LK_ERR_FORMAT, "it: ", text, NULL);
+    expect_failure(lk_image_decode(data, size, "it", NULL, &image), LK_ERR_FORMAT, "it: ", text);
     assert_null(image.pixels);
 }
 
@@ -201,13 +201,13 @@ static void refuses_what_is_no_picture(void **state)
     refuse_bytes("", 0, "is empty");
     refuse_bytes("<", 1, "is no picture: one byte, 3c, expected");
     refuse_bytes("<html>", 6, "is no picture of a known format: begins with bytes 3c 68");
-    expect_error(lk_image_read(in_dir("none"), NULL, &image), LK_ERR_IO, "cannot be opened", NULL);
-    expect_error(lk_image_read(test_dir, NULL, &image), LK_ERR_IO, "is not a regular file", NULL);
+    expect_failure(lk_image_read(in_dir("none"), NULL, &image), LK_ERR_IO, "cannot be opened");
+    expect_failure(lk_image_read(test_dir, NULL, &image), LK_ERR_IO, "is not a regular file");
     assert_int_equal(mkfifo(in_dir("fifo"), 0600), 0);
-    expect_error(lk_image_read(in_dir("fifo"), NULL, &image), LK_ERR_IO, "is not a regular file", NULL);
-    expect_error(lk_image_read(in_dir("none"), &(lk_image_opts){.channels = 2}, &image), LK_ERR_ARGUMENT, "2 channels",
-                 NULL);
-    expect_error(lk_image_read(in_dir("none"), &(lk_image_opts){.height = 2}, &image), LK_ERR_ARGUMENT, "2x0", NULL);
+    expect_failure(lk_image_read(in_dir("fifo"), NULL, &image), LK_ERR_IO, "is not a regular file");
+    expect_failure(lk_image_read(in_dir("none"), &(lk_image_opts){.channels = 2}, &image), LK_ERR_ARGUMENT,
+                   "2 channels");
+    expect_failure(lk_image_read(in_dir("none"), &(lk_image_opts){.height = 2}, &image), LK_ERR_ARGUMENT, "2x0");
 }
 
 static void refuses_damaged_pnm(void **state)
@@ -277,7 +277,7 @@ static int64_t allocations_to_decode(const bytes *file)
     lk_status status = lk_image_decode(file->data, file->size, "it", NULL, &image);
     int64_t allocations = lk__mem_allocations();
     lk__mem_fail_at(-1);
-    expect_ok(status);
+    assert_ok(status);
     assert_int_equal(image.height, HEIGHT);
     lk_image_free(&image);
     return allocations;
@@ -335,8 +335,8 @@ static void refuses_bombs(void **state)
     append(&pgm, tall, sizeof tall - 1);
     uint8_t *nothing = calloc(1, 65535);
     append(&pgm, nothing, 65535);
-    expect_error(lk_image_decode(pgm.data, pgm.size, "it", &(lk_image_opts){.height = 8, .width = 8192}, &image),
-                 LK_ERR_FORMAT, "of 65535x1 pixels is too high to become 8192 wide", NULL);
+    expect_failure(lk_image_decode(pgm.data, pgm.size, "it", &(lk_image_opts){.height = 8, .width = 8192}, &image),
+                   LK_ERR_FORMAT, "of 65535x1 pixels is too high to become 8192 wide");
     free(nothing);
     drop(&pgm);
 }
@@ -346,12 +346,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_pgm_and_ppm),
         cmocka_unit_test(reads_png),
-        cmocka_unit_test_setup_teardown(reads_headers_alone, make_test_dir, remove_test_dir),
+        FOLDER_TEST(reads_headers_alone),
         cmocka_unit_test(reads_png_of_sixteen_bits),
         cmocka_unit_test(reads_jpeg),
         cmocka_unit_test(changes_channels),
         cmocka_unit_test(resizes_as_pillow_does),
-        cmocka_unit_test_setup_teardown(refuses_what_is_no_picture, make_test_dir, remove_test_dir),
+        FOLDER_TEST(refuses_what_is_no_picture),
         cmocka_unit_test(refuses_damaged_pnm),
         cmocka_unit_test(survives_damaged_png),
         cmocka_unit_test(survives_damaged_jpeg),

@@ -41,10 +41,10 @@ static void the_cache_is_used(void **state)
     char path[256];
     lk_dataset *dataset;
     snprintf(path, sizeof path, "%s/../%s/set//", test_dir, strrchr(test_dir, '/') + 1);
-    expect_ok(lk_dataset_open(path, LK_SPLIT_TRAIN, &opts, &dataset));
+    assert_ok(lk_dataset_open(path, LK_SPLIT_TRAIN, &opts, &dataset));
     expect_samples(dataset, seeds_of_set, 5);
     lk_dataset_release(dataset);
-    expect_ok(lk_dataset_open(in_dir("set/train/.."), LK_SPLIT_TRAIN, &opts, &dataset));
+    assert_ok(lk_dataset_open(in_dir("set/train/.."), LK_SPLIT_TRAIN, &opts, &dataset));
     expect_samples(dataset, seeds_of_set, 5);
     lk_dataset_release(dataset);
     opts.cache_dir = "none";
@@ -238,7 +238,7 @@ static void an_interrupt_leaves_nothing(void **state)
         assert_int_equal(count_files("cache/*.tmp"), 0);
         if (status == LK_OK)
             break;
-        expect_error(status, LK_ERR_INTERRUPTED, "set: interrupted", NULL);
+        expect_failure(status, LK_ERR_INTERRUPTED, "set: interrupted");
         assert_null(dataset);
         assert_int_equal(count_files("cache/*.pack"), 0);
     }
@@ -302,22 +302,20 @@ static void leftovers_of_killed_processes_are_removed(void **state)
     assert_int_equal(count_files("cache/working.pack.tmp"), 1);
 }
 
-#define IN_DIR(test) cmocka_unit_test_setup_teardown(test, make_test_dir, remove_test_dir)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_DIR(the_cache_is_used),
-        IN_DIR(a_stale_cache_is_made_anew),
-        IN_DIR(a_damaged_cache_is_made_anew),
-        IN_DIR(a_forged_cache_is_made_anew),
-        IN_DIR(files_that_cannot_be_read_are_not_forgotten),
-        IN_DIR(without_a_place_for_the_cache_it_works),
-        IN_DIR(a_cache_that_cannot_be_locked_is_read),
-        IN_DIR(an_open_set_outlives_its_cache),
-        IN_DIR(an_interrupt_leaves_nothing),
-        IN_DIR(waiting_can_be_interrupted),
-        IN_DIR(leftovers_of_killed_processes_are_removed),
+        FOLDER_TEST(the_cache_is_used),
+        FOLDER_TEST(a_stale_cache_is_made_anew),
+        FOLDER_TEST(a_damaged_cache_is_made_anew),
+        FOLDER_TEST(a_forged_cache_is_made_anew),
+        FOLDER_TEST(files_that_cannot_be_read_are_not_forgotten),
+        FOLDER_TEST(without_a_place_for_the_cache_it_works),
+        FOLDER_TEST(a_cache_that_cannot_be_locked_is_read),
+        FOLDER_TEST(an_open_set_outlives_its_cache),
+        FOLDER_TEST(an_interrupt_leaves_nothing),
+        FOLDER_TEST(waiting_can_be_interrupted),
+        FOLDER_TEST(leftovers_of_killed_processes_are_removed),
     };
     return cmocka_run_group_tests_name("packed_cache", tests, NULL, NULL);
 }

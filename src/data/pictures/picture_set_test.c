@@ -55,7 +55,7 @@ static void val_is_taken_before_test(void **state)
     lk_dataset_release(dataset);
     make_folder("set/val/c");
     lk_status status = lk_dataset_open(in_dir("set"), LK_SPLIT_TEST, &opts, &dataset);
-    expect_error(status, LK_ERR_FORMAT, "set/val/c: the training set has no class of that name", NULL);
+    expect_failure(status, LK_ERR_FORMAT, "set/val/c: the training set has no class of that name");
 }
 
 static void threads_change_nothing(void **state)
@@ -142,7 +142,7 @@ static void a_share_is_held_out(void **state)
     lk_dataset_opts opts = settings();
     lk_dataset *test;
     lk_status status = lk_dataset_open(in_dir("set"), LK_SPLIT_TEST, &opts, &test);
-    expect_error(status, LK_ERR_ARGUMENT, "has no validation set", "--val-split 0.1 holds out", NULL);
+    expect_failure(status, LK_ERR_ARGUMENT, "has no validation set", "--val-split 0.1 holds out");
     opts.val_split = 0.2;
     lk_dataset *train = open_set(LK_SPLIT_TRAIN, &opts);
     test = open_set(LK_SPLIT_TEST, &opts);
@@ -218,7 +218,7 @@ static void nothing_to_train_with(void **state)
     expect_no_set(&opts, LK_ERR_FORMAT, "none of its 1 pictures can be used", "1.png");
     lk_dataset *dataset;
     lk_status status = lk_dataset_open(in_dir("none"), LK_SPLIT_TRAIN, NULL, &dataset);
-    expect_error(status, LK_ERR_ARGUMENT, "unknown data set", "or the path of a folder or file", NULL);
+    expect_failure(status, LK_ERR_ARGUMENT, "unknown data set", "or the path of a folder or file");
     assert_int_equal(symlink(".", in_dir("set/train/a/loop")), 0);
     expect_no_set(&opts, LK_ERR_FORMAT, "more than 16 folders below that of a class", "loop/loop");
 }
@@ -264,14 +264,18 @@ static void more_classes_than_a_byte_has(void **state)
     }
 }
 
-#define IN_DIR(test) cmocka_unit_test_setup_teardown(test, make_test_dir, remove_test_dir)
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        IN_DIR(samples_are_ordered_by_name), IN_DIR(val_is_taken_before_test), IN_DIR(threads_change_nothing),
-        IN_DIR(sizes_have_to_agree),         IN_DIR(a_share_is_held_out),      IN_DIR(more_classes_than_a_byte_has),
-        IN_DIR(broken_pictures_are_named),   IN_DIR(nothing_to_train_with),    IN_DIR(large_files_wait_for_each_other),
+        FOLDER_TEST(samples_are_ordered_by_name),
+        FOLDER_TEST(val_is_taken_before_test),
+        FOLDER_TEST(threads_change_nothing),
+        FOLDER_TEST(sizes_have_to_agree),
+        FOLDER_TEST(a_share_is_held_out),
+        FOLDER_TEST(more_classes_than_a_byte_has),
+        FOLDER_TEST(broken_pictures_are_named),
+        FOLDER_TEST(nothing_to_train_with),
+        FOLDER_TEST(large_files_wait_for_each_other),
     };
     return cmocka_run_group_tests_name("picture_set", tests, NULL, NULL);
 }

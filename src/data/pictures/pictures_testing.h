@@ -68,7 +68,7 @@ static inline lk_dataset_opts settings(void)
 static inline lk_dataset *open_set(lk_split split, const lk_dataset_opts *opts)
 {
     lk_dataset *dataset;
-    expect_ok(lk_dataset_open(in_dir("set"), split, opts, &dataset));
+    assert_ok(lk_dataset_open(in_dir("set"), split, opts, &dataset));
     return dataset;
 }
 
@@ -97,5 +97,5 @@ static inline void expect_no_set(const lk_dataset_opts *opts, lk_status expected
     lk_dataset *dataset;
     lk_status status = lk_dataset_open(in_dir("set"), LK_SPLIT_TRAIN, opts, &dataset);
     assert_null(dataset);
-    expect_error(status, expected, text, second, NULL);
+    expect_failure(status, expected, text, second);
 }

@@ -2,8 +2,8 @@
  * plug-in that emulates them. */
 #include "dist/collectives/flat_allreduce.h"
 #include "dist/dist_testing.h"
+#include "base/mem_testing.h"
 
-#include "base/mem.h"
 #include "core/backend.h"
 
 #include <poll.h>
@@ -236,32 +236,24 @@ static lk_status try_sums(const ranks_here *here)
     return right ? LK_OK : lk_error_status();
 }
 
-/* Returns the number of allocations. */
-static int64_t sum_failing_at(const ranks_here *here, int64_t n, int64_t *failures)
-{
-    lk_error_clear();
-    lk__mem_fail_at(n);
-    lk_status status = try_sums(here);
-    int64_t made = lk__mem_allocations();
-    lk__mem_fail_at(-1);
-    *failures += status != LK_OK;
-    if (status != LK_OK && (status != LK_ERR_MEMORY || !strstr(lk_error_message(), "out of memory")))
-        fail_msg("allocation %lld: %s: '%s'", (long long)n, lk_status_name(status), lk_error_message());
-    forget_errors();
-    return made;
-}
-
 static void fail_each(const char *spec, const lk_transport *transport)
 {
     ranks_here here = {.transport = transport};
-    int64_t failures = 0, n = 0;
+    int64_t failures = 0;
     assert_ok(lk_devices_open(spec, here.devices, GPUS, &here.n));
     here.ranks = here.n;
-    while (sum_failing_at(&here, n, &failures) > n)
-        n++;
+    failing f = fail_every(1);
+    while (fail_next(&f)) {
+        lk_status status = try_sums(&here);
+        stop_failing(&f);
+        failures += status != LK_OK;
+        if (status != LK_OK && (status != LK_ERR_MEMORY || !strstr(lk_error_message(), "out of memory")))
+            fail_msg("allocation %lld: %s: '%s'", (long long)f.n, lk_status_name(status), lk_error_message());
+        forget_errors();
+    }
     print_message("%s, %s: %lld allocations, each refused once: %lld times sums failed\n", spec, transport->name,
-                  (long long)n, (long long)failures);
-    assert_true(failures > n / 2);
+                  (long long)f.n, (long long)failures);
+    assert_true(failures > f.n / 2);
     assert_ok(try_sums(&here));
     expect_no_memory(&here);
     lk_devices_release(here.devices, here.n);

@@ -1,16 +1,12 @@
 /* Descriptions of clusters, as TensorFlow and Kubeflow write them, and invalid ones. */
-#include "base/mem.h"
+#include "base/folder_testing.h"
+#include "base/mem_testing.h"
 #include "dist/service/cluster.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static lk_cluster *parse(const char *text)
 {
@@ -192,22 +188,11 @@ static void a_cut_description_is_refused(void **state)
     lk_error_clear();
 }
 
-static void write_file(const char *path, const char *text)
-{
-    FILE *file = fopen(path, "w");
-    assert_non_null(file);
-    fputs(text, file);
-    assert_int_equal(fclose(file), 0);
-}
-
 static void a_file_comes_before_the_variable(void **state)
 {
     (void)state;
-    char path[] = "/tmp/lockstep-cluster-XXXXXX";
+    const char *path = in_dir("cluster.json");
     lk_cluster *cluster;
-    int descriptor = mkstemp(path);
-    assert_true(descriptor >= 0);
-    close(descriptor);
     unsetenv("TF_CONFIG");
     assert_int_equal(lk__cluster_open(NULL, &cluster), LK_OK);
     assert_null(cluster);
@@ -216,18 +201,18 @@ static void a_file_comes_before_the_variable(void **state)
     assert_int_equal(lk__cluster_open(NULL, &cluster), LK_ERR_FORMAT);
     lk_error_clear();
 
-    write_file(path, "{" CLUSTER "}"); /* the task of the variable, in the cluster of the file */
+    put_file(path, "{" CLUSTER "}"); /* the task of the variable, in the cluster of the file */
     assert_int_equal(lk__cluster_open(path, &cluster), LK_OK);
     assert_string_equal(lk__cluster_source(cluster), path);
     assert_int_equal(lk__cluster_task(cluster)->index, 1);
     lk__cluster_release(cluster);
 
-    write_file(path, "{" CLUSTER ", \"task\": {\"type\": \"worker\", \"index\": 0}}");
+    put_file(path, "{" CLUSTER ", \"task\": {\"type\": \"worker\", \"index\": 0}}");
     assert_int_equal(lk__cluster_open(path, &cluster), LK_OK);
     assert_int_equal(lk__cluster_task(cluster)->index, 0);
     lk__cluster_release(cluster);
 
-    write_file(path, "{}");
+    put_file(path, "{}");
     assert_int_equal(lk__cluster_open(path, &cluster), LK_ERR_FORMAT);
     assert_non_null(strstr(lk_error_message(), ": has no cluster; must be"));
     lk_error_clear();
@@ -243,19 +228,14 @@ static void every_allocation_may_fail(void **state)
 {
     (void)state;
     const char *text = "{" CLUSTER ", \"task\": {\"type\": \"worker\", \"index\": 1}}";
-    lk_status status = LK_ERR_MEMORY;
-    int n = 0;
-    for (; status != LK_OK; n++) {
+    failing f = fail_every(1);
+    while (fail_next(&f)) {
         lk_cluster *cluster;
-        lk_error_clear();
-        lk__mem_fail_at(n);
-        status = lk__cluster_parse(text, strlen(text), "TF_CONFIG", &cluster);
-        lk__mem_fail_at(-1);
-        assert_true(status == LK_OK ? cluster != NULL : status == LK_ERR_MEMORY && !cluster);
+        stop_failing_with(&f, lk__cluster_parse(text, strlen(text), "TF_CONFIG", &cluster));
+        assert_true((cluster == NULL) == f.reached);
         lk__cluster_release(cluster);
     }
-    assert_true(n > 3);
-    lk_error_clear();
+    assert_true(f.n >= 3);
 }
 
 static void processes_have_to_be_as_many(void **state)
@@ -276,7 +256,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_tensorflow_writes_is_read), cmocka_unit_test(what_kubeflow_writes_is_read),
         cmocka_unit_test(what_is_wrong_is_named),         cmocka_unit_test(what_is_huge_is_refused),
-        cmocka_unit_test(a_cut_description_is_refused),   cmocka_unit_test(a_file_comes_before_the_variable),
+        cmocka_unit_test(a_cut_description_is_refused),   FOLDER_TEST(a_file_comes_before_the_variable),
         cmocka_unit_test(every_allocation_may_fail),      cmocka_unit_test(processes_have_to_be_as_many),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

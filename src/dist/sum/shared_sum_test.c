@@ -1,7 +1,7 @@
 /* Sums in shared memory: which memory results get, how failures spread, and the order among devices. */
 #include "dist/dist_testing.h"
 
-#include "base/mem.h"
+#include "base/mem_testing.h"
 #include "core/engine.h"
 #include "core/tensor.h"
 #include "dist/sum/shared_sum.h"
@@ -273,25 +273,23 @@ static void every_allocation_may_fail(void **state)
 {
     (void)state;
     int failures = 0;
-    for (int64_t n = 0;; n++) {
+    failing f = fail_every(1);
+    do {
         pair p;
         make_pair(&p, 2);
-        lk__mem_fail_at(n);
+        fail_next(&f);
         lk_status status = lk__shared_sum(&p.sum);
         for (int d = 0; d < 2 && status == LK_OK; d++)
             status = lk_tensor_wait(p.sums[d]);
         lk_device_sync(devices[0]);
         lk_device_sync(devices[1]);
-        int64_t allocations = lk__mem_allocations();
-        lk__mem_fail_at(-1);
+        stop_failing(&f);
         assert_true(status == LK_OK || status == LK_ERR_MEMORY);
         failures += status != LK_OK;
         lk_wait_all();
         lk_error_clear();
         release_pair(&p);
-        if (allocations <= n)
-            break;
-    }
+    } while (f.reached);
     assert_true(failures > 0);
 }
 

@@ -1,7 +1,7 @@
 /* Charts as SVG, which any build writes. */
 #include "io/io_testing.h"
 
-#include "base/mem.h"
+#include "base/mem_testing.h"
 #include "lockstep/plot.h"
 
 #include <ctype.h>
@@ -83,7 +83,7 @@ static int count_of(const char *text, const char *part)
 static char *line_svg(const lk_line_chart *chart)
 {
     assert_int_equal(lk_line_chart_write(chart, in_dir("line.svg")), LK_OK);
-    char *svg = contents(in_dir("line.svg"), NULL);
+    char *svg = contents_of(in_dir("line.svg"), NULL);
     assert_well_formed(svg);
     return svg;
 }
@@ -91,7 +91,7 @@ static char *line_svg(const lk_line_chart *chart)
 static char *bar_svg(const lk_bar_chart *chart)
 {
     assert_int_equal(lk_bar_chart_write(chart, in_dir("bar.svg")), LK_OK);
-    char *svg = contents(in_dir("bar.svg"), NULL);
+    char *svg = contents_of(in_dir("bar.svg"), NULL);
     assert_well_formed(svg);
     return svg;
 }
@@ -296,16 +296,11 @@ static void every_allocation_may_fail(void **state)
     const lk_bar_chart chart = {.title = "t", .bars = bars, .bar_count = 4};
     put_file(in_dir("kept.svg"), "old");
     for (int kind = 0; kind < 2; kind++) {
-        bool last = false;
-        for (int64_t n = 0; !last; n++) {
-            lk__mem_fail_at(n);
+        for (failing f = fail_every(1); fail_next(&f);) {
             lk_status status = kind == 0 ? lk_line_chart_write(&lines, in_dir("kept.svg"))
                                          : lk_bar_chart_write(&chart, in_dir("kept.svg"));
-            last = lk__mem_allocations() <= n;
-            lk__mem_fail_at(-1);
-            lk_error_clear();
-            assert_int_equal(status, last ? LK_OK : LK_ERR_MEMORY);
-            if (!last && kind == 0)
+            stop_failing_with(&f, status);
+            if (f.reached && kind == 0)
                 assert_contents(in_dir("kept.svg"), "old");
         }
     }

@@ -26,7 +26,7 @@ static void shows_counts_and_names(void **state)
                              .counts = counts,
                              .size = SIZE};
     assert_int_equal(lk_matrix_chart_write(&chart, in_dir("m.svg")), LK_OK);
-    char *svg = contents(in_dir("m.svg"), NULL);
+    char *svg = contents_of(in_dir("m.svg"), NULL);
     assert_int_equal(times(svg, ">7<"), 1);
     assert_int_equal(times(svg, ">2<"), 1 + 2); /* and the class without a name, at its row and its column */
     assert_int_equal(times(svg, ">1234<"), 1);
@@ -43,7 +43,7 @@ static void shades_by_share_of_the_row(void **state)
     (void)state;
     lk_matrix_chart chart = {.counts = counts, .size = SIZE};
     assert_int_equal(lk_matrix_chart_write(&chart, in_dir("m.svg")), LK_OK);
-    char *svg = contents(in_dir("m.svg"), NULL);
+    char *svg = contents_of(in_dir("m.svg"), NULL);
     assert_int_equal(times(svg, "#08306b") + times(svg, "#08306B"), 1);
     free(svg);
 }
@@ -80,10 +80,10 @@ static void draws_as_many_classes_as_it_takes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(shows_counts_and_names, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(shades_by_share_of_the_row, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(refuses_what_it_cannot_draw, make_test_dir, remove_test_dir),
-        cmocka_unit_test_setup_teardown(draws_as_many_classes_as_it_takes, make_test_dir, remove_test_dir),
+        FOLDER_TEST(shows_counts_and_names),
+        FOLDER_TEST(shades_by_share_of_the_row),
+        FOLDER_TEST(refuses_what_it_cannot_draw),
+        FOLDER_TEST(draws_as_many_classes_as_it_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* PNG pictures, read back with libcairo. */
 #include "io/io_testing.h"
 
-#include "base/mem.h"
+#include "base/mem_testing.h"
 #include "lockstep/plot.h"
 
 #include <math.h>
@@ -24,7 +24,7 @@ typedef struct picture {
 static picture read_picture(const char *name)
 {
     size_t size;
-    char *file = contents(in_dir(name), &size);
+    char *file = contents_of(in_dir(name), &size);
     assert_true(size > 8);
     assert_memory_equal(file, "\x89PNG\r\n\x1a\n", 8);
     free(file);
@@ -182,14 +182,8 @@ static void a_sheet_with_a_long_title(void **state)
         cairo_surface_destroy(p.surface);
     }
     assert_true(widths[0] > 100 && widths[1] > widths[0] && inks[1] > inks[0]);
-    for (int64_t n = 0, failed = 1; failed; n++) {
-        lk__mem_fail_at(n);
-        lk_status status = lk_contact_sheet_write(&sheet, in_dir("no-title.png"));
-        failed = lk__mem_allocations() > n;
-        lk__mem_fail_at(-1);
-        assert_int_equal(status, failed ? LK_ERR_MEMORY : LK_OK);
-        lk_error_clear();
-    }
+    for (failing f = fail_every(1); fail_next(&f);)
+        stop_failing_with(&f, lk_contact_sheet_write(&sheet, in_dir("no-title.png")));
 }
 
 static void a_file_that_cannot_be_written(void **state)
@@ -203,14 +197,9 @@ static void a_file_that_cannot_be_written(void **state)
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
-    for (int64_t n = 0, failed = 1; failed; n++) {
-        lk__mem_fail_at(n);
-        lk_status status = lk_line_chart_write(&lines, in_dir("memory.png"));
-        failed = lk__mem_allocations() > n;
-        lk__mem_fail_at(-1);
-        assert_int_equal(status, failed ? LK_ERR_MEMORY : LK_OK);
-        assert_int_equal(access(in_dir("memory.png"), F_OK), failed ? -1 : 0);
-        lk_error_clear();
+    for (failing f = fail_every(1); fail_next(&f);) {
+        stop_failing_with(&f, lk_line_chart_write(&lines, in_dir("memory.png")));
+        assert_int_equal(access(in_dir("memory.png"), F_OK), f.reached ? -1 : 0);
     }
 }
 

@@ -1,10 +1,4 @@
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "base/mem.h"
+#include "base/mem_testing.h"
 #include "io/bytes.h"
 #include "lockstep/plot.h"
 
@@ -157,15 +151,10 @@ static void every_allocation_may_fail(void **state)
 {
     (void)state;
     const lk_line_chart chart = {.series = both, .series_count = 2};
-    bool last = false;
-    for (int64_t n = 0; !last; n++) {
-        lk__mem_fail_at(n);
+    for (failing f = fail_every(1); fail_next(&f);) {
         char *text = lk_line_chart_text(&chart, (lk_text_style){.columns = 100, .rows = 30, .color = true});
-        last = lk__mem_allocations() <= n;
-        lk__mem_fail_at(-1);
-        assert_int_equal(lk_error_status(), last ? LK_OK : LK_ERR_MEMORY);
-        assert_true((text != NULL) == last);
-        lk_error_clear();
+        stop_failing_with(&f, lk_error_status());
+        assert_true((text == NULL) == f.reached);
         lk_free(text);
     }
 }

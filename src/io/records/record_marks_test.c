@@ -63,7 +63,7 @@ static void events_go_on(void **state)
     assert_int_equal(lk_event_scalar(writer, "kept", 1, 1, 1), LK_OK);
     assert_int_equal(lk_event_writer_mark(writer, mark), LK_OK);
     size_t kept, size;
-    free(contents(path, &kept));
+    free(contents_of(path, &kept));
     assert_int_equal(lk_event_scalar(writer, "taken out, which is longer", 2, 2, 2), LK_OK);
     lk_event_writer_release(writer);
     writer = lk_event_writer_reopen(path, mark);
@@ -71,7 +71,7 @@ static void events_go_on(void **state)
     assert_string_equal(lk_event_writer_path(writer), path);
     assert_int_equal(lk_event_scalar(writer, "next", 2, 2, 2), LK_OK);
     lk_event_writer_release(writer);
-    char *events = contents(path, &size);
+    char *events = contents_of(path, &size);
     assert_true(memmem(events, size, "kept", 4) && memmem(events + kept, size - kept, "next", 4));
     assert_null(memmem(events, size, "taken out", 9));
     free(events);

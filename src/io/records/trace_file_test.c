@@ -1,7 +1,7 @@
 /* Traces are written and read back with a JSON library. */
 #include "io/io_testing.h"
 
-#include "base/mem.h"
+#include "base/mem_testing.h"
 #include "core/trace.h"
 #include "lockstep/ops.h"
 
@@ -135,18 +135,13 @@ static void no_memory_leaves_the_file(void **state)
     (void)state;
     put_file(in_dir("kept.json"), "kept");
     lk_trace *trace = record_matmul(1);
-    int64_t n = 0;
-    for (;; n++) {
-        lk__mem_fail_at(n);
-        lk_status status = lk_trace_write(trace, in_dir("kept.json"));
-        lk__mem_fail_at(-1);
-        if (status == LK_OK)
-            break;
-        assert_int_equal(status, LK_ERR_MEMORY);
-        lk_error_clear();
-        assert_contents(in_dir("kept.json"), "kept");
+    failing f = fail_every(1);
+    while (fail_next(&f)) {
+        stop_failing_with(&f, lk_trace_write(trace, in_dir("kept.json")));
+        if (f.reached)
+            assert_contents(in_dir("kept.json"), "kept");
     }
-    assert_true(n >= 4);
+    assert_true(f.n >= 4);
     lk_trace_release(trace);
     json_decref(read_trace(in_dir("kept.json")));
 }

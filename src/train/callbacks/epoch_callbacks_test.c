@@ -1,17 +1,11 @@
 /* Callbacks that only use reports, called with made-up reports. */
 #include "lockstep/callbacks.h"
 
-#include "base/mem.h"
+#include "base/mem_testing.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static lk_mean mean_of(double value)
 {
@@ -26,37 +20,41 @@ static void release(lk_callback *callback)
 
 /* --- stopping ----------------------------------------------------------------------------------------------------- */
 
-/* The epoch, from 1, after which the callback stops training; 0: it does not. */
-static int64_t stopped_after(lk_callback *callback, const lk_epoch_report *reports, int n)
+enum { CASE_EPOCHS = 5 };
+
+static FILE *open_lines(char **printed)
 {
-    for (int i = 0; i < n; i++) {
+    static size_t size;
+    FILE *stream = open_memstream(printed, &size);
+    assert_non_null(stream);
+    return stream;
+}
+
+/* Releases the callback. What it printed is then in the text of open_lines. */
+static void close_lines(lk_callback *callback, FILE *stream)
+{
+    release(callback);
+    fclose(stream);
+}
+
+/* Trains until the callback stops after epoch `epoch`, counted from 1; 0: it does not. */
+static void expect_stop(lk_callback callback, FILE *stream, char **printed, const lk_epoch_report *reports,
+                        int64_t epoch, const char *lines)
+{
+    int64_t stopped_after = 0;
+    assert_non_null(callback.name);
+    for (int i = 0; i < CASE_EPOCHS && !stopped_after; i++) {
         bool stop = false;
         lk_epoch_report report = reports[i];
         report.epoch = i + 1;
-        assert_int_equal(callback->epoch_end(callback->self, NULL, &report, &stop), LK_OK);
-        if (stop)
-            return report.epoch;
+        assert_int_equal(callback.epoch_end(callback.self, NULL, &report, &stop), LK_OK);
+        stopped_after = stop ? report.epoch : 0;
     }
-    return 0;
-}
-
-static int64_t stopped_at_accuracy(double target, double patience, const double *accuracy, int n, char **printed)
-{
-    size_t size;
-    FILE *stream = open_memstream(printed, &size);
-    assert_non_null(stream);
-    lk_callback callback = lk_callback_stop_at_accuracy(target, patience, stream);
-    assert_non_null(callback.name);
-    lk_epoch_report *reports = calloc((size_t)n, sizeof *reports);
-    assert_non_null(reports);
-    for (int i = 0; i < n; i++)
-        reports[i].val.accuracy = isnan(accuracy[i]) ? (lk_mean){0} : mean_of(accuracy[i]);
-    int64_t epoch = stopped_after(&callback, reports, n);
     assert_int_equal(callback.train_end(callback.self, NULL, NULL, LK_OK), LK_OK);
-    release(&callback);
-    free(reports);
-    fclose(stream);
-    return epoch;
+    close_lines(&callback, stream);
+    assert_int_equal(stopped_after, epoch);
+    assert_string_equal(*printed, lines);
+    free(*printed);
 }
 
 static void stops_at_accuracy(void **state)
@@ -84,30 +82,14 @@ static void stops_at_accuracy(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *printed;
-        int64_t epoch = stopped_at_accuracy(cases[i].target, cases[i].patience, cases[i].accuracy, 5, &printed);
-        assert_int_equal(epoch, cases[i].epoch);
-        assert_string_equal(printed, cases[i].printed);
-        free(printed);
+        FILE *stream = open_lines(&printed);
+        lk_epoch_report reports[CASE_EPOCHS] = {0};
+        for (int e = 0; e < CASE_EPOCHS; e++)
+            if (!isnan(cases[i].accuracy[e]))
+                reports[e].val.accuracy = mean_of(cases[i].accuracy[e]);
+        expect_stop(lk_callback_stop_at_accuracy(cases[i].target, cases[i].patience, stream), stream, &printed, reports,
+                    cases[i].epoch, cases[i].printed);
     }
-}
-
-static int64_t stopped_on_plateau(int64_t patience, double min_delta, const double *loss, int n, char **printed)
-{
-    size_t size;
-    FILE *stream = open_memstream(printed, &size);
-    assert_non_null(stream);
-    lk_callback callback = lk_callback_stop_on_plateau(patience, min_delta, stream);
-    assert_non_null(callback.name);
-    lk_epoch_report *reports = calloc((size_t)n, sizeof *reports);
-    assert_non_null(reports);
-    for (int i = 0; i < n; i++)
-        reports[i].val.loss = mean_of(loss[i]);
-    int64_t epoch = stopped_after(&callback, reports, n);
-    assert_int_equal(callback.train_end(callback.self, NULL, NULL, LK_OK), LK_OK);
-    release(&callback);
-    free(reports);
-    fclose(stream);
-    return epoch;
 }
 
 static void stops_on_plateau(void **state)
@@ -136,10 +118,12 @@ static void stops_on_plateau(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *printed;
-        int64_t epoch = stopped_on_plateau(cases[i].patience, cases[i].min_delta, cases[i].loss, 5, &printed);
-        assert_int_equal(epoch, cases[i].epoch);
-        assert_string_equal(printed, cases[i].printed);
-        free(printed);
+        FILE *stream = open_lines(&printed);
+        lk_epoch_report reports[CASE_EPOCHS] = {0};
+        for (int e = 0; e < CASE_EPOCHS; e++)
+            reports[e].val.loss = mean_of(cases[i].loss[e]);
+        expect_stop(lk_callback_stop_on_plateau(cases[i].patience, cases[i].min_delta, stream), stream, &printed,
+                    reports, cases[i].epoch, cases[i].printed);
     }
 }
 
@@ -172,9 +156,7 @@ static void prints_throughput(void **state)
 {
     (void)state;
     char *printed;
-    size_t size;
-    FILE *stream = open_memstream(&printed, &size);
-    assert_non_null(stream);
+    FILE *stream = open_lines(&printed);
     lk_callback callback = lk_callback_throughput(stream);
     assert_non_null(callback.name);
     /* Epochs of 8, 5 and 3 seconds, 3, 1 and none of them evaluation, and 2 seconds of records after each; skipped
@@ -199,8 +181,7 @@ static void prints_throughput(void **state)
     for (int i = 0; i < 3; i++)
         assert_int_equal(callback.epoch_end(callback.self, NULL, &reports[i], &stop), LK_OK);
     assert_false(stop);
-    release(&callback);
-    fclose(stream);
+    close_lines(&callback, stream);
     assert_string_equal(printed, "Images/sec: 1250.00\nImages/sec: 2000.00\nImages/sec: 1234.33\n");
     free(printed);
 }
@@ -209,9 +190,7 @@ static void prints_total_time(void **state)
 {
     (void)state;
     char *printed;
-    size_t size;
-    FILE *stream = open_memstream(&printed, &size);
-    assert_non_null(stream);
+    FILE *stream = open_lines(&printed);
     lk_callback callback = lk_callback_total_time(stream);
     bool stop = false;
     callback.epoch_end(callback.self, NULL, &(lk_epoch_report){.epoch = 1, .seconds = 7, .total_seconds = 8.125},
@@ -219,8 +198,7 @@ static void prints_total_time(void **state)
     callback.epoch_end(callback.self, NULL, &(lk_epoch_report){.epoch = 2, .seconds = 7, .total_seconds = 3600}, &stop);
     callback.train_end(callback.self, NULL, &(lk_train_result){.seconds = 14, .total_seconds = 3601.5},
                        LK_ERR_INTERRUPTED);
-    release(&callback);
-    fclose(stream);
+    close_lines(&callback, stream);
     assert_string_equal(printed, "Cumulative training time after epoch 1: 8.12\n"
                                  "Cumulative training time after epoch 2: 3600.00\n"
                                  "Cumulative training time: 3601.50\n");
@@ -273,22 +251,16 @@ static void fails_without_memory(void **state)
 {
     (void)state;
     for (int which = 0; which < 9; which++) {
-        lk__mem_fail_at(-1);
-        lk_callback callback = make(which);
-        assert_non_null(callback.name);
-        release(&callback);
-        int64_t allocations = lk__mem_allocations();
-        assert_true(allocations > 0);
-        for (int64_t n = 0; n < allocations; n++) {
-            lk_error_clear();
-            lk__mem_fail_at(n);
-            callback = make(which);
-            lk__mem_fail_at(-1);
-            assert_null(callback.name);
-            assert_int_equal(lk_error_status(), LK_ERR_MEMORY);
+        failing f = fail_every(1);
+        while (fail_next(&f)) {
+            lk_callback callback = make(which);
+            stop_failing_with(&f, lk_error_status());
+            assert_true((callback.name == NULL) == f.reached);
+            if (callback.name)
+                release(&callback);
         }
+        assert_true(f.n > 0);
     }
-    lk_error_clear();
 }
 
 int main(void)

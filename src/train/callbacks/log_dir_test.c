@@ -1,21 +1,16 @@
 /* Records of short trainings. */
 #include "lockstep/callbacks.h"
 
-#include "base/mem.h"
+#include "base/folder_testing.h"
+#include "base/mem_testing.h"
 #include "lockstep/checkpoint.h"
 
 #include <dirent.h>
 #include <jansson.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { EPOCHS = 3 };
 
@@ -54,37 +49,11 @@ static void train(lk_trainer *trainer)
 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
-static int make_dir(void **state)
-{
-    static char dir[64];
-    snprintf(dir, sizeof dir, "/tmp/lockstep-log-dir-XXXXXX");
-    *state = mkdtemp(dir);
-    return *state ? 0 : -1;
-}
-
-static int remove_dir(void **state)
-{
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", (char *)*state);
-    return system(command);
-}
-
-/* The contents of `dir`/`name`, followed by a NUL; free them. */
 static char *read_file(const char *dir, const char *name, size_t *size)
 {
     char path[512];
     snprintf(path, sizeof path, "%s/%s", dir, name);
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        fail_msg("%s is not there", path);
-    fseek(file, 0, SEEK_END);
-    *size = (size_t)ftell(file);
-    rewind(file);
-    char *bytes = calloc(*size + 1, 1);
-    assert_non_null(bytes);
-    assert_int_equal(fread(bytes, 1, *size, file), *size);
-    fclose(file);
-    return bytes;
+    return contents_of(path, size);
 }
 
 /* The only event file of the folder. */
@@ -380,37 +349,35 @@ static void unwinds_without_memory(void **state)
     lk_epoch_report report = {.epoch = 1, .train.loss = {1, 1}, .val.loss = {1, 1}};
     lk_train_result result = {.epochs = 1};
     bool stop = false;
-    for (int64_t n = 0, failed = 1; failed; n++) {
+    failing f = fail_every(1);
+    do {
         char dir[128];
-        snprintf(dir, sizeof dir, "%s/%lld", (char *)*state, (long long)n);
+        snprintf(dir, sizeof dir, "%s/%lld", (char *)*state, (long long)f.n);
         lk_callback callback = lk_callback_log_dir(dir);
         assert_non_null(callback.name);
-        lk__mem_fail_at(n);
+        fail_next(&f);
         lk_status status = callback.train_begin(callback.self, trainer);
         if (status == LK_OK)
             status = callback.epoch_end(callback.self, trainer, &report, &stop);
         if (status == LK_OK)
             status = callback.train_end(callback.self, trainer, &result, LK_OK);
-        failed = lk__mem_allocations() > n;
-        lk__mem_fail_at(-1);
-        assert_int_equal(status, failed ? LK_ERR_MEMORY : LK_OK);
-        lk_error_clear();
+        stop_failing_with(&f, status);
         callback.release(callback.self);
-    }
+    } while (f.reached);
     lk_trainer_release(trainer);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(leaves_every_record, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(refuses_before_training, make_dir, remove_dir),
+        FOLDER_TEST(leaves_every_record),
+        FOLDER_TEST(refuses_before_training),
         cmocka_unit_test(gives_back_what_a_constructor_said),
-        cmocka_unit_test_setup_teardown(leaves_records_without_an_epoch, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(draws_what_was_measured, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(says_how_an_interrupted_training_ended, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(leaves_every_record_of_what_goes_on, make_dir, remove_dir),
-        cmocka_unit_test_setup_teardown(unwinds_without_memory, make_dir, remove_dir),
+        FOLDER_TEST(leaves_records_without_an_epoch),
+        FOLDER_TEST(draws_what_was_measured),
+        FOLDER_TEST(says_how_an_interrupted_training_ended),
+        FOLDER_TEST(leaves_every_record_of_what_goes_on),
+        FOLDER_TEST(unwinds_without_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,41 +1,27 @@
 /* Callbacks that redraw on a terminal and print lines, or nothing, on other streams. */
 #include "lockstep/callbacks.h"
+#include "train/training_testing.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 enum { EPOCHS = 3, STEPS = 3 };
 
-static lk_trainer *new_trainer(void)
+static lk_trainer *three_epochs(void)
 {
-    lk_train_config config;
-    lk_error_clear();
-    assert_int_equal(lk_train_defaults(NULL, &config), LK_OK);
-    config.data.name = "synthetic";
-    config.data.limit_train = 8 * STEPS;
-    config.data.limit_val = 8 * 4 - 1;
-    config.batch_size = 8;
+    lk_train_config config = training_of(8 * STEPS, 8 * 4 - 1, 8, 0);
     config.epochs = EPOCHS;
     config.devices.spec = "1";
-    lk_trainer *trainer = lk_trainer_new(&config);
-    if (!trainer)
-        fail_msg("%s", lk_error_message());
-    return trainer;
+    return new_trainer(&config);
 }
 
 /* Takes ownership of the callback, or fails the test. */
 static void train_with(lk_callback callback)
 {
-    lk_trainer *trainer = new_trainer();
+    lk_trainer *trainer = three_epochs();
     lk_train_result result;
     assert_int_equal(lk_trainer_add(trainer, callback), LK_OK);
     if (lk_trainer_fit(trainer, &result) != LK_OK)
@@ -78,6 +64,33 @@ static void close_terminal(terminal *t)
     t->text[length] = '\0';
     fclose(t->stream);
     close(t->master);
+}
+
+/* A bar on a terminal, and a trainer of its training. */
+typedef struct drawn_bar {
+    terminal t;
+    lk_callback callback;
+    lk_trainer *trainer;
+} drawn_bar;
+
+static void open_bar(drawn_bar *b, int columns)
+{
+    open_terminal(&b->t, 24, columns);
+    b->callback = lk_callback_progress_bar(b->t.stream);
+    b->trainer = three_epochs();
+}
+
+static void bar_step(const drawn_bar *b, const lk_step_report *report)
+{
+    bool stop = false;
+    assert_int_equal(b->callback.step_end(b->callback.self, b->trainer, report, &stop), LK_OK);
+}
+
+static void close_bar(drawn_bar *b)
+{
+    b->callback.release(b->callback.self);
+    lk_trainer_release(b->trainer);
+    close_terminal(&b->t);
 }
 
 static int count_text(const char *text, const char *part)
@@ -125,19 +138,14 @@ static void a_bar_is_as_wide_as_the_terminal(void **state)
         const char *holds, *lacks;
     } cases[] = {{70, "/3 [", "########################"}, {50, "ETA", "["}, {20, "epoch 3/3", "0.5000"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        terminal t;
-        open_terminal(&t, 24, cases[i].columns);
-        lk_callback bar = lk_callback_progress_bar(t.stream);
-        lk_trainer *trainer = new_trainer();
-        bool stop = false;
+        drawn_bar b;
+        open_bar(&b, cases[i].columns);
         const lk_step_report report = {
             .epoch = 3, .step = 3, .steps = 3, .samples = 24, .seconds = 1, .so_far.loss = {12, 24}};
-        assert_int_equal(bar.step_end(bar.self, trainer, &report, &stop), LK_OK);
-        bar.release(bar.self);
-        lk_trainer_release(trainer);
-        close_terminal(&t);
-        char *bar_text = t.text + 4, *end = strstr(bar_text, "\r\033[K"); /* cleared when the callback is released */
-        assert_int_equal(strncmp(t.text, "\r\033[K", 4), 0);
+        bar_step(&b, &report);
+        close_bar(&b);
+        char *bar_text = b.t.text + 4, *end = strstr(bar_text, "\r\033[K"); /* cleared when the callback is released */
+        assert_int_equal(strncmp(b.t.text, "\r\033[K", 4), 0);
         assert_non_null(end);
         assert_int_equal(strlen(end), 4);
         *end = '\0';
@@ -151,11 +159,8 @@ static void a_bar_is_as_wide_as_the_terminal(void **state)
 static void a_bar_is_drawn_now_and_then(void **state)
 {
     (void)state;
-    terminal t;
-    open_terminal(&t, 24, 100);
-    lk_callback bar = lk_callback_progress_bar(t.stream);
-    lk_trainer *trainer = new_trainer();
-    bool stop = false;
+    drawn_bar b;
+    open_bar(&b, 100);
     for (int step = 1; step <= 50; step++) {
         lk_step_report report = {.epoch = 1,
                                  .step = step,
@@ -163,59 +168,48 @@ static void a_bar_is_drawn_now_and_then(void **state)
                                  .samples = step,
                                  .seconds = 0.01 * step,
                                  .so_far.loss = {step, step}};
-        assert_int_equal(bar.step_end(bar.self, trainer, &report, &stop), LK_OK);
+        bar_step(&b, &report);
     }
-    bar.release(bar.self);
-    lk_trainer_release(trainer);
-    close_terminal(&t);
-    assert_in_range(count_text(t.text, "epoch 1/3"), 4, 6);
-    assert_int_equal(count_text(t.text, " 50/50 "), 1);
+    close_bar(&b);
+    assert_in_range(count_text(b.t.text, "epoch 1/3"), 4, 6);
+    assert_int_equal(count_text(b.t.text, " 50/50 "), 1);
 }
 
 /* 24 samples an epoch, half of them in skipped steps, which take time too. */
 static void a_bar_counts_skipped_steps(void **state)
 {
     (void)state;
-    terminal t;
-    open_terminal(&t, 24, 100);
-    lk_callback bar = lk_callback_progress_bar(t.stream);
-    lk_trainer *trainer = new_trainer();
-    bool stop = false;
+    drawn_bar b;
+    open_bar(&b, 100);
     lk_step_report report = {.epoch = 1, .step = 2, .steps = 3, .samples = 16, .seconds = 8, .so_far.loss = {4, 8}};
-    assert_int_equal(bar.step_end(bar.self, trainer, &report, &stop), LK_OK);
+    bar_step(&b, &report);
     report.so_far.loss = (lk_mean){0};
     report.seconds = 16;
-    assert_int_equal(bar.step_end(bar.self, trainer, &report, &stop), LK_OK);
-    bar.release(bar.self);
-    lk_trainer_release(trainer);
-    close_terminal(&t);
-    assert_non_null(strstr(t.text, "] 2/3  loss 0.5000  2 images/s  ETA 0:28"));
-    assert_non_null(strstr(t.text, "] 2/3  1 images/s  ETA 0:56"));
-    assert_null(strstr(t.text, "nan"));
+    bar_step(&b, &report);
+    close_bar(&b);
+    assert_non_null(strstr(b.t.text, "] 2/3  loss 0.5000  2 images/s  ETA 0:28"));
+    assert_non_null(strstr(b.t.text, "] 2/3  1 images/s  ETA 0:56"));
+    assert_null(strstr(b.t.text, "nan"));
 }
 
 static void a_bar_of_an_evaluation(void **state)
 {
     (void)state;
-    terminal t;
-    open_terminal(&t, 24, 100);
-    lk_callback bar = lk_callback_progress_bar(t.stream);
-    lk_trainer *trainer = new_trainer();
+    drawn_bar b;
+    open_bar(&b, 100);
     for (int step = 1; step <= 6; step++) {
         const lk_eval_report report = {.epoch = 2, .step = step, .steps = 6, .seconds = step};
-        assert_int_equal(bar.eval_step(bar.self, trainer, &report), LK_OK);
+        assert_int_equal(b.callback.eval_step(b.callback.self, b.trainer, &report), LK_OK);
     }
-    bar.release(bar.self);
-    lk_trainer_release(trainer);
-    close_terminal(&t);
+    close_bar(&b);
     for (int step = 1; step <= 5; step++) {
         char drawn[128];
         snprintf(drawn, sizeof drawn, "\r\033[Kepoch 2/3 evaluation [%.*s%.*s] %d/6", 4 * step,
                  "########################", 24 - 4 * step, "........................", step);
-        assert_int_equal(count_text(t.text, drawn), 1);
+        assert_int_equal(count_text(b.t.text, drawn), 1);
     }
-    assert_int_equal(count_text(t.text, "evaluation"), 5); /* the last step clears it */
-    assert_int_equal(count_text(t.text, "\r\033[K"), 6);
+    assert_int_equal(count_text(b.t.text, "evaluation"), 5); /* the last step clears it */
+    assert_int_equal(count_text(b.t.text, "\r\033[K"), 6);
 }
 
 /* Prints a line a minute; nothing for a shorter pass. */
@@ -227,7 +221,7 @@ static void a_bar_is_lines_in_files(void **state)
     FILE *stream = open_memstream(&printed, &size);
     assert_non_null(stream);
     lk_callback bar = lk_callback_progress_bar(stream);
-    lk_trainer *trainer = new_trainer();
+    lk_trainer *trainer = three_epochs();
     bool stop = false;
     for (int step = 1; step <= 12; step++) {
         lk_step_report report = {.epoch = 2, .step = step, .steps = 12, .samples = 2 * step, .seconds = 16 * step};

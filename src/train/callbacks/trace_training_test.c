@@ -1,53 +1,33 @@
 /* Traces of short trainings, read back. */
 #include "lockstep/callbacks.h"
 #include "lockstep/trace.h"
+#include "base/folder_testing.h"
+#include "train/training_testing.h"
 
 #include <jansson.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
 enum { MAX_EVENTS = 100000, STEPS = 3 };
 
-static char path[] = "/tmp/lockstep-trace-XXXXXX";
+static const char *path;
 
 static int make_file(void **state)
 {
-    (void)state;
-    int file = mkstemp(path);
-    return file < 0 ? -1 : close(file);
+    int result = make_test_dir(state);
+    path = in_dir("trace.json");
+    return result;
 }
 
-static int remove_file(void **state)
+static lk_trainer *trainer_on(const char *devices)
 {
-    (void)state;
-    return unlink(path);
-}
-
-static lk_trainer *new_trainer(const char *devices)
-{
-    lk_train_config config;
-    lk_error_clear();
-    assert_int_equal(lk_train_defaults(NULL, &config), LK_OK);
-    config.data.name = "synthetic";
-    config.data.limit_train = 8 * STEPS;
-    config.data.limit_val = 0;
-    config.batch_size = 8;
+    lk_train_config config = training_of(8 * STEPS, 0, 8, 2);
     config.epochs = 1;
     config.devices.spec = devices;
-    config.devices.shards = 2;
-    lk_trainer *trainer = lk_trainer_new(&config);
-    if (!trainer)
-        fail_msg("%s", lk_error_message());
-    return trainer;
+    return new_trainer(&config);
 }
 
 static json_t *read_trace(void)
@@ -182,7 +162,7 @@ static void check_device(const json_t *root, const char *name)
 static void two_devices_are_recorded(void **state)
 {
     (void)state;
-    lk_trainer *trainer = new_trainer("2xcpu");
+    lk_trainer *trainer = trainer_on("2xcpu");
     lk_train_result result, plain;
     assert_int_equal(lk_trainer_add(trainer, lk_callback_trace(path)), LK_OK);
     assert_int_equal(lk_trainer_fit(trainer, &result), LK_OK);
@@ -200,7 +180,7 @@ static void two_devices_are_recorded(void **state)
     free(loader.intervals);
     json_decref(root);
 
-    trainer = new_trainer("2xcpu");
+    trainer = trainer_on("2xcpu");
     assert_int_equal(lk_trainer_fit(trainer, &plain), LK_OK);
     assert_string_equal(result.digest, plain.digest);
     lk_trainer_release(trainer);
@@ -216,7 +196,7 @@ static lk_status interrupt(void *self, lk_trainer *trainer, const lk_step_report
 static void interrupted_trainings_are_recorded(void **state)
 {
     (void)state;
-    lk_trainer *trainer = new_trainer("1xcpu");
+    lk_trainer *trainer = trainer_on("1xcpu");
     lk_train_result result;
     assert_int_equal(lk_trainer_add(trainer, lk_callback_trace(path)), LK_OK);
     assert_int_equal(lk_trainer_add(trainer, (lk_callback){.name = "interrupt", .step_end = interrupt}), LK_OK);
@@ -234,7 +214,7 @@ static void interrupted_trainings_are_recorded(void **state)
 static void one_recording_at_a_time(void **state)
 {
     (void)state;
-    lk_trainer *trainer = new_trainer("1xcpu");
+    lk_trainer *trainer = trainer_on("1xcpu");
     lk_train_result result;
     assert_int_equal(lk_trainer_add(trainer, lk_callback_trace(path)), LK_OK);
     assert_int_equal(lk_trace_start(NULL), LK_OK);
@@ -248,7 +228,7 @@ static void one_recording_at_a_time(void **state)
 static void the_file_is_tried_at_once(void **state)
 {
     (void)state;
-    lk_trainer *trainer = new_trainer("1xcpu");
+    lk_trainer *trainer = trainer_on("1xcpu");
     assert_int_equal(lk_trainer_add(trainer, lk_callback_trace("/nowhere/trace.json")), LK_ERR_IO);
     assert_non_null(strstr(lk_error_message(), "/nowhere/trace.json"));
     lk_error_clear();
@@ -259,7 +239,7 @@ static void the_file_is_tried_at_once(void **state)
 static void the_parts_are_the_whole(void **state)
 {
     (void)state;
-    lk_trainer *trainer = new_trainer("2xcpu");
+    lk_trainer *trainer = trainer_on("2xcpu");
     assert_int_equal(lk_trace_start(NULL), LK_OK);
     assert_int_equal(lk_trainer_run(trainer, 4), LK_OK);
     assert_int_equal(lk_wait_all(), LK_OK);
@@ -297,5 +277,5 @@ int main(void)
         cmocka_unit_test(one_recording_at_a_time),  cmocka_unit_test(the_file_is_tried_at_once),
         cmocka_unit_test(the_parts_are_the_whole),
     };
-    return cmocka_run_group_tests(tests, make_file, remove_file);
+    return cmocka_run_group_tests(tests, make_file, remove_test_dir);
 }

@@ -1,6 +1,7 @@
 /* The chief's report from the times of workers and servers, and a worker's measurements. */
 #include "report/scaling_testing.h"
 
+#include "base/mem.h"
 #include "core/trace.h"
 #include "train/parameter_server/ps_report.h"
 #include "train/parameter_server/ps_times.h"
@@ -233,13 +234,13 @@ static void times_that_cannot_be_are_refused(void **state)
     lk_ps_times t = known_workers[0].times;
     assert_ok(lk__ps_times_check(&t));
     t.stale = -1;
-    expect_error(lk__ps_times_check(&t), LK_ERR_FORMAT, "work: times of 10 steps that no worker can have");
+    expect_failure(lk__ps_times_check(&t), LK_ERR_FORMAT, "work: times of 10 steps that no worker can have");
     t = known_workers[0].times;
     t.large = NAN;
-    expect_error(lk__ps_times_check(&t), LK_ERR_FORMAT, "no worker can have");
+    expect_failure(lk__ps_times_check(&t), LK_ERR_FORMAT, "no worker can have");
     t = known_workers[0].times;
     t.samples = -1;
-    expect_error(lk__ps_times_check(&t), LK_ERR_FORMAT, "no worker can have");
+    expect_failure(lk__ps_times_check(&t), LK_ERR_FORMAT, "no worker can have");
 }
 
 int main(void)

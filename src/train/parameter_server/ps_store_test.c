@@ -2,19 +2,15 @@
  * complete or refused. */
 #include "train/parameter_server/ps_snapshot.h"
 
-#include "base/mem.h"
+#include "base/folder_testing.h"
+#include "base/mem_testing.h"
 #include "lockstep/device.h"
 #include "train/parameter_server/ps_apply.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 enum { ELEMENTS = 16 + 32, CHANNELS = 3, STATISTICS = 2 * CHANNELS, SHARDS = 4, BATCHES = 20 };
 
@@ -262,7 +258,7 @@ static void train(lk_ps_store *store, int64_t begin, int64_t end)
     }
 }
 
-static char path[] = "/tmp/ps_store_test.XXXXXX";
+static const char *path;
 
 static void a_snapshot_goes_on_where_it_was(void **state)
 {
@@ -376,13 +372,10 @@ static lk_status live(void)
 static void every_allocation_may_fail(void **state)
 {
     (void)state;
-    int64_t failures = 0, allocations = 1;
-    for (int64_t n = 0; n <= allocations; n++) { /* in the last round all allocations succeed */
-        lk_error_clear();
-        lk__mem_fail_at(n);
+    int64_t failures = 0;
+    for (failing f = fail_every(1); fail_next(&f);) {
         lk_status status = live();
-        allocations = lk__mem_allocations();
-        lk__mem_fail_at(-1);
+        stop_failing(&f);
         (void)lk_wait_all();
         assert_true(status == LK_OK || status == LK_ERR_MEMORY);
         failures += status != LK_OK;
@@ -394,16 +387,9 @@ static void every_allocation_may_fail(void **state)
 
 static int make_path(void **state)
 {
-    (void)state;
-    int fd = mkstemp(path);
-    return fd < 0 ? -1 : close(fd);
-}
-
-static int remove_path(void **state)
-{
-    (void)state;
-    unlink(path);
-    return 0;
+    int result = make_test_dir(state);
+    path = in_dir("snapshot");
+    return result;
 }
 
 int main(void)
@@ -421,5 +407,5 @@ int main(void)
         cmocka_unit_test(a_damaged_snapshot_is_refused),
         cmocka_unit_test(every_allocation_may_fail),
     };
-    return cmocka_run_group_tests(tests, make_path, remove_path);
+    return cmocka_run_group_tests(tests, make_path, remove_test_dir);
 }

@@ -33,77 +33,55 @@ static void takes(int p, const char *gpus)
     assert_string_equal(taken, gpus);
 }
 
+typedef struct share_case {
+    const char *wants, *sees, *takes; /* takes: not compared if NULL */
+} share_case;
+
+static void expect_shares(int n, const share_case *cases)
+{
+    for (int p = 0; p < n; p++)
+        process(p, cases[p].wants, cases[p].sees);
+    lk__gpu_shares_assign(shares, n);
+    for (int p = 0; p < n; p++)
+        if (cases[p].takes)
+            takes(p, cases[p].takes);
+}
+
 static void one_after_the_other(void **state)
 {
     (void)state;
-    process(0, "**", "0123");
-    process(1, "*", "0123");
-    process(2, "*", "0123");
-    lk__gpu_shares_assign(shares, 3);
-    takes(0, "01");
-    takes(1, "2");
-    takes(2, "3");
+    expect_shares(3, (const share_case[]){{"**", "0123", "01"}, {"*", "0123", "2"}, {"*", "0123", "3"}});
     assert_int_equal(shares[1].numbers[0], 2);
 }
 
 static void numbers_are_left_alone(void **state)
 {
     (void)state;
-    process(0, "*", "0123");
-    process(1, "0", "0123");
-    process(2, "2*", "0123");
-    lk__gpu_shares_assign(shares, 3);
-    takes(0, "1");
-    takes(1, "0");
-    takes(2, "23");
+    expect_shares(3, (const share_case[]){{"*", "0123", "1"}, {"0", "0123", "0"}, {"2*", "0123", "23"}});
 }
 
 /* As Slurm and CUDA_VISIBLE_DEVICES hide GPUs. */
 static void processes_see_different_ones(void **state)
 {
     (void)state;
-    process(0, "*", "1");
-    process(1, "*", "0");
-    lk__gpu_shares_assign(shares, 2);
-    takes(0, "1");
-    takes(1, "0");
+    expect_shares(2, (const share_case[]){{"*", "1", "1"}, {"*", "0", "0"}});
     assert_int_equal(shares[0].numbers[0], 0);
     assert_int_equal(shares[1].numbers[0], 0);
 
-    process(0, "**", "32");
-    process(1, "**", "10");
-    lk__gpu_shares_assign(shares, 2);
-    takes(0, "32");
-    takes(1, "10");
+    expect_shares(2, (const share_case[]){{"**", "32", "32"}, {"**", "10", "10"}});
 
     /* The first process leaves the second one the GPU that it sees. */
-    process(0, "*", "0123");
-    process(1, "*", "0");
-    process(2, "*", "02");
-    lk__gpu_shares_assign(shares, 3);
-    takes(0, "1");
-    takes(1, "0");
-    takes(2, "2");
+    expect_shares(3, (const share_case[]){{"*", "0123", "1"}, {"*", "0", "0"}, {"*", "02", "2"}});
 }
 
 static void more_than_there_are(void **state)
 {
     (void)state;
-    process(0, "***", "01");
-    process(1, "*", "01");
-    process(2, "1", "01");
-    lk__gpu_shares_assign(shares, 3);
-    takes(0, "001");
-    takes(1, "0");
-    takes(2, "1");
+    expect_shares(3, (const share_case[]){{"***", "01", "001"}, {"*", "01", "0"}, {"1", "01", "1"}});
 
     /* Numbers that do not exist, and processes without GPUs, are left alone: opening the devices reports them. */
-    process(0, "7", "01");
-    process(1, "**", "01");
-    process(2, "*", "");
-    lk__gpu_shares_assign(shares, 3);
+    expect_shares(3, (const share_case[]){{"7", "01", NULL}, {"**", "01", "01"}, {"*", "", NULL}});
     assert_int_equal(shares[0].numbers[0], 7);
-    takes(1, "01");
     assert_int_equal(shares[2].numbers[0], 0);
 }
 

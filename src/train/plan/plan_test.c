@@ -1,24 +1,13 @@
 /* Plans made from configurations: recipes, defaults, and options that are refused before any work. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "train/trainer.h"
 
+#include "base/status_testing.h"
 #include "lockstep/log.h"
 #include "train/plan/plan.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define assert_ok(expression)                   \
-    do {                                        \
-        if ((expression) != LK_OK)              \
-            fail_msg("%s", lk_error_message()); \
-    } while (0)
 
 static lk_train_config defaults(const char *recipe)
 {

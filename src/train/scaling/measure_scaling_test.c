@@ -1,5 +1,6 @@
 /* The scaling report of a short run. No time is checked. */
 #include "report/scaling_testing.h"
+#include "base/mem_testing.h"
 
 #include "lockstep/callbacks.h"
 #include "lockstep/trace.h"
@@ -208,11 +209,11 @@ static void a_run_on_one_device_is_found(void **state)
     assert_int_equal(one.devices, 1);
     assert_string_equal(one.slowest_device, "");
     assert_near(lk_scaling_speedup(&one).speedup, 1.0);
-    write_text(in_dir(state, "scaling-7.json"), "{", 1); /* is ignored */
+    put_bytes(in_dir("scaling-7.json"), "{", 1); /* is ignored */
     lk_scaling_report many = run_with(new_trainer("2xcpu", 12, 1), *state);
     assert_true(many.one_device_images_per_second == one.images_per_second);
     assert_true(lk_scaling_speedup(&many).measured);
-    assert_ok(lk_scaling_read(in_dir(state, "scaling-2.json"), &read));
+    assert_ok(lk_scaling_read(in_dir("scaling-2.json"), &read));
     assert_memory_equal(&read, &many, sizeof many);
 
     many = run_with(new_trainer("2xcpu", 11, 1), NULL);
@@ -223,29 +224,26 @@ static void a_run_on_one_device_is_found(void **state)
 static lk_status fail_from_here(void *self, lk_trainer *trainer, const lk_train_result *result, lk_status status)
 {
     (void)trainer, (void)result;
-    lk__mem_fail_at(*(int64_t *)self);
+    failing *f = *(failing **)self;
+    if (f)
+        fail_next(f);
     return status;
 }
 
 static void failed_allocations_of_a_run_are_reported(void **state)
 {
     (void)state;
-    int64_t n = -1;
+    failing f = fail_every(1), *from_here = NULL;
     lk_train_result result;
     lk_trainer *trainer = new_trainer("2xcpu", 7, 1);
-    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "fail", .train_end = fail_from_here, .self = &n}));
+    assert_ok(lk_trainer_add(trainer, (lk_callback){.name = "fail", .train_end = fail_from_here, .self = &from_here}));
     assert_ok(lk_trainer_add(trainer, lk_callback_scaling(NULL)));
     assert_ok(lk_trainer_fit(trainer, &result));
     assert_non_null(lk_trainer_scaling(trainer));
-    for (n = 0;; n++) { /* without an epoch to train */
-        lk_status status = lk_trainer_fit(trainer, &result);
-        bool failed = lk__mem_allocations() > n;
-        lk__mem_fail_at(-1);
-        if (!failed)
-            break;
-        assert_int_equal(status, LK_ERR_MEMORY);
-        lk_error_clear();
-    }
+    from_here = &f;
+    do /* without an epoch to train */
+        stop_failing_with(&f, lk_trainer_fit(trainer, &result));
+    while (f.reached);
     assert_non_null(lk_trainer_scaling(trainer));
     lk_trainer_release(trainer);
 }
@@ -261,7 +259,7 @@ int main(void)
         cmocka_unit_test(an_interrupt_ends_the_recording),
         cmocka_unit_test(results_are_the_same_with_a_report),
         cmocka_unit_test(failed_allocations_of_a_run_are_reported),
-        cmocka_unit_test_setup_teardown(a_run_on_one_device_is_found, make_dir, remove_dir),
+        FOLDER_TEST(a_run_on_one_device_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,15 +1,11 @@
 /* Studies: checks before the first run, results, all kinds of ends, JSON and chart. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
 #include "train/studies/study.h"
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "io/io_testing.h"
 #include "train/studies/study_statistics.h"
+#include "train/training_testing.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -19,23 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define assert_ok(expression)                   \
-    do {                                        \
-        if ((expression) != LK_OK)              \
-            fail_msg("%s", lk_error_message()); \
-    } while (0)
-
 /* Two steps an epoch. */
 static lk_train_config tiny(void)
 {
-    lk_train_config config;
-    lk_error_clear();
-    assert_ok(lk_train_defaults(NULL, &config));
-    config.data.name = "synthetic";
-    config.data.limit_train = 24;
-    config.data.limit_val = 0;
-    config.batch_size = 16;
-    config.epochs = 2;
+    lk_train_config config = training_of(24, 0, 16, 0);
     config.devices.spec = "1xcpu";
     return config;
 }
@@ -592,18 +575,6 @@ static void json_of_time_to_accuracy(void **state)
     lk_study_release(study);
 }
 
-static char *read_whole(const char *path)
-{
-    FILE *file = fopen(path, "rb");
-    assert_non_null(file);
-    char *text = calloc(1 << 20, 1);
-    assert_non_null(text);
-    size_t size = fread(text, 1, (1 << 20) - 1, file);
-    assert_true(size > 0);
-    fclose(file);
-    return text;
-}
-
 static void contains(const char *text, const char *part)
 {
     if (!strstr(text, part))
@@ -613,17 +584,14 @@ static void contains(const char *text, const char *part)
 static void files(void **state)
 {
     (void)state;
-    char folder[] = "/tmp/lockstep-study-XXXXXX", json[64], svg[64];
-    assert_non_null(mkdtemp(folder));
-    snprintf(json, sizeof json, "%s/study.json", folder);
-    snprintf(svg, sizeof svg, "%s/study.svg", folder);
+    const char *json = in_dir("study.json"), *svg = in_dir("study.svg");
     lk_train_config config = with_target(0);
     plot p = {.fails = -1, .stops = 1, .interrupted = -1, .interrupted_after = -1};
     lk_study *study = plotted(&p, &config, "base-lr=0.1,0.2", LK_MEASURE_TIME_TO_ACCURACY, 1);
     assert_ok(lk_study_train(study));
     assert_ok(lk_study_write_json(study, json));
     assert_ok(lk_study_write_chart(study, svg));
-    char *text = read_whole(json), *same = lk_study_json(study), *chart = read_whole(svg);
+    char *text = contents_of(json, NULL), *same = lk_study_json(study), *chart = contents_of(svg, NULL);
     assert_string_equal(text, same);
     contains(chart, "lenet on synthetic<");
     contains(chart, "base lr");
@@ -635,19 +603,14 @@ static void files(void **state)
     assert_int_equal(lk_study_write_chart(study, "study.gif"), LK_ERR_ARGUMENT);
     lk_error_clear();
     lk_study_release(study);
-    unlink(json);
-    unlink(svg);
-    assert_int_equal(rmdir(folder), 0);
+    assert_int_equal(files_in_dir(test_dir), 2);
 }
 
 /* Throughputs of 1 and 100 images a second have an interval of 50.5 ± 629. */
 static void an_interval_is_drawn_down_to_0(void **state)
 {
     (void)state;
-    char svg[] = "/tmp/lockstep-study-XXXXXX.svg";
-    int file = mkstemps(svg, 4);
-    assert_true(file >= 0);
-    close(file);
+    const char *svg = in_dir("study.svg");
     lk_train_config config = tiny();
     lk_study *study = new_study(&config, &(lk_study_opts){.over = "batch-size=8", .seeds = 2});
     for (int speed = 1; speed <= 91; speed += 90) {
@@ -657,14 +620,13 @@ static void an_interval_is_drawn_down_to_0(void **state)
         }
         lk_study_row row = lk_study_row_at(study, 0);
         assert_ok(lk_study_write_chart(study, svg));
-        char *chart = read_whole(svg);
+        char *chart = contents_of(svg, NULL);
         assert_true((row.low < 0) == (speed == 1));
         assert_true((strstr(chart, "mean and 95% interval of 2 seeds, cut at 0<") != NULL) == (speed == 1));
         contains(chart, "mean and 95% interval of 2 seeds");
         free(chart);
     }
     lk_study_release(study);
-    unlink(svg);
 }
 
 /* --- allocations that fail ---------------------------------------------------------------------------------------- */
@@ -723,8 +685,8 @@ int main(void)
         cmocka_unit_test(an_interrupt_and_what_is_left),
         cmocka_unit_test(interrupts_from_another_thread),
         cmocka_unit_test(json_of_time_to_accuracy),
-        cmocka_unit_test(files),
-        cmocka_unit_test(an_interval_is_drawn_down_to_0),
+        FOLDER_TEST(files),
+        FOLDER_TEST(an_interval_is_drawn_down_to_0),
         cmocka_unit_test(failing_allocations),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,8 +7,15 @@
  *     }
  *
  * The first round fails allocation 0, the next one allocation `stride`, and so on; the loop ends after the first round
- * that makes too few allocations for one to fail. */
+ * that makes too few allocations for one to fail. What must not fail comes before fail_next: then the loop is
+ * do { ... } while (f.reached). */
 #pragma once
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
 
 #include "base/mem.h"
 #include "lockstep/status.h"
@@ -37,4 +44,13 @@ static inline void stop_failing(failing *f)
 {
     f->reached = lk__mem_allocations() > f->n;
     lk__mem_fail_at(-1);
+}
+
+/* Stops failing. `status` is what the tested call returned: LK_ERR_MEMORY if the allocation failed, otherwise LK_OK.
+ * Clears the error. */
+static inline void stop_failing_with(failing *f, lk_status status)
+{
+    stop_failing(f);
+    assert_int_equal(status, f->reached ? LK_ERR_MEMORY : LK_OK);
+    lk_error_clear();
 }
